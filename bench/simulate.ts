@@ -75,6 +75,7 @@ async function replay(row: ReferenceRow, setting: Setting): Promise<readonly Sum
           mode: setting.mode,
           routers: setting.routers ?? 1,
           replicaSyncDelayMs: 1,
+          loadAgeMs: 1000,
           kv: kvRouterConfig({ queueThreshold: undefined, ...setting.kv }),
         },
       }),

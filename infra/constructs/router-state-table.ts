@@ -3,7 +3,7 @@ import type { Grant, IGrantable } from 'aws-cdk-lib/aws-iam';
 import { Construct } from 'constructs';
 import { createKeyedTable, type KeyedTableProps } from './keyed-table.ts';
 
-/** What routers share: load counters, fleet items, leases, snapshot pointers (docs/router-state.md). */
+/** What routers share: leases and snapshot pointers (docs/router-state.md). */
 export class RouterStateTable extends Construct {
   readonly tableName: string;
   readonly #table: Table;
@@ -14,18 +14,8 @@ export class RouterStateTable extends Construct {
     this.tableName = this.#table.tableName;
   }
 
-  /** Allows a function to read fleet items, and to count how often it does. */
-  grantReadFleet(grantee: IGrantable): Grant {
-    return this.#table.grant(grantee, 'dynamodb:GetItem', 'dynamodb:UpdateItem');
-  }
-
-  /** Allows a worker to report its load, and to withdraw it. */
-  grantReport(grantee: IGrantable): Grant {
-    return this.#table.grant(grantee, 'dynamodb:UpdateItem', 'dynamodb:DeleteItem');
-  }
-
-  /** Allows a router to reserve, to read all loads, and to hold the leases under which it writes for others. */
+  /** Allows a router to hold the leases under which it writes for others, and to move and drop snapshot pointers. */
   grantRoute(grantee: IGrantable): Grant {
-    return this.#table.grant(grantee, 'dynamodb:GetItem', 'dynamodb:Query', 'dynamodb:UpdateItem');
+    return this.#table.grant(grantee, 'dynamodb:GetItem', 'dynamodb:UpdateItem', 'dynamodb:DeleteItem');
   }
 }

@@ -57,7 +57,6 @@ export class ServingStack extends Stack {
         // A reference that CloudFormation resolves: the template has no secret.
         STATOR_ID_SECRET: idSecret.secretValue.unsafeUnwrap(),
         STATOR_RESPONSES_TABLE: responses.tableName,
-        STATOR_STATE_TABLE: routerState.tableName,
         DYN_REQUEST_PLANE: 'tcp',
         DYN_ROUTER_MODE: props.routerMode ?? (router === undefined ? 'round-robin' : 'kv'),
         ...(router === undefined ? {} : { STATOR_ROUTER_URL: router.url }),
@@ -70,10 +69,8 @@ export class ServingStack extends Stack {
     discovery.grantLookUp(http);
     responses.grantKeep(http);
     keys.grantCheck(http);
-    routerState.grantReadFleet(http);
     const workerPolicy = new ManagedPolicy(this, 'WorkerPolicy', { description: 'Stator: what a worker needs' });
     discovery.grantRegister(workerPolicy);
-    routerState.grantReport(workerPolicy);
     const routerPolicy = new ManagedPolicy(this, 'RouterPolicy', {
       description: 'Stator: what a container edge needs',
     });
@@ -97,7 +94,7 @@ export class ServingStack extends Stack {
     output('IdSecretArn', idSecret.secretArn, 'Secret with the STATOR_ID_SECRET of container edges');
     output('OperatorPolicyArn', operatorPolicy.managedPolicyArn, 'Policy for whoever runs stator keys');
     output('DiscoveryTableName', discovery.tableName, 'STATOR_DISCOVERY_TABLE of workers');
-    output('RouterStateTableName', routerState.tableName, 'STATOR_STATE_TABLE of workers and container edges');
+    output('RouterStateTableName', routerState.tableName, 'STATOR_STATE_TABLE of container edges');
     output('WorkerPolicyArn', workerPolicy.managedPolicyArn, 'Policy for the instance role of workers');
     output('RouterPolicyArn', routerPolicy.managedPolicyArn, 'Policy for the task role of container edges');
     output('EventPlane', nats === undefined ? 'zmq' : 'nats', 'DYN_EVENT_PLANE of workers and container edges');

@@ -16,7 +16,7 @@ import { planSplit } from './answer/text-split.ts';
 import { canaryProbe, StalledWorkers } from './health/stalled-workers.ts';
 import { StreamWatch } from './health/stream-watch.ts';
 import { BusyThresholds, type BusyThresholdValues } from './models/busy-thresholds.ts';
-import type { LiveModelDirectory, RoutableModel, Worker } from './models/model-directory.ts';
+import { type LiveModelDirectory, type RoutableModel, routableWorkers, type Worker } from './models/model-directory.ts';
 import { modelNotFound, modelNotReady } from './models/model-errors.ts';
 import type { ModelStore } from './models/model-store.ts';
 import { withCardDefaults } from './prompt/card-defaults.ts';
@@ -32,7 +32,8 @@ import type { GenerateOptions, ModelDirectory, Pipeline, PipelineObserver } from
 export interface PipelineOptions {
   readonly models: LiveModelDirectory;
   readonly store: ModelStore;
-  readonly router: Router;
+  /** Told by its owner who the workers are, as `models` change. */
+  readonly router: Router<Worker>;
   readonly plane: RequestPlane;
   readonly clock: Clock;
   /** Encodes prompts. @default one without a cache and without threads */
@@ -144,9 +145,9 @@ class DiscoveredPipeline implements Pipeline {
       migrationLimit,
       migrationTokensMax: options.migrationTokensMax,
       hold: options.hold,
-      workersOf: (model) => {
-        const { workers = [], standing = [] } = modelNow(model) ?? {};
-        return workers.length > 0 ? workers : standing;
+      poolOf: (model) => {
+        const now = modelNow(model);
+        return { pool: (now ?? model).pool, workers: now === undefined ? [] : routableWorkers(now) };
       },
     };
   }

@@ -15,12 +15,14 @@ export {
 } from './control/worker-calls.ts';
 export { createPipeline, type PipelineOptions } from './create-pipeline.ts';
 export { BusyThresholds, type BusyThresholdValues } from './models/busy-thresholds.ts';
+export { FollowedPools } from './models/followed-pools.ts';
 export {
   LiveModelDirectory,
   type ModelDirectoryOptions,
   type PrefillPool,
   type RoutableModel,
   type Worker,
+  type WorkersOfPool,
   workerSetsOf,
 } from './models/model-directory.ts';
 export { missingModelHint, modelNotFound, modelNotReady } from './models/model-errors.ts';

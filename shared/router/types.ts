@@ -38,8 +38,8 @@ export type PoolRole = 'aggregated' | 'prefill' | 'decode';
 /** One request, as far as routing it goes. */
 export interface RouteRequest {
   readonly id: string;
-  /** Needed by mode `kv`. */
-  readonly pool?: WorkerPool | undefined;
+  /** Whose workers may take it: those that `Router.setWorkers` was told of last. */
+  readonly pool: WorkerPool;
   readonly routing: RoutingHints;
   readonly override: RouterConfigOverride | undefined;
   /** Prompt token ids, for prefix overlap; absent for models that take text or tensors. */
@@ -95,18 +95,21 @@ export type SimpleRouterMode =
 export type RouterMode = SimpleRouterMode | 'kv';
 
 /** Chooses the worker for each request. One `choose()` for every mode and every place a decision can come from. */
-export interface Router {
+export interface Router<Worker extends RoutableWorker = RoutableWorker> {
   readonly mode: RouterMode;
   /**
-   * Picks one of `workers` and reserves a place there. May wait in a queue until `signal` aborts.
+   * The workers of a pool as they are now; makes the pool when it is new. Nothing else says who is in a pool: a list that
+   * rode along with a request would be stale after the first wait. Cheap for a list seen before.
+   */
+  setWorkers(pool: WorkerPool, workers: readonly Worker[]): void;
+  /** The pool is gone: requests that wait for it fail. Idempotent. */
+  removePool(pool: WorkerPool): void;
+  /**
+   * Picks a worker of the request's pool and reserves a place there. May wait in a queue until `signal` aborts.
    * Fails with `ServeError`: `service_unavailable` without a routable worker, `invalid_value` for a pin that cannot be met,
    * `server_overloaded` when all that may take it are busy or the queue is full.
    */
-  choose<Worker extends RoutableWorker>(
-    request: RouteRequest,
-    workers: readonly Worker[],
-    signal: AbortSignal,
-  ): Promise<Reservation<Worker>>;
+  choose(request: RouteRequest, signal: AbortSignal): Promise<Reservation<Worker>>;
   /** The worker failed a request: it gets no new one for a while. */
   inhibit(workerId: string): void;
   /** Forgets what is known of a worker that discovery added anew or removed. */

@@ -1,17 +1,16 @@
 import { lookup } from 'node:dns/promises';
 import type { Clock } from '../clock/index.ts';
 import { ConfigError, type EdgeSettings } from '../config/index.ts';
-import type { Discovery } from '../discovery/index.ts';
+import type { Discovery, FleetLoads } from '../discovery/index.ts';
 import { reasonOf, ServeError } from '../errors/index.ts';
 import { readPlaneTls, refuseClearToken } from '../fleet/index.ts';
-import type { ExplanationSource, RoutableModel, Worker } from '../pipeline/index.ts';
+import { type ExplanationSource, FollowedPools, type RoutableModel, type Worker } from '../pipeline/index.ts';
 import type { PlaneClientTls } from '../planes/request/index.ts';
 import type { BusyLimits } from '../router/feed/index.ts';
-import type { RoutableWorker, Router, WorkerPool } from '../router/index.ts';
+import type { Router, WorkerPool } from '../router/index.ts';
 import {
   createFallbackMetrics,
   createResidentRouter,
-  createStatelessRouter,
   queryOf,
   type ResidentAddress,
   ResidentClient,
@@ -19,7 +18,7 @@ import {
   watchResidents,
   watchResidentUrls,
 } from '../router/service/index.ts';
-import { FleetReader, type FleetWorker, type RouterState } from '../router/state/index.ts';
+import { createStatelessRouter } from '../router/stateless/index.ts';
 import type { Logger } from '../telemetry/index.ts';
 import type { RoutingParts } from './feeds/index.ts';
 import type { KvRouting } from './kv-routing.ts';
@@ -32,26 +31,26 @@ export interface ChooseRoutingOptions {
   readonly asksResidents: boolean;
   /** Routing by an index of this process. @default none */
   readonly embedded: KvRouting | undefined;
-  /** Where fleet items are read. @default none */
-  readonly state: RouterState | undefined;
 }
 
 /** Lets resident routers decide, and decides without one where none answers: what functions do. */
 export async function openChooseRouting(
   settings: EdgeSettings,
   parts: RoutingParts,
-  { asksResidents, embedded, state }: ChooseRoutingOptions,
+  { asksResidents, embedded }: ChooseRoutingOptions,
 ): Promise<Routing> {
   const { plane, discovery, logger, metrics, clock, random } = parts;
   const log = logger.for('router');
   const { routerChooseTimeoutMs, routerConnectTimeoutMs, inhibitedDurationSecs } = settings;
   const inhibitedMs = inhibitedDurationSecs * 1000;
-  const fleets =
-    state && new Fleets(parts, state, settings.fleetItemIntervalMs, (reason) => log.debug('fleet item', { reason }));
-  const stateless = createStatelessRouter({
+  let loads: FleetLoads = new Map();
+  const watchedLoads = discovery.watchLoads((now) => {
+    loads = now;
+  });
+  const stateless = createStatelessRouter<Worker>({
     clock,
     inhibitedMs,
-    fleetOf: (workers) => fleets?.of(workers as readonly Worker[]), // the pipeline routes to its own workers
+    loads: () => loads,
   });
   const client = new ResidentClient({
     plane,
@@ -77,7 +76,8 @@ export async function openChooseRouting(
       })
     : stateless;
   return new ChooseRouting(router, explanationsOf(client, embedded), embedded, async () => {
-    await watch?.close();
+    watchedLoads.close();
+    watch?.close();
     client.close();
   });
 }
@@ -152,10 +152,8 @@ function explanationsOf(client: ResidentClient, embedded: KvRouting | undefined)
   return {
     explained: async (requestId) =>
       (await client.explain(requestId)) ?? (await embedded?.explanations.explained(requestId)),
-    explain: async (request, workers) => {
-      const { pool } = request;
-      const found = pool && (await client.explain(queryOf(request, pool)));
-      const explanation = found ?? (await embedded?.explanations.explain(request, workers));
+    explain: async (request) => {
+      const explanation = (await client.explain(queryOf(request))) ?? (await embedded?.explanations.explain(request));
       if (explanation !== undefined) return explanation;
       throw new ServeError('service_unavailable', 'No router answers that could explain its decisions');
     },
@@ -163,18 +161,20 @@ function explanationsOf(client: ResidentClient, embedded: KvRouting | undefined)
 }
 
 class ChooseRouting implements Routing {
-  readonly router: Router;
+  readonly router: Router<Worker>;
+  readonly #pools: FollowedPools;
   readonly explanations: ExplanationSource;
   readonly #embedded: Routing | undefined;
   readonly #close: () => Promise<void>;
 
   constructor(
-    router: Router,
+    router: Router<Worker>,
     explanations: ExplanationSource,
     embedded: Routing | undefined,
     close: () => Promise<void>,
   ) {
     this.router = router;
+    this.#pools = new FollowedPools(router);
     this.explanations = explanations;
     this.#embedded = embedded;
     this.#close = close;
@@ -190,77 +190,12 @@ class ChooseRouting implements Routing {
   }
 
   follow(models: readonly RoutableModel[]): void {
-    this.#embedded?.follow(models);
+    this.#embedded?.follow(models); // removes its pools by itself, with what belongs to them
+    this.#pools.follow(models);
   }
 
   async close(): Promise<void> {
     await this.#close();
     await this.#embedded?.close();
   }
-}
-
-/** The reader of a pool's fleet, and the workers that discovery gave last. */
-interface PoolReader {
-  workers: readonly Worker[];
-  readonly reader: FleetReader;
-}
-
-/** The fleet items of the endpoints that this process calls. */
-class Fleets {
-  readonly #parts: Pick<RoutingParts, 'clock' | 'random'>;
-  readonly #state: RouterState;
-  readonly #cacheMs: number | undefined;
-  readonly #onProblem: (reason: string) => void;
-  readonly #readers = new Map<string, PoolReader>(); // by endpoint
-
-  constructor(
-    parts: Pick<RoutingParts, 'clock' | 'random'>,
-    state: RouterState,
-    cacheMs: number | undefined,
-    onProblem: (reason: string) => void,
-  ) {
-    this.#parts = parts;
-    this.#state = state;
-    this.#cacheMs = cacheMs;
-    this.#onProblem = onProblem;
-  }
-
-  of(workers: readonly Worker[]): FleetReader | undefined {
-    const [first] = workers;
-    if (first === undefined) return undefined;
-    const known = this.#readers.get(first.endpoint) ?? this.#open(first, workers);
-    known.workers = workers;
-    return known.reader;
-  }
-
-  #open({ endpoint, scope }: Worker, workers: readonly Worker[]): PoolReader {
-    const reader = new FleetReader({
-      state: this.#state,
-      pool: { ...scope, endpoint: endpoint.slice(endpoint.lastIndexOf('.') + 1) },
-      clock: this.#parts.clock,
-      random: this.#parts.random,
-      ...(this.#cacheMs === undefined ? {} : { cacheMs: this.#cacheMs }),
-      // Discovery has just been read for this request.
-      queryLeases: async () => entry.workers.map((worker) => unloaded(worker, this.#state.nowMs())),
-      onProblem: (problem) => this.#onProblem(reasonOf(problem)),
-    });
-    const entry: PoolReader = { workers, reader };
-    this.#readers.set(endpoint, entry);
-    return entry;
-  }
-}
-
-/** A worker of which nothing is known but that it lives. */
-function unloaded({ id, dataParallelStartRank, dataParallelSize }: RoutableWorker, nowMs: number): FleetWorker {
-  const load = { requests: 0, decodeBlocks: 0, prefillTokens: 0 };
-  return {
-    id,
-    address: '',
-    aliveUntilMs: nowMs,
-    isAvailable: true,
-    load,
-    kvUsedShare: 0,
-    dataParallelStartRank,
-    dataParallelSize,
-  };
 }

@@ -63,9 +63,9 @@ interface Fed {
 
 /** Mode `kv`: an index for each worker set, fed by its workers' events, and the scheduler that asks it. */
 export class KvRouting implements Routing {
-  readonly router: Router;
+  readonly router: Router<Worker>;
   readonly explanations: ExplanationSource;
-  readonly #kv: KvRouter;
+  readonly #kv: KvRouter<Worker>;
   readonly #config: KvRouterConfig;
   readonly #parts: RoutingParts;
   readonly #fed = new Map<string, Fed>();
@@ -131,7 +131,7 @@ export class KvRouting implements Routing {
       metrics: routerMetrics,
       clock,
       onAsked: ({ pool, policyClass = 'default' }) => {
-        if (pool !== undefined) this.#fedOf(pool).metrics.received(policyClass);
+        this.#fedOf(pool).metrics.received(policyClass);
       },
     });
     this.explanations = {
@@ -139,9 +139,9 @@ export class KvRouting implements Routing {
         const found = this.#kv.explained(requestId);
         return found && explanationRecord(found);
       },
-      explain: async (request, workers) => {
+      explain: async (request) => {
         const asked = (await this.#remote?.ask(request)) ?? request;
-        return explanationRecord(this.#kv.explain(asked, workers));
+        return explanationRecord(this.#kv.explain(asked));
       },
     };
     this.#stalenessMs = settings.indexStalenessMs;
@@ -163,7 +163,7 @@ export class KvRouting implements Routing {
       const { eventPlane } = this.#open;
       this.#replicas = new Replicas({
         ...parts,
-        shared,
+        watch: shared?.watch,
         eventPlane,
         routerId: this.#routerId,
         onPeers: (routerIds) => this.#setPeers(routerIds),
@@ -202,10 +202,8 @@ export class KvRouting implements Routing {
       this.#open?.feeds.setWorkers(poolName(pool), followed, this.#fedOf(pool).sink);
     }
     this.#replicas?.follow(models);
-    if (this.#open !== undefined) this.#parts.shared?.sweepCounters(models.flatMap(({ workers }) => workers));
     this.#remote?.follow(models);
     this.#showWorkers(models);
-    this.#resident?.follow(models);
     this.#indexServer?.follow(models);
   }
 
@@ -331,7 +329,7 @@ export class KvRouting implements Routing {
 
   #forget(pool: WorkerPool): void {
     this.#open?.feeds.setWorkers(poolName(pool), [], undefined);
-    this.#kv.removePool(pool.key);
+    this.#kv.removePool(pool);
     this.#remote?.forget(pool);
     this.#fed.delete(poolName(pool));
     this.#shares.delete(poolName(pool));

@@ -1,5 +1,5 @@
 import type { EdgeSettings } from '../config/index.ts';
-import type { RoutableModel, Worker } from '../pipeline/index.ts';
+import { FollowedPools, type RoutableModel, type Worker } from '../pipeline/index.ts';
 import { type BusyLimits, BusyWorkers, WorkerLoads } from '../router/feed/index.ts';
 import type { Router, SimpleRouterMode } from '../router/index.ts';
 import { createRouter } from '../router/index.ts';
@@ -8,7 +8,7 @@ import type { Routing } from './routing.ts';
 
 /** Routing in a mode that knows nothing of caches. */
 export function openPlainRouting(mode: SimpleRouterMode, settings: EdgeSettings, parts: RoutingParts): Routing {
-  const router = createRouter({
+  const router = createRouter<Worker>({
     mode,
     inhibitedMs: settings.inhibitedDurationSecs * 1000,
     cudaToCpuRatio: settings.encoderCudaToCpuRatio,
@@ -20,7 +20,8 @@ export function openPlainRouting(mode: SimpleRouterMode, settings: EdgeSettings,
 
 /** The workers' loads are followed where a busy limit needs them. */
 class PlainRouting implements Routing {
-  readonly router: Router;
+  readonly router: Router<Worker>;
+  readonly #pools: FollowedPools;
   readonly explanations = undefined;
   readonly #parts: RoutingParts;
   readonly #loads = new WorkerLoads();
@@ -29,8 +30,9 @@ class PlainRouting implements Routing {
   /** Opened by the first request that meets a busy limit: most frontends have none, and pay for no sockets. */
   #open: OpenFeeds | undefined;
 
-  constructor(router: Router, parts: RoutingParts) {
+  constructor(router: Router<Worker>, parts: RoutingParts) {
     this.router = router;
+    this.#pools = new FollowedPools(router);
     this.#parts = parts;
     this.#busy = new BusyWorkers(this.#loads, parts.clock);
   }
@@ -48,6 +50,7 @@ class PlainRouting implements Routing {
 
   follow(models: readonly RoutableModel[]): void {
     this.#models = models;
+    this.#pools.follow(models);
     if (this.#open !== undefined) followLoads(this.#open.feeds, models);
   }
 

@@ -1,7 +1,7 @@
 import type { Watch } from '../discovery/index.ts';
 import { reasonOf } from '../errors/index.ts';
 import type { RoutableModel } from '../pipeline/index.ts';
-import type { RouteRequest, Router, WorkerPool } from '../router/index.ts';
+import type { RoutableWorker, RouteRequest, Router, WorkerPool } from '../router/index.ts';
 import { poolName, type RankTable } from '../router/scheduler/index.ts';
 import {
   askIndex,
@@ -58,7 +58,7 @@ export class RemoteIndexes {
   }
 
   /** `router`, which asks an indexer before it routes a request. */
-  asking(router: Router): Router {
+  asking<Worker extends RoutableWorker>(router: Router<Worker>): Router<Worker> {
     return askingRouter(router, this.#indexOf);
   }
 

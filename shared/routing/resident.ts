@@ -1,7 +1,7 @@
 import type { Clock, Random } from '../clock/index.ts';
 import type { EdgeSettings } from '../config/index.ts';
 import { fleetHost, followServiceCertificate, protectionOf, secureService } from '../fleet/index.ts';
-import type { RoutableModel, Worker } from '../pipeline/index.ts';
+import type { RoutableModel } from '../pipeline/index.ts';
 import { listenAddress } from '../planes/request/index.ts';
 import type { PoolRole, Router } from '../router/index.ts';
 import type { KvRouter } from '../router/scheduler/index.ts';
@@ -14,13 +14,7 @@ import {
   serveRouterOnPlane,
   WELL_KNOWN_INSTANCE,
 } from '../router/service/index.ts';
-import {
-  type FleetWorker,
-  FleetWriter,
-  LeaseHolder,
-  MemoryRouterStateHub,
-  type RouterState,
-} from '../router/state/index.ts';
+import { LeaseHolder, MemoryRouterStateHub, type RouterState } from '../router/state/index.ts';
 import type { FrontendMetrics, ProcessLogger } from '../telemetry/index.ts';
 import type { RouterServer } from './router-server.ts';
 
@@ -29,7 +23,7 @@ export interface ResidentParts {
   readonly clock: Clock;
   readonly random: Random;
   /** Decides, for others as for this process. */
-  readonly router: Router;
+  readonly router: Pick<Router, 'choose'>;
   readonly kv: KvRouter;
   /** The models as they are now. */
   models(): readonly RoutableModel[];
@@ -46,8 +40,6 @@ export interface ResidentParts {
 /** A resident router that serves. */
 export interface Resident {
   readonly service: ResidentService;
-  /** The models have changed. */
-  follow(models: readonly RoutableModel[]): void;
   /** Gives the lease back; callers that wait decide by themselves. Its names leave discovery with the server's. */
   close(): Promise<void>;
 }
@@ -74,17 +66,14 @@ export async function openResident(settings: EdgeSettings, parts: ResidentParts)
     serveRouterOnPlane(server.plane, { instanceId: WELL_KNOWN_INSTANCE, namespace }, service); // for STATOR_ROUTER_URL
   }
   const grpc = await openGrpc(settings, service, leadership, parts.clock);
-  const writers = new FleetWriters(parts, state, settings.leaseTtlSecs * 1000, () => lease.fence);
   lease.start();
   await server.register(namespace, ROUTER_COMPONENT, endpoints);
   logger.for('router').info('resident router is up', { instance_id: instanceId, namespace });
   return {
     service,
-    follow: (models) => writers.follow(models),
     close: async () => {
       await server.withdraw(namespace, ROUTER_COMPONENT, endpoints);
       service.close();
-      await writers.close();
       await lease.stop(AbortSignal.timeout(STOP_MS_MAX)).catch(() => {}); // it runs out by itself
       await grpc?.close();
     },
@@ -168,80 +157,5 @@ function findPool(
   role: PoolRole,
 ): PresentPool | undefined {
   const model = models().find(({ pool }) => pool.key === key && pool.role === role);
-  return model && { pool: model.pool, workers: model.workers, busy: busyWorkers(model) };
-}
-
-/** Writes the fleet items of every endpoint that workers serve, while the lease is held. */
-class FleetWriters {
-  readonly #parts: ResidentParts;
-  readonly #state: RouterState;
-  readonly #leaseTtlMs: number;
-  readonly #fence: () => number | undefined;
-  readonly #writers = new Map<string, FleetWriter>(); // by endpoint; bounded by the endpoints of the fleet
-
-  constructor(parts: ResidentParts, state: RouterState, leaseTtlMs: number, fence: () => number | undefined) {
-    this.#parts = parts;
-    this.#state = state;
-    this.#leaseTtlMs = leaseTtlMs;
-    this.#fence = fence;
-  }
-
-  follow(models: readonly RoutableModel[]): void {
-    if (this.#parts.state === undefined) return; // nobody else reads it
-    for (const { endpoint, scope } of models.flatMap(({ workers }) => workers)) {
-      if (this.#writers.has(endpoint)) continue;
-      const writer = new FleetWriter({
-        state: this.#state,
-        pool: { ...scope, endpoint: endpoint.slice(endpoint.lastIndexOf('.') + 1) },
-        clock: this.#parts.clock,
-        random: this.#parts.random,
-        workers: () => this.#workersOf(endpoint),
-        fence: this.#fence,
-        onProblem: () => {}, // every failure of the table is told by the state itself
-      });
-      this.#writers.set(endpoint, writer);
-      writer.start();
-    }
-  }
-
-  async close(): Promise<void> {
-    await Promise.all([...this.#writers.values()].map((writer) => writer.stop()));
-  }
-
-  #workersOf(endpoint: string): readonly FleetWorker[] {
-    const loads = new Map<string, FleetWorker['load']>();
-    for (const { scheduler } of this.#parts.kv.pools) {
-      for (const { workerId, activeRequests, activeDecodeBlocks, activePrefillTokens } of scheduler.loads()) {
-        const { requests = 0, decodeBlocks = 0, prefillTokens = 0 } = loads.get(workerId) ?? {};
-        loads.set(workerId, {
-          requests: requests + activeRequests,
-          decodeBlocks: decodeBlocks + activeDecodeBlocks,
-          prefillTokens: prefillTokens + activePrefillTokens,
-        });
-      }
-    }
-    const workers = this.#parts.models().flatMap((model) => model.workers);
-    return workers.flatMap((worker) => (worker.endpoint === endpoint ? this.#toFleetWorker(worker, loads) : []));
-  }
-
-  #toFleetWorker(worker: Worker, loads: ReadonlyMap<string, FleetWorker['load']>): FleetWorker[] {
-    const { id, transport, totalKvBlocks, dataParallelStartRank, dataParallelSize } = worker;
-    if (transport.tcp === undefined) return [];
-    const load = loads.get(id) ?? { requests: 0, decodeBlocks: 0, prefillTokens: 0 };
-    const kvUsedShare =
-      totalKvBlocks === undefined ? 0 : Math.min(1, load.decodeBlocks / (totalKvBlocks * dataParallelSize));
-    const aliveUntilMs = this.#state.nowMs() + this.#leaseTtlMs; // discovery has seen its lease alive just now
-    return [
-      {
-        id,
-        address: transport.tcp,
-        aliveUntilMs,
-        isAvailable: true,
-        load,
-        kvUsedShare,
-        dataParallelStartRank,
-        dataParallelSize,
-      },
-    ];
-  }
+  return model && { pool: model.pool, busy: busyWorkers(model) };
 }

@@ -9,7 +9,7 @@ import type { RouterFiles } from './router-files.ts';
 
 /** How a frontend chooses workers, and what keeps it informed. */
 export interface Routing {
-  readonly router: Router;
+  readonly router: Router<Worker>;
   /** Why requests go where they go; undefined in modes that know nothing of caches. */
   readonly explanations: ExplanationSource | undefined;
   /** Workers above the busy limits; undefined where none is set. */
@@ -50,7 +50,7 @@ async function openKvRouting(settings: EdgeSettings, parts: RoutingParts): Promi
   const { openChooseRouting } = await import('./choose-routing.ts');
   const asksResidents = role !== 'stateless';
   const embedded = keepsIndex && asksResidents ? await openIndexedRouting(settings, parts) : undefined;
-  return openChooseRouting(settings, parts, { asksResidents, embedded, state: parts.shared?.state });
+  return openChooseRouting(settings, parts, { asksResidents, embedded });
 }
 
 /** The index and what keeps it current are loaded where there is one: no function has it. */

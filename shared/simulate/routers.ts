@@ -11,9 +11,17 @@ import { KvRouters } from './kv-routers.ts';
 import { SimpleRouters } from './simple-routers.ts';
 import type { SimulatedRank } from './simulated-rank.ts';
 import type { SimulatedRequest } from './simulated-request.ts';
+import { StatelessRouters } from './stateless-routers.ts';
 
-/** How requests find a worker. `load-aware` is `kv` without knowledge of the caches. */
-export type RoutingMode = 'round-robin' | 'random' | 'power-of-two' | 'least-loaded' | 'load-aware' | 'kv';
+/** How requests find a worker. `load-aware` is `kv` without knowledge of the caches, `stateless` without that of anything but old loads. */
+export type RoutingMode =
+  | 'round-robin'
+  | 'random'
+  | 'power-of-two'
+  | 'least-loaded'
+  | 'load-aware'
+  | 'kv'
+  | 'stateless';
 
 export interface RoutingOptions {
   readonly mode: RoutingMode;
@@ -21,6 +29,8 @@ export interface RoutingOptions {
   readonly routers: number;
   /** Until a router knows of another's decisions, first tokens and ends. */
   readonly replicaSyncDelayMs: number;
+  /** How old the loads are that routers of mode `stateless` see. */
+  readonly loadAgeMs: number;
   /** For the modes `kv` and `load-aware`. */
   readonly kv: KvRouterConfig;
   /** Memory of a pool's block index. @default unbounded */
@@ -77,6 +87,7 @@ export interface RouterBench {
 
 export function createRouters(pool: PoolView, options: RoutedPool): RouterBench {
   const { mode } = options;
+  if (mode === 'stateless') return new StatelessRouters(pool, options);
   if (mode === 'kv') return new KvRouters(pool, options);
   if (mode === 'load-aware') return new KvRouters(pool, { ...options, kv: loadAware(options.kv) });
   return new SimpleRouters(pool, { ...options, mode });

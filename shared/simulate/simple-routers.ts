@@ -4,7 +4,7 @@ import { InFlight, type Pick, pickerFor } from '../router/scheduler/index.ts';
 import type { PoolView, RoutedPool, RouterBench, RoutingMode } from './routers.ts';
 import type { SimulatedRequest } from './simulated-request.ts';
 
-type SimpleMode = Exclude<RoutingMode, 'kv' | 'load-aware'>;
+type SimpleMode = Exclude<RoutingMode, 'kv' | 'load-aware' | 'stateless'>;
 
 interface NumberedWorker extends RoutableWorker {
   readonly number: number;

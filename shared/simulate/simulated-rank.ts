@@ -73,6 +73,11 @@ export class SimulatedRank {
     return this.#scheduler.pool.active;
   }
 
+  /** Prompt tokens not computed yet. */
+  get pendingPrefillTokens(): number {
+    return this.#scheduler.pendingPrefillTokens;
+  }
+
   take(request: SimulatedRequest): void {
     this.requests++;
     this.promptTokens += request.promptLength;

@@ -13,11 +13,10 @@ import type { EndpointWorker } from './standalone-router.ts';
 export const STANDALONE_COMPONENT = 'router';
 
 export interface PlaneRouterOptions {
-  readonly router: KvRouter;
+  readonly router: KvRouter<EndpointWorker>;
   readonly pool: WorkerPool;
   /** Carries requests on to workers. */
   readonly plane: RequestPlane;
-  readonly workers: () => readonly EndpointWorker[];
 }
 
 /** The standalone router on the request plane. */
@@ -46,10 +45,10 @@ export class PlaneRouter {
   }
 
   async #generate(call: IncomingCall): Promise<void> {
-    const { router, plane, workers } = this.#options;
+    const { router, plane } = this.#options;
     const asked = readAsked(call);
     // `stopped` aborts with `signal` too: a caller that wants no more must not wait for a worker.
-    const held = await router.choose(this.#request(asked), workers(), call.stopped);
+    const held = await router.choose(this.#request(asked), call.stopped);
     const { dpRank } = held;
     const routing = { ...asked.routing, ...(dpRank === undefined ? {} : { dp_rank: dpRank }) };
     const { id, headers, deadlineMs } = call;
@@ -71,15 +70,17 @@ export class PlaneRouter {
 
   /** Whom a request would go to; nothing is booked. */
   #bestWorker(asked: Asked): unknown {
-    const { chosen, failure } = this.#options.router.explain(this.#request(asked), this.#options.workers());
+    const { chosen, failure } = this.#options.router.explain(this.#request(asked));
     if (chosen === undefined) throw workerError('Unavailable', failure);
     return { worker_id: u64OfHex(chosen.workerId).toString(), dp_rank: chosen.dpRank };
   }
 
   #overlapScores({ tokens, routing }: Asked): unknown {
-    const { router, pool, workers } = this.#options;
+    const { router, pool } = this.#options;
     const { blockSizeTokens } = pool;
-    const { ranks, index, scheduler } = router.setWorkers(pool, workers());
+    const known = router.find(pool);
+    if (known === undefined) throw workerError('Unavailable');
+    const { ranks, index, scheduler } = known;
     const scope = { loraName: routing.lora_name, cacheSalt: routing.cache_salt };
     const hashes = hashBlocks(tokens, { blockSizeTokens, ...scope });
     this.#overlaps.reset(ranks.capacity);

@@ -60,7 +60,7 @@ export async function startStandaloneRouter(
   if ((await initial.awaited) === 'late') {
     logger.for('router').warn('serving with fewer workers than asked for', { workers: initial.workersMin });
   }
-  const service = new PlaneRouter({ router, pool, plane, workers: () => workers.workers });
+  const service = new PlaneRouter({ router, pool, plane });
   const { namespace } = name;
   for (const { endpoint, transport } of service.serve(server, instanceId, namespace)) {
     const address = { namespace, component: STANDALONE_COMPONENT, endpoint, instance_id: instanceId };
@@ -101,7 +101,7 @@ function openPool(settings: ServiceSettings, parts: PoolParts) {
   });
   const followsKvEvents = config.useKvEvents && config.overlapScoreCredit > 0;
   let index: BlockIndex | undefined;
-  const router: KvRouter = createKvRouter({
+  const router: KvRouter<EndpointWorker> = createKvRouter({
     config,
     ...files,
     clock,
@@ -111,6 +111,7 @@ function openPool(settings: ServiceSettings, parts: PoolParts) {
       return index;
     },
   });
+  router.setWorkers(pool, []);
   const { feeds, close: closeFeeds } = openFeeds(
     { ...parts, routerMetrics: metrics },
     eventPlane(settings, logger.for('events'), discovery),

@@ -3,7 +3,6 @@ import type { Discovery } from '../discovery/index.ts';
 import type { Engine, EngineInfo, ModelFacts } from '../engines/index.ts';
 import type { EventPlane } from '../planes/event/index.ts';
 import type { RequestPlane } from '../planes/request/index.ts';
-import type { RouterState } from '../router/state/index.ts';
 import type { Logger, Tracer, WorkerMetrics } from '../telemetry/index.ts';
 import type { AdapterCache } from './adapters/adapter-cache.ts';
 import type { EndpointHealth } from './control/endpoint-health.ts';
@@ -98,8 +97,6 @@ export interface WorkerOptions {
   /** Lower-case hex. Default: a new one. */
   readonly instanceId?: string;
   readonly settings?: Partial<WorkerSettings>;
-  /** Counters that routers share, where the worker says what it carries. Stays open. Default: none. */
-  readonly routerState?: RouterState | undefined;
   /** Where adapters out of buckets are kept. Default: none are loaded from there. */
   readonly adapterCache?: AdapterCache | undefined;
 }

@@ -4,7 +4,6 @@ import { detailOf, workerError } from '../errors/index.ts';
 import type { IncomingCall, PlaneServer, Transport } from '../planes/request/index.ts';
 import { healthCheckRequest } from '../protocol/generation/index.ts';
 import { RESERVATION_HEADER } from '../router/feed/index.ts';
-import { decodeReserved, RESERVED_HEADER } from '../router/state/index.ts';
 import { Adapters } from './adapters/adapters.ts';
 import { Admission } from './calls/admission.ts';
 import { CallsUnderWay, type DrainReport, drainCalls, flushStreams } from './calls/calls-under-way.ts';
@@ -130,6 +129,7 @@ class ServingWorker implements Worker {
       engineInfo: info,
       reserved: this.#reserved,
       load: () => this.#admission.countedIn(options.engine.load()),
+      isDraining: () => this.#isDraining,
     });
     this.engineExit = new Promise((resolve) => {
       this.#giveUpEngine = resolve;
@@ -163,7 +163,6 @@ class ServingWorker implements Worker {
       discovery.onLeaseLost(() => this.#loseLease());
       discovery.onLeaseRegained(() => this.#regainLease());
       await this.#registration.register(signal);
-      this.#reports.openCounters();
     } catch (thrown) {
       await this.#registration?.withdraw();
       await this.#close();
@@ -198,7 +197,6 @@ class ServingWorker implements Worker {
     if (this.#fetches === undefined) this.#server?.unhandle(this.#path);
     else this.#server?.handle(this.#path, serveOnlyReleases(engine));
     await this.#registration?.withdraw();
-    await this.#reports.closeCounters();
     if (this.#fetches === undefined) this.#server?.drain();
     const report = await drainCalls(this.#calls, clock, this.#settings);
     metrics.drained(report);
@@ -214,8 +212,6 @@ class ServingWorker implements Worker {
   readonly #serve = (call: IncomingCall): void => {
     const { engine, metrics, logger, tracer } = this.#options;
     if (servePrefillRelease(engine, call)) return;
-    const reserved = decodeReserved(call.headers[RESERVED_HEADER] ?? '');
-    if (reserved !== undefined) this.#reports.arrived(reserved.dpRank, reserved.amounts);
     const isProbe = isCanary(call); // a full worker is no silent one
     if (!isProbe && !this.#admission.hasRoom) {
       metrics.refused();

@@ -42,7 +42,6 @@ function functionEnvironment(): Record<HttpFunctionVariable | 'STATOR_DYNAMODB_E
     STATOR_KEYS_TABLE: 'read-where-keys-are-asked-for-only',
     STATOR_ID_SECRET: 'a-secret-that-all-instances-are-given',
     STATOR_RESPONSES_TABLE: responsesTable.tableName,
-    STATOR_STATE_TABLE: 'read-in-mode-kv-only',
     DYN_REQUEST_PLANE: 'tcp',
     DYN_ROUTER_MODE: 'round-robin',
     DYN_HTTP_BODY_LIMIT_MB: '6',

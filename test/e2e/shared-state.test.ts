@@ -210,17 +210,17 @@ describe.runIf(isRunnable)('frontends that share a table and NATS', () => {
       await waitUntil(async () => (await loadSeenBy(second)) === 0, { what: 'no load', timeoutMs: 15_000 });
     });
 
-    it('serves on while NATS is away, learns of load through the table, and catches up', async () => {
+    it('serves on while NATS is away, learns of load from the workers, and catches up', async () => {
       await nats.kill();
       const streams = await startStreams(first, 4);
-      await waitUntil(async () => (await second.metric('stator_router_state_foreign_requests')) > 0, {
-        what: 'load that only the table tells of',
+      await waitUntil(async () => (await second.metric('stator_router_unattributed_requests')) > 0, {
+        what: 'load that only the workers tell of',
       });
       const during = await Promise.all([1, 2, 3, 4].map((at) => ask(at % 2 ? first : second, `without NATS ${at}`)));
       expect(during).toHaveLength(4);
       streams.leave();
       await nats.restart();
-      await waitUntil(async () => (await second.metric('stator_router_state_foreign_requests')) === 0, {
+      await waitUntil(async () => (await second.metric('stator_router_unattributed_requests')) === 0, {
         what: 'no load of others',
         timeoutMs: 15_000,
       });

@@ -2,7 +2,14 @@ import { seededRandom, VirtualClock } from '../../shared/clock/index.ts';
 import { MemoryDiscovery, MemoryHub } from '../../shared/discovery/memory/memory-discovery.ts';
 import type { Engine } from '../../shared/engines/index.ts';
 import { createMockEngine, memoryHandoffs } from '../../shared/engines/mocker/index.ts';
-import { createPipeline, LiveModelDirectory, ModelStore } from '../../shared/pipeline/index.ts';
+import {
+  createPipeline,
+  FollowedPools,
+  LiveModelDirectory,
+  ModelStore,
+  type Worker as PipelineWorker,
+  workerSetsOf,
+} from '../../shared/pipeline/index.ts';
 import { createMemoryEventPlane } from '../../shared/planes/event/index.ts';
 import { createMemoryRequestPlane, type PlaneServer, type RequestPlane } from '../../shared/planes/request/index.ts';
 import { createRouter } from '../../shared/router/index.ts';
@@ -202,11 +209,14 @@ export class VirtualFleet {
     const { clock, metrics } = this;
     this.#frontend = mortalCaller(this.#plane);
     const random = this.#random;
-    const models = new LiveModelDirectory({ discovery: this.#discovery, clock });
+    const router = createRouter<PipelineWorker>({ mode: 'round-robin', clock, random, inhibitedMs: INHIBITED_MS });
+    const pools = new FollowedPools(router);
+    const onChange = (): void => pools.follow(models.list().flatMap(workerSetsOf));
+    const models: LiveModelDirectory = new LiveModelDirectory({ discovery: this.#discovery, clock, onChange });
     const pipeline = createPipeline({
       models,
       store: new ModelStore({ open: async () => letterModel, clock, onFailure: () => {} }),
-      router: createRouter({ mode: 'round-robin', clock, random, inhibitedMs: INHIBITED_MS }),
+      router,
       plane: this.#frontend.plane,
       clock,
       random,

@@ -281,7 +281,7 @@ describe('the serving stack', () => {
       expect(rights).toEqual(
         expect.arrayContaining([
           ['DiscoveryTable', [...LOOK_UP, 'dynamodb:DeleteItem', 'dynamodb:UpdateItem'].sort()],
-          ['RouterStateTable', ['dynamodb:GetItem', 'dynamodb:Query', 'dynamodb:UpdateItem']],
+          ['RouterStateTable', ['dynamodb:DeleteItem', 'dynamodb:GetItem', 'dynamodb:UpdateItem']],
         ]),
       );
     });
@@ -315,21 +315,17 @@ describe('the rights in the serving stack', () => {
       ['DiscoveryTable', LOOK_UP],
       ['ResponsesTable', ['dynamodb:DeleteItem', 'dynamodb:GetItem', 'dynamodb:PutItem', 'dynamodb:Query']],
       ['KeysTable', ['dynamodb:GetItem']],
-      ['RouterStateTable', ['dynamodb:GetItem', 'dynamodb:UpdateItem']],
     ]);
   });
 
-  it('let workers register and report, container edges route and keep responses, and nothing else', () => {
-    const worker = [
-      ['DiscoveryTable', [...LOOK_UP, 'dynamodb:DeleteItem', 'dynamodb:UpdateItem'].sort()],
-      ['RouterStateTable', ['dynamodb:DeleteItem', 'dynamodb:UpdateItem']],
-    ];
+  it('let workers register, container edges route and keep responses, and nothing else', () => {
+    const worker = [['DiscoveryTable', [...LOOK_UP, 'dynamodb:DeleteItem', 'dynamodb:UpdateItem'].sort()]];
     const edge = [
       ['DiscoveryTable', [...LOOK_UP, 'dynamodb:DeleteItem', 'dynamodb:UpdateItem'].sort()],
       ['ResponsesTable', ['dynamodb:DeleteItem', 'dynamodb:GetItem', 'dynamodb:PutItem', 'dynamodb:Query']],
       ['KeysTable', ['dynamodb:GetItem']],
       ['IdSecret', ['secretsmanager:DescribeSecret', 'secretsmanager:GetSecretValue']],
-      ['RouterStateTable', ['dynamodb:GetItem', 'dynamodb:Query', 'dynamodb:UpdateItem']],
+      ['RouterStateTable', ['dynamodb:DeleteItem', 'dynamodb:GetItem', 'dynamodb:UpdateItem']],
     ];
     const operator = [
       ['KeysTable', ['dynamodb:DeleteItem', 'dynamodb:GetItem', 'dynamodb:Scan', 'dynamodb:UpdateItem']],

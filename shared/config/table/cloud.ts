@@ -11,9 +11,9 @@ export const cloudRows = {
   }),
   stateTable: text({
     env: ['STATOR_STATE_TABLE'],
-    usedBy: CLOUD,
+    usedBy: ['frontend'],
     source: 'Stator',
-    about: 'Router-state table: counters, fleet items, leases, pointers.',
+    about: 'Router-state table: leases of routers, pointers to snapshots of the block index.',
   }),
   responsesTable: text({
     env: ['STATOR_RESPONSES_TABLE'],

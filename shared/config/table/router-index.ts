@@ -194,14 +194,4 @@ export const routerIndexRows = {
     source: 'Stator',
     about: 'Interval of worker load reports.',
   }),
-  fleetItemIntervalMs: int({
-    env: ['STATOR_FLEET_ITEM_INTERVAL_MS'],
-    min: 100,
-    max: 10000,
-    unit: 'ms',
-    default: 250,
-    usedBy: ['frontend', 'function'],
-    source: 'Stator',
-    about: 'Shortest interval between two reads of the fleet item by a function.',
-  }),
 };

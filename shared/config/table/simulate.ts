@@ -92,6 +92,16 @@ export const simulateRows = {
     source: 'Stator',
     about: 'Until a router knows what another decided; with --routers 2 or more.',
   }),
+  loadAgeMs: int({
+    flags: ['--load-age-ms'],
+    min: 0,
+    max: 60000,
+    unit: 'ms',
+    default: 1000,
+    usedBy: ['simulate'],
+    source: 'Stator',
+    about: 'Age of the loads that routers see with --router-role stateless.',
+  }),
   sweep: list({
     flags: ['--sweep'],
     allowed: 'name=v1,v2,...',

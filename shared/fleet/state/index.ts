@@ -2,4 +2,4 @@
  * @module fleet/state
  * What the routers of a fleet share: the router-state table, leases, logs of events with their snapshots.
  */
-export { openRouterState, openStateTable, SharedRouterState } from './router-state.ts';
+export { openRouterState, type PartWatch, SharedRouterState } from './router-state.ts';

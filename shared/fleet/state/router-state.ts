@@ -1,12 +1,11 @@
 import type { Clock, Random } from '../../clock/index.ts';
-import type { EdgeSettings, FleetSettings } from '../../config/index.ts';
+import type { EdgeSettings } from '../../config/index.ts';
 import { reasonOf } from '../../errors/index.ts';
 import type { EventPlane } from '../../planes/event/index.ts';
 import { type ComponentScope, type EventSource, KV_EVENTS_TOPIC } from '../../router/feed/index.ts';
 import {
   ComponentIndex,
   type ComponentPool,
-  CounterSweep,
   createNatsSnapshotStore,
   DynamoDbRouterState,
   LeaseHolder,
@@ -33,28 +32,14 @@ const CLOSE_MS_MAX = 1000;
  */
 export async function openRouterState(
   settings: EdgeSettings,
-  parts: StateParts & Pick<SharedRouterStateOptions, 'clock' | 'random'>,
+  parts: Pick<SharedRouterStateOptions, 'logger' | 'clock' | 'random'> & { readonly registry: MetricRegistry },
 ): Promise<SharedRouterState | undefined> {
-  const opened = await openStateTable(settings, parts);
-  return opened && new SharedRouterState({ ...parts, ...opened, settings });
-}
-
-interface StateParts {
-  readonly logger: ProcessLogger;
-  readonly registry: MetricRegistry;
-}
-
-/** The router-state table by itself, for workers; undefined where there is none. */
-export async function openStateTable(
-  settings: FleetSettings,
-  { logger, registry }: StateParts,
-): Promise<{ readonly state: RouterState; readonly watch: PartWatch } | undefined> {
   const { stateTable: tableName, dynamodbEndpoint: endpoint, awsRegion: region } = settings;
   if (tableName === undefined) return undefined;
-  const watch = new PartWatch(createRouterStateMetrics(registry), logger.for('router'));
+  const watch = new PartWatch(createRouterStateMetrics(parts.registry), parts.logger.for('router'));
   const place = { ...(endpoint === undefined ? {} : { endpoint }), ...(region === undefined ? {} : { region }) };
   const table = await DynamoDbRouterState.open({ tableName, ...place });
-  return { state: watchedState(table, watch), watch };
+  return new SharedRouterState({ ...parts, state: watchedState(table, watch), watch, settings });
 }
 
 export interface SharedRouterStateOptions {
@@ -76,7 +61,6 @@ export class SharedRouterState {
   readonly #clock: Clock;
   readonly #random: Random;
   readonly #leases = new Map<string, LeaseHolder>(); // by component; bounded by the components of the fleet
-  readonly #sweeps = new Map<string, CounterSweep>(); // by endpoint; bounded by the endpoints of the fleet
   readonly #reset = new Set<string>(); // components; bounded likewise
 
   constructor({ settings, state, watch, logger, clock, random }: SharedRouterStateOptions) {
@@ -168,29 +152,9 @@ export class SharedRouterState {
     return lease;
   }
 
-  /** Sees to it that the counters of workers that died are forgotten, by whoever holds the component's lease. */
-  sweepCounters(workers: Iterable<{ readonly scope: ComponentScope; readonly endpoint: string }>): void {
-    for (const { scope, endpoint } of workers) {
-      if (this.#sweeps.has(endpoint)) continue;
-      const pool = { ...scope, endpoint: endpoint.slice(endpoint.lastIndexOf('.') + 1) };
-      const sweep = new CounterSweep({
-        state: this.state,
-        pool,
-        lease: this.leaseOf(scope),
-        clock: this.#clock,
-        random: this.#random,
-        onSwept: (ranks) => this.#logger.for('router').info('counters of dead workers forgotten', { ...pool, ranks }),
-        onProblem: () => {}, // every failure of the table is told by the state itself
-      });
-      this.#sweeps.set(endpoint, sweep);
-      sweep.start();
-    }
-  }
-
   /** Gives leases back, so that another router takes them at once. */
   async close(): Promise<void> {
     const deadline = AbortSignal.timeout(CLOSE_MS_MAX);
-    await Promise.all([...this.#sweeps.values()].map((sweep) => sweep.stop()));
     await Promise.allSettled([...this.#leases.values()].map((lease) => lease.stop(deadline))); // they run out by themselves
     this.state.close();
   }

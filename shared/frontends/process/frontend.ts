@@ -199,8 +199,8 @@ async function followModels(settings: EdgeSettings, parts: Parts, onWorkers: (wo
   const { registry } = metrics;
   const namespaceOf = (model: string) => directory.known(model)?.namespace;
   const holding = openHold(settings, { registry, logger: log, discovery, openEventPlane, namespaceOf, isLasting });
-  const isSharing = settings.routerMode === 'kv'; // a function reads fleet items
-  const shared = isSharing ? await openSharedState(settings, parts) : undefined;
+  const keepsState = settings.routerMode === 'kv' && followsEvents;
+  const shared = keepsState ? await openSharedState(settings, parts) : undefined;
   const routerMetrics = openRouterMetrics(settings, { ...parts, random: systemRandom });
   let pipeline: ReturnType<typeof createPipeline> | undefined; // made around the routing
   const routing = await openRouting(settings, {
@@ -243,7 +243,8 @@ async function followModels(settings: EdgeSettings, parts: Parts, onWorkers: (wo
       lines.changed(primary);
       const workerSets = primary.flatMap(workerSetsOf);
       routing.follow(workerSets);
-      onWorkers(new Set(workerSets.flatMap(({ workers }) => workers.map(({ id }) => id))).size);
+      const serving = primary.flatMap(({ workers, prefill }) => [...workers, ...(prefill?.workers ?? [])]);
+      onWorkers(new Set(serving.map(({ id }) => id)).size);
       disaggregation.follow(primary);
       holding?.hold.look();
     },

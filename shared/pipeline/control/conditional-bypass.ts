@@ -15,7 +15,7 @@ export function conditionalBypass(
   return async (prefill, decode) => {
     let answers: readonly [ExplanationRecord, ExplanationRecord];
     try {
-      answers = await Promise.all([explain(prefill.request, prefill.workers), explain(decode.request, decode.workers)]);
+      answers = await Promise.all([explain(prefill.request), explain(decode.request)]);
     } catch {
       return false; // the way without a bypass needs no facts
     }
@@ -25,7 +25,7 @@ export function conditionalBypass(
     const { device, host_pinned, disk } = far.candidate.overlap;
     return bypassesRemotePrefill(rule, {
       promptTokens: forDecode.prompt_tokens,
-      cachedTokens: (device + host_pinned + disk) * (decode.request.pool?.blockSizeTokens ?? 0),
+      cachedTokens: (device + host_pinned + disk) * decode.request.pool.blockSizeTokens,
       prefill: near && {
         activeTokens: near.candidate.load.prefill_tokens,
         batchedTokens: near.worker?.maxNumBatchedTokens ?? Number.POSITIVE_INFINITY,

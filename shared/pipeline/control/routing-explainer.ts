@@ -4,7 +4,7 @@ import type { GenerationRequest } from '../../protocol/generation/index.ts';
 import { decodeOverride, type RouteRequest } from '../../router/index.ts';
 import type { ExplanationRecord } from '../../router/scheduler/index.ts';
 import type { PromptEncoder } from '../../tokens/index.ts';
-import type { LiveModelDirectory, Worker } from '../models/model-directory.ts';
+import type { LiveModelDirectory } from '../models/model-directory.ts';
 import { modelNotFound } from '../models/model-errors.ts';
 import type { ModelStore } from '../models/model-store.ts';
 import { withCardDefaults } from '../prompt/card-defaults.ts';
@@ -16,7 +16,7 @@ export interface ExplanationSource {
   /** Undefined for a request that is not among the last ones. */
   explained(requestId: string): Promise<ExplanationRecord | undefined>;
   /** What would be decided now; books nothing. */
-  explain(request: RouteRequest, workers: readonly Worker[]): Promise<ExplanationRecord>;
+  explain(request: RouteRequest): Promise<ExplanationRecord>;
 }
 
 export interface RoutingExplainerOptions {
@@ -62,13 +62,10 @@ export class RoutingExplainer {
     const { id, routing, routerConfigOverride: override } = ready;
     const asIs: RouteRequest = { id, pool: model.pool, routing, override, tokenIds, excluded: NOBODY };
     const { prefill } = model;
-    if (prefill === undefined) return source.explain(asIs, model.workers);
+    if (prefill === undefined) return source.explain(asIs);
     const toPrefill = { ...asIs, pool: prefill.pool, routing: prefillRouting(routing, prefill.workers) };
     const toDecode = { ...asIs, override: decodeOverride(override, isConditional) };
-    const [computed, answered] = await Promise.all([
-      source.explain(toPrefill, prefill.workers),
-      source.explain(toDecode, model.workers),
-    ]);
+    const [computed, answered] = await Promise.all([source.explain(toPrefill), source.explain(toDecode)]);
     return { ...answered, prefill: computed };
   }
 }

@@ -35,12 +35,15 @@ export interface Worker extends RoutableWorker {
   readonly routesToEncoder?: boolean | undefined;
 }
 
-/** The prefill workers of a model whose decode workers have their prompts computed elsewhere. */
-export interface PrefillPool {
+/** A pool and those who are in it. */
+export interface WorkersOfPool {
   readonly pool: WorkerPool;
-  /** At least one, in key order. */
+  /** In key order. */
   readonly workers: readonly Worker[];
 }
+
+/** The prefill workers of a model whose decode workers have their prompts computed elsewhere: at least one. */
+export type PrefillPool = WorkersOfPool;
 
 /** A model as the pipeline needs it: what clients see, and who serves it. */
 export interface RoutableModel extends ServedModel {
@@ -63,8 +66,16 @@ export interface RoutableModel extends ServedModel {
 /** The worker sets of a model as routing follows them: its own, and its prefill workers as one more. */
 export function workerSetsOf(model: RoutableModel): readonly RoutableModel[] {
   const { prefill } = model;
-  return prefill === undefined ? [model] : [model, { ...model, ...prefill, prefill: undefined }];
+  const own = model.workers.length > 0 ? model : { ...model, workers: routableWorkers(model) };
+  return prefill === undefined ? [own] : [own, { ...model, ...prefill, prefill: undefined }];
 }
+
+/** Those who may take a request of the model: who take new ones, or else who end what was begun. */
+export function routableWorkers({ workers, standing = NO_WORKERS }: RoutableModel): readonly Worker[] {
+  return workers.length > 0 ? workers : standing;
+}
+
+const NO_WORKERS: readonly Worker[] = [];
 
 export interface ModelDirectoryOptions {
   readonly discovery: Discovery;

@@ -106,7 +106,7 @@ export class PrefillStage {
 
   async #once(ask: PrefillAsk, { pool, workers }: PrefillPool): Promise<Prefilled> {
     const { request, routed, eligibility } = ask;
-    const reservation = await eligibility.choose('prefill_routing', this.#route(ask, { pool, workers }), workers);
+    const reservation = await eligibility.choose('prefill_routing', this.#route(ask, { pool, workers }));
     const bootstrapInfo = this.#meetingOf(reservation);
     const span = dispatchSpan(routed.span, 'prefill', reservation);
     const leg = new PrefillLeg({
@@ -135,7 +135,7 @@ export class PrefillStage {
   #route({ request, routed, eligibility }: PrefillAsk, { pool, workers }: PrefillPool): RouteRequest {
     if (this.#options.router.mode === 'direct') requirePrefillWorker(request.routing);
     const remote = this.#remote(request, routed.model, workers);
-    return eligibility.route(request, pool, workers, remote, prefillRouting(request.routing, workers));
+    return eligibility.route(request, { pool, workers }, remote, prefillRouting(request.routing, workers));
   }
 
   /** Those of `workers` whose blocks no decode worker may fetch. */

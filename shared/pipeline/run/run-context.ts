@@ -4,7 +4,7 @@ import type { GenerationRequest } from '../../protocol/generation/index.ts';
 import type { Inhibition, Router } from '../../router/index.ts';
 import type { Span } from '../../telemetry/index.ts';
 import type { StreamWatch } from '../health/stream-watch.ts';
-import type { RoutableModel, Worker } from '../models/model-directory.ts';
+import type { RoutableModel, Worker, WorkersOfPool } from '../models/model-directory.ts';
 import type { PipelineObserver } from '../types.ts';
 import type { ColdStartQueue } from './cold-start-queue.ts';
 import type { EncodeStage } from './encode-stage.ts';
@@ -12,7 +12,7 @@ import type { PrefillStage } from './prefill-stage.ts';
 
 /** What every leg of every request of one pipeline shares. */
 export interface DispatchContext {
-  readonly router: Router;
+  readonly router: Router<Worker>;
   readonly plane: RequestPlane;
   readonly clock: Clock;
   readonly observer: PipelineObserver;
@@ -38,8 +38,8 @@ export interface RunContext extends DispatchContext {
   readonly migrationTokensMax: number | undefined;
   /** Where requests wait while nobody can take them; undefined = they fail. */
   readonly hold: ColdStartQueue | undefined;
-  /** The workers of `model` now. */
-  workersOf(model: RoutableModel): readonly Worker[];
+  /** The pool of `model` now, with those who may take its requests. */
+  poolOf(model: RoutableModel): WorkersOfPool;
 }
 
 /** What of a request is the same at every worker that it is sent to. */

@@ -50,14 +50,13 @@ export class WorkerChoice {
   }
 
   #ask(request: EngineRequest, namespace: string | undefined): Promise<Reservation<Worker>> {
-    const { model } = this.#request;
-    const workers = this.#context.workersOf(model);
+    const { pool, workers } = this.#context.poolOf(this.#request.model);
     const strangers = namespace === undefined ? [] : workers.filter(({ scope }) => scope.namespace !== namespace);
     const unreachable = strangers.map(({ id }) => id);
-    return this.eligibility.choose('route', this.eligibility.route(request, model.pool, workers, unreachable), workers);
+    return this.eligibility.choose('route', this.eligibility.route(request, { pool, workers }, unreachable));
   }
 
   #untried(): readonly Worker[] {
-    return this.#context.workersOf(this.#request.model).filter(({ id }) => this.eligibility.isUntried(id));
+    return this.#context.poolOf(this.#request.model).workers.filter(({ id }) => this.eligibility.isUntried(id));
   }
 }

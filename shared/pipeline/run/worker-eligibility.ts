@@ -1,8 +1,8 @@
 import { isInhibiting, type ServeError } from '../../errors/index.ts';
 import type { EngineRequest, RoutingHints } from '../../protocol/generation/index.ts';
-import type { Reservation, RouteRequest, WorkerPool } from '../../router/index.ts';
+import type { Reservation, RouteRequest } from '../../router/index.ts';
 import { inSpan } from '../../telemetry/index.ts';
-import type { Worker } from '../models/model-directory.ts';
+import type { Worker, WorkersOfPool } from '../models/model-directory.ts';
 import type { DispatchContext, RoutedRequest } from './run-context.ts';
 
 const NOBODY: ReadonlySet<string> = new Set();
@@ -56,11 +56,10 @@ export class WorkerEligibility {
     return new Set([...excluded, ...full.map(({ id }) => id)]);
   }
 
-  /** The question to the router which of `workers` takes `request`. @param routing hints in place of the request's own */
+  /** The question to the router which worker of the pool takes `request`. @param routing hints in place of the request's own */
   route(
     request: EngineRequest,
-    pool: WorkerPool,
-    workers: readonly Worker[],
+    { pool, workers }: WorkersOfPool,
     unreachable: readonly string[],
     routing: RoutingHints = request.routing,
   ): RouteRequest {
@@ -78,15 +77,11 @@ export class WorkerEligibility {
   }
 
   /** The router's answer, or a rejection as `Router.choose` has it. */
-  async choose(
-    span: 'route' | 'prefill_routing',
-    route: RouteRequest,
-    workers: readonly Worker[],
-  ): Promise<Reservation<Worker>> {
+  async choose(span: 'route' | 'prefill_routing', route: RouteRequest): Promise<Reservation<Worker>> {
     const { router, clock, observer } = this.#context;
     const { span: parent, signal } = this.#request;
     const startMs = clock.nowMs();
-    const reservation = await inSpan(parent, span, () => router.choose(route, workers, signal));
+    const reservation = await inSpan(parent, span, () => router.choose(route, signal));
     observer.stage('route', clock.nowMs() - startMs);
     return reservation;
   }

@@ -89,6 +89,8 @@ export interface RoutingHints {
   readonly allowed_worker_ids?: readonly string[];
   readonly routing_constraints?: RoutingConstraints;
   readonly session_id?: string;
+  /** What the client says that shares its beginning (`prompt_cache_key`). */
+  readonly prompt_cache_key?: string;
 }
 
 /** Router settings of one request. */

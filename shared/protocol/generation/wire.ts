@@ -64,11 +64,11 @@ export function encodeEngineRequest(request: EngineRequest, dpRank?: number): En
   }
 }
 
-/** The session matters to the router; workers read it in `agent_context`. */
+/** Sessions and cache keys matter to the router; workers read the session in `agent_context`. */
 function hintsFor(routing: RoutingHints, dpRank: number | undefined): RoutingHints {
   const placed = dpRank === undefined || dpRank === routing.dp_rank ? routing : { ...routing, dp_rank: dpRank };
-  if (placed.session_id === undefined) return placed;
-  const { session_id: _session, ...hints } = placed;
+  if (placed.session_id === undefined && placed.prompt_cache_key === undefined) return placed;
+  const { session_id: _session, prompt_cache_key: _key, ...hints } = placed;
   return hints;
 }
 

@@ -42,7 +42,12 @@ export function assembleRequest(parts: RequestParts): Mutable<GenerationRequest>
   const stop = decodeStop(body, nvext, parts.maxTokens);
   const sampling = decodeSampling(body, nvext, parts.guided);
   const output = decodeOutput(body, parts.logprobs, parts.promptLogprobs);
-  const routing = decodeRouting(nvext, body.cache_salt, context);
+  const routing = decodeRouting(
+    nvext,
+    body.cache_salt,
+    context,
+    'prompt_cache_key' in body ? body.prompt_cache_key : undefined,
+  );
   const envelope = decodeEnvelope(context);
   const isStream = body.stream === true;
   const request: Mutable<GenerationRequest> = {

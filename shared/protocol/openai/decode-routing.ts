@@ -31,9 +31,15 @@ function checkSalt(salt: string): string {
 
 /**
  * Where the request may or should run: `nvext`, then headers, which win.
+ * @param cacheKey `prompt_cache_key` of the body, where it has one
  * @throws ServeError `invalid_value` for a rank without a worker, and for a salt of more than 4096 characters.
  */
-export function decodeRouting(nvext: Nvext, rootSalt: string | null | undefined, context: DecodeContext): RoutingHints {
+export function decodeRouting(
+  nvext: Nvext,
+  rootSalt: string | null | undefined,
+  context: DecodeContext,
+  cacheKey?: unknown,
+): RoutingHints {
   const routing: Mutable<RoutingHints> = {};
   decodePins(nvext, routing);
   const hints = nvext.agent_hints;
@@ -60,6 +66,7 @@ export function decodeRouting(nvext: Nvext, rootSalt: string | null | undefined,
   if (salt !== undefined) routing.cache_salt = checkSalt(salt);
   if (context.isolation === 'blocks') routing.cache_salt = `${context.owner} ${salt ?? ''}`; // an owner has no blanks: no other pair makes this text
   if (session !== undefined) routing.session_id = session;
+  if (typeof cacheKey === 'string' && cacheKey !== '') routing.prompt_cache_key = cacheKey;
   decodeConstraints(nvext, routing);
   requireWorkerForRank(routing);
   return routing;

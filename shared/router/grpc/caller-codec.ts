@@ -56,7 +56,7 @@ function readPosition(reader: Reader, end: number): number {
   return position;
 }
 
-/** The fields of `Decision` but for its headers, by number. */
+/** The fields of `Decision` by number. */
 const DECISION_FIELDS: Readonly<Record<number, (reader: Reader) => Partial<ChosenWorker>>> = {
   1: (reader) => ({ workerId: reader.string() }),
   2: (reader) => ({ dpRank: reader.uint32() }),
@@ -64,17 +64,10 @@ const DECISION_FIELDS: Readonly<Record<number, (reader: Reader) => Partial<Chose
   4: (reader) => ({ cachedTokens: reader.uint32() }),
   5: (reader) => ({ reservationId: reader.string() }),
 };
-const HEADERS_FIELD = 6;
 
 function readDecision(reader: Reader, end: number): ChosenWorker {
   const chosen = { workerId: '', dpRank: undefined, overlapBlocks: 0, cachedTokens: 0, reservationId: '' };
-  const headers: Record<string, string> = {};
   const take = (field: number): boolean => {
-    if (field === HEADERS_FIELD) {
-      const [name, value] = readHeader(reader, reader.uint32() + reader.pos);
-      headers[name] = value;
-      return true;
-    }
     Object.assign(chosen, DECISION_FIELDS[field]?.(reader));
     return field in DECISION_FIELDS;
   };
@@ -82,17 +75,7 @@ function readDecision(reader: Reader, end: number): ChosenWorker {
   if (chosen.workerId === '' || chosen.reservationId === '') {
     throw workerError('BackendProtocol', 'decision must be a worker');
   }
-  return { ...chosen, headers: Object.keys(headers).length === 0 ? undefined : headers };
-}
-
-function readHeader(reader: Reader, end: number): readonly [string, string] {
-  const header: [string, string] = ['', ''];
-  const take = (field: number): boolean => {
-    if (field === 1 || field === 2) header[field - 1] = reader.string();
-    return field === 1 || field === 2;
-  };
-  readFields(reader, take, end);
-  return header;
+  return chosen;
 }
 
 export function encodeReleaseRequest({ requestId, reservationId, stage }: ReservationChangeQuery): Uint8Array {

@@ -193,7 +193,7 @@ export function encodeQueuedResponse(position: number): Uint8Array {
 }
 
 export function encodeDecisionResponse(chosen: ChosenWorker): Uint8Array {
-  const { workerId, dpRank, overlapBlocks, cachedTokens, reservationId, headers = {} } = chosen;
+  const { workerId, dpRank, overlapBlocks, cachedTokens, reservationId } = chosen;
   const writer = Writer.create();
   writer.uint32(tag(2, LENGTH)).fork();
   text(writer, 1, workerId);
@@ -201,12 +201,6 @@ export function encodeDecisionResponse(chosen: ChosenWorker): Uint8Array {
   whole(writer, 3, overlapBlocks);
   whole(writer, 4, cachedTokens);
   text(writer, 5, reservationId);
-  for (const [name, value] of Object.entries(headers)) {
-    writer.uint32(tag(6, LENGTH)).fork();
-    text(writer, 1, name);
-    text(writer, 2, value);
-    writer.ldelim();
-  }
   return writer.ldelim().finish();
 }
 

@@ -24,7 +24,7 @@ export {
   renderExplanation,
 } from './explanation-record.ts';
 export type { KvPool, KvRouter, KvRouterOptions, PeerTeller } from './kv-router.ts';
-export { createKvRouter, poolName } from './kv-router.ts';
+export { createKvRouter } from './kv-router.ts';
 export { ActiveLoad } from './load/active-load.ts';
 export {
   createPrefillEstimate,
@@ -33,6 +33,7 @@ export {
   readModelShape,
 } from './load/prefill-estimate.ts';
 export { type MeteredRouterOptions, meterRouter, schedulerMetrics } from './metrics.ts';
+export { poolName } from './pool-name.ts';
 export { Overlaps, type Predictions, type PrefixIndex, predictedIndex, predictingIndex } from './prefix-index.ts';
 export {
   type PolicyClass,
@@ -42,7 +43,7 @@ export {
   readPolicyConfig,
 } from './queue/policy-config.ts';
 export { RankTable } from './ranks.ts';
-export { RendezvousShare } from './rendezvous.ts';
+export { RendezvousShare } from './rendezvous-share.ts';
 export { createScheduler, type SchedulerOptions } from './scheduler.ts';
 export { SessionAffinity, type SessionAffinityOptions, type SessionTarget } from './scheduling-request.ts';
 export { InFlight, type Pick, pickerFor } from './simple-router.ts';

@@ -1,9 +1,11 @@
 import type { Clock, Random, Timer } from '../../clock/index.ts';
+import { workerError } from '../../errors/index.ts';
 import { type KvRouterConfig, kvRouterConfig, prefillPoolConfig } from '../config/kv-config.ts';
 import type { PoolRole, Reservation, RoutableWorker, RouteRequest, Router, WorkerPool } from '../types.ts';
 import type { ReplicaShare } from './cost.ts';
 import { Inhibition } from './eligibility.ts';
 import type { TrackingHash } from './index.ts';
+import { poolName } from './pool-name.ts';
 import type { PrefixIndex } from './prefix-index.ts';
 import { type PolicyConfig, profileFor } from './queue/policy-config.ts';
 import { RankTable } from './ranks.ts';
@@ -49,12 +51,7 @@ export interface KvRouterOptions {
 
 /** Hears of every request that the router books. Called in the request's path. */
 export interface PeerTeller {
-  /** Returns what the worker is to be told of it, beside the request; undefined = nothing. */
-  booked(
-    pool: WorkerPool,
-    decision: Decision,
-    request: SchedulingRequest,
-  ): Readonly<Record<string, string>> | undefined;
+  booked(pool: WorkerPool, decision: Decision, request: SchedulingRequest): void;
   /** Its first token came. At most once, before `ended`. */
   prefillDone(pool: WorkerPool, decision: Decision): void;
   /** It left its worker. Once. */
@@ -70,22 +67,17 @@ export interface KvPool {
 }
 
 /** The router of mode `kv`: one scheduler for each worker set. */
-export interface KvRouter extends Router {
+export interface KvRouter<Worker extends RoutableWorker = RoutableWorker> extends Router<Worker> {
   readonly mode: 'kv';
-  /**
-   * The workers of a pool as they are now; makes the pool when it is new. What is known of workers that are not among them
-   * any more is forgotten: their blocks, their bookings. Nothing else changes who is in a pool: the list that comes with a
-   * request may have been read a while ago, and counts only when the pool is not known yet. Cheap for a list seen before.
-   */
-  setWorkers(pool: WorkerPool, workers: readonly RoutableWorker[]): KvPool;
+  /** What is known of workers that are not among them any more is forgotten: their blocks, their bookings. */
+  setWorkers(pool: WorkerPool, workers: readonly Worker[]): KvPool;
   /** Worker sets in the order they appeared. */
   readonly pools: readonly KvPool[];
-  /** What would be decided now and why, without booking. @throws ServeError for an override out of range */
-  explain(request: RouteRequest, workers: readonly RoutableWorker[]): Explanation;
+  find(pool: WorkerPool): KvPool | undefined;
+  /** What would be decided now and why, without booking. @throws ServeError for an override out of range, or no such pool */
+  explain(request: RouteRequest): Explanation;
   /** What was decided for one of the last requests and why. */
   explained(requestId: string): Explanation | undefined;
-  /** The pool is gone: waiting requests are told, its index is left to its owner. Idempotent. */
-  removePool(key: string): void;
   /** Waiting requests fail; timers end. Idempotent. */
   close(): void;
 }
@@ -94,15 +86,15 @@ export interface KvRouter extends Router {
  * The router of mode `kv`.
  * @throws KvRouterConfigError for a configuration that contradicts itself
  */
-export function createKvRouter(options: KvRouterOptions): KvRouter {
+export function createKvRouter<Worker extends RoutableWorker>(options: KvRouterOptions): KvRouter<Worker> {
   return new PooledKvRouter(options);
 }
 
 /** A pool with what the router itself keeps of it. */
-interface LivePool extends KvPool {
+interface LivePool<Worker extends RoutableWorker> extends KvPool {
   /** The workers as `setWorkers` told them last, by which a new list is told from one seen before. */
-  listed: readonly RoutableWorker[];
-  byId: ReadonlyMap<string, RoutableWorker>;
+  listed: readonly Worker[];
+  byId: ReadonlyMap<string, Worker>;
   readonly affinity: SessionAffinity | undefined;
   readonly recheck: Timer;
   /** Set while the queue is to be looked at before the next recheck. */
@@ -112,12 +104,12 @@ interface LivePool extends KvPool {
 /** Divides costs where nobody says how large blocks are; without blocks only the order matters. */
 const BLOCK_SIZE_UNKNOWN = 16;
 
-class PooledKvRouter implements KvRouter {
+class PooledKvRouter<Worker extends RoutableWorker> implements KvRouter<Worker> {
   readonly mode = 'kv';
   readonly #options: KvRouterOptions;
-  readonly #pools = new Map<string, LivePool>(); // bounded by the models in discovery, two roles each
+  readonly #pools = new Map<string, LivePool<Worker>>(); // bounded by the models in discovery, two roles each
   readonly #inhibition: Inhibition;
-  readonly #heard: ReservationEvents;
+  readonly #heard: ReservationEvents<Worker>;
 
   constructor(options: KvRouterOptions) {
     this.#options = { ...options, config: kvRouterConfig(options.config) };
@@ -140,26 +132,26 @@ class PooledKvRouter implements KvRouter {
     return [...this.#pools.values()];
   }
 
-  setWorkers(facts: WorkerPool, workers: readonly RoutableWorker[]): LivePool {
+  find(pool: WorkerPool): KvPool | undefined {
+    return this.#pools.get(poolName(pool));
+  }
+
+  setWorkers(facts: WorkerPool, workers: readonly Worker[]): KvPool {
     const pool = this.#pools.get(poolName(facts)) ?? this.#addPool(facts);
     if (pool.listed !== workers) this.#replaceWorkers(pool, workers);
     return pool;
   }
 
-  choose<Worker extends RoutableWorker>(
-    request: RouteRequest,
-    workers: readonly Worker[],
-    signal: AbortSignal,
-  ): Promise<Reservation<Worker>> {
+  choose(request: RouteRequest, signal: AbortSignal): Promise<Reservation<Worker>> {
     return new Promise((resolve, reject) => {
       signal.throwIfAborted();
-      const pool = this.#poolOf(request, workers);
+      const pool = this.#poolOf(request);
       const asked = this.#ask(request, pool);
       let leave = (): void => {};
       const ticket = pool.scheduler.submit(asked, {
         decided: (decision) => {
           leave();
-          resolve(this.#reserve<Worker>(decision, request, asked, pool));
+          resolve(this.#reserve(decision, request, asked, pool));
         },
         rejected: (error) => {
           leave();
@@ -179,8 +171,8 @@ class PooledKvRouter implements KvRouter {
     });
   }
 
-  explain(request: RouteRequest, workers: readonly RoutableWorker[]): Explanation {
-    const pool = this.#poolOf(request, workers);
+  explain(request: RouteRequest): Explanation {
+    const pool = this.#poolOf(request);
     return pool.scheduler.explain(this.#ask(request, pool));
   }
 
@@ -202,40 +194,40 @@ class PooledKvRouter implements KvRouter {
     this.#inhibition.forget(workerId);
   }
 
-  removePool(key: string): void {
-    for (const [name, pool] of this.#pools) {
-      if (pool.pool.key !== key) continue;
-      this.#pools.delete(name);
-      pool.recheck.cancel();
-      pool.next?.timer.cancel();
-      pool.scheduler.close();
-    }
+  /** Its index is left to its owner. */
+  removePool(facts: WorkerPool): void {
+    const pool = this.#pools.get(poolName(facts));
+    if (pool === undefined) return;
+    this.#pools.delete(poolName(facts));
+    pool.recheck.cancel();
+    pool.next?.timer.cancel();
+    pool.scheduler.close();
   }
 
   close(): void {
-    for (const { pool } of [...this.#pools.values()]) this.removePool(pool.key);
+    for (const { pool } of [...this.#pools.values()]) this.removePool(pool);
   }
 
-  #poolOf(request: RouteRequest, workers: readonly RoutableWorker[]): LivePool {
-    if (request.pool === undefined) throw new TypeError('mode kv needs to know the worker set of a request');
-    // The list may be older than what `setWorkers` told since: the caller may have waited for something after it read it.
-    return this.#pools.get(poolName(request.pool)) ?? this.setWorkers(request.pool, workers);
+  #poolOf({ pool }: RouteRequest): LivePool<Worker> {
+    const known = this.#pools.get(poolName(pool));
+    if (known === undefined) throw workerError('Unavailable');
+    return known;
   }
 
-  #addPool(facts: WorkerPool): LivePool {
+  #addPool(facts: WorkerPool): LivePool<Worker> {
     const pool = this.#makePool(facts);
     this.#pools.set(poolName(facts), pool);
     return pool;
   }
 
-  #replaceWorkers(pool: LivePool, workers: readonly RoutableWorker[]): void {
+  #replaceWorkers(pool: LivePool<Worker>, workers: readonly Worker[]): void {
     pool.listed = workers;
     pool.byId = new Map(workers.map((worker) => [worker.id, worker]));
     pool.scheduler.setWorkers(workers);
     this.#arm(pool);
   }
 
-  #makePool(pool: WorkerPool): LivePool {
+  #makePool(pool: WorkerPool): LivePool<Worker> {
     const { clock, random, observer, policies, sessionAffinity, prefillDuration, explainedMax, indexFor, shareFor } =
       this.#options;
     const config = poolConfig(pool.role, this.#options.config);
@@ -260,7 +252,7 @@ class PooledKvRouter implements KvRouter {
     return { pool, ranks, index, scheduler, affinity, recheck, listed: [], byId: new Map(), next: undefined };
   }
 
-  #ask(request: RouteRequest, live: LivePool) {
+  #ask(request: RouteRequest, live: LivePool<Worker>) {
     const { observer, clock, tracking } = this.#options;
     const { pool, listed: workers, affinity } = live;
     const startMs = observer?.hashed === undefined ? 0 : clock.nowMs();
@@ -276,22 +268,22 @@ class PooledKvRouter implements KvRouter {
     });
   }
 
-  #reserve<Worker extends RoutableWorker>(
+  #reserve(
     decision: Decision,
     request: RouteRequest,
     asked: SchedulingRequest,
-    pool: LivePool,
+    pool: LivePool<Worker>,
   ): Reservation<Worker> {
     // The scheduler chooses only among the workers that were last told for the pool.
     const worker = pool.byId.get(decision.workerId) as Worker;
     const sessionId = request.routing.session_id;
     if (sessionId !== undefined) pool.affinity?.began(sessionId, decision);
-    const headers = this.#options.peers?.booked(pool.pool, decision, asked);
-    return new KvReservation(worker, headers, { pool, decision, sessionId }, this.#heard);
+    this.#options.peers?.booked(pool.pool, decision, asked);
+    return new KvReservation(worker, { pool, decision, sessionId }, this.#heard);
   }
 
   /** Sees to it that the queue is looked at when time alone can open it. */
-  #arm(pool: LivePool): void {
+  #arm(pool: LivePool<Worker>): void {
     if (pool.scheduler.pendingRequests === 0) return;
     const atMs = pool.scheduler.nextTickMs;
     if (atMs === undefined || (pool.next !== undefined && pool.next.atMs <= atMs)) return;
@@ -307,29 +299,27 @@ class PooledKvRouter implements KvRouter {
 }
 
 /** What was booked. */
-interface Booked {
-  readonly pool: LivePool;
+interface Booked<Worker extends RoutableWorker> {
+  readonly pool: LivePool<Worker>;
   readonly decision: Decision;
   readonly sessionId: string | undefined;
 }
 
 /** Told after the scheduler was: load has changed, the queue may open at another time. */
-interface ReservationEvents {
-  progressed(booked: Booked): void;
-  ended(booked: Booked): void;
+interface ReservationEvents<Worker extends RoutableWorker> {
+  progressed(booked: Booked<Worker>): void;
+  ended(booked: Booked<Worker>): void;
 }
 
 class KvReservation<Worker extends RoutableWorker> implements Reservation<Worker> {
   readonly worker: Worker;
-  readonly headers: Reservation['headers'];
-  readonly #booked: Booked;
-  readonly #events: ReservationEvents;
+  readonly #booked: Booked<Worker>;
+  readonly #events: ReservationEvents<Worker>;
   #isPrefilled = false;
   #isReleased = false; // a later request may carry the same id
 
-  constructor(worker: Worker, headers: Reservation['headers'], booked: Booked, events: ReservationEvents) {
+  constructor(worker: Worker, booked: Booked<Worker>, events: ReservationEvents<Worker>) {
     this.worker = worker;
-    this.headers = headers;
     this.#booked = booked;
     this.#events = events;
   }
@@ -372,15 +362,4 @@ class KvReservation<Worker extends RoutableWorker> implements Reservation<Worker
 function poolConfig(role: PoolRole, config: KvRouterConfig): KvRouterConfig {
   if (role === 'prefill') return prefillPoolConfig(config);
   return role === 'decode' ? { ...config, costModel: 'dynamo' } : config;
-}
-
-const names = new WeakMap<Pick<WorkerPool, 'role' | 'key'>, string>(); // every request asks, of few pools
-
-/** One name for each pool: a key may have a pool in several roles. */
-export function poolName(pool: Pick<WorkerPool, 'role' | 'key'>): string {
-  const known = names.get(pool);
-  if (known !== undefined) return known;
-  const name = `${pool.role} ${pool.key}`;
-  names.set(pool, name);
-  return name;
 }

@@ -13,18 +13,18 @@ export interface MeteredRouterOptions {
 }
 
 /** `router`, with what becomes of its requests counted. */
-export function meterRouter(router: Router, options: MeteredRouterOptions): Router {
-  const { metrics, clock, onAsked } = options;
+export function meterRouter<Worker extends RoutableWorker>(
+  router: Router<Worker>,
+  { metrics, clock, onAsked }: MeteredRouterOptions,
+): Router<Worker> {
+  const meter = (reservation: Reservation<Worker>) => new MeteredReservation(reservation, metrics, clock);
   return {
     mode: router.mode,
-    choose<Worker extends RoutableWorker>(
-      request: RouteRequest,
-      workers: readonly Worker[],
-      signal: AbortSignal,
-    ): Promise<Reservation<Worker>> {
+    setWorkers: (pool, workers) => router.setWorkers(pool, workers),
+    removePool: (pool) => router.removePool(pool),
+    choose(request, signal) {
       onAsked(request);
-      const meter = (reservation: Reservation<Worker>) => new MeteredReservation(reservation, metrics, clock);
-      return router.choose(request, workers, signal).then(meter);
+      return router.choose(request, signal).then(meter);
     },
     inhibit: (workerId) => router.inhibit(workerId),
     forget: (workerId) => router.forget(workerId),

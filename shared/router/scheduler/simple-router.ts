@@ -1,7 +1,8 @@
 import type { Clock, Random } from '../../clock/index.ts';
 import { ServeError } from '../../errors/index.ts';
-import type { Reservation, RoutableWorker, RouteRequest, Router, SimpleRouterMode } from '../types.ts';
+import type { Reservation, RoutableWorker, RouteRequest, Router, SimpleRouterMode, WorkerPool } from '../types.ts';
 import { eligibleWorkers, Inhibition, pinnedIn, rankIn } from './eligibility.ts';
+import { poolName } from './pool-name.ts';
 
 /** Picks one of at least one eligible worker. */
 export type Pick = <Worker extends RoutableWorker>(workers: readonly Worker[]) => Worker;
@@ -24,12 +25,15 @@ export interface RouterOptions {
 }
 
 /** A router for the modes that need no knowledge of what workers have cached. */
-export function createRouter(options: RouterOptions): Router {
+export function createRouter<Worker extends RoutableWorker>(options: RouterOptions): Router<Worker> {
   return new SimpleRouter(options);
 }
 
-class SimpleRouter implements Router {
+const NOBODY: readonly never[] = [];
+
+class SimpleRouter<Worker extends RoutableWorker> implements Router<Worker> {
   readonly mode: SimpleRouterMode;
+  readonly #pools = new Map<string, readonly Worker[]>(); // bounded by the models in discovery, two roles each
   readonly #inFlight = new InFlight();
   readonly #inhibition: Inhibition;
   readonly #pick: Pick;
@@ -43,16 +47,20 @@ class SimpleRouter implements Router {
     this.#pickPrefill = pickerFor(mode, { inFlight: this.#inFlight, random, cudaToCpuRatio });
   }
 
-  async choose<Worker extends RoutableWorker>(
-    request: RouteRequest,
-    workers: readonly Worker[],
-    signal: AbortSignal,
-  ): Promise<Reservation<Worker>> {
+  setWorkers(pool: WorkerPool, workers: readonly Worker[]): void {
+    this.#pools.set(poolName(pool), workers);
+  }
+
+  removePool(pool: WorkerPool): void {
+    this.#pools.delete(poolName(pool));
+  }
+
+  async choose(request: RouteRequest, signal: AbortSignal): Promise<Reservation<Worker>> {
     signal.throwIfAborted();
     const { pool, routing } = request;
-    const open = eligibleWorkers(request, workers, this.#inhibition);
+    const open = eligibleWorkers(request, this.#pools.get(poolName(pool)) ?? NOBODY, this.#inhibition);
     const isPinned = pinnedIn(pool, routing) !== undefined;
-    const pick = pool?.role === 'prefill' ? this.#pickPrefill : this.#pick;
+    const pick = pool.role === 'prefill' ? this.#pickPrefill : this.#pick;
     const worker = isPinned ? at(open, 0) : pick(open);
     this.#inFlight.add(worker.id);
     return new SimpleReservation(worker, rankIn(pool, routing), this.#inFlight);

@@ -112,7 +112,7 @@ export class ResidentService implements ChooseService {
 
   explain(query: ChooseQuery): Explanation {
     const present = this.#poolOf(query);
-    return this.#options.kv.explain(routeRequestOf(query, present), present.workers);
+    return this.#options.kv.explain(routeRequestOf(query, present));
   }
 
   /** Somebody else answers from now on: those that wait are told to ask there. Reservations run on. */
@@ -144,7 +144,7 @@ export class ResidentService implements ChooseService {
     const request = { ...routeRequestOf(query, present), onQueued };
     let chosen: ChosenWorker;
     try {
-      const reservation = await this.#options.router.choose(request, present.workers, leaving.signal);
+      const reservation = await this.#options.router.choose(request, leaving.signal);
       if (leaving.signal.aborted) {
         reservation.release(); // it left in the very turn of its decision
         throw leaving.signal.reason;

@@ -51,4 +51,3 @@ export {
 } from './resident-line.ts';
 export { createFallbackMetrics, createResidentRouter, type EmbeddedRouter } from './resident-router.ts';
 export { watchResidents, watchResidentUrls } from './resident-watch.ts';
-export { createStatelessRouter } from './stateless-router.ts';

@@ -3,7 +3,7 @@ import type { RouterConfigOverride, RoutingHints } from '../../protocol/generati
 import { RecordReader, type UnknownRecord } from '../../records/index.ts';
 import { hashPrompt } from '../scheduler/scheduling-request.ts';
 import type { Explanation, RankLoad } from '../scheduler/types.ts';
-import type { HashedPrompt, PoolRole, RoutableWorker, RouteRequest, WorkerPool } from '../types.ts';
+import type { HashedPrompt, PoolRole, RouteRequest, WorkerPool } from '../types.ts';
 
 /*
  * The router's own records on the request plane, in the names of proto/router.proto. Block hashes are in none of them: they
@@ -84,7 +84,7 @@ export function encodeQueued(position: number): UnknownRecord {
 }
 
 export function encodeDecision(chosen: ChosenWorker): UnknownRecord {
-  const { workerId, dpRank, overlapBlocks, cachedTokens, reservationId, headers } = chosen;
+  const { workerId, dpRank, overlapBlocks, cachedTokens, reservationId } = chosen;
   return {
     decision: {
       worker_id: workerId,
@@ -92,7 +92,6 @@ export function encodeDecision(chosen: ChosenWorker): UnknownRecord {
       overlap_blocks: overlapBlocks,
       cached_tokens: cachedTokens,
       reservation_id: reservationId,
-      ...(headers === undefined ? {} : { headers }),
     },
   };
 }
@@ -116,7 +115,6 @@ export function decodeMessage(body: unknown): ChooseMessage {
       dpRank: fields.dp_rank === undefined ? undefined : read.wholeNumber(fields.dp_rank, 'dp_rank'),
       overlapBlocks: read.wholeNumber(fields.overlap_blocks, 'overlap_blocks'),
       cachedTokens: read.wholeNumber(fields.cached_tokens, 'cached_tokens'),
-      headers: headersOf(fields),
     },
   };
 }
@@ -142,13 +140,6 @@ function splitTail(tail: Uint32Array): ChooseQuery['prompt']['hashes'] {
     throw workerError('BackendProtocol', 'block hashes must be as many local as sequence hashes');
   const half = tail.length / 2;
   return { local: tail.subarray(0, half), sequence: tail.subarray(half) };
-}
-
-function headersOf({ headers }: UnknownRecord): ChosenWorker['headers'] {
-  if (headers === undefined) return undefined;
-  const named = read.record(headers, 'headers');
-  if (Object.values(named).every((value) => typeof value === 'string')) return named as Record<string, string>;
-  throw read.refuse(headers, 'headers', 'texts by name');
 }
 
 /** One question to a resident router: which worker takes this request? */
@@ -178,8 +169,6 @@ export interface ChosenWorker {
   readonly cachedTokens: number;
   /** Names this place, so that the release of an earlier one of the same request does not end it. Hex. */
   readonly reservationId: string;
-  /** What the worker is to be told of the place, beside the request and the reservation's name. @default nothing */
-  readonly headers: Readonly<Record<string, string>> | undefined;
 }
 
 /** Told what becomes of a query: `queued` at most once and first, then one of the others. */
@@ -214,8 +203,7 @@ export interface PoolLoads {
 /** A worker set as the process of the resident sees it. */
 export interface PresentPool {
   readonly pool: WorkerPool;
-  readonly workers: readonly RoutableWorker[];
-  /** Those of them above the busy limits of their model. @default none */
+  /** Its workers above the busy limits of their model. @default none */
   readonly busy?: ReadonlySet<string> | undefined;
 }
 
@@ -234,9 +222,9 @@ export interface ChooseService {
 
 const NOBODY: ReadonlySet<string> = new Set();
 
-/** The query for a request. */
-export function queryOf(request: RouteRequest, pool: WorkerPool, avoided: ReadonlySet<string> = NOBODY): ChooseQuery {
-  const { id: requestId, routing, override, excluded, policyClass } = request;
+/** The query for a request. @param avoided in place of the request's own */
+export function queryOf(request: RouteRequest, avoided = request.avoided ?? NOBODY): ChooseQuery {
+  const { id: requestId, pool, routing, override, excluded, policyClass } = request;
   const { key: poolKey, role, blockSizeTokens } = pool;
   const prompt = hashedPrompt(request, pool);
   return { requestId, poolKey, role, blockSizeTokens, prompt, routing, override, excluded, avoided, policyClass };

@@ -6,7 +6,7 @@ import type { BlockHashes } from '../../tokens/index.ts';
 import type { ComponentScope } from '../feed/index.ts';
 import type { Overlaps, PrefixIndex } from '../scheduler/prefix-index.ts';
 import type { RankTable } from '../scheduler/ranks.ts';
-import type { Reservation, RoutableWorker, RouteRequest, Router, WorkerPool } from '../types.ts';
+import type { RoutableWorker, RouteRequest, Router, WorkerPool } from '../types.ts';
 import {
   decodeRecorded,
   decodeScores,
@@ -162,16 +162,15 @@ export class RemoteIndex implements PrefixIndex {
  * `router`, whose index lies elsewhere: what is cached of a prompt is asked before the request is routed.
  * @param indexOf the index of a worker set; undefined while the set is new
  */
-export function askingRouter(router: Router, indexOf: (pool: WorkerPool) => RemoteIndex | undefined): Router {
+export function askingRouter<Worker extends RoutableWorker>(
+  router: Router<Worker>,
+  indexOf: (pool: WorkerPool) => RemoteIndex | undefined,
+): Router<Worker> {
   return {
     mode: router.mode,
-    async choose<Worker extends RoutableWorker>(
-      request: RouteRequest,
-      workers: readonly Worker[],
-      signal: AbortSignal,
-    ): Promise<Reservation<Worker>> {
-      return router.choose(await askIndex(request, indexOf, signal), workers, signal);
-    },
+    setWorkers: (pool, workers) => router.setWorkers(pool, workers),
+    removePool: (pool) => router.removePool(pool),
+    choose: async (request, signal) => router.choose(await askIndex(request, indexOf, signal), signal),
     inhibit: (workerId) => router.inhibit(workerId),
     forget: (workerId) => router.forget(workerId),
   };
@@ -184,8 +183,8 @@ export async function askIndex(
   signal: AbortSignal,
 ): Promise<RouteRequest> {
   const { pool } = request;
-  const index = pool && indexOf(pool);
-  if (pool === undefined || index === undefined) return request;
+  const index = indexOf(pool);
+  if (index === undefined) return request;
   const prompt = hashedPrompt(request, pool);
   await index.look(prompt.hashes, signal);
   return { ...request, prompt };

@@ -51,9 +51,9 @@ export class ReservationBook {
 
   /** The request has none, or its caller has seen to the one before. */
   add(requestId: string, reservation: Reservation): ChosenWorker {
-    const { worker, dpRank, overlapBlocks, cachedTokens, headers } = reservation;
+    const { worker, dpRank, overlapBlocks, cachedTokens } = reservation;
     const reservationId = `${this.#prefix}${(++this.#number).toString(16)}`;
-    const chosen = { workerId: worker.id, dpRank, overlapBlocks, cachedTokens, reservationId, headers };
+    const chosen = { workerId: worker.id, dpRank, overlapBlocks, cachedTokens, reservationId };
     const { clock, unseenMsMax = UNSEEN_MS_MAX } = this.#options;
     this.#unseen.set(requestId, { reservation, chosen, expiresAtMs: clock.nowMs() + unseenMsMax });
     this.#arm();

@@ -3,24 +3,25 @@ import { assertNever } from '../../errors/index.ts';
 import type { Logger, MetricRegistry } from '../../telemetry/index.ts';
 import { RESERVATION_HEADER } from '../feed/index.ts';
 import { Inhibition } from '../scheduler/eligibility.ts';
+import { poolName } from '../scheduler/pool-name.ts';
 import type { Reservation, RoutableWorker, RouteRequest, Router, WorkerPool } from '../types.ts';
 import { type ChosenWorker, queryOf, type ReservationStage } from './messages.ts';
 import type { ResidentAnswer, ResidentClient, UnansweredReason } from './resident-client.ts';
 import type { ResidentLine } from './resident-line.ts';
 
 /** A router with an index of its own in this process. */
-export interface EmbeddedRouter {
-  readonly router: Router;
+export interface EmbeddedRouter<Worker extends RoutableWorker = RoutableWorker> {
+  readonly router: Router<Worker>;
   /** Whether its index is loaded and recent enough to decide by. */
   isFresh(pool: WorkerPool): boolean;
 }
 
-export interface ResidentRouterOptions {
+export interface ResidentRouterOptions<Worker extends RoutableWorker = RoutableWorker> {
   readonly client: Pick<ResidentClient, 'choose'>;
   /** @default none: a process that is frozen between requests keeps no index */
-  readonly embedded?: EmbeddedRouter | undefined;
+  readonly embedded?: EmbeddedRouter<Worker> | undefined;
   /** Decides when nobody else can. */
-  readonly stateless: Router;
+  readonly stateless: Router<Worker>;
   /** How long a worker that failed is passed over, 0 = never. @default 5000 */
   readonly inhibitedMs?: number;
   readonly clock: Clock;
@@ -36,35 +37,54 @@ export interface ResidentRouterOptions {
  * each request anew, so that the first one after an outage is the resident's again. A request that the resident turns down
  * fails; one that it does not answer never does for that.
  */
-export function createResidentRouter(options: ResidentRouterOptions): Router {
+export function createResidentRouter<Worker extends RoutableWorker>(
+  options: ResidentRouterOptions<Worker>,
+): Router<Worker> {
   return new ResidentRouter(options);
 }
 
-class ResidentRouter implements Router {
+/** The workers of a pool as they were told last. */
+interface ListedPool<Worker> {
+  readonly workers: readonly Worker[];
+  readonly byId: ReadonlyMap<string, Worker>;
+}
+
+class ResidentRouter<Worker extends RoutableWorker> implements Router<Worker> {
   readonly mode = 'kv';
-  readonly #options: ResidentRouterOptions;
+  readonly #options: ResidentRouterOptions<Worker>;
+  readonly #pools = new Map<string, ListedPool<Worker>>(); // bounded by the models in discovery, two roles each
   readonly #inhibition: Inhibition;
   #source: DecisionSource | undefined;
 
-  constructor(options: ResidentRouterOptions) {
+  constructor(options: ResidentRouterOptions<Worker>) {
     this.#options = options;
     this.#inhibition = new Inhibition(options.clock, options.inhibitedMs ?? 5000);
   }
 
-  async choose<Worker extends RoutableWorker>(
-    request: RouteRequest,
-    workers: readonly Worker[],
-    signal: AbortSignal,
-  ): Promise<Reservation<Worker>> {
-    const { pool } = request;
-    if (pool === undefined) throw new TypeError('mode kv needs to know the worker set of a request');
-    const query = queryOf(request, pool, this.#inhibition.among(workers));
+  setWorkers(pool: WorkerPool, workers: readonly Worker[]): void {
+    const { embedded, stateless } = this.#options;
+    embedded?.router.setWorkers(pool, workers);
+    stateless.setWorkers(pool, workers);
+    if (this.#pools.get(poolName(pool))?.workers === workers) return;
+    this.#pools.set(poolName(pool), { workers, byId: new Map(workers.map((worker) => [worker.id, worker])) });
+  }
+
+  removePool(pool: WorkerPool): void {
+    const { embedded, stateless } = this.#options;
+    embedded?.router.removePool(pool);
+    stateless.removePool(pool);
+    this.#pools.delete(poolName(pool));
+  }
+
+  async choose(request: RouteRequest, signal: AbortSignal): Promise<Reservation<Worker>> {
+    const avoided = this.#inhibition.among(this.#pools.get(poolName(request.pool))?.workers ?? [], request.avoided);
+    const query = queryOf(request, avoided);
     const { prompt } = query;
     const answer = await this.#options.client.choose(query, signal);
-    const held = this.#take(answer, request, workers);
+    const held = this.#take(answer, request);
     if (typeof held === 'object') return held;
     this.#options.metrics.fellBack(held);
-    return this.#fallBack(held, { ...request, prompt }, workers, signal);
+    return this.#fallBack(held, { ...request, prompt }, signal);
   }
 
   inhibit(workerId: string): void {
@@ -80,11 +100,7 @@ class ResidentRouter implements Router {
   }
 
   /** What the resident's answer gives, or why it gives nothing. @throws ServeError when it turns the request down */
-  #take<Worker extends RoutableWorker>(
-    answer: ResidentAnswer,
-    { id, excluded }: RouteRequest,
-    workers: readonly Worker[],
-  ): Reservation<Worker> | FallbackReason {
+  #take(answer: ResidentAnswer, { id, pool, excluded }: RouteRequest): Reservation<Worker> | FallbackReason {
     switch (answer.kind) {
       case 'rejected':
         this.#decidedBy('resident');
@@ -93,7 +109,7 @@ class ResidentRouter implements Router {
         return answer.reason;
       case 'decided': {
         const { chosen, line } = answer;
-        const worker = workers.find((candidate) => candidate.id === chosen.workerId);
+        const worker = this.#pools.get(poolName(pool))?.byId.get(chosen.workerId);
         if (worker === undefined || excluded.has(worker.id)) {
           line.change({ requestId: id, reservationId: chosen.reservationId, stage: 'end' });
           return 'unknown_worker';
@@ -106,20 +122,14 @@ class ResidentRouter implements Router {
     }
   }
 
-  async #fallBack<Worker extends RoutableWorker>(
-    reason: FallbackReason,
-    request: RouteRequest,
-    workers: readonly Worker[],
-    signal: AbortSignal,
-  ): Promise<Reservation<Worker>> {
+  async #fallBack(reason: FallbackReason, request: RouteRequest, signal: AbortSignal): Promise<Reservation<Worker>> {
     const { embedded, stateless } = this.#options;
-    const { pool } = request;
-    if (embedded !== undefined && pool !== undefined && embedded.isFresh(pool)) {
+    if (embedded?.isFresh(request.pool)) {
       this.#decidedBy('embedded', reason);
-      return embedded.router.choose(request, workers, signal);
+      return embedded.router.choose(request, signal);
     }
     this.#decidedBy('stateless', reason);
-    return stateless.choose(request, workers, signal);
+    return stateless.choose(request, signal);
   }
 
   /** Counts, and says it once for each change. */
@@ -151,7 +161,7 @@ class RemoteReservation<Worker extends RoutableWorker> implements Reservation<Wo
     this.dpRank = chosen.dpRank;
     this.overlapBlocks = chosen.overlapBlocks;
     this.cachedTokens = chosen.cachedTokens;
-    this.headers = { ...chosen.headers, [RESERVATION_HEADER]: chosen.reservationId };
+    this.headers = { [RESERVATION_HEADER]: chosen.reservationId };
     this.#requestId = requestId;
     this.#reservationId = chosen.reservationId;
     this.#line = line;

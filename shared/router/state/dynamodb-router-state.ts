@@ -1,37 +1,8 @@
 import { setMaxListeners } from 'node:events';
 import { type Clock, type Random, systemClock, systemRandom } from '../../clock/index.ts';
 import { createTable, Table, type TableOptions, type TablePlace, TableTime } from '../../discovery/table/index.ts';
-import type { RankWeight } from '../scheduler/types.ts';
-import {
-  amountsOf,
-  fleetItemKey,
-  fleetReadsKey,
-  leaseKey,
-  loadItemKey,
-  loadPartitions,
-  loadSortPrefix,
-  markAttributes,
-  numberOf,
-  pointerKey,
-  toFleetItemRow,
-  toLeaseRow,
-  toLoadRow,
-  toPointer,
-} from './dynamodb-rows.ts';
-import { combineLoad, NO_LOAD } from './load-amounts.ts';
-import {
-  type FleetItemRow,
-  type LeaseRow,
-  type LoadReport,
-  type LoadRow,
-  type PoolAddress,
-  type RankId,
-  type ReservationChange,
-  type RouterState,
-  RouterStateError,
-  type SnapshotPointer,
-  type StateName,
-} from './types.ts';
+import { leaseKey, pointerKey, toLeaseRow, toPointer } from './dynamodb-rows.ts';
+import { type LeaseRow, type RouterState, RouterStateError, type SnapshotPointer, type StateName } from './types.ts';
 
 export interface DynamoDbRouterStateOptions extends TableOptions {
   /** @default systemClock */
@@ -46,9 +17,8 @@ export interface DynamoDbRouterStateOptions extends TableOptions {
 
 const OPERATION_TIMEOUT_MS = 3000;
 const REQUEST_TIMEOUT_MS = 1000;
-const GARBAGE_AFTER_S = 3600;
 
-/** Router state in a DynamoDB table; schema.ts has its layout. */
+/** Router state in a DynamoDB table; dynamodb-rows.ts has its layout. */
 export class DynamoDbRouterState implements RouterState {
   readonly name = 'dynamodb';
   readonly #table: Table;
@@ -73,118 +43,6 @@ export class DynamoDbRouterState implements RouterState {
 
   nowMs(): number {
     return this.#time.nowMs();
-  }
-
-  reserve(pool: PoolAddress, change: ReservationChange, signal: AbortSignal): Promise<boolean> {
-    return this.#add(pool, change, change.amounts, signal);
-  }
-
-  release(pool: PoolAddress, change: ReservationChange, signal: AbortSignal): Promise<boolean> {
-    const amounts = combineLoad(NO_LOAD, change.amounts, (none, amount) => none - amount);
-    return this.#add(pool, change, amounts, signal);
-  }
-
-  report(pool: PoolAddress, report: LoadReport, given: AbortSignal): Promise<RankWeight> {
-    const { rank, number, active, acked, kvUsedBlocks } = report;
-    return this.#attempt(given, async (signal) => {
-      const outcome = await this.#table.updateAndGet(
-        'SET activeRequests = :ar, activeBlocks = :ab, activePrefill = :ap, ackedRequests = :kr, ackedBlocks = :kb, ' +
-          'ackedPrefill = :kp, kvUsedBlocks = :used, #number = :number, reportedAtMs = :now, #ttl = :ttl',
-        {
-          key: loadItemKey(pool, rank),
-          condition: 'attribute_not_exists(#number) OR #number < :number',
-          names: { '#number': 'number', '#ttl': 'ttl' },
-          values: {
-            ':ar': active.requests,
-            ':ab': active.decodeBlocks,
-            ':ap': active.prefillTokens,
-            ':kr': acked.requests,
-            ':kb': acked.decodeBlocks,
-            ':kp': acked.prefillTokens,
-            ':used': kvUsedBlocks,
-            ':number': number,
-            ':now': this.nowMs(),
-            ':ttl': this.#garbageAtS(),
-          },
-        },
-        signal,
-      );
-      return amountsOf(outcome.item, 'res'); // also when this report, or a later one, had arrived before
-    });
-  }
-
-  withdraw(pool: PoolAddress, rank: RankId, given: AbortSignal): Promise<void> {
-    return this.#attempt(given, async (signal) => {
-      await this.#table.delete({ key: loadItemKey(pool, rank) }, signal);
-    });
-  }
-
-  sweep(...args: Parameters<RouterState['sweep']>): Promise<boolean> {
-    const [pool, { rank, reportNumber }, given] = args;
-    return this.#attempt(given, (signal) =>
-      this.#table.delete(
-        {
-          key: loadItemKey(pool, rank),
-          condition: '#number = :seen',
-          names: { '#number': 'number' },
-          values: { ':seen': reportNumber },
-        },
-        signal,
-      ),
-    );
-  }
-
-  /** Eventually consistent, at half the price: a load is a second old in any case. */
-  loads(pool: PoolAddress, given: AbortSignal): Promise<readonly LoadRow[]> {
-    return this.#attempt(given, async (signal) => {
-      const pages = await Promise.all(
-        loadPartitions(pool).map((pk) => this.#table.query(pk, loadSortPrefix(pool), signal, false)),
-      );
-      return pages.flat().flatMap((item) => toLoadRow(item) ?? []);
-    });
-  }
-
-  writeFleetItem(...args: Parameters<RouterState['writeFleetItem']>): Promise<boolean> {
-    const [key, body, fence, given] = args;
-    return this.#attempt(given, (signal) =>
-      this.#table.update(
-        'SET body = :body, writtenAtMs = :now, fence = :fence, #ttl = :ttl',
-        {
-          key: fleetItemKey(key),
-          condition: 'attribute_not_exists(fence) OR fence <= :fence',
-          names: { '#ttl': 'ttl' },
-          values: { ':body': body, ':now': this.nowMs(), ':fence': fence, ':ttl': this.#garbageAtS() },
-        },
-        signal,
-      ),
-    );
-  }
-
-  readFleetItem(...args: Parameters<RouterState['readFleetItem']>): Promise<FleetItemRow | undefined> {
-    const [key, given] = args;
-    return this.#attempt(given, async (signal) =>
-      toFleetItemRow(await this.#table.get(fleetItemKey(key), signal, false)),
-    );
-  }
-
-  countFleetReads(pool: PoolAddress, reads: number, given: AbortSignal): Promise<void> {
-    return this.#attempt(given, async (signal) => {
-      await this.#table.update(
-        'SET #ttl = :ttl ADD #reads :reads',
-        {
-          key: fleetReadsKey(pool),
-          names: { '#ttl': 'ttl', '#reads': 'reads' },
-          values: { ':reads': reads, ':ttl': this.#garbageAtS() },
-        },
-        signal,
-      );
-    });
-  }
-
-  fleetReads(pool: PoolAddress, given: AbortSignal): Promise<number> {
-    return this.#attempt(given, async (signal) => {
-      return numberOf((await this.#table.get(fleetReadsKey(pool), signal, false))?.reads);
-    });
   }
 
   readLease(lease: StateName, given: AbortSignal): Promise<LeaseRow | undefined> {
@@ -263,34 +121,6 @@ export class DynamoDbRouterState implements RouterState {
     this.#table.close();
   }
 
-  /**
-   * One change of a counter. The mark makes it safe to send it again: it is refused where it, or a later one of the same
-   * decider, has arrived. Only another decider with the same slot, writing between two sendings, can hide that; what is
-   * counted twice then is written off by the worker two intervals later.
-   */
-  #add(pool: PoolAddress, change: ReservationChange, amounts: RankWeight, given: AbortSignal): Promise<boolean> {
-    const mark = markAttributes(change.deciderId);
-    return this.#attempt(given, async (signal) => {
-      const outcome = await this.#table.updateAndGet(
-        'SET #by = :by, #at = :number ADD resRequests :requests, resBlocks :blocks, resPrefill :prefill',
-        {
-          key: loadItemKey(pool, change.rank),
-          condition: 'attribute_exists(#known) AND (attribute_not_exists(#by) OR #by <> :by OR #at < :number)',
-          names: { '#known': 'number', '#by': mark.deciderId, '#at': mark.number },
-          values: {
-            ':by': change.deciderId,
-            ':number': change.number,
-            ':requests': amounts.requests,
-            ':blocks': amounts.decodeBlocks,
-            ':prefill': amounts.prefillTokens,
-          },
-        },
-        signal,
-      );
-      return outcome.isApplied || outcome.item !== undefined;
-    });
-  }
-
   async #writeLease(
     lease: StateName,
     { holder, ttlMs, condition, values }: LeaseWrite,
@@ -327,10 +157,6 @@ export class DynamoDbRouterState implements RouterState {
     const operation = AbortSignal.any([signal, this.#closing.signal]);
     setMaxListeners(0, operation);
     return operation;
-  }
-
-  #garbageAtS(): number {
-    return Math.ceil(this.nowMs() / 1000) + GARBAGE_AFTER_S;
   }
 }
 

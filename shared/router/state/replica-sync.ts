@@ -28,7 +28,7 @@ const BATCH_MS = 1;
 
 /**
  * Tells the other routers of a pool what this one books and frees, and hears the same from them.
- * Nothing is replayed and nothing is confirmed: what gets lost is put right by the shared counters, see `SharedLoad`.
+ * Nothing is replayed and nothing is confirmed: what gets lost is put right by what the workers say, see `UnattributedLoad`.
  */
 export class ReplicaSync {
   readonly #options: ReplicaSyncOptions;
@@ -62,7 +62,7 @@ export class ReplicaSync {
 
   /**
    * Frees what other routers booked and may never free: all of them when the event plane is away, or one that is gone. What
-   * really runs is still seen through `SharedLoad`.
+   * really runs is still seen through `UnattributedLoad`.
    */
   forgetPeers(routerId?: string): void {
     for (const [booking, event] of this.#peerRequests) {

@@ -7,6 +7,7 @@ import {
   type PolicyConfig,
 } from '../../router/scheduler/index.ts';
 import { openRouterFiles } from '../../routing/index.ts';
+import type { RoutingMode } from '../routers.ts';
 import type { SimulationOptions } from '../simulate.ts';
 import type { Workload } from '../workload.ts';
 
@@ -26,9 +27,10 @@ export async function simulationOptions(
     ...fleet,
     contextTokensMax: settings.maxModelLen,
     routing: {
-      mode: settings.loadAware ? 'load-aware' : settings.mode,
+      mode: modeOf(settings),
       routers: settings.routers,
       replicaSyncDelayMs: settings.replicaSyncDelayMs,
+      loadAgeMs: settings.loadAgeMs,
       kv: await kvConfig(config, policies),
       indexBytesMax: settings.indexMaxMb * 2 ** 20,
       policies: policies?.root,
@@ -39,6 +41,14 @@ export async function simulationOptions(
     kvEventLagMs: settings.kvEventLagMs,
     seed: settings.routerSeed ?? settings.seed,
   };
+}
+
+/** @throws ConfigError for a role that decides for another mode */
+function modeOf({ loadAware, mode, routerRole }: Settings<'simulate'>): RoutingMode {
+  if (loadAware) return 'load-aware';
+  if (routerRole !== 'stateless') return mode;
+  if (mode === 'kv') return 'stateless';
+  throw new ConfigError([`--router-role stateless decides for --mode kv, not for ${mode}`]);
 }
 
 function kvConfig(
@@ -72,6 +82,7 @@ export function describeRun(
     ...(prefill === undefined ? { workers } : { 'prefill workers': prefill.workers, 'decode workers': workers }),
     'router-mode': mode,
     ...(mode === 'kv' || mode === 'load-aware' ? { 'cost-model': kv.costModel } : {}),
+    ...(mode === 'stateless' ? { routers: options.routing.routers, 'load-age-ms': options.routing.loadAgeMs } : {}),
     ...(settings.arrivalSpeedup === 1 ? {} : { 'arrival-speedup': settings.arrivalSpeedup }),
     seed: options.seed,
   };

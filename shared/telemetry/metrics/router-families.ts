@@ -177,6 +177,10 @@ function indexFamilies(registry: MetricRegistry) {
       'stator_router_peer_bookings_unremembered_total',
       'Requests of other routers beyond those that are remembered: nobody but that router, or time, frees them.',
     ),
+    unattributed: registry.gauge(
+      'stator_router_unattributed_requests',
+      'Requests at the workers, by their word, that this router did not send and was not told of.',
+    ),
     recoveries: registry.counter('stator_router_kv_recoveries_total', 'Questions to workers for missed KV events.', [
       'kind',
       'outcome',

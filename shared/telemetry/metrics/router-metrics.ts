@@ -65,6 +65,8 @@ export interface RouterMetrics {
   recovered(kind: 'restore' | 'gap', outcome: 'ok' | 'failed'): void;
   /** Another router booked a request that is not remembered, as too many are. */
   peerBookingUnremembered(): void;
+  /** Requests at the workers that neither this router nor one that it hears of has sent. */
+  unattributedRequests(requests: number): void;
 }
 
 export type KvEventType = 'stored' | 'removed' | 'cleared';
@@ -128,6 +130,7 @@ export function createRouterMetrics(options: RouterMetricsOptions): RouterMetric
     dropped: () => families.droppedEvents.with().add(),
     recovered: (kind, outcome) => families.recoveries.with(kind, outcome).add(),
     peerBookingUnremembered: () => families.forgottenBookings.with().add(),
+    unattributedRequests: (requests) => families.unattributed.with().set(requests),
   };
 }
 

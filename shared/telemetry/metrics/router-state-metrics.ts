@@ -14,10 +14,8 @@ export interface RouterStateMetrics {
   /** The index of a component was made anew. */
   hydrated(from: 'snapshot' | 'dumps'): void;
   snapshotWritten(): void;
-  /** Whether this process writes snapshots and fleet items of the component. */
+  /** Whether this process writes the snapshots of the component. */
   leaseHeld(component: string, isHeld: boolean): void;
-  /** Load that other routers have brought to the ranks of an endpoint, beyond what this one knows. */
-  unattributedRequests(endpoint: string, requests: number): void;
 }
 
 export function createRouterStateMetrics(registry: MetricRegistry): RouterStateMetrics {
@@ -31,11 +29,6 @@ export function createRouterStateMetrics(registry: MetricRegistry): RouterStateM
   );
   const snapshots = registry.counter('stator_router_index_snapshots_total', 'Snapshots written.').with();
   const leases = registry.gauge(name('lease_held'), '1 where this process writes for the others.', ['component']);
-  const unattributed = registry.gauge(
-    name('foreign_requests'),
-    'Requests at the workers that this router did not send and was not told of.',
-    ['endpoint'],
-  );
   for (const part of PARTS) {
     problems.with(part);
     away.with(part).set(0);
@@ -46,6 +39,5 @@ export function createRouterStateMetrics(registry: MetricRegistry): RouterStateM
     hydrated: (from) => hydrations.with(from).add(),
     snapshotWritten: () => snapshots.add(),
     leaseHeld: (component, isHeld) => leases.with(component).set(isHeld ? 1 : 0),
-    unattributedRequests: (endpoint, requests) => unattributed.with(endpoint).set(requests),
   };
 }

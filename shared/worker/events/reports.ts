@@ -1,18 +1,13 @@
-import type { EventChannelRecord } from '../../discovery/index.ts';
+import type { EventChannelRecord, WorkerLoad } from '../../discovery/index.ts';
 import type { EngineInfo, EngineLoad } from '../../engines/index.ts';
 import type { EventPublisher, EventScope } from '../../planes/event/index.ts';
 import { u64OfHex } from '../../records/index.ts';
 import { KV_EVENTS_TOPIC, LOAD_TOPIC } from '../../router/feed/index.ts';
-import type { RankWeight } from '../../router/scheduler/index.ts';
-import { CounterReporter, type RankReading } from '../../router/state/index.ts';
 import type { WorkerOptions, WorkerSettings } from '../options.ts';
 import { KvEventPublisher } from './kv-event-publisher.ts';
 import { LoadReporter } from './load-reporter.ts';
 import type { RankJournal } from './rank-journal.ts';
 import type { ReservedRequests } from './reserved-requests.ts';
-
-/** Withdrawing the ranks' counters takes no longer. */
-const COUNTERS_STOP_MS_MAX = 1000;
 
 export interface WorkerReportsOptions {
   readonly worker: WorkerOptions;
@@ -22,15 +17,15 @@ export interface WorkerReportsOptions {
   readonly reserved: ReservedRequests;
   /** One entry a rank. */
   load(): readonly EngineLoad[];
+  isDraining(): boolean;
 }
 
-/** What a worker tells routers: KV events and load on the event plane, counters in the routers' state. */
+/** What a worker tells routers: KV events and load on the event plane, and its load with its lease in discovery. */
 export class WorkerReports {
   readonly #options: WorkerReportsOptions;
   readonly #publishers: EventPublisher[] = [];
   #events: KvEventPublisher | undefined;
   #load: LoadReporter | undefined;
-  #counters: CounterReporter | undefined;
 
   constructor(options: WorkerReportsOptions) {
     this.#options = options;
@@ -43,7 +38,7 @@ export class WorkerReports {
 
   /** Begins with KV events and load, each on a channel of the worker's component; returns the channels. */
   async open(): Promise<EventChannelRecord[]> {
-    const { worker, settings, instanceId, engineInfo, reserved, load } = this.#options;
+    const { worker, settings, instanceId, engineInfo, reserved } = this.#options;
     const { engine, clock, metrics } = worker;
     const channels: EventChannelRecord[] = [];
     if (engineInfo.publishesKvEvents) {
@@ -59,12 +54,20 @@ export class WorkerReports {
       clock,
       reportIntervalMs: settings.loadReportIntervalMs,
       lookIntervalMs: settings.loadLookIntervalMs,
-      read: load,
+      read: () => this.#read(),
       requests: reserved,
       lastEventId: (dpRank) => this.journals[dpRank]?.lastEventId,
       onReport: (load) => metrics.setLoad(load),
     });
     return channels;
+  }
+
+  /** What the engine carries now; discovery hears of it with every look. */
+  #read(): readonly EngineLoad[] {
+    const { worker, instanceId, load, isDraining } = this.#options;
+    const loads = load();
+    worker.discovery.setLoad(instanceId, toWorkerLoad(loads, isDraining()));
+    return loads;
   }
 
   async #openChannel(topic: string, channels: EventChannelRecord[]): Promise<EventPublisher> {
@@ -78,49 +81,20 @@ export class WorkerReports {
     return publisher;
   }
 
-  /** Begins with the counters that routers share (design, "Counters, and replica sync"); without a shared state there are none. */
-  openCounters(): void {
-    const { worker, settings, instanceId: workerId, load } = this.#options;
-    const { routerState: state, clock, random, address: pool } = worker;
-    if (state === undefined) return;
-    this.#counters = new CounterReporter({
-      state,
-      pool,
-      workerId,
-      clock,
-      random,
-      intervalMs: settings.loadReportIntervalMs,
-      read: () => load().map(toReading),
-      onProblem: () => {}, // the state tells of its failures by itself; the next report replaces this one
-    });
-    this.#counters.start();
-  }
-
-  /** Counts what a router had reserved for a request that is here now. */
-  arrived(dpRank: number, amounts: RankWeight): void {
-    this.#counters?.arrived(dpRank, amounts);
-  }
-
-  /** Withdraws the counters, so that no router counts on this worker. Idempotent. */
-  async closeCounters(): Promise<void> {
-    const counters = this.#counters;
-    this.#counters = undefined;
-    await counters?.stop(COUNTERS_STOP_MS_MAX);
-  }
-
   async close(): Promise<void> {
-    await this.closeCounters();
     this.#load?.stop();
     for (const publisher of this.#publishers) await publisher.close();
   }
 }
 
-function toReading(load: EngineLoad): RankReading {
-  const { dpRank, runningRequests, waitingRequests, usedKvBlocks, activePrefillTokens } = load;
-  const requests = runningRequests + waitingRequests;
+function toWorkerLoad(loads: readonly EngineLoad[], isDraining: boolean): WorkerLoad {
   return {
-    dpRank,
-    active: { requests, decodeBlocks: usedKvBlocks, prefillTokens: activePrefillTokens },
-    kvUsedBlocks: usedKvBlocks,
+    ranks: loads.map(({ dpRank, runningRequests, waitingRequests, usedKvBlocks, activePrefillTokens }) => ({
+      dpRank,
+      requests: runningRequests + waitingRequests,
+      decodeBlocks: usedKvBlocks,
+      prefillTokens: activePrefillTokens,
+    })),
+    isDraining,
   };
 }

@@ -5,10 +5,8 @@ import type { Discovery, WorkerType } from '../../discovery/index.ts';
 import { type Engine, type EngineKind, type OpenedEngine, relabelEngineMetrics } from '../../engines/index.ts';
 import { eventPlane } from '../../fleet/events/index.ts';
 import { openDiscovery, servingPlane } from '../../fleet/index.ts';
-import { openStateTable } from '../../fleet/state/index.ts';
 import type { EventPlane } from '../../planes/event/index.ts';
 import { formatHostPort, listenAddress, type RequestPlane } from '../../planes/request/index.ts';
-import type { RouterState } from '../../router/state/index.ts';
 import {
   createWorkerMetrics,
   openTelemetry,
@@ -54,7 +52,6 @@ interface Surroundings {
   readonly eventPlane: EventPlane;
   readonly metrics: WorkerMetrics;
   readonly tracer: Tracer | undefined;
-  readonly routerState: RouterState | undefined;
   readonly health: EndpointHealth;
   readonly address: WorkerAddress;
   readonly adapterCache: AdapterCache | undefined;
@@ -102,18 +99,15 @@ export async function startWorkerProcess(
     requestPlane: await servingPlane(settings, metrics.requestPlane, logger.for('requests')),
     eventPlane: eventPlane(settings, logger.for('events'), discovery),
   };
-  const shared = await openStateTable(settings, { logger, registry: metrics.registry });
-  const routerState = shared?.state;
   const telemetry = await openTelemetry(settings, logger, metrics.registry);
   const { tracer } = telemetry;
   const shown = { metrics, tracer, health, address };
   const filesFrom = status && addressOf(settings, status.port);
-  const surroundings = { settings, logger, discovery, routerState, adapterCache, filesFrom, ...shown, ...planes };
+  const surroundings = { settings, logger, discovery, adapterCache, filesFrom, ...shown, ...planes };
   const close = async (): Promise<void> => {
     await Promise.all(workers.map((worker) => worker.drain()));
     await Promise.all([discovery.close(), planes.requestPlane.close(), planes.eventPlane.close()]);
     await Promise.all([status?.close(), control?.close()]);
-    routerState?.close();
     await telemetry.close();
   };
   try {

@@ -1,14 +1,5 @@
-import fc from 'fast-check';
 import { afterEach, describe, expect, it } from 'vitest';
-import { seededRandom } from '../../../shared/clock/index.ts';
-import type { RankWeight } from '../../../shared/router/scheduler/index.ts';
-import {
-  type LoadReport,
-  loadOf,
-  NO_LOAD,
-  type PoolAddress,
-  type RouterState,
-} from '../../../shared/router/state/index.ts';
+import type { RouterState } from '../../../shared/router/state/index.ts';
 
 /** Handles on one shared state, for one test. */
 export interface StateUnderTest {
@@ -19,18 +10,6 @@ export interface StateUnderTest {
 }
 
 const never = new AbortController().signal;
-const pool: PoolAddress = { namespace: 'dyn amo', component: 'back/end', endpoint: 'generate' };
-const rank = { workerId: '1fffffffffffff', dpRank: 1 };
-
-/** Amounts of `requests` requests, 10 blocks and 100 tokens each. */
-export function amounts(requests: number): RankWeight {
-  return { requests, decodeBlocks: 10 * requests, prefillTokens: 100 * requests };
-}
-
-export function someReport(number: number, fields: Partial<LoadReport> = {}): LoadReport {
-  return { rank, number, active: NO_LOAD, acked: NO_LOAD, kvUsedBlocks: 0, ...fields };
-}
-
 /** What every `RouterState` does. */
 export function describeRouterState(name: string, start: () => Promise<StateUnderTest>): void {
   describe(`${name} router state`, () => {
@@ -41,177 +20,9 @@ export function describeRouterState(name: string, start: () => Promise<StateUnde
     };
     afterEach(() => under.close());
 
-    describe('counters', () => {
-      it('shows what a worker reported and what was reserved, to every participant', async () => {
-        const worker = await open();
-        const router = await under.open();
-        expect(await worker.report(pool, someReport(1, { active: amounts(2), kvUsedBlocks: 7 }), never)).toEqual(
-          NO_LOAD,
-        );
-        const change = { rank, amounts: amounts(3), deciderId: 'ab', number: 1 };
-        expect(await router.reserve(pool, change, never)).toBe(true);
-        const [row] = await router.loads(pool, never);
-        expect(row).toMatchObject({ rank, active: amounts(2), reserved: amounts(3), acked: NO_LOAD, kvUsedBlocks: 7 });
-        expect(row?.reportedAtMs).toBeGreaterThan(0);
-        expect(await worker.report(pool, someReport(2, { acked: amounts(1) }), never)).toEqual(amounts(3));
-        const [after] = await router.loads(pool, never);
-        expect(after && loadOf(after)).toEqual(amounts(2));
-      });
-
-      it('counts a change once, however often it is sent', async () => {
-        const state = await open();
-        await state.report(pool, someReport(1), never);
-        const change = { rank, amounts: amounts(3), deciderId: 'ab', number: 4 };
-        for (let time = 0; time < 3; time++) expect(await state.reserve(pool, change, never)).toBe(true);
-        await state.reserve(pool, { ...change, number: 5 }, never);
-        expect(await state.reserve(pool, change, never)).toBe(true); // a copy that was late
-        expect(await state.report(pool, someReport(2), never)).toEqual(amounts(6));
-      });
-
-      it('takes back what is released', async () => {
-        const state = await open();
-        await state.report(pool, someReport(1), never);
-        await state.reserve(pool, { rank, amounts: amounts(3), deciderId: 'ab', number: 1 }, never);
-        await state.release(pool, { rank, amounts: amounts(2), deciderId: 'ab', number: 2 }, never);
-        expect(await state.report(pool, someReport(2), never)).toEqual(amounts(1));
-      });
-
-      it('reserves nothing at a rank that nobody reports, and leaves no trace of it', async () => {
-        const state = await open();
-        const change = { rank, amounts: amounts(1), deciderId: 'ab', number: 1 };
-        expect(await state.reserve(pool, change, never)).toBe(false);
-        await state.report(pool, someReport(1), never);
-        await state.withdraw(pool, rank, never);
-        await state.withdraw(pool, rank, never);
-        expect(await state.reserve(pool, change, never)).toBe(false);
-        expect(await state.loads(pool, never)).toEqual([]);
-      });
-
-      it('forgets a rank that has not reported since it was seen, and no other', async () => {
-        const state = await open();
-        const sweeper = await under.open();
-        const other = { ...rank, dpRank: 0 };
-        for (const one of [rank, other]) await state.report(pool, someReport(1, { rank: one }), never);
-        const seen = await sweeper.loads(pool, never);
-        expect(seen.map(({ reportNumber }) => reportNumber)).toEqual([1, 1]);
-        await state.report(pool, someReport(2, { rank: other, active: amounts(1) }), never);
-        const swept = await Promise.all(seen.map(async (row) => [row.rank, await sweeper.sweep(pool, row, never)]));
-        expect(swept).toEqual(
-          expect.arrayContaining([
-            [rank, true],
-            [other, false],
-          ]),
-        );
-        expect(await sweeper.loads(pool, never)).toMatchObject([{ rank: other, active: amounts(1) }]);
-        const change = { rank, amounts: amounts(1), deciderId: 'ab', number: 1 };
-        expect(await state.reserve(pool, change, never)).toBe(false);
-        expect(await sweeper.sweep(pool, { rank, reportNumber: 1 }, never)).toBe(false);
-        expect(await state.report(pool, someReport(3), never)).toEqual(NO_LOAD); // it lives after all
-        expect(await state.reserve(pool, change, never)).toBe(true);
-      });
-
-      it('keeps the newest report when an older one arrives after it', async () => {
-        const state = await open();
-        await state.report(pool, someReport(2, { active: amounts(2) }), never);
-        await state.report(pool, someReport(1, { active: amounts(1) }), never);
-        expect((await state.loads(pool, never))[0]?.active).toEqual(amounts(2));
-      });
-
-      it('keeps pools, workers and ranks apart', async () => {
-        const state = await open();
-        const other = { ...pool, endpoint: 'generate2' };
-        const ranks = ['a', 'b', 'c0ffee'].flatMap((workerId) => [0, 1].map((dpRank) => ({ workerId, dpRank })));
-        for (const one of ranks) await state.report(pool, someReport(1, { rank: one }), never);
-        await state.report(other, someReport(1, { active: amounts(9) }), never);
-        const seen = (await state.loads(pool, never)).map((row) => row.rank);
-        expect(seen).toHaveLength(ranks.length);
-        expect(seen).toEqual(expect.arrayContaining(ranks));
-        expect((await state.loads(other, never)).map((row) => row.active)).toEqual([amounts(9)]);
-      });
-
-      it('adds up what many deciders do at once', async () => {
-        const state = await open();
-        await state.report(pool, someReport(1), never);
-        const random = seededRandom(3);
-        const deciders = Array.from({ length: 12 }, () => random.instanceId());
-        await Promise.all(
-          deciders.map(async (deciderId) => {
-            for (let number = 1; number <= 5; number++) {
-              await state.reserve(pool, { rank, amounts: amounts(1), deciderId, number }, never);
-            }
-          }),
-        );
-        expect(await state.report(pool, someReport(2), never)).toEqual(amounts(60));
-      });
-
-      it('agrees with a plain sum after any sequence of changes, some of them sent twice', async () => {
-        const state = await open();
-        let run = 0;
-        await fc.assert(
-          fc.asyncProperty(
-            fc.array(fc.tuple(fc.integer({ min: -5, max: 9 }), fc.boolean()), { maxLength: 8 }),
-            async (changes) => {
-              const own = { workerId: (++run).toString(16), dpRank: 0 };
-              await state.report(pool, someReport(1, { rank: own }), never);
-              let sum = 0;
-              for (const [at, [requests, isTwice]] of changes.entries()) {
-                const change = { rank: own, amounts: amounts(requests), deciderId: 'd', number: at + 1 };
-                await state.reserve(pool, change, never);
-                if (isTwice) await state.reserve(pool, change, never);
-                sum += requests;
-              }
-              expect((await state.report(pool, someReport(2, { rank: own }), never)).requests).toBe(sum);
-            },
-          ),
-          { numRuns: 10 },
-        );
-      });
-
-      it('loses and repeats nothing when answers get lost', async () => {
-        const state = await open();
-        await state.report(pool, someReport(1), never);
-        under.loseAnswers?.(0.4);
-        for (let number = 1; number <= 20; number++) {
-          await state.reserve(pool, { rank, amounts: amounts(1), deciderId: 'ab', number }, never);
-        }
-        await state.report(pool, someReport(2, { active: amounts(5) }), never);
-        under.loseAnswers?.(0);
-        expect((await state.loads(pool, never))[0]).toMatchObject({ active: amounts(5), reserved: amounts(20) });
-      });
-    });
-
-    describe('fleet items', () => {
-      it('gives every copy of a cell back as it was written', async () => {
-        const state = await open();
-        const body = Uint8Array.from({ length: 7900 }, (_, at) => at % 256);
-        const beforeMs = state.nowMs();
-        expect(await state.writeFleetItem({ pool, cell: 3, copy: 2 }, body, 1, never)).toBe(true);
-        const row = await (await under.open()).readFleetItem({ pool, cell: 3, copy: 2 }, never);
-        expect(Buffer.from(row?.body ?? []).equals(body)).toBe(true);
-        expect(Math.abs((row?.writtenAtMs ?? 0) - beforeMs)).toBeLessThan(5000); // the Date header knows seconds
-        expect(await state.readFleetItem({ pool, cell: 3, copy: 1 }, never)).toBeUndefined();
-      });
-
-      it('refuses a writer whose fence is older than the last one', async () => {
-        const state = await open();
-        const key = { pool, cell: 0, copy: 0 };
-        await state.writeFleetItem(key, Uint8Array.of(5), 5, never);
-        expect(await state.writeFleetItem(key, Uint8Array.of(4), 4, never)).toBe(false);
-        expect(await state.writeFleetItem(key, Uint8Array.of(6), 5, never)).toBe(true);
-        expect((await state.readFleetItem(key, never))?.body[0]).toBe(6);
-      });
-
-      it('adds up the reads that readers tell of', async () => {
-        const state = await open();
-        expect(await state.fleetReads(pool, never)).toBe(0);
-        await Promise.all([100, 100, 50].map((reads) => state.countFleetReads(pool, reads, never)));
-        expect(await state.fleetReads(pool, never)).toBe(250);
-      });
-    });
+    const lease = { namespace: 'dyn amo', name: 'index/back/end' };
 
     describe('leases', () => {
-      const lease = { namespace: 'ns', name: 'router' };
-
       it('go to one holder, whose fence grows with every writing', async () => {
         const state = await open();
         expect(await state.readLease(lease, never)).toBeUndefined();
@@ -286,6 +97,17 @@ export function describeRouterState(name: string, start: () => Promise<StateUnde
         expect(await state.readPointer(pointer, never)).toMatchObject({ ...place(20), previous: undefined });
       });
 
+      it('point where they were moved to when answers get lost, and a repeated move says so or not', async () => {
+        const state = await open();
+        under.loseAnswers?.(0.4);
+        for (let at = 1; at <= 10; at++) {
+          const seen = await state.readPointer(pointer, never);
+          await state.movePointer(pointer, { to: place(at), fence: 1, seen }, never);
+          expect(await state.readPointer(pointer, never)).toMatchObject({ ...place(at), version: at });
+        }
+        under.loseAnswers?.(0);
+      });
+
       it('go where one of two writers says', async () => {
         const state = await open();
         const moves = await Promise.all(
@@ -297,13 +119,13 @@ export function describeRouterState(name: string, start: () => Promise<StateUnde
 
     it('rejects with the reason of a signal that aborts', async () => {
       const state = await open();
-      await expect(state.loads(pool, AbortSignal.abort(new Error('enough')))).rejects.toThrow('enough');
+      await expect(state.readLease(lease, AbortSignal.abort(new Error('enough')))).rejects.toThrow('enough');
     });
 
     it('refuses to work once it is closed', async () => {
       const state = await open();
       state.close();
-      await expect(state.fleetReads(pool, never)).rejects.toMatchObject({ code: 'closed' });
+      await expect(state.readPointer(lease, never)).rejects.toMatchObject({ code: 'closed' });
     });
   });
 }

@@ -1,6 +1,7 @@
 import { afterEach, describe, expect, it } from 'vitest';
 import { seededRandom, VirtualClock } from '../../../shared/clock/index.ts';
 import { resolveConfig } from '../../../shared/config/index.ts';
+import type { RankLoad } from '../../../shared/discovery/index.ts';
 import { MemoryDiscovery, MemoryHub } from '../../../shared/discovery/memory/memory-discovery.ts';
 import type { RoutableModel } from '../../../shared/pipeline/index.ts';
 import { createMemoryEventPlane } from '../../../shared/planes/event/index.ts';
@@ -19,6 +20,7 @@ class FleetRig {
   readonly clock = new VirtualClock();
   readonly model: RoutableModel = model();
   readonly #hub = new MemoryHub(this.clock);
+  readonly #worker = new MemoryDiscovery({ hub: this.#hub, clock: this.clock, random: seededRandom(99) });
   readonly #plane = createMemoryRequestPlane({ clock: this.clock });
   readonly #events = createMemoryEventPlane({ clock: this.clock, random: seededRandom(1) });
   readonly #open = new Set<RoutingProcess>();
@@ -53,6 +55,13 @@ class FleetRig {
     return opened;
   }
 
+  /** What the worker with that id says of its only rank. */
+  async say(id: string, load: Omit<RankLoad, 'dpRank'>): Promise<void> {
+    const address = { namespace: 'ns', component: 'backend', endpoint: 'generate', instance_id: id };
+    await this.#worker.put({ type: 'Endpoint', ...address, transport: { memory: id } });
+    this.#worker.setLoad(id, { ranks: [{ dpRank: 0, ...load }], isDraining: false });
+  }
+
   /** Lets happen what needs no time, and a moment for messages between processes. */
   async settle(ms = 10): Promise<void> {
     for (let turn = 0; turn < 5; turn++) {
@@ -63,6 +72,7 @@ class FleetRig {
 
   async close(): Promise<void> {
     for (const opened of [...this.#open]) await opened.close();
+    await this.#worker.close();
   }
 }
 
@@ -95,11 +105,11 @@ class RoutingProcess {
 
   /** Places a request of a prompt that no other shares, by default. */
   choose(more: Partial<RouteRequest> = {}) {
-    const { pool, workers } = this.#model;
+    const { pool } = this.#model;
     const id = `${this.#name}-${++this.#requests}`;
     const tokenIds = Uint32Array.from({ length: 64 }, (_, at) => this.#requests * 1000 + at);
     const request = { id, pool, routing: {}, override: undefined, tokenIds, excluded: new Set<string>(), ...more };
-    return this.routing.router.choose(request, workers, NEVER);
+    return this.routing.router.choose(request, NEVER);
   }
 
   /** A series of its metrics; 0 while it has none. */
@@ -193,13 +203,17 @@ describe('a process without events', () => {
     expect(await function_.counted('stator_router_degraded')).toBe(0);
   });
 
-  it('sends a prompt to where it went before when it asks nobody', async () => {
+  it('sends a conversation to where it went before when it asks nobody, once it has seen a few', async () => {
     fleet = new FleetRig();
     const function_ = await fleet.start(['--router-mode=kv', '--router-role=stateless'], { followsEvents: false });
-    const tokenIds = Uint32Array.from({ length: 256 }, (_, at) => at);
-    const first = await function_.choose({ tokenIds });
-    first.release();
-    expect((await function_.choose({ tokenIds })).worker.id).toBe(first.worker.id);
+    const said = (speaker: number, length: number) => Uint32Array.from({ length }, (_, at) => speaker * 10_000 + at);
+    for (let speaker = 1; speaker <= 4; speaker++) await function_.choose({ tokenIds: said(speaker, 256) });
+    const chosen = new Set<string>();
+    for (let turn = 1; turn <= 6; turn++) {
+      chosen.add((await function_.choose({ tokenIds: said(9, 256 * turn) })).worker.id);
+      await fleet.settle(2000); // so long that its own load is not in the way
+    }
+    expect(chosen.size).toBe(1);
   });
 });
 
@@ -207,6 +221,7 @@ describe('replicas', () => {
   const REPLICA = ['--router-mode=kv', '--router-replica-sync'];
 
   const BLOCKS = 'dynamo_frontend_worker_active_decode_blocks{';
+  const UNATTRIBUTED = 'stator_router_unattributed_requests';
 
   it('count what the others have placed, until it ends', async () => {
     fleet = new FleetRig();
@@ -224,6 +239,23 @@ describe('replicas', () => {
     for (const place of taken) place.release();
     await fleet.settle();
     expect(await ours.counted(BLOCKS)).toBe(4);
+  });
+
+  it('see what nobody told them of in what the workers say', async () => {
+    fleet = new FleetRig();
+    const ours = await fleet.start(REPLICA);
+    await fleet.settle(1000);
+    const say = (requests: number) =>
+      fleet.say('a', { requests, decodeBlocks: 10 * requests, prefillTokens: 5000 * requests });
+    await say(5);
+    await fleet.settle(1000);
+    expect(await ours.counted(UNATTRIBUTED)).toBe(5);
+    expect(await ours.counted(BLOCKS)).toBe(50);
+    const chosen = [await ours.choose(), await ours.choose(), await ours.choose(), await ours.choose()];
+    expect(chosen.map(({ worker }) => worker.id)).not.toContain('a');
+    await say(0);
+    await fleet.settle(1000);
+    expect(await ours.counted(UNATTRIBUTED)).toBe(0);
   });
 
   it('forget what one had placed that is gone, and tell one that comes', async () => {

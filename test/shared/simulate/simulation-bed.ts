@@ -25,7 +25,13 @@ export const REFERENCE_ENGINE: SimulationOptions['engine'] = {
 };
 
 export function routing(mode: RoutingMode, kv: Partial<KvRouterConfig> = {}): RoutingOptions {
-  return { mode, routers: 1, replicaSyncDelayMs: 1, kv: kvRouterConfig({ queueThreshold: undefined, ...kv }) };
+  return {
+    mode,
+    routers: 1,
+    replicaSyncDelayMs: 1,
+    loadAgeMs: 1000,
+    kv: kvRouterConfig({ queueThreshold: undefined, ...kv }),
+  };
 }
 
 /** Options with everything that a case does not care about filled in. */

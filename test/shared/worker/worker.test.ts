@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest';
+import type { FleetLoads } from '../../../shared/discovery/index.ts';
 import { createMockEngine, memoryHandoffs } from '../../../shared/engines/mocker/index.ts';
 import { isMigratable, workerError } from '../../../shared/errors/index.ts';
 import { type EngineRequest, RELEASE_PREFILL } from '../../../shared/protocol/generation/index.ts';
@@ -39,6 +40,29 @@ describe('starting a worker', () => {
     ]);
     await bed.clock.advance(1000);
     expect(sink.end_).toBe(true);
+  });
+
+  it('says with its lease what each rank carries, and that it drains', async () => {
+    const engine = new ScriptedEngine();
+    const bed = workerBed(engine);
+    const said: FleetLoads[] = [];
+    const watch = bed.discovery.watchLoads((loads) => said.push(loads));
+    const worker = await bed.start();
+    const last = () => said.at(-1)?.get(worker.instanceId);
+    const idle = { dpRank: 0, requests: 0, decodeBlocks: 0, prefillTokens: 0 };
+    expect(last()).toEqual({ ranks: [idle], isDraining: false });
+    const rank = { ...load(70, 900), runningRequests: 3, waitingRequests: 2 };
+    engine.loads = [rank, { ...rank, dpRank: 1, usedKvBlocks: 10 }];
+    await bed.clock.advance(1000);
+    const busy = { dpRank: 0, requests: 5, decodeBlocks: 70, prefillTokens: 900 };
+    expect(last()?.ranks).toEqual([busy, { ...busy, dpRank: 1, decodeBlocks: 10 }]);
+    bed.call(worker, range(4)); // keeps it from ending
+    const drained = worker.drain();
+    await bed.clock.advance(200);
+    expect(last()?.isDraining).toBe(true);
+    await bed.clock.advance(1_000_000);
+    await drained;
+    watch.close();
   });
 
   it('shows ready, the model and where to reach it', async () => {

@@ -12,7 +12,14 @@ import {
   ServiceLifecycle,
 } from '../../../shared/frontends/http/index.ts';
 import { startHttpServer } from '../../../shared/frontends/node/server.ts';
-import { createPipeline, LiveModelDirectory, ModelStore } from '../../../shared/pipeline/index.ts';
+import {
+  createPipeline,
+  FollowedPools,
+  LiveModelDirectory,
+  ModelStore,
+  type Worker,
+  workerSetsOf,
+} from '../../../shared/pipeline/index.ts';
 import {
   createMemoryRequestPlane,
   type IncomingCall,
@@ -104,13 +111,21 @@ export async function startDeployment(
   const registered = [...(name.startsWith('mocker') ? MOCKED : loadModels(folder)), ...more];
   const instances = new Map<string, string>();
   if (name !== 'empty') await registerModels(name, registered, { plane, discovery, engine, instances });
-  const models = new LiveModelDirectory({ discovery, clock: systemClock });
+  const router = createRouter<Worker>({
+    mode: 'round-robin',
+    inhibitedMs: 0,
+    clock: systemClock,
+    random: seededRandom(1),
+  });
+  const pools = new FollowedPools(router);
+  const onChange = (): void => pools.follow(models.list().flatMap(workerSetsOf));
+  const models: LiveModelDirectory = new LiveModelDirectory({ discovery, clock: systemClock, onChange });
   await models.start();
   const metrics = createFrontendMetrics();
   const pipeline = createPipeline({
     models,
     store: new ModelStore({ open: async () => loaded, clock: systemClock, onFailure: () => {} }),
-    router: createRouter({ mode: 'round-robin', inhibitedMs: 0, clock: systemClock, random: seededRandom(1) }),
+    router,
     plane,
     clock: systemClock,
     observer: metrics,

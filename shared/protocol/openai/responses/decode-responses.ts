@@ -101,8 +101,10 @@ export function decodeResponses(
     chat.tool_choice = 'none'; // a summary is text
     delete chat.response_format;
   }
+  const request = decodeChatRequest(chat, context, 'responses', body.nvext);
+  const { prompt_cache_key } = body;
   return {
-    request: decodeChatRequest(chat, context, 'responses', body.nvext),
+    request: prompt_cache_key ? { ...request, routing: { ...request.routing, prompt_cache_key } } : request,
     echo: echoOf(body, tools, source.isStored),
     callShapes: tools.shapes,
     compacts,

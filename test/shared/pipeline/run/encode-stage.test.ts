@@ -55,10 +55,12 @@ function fleet({
     encodedInline: (_model: string, failure?: ServeError) => void inline.push(failure),
   };
   const stalledWorkers = new Set(stalled);
+  const router = createRouter<Worker>({ mode: 'round-robin', clock, random: seededRandom(1) });
+  router.setWorkers(served.pool, workers);
   const shared = { plane, clock, observer, stalledWorkers };
   const context = {
     ...shared,
-    router: createRouter({ mode: 'round-robin', clock, random: seededRandom(1) }),
+    router,
     streamWatch: undefined,
     fullWorkers: new Inhibition(clock, 1000),
     encode: new EncodeStage({ ...shared, modelNow: () => served }),
@@ -66,7 +68,7 @@ function fleet({
     migrationTokensMax: undefined,
     hold: undefined,
     busyOf: () => undefined,
-    workersOf: () => workers,
+    poolOf: () => ({ pool: served.pool, workers }),
   };
   const ask = (asked: Partial<GenerationRequest> = {}, isTokens = false) => {
     const sink = new RecordingSink();

@@ -5,7 +5,7 @@ import { workerError } from '../../../../shared/errors/index.ts';
 import { ResponseAssembler } from '../../../../shared/pipeline/answer/response-assembler.ts';
 import { StalledWorkers } from '../../../../shared/pipeline/health/stalled-workers.ts';
 import { StreamWatch } from '../../../../shared/pipeline/health/stream-watch.ts';
-import type { Worker } from '../../../../shared/pipeline/index.ts';
+import { type Worker, workerSetsOf } from '../../../../shared/pipeline/index.ts';
 import { type Bypass, PrefillStage } from '../../../../shared/pipeline/run/prefill-stage.ts';
 import { RequestRun } from '../../../../shared/pipeline/run/run.ts';
 import {
@@ -57,12 +57,13 @@ function start(asked: Partial<GenerationRequest> = {}, setup: Setup = {}) {
     reused: [] as [string, number][],
     served: [] as (readonly WorkerLabels[])[],
   };
-  const router = createRouter({ mode: setup.mode ?? 'round-robin', clock, random: seededRandom(1) });
+  const router = createRouter<Worker>({ mode: setup.mode ?? 'round-robin', clock, random: seededRandom(1) });
   const pool = { key: 'sum', role: 'decode', blockSizeTokens: 16 } as const;
   const card = { ...model().card, needs: [['prefill']] } as ModelCard;
   const split =
     prefills.length === 0 ? {} : { prefill: { pool: { ...pool, role: 'prefill' as const }, workers: prefills } };
   const served = model({ card, pool, workers: decodes, ...split });
+  for (const set of workerSetsOf(served)) router.setWorkers(set.pool, set.workers);
   const observer = {
     stage: () => {},
     template: () => {},
@@ -109,7 +110,7 @@ function start(asked: Partial<GenerationRequest> = {}, setup: Setup = {}) {
     migrationLimit: limit,
     migrationTokensMax: undefined,
     hold: undefined,
-    workersOf: () => served.workers,
+    poolOf: () => served,
   };
   const asking = request(asked);
   const prompt = preprocessNow(asking, served, letterModel);

@@ -306,7 +306,8 @@ describe('a worker that fails', () => {
   });
 
   it('is passed over by the next request', async () => {
-    const { plane, router } = start();
+    const { plane, router, served } = start();
+    const { pool } = served;
     (await plane.seen(1)).sink.fail(lost());
     await plane.seen(2);
     const chosen = await Promise.all(
@@ -314,8 +315,7 @@ describe('a worker that fails', () => {
         async () =>
           (
             await router.choose(
-              { id: 'x', routing: {}, override: undefined, tokenIds: undefined, excluded: new Set() },
-              model().workers,
+              { id: 'x', pool, routing: {}, override: undefined, tokenIds: undefined, excluded: new Set() },
               new AbortController().signal,
             )
           ).worker.id,

@@ -2,6 +2,7 @@ import { seededRandom, VirtualClock } from '../../../../shared/clock/index.ts';
 import { ResponseAssembler } from '../../../../shared/pipeline/answer/response-assembler.ts';
 import { StalledWorkers } from '../../../../shared/pipeline/health/stalled-workers.ts';
 import { StreamWatch } from '../../../../shared/pipeline/health/stream-watch.ts';
+import type { Worker } from '../../../../shared/pipeline/index.ts';
 import { RequestRun } from '../../../../shared/pipeline/run/run.ts';
 
 import type { GenerationRequest } from '../../../../shared/protocol/generation/index.ts';
@@ -37,8 +38,9 @@ export function start(
   const client = new AbortController();
   const moves: string[] = [];
   const overran: (string | undefined)[] = [];
-  const router = createRouter({ mode: 'round-robin', clock, random: seededRandom(1) });
+  const router = createRouter<Worker>({ mode: 'round-robin', clock, random: seededRandom(1) });
   const served = model({ workers: model().workers.slice(0, workers) });
+  router.setWorkers(served.pool, served.workers);
   const asking = request(asked);
   const prompt = preprocessNow(asking, served, letterModel);
   const observer = {
@@ -76,7 +78,7 @@ export function start(
     migrationTokensMax: tokensMax,
     hold: undefined,
     busyOf: () => undefined,
-    workersOf: () => served.workers,
+    poolOf: () => served,
   };
   const answer = new ResponseAssembler(asking, prompt, letterModel, sink, idleMeter);
   const run = new RequestRun(context, asking, served, prompt, answer, sink, client.signal);

@@ -19,13 +19,14 @@ import {
   type ChooseService,
   createFallbackMetrics,
   createResidentRouter,
-  createStatelessRouter,
   queryOf,
   type ResidentAddress,
   ResidentClient,
 } from '../../../../shared/router/service/index.ts';
+import { createStatelessRouter } from '../../../../shared/router/stateless/index.ts';
 import { captureLogger, MetricRegistry } from '../../../../shared/telemetry/index.ts';
 import { freePort, readTlsFixture, waitUntil } from '../../../support/index.ts';
+import { choose } from '../choose.ts';
 import { NEVER, POOL, prompt, Resident, request, WORKERS } from '../service/resident-rig.ts';
 
 const opened: { close(): unknown }[] = [];
@@ -78,7 +79,7 @@ class Asker {
   }
 
   choose(id: string, tokens: Uint32Array, more: object = {}, signal = NEVER) {
-    return this.router.choose(request(id, tokens, more), WORKERS, signal);
+    return choose(this.router, request(id, tokens, more), WORKERS, signal);
   }
 
   /** Decisions that this process made by itself, for `reason`. */
@@ -91,8 +92,7 @@ class Asker {
 
 /** A resident whose clock stands still, and one that asks it. */
 async function bed() {
-  const peers = { booked: () => ({ 'x-stator-reserved': '0,1,10,160' }), prefillDone() {}, ended() {} };
-  const resident = await Resident.open(new VirtualClock(), undefined, { peers });
+  const resident = await Resident.open(new VirtualClock());
   const asker = new Asker();
   const { address, server } = await serve(resident.service, await freePort()); // one that a successor may take over
   await asker.know(address);
@@ -106,7 +106,7 @@ describe('a router that asks the resident one by gRPC', () => {
     const held = await asker.choose('r', prompt(160));
     expect(held).toMatchObject({ worker: WORKERS[1], dpRank: 0, overlapBlocks: 10, cachedTokens: 160 });
     const reservation = expect.stringMatching(/^[0-9a-f]+$/);
-    expect(held.headers).toEqual({ 'x-stator-reserved': '0,1,10,160', 'x-stator-reservation': reservation });
+    expect(held.headers).toEqual({ 'x-stator-reservation': reservation });
     const second = await asker.choose('r2', prompt(160, 7));
     const { id } = second.worker;
     expect(resident.loadOf(id).prefill).toBeGreaterThan(0);
@@ -200,7 +200,7 @@ describe('a router that asks the resident one by gRPC', () => {
     resident.store('b', prompt(160));
     await asker.choose('r', prompt(160));
     expect(await asker.client.explain('r')).toMatchObject({ request_id: 'r', chosen: { worker_id: 'b' } });
-    const query = queryOf(request('x', prompt(160)), POOL);
+    const query = queryOf(request('x', prompt(160)));
     expect(await asker.client.explain(query)).toMatchObject({ request_id: 'x', blocks: 10 });
     expect(await asker.client.explain('unknown')).toBeUndefined();
   });
@@ -245,7 +245,6 @@ describe('a router whose resident does not answer by gRPC', () => {
       overlapBlocks: 3,
       cachedTokens: 48,
       reservationId: 'r1',
-      headers: undefined,
     };
     const service: ChooseService = {
       choose: (_: unknown, listener: ChooseListener) => {
@@ -281,8 +280,13 @@ describe('the messages of a caller', () => {
   it('are those of proto/router.proto', async () => {
     const root = await protobuf.load('proto/router.proto');
     const [asked, answered] = ['Request', 'Response'].map((kind) => root.lookupType(`stator.router.v1.Choose${kind}`));
-    const more = { routing: { backend_instance_id: 'b' }, excluded: new Set(['x', 'y']), policyClass: 'batch' };
-    const query = queryOf(request('r', prompt(32), more), { ...POOL, role: 'decode' }, new Set(['z']));
+    const more = {
+      pool: { ...POOL, role: 'decode' } as const,
+      routing: { backend_instance_id: 'b' },
+      excluded: new Set(['x', 'y']),
+      policyClass: 'batch',
+    };
+    const query = queryOf(request('r', prompt(32), more), new Set(['z']));
     const read = asked?.toObject(asked.decode(encodeChooseRequest(query)), { bytes: Array, arrays: true });
     const bytesOf = (words: Uint32Array) => [...new Uint8Array(words.buffer, words.byteOffset, words.byteLength)];
     expect(read).toEqual({
@@ -301,11 +305,11 @@ describe('the messages of a caller', () => {
     const write = (value: object) => decodeChooseResponse(answered?.encode(answered.create(value)).finish() as Buffer);
     expect(write({ queued: { position: 3 } })).toEqual({ kind: 'queued', position: 3 });
     const decision = { workerId: 'a', overlapBlocks: 1, cachedTokens: 16, reservationId: 'f' };
-    const chosen = { ...decision, dpRank: undefined, headers: undefined };
+    const chosen = { ...decision, dpRank: undefined };
     expect(write({ decision })).toEqual({ kind: 'decision', chosen });
-    expect(write({ decision: { ...decision, dpRank: 0, headers: { a: 'b' } } })).toEqual({
+    expect(write({ decision: { ...decision, dpRank: 0 } })).toEqual({
       kind: 'decision',
-      chosen: { ...chosen, dpRank: 0, headers: { a: 'b' } },
+      chosen: { ...chosen, dpRank: 0 },
     });
     for (const odd of [{}, { decision: { workerId: 'a' } }]) {
       expect(() => write(odd)).toThrow(expect.objectContaining({ worker: 'BackendProtocol' }));

@@ -25,8 +25,7 @@ function bytesOf(words: Uint32Array): Buffer {
 
 /** A resident router behind gRPC, and a client that knows it by proto/router.proto alone. */
 async function open(secret?: string) {
-  const peers = { booked: () => ({ 'x-stator-reserved': '0,1,10,160' }), prefillDone() {}, ended() {} };
-  const resident = await Resident.open(new VirtualClock(), undefined, { peers });
+  const resident = await Resident.open(new VirtualClock());
   const server: RouterGrpcServer = await serveRouterGrpc({
     service: resident.service,
     host: '127.0.0.1',
@@ -86,7 +85,6 @@ describe('the router by gRPC', () => {
     expect(await asked.over).toBeUndefined();
     const [{ decision }] = asked.messages as [{ decision: Record<string, unknown> }];
     expect(decision).toMatchObject({ workerId: 'b', dpRank: 0, overlapBlocks: 10, cachedTokens: 160 });
-    expect(decision.headers).toEqual({ 'x-stator-reserved': '0,1,10,160' });
     expect(resident.service.reservations).toBe(1);
     const { reservationId } = decision;
     await unary('Release', { requestId: 'r', reservationId, stage: 1 });

@@ -9,10 +9,12 @@ import {
   kvRouterConfig,
   type SchedulingRequest,
 } from '../../../../shared/router/scheduler/index.ts';
+import { askingRouter } from '../../../../shared/router/service/index.ts';
 import { hashBlocks } from '../../../../shared/tokens/index.ts';
+import { choose } from '../choose.ts';
 import { promptTokens } from './pool.ts';
 
-const never = new AbortController().signal;
+const NEVER = new AbortController().signal;
 const pool: WorkerPool = { key: 'sum', model: 'm', role: 'aggregated', blockSizeTokens: 16 };
 
 function worker(id: string, more: Partial<RoutableWorker> = {}): RoutableWorker {
@@ -24,7 +26,7 @@ function request(id: string, tokens: Uint32Array, more: Partial<RouteRequest> = 
 }
 
 function router(options: Partial<KvRouterOptions> = {}, clock = new VirtualClock()) {
-  return createKvRouter({
+  return createKvRouter<RoutableWorker>({
     config: kvRouterConfig({ queueThreshold: 0 }),
     clock,
     random: seededRandom(3),
@@ -47,7 +49,7 @@ describe('mode kv', () => {
     const routing = router();
     const prompt = promptTokens(160);
     store(routing, 'b', prompt);
-    const held = await routing.choose(request('r', prompt), two, never);
+    const held = await choose(routing, request('r', prompt), two);
     expect(held).toMatchObject({ worker: two[1], dpRank: 0, overlapBlocks: 10, cachedTokens: 160 });
     expect(routing.explained('r')?.chosen).toMatchObject({ workerId: 'b' });
   });
@@ -56,9 +58,9 @@ describe('mode kv', () => {
     const routing = router();
     const prompt = promptTokens(160);
     const prefill: WorkerPool = { ...pool, key: 'sum.prefill', role: 'prefill' };
-    await routing.choose(request('r', prompt, { pool: prefill }), [worker('p')], never);
+    await choose(routing, request('r', prompt, { pool: prefill }), [worker('p')]);
     expect(routing.explained('r')).toMatchObject({ chosen: { workerId: 'p' } });
-    await routing.choose(request('r', prompt, { pool: { ...pool, role: 'decode' } }), [worker('d')], never);
+    await choose(routing, request('r', prompt, { pool: { ...pool, role: 'decode' } }), [worker('d')]);
     expect(routing.explained('r')).toMatchObject({
       chosen: { workerId: 'd' },
       prefill: { requestId: 'r', promptTokens: 160, chosen: { workerId: 'p' }, candidates: [{ workerId: 'p' }] },
@@ -76,9 +78,9 @@ describe('mode kv', () => {
     const routing = router({ tracking, peers });
     const prompt = promptTokens(160);
     store(routing, 'b', prompt);
-    const held = await routing.choose(request('r1', prompt), two, never);
+    const held = await choose(routing, request('r1', prompt), two);
     expect(held).toMatchObject({ worker: two[1], overlapBlocks: 10 });
-    await routing.choose(request('r2', prompt), two, never);
+    await choose(routing, request('r2', prompt), two);
     const { sequence } = hashBlocks(prompt, { blockSizeTokens: 16 });
     const keyed = tracking.activeHashes(request('r1', prompt), pool, { local: new Uint32Array(0), sequence });
     expect(told.map(({ activeHashes }) => activeHashes)).toEqual([keyed, keyed]);
@@ -96,22 +98,22 @@ describe('mode kv', () => {
     const routing = router();
     const prompt = promptTokens(160);
     store(routing, 'b', prompt, { loraName: 'x', cacheSalt: 'tenant' });
-    const plain = await routing.choose(request('r1', prompt), two, never);
+    const plain = await choose(routing, request('r1', prompt), two);
     expect(plain.cachedTokens).toBe(0);
     plain.release();
     const routed = { lora_name: 'x', cache_salt: 'tenant' };
-    expect((await routing.choose(request('r2', prompt, { routing: routed }), two, never)).worker.id).toBe('b');
+    expect((await choose(routing, request('r2', prompt, { routing: routed }), two)).worker.id).toBe('b');
   });
 
   it('waits for room, and leaves the queue when the caller does', async () => {
     const clock = new VirtualClock();
     const routing = router({}, clock);
     const held = await Promise.all(
-      ['r1', 'r2'].map((id, at) => routing.choose(request(id, promptTokens(160, at)), two, never)),
+      ['r1', 'r2'].map((id, at) => choose(routing, request(id, promptTokens(160, at)), two)),
     );
     const gone = new AbortController();
-    const abandoned = routing.choose(request('r3', promptTokens(160, 3)), two, gone.signal);
-    const waiting = routing.choose(request('r4', promptTokens(160, 4)), two, never);
+    const abandoned = choose(routing, request('r3', promptTokens(160, 3)), two, gone.signal);
+    const waiting = choose(routing, request('r4', promptTokens(160, 4)), two);
     const [{ scheduler }] = routing.pools as [(typeof routing.pools)[number]];
     expect(scheduler.pendingRequests).toBe(2);
     gone.abort(new Error('client gone'));
@@ -131,8 +133,8 @@ describe('mode kv', () => {
     const clock = new VirtualClock();
     const routing = router({ config: kvRouterConfig({ costModel: 'stator' }) }, clock);
     const one = [worker('a')];
-    await routing.choose(request('r1', promptTokens(1000, 1)), one, never);
-    const waiting = routing.choose(request('r2', promptTokens(1600, 2)), one, never);
+    await choose(routing, request('r1', promptTokens(1000, 1)), one);
+    const waiting = choose(routing, request('r2', promptTokens(1600, 2)), one);
     let isDecided = false;
     void waiting.then(() => {
       isDecided = true;
@@ -147,9 +149,9 @@ describe('mode kv', () => {
     for (const end of ['close', 'removePool'] as const) {
       const routing = router();
       const one = [worker('a')];
-      await routing.choose(request('r1', promptTokens(160, 1)), one, never);
-      const waiting = routing.choose(request('r2', promptTokens(160, 2)), one, never);
-      routing[end](pool.key);
+      await choose(routing, request('r1', promptTokens(160, 1)), one);
+      const waiting = choose(routing, request('r2', promptTokens(160, 2)), one);
+      routing[end](pool);
       await expect(waiting).rejects.toMatchObject({
         code: 'service_unavailable',
         failure: { kind: 'SubscriberShutdown' },
@@ -163,18 +165,18 @@ describe('mode kv', () => {
     const routing = router({ config: kvRouterConfig({ queueThreshold: undefined }) }, clock);
     routing.inhibit('a');
     for (let at = 0; at < 4; at++) {
-      expect((await routing.choose(request(`r${at}`, promptTokens(16, at)), two, never)).worker.id).toBe('b');
+      expect((await choose(routing, request(`r${at}`, promptTokens(16, at)), two)).worker.id).toBe('b');
     }
     await clock.advance(5001);
-    expect((await routing.choose(request('later', promptTokens(16, 9)), two, never)).worker.id).toBe('a');
+    expect((await choose(routing, request('later', promptTokens(16, 9)), two)).worker.id).toBe('a');
   });
 
   it('goes where the request is pinned, in the role of its pool', async () => {
     const routing = router({ config: kvRouterConfig({ queueThreshold: undefined }) });
     const hints = { prefill_worker_id: 'a', decode_worker_id: 'b' };
     const at = async (role: WorkerPool['role'], id: string) =>
-      (await routing.choose(request(id, promptTokens(16), { pool: { ...pool, role }, routing: hints }), two, never))
-        .worker.id;
+      (await choose(routing, request(id, promptTokens(16), { pool: { ...pool, role }, routing: hints }), two)).worker
+        .id;
     expect([await at('prefill', 'r1'), await at('decode', 'r2'), await at('aggregated', 'r3')]).toEqual([
       'a',
       'b',
@@ -184,11 +186,7 @@ describe('mode kv', () => {
 
   it('counts no blocks in a pool of prefill workers', async () => {
     const routing = router();
-    const held = await routing.choose(
-      request('r', promptTokens(160), { pool: { ...pool, role: 'prefill' } }),
-      two,
-      never,
-    );
+    const held = await choose(routing, request('r', promptTokens(160), { pool: { ...pool, role: 'prefill' } }), two);
     const loads = routing.pools[0]?.scheduler.loads();
     expect(loads?.find(({ workerId }) => workerId === held.worker.id)).toMatchObject({
       activeDecodeBlocks: 0,
@@ -208,7 +206,7 @@ describe('mode kv', () => {
     const text = { tokenIds: undefined, pool: { ...pool, blockSizeTokens: 0 } };
     const chosen = new Set<string>();
     for (let at = 0; at < 20; at++) {
-      chosen.add((await routing.choose(request(`r${at}`, new Uint32Array(0), text), two, never)).worker.id);
+      chosen.add((await choose(routing, request(`r${at}`, new Uint32Array(0), text), two)).worker.id);
     }
     expect([...chosen].sort()).toEqual(['a', 'b']);
     expect(asked).toBe(0);
@@ -220,66 +218,81 @@ describe('mode kv', () => {
     const chosen = new Set<string>();
     for (let at = 0; at < 30; at++) {
       const asked = request(`r${at}`, promptTokens(16, at), { routing: { lora_name: 'x' } });
-      expect((await routing.choose(asked, workers, never)).worker.id).toBe('b');
+      expect((await choose(routing, asked, workers)).worker.id).toBe('b');
       const other = request(`s${at}`, promptTokens(16, at), { routing: { lora_name: 'y' } });
-      chosen.add((await routing.choose(other, workers, never)).worker.id);
+      chosen.add((await choose(routing, other, workers)).worker.id);
     }
     expect(chosen.size).toBeGreaterThan(1);
   });
 
   it('does nothing for a request that was cancelled already', async () => {
     await expect(
-      router().choose(request('r', promptTokens(16)), two, AbortSignal.abort(new Error('gone'))),
+      choose(router(), request('r', promptTokens(16)), two, AbortSignal.abort(new Error('gone'))),
     ).rejects.toThrow('gone');
   });
 
   it('shows what it would do without doing it', () => {
     const routing = router();
-    expect(routing.explain(request('r', promptTokens(64)), two).candidates).toHaveLength(2);
+    routing.setWorkers(pool, two);
+    expect(routing.explain(request('r', promptTokens(64))).candidates).toHaveLength(2);
     expect(routing.pools[0]?.scheduler.activeRequests).toBe(0);
   });
 });
 
-describe('a list of workers that comes with a request', () => {
+describe('a router that waits for something before it chooses', () => {
   const [a, b] = two as [RoutableWorker, RoutableWorker];
   const prompt = promptTokens(160);
 
-  /** Worker b joined, cached the prompt and runs a request; a request that began before that has the older list. */
-  async function joined() {
+  it('takes nothing from workers that join meanwhile: no blocks, no bookings', async () => {
     const routing = router({ config: kvRouterConfig({ queueThreshold: undefined }) });
     routing.setWorkers(pool, [a]);
-    store(routing, 'b', prompt);
-    const held = await routing.choose(request('running', prompt), two, never);
+    let answered = (): void => {};
+    const asking = askingRouter(
+      routing,
+      () =>
+        ({
+          look: () =>
+            new Promise<void>((resolve) => {
+              answered = () => resolve();
+            }),
+        }) as never,
+    );
+    const late = asking.choose(request('late', promptTokens(16, 1)), NEVER);
+    store(routing, 'b', prompt); // b joins, and has cached the prompt
+    const held = await routing.choose(request('running', prompt), NEVER);
     expect(held.worker).toBe(b);
-    const { index, ranks, scheduler } = routing.setWorkers(pool, two);
-    return { routing, held, index: index as ReturnType<typeof createBlockIndex>, ranks, scheduler };
-  }
-
-  it('takes nothing from workers that joined after it was read: no blocks, no bookings', async () => {
-    const { routing, held, index, ranks, scheduler } = await joined();
-    await routing.choose(request('late', promptTokens(16, 1)), [a], never);
+    answered();
+    await late;
+    const { index, ranks, scheduler } = routing.find(pool)!;
     const rank = ranks.find('b', 0)!;
-    expect(index.blocksOf(rank)).toBe(10);
+    const blocks = index as ReturnType<typeof createBlockIndex>;
+    expect(blocks.blocksOf(rank)).toBe(10);
     expect(scheduler.isActive('running')).toBe(true);
     const longer = hashBlocks(promptTokens(176), { blockSizeTokens: 16 });
     const parent = [longer.sequence[18]!, longer.sequence[19]!] as const;
-    const next = index.stored(rank, 'device', parent, longer.sequence.slice(20), longer.local.slice(20));
+    const next = blocks.stored(rank, 'device', parent, longer.sequence.slice(20), longer.local.slice(20));
     expect(next).toBe('ok'); // the worker's next event continues what it has
-    expect(await routing.choose(request('again', prompt), two, never)).toMatchObject({ worker: b, overlapBlocks: 10 });
+    expect(await routing.choose(request('again', prompt), NEVER)).toMatchObject({ worker: b, overlapBlocks: 10 });
     held.release();
     expect(scheduler.isActive('running')).toBe(false);
   });
 
-  it('is not what an explanation takes for the workers either', async () => {
-    const { routing, index, ranks } = await joined();
-    expect(routing.explain(request('asked', prompt), [a]).candidates).toHaveLength(2);
-    expect(index.blocksOf(ranks.find('b', 0)!)).toBe(10);
+  it('does not bring back a worker that left meanwhile', async () => {
+    const routing = router();
+    store(routing, 'b', prompt);
+    routing.setWorkers(pool, [a]);
+    expect((await routing.choose(request('late', prompt), NEVER)).worker).toBe(a);
   });
 
-  it('does not bring back a worker that left since', async () => {
-    const { routing } = await joined();
-    routing.setWorkers(pool, [a]);
-    expect((await routing.choose(request('late', prompt), two, never)).worker).toBe(a);
+  it('finds nobody in a pool that it was never told of, or that is gone', async () => {
+    const routing = router();
+    const unavailable = { code: 'service_unavailable' };
+    await expect(routing.choose(request('early', prompt), NEVER)).rejects.toMatchObject(unavailable);
+    expect(() => routing.explain(request('early', prompt))).toThrow(expect.objectContaining(unavailable));
+    routing.setWorkers(pool, two);
+    expect((await routing.choose(request('r', prompt), NEVER)).worker.id).toMatch(/[ab]/);
+    routing.removePool(pool);
+    await expect(routing.choose(request('late', prompt), NEVER)).rejects.toMatchObject(unavailable);
   });
 });
 
@@ -290,46 +303,46 @@ describe('sessions', () => {
 
   it('stay with the worker of their first request, however loaded it is', async () => {
     const routing = router({ config, sessionAffinity: { ttlMs: 1000 } });
-    const first = await routing.choose(inSession('r0', 0), two, never);
+    const first = await choose(routing, inSession('r0', 0), two);
     for (let at = 1; at < 10; at++) {
-      expect((await routing.choose(inSession(`r${at}`, at), two, never)).worker).toBe(first.worker);
+      expect((await choose(routing, inSession(`r${at}`, at), two)).worker).toBe(first.worker);
     }
   });
 
   it('are free again when idle for the whole time, not while a request runs', async () => {
     const clock = new VirtualClock();
     const routing = router({ config, sessionAffinity: { ttlMs: 1000 } }, clock);
-    const first = await routing.choose(inSession('r0', 0), two, never);
+    const first = await choose(routing, inSession('r0', 0), two);
     await clock.advance(5000);
-    const second = await routing.choose(inSession('r1', 1), two, never);
+    const second = await choose(routing, inSession('r1', 1), two);
     expect(second.worker).toBe(first.worker);
-    await routing.choose(
+    await choose(
+      routing,
       request('load', promptTokens(160_000, 7), { routing: { backend_instance_id: first.worker.id } }),
       two,
-      never,
     );
     first.release();
     second.release();
     await clock.advance(1001);
-    expect((await routing.choose(inSession('r2', 2), two, never)).worker).not.toBe(first.worker);
+    expect((await choose(routing, inSession('r2', 2), two)).worker).not.toBe(first.worker);
   });
 
   it('move when their worker is gone or failed the request', async () => {
     const routing = router({ config, sessionAffinity: { ttlMs: 1000 } });
-    const first = await routing.choose(inSession('r0', 0), two, never);
+    const first = await choose(routing, inSession('r0', 0), two);
     const { id } = first.worker;
-    const moved = await routing.choose(inSession('r1', 1, { excluded: new Set([id]) }), two, never);
+    const moved = await choose(routing, inSession('r1', 1, { excluded: new Set([id]) }), two);
     expect(moved.worker.id).not.toBe(id);
     const rest = two.filter((candidate) => candidate.id === id);
     routing.setWorkers(pool, rest);
-    expect((await routing.choose(inSession('r2', 2), rest, never)).worker.id).toBe(id);
+    expect((await choose(routing, inSession('r2', 2), rest)).worker.id).toBe(id);
   });
 
   it('give way to an explicit worker', async () => {
     const routing = router({ config, sessionAffinity: { ttlMs: 1000 } });
-    const first = await routing.choose(inSession('r0', 0), two, never);
+    const first = await choose(routing, inSession('r0', 0), two);
     const other = two.find(({ id }) => id !== first.worker.id)!;
     const pinned = inSession('r1', 1, { routing: { session_id: 's', backend_instance_id: other.id } });
-    expect((await routing.choose(pinned, two, never)).worker).toBe(other);
+    expect((await choose(routing, pinned, two)).worker).toBe(other);
   });
 });

@@ -2,9 +2,18 @@ import { describe, expect, it } from 'vitest';
 import { seededRandom, VirtualClock } from '../../../../shared/clock/index.ts';
 import { createRouter } from '../../../../shared/router/index.ts';
 import { meterRouter } from '../../../../shared/router/scheduler/index.ts';
+import { choose } from '../choose.ts';
 
 const WORKER = { id: 'a', dataParallelStartRank: 0, dataParallelSize: 1, deviceType: undefined, taints: [] };
-const REQUEST = { id: 'r', routing: {}, override: undefined, tokenIds: undefined, excluded: new Set<string>() };
+const POOL = { key: 'm', role: 'aggregated', blockSizeTokens: 16 } as const;
+const REQUEST = {
+  id: 'r',
+  pool: POOL,
+  routing: {},
+  override: undefined,
+  tokenIds: undefined,
+  excluded: new Set<string>(),
+};
 
 async function reserve() {
   const clock = new VirtualClock();
@@ -18,7 +27,7 @@ async function reserve() {
     },
     onAsked: ({ id }) => seen.push(['asked', id]),
   });
-  const reservation = await router.choose(REQUEST, [WORKER], new AbortController().signal);
+  const reservation = await choose(router, REQUEST, [WORKER]);
   return { clock, seen, reservation };
 }
 

@@ -7,20 +7,22 @@ import {
   type RoutableWorker,
   type RouteRequest,
   type SimpleRouterMode,
+  type WorkerPool,
 } from '../../../../shared/router/index.ts';
+import { choose } from '../choose.ts';
 
-const never = new AbortController().signal;
+const pool: WorkerPool = { key: 'm', role: 'aggregated', blockSizeTokens: 16 };
 
 function worker(id: string, more: Partial<RoutableWorker> = {}): RoutableWorker {
   return { id, dataParallelStartRank: 0, dataParallelSize: 1, deviceType: undefined, taints: [], ...more };
 }
 
 function request(routing: RoutingHints = {}, excluded: readonly string[] = []): RouteRequest {
-  return { id: 'r', routing, override: undefined, tokenIds: undefined, excluded: new Set(excluded) };
+  return { id: 'r', pool, routing, override: undefined, tokenIds: undefined, excluded: new Set(excluded) };
 }
 
 function router(mode: SimpleRouterMode, clock = new VirtualClock(), seed = 7) {
-  return createRouter({ mode, clock, random: seededRandom(seed), inhibitedMs: 5000 });
+  return createRouter<RoutableWorker>({ mode, clock, random: seededRandom(seed), inhibitedMs: 5000 });
 }
 
 const three = [worker('a'), worker('b'), worker('c')];
@@ -29,7 +31,7 @@ async function picks(mode: SimpleRouterMode, count: number, workers = three): Pr
   const routing = router(mode);
   const ids: string[] = [];
   for (let index = 0; index < count; index++) {
-    const held = await routing.choose(request(), workers, never);
+    const held = await choose(routing, request(), workers);
     ids.push(held.worker.id);
     held.release();
   }
@@ -61,7 +63,7 @@ describe('least-loaded', () => {
           const routing = router('least-loaded', new VirtualClock(), seed);
           const load = new Map<string, number>(workers.map(({ id }) => [id, 0]));
           for (let index = 0; index < count; index++) {
-            const { worker: chosen } = await routing.choose(request(), workers, never);
+            const { worker: chosen } = await choose(routing, request(), workers);
             load.set(chosen.id, (load.get(chosen.id) ?? 0) + 1);
           }
           expect(Math.max(...load.values()) - Math.min(...load.values())).toBeLessThanOrEqual(1);
@@ -72,10 +74,10 @@ describe('least-loaded', () => {
 
   it('sends the next request to the worker whose request ended', async () => {
     const routing = router('least-loaded');
-    const held = await Promise.all([0, 1, 2].map(() => routing.choose(request(), three, never)));
+    const held = await Promise.all([0, 1, 2].map(() => choose(routing, request(), three)));
     held[1]?.release();
     held[1]?.release(); // a second release counts nothing
-    expect((await routing.choose(request(), three, never)).worker.id).toBe(held[1]?.worker.id);
+    expect((await choose(routing, request(), three)).worker.id).toBe(held[1]?.worker.id);
   });
 });
 
@@ -87,9 +89,9 @@ describe('power-of-two', () => {
   it('never takes the busiest of two', async () => {
     const two = [worker('a'), worker('b')];
     const routing = router('power-of-two');
-    const first = await routing.choose(request(), two, never);
+    const first = await choose(routing, request(), two);
     for (let index = 0; index < 20; index++) {
-      const held = await routing.choose(request(), two, never);
+      const held = await choose(routing, request(), two);
       expect(held.worker.id).not.toBe(first.worker.id);
       held.release();
     }
@@ -102,10 +104,10 @@ describe('device-aware-weighted', () => {
 
   it('gives CPUs their share of what the accelerators have: 4 of 64 requests for 2 and 4 workers at 8 to 1', async () => {
     const routing = router('device-aware-weighted');
-    for (let index = 0; index < 64; index++) await routing.choose(request(), gpus, never);
+    for (let index = 0; index < 64; index++) await choose(routing, request(), gpus);
     const groups: string[] = [];
     for (let index = 0; index < 6; index++) {
-      const { worker: chosen } = await routing.choose(request(), [...cpus, ...gpus], never);
+      const { worker: chosen } = await choose(routing, request(), [...cpus, ...gpus]);
       groups.push(chosen.id.charAt(0));
     }
     expect(groups.join('')).toBe('ccccgg');
@@ -113,36 +115,36 @@ describe('device-aware-weighted', () => {
 
   it('sends the first request to an accelerator, and any to the only group there is', async () => {
     const routing = router('device-aware-weighted');
-    expect((await routing.choose(request(), [...cpus, worker('unknown')], never)).worker.id).toBe('unknown');
-    expect((await routing.choose(request(), cpus, never)).worker.deviceType).toBe('cpu');
+    expect((await choose(routing, request(), [...cpus, worker('unknown')])).worker.id).toBe('unknown');
+    expect((await choose(routing, request(), cpus)).worker.deviceType).toBe('cpu');
   });
 });
 
 describe('direct', () => {
   it('refuses a request that names no worker and says which header names one', async () => {
-    await expect(router('direct').choose(request(), three, never)).rejects.toMatchObject({
+    await expect(choose(router('direct'), request(), three)).rejects.toMatchObject({
       code: 'invalid_value',
       message: expect.stringContaining('x-dynamo-worker-instance-id'),
     });
   });
 
   it('takes the worker that the request names', async () => {
-    const held = await router('direct').choose(request({ backend_instance_id: 'c' }), three, never);
+    const held = await choose(router('direct'), request({ backend_instance_id: 'c' }), three);
     expect(held.worker.id).toBe('c');
   });
 });
 
 describe('filters', () => {
   it('fails with service_unavailable when no worker is left', async () => {
-    await expect(router('random').choose(request(), [], never)).rejects.toMatchObject({ code: 'service_unavailable' });
-    await expect(router('random').choose(request({}, ['a', 'b', 'c']), three, never)).rejects.toMatchObject({
+    await expect(choose(router('random'), request(), [])).rejects.toMatchObject({ code: 'service_unavailable' });
+    await expect(choose(router('random'), request({}, ['a', 'b', 'c']), three)).rejects.toMatchObject({
       code: 'service_unavailable',
     });
   });
 
   it('refuses a pin to an unknown worker or to a rank it does not have', async () => {
     for (const routing of [{ backend_instance_id: 'x' }, { backend_instance_id: 'a', dp_rank: 1 }]) {
-      await expect(router('round-robin').choose(request(routing), three, never)).rejects.toMatchObject({
+      await expect(choose(router('round-robin'), request(routing), three)).rejects.toMatchObject({
         code: 'invalid_value',
         param: 'nvext.backend_instance_id',
       });
@@ -161,22 +163,22 @@ describe('filters', () => {
       [{ routing_constraints: { required_taints: ['eu', 'h200'] } }, 'b'],
     ];
     for (const [routing, expected] of cases) {
-      expect((await router('random').choose(request(routing), workers, never)).worker.id).toBe(expected);
+      expect((await choose(router('random'), request(routing), workers)).worker.id).toBe(expected);
     }
     await expect(
-      router('random').choose(request({ routing_constraints: { required_taints: ['mars'] } }), workers, never),
+      choose(router('random'), request({ routing_constraints: { required_taints: ['mars'] } }), workers),
     ).rejects.toMatchObject({ code: 'invalid_value' });
   });
 
   it('passes over busy workers; when only such are left, that is an overload', async () => {
     const busy = (...ids: string[]): RouteRequest => ({ ...request(), busy: new Set(ids) });
     for (let index = 0; index < 4; index++) {
-      expect((await router('random').choose(busy('a', 'c'), three, never)).worker.id).toBe('b');
+      expect((await choose(router('random'), busy('a', 'c'), three)).worker.id).toBe('b');
     }
     const full = { code: 'server_overloaded', retryAfterMs: 1000 };
-    await expect(router('random').choose(busy('a', 'b', 'c'), three, never)).rejects.toMatchObject(full);
+    await expect(choose(router('random'), busy('a', 'b', 'c'), three)).rejects.toMatchObject(full);
     const pinned = { ...busy('a'), routing: { backend_instance_id: 'a' } };
-    await expect(router('round-robin').choose(pinned, three, never)).rejects.toMatchObject(full);
+    await expect(choose(router('round-robin'), pinned, three)).rejects.toMatchObject(full);
   });
 
   it('passes over a worker that failed for five seconds, and not when no other is left', async () => {
@@ -184,11 +186,11 @@ describe('filters', () => {
     const routing = router('round-robin', clock);
     const two = [worker('a'), worker('b')];
     routing.inhibit('a');
-    for (let index = 0; index < 4; index++) expect((await routing.choose(request(), two, never)).worker.id).toBe('b');
+    for (let index = 0; index < 4; index++) expect((await choose(routing, request(), two)).worker.id).toBe('b');
     routing.inhibit('b');
-    expect(['a', 'b']).toContain((await routing.choose(request(), two, never)).worker.id);
+    expect(['a', 'b']).toContain((await choose(routing, request(), two)).worker.id);
     await clock.advance(5001);
-    const ids = [await routing.choose(request(), two, never), await routing.choose(request(), two, never)];
+    const ids = [await choose(routing, request(), two), await choose(routing, request(), two)];
     expect(new Set(ids.map((held) => held.worker.id))).toEqual(new Set(['a', 'b']));
   });
 
@@ -197,15 +199,15 @@ describe('filters', () => {
     routing.inhibit('a');
     routing.forget('a');
     const held = [
-      await routing.choose(request(), three, never),
-      await routing.choose(request(), three, never),
-      await routing.choose(request(), three, never),
+      await choose(routing, request(), three),
+      await choose(routing, request(), three),
+      await choose(routing, request(), three),
     ];
     expect(held.map(({ worker: { id } }) => id)).toContain('a');
   });
 
   it('does nothing for a request that was cancelled already', async () => {
     const gone = AbortSignal.abort(new Error('gone'));
-    await expect(router('random').choose(request(), three, gone)).rejects.toThrow('gone');
+    await expect(choose(router('random'), request(), three, gone)).rejects.toThrow('gone');
   });
 });

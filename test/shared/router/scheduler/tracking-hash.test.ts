@@ -70,7 +70,7 @@ describe('keyed-xxh3-v1', () => {
 
   const pool: WorkerPool = { key: 'k', model: 'model', role: 'aggregated', blockSizeTokens: 4 };
   function ask(more: Partial<RouteRequest> = {}): RouteRequest {
-    return { id: 'r', routing: {}, override: undefined, tokenIds: tokens(10), excluded: new Set(), ...more };
+    return { id: 'r', pool, routing: {}, override: undefined, tokenIds: tokens(10), excluded: new Set(), ...more };
   }
   const tracking = createKeyedTracking({ key: key(0x41), keyId: '2026-01' });
 

@@ -6,12 +6,7 @@ import {
 } from '../../../../shared/planes/request/index.ts';
 import { createBlockIndex } from '../../../../shared/router/block-index/index.ts';
 import type { RoutableWorker, RouteRequest, WorkerPool } from '../../../../shared/router/index.ts';
-import {
-  createKvRouter,
-  type KvRouter,
-  kvRouterConfig,
-  type PeerTeller,
-} from '../../../../shared/router/scheduler/index.ts';
+import { createKvRouter, type KvRouter, kvRouterConfig } from '../../../../shared/router/scheduler/index.ts';
 import {
   type ResidentAddress,
   ResidentService,
@@ -57,21 +52,20 @@ export class Resident {
     server: PlaneServer,
     instanceId: string,
     workers: readonly RoutableWorker[],
-    { peers, ...more }: Partial<ResidentServiceOptions> & { readonly peers?: PeerTeller | undefined },
+    more: Partial<ResidentServiceOptions>,
   ) {
     this.kv = createKvRouter({
       config: kvRouterConfig({ queueThreshold: 0 }),
       clock,
       random: seededRandom(3),
       indexFor: (_, ranks) => createBlockIndex({ ranks }),
-      peers,
     });
     this.service = new ResidentService({
       router: this.kv,
       kv: this.kv,
       clock,
       random: seededRandom(5),
-      findPool: (key, role) => (key === POOL.key && role === POOL.role ? { pool: POOL, workers } : undefined),
+      findPool: (key, role) => (key === POOL.key && role === POOL.role ? { pool: POOL } : undefined),
       isLeader: () => this.isLeader,
       ...more,
     });
@@ -97,7 +91,6 @@ export class Resident {
     }: Partial<ResidentServiceOptions> & {
       instanceId?: string;
       workers?: readonly RoutableWorker[];
-      peers?: PeerTeller;
     } = {},
   ): Promise<Resident> {
     return new Resident(clock, await plane.serve({ instanceId }), instanceId, workers, more);

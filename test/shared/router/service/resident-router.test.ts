@@ -10,7 +10,6 @@ import { createRouter, type Reservation, type RouteRequest, type Router } from '
 import {
   createFallbackMetrics,
   createResidentRouter,
-  createStatelessRouter,
   type EmbeddedRouter,
   queryOf,
   type ResidentAddress,
@@ -18,7 +17,9 @@ import {
   ResidentService,
   serveRouterOnPlane,
 } from '../../../../shared/router/service/index.ts';
+import { createStatelessRouter } from '../../../../shared/router/stateless/index.ts';
 import { captureLogger, MetricRegistry } from '../../../../shared/telemetry/index.ts';
+import { choose } from '../choose.ts';
 import { NEVER, POOL, prompt, Resident, request, settle, WORKERS, worker } from './resident-rig.ts';
 
 /** A process that asks residents, on a memory plane and a virtual clock. */
@@ -46,7 +47,7 @@ class Asker {
   }
 
   choose(asked: RouteRequest, signal = NEVER, workers = WORKERS): Promise<Reservation> {
-    return this.router.choose(asked, workers, signal);
+    return choose(this.router, asked, workers, signal);
   }
 
   async metric(name: string, label: string): Promise<number> {
@@ -68,8 +69,9 @@ function embeddedRouter(clock: VirtualClock, isFresh: () => boolean): EmbeddedRo
     router: {
       ...router,
       mode: 'kv',
-      choose: (asked, workers, signal) =>
-        router.choose({ ...asked, routing: { backend_instance_id: 'b' } }, workers, signal),
+      setWorkers: (pool, workers) => router.setWorkers(pool, workers),
+      removePool: (pool) => router.removePool(pool),
+      choose: (asked, signal) => router.choose({ ...asked, routing: { backend_instance_id: 'b' } }, signal),
       inhibit() {},
       forget() {},
     },
@@ -122,15 +124,13 @@ describe('a router that asks the resident one', () => {
     expect(asker.log.lines).toEqual([]);
   });
 
-  it('hands on to the worker what the resident has reserved for the request in the shared counters', async () => {
+  it('tells the worker of the place that the resident holds', async () => {
     const { clock, plane } = bed();
-    const reserved = { 'x-stator-reserved': '0,1,10,160' };
-    const peers = { booked: () => reserved, prefillDone() {}, ended() {} };
-    const resident = await Resident.open(clock, plane, { peers });
+    const resident = await Resident.open(clock, plane);
     const asker = new Asker(clock, plane);
     await asker.know(resident.address);
     const held = await asker.choose(request('r', prompt(160)));
-    expect(held.headers).toEqual({ ...reserved, 'x-stator-reservation': expect.stringMatching(/^[0-9a-f]+$/) });
+    expect(held.headers).toEqual({ 'x-stator-reservation': expect.stringMatching(/^[0-9a-f]+$/) });
   });
 
   it('keeps its hints, and what it knows of workers that failed', async () => {
@@ -190,7 +190,7 @@ describe('a router that asks the resident one', () => {
     await asker.know(resident.address);
     await asker.choose(request('r', prompt(160)));
     const made = asker.client.explain('r');
-    const planned = asker.client.explain(queryOf(request('x', prompt(160)), POOL));
+    const planned = asker.client.explain(queryOf(request('x', prompt(160))));
     await settle();
     expect(await made).toMatchObject({ request_id: 'r', chosen: { worker_id: 'b' } });
     expect(await planned).toMatchObject({ request_id: 'x', blocks: 10 });
@@ -383,70 +383,6 @@ describe('a router whose resident does not answer', () => {
   });
 });
 
-describe('hashing without state', () => {
-  const clock = new VirtualClock();
-  const many = Array.from({ length: 8 }, (_, at) => worker(`${at}`));
-  const loaded = (loads: Readonly<Record<string, number>>, isAvailable = (_id: string) => true) =>
-    createStatelessRouter({
-      clock,
-      fleetOf: () => ({
-        workersFor: async (_prefix, isSpill) => ({
-          source: 'item' as const,
-          workers: Object.entries(loads)
-            .filter(([id]) => Number(id) >= 4 === isSpill)
-            .map(([id, requests]) => ({
-              id,
-              address: '',
-              aliveUntilMs: 0,
-              isAvailable: isAvailable(id),
-              load: { requests, decodeBlocks: 0, prefillTokens: 0 },
-              kvUsedShare: 0,
-              dataParallelStartRank: 0,
-              dataParallelSize: 1,
-            })),
-        }),
-      }),
-    });
-  const first = { 0: 0, 1: 0, 2: 0, 3: 0, 4: 0, 5: 0, 6: 0, 7: 0 };
-
-  it('sends one prefix to one worker, from every process', async () => {
-    const routers = [createStatelessRouter({ clock }), createStatelessRouter({ clock })];
-    const chosen = new Set<string>();
-    for (const router of routers) {
-      const held = await router.choose(request(`r${chosen.size}`, prompt(160)), many, NEVER);
-      chosen.add(held.worker.id);
-      held.release();
-    }
-    expect(chosen.size).toBe(1);
-  });
-
-  it('passes over workers that are loaded above their share, or take nothing, and goes to the second cell', async () => {
-    const router = loaded(first);
-    const home = (await router.choose(request('r', prompt(160)), many, NEVER)).worker.id;
-    expect(Number(home)).toBeLessThan(4);
-    const away = await loaded({ ...first, [home]: 50 }).choose(request('r', prompt(160)), many, NEVER);
-    expect(away.worker.id).not.toBe(home);
-    const spilled = await loaded(first, (id) => Number(id) >= 4).choose(request('r', prompt(160)), many, NEVER);
-    expect(Number(spilled.worker.id)).toBeGreaterThanOrEqual(4);
-  });
-
-  it('keeps to hints and to what failed', async () => {
-    const router = loaded(first);
-    const { worker: home } = await router.choose(request('r', prompt(160)), many, NEVER);
-    const next = await router.choose(request('r', prompt(160), { excluded: new Set([home.id]) }), many, NEVER);
-    expect(next.worker).not.toBe(home);
-    const pinned = request('r', prompt(160), { routing: { backend_instance_id: '7' } });
-    expect((await router.choose(pinned, many, NEVER)).worker.id).toBe('7');
-    router.inhibit(home.id);
-    expect((await router.choose(request('r', prompt(160)), many, NEVER)).worker).not.toBe(home);
-  });
-
-  it('chooses among the workers that discovery has when the fleet item knows none of them', async () => {
-    const held = await loaded({}).choose(request('r', prompt(160)), many, NEVER);
-    expect(many).toContain(held.worker);
-  });
-});
-
 describe('over TCP', () => {
   it.each(['msgpack', 'json'] as const)('a decision crosses, with hashes of 64 bits (%s)', async (codec) => {
     const plane = createTcpRequestPlane({ clock: systemClock, host: '127.0.0.1', codec });
@@ -458,7 +394,7 @@ describe('over TCP', () => {
       kv: rig.kv,
       clock: systemClock,
       random: systemRandom,
-      findPool: () => ({ pool: request('r', prompt(1)).pool!, workers: WORKERS }),
+      findPool: () => ({ pool: POOL }),
       isLeader: () => true,
     });
     const endpoints = serveRouterOnPlane(server, { instanceId: '1', namespace: 'ns' }, service);
@@ -481,7 +417,7 @@ describe('over TCP', () => {
       metrics: createFallbackMetrics(new MetricRegistry()),
       logger: captureLogger().logger,
     });
-    const held = await router.choose(request('r', prompt(16_000)), WORKERS, NEVER);
+    const held = await choose(router, request('r', prompt(16_000)), WORKERS);
     expect(held).toMatchObject({ worker: WORKERS[1], overlapBlocks: 1000 });
     service.close();
     await plane.close();

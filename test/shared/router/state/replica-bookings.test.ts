@@ -2,12 +2,7 @@ import { describe, expect, it } from 'vitest';
 import { seededRandom, VirtualClock } from '../../../../shared/clock/index.ts';
 import { kvRouterConfig } from '../../../../shared/router/config/kv-config.ts';
 import { createScheduler, RankTable } from '../../../../shared/router/scheduler/index.ts';
-import {
-  type ActiveSequenceEvent,
-  decodeReserved,
-  encodeReserved,
-  replicaBookings,
-} from '../../../../shared/router/state/index.ts';
+import { type ActiveSequenceEvent, replicaBookings } from '../../../../shared/router/state/index.ts';
 
 function openScheduler() {
   const scheduler = createScheduler({
@@ -69,17 +64,4 @@ describe('what other routers tell of', () => {
     expect(scheduler.bookedLoad('a1', 0)).toBeUndefined();
     expect(scheduler.activeRequests).toBe(0);
   });
-});
-
-describe('the header of reserved amounts', () => {
-  const amounts = { requests: 1, decodeBlocks: 33, prefillTokens: 512 };
-
-  it('says what was reserved where', () => {
-    expect(decodeReserved(encodeReserved({ dpRank: 3, amounts }))).toEqual({ dpRank: 3, amounts });
-  });
-
-  it.each(['', '1', '1,2,3', '1,2,3,4,5', '1,-2,3,4', '1,2,3,x', '1,2,3,99999999999', '0,1,1,9999999999'])(
-    'means nothing as %j',
-    (text) => expect(decodeReserved(text)).toBeUndefined(),
-  );
 });

@@ -1,0 +1,106 @@
+import type { FleetLoads, RankLoad } from '../discovery/index.ts';
+import type { RoutableWorker } from '../router/index.ts';
+import { StatelessDecider } from '../router/stateless/index.ts';
+import type { PoolView, RoutedPool, RouterBench } from './routers.ts';
+import type { SimulatedRequest } from './simulated-request.ts';
+
+interface NumberedWorker extends RoutableWorker {
+  readonly number: number;
+}
+
+/** What the workers carried at one time. */
+interface Reading {
+  readonly atMs: number;
+  readonly loads: FleetLoads;
+}
+
+/** Readings while the newest that may be seen ages by as much as its age. */
+const READINGS_AN_AGE = 4;
+const READING_MS_MIN = 10;
+const NO_LOADS: FleetLoads = new Map();
+
+/**
+ * Routers that hash, as functions do: each sees its own requests, and what the workers said of themselves some time ago. None
+ * hears of another.
+ */
+export class StatelessRouters implements RouterBench {
+  readonly count: number;
+  readonly wantsKvEvents = false;
+  readonly wantsGrowth = false;
+  readonly #pool: PoolView;
+  readonly #dataParallelSize: number;
+  readonly #loadAgeMs: number;
+  readonly #deciders: readonly StatelessDecider<NumberedWorker>[];
+  readonly #workers: readonly NumberedWorker[];
+  /** The oldest one is what can be seen, once it is old enough. */
+  readonly #readings: Reading[] = [];
+  #isReading = false;
+
+  constructor(pool: PoolView, { routers, workers, dataParallelSize, engine, loadAgeMs }: RoutedPool) {
+    this.#pool = pool;
+    this.count = routers;
+    this.#dataParallelSize = dataParallelSize;
+    this.#loadAgeMs = loadAgeMs;
+    this.#workers = Array.from({ length: workers }, (_, number) => ({
+      number,
+      id: number.toString(16),
+      dataParallelStartRank: 0,
+      dataParallelSize,
+      deviceType: undefined,
+      taints: [],
+    }));
+    this.#deciders = Array.from({ length: routers }, () => {
+      const decider = new StatelessDecider<NumberedWorker>(engine.blockSizeTokens);
+      decider.setWorkers(this.#workers);
+      return decider;
+    });
+  }
+
+  submit(request: SimulatedRequest): void {
+    if (!this.#isReading) {
+      this.#isReading = true;
+      this.#read();
+    }
+    const { id, router, promptLength, names } = request;
+    const asked = { id, prompt: { tokens: promptLength, hashes: names.prompt }, session: undefined };
+    const worker = this.#deciders[router]!.choose(asked, this.#seen(), this.#pool.nowMs)!; // every fleet has workers
+    this.#pool.dispatch(request, this.#rankOf(worker.number));
+  }
+
+  firstToken(): void {}
+
+  grown(): void {}
+
+  finished(): void {}
+
+  kvEvents(): void {}
+
+  #seen(): FleetLoads {
+    const oldEnoughMs = this.#pool.nowMs - this.#loadAgeMs;
+    while ((this.#readings[1]?.atMs ?? Number.POSITIVE_INFINITY) <= oldEnoughMs) this.#readings.shift();
+    const [oldest] = this.#readings;
+    return oldest !== undefined && oldest.atMs <= oldEnoughMs ? oldest.loads : NO_LOADS;
+  }
+
+  #read(): void {
+    const { nowMs, ranks } = this.#pool;
+    const loads = new Map<string, { readonly ranks: RankLoad[]; readonly isDraining: boolean }>();
+    for (const { id } of this.#workers) loads.set(id, { ranks: [], isDraining: false });
+    for (const { worker, dpRank, load: requests, activeBlocks: decodeBlocks, pendingPrefillTokens } of ranks) {
+      const prefillTokens = pendingPrefillTokens;
+      loads.get(this.#workers[worker]!.id)!.ranks.push({ dpRank, requests, decodeBlocks, prefillTokens });
+    }
+    this.#readings.push({ atMs: nowMs, loads });
+    this.#seen();
+    this.#pool.after(Math.max(READING_MS_MIN, this.#loadAgeMs / READINGS_AN_AGE), () => this.#read());
+  }
+
+  /** The worker's own choice, as in the mock engine: its rank with the fewest requests. */
+  #rankOf(worker: number): number {
+    const first = worker * this.#dataParallelSize;
+    let chosen = first;
+    for (let rank = first + 1; rank < first + this.#dataParallelSize; rank++)
+      if (this.#pool.ranks[rank]!.load < this.#pool.ranks[chosen]!.load) chosen = rank;
+    return chosen;
+  }
+}
