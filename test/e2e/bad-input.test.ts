@@ -253,7 +253,7 @@ describe('a command that cannot start', () => {
       'a discovery table that is away (worker)',
       {
         args: ['worker', '--engine=mocker', '--event-plane=zmq'],
-        env: { ...awayTable, DYN_EVENT_PLANE_HOST: '127.0.0.1', DYN_TCP_RPC_HOST: '127.0.0.1' },
+        env: { ...awayTable, DYN_EVENT_PLANE_HOST: '127.0.0.1', DYN_TCP_RPC_HOST: '127.0.0.1', DYN_SYSTEM_PORT: '-1' },
         code: 1,
         says: /DynamoDB at .*STATOR_DYNAMODB_ENDPOINT/,
       },
