@@ -49,7 +49,8 @@ export class ModelStore {
   prefetch(models: readonly RoutableModel[]): void {
     for (const model of models) {
       if (this.#slots.size >= this.#options.modelsMax) return;
-      if (model.card.model_input !== 'Tokens' || this.#slots.has(model.mdcSum)) continue;
+      const isServed = model.workers.length > 0; // before that there is nobody to fetch it from
+      if (!isServed || model.card.model_input !== 'Tokens' || this.#slots.has(model.mdcSum)) continue;
       this.#load(model).catch(() => undefined); // reported by onFailure; the next request reads the slot
     }
   }

@@ -105,6 +105,15 @@ describe('a model', () => {
 });
 
 describe('loading ahead', () => {
+  it('that nobody serves yet is not loaded ahead: there is nobody to fetch it from', async () => {
+    const store = storeOf();
+    store.prefetch([named('a', { workers: [] })]);
+    await clock.advance(100);
+    expect(opened).toEqual([]);
+    store.prefetch([named('a')]);
+    expect(opened).toEqual(['a']);
+  });
+
   it('covers every model of tokens once, and no other', async () => {
     const store = storeOf();
     const base = model().card;
