@@ -1,8 +1,8 @@
+import { chatWith } from '../../shared/commands/chat/index.ts';
 import type { ResolvedConfig } from '../../shared/config/index.ts';
 import { composeFrontend, serveFrontend } from '../../shared/frontends/process/index.ts';
-import { openLogger, openQuietLogger } from '../process/logger.ts';
+import { openLogger, openQuietLogger } from '../../shared/telemetry/index.ts';
 import { stopSignal } from '../process/stop-signal.ts';
-import { chatWith } from './chat-session.ts';
 
 /** `stator frontend`: serves HTTP until told to stop, then drains; or chats in the terminal. */
 export async function run(config: ResolvedConfig<'frontend'>): Promise<number> {

@@ -1,15 +1,15 @@
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { chatWith } from '../../shared/commands/chat/index.ts';
 import { tellWhile } from '../../shared/concurrency/index.ts';
 import { type Environment, forwardSettings, type ResolvedConfig, type Settings } from '../../shared/config/index.ts';
 import { composeFrontend, type Frontend, serveFrontend } from '../../shared/frontends/process/index.ts';
 import type { RoutableModel } from '../../shared/pipeline/index.ts';
 import type { ProcessLogger } from '../../shared/telemetry/index.ts';
+import { openLogger, openQuietLogger, QUIET } from '../../shared/telemetry/index.ts';
 import { staggerDelayMs } from '../../shared/worker/process/index.ts';
-import { openLogger, openQuietLogger, QUIET } from '../process/logger.ts';
 import { stopSignal } from '../process/stop-signal.ts';
-import { chatWith } from './chat-session.ts';
 import { renderBanner } from './local-banner.ts';
 import { type LocalFleet, localFleet } from './local-fleet.ts';
 import { WorkerProcesses } from './local-workers.ts';

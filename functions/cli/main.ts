@@ -2,12 +2,12 @@
 // A small young generation: left alone V8's grows to 32 MiB on the first burst and stays there, which costs 17 KiB a stream
 // at 1,000 streams; a frontend's garbage is short-lived strings, which a small one collects as well.
 import packageJson from '../../package.json' with { type: 'json' };
+import { CONFIG_HELP, showConfig, UsageError } from '../../shared/commands/config.ts';
+import { EXPLAIN_HELP, explainRouting } from '../../shared/commands/router-explain.ts';
 import { type Command, ConfigError, renderBriefHelp, renderHelp, resolveConfig } from '../../shared/config/index.ts';
 import { nearestName, reasonOf } from '../../shared/errors/index.ts';
 import { dumpConfig } from '../process/dump-config.ts';
 import { COMMANDS, UNBUILT_COMMANDS } from './commands.ts';
-import { CONFIG_HELP, showConfig, UsageError } from './config.ts';
-import { EXPLAIN_HELP, explainRouting } from './router-explain.ts';
 
 /** Every command that a user can run with what it does, in the order of help. */
 const RUNNABLE: readonly (readonly [name: string, about: string])[] = [
@@ -103,14 +103,14 @@ async function runCommand(argv: readonly string[]): Promise<number> {
   const help = readHelp(rest);
   if (name === 'config') return help === undefined ? runConfig(rest) : print(CONFIG_HELP);
   if (name === 'models') {
-    const { MODELS_HELP, runModels } = await import('./models.ts'); // the SDK of the table is loaded by nobody else
+    const { MODELS_HELP, runModels } = await import('../../shared/commands/models.ts'); // the SDK of the table is loaded by nobody else
     return print(help === undefined ? await runModels(rest, process.env) : MODELS_HELP);
   }
   if (name === 'router' && rest[0] === 'explain') {
     return print(help === undefined ? await explainRouting(rest.slice(1)) : EXPLAIN_HELP);
   }
   if (name === 'artifacts') {
-    const { ARTIFACTS_HELP, runArtifacts } = await import('./artifacts.ts');
+    const { ARTIFACTS_HELP, runArtifacts } = await import('../../shared/commands/artifacts.ts');
     return print(help === undefined ? await runArtifacts(rest) : ARTIFACTS_HELP);
   }
   if (name === 'keys') return keys(rest, help !== undefined);
@@ -120,7 +120,7 @@ async function runCommand(argv: readonly string[]): Promise<number> {
 
 /** Loaded when it is run: no other command needs it. */
 async function keys(argv: readonly string[], asksHelp: boolean): Promise<number> {
-  const { KEYS_HELP, runKeys } = await import('./keys.ts');
+  const { KEYS_HELP, runKeys } = await import('../../shared/commands/keys.ts');
   return print(asksHelp ? KEYS_HELP : await runKeys(argv, process.env));
 }
 

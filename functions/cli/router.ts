@@ -1,4 +1,5 @@
 import { systemClock, systemRandom } from '../../shared/clock/index.ts';
+import { UsageError } from '../../shared/commands/config.ts';
 import type { ResolvedConfig } from '../../shared/config/index.ts';
 import {
   type ServiceSettings,
@@ -8,10 +9,8 @@ import {
   startSlotTracker,
   startStandaloneRouter,
 } from '../../shared/standalone/index.ts';
-import { openTelemetry, type ProcessLogger } from '../../shared/telemetry/index.ts';
-import { openLogger } from '../process/logger.ts';
+import { openLogger, openTelemetry, type ProcessLogger } from '../../shared/telemetry/index.ts';
 import { stopSignal } from '../process/stop-signal.ts';
-import { UsageError } from './config.ts';
 
 /** Answers under way when the process is told to stop. */
 const GRACE_MS = 5000;

@@ -1,5 +1,6 @@
 import { writeFile } from 'node:fs/promises';
 import { performance } from 'node:perf_hooks';
+import { Progress } from '../../shared/commands/progress.ts';
 import {
   ConfigError,
   type Environment,
@@ -24,7 +25,6 @@ import {
   WorkloadSource,
   withExtraEngineArgs,
 } from '../../shared/simulate/index.ts';
-import { Progress } from './progress.ts';
 
 /** `stator simulate`: replays a workload in virtual time, once or for each value of a sweep, and prints what came of it. */
 export async function run(config: ResolvedConfig<'simulate'>, env: Environment): Promise<number> {

@@ -1,8 +1,8 @@
 import type { ResolvedConfig } from '../../shared/config/index.ts';
 import { reasonOf } from '../../shared/errors/index.ts';
 import type { Logger } from '../../shared/telemetry/index.ts';
+import { openLogger } from '../../shared/telemetry/index.ts';
 import { applyEngineArgs, readEngineArgs, startWorkerProcess } from '../../shared/worker/process/index.ts';
-import { openLogger } from '../process/logger.ts';
 import { serveUntilStopped } from '../process/serve-until-stopped.ts';
 import { reportToParent } from './worker-report.ts';
 

@@ -7,7 +7,7 @@ import { reasonOf } from '../../shared/errors/index.ts';
 import type { LambdaRuntime } from '../../shared/frontends/lambda/index.ts';
 import { createLambdaHandler } from '../../shared/frontends/lambda/index.ts';
 import { composeFrontend } from '../../shared/frontends/process/index.ts';
-import { openLogger } from '../process/logger.ts';
+import { openLogger } from '../../shared/telemetry/index.ts';
 
 declare const awslambda: LambdaRuntime;
 

@@ -5,8 +5,8 @@
 import { systemClock } from '../../shared/clock/index.ts';
 import { resolveConfig } from '../../shared/config/index.ts';
 import { composeFrontend, type Frontend, serveFrontend } from '../../shared/frontends/process/index.ts';
+import { openLogger } from '../../shared/telemetry/index.ts';
 import { dumpConfig } from '../process/dump-config.ts';
-import { openLogger } from '../process/logger.ts';
 
 export { ServeError } from '../../shared/errors/index.ts';
 

@@ -3,9 +3,9 @@
  * Serves a model that is written in code: define it, run it, and every frontend of the namespace offers it.
  */
 import { ConfigError, resolveConfig } from '../../shared/config/index.ts';
+import { openLogger } from '../../shared/telemetry/index.ts';
 import { startWorkerProcess } from '../../shared/worker/process/index.ts';
 import { dumpConfig } from '../process/dump-config.ts';
-import { openLogger } from '../process/logger.ts';
 import { serveUntilStopped } from '../process/serve-until-stopped.ts';
 import { checkDefinition, engineOf, type WorkerDefinition } from './worker-definition.ts';
 

@@ -13,6 +13,7 @@ export {
   type ProcessLogger,
   silentLogger,
 } from './log/logger.ts';
+export { isPainted, openLogger, openQuietLogger, QUIET } from './log/open-logger.ts';
 export { type AccessMetrics, createAccessMetrics } from './metrics/access-metrics.ts';
 export { bucketsOf } from './metrics/buckets.ts';
 export { createDiscoveryMetrics } from './metrics/discovery-metrics.ts';

@@ -1,8 +1,8 @@
 /** `stator worker --engine mocker` whose engine dies as a process of its own would, at SIGUSR2. */
 
-import { openLogger } from '../../../functions/process/logger.ts';
 import { stopSignal } from '../../../functions/process/stop-signal.ts';
 import { resolveConfig } from '../../../shared/config/index.ts';
+import { openLogger } from '../../../shared/telemetry/index.ts';
 import { mockEngineFor } from '../../../shared/worker/process/mock-engine.ts';
 import { startWorkerProcess } from '../../../shared/worker/process/worker.ts';
 

@@ -2,8 +2,8 @@ import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
-import { showConfig } from '../../../functions/cli/config.ts';
 import { createFrontend, type EmbeddedFrontend } from '../../../functions/sdk/frontend.ts';
+import { showConfig } from '../../../shared/commands/config.ts';
 
 const folder = mkdtempSync(join(tmpdir(), 'sdk-frontend-'));
 afterAll(() => rmSync(folder, { recursive: true, force: true }));

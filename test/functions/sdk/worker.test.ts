@@ -2,8 +2,8 @@ import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, expect, it } from 'vitest';
-import { showConfig } from '../../../functions/cli/config.ts';
 import { defineWorker } from '../../../functions/sdk/worker.ts';
+import { showConfig } from '../../../shared/commands/config.ts';
 
 const folder = mkdtempSync(join(tmpdir(), 'sdk-worker-'));
 afterAll(() => rmSync(folder, { recursive: true, force: true }));

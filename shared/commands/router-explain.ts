@@ -1,6 +1,6 @@
 import { parseArgs } from 'node:util';
-import { reasonOf } from '../../shared/errors/index.ts';
-import { type ExplanationRecord, renderExplanation } from '../../shared/router/scheduler/index.ts';
+import { reasonOf } from '../errors/index.ts';
+import { type ExplanationRecord, renderExplanation } from '../router/scheduler/index.ts';
 import { UsageError } from './config.ts';
 
 /** Lines of `stator router explain --help`. */

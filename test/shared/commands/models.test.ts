@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { runModels } from '../../../functions/cli/models.ts';
+import { runModels } from '../../../shared/commands/models.ts';
 import { endpointAt, modelAt } from '../../contract/discovery/records.ts';
 import { createTestTable, type TestTable } from '../../contract/discovery/test-table.ts';
 import { createDiscovery } from '../../support/create-discovery.ts';

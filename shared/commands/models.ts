@@ -1,7 +1,7 @@
-import { type Environment, resolveConfig } from '../../shared/config/index.ts';
-import type { Catalogue } from '../../shared/discovery/index.ts';
-import { openDiscovery } from '../../shared/fleet/index.ts';
-import { openLogger } from '../process/logger.ts';
+import { type Environment, resolveConfig } from '../config/index.ts';
+import type { Catalogue } from '../discovery/index.ts';
+import { openDiscovery } from '../fleet/index.ts';
+import { openLogger } from '../telemetry/index.ts';
 import { UsageError } from './config.ts';
 
 /** Lines of `stator models --help`. */

@@ -2,9 +2,9 @@ import { mkdtempSync, readdirSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
-import { runArtifacts } from '../../../functions/cli/artifacts.ts';
 import { type ArtifactSource, bucketSource, ModelCache } from '../../../shared/artifacts/fetching/index.ts';
 import { systemClock, systemRandom } from '../../../shared/clock/index.ts';
+import { runArtifacts } from '../../../shared/commands/artifacts.ts';
 import { readModelInfo } from '../../../shared/tokens/index.ts';
 import { type S3Server, startS3Server } from '../../support/s3-server.ts';
 

@@ -1,4 +1,4 @@
-import { isInForce, KEY_PREFIX, type KeyRecord } from '../../shared/access/keys/index.ts';
+import { isInForce, KEY_PREFIX, type KeyRecord } from '../access/keys/index.ts';
 
 const HEADS = ['KEY', 'NAME', 'OWNER', 'SCOPES', 'STATE', 'LIMITS'] as const;
 

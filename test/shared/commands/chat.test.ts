@@ -1,7 +1,7 @@
 import { PassThrough } from 'node:stream';
 import { describe, expect, it } from 'vitest';
-import { chatInTerminal } from '../../../functions/cli/chat.ts';
-import type { Chat, ChatMessage, ChatPiece } from '../../../functions/cli/chat-turns.ts';
+import { chatInTerminal } from '../../../shared/commands/chat/terminal.ts';
+import type { Chat, ChatMessage, ChatPiece } from '../../../shared/commands/chat/turns.ts';
 import { waitUntil } from '../../support/index.ts';
 
 const CTRL_C = '\u0003';

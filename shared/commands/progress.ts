@@ -1,4 +1,4 @@
-import { type Clock, systemClock } from '../../shared/clock/index.ts';
+import { type Clock, systemClock } from '../clock/index.ts';
 
 /** Where progress is shown. */
 export interface ProgressOutput {

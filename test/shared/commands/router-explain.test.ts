@@ -1,8 +1,8 @@
 import { createServer, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { UsageError } from '../../../functions/cli/config.ts';
-import { explainRouting } from '../../../functions/cli/router-explain.ts';
+import { UsageError } from '../../../shared/commands/config.ts';
+import { explainRouting } from '../../../shared/commands/router-explain.ts';
 import type { CandidateRecord, ExplanationRecord } from '../../../shared/router/scheduler/index.ts';
 
 function candidate(workerId: string, cost: number, device: number): CandidateRecord {

@@ -17,10 +17,10 @@ import {
   SCOPES,
   type Scope,
   TEXT_MAX,
-} from '../../shared/access/keys/index.ts';
-import { systemClock } from '../../shared/clock/index.ts';
-import { type Environment, resolveConfig } from '../../shared/config/index.ts';
-import { reasonOf } from '../../shared/errors/index.ts';
+} from '../access/keys/index.ts';
+import { systemClock } from '../clock/index.ts';
+import { type Environment, resolveConfig } from '../config/index.ts';
+import { reasonOf } from '../errors/index.ts';
 import { UsageError } from './config.ts';
 import { renderKeys } from './keys-table.ts';
 

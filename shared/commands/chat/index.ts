@@ -1,8 +1,8 @@
-import { reasonOf } from '../../shared/errors/index.ts';
-import type { Frontend } from '../../shared/frontends/process/index.ts';
-import type { RoutableModel } from '../../shared/pipeline/index.ts';
-import { chatInTerminal } from './chat.ts';
-import { chatThrough } from './chat-turns.ts';
+import { reasonOf } from '../../errors/index.ts';
+import type { Frontend } from '../../frontends/process/index.ts';
+import type { RoutableModel } from '../../pipeline/index.ts';
+import { chatInTerminal } from './terminal.ts';
+import { chatThrough } from './turns.ts';
 
 /**
  * `--interactive`: a chat in this terminal with the first model that takes chats, once there is one. Resolves when the user

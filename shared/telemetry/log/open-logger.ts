@@ -1,5 +1,5 @@
-import type { FleetSettings, ResolvedConfig } from '../../shared/config/index.ts';
-import { createLogger, type ProcessLogger } from '../../shared/telemetry/index.ts';
+import type { FleetSettings, ResolvedConfig } from '../../config/index.ts';
+import { createLogger, type ProcessLogger } from './logger.ts';
 
 /** The logger of a process, as its settings ask. */
 export function openLogger(settings: FleetSettings): ProcessLogger {

@@ -1,7 +1,7 @@
 import { createInterface } from 'node:readline';
 import type { Readable, Writable } from 'node:stream';
-import { reasonOf } from '../../shared/errors/index.ts';
-import type { Chat, ChatMessage } from './chat-turns.ts';
+import { reasonOf } from '../../errors/index.ts';
+import type { Chat, ChatMessage } from './turns.ts';
 
 export interface ChatTerminal {
   readonly input: Readable & { readonly isTTY?: boolean };

@@ -1,7 +1,7 @@
 import { basename, resolve } from 'node:path';
 import { parseArgs } from 'node:util';
-import { bucketPlace, listArtifacts, pushFolder } from '../../shared/artifacts/fetching/index.ts';
-import { reasonOf } from '../../shared/errors/index.ts';
+import { bucketPlace, listArtifacts, pushFolder } from '../artifacts/fetching/index.ts';
+import { reasonOf } from '../errors/index.ts';
 import { UsageError } from './config.ts';
 
 /** Lines of `stator artifacts --help`. */

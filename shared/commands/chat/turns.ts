@@ -1,4 +1,4 @@
-import type { Frontend } from '../../shared/frontends/process/index.ts';
+import type { Frontend } from '../../frontends/process/index.ts';
 
 export interface ChatMessage {
   readonly role: 'user' | 'assistant';

@@ -6,7 +6,7 @@ import {
   renderSettings,
   renderSettingsJson,
   resolveConfig,
-} from '../../shared/config/index.ts';
+} from '../config/index.ts';
 
 /** Why `stator config` cannot run: a mistake on its command line. */
 export class UsageError extends Error {
