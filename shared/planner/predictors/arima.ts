@@ -34,7 +34,7 @@ export function forecastArima(
   for (let ar = 0; ar <= AR_MAX; ar++) {
     for (let ma = 0; ma <= MA_MAX; ma++) {
       for (const hasMean of [true, false]) {
-        const fitted = fit(values, { ar, ma, hasMean });
+        const fitted = fitModel(values, { ar, ma, hasMean });
         if (fitted !== undefined) fits.push(fitted);
       }
     }
@@ -84,7 +84,7 @@ function meanOf(series: readonly number[]): number {
   return series.reduce((total, value) => total + value, 0) / series.length;
 }
 
-function fit(values: readonly number[], model: Model): Fit | undefined {
+function fitModel(values: readonly number[], model: Model): Fit | undefined {
   const count = values.length;
   const parameterCount = (model.hasMean ? 1 : 0) + model.ar + model.ma;
   const free = parameterCount + 1; // and the variance
