@@ -28,16 +28,14 @@ export const NO_PASSES: PassModelState = {
   averages: { isl: [], decodeLength: [], prefillTokens: [], prefillRequests: [] },
 };
 
-/** Adds one iteration of one worker: the passes of all its ranks. Heartbeats teach nothing. */
+/** Adds one iteration of one worker: the passes of all its ranks. A heartbeat has no time to learn from, but counts in the averages. */
 export function observePass(
   state: PassModelState,
   ranks: readonly ForwardPass[],
   options: PassModelOptions,
 ): PassModelState {
   const ms = 1000 * Math.max(...ranks.map(({ wallTimeS }) => wallTimeS));
-  if (!(ms > 0)) return state;
   const mix = mixOf(ranks, options.kind);
-  const sample = { ...featuresOf(ranks, options.kind), ms };
   const sums = { prefillRequests: 0, prefillTokens: 0, decodeRequests: 0, decodeKvTokens: 0 };
   for (const rank of ranks) {
     for (const name of Object.keys(sums) as (keyof typeof sums)[]) sums[name] += rank[name];
@@ -53,7 +51,13 @@ export function observePass(
       ? []
       : [...state.averages[name], next[name]].slice(-options.samplesMax);
   return {
-    samples: { ...state.samples, [mix]: keepSample(state.samples[mix] ?? [], sample, options) },
+    samples:
+      ms > 0
+        ? {
+            ...state.samples,
+            [mix]: keepSample(state.samples[mix] ?? [], { ...featuresOf(ranks, options.kind), ms }, options),
+          }
+        : state.samples,
     averages: {
       isl: push('isl'),
       decodeLength: push('decodeLength'),
