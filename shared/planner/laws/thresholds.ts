@@ -27,7 +27,7 @@ export function byThresholds(
   config: PlannerConfig,
   endpointsMin: number,
 ): PoolWish {
-  const values = passes.map((pass) => valueOf(pool, pass, engine, config));
+  const values = passes.map((pass) => loadOf(pool, pass, engine, config));
   if (values.length === 0 || workers === 0 || values.some((value) => value === undefined)) {
     return { count: workers, reason: 'insufficient_data' };
   }
@@ -42,7 +42,7 @@ export function byThresholds(
   return { count: fewer, reason: 'scale_down' };
 }
 
-function valueOf(
+function loadOf(
   pool: Pool,
   pass: ForwardPass,
   engine: EngineCapabilities | undefined,
