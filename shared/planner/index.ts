@@ -13,7 +13,17 @@ export {
   parsePlannerConfig,
 } from './config.ts';
 export type { ForwardPass } from './forward-pass/metrics.ts';
+export type { RateDecision, RateInput } from './laws/rate.ts';
 export { type LoopOutcome, type LoopState, learnPasses, startLoops, tickLoops, warmUp } from './loops.ts';
+export {
+  type Planner,
+  type PlannerEffect,
+  type PlannerInput,
+  type PlannerState,
+  startPlanner,
+  teach,
+  tick,
+} from './planner.ts';
 export type {
   EngineCapabilities,
   PerPool,

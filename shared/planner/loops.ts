@@ -138,12 +138,17 @@ function isDue(nowS: number, lastS: number, intervalS: number): boolean {
   return nowS - lastS >= intervalS - 1e-9;
 }
 
-function observeEngines(state: LoopState, { passes = {}, traffic }: TickInput, config: PlannerConfig): LoopState {
+/** Learns from the passes and the traffic of a tick, where the law asks for more than thresholds. */
+export function observeEngines(
+  state: LoopState,
+  { passes = {}, traffic }: TickInput,
+  config: PlannerConfig,
+): LoopState {
   const seen = {
     kvHitRate: traffic?.kvHitRate ?? state.kvHitRate,
     acceptLength: traffic?.acceptLength ?? state.acceptLength,
   };
-  if (config.law !== 'sla') return { ...state, ...seen };
+  if (config.law !== 'sla' && config.law !== 'rate') return { ...state, ...seen };
   const iterations = Object.fromEntries(poolsOf(config).map((pool) => [pool, byWorker(passes[pool] ?? [])]));
   return { ...learnPasses(state, iterations, config), ...seen };
 }
