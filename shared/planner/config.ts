@@ -127,12 +127,10 @@ export function parsePlannerConfig(raw: unknown, law?: PlannerLaw): PlannerConfi
 
 function renamed(raw: unknown): unknown {
   if (typeof raw !== 'object' || raw === null || Array.isArray(raw)) return raw;
-  const entries = Object.entries(raw).map(([key, value]) => [ALIASES[key] ?? key, value] as const);
-  // The name of today wins over an older one.
-  return Object.fromEntries([
-    ...entries.filter(([key]) => !Object.hasOwn(raw, key)),
-    ...entries.filter(([key]) => Object.hasOwn(raw, key)),
-  ]);
+  const entries = Object.entries(raw);
+  const older = entries.filter(([key]) => Object.hasOwn(ALIASES, key)).map(([key, value]) => [ALIASES[key], value]);
+  // The name of today wins.
+  return Object.fromEntries([...older, ...entries.filter(([key]) => !Object.hasOwn(ALIASES, key))]);
 }
 
 /** Intervals of the loops that run, in seconds. */
