@@ -15,6 +15,7 @@ const RUNNABLE: readonly (readonly [name: string, about: string])[] = [
   ['artifacts', 'Puts files of models into a bucket, for frontends'],
   ['keys', 'Makes, lists, rotates and revokes API keys'],
   ['models', 'The models that a fleet keeps in mind without workers'],
+  ['profile', 'Measures a worker, for the planner and the simulator'],
   ['config', 'Every setting, its effective value and where it came from'],
   ['version', 'The version'],
 ];
@@ -112,6 +113,10 @@ async function runCommand(argv: readonly string[]): Promise<number> {
   if (name === 'artifacts') {
     const { ARTIFACTS_HELP, runArtifacts } = await import('../../shared/commands/artifacts.ts');
     return print(help === undefined ? await runArtifacts(rest) : ARTIFACTS_HELP);
+  }
+  if (name === 'profile') {
+    const { PROFILE_HELP, runProfile } = await import('../../shared/commands/profile/index.ts');
+    return print(help === undefined ? await runProfile(rest, process.env) : PROFILE_HELP);
   }
   if (name === 'keys') return keys(rest, help !== undefined);
   if (!isCommand(name)) return refuseCommand(name);
