@@ -7,6 +7,8 @@ export interface CountedDemand {
   readonly inputs: number;
   readonly outputTokens: number;
   readonly outputs: number;
+  readonly gapSeconds: number;
+  readonly gaps: number;
 }
 
 /** What came of it between two looks. Lengths in tokens, means. */
@@ -16,9 +18,11 @@ export interface SeenDemand {
   readonly held: number;
   readonly isl: number | undefined;
   readonly osl: number | undefined;
+  /** Mean time between two tokens. */
+  readonly itlMs: number | undefined;
 }
 
-const LINE = /^([a-zA-Z_:][\w:]*)(?:\{[^}]*\})? (\S+)/;
+const LINE = /^([a-zA-Z_:][\w:]*)(?:\{.*\})? (\S+)$/;
 
 /** Reads the text of a `/metrics` page; series of all models and routes add up. @param prefix of the frontend's metrics */
 export function readDemand(page: string, prefix: string): CountedDemand {
@@ -37,6 +41,8 @@ export function readDemand(page: string, prefix: string): CountedDemand {
     inputs: sum(`${prefix}_input_sequence_tokens_count`),
     outputTokens: sum(`${prefix}_output_sequence_tokens_sum`),
     outputs: sum(`${prefix}_output_sequence_tokens_count`),
+    gapSeconds: sum(`${prefix}_inter_token_latency_seconds_sum`),
+    gaps: sum(`${prefix}_inter_token_latency_seconds_count`),
   };
 }
 
@@ -45,11 +51,13 @@ export function demandSince(before: CountedDemand, now: CountedDemand): SeenDema
   const isNew = now.started < before.started;
   const grown = (name: keyof CountedDemand): number => Math.max(0, isNew ? now[name] : now[name] - before[name]);
   const mean = (total: number, count: number): number | undefined => (count > 0 ? total / count : undefined);
+  const gapSeconds = mean(grown('gapSeconds'), grown('gaps'));
   return {
     started: grown('started'),
     running: Math.max(0, now.active - now.held),
     held: now.held,
     isl: mean(grown('inputTokens'), grown('inputs')),
     osl: mean(grown('outputTokens'), grown('outputs')),
+    itlMs: gapSeconds === undefined ? undefined : 1000 * gapSeconds,
   };
 }

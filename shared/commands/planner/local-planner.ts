@@ -97,6 +97,7 @@ export class LocalPlanner {
         isl: seen.isl,
         osl: seen.osl,
         startSeconds,
+        observed: { decode: { itlMs: seen.itlMs } },
       },
       planner,
     );
