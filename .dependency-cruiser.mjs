@@ -22,6 +22,7 @@ const ROOMS = [
   'pipeline',
   'routing',
   'standalone',
+  'planner',
   'frontends',
   'simulate',
   'commands',

@@ -1,0 +1,219 @@
+import { z } from 'zod';
+import { PREDICTORS } from './predictors/predictor.ts';
+
+const LAWS = ['rate', 'throughput', 'latency', 'load', 'sla'] as const;
+/** `rate` is this product's own; the others are what Dynamo calls optimization targets. */
+export type PlannerLaw = (typeof LAWS)[number];
+
+const MODES = ['disagg', 'prefill', 'decode', 'agg'] as const;
+/** The pools under control; the only pool of `agg` counts as decode. */
+export type PlannerMode = (typeof MODES)[number];
+
+const count = (low: number, high = 100_000) => z.number().int().min(low).max(high);
+const budget = z.number().int().min(-1).max(1_000_000);
+const seconds = z
+  .number()
+  .positive()
+  .max(7 * 86_400);
+const percent = z.number().min(0).max(100);
+
+const SHAPE = z.object({
+  mode: z.enum(MODES).default('disagg'),
+  namespace: z.string().min(1).max(256).default('dynamo'),
+  model_name: z.string().min(1).max(512).nullish(),
+  law: z.enum(LAWS).optional(),
+  optimization_target: z.enum(['throughput', 'latency', 'load', 'sla']).optional(),
+  enable_throughput_scaling: z.boolean().default(true),
+  enable_load_scaling: z.boolean().default(false),
+  ttft_ms: z.number().positive().max(3_600_000).default(500),
+  itl_ms: z.number().positive().max(3_600_000).default(50),
+  max_gpu_budget: budget.default(8),
+  min_gpu_budget: budget.default(-1),
+  min_endpoint: count(0).default(1),
+  prefill_min_endpoint: count(1).nullish(),
+  decode_min_endpoint: count(1).nullish(),
+  max_throughput_scaling_replicas: count(1).default(8),
+  total_gpu_power_limit: count(1, 1_000_000_000).nullish(),
+  enable_power_awareness: z.boolean().default(false),
+  decode_engine_num_gpu: count(1).nullish(),
+  prefill_engine_num_gpu: count(1).nullish(),
+  throughput_adjustment_interval_seconds: seconds.default(180),
+  load_adjustment_interval_seconds: seconds.default(5),
+  max_num_fpm_samples: count(1, 4096).default(64),
+  fpm_sample_bucket_size: count(1, 4096).default(16),
+  load_scaling_down_sensitivity: percent.default(80),
+  load_min_observations: count(1, 4096).default(5),
+  prefill_scale_up_queue_tokens: count(0, 1e9).nullish(),
+  prefill_scale_down_queue_tokens: count(0, 1e9).nullish(),
+  decode_scale_up_kv_rate: percent.nullish(),
+  decode_scale_down_kv_rate: percent.nullish(),
+  speculative_nextn: count(0, 64).default(0),
+  load_predictor: z.enum(PREDICTORS).default('kalman'),
+  load_predictor_log1p: z.boolean().default(false),
+  kalman_q_level: z.number().min(0).max(1e9).default(1),
+  kalman_q_trend: z.number().min(0).max(1e9).default(0.1),
+  kalman_r: z.number().min(0).max(1e9).default(10),
+  kalman_min_points: count(1, 1000).default(5),
+  advisory: z.boolean().default(false),
+  /** Of the rate law: see `RateLawSettings`. */
+  rate_target_load: z.number().positive().max(2).default(0.85),
+  rate_window_seconds: z.number().min(5).max(120).default(15),
+  rate_deviations: z.number().min(0).max(5).default(1),
+  rate_down_window_seconds: z.number().min(0).max(7200).default(120),
+  rate_requests_per_second: z.number().positive().max(1e6).nullish(),
+  rate_seasonal: z.boolean().default(false),
+  rate_step_max: count(1).default(8),
+  start_seconds: seconds.default(180),
+  idle_to_zero_seconds: z
+    .number()
+    .min(0)
+    .max(7 * 86_400)
+    .default(900),
+  scheduling: z
+    .strictObject({
+      scale_interval_seconds: seconds.optional(),
+      tick_max_duration_seconds: seconds.default(30),
+    })
+    .default({ tick_max_duration_seconds: 30 }),
+});
+
+type Parsed = z.output<typeof SHAPE>;
+
+/** What a planner goes by: `law` is settled, and intervals divide each other. Times in seconds, percentages as such. */
+export interface PlannerConfig extends Readonly<Omit<Parsed, 'law' | 'optimization_target'>> {
+  readonly law: PlannerLaw;
+  /** Between two ticks. */
+  readonly tick_seconds: number;
+}
+
+/** Older names of keys. */
+const ALIASES: Readonly<Record<string, string>> = {
+  ttft: 'ttft_ms',
+  itl: 'itl_ms',
+  throughput_adjustment_interval: 'throughput_adjustment_interval_seconds',
+  load_adjustment_interval: 'load_adjustment_interval_seconds',
+  no_operation: 'advisory',
+};
+
+/** Why a configuration cannot be used: a line each, naming key, value and what is allowed. */
+export class PlannerConfigError extends Error {
+  override readonly name = 'PlannerConfigError';
+  readonly problems: readonly string[];
+
+  constructor(problems: readonly string[]) {
+    super(problems.join('\n'));
+    this.problems = problems;
+  }
+}
+
+/**
+ * Reads a planner's configuration; keys that nobody knows are left alone, as Dynamo does.
+ *
+ * @throws PlannerConfigError
+ */
+export function parsePlannerConfig(raw: unknown, law?: PlannerLaw): PlannerConfig {
+  const result = SHAPE.safeParse(renamed(raw));
+  if (!result.success) {
+    throw new PlannerConfigError(
+      result.error.issues.map(({ path, message }) => `planner configuration: ${path.join('.') || 'it'}: ${message}`),
+    );
+  }
+  const { optimization_target: target, law: named, ...rest } = result.data;
+  const config = { ...rest, law: law ?? named ?? target ?? 'rate', tick_seconds: 0 };
+  const problems = problemsOf(config);
+  if (problems.length > 0) throw new PlannerConfigError(problems.map((problem) => `planner configuration: ${problem}`));
+  return { ...config, tick_seconds: config.scheduling.scale_interval_seconds ?? commonDivisor(loopsOf(config)) };
+}
+
+function renamed(raw: unknown): unknown {
+  if (typeof raw !== 'object' || raw === null || Array.isArray(raw)) return raw;
+  const entries = Object.entries(raw);
+  const older = entries.filter(([key]) => Object.hasOwn(ALIASES, key)).map(([key, value]) => [ALIASES[key], value]);
+  // The name of today wins.
+  return Object.fromEntries([...older, ...entries.filter(([key]) => !Object.hasOwn(ALIASES, key))]);
+}
+
+/** Intervals of the loops that run, in seconds. */
+function loopsOf(config: PlannerConfig): readonly number[] {
+  const load = config.load_adjustment_interval_seconds;
+  return runsThroughputLoop(config) ? [load, config.throughput_adjustment_interval_seconds] : [load];
+}
+
+export function runsThroughputLoop({ law, enable_throughput_scaling }: PlannerConfig): boolean {
+  return law === 'sla' && enable_throughput_scaling;
+}
+
+export function runsLoadLoop({ law, enable_load_scaling }: PlannerConfig): boolean {
+  return law !== 'sla' || enable_load_scaling;
+}
+
+export function hasPrefillPool({ mode }: Pick<PlannerConfig, 'mode'>): boolean {
+  return mode === 'disagg' || mode === 'prefill';
+}
+
+export function hasDecodePool({ mode }: Pick<PlannerConfig, 'mode'>): boolean {
+  return mode !== 'prefill';
+}
+
+function problemsOf(config: PlannerConfig): readonly string[] {
+  const problems: string[] = [];
+  const {
+    law,
+    min_gpu_budget: gpusMin,
+    max_gpu_budget: gpusMax,
+    load_adjustment_interval_seconds: load,
+    throughput_adjustment_interval_seconds: throughput,
+  } = config;
+  if (law === 'sla' && !config.enable_throughput_scaling && !config.enable_load_scaling) {
+    problems.push('law sla needs enable_throughput_scaling or enable_load_scaling');
+  }
+  if (runsThroughputLoop(config) && runsLoadLoop(config) && load >= throughput) {
+    problems.push(
+      `load_adjustment_interval_seconds ${load} must be below throughput_adjustment_interval_seconds ${throughput}`,
+    );
+  }
+  if (gpusMin >= 0 && gpusMax >= 0 && gpusMin > gpusMax) {
+    problems.push(`min_gpu_budget ${gpusMin} is above max_gpu_budget ${gpusMax}`);
+  }
+  if (!Number.isInteger(Math.sqrt(config.fpm_sample_bucket_size))) {
+    problems.push(`fpm_sample_bucket_size ${config.fpm_sample_bucket_size} must be a perfect square`);
+  }
+  if (config.enable_power_awareness && config.total_gpu_power_limit == null) {
+    problems.push('enable_power_awareness needs total_gpu_power_limit');
+  }
+  if (config.enable_power_awareness && config.mode === 'agg')
+    problems.push('enable_power_awareness is not for mode agg');
+  for (const pool of ['prefill', 'decode'] as const) {
+    const has = pool === 'prefill' ? hasPrefillPool(config) : hasDecodePool(config);
+    if (config[`${pool}_min_endpoint`] != null && (!has || config.mode === 'agg')) {
+      problems.push(`${pool}_min_endpoint is not for mode ${config.mode}: there is no such pool, or only one`);
+    }
+  }
+  if (law === 'load') problems.push(...problemsOfThresholds(config));
+  const interval = config.scheduling.scale_interval_seconds;
+  for (const loop of interval === undefined ? [] : loopsOf(config)) {
+    const share = loop / interval!;
+    if (Math.abs(share - Math.round(share)) > 1e-9) {
+      problems.push(`scheduling.scale_interval_seconds ${interval} must divide the interval ${loop} of a loop`);
+    }
+  }
+  return problems;
+}
+
+function problemsOfThresholds(config: PlannerConfig): readonly string[] {
+  const pairs = [
+    ...(hasPrefillPool(config) ? [['prefill_scale_up_queue_tokens', 'prefill_scale_down_queue_tokens'] as const] : []),
+    ...(hasDecodePool(config) ? [['decode_scale_up_kv_rate', 'decode_scale_down_kv_rate'] as const] : []),
+  ];
+  return pairs.flatMap(([upName, downName]) => {
+    const [up, down] = [config[upName], config[downName]];
+    if (up == null || down == null) return [`law load needs ${upName} and ${downName}`];
+    return up > down ? [] : [`${upName} ${up} must be above ${downName} ${down}`];
+  });
+}
+
+/** Greatest common divisor, to the millisecond. */
+function commonDivisor(values: readonly number[]): number {
+  const divisor = (one: number, other: number): number => (other === 0 ? one : divisor(other, one % other));
+  return values.map((value) => Math.round(value * 1000)).reduce(divisor) / 1000;
+}

@@ -1,0 +1,72 @@
+/** Of one rank: what one scheduler iteration ran, and what waits. Counts of requests and tokens; what is left out is 0. */
+export interface ForwardPass {
+  readonly workerId: string;
+  readonly dpRank: number;
+  /** From the schedule to the processed output, in seconds; 0 is the heartbeat of an idle engine. */
+  readonly wallTimeS: number;
+  /** New prompts and further chunks. */
+  readonly prefillRequests: number;
+  /** Computed anew in this pass: neither cached nor of earlier chunks. */
+  readonly prefillTokens: number;
+  /** Cached or of earlier chunks, and read. */
+  readonly prefillKvTokens: number;
+  readonly decodeRequests: number;
+  /** Context of all decoding requests. */
+  readonly decodeKvTokens: number;
+  readonly queuedPrefillRequests: number;
+  /** Whole prompts: nobody knows yet what is cached. */
+  readonly queuedPrefillTokens: number;
+  /** Preempted ones. */
+  readonly queuedDecodeRequests: number;
+  readonly queuedDecodeKvTokens: number;
+}
+
+/** Load of one pass, as far as its duration depends on it. */
+export type PassLoad = Pick<
+  ForwardPass,
+  'prefillRequests' | 'prefillTokens' | 'prefillKvTokens' | 'decodeRequests' | 'decodeKvTokens'
+>;
+
+export type PoolKind = 'prefill' | 'decode' | 'aggregated';
+
+/** The two numbers that the time of a pass is linear in. */
+export interface PassFeatures {
+  /** Tokens that attention reads, on the busiest rank: the ranks wait for it. */
+  readonly attention: number;
+  /** Tokens that are computed, on all ranks. */
+  readonly work: number;
+}
+
+export function featuresOf(ranks: readonly PassLoad[], kind: PoolKind): PassFeatures {
+  let attention = 0;
+  let work = 0;
+  for (const rank of ranks) {
+    const prefill = kind === 'decode' ? 0 : attentionOfPrefill(rank);
+    const decode = kind === 'prefill' ? 0 : rank.decodeKvTokens;
+    attention = Math.max(attention, prefill + decode);
+    work += (kind === 'decode' ? 0 : rank.prefillTokens) + (kind === 'prefill' ? 0 : rank.decodeRequests);
+  }
+  return { attention, work };
+}
+
+/** Each new token reads what is before it in its prompt: the prompts of a pass are taken as equally long. */
+function attentionOfPrefill({ prefillRequests, prefillTokens, prefillKvTokens }: PassLoad): number {
+  if (prefillTokens === 0) return 0;
+  const requests = Math.max(1, prefillRequests);
+  const beforeChunks = prefillKvTokens + (prefillKvTokens * prefillTokens) / requests;
+  return beforeChunks + (prefillTokens * prefillTokens) / (2 * requests) + prefillTokens / 2;
+}
+
+/** Passes of different make-up take different times, and each make-up has a fit of its own. */
+export type PassMix = 'prefill' | 'decode' | 'apart' | 'together';
+
+export function mixOf(ranks: readonly PassLoad[], kind: PoolKind): PassMix {
+  if (kind !== 'aggregated') return kind;
+  const prefills = ranks.some(({ prefillTokens }) => prefillTokens > 0);
+  const decodes = ranks.some(({ decodeRequests }) => decodeRequests > 0);
+  if (!decodes) return 'prefill';
+  if (!prefills) return 'decode';
+  return ranks.some(({ prefillTokens, decodeRequests }) => prefillTokens > 0 && decodeRequests > 0)
+    ? 'together'
+    : 'apart';
+}

@@ -1,0 +1,78 @@
+import type { PlannerConfig } from '../config.ts';
+import { type EngineLimits, estimateItlMs, estimateTtftMs } from '../forward-pass/estimates.ts';
+import type { ForwardPass } from '../forward-pass/metrics.ts';
+import type { PassModel } from '../forward-pass/model.ts';
+import type { PoolWish } from './thresholds.ts';
+
+/** What the estimates of a pool go by. */
+export interface LatencyView {
+  readonly workers: number;
+  readonly passes: readonly ForwardPass[];
+  readonly model: PassModel;
+  readonly limits: EngineLimits;
+  readonly config: PlannerConfig;
+  readonly kvHitRate: number | undefined;
+  readonly acceptLength: number;
+  readonly endpointsMin: number;
+}
+
+/** What is wanted of a pool and the worst estimate of its engines, in milliseconds. */
+export interface LatencyWish {
+  readonly wish: PoolWish;
+  readonly estimatedMs: number | undefined;
+}
+
+/** One more worker when every engine is above the target; one less when each of the rest would stay well below it. */
+export function byTtft(view: LatencyView): LatencyWish {
+  const { passes, model, limits, config, kvHitRate } = view;
+  const estimates = passes.map((pass) => estimateTtftMs(model, limits, pass, { kvHitRate }));
+  const fits = (pass: ForwardPass, share: number): boolean | undefined => {
+    const isAggregated = config.mode === 'agg';
+    const decode = isAggregated ? { decodeScale: share, withQueuedDecode: true } : {};
+    const own = estimateTtftMs(model, limits, pass, { kvHitRate, queueScale: 0, ...decode });
+    const loaded = estimateTtftMs(model, limits, pass, { kvHitRate, queueScale: share, ...decode });
+    if (own === undefined || loaded === undefined) return undefined;
+    const room = (config.ttft_ms - own) * (config.load_scaling_down_sensitivity / 100);
+    return room > 0 && loaded - own < room;
+  };
+  return decide(view, estimates, config.ttft_ms, fits);
+}
+
+/** The same for the time between tokens. */
+export function byItl(view: LatencyView): LatencyWish {
+  const { passes, model, limits, config, acceptLength } = view;
+  const isAggregated = config.mode === 'agg';
+  const itl = (pass: ForwardPass, options: Parameters<typeof estimateItlMs>[3]): number | undefined => {
+    const ms = estimateItlMs(model, isAggregated, pass, options);
+    return ms === undefined ? undefined : ms / acceptLength;
+  };
+  const estimates = passes.map((pass) => itl(pass, {}));
+  const fits = (pass: ForwardPass, share: number): boolean | undefined => {
+    const waiting = isAggregated ? pass.queuedPrefillTokens : 0;
+    const kvTokens = Math.trunc((pass.decodeKvTokens + pass.queuedDecodeKvTokens + waiting) * share);
+    if (kvTokens >= limits.maxKvTokens) return false;
+    const loaded = itl(pass, { decodeScale: share, withQueuedPrefill: isAggregated });
+    if (loaded === undefined) return undefined;
+    return loaded < config.itl_ms * (config.load_scaling_down_sensitivity / 100);
+  };
+  return decide(view, estimates, config.itl_ms, fits);
+}
+
+function decide(
+  { workers, passes, config, endpointsMin }: LatencyView,
+  estimates: readonly (number | undefined)[],
+  targetMs: number,
+  /** Whether an engine holds its target with this many times its load; undefined where the model does not say. */
+  fits: (pass: ForwardPass, share: number) => boolean | undefined,
+): LatencyWish {
+  const known = estimates.filter((estimate) => estimate !== undefined);
+  if (known.length === 0) return { wish: { count: workers, reason: 'insufficient_data' }, estimatedMs: undefined };
+  const estimatedMs = Math.max(...known);
+  const wish = (count: number, reason: PoolWish['reason']): LatencyWish => ({ wish: { count, reason }, estimatedMs });
+  if (known.every((estimate) => estimate > targetMs)) return wish(workers + 1, 'scale_up');
+  const fewer = Math.max(workers - 1, endpointsMin);
+  if (workers <= 1 || fewer >= workers || config.load_scaling_down_sensitivity === 0) return wish(workers, 'no_change');
+  const share = workers / (workers - 1);
+  const isRoomy = passes.every((pass) => fits(pass, share) === true);
+  return isRoomy ? wish(fewer, 'scale_down') : wish(workers, 'scale_down_refused_consolidation');
+}

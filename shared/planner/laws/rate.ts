@@ -1,0 +1,321 @@
+import type { PlannerConfig } from '../config.ts';
+import { capacityOf } from '../forward-pass/capacity.ts';
+import { type PassModelState, passModel } from '../forward-pass/model.ts';
+import { clampPair, clampSingle } from '../gpu-budget.ts';
+import type { EngineCapabilities, PerPool, Pool, PoolCounts, Targets } from '../types.ts';
+import { endpointsMinOf, gpusOfEngine, kindOf, limitsOf, modelOptions, pairLimits, poolsOf } from './load-loop.ts';
+
+/** What the rate law is told at a tick; counts are of all edges and workers together. */
+export interface RateInput {
+  readonly nowS: number;
+  readonly counts: PerPool<PoolCounts & { readonly starting?: number }>;
+  /**
+   * Requests that began since the last tick, those that a retry began again left out; undefined where nobody who counts them
+   * has been heard: then demand is unknown, and nothing shrinks.
+   */
+  readonly started: number | undefined;
+  /** Requests that wait for a worker. */
+  readonly held: number;
+  readonly running: number;
+  /** Means of the requests that began, in tokens. */
+  readonly isl?: number | undefined;
+  readonly osl?: number | undefined;
+  readonly kvHitRate?: number | undefined;
+  readonly acceptLength?: number | undefined;
+  /** Means over the engines of a pool. */
+  readonly observed?: PerPool<{ readonly itlMs?: number | undefined; readonly kvUse?: number | undefined }>;
+  /** Seconds from a decision to a worker that serves, as measured: the 90th percentile. @default the configured one */
+  readonly startSeconds?: number | undefined;
+}
+
+/** Plain values; the lists are bounded by their windows. */
+export interface RateState {
+  readonly lastAtS: number;
+  /** What began, a bin a tick, over the last window. */
+  readonly bins: readonly { readonly atS: number; readonly seconds: number; readonly count: number }[];
+  readonly bucket: { readonly fromS: number; readonly count: number };
+  /** Requests a second, and by how much more every bucket; undefined before the first bucket is full. */
+  readonly trend?: { readonly level: number; readonly slope: number } | undefined;
+  readonly pools: PerPool<RatePool>;
+  readonly idleSinceS?: number | undefined;
+  readonly lengths: { readonly isl: number; readonly osl: number };
+  readonly kvHitRate?: number | undefined;
+  readonly acceptLength: number;
+}
+
+interface RatePool {
+  readonly target: number;
+  /** What was needed, over the window in which nothing shrinks. */
+  readonly needs: readonly { readonly atS: number; readonly count: number }[];
+  /** How much of its stated capacity an engine has shown. */
+  readonly correction: number;
+  readonly correctedAtS: number;
+}
+
+/** What a pool is to have, and the numbers behind it. Rates in requests a second. */
+export interface RateDecision {
+  readonly target: number;
+  readonly need: number;
+  readonly arrivals: number;
+  readonly forecast: number;
+  readonly perEngine: number;
+  readonly held: number;
+  readonly limitedBy?: 'budget' | 'step' | 'down window' | 'minimum' | undefined;
+}
+
+export interface RateOutcome {
+  /** Every pool, always: workers that are lost are replaced by it. Undefined while nothing is known of capacity or demand. */
+  readonly targets?: Targets | undefined;
+  readonly pools: PerPool<RateDecision>;
+  readonly unknown?: 'demand' | 'capacity' | undefined;
+}
+
+const BUCKET_S = 30;
+const LEVEL_SHARE = 0.5;
+const TREND_SHARE = 0.1;
+const HELD_DRAIN_S = 60;
+const CORRECTION_MIN = 0.5;
+const CORRECT_EVERY_S = 60;
+const KV_USE_MAX = 0.9;
+/** Bins that a window keeps at most, however short the ticks. */
+const BINS_MAX = 240;
+const NEEDS_MAX = 2048;
+
+export function startRate(nowS: number): RateState {
+  const lengths = { isl: 0, osl: 0 };
+  return { lastAtS: nowS, bins: [], bucket: { fromS: nowS, count: 0 }, pools: {}, lengths, acceptLength: 1 };
+}
+
+/**
+ * Sizes each pool for the requests that begin: those of the last seconds and those that a short trend expects by the time a
+ * new worker serves, divided by what an engine serves within its targets. It grows at once, also while workers start, and
+ * shrinks to the most that was needed over a window. Work that waits at engines does not count: new workers cannot take it.
+ */
+export function tickRate(
+  before: RateState,
+  input: RateInput,
+  config: PlannerConfig,
+  engines: PerPool<EngineCapabilities>,
+  models: PerPool<PassModelState> = {},
+): { readonly state: RateState; readonly outcome: RateOutcome } {
+  const { nowS, started } = input;
+  if (nowS <= before.lastAtS) return { state: before, outcome: { pools: {} } };
+  if (started === undefined && input.held === 0) {
+    return { state: { ...before, lastAtS: nowS, idleSinceS: undefined }, outcome: { pools: {}, unknown: 'demand' } };
+  }
+  const state = count(before, input, started ?? 0, config);
+  const arrivals = arrivalsOf(state, config);
+  const expected = forecastOf(state, input.startSeconds ?? config.start_seconds);
+  const rate = Math.max(arrivals, expected);
+  const decisions: Record<string, RateDecision> = {};
+  const pools: Record<string, RatePool> = {};
+  for (const pool of poolsOf(config)) {
+    const capacity = config.rate_requests_per_second ?? capacityOfPool(pool, state, config, engines, models);
+    if (capacity === undefined) {
+      return { state: wakeFrom(state, input), outcome: unknownCapacity(state, input, config) };
+    }
+    const known = state.pools[pool] ?? firstPool(input.counts[pool], nowS);
+    const corrected = correct(known, pool, input, config);
+    const perEngine = capacity * corrected.correction;
+    const decided = decidePool(
+      pool,
+      corrected,
+      { rate, arrivals, forecast: expected, perEngine },
+      state,
+      input,
+      config,
+    );
+    decisions[pool] = decided.decision;
+    pools[pool] = decided.pool;
+  }
+  return withinBudget({ ...state, pools }, decisions, config, engines);
+}
+
+function firstPool(counts: (PoolCounts & { readonly starting?: number }) | undefined, nowS: number): RatePool {
+  return { target: (counts?.ready ?? 0) + (counts?.starting ?? 0), needs: [], correction: 1, correctedAtS: nowS };
+}
+
+function count(before: RateState, input: RateInput, started: number, config: PlannerConfig): RateState {
+  const { nowS } = input;
+  const seconds = nowS - before.lastAtS;
+  const fromS = nowS - config.rate_window_seconds;
+  const bins = [...before.bins, { atS: nowS, seconds, count: started }]
+    .filter(({ atS }) => atS > fromS + 1e-9)
+    .slice(-BINS_MAX);
+  let { bucket, trend } = before;
+  bucket = { fromS: bucket.fromS, count: bucket.count + started };
+  if (nowS - bucket.fromS >= BUCKET_S - 1e-9) {
+    trend = follow(trend, bucket.count / (nowS - bucket.fromS));
+    bucket = { fromS: nowS, count: 0 };
+  }
+  const isIdle = started === 0 && input.held === 0 && input.running === 0;
+  return {
+    ...before,
+    lastAtS: nowS,
+    bins,
+    bucket,
+    trend,
+    idleSinceS: isIdle ? (before.idleSinceS ?? nowS) : undefined,
+    lengths: { isl: input.isl ?? before.lengths.isl, osl: input.osl ?? before.lengths.osl },
+    kvHitRate: input.kvHitRate ?? before.kvHitRate,
+    acceptLength: input.acceptLength ?? before.acceptLength,
+  };
+}
+
+/** A jump that is no trend begins the level anew: smoothing would take minutes to believe it, and the slope would overshoot. */
+function follow(trend: RateState['trend'], rate: number): NonNullable<RateState['trend']> {
+  if (trend === undefined) return { level: rate, slope: 0 };
+  const expected = trend.level + trend.slope;
+  if (rate > 1.6 * expected + 2 || rate < 0.5 * expected) return { level: rate, slope: 0 };
+  const level = LEVEL_SHARE * rate + (1 - LEVEL_SHARE) * expected;
+  return { level, slope: TREND_SHARE * (level - trend.level) + (1 - TREND_SHARE) * trend.slope };
+}
+
+/** What began in the last seconds, and so many deviations of a Poisson count above it. */
+function arrivalsOf({ bins }: RateState, { rate_deviations: z }: PlannerConfig): number {
+  const seconds = bins.reduce((total, bin) => total + bin.seconds, 0);
+  const started = bins.reduce((total, bin) => total + bin.count, 0);
+  return seconds > 0 ? (started + z * Math.sqrt(started)) / seconds : 0;
+}
+
+function forecastOf({ trend }: RateState, startSeconds: number): number {
+  if (trend === undefined) return 0;
+  return Math.max(0, trend.level + (trend.slope * (startSeconds + BUCKET_S)) / BUCKET_S);
+}
+
+function capacityOfPool(
+  pool: Pool,
+  { lengths, kvHitRate, acceptLength }: RateState,
+  config: PlannerConfig,
+  engines: PerPool<EngineCapabilities>,
+  models: PerPool<PassModelState>,
+): number | undefined {
+  const model = models[pool] && passModel(models[pool], modelOptions(pool, config));
+  if (model === undefined || lengths.isl <= 0 || lengths.osl <= 0) return undefined;
+  const kind = kindOf(pool, config);
+  return capacityOf(kind, model, limitsOf(engines[pool]), {
+    ...lengths,
+    ttftSlaMs: kind === 'decode' ? undefined : config.ttft_ms,
+    itlSlaMs: kind === 'prefill' ? undefined : config.itl_ms,
+    kvHitRate,
+    acceptLength,
+  })?.requestsPerSecond;
+}
+
+/** What engines show against what was computed for them: judged while the pool is steady. */
+function correct(known: RatePool, pool: Pool, { nowS, observed, counts }: RateInput, config: PlannerConfig): RatePool {
+  const seen = observed?.[pool];
+  const isSteady = (counts[pool]?.starting ?? 0) === 0 && (counts[pool]?.ready ?? 0) === known.target;
+  if (seen === undefined || !isSteady || nowS - known.correctedAtS < CORRECT_EVERY_S) return known;
+  const isOver = (seen.kvUse ?? 0) > KV_USE_MAX || (seen.itlMs ?? 0) > config.itl_ms;
+  const correction = Math.min(1, Math.max(CORRECTION_MIN, known.correction * (isOver ? 0.93 : 1.01)));
+  return { ...known, correction, correctedAtS: nowS };
+}
+
+function decidePool(
+  pool: Pool,
+  known: RatePool,
+  rates: { readonly rate: number; readonly arrivals: number; readonly forecast: number; readonly perEngine: number },
+  state: RateState,
+  input: RateInput,
+  config: PlannerConfig,
+): { readonly pool: RatePool; readonly decision: RateDecision } {
+  const { rate, arrivals, forecast, perEngine } = rates;
+  const { nowS, held, startSeconds = config.start_seconds } = input;
+  const forHeld = held === 0 ? 0 : Math.max(1, Math.ceil((arrivals + held / HELD_DRAIN_S) / perEngine));
+  const need = Math.max(Math.ceil(rate / (config.rate_target_load * perEngine) - 1e-9), forHeld);
+  const windowS = nowS - config.rate_down_window_seconds;
+  const needs = [
+    ...known.needs.filter(({ atS, count: one }) => atS > windowS && one > need),
+    { atS: nowS, count: need },
+  ].slice(-NEEDS_MAX);
+  const mostNeeded = needs[0]?.count ?? need;
+  const floor = floorOf(pool, state, nowS, startSeconds, config);
+  const wanted = Math.max(need > known.target ? need : Math.min(known.target, mostNeeded), floor);
+  const target = Math.max(
+    floor,
+    Math.min(known.target + config.rate_step_max, Math.max(known.target - config.rate_step_max, wanted)),
+  );
+  const limitedBy =
+    target !== wanted
+      ? 'step'
+      : wanted === floor && floor > need
+        ? 'minimum'
+        : wanted > need
+          ? 'down window'
+          : undefined;
+  return {
+    pool: { ...known, target, needs },
+    decision: { target, need, arrivals, forecast, perEngine, held, limitedBy },
+  };
+}
+
+/** At least one while there is any work; none once nothing was asked for long enough that starting anew costs less. */
+function floorOf(
+  pool: Pool,
+  { idleSinceS }: RateState,
+  nowS: number,
+  startSeconds: number,
+  config: PlannerConfig,
+): number {
+  const endpointsMin = endpointsMinOf(pool, config);
+  if (endpointsMin > 0) return endpointsMin;
+  const idleS = idleSinceS === undefined ? 0 : nowS - idleSinceS;
+  return idleSinceS !== undefined && idleS >= Math.max(config.idle_to_zero_seconds, 5 * startSeconds) ? 0 : 1;
+}
+
+/** Without a capacity a held request still wants a worker: the first one shows what it can do. */
+function unknownCapacity(state: RateState, { counts, held }: RateInput, config: PlannerConfig): RateOutcome {
+  const isEmpty = poolsOf(config).some((pool) => (counts[pool]?.ready ?? 0) + (counts[pool]?.starting ?? 0) === 0);
+  if (held === 0 || !isEmpty) return { pools: {}, unknown: 'capacity' };
+  const targets = Object.fromEntries(
+    poolsOf(config).map((pool) => [pool, Math.max(1, state.pools[pool]?.target ?? 0, endpointsMinOf(pool, config))]),
+  );
+  return { targets, pools: {}, unknown: 'capacity' };
+}
+
+function wakeFrom(state: RateState, { counts, held, nowS }: RateInput): RateState {
+  if (held === 0) return state;
+  const pools = Object.fromEntries(
+    Object.entries(state.pools).map(([pool, known]) => [
+      pool,
+      { ...firstPool(counts[pool as Pool], nowS), ...known, target: Math.max(1, known.target) },
+    ]),
+  );
+  return { ...state, pools };
+}
+
+function withinBudget(
+  state: RateState,
+  decisions: PerPool<RateDecision>,
+  config: PlannerConfig,
+  engines: PerPool<EngineCapabilities>,
+): { readonly state: RateState; readonly outcome: RateOutcome } {
+  const pools = poolsOf(config);
+  const limits = pairLimits({ config, engines });
+  const wanted = Object.fromEntries(pools.map((pool) => [pool, decisions[pool]!.target])) as PerPool<number>;
+  // A floor of GPUs is kept only where there is work at all: zero means zero.
+  const isAsleep = pools.every((pool) => wanted[pool] === 0);
+  const only = pools[0]!;
+  const fitted: PerPool<number> = isAsleep
+    ? wanted
+    : pools.length > 1
+      ? clampPair({ prefill: wanted.prefill ?? 0, decode: wanted.decode ?? 0 }, limits)
+      : {
+          [only]: clampSingle(
+            wanted[only] ?? 0,
+            gpusOfEngine(only, engines, config),
+            limits.bounds,
+            limits.endpointsMin[only],
+          ),
+        };
+  const bounded = Object.fromEntries(
+    pools.map((pool) => {
+      const decision = decisions[pool]!;
+      const target = fitted[pool] ?? 0;
+      return [pool, target === decision.target ? decision : { ...decision, target, limitedBy: 'budget' as const }];
+    }),
+  );
+  const settled = Object.fromEntries(pools.map((pool) => [pool, { ...state.pools[pool]!, target: fitted[pool] ?? 0 }]));
+  return { state: { ...state, pools: settled }, outcome: { targets: fitted, pools: bounded } };
+}

@@ -1,0 +1,114 @@
+import type { PlannerConfig } from '../config.ts';
+import { capacityOf } from '../forward-pass/capacity.ts';
+import { type PassModelState, passModel } from '../forward-pass/model.ts';
+import { clampSingle, guardPair, guardSingle } from '../gpu-budget.ts';
+import type { EngineCapabilities, PerPool, Pool, PoolCounts, Targets, ThroughputReason } from '../types.ts';
+import { endpointsMinOf, kindOf, limitsOf, modelOptions, pairLimits, poolsOf } from './load-loop.ts';
+
+/** Demand that is expected of the next window. */
+export interface ExpectedDemand {
+  readonly requests: number;
+  readonly isl: number;
+  readonly osl: number;
+}
+
+export interface ThroughputView {
+  readonly config: PlannerConfig;
+  readonly engines: PerPool<EngineCapabilities>;
+  readonly counts: PerPool<PoolCounts>;
+  readonly models: PerPool<PassModelState>;
+  readonly demand: ExpectedDemand;
+  readonly windowSeconds: number;
+  readonly kvHitRate: number | undefined;
+  readonly acceptLength: number;
+  /** The load loop decides, and this one only says how many it must leave. */
+  readonly setsFloors: boolean;
+}
+
+export interface ThroughputOutcome {
+  readonly targets?: Targets | undefined;
+  readonly floors?: PerPool<number> | undefined;
+  readonly reason: ThroughputReason;
+  readonly reasons: PerPool<ThroughputReason>;
+  /** Requests a second that one engine serves within its targets. */
+  readonly capacities: PerPool<number>;
+}
+
+/** Divides the expected demand by what one engine serves. */
+export function runThroughputLoop(view: ThroughputView): ThroughputOutcome {
+  const { config, counts } = view;
+  const pools = poolsOf(config);
+  const capacities = Object.fromEntries(
+    pools.flatMap((pool) => {
+      const capacity = capacityOfPool(pool, view);
+      return capacity === undefined ? [] : [[pool, capacity]];
+    }),
+  ) as PerPool<number>;
+  const same = (reason: ThroughputReason): PerPool<ThroughputReason> =>
+    pools.length > 1 ? { prefill: reason, decode: reason } : {};
+  const missing = pools.filter((pool) => capacities[pool] === undefined);
+  if (missing.length > 0) {
+    const reasons =
+      pools.length > 1
+        ? Object.fromEntries(
+            pools.map((pool) => [pool, missing.includes(pool) ? 'model_not_ready' : 'partner_not_ready'] as const),
+          )
+        : {};
+    return { reason: 'model_not_ready', reasons, capacities };
+  }
+  const perSecond = view.demand.requests / view.windowSeconds;
+  const wanted = Object.fromEntries(
+    pools.map((pool) => [pool, neededOf(pool, perSecond / capacities[pool]!, view)]),
+  ) as PerPool<number>;
+  const { fitted, reason } = withinBudget(view, wanted);
+  if (view.setsFloors) {
+    const why = reason ?? 'set_lower_bound';
+    return { floors: fitted, reason: why, reasons: same(why), capacities };
+  }
+  const isChanged = pools.some((pool) => fitted[pool] !== (counts[pool]?.ready ?? 0));
+  const why = reason ?? (isChanged ? 'scale' : 'no_change');
+  return { targets: isChanged ? fitted : undefined, reason: why, reasons: same(why), capacities };
+}
+
+function capacityOfPool(pool: Pool, view: ThroughputView): number | undefined {
+  const { config, demand, kvHitRate, acceptLength } = view;
+  const state = view.models[pool];
+  const model = state && passModel(state, modelOptions(pool, config));
+  if (model === undefined || demand.isl <= 0 || demand.osl <= 0) return undefined;
+  const kind = kindOf(pool, config);
+  return capacityOf(kind, model, limitsOf(view.engines[pool]), {
+    isl: demand.isl,
+    osl: demand.osl,
+    ttftSlaMs: kind === 'decode' ? undefined : config.ttft_ms,
+    itlSlaMs: kind === 'prefill' ? undefined : config.itl_ms,
+    kvHitRate: kind === 'decode' ? undefined : kvHitRate,
+    acceptLength,
+  })?.requestsPerSecond;
+}
+
+/** At most so many workers away from those that serve, and never below the minimum. */
+function neededOf(pool: Pool, engines: number, { config, counts }: ThroughputView): number {
+  const ready = counts[pool]?.ready ?? 0;
+  const step = config.max_throughput_scaling_replicas;
+  const endpointsMin = endpointsMinOf(pool, config);
+  const needed = Math.max(Math.ceil(engines), endpointsMin);
+  return Math.max(endpointsMin, Math.min(ready + step, Math.max(ready - step, needed)));
+}
+
+function withinBudget(view: ThroughputView, wanted: PerPool<number>) {
+  const { config, counts, setsFloors } = view;
+  const pools = poolsOf(config);
+  const { gpus, bounds: all, endpointsMin } = pairLimits(view);
+  const bounds = setsFloors ? { min: -1, max: all.max } : all;
+  if (pools.length > 1) {
+    const ready = { prefill: counts.prefill?.ready ?? 0, decode: counts.decode?.ready ?? 0 };
+    const pair = { prefill: wanted.prefill ?? 0, decode: wanted.decode ?? 0 };
+    const { counts: fitted, reason } = guardPair(ready, pair, { gpus, bounds, endpointsMin });
+    return { fitted, reason };
+  }
+  const pool = pools[0]!;
+  const ready = counts[pool]?.ready ?? 0;
+  const guarded = guardSingle(ready, wanted[pool] ?? ready, gpus[pool], bounds, endpointsMin[pool]);
+  const count = clampSingle(guarded.count, gpus[pool], { min: -1, max: bounds.max }, endpointsMin[pool]);
+  return { fitted: { [pool]: count }, reason: guarded.reason };
+}

@@ -1,0 +1,216 @@
+import type { PlannerConfig } from './config.ts';
+import { runsLoadLoop, runsThroughputLoop } from './config.ts';
+import type { ForwardPass } from './forward-pass/metrics.ts';
+import { NO_PASSES, observePass, type PassModelState } from './forward-pass/model.ts';
+import { type LoadOutcome, modelOptions, poolsOf, runLoadLoop } from './laws/load-loop.ts';
+import { type ExpectedDemand, runThroughputLoop, type ThroughputOutcome } from './laws/throughput-loop.ts';
+import {
+  forecast,
+  NO_POINTS,
+  observe,
+  type PredictorOptions,
+  type PredictorState,
+  rearmIdleSkip,
+} from './predictors/predictor.ts';
+import type { EngineCapabilities, PerPool, Targets, TickInput, TrafficWindow } from './types.ts';
+
+/** What the two loops of Dynamo's targets remember between ticks: plain values. */
+export interface LoopState {
+  readonly loadAtS: number;
+  readonly throughputAtS: number;
+  readonly models: PerPool<PassModelState>;
+  readonly predictors: Readonly<Record<keyof ExpectedDemand, PredictorState>>;
+  /** Lengths of the last window with requests. */
+  readonly lastLengths?: { readonly isl: number; readonly osl: number } | undefined;
+  readonly kvHitRate?: number | undefined;
+  readonly acceptLength?: number | undefined;
+  readonly floors: PerPool<number>;
+  /** A reduction while workers start, and since when it has been wanted. */
+  readonly cancelling?: { readonly wish: string; readonly sinceS: number } | undefined;
+}
+
+export interface LoopOutcome {
+  readonly targets?: Targets | undefined;
+  readonly load?: LoadOutcome | undefined;
+  readonly throughput?: ThroughputOutcome | undefined;
+  readonly demand?: ExpectedDemand | undefined;
+}
+
+/** The state at the start, at `nowS`. */
+export function startLoops(nowS: number): LoopState {
+  const predictors = { requests: NO_POINTS, isl: NO_POINTS, osl: NO_POINTS };
+  return { loadAtS: nowS, throughputAtS: nowS, models: {}, predictors, floors: {} };
+}
+
+function predictorOptions(config: PlannerConfig): PredictorOptions {
+  return {
+    name: config.load_predictor,
+    log1p: config.load_predictor_log1p,
+    kalman: {
+      qLevel: config.kalman_q_level,
+      qTrend: config.kalman_q_trend,
+      r: config.kalman_r,
+      pointsMin: config.kalman_min_points,
+    },
+  };
+}
+
+/** Feeds windows of the past to the predictors, oldest first. */
+export function warmUp(state: LoopState, windows: readonly TrafficWindow[], config: PlannerConfig): LoopState {
+  const warm = windows.reduce((before, window) => observeTraffic(before, window, config), state);
+  const { requests, isl, osl } = warm.predictors;
+  const predictors = { requests: rearmIdleSkip(requests), isl: rearmIdleSkip(isl), osl: rearmIdleSkip(osl) };
+  return { ...warm, predictors, lastLengths: undefined };
+}
+
+/** Learns from passes that were measured before: a profile, or the last run. */
+export function learnPasses(
+  state: LoopState,
+  passes: PerPool<readonly (readonly ForwardPass[])[]>,
+  config: PlannerConfig,
+): LoopState {
+  const models = { ...state.models };
+  for (const pool of poolsOf(config)) {
+    const options = modelOptions(pool, config);
+    for (const ranks of passes[pool] ?? []) models[pool] = observePass(models[pool] ?? NO_PASSES, ranks, options);
+  }
+  return { ...state, models };
+}
+
+/** One tick: the loops that are due, the throughput loop first. */
+export function tickLoops(
+  before: LoopState,
+  input: TickInput,
+  config: PlannerConfig,
+  engines: PerPool<EngineCapabilities>,
+): { readonly state: LoopState; readonly outcome: LoopOutcome } {
+  let state = observeEngines(before, input, config);
+  const isLoadDue = isDue(input.nowS, before.loadAtS, config.load_adjustment_interval_seconds);
+  const isThroughputDue =
+    runsThroughputLoop(config) &&
+    isDue(input.nowS, before.throughputAtS, config.throughput_adjustment_interval_seconds);
+  const shared = { config, engines, counts: input.counts };
+  let demand: ExpectedDemand | undefined;
+  let throughput: ThroughputOutcome | undefined;
+  if (isThroughputDue) {
+    state = { ...state, throughputAtS: input.nowS };
+    if (input.traffic === undefined || input.traffic.seconds <= 0) {
+      throughput = { reason: 'no_traffic_data', reasons: {}, capacities: {} };
+    } else {
+      state = observeTraffic(state, input.traffic, config);
+      const expected = expect(state, config);
+      ({ state, demand } = expected);
+      throughput = runThroughputLoop({
+        ...shared,
+        models: state.models,
+        demand,
+        windowSeconds: input.traffic.seconds,
+        kvHitRate: state.kvHitRate,
+        acceptLength: acceptLengthOf(state, config),
+        setsFloors: runsLoadLoop(config),
+      });
+      if (throughput.floors !== undefined) state = { ...state, floors: throughput.floors };
+    }
+  }
+  let load: LoadOutcome | undefined;
+  if (isLoadDue) {
+    state = { ...state, loadAtS: input.nowS };
+    load = runsLoadLoop(config)
+      ? runLoadLoop({
+          ...shared,
+          passes: input.passes ?? {},
+          models: state.models,
+          kvHitRate: state.kvHitRate,
+          acceptLength: acceptLengthOf(state, config),
+          floors: state.floors,
+        })
+      : { reason: 'disabled', reasons: {} };
+  }
+  const proposed = load?.targets ?? throughput?.targets;
+  const settled = whileStarting(state, proposed, load, input, config);
+  return {
+    state: settled.state,
+    outcome: { targets: settled.targets, load: settled.load, throughput, demand },
+  };
+}
+
+function isDue(nowS: number, lastS: number, intervalS: number): boolean {
+  return nowS - lastS >= intervalS - 1e-9;
+}
+
+/** Learns from the passes and the traffic of a tick, where the law asks for more than thresholds. */
+export function observeEngines(
+  state: LoopState,
+  { passes = {}, traffic }: TickInput,
+  config: PlannerConfig,
+): LoopState {
+  const seen = {
+    kvHitRate: traffic?.kvHitRate ?? state.kvHitRate,
+    acceptLength: traffic?.acceptLength ?? state.acceptLength,
+  };
+  if (config.law !== 'sla' && config.law !== 'rate') return { ...state, ...seen };
+  const iterations = Object.fromEntries(poolsOf(config).map((pool) => [pool, byWorker(passes[pool] ?? [])]));
+  return { ...learnPasses(state, iterations, config), ...seen };
+}
+
+function byWorker(passes: readonly ForwardPass[]): readonly (readonly ForwardPass[])[] {
+  const ranks = new Map<string, ForwardPass[]>();
+  for (const pass of passes) ranks.set(pass.workerId, [...(ranks.get(pass.workerId) ?? []), pass]);
+  return [...ranks.values()];
+}
+
+/** A window without requests says nothing of lengths: the last ones count on. */
+function observeTraffic(state: LoopState, window: TrafficWindow, config: PlannerConfig): LoopState {
+  const options = predictorOptions(config);
+  const isIdle = window.requests === 0 && state.lastLengths !== undefined;
+  const lengths = isIdle ? state.lastLengths! : { isl: window.isl, osl: window.osl };
+  return {
+    ...state,
+    predictors: {
+      requests: observe(state.predictors.requests, window.requests, options),
+      isl: observe(state.predictors.isl, lengths.isl, options),
+      osl: observe(state.predictors.osl, lengths.osl, options),
+    },
+    lastLengths: window.requests > 0 ? { isl: window.isl, osl: window.osl } : state.lastLengths,
+  };
+}
+
+function expect(
+  state: LoopState,
+  config: PlannerConfig,
+): { readonly state: LoopState; readonly demand: ExpectedDemand } {
+  const options = predictorOptions(config);
+  const requests = forecast(state.predictors.requests, options);
+  const isl = forecast(state.predictors.isl, options);
+  const osl = forecast(state.predictors.osl, options);
+  return {
+    state: { ...state, predictors: { requests: requests.state, isl: isl.state, osl: osl.state } },
+    demand: { requests: requests.value, isl: isl.value, osl: osl.value },
+  };
+}
+
+function acceptLengthOf(state: LoopState, { speculative_nextn: nextn }: PlannerConfig): number {
+  return nextn === 0 ? 1 : Math.min(nextn + 1, Math.max(1, state.acceptLength ?? 1));
+}
+
+/** While workers start, only what needs no more than those that serve passes, and only once it has been wanted for a whole interval. */
+function whileStarting(
+  state: LoopState,
+  targets: Targets | undefined,
+  load: LoadOutcome | undefined,
+  { nowS, counts }: TickInput,
+  config: PlannerConfig,
+): { readonly state: LoopState; readonly targets?: Targets | undefined; readonly load: LoadOutcome | undefined } {
+  const pools = poolsOf(config);
+  const isStarting = pools.some((pool) => (counts[pool]?.pending ?? 0) > 0);
+  const calm = { ...state, cancelling: undefined };
+  if (!isStarting) return { state: calm, targets, load };
+  if (targets === undefined) return { state: calm, load };
+  if (pools.some((pool) => (targets[pool] ?? 0) > (counts[pool]?.ready ?? 0))) {
+    return { state: calm, load: load && { ...load, targets: undefined, reason: undefined, reasons: {} } };
+  }
+  const wish = JSON.stringify([targets, counts]);
+  const sinceS = state.cancelling?.wish === wish ? state.cancelling.sinceS : nowS;
+  const isRipe = nowS - sinceS >= config.load_adjustment_interval_seconds - 1e-9;
+  return { state: { ...state, cancelling: { wish, sinceS } }, targets: isRipe ? targets : undefined, load };
+}

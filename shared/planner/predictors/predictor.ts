@@ -1,0 +1,99 @@
+import { forecastArima } from './arima.ts';
+import {
+  KALMAN_DEFAULTS,
+  type KalmanOptions,
+  type KalmanState,
+  observeKalman,
+  startKalman,
+  stepAhead,
+} from './kalman.ts';
+
+export const PREDICTORS = ['constant', 'arima', 'kalman'] as const;
+export type PredictorName = (typeof PREDICTORS)[number];
+
+export interface PredictorOptions {
+  readonly name: PredictorName;
+  /** Works on ln(1 + value): for demand that multiplies. @default false */
+  readonly log1p?: boolean;
+  readonly kalman?: KalmanOptions;
+}
+
+/** What a predictor remembers between windows: plain values. */
+export interface PredictorState {
+  /** The last points, oldest first: at most `POINTS_KEPT`. */
+  readonly points: readonly number[];
+  /** How many there have been. */
+  readonly count: number;
+  /** No point has been but zeros, which do not count. */
+  readonly isIdle: boolean;
+  readonly kalman?: KalmanState;
+}
+
+export const NO_POINTS: PredictorState = { points: [], count: 0, isIdle: true };
+
+/** Twelve hours of three-minute windows would be 240: what models of these orders can use is less. */
+const POINTS_KEPT = 128;
+const ARIMA_POINTS_MIN = 5;
+
+/** Adds the value of a window. What is no number counts as 0; zeros before the first other value are dropped. */
+export function observe(state: PredictorState, value: number, options: PredictorOptions): PredictorState {
+  const point = Number.isFinite(value) ? value : 0;
+  if (state.isIdle && point === 0) return state;
+  const { kalman: kalmanOptions = KALMAN_DEFAULTS } = options;
+  const measured = options.log1p === true ? Math.log1p(Math.max(0, point)) : point;
+  const kalman =
+    options.name !== 'kalman'
+      ? undefined
+      : state.kalman === undefined
+        ? startKalman(measured)
+        : observeKalman(state.kalman, measured, kalmanOptions);
+  const points = [...state.points, point].slice(-POINTS_KEPT);
+  return { points, count: state.count + 1, isIdle: false, ...(kalman && { kalman }) };
+}
+
+/** After a warm-up: what follows may begin with zeros again, and they do not count. */
+export function rearmIdleSkip(state: PredictorState): PredictorState {
+  return { ...state, isIdle: true };
+}
+
+/**
+ * The value of the next window, never below 0; 0 where nothing was observed. A filter takes its step when it is asked, once
+ * a window however often: keep the state that comes back.
+ */
+export function forecast(
+  state: PredictorState,
+  options: PredictorOptions,
+): { readonly value: number; readonly state: PredictorState } {
+  const last = state.points.at(-1) ?? 0;
+  switch (options.name) {
+    case 'constant':
+      return { value: last, state };
+    case 'arima':
+      return { value: arima(state.points, options.log1p === true) ?? last, state };
+    case 'kalman': {
+      const { kalman: kalmanOptions = KALMAN_DEFAULTS } = options;
+      if (state.kalman === undefined || state.count < kalmanOptions.pointsMin) return { value: last, state };
+      const kalman = stepAhead(state.kalman, kalmanOptions);
+      return {
+        value: Math.max(0, options.log1p === true ? Math.expm1(kalman.level) : kalman.level),
+        state: { ...state, kalman },
+      };
+    }
+  }
+}
+
+function arima(points: readonly number[], isLog: boolean): number | undefined {
+  const [first] = points;
+  if (points.length < ARIMA_POINTS_MIN || first === undefined) return undefined;
+  if (points.every((point) => point === first)) return first;
+  const inLogs = (): number | undefined => {
+    const fitted = forecastArima(points.map((point) => Math.log1p(Math.max(0, point))));
+    return fitted && Math.max(0, Math.expm1(fitted.value));
+  };
+  if (isLog) return inLogs();
+  const fitted = forecastArima(points);
+  if (fitted === undefined) return undefined;
+  // A mean tells nothing of a series that multiplies.
+  const value = fitted.isOnlyMean ? (inLogs() ?? fitted.value) : fitted.value;
+  return Math.max(0, value);
+}
