@@ -18,8 +18,8 @@ export const HTTP_FUNCTION_VARIABLES = [
   'DYN_LOGGING_JSONL',
 ] as const;
 
-/** Variables that only some deployments set: those with resident routers. */
-export const HTTP_FUNCTION_CHOICES = ['STATOR_ROUTER_URL'] as const;
+/** Variables that only some deployments set: those with resident routers, with workers that ask for the plane token, with NATS. */
+export const HTTP_FUNCTION_CHOICES = ['STATOR_ROUTER_URL', 'STATOR_PLANE_TOKEN_SECRET', 'STATOR_NATS_SECRET'] as const;
 
 /** Name of one of `HTTP_FUNCTION_CHOICES`. */
 export type HttpFunctionChoice = (typeof HTTP_FUNCTION_CHOICES)[number];
