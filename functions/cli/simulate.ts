@@ -18,6 +18,7 @@ import {
   renderText,
   reportRun,
   type SweptRun,
+  scalingOf,
   simulate,
   simulatedFleet,
   simulationOptions,
@@ -78,7 +79,11 @@ async function simulateOnce(
 ): Promise<RunReport> {
   const startedMs = performance.now();
   const { blockSizeTokens: blockSize } = fleet.engine;
-  const options = await simulationOptions(config, await workloads.open({ ...config.settings, blockSize }), fleet);
+  const workload = await workloads.open({ ...config.settings, blockSize });
+  const options = {
+    ...(await simulationOptions(config, workload, fleet)),
+    scaling: await scalingOf(config.settings, workload, fleet),
+  };
   const simulation = simulate(options);
   const wallMs = performance.now() - startedMs;
   return reportRun(simulation, { swept, about: describeRun(config.settings, options), wallMs });

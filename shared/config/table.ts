@@ -14,6 +14,7 @@ import { metricsRows } from './table/metrics.ts';
 import { mockerRows } from './table/mocker.ts';
 import { modelRows } from './table/model.ts';
 import { natsRows } from './table/nats.ts';
+import { plannerRows } from './table/planner.ts';
 import { queueRows } from './table/queue.ts';
 import { requestPlaneRows } from './table/request-plane.ts';
 import { routerIndexRows } from './table/router-index.ts';
@@ -46,6 +47,7 @@ const SECTIONS = {
   'KV events publishing': kvEventsRows,
   LoRA: loraRows,
   Simulate: simulateRows,
+  Planner: plannerRows,
   Cloud: cloudRows,
 };
 

@@ -211,8 +211,8 @@ export const UNBUILT: readonly Unbuilt[] = [
     about: 'the planner',
     usedBy: ['function', 'local'],
     names:
-      '--planner STATOR_LOCAL_PLANNER --min-workers STATOR_LOCAL_MIN_WORKERS --max-workers STATOR_LOCAL_MAX_WORKERS ' +
-      '--planner-law STATOR_PLANNER_LAW STATOR_PLANNER_CONFIG PLANNER_PROMETHEUS_PORT DYN_PLANNER_*',
+      'STATOR_LOCAL_PLANNER --min-workers STATOR_LOCAL_MIN_WORKERS --max-workers STATOR_LOCAL_MAX_WORKERS ' +
+      'PLANNER_PROMETHEUS_PORT DYN_PLANNER_*',
   },
   {
     about: 'cloud services beside DynamoDB',

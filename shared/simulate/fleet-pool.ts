@@ -3,34 +3,71 @@ import type { PoolOptions, PoolView, RouterBench } from './routers.ts';
 import { SimulatedRank } from './simulated-rank.ts';
 import type { SimulatedRequest } from './simulated-request.ts';
 
+/** A worker of a pool. Its GPUs are paid from its start until it is gone. */
+export interface SimulatedWorker {
+  readonly number: number;
+  readonly ranks: readonly SimulatedRank[];
+  state: 'starting' | 'ready' | 'draining' | 'gone';
+  readonly startedMs: number;
+  goneMs: number | undefined;
+}
+
 /** The workers of one role and the routers that choose among them. */
 export class FleetPool implements PoolView {
   readonly options: PoolOptions;
   readonly routers: RouterBench;
-  readonly ranks: readonly SimulatedRank[];
-  /** Number of its first rank in the fleet. */
-  readonly firstRank: number;
+  readonly ranks: SimulatedRank[] = [];
+  readonly workers: SimulatedWorker[] = [];
+  /** Requests that came while no worker served, oldest first. */
+  readonly held: SimulatedRequest[] = [];
   readonly #fleet: Fleet;
+  #readyCount: number;
 
-  constructor(fleet: Fleet, options: PoolOptions, firstRank: number, makeRouters: (pool: PoolView) => RouterBench) {
+  constructor(fleet: Fleet, options: PoolOptions, makeRouters: (pool: PoolView) => RouterBench) {
     this.#fleet = fleet;
     this.options = options;
-    this.firstRank = firstRank;
     this.routers = makeRouters(this);
-    const { role, workers, dataParallelSize, engine } = options;
-    this.ranks = Array.from(
-      { length: workers * dataParallelSize },
-      (_, at) =>
-        new SimulatedRank(
-          { role, at: firstRank + at, worker: Math.floor(at / dataParallelSize), dpRank: at % dataParallelSize },
-          engine,
-          {
-            gaps: fleet.gaps,
-            hasJournal: this.routers.wantsKvEvents && engine.enablePrefixCaching,
-            notesGrowth: this.routers.wantsGrowth,
-          },
-        ),
-    );
+    this.#readyCount = options.workers;
+    for (let count = 0; count < options.workers; count++) this.addWorker('ready');
+  }
+
+  /** A new worker with empty caches. */
+  addWorker(state: 'starting' | 'ready'): SimulatedWorker {
+    const { role, dataParallelSize, engine } = this.options;
+    const number = this.workers.length;
+    const ranks = Array.from({ length: dataParallelSize }, (_, dpRank) => {
+      const place = { role, at: this.#fleet.ranks.length, inPool: this.ranks.length, worker: number, dpRank };
+      const rank = new SimulatedRank(place, engine, {
+        gaps: this.#fleet.gaps,
+        hasJournal: this.routers.wantsKvEvents && engine.enablePrefixCaching,
+        notesGrowth: this.routers.wantsGrowth,
+      });
+      this.ranks.push(rank);
+      this.#fleet.ranks.push(rank);
+      return rank;
+    });
+    const worker: SimulatedWorker = { number, ranks, state, startedMs: this.nowMs, goneMs: undefined };
+    this.workers.push(worker);
+    return worker;
+  }
+
+  /** Changes what a worker does: it serves, or takes nothing new, or is no more. */
+  become(worker: SimulatedWorker, state: 'ready' | 'draining' | 'gone'): void {
+    const wasReady = worker.state === 'ready';
+    worker.state = state;
+    if (state === 'gone') worker.goneMs = this.nowMs;
+    if (wasReady === (state === 'ready')) return;
+    const ready = this.workers.filter((each) => each.state === 'ready');
+    this.#readyCount = ready.length;
+    this.routers.setWorkers(ready.map(({ number }) => number));
+    if (this.#readyCount > 0) for (const request of this.held.splice(0)) this.routers.submit(request);
+  }
+
+  /** Hands a request to the routers; without a worker it waits, as long as there is room. */
+  submit(request: SimulatedRequest): void {
+    if (this.#readyCount > 0) this.routers.submit(request);
+    else if (this.held.length < this.#fleet.heldMax) this.held.push(request);
+    else this.refuse(request);
   }
 
   /** Longest sequence that a rank can hold. */
@@ -57,7 +94,7 @@ export class FleetPool implements PoolView {
   }
 
   dispatch(request: SimulatedRequest, rank: number): void {
-    this.#fleet.dispatch(request, this.firstRank + rank);
+    this.#fleet.dispatch(request, this.ranks[rank]);
   }
 
   refuse(request: SimulatedRequest): void {

@@ -1,4 +1,5 @@
 import assert from 'node:assert';
+import { type Random, seededRandom } from '../clock/index.ts';
 import type { KvEvent } from '../engines/index.ts';
 import type { TransferModel } from '../engines/mocker/index.ts';
 import { transferMs } from '../engines/mocker/index.ts';
@@ -7,6 +8,7 @@ import { EventQueue } from './event-queue.ts';
 import { FleetPool } from './fleet-pool.ts';
 import { GapHistogram } from './percentiles.ts';
 import type { PoolOptions, PoolView, RouterBench } from './routers.ts';
+import { Scaling, type ScalingOptions } from './scaling/scaling.ts';
 import type { SimulatedRank } from './simulated-rank.ts';
 import { SimulatedRequest } from './simulated-request.ts';
 import type { Workload } from './workload.ts';
@@ -20,6 +22,8 @@ const ARRIVAL = 4;
 
 /** Timers may run on for this long while nothing else happens and requests wait. */
 const STALLED_MS = 3_600_000;
+/** As a frontend holds. */
+const HELD_MAX = 256;
 /** Delivered batches that are kept before the list is cut. */
 const LAGGING_SLACK = 1024;
 
@@ -34,6 +38,10 @@ export interface FleetOptions {
   readonly concurrency: number | undefined;
   /** From the end of a pass until the routers know what it cached. */
   readonly kvEventLagMs: number;
+  /** Workers come and go. @default those that there are stay */
+  readonly scaling?: ScalingOptions | undefined;
+  /** Of starts that fail and workers that are lost. */
+  readonly random?: Random | undefined;
 }
 
 /** What the fleet tells about each request that has ended. */
@@ -58,8 +66,9 @@ export type RequestEnd = (request: SimulatedRequest, nowMs: number) => void;
 export class Fleet {
   readonly pools: readonly FleetPool[];
   /** Those of all pools, one after the other. */
-  readonly ranks: readonly SimulatedRank[];
+  readonly ranks: SimulatedRank[] = [];
   readonly gaps = new GapHistogram();
+  readonly scaling: Scaling | undefined;
   refused = 0;
   readonly #options: FleetOptions;
   readonly #workload: Workload;
@@ -94,11 +103,10 @@ export class Fleet {
     this.#onEnd = onEnd;
     const pools: FleetPool[] = [];
     for (const pool of options.pools) {
-      const firstRank = pools.reduce((count, { ranks }) => count + ranks.length, 0);
-      pools.push(new FleetPool(this, pool, firstRank, (view) => makeRouters(view, pool)));
+      pools.push(new FleetPool(this, pool, (view) => makeRouters(view, pool)));
     }
     this.pools = pools;
-    this.ranks = pools.flatMap(({ ranks }) => ranks);
+    this.scaling = options.scaling && new Scaling(this, options.scaling, options.random ?? seededRandom(0));
     const contextMax = options.contextTokensMax ?? Number.POSITIVE_INFINITY;
     this.#lengthMax = Math.min(contextMax, ...pools.map(({ heldTokensMax }) => heldTokensMax));
     this.#promptMax = Math.min(this.#lengthMax, ...pools.map(({ promptTokensMax }) => promptTokensMax));
@@ -127,14 +135,18 @@ export class Fleet {
     this.#end(request);
   }
 
-  /** Sends a request to a rank, counted over all pools. */
-  dispatch(request: SimulatedRequest, at: number): void {
-    const rank = this.ranks[at];
+  /** Requests that wait at most while nobody serves. */
+  get heldMax(): number {
+    return this.#options.scaling?.heldMax ?? HELD_MAX;
+  }
+
+  /** Sends a request to the rank that a router chose. */
+  dispatch(request: SimulatedRequest, rank: SimulatedRank | undefined): void {
     assert(rank !== undefined, 'routers choose among the ranks of their pool');
     request.rank = rank;
     request.dispatchedMs = this.#nowMs;
-    if (request.prefill === undefined) this.#take(request, at);
-    else this.#fetch(request, at);
+    if (request.prefill === undefined) this.#take(request, rank.at);
+    else this.#fetch(request, rank.at);
   }
 
   /** Runs until every request has ended. */
@@ -146,6 +158,7 @@ export class Fleet {
       while (this.#events.nextMs === this.#nowMs) this.#happen(this.#events.nextKind, this.#events.pop());
       this.#startPasses();
     }
+    this.scaling?.settle();
   }
 
   #isStalled(): boolean {
@@ -197,16 +210,17 @@ export class Fleet {
     const isApart = second !== undefined;
     const request = new SimulatedRequest(index, inputTokens, isApart ? 1 : outputTokens, names, at);
     request.keepsBlocks = isApart;
+    this.scaling?.arrived(inputTokens, outputTokens);
     if (inputTokens > this.#promptMax || inputTokens + outputTokens > this.#lengthMax) {
       this.refuse(request);
       return;
     }
-    pool.routers.submit(request);
+    pool.submit(request);
   }
 
   #endPass(at: number): void {
     const rank = this.ranks[at]!;
-    const { routers } = this.#poolOf(at);
+    const { routers } = this.#poolOf(rank);
     const events = rank.finishPass();
     if (events.length > 0) this.#publish(at, events);
     for (const request of rank.firstTokens) routers.firstToken(request);
@@ -219,10 +233,10 @@ export class Fleet {
     this.#wake(at);
   }
 
-  /** Where the rank at `at` works; there are two pools at most. */
-  #poolOf(at: number): FleetPool {
+  /** Where a rank works; there are two pools at most. */
+  #poolOf({ role }: SimulatedRank): FleetPool {
     const [first, second] = this.pools as readonly [FleetPool, FleetPool | undefined];
-    return second !== undefined && at >= second.firstRank ? second : first;
+    return second !== undefined && role === 'decode' ? second : first;
   }
 
   /** The prompt is computed: somebody has to be found who makes the answer. */
@@ -230,7 +244,7 @@ export class Fleet {
     const { index, promptLength, names, router } = prefill;
     const outputTokens = this.#workload.outputTokens[index]!;
     const at = { nowMs: this.#nowMs, router };
-    this.pools[1]!.routers.submit(new SimulatedRequest(index, promptLength, outputTokens, names, at, prefill));
+    this.pools[1]!.submit(new SimulatedRequest(index, promptLength, outputTokens, names, at, prefill));
   }
 
   #fetch(request: SimulatedRequest, at: number): void {
@@ -267,6 +281,7 @@ export class Fleet {
 
   #end(request: SimulatedRequest): void {
     this.#ended++;
+    this.scaling?.ended();
     this.#onEnd(request, this.#nowMs);
     const next = this.#workload.nextTurn[request.index]!;
     if (next >= 0) {
@@ -297,8 +312,8 @@ export class Fleet {
   }
 
   #tell(at: number, events: readonly KvEvent[]): void {
-    const { routers, firstRank } = this.#poolOf(at);
-    routers.kvEvents(at - firstRank, events);
+    const rank = this.ranks[at]!;
+    this.#poolOf(rank).routers.kvEvents(rank.inPool, events);
   }
 
   #startPasses(): void {

@@ -6,6 +6,7 @@
  */
 export { simulatedFleet, withExtraEngineArgs } from './command/fleet.ts';
 export { describeRun, simulationOptions } from './command/options.ts';
+export { scalingOf } from './command/scaling.ts';
 export { type SweptRun, sweepRuns } from './command/sweep.ts';
 export { WorkloadSource } from './command/workload.ts';
 export type { Spread } from './percentiles.ts';

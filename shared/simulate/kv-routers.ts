@@ -28,6 +28,8 @@ export class KvRouters implements RouterBench {
   readonly #replicaSyncDelayMs: number;
   readonly #index: BlockIndex | undefined;
   readonly #schedulers: readonly Scheduler[];
+  readonly #ranks: RankTable;
+  readonly #options: RoutedPool;
   /** When each router's next tick is due; infinity = none. */
   readonly #tickMs: Float64Array;
 
@@ -43,9 +45,28 @@ export class KvRouters implements RouterBench {
     this.#replicaSyncDelayMs = options.replicaSyncDelayMs;
     this.#tickMs = new Float64Array(this.count).fill(Number.POSITIVE_INFINITY);
     const ranks = numberRanks(options);
+    this.#ranks = ranks;
+    this.#options = options;
     const { indexBytesMax = Number.POSITIVE_INFINITY } = options;
     this.#index = this.wantsKvEvents ? createBlockIndex({ ranks, bytesMax: () => indexBytesMax }) : undefined;
     this.#schedulers = Array.from({ length: this.count }, (_, router) => this.#createScheduler(router, options, ranks));
+    this.setWorkers(Array.from({ length: options.workers }, (_, worker) => worker));
+  }
+
+  setWorkers(numbers: readonly number[]): void {
+    const { dataParallelSize, engine } = this.#options;
+    const workers = numbers.map((number) => ({
+      id: workerId(number),
+      dataParallelStartRank: 0,
+      dataParallelSize,
+      taints: [],
+      totalKvBlocks: engine.numGpuBlocks,
+      maxNumBatchedTokens: engine.maxNumBatchedTokens,
+    }));
+    // Those that leave go everywhere before their ranks' numbers are given to others.
+    const staying = workers.filter(({ id }) => this.#ranks.find(id, 0) !== undefined);
+    for (const scheduler of this.#schedulers) scheduler.setWorkers(staying);
+    for (const scheduler of this.#schedulers) scheduler.setWorkers(workers);
   }
 
   submit(request: SimulatedRequest): void {
@@ -79,9 +100,11 @@ export class KvRouters implements RouterBench {
     this.#tell(router, (scheduler) => scheduler.free(id));
   }
 
-  kvEvents(rank: number, events: readonly KvEvent[]): void {
+  kvEvents(inPool: number, events: readonly KvEvent[]): void {
     const index = this.#index;
-    if (index === undefined) return;
+    const { dataParallelSize } = this.#options;
+    const rank = this.#ranks.find(workerId(Math.floor(inPool / dataParallelSize)), inPool % dataParallelSize);
+    if (index === undefined || rank === undefined) return; // of a worker that has left
     for (const event of events) {
       const status =
         event.kind === 'stored'
@@ -94,7 +117,7 @@ export class KvRouters implements RouterBench {
   }
 
   #createScheduler(router: number, options: RoutedPool, ranks: RankTable): Scheduler {
-    const { engine, workers, dataParallelSize, kv, seed } = options;
+    const { engine, kv, seed } = options;
     const share = new RendezvousShare(ranks, routerName(router));
     share.setOthers(Array.from({ length: this.count }, (_, other) => routerName(other)));
     const scheduler = createScheduler({
@@ -110,22 +133,12 @@ export class KvRouters implements RouterBench {
       clock: { nowMs: () => this.#pool.nowMs },
       random: routerRandom(seed, router),
     });
-    scheduler.setWorkers(
-      Array.from({ length: workers }, (_, worker) => ({
-        id: workerId(worker),
-        dataParallelStartRank: 0,
-        dataParallelSize,
-        taints: [],
-        totalKvBlocks: engine.numGpuBlocks,
-        maxNumBatchedTokens: engine.maxNumBatchedTokens,
-      })),
-    );
     return scheduler;
   }
 
   #decided(request: SimulatedRequest, decision: Decision): void {
-    const { rank, workerId, dpRank, uncachedTokens, prefillMs } = decision;
-    this.#pool.dispatch(request, rank);
+    const { workerId, dpRank, uncachedTokens, prefillMs } = decision;
+    this.#pool.dispatch(request, Number.parseInt(workerId, 16) * this.#options.dataParallelSize + dpRank);
     if (this.count === 1) return;
     const { id, promptLength, router } = request;
     const booking = {

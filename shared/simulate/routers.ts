@@ -76,6 +76,8 @@ export interface RouterBench {
   readonly wantsKvEvents: boolean;
   /** Whether `grown` is listened to. */
   readonly wantsGrowth: boolean;
+  /** The workers that take requests from now on, by number. */
+  setWorkers(numbers: readonly number[]): void;
   /** A request arrived at its router, which dispatches it now or later. */
   submit(request: SimulatedRequest): void;
   firstToken(request: SimulatedRequest): void;

@@ -6,8 +6,19 @@ import type { SimulatedRequest } from './simulated-request.ts';
 
 type SimpleMode = Exclude<RoutingMode, 'kv' | 'load-aware' | 'stateless'>;
 
-interface NumberedWorker extends RoutableWorker {
+export interface NumberedWorker extends RoutableWorker {
   readonly number: number;
+}
+
+export function numbered(number: number, dataParallelSize: number): NumberedWorker {
+  return {
+    number,
+    id: number.toString(16),
+    dataParallelStartRank: 0,
+    dataParallelSize,
+    deviceType: undefined,
+    taints: [],
+  };
 }
 
 /** Routers that look at their own requests in flight only: each counts for itself, as separate processes do. */
@@ -17,7 +28,7 @@ export class SimpleRouters implements RouterBench {
   readonly wantsGrowth = false;
   readonly #pool: PoolView;
   readonly #dataParallelSize: number;
-  readonly #workers: readonly NumberedWorker[];
+  #workers: readonly NumberedWorker[] = [];
   readonly #inFlight: readonly InFlight[];
   readonly #picks: readonly Pick[];
 
@@ -28,18 +39,15 @@ export class SimpleRouters implements RouterBench {
     this.#pool = pool;
     this.count = routers;
     this.#dataParallelSize = dataParallelSize;
-    this.#workers = Array.from({ length: workers }, (_, number) => ({
-      number,
-      id: number.toString(16),
-      dataParallelStartRank: 0,
-      dataParallelSize,
-      deviceType: undefined,
-      taints: [],
-    }));
+    this.setWorkers(Array.from({ length: workers }, (_, number) => number));
     this.#inFlight = Array.from({ length: routers }, () => new InFlight());
     this.#picks = this.#inFlight.map((inFlight, router) =>
       pickerFor(mode, { inFlight, random: routerRandom(seed, router), cudaToCpuRatio: 1 }),
     );
+  }
+
+  setWorkers(numbers: readonly number[]): void {
+    this.#workers = numbers.map((number) => numbered(number, this.#dataParallelSize));
   }
 
   submit(request: SimulatedRequest): void {
@@ -53,7 +61,7 @@ export class SimpleRouters implements RouterBench {
   grown(): void {}
 
   finished(request: SimulatedRequest): void {
-    this.#inFlight[request.router]!.remove(this.#workers[request.rank!.worker]!.id);
+    this.#inFlight[request.router]!.remove(request.rank!.worker.toString(16));
   }
 
   kvEvents(): void {}

@@ -1,9 +1,11 @@
 import assert from 'node:assert';
+import { seededRandom } from '../clock/index.ts';
 import type { SchedulerOptions, TransferModel } from '../engines/mocker/index.ts';
 import { Fleet } from './fleet.ts';
 import { hitCeiling } from './hit-ceiling.ts';
 import type { GapHistogram } from './percentiles.ts';
 import { createRouters, type PoolOptions, type RoutingOptions } from './routers.ts';
+import type { Scaling, ScalingOptions, ScalingPoint } from './scaling/scaling.ts';
 import type { SimulatedRank } from './simulated-rank.ts';
 import type { SimulatedRequest } from './simulated-request.ts';
 import type { Workload } from './workload.ts';
@@ -35,6 +37,8 @@ export interface SimulationOptions {
   /** Requests under way at most; undefined = the workload's own arrival times. */
   readonly concurrency?: number | undefined;
   readonly kvEventLagMs: number;
+  /** Workers come and go; made for one run. @default those that there are stay */
+  readonly scaling?: ScalingOptions | undefined;
   /** Of all chance: ties, sampling, random modes. */
   readonly seed: number;
 }
@@ -66,6 +70,8 @@ export interface Simulation {
   readonly preemptions: Uint32Array;
   readonly gaps: GapHistogram;
   readonly ranks: readonly SimulatedRank[];
+  /** How workers came and went. */
+  readonly scaling: ScalingRecord | undefined;
   /** Requests longer than what a rank can hold. */
   readonly refused: number;
   /** From the start to the end of the last request. */
@@ -80,14 +86,22 @@ export interface Simulation {
  * give the same result.
  */
 export function simulate(options: SimulationOptions): Simulation {
-  const { contextTokensMax, concurrency, kvEventLagMs, seed, prefill } = options;
+  const { contextTokensMax, concurrency, kvEventLagMs, scaling, seed, prefill } = options;
   const workload = speedUp(options.workload, options.arrivalSpeedup);
   const records = openRecords(workload.size, prefill !== undefined);
   const pools = poolsOf(options);
   let durationMs = 0;
   const fleet = new Fleet(
     workload,
-    { pools, transfer: prefill?.transfer, contextTokensMax, concurrency, kvEventLagMs },
+    {
+      pools,
+      transfer: prefill?.transfer,
+      contextTokensMax,
+      concurrency,
+      kvEventLagMs,
+      scaling,
+      random: seededRandom(seed),
+    },
     (view, pool) => createRouters(view, { ...options.routing, ...pool, seed }),
     (request, nowMs) => {
       durationMs = nowMs;
@@ -102,11 +116,30 @@ export function simulate(options: SimulationOptions): Simulation {
     ...records,
     gaps: fleet.gaps,
     ranks: fleet.ranks,
+    scaling: fleet.scaling && scalingRecord(fleet, fleet.scaling, durationMs),
     refused: fleet.refused,
     durationMs,
     hitCeiling: hitCeiling(workload, capacityBlocks, engine.blockSizeTokens),
     hitCeilingUnbounded: hitCeiling(workload, Number.POSITIVE_INFINITY, engine.blockSizeTokens),
   };
+}
+
+/** How workers came and went. */
+export interface ScalingRecord {
+  readonly points: readonly ScalingPoint[];
+  readonly ups: number;
+  readonly downs: number;
+  /** Paid time of all GPUs, spares that waited among them. */
+  readonly gpuMs: number;
+}
+
+function scalingRecord({ pools }: Fleet, { points, ups, downs, warmMs }: Scaling, durationMs: number): ScalingRecord {
+  let gpuMs = 0;
+  for (const { workers, options } of pools) {
+    const paidMs = workers.reduce((total, { startedMs, goneMs = durationMs }) => total + goneMs - startedMs, 0);
+    gpuMs += paidMs * options.dataParallelSize;
+  }
+  return { points, ups, downs, gpuMs: gpuMs + warmMs };
 }
 
 function poolsOf({

@@ -1,5 +1,6 @@
 import type { KvEvent } from '../engines/index.ts';
 import { KvJournal, Scheduler, type SchedulerOptions } from '../engines/mocker/index.ts';
+import type { ForwardPass } from '../planner/index.ts';
 import type { PoolRole } from '../router/index.ts';
 import type { GapHistogram } from './percentiles.ts';
 import type { SimulatedRequest } from './simulated-request.ts';
@@ -18,6 +19,8 @@ export class SimulatedRank {
   readonly role: PoolRole;
   /** Its place among the ranks of the fleet. */
   readonly at: number;
+  /** Its place among the ranks of its pool. */
+  readonly inPool: number;
   /** Its number in its pool. */
   readonly worker: number;
   readonly dpRank: number;
@@ -32,6 +35,8 @@ export class SimulatedRank {
   readonly finished: SimulatedRequest[] = [];
   passEndMs = 0;
   inPass = false;
+  /** Duration of the pass that was started last. */
+  passMs = 0;
   /** Time spent in passes. */
   busyMs = 0;
   requests = 0;
@@ -45,12 +50,13 @@ export class SimulatedRank {
   readonly #journal: KvJournal | undefined;
 
   constructor(
-    { role, at, worker, dpRank }: Pick<SimulatedRank, 'role' | 'at' | 'worker' | 'dpRank'>,
+    { role, at, inPool, worker, dpRank }: Pick<SimulatedRank, 'role' | 'at' | 'inPool' | 'worker' | 'dpRank'>,
     options: SchedulerOptions,
     notes: RankNotes,
   ) {
     this.role = role;
     this.at = at;
+    this.inPool = inPool;
     this.worker = worker;
     this.dpRank = dpRank;
     this.gaps = notes.gaps;
@@ -66,6 +72,26 @@ export class SimulatedRank {
 
   get isIdle(): boolean {
     return this.#scheduler.isIdle;
+  }
+
+  /** What it does now and what waits, as its engine would report it. */
+  get pass(): ForwardPass {
+    const { work, waitingCount, waitingTokens } = this.#scheduler;
+    const isBusy = this.inPass;
+    return {
+      workerId: `${this.worker}`,
+      dpRank: this.dpRank,
+      wallTimeS: isBusy ? this.passMs / 1000 : 0,
+      prefillRequests: isBusy ? work.prefills : 0,
+      prefillTokens: isBusy ? work.prefillEnd - work.prefillStart : 0,
+      prefillKvTokens: isBusy ? work.prefillStart : 0,
+      decodeRequests: isBusy ? work.decodes : 0,
+      decodeKvTokens: isBusy ? work.decodeContext : 0,
+      queuedPrefillRequests: waitingCount,
+      queuedPrefillTokens: waitingTokens,
+      queuedDecodeRequests: 0,
+      queuedDecodeKvTokens: 0,
+    };
   }
 
   /** Blocks that requests hold. */
@@ -103,6 +129,7 @@ export class SimulatedRank {
     }
     this.inPass = true;
     this.passEndMs = nowMs + durationMs;
+    this.passMs = durationMs;
     this.busyMs += durationMs;
     this.activeBlockMs += durationMs * this.#scheduler.pool.active;
     return true;

@@ -1,12 +1,8 @@
 import type { FleetLoads, RankLoad } from '../discovery/index.ts';
-import type { RoutableWorker } from '../router/index.ts';
 import { StatelessDecider } from '../router/stateless/index.ts';
 import type { PoolView, RoutedPool, RouterBench } from './routers.ts';
+import { type NumberedWorker, numbered } from './simple-routers.ts';
 import type { SimulatedRequest } from './simulated-request.ts';
-
-interface NumberedWorker extends RoutableWorker {
-  readonly number: number;
-}
 
 /** What the workers carried at one time. */
 interface Reading {
@@ -31,7 +27,7 @@ export class StatelessRouters implements RouterBench {
   readonly #dataParallelSize: number;
   readonly #loadAgeMs: number;
   readonly #deciders: readonly StatelessDecider<NumberedWorker>[];
-  readonly #workers: readonly NumberedWorker[];
+  #workers: readonly NumberedWorker[] = [];
   /** The oldest one is what can be seen, once it is old enough. */
   readonly #readings: Reading[] = [];
   #isReading = false;
@@ -41,19 +37,16 @@ export class StatelessRouters implements RouterBench {
     this.count = routers;
     this.#dataParallelSize = dataParallelSize;
     this.#loadAgeMs = loadAgeMs;
-    this.#workers = Array.from({ length: workers }, (_, number) => ({
-      number,
-      id: number.toString(16),
-      dataParallelStartRank: 0,
-      dataParallelSize,
-      deviceType: undefined,
-      taints: [],
-    }));
-    this.#deciders = Array.from({ length: routers }, () => {
-      const decider = new StatelessDecider<NumberedWorker>(engine.blockSizeTokens);
-      decider.setWorkers(this.#workers);
-      return decider;
-    });
+    this.#deciders = Array.from(
+      { length: routers },
+      () => new StatelessDecider<NumberedWorker>(engine.blockSizeTokens),
+    );
+    this.setWorkers(Array.from({ length: workers }, (_, number) => number));
+  }
+
+  setWorkers(numbers: readonly number[]): void {
+    this.#workers = numbers.map((number) => numbered(number, this.#dataParallelSize));
+    for (const decider of this.#deciders) decider.setWorkers(this.#workers);
   }
 
   submit(request: SimulatedRequest): void {
@@ -88,7 +81,7 @@ export class StatelessRouters implements RouterBench {
     for (const { id } of this.#workers) loads.set(id, { ranks: [], isDraining: false });
     for (const { worker, dpRank, load: requests, activeBlocks: decodeBlocks, pendingPrefillTokens } of ranks) {
       const prefillTokens = pendingPrefillTokens;
-      loads.get(this.#workers[worker]!.id)!.ranks.push({ dpRank, requests, decodeBlocks, prefillTokens });
+      loads.get(worker.toString(16))?.ranks.push({ dpRank, requests, decodeBlocks, prefillTokens });
     }
     this.#readings.push({ atMs: nowMs, loads });
     this.#seen();

@@ -34,6 +34,21 @@ export interface Summary {
   readonly loadBalance: LoadBalance;
   /** Only where prompts are computed apart. */
   readonly disaggregation?: DisaggregationSummary;
+  /** Only where workers come and go. */
+  readonly scaling?: ScalingSummary;
+}
+
+/** What a planner made of the workload. */
+export interface ScalingSummary {
+  /** Requests whose first token and mean gap between tokens met their targets, of all that arrived. */
+  readonly attainment: number;
+  readonly ups: number;
+  readonly downs: number;
+  /** Most workers that served at once. */
+  readonly readyMax: number;
+  /** Requests that waited while nobody served, at most at once. */
+  readonly heldMax: number;
+  readonly dollars: number;
 }
 
 /** Busiest rank over the mean: time in passes, prompt tokens, blocks in use. 1 = even. */
@@ -95,10 +110,38 @@ export function summarize(simulation: Simulation): Summary {
     hitCeilingUnbounded: simulation.hitCeilingUnbounded,
     outputTokensPerS: sum(outputTokens.filter(isAnswered)) / seconds,
     preemptions: sum(simulation.preemptions),
-    gpuHours: (ranks.length * durationMs) / MS_PER_HOUR,
+    gpuHours: (simulation.scaling?.gpuMs ?? ranks.length * durationMs) / MS_PER_HOUR,
     loadBalance: balanceOf(ranks),
     ...summarizeLegs(simulation),
+    ...summarizeScaling(simulation),
   };
+}
+
+function summarizeScaling(simulation: Simulation): Pick<Summary, 'scaling'> {
+  const { scaling, options } = simulation;
+  if (scaling === undefined || options.scaling === undefined) return {};
+  const { points, ups, downs, gpuMs } = scaling;
+  const { size } = options.workload;
+  let met = 0;
+  for (let request = 0; request < size; request++) if (meetsTargets(simulation, request)) met++;
+  return {
+    scaling: {
+      attainment: met / Math.max(1, size),
+      ups,
+      downs,
+      readyMax: Math.max(0, ...points.map(({ ready }) => ready)),
+      heldMax: Math.max(0, ...points.map(({ held }) => held)),
+      dollars: (gpuMs / MS_PER_HOUR) * (options.scaling.gpuPrice ?? 0),
+    },
+  };
+}
+
+/** Whether a request had its first token in time, and the others on average. */
+export function meetsTargets({ ttftMs, e2eMs, options }: Simulation, request: number): boolean {
+  const { ttftTargetMs = Number.POSITIVE_INFINITY, itlTargetMs = Number.POSITIVE_INFINITY } = options.scaling ?? {};
+  const gaps = Math.max(1, options.workload.outputTokens[request]! - 1);
+  const itlMs = (e2eMs[request]! - ttftMs[request]!) / gaps;
+  return ttftMs[request]! <= ttftTargetMs && itlMs <= itlTargetMs; // NaN of a refused one is neither
 }
 
 function summarizeLegs({

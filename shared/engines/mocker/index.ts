@@ -17,4 +17,5 @@ export { Scheduler, type SchedulerOptions } from './scheduler.ts';
 export { type BlockNames, Sequence } from './sequence.ts';
 export type { Thinking } from './thinking-cursor.ts';
 export type { TimingModel } from './timing.ts';
+export { passMs } from './timing.ts';
 export { type TransferModel, transferMs } from './transfers.ts';

@@ -69,6 +69,18 @@ export class Scheduler {
     return tokens;
   }
 
+  /** What the pass that was started last has to do; the same object each time. */
+  get work(): Readonly<PassWork> {
+    return this.#work;
+  }
+
+  /** Known tokens of the sequences that wait. */
+  get waitingTokens(): number {
+    let tokens = 0;
+    for (let sequence = this.#waiting.head; sequence !== undefined; sequence = sequence.next) tokens += sequence.length;
+    return tokens;
+  }
+
   submit(sequence: Sequence): void {
     assert(sequence.state === 'new' && sequence.promptLength > 0, 'a sequence is submitted once, with a prompt');
     sequence.state = 'waiting';

@@ -1,8 +1,10 @@
 import type { PoolRole } from '../../router/index.ts';
 import type { Simulation } from '../simulate.ts';
+import { meetsTargets } from '../summary.ts';
 
 const CDF_POINTS = 201;
 const TIME_BINS = 120;
+const SCALING_BINS = 240;
 
 /** A simulation as lines to draw. */
 export interface Curves {
@@ -18,6 +20,21 @@ export interface Curves {
   /** Share of the prompt tokens that arrived in each bin that was found cached; null where none arrived. */
   readonly hitRate: readonly (number | null)[];
   readonly ranks: readonly RankUse[];
+  /** Only where workers come and go. */
+  readonly scaling?: readonly ScalingMoment[];
+}
+
+/** A stretch of time of a fleet whose workers come and go. */
+export interface ScalingMoment {
+  /** Its end. */
+  readonly atMs: number;
+  /** Requests a second. */
+  readonly arrivals: number;
+  readonly ready: number;
+  /** Serving, starting and draining ones. */
+  readonly paid: number;
+  /** Share of its requests that met their targets; null where none arrived. */
+  readonly met: number | null;
 }
 
 export interface RankUse {
@@ -46,6 +63,35 @@ export function curvesOf(simulation: Simulation): Curves {
       promptTokens,
       busyShare: durationMs > 0 ? busyMs / durationMs : 0,
     })),
+    ...scalingCurve(simulation),
+  };
+}
+
+/** In bins of at least three ticks: single ones would be noise. */
+function scalingCurve(simulation: Simulation): Pick<Curves, 'scaling'> {
+  const { scaling, durationMs } = simulation;
+  const points = scaling?.points ?? [];
+  if (points.length === 0) return {};
+  const stride = Math.max(3, Math.ceil(points.length / SCALING_BINS));
+  const binMs = (points[1]?.atMs ?? durationMs) - (points[0]?.atMs ?? 0) || durationMs;
+  const bins = Math.ceil(points.length / stride) + 1;
+  const arrived = new Float64Array(bins);
+  const met = new Float64Array(bins);
+  simulation.arrivedMs.forEach((arrivedMs, request) => {
+    const bin = Math.min(bins - 1, Math.floor(arrivedMs / (binMs * stride)));
+    arrived[bin]!++;
+    if (meetsTargets(simulation, request)) met[bin]!++;
+  });
+  return {
+    scaling: points
+      .filter((_, at) => at % stride === stride - 1)
+      .map(({ atMs, ready, starting, draining }, bin) => ({
+        atMs,
+        arrivals: arrived[bin]! / ((binMs * stride) / 1000),
+        ready,
+        paid: ready + starting + draining,
+        met: arrived[bin] === 0 ? null : met[bin]! / arrived[bin]!,
+      })),
   };
 }
 

@@ -1,4 +1,4 @@
-import { COLUMNS } from './render-text.ts';
+import { columnsOf } from './render-text.ts';
 import { labelOf, type RunReport } from './run-report.ts';
 import { type Bar, barChart, colourOf, escapeMarkup, type Line, lineChart } from './svg.ts';
 import { verdictOf } from './verdict.ts';
@@ -60,10 +60,11 @@ export function renderHtml(runs: readonly RunReport[], commandLine: string): str
 }
 
 function table(runs: readonly RunReport[]): string {
-  const head = COLUMNS.map((column) => `<th>${escapeMarkup(column.head)}</th>`).join('');
+  const columns = columnsOf(runs);
+  const head = columns.map((column) => `<th>${escapeMarkup(column.head)}</th>`).join('');
   const rows = runs.map((run, series) => {
     const key = `<span class="key" style="background:${colourOf(series)}"></span>`;
-    const cells = COLUMNS.map(({ of }) => `<td>${escapeMarkup(of(run))}</td>`).join('');
+    const cells = columns.map(({ of }) => `<td>${escapeMarkup(of(run))}</td>`).join('');
     return `<tr><td>${key}${escapeMarkup(labelOf(run))}</td>${cells}</tr>`;
   });
   return `<table><thead><tr><th>times in ms</th>${head}</tr></thead><tbody>${rows.join('')}</tbody></table>`;
@@ -112,6 +113,7 @@ function charts(runs: readonly RunReport[]): readonly string[] {
         yMax: 100,
       },
     ),
+    ...scalingCharts(drawn, isSweep),
     ...(isSweep
       ? [
           barChart(
@@ -131,6 +133,36 @@ function charts(runs: readonly RunReport[]): readonly string[] {
           ),
         ]
       : runs.map((run) => barChart(rankBars(run), 'Time in passes, by rank', (share) => `${share.toFixed(0)} %`))),
+  ];
+}
+
+/** Demand, workers and what became of the requests over time, where workers come and go. */
+function scalingCharts(runs: readonly RunReport[], isSweep: boolean): readonly string[] {
+  const scaled = runs.filter(({ curves }) => curves.scaling !== undefined);
+  const [first] = scaled;
+  if (first === undefined) return [];
+  type Point = NonNullable<RunReport['curves']['scaling']>[number];
+  const time = (run: RunReport, label: string, of: (point: Point) => number | null): Line => ({
+    label,
+    points: (run.curves.scaling ?? []).map((point) => [point.atMs / 1000, of(point)] as const),
+  });
+  const seconds = { xLabel: 's of virtual time' };
+  return [
+    lineChart([time(first, 'requests', ({ arrivals }) => arrivals)], {
+      title: 'Demand',
+      yLabel: 'requests/s',
+      ...seconds,
+    }),
+    lineChart(
+      isSweep
+        ? scaled.map((run) => time(run, labelOf(run), ({ ready }) => ready))
+        : [time(first, 'serving', ({ ready }) => ready), time(first, 'paid', ({ paid }) => paid)],
+      { title: 'Workers', yLabel: 'workers', ...seconds },
+    ),
+    lineChart(
+      scaled.map((run) => time(run, labelOf(run), ({ met }) => (met === null ? null : 100 * met))),
+      { title: 'Targets met, by arrival', yLabel: '% of requests', yMax: 100, ...seconds },
+    ),
   ];
 }
 

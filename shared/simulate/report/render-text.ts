@@ -1,5 +1,5 @@
 import type { Spread } from '../percentiles.ts';
-import type { DisaggregationSummary, PoolSummary } from '../summary.ts';
+import type { DisaggregationSummary, PoolSummary, ScalingSummary } from '../summary.ts';
 import { fitTable, wrapText } from './fit.ts';
 import { labelOf, type RunReport } from './run-report.ts';
 import { verdictOf } from './verdict.ts';
@@ -30,6 +30,7 @@ function renderRun({ about, summary, wallMs }: RunReport): string {
     line('hit rate', `${percent(summary.hitRate)} of prompt tokens; one cache for all: ${percent(summary.hitCeiling)}`),
     line('output', `${summary.outputTokensPerS.toFixed(0)} tokens/s`),
     line('GPU hours', summary.gpuHours.toFixed(2)),
+    ...scalingLines(summary.scaling),
     line(
       'busiest to mean',
       `${loadBalance.busyTime.toFixed(2)} time, ${loadBalance.promptTokens.toFixed(2)} prompt tokens, ${loadBalance.activeBlocks.toFixed(2)} blocks`,
@@ -44,6 +45,16 @@ function renderRun({ about, summary, wallMs }: RunReport): string {
 function legLines(legs: DisaggregationSummary | undefined): readonly string[] {
   if (legs === undefined) return [];
   return [spreadLine('prefill ms', legs.prefillMs, 0), spreadLine('transfer ms', legs.transferMs, 1)];
+}
+
+function scalingLines(scaling: ScalingSummary | undefined): readonly string[] {
+  if (scaling === undefined) return [];
+  const { attainment, ups, downs, readyMax, heldMax, dollars } = scaling;
+  return [
+    line('targets met', `${percent(attainment)} of the requests`),
+    line('scaling', `${ups} ups, ${downs} downs, at most ${readyMax} workers; ${heldMax} requests held at most`),
+    line('cost', `${dollars.toFixed(2)} US$`),
+  ];
 }
 
 function poolLines(legs: DisaggregationSummary | undefined): readonly string[] {
@@ -69,7 +80,7 @@ function percent(share: number): string {
 }
 
 /** Columns of the table of several runs, after those that set the runs apart. */
-export const COLUMNS: readonly { readonly head: string; readonly of: (run: RunReport) => string }[] = [
+const COLUMNS: readonly { readonly head: string; readonly of: (run: RunReport) => string }[] = [
   { head: 'TTFT mean', of: ({ summary }) => summary.ttftMs.mean.toFixed(0) },
   { head: 'p50', of: ({ summary }) => summary.ttftMs.p50.toFixed(0) },
   { head: 'p90', of: ({ summary }) => summary.ttftMs.p90.toFixed(0) },
@@ -84,9 +95,21 @@ export const COLUMNS: readonly { readonly head: string; readonly of: (run: RunRe
   { head: 'GPU h', of: ({ summary }) => summary.gpuHours.toFixed(2) },
 ];
 
+/** And those of runs whose workers come and go. */
+const SCALING_COLUMNS: typeof COLUMNS = [
+  { head: 'met %', of: ({ summary }) => (100 * (summary.scaling?.attainment ?? 0)).toFixed(1) },
+  { head: 'ups/downs', of: ({ summary }) => `${summary.scaling?.ups ?? 0}/${summary.scaling?.downs ?? 0}` },
+  { head: 'US$', of: ({ summary }) => (summary.scaling?.dollars ?? 0).toFixed(2) },
+];
+
+export function columnsOf(runs: readonly RunReport[]): typeof COLUMNS {
+  return runs.some(({ summary }) => summary.scaling !== undefined) ? [...COLUMNS, ...SCALING_COLUMNS] : COLUMNS;
+}
+
 function renderTable(runs: readonly RunReport[]): string {
-  const rows = [['', ...COLUMNS.map(({ head }) => head)]];
-  for (const run of runs) rows.push([labelOf(run), ...COLUMNS.map(({ of }) => of(run))]);
+  const columns = columnsOf(runs);
+  const rows = [['', ...columns.map(({ head }) => head)]];
+  for (const run of runs) rows.push([labelOf(run), ...columns.map(({ of }) => of(run))]);
   const wallMs = runs.reduce((sum, run) => sum + run.wallMs, 0);
   const end = `Times in ms; ${runs.length} runs simulated in ${(wallMs / 1000).toFixed(1)} s.`;
   return `${fitTable(rows)}\n\n${wrapText(verdictOf(runs))}\n${end}\n`;

@@ -1,0 +1,142 @@
+import type {
+  ForwardPass,
+  PerPool,
+  Planner,
+  PlannerInput,
+  PlannerState,
+  Pool,
+  Targets,
+  TrafficWindow,
+} from '../../planner/index.ts';
+import { startPlanner, teach, tick } from '../../planner/index.ts';
+import type { Workload } from '../workload.ts';
+import type { ScaledPool, ScalingPolicy, ScalingView } from './scaling.ts';
+
+interface Past {
+  readonly atMs: number;
+  readonly requests: number;
+  readonly inputTokens: number;
+  readonly outputTokens: number;
+}
+
+/** The product's planner, told what a fleet would tell it. */
+export class PlannerPolicy implements ScalingPolicy {
+  readonly tickMs: number;
+  /** Every reason that came with a change. */
+  readonly reasons: { readonly atMs: number; readonly reason: string }[] = [];
+  readonly #planner: Planner;
+  readonly #startSeconds: number;
+  #state: PlannerState;
+  #targets: Targets = {};
+  #past: Past[] = [];
+
+  /** @param profiles passes that were measured before */
+  constructor(planner: Planner, startMs: number, profiles: PerPool<readonly (readonly ForwardPass[])[]> = {}) {
+    this.#planner = planner;
+    this.#state = teach(startPlanner(0), planner.config, profiles);
+    this.#startSeconds = startMs / 1000;
+    this.tickMs = planner.config.tick_seconds * 1000;
+  }
+
+  decide(view: ScalingView): Targets | undefined {
+    this.#remember(view);
+    const { state, effect } = tick(this.#state, this.#inputOf(view), this.#planner);
+    this.#state = state;
+    const { targets } = effect;
+    if (targets === undefined) return undefined;
+    const isChange = Object.entries(targets).some(([pool, target]) => {
+      const now = view.pools[pool as Pool];
+      return target !== (now?.ready ?? 0) + (now?.starting ?? 0);
+    });
+    if (isChange) this.reasons.push({ atMs: view.nowMs, reason: effect.reason });
+    this.#targets = { ...this.#targets, ...targets };
+    return targets;
+  }
+
+  #inputOf({ nowMs, pools, started, isl, osl, running }: ScalingView): PlannerInput {
+    const each = <T>(read: (pool: ScaledPool, name: Pool) => T): Partial<Record<Pool, T>> =>
+      Object.fromEntries(Object.entries(pools).map(([name, pool]) => [name, read(pool, name as Pool)]));
+    return {
+      nowS: nowMs / 1000,
+      counts: each(({ ready, starting }, name) => ({
+        ready,
+        starting,
+        expected: this.#targets[name],
+      })),
+      passes: each(({ pool }) => passesOf(pool)),
+      traffic: this.#window(nowMs),
+      started,
+      isl,
+      osl,
+      held: Object.values(pools).reduce((total, { held }) => total + held, 0),
+      running,
+      startSeconds: this.#startSeconds,
+    };
+  }
+
+  #remember({ nowMs, started, isl = 0, osl = 0 }: ScalingView): void {
+    this.#past.push({ atMs: nowMs, requests: started, inputTokens: started * isl, outputTokens: started * osl });
+    const fromMs = nowMs - 1000 * this.#planner.config.throughput_adjustment_interval_seconds;
+    this.#past = this.#past.filter(({ atMs }) => atMs > fromMs + 1e-6);
+  }
+
+  #window(nowMs: number): TrafficWindow {
+    const sum = (read: (past: Past) => number): number => this.#past.reduce((total, past) => total + read(past), 0);
+    const requests = sum((past) => past.requests);
+    const seconds = Math.min(nowMs / 1000, this.#planner.config.throughput_adjustment_interval_seconds);
+    const mean = (total: number): number => (requests > 0 ? total / requests : 0);
+    return {
+      seconds,
+      requests,
+      isl: mean(sum((past) => past.inputTokens)),
+      osl: mean(sum((past) => past.outputTokens)),
+    };
+  }
+}
+
+function passesOf(pool: ScaledPool['pool']): readonly ForwardPass[] {
+  return pool.workers.filter(({ state }) => state === 'ready').flatMap(({ ranks }) => ranks.map(({ pass }) => pass));
+}
+
+/** Knows the workload: has what every moment needs by the time that it comes. The best that a planner could do. */
+export class ForesightPolicy implements ScalingPolicy {
+  readonly tickMs = 5000;
+  readonly #workload: Workload;
+  readonly #perEngine: number;
+  readonly #startMs: number;
+
+  /** @param perEngine requests a second that an engine serves within its targets */
+  constructor(workload: Workload, perEngine: number, startMs: number) {
+    this.#workload = workload;
+    this.#perEngine = perEngine;
+    this.#startMs = startMs;
+  }
+
+  decide({ nowMs }: ScalingView): Targets {
+    const soon = this.#needAt(nowMs + this.#startMs, this.tickMs);
+    const during = this.#needAt(nowMs, this.#startMs);
+    return { decode: Math.max(1, soon, during) };
+  }
+
+  /** The most that any stretch of 15 s within a time needs. */
+  #needAt(fromMs: number, lengthMs: number): number {
+    const { arrivalMs } = this.#workload;
+    let most = 0;
+    for (let at = fromMs; at < fromMs + lengthMs; at += this.tickMs) {
+      const count = firstAfter(arrivalMs, at + 15_000) - firstAfter(arrivalMs, at);
+      most = Math.max(most, count / 15);
+    }
+    return Math.ceil(most / this.#perEngine - 0.1);
+  }
+}
+
+function firstAfter(times: Float64Array, atMs: number): number {
+  let low = 0;
+  let high = times.length;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (times[middle]! < atMs) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+}

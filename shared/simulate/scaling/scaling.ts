@@ -1,0 +1,232 @@
+import type { Random } from '../../clock/index.ts';
+import type { Pool, Targets } from '../../planner/index.ts';
+import type { FleetPool, SimulatedWorker } from '../fleet-pool.ts';
+
+/** How workers come and go. Times in virtual milliseconds. */
+export interface ScalingOptions {
+  /** Decides at every tick. */
+  readonly policy: ScalingPolicy;
+  /** From the decision to a worker that serves. */
+  readonly startMs: number;
+  /** Share of the starts that come to nothing, known when they should have served. @default 0 */
+  readonly startFailures?: number | undefined;
+  /** Workers that are kept ready to start sooner, and how soon; they are paid as long as they wait. @default none */
+  readonly warmWorkers?: number | undefined;
+  readonly warmStartMs?: number | undefined;
+  /** Notices to leave within two minutes, for each worker and hour. @default 0 */
+  readonly interruptionsPerHour?: number | undefined;
+  /** Requests that wait at most while nobody serves. @default 256 */
+  readonly heldMax?: number | undefined;
+  /** What requests are judged by. @default not at all */
+  readonly ttftTargetMs?: number | undefined;
+  readonly itlTargetMs?: number | undefined;
+  /** US dollars an hour. @default 0 */
+  readonly gpuPrice?: number | undefined;
+}
+
+/** What a policy is told, of each pool. */
+export interface ScaledPool {
+  readonly ready: number;
+  readonly starting: number;
+  readonly draining: number;
+  readonly held: number;
+  readonly pool: FleetPool;
+}
+
+export interface ScalingView {
+  readonly nowMs: number;
+  readonly pools: Readonly<Partial<Record<Pool, ScaledPool>>>;
+  /** Requests that arrived since the last tick. */
+  readonly started: number;
+  readonly isl: number | undefined;
+  readonly osl: number | undefined;
+  readonly running: number;
+}
+
+/** Says how many workers each pool is to have. */
+export interface ScalingPolicy {
+  readonly tickMs: number;
+  decide(view: ScalingView): Targets | undefined;
+}
+
+/** The fleet at one tick. */
+export interface ScalingPoint {
+  readonly atMs: number;
+  /** Requests that arrived since the point before. */
+  readonly started: number;
+  readonly ready: number;
+  readonly starting: number;
+  readonly draining: number;
+  readonly held: number;
+}
+
+/** What the fleet offers to those who scale it. */
+interface ScaledFleet {
+  readonly nowMs: number;
+  readonly pools: readonly FleetPool[];
+  after(delayMs: number, callback: () => void): void;
+}
+
+const DRAIN_POLL_MS = 1000;
+const MS_PER_HOUR = 3_600_000;
+
+/**
+ * Starts, drains and loses workers of a fleet as its policy wants. A start takes its time and is paid from the first moment;
+ * it can be called off. A worker that drains takes nothing new and is gone when its last request has ended.
+ */
+export class Scaling {
+  readonly points: ScalingPoint[] = [];
+  ups = 0;
+  downs = 0;
+  /** Paid time of spares that waited, in worker milliseconds. */
+  warmMs = 0;
+  readonly #fleet: ScaledFleet;
+  readonly #options: ScalingOptions;
+  readonly #random: Random;
+  #warm: number;
+  #warmSinceMs: number;
+  #started = 0;
+  #inputTokens = 0;
+  #outputTokens = 0;
+  #underWay = 0;
+
+  constructor(fleet: ScaledFleet, options: ScalingOptions, random: Random) {
+    this.#fleet = fleet;
+    this.#options = options;
+    this.#random = random;
+    this.#warm = options.warmWorkers ?? 0;
+    this.#warmSinceMs = fleet.nowMs;
+    for (const pool of fleet.pools) for (const worker of pool.workers) this.#expectInterruption(pool, worker);
+    fleet.after(options.policy.tickMs, () => this.#tick());
+  }
+
+  arrived(inputTokens: number, outputTokens: number): void {
+    this.#started++;
+    this.#underWay++;
+    this.#inputTokens += inputTokens;
+    this.#outputTokens += outputTokens;
+  }
+
+  ended(): void {
+    this.#underWay--;
+  }
+
+  /** The paid time of the spares goes on until now. */
+  settle(): void {
+    const { nowMs } = this.#fleet;
+    this.warmMs += this.#warm * (nowMs - this.#warmSinceMs);
+    this.#warmSinceMs = nowMs;
+  }
+
+  #tick(): void {
+    const { policy } = this.#options;
+    const pools = Object.fromEntries(
+      this.#fleet.pools.map((pool) => [nameOf(pool), viewOf(pool)]),
+    ) as ScalingView['pools'];
+    const targets = policy.decide({
+      nowMs: this.#fleet.nowMs,
+      pools,
+      started: this.#started,
+      isl: this.#started > 0 ? this.#inputTokens / this.#started : undefined,
+      osl: this.#started > 0 ? this.#outputTokens / this.#started : undefined,
+      running: this.#underWay,
+    });
+    this.#note();
+    this.#started = 0;
+    this.#inputTokens = 0;
+    this.#outputTokens = 0;
+    for (const pool of this.#fleet.pools) {
+      const target = targets?.[nameOf(pool)];
+      if (target !== undefined) this.#bring(pool, target);
+    }
+    this.#fleet.after(policy.tickMs, () => this.#tick());
+  }
+
+  #note(): void {
+    const all = this.#fleet.pools.flatMap(({ workers }) => workers);
+    const count = (state: SimulatedWorker['state']): number => all.filter((worker) => worker.state === state).length;
+    this.points.push({
+      atMs: this.#fleet.nowMs,
+      started: this.#started,
+      ready: count('ready'),
+      starting: count('starting'),
+      draining: count('draining'),
+      held: this.#fleet.pools.reduce((total, { held }) => total + held.length, 0),
+    });
+  }
+
+  #bring(pool: FleetPool, target: number): void {
+    const { ready, starting } = viewOf(pool);
+    const have = ready + starting;
+    if (target > have) this.ups++;
+    if (target < have) this.downs++;
+    for (let missing = target - have; missing > 0; missing--) this.#start(pool);
+    const surplus = leastWorth(pool).slice(0, Math.max(0, have - target));
+    for (const worker of surplus) this.#stop(pool, worker);
+  }
+
+  #start(pool: FleetPool): void {
+    const { startMs, startFailures = 0, warmStartMs = startMs } = this.#options;
+    this.settle();
+    const isWarm = this.#warm > 0;
+    if (isWarm) this.#warm--;
+    const worker = pool.addWorker('starting');
+    const fails = startFailures > 0 && this.#random.next() < startFailures;
+    this.#fleet.after(isWarm ? warmStartMs : startMs, () => {
+      if (worker.state !== 'starting') return; // called off
+      pool.become(worker, fails ? 'gone' : 'ready');
+      if (!fails) this.#expectInterruption(pool, worker);
+    });
+  }
+
+  #stop(pool: FleetPool, worker: SimulatedWorker): void {
+    this.settle();
+    if (this.#warm < (this.#options.warmWorkers ?? 0)) this.#warm++; // it goes back to the spares
+    if (worker.state === 'starting') {
+      pool.become(worker, 'gone');
+      return;
+    }
+    pool.become(worker, 'draining');
+    this.#leaveWhenIdle(pool, worker);
+  }
+
+  #leaveWhenIdle(pool: FleetPool, worker: SimulatedWorker): void {
+    if (worker.ranks.every(({ isIdle, inPass }) => isIdle && !inPass)) pool.become(worker, 'gone');
+    else this.#fleet.after(DRAIN_POLL_MS, () => this.#leaveWhenIdle(pool, worker));
+  }
+
+  /** The notice comes two minutes ahead, which is longer than requests last: they end where they are. */
+  #expectInterruption(pool: FleetPool, worker: SimulatedWorker): void {
+    const { interruptionsPerHour = 0 } = this.#options;
+    if (interruptionsPerHour === 0) return;
+    const inMs = (-Math.log(1 - this.#random.next()) * MS_PER_HOUR) / interruptionsPerHour;
+    this.#fleet.after(inMs, () => {
+      if (worker.state !== 'ready') return;
+      pool.become(worker, 'draining');
+      this.#leaveWhenIdle(pool, worker);
+    });
+  }
+}
+
+function nameOf({ options }: FleetPool): Pool {
+  return options.role === 'prefill' ? 'prefill' : 'decode';
+}
+
+function viewOf(pool: FleetPool): ScaledPool {
+  const count = (state: SimulatedWorker['state']): number => pool.workers.filter((each) => each.state === state).length;
+  return {
+    ready: count('ready'),
+    starting: count('starting'),
+    draining: count('draining'),
+    held: pool.held.length,
+    pool,
+  };
+}
+
+/** Workers in the order in which they may go: those that start, the newest first, then the least loaded. */
+function leastWorth({ workers }: FleetPool): readonly SimulatedWorker[] {
+  const starting = workers.filter(({ state }) => state === 'starting').toReversed();
+  const loadOf = ({ ranks }: SimulatedWorker): number => ranks.reduce((total, { load }) => total + load, 0);
+  const ready = workers.filter(({ state }) => state === 'ready').toSorted((one, other) => loadOf(one) - loadOf(other));
+  return [...starting, ...ready];
+}

@@ -1,0 +1,73 @@
+import { describe, expect, it, vi } from 'vitest';
+import { parsePlannerConfig } from '../../../shared/planner/index.ts';
+import { type SimulationOptions, simulate, summarize, type Workload } from '../../../shared/simulate/index.ts';
+import { ForesightPolicy, PlannerPolicy } from '../../../shared/simulate/scaling/policies.ts';
+import type { ScalingPolicy } from '../../../shared/simulate/scaling/scaling.ts';
+import { engineOf, readWorkload, routingOf } from '../../support/planner/reference-fleet.ts';
+
+vi.setConfig({ testTimeout: 120_000 }); // a hundred thousand requests each
+
+const START_MS = 180_000;
+
+function play(workload: Workload, policy: ScalingPolicy) {
+  const options: SimulationOptions = {
+    workload,
+    workers: 1,
+    dataParallelSize: 1,
+    engine: engineOf(),
+    routing: routingOf(),
+    arrivalSpeedup: 1,
+    kvEventLagMs: 0,
+    seed: 1,
+    scaling: { policy, startMs: START_MS, ttftTargetMs: 500, itlTargetMs: 50 },
+  };
+  const { scaling, gpuHours, requests } = summarize(simulate(options));
+  return { attainment: scaling?.attainment ?? 0, gpuHours, requests };
+}
+
+function planner(settings: object): PlannerPolicy {
+  const config = parsePlannerConfig({ mode: 'agg', max_gpu_budget: 16, ...settings });
+  const engine = { gpus: 1, maxKvTokens: 262_144, maxNumSeqs: 256, maxNumBatchedTokens: 8192, contextLength: 262_144 };
+  return new PlannerPolicy({ config, engines: { decode: engine } }, START_MS);
+}
+
+const RATE = { rate_requests_per_second: 15 };
+
+describe('on the reference workloads, with workers that take three minutes to start', () => {
+  const step = readWorkload('step');
+  const diurnal = readWorkload('diurnal');
+
+  it('the rate law serves an eightfold step as well as one can who does not see it coming', () => {
+    const { attainment, gpuHours, requests } = play(step, planner(RATE));
+    expect(requests).toBe(96_608);
+    expect(attainment).toBeGreaterThanOrEqual(0.86);
+    expect(gpuHours).toBeLessThanOrEqual(3.0);
+  });
+
+  it('and a slow wave nearly always, or with fewer workers often enough', () => {
+    const { attainment, gpuHours } = play(diurnal, planner(RATE));
+    expect(attainment).toBeGreaterThanOrEqual(0.98);
+    expect(gpuHours).toBeLessThanOrEqual(4.0);
+    const economy = {
+      rate_target_load: 1.15,
+      rate_window_seconds: 30,
+      rate_deviations: 0,
+      rate_down_window_seconds: 60,
+    };
+    const cheaper = play(diurnal, planner({ ...RATE, ...economy }));
+    expect(cheaper.attainment).toBeGreaterThanOrEqual(0.92);
+    expect(cheaper.gpuHours).toBeLessThanOrEqual(2.9);
+  });
+
+  it("Dynamo's latency law comes out as in Dynamo's own replay", () => {
+    const { attainment, gpuHours } = play(step, planner({ law: 'latency' }));
+    expect(Math.abs(attainment - 0.406)).toBeLessThan(0.05);
+    expect(Math.abs(gpuHours / 2.11 - 1)).toBeLessThan(0.1);
+  });
+
+  it('nobody does better than who knows the future', () => {
+    const { attainment, gpuHours } = play(step, new ForesightPolicy(step, 14, START_MS));
+    expect(attainment).toBeGreaterThan(0.99);
+    expect(gpuHours).toBeLessThan(2.6);
+  });
+});

@@ -1,0 +1,25 @@
+import { readFileSync } from 'node:fs';
+import { gunzipSync } from 'node:zlib';
+import { resolveConfig } from '../../../shared/config/index.ts';
+import { engineModel, type SchedulerOptions } from '../../../shared/engines/mocker/index.ts';
+import { kvRouterConfigOf } from '../../../shared/router/scheduler/index.ts';
+import { parseTrace, type RoutingOptions, type Workload } from '../../../shared/simulate/index.ts';
+
+/** The engine and router of the reference runs: requests are bound to a worker as they arrive. */
+const FLAGS = ['--trace=package.json', '--mode=kv', '--num-gpu-blocks=4096', '--block-size=64', '--cost-model=dynamo'];
+const { settings } = resolveConfig('simulate', [...FLAGS, '--router-queue-threshold=None'], {});
+
+export function engineOf(): SchedulerOptions {
+  return { numGpuBlocks: settings.numGpuBlocks, ...engineModel(settings) };
+}
+
+export function routingOf(): RoutingOptions {
+  const kv = kvRouterConfigOf({ ...settings, routerCostModel: settings.costModel }, undefined);
+  return { mode: 'kv', routers: 1, replicaSyncDelayMs: 1, loadAgeMs: 1000, kv };
+}
+
+/** One of the reference workloads. */
+export function readWorkload(name: 'step' | 'diurnal' | 'burst'): Workload {
+  const path = `test/fixtures/planner/workloads/${name}.jsonl.gz`;
+  return parseTrace(gunzipSync(readFileSync(path)).toString(), 512);
+}
