@@ -178,9 +178,7 @@ export const Settings = z
       })
       .prefault({}),
     /** Days for which logs are kept, as CloudWatch has them. */
-    logRetentionDays: z
-      .union([1, 3, 5, 7, 14, 30, 60, 90, 180, 365].map((days) => z.literal(days)))
-      .default(30),
+    logRetentionDays: z.union([1, 3, 5, 7, 14, 30, 60, 90, 180, 365].map((days) => z.literal(days))).default(30),
     /** Keeps tables, buckets and keys when production's stacks are deleted. */
     retain: z.boolean().default(true),
   })

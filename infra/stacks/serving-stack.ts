@@ -60,6 +60,7 @@ export class ServingStack extends Stack {
         DYN_REQUEST_PLANE: 'tcp',
         DYN_ROUTER_MODE: props.routerMode ?? (router === undefined ? 'round-robin' : 'kv'),
         ...(router === undefined ? {} : { STATOR_ROUTER_URL: router.url }),
+        DYN_ENABLE_ANTHROPIC_API: 'true', // one base URL for the clients of both
         DYN_HTTP_BODY_LIMIT_MB: '6',
         STATOR_DEADLINE_MARGIN_SECS: '10',
         DYN_LOG: 'info',

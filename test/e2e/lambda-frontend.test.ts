@@ -44,6 +44,7 @@ function functionEnvironment(): Record<HttpFunctionVariable | 'STATOR_DYNAMODB_E
     STATOR_RESPONSES_TABLE: responsesTable.tableName,
     DYN_REQUEST_PLANE: 'tcp',
     DYN_ROUTER_MODE: 'round-robin',
+    DYN_ENABLE_ANTHROPIC_API: 'true',
     DYN_HTTP_BODY_LIMIT_MB: '6',
     STATOR_DEADLINE_MARGIN_SECS: '10',
     DYN_LOG: 'info',

@@ -73,11 +73,14 @@ export async function openAccount(stackName: string): Promise<Account> {
     AWS_ACCESS_KEY_ID: 'deployer',
     AWS_SECRET_ACCESS_KEY: 'deployer',
     AWS_REGION: 'us-east-1',
+    AWS_MAX_ATTEMPTS: '1', // what moto does not know it will not learn
     CI: 'true',
     CDK_DISABLE_CLI_TELEMETRY: '1',
   };
   const cdk = (args: readonly string[], cwd: string): Promise<string> =>
-    finished(spawnNode([CDK, ...args], { env, cwd }), `cdk ${args[0]}`);
+    finished(spawnNode([CDK, ...args], { env, cwd }), `cdk ${args[0]}`).catch((error: Error) => {
+      throw new Error(`${error.message}\n${server.stderr().slice(-3000)}`, { cause: error }); // moto says what it lacks
+    });
   const empty = join(folder, 'empty'); // in the app's folder it would synthesise first
   mkdirSync(empty);
   await cdk(['bootstrap', 'aws://123456789012/us-east-1'], empty);

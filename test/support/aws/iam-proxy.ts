@@ -3,7 +3,10 @@ import { createServer, request as httpRequest } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { isAllowed, type Statement } from './policy.ts';
 
-/** Stands before a DynamoDB server: lets pass what the caller's role allows, refuses the rest as AWS does, remembers all. */
+/**
+ * Stands before a DynamoDB server, and for Secrets Manager: lets pass what the caller's role allows, refuses the rest as AWS does,
+ * remembers all.
+ */
 export interface IamProxy {
   readonly url: string;
   /** `action resource` of every call that the holder of an access key has made. */
@@ -18,9 +21,11 @@ export interface IamProxyOptions {
   /** Statements by access key id. */
   readonly principals: Readonly<Record<string, readonly Statement[]>>;
   readonly arnOf: (tableName: string) => string;
+  /** Text of a secret by its ARN. */
+  readonly secretOf: (arn: string) => string;
 }
 
-export async function startIamProxy({ target, principals, arnOf }: IamProxyOptions): Promise<IamProxy> {
+export async function startIamProxy({ target, principals, arnOf, secretOf }: IamProxyOptions): Promise<IamProxy> {
   const calls = new Map<string, Set<string>>();
   const refused: string[] = [];
   const isLetIn = (accessKeyId: string, action: string, resource: string): boolean => {
@@ -36,14 +41,22 @@ export async function startIamProxy({ target, principals, arnOf }: IamProxyOptio
     request.on('end', () => {
       const { method, url = '/', headers } = request;
       const accessKeyId = /Credential=([^/]+)\//.exec(headers.authorization ?? '')?.[1] ?? '';
-      const action = `dynamodb:${String(headers['x-amz-target']).split('.')[1] ?? ''}`;
+      const [service = '', operation = ''] = String(headers['x-amz-target']).split('.');
       const body = Buffer.concat(chunks);
-      const denied = tablesOf(body.toString()).find((name) => !isLetIn(accessKeyId, action, arnOf(name)));
+      const { SecretId } = JSON.parse(body.toString()) as { readonly SecretId?: string };
+      const action = `${service === 'secretsmanager' ? service : 'dynamodb'}:${operation}`;
+      const resources = SecretId === undefined ? tablesOf(body.toString()).map(arnOf) : [SecretId];
+      const denied = resources.find((resource) => !isLetIn(accessKeyId, action, resource));
       if (denied !== undefined) {
-        const message = `User ${accessKeyId} is not authorized to perform: ${action} on resource: ${arnOf(denied)}`;
+        const message = `User ${accessKeyId} is not authorized to perform: ${action} on resource: ${denied}`;
         const __type = 'com.amazon.coral.service#AccessDeniedException';
         response.writeHead(400, { 'content-type': 'application/x-amz-json-1.0' });
         response.end(JSON.stringify({ __type, message }));
+        return;
+      }
+      if (SecretId !== undefined) {
+        response.writeHead(200, { 'content-type': 'application/x-amz-json-1.1' });
+        response.end(JSON.stringify({ ARN: SecretId, Name: SecretId, SecretString: secretOf(SecretId) }));
         return;
       }
       const onward = httpRequest(new URL(url, target), { method, headers }, (answer) => {

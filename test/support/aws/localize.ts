@@ -11,6 +11,7 @@ interface Template {
   Resources: Record<string, Resource>;
   Outputs?: Record<string, unknown>;
   Rules?: unknown;
+  Parameters?: Record<string, unknown>;
 }
 
 /** What moto's CloudFormation passes over without a word. Whatever refers to one fails, and is given a name that nobody has. */
@@ -72,5 +73,6 @@ function localize(template: Template): readonly string[] {
   );
   template.Outputs = fix(template.Outputs ?? {}) as Record<string, unknown>;
   delete template.Rules;
+  delete template.Parameters?.BootstrapVersion; // moto forgets it, and then no stack can be updated
   return [...gone.values()].map(({ Type }) => Type);
 }
