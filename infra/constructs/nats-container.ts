@@ -50,16 +50,11 @@ export function addNatsContainer(task: FargateTaskDefinition, props: NatsContain
           ContainerSecret.fromSecretsManager(secrets.natsUser(role), 'password'),
         ]),
       ),
-      ...(routeSecret === undefined
-        ? {}
-        : { NATS_ROUTE_PASSWORD: ContainerSecret.fromSecretsManager(routeSecret) }),
+      ...(routeSecret === undefined ? {} : { NATS_ROUTE_PASSWORD: ContainerSecret.fromSecretsManager(routeSecret) }),
       ...(tlsSecret === undefined
         ? {}
         : Object.fromEntries(
-            files.map((name) => [
-              `NATS_${name.toUpperCase()}`,
-              ContainerSecret.fromSecretsManager(tlsSecret, name),
-            ]),
+            files.map((name) => [`NATS_${name.toUpperCase()}`, ContainerSecret.fromSecretsManager(tlsSecret, name)]),
           )),
     },
     portMappings: ports.map((containerPort) => ({ containerPort })),
