@@ -3,7 +3,6 @@ import { nearestName } from '../shared/errors/index.ts';
 
 /** Which of the two shapes is deployed: `-c env=NAME`. */
 export const ENVIRONMENTS = ['dev', 'production'] as const;
-export type Environment = (typeof ENVIRONMENTS)[number];
 
 const Name = z
   .string()
@@ -61,7 +60,7 @@ const MockFleet = z.strictObject({
     .optional(),
 });
 
-const Function = z.strictObject({
+const FunctionEdge = z.strictObject({
   /** Also its share of a core: 1,769 MB are a whole one. */
   memoryMb: z.int().min(256).max(10_240).default(1769),
   /** Most requests at a time; more are refused with 429. @default the account's limit */
@@ -70,7 +69,7 @@ const Function = z.strictObject({
   url: z.boolean().default(false),
 });
 
-const Container = z.strictObject({
+const ContainerEdge = z.strictObject({
   /** Tasks that always run, in as many zones as there are. */
   tasks: z.int().min(1).max(64).default(2),
   tasksMax: z.int().min(1).max(256).default(8),
@@ -123,7 +122,7 @@ export const Settings = z
         nats: size(512, 1024),
       })
       .prefault({}),
-    edges: z.strictObject({ function: Function.prefault({}), container: Container.prefault({}) }).prefault({}),
+    edges: z.strictObject({ function: FunctionEdge.prefault({}), container: ContainerEdge.prefault({}) }).prefault({}),
     nats: z
       .strictObject({
         /** Servers: one, whose loss routers mend from the workers, or three, a zone each. */
@@ -168,6 +167,8 @@ export const Settings = z
         vpc: Vpc.optional(),
       })
       .prefault({}),
+    /** Images that are there already, by their addresses, instead of built ones. The entry point is `stator`. */
+    images: z.strictObject({ edge: z.string().min(1).optional() }).prefault({}),
     domain: Domain.optional(),
     alarms: z
       .strictObject({

@@ -18,4 +18,5 @@ const config: StatorConfig = {
   limits: { requestsPerSecond: 100, burst: 200, holdSecs: 120 },
 };
 
+// biome-ignore lint/style/noDefaultExport: what is read of a configuration file
 export default config;

@@ -89,8 +89,8 @@ export class Network extends Construct {
 
   /** Lets callers that may go anywhere reach the workers on the request plane. */
   allowToWorkers(callers: ISecurityGroup): void {
-    this.workerSecurityGroup.addIngressRule(callers, this.#workerPorts, 'Request plane');
-    this.workerSecurityGroup.addIngressRule(callers, STATUS_PORTS, 'Model files');
+    this.workerSecurityGroup.addIngressRule(callers, this.#workerPorts, 'Request plane', true); // the rule lies in the callers' stack
+    this.workerSecurityGroup.addIngressRule(callers, STATUS_PORTS, 'Model files', true);
   }
 }
 

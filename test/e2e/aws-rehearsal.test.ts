@@ -1,6 +1,6 @@
-import { mkdtempSync, rmSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { join, resolve } from 'node:path';
+import { dirname, join } from 'node:path';
 import Anthropic from '@anthropic-ai/sdk';
 import {
   type AttributeDefinition,
@@ -20,37 +20,30 @@ import {
   unpack,
 } from '../support/aws/deployment.ts';
 import { type IamProxy, startIamProxy } from '../support/aws/iam-proxy.ts';
-import { SECRET_ARN_PREFIX } from '../support/aws/localize.ts';
 import { unusedGrants } from '../support/aws/policy.ts';
 import {
   type DynamoDbServer,
   freePort,
   hasDynamoDb,
   hasNatsServer,
-  type NatsServer,
   runStator,
+  type SpawnedProcess,
   type StatorProcess,
+  spawnProgram,
   startDynamoDb,
-  startNatsServer,
   useFleet,
   waitUntil,
 } from '../support/index.ts';
 import { hasLambdaRuntime, type LambdaRuntime, startLambdaRuntime } from '../support/lambda-runtime.ts';
 
-const MODEL = 'rehearsed';
-/** A path that each process understands in its own way: the function has no model there, and fetches it from its worker. */
-const ELSEWHERE = '/proc/self/cwd/builtin-model';
-const CONTEXT = { nats: 'true', natGateways: '1', routerImage: 'stator' };
+const MODEL = 'stator-mini';
+const STACK = 'Rehearsal';
 /** A machine shared with other tests is slower than one that serves. */
 const PATIENT = { STATOR_ROUTER_CHOOSE_TIMEOUT_MS: '500', STATOR_ROUTER_CONNECT_TIMEOUT_MS: '2000' };
 /** Deaths are noticed sooner than in a fleet that is not watched. */
 const TIMES = { STATOR_LEASE_TTL_SECS: '2' };
 const LOOPBACK = { DYN_TCP_RPC_HOST: '127.0.0.1', DYN_EVENT_PLANE_HOST: '127.0.0.1', DYN_SYSTEM_HOST: '127.0.0.1' };
 const MB = 1_000_000;
-
-/** A role may read the plane token. */
-const TOKEN_ARN = `${SECRET_ARN_PREFIX}PlaneToken`;
-const READS_TOKEN = { Effect: 'Allow', Action: 'secretsmanager:GetSecretValue', Resource: TOKEN_ARN } as const;
 
 /**
  * Rights that a rehearsal of some minutes does not use.
@@ -71,10 +64,10 @@ let account: Account;
 let stack: DeployedStack;
 let server: DynamoDbServer;
 let proxy: IamProxy;
-let nats: NatsServer;
+let nats: SpawnedProcess;
+let natsUrl: string;
 let runtime: LambdaRuntime;
 let apiKey: string;
-let routerPort: number;
 const routers: StatorProcess[] = [];
 const workers: StatorProcess[] = [];
 /** Of Secrets Manager, which moto's CloudFormation does not fill: a text for each address that somebody refers to. */
@@ -86,10 +79,25 @@ function output(name: string): string {
   return value;
 }
 
+/** Where the workers' plane token comes from. */
+function tokenArn(): string {
+  return taskOf('worker-0').container.secrets.STATOR_PLANE_TOKEN ?? 'none';
+}
+
+/** The HTTP function; the CDK adds one of its own that empties buckets. */
 function theFunction(): DeployedFunction {
-  const [only, ...others] = Object.values(stack.functions);
-  if (only === undefined || others.length > 0) throw new Error('the stack is to have one function');
-  return only;
+  const found = Object.values(stack.functions).filter(({ environment }) => 'STATOR_AUTH' in environment);
+  if (found[0] === undefined || found.length > 1) throw new Error('the stack is to have one HTTP function');
+  return found[0];
+}
+
+let releases = 0;
+
+/** Context of a deployment by a configuration of its own; its images are made already. */
+function release(more: object = {}): Env {
+  const path = join(folder, `release-${releases++}.json`);
+  writeFileSync(path, JSON.stringify({ name: STACK, images: { edge: 'stator:rehearsed' }, ...more }));
+  return { config: path };
 }
 
 /** What a process of the deployment gets, at the addresses that its network has here. */
@@ -97,52 +105,77 @@ function here(principal: string, env: Env): Env {
   const resolved = Object.entries(env).map(([name, value]) => {
     const local = value
       .replace(/\{\{resolve:secretsmanager:(.*):SecretString:.*\}\}/, (_all, arn: string) => secretOf(arn))
-      .replace(/^nats:\/\/[\w.-]+\.internal:4222$/, nats.url)
-      .replace(/^tcp:\/\/router\.[\w.-]+\.internal:\d+$/, `tcp://127.0.0.1:${routerPort}`);
+      .replace('nats://127.0.0.1:4222', natsUrl);
     return [name, local] as const;
   });
   const credentials = { AWS_ACCESS_KEY_ID: principal, AWS_SECRET_ACCESS_KEY: principal, AWS_REGION: 'us-east-1' };
   const endpoints = { STATOR_DYNAMODB_ENDPOINT: proxy.url, AWS_ENDPOINT_URL_SECRETS_MANAGER: proxy.url };
-  return { ...Object.fromEntries(resolved), ...credentials, ...endpoints };
+  const bucket = { AWS_ENDPOINT: account.url, AWS_ALLOW_HTTP: 'true' };
+  return { ...Object.fromEntries(resolved), ...credentials, ...endpoints, ...bucket };
 }
 
-/** A worker that is given the outputs of the stack and nothing else of it. */
+/** The task of the stack that runs `container`. */
+function taskOf(container: string) {
+  const task = Object.values(stack.tasks).find(({ containers }) => containers.some(({ name }) => name === container));
+  const found = task?.containers.find(({ name }) => name === container);
+  if (task === undefined || found === undefined) throw new Error(`the stack has no container ${container}`);
+  return { statements: task.statements, container: found };
+}
+
+/** Environment of a container as its definition has it, with the secrets that it is given. */
+function environmentOf(name: string, principal: string): Env {
+  const { environment, secrets } = taskOf(name).container;
+  const given = Object.entries(secrets).map(([variable, arn]) => [variable, secretOf(arn)] as const);
+  return { ...here(principal, { ...environment, ...Object.fromEntries(given) }), DYN_LOGGING_JSONL: 'false' };
+}
+
+/** One of the worker containers, once more or for the first time; its ports are its own here, where all share an address. */
 async function startWorker(more: Env = {}): Promise<StatorProcess> {
-  const env = here('worker', {
-    DYN_DISCOVERY_BACKEND: 'dynamodb',
-    STATOR_DISCOVERY_TABLE: output('DiscoveryTableName'),
-    DYN_EVENT_PLANE: output('EventPlane'),
-    NATS_SERVER: output('NatsServer'),
-    NATS_AUTH_TOKEN: secretOf(output('NatsTokenSecretArn')),
-  });
-  const flags = [`--model-path=${ELSEWHERE}`, `--model-name=${MODEL}`, '--block-size=16', '--decode-speedup-ratio=0.5'];
-  const worker = await fleet.worker(flags, { ...env, ...TIMES, ...LOOPBACK, ...more }, { cwd: resolve('dist') });
+  const [, ...flags] = taskOf('worker-0').container.command;
+  const env = {
+    ...environmentOf('worker-0', 'task'),
+    ...TIMES,
+    ...LOOPBACK,
+    DYN_TCP_RPC_PORT: '0',
+    DYN_SYSTEM_PORT: '0',
+  };
+  const worker = await fleet.worker([...flags, '--decode-speedup-ratio=0.5'], { ...env, ...more });
   workers.push(worker);
   return worker;
 }
 
-/** A container of the router's task, as its definition has it. */
-async function startRouter(planePort: number): Promise<StatorProcess> {
-  const task = Object.values(stack.tasks).find(({ containers }) => containers.some(({ name }) => name === 'router'));
-  const container = task?.containers.find(({ name }) => name === 'router');
-  const secrets = Object.entries(container?.secrets ?? {}).map(([name, arn]) => [name, secretOf(arn)] as const);
-  const env = here('router', { ...container?.environment, ...Object.fromEntries(secrets) });
-  const own = {
-    DYN_HTTP_PORT: '0',
-    DYN_TCP_RPC_PORT: String(planePort),
-    STATOR_SNAPSHOT_INTERVAL_SECS: '1',
-    DYN_LOGGING_JSONL: 'false',
-  };
-  const router = await fleet.frontend([], { ...env, ...TIMES, ...LOOPBACK, ...own });
+/** The edge container. */
+async function startRouter(): Promise<StatorProcess> {
+  const own = { DYN_HTTP_PORT: '0', DYN_TCP_RPC_PORT: '0', STATOR_SNAPSHOT_INTERVAL_SECS: '1' };
+  const [, ...flags] = taskOf('edge').container.command;
+  const router = await fleet.frontend(flags, { ...environmentOf('edge', 'task'), ...TIMES, ...LOOPBACK, ...own });
   routers.push(router);
   return router;
 }
 
-async function startFunction(more: Env = {}): Promise<LambdaRuntime> {
+/** The NATS container: what its shell runs, with ports and a folder of its own. */
+async function startNats(): Promise<void> {
+  const { command, secrets } = taskOf('nats').container;
+  const passwords = Object.entries(secrets).map(([variable, arn]) => [variable, secretOf(arn)] as const);
+  const data = join(folder, 'nats');
+  mkdirSync(data);
+  const [port, monitor] = [await freePort(), await freePort()];
+  const start = command
+    .join(' ')
+    .replaceAll('/data', data)
+    .replace(/port: 4222/, `port: ${port}`)
+    .replace(/127\.0\.0\.1:8222/, `127.0.0.1:${monitor}`);
+  const PATH = `${dirname(process.env.STATOR_TEST_NATS_BIN ?? '')}:${process.env.PATH}`;
+  nats = spawnProgram('/bin/sh', ['-c', start], { env: { PATH, ...Object.fromEntries(passwords) } });
+  natsUrl = `nats://127.0.0.1:${port}`;
+  await nats.waitForOutput(/Server is ready/);
+}
+
+async function startFunction(more: Env = {}, environment = theFunction().environment): Promise<LambdaRuntime> {
   const deployed = theFunction();
   const directory = mkdtempSync(join(folder, 'code-'));
   expect(await unpack(deployed, directory)).toContain('index.mjs');
-  const env = { ...here('function', deployed.environment), ...PATIENT, ...more };
+  const env = { ...here('function', environment), ...PATIENT, ...more };
   return startLambdaRuntime({
     directory,
     handler: deployed.handler,
@@ -186,8 +219,8 @@ const isRun = hasMoto() && hasLambdaRuntime() && hasDynamoDb() && hasNatsServer(
 describe.runIf(isRun)('a deployment, rehearsed', { timeout: 120_000 }, () => {
   beforeAll(async () => {
     folder = mkdtempSync(join(tmpdir(), 'stator-rehearsal-'));
-    account = await openAccount('Rehearsal');
-    stack = await account.deploy(CONTEXT);
+    account = await openAccount(STACK);
+    stack = await account.deploy(release());
     server = await startDynamoDb();
     const client = new DynamoDBClient({ endpoint: server.url });
     for (const [TableName, { keys, attributes }] of Object.entries(stack.tables)) {
@@ -198,22 +231,18 @@ describe.runIf(isRun)('a deployment, rehearsed', { timeout: 120_000 }, () => {
       );
     }
     client.destroy();
-    const token = secretOf(output('NatsTokenSecretArn'));
-    nats = await startNatsServer({
-      configuration: `authorization { token: "${token}" }`,
-      storeBytesMax: 16 * 2 ** 30, // as much as the event log may have
-    });
-    routerPort = await freePort();
-    const task = Object.values(stack.tasks).find(({ containers }) => containers.some(({ name }) => name === 'router'));
+    await startNats();
     proxy = await startIamProxy({
       target: server.url,
       secretOf,
       arnOf: (name) => stack.tables[name]?.arn ?? `no-table/${name}`,
       principals: {
         function: theFunction().statements,
-        router: task?.statements ?? [],
-        'secret-reader': [...theFunction().statements, READS_TOKEN],
-        worker: stack.policies[output('WorkerPolicyArn')] ?? [],
+        task: taskOf('edge').statements,
+        'secret-reader': [
+          ...theFunction().statements,
+          { Effect: 'Allow', Action: 'secretsmanager:GetSecretValue', Resource: tokenArn() },
+        ],
         operator: stack.policies[output('OperatorPolicyArn')] ?? [],
       },
     });
@@ -224,7 +253,7 @@ describe.runIf(isRun)('a deployment, rehearsed', { timeout: 120_000 }, () => {
     });
     expect(made.stderr).toBe('');
     apiKey = (JSON.parse(made.stdout) as { key: string }).key;
-    await startRouter(routerPort);
+    await startRouter();
     await Promise.all([startWorker(), startWorker()]);
     runtime = await startFunction();
     await untilServed(true);
@@ -233,7 +262,7 @@ describe.runIf(isRun)('a deployment, rehearsed', { timeout: 120_000 }, () => {
   afterAll(async () => {
     await runtime?.stop();
     await proxy?.close();
-    await nats?.stop();
+    await nats?.kill();
     await server?.stop();
     await account?.stop();
     rmSync(folder, { recursive: true, force: true });
@@ -313,7 +342,7 @@ describe.runIf(isRun)('a deployment, rehearsed', { timeout: 120_000 }, () => {
       what: 'a snapshot',
       timeoutMs: 20_000,
     });
-    const second = await startRouter(await freePort());
+    const second = await startRouter();
     await waitUntil(async () => (await blocks(second)) > 0 && (await blocks(second)) === (await blocks(first)), {
       what: 'equal indexes',
       timeoutMs: 20_000,
@@ -324,12 +353,14 @@ describe.runIf(isRun)('a deployment, rehearsed', { timeout: 120_000 }, () => {
     const before = runtime;
     const tables = Object.keys(stack.tables);
     const running = streamChat(openAi(before), 1500);
-    stack = await account.deploy({ ...CONTEXT, functionUrl: 'true' });
+    stack = await account.deploy(release({ edges: { function: { memoryMb: 1024 } } }));
     expect(Object.keys(stack.tables)).toEqual(tables);
+    expect(theFunction().memoryMb).toBe(1024);
     const next = await startFunction();
     await untilServed(true, next);
     expect(await streamChat(openAi(next), 8)).toBe(8);
-    stack = await account.deploy(CONTEXT);
+    stack = await account.deploy(release());
+    expect(theFunction().memoryMb).not.toBe(1024);
     expect(Object.keys(stack.tables)).toEqual(tables);
     expect(await streamChat(openAi(before), 8)).toBe(8);
     expect(await running).toBe(1500);
@@ -340,31 +371,37 @@ describe.runIf(isRun)('a deployment, rehearsed', { timeout: 120_000 }, () => {
   it('forgets workers whose lease runs out, and holds a request until another registers', async () => {
     for (const worker of workers.splice(0)) worker.signal('SIGKILL');
     await untilServed(false);
-    const held = await startFunction({ STATOR_HOLD_TIMEOUT: '60' });
+    const held = await startFunction();
     const answer = streamChat(openAi(held), 8);
     await startWorker();
     expect(await answer).toBe(8);
     await held.stop();
   });
 
-  it('proves to workers the plane token that Secrets Manager has', async () => {
-    for (const worker of workers.splice(0)) worker.signal('SIGTERM');
-    await untilServed(false);
-    await startWorker({ STATOR_PLANE_TOKEN: secretOf(TOKEN_ARN) });
-    await untilServed(true);
-    await expect(streamChat(openAi(), 4)).rejects.toMatchObject({ status: 503 });
-    await runtime.idle();
-    const knowing = await startFunction({ STATOR_PLANE_TOKEN_SECRET: TOKEN_ARN, AWS_ACCESS_KEY_ID: 'secret-reader' });
+  it('proves to workers the plane token that Secrets Manager has, and finds none that knows another', async () => {
+    const { STATOR_PLANE_TOKEN: _, ...others } = theFunction().environment;
+    const named = { ...others, STATOR_PLANE_TOKEN_SECRET: tokenArn() };
+    const stranger = await startFunction({
+      STATOR_PLANE_TOKEN: 'a token that no worker of this fleet knows',
+      STATOR_HOLD_TIMEOUT: '0',
+    });
+    await expect(streamChat(openAi(stranger), 4)).rejects.toMatchObject({ status: 503 });
+    await stranger.stop();
+    const knowing = await startFunction({ AWS_ACCESS_KEY_ID: 'secret-reader' }, named);
     expect(await streamChat(openAi(knowing), 8)).toBe(8);
-    expect(knowing.output()).not.toContain(secretOf(TOKEN_ARN));
+    expect(knowing.output()).not.toContain(secretOf(tokenArn()));
     await knowing.stop();
   });
 
-  it('has a worker gather the fleet view when the routers are gone', async () => {
+  it('serves on without a router, and forgets a worker that drains', async () => {
     for (const router of routers) router.signal('SIGKILL');
-    const isGathering = () => [...proxy.callsOf('worker')].some((call) => call.startsWith('dynamodb:BatchGetItem'));
-    await waitUntil(isGathering, { what: 'a worker that gathers', timeoutMs: 20_000 });
     await untilServed(true);
+    expect(await streamChat(openAi(), 8)).toBe(8);
+    for (const worker of workers.splice(0)) {
+      worker.signal('SIGTERM');
+      expect(await worker.exited).toBe(0);
+    }
+    await untilServed(false);
   });
 
   it('asks for nothing that its roles refuse, and has no right that nothing uses', () => {
@@ -375,8 +412,6 @@ describe.runIf(isRun)('a deployment, rehearsed', { timeout: 120_000 }, () => {
     };
     const rare = (right: string): boolean => RARELY_USED.some((pattern) => pattern.test(right));
     expect(unused(theFunction().statements, 'function').filter((right) => !rare(right))).toEqual([]);
-    expect(unused(stack.policies[output('WorkerPolicyArn')] ?? [], 'worker')).toEqual([]);
-    const task = Object.values(stack.tasks).find(({ containers }) => containers.some(({ name }) => name === 'router'));
-    expect(unused(task?.statements ?? [], 'router').filter((right) => !rare(right))).toEqual([]);
+    expect(unused(taskOf('edge').statements, 'task').filter((right) => !rare(right))).toEqual([]);
   });
 });

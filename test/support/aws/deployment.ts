@@ -44,6 +44,8 @@ export interface DeployedStack {
 
 /** An AWS account imitated by moto, to which the real CDK CLI deploys. */
 export interface Account {
+  /** Of all services. */
+  readonly url: string;
   /** Synthesises the app with `context` and deploys all of its stacks. */
   deploy(context?: Readonly<Record<string, string>>): Promise<DeployedStack>;
   /** `cdk destroy`; resolves with what is left of the stack's tables and functions. */
@@ -58,7 +60,10 @@ export function hasMoto(): boolean {
   return Boolean(process.env.STATOR_TEST_MOTO_PYTHON);
 }
 
-/** Starts moto and prepares it for the CDK, as `cdk bootstrap` prepares a new account. */
+/**
+ * Starts moto and prepares it for the CDK, as `cdk bootstrap` prepares a new account.
+ * @param stackName of the stack that is read back
+ */
 export async function openAccount(stackName: string): Promise<Account> {
   const python = process.env.STATOR_TEST_MOTO_PYTHON;
   if (!python) throw new Error('STATOR_TEST_MOTO_PYTHON is not set: run through vitest, whose set-up installs moto');
@@ -86,10 +91,11 @@ export async function openAccount(stackName: string): Promise<Account> {
   await cdk(['bootstrap', 'aws://123456789012/us-east-1'], empty);
   let round = 0;
   return {
+    url,
     async deploy(context = {}) {
       const out = join(folder, `out-${round++}`);
       const synth = spawnNode(['infra/synth.mjs'], {
-        env: { CDK_OUTDIR: out, CDK_CONTEXT_JSON: JSON.stringify({ stackName, ...context }) },
+        env: { CDK_OUTDIR: out, CDK_CONTEXT_JSON: JSON.stringify(context) },
       });
       await finished(synth, 'synthesis');
       localizeTemplates(out);

@@ -33,7 +33,7 @@ const PASSED_OVER: ReadonlySet<string> = new Set([
 ]);
 
 /** Address of a secret that moto's CloudFormation does not make: the rehearsal makes it. */
-export const SECRET_ARN_PREFIX = 'arn:aws:secretsmanager:us-east-1:123456789012:secret:';
+const SECRET_ARN_PREFIX = 'arn:aws:secretsmanager:us-east-1:123456789012:secret:';
 
 /**
  * Rewrites the templates of a `cdk.out` so that moto deploys them. What is left out is not rehearsed.
@@ -50,13 +50,20 @@ export function localizeTemplates(directory: string): Readonly<Record<string, nu
   return leftOut;
 }
 
+/** Resources that run code of their own while they are made want Docker of moto. */
+function isLeftOut(type: string): boolean {
+  return PASSED_OVER.has(type) || type.startsWith('Custom::');
+}
+
 function localize(template: Template): readonly string[] {
-  const gone = new Map(Object.entries(template.Resources).filter(([, { Type }]) => PASSED_OVER.has(Type)));
+  const gone = new Map(Object.entries(template.Resources).filter(([, { Type }]) => isLeftOut(Type)));
   const kept = Object.entries(template.Resources).filter(([id]) => !gone.has(id));
-  const stubOf = (id: string): string =>
-    gone.get(id)?.Type === 'AWS::SecretsManager::Secret'
-      ? `${SECRET_ARN_PREFIX}${id}`
-      : `arn:aws:stub:us-east-1:123456789012:x/${id}`;
+  const stubOf = (id: string): unknown => {
+    const { Type: type, Properties: properties = {} } = gone.get(id) ?? { Type: '' };
+    if (type === 'AWS::SecretsManager::Secret') return `${SECRET_ARN_PREFIX}${id}`;
+    if (type === 'AWS::Lambda::Alias') return fix(properties.FunctionName); // rights are given on the function itself
+    return `arn:aws:stub:us-east-1:123456789012:x/${id}`;
+  };
   const fix = (value: unknown): unknown => {
     if (Array.isArray(value)) return value.map(fix);
     if (typeof value !== 'object' || value === null) return value;
