@@ -11,6 +11,9 @@ const SWAGGER_UI = ['swagger-ui.css', 'swagger-ui-bundle.js', 'swagger-ui-bundle
 /** Entry point of the HTTP function, relative to the repository. */
 const HTTP_FUNCTION_ENTRY = 'functions/http/lambda.ts';
 
+/** Stands in for `node:http`, relative to the repository. */
+const NODE_HTTP = 'infra/node-http.mjs';
+
 /** Where the deployed HTTP function is bundled to, relative to the repository. */
 const HTTP_FUNCTION_DIRECTORY = 'node_modules/.cache/stator/functions/http';
 
@@ -61,6 +64,7 @@ export function bundleFunction(options: BundleOptions = {}): FunctionBundle {
     legalComments: 'none',
     // msgpackr does without its native helper, which no bundle could hold.
     external: [...NATIVE_PACKAGES, 'msgpackr-extract'],
+    alias: { 'node:http': join(root, NODE_HTTP) },
     metafile: true,
     logLevel: 'warning',
     // CommonJS packages inside an ES module bundle still call require() for node's own modules.

@@ -2,10 +2,19 @@
 // A small young generation: left alone V8's grows to 32 MiB on the first burst and stays there, which costs 17 KiB a stream
 // at 1,000 streams; a frontend's garbage is short-lived strings, which a small one collects as well.
 import packageJson from '../../package.json' with { type: 'json' };
+import { systemClock } from '../../shared/clock/index.ts';
 import { CONFIG_HELP, showConfig, UsageError } from '../../shared/commands/config.ts';
 import { EXPLAIN_HELP, explainRouting } from '../../shared/commands/router-explain.ts';
-import { type Command, ConfigError, renderBriefHelp, renderHelp, resolveConfig } from '../../shared/config/index.ts';
+import {
+  type Command,
+  ConfigError,
+  renderBriefHelp,
+  renderHelp,
+  resolveConfig,
+  type Settings,
+} from '../../shared/config/index.ts';
 import { nearestName, reasonOf } from '../../shared/errors/index.ts';
+import { openLogger } from '../../shared/telemetry/index.ts';
 import { dumpConfig } from '../process/dump-config.ts';
 import { COMMANDS, UNBUILT_COMMANDS } from './commands.ts';
 
@@ -36,16 +45,37 @@ function report(level: 'warning' | 'error', lines: readonly string[], jsonl = fa
 }
 
 async function startProcess(name: Command, argv: readonly string[]): Promise<number> {
-  const config = resolveConfig(name, argv, process.env);
+  const named = resolveConfig(name, argv, process.env);
+  const secrets = await readSecrets(named.settings);
+  const config = secrets === undefined ? named : resolveConfig(name, argv, secrets.env);
   report('warning', config.warnings, config.settings.loggingJsonl);
   await dumpConfig(config);
   // The timers of a process do not keep it alive, so one that only waits, as for an engine, would end in the middle.
   const alive = setInterval(() => {}, IDLE_WAKE_MS);
+  const look = secrets && setInterval(() => void secrets.drainOnChange(), secrets.lookMs);
   try {
-    return await COMMANDS[name].start(config, process.env);
+    return await COMMANDS[name].start(config, secrets?.env ?? process.env);
   } finally {
     clearInterval(alive);
+    clearInterval(look);
   }
+}
+
+/** What Secrets Manager has for a process whose environment names secrets, and who drains it when they are rotated. */
+async function readSecrets(settings: object) {
+  if (!('secretCacheSecs' in settings)) return undefined;
+  const { planeTokenSecret, natsSecret, secretCacheSecs } = settings as Settings<'frontend' | 'worker'>;
+  if ((planeTokenSecret ?? natsSecret) === undefined) return undefined;
+  const { openSecrets, SecretWatch } = await import('../../shared/fleet/secrets/index.ts');
+  const secrets = await openSecrets(process.env);
+  const lookMs = secretCacheSecs * 1000;
+  const logger = openLogger(settings as Settings<'frontend' | 'worker'>).for('secrets');
+  const watch = new SecretWatch(secrets, { clock: systemClock, ageMsMax: lookMs, logger });
+  const drainOnChange = async (): Promise<void> => {
+    await watch.look();
+    if (watch.isOutdated) process.kill(process.pid, 'SIGTERM'); // whoever keeps it running starts it with the new ones
+  };
+  return { env: secrets.env, lookMs, drainOnChange };
 }
 
 function isCommand(name: string): name is Command {

@@ -8,18 +8,31 @@ export const HTTP_FUNCTION_VARIABLES = [
   'STATOR_DISCOVERY_TABLE',
   'STATOR_AUTH',
   'STATOR_KEYS_TABLE',
+  'STATOR_KEY_CACHE_SECS',
+  'STATOR_METRICS_AUTH',
+  'STATOR_DOCS_AUTH',
   'STATOR_ID_SECRET',
   'STATOR_RESPONSES_TABLE',
+  'STATOR_ARTIFACTS_BUCKET',
   'DYN_REQUEST_PLANE',
   'DYN_ROUTER_MODE',
+  'DYN_ENABLE_ANTHROPIC_API',
   'DYN_HTTP_BODY_LIMIT_MB',
+  'DYN_HTTP_SSE_KEEP_ALIVE_INTERVAL_MS',
   'STATOR_DEADLINE_MARGIN_SECS',
   'DYN_LOG',
   'DYN_LOGGING_JSONL',
 ] as const;
 
-/** Variables that only some deployments set: those with resident routers. */
-export const HTTP_FUNCTION_CHOICES = ['STATOR_ROUTER_URL'] as const;
+/**
+ * Variables that only some deployments set: the plane token, in functions that cannot reach Secrets Manager, or the secret that holds
+ * it; and how long requests wait for a worker.
+ */
+export const HTTP_FUNCTION_CHOICES = [
+  'STATOR_PLANE_TOKEN',
+  'STATOR_PLANE_TOKEN_SECRET',
+  'STATOR_HOLD_TIMEOUT',
+] as const;
 
 /** Name of one of `HTTP_FUNCTION_CHOICES`. */
 export type HttpFunctionChoice = (typeof HTTP_FUNCTION_CHOICES)[number];

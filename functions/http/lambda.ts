@@ -2,6 +2,7 @@
  * The streaming HTTP function: the same app as in a container, behind API Gateway or a function URL. Everything outside of
  * the handler runs once for each environment, while it starts.
  */
+import { systemClock } from '../../shared/clock/index.ts';
 import { resolveConfig } from '../../shared/config/index.ts';
 import { reasonOf } from '../../shared/errors/index.ts';
 import type { LambdaRuntime } from '../../shared/frontends/lambda/index.ts';
@@ -21,42 +22,69 @@ const DISCOVERY_AGE_MS_MAX = 1000;
 /** A function is frozen between requests: it must not try on. */
 const NATS_ATTEMPTS_MAX = 3;
 
-const { settings, warnings } = resolveConfig('function', [], process.env);
-const logger = openLogger(settings);
+const { settings: given, warnings } = resolveConfig('function', [], process.env);
+const logger = openLogger(given);
 const log = logger.for('function');
 for (const warning of warnings) log.warn(warning);
 
-export const handler = awslambda.streamifyResponse(
-  createLambdaHandler(
-    async () => {
-      const plane = {
-        poolSizeMax: CONNECTIONS_PER_WORKER_MAX,
-        suspectAfterMs: SUSPECT_AFTER_MS,
-        brokerAttemptsMax: NATS_ATTEMPTS_MAX,
-      };
-      const discovery = { isLasting: false }; // its role may read the table and nothing else
-      const { app, refresh, flush, isOpenToAll } = await composeFrontend(settings, {
-        logger,
-        plane,
-        discovery,
-        followsEvents: false,
-      });
-      if (isOpenToAll) log.warn('whoever reaches this function is served: no API keys are asked for');
-      return {
-        fetch: app.fetch,
-        beforeRequest: (signal, shardKey) => refresh(DISCOVERY_AGE_MS_MAX, signal, shardKey),
-        afterRequest: flush,
-      };
-    },
-    {
-      openHttpStream: (stream, prelude) => awslambda.HttpResponseStream.from(stream, prelude),
-      deadlineMarginMs: settings.deadlineMarginSecs * 1000,
-      onFailure: (error, requestId) =>
-        log.error('request failed', {
-          lambda_request_id: requestId,
-          code: error.code,
-          reason: reasonOf(error.cause ?? error),
-        }),
-    },
-  ),
+/** Longest part of an environment's start that waits for the app: the service charges for it, and has limits of its own. */
+const START_MS_MAX = 1000;
+
+const { handler: serve, started } = createLambdaHandler(
+  async () => {
+    const { settings, watch } = await readSecrets();
+    const plane = {
+      poolSizeMax: CONNECTIONS_PER_WORKER_MAX,
+      suspectAfterMs: SUSPECT_AFTER_MS,
+      brokerAttemptsMax: NATS_ATTEMPTS_MAX,
+    };
+    const discovery = { isLasting: false }; // its role may read the table and nothing else
+    const { app, refresh, flush, close, isOpenToAll } = await composeFrontend(settings, {
+      logger,
+      plane,
+      discovery,
+      followsEvents: false,
+    });
+    if (isOpenToAll) log.warn('whoever reaches this function is served: no API keys are asked for');
+    return {
+      fetch: app.fetch,
+      beforeRequest: (signal, shardKey) => refresh(DISCOVERY_AGE_MS_MAX, signal, shardKey),
+      afterRequest: async () => {
+        await Promise.all([flush(), watch?.look()]);
+      },
+      isOutdated: () => watch?.isOutdated === true,
+      close,
+    };
+  },
+  {
+    openHttpStream: (stream, prelude) => awslambda.HttpResponseStream.from(stream, prelude),
+    deadlineMarginMs: given.deadlineMarginSecs * 1000,
+    onFailure: (error, requestId) =>
+      log.error('request failed', {
+        lambda_request_id: requestId,
+        code: error.code,
+        reason: reasonOf(error.cause ?? error),
+      }),
+  },
 );
+
+export const handler = awslambda.streamifyResponse(serve);
+
+// While it starts an environment has a whole core, later only its share: the first request should find all of it done.
+await new Promise<void>((resolve) => {
+  const timer = setTimeout(resolve, START_MS_MAX); // not the clock's, whose timers let a process without sockets end
+  void started.then(() => {
+    clearTimeout(timer);
+    resolve();
+  });
+});
+
+/** The settings with what Secrets Manager has for them, where the environment names secrets. */
+async function readSecrets() {
+  if ((given.planeTokenSecret ?? given.natsSecret) === undefined) return { settings: given };
+  const { openSecrets, SecretWatch } = await import('../../shared/fleet/secrets/index.ts');
+  const secrets = await openSecrets(process.env);
+  const ageMsMax = given.secretCacheSecs * 1000;
+  const watch = new SecretWatch(secrets, { clock: systemClock, ageMsMax, logger: log });
+  return { settings: resolveConfig('function', [], secrets.env).settings, watch };
+}

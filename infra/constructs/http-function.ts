@@ -1,5 +1,6 @@
 import { Duration, RemovalPolicy } from 'aws-cdk-lib';
-import { type Alarm, TreatMissingData } from 'aws-cdk-lib/aws-cloudwatch';
+import type { IAlarm, Metric, MetricOptions } from 'aws-cdk-lib/aws-cloudwatch';
+import { LambdaDeploymentConfig, LambdaDeploymentGroup } from 'aws-cdk-lib/aws-codedeploy';
 import {
   type IGrantable,
   type IPrincipal,
@@ -9,17 +10,20 @@ import {
   ServicePrincipal,
 } from 'aws-cdk-lib/aws-iam';
 import {
+  Alias,
   Architecture,
   type Code,
   type FunctionUrl,
   FunctionUrlAuthType,
+  type IFunction,
   InvokeMode,
+  type IVersion,
   Function as LambdaFunction,
   LoggingFormat,
   Runtime,
   SystemLogLevel,
 } from 'aws-cdk-lib/aws-lambda';
-import { type ILogGroup, LogGroup, RetentionDays } from 'aws-cdk-lib/aws-logs';
+import { type ILogGroup, LogGroup } from 'aws-cdk-lib/aws-logs';
 import { Construct } from 'constructs';
 import type { HttpFunctionChoice, HttpFunctionVariable } from '../../functions/http/environment.ts';
 import type { Network } from './network.ts';
@@ -39,25 +43,27 @@ export interface HttpFunctionProps {
    * @default none: the account's limit
    */
   readonly concurrencyMax?: number;
-  /** @default RetentionDays.ONE_MONTH */
-  readonly logRetention?: RetentionDays;
+  /** Days for which logs are kept. @default 30 */
+  readonly logRetentionDays?: number;
 }
 
 /** The streaming HTTP frontend as a function: one request for each environment, in the network of the workers. */
 export class HttpFunction extends Construct implements IGrantable {
   readonly function: LambdaFunction;
+  /** The release that clients get: what an API is to call. */
+  readonly live: IFunction;
   readonly grantPrincipal: IPrincipal;
-  /** An invocation failed: the code threw, ran out of time or memory. A request that was answered with 5xx is not one. */
-  readonly errorAlarm: Alarm;
-  /** Requests were refused because no further environment may start. */
-  readonly throttleAlarm: Alarm;
+  /** Its lines, one a request. */
+  readonly logGroup: ILogGroup;
+  readonly #alias: Alias;
 
   constructor(scope: Construct, id: string, props: HttpFunctionProps) {
     super(scope, id);
-    const logGroup = new LogGroup(this, 'LogGroup', {
-      retention: props.logRetention ?? RetentionDays.ONE_MONTH,
+    const logGroup: ILogGroup = new LogGroup(this, 'LogGroup', {
+      retention: props.logRetentionDays ?? 30,
       removalPolicy: RemovalPolicy.DESTROY,
     });
+    this.logGroup = logGroup;
     this.function = new LambdaFunction(this, 'Function', {
       description: 'Stator: streaming HTTP frontend',
       code: props.code,
@@ -69,7 +75,7 @@ export class HttpFunction extends Construct implements IGrantable {
       environment: props.environment,
       role: createRole(this, logGroup),
       vpc: props.network.vpc,
-      vpcSubnets: props.network.subnets,
+      vpcSubnets: props.network.functionSubnets,
       securityGroups: [props.network.functionSecurityGroup],
       logGroup,
       loggingFormat: LoggingFormat.JSON,
@@ -78,29 +84,49 @@ export class HttpFunction extends Construct implements IGrantable {
       ...(props.concurrencyMax === undefined ? {} : { reservedConcurrentExecutions: props.concurrencyMax }),
     });
     this.grantPrincipal = this.function.grantPrincipal;
-    this.errorAlarm = this.function
-      .metricErrors({ period: Duration.minutes(1) })
-      .createAlarm(this, 'ErrorAlarm', { ...ALARM, alarmDescription: 'Invocations of the HTTP function fail' });
-    this.throttleAlarm = this.function
-      .metricThrottles({ period: Duration.minutes(1) })
-      .createAlarm(this, 'ThrottleAlarm', { ...ALARM, alarmDescription: 'The HTTP function has no concurrency left' });
+    this.#alias = new Alias(this, 'Live', { aliasName: 'live', version: this.function.currentVersion as IVersion });
+    this.live = this.#alias as IFunction; // its optional properties are `T | undefined`
+  }
+
+  /**
+   * From now on a release gets 10 % of the requests for five minutes, and all after that. An alarm in between brings the one before
+   * back. Streams under way stay with the release that they began at.
+   */
+  rollOutGradually(alarms: readonly IAlarm[]): void {
+    new LambdaDeploymentGroup(this, 'Rollout', {
+      alias: this.#alias,
+      deploymentConfig: LambdaDeploymentConfig.CANARY_10PERCENT_5MINUTES,
+      alarms: [...alarms],
+    });
   }
 
   /** A streaming URL of the function itself, for callers that sign their requests (`AWS_IAM`). */
   addStreamingUrl(): FunctionUrl {
-    return this.function.addFunctionUrl({
+    return this.#alias.addFunctionUrl({
       authType: FunctionUrlAuthType.AWS_IAM,
       invokeMode: InvokeMode.RESPONSE_STREAM,
     });
   }
-}
 
-const ALARM = {
-  threshold: 1,
-  evaluationPeriods: 5,
-  datapointsToAlarm: 3,
-  treatMissingData: TreatMissingData.NOT_BREACHING,
-} as const;
+  /** Invocations that failed, a minute: the code threw, ran out of time or memory. A request that was answered with 5xx is not one. */
+  metricErrors(options: MetricOptions = {}): Metric {
+    return this.#alias.metricErrors({ period: Duration.minutes(1), ...options });
+  }
+
+  /** Requests that were refused because no further environment may start, a minute. */
+  metricThrottles(options: MetricOptions = {}): Metric {
+    return this.function.metricThrottles({ period: Duration.minutes(1), ...options });
+  }
+
+  /** Most environments at work at a time. */
+  metricConcurrency(options: MetricOptions = {}): Metric {
+    return this.function.metric('ConcurrentExecutions', {
+      period: Duration.minutes(1),
+      statistic: 'Maximum',
+      ...options,
+    });
+  }
+}
 
 /** Only what the function does: write its own log and attach to the network. */
 function createRole(scope: Construct, logGroup: ILogGroup): IRole {

@@ -1,135 +1,154 @@
 import { Duration, RemovalPolicy } from 'aws-cdk-lib';
-import { type ISecurityGroup, Port, SecurityGroup } from 'aws-cdk-lib/aws-ec2';
-import {
-  Cluster,
-  ContainerImage,
-  Secret as ContainerSecret,
-  CpuArchitecture,
-  FargateService,
-  FargateTaskDefinition,
-  type ICluster,
-  LogDrivers,
-  OperatingSystemFamily,
-} from 'aws-cdk-lib/aws-ecs';
-import type { Grant, IGrantable } from 'aws-cdk-lib/aws-iam';
-import { LogGroup, RetentionDays } from 'aws-cdk-lib/aws-logs';
+import { type ISecurityGroup, Port, SecurityGroup, type SubnetSelection } from 'aws-cdk-lib/aws-ec2';
+import { FargateService, type ICluster } from 'aws-cdk-lib/aws-ecs';
+import { LogGroup } from 'aws-cdk-lib/aws-logs';
 import { type ISecret, Secret } from 'aws-cdk-lib/aws-secretsmanager';
 import { DnsRecordType, PrivateDnsNamespace } from 'aws-cdk-lib/aws-servicediscovery';
 import { Construct } from 'constructs';
+import { NATS_PORTS } from '../nats-configuration.ts';
+import { createTask } from './containers.ts';
+import type { FleetSecrets } from './fleet-secrets.ts';
+import { addNatsContainer } from './nats-container.ts';
 import type { Network } from './network.ts';
 
 export interface NatsServiceProps {
   /** Has a way to the internet: the image comes from there. */
   readonly network: Network;
+  /** Where it runs. */
+  readonly cluster: ICluster;
+  /** The users of its roles. */
+  readonly secrets: FleetSecrets;
+  /** One server, or three in a zone each. @default 1 */
+  readonly servers?: 1 | 3;
   /** Image with `nats-server` and a shell. @default the official one */
   readonly image?: string;
-  /** Disk for the event logs and snapshots; a quarter of it is left free. Between 21 and 200. @default 40 */
+  /** Disk of each server; a quarter of it is left free. Between 21 and 200. @default 40 */
   readonly storageGb?: number;
+  /** Adds a listener for WebSockets. @default false */
+  readonly hasWebSocket?: boolean;
+  /** Secret with `certificate`, `key` and `ca` (PEM). @default none: no TLS */
+  readonly tlsSecret?: ISecret | undefined;
+  /** CPU units of a server. @default 512 */
+  readonly cpu?: number;
+  /** @default 1024 */
+  readonly memoryMiB?: number;
+  /** Days for which logs are kept. @default 30 */
+  readonly logRetentionDays?: number;
 }
 
-const CLIENT_PORT = 4222;
-const MONITOR_PORT = 8222;
-const IMAGE = 'nats:2.11-alpine';
 /** Share of the disk that JetStream may fill. */
 const STORAGE_SHARE = 0.75;
+const DOMAIN = 'stator.internal';
 
 /**
- * One NATS server with JetStream for KV events, load reports and snapshots of the router's index. Everything in it can be
- * made again from the workers, so the disk goes with the task: after a restart routers ask the workers for what they hold. A
- * fleet that is to ride out the loss of a server brings a cluster of three of its own, and gives its address to `NATS_SERVER`.
+ * NATS with JetStream for KV events, load reports and snapshots of the router's index, one server or three.
+ *
+ * Everything in it can be made again from the workers, so a disk goes with its task. Of three servers each is a service of its own with
+ * a name of its own in a zone of its own; each stream has three copies, and a server that comes back with an empty disk gets its copy
+ * from the others. They wait for each other when they are deployed: two are never restarted at once.
  */
 export class NatsService extends Construct {
-  /** `NATS_SERVER` of workers and routers. */
+  /** `NATS_SERVER` of workers and routers: all servers, separated by commas. */
   readonly url: string;
-  /** Holds `NATS_AUTH_TOKEN` of workers and routers. */
-  readonly token: Secret;
-  /** Where it runs, and what else runs containers beside it. */
-  readonly cluster: ICluster;
-  /** Internal names, its own among them. */
-  readonly names: PrivateDnsNamespace;
+  /** `STATOR_NATS_STREAM_REPLICAS`. */
+  readonly replicas: number;
   readonly #group: SecurityGroup;
 
   constructor(scope: Construct, id: string, props: NatsServiceProps) {
     super(scope, id);
-    const { network, image = IMAGE } = props;
-    const storageGb = checkStorage(props.storageGb ?? 40);
-    const { vpc } = network;
-    this.token = new Secret(this, 'Token', {
-      description: 'Stator: NATS_AUTH_TOKEN',
-      generateSecretString: { excludePunctuation: true, passwordLength: 48 },
-    });
-    const task = new FargateTaskDefinition(this, 'Task', {
-      cpu: 1024,
-      memoryLimitMiB: 2048,
-      ephemeralStorageGiB: storageGb,
-      runtimePlatform: { cpuArchitecture: CpuArchitecture.ARM64, operatingSystemFamily: OperatingSystemFamily.LINUX },
-    });
+    const { network, servers = 1, hasWebSocket = false } = props;
+    checkStorage(props.storageGb ?? 40);
+    const names = servers === 1 ? ['nats'] : Array.from({ length: servers }, (_, at) => `nats-${at}`);
+    const hosts = names.map((name) => `${name}.${DOMAIN}`);
+    this.#group = new SecurityGroup(this, 'SecurityGroup', { vpc: network.vpc, description: 'NATS of Stator' });
+    if (servers > 1) this.#group.connections.allowInternally(Port.tcp(NATS_PORTS.cluster), 'Servers');
+    if (hasWebSocket) this.#group.connections.allowFrom(network.workerSecurityGroup, Port.tcp(NATS_PORTS.webSocket));
     const logGroup = new LogGroup(this, 'LogGroup', {
-      retention: RetentionDays.ONE_MONTH,
+      retention: props.logRetentionDays ?? 30,
       removalPolicy: RemovalPolicy.DESTROY,
     });
-    task.addContainer('nats', {
-      image: ContainerImage.fromRegistry(image),
-      entryPoint: ['/bin/sh', '-c'],
-      command: [`printf '%s' '${configurationOf(storageGb)}' > /tmp/nats.conf && exec nats-server -c /tmp/nats.conf`],
-      secrets: { NATS_TOKEN: ContainerSecret.fromSecretsManager(this.token as ISecret) },
-      portMappings: [{ containerPort: CLIENT_PORT }],
-      logging: LogDrivers.awsLogs({ logGroup, streamPrefix: 'nats' }),
-      healthCheck: {
-        command: ['CMD-SHELL', `wget -q -O /dev/null http://127.0.0.1:${MONITOR_PORT}/healthz || exit 1`],
-        interval: Duration.seconds(10),
-        startPeriod: Duration.seconds(20),
-      },
+    const domain = new PrivateDnsNamespace(this, 'Names', { vpc: network.vpc, name: DOMAIN });
+    const routeSecret =
+      servers === 1
+        ? undefined
+        : (new Secret(this, 'Routes', {
+            description: 'Stator: what NATS servers prove to each other',
+            generateSecretString: { excludePunctuation: true, passwordLength: 64 },
+          }) as ISecret);
+    const cluster = servers === 1 ? undefined : hosts;
+    let before: FargateService | undefined;
+    names.forEach((name, at) => {
+      const zone = servers === 1 ? network.taskSubnets : zoneOf(network, at);
+      const service = this.#addServer(name, zone, { ...props, domain, logGroup, routeSecret, hosts: cluster });
+      if (before !== undefined) service.node.addDependency(before); // one after the other, at every deployment
+      before = service;
     });
-    this.#group = new SecurityGroup(this, 'SecurityGroup', { vpc, description: 'NATS of Stator' });
-    this.names = new PrivateDnsNamespace(this, 'Names', { vpc, name: 'stator.internal' });
-    // The class declares optional properties as `T | undefined`, which exactOptionalPropertyTypes tells apart.
-    this.cluster = new Cluster(this, 'Cluster', { vpc }) as ICluster;
-    new FargateService(this, 'Service', {
-      cluster: this.cluster,
+    const scheme = props.tlsSecret === undefined ? 'nats' : 'tls';
+    this.url = hosts.map((host) => `${scheme}://${host}:${NATS_PORTS.clients}`).join(',');
+    this.replicas = servers;
+    this.allowFrom(network.workerSecurityGroup);
+  }
+
+  /** Lets clients reach the servers. */
+  allowFrom(clients: ISecurityGroup): void {
+    this.#group.addIngressRule(clients, Port.tcp(NATS_PORTS.clients), 'NATS');
+  }
+
+  #addServer(name: string, vpcSubnets: SubnetSelection, parts: ServerParts): FargateService {
+    const { hosts, routeSecret, storageGb = 40, hasWebSocket = false } = parts;
+    const scope = new Construct(this, name);
+    const task = createTask(scope, {
+      cpu: parts.cpu ?? 512,
+      memoryLimitMiB: parts.memoryMiB ?? 1024,
+      ephemeralStorageGiB: storageGb,
+    });
+    addNatsContainer(task, {
+      ...parts,
+      configuration: {
+        name,
+        storageGb: Math.floor(storageGb * STORAGE_SHARE),
+        hasWebSocket,
+        ...(hosts === undefined ? {} : { cluster: hosts }),
+      },
+      ...(routeSecret === undefined ? {} : { routeSecret }),
+    } as Parameters<typeof addNatsContainer>[1]);
+    return new FargateService(scope, 'Service', {
+      cluster: parts.cluster,
       taskDefinition: task,
       desiredCount: 1,
       minHealthyPercent: 0, // two servers under one name would be two logs
       maxHealthyPercent: 100,
       circuitBreaker: { rollback: true },
-      vpcSubnets: network.subnets,
-      securityGroups: [this.#group],
+      vpcSubnets,
+      securityGroups: [this.#group as ISecurityGroup],
       cloudMapOptions: {
-        name: 'nats',
-        cloudMapNamespace: this.names,
+        name,
+        cloudMapNamespace: parts.domain,
         dnsRecordType: DnsRecordType.A,
-        dnsTtl: Duration.seconds(10),
+        dnsTtl: Duration.seconds(5),
       },
     });
-    this.url = `nats://nats.${this.names.namespaceName}:${CLIENT_PORT}`;
-    this.allowFrom(network.workerSecurityGroup);
-  }
-
-  /** Lets clients reach the server. */
-  allowFrom(clients: ISecurityGroup): void {
-    this.#group.addIngressRule(clients, Port.tcp(CLIENT_PORT), 'NATS');
-  }
-
-  /** Allows a worker or a router to read the token. */
-  grantToken(grantee: IGrantable): Grant {
-    return this.token.grantRead(grantee);
   }
 }
 
-/** In NATS' own syntax; `$NATS_TOKEN` is read from the environment by the server. No single quotes. */
-function configurationOf(storageGb: number): string {
-  return [
-    `port: ${CLIENT_PORT}`,
-    `http: "127.0.0.1:${MONITOR_PORT}"`,
-    'max_payload: 15728640', // prompt embeddings
-    `jetstream { store_dir: "/tmp/jetstream", max_file_store: ${Math.floor(storageGb * STORAGE_SHARE)}G }`,
-    'authorization { token: $NATS_TOKEN }',
-  ].join('\n');
+interface ServerParts extends NatsServiceProps {
+  readonly domain: PrivateDnsNamespace;
+  readonly logGroup: LogGroup;
+  readonly routeSecret: ISecret | undefined;
+  /** All servers, where there are several. */
+  readonly hosts: readonly string[] | undefined;
 }
 
-function checkStorage(storageGb: number): number {
+function zoneOf({ vpc, taskSubnets }: Network, at: number): SubnetSelection {
+  const { subnets } = vpc.selectSubnets(taskSubnets);
+  const zones = [...new Map(subnets.map((subnet) => [subnet.availabilityZone, subnet])).values()];
+  const subnet = zones[at];
+  if (subnet === undefined) throw new Error(`three NATS servers need subnets in three zones, not in ${zones.length}`);
+  return { subnets: [subnet] };
+}
+
+function checkStorage(storageGb: number): void {
   if (storageGb < 21 || storageGb > 200) {
     throw new Error(`storageGb must lie between 21 and 200, as Fargate has it, not ${storageGb}`);
   }
-  return storageGb;
 }

@@ -10,15 +10,22 @@ import {
   Vpc,
 } from 'aws-cdk-lib/aws-ec2';
 import { Construct } from 'constructs';
+import type { Settings } from '../settings.ts';
+
+/** A VPC that is there already. */
+export type ExistingVpc = NonNullable<Settings['network']['vpc']>;
 
 export interface NetworkProps {
   /** Availability zones to use. @default 2 */
   readonly zones?: number;
   /**
-   * NAT gateways. The function needs none: it talks to DynamoDB through a free gateway endpoint and to workers inside the
-   * VPC. Workers that pull images or models from the internet do. @default 0: no public subnets, no internet access
+   * NAT gateways, through which private tasks fetch images and reach AWS. With none, tasks have public addresses that nobody can
+   * connect to. The function needs none: it reaches DynamoDB and S3 through free gateway endpoints and workers inside the VPC.
+   * @default 0
    */
   readonly natGateways?: number;
+  /** Instead of a VPC of this stack's own. @default one is made */
+  readonly vpc?: ExistingVpc | undefined;
   /** First TCP port on which the workers of one machine listen (`DYN_TCP_RPC_PORT`). @default 8800 */
   readonly workerPortFirst?: number;
   /** Workers that one machine can hold, each on a port of its own. @default 64 */
@@ -29,16 +36,22 @@ export interface NetworkProps {
 const STATUS_PORTS = Port.tcpRange(9100, 9163);
 
 /**
- * Where functions, routers and workers meet. The security groups of both live here, so that stacks which use them never refer to
- * each other.
+ * Where functions, edges and workers meet. The security groups of functions and workers live here, so that stacks which use them
+ * never refer to each other.
  *
- *     function ── 443 ──> DynamoDB (gateway endpoint)
+ *     function ── 443 ──> DynamoDB, S3 (gateway endpoints)
  *         └── worker ports, status ports ──> worker group
  */
 export class Network extends Construct {
   readonly vpc: IVpc;
-  /** Subnets of functions and workers. */
-  readonly subnets: SubnetSelection;
+  /** Subnets of functions. */
+  readonly functionSubnets: SubnetSelection;
+  /** Subnets of tasks and workers. */
+  readonly taskSubnets: SubnetSelection;
+  /** Tasks need an address of their own to reach the internet; nobody can connect to it. */
+  readonly hasPublicTasks: boolean;
+  /** Functions reach the endpoints of AWS that have no gateway endpoint, such as Secrets Manager. */
+  readonly reachesAws: boolean;
   /** Group of the functions: may reach workers and AWS endpoints, is reached by nobody. */
   readonly functionSecurityGroup: ISecurityGroup;
   /** Group of the workers: reached by functions on the request plane's ports. */
@@ -47,9 +60,13 @@ export class Network extends Construct {
 
   constructor(scope: Construct, id: string, props: NetworkProps = {}) {
     super(scope, id);
-    const natGateways = props.natGateways ?? 0;
-    this.vpc = createVpc(this, props.zones ?? 2, natGateways);
-    this.subnets = { subnetType: natGateways > 0 ? SubnetType.PRIVATE_WITH_EGRESS : SubnetType.PRIVATE_ISOLATED };
+    const { natGateways = 0, vpc } = props;
+    this.hasPublicTasks = vpc === undefined && natGateways === 0;
+    this.reachesAws = !this.hasPublicTasks;
+    this.vpc = vpc === undefined ? createVpc(this, props.zones ?? 2, natGateways) : useVpc(this, vpc);
+    const egress = { subnetType: SubnetType.PRIVATE_WITH_EGRESS };
+    this.functionSubnets = this.hasPublicTasks ? { subnetType: SubnetType.PRIVATE_ISOLATED } : egress;
+    this.taskSubnets = this.hasPublicTasks ? { subnetType: SubnetType.PUBLIC } : egress;
 
     const functionGroup = new SecurityGroup(this, 'FunctionSecurityGroup', {
       vpc: this.vpc,
@@ -62,7 +79,7 @@ export class Network extends Construct {
       allowAllOutbound: true,
     });
     this.#workerPorts = toPortRange(props.workerPortFirst ?? 8800, props.workerPortCount ?? 64);
-    // A gateway endpoint keeps the public addresses of DynamoDB; its prefix list has no name that is known before deployment.
+    // A gateway endpoint keeps the public addresses of its service; its prefix list has no name that is known before deployment.
     functionGroup.addEgressRule(Peer.anyIpv4(), Port.tcp(443), 'AWS endpoints');
     functionGroup.connections.allowTo(workerGroup, this.#workerPorts, 'Request plane');
     functionGroup.connections.allowTo(workerGroup, STATUS_PORTS, 'Model files');
@@ -72,24 +89,46 @@ export class Network extends Construct {
 
   /** Lets callers that may go anywhere reach the workers on the request plane. */
   allowToWorkers(callers: ISecurityGroup): void {
-    this.workerSecurityGroup.addIngressRule(callers, this.#workerPorts, 'Request plane');
-    this.workerSecurityGroup.addIngressRule(callers, STATUS_PORTS, 'Model files');
+    this.workerSecurityGroup.addIngressRule(callers, this.#workerPorts, 'Request plane', true); // the rule lies in the callers' stack
+    this.workerSecurityGroup.addIngressRule(callers, STATUS_PORTS, 'Model files', true);
   }
 }
 
+const GATEWAY_SERVICES = { DynamoDb: GatewayVpcEndpointAwsService.DYNAMODB, S3: GatewayVpcEndpointAwsService.S3 };
+
 function createVpc(scope: Construct, maxAzs: number, natGateways: number): IVpc {
-  const isolated = { name: 'Private', subnetType: SubnetType.PRIVATE_ISOLATED, cidrMask: 20 };
-  const egress = { name: 'Private', subnetType: SubnetType.PRIVATE_WITH_EGRESS, cidrMask: 20 };
-  const open = { name: 'Public', subnetType: SubnetType.PUBLIC, cidrMask: 24 };
+  const hasNat = natGateways > 0;
+  const subnetType = hasNat ? SubnetType.PRIVATE_WITH_EGRESS : SubnetType.PRIVATE_ISOLATED;
   const vpc = new Vpc(scope, 'Vpc', {
     maxAzs,
     natGateways,
-    subnetConfiguration: natGateways > 0 ? [egress, open] : [isolated],
-    gatewayEndpoints: { DynamoDb: { service: GatewayVpcEndpointAwsService.DYNAMODB } },
+    subnetConfiguration: [
+      { name: 'Private', subnetType, cidrMask: 20 },
+      // A task asks for its address; nothing else that is started here gets one.
+      { name: 'Public', subnetType: SubnetType.PUBLIC, cidrMask: 24, mapPublicIpOnLaunch: false },
+    ],
+    gatewayEndpoints: Object.fromEntries(Object.entries(GATEWAY_SERVICES).map(([id, service]) => [id, { service }])),
     // Nothing uses the default group. Emptying it would take a custom resource with rights over security groups.
     restrictDefaultSecurityGroup: false,
   });
   return vpc as IVpc; // the class declares optional properties as `T | undefined`, which exactOptionalPropertyTypes tells apart
+}
+
+function useVpc(scope: Construct, existing: ExistingVpc): IVpc {
+  const { id: vpcId, availabilityZones, privateSubnetIds, privateRouteTableIds, publicSubnetIds } = existing;
+  const hasTables = privateRouteTableIds.length > 0;
+  const vpc = Vpc.fromVpcAttributes(scope, 'Vpc', {
+    vpcId,
+    availabilityZones: [...availabilityZones],
+    privateSubnetIds: [...privateSubnetIds],
+    ...(hasTables ? { privateSubnetRouteTableIds: [...privateRouteTableIds] } : {}),
+    ...(publicSubnetIds.length > 0 ? { publicSubnetIds: [...publicSubnetIds] } : {}),
+  });
+  if (hasTables) {
+    const subnets = [{ subnetType: SubnetType.PRIVATE_WITH_EGRESS }];
+    for (const [name, service] of Object.entries(GATEWAY_SERVICES)) vpc.addGatewayEndpoint(name, { service, subnets });
+  }
+  return vpc;
 }
 
 function toPortRange(first: number, count: number): Port {

@@ -1,8 +1,15 @@
 import { Duration } from 'aws-cdk-lib';
-import { EndpointType, LambdaIntegration, ResponseTransferMode, RestApi } from 'aws-cdk-lib/aws-apigateway';
-import { type Alarm, TreatMissingData } from 'aws-cdk-lib/aws-cloudwatch';
+import {
+  EndpointType,
+  LambdaIntegration,
+  ResponseTransferMode,
+  ResponseType,
+  RestApi,
+} from 'aws-cdk-lib/aws-apigateway';
+import type { Metric, MetricOptions } from 'aws-cdk-lib/aws-cloudwatch';
 import type { IFunction } from 'aws-cdk-lib/aws-lambda';
 import { Construct } from 'constructs';
+import { type ErrorCode, httpStatusOf, openAiErrorBody, ServeError } from '../../shared/errors/index.ts';
 
 export interface StreamingApiProps {
   /** Answers every path and method; its handler must be a streaming one. */
@@ -15,21 +22,36 @@ export interface StreamingApiProps {
   readonly stageName?: string;
 }
 
+/** What the gateway says by itself, with the code whose status and type a client of OpenAI's knows. */
+const GATEWAY_ERRORS: readonly (readonly [type: ResponseType, code: ErrorCode, message: string])[] = [
+  [ResponseType.REQUEST_TOO_LARGE, 'request_too_large', 'the body is larger than the 6 MB that this endpoint takes'],
+  [ResponseType.THROTTLED, 'rate_limit_exceeded', 'too many requests: this endpoint is at its rate limit'],
+  [ResponseType.QUOTA_EXCEEDED, 'rate_limit_exceeded', 'too many requests: this endpoint is at its quota'],
+  [ResponseType.WAF_FILTERED, 'insufficient_permissions', 'this request is refused by a rule in front of the endpoint'],
+  [ResponseType.ACCESS_DENIED, 'insufficient_permissions', 'this request is not allowed'],
+  [ResponseType.MISSING_AUTHENTICATION_TOKEN, 'not_found', 'there is nothing at this path'],
+  [ResponseType.RESOURCE_NOT_FOUND, 'not_found', 'there is nothing at this path'],
+  [ResponseType.UNSUPPORTED_MEDIA_TYPE, 'unsupported_media_type', 'this media type is not supported'],
+  [ResponseType.INTEGRATION_TIMEOUT, 'deadline_exceeded', 'the answer took longer than this endpoint waits'],
+  [ResponseType.INTEGRATION_FAILURE, 'deadline_exceeded', 'no answer came: try again'],
+  [ResponseType.DEFAULT_4XX, 'invalid_value', 'this request cannot be served'],
+  [ResponseType.DEFAULT_5XX, 'internal_error', 'the endpoint failed: try again'],
+];
+
 /**
  * API Gateway in front of a streaming function. REST and regional, because only that kind streams a function's answer as it
  * is produced (15 minutes in all, 5 without a byte). It lets every call through, within its rate: the function asks for API
- * keys itself, in the headers that clients send by themselves.
+ * keys itself, in the headers that clients send by themselves. What it refuses itself has the body that clients expect.
  */
 export class StreamingApi extends Construct {
   /** Ends with a slash; the OpenAI base URL is this plus `v1`. */
   readonly url: string;
-  /** Requests fail in API Gateway or with a 5xx of the function. */
-  readonly serverErrorAlarm: Alarm;
+  readonly api: RestApi;
 
   constructor(scope: Construct, id: string, props: StreamingApiProps) {
     super(scope, id);
     const throttle = { rateLimit: props.requestsPerSecond ?? 100, burstLimit: props.burst ?? 200 };
-    const api = new RestApi(this, 'Api', {
+    this.api = new RestApi(this, 'Api', {
       description: 'Stator: streaming HTTP frontend',
       endpointTypes: [EndpointType.REGIONAL],
       // Access logs would need an account-wide role; the function writes a line for each request.
@@ -45,18 +67,36 @@ export class StreamingApi extends Construct {
         allowTestInvoke: false, // the console's test buffers the answer and would need a permission of its own
       }),
     });
-    api.root.addMethod('ANY');
-    api.root.addProxy({ anyMethod: true });
+    this.api.root.addMethod('ANY');
+    this.api.root.addProxy({ anyMethod: true });
+    for (const [type, code, message] of GATEWAY_ERRORS) this.#answer(type, code, message);
+    this.url = this.api.url;
+  }
 
-    this.url = api.url;
-    this.serverErrorAlarm = api
-      .metricServerError({ period: Duration.minutes(1) })
-      .createAlarm(this, 'ServerErrorAlarm', {
-        alarmDescription: 'The streaming API answers with 5xx',
-        threshold: 1,
-        evaluationPeriods: 5,
-        datapointsToAlarm: 3,
-        treatMissingData: TreatMissingData.NOT_BREACHING,
-      });
+  /** Requests that failed in API Gateway or with a 5xx of the function, a minute. */
+  metricServerErrors(options: MetricOptions = {}): Metric {
+    return this.api.metricServerError({ period: Duration.minutes(1), statistic: 'Sum', ...options });
+  }
+
+  /** Requests, a minute. */
+  metricRequests(options: MetricOptions = {}): Metric {
+    return this.api.metricCount({ period: Duration.minutes(1), statistic: 'Sum', ...options });
+  }
+
+  /** Refused by the gateway: too many, too large, or not understood; and 4xx of the function. */
+  metricClientErrors(options: MetricOptions = {}): Metric {
+    return this.api.metricClientError({ period: Duration.minutes(1), statistic: 'Sum', ...options });
+  }
+
+  #answer(type: ResponseType, code: ErrorCode, message: string): void {
+    const body = openAiErrorBody(new ServeError(code, message));
+    const isDefault = type === ResponseType.DEFAULT_4XX || type === ResponseType.DEFAULT_5XX;
+    this.api.addGatewayResponse(type.responseType, {
+      type,
+      // The defaults stand for several statuses, of which each keeps its own.
+      ...(isDefault ? {} : { statusCode: String(httpStatusOf(code)) }),
+      templates: { 'application/json': JSON.stringify(body) },
+      ...(code === 'rate_limit_exceeded' ? { responseHeaders: { 'Retry-After': "'1'" } } : {}),
+    });
   }
 }

@@ -217,7 +217,7 @@ export const UNBUILT: readonly Unbuilt[] = [
     usedBy: ['frontend', 'worker', 'router', 'function'],
     names:
       'STATOR_RESPONSES_BUCKET STATOR_PLANNER_TABLE STATOR_PLANNER_QUEUE_URL STATOR_EVENT_ROLLUP_INTERVAL_MS ' +
-      'STATOR_SECRETS_ARN STATOR_SQS_ENDPOINT STATOR_S3_ENDPOINT',
+      'STATOR_SQS_ENDPOINT STATOR_S3_ENDPOINT',
   },
 ];
 

@@ -74,7 +74,7 @@ const TOYS: Readonly<Record<'route' | 'parser' | 'engine' | 'request plane' | 'd
     lines: [
       [
         'shared/frontends/http/route-table.ts',
-        'import { serveMotionJpeg',
+        'import { DOCS_PATH',
         "import { serveToy } from './openai/toy.ts';",
       ],
       [

@@ -46,3 +46,15 @@ function readPs(): readonly ProcessRow[] {
     return { pid: Number(pid), parentPid: Number(parentPid), state };
   });
 }
+
+/** CPU that all threads of a process have used, in ms; undefined where the system does not tell. */
+export function cpuMsOf(pid: number): number | undefined {
+  try {
+    const nanoseconds = readdirSync(`/proc/${pid}/task`).map((thread) =>
+      Number(readFileSync(`/proc/${pid}/task/${thread}/schedstat`, 'utf8').split(' ')[0]),
+    );
+    return nanoseconds.reduce((sum, each) => sum + each, 0) / 1e6;
+  } catch {
+    return undefined; // no /proc, or the process has ended
+  }
+}

@@ -1,5 +1,5 @@
-/** The AWS SDK's module for DynamoDB. */
-export type DynamoDbSdk = typeof import('@aws-sdk/client-dynamodb');
+/** What is used of the AWS SDK's module for DynamoDB. */
+export type DynamoDbSdk = typeof import('./sdk-parts.ts');
 
 /** The SDK's own switch for its notice that some later version of it will need a newer Node. */
 const NOTICE_SWITCH = 'AWS_SDK_JS_NODE_VERSION_SUPPORT_WARNING_DISABLED';
@@ -15,5 +15,5 @@ export function quietSdkNotice(): void {
 /** Loads the SDK, which is too large to load where no table is used. Every import of it goes through here. */
 export function loadSdk(): Promise<DynamoDbSdk> {
   quietSdkNotice();
-  return import('@aws-sdk/client-dynamodb');
+  return import('./sdk-parts.ts');
 }

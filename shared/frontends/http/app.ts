@@ -16,7 +16,7 @@ export type HttpEnv = { Bindings: HttpBindings };
 
 /**
  * The HTTP surface as one Hono app for every host. A host that has an exchange passes it as
- * `app.fetch(request, { exchange })` and gets `alreadySent`; without one the app gives a `Response`.
+ * `app.fetch(request, { exchange })` and gets `alreadySent()`; without one the app gives a `Response`.
  *
  * @example
  * const app = createHttpApp(deps);
@@ -54,7 +54,7 @@ function serveThrough(
   const given = context.env?.exchange; // plain `app.fetch(request)` has no bindings at all
   if (given !== undefined) {
     run(deps, given, access, serve);
-    return alreadySent;
+    return context.env.sent ?? alreadySent();
   }
   const exchange = new WebExchange(context.req.raw, context.env?.peer);
   run(deps, exchange, access, serve);

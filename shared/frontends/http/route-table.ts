@@ -1,19 +1,27 @@
-import { serveCountTokens, serveMessages } from './anthropic/messages.ts';
 import { serveChat } from './openai/chat.ts';
-import { serveCompletions } from './openai/completions.ts';
-import { serveEmbeddings } from './openai/embeddings.ts';
-import { serveImageEdits, serveImages } from './openai/images.ts';
 import { responsesRoutes } from './openai/responses/routes.ts';
-import { serveMotionJpeg, serveVideos } from './openai/videos.ts';
 import { DOCS_PATH, OPENAPI_PATH, redirectToDocs, serveDocs, serveOpenApi } from './openapi/serve-docs.ts';
-import { anyId, type Operation, type Route, route, type Serve } from './route.ts';
+import { anyId, type Operation, type Route, route, type Serve, serveLater } from './route.ts';
 import { CANCEL_PATH, serveCancel } from './routes/cancel.ts';
-import { EXPLAIN_PATH, serveExplain, serveExplained } from './routes/explain-routing.ts';
-import { BUSY_THRESHOLD_PATH, CLEAR_KV_BLOCKS_PATH, serveBusyThreshold, serveClearKvBlocks } from './routes/fleet.ts';
 import { serveHealth, serveLive, serveMetrics } from './routes/health.ts';
 import { modelAccess, serveModel, serveModelList } from './routes/models.ts';
+import { BUSY_THRESHOLD_PATH, CLEAR_KV_BLOCKS_PATH, EXPLAIN_PATH } from './routes/paths.ts';
 import { serveRoot } from './routes/root.ts';
 import type { HttpPaths, HttpSettings } from './settings.ts';
+
+/** What answers most requests is loaded with the app, the rest when somebody asks for it. */
+const serveCompletions = serveLater(async () => (await import('./openai/completions.ts')).serveCompletions);
+const serveEmbeddings = serveLater(async () => (await import('./openai/embeddings.ts')).serveEmbeddings);
+const serveImages = serveLater(async () => (await import('./openai/images.ts')).serveImages);
+const serveImageEdits = serveLater(async () => (await import('./openai/images.ts')).serveImageEdits);
+const serveVideos = serveLater(async () => (await import('./openai/videos.ts')).serveVideos);
+const serveMotionJpeg = serveLater(async () => (await import('./openai/videos.ts')).serveMotionJpeg);
+const serveMessages = serveLater(async () => (await import('./anthropic/messages.ts')).serveMessages);
+const serveCountTokens = serveLater(async () => (await import('./anthropic/messages.ts')).serveCountTokens);
+const serveBusyThreshold = serveLater(async () => (await import('./routes/fleet.ts')).serveBusyThreshold);
+const serveClearKvBlocks = serveLater(async () => (await import('./routes/fleet.ts')).serveClearKvBlocks);
+const serveExplain = serveLater(async () => (await import('./routes/explain-routing.ts')).serveExplain);
+const serveExplained = serveLater(async () => (await import('./routes/explain-routing.ts')).serveExplained);
 
 const JSON_OR_EVENTS = ['application/json', 'text/event-stream'];
 const MOTION_JPEG = ['multipart/x-mixed-replace'];

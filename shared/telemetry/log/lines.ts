@@ -1,4 +1,3 @@
-import { pino } from 'pino';
 import type { Clock } from '../../clock/index.ts';
 import type { LogLevel } from './filter.ts';
 import { hideSecretText, type LogFields, toLoggable } from './loggable.ts';
@@ -25,24 +24,17 @@ export interface LineWriter {
 /** Names that every JSON line has for itself; a field of the same name gets an underscore behind it. */
 const RESERVED: ReadonlySet<string> = new Set(['time', 'level', 'target', 'message']);
 
-/** One JSON object a line: `time`, `level`, `target`, the fields, `message`. */
+/** One JSON object a line: `level`, `time`, `target`, the fields, `message`. */
 export function jsonLines(destination: LogDestination, clock: Clock, useLocalTime: boolean): LineWriter {
-  const log = pino(
-    {
-      level: 'trace', // our own filter decides, target by target
-      base: null,
-      messageKey: 'message',
-      timestamp: () => `,"time":"${timestamp(clock.wallMs(), useLocalTime)}"`,
-      formatters: { level: (label) => ({ level: label.toUpperCase() }) },
-    },
-    destination,
-  );
   return {
     write(level, target, message, bindings, _shown, full) {
-      const named: Record<string, unknown> = { target };
+      const time = timestamp(clock.wallMs(), useLocalTime);
+      let line = `{"level":"${level.toUpperCase()}","time":"${time}","target":${JSON.stringify(target)}`;
       const plain = toLoggable(bindings, full);
-      for (const name in plain) named[RESERVED.has(name) ? `${name}_` : name] = plain[name];
-      log[level](named, hideSecretText(message));
+      for (const name in plain) {
+        line += `,${JSON.stringify(RESERVED.has(name) ? `${name}_` : name)}:${JSON.stringify(plain[name])}`;
+      }
+      destination.write(`${line},"message":${JSON.stringify(hideSecretText(message))}}\n`);
     },
   };
 }

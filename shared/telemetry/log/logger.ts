@@ -1,8 +1,8 @@
-import { destination } from 'pino';
 import { type Clock, systemClock } from '../../clock/index.ts';
 import { type LogFilter, type LogLevel, parseLogFilter, rankOf } from './filter.ts';
 import { jsonLines, type LineWriter, type LogDestination, textLines } from './lines.ts';
 import type { LogFields } from './loggable.ts';
+import { openStderr } from './stderr.ts';
 
 /** What code that logs takes as an argument. A line that its target's level forbids costs one comparison. */
 export interface Logger {
@@ -160,12 +160,4 @@ export function captureLogger(): { readonly logger: ProcessLogger; readonly line
       void lines.push({ level, target, message, fields: { ...bindings, ...full } }),
   };
   return { logger: new RootLogger([writer], parseLogFilter('trace')), lines };
-}
-
-/**
- * Standard error, written before `write` returns: a line is never lost in a crash, and a process that is frozen between
- * requests leaves none behind. A reader that went away is not an error.
- */
-function openStderr(): LogDestination {
-  return destination({ dest: 2, sync: true });
 }

@@ -1,5 +1,6 @@
-import { type Metric, Registry } from 'prom-client';
+import type { Metric } from 'prom-client';
 import type { Clock } from '../../clock/index.ts';
+import { invariant } from '../../errors/index.ts';
 
 /** A number that only grows. */
 export class Counter {
@@ -139,9 +140,9 @@ export interface MetricRegistryOptions {
   readonly seriesMax?: number;
 }
 
-/** All metrics of a process, printed by prom-client. */
+/** All metrics of a process, printed by prom-client, which the first scrape loads: few functions are ever asked for them. */
 export class MetricRegistry {
-  readonly #registry = new Registry();
+  readonly #families = new Map<string, Pick<MetricFamily<unknown>, 'name' | 'get'>>();
   readonly #seriesMax: number;
   readonly #beforeScrape: (() => void)[] = [];
   readonly #overflow: MetricFamily<Counter>;
@@ -187,13 +188,17 @@ export class MetricRegistry {
   }
 
   get contentType(): string {
-    return this.#registry.contentType;
+    return 'text/plain; version=0.0.4; charset=utf-8';
   }
 
   /** Every metric in Prometheus text form. */
   async render(): Promise<string> {
     for (const update of this.#beforeScrape) update();
-    return await this.#registry.metrics();
+    const { Registry } = await import('./printer.ts');
+    const registry = new Registry();
+    // prom-client only ever reads a metric's name and calls its `get`; its type asks for one of its own classes.
+    for (const family of this.#families.values()) registry.registerMetric(family as unknown as Metric);
+    return await registry.metrics();
   }
 
   #add<S>(
@@ -207,8 +212,8 @@ export class MetricRegistry {
     const seriesMax = this.#seriesMax;
     const onOverflow = (metric: string): void => this.countOverflow(metric);
     const family = new MetricFamily({ name, help, kind, labelNames, seriesMax, makeSeries, sample, onOverflow });
-    // prom-client only ever reads a metric's name and calls its `get`; its type asks for one of its own classes.
-    this.#registry.registerMetric(family as unknown as Metric);
+    invariant(!this.#families.has(name), `a metric is named ${name} already`);
+    this.#families.set(name, family);
     return family;
   }
 }

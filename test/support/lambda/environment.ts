@@ -3,6 +3,7 @@ import { createServer, type IncomingMessage, type Server, type ServerResponse } 
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { cpuMsOf } from '../process-table.ts';
 import { nodeIn } from '../tools/nodes.ts';
 import type { Invocation } from './invocation.ts';
 import type { LambdaStats } from './stats.ts';
@@ -143,8 +144,7 @@ export class Environment {
   }
 
   #takeCallForWork(response: ServerResponse): void {
-    if (this.#startedMs > 0) this.#stats.initMs.push(performance.now() - this.#startedMs);
-    this.#startedMs = 0;
+    if (this.#startedMs > 0) this.#noteInit();
     if (this.#isHandedOver) {
       this.#current?.fail(); // unless it has its answer, the function asks for more work without having done this
       this.#current = undefined;
@@ -157,6 +157,13 @@ export class Environment {
       this.#isFrozen = true;
       this.#child?.kill('SIGSTOP');
     }
+  }
+
+  #noteInit(): void {
+    this.#stats.initMs.push(performance.now() - this.#startedMs);
+    this.#startedMs = 0;
+    const cpuMs = this.pid === undefined ? undefined : cpuMsOf(this.pid);
+    if (cpuMs !== undefined) this.#stats.initCpuMs.push(cpuMs);
   }
 
   #handOver(): void {

@@ -49,7 +49,7 @@ app.get('/written', (c) => {
   sink.head(Number(c.req.query('status') ?? '200'), { 'x-written': 'yes' });
   sink.write('a body');
   sink.end();
-  return alreadySent;
+  return alreadySent();
 });
 
 app.get('/nothing', (c) => c.body(null, 204));
@@ -73,7 +73,7 @@ app.get('/gated', (c) => {
     }
     sink.end();
   })();
-  return alreadySent;
+  return alreadySent();
 });
 
 /** Many bytes, as fast as the reader takes them; tells how often it had to wait. */
@@ -98,7 +98,7 @@ app.get('/flood', (c) => {
     sink.end();
   };
   pump();
-  return alreadySent;
+  return alreadySent();
 });
 
 /** Never ends by itself; `polite` ends when the deadline says so. */
@@ -115,7 +115,7 @@ app.get('/endless', (c) => {
       sink.end();
     });
   }
-  return alreadySent;
+  return alreadySent();
 });
 
 app.get('/broken-body', () => {
@@ -135,7 +135,7 @@ app.get('/crash', () => {
   setImmediate(() => {
     throw new Error('outside of every handler');
   });
-  return alreadySent;
+  return alreadySent();
 });
 
 function exchangeOf(bindings: HttpBindings): HostExchange {
@@ -150,14 +150,13 @@ async function startApp(): Promise<typeof app> {
   return app;
 }
 
-export const handler = awslambda.streamifyResponse(
-  createLambdaHandler(startApp, {
-    openHttpStream: (stream, prelude) => awslambda.HttpResponseStream.from(stream, prelude),
-    deadlineMarginMs: Number(process.env.MARGIN_MS ?? '10000'),
-    onFailure: (error, requestId) =>
-      console.error(`failed ${error.code} ${requestId} ${error.cause instanceof Error ? error.cause.message : ''}`),
-  }),
-);
+const { handler: serve } = createLambdaHandler(startApp, {
+  openHttpStream: (stream, prelude) => awslambda.HttpResponseStream.from(stream, prelude),
+  deadlineMarginMs: Number(process.env.MARGIN_MS ?? '10000'),
+  onFailure: (error, requestId) =>
+    console.error(`failed ${error.code} ${requestId} ${error.cause instanceof Error ? error.cause.message : ''}`),
+});
+export const handler = awslambda.streamifyResponse(serve);
 
 // An open timer would keep the environment busy if the adapter waited for an empty event loop.
 setInterval(() => {}, 60_000);

@@ -4,6 +4,8 @@ export interface LambdaStats {
   coldStarts: number;
   /** From the start of each process to its first call for work. */
   readonly initMs: number[];
+  /** CPU of each process, all its threads, up to that call, in ms; empty where the system does not tell. */
+  readonly initCpuMs: number[];
   timeouts: number;
   /** Processes that ended by themselves. */
   crashes: number;
@@ -21,6 +23,7 @@ export function newLambdaStats(): LambdaStats {
     invocations: 0,
     coldStarts: 0,
     initMs: [],
+    initCpuMs: [],
     timeouts: 0,
     crashes: 0,
     streamErrors: 0,

@@ -13,9 +13,7 @@ import { readJson } from '../read-json.ts';
 import { decodePath, shownId } from '../route.ts';
 import { decodeContext } from '../serve-inference.ts';
 import { sendError, sendJson } from '../sinks/send.ts';
-
-/** Below it stands a response id (`chatcmpl-...`) or a request id. */
-export const EXPLAIN_PATH = '/router/explain';
+import { EXPLAIN_PATH } from './paths.ts';
 
 const UUID = /([0-9a-f]{8})-?([0-9a-f]{4})-?([0-9a-f]{4})-?([0-9a-f]{4})-?([0-9a-f]{12})(-\d+)?/i;
 

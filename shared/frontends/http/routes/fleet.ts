@@ -11,7 +11,6 @@ import type { HttpExchange } from '../hosts/exchange.ts';
 import { readJson } from '../read-json.ts';
 import { sendJson } from '../sinks/send.ts';
 
-export const BUSY_THRESHOLD_PATH = '/busy_threshold';
 /** A body that is JSON but not of the right shape, on this route alone. */
 const WRONG_SHAPE_STATUS = 422;
 
@@ -80,8 +79,6 @@ function thresholdBody(model: string, values: BusyThresholdValues): object {
 function sendThresholdError(exchange: HttpExchange, status: number, error: ServeError): void {
   sendJson(exchange, status, { error: error.message });
 }
-
-export const CLEAR_KV_BLOCKS_PATH = '/clear_kv_blocks';
 
 /** `POST /clear_kv_blocks`: empties the prefix caches of every worker, and lists what became of each. */
 export async function serveClearKvBlocks({ caches }: HttpAppDeps, exchange: HttpExchange): Promise<void> {

@@ -32,7 +32,7 @@ function startRequest(
       return answer(bindings.exchange);
     },
   };
-  const handler = createLambdaHandler(async () => app, {
+  const { handler } = createLambdaHandler(async () => app, {
     clock,
     openHttpStream: (underlying, prelude) => {
       preludes.push(prelude);
@@ -55,7 +55,7 @@ describe('the deadline of a request', () => {
       sink.head(200, { 'content-type': 'text/event-stream' });
       deadline?.addEventListener('abort', () => told.push(['deadline', request.clock.nowMs()]));
       sink.closed.addEventListener('abort', () => told.push(['closed', request.clock.nowMs()]));
-      return alreadySent;
+      return alreadySent();
     });
     await request.clock.advance(REMAINING_MS);
     await request.done;
@@ -73,7 +73,7 @@ describe('the deadline of a request', () => {
       sink.head(200, {});
       sink.write('done');
       sink.end();
-      return alreadySent;
+      return alreadySent();
     });
     await request.done;
     expect(request.context.callbackWaitsForEmptyEventLoop).toBe(false);
@@ -99,7 +99,7 @@ describe('the deadline of a request', () => {
       sink.write('late');
       sink.head(500, {});
       sink.end();
-      return alreadySent;
+      return alreadySent();
     });
     await request.done;
     expect([request.written.join(''), request.preludes]).toEqual(['', [{ statusCode: 200, headers: {} }]]);
@@ -111,7 +111,7 @@ describe('what stood still while the environment was frozen', () => {
     sink.head(200, {});
     sink.write('done');
     sink.end();
-    return alreadySent;
+    return alreadySent();
   };
 
   it('is brought up to date before the app sees the request', async () => {

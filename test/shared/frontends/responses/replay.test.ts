@@ -103,6 +103,7 @@ describe('the events of a stored response', () => {
       sink = made.sink;
       say(made.sink, 'Hel');
     });
+    await bed.send('GET', '/v1/responses/resp_none'); // the first request of a route loads its code
     const first = await bed.create({ stream: true });
     const reader = first.body!.getReader();
     const head = new TextDecoder().decode((await reader.read()).value);

@@ -1,49 +1,16 @@
-import { toServeError } from '../../../../errors/index.ts';
-import {
-  checkResponsesBody,
-  type DecodedResponses,
-  decodeResponses,
-  estimateInputTokens,
-  type InputItem,
-  ignoredKeyLabels,
-  parseResponsesBody,
-  RESPONSES_KEYS,
-  responseIdOf,
-} from '../../../../protocol/openai/index.ts';
-import type { RequestMeter } from '../../../../telemetry/index.ts';
-import type { HttpAppDeps } from '../../deps.ts';
-import type { HttpExchange } from '../../hosts/exchange.ts';
-import { CHOSEN_ID, type Inference, idIsTaken } from '../../inference.ts';
-import { readJson } from '../../read-json.ts';
-import { type Operation, type Route, route, type Serve } from '../../route.ts';
-import { decodeContext, generate, requireServed, requireService, serveInference } from '../../serve-inference.ts';
-import { sendError, sendJson } from '../../sinks/send.ts';
-import { StreamNames } from '../wire.ts';
-import { serveCompact } from './compact.ts';
-import { ObjectOutlet, StreamOutlet } from './outlets.ts';
-import { gatherItems, isStored, lookForStored } from './response-keeper.ts';
-import { ResponseSink } from './response-sink.ts';
-import {
-  type RunningResponse,
-  RunningResponses,
-  serveInputItems,
-  serveResponseCancel,
-  serveStoredResponse,
-} from './stored.ts';
+import { type Operation, type Route, route, serveLater } from '../../route.ts';
 
 const JSON_OR_EVENTS = ['application/json', 'text/event-stream'];
 
 /**
- * The routes of the Responses API, below `path`. They share what runs in this process.
+ * The routes of the Responses API, below `path`. Their handlers, which share what runs in this process, are loaded by the first request.
  * @param path `DYN_HTTP_SVC_RESPONSES_PATH_ENV`; a slash at its end does not count for what stands below
  */
 export function responsesRoutes(path: string): readonly Route[] {
-  const running = new RunningResponses();
   const below = path.endsWith('/') ? path.slice(0, -1) : path;
+  const handlers = once(async () => (await import('./serve-responses.ts')).responsesHandlers(below));
   /** Ids of other APIs' making are no routes: whatever else stands below the path is not found. */
   const patternOf = (documented: string): string => documented.replace('{id}', ':id{resp_[^/]+}');
-  /** The id in a path that matched: what stands between the API's path and the next slash. */
-  const idOf = (exchange: HttpExchange): string => exchange.path.slice(below.length + 1).split('/')[0]!;
   const described = (
     at: string,
     method: Operation['method'],
@@ -60,7 +27,7 @@ export function responsesRoutes(path: string): readonly Route[] {
     route(
       path,
       'generate',
-      serveResponses(running),
+      serveLater(async () => (await handlers()).create),
       described(path, 'post', 'createResponse', 'Answers items, and keeps the answer when asked.', {
         body: 'ResponseRequest',
         contentTypes: JSON_OR_EVENTS,
@@ -69,13 +36,13 @@ export function responsesRoutes(path: string): readonly Route[] {
     route(
       count,
       'generate',
-      serveInputTokens,
+      serveLater(async () => (await handlers()).countInput),
       described(count, 'post', 'countInputTokens', 'Estimates the tokens of items.', { body: 'InputTokensRequest' }),
     ),
     route(
       compact,
       'generate',
-      serveCompact,
+      serveLater(async () => (await handlers()).compact),
       described(compact, 'post', 'compactResponse', 'Sums a conversation up, to go on from.', {
         body: 'CompactRequest',
       }),
@@ -83,7 +50,7 @@ export function responsesRoutes(path: string): readonly Route[] {
     route(
       patternOf(stored),
       'inference',
-      (deps, exchange) => serveStoredResponse(deps, exchange, idOf(exchange), running),
+      serveLater(async () => (await handlers()).stored),
       described(stored, 'get', 'getResponse', 'A kept answer; with stream=true its events.', {
         contentTypes: JSON_OR_EVENTS,
       }),
@@ -92,93 +59,26 @@ export function responsesRoutes(path: string): readonly Route[] {
     route(
       patternOf(cancel),
       'inference',
-      (deps, exchange) => serveResponseCancel(deps, exchange, idOf(exchange), running),
+      serveLater(async () => (await handlers()).cancel),
       described(cancel, 'post', 'cancelResponse', 'Ends an answer that is being made.'),
     ),
     route(
       patternOf(items),
       'inference',
-      (deps, exchange) => serveInputItems(deps, exchange, idOf(exchange)),
+      serveLater(async () => (await handlers()).items),
       described(items, 'get', 'listInputItems', 'What a kept answer was asked.'),
     ),
   ];
 }
 
-/** `POST /v1/responses`. */
-export function serveResponses(running: RunningResponses): Serve {
-  return serveInference({
-    endpoint: 'responses',
-    parse: (json) => {
-      const parsed = parseResponsesBody(json);
-      return { ...parsed, model: parsed.body.model ?? '', stream: parsed.body.stream };
-    },
-    start: async (inference, parsed, { meter, primaryName }) => {
-      const { deps, exchange } = inference;
-      checkResponsesBody(parsed.body);
-      deps.metrics.ignoredKeys('responses', ignoredKeyLabels(parsed.body, RESPONSES_KEYS));
-      requireServed(deps, parsed.model, 'responses');
-      const items = await gatherItems(deps, exchange, parsed);
-      const stores = isStored(deps, parsed.body);
-      const decoded = decodeResponses(parsed.body, { ...items, isStored: stores }, decodeContext(inference));
-      await requireUnstored(inference, responseIdOf(decoded.request.id));
-      inference.identify(decoded.request);
-      const kept = stores ? [...items.earlier, ...items.own] : undefined;
-      open({ inference, decoded, model: primaryName, meter, kept, running });
-    },
-  });
-}
-
-/** @throws ServeError `invalid_value` when the client chose the id of a stored response, `service_unavailable`. */
-async function requireUnstored({ deps, exchange }: Inference, id: string): Promise<void> {
-  if (exchange.header(CHOSEN_ID) === undefined || deps.responseStore === undefined) return;
-  if ((await lookForStored(deps, id, exchange)) !== undefined) throw idIsTaken();
-}
-
-/** `POST /v1/responses/input_tokens`: an estimate, without a look at the model. */
-export async function serveInputTokens(deps: HttpAppDeps, exchange: HttpExchange): Promise<void> {
-  try {
-    requireService(deps);
-    const json = await readJson(exchange, deps);
-    sendJson(exchange, 200, { object: 'response.input_tokens', input_tokens: estimateInputTokens(json) });
-  } catch (thrown) {
-    sendError(exchange, toServeError(thrown), deps.settings.overloadStatus);
-  }
-}
-
-interface Opening {
-  readonly inference: Inference;
-  readonly decoded: DecodedResponses;
-  readonly model: string;
-  readonly meter: RequestMeter;
-  readonly kept: readonly InputItem[] | undefined;
-  readonly running: RunningResponses;
-}
-
-/** Opens the response, makes it cancellable by its id, and hands the request to the pipeline. */
-function open({ inference, decoded, model, meter, kept, running }: Opening): void {
-  const { request } = decoded;
-  const id = responseIdOf(request.id);
-  const headers = warningHeader(decoded.droppedTools);
-  const outlet = request.stream
-    ? new StreamOutlet(inference, headers, decoded.showsSummary)
-    : new ObjectOutlet(inference, headers);
-  const sink = new ResponseSink({
-    inference,
-    decoded,
-    names: request.stream ? new StreamNames(inference, id, model) : { id, created: inference.createdSecs, model },
-    storedId: id,
-    outlet,
-    kept: kept === undefined ? undefined : { id, owner: inference.owner, items: kept },
-    onOver: () => running.remove(id, entry),
-  });
-  const entry: RunningResponse = { owner: inference.owner, snapshot: () => sink.snapshot(), recorded: sink.recorded };
-  running.add(id, entry);
-  generate(inference, request, sink, { meter, isWritten: false }); // what is stored is kept whole
-}
-
-/** Tells which tools the model was not told of. */
-function warningHeader(dropped: readonly string[]): Readonly<Record<string, string>> {
-  if (dropped.length === 0) return {};
-  const names = dropped.map((type) => type.replaceAll(/[^\w.-]/g, '?')).join(', ');
-  return { warning: `299 - "hosted tools are not supported and were dropped: ${names}"` };
+/** `make`, called by the first who asks; again when it failed. */
+function once<T>(make: () => Promise<T>): () => Promise<T> {
+  let made: Promise<T> | undefined;
+  return () => {
+    made ??= make().catch((thrown: unknown) => {
+      made = undefined;
+      throw thrown;
+    });
+    return made;
+  };
 }

@@ -1,0 +1,119 @@
+import { RemovalPolicy } from 'aws-cdk-lib';
+import { Cluster, type ContainerImage, FargateService, type ICluster } from 'aws-cdk-lib/aws-ecs';
+import type { IGrantable, IPrincipal } from 'aws-cdk-lib/aws-iam';
+import { LogGroup } from 'aws-cdk-lib/aws-logs';
+import { Construct } from 'constructs';
+import { addStatorContainer, createTask, SCRATCH } from './containers.ts';
+import type { FleetSecrets } from './fleet-secrets.ts';
+import { addNatsContainer } from './nats-container.ts';
+import type { Network } from './network.ts';
+
+export interface DevTaskProps {
+  readonly network: Network;
+  readonly secrets: FleetSecrets;
+  /** Image whose entry point is `stator`. */
+  readonly image: ContainerImage;
+  /** What edge and workers share: where the fleet's tables and files are. */
+  readonly environment: Readonly<Record<string, string>>;
+  /** What the edge has beside it. */
+  readonly edgeEnvironment: Readonly<Record<string, string>>;
+  readonly cpu: number;
+  readonly memoryMiB: number;
+  /** Name of the model that the mock workers serve. */
+  readonly model: string;
+  /** Mock workers, a process each. @default 2 */
+  readonly workers?: number;
+  /** Days for which logs are kept. */
+  readonly logRetentionDays: number;
+}
+
+/** Ports of the containers, which share the address of their task. Those of the request plane are the workers' own. */
+const EDGE_HTTP_PORT = 8000;
+const PLANE_PORT_FIRST = 8800;
+const STATUS_PORT_FIRST = 9100;
+const WORKERS_MAX = 8;
+
+/**
+ * A whole fleet in one task, for looking at it: a resident router, NATS and mock workers. It has a public address, by which it fetches
+ * its images without a NAT gateway, and which nobody can connect to. Its group is that of the workers, so that functions reach them.
+ *
+ *     function ── worker ports ──> [ edge (router) | worker | worker | NATS on loopback ]
+ */
+export class DevTask extends Construct implements IGrantable {
+  readonly grantPrincipal: IPrincipal;
+
+  constructor(scope: Construct, id: string, props: DevTaskProps) {
+    super(scope, id);
+    const { network, workers = 2 } = props;
+    if (!Number.isInteger(workers) || workers < 0 || workers > WORKERS_MAX) {
+      throw new Error(`workers must lie between 0 and ${WORKERS_MAX}, not ${workers}: one task holds them all`);
+    }
+    const task = createTask(this, { cpu: props.cpu, memoryLimitMiB: props.memoryMiB });
+    this.grantPrincipal = task.taskRole;
+    const logGroup = new LogGroup(this, 'LogGroup', {
+      retention: props.logRetentionDays,
+      removalPolicy: RemovalPolicy.DESTROY,
+    });
+    const nats = addNatsContainer(task, {
+      configuration: { name: 'nats', storageGb: 8 },
+      secrets: props.secrets,
+      logGroup,
+    });
+    const edge = addStatorContainer(task, {
+      ...props,
+      name: 'edge',
+      command: ['frontend'],
+      environment: {
+        ...this.#fleetEnvironment(props, 'router', PLANE_PORT_FIRST),
+        ...props.edgeEnvironment,
+        STATOR_ROLES: 'router',
+        DYN_ROUTER_MODE: 'kv',
+        DYN_HTTP_HOST: '127.0.0.1',
+        DYN_HTTP_PORT: String(EDGE_HTTP_PORT),
+      },
+      secrets: props.secrets.containerSecrets('router'),
+      healthPort: EDGE_HTTP_PORT,
+      logGroup,
+      scratchVolume: SCRATCH,
+    });
+    const containers = Array.from({ length: workers }, (_, at) =>
+      addStatorContainer(task, {
+        ...props,
+        name: `worker-${at}`,
+        command: ['worker', '--engine=mocker', `--model-name=${props.model}`],
+        environment: {
+          ...this.#fleetEnvironment(props, 'worker', PLANE_PORT_FIRST + 1 + at),
+          DYN_SYSTEM_PORT: String(STATUS_PORT_FIRST + at),
+        },
+        secrets: props.secrets.containerSecrets('worker'),
+        healthPort: STATUS_PORT_FIRST + at,
+        logGroup,
+        scratchVolume: SCRATCH,
+        isEssential: false, // the others take over, as in a fleet, and it is started again
+      }),
+    );
+    for (const container of [edge, ...containers]) container.addContainerDependencies({ container: nats });
+    new FargateService(this, 'Service', {
+      cluster: new Cluster(this, 'Cluster', { vpc: network.vpc }) as ICluster, // optional properties as `T | undefined`
+      taskDefinition: task,
+      desiredCount: 1,
+      minHealthyPercent: 0, // two tasks would be two event logs
+      maxHealthyPercent: 100,
+      circuitBreaker: { rollback: true },
+      assignPublicIp: network.hasPublicTasks,
+      vpcSubnets: network.taskSubnets,
+      securityGroups: [network.workerSecurityGroup],
+    });
+  }
+
+  #fleetEnvironment({ environment }: DevTaskProps, role: string, planePort: number): Record<string, string> {
+    return {
+      ...environment,
+      DYN_EVENT_PLANE: 'nats',
+      NATS_SERVER: 'nats://127.0.0.1:4222',
+      NATS_AUTH_USERNAME: role,
+      DYN_TCP_RPC_PORT: String(planePort),
+      STATOR_NATS_STREAM_MAX_MB: '1024',
+    };
+  }
+}

@@ -1,0 +1,176 @@
+import { Duration, RemovalPolicy } from 'aws-cdk-lib';
+import { type ISecurityGroup, Peer, Port, SecurityGroup } from 'aws-cdk-lib/aws-ec2';
+import { type ContainerImage, FargateService, type ICluster } from 'aws-cdk-lib/aws-ecs';
+import {
+  ApplicationLoadBalancer,
+  ApplicationProtocol,
+  ApplicationTargetGroup,
+  type ListenerCertificate,
+  SslPolicy,
+  TargetGroupLoadBalancingAlgorithmType,
+  TargetType,
+} from 'aws-cdk-lib/aws-elasticloadbalancingv2';
+import type { IGrantable, IPrincipal } from 'aws-cdk-lib/aws-iam';
+import { LogGroup } from 'aws-cdk-lib/aws-logs';
+import { Construct } from 'constructs';
+import { addStatorContainer, createTask, SCRATCH } from './containers.ts';
+import type { FleetSecrets } from './fleet-secrets.ts';
+import type { NatsService } from './nats-service.ts';
+import type { Network } from './network.ts';
+import { trackStreams } from './stream-scaling.ts';
+
+/** Who reaches the HTTP server of the edge: nobody, the VPC, or the internet by TLS. */
+export type EdgeListener =
+  | { readonly kind: 'none' }
+  | { readonly kind: 'internal' }
+  | { readonly kind: 'public'; readonly certificate: ListenerCertificate };
+
+export interface EdgeServiceProps {
+  readonly network: Network;
+  readonly cluster: ICluster;
+  readonly secrets: FleetSecrets;
+  /** Its index follows the events there. */
+  readonly nats: NatsService;
+  /** Image whose entry point is `stator`. */
+  readonly image: ContainerImage;
+  /** Where the fleet's tables and files are. */
+  readonly environment: Readonly<Record<string, string>>;
+  /** @default nobody: the tasks are resident routers alone */
+  readonly listener?: EdgeListener;
+  /** Tasks that always run: one answers the functions, the others follow and take over. @default 2 */
+  readonly tasks?: number;
+  /** @default 8 */
+  readonly tasksMax?: number;
+  /** Streams that a task is to have; more tasks start above it. @default 400 */
+  readonly streamsPerTask?: number;
+  /** CPU units. @default 1024: the router is one thread */
+  readonly cpu?: number;
+  /** About 40 bytes for each block that the workers hold, and 200 MiB. @default 2048 */
+  readonly memoryMiB?: number;
+  /** Days for which logs are kept. @default 30 */
+  readonly logRetentionDays?: number;
+}
+
+/** `DYN_TCP_RPC_PORT` of the tasks. */
+const PLANE_PORT = 8700;
+const HTTP_PORT = 8000;
+/** A stream may last as long as a function's. */
+const DRAIN = Duration.seconds(900);
+
+/**
+ * The container edge: one image with the role `router`, and `http` where somebody listens. Of its tasks the holder of the lease
+ * answers the functions, which find it in discovery; the others stand by.
+ *
+ *     function ── 8700 ──> edge group ── worker ports ──> worker group
+ *     clients ── 443 ──> load balancer ── 8000 ──┘└── 4222 ──> NATS
+ *
+ * `Choose` is on 8700, which the load balancer does not know: only functions reach it.
+ */
+export class EdgeService extends Construct implements IGrantable {
+  /** Of the tasks. */
+  readonly grantPrincipal: IPrincipal;
+  readonly service: FargateService;
+  readonly loadBalancer: ApplicationLoadBalancer | undefined;
+  readonly group: ISecurityGroup;
+
+  constructor(scope: Construct, id: string, props: EdgeServiceProps) {
+    super(scope, id);
+    const { network, nats, listener = { kind: 'none' }, tasks = 2, tasksMax = 8 } = props;
+    if (tasks < 1 || tasksMax < tasks)
+      throw new Error(`tasks (${tasks}) must lie between 1 and tasksMax (${tasksMax})`);
+    const task = createEdgeTask(this, props, listener.kind !== 'none');
+    this.grantPrincipal = task.taskRole;
+    const group = new SecurityGroup(this, 'SecurityGroup', { vpc: network.vpc, description: 'Edge of Stator' });
+    this.group = group as ISecurityGroup; // its optional properties are `T | undefined`
+    group.connections.allowFrom(network.functionSecurityGroup, Port.tcp(PLANE_PORT), 'Choose');
+    network.allowToWorkers(this.group);
+    nats.allowFrom(this.group);
+    this.service = new FargateService(this, 'Service', {
+      cluster: props.cluster,
+      taskDefinition: task,
+      desiredCount: tasks,
+      minHealthyPercent: 100,
+      maxHealthyPercent: 200,
+      circuitBreaker: { rollback: true },
+      vpcSubnets: network.taskSubnets, // spread over its zones
+      securityGroups: [this.group],
+    });
+    this.loadBalancer = listener.kind === 'none' ? undefined : this.#listen(listener, network, group);
+    const scaling = this.service.autoScaleTaskCount({ minCapacity: tasks, maxCapacity: tasksMax });
+    scaling.scaleOnCpuUtilization('Cpu', {
+      targetUtilizationPercent: 60,
+      scaleInCooldown: Duration.minutes(15), // a task that leaves drains for as long
+      scaleOutCooldown: Duration.minutes(1),
+    });
+    if (this.loadBalancer !== undefined) {
+      const { streamsPerTask = 400 } = props;
+      trackStreams(this, { service: this.service, loadBalancer: this.loadBalancer, streamsPerTask, scaling });
+    }
+  }
+
+  #listen(listener: Exclude<EdgeListener, { kind: 'none' }>, network: Network, edge: SecurityGroup) {
+    const isPublic = listener.kind === 'public';
+    const group = new SecurityGroup(this, 'BalancerSecurityGroup', {
+      vpc: network.vpc,
+      description: 'Load balancer of Stator',
+      allowAllOutbound: false,
+    });
+    const balancer = new ApplicationLoadBalancer(this, 'Balancer', {
+      vpc: network.vpc,
+      internetFacing: isPublic,
+      securityGroup: group as ISecurityGroup,
+      idleTimeout: Duration.seconds(4000),
+      dropInvalidHeaderFields: true,
+    });
+    const targets = new ApplicationTargetGroup(this, 'Targets', {
+      vpc: network.vpc,
+      port: HTTP_PORT,
+      protocol: ApplicationProtocol.HTTP,
+      targetType: TargetType.IP,
+      targets: [this.service.loadBalancerTarget({ containerName: 'edge', containerPort: HTTP_PORT })],
+      deregistrationDelay: DRAIN,
+      loadBalancingAlgorithmType: TargetGroupLoadBalancingAlgorithmType.LEAST_OUTSTANDING_REQUESTS,
+      healthCheck: { path: '/live', interval: Duration.seconds(10), healthyThresholdCount: 2 },
+    });
+    balancer.addListener('Listener', {
+      open: false,
+      defaultTargetGroups: [targets],
+      ...(isPublic
+        ? { port: 443, certificates: [listener.certificate], sslPolicy: SslPolicy.RECOMMENDED_TLS }
+        : { port: 80, protocol: ApplicationProtocol.HTTP }),
+    });
+    const callers = isPublic ? Peer.anyIpv4() : Peer.ipv4(network.vpc.vpcCidrBlock);
+    group.addIngressRule(callers, Port.tcp(isPublic ? 443 : 80), 'Clients');
+    edge.connections.allowFrom(group, Port.tcp(HTTP_PORT), 'Load balancer');
+    return balancer;
+  }
+}
+
+function createEdgeTask(scope: Construct, props: EdgeServiceProps, hasHttp: boolean) {
+  const task = createTask(scope, { cpu: props.cpu ?? 1024, memoryLimitMiB: props.memoryMiB ?? 2048 });
+  addStatorContainer(task, {
+    name: 'edge',
+    image: props.image,
+    command: ['frontend'],
+    environment: {
+      ...props.environment,
+      STATOR_ROLES: hasHttp ? 'http,router' : 'router',
+      DYN_ROUTER_MODE: 'kv',
+      DYN_ROUTER_REPLICA_SYNC: 'true', // a standby that takes over knows what is under way
+      NATS_AUTH_USERNAME: 'router',
+      DYN_TCP_RPC_PORT: String(PLANE_PORT),
+      DYN_HTTP_HOST: hasHttp ? '0.0.0.0' : '127.0.0.1',
+      DYN_HTTP_PORT: String(HTTP_PORT),
+      DYN_HTTP_GRACEFUL_SHUTDOWN_TIMEOUT_SECS: '110', // Fargate kills after 120
+    },
+    secrets: props.secrets.containerSecrets('router'),
+    healthPort: HTTP_PORT,
+    ports: hasHttp ? [HTTP_PORT, PLANE_PORT] : [PLANE_PORT],
+    logGroup: new LogGroup(scope, 'LogGroup', {
+      retention: props.logRetentionDays ?? 30,
+      removalPolicy: RemovalPolicy.DESTROY,
+    }),
+    scratchVolume: SCRATCH,
+  });
+  return task;
+}

@@ -1,0 +1,75 @@
+import { RemovalPolicy } from 'aws-cdk-lib';
+import { type ContainerImage, FargateService, type ICluster } from 'aws-cdk-lib/aws-ecs';
+import type { IGrantable, IPrincipal } from 'aws-cdk-lib/aws-iam';
+import { LogGroup } from 'aws-cdk-lib/aws-logs';
+import { Construct } from 'constructs';
+import { addStatorContainer, createTask, SCRATCH } from './containers.ts';
+import type { FleetSecrets } from './fleet-secrets.ts';
+import type { Network } from './network.ts';
+
+export interface MockFleetProps {
+  readonly network: Network;
+  readonly cluster: ICluster;
+  readonly secrets: FleetSecrets;
+  /** Image whose entry point is `stator`. */
+  readonly image: ContainerImage;
+  /** Where the fleet's tables, files and NATS are. */
+  readonly environment: Readonly<Record<string, string>>;
+  /** Name of the model that it serves. */
+  readonly model: string;
+  /** @default 2 */
+  readonly workers?: number;
+  /** Suffix of its namespace: a second generation beside the first. @default none */
+  readonly generation?: string | undefined;
+  /** CPU units of a worker. @default 256 */
+  readonly cpu?: number;
+  /** @default 512 */
+  readonly memoryMiB?: number;
+  /** Days for which logs are kept. @default 30 */
+  readonly logRetentionDays?: number;
+}
+
+const PLANE_PORT = 8800;
+const STATUS_PORT = 9100;
+
+/** Workers without an engine, a task each, which answer in readable text: for trying a deployment out before there are GPUs. */
+export class MockFleet extends Construct implements IGrantable {
+  readonly grantPrincipal: IPrincipal;
+
+  constructor(scope: Construct, id: string, props: MockFleetProps) {
+    super(scope, id);
+    const { network, generation } = props;
+    const task = createTask(this, { cpu: props.cpu ?? 256, memoryLimitMiB: props.memoryMiB ?? 512 });
+    this.grantPrincipal = task.taskRole;
+    addStatorContainer(task, {
+      name: 'worker',
+      image: props.image,
+      command: ['worker', '--engine=mocker', `--model-name=${props.model}`],
+      environment: {
+        ...props.environment,
+        NATS_AUTH_USERNAME: 'worker',
+        DYN_TCP_RPC_PORT: String(PLANE_PORT),
+        DYN_SYSTEM_PORT: String(STATUS_PORT),
+        ...(generation === undefined ? {} : { DYN_NAMESPACE_WORKER_SUFFIX: generation }),
+      },
+      secrets: props.secrets.containerSecrets('worker'),
+      healthPort: STATUS_PORT,
+      ports: [PLANE_PORT, STATUS_PORT],
+      logGroup: new LogGroup(this, 'LogGroup', {
+        retention: props.logRetentionDays ?? 30,
+        removalPolicy: RemovalPolicy.DESTROY,
+      }),
+      scratchVolume: SCRATCH,
+    });
+    new FargateService(this, 'Service', {
+      cluster: props.cluster,
+      taskDefinition: task,
+      desiredCount: props.workers ?? 2,
+      minHealthyPercent: 100,
+      maxHealthyPercent: 200,
+      circuitBreaker: { rollback: true },
+      vpcSubnets: network.taskSubnets,
+      securityGroups: [network.workerSecurityGroup],
+    });
+  }
+}

@@ -1,0 +1,111 @@
+/** What one NATS server of a deployment is to be. */
+export interface NatsConfiguration {
+  /** Its name among its peers, the same after every restart. */
+  readonly name: string;
+  /** Most that JetStream keeps on disk, GB. */
+  readonly storageGb: number;
+  /** Adds a listener for WebSockets. @default false */
+  readonly hasWebSocket?: boolean;
+  /** Host names of all servers, itself included. @default none: it is alone */
+  readonly cluster?: readonly string[];
+}
+
+interface Placement {
+  /** Where it may write. */
+  readonly folder: string;
+  /** Certificate, key and authority lie there as `certificate.pem`, `key.pem` and `ca.pem`. */
+  readonly hasTls?: boolean;
+  /** @default those of a deployment */
+  readonly ports?: Readonly<Record<keyof typeof NATS_PORTS, number>>;
+}
+
+/** Ports of a server; `monitor` listens on loopback alone. */
+export const NATS_PORTS = { clients: 4222, cluster: 6222, webSocket: 8080, monitor: 8222 } as const;
+
+/** What a role may send and hear, beside its own inboxes. */
+interface Permissions {
+  readonly publish: readonly string[];
+  readonly subscribe: readonly string[];
+}
+
+/** The API of streams that whoever first needs the event log calls. */
+const MAKE_STREAMS = ['$JS.API.INFO', '$JS.API.STREAM.INFO.>', '$JS.API.STREAM.CREATE.>', '$JS.API.STREAM.UPDATE.>'];
+
+/**
+ * A worker says what it caches and how busy it is, and answers requests for its dumps. A router reads the log, keeps snapshots in
+ * the object store, purges what they hold, and tells its peers of its requests. Neither may do what the other does.
+ */
+const PERMISSIONS: Readonly<Record<'worker' | 'router', Permissions>> = {
+  worker: { publish: ['namespace.>', '_INBOX.>', ...MAKE_STREAMS], subscribe: ['namespace.>', '_INBOX.>'] },
+  router: {
+    publish: ['namespace.>', '_INBOX.>', '$JS.API.>', '$JS.ACK.>', '$JS.FC.>', '$O.>'],
+    subscribe: ['namespace.>', '_INBOX.>', '$JS.FC.>'],
+  },
+};
+
+/**
+ * The configuration in the server's own syntax, without single quotes. It reads passwords from its environment:
+ * `NATS_WORKER_PASSWORD`, `NATS_ROUTER_PASSWORD` and, among peers, `NATS_ROUTE_PASSWORD`.
+ */
+export function renderNatsConfiguration(given: NatsConfiguration & Placement): string {
+  const { name, storageGb, folder, hasTls = false, cluster, ports = NATS_PORTS } = given;
+  const tls = `tls { cert_file: "${folder}/certificate.pem", key_file: "${folder}/key.pem", ca_file: "${folder}/ca.pem" }`;
+  return [
+    `server_name: ${name}`,
+    `port: ${ports.clients}`,
+    `http: "127.0.0.1:${ports.monitor}"`,
+    'max_payload: 15728640', // prompt embeddings
+    `jetstream { store_dir: "${folder}/jetstream", max_memory_store: 0, max_file_store: ${storageGb}G }`,
+    ...(hasTls ? [tls] : []),
+    ...(given.hasWebSocket === true
+      ? [`websocket { port: ${ports.webSocket}, compression: true, ${hasTls ? tls : 'no_tls: true'} }`]
+      : []),
+    'authorization { users: [',
+    ...Object.entries(PERMISSIONS).map(([role, permissions]) => renderUser(role, permissions)),
+    '] }',
+    ...(cluster === undefined ? [] : [renderCluster(cluster, ports.cluster, hasTls ? tls : undefined)]),
+  ].join('\n');
+}
+
+function renderUser(role: string, { publish, subscribe }: Permissions): string {
+  const list = (subjects: readonly string[]): string => subjects.map((subject) => `"${subject}"`).join(', ');
+  const password = `$NATS_${role.toUpperCase()}_PASSWORD`;
+  return `  { user: ${role}, password: ${password}, permissions: { publish: [${list(publish)}], subscribe: [${list(subscribe)}] } }`;
+}
+
+/** Routes name every server; a server knows itself and leaves its own out. Their addresses come as variables, for the password. */
+function renderCluster(hosts: readonly string[], port: number, tls: string | undefined): string {
+  return [
+    'cluster {',
+    `  name: stator, port: ${port}`,
+    '  authorization { user: route, password: $NATS_ROUTE_PASSWORD, timeout: 5 }',
+    ...(tls === undefined ? [] : [`  ${tls}`]),
+    `  routes: [${hosts.map((_, at) => `$NATS_ROUTE_${at}`).join(', ')}]`,
+    '}',
+  ].join('\n');
+}
+
+/**
+ * What a shell runs to start a server: writes the configuration, whose single quotes there are none of, and hands over. Values of
+ * variables are put in double quotes first: the server would take a password that begins with a digit for a number.
+ */
+export function renderNatsStart(given: NatsConfiguration & Placement, files: readonly string[] = []): string {
+  const { folder, cluster = [], ports = NATS_PORTS } = given;
+  const routes = cluster.map((host, at) => {
+    const address = host.includes(':') ? host : `${host}:${ports.cluster}`;
+    return `export NATS_ROUTE_${at}="\\"nats://route:$NATS_ROUTE_PASSWORD@${address}\\""`;
+  });
+  const passwords = [...Object.keys(PERMISSIONS), ...(cluster.length > 0 ? ['route'] : [])].map((role) => {
+    const name = `NATS_${role.toUpperCase()}_PASSWORD`;
+    return `export ${name}="\\"$${name}\\""`;
+  });
+  const writing = files.map((file) => `printf '%s' "$NATS_${file.toUpperCase()}" > ${folder}/${file}.pem`);
+  return [
+    'umask 077',
+    ...writing,
+    `printf '%s' '${renderNatsConfiguration(given)}' > ${folder}/nats.conf`,
+    ...routes,
+    ...passwords,
+    `exec nats-server -c ${folder}/nats.conf`,
+  ].join(' && ');
+}

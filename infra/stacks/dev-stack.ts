@@ -1,0 +1,43 @@
+import { CfnOutput, Stack, type StackProps } from 'aws-cdk-lib';
+import type { Code } from 'aws-cdk-lib/aws-lambda';
+import type { Construct } from 'constructs';
+import { DevTask } from '../constructs/dev-task.ts';
+import { FleetStore } from '../constructs/fleet-store.ts';
+import { Network } from '../constructs/network.ts';
+import { Observability } from '../constructs/observability.ts';
+import { PublicFront } from '../constructs/public-front.ts';
+import { statorImage } from '../constructs/stator-image.ts';
+import type { Settings } from '../settings.ts';
+import { describeFront } from './outputs.ts';
+
+export interface DevStackProps extends StackProps {
+  /** The bundled HTTP function (`infra/bundle.ts`). */
+  readonly httpFunctionCode: Code;
+  readonly settings: Settings;
+}
+
+/** A whole deployment for looking at, without GPUs: everything goes with the stack. */
+export class DevStack extends Stack {
+  constructor(scope: Construct, id: string, { httpFunctionCode: code, settings, ...props }: DevStackProps) {
+    super(scope, id, { description: 'Stator: serverless front for large language models (dev)', ...props });
+    const network = new Network(this, 'Network');
+    const store = new FleetStore(this, 'Store');
+    const [fleet] = Object.values(settings.fleets);
+    const task = new DevTask(this, 'Task', {
+      ...settings.sizes.dev,
+      network,
+      secrets: store.secrets,
+      image: statorImage(this, 'edge', settings.images.edge),
+      environment: { ...store.environment, DYN_REQUEST_PLANE: 'tcp', DYN_LOG: 'info', DYN_LOGGING_JSONL: 'true' },
+      edgeEnvironment: store.edgeEnvironment(),
+      model: fleet?.model ?? 'stator-mini',
+      workers: fleet?.workers ?? 0,
+      logRetentionDays: settings.logRetentionDays,
+    });
+    store.grantRoute(task); // its edge is a router alone
+    const front = new PublicFront(this, 'Front', { code, network, store, settings });
+    new Observability(this, 'Observability', { front, settings });
+    describeFront(this, store, front);
+    new CfnOutput(this, 'Model', { value: fleet?.model ?? 'stator-mini', description: 'Model to ask for' });
+  }
+}
