@@ -24,6 +24,7 @@ const RUNNABLE: readonly (readonly [name: string, about: string])[] = [
   ['artifacts', 'Puts files of models into a bucket, for frontends'],
   ['keys', 'Makes, lists, rotates and revokes API keys'],
   ['models', 'The models that a fleet keeps in mind without workers'],
+  ['deploy', 'What a deployment to AWS costs'],
   ['config', 'Every setting, its effective value and where it came from'],
   ['version', 'The version'],
 ];
@@ -142,6 +143,10 @@ async function runCommand(argv: readonly string[]): Promise<number> {
   if (name === 'artifacts') {
     const { ARTIFACTS_HELP, runArtifacts } = await import('../../shared/commands/artifacts.ts');
     return print(help === undefined ? await runArtifacts(rest) : ARTIFACTS_HELP);
+  }
+  if (name === 'deploy') {
+    const { DEPLOY_HELP, runDeploy } = await import('../../shared/commands/deploy.ts');
+    return print(help === undefined ? await runDeploy(rest) : DEPLOY_HELP);
   }
   if (name === 'keys') return keys(rest, help !== undefined);
   if (!isCommand(name)) return refuseCommand(name);

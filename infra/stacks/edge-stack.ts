@@ -71,6 +71,7 @@ export class EdgeStack extends Stack {
         ...this.workerEnvironment,
         ...store.edgeEnvironment(),
         ...namespacesOf(settings),
+        DYN_ENABLE_ANTHROPIC_API: 'true',
         DYN_HTTP_BODY_LIMIT_MB: String(settings.limits.bodyMb),
         STATOR_HOLD_TIMEOUT: String(settings.limits.holdSecs),
         STATOR_KEY_CACHE_SECS: String(settings.keys.cacheSecs),

@@ -48,6 +48,7 @@ function functionEnvironment(): Record<HttpFunctionVariable | 'STATOR_DYNAMODB_E
     STATOR_RESPONSES_TABLE: responsesTable.tableName,
     DYN_REQUEST_PLANE: 'tcp',
     DYN_ROUTER_MODE: 'round-robin',
+    DYN_ENABLE_ANTHROPIC_API: 'false',
     DYN_HTTP_BODY_LIMIT_MB: '6',
     DYN_HTTP_SSE_KEEP_ALIVE_INTERVAL_MS: '10000',
     STATOR_DEADLINE_MARGIN_SECS: '10',
