@@ -25,6 +25,7 @@ const RUNNABLE: readonly (readonly [name: string, about: string])[] = [
   ['keys', 'Makes, lists, rotates and revokes API keys'],
   ['models', 'The models that a fleet keeps in mind without workers'],
   ['profile', 'Measures a worker, for the planner and the simulator'],
+  ['deploy', 'What a deployment to AWS costs'],
   ['config', 'Every setting, its effective value and where it came from'],
   ['version', 'The version'],
 ];
@@ -147,6 +148,10 @@ async function runCommand(argv: readonly string[]): Promise<number> {
   if (name === 'profile') {
     const { PROFILE_HELP, runProfile } = await import('../../shared/commands/profile/index.ts');
     return print(help === undefined ? await runProfile(rest, process.env) : PROFILE_HELP);
+  }
+  if (name === 'deploy') {
+    const { DEPLOY_HELP, runDeploy } = await import('../../shared/commands/deploy.ts');
+    return print(help === undefined ? await runDeploy(rest) : DEPLOY_HELP);
   }
   if (name === 'keys') return keys(rest, help !== undefined);
   if (!isCommand(name)) return refuseCommand(name);
