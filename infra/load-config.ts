@@ -1,3 +1,4 @@
+import { createHash } from 'node:crypto';
 import { existsSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { pathToFileURL } from 'node:url';
@@ -16,7 +17,8 @@ export async function loadConfig(file = DEFAULT_CONFIG): Promise<Settings> {
   const path = resolve(file);
   if (!existsSync(path)) throw new Error(`${file}: there is no such file; -c config=PATH names another one`);
   // Under node_modules, from where its imports of packages are resolved.
-  const outfile = resolve(`node_modules/.cache/stator/config-${process.pid}.mjs`);
+  const name = createHash('sha256').update(path).digest('hex').slice(0, 12);
+  const outfile = resolve(`node_modules/.cache/stator/config-${name}.mjs`);
   await build({ entryPoints: [path], outfile, bundle: true, packages: 'external', platform: 'node', format: 'esm' });
   const module = (await import(pathToFileURL(outfile).href)) as { default?: unknown };
   return readSettings(module.default, file);

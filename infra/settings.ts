@@ -256,3 +256,9 @@ function unwrap(schema: unknown): unknown {
   }
   return schema;
 }
+
+/** Lets an edge serve all generations of workers, where a fleet has one. */
+export function namespacesOf({ fleets }: Settings): { readonly DYN_NAMESPACE_PREFIX?: string } {
+  const hasGenerations = Object.values(fleets).some(({ generation }) => generation !== undefined);
+  return hasGenerations ? { DYN_NAMESPACE_PREFIX: 'dynamo' } : {};
+}

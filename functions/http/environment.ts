@@ -26,12 +26,13 @@ export const HTTP_FUNCTION_VARIABLES = [
 
 /**
  * Variables that only some deployments set: the plane token, in functions that cannot reach Secrets Manager, or the secret that holds
- * it; and how long requests wait for a worker.
+ * it; how long requests wait for a worker; and the namespaces of several generations of workers.
  */
 export const HTTP_FUNCTION_CHOICES = [
   'STATOR_PLANE_TOKEN',
   'STATOR_PLANE_TOKEN_SECRET',
   'STATOR_HOLD_TIMEOUT',
+  'DYN_NAMESPACE_PREFIX',
 ] as const;
 
 /** Name of one of `HTTP_FUNCTION_CHOICES`. */

@@ -25,8 +25,6 @@ export interface StatorContainerProps {
   readonly healthPort: number;
   /** Ports that others reach. @default none */
   readonly ports?: readonly number[];
-  /** Where it may write. */
-  readonly scratchVolume: string;
   /** Its end ends the task. Else it is started again by itself. @default true */
   readonly isEssential?: boolean;
   /** Time to drain after SIGTERM. @default 120 seconds, the longest that Fargate gives */
@@ -34,7 +32,7 @@ export interface StatorContainerProps {
 }
 
 /** Name of the volume on which all containers of a task may write. */
-export const SCRATCH = 'scratch';
+const SCRATCH = 'scratch';
 
 /** A task on ARM with a volume for what its containers write, whose own file systems are read-only. */
 export function createTask(scope: Construct, props: FargateTaskDefinitionProps): FargateTaskDefinition {
@@ -42,13 +40,13 @@ export function createTask(scope: Construct, props: FargateTaskDefinitionProps):
     runtimePlatform: { cpuArchitecture: CpuArchitecture.ARM64, operatingSystemFamily: OperatingSystemFamily.LINUX },
     ...props,
   });
+  task.addVolume({ name: SCRATCH });
   return task;
 }
 
 /** Adds a container that runs `stator`: not as root, on a read-only file system but for `/tmp`. */
 export function addStatorContainer(task: FargateTaskDefinition, props: StatorContainerProps): ContainerDefinition {
   const { name, healthPort, ports = [], isEssential = true } = props;
-  task.addVolume({ name: props.scratchVolume });
   const live = `fetch('http://127.0.0.1:${healthPort}/live').then((r)=>process.exit(r.ok?0:1),()=>process.exit(1))`;
   const container = task.addContainer(name, {
     image: props.image,
@@ -57,7 +55,7 @@ export function addStatorContainer(task: FargateTaskDefinition, props: StatorCon
     readonlyRootFilesystem: true,
     essential: isEssential,
     ...(isEssential ? {} : { enableRestartPolicy: true, restartAttemptPeriod: Duration.seconds(60) }),
-    environment: { STATOR_ARTIFACTS_CACHE_DIR: '/tmp/stator', ...props.environment },
+    environment: { ...props.environment },
     secrets: { ...props.secrets },
     portMappings: ports.map((containerPort) => ({ containerPort })),
     logging: LogDrivers.awsLogs({ logGroup: props.logGroup, streamPrefix: name }),
@@ -68,6 +66,6 @@ export function addStatorContainer(task: FargateTaskDefinition, props: StatorCon
       startPeriod: Duration.seconds(30),
     },
   });
-  container.addMountPoints({ containerPath: '/tmp', readOnly: false, sourceVolume: props.scratchVolume });
+  container.addMountPoints({ containerPath: '/tmp', readOnly: false, sourceVolume: SCRATCH });
   return container;
 }

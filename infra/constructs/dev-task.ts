@@ -3,7 +3,7 @@ import { Cluster, type ContainerImage, FargateService, type ICluster } from 'aws
 import type { IGrantable, IPrincipal } from 'aws-cdk-lib/aws-iam';
 import { LogGroup } from 'aws-cdk-lib/aws-logs';
 import { Construct } from 'constructs';
-import { addStatorContainer, createTask, SCRATCH } from './containers.ts';
+import { addStatorContainer, createTask } from './containers.ts';
 import type { FleetSecrets } from './fleet-secrets.ts';
 import { addNatsContainer } from './nats-container.ts';
 import type { Network } from './network.ts';
@@ -74,7 +74,6 @@ export class DevTask extends Construct implements IGrantable {
       secrets: props.secrets.containerSecrets('router'),
       healthPort: EDGE_HTTP_PORT,
       logGroup,
-      scratchVolume: SCRATCH,
     });
     const containers = Array.from({ length: workers }, (_, at) =>
       addStatorContainer(task, {
@@ -88,7 +87,6 @@ export class DevTask extends Construct implements IGrantable {
         secrets: props.secrets.containerSecrets('worker'),
         healthPort: STATUS_PORT_FIRST + at,
         logGroup,
-        scratchVolume: SCRATCH,
         isEssential: false, // the others take over, as in a fleet, and it is started again
       }),
     );

@@ -13,7 +13,7 @@ import {
 import type { IGrantable, IPrincipal } from 'aws-cdk-lib/aws-iam';
 import { LogGroup } from 'aws-cdk-lib/aws-logs';
 import { Construct } from 'constructs';
-import { addStatorContainer, createTask, SCRATCH } from './containers.ts';
+import { addStatorContainer, createTask } from './containers.ts';
 import type { FleetSecrets } from './fleet-secrets.ts';
 import type { NatsService } from './nats-service.ts';
 import type { Network } from './network.ts';
@@ -170,7 +170,6 @@ function createEdgeTask(scope: Construct, props: EdgeServiceProps, hasHttp: bool
       retention: props.logRetentionDays ?? 30,
       removalPolicy: RemovalPolicy.DESTROY,
     }),
-    scratchVolume: SCRATCH,
   });
   return task;
 }

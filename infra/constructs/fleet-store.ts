@@ -21,10 +21,8 @@ export class FleetStore extends Construct {
   readonly keys: KeysTable;
   readonly artifacts: ArtifactsBucket;
   readonly secrets: FleetSecrets;
-  /** What every process of the fleet is told: where all of it is. */
-  readonly environment: Readonly<
-    Record<'DYN_DISCOVERY_BACKEND' | 'STATOR_DISCOVERY_TABLE' | 'STATOR_ARTIFACTS_BUCKET', string>
-  >;
+  /** What every process of the fleet is told: where it finds the others. */
+  readonly environment: Readonly<Record<'DYN_DISCOVERY_BACKEND' | 'STATOR_DISCOVERY_TABLE', string>>;
 
   constructor(scope: Construct, id: string, props: FleetStoreProps = {}) {
     super(scope, id);
@@ -37,7 +35,6 @@ export class FleetStore extends Construct {
     this.environment = {
       DYN_DISCOVERY_BACKEND: 'dynamodb',
       STATOR_DISCOVERY_TABLE: this.discovery.tableName,
-      STATOR_ARTIFACTS_BUCKET: this.artifacts.bucketName,
     };
   }
 
@@ -47,6 +44,8 @@ export class FleetStore extends Construct {
       STATOR_STATE_TABLE: this.routerState.tableName,
       STATOR_RESPONSES_TABLE: this.responses.tableName,
       STATOR_KEYS_TABLE: this.keys.tableName,
+      STATOR_ARTIFACTS_BUCKET: this.artifacts.bucketName,
+      STATOR_ARTIFACTS_CACHE_DIR: '/tmp/stator',
       STATOR_AUTH: 'on',
     };
   }

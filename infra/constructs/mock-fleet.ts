@@ -3,7 +3,7 @@ import { type ContainerImage, FargateService, type ICluster } from 'aws-cdk-lib/
 import type { IGrantable, IPrincipal } from 'aws-cdk-lib/aws-iam';
 import { LogGroup } from 'aws-cdk-lib/aws-logs';
 import { Construct } from 'constructs';
-import { addStatorContainer, createTask, SCRATCH } from './containers.ts';
+import { addStatorContainer, createTask } from './containers.ts';
 import type { FleetSecrets } from './fleet-secrets.ts';
 import type { Network } from './network.ts';
 
@@ -59,7 +59,6 @@ export class MockFleet extends Construct implements IGrantable {
         retention: props.logRetentionDays ?? 30,
         removalPolicy: RemovalPolicy.DESTROY,
       }),
-      scratchVolume: SCRATCH,
     });
     new FargateService(this, 'Service', {
       cluster: props.cluster,

@@ -1,7 +1,7 @@
 import type { Code, FunctionUrl } from 'aws-cdk-lib/aws-lambda';
 import { CfnWebACL, CfnWebACLAssociation } from 'aws-cdk-lib/aws-wafv2';
 import { Construct } from 'constructs';
-import type { Settings } from '../settings.ts';
+import { namespacesOf, type Settings } from '../settings.ts';
 import { FleetSecrets } from './fleet-secrets.ts';
 import type { FleetStore } from './fleet-store.ts';
 import { HttpFunction } from './http-function.ts';
@@ -43,6 +43,7 @@ export class PublicFront extends Construct {
         STATOR_METRICS_AUTH: String(keys.metrics),
         STATOR_DOCS_AUTH: String(keys.docs),
         STATOR_ID_SECRET: FleetSecrets.referenceTo(store.secrets.idSecret),
+        STATOR_ARTIFACTS_BUCKET: store.artifacts.bucketName,
         STATOR_RESPONSES_TABLE: store.responses.tableName,
         DYN_REQUEST_PLANE: 'tcp',
         DYN_ROUTER_MODE: 'kv',
@@ -54,6 +55,7 @@ export class PublicFront extends Construct {
         DYN_LOG: 'info',
         DYN_LOGGING_JSONL: 'true',
         ...(limits.holdSecs === 0 ? {} : { STATOR_HOLD_TIMEOUT: String(limits.holdSecs) }),
+        ...namespacesOf(settings),
         // A function that cannot reach Secrets Manager has the token itself, encrypted with its other variables.
         ...(network.reachesAws
           ? { STATOR_PLANE_TOKEN_SECRET: store.secrets.planeToken.secretArn }

@@ -18,19 +18,16 @@ export const IMAGE_SOURCES = [
   'infra/images',
 ] as const;
 
-/** Which image: `edge` holds `stator` alone, `worker` adds it to an engine's. */
-export type ImageName = 'edge' | 'worker';
-
 /**
- * An image of `stator`: the one at `uri` where there is one, else built from this repository when it is deployed, which takes
+ * The image of `stator`: the one at `uri` where there is one, else built from this repository when it is deployed, which takes
  * Docker then but not for synthesis.
  */
-export function statorImage(scope: Construct, name: ImageName, uri?: string): ContainerImage {
+export function statorImage(scope: Construct, uri?: string): ContainerImage {
   if (uri !== undefined) return ContainerImage.fromRegistry(uri);
-  const asset = new DockerImageAsset(scope, `${name}-image`, {
+  const asset = new DockerImageAsset(scope, 'Image', {
     directory: resolve('.'), // the repository, where cdk and the tests run
-    file: `infra/images/${name}/Dockerfile`,
-    platform: name === 'edge' ? Platform.LINUX_ARM64 : Platform.LINUX_AMD64,
+    file: 'infra/images/edge/Dockerfile',
+    platform: Platform.LINUX_ARM64,
     ignoreMode: IgnoreMode.DOCKER,
     exclude: ['*', ...IMAGE_SOURCES.map((path) => `!${path}`)],
   });

@@ -27,7 +27,7 @@ export class DevStack extends Stack {
       ...settings.sizes.dev,
       network,
       secrets: store.secrets,
-      image: statorImage(this, 'edge', settings.images.edge),
+      image: statorImage(this, settings.images.edge),
       environment: { ...store.environment, DYN_REQUEST_PLANE: 'tcp', DYN_LOG: 'info', DYN_LOGGING_JSONL: 'true' },
       edgeEnvironment: store.edgeEnvironment(),
       model: fleet?.model ?? 'stator-mini',

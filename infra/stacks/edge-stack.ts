@@ -10,7 +10,7 @@ import { NatsService } from '../constructs/nats-service.ts';
 import { Observability } from '../constructs/observability.ts';
 import { PublicFront } from '../constructs/public-front.ts';
 import { statorImage } from '../constructs/stator-image.ts';
-import type { Settings } from '../settings.ts';
+import { namespacesOf, type Settings } from '../settings.ts';
 import type { DataStack } from './data-stack.ts';
 import { describeFront } from './outputs.ts';
 
@@ -65,11 +65,12 @@ export class EdgeStack extends Stack {
       nats,
       logRetentionDays,
       cluster: this.cluster,
-      image: statorImage(this, 'edge', settings.images.edge),
+      image: statorImage(this, settings.images.edge),
       listener: listenerOf(this, settings),
       environment: {
         ...this.workerEnvironment,
         ...store.edgeEnvironment(),
+        ...namespacesOf(settings),
         DYN_HTTP_BODY_LIMIT_MB: String(settings.limits.bodyMb),
         STATOR_HOLD_TIMEOUT: String(settings.limits.holdSecs),
         STATOR_KEY_CACHE_SECS: String(settings.keys.cacheSecs),

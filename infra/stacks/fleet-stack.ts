@@ -22,7 +22,7 @@ export class FleetStack extends Stack {
       network: data.network,
       cluster: edge.cluster,
       secrets: data.store.secrets,
-      image: statorImage(this, 'edge', settings.images.edge),
+      image: statorImage(this, settings.images.edge),
       environment: edge.workerEnvironment,
       model: fleet.model,
       workers: fleet.workers,

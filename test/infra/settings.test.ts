@@ -1,32 +1,55 @@
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { readSettings } from '../../infra/app.ts';
+import { loadConfig } from '../../infra/load-config.ts';
+import { readSettings } from '../../infra/settings.ts';
 
-const reading = (given: Record<string, unknown>): unknown => readSettings((name) => given[name]);
+const reading = (given: unknown) => readSettings(given, 'my.config.ts');
 
 describe('readSettings', () => {
   it('has a default for each', () => {
-    expect(reading({})).toEqual({
-      stackName: 'Stator',
-      retainTables: false,
-      natGateways: 0,
-      nats: false,
-      functionUrl: false,
-    });
-  });
-
-  it('takes the texts of the command line and the values of cdk.json alike', () => {
-    expect(reading({ retainTables: 'true', natGateways: '2', functionUrl: true })).toMatchObject({
-      retainTables: true,
-      natGateways: 2,
-      functionUrl: true,
+    expect(reading({})).toMatchObject({
+      name: 'Stator',
+      sizes: { dev: { cpu: 512, memoryMiB: 1024 } },
+      nats: { servers: 3 },
+      limits: { requestsPerSecond: 100 },
+      retain: true,
     });
   });
 
   it.each([
-    [{ retainTables: 'yes' }, /-c retainTables=/],
-    [{ natGateways: '-1' }, /-c natGateways=/],
-    [{ stackName: '1 bad name' }, /-c stackName=.*letter/],
-  ])('refuses %j and names it', (given, message) => {
+    [{ limit: {} }, 'my.config.ts: limit: unknown key; did you mean limits?'],
+    [{ edges: { container: { task: 3 } } }, 'my.config.ts: edges.container.task: unknown key; did you mean tasks?'],
+    [
+      { fleets: { a: { kind: 'mock', model: 'stator-mini', worker: 2 } } },
+      'my.config.ts: fleets.a.worker: unknown key; did you mean workers?',
+    ],
+    [{ network: { vpc: { zzzzzz: 1 } } }, /network\.vpc\.zzzzzz: unknown key; known are id, availabilityZones/],
+    [
+      { fleets: { a: { kind: 'mock', model: 'stator-mimi' } } },
+      'my.config.ts: fleets.a.model: names no model of models; did you mean "stator-mini"?',
+    ],
+    [{ sizes: { edge: { cpu: 256, memoryMiB: 8192 } } }, /sizes\.edge\.memoryMiB: Fargate sells 512 to 2048 MiB/],
+    [{ edges: { container: { listener: 'public' } } }, /edges\.container\.listener: public needs domain/],
+    [{ network: { zones: 2 } }, /network\.zones: nats\.servers: 3 needs three zones/],
+    [{ name: '1 bad name' }, /name: must start with a letter/],
+  ])('refuses %j', (given, message) => {
     expect(() => reading(given)).toThrow(message);
+  });
+});
+
+describe('loadConfig', () => {
+  it('reads what the repository deploys', async () => {
+    expect(await loadConfig()).toMatchObject({ fleets: { mock: { model: 'stator-mini', workers: 2 } } });
+  });
+
+  it('reads another file, and says when there is none', async () => {
+    const folder = mkdtempSync(join(tmpdir(), 'stator-config-'));
+    const path = join(folder, 'mine.ts');
+    writeFileSync(path, 'const name: string = "Mine";\nexport default { name };\n');
+    expect((await loadConfig(path)).name).toBe('Mine');
+    await expect(loadConfig(join(folder, 'none.ts'))).rejects.toThrow(/no such file; -c config=PATH/);
+    rmSync(folder, { recursive: true });
   });
 });

@@ -1,0 +1,261 @@
+import { Capture, Match, type Template } from 'aws-cdk-lib/assertions';
+import { beforeAll, describe, expect, it } from 'vitest';
+import { HTTP_FUNCTION_CHOICES, HTTP_FUNCTION_VARIABLES } from '../../functions/http/environment.ts';
+import { type Command, resolveConfig } from '../../shared/config/index.ts';
+import { DISCOVERY_TABLE_SCHEMA } from '../../shared/discovery/index.ts';
+import { devTemplate, type Resource, rightsOf, snapshotOf, statementsOf } from './templates.ts';
+
+interface Container {
+  readonly Name: string;
+  readonly Command: readonly string[];
+  readonly Environment: readonly { readonly Name: string; readonly Value: unknown }[];
+  readonly Secrets: readonly { readonly Name: string }[];
+  readonly ReadonlyRootFilesystem: boolean;
+  readonly User?: string;
+}
+
+const LOOK_UP = ['dynamodb:BatchGetItem', 'dynamodb:GetItem', 'dynamodb:Query'];
+const REGISTER = [...LOOK_UP, 'dynamodb:DeleteItem', 'dynamodb:UpdateItem'].sort();
+const KEEP = ['dynamodb:DeleteItem', 'dynamodb:GetItem', 'dynamodb:PutItem', 'dynamodb:Query'];
+
+let template: Template;
+beforeAll(() => {
+  template = devTemplate();
+});
+
+function containers(): readonly Container[] {
+  const definitions = new Capture();
+  template.hasResourceProperties('AWS::ECS::TaskDefinition', { ContainerDefinitions: definitions });
+  return definitions.asArray() as Container[];
+}
+
+function functionVariables(of = template): Record<string, unknown> {
+  const variables = new Capture();
+  of.hasResourceProperties('AWS::Lambda::Function', {
+    Runtime: 'nodejs22.x',
+    Environment: { Variables: variables },
+  });
+  return variables.asObject();
+}
+
+describe('the dev stack', () => {
+  it('streams every path and method from the live release of the function through a regional API', () => {
+    template.hasResourceProperties('AWS::ApiGateway::RestApi', { EndpointConfiguration: { Types: ['REGIONAL'] } });
+    const methods = Object.values(template.findResources('AWS::ApiGateway::Method')) as Resource[];
+    expect(methods).toHaveLength(2); // the root and everything below it
+    for (const { Properties } of methods) {
+      expect(Properties).toMatchObject({
+        HttpMethod: 'ANY',
+        Integration: { Type: 'AWS_PROXY', ResponseTransferMode: 'STREAM', TimeoutInMillis: 900_000 },
+      });
+      expect(JSON.stringify(Properties)).toContain('/response-streaming-invocations');
+      expect(JSON.stringify(Properties)).toMatch(/"Ref":"FrontHttpLive/);
+    }
+    template.hasResourceProperties('AWS::Lambda::Alias', { Name: 'live' });
+  });
+
+  it('asks for keys in the function alone, so that stock clients are served, and says how to make one', () => {
+    template.resourceCountIs('AWS::ApiGateway::ApiKey', 0);
+    template.resourceCountIs('AWS::ApiGateway::UsagePlan', 0);
+    template.allResourcesProperties('AWS::ApiGateway::Method', { ApiKeyRequired: Match.absent() });
+    expect(functionVariables()).toMatchObject({ STATOR_AUTH: 'on', STATOR_KEYS_TABLE: expect.anything() });
+    const [output] = Object.values(template.findOutputs('CreateKeyCommand'));
+    expect(JSON.stringify(output?.Value)).toMatch(/STATOR_KEYS_TABLE=.*npx stator keys create --name first/);
+  });
+
+  it.each([
+    ['REQUEST_TOO_LARGE', '413', 'request_too_large'],
+    ['THROTTLED', '429', 'rate_limit_exceeded'],
+    ['WAF_FILTERED', '403', 'insufficient_permissions'],
+    ['INTEGRATION_TIMEOUT', '504', 'deadline_exceeded'],
+    ['INTEGRATION_FAILURE', '504', 'deadline_exceeded'],
+  ])('answers %s with %s and the body that OpenAI clients read', (ResponseType, StatusCode, code) => {
+    const body = new Capture();
+    template.hasResourceProperties('AWS::ApiGateway::GatewayResponse', {
+      ResponseType,
+      StatusCode,
+      ResponseTemplates: { 'application/json': body },
+    });
+    expect(JSON.parse(body.asString())).toEqual({
+      error: { message: expect.any(String), type: expect.any(String), param: null, code },
+    });
+  });
+
+  it('sets every variable that the function reads, and none that it does not know', () => {
+    const given = Object.keys(functionVariables()).sort();
+    expect(given).toEqual([...HTTP_FUNCTION_VARIABLES, 'STATOR_PLANE_TOKEN', 'STATOR_HOLD_TIMEOUT'].sort());
+    expect([...HTTP_FUNCTION_CHOICES]).toEqual(expect.arrayContaining(['STATOR_PLANE_TOKEN', 'STATOR_HOLD_TIMEOUT']));
+  });
+
+  it('shows no secret in the template', () => {
+    for (const name of ['STATOR_ID_SECRET', 'STATOR_PLANE_TOKEN']) {
+      expect(JSON.stringify(functionVariables()[name])).toContain('{{resolve:secretsmanager:');
+    }
+    template.resourceCountIs('AWS::SecretsManager::Secret', 4);
+  });
+
+  it('keeps streams alive every ten seconds, and holds requests until a worker comes', () => {
+    expect(functionVariables()).toMatchObject({
+      DYN_HTTP_SSE_KEEP_ALIVE_INTERVAL_MS: '10000',
+      STATOR_HOLD_TIMEOUT: '120',
+    });
+    const refusing = devTemplate({ limits: { holdSecs: 0 } });
+    expect(functionVariables(refusing)).not.toHaveProperty('STATOR_HOLD_TIMEOUT');
+  });
+
+  it('has one task that anybody may try out for little: no NAT gateway, load balancer or interface endpoint', () => {
+    template.hasResourceProperties('AWS::ECS::Service', {
+      DesiredCount: 1,
+      NetworkConfiguration: { AwsvpcConfiguration: Match.objectLike({ AssignPublicIp: 'ENABLED' }) },
+    });
+    template.hasResourceProperties('AWS::ECS::TaskDefinition', { Cpu: '512', Memory: '1024' });
+    for (const type of ['AWS::EC2::NatGateway', 'AWS::ElasticLoadBalancingV2::LoadBalancer']) {
+      template.resourceCountIs(type, 0);
+    }
+    template.allResourcesProperties('AWS::EC2::VPCEndpoint', { VpcEndpointType: 'Gateway' });
+    template.resourceCountIs('AWS::EC2::VPCEndpoint', 2);
+  });
+
+  it('runs an edge, NATS and two mock workers in it, on read-only file systems and with passwords as secrets', () => {
+    const all = containers();
+    expect(all.map(({ Name }) => Name).sort()).toEqual(['edge', 'nats', 'worker-0', 'worker-1']);
+    for (const { ReadonlyRootFilesystem } of all) expect(ReadonlyRootFilesystem).toBe(true);
+    for (const { Name, User, Secrets } of all.filter(({ Name }) => Name !== 'nats')) {
+      expect(User).toBe('1000:1000');
+      const names = ['NATS_AUTH_PASSWORD', 'STATOR_PLANE_TOKEN', ...(Name === 'edge' ? ['STATOR_ID_SECRET'] : [])];
+      expect(Secrets.map((secret) => secret.Name).sort()).toEqual(names.sort());
+    }
+  });
+
+  it.each(['edge', 'worker-0'])('sets nothing in %s that it does not know', (name) => {
+    const container = containers().find(({ Name }) => Name === name);
+    const env = Object.fromEntries(
+      (container?.Environment ?? []).map(({ Name, Value }) => [Name, typeof Value === 'string' ? Value : 'a-name']),
+    );
+    const [command, ...argv] = container?.Command ?? [];
+    const secrets = { STATOR_PLANE_TOKEN: 't'.repeat(64), NATS_AUTH_PASSWORD: 'p' };
+    const { given, warnings } = resolveConfig(command as Command, argv, { ...env, ...secrets });
+    expect(warnings).toEqual([]);
+    expect(given.size).toBe(Object.keys(env).length + argv.length + Object.keys(secrets).length);
+  });
+
+  it('has encrypted, restorable, on-demand tables with the keys of the discovery schema', () => {
+    const { partitionKey, sortKey, ttlAttribute } = DISCOVERY_TABLE_SCHEMA;
+    template.resourceCountIs('AWS::DynamoDB::Table', 4);
+    template.allResourcesProperties('AWS::DynamoDB::Table', {
+      KeySchema: [
+        { AttributeName: partitionKey, KeyType: 'HASH' },
+        { AttributeName: sortKey, KeyType: 'RANGE' },
+      ],
+      BillingMode: 'PAY_PER_REQUEST',
+      SSESpecification: { SSEEnabled: true },
+      PointInTimeRecoverySpecification: { PointInTimeRecoveryEnabled: true },
+      TimeToLiveSpecification: { AttributeName: ttlAttribute, Enabled: true },
+    });
+  });
+
+  it('leaves nothing behind: tables and secrets go, and the bucket is emptied before it goes', () => {
+    for (const type of [
+      'AWS::DynamoDB::Table',
+      'AWS::S3::Bucket',
+      'AWS::SecretsManager::Secret',
+      'AWS::Logs::LogGroup',
+    ]) {
+      template.allResources(type, { DeletionPolicy: 'Delete' });
+    }
+    template.resourceCountIs('Custom::S3AutoDeleteObjects', 1);
+  });
+
+  it('encrypts the bucket, and lets nobody read it in clear or from outside', () => {
+    template.hasResourceProperties('AWS::S3::Bucket', {
+      BucketEncryption: Match.anyValue(),
+      PublicAccessBlockConfiguration: { BlockPublicAcls: true, RestrictPublicBuckets: true },
+    });
+  });
+
+  it('keeps logs for a month', () => {
+    template.allResourcesProperties('AWS::Logs::LogGroup', { RetentionInDays: 30 });
+    const week = devTemplate({ logRetentionDays: 7 });
+    week.allResourcesProperties('AWS::Logs::LogGroup', { RetentionInDays: 7 });
+  });
+
+  it('adds a signed function URL, a firewall and a name only where they are asked for', () => {
+    for (const type of ['AWS::Lambda::Url', 'AWS::WAFv2::WebACL', 'AWS::ApiGateway::DomainName']) {
+      template.resourceCountIs(type, 0);
+    }
+    const all = devTemplate({
+      edges: { function: { url: true } },
+      limits: { requestsPerAddress: 2000 },
+      domain: {
+        name: 'llm.example.com',
+        certificateArn: 'arn:aws:acm:eu-west-1:123456789012:certificate/a',
+        hostedZone: { id: 'Z1', name: 'example.com' },
+      },
+    });
+    all.hasResourceProperties('AWS::Lambda::Url', { AuthType: 'AWS_IAM', InvokeMode: 'RESPONSE_STREAM' });
+    all.resourceCountIs('AWS::WAFv2::WebACLAssociation', 1);
+    all.hasResourceProperties('AWS::ApiGateway::DomainName', { DomainName: 'llm.example.com' });
+    all.hasResourceProperties('AWS::Route53::RecordSet', { Name: 'llm.example.com.' });
+    all.hasOutput('BaseUrl', { Value: 'https://llm.example.com/v1' });
+  });
+
+  it('sends its alarms to a topic, and each names what to read', () => {
+    const topicArn = 'arn:aws:sns:eu-west-1:123456789012:oncall';
+    const alarms = Object.values(devTemplate({ alarms: { topicArn } }).findResources('AWS::CloudWatch::Alarm'));
+    expect(alarms.length).toBeGreaterThanOrEqual(5);
+    for (const { Properties } of alarms) {
+      expect(Properties.AlarmActions).toEqual([topicArn]);
+      expect(Properties.AlarmDescription).toMatch(/docs\/operations\.md#[a-z0-9-]+$/);
+    }
+  });
+
+  it('matches its snapshot', () => {
+    expect(snapshotOf(template)).toMatchSnapshot();
+  });
+});
+
+describe('the rights in the dev stack', () => {
+  it('name single actions on single resources', () => {
+    const own = statementsOf(template).filter(({ Action }) => Action !== 'ecr:GetAuthorizationToken');
+    for (const statement of own) {
+      expect([statement.Action].flat().filter((action) => action.includes('*'))).toEqual([]);
+      expect([statement.Resource].flat()).not.toContain('*');
+    }
+  });
+
+  it('let the function look workers and keys up, keep responses, fetch models, log, and nothing else', () => {
+    expect(rightsOf(template, /^FrontHttpRole/)).toEqual([
+      ['FrontHttpLogGroup', ['logs:CreateLogStream', 'logs:PutLogEvents']],
+      ['StoreDiscoveryTable', LOOK_UP],
+      ['StoreResponsesTable', KEEP],
+      ['StoreKeysTable', ['dynamodb:GetItem']],
+      ['StoreArtifactsBucket', ['s3:GetObject']],
+    ]);
+  });
+
+  it('let the task register and route, and an operator make keys and push models', () => {
+    expect(rightsOf(template, /^TaskTaskRole/)).toEqual([
+      ['StoreDiscoveryTable', REGISTER],
+      ['StoreResponsesTable', KEEP],
+      ['StoreKeysTable', ['dynamodb:GetItem']],
+      ['StoreArtifactsBucket', ['s3:GetObject']],
+      ['StoreRouterStateTable', ['dynamodb:DeleteItem', 'dynamodb:GetItem', 'dynamodb:UpdateItem']],
+    ]);
+    expect(rightsOf(template, /^OperatorPolicy/)).toEqual([
+      ['StoreKeysTable', ['dynamodb:DeleteItem', 'dynamodb:GetItem', 'dynamodb:Scan', 'dynamodb:UpdateItem']],
+      ['StoreArtifactsBucket', ['s3:GetObject', 's3:PutObject']],
+      ['StoreArtifactsBucket', ['s3:ListBucket']],
+    ]);
+  });
+
+  it('open no port to the internet, and the task to the function alone', () => {
+    for (const { Properties } of Object.values(template.findResources('AWS::EC2::SecurityGroup'))) {
+      expect(Properties.SecurityGroupIngress).toBeUndefined();
+    }
+    const rules = Object.values(template.findResources('AWS::EC2::SecurityGroupIngress')) as Resource[];
+    expect(rules).toHaveLength(2);
+    for (const { Properties } of rules) {
+      expect(JSON.stringify(Properties.SourceSecurityGroupId)).toContain('NetworkFunctionSecurityGroup');
+    }
+  });
+});

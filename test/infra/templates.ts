@@ -1,0 +1,74 @@
+import { readFileSync } from 'node:fs';
+import { App, type Stack } from 'aws-cdk-lib';
+import { Template } from 'aws-cdk-lib/assertions';
+import { Code } from 'aws-cdk-lib/aws-lambda';
+import { readSettings, type StatorConfig } from '../../infra/settings.ts';
+import { DevStack } from '../../infra/stacks/dev-stack.ts';
+import { ProductionStage } from '../../infra/stacks/production-stage.ts';
+
+export interface Resource {
+  readonly Type: string;
+  readonly Properties: Record<string, unknown>;
+  readonly DeletionPolicy?: string;
+}
+
+interface Statement {
+  readonly Effect: string;
+  readonly Action: string | readonly string[];
+  readonly Resource: unknown;
+}
+
+/** The flags of `cdk.json`, so that templates here are those of a deployment. */
+const { context } = JSON.parse(readFileSync('cdk.json', 'utf8')) as { context: Record<string, unknown> };
+const httpFunctionCode = Code.fromInline('export const handler = () => {};');
+/** Nothing is built here: the image has an address. */
+const IMAGES = { edge: 'registry.example/stator:1' };
+
+export function openApp(): App {
+  return new App({ context });
+}
+
+export function devStack(app: App, config: StatorConfig = {}): Stack {
+  const settings = readSettings({ images: IMAGES, ...config }, 'test');
+  return new DevStack(app, 'Stator', { httpFunctionCode, settings });
+}
+
+/** The template of the stack that `npx cdk deploy` makes. */
+export function devTemplate(config: StatorConfig = {}): Template {
+  return Template.fromStack(devStack(openApp(), config));
+}
+
+export function productionStage(app: App, config: StatorConfig = {}): ProductionStage {
+  const settings = readSettings({ images: IMAGES, ...config }, 'test');
+  return new ProductionStage(app, 'Stator', { httpFunctionCode, settings });
+}
+
+/** The templates of `-c env=production`, by the names of their stacks. */
+export function productionTemplates(config: StatorConfig = {}): Readonly<Record<string, Template>> {
+  const stage = productionStage(openApp(), config);
+  const stacks = stage.node.children as Stack[];
+  return Object.fromEntries(stacks.map((stack) => [stack.node.id, Template.fromStack(stack)]));
+}
+
+/** Actions by the resource they are allowed on, of the policies whose id matches. */
+export function rightsOf(
+  template: Template,
+  policy: RegExp,
+): readonly [resource: string, actions: readonly string[]][] {
+  return statementsOf(template, policy).map(({ Action, Resource }) => {
+    const [resource] = /[A-Za-z]+(?=[0-9A-F]{8})/.exec(JSON.stringify(Resource)) ?? [''];
+    return [resource, [Action].flat().sort()];
+  });
+}
+
+export function statementsOf(template: Template, policy: RegExp = /./): readonly Statement[] {
+  return ['AWS::IAM::Policy', 'AWS::IAM::ManagedPolicy']
+    .flatMap((type) => Object.entries(template.findResources(type)))
+    .filter(([id]) => policy.test(id))
+    .flatMap(([, { Properties }]) => Properties.PolicyDocument.Statement as Statement[]);
+}
+
+/** As text without what changes with the code. */
+export function snapshotOf(template: Template): string {
+  return JSON.stringify(template.toJSON(), undefined, 2).replaceAll(/[0-9a-f]{64}/g, 'ASSET');
+}
