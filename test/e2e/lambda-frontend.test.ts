@@ -45,7 +45,6 @@ function functionEnvironment(): Record<HttpFunctionVariable | 'STATOR_DYNAMODB_E
     STATOR_DOCS_AUTH: 'false',
     STATOR_ID_SECRET: 'a-secret-that-all-instances-are-given',
     STATOR_RESPONSES_TABLE: responsesTable.tableName,
-    STATOR_ARTIFACTS_BUCKET: '', // the models come from workers
     DYN_REQUEST_PLANE: 'tcp',
     DYN_ROUTER_MODE: 'round-robin',
     DYN_ENABLE_ANTHROPIC_API: 'true',
