@@ -1,6 +1,6 @@
 /**
  * What one decision of the KV router costs: index, load, cost and choice for a prompt of 160 blocks, among 8, 64 and 512
- * workers, and its end. Process CPU time.
+ * workers, and its end; and what one by hashing alone costs, as a function makes it. Process CPU time.
  *
  *     npm run bench:part -- bench/router-choose.ts [--json]
  */
@@ -12,6 +12,7 @@ import {
   RankTable,
   type SchedulingRequest,
 } from '../shared/router/scheduler/index.ts';
+import { StatelessDecider } from '../shared/router/stateless/index.ts';
 import { type BlockHashes, hashBlocks } from '../shared/tokens/index.ts';
 
 const BLOCK_SIZE_TOKENS = 16;
@@ -106,6 +107,44 @@ function measure(workers: number, costModel: 'dynamo' | 'stator', explained: boo
   };
 }
 
+/** A function's own way: its requests and the loads of all workers, which are read anew every hundred requests. */
+function measureStateless(workers: number): number {
+  const decider = new StatelessDecider(BLOCK_SIZE_TOKENS);
+  const fleet = Array.from({ length: workers }, (_, id) => ({
+    id: id.toString(16),
+    dataParallelStartRank: 0,
+    dataParallelSize: 1,
+    deviceType: undefined,
+    taints: [],
+  }));
+  decider.setWorkers(fleet);
+  const prompts = Array.from({ length: 256 }, (_, session) => promptOf(session));
+  const read = () =>
+    new Map(
+      fleet.map(({ id }) => [
+        id,
+        { ranks: [{ dpRank: 0, requests: 1, decodeBlocks: 9, prefillTokens: 0 }], isDraining: false },
+      ]),
+    );
+  let loads = read();
+  let asked = 0;
+  const round = (): number => {
+    loads = read();
+    const start = process.cpuUsage();
+    for (let at = 0; at < 100; at++, asked++) {
+      const prompt = {
+        tokens: PROMPT_BLOCKS * BLOCK_SIZE_TOKENS,
+        hashes: prompts[(asked * 31) % prompts.length] as BlockHashes,
+      };
+      decider.choose({ id: `r${asked}`, prompt, session: undefined }, loads, asked / 100);
+    }
+    const { user, system } = process.cpuUsage(start);
+    return (user + system) / 100;
+  };
+  for (let warm = 0; warm < 50; warm++) round();
+  return median(Array.from({ length: ROUNDS }, round));
+}
+
 function median(values: readonly number[]): number {
   return [...values].sort((a, b) => a - b)[values.length >> 1] as number;
 }
@@ -115,13 +154,17 @@ const rows = [8, 64, 512].flatMap((workers) => [
   measure(workers, 'dynamo', true),
   measure(workers, 'stator', true),
 ]);
+const stateless = [8, 64, 1000].map((workers) => ({ workers, chooseUs: measureStateless(workers) }));
 if (process.argv.includes('--json')) {
-  console.log(JSON.stringify(rows));
+  console.log(JSON.stringify([...rows, ...stateless]));
 } else {
   console.log('workers  model   explained  choose us  end us');
   for (const { workers, costModel, explained, chooseUs, endUs } of rows) {
     console.log(
       `${String(workers).padStart(7)}  ${costModel}  ${String(explained).padEnd(9)}  ${chooseUs.toFixed(1).padStart(9)}  ${endUs.toFixed(1).padStart(6)}`,
     );
+  }
+  for (const { workers, chooseUs } of stateless) {
+    console.log(`${String(workers).padStart(7)}  stateless          ${chooseUs.toFixed(1).padStart(9)}`);
   }
 }

@@ -19,7 +19,7 @@ export async function renderBanner(frontend: Frontend, { url, fleet, settings }:
   const explains = tried !== undefined && tried.kind !== 'embeddings' && canExplain(settings);
   return [
     '',
-    `  Stator is up: ${describeWorkers(fleet, settings.engine)}, ${served(frontend)}`,
+    `  Stator is up: ${describeWorkers(fleet, settings.engine)}${scaled(settings)}, ${served(frontend)}`,
     `  OpenAI-compatible endpoint: ${url}/v1`,
     `  Every route, to try in a browser: ${url}${DOCS_PATH}`,
     '',
@@ -101,6 +101,10 @@ function explanation(name: string, url: string, settings: Settings<'local'>): re
 function served({ models }: Frontend): string {
   const names = models.list().map(({ name }) => name);
   return names.length === 1 ? `model ${names[0]}` : `models ${names.join(', ')}`;
+}
+
+function scaled({ planner, minWorkers, maxWorkers }: Settings<'local'>): string {
+  return planner ? ` (${minWorkers} to ${maxWorkers}, as the planner decides)` : '';
 }
 
 function describeWorkers({ workers, prefillWorkers }: LocalFleet, engine: string): string {

@@ -19,7 +19,10 @@ const PER_WORKER = /^--(bootstrap-ports|zmq-kv-events-ports|zmq-replay-ports)=/;
  */
 export function localFleet(settings: Settings<'local'>, shared: readonly string[]): LocalFleet {
   const { engine, numPrefillWorkers: prefillWorkers = 0, numDecodeWorkers, numWorkers } = settings;
-  const workers = numDecodeWorkers ?? (engine === 'openai' ? 1 : numWorkers);
+  const { planner, minWorkers } = settings;
+  // A planner begins with the fewest, but for one that makes the model known.
+  const started = planner ? Math.max(1, minWorkers) : numWorkers;
+  const workers = numDecodeWorkers ?? (engine === 'openai' && !planner ? 1 : started);
   const common = shared.filter((argument) => !PER_WORKER.test(argument));
   const argv = Array.from({ length: prefillWorkers + workers }, (_, at) => [
     ...common,

@@ -1,10 +1,11 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { systemClock } from '../../shared/clock/index.ts';
+import type { ScalableWorkers } from '../../shared/commands/planner/index.ts';
 import type { Logger } from '../../shared/telemetry/index.ts';
 import { readReport } from './worker-report.ts';
 
 export interface WorkerProcessesOptions {
-  /** Arguments of each `stator worker`. */
+  /** Arguments of each `stator worker`; those that come later have the first one's. */
   readonly workers: readonly (readonly string[])[];
   /** Pause between starting two of them. @default 0 */
   readonly staggerMs?: number;
@@ -17,8 +18,10 @@ export interface WorkerProcessesOptions {
 /** A worker that dies sooner than this after its start is replaced only after a pause. */
 const SETTLED_MS = 2000;
 const RESTART_PAUSE_MS = 1000;
-/** Longest wait for a worker to drain before it is killed. */
+/** Longest wait for a worker to drain before it is killed, at the end of all. */
 const STOP_MS = 10_000;
+/** Starts whose times are remembered. */
+const STARTS_KEPT = 20;
 
 /**
  * Worker processes of `stator local`: started together, ended with their parent.
@@ -27,12 +30,16 @@ const STOP_MS = 10_000;
  * |---|---|---|
  * | starting | everything ends, `failed` says why | replaced after a pause |
  * | ready | replaced; after a pause when it was young | the same |
+| draining | gone | the same |
  */
-export class WorkerProcesses {
+export class WorkerProcesses implements ScalableWorkers {
   /** Resolves with one line when a worker cannot be started at all. */
   readonly failed: Promise<string>;
   readonly #options: WorkerProcessesOptions;
-  readonly #children = new Set<ChildProcess>();
+  readonly #children = new Map<ChildProcess, 'starting' | 'ready' | 'draining'>();
+  readonly #startSeconds: number[] = [];
+  /** Started again after a pause. */
+  #pausing = 0;
   #isStopping = false;
   #fail: (reason: string) => void = () => {};
 
@@ -51,6 +58,37 @@ export class WorkerProcesses {
     });
   }
 
+  get ready(): number {
+    return this.#count('ready');
+  }
+
+  get starting(): number {
+    return this.#count('starting') + this.#pausing;
+  }
+
+  get startSeconds(): number | undefined {
+    const sorted = this.#startSeconds.toSorted((one, other) => one - other);
+    return sorted[Math.min(sorted.length - 1, Math.floor(0.9 * sorted.length))];
+  }
+
+  /** The youngest go first: their caches know least. What they have begun they finish. */
+  scaleTo(count: number): void {
+    const [argv] = this.#options.workers;
+    const surplus = this.ready + this.starting - count;
+    for (let missing = -surplus; missing > 0 && argv !== undefined; missing--) this.#spawn(argv, 'replacement');
+    const serving = [...this.#children].filter(([, state]) => state !== 'draining').map(([child]) => child);
+    for (const child of serving.toReversed().slice(0, Math.max(0, surplus))) {
+      this.#children.set(child, 'draining');
+      if (child.connected) child.disconnect();
+    }
+  }
+
+  #count(state: 'starting' | 'ready'): number {
+    let count = 0;
+    for (const each of this.#children.values()) if (each === state) count++;
+    return count;
+  }
+
   /** Replaces no worker any more: one that ends was told to. */
   retire(): void {
     this.#isStopping = true;
@@ -58,7 +96,7 @@ export class WorkerProcesses {
 
   async stop(): Promise<void> {
     this.retire();
-    await Promise.all([...this.#children].map(endProcess));
+    await Promise.all([...this.#children.keys()].map(endProcess));
   }
 
   #spawn(argv: readonly string[], turn: 'first' | 'replacement'): void {
@@ -69,23 +107,33 @@ export class WorkerProcesses {
     let reason: string | undefined;
     child.on('message', (message) => {
       const report = readReport(message);
-      if (report?.kind === 'ready') isReady = true;
-      else reason = report?.reason;
+      if (report?.kind === 'ready') {
+        isReady = true;
+        this.#startSeconds.push((systemClock.nowMs() - startedMs) / 1000);
+        if (this.#startSeconds.length > STARTS_KEPT) this.#startSeconds.shift();
+        if (this.#children.get(child) === 'starting') this.#children.set(child, 'ready');
+      }
+      if (report?.kind === 'failed') reason = report.reason;
     });
     child.once('error', (error) => {
       reason = error.message;
       if (child.pid === undefined) this.#fail(`a worker cannot be started: ${reason}`); // no exit follows
     });
     child.once('exit', (code, signal) => {
+      const isDraining = this.#children.get(child) === 'draining';
       this.#children.delete(child);
-      if (this.#isStopping) return;
+      if (this.#isStopping || isDraining) return;
       if (!isReady && turn === 'first') {
         this.#fail(reason ?? `a worker ended with ${signal ?? `exit code ${code}`} before it was ready`);
         return;
       }
       this.#options.logger.warn('a worker died; starting another', { code, signal, reason });
       const pauseMs = systemClock.nowMs() - startedMs < SETTLED_MS ? RESTART_PAUSE_MS : 0;
-      systemClock.after(pauseMs, () => this.#spawn(argv, 'replacement'));
+      this.#pausing++;
+      systemClock.after(pauseMs, () => {
+        this.#pausing--;
+        this.#spawn(argv, 'replacement');
+      });
     });
   }
 
@@ -99,7 +147,7 @@ export class WorkerProcesses {
       stdio: ['ignore', 'inherit', 'inherit', 'ipc'],
       detached: hasOwnTerminal,
     });
-    this.#children.add(child);
+    this.#children.set(child, 'starting');
     return child;
   }
 }

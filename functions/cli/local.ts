@@ -1,7 +1,9 @@
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { systemClock } from '../../shared/clock/index.ts';
 import { chatWith } from '../../shared/commands/chat/index.ts';
+import { LocalPlanner, localPlanning, readDemand } from '../../shared/commands/planner/index.ts';
 import { tellWhile } from '../../shared/concurrency/index.ts';
 import { type Environment, forwardSettings, type ResolvedConfig, type Settings } from '../../shared/config/index.ts';
 import { composeFrontend, type Frontend, serveFrontend } from '../../shared/frontends/process/index.ts';
@@ -16,6 +18,8 @@ import { WorkerProcesses } from './local-workers.ts';
 
 /** How long all workers may take to register before those that have are enough. */
 const WORKERS_READY_MS = 20_000;
+/** Requests wait so long for a worker, where the planner may have let the last one go. */
+const HOLD_SECS = 60;
 /** Nothing is said of a start that is as short. */
 const USUAL_START_MS = 3000;
 
@@ -45,9 +49,21 @@ export async function run(config: ResolvedConfig<'local'>, env: Environment): Pr
     hasOwnTerminal: isInteractive,
   });
   try {
-    const frontend = await composeFrontend({ ...settings, fileKv }, { logger });
+    const planning = settings.planner ? await localPlanning(settings, systemClock.nowMs() / 1000) : undefined;
+    let planner: LocalPlanner | undefined;
+    const held = planning === undefined ? {} : { holdTimeoutSecs: settings.holdTimeoutSecs ?? HOLD_SECS };
+    const frontend = await composeFrontend({ ...settings, fileKv, ...held }, { logger, onHeld: () => planner?.wake() });
+    planner =
+      planning &&
+      new LocalPlanner({
+        ...planning,
+        clock: systemClock,
+        workers,
+        count: async () => readDemand(await frontend.metrics.registry.render(), settings.metricsPrefix),
+        tell: (line) => void process.stdout.write(`planner: ${line}\n`),
+      });
     const serve = isInteractive ? chatInstead : serveUntilEnd;
-    const reason = await serve({ frontend, settings, logger, workers, fleet, stopped, chatting });
+    const reason = await serve({ frontend, settings, logger, workers, planner, fleet, stopped, chatting });
     if (reason === undefined) return 0;
     process.stderr.write(`stator: ${reason}\n`);
     return 1;
@@ -62,6 +78,7 @@ interface Local {
   readonly settings: Settings<'local'>;
   readonly logger: ProcessLogger;
   readonly workers: WorkerProcesses;
+  readonly planner: LocalPlanner | undefined;
   readonly fleet: LocalFleet;
   readonly stopped: Promise<string>;
   /** Aborted once Ctrl-C is the chat's. */
@@ -70,13 +87,16 @@ interface Local {
 
 /** Serves until told to stop; resolves with why the workers cannot be had, if they cannot. */
 async function serveUntilEnd(local: Local): Promise<string | undefined> {
-  const { frontend, settings, logger, workers, fleet, stopped } = local;
+  const { frontend, settings, logger, workers, planner, fleet, stopped } = local;
   const server = await serveFrontend(frontend, settings, logger); // before the workers: a port in use costs nothing
   workers.start();
   const failure = Promise.race([workers.failed, stopped.then(() => undefined)]);
   const isUp = await Promise.race([workersRegistered(local, failure), failure.then(() => false)]);
   if (isUp) process.stdout.write(await renderBanner(frontend, { url: server.url, fleet, settings }));
+  const planned = isUp ? planner?.run() : undefined;
   const reason = await failure;
+  planner?.close();
+  await planned;
   workers.retire();
   await server.drain();
   return reason;

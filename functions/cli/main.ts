@@ -24,6 +24,7 @@ const RUNNABLE: readonly (readonly [name: string, about: string])[] = [
   ['artifacts', 'Puts files of models into a bucket, for frontends'],
   ['keys', 'Makes, lists, rotates and revokes API keys'],
   ['models', 'The models that a fleet keeps in mind without workers'],
+  ['profile', 'Measures a worker, for the planner and the simulator'],
   ['deploy', 'What a deployment to AWS costs'],
   ['config', 'Every setting, its effective value and where it came from'],
   ['version', 'The version'],
@@ -143,6 +144,10 @@ async function runCommand(argv: readonly string[]): Promise<number> {
   if (name === 'artifacts') {
     const { ARTIFACTS_HELP, runArtifacts } = await import('../../shared/commands/artifacts.ts');
     return print(help === undefined ? await runArtifacts(rest) : ARTIFACTS_HELP);
+  }
+  if (name === 'profile') {
+    const { PROFILE_HELP, runProfile } = await import('../../shared/commands/profile/index.ts');
+    return print(help === undefined ? await runProfile(rest, process.env) : PROFILE_HELP);
   }
   if (name === 'deploy') {
     const { DEPLOY_HELP, runDeploy } = await import('../../shared/commands/deploy.ts');

@@ -1,4 +1,5 @@
-import { writeFile } from 'node:fs/promises';
+import { mkdir, writeFile } from 'node:fs/promises';
+import { dirname } from 'node:path';
 import { performance } from 'node:perf_hooks';
 import { Progress } from '../../shared/commands/progress.ts';
 import {
@@ -98,6 +99,7 @@ function reportKind(path: Settings<'simulate'>['report']): 'html' | 'json' | und
 
 async function writeReport(path: string, text: string): Promise<void> {
   try {
+    await mkdir(dirname(path), { recursive: true });
     await writeFile(path, text);
   } catch (thrown) {
     throw new Error(`cannot write --report ${path}: ${reasonOf(thrown)}; name a file in a writable folder`);

@@ -67,6 +67,12 @@ export class FleetStore extends Construct {
     this.routerState.grantRoute(grantee);
   }
 
+  /** Allows a router that serves no clients to be found, and to route. */
+  grantRoute(grantee: IGrantable): void {
+    this.discovery.grantRegister(grantee);
+    this.routerState.grantRoute(grantee);
+  }
+
   /** Allows a worker to be found. */
   grantWork(grantee: IGrantable): void {
     this.discovery.grantRegister(grantee);

@@ -47,7 +47,7 @@ export class PublicFront extends Construct {
         STATOR_RESPONSES_TABLE: store.responses.tableName,
         DYN_REQUEST_PLANE: 'tcp',
         DYN_ROUTER_MODE: 'kv',
-        DYN_ENABLE_ANTHROPIC_API: 'true',
+        DYN_ENABLE_ANTHROPIC_API: 'true', // one base URL for the clients of both
         DYN_HTTP_BODY_LIMIT_MB: '6',
         // Nothing between a client and the function may take a stream that waits for a dead one.
         DYN_HTTP_SSE_KEEP_ALIVE_INTERVAL_MS: '10000',

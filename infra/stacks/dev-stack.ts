@@ -34,7 +34,7 @@ export class DevStack extends Stack {
       workers: fleet?.workers ?? 0,
       logRetentionDays: settings.logRetentionDays,
     });
-    store.grantEdge(task);
+    store.grantRoute(task); // its edge is a router alone
     const front = new PublicFront(this, 'Front', { code, network, store, settings });
     new Observability(this, 'Observability', { front, settings });
     describeFront(this, store, front);

@@ -210,9 +210,7 @@ export const UNBUILT: readonly Unbuilt[] = [
   {
     about: 'the planner',
     usedBy: ['function', 'local'],
-    names:
-      'STATOR_LOCAL_PLANNER --min-workers STATOR_LOCAL_MIN_WORKERS --max-workers STATOR_LOCAL_MAX_WORKERS ' +
-      'PLANNER_PROMETHEUS_PORT DYN_PLANNER_*',
+    names: 'PLANNER_PROMETHEUS_PORT DYN_PLANNER_*',
   },
   {
     about: 'cloud services beside DynamoDB',

@@ -1,4 +1,4 @@
-import { z } from 'zod';
+import * as z from 'zod';
 import { PREDICTORS } from './predictors/predictor.ts';
 
 const LAWS = ['rate', 'throughput', 'latency', 'load', 'sla'] as const;

@@ -6,6 +6,7 @@
  */
 export { simulatedFleet, withExtraEngineArgs } from './command/fleet.ts';
 export { describeRun, simulationOptions } from './command/options.ts';
+export { readPlannerConfig } from './command/planner-config.ts';
 export { scalingOf } from './command/scaling.ts';
 export { type SweptRun, sweepRuns } from './command/sweep.ts';
 export { WorkloadSource } from './command/workload.ts';
@@ -14,6 +15,7 @@ export { renderHtml } from './report/render-html.ts';
 export { renderText } from './report/render-text.ts';
 export { labelOf, type RunReport, renderJson, reportRun } from './report/run-report.ts';
 export type { RoutingMode, RoutingOptions } from './routers.ts';
+export { profilePasses } from './scaling/profile.ts';
 export { type Simulation, type SimulationOptions, simulate } from './simulate.ts';
 export { type Summary, summarize } from './summary.ts';
 export { makeWorkload, type SyntheticOptions, type WorkloadShape } from './synthetic.ts';

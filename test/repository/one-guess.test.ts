@@ -72,11 +72,7 @@ const TOYS: Readonly<Record<'route' | 'parser' | 'engine' | 'request plane' | 'd
         start: (inference, body) => sendJson(inference.exchange, 200, { toy: body.model }),
       });`,
     lines: [
-      [
-        'shared/frontends/http/route-table.ts',
-        'import { DOCS_PATH',
-        "import { serveToy } from './openai/toy.ts';",
-      ],
+      ['shared/frontends/http/route-table.ts', 'import { DOCS_PATH', "import { serveToy } from './openai/toy.ts';"],
       [
         'shared/frontends/http/route-table.ts',
         '    ...responsesRoutes(',

@@ -2,7 +2,7 @@ import { dynoxide } from './tools/dynoxide.ts';
 import { lambdaRic } from './tools/lambda-ric.ts';
 import { natsServer } from './tools/nats-server.ts';
 import { nodes } from './tools/nodes.ts';
-import { python, schemathesis } from './tools/python.ts';
+import { moto, python, schemathesis } from './tools/python.ts';
 import type { Tool } from './tools/tool.ts';
 
 interface MissingTool {
@@ -10,7 +10,7 @@ interface MissingTool {
   readonly reason: string;
 }
 
-const TOOLS: readonly Tool[] = [dynoxide, python, schemathesis, lambdaRic, natsServer, nodes];
+const TOOLS: readonly Tool[] = [dynoxide, python, schemathesis, lambdaRic, natsServer, nodes, moto];
 
 /**
  * Prepares what suites need beyond npm packages and names it in environment variables, which the test processes inherit.

@@ -22,6 +22,8 @@ export interface LambdaRuntimeOptions {
   readonly environmentsMax?: number;
   /** Stops processes between invocations. @default true, as in the service */
   readonly freeze?: boolean;
+  /** Path that API Gateway's stage adds in front and takes away again: `/prod`; what lies outside is refused with 403. @default none */
+  readonly stage?: string;
   /** Larger bodies are refused by the front itself. @default 6 MiB, as in the service */
   readonly bodyBytesMax?: number;
 }
@@ -61,7 +63,7 @@ export async function startLambdaRuntime(options: LambdaRuntimeOptions): Promise
   const { port } = front.address() as AddressInfo; // a listening TCP server has an AddressInfo
   const url = `http://127.0.0.1:${port}`;
   return {
-    url,
+    url: `${url}${options.stage ?? ''}`,
     stats: service.stats,
     environments: () => service.environments(),
     async idle() {
@@ -71,7 +73,10 @@ export async function startLambdaRuntime(options: LambdaRuntimeOptions): Promise
     },
     output: () => service.output(),
     invoke: async (event) => {
-      const response = await fetch(`${url}/`, { method: 'POST', headers: { 'x-raw-event': JSON.stringify(event) } });
+      const response = await fetch(`${url}${options.stage ?? ''}/`, {
+        method: 'POST',
+        headers: { 'x-raw-event': JSON.stringify(event) },
+      });
       await response.arrayBuffer();
       return response.status;
     },
@@ -98,6 +103,13 @@ class LambdaService {
   }
 
   async serve(request: IncomingMessage, response: ServerResponse): Promise<void> {
+    const { stage = '' } = this.#options;
+    const { url = '/' } = request;
+    if (!url.startsWith(`${stage}/`)) {
+      response.writeHead(403).end('{"message":"Forbidden"}');
+      return;
+    }
+    request.url = url.slice(stage.length);
     const body = await readBody(request, this.#options.bodyBytesMax ?? 6 * 1024 * 1024);
     if (body === undefined) {
       response.writeHead(413, { connection: 'close' }).end('{"message":"Request Too Long"}');

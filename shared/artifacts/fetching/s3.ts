@@ -26,14 +26,14 @@ export function bucketPlace({ awsEndpoint: endpoint, awsAllowHttp, awsRegion: re
 }
 
 export interface S3 {
-  readonly sdk: typeof import('@aws-sdk/client-s3');
+  readonly sdk: typeof import('./s3-parts.ts');
   readonly client: S3Client;
 }
 
 /** Loads the SDK, too large to load for nothing, and makes a client; nothing is asked yet. */
 export async function openS3({ endpoint, region }: BucketPlace): Promise<S3> {
   quietSdkNotice();
-  const sdk = await import('@aws-sdk/client-s3');
+  const sdk = await import('./s3-parts.ts');
   const client = new sdk.S3Client({
     region: region ?? 'us-east-1',
     followRegionRedirects: true,

@@ -104,6 +104,7 @@ const ANY_ORIGIN = '*';
 /** What scripts of a page may read beside what browsers always let them. */
 const EXPOSED = [
   'x-request-id',
+  'request-id', // the name of the Messages API
   'retry-after',
   ...['limit', 'remaining', 'reset'].flatMap((what) => [`x-ratelimit-${what}-requests`, `x-ratelimit-${what}-tokens`]),
 ].join(', ');

@@ -55,6 +55,8 @@ export interface FrontendOptions {
   readonly discovery?: DiscoveryHost;
   /** Whether the host can follow events; one that is frozen between requests cannot. @default true */
   readonly followsEvents?: boolean;
+  /** A request waits for a worker: told for the first of a model, and every 5 s while any waits. */
+  readonly onHeld?: () => void;
 }
 
 /** A frontend ready to answer; the host decides where its requests come from. */
@@ -83,7 +85,7 @@ export interface Frontend {
 /** Builds the whole path from the HTTP app to the workers. Rejects with one line when discovery cannot be read. */
 export async function composeFrontend(
   settings: EdgeSettings,
-  { logger, plane: planeOptions, discovery: host, followsEvents = true }: FrontendOptions,
+  { logger, plane: planeOptions, discovery: host, followsEvents = true, onHeld }: FrontendOptions,
 ): Promise<Frontend> {
   const metrics = createFrontendMetrics({
     prefix: settings.metricsPrefix,
@@ -101,7 +103,7 @@ export async function composeFrontend(
     const workersMin = settings.routerMinInitialWorkers ?? 0;
     const initial = new InitialWorkers({ workersMin, clock: systemClock, signal: closing.signal });
     const isLasting = host?.isLasting ?? true;
-    const parts = { discovery, plane, metrics, logger, followsEvents, isLasting };
+    const parts = { discovery, plane, metrics, logger, followsEvents, isLasting, onHeld };
     const models = await followModels(settings, parts, (workers) => initial.seen(workers));
     const responseStore = await openResponseStore(settings, metrics.registry, logger.for('responses'));
     const gate = await openGate(settings, metrics.registry, logger.for('access'));
@@ -182,13 +184,14 @@ interface Parts {
   readonly metrics: FrontendMetrics;
   readonly logger: ProcessLogger;
   readonly followsEvents: boolean;
+  readonly onHeld: (() => void) | undefined;
   /** Whether discovery follows the fleet by itself. */
   readonly isLasting: boolean;
 }
 
 /** Follows discovery, loads what it names, and makes the pipeline around it. */
 async function followModels(settings: EdgeSettings, parts: Parts, onWorkers: (workers: number) => void) {
-  const { discovery, plane, metrics, logger, followsEvents, isLasting } = parts;
+  const { discovery, plane, metrics, logger, followsEvents, isLasting, onHeld } = parts;
   const log = logger.for('models');
   const store = new ModelStore({
     open: modelOpener(settings, log, metrics.registry),
@@ -198,7 +201,15 @@ async function followModels(settings: EdgeSettings, parts: Parts, onWorkers: (wo
   const openEventPlane = followsEvents ? await eventPlaneOpener(settings, logger, discovery) : undefined;
   const { registry } = metrics;
   const namespaceOf = (model: string) => directory.known(model)?.namespace;
-  const holding = openHold(settings, { registry, logger: log, discovery, openEventPlane, namespaceOf, isLasting });
+  const holding = openHold(settings, {
+    registry,
+    logger: log,
+    discovery,
+    openEventPlane,
+    namespaceOf,
+    isLasting,
+    onHeld,
+  });
   const keepsState = settings.routerMode === 'kv' && followsEvents;
   const shared = keepsState ? await openSharedState(settings, parts) : undefined;
   const routerMetrics = openRouterMetrics(settings, { ...parts, random: systemRandom });

@@ -12,6 +12,8 @@ interface HoldParts {
   readonly discovery: Discovery;
   /** Undefined on hosts that publish nothing. */
   readonly openEventPlane: (() => EventPlane) | undefined;
+  /** A request waits for a worker: told for the first of a model, and every 5 s while any waits. */
+  readonly onHeld?: (() => void) | undefined;
   /** Whether discovery follows the fleet by itself; else it is asked to while requests wait. */
   readonly isLasting: boolean;
   /** Where the workers of the model are, or last were; undefined = unknown. */
@@ -46,6 +48,7 @@ export function openHold(settings: EdgeSettings, parts: HoldParts): OpenHold | u
         if (!parts.isLasting) refreshing.begin(() => hold.count > 0);
       },
       wanted: (model, count, oldestAtMs) => {
+        parts.onHeld?.();
         logger.info('requests wait for a worker', { model, requests: count });
         events.publish(parts.namespaceOf(model) ?? namespace, model, count, oldestAtMs);
       },

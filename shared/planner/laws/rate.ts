@@ -223,14 +223,16 @@ function decidePool(
   const { rate, arrivals, forecast, perEngine } = rates;
   const { nowS, held, startSeconds = config.start_seconds } = input;
   const forHeld = held === 0 ? 0 : Math.max(1, Math.ceil((arrivals + held / HELD_DRAIN_S) / perEngine));
-  const need = Math.max(Math.ceil(rate / (config.rate_target_load * perEngine) - 1e-9), forHeld);
+  const floor = floorOf(pool, state, nowS, startSeconds, config);
+  // Idle for so long, an old trend is no reason to start anew.
+  const forRate = floor === 0 ? 0 : Math.ceil(rate / (config.rate_target_load * perEngine) - 1e-9);
+  const need = Math.max(forRate, forHeld);
   const windowS = nowS - config.rate_down_window_seconds;
   const needs = [
     ...known.needs.filter(({ atS, count: one }) => atS > windowS && one > need),
     { atS: nowS, count: need },
   ].slice(-NEEDS_MAX);
-  const mostNeeded = needs[0]?.count ?? need;
-  const floor = floorOf(pool, state, nowS, startSeconds, config);
+  const mostNeeded = floor === 0 ? need : (needs[0]?.count ?? need);
   const wanted = Math.max(need > known.target ? need : Math.min(known.target, mostNeeded), floor);
   const target = Math.max(
     floor,

@@ -1,14 +1,12 @@
-import { readFile } from 'node:fs/promises';
-import { parse } from 'yaml';
-import { ConfigError, type Settings } from '../../config/index.ts';
+import type { Settings } from '../../config/index.ts';
 import type { SchedulerOptions } from '../../engines/mocker/index.ts';
-import { reasonOf } from '../../errors/index.ts';
-import { PlannerConfigError, type PlannerLaw, type Pool, parsePlannerConfig } from '../../planner/index.ts';
+import type { Pool } from '../../planner/index.ts';
 import { ForesightPolicy, PlannerPolicy } from '../scaling/policies.ts';
 import { profilePasses } from '../scaling/profile.ts';
 import type { ScalingOptions } from '../scaling/scaling.ts';
 import type { SimulationOptions } from '../simulate.ts';
 import type { Workload } from '../workload.ts';
+import { readPlannerConfig } from './planner-config.ts';
 
 type Fleet = Pick<SimulationOptions, 'workers' | 'dataParallelSize' | 'engine' | 'prefill' | 'contextTokensMax'>;
 
@@ -28,8 +26,8 @@ export async function scalingOf(
   const { plannerLaw: law, startSeconds, warmStartSeconds, gpuPrice } = settings;
   const { startFailures, warmWorkers, interruptionsPerHour } = settings;
   const mode = fleet.prefill === undefined ? 'agg' : 'disagg';
-  const raw = { start_seconds: Math.max(1, startSeconds), ...(await readConfig(settings)), mode };
-  const config = readPlanner(raw, law === 'foresight' ? undefined : law);
+  const preset = { start_seconds: Math.max(1, startSeconds) };
+  const config = await readPlannerConfig(settings, preset, { mode }, law === 'foresight' ? undefined : law);
   const startMs = startSeconds * 1000;
   const engines = {
     ...(fleet.prefill && { prefill: capabilitiesOf(fleet.prefill.engine, fleet.prefill.dataParallelSize, fleet) }),
@@ -51,31 +49,6 @@ export async function scalingOf(
     itlTargetMs: config.itl_ms,
     gpuPrice,
   };
-}
-
-function readPlanner(raw: object, law: PlannerLaw | undefined) {
-  try {
-    return parsePlannerConfig(raw, law);
-  } catch (thrown) {
-    if (thrown instanceof PlannerConfigError) throw new ConfigError(thrown.problems);
-    throw thrown;
-  }
-}
-
-async function readConfig({ plannerConfig: given }: Settings<'simulate'>): Promise<object> {
-  if (given === undefined) return {};
-  if (given.kind === 'json') return asObject(given.value, '--planner-config');
-  try {
-    return asObject(parse(await readFile(given.path, 'utf8')), `--planner-config ${given.path}`);
-  } catch (thrown) {
-    if (thrown instanceof ConfigError) throw thrown;
-    throw new ConfigError([`--planner-config ${given.path}: ${reasonOf(thrown)}`]);
-  }
-}
-
-function asObject(value: unknown, what: string): object {
-  if (typeof value === 'object' && value !== null && !Array.isArray(value)) return value;
-  throw new ConfigError([`${what}: allowed: an object of keys and values`]);
 }
 
 function capabilitiesOf(engine: SchedulerOptions, ranks: number, { contextTokensMax }: Fleet) {

@@ -220,3 +220,20 @@ describe('whatever happens, the rate law', () => {
     expect(JSON.parse(JSON.stringify(fleet.state))).toEqual(fleet.state);
   });
 });
+
+describe('once the last worker has gone, the rate law', () => {
+  it('starts none for a trend of the past', () => {
+    const quick = {
+      min_endpoint: 0,
+      start_seconds: 1,
+      idle_to_zero_seconds: 5,
+      rate_window_seconds: 5,
+      rate_down_window_seconds: 5,
+    };
+    const fleet = new ObedientFleet(plannerOf({ ...quick, rate_requests_per_second: 2 }));
+    fleet.run({ rate: 40 }, 25);
+    fleet.run({ rate: 0 }, 15);
+    expect(fleet.ready).toBe(0);
+    for (let at = 0; at < 60; at++) expect(fleet.step({ rate: 0 })).toBe(0);
+  });
+});

@@ -1,7 +1,7 @@
 import { describe, expect, it, vi } from 'vitest';
 import { parsePlannerConfig } from '../../../shared/planner/index.ts';
 import { type SimulationOptions, simulate, summarize, type Workload } from '../../../shared/simulate/index.ts';
-import { ForesightPolicy, PlannerPolicy } from '../../../shared/simulate/scaling/policies.ts';
+import { PlannerPolicy } from '../../../shared/simulate/scaling/policies.ts';
 import type { ScalingPolicy } from '../../../shared/simulate/scaling/scaling.ts';
 import { engineOf, readWorkload, routingOf } from '../../support/planner/reference-fleet.ts';
 
@@ -63,11 +63,5 @@ describe('on the reference workloads, with workers that take three minutes to st
     const { attainment, gpuHours } = play(step, planner({ law: 'latency' }));
     expect(Math.abs(attainment - 0.406)).toBeLessThan(0.05);
     expect(Math.abs(gpuHours / 2.11 - 1)).toBeLessThan(0.1);
-  });
-
-  it('nobody does better than who knows the future', () => {
-    const { attainment, gpuHours } = play(step, new ForesightPolicy(step, 14, START_MS));
-    expect(attainment).toBeGreaterThan(0.99);
-    expect(gpuHours).toBeLessThan(2.6);
   });
 });

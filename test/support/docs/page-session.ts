@@ -10,6 +10,8 @@ import type { FreshClone } from './fresh-clone.ts';
 const BUILTIN_MODEL = fileURLToPath(new URL('../../../shared/artifacts/builtin-model', import.meta.url));
 const COMMAND_MS_MAX = 100_000;
 const STOP_MS_MAX = 15_000;
+/** What npx would find, without its half a second of looking: that it does find it is seen where the package is installed. */
+const NPX = 'npx() { if [ "$1" = stator ]; then shift; node bin/stator.js "$@"; else command npx "$@"; fi; }';
 
 /** What a command is to the page that shows it. */
 type Kind =
@@ -125,7 +127,7 @@ export class PageSession {
   #start(kind: Kind, command: string): Running {
     // A status that is not 2xx is a failure of the command.
     const curl = 'curl() { command curl --silent --show-error --fail-with-body --max-time 30 "$@"; }';
-    const script = [this.#clone.npmFunction, curl, ...this.#settings, this.#mapped(command)].join('\n');
+    const script = [this.#clone.npmFunction, NPX, curl, ...this.#settings, this.#mapped(command)].join('\n');
     const child = spawn('sh', ['-c', script], {
       cwd: this.#clone.root,
       env: this.#environment(),

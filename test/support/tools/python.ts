@@ -20,6 +20,13 @@ export const schemathesis = pythonEnvironment({
   neededBy: 'the suite that fuzzes /openapi.json',
 });
 
+/** CloudFormation and what stacks consist of, imitated: what the CDK deploys to in a rehearsal. Brings boto3 along. */
+export const moto = pythonEnvironment({
+  requirements: ['moto[server]==5.2.5'],
+  variable: 'STATOR_TEST_MOTO_PYTHON',
+  neededBy: 'the rehearsal of a deployment',
+});
+
 interface PythonEnvironment extends Pick<Tool, 'variable' | 'neededBy'> {
   readonly requirements: readonly string[];
 }

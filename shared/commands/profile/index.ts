@@ -1,0 +1,173 @@
+import { mkdir, readFile, rename, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { parseArgs } from 'node:util';
+import { systemClock, systemRandom } from '../../clock/index.ts';
+import { reasonOf } from '../../errors/index.ts';
+import { UsageError } from '../config.ts';
+import { Progress } from '../progress.ts';
+import {
+  capacityWithin,
+  measureProfile,
+  NOTHING_MEASURED,
+  type ProfilePlan,
+  type ProfileRecord,
+  tablesOf,
+} from './profile.ts';
+
+/** Lines of `stator profile --help`. */
+export const PROFILE_HELP = `Usage: stator profile --kv-tokens N [--url URL] [--model NAME] [--output FOLDER] [what to measure]
+
+Measures how long one worker takes, alone behind an OpenAI-compatible endpoint: times to the first token by prompt length, and
+between tokens by the number of streams. Writes prefill_raw_data.json and decode_raw_data.json, which stator simulate and mock
+engines read (--planner-profile-data FOLDER), and says what the worker serves within its targets, for the planner. A run that was stopped goes on where it
+was: what is measured stands in FOLDER/measured.json.
+
+  --url URL             (default: http://127.0.0.1:8000/v1)
+  --model NAME          (default: the only model that is served)
+  --kv-tokens N         tokens that the worker's KV cache holds; its start says them
+  --output FOLDER       (default: profile)
+  --isl A,B,...         prompt lengths in tokens (default: 256,1024,4096)
+  --osl N               output length in tokens (default: 128)
+  --concurrency A,B,... streams at once (default: 1,2,4,8,16,32,64)
+  --repeats N           prompts for each length (default: 5)
+  --ttft-ms N           (default: 500)
+  --itl-ms N            (default: 50)
+  --timeout SECONDS     for all of it (default: 3600)
+
+The key of an endpoint that asks for one: STATOR_API_KEY, or OPENAI_API_KEY.
+`;
+
+const OPTIONS = {
+  url: { type: 'string', default: 'http://127.0.0.1:8000/v1' },
+  model: { type: 'string' },
+  'kv-tokens': { type: 'string' },
+  output: { type: 'string', default: 'profile' },
+  isl: { type: 'string', default: '256,1024,4096' },
+  osl: { type: 'string', default: '128' },
+  concurrency: { type: 'string', default: '1,2,4,8,16,32,64' },
+  repeats: { type: 'string', default: '5' },
+  'ttft-ms': { type: 'string', default: '500' },
+  'itl-ms': { type: 'string', default: '50' },
+  timeout: { type: 'string', default: '3600' },
+} as const;
+
+const MEASURED = 'measured.json';
+const POINTS_MAX = 32;
+
+/**
+ * Runs `stator profile`; resolves with what it prints.
+ * @throws UsageError for a mistake in its arguments, Error with one line when the endpoint cannot be measured
+ */
+export async function runProfile(
+  argv: readonly string[],
+  env: Readonly<Record<string, string | undefined>>,
+): Promise<string> {
+  const values = parse(argv);
+  const url = values.url.replace(/\/$/, '');
+  if (!URL.canParse(url))
+    throw new UsageError(`--url ${JSON.stringify(url)}: allowed: a URL such as ${OPTIONS.url.default}`);
+  const plan: ProfilePlan = {
+    isl: readNumbers('--isl', values.isl, 1_000_000),
+    osl: readNumber('--osl', values.osl, 100_000),
+    concurrency: readNumbers('--concurrency', values.concurrency, 4096),
+    repeats: readNumber('--repeats', values.repeats, 1000),
+    kvTokens: readNumber('--kv-tokens', values['kv-tokens'], 1e12),
+  };
+  const [ttftMs, itlMs] = [
+    readNumber('--ttft-ms', values['ttft-ms'], 1e9),
+    readNumber('--itl-ms', values['itl-ms'], 1e9),
+  ];
+  const signal = AbortSignal.timeout(1000 * readNumber('--timeout', values.timeout, 604_800));
+  const apiKey = env.STATOR_API_KEY ?? env.OPENAI_API_KEY;
+  const model = values.model ?? (await onlyModel(url, apiKey, signal));
+  const server = { url, model, apiKey, clock: systemClock, random: systemRandom };
+  await mkdir(values.output, { recursive: true });
+  const path = join(values.output, MEASURED);
+  const about = JSON.stringify({ url, model, osl: plan.osl, repeats: plan.repeats });
+  const progress = new Progress(process.stderr);
+  try {
+    const known = await readMeasured(path, about);
+    const record = await measureProfile(
+      server,
+      plan,
+      known,
+      async (now, told) => {
+        progress.tell(told);
+        await writeWhole(path, { about, ...now });
+      },
+      signal,
+    );
+    for (const [name, table] of Object.entries(tablesOf(record, plan)))
+      await writeWhole(join(values.output, name), table);
+    return report(record, values.output, ttftMs, itlMs);
+  } finally {
+    progress.end();
+  }
+}
+
+function report(record: ProfileRecord, folder: string, ttftMs: number, itlMs: number): string {
+  const lines = [
+    '   isl  streams   TTFT ms   ITL ms   requests/s',
+    ...record.decode.map(
+      ({ isl, concurrency, ttftMs: ttft, itlMs: itl, requestsPerSecond }) =>
+        `${`${isl}`.padStart(6)}${`${concurrency}`.padStart(9)}${ttft.toFixed(0).padStart(10)}${itl.toFixed(1).padStart(9)}${requestsPerSecond.toFixed(2).padStart(13)}`,
+    ),
+    '',
+  ];
+  const best = capacityWithin(record, ttftMs, itlMs);
+  const verdict =
+    best === undefined
+      ? `No point holds a first token within ${ttftMs} ms and ${itlMs} ms between tokens.`
+      : `Within ${ttftMs} ms to the first token and ${itlMs} ms between tokens: ${best.requestsPerSecond.toFixed(2)} requests/s (${best.concurrency} streams, prompts of ${best.isl}).\n` +
+        `For the planner: --planner-config '{"rate_requests_per_second": ${best.requestsPerSecond.toFixed(2)}}'`;
+  return `${lines.join('\n')}\n${verdict}\nTables are in ${folder}: --planner-profile-data ${folder}\n`;
+}
+
+function parse(argv: readonly string[]) {
+  try {
+    return parseArgs({ args: [...argv], options: OPTIONS }).values;
+  } catch (thrown) {
+    throw new UsageError(reasonOf(thrown).split('.')[0] ?? 'stator profile: its arguments cannot be read');
+  }
+}
+
+function readNumber(flag: string, text: string | undefined, most: number): number {
+  const value = Number(text);
+  if (text !== undefined && /^\d+$/.test(text) && value >= 1 && value <= most) return value;
+  throw new UsageError(`${flag} ${JSON.stringify(text ?? '')}: allowed: a whole number from 1 to ${most}`);
+}
+
+function readNumbers(flag: string, text: string, most: number): readonly number[] {
+  const parts = text.split(',');
+  if (parts.length > POINTS_MAX) throw new UsageError(`${flag}: allowed: at most ${POINTS_MAX} numbers`);
+  return [...new Set(parts.map((part) => readNumber(flag, part.trim(), most)))].sort((one, other) => one - other);
+}
+
+async function onlyModel(url: string, apiKey: string | undefined, signal: AbortSignal): Promise<string> {
+  const headers = apiKey === undefined ? {} : { authorization: `Bearer ${apiKey}` };
+  const response = await fetch(`${url}/models`, { headers, signal }).catch((thrown: unknown) => {
+    throw new Error(`no answer from ${url} (--url): ${reasonOf((thrown as Error).cause ?? thrown)}`);
+  });
+  if (!response.ok) throw new Error(`${url}/models answers with status ${response.status}`);
+  const { data } = (await response.json()) as { readonly data: readonly { readonly id: string }[] };
+  const [first, ...others] = data.map(({ id }) => id);
+  if (first === undefined) throw new Error(`no model is served at ${url}`);
+  if (others.length > 0) throw new UsageError(`--model is needed: ${[first, ...others].join(', ')} are served`);
+  return first;
+}
+
+/** Of another server or another measurement nothing is taken over. */
+async function readMeasured(path: string, about: string): Promise<ProfileRecord> {
+  const text = await readFile(path, 'utf8').catch(() => undefined); // there is none yet
+  if (text === undefined) return NOTHING_MEASURED;
+  const { about: of, prefill, decode } = JSON.parse(text) as ProfileRecord & { readonly about?: string };
+  if (of !== about)
+    throw new UsageError(`${path} is of another measurement (${of}); name another --output, or remove it`);
+  return { prefill, decode };
+}
+
+/** Whole or not at all: a run may be stopped at any time. */
+async function writeWhole(path: string, value: object): Promise<void> {
+  await writeFile(`${path}.new`, `${JSON.stringify(value, undefined, 2)}\n`);
+  await rename(`${path}.new`, path);
+}

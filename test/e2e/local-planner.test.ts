@@ -1,0 +1,80 @@
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { postJson, runStator, type StatorProcess, useFleet, waitUntil } from '../support/index.ts';
+
+const fleet = useFleet();
+const QUESTION = { model: 'stator-mini', messages: [{ role: 'user', content: 'What are you?' }], max_tokens: 16 };
+/** Windows and pauses of seconds instead of minutes; a worker "serves" two requests a second. */
+const QUICK = {
+  rate_requests_per_second: 2,
+  rate_window_seconds: 5,
+  rate_down_window_seconds: 5,
+  idle_to_zero_seconds: 5,
+  load_adjustment_interval_seconds: 1,
+};
+
+describe('stator local --planner', () => {
+  let local: StatorProcess;
+  const statuses: number[] = [];
+
+  beforeAll(async () => {
+    const config = `--planner-config=${JSON.stringify(QUICK)}`;
+    local = await fleet.local(['--planner', '--min-workers=0', '--max-workers=3', config]);
+  });
+  afterAll(() => local.kill());
+
+  async function ask(): Promise<void> {
+    const response = await postJson(`${local.url}/v1/chat/completions`, QUESTION);
+    statuses.push(response.status);
+    await response.text();
+  }
+
+  const told = (text: string) => () => local.stdout().includes(text);
+
+  it('says between what numbers of workers it moves', () => {
+    expect(local.stdout()).toContain(
+      'Stator is up: one mock worker (0 to 3, as the planner decides), model stator-mini',
+    );
+  });
+
+  it('has more workers while more requests begin, and says why in a sentence', async () => {
+    await waitUntil(
+      async () => {
+        await Promise.all([ask(), ask()]);
+        return local.stdout().includes('planner: 3 workers serve');
+      },
+      { timeoutMs: 60_000, pollMs: 150, what: 'three workers' },
+    );
+    expect(local.stdout()).toMatch(/planner: workers \d -> 3: [\d.]+ requests\/s .*a worker serves 2\.0: \d needed/);
+  });
+
+  // It stays for five times what a start takes, and starts take long while others use the machine.
+  it('lets them go when nothing begins, the last one at last', { timeout: 200_000 }, async () => {
+    await waitUntil(told('-> 0: '), { timeoutMs: 180_000, what: 'the last worker goes' });
+    expect(local.stdout()).toMatch(/planner: workers 3 -> [012]: /);
+  });
+
+  it('holds the first request after that, and serves it', async () => {
+    await waitUntil(told('0 workers serve'), { timeoutMs: 30_000, what: 'nobody serves' });
+    await ask();
+    expect(local.stdout()).toMatch(/planner: workers 0 -> 1: .* and 1 wait/);
+  });
+
+  it('has lost no request on the way', () => {
+    expect(statuses.length).toBeGreaterThan(10);
+    expect(new Set(statuses)).toEqual(new Set([200]));
+  });
+});
+
+describe('stator local --planner refuses', () => {
+  it.each([
+    [['--min-workers=5'], '--min-workers 5 is above --max-workers 4'],
+    [['--num-prefill-workers=1', '--num-decode-workers=1'], '--planner scales one pool'],
+    [['--planner-law=latency'], 'the law latency needs the passes of engines'],
+    [['--planner-config={"ttft_ms":-1}'], 'planner configuration: ttft_ms: '],
+    [['--engine=openai', '--engine-url=http://127.0.0.1:9'], '--planner-config \'{"rate_requests_per_second": N}\''],
+  ])('%j', async (flags, message) => {
+    const { code, stderr } = await runStator(['local', '--planner', ...flags]);
+    expect(stderr).toContain(message);
+    expect(code).toBe(2);
+  });
+});

@@ -1,0 +1,138 @@
+import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join, resolve } from 'node:path';
+import { freePort } from '../free-port.ts';
+import { type SpawnedProcess, spawnNode, spawnProgram } from '../spawn-node.ts';
+import { waitUntil } from '../wait-until.ts';
+import { localizeTemplates } from './localize.ts';
+import type { Statement } from './policy.ts';
+
+/** A container of a task, as it was deployed. */
+export interface DeployedContainer {
+  readonly name: string;
+  readonly command: readonly string[];
+  readonly environment: Readonly<Record<string, string>>;
+  /** Where the values of further variables come from. */
+  readonly secrets: Readonly<Record<string, string>>;
+}
+
+/** A function, as it was deployed. */
+export interface DeployedFunction {
+  readonly environment: Readonly<Record<string, string>>;
+  readonly statements: readonly Statement[];
+  readonly handler: string;
+  readonly runtime: string;
+  readonly memoryMb: number;
+  readonly timeoutSecs: number;
+  /** Path of its code. */
+  readonly zip: string;
+}
+
+/** What a deployed stack says of itself: nothing here is taken from its source. */
+export interface DeployedStack {
+  readonly outputs: Readonly<Record<string, string>>;
+  readonly functions: Readonly<Record<string, DeployedFunction>>;
+  /** Managed policies by their ARN. */
+  readonly policies: Readonly<Record<string, readonly Statement[]>>;
+  readonly tables: Readonly<
+    Record<string, { readonly arn: string; readonly keys: object[]; readonly attributes: object[] }>
+  >;
+  readonly tasks: Readonly<
+    Record<string, { readonly statements: readonly Statement[]; readonly containers: readonly DeployedContainer[] }>
+  >;
+}
+
+/** An AWS account imitated by moto, to which the real CDK CLI deploys. */
+export interface Account {
+  /** Of all services. */
+  readonly url: string;
+  /** Synthesises the app with `context` and deploys all of its stacks. */
+  deploy(context?: Readonly<Record<string, string>>): Promise<DeployedStack>;
+  /** `cdk destroy`; resolves with what is left of the stack's tables and functions. */
+  destroy(): Promise<void>;
+  stop(): Promise<void>;
+}
+
+const CDK = resolve('node_modules/.bin/cdk');
+const COMMAND_MS_MAX = 120_000;
+
+export function hasMoto(): boolean {
+  return Boolean(process.env.STATOR_TEST_MOTO_PYTHON);
+}
+
+/**
+ * Starts moto and prepares it for the CDK, as `cdk bootstrap` prepares a new account.
+ * @param stackName of the stack that is read back
+ */
+export async function openAccount(stackName: string): Promise<Account> {
+  const python = process.env.STATOR_TEST_MOTO_PYTHON;
+  if (!python) throw new Error('STATOR_TEST_MOTO_PYTHON is not set: run through vitest, whose set-up installs moto');
+  const folder = mkdtempSync(join(tmpdir(), 'stator-account-'));
+  const port = String(await freePort());
+  const server = spawnProgram(python, ['-m', 'moto.server', '-H', '127.0.0.1', '-p', port]);
+  const url = `http://localhost:${port}`; // by this name alone moto finds the templates' bucket
+  await waitUntil(async () => (await fetch(`${url}/moto-api/data.json`)).ok, { what: 'moto', timeoutMs: 30_000 });
+  const env = {
+    AWS_ENDPOINT_URL: url,
+    AWS_ENDPOINT_URL_S3: url,
+    AWS_ACCESS_KEY_ID: 'deployer',
+    AWS_SECRET_ACCESS_KEY: 'deployer',
+    AWS_REGION: 'us-east-1',
+    AWS_MAX_ATTEMPTS: '1', // what moto does not know it will not learn
+    CI: 'true',
+    CDK_DISABLE_CLI_TELEMETRY: '1',
+  };
+  const cdk = (args: readonly string[], cwd: string): Promise<string> =>
+    finished(spawnNode([CDK, ...args], { env, cwd }), `cdk ${args[0]}`).catch((error: Error) => {
+      throw new Error(`${error.message}\n${server.stderr().slice(-3000)}`, { cause: error }); // moto says what it lacks
+    });
+  const empty = join(folder, 'empty'); // in the app's folder it would synthesise first
+  mkdirSync(empty);
+  await cdk(['bootstrap', 'aws://123456789012/us-east-1'], empty);
+  let round = 0;
+  return {
+    url,
+    async deploy(context = {}) {
+      const out = join(folder, `out-${round++}`);
+      const synth = spawnNode(['infra/synth.mjs'], {
+        env: { CDK_OUTDIR: out, CDK_CONTEXT_JSON: JSON.stringify(context) },
+      });
+      await finished(synth, 'synthesis');
+      localizeTemplates(out);
+      const flags = ['--all', '--method=direct', '--require-approval=never', '--no-notices'];
+      await cdk(['deploy', '--app', out, ...flags], empty);
+      const code = join(folder, `code-${round}`);
+      mkdirSync(code);
+      const script = resolve('test/support/aws/read_back.py');
+      const text = await finished(spawnProgram(python, [script, url, stackName, code], { env }), 'reading back');
+      return JSON.parse(text) as DeployedStack;
+    },
+    async destroy() {
+      await cdk(['destroy', '--app', join(folder, `out-${round - 1}`), '--all', '--force'], empty);
+    },
+    async stop() {
+      await server.kill();
+      rmSync(folder, { recursive: true, force: true });
+    },
+  };
+}
+
+/** Standard output of a program that ends well. */
+async function finished(child: SpawnedProcess, what: string): Promise<string> {
+  const deadline = setTimeout(() => child.signal('SIGKILL'), COMMAND_MS_MAX);
+  const code = await child.exited;
+  clearTimeout(deadline);
+  if (code !== 0) throw new Error(`${what} ended with ${code}\n${child.stdout()}\n${child.stderr()}`);
+  return child.stdout();
+}
+
+/** Unpacks the code of a function into `directory`. */
+export async function unpack({ zip }: DeployedFunction, directory: string): Promise<readonly string[]> {
+  await finished(spawnProgram('python3', ['-m', 'zipfile', '-e', zip, directory]), 'unpacking');
+  return readdirSync(directory);
+}
+
+/** Bytes of the package of a function. */
+export function packedBytes({ zip }: DeployedFunction): number {
+  return readFileSync(zip).length;
+}
