@@ -43,6 +43,7 @@ function functionEnvironment(): Record<HttpFunctionVariable | 'STATOR_DYNAMODB_E
     STATOR_KEY_CACHE_SECS: '60',
     STATOR_METRICS_AUTH: 'false',
     STATOR_DOCS_AUTH: 'false',
+    STATOR_ARTIFACTS_BUCKET: 'read-where-no-worker-has-the-files',
     STATOR_ID_SECRET: 'a-secret-that-all-instances-are-given',
     STATOR_RESPONSES_TABLE: responsesTable.tableName,
     DYN_REQUEST_PLANE: 'tcp',
