@@ -121,7 +121,6 @@ describe.runIf(hasNatsServer() && hasDynamoDb())('the containers of the dev task
       return response.status === 200 ? (answer.usage?.prompt_tokens_details?.cached_tokens ?? 0) : -1;
     };
     await waitUntil(async () => (await ask()) > 0, { timeoutMs: 20_000, pollMs: 200 });
-    );
     expect(readFileSync(join(folder, 'nats.log'), 'utf8')).not.toMatch(/Permissions Violation|Authorization/i);
   });
 });
