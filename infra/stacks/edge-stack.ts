@@ -79,7 +79,8 @@ export class EdgeStack extends Stack {
         STATOR_DOCS_AUTH: String(settings.keys.docs),
       },
     });
-    store.grantEdge(edge);
+    if (edges.container.listener === 'none') store.grantRoute(edge);
+    else store.grantEdge(edge);
     const front = new PublicFront(this, 'Front', { code, network, store, settings });
     const { releaseAlarms } = new Observability(this, 'Observability', { front, edge, settings });
     front.function.rollOutGradually(releaseAlarms);

@@ -236,9 +236,6 @@ describe('the rights in the dev stack', () => {
   it('let the task register and route, and an operator make keys and push models', () => {
     expect(rightsOf(template, /^TaskTaskRole/)).toEqual([
       ['StoreDiscoveryTable', REGISTER],
-      ['StoreResponsesTable', KEEP],
-      ['StoreKeysTable', ['dynamodb:GetItem']],
-      ['StoreArtifactsBucket', ['s3:GetObject']],
       ['StoreRouterStateTable', ['dynamodb:DeleteItem', 'dynamodb:GetItem', 'dynamodb:UpdateItem']],
     ]);
     expect(rightsOf(template, /^OperatorPolicy/)).toEqual([
