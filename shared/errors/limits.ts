@@ -49,6 +49,11 @@ export const LIMITS = {
   stops: { what: 'Stop sequences of a request', max: 32, code: 'invalid_value' },
   stop_bytes: { what: 'Bytes of one stop sequence', max: 'STATOR_STOP_MAX_BYTES', code: 'invalid_value' },
   salt_characters: { what: 'Characters of a `cache_salt`', max: 4096, code: 'invalid_value' },
+  infer_entries: {
+    what: 'Inputs, outputs, parameters or dimensions of a KServe request',
+    max: 1024,
+    code: 'invalid_value',
+  },
   choices: { what: 'Prompts times `n` of a completions request', max: 128, code: 'invalid_value' },
   references: {
     what: 'Stored responses that the item references of a request lead to',

@@ -41,6 +41,8 @@ describe('an adapter whose workers are replaced', () => {
       what: 'the adapter to be missing',
     });
     expect(await listed()).toEqual(['stator-mini']);
+    // Card and instance of a lease leave one after the other: in between the adapter looks as if it had been unloaded.
+    await waitUntil(async () => (await ask()).status !== 404, { timeoutMs: 10_000, what: 'the worker to be missing' });
     const missing = await ask();
     expect([missing.status, missing.headers.get('retry-after')]).toEqual([503, '5']); // its worker may come back
     expect(await missing.json()).toMatchObject({ error: { code: 'service_unavailable', param: 'model' } });

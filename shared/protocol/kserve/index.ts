@@ -1,0 +1,29 @@
+/**
+ * @module protocol/kserve
+ * KServe v2 (Triton's dialect of it) as messages, tensors and records of workers: what of gRPC needs no server.
+ */
+export { completionsOf, type InferCompletions } from './completions-request.ts';
+export { DATA_TYPES, type DataType, dataTypeOf, recordTypeOf, wireNameOf } from './data-types.ts';
+export { decodeModelInferRequest, encodeModelInferResponse, encodeModelStreamInferResponse } from './infer-codec.ts';
+export {
+  type FramedBytes,
+  type InferParameter,
+  type InferParameters,
+  type InferTensor,
+  type Int64,
+  type ModelInferRequest,
+  type ModelInferResponse,
+  type ModelStreamInferResponse,
+  NO_CONTENTS,
+  NO_PARAMETERS,
+  type TensorContents,
+} from './messages.ts';
+export { framedBytes, framedStrings } from './tensor-contents.ts';
+export {
+  BadTensorResponse,
+  type TensorRecord,
+  type TensorRequestRecord,
+  type TensorResponseRecord,
+  tensorRequestOf,
+  tensorResponseOf,
+} from './tensor-record.ts';

@@ -1,0 +1,287 @@
+import { readContents, writeContents } from './contents-codec.ts';
+import { FIXED64, LENGTH, MessageReader, requireRoom, VARINT } from './message-reader.ts';
+import { MessageWriter } from './message-writer.ts';
+import {
+  type InferParameter,
+  type InferParameters,
+  type InferRequestedOutput,
+  type InferTensor,
+  type Int64,
+  type ModelInferRequest,
+  type ModelInferResponse,
+  type ModelStreamInferResponse,
+  NO_PARAMETERS,
+  type TensorContents,
+} from './messages.ts';
+
+/*
+ * ModelInferRequest, ModelInferResponse and ModelStreamInferResponse by hand: the messages that come and go once a request or a
+ * token. A test holds them against the generated ones.
+ */
+
+/** Reads a field of a message into `into`; false where it is unknown, or has another wire type. */
+type FieldReader<M> = (field: number, wireType: number, reader: MessageReader, into: M) => boolean;
+
+function readFields<M>(reader: MessageReader, into: M, read: FieldReader<M>): M {
+  while (reader.hasMore) {
+    const tag = reader.tag();
+    if (!read(tag >>> 3, tag & 7, reader, into)) reader.skip(tag);
+  }
+  return into;
+}
+
+interface ReadRequest {
+  modelName: string;
+  modelVersion: string;
+  id: string;
+  parameters: ParameterReader | undefined;
+  readonly inputs: InferTensor[];
+  readonly outputs: InferRequestedOutput[];
+  readonly rawInputContents: Uint8Array[];
+}
+
+/**
+ * Reads a request; raw contents are views of `bytes`.
+ * @throws ServeError `invalid_value` for bytes that are no such message, or lists beyond `LIMITS.infer_entries`
+ */
+export function decodeModelInferRequest(bytes: Buffer): ModelInferRequest {
+  const request: ReadRequest = {
+    modelName: '',
+    modelVersion: '',
+    id: '',
+    parameters: undefined,
+    inputs: [],
+    outputs: [],
+    rawInputContents: [],
+  };
+  readFields(new MessageReader(bytes), request, readRequestField);
+  return { ...request, parameters: request.parameters?.all ?? NO_PARAMETERS };
+}
+
+const readRequestField: FieldReader<ReadRequest> = (field, wireType, reader, into) => {
+  if (wireType !== LENGTH) return false;
+  switch (field) {
+    case 1:
+      into.modelName = reader.text();
+      return true;
+    case 2:
+      into.modelVersion = reader.text();
+      return true;
+    case 3:
+      into.id = reader.text();
+      return true;
+    case 4:
+      into.parameters ??= new ParameterReader();
+      into.parameters.read(reader);
+      return true;
+    case 5:
+      into.inputs.push(reader.within(readTensor));
+      requireRoom('inputs', into.inputs.length);
+      return true;
+    case 6:
+      into.outputs.push(reader.within(readRequestedOutput));
+      requireRoom('outputs', into.outputs.length);
+      return true;
+    case 7:
+      into.rawInputContents.push(reader.slice());
+      requireRoom('raw_input_contents', into.rawInputContents.length);
+      return true;
+    default:
+      return false;
+  }
+};
+
+interface ReadTensor {
+  name: string;
+  datatype: string;
+  readonly shape: Int64[];
+  parameters: ParameterReader | undefined;
+  contents: TensorContents | undefined;
+}
+
+function readTensor(reader: MessageReader): InferTensor {
+  const tensor: ReadTensor = { name: '', datatype: '', shape: [], parameters: undefined, contents: undefined };
+  readFields(reader, tensor, readTensorField);
+  return { ...tensor, parameters: tensor.parameters?.all ?? NO_PARAMETERS };
+}
+
+const readTensorField: FieldReader<ReadTensor> = (field, wireType, reader, into) => {
+  if (field === 3) return readShape(wireType, reader, into.shape);
+  if (wireType !== LENGTH) return false;
+  switch (field) {
+    case 1:
+      into.name = reader.text();
+      return true;
+    case 2:
+      into.datatype = reader.text();
+      return true;
+    case 4:
+      into.parameters ??= new ParameterReader();
+      into.parameters.read(reader);
+      return true;
+    case 5:
+      into.contents = reader.within((inner) => readContents(inner, into.contents));
+      return true;
+    default:
+      return false;
+  }
+};
+
+function readShape(wireType: number, reader: MessageReader, shape: Int64[]): boolean {
+  if (wireType === VARINT) shape.push(reader.int64());
+  else if (wireType !== LENGTH) return false;
+  else {
+    reader.within(() => {
+      while (reader.hasMore) {
+        shape.push(reader.int64());
+        requireRoom('shape', shape.length);
+      }
+    });
+  }
+  requireRoom('shape', shape.length);
+  return true;
+}
+
+function readRequestedOutput(reader: MessageReader): InferRequestedOutput {
+  let name = '';
+  let parameters: ParameterReader | undefined;
+  readFields(reader, undefined, (field, wireType) => {
+    if (wireType !== LENGTH) return false;
+    if (field === 1) name = reader.text();
+    else if (field === 2) {
+      parameters ??= new ParameterReader();
+      parameters.read(reader);
+    } else return false;
+    return true;
+  });
+  return { name, parameters: parameters?.all ?? NO_PARAMETERS };
+}
+
+/** The entries of a map of parameters, one after the other. */
+class ParameterReader {
+  /** Keys are a stranger's: `__proto__` is one like any other. */
+  readonly all: Record<string, InferParameter | undefined> = Object.create(null);
+  #entries = 0;
+
+  read(reader: MessageReader): void {
+    requireRoom('parameters', ++this.#entries);
+    let key = '';
+    let value: InferParameter | undefined;
+    const readEntry: FieldReader<undefined> = (field, wireType) => {
+      if (wireType !== LENGTH) return false;
+      if (field === 1) key = reader.text();
+      else if (field === 2) value = reader.within((inner) => readParameterValue(inner, value));
+      else return false;
+      return true;
+    };
+    reader.within(() => readFields(reader, undefined, readEntry));
+    this.all[key] = value;
+  }
+}
+
+/** The last member of the oneof that is set counts. */
+function readParameterValue(reader: MessageReader, known: InferParameter | undefined): InferParameter | undefined {
+  let value = known;
+  readFields(reader, undefined, (field, wireType) => {
+    if (field === 1 && wireType === VARINT) value = { bool: reader.bool() };
+    else if (field === 2 && wireType === VARINT) value = { int64: reader.int64() };
+    else if (field === 3 && wireType === LENGTH) value = { string: reader.text() };
+    else if (field === 4 && wireType === FIXED64) value = { double: reader.double() };
+    else if (field === 5 && wireType === VARINT) value = { uint64: reader.uint64() };
+    else return false;
+    return true;
+  });
+  return value;
+}
+
+export function encodeModelInferResponse(response: ModelInferResponse): Buffer {
+  const writer = new MessageWriter(responseBytes(response));
+  writeResponse(writer, response);
+  return writer.finish();
+}
+
+export function encodeModelStreamInferResponse({ errorMessage, inferResponse }: ModelStreamInferResponse): Buffer {
+  const writer = new MessageWriter(inferResponse === undefined ? undefined : responseBytes(inferResponse));
+  if (inferResponse !== undefined) {
+    const before = writer.length;
+    writeResponse(writer, inferResponse);
+    writer.prefix(2, before);
+  }
+  writer.text(1, errorMessage);
+  return writer.finish();
+}
+
+const REST_BYTES = 512;
+
+/** About what a response takes: large contents must not be moved when room is made for the rest. */
+function responseBytes({ outputs, rawOutputContents }: ModelInferResponse): number {
+  let bytes = REST_BYTES;
+  for (const raw of rawOutputContents) bytes += raw.length + 8;
+  for (const { contents } of outputs) {
+    if (contents === undefined) continue;
+    const { fp32, fp64, bytes: strings } = contents;
+    bytes += fp32.byteLength + fp64.byteLength + strings.framed.length;
+  }
+  return bytes;
+}
+
+function writeResponse(writer: MessageWriter, response: ModelInferResponse): void {
+  const { outputs, rawOutputContents: raws } = response;
+  for (let index = raws.length - 1; index >= 0; index--) writer.bytes(6, raws[index]!);
+  for (let index = outputs.length - 1; index >= 0; index--) {
+    const before = writer.length;
+    writeTensor(writer, outputs[index]!);
+    writer.prefix(5, before);
+  }
+  writeParameters(writer, 4, response.parameters);
+  writer.text(3, response.id);
+  writer.text(2, response.modelVersion);
+  writer.text(1, response.modelName);
+}
+
+function writeTensor(writer: MessageWriter, { name, datatype, shape, parameters, contents }: InferTensor): void {
+  if (contents !== undefined) {
+    const before = writer.length;
+    writeContents(writer, contents);
+    writer.prefix(5, before);
+  }
+  writeParameters(writer, 4, parameters);
+  if (shape.length > 0) {
+    const before = writer.length;
+    for (let index = shape.length - 1; index >= 0; index--) writer.int64(shape[index]!);
+    writer.prefix(3, before);
+  }
+  writer.text(2, datatype);
+  writer.text(1, name);
+}
+
+function writeParameters(writer: MessageWriter, field: number, parameters: InferParameters): void {
+  if (parameters === NO_PARAMETERS) return;
+  for (const [key, value] of Object.entries(parameters).reverse()) {
+    const before = writer.length;
+    const inner = writer.length;
+    writeParameterValue(writer, value);
+    writer.prefix(2, inner);
+    writer.text(1, key);
+    writer.prefix(field, before);
+  }
+}
+
+function writeParameterValue(writer: MessageWriter, value: InferParameter | undefined): void {
+  if (value === undefined) return;
+  if ('bool' in value) {
+    writer.varint(value.bool ? 1 : 0);
+    writer.tag(1, VARINT);
+  } else if ('int64' in value) {
+    writer.int64(value.int64);
+    writer.tag(2, VARINT);
+  } else if ('string' in value) {
+    writer.textAlways(3, value.string);
+  } else if ('double' in value) {
+    writer.double(value.double);
+    writer.tag(4, FIXED64);
+  } else {
+    writer.int64(value.uint64);
+    writer.tag(5, VARINT);
+  }
+}
