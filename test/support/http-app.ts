@@ -1,14 +1,12 @@
 import type { RequestNames } from '../../shared/access/index.ts';
 import { type Clock, systemClock, systemRandom } from '../../shared/clock/index.ts';
 import {
-  ByteBudget,
   createHttpApp,
   defaultHttpSettings,
   type HttpAppDeps,
   type HttpSettings,
-  ServiceLifecycle,
-  type ServiceStage,
 } from '../../shared/frontends/http/index.ts';
+import { ByteBudget, ServiceLifecycle, type ServiceStage } from '../../shared/frontends/inference/index.ts';
 import type { Pipeline } from '../../shared/pipeline/index.ts';
 import { MemoryResponseStore, type ResponseStore } from '../../shared/responses/index.ts';
 import { type CapturedLine, captureLogger, createFrontendMetrics } from '../../shared/telemetry/index.ts';

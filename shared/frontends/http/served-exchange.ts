@@ -1,17 +1,23 @@
 import { ANYBODY, type Grant } from '../../access/index.ts';
 import type { Random } from '../../clock/index.ts';
 import type { LimitName, ServeError } from '../../errors/index.ts';
+import { clientRequestId, type TransportNames } from '../inference/index.ts';
 import type { BodyIntake } from './bodies/body-intake.ts';
 import type { HostExchange, HttpExchange } from './hosts/exchange.ts';
 import type { FrameSink } from './hosts/frame-sink.ts';
 
-/** Printable, within Latin-1, which is what a header can carry; longer ones are no ids, and every log line would repeat them. */
-const REQUEST_ID = /^[\x21-\x7e\xa1-\xff](?:[\x20-\x7e\xa0-\xff]{0,510}[\x21-\x7e\xa1-\xff])?$/;
-
 type Headers = Readonly<Record<string, string>>;
+
+const HTTP: TransportNames = {
+  spanName: 'http-request',
+  statusAttribute: 'http.response.status_code',
+  okStatus: 200,
+  goneStatus: 499,
+};
 
 /** A host's exchange with what every response carries: its id, and what pages of other origins have to be told. */
 export class ServedExchange implements HttpExchange {
+  readonly transport = HTTP;
   readonly sink: FrameSink;
   readonly deadline?: AbortSignal;
   readonly requestId: string;
@@ -64,6 +70,10 @@ export class ServedExchange implements HttpExchange {
     return this.#host.headerLines;
   }
 
+  spanAttributes(): Readonly<Record<string, string>> {
+    return { method: this.method, uri: this.path };
+  }
+
   headerNames(): readonly string[] {
     return this.#host.headerNames();
   }
@@ -88,16 +98,6 @@ export class ServedExchange implements HttpExchange {
     const all = { ...this.grant.headers(), ...headers, 'x-request-id': this.requestId };
     this.sink.head(status, this.#forPages === undefined ? all : { ...all, ...this.#forPages });
   }
-}
-
-/** The client's own id of a request, where it is one: at most 512 printable characters. */
-function clientRequestId(header: string | undefined): string | undefined {
-  return header !== undefined && REQUEST_ID.test(header) ? header : undefined;
-}
-
-/** What `x-request-id` of a response says: the client's own id, or a new one. @param header the request's `x-request-id` */
-export function requestIdOf(header: string | undefined, random: Pick<Random, 'uuid'>): string {
-  return clientRequestId(header) ?? random.uuid();
 }
 
 const ANY_ORIGIN = '*';

@@ -1,6 +1,7 @@
 import { type Clock, systemClock, systemRandom, type Timer } from '../../clock/index.ts';
 import { openAiErrorBody, openAiStreamError, ServeError, toServeError } from '../../errors/index.ts';
-import { type BodyIntake, type FrameSink, type HostExchange, requestIdOf } from '../http/index.ts';
+import type { BodyIntake, FrameSink, HostExchange } from '../http/index.ts';
+import { requestIdOf } from '../inference/index.ts';
 import type { FetchApp } from '../node/server.ts';
 import { fromLambdaEvent, isHttpEvent, type LambdaRequest } from './lambda-events.ts';
 import { LambdaSink } from './lambda-sink.ts';

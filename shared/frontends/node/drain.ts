@@ -1,7 +1,7 @@
 import type { Server } from 'node:http';
 import { Server as NetServer } from 'node:net';
 import type { Clock } from '../../clock/index.ts';
-import type { ServiceLifecycle } from '../http/index.ts';
+import type { ServiceLifecycle } from '../inference/index.ts';
 import type { Connections } from './connections.ts';
 
 /** How long a draining server still says 503 to new connections while responses end. */

@@ -3,7 +3,7 @@ import { type IncomingMessage, type ServerResponse, STATUS_CODES } from 'node:ht
 import type { Socket } from 'node:net';
 import { systemRandom } from '../../clock/index.ts';
 import { openAiErrorBody, ServeError } from '../../errors/index.ts';
-import { requestIdOf } from '../http/index.ts';
+import { requestIdOf } from '../inference/index.ts';
 import type { FetchApp } from './server.ts';
 
 type ParseError = NodeJS.ErrnoException & { readonly rawPacket?: Buffer };

@@ -34,7 +34,8 @@ import {
   openTelemetry,
   type ProcessLogger,
 } from '../../telemetry/index.ts';
-import { ByteBudget, createHttpApp, ServiceLifecycle } from '../http/index.ts';
+import { createHttpApp } from '../http/index.ts';
+import { ByteBudget, ServiceLifecycle } from '../inference/index.ts';
 import { isOpenToAll, openGate, openNames } from './access.ts';
 import { observeDisaggregation, openBypass } from './disaggregation.ts';
 import { openHold } from './hold.ts';

@@ -4,13 +4,12 @@ import type { ModelCard, ModelType } from '../../../shared/discovery/index.ts';
 import { MemoryDiscovery, MemoryHub } from '../../../shared/discovery/memory/memory-discovery.ts';
 import { workerError } from '../../../shared/errors/index.ts';
 import {
-  ByteBudget,
   createHttpApp,
   defaultHttpPaths,
   defaultHttpSettings,
   type HttpSettings,
-  ServiceLifecycle,
 } from '../../../shared/frontends/http/index.ts';
+import { ByteBudget, ServiceLifecycle } from '../../../shared/frontends/inference/index.ts';
 import { startHttpServer } from '../../../shared/frontends/node/server.ts';
 import {
   createPipeline,

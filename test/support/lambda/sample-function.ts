@@ -1,13 +1,8 @@
 /** A small app under the real adapter, for the suites of the adapter. Each route shows one behaviour. */
 import { Hono } from 'hono';
 import { isErrorCode, ServeError } from '../../../shared/errors/index.ts';
-import {
-  alreadySent,
-  BodyIntake,
-  ByteBudget,
-  type HostExchange,
-  type HttpBindings,
-} from '../../../shared/frontends/http/index.ts';
+import { alreadySent, BodyIntake, type HostExchange, type HttpBindings } from '../../../shared/frontends/http/index.ts';
+import { ByteBudget } from '../../../shared/frontends/inference/index.ts';
 import { createLambdaHandler } from '../../../shared/frontends/lambda/lambda-handler.ts';
 import type { LambdaRuntime } from '../../../shared/frontends/lambda/lambda-stream.ts';
 

@@ -11,13 +11,14 @@ import {
 } from '../../../protocol/anthropic/index.ts';
 import type { GenerationRequest, TextFinish, Usage } from '../../../protocol/generation/index.ts';
 import { ignoredKeyLabels } from '../../../protocol/openai/index.ts';
+import { decodeContext, generate, requireAllowed, requireService } from '../../inference/index.ts';
 import type { HttpAppDeps } from '../deps.ts';
 import type { HttpExchange } from '../hosts/exchange.ts';
 import type { Inference } from '../inference.ts';
 import { ChatBodyReader } from '../openai/chat-body-reader.ts';
 import { RunningUsage } from '../openai/running-usage.ts';
 import { readJson } from '../read-json.ts';
-import { decodeContext, generate, requireAllowed, requireService, serveInference } from '../serve-inference.ts';
+import { serveInference } from '../serve-inference.ts';
 import { WholeSink } from '../sinks/dialect-sink.ts';
 import { sendJson, sendObject } from '../sinks/send.ts';
 import { MessageStream } from './message-stream.ts';

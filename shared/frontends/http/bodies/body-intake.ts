@@ -1,7 +1,7 @@
 import { createBrotliDecompress, createGunzip, createInflate } from 'node:zlib';
 import { overLimit, reasonOf, ServeError } from '../../../errors/index.ts';
+import type { ByteBudget } from '../../inference/index.ts';
 import { BodyBytes } from './body-bytes.ts';
-import type { ByteBudget } from './byte-budget.ts';
 
 const DECODED_CHUNK_BYTES = 64 * 1024;
 

@@ -1,5 +1,4 @@
-import type { Grant } from '../../../access/index.ts';
-import type { ServeError } from '../../../errors/index.ts';
+import type { BookedExchange } from '../../inference/index.ts';
 import type { BodyIntake } from '../bodies/body-intake.ts';
 import type { FrameSink } from './frame-sink.ts';
 
@@ -38,15 +37,9 @@ export interface HostExchange {
 }
 
 /** An exchange as handlers get it: all that they know of their host. */
-export interface HttpExchange extends HostExchange {
-  /** The id by which the client may name this request: its own `x-request-id`, or one made for it. Every response carries it. */
-  readonly requestId: string;
-  /** As whom it was let in. */
-  readonly grant: Grant;
-  /** That id where it was made here and therefore names no other request. */
-  readonly madeRequestId: string | undefined;
-  /** The request fails with `error`, in whatever words: a limit that it went beyond is counted, once. */
-  failed(error: ServeError): void;
+export interface HttpExchange extends HostExchange, BookedExchange {
+  readonly sink: FrameSink;
+  readonly deadline?: AbortSignal;
   /** As `sink.head`, with the headers that every response carries. */
   head(status: number, headers: Readonly<Record<string, string>>): void;
 }

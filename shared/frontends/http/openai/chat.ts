@@ -6,8 +6,9 @@ import type {
   Usage,
 } from '../../../protocol/generation/index.ts';
 import { decodeChat, parseChatBody } from '../../../protocol/openai/index.ts';
+import { decodeContext, generate, requireServed } from '../../inference/index.ts';
 import type { Inference } from '../inference.ts';
-import { decodeContext, generate, requireServed, serveInference } from '../serve-inference.ts';
+import { serveInference } from '../serve-inference.ts';
 import { WholeSink } from '../sinks/dialect-sink.ts';
 import { sendObject } from '../sinks/send.ts';
 import { ChatStream } from './chat-stream.ts';

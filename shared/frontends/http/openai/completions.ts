@@ -9,9 +9,10 @@ import {
 } from '../../../protocol/generation/index.ts';
 import { type DecodedCompletions, decodeCompletions, parseCompletionsBody } from '../../../protocol/openai/index.ts';
 import type { RequestMeter } from '../../../telemetry/index.ts';
+import { decodeContext, requireServed } from '../../inference/index.ts';
 import type { HttpAppDeps } from '../deps.ts';
 import type { Inference } from '../inference.ts';
-import { decodeContext, requireServed, serveInference } from '../serve-inference.ts';
+import { serveInference } from '../serve-inference.ts';
 import { BatchPart, BatchUsage, WholeSink } from '../sinks/dialect-sink.ts';
 import { sendObject } from '../sinks/send.ts';
 import { CompletionsStream } from './completions-stream.ts';

@@ -7,8 +7,9 @@ import {
   parseEmbeddingsBody,
 } from '../../../protocol/openai/index.ts';
 import type { RequestMeter } from '../../../telemetry/index.ts';
+import { decodeContext, requireServed } from '../../inference/index.ts';
 import type { Inference } from '../inference.ts';
-import { decodeContext, requireServed, serveInference } from '../serve-inference.ts';
+import { serveInference } from '../serve-inference.ts';
 import { BatchPart, BatchUsage, nothingSent, WholeSink } from '../sinks/dialect-sink.ts';
 import { sendObject, sendParts } from '../sinks/send.ts';
 

@@ -1,11 +1,12 @@
 import { endOfTurn } from '../../../concurrency/index.ts';
 import { LIMITS, overLimit, ServeError } from '../../../errors/index.ts';
 import { decodeImages, type JsonBody, parseImagesBody } from '../../../protocol/openai/index.ts';
+import { decodeContext, generate, requireServed } from '../../inference/index.ts';
 import type { HttpAppDeps } from '../deps.ts';
 import type { HttpExchange } from '../hosts/exchange.ts';
 import { readJson, withBody } from '../read-json.ts';
 import type { Serve } from '../route.ts';
-import { decodeContext, generate, requireServed, serveInference } from '../serve-inference.ts';
+import { serveInference } from '../serve-inference.ts';
 import { imagesBody, MediaObject } from './media.ts';
 
 /** Bytes that are made into base64 in one turn of the event loop; a multiple of three, so that the pieces fit together. */

@@ -2,10 +2,11 @@ import type { ServeError } from '../../../errors/index.ts';
 import type { GenerationSink, Usage } from '../../../protocol/generation/index.ts';
 import { decodeVideos, parseVideosBody } from '../../../protocol/openai/index.ts';
 import { isRecord } from '../../../records/index.ts';
-import type { Abandonable, Inference } from '../inference.ts';
+import { type Abandonable, DialectSink, decodeContext, generate, requireServed } from '../../inference/index.ts';
+import type { Inference } from '../inference.ts';
 import type { Serve } from '../route.ts';
-import { decodeContext, generate, requireServed, serveInference } from '../serve-inference.ts';
-import { DialectSink, StreamSink } from '../sinks/dialect-sink.ts';
+import { serveInference } from '../serve-inference.ts';
+import { StreamSink } from '../sinks/dialect-sink.ts';
 import { dataOf, foldedVideoBody, MediaObject, videoBody } from './media.ts';
 import type { WireNames } from './wire.ts';
 
@@ -44,7 +45,7 @@ function serveRoute(
  * Writes the pictures of a video worker as motion JPEG. The format has no place for an error and
  * none for an end: what fails before the first picture has its status, what fails later just ends.
  */
-class MotionJpeg extends DialectSink {
+class MotionJpeg extends DialectSink<Inference> {
   #isCommitted = false;
 
   override body(body: unknown): void {

@@ -1,8 +1,8 @@
 import { ServeError } from '../../../errors/index.ts';
+import { cancelRequest } from '../../inference/index.ts';
 import type { HttpAppDeps } from '../deps.ts';
 import type { HttpExchange } from '../hosts/exchange.ts';
 import { decodePath, shownId } from '../route.ts';
-import { cancelRequest } from '../running-requests.ts';
 import { sendError, sendJson } from '../sinks/send.ts';
 
 /** Below it stands the id of a response, or at the edge that serves it the request id that the server gave. */

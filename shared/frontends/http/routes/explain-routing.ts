@@ -7,11 +7,11 @@ import {
   parseChatBody,
   parseCompletionsBody,
 } from '../../../protocol/openai/index.ts';
+import { decodeContext } from '../../inference/index.ts';
 import type { HttpAppDeps } from '../deps.ts';
 import type { HttpExchange } from '../hosts/exchange.ts';
 import { readJson } from '../read-json.ts';
 import { decodePath, shownId } from '../route.ts';
-import { decodeContext } from '../serve-inference.ts';
 import { sendError, sendJson } from '../sinks/send.ts';
 import { EXPLAIN_PATH } from './paths.ts';
 

@@ -1,84 +1,11 @@
 import { ServeError, toServeError } from '../../../errors/index.ts';
-import type {
-  GenerationSink,
-  ServingWorkers,
-  TextDelta,
-  TextFinish,
-  Usage,
-} from '../../../protocol/generation/index.ts';
-import type { Abandonable, Inference } from '../inference.ts';
+import type { Usage } from '../../../protocol/generation/index.ts';
+import { DialectSink, PartialSink } from '../../inference/index.ts';
+import type { Inference } from '../inference.ts';
 import { SseStream } from './sse-stream.ts';
 
-/** A sink of which a dialect says only what has a place in it: everything else is left out. */
-abstract class PartialSink implements GenerationSink {
-  abstract end(usage: Usage, finished: boolean): void;
-  abstract fail(error: ServeError): void;
-  abstract isBlocked(): boolean;
-  abstract onUnblocked(callback: () => void): void;
-
-  text(_choice: number, _text: string, _tokenCount: number): void {}
-
-  delta({ choice, text }: TextDelta): void {
-    this.text(choice, text, 0);
-  }
-
-  finish({ choice, text }: TextFinish): void {
-    this.text(choice, text, 0);
-  }
-
-  reasoning(_choice: number, _text: string): void {}
-  toolCall(_choice: number, _index: number, _id: string, _name: string): void {}
-  toolArguments(_choice: number, _index: number, _text: string): void {}
-  annotation(_name: string, _value: string): void {}
-  worker(_workers: ServingWorkers): void {}
-  engineData(_data: Readonly<Record<string, unknown>>): void {}
-  body(_body: unknown): void {}
-}
-
-/** Writes the answer to one inference request: how it ends, in any way but once, and what its reader has to do with that. */
-export abstract class DialectSink extends PartialSink implements Abandonable {
-  protected readonly inference: Inference;
-  #isOver = false;
-
-  constructor(inference: Inference) {
-    super();
-    this.inference = inference;
-  }
-
-  /** Nothing is written any more. */
-  get isOver(): boolean {
-    return this.#isOver;
-  }
-
-  fail(error: ServeError): void {
-    if (this.close()) this.tell(error);
-  }
-
-  abandon(): void {
-    this.close();
-  }
-
-  isBlocked(): boolean {
-    return this.inference.exchange.sink.isBlocked();
-  }
-
-  onUnblocked(callback: () => void): void {
-    this.inference.exchange.sink.onUnblocked(callback);
-  }
-
-  /** Tells the client of a failure, in its dialect. */
-  protected abstract tell(error: ServeError): void;
-
-  /** From here on nothing more is taken. False when that was so already. */
-  protected close(): boolean {
-    if (this.#isOver) return false;
-    this.#isOver = true;
-    return true;
-  }
-}
-
 /** An answer that is written event by event. */
-export abstract class StreamSink extends DialectSink {
+export abstract class StreamSink extends DialectSink<Inference> {
   protected readonly out: SseStream;
 
   /** The parameters behind `inference` are those of `SseStream`. */
@@ -104,7 +31,7 @@ export abstract class StreamSink extends DialectSink {
  * An answer that is written in one piece: once, or not at all. Its size is bounded by the token budget, or by what a worker
  * makes of one request; so no worker is ever asked to wait for it.
  */
-export abstract class WholeSink extends DialectSink {
+export abstract class WholeSink extends DialectSink<Inference> {
   /** The worker has said something that can be shown. */
   protected abstract readonly hasOutput: boolean;
   /** Writes the answer; a large one resolves when it has been written. */
@@ -140,7 +67,7 @@ export abstract class WholeSink extends DialectSink {
 }
 
 /** Writes one request of a batch, whose first failure ends all of it. */
-export abstract class BatchPart<Batch extends DialectSink> extends PartialSink {
+export abstract class BatchPart<Batch extends DialectSink<Inference>> extends PartialSink {
   protected readonly batch: Batch;
 
   constructor(batch: Batch) {

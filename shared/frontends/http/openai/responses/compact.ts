@@ -11,10 +11,11 @@ import {
   responseIdOf,
   toListedItems,
 } from '../../../../protocol/openai/index.ts';
+import { decodeContext, generate, requireServed } from '../../../inference/index.ts';
 import type { HttpAppDeps } from '../../deps.ts';
 import type { HttpExchange } from '../../hosts/exchange.ts';
 import type { Inference } from '../../inference.ts';
-import { decodeContext, generate, requireServed, serveInference } from '../../serve-inference.ts';
+import { serveInference } from '../../serve-inference.ts';
 import { responseUsage } from './bodies.ts';
 import { ObjectOutlet } from './outlets.ts';
 import { gatherItems, isUserMessage, lookForStored } from './response-keeper.ts';

@@ -9,8 +9,9 @@ import type {
 } from '../../../../protocol/generation/index.ts';
 import type { DecodedResponses } from '../../../../protocol/openai/index.ts';
 import type { JsonObject, StoredResponse } from '../../../../responses/index.ts';
+import { DialectSink } from '../../../inference/index.ts';
 import type { Inference } from '../../inference.ts';
-import { DialectSink, nothingSent } from '../../sinks/dialect-sink.ts';
+import { nothingSent } from '../../sinks/dialect-sink.ts';
 import { statusOf } from '../../sinks/send.ts';
 import { ChatBodyReader } from '../chat-body-reader.ts';
 import { NvextFields } from '../nvext.ts';
@@ -47,7 +48,7 @@ export interface ResponseSinkParts {
  * | closing (being stored) | - | - | - | - | over: stored all the same |
  * | over | ignored | ignored | ignored | ignored | ignored |
  */
-export class ResponseSink extends DialectSink {
+export class ResponseSink extends DialectSink<Inference> {
   readonly #parts: ResponseSinkParts;
   readonly #items: OutputItems;
   readonly #outlet: ResponseOutlet;

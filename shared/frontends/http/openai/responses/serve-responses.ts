@@ -11,12 +11,20 @@ import {
   responseIdOf,
 } from '../../../../protocol/openai/index.ts';
 import type { RequestMeter } from '../../../../telemetry/index.ts';
+import {
+  CHOSEN_ID,
+  decodeContext,
+  generate,
+  idIsTaken,
+  requireServed,
+  requireService,
+} from '../../../inference/index.ts';
 import type { HttpAppDeps } from '../../deps.ts';
 import type { HttpExchange } from '../../hosts/exchange.ts';
-import { CHOSEN_ID, type Inference, idIsTaken } from '../../inference.ts';
+import type { Inference } from '../../inference.ts';
 import { readJson } from '../../read-json.ts';
 import type { Serve } from '../../route.ts';
-import { decodeContext, generate, requireServed, requireService, serveInference } from '../../serve-inference.ts';
+import { serveInference } from '../../serve-inference.ts';
 import { sendError, sendJson } from '../../sinks/send.ts';
 import { StreamNames } from '../wire.ts';
 import { serveCompact } from './compact.ts';

@@ -1,4 +1,4 @@
-import { LIMITS, overLimit } from '../../../errors/index.ts';
+import { LIMITS, overLimit } from '../../errors/index.ts';
 
 /** What is held, and what a client is told that finds no room. */
 const WORDS = {

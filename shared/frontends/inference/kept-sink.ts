@@ -1,4 +1,4 @@
-import { overLimit, type ServeError, toServeError } from '../../../errors/index.ts';
+import { overLimit, type ServeError, toServeError } from '../../errors/index.ts';
 import {
   type GenerationSink,
   logprobsMemory,
@@ -8,9 +8,8 @@ import {
   textMemory,
   type Usage,
   valueMemory,
-} from '../../../protocol/generation/index.ts';
-import type { ByteBudget } from '../bodies/byte-budget.ts';
-import type { Inference } from '../inference.ts';
+} from '../../protocol/generation/index.ts';
+import type { ByteBudget } from './byte-budget.ts';
 
 const MEBIBYTE = 1024 * 1024;
 /** Taken of the room of all answers at a time: tokens must not each go there. */
@@ -76,12 +75,19 @@ function answerTooLarge(limitBytes: number): Error {
   );
 }
 
+/** Whose answer is kept. */
+interface KeepingInference {
+  readonly room: AnswerRoom;
+  /** Ends work and response with a failure. */
+  breakOff(error: ServeError): void;
+}
+
 /** The sink of an answer that is kept until it is whole: what it keeps counts against its room, beyond which it is broken off. */
 export class KeptSink implements GenerationSink {
-  readonly #inference: Inference;
+  readonly #inference: KeepingInference;
   readonly #sink: GenerationSink;
 
-  constructor(inference: Inference, sink: GenerationSink) {
+  constructor(inference: KeepingInference, sink: GenerationSink) {
     this.#inference = inference;
     this.#sink = sink;
   }

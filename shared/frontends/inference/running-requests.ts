@@ -1,6 +1,8 @@
+import type { RequestNames } from '../../access/index.ts';
 import { ServeError } from '../../errors/index.ts';
+import type { RequestCanceller } from '../../pipeline/index.ts';
 import { requestKeyOf, requestNameOf } from '../../protocol/generation/index.ts';
-import type { HttpAppDeps } from './deps.ts';
+import type { ServiceLifecycle } from './lifecycle.ts';
 
 interface Running {
   readonly id: string;
@@ -60,6 +62,13 @@ export class RunningRequests {
   }
 }
 
+/** What finds a request by its id. */
+interface CancelDeps {
+  readonly lifecycle: ServiceLifecycle;
+  readonly canceller?: Pick<RequestCanceller, 'cancel'> | undefined;
+  readonly names?: RequestNames | undefined;
+}
+
 /**
  * Ends what an owner runs under `id`: in this process by any id that the server gave it, elsewhere by that of a response that
  * is being streamed, which names its worker. False when nothing runs under it; an id that no edge has made for this owner
@@ -68,7 +77,7 @@ export class RunningRequests {
  *   are cancelled at once
  */
 export async function cancelRequest(
-  { lifecycle, canceller, names }: HttpAppDeps,
+  { lifecycle, canceller, names }: CancelDeps,
   id: string,
   owner: string,
 ): Promise<boolean> {

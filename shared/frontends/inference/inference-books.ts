@@ -1,0 +1,370 @@
+import { setMaxListeners } from 'node:events';
+import {
+  detailOf,
+  errorTypeLabel,
+  isClientCancel,
+  type ServeError,
+  ServeError as ServeErrorClass,
+} from '../../errors/index.ts';
+import {
+  type Endpoint,
+  type GenerationRequest,
+  type GenerationSink,
+  type RequestType,
+  requestKeyOf,
+  type Usage,
+} from '../../protocol/generation/index.ts';
+import {
+  continueTrace,
+  parseTraceparent,
+  type RequestMeter,
+  type RequestRecorder,
+  type Span,
+  type TraceContext,
+  type Tracer,
+} from '../../telemetry/index.ts';
+import type { BookedExchange, InferenceDeps } from './deps.ts';
+import { AnswerRoom, KeptSink } from './kept-sink.ts';
+
+/** Header by which a client chooses the id of its request. */
+export const CHOSEN_ID = 'x-dynamo-request-id';
+
+/** A chosen id that names another request or response: who has it could be cancelled, or replaced, by it. */
+export function idIsTaken(): ServeError {
+  const message = `${CHOSEN_ID} names a request that exists: choose another UUID, or leave it out`;
+  return new ServeErrorClass('invalid_value', message, { param: CHOSEN_ID });
+}
+
+/** Metric label of names that no worker registered, so that clients cannot make series. */
+export const UNKNOWN_MODEL = 'unknown_model';
+
+/** What the client of a dialect reads; it is told when nobody does any more. */
+export interface Abandonable {
+  /** Ends with `error`, before or after the head has left. */
+  fail(error: ServeError): void;
+  /** The client has gone: release timers, write nothing. */
+  abandon(): void;
+}
+
+/**
+ * The books of one inference request: its meter, its one log line, its place among the responses under way. Closed exactly
+ * once, by `succeed`, `fail` or the client's leaving.
+ */
+export class InferenceBooks<
+  Exchange extends BookedExchange = BookedExchange,
+  Deps extends InferenceDeps = InferenceDeps,
+> {
+  readonly exchange: Exchange;
+  readonly deps: Deps;
+  /** Unix time at which the handler began. */
+  readonly receivedMs: number;
+  /** Undefined where no spans are made. */
+  readonly span: Span | undefined;
+  /** What the answer may take in memory until it is whole; given back when the request is over. */
+  readonly room: AnswerRoom;
+  readonly #endpoint: Endpoint;
+  readonly #startedMs: number;
+  #meter: RequestMeter | undefined;
+  #model = UNKNOWN_MODEL;
+  #requestType: RequestType = 'unary';
+  #request: GenerationRequest | undefined;
+  #forget: (() => void) | undefined;
+  /** Ends work and response with a failure; known once there is a sink. */
+  #breakOff: ((error: ServeError) => void) | undefined;
+  #isOver = false;
+
+  constructor(deps: Deps, exchange: Exchange, endpoint: Endpoint) {
+    this.deps = deps;
+    this.exchange = exchange;
+    this.#endpoint = endpoint;
+    this.#startedMs = deps.clock.nowMs();
+    this.receivedMs = deps.clock.wallMs();
+    this.span = deps.tracer && beginSpan(deps.tracer, exchange, endpoint);
+    this.room = new AnswerRoom(deps.settings.answerLimitBytes, deps.answers);
+    deps.lifecycle.entered();
+  }
+
+  /** Milliseconds since the handler began. */
+  get elapsedMs(): number {
+    return this.deps.clock.nowMs() - this.#startedMs;
+  }
+
+  /** Unix time at which the handler began, in whole seconds, as responses tell it. */
+  get createdSecs(): number {
+    return Math.floor(this.receivedMs / 1000);
+  }
+
+  /** Undefined until the request was identified. */
+  get requestId(): string | undefined {
+    return this.#request?.id;
+  }
+
+  /** The model is known: opens the meter. */
+  open(model: string, requestType: RequestType): RequestMeter {
+    this.#model = model;
+    this.#requestType = requestType;
+    this.#meter = this.deps.metrics.startRequest({ model, endpoint: this.#endpoint, requestType });
+    return this.#meter;
+  }
+
+  /**
+   * The request is decoded: its ids go into the log line.
+   * @throws ServeError `invalid_value` when the client chose the id of a request that runs here
+   */
+  identify(request: GenerationRequest): void {
+    this.#requireFree(request.id);
+    this.#request = request;
+  }
+
+  #requireFree(id: string): void {
+    const isChosen = this.exchange.header(CHOSEN_ID) !== undefined; // our own are nobody else's
+    if (isChosen && this.deps.lifecycle.running.has(id)) throw idIsTaken(); // whoever's it is
+  }
+
+  /** Whose request it is. */
+  get owner(): string {
+    return this.exchange.grant.owner;
+  }
+
+  /**
+   * The name by which any edge cancels the request, as it is appended to its response's id; nothing where edges share no secret.
+   * @param id of the response
+   * @param isShared several workers may have a part of it
+   */
+  nameOf(id: string, isShared: boolean): string {
+    const { names } = this.deps;
+    const key = requestKeyOf(id);
+    if (names === undefined || key === undefined) return '';
+    const workerId = isShared ? undefined : this.#meter?.workerId;
+    return `_${names.suffixOf({ key, workerId }, this.owner)}`;
+  }
+
+  get ttftMs(): number | undefined {
+    return this.#meter?.ttftMs;
+  }
+
+  /**
+   * The signal that ends the work when nobody waits for the answer, tied to `sink`. `cancel` ends the work while the
+   * client is still there. The request must have been identified: from here on it can be cancelled by its id.
+   * @throws ServeError `invalid_value` when another request has come by that id since
+   */
+  watch(sink: Abandonable): { readonly signal: AbortSignal; cancel(): void } {
+    if (this.#request !== undefined) this.#requireFree(this.#request.id);
+    const { deadline } = this.exchange;
+    const { closed } = this.exchange.sink;
+    const work = new AbortController();
+    setMaxListeners(0, work.signal); // a batch listens once for each of its prompts, whose number is bounded
+    const leave = (): void => {
+      work.abort();
+      sink.abandon();
+      this.#abandoned();
+    };
+    if (closed.aborted) leave();
+    else closed.addEventListener('abort', leave, { once: true });
+    const breakOff = (error: ServeError): void => {
+      work.abort();
+      sink.fail(error);
+    };
+    this.#breakOff = breakOff;
+    deadline?.addEventListener(
+      'abort',
+      () => breakOff(new ServeErrorClass('deadline_exceeded', 'Request deadline exceeded')),
+      { once: true },
+    );
+    const id = this.#request?.id;
+    if (!this.#isOver && id !== undefined) this.#forget = this.deps.lifecycle.running.add(id, this.owner, breakOff);
+    return { signal: work.signal, cancel: () => work.abort() };
+  }
+
+  /** `sink` of an answer that is kept until it is whole, within its room. @throws ServeError `server_overloaded` */
+  kept(sink: GenerationSink): GenerationSink {
+    if (this.room.isEmpty) this.room.take(1); // a request that would find no room for its first word is not begun
+    return new KeptSink(this, sink);
+  }
+
+  /** Ends work and response with a failure; nothing before there is a sink. */
+  breakOff(error: ServeError): void {
+    this.#breakOff?.(error);
+  }
+
+  /** @param usage undefined when the worker told none. */
+  succeed(usage: Usage | undefined): void {
+    if (this.#close()) return;
+    this.#meter?.end({ status: 'success' });
+    this.#tell(this.exchange.transport.okStatus, usage);
+  }
+
+  /** @param status what the client got: that of a success when the failure came inside a stream. */
+  fail(error: ServeError, status: number): void {
+    if (this.#close()) return;
+    const { metrics } = this.deps;
+    metrics.failed(error);
+    this.exchange.failed(error);
+    if (error.code === 'server_overloaded') metrics.rejected(this.#model, this.#endpoint);
+    const hadBegun = this.#breakOff !== undefined;
+    if (hadBegun && isClientCancel(error)) metrics.cancelled(this.#model, this.#endpoint, this.#requestType);
+    const meter = this.#meter ?? this.open(UNKNOWN_MODEL, 'unary');
+    meter.end({ status: 'error', errorType: errorTypeLabel(error.code) });
+    this.#tell(status, undefined, error);
+  }
+
+  #abandoned(): void {
+    if (this.#close()) return;
+    const { metrics } = this.deps;
+    metrics.disconnected();
+    metrics.cancelled(this.#model, this.#endpoint, this.#requestType);
+    this.#meter?.end({ status: 'error', errorType: 'cancelled' });
+    this.#tell(
+      this.exchange.transport.goneStatus,
+      undefined,
+      new ServeErrorClass('client_closed_request', 'client disconnected'),
+    );
+  }
+
+  #close(): boolean {
+    if (this.#isOver) return true;
+    this.#isOver = true;
+    this.#forget?.();
+    this.deps.lifecycle.left();
+    this.room.release();
+    return false;
+  }
+
+  #tell(status: number, usage: Usage | undefined, error?: ServeError): void {
+    this.#charge(usage, error);
+    this.#log(status, usage, error);
+    this.#endSpan(status, usage, error);
+    if (this.deps.records !== undefined) this.#record(this.deps.records, status, usage, error);
+  }
+
+  /** The key's owner pays for what a worker was given to do, unless we failed it before its first token. */
+  #charge(usage: Usage | undefined, error: ServeError | undefined): void {
+    const meter = this.#meter;
+    if (meter === undefined || (usage === undefined && meter.workerId === undefined)) return;
+    if (error !== undefined && error.status >= 500 && meter.ttftMs === undefined) return;
+    const told = usage === undefined ? 0 : usage.promptTokens + usage.completionTokens;
+    const tokens = Math.max(told, meter.tokens);
+    if (tokens > 0) this.exchange.grant.spent(tokens);
+  }
+
+  /** What operators asked to keep of every request (`DYN_REQUEST_TRACE`). */
+  #record(
+    records: Pick<RequestRecorder, 'requestEnded'>,
+    status: number,
+    usage: Usage | undefined,
+    error: ServeError | undefined,
+  ): void {
+    const request = this.#request;
+    if (request === undefined) return; // never understood: there is nothing to replay or to attribute
+    records.requestEnded({
+      requestId: request.id,
+      clientRequestId: this.exchange.header('x-request-id'),
+      model: this.#model,
+      endpoint: this.#endpoint,
+      status,
+      errorType: error === undefined ? undefined : errorTypeLabel(error.code),
+      receivedMs: this.receivedMs,
+      totalMs: this.elapsedMs,
+      ttftMs: this.ttftMs,
+      inputTokens: usage?.promptTokens,
+      outputTokens: usage?.completionTokens,
+      cachedTokens: usage?.cachedTokens,
+      agentContext: request.agentContext,
+    });
+  }
+
+  /** The one line of a request. */
+  #log(status: number, usage: Usage | undefined, error?: ServeError): void {
+    const { ttftMs } = this;
+    const failure = error && {
+      error_type: errorTypeLabel(error.code),
+      error_detail: detailOf(error), // of what clients are not told, too
+      error_cause: error.code === 'internal_error' ? error.cause : undefined, // a mistake of ours: with its stack
+    };
+    const told = {
+      model: this.#model,
+      status,
+      key: this.exchange.grant.key?.name,
+      worker: this.#meter?.workerId,
+      prompt: usage?.promptTokens,
+      cached: usage?.cachedTokens,
+      output: usage?.completionTokens,
+      moved: this.#meter?.moves || undefined, // none is not worth a word
+      ttft_ms: ttftMs && Math.round(ttftMs),
+      ms: Math.round(this.elapsedMs),
+      ...failure,
+    };
+    this.deps.logger.info('request completed', told, { ...this.#allFigures(status, usage), ...failure });
+  }
+
+  /** What machines read of the line. */
+  #allFigures(status: number, usage: Usage | undefined): Readonly<Record<string, unknown>> {
+    const span = this.#traceIds();
+    const { key, owner } = this.exchange.grant;
+    return {
+      request_id: this.#request?.id,
+      x_request_id: this.exchange.requestId,
+      trace_id: span.traceId,
+      span_id: span.spanId,
+      key_id: key?.id,
+      key_name: key?.name,
+      owner: key && owner,
+      model: this.#model,
+      endpoint: this.#endpoint,
+      request_type: this.#requestType,
+      status,
+      elapsed_ms: round(this.elapsedMs),
+      ttft_ms: this.ttftMs === undefined ? undefined : round(this.ttftMs),
+      input_tokens: usage?.promptTokens,
+      cached_tokens: usage?.cachedTokens,
+      output_tokens: usage?.completionTokens,
+      worker_id: this.#meter?.workerId,
+      moves: this.#meter?.moves || undefined,
+    };
+  }
+
+  /** What Dynamo's log line has in it, and the names that OpenTelemetry has for the same. */
+  #endSpan(status: number, usage: Usage | undefined, error: ServeError | undefined): void {
+    if (this.span === undefined) return;
+    const { promptTokens, completionTokens } = usage ?? {};
+    const outcome = error === undefined ? 'success' : errorTypeLabel(error.code);
+    this.span.set({
+      request_id: this.#request?.id,
+      model: this.#model,
+      'gen_ai.request.model': this.#model,
+      [this.exchange.transport.statusAttribute]: status,
+      input_tokens: promptTokens,
+      output_tokens: completionTokens,
+      'gen_ai.usage.input_tokens': promptTokens,
+      'gen_ai.usage.output_tokens': completionTokens,
+      ttft_ms: this.ttftMs === undefined ? undefined : round(this.ttftMs),
+      avg_itl_ms: this.#meanGapMs(completionTokens),
+      'request.outcome': outcome,
+    });
+    this.span.end(error === undefined ? undefined : outcome);
+  }
+
+  /** Mean time between tokens after the first one. */
+  #meanGapMs(outputTokens: number | undefined): number | undefined {
+    if (this.ttftMs === undefined || outputTokens === undefined || outputTokens < 2) return undefined;
+    return round((this.elapsedMs - this.ttftMs) / (outputTokens - 1));
+  }
+
+  /** What the worker continues; a request that was refused before it was decoded has its own place in the caller's trace. */
+  #traceIds(): Pick<TraceContext, 'traceId' | 'spanId'> {
+    const { exchange, deps } = this;
+    if (this.span !== undefined) return this.span.context;
+    const decoded = parseTraceparent(this.#request?.trace.traceparent);
+    return decoded ?? continueTrace({ traceparent: exchange.header('traceparent') }, deps.random);
+  }
+}
+
+function beginSpan(tracer: Tracer, exchange: BookedExchange, endpoint: Endpoint): Span {
+  const headers = { traceparent: exchange.header('traceparent'), tracestate: exchange.header('tracestate') };
+  const attributes = { ...exchange.spanAttributes(), endpoint, x_request_id: exchange.requestId };
+  return tracer.begin(exchange.transport.spanName, headers, { kind: 'server', attributes });
+}
+
+function round(ms: number): number {
+  return Math.round(ms * 100) / 100;
+}
