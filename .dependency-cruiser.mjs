@@ -7,6 +7,7 @@ const ROOMS = [
   'concurrency',
   'config',
   'telemetry',
+  'grpc',
   'protocol',
   'tokens',
   'parsers',

@@ -4,6 +4,7 @@
  */
 export { forAtMost, untilAborted, withDeadline } from './deadline.ts';
 export { endOfTurn } from './end-of-turn.ts';
+export { type Flushable, flushAtEndOfTurn } from './flush-turn.ts';
 export { inBatches } from './in-batches.ts';
 export { PeriodicTask } from './periodic-task.ts';
 export { Semaphore } from './semaphore.ts';

@@ -8,7 +8,6 @@ export { createHttpApp, type HttpEnv } from './app.ts';
 export { BodyIntake } from './bodies/body-intake.ts';
 export type { FrontendMetricsPort, HttpAppDeps } from './deps.ts';
 export { alreadySent, type HostExchange, type HttpBindings } from './hosts/exchange.ts';
-export { type Flushable, flushAtEndOfTurn } from './hosts/flush-turn.ts';
 export type { FrameSink } from './hosts/frame-sink.ts';
 export { NodeExchange } from './hosts/node-exchange.ts';
 export { NodeFrameSink } from './hosts/node-sink.ts';

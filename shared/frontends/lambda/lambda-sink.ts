@@ -1,4 +1,5 @@
-import { type FrameSink, flushAtEndOfTurn } from '../http/index.ts';
+import { flushAtEndOfTurn } from '../../concurrency/index.ts';
+import type { FrameSink } from '../http/index.ts';
 import type { LambdaResponseStream, OpenHttpStream, ResponsePrelude } from './lambda-stream.ts';
 
 /** Waiting bytes that leave without waiting for the end of the turn, so that a burst meets back pressure early. */

@@ -1,6 +1,6 @@
 import type { ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
-import { type Flushable, flushAtEndOfTurn } from './flush-turn.ts';
+import { type Flushable, flushAtEndOfTurn } from '../../../concurrency/index.ts';
 import type { FrameSink } from './frame-sink.ts';
 
 /** Bytes that may wait for a slow client before `isBlocked` says so. */

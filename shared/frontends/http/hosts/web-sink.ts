@@ -1,4 +1,4 @@
-import { type Flushable, flushAtEndOfTurn } from './flush-turn.ts';
+import { type Flushable, flushAtEndOfTurn } from '../../../concurrency/index.ts';
 import type { FrameSink } from './frame-sink.ts';
 
 const HIGH_WATER_BYTES = 64 * 1024;

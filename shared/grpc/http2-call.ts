@@ -1,0 +1,253 @@
+import { constants, type ServerHttp2Stream } from 'node:http2';
+import type { Clock, Timer } from '../clock/index.ts';
+import { flushAtEndOfTurn } from '../concurrency/index.ts';
+import { MessageFrames } from './message-frames.ts';
+import { deadlineExceeded, GrpcStatus, STATUS, statusMessage, statusOf, timeoutMsOf } from './status.ts';
+import type { GrpcCall } from './types.ts';
+
+/** Written and not yet gone, from which on the client counts as slow. */
+const UNREAD_BYTES_MAX = 64 * 1024;
+/** Messages up to this size leave in one write with their neighbours of the same turn. */
+const JOINED_BYTES_MAX = 16 * 1024;
+
+const HEAD = { ':status': 200, 'content-type': 'application/grpc', 'grpc-accept-encoding': 'identity' } as const;
+
+export interface Http2CallOptions {
+  readonly clock: Clock;
+  readonly messageBytesMax: number;
+  /** Names and values of the header block, in turn. */
+  readonly headers: readonly string[];
+  readonly path: string;
+}
+
+/** A call on a stream of HTTP/2. */
+export class Http2Call implements GrpcCall {
+  readonly path: string;
+  readonly #stream: ServerHttp2Stream;
+  readonly #headers: readonly string[];
+  readonly #frames: MessageFrames;
+  readonly #closing = new AbortController();
+  readonly #deadline: AbortController | undefined;
+  readonly #timer: Timer | undefined;
+  #onMessage: ((message: Buffer | undefined) => void) | undefined;
+  #isReading = false;
+  #isDelivering = false;
+  #isHalfClosed = false;
+  #hasHead = false;
+  #isOver = false;
+  #ending: GrpcStatus | 'ok' | undefined;
+  #pending: Buffer[] = [];
+  #pendingBytes = 0;
+  #waiters: (() => void)[] = [];
+
+  constructor(stream: ServerHttp2Stream, { clock, messageBytesMax, headers, path }: Http2CallOptions) {
+    this.path = path;
+    this.#stream = stream;
+    this.#headers = headers;
+    this.#frames = new MessageFrames(messageBytesMax);
+    stream.on('error', () => {}); // `close` follows, and says as much
+    stream.once('close', () => this.#closed());
+    const timeout = this.header('grpc-timeout');
+    const timeoutMs = timeout === undefined ? undefined : timeoutMsOf(timeout);
+    if (timeoutMs === undefined) return;
+    this.#deadline = new AbortController();
+    this.#timer = clock.after(timeoutMs, () => this.#late());
+  }
+
+  get peer(): string | undefined {
+    return this.#stream.session?.socket?.remoteAddress;
+  }
+
+  get closed(): AbortSignal {
+    return this.#closing.signal;
+  }
+
+  get deadline(): AbortSignal | undefined {
+    return this.#deadline?.signal;
+  }
+
+  header(name: string): string | undefined {
+    const headers = this.#headers;
+    for (let at = 0; at < headers.length; at += 2) {
+      if (headers[at] === name) return headers[at + 1];
+    }
+    return name === 'host' ? this.header(':authority') : undefined;
+  }
+
+  headerNames(): readonly string[] {
+    const names = new Set<string>();
+    for (let at = 0; at < this.#headers.length; at += 2) {
+      const name = this.#headers[at]!; // names and values come in turn
+      if (!name.startsWith(':') && !name.endsWith('-bin')) names.add(name);
+    }
+    return [...names];
+  }
+
+  receive(onMessage: (message: Buffer | undefined) => void): void {
+    this.#onMessage = onMessage;
+    if (!this.#isReading) {
+      this.#isReading = true;
+      this.#stream.on('data', (chunk: Buffer) => {
+        this.#frames.add(chunk);
+        this.#deliver();
+      });
+      this.#stream.once('end', () => {
+        this.#isHalfClosed = true;
+        this.#deliver();
+      });
+    }
+    this.#deliver();
+  }
+
+  /** Hands over what is whole while somebody asks; a loop, since who gets a message may ask for the next at once. */
+  #deliver(): void {
+    if (this.#isDelivering) return;
+    this.#isDelivering = true;
+    while (this.#onMessage !== undefined && !this.#isOver && this.#ending === undefined) {
+      const next = this.#next();
+      if (next === 'none') break;
+      const onMessage = this.#onMessage;
+      this.#onMessage = undefined;
+      onMessage(next);
+    }
+    this.#isDelivering = false;
+    if (this.#isHalfClosed) return;
+    if (this.#onMessage === undefined)
+      this.#stream.pause(); // what comes now stays in the client's window
+    else this.#stream.resume();
+  }
+
+  /** The next message; undefined after the last one. */
+  #next(): Buffer | undefined | 'none' {
+    try {
+      const message = this.#frames.next();
+      if (message !== undefined) return message;
+      if (!this.#isHalfClosed) return 'none';
+      if (this.#frames.isEmpty) return undefined;
+      throw new GrpcStatus(STATUS.INTERNAL, 'the stream ends in the middle of a message');
+    } catch (thrown) {
+      this.end(statusOf(thrown));
+      return 'none';
+    }
+  }
+
+  write(frame: Buffer): void {
+    if (this.#isOver || this.#ending !== undefined) return;
+    this.#pending.push(frame);
+    this.#pendingBytes += frame.length;
+    if (this.#pending.length === 1) flushAtEndOfTurn(this);
+  }
+
+  isBlocked(): boolean {
+    return this.#pendingBytes + this.#stream.writableLength > UNREAD_BYTES_MAX;
+  }
+
+  onUnblocked(callback: () => void): void {
+    if (this.#isOver || !this.isBlocked()) {
+      queueMicrotask(callback);
+      return;
+    }
+    this.#waiters.push(callback);
+    if (this.#waiters.length === 1 && this.#pendingBytes === 0) this.#stream.once('drain', () => this.#unblocked());
+  }
+
+  end(status?: GrpcStatus): void {
+    if (this.#isOver || this.#ending !== undefined) return;
+    this.#ending = status ?? 'ok';
+    if (this.#pending.length === 0) this.flush();
+  }
+
+  /** What was written in this turn leaves; called at its end. */
+  flush(): void {
+    if (this.#isOver) return;
+    const frames = this.#pending;
+    this.#pending = [];
+    this.#pendingBytes = 0;
+    const ending = this.#ending;
+    if (frames.length === 0 && !this.#hasHead && ending instanceof GrpcStatus) {
+      this.#over();
+      this.#stream.respond({ ...HEAD, ...trailersOf(ending) }, { endStream: true });
+      this.#stopClient();
+      return;
+    }
+    if (!this.#hasHead) {
+      this.#hasHead = true;
+      this.#stream.respond(HEAD, { waitForTrailers: true });
+    }
+    for (const bytes of joined(frames)) this.#stream.write(bytes);
+    if (ending !== undefined) this.#endWith(ending);
+    else if (this.#waiters.length > 0) {
+      if (this.isBlocked()) this.#stream.once('drain', () => this.#unblocked());
+      else this.#unblocked();
+    }
+  }
+
+  #endWith(ending: GrpcStatus | 'ok'): void {
+    this.#over();
+    const stream = this.#stream;
+    stream.once('wantTrailers', () => {
+      stream.sendTrailers(ending === 'ok' ? { 'grpc-status': '0' } : trailersOf(ending));
+      this.#stopClient();
+    });
+    stream.end();
+  }
+
+  /** The end of what the client says, where it has said it, is read; a client that has more to say need not. */
+  #stopClient(): void {
+    const stream = this.#stream;
+    if (stream.destroyed) return;
+    if (stream.state.remoteClose === 1) stream.resume();
+    else stream.close(constants.NGHTTP2_NO_ERROR);
+  }
+
+  #late(): void {
+    this.#deadline?.abort(deadlineExceeded());
+    this.end(statusOf(deadlineExceeded())); // unless who serves it has said so
+  }
+
+  #unblocked(): void {
+    const waiters = this.#waiters;
+    this.#waiters = [];
+    for (const run of waiters) run();
+  }
+
+  #over(): void {
+    this.#isOver = true;
+    this.#timer?.cancel();
+    this.#unblocked();
+  }
+
+  #closed(): void {
+    const wasOver = this.#isOver;
+    this.#over();
+    if (!wasOver) this.#closing.abort();
+  }
+}
+
+function trailersOf({ code, message, trailers }: GrpcStatus): Record<string, string> {
+  return {
+    ...trailers,
+    'grpc-status': String(code),
+    ...(message === '' ? {} : { 'grpc-message': statusMessage(message) }),
+  };
+}
+
+/** Small neighbours in one piece. */
+function joined(frames: readonly Buffer[]): readonly Buffer[] {
+  if (frames.length < 2) return frames;
+  const pieces: Buffer[] = [];
+  let run: Buffer[] = [];
+  const close = (): void => {
+    if (run.length > 0) pieces.push(run.length === 1 ? run[0]! : Buffer.concat(run));
+    run = [];
+  };
+  for (const frame of frames) {
+    if (frame.length <= JOINED_BYTES_MAX) run.push(frame);
+    else {
+      close();
+      pieces.push(frame);
+    }
+  }
+  close();
+  return pieces;
+}

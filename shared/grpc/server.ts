@@ -1,0 +1,164 @@
+import {
+  constants,
+  createSecureServer,
+  createServer,
+  type Http2SecureServer,
+  type Http2Server,
+  type IncomingHttpHeaders,
+  type ServerHttp2Stream,
+  type ServerOptions,
+} from 'node:http2';
+import type { AddressInfo } from 'node:net';
+import type { Clock, Random } from '../clock/index.ts';
+import { reasonOf } from '../errors/index.ts';
+import { Connections } from './connections.ts';
+import { Http2Call } from './http2-call.ts';
+import { GrpcStatus, STATUS, statusOf } from './status.ts';
+import type { GrpcMethod } from './types.ts';
+
+/** A certificate with its key, and the authority of callers' certificates where they must show one. PEM texts. */
+export interface GrpcTls {
+  readonly cert: string;
+  readonly key: string;
+  readonly clientCa?: string | undefined;
+}
+
+export interface GrpcServerOptions {
+  readonly host: string;
+  /** 0 = any free one. */
+  readonly port: number;
+  readonly methods: readonly GrpcMethod[];
+  readonly clock: Clock;
+  readonly random: Pick<Random, 'next'>;
+  /** @default it speaks plainly */
+  readonly tls?: GrpcTls | undefined;
+  /** Largest message of a client. @default 4 MiB */
+  readonly messageBytesMax?: number | undefined;
+  /** Streams of a connection. @default 1000 */
+  readonly concurrentStreamsMax?: number | undefined;
+  /** Bytes that a client may send on a stream before any was read. @default 1 MiB */
+  readonly streamWindowBytes?: number | undefined;
+  /** Bytes that a client may send on a connection before any was read. @default 1 MiB */
+  readonly connectionWindowBytes?: number | undefined;
+  /** How often a client is pinged, in milliseconds; 0 = never. @default 0 */
+  readonly keepaliveMs?: number | undefined;
+  /** How long it may take to answer, in milliseconds. @default 20,000 */
+  readonly keepaliveTimeoutMs?: number | undefined;
+  /** Age at which a connection is asked to go, in milliseconds; 0 = any. @default 0 */
+  readonly connectionAgeMsMax?: number | undefined;
+}
+
+/** A gRPC server that listens. */
+export interface GrpcServer {
+  readonly port: number;
+  /** For new connections, where there was a certificate from the start. */
+  useCertificate(tls: GrpcTls): void;
+  /** Takes no new connections and asks clients to go (GOAWAY); cuts what is left after `graceMs`. */
+  close(graceMs: number): Promise<void>;
+}
+
+const MEBIBYTE = 1024 * 1024;
+/** What Dynamo's servers announce. */
+const HEADER_LIST_BYTES_MAX = 16 * 1024;
+/** Megabytes that Node keeps of one connection for what the client has not read, before new streams are refused. */
+const SESSION_MEGABYTES_MAX = 256;
+
+/**
+ * Serves methods over HTTP/2, plainly or with TLS. Calls of unknown paths end with UNIMPLEMENTED.
+ * @throws Error with one line when the port cannot be bound
+ */
+export async function openGrpcServer(options: GrpcServerOptions): Promise<GrpcServer> {
+  const { clock, random, methods, messageBytesMax = 4 * MEBIBYTE } = options;
+  const byPath = new Map(methods.map((method) => [method.path, method]));
+  const connections = new Connections({
+    clock,
+    connectionWindowBytes: options.connectionWindowBytes ?? MEBIBYTE,
+    keepaliveMs: options.keepaliveMs ?? 0,
+    keepaliveTimeoutMs: options.keepaliveTimeoutMs ?? 20_000,
+    ageMsMax: options.connectionAgeMsMax ?? 0,
+    random: () => random.next(),
+  });
+  const server = create(options);
+  server.on('session', (session) => connections.add(session));
+  server.on('sessionError', () => {}); // its session closes
+  server.on(
+    'stream',
+    (stream: ServerHttp2Stream, headers: IncomingHttpHeaders, _flags: number, rawHeaders: readonly string[]) => {
+      const path = String(headers[constants.HTTP2_HEADER_PATH]);
+      const refused = unlikeGrpc(headers);
+      if (refused !== undefined) {
+        stream.on('error', () => {});
+        stream.respond({ ':status': refused }, { endStream: true });
+        stream.close(constants.NGHTTP2_NO_ERROR);
+        return;
+      }
+      begin(new Http2Call(stream, { clock, messageBytesMax, headers: rawHeaders, path }), byPath.get(path), headers);
+    },
+  );
+  const port = await listen(server, options);
+  return {
+    port,
+    useCertificate: ({ cert, key, clientCa }) => {
+      if ('setSecureContext' in server) server.setSecureContext({ cert, key, ca: clientCa });
+    },
+    close: async (graceMs) => {
+      server.close();
+      const cut = clock.after(graceMs, () => connections.destroy());
+      await connections.retire();
+      cut.cancel();
+    },
+  };
+}
+
+function create(options: GrpcServerOptions): Http2Server | Http2SecureServer {
+  const { tls, streamWindowBytes = MEBIBYTE, concurrentStreamsMax = 1000 } = options;
+  const http2: ServerOptions = {
+    settings: {
+      initialWindowSize: streamWindowBytes,
+      maxHeaderListSize: HEADER_LIST_BYTES_MAX,
+      ...(concurrentStreamsMax > 0 ? { maxConcurrentStreams: concurrentStreamsMax } : {}),
+    },
+    maxSessionMemory: SESSION_MEGABYTES_MAX,
+  };
+  if (tls === undefined) return createServer(http2);
+  const { cert, key, clientCa } = tls;
+  const mutual = clientCa === undefined ? {} : { ca: clientCa, requestCert: true, rejectUnauthorized: true };
+  const server = createSecureServer({ ...http2, cert, key, ...mutual });
+  server.on('tlsClientError', () => {}); // a client that cannot come in hears it from TLS
+  return server;
+}
+
+function listen(server: Http2Server | Http2SecureServer, { host, port }: GrpcServerOptions): Promise<number> {
+  return new Promise((resolve, reject) => {
+    server.once('error', (error) => reject(new Error(reasonOf(error), { cause: error })));
+    server.listen(port, host, () => {
+      server.removeAllListeners('error');
+      server.on('error', () => {}); // of accepting a connection; its client connects again
+      resolve((server.address() as AddressInfo).port);
+    });
+  });
+}
+
+/** The HTTP status of what is no gRPC call; undefined for one. */
+function unlikeGrpc(headers: IncomingHttpHeaders): number | undefined {
+  if (headers[constants.HTTP2_HEADER_METHOD] !== 'POST') return 405;
+  return /^application\/grpc(?:\+proto)?\s*(?:;|$)/i.test(headers['content-type'] ?? '') ? undefined : 415;
+}
+
+function begin(call: Http2Call, method: GrpcMethod | undefined, headers: IncomingHttpHeaders): void {
+  try {
+    if (method === undefined) {
+      throw new GrpcStatus(STATUS.UNIMPLEMENTED, `The server does not implement the method ${call.path.slice(0, 256)}`);
+    }
+    const encoding = headers['grpc-encoding'];
+    if (encoding !== undefined && encoding !== 'identity') {
+      throw new GrpcStatus(
+        STATUS.UNIMPLEMENTED,
+        `Content is compressed with \`${String(encoding).slice(0, 64)}\` which isn't supported`,
+      );
+    }
+    method.serve(call)?.catch((thrown: unknown) => call.end(statusOf(thrown)));
+  } catch (thrown) {
+    call.end(statusOf(thrown));
+  }
+}

@@ -1,0 +1,36 @@
+import type { GrpcStatus } from './status.ts';
+
+/** One call, as methods get it. Nothing of its messages is read before it is asked for. */
+export interface GrpcCall {
+  /** `/package.Service/Method` */
+  readonly path: string;
+  /** Address at the other end. */
+  readonly peer: string | undefined;
+  /** First value of a metadata entry by its lower-case name. */
+  header(name: string): string | undefined;
+  /** Lower-case names of metadata entries, each once, without those of HTTP/2. */
+  headerNames(): readonly string[];
+  /** Aborts when the client is gone, or the call is over. */
+  readonly closed: AbortSignal;
+  /** Aborts with a `ServeError` when the time is over that the client gives; undefined where it gives all time. */
+  readonly deadline: AbortSignal | undefined;
+  /**
+   * Hands the next message to `onMessage`, once it is whole; undefined when the client has said all. One at a time: what comes
+   * behind it stays in the client's window.
+   */
+  receive(onMessage: (message: Buffer | undefined) => void): void;
+  /** Writes a message with its prefix (`framed`); those of one turn leave together. */
+  write(frame: Buffer): void;
+  /** The client reads more slowly than is written. */
+  isBlocked(): boolean;
+  /** Runs `callback` once when the client has read enough, or will read no more. */
+  onUnblocked(callback: () => void): void;
+  /** Ends well, or with `status`. Idempotent. */
+  end(status?: GrpcStatus): void;
+}
+
+/** A method of a service. What `serve` throws, or rejects with, ends the call. */
+export interface GrpcMethod {
+  readonly path: string;
+  readonly serve: (call: GrpcCall) => void | Promise<void>;
+}
