@@ -10,6 +10,10 @@ const UNREAD_BYTES_MAX = 64 * 1024;
 /** Messages up to this size leave in one write with their neighbours of the same turn. */
 const JOINED_BYTES_MAX = 16 * 1024;
 
+/** How long a client may go on after its call is over. */
+const LINGER_MS = 2000;
+const DISCARDED_BYTES_MAX = 4 * 1024 * 1024;
+
 const HEAD = { ':status': 200, 'content-type': 'application/grpc', 'grpc-accept-encoding': 'identity' } as const;
 
 export interface Http2CallOptions {
@@ -24,6 +28,7 @@ export interface Http2CallOptions {
 export class Http2Call implements GrpcCall {
   readonly path: string;
   readonly #stream: ServerHttp2Stream;
+  readonly #clock: Clock;
   readonly #headers: readonly string[];
   readonly #frames: MessageFrames;
   readonly #closing = new AbortController();
@@ -43,6 +48,7 @@ export class Http2Call implements GrpcCall {
   constructor(stream: ServerHttp2Stream, { clock, messageBytesMax, headers, path }: Http2CallOptions) {
     this.path = path;
     this.#stream = stream;
+    this.#clock = clock;
     this.#headers = headers;
     this.#frames = new MessageFrames(messageBytesMax);
     stream.on('error', () => {}); // `close` follows, and says as much
@@ -192,12 +198,23 @@ export class Http2Call implements GrpcCall {
     stream.end();
   }
 
-  /** The end of what the client says, where it has said it, is read; a client that has more to say need not. */
+  /**
+   * What the client says from here on is for nobody. Its stream is reset when it goes on for long: at once, the reset would
+   * overtake the status at some clients.
+   */
   #stopClient(): void {
     const stream = this.#stream;
     if (stream.destroyed) return;
-    if (stream.state.remoteClose === 1) stream.resume();
-    else stream.close(constants.NGHTTP2_NO_ERROR);
+    let discarded = 0;
+    const reset = (): void => stream.close(constants.NGHTTP2_NO_ERROR);
+    const timer = this.#clock.after(LINGER_MS, reset);
+    stream.once('close', () => timer.cancel());
+    stream.removeAllListeners('data');
+    stream.on('data', ({ length }: Buffer) => {
+      discarded += length;
+      if (discarded > DISCARDED_BYTES_MAX) reset();
+    });
+    stream.resume();
   }
 
   #late(): void {

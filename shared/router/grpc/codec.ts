@@ -48,10 +48,8 @@ export function readFields(reader: Reader, take: (field: number, reader: Reader)
   }
 }
 
-/** The services that a router serves by gRPC, as both ends name them. */
+/** The service that a router serves by gRPC, as both ends name it. */
 export const ROUTER = 'stator.router.v1.Router';
-
-export const HEALTH = 'grpc.health.v1.Health';
 
 /** A prompt of a million blocks has 16 MB of hashes. */
 export const MESSAGE_BYTES_MAX = 32 << 20;
@@ -259,25 +257,6 @@ export function decodeExplainRequest(bytes: Uint8Array): ExplainQuery {
 export function encodeExplainResponse(explanation: unknown): Uint8Array {
   const writer = Writer.create();
   text(writer, 1, JSON.stringify(explanation));
-  return writer.finish();
-}
-
-/** Service that a health check asks about (grpc.health.v1). */
-export function decodeHealthCheckRequest(bytes: Uint8Array): string {
-  let service = '';
-  readFields(Reader.create(bytes), (field, reader) => {
-    if (field === 1) service = reader.string();
-    return field === 1;
-  });
-  return service;
-}
-
-const SERVING = 1;
-const NOT_SERVING = 2;
-
-export function encodeHealthCheckResponse(isServing: boolean): Uint8Array {
-  const writer = Writer.create();
-  whole(writer, 1, isServing ? SERVING : NOT_SERVING);
   return writer.finish();
 }
 

@@ -8,6 +8,7 @@ import {
 } from '@grpc/grpc-js';
 import type { Clock } from '../../clock/index.ts';
 import { fromWire, type ServeError, toServeError, type WorkerErrorKind, workerError } from '../../errors/index.ts';
+import { HEALTH } from '../../grpc/index.ts';
 import type { PlaneClientTls } from '../../planes/request/index.ts';
 import type { ExplanationRecord } from '../scheduler/explanation-record.ts';
 import {
@@ -27,7 +28,7 @@ import {
   encodeExplainRequest,
   encodeReleaseRequest,
 } from './caller-codec.ts';
-import { ERROR_KIND_TRAILER, HEALTH, MESSAGE_BYTES_MAX, ROUTER } from './codec.ts';
+import { ERROR_KIND_TRAILER, MESSAGE_BYTES_MAX, ROUTER } from './codec.ts';
 
 /** A resident router's channel decides when to connect and whom to ask; the library is to do only what it is told. */
 const OPTIONS: ClientOptions = {
