@@ -19,6 +19,8 @@ export type {
   ModelRecord,
   ModelType,
   RuntimeConfig,
+  TensorDescription,
+  TensorModelConfig,
   WorkerType,
 } from './records.ts';
 export { openStore, type StoreOptions } from './stores.ts';

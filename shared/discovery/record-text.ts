@@ -52,6 +52,18 @@ const runtimeConfig = z.looseObject({
     .looseObject({ bootstrap_host: word.nullish(), bootstrap_port: count.max(65_535).nullish() })
     .nullish(),
 });
+const tensorDescription = z.strictObject({
+  name,
+  data_type: word,
+  shape: z.array(z.int().min(-1)).max(ITEMS_MAX),
+  parameters: z.record(word, z.unknown()).optional(),
+});
+const tensorModelConfig = z.strictObject({
+  name: word,
+  inputs: z.array(tensorDescription).max(ITEMS_MAX),
+  outputs: z.array(tensorDescription).max(ITEMS_MAX),
+  triton_model_config: z.array(z.int().min(0).max(255)).max(65_536).nullish(),
+});
 const card = z.looseObject({
   display_name: name,
   slug: word,
@@ -64,6 +76,7 @@ const card = z.looseObject({
   needs: z.array(z.array(workerType).max(ITEMS_MAX)).max(ITEMS_MAX),
   aliases: words,
   runtime_config: runtimeConfig,
+  tensor_model_config: tensorModelConfig.nullish(),
 });
 const scope = z.discriminatedUnion('kind', [
   z.looseObject({ kind: z.literal('namespace'), namespace: name }),

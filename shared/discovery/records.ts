@@ -54,6 +54,25 @@ export interface RuntimeConfig {
   readonly disaggregated_endpoint?: { readonly bootstrap_host?: string; readonly bootstrap_port?: number };
 }
 
+/** One input or output of a tensor model. */
+export interface TensorDescription {
+  readonly name: string;
+  /** `Int32`, `Float16`, `Bytes`. */
+  readonly data_type: string;
+  /** -1 = any length. */
+  readonly shape: readonly number[];
+  readonly parameters?: Readonly<Record<string, unknown>>;
+}
+
+/** How a tensor model describes itself. */
+export interface TensorModelConfig {
+  readonly name: string;
+  readonly inputs: readonly TensorDescription[];
+  readonly outputs: readonly TensorDescription[];
+  /** The bytes of Triton's `inference.ModelConfig`, which then counts instead of all else. */
+  readonly triton_model_config?: readonly number[];
+}
+
 /** Model deployment card: everything a frontend needs to serve a model. Names as on the wire. */
 export interface ModelCard {
   readonly display_name: string;
@@ -70,6 +89,8 @@ export interface ModelCard {
   readonly needs: readonly (readonly WorkerType[])[];
   readonly aliases: readonly string[];
   readonly runtime_config: RuntimeConfig;
+  /** What a tensor model takes and gives, for KServe's clients. */
+  readonly tensor_model_config?: TensorModelConfig;
   readonly lora?: { readonly name: string; readonly max_gpu_lora_count?: number };
   readonly user_data?: unknown;
 }

@@ -1,4 +1,4 @@
-import type { ModelCard, ModelType, RuntimeConfig, WorkerType } from '../discovery/index.ts';
+import type { ModelCard, ModelType, RuntimeConfig, TensorModelConfig, WorkerType } from '../discovery/index.ts';
 import type { EngineInfo, ModelFacts } from '../engines/index.ts';
 
 /** How the model is offered. */
@@ -26,6 +26,8 @@ export type CardSettings = Pick<
   | 'runtime_data'
 > & {
   readonly userData?: unknown;
+  /** What a tensor model takes and gives. @default nothing is said */
+  readonly tensorModelConfig?: TensorModelConfig | undefined;
   /** Surfaces for text that are offered, of those that the model has (`--endpoint-types`). @default all */
   readonly endpointTypes?: readonly ('chat' | 'completions' | 'none')[] | undefined;
   /** What the worker does in its deployment. @default 'aggregated' */
@@ -54,7 +56,7 @@ export function buildModelCard(
 ): ModelCard {
   const displayName = names.displayName ?? engine.modelName;
   if (displayName === undefined || displayName === '') throw new Error('the model has no name: give --model-name');
-  const { userData, endpointTypes, workerType: role = 'aggregated', ...all } = settings;
+  const { userData, tensorModelConfig, endpointTypes, workerType: role = 'aggregated', ...all } = settings;
   const { tool_call_parser: _, reasoning_parser: __, ...unread } = all;
   const runtime = role === 'prefill' ? unread : all;
   return {
@@ -64,6 +66,7 @@ export function buildModelCard(
       source_path: facts.sourcePath ?? engine.modelName,
       architectural_max_context_length: facts.contextLength,
       user_data: userData,
+      tensor_model_config: tensorModelConfig,
     }),
     files: facts.files ?? {},
     kv_cache_block_size: engine.kvBlockSizeTokens,

@@ -2,6 +2,7 @@ import type { Gate, Grant, RequestNames } from '../../access/index.ts';
 import type { Clock, Random } from '../../clock/index.ts';
 import type { ServeError } from '../../errors/index.ts';
 import type { Pipeline } from '../../pipeline/index.ts';
+import type { Endpoint } from '../../protocol/generation/index.ts';
 import type { OpenAiDecodeSettings } from '../../protocol/openai/index.ts';
 import type { FrontendMetrics, Logger, RequestRecorder, Tracer } from '../../telemetry/index.ts';
 import type { ByteBudget } from './byte-budget.ts';
@@ -70,4 +71,6 @@ export interface TransportNames {
   readonly okStatus: number;
   /** Number that stands for a client that left. */
   readonly goneStatus: number;
+  /** Labels of the counter of cancelled requests that differ from the endpoint's own. */
+  readonly cancelledEndpoints?: Partial<Readonly<Record<Endpoint, string>>>;
 }

@@ -69,9 +69,11 @@ export class InferenceBooks<
   #requestType: RequestType = 'unary';
   #request: GenerationRequest | undefined;
   #forget: (() => void) | undefined;
+  #unwatch: (() => void) | undefined;
   /** Ends work and response with a failure; known once there is a sink. */
   #breakOff: ((error: ServeError) => void) | undefined;
   #isOver = false;
+  #hasSucceeded = false;
 
   constructor(deps: Deps, exchange: Exchange, endpoint: Endpoint) {
     this.deps = deps;
@@ -139,6 +141,11 @@ export class InferenceBooks<
     return `_${names.suffixOf({ key, workerId }, this.owner)}`;
   }
 
+  /** The client was given its response. */
+  get hasSucceeded(): boolean {
+    return this.#hasSucceeded;
+  }
+
   get ttftMs(): number | undefined {
     return this.#meter?.ttftMs;
   }
@@ -161,16 +168,17 @@ export class InferenceBooks<
     };
     if (closed.aborted) leave();
     else closed.addEventListener('abort', leave, { once: true });
+    const late = (): void => breakOff(new ServeErrorClass('deadline_exceeded', 'Request deadline exceeded'));
+    deadline?.addEventListener('abort', late, { once: true });
+    this.#unwatch = () => {
+      closed.removeEventListener('abort', leave); // other requests may come on the same stream
+      deadline?.removeEventListener('abort', late);
+    };
     const breakOff = (error: ServeError): void => {
       work.abort();
       sink.fail(error);
     };
     this.#breakOff = breakOff;
-    deadline?.addEventListener(
-      'abort',
-      () => breakOff(new ServeErrorClass('deadline_exceeded', 'Request deadline exceeded')),
-      { once: true },
-    );
     const id = this.#request?.id;
     if (!this.#isOver && id !== undefined) this.#forget = this.deps.lifecycle.running.add(id, this.owner, breakOff);
     return { signal: work.signal, cancel: () => work.abort() };
@@ -190,6 +198,7 @@ export class InferenceBooks<
   /** @param usage undefined when the worker told none. */
   succeed(usage: Usage | undefined): void {
     if (this.#close()) return;
+    this.#hasSucceeded = true;
     this.#meter?.end({ status: 'success' });
     this.#tell(this.exchange.transport.okStatus, usage);
   }
@@ -202,7 +211,7 @@ export class InferenceBooks<
     this.exchange.failed(error);
     if (error.code === 'server_overloaded') metrics.rejected(this.#model, this.#endpoint);
     const hadBegun = this.#breakOff !== undefined;
-    if (hadBegun && isClientCancel(error)) metrics.cancelled(this.#model, this.#endpoint, this.#requestType);
+    if (hadBegun && isClientCancel(error)) metrics.cancelled(this.#model, this.#cancelledEndpoint, this.#requestType);
     const meter = this.#meter ?? this.open(UNKNOWN_MODEL, 'unary');
     meter.end({ status: 'error', errorType: errorTypeLabel(error.code) });
     this.#tell(status, undefined, error);
@@ -212,7 +221,7 @@ export class InferenceBooks<
     if (this.#close()) return;
     const { metrics } = this.deps;
     metrics.disconnected();
-    metrics.cancelled(this.#model, this.#endpoint, this.#requestType);
+    metrics.cancelled(this.#model, this.#cancelledEndpoint, this.#requestType);
     this.#meter?.end({ status: 'error', errorType: 'cancelled' });
     this.#tell(
       this.exchange.transport.goneStatus,
@@ -221,10 +230,15 @@ export class InferenceBooks<
     );
   }
 
+  get #cancelledEndpoint(): string {
+    return this.exchange.transport.cancelledEndpoints?.[this.#endpoint] ?? this.#endpoint;
+  }
+
   #close(): boolean {
     if (this.#isOver) return true;
     this.#isOver = true;
     this.#forget?.();
+    this.#unwatch?.();
     this.deps.lifecycle.left();
     this.room.release();
     return false;

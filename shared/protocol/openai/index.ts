@@ -34,7 +34,7 @@ export {
   parseVideosBody,
   type VideosBody,
 } from './decode-media.ts';
-export type { UsageReporting } from './decode-request.ts';
+export { assembleTextless, type UsageReporting } from './decode-request.ts';
 export { type JsonBody, jsonSteps, parseJsonBody, parseLargeJsonBody, parseOwnJson } from './json-body.ts';
 export { isLongJson, jsonPieces, LazyList, objectPieces } from './json-writer.ts';
 export { RESPONSES_KEYS, type ResponsesBody } from './responses/body-schema.ts';

@@ -1,0 +1,62 @@
+import type { Grant } from '../../access/index.ts';
+import type { ServeError } from '../../errors/index.ts';
+import type { GrpcCall } from '../../grpc/index.ts';
+import { type BookedExchange, clientRequestId, type TransportNames } from '../inference/index.ts';
+import type { KserveDeps } from './deps.ts';
+
+const GRPC: TransportNames = {
+  spanName: 'grpc-request',
+  statusAttribute: 'rpc.grpc.status_code',
+  okStatus: 0,
+  goneStatus: 1,
+  cancelledEndpoints: { completions: 'grpc_completions' },
+};
+
+const UUID = /^[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}$/i;
+
+/** One request of a call, of which a stream has many. */
+export class GrpcExchange implements BookedExchange {
+  readonly transport = GRPC;
+  readonly sink: GrpcCall;
+  readonly deadline?: AbortSignal;
+  readonly grant: Grant;
+  readonly requestId: string;
+  readonly madeRequestId: string;
+  readonly #call: GrpcCall;
+  readonly #deps: KserveDeps;
+
+  /** @param id of the message: the request's own where it is a UUID that no other request has */
+  constructor(deps: KserveDeps, call: GrpcCall, grant: Grant, id: string) {
+    this.#deps = deps;
+    this.#call = call;
+    this.sink = call;
+    this.grant = grant;
+    if (call.deadline !== undefined) this.deadline = call.deadline;
+    const given = UUID.test(id) && !deps.lifecycle.running.has(id) ? dashed(id) : undefined;
+    this.madeRequestId = given ?? deps.random.uuid();
+    this.requestId = clientRequestId(call.header('x-request-id')) ?? this.madeRequestId;
+  }
+
+  /** An `x-request-id` that is none counts as absent. */
+  header(name: string): string | undefined {
+    const value = this.#call.header(name);
+    return name === 'x-request-id' ? clientRequestId(value) : value;
+  }
+
+  headerNames(): readonly string[] {
+    return this.#call.headerNames();
+  }
+
+  failed(error: ServeError): void {
+    if (error.limit !== undefined) this.#deps.metrics.limitReached(error.limit);
+  }
+
+  spanAttributes(): Readonly<Record<string, string>> {
+    return { 'rpc.system': 'grpc', 'rpc.method': this.#call.path };
+  }
+}
+
+function dashed(id: string): string {
+  const hex = id.replaceAll('-', '').toLowerCase();
+  return [hex.slice(0, 8), hex.slice(8, 12), hex.slice(12, 16), hex.slice(16, 20), hex.slice(20)].join('-');
+}

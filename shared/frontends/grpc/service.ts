@@ -1,0 +1,149 @@
+import type { Grant } from '../../access/index.ts';
+import {
+  framed,
+  type GrpcCall,
+  type GrpcMethod,
+  HealthService,
+  receiveOne,
+  reflectionMethods,
+  unary,
+} from '../../grpc/index.ts';
+import {
+  decodeMessage,
+  encodeMessage,
+  file_grpc_service,
+  file_health,
+  ModelConfigRequestSchema,
+  ModelMetadataRequestSchema,
+  ModelReadyRequestSchema,
+  ModelReadyResponseSchema,
+  ModelStatisticsRequestSchema,
+  ModelStatisticsResponseSchema,
+  RepositoryIndexRequestSchema,
+  RepositoryIndexResponseSchema,
+  ServerLiveResponseSchema,
+  ServerMetadataResponseSchema,
+  ServerReadyResponseSchema,
+} from '../../grpc/messages/index.ts';
+import type { ServedModel } from '../../pipeline/index.ts';
+import { decodeModelInferRequest } from '../../protocol/kserve/index.ts';
+import { admit, requireModelAllowed } from './admit.ts';
+import type { KserveDeps } from './deps.ts';
+import { modelNotFound } from './failures.ts';
+import { infer } from './infer.ts';
+import { configOf, metadataOf } from './models.ts';
+import { UnaryResponses } from './responses.ts';
+import { InferStatistics } from './statistics.ts';
+import { serveStreamInfer } from './stream-infer.ts';
+
+/** The service of KServe v2, as Triton names it. */
+export const KSERVE = 'inference.GRPCInferenceService';
+
+/** What a gRPC server of models serves. */
+export interface KserveService {
+  readonly methods: readonly GrpcMethod[];
+  /** Follows readiness; to be told when models change. */
+  readonly health: HealthService;
+}
+
+/** KServe v2 with the health service and reflection. */
+export function createKserveService(deps: KserveDeps): KserveService {
+  const isReady = (): boolean =>
+    deps.lifecycle.isTakingRequests && deps.pipeline.requestable.list().some(({ readiness }) => readiness.isReady);
+  const isModelReady = (name: string): boolean | undefined => deps.pipeline.requestable.find(name)?.readiness.isReady;
+  const health = new HealthService({
+    isServing: (service) => (service === '' || service === KSERVE ? isReady() : isModelReady(service)),
+  });
+  const live = encodeMessage(ServerLiveResponseSchema, { live: true });
+  const [ready, notReady] = [true, false].map((each) => encodeMessage(ServerReadyResponseSchema, { ready: each }));
+  const statistics = new InferStatistics();
+  return {
+    health,
+    methods: [
+      unary(path('ServerLive'), () => live),
+      unary(path('ServerReady'), () => (isReady() ? ready! : notReady!)),
+      unary(path('ServerMetadata'), () =>
+        encodeMessage(ServerMetadataResponseSchema, {
+          name: 'dynamo',
+          version: deps.version,
+          extensions: ['model_configuration'],
+        }),
+      ),
+      withKey(deps, 'ModelReady', (message) => {
+        const { name } = decodeMessage(ModelReadyRequestSchema, message);
+        return encodeMessage(ModelReadyResponseSchema, { ready: isModelReady(name) ?? false });
+      }),
+      withKey(deps, 'ModelMetadata', (message, grant) => {
+        const { name } = decodeMessage(ModelMetadataRequestSchema, message);
+        return metadataOf(name, find(deps, grant, name)?.card);
+      }),
+      withKey(deps, 'ModelConfig', (message, grant) => {
+        const { name } = decodeMessage(ModelConfigRequestSchema, message);
+        return configOf(name, find(deps, grant, name)?.card);
+      }),
+      withKey(deps, 'ModelStatistics', (message, grant) => {
+        const { name } = decodeMessage(ModelStatisticsRequestSchema, message);
+        if (name !== '' && find(deps, grant, name) === undefined) throw modelNotFound(name);
+        const names = name === '' ? allowed(deps, grant).map((model) => model.primaryName) : [name];
+        return encodeMessage(ModelStatisticsResponseSchema, statistics.of([...new Set(names)]));
+      }),
+      withKey(deps, 'RepositoryIndex', (message, grant) => {
+        const { ready: isReadyAlone } = decodeMessage(RepositoryIndexRequestSchema, message);
+        const models = allowed(deps, grant).filter(({ readiness }) => readiness.isReady || !isReadyAlone);
+        return encodeMessage(RepositoryIndexResponseSchema, { models: models.map(indexEntry) });
+      }),
+      { path: path('ModelInfer'), serve: (call) => serveInfer(deps, call, statistics) },
+      { path: path('ModelStreamInfer'), serve: (call) => serveStreamInfer(deps, call, statistics) },
+      ...health.methods,
+      ...reflectionMethods([file_grpc_service, file_health]),
+    ],
+  };
+}
+
+function path(method: string): string {
+  return `/${KSERVE}/${method}`;
+}
+
+/** A method about models, for whoever has a key. */
+function withKey(deps: KserveDeps, name: string, answer: (message: Buffer, grant: Grant) => Uint8Array): GrpcMethod {
+  return {
+    path: path(name),
+    serve: (call) => {
+      const respond = (grant: Grant): void =>
+        receiveOne(call, (message) => {
+          call.write(framed(answer(message, grant)));
+          call.end();
+        });
+      const admitted = admit(deps, call, 'key');
+      if (admitted instanceof Promise) return admitted.then(respond);
+      respond(admitted);
+    },
+  };
+}
+
+function serveInfer(deps: KserveDeps, call: GrpcCall, statistics: InferStatistics): void | Promise<void> {
+  const serve = (grant: Grant): void =>
+    receiveOne(call, (message) => {
+      const request = decodeModelInferRequest(message);
+      infer({ deps, statistics, call, grant, request, responses: new UnaryResponses(call) });
+    });
+  const admitted = admit(deps, call, 'generate');
+  if (admitted instanceof Promise) return admitted.then(serve);
+  serve(admitted);
+}
+
+/** @throws ServeError `insufficient_permissions` */
+function find(deps: KserveDeps, grant: Grant, name: string): ServedModel | undefined {
+  requireModelAllowed(deps, grant, name);
+  return deps.pipeline.requestable.find(name);
+}
+
+/** The models that a key may use. */
+function allowed({ pipeline }: KserveDeps, grant: Grant): readonly ServedModel[] {
+  return pipeline.requestable.list().filter(({ name, primaryName }) => grant.allowsModel(name, primaryName));
+}
+
+function indexEntry({ name, readiness }: ServedModel) {
+  const { isReady, reason } = readiness;
+  return { name, version: '1', state: isReady ? 'READY' : 'UNAVAILABLE', reason: isReady ? '' : (reason ?? '') };
+}
