@@ -1,5 +1,5 @@
 import type { Grant } from '../../access/index.ts';
-import { ServeError, toServeError } from '../../errors/index.ts';
+import { LIMITS, ServeError, toServeError } from '../../errors/index.ts';
 import { type GrpcCall, GrpcStatus, STATUS, statusOf } from '../../grpc/index.ts';
 import type { GenerationRequest } from '../../protocol/generation/index.ts';
 import { completionsOf, type ModelInferRequest, tensorRequestOf } from '../../protocol/kserve/index.ts';
@@ -102,7 +102,8 @@ function textRequest(
   const { requests } = decodeCompletions(body, decodeContext(books));
   const generation = requests[0]!; // of one prompt
   const forWorker = { ...body, prompt, stream: true };
-  return { ...generation, body: forWorker, ...(prompt === '' ? { prompt: { kind: 'raw', text: '' } } : {}) };
+  const bodyChoicesMax = LIMITS.choices.max; // KServe has no field that would ask for a number of them
+  return { ...generation, bodyChoicesMax, body: forWorker, ...(prompt === '' ? { prompt: { kind: 'raw', text: '' } } : {}) };
 }
 
 /** Stands for an empty prompt, which KServe allows, while a body is checked that does not. */

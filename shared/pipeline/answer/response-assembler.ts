@@ -52,6 +52,7 @@ export class ResponseAssembler {
   readonly #hidesCache: boolean;
   #reasoningTokens = 0;
   readonly #choiceCount: number;
+  readonly #bodyChoicesMax: number;
   #finished = 0;
   #hasLocalEnd = false;
   #hasOverrun = false;
@@ -75,6 +76,7 @@ export class ResponseAssembler {
     this.#sink = sink;
     this.#meter = meter;
     this.#choiceCount = request.sampling.n ?? 1;
+    this.#bodyChoicesMax = request.bodyChoicesMax ?? this.#choiceCount;
     this.#plan = plan;
     this.#skipsSpecialTokens = request.output.skip_special_tokens ?? plan?.keepsSpecialTokens !== true;
     this.#onlyFirstCall = wantsOneCall(request) ? new OnlyFirstCall() : undefined;
@@ -190,7 +192,7 @@ export class ResponseAssembler {
 
   /** What a text worker sends: a chunk, or the whole object when nothing is streamed. Its tokens are the worker's to count. */
   #bodyChunk(output: EngineOutput): void {
-    requireChoicesBelow(this.#choiceCount, output.body);
+    requireChoicesBelow(this.#bodyChoicesMax, output.body);
     this.#hasBodies = true;
     if (output.index != null) this.#meter.piece();
     if (output.finish_reason != null) this.#finished = Math.min(this.#choiceCount, this.#finished + 1);

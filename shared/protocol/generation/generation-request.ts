@@ -77,6 +77,8 @@ export interface GenerationRequest {
   /** Most tokens of a choice with which an answer that is kept until it is whole stays within its room. @default any number */
   readonly answerTokensMax?: number;
   readonly sampling: SamplingOptions;
+  /** Choices with which a worker that takes the body untouched may answer. @default `sampling.n` */
+  readonly bodyChoicesMax?: number;
   readonly output: OutputOptions;
   readonly routing: RoutingHints;
   readonly routerConfigOverride?: RouterConfigOverride;

@@ -1,0 +1,78 @@
+import { type DescMethod, fromBinary, fromJson, type JsonValue, toBinary, toJson } from '@bufbuild/protobuf';
+import { type ChannelCredentials, Client, credentials, Metadata, type ServiceError } from '@grpc/grpc-js';
+import { GRPCInferenceService } from '../../../shared/grpc/messages/index.ts';
+
+/** What a call came to. */
+export interface Outcome {
+  /** 0 = it ended well. */
+  readonly code: number;
+  readonly message: string;
+  /** As proto JSON, with the names of the file. */
+  readonly responses: readonly Record<string, unknown>[];
+}
+
+/** A client of KServe without our codecs: generated messages over grpc-js. */
+export class KserveClient {
+  readonly #client: Client;
+
+  constructor(address: string, channel: ChannelCredentials = credentials.createInsecure(), options: object = {}) {
+    this.#client = new Client(address, channel, { 'grpc.max_receive_message_length': -1, ...options });
+  }
+
+  close(): void {
+    this.#client.close();
+  }
+
+  /** Asks `rpc` with messages in proto JSON; never rejects. */
+  async ask(
+    rpc: string,
+    requests: readonly unknown[],
+    entries: readonly (readonly [string, string])[] = [],
+  ): Promise<Outcome> {
+    const method = GRPCInferenceService.methods.find(({ name }) => name === rpc);
+    if (method === undefined) throw new Error(`no rpc ${rpc}`);
+    const messages = requests.map((each) =>
+      Buffer.from(toBinary(method.input, fromJson(method.input, each as JsonValue))),
+    );
+    return this.askBytes(method, messages, entries);
+  }
+
+  askBytes(
+    method: DescMethod,
+    messages: readonly Buffer[],
+    entries: readonly (readonly [string, string])[] = [],
+  ): Promise<Outcome> {
+    const metadata = new Metadata();
+    for (const [key, value] of entries) metadata.add(key, value);
+    const path = `/${method.parent.typeName}/${method.name}`;
+    const same = (bytes: Buffer): Buffer => bytes;
+    const responses: Record<string, unknown>[] = [];
+    const seen = (bytes: Buffer): void => {
+      const json = toJson(method.output, fromBinary(method.output, bytes), { useProtoFieldName: true });
+      responses.push(json as Record<string, unknown>);
+    };
+    return new Promise((resolve) => {
+      const over = (error?: ServiceError | null): void =>
+        resolve({ code: error?.code ?? 0, message: error?.details ?? '', responses });
+      if (method.methodKind === 'unary') {
+        this.#client.makeUnaryRequest(path, same, same, messages[0] ?? Buffer.alloc(0), metadata, (error, bytes) => {
+          if (bytes !== undefined) seen(bytes);
+          over(error);
+        });
+        return;
+      }
+      const call = this.#client.makeBidiStreamRequest(path, same, same, metadata);
+      call.on('data', seen);
+      call.on('error', over);
+      call.on('end', () => over());
+      for (const message of messages) call.write(message);
+      call.end();
+    });
+  }
+}
+
+export function methodOf(rpc: string): DescMethod {
+  const method = GRPCInferenceService.methods.find(({ name }) => name === rpc);
+  if (method === undefined) throw new Error(`no rpc ${rpc}`);
+  return method;
+}

@@ -1,0 +1,180 @@
+import type { Gate } from '../../../shared/access/index.ts';
+import { seededRandom, systemClock, systemRandom } from '../../../shared/clock/index.ts';
+import type { ModelCard, ModelInput, ModelType } from '../../../shared/discovery/index.ts';
+import { MemoryDiscovery, MemoryHub } from '../../../shared/discovery/memory/memory-discovery.ts';
+import { createKserveService, type KserveService } from '../../../shared/frontends/grpc/index.ts';
+import { defaultHttpSettings } from '../../../shared/frontends/http/index.ts';
+import { ByteBudget, ServiceLifecycle } from '../../../shared/frontends/inference/index.ts';
+import { type GrpcServer, type GrpcServerOptions, openGrpcServer } from '../../../shared/grpc/index.ts';
+import {
+  createPipeline,
+  FollowedPools,
+  LiveModelDirectory,
+  ModelStore,
+  type Worker,
+  workerSetsOf,
+} from '../../../shared/pipeline/index.ts';
+import { createMemoryRequestPlane, type IncomingCall } from '../../../shared/planes/request/index.ts';
+import { createRouter } from '../../../shared/router/index.ts';
+import { createFrontendMetrics, type FrontendMetrics, silentLogger } from '../../../shared/telemetry/index.ts';
+import { serveEcho, serveText } from './scripted-engines.ts';
+
+const TRITON_ECHO =
+  '0a046563686f1206637573746f6d2a150a05696e707574100d220affffffffffffffffff012a200a0e6f7074696f6e616c5f696e7075741008220affffffffffffffffff014001321c0a0c64756d6d795f6f7574707574100d1a0affffffffffffffffff019a01020801';
+const TRITON_BATCHED =
+  '0a0d626174636865645f696e6e657212106f6e6e7872756e74696d655f6f6e6e781a040a02080220082a0d0a06494e5055543010082201042a0e0a015710632201022a040a0201022a090a024246100e22010232150a074f555450555430100b1a010422056c2e7478743a070a0167100220025a040a02040872080a016b12030a01768a010b6f6e6e7872756e74696d65fa3f03616263';
+
+const triton = (hex: string, name: string): Partial<ModelCard> => ({
+  tensor_model_config: { name, inputs: [], outputs: [], triton_model_config: [...Buffer.from(hex, 'hex')] },
+});
+const described = (name: string, data_type: string, shape: readonly number[]) => ({ name, data_type, shape });
+
+const TENSOR = { model_type: ['TensorBased'] as ModelType[], model_input: 'Tensor' as ModelInput };
+
+const MODELS: Readonly<Record<string, Partial<ModelCard>>> = {
+  echo: { ...TENSOR, ...triton(TRITON_ECHO, 'echo') },
+  plain: {
+    ...TENSOR,
+    tensor_model_config: {
+      name: 'plain_inner',
+      inputs: [
+        described('INPUT0', 'Int32', [-1, 4]),
+        described('B', 'Bytes', [1]),
+        described('H', 'Float16', [2]),
+        described('BF', 'BFloat16', [2]),
+      ],
+      outputs: [described('OUTPUT0', 'Float32', [-1]), described('O1', 'Bool', [1]), described('O2', 'Uint8', [1])],
+    },
+  },
+  batched: { ...TENSOR, ...triton(TRITON_BATCHED, 'batched') },
+  noconf: TENSOR,
+  badconf: { ...TENSOR, ...triton('0affff', 'badconf') },
+  text: { model_type: ['Completions'], model_input: 'Text' },
+  chatonly: { model_type: ['Chat'], model_input: 'Text' },
+};
+
+/** The scripted models behind a gRPC server, in one process. */
+export interface ScriptedKserve {
+  readonly server: GrpcServer;
+  readonly service: KserveService;
+  readonly lifecycle: ServiceLifecycle;
+  readonly metrics: FrontendMetrics;
+  /** Bodies that the text engine has had. */
+  readonly bodies: readonly Readonly<Record<string, unknown>>[];
+  /** Calls of workers that were stopped before their end. */
+  readonly stopped: () => number;
+  /** Takes the worker of a model away. */
+  remove(model: string): Promise<void>;
+  close(): Promise<void>;
+}
+
+export interface ScriptedKserveOptions {
+  readonly host?: string;
+  readonly port?: number;
+  readonly gate?: Gate;
+  readonly grpc?: Partial<GrpcServerOptions>;
+}
+
+/** Serves the models of test/fixtures/kserve/README.md. */
+export async function startScriptedKserve(options: ScriptedKserveOptions = {}): Promise<ScriptedKserve> {
+  const { host = '127.0.0.1', port = 0, gate, grpc } = options;
+  const plane = createMemoryRequestPlane({ clock: systemClock });
+  const discovery = new MemoryDiscovery({ hub: new MemoryHub() });
+  const random = seededRandom(7);
+  const bodies: Readonly<Record<string, unknown>>[] = [];
+  let stopped = 0;
+  const leave = new Map<string, () => Promise<void>>();
+  for (const [name, model] of Object.entries(MODELS)) {
+    const id = random.instanceId();
+    const worker = await plane.serve({ instanceId: id });
+    const isTensor = model.model_input === 'Tensor';
+    const transport = worker.handle(`${id}/dynamo/${name}/generate`, (call: IncomingCall) => {
+      call.stopped.addEventListener('abort', () => stopped++);
+      return isTensor ? serveEcho(call) : serveText(call, (body) => bodies.push(body));
+    });
+    const place = { namespace: 'dynamo', component: name, endpoint: 'generate', instance_id: id };
+    const endpoint = { type: 'Endpoint' as const, ...place, transport, device_type: 'cuda' };
+    const card = { type: 'Model' as const, ...place, card: cardOf(name, model) };
+    await discovery.put(endpoint);
+    await discovery.put(card);
+    leave.set(name, async () => {
+      await discovery.remove(card);
+      await discovery.remove(endpoint);
+    });
+  }
+  const router = createRouter<Worker>({ mode: 'round-robin', inhibitedMs: 0, clock: systemClock, random });
+  const pools = new FollowedPools(router);
+  let service: KserveService | undefined;
+  const models: LiveModelDirectory = new LiveModelDirectory({
+    discovery,
+    clock: systemClock,
+    onChange: () => {
+      pools.follow(models.list().flatMap(workerSetsOf));
+      service?.health.changed();
+    },
+  });
+  await models.start();
+  const metrics = createFrontendMetrics();
+  const pipeline = createPipeline({
+    models,
+    store: new ModelStore({
+      open: () => Promise.reject(new Error('no model here has files')),
+      clock: systemClock,
+      onFailure: () => {},
+    }),
+    router,
+    plane,
+    clock: systemClock,
+    observer: metrics,
+    migrationLimit: 0,
+  });
+  const lifecycle = new ServiceLifecycle();
+  lifecycle.discovered();
+  service = createKserveService({
+    pipeline,
+    metrics,
+    logger: silentLogger,
+    clock: systemClock,
+    random: systemRandom,
+    settings: defaultHttpSettings,
+    answers: new ByteBudget('answers_bytes', 1024 ** 3),
+    gate,
+    lifecycle,
+    version: '0.0.0',
+  });
+  const { methods } = service;
+  const server = await openGrpcServer({ host, port, methods, clock: systemClock, random: systemRandom, ...grpc });
+  return {
+    server,
+    service,
+    lifecycle,
+    metrics,
+    bodies,
+    stopped: () => stopped,
+    remove: async (model) => {
+      await leave.get(model)?.();
+    },
+    close: async () => {
+      await server.close(0);
+      models.close();
+      pipeline.close();
+      await Promise.all([plane.close(), discovery.close()]);
+    },
+  };
+}
+
+function cardOf(name: string, model: Partial<ModelCard>): ModelCard {
+  return {
+    display_name: name,
+    slug: name,
+    files: {},
+    kv_cache_block_size: 16,
+    model_type: [],
+    model_input: 'Text',
+    worker_type: 'aggregated',
+    needs: [],
+    aliases: [],
+    runtime_config: {},
+    ...model,
+  };
+}
