@@ -36,4 +36,4 @@ export const COMMANDS: Readonly<Record<Command, ProcessCommand>> = {
 };
 
 /** Commands that are announced. */
-export const UNBUILT_COMMANDS: readonly string[] = ['grpc', 'planner'];
+export const UNBUILT_COMMANDS: readonly string[] = ['planner'];

@@ -24,6 +24,7 @@ export async function run(config: ResolvedConfig<'frontend'>): Promise<number> {
   logger.info('serving', {
     url: server.url,
     address: server.address,
+    grpc: server.grpcAddress,
     models: frontend.models.list().map(({ name }) => name),
   });
   logger.info('draining', { reason: await stopped });

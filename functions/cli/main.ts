@@ -21,6 +21,7 @@ import { COMMANDS, UNBUILT_COMMANDS } from './commands.ts';
 /** Every command that a user can run with what it does, in the order of help. */
 const RUNNABLE: readonly (readonly [name: string, about: string])[] = [
   ...Object.entries(COMMANDS).map(([name, { about }]) => [name, about] as const),
+  ['grpc', 'KServe v2 for Triton clients: stator frontend --kserve-grpc-server'],
   ['artifacts', 'Puts files of models into a bucket, for frontends'],
   ['keys', 'Makes, lists, rotates and revokes API keys'],
   ['models', 'The models that a fleet keeps in mind without workers'],
@@ -154,6 +155,7 @@ async function runCommand(argv: readonly string[]): Promise<number> {
     return print(help === undefined ? await runDeploy(rest) : DEPLOY_HELP);
   }
   if (name === 'keys') return keys(rest, help !== undefined);
+  if (name === 'grpc') return runCommand(['frontend', '--kserve-grpc-server', ...rest]);
   if (!isCommand(name)) return refuseCommand(name);
   return help === undefined ? startProcess(name, rest) : print(renderCommand(name, help));
 }

@@ -209,6 +209,17 @@ const DEPENDENCIES: readonly Dependency[] = [
     says: 'needs --zmq-kv-events-ports',
   },
   {
+    setting: 'grpcPort',
+    holds: ({ values }) => values.kserveGrpcServer !== true || values.grpcPort === undefined,
+    says: 'and --kserve-grpc-server exclude each other: that one serves gRPC on --http-port',
+  },
+  {
+    setting: 'roles',
+    holds: ({ values: { roles = [], kserveGrpcServer } }) =>
+      kserveGrpcServer !== true || roles.length === 0 || (roles.includes('grpc') && !roles.includes('http')),
+    says: 'with --kserve-grpc-server are grpc, or grpc,router',
+  },
+  {
     setting: 'roles',
     holds: ({ values }) => values.roles?.includes('router') !== true || values.routerMode === 'kv',
     says: 'router needs --router-mode kv',

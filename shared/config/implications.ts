@@ -59,9 +59,13 @@ function chooseCostModel({ values, given }: ConfigView): void {
   }
 }
 
-/** A process with the role of a router answers others, too. */
+/** Where Triton's clients look first. */
+const TRITON_PORT = 8001;
+
+/** A process with the role of a router answers others, too; one with the role of gRPC has a port for it. */
 function translateRoles({ values }: ConfigView): void {
   if (values.roles?.includes('router') === true) values.routerRole ??= 'resident';
+  if (values.roles?.includes('grpc') === true && values.kserveGrpcServer !== true) values.grpcPort ??= TRITON_PORT;
 }
 
 /** The load-only preset is one of mode `kv`. */

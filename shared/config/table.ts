@@ -6,6 +6,7 @@ import { disaggregationRows } from './table/disaggregation.ts';
 import { discoveryRows } from './table/discovery.ts';
 import { eventPlaneRows } from './table/event-plane.ts';
 import { faultToleranceRows } from './table/fault-tolerance.ts';
+import { grpcRows } from './table/grpc.ts';
 import { httpRows } from './table/http.ts';
 import { kvEventsRows } from './table/kv-events.ts';
 import { loggingRows } from './table/logging.ts';
@@ -29,6 +30,7 @@ const SECTIONS = {
   'HTTP server and routes': httpRows,
   'API keys': accessRows,
   TLS: tlsRows,
+  'KServe gRPC': grpcRows,
   'Model and tokenizer': modelRows,
   'Router modes': routerModesRows,
   'KV router scoring': routerScoringRows,

@@ -1,13 +1,4 @@
-import {
-  CONTAINERS,
-  EDGES,
-  LISTENERS,
-  MOCKERS,
-  type Process,
-  ROUTERS,
-  TIMING_MODEL_USERS,
-  WORKERS,
-} from './processes.ts';
+import { CONTAINERS, EDGES, MOCKERS, type Process, ROUTERS, TIMING_MODEL_USERS, WORKERS } from './processes.ts';
 
 /** Settings of one thing that this version does not do. */
 export interface Unbuilt {
@@ -42,15 +33,6 @@ export const UNBUILT: readonly Unbuilt[] = [
     usedBy: ['frontend'],
     names: 'DYN_FRONTEND_FD_LIMIT_TARGET DYN_FRONTEND_JEMALLOC',
     instead: 'ulimit -n and NODE_OPTIONS',
-  },
-  {
-    about: 'KServe gRPC',
-    usedBy: LISTENERS,
-    names:
-      '--kserve-grpc-server DYN_KSERVE_GRPC_SERVER --grpc-metrics-port DYN_GRPC_METRICS_PORT --grpc-port STATOR_GRPC_PORT ' +
-      'DYN_GRPC_INITIAL_CONNECTION_WINDOW_SIZE DYN_GRPC_INITIAL_STREAM_WINDOW_SIZE ' +
-      '--grpc-max-message-mb STATOR_GRPC_MAX_MESSAGE_MB STATOR_GRPC_KEEPALIVE_TIME_MS STATOR_GRPC_KEEPALIVE_TIMEOUT_MS ' +
-      'STATOR_GRPC_MAX_CONNECTION_AGE_MS STATOR_GRPC_MAX_CONCURRENT_STREAMS',
   },
   {
     about: 'code shipped with a model, which tokenizers here never run',

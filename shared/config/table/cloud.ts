@@ -81,8 +81,8 @@ export const cloudRows = {
   roles: choices({
     flags: ['--roles'],
     env: ['STATOR_ROLES'],
-    values: ['http', 'router'],
-    refused: { grpc: 'grpc is not built yet', worker: 'worker needs a process of its own: stator worker' },
+    values: ['http', 'grpc', 'router'],
+    refused: { worker: 'worker needs a process of its own: stator worker' },
     defaultText: 'by command',
     usedBy: ['frontend'],
     source: 'Stator',

@@ -103,7 +103,12 @@ function textRequest(
   const generation = requests[0]!; // of one prompt
   const forWorker = { ...body, prompt, stream: true };
   const bodyChoicesMax = LIMITS.choices.max; // KServe has no field that would ask for a number of them
-  return { ...generation, bodyChoicesMax, body: forWorker, ...(prompt === '' ? { prompt: { kind: 'raw', text: '' } } : {}) };
+  return {
+    ...generation,
+    bodyChoicesMax,
+    body: forWorker,
+    ...(prompt === '' ? { prompt: { kind: 'raw', text: '' } } : {}),
+  };
 }
 
 /** Stands for an empty prompt, which KServe allows, while a body is checked that does not. */

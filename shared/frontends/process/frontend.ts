@@ -34,8 +34,9 @@ import {
   openTelemetry,
   type ProcessLogger,
 } from '../../telemetry/index.ts';
+import type { KserveDeps } from '../grpc/index.ts';
 import { createHttpApp } from '../http/index.ts';
-import { ByteBudget, ServiceLifecycle } from '../inference/index.ts';
+import { ByteBudget, type InferenceDeps, ServiceLifecycle } from '../inference/index.ts';
 import { isOpenToAll, openGate, openNames } from './access.ts';
 import { observeDisaggregation, openBypass } from './disaggregation.ts';
 import { openHold } from './hold.ts';
@@ -63,6 +64,8 @@ export interface FrontendOptions {
 /** A frontend ready to answer; the host decides where its requests come from. */
 export interface Frontend {
   readonly app: ReturnType<typeof createHttpApp>;
+  /** What other dialects of inference work with. */
+  readonly inference: InferenceDeps & Pick<KserveDeps, 'metrics'>;
   readonly lifecycle: ServiceLifecycle;
   readonly models: LiveModelDirectory;
   readonly metrics: FrontendMetrics;
@@ -110,29 +113,36 @@ export async function composeFrontend(
     const gate = await openGate(settings, metrics.registry, logger.for('access'));
     const records = openRequestRecords(settings, metrics.registry, logger.for('records'));
     const held = createHeldBytesMetrics(metrics.registry);
+    const http = { ...httpSettings(settings), servesClients: servesClients(settings) };
     void beReadyWith(initial, lifecycle, logger.for('router'));
-    const app = createHttpApp({
+    const inference: InferenceDeps & Pick<KserveDeps, 'metrics'> = {
       pipeline: models.pipeline,
       metrics,
       logger: logger.for('http'),
       clock: systemClock,
       random: systemRandom,
-      settings: { ...httpSettings(settings), servesClients: servesClients(settings) },
-      bodies: new ByteBudget('bodies_bytes', budgetBytes(settings.httpBodyBudgetMb), held.bodies),
+      settings: http,
       answers: new ByteBudget('answers_bytes', budgetBytes(settings.httpAnswerBudgetMb), held.answers),
       gate,
       names: openNames(settings),
-      responseStore,
       records,
       tracer: telemetry.tracer,
+      lifecycle,
+    };
+    const app = createHttpApp({
+      ...inference,
+      metrics,
+      settings: http,
+      bodies: new ByteBudget('bodies_bytes', budgetBytes(settings.httpBodyBudgetMb), held.bodies),
+      responseStore,
       instances: () => models.directory.instances(),
       caches: models.caches,
       canceller: models.canceller,
       explainer: models.explainer,
-      lifecycle,
     });
     return {
       app,
+      inference,
       lifecycle,
       models: models.directory,
       metrics,
@@ -346,9 +356,9 @@ function factsOf({ name, card, contextLength }: RoutableModel, settings: EdgeSet
   };
 }
 
-/** A container that is a router alone answers health, metrics and operators. */
-function servesClients({ roles = [] }: EdgeSettings): boolean {
-  return roles.length === 0 || roles.includes('http');
+/** A container that is a router alone, or speaks gRPC instead, answers health, metrics and operators. */
+function servesClients({ roles = [], kserveGrpcServer }: EdgeSettings): boolean {
+  return kserveGrpcServer !== true && (roles.length === 0 || roles.includes('http'));
 }
 
 /** Only an admission control that looks at them makes the thresholds count. */

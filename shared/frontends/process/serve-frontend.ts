@@ -4,17 +4,23 @@ import type { ProcessLogger } from '../../telemetry/index.ts';
 import { startHttpServer } from '../node/server.ts';
 import { readTlsFiles, type TlsPaths, watchTlsFiles } from '../node/tls-files.ts';
 import type { Frontend } from './frontend.ts';
+import { type KserveServer, openKserveServer } from './kserve-server.ts';
 
 export interface FrontendServer {
   /** As clients on this machine reach it. */
   readonly url: string;
   /** What it listens on: `127.0.0.1:8000`, `[::]:8000`. */
   readonly address: string;
+  /** What gRPC listens on; undefined where there is none. */
+  readonly grpcAddress: string | undefined;
   /** Refuses new requests, lets running answers end within the grace period, closes everything. */
   drain(): Promise<void>;
 }
 
-/** Serves a frontend on its port. A frontend that cannot listen is closed, and the error names the flag to change. */
+/** What is left of calls that were broken off has this long to leave. */
+const LAST_WORDS_MS = 1000;
+
+/** Serves a frontend on its ports. A frontend that cannot listen is closed, and the error names the flag to change. */
 export async function serveFrontend(
   frontend: Frontend,
   settings: Settings<'frontend' | 'local'>,
@@ -22,13 +28,16 @@ export async function serveFrontend(
 ): Promise<FrontendServer> {
   const log = logger.for('http');
   const watch = frontend.metrics.watchEventLoop();
+  let grpc: KserveServer | undefined;
   try {
     const paths = tlsPathsOf(settings);
     const tls = paths === undefined ? undefined : await readTlsFiles(paths);
+    grpc = await openKserveServer(frontend, settings, tls && { ...tls, clientCa: tls.ca }, logger.for('grpc'));
+    const isKserve = settings.kserveGrpcServer === true;
     const server = await startHttpServer(frontend.app, {
       onLimit: frontend.metrics.limitReached,
       host: settings.httpHost,
-      port: settings.httpPort,
+      port: isKserve ? settings.grpcMetricsPort! : settings.httpPort, // who can be such a server has the port, too
       lifecycle: frontend.lifecycle,
       logger: log,
       tls,
@@ -41,12 +50,22 @@ export async function serveFrontend(
     const certificate =
       paths === undefined || tls === undefined
         ? undefined
-        : watchTlsFiles(paths, tls, { clock: systemClock, logger: log, onChange: server.useCertificate });
+        : watchTlsFiles(paths, tls, {
+            clock: systemClock,
+            logger: log,
+            onChange: (renewed) => {
+              server.useCertificate(renewed);
+              grpc?.useCertificate({ ...renewed, clientCa: renewed.ca });
+            },
+          });
     return {
       url: server.url,
       address: server.address,
+      grpcAddress: grpc?.address,
       drain: async () => {
-        const { cut } = await server.close(settings.httpGracefulShutdownTimeoutSecs * 1000);
+        const graceMs = settings.httpGracefulShutdownTimeoutSecs * 1000;
+        // The HTTP server breaks off what is left of all dialects; the last words of gRPC have a moment more to leave.
+        const [{ cut }] = await Promise.all([server.close(graceMs), grpc?.close(graceMs + LAST_WORDS_MS)]);
         frontend.drained(cut);
         watch.stop();
         certificate?.stop();
@@ -54,6 +73,7 @@ export async function serveFrontend(
       },
     };
   } catch (error) {
+    await grpc?.close(0);
     watch.stop();
     await frontend.close();
     throw error;

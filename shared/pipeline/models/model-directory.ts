@@ -116,6 +116,7 @@ export class LiveModelDirectory implements ModelDirectory {
   #watches: Watch[] = [];
   #isDirty = false;
   readonly #waiters = new Set<() => void>(); // one for each `until` under way
+  readonly #followers = new Set<() => void>(); // one for each part of the process that follows changes
 
   constructor(options: ModelDirectoryOptions) {
     this.#options = options;
@@ -180,6 +181,12 @@ export class LiveModelDirectory implements ModelDirectory {
   instances(): readonly EndpointRecord[] {
     this.#instances ??= [...this.#endpoints].sort(byKey).map(([, record]) => record);
     return this.#instances;
+  }
+
+  /** Runs `tell` after every change, until the function that is returned is called. */
+  follow(tell: () => void): () => void {
+    this.#followers.add(tell);
+    return () => void this.#followers.delete(tell);
   }
 
   /** Resolves once `holds` is true of the list: at once, or after the change that makes it so. Rejects with the signal's reason. */
@@ -266,6 +273,7 @@ export class LiveModelDirectory implements ModelDirectory {
     this.#listed = [...models.values()].sort((a, b) => (a.name < b.name ? -1 : 1));
     this.#options.onChange?.();
     for (const look of this.#waiters) look();
+    for (const tell of this.#followers) tell();
   }
 
   /** The earliest time that any worker known so far has named, which stays when that worker leaves. */

@@ -1,0 +1,173 @@
+import { fromBinary, fromJson, type JsonValue, toBinary, toJson } from '@bufbuild/protobuf';
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { ServeError } from '../../../../shared/errors/index.ts';
+import {
+  ModelInferRequestSchema,
+  ModelInferResponseSchema,
+  ModelStreamInferResponseSchema,
+} from '../../../../shared/grpc/messages/index.ts';
+import {
+  decodeModelInferRequest,
+  encodeModelInferResponse,
+  encodeModelStreamInferResponse,
+  framedBytes,
+  framedStrings,
+  type InferParameters,
+  type InferTensor,
+  type ModelInferRequest,
+  type TensorContents,
+} from '../../../../shared/protocol/kserve/index.ts';
+import { inferRequests, inferResponses } from '../../../support/kserve/arbitrary-messages.ts';
+
+const RUNS = 10_000;
+
+/* Our messages as proto JSON, for comparison with the generated ones. */
+
+function parametersJson(parameters: InferParameters): Record<string, unknown> {
+  return Object.fromEntries(
+    Object.entries(parameters).map(([key, value]) => {
+      const [kind, held] = Object.entries(value ?? {})[0] ?? [];
+      const isBig = kind === 'int64' || kind === 'uint64';
+      return [key, kind === undefined ? {} : { [`${kind}_param`]: isBig ? String(held) : held }];
+    }),
+  );
+}
+
+function contentsJson(contents: TensorContents) {
+  return {
+    bool_contents: [...contents.bool].map((byte) => byte === 1),
+    int_contents: [...contents.int],
+    int64_contents: [...contents.int64].map(String),
+    uint_contents: [...contents.uint],
+    uint64_contents: [...contents.uint64].map(String),
+    fp32_contents: [...contents.fp32],
+    fp64_contents: [...contents.fp64],
+    bytes_contents: [...framedStrings(contents.bytes.framed)].map((bytes) => Buffer.from(bytes).toString('base64')),
+  };
+}
+
+function tensorJson({ name, datatype, shape, parameters, contents }: InferTensor) {
+  return {
+    name,
+    datatype,
+    shape: shape.map(String),
+    parameters: parametersJson(parameters),
+    ...(contents === undefined ? {} : { contents: contentsJson(contents) }),
+  };
+}
+
+function requestJson(request: ModelInferRequest) {
+  return {
+    model_name: request.modelName,
+    model_version: request.modelVersion,
+    id: request.id,
+    parameters: parametersJson(request.parameters),
+    inputs: request.inputs.map(tensorJson),
+    outputs: request.outputs.map(({ name, parameters }) => ({ name, parameters: parametersJson(parameters) })),
+    raw_input_contents: request.rawInputContents.map((raw) => Buffer.from(raw).toString('base64')),
+  };
+}
+
+type Json = Record<string, unknown>;
+
+/** A response of ours that says what a JSON of it does. */
+function responseOf(json: Json) {
+  const generated = toBinary(ModelInferResponseSchema, fromJson(ModelInferResponseSchema, json as JsonValue));
+  // Field numbers of requests and responses agree but for the last one.
+  const { modelName, modelVersion, id, parameters, inputs } = decodeModelInferRequest(Buffer.from(generated));
+  const raws = ((json.raw_output_contents ?? []) as string[]).map((each) => Buffer.from(each, 'base64'));
+  return { modelName, modelVersion, id, parameters, outputs: inputs, rawOutputContents: raws };
+}
+
+function canonical(schema: Parameters<typeof fromJson>[0], json: unknown): unknown {
+  return toJson(schema, fromJson(schema, json as JsonValue));
+}
+
+describe('the codec of inference', () => {
+  it('reads every request as the generated code does', () => {
+    fc.assert(
+      fc.property(inferRequests, (json) => {
+        const bytes = toBinary(ModelInferRequestSchema, fromJson(ModelInferRequestSchema, json as JsonValue));
+        const read = requestJson(decodeModelInferRequest(Buffer.from(bytes)));
+        expect(canonical(ModelInferRequestSchema, read)).toEqual(canonical(ModelInferRequestSchema, json));
+      }),
+      { numRuns: RUNS },
+    );
+  });
+
+  it('writes every response so that the generated code reads it', () => {
+    const withoutLast = inferResponses.map((json) => json as Json);
+    fc.assert(
+      fc.property(withoutLast, fc.string({ maxLength: 8 }), (json, errorMessage) => {
+        const response = responseOf(json);
+        const whole = fromBinary(ModelInferResponseSchema, encodeModelInferResponse(response));
+        expect(toJson(ModelInferResponseSchema, whole)).toEqual(canonical(ModelInferResponseSchema, json));
+        const streamed = encodeModelStreamInferResponse({ errorMessage, inferResponse: response });
+        expect(toJson(ModelStreamInferResponseSchema, fromBinary(ModelStreamInferResponseSchema, streamed))).toEqual(
+          canonical(ModelStreamInferResponseSchema, { error_message: errorMessage, infer_response: json }),
+        );
+      }),
+      { numRuns: RUNS },
+    );
+  });
+
+  it('reads lists that are not packed, fields that nobody knows, and messages in several parts', () => {
+    const bytes = Buffer.concat([
+      Buffer.from('0a016d', 'hex'), // model_name
+      Buffer.from('fa3f03616263', 'hex'), // field 1023
+      Buffer.from('c33e0801c43e', 'hex'), // a group
+      // inputs: name x, shape 2 as single varints, contents twice: ints 1 and -1, one by one
+      Buffer.from('2a1e0a0178180218ffffffffffffffffff012a0210012a0b10ffffffffffffffffff01', 'hex'),
+    ]);
+    const read = requestJson(decodeModelInferRequest(bytes));
+    const generated = toJson(ModelInferRequestSchema, fromBinary(ModelInferRequestSchema, bytes));
+    expect(canonical(ModelInferRequestSchema, read)).toEqual(generated);
+    expect(read.inputs[0]).toMatchObject({ shape: ['2', '-1'] });
+  });
+
+  it('refuses bytes that are no message, and never runs or grows with what they claim', () => {
+    const seeds = fc.oneof(
+      fc.uint8Array({ maxLength: 60 }),
+      fc.tuple(inferRequests, fc.nat(), fc.nat(255)).map(([json, at, byte]) => {
+        const bytes = toBinary(ModelInferRequestSchema, fromJson(ModelInferRequestSchema, json as JsonValue));
+        if (bytes.length > 0) bytes[at % bytes.length] = byte;
+        return bytes;
+      }),
+    );
+    fc.assert(
+      fc.property(seeds, (bytes) => {
+        try {
+          decodeModelInferRequest(Buffer.from(bytes));
+        } catch (thrown) {
+          expect(thrown).toBeInstanceOf(ServeError);
+          expect((thrown as ServeError).code).toBe('invalid_value');
+        }
+      }),
+      { numRuns: RUNS },
+    );
+  });
+
+  it('bounds lists and depth', () => {
+    const input = Buffer.from('2a00', 'hex');
+    expect(() => decodeModelInferRequest(Buffer.concat(Array<Buffer>(1025).fill(input)))).toThrow(
+      'inputs has more than 1024 entries',
+    );
+    const parameter = Buffer.from('220a0a026b6b12041a026262', 'hex');
+    expect(() => decodeModelInferRequest(Buffer.concat(Array<Buffer>(1025).fill(parameter)))).toThrow('parameters');
+    expect(() => decodeModelInferRequest(Buffer.alloc(1000, 0x0b))).toThrow('recursion limit reached');
+  });
+
+  it('keeps a parameter named __proto__ as what it is', () => {
+    const json = JSON.parse('{"parameters":{"__proto__":{"bool_param":true},"constructor":{"int64_param":"1"}}}');
+    const bytes = toBinary(ModelInferRequestSchema, fromJson(ModelInferRequestSchema, json));
+    const { parameters } = decodeModelInferRequest(Buffer.from(bytes));
+    expect(Object.keys(parameters).sort()).toEqual(['__proto__', 'constructor']);
+  });
+
+  it('frames byte strings as raw contents have them', () => {
+    expect(Buffer.from(framedBytes(['', 'a', 'hé']).framed).toString('hex')).toBe(
+      '00000000010000006103000000' + '68c3a9',
+    );
+  });
+});
