@@ -167,36 +167,36 @@ const KINDS = [undefined, BOOL, INT, INT64, UINT, UINT64, FP32, FP64] as const;
 const FAMILIES = [undefined, 'bool', 'int', 'int64', 'uint', 'uint64', 'fp32', 'fp64'] as const;
 const BYTES_FIELD = 8;
 
-/** Reads the rest of an `InferTensorContents`. @param known of the same message, that came before */
-export function readContents(reader: MessageReader, known: TensorContents = NO_CONTENTS): TensorContents {
-  const contents: Record<string, unknown> = { ...known };
-  const lists: (Elements<NumberArray> | undefined)[] = [];
-  let strings: ByteStrings | undefined;
-  while (reader.hasMore) {
-    const tag = reader.tag();
-    const field = tag >>> 3;
-    if (field === BYTES_FIELD && (tag & 7) === LENGTH) {
-      strings ??= new ByteStrings();
-      strings.add(reader.slice());
-      continue;
+/** Reads an `InferTensorContents`, which may come in several parts. */
+export class ContentsReader {
+  readonly #lists: (Elements<NumberArray> | undefined)[] = [];
+  #strings: ByteStrings | undefined;
+
+  /** Reads one part. */
+  read(reader: MessageReader): void {
+    while (reader.hasMore) {
+      const tag = reader.tag();
+      if (tag === ((BYTES_FIELD << 3) | LENGTH)) {
+        this.#strings ??= new ByteStrings();
+        this.#strings.add(reader.slice());
+      } else if (this.#listOf(tag >>> 3)?.take(tag, reader) !== true) reader.skip(tag);
     }
-    const fieldKind = KINDS[field] as FieldKind<NumberArray> | undefined;
-    if (fieldKind === undefined) {
-      reader.skip(tag);
-      continue;
-    }
-    let list = lists[field];
-    if (list === undefined) {
-      list = new Elements(fieldKind);
-      lists[field] = list;
-    }
-    if (!list.take(tag, reader)) reader.skip(tag);
   }
-  for (const [field, list] of lists.entries()) {
-    if (list !== undefined) contents[FAMILIES[field]!] = list.all; // a list only stands where a family does
+
+  #listOf(field: number): Elements<NumberArray> | undefined {
+    const kind = KINDS[field] as FieldKind<NumberArray> | undefined;
+    if (kind !== undefined) this.#lists[field] ??= new Elements(kind);
+    return this.#lists[field];
   }
-  if (strings !== undefined) contents.bytes = strings.all;
-  return contents as unknown as TensorContents; // every family stands in NO_CONTENTS
+
+  get all(): TensorContents {
+    const contents: Record<string, unknown> = { ...NO_CONTENTS };
+    for (const [field, list] of this.#lists.entries()) {
+      if (list !== undefined) contents[FAMILIES[field]!] = list.all; // a list only stands where a family does
+    }
+    if (this.#strings !== undefined) contents.bytes = this.#strings.all;
+    return contents as unknown as TensorContents; // every family stands in NO_CONTENTS
+  }
 }
 
 /** Writes the fields of `contents`, last first. */

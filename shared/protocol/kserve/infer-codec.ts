@@ -1,4 +1,4 @@
-import { readContents, writeContents } from './contents-codec.ts';
+import { ContentsReader, writeContents } from './contents-codec.ts';
 import { FIXED64, LENGTH, MessageReader, requireRoom, VARINT } from './message-reader.ts';
 import { MessageWriter } from './message-writer.ts';
 import {
@@ -11,7 +11,6 @@ import {
   type ModelInferResponse,
   type ModelStreamInferResponse,
   NO_PARAMETERS,
-  type TensorContents,
 } from './messages.ts';
 
 /*
@@ -96,13 +95,13 @@ interface ReadTensor {
   datatype: string;
   readonly shape: Int64[];
   parameters: ParameterReader | undefined;
-  contents: TensorContents | undefined;
+  contents: ContentsReader | undefined;
 }
 
 function readTensor(reader: MessageReader): InferTensor {
   const tensor: ReadTensor = { name: '', datatype: '', shape: [], parameters: undefined, contents: undefined };
   readFields(reader, tensor, readTensorField);
-  return { ...tensor, parameters: tensor.parameters?.all ?? NO_PARAMETERS };
+  return { ...tensor, parameters: tensor.parameters?.all ?? NO_PARAMETERS, contents: tensor.contents?.all };
 }
 
 const readTensorField: FieldReader<ReadTensor> = (field, wireType, reader, into) => {
@@ -120,7 +119,8 @@ const readTensorField: FieldReader<ReadTensor> = (field, wireType, reader, into)
       into.parameters.read(reader);
       return true;
     case 5:
-      into.contents = reader.within((inner) => readContents(inner, into.contents));
+      into.contents ??= new ContentsReader();
+      reader.within((inner) => into.contents?.read(inner));
       return true;
     default:
       return false;

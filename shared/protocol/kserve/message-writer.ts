@@ -65,7 +65,8 @@ export class MessageWriter {
       }
       bytes.push(low | 0x80);
     }
-    this.#bytes.set(bytes, this.#room(bytes.length));
+    const at = this.#room(bytes.length);
+    this.#bytes.set(bytes, at);
   }
 
   double(value: number): void {

@@ -1,5 +1,6 @@
 import { fromBinary, fromJson, type JsonValue, toBinary, toJson } from '@bufbuild/protobuf';
 import fc from 'fast-check';
+import protobuf from 'protobufjs/minimal.js';
 import { describe, expect, it } from 'vitest';
 import { ServeError } from '../../../../shared/errors/index.ts';
 import {
@@ -72,12 +73,12 @@ function requestJson(request: ModelInferRequest) {
 type Json = Record<string, unknown>;
 
 /** A response of ours that says what a JSON of it does. */
-function responseOf(json: Json) {
+function responseOf({ raw_output_contents: raws = [], ...json }: Json) {
   const generated = toBinary(ModelInferResponseSchema, fromJson(ModelInferResponseSchema, json as JsonValue));
-  // Field numbers of requests and responses agree but for the last one.
+  // Without raw contents, field numbers of requests and responses agree.
   const { modelName, modelVersion, id, parameters, inputs } = decodeModelInferRequest(Buffer.from(generated));
-  const raws = ((json.raw_output_contents ?? []) as string[]).map((each) => Buffer.from(each, 'base64'));
-  return { modelName, modelVersion, id, parameters, outputs: inputs, rawOutputContents: raws };
+  const rawOutputContents = (raws as string[]).map((each) => Buffer.from(each, 'base64'));
+  return { modelName, modelVersion, id, parameters, outputs: inputs, rawOutputContents };
 }
 
 function canonical(schema: Parameters<typeof fromJson>[0], json: unknown): unknown {
@@ -113,13 +114,19 @@ describe('the codec of inference', () => {
   });
 
   it('reads lists that are not packed, fields that nobody knows, and messages in several parts', () => {
-    const bytes = Buffer.concat([
-      Buffer.from('0a016d', 'hex'), // model_name
-      Buffer.from('fa3f03616263', 'hex'), // field 1023
-      Buffer.from('c33e0801c43e', 'hex'), // a group
-      // inputs: name x, shape 2 as single varints, contents twice: ints 1 and -1, one by one
-      Buffer.from('2a1e0a0178180218ffffffffffffffffff012a0210012a0b10ffffffffffffffffff01', 'hex'),
-    ]);
+    const writer = protobuf.Writer.create();
+    writer.uint32(10).string('m');
+    writer.uint32((1023 << 3) | 2).string('abc'); // nobody knows it
+    writer
+      .uint32((1000 << 3) | 3)
+      .uint32(8)
+      .uint32(1)
+      .uint32((1000 << 3) | 4); // a group
+    writer.uint32(42).fork(); // an input, whose shape comes one by one
+    writer.uint32(10).string('x').uint32(24).int64(2).uint32(24).int64(-1);
+    for (const value of [1, -1]) writer.uint32(42).fork().uint32(16).int32(value).uint32(53).float(0.5).ldelim();
+    writer.ldelim();
+    const bytes = Buffer.from(writer.finish());
     const read = requestJson(decodeModelInferRequest(bytes));
     const generated = toJson(ModelInferRequestSchema, fromBinary(ModelInferRequestSchema, bytes));
     expect(canonical(ModelInferRequestSchema, read)).toEqual(generated);
@@ -159,8 +166,9 @@ describe('the codec of inference', () => {
   });
 
   it('keeps a parameter named __proto__ as what it is', () => {
-    const json = JSON.parse('{"parameters":{"__proto__":{"bool_param":true},"constructor":{"int64_param":"1"}}}');
-    const bytes = toBinary(ModelInferRequestSchema, fromJson(ModelInferRequestSchema, json));
+    const writer = protobuf.Writer.create();
+    for (const key of ['__proto__', 'constructor']) writer.uint32(34).fork().uint32(10).string(key).ldelim();
+    const bytes = writer.finish();
     const { parameters } = decodeModelInferRequest(Buffer.from(bytes));
     expect(Object.keys(parameters).sort()).toEqual(['__proto__', 'constructor']);
   });
