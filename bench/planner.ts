@@ -71,7 +71,13 @@ function policyOf({ settings }: Case, workload: Workload): ScalingPolicy {
 }
 
 function play(each: Case, workload: Workload) {
-  const scaling = { policy: policyOf(each, workload), startMs: START_MS, ttftTargetMs: 500, itlTargetMs: 50, ...each.fleet };
+  const scaling = {
+    policy: policyOf(each, workload),
+    startMs: START_MS,
+    ttftTargetMs: 500,
+    itlTargetMs: 50,
+    ...each.fleet,
+  };
   const options: SimulationOptions = {
     workload,
     workers: 1,

@@ -23,7 +23,6 @@ describe('the roles of a container', () => {
   });
 
   it.each([
-    [['--roles=http,grpc'], '--roles "http,grpc": grpc is not built yet; allowed: list, http, router'],
     [['--roles=worker'], 'worker needs a process of its own: stator worker'],
     [['--roles=router'], '--roles router needs --router-mode kv'],
     [[KV, '--roles=router', '--router-role=embedded'], '--roles router excludes every --router-role but resident'],
