@@ -4,7 +4,7 @@
  * a method mean is its service's business.
  */
 export { HEALTH, HealthService } from './health.ts';
-export { framed, PREFIX_BYTES } from './message-frames.ts';
+export { framed } from './message-frames.ts';
 export { reflectionMethods } from './reflection.ts';
 export { type GrpcServer, type GrpcServerOptions, type GrpcTls, openGrpcServer } from './server.ts';
 export { GrpcStatus, retryTrailers, STATUS, statusOf } from './status.ts';

@@ -6,7 +6,7 @@
 export { ByteBudget } from './byte-budget.ts';
 export type { BookedExchange, InferenceDeps, TransportNames } from './deps.ts';
 export { DialectSink, PartialSink } from './dialect-sink.ts';
-export { type Abandonable, CHOSEN_ID, InferenceBooks, idIsTaken, UNKNOWN_MODEL } from './inference-books.ts';
+export { type Abandonable, CHOSEN_ID, InferenceBooks, idIsTaken } from './inference-books.ts';
 export { ServiceLifecycle, type ServiceStage } from './lifecycle.ts';
 export { clientRequestId, requestIdOf } from './request-id.ts';
 export { cancelRequest } from './running-requests.ts';

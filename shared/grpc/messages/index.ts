@@ -33,9 +33,8 @@ export {
   ServerReadyResponseSchema,
 } from './generated/grpc_service_pb.js';
 export { file_health, HealthCheckRequestSchema, HealthCheckResponseSchema } from './generated/health_pb.js';
-export { file_model_config, type ModelConfig, ModelConfigSchema } from './generated/model_config_pb.js';
+export { type ModelConfig, ModelConfigSchema } from './generated/model_config_pb.js';
 export {
-  file_reflection,
   ServerReflectionRequestSchema,
   ServerReflectionResponseSchema,
 } from './generated/reflection_pb.js';
