@@ -3,8 +3,8 @@ import { GrpcStatus, STATUS } from './status.ts';
 /** Before each message: a byte that says whether it is compressed, and its length in four. */
 export const PREFIX_BYTES = 5;
 
-/** Room for a message that comes in parts, at first; it grows with what has come, fourfold at a time. */
-const FIRST_BYTES = 64 * 1024;
+/** Room for a message that comes in parts: at least so much, and fourfold what has come. */
+const ROOM_BYTES_MIN = 1024;
 const GROWTH = 4;
 const NOTHING = Buffer.alloc(0);
 
@@ -53,7 +53,7 @@ export class MessageFrames {
       this.#rest = rest.length === wanted ? NOTHING : rest.subarray(wanted);
       return rest.subarray(PREFIX_BYTES, wanted);
     }
-    this.#coming = { bytes: Buffer.allocUnsafeSlow(Math.min(wanted, FIRST_BYTES)), length: 0, wanted };
+    this.#coming = { bytes: NOTHING, length: 0, wanted };
     this.#rest = this.#take(rest);
     return undefined;
   }
@@ -64,7 +64,8 @@ export class MessageFrames {
     const taken = Math.min(chunk.length, coming.wanted - coming.length);
     const length = coming.length + taken;
     if (length > coming.bytes.length) {
-      const larger = Buffer.allocUnsafeSlow(Math.min(coming.wanted, Math.max(length, coming.bytes.length * GROWTH)));
+      const room = Math.max(ROOM_BYTES_MIN, length * GROWTH);
+      const larger = Buffer.allocUnsafeSlow(Math.min(coming.wanted, room));
       coming.bytes.copy(larger, 0, 0, coming.length);
       coming.bytes = larger;
     }

@@ -46,7 +46,7 @@ describe('frames of messages', () => {
     for (let at = 0; at < 4096; at++) frames.add(Buffer.alloc(1));
     const sizes = allocated.mock.calls.map(([size]) => size);
     allocated.mockRestore();
-    expect(Math.max(...sizes)).toBeLessThanOrEqual(64 * 1024);
+    expect(Math.max(...sizes)).toBeLessThanOrEqual(16 * 1024 + 20);
     expect(sizes.length).toBeGreaterThan(1);
   });
 
