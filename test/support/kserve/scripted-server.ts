@@ -134,7 +134,9 @@ export async function startScriptedKserve(options: ScriptedKserveOptions = {}): 
     models,
     store: new ModelStore({
       open: ({ card }) =>
-        card.display_name === 'letters' ? Promise.resolve(letterModel) : Promise.reject(new Error('no other model has files')),
+        card.display_name === 'letters'
+          ? Promise.resolve(letterModel)
+          : Promise.reject(new Error('no other model has files')),
       clock,
       onFailure: () => {},
     }),
