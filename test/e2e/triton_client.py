@@ -1,8 +1,8 @@
 """Drives a KServe server with Triton's own client and prints what it saw as JSON, for kserve-clients.test.ts.
 
-    python triton_client.py ADDRESS
+    python triton_client.py ADDRESS KEY
 
-ADDRESS serves the models of kserve-models.mjs and stator-mini.
+ADDRESS serves the models of kserve-models.mjs and stator-mini to who has KEY.
 """
 
 import asyncio
@@ -20,8 +20,21 @@ from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoRe
 from google.protobuf.descriptor_pool import DescriptorPool
 from tritonclient.utils import InferenceServerException
 
-ADDRESS = sys.argv[1]
-client = triton.InferenceServerClient(ADDRESS)
+ADDRESS, KEY = sys.argv[1:3]
+
+
+class WithKey(triton.InferenceServerClientPlugin):
+    def __call__(self, request):
+        request.headers["authorization"] = f"Bearer {KEY}"
+
+
+def connect(module=triton):
+    made = module.InferenceServerClient(ADDRESS)
+    made.register_plugin(WithKey())
+    return made
+
+
+client = connect()
 
 
 def tensor(name, values, datatype, module=triton):
@@ -138,7 +151,7 @@ def types():
 
 def stream():
     seen = queue.Queue()
-    with triton.InferenceServerClient(ADDRESS) as own:
+    with connect() as own:
         own.start_stream(lambda result, error: seen.put(error or result))
         asked = {"max_tokens": 4, "seed": 1}
         own.async_stream_infer(
@@ -189,6 +202,7 @@ def errors():
         "the model's own error": fails(lambda: client.infer("echo", simple(), parameters={"raise": "boom"})),
         "its timeout": fails(lambda: client.infer("stator-mini", text("x"), timeout=20_000, parameters=hint)),
         "the client's": fails(lambda: client.infer("stator-mini", text("x"), client_timeout=0.05, parameters=hint)),
+        "no key": fails(lambda: triton.InferenceServerClient(ADDRESS).infer("simple", simple())),
         "a method that is not served": fails(lambda: client.load_model("simple")),
     }
 
@@ -198,7 +212,7 @@ def cancels():
     slow = {"times": 1000, "delay_ms": 20}
     one = {"delay_ms": 30_000}
     call = client.async_infer("echo", simple(), lambda *_: None, request_id="unary", parameters=one)
-    with triton.InferenceServerClient(ADDRESS) as own:
+    with connect() as own:
         seen = queue.Queue()
         own.start_stream(lambda result, error: seen.put(error or result))
         own.async_stream_infer("echo", simple(), request_id="stream", parameters=slow)
@@ -209,7 +223,7 @@ def cancels():
 
 
 async def with_asyncio():
-    async with triton_aio.InferenceServerClient(ADDRESS) as own:
+    async with connect(triton_aio) as own:
         at_once = await asyncio.gather(*(own.infer("simple", simple(triton_aio)) for _ in range(16)))
 
         async def requests():
