@@ -16,7 +16,7 @@ const PLUGINS = [
 const BUILD_MS_MAX = 8 * 60_000;
 
 /** Where Go keeps what it has downloaded and compiled for the tests: a place that stays, whoever builds. */
-export const goCaches = {
+const goCaches = {
   GOMODCACHE: join(cacheRoot(), 'go/mod'),
   GOCACHE: join(cacheRoot(), 'go/build'),
   GOFLAGS: '-modcacherw -buildvcs=false',
