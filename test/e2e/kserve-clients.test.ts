@@ -23,8 +23,9 @@ import {
 
 const PYTHON = process.env.STATOR_TEST_TRITON ?? '';
 const GO = process.env.STATOR_TEST_KSERVE_GO ?? '';
-const here = (name: string): string => fileURLToPath(new URL(name, import.meta.url));
-const ROOT = here('../../');
+const MODELS = fileURLToPath(new URL('kserve-models.mjs', import.meta.url));
+const SCRIPT = fileURLToPath(new URL('triton_client.py', import.meta.url));
+const ROOT = fileURLToPath(new URL('../../', import.meta.url));
 
 const A = Array.from({ length: 16 }, (_, at) => at);
 const SUMS = A.map((each) => each + 1);
@@ -46,7 +47,7 @@ beforeAll(async () => {
   ({ key } = JSON.parse(made.stdout) as { key: string });
   const port = await freePort();
   address = `127.0.0.1:${port}`;
-  models = spawnNode([here('kserve-models.mjs'), '--discovery-backend=file'], {
+  models = spawnNode([MODELS, '--discovery-backend=file'], {
     cwd: ROOT,
     env: { DYN_FILE_KV: fleet.fileKv, DYN_TCP_RPC_HOST: '127.0.0.1' },
   });
@@ -72,7 +73,7 @@ describe.runIf(PYTHON !== '')("Triton's own client", () => {
   let report: Readonly<Record<string, unknown>>;
 
   beforeAll(async () => {
-    report = await reportOf(PYTHON, [here('triton_client.py')]);
+    report = await reportOf(PYTHON, [SCRIPT]);
   });
 
   it('finds the server, its models and what they take', () => {

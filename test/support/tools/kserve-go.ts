@@ -16,7 +16,7 @@ const PLUGINS = [
 const BUILD_MS_MAX = 8 * 60_000;
 
 /** Where Go keeps what it has downloaded and compiled for the tests: a place that stays, whoever builds. */
-const goCaches = {
+export const goCaches = {
   GOMODCACHE: join(cacheRoot(), 'go/mod'),
   GOCACHE: join(cacheRoot(), 'go/build'),
   GOFLAGS: '-modcacherw -buildvcs=false',
@@ -52,6 +52,7 @@ async function fill(scratchFolder: string): Promise<void> {
   const out = ['go', 'go-grpc'].flatMap((kind) => [`--${kind}_out=${source}`, `--${kind}_opt=${module}`]);
   const protoc = ['-m', 'grpc_tools.protoc', '-I', PROTOS, ...out, ...FILES];
   await runCommand(python, protoc, { timeoutMs: BUILD_MS_MAX, env });
+  await runCommand('go', ['mod', 'download'], { timeoutMs: BUILD_MS_MAX, env, cwd: source }); // all that `go get` looks at
   const build = ['build', '-o', join(scratchFolder, 'kserve-client'), '.'];
   await runCommand('go', build, { timeoutMs: BUILD_MS_MAX, env, cwd: source });
 }
