@@ -93,7 +93,10 @@ async function findSuperlinear(
     const growthOf = async (group: Attacks): Promise<number> => {
       const costOf = async (length: number): Promise<number> => {
         const texts = group.map(([head, repeated]) => head + repeated.repeat(Math.ceil(length / repeated.length)));
-        return countNativeScans(() => texts.forEach((text) => parse(cut(text, width)))) + (await takeSteps());
+        const scanned = countNativeScans(() => {
+          for (const text of texts) parse(cut(text, width));
+        });
+        return scanned + (await takeSteps());
       };
       const least = await costOf(SMALL_CHARACTERS);
       return (await costOf(SMALL_CHARACTERS * TIMES)) / least;
