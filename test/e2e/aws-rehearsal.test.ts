@@ -325,6 +325,20 @@ describe.runIf(isRun)('a deployment, rehearsed', { timeout: 120_000 }, () => {
     await runtime.idle();
   });
 
+  it('tells CloudWatch of requests in lines of its log, and of no model that only clients know', async () => {
+    await expect(
+      openAi().chat.completions.create({ model: 'made-up', messages: [{ role: 'user', content: 'hi' }] }),
+    ).rejects.toMatchObject({ status: 404 });
+    await runtime.idle();
+    const lines = runtime
+      .output()
+      .split('\n')
+      .filter((line) => line.includes('"_aws"'));
+    const told = lines.map((line) => JSON.parse(line) as { Model?: string; TimeToFirstToken?: number });
+    expect(told).toContainEqual(expect.objectContaining({ TimeToFirstToken: expect.any(Number), OutputTokens: 24 }));
+    expect([...new Set(told.map(({ Model }) => Model))]).toEqual(expect.not.arrayContaining(['made-up']));
+  });
+
   it('keeps answers for the key that asked for them', async () => {
     const client = openAi();
     const { id } = await client.responses.create({ model: MODEL, input: 'What are you?', max_output_tokens: 4 });
@@ -432,6 +446,8 @@ describe.runIf(isRun)('a deployment, rehearsed', { timeout: 120_000 }, () => {
     for (const router of routers) router.signal('SIGKILL');
     await untilServed(true);
     expect(await streamChat(openAi(), 8)).toBe(8);
+    await runtime.idle();
+    expect(runtime.output()).toContain('"RouterFallbacks":1'); // what the alarm counts
     for (const worker of workers.splice(0)) {
       worker.signal('SIGTERM');
       expect(await worker.exited).toBe(0);
