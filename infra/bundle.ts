@@ -14,6 +14,9 @@ const HTTP_FUNCTION_ENTRY = 'functions/http/lambda.ts';
 /** Stands in for `node:http`, relative to the repository. */
 const NODE_HTTP = 'infra/node-http.mjs';
 
+/** Stands in for `@grpc/proto-loader`, relative to the repository. */
+const NO_PROTO_LOADER = 'infra/no-proto-loader.mjs';
+
 /** The file that the runtime loads, and what it loads at once. */
 const ENTRY = 'index.mjs';
 const INIT = 'init.mjs';
@@ -74,7 +77,7 @@ export function bundleFunction(options: BundleOptions = {}): FunctionBundle {
     splitting: true,
     // msgpackr does without its native helper, which no bundle could hold.
     external: [...NATIVE_PACKAGES, 'msgpackr-extract'],
-    alias: { 'node:http': join(root, NODE_HTTP) },
+    alias: { 'node:http': join(root, NODE_HTTP), '@grpc/proto-loader': join(root, NO_PROTO_LOADER) },
     metafile: true,
     // CommonJS packages inside an ES module bundle still call require() for node's own modules.
     banner: {
