@@ -20,8 +20,9 @@ import {
   type TensorContents,
 } from '../../../../shared/protocol/kserve/index.ts';
 import { inferRequests, inferResponses } from '../../../support/kserve/arbitrary-messages.ts';
+import { propertyRuns } from '../../../support/property-runs.ts';
 
-const RUNS = 10_000;
+const RUNS = propertyRuns(2500, 10_000);
 
 /* Our messages as proto JSON, for comparison with the generated ones. */
 
