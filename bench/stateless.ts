@@ -102,13 +102,13 @@ function play(row: Row, workload: Workload, mode: RoutingMode, routers: number):
 }
 
 console.log(
-  '| Workload | Workers | Round robin | Round robin in 50 functions | Resident | 50 functions | 500 functions |\n|---|---|---|---|---|---|---|',
+  '| Workload | Workers | Round robin | Random | Resident | 50 functions | 500 functions |\n|---|---|---|---|---|---|---|',
 );
 for (const row of ROWS) {
   const workload = row.workload();
   const cells = [
     play(row, workload, 'round-robin', 1),
-    play(row, workload, 'round-robin', 50),
+    play(row, workload, 'random', 50),
     play(row, workload, 'kv', 1),
     play(row, workload, 'stateless', 50),
     play(row, workload, 'stateless', 500),
