@@ -1,7 +1,7 @@
 import type { PlannerConfig } from './config.ts';
 import { runsLoadLoop, runsThroughputLoop } from './config.ts';
 import type { ForwardPass } from './forward-pass/metrics.ts';
-import { NO_PASSES, observePass, type PassModelState } from './forward-pass/model.ts';
+import { NO_PASSES, observePasses, type PassModelState } from './forward-pass/model.ts';
 import { type LoadOutcome, modelOptions, poolsOf, runLoadLoop } from './laws/load-loop.ts';
 import { type ExpectedDemand, runThroughputLoop, type ThroughputOutcome } from './laws/throughput-loop.ts';
 import {
@@ -72,7 +72,8 @@ export function learnPasses(
   const models = { ...state.models };
   for (const pool of poolsOf(config)) {
     const options = modelOptions(pool, config);
-    for (const ranks of passes[pool] ?? []) models[pool] = observePass(models[pool] ?? NO_PASSES, ranks, options);
+    const seen = passes[pool] ?? [];
+    if (seen.length > 0) models[pool] = observePasses(models[pool] ?? NO_PASSES, seen, options);
   }
   return { ...state, models };
 }

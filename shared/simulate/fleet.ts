@@ -210,7 +210,7 @@ export class Fleet {
     const isApart = second !== undefined;
     const request = new SimulatedRequest(index, inputTokens, isApart ? 1 : outputTokens, names, at);
     request.keepsBlocks = isApart;
-    this.scaling?.arrived(inputTokens, outputTokens);
+    this.scaling?.arrived();
     if (inputTokens > this.#promptMax || inputTokens + outputTokens > this.#lengthMax) {
       this.refuse(request);
       return;
@@ -281,7 +281,8 @@ export class Fleet {
 
   #end(request: SimulatedRequest): void {
     this.#ended++;
-    this.scaling?.ended();
+    if (Number.isNaN(request.firstTokenMs)) this.scaling?.refused();
+    else this.scaling?.answered(request.promptLength, this.#workload.outputTokens[request.index]!);
     this.#onEnd(request, this.#nowMs);
     const next = this.#workload.nextTurn[request.index]!;
     if (next >= 0) {

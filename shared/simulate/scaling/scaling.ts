@@ -38,6 +38,9 @@ export interface ScalingView {
   readonly pools: Readonly<Partial<Record<Pool, ScaledPool>>>;
   /** Requests that arrived since the last tick. */
   readonly started: number;
+  /** Requests that were answered since then: how long an answer gets is known when it has ended. */
+  readonly ended: number;
+  /** Means over those, in tokens. */
   readonly isl: number | undefined;
   readonly osl: number | undefined;
   readonly running: number;
@@ -86,6 +89,7 @@ export class Scaling {
   #warm: number;
   #warmSinceMs: number;
   #started = 0;
+  #ended = 0;
   #inputTokens = 0;
   #outputTokens = 0;
   #underWay = 0;
@@ -100,15 +104,20 @@ export class Scaling {
     fleet.after(options.policy.tickMs, () => this.#tick());
   }
 
-  arrived(inputTokens: number, outputTokens: number): void {
+  arrived(): void {
     this.#started++;
     this.#underWay++;
-    this.#inputTokens += inputTokens;
-    this.#outputTokens += outputTokens;
   }
 
-  ended(): void {
+  refused(): void {
     this.#underWay--;
+  }
+
+  answered(inputTokens: number, outputTokens: number): void {
+    this.#underWay--;
+    this.#ended++;
+    this.#inputTokens += inputTokens;
+    this.#outputTokens += outputTokens;
   }
 
   /** The paid time of the spares goes on until now. */
@@ -127,12 +136,14 @@ export class Scaling {
       nowMs: this.#fleet.nowMs,
       pools,
       started: this.#started,
-      isl: this.#started > 0 ? this.#inputTokens / this.#started : undefined,
-      osl: this.#started > 0 ? this.#outputTokens / this.#started : undefined,
+      ended: this.#ended,
+      isl: this.#ended > 0 ? this.#inputTokens / this.#ended : undefined,
+      osl: this.#ended > 0 ? this.#outputTokens / this.#ended : undefined,
       running: this.#underWay,
     });
     this.#note();
     this.#started = 0;
+    this.#ended = 0;
     this.#inputTokens = 0;
     this.#outputTokens = 0;
     for (const pool of this.#fleet.pools) {
@@ -172,11 +183,13 @@ export class Scaling {
     if (isWarm) this.#warm--;
     const worker = pool.addWorker('starting');
     const fails = startFailures > 0 && this.#random.next() < startFailures;
-    this.#fleet.after(isWarm ? warmStartMs : startMs, () => {
+    const settle = (): void => {
       if (worker.state !== 'starting') return; // called off
       pool.become(worker, fails ? 'gone' : 'ready');
       if (!fails) this.#expectInterruption(pool, worker);
-    });
+    };
+    // After what else happens in its instant: a tick of that moment has not heard of it.
+    this.#fleet.after(isWarm ? warmStartMs : startMs, () => this.#fleet.after(0, settle));
   }
 
   #stop(pool: FleetPool, worker: SimulatedWorker): void {
