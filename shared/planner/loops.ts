@@ -46,6 +46,8 @@ function predictorOptions(config: PlannerConfig): PredictorOptions {
   return {
     name: config.load_predictor,
     log1p: config.load_predictor_log1p,
+    movingPoints: config.moving_average_points,
+    seasonPoints: config.seasonal_period_seconds / config.throughput_adjustment_interval_seconds,
     kalman: {
       qLevel: config.kalman_q_level,
       qTrend: config.kalman_q_trend,
