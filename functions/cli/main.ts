@@ -26,7 +26,7 @@ const RUNNABLE: readonly (readonly [name: string, about: string])[] = [
   ['keys', 'Makes, lists, rotates and revokes API keys'],
   ['models', 'The models that a fleet keeps in mind without workers'],
   ['profile', 'Measures a worker, for the planner and the simulator'],
-  ['deploy', 'What a deployment to AWS costs'],
+  ['deploy', 'What a deployment to AWS costs, and whether the account has room for it'],
   ['config', 'Every setting, its effective value and where it came from'],
   ['version', 'The version'],
 ];
