@@ -135,6 +135,19 @@ export class Fleet {
     this.#end(request);
   }
 
+  /** A request whose worker was lost: it goes on elsewhere, or through both pools anew. */
+  moveOn(request: SimulatedRequest): void {
+    const [pool, second] = this.pools as readonly [FleetPool, FleetPool | undefined];
+    if (second === undefined) {
+      pool.submit(request.resumed());
+      return;
+    }
+    const { index, names, router, promptLength, arrivedMs: nowMs } = request.prefill ?? request;
+    const again = new SimulatedRequest(index, promptLength, 1, names, { nowMs, router });
+    again.keepsBlocks = true;
+    pool.submit(again);
+  }
+
   /** Requests that wait at most while nobody serves. */
   get heldMax(): number {
     return this.#options.scaling?.heldMax ?? HELD_MAX;

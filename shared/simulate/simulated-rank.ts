@@ -50,6 +50,8 @@ export class SimulatedRank {
   readonly #journal: KvJournal | undefined;
   readonly #lastWork = { prefills: 0, prefillStart: 0, prefillEnd: 0, decodes: 0, decodeContext: 0 };
   #lastMs = 0;
+  /** Requests that run or wait here. */
+  readonly #underWay = new Set<SimulatedRequest>();
 
   constructor(
     { role, at, inPool, worker, dpRank }: Pick<SimulatedRank, 'role' | 'at' | 'inPool' | 'worker' | 'dpRank'>,
@@ -110,7 +112,16 @@ export class SimulatedRank {
   take(request: SimulatedRequest): void {
     this.requests++;
     this.promptTokens += request.promptLength;
+    this.#underWay.add(request);
     this.#scheduler.submit(request);
+  }
+
+  /** Drops everything: the worker is lost. Returns what ran or waited, in the order in which it came. */
+  evacuate(): readonly SimulatedRequest[] {
+    const cut = [...this.#underWay];
+    this.#underWay.clear();
+    for (const request of cut) this.#scheduler.cancel(request);
+    return cut;
   }
 
   /** Leading tokens of a request's prompt that lie in the cache now. */
@@ -148,6 +159,7 @@ export class SimulatedRank {
     Object.assign(this.#lastWork, this.#scheduler.work);
     this.#scheduler.finishPass();
     for (const request of this.finished) {
+      this.#underWay.delete(request);
       this.outputTokens += request.outputTokens;
       this.preemptions += request.preemptions;
     }

@@ -71,6 +71,8 @@ interface ScaledFleet {
 }
 
 const DRAIN_POLL_MS = 1000;
+/** From the notice of an interruption until the worker is taken away. */
+const NOTICE_MS = 120_000;
 const MS_PER_HOUR = 3_600_000;
 
 /**
@@ -81,6 +83,12 @@ export class Scaling {
   readonly points: ScalingPoint[] = [];
   ups = 0;
   downs = 0;
+  /** Workers that had notice to leave. */
+  interruptions = 0;
+  /** Starts that came to nothing. */
+  failures = 0;
+  /** Requests that had not ended when their worker was taken away. */
+  moved = 0;
   /** Paid time of spares that waited, in worker milliseconds. */
   warmMs = 0;
   readonly #fleet: ScaledFleet;
@@ -185,6 +193,7 @@ export class Scaling {
     const fails = startFailures > 0 && this.#random.next() < startFailures;
     const settle = (): void => {
       if (worker.state !== 'starting') return; // called off
+      if (fails) this.failures++;
       pool.become(worker, fails ? 'gone' : 'ready');
       if (!fails) this.#expectInterruption(pool, worker);
     };
@@ -204,19 +213,24 @@ export class Scaling {
   }
 
   #leaveWhenIdle(pool: FleetPool, worker: SimulatedWorker): void {
+    if (worker.state !== 'draining') return; // it was lost
     if (worker.ranks.every(({ isIdle, inPass }) => isIdle && !inPass)) pool.become(worker, 'gone');
     else this.#fleet.after(DRAIN_POLL_MS, () => this.#leaveWhenIdle(pool, worker));
   }
 
-  /** The notice comes two minutes ahead, which is longer than requests last: they end where they are. */
+  /** The worker takes nothing new from the notice on; what has not ended two minutes later moves to others. */
   #expectInterruption(pool: FleetPool, worker: SimulatedWorker): void {
     const { interruptionsPerHour = 0 } = this.#options;
     if (interruptionsPerHour === 0) return;
     const inMs = (-Math.log(1 - this.#random.next()) * MS_PER_HOUR) / interruptionsPerHour;
     this.#fleet.after(inMs, () => {
       if (worker.state !== 'ready') return;
+      this.interruptions++;
       pool.become(worker, 'draining');
       this.#leaveWhenIdle(pool, worker);
+      this.#fleet.after(NOTICE_MS, () => {
+        if (worker.state === 'draining') this.moved += pool.lose(worker);
+      });
     });
   }
 }
