@@ -135,6 +135,19 @@ export class Fleet {
     this.#end(request);
   }
 
+  /** A request whose worker was lost: it goes on elsewhere, or through both pools anew. */
+  moveOn(request: SimulatedRequest): void {
+    const [pool, second] = this.pools as readonly [FleetPool, FleetPool | undefined];
+    if (second === undefined) {
+      pool.submit(request.resumed());
+      return;
+    }
+    const { index, names, router, promptLength, arrivedMs: nowMs } = request.prefill ?? request;
+    const again = new SimulatedRequest(index, promptLength, 1, names, { nowMs, router });
+    again.keepsBlocks = true;
+    pool.submit(again);
+  }
+
   /** Requests that wait at most while nobody serves. */
   get heldMax(): number {
     return this.#options.scaling?.heldMax ?? HELD_MAX;
@@ -210,7 +223,7 @@ export class Fleet {
     const isApart = second !== undefined;
     const request = new SimulatedRequest(index, inputTokens, isApart ? 1 : outputTokens, names, at);
     request.keepsBlocks = isApart;
-    this.scaling?.arrived(inputTokens, outputTokens);
+    this.scaling?.arrived();
     if (inputTokens > this.#promptMax || inputTokens + outputTokens > this.#lengthMax) {
       this.refuse(request);
       return;
@@ -281,7 +294,8 @@ export class Fleet {
 
   #end(request: SimulatedRequest): void {
     this.#ended++;
-    this.scaling?.ended();
+    if (Number.isNaN(request.firstTokenMs)) this.scaling?.refused();
+    else this.scaling?.answered(request.promptLength, this.#workload.outputTokens[request.index]!);
     this.#onEnd(request, this.#nowMs);
     const next = this.#workload.nextTurn[request.index]!;
     if (next >= 0) {
