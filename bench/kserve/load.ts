@@ -89,7 +89,8 @@ export async function loadFor(pid: number, { atOnce, count, seconds, ask }: Load
   const one = async (): Promise<void> => {
     while (asked < count && performance.now() < untilMs) {
       asked++;
-      units += await ask();
+      const counted = await ask(); // others count meanwhile
+      units += counted;
     }
   };
   await Promise.all(Array.from({ length: atOnce }, one));
