@@ -1,8 +1,9 @@
 import { dynoxide } from './tools/dynoxide.ts';
+import { kserveGo } from './tools/kserve-go.ts';
 import { lambdaRic } from './tools/lambda-ric.ts';
 import { natsServer } from './tools/nats-server.ts';
 import { nodes } from './tools/nodes.ts';
-import { moto, python, schemathesis } from './tools/python.ts';
+import { moto, python, schemathesis, triton } from './tools/python.ts';
 import type { Tool } from './tools/tool.ts';
 
 interface MissingTool {
@@ -10,7 +11,7 @@ interface MissingTool {
   readonly reason: string;
 }
 
-const TOOLS: readonly Tool[] = [dynoxide, python, schemathesis, lambdaRic, natsServer, nodes, moto];
+const TOOLS: readonly Tool[] = [dynoxide, python, schemathesis, lambdaRic, natsServer, nodes, moto, triton, kserveGo];
 
 /**
  * Prepares what suites need beyond npm packages and names it in environment variables, which the test processes inherit.

@@ -3,7 +3,7 @@ import type { Settings } from '../../config/index.ts';
 import { reasonOf } from '../../errors/index.ts';
 import type { GrpcTls } from '../../grpc/index.ts';
 import type { Logger } from '../../telemetry/index.ts';
-import type { Frontend } from './frontend.ts';
+import type { Frontend } from '../process/index.ts';
 
 /** A gRPC server over the frontend's pipeline. */
 export interface KserveServer {
