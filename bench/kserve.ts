@@ -117,14 +117,14 @@ async function echoLarge(probeFile: string): Promise<LargeEcho> {
   const side = await startKserveSide('stator', { ...base, model: 'echo', env });
   try {
     const one = unary('ModelInfer', large);
-    for (let round = 0; round < 3; round++) await one(side);
     const small = messageOf('echo');
     for (let round = 0; round < 500; round++) await unary('ModelInfer', small)(side);
+    const before = memoryMiB(side.pid);
+    for (let round = 0; round < 3; round++) await one(side);
     const figures: LargeEcho[] = [];
     for (let round = 0; round < 5; round++) {
       await new Promise((resolve) => setTimeout(resolve, 1000));
       await probeOf(side.pid, probeFile);
-      const before = memoryMiB(side.pid);
       forgetPeak(side.pid);
       let isOver = false;
       let otherMs = 0;

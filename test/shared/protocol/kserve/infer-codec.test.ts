@@ -72,6 +72,14 @@ function requestJson(request: ModelInferRequest) {
 
 type Json = Record<string, unknown>;
 
+/** Without the prefix, which must be right. */
+function messageOf(pieces: readonly Buffer[]): Buffer {
+  const framed = Buffer.concat(pieces);
+  expect(framed[0]).toBe(0);
+  expect(framed.readUInt32BE(1)).toBe(framed.length - 5);
+  return framed.subarray(5);
+}
+
 /** A response of ours that says what a JSON of it does. */
 function responseOf({ raw_output_contents: raws = [], ...json }: Json) {
   const generated = toBinary(ModelInferResponseSchema, fromJson(ModelInferResponseSchema, json as JsonValue));
@@ -102,12 +110,12 @@ describe('the codec of inference', () => {
     fc.assert(
       fc.property(withoutLast, fc.string({ maxLength: 8 }), (json, errorMessage) => {
         const response = responseOf(json);
-        const whole = fromBinary(ModelInferResponseSchema, encodeModelInferResponse(response));
+        const whole = fromBinary(ModelInferResponseSchema, messageOf(encodeModelInferResponse(response)));
         expect(toJson(ModelInferResponseSchema, whole)).toEqual(canonical(ModelInferResponseSchema, json));
         const streamed = encodeModelStreamInferResponse({ errorMessage, inferResponse: response });
-        expect(toJson(ModelStreamInferResponseSchema, fromBinary(ModelStreamInferResponseSchema, streamed))).toEqual(
-          canonical(ModelStreamInferResponseSchema, { error_message: errorMessage, infer_response: json }),
-        );
+        expect(
+          toJson(ModelStreamInferResponseSchema, fromBinary(ModelStreamInferResponseSchema, messageOf(streamed))),
+        ).toEqual(canonical(ModelStreamInferResponseSchema, { error_message: errorMessage, infer_response: json }));
       }),
       { numRuns: RUNS },
     );
