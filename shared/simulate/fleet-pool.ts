@@ -102,6 +102,10 @@ export class FleetPool implements PoolView {
     return this.#fleet.hintsOf(request);
   }
 
+  firstTurnOf(request: number): number | undefined {
+    return this.#fleet.firstTurnOf(request);
+  }
+
   dispatch(request: SimulatedRequest, rank: number): void {
     this.#fleet.dispatch(request, this.ranks[rank]);
   }

@@ -128,6 +128,15 @@ export class Fleet {
     return { priorityJump: priorityJump[request]!, strictPriority: strictPriority[request]! };
   }
 
+  /** The first turn of the conversation of `request`; undefined where it has one turn, as far as the workload says. */
+  firstTurnOf(request: number): number | undefined {
+    const { nextTurn, previousTurn } = this.#workload;
+    if (nextTurn[request]! < 0 && previousTurn[request]! < 0) return undefined;
+    let first = request;
+    while (previousTurn[first]! >= 0) first = previousTurn[first]!;
+    return first;
+  }
+
   /** Turns a request away: no rank can hold it, or its router does not take it. */
   refuse(request: SimulatedRequest): void {
     this.refused++;
