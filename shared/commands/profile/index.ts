@@ -6,7 +6,8 @@ import { reasonOf } from '../../errors/index.ts';
 import { UsageError } from '../config.ts';
 import { Progress } from '../progress.ts';
 import {
-  capacityWithin,
+  capacitiesWithin,
+  type DecodePoint,
   measureProfile,
   NOTHING_MEASURED,
   type ProfilePlan,
@@ -18,16 +19,17 @@ import {
 export const PROFILE_HELP = `Usage: stator profile --kv-tokens N [--url URL] [--model NAME] [--output FOLDER] [what to measure]
 
 Measures how long one worker takes, alone behind an OpenAI-compatible endpoint: times to the first token by prompt length, and
-between tokens by the number of streams. Writes prefill_raw_data.json and decode_raw_data.json, which stator simulate and mock
-engines read (--planner-profile-data FOLDER), and says what the worker serves within its targets, for the planner. A run that was stopped goes on where it
-was: what is measured stands in FOLDER/measured.json.
+between tokens by prompt length, answer length and number of streams. Writes prefill_raw_data.json and decode_raw_data.json,
+which stator simulate and mock engines read (--planner-profile-data FOLDER), and says what the worker serves within its targets,
+for the planner. A run that was stopped goes on where it was, and one with more lengths measures those alone: what is measured
+stands in FOLDER/measured.json.
 
   --url URL             (default: http://127.0.0.1:8000/v1)
   --model NAME          (default: the only model that is served)
   --kv-tokens N         tokens that the worker's KV cache holds; its start says them
   --output FOLDER       (default: profile)
   --isl A,B,...         prompt lengths in tokens (default: 256,1024,4096)
-  --osl N               output length in tokens (default: 128)
+  --osl A,B,...         answer lengths in tokens, each at least 2 (default: 64,256)
   --concurrency A,B,... streams at once (default: 1,2,4,8,16,32,64)
   --repeats N           prompts for each length (default: 5)
   --ttft-ms N           (default: 500)
@@ -43,7 +45,7 @@ const OPTIONS = {
   'kv-tokens': { type: 'string' },
   output: { type: 'string', default: 'profile' },
   isl: { type: 'string', default: '256,1024,4096' },
-  osl: { type: 'string', default: '128' },
+  osl: { type: 'string', default: '64,256' },
   concurrency: { type: 'string', default: '1,2,4,8,16,32,64' },
   repeats: { type: 'string', default: '5' },
   'ttft-ms': { type: 'string', default: '500' },
@@ -68,7 +70,7 @@ export async function runProfile(
     throw new UsageError(`--url ${JSON.stringify(url)}: allowed: a URL such as ${OPTIONS.url.default}`);
   const plan: ProfilePlan = {
     isl: readNumbers('--isl', values.isl, 1_000_000),
-    osl: readNumber('--osl', values.osl, 100_000),
+    osl: readNumbers('--osl', values.osl, 100_000, 2),
     concurrency: readNumbers('--concurrency', values.concurrency, 4096),
     repeats: readNumber('--repeats', values.repeats, 1000),
     kvTokens: readNumber('--kv-tokens', values['kv-tokens'], 1e12),
@@ -83,7 +85,7 @@ export async function runProfile(
   const server = { url, model, apiKey, clock: systemClock, random: systemRandom };
   await mkdir(values.output, { recursive: true });
   const path = join(values.output, MEASURED);
-  const about = JSON.stringify({ url, model, osl: plan.osl, repeats: plan.repeats });
+  const about = JSON.stringify({ url, model, repeats: plan.repeats });
   const progress = new Progress(process.stderr);
   try {
     const known = await readMeasured(path, about);
@@ -97,7 +99,7 @@ export async function runProfile(
       },
       signal,
     );
-    for (const [name, table] of Object.entries(tablesOf(record, plan)))
+    for (const [name, table] of Object.entries(tablesOf(record, plan.kvTokens)))
       await writeWhole(join(values.output, name), table);
     return report(record, values.output, ttftMs, itlMs);
   } finally {
@@ -106,21 +108,38 @@ export async function runProfile(
 }
 
 function report(record: ProfileRecord, folder: string, ttftMs: number, itlMs: number): string {
-  const lines = [
-    '   isl  streams   TTFT ms   ITL ms   requests/s',
-    ...record.decode.map(
-      ({ isl, concurrency, ttftMs: ttft, itlMs: itl, requestsPerSecond }) =>
-        `${`${isl}`.padStart(6)}${`${concurrency}`.padStart(9)}${ttft.toFixed(0).padStart(10)}${itl.toFixed(1).padStart(9)}${requestsPerSecond.toFixed(2).padStart(13)}`,
-    ),
-    '',
-  ];
-  const best = capacityWithin(record, ttftMs, itlMs);
+  const targets = `${ttftMs} ms to the first token and ${itlMs} ms between tokens`;
+  const best = capacitiesWithin(record, ttftMs, itlMs);
   const verdict =
-    best === undefined
-      ? `No point holds a first token within ${ttftMs} ms and ${itlMs} ms between tokens.`
-      : `Within ${ttftMs} ms to the first token and ${itlMs} ms between tokens: ${best.requestsPerSecond.toFixed(2)} requests/s (${best.concurrency} streams, prompts of ${best.isl}).\n` +
-        `For the planner: --planner-config '{"rate_requests_per_second": ${best.requestsPerSecond.toFixed(2)}}'`;
-  return `${lines.join('\n')}\n${verdict}\nTables are in ${folder}: --planner-profile-data ${folder}\n`;
+    best.length === 0
+      ? [`No load holds ${targets}.`]
+      : [
+          `For the planner, what the worker serves within ${targets}: take the line that is like your requests.`,
+          ...best.map(
+            ({ isl, osl, concurrency, requestsPerSecond: rate }) =>
+              `  prompts of ${isl}, answers of ${osl} (${concurrency} at once): --planner-config '{"rate_requests_per_second": ${rate.toFixed(2)}}'`,
+          ),
+        ];
+  const lines = [
+    '   isl    osl  streams   TTFT ms   ITL ms   requests/s',
+    ...record.decode.map(row),
+    '',
+    ...verdict,
+    `Tables are in ${folder}: --planner-profile-data ${folder}`,
+  ];
+  return `${lines.join('\n')}\n`;
+}
+
+function row({ isl, osl, concurrency, ttftMs, itlMs, requestsPerSecond }: DecodePoint): string {
+  const cells = [
+    `${isl}`.padStart(6),
+    `${osl}`.padStart(7),
+    `${concurrency}`.padStart(9),
+    ttftMs.toFixed(0).padStart(10),
+    itlMs.toFixed(1).padStart(9),
+    requestsPerSecond.toFixed(2).padStart(13),
+  ];
+  return cells.join('');
 }
 
 function parse(argv: readonly string[]) {
@@ -131,16 +150,18 @@ function parse(argv: readonly string[]) {
   }
 }
 
-function readNumber(flag: string, text: string | undefined, most: number): number {
+function readNumber(flag: string, text: string | undefined, most: number, least = 1): number {
   const value = Number(text);
-  if (text !== undefined && /^\d+$/.test(text) && value >= 1 && value <= most) return value;
-  throw new UsageError(`${flag} ${JSON.stringify(text ?? '')}: allowed: a whole number from 1 to ${most}`);
+  if (text !== undefined && /^\d+$/.test(text) && value >= least && value <= most) return value;
+  throw new UsageError(`${flag} ${JSON.stringify(text ?? '')}: allowed: a whole number from ${least} to ${most}`);
 }
 
-function readNumbers(flag: string, text: string, most: number): readonly number[] {
+function readNumbers(flag: string, text: string, most: number, least?: number): readonly number[] {
   const parts = text.split(',');
   if (parts.length > POINTS_MAX) throw new UsageError(`${flag}: allowed: at most ${POINTS_MAX} numbers`);
-  return [...new Set(parts.map((part) => readNumber(flag, part.trim(), most)))].sort((one, other) => one - other);
+  return [...new Set(parts.map((part) => readNumber(flag, part.trim(), most, least)))].sort(
+    (one, other) => one - other,
+  );
 }
 
 async function onlyModel(url: string, apiKey: string | undefined, signal: AbortSignal): Promise<string> {

@@ -4,8 +4,8 @@ import { type MeasuredStream, measureStream, type ProfiledServer } from './measu
 export interface ProfilePlan {
   /** Prompt lengths, in tokens. */
   readonly isl: readonly number[];
-  /** Output lengths of the decode points, in tokens. */
-  readonly osl: number;
+  /** Output lengths of the decode points, in tokens; each at least 2, as the time between tokens is measured. */
+  readonly osl: readonly number[];
   /** Streams at once, rising. */
   readonly concurrency: readonly number[];
   /** Prompts that each prefill point is the median of. */
@@ -19,9 +19,15 @@ export interface PrefillPoint {
   readonly ttftMs: number;
 }
 
-export interface DecodePoint {
+/** One load of a worker: streams of the same lengths. */
+export interface DecodeLoad {
   readonly isl: number;
+  readonly osl: number;
+  /** Streams at once. */
   readonly concurrency: number;
+}
+
+export interface DecodePoint extends DecodeLoad {
   readonly itlMs: number;
   readonly ttftMs: number;
   /** Requests a second that the streams made together. */
@@ -41,7 +47,8 @@ const ROUNDS = 2;
 
 /**
  * Measures what is missing, a point at a time.
- * @param keep called with all that is known after each point
+ * @param keep called with all that is known after each point, and with how far the whole is
+ * @throws Error with one line when no load fits into the KV cache, or the server does not answer
  */
 export async function measureProfile(
   server: ProfiledServer,
@@ -50,24 +57,50 @@ export async function measureProfile(
   keep: (record: ProfileRecord, told: string) => Promise<void>,
   signal: AbortSignal,
 ): Promise<ProfileRecord> {
+  const loads = loadsOf(plan);
+  const points = plan.isl.length + loads.length;
   let record = known;
-  await measureStream(server, plan.isl[0]!, 2, signal); // the first one loads what later ones find loaded
+  let done = 0;
+  const isFresh = plan.isl.some((isl) => !hasPrefill(known, isl)) || loads.some((load) => !hasDecode(known, load));
+  // The first request loads what later ones find loaded.
+  if (isFresh) await measureStream(server, plan.isl[0]!, 2, signal);
   for (const isl of plan.isl) {
-    if (record.prefill.some((point) => point.isl === isl)) continue;
+    done++;
+    if (hasPrefill(record, isl)) continue;
     const point = await measurePrefill(server, isl, plan.repeats, signal);
     record = { ...record, prefill: [...record.prefill, point] };
-    await keep(record, `prefill of ${isl} tokens: ${point.ttftMs.toFixed(0)} ms`);
+    await keep(record, `${done} of ${points}: prefill of ${isl} tokens: ${point.ttftMs.toFixed(0)} ms`);
   }
-  for (const isl of plan.isl) {
-    for (const concurrency of plan.concurrency) {
-      if (concurrency * (isl + plan.osl) > plan.kvTokens) continue;
-      if (record.decode.some((point) => point.isl === isl && point.concurrency === concurrency)) continue;
-      const point = await measureDecode(server, isl, plan.osl, concurrency, signal);
-      record = { ...record, decode: [...record.decode, point] };
-      await keep(record, `${concurrency} streams with prompts of ${isl} tokens: ${point.itlMs.toFixed(1)} ms a token`);
-    }
+  for (const load of loads) {
+    done++;
+    if (hasDecode(record, load)) continue;
+    const point = await measureDecode(server, load, signal);
+    record = { ...record, decode: [...record.decode, point] };
+    await keep(record, `${done} of ${points}: ${toldOf(load)}: ${point.itlMs.toFixed(1)} ms a token`);
   }
   return record;
+}
+
+/** What the KV cache holds of the plan, by prompts, then answers, then streams. */
+function loadsOf({ isl: prompts, osl: answers, concurrency: streams, kvTokens }: ProfilePlan): readonly DecodeLoad[] {
+  const all = prompts.flatMap((isl) =>
+    answers.flatMap((osl) => streams.map((concurrency) => ({ isl, osl, concurrency }))),
+  );
+  const fitting = all.filter(({ isl, osl, concurrency }) => concurrency * (isl + osl) <= kvTokens);
+  if (fitting.length > 0) return fitting;
+  throw new Error(`no load fits into --kv-tokens ${kvTokens}: even ${toldOf(all[0]!)} need more`);
+}
+
+function toldOf({ isl, osl, concurrency }: DecodeLoad): string {
+  return `${concurrency} stream${concurrency === 1 ? '' : 's'} with prompts of ${isl} and answers of ${osl} tokens`;
+}
+
+function hasPrefill({ prefill }: ProfileRecord, isl: number): boolean {
+  return prefill.some((point) => point.isl === isl);
+}
+
+function hasDecode({ decode }: ProfileRecord, { isl, osl, concurrency }: DecodeLoad): boolean {
+  return decode.some((point) => point.isl === isl && point.osl === osl && point.concurrency === concurrency);
 }
 
 async function measurePrefill(
@@ -83,9 +116,7 @@ async function measurePrefill(
 
 async function measureDecode(
   server: ProfiledServer,
-  isl: number,
-  osl: number,
-  concurrency: number,
+  { isl, osl, concurrency }: DecodeLoad,
   signal: AbortSignal,
 ): Promise<DecodePoint> {
   const startMs = server.clock.nowMs();
@@ -97,6 +128,7 @@ async function measureDecode(
   const seconds = (server.clock.nowMs() - startMs) / 1000;
   return {
     isl,
+    osl,
     concurrency,
     itlMs: median(streams.flatMap(({ itlMs }) => (itlMs === undefined ? [] : [itlMs]))),
     ttftMs: median(streams.map(({ ttftMs }) => ttftMs)),
@@ -110,10 +142,9 @@ function median(values: readonly number[]): number {
 }
 
 /** The tables that planner, simulator and mock engine read, by file name. */
-export function tablesOf(record: ProfileRecord, plan: ProfilePlan): Readonly<Record<string, object>> {
+export function tablesOf(record: ProfileRecord, kvTokens: number): Readonly<Record<string, object>> {
   const prefill = record.prefill.toSorted((one, other) => one.isl - other.isl);
-  const decode = record.decode.toSorted((one, other) => one.isl - other.isl || one.concurrency - other.concurrency);
-  const contextOf = ({ isl }: DecodePoint): number => isl + plan.osl / 2;
+  const decode = onePerPlace(record.decode);
   return {
     'prefill_raw_data.json': {
       prefill_isl: prefill.map(({ isl }) => isl),
@@ -121,21 +152,42 @@ export function tablesOf(record: ProfileRecord, plan: ProfilePlan): Readonly<Rec
       prefill_thpt_per_gpu: prefill.map(({ isl, ttftMs }) => (1000 * isl) / ttftMs),
     },
     'decode_raw_data.json': {
-      x_kv_usage: decode.map((point) => (point.concurrency * contextOf(point)) / plan.kvTokens),
+      x_kv_usage: decode.map((point) => (point.concurrency * contextOf(point)) / kvTokens),
       y_context_length: decode.map(contextOf),
       z_itl: decode.map(({ itlMs }) => itlMs),
       z_thpt_per_gpu: decode.map(({ concurrency, itlMs }) => (1000 * concurrency) / itlMs),
-      max_kv_tokens: plan.kvTokens,
+      max_kv_tokens: kvTokens,
     },
   };
 }
 
-/** The most requests a second of any point within the targets; undefined where none is. */
-export function capacityWithin(record: ProfileRecord, ttftMs: number, itlMs: number): DecodePoint | undefined {
-  return record.decode
-    .filter((point) => point.ttftMs <= ttftMs && point.itlMs <= itlMs)
-    .reduce<DecodePoint | undefined>(
-      (best, point) => (best === undefined || point.requestsPerSecond > best.requestsPerSecond ? point : best),
-      undefined,
-    );
+/** Mean tokens of a stream while it answers. */
+function contextOf({ isl, osl }: DecodeLoad): number {
+  return isl + osl / 2;
+}
+
+/**
+ * By context, then by streams. Long answers to short prompts and short ones to long prompts may have the same context, and a
+ * table has one time there: that of the longest answers, which is of the most tokens.
+ */
+function onePerPlace(points: readonly DecodePoint[]): readonly DecodePoint[] {
+  const sorted = points.toSorted(
+    (one, other) => contextOf(one) - contextOf(other) || one.concurrency - other.concurrency || other.osl - one.osl,
+  );
+  return sorted.filter((point, at) => {
+    const before = sorted[at - 1];
+    return before?.concurrency !== point.concurrency || contextOf(before) !== contextOf(point);
+  });
+}
+
+/** For each pair of lengths the load within the targets with the most requests a second; pairs without one are left out. */
+export function capacitiesWithin(record: ProfileRecord, ttftMs: number, itlMs: number): readonly DecodePoint[] {
+  const best = new Map<string, DecodePoint>(); // bounded by the points of a record
+  for (const point of record.decode.toSorted((one, other) => one.isl - other.isl || one.osl - other.osl)) {
+    if (point.ttftMs > ttftMs || point.itlMs > itlMs) continue;
+    const pair = `${point.isl}/${point.osl}`;
+    const { requestsPerSecond: known = 0 } = best.get(pair) ?? {};
+    if (point.requestsPerSecond > known) best.set(pair, point);
+  }
+  return [...best.values()];
 }
