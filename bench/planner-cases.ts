@@ -40,10 +40,14 @@ const ECONOMY = {
   rate_down_window_seconds: 60,
 };
 
+/** Nothing in reserve, and nothing kept for longer than half a minute. */
+const TIGHT = { ...MEASURED, rate_target_load: 1, rate_deviations: 0, rate_down_window_seconds: 30 };
+
 /** What is shipped, with its settings and with what a fleet meets. */
 export const RATE: readonly FleetCase[] = [
   { name: 'rate', settings: MEASURED },
   { name: 'rate, planned with 0.95', settings: { ...MEASURED, rate_target_load: 0.95 } },
+  { name: 'rate, tight', settings: TIGHT },
   { name: 'rate, economy', settings: ECONOMY },
   { name: 'rate, kept for 15 min', settings: { ...MEASURED, rate_down_window_seconds: 900 } },
   { name: 'rate, 4 spares in 45 s', settings: MEASURED, fleet: { warmWorkers: 4, warmStartMs: 45_000 } },
