@@ -1,4 +1,5 @@
 import { dynoxide } from './tools/dynoxide.ts';
+import { elasticmq } from './tools/elasticmq.ts';
 import { lambdaRic } from './tools/lambda-ric.ts';
 import { natsServer } from './tools/nats-server.ts';
 import { nodes } from './tools/nodes.ts';
@@ -10,7 +11,7 @@ interface MissingTool {
   readonly reason: string;
 }
 
-const TOOLS: readonly Tool[] = [dynoxide, python, schemathesis, lambdaRic, natsServer, nodes, moto];
+const TOOLS: readonly Tool[] = [dynoxide, python, schemathesis, lambdaRic, natsServer, nodes, moto, elasticmq];
 
 /**
  * Prepares what suites need beyond npm packages and names it in environment variables, which the test processes inherit.
