@@ -293,7 +293,9 @@ describe('values', () => {
 
   it('lists of ports and of words are read', () => {
     expect(frontend(['--router-mode=kv', '--roles', 'http router']).settings.roles).toEqual(['http', 'router']);
-    expect(problemsOf('frontend', ['--roles', 'root'])[0]).toContain('unknown value; allowed: list, http, grpc, router');
+    expect(problemsOf('frontend', ['--roles', 'root'])[0]).toContain(
+      'unknown value; allowed: list, http, grpc, router',
+    );
     expect(worker(['--zmq-kv-events-ports', '1,2']).settings.zmqKvEventsPorts).toEqual([1, 2]);
     expect(problemsOf('worker', ['--engine=mocker', '--bootstrap-ports', '1,x'])[0]).toContain(
       'x is not a whole number',
