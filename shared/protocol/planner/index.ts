@@ -9,7 +9,6 @@ export {
   NO_TRAFFIC,
   PASS_SAMPLES_MAX,
   type PassRow,
-  PLANNER_EVENT_VERSION,
   type PlannerEvent,
   type PlannerEventOf,
   type PlannerSignal,
@@ -20,7 +19,6 @@ export {
 export {
   deduplicationIdOf,
   groupOf,
-  PLANNER_EVENT_BYTES_MAX,
   type ReadEvent,
   readPlannerEvent,
   readPlannerText,
