@@ -16,7 +16,7 @@ import {
 import { nearestName, reasonOf } from '../../shared/errors/index.ts';
 import { openLogger } from '../../shared/telemetry/index.ts';
 import { dumpConfig } from '../process/dump-config.ts';
-import { COMMANDS, UNBUILT_COMMANDS } from './commands.ts';
+import { COMMANDS } from './commands.ts';
 
 /** Every command that a user can run with what it does, in the order of help. */
 const RUNNABLE: readonly (readonly [name: string, about: string])[] = [
@@ -85,10 +85,6 @@ function isCommand(name: string): name is Command {
 }
 
 function refuseCommand(name: string): number {
-  if (UNBUILT_COMMANDS.includes(name)) {
-    report('error', [`stator ${name} is not built yet; stator --help lists what is`]);
-    return USAGE_EXIT;
-  }
   const nearest = nearestName(
     name,
     RUNNABLE.map(([command]) => command),
@@ -141,6 +137,14 @@ async function runCommand(argv: readonly string[]): Promise<number> {
   }
   if (name === 'router' && rest[0] === 'explain') {
     return print(help === undefined ? await explainRouting(rest.slice(1)) : EXPLAIN_HELP);
+  }
+  if (name === 'planner' && rest[0] === 'explain') {
+    const { EXPLAIN_PLANNER_HELP, explainPlanner } = await import('../../shared/commands/planner/explain.ts');
+    return print(
+      help === undefined
+        ? await explainPlanner(rest.slice(1), process.env, systemClock.wallMs())
+        : EXPLAIN_PLANNER_HELP,
+    );
   }
   if (name === 'artifacts') {
     const { ARTIFACTS_HELP, runArtifacts } = await import('../../shared/commands/artifacts.ts');

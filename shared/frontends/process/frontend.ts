@@ -22,6 +22,7 @@ import {
   workerSetsOf,
 } from '../../pipeline/index.ts';
 import type { RequestPlane } from '../../planes/request/index.ts';
+import type { PlannerEventOf } from '../../protocol/planner/index.ts';
 import { InitialWorkers } from '../../router/index.ts';
 import { openRouterMetrics, openRouting } from '../../routing/index.ts';
 import {
@@ -58,7 +59,7 @@ export interface FrontendOptions {
   /** Whether the host can follow events; one that is frozen between requests cannot. @default true */
   readonly followsEvents?: boolean;
   /** A request waits for a worker: told for the first of a model, and every 5 s while any waits. */
-  readonly onHeld?: () => void;
+  readonly onHeld?: (event: PlannerEventOf<'request.held'>) => void;
 }
 
 /** A frontend ready to answer; the host decides where its requests come from. */
@@ -195,7 +196,7 @@ interface Parts {
   readonly metrics: FrontendMetrics;
   readonly logger: ProcessLogger;
   readonly followsEvents: boolean;
-  readonly onHeld: (() => void) | undefined;
+  readonly onHeld: ((event: PlannerEventOf<'request.held'>) => void) | undefined;
   /** Whether discovery follows the fleet by itself. */
   readonly isLasting: boolean;
 }

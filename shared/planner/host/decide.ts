@@ -3,7 +3,7 @@ import { NO_TRAFFIC as EMPTY } from '../../protocol/planner/index.ts';
 import { runsThroughputLoop } from '../config.ts';
 import type { ForwardPass } from '../forward-pass/metrics.ts';
 import { type Planner, type PlannerEffect, type PlannerInput, teach, tick } from '../planner.ts';
-import { type PerPool, POOLS, type Pool, type Targets, type TrafficWindow } from '../types.ts';
+import { type EngineCapabilities, type PerPool, POOLS, type Pool, type Targets, type TrafficWindow } from '../types.ts';
 import {
   beginAnew,
   type FoldReport,
@@ -153,7 +153,7 @@ function lookNow(state: ModelState, report: FoldReport, { planner, counted, star
     },
     startSeconds: startS,
   };
-  const ticked = tick(state.planner, input, planner);
+  const ticked = tick(state.planner, input, { config, engines: { ...enginesOf(state), ...planner.engines } });
   const ttftMs = inMs(meanOf(sinceTick.ttft_sum_s, sinceTick.ttft_count));
   const requestSeconds = meanOf(sinceTick.dur_sum_s, sinceTick.dur_count);
   const look = { atS: nowS, effect: ticked.effect, counts, ...figures, ttftMs, itlMs, requestSeconds, seconds };
@@ -167,6 +167,17 @@ function lookNow(state: ModelState, report: FoldReport, { planner, counted, star
     state.traffic = { fromS: nowS, totals: EMPTY };
   }
   return look;
+}
+
+/** What workers say of their engines, where whoever plans does not know it. */
+function enginesOf({ engines }: ModelState): PerPool<EngineCapabilities> {
+  return Object.fromEntries(
+    Object.entries(engines).map(([pool, facts]) => {
+      const { gpus, max_num_seqs: maxNumSeqs, max_num_batched_tokens: maxNumBatchedTokens } = facts;
+      const { context_length: contextLength, max_kv_tokens: maxKvTokens } = facts;
+      return [pool, { gpus, maxNumSeqs, maxNumBatchedTokens, contextLength, maxKvTokens }];
+    }),
+  );
 }
 
 const HIT_RATE_WINDOW_S = 300;

@@ -1,13 +1,18 @@
 import type { ReceivedMessage } from '../../planes/queue/index.ts';
 import { readPlannerText } from '../../protocol/planner/index.ts';
+import type { ForwardPass } from '../forward-pass/metrics.ts';
+import { teach } from '../planner.ts';
 import type { DecisionRecord, LookRecord, PlannerStore } from '../store/types.ts';
+import type { PerPool } from '../types.ts';
 import { type Decided, type DecideOptions, decide, type Look, type NewDecision } from './decide.ts';
 import type { SentSignal } from './fold.ts';
-import { packState, startModel, unpackState } from './model-state.ts';
+import { type ModelState, packState, startModel, unpackState } from './model-state.ts';
 
 export interface BatchOptions extends DecideOptions {
   readonly store: PlannerStore;
   readonly group: string;
+  /** Passes that were measured before, which a model that nothing is known of yet begins with. @default none */
+  readonly profile?: PerPool<readonly (readonly ForwardPass[])[]> | undefined;
   /** Told of each message that can never be read: it is acknowledged all the same, so that it blocks nobody. */
   onRefused?(problem: string): void;
 }
@@ -71,7 +76,7 @@ export async function handleSignals(
   const { store, group } = options;
   for (let conflicts = 0; conflicts < TRIES; conflicts++) {
     const stored = await store.readState(group, signal);
-    const before = stored === undefined ? startModel(firstOf(signals)) : unpackState(stored.state);
+    const before = stored === undefined ? beginModel(signals, options) : unpackState(stored.state);
     const { state, report, look, decision } = decide(before, signals, options);
     if (report.taken === 0) return { report, refused: 0, conflicts };
     const record = decision && look && toRecord(decision, look);
@@ -84,6 +89,12 @@ export async function handleSignals(
     if (await store.commit(group, commit, signal)) return { report, look, decision, record, refused: 0, conflicts };
   }
   throw new PlannerConflict(`${group}: ${TRIES} times another planner was faster`);
+}
+
+function beginModel(signals: readonly SentSignal[], { planner, profile = {} }: BatchOptions): ModelState {
+  const state = startModel(firstOf(signals));
+  state.planner = teach(state.planner, planner.config, profile);
+  return state;
 }
 
 function firstOf(signals: readonly SentSignal[]): number {

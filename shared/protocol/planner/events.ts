@@ -3,6 +3,13 @@ import * as z from 'zod';
 /** The version of every event here. Another one is refused: what it means is not known. */
 export const PLANNER_EVENT_VERSION = 1;
 
+/** Topic of the roll-ups of workers and of requests that wait, each on the event plane of a namespace. */
+export const ROLLUP_TOPIC = 'planner_rollups';
+export const HELD_TOPIC = 'request_held';
+
+/** Header of a request that was at another worker before: it does not begin here. */
+export const RETRY_HEADER = 'x-stator-retry';
+
 /** Samples of passes that one roll-up carries for a rank. */
 export const PASS_SAMPLES_MAX = 16;
 /** Engines' ranks that one folded message names; the numbers of all beyond are in its sums. */

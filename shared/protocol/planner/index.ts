@@ -6,14 +6,18 @@ export {
   type EngineFacts,
   FOLDED_RANKS_MAX,
   type FoldedPool,
+  HELD_TOPIC,
   NO_TRAFFIC,
   PASS_SAMPLES_MAX,
   type PassRow,
+  PLANNER_EVENT_VERSION,
   type PlannerEvent,
   type PlannerEventOf,
   type PlannerSignal,
   type PoolName,
   type RankLoadRow,
+  RETRY_HEADER,
+  ROLLUP_TOPIC,
   type TrafficTotals,
 } from './events.ts';
 export {
