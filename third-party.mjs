@@ -33,8 +33,8 @@ export async function describeThirdParties(inputs) {
 
 async function readPackage(folder) {
   const { name, version, license } = JSON.parse(await readFile(`${folder}/package.json`, 'utf8'));
-  const ids = String(license).replace(/[()]/g, '').split(' OR ');
-  if (!ids.some((id) => ALLOWED.has(id)))
+  const choices = String(license).replace(/[()]/g, '').split(' OR '); // AND binds before OR in SPDX
+  if (!choices.some((ids) => ids.split(' AND ').every((id) => ALLOWED.has(id))))
     throw new Error(`${folder} has the licence "${license}", which is not one that may be bundled`);
   const files = (await readdir(folder)).filter((file) => LICENCE_FILE.test(file)).sort();
   const texts = await Promise.all(files.map((file) => readFile(`${folder}/${file}`, 'utf8')));

@@ -1,7 +1,31 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { defineConfig } from 'vitest/config';
+import { BaseSequencer, type TestSpecification } from 'vitest/node';
 
-const shared = { testTimeout: 20_000, hookTimeout: 60_000, pool: 'forks' } as const;
+const shared = { testTimeout: 30_000, hookTimeout: 60_000, pool: 'forks' } as const;
+
+/** What takes longest, the longest first: begun last, it would run alone at the end. A clean clone has no times to go by. */
+const LONGEST = [
+  'test/e2e/docs.test.ts',
+  'test/e2e/aws-rehearsal.test.ts',
+  'test/e2e/faults/split-worker-faults.test.ts',
+  'test/e2e/faults/worker-faults.test.ts',
+  'test/e2e/fuzz.test.ts',
+  'test/e2e/kill.test.ts',
+  'test/shared/simulate/reference-runs.test.ts',
+  'test/repository/one-guess.test.ts',
+  'test/shared/router/block-index/model.test.ts',
+];
+
+class LongestFirst extends BaseSequencer {
+  override async sort(specs: TestSpecification[]): Promise<TestSpecification[]> {
+    const placeOf = ({ moduleId }: TestSpecification): number => {
+      const place = LONGEST.findIndex((name) => moduleId.endsWith(name));
+      return place < 0 ? LONGEST.length : place;
+    };
+    return (await super.sort(specs)).sort((a, b) => placeOf(a) - placeOf(b));
+  }
+}
 
 const rooms = readdirSync('test', { recursive: true, encoding: 'utf8' })
   .filter((file) => file.endsWith('.test.ts') && !file.startsWith('e2e'))
@@ -11,6 +35,7 @@ const countingSteps = rooms.filter((file) => readFileSync(file, 'utf8').includes
 
 export default defineConfig({
   test: {
+    sequence: { sequencer: LongestFirst },
     globalSetup: ['test/support/global-setup.ts'],
     projects: [
       {
@@ -21,11 +46,11 @@ export default defineConfig({
           isolate: false,
           include: ['test/**/*.test.ts'],
           exclude: ['test/e2e/**', ...countingSteps],
-          maxWorkers: 3,
+          maxWorkers: 2,
           sequence: { groupOrder: 0 },
         },
       },
-      { test: { ...shared, name: 'steps', include: countingSteps, maxWorkers: 3, sequence: { groupOrder: 0 } } },
+      { test: { ...shared, name: 'steps', include: countingSteps, maxWorkers: 2, sequence: { groupOrder: 0 } } },
       {
         // Each starts several processes, kills some and watches the others: mostly it waits.
         test: {

@@ -136,7 +136,7 @@ function measureStateless(workers: number): number {
         tokens: PROMPT_BLOCKS * BLOCK_SIZE_TOKENS,
         hashes: prompts[(asked * 31) % prompts.length] as BlockHashes,
       };
-      decider.choose({ id: `r${asked}`, prompt, session: undefined }, loads, asked / 100);
+      decider.choose({ id: `r${asked}`, prompt, conversation: undefined }, loads, asked / 100);
     }
     const { user, system } = process.cpuUsage(start);
     return (user + system) / 100;

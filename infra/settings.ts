@@ -80,6 +80,8 @@ const ContainerEdge = z.strictObject({
    * `domain` for its certificate.
    */
   listener: z.enum(['none', 'internal', 'public']).default('none'),
+  /** Serves KServe v2 by gRPC behind the public listener too, on the same name and port. */
+  grpc: z.boolean().default(false),
 });
 
 const Vpc = z.strictObject({
@@ -198,6 +200,10 @@ export const Settings = z
     if (container.listener === 'public' && given.domain?.containerName === undefined) {
       const message = 'public needs domain.containerName: keys and prompts do not travel in clear';
       context.addIssue({ code: 'custom', path: ['edges', 'container', 'listener'], message });
+    }
+    if (container.grpc && container.listener !== 'public') {
+      const message = 'needs listener: public: a load balancer takes gRPC by TLS alone';
+      context.addIssue({ code: 'custom', path: ['edges', 'container', 'grpc'], message });
     }
     if (given.nats.servers === 3 && given.network.vpc === undefined && given.network.zones < 3) {
       const message = 'nats.servers: 3 needs three zones, so that the loss of one leaves two servers';

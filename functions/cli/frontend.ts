@@ -1,6 +1,7 @@
 import { chatWith } from '../../shared/commands/chat/index.ts';
 import type { ResolvedConfig } from '../../shared/config/index.ts';
-import { composeFrontend, serveFrontend } from '../../shared/frontends/process/index.ts';
+import { composeFrontend } from '../../shared/frontends/process/index.ts';
+import { serveFrontend } from '../../shared/frontends/serve/index.ts';
 import { openLogger, openQuietLogger } from '../../shared/telemetry/index.ts';
 import { stopSignal } from '../process/stop-signal.ts';
 

@@ -11,7 +11,8 @@ import {
 } from '../../shared/commands/planner/index.ts';
 import { tellWhile } from '../../shared/concurrency/index.ts';
 import { type Environment, forwardSettings, type ResolvedConfig, type Settings } from '../../shared/config/index.ts';
-import { composeFrontend, type Frontend, serveFrontend } from '../../shared/frontends/process/index.ts';
+import { composeFrontend, type Frontend } from '../../shared/frontends/process/index.ts';
+import { serveFrontend } from '../../shared/frontends/serve/index.ts';
 import type { RoutableModel } from '../../shared/pipeline/index.ts';
 import type { ProcessLogger } from '../../shared/telemetry/index.ts';
 import { openLogger, openQuietLogger, QUIET } from '../../shared/telemetry/index.ts';

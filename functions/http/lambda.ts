@@ -8,7 +8,7 @@ import { reasonOf } from '../../shared/errors/index.ts';
 import type { LambdaRuntime } from '../../shared/frontends/lambda/index.ts';
 import { createLambdaHandler } from '../../shared/frontends/lambda/index.ts';
 import { composeFrontend } from '../../shared/frontends/process/index.ts';
-import { openLogger } from '../../shared/telemetry/index.ts';
+import { EmbeddedMetrics, type MetricRegistry, openLogger } from '../../shared/telemetry/index.ts';
 
 declare const awslambda: LambdaRuntime;
 
@@ -27,6 +27,14 @@ const logger = openLogger(given);
 const log = logger.for('function');
 for (const warning of warnings) log.warn(warning);
 
+let registry: MetricRegistry | undefined;
+const embedded = new EmbeddedMetrics({
+  functionName: process.env.AWS_LAMBDA_FUNCTION_NAME ?? 'unknown',
+  nowMs: () => systemClock.wallMs(),
+  fallbacks: () => registry?.totalOf('stator_router_fallbacks_total') ?? 0,
+  write: (text) => process.stdout.write(text),
+});
+
 /** Longest part of an environment's start that waits for the app: the service charges for it, and has limits of its own. */
 const START_MS_MAX = 1000;
 
@@ -39,17 +47,20 @@ const { handler: serve, started } = createLambdaHandler(
       brokerAttemptsMax: NATS_ATTEMPTS_MAX,
     };
     const discovery = { isLasting: false }; // its role may read the table and nothing else
-    const { app, refresh, flush, close, isOpenToAll } = await composeFrontend(settings, {
+    const { app, refresh, flush, close, isOpenToAll, metrics } = await composeFrontend(settings, {
       logger,
       plane,
       discovery,
       followsEvents: false,
+      recorder: embedded,
     });
+    registry = metrics.registry;
     if (isOpenToAll) log.warn('whoever reaches this function is served: no API keys are asked for');
     return {
       fetch: app.fetch,
       beforeRequest: (signal, shardKey) => refresh(DISCOVERY_AGE_MS_MAX, signal, shardKey),
       afterRequest: async () => {
+        embedded.flush();
         await Promise.all([flush(), watch?.look()]);
       },
       isOutdated: () => watch?.isOutdated === true,

@@ -2,6 +2,7 @@ import { createHandlerEngine, type RequestHandler } from '../../shared/engines/h
 import type { Engine, EngineInfo, EngineLoad, ModelFacts } from '../../shared/engines/index.ts';
 import { readModelInfo } from '../../shared/tokens/index.ts';
 import type { CardSettings } from '../../shared/worker/index.ts';
+import { checkTensorModelConfig, checkTritonConfig } from './tensor-model-config.ts';
 
 /** What a model answers: the routes on which it is offered. */
 export type ModelKind = 'chat' | 'completions' | 'embeddings' | 'images' | 'videos' | 'tensor';
@@ -61,7 +62,7 @@ const MODEL_TYPES = {
 const MODEL_INPUTS = { tokens: 'Tokens', text: 'Text', tensor: 'Tensor' } as const;
 
 /** @throws TypeError that names the field, what it holds, and what is allowed. */
-export function checkDefinition({ model, input, kinds, modelPath, generate }: WorkerDefinition): void {
+export function checkDefinition({ model, input, kinds, modelPath, card, generate }: WorkerDefinition): void {
   if (typeof model !== 'string' || model === '') throw new TypeError(`model ${show(model)}: expected a name`);
   if (!(input in MODEL_INPUTS)) throw wrong('input', input, Object.keys(MODEL_INPUTS));
   if (!Array.isArray(kinds) || kinds.length === 0) throw wrong('kinds', kinds, Object.keys(MODEL_TYPES));
@@ -72,14 +73,16 @@ export function checkDefinition({ model, input, kinds, modelPath, generate }: Wo
   if ((input === 'tensor') !== kinds.every((kind) => kind === 'tensor')) {
     throw new TypeError(`kinds ${show(kinds)}: input "tensor" and kind "tensor" belong together`);
   }
+  if (card?.tensorModelConfig !== undefined) checkTensorModelConfig(card.tensorModelConfig);
   if (typeof generate !== 'function') throw new TypeError(`generate ${show(generate)}: expected an async generator`);
 }
 
-/** The definition as a worker takes it. Rejects when the model folder cannot be read. */
+/** The definition as a worker takes it. Rejects when the model folder or Triton's description cannot be read. */
 export async function engineOf(
   definition: WorkerDefinition,
 ): Promise<{ readonly engine: Engine; readonly model: ModelFacts }> {
-  const { modelPath, generate, start, health, load, stop } = definition;
+  const { modelPath, card, generate, start, health, load, stop } = definition;
+  if (card?.tensorModelConfig !== undefined) await checkTritonConfig(card.tensorModelConfig);
   const folder = modelPath === undefined ? undefined : await readModelInfo(modelPath);
   const engine = createHandlerEngine({
     info: infoOf(definition, folder?.contextLength),

@@ -13,6 +13,15 @@ export type { HandlerContext, HandlerOutput, RequestHandler } from '../../shared
 export type { EngineLoad } from '../../shared/engines/index.ts';
 export { ServeError } from '../../shared/errors/index.ts';
 export type { EngineOutput, EngineRequest } from '../../shared/protocol/generation/index.ts';
+export {
+  readTensor,
+  type TensorElements,
+  type TensorRecord,
+  type TensorRequestRecord,
+  type TensorResponseRecord,
+  type TensorValues,
+  writeTensor,
+} from '../../shared/protocol/kserve/index.ts';
 export type { ModelKind, RuntimeFacts, WorkerDefinition } from './worker-definition.ts';
 
 const USAGE_EXIT = 2;

@@ -4,8 +4,10 @@ import { type ContainerImage, FargateService, type ICluster } from 'aws-cdk-lib/
 import {
   ApplicationLoadBalancer,
   ApplicationProtocol,
+  ApplicationProtocolVersion,
   ApplicationTargetGroup,
   type ListenerCertificate,
+  ListenerCondition,
   SslPolicy,
   TargetGroupLoadBalancingAlgorithmType,
   TargetType,
@@ -23,7 +25,12 @@ import { trackStreams } from './stream-scaling.ts';
 export type EdgeListener =
   | { readonly kind: 'none' }
   | { readonly kind: 'internal' }
-  | { readonly kind: 'public'; readonly certificate: ListenerCertificate };
+  | {
+      readonly kind: 'public';
+      readonly certificate: ListenerCertificate;
+      /** KServe v2 on the same name and port. @default false */
+      readonly hasGrpc?: boolean;
+    };
 
 export interface EdgeServiceProps {
   readonly network: Network;
@@ -54,15 +61,18 @@ export interface EdgeServiceProps {
 /** `DYN_TCP_RPC_PORT` of the tasks. */
 const PLANE_PORT = 8700;
 const HTTP_PORT = 8000;
+const GRPC_PORT = 8001;
+/** Paths of gRPC's services, of which no HTTP route is one: KServe, health and reflection. */
+const GRPC_PATHS = ['/inference.GRPCInferenceService/*', '/grpc.health.v1.Health/*', '/grpc.reflection.*'];
 /** A stream may last as long as a function's. */
 const DRAIN = Duration.seconds(900);
 
 /**
- * The container edge: one image with the role `router`, and `http` where somebody listens. Of its tasks the holder of the lease
+ * The container edge: one image with the role `router`, and `http` and `grpc` where somebody listens. Of its tasks the holder of the lease
  * answers the functions, which find it in discovery; the others stand by.
  *
  *     function ── 8700 ──> edge group ── worker ports ──> worker group
- *     clients ── 443 ──> load balancer ── 8000 ──┘└── 4222 ──> NATS
+ *     clients ── 443 ──> load balancer ── 8000, 8001 ──┘└── 4222 ──> NATS
  *
  * `Choose` is on 8700, which the load balancer does not know: only functions reach it.
  */
@@ -78,7 +88,7 @@ export class EdgeService extends Construct implements IGrantable {
     const { network, nats, listener = { kind: 'none' }, tasks = 2, tasksMax = 8 } = props;
     if (tasks < 1 || tasksMax < tasks)
       throw new Error(`tasks (${tasks}) must lie between 1 and tasksMax (${tasksMax})`);
-    const task = createEdgeTask(this, props, listener.kind !== 'none');
+    const task = createEdgeTask(this, props, listener);
     this.grantPrincipal = task.taskRole;
     const group = new SecurityGroup(this, 'SecurityGroup', { vpc: network.vpc, description: 'Edge of Stator' });
     this.group = group as ISecurityGroup; // its optional properties are `T | undefined`
@@ -132,7 +142,7 @@ export class EdgeService extends Construct implements IGrantable {
       loadBalancingAlgorithmType: TargetGroupLoadBalancingAlgorithmType.LEAST_OUTSTANDING_REQUESTS,
       healthCheck: { path: '/live', interval: Duration.seconds(10), healthyThresholdCount: 2 },
     });
-    balancer.addListener('Listener', {
+    const port = balancer.addListener('Listener', {
       open: false,
       defaultTargetGroups: [targets],
       ...(isPublic
@@ -142,11 +152,45 @@ export class EdgeService extends Construct implements IGrantable {
     const callers = isPublic ? Peer.anyIpv4() : Peer.ipv4(network.vpc.vpcCidrBlock);
     group.addIngressRule(callers, Port.tcp(isPublic ? 443 : 80), 'Clients');
     edge.connections.allowFrom(group, Port.tcp(HTTP_PORT), 'Load balancer');
+    if (hearsGrpc(listener)) {
+      port.addTargetGroups('Grpc', {
+        priority: 1,
+        conditions: [ListenerCondition.pathPatterns(GRPC_PATHS)],
+        targetGroups: [this.#grpcTargets(network)],
+      });
+      edge.connections.allowFrom(group, Port.tcp(GRPC_PORT), 'Load balancer, gRPC');
+    }
     return balancer;
+  }
+
+  /** Each call goes to the task with the fewest, and a task is healthy when its own health service says so. */
+  #grpcTargets(network: Network): ApplicationTargetGroup {
+    return new ApplicationTargetGroup(this, 'GrpcTargets', {
+      vpc: network.vpc,
+      port: GRPC_PORT,
+      protocol: ApplicationProtocol.HTTP,
+      protocolVersion: ApplicationProtocolVersion.GRPC,
+      targetType: TargetType.IP,
+      targets: [this.service.loadBalancerTarget({ containerName: 'edge', containerPort: GRPC_PORT })],
+      deregistrationDelay: DRAIN,
+      loadBalancingAlgorithmType: TargetGroupLoadBalancingAlgorithmType.LEAST_OUTSTANDING_REQUESTS,
+      healthCheck: {
+        path: '/grpc.health.v1.Health/Check',
+        healthyGrpcCodes: '0',
+        interval: Duration.seconds(10),
+        healthyThresholdCount: 2,
+      },
+    });
   }
 }
 
-function createEdgeTask(scope: Construct, props: EdgeServiceProps, hasHttp: boolean) {
+function hearsGrpc(listener: EdgeListener): boolean {
+  return listener.kind === 'public' && listener.hasGrpc === true;
+}
+
+function createEdgeTask(scope: Construct, props: EdgeServiceProps, listener: EdgeListener) {
+  const hasHttp = listener.kind !== 'none';
+  const hasGrpc = hearsGrpc(listener);
   const task = createTask(scope, { cpu: props.cpu ?? 1024, memoryLimitMiB: props.memoryMiB ?? 2048 });
   addStatorContainer(task, {
     name: 'edge',
@@ -154,7 +198,8 @@ function createEdgeTask(scope: Construct, props: EdgeServiceProps, hasHttp: bool
     command: ['frontend'],
     environment: {
       ...props.environment,
-      STATOR_ROLES: hasHttp ? 'http,router' : 'router',
+      STATOR_ROLES: ['router', ...(hasHttp ? ['http'] : []), ...(hasGrpc ? ['grpc'] : [])].sort().join(),
+      ...(hasGrpc ? { STATOR_GRPC_PORT: String(GRPC_PORT) } : {}),
       DYN_ROUTER_MODE: 'kv',
       DYN_ROUTER_REPLICA_SYNC: 'true', // a standby that takes over knows what is under way
       NATS_AUTH_USERNAME: 'router',
@@ -165,7 +210,7 @@ function createEdgeTask(scope: Construct, props: EdgeServiceProps, hasHttp: bool
     },
     secrets: props.secrets.containerSecrets('router'),
     healthPort: HTTP_PORT,
-    ports: hasHttp ? [HTTP_PORT, PLANE_PORT] : [PLANE_PORT],
+    ports: [...(hasHttp ? [HTTP_PORT] : []), ...(hasGrpc ? [GRPC_PORT] : []), PLANE_PORT],
     logGroup: new LogGroup(scope, 'LogGroup', {
       retention: props.logRetentionDays ?? 30,
       removalPolicy: RemovalPolicy.DESTROY,

@@ -1,5 +1,5 @@
 import { Duration, RemovalPolicy } from 'aws-cdk-lib';
-import type { IAlarm, Metric, MetricOptions } from 'aws-cdk-lib/aws-cloudwatch';
+import { type IAlarm, Metric, type MetricOptions } from 'aws-cdk-lib/aws-cloudwatch';
 import { LambdaDeploymentConfig, LambdaDeploymentGroup } from 'aws-cdk-lib/aws-codedeploy';
 import {
   type IGrantable,
@@ -53,8 +53,6 @@ export class HttpFunction extends Construct implements IGrantable {
   /** The release that clients get: what an API is to call. */
   readonly live: IFunction;
   readonly grantPrincipal: IPrincipal;
-  /** Its lines, one a request. */
-  readonly logGroup: ILogGroup;
   readonly #alias: Alias;
 
   constructor(scope: Construct, id: string, props: HttpFunctionProps) {
@@ -63,7 +61,6 @@ export class HttpFunction extends Construct implements IGrantable {
       retention: props.logRetentionDays ?? 30,
       removalPolicy: RemovalPolicy.DESTROY,
     });
-    this.logGroup = logGroup;
     this.function = new LambdaFunction(this, 'Function', {
       description: 'Stator: streaming HTTP frontend',
       code: props.code,
@@ -116,6 +113,21 @@ export class HttpFunction extends Construct implements IGrantable {
   /** Requests that were refused because no further environment may start, a minute. */
   metricThrottles(options: MetricOptions = {}): Metric {
     return this.function.metricThrottles({ period: Duration.minutes(1), ...options });
+  }
+
+  /**
+   * What its code says of requests: `TimeToFirstToken` (ms), `OutputTokens`, `Unserved` (refused: nobody serves the model) and
+   * `RouterFallbacks` (placed without the resident router); all but the last also by `Model`.
+   */
+  metricOfRequests(metricName: string, { dimensionsMap = {}, ...options }: MetricOptions = {}): Metric {
+    return new Metric({
+      namespace: 'Stator',
+      metricName,
+      period: Duration.minutes(1),
+      dimensionsMap: { FunctionName: this.function.functionName, ...dimensionsMap },
+      label: metricName,
+      ...options,
+    });
   }
 
   /** Most environments at work at a time. */

@@ -10,7 +10,6 @@ import {
   TreatMissingData,
 } from 'aws-cdk-lib/aws-cloudwatch';
 import { SnsAction } from 'aws-cdk-lib/aws-cloudwatch-actions';
-import { FilterPattern, MetricFilter } from 'aws-cdk-lib/aws-logs';
 import { Topic } from 'aws-cdk-lib/aws-sns';
 import { Construct } from 'constructs';
 import type { Settings } from '../settings.ts';
@@ -37,6 +36,9 @@ interface Watch {
   readonly comparison?: ComparisonOperator;
 }
 
+/** A minute in which as many requests are placed without the router is one in which it is missed. */
+const FALLBACKS_MAX = 5;
+
 /** A dashboard and the alarms of a deployment. Each alarm names the paragraph of docs/operations.md that says what to do. */
 export class Observability extends Construct {
   /** Those that stop a release and bring the one before back. */
@@ -48,9 +50,10 @@ export class Observability extends Construct {
     const { topicArn, ttftP99Secs } = settings.alarms;
     this.#topic = topicArn === undefined ? undefined : new SnsAction(Topic.fromTopicArn(this, 'Topic', topicArn));
     const { api, function: http } = front;
-    const ttft = this.#metricOfLog(front, 'Ttft', '$.ttft_ms', '$.ttft_ms');
-    const unserved = this.#metricOfLog(front, 'Unserved', '$.error_type', '1', 'unavailable');
-    const isWanted = Object.values(settings.models).some(({ wanted }) => wanted);
+    const ttft = http.metricOfRequests('TimeToFirstToken');
+    const unserved = http.metricOfRequests('Unserved', { statistic: 'Sum' });
+    const fallbacks = http.metricOfRequests('RouterFallbacks', { statistic: 'Sum' });
+    const wanted = Object.entries(settings.models).flatMap(([model, { wanted }]) => (wanted ? [model] : []));
     const [functionErrors, apiErrors] = [
       {
         id: 'FunctionErrors',
@@ -83,17 +86,20 @@ export class Observability extends Construct {
         about: 'first tokens are late',
         paragraph: 'first-tokens-are-late',
       },
-      ...(isWanted
-        ? [
-            {
-              id: 'NoWorker',
-              metric: unserved.with({ statistic: 'Sum' }),
-              threshold: 1,
-              about: 'a wanted model has no worker',
-              paragraph: 'a-wanted-model-has-no-worker',
-            },
-          ]
-        : []),
+      ...wanted.map((model, at) => ({
+        id: at === 0 ? 'NoWorker' : `NoWorker${at}`,
+        metric: http.metricOfRequests('Unserved', { statistic: 'Sum', dimensionsMap: { Model: model } }),
+        threshold: 1,
+        about: `the wanted model ${model} has no worker`,
+        paragraph: 'a-wanted-model-has-no-worker',
+      })),
+      {
+        id: 'Router',
+        metric: fallbacks,
+        threshold: FALLBACKS_MAX,
+        about: 'the router is degraded or away',
+        paragraph: 'the-router-is-away',
+      },
       ...(edge === undefined ? [] : [tasksMissing(edge, settings.edges.container.tasks)]),
     ];
     for (const watch of watches) this.#watch(watch);
@@ -105,28 +111,13 @@ export class Observability extends Construct {
         ],
         [
           graph('Function', [http.metricErrors(), http.metricThrottles(), http.metricConcurrency()]),
-          graph('Requests without a worker', [unserved.with({ statistic: 'Sum' })]),
+          graph('Requests without a worker, or placed without the router', [unserved, fallbacks]),
         ],
         ...(edge === undefined
           ? []
           : [[graph('Edge, %', [edge.service.metricCpuUtilization(), edge.service.metricMemoryUtilization()])]]),
       ],
     });
-  }
-
-  /** A number out of the function's lines of requests; nothing is paid for lines without it. */
-  #metricOfLog(front: PublicFront, name: string, field: string, metricValue: string, equals?: string): Metric {
-    const metricNamespace = 'Stator';
-    const metricName = `${this.node.addr.slice(0, 8)}${name}`;
-    const pattern = equals === undefined ? FilterPattern.exists(field) : FilterPattern.stringValue(field, '=', equals);
-    new MetricFilter(this, `${name}Filter`, {
-      logGroup: front.function.logGroup,
-      filterPattern: pattern,
-      metricNamespace,
-      metricName,
-      metricValue,
-    });
-    return new Metric({ namespace: metricNamespace, metricName, period: Duration.minutes(1), label: name });
   }
 
   #watch({ id, metric, threshold, about, paragraph, minutes = 3, comparison }: Watch): IAlarm {
@@ -155,10 +146,10 @@ function tasksMissing(edge: EdgeService, tasks: number): Watch {
     statistic: 'Minimum',
   });
   return {
-    id: 'Router',
+    id: 'RouterTasks',
     metric,
     threshold: tasks,
-    about: 'the router is degraded or away',
+    about: 'edges are missing',
     paragraph: 'the-router-is-away',
     comparison: ComparisonOperator.LESS_THAN_THRESHOLD,
   };

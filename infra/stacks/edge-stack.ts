@@ -110,5 +110,5 @@ function listenerOf(scope: Construct, { edges, domain }: Settings): EdgeListener
   if (kind !== 'public') return { kind };
   if (domain === undefined) throw new Error('edges.container.listener: public needs domain');
   const certificate = Certificate.fromCertificateArn(scope, 'EdgeCertificate', domain.certificateArn);
-  return { kind, certificate };
+  return { kind, certificate, hasGrpc: edges.container.grpc };
 }

@@ -33,7 +33,6 @@ const PRICES = {
   balancerHour: 0.0225,
   secretMonth: 0.4,
   alarmMonth: 0.1,
-  metricMonth: 0.3,
   zoneMonth: 0.5,
   firewallMonth: 6, // the list and one rule
   gatewayMillion: 3.5,
@@ -48,6 +47,7 @@ const DISK_GB_FREE = 20;
 export const LEFT_OUT: readonly string[] = [
   'traffic (0.09 a GB to the internet, 0.045 a GB through a NAT gateway), logs (0.50 a GB), tables, files and images by the GB',
   'reads and writes of tables: leases about 1 a month for each process, keys and responses by use',
+  'metrics of the function while it is asked (0.30 a month each: four, and three for each model)',
   'container insights, tasks beyond those that always run, machines of your own, free tiers, discounts and taxes',
 ];
 
@@ -75,7 +75,6 @@ export function estimateDeployment(templates: readonly unknown[], load: DeployLo
     part('load balancers', of('AWS::ElasticLoadBalancingV2::LoadBalancer').length, PRICES.balancerHour * HOURS),
     part('secrets', of('AWS::SecretsManager::Secret').length, PRICES.secretMonth),
     part('alarms', of('AWS::CloudWatch::Alarm').length, PRICES.alarmMonth),
-    part('metrics out of logs', of('AWS::Logs::MetricFilter').length, PRICES.metricMonth),
     part('private zones', of('AWS::ServiceDiscovery::PrivateDnsNamespace').length, PRICES.zoneMonth),
     part('firewalls', of('AWS::WAFv2::WebACL').length, PRICES.firewallMonth),
   ].filter(({ count }) => count > 0);

@@ -2,36 +2,74 @@ import { readdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { UsageError } from './config.ts';
 import { type Estimate, estimateDeployment, LEFT_OUT, type PricedPart } from './deploy-prices.ts';
+import { checkQuotas, isShort, openQuotas, type QuotaFinding, quotasNeeded } from './deploy-quotas.ts';
 
 /** Lines of `stator deploy --help`. */
 export const DEPLOY_HELP = `Usage: stator deploy estimate [FOLDER] [--requests-per-day N] [--seconds-per-request S]
+       stator deploy check [FOLDER]
 
-What a deployment to AWS costs a month, idle and under a load, by list prices of us-east-1. It reads the templates that
-npx cdk synth has written to FOLDER (cdk.out), and asks nobody.
+Both read the templates that npx cdk synth has written to FOLDER (cdk.out).
+
+estimate: what a deployment to AWS costs a month, idle and under a load, by list prices of us-east-1. It asks nobody.
 
   --requests-per-day N       0 where it is not said
   --seconds-per-request S    how long an answer takes on average; 10 where it is not said
+
+check: whether the account has the quotas that it needs, in the region of AWS_REGION and with the usual credentials, which
+may servicequotas:GetServiceQuota. It changes nothing. Exit code 1 when one is too small or cannot be read.
 `;
 
 const SECONDS_PER_REQUEST = 10;
+/** Where `cdk synth` writes. */
+const FOLDER = 'cdk.out';
 
 /**
  * Runs `stator deploy`; resolves with what it prints.
- * @throws UsageError for a mistake in its arguments, Error with one line when there is no template
+ * @throws UsageError for a mistake in its arguments, Error with what is to be said when there is no template or a quota is short
  */
 export async function runDeploy([verb, ...rest]: readonly string[]): Promise<string> {
-  if (verb !== 'estimate') throw new UsageError('stator deploy takes: estimate [FOLDER]');
+  if (verb === 'estimate') return estimate(rest);
+  if (verb === 'check') return check(rest);
+  throw new UsageError('stator deploy takes: estimate [FOLDER], or check [FOLDER]');
+}
+
+async function estimate(argv: readonly string[]): Promise<string> {
   let folder: string | undefined;
   const load = { requestsPerDay: 0, secondsPerRequest: SECONDS_PER_REQUEST };
-  for (let at = 0; at < rest.length; at++) {
-    const argument = rest[at]!;
-    if (argument === '--requests-per-day') load.requestsPerDay = readNumber(argument, rest[++at]);
-    else if (argument === '--seconds-per-request') load.secondsPerRequest = readNumber(argument, rest[++at]);
-    else if (argument.startsWith('-') || folder !== undefined) {
-      throw new UsageError(`stator deploy estimate does not know ${argument}: stator deploy --help`);
-    } else folder = argument;
+  for (let at = 0; at < argv.length; at++) {
+    const argument = argv[at]!;
+    if (argument === '--requests-per-day') load.requestsPerDay = readNumber(argument, argv[++at]);
+    else if (argument === '--seconds-per-request') load.secondsPerRequest = readNumber(argument, argv[++at]);
+    else folder = readFolder('estimate', argument, folder);
   }
-  return render(estimateDeployment(await readTemplates(folder ?? 'cdk.out'), load));
+  return render(estimateDeployment(await readTemplates(folder ?? FOLDER), load));
+}
+
+async function check(argv: readonly string[]): Promise<string> {
+  const folder = argv.reduce<string | undefined>(
+    (before, argument) => readFolder('check', argument, before),
+    undefined,
+  );
+  const needs = quotasNeeded(await readTemplates(folder ?? FOLDER));
+  const quotas = await openQuotas();
+  const findings = await checkQuotas(needs, quotas.read).finally(() => quotas.close());
+  const text = findings.map(describeQuota).join('\n');
+  const isUnclear = findings.some(({ has }) => has === undefined);
+  if (!isUnclear && !findings.some(isShort)) return `${text}\n`;
+  const advice = 'Ask for more in the console of Service Quotas, in the region of the deployment';
+  throw new Error(`not all quotas are known to suffice\n${text}\n${advice}`);
+}
+
+function describeQuota(finding: QuotaFinding): string {
+  const { name, service, code, needed, because, has, reason } = finding;
+  const verdict = has === undefined ? `unknown: ${reason}` : isShort(finding) ? 'too small' : 'enough';
+  const line = `${name.padEnd(34)} has ${String(has ?? '?').padStart(6)}  needs ${String(needed).padStart(6)}  ${verdict}`;
+  return verdict === 'enough' ? line : `${line} (${because}; ${service} ${code})`;
+}
+
+function readFolder(verb: string, argument: string, before: string | undefined): string {
+  if (!argument.startsWith('-') && before === undefined) return argument;
+  throw new UsageError(`stator deploy ${verb} does not know ${argument}: stator deploy --help`);
 }
 
 function readNumber(flag: string, text: string | undefined): number {

@@ -21,6 +21,7 @@ export class Connections {
   readonly #options: ConnectionOptions;
   readonly #sessions = new Map<ServerHttp2Session, readonly Timer[]>();
   #onEmpty: (() => void) | undefined;
+  #isRetired = false;
 
   constructor(options: ConnectionOptions) {
     this.#options = options;
@@ -43,10 +44,12 @@ export class Connections {
       if (this.#sessions.size === 0) this.#onEmpty?.();
     });
     session.setLocalWindowSize(connectionWindowBytes);
+    if (this.#isRetired) session.close(); // it was on its way in
   }
 
   /** Asks every client to go: calls under way go on. Resolves when the last connection has closed. */
   retire(): Promise<void> {
+    this.#isRetired = true;
     for (const session of this.#sessions.keys()) session.close();
     if (this.#sessions.size === 0) return Promise.resolve();
     return new Promise((resolve) => {

@@ -52,13 +52,23 @@ export class HealthService {
 
   #watch(call: GrpcCall, service: string): void {
     let told: number | undefined;
+    let isWaiting = false;
     const look = (): void => {
+      if (call.isBlocked() && !this.#isShuttingDown) {
+        if (!isWaiting) call.onUnblocked(lookAgain); // who reads slowly hears of the last change alone
+        isWaiting = true;
+        return;
+      }
       const status = this.#statusOf(service);
       if (status !== told) call.write(framed(encodeMessage(HealthCheckResponseSchema, { status })));
       told = status;
       if (!this.#isShuttingDown) return;
       this.#watchers.delete(look);
       call.end();
+    };
+    const lookAgain = (): void => {
+      isWaiting = false;
+      look();
     };
     this.#watchers.add(look);
     call.closed.addEventListener('abort', () => this.#watchers.delete(look), { once: true });

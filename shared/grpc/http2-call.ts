@@ -31,7 +31,8 @@ export class Http2Call implements GrpcCall {
   readonly #clock: Clock;
   readonly #headers: readonly string[];
   readonly #frames: MessageFrames;
-  readonly #closing = new AbortController();
+  /** Made when somebody first asks. */
+  #closing: AbortController | undefined;
   readonly #deadline: AbortController | undefined;
   readonly #timer: Timer | undefined;
   #onMessage: ((message: Buffer | undefined) => void) | undefined;
@@ -40,6 +41,8 @@ export class Http2Call implements GrpcCall {
   #isHalfClosed = false;
   #hasHead = false;
   #isOver = false;
+  /** Ended, and not by who serves it. */
+  #isGone = false;
   #ending: GrpcStatus | 'ok' | undefined;
   #pending: Buffer[] = [];
   #pendingBytes = 0;
@@ -60,12 +63,16 @@ export class Http2Call implements GrpcCall {
     this.#timer = clock.after(timeoutMs, () => this.#late());
   }
 
-  get peer(): string | undefined {
-    return this.#stream.session?.socket?.remoteAddress;
+  get closed(): AbortSignal {
+    if (this.#closing === undefined) {
+      this.#closing = new AbortController();
+      if (this.#isGone) this.#closing.abort();
+    }
+    return this.#closing.signal;
   }
 
-  get closed(): AbortSignal {
-    return this.#closing.signal;
+  get isOver(): boolean {
+    return this.#isOver || this.#ending !== undefined;
   }
 
   get deadline(): AbortSignal | undefined {
@@ -114,10 +121,14 @@ export class Http2Call implements GrpcCall {
       if (next === 'none') break;
       const onMessage = this.#onMessage;
       this.#onMessage = undefined;
-      onMessage(next);
+      try {
+        onMessage(next);
+      } catch (thrown) {
+        this.end(statusOf(thrown));
+      }
     }
     this.#isDelivering = false;
-    if (this.#isHalfClosed) return;
+    if (this.#isHalfClosed || this.#isOver) return;
     if (this.#onMessage === undefined)
       this.#stream.pause(); // what comes now stays in the client's window
     else this.#stream.resume();
@@ -133,12 +144,13 @@ export class Http2Call implements GrpcCall {
       throw new GrpcStatus(STATUS.INTERNAL, 'the stream ends in the middle of a message');
     } catch (thrown) {
       this.end(statusOf(thrown));
+      this.#gone();
       return 'none';
     }
   }
 
   write(frame: Buffer): void {
-    if (this.#isOver || this.#ending !== undefined) return;
+    if (this.isOver) return;
     this.#pending.push(frame);
     this.#pendingBytes += frame.length;
     if (this.#pending.length === 1) flushAtEndOfTurn(this);
@@ -158,7 +170,7 @@ export class Http2Call implements GrpcCall {
   }
 
   end(status?: GrpcStatus): void {
-    if (this.#isOver || this.#ending !== undefined) return;
+    if (this.isOver) return;
     this.#ending = status ?? 'ok';
     if (this.#pending.length === 0) this.flush();
   }
@@ -169,6 +181,7 @@ export class Http2Call implements GrpcCall {
     const frames = this.#pending;
     this.#pending = [];
     this.#pendingBytes = 0;
+    if (this.#stream.destroyed || this.#stream.closed) return; // `close` follows, and says as much
     const ending = this.#ending;
     if (frames.length === 0 && !this.#hasHead && ending instanceof GrpcStatus) {
       this.#over();
@@ -220,6 +233,7 @@ export class Http2Call implements GrpcCall {
   #late(): void {
     this.#deadline?.abort(deadlineExceeded());
     this.end(statusOf(deadlineExceeded())); // unless who serves it has said so
+    this.#gone();
   }
 
   #unblocked(): void {
@@ -236,8 +250,15 @@ export class Http2Call implements GrpcCall {
 
   #closed(): void {
     const wasOver = this.#isOver;
+    this.#pending = [];
     this.#over();
-    if (!wasOver) this.#closing.abort();
+    if (!wasOver) this.#gone();
+  }
+
+  /** Nobody waits for what is still done of the call. */
+  #gone(): void {
+    this.#isGone = true;
+    this.#closing?.abort();
   }
 }
 

@@ -3,13 +3,22 @@ import { GrpcStatus, STATUS } from './status.ts';
 /** Before each message: a byte that says whether it is compressed, and its length in four. */
 export const PREFIX_BYTES = 5;
 
-/** Puts messages together from chunks of a stream. Nothing is allocated by a stated length. */
+/** Room for a message that comes in parts: at least so much, and fourfold what has come. */
+const ROOM_BYTES_MIN = 1024;
+const GROWTH = 4;
+const NOTHING = Buffer.alloc(0);
+
+/**
+ * Puts messages together from chunks of a stream. One that lies within a chunk is a view of it; another is copied as it comes,
+ * so that however small its parts are, they take no more memory than they have bytes. Nothing is allocated by a stated length:
+ * room is at most fourfold what has come.
+ */
 export class MessageFrames {
   readonly #bytesMax: number;
-  #chunks: Buffer[] = [];
-  #bytes = 0;
-  /** Of the message that is coming, with its prefix; 0 until its prefix is there. */
-  #wanted = 0;
+  /** What has come and was not looked at yet. */
+  #rest: Buffer = NOTHING;
+  /** The message that is coming, with its prefix; undefined between messages. */
+  #coming: { bytes: Buffer; length: number; readonly wanted: number } | undefined;
 
   /** @param bytesMax of one message */
   constructor(bytesMax: number) {
@@ -18,12 +27,12 @@ export class MessageFrames {
 
   /** Nothing of a message was left behind. */
   get isEmpty(): boolean {
-    return this.#bytes === 0;
+    return this.#coming === undefined && this.#rest.length === 0;
   }
 
   add(chunk: Buffer): void {
-    this.#chunks.push(chunk);
-    this.#bytes += chunk.length;
+    if (this.#coming !== undefined) this.#rest = this.#take(chunk);
+    else this.#rest = this.#rest.length === 0 ? chunk : Buffer.concat([this.#rest, chunk]);
   }
 
   /**
@@ -31,23 +40,41 @@ export class MessageFrames {
    * @throws GrpcStatus for one that is too long or compressed
    */
   next(): Buffer | undefined {
-    if (this.#wanted === 0) {
-      if (this.#bytes < PREFIX_BYTES) return undefined;
-      this.#wanted = PREFIX_BYTES + this.#lengthOfNext();
+    const coming = this.#coming;
+    if (coming !== undefined) {
+      if (coming.length < coming.wanted) return undefined;
+      this.#coming = undefined;
+      return coming.bytes.subarray(PREFIX_BYTES, coming.wanted);
     }
-    if (this.#bytes < this.#wanted) return undefined;
-    const all = this.#joined(this.#wanted);
-    const message = all.subarray(PREFIX_BYTES, this.#wanted);
-    const rest = all.subarray(this.#wanted);
-    this.#chunks[0] = rest;
-    if (rest.length === 0) this.#chunks.shift();
-    this.#bytes -= this.#wanted;
-    this.#wanted = 0;
-    return message;
+    const rest = this.#rest;
+    if (rest.length < PREFIX_BYTES) return undefined;
+    const wanted = PREFIX_BYTES + this.#lengthOf(rest);
+    if (rest.length >= wanted) {
+      this.#rest = rest.length === wanted ? NOTHING : rest.subarray(wanted);
+      return rest.subarray(PREFIX_BYTES, wanted);
+    }
+    this.#coming = { bytes: NOTHING, length: 0, wanted };
+    this.#rest = this.#take(rest);
+    return undefined;
   }
 
-  #lengthOfNext(): number {
-    const prefix = this.#joined(PREFIX_BYTES);
+  /** Copies what the coming message wants of `chunk`; what is behind it. */
+  #take(chunk: Buffer): Buffer {
+    const coming = this.#coming!; // callers have one
+    const taken = Math.min(chunk.length, coming.wanted - coming.length);
+    const length = coming.length + taken;
+    if (length > coming.bytes.length) {
+      const room = Math.max(ROOM_BYTES_MIN, length * GROWTH);
+      const larger = Buffer.allocUnsafeSlow(Math.min(coming.wanted, room));
+      coming.bytes.copy(larger, 0, 0, coming.length);
+      coming.bytes = larger;
+    }
+    chunk.copy(coming.bytes, coming.length, 0, taken);
+    coming.length = length;
+    return taken === chunk.length ? NOTHING : chunk.subarray(taken);
+  }
+
+  #lengthOf(prefix: Buffer): number {
     const length = prefix.readUInt32BE(1);
     if (length > this.#bytesMax) {
       const message = `Received message larger than max (${length} vs ${this.#bytesMax})`;
@@ -55,17 +82,6 @@ export class MessageFrames {
     }
     if (prefix[0] !== 0) throw new GrpcStatus(STATUS.UNIMPLEMENTED, 'Compressed messages are not supported');
     return length;
-  }
-
-  /** Its first chunk, once it holds `bytes` at least: what a message needs is copied once, when all of it is there. */
-  #joined(bytes: number): Buffer {
-    const first = this.#chunks[0]!; // callers know that there are so many bytes
-    if (first.length >= bytes) return first;
-    let count = 0;
-    for (let length = 0; length < bytes; count++) length += this.#chunks[count]!.length;
-    const joined = Buffer.concat(this.#chunks.slice(0, count));
-    this.#chunks.splice(0, count, joined);
-    return joined;
   }
 }
 

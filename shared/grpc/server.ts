@@ -10,6 +10,7 @@ import {
 } from 'node:http2';
 import type { AddressInfo } from 'node:net';
 import type { Clock, Random } from '../clock/index.ts';
+import { turnOfItsOwn } from '../concurrency/index.ts';
 import { reasonOf } from '../errors/index.ts';
 import { Connections } from './connections.ts';
 import { Http2Call } from './http2-call.ts';
@@ -62,6 +63,10 @@ const MEBIBYTE = 1024 * 1024;
 const HEADER_LIST_BYTES_MAX = 16 * 1024;
 /** Megabytes that Node keeps of one connection for what the client has not read, before new streams are refused. */
 const SESSION_MEGABYTES_MAX = 256;
+/** A client that has vanished without a word is found out by its system's silence, some minutes after this much of it. */
+const SILENCE_MS = 60_000;
+/** Turns of the event loop within which what was written before has left. */
+const TURNS_TO_LEAVE = 3;
 
 /**
  * Serves methods over HTTP/2, plainly or with TLS. Calls of unknown paths end with UNIMPLEMENTED.
@@ -87,9 +92,7 @@ export async function openGrpcServer(options: GrpcServerOptions): Promise<GrpcSe
       const path = String(headers[constants.HTTP2_HEADER_PATH]);
       const refused = unlikeGrpc(headers);
       if (refused !== undefined) {
-        stream.on('error', () => {});
-        stream.respond({ ':status': refused }, { endStream: true });
-        stream.close(constants.NGHTTP2_NO_ERROR);
+        refuse(stream, refused);
         return;
       }
       begin(new Http2Call(stream, { clock, messageBytesMax, headers: rawHeaders, path }), byPath.get(path), headers);
@@ -103,6 +106,7 @@ export async function openGrpcServer(options: GrpcServerOptions): Promise<GrpcSe
     },
     close: async (graceMs) => {
       server.close();
+      for (let turn = 0; turn < TURNS_TO_LEAVE; turn++) await turnOfItsOwn(); // last words go before GOAWAY
       const cut = clock.after(graceMs, () => connections.destroy());
       await connections.retire();
       cut.cancel();
@@ -119,6 +123,8 @@ function create(options: GrpcServerOptions): Http2Server | Http2SecureServer {
       ...(concurrentStreamsMax > 0 ? { maxConcurrentStreams: concurrentStreamsMax } : {}),
     },
     maxSessionMemory: SESSION_MEGABYTES_MAX,
+    // Missing from the library's types, which hands them on to the listener.
+    ...{ noDelay: true, keepAlive: true, keepAliveInitialDelay: SILENCE_MS },
   };
   if (tls === undefined) return createServer(http2);
   const { cert, key, clientCa } = tls;
@@ -143,6 +149,13 @@ function listen(server: Http2Server | Http2SecureServer, { host, port }: GrpcSer
 function unlikeGrpc(headers: IncomingHttpHeaders): number | undefined {
   if (headers[constants.HTTP2_HEADER_METHOD] !== 'POST') return 405;
   return /^application\/grpc(?:\+proto)?\s*(?:;|$)/i.test(headers['content-type'] ?? '') ? undefined : 415;
+}
+
+function refuse(stream: ServerHttp2Stream, status: number): void {
+  stream.on('error', () => {}); // of a client that has left
+  if (stream.destroyed || stream.closed) return;
+  stream.respond({ ':status': status }, { endStream: true });
+  stream.close(constants.NGHTTP2_NO_ERROR);
 }
 
 function begin(call: Http2Call, method: GrpcMethod | undefined, headers: IncomingHttpHeaders): void {

@@ -40,15 +40,25 @@ export function retryTrailers({ retryAfterMs }: Pick<ServeError, 'retryAfterMs'>
   return retryAfterMs === undefined ? {} : { 'grpc-retry-pushback-ms': String(Math.ceil(retryAfterMs)) };
 }
 
-/** `grpc-message`: every byte that is not printable ASCII, and `%`, as `%` and two hex digits. */
+/** What clients take of metadata is 8 KiB at some, all entries together. */
+const MESSAGE_LENGTH_MAX = 4096;
+
+/** `grpc-message`: every byte that is not printable ASCII, and `%`, as `%` and two hex digits. A longer one is cut. */
 export function statusMessage(text: string): string {
-  if (/^[\x20-\x24\x26-\x7e]*$/.test(text)) return text;
+  const start = text.length > MESSAGE_LENGTH_MAX ? text.slice(0, MESSAGE_LENGTH_MAX) : text;
+  if (/^[\x20-\x24\x26-\x7e]*$/.test(start)) return start;
   let encoded = '';
-  for (const byte of Buffer.from(text)) {
-    const isPlain = byte >= 0x20 && byte <= 0x7e && byte !== 0x25;
-    encoded += isPlain ? String.fromCharCode(byte) : `%${byte.toString(16).toUpperCase().padStart(2, '0')}`;
+  for (const letter of start) {
+    const next = encodeLetter(letter);
+    if (encoded.length + next.length > MESSAGE_LENGTH_MAX) break;
+    encoded += next;
   }
   return encoded;
+}
+
+function encodeLetter(letter: string): string {
+  if (/^[\x20-\x24\x26-\x7e]$/.test(letter)) return letter;
+  return Array.from(Buffer.from(letter), (byte) => `%${byte.toString(16).toUpperCase().padStart(2, '0')}`).join('');
 }
 
 const UNIT_MS: Readonly<Record<string, number>> = { H: 3_600_000, M: 60_000, S: 1000, m: 1, u: 1e-3, n: 1e-6 };

@@ -4,14 +4,14 @@ import type { GrpcStatus } from './status.ts';
 export interface GrpcCall {
   /** `/package.Service/Method` */
   readonly path: string;
-  /** Address at the other end. */
-  readonly peer: string | undefined;
   /** First value of a metadata entry by its lower-case name. */
   header(name: string): string | undefined;
   /** Lower-case names of metadata entries, each once, without those of HTTP/2. */
   headerNames(): readonly string[];
-  /** Aborts when the client is gone, or the call is over. */
+  /** Aborts when the client is gone, or its time is over: nobody waits for what is still done of the call. */
   readonly closed: AbortSignal;
+  /** It has ended, or is about to: nothing more is written or received. */
+  readonly isOver: boolean;
   /** Aborts with a `ServeError` when the time is over that the client gives; undefined where it gives all time. */
   readonly deadline: AbortSignal | undefined;
   /**

@@ -1,5 +1,5 @@
 import * as z from 'zod';
-import { PREDICTORS } from './predictors/predictor.ts';
+import { PREDICTORS, SEASON_POINTS_MAX } from './predictors/predictor.ts';
 
 const LAWS = ['rate', 'throughput', 'latency', 'load', 'sla'] as const;
 /** `rate` is this product's own; the others are what Dynamo calls optimization targets. */
@@ -50,6 +50,8 @@ const SHAPE = z.object({
   speculative_nextn: count(0, 64).default(0),
   load_predictor: z.enum(PREDICTORS).default('kalman'),
   load_predictor_log1p: z.boolean().default(false),
+  moving_average_points: count(1, 128).default(5),
+  seasonal_period_seconds: seconds.default(86_400),
   kalman_q_level: z.number().min(0).max(1e9).default(1),
   kalman_q_trend: z.number().min(0).max(1e9).default(0.1),
   kalman_r: z.number().min(0).max(1e9).default(10),
@@ -61,6 +63,9 @@ const SHAPE = z.object({
   rate_deviations: z.number().min(0).max(5).default(1),
   rate_down_window_seconds: z.number().min(0).max(7200).default(120),
   rate_requests_per_second: z.number().positive().max(1e6).nullish(),
+  /** Of one of two pools. */
+  rate_prefill_requests_per_second: z.number().positive().max(1e6).nullish(),
+  rate_decode_requests_per_second: z.number().positive().max(1e6).nullish(),
   rate_seasonal: z.boolean().default(false),
   rate_step_max: count(1).default(8),
   start_seconds: seconds.default(180),
@@ -112,6 +117,7 @@ export class PlannerConfigError extends Error {
  * @throws PlannerConfigError
  */
 export function parsePlannerConfig(raw: unknown, law?: PlannerLaw): PlannerConfig {
+  if (isProphet(raw)) throw new PlannerConfigError([PROPHET_INSTEAD]);
   const result = SHAPE.safeParse(renamed(raw));
   if (!result.success) {
     throw new PlannerConfigError(
@@ -123,6 +129,13 @@ export function parsePlannerConfig(raw: unknown, law?: PlannerLaw): PlannerConfi
   const problems = problemsOf(config);
   if (problems.length > 0) throw new PlannerConfigError(problems.map((problem) => `planner configuration: ${problem}`));
   return { ...config, tick_seconds: config.scheduling.scale_interval_seconds ?? commonDivisor(loopsOf(config)) };
+}
+
+const PROPHET_INSTEAD =
+  'planner configuration: load_predictor: prophet is not served; use seasonal, which repeats what a day (or seasonal_period_seconds) ago was like at the level of now, or arima for a trend without seasons';
+
+function isProphet(raw: unknown): boolean {
+  return typeof raw === 'object' && raw !== null && 'load_predictor' in raw && raw.load_predictor === 'prophet';
 }
 
 function renamed(raw: unknown): unknown {
@@ -188,6 +201,12 @@ function problemsOf(config: PlannerConfig): readonly string[] {
     if (config[`${pool}_min_endpoint`] != null && (!has || config.mode === 'agg')) {
       problems.push(`${pool}_min_endpoint is not for mode ${config.mode}: there is no such pool, or only one`);
     }
+  }
+  const seasonPoints = config.seasonal_period_seconds / throughput;
+  if (config.load_predictor === 'seasonal' && (seasonPoints < 2 || seasonPoints > SEASON_POINTS_MAX)) {
+    problems.push(
+      `seasonal_period_seconds ${config.seasonal_period_seconds} must be 2 to ${SEASON_POINTS_MAX} times throughput_adjustment_interval_seconds ${throughput}`,
+    );
   }
   if (law === 'load') problems.push(...problemsOfThresholds(config));
   const interval = config.scheduling.scale_interval_seconds;

@@ -34,12 +34,12 @@ export {
   teach,
   tick,
 } from './planner.ts';
-export { type DecisionStatus, isSettled } from './store/decision-status.ts';
+export type { DecisionStatus } from './store/decision-status.ts';
 export { DynamoDbPlannerStore, type DynamoDbPlannerStoreOptions } from './store/dynamodb-store.ts';
 export { FilePlannerStore } from './store/file-store.ts';
 export { MemoryPlannerStore } from './store/memory-store.ts';
 export { createPlannerTable } from './store/planner-table.ts';
-export { type DecisionRecord, type LookRecord, type PlannerStore, PlannerStoreError } from './store/types.ts';
+export type { DecisionRecord, LookRecord, PlannerStore } from './store/types.ts';
 export type {
   EngineCapabilities,
   PerPool,

@@ -1,7 +1,7 @@
 import type { PlannerConfig } from './config.ts';
 import { runsLoadLoop, runsThroughputLoop } from './config.ts';
 import type { ForwardPass } from './forward-pass/metrics.ts';
-import { NO_PASSES, observePass, type PassModelState } from './forward-pass/model.ts';
+import { NO_PASSES, observePasses, type PassModelState } from './forward-pass/model.ts';
 import { type LoadOutcome, modelOptions, poolsOf, runLoadLoop } from './laws/load-loop.ts';
 import { type ExpectedDemand, runThroughputLoop, type ThroughputOutcome } from './laws/throughput-loop.ts';
 import {
@@ -46,6 +46,8 @@ function predictorOptions(config: PlannerConfig): PredictorOptions {
   return {
     name: config.load_predictor,
     log1p: config.load_predictor_log1p,
+    movingPoints: config.moving_average_points,
+    seasonPoints: config.seasonal_period_seconds / config.throughput_adjustment_interval_seconds,
     kalman: {
       qLevel: config.kalman_q_level,
       qTrend: config.kalman_q_trend,
@@ -72,7 +74,8 @@ export function learnPasses(
   const models = { ...state.models };
   for (const pool of poolsOf(config)) {
     const options = modelOptions(pool, config);
-    for (const ranks of passes[pool] ?? []) models[pool] = observePass(models[pool] ?? NO_PASSES, ranks, options);
+    const seen = passes[pool] ?? [];
+    if (seen.length > 0) models[pool] = observePasses(models[pool] ?? NO_PASSES, seen, options);
   }
   return { ...state, models };
 }

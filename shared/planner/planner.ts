@@ -13,6 +13,7 @@ import {
   warmUp,
 } from './loops.ts';
 import { explainLoops, explainRate } from './reasons.ts';
+import { saneInput } from './sane-input.ts';
 import type { EngineCapabilities, PerPool, Pool, Targets, TickInput, TrafficWindow } from './types.ts';
 
 /** What a planner remembers between ticks: plain values, so that any host can keep them. */
@@ -59,9 +60,11 @@ export function teach(
 /** One tick. The same input twice changes nothing the second time: time must go on. */
 export function tick(
   before: PlannerState,
-  input: PlannerInput,
+  told: PlannerInput,
   { config, engines }: Planner,
 ): { readonly state: PlannerState; readonly effect: PlannerEffect } {
+  if (!Number.isFinite(told.nowS)) throw new RangeError(`planner: nowS must be a number of seconds, not ${told.nowS}`);
+  const input = saneInput(told);
   const nextTickS = input.nowS + config.tick_seconds;
   if (config.law !== 'rate') {
     const { state, outcome } = tickLoops(before.loops, input, config, engines);

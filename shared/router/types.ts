@@ -1,4 +1,4 @@
-import type { RouterConfigOverride, RoutingHints } from '../protocol/generation/index.ts';
+import type { ChatMessage, RouterConfigOverride, RoutingHints } from '../protocol/generation/index.ts';
 import type { BlockHashes } from '../tokens/index.ts';
 
 /** What the router knows of a worker from its discovery records. */
@@ -44,6 +44,8 @@ export interface RouteRequest {
   readonly override: RouterConfigOverride | undefined;
   /** Prompt token ids, for prefix overlap; absent for models that take text or tensors. */
   readonly tokenIds: Uint32Array | undefined;
+  /** What the prompt was rendered from, where it was: tells a conversation at all its turns. */
+  readonly messages?: readonly ChatMessage[] | undefined;
   /** The prompt with its blocks named already, where somebody did that before; `tokenIds` is not read then. */
   readonly prompt?: HashedPrompt | undefined;
   /** Workers that this request must not go to again: they failed it. */

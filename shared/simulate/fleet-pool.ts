@@ -63,6 +63,15 @@ export class FleetPool implements PoolView {
     if (this.#readyCount > 0) for (const request of this.held.splice(0)) this.routers.submit(request);
   }
 
+  /** A worker is no more, whatever ran on it; that begins again elsewhere. Returns how many requests did. */
+  lose(worker: SimulatedWorker): number {
+    const cut = worker.ranks.flatMap((rank) => rank.evacuate());
+    for (const request of cut) this.routers.finished(request);
+    this.become(worker, 'gone');
+    for (const request of cut) this.#fleet.moveOn(request);
+    return cut.length;
+  }
+
   /** Hands a request to the routers; without a worker it waits, as long as there is room. */
   submit(request: SimulatedRequest): void {
     if (this.#readyCount > 0) this.routers.submit(request);
@@ -91,6 +100,10 @@ export class FleetPool implements PoolView {
 
   hintsOf(request: number): { readonly priorityJump: number; readonly strictPriority: number } {
     return this.#fleet.hintsOf(request);
+  }
+
+  firstTurnOf(request: number): number | undefined {
+    return this.#fleet.firstTurnOf(request);
   }
 
   dispatch(request: SimulatedRequest, rank: number): void {

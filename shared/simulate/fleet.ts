@@ -128,11 +128,33 @@ export class Fleet {
     return { priorityJump: priorityJump[request]!, strictPriority: strictPriority[request]! };
   }
 
+  /** The first turn of the conversation of `request`; undefined where it has one turn, as far as the workload says. */
+  firstTurnOf(request: number): number | undefined {
+    const { nextTurn, previousTurn } = this.#workload;
+    if (nextTurn[request]! < 0 && previousTurn[request]! < 0) return undefined;
+    let first = request;
+    while (previousTurn[first]! >= 0) first = previousTurn[first]!;
+    return first;
+  }
+
   /** Turns a request away: no rank can hold it, or its router does not take it. */
   refuse(request: SimulatedRequest): void {
     this.refused++;
     if (request.prefill !== undefined) this.#letGo(request.prefill);
     this.#end(request);
+  }
+
+  /** A request whose worker was lost: it goes on elsewhere, or through both pools anew. */
+  moveOn(request: SimulatedRequest): void {
+    const [pool, second] = this.pools as readonly [FleetPool, FleetPool | undefined];
+    if (second === undefined) {
+      pool.submit(request.resumed());
+      return;
+    }
+    const { index, names, router, promptLength, arrivedMs: nowMs } = request.prefill ?? request;
+    const again = new SimulatedRequest(index, promptLength, 1, names, { nowMs, router });
+    again.keepsBlocks = true;
+    pool.submit(again);
   }
 
   /** Requests that wait at most while nobody serves. */
@@ -210,7 +232,7 @@ export class Fleet {
     const isApart = second !== undefined;
     const request = new SimulatedRequest(index, inputTokens, isApart ? 1 : outputTokens, names, at);
     request.keepsBlocks = isApart;
-    this.scaling?.arrived(inputTokens, outputTokens);
+    this.scaling?.arrived();
     if (inputTokens > this.#promptMax || inputTokens + outputTokens > this.#lengthMax) {
       this.refuse(request);
       return;
@@ -281,7 +303,8 @@ export class Fleet {
 
   #end(request: SimulatedRequest): void {
     this.#ended++;
-    this.scaling?.ended();
+    if (Number.isNaN(request.firstTokenMs)) this.scaling?.refused();
+    else this.scaling?.answered(request.promptLength, this.#workload.outputTokens[request.index]!);
     this.#onEnd(request, this.#nowMs);
     const next = this.#workload.nextTurn[request.index]!;
     if (next >= 0) {

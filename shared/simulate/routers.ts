@@ -62,6 +62,8 @@ export interface PoolView {
   after(delayMs: number, callback: () => void): void;
   /** What the workload asks of the routers' queue. */
   hintsOf(request: number): { readonly priorityJump: number; readonly strictPriority: number };
+  /** The first turn of the conversation that a request belongs to, by its place in the workload; undefined where nothing is said of turns. */
+  firstTurnOf(request: number): number | undefined;
   /** Sends a request to the rank a router chose. */
   dispatch(request: SimulatedRequest, rank: number): void;
   /** Turns a request away: no rank can hold it, or its router does not take it. */

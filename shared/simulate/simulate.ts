@@ -129,17 +129,21 @@ export interface ScalingRecord {
   readonly points: readonly ScalingPoint[];
   readonly ups: number;
   readonly downs: number;
+  readonly interruptions: number;
+  readonly failures: number;
+  readonly moved: number;
   /** Paid time of all GPUs, spares that waited among them. */
   readonly gpuMs: number;
 }
 
-function scalingRecord({ pools }: Fleet, { points, ups, downs, warmMs }: Scaling, durationMs: number): ScalingRecord {
+function scalingRecord({ pools }: Fleet, scaling: Scaling, durationMs: number): ScalingRecord {
+  const { points, ups, downs, interruptions, failures, moved, warmMs } = scaling;
   let gpuMs = 0;
   for (const { workers, options } of pools) {
     const paidMs = workers.reduce((total, { startedMs, goneMs = durationMs }) => total + goneMs - startedMs, 0);
     gpuMs += paidMs * options.dataParallelSize;
   }
-  return { points, ups, downs, gpuMs: gpuMs + warmMs };
+  return { points, ups, downs, interruptions, failures, moved, gpuMs: gpuMs + warmMs };
 }
 
 function poolsOf({

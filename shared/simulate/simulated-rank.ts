@@ -48,6 +48,10 @@ export class SimulatedRank {
   activeBlockMs = 0;
   readonly #scheduler: Scheduler;
   readonly #journal: KvJournal | undefined;
+  readonly #lastWork = { prefills: 0, prefillStart: 0, prefillEnd: 0, decodes: 0, decodeContext: 0 };
+  #lastMs = 0;
+  /** Requests that run or wait here. */
+  readonly #underWay = new Set<SimulatedRequest>();
 
   constructor(
     { role, at, inPool, worker, dpRank }: Pick<SimulatedRank, 'role' | 'at' | 'inPool' | 'worker' | 'dpRank'>,
@@ -74,19 +78,20 @@ export class SimulatedRank {
     return this.#scheduler.isIdle;
   }
 
-  /** What it does now and what waits, as its engine would report it. */
-  get pass(): ForwardPass {
-    const { work, waitingCount, waitingTokens } = this.#scheduler;
-    const isBusy = this.inPass;
+  /** The pass that ended last and what waits now, as its engine would report it; undefined before the first one. */
+  get lastPass(): ForwardPass | undefined {
+    if (this.#lastMs === 0) return undefined;
+    const { waitingCount, waitingTokens } = this.#scheduler;
+    const { prefills, prefillStart, prefillEnd, decodes, decodeContext } = this.#lastWork;
     return {
       workerId: `${this.worker}`,
       dpRank: this.dpRank,
-      wallTimeS: isBusy ? this.passMs / 1000 : 0,
-      prefillRequests: isBusy ? work.prefills : 0,
-      prefillTokens: isBusy ? work.prefillEnd - work.prefillStart : 0,
-      prefillKvTokens: isBusy ? work.prefillStart : 0,
-      decodeRequests: isBusy ? work.decodes : 0,
-      decodeKvTokens: isBusy ? work.decodeContext : 0,
+      wallTimeS: this.#lastMs / 1000,
+      prefillRequests: prefills,
+      prefillTokens: prefillEnd - prefillStart,
+      prefillKvTokens: prefillStart,
+      decodeRequests: decodes,
+      decodeKvTokens: decodeContext,
       queuedPrefillRequests: waitingCount,
       queuedPrefillTokens: waitingTokens,
       queuedDecodeRequests: 0,
@@ -107,7 +112,16 @@ export class SimulatedRank {
   take(request: SimulatedRequest): void {
     this.requests++;
     this.promptTokens += request.promptLength;
+    this.#underWay.add(request);
     this.#scheduler.submit(request);
+  }
+
+  /** Drops everything: the worker is lost. Returns what ran or waited, in the order in which it came. */
+  evacuate(): readonly SimulatedRequest[] {
+    const cut = [...this.#underWay];
+    this.#underWay.clear();
+    for (const request of cut) this.#scheduler.cancel(request);
+    return cut;
   }
 
   /** Leading tokens of a request's prompt that lie in the cache now. */
@@ -141,8 +155,11 @@ export class SimulatedRank {
     if (this.grown.length > 0) this.grown.length = 0;
     if (this.finished.length > 0) this.finished.length = 0;
     this.inPass = false;
+    this.#lastMs = this.passMs;
+    Object.assign(this.#lastWork, this.#scheduler.work);
     this.#scheduler.finishPass();
     for (const request of this.finished) {
+      this.#underWay.delete(request);
       this.outputTokens += request.outputTokens;
       this.preemptions += request.preemptions;
     }

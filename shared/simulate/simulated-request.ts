@@ -45,15 +45,21 @@ export class SimulatedRequest extends Sequence {
     this.isTransferred = prefill !== undefined;
   }
 
+  /** The same request for another worker: its prompt is computed again, and the answer goes on where it was cut. */
+  resumed(): SimulatedRequest {
+    const { index, promptLength, outputTokens, names, arrivedMs: nowMs, router } = this;
+    const next = new SimulatedRequest(index, promptLength, outputTokens - this.generated, names, { nowMs, router });
+    next.firstTokenMs = this.firstTokenMs;
+    next.lastTokenMs = this.lastTokenMs;
+    return next;
+  }
+
   emit(): boolean {
     const rank = this.rank!; // it was dispatched, or it would not run
     const nowMs = rank.passEndMs;
-    if (this.length === this.promptLength) {
-      this.firstTokenMs = nowMs;
-      rank.firstTokens.push(this);
-    } else {
-      rank.gaps.add(nowMs - this.lastTokenMs);
-    }
+    if (this.length === this.promptLength) rank.firstTokens.push(this);
+    if (Number.isNaN(this.firstTokenMs)) this.firstTokenMs = nowMs;
+    else rank.gaps.add(nowMs - this.lastTokenMs);
     this.lastTokenMs = nowMs;
     if (rank.growthBlockTokens > 0 && this.length % rank.growthBlockTokens === 0) rank.grown.push(this);
     this.length++;

@@ -1,5 +1,5 @@
 import type { FleetLoads, RankLoad } from '../discovery/index.ts';
-import { StatelessDecider } from '../router/stateless/index.ts';
+import { keyOfText, StatelessDecider } from '../router/stateless/index.ts';
 import type { PoolView, RoutedPool, RouterBench } from './routers.ts';
 import { type NumberedWorker, numbered } from './simple-routers.ts';
 import type { SimulatedRequest } from './simulated-request.ts';
@@ -54,8 +54,10 @@ export class StatelessRouters implements RouterBench {
       this.#isReading = true;
       this.#read();
     }
-    const { id, router, promptLength, names } = request;
-    const asked = { id, prompt: { tokens: promptLength, hashes: names.prompt }, session: undefined };
+    const { id, index, router, promptLength, names } = request;
+    const first = this.#pool.firstTurnOf(index);
+    const conversation = first === undefined ? undefined : keyOfText(`conversation ${first}`);
+    const asked = { id, prompt: { tokens: promptLength, hashes: names.prompt }, conversation };
     const worker = this.#deciders[router]!.choose(asked, this.#seen(), this.#pool.nowMs)!; // every fleet has workers
     this.#pool.dispatch(request, this.#rankOf(worker.number));
   }

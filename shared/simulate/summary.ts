@@ -44,6 +44,11 @@ export interface ScalingSummary {
   readonly attainment: number;
   readonly ups: number;
   readonly downs: number;
+  /** Workers that had notice to leave, and starts that came to nothing. */
+  readonly interruptions: number;
+  readonly failures: number;
+  /** Requests that had not ended when their worker was taken away, and went on elsewhere. */
+  readonly moved: number;
   /** Most workers that served at once. */
   readonly readyMax: number;
   /** Requests that waited while nobody served, at most at once. */
@@ -120,7 +125,7 @@ export function summarize(simulation: Simulation): Summary {
 function summarizeScaling(simulation: Simulation): Pick<Summary, 'scaling'> {
   const { scaling, options } = simulation;
   if (scaling === undefined || options.scaling === undefined) return {};
-  const { points, ups, downs, gpuMs } = scaling;
+  const { points, ups, downs, interruptions, failures, moved, gpuMs } = scaling;
   const { size } = options.workload;
   let met = 0;
   for (let request = 0; request < size; request++) if (meetsTargets(simulation, request)) met++;
@@ -129,6 +134,9 @@ function summarizeScaling(simulation: Simulation): Pick<Summary, 'scaling'> {
       attainment: met / Math.max(1, size),
       ups,
       downs,
+      interruptions,
+      failures,
+      moved,
       readyMax: Math.max(0, ...points.map(({ ready }) => ready)),
       heldMax: Math.max(0, ...points.map(({ held }) => held)),
       dollars: (gpuMs / MS_PER_HOUR) * (options.scaling.gpuPrice ?? 0),

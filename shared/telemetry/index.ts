@@ -56,6 +56,7 @@ export {
   type WorkerRequestMeter,
 } from './metrics/worker-metrics.ts';
 export { openTelemetry, type Telemetry } from './open-telemetry.ts';
+export { EmbeddedMetrics, type EmbeddedMetricsOptions } from './records/embedded-metrics.ts';
 export { createFileSink, createStreamSink, type FileSinkOptions } from './records/record-sinks.ts';
 export type { RequestEnd, RequestRecorder } from './records/request-records.ts';
 export { QueuedRecorder, type QueuedRecorderOptions, type RecordSink } from './records/request-records.ts';

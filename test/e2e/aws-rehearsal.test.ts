@@ -1,6 +1,6 @@
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { cpSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { dirname, join } from 'node:path';
+import { dirname, join, resolve } from 'node:path';
 import Anthropic from '@anthropic-ai/sdk';
 import {
   type AttributeDefinition,
@@ -34,6 +34,7 @@ import {
   useFleet,
   waitUntil,
 } from '../support/index.ts';
+import { makeOtherUser, type OtherUser } from '../support/lambda/other-user.ts';
 import { hasLambdaRuntime, type LambdaRuntime, startLambdaRuntime } from '../support/lambda-runtime.ts';
 
 const MODEL = 'stator-mini';
@@ -44,6 +45,8 @@ const PATIENT = { STATOR_ROUTER_CHOOSE_TIMEOUT_MS: '500', STATOR_ROUTER_CONNECT_
 const TIMES = { STATOR_LEASE_TTL_SECS: '2' };
 const LOOPBACK = { DYN_TCP_RPC_HOST: '127.0.0.1', DYN_EVENT_PLANE_HOST: '127.0.0.1', DYN_SYSTEM_HOST: '127.0.0.1' };
 const MB = 1_000_000;
+/** A path that each process understands in its own way, as each machine does. */
+const THEIRS = '/proc/self/cwd/model';
 
 /**
  * Rights that a rehearsal of some minutes does not use.
@@ -60,6 +63,10 @@ type Env = Readonly<Record<string, string>>;
 
 const fleet = useFleet();
 let folder: string;
+/** Nobody but this user reads it. */
+let workersFolder: string;
+/** As whom functions run, where another user can be had. */
+let stranger: OtherUser | undefined;
 let account: Account;
 let stack: DeployedStack;
 let server: DynamoDbServer;
@@ -139,7 +146,9 @@ async function startWorker(more: Env = {}): Promise<StatorProcess> {
     DYN_TCP_RPC_PORT: '0',
     DYN_SYSTEM_PORT: '0',
   };
-  const worker = await fleet.worker([...flags, '--decode-speedup-ratio=0.5'], { ...env, ...more });
+  // Its model lies in a folder that is its own; what has that name elsewhere is something else.
+  const model = [`--model-path=${THEIRS}`, '--decode-speedup-ratio=0.5'];
+  const worker = await fleet.worker([...flags, ...model], { ...env, ...more }, { cwd: workersFolder });
   workers.push(worker);
   return worker;
 }
@@ -175,6 +184,7 @@ async function startFunction(more: Env = {}, environment = theFunction().environ
   const deployed = theFunction();
   const directory = mkdtempSync(join(folder, 'code-'));
   expect(await unpack(deployed, directory)).toContain('index.mjs');
+  stranger?.own(directory);
   const env = { ...here('function', environment), ...PATIENT, ...more };
   return startLambdaRuntime({
     directory,
@@ -183,6 +193,8 @@ async function startFunction(more: Env = {}, environment = theFunction().environ
     env: { ...env, STATOR_ARTIFACTS_CACHE_DIR: join(directory, 'tmp') }, // a function has /tmp of its own
     environmentsMax: 4,
     stage: '/prod',
+    gatewayAnswers: stack.gatewayAnswers,
+    ...(stranger === undefined ? {} : { as: stranger }),
   });
 }
 
@@ -219,6 +231,10 @@ const isRun = hasMoto() && hasLambdaRuntime() && hasDynamoDb() && hasNatsServer(
 describe.runIf(isRun)('a deployment, rehearsed', { timeout: 120_000 }, () => {
   beforeAll(async () => {
     folder = mkdtempSync(join(tmpdir(), 'stator-rehearsal-'));
+    workersFolder = join(folder, 'workers');
+    mkdirSync(workersFolder, { mode: 0o700 });
+    cpSync(resolve('shared/artifacts/builtin-model'), join(workersFolder, 'model'), { recursive: true });
+    stranger = makeOtherUser(folder);
     account = await openAccount(STACK);
     stack = await account.deploy(release());
     server = await startDynamoDb();
@@ -274,9 +290,28 @@ describe.runIf(isRun)('a deployment, rehearsed', { timeout: 120_000 }, () => {
   });
 
   it('lets in who has a key of stator keys, below the stage alone', async () => {
-    expect((await fetch(`${new URL(runtime.url).origin}/v1/models`)).status).toBe(403);
+    expect((await fetch(`${new URL(runtime.url).origin}/v1/models`)).status).toBe(404); // by another name of the API
     const stranger = await fetch(`${runtime.url}/v1/models`);
     expect([stranger.status, await stranger.json()]).toMatchObject([401, { error: { code: 'invalid_api_key' } }]);
+    await runtime.idle();
+  });
+
+  it('refuses as the gateway does, in the words that clients know', async () => {
+    const client = openAi();
+    const messages = [{ role: 'user' as const, content: 'x'.repeat(6.5 * 2 ** 20) }];
+    await expect(client.chat.completions.create({ model: MODEL, messages })).rejects.toMatchObject({
+      status: 413,
+      code: 'request_too_large',
+      type: 'invalid_request_error',
+    });
+    const running = Array.from({ length: 4 }, () => streamChat(client, 60)); // as many as there may be
+    await waitUntil(() => runtime.environments().filter(({ isIdle }) => !isIdle).length === 4);
+    await expect(client.models.list()).rejects.toMatchObject({
+      status: 429,
+      code: 'rate_limit_exceeded',
+      headers: expect.toSatisfy((headers: Headers) => headers.get('retry-after') === '1'),
+    });
+    expect(await Promise.all(running)).toEqual([60, 60, 60, 60]);
     await runtime.idle();
   });
 
@@ -288,6 +323,20 @@ describe.runIf(isRun)('a deployment, rehearsed', { timeout: 120_000 }, () => {
     const message = await client.messages.stream({ model: MODEL, max_tokens: 12, messages }).finalMessage();
     expect(message.usage.output_tokens).toBe(12);
     await runtime.idle();
+  });
+
+  it('tells CloudWatch of requests in lines of its log, and of no model that only clients know', async () => {
+    await expect(
+      openAi().chat.completions.create({ model: 'made-up', messages: [{ role: 'user', content: 'hi' }] }),
+    ).rejects.toMatchObject({ status: 404 });
+    await runtime.idle();
+    const lines = runtime
+      .output()
+      .split('\n')
+      .filter((line) => line.includes('"_aws"'));
+    const told = lines.map((line) => JSON.parse(line) as { Model?: string; TimeToFirstToken?: number });
+    expect(told).toContainEqual(expect.objectContaining({ TimeToFirstToken: expect.any(Number), OutputTokens: 24 }));
+    expect([...new Set(told.map(({ Model }) => Model))]).toEqual(expect.not.arrayContaining(['made-up']));
   });
 
   it('keeps answers for the key that asked for them', async () => {
@@ -397,6 +446,8 @@ describe.runIf(isRun)('a deployment, rehearsed', { timeout: 120_000 }, () => {
     for (const router of routers) router.signal('SIGKILL');
     await untilServed(true);
     expect(await streamChat(openAi(), 8)).toBe(8);
+    await runtime.idle();
+    expect(runtime.output()).toContain('"RouterFallbacks":1'); // what the alarm counts
     for (const worker of workers.splice(0)) {
       worker.signal('SIGTERM');
       expect(await worker.exited).toBe(0);

@@ -3,12 +3,14 @@ import { parse } from 'yaml';
 import { type CodeBlock, commandsOf, readPages } from '../support/docs/blocks.ts';
 import { type FreshClone, makeFreshClone } from '../support/docs/fresh-clone.ts';
 import { PageSession } from '../support/docs/page-session.ts';
+import { isRunnable } from '../support/docs/toolchains.ts';
 import { freePort } from '../support/index.ts';
 import { type FakeServer, startFakeServer } from './fake-openai-server.ts';
 
 const BLOCK_MS_MAX = 240_000;
 /** Languages of pictures and of output. */
 const TEXT = ['', 'mermaid'];
+const PROGRAMS = ['js', 'py', 'go'];
 const COMMAND = /^\s*(\$ )?(npx|npm|node|curl|stator|DYN_\w+=|STATOR_\w+=)\b/m;
 
 let clone: FreshClone;
@@ -23,7 +25,7 @@ afterAll(() => {
   clone.remove();
 });
 
-describe.each(readPages(process.cwd()))('$file', ({ blocks }) => {
+describe.each(readPages(process.cwd()))('$file', ({ file, blocks }) => {
   let session: PageSession;
   const programs = new Set<string>();
 
@@ -31,6 +33,7 @@ describe.each(readPages(process.cwd()))('$file', ({ blocks }) => {
     const others = new Map([
       ['5557', await freePort()],
       ['5558', await freePort()],
+      ...(file === 'docs/kserve.md' ? [['8001', await freePort()] as const] : []),
     ]);
     session = new PageSession(clone, { http: await freePort(), engine: Number(new URL(engine.url).port), others });
     await session.run('[ -d node_modules ] || npm ci');
@@ -40,7 +43,7 @@ describe.each(readPages(process.cwd()))('$file', ({ blocks }) => {
   async function play(block: CodeBlock): Promise<void> {
     if (block.language === 'json') JSON.parse(block.text);
     else if (block.language === 'yaml') parse(block.text);
-    else if (block.language === 'js') programs.add(session.save(block.text));
+    else if (PROGRAMS.includes(block.language)) programs.add(session.save(block.text));
     else if (TEXT.includes(block.language))
       expect(block.text, 'a block of commands names its language').not.toMatch(COMMAND);
     else if (block.language === 'sh') {
@@ -53,7 +56,7 @@ describe.each(readPages(process.cwd()))('$file', ({ blocks }) => {
   }
 
   for (const block of blocks) {
-    if (block.notRun !== undefined) continue;
+    if (block.notRun !== undefined || !isRunnable(block)) continue;
     it(`${block.place} works as written`, { timeout: BLOCK_MS_MAX }, () => play(block));
   }
 

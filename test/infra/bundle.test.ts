@@ -47,6 +47,6 @@ describe('bundleFunction', () => {
   it('leaves nothing of an earlier bundle behind', () => {
     bundle({ 'entry.ts': `export const handler = () => import('./a.ts');`, 'a.ts': 'export const a = 1;' });
     const { directory } = bundle({ 'entry.ts': 'export const handler = 1;' });
-    expect(readdirSync(directory)).toEqual(['index.mjs']);
+    expect(readdirSync(directory)).toEqual(['index.mjs', 'init.mjs']);
   });
 });

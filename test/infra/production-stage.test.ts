@@ -144,6 +144,31 @@ describe('the production stage', () => {
     expect(open.map(({ FromPort }) => FromPort)).toEqual([443]);
   });
 
+  it('serves KServe by gRPC on the same name and port where it is asked for, and asks its health service', () => {
+    const all = productionTemplates({ edges: { container: { listener: 'public', grpc: true } }, domain: DOMAIN }).Edge!;
+    all.hasResourceProperties('AWS::ElasticLoadBalancingV2::TargetGroup', {
+      Port: 8001,
+      ProtocolVersion: 'GRPC',
+      HealthCheckPath: '/grpc.health.v1.Health/Check',
+      Matcher: { GrpcCode: '0' },
+      TargetGroupAttributes: Match.arrayWith([{ Key: 'deregistration_delay.timeout_seconds', Value: '900' }]),
+    });
+    all.hasResourceProperties('AWS::ElasticLoadBalancingV2::ListenerRule', {
+      Conditions: [
+        {
+          Field: 'path-pattern',
+          PathPatternConfig: { Values: Match.arrayWith(['/inference.GRPCInferenceService/*']) },
+        },
+      ],
+    });
+    all.resourceCountIs('AWS::ElasticLoadBalancingV2::Listener', 1);
+    const [edgeTask] = Object.values(all.findResources('AWS::ECS::TaskDefinition')).filter(({ Properties }) =>
+      JSON.stringify(Properties).includes('STATOR_ROLES'),
+    );
+    expect(JSON.stringify(edgeTask)).toContain('{"Name":"STATOR_ROLES","Value":"grpc,http,router"}');
+    expect(openings({ all }).filter((opening) => opening.endsWith('-> Edge 8001'))).toHaveLength(1);
+  });
+
   it('runs three NATS servers with names that stay, a zone each, never two of them restarting', () => {
     const services = Object.entries(edge.findResources('AWS::ECS::Service')).filter(([id]) => id.startsWith('Nats'));
     expect(services).toHaveLength(3);

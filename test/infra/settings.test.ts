@@ -32,6 +32,7 @@ describe('readSettings', () => {
     ],
     [{ sizes: { edge: { cpu: 256, memoryMiB: 8192 } } }, /sizes\.edge\.memoryMiB: Fargate sells 512 to 2048 MiB/],
     [{ edges: { container: { listener: 'public' } } }, /edges\.container\.listener: public needs domain/],
+    [{ edges: { container: { grpc: true } } }, /edges\.container\.grpc: needs listener: public/],
     [{ network: { zones: 2 } }, /network\.zones: nats\.servers: 3 needs three zones/],
     [{ name: '1 bad name' }, /name: must start with a letter/],
   ])('refuses %j', (given, message) => {

@@ -294,9 +294,11 @@ describe('a newcomer adds, in one file and at most two lines elsewhere,', () => 
   it('all of which the compiler accepts', async () => {
     const tsconfig = { extends: './tsconfig.json', include: ['shared', 'functions'] };
     await writeFile(join(folder, 'tsconfig.toys.json'), JSON.stringify(tsconfig));
-    const { stdout } = await promisify(execFile)('node_modules/.bin/tsc', ['--noEmit', '-p', 'tsconfig.toys.json'], {
-      cwd: folder,
-    }).catch((error: { stdout: string }) => error);
+    const compiler = 'node_modules/typescript-native/bin/tsc';
+    const argv = [compiler, '--noEmit', '-p', 'tsconfig.toys.json'];
+    const { stdout } = await promisify(execFile)(process.execPath, argv, { cwd: folder }).catch(
+      (error: { stdout: string }) => error,
+    );
     expect(stdout).toBe('');
   }, 120_000); // the compiler reads half of the tree
 });

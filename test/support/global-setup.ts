@@ -1,9 +1,10 @@
 import { dynoxide } from './tools/dynoxide.ts';
 import { elasticmq } from './tools/elasticmq.ts';
+import { kserveGo } from './tools/kserve-go.ts';
 import { lambdaRic } from './tools/lambda-ric.ts';
 import { natsServer } from './tools/nats-server.ts';
 import { nodes } from './tools/nodes.ts';
-import { moto, python, schemathesis } from './tools/python.ts';
+import { moto, python, schemathesis, triton } from './tools/python.ts';
 import type { Tool } from './tools/tool.ts';
 
 interface MissingTool {
@@ -11,7 +12,18 @@ interface MissingTool {
   readonly reason: string;
 }
 
-const TOOLS: readonly Tool[] = [dynoxide, python, schemathesis, lambdaRic, natsServer, nodes, moto, elasticmq];
+const TOOLS: readonly Tool[] = [
+  dynoxide,
+  python,
+  schemathesis,
+  lambdaRic,
+  natsServer,
+  nodes,
+  moto,
+  triton,
+  kserveGo,
+  elasticmq,
+];
 
 /**
  * Prepares what suites need beyond npm packages and names it in environment variables, which the test processes inherit.

@@ -4,6 +4,7 @@ import type { AddressInfo } from 'node:net';
 import { Environment } from './lambda/environment.ts';
 import { type EventFormat, toLambdaEvent } from './lambda/events.ts';
 import { Invocation } from './lambda/invocation.ts';
+import type { OtherUser } from './lambda/other-user.ts';
 import { type LambdaStats, newLambdaStats } from './lambda/stats.ts';
 import { waitUntil } from './wait-until.ts';
 
@@ -26,7 +27,24 @@ export interface LambdaRuntimeOptions {
   readonly stage?: string;
   /** Larger bodies are refused by the front itself. @default 6 MiB, as in the service */
   readonly bodyBytesMax?: number;
+  /** What the front says by itself, by the gateway's names for it. @default the gateway's own texts */
+  readonly gatewayAnswers?: Readonly<Record<string, GatewayAnswer>>;
+  /** Runs the processes as another user of this machine, out of copies that it can read. @default as this one */
+  readonly as?: OtherUser;
 }
+
+/** An answer that the gateway gives in place of the function. */
+export interface GatewayAnswer {
+  readonly status: number;
+  readonly headers: Readonly<Record<string, string>>;
+  readonly body: string;
+}
+
+const GATEWAY_ANSWERS = {
+  MISSING_AUTHENTICATION_TOKEN: { status: 403, headers: {}, body: '{"message":"Forbidden"}' },
+  REQUEST_TOO_LARGE: { status: 413, headers: {}, body: '{"message":"Request Too Long"}' },
+  THROTTLED: { status: 429, headers: {}, body: '{"message":"Too Many Requests"}' },
+} as const satisfies Record<string, GatewayAnswer>;
 
 /** A function behind an HTTP front. */
 export interface LambdaRuntime {
@@ -106,19 +124,20 @@ class LambdaService {
     const { stage = '' } = this.#options;
     const { url = '/' } = request;
     if (!url.startsWith(`${stage}/`)) {
-      response.writeHead(403).end('{"message":"Forbidden"}');
+      this.#refuse(response, 'MISSING_AUTHENTICATION_TOKEN');
       return;
     }
     request.url = url.slice(stage.length);
     const body = await readBody(request, this.#options.bodyBytesMax ?? 6 * 1024 * 1024);
     if (body === undefined) {
-      response.writeHead(413, { connection: 'close' }).end('{"message":"Request Too Long"}');
+      response.setHeader('connection', 'close');
+      this.#refuse(response, 'REQUEST_TOO_LARGE');
       return;
     }
     const environment = this.#findEnvironment();
     if (environment === undefined) {
       this.stats.throttled++;
-      response.writeHead(429).end('{"message":"Too Many Requests"}');
+      this.#refuse(response, 'THROTTLED');
       return;
     }
     const rawEvent = request.headers['x-raw-event'];
@@ -141,16 +160,21 @@ class LambdaService {
     for (const environment of this.#environments) environment.kill();
   }
 
+  #refuse(response: ServerResponse, type: keyof typeof GATEWAY_ANSWERS): void {
+    const { status, headers, body } = this.#options.gatewayAnswers?.[type] ?? GATEWAY_ANSWERS[type];
+    response.writeHead(status, { 'content-type': 'application/json', ...headers }).end(body);
+  }
+
   #findEnvironment(): Environment | undefined {
     for (const environment of this.#environments) if (environment.isIdle) return environment;
     return this.#environments.size < (this.#options.environmentsMax ?? 4) ? this.#startEnvironment() : undefined;
   }
 
   #startEnvironment(): Environment {
-    const { directory, handler = 'index.handler', timeoutMs = 900_000, freeze = true, env = {} } = this.#options;
-    const runtimeClient = this.#runtimeClient;
+    const { directory, handler = 'index.handler', timeoutMs = 900_000, freeze = true, env = {}, as } = this.#options;
+    const runtimeClient = as?.runtimeClient ?? this.#runtimeClient;
     const environment: Environment = new Environment(
-      { directory, runtimeClient, handler, timeoutMs, freeze, env },
+      { directory, runtimeClient, handler, timeoutMs, freeze, env, as },
       this.stats,
       () => {
         this.#environments.delete(environment);

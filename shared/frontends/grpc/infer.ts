@@ -1,4 +1,5 @@
 import type { Grant } from '../../access/index.ts';
+import type { Timer } from '../../clock/index.ts';
 import { LIMITS, ServeError, toServeError } from '../../errors/index.ts';
 import { type GrpcCall, GrpcStatus, STATUS, statusOf } from '../../grpc/index.ts';
 import type { GenerationRequest } from '../../protocol/generation/index.ts';
@@ -77,7 +78,7 @@ function inferText(run: InferRun): void {
     const { meter, primaryName } = open(books, request.modelName, body.stream);
     const generation = textRequest(request.modelName, body, books);
     books.identify(generation);
-    const late = timeoutMs === undefined ? undefined : deps.clock.after(timeoutMs, () => books.breakOff(tooLate()));
+    let late: Timer | undefined;
     const parts = {
       responses,
       model: primaryName,
@@ -87,6 +88,7 @@ function inferText(run: InferRun): void {
     };
     const sink = generation.stream ? new TextStream(books, parts) : new TextFold(books, parts);
     generate(books, generation, sink, { meter });
+    if (timeoutMs !== undefined && !sink.isOver) late = deps.clock.after(timeoutMs, () => books.breakOff(tooLate()));
   });
 }
 

@@ -34,7 +34,7 @@ import { infer } from './infer.ts';
 import { configOf, metadataOf } from './models.ts';
 import { UnaryResponses } from './responses.ts';
 import { InferStatistics } from './statistics.ts';
-import { serveStreamInfer } from './stream-infer.ts';
+import { IdleStreams, serveStreamInfer } from './stream-infer.ts';
 
 /** The service of KServe v2, as Triton names it. */
 export const KSERVE = 'inference.GRPCInferenceService';
@@ -44,6 +44,8 @@ export interface KserveService {
   readonly methods: readonly GrpcMethod[];
   /** Follows readiness; to be told when models change. */
   readonly health: HealthService;
+  /** Says NOT_SERVING to who watches, and ends streams of which nothing is under way. */
+  shutDown(): void;
 }
 
 /** KServe v2 with the health service and reflection. */
@@ -57,8 +59,13 @@ export function createKserveService(deps: KserveDeps): KserveService {
   const live = encodeMessage(ServerLiveResponseSchema, { live: true });
   const [ready, notReady] = [true, false].map((each) => encodeMessage(ServerReadyResponseSchema, { ready: each }));
   const statistics = new InferStatistics();
+  const streams = { deps, statistics, idle: new IdleStreams() };
   return {
     health,
+    shutDown: () => {
+      health.shutDown();
+      streams.idle.shutDown();
+    },
     methods: [
       unary(path('ServerLive'), () => live),
       unary(path('ServerReady'), () => (isReady() ? ready! : notReady!)),
@@ -93,7 +100,7 @@ export function createKserveService(deps: KserveDeps): KserveService {
         return encodeMessage(RepositoryIndexResponseSchema, { models: models.map(indexEntry) });
       }),
       { path: path('ModelInfer'), serve: (call) => serveInfer(deps, call, statistics) },
-      { path: path('ModelStreamInfer'), serve: (call) => serveStreamInfer(deps, call, statistics) },
+      { path: path('ModelStreamInfer'), serve: (call) => serveStreamInfer(streams, call) },
       ...health.methods,
       ...reflectionMethods([file_grpc_service, file_health]),
     ],

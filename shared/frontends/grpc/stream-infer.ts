@@ -14,31 +14,64 @@ import type { InferStatistics } from './statistics.ts';
 /** Requests that may be done within one turn before others have theirs. */
 const PER_TURN_MAX = 32;
 
+/** The streams of which nothing is under way. Bounded by those of their connections. */
+export class IdleStreams {
+  readonly #idle = new Set<() => void>();
+  #isShuttingDown = false;
+
+  /** @param end ends the stream */
+  add(end: () => void): void {
+    this.#idle.add(end);
+    // Not before what has come already was looked at: it may be that the client has said all.
+    if (this.#isShuttingDown) queueMicrotask(() => this.#end(end));
+  }
+
+  delete(end: () => void): void {
+    this.#idle.delete(end);
+  }
+
+  /** Ends them, and from here on whoever becomes one. */
+  shutDown(): void {
+    this.#isShuttingDown = true;
+    for (const end of [...this.#idle]) this.#end(end);
+  }
+
+  #end(end: () => void): void {
+    if (this.#idle.delete(end)) end();
+  }
+}
+
 /**
  * `ModelStreamInfer`: requests are served one after the other, and the next is read when the last response to the one before was
  * written. Each counts against its key's budgets.
  */
-export async function serveStreamInfer(deps: KserveDeps, call: GrpcCall, statistics: InferStatistics): Promise<void> {
-  await admit(deps, call, 'inference');
-  new StreamInfer(deps, call, statistics).next();
+export async function serveStreamInfer(parts: StreamParts, call: GrpcCall): Promise<void> {
+  await admit(parts.deps, call, 'inference');
+  new StreamInfer(parts, call).next();
+}
+
+/** What streams are served with. */
+export interface StreamParts {
+  readonly deps: KserveDeps;
+  readonly statistics: InferStatistics;
+  readonly idle: IdleStreams;
 }
 
 class StreamInfer {
-  readonly #deps: KserveDeps;
+  readonly #parts: StreamParts;
   readonly #call: GrpcCall;
-  readonly #statistics: InferStatistics;
   #inTurn = 0;
 
-  constructor(deps: KserveDeps, call: GrpcCall, statistics: InferStatistics) {
-    this.#deps = deps;
+  constructor(parts: StreamParts, call: GrpcCall) {
+    this.#parts = parts;
     this.#call = call;
-    this.#statistics = statistics;
+    call.closed.addEventListener('abort', () => parts.idle.delete(this.#shutDown), { once: true });
   }
 
   /** Serves the next request, once the responses before it have room. */
   next(): void {
     const call = this.#call;
-    if (call.closed.aborted) return;
+    if (call.isOver) return;
     if (call.isBlocked()) {
       call.onUnblocked(() => this.next());
       return;
@@ -48,11 +81,17 @@ class StreamInfer {
       void endOfTurn().then(() => this.next()); // never rejects
       return;
     }
+    const { idle } = this.#parts;
+    idle.add(this.#shutDown);
     call.receive((message) => {
+      idle.delete(this.#shutDown);
       if (message === undefined) call.end();
       else this.#serve(message);
     });
   }
+
+  /** Its client is asked to go elsewhere with what it would still say. */
+  readonly #shutDown = (): void => this.#call.end(new GrpcStatus(STATUS.UNAVAILABLE, 'Service is shutting down'));
 
   #serve(message: Buffer): void {
     let request: ModelInferRequest;
@@ -68,11 +107,11 @@ class StreamInfer {
   }
 
   async #infer(request: ModelInferRequest): Promise<void> {
-    const deps = this.#deps;
+    const { deps, statistics } = this.#parts;
     const call = this.#call;
     const grant = await admit(deps, call, 'generate');
-    if (call.closed.aborted) throw new GrpcStatus(STATUS.CANCELLED, 'the client has gone');
+    if (call.isOver) return; // its client has gone while the key was looked up
     const responses = new StreamResponses(call, request, () => this.next());
-    infer({ deps, statistics: this.#statistics, call, grant, request, responses });
+    infer({ deps, statistics, call, grant, request, responses });
   }
 }

@@ -166,10 +166,7 @@ export class InferenceBooks<
       sink.abandon();
       this.#abandoned();
     };
-    if (closed.aborted) leave();
-    else closed.addEventListener('abort', leave, { once: true });
     const late = (): void => breakOff(new ServeErrorClass('deadline_exceeded', 'Request deadline exceeded'));
-    deadline?.addEventListener('abort', late, { once: true });
     this.#unwatch = () => {
       closed.removeEventListener('abort', leave); // other requests may come on the same stream
       deadline?.removeEventListener('abort', late);
@@ -179,6 +176,12 @@ export class InferenceBooks<
       sink.fail(error);
     };
     this.#breakOff = breakOff;
+    if (deadline?.aborted === true) late();
+    else if (closed.aborted) leave();
+    else {
+      deadline?.addEventListener('abort', late, { once: true });
+      closed.addEventListener('abort', leave, { once: true });
+    }
     const id = this.#request?.id;
     if (!this.#isOver && id !== undefined) this.#forget = this.deps.lifecycle.running.add(id, this.owner, breakOff);
     return { signal: work.signal, cancel: () => work.abort() };

@@ -28,6 +28,7 @@ export class ServiceLifecycle {
   #waitsFor: () => string | undefined = () => undefined;
   #inflight = 0;
   #idleWaiters: (() => void)[] = [];
+  readonly #followers = new Set<() => void>(); // one for each part of the process that follows it
 
   get stage(): ServiceStage {
     return this.#stage;
@@ -57,30 +58,41 @@ export class ServiceLifecycle {
     return this.isLive && this.#stage !== 'waiting';
   }
 
+  /** Runs `tell` after every change of the stage, until the function that is returned is called. */
+  follow(tell: () => void): () => void {
+    this.#followers.add(tell);
+    return () => void this.#followers.delete(tell);
+  }
+
   /** Takes no requests before `discovered`. */
   waiting(waitsFor: () => string | undefined): void {
     if (!this.isLive) return;
-    this.#stage = 'waiting';
     this.#waitsFor = waitsFor;
+    this.#enter('waiting');
   }
 
   discovered(): void {
-    if (this.isLive) this.#stage = 'ready';
+    if (this.isLive) this.#enter('ready');
   }
 
   discoveryFailed(reason: string): void {
     if (!this.isLive) return;
-    this.#stage = 'failed';
     this.#failure = reason;
+    this.#enter('failed');
   }
 
   /** Refuses new inference requests; those under way go on. */
   drain(): void {
-    if (this.isLive) this.#stage = 'draining';
+    if (this.isLive) this.#enter('draining');
   }
 
   stop(): void {
-    this.#stage = 'stopping';
+    this.#enter('stopping');
+  }
+
+  #enter(stage: ServiceStage): void {
+    this.#stage = stage;
+    for (const tell of this.#followers) tell();
   }
 
   /** Stops, and ends the inference responses that are still under way with an error; returns how many. */

@@ -34,6 +34,7 @@ import {
   type Logger,
   openTelemetry,
   type ProcessLogger,
+  type RequestRecorder,
 } from '../../telemetry/index.ts';
 import type { KserveDeps } from '../grpc/index.ts';
 import { createHttpApp } from '../http/index.ts';
@@ -60,6 +61,8 @@ export interface FrontendOptions {
   readonly followsEvents?: boolean;
   /** A request waits for a worker: told for the first of a model, and every 5 s while any waits. */
   readonly onHeld?: (event: PlannerEventOf<'request.held'>) => void;
+  /** Told of every request beside the records that the settings ask for. */
+  readonly recorder?: Pick<RequestRecorder, 'requestEnded'>;
 }
 
 /** A frontend ready to answer; the host decides where its requests come from. */
@@ -90,7 +93,7 @@ export interface Frontend {
 /** Builds the whole path from the HTTP app to the workers. Rejects with one line when discovery cannot be read. */
 export async function composeFrontend(
   settings: EdgeSettings,
-  { logger, plane: planeOptions, discovery: host, followsEvents = true, onHeld }: FrontendOptions,
+  { logger, plane: planeOptions, discovery: host, followsEvents = true, onHeld, recorder }: FrontendOptions,
 ): Promise<Frontend> {
   const metrics = createFrontendMetrics({
     prefix: settings.metricsPrefix,
@@ -126,7 +129,7 @@ export async function composeFrontend(
       answers: new ByteBudget('answers_bytes', budgetBytes(settings.httpAnswerBudgetMb), held.answers),
       gate,
       names: openNames(settings),
-      records,
+      records: both(records, recorder),
       tracer: telemetry.tracer,
       lifecycle,
     };
@@ -354,6 +357,19 @@ function factsOf({ name, card, contextLength }: RoutableModel, settings: EdgeSet
     contextLength,
     kvCacheBlockSize: card.kv_cache_block_size,
     migrationLimit: settings.migrationLimit,
+  };
+}
+
+function both(
+  records: RequestRecorder | undefined,
+  recorder: FrontendOptions['recorder'],
+): Pick<RequestRecorder, 'requestEnded'> | undefined {
+  if (records === undefined || recorder === undefined) return records ?? recorder;
+  return {
+    requestEnded: (end) => {
+      records.requestEnded(end);
+      recorder.requestEnded(end);
+    },
   };
 }
 

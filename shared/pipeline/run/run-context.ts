@@ -1,6 +1,6 @@
 import type { Clock } from '../../clock/index.ts';
 import type { RequestPlane } from '../../planes/request/index.ts';
-import type { GenerationRequest } from '../../protocol/generation/index.ts';
+import type { ChatMessage, GenerationRequest } from '../../protocol/generation/index.ts';
 import type { Inhibition, Router } from '../../router/index.ts';
 import type { Span } from '../../telemetry/index.ts';
 import type { StreamWatch } from '../health/stream-watch.ts';
@@ -49,13 +49,15 @@ export interface RoutedRequest {
   readonly headers: Readonly<Record<string, string>>;
   /** Its queue class: the header `x-dynamo-meta-policy-class` without its prefix. */
   readonly policyClass: string | undefined;
+  /** Of a chat. */
+  readonly messages: readonly ChatMessage[] | undefined;
   /** Of the request, where spans are made. */
   readonly span: Span | undefined;
   readonly signal: AbortSignal;
 }
 
 export function routedRequest(
-  { trace, metadata }: GenerationRequest,
+  { prompt, trace, metadata }: GenerationRequest,
   model: RoutableModel,
   signal: AbortSignal,
 ): RoutedRequest {
@@ -63,5 +65,6 @@ export function routedRequest(
   if (trace.traceparent !== undefined) headers.traceparent = trace.traceparent;
   if (trace.tracestate !== undefined) headers.tracestate = trace.tracestate;
   if (trace.requestId !== undefined) headers['x-request-id'] = trace.requestId;
-  return { model, headers, policyClass: metadata['policy-class'], span: trace.span, signal };
+  const messages = prompt.kind === 'chat' ? prompt.messages : undefined;
+  return { model, headers, policyClass: metadata['policy-class'], messages, span: trace.span, signal };
 }

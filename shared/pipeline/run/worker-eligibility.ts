@@ -63,13 +63,14 @@ export class WorkerEligibility {
     unreachable: readonly string[],
     routing: RoutingHints = request.routing,
   ): RouteRequest {
-    const { model, policyClass } = this.#request;
+    const { model, messages, policyClass } = this.#request;
     return {
       id: request.id,
       pool,
       routing,
       override: request.routerConfigOverride,
       tokenIds: request.input.kind === 'tokens' ? request.input.tokenIds : undefined,
+      messages,
       excluded: this.excluded(workers, unreachable),
       busy: this.#context.busyOf(model, workers),
       policyClass,

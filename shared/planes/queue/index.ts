@@ -5,10 +5,9 @@
  */
 export { MemoryPlannerQueue } from './memory-queue.ts';
 export { SqsPlannerQueue, type SqsQueueOptions } from './sqs-queue.ts';
-export {
-  type OutgoingMessage,
-  type PlannerQueue,
-  QueueError,
-  type ReceivedMessage,
-  type ReceiveOptions,
+export type {
+  OutgoingMessage,
+  PlannerQueue,
+  ReceivedMessage,
+  ReceiveOptions,
 } from './types.ts';

@@ -1,9 +1,9 @@
 import { type ForwardPass, featuresOf, mixOf, type PassLoad, type PassMix, type PoolKind } from './metrics.ts';
-import { fitPasses, keepSample, type PassFit, type PassSample, predictPass, type StoreSize } from './regression.ts';
+import { fitPasses, keepSample, type PassFit, type PassStore, predictPass, type StoreSize } from './regression.ts';
 
 /** What the times of passes were learned from: plain values, at most `samplesMax` a mix. */
 export interface PassModelState {
-  readonly samples: Readonly<Partial<Record<PassMix, readonly PassSample[]>>>;
+  readonly stores: Readonly<Partial<Record<PassMix, PassStore>>>;
   readonly averages: Readonly<Record<keyof PassAverages, readonly number[]>>;
 }
 
@@ -19,50 +19,54 @@ export interface PassAverages {
 
 export interface PassModelOptions extends StoreSize {
   readonly kind: PoolKind;
-  /** Passes before anything is said. @default 5 */
+  /** Passes of a mix before anything is said of it. @default 5 */
   readonly observationsMin: number;
 }
 
 export const NO_PASSES: PassModelState = {
-  samples: {},
+  stores: {},
   averages: { isl: [], decodeLength: [], prefillTokens: [], prefillRequests: [] },
 };
 
-/** Adds one iteration of one worker: the passes of all its ranks. A heartbeat has no time to learn from, but counts in the averages. */
-export function observePass(
-  state: PassModelState,
-  ranks: readonly ForwardPass[],
+/** Learns from iterations, oldest first: of each the passes of all ranks of one worker. */
+export function observePasses(
+  before: PassModelState,
+  iterations: readonly (readonly ForwardPass[])[],
   options: PassModelOptions,
 ): PassModelState {
+  const state = iterations.reduce((known, ranks) => observe(known, ranks, options), before);
+  const stores = { ...state.stores };
+  for (const [mix, store] of Object.entries(stores) as [PassMix, PassStore][]) {
+    if (store === before.stores[mix]) continue;
+    const isEnough = store.samples.length >= options.observationsMin;
+    stores[mix] = { ...store, fit: isEnough ? fitPasses(store.samples, store.fit) : undefined };
+  }
+  return { ...state, stores };
+}
+
+/** A heartbeat has no time to learn from, but counts in the averages. */
+function observe(state: PassModelState, ranks: readonly ForwardPass[], options: PassModelOptions): PassModelState {
   const ms = 1000 * Math.max(...ranks.map(({ wallTimeS }) => wallTimeS));
   const mix = mixOf(ranks, options.kind);
   const sums = { prefillRequests: 0, prefillTokens: 0, decodeRequests: 0, decodeKvTokens: 0 };
   for (const rank of ranks) {
     for (const name of Object.keys(sums) as (keyof typeof sums)[]) sums[name] += rank[name];
   }
-  const next: Record<keyof PassAverages, number> = {
-    isl: sums.prefillRequests > 0 ? sums.prefillTokens / sums.prefillRequests : 0,
-    decodeLength: sums.decodeRequests > 0 ? sums.decodeKvTokens / sums.decodeRequests : 0,
-    prefillTokens: sums.prefillTokens,
-    prefillRequests: sums.prefillRequests,
-  };
-  const push = (name: keyof PassAverages): readonly number[] =>
-    state.averages[name].length === 0 && next[name] === 0
-      ? []
-      : [...state.averages[name], next[name]].slice(-options.samplesMax);
+  const push = (name: keyof PassAverages, value: number): readonly number[] =>
+    state.averages[name].length === 0 && value === 0 ? [] : [...state.averages[name], value].slice(-options.samplesMax);
   return {
-    samples:
+    stores:
       ms > 0
-        ? {
-            ...state.samples,
-            [mix]: keepSample(state.samples[mix] ?? [], { ...featuresOf(ranks, options.kind), ms }, options),
-          }
-        : state.samples,
+        ? { ...state.stores, [mix]: keepSample(state.stores[mix], { ...featuresOf(ranks, options.kind), ms }, options) }
+        : state.stores,
     averages: {
-      isl: push('isl'),
-      decodeLength: push('decodeLength'),
-      prefillTokens: push('prefillTokens'),
-      prefillRequests: push('prefillRequests'),
+      isl: push('isl', sums.prefillRequests > 0 ? sums.prefillTokens / sums.prefillRequests : 0),
+      decodeLength:
+        sums.decodeRequests > 0
+          ? push('decodeLength', sums.decodeKvTokens / sums.decodeRequests)
+          : state.averages.decodeLength,
+      prefillTokens: push('prefillTokens', sums.prefillTokens),
+      prefillRequests: push('prefillRequests', sums.prefillRequests),
     },
   };
 }
@@ -78,11 +82,10 @@ export interface PassModel {
 
 /** The model that was learned, or undefined before there are enough observations that say something. */
 export function passModel(state: PassModelState, options: PassModelOptions): PassModel | undefined {
-  const observations = Object.values(state.samples).reduce((total, samples) => total + samples.length, 0);
-  if (observations < options.observationsMin) return undefined;
   const fits = new Map<PassMix, PassFit>();
-  for (const [mix, samples] of Object.entries(state.samples) as [PassMix, readonly PassSample[]][]) {
-    const fit = fitPasses(samples);
+  let observations = 0;
+  for (const [mix, { samples, fit }] of Object.entries(state.stores) as [PassMix, PassStore][]) {
+    observations += samples.length;
     if (fit !== undefined) fits.set(mix, fit);
   }
   if (fits.size === 0) return undefined;

@@ -24,11 +24,12 @@ interface Axis {
 
 /**
  * Least squares with coefficients that are not negative: more load never makes a pass shorter. Every subset of the axes
- * that vary is tried, and the least error wins. Undefined for no samples, and where the load explains nothing.
+ * that vary is tried, and the least error wins. Undefined where no load varies; `before` where the load explains nothing,
+ * as a few odd passes are no reason to forget what was known.
  */
-export function fitPasses(samples: readonly PassSample[]): PassFit | undefined {
-  if (samples.length === 0) return undefined;
+export function fitPasses(samples: readonly PassSample[], before?: PassFit): PassFit | undefined {
   const axes = AXES.map((name) => axisOf(samples, name)).filter((axis) => axis !== undefined);
+  if (axes.length === 0) return undefined;
   let best: { readonly fit: PassFit; readonly error: number } | undefined;
   for (const names of SUBSETS) {
     const chosen = axes.filter(({ name }) => names.includes(name));
@@ -40,7 +41,7 @@ export function fitPasses(samples: readonly PassSample[]): PassFit | undefined {
   }
   if (best === undefined) return undefined;
   const isFlat = best.fit.attention === 0 && best.fit.work === 0;
-  return isFlat && samples.length > axes.length ? undefined : best.fit;
+  return isFlat && samples.length > axes.length ? before : best.fit;
 }
 
 /** Milliseconds that a pass of this load takes. */
@@ -104,28 +105,50 @@ export interface StoreSize {
   readonly buckets: number;
 }
 
-/** Adds a sample, oldest first; beyond the bound the oldest of the fullest bucket goes, so that rare loads are remembered. */
-export function keepSample(samples: readonly PassSample[], sample: PassSample, size: StoreSize): readonly PassSample[] {
-  const all = [...samples, sample];
-  if (all.length <= size.samplesMax) return all;
-  const side = Math.max(1, Math.round(Math.sqrt(size.buckets)));
-  const logs = all.map(({ attention, work }) => [Math.log1p(attention), Math.log1p(work)] as const);
-  const [columns, rows] = ([0, 1] as const).map((axis) =>
-    cellsOf(
-      logs.map((log) => log[axis]),
-      side,
-    ),
-  );
-  const keys = all.map((_, at) => columns![at]! * side + rows![at]!);
-  const counts = new Array<number>(side * side).fill(0);
-  for (const key of keys) counts[key]! += 1;
-  const fullest = Math.max(...counts);
-  const oldest = keys.findIndex((key) => counts[key] === fullest);
-  return all.filter((_, at) => at !== oldest);
+/** Passes of one mix that are remembered. */
+export interface PassStore {
+  /** Oldest first. */
+  readonly samples: readonly PassSample[];
+  /** What their features have ever been between, `[attention, work]`, as ln(1 + feature). */
+  readonly low: readonly [number, number];
+  readonly high: readonly [number, number];
+  /** The last one that explained something. */
+  readonly fit?: PassFit | undefined;
 }
 
-function cellsOf(values: readonly number[], side: number): readonly number[] {
-  const [low, high] = [Math.min(...values), Math.max(...values)];
-  const width = (high - low) / side;
-  return values.map((value) => (width > 0 ? Math.min(side - 1, Math.floor((value - low) / width)) : 0));
+const EMPTY: PassStore = {
+  samples: [],
+  low: [Number.MAX_VALUE, Number.MAX_VALUE],
+  high: [-Number.MAX_VALUE, -Number.MAX_VALUE],
+};
+
+/**
+ * Adds a sample; beyond the bound the oldest of the fullest bucket goes, of the least load where several are as full, so that
+ * rare and heavy loads are remembered.
+ */
+export function keepSample(before: PassStore | undefined, sample: PassSample, size: StoreSize): PassStore {
+  const store = before ?? EMPTY;
+  const at = placeOf(sample);
+  const low = [Math.min(store.low[0], at[0]), Math.min(store.low[1], at[1])] as const;
+  const high = [Math.max(store.high[0], at[0]), Math.max(store.high[1], at[1])] as const;
+  const samples = [...store.samples, sample];
+  if (samples.length <= size.samplesMax) return { ...store, samples, low, high };
+  const side = Math.max(1, Math.round(Math.sqrt(size.buckets)));
+  const keys = samples.map((each) => {
+    const [attention, work] = placeOf(each);
+    return cellOf(attention, low[0], high[0], side) * side + cellOf(work, low[1], high[1], side);
+  });
+  const counts = new Array<number>(side * side).fill(0);
+  for (const key of keys) counts[key]! += 1;
+  const fullest = counts.indexOf(Math.max(...counts));
+  const oldest = keys.indexOf(fullest);
+  return { ...store, samples: samples.filter((_, index) => index !== oldest), low, high };
+}
+
+function placeOf({ attention, work }: PassSample): readonly [number, number] {
+  return [Math.log1p(attention), Math.log1p(work)];
+}
+
+function cellOf(value: number, low: number, high: number, side: number): number {
+  return high > low ? Math.min(side - 1, Math.floor(((value - low) / (high - low)) * side)) : 0;
 }

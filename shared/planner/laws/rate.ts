@@ -4,6 +4,7 @@ import { type PassModelState, passModel } from '../forward-pass/model.ts';
 import { clampPair, clampSingle } from '../gpu-budget.ts';
 import type { EngineCapabilities, PerPool, Pool, PoolCounts, Targets } from '../types.ts';
 import { endpointsMinOf, gpusOfEngine, kindOf, limitsOf, modelOptions, pairLimits, poolsOf } from './load-loop.ts';
+import { NO_SEASON, observeSeason, type SeasonalState, seasonalRate } from './seasonal.ts';
 
 /** What the rate law is told at a tick; counts are of all edges and workers together. */
 export interface RateInput {
@@ -41,6 +42,8 @@ export interface RateState {
   readonly lengths: { readonly isl: number; readonly osl: number };
   readonly kvHitRate?: number | undefined;
   readonly acceptLength: number;
+  /** Only with `rate_seasonal`. */
+  readonly season: SeasonalState;
 }
 
 interface RatePool {
@@ -83,7 +86,15 @@ const NEEDS_MAX = 2048;
 
 export function startRate(nowS: number): RateState {
   const lengths = { isl: 0, osl: 0 };
-  return { lastAtS: nowS, bins: [], bucket: { fromS: nowS, count: 0 }, pools: {}, lengths, acceptLength: 1 };
+  return {
+    lastAtS: nowS,
+    bins: [],
+    bucket: { fromS: nowS, count: 0 },
+    pools: {},
+    lengths,
+    acceptLength: 1,
+    season: NO_SEASON,
+  };
 }
 
 /**
@@ -105,12 +116,14 @@ export function tickRate(
   }
   const state = count(before, input, started ?? 0, config);
   const arrivals = arrivalsOf(state, config);
-  const expected = forecastOf(state, input.startSeconds ?? config.start_seconds);
+  const startSeconds = input.startSeconds ?? config.start_seconds;
+  const usual = config.rate_seasonal ? seasonalRate(state.season, nowS + startSeconds) : 0;
+  const expected = Math.max(forecastOf(state, startSeconds), usual);
   const rate = Math.max(arrivals, expected);
   const decisions: Record<string, RateDecision> = {};
   const pools: Record<string, RatePool> = {};
   for (const pool of poolsOf(config)) {
-    const capacity = config.rate_requests_per_second ?? capacityOfPool(pool, state, config, engines, models);
+    const capacity = measuredCapacity(pool, config) ?? capacityOfPool(pool, state, config, engines, models);
     if (capacity === undefined) {
       return { state: wakeFrom(state, input), outcome: unknownCapacity(state, input, config) };
     }
@@ -159,6 +172,7 @@ function count(before: RateState, input: RateInput, started: number, config: Pla
     lengths: { isl: input.isl ?? before.lengths.isl, osl: input.osl ?? before.lengths.osl },
     kvHitRate: input.kvHitRate ?? before.kvHitRate,
     acceptLength: input.acceptLength ?? before.acceptLength,
+    season: config.rate_seasonal ? observeSeason(before.season, nowS, seconds, started) : before.season,
   };
 }
 
@@ -181,6 +195,10 @@ function arrivalsOf({ bins }: RateState, { rate_deviations: z }: PlannerConfig):
 function forecastOf({ trend }: RateState, startSeconds: number): number {
   if (trend === undefined) return 0;
   return Math.max(0, trend.level + (trend.slope * (startSeconds + BUCKET_S)) / BUCKET_S);
+}
+
+function measuredCapacity(pool: Pool, config: PlannerConfig): number | null | undefined {
+  return config[`rate_${pool}_requests_per_second`] ?? config.rate_requests_per_second;
 }
 
 function capacityOfPool(

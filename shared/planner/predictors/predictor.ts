@@ -8,7 +8,7 @@ import {
   stepAhead,
 } from './kalman.ts';
 
-export const PREDICTORS = ['constant', 'arima', 'kalman'] as const;
+export const PREDICTORS = ['constant', 'moving', 'arima', 'kalman', 'seasonal'] as const;
 export type PredictorName = (typeof PREDICTORS)[number];
 
 export interface PredictorOptions {
@@ -16,11 +16,15 @@ export interface PredictorOptions {
   /** Works on ln(1 + value): for demand that multiplies. @default false */
   readonly log1p?: boolean;
   readonly kalman?: KalmanOptions;
+  /** Points that a moving average is taken over. @default 5 */
+  readonly movingPoints?: number;
+  /** Points of a season. @default 480, a day of three-minute windows */
+  readonly seasonPoints?: number;
 }
 
 /** What a predictor remembers between windows: plain values. */
 export interface PredictorState {
-  /** The last points, oldest first: at most `POINTS_KEPT`. */
+  /** The last points, oldest first: at most `POINTS_KEPT`, or a season and a few more. */
   readonly points: readonly number[];
   /** How many there have been. */
   readonly count: number;
@@ -34,6 +38,12 @@ export const NO_POINTS: PredictorState = { points: [], count: 0, isIdle: true };
 /** Twelve hours of three-minute windows would be 240: what models of these orders can use is less. */
 const POINTS_KEPT = 128;
 const ARIMA_POINTS_MIN = 5;
+const MOVING_POINTS = 5;
+const SEASON_POINTS = 480;
+/** A day of windows of a minute. */
+export const SEASON_POINTS_MAX = 1440;
+/** Points that tell the level of now from that of a season ago. */
+const LEVEL_POINTS = 5;
 
 /** Adds the value of a window. What is no number counts as 0; zeros before the first other value are dropped. */
 export function observe(state: PredictorState, value: number, options: PredictorOptions): PredictorState {
@@ -47,7 +57,8 @@ export function observe(state: PredictorState, value: number, options: Predictor
       : state.kalman === undefined
         ? startKalman(measured)
         : observeKalman(state.kalman, measured, kalmanOptions);
-  const points = [...state.points, point].slice(-POINTS_KEPT);
+  const kept = options.name === 'seasonal' ? seasonOf(options) + LEVEL_POINTS : POINTS_KEPT;
+  const points = [...state.points, point].slice(-kept);
   return { points, count: state.count + 1, isIdle: false, ...(kalman && { kalman }) };
 }
 
@@ -68,6 +79,12 @@ export function forecast(
   switch (options.name) {
     case 'constant':
       return { value: last, state };
+    case 'moving': {
+      const points = state.points.slice(-(options.movingPoints ?? MOVING_POINTS));
+      return { value: Math.max(0, meanOf(points)), state };
+    }
+    case 'seasonal':
+      return { value: seasonal(state.points, seasonOf(options)) ?? last, state };
     case 'arima':
       return { value: arima(state.points, options.log1p === true) ?? last, state };
     case 'kalman': {
@@ -96,4 +113,22 @@ function arima(points: readonly number[], isLog: boolean): number | undefined {
   // A mean tells nothing of a series that multiplies.
   const value = fitted.isOnlyMean ? (inLogs() ?? fitted.value) : fitted.value;
   return Math.max(0, value);
+}
+
+function seasonOf({ seasonPoints = SEASON_POINTS }: PredictorOptions): number {
+  return Math.min(SEASON_POINTS_MAX, Math.max(2, Math.round(seasonPoints)));
+}
+
+/** What followed a season ago, as much larger or smaller as the last points are than those that went before it. */
+function seasonal(points: readonly number[], season: number): number | undefined {
+  const at = points.length - season;
+  if (at < 1) return undefined; // less than a season is known
+  const then = meanOf(points.slice(Math.max(0, at - LEVEL_POINTS), at));
+  const now = meanOf(points.slice(-Math.min(at, LEVEL_POINTS)));
+  const level = then > 0 ? now / then : 1;
+  return Math.max(0, points[at]! * level);
+}
+
+function meanOf(points: readonly number[]): number {
+  return points.length === 0 ? 0 : points.reduce((total, point) => total + point, 0) / points.length;
 }

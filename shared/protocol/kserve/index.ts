@@ -3,7 +3,7 @@
  * KServe v2 (Triton's dialect of it) as messages, tensors and records of workers: what of gRPC needs no server.
  */
 export { completionsOf, type InferCompletions } from './completions-request.ts';
-export { type DataType, recordTypeOf, wireNameOf } from './data-types.ts';
+export { DATA_TYPES, type DataType, recordTypeOf, wireNameOf } from './data-types.ts';
 export { decodeModelInferRequest, encodeModelInferResponse, encodeModelStreamInferResponse } from './infer-codec.ts';
 export {
   type FramedBytes,
@@ -27,3 +27,4 @@ export {
   tensorRequestOf,
   tensorResponseOf,
 } from './tensor-record.ts';
+export { readTensor, type TensorElements, type TensorValues, writeTensor } from './tensor-values.ts';

@@ -186,11 +186,19 @@ function readTensor(tensor: unknown, index: number, faults: string[]): ReadTenso
   const held = recordTypeOf(variant);
   if (held === undefined) throw unreadable(`${at}.data.data_type must name a type of elements`);
   const raw = rawValues(at, held, values);
-  const count = held.bytes > 0 ? raw.length / held.bytes : countFramed(name, raw);
+  const count = held.bytes > 0 ? raw.length / held.bytes : countOfStrings(at, name, raw);
   if (held !== type) faults.push(`${at}.data_type: metadata.data_type does not match data variant`);
   const fault = countFault(index, shape, count);
   if (fault !== undefined) faults.push(fault);
   return { name, type, shape, parameters: readParameters(parameters), raw, count };
+}
+
+function countOfStrings(at: string, name: string, raw: Uint8Array): number {
+  try {
+    return countFramed(name, raw);
+  } catch (thrown) {
+    throw unreadable(`${at}.data.values: ${thrown instanceof Error ? thrown.message : 'cannot be read'}`);
+  }
 }
 
 function isShape(shape: unknown): shape is readonly Int64[] {

@@ -37,7 +37,7 @@ const LOAD_FACTOR = 1.25;
 const DRAWN = 2;
 
 /**
- * Chooses among the workers `open` of a fleet, without knowing what they have cached: two-level rendezvous hashing with
+ * Chooses among the workers `open` of a fleet, without knowing what they have cached: rendezvous hashing with
  * bounded loads. A key that many prompts have names as many workers as their share of the traffic takes; a deeper key
  * narrows those down, until one is the conversation's own and names one worker of them, the same at every turn. Where no key is, the request is drawn.
  *

@@ -53,19 +53,23 @@ export class PrefixDemand {
     const isNew = !this.#goesOn(levels);
     if (isNew) this.#conversations++;
     let deepest: Seen | undefined;
-    for (const key of levels.keys) {
-      const number = numberOf(key);
-      const known = this.#seen.get(number);
-      deepest = known ?? { conversations: 0, ends: [] };
-      if (isNew || known === undefined) deepest.conversations++;
-      this.#seen.delete(number);
-      this.#seen.set(number, deepest);
-    }
+    for (const key of levels.keys) deepest = this.#count(key, isNew);
+    if (levels.conversation !== undefined) this.#count(levels.conversation, isNew);
     if (deepest !== undefined) {
       deepest.ends.unshift(endOf(levels));
       deepest.ends.length = Math.min(deepest.ends.length, ENDS_MAX);
     }
     this.#forget();
+  }
+
+  #count(key: RendezvousKey, isNew: boolean): Seen {
+    const number = numberOf(key);
+    const known = this.#seen.get(number);
+    const seen = known ?? { conversations: 0, ends: [] };
+    if (isNew || known === undefined) seen.conversations++;
+    this.#seen.delete(number);
+    this.#seen.set(number, seen);
+    return seen;
   }
 
   /** Whether the prompt begins with one that was seen and is longer; that one's end is taken away. */

@@ -1,9 +1,11 @@
-import { keyOfText, type RendezvousKey } from '../rendezvous.ts';
+import type { RendezvousKey } from '../rendezvous.ts';
 import type { HashedPrompt } from '../types.ts';
 
-/** What one prompt has in common with others, from what many have to what few have: its session, then longer and longer beginnings. */
+/** What one prompt has in common with others, from what many have to what few have: longer and longer beginnings. */
 export interface PromptLevels {
   readonly keys: readonly RendezvousKey[];
+  /** Of its conversation, where that is known without looking at others. */
+  readonly conversation: RendezvousKey | undefined;
   readonly prompt: HashedPrompt;
 }
 
@@ -14,17 +16,21 @@ const GROWTH = 1.25;
 /**
  * The levels of a prompt. Beginnings end at fixed depths, so that a conversation keeps those that it has when it grows.
  *
- * @param session what the client says that belongs together: a session, a `prompt_cache_key`. @default nothing
+ * @param conversation the same at all its turns. @default not known
  */
-export function promptLevels(prompt: HashedPrompt, blockSizeTokens: number, session?: string): PromptLevels {
+export function promptLevels(
+  prompt: HashedPrompt,
+  blockSizeTokens: number,
+  conversation?: RendezvousKey,
+): PromptLevels {
   const { sequence } = prompt.hashes;
-  const keys: RendezvousKey[] = session === undefined ? [] : [keyOfText(session)];
+  const keys: RendezvousKey[] = [];
   const blocks = sequence.length >> 1;
   let depth = Math.max(1, Math.round(FIRST_TOKENS / Math.max(1, blockSizeTokens)));
   for (; depth <= blocks; depth = Math.max(depth + 1, Math.round(depth * GROWTH))) {
     keys.push(keyOfBlock(sequence, depth));
   }
-  return { keys, prompt };
+  return { keys, conversation, prompt };
 }
 
 /** Key of everything up to the end of block `depth`, counted from 1: a sequence hash covers all blocks before it. */

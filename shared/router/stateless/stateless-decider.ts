@@ -1,5 +1,5 @@
 import type { FleetLoads, WorkerLoad } from '../../discovery/index.ts';
-import { keyOfText, seedOf } from '../rendezvous.ts';
+import { keyOfText, type RendezvousKey, seedOf } from '../rendezvous.ts';
 import type { HashedPrompt, RoutableWorker } from '../types.ts';
 import { chooseStateless, type DemandedKey, type StatelessFleet } from './choose-stateless.ts';
 import { PrefixDemand } from './prefix-demand.ts';
@@ -9,19 +9,19 @@ import { type PromptLevels, promptLevels } from './prompt-levels.ts';
 export interface StatelessRequest {
   readonly id: string;
   readonly prompt: HashedPrompt;
-  /** What belongs together by the client's word. */
-  readonly session: string | undefined;
+  /** The same at all turns of a conversation, by the client's word or by how it began; undefined = not known. Others may have it, too. */
+  readonly conversation: RendezvousKey | undefined;
 }
 
 /** What one request weighs beside its prompt, in prompt tokens: passes that it takes part in cost time, too. */
-const REQUEST_TOKENS = 1000;
+const REQUEST_TOKENS = 500;
 /** A worker's load is no reason to pass it over while it is only that much above its share. */
-const SLACK_TOKENS = 4 * REQUEST_TOKENS;
+const SLACK_TOKENS = 8 * REQUEST_TOKENS;
 /** What is known of the workers is about that old. */
 const VIEW_AGE_MS = 1000;
 /** A worker computes about so much of what waits there until it is known that it waits. */
 const DRAINED_TOKENS = 50_000;
-/** Requests after which a process trusts what it has not seen. */
+/** Requests after which a process takes a beginning that it has not seen for a conversation's own. */
 const REQUESTS_TO_TRUST = 4;
 /** How fast that grows: after n requests a key is taken for 1 / (1 + 16 n) of the traffic more than was seen. */
 const TRUST_A_REQUEST = 16;
@@ -88,7 +88,7 @@ export class StatelessDecider<Worker extends RoutableWorker> {
     if (open.length === 0) return undefined;
     this.#hear(said);
     this.#forgetSent(nowMs);
-    const levels = this.#demanded(promptLevels(request.prompt, this.#blockSizeTokens, request.session));
+    const levels = this.#demanded(promptLevels(request.prompt, this.#blockSizeTokens, request.conversation));
     const ask = { levels, draw: keyOfText(request.id), slack: SLACK_TOKENS };
     const worker = chooseStateless(ask, this.#fleet, open);
     this.#send({ worker, tokens: request.prompt.tokens, atMs: nowMs });
@@ -100,8 +100,12 @@ export class StatelessDecider<Worker extends RoutableWorker> {
     const demand = this.#demand;
     const feared = 1 / (1 + TRUST_A_REQUEST * demand.requests);
     const isTrusted = demand.requests >= REQUESTS_TO_TRUST;
+    const isFirst = demand.requests === 0;
     demand.note(levels);
-    return levels.keys.map((key) => {
+    const { conversation, keys } = levels;
+    if (conversation !== undefined && !isFirst && demand.othersWith(conversation) < ANOTHER)
+      return [{ key: conversation, share: 0, isOwn: true }];
+    return keys.map((key) => {
       const others = demand.othersWith(key);
       const isOwn = isTrusted && others < ANOTHER;
       return { key, share: Math.min(1, others / demand.conversations + feared), isOwn };

@@ -1,9 +1,11 @@
 import type { Clock } from '../../clock/index.ts';
 import type { FleetLoads } from '../../discovery/index.ts';
+import { keyOfText } from '../rendezvous.ts';
 import { eligibleWorkers, Inhibition, pinnedIn, rankIn } from '../scheduler/eligibility.ts';
 import { poolName } from '../scheduler/pool-name.ts';
 import { hashPrompt } from '../scheduler/scheduling-request.ts';
 import type { Reservation, RoutableWorker, RouteRequest, Router, WorkerPool } from '../types.ts';
+import { conversationKey } from './conversation-key.ts';
 import { StatelessDecider } from './stateless-decider.ts';
 
 export interface StatelessRouterOptions {
@@ -65,12 +67,13 @@ class StatelessRouter<Worker extends RoutableWorker> implements Router<Worker> {
   }
 
   #pick(request: RouteRequest, decider: StatelessDecider<Worker>, eligible: readonly Worker[]): Worker | undefined {
-    const { id, pool, routing, tokenIds } = request;
+    const { id, pool, routing, messages, tokenIds } = request;
     const prompt = request.prompt ?? { tokens: tokenIds?.length ?? 0, hashes: hashPrompt(request, pool) };
     const { clock, loads } = this.#options;
     const mayTake = eligible === decider.workers ? undefined : new Set(eligible.map((worker) => worker.id));
-    const session = routing.session_id ?? routing.prompt_cache_key;
-    return decider.choose({ id, prompt, session }, loads?.() ?? NO_LOADS, clock.nowMs(), mayTake);
+    const said = routing.session_id ?? routing.prompt_cache_key;
+    const conversation = said === undefined ? messages && conversationKey(messages) : keyOfText(said);
+    return decider.choose({ id, prompt, conversation }, loads?.() ?? NO_LOADS, clock.nowMs(), mayTake);
   }
 }
 

@@ -49,10 +49,15 @@ function legLines(legs: DisaggregationSummary | undefined): readonly string[] {
 
 function scalingLines(scaling: ScalingSummary | undefined): readonly string[] {
   if (scaling === undefined) return [];
-  const { attainment, ups, downs, readyMax, heldMax, dollars } = scaling;
+  const { attainment, ups, downs, readyMax, heldMax, dollars, interruptions, failures, moved } = scaling;
+  const losses =
+    interruptions + failures === 0
+      ? []
+      : [line('losses', `${interruptions} notices to leave, ${moved} requests moved; ${failures} starts failed`)];
   return [
     line('targets met', `${percent(attainment)} of the requests`),
     line('scaling', `${ups} ups, ${downs} downs, at most ${readyMax} workers; ${heldMax} requests held at most`),
+    ...losses,
     line('cost', `${dollars.toFixed(2)} US$`),
   ];
 }

@@ -15,6 +15,7 @@ import type { ScaledPool, ScalingPolicy, ScalingView } from './scaling.ts';
 interface Past {
   readonly atMs: number;
   readonly requests: number;
+  readonly ended: number;
   readonly inputTokens: number;
   readonly outputTokens: number;
 }
@@ -74,8 +75,8 @@ export class PlannerPolicy implements ScalingPolicy {
     };
   }
 
-  #remember({ nowMs, started, isl = 0, osl = 0 }: ScalingView): void {
-    this.#past.push({ atMs: nowMs, requests: started, inputTokens: started * isl, outputTokens: started * osl });
+  #remember({ nowMs, started, ended, isl = 0, osl = 0 }: ScalingView): void {
+    this.#past.push({ atMs: nowMs, requests: started, ended, inputTokens: ended * isl, outputTokens: ended * osl });
     const fromMs = nowMs - 1000 * this.#planner.config.throughput_adjustment_interval_seconds;
     this.#past = this.#past.filter(({ atMs }) => atMs > fromMs + 1e-6);
   }
@@ -83,8 +84,9 @@ export class PlannerPolicy implements ScalingPolicy {
   #window(nowMs: number): TrafficWindow {
     const sum = (read: (past: Past) => number): number => this.#past.reduce((total, past) => total + read(past), 0);
     const requests = sum((past) => past.requests);
+    const ended = sum((past) => past.ended);
     const seconds = Math.min(nowMs / 1000, this.#planner.config.throughput_adjustment_interval_seconds);
-    const mean = (total: number): number => (requests > 0 ? total / requests : 0);
+    const mean = (total: number): number => (ended > 0 ? total / ended : 0);
     return {
       seconds,
       requests,
@@ -95,7 +97,9 @@ export class PlannerPolicy implements ScalingPolicy {
 }
 
 function passesOf(pool: ScaledPool['pool']): readonly ForwardPass[] {
-  return pool.workers.filter(({ state }) => state === 'ready').flatMap(({ ranks }) => ranks.map(({ pass }) => pass));
+  return pool.workers
+    .filter(({ state }) => state === 'ready')
+    .flatMap(({ ranks }) => ranks.flatMap(({ lastPass }) => lastPass ?? []));
 }
 
 /** Knows the workload: has what every moment needs by the time that it comes. The best that a planner could do. */

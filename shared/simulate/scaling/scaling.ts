@@ -38,6 +38,9 @@ export interface ScalingView {
   readonly pools: Readonly<Partial<Record<Pool, ScaledPool>>>;
   /** Requests that arrived since the last tick. */
   readonly started: number;
+  /** Requests that were answered since then: how long an answer gets is known when it has ended. */
+  readonly ended: number;
+  /** Means over those, in tokens. */
   readonly isl: number | undefined;
   readonly osl: number | undefined;
   readonly running: number;
@@ -68,6 +71,8 @@ interface ScaledFleet {
 }
 
 const DRAIN_POLL_MS = 1000;
+/** From the notice of an interruption until the worker is taken away. */
+const NOTICE_MS = 120_000;
 const MS_PER_HOUR = 3_600_000;
 
 /**
@@ -78,6 +83,12 @@ export class Scaling {
   readonly points: ScalingPoint[] = [];
   ups = 0;
   downs = 0;
+  /** Workers that had notice to leave. */
+  interruptions = 0;
+  /** Starts that came to nothing. */
+  failures = 0;
+  /** Requests that had not ended when their worker was taken away. */
+  moved = 0;
   /** Paid time of spares that waited, in worker milliseconds. */
   warmMs = 0;
   readonly #fleet: ScaledFleet;
@@ -86,6 +97,7 @@ export class Scaling {
   #warm: number;
   #warmSinceMs: number;
   #started = 0;
+  #ended = 0;
   #inputTokens = 0;
   #outputTokens = 0;
   #underWay = 0;
@@ -100,15 +112,20 @@ export class Scaling {
     fleet.after(options.policy.tickMs, () => this.#tick());
   }
 
-  arrived(inputTokens: number, outputTokens: number): void {
+  arrived(): void {
     this.#started++;
     this.#underWay++;
-    this.#inputTokens += inputTokens;
-    this.#outputTokens += outputTokens;
   }
 
-  ended(): void {
+  refused(): void {
     this.#underWay--;
+  }
+
+  answered(inputTokens: number, outputTokens: number): void {
+    this.#underWay--;
+    this.#ended++;
+    this.#inputTokens += inputTokens;
+    this.#outputTokens += outputTokens;
   }
 
   /** The paid time of the spares goes on until now. */
@@ -127,12 +144,14 @@ export class Scaling {
       nowMs: this.#fleet.nowMs,
       pools,
       started: this.#started,
-      isl: this.#started > 0 ? this.#inputTokens / this.#started : undefined,
-      osl: this.#started > 0 ? this.#outputTokens / this.#started : undefined,
+      ended: this.#ended,
+      isl: this.#ended > 0 ? this.#inputTokens / this.#ended : undefined,
+      osl: this.#ended > 0 ? this.#outputTokens / this.#ended : undefined,
       running: this.#underWay,
     });
     this.#note();
     this.#started = 0;
+    this.#ended = 0;
     this.#inputTokens = 0;
     this.#outputTokens = 0;
     for (const pool of this.#fleet.pools) {
@@ -172,11 +191,14 @@ export class Scaling {
     if (isWarm) this.#warm--;
     const worker = pool.addWorker('starting');
     const fails = startFailures > 0 && this.#random.next() < startFailures;
-    this.#fleet.after(isWarm ? warmStartMs : startMs, () => {
+    const settle = (): void => {
       if (worker.state !== 'starting') return; // called off
+      if (fails) this.failures++;
       pool.become(worker, fails ? 'gone' : 'ready');
       if (!fails) this.#expectInterruption(pool, worker);
-    });
+    };
+    // After what else happens in its instant: a tick of that moment has not heard of it.
+    this.#fleet.after(isWarm ? warmStartMs : startMs, () => this.#fleet.after(0, settle));
   }
 
   #stop(pool: FleetPool, worker: SimulatedWorker): void {
@@ -191,19 +213,24 @@ export class Scaling {
   }
 
   #leaveWhenIdle(pool: FleetPool, worker: SimulatedWorker): void {
+    if (worker.state !== 'draining') return; // it was lost
     if (worker.ranks.every(({ isIdle, inPass }) => isIdle && !inPass)) pool.become(worker, 'gone');
     else this.#fleet.after(DRAIN_POLL_MS, () => this.#leaveWhenIdle(pool, worker));
   }
 
-  /** The notice comes two minutes ahead, which is longer than requests last: they end where they are. */
+  /** The worker takes nothing new from the notice on; what has not ended two minutes later moves to others. */
   #expectInterruption(pool: FleetPool, worker: SimulatedWorker): void {
     const { interruptionsPerHour = 0 } = this.#options;
     if (interruptionsPerHour === 0) return;
     const inMs = (-Math.log(1 - this.#random.next()) * MS_PER_HOUR) / interruptionsPerHour;
     this.#fleet.after(inMs, () => {
       if (worker.state !== 'ready') return;
+      this.interruptions++;
       pool.become(worker, 'draining');
       this.#leaveWhenIdle(pool, worker);
+      this.#fleet.after(NOTICE_MS, () => {
+        if (worker.state === 'draining') this.moved += pool.lose(worker);
+      });
     });
   }
 }

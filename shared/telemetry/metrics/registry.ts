@@ -191,6 +191,16 @@ export class MetricRegistry {
     return 'text/plain; version=0.0.4; charset=utf-8';
   }
 
+  /** A counter over all of its labels; 0 where there is none of that name. */
+  totalOf(name: string): number {
+    return (
+      this.#families
+        .get(name)
+        ?.get()
+        .values.reduce((sum, { value }) => sum + value, 0) ?? 0
+    );
+  }
+
   /** Every metric in Prometheus text form. */
   async render(): Promise<string> {
     for (const update of this.#beforeScrape) update();

@@ -40,7 +40,8 @@ describe('the configuration of a planner', () => {
 
   it.each([
     [{ mode: 'both' }, 'mode: Invalid option: expected one of "disagg"|"prefill"|"decode"|"agg"'],
-    [{ load_predictor: 'prophet' }, 'load_predictor: Invalid option: expected one of "constant"|"arima"|"kalman"'],
+    [{ load_predictor: 'prophet' }, 'load_predictor: prophet is not served; use seasonal'],
+    [{ load_predictor: 'neural' }, 'load_predictor: Invalid option: expected one of "constant"|"moving"'],
     [{ ttft_ms: 0 }, 'ttft_ms: Too small'],
     [{ itl_ms: Number.NaN }, 'itl_ms: Invalid input'],
     [{ max_gpu_budget: 1.5 }, 'max_gpu_budget: Invalid input'],

@@ -1,60 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import {
-  type Planner,
-  type PlannerInput,
-  type PlannerState,
-  parsePlannerConfig,
-  startPlanner,
-  tick,
-} from '../../../shared/planner/index.ts';
-
-const TICK_S = 5;
-
-function plannerOf(settings: object = {}): Planner {
-  const config = parsePlannerConfig({ mode: 'agg', max_gpu_budget: 16, rate_requests_per_second: 15, ...settings });
-  return { config, engines: { decode: { gpus: 1 } } };
-}
-
-interface Step {
-  /** Requests a second. */
-  readonly rate?: number | undefined;
-  readonly held?: number;
-  readonly running?: number;
-}
-
-/** A fleet whose workers serve at once, so that what was decided is what there is. */
-class ObedientFleet {
-  state: PlannerState = startPlanner(0);
-  nowS = 0;
-  ready: number;
-  reason = '';
-  readonly #planner: Planner;
-
-  constructor(planner: Planner, ready = 1) {
-    this.#planner = planner;
-    this.ready = ready;
-  }
-
-  input({ rate, held = 0, running = 0 }: Step): PlannerInput {
-    const started = rate === undefined ? undefined : Math.round(rate * TICK_S);
-    return { nowS: this.nowS, counts: { decode: { ready: this.ready } }, started, held, running };
-  }
-
-  step(step: Step): number {
-    this.nowS += TICK_S;
-    const { state, effect } = tick(this.state, this.input(step), this.#planner);
-    this.state = state;
-    this.reason = effect.reason;
-    this.ready = effect.targets?.decode ?? this.ready;
-    return this.ready;
-  }
-
-  run(step: Step, seconds: number): number {
-    for (const endS = this.nowS + seconds; this.nowS < endS; ) this.step(step);
-    return this.ready;
-  }
-}
+import { startPlanner, tick } from '../../../shared/planner/index.ts';
+import { ObedientFleet, plannerOf, TICK_S } from '../../support/planner/obedient-fleet.ts';
 
 describe('the rate law', () => {
   it('has what an eightfold step needs within three ticks, and says why', () => {

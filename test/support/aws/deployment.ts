@@ -2,9 +2,10 @@ import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { freePort } from '../free-port.ts';
+import type { GatewayAnswer } from '../lambda-runtime.ts';
 import { type SpawnedProcess, spawnNode, spawnProgram } from '../spawn-node.ts';
 import { waitUntil } from '../wait-until.ts';
-import { localizeTemplates } from './localize.ts';
+import { localizeTemplates, type Resource } from './localize.ts';
 import type { Statement } from './policy.ts';
 
 /** A container of a task, as it was deployed. */
@@ -37,6 +38,8 @@ export interface DeployedStack {
   readonly tables: Readonly<
     Record<string, { readonly arn: string; readonly keys: object[]; readonly attributes: object[] }>
   >;
+  /** What API Gateway says by itself, by its names for it; not read back, as moto keeps none of it. */
+  readonly gatewayAnswers: Readonly<Record<string, GatewayAnswer>>;
   readonly tasks: Readonly<
     Record<string, { readonly statements: readonly Statement[]; readonly containers: readonly DeployedContainer[] }>
   >;
@@ -98,14 +101,14 @@ export async function openAccount(stackName: string): Promise<Account> {
         env: { CDK_OUTDIR: out, CDK_CONTEXT_JSON: JSON.stringify(context) },
       });
       await finished(synth, 'synthesis');
-      localizeTemplates(out);
+      const leftOut = localizeTemplates(out);
       const flags = ['--all', '--method=direct', '--require-approval=never', '--no-notices'];
       await cdk(['deploy', '--app', out, ...flags], empty);
       const code = join(folder, `code-${round}`);
       mkdirSync(code);
       const script = resolve('test/support/aws/read_back.py');
       const text = await finished(spawnProgram(python, [script, url, stackName, code], { env }), 'reading back');
-      return JSON.parse(text) as DeployedStack;
+      return { ...(JSON.parse(text) as DeployedStack), gatewayAnswers: gatewayAnswersIn(leftOut) };
     },
     async destroy() {
       await cdk(['destroy', '--app', join(folder, `out-${round - 1}`), '--all', '--force'], empty);
@@ -115,6 +118,31 @@ export async function openAccount(stackName: string): Promise<Account> {
       rmSync(folder, { recursive: true, force: true });
     },
   };
+}
+
+function gatewayAnswersIn(resources: readonly Resource[]): DeployedStack['gatewayAnswers'] {
+  const responses = resources.filter(({ Type }) => Type === 'AWS::ApiGateway::GatewayResponse');
+  return Object.fromEntries(
+    responses.map(({ Properties = {} }) => {
+      const {
+        ResponseType,
+        StatusCode,
+        ResponseTemplates,
+        ResponseParameters = {},
+      } = Properties as {
+        readonly ResponseType: string;
+        readonly StatusCode?: string;
+        readonly ResponseTemplates: Readonly<Record<string, string>>;
+        readonly ResponseParameters?: Readonly<Record<string, string>>;
+      };
+      const headers = Object.entries(ResponseParameters).map(([name, value]) => [
+        name.replace('gatewayresponse.header.', ''),
+        value.replaceAll("'", ''), // as the gateway has constants
+      ]);
+      const body = ResponseTemplates['application/json'] ?? '';
+      return [ResponseType, { status: Number(StatusCode ?? 500), headers: Object.fromEntries(headers), body }];
+    }),
+  );
 }
 
 /** Standard output of a program that ends well. */

@@ -1,7 +1,7 @@
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 
-interface Resource {
+export interface Resource {
   readonly Type: string;
   readonly Properties?: Readonly<Record<string, unknown>>;
   readonly DependsOn?: string | readonly string[];
@@ -37,14 +37,14 @@ const SECRET_ARN_PREFIX = 'arn:aws:secretsmanager:us-east-1:123456789012:secret:
 
 /**
  * Rewrites the templates of a `cdk.out` so that moto deploys them. What is left out is not rehearsed.
- * @returns how often each type was left out
+ * @returns what was left out
  */
-export function localizeTemplates(directory: string): Readonly<Record<string, number>> {
-  const leftOut: Record<string, number> = {};
+export function localizeTemplates(directory: string): readonly Resource[] {
+  const leftOut: Resource[] = [];
   for (const file of readdirSync(directory).filter((name) => name.endsWith('.template.json'))) {
     const path = join(directory, file);
     const template = JSON.parse(readFileSync(path, 'utf8')) as Template;
-    for (const type of localize(template)) leftOut[type] = (leftOut[type] ?? 0) + 1;
+    leftOut.push(...localize(template));
     writeFileSync(path, JSON.stringify(template));
   }
   return leftOut;
@@ -55,7 +55,7 @@ function isLeftOut(type: string): boolean {
   return PASSED_OVER.has(type) || type.startsWith('Custom::');
 }
 
-function localize(template: Template): readonly string[] {
+function localize(template: Template): readonly Resource[] {
   const gone = new Map(Object.entries(template.Resources).filter(([, { Type }]) => isLeftOut(Type)));
   const kept = Object.entries(template.Resources).filter(([id]) => !gone.has(id));
   const stubOf = (id: string): unknown => {
@@ -81,5 +81,5 @@ function localize(template: Template): readonly string[] {
   template.Outputs = fix(template.Outputs ?? {}) as Record<string, unknown>;
   delete template.Rules;
   delete template.Parameters?.BootstrapVersion; // moto forgets it, and then no stack can be updated
-  return [...gone.values()].map(({ Type }) => Type);
+  return [...gone.values()];
 }

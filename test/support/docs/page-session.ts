@@ -2,10 +2,11 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { basename, dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { waitUntil } from '../wait-until.ts';
 import type { FreshClone } from './fresh-clone.ts';
+import { PROTOC, toolchainEnvironment } from './toolchains.ts';
 
 const BUILTIN_MODEL = fileURLToPath(new URL('../../../shared/artifacts/builtin-model', import.meta.url));
 const COMMAND_MS_MAX = 100_000;
@@ -59,12 +60,14 @@ export class PageSession {
     cpSync(BUILTIN_MODEL, join(this.#folder, 'models/Qwen3-0.6B'), { recursive: true });
   }
 
-  /** Keeps a file that the page shows under the name that its first line gives it. */
+  /** Keeps a file that the page shows under the name that its first line gives it. Returns the name without its folder. */
   save(text: string): string {
-    const name = text.match(/^\/\/ (\S+\.mjs)\n/)?.[1];
+    const name = text.match(/^(?:\/\/|#) (\S+\.(?:mjs|py|go))\n/)?.[1];
     if (name === undefined) throw new Error('the first line of a program names its file, such as // parrot.mjs');
-    writeFileSync(join(this.#clone.root, name), this.#mapped(text));
-    return name;
+    const path = join(this.#clone.root, name);
+    mkdirSync(dirname(path), { recursive: true });
+    writeFileSync(path, this.#mapped(text));
+    return basename(name);
   }
 
   /** Runs one command; resolves when it has ended well, or serves. */
@@ -101,7 +104,7 @@ export class PageSession {
     if (program === 'npm start' || program === 'npx stator local') {
       return / (-i|--interactive)\b/.test(command) ? 'chat' : 'local';
     }
-    if (program === 'npx stator frontend') return 'frontend';
+    if (program === 'npx stator frontend' || program === 'npx stator grpc') return 'frontend';
     if (program === 'npx stator worker') return 'worker';
     if (!program.startsWith('node ')) return 'client';
     const source = readFileSync(join(this.#clone.root, program.slice(5)), 'utf8');
@@ -121,13 +124,13 @@ export class PageSession {
   #environment(): NodeJS.ProcessEnv {
     const outside = Object.entries(process.env).filter(([name]) => !/^(DYN|STATOR|AWS|VITEST|npm)_|^NODE_/.test(name));
     const own = { HOME: this.#folder, TMPDIR: this.#folder, PORT: `${this.#ports.http}`, NO_COLOR: '1' };
-    return { ...Object.fromEntries(outside), ...own, DYN_HTTP_PORT: `${this.#ports.http}` };
+    return { ...Object.fromEntries(outside), ...own, ...toolchainEnvironment(), DYN_HTTP_PORT: `${this.#ports.http}` };
   }
 
   #start(kind: Kind, command: string): Running {
     // A status that is not 2xx is a failure of the command.
     const curl = 'curl() { command curl --silent --show-error --fail-with-body --max-time 30 "$@"; }';
-    const script = [this.#clone.npmFunction, NPX, curl, ...this.#settings, this.#mapped(command)].join('\n');
+    const script = [this.#clone.npmFunction, NPX, PROTOC, curl, ...this.#settings, this.#mapped(command)].join('\n');
     const child = spawn('sh', ['-c', script], {
       cwd: this.#clone.root,
       env: this.#environment(),

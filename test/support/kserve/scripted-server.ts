@@ -1,5 +1,5 @@
 import type { Gate } from '../../../shared/access/index.ts';
-import { seededRandom, systemClock, systemRandom } from '../../../shared/clock/index.ts';
+import { type Clock, seededRandom, systemClock, systemRandom } from '../../../shared/clock/index.ts';
 import type { ModelCard, ModelInput, ModelType } from '../../../shared/discovery/index.ts';
 import { MemoryDiscovery, MemoryHub } from '../../../shared/discovery/memory/memory-discovery.ts';
 import { createKserveService, type KserveService } from '../../../shared/frontends/grpc/index.ts';
@@ -14,9 +14,10 @@ import {
   type Worker,
   workerSetsOf,
 } from '../../../shared/pipeline/index.ts';
-import { createMemoryRequestPlane, type IncomingCall } from '../../../shared/planes/request/index.ts';
+import { createMemoryRequestPlane, type IncomingCall, type PlaneServer } from '../../../shared/planes/request/index.ts';
 import { createRouter } from '../../../shared/router/index.ts';
 import { createFrontendMetrics, type FrontendMetrics, silentLogger } from '../../../shared/telemetry/index.ts';
+import { letterModel } from '../../shared/pipeline/fixtures.ts';
 import { serveEcho, serveText } from './scripted-engines.ts';
 
 const TRITON_ECHO =
@@ -65,6 +66,8 @@ export interface ScriptedKserve {
   readonly stopped: () => number;
   /** Takes the worker of a model away. */
   remove(model: string): Promise<void>;
+  /** The worker of `letters` with that number dies, with all it works on; discovery does not know yet. */
+  kill(worker: number): Promise<void>;
   close(): Promise<void>;
 }
 
@@ -73,24 +76,31 @@ export interface ScriptedKserveOptions {
   readonly port?: number;
   readonly gate?: Gate;
   readonly grpc?: Partial<GrpcServerOptions>;
+  /** @default the machine's */
+  readonly clock?: Clock;
+  /** Adds the model `letters`, of which a token is a letter, with two workers that do this. */
+  readonly letters?: (call: IncomingCall, worker: number) => void;
 }
+
+const LETTERS: Partial<ModelCard> = { model_type: ['Completions'], model_input: 'Tokens' };
 
 /** Serves the models of test/fixtures/kserve/README.md. */
 export async function startScriptedKserve(options: ScriptedKserveOptions = {}): Promise<ScriptedKserve> {
-  const { host = '127.0.0.1', port = 0, gate, grpc } = options;
-  const plane = createMemoryRequestPlane({ clock: systemClock });
+  const { host = '127.0.0.1', port = 0, gate, grpc, clock = systemClock, letters } = options;
+  const plane = createMemoryRequestPlane({ clock });
   const discovery = new MemoryDiscovery({ hub: new MemoryHub() });
   const random = seededRandom(7);
   const bodies: Readonly<Record<string, unknown>>[] = [];
   let stopped = 0;
   const leave = new Map<string, () => Promise<void>>();
-  for (const [name, model] of Object.entries(MODELS)) {
+  const servers: PlaneServer[] = [];
+  const add = async (name: string, model: Partial<ModelCard>, serve: (call: IncomingCall) => Promise<void> | void) => {
     const id = random.instanceId();
-    const worker = await plane.serve({ instanceId: id });
-    const isTensor = model.model_input === 'Tensor';
-    const transport = worker.handle(`${id}/dynamo/${name}/generate`, (call: IncomingCall) => {
+    const server = await plane.serve({ instanceId: id });
+    servers.push(server);
+    const transport = server.handle(`${id}/dynamo/${name}/generate`, (call: IncomingCall) => {
       call.stopped.addEventListener('abort', () => stopped++);
-      return isTensor ? serveEcho(call) : serveText(call, (body) => bodies.push(body));
+      return serve(call) ?? undefined;
     });
     const place = { namespace: 'dynamo', component: name, endpoint: 'generate', instance_id: id };
     const endpoint = { type: 'Endpoint' as const, ...place, transport, device_type: 'cuda' };
@@ -101,13 +111,18 @@ export async function startScriptedKserve(options: ScriptedKserveOptions = {}): 
       await discovery.remove(card);
       await discovery.remove(endpoint);
     });
+  };
+  if (letters !== undefined) for (const at of [0, 1]) await add('letters', LETTERS, (call) => letters(call, at));
+  for (const [name, model] of Object.entries(MODELS)) {
+    const isTensor = model.model_input === 'Tensor';
+    await add(name, model, (call) => (isTensor ? serveEcho(call) : serveText(call, (body) => bodies.push(body))));
   }
-  const router = createRouter<Worker>({ mode: 'round-robin', inhibitedMs: 0, clock: systemClock, random });
+  const router = createRouter<Worker>({ mode: 'round-robin', inhibitedMs: 0, clock, random });
   const pools = new FollowedPools(router);
   let service: KserveService | undefined;
   const models: LiveModelDirectory = new LiveModelDirectory({
     discovery,
-    clock: systemClock,
+    clock,
     onChange: () => {
       pools.follow(models.list().flatMap(workerSetsOf));
       service?.health.changed();
@@ -118,15 +133,18 @@ export async function startScriptedKserve(options: ScriptedKserveOptions = {}): 
   const pipeline = createPipeline({
     models,
     store: new ModelStore({
-      open: () => Promise.reject(new Error('no model here has files')),
-      clock: systemClock,
+      open: ({ card }) =>
+        card.display_name === 'letters'
+          ? Promise.resolve(letterModel)
+          : Promise.reject(new Error('no other model has files')),
+      clock,
       onFailure: () => {},
     }),
     router,
     plane,
-    clock: systemClock,
+    clock,
     observer: metrics,
-    migrationLimit: 0,
+    migrationLimit: letters === undefined ? 0 : 3,
   });
   const lifecycle = new ServiceLifecycle();
   lifecycle.discovered();
@@ -134,7 +152,7 @@ export async function startScriptedKserve(options: ScriptedKserveOptions = {}): 
     pipeline,
     metrics,
     logger: silentLogger,
-    clock: systemClock,
+    clock,
     random: systemRandom,
     settings: defaultHttpSettings,
     answers: new ByteBudget('answers_bytes', 1024 ** 3),
@@ -143,7 +161,7 @@ export async function startScriptedKserve(options: ScriptedKserveOptions = {}): 
     version: '0.0.0',
   });
   const { methods } = service;
-  const server = await openGrpcServer({ host, port, methods, clock: systemClock, random: systemRandom, ...grpc });
+  const server = await openGrpcServer({ host, port, methods, clock, random: systemRandom, ...grpc });
   return {
     server,
     service,
@@ -153,6 +171,9 @@ export async function startScriptedKserve(options: ScriptedKserveOptions = {}): 
     stopped: () => stopped,
     remove: async (model) => {
       await leave.get(model)?.();
+    },
+    kill: async (worker) => {
+      await servers[worker]?.close();
     },
     close: async () => {
       await server.close(0);

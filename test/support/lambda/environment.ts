@@ -6,13 +6,14 @@ import { fileURLToPath } from 'node:url';
 import { cpuMsOf } from '../process-table.ts';
 import { nodeIn } from '../tools/nodes.ts';
 import type { Invocation } from './invocation.ts';
+import type { OtherUser } from './other-user.ts';
 import type { LambdaStats } from './stats.ts';
 
-const NATIVE_CLIENT = fileURLToPath(new URL('native-client.mjs', import.meta.url));
+export const NATIVE_CLIENT = fileURLToPath(new URL('native-client.mjs', import.meta.url));
 const ARN = 'arn:aws:lambda:us-east-1:000000000000:function:local';
 const OUTPUT_CHARS_MAX = 1_000_000;
 /** Node 22, as deployed, where the set-up has fetched it. */
-const NODE = process.env.STATOR_TEST_NODES ? nodeIn(process.env.STATOR_TEST_NODES, 22) : process.execPath;
+export const NODE = process.env.STATOR_TEST_NODES ? nodeIn(process.env.STATOR_TEST_NODES, 22) : process.execPath;
 
 export interface EnvironmentOptions {
   readonly directory: string;
@@ -21,6 +22,7 @@ export interface EnvironmentOptions {
   readonly timeoutMs: number;
   readonly freeze: boolean;
   readonly env: Readonly<Record<string, string>>;
+  readonly as: OtherUser | undefined;
 }
 
 /**
@@ -85,11 +87,13 @@ export class Environment {
     this.#startedMs = performance.now();
     this.#api.listen(0, '127.0.0.1', () => {
       const { port } = this.#api.address() as AddressInfo; // a listening TCP server has an AddressInfo
-      const { directory, runtimeClient, handler } = this.#options;
-      this.#child = spawn(NODE, ['--import', NATIVE_CLIENT, join(runtimeClient, 'bin', 'index.mjs'), handler], {
+      const { directory, runtimeClient, handler, as } = this.#options;
+      const preload = as?.nativeClient ?? NATIVE_CLIENT;
+      this.#child = spawn(as?.node ?? NODE, ['--import', preload, join(runtimeClient, 'bin', 'index.mjs'), handler], {
         cwd: directory,
         stdio: ['ignore', 'pipe', 'pipe'],
         env: this.#processEnv(`127.0.0.1:${port}`),
+        ...(as === undefined ? {} : { uid: as.uid, gid: as.uid }),
       });
       for (const stream of [this.#child.stdout, this.#child.stderr]) {
         stream?.setEncoding('utf8').on('data', (text: string) => {

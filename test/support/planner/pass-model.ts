@@ -1,7 +1,7 @@
 import { capacityOf } from '../../../shared/planner/forward-pass/capacity.ts';
 import { type EngineLimits, estimateItlMs, estimateTtftMs } from '../../../shared/planner/forward-pass/estimates.ts';
 import type { PoolKind } from '../../../shared/planner/forward-pass/metrics.ts';
-import { NO_PASSES, observePass, type PassModel, passModel } from '../../../shared/planner/forward-pass/model.ts';
+import { NO_PASSES, observePasses, type PassModel, passModel } from '../../../shared/planner/forward-pass/model.ts';
 import { limitsOf } from '../../../shared/planner/laws/load-loop.ts';
 import { readEngine, readPass } from './passes.ts';
 import { difference, differs, type Json, type PlannerRow, readRows } from './records.ts';
@@ -39,7 +39,7 @@ function play(row: Json): readonly string[] {
   const kind = row.worker_type as PoolKind;
   const options = { kind, observationsMin: 5, samplesMax: 64, buckets: 16 };
   const samples = (row.samples as readonly Json[]).map((sample) => [readPass(sample)]);
-  const state = samples.reduce((before, ranks) => observePass(before, ranks, options), NO_PASSES);
+  const state = observePasses(NO_PASSES, samples, options);
   const model = passModel(state, options);
   const failures: string[] = [];
   const compare = (what: string, got: unknown, want: unknown): void => {

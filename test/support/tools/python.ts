@@ -20,6 +20,18 @@ export const schemathesis = pythonEnvironment({
   neededBy: 'the suite that fuzzes /openapi.json',
 });
 
+/** Triton's own client, what else speaks to KServe servers, and protoc. */
+export const triton = pythonEnvironment({
+  requirements: [
+    'tritonclient[grpc]==2.73.0',
+    'grpcio-health-checking==1.81.1',
+    'grpcio-reflection==1.81.1',
+    'grpcio-tools==1.81.1',
+  ],
+  variable: 'STATOR_TEST_TRITON',
+  neededBy: "suites that drive the server with Triton's client, and the Python of docs/kserve.md",
+});
+
 /** CloudFormation and what stacks consist of, imitated: what the CDK deploys to in a rehearsal. Brings boto3 along. */
 export const moto = pythonEnvironment({
   requirements: ['moto[server]==5.2.5'],

@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest';
+import { keyOfText } from '../../../../shared/router/rendezvous.ts';
 import { PrefixDemand } from '../../../../shared/router/stateless/prefix-demand.ts';
 import { promptLevels } from '../../../../shared/router/stateless/prompt-levels.ts';
 import { hashBlocks } from '../../../../shared/tokens/index.ts';
@@ -6,12 +7,12 @@ import { hashBlocks } from '../../../../shared/tokens/index.ts';
 const BLOCK = 16;
 
 /** Levels of a prompt made of stretches of tokens, each told apart by its number. */
-function levelsOf(stretches: readonly (readonly [number: number, tokens: number])[], session?: string) {
+function levelsOf(stretches: readonly (readonly [number: number, tokens: number])[], conversation?: string) {
   const tokens = Uint32Array.from(
     stretches.flatMap(([number, count]) => Array.from({ length: count }, (_, at) => number * 100_000 + at)),
   );
   const prompt = { tokens: tokens.length, hashes: hashBlocks(tokens, { blockSizeTokens: BLOCK }) };
-  return promptLevels(prompt, BLOCK, session);
+  return promptLevels(prompt, BLOCK, conversation === undefined ? undefined : keyOfText(conversation));
 }
 
 describe('the levels of a prompt', () => {
@@ -42,10 +43,8 @@ describe('the levels of a prompt', () => {
     expect(after.keys.slice(0, before.keys.length)).toEqual(before.keys);
   });
 
-  it('begin with the session, and are none for a prompt too short to be told apart', () => {
+  it('are none for a prompt too short to be told apart', () => {
     expect(levelsOf([[0, 10]]).keys).toEqual([]);
-    expect(levelsOf([[0, 10]], 's').keys).toHaveLength(1);
-    expect(levelsOf([[1, 200]], 's').keys[0]).toEqual(levelsOf([[2, 200]], 's').keys[0]);
   });
 
   it('are few, however long the prompt', () => {
@@ -87,6 +86,14 @@ describe('the demand that a process sees', () => {
       [1, 6000],
     ]).keys)
       expect(demand.othersWith(key)).toBe(0);
+  });
+
+  it('counts who else began a conversation alike, and not its own turns', () => {
+    const demand = new PrefixDemand();
+    for (let turn = 1; turn <= 5; turn++) demand.note(levelsOf([[0, 300 * turn]], 'one'));
+    expect(demand.othersWith(keyOfText('one'))).toBe(0);
+    for (let at = 1; at <= 4; at++) demand.note(levelsOf([[at, 300]], 'many'));
+    expect(demand.othersWith(keyOfText('many'))).toBe(3);
   });
 
   it('takes the same prompt over again for another conversation', () => {

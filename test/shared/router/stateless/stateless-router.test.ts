@@ -87,6 +87,32 @@ describe('processes that have seen some requests', () => {
     expect(await placed('session_id', false)).toBeGreaterThan(6);
   });
 
+  it('send a chat to its worker by how it began, whatever they have seen themselves, and what all begin with to many', async () => {
+    const chat = (user: string) => [
+      { role: 'system', content: 'You are kind.' },
+      { role: 'user', content: user },
+    ];
+    const placed = async (ask: (at: number) => { readonly user: string; readonly tokens: Uint32Array }) => {
+      const chosen = new Set<string>();
+      for (let at = 0; at < 64; at++) {
+        const each = process(() => loadsOf(() => 4));
+        for (let seen = 0; seen < 1 + (at % 3); seen++)
+          await choose(each, request(`s${at}/${seen}`, asked(1000 * at + seen, 40 * at)), MANY);
+        const { user, tokens } = ask(at);
+        const held = await choose(each, request(`r${at}`, tokens, { messages: chat(user) }), MANY);
+        chosen.add(held.worker.id);
+      }
+      return chosen.size;
+    };
+    expect(await placed((turn) => ({ user: 'Who are you?', tokens: asked(99_999, 100 + 300 * turn) }))).toBe(1);
+    expect(await placed((at) => ({ user: `I am number ${at}`, tokens: asked(5000 + at, 400) }))).toBeGreaterThan(20);
+    const same = new Set<string>();
+    const each = process(() => loadsOf(() => 4));
+    for (let at = 0; at < 200; at++)
+      same.add((await choose(each, request(`m${at}`, asked(1, 400), { messages: chat('the same') }), MANY)).worker.id);
+    expect(same.size).toBe(MANY.length); // all of the traffic that this process sees begins so
+  });
+
   it('pass over workers that are loaded above their share, drain, failed, or may not take it', async () => {
     const clock = new VirtualClock();
     let loads = loadsOf(() => 4);

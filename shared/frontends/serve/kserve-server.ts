@@ -3,7 +3,7 @@ import type { Settings } from '../../config/index.ts';
 import { reasonOf } from '../../errors/index.ts';
 import type { GrpcTls } from '../../grpc/index.ts';
 import type { Logger } from '../../telemetry/index.ts';
-import type { Frontend } from './frontend.ts';
+import type { Frontend } from '../process/index.ts';
 
 /** A gRPC server over the frontend's pipeline. */
 export interface KserveServer {
@@ -57,13 +57,14 @@ export async function openKserveServer(
     const flag = isAlone ? '--http-port' : '--grpc-port';
     throw new Error(`cannot serve gRPC on ${host}:${port} (${flag}): ${reasonOf(cause)}`, { cause });
   });
-  const unfollow = frontend.models.follow(() => service.health.changed());
+  const changed = (): void => service.health.changed();
+  const unfollow = [frontend.models.follow(changed), frontend.lifecycle.follow(changed)];
   return {
     address: `${host.includes(':') ? `[${host}]` : host}:${server.port}`,
     useCertificate: (renewed) => server.useCertificate(renewed),
     close: async (graceMs) => {
-      unfollow();
-      service.health.shutDown();
+      for (const each of unfollow) each();
+      service.shutDown();
       await server.close(graceMs);
     },
   };

@@ -3,7 +3,7 @@ import type { Settings } from '../../config/index.ts';
 import type { ProcessLogger } from '../../telemetry/index.ts';
 import { startHttpServer } from '../node/server.ts';
 import { readTlsFiles, type TlsPaths, watchTlsFiles } from '../node/tls-files.ts';
-import type { Frontend } from './frontend.ts';
+import type { Frontend } from '../process/index.ts';
 import { type KserveServer, openKserveServer } from './kserve-server.ts';
 
 export interface FrontendServer {

@@ -1,0 +1,103 @@
+import type { FleetCase, WorkloadName } from './planner-fleet.ts';
+
+const MEASURED = { rate_requests_per_second: 15 };
+const BOTH = { law: 'sla', enable_load_scaling: true, enable_throughput_scaling: true };
+/** Which passes are remembered of equally rare ones, and which of two idle workers is chosen, decides much of `sla`. */
+const SLA_SEED = 2;
+
+/** Dynamo's own laws, with what can be set of them swept. */
+export const DYNAMO: readonly FleetCase[] = [
+  { name: 'throughput', settings: { law: 'throughput' } },
+  { name: 'latency', settings: { law: 'latency' } },
+  ...[5, 10, 15, 20, 30, 50].map((up) => ({
+    name: `load, up ${up} %`,
+    settings: { law: 'load', decode_scale_up_kv_rate: up, decode_scale_down_kv_rate: up / 4 },
+  })),
+  {
+    name: 'sla, load loop',
+    settings: { law: 'sla', enable_load_scaling: true, enable_throughput_scaling: false },
+    seed: SLA_SEED,
+  },
+  ...[30, 60, 180].flatMap((seconds) =>
+    ['constant', 'kalman'].map((predictor) => ({
+      name: `sla, throughput loop, ${predictor}, ${seconds} s`,
+      settings: { law: 'sla', load_predictor: predictor, throughput_adjustment_interval_seconds: seconds },
+      seed: SLA_SEED,
+    })),
+  ),
+  ...['constant', 'kalman'].map((predictor) => ({
+    name: `sla, both loops, ${predictor}`,
+    settings: { ...BOTH, load_predictor: predictor },
+    seed: SLA_SEED,
+  })),
+];
+
+const ECONOMY = {
+  ...MEASURED,
+  rate_target_load: 1.15,
+  rate_window_seconds: 30,
+  rate_deviations: 0,
+  rate_down_window_seconds: 60,
+};
+
+/** What is shipped, with its settings and with what a fleet meets. */
+export const RATE: readonly FleetCase[] = [
+  { name: 'rate', settings: MEASURED },
+  { name: 'rate, planned with 0.95', settings: { ...MEASURED, rate_target_load: 0.95 } },
+  { name: 'rate, economy', settings: ECONOMY },
+  { name: 'rate, kept for 15 min', settings: { ...MEASURED, rate_down_window_seconds: 900 } },
+  { name: 'rate, 4 spares in 45 s', settings: MEASURED, fleet: { warmWorkers: 4, warmStartMs: 45_000 } },
+  { name: 'rate, 1 start in 5 fails', settings: MEASURED, fleet: { startFailures: 0.2 } },
+  { name: 'rate, spot: a notice in 2 h', settings: MEASURED, fleet: { interruptionsPerHour: 0.5 } },
+  {
+    name: 'rate, spot, planned with 0.7',
+    settings: { ...MEASURED, rate_target_load: 0.7 },
+    fleet: { interruptionsPerHour: 0.5 },
+  },
+];
+
+export const FORESIGHT: FleetCase = { name: 'foresight' };
+
+const SLEEPS = { min_endpoint: 0, idle_to_zero_seconds: 300 };
+
+/** A quarter of an hour of requests, half an hour of none, and again. */
+export const NIGHT: readonly FleetCase[] = [
+  { name: 'rate, one stays', settings: MEASURED },
+  { name: 'rate, to zero', settings: { ...MEASURED, ...SLEEPS } },
+  {
+    name: 'rate, to zero, a spare in 45 s',
+    settings: { ...MEASURED, ...SLEEPS },
+    fleet: { warmWorkers: 1, warmStartMs: 45_000, plannedStartMs: 45_000 },
+  },
+  { name: 'latency, one stays', settings: { law: 'latency' } },
+];
+
+const TWO_POOLS = { rate_prefill_requests_per_second: 22, rate_decode_requests_per_second: 40 };
+
+/** Prompts computed apart, on the wave. */
+export const APART: readonly FleetCase[] = [
+  { name: 'rate', settings: TWO_POOLS },
+  { name: 'throughput', settings: { law: 'throughput' } },
+  { name: 'latency', settings: { law: 'latency' } },
+  { name: 'sla, load loop', settings: { law: 'sla', enable_load_scaling: true, enable_throughput_scaling: false } },
+  { name: 'sla, both loops, constant', settings: { ...BOTH, load_predictor: 'constant' } },
+];
+
+/** Attainment and GPU hours of Dynamo 1.6.1's planner in its own replay of the same requests. */
+export const REPLAYED: Readonly<Partial<Record<WorkloadName, Readonly<Record<string, readonly [number, number]>>>>> = {
+  step: {
+    throughput: [0.234, 1.98],
+    latency: [0.406, 2.11],
+    'sla, load loop': [0.357, 2.22],
+    'sla, throughput loop, kalman, 180 s': [0.545, 2.8],
+    'sla, both loops, constant': [0.511, 2.58],
+    foresight: [1, 2.55],
+  },
+  diurnal: {
+    latency: [0.863, 3.06],
+    'sla, throughput loop, kalman, 180 s': [0.844, 3.0],
+    'sla, both loops, constant': [0.761, 3.04],
+    foresight: [1, 3.28],
+  },
+  burst: { latency: [0.528, 2.14], 'sla, both loops, constant': [0.554, 2.25] },
+};

@@ -1,0 +1,224 @@
+import packageJson from '../../package.json' with { type: 'json' };
+import { systemClock } from '../../shared/clock/index.ts';
+import { CONFIG_HELP, showConfig, UsageError } from '../../shared/commands/config.ts';
+import { EXPLAIN_HELP, explainRouting } from '../../shared/commands/router-explain.ts';
+import {
+  type Command,
+  ConfigError,
+  type Environment,
+  renderBriefHelp,
+  renderHelp,
+  resolveConfig,
+  type Settings,
+} from '../../shared/config/index.ts';
+import { nearestName, reasonOf } from '../../shared/errors/index.ts';
+import { openLogger } from '../../shared/telemetry/index.ts';
+import { dumpConfig } from '../process/dump-config.ts';
+import { COMMANDS } from './commands.ts';
+
+/** Every command that a user can run with what it does, in the order of help. */
+const RUNNABLE: readonly (readonly [name: string, about: string])[] = [
+  ...Object.entries(COMMANDS).map(([name, { about }]) => [name, about] as const),
+  ['grpc', 'KServe v2 for Triton clients: stator frontend --kserve-grpc-server'],
+  ['artifacts', 'Puts files of models into a bucket, for frontends'],
+  ['keys', 'Makes, lists, rotates and revokes API keys'],
+  ['models', 'The models that a fleet keeps in mind without workers'],
+  ['profile', 'Measures a worker, for the planner and the simulator'],
+  ['deploy', 'What a deployment to AWS costs, and whether the account has room for it'],
+  ['config', 'Every setting, its effective value and where it came from'],
+  ['version', 'The version'],
+];
+
+const USAGE_EXIT = 2;
+const FAILURE_EXIT = 1;
+const IDLE_WAKE_MS = 3_600_000;
+
+/** Lines on stderr, each of them one line whatever a message quotes: plain, or one JSON object each where logs are read by machines. */
+function report(level: 'warning' | 'error', lines: readonly string[], jsonl = false): void {
+  for (const line of lines.map((text) => text.replaceAll(/\s*\n\s*/g, ' '))) {
+    const time = new Date().toISOString();
+    const record = { time, level: level === 'warning' ? 'WARN' : 'ERROR', target: 'config', message: line };
+    process.stderr.write(
+      jsonl ? `${JSON.stringify(record)}\n` : `stator: ${level === 'warning' ? 'warning: ' : ''}${line}\n`,
+    );
+  }
+}
+
+async function startProcess(name: Command, argv: readonly string[], env: Environment): Promise<number> {
+  const named = resolveConfig(name, argv, env);
+  const secrets = await readSecrets(named.settings, env);
+  const config = secrets === undefined ? named : resolveConfig(name, argv, secrets.env);
+  report('warning', config.warnings, config.settings.loggingJsonl);
+  await dumpConfig(config);
+  // The timers of a process do not keep it alive, so one that only waits, as for an engine, would end in the middle.
+  const alive = setInterval(() => {}, IDLE_WAKE_MS);
+  const look = secrets && setInterval(() => void secrets.drainOnChange(), secrets.lookMs);
+  try {
+    return await COMMANDS[name].start(config, secrets?.env ?? env);
+  } finally {
+    clearInterval(alive);
+    clearInterval(look);
+  }
+}
+
+/** What Secrets Manager has for a process whose environment names secrets, and who drains it when they are rotated. */
+async function readSecrets(settings: object, env: Environment) {
+  if (!('secretCacheSecs' in settings)) return undefined;
+  const { planeTokenSecret, natsSecret, secretCacheSecs } = settings as Settings<'frontend' | 'worker'>;
+  if ((planeTokenSecret ?? natsSecret) === undefined) return undefined;
+  const { openSecrets, SecretWatch } = await import('../../shared/fleet/secrets/index.ts');
+  const secrets = await openSecrets(env);
+  const lookMs = secretCacheSecs * 1000;
+  const logger = openLogger(settings as Settings<'frontend' | 'worker'>).for('secrets');
+  const watch = new SecretWatch(secrets, { clock: systemClock, ageMsMax: lookMs, logger });
+  const drainOnChange = async (): Promise<void> => {
+    await watch.look();
+    if (watch.isOutdated) process.kill(process.pid, 'SIGTERM'); // whoever keeps it running starts it with the new ones
+  };
+  return { env: secrets.env, lookMs, drainOnChange };
+}
+
+function isCommand(name: string): name is Command {
+  return Object.hasOwn(COMMANDS, name);
+}
+
+function refuseCommand(name: string): number {
+  const nearest = nearestName(
+    name,
+    RUNNABLE.map(([command]) => command),
+  );
+  const hint = nearest === undefined ? 'stator --help lists all' : `did you mean stator ${nearest}?`;
+  report('error', [`unknown command ${JSON.stringify(name)}; ${hint}`]);
+  return USAGE_EXIT;
+}
+
+function asks(argv: readonly string[], ...flags: readonly string[]): boolean {
+  const end = argv.indexOf('--');
+  return argv.slice(0, end < 0 ? undefined : end).some((argument) => flags.includes(argument));
+}
+
+function isHelpFlag(argument: string): boolean {
+  return argument === '--help' || argument === '-h' || argument === '--help=all';
+}
+
+/** What help is asked for: `--help` anywhere before `--`, with `all` behind it for everything. */
+function readHelp(argv: readonly string[]): 'brief' | 'all' | undefined {
+  const end = argv.indexOf('--');
+  const own = argv.slice(0, end < 0 ? undefined : end);
+  const at = own.findIndex(isHelpFlag);
+  if (at < 0) return undefined;
+  return own[at] === '--help=all' || own[at + 1] === 'all' ? 'all' : 'brief';
+}
+
+/** `help COMMAND` is `COMMAND --help`, and a version is asked for in three ways. */
+function normalize([name, ...rest]: readonly string[]): readonly string[] {
+  if (name === '-v' || name === 'version') return ['--version'];
+  if (name !== 'help') return name === undefined ? [] : [name, ...rest];
+  const [command, ...more] = rest;
+  return command === undefined || command === 'all' ? ['--help', ...rest] : [command, '--help', ...more];
+}
+
+/** Runs a command line, in which the command comes first; resolves with the exit code, whatever fails. */
+export function runCommandLine(argv: readonly string[], env: Environment): Promise<number> {
+  return runCommand(argv, env).catch(exitCodeOf);
+}
+
+async function runCommand(argv: readonly string[], env: Environment): Promise<number> {
+  const [name, ...rest] = normalize(argv);
+  if (name === undefined) {
+    process.stdout.write(renderOverview());
+    return USAGE_EXIT;
+  }
+  if (name === '--version' || asks(rest, '--version')) return print(`stator ${packageJson.version}\n`);
+  if (isHelpFlag(name)) return print(readHelp([name, ...rest]) === 'all' ? renderEverything() : renderOverview());
+  const help = readHelp(rest);
+  if (name === 'config') return help === undefined ? runConfig(rest, env) : print(CONFIG_HELP);
+  if (name === 'models') {
+    const { MODELS_HELP, runModels } = await import('../../shared/commands/models.ts'); // the SDK of the table is loaded by nobody else
+    return print(help === undefined ? await runModels(rest, env) : MODELS_HELP);
+  }
+  if (name === 'router' && rest[0] === 'explain') {
+    return print(help === undefined ? await explainRouting(rest.slice(1)) : EXPLAIN_HELP);
+  }
+  if (name === 'planner' && rest[0] === 'explain') {
+    const { EXPLAIN_PLANNER_HELP, explainPlanner } = await import('../../shared/commands/planner/explain.ts');
+    const wallMs = systemClock.wallMs();
+    return print(help === undefined ? await explainPlanner(rest.slice(1), env, wallMs) : EXPLAIN_PLANNER_HELP);
+  }
+  if (name === 'artifacts') {
+    const { ARTIFACTS_HELP, runArtifacts } = await import('../../shared/commands/artifacts.ts');
+    return print(help === undefined ? await runArtifacts(rest) : ARTIFACTS_HELP);
+  }
+  if (name === 'profile') {
+    const { PROFILE_HELP, runProfile } = await import('../../shared/commands/profile/index.ts');
+    return print(help === undefined ? await runProfile(rest, env) : PROFILE_HELP);
+  }
+  if (name === 'deploy') {
+    const { DEPLOY_HELP, runDeploy } = await import('../../shared/commands/deploy.ts');
+    return print(help === undefined ? await runDeploy(rest) : DEPLOY_HELP);
+  }
+  if (name === 'keys') return keys(rest, help !== undefined, env);
+  if (name === 'grpc') return runCommand(['frontend', '--kserve-grpc-server', ...rest], env);
+  if (!isCommand(name)) return refuseCommand(name);
+  return help === undefined ? startProcess(name, rest, env) : print(renderCommand(name, help));
+}
+
+/** Loaded when it is run: no other command needs it. */
+async function keys(argv: readonly string[], asksHelp: boolean, env: Environment): Promise<number> {
+  const { KEYS_HELP, runKeys } = await import('../../shared/commands/keys.ts');
+  return print(asksHelp ? KEYS_HELP : await runKeys(argv, env));
+}
+
+function print(text: string): number {
+  process.stdout.write(text);
+  return 0;
+}
+
+function runConfig(argv: readonly string[], env: Environment): number {
+  const { text, warnings } = showConfig(argv, env);
+  process.stdout.write(text);
+  report('warning', warnings);
+  return 0;
+}
+
+function exitCodeOf(thrown: unknown): number {
+  if (thrown instanceof ConfigError) {
+    report('error', thrown.problems);
+    return USAGE_EXIT;
+  }
+  report('error', [reasonOf(thrown).split('\n')[0] ?? 'failed']);
+  // By name: the router is loaded by the commands that route, and its own checks are of settings as well.
+  const isUsage = thrown instanceof UsageError || (thrown instanceof Error && thrown.name === 'KvRouterConfigError');
+  return isUsage ? USAGE_EXIT : FAILURE_EXIT;
+}
+
+/** The text of `stator --help`: the commands, and how everybody starts. */
+function renderOverview(): string {
+  const commands = RUNNABLE.map(([name, about]) => `  ${name.padEnd(10)} ${about}`);
+  return `Usage: stator COMMAND [flags]
+
+Commands
+${commands.join('\n')}
+
+${renderBriefHelp('local').replace('\nFlags\n', '\nFlags of stator local\n')}
+  stator COMMAND --help        the flags of a command that matter most, with examples
+  stator COMMAND --help all    every flag and variable of a command
+  stator --help all            those of all commands
+`;
+}
+
+/** The text of `stator COMMAND --help`, or of `--help all`. */
+function renderCommand(name: Command, extent: 'brief' | 'all'): string {
+  const head = `Usage: stator ${name} [flags]\n\n${COMMANDS[name].about}.\n\n`;
+  if (extent === 'all') return `${head}  -h, --help, --version\n\n${renderHelp(name)}`;
+  return `${head}${renderBriefHelp(name)}
+  stator ${name} --help all    every flag and variable
+  stator config ${name}        every setting with its value
+`;
+}
+
+/** The text of `stator --help all`: every command with every flag and variable. */
+function renderEverything(): string {
+  const names = Object.keys(COMMANDS) as Command[]; // keys of COMMANDS
+  return names.map((name) => renderCommand(name, 'all')).join('\n');
+}

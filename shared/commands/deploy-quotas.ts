@@ -1,0 +1,121 @@
+import { reasonOf } from '../errors/index.ts';
+import { isRecord } from '../records/index.ts';
+
+/** A quota of an account, as Service Quotas knows it. */
+export interface Quota {
+  readonly service: string;
+  readonly code: string;
+  readonly name: string;
+}
+
+/** What a deployment takes of a quota. */
+export interface QuotaNeed extends Quota {
+  readonly needed: number;
+  /** What `needed` is made of. */
+  readonly because: string;
+}
+
+/** A need beside what the account has. */
+export interface QuotaFinding extends QuotaNeed {
+  /** The account's quota; undefined when it could not be read. */
+  readonly has: number | undefined;
+  /** Why it could not be read. */
+  readonly reason?: string;
+}
+
+/** Reads one quota, or rejects. Bounded in time by itself. */
+export type ReadQuota = (quota: Quota) => Promise<number>;
+
+const STREAMS: Quota = { service: 'lambda', code: 'L-B99A9384', name: 'Concurrent executions of Lambda' };
+const TASKS: Quota = { service: 'fargate', code: 'L-3032A538', name: 'Fargate On-Demand vCPU' };
+const VPCS: Quota = { service: 'vpc', code: 'L-F678F1CE', name: 'VPCs per Region' };
+const ADDRESSES: Quota = { service: 'ec2', code: 'L-0263D0A3', name: 'EC2-VPC Elastic IPs' };
+
+/** Lambda leaves this many to functions without a reservation. */
+const UNRESERVED_MIN = 100;
+/** Fewer streams at a time than this are no service. */
+const STREAMS_MIN = 10;
+const READ_MS_MAX = 10_000;
+
+type Resource = Readonly<Record<string, unknown>>;
+
+/**
+ * What synthesised templates take of an account's quotas.
+ * @param templates of CloudFormation, of one deployment
+ */
+export function quotasNeeded(templates: readonly unknown[]): readonly QuotaNeed[] {
+  const resources = new Map(
+    templates.flatMap((template) =>
+      Object.entries(asRecord(asRecord(template).Resources)).map(([id, resource]) => [id, asRecord(resource)] as const),
+    ),
+  );
+  const of = (type: string): readonly Resource[] =>
+    [...resources.values()].filter(({ Type }) => Type === type).map(({ Properties }) => asRecord(Properties));
+  const reserved = of('AWS::Lambda::Function').reduce(
+    (sum, each) => sum + Number(each.ReservedConcurrentExecutions ?? 0),
+    0,
+  );
+  const streams =
+    reserved === 0
+      ? { needed: STREAMS_MIN, because: 'one for each stream at a time' }
+      : { needed: reserved + UNRESERVED_MIN, because: `${reserved} reserved, and the 100 that Lambda keeps free` };
+  const vpcs = of('AWS::EC2::VPC').length;
+  const addresses = of('AWS::EC2::EIP').length;
+  const all: readonly QuotaNeed[] = [
+    { ...STREAMS, ...streams },
+    {
+      ...TASKS,
+      needed: vcpusOf(of('AWS::ECS::Service'), resources),
+      because: 'tasks, and their successors beside them',
+    },
+    { ...VPCS, needed: vpcs, because: 'beside those that the account has' },
+    { ...ADDRESSES, needed: addresses, because: 'of NAT gateways, beside those that the account has' },
+  ];
+  return all.filter(({ needed }) => needed > 0);
+}
+
+/** Cores while every service is replaced: its old tasks run until the new ones do, as far as it allows. */
+function vcpusOf(services: readonly Resource[], resources: ReadonlyMap<string, Resource>): number {
+  return services.reduce((sum, service) => {
+    const definition = asRecord(resources.get(String(asRecord(service.TaskDefinition).Ref))?.Properties);
+    const share = Number(asRecord(service.DeploymentConfiguration).MaximumPercent ?? 200) / 100;
+    return sum + (Number(definition.Cpu ?? 0) / 1024) * Number(service.DesiredCount ?? 1) * share;
+  }, 0);
+}
+
+/** Reads what the account has of each. A quota that cannot be read is a finding of its own. */
+export function checkQuotas(needs: readonly QuotaNeed[], read: ReadQuota): Promise<readonly QuotaFinding[]> {
+  return Promise.all(
+    needs.map(async (need) => {
+      try {
+        return { ...need, has: await read(need) };
+      } catch (thrown) {
+        return { ...need, has: undefined, reason: reasonOf(thrown) };
+      }
+    }),
+  );
+}
+
+/** Whether the account has what is needed, as far as it could be read. */
+export function isShort({ has, needed }: QuotaFinding): boolean {
+  return has !== undefined && has < needed;
+}
+
+/** Reads quotas of the region of `AWS_REGION`, with the usual credentials; `AWS_ENDPOINT_URL` names another service. */
+export async function openQuotas(): Promise<{ readonly read: ReadQuota; close(): void }> {
+  const { GetServiceQuotaCommand, ServiceQuotasClient } = await import('./deploy-quota-parts.ts');
+  const client = new ServiceQuotasClient({ maxAttempts: 2 });
+  return {
+    read: async ({ service, code }) => {
+      const command = new GetServiceQuotaCommand({ ServiceCode: service, QuotaCode: code });
+      const { Quota: quota } = await client.send(command, { abortSignal: AbortSignal.timeout(READ_MS_MAX) });
+      if (quota?.Value === undefined) throw new Error('the service names no value');
+      return quota.Value;
+    },
+    close: () => client.destroy(),
+  };
+}
+
+function asRecord(value: unknown): Resource {
+  return isRecord(value) ? value : {};
+}

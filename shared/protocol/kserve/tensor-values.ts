@@ -1,0 +1,129 @@
+import { DATA_TYPES, type DataType, recordTypeOf } from './data-types.ts';
+import { BF16, FP16, fromBits16, toBits16 } from './half-precision.ts';
+import type { Int64 } from './messages.ts';
+import { elementsOf, framedBytes, framedStrings } from './tensor-contents.ts';
+import { rawOfList, type TensorRecord } from './tensor-record.ts';
+
+/* Tensors as the code of a model has them: arrays of JavaScript. */
+
+/** Elements of a tensor, row by row. Truth values are bytes 0 and 1, half precision is widened, byte strings are buffers. */
+export type TensorValues =
+  | Uint8Array
+  | Uint16Array
+  | Uint32Array
+  | BigUint64Array
+  | Int8Array
+  | Int16Array
+  | Int32Array
+  | BigInt64Array
+  | Float32Array
+  | Float64Array
+  | readonly Buffer[];
+
+type NumberArray = Exclude<TensorValues, readonly Buffer[]>;
+type NumberArrayOf = new (buffer: ArrayBufferLike, offset: number, length: number) => NumberArray;
+
+/** The array that holds raw elements as they are. */
+const ARRAYS: Readonly<Record<string, NumberArrayOf>> = {
+  Bool: Uint8Array,
+  Uint8: Uint8Array,
+  Uint16: Uint16Array,
+  Uint32: Uint32Array,
+  Uint64: BigUint64Array,
+  Int8: Int8Array,
+  Int16: Int16Array,
+  Int32: Int32Array,
+  Int64: BigInt64Array,
+  Float16: Uint16Array,
+  BFloat16: Uint16Array,
+  Float32: Float32Array,
+  Float64: Float64Array,
+};
+
+const HALVES = new Map([
+  ['Float16', FP16],
+  ['BFloat16', BF16],
+]);
+
+/**
+ * The elements of a tensor of a request.
+ * @throws TypeError for a type of elements that there is none of
+ */
+export function readTensor({ data }: Pick<TensorRecord, 'data'>): TensorValues {
+  const type = typeOf(data.data_type);
+  const raw = data.values instanceof Uint8Array ? data.values : rawOfList(type, data.values);
+  if (type.family === 'bytes') {
+    return [...framedStrings(raw)].map((each) => Buffer.from(each.buffer, each.byteOffset, each.byteLength));
+  }
+  const array = arrayOf(type, raw);
+  const half = HALVES.get(type.record);
+  return half === undefined ? array : Float32Array.from(array as Uint16Array, (bits) => fromBits16(bits, half));
+}
+
+/** A view where the bytes lie as the processor wants them, else a copy. */
+function arrayOf({ record, bytes }: DataType, raw: Uint8Array): NumberArray {
+  const ArrayType = ARRAYS[record]!; // every type but that of byte strings has one
+  const { buffer, byteOffset, byteLength } = raw.byteOffset % bytes === 0 ? raw : Uint8Array.from(raw);
+  return new ArrayType(buffer, byteOffset, byteLength / bytes);
+}
+
+/** What a tensor may be made of: an array of the type's own kind, or any list of its elements. */
+export type TensorElements = ArrayLike<number | bigint | boolean | string | Uint8Array>;
+
+/**
+ * A tensor for a response.
+ * @param dataType `Int32`, `Float16`, `Bytes`: see the message of the error for all of them
+ * @param values row by row, as many as the shape says. Half precision takes numbers, and a `Uint16Array` of patterns as it is.
+ * @throws TypeError that names what is wrong
+ */
+export function writeTensor(
+  name: string,
+  dataType: string,
+  shape: readonly Int64[],
+  values: TensorElements,
+): TensorRecord {
+  const type = typeOf(dataType);
+  try {
+    const expected = elementsOf(shape);
+    if (BigInt(values.length) !== expected) {
+      throw new Error(`shape [${shape.join(', ')}] stands for ${expected} elements, got ${values.length}`);
+    }
+    return {
+      metadata: { name, data_type: dataType, shape },
+      data: { data_type: dataType, values: rawOf(type, values) },
+    };
+  } catch (cause) {
+    throw new TypeError(`tensor ${name} (${dataType}): ${cause instanceof Error ? cause.message : cause}`, { cause });
+  }
+}
+
+function rawOf(type: DataType, values: TensorElements): Uint8Array {
+  if (type.family === 'bytes')
+    return framedBytes(Array.from(values as ArrayLike<string | Uint8Array>, stringOrBytes)).framed;
+  const OwnArray = ARRAYS[type.record]!; // every other type has one
+  if (values instanceof OwnArray) return new Uint8Array(values.buffer, values.byteOffset, values.byteLength);
+  const half = HALVES.get(type.record);
+  if (half === undefined) return rawOfList(type, Array.from(values));
+  return rawOf(
+    type,
+    Uint16Array.from(Array.from(values, number), (value) => toBits16(value, half)),
+  );
+}
+
+function stringOrBytes(value: unknown): string | Uint8Array {
+  if (typeof value === 'string' || value instanceof Uint8Array) return value;
+  throw new Error(`an element must be a text or bytes, got ${String(value).slice(0, 40)}`);
+}
+
+function number(value: unknown): number {
+  if (typeof value === 'number') return value;
+  throw new Error(`an element must be a number, got ${String(value).slice(0, 40)}`);
+}
+
+function typeOf(name: string): DataType {
+  const type = recordTypeOf(name);
+  if (type !== undefined) return type;
+  throw new TypeError(
+    `data type ${JSON.stringify(name)}: expected ${DATA_TYPES.map(({ record }) => record).join(', ')}`,
+  );
+}

@@ -1,0 +1,144 @@
+import { mkdirSync, mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { dirname, join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { NATS_PORTS, renderNatsStart } from '../../infra/nats-configuration.ts';
+import {
+  askAbout,
+  freePort,
+  hasNatsServer,
+  type SpawnedProcess,
+  type StatorProcess,
+  spawnProgram,
+  useFleet,
+  waitUntil,
+} from '../support/index.ts';
+
+const PASSWORDS = { worker: 'worker-password', router: 'router-password', route: 'route-password' } as const;
+const WORKER = ['--block-size=16', '--speedup-ratio=10'];
+const KV = ['--router-mode=kv'];
+/** Time in which routers have all again, once the servers are back with empty disks. */
+const REFILL_MS_MAX = 30_000;
+/** Requests of one part of a load, and sentences of a prompt: about 40 blocks. */
+const REQUESTS = 24;
+const SENTENCES = 40;
+
+type Ports = Record<keyof typeof NATS_PORTS, number>;
+
+interface Server {
+  readonly name: string;
+  readonly ports: Ports;
+  readonly folder: string;
+  process: SpawnedProcess | undefined;
+}
+
+const env: Record<string, string> = {
+  DYN_EVENT_PLANE: 'nats',
+  STATOR_NATS_STREAM_REPLICAS: '3',
+  STATOR_NATS_STREAM_MAX_MB: '64',
+};
+const fleet = useFleet(env);
+const folder = mkdtempSync(join(tmpdir(), 'stator-nats-cluster-'));
+const servers: Server[] = [];
+const asRouter = { NATS_AUTH_USERNAME: 'router', NATS_AUTH_PASSWORD: PASSWORDS.router };
+const asWorker = { NATS_AUTH_USERNAME: 'worker', NATS_AUTH_PASSWORD: PASSWORDS.worker };
+
+/** What the container of a server runs. */
+async function start(server: Server): Promise<void> {
+  mkdirSync(server.folder, { recursive: true });
+  const cluster = servers.map(({ ports }) => `127.0.0.1:${ports.cluster}`);
+  const script = renderNatsStart({ ...server, storageGb: 1, hasWebSocket: true, cluster });
+  const PATH = `${dirname(process.env.STATOR_TEST_NATS_BIN ?? '')}:${process.env.PATH}`;
+  const passwords = Object.entries(PASSWORDS).map(([role, password]) => [
+    `NATS_${role.toUpperCase()}_PASSWORD`,
+    password,
+  ]);
+  server.process = spawnProgram('/bin/sh', ['-c', script], { env: { PATH, ...Object.fromEntries(passwords) } });
+  await server.process.waitForOutput(/Server is ready/);
+}
+
+/** A server and its disk, gone at once. */
+async function lose(server: Server): Promise<void> {
+  await server.process?.kill();
+  rmSync(server.folder, { recursive: true, force: true });
+}
+
+const blocksOf = (router: StatorProcess): Promise<number> => router.metric('stator_router_index_blocks');
+
+/** Asks about as many topics that nobody has asked about; resolves when all are answered. */
+async function load(router: StatorProcess, about: string): Promise<void> {
+  const topics = Array.from({ length: REQUESTS }, (_, at) => `${about} ${at}`);
+  const next = async (): Promise<void> => {
+    for (let topic = topics.pop(); topic !== undefined; topic = topics.pop()) await askAbout(router, topic, SENTENCES);
+  };
+  await Promise.all([next(), next()]);
+}
+
+/** The number of blocks that the index comes to rest at. */
+async function untilStill(router: StatorProcess): Promise<number> {
+  let before = -1;
+  return waitUntil(
+    async () => {
+      const now = await blocksOf(router);
+      const isStill = now === before && now > 0;
+      before = now;
+      return isStill && now;
+    },
+    { what: 'an index at rest', timeoutMs: 20_000, pollMs: 500 },
+  ) as Promise<number>;
+}
+
+describe.runIf(hasNatsServer())('routers and workers over three NATS servers', { timeout: 120_000 }, () => {
+  let router: StatorProcess;
+  let perLoad: number;
+
+  beforeAll(async () => {
+    for (const name of ['nats-0', 'nats-1', 'nats-2']) {
+      const entries = await Promise.all(Object.keys(NATS_PORTS).map(async (port) => [port, await freePort()] as const));
+      const ports = Object.fromEntries(entries) as Ports;
+      servers.push({ name, ports, folder: join(folder, name), process: undefined });
+    }
+    await Promise.all(servers.map(start));
+    env.NATS_SERVER = servers.map(({ ports }) => `nats://127.0.0.1:${ports.clients}`).join(',');
+    [router] = await Promise.all([
+      fleet.frontend(KV, asRouter),
+      fleet.worker(WORKER, asWorker),
+      fleet.worker(WORKER, asWorker),
+    ]);
+    await fleet.untilWorkers(router, 2);
+    await load(router, 'before');
+    perLoad = await untilStill(router);
+  });
+
+  afterAll(async () => {
+    await Promise.all(servers.map(lose));
+    rmSync(folder, { recursive: true, force: true });
+  });
+
+  it('serve every request while a server is lost with its disk', async () => {
+    const running = load(router, 'during');
+    await lose(servers[0]!);
+    await running;
+    await load(router, 'while');
+    await start(servers[0]!);
+    await load(router, 'after!');
+    expect(await untilStill(router)).toBeGreaterThan(perLoad * 3);
+  });
+
+  it('lost no event, as the workers themselves say, and have all again soon after every server lost its disk', async () => {
+    const before = await untilStill(router); // out of events; a new router can have it from the workers alone
+    await Promise.all(servers.map(lose));
+    await Promise.all(servers.map(start));
+    const backMs = performance.now();
+    const fresh = await fleet.frontend(KV, asRouter);
+    await waitUntil(async () => (await blocksOf(fresh)) === before && (await blocksOf(router)) === before, {
+      what: `both indexes at ${before} blocks`,
+      timeoutMs: REFILL_MS_MAX,
+    });
+    expect(performance.now() - backMs).toBeLessThan(REFILL_MS_MAX);
+    await load(router, 'afterwards');
+    const after = await untilStill(router);
+    expect(after).toBeGreaterThan(before);
+    await waitUntil(async () => (await blocksOf(fresh)) === after, { what: 'equal indexes', timeoutMs: REFILL_MS_MAX });
+  });
+});

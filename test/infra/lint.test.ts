@@ -1,0 +1,60 @@
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { hasMoto } from '../support/aws/deployment.ts';
+import { spawnProgram } from '../support/index.ts';
+import { devTemplate, productionTemplates } from './templates.ts';
+
+/** Rules of cfn-lint that templates break, each with its reason. */
+const REASONS: Readonly<Record<string, string>> = {
+  W3005: 'CDK names a dependency that a reference makes as well: once more does no harm',
+};
+
+interface Finding {
+  readonly Rule: { readonly Id: string };
+  readonly Message: string;
+  readonly Location: { readonly Path: readonly (string | number)[] };
+}
+
+let folder: string;
+beforeAll(() => {
+  folder = mkdtempSync(join(tmpdir(), 'stator-lint-'));
+});
+afterAll(() => rmSync(folder, { recursive: true, force: true }));
+
+async function lint(templates: Readonly<Record<string, object>>): Promise<readonly Finding[]> {
+  const files = Object.entries(templates).map(([name, template]) => {
+    const path = join(folder, `${name}.json`);
+    writeFileSync(path, JSON.stringify(template));
+    return path;
+  });
+  const program = ['-c', 'from cfnlint.runner import main; main()'];
+  const flags = ['--format', 'json', '--regions', 'us-east-1', '--'];
+  const child = spawnProgram(process.env.STATOR_TEST_MOTO_PYTHON ?? '', [...program, ...flags, ...files]);
+  await child.exited; // its code says which kinds of findings there are
+  if (child.stderr() !== '') throw new Error(child.stderr());
+  return JSON.parse(child.stdout()) as readonly Finding[];
+}
+
+describe.runIf(hasMoto())('cfn-lint', { timeout: 120_000 }, () => {
+  it('finds nothing in the stacks but what has a reason', async () => {
+    const domain = { name: 'llm.example.com', containerName: 'edge.example.com', certificateArn: CERTIFICATE };
+    const all = { edges: { function: { url: true }, container: { listener: 'public' as const, grpc: true } }, domain };
+    const stacks = Object.entries(productionTemplates(all)).map(
+      ([name, template]) => [name, template.toJSON()] as const,
+    );
+    const findings = await lint({ dev: devTemplate().toJSON(), ...Object.fromEntries(stacks) });
+    const told = findings.map(({ Rule, Message, Location }) => `${Rule.Id} ${Location.Path.join('/')}: ${Message}`);
+    expect(told.filter((text) => REASONS[text.split(' ')[0] ?? ''] === undefined)).toEqual([]);
+    expect(Object.keys(REASONS).filter((id) => !told.some((text) => text.startsWith(id)))).toEqual([]);
+  });
+
+  it('would notice a property that does not exist', async () => {
+    const Properties = { BucketNam: 'a-bucket' };
+    const [finding] = await lint({ wrong: { Resources: { Bucket: { Type: 'AWS::S3::Bucket', Properties } } } });
+    expect(finding?.Rule.Id).toBe('E3002');
+  });
+});
+
+const CERTIFICATE = 'arn:aws:acm:us-east-1:123456789012:certificate/12345678-1234-1234-1234-123456789012';

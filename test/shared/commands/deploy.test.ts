@@ -1,0 +1,107 @@
+import { once } from 'node:events';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { createServer, type Server } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest';
+import { runDeploy } from '../../../shared/commands/deploy.ts';
+import { quotasNeeded } from '../../../shared/commands/deploy-quotas.ts';
+import { devTemplate, productionTemplates } from '../../infra/templates.ts';
+
+/** Quotas of an account that has enough for dev. */
+const ENOUGH: Readonly<Record<string, number>> = {
+  'L-B99A9384': 1000,
+  'L-3032A538': 6,
+  'L-F678F1CE': 5,
+  'L-0263D0A3': 5,
+};
+
+let folder: string;
+let server: Server;
+let account: Readonly<Record<string, number>> = ENOUGH;
+beforeAll(async () => {
+  folder = mkdtempSync(join(tmpdir(), 'stator-deploy-'));
+  writeFileSync(join(folder, 'Stator.template.json'), JSON.stringify(devTemplate().toJSON()));
+  server = createServer((request, response) => {
+    const chunks: Buffer[] = [];
+    request.on('data', (chunk: Buffer) => chunks.push(chunk));
+    request.on('end', () => {
+      expect(request.headers['x-amz-target']).toBe('ServiceQuotasV20190624.GetServiceQuota');
+      const { QuotaCode } = JSON.parse(Buffer.concat(chunks).toString()) as { QuotaCode: string };
+      const value = account[QuotaCode];
+      const body =
+        value === undefined
+          ? { __type: 'AccessDeniedException', Message: 'User is not authorized' }
+          : { Quota: { Value: value } };
+      response.writeHead(value === undefined ? 400 : 200, { 'content-type': 'application/x-amz-json-1.1' });
+      response.end(JSON.stringify(body));
+    });
+  });
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+});
+afterEach(() => vi.unstubAllEnvs());
+afterAll(() => {
+  server.closeAllConnections();
+  server.close();
+  rmSync(folder, { recursive: true, force: true });
+});
+
+function check(of: Readonly<Record<string, number>>): Promise<string> {
+  account = of;
+  vi.stubEnv('AWS_ENDPOINT_URL', `http://127.0.0.1:${(server.address() as AddressInfo).port}`);
+  vi.stubEnv('AWS_REGION', 'eu-west-1');
+  vi.stubEnv('AWS_ACCESS_KEY_ID', 'somebody');
+  vi.stubEnv('AWS_SECRET_ACCESS_KEY', 'somebody');
+  return runDeploy(['check', folder]);
+}
+
+describe('what a deployment takes of quotas', () => {
+  it('is half a core, a VPC and some streams for dev', () => {
+    const needs = Object.fromEntries(quotasNeeded([devTemplate().toJSON()]).map(({ code, needed }) => [code, needed]));
+    expect(needs).toEqual({ 'L-B99A9384': 10, 'L-3032A538': 0.5, 'L-F678F1CE': 1 });
+  });
+
+  it('counts in production the tasks that replace others beside them, addresses, and what is reserved', () => {
+    const stacks = productionTemplates({ edges: { function: { concurrencyMax: 300 } } });
+    const needs = quotasNeeded(Object.values(stacks).map((template) => template.toJSON()));
+    expect(Object.fromEntries(needs.map(({ code, needed }) => [code, needed]))).toEqual({
+      'L-B99A9384': 400,
+      'L-3032A538': 2 * 2 * 1 + 3 * 0.5 + 2 * 2 * 0.25, // edges and workers twice, NATS servers once
+      'L-F678F1CE': 1,
+      'L-0263D0A3': 1,
+    });
+  });
+});
+
+describe('stator deploy check', () => {
+  it('says what there is, and that it is enough', async () => {
+    const text = await check(ENOUGH);
+    expect(text.trimEnd().split('\n')).toEqual([
+      'Concurrent executions of Lambda    has   1000  needs     10  enough',
+      'Fargate On-Demand vCPU             has      6  needs    0.5  enough',
+      'VPCs per Region                    has      5  needs      1  enough',
+    ]);
+  });
+
+  it('fails where one is too small, and says which and for what', async () => {
+    await expect(check({ ...ENOUGH, 'L-3032A538': 0 })).rejects.toThrow(
+      /has {6}0 {2}needs {4}0\.5 {2}too small \(tasks, and their successors beside them; fargate L-3032A538\)/,
+    );
+  });
+
+  it('fails where one may not be read, and says why', async () => {
+    const { 'L-F678F1CE': _, ...others } = ENOUGH;
+    await expect(check(others)).rejects.toThrow(/VPCs per Region .*unknown: .*not authorized/);
+  });
+
+  it.each([
+    [[], 'stator deploy takes: estimate [FOLDER], or check [FOLDER]'],
+    [['check', '--all'], 'stator deploy check does not know --all'],
+    [['check', '/nowhere/at/all'], 'there is no template in /nowhere/at/all: npx cdk synth --quiet writes them'],
+    [['estimate', '--requests-per-day', 'many'], '--requests-per-day must be a number of at least 0'],
+  ])('refuses %j', async (argv, message) => {
+    await expect(runDeploy(argv)).rejects.toThrow(message);
+  });
+});
