@@ -5,6 +5,8 @@ import type { LocalFleet } from './local-fleet.ts';
 export interface BannerFacts {
   /** Where the server listens, without a slash at its end. */
   readonly url: string;
+  /** Where gRPC listens; undefined where it does not. */
+  readonly grpcAddress: string | undefined;
   readonly fleet: LocalFleet;
   readonly settings: Settings<'local'>;
 }
@@ -13,7 +15,10 @@ const QUESTION = 'What are you?';
 const DOCS_PATH = '/docs';
 
 /** What `stator local` says when it is up: what runs, where it is, and requests to try that work as they are printed. */
-export async function renderBanner(frontend: Frontend, { url, fleet, settings }: BannerFacts): Promise<string> {
+export async function renderBanner(
+  frontend: Frontend,
+  { url, grpcAddress, fleet, settings }: BannerFacts,
+): Promise<string> {
   const tried = await modelToTry(frontend);
   const tries = tried === undefined ? [] : ['  Try it:', ...requestFor(tried, url, settings), ''];
   const explains = tried !== undefined && tried.kind !== 'embeddings' && canExplain(settings);
@@ -21,6 +26,7 @@ export async function renderBanner(frontend: Frontend, { url, fleet, settings }:
     '',
     `  Stator is up: ${describeWorkers(fleet, settings.engine)}${scaled(settings)}, ${served(frontend)}`,
     `  OpenAI-compatible endpoint: ${url}/v1`,
+    ...(grpcAddress === undefined ? [] : [`  KServe v2 by gRPC, for Triton's clients: ${grpcAddress}`]),
     `  Every route, to try in a browser: ${url}${DOCS_PATH}`,
     '',
     ...tries,

@@ -109,7 +109,10 @@ async function serveUntilEnd(local: Local): Promise<string | undefined> {
   workers.start();
   const failure = Promise.race([workers.failed, stopped.then(() => undefined)]);
   const isUp = await Promise.race([workersRegistered(local, failure), failure.then(() => false)]);
-  if (isUp) process.stdout.write(await renderBanner(frontend, { url: server.url, fleet, settings }));
+  if (isUp)
+    process.stdout.write(
+      await renderBanner(frontend, { url: server.url, grpcAddress: server.grpcAddress, fleet, settings }),
+    );
   const planned = isUp ? planner?.fleet.run() : undefined;
   const reason = await failure;
   await planner?.close();

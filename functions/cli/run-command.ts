@@ -141,7 +141,7 @@ async function runCommand(argv: readonly string[], env: Environment): Promise<nu
     return print(help === undefined ? await explainRouting(rest.slice(1)) : EXPLAIN_HELP);
   }
   if (name === 'planner' && rest[0] === 'explain') {
-    const { EXPLAIN_PLANNER_HELP, explainPlanner } = await import('../../shared/commands/planner/explain.ts');
+    const { EXPLAIN_PLANNER_HELP, explainPlanner } = await import('../../shared/commands/planner-explain.ts');
     const wallMs = systemClock.wallMs();
     return print(help === undefined ? await explainPlanner(rest.slice(1), env, wallMs) : EXPLAIN_PLANNER_HELP);
   }

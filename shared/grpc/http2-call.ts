@@ -149,11 +149,13 @@ export class Http2Call implements GrpcCall {
     }
   }
 
-  write(frame: Buffer): void {
+  write(frame: Buffer | readonly Buffer[]): void {
     if (this.isOver) return;
-    this.#pending.push(frame);
-    this.#pendingBytes += frame.length;
-    if (this.#pending.length === 1) flushAtEndOfTurn(this);
+    if (this.#pending.length === 0) flushAtEndOfTurn(this);
+    for (const piece of Buffer.isBuffer(frame) ? [frame] : frame) {
+      this.#pending.push(piece);
+      this.#pendingBytes += piece.length;
+    }
   }
 
   isBlocked(): boolean {

@@ -19,8 +19,11 @@ export interface GrpcCall {
    * behind it stays in the client's window.
    */
   receive(onMessage: (message: Buffer | undefined) => void): void;
-  /** Writes a message with its prefix (`framed`); those of one turn leave together. */
-  write(frame: Buffer): void;
+  /**
+   * Writes a message with its prefix (`framed`), which may come in pieces; those of one turn leave together. None is copied
+   * that is large: it must not change any more.
+   */
+  write(frame: Buffer | readonly Buffer[]): void;
   /** The client reads more slowly than is written. */
   isBlocked(): boolean;
   /** Runs `callback` once when the client has read enough, or will read no more. */

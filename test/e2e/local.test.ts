@@ -44,7 +44,7 @@ async function untilEnded(pids: readonly number[]): Promise<void> {
 describe('stator local', () => {
   let local: StatorProcess;
   beforeAll(async () => {
-    local = await fleet.local();
+    local = await fleet.local(['--grpc-port=0']);
   });
   afterAll(() => local.kill());
 
@@ -53,6 +53,7 @@ describe('stator local', () => {
     expect(lines.length).toBeLessThan(12);
     expect(lines[0]).toContain('Stator is up: 2 mock workers, model stator-mini');
     expect(local.stdout()).toContain(`OpenAI-compatible endpoint: ${local.url}/v1`);
+    expect(local.stdout()).toMatch(/KServe v2 by gRPC, for Triton's clients: 127\.0\.0\.1:[1-9]\d*\n/);
     expect(local.stdout()).toContain(`curl -N ${local.url}/v1/chat/completions`);
     expect(local.stderr()).not.toMatch(/warn|error/i);
   });

@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto';
 import { createWriteStream } from 'node:fs';
 import { rm } from 'node:fs/promises';
+import type { Writable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import type { Clock } from '../../clock/index.ts';
 import { reasonOf } from '../../errors/index.ts';
@@ -14,15 +15,22 @@ export interface FetchFileOptions {
   readonly signal: AbortSignal;
   /** A source that sends nothing for this long, or for twice that, is given up. @default 10_000 */
   readonly silenceMsMax?: number;
+  /** Opens the file to write; there is none yet at `path`. @default on this disk */
+  readonly create?: ((path: string) => Writable) | undefined;
   /** Told how each source did. */
   onRead(source: ArtifactSource, outcome: FetchOutcome, bytes: number): void;
 }
 
 const SILENCE_MS_MAX = 10_000;
+/** The disk here does not take more: no other source would help. */
+const DISK_FAULTS: ReadonlySet<unknown> = new Set(['ENOSPC', 'EDQUOT', 'EFBIG', 'EROFS', 'EIO']);
+
+const onThisDisk = (path: string): Writable => createWriteStream(path, { flags: 'wx', mode: 0o600, flush: true });
 
 /**
  * Writes `file` to `path`, out of the first of `sources` that gives its very bytes.
- * @throws Error with one line that says what was wrong with each; the signal's reason. Nothing is left at `path` then.
+ * @throws Error with one line that says what was wrong with each; that of this disk, where it takes no more, and no other source is
+ * read; the signal's reason. Nothing is left at `path` then.
  */
 export async function fetchFile(
   file: Artifact,
@@ -41,6 +49,10 @@ export async function fetchFile(
       if (fault === undefined) return;
       faults.push(`${source.place}: ${fault}`);
     } catch (thrown) {
+      if (DISK_FAULTS.has((thrown as NodeJS.ErrnoException).code)) {
+        await rm(path, { force: true });
+        throw thrown;
+      }
       options.onRead(source, 'failed', bytes);
       faults.push(`${source.place}: ${reasonOf(thrown)}`);
     }
@@ -55,7 +67,7 @@ async function readFrom(
   source: ArtifactSource,
   file: Artifact,
   path: string,
-  { clock, signal, silenceMsMax = SILENCE_MS_MAX }: FetchFileOptions,
+  { clock, signal, silenceMsMax = SILENCE_MS_MAX, create = onThisDisk }: FetchFileOptions,
   onBytes: (length: number) => void,
 ): Promise<string | undefined> {
   const silence = new AbortController();
@@ -79,9 +91,7 @@ async function readFrom(
   };
   try {
     const chunks = await source.read(file, stop);
-    await pipeline(chunks, checked, createWriteStream(path, { flags: 'wx', mode: 0o600, flush: true }), {
-      signal: stop,
-    });
+    await pipeline(chunks, checked, create(path), { signal: stop });
   } catch (thrown) {
     signal.throwIfAborted();
     throw silence.signal.aborted ? silence.signal.reason : thrown;

@@ -17,6 +17,8 @@ export interface ModelCacheOptions {
   readonly bytesMax: number;
   readonly clock: Clock;
   readonly random: Random;
+  /** Opens the files that are written. @default on this disk */
+  readonly create?: FetchFileOptions['create'];
   readonly onRead: FetchFileOptions['onRead'];
   onRemoved(path: string, bytes: number): void;
 }
@@ -116,7 +118,7 @@ export class ModelCache {
     folder: string,
     sources: readonly ArtifactSource[],
   ): Promise<string> {
-    const { clock, onRead } = this.#options;
+    const { clock, create, onRead } = this.#options;
     try {
       await this.#ownRoot();
       if (await this.#folders.use(folder)) return folder;
@@ -125,9 +127,11 @@ export class ModelCache {
         const lateMessage = `the fetch took more than ${FETCH_MS_MAX} ms`;
         return withDeadline({ clock, timeoutMs: FETCH_MS_MAX, lateMessage }, async (signal) => {
           for (const artifact of artifacts) {
-            await fetchFile(artifact, join(part, artifact.name), sources, { clock, signal, onRead }).catch((thrown) => {
-              throw new Error(`${artifact.name} cannot be fetched: ${reasonOf(thrown)}`);
-            });
+            await fetchFile(artifact, join(part, artifact.name), sources, { clock, signal, create, onRead }).catch(
+              (thrown) => {
+                throw new Error(`${artifact.name} cannot be fetched: ${reasonOf(thrown)}`);
+              },
+            );
           }
         });
       });

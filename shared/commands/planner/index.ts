@@ -1,2 +1,3 @@
 export { type LocalRun, openLocalPlanner, openPlanner, rollupIntervalMs } from './fleet.ts';
+export { openPlannerStore } from './open-store.ts';
 export { localPlanning } from './settings.ts';

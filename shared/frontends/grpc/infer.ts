@@ -50,21 +50,11 @@ function withBooks(run: InferRun, endpoint: 'completions' | 'tensor', start: (bo
   try {
     start(books);
   } catch (thrown) {
-    const status = parseFailure(thrown);
     const error = thrown instanceof GrpcStatus ? new ServeError('invalid_value', thrown.message) : toServeError(thrown);
+    const status = error.code === 'service_unavailable' ? modelUnavailable(error.retryAfterMs) : parseFailure(thrown);
     const isTold = books.requestId !== undefined && error.code === 'client_closed_request';
     if (!isTold) responses.abort(status);
     books.fail(error, status.code);
-  }
-}
-
-/** @throws GrpcStatus, ServeError when the model cannot be served now */
-function open(books: InferenceBooks, name: string, isStream: boolean) {
-  try {
-    return openForModel(books, name, isStream);
-  } catch (thrown) {
-    const error = toServeError(thrown);
-    throw error.code === 'service_unavailable' ? modelUnavailable(error.retryAfterMs) : error;
   }
 }
 
@@ -75,7 +65,7 @@ function inferText(run: InferRun): void {
     if (body.stream && !responses.isStream) {
       throw new GrpcStatus(STATUS.INVALID_ARGUMENT, 'Streaming is not supported for this endpoint');
     }
-    const { meter, primaryName } = open(books, request.modelName, body.stream);
+    const { meter, primaryName } = openForModel(books, request.modelName, body.stream);
     const generation = textRequest(request.modelName, body, books);
     books.identify(generation);
     let late: Timer | undefined;
@@ -124,7 +114,7 @@ function inferTensors(run: InferRun): void {
   withBooks(run, 'tensor', (books) => {
     const { request, responses, statistics } = run;
     const record = tensorRequestOf(request);
-    const { meter, primaryName } = open(books, request.modelName, responses.isStream);
+    const { meter, primaryName } = openForModel(books, request.modelName, responses.isStream);
     const generation = assembleTextless(
       {},
       {

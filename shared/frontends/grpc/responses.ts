@@ -1,4 +1,4 @@
-import { framed, type GrpcCall, GrpcStatus, STATUS } from '../../grpc/index.ts';
+import { type GrpcCall, GrpcStatus, STATUS } from '../../grpc/index.ts';
 import {
   encodeModelInferResponse,
   encodeModelStreamInferResponse,
@@ -35,7 +35,7 @@ export class UnaryResponses implements Responses {
   }
 
   write(response: ModelInferResponse): void {
-    this.#call.write(framed(encodeModelInferResponse(response)));
+    this.#call.write(encodeModelInferResponse(response));
   }
 
   fault(text: string): void {
@@ -75,14 +75,14 @@ export class StreamResponses implements Responses {
   write(response: ModelInferResponse): void {
     if (this.#tellsFinal && FINAL in response.parameters) this.#hasFlag = true;
     const inferResponse = this.#tellsFinal && !this.#hasFlag ? flagged(response) : response;
-    this.#call.write(framed(encodeModelStreamInferResponse({ errorMessage: '', inferResponse })));
+    this.#call.write(encodeModelStreamInferResponse({ errorMessage: '', inferResponse }));
   }
 
   /** Tells whose fault it is, so that clients of many requests can find it. */
   fault(text: string, isLast: boolean): void {
     const parameters = this.#tellsFinal ? { [FINAL]: { bool: isLast } } : NO_PARAMETERS;
     const inferResponse = this.#empty(parameters);
-    this.#call.write(framed(encodeModelStreamInferResponse({ errorMessage: text, inferResponse })));
+    this.#call.write(encodeModelStreamInferResponse({ errorMessage: text, inferResponse }));
     if (isLast) this.#onEnd();
   }
 

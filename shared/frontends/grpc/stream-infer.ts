@@ -1,5 +1,5 @@
 import { endOfTurn } from '../../concurrency/index.ts';
-import { framed, type GrpcCall, GrpcStatus, STATUS, statusOf } from '../../grpc/index.ts';
+import { type GrpcCall, GrpcStatus, STATUS, statusOf } from '../../grpc/index.ts';
 import {
   decodeModelInferRequest,
   encodeModelStreamInferResponse,
@@ -99,7 +99,7 @@ class StreamInfer {
       request = decodeModelInferRequest(message);
     } catch (thrown) {
       const errorMessage = statusOf(thrown).message;
-      this.#call.write(framed(encodeModelStreamInferResponse({ errorMessage, inferResponse: undefined })));
+      this.#call.write(encodeModelStreamInferResponse({ errorMessage, inferResponse: undefined }));
       this.next();
       return;
     }

@@ -34,6 +34,7 @@ export function logprobsMemory(tokens: readonly TokenLogprob[]): number {
 export function valueMemory(value: unknown): number {
   if (typeof value === 'string') return VALUE_BYTES + CHARACTER_BYTES * value.length;
   if (typeof value !== 'object' || value === null) return VALUE_BYTES;
+  if (ArrayBuffer.isView(value)) return VALUE_BYTES + value.byteLength; // not a value for each of its bytes
   let bytes = VALUE_BYTES;
   if (Array.isArray(value)) for (const element of value) bytes += valueMemory(element);
   else for (const key in value) bytes += VALUE_BYTES + valueMemory((value as Readonly<Record<string, unknown>>)[key]);

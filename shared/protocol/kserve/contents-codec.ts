@@ -6,39 +6,53 @@ import { NO_CONTENTS, type TensorContents } from './messages.ts';
 
 type NumberArray = Uint8Array | Int32Array | Uint32Array | BigInt64Array | BigUint64Array | Float32Array | Float64Array;
 
+/** What elements are put into as they come: two places of 32 bits for one of 64, which bigints would take many times as long for. */
+type Places = Uint8Array | Int32Array | Uint32Array | Float32Array | Float64Array;
+
 /** How the elements of one repeated field lie on the wire. */
-interface FieldKind<A extends NumberArray> {
+interface FieldKind {
   readonly wireType: number;
-  readonly make: (length: number) => A;
-  /** Reads one element. */
-  readonly read: (reader: MessageReader) => A[number];
+  readonly placesEach: 1 | 2;
+  readonly make: (places: number) => Places;
+  /** Reads one element into `places[at]`. */
+  readonly put: (reader: MessageReader, places: Places, at: number) => void;
+  /** The elements in the machine's own form. */
+  readonly all: (places: Places) => NumberArray;
 }
 
-function kind<A extends NumberArray>(
-  wireType: number,
-  make: (length: number) => A,
-  read: (reader: MessageReader) => A[number],
-): FieldKind<A> {
-  return { wireType, make, read };
+function kind(wireType: number, make: (places: number) => Places, read: (reader: MessageReader) => number): FieldKind {
+  return {
+    wireType,
+    placesEach: 1,
+    make,
+    put: (reader, places, at) => {
+      places[at] = read(reader);
+    },
+    all: (places) => places,
+  };
+}
+
+function wideKind(all: (buffer: ArrayBufferLike) => NumberArray): FieldKind {
+  return {
+    wireType: VARINT,
+    placesEach: 2,
+    make: (places) => new Uint32Array(places),
+    put: (reader, places, at) => {
+      reader.words(places, at);
+    },
+    all: ({ buffer }) => all(buffer),
+  };
 }
 
 const BOOL = kind(
   VARINT,
   (length) => new Uint8Array(length),
-  (reader) => (reader.uint() === 0 ? 0 : 1),
+  (reader) => (reader.bool() ? 1 : 0),
 );
 const INT = kind(VARINT, (length) => new Int32Array(length), low32);
-const INT64 = kind(
-  VARINT,
-  (length) => new BigInt64Array(length),
-  (reader) => BigInt(reader.int64()),
-);
+const INT64 = wideKind((buffer) => new BigInt64Array(buffer));
 const UINT = kind(VARINT, (length) => new Uint32Array(length), low32);
-const UINT64 = kind(
-  VARINT,
-  (length) => new BigUint64Array(length),
-  (reader) => BigInt(reader.uint64()),
-);
+const UINT64 = wideKind((buffer) => new BigUint64Array(buffer));
 const FP32 = kind(
   FIXED32,
   (length) => new Float32Array(length),
@@ -69,19 +83,20 @@ function low32(reader: MessageReader): number {
 const FIRST_LENGTH = 16;
 
 /** The elements of one repeated field, as they come. */
-class Elements<A extends NumberArray> {
-  readonly #kind: FieldKind<A>;
-  #array: A;
+class Elements {
+  readonly #kind: FieldKind;
+  #places: Places;
+  /** Places that are filled. */
   #length = 0;
 
-  constructor(fieldKind: FieldKind<A>) {
+  constructor(fieldKind: FieldKind) {
     this.#kind = fieldKind;
-    this.#array = fieldKind.make(0);
+    this.#places = fieldKind.make(0);
   }
 
-  get all(): A {
-    const { length } = this.#array;
-    return (length === this.#length ? this.#array : this.#array.slice(0, this.#length)) as A;
+  get all(): NumberArray {
+    const { length } = this.#places;
+    return this.#kind.all(length === this.#length ? this.#places : this.#places.slice(0, this.#length));
   }
 
   /** Reads the field of `tag`; false where it has another wire type than such a list. */
@@ -94,39 +109,42 @@ class Elements<A extends NumberArray> {
   }
 
   #one(reader: MessageReader): void {
-    if (this.#length === this.#array.length) this.#reserve(Math.max(FIRST_LENGTH, this.#length));
-    this.#array[this.#length++] = this.#kind.read(reader);
+    const { placesEach, put } = this.#kind;
+    if (this.#length === this.#places.length) this.#reserve(Math.max(FIRST_LENGTH, this.#length));
+    put(reader, this.#places, this.#length);
+    this.#length += placesEach;
   }
 
   #packed(reader: MessageReader): void {
-    const { wireType, read } = this.#kind;
+    if (!reader.hasMore) return;
+    const { wireType, placesEach, put } = this.#kind;
     if (wireType !== VARINT) {
       this.#fixed(reader);
       return;
     }
-    this.#reserve(countVarints(reader));
-    const array = this.#array;
-    while (reader.hasMore) array[this.#length++] = read(reader);
+    this.#reserve(countVarints(reader) * placesEach);
+    const places = this.#places;
+    for (; reader.hasMore; this.#length += placesEach) put(reader, places, this.#length);
   }
 
   /** Elements lie as the machine has them: all machines that Node has builds for are little-endian. */
   #fixed(reader: MessageReader): void {
     const bytes = reader.end - reader.at;
-    const elementBytes = this.#array.BYTES_PER_ELEMENT;
+    const elementBytes = this.#places.BYTES_PER_ELEMENT;
     if (bytes % elementBytes !== 0) throw undecodable('buffer underflow');
     this.#reserve(bytes / elementBytes);
-    const { buffer, byteOffset } = this.#array;
+    const { buffer, byteOffset } = this.#places;
     const place = new Uint8Array(buffer, byteOffset + this.#length * elementBytes, bytes);
     place.set(reader.bytes.subarray(reader.take(bytes), reader.at));
     this.#length += bytes / elementBytes;
   }
 
-  /** Makes room for `more` elements. */
+  /** Makes room for `more` places. */
   #reserve(more: number): void {
-    if (this.#length + more <= this.#array.length) return;
+    if (this.#length + more <= this.#places.length) return;
     const larger = this.#kind.make(this.#length === 0 ? more : Math.max(this.#length + more, this.#length * 2));
-    larger.set(this.#array.subarray(0, this.#length) as never); // of one kind
-    this.#array = larger;
+    larger.set(this.#places.subarray(0, this.#length));
+    this.#places = larger;
   }
 }
 
@@ -149,15 +167,17 @@ class ByteStrings {
     return { count: this.#count, framed: this.#framed.subarray(0, this.#length) };
   }
 
-  add(bytes: Buffer): void {
-    const length = this.#length + PREFIX_BYTES + bytes.length;
+  /** Reads the next one. */
+  take(reader: MessageReader): void {
+    const bytes = reader.pass();
+    const length = this.#length + PREFIX_BYTES + bytes;
     if (length > this.#framed.length) {
       const larger = Buffer.allocUnsafe(this.#count === 0 ? length : Math.max(length, this.#length * 2));
       larger.set(this.#framed.subarray(0, this.#length));
       this.#framed = larger;
     }
-    this.#framed.writeUInt32LE(bytes.length, this.#length);
-    this.#framed.set(bytes, this.#length + PREFIX_BYTES);
+    this.#framed.writeUInt32LE(bytes, this.#length);
+    if (bytes > 0) reader.bytes.copy(this.#framed, this.#length + PREFIX_BYTES, reader.at - bytes, reader.at);
     this.#length = length;
     this.#count++;
   }
@@ -169,7 +189,7 @@ const BYTES_FIELD = 8;
 
 /** Reads an `InferTensorContents`, which may come in several parts. */
 export class ContentsReader {
-  readonly #lists: (Elements<NumberArray> | undefined)[] = [];
+  readonly #lists: (Elements | undefined)[] = [];
   #strings: ByteStrings | undefined;
 
   /** Reads one part. */
@@ -178,13 +198,13 @@ export class ContentsReader {
       const tag = reader.tag();
       if (tag === ((BYTES_FIELD << 3) | LENGTH)) {
         this.#strings ??= new ByteStrings();
-        this.#strings.add(reader.slice());
+        this.#strings.take(reader);
       } else if (this.#listOf(tag >>> 3)?.take(tag, reader) !== true) reader.skip(tag);
     }
   }
 
-  #listOf(field: number): Elements<NumberArray> | undefined {
-    const kind = KINDS[field] as FieldKind<NumberArray> | undefined;
+  #listOf(field: number): Elements | undefined {
+    const kind = KINDS[field];
     if (kind !== undefined) this.#lists[field] ??= new Elements(kind);
     return this.#lists[field];
   }
@@ -214,7 +234,12 @@ export function writeContents(writer: MessageWriter, contents: TensorContents): 
 function writeVarints(writer: MessageWriter, field: number, list: NumberArray): void {
   if (list.length === 0) return;
   const before = writer.length;
-  for (let index = list.length - 1; index >= 0; index--) writer.int64(list[index]!);
+  if (list instanceof BigInt64Array || list instanceof BigUint64Array) {
+    const words = new Uint32Array(list.buffer, list.byteOffset, list.length * 2);
+    for (let at = words.length - 2; at >= 0; at -= 2) writer.words(words[at]!, words[at + 1]!);
+  } else {
+    for (let index = list.length - 1; index >= 0; index--) writer.int(list[index]!);
+  }
   writer.prefix(field, before);
 }
 

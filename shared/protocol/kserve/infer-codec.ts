@@ -1,6 +1,6 @@
 import { ContentsReader, writeContents } from './contents-codec.ts';
 import { FIXED64, LENGTH, MessageReader, requireRoom, VARINT } from './message-reader.ts';
-import { MessageWriter } from './message-writer.ts';
+import { MessageWriter, PIECE_BYTES_MIN } from './message-writer.ts';
 import {
   type InferParameter,
   type InferParameters,
@@ -194,13 +194,18 @@ function readParameterValue(reader: MessageReader, known: InferParameter | undef
   return value;
 }
 
-export function encodeModelInferResponse(response: ModelInferResponse): Buffer {
+/** As it leaves: behind gRPC's prefix, large contents in pieces of their own that are not copied. */
+export function encodeModelInferResponse(response: ModelInferResponse): readonly Buffer[] {
   const writer = new MessageWriter(responseBytes(response));
   writeResponse(writer, response);
   return writer.finish();
 }
 
-export function encodeModelStreamInferResponse({ errorMessage, inferResponse }: ModelStreamInferResponse): Buffer {
+/** As `encodeModelInferResponse`. */
+export function encodeModelStreamInferResponse({
+  errorMessage,
+  inferResponse,
+}: ModelStreamInferResponse): readonly Buffer[] {
   const writer = new MessageWriter(inferResponse === undefined ? undefined : responseBytes(inferResponse));
   if (inferResponse !== undefined) {
     const before = writer.length;
@@ -213,16 +218,21 @@ export function encodeModelStreamInferResponse({ errorMessage, inferResponse }: 
 
 const REST_BYTES = 512;
 
-/** About what a response takes: large contents must not be moved when room is made for the rest. */
+/** About what a response takes beside its large contents: what is written must not be moved often when room is made. */
 function responseBytes({ outputs, rawOutputContents }: ModelInferResponse): number {
   let bytes = REST_BYTES;
-  for (const raw of rawOutputContents) bytes += raw.length + 8;
+  for (const raw of rawOutputContents) bytes += copiedBytes(raw);
   for (const { contents } of outputs) {
     if (contents === undefined) continue;
-    const { fp32, fp64, bytes: strings } = contents;
-    bytes += fp32.byteLength + fp64.byteLength + strings.framed.length;
+    const { fp32, fp64, int, int64, uint, uint64, bool, bytes: strings } = contents;
+    bytes += copiedBytes(fp32) + copiedBytes(fp64) + strings.framed.length;
+    bytes += int.byteLength + int64.byteLength + uint.byteLength + uint64.byteLength + bool.length;
   }
   return bytes;
+}
+
+function copiedBytes({ byteLength }: ArrayBufferView): number {
+  return byteLength < PIECE_BYTES_MIN ? byteLength + 8 : 8;
 }
 
 function writeResponse(writer: MessageWriter, response: ModelInferResponse): void {

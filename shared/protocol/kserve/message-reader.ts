@@ -67,9 +67,21 @@ export class MessageReader {
     throw undecodable('invalid varint');
   }
 
-  /** The low 32 bits of a varint. */
-  int32(): number {
-    return Number(BigInt.asIntN(32, this.#big()));
+  /** All 64 bits of a varint, the low half into `places[at]`, the high one behind it. */
+  words(places: Uint8Array | Int32Array | Uint32Array | Float32Array | Float64Array, at: number): void {
+    let [low, high] = [0, 0];
+    for (let shift = 0; shift < 70; shift += 7) {
+      const byte = this.#byte();
+      const bits = byte & 0x7f;
+      if (shift < 32) low |= bits << shift;
+      if (shift > 28) high |= bits << (shift - 32);
+      else if (shift === 28) high = bits >>> 4;
+      if (byte >= 0x80) continue;
+      places[at] = low;
+      places[at + 1] = high;
+      return;
+    }
+    throw undecodable('invalid varint');
   }
 
   int64(): Int64 {
@@ -81,7 +93,10 @@ export class MessageReader {
   }
 
   bool(): boolean {
-    return this.#big() !== 0n;
+    const first = this.bytes[this.at]!; // looked at before it is known to be there
+    if (first >= 0x80 || this.at >= this.end) return this.#big() !== 0n;
+    this.at++;
+    return first !== 0;
   }
 
   double(): number {
@@ -99,10 +114,16 @@ export class MessageReader {
 
   /** A view. */
   slice(): Buffer {
+    const length = this.pass();
+    return this.bytes.subarray(this.at - length, this.at);
+  }
+
+  /** Passes a length-delimited field; how long it was. */
+  pass(): number {
     const end = this.#span();
-    const view = this.bytes.subarray(this.at, end);
+    const length = end - this.at;
     this.at = end;
-    return view;
+    return length;
   }
 
   /** Passes `length` bytes; where they begin. */

@@ -1,16 +1,21 @@
 import type { Int64 } from './messages.ts';
 
 const FIRST_BYTES = 512;
-const VARINT_BYTES_MAX = 10;
+/** Bytes from which on contents leave as they are, in a piece of their own, rather than being copied. */
+export const PIECE_BYTES_MIN = 64 * 1024;
+const GRPC_PREFIX_BYTES = 5;
 
 /**
  * Writes a protobuf message from its end to its start, so that the length of what is nested is known when it is wanted: fields
- * are written last first, and nothing is copied twice.
+ * are written last first, and nothing is copied twice: large contents not even once.
  */
 export class MessageWriter {
   #bytes: Buffer;
   /** Where the first byte lies that is written. */
   #at: number;
+  /** What comes behind `#bytes`. */
+  readonly #pieces: Buffer[] = [];
+  #pieceBytes = 0;
 
   /** @param sizeHint bytes that the message will have, about */
   constructor(sizeHint = FIRST_BYTES) {
@@ -20,12 +25,16 @@ export class MessageWriter {
 
   /** Bytes written so far. */
   get length(): number {
-    return this.#bytes.length - this.#at;
+    return this.#pieceBytes + this.#bytes.length - this.#at;
   }
 
-  /** The whole message. */
-  finish(): Buffer {
-    return this.#bytes.subarray(this.#at);
+  /** The whole message in pieces, behind the prefix that it has in gRPC. */
+  finish(): readonly Buffer[] {
+    const { length } = this;
+    const at = this.#room(GRPC_PREFIX_BYTES);
+    this.#bytes[at] = 0;
+    this.#bytes.writeUInt32BE(length, at + 1);
+    return [this.#bytes.subarray(this.#at), ...this.#pieces];
   }
 
   tag(field: number, wireType: number): void {
@@ -56,17 +65,32 @@ export class MessageWriter {
       this.varint(value);
       return;
     }
-    const bytes: number[] = [];
-    for (let rest = BigInt.asUintN(64, BigInt(value)); bytes.length < VARINT_BYTES_MAX; rest >>= 7n) {
-      const low = Number(rest & 0x7fn);
-      if (rest < 0x80n) {
-        bytes.push(low);
-        break;
-      }
-      bytes.push(low | 0x80);
+    const all = BigInt.asUintN(64, BigInt(value));
+    this.words(Number(all & 0xffff_ffffn), Number(all >> 32n));
+  }
+
+  /** A whole number of at most 32 bits, with a sign or without. */
+  int(value: number): void {
+    if (value >= 0) this.varint(value);
+    else this.words(value, -1);
+  }
+
+  /** The halves of 64 bits. */
+  words(low: number, high: number): void {
+    if (high === 0) {
+      this.varint(low >>> 0);
+      return;
     }
-    const at = this.#room(bytes.length);
-    this.#bytes.set(bytes, at);
+    let length = 5;
+    for (let rest = high >>> 3; rest !== 0; rest >>>= 7) length++;
+    let at = this.#room(length);
+    const bytes = this.#bytes;
+    for (let shift = 0; shift < 28; shift += 7) bytes[at++] = ((low >>> shift) & 0x7f) | 0x80;
+    bytes[at] = (low >>> 28) | ((high & 7) << 4);
+    for (let rest = high >>> 3; rest !== 0; rest >>>= 7) {
+      bytes[at++]! |= 0x80;
+      bytes[at] = rest & 0x7f;
+    }
   }
 
   double(value: number): void {
@@ -74,8 +98,14 @@ export class MessageWriter {
     this.#bytes.writeDoubleLE(value, at);
   }
 
-  /** Bytes as they are. */
+  /** Bytes as they are; from `PIECE_BYTES_MIN` on they must not change before the message has left. */
   raw(bytes: Uint8Array): void {
+    if (bytes.length >= PIECE_BYTES_MIN) {
+      if (this.#at < this.#bytes.length) this.#put(this.#bytes.subarray(this.#at));
+      this.#put(Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length));
+      this.#bytes = this.#bytes.subarray(0, this.#at);
+      return;
+    }
     const at = this.#room(bytes.length);
     this.#bytes.set(bytes, at);
   }
@@ -100,6 +130,11 @@ export class MessageWriter {
     this.tag(field, 2);
   }
 
+  #put(piece: Buffer): void {
+    this.#pieces.unshift(piece);
+    this.#pieceBytes += piece.length;
+  }
+
   /** Makes room before what is written; where it begins. */
   #room(length: number): number {
     if (length > this.#at) this.#grow(length);
@@ -108,7 +143,7 @@ export class MessageWriter {
   }
 
   #grow(length: number): void {
-    const written = this.finish();
+    const written = this.#bytes.subarray(this.#at);
     const bytes = Buffer.allocUnsafe(Math.max(this.#bytes.length * 2, this.#bytes.length + length));
     this.#at = bytes.length - written.length;
     bytes.set(written, this.#at);

@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto';
 import {
   chmodSync,
+  createWriteStream,
   mkdirSync,
   mkdtempSync,
   readdirSync,
@@ -13,6 +14,7 @@ import {
 } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { Writable } from 'node:stream';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import {
   type Artifact,
@@ -122,6 +124,31 @@ describe('a model from elsewhere', () => {
     );
     expect(entries()).toEqual([]);
     expect(await cacheWith().withFolder(CARD, [sourceOf(CONTENTS)], namesIn)).toHaveLength(2);
+  });
+
+  it('is read of no other source when the disk here is full, leaves no part of a file, and is fetched once there is room', async () => {
+    let room = 50_000;
+    const create = (path: string): Writable => {
+      const file = createWriteStream(path, { flags: 'wx' });
+      return new Writable({
+        write(chunk: Buffer, _, done) {
+          room -= chunk.length;
+          if (room < 0) done(Object.assign(new Error('ENOSPC: no space left on device, write'), { code: 'ENOSPC' }));
+          else file.write(chunk, done);
+        },
+        final: (done) => void file.end(done),
+        destroy: (fault, done) => void file.destroy().once('close', () => done(fault)),
+      });
+    };
+    const cache = cacheWith({ create });
+    const [first, second] = [sourceOf(CONTENTS), sourceOf(CONTENTS)];
+    await expect(cache.withFolder(CARD, [first, second], namesIn)).rejects.toThrow(
+      /^model m: config\.json cannot be fetched: .*no space left on device/,
+    );
+    expect([first.asked, second.asked, reads, entries()]).toEqual([['config.json'], [], [], []]);
+    room = 1 << 20;
+    expect(await cache.withFolder(CARD, [first, second], namesIn)).toEqual(['config.json', 'tokenizer.json']);
+    expect(readFileSync(join(root, entries()[0] as string, 'config.json'), 'utf8')).toBe(CONTENTS['config.json']);
   });
 
   it('is given up from a source that falls silent', async () => {

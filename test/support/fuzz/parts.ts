@@ -9,6 +9,7 @@ import { PeerFault } from '../../../shared/planes/request/frames/peer-fault.ts';
 import { readEngineOutput } from '../../../shared/protocol/generation/index.ts';
 import { JsonReader } from '../../../shared/protocol/openai/json-reader.ts';
 import { EVENT_PARTS } from './event-parts.ts';
+import { GRPC_PARTS } from './grpc-parts.ts';
 import { HostileValues } from './hostile-values.ts';
 import { renderTemplate } from './template-part.ts';
 
@@ -23,6 +24,7 @@ export type Part = (values: HostileValues) => void;
 /** Every reader of what others write that needs no process around it. */
 const PARTS: Readonly<Record<string, Part>> = {
   ...EVENT_PARTS,
+  ...GRPC_PARTS,
   'chat templates': renderTemplate,
   'tool calls': (values) => {
     const toolChoice = values.one(['auto', 'required'] as const);

@@ -37,6 +37,19 @@ export class KserveClient {
     return this.askBytes(method, messages, entries);
   }
 
+  /** A request of inference as its bytes. */
+  async bytesOf(request: unknown): Promise<Buffer> {
+    const { input } = methodOf('ModelInfer');
+    return Buffer.from(toBinary(input, fromJson(input, request as JsonValue)));
+  }
+
+  /** A request of inference as the generated code writes it in JSON. */
+  async canonical(request: unknown): Promise<Record<string, unknown>> {
+    const { input } = methodOf('ModelInfer');
+    const json = toJson(input, fromJson(input, request as JsonValue), { useProtoFieldName: true });
+    return json as Record<string, unknown>;
+  }
+
   askBytes(
     method: DescMethod,
     messages: readonly Buffer[],

@@ -72,6 +72,8 @@ export interface ScriptedKserve {
 }
 
 export interface ScriptedKserveOptions {
+  /** How long a model is known without workers. @default not at all */
+  readonly rememberedMs?: number;
   readonly host?: string;
   readonly port?: number;
   readonly gate?: Gate;
@@ -122,6 +124,7 @@ export async function startScriptedKserve(options: ScriptedKserveOptions = {}): 
   let service: KserveService | undefined;
   const models: LiveModelDirectory = new LiveModelDirectory({
     discovery,
+    ...(options.rememberedMs === undefined ? {} : { rememberedMs: options.rememberedMs }),
     clock,
     onChange: () => {
       pools.follow(models.list().flatMap(workerSetsOf));

@@ -59,7 +59,7 @@ export class SlowStreams {
     if (!isLarge && !this.#streams.has(streamId)) return false;
     const codec = codecOf(flags);
     const copy = Buffer.from(bytes.subarray(start, end)); // the connection reads into its buffer again
-    const reader = isLarge ? sliceRecord(codec, copy) : undefined;
+    const reader = isLarge ? sliceRecord(codec, copy, { views: true }) : undefined; // the copy is nobody else's
     this.#add(call, streamId, copy.length, () => {
       if (reader !== undefined && !readOn(reader)) return false;
       const record = reader === undefined ? decode(codec, copy) : reader.value;

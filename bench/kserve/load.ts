@@ -1,0 +1,109 @@
+import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import type { Client } from '@grpc/grpc-js';
+import { encodeMessage, ModelInferRequestSchema } from '../../shared/grpc/messages/index.ts';
+
+export const SERVICE = '/inference.GRPCInferenceService';
+
+const same = (bytes: Buffer): Buffer => bytes;
+
+export interface AskOptions {
+  readonly maxTokens?: number;
+  readonly isStream?: boolean;
+  /** Raw bytes of the tensor. @default 16 numbers of 32 bits */
+  readonly tensor?: Buffer;
+}
+
+/** A request to one of the two models. */
+export function messageOf(model: 'bench' | 'echo', options: AskOptions = {}): Buffer {
+  const { maxTokens, isStream = false, tensor = Buffer.alloc(64, 1) } = options;
+  const inputs =
+    model === 'echo'
+      ? [{ name: 'INPUT', datatype: 'INT32', shape: [BigInt(tensor.length / 4)] }]
+      : [
+          { name: 'text_input', datatype: 'BYTES', shape: [1n], contents: { bytesContents: [Buffer.from(PROMPT)] } },
+          { name: 'stream', datatype: 'BOOL', shape: [1n], contents: { boolContents: [isStream] } },
+        ];
+  const parameters =
+    maxTokens === undefined || model === 'echo'
+      ? {}
+      : {
+          max_tokens: { parameterChoice: { case: 'int64Param' as const, value: BigInt(maxTokens) } },
+          ignore_eos: { parameterChoice: { case: 'boolParam' as const, value: true } },
+        };
+  const rawInputContents = model === 'echo' ? [tensor] : [];
+  const message = encodeMessage(ModelInferRequestSchema, { modelName: model, inputs, parameters, rawInputContents });
+  return Buffer.from(message);
+}
+
+const PROMPT = Array.from({ length: 32 }, (_, at) => `word${at}`).join(' ');
+
+/** The answer's bytes; undefined for a failure. */
+export function askUnary(client: Client, rpc: string, message: Buffer): Promise<Buffer | undefined> {
+  return new Promise((resolve) => {
+    const deadline = Date.now() + 30_000;
+    client.makeUnaryRequest(`${SERVICE}/${rpc}`, same, same, message, { deadline }, (error, bytes) =>
+      resolve(error ? undefined : bytes),
+    );
+  });
+}
+
+/** How many messages a stream gave for one request. Rejects when it fails, or is told of a failure. */
+export function askStream(client: Client, message: Buffer): Promise<number> {
+  return new Promise((resolve, reject) => {
+    const call = client.makeBidiStreamRequest(`${SERVICE}/ModelStreamInfer`, same, same);
+    let messages = 0;
+    call.on('data', (bytes: Buffer) => {
+      messages++;
+      if (bytes[0] === 0x0a) reject(new Error(bytes.toString('latin1'))); // error_message
+    });
+    call.on('error', reject);
+    call.on('end', () => resolve(messages));
+    call.write(message);
+    call.end();
+  });
+}
+
+/** CPU of a process in milliseconds, of all the threads that it has now: to the microsecond, which ticks are not. */
+export function cpuMs(pid: number): number {
+  let ns = 0;
+  for (const thread of readdirSync(`/proc/${pid}/task`)) {
+    ns += Number.parseInt(readFileSync(`/proc/${pid}/task/${thread}/schedstat`, 'utf8'), 10);
+  }
+  return ns / 1e6;
+}
+
+export interface Load {
+  readonly atOnce: number;
+  /** Ends after so many, and after so many seconds. */
+  readonly count: number;
+  readonly seconds: number;
+  /** What the answer counts. */
+  readonly ask: () => Promise<number>;
+}
+
+/** Asks `atOnce` at a time; CPU of the process, and what the answers counted. */
+export async function loadFor(pid: number, { atOnce, count, seconds, ask }: Load) {
+  let [asked, units] = [0, 0];
+  const untilMs = performance.now() + seconds * 1000;
+  const before = cpuMs(pid);
+  const one = async (): Promise<void> => {
+    while (asked < count && performance.now() < untilMs) {
+      asked++;
+      const counted = await ask(); // others count meanwhile
+      units += counted;
+    }
+  };
+  await Promise.all(Array.from({ length: atOnce }, one));
+  return { cpuMs: cpuMs(pid) - before, asked, units };
+}
+
+/** Forgets the most memory that a process has had. */
+export function forgetPeak(pid: number): void {
+  writeFileSync(`/proc/${pid}/clear_refs`, '5');
+}
+
+/** Resident memory of a process in MiB: `VmRSS` now, `VmHWM` at most. */
+export function memoryMiB(pid: number, field: 'VmRSS' | 'VmHWM' = 'VmRSS'): number {
+  const match = new RegExp(`${field}:\\s+(\\d+) kB`).exec(readFileSync(`/proc/${pid}/status`, 'utf8'));
+  return match === null ? Number.NaN : Number(match[1]) / 1024;
+}
