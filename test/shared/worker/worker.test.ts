@@ -442,7 +442,10 @@ describe('what a worker publishes', () => {
     const bed = workerBed(engine);
     await bed.start();
     const channels = await bed.discovery.list({ bucket: 'v1/event_channels', prefix: '' });
-    expect(channels.map((record) => record.type === 'EventChannel' && record.topic)).toEqual(['kv_metrics', 'planner_rollups']);
+    expect(channels.map((record) => record.type === 'EventChannel' && record.topic)).toEqual([
+      'kv_metrics',
+      'planner_rollups',
+    ]);
   });
 });
 
