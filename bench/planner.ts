@@ -28,22 +28,23 @@ function casesOf(name: WorkloadName): readonly FleetCase[] {
   return [...RATE, ...DYNAMO, FORESIGHT];
 }
 
-function tell(name: WorkloadName, rows: readonly FleetFigures[]): void {
-  console.log(`\n${name.padEnd(44)}  attained  GPU h    US$  ups/downs  TTFT p99 ms  Dynamo's own replay`);
-  for (const { name: law, attainment, gpuHours, dollars, ups, downs, ttftP99Ms } of rows) {
-    const replayed = REPLAYED[name]?.[law];
-    const own = replayed === undefined ? '' : `  ${replayed[0].toFixed(3)} / ${replayed[1].toFixed(2)}`;
-    console.log(
-      [
-        law.padEnd(44),
-        attainment.toFixed(3).padStart(8),
-        gpuHours.toFixed(2).padStart(5),
-        dollars.toFixed(2).padStart(5),
-        `${ups}/${downs}`.padStart(9),
-        ttftP99Ms.toFixed(0).padStart(11),
-      ].join('  ') + own,
-    );
-  }
+function head(name: WorkloadName): string {
+  return `\n${name.padEnd(44)}  attained  GPU h    US$  ups/downs  TTFT p99 ms  Dynamo's own replay`;
+}
+
+function line(name: WorkloadName, figures: FleetFigures): string {
+  const { name: law, attainment, gpuHours, dollars, ups, downs, ttftP99Ms } = figures;
+  const replayed = REPLAYED[name]?.[law];
+  const own = replayed === undefined ? '' : `  ${replayed[0].toFixed(3)} / ${replayed[1].toFixed(2)}`;
+  const cells = [
+    law.padEnd(44),
+    attainment.toFixed(3).padStart(8),
+    gpuHours.toFixed(2).padStart(5),
+    dollars.toFixed(2).padStart(5),
+    `${ups}/${downs}`.padStart(9),
+    ttftP99Ms.toFixed(0).padStart(11),
+  ];
+  return cells.join('  ') + own;
 }
 
 /** Rows of Dynamo's with more attainment for the hours than any of the rate law's on the same fleet. */
@@ -57,19 +58,20 @@ function ahead(rows: readonly FleetFigures[]): readonly string[] {
 }
 
 const named = WORKLOADS.filter((name) => process.argv.includes(name));
+const isJson = process.argv.includes('--json');
 for (const name of named.length > 0 ? named : WORKLOADS) {
   const workload = readAnyWorkload(name);
-  const rows = casesOf(name).map((each) => play(each, workload, name === 'apart'));
-  if (process.argv.includes('--json')) {
-    console.log(JSON.stringify({ workload: name, rows }));
-    continue;
+  if (!isJson) console.log(head(name));
+  const rows = casesOf(name).map((each) => {
+    const figures = play(each, workload, name === 'apart');
+    if (!isJson) console.log(line(name, figures)); // a row a time: all of them take minutes
+    return figures;
+  });
+  if (isJson) console.log(JSON.stringify({ workload: name, rows }));
+  else if (name !== 'night' && name !== 'apart') {
+    const front = ahead(rows);
+    console.log(
+      front.length === 0 ? "No setting of Dynamo's is ahead of the rate law." : `Ahead of it: ${front.join(', ')}`,
+    );
   }
-  tell(name, rows);
-  if (name === 'night' || name === 'apart') continue;
-  const front = ahead(rows);
-  console.log(
-    front.length === 0
-      ? "No setting of Dynamo's is ahead of the rate law."
-      : `Ahead of the rate law: ${front.join(', ')}`,
-  );
 }

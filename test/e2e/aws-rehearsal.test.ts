@@ -465,4 +465,11 @@ describe.runIf(isRun)('a deployment, rehearsed', { timeout: 120_000 }, () => {
     expect(unused(theFunction().statements, 'function').filter((right) => !rare(right))).toEqual([]);
     expect(unused(taskOf('edge').statements, 'task').filter((right) => !rare(right))).toEqual([]);
   });
+
+  it('goes with everything that it made, and can be deployed again', async () => {
+    expect(await account.destroy()).toEqual([]);
+    const again = await account.deploy(release());
+    expect(Object.keys(again.tables)).toHaveLength(Object.keys(stack.tables).length);
+    expect(again.outputs.CreateKeyCommand).toContain('npx stator keys create --name first');
+  });
 });

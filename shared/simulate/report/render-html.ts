@@ -80,6 +80,7 @@ function charts(runs: readonly RunReport[]): readonly string[] {
     lines((run) => values(run).map((value, bin) => [((bin + 0.5) * run.curves.binMs) / 1000, value] as const));
   const isSweep = runs.length > 1;
   return [
+    ...scalingCharts(drawn, isSweep),
     lineChart(
       lines(({ curves }) => shares(curves.ttftMs)),
       { title: 'Time to first token', xLabel: 'ms', yLabel: '% of requests', isLogX: true, yMax: 100 },
@@ -113,7 +114,6 @@ function charts(runs: readonly RunReport[]): readonly string[] {
         yMax: 100,
       },
     ),
-    ...scalingCharts(drawn, isSweep),
     ...(isSweep
       ? [
           barChart(
@@ -157,7 +157,7 @@ function scalingCharts(runs: readonly RunReport[], isSweep: boolean): readonly s
       isSweep
         ? scaled.map((run) => time(run, labelOf(run), ({ ready }) => ready))
         : [time(first, 'serving', ({ ready }) => ready), time(first, 'paid', ({ paid }) => paid)],
-      { title: 'Workers', yLabel: 'workers', ...seconds },
+      { title: 'Workers', yLabel: 'workers', hasLegend: !isSweep, ...seconds },
     ),
     lineChart(
       scaled.map((run) => time(run, labelOf(run), ({ met }) => (met === null ? null : 100 * met))),

@@ -22,6 +22,8 @@ export interface ChartOptions {
   /** Draws x on a logarithmic scale; values below 1 count as 1. */
   readonly isLogX?: boolean;
   readonly yMax?: number;
+  /** Names the lines in their colours, where no table beside the chart does. */
+  readonly hasLegend?: boolean;
 }
 
 const WIDTH = 560;
@@ -41,7 +43,16 @@ export function lineChart(lines: readonly Line[], options: ChartOptions): string
     const path = pathOf(points, xScale.at, yScale.at);
     return `<path d="${path}" fill="none" stroke="${colourOf(series)}" stroke-width="1.8"><title>${escapeMarkup(label)}</title></path>`;
   });
-  return frame(options, xScale, yScale, paths.join(''));
+  return frame(options, xScale, yScale, paths.join('') + (options.hasLegend ? legend(lines) : ''));
+}
+
+function legend(lines: readonly Line[]): string {
+  return lines
+    .map(({ label }, series) => {
+      const x = WIDTH - RIGHT - 90 * (lines.length - series);
+      return `<rect x="${x}" y="${TOP - 17}" width="10" height="10" rx="2" fill="${colourOf(series)}"/><text x="${x + 15}" y="${TOP - 8}">${escapeMarkup(label)}</text>`;
+    })
+    .join('');
 }
 
 export interface Bar {

@@ -13,7 +13,13 @@ export function verdictOf(runs: readonly RunReport[]): string {
 }
 
 function verdictOfOne({ summary }: RunReport): string {
-  const { ttftMs, hitRate, hitCeiling } = summary;
+  const { ttftMs, hitRate, hitCeiling, scaling, gpuHours } = summary;
+  if (scaling !== undefined) {
+    return (
+      `${percent(scaling.attainment)} of the requests met their targets, with ${gpuHours.toFixed(2)} GPU hours (${scaling.dollars.toFixed(2)} US$) ` +
+      `and at most ${scaling.readyMax} workers; one in a hundred waits longer than ${ms(ttftMs.p99)} for its first token.`
+    );
+  }
   return (
     `Half of the requests have their first token within ${ms(ttftMs.p50)}, and one in a hundred waits longer than ${ms(ttftMs.p99)}; ` +
     `${percent(hitRate)} of the prompt tokens were found cached, where one cache for all would have found ${percent(hitCeiling)}.`
