@@ -10,6 +10,7 @@ import {
 import { Overlaps } from '../../../../shared/router/scheduler/prefix-index.ts';
 import { RankTable } from '../../../../shared/router/scheduler/ranks.ts';
 import { chainHashes } from '../../../../shared/tokens/index.ts';
+import { propertyRuns } from '../../../support/property-runs.ts';
 import { NaiveBlockIndex } from './naive-block-index.ts';
 import { dumpOf } from './prompts.ts';
 
@@ -141,7 +142,7 @@ describe('block index against a model on maps', () => {
         expect(matches(index)).toBe(matches(model));
         agree(index, model);
       }),
-      { numRuns: 10_000 },
+      { numRuns: propertyRuns(2500, 10_000) },
     );
   }, 120_000);
 
@@ -154,7 +155,7 @@ describe('block index against a model on maps', () => {
         expect(matches(index)).toBe(matches(model));
         agree(index, model);
       }),
-      { numRuns: 1500 },
+      { numRuns: propertyRuns(500, 1500) },
     );
   }, 240_000);
 });
