@@ -102,7 +102,6 @@ class ServingWorker implements Worker {
   #monitor: EngineMonitor | undefined;
   #canary: EngineCanary | undefined;
   #control: WorkerControl | undefined;
-  #hasLease = true;
   #isEngineUp = true;
   #isProven = true;
   #isAsleep = false;
@@ -160,8 +159,8 @@ class ServingWorker implements Worker {
       const writeTimeoutMs = this.#settings.discoveryTimeoutMs;
       this.#registration = new Registration({ discovery, records, clock, logger, writeTimeoutMs });
       this.#control = this.#openControl(this.#registration);
-      discovery.onLeaseLost(() => this.#loseLease());
-      discovery.onLeaseRegained(() => this.#regainLease());
+      discovery.onLeaseLost(() => this.#noteLease('warn', 'lease lost: serving whoever still knows this worker'));
+      discovery.onLeaseRegained(() => this.#noteLease('info', 'lease regained'));
       await this.#registration.register(signal);
     } catch (thrown) {
       await this.#registration?.withdraw();
@@ -281,7 +280,7 @@ class ServingWorker implements Worker {
   }
 
   #serveOrRefuse(): void {
-    if (this.#hasLease && this.#isProven) this.#server?.handle(this.#path, this.#serve);
+    if (this.#isProven) this.#server?.handle(this.#path, this.#serve);
     else this.#server?.unhandle(this.#path);
     this.#showHealth();
   }
@@ -368,18 +367,9 @@ class ServingWorker implements Worker {
     return isServed ? { files_at: `${filesFrom}/${metadataPath(address, this.card)}` } : {};
   }
 
-  #loseLease(): void {
-    if (this.#isDraining || this.#server === undefined) return;
-    this.#hasLease = false;
-    this.#options.logger.warn('lease lost: taking no requests until it is back', { instance_id: this.instanceId });
-    this.#serveOrRefuse();
-  }
-
-  #regainLease(): void {
-    if (this.#isDraining || this.#server === undefined) return;
-    this.#hasLease = true;
-    this.#options.logger.info('lease regained', { instance_id: this.instanceId });
-    this.#serveOrRefuse();
+  /** A lease says who may be sent requests, not who may answer them: a store that is away must not stop a worker that is not. */
+  #noteLease(level: 'warn' | 'info', message: string): void {
+    if (!this.#isDraining) this.#options.logger[level](message, { instance_id: this.instanceId });
   }
 
   #loseEngine(reason: unknown): void {
@@ -400,7 +390,7 @@ class ServingWorker implements Worker {
   }
 
   #showHealth(): void {
-    const isReady = this.#hasLease && this.#isEngineUp && this.#isProven && !this.#isAsleep && !this.#isDraining;
+    const isReady = this.#isEngineUp && this.#isProven && !this.#isAsleep && !this.#isDraining;
     for (const name of this.#endpointNames)
       this.#options.health?.set(name, isReady ? 'ready' : 'notready', this.instanceId);
   }

@@ -207,22 +207,20 @@ describe('a request at a worker', () => {
 });
 
 describe('a worker that loses its lease', () => {
-  it('refuses new requests until the lease is back, and finishes those under way', async () => {
+  it('goes on serving whoever still knows it, says so once, and when the lease is back', async () => {
     const bed = mockBed();
     const worker = await bed.start();
     const running = bed.call(worker, range(10), { stop: { max_tokens: 20 } });
     await bed.clock.advance(20);
     bed.discovery.loseLease();
-    expect(bed.health.status).toBe('notready');
-    const refused = bed.call(worker, range(10));
+    expect(bed.health.status).toBe('ready');
+    const served = bed.call(worker, range(10), { stop: { max_tokens: 5 } });
     await bed.clock.advance(1000);
-    expect(refused.sink.error?.worker).toBe('WorkerUnavailable');
+    expect(served.sink).toMatchObject({ tokenCount: 5, end_: true });
     expect(running.sink).toMatchObject({ tokenCount: 20, end_: true });
     bed.discovery.regainLease();
-    expect(bed.health.status).toBe('ready');
-    const served = bed.call(worker, range(10));
-    await bed.clock.advance(1000);
-    expect(served.sink.end_).toBe(true);
+    const told = bed.lines.map(({ message }) => message).filter((message) => message.startsWith('lease'));
+    expect(told).toEqual(['lease lost: serving whoever still knows this worker', 'lease regained']);
   });
 });
 
