@@ -1,5 +1,5 @@
 import type { DiscoveryRecord, EndpointRecord, ModelCard, ModelRecord } from '../discovery/index.ts';
-import type { EngineInfo } from '../engines/index.ts';
+import type { EngineInfo, ModelFacts } from '../engines/index.ts';
 import { detailOf, workerError } from '../errors/index.ts';
 import type { IncomingCall, PlaneServer, Transport } from '../planes/request/index.ts';
 import { healthCheckRequest } from '../protocol/generation/index.ts';
@@ -58,6 +58,7 @@ export async function startWorker(options: WorkerOptions, signal: AbortSignal): 
     const settings = { enable_local_indexer: keepsIndex, ...options.card };
     const facts = typeof options.model === 'function' ? await options.model(info) : options.model;
     const card = buildModelCard(facts, info, options.names, settings);
+    tellOfShorterContext(options, info, facts);
     const worker = new ServingWorker(options, info, card);
     await worker.open(signal);
     return worker;
@@ -67,20 +68,32 @@ export async function startWorker(options: WorkerOptions, signal: AbortSignal): 
   }
 }
 
+/** What the operator has asked for is not what clients get: the model's own length bounds the engine's. */
+function tellOfShorterContext(
+  { logger }: WorkerOptions,
+  { contextLength: asked }: EngineInfo,
+  { contextLength: allowed }: ModelFacts,
+): void {
+  if (asked === undefined || allowed === undefined || asked <= allowed) return;
+  const message = `a context of ${asked} tokens is more than the model's configuration allows: serving ${allowed}`;
+  logger.warn(message, { context_length: asked, served: allowed });
+}
+
 // The states below and what moves between them stand in one file: apart, nobody could check them against the table.
 
 /** Canaries that fail in a row before the worker leaves discovery. */
 const CANARY_FAILURES_MAX = 3;
 
 /**
- * | State | new request | lease lost | lease regained | engine down | engine up | drain |
- * |---|---|---|---|---|---|---|
- * | serving | to the engine; waits or `WorkerOverloaded` above the limits | refuse | - | fail streams, withdraw | - | -> draining |
- * | refusing (lease lost) | `WorkerUnavailable` | - | -> serving | fail streams, withdraw | restore | -> draining |
- * | withdrawn (engine down) | to the engine | refuse | serve | - | -> serving | -> draining |
- * | refusing (a canary failed) | `WorkerUnavailable`, withdrawn at the third | refuse | - | fail streams, withdraw | restore | -> draining |
- * | asleep (`sleep` of the control) | the engine refuses | refuse | serve | withdrawn | - | -> draining |
- * | draining | `WorkerUnavailable`; a prefill worker's blocks may be released | - | - | - | - | same promise |
+ * A lost lease changes none of them: whoever still knows the worker is served.
+ *
+ * | State | new request | engine down | engine up | drain |
+ * |---|---|---|---|---|
+ * | serving | to the engine; waits or `WorkerOverloaded` above the limits | fail streams, withdraw | - | -> draining |
+ * | withdrawn (engine down) | to the engine | - | -> serving | -> draining |
+ * | refusing (a canary failed) | `WorkerUnavailable`, withdrawn at the third | fail streams, withdraw | restore | -> draining |
+ * | asleep (`sleep` of the control) | the engine refuses | withdrawn | - | -> draining |
+ * | draining | `WorkerUnavailable`; a prefill worker's blocks may be released | - | - | same promise |
  */
 class ServingWorker implements Worker {
   readonly instanceId: string;

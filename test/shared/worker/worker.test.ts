@@ -206,6 +206,21 @@ describe('a request at a worker', () => {
   });
 });
 
+describe('a worker whose engine takes more than the model', () => {
+  it.each([
+    ['more', 101, 100, ["a context of 101 tokens is more than the model's configuration allows: serving 100"]],
+    ['as much', 100, 100, []],
+    ['less', 99, 99, []],
+  ])('says so once where it is %s', async (_, asked, served, told) => {
+    const engine = new ScriptedEngine();
+    engine.info = { ...engine.info, contextLength: asked };
+    const bed = workerBed(engine);
+    const { card } = await bed.start({ model: { contextLength: 100 } });
+    expect(card.runtime_config.context_length).toBe(served);
+    expect(bed.lines.filter(({ level }) => level === 'warn').map(({ message }) => message)).toEqual(told);
+  });
+});
+
 describe('a worker that loses its lease', () => {
   it('goes on serving whoever still knows it, says so once, and when the lease is back', async () => {
     const bed = mockBed();
