@@ -2,8 +2,8 @@
 import { spawn } from 'node:child_process';
 import { setPriority } from 'node:os';
 
-/** Nice enough to leave the processes of the end-to-end suites their turn, near enough to get one of every five. */
-const NICENESS = 3;
+/** Nice enough to leave the processes of the end-to-end suites their turn, near enough to get one of every six. */
+const NICENESS = 5;
 const VITEST = 'node_modules/vitest/vitest.mjs';
 
 /** Resolves with the exit code and what was written, which is empty where it went to our own output. */

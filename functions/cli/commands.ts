@@ -32,8 +32,6 @@ export const COMMANDS: Readonly<Record<Command, ProcessCommand>> = {
     'The standalone router, indexer, slot tracker or selection service',
     () => import('./router.ts'),
   ),
+  planner: processCommand<'planner'>('Decides how many workers a fleet has', () => import('./planner.ts')),
   simulate: processCommand<'simulate'>('Replays a workload in virtual time', () => import('./simulate.ts')),
 };
-
-/** Commands that are announced. */
-export const UNBUILT_COMMANDS: readonly string[] = ['planner'];

@@ -1,6 +1,6 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { systemClock } from '../../shared/clock/index.ts';
-import type { ScalableWorkers } from '../../shared/commands/planner/index.ts';
+import type { ScalableWorkers } from '../../shared/planner/live/index.ts';
 import type { Logger } from '../../shared/telemetry/index.ts';
 import { readReport } from './worker-report.ts';
 

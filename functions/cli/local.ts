@@ -1,9 +1,14 @@
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { systemClock } from '../../shared/clock/index.ts';
+import { systemClock, systemRandom } from '../../shared/clock/index.ts';
 import { chatWith } from '../../shared/commands/chat/index.ts';
-import { LocalPlanner, localPlanning, readDemand } from '../../shared/commands/planner/index.ts';
+import {
+  type LocalRun,
+  localPlanning,
+  openLocalPlanner,
+  rollupIntervalMs,
+} from '../../shared/commands/planner/index.ts';
 import { tellWhile } from '../../shared/concurrency/index.ts';
 import { type Environment, forwardSettings, type ResolvedConfig, type Settings } from '../../shared/config/index.ts';
 import { composeFrontend, type Frontend } from '../../shared/frontends/process/index.ts';
@@ -30,6 +35,7 @@ export async function run(config: ResolvedConfig<'local'>, env: Environment): Pr
   const { interactive: isInteractive } = settings;
   const chatting = new AbortController();
   const stopped = stopSignal(chatting.signal);
+  const planning = settings.planner ? await localPlanning(settings) : undefined;
   const logger = isInteractive ? openQuietLogger(config) : openLogger(settings);
   const forwarded = forwardSettings(config, 'worker');
   const engine = [`--engine=${settings.engine}`, `--discovery-backend=${settings.discoveryBackend}`];
@@ -45,24 +51,34 @@ export async function run(config: ResolvedConfig<'local'>, env: Environment): Pr
       ...forwarded.env,
       ...(fileKv === undefined ? {} : { DYN_FILE_KV: fileKv }),
       ...LOOPBACK,
+      ...(planning === undefined ? {} : { STATOR_EVENT_ROLLUP_INTERVAL_MS: `${rollupIntervalMs(planning.planner)}` }),
     },
     logger: logger.for('local'),
     hasOwnTerminal: isInteractive,
   });
   try {
-    const planning = settings.planner ? await localPlanning(settings, systemClock.nowMs() / 1000) : undefined;
-    let planner: LocalPlanner | undefined;
+    let planner: LocalRun | undefined;
     const held = planning === undefined ? {} : { holdTimeoutSecs: settings.holdTimeoutSecs ?? HOLD_SECS };
-    const frontend = await composeFrontend({ ...settings, fileKv, ...held }, { logger, onHeld: () => planner?.wake() });
-    planner =
-      planning &&
-      new LocalPlanner({
-        ...planning,
-        clock: systemClock,
+    const frontend = await composeFrontend(
+      { ...settings, fileKv, ...held },
+      {
+        logger,
+        onHeld: (event) => planner?.fleet.hear(event),
+      },
+    );
+    if (planning !== undefined) {
+      const clocks = { clock: systemClock, random: systemRandom };
+      const tell = (line: string): void => void process.stdout.write(`planner: ${line}\n`);
+      planner = await openLocalPlanner({
+        ...clocks,
+        settings: { ...settings, fileKv },
+        planning,
+        env,
+        logger,
         workers,
-        count: async () => readDemand(await frontend.metrics.registry.render(), settings.metricsPrefix),
-        tell: (line) => void process.stdout.write(`planner: ${line}\n`),
+        tell,
       });
+    }
     const serve = isInteractive ? chatInstead : serveUntilEnd;
     const reason = await serve({ frontend, settings, logger, workers, planner, fleet, stopped, chatting });
     if (reason === undefined) return 0;
@@ -79,7 +95,7 @@ interface Local {
   readonly settings: Settings<'local'>;
   readonly logger: ProcessLogger;
   readonly workers: WorkerProcesses;
-  readonly planner: LocalPlanner | undefined;
+  readonly planner: LocalRun | undefined;
   readonly fleet: LocalFleet;
   readonly stopped: Promise<string>;
   /** Aborted once Ctrl-C is the chat's. */
@@ -97,9 +113,9 @@ async function serveUntilEnd(local: Local): Promise<string | undefined> {
     process.stdout.write(
       await renderBanner(frontend, { url: server.url, grpcAddress: server.grpcAddress, fleet, settings }),
     );
-  const planned = isUp ? planner?.run() : undefined;
+  const planned = isUp ? planner?.fleet.run() : undefined;
   const reason = await failure;
-  planner?.close();
+  await planner?.close();
   await planned;
   workers.retire();
   await server.drain();

@@ -14,7 +14,7 @@ import {
 import { nearestName, reasonOf } from '../../shared/errors/index.ts';
 import { openLogger } from '../../shared/telemetry/index.ts';
 import { dumpConfig } from '../process/dump-config.ts';
-import { COMMANDS, UNBUILT_COMMANDS } from './commands.ts';
+import { COMMANDS } from './commands.ts';
 
 /** Every command that a user can run with what it does, in the order of help. */
 const RUNNABLE: readonly (readonly [name: string, about: string])[] = [
@@ -83,10 +83,6 @@ function isCommand(name: string): name is Command {
 }
 
 function refuseCommand(name: string): number {
-  if (UNBUILT_COMMANDS.includes(name)) {
-    report('error', [`stator ${name} is not built yet; stator --help lists what is`]);
-    return USAGE_EXIT;
-  }
   const nearest = nearestName(
     name,
     RUNNABLE.map(([command]) => command),
@@ -143,6 +139,11 @@ async function runCommand(argv: readonly string[], env: Environment): Promise<nu
   }
   if (name === 'router' && rest[0] === 'explain') {
     return print(help === undefined ? await explainRouting(rest.slice(1)) : EXPLAIN_HELP);
+  }
+  if (name === 'planner' && rest[0] === 'explain') {
+    const { EXPLAIN_PLANNER_HELP, explainPlanner } = await import('../../shared/commands/planner-explain.ts');
+    const wallMs = systemClock.wallMs();
+    return print(help === undefined ? await explainPlanner(rest.slice(1), env, wallMs) : EXPLAIN_PLANNER_HELP);
   }
   if (name === 'artifacts') {
     const { ARTIFACTS_HELP, runArtifacts } = await import('../../shared/commands/artifacts.ts');

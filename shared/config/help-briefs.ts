@@ -210,11 +210,38 @@ const SIMULATE: Brief = {
   ],
 };
 
+const PLANNER: Brief = {
+  examples: [
+    { command: 'stator planner', about: 'leaves targets for a system of yours, and waits until they are acknowledged' },
+    {
+      command: 'stator planner --planner-connector local -- --engine mocker',
+      about: 'starts and ends workers of this machine, each a stator worker --engine mocker',
+    },
+    { command: 'stator planner explain', about: 'why it decided as it did, for every decision of the last week' },
+  ],
+  flags: [
+    {
+      setting: 'plannerConfig',
+      value: 'FILE|JSON',
+      about: 'Targets, bounds and law, with the keys of docs/planner.md',
+    },
+    { setting: 'plannerLaw', value: 'LAW', about: 'rate (default), or one of Dynamo: throughput, latency, load, sla' },
+    { setting: 'plannerConnector', value: 'WHO', about: 'Who carries decisions out: virtual or local' },
+    { setting: 'plannerDir', value: 'FOLDER', about: 'Where decisions are kept and targets left' },
+    { setting: 'plannerModel', value: 'NAME', about: 'The model (default: the first that is heard)' },
+    { setting: 'prometheusEndpoint', value: 'URL', about: 'Reads the traffic from a Prometheus of yours' },
+    DISCOVERY,
+    NAMESPACE,
+    DUMP,
+  ],
+};
+
 /** The brief help of every command. */
 export const BRIEFS: Readonly<Record<Command, Brief>> = {
   local: LOCAL,
   frontend: FRONTEND,
   worker: WORKER,
   router: ROUTER,
+  planner: PLANNER,
   simulate: SIMULATE,
 };

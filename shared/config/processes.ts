@@ -1,5 +1,5 @@
 /** What a setting can be for. All but `function` are commands of `stator`; a function reads variables only. */
-export const PROCESSES = ['frontend', 'worker', 'router', 'function', 'local', 'simulate'] as const;
+export const PROCESSES = ['frontend', 'worker', 'router', 'planner', 'function', 'local', 'simulate'] as const;
 
 /** One kind of process that reads the table. */
 export type Process = (typeof PROCESSES)[number];
@@ -24,13 +24,13 @@ export const LASTING_FLEET_ROUTERS = ['frontend', 'router', 'local'] as const;
 /** Routers and workers that hold a timing model. */
 export const TIMING_MODEL_USERS = ['frontend', 'router', 'worker', 'local', 'simulate'] as const;
 /** Every process of a fleet. */
-export const FLEET = ['frontend', 'worker', 'router', 'function', 'local'] as const;
+export const FLEET = ['frontend', 'worker', 'router', 'planner', 'function', 'local'] as const;
 /** Every process of a fleet that is not a function. */
-export const LASTING_FLEET = ['frontend', 'worker', 'router', 'local'] as const;
+export const LASTING_FLEET = ['frontend', 'worker', 'router', 'planner', 'local'] as const;
 /** Every process of a fleet that runs in the cloud. */
-export const CLOUD = ['frontend', 'worker', 'router', 'function'] as const;
+export const CLOUD = ['frontend', 'worker', 'router', 'planner', 'function'] as const;
 /** Every process of a fleet that runs in a container. */
-export const CONTAINERS = ['frontend', 'worker', 'router'] as const;
+export const CONTAINERS = ['frontend', 'worker', 'router', 'planner'] as const;
 /** Everything that can hold a worker. */
 export const WORKERS = ['worker', 'local'] as const;
 /** Everything that can hold a mock engine. */

@@ -16,6 +16,7 @@ import { mockerRows } from './table/mocker.ts';
 import { modelRows } from './table/model.ts';
 import { natsRows } from './table/nats.ts';
 import { plannerRows } from './table/planner.ts';
+import { plannerProcessRows } from './table/planner-process.ts';
 import { queueRows } from './table/queue.ts';
 import { requestPlaneRows } from './table/request-plane.ts';
 import { routerIndexRows } from './table/router-index.ts';
@@ -50,6 +51,7 @@ const SECTIONS = {
   LoRA: loraRows,
   Simulate: simulateRows,
   Planner: plannerRows,
+  'Planner of a fleet': plannerProcessRows,
   Cloud: cloudRows,
 };
 

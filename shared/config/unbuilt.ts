@@ -191,15 +191,13 @@ export const UNBUILT: readonly Unbuilt[] = [
   },
   {
     about: 'the planner',
-    usedBy: ['function', 'local'],
-    names: 'PLANNER_PROMETHEUS_PORT DYN_PLANNER_*',
+    usedBy: ['function', 'local', 'planner'],
+    names: 'DYN_PLANNER_*',
   },
   {
     about: 'cloud services beside DynamoDB',
     usedBy: ['frontend', 'worker', 'router', 'function'],
-    names:
-      'STATOR_RESPONSES_BUCKET STATOR_PLANNER_TABLE STATOR_PLANNER_QUEUE_URL STATOR_EVENT_ROLLUP_INTERVAL_MS ' +
-      'STATOR_SQS_ENDPOINT STATOR_S3_ENDPOINT',
+    names: 'STATOR_RESPONSES_BUCKET STATOR_PLANNER_QUEUE_URL STATOR_SQS_ENDPOINT STATOR_S3_ENDPOINT',
   },
 ];
 

@@ -5,4 +5,4 @@
  */
 export type { EngineContext, EngineKind, EngineRole, ModelFacts, OpenedEngine } from './engine-kind.ts';
 export { relabelEngineMetrics } from './server/metric-samples.ts';
-export type { Engine, EngineInfo, EngineLoad, EngineSink, KvEvent, KvTier } from './types.ts';
+export type { Engine, EngineInfo, EngineLoad, EnginePass, EngineSink, KvEvent, KvTier } from './types.ts';

@@ -34,6 +34,30 @@ export interface EngineLoad {
   readonly activePrefillTokens: number;
 }
 
+/** One scheduler iteration of a rank: what it ran, how long it took and what waited. Counts of requests and tokens. */
+export interface EnginePass {
+  readonly dpRank: number;
+  /** From the schedule to the processed output, in seconds. */
+  readonly wallTimeS: number;
+  /** New prompts and further chunks. */
+  readonly prefillRequests: number;
+  /** Computed anew in this pass. */
+  readonly prefillTokens: number;
+  /** Cached or of earlier chunks, and read. */
+  readonly prefillKvTokens: number;
+  readonly decodeRequests: number;
+  /** Context of all decoding requests. */
+  readonly decodeKvTokens: number;
+  readonly queuedPrefillRequests: number;
+  readonly queuedPrefillTokens: number;
+}
+
+/** Time between two tokens of a request, as the engine counts it since it began. */
+export interface EngineLatency {
+  readonly sumSeconds: number;
+  readonly count: number;
+}
+
 /** Where a block lies: on the device, in the host's memory, on a disk, or in a store that engines share. */
 export type KvTier = 'device' | 'host_pinned' | 'disk' | 'external';
 
@@ -84,6 +108,10 @@ export interface Engine {
   load(): readonly EngineLoad[];
   /** Reports KV cache changes, all of one engine step in one call, until `stop`. */
   onKvEvents(listener: (events: readonly KvEvent[]) => void): void;
+  /** Reports each pass when it is over, until `stop`. Absent = the engine does not say how long its passes take. */
+  onPasses?(listener: (pass: EnginePass) => void): void;
+  /** Its own count of the time between tokens; undefined before it was read. Absent = it has none. */
+  tokenLatency?(): EngineLatency | undefined;
   /** Forgets every cached block that can be forgotten and reports `cleared`. Absent = the engine cannot. */
   clearKvBlocks?(signal: AbortSignal): Promise<void>;
   /** Frees memory of a drained engine, which then refuses requests until `wake`. Absent = the engine cannot. */

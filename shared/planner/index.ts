@@ -13,6 +13,16 @@ export {
   parsePlannerConfig,
 } from './config.ts';
 export type { ForwardPass } from './forward-pass/metrics.ts';
+export { type CountedWorkers, type DecideOptions, decide, type Look } from './host/decide.ts';
+export type { SentSignal } from './host/fold.ts';
+export {
+  type BatchOptions,
+  type BatchOutcome,
+  handleBatch,
+  handleSignals,
+  PlannerConflict,
+} from './host/handle-batch.ts';
+export { DIRECT_WORKERS_MAX, packState, startModel, unpackState } from './host/model-state.ts';
 export type { RateDecision, RateInput } from './laws/rate.ts';
 export { type LoopOutcome, type LoopState, learnPasses, startLoops, tickLoops, warmUp } from './loops.ts';
 export {
@@ -24,6 +34,12 @@ export {
   teach,
   tick,
 } from './planner.ts';
+export type { DecisionStatus } from './store/decision-status.ts';
+export { DynamoDbPlannerStore, type DynamoDbPlannerStoreOptions } from './store/dynamodb-store.ts';
+export { FilePlannerStore } from './store/file-store.ts';
+export { MemoryPlannerStore } from './store/memory-store.ts';
+export { createPlannerTable } from './store/planner-table.ts';
+export type { DecisionRecord, LookRecord, PlannerStore } from './store/types.ts';
 export type {
   EngineCapabilities,
   PerPool,

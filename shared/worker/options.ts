@@ -35,6 +35,10 @@ export interface WorkerSettings {
   readonly requestQueueLimit: number;
   /** Default 1000. */
   readonly loadReportIntervalMs: number;
+  /** Between two messages to planners; 0 = none (`STATOR_EVENT_ROLLUP_INTERVAL_MS`). Default 5000. */
+  readonly rollupIntervalMs: number;
+  /** GPUs of the engine, as planners count them. Default 1. */
+  readonly gpus: number;
   /** How often a large change of load is looked for. Default 100. */
   readonly loadLookIntervalMs: number;
   /** Between two checks of the engine's health. Default 2000. */
@@ -63,6 +67,8 @@ export const DEFAULT_WORKER_SETTINGS: WorkerSettings = {
   requestQueueLimit: 16,
   loadReportIntervalMs: 1000,
   loadLookIntervalMs: 100,
+  rollupIntervalMs: 5000,
+  gpus: 1,
   healthIntervalMs: 2000,
   healthTimeoutMs: 30_000,
   engineStopMs: 60_000,

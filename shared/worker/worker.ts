@@ -8,7 +8,7 @@ import { Adapters } from './adapters/adapters.ts';
 import { Admission } from './calls/admission.ts';
 import { CallsUnderWay, type DrainReport, drainCalls, flushStreams } from './calls/calls-under-way.ts';
 import { LastFetches, serveOnlyReleases, servePrefillRelease } from './calls/prefill-drain.ts';
-import { isCanary, ServedCall } from './calls/served-call.ts';
+import { isCanary, isRetry, ServedCall } from './calls/served-call.ts';
 import { WorkerControl } from './control/control.ts';
 import { serveSideEndpoints } from './control/side-endpoints.ts';
 import { metadataPath } from './control/status-server.ts';
@@ -17,6 +17,7 @@ import { startEngine, stopEngine } from './engine/engine-life.ts';
 import { EngineMonitor } from './engine/engine-monitor.ts';
 import { WorkerReports } from './events/reports.ts';
 import { ReservedRequests } from './events/reserved-requests.ts';
+import { TrafficCounter } from './events/traffic-counter.ts';
 import { buildModelCard } from './model-card.ts';
 import { type CanarySettings, DEFAULT_WORKER_SETTINGS, type WorkerOptions, type WorkerSettings } from './options.ts';
 import { Registration } from './registration.ts';
@@ -105,6 +106,7 @@ class ServingWorker implements Worker {
   readonly #path: string;
   readonly #calls = new CallsUnderWay();
   readonly #reserved = new ReservedRequests();
+  readonly #traffic: TrafficCounter;
   readonly #reports: WorkerReports;
   /** Of prefill workers. */
   readonly #fetches: LastFetches | undefined;
@@ -128,6 +130,7 @@ class ServingWorker implements Worker {
     this.card = card;
     this.#options = options;
     this.#settings = { ...DEFAULT_WORKER_SETTINGS, ...options.settings };
+    this.#traffic = new TrafficCounter(options.clock);
     const { namespace, component, endpoint } = options.address;
     this.#endpointNames.push(endpoint);
     this.#path = `${this.instanceId}/${namespace}/${component}/${endpoint}`;
@@ -140,6 +143,8 @@ class ServingWorker implements Worker {
       instanceId: this.instanceId,
       engineInfo: info,
       reserved: this.#reserved,
+      traffic: this.#traffic,
+      card,
       load: () => this.#admission.countedIn(options.engine.load()),
       isDraining: () => this.#isDraining,
     });
@@ -205,6 +210,7 @@ class ServingWorker implements Worker {
   async #drain(): Promise<DrainReport> {
     const { clock, logger, metrics, engine } = this.#options;
     logger.info('worker is draining', { instance_id: this.instanceId, requests: this.#calls.count });
+    this.#reports.tellDrain();
     this.#showHealth();
     if (this.#fetches === undefined) this.#server?.unhandle(this.#path);
     else this.#server?.handle(this.#path, serveOnlyReleases(engine));
@@ -227,6 +233,7 @@ class ServingWorker implements Worker {
     const isProbe = isCanary(call); // a full worker is no silent one
     if (!isProbe && !this.#admission.hasRoom) {
       metrics.refused();
+      this.#traffic.refused(isRetry(call));
       call.fail(workerError('WorkerOverloaded', 'Server overloaded: worker at capacity'));
       return;
     }
@@ -242,6 +249,7 @@ class ServingWorker implements Worker {
       engine,
       metrics,
       logger,
+      traffic: this.#traffic,
       tracer,
       onActivity: this.#onActivity,
       onDoubt: this.#onDoubt,

@@ -1,3 +1,4 @@
+import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { postJson, runStator, type StatorProcess, useFleet, waitUntil } from '../support/index.ts';
 
@@ -15,10 +16,11 @@ const QUICK = {
 describe('stator local --planner', () => {
   let local: StatorProcess;
   const statuses: number[] = [];
+  const folder = (): string => join(fleet.temporary, 'planner');
 
   beforeAll(async () => {
     const config = `--planner-config=${JSON.stringify(QUICK)}`;
-    local = await fleet.local(['--planner', '--min-workers=0', '--max-workers=3', config]);
+    local = await fleet.local(['--planner', '--min-workers=0', '--max-workers=3', `--planner-dir=${folder()}`, config]);
   });
   afterAll(() => local.kill());
 
@@ -59,6 +61,13 @@ describe('stator local --planner', () => {
     expect(local.stdout()).toMatch(/planner: workers 0 -> 1: .* and 1 wait/);
   });
 
+  it('says afterwards why, for every decision', async () => {
+    const { stdout } = await runStator(['planner', 'explain', `--planner-dir=${folder()}`]);
+    expect(stdout).toContain('local#stator-mini');
+    expect(stdout).toMatch(/decode 0 -> 1: .*1 wait/);
+    expect(stdout).toMatch(/#0 .*carried out|overtaken/);
+  });
+
   it('has lost no request on the way', () => {
     expect(statuses.length).toBeGreaterThan(10);
     expect(new Set(statuses)).toEqual(new Set([200]));
@@ -69,7 +78,10 @@ describe('stator local --planner refuses', () => {
   it.each([
     [['--min-workers=5'], '--min-workers 5 is above --max-workers 4'],
     [['--num-prefill-workers=1', '--num-decode-workers=1'], '--planner scales one pool'],
-    [['--planner-law=latency'], 'the law latency needs the passes of engines'],
+    [
+      ['--planner-law=sla', '--engine=openai', '--engine-url=http://127.0.0.1:9'],
+      'the law sla asks how long passes take',
+    ],
     [['--planner-config={"ttft_ms":-1}'], 'planner configuration: ttft_ms: '],
     [['--engine=openai', '--engine-url=http://127.0.0.1:9'], '--planner-config \'{"rate_requests_per_second": N}\''],
   ])('%j', async (flags, message) => {

@@ -21,6 +21,13 @@ describe('the repository', () => {
     expect(missing).toEqual([]);
   });
 
+  it('names no source file in its map that is not there', () => {
+    const map = ['docs/architecture.md', 'CONTRIBUTING.md'].map((path) => readFileSync(path, 'utf8')).join('\n');
+    const named = [...map.matchAll(/`([\w./-]+\/[\w.-]+\.ts)`/g)].map(([, name]) => name as string);
+    expect(named.length).toBeGreaterThan(20);
+    expect(named.filter((name) => !existsSync(name) && !files.some((path) => path.endsWith(name)))).toEqual([]);
+  });
+
   it('cites no number of a document that a reader does not have', () => {
     const citing = files.filter((path) =>
       /\brulings? \d|\((?:[^()]*, )?sections? \d/i.test(readFileSync(path, 'utf8')),

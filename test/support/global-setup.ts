@@ -1,4 +1,5 @@
 import { dynoxide } from './tools/dynoxide.ts';
+import { elasticmq } from './tools/elasticmq.ts';
 import { kserveGo } from './tools/kserve-go.ts';
 import { lambdaRic } from './tools/lambda-ric.ts';
 import { natsServer } from './tools/nats-server.ts';
@@ -11,7 +12,18 @@ interface MissingTool {
   readonly reason: string;
 }
 
-const TOOLS: readonly Tool[] = [dynoxide, python, schemathesis, lambdaRic, natsServer, nodes, moto, triton, kserveGo];
+const TOOLS: readonly Tool[] = [
+  dynoxide,
+  python,
+  schemathesis,
+  lambdaRic,
+  natsServer,
+  nodes,
+  moto,
+  triton,
+  kserveGo,
+  elasticmq,
+];
 
 /**
  * Prepares what suites need beyond npm packages and names it in environment variables, which the test processes inherit.

@@ -12,6 +12,7 @@ export { type ChatAnswer, type ChatStream, openChat, postJson, readChat, saidIn,
 export { childPids, isRunning } from './process-table.ts';
 export { type SpawnedProcess, spawnNode, spawnProgram } from './spawn-node.ts';
 export { spawnTypeScript } from './spawn-typescript.ts';
+export { hasSqs, type SqsServer, startSqs } from './sqs-server.ts';
 export { startTcpProxy, type TcpProxy } from './tcp-proxy.ts';
 export { readTlsFixture } from './tls-fixtures.ts';
 export { waitUntil } from './wait-until.ts';

@@ -1,3 +1,3 @@
-export { readDemand } from './demand.ts';
-export { LocalPlanner, type ScalableWorkers } from './local-planner.ts';
+export { type LocalRun, openLocalPlanner, openPlanner, rollupIntervalMs } from './fleet.ts';
+export { openPlannerStore } from './open-store.ts';
 export { localPlanning } from './settings.ts';

@@ -1,21 +1,22 @@
 import { ConfigError, type Settings } from '../../config/index.ts';
 import { engineModel } from '../../engines/mocker/index.ts';
-import { type Planner, type PlannerLaw, type PlannerState, startPlanner, teach } from '../../planner/index.ts';
+import type { ForwardPass, PerPool, Planner } from '../../planner/index.ts';
 import { profilePasses, readPlannerConfig } from '../../simulate/index.ts';
 
 /** Processes on one machine start soon; once some have, their own time counts. */
 const LOCAL_START_S = 2;
-/** The others look at the passes of engines. */
-const LAWS_HERE: readonly PlannerLaw[] = ['rate'];
+
+export interface LocalPlanning {
+  readonly planner: Planner;
+  /** Passes that were measured before, one worker's ranks each. */
+  readonly profile: PerPool<readonly (readonly ForwardPass[])[]>;
+}
 
 /**
  * The planner of `stator local`, and what it knows at its start: of mock engines how long their passes take.
  * @throws ConfigError for settings that cannot be used
  */
-export async function localPlanning(
-  settings: Settings<'local'>,
-  nowS: number,
-): Promise<{ readonly planner: Planner; readonly state: PlannerState }> {
+export async function localPlanning(settings: Settings<'local'>): Promise<LocalPlanning> {
   const { minWorkers, maxWorkers, engine, plannerLaw: law } = settings;
   if (minWorkers > maxWorkers)
     throw new ConfigError([`--min-workers ${minWorkers} is above --max-workers ${maxWorkers}`]);
@@ -26,12 +27,12 @@ export async function localPlanning(
     throw new ConfigError(['--planner-law foresight is for stator simulate: nobody knows what comes']);
   const fixed = { mode: 'agg', min_endpoint: minWorkers, max_gpu_budget: maxWorkers };
   const config = await readPlannerConfig(settings, { start_seconds: LOCAL_START_S }, fixed, law);
-  if (!LAWS_HERE.includes(config.law)) {
+  if (engine !== 'mocker' && config.law === 'sla') {
     throw new ConfigError([
-      `the law ${config.law} needs the passes of engines, which no worker reports yet; allowed here: rate`,
+      `the law sla asks how long passes take, which --engine ${engine} does not say; allowed: rate, throughput, latency, load`,
     ]);
   }
-  if (engine !== 'mocker' && config.rate_requests_per_second == null) {
+  if (engine !== 'mocker' && config.law === 'rate' && config.rate_requests_per_second == null) {
     throw new ConfigError([
       `--planner with --engine ${engine} needs to know what a worker serves: --planner-config '{"rate_requests_per_second": N}'`,
     ]);
@@ -46,5 +47,5 @@ export async function localPlanning(
     },
   };
   const profile = engine === 'mocker' ? { decode: profilePasses(model, 'aggregated') } : {};
-  return { planner: { config, engines }, state: teach(startPlanner(nowS), config, profile) };
+  return { planner: { config, engines }, profile };
 }

@@ -87,9 +87,9 @@ export const workerRows = {
   }),
   engineArguments: rest({
     default: [],
-    usedBy: ['worker'],
+    usedBy: ['worker', 'planner'],
     source: 'Dynamo (vLLM page)',
-    about: 'Arguments after -- go to the engine as they are.',
+    about: 'Arguments after -- go to the engine as they are; those of stator planner to its workers.',
   }),
   tensorParallelSize: int({
     flags: ['--tensor-parallel-size'],

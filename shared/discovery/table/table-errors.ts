@@ -85,6 +85,17 @@ export function conditionFailure(thrown: unknown): { readonly item: unknown } | 
   return { item: 'Item' in thrown ? thrown.Item : undefined };
 }
 
+/**
+ * Whether a transaction was cancelled because a condition did not hold, or because another one is at the same items: both say that
+ * somebody else was faster.
+ */
+export function isConditionOfTransaction(thrown: unknown): boolean {
+  if (!(thrown instanceof Error) || thrown.name !== 'TransactionCanceledException') return false;
+  const reasons = (thrown as { readonly CancellationReasons?: readonly { readonly Code?: string }[] })
+    .CancellationReasons;
+  return (reasons ?? []).some(({ Code }) => Code === 'ConditionalCheckFailed' || Code === 'TransactionConflict');
+}
+
 /** One line. Refused connections to several addresses come as an `AggregateError` without a message. */
 function reasonText(thrown: unknown): string {
   const first = thrown instanceof AggregateError && thrown.message === '' ? thrown.errors[0] : thrown;

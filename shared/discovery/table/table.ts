@@ -2,7 +2,14 @@ import type { AttributeValue, DynamoDBClient } from '@aws-sdk/client-dynamodb';
 import type { Clock, Random } from '../../clock/index.ts';
 import { withDeadline } from '../../concurrency/index.ts';
 import { type DynamoDbSdk, loadSdk } from './sdk.ts';
-import { conditionFailure, InterruptedCall, type TableError, type TablePlace, toTableError } from './table-errors.ts';
+import {
+  conditionFailure,
+  InterruptedCall,
+  isConditionOfTransaction,
+  type TableError,
+  type TablePlace,
+  toTableError,
+} from './table-errors.ts';
 import type { TableTime } from './table-time.ts';
 
 export type Item = Readonly<Record<string, AttributeValue>>;
@@ -122,6 +129,46 @@ export class Table {
       start = page.LastEvaluatedKey;
     } while (start !== undefined);
     return items;
+  }
+
+  /** The last `countMax` items under `pk` whose sort key starts with `sortPrefix`, the last one first; strongly consistent. */
+  async latest(pk: string, sortPrefix: string, countMax: number, signal: AbortSignal): Promise<Item[]> {
+    const items: Item[] = [];
+    let start: Record<string, AttributeValue> | undefined;
+    do {
+      const command = new this.#sdk.QueryCommand({
+        TableName: this.#place.tableName,
+        ConsistentRead: true,
+        ScanIndexForward: false,
+        Limit: countMax - items.length,
+        KeyConditionExpression: 'pk = :pk AND begins_with(sk, :prefix)',
+        ExpressionAttributeValues: { ':pk': { S: pk }, ':prefix': { S: sortPrefix } },
+        ...(start === undefined ? {} : { ExclusiveStartKey: start }),
+      });
+      const page = await this.#bounded(signal, (abortSignal) => this.#client.send(command, { abortSignal }));
+      items.push(...(page.Items ?? []));
+      start = page.LastEvaluatedKey;
+    } while (start !== undefined && items.length < countMax);
+    return items;
+  }
+
+  /** Applies several update expressions as one, or none of them. False when a condition does not hold. */
+  async transact(
+    changes: readonly (ItemChange & { readonly expression: string })[],
+    signal: AbortSignal,
+  ): Promise<boolean> {
+    const command = new this.#sdk.TransactWriteItemsCommand({
+      TransactItems: changes.map(({ expression, ...change }) => ({
+        Update: { ...this.#input(change), UpdateExpression: expression },
+      })),
+    });
+    try {
+      await this.#bounded(signal, (abortSignal) => this.#client.send(command, { abortSignal }));
+      return true;
+    } catch (error) {
+      if (isConditionOfTransaction(error)) return false;
+      throw error;
+    }
   }
 
   /** Every item of the table, page by page: for operators' lists of small tables, never for a request. */

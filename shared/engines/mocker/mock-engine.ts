@@ -1,7 +1,7 @@
 import { type ServeError, workerError } from '../../errors/index.ts';
 import type { EngineFinishReason, EngineRequest } from '../../protocol/generation/index.ts';
 import { type BlockHasher, createBlockHasher } from '../../tokens/index.ts';
-import type { Engine, EngineInfo, EngineLoad, EngineSink, KvEvent } from '../types.ts';
+import type { Engine, EngineInfo, EngineLoad, EnginePass, EngineSink, KvEvent } from '../types.ts';
 import { choiceCount, type Limits, LiveRequest, LiveSequence, limitsOf } from './live-request.ts';
 import { type MockEngineDeps, type MockEngineOptions, type MockSettings, resolveMockOptions } from './options.ts';
 import { createRank, type Rank } from './rank.ts';
@@ -38,6 +38,7 @@ class MockEngine implements Engine {
   readonly #transfers: Transfers | undefined;
   #state: 'new' | 'ready' | 'stopped' = 'new';
   #onKvEvents: ((events: readonly KvEvent[]) => void) | undefined;
+  #onPass: ((pass: EnginePass) => void) | undefined;
 
   constructor(settings: MockSettings, deps: MockEngineDeps) {
     this.#settings = settings;
@@ -46,7 +47,13 @@ class MockEngine implements Engine {
     const { handoffs: network, clock } = deps;
     this.#transfers = network && new Transfers({ ...settings.transfer, clock, network });
     this.#ranks = Array.from({ length: settings.dataParallelSize }, (_, dpRank) =>
-      createRank(dpRank, settings, deps, (events) => this.#onKvEvents?.(events)),
+      createRank(
+        dpRank,
+        settings,
+        deps,
+        (events) => this.#onKvEvents?.(events),
+        () => this.#onPass,
+      ),
     );
   }
 
@@ -139,6 +146,10 @@ class MockEngine implements Engine {
     this.#onKvEvents = listener;
   }
 
+  onPasses(listener: (pass: EnginePass) => void): void {
+    this.#onPass = listener;
+  }
+
   async clearKvBlocks(): Promise<void> {
     const { enablePrefixCaching } = this.#settings.scheduler;
     for (const { scheduler, reportEvents } of enablePrefixCaching ? this.#ranks : []) {
@@ -155,6 +166,7 @@ class MockEngine implements Engine {
   async stop(): Promise<void> {
     this.#state = 'stopped';
     this.#onKvEvents = undefined;
+    this.#onPass = undefined;
     for (const { loop } of this.#ranks) loop.stop();
     const open = [...this.#live];
     this.#live.clear();

@@ -20,7 +20,8 @@ export class PassLoop {
   readonly #scheduler: Scheduler;
   readonly #clock: Clock;
   readonly #defer: Defer;
-  readonly #onPassEnd: () => void;
+  readonly #onPassEnd: (passMs: number) => void;
+  #passMs = 0;
   #isAwake = false;
   #isStopped = false;
   #inPass = false;
@@ -28,7 +29,7 @@ export class PassLoop {
   #timer: Timer | undefined;
   readonly #turn = (): void => this.#runTurn();
 
-  constructor(scheduler: Scheduler, clock: Clock, defer: Defer, onPassEnd: () => void) {
+  constructor(scheduler: Scheduler, clock: Clock, defer: Defer, onPassEnd: (passMs: number) => void) {
     this.#scheduler = scheduler;
     this.#clock = clock;
     this.#defer = defer;
@@ -54,7 +55,7 @@ export class PassLoop {
     if (this.#inPass && this.#passEndMs - nowMs <= EARLY_MS_MAX) {
       this.#inPass = false;
       this.#scheduler.finishPass();
-      this.#onPassEnd();
+      this.#onPassEnd(this.#passMs);
     }
     if (!this.#inPass) {
       if (this.#scheduler.isIdle) {
@@ -62,7 +63,8 @@ export class PassLoop {
         return;
       }
       this.#inPass = true;
-      this.#passEndMs = Math.max(this.#passEndMs, nowMs - LAG_MAX_MS) + this.#scheduler.startPass();
+      this.#passMs = this.#scheduler.startPass();
+      this.#passEndMs = Math.max(this.#passEndMs, nowMs - LAG_MAX_MS) + this.#passMs;
       if (this.#scheduler.runningCount === 0) {
         this.#scheduler.finishPass(); // the blocks of finished prompts are in the way
         this.#inPass = this.#isAwake = false;

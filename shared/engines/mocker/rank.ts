@@ -1,4 +1,4 @@
-import type { KvEvent } from '../types.ts';
+import type { EnginePass, KvEvent } from '../types.ts';
 import type { BlockListener } from './block-pool.ts';
 import { EngineJournal } from './kv-publisher/engine-journal.ts';
 import { KvPublisher } from './kv-publisher/kv-publisher.ts';
@@ -22,6 +22,7 @@ export function createRank(
   { kvStream, scheduler: options }: MockSettings,
   { clock, defer = setImmediate }: MockEngineDeps,
   onKvEvents: (events: readonly KvEvent[]) => void,
+  onPass: () => ((pass: EnginePass) => void) | undefined = () => undefined,
 ): Rank {
   const journal = new KvJournal(dpRank);
   const engineJournal = kvStream && new EngineJournal(options.blockSizeTokens);
@@ -32,7 +33,25 @@ export function createRank(
     if (events.length > 0) onKvEvents(events);
     if (engineJournal !== undefined) publisher?.publish(engineJournal.drain());
   };
-  return { scheduler, publisher, reportEvents, loop: new PassLoop(scheduler, clock, defer, reportEvents) };
+  const endPass = (passMs: number): void => {
+    reportEvents();
+    onPass()?.(passOf(dpRank, scheduler, passMs));
+  };
+  return { scheduler, publisher, reportEvents, loop: new PassLoop(scheduler, clock, defer, endPass) };
+}
+
+function passOf(dpRank: number, { work, waitingCount, waitingTokens }: Scheduler, passMs: number): EnginePass {
+  return {
+    dpRank,
+    wallTimeS: passMs / 1000,
+    prefillRequests: work.prefills,
+    prefillTokens: work.prefillEnd - work.prefillStart,
+    prefillKvTokens: work.prefillStart,
+    decodeRequests: work.decodes,
+    decodeKvTokens: work.decodeContext,
+    queuedPrefillRequests: waitingCount,
+    queuedPrefillTokens: waitingTokens,
+  };
 }
 
 function ofRank({ host, port, replayPort }: KvStreamOptions, dpRank: number): KvStreamOptions {

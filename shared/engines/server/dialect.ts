@@ -62,6 +62,8 @@ export interface EngineDialect {
   readonly deadStatus?: number;
   /** Metrics that `readLoad` looks at. */
   readonly loadMetrics: ReadonlySet<string>;
+  /** Sum and count of the time between tokens, in seconds; what older versions call it behind it. */
+  readonly latencyMetrics: readonly (readonly [sum: string, count: string])[];
   /** Asks a server that is up what it is and can do. Rejects with what to change. */
   probe(server: EngineServer): Promise<Probed>;
   /** @throws ServeError when the engine cannot do what is asked */

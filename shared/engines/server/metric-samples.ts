@@ -21,6 +21,23 @@ export function readSamples(text: string, names: ReadonlySet<string>): readonly 
   return samples;
 }
 
+/** What all ranks have counted under the first of the names that the engine knows; undefined where it knows none. */
+export function readLatency(
+  text: string,
+  names: readonly (readonly [sum: string, count: string])[],
+): { readonly sumSeconds: number; readonly count: number } | undefined {
+  const samples = readSamples(text, new Set(names.flat()));
+  const total = (wanted: string): number | undefined => {
+    const values = samples.filter(({ name }) => name === wanted).map(({ value }) => value);
+    return values.length === 0 ? undefined : values.reduce((sum, value) => sum + value, 0);
+  };
+  for (const [sumName, countName] of names) {
+    const [sumSeconds, count] = [total(sumName), total(countName)];
+    if (sumSeconds !== undefined && count !== undefined) return { sumSeconds, count };
+  }
+  return undefined;
+}
+
 function readLabels(text: string): Readonly<Record<string, string>> {
   const pairs = [...text.matchAll(LABEL)].map(([, name = '', value = '']) => [name, value.replace(/\\(.)/g, '$1')]);
   return Object.fromEntries(pairs);

@@ -8,11 +8,11 @@ import { askingForUsage } from '../http/usage-asked.ts';
 import { EventRelay } from '../kv-stream/event-relay.ts';
 import { sourcesOfRanks } from '../kv-stream/event-source.ts';
 import { BodyReader } from '../openai/body-reader.ts';
-import type { Engine, EngineInfo, EngineLoad, EngineSink, KvEvent } from '../types.ts';
+import type { Engine, EngineInfo, EngineLatency, EngineLoad, EngineSink, KvEvent } from '../types.ts';
 import type { EngineDialect, LaunchPlan, PartialLoad, Plan, TokenRequest } from './dialect.ts';
 import { EngineHost } from './engine-host.ts';
 import { LoadScraper } from './load-scraper.ts';
-import { readSamples } from './metric-samples.ts';
+import { readLatency, readSamples } from './metric-samples.ts';
 import { PrefillWatch } from './prefill-watch.ts';
 
 /** Options of engines that have a server of their own. */
@@ -73,6 +73,7 @@ export class ServerEngine implements Engine {
   #scraper: LoadScraper | undefined;
   #metrics: string | undefined;
   #loads: readonly PartialLoad[] = [];
+  #latency: EngineLatency | undefined;
   #listener: ((events: readonly KvEvent[]) => void) | undefined;
   #isAsleep = false;
   #wasAway = false;
@@ -171,6 +172,10 @@ export class ServerEngine implements Engine {
   onKvEvents(listener: (events: readonly KvEvent[]) => void): void {
     this.#listener = listener;
     this.#relay?.listen(listener);
+  }
+
+  tokenLatency(): EngineLatency | undefined {
+    return this.#latency;
   }
 
   metricsText(): string | undefined {
@@ -279,6 +284,7 @@ export class ServerEngine implements Engine {
   #readMetrics(text: string): void {
     this.#metrics = text;
     this.#loads = this.#dialect.readLoad(readSamples(text, this.#dialect.loadMetrics));
+    this.#latency = readLatency(text, this.#dialect.latencyMetrics);
     if (!this.#wasAway) return;
     this.#wasAway = false;
     // A server that was away and is back is a new process in all likelihood. Asking again costs a replay and loses nothing.

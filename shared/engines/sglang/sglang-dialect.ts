@@ -35,6 +35,10 @@ const WEIGHTS_TIMEOUT_MS = 300_000;
 /** SGLang's server and its native `/generate`. */
 export class SglangDialect implements EngineDialect {
   readonly kind = 'sglang';
+  readonly latencyMetrics = [
+    ['sglang:inter_token_latency_seconds_sum', 'sglang:inter_token_latency_seconds_count'],
+    ['sglang:time_per_output_token_seconds_sum', 'sglang:time_per_output_token_seconds_count'],
+  ] as const;
   readonly loadMetrics: ReadonlySet<string> = new Set([RUNNING, WAITING, USAGE]);
   readonly #options: SglangDialectOptions;
   #modelName = '';

@@ -48,6 +48,10 @@ const WEIGHTS_TIMEOUT_MS = 300_000;
 export class VllmDialect implements EngineDialect {
   readonly kind = 'vllm';
   readonly deadStatus = 503;
+  readonly latencyMetrics = [
+    ['vllm:inter_token_latency_seconds_sum', 'vllm:inter_token_latency_seconds_count'],
+    ['vllm:time_per_output_token_seconds_sum', 'vllm:time_per_output_token_seconds_count'],
+  ] as const;
   readonly loadMetrics: ReadonlySet<string> = new Set([RUNNING, WAITING, USAGE, OLDER_USAGE]);
   readonly #options: VllmDialectOptions;
   #modelName = '';

@@ -22,6 +22,7 @@ import {
   workerSetsOf,
 } from '../../pipeline/index.ts';
 import type { RequestPlane } from '../../planes/request/index.ts';
+import type { PlannerEventOf } from '../../protocol/planner/index.ts';
 import { InitialWorkers } from '../../router/index.ts';
 import { openRouterMetrics, openRouting } from '../../routing/index.ts';
 import {
@@ -59,7 +60,7 @@ export interface FrontendOptions {
   /** Whether the host can follow events; one that is frozen between requests cannot. @default true */
   readonly followsEvents?: boolean;
   /** A request waits for a worker: told for the first of a model, and every 5 s while any waits. */
-  readonly onHeld?: () => void;
+  readonly onHeld?: (event: PlannerEventOf<'request.held'>) => void;
   /** Told of every request beside the records that the settings ask for. */
   readonly recorder?: Pick<RequestRecorder, 'requestEnded'>;
 }
@@ -198,7 +199,7 @@ interface Parts {
   readonly metrics: FrontendMetrics;
   readonly logger: ProcessLogger;
   readonly followsEvents: boolean;
-  readonly onHeld: (() => void) | undefined;
+  readonly onHeld: ((event: PlannerEventOf<'request.held'>) => void) | undefined;
   /** Whether discovery follows the fleet by itself. */
   readonly isLasting: boolean;
 }

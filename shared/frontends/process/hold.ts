@@ -4,6 +4,7 @@ import type { Discovery } from '../../discovery/index.ts';
 import { reasonOf } from '../../errors/index.ts';
 import { ColdStartQueue } from '../../pipeline/index.ts';
 import type { EventPlane, EventPublisher, EventScope } from '../../planes/event/index.ts';
+import { HELD_TOPIC, PLANNER_EVENT_VERSION, type PlannerEventOf } from '../../protocol/planner/index.ts';
 import { createHoldMetrics, type Logger, type MetricRegistry } from '../../telemetry/index.ts';
 
 interface HoldParts {
@@ -13,7 +14,7 @@ interface HoldParts {
   /** Undefined on hosts that publish nothing. */
   readonly openEventPlane: (() => EventPlane) | undefined;
   /** A request waits for a worker: told for the first of a model, and every 5 s while any waits. */
-  readonly onHeld?: (() => void) | undefined;
+  readonly onHeld?: ((event: PlannerEventOf<'request.held'>) => void) | undefined;
   /** Whether discovery follows the fleet by itself; else it is asked to while requests wait. */
   readonly isLasting: boolean;
   /** Where the workers of the model are, or last were; undefined = unknown. */
@@ -25,9 +26,6 @@ export interface OpenHold {
   readonly hold: ColdStartQueue;
   close(): Promise<void>;
 }
-
-/** Topic of the wish for a worker, published for a namespace. */
-const HELD_TOPIC = 'request_held';
 
 /** Undefined where the settings ask for no waiting. */
 export function openHold(settings: EdgeSettings, parts: HoldParts): OpenHold | undefined {
@@ -48,9 +46,9 @@ export function openHold(settings: EdgeSettings, parts: HoldParts): OpenHold | u
         if (!parts.isLasting) refreshing.begin(() => hold.count > 0);
       },
       wanted: (model, count, oldestAtMs) => {
-        parts.onHeld?.();
         logger.info('requests wait for a worker', { model, requests: count });
-        events.publish(parts.namespaceOf(model) ?? namespace, model, count, oldestAtMs);
+        const event = events.publish(parts.namespaceOf(model) ?? namespace, model, count, oldestAtMs);
+        parts.onHeld?.(event);
       },
     },
   });
@@ -106,12 +104,11 @@ class HeldEvents {
     this.#parts = parts;
   }
 
-  publish(namespace: string, model: string, count: number, oldestAtMs: number): void {
+  publish(namespace: string, model: string, count: number, oldestAtMs: number): PlannerEventOf<'request.held'> {
     const { openEventPlane, logger } = this.#parts;
-    if (openEventPlane === undefined) return;
-    const event = {
+    const event: PlannerEventOf<'request.held'> = {
       type: 'request.held',
-      v: 1,
+      v: PLANNER_EVENT_VERSION,
       namespace,
       model,
       source: this.#source,
@@ -120,16 +117,24 @@ class HeldEvents {
       epoch: this.#epoch,
       seq: this.#sequence++,
     };
-    const opening = this.#publishers.get(namespace) ?? this.#open(namespace, openEventPlane);
+    if (openEventPlane === undefined) return event;
+    const known = this.#publishers.get(namespace);
+    const opening = known ?? this.#open(namespace, openEventPlane);
     this.#publishers.delete(namespace);
     this.#publishers.set(namespace, opening);
     this.#closeOldest();
     opening
-      .then(({ publisher }) => publisher.publish(event))
+      .then(async ({ publisher }) => {
+        publisher.publish(event);
+        if (known !== undefined) return;
+        await systemClock.sleep(HEARD_MS); // nobody had heard of the publisher yet; said twice, it counts once
+        publisher.publish(event);
+      })
       .catch((thrown: unknown) => {
         if (this.#publishers.get(namespace) === opening) this.#publishers.delete(namespace); // the next event, in 5 s, tries again
         logger.warn('cannot ask for a worker', { model, namespace, reason: reasonOf(thrown) });
       });
+    return event;
   }
 
   async close(): Promise<void> {
@@ -174,3 +179,5 @@ class HeldEvents {
 }
 
 const PUT_MS_MAX = 5000;
+/** By then subscribers have found a new publisher. */
+const HEARD_MS = 1000;

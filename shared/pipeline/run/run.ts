@@ -8,6 +8,7 @@ import {
   type GenerationRequest,
   type GenerationSink,
 } from '../../protocol/generation/index.ts';
+import { RETRY_HEADER } from '../../protocol/planner/index.ts';
 import type { Reservation, WorkerPool } from '../../router/index.ts';
 import type { ResponseAssembler } from '../answer/response-assembler.ts';
 import type { WatchedStream } from '../health/stream-watch.ts';
@@ -22,6 +23,9 @@ import type { Prefilled } from './prefill-stage.ts';
 import { type RoutedRequest, type RunContext, routedRequest } from './run-context.ts';
 import { WorkerChoice } from './worker-choice.ts';
 import { avoidAfter, WorkerEligibility } from './worker-eligibility.ts';
+
+/** It began at another worker. */
+const ANOTHER_ATTEMPT = { [RETRY_HEADER]: '1' };
 
 /**
  * One request at its worker, or on its way to the next one. A long file, since it is one state machine: every step of it reads
@@ -214,7 +218,12 @@ export class RequestRun implements CallSink, WatchedStream {
     this.#tellWorkers(attempt.leg, reservation);
     this.#tellSent(reservation);
     const { headers: own, span } = this.#routed;
-    const headers = { ...own, ...attempt.beginSpan(reservation, span), ...reservation.headers };
+    const headers = {
+      ...own,
+      ...attempt.beginSpan(reservation, span),
+      ...reservation.headers,
+      ...(this.#attempts > 1 ? ANOTHER_ATTEMPT : {}),
+    };
     this.hasMoved = false;
     this.#context.streamWatch?.add(this, reservation.worker, this.#model);
     attempt.call = this.#context.plane.call(

@@ -9,6 +9,7 @@ import {
   isMovable,
   requestKeyOf,
 } from '../../protocol/generation/index.ts';
+import { RETRY_HEADER } from '../../protocol/planner/index.ts';
 import { isRecord } from '../../records/index.ts';
 import {
   type Logger,
@@ -20,10 +21,14 @@ import {
   type WorkerRequestMeter,
 } from '../../telemetry/index.ts';
 
+import { type TrafficCounter, type TrafficMeter, UNSEEN } from '../events/traffic-counter.ts';
+
 export interface ServedCallDeps {
   readonly engine: Engine;
   readonly metrics: WorkerMetrics;
   readonly logger: Logger;
+  /** Counts every request but canaries, for planners. */
+  readonly traffic?: TrafficCounter | undefined;
   /** Makes a span of every request but canaries; undefined = none are made. */
   readonly tracer?: Tracer | undefined;
   /** The request can be handed to the engine, by `run`, now or later. */
@@ -52,6 +57,7 @@ export class ServedCall implements EngineSink {
   readonly #call: IncomingCall;
   readonly #deps: ServedCallDeps;
   readonly #meter: WorkerRequestMeter;
+  readonly #traffic: TrafficMeter;
   readonly #span: Span | undefined;
   readonly #aborter = new AbortController();
   #request: EngineRequest | undefined;
@@ -64,6 +70,7 @@ export class ServedCall implements EngineSink {
     this.#call = call;
     this.#deps = deps;
     this.#meter = isCanary(call) ? UNCOUNTED : deps.metrics.requestStarted(call.tokenIds?.byteLength ?? 0);
+    this.#traffic = (isCanary(call) ? undefined : deps.traffic?.begin(this.promptTokens, isRetry(call))) ?? UNSEEN;
     const { traceparent, tracestate, 'x-request-id': x_request_id } = call.headers;
     const attributes = { request_id: call.id, x_request_id };
     this.#span = isCanary(call)
@@ -125,6 +132,8 @@ export class ServedCall implements EngineSink {
     if (!this.#hasOutput) this.#firstOutput();
     this.#deps.onActivity?.();
     this.#responseTokens += output.token_ids?.length ?? 0;
+    const cached = output.completion_usage?.prompt_tokens_details?.cached_tokens;
+    if (cached !== undefined) this.#traffic.cached(cached);
     for (const piece of cutLongOutput(output)) this.#call.output(piece);
   }
 
@@ -185,6 +194,7 @@ export class ServedCall implements EngineSink {
   #firstOutput(): void {
     this.#hasOutput = true;
     this.#meter.firstResponse();
+    this.#traffic.firstOutput();
   }
 
   #stop(): void {
@@ -215,6 +225,7 @@ export class ServedCall implements EngineSink {
     this.#isOver = true;
     this.#meter.responseBytes(this.#responseTokens * Uint32Array.BYTES_PER_ELEMENT);
     this.#meter.end(outcome);
+    this.#traffic.end(outcome === 'success', this.#responseTokens);
     this.#span?.set({ input_tokens: this.promptTokens, output_tokens: this.#responseTokens });
     this.#span?.end(outcome === 'success' ? undefined : outcome);
     this.#deps.onOver(this);
@@ -223,6 +234,11 @@ export class ServedCall implements EngineSink {
 
 /** Canaries are nobody's traffic. */
 const UNCOUNTED: WorkerRequestMeter = { firstResponse() {}, responseBytes() {}, end() {} };
+
+/** Whether it was at another worker before. */
+export function isRetry({ headers }: Pick<IncomingCall, 'headers'>): boolean {
+  return headers[RETRY_HEADER] !== undefined;
+}
 
 /** Whether a frontend asks for a sign of life. */
 export function isCanary({ body }: IncomingCall): boolean {

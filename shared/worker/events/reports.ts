@@ -1,6 +1,7 @@
-import type { EventChannelRecord, WorkerLoad } from '../../discovery/index.ts';
+import type { EventChannelRecord, ModelCard, WorkerLoad } from '../../discovery/index.ts';
 import type { EngineInfo, EngineLoad } from '../../engines/index.ts';
 import type { EventPublisher, EventScope } from '../../planes/event/index.ts';
+import { type PoolName, ROLLUP_TOPIC } from '../../protocol/planner/index.ts';
 import { u64OfHex } from '../../records/index.ts';
 import { KV_EVENTS_TOPIC, LOAD_TOPIC } from '../../router/feed/index.ts';
 import type { WorkerOptions, WorkerSettings } from '../options.ts';
@@ -8,6 +9,8 @@ import { KvEventPublisher } from './kv-event-publisher.ts';
 import { LoadReporter } from './load-reporter.ts';
 import type { RankJournal } from './rank-journal.ts';
 import type { ReservedRequests } from './reserved-requests.ts';
+import { RollupReporter } from './rollup-reporter.ts';
+import type { TrafficCounter } from './traffic-counter.ts';
 
 export interface WorkerReportsOptions {
   readonly worker: WorkerOptions;
@@ -15,17 +18,23 @@ export interface WorkerReportsOptions {
   readonly instanceId: string;
   readonly engineInfo: EngineInfo;
   readonly reserved: ReservedRequests;
+  readonly traffic: TrafficCounter;
+  readonly card: ModelCard;
   /** One entry a rank. */
   load(): readonly EngineLoad[];
   isDraining(): boolean;
 }
 
-/** What a worker tells routers: KV events and load on the event plane, and its load with its lease in discovery. */
+/**
+ * What a worker tells routers, KV events and load on the event plane and its load with its lease in discovery, and planners:
+ * what it has served, for its namespace.
+ */
 export class WorkerReports {
   readonly #options: WorkerReportsOptions;
   readonly #publishers: EventPublisher[] = [];
   #events: KvEventPublisher | undefined;
   #load: LoadReporter | undefined;
+  #rollups: RollupReporter | undefined;
 
   constructor(options: WorkerReportsOptions) {
     this.#options = options;
@@ -59,6 +68,8 @@ export class WorkerReports {
       lastEventId: (dpRank) => this.journals[dpRank]?.lastEventId,
       onReport: (load) => metrics.setLoad(load),
     });
+    const isPlanned = settings.rollupIntervalMs > 0 && this.#options.card.worker_type !== 'encode'; // nobody scales those
+    if (isPlanned) this.#rollups = await this.#openRollups(channels);
     return channels;
   }
 
@@ -70,10 +81,39 @@ export class WorkerReports {
     return loads;
   }
 
-  async #openChannel(topic: string, channels: EventChannelRecord[]): Promise<EventPublisher> {
+  async #openRollups(channels: EventChannelRecord[]): Promise<RollupReporter> {
+    const { worker, settings, instanceId, engineInfo, traffic, card, load, isDraining } = this.#options;
+    const { clock, random, engine } = worker;
+    const { namespace } = worker.address;
+    return new RollupReporter({
+      publisher: await this.#openChannel(ROLLUP_TOPIC, channels, { kind: 'namespace', namespace }),
+      clock,
+      random,
+      intervalMs: settings.rollupIntervalMs,
+      namespace,
+      model: card.display_name,
+      component: poolOf(card),
+      workerId: instanceId,
+      gpus: settings.gpus,
+      engine,
+      engineInfo,
+      traffic,
+      load,
+      isDraining,
+    });
+  }
+
+  /** It takes nothing new from now on. */
+  tellDrain(): void {
+    this.#rollups?.report();
+  }
+
+  async #openChannel(
+    topic: string,
+    channels: EventChannelRecord[],
+    scope: EventScope = this.#componentScope(),
+  ): Promise<EventPublisher> {
     const { worker, instanceId: worker_id } = this.#options;
-    const { namespace, component } = worker.address;
-    const scope: EventScope = { kind: 'component', namespace, component };
     const publisher = await worker.eventPlane.publisher(scope, topic);
     this.#publishers.push(publisher);
     const { publisherId: instance_id, transport } = publisher;
@@ -81,10 +121,21 @@ export class WorkerReports {
     return publisher;
   }
 
+  #componentScope(): EventScope {
+    const { namespace, component } = this.#options.worker.address;
+    return { kind: 'component', namespace, component };
+  }
+
   async close(): Promise<void> {
     this.#load?.stop();
+    this.#rollups?.stop();
     for (const publisher of this.#publishers) await publisher.close();
   }
+}
+
+function poolOf({ worker_type: type }: ModelCard): PoolName {
+  if (type === 'prefill' || type === 'decode') return type;
+  return 'agg';
 }
 
 function toWorkerLoad(loads: readonly EngineLoad[], isDraining: boolean): WorkerLoad {

@@ -170,6 +170,8 @@ async function startOne(
         healthTimeoutMs: settings.engineHealthCheckTimeoutSecs * 1000,
         engineStopMs: settings.engineHealthShutdownTimeoutSecs * 1000,
         loadReportIntervalMs: settings.loadReportIntervalMs,
+        rollupIntervalMs: settings.eventRollupIntervalMs,
+        gpus: settings.tensorParallelSize ?? 1,
         servesAdapters: settings.loraEnabled && settings.disaggregationMode !== 'prefill',
         sleepLevel: settings.sleepModeLevel,
         enableLocalIndexer: settings.enableLocalIndexer,

@@ -7,7 +7,7 @@ import { range } from '../engines/mocker/support.ts';
 import { load, ScriptedEngine, workerBed } from './worker-bed.ts';
 
 /** The model's endpoint, the recovery of rank 0, cancel, the card, KV events and load. */
-const ALL_RECORDS = ['Endpoint', 'Endpoint', 'Endpoint', 'Model', 'EventChannel', 'EventChannel'];
+const ALL_RECORDS = ['Endpoint', 'Endpoint', 'Endpoint', 'Model', 'EventChannel', 'EventChannel', 'EventChannel'];
 
 function mockBed(options: Parameters<typeof createMockEngine>[0] = {}) {
   // The engine needs the bed's clock, which exists only with the bed.
@@ -33,8 +33,7 @@ describe('starting a worker', () => {
     await bed.clock.advance(1);
     const { sink } = bed.call(await starting, range(10));
     expect(seen).toEqual([
-      'v1/event_channels',
-      'v1/event_channels',
+      ...['v1/event_channels', 'v1/event_channels', 'v1/event_channels'], // cache, load, what planners are told
       ...['v1/instances', 'v1/instances', 'v1/instances', 'v1/instances'], // recovery, cancel, clear_kv_blocks, generate
       'v1/mdc',
     ]);
@@ -456,7 +455,10 @@ describe('what a worker publishes', () => {
     const bed = workerBed(engine);
     await bed.start();
     const channels = await bed.discovery.list({ bucket: 'v1/event_channels', prefix: '' });
-    expect(channels.map((record) => record.type === 'EventChannel' && record.topic)).toEqual(['kv_metrics']);
+    expect(channels.map((record) => record.type === 'EventChannel' && record.topic)).toEqual([
+      'kv_metrics',
+      'planner_rollups',
+    ]);
   });
 });
 

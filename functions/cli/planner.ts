@@ -1,0 +1,47 @@
+import { systemClock, systemRandom } from '../../shared/clock/index.ts';
+import { UsageError } from '../../shared/commands/config.ts';
+import { openPlanner } from '../../shared/commands/planner/index.ts';
+import { ConfigError, type Environment, type ResolvedConfig } from '../../shared/config/index.ts';
+import { reasonOf } from '../../shared/errors/index.ts';
+import { openLogger } from '../../shared/telemetry/index.ts';
+import { stopSignal } from '../process/stop-signal.ts';
+import { WorkerProcesses } from './local-workers.ts';
+
+/** `stator planner`: plans for a fleet until told to stop. */
+export async function run({ settings }: ResolvedConfig<'planner'>, env: Environment): Promise<number> {
+  const stopped = stopSignal();
+  const logger = openLogger(settings);
+  const { plannerConnector: connector, engineArguments } = settings;
+  if (connector === 'virtual' && engineArguments.length > 0) {
+    throw new UsageError('arguments after -- are those of workers, which --planner-connector local starts');
+  }
+  const workers =
+    connector === 'local'
+      ? new WorkerProcesses({ workers: [engineArguments], env, logger: logger.for('workers') })
+      : undefined;
+  const tell = (line: string): void => void process.stdout.write(`planner: ${line}\n`);
+  const running = await openPlanner({
+    settings,
+    env,
+    logger,
+    clock: systemClock,
+    random: systemRandom,
+    workers,
+    tell,
+  });
+  logger.info('planning', running.facts);
+  workers?.start();
+  try {
+    const ended = running.run().then(() => 'end');
+    const failed = workers?.failed.then((reason) => Promise.reject(new Error(reason)));
+    const reason = await Promise.race([stopped, ended, ...(failed === undefined ? [] : [failed])]);
+    logger.info('stopping', { reason });
+    return 0;
+  } catch (thrown) {
+    throw thrown instanceof Error && thrown.name === 'PlannerRefusal' ? new ConfigError([reasonOf(thrown)]) : thrown;
+  } finally {
+    workers?.retire();
+    await running.close();
+    await workers?.stop();
+  }
+}

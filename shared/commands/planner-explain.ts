@@ -1,0 +1,133 @@
+import { type Environment, resolveConfig } from '../config/index.ts';
+import type { DecisionRecord, LookRecord, PlannerStore } from '../planner/index.ts';
+import { UsageError } from './config.ts';
+import { openPlannerStore } from './planner/index.ts';
+
+/** Lines of `stator planner explain --help`. */
+export const EXPLAIN_PLANNER_HELP = `Usage: stator planner explain [DECISION] [--last N] [--json] [flags of stator planner]
+
+Why a planner decided as it did, for every decision of the last week: of stator planner and of stator local --planner.
+
+  DECISION       the number of one decision; left out: the last ones
+  --last N       how many of them (default 10, at most 1000)
+  --json         as JSON
+
+Where decisions are kept is said as for stator planner: --planner-dir or STATOR_PLANNER_TABLE; --namespace and --planner-model
+choose among several models.
+`;
+
+const LAST_MAX = 1000;
+const ANSWER_MS_MAX = 15_000;
+const WEEK_MS = 7 * 86_400_000;
+
+/**
+ * Runs `stator planner explain`; resolves with what it prints.
+ * @throws UsageError for a mistake in its arguments or a decision that is not there
+ */
+export async function explainPlanner(argv: readonly string[], env: Environment, wallMs: number): Promise<string> {
+  const { id, last, isJson, flags } = readArguments(argv);
+  const { settings } = resolveConfig('planner', flags, env);
+  const store = await openPlannerStore(settings, env);
+  const signal = AbortSignal.timeout(ANSWER_MS_MAX);
+  try {
+    const group = await chooseGroup(store, settings, signal);
+    const sinceMs = wallMs - WEEK_MS;
+    const decisions =
+      id === undefined
+        ? await store.decisions(group, { sinceMs, countMax: last }, signal)
+        : [await decisionOf(store, group, id, signal)];
+    const [look] = await store.looks(group, { sinceMs, countMax: 1 }, signal);
+    if (isJson) return `${JSON.stringify({ model: group, decisions, last_look: look }, undefined, 2)}\n`;
+    if (decisions.length === 0)
+      return `${group}: no decision in the last week\n${id === undefined ? lookText(look) : ''}`;
+    const texts = decisions.map((decision) => decisionText(decision));
+    return `${group}\n\n${texts.join('\n')}${id === undefined ? `\n${lookText(look)}` : ''}`;
+  } finally {
+    await store.close();
+  }
+}
+
+async function decisionOf(
+  store: PlannerStore,
+  group: string,
+  id: number,
+  signal: AbortSignal,
+): Promise<DecisionRecord> {
+  const decision = await store.decision(group, id, signal);
+  if (decision === undefined) throw new UsageError(`${group} has no decision ${id} in the last week`);
+  return decision;
+}
+
+async function chooseGroup(
+  store: PlannerStore,
+  {
+    namespace,
+    plannerModel: model,
+  }: { readonly namespace?: string | undefined; readonly plannerModel?: string | undefined },
+  signal: AbortSignal,
+): Promise<string> {
+  const groups = await store.groups(signal);
+  const wanted = groups.filter((group) => {
+    const [ofNamespace = '', ofModel = ''] = group.split('#').map((part) => decodeURIComponent(part));
+    return (namespace ?? ofNamespace) === ofNamespace && (model ?? ofModel).toLowerCase() === ofModel.toLowerCase();
+  });
+  const [only, ...others] = wanted;
+  if (only === undefined) throw new UsageError(`no planner has decided anything here${listed(groups)}`);
+  if (others.length > 0)
+    throw new UsageError(`several models: choose one with --namespace and --planner-model${listed(wanted)}`);
+  return only;
+}
+
+function listed(groups: readonly string[]): string {
+  return groups.length === 0 ? '' : `; known: ${groups.join(', ')}`;
+}
+
+function decisionText(decision: DecisionRecord): string {
+  const { decisionId, decidedAtMs, reason, status, problem, figures } = decision;
+  const figureText = Object.entries(figures).map(([name, value]) => `${name} ${value}`);
+  return [
+    `#${decisionId}  ${new Date(decidedAtMs).toISOString()}  ${STATUS_WORDS[status]}${problem === undefined ? '' : `: ${problem}`}`,
+    `    ${reason}`,
+    `    ${figureText.join(', ')}`,
+    '',
+  ].join('\n');
+}
+
+const STATUS_WORDS: Readonly<Record<DecisionRecord['status'], string>> = {
+  PENDING: 'not begun yet',
+  APPLYING: 'being carried out',
+  APPLIED: 'carried out',
+  SUPERSEDED: 'overtaken by a newer one',
+  TIMED_OUT: 'not carried out in time',
+  REJECTED_BUDGET: 'refused by the budget',
+  REJECTED_AUTH: 'refused: not allowed',
+  ADVISORY: 'advice, not acted on',
+};
+
+function lookText(look: LookRecord | undefined): string {
+  if (look === undefined) return '';
+  return `Last look ${new Date(look.atMs).toISOString()}: ${look.reason}\n`;
+}
+
+function readArguments(argv: readonly string[]) {
+  const flags: string[] = [];
+  let id: number | undefined;
+  let last = 10;
+  let isJson = false;
+  for (let at = 0; at < argv.length; at++) {
+    const argument = argv[at]!;
+    if (argument === '--json') isJson = true;
+    else if (argument === '--last' || argument.startsWith('--last=')) {
+      last = wholeOf('--last', argument.includes('=') ? argument.slice('--last='.length) : argv[++at], 1, LAST_MAX);
+    } else if (/^#?\d+$/.test(argument) && !argv[at - 1]?.startsWith('--'))
+      id = wholeOf('DECISION', argument.replace('#', ''), 0, 1e12);
+    else flags.push(argument);
+  }
+  return { id, last, isJson, flags };
+}
+
+function wholeOf(name: string, text: string | undefined, low: number, high: number): number {
+  const value = Number(text ?? Number.NaN);
+  if (Number.isSafeInteger(value) && value >= low && value <= high) return value;
+  throw new UsageError(`${name} ${JSON.stringify(text ?? '')}: allowed: a whole number from ${low} to ${high}`);
+}

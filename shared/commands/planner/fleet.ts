@@ -1,0 +1,169 @@
+import type { Clock, Random } from '../../clock/index.ts';
+import { ConfigError, type Environment, type Settings } from '../../config/index.ts';
+import { eventPlane } from '../../fleet/events/index.ts';
+import { openDiscovery } from '../../fleet/index.ts';
+import type { Planner } from '../../planner/index.ts';
+import {
+  type Connector,
+  createPlannerMetrics,
+  FleetPlanner,
+  FolderKeys,
+  LocalConnector,
+  type ScalableWorkers,
+  VirtualConnector,
+} from '../../planner/live/index.ts';
+import { readPlannerConfig } from '../../simulate/index.ts';
+import { MetricRegistry, type ProcessLogger } from '../../telemetry/index.ts';
+import { KeptDecisions } from './kept-decisions.ts';
+import { serveMetrics } from './metrics-page.ts';
+import { openPlannerStore, plannerFolder } from './open-store.ts';
+import { PrometheusTraffic } from './prometheus.ts';
+import type { LocalPlanning } from './settings.ts';
+
+export interface PlannerHost {
+  readonly settings: Settings<'planner'>;
+  readonly env: Environment;
+  readonly logger: ProcessLogger;
+  readonly clock: Clock;
+  readonly random: Random;
+  /** With `--planner-connector local`. */
+  readonly workers?: ScalableWorkers | undefined;
+  tell(line: string): void;
+}
+
+export interface RunningPlanner {
+  /** What the log says of it. */
+  readonly facts: Readonly<Record<string, string>>;
+  /** Runs until `close`; rejects where the law cannot work with what is heard. */
+  run(): Promise<void>;
+  close(): Promise<void>;
+}
+
+/** Processes on one machine start soon; once some have, their own time counts. */
+const LOCAL_START_S = 5;
+
+/** `stator planner`: everything that it is made of. @throws ConfigError for settings that cannot be used */
+export async function openPlanner(host: PlannerHost): Promise<RunningPlanner> {
+  const { settings, env, logger, clock, random, tell } = host;
+  const planner = await plannerOf(settings);
+  const { namespace = planner.config.namespace } = settings;
+  const connector = connectorOf(host, namespace);
+  const registry = new MetricRegistry();
+  const gpusOf = (pool: 'prefill' | 'decode'): number => planner.config[`${pool}_engine_num_gpu`] ?? 1;
+  const metrics = createPlannerMetrics(registry, planner.config, gpusOf);
+  const page = await serveMetrics(registry, settings.plannerMetricsPort);
+  const store = await openPlannerStore(settings, env);
+  const discovery = await openDiscovery(settings, logger.for('discovery'), { registry });
+  const plane = eventPlane(settings, logger.for('events'), discovery);
+  const log = logger.for('planner');
+  const fleet: FleetPlanner = new FleetPlanner({
+    planner,
+    store,
+    connector,
+    discovery,
+    eventPlane: plane,
+    clock,
+    random,
+    logger: log,
+    namespace,
+    model: settings.plannerModel ?? planner.config.model_name ?? undefined,
+    metrics,
+    readTraffic: trafficOf(
+      settings,
+      namespace,
+      () => fleet.model,
+      clock,
+      (problem) => log.warn(problem),
+    ),
+    tell,
+  });
+  const close = async (): Promise<void> => {
+    await fleet.close();
+    await connector.close();
+    await Promise.all([plane.close(), discovery.close(), store.close(), page?.close()]);
+  };
+  const facts = {
+    law: planner.config.law,
+    namespace,
+    connector: connector.name,
+    ...(page === undefined ? {} : { metrics: page.url }),
+  };
+  return { facts, run: () => fleet.run(), close };
+}
+
+/** The planner of one `stator local`. */
+export interface LocalRun {
+  readonly fleet: FleetPlanner;
+  close(): Promise<void>;
+}
+
+export interface LocalPlannerHost extends Omit<PlannerHost, 'settings' | 'workers'> {
+  readonly settings: Settings<'local'>;
+  readonly planning: LocalPlanning;
+  readonly workers: ScalableWorkers;
+}
+
+/** The planner of `stator local`, beside the frontend. What it decided stays for `stator planner explain`. */
+export async function openLocalPlanner(host: LocalPlannerHost): Promise<LocalRun> {
+  const { settings, planning, env, logger, clock, random, workers, tell } = host;
+  const discovery = await openDiscovery(settings, logger.for('discovery'), {});
+  const plane = eventPlane(settings, logger.for('events'), discovery);
+  const decisions = await openPlannerStore(settings, env);
+  const fleet = new FleetPlanner({
+    ...planning,
+    store: new KeptDecisions(decisions, logger.for('planner')),
+    connector: new LocalConnector(workers),
+    discovery,
+    eventPlane: plane,
+    clock,
+    random,
+    logger: logger.for('planner'),
+    namespace: settings.namespace ?? 'dynamo',
+    group: 'local',
+    tell,
+  });
+  const close = async (): Promise<void> => {
+    await fleet.close();
+    await Promise.all([plane.close(), discovery.close(), decisions.close()]);
+  };
+  return { fleet, close };
+}
+
+/** How often workers are to tell what they serve, for a planner that looks as often as its configuration says. */
+export function rollupIntervalMs({ config }: Planner): number {
+  return Math.max(200, Math.min(5000, config.tick_seconds * 1000));
+}
+
+async function plannerOf(settings: Settings<'planner'>): Promise<Planner> {
+  const { plannerLaw: law, plannerConnector: connector } = settings;
+  if (law === 'foresight')
+    throw new ConfigError(['--planner-law foresight is for stator simulate: nobody knows what comes']);
+  const preset = { mode: 'agg', ...(connector === 'local' ? { start_seconds: LOCAL_START_S } : {}) };
+  const config = await readPlannerConfig(settings, preset, {}, law);
+  if (connector === 'local' && config.mode !== 'agg') {
+    throw new ConfigError([
+      `--planner-connector local scales one pool: mode ${config.mode} of --planner-config; allowed: agg`,
+    ]);
+  }
+  return { config, engines: {} };
+}
+
+function connectorOf({ settings, env, clock, workers }: PlannerHost, namespace: string): Connector {
+  if (workers !== undefined) return new LocalConnector(workers);
+  const keys = new FolderKeys(plannerFolder(settings, env), namespace);
+  return new VirtualConnector({ keys, clock, waitMsMax: settings.scalingMaxWaitTimeSecs * 1000 });
+}
+
+function trafficOf(
+  settings: Settings<'planner'>,
+  namespace: string,
+  model: () => string | undefined,
+  clock: Clock,
+  onProblem: (problem: string) => void,
+) {
+  const { prometheusEndpoint: url, prometheusToken: token } = settings;
+  if (url === undefined) return undefined;
+  const timeoutMs = settings.plannerPrometheusRequestTimeoutSeconds * 1000;
+  const traffic = new PrometheusTraffic({ url, token, timeoutMs, namespace, model, onProblem });
+  return (signal: AbortSignal) => traffic.read(clock.wallMs() / 1000, signal);
+}

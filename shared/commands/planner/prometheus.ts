@@ -1,0 +1,114 @@
+import { NO_TRAFFIC, type TrafficTotals } from '../../protocol/planner/index.ts';
+import { isRecord } from '../../records/index.ts';
+
+export interface PrometheusOptions {
+  readonly url: string;
+  readonly token?: string | undefined;
+  readonly timeoutMs: number;
+  readonly namespace: string;
+  model(): string | undefined;
+  onProblem(problem: string): void;
+}
+
+/** Sums of the frontends, by what they are here. `started` is asked for first; older frontends count ended requests alone. */
+const QUERIES: readonly (readonly [key: keyof TrafficTotals, metric: string])[] = [
+  ['ttft_sum_s', 'time_to_first_token_seconds_sum'],
+  ['ttft_count', 'time_to_first_token_seconds_count'],
+  ['itl_sum_s', 'inter_token_latency_seconds_sum'],
+  ['itl_count', 'inter_token_latency_seconds_count'],
+  ['isl_sum', 'input_sequence_tokens_sum'],
+  ['isl_count', 'input_sequence_tokens_count'],
+  ['osl_sum', 'output_sequence_tokens_sum'],
+  ['osl_count', 'output_sequence_tokens_count'],
+  ['dur_sum_s', 'request_duration_seconds_sum'],
+  ['dur_count', 'request_duration_seconds_count'],
+];
+const STARTED = ['requests_started_total', 'requests_total'];
+const ANSWER_BYTES_MAX = 1 << 20;
+
+/**
+ * Reads a fleet's traffic from Prometheus, as its frontends count it under Dynamo's names. A frontend that begins anew counts from
+ * nothing: Prometheus sums what each has grown by. Undefined where the count of requests cannot be had: then the demand is unknown,
+ * never 0.
+ */
+export class PrometheusTraffic {
+  readonly #options: PrometheusOptions;
+  /** Sums so far: what Prometheus says is how much they have grown. */
+  #totals: TrafficTotals = NO_TRAFFIC;
+  #readAtS: number | undefined;
+
+  constructor(options: PrometheusOptions) {
+    this.#options = options;
+  }
+
+  /** @param nowS Unix seconds */
+  async read(nowS: number, signal: AbortSignal): Promise<TrafficTotals | undefined> {
+    const fromS = this.#readAtS ?? nowS - FIRST_WINDOW_S;
+    // Prometheus has samples every some seconds: a shorter window may hold none.
+    const seconds = Math.max(FIRST_WINDOW_S, Math.ceil(nowS - fromS));
+    const share = this.#readAtS === undefined ? 0 : (nowS - fromS) / seconds;
+    try {
+      const started = await this.#firstKnown(STARTED, seconds, signal);
+      if (started === undefined) throw new Error('it has no count of requests of this model');
+      const grown: Record<string, number> = { started: Math.round(started * share) };
+      for (const [key, metric] of QUERIES) {
+        const value = (await this.#ask(metric, seconds, signal)) ?? 0;
+        grown[key] = key.endsWith('_s') ? value * share : Math.round(value * share);
+      }
+      this.#readAtS = nowS;
+      const keys = Object.keys(NO_TRAFFIC) as (keyof TrafficTotals)[];
+      this.#totals = Object.fromEntries(
+        keys.map((key) => [key, this.#totals[key] + (grown[key] ?? 0)]),
+      ) as TrafficTotals;
+      return this.#totals;
+    } catch (thrown) {
+      signal.throwIfAborted();
+      this.#options.onProblem(
+        `Prometheus at ${this.#options.url}: ${thrown instanceof Error ? thrown.message : thrown}`,
+      );
+      return undefined;
+    }
+  }
+
+  async #firstKnown(metrics: readonly string[], seconds: number, signal: AbortSignal): Promise<number | undefined> {
+    for (const metric of metrics) {
+      const value = await this.#ask(metric, seconds, signal);
+      if (value !== undefined) return value;
+    }
+    return undefined;
+  }
+
+  /** By how much a sum has grown over all frontends; undefined where there is no such sum, or no number. */
+  async #ask(metric: string, seconds: number, signal: AbortSignal): Promise<number | undefined> {
+    const { url, token, timeoutMs, namespace } = this.#options;
+    const model = this.#options.model();
+    // Labels are compared without regard to case; what is special in a pattern stands for itself.
+    const labels =
+      model === undefined ? '' : `{model=~"(?i)${escaped(model)}",dynamo_namespace=~"${escaped(namespace)}|"}`;
+    const query = `sum(increase(dynamo_frontend_${metric}${labels}[${seconds}s]))`;
+    const response = await fetch(`${url.replace(/\/$/, '')}/api/v1/query?query=${encodeURIComponent(query)}`, {
+      headers: token === undefined ? {} : { authorization: `Bearer ${token}` },
+      signal: AbortSignal.any([signal, AbortSignal.timeout(timeoutMs)]),
+    });
+    const text = await response.text();
+    if (!response.ok) throw new Error(`it answered ${response.status}: ${text.slice(0, 200)}`);
+    if (text.length > ANSWER_BYTES_MAX) throw new Error(`its answer has ${text.length} bytes`);
+    return numberOf(JSON.parse(text));
+  }
+}
+
+const FIRST_WINDOW_S = 30;
+
+function numberOf(answer: unknown): number | undefined {
+  const result = isRecord(answer) && isRecord(answer.data) ? answer.data.result : undefined;
+  const [first] = Array.isArray(result) ? result : [];
+  const value = isRecord(first) && Array.isArray(first.value) ? Number(first.value[1]) : undefined;
+  if (value === undefined) return undefined;
+  if (Number.isNaN(value)) return 0; // a window without requests
+  if (!Number.isFinite(value) || value < 0 || value > 1e15) throw new Error(`it said ${value}`);
+  return value;
+}
+
+function escaped(text: string): string {
+  return text.replaceAll(/[\\^$.*+?()[\]{}|]/g, '\\\\$&').replaceAll('"', '\\"');
+}

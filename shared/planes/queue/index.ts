@@ -1,0 +1,13 @@
+/**
+ * @module planes/queue
+ * A queue of small messages that keeps the order within a group: what workers and edges tell a planner. SQS in the cloud,
+ * memory within one process.
+ */
+export { MemoryPlannerQueue } from './memory-queue.ts';
+export { SqsPlannerQueue, type SqsQueueOptions } from './sqs-queue.ts';
+export type {
+  OutgoingMessage,
+  PlannerQueue,
+  ReceivedMessage,
+  ReceiveOptions,
+} from './types.ts';

@@ -1,0 +1,298 @@
+import type { Clock, Random } from '../../clock/index.ts';
+import type { Discovery } from '../../discovery/index.ts';
+import { reasonOf } from '../../errors/index.ts';
+import type { EventPlane } from '../../planes/event/index.ts';
+import {
+  groupOf,
+  HELD_TOPIC,
+  PLANNER_EVENT_VERSION,
+  type PlannerEventOf,
+  type PlannerSignal,
+  ROLLUP_TOPIC,
+  readPlannerEvent,
+  type TrafficTotals,
+} from '../../protocol/planner/index.ts';
+import { TopicFollower } from '../../router/feed/index.ts';
+import type { Logger } from '../../telemetry/index.ts';
+import type { Connector } from '../connectors/types.ts';
+import type { ForwardPass } from '../forward-pass/metrics.ts';
+import type { Look } from '../host/decide.ts';
+import type { SentSignal } from '../host/fold.ts';
+import { type BatchOutcome, handleSignals, PlannerConflict } from '../host/handle-batch.ts';
+import type { Planner } from '../planner.ts';
+import { RollupFolder } from '../signals/rollup-folder.ts';
+import type { DecisionRecord, PlannerStore } from '../store/types.ts';
+import type { PerPool } from '../types.ts';
+import { actOnNewest } from './act.ts';
+import type { PlannerMetrics } from './planner-metrics.ts';
+
+export interface FleetPlannerOptions {
+  readonly planner: Planner;
+  readonly store: PlannerStore;
+  readonly connector: Connector;
+  readonly discovery: Discovery;
+  readonly eventPlane: EventPlane;
+  readonly clock: Clock;
+  readonly random: Random;
+  readonly logger: Logger;
+  readonly namespace: string;
+  /** Compared in lower case. @default that of the first worker or request that is heard */
+  readonly model?: string | undefined;
+  /** Namespace that its decisions are kept under. @default the fleet's */
+  readonly group?: string;
+  /** Passes that were measured before: what is known of engines before they have said anything. */
+  readonly profile?: PerPool<readonly (readonly ForwardPass[])[]> | undefined;
+  readonly metrics?: PlannerMetrics | undefined;
+  /**
+   * Where the traffic is counted instead of at the workers: sums since some time. While it cannot be read the demand is unknown.
+   * @default at the workers
+   */
+  readonly readTraffic?: ((signal: AbortSignal) => Promise<TrafficTotals | undefined>) | undefined;
+  /** One line for people: decisions, and workers that come and go. */
+  tell(line: string): void;
+}
+
+/** A law that cannot work with what is heard: said once, and nothing is decided. */
+export class PlannerRefusal extends Error {
+  override readonly name = 'PlannerRefusal';
+}
+
+/** Why a law can do nothing with an engine that does not tell of its passes; undefined where it can. */
+function refusalOf({ config }: Planner, workerId: string): string | undefined {
+  const what = `the engine of worker ${workerId} does not say how long its passes take`;
+  if (config.law === 'sla') {
+    return `law sla asks for that, and ${what}; allowed for such engines: rate, throughput, latency, load`;
+  }
+  if (config.law !== 'rate' || config.rate_requests_per_second != null) return undefined;
+  return `${what}: --planner-config '{"rate_requests_per_second": N}' says what one serves (stator profile measures it)`;
+}
+
+/** Signals between two looks; the oldest go first beyond that, as newer ones have what they counted. */
+const PENDING_MAX = 10_000;
+const CALL_MS_MAX = 10_000;
+
+/**
+ * Plans for one model of a namespace: hears its workers and edges on the event plane, looks at every tick and at once when a request
+ * waits, keeps what it knows and decided in a store, and has its decisions carried out.
+ */
+export class FleetPlanner {
+  readonly #options: FleetPlannerOptions;
+  readonly #followers: readonly TopicFollower[];
+  readonly #ended = new AbortController();
+  readonly #source: string;
+  readonly #epoch: string;
+  #model: string | undefined;
+  #folder: RollupFolder | undefined;
+  #pending: SentSignal[] = [];
+  #known: ReadonlySet<string> = new Set();
+  #sequence = 0;
+  #isWoken = false;
+  #wake: () => void = () => {};
+  #toldReady: number | undefined;
+  #refusal: PlannerRefusal | undefined;
+  #latest: DecisionRecord | undefined;
+
+  constructor(options: FleetPlannerOptions) {
+    this.#options = options;
+    this.#model = options.model;
+    this.#source = options.random.instanceId();
+    this.#epoch = options.random.instanceId();
+    const { namespace, discovery, eventPlane, clock, logger } = options;
+    const scope = { kind: 'namespace', namespace } as const;
+    const common = { discovery, eventPlane, clock, logger, scope };
+    const listener = { event: ({ payload }: { readonly payload: unknown }) => this.hear(payload) };
+    this.#followers = [
+      new TopicFollower({
+        ...common,
+        topic: ROLLUP_TOPIC,
+        listener,
+        onPublishers: (workers) => this.#dropLost(workers),
+      }),
+      new TopicFollower({ ...common, topic: HELD_TOPIC, listener }),
+    ];
+  }
+
+  /** The model that is planned for; undefined before any was heard of. */
+  get model(): string | undefined {
+    return this.#model;
+  }
+
+  /** Name of its state and decisions. */
+  get group(): string | undefined {
+    const { namespace, group = namespace } = this.#options;
+    return this.#model === undefined ? undefined : groupOf({ namespace: group, model: this.#model });
+  }
+
+  /** Runs until `close`. Rejects with `PlannerRefusal` where the law cannot work with what is heard. */
+  async run(): Promise<void> {
+    const { planner, logger } = this.#options;
+    const { signal } = this.#ended;
+    await Promise.all(this.#followers.map(({ opened }) => opened));
+    while (!signal.aborted) {
+      const within = AbortSignal.any([signal, AbortSignal.timeout(CALL_MS_MAX)]);
+      try {
+        await this.#look(within);
+      } catch (thrown) {
+        if (thrown instanceof PlannerRefusal) throw thrown;
+        if (signal.aborted) return;
+        const level = thrown instanceof PlannerConflict ? 'info' : 'warn';
+        logger[level]('the planner could not look; trying again', { reason: reasonOf(thrown) });
+        this.#options.metrics?.failed();
+      }
+      if (!signal.aborted) await this.#pause(planner.config.tick_seconds * 1000);
+    }
+  }
+
+  async close(): Promise<void> {
+    this.#ended.abort(new Error('the planner is closed'));
+    this.#wake();
+    await Promise.all(this.#followers.map((follower) => follower.close()));
+  }
+
+  /** An event of whoever sent it. */
+  hear(payload: unknown): void {
+    const { namespace, logger, metrics, clock } = this.#options;
+    const read = readPlannerEvent(payload);
+    if (read.kind === 'refused') {
+      metrics?.refused();
+      logger.warn('an event was refused', { problem: read.problem });
+      return;
+    }
+    const { event } = read;
+    if (event.namespace !== namespace || event.type === 'scale.decision') return;
+    this.#model ??= event.model;
+    if (event.model.toLowerCase() !== this.#model.toLowerCase()) return;
+    if (event.type === 'worker.rollup') this.#hearWorker(event);
+    else this.#take(event);
+    if (event.type === 'request.held') this.wake();
+    metrics?.heard(event.type, clock.wallMs());
+  }
+
+  /** Something is not to wait for the next look. */
+  wake(): void {
+    this.#isWoken = true;
+    this.#wake();
+  }
+
+  #hearWorker(event: PlannerEventOf<'worker.rollup'>): void {
+    const { planner, clock, logger, namespace } = this.#options;
+    const reason = event.has_passes ? undefined : refusalOf(planner, event.worker_id);
+    if (reason !== undefined) {
+      if (this.#toldReady === undefined) {
+        this.#refusal = new PlannerRefusal(reason);
+        this.wake();
+      } else logger.warn(reason);
+      return;
+    }
+    this.#folder ??= new RollupFolder({
+      namespace,
+      model: event.model,
+      source: this.#source,
+      epoch: this.#epoch,
+    });
+    this.#folder.add(event, clock.nowMs());
+  }
+
+  /** Discovery says that workers have left. */
+  #dropLost(workers: ReadonlySet<string>): void {
+    let isLess = false;
+    for (const id of this.#known) {
+      if (workers.has(id)) continue;
+      this.#folder?.remove(id);
+      isLess = true;
+    }
+    this.#known = new Set(workers);
+    if (isLess) this.wake();
+  }
+
+  #take(signal: PlannerSignal): void {
+    this.#pending.push({ signal, sentAtS: this.#options.clock.wallMs() / 1000 });
+    if (this.#pending.length > PENDING_MAX) this.#pending.shift();
+  }
+
+  async #look(signal: AbortSignal): Promise<void> {
+    const { planner, profile, store, connector, clock, metrics } = this.#options;
+    if (this.#refusal !== undefined) throw this.#refusal;
+    const folded = await this.#countedElsewhere(this.#folder?.fold(clock.nowMs(), clock.wallMs()), signal);
+    if (folded !== undefined) this.#take(folded);
+    const { group } = this;
+    if (group === undefined) return; // nobody was heard yet
+    this.#take(this.#tick());
+    const signals = this.#pending;
+    this.#pending = [];
+    const observed = await connector.observe(signal);
+    const startedMs = clock.nowMs();
+    let outcome: BatchOutcome;
+    try {
+      outcome = await handleSignals(signals, { store, group, planner, profile, ...observed }, signal);
+    } catch (thrown) {
+      this.#pending.unshift(...signals); // said again with the next look: nothing counts twice
+      throw thrown;
+    }
+    metrics?.looked(outcome, (clock.nowMs() - startedMs) / 1000);
+    if (outcome.look !== undefined) this.#tellReady(outcome.look);
+    if (outcome.record !== undefined) this.#tellDecision(outcome.record);
+    await this.#act(group, signal);
+  }
+
+  /** The message with what was counted elsewhere, where it is; undefined while that cannot be read. */
+  async #countedElsewhere(
+    folded: PlannerEventOf<'model.rollup'> | undefined,
+    signal: AbortSignal,
+  ): Promise<PlannerEventOf<'model.rollup'> | undefined> {
+    const { readTraffic } = this.#options;
+    if (folded === undefined || readTraffic === undefined) return folded;
+    const totals = await readTraffic(signal);
+    if (totals === undefined) return undefined;
+    const name = folded.pools.agg === undefined ? 'decode' : 'agg';
+    const pool = folded.pools[name];
+    return pool === undefined ? folded : { ...folded, pools: { ...folded.pools, [name]: { ...pool, totals } } };
+  }
+
+  async #act(group: string, signal: AbortSignal): Promise<void> {
+    const { store, connector, planner, clock, logger } = this.#options;
+    const nowMs = (): number => clock.wallMs();
+    const { engines } = planner;
+    const before = this.#latest;
+    this.#latest = await actOnNewest({ store, connector, group, holder: this.#source, nowMs, engines }, signal);
+    if (this.#latest === undefined || this.#latest.problem === undefined) return;
+    if (before?.decisionId === this.#latest.decisionId && before.status === this.#latest.status) return;
+    const { decisionId: decision_id, problem } = this.#latest;
+    logger.warn('a decision was not carried out', { decision_id, problem });
+  }
+
+  #tick(): PlannerSignal {
+    const { namespace, clock } = this.#options;
+    const at = clock.wallMs();
+    const model = this.#model ?? '';
+    const common = { v: PLANNER_EVENT_VERSION, namespace, model, source: this.#source, epoch: this.#epoch } as const;
+    return { type: 'tick', ...common, seq: this.#sequence++, at };
+  }
+
+  #tellDecision({ isAdvisory, reason }: DecisionRecord): void {
+    const pools = this.#options.planner.config.mode === 'agg' ? reason.replace('decode ', 'workers ') : reason;
+    this.#options.tell(`${isAdvisory ? 'would change ' : ''}${pools}`);
+  }
+
+  #tellReady({ counts }: Look): void {
+    const ready = (counts.decode?.ready ?? 0) + (counts.prefill?.ready ?? 0);
+    if (this.#toldReady !== undefined && ready !== this.#toldReady) {
+      this.#options.tell(ready === 1 ? '1 worker serves' : `${ready} workers serve`);
+    }
+    this.#toldReady = ready;
+  }
+
+  async #pause(ms: number): Promise<void> {
+    if (!this.#isWoken) {
+      await new Promise<void>((resolve) => {
+        const timer = this.#options.clock.after(ms, resolve);
+        this.#wake = () => {
+          timer.cancel();
+          resolve();
+        };
+      });
+    }
+    this.#wake = () => {};
+    this.#isWoken = false;
+  }
+}

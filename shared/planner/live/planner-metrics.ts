@@ -1,0 +1,110 @@
+import type { MetricRegistry } from '../../telemetry/index.ts';
+import type { PlannerConfig } from '../config.ts';
+import type { BatchOutcome } from '../host/handle-batch.ts';
+import { LOAD_REASONS, type Pool, THROUGHPUT_REASONS } from '../types.ts';
+
+/** What a planner shows of itself, under Dynamo's names. Nothing here throws or waits. */
+export interface PlannerMetrics {
+  heard(type: string, wallMs: number): void;
+  /** An event that nobody can read. */
+  refused(): void;
+  looked(outcome: BatchOutcome, seconds: number): void;
+  /** A look that came to nothing. */
+  failed(): void;
+}
+
+const EVENT_TYPES = ['worker.rollup', 'model.rollup', 'request.held'] as const;
+
+export function createPlannerMetrics(
+  registry: MetricRegistry,
+  config: PlannerConfig,
+  gpusOf: (pool: Pool) => number,
+): PlannerMetrics {
+  const gauge = (name: string, help: string) => registry.gauge(`dynamo_planner_${name}`, help).with();
+  const replicas = (pool: Pool) => ({
+    now: gauge(`num_${pool}_replicas`, `Workers of the ${pool} pool that serve.`),
+    wanted: gauge(`predicted_num_${pool}_replicas`, `Workers that the ${pool} pool is to have.`),
+    capacity: gauge(`engine_${pool}_capacity_requests_per_second`, `What a worker of the ${pool} pool serves.`),
+  });
+  const pools = { prefill: replicas('prefill'), decode: replicas('decode') };
+  const observed = {
+    ttft: gauge('observed_ttft_ms', 'Mean time to the first token at the workers.'),
+    itl: gauge('observed_itl_ms', 'Mean time between two tokens.'),
+    rate: gauge('observed_requests_per_second', 'Requests that begin.'),
+    duration: gauge('observed_request_duration_seconds', 'Mean time of a request at its worker.'),
+    isl: gauge('observed_input_sequence_tokens', 'Mean length of prompts.'),
+    osl: gauge('observed_output_sequence_tokens', 'Mean length of answers.'),
+  };
+  const predicted = {
+    rate: gauge('predicted_requests_per_second', 'Requests that are expected to begin.'),
+    isl: gauge('predicted_input_sequence_tokens', 'Expected length of prompts.'),
+    osl: gauge('predicted_output_sequence_tokens', 'Expected length of answers.'),
+  };
+  gauge('sla_target_ttft_ms', 'What requests are to hold.').set(config.ttft_ms);
+  gauge('sla_target_itl_ms', 'What requests are to hold.').set(config.itl_ms);
+  const gpuHours = gauge('gpu_hours', 'GPU hours since the planner began.');
+  const load = registry.gauge('dynamo_planner_load_scaling_decision', '1 at what the load loop decided last.', [
+    'decision',
+  ]);
+  const throughput = registry.gauge(
+    'dynamo_planner_throughput_scaling_decision',
+    '1 at what the throughput loop decided last.',
+    ['decision'],
+  );
+  for (const reason of LOAD_REASONS) load.with(reason).set(0);
+  for (const reason of THROUGHPUT_REASONS) throughput.with(reason).set(0);
+  const seconds = registry.gauge('dynamo_planner_tick_duration_seconds', 'How long the last look took.').with();
+  const held = registry.gauge('stator_planner_held_requests', 'Requests that wait for a worker.').with();
+  const decisions = registry.counter('stator_planner_decisions_total', 'Decisions.').with();
+  const failures = registry.counter('stator_planner_failed_looks_total', 'Looks that came to nothing.').with();
+  const refused = registry.counter('stator_planner_refused_events_total', 'Events that nobody can read.').with();
+  const late = registry.counter('stator_planner_late_events_total', 'Roll-ups that came too late.').with();
+  const conflicts = registry
+    .counter('stator_planner_conflicts_total', 'Writes that another planner forestalled.')
+    .with();
+  const events = registry.counter('stator_planner_events_total', 'Events that were heard.', ['type']);
+  for (const type of EVENT_TYPES) events.with(type);
+  let gpuSeconds = 0;
+  return {
+    heard: (type) => events.with(type).add(),
+    refused: () => refused.add(),
+    failed: () => failures.add(),
+    looked({ look, report, record, conflicts: lost }, tookSeconds) {
+      seconds.set(tookSeconds);
+      conflicts.add(lost);
+      late.add(report.late);
+      if (record !== undefined) decisions.add();
+      if (look === undefined) return;
+      for (const [name, series] of Object.entries(pools) as [Pool, (typeof pools)[Pool]][]) {
+        const { ready = 0, starting = 0 } = look.counts[name] ?? {};
+        series.now.set(ready);
+        series.wanted.set(look.effect.targets?.[name] ?? ready + starting);
+        const capacity = look.effect.rate?.pools[name]?.perEngine;
+        if (capacity !== undefined) series.capacity.set(capacity);
+        gpuSeconds += (ready + starting) * gpusOf(name) * look.seconds;
+      }
+      gpuHours.set(gpuSeconds / 3600);
+      held.set(look.held);
+      if (look.started !== undefined) observed.rate.set(look.started / Math.max(look.seconds, 1e-3));
+      setKnown(observed.ttft, look.ttftMs);
+      setKnown(observed.itl, look.itlMs);
+      setKnown(observed.duration, look.requestSeconds);
+      setKnown(observed.isl, look.isl);
+      setKnown(observed.osl, look.osl);
+      const { rate, loops } = look.effect;
+      const intervalS = config.throughput_adjustment_interval_seconds;
+      setKnown(predicted.rate, rate?.pools.decode?.forecast ?? (loops?.demand && loops.demand.requests / intervalS));
+      setKnown(predicted.isl, loops?.demand?.isl);
+      setKnown(predicted.osl, loops?.demand?.osl);
+      if (loops?.load !== undefined)
+        for (const each of LOAD_REASONS) load.with(each).set(each === loops.load.reason ? 1 : 0);
+      if (loops?.throughput !== undefined) {
+        for (const each of THROUGHPUT_REASONS) throughput.with(each).set(each === loops.throughput.reason ? 1 : 0);
+      }
+    },
+  };
+}
+
+function setKnown(series: { set(value: number): void }, value: number | undefined): void {
+  if (value !== undefined) series.set(value);
+}

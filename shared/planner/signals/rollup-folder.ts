@@ -1,0 +1,140 @@
+import {
+  FOLDED_RANKS_MAX,
+  type FoldedPool,
+  NO_TRAFFIC,
+  PASS_SAMPLES_MAX,
+  type PassRow,
+  PLANNER_EVENT_VERSION,
+  type PlannerEventOf,
+  type PoolName,
+  type TrafficTotals,
+} from '../../protocol/planner/index.ts';
+import { addTraffic, trafficSince } from '../host/model-state.ts';
+
+type WorkerRollup = PlannerEventOf<'worker.rollup'>;
+
+/** A worker that is silent for so long while others speak serves nobody. */
+const SILENT_MS = 20_000;
+/** Workers of one model that are folded; more are counted and left out. */
+const WORKERS_MAX = 20_000;
+
+export interface RollupFolderOptions {
+  readonly namespace: string;
+  readonly model: string;
+  /** Of the process that folds. */
+  readonly source: string;
+  readonly epoch: string;
+}
+
+interface HeardWorker {
+  readonly rollup: WorkerRollup;
+  readonly heardAtMs: number;
+}
+
+interface PoolSamples {
+  rows: PassRow[];
+  /** Every so many-th sample is kept. */
+  seen: number;
+}
+
+/**
+ * Folds what the workers of a model say of themselves into one message. What it counts are sums since it began: of a worker that
+ * begins, everything; of one that it meets later, what is served from then on. Times are those of the caller's clock.
+ */
+export class RollupFolder {
+  readonly #options: RollupFolderOptions;
+  readonly #workers = new Map<string, HeardWorker>();
+  readonly #totals = new Map<PoolName, TrafficTotals>();
+  readonly #samples = new Map<PoolName, PoolSamples>();
+  #sequence = 0;
+  #hasNews = false;
+  #leftOut = 0;
+
+  constructor(options: RollupFolderOptions) {
+    this.#options = options;
+  }
+
+  /** Workers that there was no room for. */
+  get leftOut(): number {
+    return this.#leftOut;
+  }
+
+  /** False for a message that was seen before, or is older than what its worker has said since. */
+  add(rollup: WorkerRollup, nowMs: number): boolean {
+    const { worker_id: id, component, epoch, seq, totals } = rollup;
+    const known = this.#workers.get(id)?.rollup;
+    const isSame = known?.epoch === epoch;
+    if (isSame && seq <= known.seq) return false;
+    if (known === undefined && this.#workers.size >= WORKERS_MAX) {
+      this.#leftOut++;
+      return false;
+    }
+    this.#hasNews = true;
+    this.#workers.set(id, { rollup, heardAtMs: nowMs });
+    const before = isSame ? known.totals : seq === 0 ? NO_TRAFFIC : totals;
+    this.#totals.set(component, addTraffic(this.#totals.get(component) ?? NO_TRAFFIC, trafficSince(before, totals)));
+    for (const { samples = [] } of rollup.ranks) for (const row of samples) this.#sample(component, row);
+    return true;
+  }
+
+  /** It has left. */
+  remove(workerId: string): void {
+    if (this.#workers.delete(workerId)) this.#hasNews = true;
+  }
+
+  /** What all of them say; undefined where nobody has said anything since the last one. */
+  fold(nowMs: number, wallMs: number): PlannerEventOf<'model.rollup'> | undefined {
+    this.#dropSilent(nowMs);
+    if (!this.#hasNews) return undefined;
+    this.#hasNews = false;
+    const { namespace, model, source, epoch } = this.#options;
+    const names = new Set([...this.#totals.keys()]);
+    const pools = Object.fromEntries([...names].map((name) => [name, this.#pool(name)]));
+    this.#samples.clear();
+    const seq = this.#sequence++;
+    return { type: 'model.rollup', v: PLANNER_EVENT_VERSION, namespace, model, source, epoch, seq, at: wallMs, pools };
+  }
+
+  #pool(name: PoolName): FoldedPool {
+    const workers = [...this.#workers.values()]
+      .map(({ rollup }) => rollup)
+      .filter(({ component, draining }) => component === name && draining !== true);
+    const ranks = workers.flatMap(({ ranks: of, worker_id: id }) => of.map((rank) => ({ id, rank })));
+    const uses = ranks.flatMap(({ rank: { kv_blocks, kv_blocks_max } }) =>
+      kv_blocks_max > 0 ? [Math.min(1, kv_blocks / kv_blocks_max)] : [],
+    );
+    const rows = ranks.flatMap(({ id, rank: { dp_rank, last } }) =>
+      last === undefined ? [] : [[id, dp_rank, ...last] as [string, number, ...number[]]],
+    );
+    const engine = workers.at(-1)?.engine;
+    const samples = this.#samples.get(name)?.rows ?? [];
+    return {
+      workers: workers.map(({ worker_id: id }) => id),
+      running: ranks.reduce((total, { rank }) => total + rank.running, 0),
+      waiting: ranks.reduce((total, { rank }) => total + rank.waiting, 0),
+      ...(uses.length > 0 ? { kv_use: uses.reduce((total, use) => total + use, 0) / uses.length } : {}),
+      totals: this.#totals.get(name) ?? NO_TRAFFIC,
+      ...(engine === undefined ? {} : { engine }),
+      has_passes: workers.length > 0 && workers.every(({ has_passes: has }) => has),
+      engines: rows.slice(0, FOLDED_RANKS_MAX),
+      ...(rows.length > FOLDED_RANKS_MAX ? { engines_left_out: rows.length - FOLDED_RANKS_MAX } : {}),
+      ...(samples.length > 0 ? { samples } : {}),
+    };
+  }
+
+  /** Evenly over the workers and the time: where there is no room any more, every second one goes. */
+  #sample(name: PoolName, row: PassRow): void {
+    const kept = this.#samples.get(name) ?? { rows: [], seen: 0 };
+    this.#samples.set(name, kept);
+    const at = kept.seen++;
+    if (kept.rows.length < PASS_SAMPLES_MAX) kept.rows.push(row);
+    else if (Math.floor((((at * 0x9e37_79b1) >>> 0) / 2 ** 32) * kept.seen) < PASS_SAMPLES_MAX)
+      kept.rows[at % PASS_SAMPLES_MAX] = row;
+  }
+
+  #dropSilent(nowMs: number): void {
+    const latestMs = Math.max(...[...this.#workers.values()].map(({ heardAtMs }) => heardAtMs));
+    if (nowMs - latestMs > SILENT_MS) return; // nobody is heard: who is there cannot be known
+    for (const [id, { heardAtMs }] of this.#workers) if (nowMs - heardAtMs > SILENT_MS) this.remove(id);
+  }
+}

@@ -1,0 +1,242 @@
+import { type Clock, type Random, systemClock, systemRandom } from '../../clock/index.ts';
+import { type Item, type ItemKey, Table, type TableOptions, TableTime } from '../../discovery/table/index.ts';
+import { mayBecome } from './decision-status.ts';
+import { plannerTablePlace } from './planner-table.ts';
+import {
+  COUNT_MAX,
+  type Commit,
+  type DecisionChange,
+  type DecisionRange,
+  type DecisionRecord,
+  fitsBudget,
+  KEPT_MS,
+  type LookRecord,
+  moved,
+  type PlannerStore,
+  PlannerStoreError,
+  type Reservations,
+  type StoredState,
+} from './types.ts';
+
+export interface DynamoDbPlannerStoreOptions extends TableOptions {
+  readonly clock?: Clock;
+  readonly random?: Random;
+  /** Longest time of one call, repetitions and all. @default 5000 */
+  readonly operationTimeoutMs?: number;
+}
+
+const OPERATION_TIMEOUT_MS = 5000;
+const REQUEST_TIMEOUT_MS = 2000;
+/** Changes of the budget that others make meanwhile, before it is given up. */
+const RESERVE_TRIES = 16;
+
+/**
+ * A store in a DynamoDB table:
+ *
+ *     PLAN#<group> / STATE           version, state
+ *     PLAN#<group> / DEC#<12 digits> entry, status, ttl
+ *     PLAN#<group> / LOOK#<ms>       entry, ttl
+ *     PLAN#<group> / ACK             scaled_decision_id
+ *     PLAN / <group>                 a model that decisions are known of
+ *     BUDGET / BUDGET                version, pools
+ */
+export class DynamoDbPlannerStore implements PlannerStore {
+  readonly name = 'dynamodb';
+  readonly #table: Table;
+  readonly #timeoutMs: number;
+  readonly #known = new Set<string>(); // groups whose entry is written; bounded by the models of the fleet
+
+  private constructor(table: Table, timeoutMs: number) {
+    this.#table = table;
+    this.#timeoutMs = timeoutMs;
+  }
+
+  /** Loads the SDK. The table itself is first touched by the first call. */
+  static async open(options: DynamoDbPlannerStoreOptions): Promise<DynamoDbPlannerStore> {
+    const { clock = systemClock, random = systemRandom, operationTimeoutMs = OPERATION_TIMEOUT_MS } = options;
+    const dependencies = { clock, random, time: new TableTime(clock), requestTimeoutMs: REQUEST_TIMEOUT_MS };
+    return new DynamoDbPlannerStore(await Table.open(plannerTablePlace(options), dependencies), operationTimeoutMs);
+  }
+
+  async readState(group: string, signal: AbortSignal): Promise<StoredState | undefined> {
+    const item = await this.#get(stateKey(group), signal);
+    return item && { version: Number(item.version?.N), state: item.state?.S ?? '' };
+  }
+
+  async commit(group: string, { version, state, decision, look }: Commit, signal: AbortSignal): Promise<boolean> {
+    const writes = [
+      {
+        key: stateKey(group),
+        expression: 'SET #state = :state, version = :next',
+        condition: version === 0 ? 'attribute_not_exists(pk)' : 'version = :seen',
+        names: { '#state': 'state' },
+        values: { ':state': state, ':next': version + 1, ...(version === 0 ? {} : { ':seen': version }) },
+      },
+      ...(decision === undefined ? [] : [putDecision(group, decision, 'attribute_not_exists(pk)')]),
+      ...(look === undefined ? [] : [putLook(group, look)]),
+    ];
+    const isDone = await this.#attempt(signal, (each) => this.#table.transact(writes, each));
+    if (isDone) await this.#noteGroup(group, signal);
+    else return this.#isOwn(group, { version, state, decision }, signal);
+    return true;
+  }
+
+  async decisions(group: string, range: DecisionRange, signal: AbortSignal): Promise<readonly DecisionRecord[]> {
+    const { sinceMs, countMax = COUNT_MAX } = range;
+    const items = await this.#latest(group, DECISION, countMax, signal);
+    return items.map(readDecision).filter(({ decidedAtMs }) => decidedAtMs >= sinceMs);
+  }
+
+  async decision(group: string, decisionId: number, signal: AbortSignal): Promise<DecisionRecord | undefined> {
+    const item = await this.#get(decisionKey(group, decisionId), signal);
+    return item && readDecision(item);
+  }
+
+  async looks(group: string, { sinceMs, countMax = COUNT_MAX }: DecisionRange, signal: AbortSignal) {
+    const items = await this.#latest(group, LOOK, countMax, signal);
+    return items.map((item) => parse<LookRecord>(item)).filter(({ atMs }) => atMs >= sinceMs);
+  }
+
+  async move(group: string, seen: DecisionRecord, change: DecisionChange, signal: AbortSignal) {
+    const now = await this.decision(group, seen.decisionId, signal);
+    const next = moved(now, seen, change, mayBecome);
+    if (next === undefined || now === undefined) return undefined;
+    const put = putDecision(group, next, '#entry = :seen');
+    const write = { ...put, values: { ...put.values, ':seen': JSON.stringify(now) } };
+    const isDone = await this.#attempt(signal, (each) => this.#table.update(write.expression, write, each));
+    if (isDone) return next;
+    const kept = await this.decision(group, seen.decisionId, signal); // the answer to a first try may have been lost
+    return kept !== undefined && JSON.stringify(kept) === JSON.stringify(next) ? next : undefined;
+  }
+
+  async acknowledge(group: string, decisionId: number, signal: AbortSignal): Promise<void> {
+    const change = {
+      key: { pk: `PLAN#${group}`, sk: 'ACK' },
+      condition: 'attribute_not_exists(pk) OR scaled_decision_id < :id',
+      values: { ':id': decisionId },
+    };
+    await this.#attempt(signal, (each) => this.#table.update('SET scaled_decision_id = :id', change, each));
+  }
+
+  async acknowledged(group: string, signal: AbortSignal): Promise<number> {
+    const item = await this.#get({ pk: `PLAN#${group}`, sk: 'ACK' }, signal);
+    return Number(item?.scaled_decision_id?.N ?? -1);
+  }
+
+  async reserve(pool: string, gpus: number, gpusMax: number, signal: AbortSignal): Promise<boolean> {
+    for (let times = 0; times < RESERVE_TRIES; times++) {
+      const item = await this.#get(BUDGET, signal);
+      const all = readPools(item);
+      if (all[pool] === gpus) return fitsBudget(all, pool, gpus, gpusMax);
+      if (!fitsBudget(all, pool, gpus, gpusMax)) return false;
+      const version = Number(item?.version?.N ?? 0);
+      const change = {
+        key: BUDGET,
+        condition: version === 0 ? 'attribute_not_exists(pk)' : 'version = :seen',
+        values: {
+          ':pools': JSON.stringify({ ...all, [pool]: gpus }),
+          ':next': version + 1,
+          ...(version === 0 ? {} : { ':seen': version }),
+        },
+      };
+      if (
+        await this.#attempt(signal, (each) => this.#table.update('SET pools = :pools, version = :next', change, each))
+      ) {
+        return true;
+      }
+    }
+    throw new PlannerStoreError('unavailable', 'the GPU budget is being changed by others; try again');
+  }
+
+  async reservations(signal: AbortSignal): Promise<Reservations> {
+    return readPools(await this.#get(BUDGET, signal));
+  }
+
+  async groups(signal: AbortSignal): Promise<readonly string[]> {
+    const items = await this.#attempt(signal, (each) => this.#table.query('PLAN', undefined, each));
+    return items.map((item) => item.sk?.S ?? '').toSorted();
+  }
+
+  async close(): Promise<void> {
+    this.#table.close();
+  }
+
+  async #noteGroup(group: string, signal: AbortSignal): Promise<void> {
+    if (this.#known.has(group)) return;
+    const change = { key: { pk: 'PLAN', sk: group }, values: { ':one': 1 } };
+    await this.#attempt(signal, (each) => this.#table.update('SET known = :one', change, each));
+    this.#known.add(group);
+  }
+
+  /** A commit that was made, and whose answer was lost, is repeated. */
+  async #isOwn(group: string, { version, state, decision }: Commit, signal: AbortSignal): Promise<boolean> {
+    const stored = await this.readState(group, signal);
+    if (stored?.version !== version + 1 || stored.state !== state) return false;
+    if (decision === undefined) return true;
+    const kept = await this.decision(group, decision.decisionId, signal);
+    return kept?.decidedAtMs === decision.decidedAtMs && kept.reason === decision.reason;
+  }
+
+  #latest(group: string, prefix: string, countMax: number, signal: AbortSignal): Promise<readonly Item[]> {
+    return this.#attempt(signal, (each) => this.#table.latest(`PLAN#${group}`, prefix, countMax, each));
+  }
+
+  #get(key: ItemKey, signal: AbortSignal): Promise<Item | undefined> {
+    return this.#attempt(signal, (each) => this.#table.get(key, each));
+  }
+
+  #attempt<T>(signal: AbortSignal, work: (signal: AbortSignal) => Promise<T>): Promise<T> {
+    return this.#table.attempt(this.#timeoutMs, signal, work);
+  }
+}
+
+const DECISION = 'DEC#';
+const LOOK = 'LOOK#';
+const BUDGET: ItemKey = { pk: 'BUDGET', sk: 'BUDGET' };
+
+function stateKey(group: string): ItemKey {
+  return { pk: `PLAN#${group}`, sk: 'STATE' };
+}
+
+function decisionKey(group: string, decisionId: number): ItemKey {
+  return { pk: `PLAN#${group}`, sk: `${DECISION}${String(decisionId).padStart(12, '0')}` };
+}
+
+function putDecision(group: string, record: DecisionRecord, condition: string) {
+  return {
+    key: decisionKey(group, record.decisionId),
+    expression: 'SET #entry = :entry, #status = :status, #ttl = :ttl',
+    condition,
+    names: { '#entry': 'entry', '#status': 'status', '#ttl': 'ttl' },
+    values: {
+      ':entry': JSON.stringify(record),
+      ':status': record.status,
+      ':ttl': Math.ceil((record.decidedAtMs + KEPT_MS) / 1000),
+    },
+  };
+}
+
+function putLook(group: string, look: LookRecord) {
+  return {
+    key: { pk: `PLAN#${group}`, sk: `${LOOK}${String(Math.round(look.atMs)).padStart(14, '0')}` },
+    expression: 'SET #entry = :entry, #ttl = :ttl',
+    names: { '#entry': 'entry', '#ttl': 'ttl' },
+    values: { ':entry': JSON.stringify(look), ':ttl': Math.ceil((look.atMs + KEPT_MS) / 1000) },
+  };
+}
+
+function readDecision(item: Item): DecisionRecord {
+  return parse<DecisionRecord>(item);
+}
+
+function parse<T>({ entry }: Item): T {
+  try {
+    return JSON.parse(entry?.S ?? '') as T;
+  } catch (thrown) {
+    throw new PlannerStoreError('misconfigured', 'the planner table has an item that nobody here wrote', thrown);
+  }
+}
+
+function readPools(item: Item | undefined): Reservations {
+  return item === undefined ? {} : (JSON.parse(item.pools?.S ?? '{}') as Reservations);
+}

@@ -1,0 +1,225 @@
+import { randomUUID } from 'node:crypto';
+import { type FileHandle, mkdir, open, rename, rm, stat } from 'node:fs/promises';
+import { join } from 'node:path';
+import { type Clock, systemClock } from '../../clock/index.ts';
+import { reasonOf } from '../../errors/index.ts';
+import { MemoryPlannerStore } from './memory-store.ts';
+import { type PlannerStore, PlannerStoreError } from './types.ts';
+
+const FILE = 'planner.jsonl';
+const MODE = 0o600;
+const FOLDER_MODE = 0o700;
+/** The log is written anew, without what is forgotten, when it has grown to this. */
+const LOG_BYTES_MAX = 8 * 1024 * 1024;
+/** A log that is longer was not written here. */
+const READ_BYTES_MAX = 64 * 1024 * 1024;
+const LOCK_MS_MAX = 5000;
+const LOCK_LOOK_MS = 20;
+/** A lock as old was left by a process that died. */
+const LOCK_STALE_MS = 30_000;
+
+/** What a line of the log is: a call that changed something, or everything as it was. */
+type Line = readonly ['all', unknown] | readonly [Change, ...unknown[]];
+type Change = 'commit' | 'move' | 'acknowledge' | 'reserve';
+
+/**
+ * A store in a folder of one machine, for several processes: `planner.jsonl`, a line a change. Each process plays the lines into a
+ * store in memory; who writes holds a lock. A line that a crash has cut short is as if it had not been.
+ */
+export class FilePlannerStore implements PlannerStore {
+  readonly name = 'file';
+  readonly #folder: string;
+  readonly #clock: Clock;
+  #played: MemoryPlannerStore;
+  #ino = -1;
+  #offset = 0;
+
+  constructor(folder: string, clock: Clock = systemClock) {
+    this.#folder = folder;
+    this.#clock = clock;
+    this.#played = new MemoryPlannerStore(clock);
+  }
+
+  readState: PlannerStore['readState'] = (...args) => this.#read((store) => store.readState(...args), args[1]);
+  decisions: PlannerStore['decisions'] = (...args) => this.#read((store) => store.decisions(...args), args[2]);
+  decision: PlannerStore['decision'] = (...args) => this.#read((store) => store.decision(...args), args[2]);
+  looks: PlannerStore['looks'] = (...args) => this.#read((store) => store.looks(...args), args[2]);
+  acknowledged: PlannerStore['acknowledged'] = (...args) => this.#read((store) => store.acknowledged(...args), args[1]);
+  reservations: PlannerStore['reservations'] = (...args) => this.#read((store) => store.reservations(...args), args[0]);
+  groups: PlannerStore['groups'] = (...args) => this.#read((store) => store.groups(...args), args[0]);
+
+  commit: PlannerStore['commit'] = (group, commit, signal) =>
+    this.#change(signal, ['commit', group, commit], (store) => store.commit(group, commit, signal));
+
+  move: PlannerStore['move'] = (group, seen, change, signal) =>
+    this.#change(signal, ['move', group, seen, change], (store) => store.move(group, seen, change, signal));
+
+  acknowledge: PlannerStore['acknowledge'] = async (group, decisionId, signal) => {
+    await this.#change(signal, ['acknowledge', group, decisionId], async (store) => {
+      await store.acknowledge(group, decisionId, signal);
+      return true;
+    });
+  };
+
+  reserve: PlannerStore['reserve'] = (pool, gpus, gpusMax, signal) =>
+    this.#change(signal, ['reserve', pool, gpus, gpusMax], (store) => store.reserve(pool, gpus, gpusMax, signal));
+
+  async close(): Promise<void> {}
+
+  get #path(): string {
+    return join(this.#folder, FILE);
+  }
+
+  async #read<T>(read: (store: MemoryPlannerStore) => Promise<T>, signal: AbortSignal): Promise<T> {
+    signal.throwIfAborted();
+    await this.#catchUp();
+    return read(this.#played);
+  }
+
+  /** Under the lock: what others wrote first, then the change, and its line where it changed something. */
+  async #change<T>(signal: AbortSignal, line: Line, change: (store: MemoryPlannerStore) => Promise<T>): Promise<T> {
+    signal.throwIfAborted();
+    await this.#lock(signal);
+    try {
+      await this.#catchUp();
+      const outcome = await change(this.#played);
+      if (outcome !== false && outcome !== undefined) await this.#append(line);
+      return outcome;
+    } catch (thrown) {
+      this.#forget(); // what was played and not written is not so
+      throw thrown;
+    } finally {
+      await rm(this.#lockPath, { force: true });
+    }
+  }
+
+  #forget(): void {
+    this.#ino = -1;
+    this.#offset = 0;
+    this.#played = new MemoryPlannerStore(this.#clock);
+  }
+
+  async #catchUp(): Promise<void> {
+    const file = await this.#openLog('r');
+    if (file === undefined) return this.#forget();
+    try {
+      const { ino, size } = await file.stat();
+      if (ino !== this.#ino || size < this.#offset) {
+        this.#forget();
+        this.#ino = ino;
+      }
+      if (size > READ_BYTES_MAX) throw this.#failure('misconfigured', `has ${size} bytes, more than ${READ_BYTES_MAX}`);
+      if (size === this.#offset) return;
+      const { buffer, bytesRead } = await file.read(
+        Buffer.alloc(size - this.#offset),
+        0,
+        size - this.#offset,
+        this.#offset,
+      );
+      const end = buffer.subarray(0, bytesRead).lastIndexOf(0x0a) + 1;
+      for (const text of buffer.subarray(0, end).toString().split('\n')) if (text !== '') await this.#play(text);
+      this.#offset += end;
+    } finally {
+      await file.close();
+    }
+  }
+
+  async #play(text: string): Promise<void> {
+    let line: Line;
+    try {
+      line = JSON.parse(text) as Line;
+    } catch {
+      return; // cut short by a crash, and written on behind
+    }
+    const store = this.#played;
+    if (line[0] === 'all') return store.restore(line[1]);
+    const [name, ...args] = line;
+    const play = { commit: store.commit, move: store.move, acknowledge: store.acknowledge, reserve: store.reserve }[
+      name
+    ];
+    await (play as ((...args: unknown[]) => Promise<unknown>) | undefined)?.call(store, ...args, NEVER);
+  }
+
+  async #append(line: Line): Promise<void> {
+    if (this.#offset > LOG_BYTES_MAX) return this.#rewrite();
+    const file = await this.#openLog('a');
+    if (file === undefined) throw this.#failure('unavailable', 'cannot be written');
+    try {
+      const { ino, size } = await file.stat();
+      const torn = size > this.#offset ? '\n' : ''; // ends what a crash has cut short
+      const text = `${torn}${JSON.stringify(line)}\n`;
+      await file.appendFile(text);
+      this.#ino = ino;
+      this.#offset = size + Buffer.byteLength(text);
+    } catch (thrown) {
+      throw this.#failure('unavailable', 'cannot be written', thrown);
+    } finally {
+      await file.close();
+    }
+  }
+
+  async #rewrite(): Promise<void> {
+    const path = `${this.#path}.${randomUUID()}.tmp`;
+    const text = `${JSON.stringify(['all', this.#played.dump()])}\n`;
+    try {
+      const file = await open(path, 'wx', MODE);
+      try {
+        await file.writeFile(text);
+        await file.sync();
+        this.#ino = (await file.stat()).ino;
+      } finally {
+        await file.close();
+      }
+      await rename(path, this.#path);
+      this.#offset = Buffer.byteLength(text);
+    } catch (thrown) {
+      await rm(path, { force: true });
+      throw this.#failure('unavailable', 'cannot be written', thrown);
+    }
+  }
+
+  /** Undefined = there is none. */
+  async #openLog(flags: 'r' | 'a'): Promise<FileHandle | undefined> {
+    try {
+      return await open(this.#path, flags, MODE);
+    } catch (thrown) {
+      if ((thrown as NodeJS.ErrnoException).code === 'ENOENT' && flags === 'r') return undefined;
+      throw this.#failure('unavailable', flags === 'r' ? 'cannot be read' : 'cannot be written', thrown);
+    }
+  }
+
+  get #lockPath(): string {
+    return `${this.#path}.lock`;
+  }
+
+  async #lock(signal: AbortSignal): Promise<void> {
+    const untilMs = this.#clock.nowMs() + LOCK_MS_MAX;
+    await mkdir(this.#folder, { recursive: true, mode: FOLDER_MODE }).catch((error: unknown) => {
+      throw this.#failure('unavailable', 'cannot be written', error);
+    });
+    for (;;) {
+      signal.throwIfAborted();
+      try {
+        await (await open(this.#lockPath, 'wx', MODE)).close();
+        return;
+      } catch (thrown) {
+        if ((thrown as NodeJS.ErrnoException).code !== 'EEXIST')
+          throw this.#failure('unavailable', 'cannot be written', thrown);
+      }
+      const lock = await stat(this.#lockPath).catch(() => undefined); // gone meanwhile: the next look takes it
+      if (lock !== undefined && this.#clock.wallMs() - lock.mtimeMs > LOCK_STALE_MS) {
+        await rm(this.#lockPath, { force: true });
+        continue;
+      }
+      if (this.#clock.nowMs() > untilMs) throw this.#failure('unavailable', 'is being written by another process');
+      await this.#clock.sleep(LOCK_LOOK_MS, signal);
+    }
+  }
+
+  #failure(code: 'unavailable' | 'misconfigured', what: string, cause?: unknown): PlannerStoreError {
+    const why = cause === undefined ? '' : `: ${reasonOf(cause)}`;
+    return new PlannerStoreError(code, `planner log ${this.#path} ${what}${why} (STATOR_PLANNER_DIR)`, cause);
+  }
+}
+
+const NEVER = new AbortController().signal;

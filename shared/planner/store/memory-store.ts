@@ -1,0 +1,172 @@
+import { type Clock, systemClock } from '../../clock/index.ts';
+import { mayBecome } from './decision-status.ts';
+import {
+  COUNT_MAX,
+  type Commit,
+  type DecisionChange,
+  type DecisionRange,
+  type DecisionRecord,
+  fitsBudget,
+  KEPT_MS,
+  type LookRecord,
+  moved,
+  type PlannerStore,
+  type StoredState,
+} from './types.ts';
+
+interface Model {
+  stored: StoredState | undefined;
+  readonly decisions: Map<number, DecisionRecord>; // oldest first
+  looks: LookRecord[];
+  acknowledged: number;
+}
+
+interface Dumped {
+  readonly models: readonly {
+    readonly group: string;
+    readonly stored?: StoredState;
+    readonly decisions: readonly DecisionRecord[];
+    readonly looks: readonly LookRecord[];
+    readonly acknowledged: number;
+  }[];
+  readonly reserved: Readonly<Record<string, number>>;
+}
+
+/** Decisions and looks of a model that are kept at most. */
+const RECORDS_MAX = 2000;
+
+/** A store of one process; what it holds at the end is gone. */
+export class MemoryPlannerStore implements PlannerStore {
+  readonly name = 'memory';
+  readonly #clock: Pick<Clock, 'wallMs'>;
+  readonly #models = new Map<string, Model>();
+  readonly #reserved: Record<string, number> = {};
+
+  constructor(clock: Pick<Clock, 'wallMs'> = systemClock) {
+    this.#clock = clock;
+  }
+
+  async readState(group: string, signal: AbortSignal): Promise<StoredState | undefined> {
+    signal.throwIfAborted();
+    return this.#models.get(group)?.stored;
+  }
+
+  async commit(group: string, { version, state, decision, look }: Commit, signal: AbortSignal): Promise<boolean> {
+    signal.throwIfAborted();
+    const model = this.#modelOf(group);
+    if ((model.stored?.version ?? 0) !== version) return isOwn(model, version, state, decision);
+    if (decision !== undefined && model.decisions.has(decision.decisionId)) return false;
+    model.stored = { version: version + 1, state };
+    if (decision !== undefined) model.decisions.set(decision.decisionId, decision);
+    if (look !== undefined) model.looks.push(look);
+    this.#forget(model);
+    return true;
+  }
+
+  async decisions(group: string, range: DecisionRange, signal: AbortSignal): Promise<readonly DecisionRecord[]> {
+    signal.throwIfAborted();
+    const { sinceMs, countMax = COUNT_MAX } = range;
+    const all = [...(this.#models.get(group)?.decisions.values() ?? [])].reverse();
+    return all.filter(({ decidedAtMs }) => decidedAtMs >= sinceMs).slice(0, countMax);
+  }
+
+  async decision(group: string, decisionId: number, signal: AbortSignal): Promise<DecisionRecord | undefined> {
+    signal.throwIfAborted();
+    return this.#models.get(group)?.decisions.get(decisionId);
+  }
+
+  async looks(group: string, { sinceMs, countMax = COUNT_MAX }: DecisionRange, signal: AbortSignal) {
+    signal.throwIfAborted();
+    const looks = (this.#models.get(group)?.looks ?? []).toReversed();
+    return looks.filter(({ atMs }) => atMs >= sinceMs).slice(0, countMax);
+  }
+
+  async move(group: string, seen: DecisionRecord, change: DecisionChange, signal: AbortSignal) {
+    signal.throwIfAborted();
+    const decisions = this.#models.get(group)?.decisions;
+    const next = moved(decisions?.get(seen.decisionId), seen, change, mayBecome);
+    if (next !== undefined) decisions?.set(next.decisionId, next);
+    return next;
+  }
+
+  async acknowledge(group: string, decisionId: number, signal: AbortSignal): Promise<void> {
+    signal.throwIfAborted();
+    const model = this.#modelOf(group);
+    model.acknowledged = Math.max(model.acknowledged, decisionId);
+  }
+
+  async acknowledged(group: string, signal: AbortSignal): Promise<number> {
+    signal.throwIfAborted();
+    return this.#models.get(group)?.acknowledged ?? -1;
+  }
+
+  async reserve(pool: string, gpus: number, gpusMax: number, signal: AbortSignal): Promise<boolean> {
+    signal.throwIfAborted();
+    if (!fitsBudget(this.#reserved, pool, gpus, gpusMax)) return false;
+    this.#reserved[pool] = gpus;
+    return true;
+  }
+
+  async reservations(signal: AbortSignal): Promise<Readonly<Record<string, number>>> {
+    signal.throwIfAborted();
+    return { ...this.#reserved };
+  }
+
+  async groups(signal: AbortSignal): Promise<readonly string[]> {
+    signal.throwIfAborted();
+    return [...this.#models.keys()].toSorted();
+  }
+
+  async close(): Promise<void> {}
+
+  /** Everything, as plain values that `restore` takes. */
+  dump(): unknown {
+    const models = [...this.#models].map(([group, { stored, decisions, looks, acknowledged }]) => {
+      return { group, stored, decisions: [...decisions.values()], looks, acknowledged };
+    });
+    return { models, reserved: { ...this.#reserved } };
+  }
+
+  /** Becomes what another one was when it was dumped. */
+  restore(dumped: unknown): void {
+    const { models, reserved } = dumped as Dumped;
+    this.#models.clear();
+    for (const name of Object.keys(this.#reserved)) delete this.#reserved[name];
+    Object.assign(this.#reserved, reserved);
+    for (const { group, decisions, looks, ...rest } of models) {
+      const byId = new Map(decisions.map((each) => [each.decisionId, each]));
+      this.#models.set(group, { stored: undefined, ...rest, looks: [...looks], decisions: byId });
+    }
+  }
+
+  #modelOf(group: string): Model {
+    const known = this.#models.get(group);
+    if (known !== undefined) return known;
+    const model = { stored: undefined, decisions: new Map<number, DecisionRecord>(), looks: [], acknowledged: -1 };
+    this.#models.set(group, model);
+    return model;
+  }
+
+  #forget(model: Model): void {
+    const fromMs = this.#clock.wallMs() - KEPT_MS;
+    for (const [id, { decidedAtMs }] of model.decisions) {
+      if (decidedAtMs >= fromMs && model.decisions.size <= RECORDS_MAX) break;
+      model.decisions.delete(id);
+    }
+    if (model.looks.length > RECORDS_MAX + 100 || (model.looks[0]?.atMs ?? fromMs) < fromMs) {
+      model.looks = model.looks.filter(({ atMs }) => atMs >= fromMs).slice(-RECORDS_MAX);
+    }
+  }
+}
+
+/** A commit that was made, and whose answer was lost, is repeated. */
+function isOwn(
+  { stored, decisions }: Model,
+  version: number,
+  state: string,
+  decision: DecisionRecord | undefined,
+): boolean {
+  if (stored?.version !== version + 1 || stored.state !== state) return false;
+  const kept = decision && decisions.get(decision.decisionId);
+  return decision === undefined || (kept?.decidedAtMs === decision.decidedAtMs && kept.reason === decision.reason);
+}

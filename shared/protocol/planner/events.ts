@@ -1,0 +1,234 @@
+import * as z from 'zod';
+
+/** The version of every event here. Another one is refused: what it means is not known. */
+export const PLANNER_EVENT_VERSION = 1;
+
+/** Topic of the roll-ups of workers and of requests that wait, each on the event plane of a namespace. */
+export const ROLLUP_TOPIC = 'planner_rollups';
+export const HELD_TOPIC = 'request_held';
+
+/** Header of a request that was at another worker before: it does not begin here. */
+export const RETRY_HEADER = 'x-stator-retry';
+
+/** Samples of passes that one roll-up carries for a rank. */
+export const PASS_SAMPLES_MAX = 16;
+/** Engines' ranks that one folded message names; the numbers of all beyond are in its sums. */
+export const FOLDED_RANKS_MAX = 1024;
+
+const count = z.number().int().min(0).max(1e15);
+const amount = z.number().min(0).max(1e15);
+const name = z.string().min(1).max(512);
+const id = z.string().min(1).max(128);
+/** Unix milliseconds: from 2001 to 2286. */
+const at = z.number().min(1e12).max(1e13);
+const rankNumber = z.number().int().min(0).max(4095);
+const poolName = z.enum(['prefill', 'decode', 'agg']);
+
+/**
+ * One pass of a rank: seconds it took (0 = the heartbeat of an idle engine), requests that prefilled, tokens computed for them,
+ * their tokens read from the cache, requests that decoded, their context; what waits: requests to prefill and their tokens,
+ * preempted requests and their context.
+ */
+const passRow = z.tuple([z.number().min(0).max(3600), count, count, count, count, count, count, count, count, count]);
+
+/** Sums since the source began (its epoch), so that a lost message is made up by the next. Times in seconds, lengths in tokens. */
+const totals = z.object({
+  /** Requests that came for the first time: a retry or a move from another worker is none. */
+  started: count,
+  completed: count,
+  ttft_sum_s: amount,
+  ttft_count: count,
+  /** Time between tokens, all of it, and the number of gaps. */
+  itl_sum_s: amount,
+  itl_count: count,
+  isl_sum: count,
+  isl_count: count,
+  osl_sum: count,
+  osl_count: count,
+  dur_sum_s: amount,
+  dur_count: count,
+  /** Prompt tokens that lay in the cache; of those in `isl_sum` whose share is known. */
+  kv_hit_sum: count,
+  kv_hit_count: count,
+});
+
+const engine = z.object({
+  gpus: z.number().int().min(1).max(4096),
+  kv_block_size: z.number().int().min(1).max(1e6),
+  max_num_seqs: count.optional(),
+  max_num_batched_tokens: count.optional(),
+  context_length: count.optional(),
+  /** Of one rank. */
+  max_kv_tokens: count.optional(),
+});
+
+const rank = z.object({
+  dp_rank: rankNumber,
+  running: count,
+  waiting: count,
+  kv_blocks: count,
+  kv_blocks_max: count,
+  prefill_tokens: count,
+  last: passRow.optional(),
+  samples: z.array(passRow).max(PASS_SAMPLES_MAX).optional(),
+});
+
+const common = { v: z.literal(PLANNER_EVENT_VERSION), namespace: name, model: name, epoch: id, seq: count };
+const ofWorker = { ...common, component: poolName, worker_id: id };
+
+/** A worker of its own traffic and load, every five seconds: all ranks in one. */
+const workerRollup = z.object({
+  type: z.literal('worker.rollup'),
+  ...ofWorker,
+  at,
+  totals,
+  ranks: z.array(rank).min(1).max(1024),
+  engine,
+  /** Whether `last` and `samples` are what the engine measured, not made up from its load. */
+  has_passes: z.boolean(),
+  draining: z.boolean().optional(),
+});
+
+/** `[worker, data-parallel rank, ...pass]` */
+const engineRow = z.tuple([id, rankNumber]).rest(z.number().min(0).max(1e15));
+
+const foldedPool = z.object({
+  /** Ids of the workers that serve. */
+  workers: z.array(id).max(100_000),
+  running: count,
+  waiting: count,
+  /** Share of the KV cache in use: mean over the ranks. */
+  kv_use: z.number().min(0).max(1).optional(),
+  totals,
+  engine: engine.optional(),
+  has_passes: z.boolean(),
+  /** The last pass of each rank, as far as there is room. */
+  engines: z.array(engineRow).max(FOLDED_RANKS_MAX).optional(),
+  /** Ranks that were left out of `engines`. */
+  engines_left_out: count.optional(),
+  samples: z.array(passRow).max(PASS_SAMPLES_MAX).optional(),
+});
+
+/** All workers of a model, folded by one process: one message every five seconds, whatever the size of the fleet. */
+const modelRollup = z.object({
+  type: z.literal('model.rollup'),
+  ...common,
+  source: id,
+  at,
+  pools: z.partialRecord(poolName, foldedPool),
+});
+
+const workerChange = z.object({
+  type: z.enum(['worker.registered', 'worker.draining', 'worker.gone']),
+  ...ofWorker,
+  at,
+  instance_id: id.optional(),
+  engine: engine.optional(),
+});
+
+/** Requests wait for a worker: the first, then every five seconds while any waits. */
+const requestHeld = z.object({
+  type: z.literal('request.held'),
+  ...common,
+  source: id,
+  held_count: count.max(1e9),
+  oldest_at: at,
+});
+
+const capacityFailed = z.object({
+  type: z.literal('capacity.failed'),
+  ...common,
+  source: id,
+  component: poolName,
+  code: name,
+  instance_types: z.array(name).max(64),
+  zone: name.optional(),
+  activity_id: name,
+  at,
+});
+
+const capacityInterrupt = z.object({
+  type: z.literal('capacity.interrupt'),
+  ...common,
+  source: id,
+  component: poolName,
+  instance_id: id,
+  /** The worker on it, where it is known. */
+  worker_id: id.optional(),
+  kind: z.enum(['spot-warning', 'rebalance']),
+  deadline_at: at.optional(),
+  at,
+});
+
+/** Time goes on, also where nothing happens. */
+const tick = z.object({ type: z.literal('tick'), ...common, source: id, at });
+
+const targets = z.object({ prefill: count.max(1e6).optional(), decode: count.max(1e6).optional() });
+
+/** What was decided; `decision_id` grows by one with each of a model. */
+const scaleDecision = z.object({
+  type: z.literal('scale.decision'),
+  v: z.literal(PLANNER_EVENT_VERSION),
+  namespace: name,
+  model: name,
+  decision_id: count,
+  targets,
+  previous: targets,
+  reason: z.string().max(2000),
+  advisory: z.boolean(),
+  config_hash: id,
+  decided_at: at,
+});
+
+/** The environment has carried out a decision, or says why not. */
+const scaleAck = z.object({
+  type: z.literal('scale.ack'),
+  ...common,
+  source: id,
+  decision_id: count,
+  observed: targets,
+  status: z.enum(['applied', 'failed']),
+  at,
+});
+
+export const PLANNER_EVENT = z.discriminatedUnion('type', [
+  workerRollup,
+  modelRollup,
+  workerChange,
+  requestHeld,
+  capacityFailed,
+  capacityInterrupt,
+  tick,
+  scaleDecision,
+  scaleAck,
+]);
+
+export type PlannerEvent = z.output<typeof PLANNER_EVENT>;
+export type PlannerEventType = PlannerEvent['type'];
+export type PlannerEventOf<T extends PlannerEventType> = Extract<PlannerEvent, { readonly type: T }>;
+/** What a planner is told; a decision is what it says. */
+export type PlannerSignal = Exclude<PlannerEvent, { readonly type: 'scale.decision' }>;
+export type PassRow = z.output<typeof passRow>;
+export type TrafficTotals = z.output<typeof totals>;
+export type EngineFacts = z.output<typeof engine>;
+export type RankLoadRow = z.output<typeof rank>;
+export type FoldedPool = z.output<typeof foldedPool>;
+export type PoolName = z.output<typeof poolName>;
+
+/** Every total at its beginning. */
+export const NO_TRAFFIC: TrafficTotals = {
+  started: 0,
+  completed: 0,
+  ttft_sum_s: 0,
+  ttft_count: 0,
+  itl_sum_s: 0,
+  itl_count: 0,
+  isl_sum: 0,
+  isl_count: 0,
+  osl_sum: 0,
+  osl_count: 0,
+  dur_sum_s: 0,
+  dur_count: 0,
+  kv_hit_sum: 0,
+  kv_hit_count: 0,
+};

@@ -1,0 +1,146 @@
+import type { Clock, Random, Timer } from '../../clock/index.ts';
+import type { Engine, EngineInfo, EngineLoad, EnginePass } from '../../engines/index.ts';
+import type { EventPublisher } from '../../planes/event/index.ts';
+import {
+  PASS_SAMPLES_MAX,
+  type PassRow,
+  PLANNER_EVENT_VERSION,
+  type PlannerEventOf,
+  type PoolName,
+  type RankLoadRow,
+} from '../../protocol/planner/index.ts';
+import type { TrafficCounter } from './traffic-counter.ts';
+
+export interface RollupReporterOptions {
+  readonly publisher: EventPublisher;
+  readonly clock: Clock;
+  readonly random: Random;
+  readonly intervalMs: number;
+  readonly namespace: string;
+  readonly model: string;
+  readonly component: PoolName;
+  readonly workerId: string;
+  readonly gpus: number;
+  readonly engine: Engine;
+  readonly engineInfo: EngineInfo;
+  readonly traffic: TrafficCounter;
+  load(): readonly EngineLoad[];
+  isDraining(): boolean;
+}
+
+interface RankPasses {
+  last: PassRow;
+  samples: PassRow[];
+  nextSampleMs: number;
+}
+
+/** Tells planners every few seconds what the worker has served and what it carries: all ranks in one message. */
+export class RollupReporter {
+  readonly #options: RollupReporterOptions;
+  readonly #timer: Timer;
+  readonly #epoch: string;
+  readonly #passes = new Map<number, RankPasses>();
+  #sequence = 0;
+
+  constructor(options: RollupReporterOptions) {
+    this.#options = options;
+    this.#epoch = options.random.instanceId();
+    options.engine.onPasses?.((pass) => this.#note(pass));
+    this.report();
+    this.#timer = options.clock.every(options.intervalMs, () => this.report());
+  }
+
+  report(): void {
+    const { publisher, namespace, model, component, workerId, engine, traffic, load, clock } = this.#options;
+    const hasPasses = engine.onPasses !== undefined;
+    const latency = engine.tokenLatency?.();
+    const totals = traffic.totals;
+    const rollup: PlannerEventOf<'worker.rollup'> = {
+      type: 'worker.rollup',
+      v: PLANNER_EVENT_VERSION,
+      namespace,
+      model,
+      component,
+      worker_id: workerId,
+      epoch: this.#epoch,
+      seq: this.#sequence++,
+      at: clock.wallMs(),
+      totals:
+        latency === undefined
+          ? totals
+          : { ...totals, itl_sum_s: latency.sumSeconds, itl_count: Math.round(latency.count) },
+      ranks: load().map((each) => this.#rankOf(each, hasPasses)),
+      engine: this.#facts(),
+      has_passes: hasPasses,
+      ...(this.#options.isDraining() ? { draining: true } : {}),
+    };
+    publisher.publish(rollup);
+  }
+
+  stop(): void {
+    this.#timer.cancel();
+  }
+
+  #note(pass: EnginePass): void {
+    const { clock, intervalMs } = this.#options;
+    const last: PassRow = [
+      pass.wallTimeS,
+      pass.prefillRequests,
+      pass.prefillTokens,
+      pass.prefillKvTokens,
+      pass.decodeRequests,
+      pass.decodeKvTokens,
+      pass.queuedPrefillRequests,
+      pass.queuedPrefillTokens,
+      0,
+      0,
+    ];
+    const known = this.#passes.get(pass.dpRank) ?? { last, samples: [], nextSampleMs: 0 };
+    known.last = last;
+    const nowMs = clock.nowMs();
+    if (nowMs >= known.nextSampleMs && known.samples.length < PASS_SAMPLES_MAX) {
+      known.samples.push(last);
+      known.nextSampleMs = nowMs + intervalMs / PASS_SAMPLES_MAX;
+    }
+    this.#passes.set(pass.dpRank, known); // bounded by the ranks
+  }
+
+  #rankOf(load: EngineLoad, hasPasses: boolean): RankLoadRow {
+    const { dpRank, runningRequests, waitingRequests, usedKvBlocks, totalKvBlocks, activePrefillTokens } = load;
+    const known = this.#passes.get(dpRank);
+    const isIdle = runningRequests === 0 && waitingRequests === 0;
+    const samples = known?.samples ?? [];
+    if (known !== undefined) known.samples = [];
+    return {
+      dp_rank: dpRank,
+      running: Math.round(runningRequests),
+      waiting: Math.round(waitingRequests),
+      kv_blocks: usedKvBlocks,
+      kv_blocks_max: totalKvBlocks,
+      prefill_tokens: activePrefillTokens,
+      last: hasPasses && known !== undefined && !isIdle ? known.last : this.#loadAsPass(load),
+      ...(samples.length > 0 ? { samples } : {}),
+    };
+  }
+
+  /** What waits and what is decoded, without a time: of idle engines, and of those that do not tell of their passes. */
+  #loadAsPass({ runningRequests, waitingRequests, usedKvBlocks, activePrefillTokens }: EngineLoad): PassRow {
+    const { kvBlockSizeTokens } = this.#options.engineInfo;
+    const decoding = Math.round(runningRequests);
+    const kvTokens = decoding === 0 ? 0 : usedKvBlocks * kvBlockSizeTokens;
+    return [0, 0, 0, 0, decoding, kvTokens, Math.round(waitingRequests), activePrefillTokens, 0, 0];
+  }
+
+  #facts(): PlannerEventOf<'worker.rollup'>['engine'] {
+    const { engineInfo, gpus } = this.#options;
+    const { kvBlockSizeTokens, totalKvBlocks, maxNumSeqs, maxNumBatchedTokens, contextLength } = engineInfo;
+    return {
+      gpus,
+      kv_block_size: kvBlockSizeTokens,
+      ...(maxNumSeqs === undefined ? {} : { max_num_seqs: maxNumSeqs }),
+      ...(maxNumBatchedTokens === undefined ? {} : { max_num_batched_tokens: maxNumBatchedTokens }),
+      ...(contextLength === undefined ? {} : { context_length: contextLength }),
+      ...(totalKvBlocks > 0 ? { max_kv_tokens: totalKvBlocks * kvBlockSizeTokens } : {}),
+    };
+  }
+}

@@ -1,0 +1,70 @@
+import { appendFile, mkdtemp, rm, stat } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { systemClock } from '../../../shared/clock/index.ts';
+import { FilePlannerStore } from '../../../shared/planner/index.ts';
+import { describePlannerStore, someDecision } from './store.contract.ts';
+
+const NEVER = new AbortController().signal;
+const clock = { ...systemClock, wallMs: () => 1_800_000_000_000 };
+const folders: string[] = [];
+
+async function newFolder(): Promise<string> {
+  const folder = await mkdtemp(join(tmpdir(), 'stator-planner-'));
+  folders.push(folder);
+  return folder;
+}
+
+afterAll(() => Promise.all(folders.map((folder) => rm(folder, { recursive: true }))));
+
+describePlannerStore('file', async () => {
+  const folder = await newFolder();
+  return [new FilePlannerStore(folder, clock), new FilePlannerStore(folder, clock)];
+});
+
+describe('the log of planners', () => {
+  let folder: string;
+  let path: string;
+  beforeEach(async () => {
+    folder = join(await newFolder(), 'deep');
+    path = join(folder, 'planner.jsonl');
+  });
+  afterEach(() => rm(folder, { recursive: true, force: true }));
+
+  it('is its user’s own, and holds what a process that has ended wrote', async () => {
+    const store = new FilePlannerStore(folder, clock);
+    await store.commit('g', { version: 0, state: 's', decision: someDecision(0) }, NEVER);
+    expect((await stat(path)).mode & 0o777).toBe(0o600);
+    const later = new FilePlannerStore(folder, clock);
+    expect(await later.readState('g', NEVER)).toEqual({ version: 1, state: 's' });
+    expect(await later.decision('g', 0, NEVER)).toEqual(someDecision(0));
+  });
+
+  it('goes on behind a line that a crash has cut short', async () => {
+    const store = new FilePlannerStore(folder, clock);
+    await store.commit('g', { version: 0, state: 's' }, NEVER);
+    await appendFile(path, '["commit","g",{"version":1,"st');
+    expect(await store.readState('g', NEVER)).toEqual({ version: 1, state: 's' });
+    const other = new FilePlannerStore(folder, clock);
+    expect(await other.commit('g', { version: 1, state: 't' }, NEVER)).toBe(true);
+    for (const reader of [store, other, new FilePlannerStore(folder, clock)]) {
+      expect(await reader.readState('g', NEVER)).toEqual({ version: 2, state: 't' });
+    }
+  });
+
+  it('is written anew when it has grown long, under the eyes of others', async () => {
+    const [writer, reader] = [new FilePlannerStore(folder, clock), new FilePlannerStore(folder, clock)];
+    const state = 'x'.repeat(2 ** 20);
+    for (let version = 0; version < 20; version++) {
+      expect(
+        await writer.commit('g', { version, state: `${version}${state}`, decision: someDecision(version) }, NEVER),
+      ).toBe(true);
+      if (version % 7 === 0) expect((await reader.readState('g', NEVER))?.version).toBe(version + 1);
+    }
+    expect((await stat(path)).size).toBeLessThan(12 * 2 ** 20);
+    expect(await reader.decisions('g', { sinceMs: 0 }, NEVER)).toHaveLength(20);
+    expect(await reader.commit('g', { version: 20, state: 'short' }, NEVER)).toBe(true);
+    expect(await writer.readState('g', NEVER)).toEqual({ version: 21, state: 'short' });
+  });
+});

@@ -1,0 +1,25 @@
+import { describe, expect, it } from 'vitest';
+import { systemClock, VirtualClock } from '../../../shared/clock/index.ts';
+import { MemoryPlannerQueue } from '../../../shared/planes/queue/index.ts';
+import { describePlannerQueue } from './queue.contract.ts';
+
+describePlannerQueue('memory', async () => {
+  const queue = new MemoryPlannerQueue(systemClock);
+  return [queue, queue];
+});
+
+describe('the memory queue', () => {
+  it('lets the oldest go where nobody reads, and counts them', async () => {
+    const queue = new MemoryPlannerQueue(new VirtualClock());
+    const signal = new AbortController().signal;
+    const messages = Array.from({ length: 10_003 }, (_, at) => ({
+      group: 'g',
+      deduplicationId: `${at}`,
+      body: `${at}`,
+    }));
+    await queue.send(messages, signal);
+    expect(queue.dropped).toBe(3);
+    const [first] = await queue.receive({ waitMs: 0, hiddenMs: 1000 }, signal);
+    expect(first?.body).toBe('3');
+  });
+});

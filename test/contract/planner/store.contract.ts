@@ -1,0 +1,174 @@
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import type { DecisionRecord, PlannerStore } from '../../../shared/planner/index.ts';
+
+const NEVER = new AbortController().signal;
+const NOW = 1_800_000_000_000;
+
+let groups = 0;
+const newGroup = (): string => `ns#model-${groups++}-${process.pid}`;
+
+export function someDecision(decisionId: number, parts: Partial<DecisionRecord> = {}): DecisionRecord {
+  return {
+    decisionId,
+    status: 'PENDING',
+    targets: { decode: decisionId + 1 },
+    previous: { decode: 1 },
+    reason: `decode 1 -> ${decisionId + 1}: because`,
+    isAdvisory: false,
+    configHash: 'abc',
+    decidedAtMs: NOW + decisionId * 1000,
+    figures: { held: 2, load_reason: 'scale_up' },
+    ...parts,
+  };
+}
+
+/** What every store of planners promises. @param open two handles on the same things; the wall clock of stores stands at `NOW` */
+export function describePlannerStore(name: string, open: () => Promise<readonly [PlannerStore, PlannerStore]>): void {
+  describe(`the ${name} store of planners`, () => {
+    let one: PlannerStore;
+    let other: PlannerStore;
+    beforeAll(async () => {
+      [one, other] = await open();
+    });
+    afterAll(async () => {
+      await one?.close();
+      await other?.close();
+    });
+
+    const commit = (group: string, version: number, decision?: DecisionRecord, store = one) =>
+      store.commit(group, { version, state: `state ${version + 1}`, decision }, NEVER);
+
+    it('knows nothing of a model at first', async () => {
+      const group = newGroup();
+      expect(await one.readState(group, NEVER)).toBeUndefined();
+      expect(await one.decision(group, 0, NEVER)).toBeUndefined();
+      expect(await one.decisions(group, { sinceMs: 0 }, NEVER)).toEqual([]);
+      expect(await one.acknowledged(group, NEVER)).toBe(-1);
+    });
+
+    it('writes state, decision and look as one, for everybody to read', async () => {
+      const group = newGroup();
+      const look = { atMs: NOW, reason: 'no change', figures: { running: 3 } };
+      const decision = someDecision(0);
+      expect(await one.commit(group, { version: 0, state: 'first', decision, look }, NEVER)).toBe(true);
+      expect(await other.readState(group, NEVER)).toEqual({ version: 1, state: 'first' });
+      expect(await other.decision(group, 0, NEVER)).toEqual(decision);
+      expect(await other.looks(group, { sinceMs: 0 }, NEVER)).toEqual([look]);
+      expect(await other.groups(NEVER)).toContain(group);
+    });
+
+    it('refuses a state that was read before somebody else wrote, and writes nothing of it', async () => {
+      const group = newGroup();
+      expect(await commit(group, 0, someDecision(0))).toBe(true);
+      const late = someDecision(1, { reason: 'too late' });
+      expect(await other.commit(group, { version: 0, state: 'too late', decision: late }, NEVER)).toBe(false);
+      expect(await one.readState(group, NEVER)).toEqual({ version: 1, state: 'state 1' });
+      expect(await one.decision(group, 1, NEVER)).toBeUndefined();
+    });
+
+    it('lets one of two that write at once win', async () => {
+      const group = newGroup();
+      const outcomes = await Promise.all(
+        [one, other, one, other].map((store, at) =>
+          store.commit(
+            group,
+            { version: 0, state: `of ${at}`, decision: someDecision(0, { reason: `of ${at}` }) },
+            NEVER,
+          ),
+        ),
+      );
+      expect(outcomes.filter((isDone) => isDone)).toHaveLength(1);
+      const winner = outcomes.indexOf(true);
+      expect(await one.readState(group, NEVER)).toEqual({ version: 1, state: `of ${winner}` });
+      expect((await other.decision(group, 0, NEVER))?.reason).toBe(`of ${winner}`);
+    });
+
+    it('takes a commit again whose answer was lost', async () => {
+      const group = newGroup();
+      const same = { version: 0, state: 's', decision: someDecision(0) };
+      expect(await one.commit(group, same, NEVER)).toBe(true);
+      expect(await one.commit(group, same, NEVER)).toBe(true);
+      expect(await one.readState(group, NEVER)).toEqual({ version: 1, state: 's' });
+      expect(await one.decisions(group, { sinceMs: 0 }, NEVER)).toHaveLength(1);
+    });
+
+    it('lists decisions and looks newest first, from a time on, as many as asked for', async () => {
+      const group = newGroup();
+      for (let at = 0; at < 5; at++) {
+        const look = { atMs: NOW + at, reason: `look ${at}`, figures: {} };
+        await one.commit(group, { version: at, state: `${at}`, decision: someDecision(at), look }, NEVER);
+      }
+      const ids = async (range: { sinceMs: number; countMax?: number }) =>
+        (await other.decisions(group, range, NEVER)).map(({ decisionId }) => decisionId);
+      expect(await ids({ sinceMs: 0 })).toEqual([4, 3, 2, 1, 0]);
+      expect(await ids({ sinceMs: NOW + 2000 })).toEqual([4, 3, 2]);
+      expect(await ids({ sinceMs: 0, countMax: 2 })).toEqual([4, 3]);
+      const looks = await other.looks(group, { sinceMs: NOW + 1, countMax: 3 }, NEVER);
+      expect(looks.map(({ reason }) => reason)).toEqual(['look 4', 'look 3', 'look 2']);
+    });
+
+    it('moves a decision on as its states allow, and for one of two at once', async () => {
+      const group = newGroup();
+      await commit(group, 0, someDecision(0));
+      const seen = someDecision(0);
+      const claims = await Promise.all(
+        [one, other].map((store, at) =>
+          store.move(group, seen, { status: 'APPLYING', claim: { holder: `h${at}`, untilMs: NOW } }, NEVER),
+        ),
+      );
+      const [taken, ...rest] = claims.filter((claim) => claim !== undefined);
+      expect(rest).toEqual([]);
+      expect(taken).toMatchObject({ ...seen, status: 'APPLYING' });
+      expect(await one.move(group, seen, { status: 'SUPERSEDED' }, NEVER)).toBeUndefined(); // it is no longer as it was seen
+      const applied = await other.move(group, taken!, { status: 'APPLIED', appliedAtMs: NOW + 5 }, NEVER);
+      expect(applied).toMatchObject({ status: 'APPLIED', appliedAtMs: NOW + 5, reason: seen.reason });
+      expect(await one.move(group, applied!, { status: 'PENDING' }, NEVER)).toBeUndefined();
+      expect(await one.decision(group, 0, NEVER)).toEqual(applied);
+    });
+
+    it('keeps the victims of a decision that is taken up again', async () => {
+      const group = newGroup();
+      await commit(group, 0, someDecision(0));
+      const claim = { holder: 'a', untilMs: NOW };
+      const first = await one.move(group, someDecision(0), { status: 'APPLYING', claim, victims: ['w1'] }, NEVER);
+      const next = { holder: 'b', untilMs: NOW + 9 };
+      const again = await other.move(group, first!, { status: 'APPLYING', claim: next }, NEVER);
+      expect(again).toMatchObject({ victims: ['w1'], claim: next });
+    });
+
+    it('acknowledges the newest decision that was carried out, never an older one', async () => {
+      const group = newGroup();
+      await one.acknowledge(group, 3, NEVER);
+      await other.acknowledge(group, 1, NEVER);
+      expect(await one.acknowledged(group, NEVER)).toBe(3);
+      await other.acknowledge(group, 3, NEVER);
+      await other.acknowledge(group, 4, NEVER);
+      expect(await one.acknowledged(group, NEVER)).toBe(4);
+    });
+
+    it('gives no more GPUs than the budget has, whoever asks at once; what is given back is free', async () => {
+      const pools = Array.from({ length: 6 }, (_, at) => `${newGroup()}/${at}`);
+      const before = Object.values(await one.reservations(NEVER)).reduce((total, each) => total + each, 0);
+      const granted = await Promise.all(
+        pools.map((pool, at) => (at % 2 === 0 ? one : other).reserve(pool, 3, before + 10, NEVER)),
+      );
+      expect(granted.filter((isGranted) => isGranted)).toHaveLength(3);
+      const all = await other.reservations(NEVER);
+      const ours = pools.map((pool) => all[pool] ?? 0);
+      expect(ours.reduce((total, each) => total + each, 0)).toBe(9);
+      const [rich, poor] = [pools[granted.indexOf(true)]!, pools[granted.indexOf(false)]!];
+      expect(await one.reserve(rich, 1, before + 1, NEVER)).toBe(true); // less is always granted
+      expect(await other.reserve(poor, 3, before + 10, NEVER)).toBe(true);
+      expect(await other.reserve(poor, 4, before + 10, NEVER)).toBe(false);
+      for (const pool of pools) await one.reserve(pool, 0, 0, NEVER);
+    });
+
+    it('does nothing for who has given up', async () => {
+      const group = newGroup();
+      const signal = AbortSignal.abort(new Error('gone'));
+      await expect(one.commit(group, { version: 0, state: 's' }, signal)).rejects.toThrow('gone');
+      await expect(one.readState(group, signal)).rejects.toThrow('gone');
+      expect(await one.readState(group, NEVER)).toBeUndefined();
+    });
+  });
+}
