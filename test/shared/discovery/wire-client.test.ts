@@ -3,8 +3,8 @@ import { createServer, type IncomingMessage } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { afterEach, describe, expect, it } from 'vitest';
 import { systemClock } from '../../../shared/clock/index.ts';
-import { connect } from '../../../shared/discovery/table/sdk-client.ts';
 import { loadSdk } from '../../../shared/discovery/table/sdk.ts';
+import { connect } from '../../../shared/discovery/table/sdk-client.ts';
 import { signedHeaders } from '../../../shared/discovery/table/signature.ts';
 import { TableTime } from '../../../shared/discovery/table/table-time.ts';
 import { openWireClient, wireOptionsOf } from '../../../shared/discovery/table/wire-client.ts';
@@ -81,7 +81,11 @@ describe('the client that a function asks its table with', () => {
     const { asked, open } = await serve(200, '{"Item":{"B":{"S":"no bytes"},"v":{"B":"AAEC"},"s":{"BS":["/w=="]}}}');
     const input = { TableName: 't', Key: { ...KEY, sk: { B: new Uint8Array([255, 0]) } } };
     const { Item } = await open().call('GetItem', input, signal);
-    expect(Item).toEqual({ B: { S: 'no bytes' }, v: { B: new Uint8Array([0, 1, 2]) }, s: { BS: [new Uint8Array([255])] } });
+    expect(Item).toEqual({
+      B: { S: 'no bytes' },
+      v: { B: new Uint8Array([0, 1, 2]) },
+      s: { BS: [new Uint8Array([255])] },
+    });
     expect(asked[0]?.headers).toMatchObject({
       'x-amz-target': 'DynamoDB_20120810.GetItem',
       'content-type': 'application/x-amz-json-1.0',
@@ -91,7 +95,9 @@ describe('the client that a function asks its table with', () => {
   });
 
   it.each([
-    ['{"__type":"com.amazonaws.dynamodb.v20120810#ConditionalCheckFailedException","Item":{"pk":{"S":"p"}},"message":"m"}'],
+    [
+      '{"__type":"com.amazonaws.dynamodb.v20120810#ConditionalCheckFailedException","Item":{"pk":{"S":"p"}},"message":"m"}',
+    ],
     ['{"__type":"ConditionalCheckFailedException:http://internal/","Item":{"pk":{"S":"p"}},"Message":"m"}'],
   ])('throws the refusal under its name, with its item: %s', async (answer) => {
     const { open } = await serve(400, answer);
