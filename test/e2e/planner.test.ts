@@ -124,3 +124,16 @@ describe('a frontend, stator planner and its workers', () => {
     expect(none.code).toBe(2);
   });
 });
+
+describe('stator planner refuses', () => {
+  it.each([
+    [['--', '--engine=mocker'], 'arguments after -- are those of workers, which --planner-connector local starts'],
+    [['--planner-law=foresight'], '--planner-law foresight is for stator simulate'],
+    [['--planner-connector=local', '--planner-config={"mode":"disagg"}'], '--planner-connector local scales one pool'],
+    [['--planner-config={"itl_ms":0}'], 'planner configuration: itl_ms'],
+  ])('%j', async (flags, message) => {
+    const { code, stderr } = await runStator(['planner', ...flags]);
+    expect(stderr).toContain(message);
+    expect(code).toBe(2);
+  });
+});
