@@ -10,7 +10,6 @@ import {
 import { Overlaps } from '../../../../shared/router/scheduler/prefix-index.ts';
 import { RankTable } from '../../../../shared/router/scheduler/ranks.ts';
 import { chainHashes } from '../../../../shared/tokens/index.ts';
-import { propertyRuns } from '../../../support/property-runs.ts';
 import { NaiveBlockIndex } from './naive-block-index.ts';
 import { dumpOf } from './prompts.ts';
 
@@ -142,7 +141,7 @@ describe('block index against a model on maps', () => {
         expect(matches(index)).toBe(matches(model));
         agree(index, model);
       }),
-      { numRuns: propertyRuns(2500, 10_000) },
+      { numRuns: 10_000 },
     );
   }, 120_000);
 
@@ -155,7 +154,7 @@ describe('block index against a model on maps', () => {
         expect(matches(index)).toBe(matches(model));
         agree(index, model);
       }),
-      { numRuns: propertyRuns(500, 1500) },
+      { numRuns: 1500 },
     );
   }, 240_000);
 });
