@@ -1,4 +1,4 @@
-import { resolve } from 'node:path';
+import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
 import { WorkerProcesses } from '../../../functions/cli/local-workers.ts';
 import { LocalConnector, type ScalableWorkers } from '../../../shared/planner/live/index.ts';
@@ -76,7 +76,7 @@ describeConnector(
   async () => {
     const workers = new WorkerProcesses({
       workers: [[]],
-      entry: resolve('test/support/planner/fake-worker.mjs'),
+      entry: fileURLToPath(new URL('../../support/planner/fake-worker.mjs', import.meta.url)),
       env: process.env,
       logger: silentLogger,
     });
