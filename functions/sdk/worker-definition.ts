@@ -9,7 +9,7 @@ export type ModelKind = 'chat' | 'completions' | 'embeddings' | 'images' | 'vide
 
 /** What the frontend and its router may know of the engine behind a worker. All of it is optional. */
 export interface RuntimeFacts {
-  /** Longest prompt and output together, in tokens. @default from the model folder, else unlimited */
+  /** Longest prompt and output together, in tokens; more than the model folder says counts as what it says. @default from the model folder, else unlimited */
   readonly contextLength?: number;
   /** @default 16 */
   readonly kvBlockSizeTokens?: number;

@@ -10,7 +10,7 @@ export const EXPLAIN_HELP = `Usage: stator router explain REQUEST_ID [--url URL]
 Shows why one of the last requests went to its worker, or where a prompt would go now: every candidate with what it has
 cached, its load and the parts of its cost. Where prompts are computed apart, the prefill worker's decision comes first.
 
-  REQUEST_ID        a response id (chatcmpl-...) or a request id
+  REQUEST_ID        a response id (chatcmpl-...), not the client's own x-request-id
   --prompt TEXT     the text of a completion; nothing is sent to a worker
   --model NAME      (default: the only model that is served)
   --url URL         of the frontend (default: http://127.0.0.1:8000)

@@ -22,7 +22,7 @@ const RETRY_SHARE_MAX_HELD = 1 / 4;
 
 /**
  * Keeps one lease alive: renews every third of its time to live, give or take a tenth, and sooner for news, retries failures
- * with back-off, and tells when the lease ran out before a renewal succeeded (self-fence) and when it is held again.
+ * with back-off, and tells when the lease ran out before a renewal succeeded and when it is held again.
  *
  *   idle --begin--> held --own deadline passes--> lost --renewal succeeds--> held        stop: from any state
  */

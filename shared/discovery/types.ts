@@ -108,7 +108,7 @@ export interface Discovery {
   setLoad(instanceId: string, load: WorkerLoad): void;
   /** Tells the loads of all live workers as they are known, at once and after each reading that changed them. */
   watchLoads(listener: (loads: FleetLoads) => void): Watch;
-  /** Runs `callback` when this process's lease expired before it could be renewed: it must stop taking requests. */
+  /** Runs `callback` when this process's lease expired before it could be renewed: others may take it for gone. */
   onLeaseLost(callback: () => void): void;
   /** Runs `callback` when the lease and all records were written again after a loss. */
   onLeaseRegained(callback: () => void): void;

@@ -1,5 +1,5 @@
 import type { DiscoveryRecord, EndpointRecord, ModelCard, ModelRecord } from '../discovery/index.ts';
-import type { EngineInfo } from '../engines/index.ts';
+import type { EngineInfo, ModelFacts } from '../engines/index.ts';
 import { detailOf, workerError } from '../errors/index.ts';
 import type { IncomingCall, PlaneServer, Transport } from '../planes/request/index.ts';
 import { healthCheckRequest } from '../protocol/generation/index.ts';
@@ -59,6 +59,7 @@ export async function startWorker(options: WorkerOptions, signal: AbortSignal): 
     const settings = { enable_local_indexer: keepsIndex, ...options.card };
     const facts = typeof options.model === 'function' ? await options.model(info) : options.model;
     const card = buildModelCard(facts, info, options.names, settings);
+    tellOfShorterContext(options, info, facts);
     const worker = new ServingWorker(options, info, card);
     await worker.open(signal);
     return worker;
@@ -68,20 +69,32 @@ export async function startWorker(options: WorkerOptions, signal: AbortSignal): 
   }
 }
 
+/** What the operator has asked for is not what clients get: the model's own length bounds the engine's. */
+function tellOfShorterContext(
+  { logger }: WorkerOptions,
+  { contextLength: asked }: EngineInfo,
+  { contextLength: allowed }: ModelFacts,
+): void {
+  if (asked === undefined || allowed === undefined || asked <= allowed) return;
+  const message = `a context of ${asked} tokens is more than the model's configuration allows: serving ${allowed}`;
+  logger.warn(message, { context_length: asked, served: allowed });
+}
+
 // The states below and what moves between them stand in one file: apart, nobody could check them against the table.
 
 /** Canaries that fail in a row before the worker leaves discovery. */
 const CANARY_FAILURES_MAX = 3;
 
 /**
- * | State | new request | lease lost | lease regained | engine down | engine up | drain |
- * |---|---|---|---|---|---|---|
- * | serving | to the engine; waits or `WorkerOverloaded` above the limits | refuse | - | fail streams, withdraw | - | -> draining |
- * | refusing (lease lost) | `WorkerUnavailable` | - | -> serving | fail streams, withdraw | restore | -> draining |
- * | withdrawn (engine down) | to the engine | refuse | serve | - | -> serving | -> draining |
- * | refusing (a canary failed) | `WorkerUnavailable`, withdrawn at the third | refuse | - | fail streams, withdraw | restore | -> draining |
- * | asleep (`sleep` of the control) | the engine refuses | refuse | serve | withdrawn | - | -> draining |
- * | draining | `WorkerUnavailable`; a prefill worker's blocks may be released | - | - | - | - | same promise |
+ * A lost lease changes none of them: whoever still knows the worker is served.
+ *
+ * | State | new request | engine down | engine up | drain |
+ * |---|---|---|---|---|
+ * | serving | to the engine; waits or `WorkerOverloaded` above the limits | fail streams, withdraw | - | -> draining |
+ * | withdrawn (engine down) | to the engine | - | -> serving | -> draining |
+ * | refusing (a canary failed) | `WorkerUnavailable`, withdrawn at the third | fail streams, withdraw | restore | -> draining |
+ * | asleep (`sleep` of the control) | the engine refuses | withdrawn | - | -> draining |
+ * | draining | `WorkerUnavailable`; a prefill worker's blocks may be released | - | - | same promise |
  */
 class ServingWorker implements Worker {
   readonly instanceId: string;
@@ -104,7 +117,6 @@ class ServingWorker implements Worker {
   #monitor: EngineMonitor | undefined;
   #canary: EngineCanary | undefined;
   #control: WorkerControl | undefined;
-  #hasLease = true;
   #isEngineUp = true;
   #isProven = true;
   #isAsleep = false;
@@ -165,8 +177,8 @@ class ServingWorker implements Worker {
       const writeTimeoutMs = this.#settings.discoveryTimeoutMs;
       this.#registration = new Registration({ discovery, records, clock, logger, writeTimeoutMs });
       this.#control = this.#openControl(this.#registration);
-      discovery.onLeaseLost(() => this.#loseLease());
-      discovery.onLeaseRegained(() => this.#regainLease());
+      discovery.onLeaseLost(() => this.#noteLease('warn', 'lease lost: serving whoever still knows this worker'));
+      discovery.onLeaseRegained(() => this.#noteLease('info', 'lease regained'));
       await this.#registration.register(signal);
     } catch (thrown) {
       await this.#registration?.withdraw();
@@ -289,7 +301,7 @@ class ServingWorker implements Worker {
   }
 
   #serveOrRefuse(): void {
-    if (this.#hasLease && this.#isProven) this.#server?.handle(this.#path, this.#serve);
+    if (this.#isProven) this.#server?.handle(this.#path, this.#serve);
     else this.#server?.unhandle(this.#path);
     this.#showHealth();
   }
@@ -376,18 +388,9 @@ class ServingWorker implements Worker {
     return isServed ? { files_at: `${filesFrom}/${metadataPath(address, this.card)}` } : {};
   }
 
-  #loseLease(): void {
-    if (this.#isDraining || this.#server === undefined) return;
-    this.#hasLease = false;
-    this.#options.logger.warn('lease lost: taking no requests until it is back', { instance_id: this.instanceId });
-    this.#serveOrRefuse();
-  }
-
-  #regainLease(): void {
-    if (this.#isDraining || this.#server === undefined) return;
-    this.#hasLease = true;
-    this.#options.logger.info('lease regained', { instance_id: this.instanceId });
-    this.#serveOrRefuse();
+  /** A lease says who may be sent requests, not who may answer them: a store that is away must not stop a worker that is not. */
+  #noteLease(level: 'warn' | 'info', message: string): void {
+    if (!this.#isDraining) this.#options.logger[level](message, { instance_id: this.instanceId });
   }
 
   #loseEngine(reason: unknown): void {
@@ -408,7 +411,7 @@ class ServingWorker implements Worker {
   }
 
   #showHealth(): void {
-    const isReady = this.#hasLease && this.#isEngineUp && this.#isProven && !this.#isAsleep && !this.#isDraining;
+    const isReady = this.#isEngineUp && this.#isProven && !this.#isAsleep && !this.#isDraining;
     for (const name of this.#endpointNames)
       this.#options.health?.set(name, isReady ? 'ready' : 'notready', this.instanceId);
   }

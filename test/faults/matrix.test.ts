@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { sseData } from '../support/index.ts';
+import { type Answer, type Asked, ask, type Form, PROMPT } from './ask.ts';
 import { type FleetWorker, type Role, VirtualFleet } from './virtual-fleet.ts';
 
 /** How far a request has come when a fault befalls it. */
@@ -12,7 +12,6 @@ type Stage =
   | 'at the last token'
   | 'during a drain'
   | 'during a prefill drain';
-type Form = 'stream' | 'unary';
 
 const STAGES = [
   'queued',
@@ -109,22 +108,6 @@ describe('a client that stops reading', () => {
   );
 });
 
-/** What a client has in the end, however it asked. */
-interface Answer {
-  readonly status: number;
-  readonly text: string;
-  readonly finishReason: string | undefined;
-  /** Prompt and completion tokens. */
-  readonly usage: readonly (number | undefined)[];
-}
-
-interface Asked {
-  readonly answer: Promise<Answer | undefined>;
-  readonly isOver: boolean;
-  leave(): void;
-  read(): void;
-}
-
 interface Reached {
   readonly victim: FleetWorker;
   readonly asked: Asked;
@@ -134,7 +117,6 @@ interface Reached {
 
 /** An engine ends the step that it is in. */
 const AT_ONCE_MS = 1000;
-const PROMPT = 'whatifamachinefails'.repeat(8);
 const MANY_TOKENS = 80;
 
 /** Most answers run on for a while after their first token; the last ones end with the second. */
@@ -179,83 +161,6 @@ async function answerOf(fleet: VirtualFleet, form: Form, maxTokens: number): Pro
   const answer = await asked.answer;
   expect(answer).toMatchObject({ status: 200, finishReason: 'length', usage: [PROMPT.length, maxTokens] });
   return answer;
-}
-
-function ask(fleet: VirtualFleet, form: Form, maxTokens: number, isRead = true): Asked {
-  const leaving = new AbortController();
-  let isOver = false;
-  let read = (): void => {};
-  const reading = isRead
-    ? Promise.resolve()
-    : new Promise<void>((resolve) => {
-        read = resolve;
-      });
-  const body = JSON.stringify({
-    model: 'letters',
-    prompt: PROMPT,
-    max_tokens: maxTokens,
-    ignore_eos: true,
-    ...(form === 'stream' ? { stream: true, stream_options: { include_usage: true } } : {}),
-  });
-  const headers = { 'content-type': 'application/json' };
-  const request = new Request('http://127.0.0.1/v1/completions', {
-    method: 'POST',
-    headers,
-    body,
-    signal: leaving.signal,
-  });
-  const answer = (async () => {
-    try {
-      const response = await fleet.app.fetch(request);
-      await reading;
-      return await (form === 'stream' && response.status === 200 ? readStream(response) : readUnary(response));
-    } catch (error) {
-      if (leaving.signal.aborted) return undefined;
-      throw error;
-    } finally {
-      isOver = true;
-    }
-  })();
-  answer.catch(() => undefined); // whoever waits for it sees it
-  return {
-    answer,
-    get isOver() {
-      return isOver;
-    },
-    leave: () => leaving.abort(),
-    read: () => read(),
-  };
-}
-
-interface Body {
-  readonly choices?: readonly { readonly text: string; readonly finish_reason: string | null }[];
-  readonly usage?: { readonly prompt_tokens: number; readonly completion_tokens: number } | null;
-}
-
-async function readStream(response: Response): Promise<Answer> {
-  let text = '';
-  let finishReason: string | undefined;
-  let usage: Body['usage'];
-  for await (const data of sseData(response)) {
-    if (data === '[DONE]')
-      return { status: 200, text, finishReason, usage: [usage?.prompt_tokens, usage?.completion_tokens] };
-    const chunk = JSON.parse(data) as Body;
-    const [choice] = chunk.choices ?? [];
-    text += choice?.text ?? '';
-    finishReason = choice?.finish_reason ?? finishReason;
-    usage = chunk.usage ?? usage;
-  }
-  throw new Error('the stream broke off');
-}
-
-async function readUnary(response: Response): Promise<Answer> {
-  const { choices: [choice] = [], usage } = (await response.json()) as Body;
-  return {
-    status: response.status,
-    text: choice?.text ?? '',
-    finishReason: choice?.finish_reason ?? undefined,
-    usage: [usage?.prompt_tokens, usage?.completion_tokens],
-  };
 }
 
 /** No request, block or place has leaked at those that live on. */

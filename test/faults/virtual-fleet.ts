@@ -1,4 +1,5 @@
-import { seededRandom, VirtualClock } from '../../shared/clock/index.ts';
+import { type Clock, seededRandom, VirtualClock } from '../../shared/clock/index.ts';
+import type { Discovery } from '../../shared/discovery/index.ts';
 import { MemoryDiscovery, MemoryHub } from '../../shared/discovery/memory/memory-discovery.ts';
 import type { Engine } from '../../shared/engines/index.ts';
 import { createMockEngine, memoryHandoffs } from '../../shared/engines/mocker/index.ts';
@@ -33,6 +34,9 @@ const PACE = { speedupRatio: 0.05, decodeSpeedupRatio: 22, maxNumSeqs: 1, maxMod
 
 /** The blocks of a prompt take a while to cross. */
 const LINK = { kvBytesPerToken: 1_000_000, kvTransferBandwidthGbps: 0.05 };
+
+/** What a process on `clock` knows the others by. */
+type DiscoveryOn = (clock: Clock) => Discovery;
 
 /** One worker of a fleet, and the ways in which it can come to grief. */
 export class FleetWorker {
@@ -140,18 +144,27 @@ export class VirtualFleet {
   readonly clock = new VirtualClock();
   readonly workers: FleetWorker[] = [];
   readonly metrics = createFrontendMetrics({ clock: this.clock });
-  readonly #hub = new MemoryHub(this.clock);
   readonly #random = seededRandom(7);
   readonly #plane = createMemoryRequestPlane({ clock: this.clock });
   readonly #events = createMemoryEventPlane({ clock: this.clock, random: this.#random });
   readonly #handoffs = memoryHandoffs();
-  readonly #discovery = new MemoryDiscovery({ hub: this.#hub, clock: this.clock, random: this.#random });
+  readonly #discoveryOn: DiscoveryOn;
+  /** The frontends'. */
+  readonly discovery: Discovery;
   #frontend: ReturnType<typeof mortalCaller> | undefined;
   app!: TestApp['app']; // `open` sets it before anybody else has this
 
-  /** @param roles one worker each */
-  static async open(roles: readonly Role[]): Promise<VirtualFleet> {
-    const fleet = new VirtualFleet();
+  private constructor(connect: ((clock: VirtualClock) => DiscoveryOn) | undefined) {
+    this.#discoveryOn = (connect ?? ((clock) => this.#inMemory(clock)))(this.clock);
+    this.discovery = this.#discoveryOn(this.clock);
+  }
+
+  /**
+   * @param roles one worker each
+   * @param connect how its processes know of each other; absent = all that one knows, all know at once
+   */
+  static async open(roles: readonly Role[], connect?: (clock: VirtualClock) => DiscoveryOn): Promise<VirtualFleet> {
+    const fleet = new VirtualFleet(connect);
     for (const role of roles) await fleet.start(role);
     await fleet.#openFrontend();
     return fleet;
@@ -178,7 +191,7 @@ export class VirtualFleet {
     member.worker = await startWorker(
       {
         engine: member.engine,
-        discovery: new MemoryDiscovery({ hub: this.#hub, clock, random, ttlMs: LEASE_TTL_MS }),
+        discovery: this.#discoveryOn(clock),
         requestPlane: member.serveOn(this.#plane),
         eventPlane: this.#events,
         address,
@@ -198,6 +211,11 @@ export class VirtualFleet {
     return member;
   }
 
+  #inMemory(of: VirtualClock): DiscoveryOn {
+    const hub = new MemoryHub(of);
+    return (clock) => new MemoryDiscovery({ hub, clock, random: this.#random, ttlMs: LEASE_TTL_MS });
+  }
+
   /** The frontend is gone with its connections; another takes its place. */
   async replaceFrontend(): Promise<void> {
     this.#frontend?.die();
@@ -212,7 +230,7 @@ export class VirtualFleet {
     const router = createRouter<PipelineWorker>({ mode: 'round-robin', clock, random, inhibitedMs: INHIBITED_MS });
     const pools = new FollowedPools(router);
     const onChange = (): void => pools.follow(models.list().flatMap(workerSetsOf));
-    const models: LiveModelDirectory = new LiveModelDirectory({ discovery: this.#discovery, clock, onChange });
+    const models: LiveModelDirectory = new LiveModelDirectory({ discovery: this.discovery, clock, onChange });
     const pipeline = createPipeline({
       models,
       store: new ModelStore({ open: async () => letterModel, clock, onFailure: () => {} }),

@@ -49,8 +49,9 @@ export async function startSmallServer(
   const { server, useCertificate } = createServiceServer(limits, tls, (request, response) => {
     answer(request, response).catch((thrown: unknown) => {
       logger.error(`${name}: request failed`, { reason: reasonOf(thrown) });
-      if (!response.headersSent) response.writeHead(500);
-      response.end();
+      if (response.headersSent) return void response.end();
+      response.writeHead(500, { 'content-type': 'text/plain; charset=utf-8' });
+      response.end(`${name}: the answer cannot be made; its log says why\n`);
     });
   });
   server.maxConnections = CONNECTIONS_MAX;

@@ -54,10 +54,15 @@ describe('GET /router/explain/{id}', () => {
     expect(await batch.json()).toMatchObject({ request_id: `${ID}-0` });
   });
 
-  it('says that only the last decisions are kept', async () => {
-    const response = await appWith([]).fetch(new Request(`http://localhost/router/explain/${ID}`));
+  it('says that only the last decisions are kept, and which id is asked for', async () => {
+    const response = await appWith([]).fetch(new Request('http://localhost/router/explain/trace-7'));
     expect(response.status).toBe(404);
-    expect(await response.json()).toMatchObject({ error: { code: 'not_found' } });
+    expect(await response.json()).toMatchObject({
+      error: {
+        code: 'not_found',
+        message: expect.stringMatching(/trace-7.*the response id \(chatcmpl-.*not an x-request-id/),
+      },
+    });
   });
 });
 

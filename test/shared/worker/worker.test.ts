@@ -205,23 +205,36 @@ describe('a request at a worker', () => {
   });
 });
 
+describe('a worker whose engine takes more than the model', () => {
+  it.each([
+    ['more', 101, 100, ["a context of 101 tokens is more than the model's configuration allows: serving 100"]],
+    ['as much', 100, 100, []],
+    ['less', 99, 99, []],
+  ])('says so once where it is %s', async (_, asked, served, told) => {
+    const engine = new ScriptedEngine();
+    engine.info = { ...engine.info, contextLength: asked };
+    const bed = workerBed(engine);
+    const { card } = await bed.start({ model: { contextLength: 100 } });
+    expect(card.runtime_config.context_length).toBe(served);
+    expect(bed.lines.filter(({ level }) => level === 'warn').map(({ message }) => message)).toEqual(told);
+  });
+});
+
 describe('a worker that loses its lease', () => {
-  it('refuses new requests until the lease is back, and finishes those under way', async () => {
+  it('goes on serving whoever still knows it, says so once, and when the lease is back', async () => {
     const bed = mockBed();
     const worker = await bed.start();
     const running = bed.call(worker, range(10), { stop: { max_tokens: 20 } });
     await bed.clock.advance(20);
     bed.discovery.loseLease();
-    expect(bed.health.status).toBe('notready');
-    const refused = bed.call(worker, range(10));
+    expect(bed.health.status).toBe('ready');
+    const served = bed.call(worker, range(10), { stop: { max_tokens: 5 } });
     await bed.clock.advance(1000);
-    expect(refused.sink.error?.worker).toBe('WorkerUnavailable');
+    expect(served.sink).toMatchObject({ tokenCount: 5, end_: true });
     expect(running.sink).toMatchObject({ tokenCount: 20, end_: true });
     bed.discovery.regainLease();
-    expect(bed.health.status).toBe('ready');
-    const served = bed.call(worker, range(10));
-    await bed.clock.advance(1000);
-    expect(served.sink.end_).toBe(true);
+    const told = bed.lines.map(({ message }) => message).filter((message) => message.startsWith('lease'));
+    expect(told).toEqual(['lease lost: serving whoever still knows this worker', 'lease regained']);
   });
 });
 

@@ -27,7 +27,9 @@ export async function serveExplained(deps: HttpAppDeps, exchange: HttpExchange):
     sendJson(exchange, 200, explanation);
     return;
   }
-  const error = new ServeError('not_found', `No decision is kept for the id ${shownId(id)}: only the last ones are`);
+  const asked = 'asked for is the response id (chatcmpl-..., cmpl-..., resp_..., msg_...), not an x-request-id';
+  const message = `No decision is kept for the id ${shownId(id)}: only the last ones are, and ${asked}`;
+  const error = new ServeError('not_found', message);
   sendError(exchange, error, deps.settings.overloadStatus);
 }
 

@@ -91,6 +91,6 @@ export async function serveMetrics({ metrics, logger }: HttpAppDeps, exchange: H
     sendText(exchange, 200, metrics.contentType, await metrics.render());
   } catch (error) {
     logger.error('metrics cannot be rendered', { reason: reasonOf(error) });
-    sendText(exchange, 500, 'text/plain', 'metrics cannot be rendered');
+    sendText(exchange, 500, 'text/plain; charset=utf-8', 'metrics cannot be rendered; the log says why\n');
   }
 }

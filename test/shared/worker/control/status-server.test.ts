@@ -86,7 +86,9 @@ describe('status server', () => {
   it('answers 500 and stays up when metrics cannot be rendered', async () => {
     const metrics = { contentType: 'text/plain', render: () => Promise.reject(new Error('broken')) };
     const url = await start(new EndpointHealth(clock, []), { metrics });
-    expect((await fetch(`${url}/metrics`)).status).toBe(500);
+    const response = await fetch(`${url}/metrics`);
+    expect([response.status, response.headers.get('content-type')]).toEqual([500, 'text/plain; charset=utf-8']);
+    expect(await response.text()).toBe('status server: the answer cannot be made; its log says why\n');
     expect((await fetch(`${url}/health`)).status).toBe(200);
   });
 
