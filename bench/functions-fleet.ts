@@ -1,6 +1,7 @@
-// npm run bench:part -- bench/functions-fleet.ts [--from 1] [--seeds 5] [--requests 5000] [--functions 50] [--off]
+// npm run bench:part -- bench/functions-fleet.ts [--from 1] [--seeds 5] [--requests 5000] [--functions 50] [--in-flight 6] [--off]
 // Hit rate of many function instances that ask one resident router, beside one resident frontend that serves the same requests; with
-// --off also of functions that nobody answers. Then ten functions are killed under streams: what is left of their reservations.
+// --off also of functions that nobody answers. Few requests are in flight: hit rate is asked for, not speed, and fifty processes that
+// fight for two cores answer nobody in time. Who decided is printed beside it. Then ten functions are killed under streams: what is left of their reservations.
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
@@ -21,6 +22,10 @@ const { values } = parseArgs({
     requests: { type: 'string', default: '5000' },
     functions: { type: 'string', default: '50' },
     workers: { type: 'string', default: '4' },
+    /** Requests at a time, on every side. */
+    'in-flight': { type: 'string', default: '6' },
+    /** What a function waits for the resident's first word: long, unless it is the machine's haste that is measured. */
+    'choose-timeout-ms': { type: 'string', default: '2000' },
     off: { type: 'boolean', default: false },
   },
 });
@@ -94,7 +99,10 @@ async function measure(
   await Promise.all(Array.from({ length: Number(values.workers) }, () => start([...flags, path], /(worker is ready)/)));
   const http = ['frontend', '--http-host=127.0.0.1', '--http-port=0', '--router-role=resident'];
   const resident = side === 'functions alone' ? undefined : await start(http, /serving url=(\S+)/);
-  const patient = { STATOR_ROUTER_CHOOSE_TIMEOUT_MS: '2000', STATOR_ROUTER_CONNECT_TIMEOUT_MS: '2000' };
+  const patient = {
+    STATOR_ROUTER_CHOOSE_TIMEOUT_MS: values['choose-timeout-ms'],
+    STATOR_ROUTER_CONNECT_TIMEOUT_MS: '2000',
+  };
   const runtime =
     side === 'frontend'
       ? undefined
@@ -102,6 +110,7 @@ async function measure(
           directory,
           env: { ...env, ...patient, STATOR_AUTH: 'off' },
           environmentsMax: FUNCTIONS,
+          spread: true,
         });
   const url = runtime?.url ?? resident ?? '';
   await waitUntil(async () => ((await (await fetch(`${url}/v1/models`)).json()) as { data: [] }).data.length > 0, {
@@ -109,7 +118,11 @@ async function measure(
     pollMs: 200,
   });
   if (runtime !== undefined) await warm(runtime);
+  const startedMs = performance.now();
   const rate = await drive(url, seed);
+  const seconds = ((performance.now() - startedMs) / 1000).toFixed(0);
+  const decided = runtime === undefined ? 'all by itself' : decisionsOf(runtime);
+  console.log(`  seed ${seed}, ${side}: ${(rate * 100).toFixed(2)} % in ${seconds} s; decided: ${decided}`);
   if (kills && runtime !== undefined && resident !== undefined) await killSome(runtime, resident);
   await runtime?.stop();
   await Promise.all(processes.map((each) => each.kill()));
@@ -134,32 +147,69 @@ async function warm(runtime: LambdaRuntime): Promise<void> {
   }
 }
 
-/** Conversations that share system prompts, as many requests at a time as there are functions. */
+/** By whom the requests were placed, as the functions' logs say: what the resident router did not decide, and why. */
+function decisionsOf(runtime: LambdaRuntime): string {
+  const counts: Record<string, number> = {};
+  for (const [, found] of runtime.output().matchAll(/"FallbackReasons":(\{[^}]*\})/g)) {
+    for (const [reason, count] of Object.entries(JSON.parse(found ?? '{}') as Record<string, number>)) {
+      counts[reason] = (counts[reason] ?? 0) + count;
+    }
+  }
+  const requests = Number(values.requests);
+  const fallbacks = Object.values(counts).reduce((sum, count) => sum + count, 0);
+  const share = ((fallbacks / requests) * 100).toFixed(2);
+  return `${requests - fallbacks} resident, ${fallbacks} stateless (${share} %) ${JSON.stringify(counts)}`;
+}
+
+/**
+ * Conversations that share system prompts, a few requests at a time. Each lane has numbers and conversations of its own: both sides get
+ * the same requests, whichever is faster.
+ */
 async function drive(url: string, seed: number): Promise<number> {
-  const random = seeded(seed);
-  const words = (count: number): string =>
-    Array.from({ length: count }, () => WORDS[Math.floor(random() * WORDS.length)]).join(' ');
-  const systems = Array.from({ length: SYSTEM_PROMPTS }, () => words(300));
+  const lanes = Number(values['in-flight']);
+  const systems = Array.from({ length: SYSTEM_PROMPTS }, (_, at) => words(seeded(seed * 1000 + at), 300));
+  const each = Math.ceil(Number(values.requests) / lanes);
+  const tallies = await Promise.all(
+    Array.from({ length: lanes }, (_, lane) => converse(url, seeded(seed * 1_000_000 + lane), systems, each)),
+  );
+  const sum = (of: (tally: Tally) => number): number => tallies.reduce((total, tally) => total + of(tally), 0);
+  return sum(({ cached }) => cached) / sum(({ prompt }) => prompt);
+}
+
+interface Tally {
+  readonly prompt: number;
+  readonly cached: number;
+}
+
+/** One request after the other, each of them a turn of one of many conversations. */
+async function converse(
+  url: string,
+  random: () => number,
+  systems: readonly string[],
+  requests: number,
+): Promise<Tally> {
+  const open = Math.ceil(SESSIONS_OPEN / Number(values['in-flight']));
   const sessions: Message[][] = [];
   let prompt = 0;
   let cached = 0;
-  let left = Number(values.requests);
-  const next = async (): Promise<void> => {
-    while (left-- > 0) {
-      const isNew = sessions.length < SESSIONS_OPEN || random() < 0.25;
-      const at = isNew ? -1 : Math.floor(random() * sessions.length);
-      const before = isNew
-        ? [{ role: 'system', content: systems[Math.floor(random() ** 2 * SYSTEM_PROMPTS)] ?? '' }]
-        : (sessions.splice(at, 1)[0] ?? []); // nobody else goes on with it meanwhile
-      const messages = [...before, { role: 'user', content: words(60 + Math.floor(random() * 120)) }];
-      const usage = await ask(url, messages);
-      prompt += usage.prompt_tokens;
-      cached += usage.prompt_tokens_details?.cached_tokens ?? 0;
-      if (messages.length < TURNS_MAX * 2) sessions.push([...messages, { role: 'assistant', content: words(40) }]);
-    }
-  };
-  await Promise.all(Array.from({ length: FUNCTIONS }, next));
-  return cached / prompt;
+  for (let count = 0; count < requests; count++) {
+    const isNew = sessions.length < open || random() < 0.25;
+    const at = isNew ? -1 : Math.floor(random() * sessions.length);
+    const before = isNew
+      ? [{ role: 'system', content: systems[Math.floor(random() ** 2 * SYSTEM_PROMPTS)] ?? '' }]
+      : (sessions.splice(at, 1)[0] ?? []);
+    const messages = [...before, { role: 'user', content: words(random, 60 + Math.floor(random() * 120)) }];
+    const usage = await ask(url, messages);
+    prompt += usage.prompt_tokens;
+    cached += usage.prompt_tokens_details?.cached_tokens ?? 0;
+    const answer = words(random, 40);
+    if (messages.length < TURNS_MAX * 2) sessions.push([...messages, { role: 'assistant', content: answer }]);
+  }
+  return { prompt, cached };
+}
+
+function words(random: () => number, count: number): string {
+  return Array.from({ length: count }, () => WORDS[Math.floor(random() * WORDS.length)]).join(' ');
 }
 
 async function ask(url: string, messages: readonly Message[]): Promise<Usage> {

@@ -31,7 +31,7 @@ let registry: MetricRegistry | undefined;
 const embedded = new EmbeddedMetrics({
   functionName: process.env.AWS_LAMBDA_FUNCTION_NAME ?? 'unknown',
   nowMs: () => systemClock.wallMs(),
-  fallbacks: () => registry?.totalOf('stator_router_fallbacks_total') ?? 0,
+  fallbacks: () => registry?.totalsBy('stator_router_fallbacks_total', 'reason') ?? {},
   write: (text) => process.stdout.write(text),
 });
 

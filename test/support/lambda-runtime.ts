@@ -21,6 +21,8 @@ export interface LambdaRuntimeOptions {
   readonly timeoutMs?: number;
   /** Processes at a time; more requests are refused with 429. @default 4 */
   readonly environmentsMax?: number;
+  /** Gives each request to the process that has rested longest, so that all of them have a share; otherwise to the oldest. */
+  readonly spread?: boolean;
   /** Stops processes between invocations. @default true, as in the service */
   readonly freeze?: boolean;
   /** Path that API Gateway's stage adds in front and takes away again: `/prod`; what lies outside is refused with 403. @default none */
@@ -166,7 +168,11 @@ class LambdaService {
   }
 
   #findEnvironment(): Environment | undefined {
-    for (const environment of this.#environments) if (environment.isIdle) return environment;
+    for (const environment of this.#environments) {
+      if (!environment.isIdle) continue;
+      if (this.#options.spread && this.#environments.delete(environment)) this.#environments.add(environment);
+      return environment;
+    }
     return this.#environments.size < (this.#options.environmentsMax ?? 4) ? this.#startEnvironment() : undefined;
   }
 

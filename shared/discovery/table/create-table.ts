@@ -1,6 +1,6 @@
 import { type Clock, systemClock } from '../../clock/index.ts';
 import { loadSdk } from './sdk.ts';
-import { connect } from './table.ts';
+import { connect } from './sdk-client.ts';
 import { type TablePlace, toTableError } from './table-errors.ts';
 
 /** Keys of every table of this product, and the attribute (Unix seconds) after which garbage is cleared. */

@@ -1,7 +1,8 @@
-import type { AttributeValue, DynamoDBClient } from '@aws-sdk/client-dynamodb';
+import type { AttributeValue } from '@aws-sdk/client-dynamodb';
 import type { Clock, Random } from '../../clock/index.ts';
 import { withDeadline } from '../../concurrency/index.ts';
-import { type DynamoDbSdk, loadSdk } from './sdk.ts';
+import { openSdkClient } from './sdk-client.ts';
+import type { TableClient } from './table-client.ts';
 import {
   conditionFailure,
   InterruptedCall,
@@ -11,6 +12,7 @@ import {
   toTableError,
 } from './table-errors.ts';
 import type { TableTime } from './table-time.ts';
+import { openWireClient, wireOptionsOf } from './wire-client.ts';
 
 export type Item = Readonly<Record<string, AttributeValue>>;
 
@@ -60,36 +62,33 @@ const STANDSTILL_MS = 1000;
 
 /**
  * The calls that rooms make on a table with string keys `pk` and `sk`. Every call has a deadline; the SDK is loaded with the
- * first table.
+ * first table that takes it.
  */
 export class Table {
-  readonly #sdk: DynamoDbSdk;
-  readonly #client: DynamoDBClient;
+  readonly #client: TableClient;
   readonly #place: TablePlace;
   readonly #options: TableDependencies;
 
-  private constructor(sdk: DynamoDbSdk, client: DynamoDBClient, place: TablePlace, options: TableDependencies) {
-    this.#sdk = sdk;
+  private constructor(client: TableClient, place: TablePlace, options: TableDependencies) {
     this.#client = client;
     this.#place = place;
     this.#options = options;
   }
 
   static async open(place: TablePlace, dependencies: TableDependencies): Promise<Table> {
-    const sdk = await loadSdk();
-    const client = connect(sdk, place, dependencies.requestTimeoutMs);
-    readTime(client, dependencies);
-    return new Table(sdk, client, place, dependencies);
+    const wire = wireOptionsOf(place, process.env);
+    const client = wire === undefined ? await openSdkClient(place, dependencies) : openWireClient(wire, dependencies);
+    return new Table(client, place, dependencies);
   }
 
   /** One item, strongly consistent unless told otherwise. */
   async get(key: ItemKey, signal: AbortSignal, isConsistent = true): Promise<Item | undefined> {
-    const command = new this.#sdk.GetItemCommand({
+    const input = {
       TableName: this.#place.tableName,
       Key: { pk: { S: key.pk }, sk: { S: key.sk } },
       ConsistentRead: isConsistent,
-    });
-    return (await this.#bounded(signal, (abortSignal) => this.#client.send(command, { abortSignal }))).Item;
+    };
+    return (await this.#bounded(signal, (abortSignal) => this.#client.call('GetItem', input, abortSignal))).Item;
   }
 
   /** The items of `keys` that are there, eventually consistent, in no order: one request for 100 of them. */
@@ -100,8 +99,10 @@ export class Table {
       if (round > keys.length) throw new Error('the table leaves out what is asked for'); // each answer brings one at least
       const asked = left.splice(0, BATCH_MAX);
       const { tableName } = this.#place;
-      const command = new this.#sdk.BatchGetItemCommand({ RequestItems: { [tableName]: { Keys: asked } } });
-      const answer = await this.#bounded(signal, (abortSignal) => this.#client.send(command, { abortSignal }));
+      const input = { RequestItems: { [tableName]: { Keys: asked } } };
+      const answer = await this.#bounded(signal, (abortSignal) =>
+        this.#client.call('BatchGetItem', input, abortSignal),
+      );
       items.push(...(answer.Responses?.[tableName] ?? []));
       const unread = answer.UnprocessedKeys?.[tableName]?.Keys ?? []; // the answer was full, or capacity was short
       left.push(...(unread as typeof left));
@@ -114,7 +115,7 @@ export class Table {
     const items: Item[] = [];
     let start: Record<string, AttributeValue> | undefined;
     do {
-      const command = new this.#sdk.QueryCommand({
+      const input = {
         TableName: this.#place.tableName,
         ConsistentRead: isConsistent,
         KeyConditionExpression: sortPrefix === undefined ? 'pk = :pk' : 'pk = :pk AND begins_with(sk, :prefix)',
@@ -123,8 +124,8 @@ export class Table {
           ...(sortPrefix === undefined ? {} : { ':prefix': { S: sortPrefix } }),
         },
         ...(start === undefined ? {} : { ExclusiveStartKey: start }),
-      });
-      const page = await this.#bounded(signal, (abortSignal) => this.#client.send(command, { abortSignal }));
+      };
+      const page = await this.#bounded(signal, (abortSignal) => this.#client.call('Query', input, abortSignal));
       items.push(...(page.Items ?? []));
       start = page.LastEvaluatedKey;
     } while (start !== undefined);
@@ -136,7 +137,7 @@ export class Table {
     const items: Item[] = [];
     let start: Record<string, AttributeValue> | undefined;
     do {
-      const command = new this.#sdk.QueryCommand({
+      const input = {
         TableName: this.#place.tableName,
         ConsistentRead: true,
         ScanIndexForward: false,
@@ -144,8 +145,8 @@ export class Table {
         KeyConditionExpression: 'pk = :pk AND begins_with(sk, :prefix)',
         ExpressionAttributeValues: { ':pk': { S: pk }, ':prefix': { S: sortPrefix } },
         ...(start === undefined ? {} : { ExclusiveStartKey: start }),
-      });
-      const page = await this.#bounded(signal, (abortSignal) => this.#client.send(command, { abortSignal }));
+      };
+      const page = await this.#bounded(signal, (abortSignal) => this.#client.call('Query', input, abortSignal));
       items.push(...(page.Items ?? []));
       start = page.LastEvaluatedKey;
     } while (start !== undefined && items.length < countMax);
@@ -157,13 +158,13 @@ export class Table {
     changes: readonly (ItemChange & { readonly expression: string })[],
     signal: AbortSignal,
   ): Promise<boolean> {
-    const command = new this.#sdk.TransactWriteItemsCommand({
+    const input = {
       TransactItems: changes.map(({ expression, ...change }) => ({
         Update: { ...this.#input(change), UpdateExpression: expression },
       })),
-    });
+    };
     try {
-      await this.#bounded(signal, (abortSignal) => this.#client.send(command, { abortSignal }));
+      await this.#bounded(signal, (abortSignal) => this.#client.call('TransactWriteItems', input, abortSignal));
       return true;
     } catch (error) {
       if (isConditionOfTransaction(error)) return false;
@@ -176,12 +177,12 @@ export class Table {
     const items: Item[] = [];
     let start: Record<string, AttributeValue> | undefined;
     do {
-      const command = new this.#sdk.ScanCommand({
+      const input = {
         TableName: this.#place.tableName,
         ConsistentRead: true,
         ...(start === undefined ? {} : { ExclusiveStartKey: start }),
-      });
-      const page = await this.#bounded(signal, (abortSignal) => this.#client.send(command, { abortSignal }));
+      };
+      const page = await this.#bounded(signal, (abortSignal) => this.#client.call('Scan', input, abortSignal));
       items.push(...(page.Items ?? []));
       start = page.LastEvaluatedKey;
     } while (start !== undefined);
@@ -190,26 +191,26 @@ export class Table {
 
   /** Applies an update expression. False when the condition does not hold. */
   async update(expression: string, change: ItemChange, signal: AbortSignal): Promise<boolean> {
-    const command = new this.#sdk.UpdateItemCommand({ ...this.#input(change), UpdateExpression: expression });
-    const outcome = await this.#write(signal, (abortSignal) => this.#client.send(command, { abortSignal }));
+    const input = { ...this.#input(change), UpdateExpression: expression };
+    const outcome = await this.#write(signal, (abortSignal) => this.#client.call('UpdateItem', input, abortSignal));
     return outcome.isApplied;
   }
 
   /** As `update`, and tells what the item is like afterwards; costs no further request. */
   updateAndGet(expression: string, change: ItemChange, signal: AbortSignal): Promise<ItemOutcome> {
-    const command = new this.#sdk.UpdateItemCommand({
+    const input = {
       ...this.#input(change),
       UpdateExpression: expression,
-      ReturnValues: 'ALL_NEW',
-      ReturnValuesOnConditionCheckFailure: 'ALL_OLD',
-    });
-    return this.#write(signal, (abortSignal) => this.#client.send(command, { abortSignal }));
+      ReturnValues: 'ALL_NEW' as const,
+      ReturnValuesOnConditionCheckFailure: 'ALL_OLD' as const,
+    };
+    return this.#write(signal, (abortSignal) => this.#client.call('UpdateItem', input, abortSignal));
   }
 
   /** Deletes an item. False when the condition does not hold. */
   async delete(change: ItemChange, signal: AbortSignal): Promise<boolean> {
-    const command = new this.#sdk.DeleteItemCommand(this.#input(change));
-    const outcome = await this.#write(signal, (abortSignal) => this.#client.send(command, { abortSignal }));
+    const input = this.#input(change);
+    const outcome = await this.#write(signal, (abortSignal) => this.#client.call('DeleteItem', input, abortSignal));
     return outcome.isApplied;
   }
 
@@ -279,40 +280,6 @@ export class Table {
       throw lateMs > STANDSTILL_MS && !signal.aborted ? new InterruptedCall(error) : error;
     }
   }
-}
-
-/** The SDK client. One attempt per call: rooms repeat by themselves, within their own deadlines. */
-export function connect(
-  sdk: DynamoDbSdk,
-  options: Pick<TableOptions, 'endpoint' | 'region'>,
-  requestTimeoutMs: number,
-): DynamoDBClient {
-  const region =
-    options.region ?? (options.endpoint === undefined ? undefined : (process.env.AWS_REGION ?? 'us-east-1'));
-  return new sdk.DynamoDBClient({
-    ...(region === undefined ? {} : { region }),
-    ...(options.endpoint === undefined ? {} : { endpoint: options.endpoint }),
-    maxAttempts: 1,
-    requestHandler: { connectionTimeout: requestTimeoutMs, requestTimeout: requestTimeoutMs },
-  });
-}
-
-/** Feeds the `Date` header of every answer, also of refusals, into the table's time. */
-function readTime(client: DynamoDBClient, { clock, time }: TableDependencies): void {
-  client.middlewareStack.add(
-    (next) => async (args) => {
-      const sentMs = clock.nowMs();
-      const result = await next(args);
-      time.observe(dateHeaderOf(result.response), sentMs, clock.nowMs());
-      return result;
-    },
-    { step: 'deserialize', priority: 'low', name: 'readTableTime' },
-  );
-}
-
-function dateHeaderOf(response: unknown): string | undefined {
-  const headers = (response as { readonly headers?: Readonly<Record<string, string>> } | undefined)?.headers;
-  return headers?.date;
 }
 
 function marshal(value: string | number | Uint8Array): AttributeValue {

@@ -191,14 +191,14 @@ export class MetricRegistry {
     return 'text/plain; version=0.0.4; charset=utf-8';
   }
 
-  /** A counter over all of its labels; 0 where there is none of that name. */
-  totalOf(name: string): number {
-    return (
-      this.#families
-        .get(name)
-        ?.get()
-        .values.reduce((sum, { value }) => sum + value, 0) ?? 0
-    );
+  /** A counter's values by one of its labels, summed over the others; none where there is no counter of that name. */
+  totalsBy(name: string, label: string): Readonly<Record<string, number>> {
+    const totals: Record<string, number> = {};
+    for (const { labels, value } of this.#families.get(name)?.get().values ?? []) {
+      const key = String(labels[label]);
+      totals[key] = (totals[key] ?? 0) + value;
+    }
+    return totals;
   }
 
   /** Every metric in Prometheus text form. */

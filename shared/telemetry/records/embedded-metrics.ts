@@ -21,8 +21,8 @@ export interface EmbeddedMetricsOptions {
   /** Name of the function, under which the metrics are found. */
   readonly functionName: string;
   readonly nowMs: () => number;
-  /** Requests so far that were placed without a resident router. */
-  readonly fallbacks: () => number;
+  /** Requests so far that were placed without a resident router, by why. */
+  readonly fallbacks: () => Readonly<Record<string, number>>;
   /** Takes lines, with their ends. */
   readonly write: (text: string) => void;
 }
@@ -35,7 +35,7 @@ export class EmbeddedMetrics implements Pick<RequestRecorder, 'requestEnded'> {
   readonly #options: EmbeddedMetricsOptions;
   readonly #models = new Set<string>();
   #ended: RequestEnd[] = [];
-  #fallbacks: number;
+  #fallbacks: Readonly<Record<string, number>>;
 
   constructor(options: EmbeddedMetricsOptions) {
     this.#options = options;
@@ -50,9 +50,20 @@ export class EmbeddedMetrics implements Pick<RequestRecorder, 'requestEnded'> {
   flush(): void {
     for (const end of this.#ended) this.#write(figuresOf(end), this.#nameOf(end));
     this.#ended = [];
+    this.#flushFallbacks();
+  }
+
+  /** Why stands in the line beside the metric, for queries of the log: it is no label, which would be a metric more each. */
+  #flushFallbacks(): void {
+    const before = this.#fallbacks;
     const fallbacks = this.#options.fallbacks();
-    if (fallbacks > this.#fallbacks) this.#write({ [FALLBACKS]: fallbacks - this.#fallbacks }, undefined);
     this.#fallbacks = fallbacks;
+    const grown = Object.entries(fallbacks)
+      .map(([reason, count]) => [reason, count - (before[reason] ?? 0)] as const)
+      .filter(([, count]) => count > 0);
+    if (grown.length === 0) return;
+    const sum = grown.reduce((total, [, count]) => total + count, 0);
+    this.#write({ [FALLBACKS]: sum }, undefined, { FallbackReasons: Object.fromEntries(grown) });
   }
 
   /** A model that nobody has is a client's word, and no label. */
@@ -63,7 +74,7 @@ export class EmbeddedMetrics implements Pick<RequestRecorder, 'requestEnded'> {
     return end.model;
   }
 
-  #write(figures: Readonly<Record<string, number>>, model: string | undefined): void {
+  #write(figures: Readonly<Record<string, number>>, model: string | undefined, beside: object = {}): void {
     const names = Object.keys(figures);
     if (names.length === 0) return;
     const Metrics = names.map((Name) => ({ Name, Unit: UNITS[Name as keyof typeof UNITS] ?? 'Count' }));
@@ -76,6 +87,7 @@ export class EmbeddedMetrics implements Pick<RequestRecorder, 'requestEnded'> {
       FunctionName: this.#options.functionName,
       ...(model === undefined ? {} : { Model: model }),
       ...figures,
+      ...beside,
     };
     this.#options.write(`${JSON.stringify(line)}\n`);
   }

@@ -20,7 +20,7 @@ const REFUSED = { ...END, status: 503, errorType: 'unavailable', ttftMs: undefin
 
 function open() {
   const lines: string[] = [];
-  const count = { fallbacks: 3 };
+  const count: { fallbacks: Readonly<Record<string, number>> } = { fallbacks: { silent: 3 } };
   const metrics = new EmbeddedMetrics({
     functionName: 'front',
     nowMs: () => 1000.5,
@@ -84,14 +84,22 @@ describe('metrics of a function in its log', () => {
     expect(flushed()).toMatchObject([{ Model: 'model-3' }]);
   });
 
-  it('count what was placed without the router since the last time, also when the count begins anew', () => {
+  it('count what was placed without the router since the last time, with why, also when the count begins anew', () => {
     const { count, flushed } = open();
     expect(flushed()).toEqual([]);
-    count.fallbacks = 5;
-    expect(flushed()).toMatchObject([{ FunctionName: 'front', RouterFallbacks: 2 }]);
-    count.fallbacks = 0;
+    count.fallbacks = { silent: 4, lost: 1 };
+    expect(flushed()).toMatchObject([
+      { FunctionName: 'front', RouterFallbacks: 2, FallbackReasons: { silent: 1, lost: 1 } },
+    ]);
+    count.fallbacks = {};
     expect(flushed()).toEqual([]);
-    count.fallbacks = 1;
-    expect(flushed()).toMatchObject([{ RouterFallbacks: 1 }]);
+    count.fallbacks = { lost: 1 };
+    expect(flushed()).toMatchObject([{ RouterFallbacks: 1, FallbackReasons: { lost: 1 } }]);
+  });
+
+  it('say why in the line only: a metric a reason would be paid for', () => {
+    const { count, flushed } = open();
+    count.fallbacks = { silent: 4 };
+    expect(flushed()).toMatchObject([{ _aws: { CloudWatchMetrics: [{ Metrics: [{ Name: 'RouterFallbacks' }] }] } }]);
   });
 });

@@ -1,0 +1,55 @@
+import type { DynamoDBClient } from '@aws-sdk/client-dynamodb';
+import { type DynamoDbSdk, loadSdk } from './sdk.ts';
+import type { TableOptions } from './table.ts';
+import type { TableClient, TableClientDependencies } from './table-client.ts';
+
+/** A client of the SDK, which finds credentials wherever there are some; loads the SDK. */
+export async function openSdkClient(
+  place: Pick<TableOptions, 'endpoint' | 'region'>,
+  dependencies: TableClientDependencies,
+): Promise<TableClient> {
+  const sdk = await loadSdk();
+  const client = connect(sdk, place, dependencies.requestTimeoutMs);
+  readTime(client, dependencies);
+  return {
+    async call(name, input, abortSignal) {
+      const Command = sdk[`${name}Command`] as new (input: object) => Parameters<DynamoDBClient['send']>[0];
+      return (await client.send(new Command(input), { abortSignal })) as never; // the answer of that command
+    },
+    destroy: () => client.destroy(),
+  };
+}
+
+/** The SDK client. One attempt per call: rooms repeat by themselves, within their own deadlines. */
+export function connect(
+  sdk: DynamoDbSdk,
+  options: Pick<TableOptions, 'endpoint' | 'region'>,
+  requestTimeoutMs: number,
+): DynamoDBClient {
+  const region =
+    options.region ?? (options.endpoint === undefined ? undefined : (process.env.AWS_REGION ?? 'us-east-1'));
+  return new sdk.DynamoDBClient({
+    ...(region === undefined ? {} : { region }),
+    ...(options.endpoint === undefined ? {} : { endpoint: options.endpoint }),
+    maxAttempts: 1,
+    requestHandler: { connectionTimeout: requestTimeoutMs, requestTimeout: requestTimeoutMs },
+  });
+}
+
+/** Feeds the `Date` header of every answer, also of refusals, into the table's time. */
+function readTime(client: DynamoDBClient, { clock, time }: TableClientDependencies): void {
+  client.middlewareStack.add(
+    (next) => async (args) => {
+      const sentMs = clock.nowMs();
+      const result = await next(args);
+      time.observe(dateHeaderOf(result.response), sentMs, clock.nowMs());
+      return result;
+    },
+    { step: 'deserialize', priority: 'low', name: 'readTableTime' },
+  );
+}
+
+function dateHeaderOf(response: unknown): string | undefined {
+  const headers = (response as { readonly headers?: Readonly<Record<string, string>> } | undefined)?.headers;
+  return headers?.date;
+}
