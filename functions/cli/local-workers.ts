@@ -13,6 +13,8 @@ export interface WorkerProcessesOptions {
   readonly logger: Logger;
   /** Ctrl-C in this terminal does not reach them: it means something other than the end. @default false */
   readonly hasOwnTerminal?: boolean;
+  /** Program that is started with `worker` and the arguments. @default the one that runs */
+  readonly entry?: string | undefined;
 }
 
 /** A worker that dies sooner than this after its start is replaced only after a pause. */
@@ -30,7 +32,7 @@ const STARTS_KEPT = 20;
  * |---|---|---|
  * | starting | everything ends, `failed` says why | replaced after a pause |
  * | ready | replaced; after a pause when it was young | the same |
-| draining | gone | the same |
+ * | draining | gone | the same |
  */
 export class WorkerProcesses implements ScalableWorkers {
   /** Resolves with one line when a worker cannot be started at all. */
@@ -138,8 +140,7 @@ export class WorkerProcesses implements ScalableWorkers {
   }
 
   #startChild(argv: readonly string[]): ChildProcess {
-    const { env, hasOwnTerminal = false } = this.#options;
-    const entry = process.argv[1];
+    const { env, hasOwnTerminal = false, entry = process.argv[1] } = this.#options;
     if (entry === undefined) throw new Error('cannot find the stator program to start workers with');
     // The IPC channel carries one report. Its end tells the worker that its parent is gone, however the parent died.
     const child = spawn(process.execPath, [...process.execArgv, entry, 'worker', ...argv], {

@@ -56,6 +56,13 @@ async function expectStreamedAnswer(response: Response): Promise<void> {
   expect(data.at(-1)).toBe('[DONE]');
 }
 
+/** What of a command can be tried without serving anything, and without a template or an account to look at. */
+function argsToTry(command: string, words: readonly string[]): readonly string[] {
+  if (command === 'keys') return [command, ...words];
+  if (command === 'deploy') return [command, ...words, '--help'];
+  return ['config', command, ...words];
+}
+
 describe('npm start', () => {
   it('builds and runs stator local, as this suite does', () => {
     expect(packageJson.scripts.start).toBe('node esbuild.config.mjs && exec dist/stator.js local');
@@ -84,7 +91,7 @@ describe('the README', () => {
       const [, process = 'local', flags = ''] = line.match(/^(?:npm start --|npx stator (\w+)) (.*)$/) ?? [];
       if (flags === '') return [];
       const words = flags.replace(/#.*/, '').trim().split(/\s+/);
-      return [{ line, args: process === 'keys' ? [process, ...words] : ['config', process, ...words] }];
+      return [{ line, args: argsToTry(process, words) }];
     });
     expect(commands.length).toBeGreaterThanOrEqual(5);
     const home = join(fleet.temporary, 'home');

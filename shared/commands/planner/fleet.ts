@@ -164,6 +164,6 @@ function trafficOf(
   const { prometheusEndpoint: url, prometheusToken: token } = settings;
   if (url === undefined) return undefined;
   const timeoutMs = settings.plannerPrometheusRequestTimeoutSeconds * 1000;
-  const traffic = new PrometheusTraffic({ url, token, timeoutMs, namespace, model, onProblem });
+  const traffic = new PrometheusTraffic({ url, token, timeoutMs, clock, namespace, model, onProblem });
   return (signal: AbortSignal) => traffic.read(clock.wallMs() / 1000, signal);
 }

@@ -1,3 +1,5 @@
+import type { Clock } from '../../clock/index.ts';
+import { withDeadline } from '../../concurrency/index.ts';
 import { NO_TRAFFIC, type TrafficTotals } from '../../protocol/planner/index.ts';
 import { isRecord } from '../../records/index.ts';
 
@@ -5,6 +7,7 @@ export interface PrometheusOptions {
   readonly url: string;
   readonly token?: string | undefined;
   readonly timeoutMs: number;
+  readonly clock: Clock;
   readonly namespace: string;
   model(): string | undefined;
   onProblem(problem: string): void;
@@ -80,32 +83,41 @@ export class PrometheusTraffic {
 
   /** By how much a sum has grown over all frontends; undefined where there is no such sum, or no number. */
   async #ask(metric: string, seconds: number, signal: AbortSignal): Promise<number | undefined> {
-    const { url, token, timeoutMs, namespace } = this.#options;
+    const { url, token, timeoutMs, namespace, clock } = this.#options;
     const model = this.#options.model();
     // Labels are compared without regard to case; what is special in a pattern stands for itself.
     const labels =
       model === undefined ? '' : `{model=~"(?i)${escaped(model)}",dynamo_namespace=~"${escaped(namespace)}|"}`;
     const query = `sum(increase(dynamo_frontend_${metric}${labels}[${seconds}s]))`;
-    const response = await fetch(`${url.replace(/\/$/, '')}/api/v1/query?query=${encodeURIComponent(query)}`, {
-      headers: token === undefined ? {} : { authorization: `Bearer ${token}` },
-      signal: AbortSignal.any([signal, AbortSignal.timeout(timeoutMs)]),
-    });
-    const text = await response.text();
-    if (!response.ok) throw new Error(`it answered ${response.status}: ${text.slice(0, 200)}`);
-    if (text.length > ANSWER_BYTES_MAX) throw new Error(`its answer has ${text.length} bytes`);
+    const address = `${url.replace(/\/$/, '')}/api/v1/query?query=${encodeURIComponent(query)}`;
+    const headers = token === undefined ? undefined : { authorization: `Bearer ${token}` };
+    const text = await withDeadline({ clock, timeoutMs, signal }, (within) => textOf(address, headers, within));
     return numberOf(JSON.parse(text));
   }
 }
 
 const FIRST_WINDOW_S = 30;
 
+async function textOf(
+  address: string,
+  headers: Record<string, string> | undefined,
+  signal: AbortSignal,
+): Promise<string> {
+  const response = await fetch(address, { ...(headers === undefined ? {} : { headers }), signal });
+  const text = await response.text();
+  if (!response.ok) throw new Error(`it answered ${response.status}: ${text.slice(0, 200)}`);
+  if (text.length > ANSWER_BYTES_MAX) throw new Error(`its answer has ${text.length} bytes`);
+  return text;
+}
+
 function numberOf(answer: unknown): number | undefined {
   const result = isRecord(answer) && isRecord(answer.data) ? answer.data.result : undefined;
   const [first] = Array.isArray(result) ? result : [];
-  const value = isRecord(first) && Array.isArray(first.value) ? Number(first.value[1]) : undefined;
-  if (value === undefined) return undefined;
-  if (Number.isNaN(value)) return 0; // a window without requests
-  if (!Number.isFinite(value) || value < 0 || value > 1e15) throw new Error(`it said ${value}`);
+  if (!isRecord(first) || !Array.isArray(first.value)) return undefined;
+  const said: unknown = first.value[1];
+  if (said === 'NaN') return 0; // a window without requests
+  const value = Number(said);
+  if (!(value >= 0 && value <= 1e15)) throw new Error(`it said ${String(said).slice(0, 100)}`);
   return value;
 }
 

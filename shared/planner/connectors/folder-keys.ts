@@ -18,7 +18,8 @@ export class FolderKeys implements VirtualKeys {
   async read(signal: AbortSignal): Promise<Readonly<Record<string, string>>> {
     const values: Record<string, string> = {};
     for (const name of NAMES) {
-      const text = await readFile(join(this.folder, name), { encoding: 'utf8', signal }).catch(absent);
+      signal.throwIfAborted();
+      const text = await readFile(join(this.folder, name), 'utf8').catch(absent);
       if (text !== undefined) values[name] = text.trim();
     }
     return values;

@@ -1,4 +1,5 @@
 import type { Clock, Random } from '../../clock/index.ts';
+import { withDeadline } from '../../concurrency/index.ts';
 import type { Discovery } from '../../discovery/index.ts';
 import { reasonOf } from '../../errors/index.ts';
 import type { EventPlane } from '../../planes/event/index.ts';
@@ -125,13 +126,12 @@ export class FleetPlanner {
 
   /** Runs until `close`. Rejects with `PlannerRefusal` where the law cannot work with what is heard. */
   async run(): Promise<void> {
-    const { planner, logger } = this.#options;
+    const { planner, logger, clock } = this.#options;
     const { signal } = this.#ended;
     await Promise.all(this.#followers.map(({ opened }) => opened));
     while (!signal.aborted) {
-      const within = AbortSignal.any([signal, AbortSignal.timeout(CALL_MS_MAX)]);
       try {
-        await this.#look(within);
+        await withDeadline({ clock, timeoutMs: CALL_MS_MAX, signal }, (within) => this.#look(within));
       } catch (thrown) {
         if (thrown instanceof PlannerRefusal) throw thrown;
         if (signal.aborted) return;

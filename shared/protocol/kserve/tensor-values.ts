@@ -18,9 +18,9 @@ export type TensorValues =
   | BigInt64Array
   | Float32Array
   | Float64Array
-  | readonly Buffer[];
+  | readonly Uint8Array[];
 
-type NumberArray = Exclude<TensorValues, readonly Buffer[]>;
+type NumberArray = Exclude<TensorValues, readonly Uint8Array[]>;
 type NumberArrayOf = new (buffer: ArrayBufferLike, offset: number, length: number) => NumberArray;
 
 /** The array that holds raw elements as they are. */

@@ -1,0 +1,112 @@
+import { fileURLToPath } from 'node:url';
+import { describe, expect, it } from 'vitest';
+import { WorkerProcesses } from '../../../functions/cli/local-workers.ts';
+import { LocalConnector, type ScalableWorkers } from '../../../shared/planner/live/index.ts';
+import { silentLogger } from '../../../shared/telemetry/index.ts';
+import { waitUntil } from '../../support/index.ts';
+import { describeConnector, type Fleet } from './connector.contract.ts';
+
+const NEVER = new AbortController().signal;
+
+/** Workers that serve when they are told to. */
+class ToldWorkers implements ScalableWorkers {
+  ready = 0;
+  starting = 0;
+  startSeconds: number | undefined;
+
+  scaleTo(count: number): void {
+    this.ready = Math.min(this.ready, count);
+    this.starting = count - this.ready;
+  }
+
+  serve(): void {
+    this.ready += this.starting;
+    this.starting = 0;
+  }
+}
+
+/** `workers` as a connector scales them, which counts what they are told. */
+function fleetOf(workers: ScalableWorkers, serve: () => Promise<void>, close: () => Promise<void>): Fleet {
+  let wanted: number | undefined;
+  let changes = 0;
+  const counting: ScalableWorkers = {
+    get ready() {
+      return workers.ready;
+    },
+    get starting() {
+      return workers.starting;
+    },
+    get startSeconds() {
+      return workers.startSeconds;
+    },
+    scaleTo(count) {
+      wanted = count;
+      changes++;
+      workers.scaleTo(count);
+    },
+  };
+  return {
+    connect: () => new LocalConnector(counting),
+    carryOut: serve,
+    get wanted() {
+      return wanted;
+    },
+    get changes() {
+      return changes;
+    },
+    close,
+  };
+}
+
+describeConnector(
+  'local',
+  async () => {
+    const workers = new ToldWorkers();
+    return fleetOf(
+      workers,
+      async () => workers.serve(),
+      async () => {},
+    );
+  },
+  { waits: false, runs: 100 },
+);
+
+describeConnector(
+  'local, with processes,',
+  async () => {
+    const workers = new WorkerProcesses({
+      workers: [[]],
+      entry: fileURLToPath(new URL('../../support/planner/fake-worker.mjs', import.meta.url)),
+      env: process.env,
+      logger: silentLogger,
+    });
+    const serve = async (): Promise<void> => void (await waitUntil(() => workers.starting === 0));
+    return fleetOf(workers, serve, () => workers.stop());
+  },
+  { waits: false, runs: 1 },
+);
+
+describe('the local connector', () => {
+  it('tells of workers that serve and that start, and how long starts take', async () => {
+    const workers = new ToldWorkers();
+    Object.assign(workers, { ready: 2, starting: 1, startSeconds: 4.5 });
+    expect(await new LocalConnector(workers).observe(NEVER)).toEqual({
+      counted: { decode: { ready: 2, starting: 1 }, prefill: { ready: 0, starting: 0 } },
+      startSeconds: 4.5,
+    });
+  });
+
+  it('is not settled while more serve or start than it is to have', async () => {
+    const workers = new ToldWorkers();
+    const connector = new LocalConnector(workers);
+    await connector.scale({ decode: 2 }, NEVER);
+    workers.serve();
+    workers.starting = 1;
+    expect(await connector.isSettled(NEVER)).toBe(false);
+    workers.serve();
+    expect(await connector.isSettled(NEVER)).toBe(false);
+    await connector.scale({ decode: 2 }, NEVER);
+    expect(workers.ready).toBe(2);
+    expect(await connector.isSettled(NEVER)).toBe(true);
+  });
+});
