@@ -102,7 +102,7 @@ function isTaught({ config }: Planner): boolean {
 function isDue(state: ModelState, report: FoldReport, { config }: Planner): boolean {
   const sinceS = state.nowS - state.tickAtS;
   if (sinceS <= 0) return false;
-  if (report.isUrgent) return true;
+  if (state.isUrgent) return true;
   if (sinceS >= config.tick_seconds - TOLERANCE_S && report.hasRollup) {
     return isRoundComplete(state) || sinceS >= config.tick_seconds + ROUND_S;
   }
@@ -159,6 +159,7 @@ function lookNow(state: ModelState, report: FoldReport, { planner, counted, star
   const look = { atS: nowS, effect: ticked.effect, counts, ...figures, ttftMs, itlMs, requestSeconds, seconds };
   state.planner = ticked.state;
   state.tickAtS = nowS;
+  state.isUrgent = false;
   state.startedSinceTick = 0;
   state.sinceTick = EMPTY;
   if (traffic !== undefined && ticked.effect.loops?.throughput !== undefined) {

@@ -36,8 +36,6 @@ export interface FoldReport {
   /** Workers beyond those that may tell of themselves. */
   surplus: number;
   hasRollup: boolean;
-  /** Something that is not to wait for the next look. */
-  isUrgent: boolean;
   /** Passes since the last look, to learn from: by pool, one worker's ranks each. */
   readonly samples: Readonly<Record<Pool, ForwardPass[][]>>;
   /** The last pass of each rank of a folded pool: not kept between batches, as there may be thousands. */
@@ -60,7 +58,6 @@ export function noReport(): FoldReport {
     late: 0,
     surplus: 0,
     hasRollup: false,
-    isUrgent: false,
     samples: { prefill: [], decode: [] },
     passes: {},
   };
@@ -69,7 +66,6 @@ export function noReport(): FoldReport {
 /** A look was taken: what it was to know is known. */
 export function beginAnew(report: FoldReport): void {
   report.hasRollup = false;
-  report.isUrgent = false;
   report.passes = {};
   for (const pool of ['prefill', 'decode'] as const) report.samples[pool].length = 0;
 }
@@ -103,12 +99,12 @@ export function foldSignal(state: ModelState, { signal, sentAtS }: SentSignal, r
     case 'worker.draining':
     case 'worker.gone':
       foldChange(state, signal);
-      report.isUrgent ||= signal.type === 'worker.gone';
+      state.isUrgent ||= signal.type === 'worker.gone';
       break;
     case 'request.held':
       if (isLate) report.late++;
       else {
-        report.isUrgent ||= !(sourceOf(signal) in state.held);
+        state.isUrgent ||= !(sourceOf(signal) in state.held);
         state.held[sourceOf(signal)] = { count: signal.held_count, atS: state.nowS };
       }
       break;
@@ -116,13 +112,13 @@ export function foldSignal(state: ModelState, { signal, sentAtS }: SentSignal, r
       state.failures = [...state.failures, { code: signal.code, pool: poolOf(signal.component), atS: state.nowS }];
       state.failures = state.failures.slice(-FAILURES_MAX);
       state.starting[poolOf(signal.component)]?.shift(); // it will not come: the next look wants another
-      report.isUrgent = true;
+      state.isUrgent = true;
       break;
     case 'capacity.interrupt':
       if (signal.kind === 'spot-warning' && signal.worker_id !== undefined) {
         const pool = poolOf(signal.component);
         state.changes[signal.worker_id] = { pool, isUp: false, atS: state.nowS };
-        report.isUrgent = true;
+        state.isUrgent = true;
       }
       break;
     case 'tick':

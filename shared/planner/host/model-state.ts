@@ -54,6 +54,8 @@ export interface ModelState {
   nowS: number;
   /** The latest look of the law. */
   tickAtS: number;
+  /** Something was said since that is not to wait for the next look: it is due with the next signal that is later. */
+  isUrgent: boolean;
   /** Of the last decision; -1 before the first. */
   decisionId: number;
   /** What was decided last. */
@@ -86,6 +88,7 @@ export function startModel(nowS: number): ModelState {
     planner: startPlanner(nowS),
     nowS,
     tickAtS: nowS,
+    isUrgent: false,
     decisionId: -1,
     targets: {},
     sources: {},
