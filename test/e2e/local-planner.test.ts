@@ -8,6 +8,7 @@ const QUESTION = { model: 'stator-mini', messages: [{ role: 'user', content: 'Wh
 const QUICK = {
   rate_requests_per_second: 2,
   rate_window_seconds: 5,
+  rate_deviations: 0, // within its first second the window would take one request for two
   rate_down_window_seconds: 5,
   idle_to_zero_seconds: 5,
   load_adjustment_interval_seconds: 1,
