@@ -46,11 +46,11 @@ export default defineConfig({
           isolate: false,
           include: ['test/**/*.test.ts'],
           exclude: ['test/e2e/**', ...countingSteps],
-          maxWorkers: 2,
+          maxWorkers: 3,
           sequence: { groupOrder: 0 },
         },
       },
-      { test: { ...shared, name: 'steps', include: countingSteps, maxWorkers: 2, sequence: { groupOrder: 0 } } },
+      { test: { ...shared, name: 'steps', include: countingSteps, maxWorkers: 3, sequence: { groupOrder: 0 } } },
       {
         // Each starts several processes, kills some and watches the others: mostly it waits.
         test: {

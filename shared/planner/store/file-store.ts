@@ -207,7 +207,8 @@ export class FilePlannerStore implements PlannerStore {
           throw this.#failure('unavailable', 'cannot be written', thrown);
       }
       const lock = await stat(this.#lockPath).catch(() => undefined); // gone meanwhile: the next look takes it
-      if (lock !== undefined && this.#clock.wallMs() - lock.mtimeMs > LOCK_STALE_MS) {
+      // Files have the system's time, whatever the clock of decisions says.
+      if (lock !== undefined && systemClock.wallMs() - lock.mtimeMs > LOCK_STALE_MS) {
         await rm(this.#lockPath, { force: true });
         continue;
       }

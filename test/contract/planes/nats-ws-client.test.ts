@@ -38,7 +38,8 @@ describe.runIf(hasNatsServer() && Boolean(process.env.STATOR_TEST_NODES))(
         const reader = spawnProgram(node, [READER, server.webSocketUrl, subject, stream, bucket, '1-1']);
         await waitUntil(() => reader.stdout().includes('ready'), { what: 'the reader' });
         publisher.publish({ worker_id: '7', blocks: [1, 2, 3] });
-        await waitUntil(() => reader.stdout().includes('"object"') || reader.stderr() !== '', { what: 'what it read' });
+        const hasReadAll = (): boolean => /"object".*\n/.test(reader.stdout());
+        await waitUntil(() => hasReadAll() || reader.stderr() !== '', { what: 'what it read' });
         const said = reader.stdout().trim().split('\n');
         const told: Record<string, string> = Object.assign({}, ...said.map((line) => JSON.parse(line)));
         const bytesOf = (name: string): Buffer => Buffer.from(told[name] ?? '', 'base64');

@@ -159,7 +159,10 @@ describe('a gRPC server', () => {
       },
     };
     const server = await open([never]);
-    const response = ask(clientOf(server), '/t.T/Never', Buffer.alloc(0), { deadline: Date.now() + 100 });
+    const client = clientOf(server);
+    // Connected, and with time enough that the call is there before it is over, also on a busy machine.
+    await new Promise((resolve) => client.waitForReady(Date.now() + 5000, resolve));
+    const response = ask(client, '/t.T/Never', Buffer.alloc(0), { deadline: Date.now() + 1000 });
     expect(await response).toMatchObject({ code: status.DEADLINE_EXCEEDED });
     await waitUntil(() => reason !== undefined, { timeoutMs: 5000, what: 'the deadline at the server' });
     expect(reason).toMatchObject({ code: 'deadline_exceeded' });

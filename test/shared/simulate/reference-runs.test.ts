@@ -5,7 +5,7 @@ import { PlannerPolicy } from '../../../shared/simulate/scaling/policies.ts';
 import type { ScalingPolicy } from '../../../shared/simulate/scaling/scaling.ts';
 import { engineOf, readWorkload, routingOf } from '../../support/planner/reference-fleet.ts';
 
-vi.setConfig({ testTimeout: 120_000 }); // a hundred thousand requests each
+vi.setConfig({ testTimeout: 400_000 }); // a hundred thousand requests each
 
 const START_MS = 180_000;
 

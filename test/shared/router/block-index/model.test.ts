@@ -143,7 +143,7 @@ describe('block index against a model on maps', () => {
       }),
       { numRuns: 10_000 },
     );
-  }, 120_000);
+  }, 400_000);
 
   it('agrees on wide trees with removals from the middle, whatever is left to do', () => {
     fc.assert(
@@ -156,7 +156,7 @@ describe('block index against a model on maps', () => {
       }),
       { numRuns: 1500 },
     );
-  }, 240_000);
+  }, 400_000);
 });
 
 /** Everything in turn with both; the index agrees with the model in what it says of each event. */
