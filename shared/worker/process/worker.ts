@@ -9,6 +9,7 @@ import type { EventPlane } from '../../planes/event/index.ts';
 import { formatHostPort, listenAddress, type RequestPlane } from '../../planes/request/index.ts';
 import {
   createWorkerMetrics,
+  type MetricRegistry,
   openTelemetry,
   type ProcessLogger,
   type Tracer,
@@ -101,11 +102,13 @@ export async function startWorkerProcess(
   };
   const telemetry = await openTelemetry(settings, logger, metrics.registry);
   const { tracer } = telemetry;
+  const plannerOutbox = await openOutbox(settings, logger, metrics.registry);
   const shown = { metrics, tracer, health, address };
   const filesFrom = status && addressOf(settings, status.port);
-  const surroundings = { settings, logger, discovery, adapterCache, filesFrom, ...shown, ...planes };
+  const surroundings = { settings, logger, discovery, adapterCache, filesFrom, plannerOutbox, ...shown, ...planes };
   const close = async (): Promise<void> => {
     await Promise.all(workers.map((worker) => worker.drain()));
+    await plannerOutbox?.close(OUTBOX_MS_MAX);
     await Promise.all([discovery.close(), planes.requestPlane.close(), planes.eventPlane.close()]);
     await Promise.all([status?.close(), control?.close()]);
     await telemetry.close();
@@ -136,6 +139,16 @@ export async function startWorkerProcess(
     await close();
     throw error;
   }
+}
+
+/** Longest time that the end of a worker waits for the planner's queue. */
+const OUTBOX_MS_MAX = 2000;
+
+/** Its code is loaded where a queue is named: beside a frontend that answers for the fleet, workers need none. */
+async function openOutbox(settings: Settings<'worker'>, logger: ProcessLogger, registry: MetricRegistry) {
+  if (settings.plannerQueueUrl === undefined) return undefined;
+  const { openPlannerOutbox } = await import('../../fleet/planner-queue/index.ts');
+  return openPlannerOutbox(settings, { clock: systemClock, logger: logger.for('planner'), registry });
 }
 
 async function startOne(
