@@ -1,4 +1,5 @@
 import type { Clock } from '../../clock/index.ts';
+import { untilAborted } from '../../concurrency/index.ts';
 import { reasonOf } from '../../errors/index.ts';
 import { deduplicationIdOf, groupOf, type PlannerSignal, sourceOf } from '../../protocol/planner/index.ts';
 import type { Logger, PlannerQueueMetrics } from '../../telemetry/index.ts';
@@ -72,13 +73,7 @@ export class PlannerOutbox {
   async flush(signal: AbortSignal): Promise<void> {
     while (this.#sending !== undefined) {
       signal.throwIfAborted();
-      let stop = (): void => {};
-      const aborted = new Promise<void>((resolve) => {
-        stop = resolve;
-        signal.addEventListener('abort', stop, { once: true });
-      });
-      await Promise.race([this.#sending, aborted]);
-      signal.removeEventListener('abort', stop);
+      await untilAborted(this.#sending, signal);
     }
   }
 
@@ -103,10 +98,8 @@ export class PlannerOutbox {
       const batch = [...this.#waiting].slice(0, BATCH_MAX);
       if (batch.length === 0) break;
       try {
-        await queue.send(
-          batch.map(([, { message }]) => message),
-          signal,
-        );
+        const messages = batch.map(([, { message }]) => message);
+        await untilAborted(queue.send(messages, signal), signal);
         for (const [key, sent] of batch) if (this.#waiting.get(key) === sent) this.#waiting.delete(key);
         metrics.ended('sent', batch.length);
         metrics.waiting(this.#waiting.size);
