@@ -20,6 +20,7 @@ export async function openPlannerOutbox(
   { clock, logger, registry }: OutboxParts,
 ): Promise<PlannerOutbox | undefined> {
   if (queueUrl === undefined) return undefined;
-  const queue = await SqsPlannerQueue.open({ queueUrl, endpoint, region, clock });
+  // The outbox tries again by itself, with what is newest by then.
+  const queue = await SqsPlannerQueue.open({ queueUrl, endpoint, region, clock, operationTimeoutMs: 1000 });
   return new PlannerOutbox({ queue, clock, logger, metrics: createPlannerQueueMetrics(registry) });
 }
