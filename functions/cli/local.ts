@@ -1,7 +1,7 @@
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { systemClock, systemRandom } from '../../shared/clock/index.ts';
+import { SYSTEM } from '../../shared/clock/index.ts';
 import { chatWith } from '../../shared/commands/chat/index.ts';
 import {
   type LocalRun,
@@ -62,15 +62,15 @@ export async function run(config: ResolvedConfig<'local'>, env: Environment): Pr
     const frontend = await composeFrontend(
       { ...settings, fileKv, ...held },
       {
+        ...SYSTEM,
         logger,
         onHeld: (event) => planner?.fleet.hear(event),
       },
     );
     if (planning !== undefined) {
-      const clocks = { clock: systemClock, random: systemRandom };
       const tell = (line: string): void => void process.stdout.write(`planner: ${line}\n`);
       planner = await openLocalPlanner({
-        ...clocks,
+        ...SYSTEM,
         settings: { ...settings, fileKv },
         planning,
         env,
@@ -151,7 +151,7 @@ async function workersRegistered({ frontend, fleet }: Local, over: Promise<unkno
   const wanted = fleet.workers + fleet.prefillWorkers;
   const serveAll = ({ workers, prefill }: RoutableModel): boolean =>
     workers.length >= fleet.workers && (prefill?.workers.length ?? 0) >= fleet.prefillWorkers;
-  const allServe = withDeadline({ clock: systemClock, timeoutMs: WORKERS_READY_MS, signal: ending.signal }, (within) =>
+  const allServe = withDeadline({ clock: SYSTEM.clock, timeoutMs: WORKERS_READY_MS, signal: ending.signal }, (within) =>
     frontend.models.until((models) => models.some(serveAll), within),
   );
   const someServe = () =>

@@ -1,6 +1,6 @@
 import { readFile } from 'node:fs/promises';
 import { Worker } from 'node:worker_threads';
-import { systemClock } from '../clock/index.ts';
+import { type Clock, systemClock } from '../clock/index.ts';
 import { withDeadline } from '../concurrency/index.ts';
 import { type ScannedTokenizer, scanTokenizerJson } from './bpe/build-tables.ts';
 import { type PreparedFile, readPrepared, writePrepared } from './bpe/prepared-tables.ts';
@@ -41,7 +41,12 @@ export async function loadTokenizerTables(
   return answer.scanned;
 }
 
-async function askThread(entry: string, task: LoaderTask, signal?: AbortSignal): Promise<LoaderAnswer> {
+async function askThread(
+  entry: string,
+  task: LoaderTask,
+  signal?: AbortSignal,
+  clock: Clock = systemClock,
+): Promise<LoaderAnswer> {
   signal?.throwIfAborted();
   const thread = new Worker(entry, { workerData: task });
   try {
@@ -50,7 +55,7 @@ async function askThread(entry: string, task: LoaderTask, signal?: AbortSignal):
       thread.once('error', reject);
       thread.once('exit', (code) => reject(new Error(`tokenizer loader ended with code ${code} and no answer`)));
     });
-    return await withDeadline({ clock: systemClock, timeoutMs: LOAD_TIMEOUT_MS, signal }, () => answer);
+    return await withDeadline({ clock, timeoutMs: LOAD_TIMEOUT_MS, signal }, () => answer);
   } finally {
     await thread.terminate();
   }

@@ -45,4 +45,22 @@ describe('the repository', () => {
     );
     expect(citing).toEqual([]);
   });
+
+  it('takes time and chance from the machine in entry points alone', () => {
+    const ambient =
+      /\bsystem(?:Clock|Random)\b|\bSYSTEM\b|\bDate\.now\b|\bnew Date\(\)|\bMath\.random\b|\bperformance\.now\b/g;
+    const aside = [
+      /^import [^;]*;/gm,
+      /\/\*[\s\S]*?\*\/|\/\/.*/g,
+      /.*\.mtimeMs\b.*/g, // files have the machine's time, whatever the process is told
+      /(?:\?\?|[^=!<>]=) system(?:Clock|Random)\b/g, // the default of an option
+    ];
+    const taking = files
+      .filter((path) => /^shared\/(?!clock\/).*\.ts$/.test(path))
+      .flatMap((path) => {
+        const code = aside.reduce((text, pattern) => text.replaceAll(pattern, ''), readFileSync(path, 'utf8'));
+        return [...code.matchAll(ambient)].map(([what]) => `${path}: ${what}`);
+      });
+    expect(taking).toEqual([]);
+  });
 });

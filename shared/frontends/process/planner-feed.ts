@@ -1,4 +1,4 @@
-import { systemClock, systemRandom } from '../../clock/index.ts';
+import type { Clock, Random } from '../../clock/index.ts';
 import type { EdgeSettings } from '../../config/index.ts';
 import type { Discovery } from '../../discovery/index.ts';
 import type { RoutableModel } from '../../pipeline/index.ts';
@@ -7,6 +7,8 @@ import type { PlannerOutbox } from '../../planes/queue/index.ts';
 import type { MetricRegistry, ProcessLogger } from '../../telemetry/index.ts';
 
 interface FeedParts {
+  readonly clock: Clock;
+  readonly random: Random;
   readonly registry: MetricRegistry;
   readonly logger: ProcessLogger;
   readonly discovery: Discovery;
@@ -31,16 +33,15 @@ const CLOSE_MS_MAX = 3000;
 /** Undefined where no queue is named; its code is loaded where one is. */
 export async function openPlannerFeed(settings: EdgeSettings, parts: FeedParts): Promise<PlannerFeed | undefined> {
   if (settings.plannerQueueUrl === undefined) return undefined;
-  const { openEventPlane, discovery, registry } = parts;
+  const { openEventPlane, discovery, registry, clock, random } = parts;
   const { openPlannerOutbox } = await import('../../fleet/planner-queue/index.ts');
   const logger = parts.logger.for('planner');
-  const outbox = await openPlannerOutbox(settings, { clock: systemClock, logger, registry });
+  const outbox = await openPlannerOutbox(settings, { clock, logger, registry });
   if (outbox === undefined) return undefined;
   const canLead = settings.routerRole === 'resident' && openEventPlane !== undefined;
   const eventPlane = canLead ? openEventPlane() : undefined;
   const { FleetRollups } = await import('../../planner/signals/index.ts');
-  const rollups =
-    eventPlane && new FleetRollups({ discovery, eventPlane, clock: systemClock, random: systemRandom, logger, outbox });
+  const rollups = eventPlane && new FleetRollups({ discovery, eventPlane, clock, random, logger, outbox });
   rollups?.follow([settings.namespace ?? 'dynamo']);
   return {
     outbox,
