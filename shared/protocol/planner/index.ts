@@ -23,6 +23,7 @@ export {
 export {
   deduplicationIdOf,
   groupOf,
+  PLANNER_EVENT_BYTES_MAX,
   type ReadEvent,
   readPlannerEvent,
   readPlannerText,

@@ -3,7 +3,7 @@ import { isRecord } from '../../records/index.ts';
 import { PLANNER_EVENT, PLANNER_EVENT_VERSION, type PlannerEvent, type PlannerSignal } from './events.ts';
 
 /** Longest event in bytes of JSON: what every queue takes. */
-const PLANNER_EVENT_BYTES_MAX = 256 * 1024;
+export const PLANNER_EVENT_BYTES_MAX = 256 * 1024;
 
 export type ReadEvent =
   | { readonly kind: 'event'; readonly event: PlannerEvent }

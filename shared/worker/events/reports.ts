@@ -93,6 +93,7 @@ export class WorkerReports {
     const { namespace } = worker.address;
     return new RollupReporter({
       publisher: await this.#openChannel(ROLLUP_TOPIC, channels, { kind: 'namespace', namespace }),
+      outbox: worker.plannerOutbox,
       clock,
       random,
       intervalMs: settings.rollupIntervalMs,
