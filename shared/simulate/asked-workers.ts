@@ -1,4 +1,5 @@
 import { bestQuote, CLAIMS_MAX, PlaceBook, type RankQuote } from '../router/quotes/index.ts';
+import type { RendezvousKey } from '../router/rendezvous.ts';
 import type { PoolView } from './routers.ts';
 import type { SimulatedRank } from './simulated-rank.ts';
 import type { SimulatedRequest } from './simulated-request.ts';
@@ -8,6 +9,12 @@ export interface AskedWorkersOptions {
   readonly blockSizeTokens: number;
   /** A question and its answer on their ways. */
   readonly delayMs: number;
+}
+
+/** A request with what it prefers. */
+export interface AskingRequest {
+  readonly request: SimulatedRequest;
+  readonly draw: RendezvousKey;
 }
 
 /**
@@ -25,17 +32,17 @@ export class AskedWorkers {
   }
 
   /** Asks workers by number; `decided` is told of the rank, by its place in the pool. */
-  ask(request: SimulatedRequest, workers: readonly number[], decided: (rank: number) => void): void {
+  ask({ request, draw }: AskingRequest, workers: readonly number[], decided: (rank: number) => void): void {
     this.#later(0.5, () => {
       const quotes = workers.flatMap((worker) => this.#quotesOf(request, worker));
-      this.#later(0.5, () => this.#claim(request, quotes, CLAIMS_MAX, decided));
+      this.#later(0.5, () => this.#claim({ request, draw }, quotes, CLAIMS_MAX, decided));
     });
   }
 
-  #claim(request: SimulatedRequest, quotes: RankQuote[], left: number, decided: (rank: number) => void): void {
+  #claim({ request, draw }: AskingRequest, quotes: RankQuote[], left: number, decided: (rank: number) => void): void {
     const { id, promptLength: tokens } = request;
     const { blockSizeTokens } = this.#options;
-    const best = bestQuote({ id, tokens, blockSizeTokens }, quotes);
+    const best = bestQuote({ id, draw, tokens, blockSizeTokens }, quotes);
     const { dpRank, workerId } = best.quote;
     const worker = Number.parseInt(workerId, 16);
     const rank = worker * this.#options.dataParallelSize + dpRank;
@@ -43,7 +50,7 @@ export class AskedWorkers {
       const prefillTokens = this.#prefillTokens(rank);
       if (prefillTokens > best.prefillTokensMax && left > 1) {
         const now = quotes.map((quote) => (quote === best.quote ? { ...quote, prefillTokens } : quote));
-        this.#later(0.5, () => this.#claim(request, now, left - 1, decided));
+        this.#later(0.5, () => this.#claim({ request, draw }, now, left - 1, decided));
         return;
       }
       this.#book(worker).hold({ id, dpRank, tokens: best.uncachedTokens });

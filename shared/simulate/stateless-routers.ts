@@ -73,7 +73,7 @@ export class StatelessRouters implements RouterBench {
     const candidates = look.candidates(Math.max(1, this.#askedMax));
     if (candidates.length > 1) {
       const workers = candidates.map(({ number }) => number);
-      this.#asked.ask(request, workers, (rank) => this.#send(decider, asked, request, rank));
+      this.#asked.ask({ request, draw: look.preference }, workers, (rank) => this.#send(decider, asked, request, rank));
     } else this.#send(decider, asked, request, this.#rankOf(look.chosen().number));
   }
 

@@ -56,6 +56,8 @@ const SILENT_MS = 1000;
 export class WorkerAsker<Worker extends RoutableWorker> {
   readonly #options: WorkerAskerOptions<Worker>;
   readonly #silent: Inhibition;
+  /** Nobody answered the request before. */
+  #wasUnanswered = false;
 
   constructor(options: WorkerAskerOptions<Worker>) {
     this.#options = options;
@@ -72,14 +74,15 @@ export class WorkerAsker<Worker extends RoutableWorker> {
     signal: AbortSignal,
   ): Promise<AskedPlace<Worker> | undefined> {
     const { metrics, clock, timeoutMs = TIMEOUT_MS } = this.#options;
-    const asked = workers.filter((worker) => !this.#silent.has(worker.id) && this.#transportOf(worker) !== undefined);
-    if (asked.length < ANSWERS_MIN) return undefined;
+    const askable = workers.filter((worker) => this.#transportOf(worker) !== undefined);
+    if (askable.length < ANSWERS_MIN) return undefined;
+    const asked = askable.filter((worker) => !this.#silent.has(worker.id));
     const giveUp = new AbortController();
     const onAbort = (): void => giveUp.abort(signal.reason);
     signal.addEventListener('abort', onAbort, { once: true }); // once for all questions
     if (signal.aborted) onAbort();
     const limits = { endMs: clock.nowMs() + timeoutMs, signal: giveUp.signal };
-    const chosen = await this.#choose(prompt, asked, limits);
+    const chosen = asked.length < ANSWERS_MIN ? undefined : await this.#choose(prompt, asked, limits);
     signal.removeEventListener('abort', onAbort);
     if (chosen === undefined) {
       metrics.asked('unanswered');
@@ -97,7 +100,19 @@ export class WorkerAsker<Worker extends RoutableWorker> {
   ): Promise<{ readonly quote: RankQuote; readonly isHeld: boolean } | undefined> {
     const answers = await Promise.all(asked.map((worker) => this.#quotesOf(worker, prompt, limits)));
     const answered = answers.filter((quotes) => quotes.length > 0).length;
+    if (!limits.signal.aborted)
+      this.#noteLate(
+        asked.filter((_, at) => answers[at]?.length === 0),
+        answered,
+      );
     return answered < ANSWERS_MIN ? undefined : this.#claimBest(prompt, asked, answers.flat(), limits);
+  }
+
+  /** When nobody has answered it may have been this process that stood still: that is held against them the second time. */
+  #noteLate(late: readonly Worker[], answered: number): void {
+    const isTheirs = answered > 0 || this.#wasUnanswered;
+    this.#wasUnanswered = answered === 0;
+    if (isTheirs) for (const { id } of late) this.#silent.add(id);
   }
 
   async #claimBest(
@@ -155,7 +170,8 @@ export class WorkerAsker<Worker extends RoutableWorker> {
     const request = { id: random.uuid(), headers: {}, deadlineMs: timeoutMs, ...encodeQuestion(question) };
     const answer = await askOnce(plane, transport, request, { clock, timeoutMs, signal });
     if (answer.kind === 'answered') return answer.output?.body ?? null;
-    if (!signal.aborted) this.#silent.add(worker.id);
+    const isLate = clock.nowMs() >= endMs;
+    if (!(signal.aborted || isLate)) this.#silent.add(worker.id);
     return undefined;
   }
 

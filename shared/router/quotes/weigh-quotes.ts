@@ -1,4 +1,4 @@
-import { keyOfText, seedOf, weightOf } from '../rendezvous.ts';
+import { type RendezvousKey, seedOf, weightOf } from '../rendezvous.ts';
 import { statorTerms, uncachedTokens, uncachedWeight } from '../scheduler/cost.ts';
 
 /** What a rank of a worker said that a prompt would find there. */
@@ -20,6 +20,8 @@ export const CLAIMS_MAX = 3;
 export interface PlacedPrompt {
   /** Of its request. */
   readonly id: string;
+  /** Decides where places are about equal: of its conversation, which then stays where it is, else of the request. */
+  readonly draw: RendezvousKey;
   readonly tokens: number;
   readonly blockSizeTokens: number;
 }
@@ -34,7 +36,7 @@ export interface BestQuote {
 }
 
 /**
- * Each request prefers some places to others by up to so many tokens, or by this part of what computing all of its prompt would cost:
+ * Each conversation prefers some places to others by up to so many tokens, or by this part of what computing all of a prompt would cost:
  * so those that decide in one instant, on the same quotes, do not all decide alike. A good cache hit weighs more.
  */
 const DRAW_TOKENS = 6000;
@@ -62,8 +64,7 @@ export function bestQuote(prompt: PlacedPrompt, quotes: readonly RankQuote[]): B
 }
 
 function costsOf(prompt: PlacedPrompt, quotes: readonly RankQuote[]): readonly number[] {
-  const { id, tokens: promptTokens, blockSizeTokens } = prompt;
-  const key = keyOfText(id);
+  const { draw, tokens: promptTokens, blockSizeTokens } = prompt;
   const busy = quotes.filter(({ prefillTokens }) => prefillTokens > 0).length;
   const weight = uncachedWeight(busy, quotes.length);
   const drawTokens = Math.min(DRAW_TOKENS, DRAW_SHARE * weight * promptTokens);
@@ -80,7 +81,7 @@ function costsOf(prompt: PlacedPrompt, quotes: readonly RankQuote[]): readonly n
     };
     const facts = { blockSizeTokens, promptTokens };
     const { backlog, uncached, decode } = statorTerms(row, facts, TIERS, { weight, isOwn: true });
-    const drawn = weightOf(key, seedOf(`${workerId}/${dpRank}`)) / 2 ** 32;
+    const drawn = weightOf(draw, seedOf(`${workerId}/${dpRank}`)) / 2 ** 32;
     return backlog + uncached + decode + drawTokens * drawn;
   });
 }

@@ -1,7 +1,13 @@
 import type { FleetLoads, WorkerLoad } from '../../discovery/index.ts';
 import { keyOfText, type RendezvousKey, seedOf } from '../rendezvous.ts';
 import type { HashedPrompt, RoutableWorker } from '../types.ts';
-import { candidatesOf, chooseStateless, type DemandedKey, type StatelessFleet } from './choose-stateless.ts';
+import {
+  candidatesOf,
+  chooseStateless,
+  type DemandedKey,
+  preferenceOf,
+  type StatelessFleet,
+} from './choose-stateless.ts';
 import { PrefixDemand } from './prefix-demand.ts';
 import { type PromptLevels, promptLevels } from './prompt-levels.ts';
 
@@ -41,6 +47,8 @@ const NOTHING_SAID: FleetLoads = new Map();
 export interface StatelessLook<Worker> {
   /** The worker that takes it. */
   chosen(): Worker;
+  /** What places that cost about the same are told apart by. */
+  readonly preference: RendezvousKey;
   /** Workers that are worth being asked, at most `count`. */
   candidates(count: number): readonly Worker[];
 }
@@ -102,6 +110,7 @@ export class StatelessDecider<Worker extends RoutableWorker> {
     const fleet = this.#fleet;
     return {
       chosen: () => workers[chooseStateless(ask, fleet, open)] as Worker,
+      preference: preferenceOf(ask),
       candidates: (count) => Array.from(candidatesOf(ask, fleet, open, count), (at) => workers[at] as Worker),
     };
   }

@@ -110,7 +110,8 @@ class StatelessRouter<Worker extends RoutableWorker> implements Router<Worker> {
     const { role, blockSizeTokens } = pool;
     if (options === undefined || role === 'decode' || blockSizeTokens === 0) return undefined;
     const { asker, workersMax } = options;
-    const prompt = { id, tokens, blockSizeTokens, sequence: hashes.sequence, dpRank: rankIn(pool, routing) };
+    const { sequence } = hashes;
+    const prompt = { id, draw: look.preference, tokens, blockSizeTokens, sequence, dpRank: rankIn(pool, routing) };
     return asker.place(prompt, look.candidates(workersMax), signal);
   }
 }

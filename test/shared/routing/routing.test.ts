@@ -283,6 +283,18 @@ describe('a function that asks workers', () => {
     expect(await function_.counted('stator_router_asked_total{outcome="held"}')).toBe(2);
   });
 
+  it('leaves a conversation where it is while all would cost the same', async () => {
+    await open();
+    const chosen = new Set<string>();
+    for (let turn = 0; turn < 8; turn++) {
+      const function_ = await fleet.start(STATELESS, { followsEvents: false });
+      await Promise.all([function_.choose(), fleet.settle(300)]); // from its second request on a process knows conversations
+      const [place] = await Promise.all([function_.choose({ routing: { session_id: 's' } }), fleet.settle(300)]);
+      chosen.add(place.worker.id);
+    }
+    expect(chosen.size).toBe(1);
+  });
+
   it.each([
     ['are told to be asked by none', [...STATELESS, '--router-asked-workers=0'], {}],
     ['do not say what they have cached', STATELESS, { publishesKvEvents: false }],

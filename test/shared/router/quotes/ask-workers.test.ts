@@ -179,6 +179,24 @@ describe('a router', () => {
     expect(rig.worker('c').asked).toBe(1);
   });
 
+  it('takes its own standing still for what it is, once', async () => {
+    const rig = await AskingRig.open(FOUR);
+    const process = rig.process();
+    const unanswered = async (id: string) => {
+      for (const each of rig.workers) each.instead = () => {};
+      const waiting = process.place(asked(id));
+      await rig.pass(DEADLINE_MS);
+      expect(await waiting).toBeUndefined();
+      for (const each of rig.workers) each.instead = undefined;
+    };
+    await unanswered('r1');
+    expect(await process.place(asked('r2'))).toBeDefined();
+    await unanswered('r3');
+    await unanswered('r4');
+    expect(await process.place(asked('r5'))).toBeUndefined(); // they are silent now
+    expect(await process.counted('unanswered')).toBe(4);
+  });
+
   it('asks no more when its request is given up', async () => {
     const rig = await AskingRig.open(FOUR);
     for (const each of rig.workers) each.instead = () => {};

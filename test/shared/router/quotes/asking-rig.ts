@@ -14,6 +14,7 @@ import {
   QUOTE_ENDPOINT,
   WorkerAsker,
 } from '../../../../shared/router/quotes/index.ts';
+import { keyOfText } from '../../../../shared/router/stateless/index.ts';
 import { MetricRegistry } from '../../../../shared/telemetry/index.ts';
 import { QuoteService } from '../../../../shared/worker/calls/quote-service.ts';
 import { BLOCK, NEVER, settle, worker } from '../service/resident-rig.ts';
@@ -125,5 +126,12 @@ function placeOf(id: string): string {
 }
 
 export function asked(id: string, tokens = 1000, more: Partial<AskedPrompt> = {}): AskedPrompt {
-  return { id, tokens, blockSizeTokens: BLOCK, sequence: new Uint32Array(2 * Math.floor(tokens / BLOCK)), ...more };
+  return {
+    id,
+    draw: keyOfText(id),
+    tokens,
+    blockSizeTokens: BLOCK,
+    sequence: new Uint32Array(2 * Math.floor(tokens / BLOCK)),
+    ...more,
+  };
 }
