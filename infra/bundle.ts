@@ -40,6 +40,10 @@ const REQUIRE =
 /** `import a,{b as c}from"node:d";` or a part of it, as the bundler prints it. */
 const IMPORTED_BUILTIN = /\bimport ?((?:\*as )?[\w$]+)?,?(?:\{([^}]*)\})? ?from("node:[\w/]+");/g;
 
+/** What `import()` gives, of a module of Node: its names, looked up when they are read, and itself by default. */
+const NAMESPACE =
+  'name=>{const builtin=process.getBuiltinModule(name);return Object.create(builtin,{default:{value:builtin}})}';
+
 /** Where the deployed HTTP function is bundled to, relative to the repository. */
 const HTTP_FUNCTION_DIRECTORY = 'node_modules/.cache/stator/functions/http';
 
@@ -144,8 +148,11 @@ function takeBuiltins(path: string): void {
     if (names) taken.push(`{${names.replaceAll(' as ', ':')}}=${builtin}`);
     return '';
   };
-  const text = readFileSync(path, 'utf8').replaceAll(IMPORTED_BUILTIN, take);
-  if (/\b(from|import)"node:/.test(text)) throw new Error(`${path} imports a module of Node in a way that is not known`);
+  const text = readFileSync(path, 'utf8')
+    .replaceAll(IMPORTED_BUILTIN, take)
+    .replaceAll(/\bimport\(("node:[\w/]+")\)/g, `Promise.resolve($1).then(${NAMESPACE})`);
+  if (/\b(from|import)"node:/.test(text))
+    throw new Error(`${path} imports a module of Node in a way that is not known`);
   writeFileSync(path, taken.length === 0 ? text : `const ${taken.join(',')};${text}`);
 }
 
