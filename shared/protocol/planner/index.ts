@@ -16,6 +16,7 @@ export type {
 export {
   deduplicationIdOf,
   groupOf,
+  PLANNER_EVENT_BYTES_MAX,
   type ReadEvent,
   readPlannerEvent,
   readPlannerText,

@@ -4,7 +4,7 @@ import { PLANNER_EVENT, type PlannerEvent, type PlannerSignal } from './events.t
 import { PLANNER_EVENT_VERSION } from './topics.ts';
 
 /** Longest event in bytes of JSON: what every queue takes. */
-const PLANNER_EVENT_BYTES_MAX = 256 * 1024;
+export const PLANNER_EVENT_BYTES_MAX = 256 * 1024;
 
 export type ReadEvent =
   | { readonly kind: 'event'; readonly event: PlannerEvent }
