@@ -31,6 +31,8 @@ export interface ResidentParts {
   busyWorkers(model: RoutableModel): ReadonlySet<string> | undefined;
   /** Shared with the other residents. @default nothing: this is the only one */
   readonly state: RouterState | undefined;
+  /** Told when this process holds the lease under which one router answers, and when it does no more. @default nobody is */
+  readonly onAnswering?: ((isAnswering: boolean) => void) | undefined;
   /** Where it answers. */
   readonly server: RouterServer;
   readonly metrics: FrontendMetrics;
@@ -148,10 +150,12 @@ function makeService(settings: EdgeSettings, parts: ResidentParts, state: Router
     ttlMs: leaseTtlSecs * 1000,
     onAcquired: () => {
       leadership.acquired();
+      parts.onAnswering?.(true);
       log.info('this router answers for the fleet');
     },
     onLost: () => {
       leadership.lost();
+      parts.onAnswering?.(false);
       log.info('another router answers for the fleet, or nobody does');
     },
     onProblem: () => {}, // every failure of the table is told by the state itself

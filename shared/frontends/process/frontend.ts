@@ -46,6 +46,7 @@ import { budgetBytes, httpSettings } from './http-settings.ts';
 import { ModelGauges, stallObserver } from './model-gauges.ts';
 import { ModelLines } from './model-lines.ts';
 import { cardFilter, chatCheck, modelOpener } from './open-model.ts';
+import { openPlannerFeed } from './planner-feed.ts';
 import { openPromptEncoder } from './prompt-encoder.ts';
 import { logPreprocessing, logRequests, overrunObserver } from './request-lines.ts';
 import { openRequestRecords } from './request-records.ts';
@@ -181,6 +182,7 @@ export async function composeFrontend(
         gate?.close();
         responseStore?.close();
         await records?.close();
+        await models.feed?.close(); // before the routing, which gives its lease back
         await models.routing.close();
         await models.shared?.close();
         await models.holding?.close();
@@ -230,6 +232,7 @@ async function followModels(settings: EdgeSettings, parts: Parts, onWorkers: (wo
   });
   const openEventPlane = followsEvents ? await eventPlaneOpener(settings, parts) : undefined;
   const { registry } = metrics;
+  const feed = await openPlannerFeed(settings, { clock, random, registry, logger, discovery, openEventPlane });
   const namespaceOf = (model: string) => directory.known(model)?.namespace;
   const holding = openHold(settings, {
     clock,
@@ -240,6 +243,7 @@ async function followModels(settings: EdgeSettings, parts: Parts, onWorkers: (wo
     openEventPlane,
     namespaceOf,
     isLasting,
+    outbox: feed?.outbox,
     onHeld,
   });
   const keepsState = settings.routerMode === 'kv' && followsEvents;
@@ -252,6 +256,7 @@ async function followModels(settings: EdgeSettings, parts: Parts, onWorkers: (wo
     routerMetrics,
     openServingPlane: () => servingPlane(settings, clock, metrics.requestPlane, logger.for('requests')),
     limitsOf: (model) => pipeline?.thresholds.of(model) ?? {},
+    onAnswering: (isAnswering) => feed?.answering(isAnswering),
     shared,
     discovery,
     plane,
@@ -286,6 +291,7 @@ async function followModels(settings: EdgeSettings, parts: Parts, onWorkers: (wo
       lines.changed(primary);
       const workerSets = primary.flatMap(workerSetsOf);
       routing.follow(workerSets);
+      feed?.follow(workerSets);
       const serving = primary.flatMap(({ workers, prefill }) => [...workers, ...(prefill?.workers ?? [])]);
       onWorkers(new Set(serving.map(({ id }) => id)).size);
       disaggregation.follow(primary);
@@ -342,7 +348,8 @@ async function followModels(settings: EdgeSettings, parts: Parts, onWorkers: (wo
   const { routerConditionalDisagg: isConditional } = settings;
   const explainer = source && new RoutingExplainer({ models: directory, store, encoder, clock, source, isConditional });
   const takesChats = chatCheck(store);
-  return { directory, gauges, pipeline, encoder, routing, shared, caches, canceller, holding, explainer, takesChats };
+  const routed = { routing, shared, explainer, feed, holding };
+  return { ...routed, directory, gauges, pipeline, encoder, caches, canceller, takesChats };
 }
 
 async function eventPlaneOpener(settings: EdgeSettings, { clock, logger, discovery }: Parts) {

@@ -4,6 +4,7 @@ import type { Discovery } from '../../discovery/index.ts';
 import { reasonOf } from '../../errors/index.ts';
 import { ColdStartQueue } from '../../pipeline/index.ts';
 import type { EventPlane, EventPublisher, EventScope } from '../../planes/event/index.ts';
+import type { PlannerOutbox } from '../../planes/queue/index.ts';
 import { HELD_TOPIC, PLANNER_EVENT_VERSION, type PlannerEventOf } from '../../protocol/planner/index.ts';
 import { createHoldMetrics, type Logger, type MetricRegistry } from '../../telemetry/index.ts';
 
@@ -15,6 +16,8 @@ interface HoldParts extends TimeAndChance {
   readonly openEventPlane: (() => EventPlane) | undefined;
   /** A request waits for a worker: told for the first of a model, and every 5 s while any waits. */
   readonly onHeld?: ((event: PlannerEventOf<'request.held'>) => void) | undefined;
+  /** On its way to the planner's queue. @default there is none */
+  readonly outbox?: Pick<PlannerOutbox, 'put'> | undefined;
   /** Whether discovery follows the fleet by itself; else it is asked to while requests wait. */
   readonly isLasting: boolean;
   /** Where the workers of the model are, or last were; undefined = unknown. */
@@ -48,6 +51,7 @@ export function openHold(settings: EdgeSettings, parts: HoldParts): OpenHold | u
       wanted: (model, count, oldestAtMs) => {
         logger.info('requests wait for a worker', { model, requests: count });
         const event = events.publish(parts.namespaceOf(model) ?? namespace, model, count, oldestAtMs);
+        parts.outbox?.put(event);
         parts.onHeld?.(event);
       },
     },

@@ -1,4 +1,4 @@
-import type { TimeAndChance } from '../../clock/index.ts';
+import type { Clock, TimeAndChance } from '../../clock/index.ts';
 import { tellWhile } from '../../concurrency/index.ts';
 import { ConfigError, type Settings } from '../../config/index.ts';
 import type { Discovery, WorkerType } from '../../discovery/index.ts';
@@ -9,6 +9,7 @@ import type { EventPlane } from '../../planes/event/index.ts';
 import { formatHostPort, listenAddress, type RequestPlane } from '../../planes/request/index.ts';
 import {
   createWorkerMetrics,
+  type MetricRegistry,
   openTelemetry,
   type ProcessLogger,
   type Tracer,
@@ -106,11 +107,14 @@ export async function startWorkerProcess(
   };
   const telemetry = await openTelemetry(settings, { clock, random }, logger, metrics.registry);
   const { tracer } = telemetry;
+  const plannerOutbox = await openOutbox(settings, clock, logger, metrics.registry);
   const shown = { metrics, tracer, health, address };
   const filesFrom = status && addressOf(settings, status.port);
-  const surroundings = { clock, random, settings, logger, discovery, adapterCache, filesFrom, ...shown, ...planes };
+  const shared = { clock, random, settings, logger, discovery, adapterCache, filesFrom, plannerOutbox };
+  const surroundings = { ...shared, ...shown, ...planes };
   const close = async (): Promise<void> => {
     await Promise.all(workers.map((worker) => worker.drain()));
+    await plannerOutbox?.close(OUTBOX_MS_MAX);
     await Promise.all([discovery.close(), planes.requestPlane.close(), planes.eventPlane.close()]);
     await Promise.all([status?.close(), control?.close()]);
     await telemetry.close();
@@ -141,6 +145,16 @@ export async function startWorkerProcess(
     await close();
     throw error;
   }
+}
+
+/** Longest time that the end of a worker waits for the planner's queue. */
+const OUTBOX_MS_MAX = 2000;
+
+/** Its code is loaded where a queue is named: beside a frontend that answers for the fleet, workers need none. */
+async function openOutbox(settings: Settings<'worker'>, clock: Clock, logger: ProcessLogger, registry: MetricRegistry) {
+  if (settings.plannerQueueUrl === undefined) return undefined;
+  const { openPlannerOutbox } = await import('../../fleet/planner-queue/index.ts');
+  return openPlannerOutbox(settings, { clock, logger: logger.for('planner'), registry });
 }
 
 async function startOne(
