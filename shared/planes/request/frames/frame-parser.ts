@@ -3,8 +3,19 @@ import { PeerFault, TLS_SPOKEN } from './peer-fault.ts';
 
 /** Who reads the frames of one connection. */
 export interface FrameReceiver {
-  /** One frame; its payload is `bytes[start .. end)` and only valid during the call. */
-  frame(type: FrameTypeCode, flags: number, streamId: number, bytes: Buffer, start: number, end: number): void;
+  /**
+   * One frame; its payload is `bytes[start .. end)`.
+   * @param isKept nobody writes to `bytes` again; else the payload is only valid during the call
+   */
+  frame(
+    type: FrameTypeCode,
+    flags: number,
+    streamId: number,
+    bytes: Buffer,
+    start: number,
+    end: number,
+    isKept: boolean,
+  ): void;
   /** A frame longer than the limit. Its payload is skipped. */
   oversize(type: FrameTypeCode, streamId: number, payloadBytes: number): void;
 }
@@ -14,11 +25,14 @@ const TLS_HANDSHAKE = 0x16;
 const TLS_MAJOR = 3;
 const HOLD_BYTES_MIN = 4096;
 const HOLD_BYTES_KEPT = 1 << 20;
+/** Room for a large frame: at most so many times what has come of it. */
+const GROWTH = 4;
 const NOTHING = Buffer.alloc(0);
 
 /**
  * Cuts a byte stream into frames under any chunking. A frame inside one chunk is handed on without copying; only one that
- * crosses chunks is put together in a buffer of the parser's own, which grows as bytes arrive, not as lengths promise.
+ * crosses chunks is put together in a buffer of the parser's own, which grows as bytes arrive, not as lengths promise. That of a
+ * large frame is given away with it.
  */
 export class FrameParser {
   /** Longest payload taken; longer frames are skipped and reported. */
@@ -64,7 +78,7 @@ export class FrameParser {
     if (this.#startSkip(chunk, at)) return at + FRAME_HEADER_BYTES;
     const frameBytes = FRAME_HEADER_BYTES + readU32(chunk, at);
     if (left < frameBytes) return this.#keep(chunk, at, chunk.length);
-    this.#deliver(chunk, at, frameBytes);
+    this.#deliver(chunk, at, frameBytes, false);
     return at + frameBytes;
   }
 
@@ -88,13 +102,14 @@ export class FrameParser {
     const hold = this.#hold;
     this.#heldBytes = 0;
     if (hold.length > HOLD_BYTES_KEPT) this.#hold = NOTHING;
-    this.#deliver(hold, 0, frameBytes);
+    this.#deliver(hold, 0, frameBytes, frameBytes > HOLD_BYTES_KEPT);
   }
 
-  #deliver(bytes: Buffer, at: number, frameBytes: number): void {
+  #deliver(bytes: Buffer, at: number, frameBytes: number, isKept: boolean): void {
     const type = bytes[at + 5] as FrameTypeCode; // checked by `#startSkip`
     const flags = (bytes[at + 6]! << 8) | bytes[at + 7]!; // inside the header
-    this.#receiver.frame(type, flags, readU32(bytes, at + 8), bytes, at + FRAME_HEADER_BYTES, at + frameBytes);
+    const streamId = readU32(bytes, at + 8);
+    this.#receiver.frame(type, flags, streamId, bytes, at + FRAME_HEADER_BYTES, at + frameBytes, isKept);
   }
 
   /** Checks a complete header; true when its payload is too long and will be skipped. */
@@ -117,12 +132,19 @@ export class FrameParser {
     const end = Math.min(to, chunk.length);
     const needed = this.#heldBytes + end - from;
     if (needed > this.#hold.length) {
-      const grown = Buffer.allocUnsafeSlow(Math.max(needed, 2 * this.#hold.length, HOLD_BYTES_MIN));
+      const grown = Buffer.allocUnsafeSlow(this.#roomFor(needed));
       this.#hold.copy(grown, 0, 0, this.#heldBytes);
       this.#hold = grown;
     }
     chunk.copy(this.#hold, this.#heldBytes, from, end);
     this.#heldBytes = needed;
     return end;
+  }
+
+  /** How large a hold is made for `needed` bytes. */
+  #roomFor(needed: number): number {
+    const frameBytes = this.#heldBytes < FRAME_HEADER_BYTES ? 0 : FRAME_HEADER_BYTES + readU32(this.#hold, 0);
+    if (frameBytes > HOLD_BYTES_KEPT) return Math.min(frameBytes, GROWTH * needed);
+    return Math.max(needed, 2 * this.#hold.length, HOLD_BYTES_MIN);
   }
 }
