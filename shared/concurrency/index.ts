@@ -4,6 +4,7 @@
  */
 export { forAtMost, untilAborted, withDeadline } from './deadline.ts';
 export { endOfTurn } from './end-of-turn.ts';
+export { withFileLock } from './file-lock.ts';
 export { type Flushable, flushAtEndOfTurn } from './flush-turn.ts';
 export { inBatches } from './in-batches.ts';
 export { PeriodicTask } from './periodic-task.ts';

@@ -53,8 +53,8 @@ export async function openPlanner(host: PlannerHost): Promise<RunningPlanner> {
   const metrics = createPlannerMetrics(registry, planner.config, gpusOf);
   const page = await serveMetrics(registry, settings.plannerMetricsPort);
   const store = await openPlannerStore(settings, env);
-  const discovery = await openDiscovery(settings, logger.for('discovery'), { registry });
-  const plane = eventPlane(settings, logger.for('events'), discovery);
+  const discovery = await openDiscovery(settings, logger.for('discovery'), { clock, random, registry });
+  const plane = eventPlane(settings, clock, logger.for('events'), discovery);
   const log = logger.for('planner');
   const fleet: FleetPlanner = new FleetPlanner({
     planner,
@@ -106,8 +106,8 @@ export interface LocalPlannerHost extends Omit<PlannerHost, 'settings' | 'worker
 /** The planner of `stator local`, beside the frontend. What it decided stays for `stator planner explain`. */
 export async function openLocalPlanner(host: LocalPlannerHost): Promise<LocalRun> {
   const { settings, planning, env, logger, clock, random, workers, tell } = host;
-  const discovery = await openDiscovery(settings, logger.for('discovery'), {});
-  const plane = eventPlane(settings, logger.for('events'), discovery);
+  const discovery = await openDiscovery(settings, logger.for('discovery'), { clock, random });
+  const plane = eventPlane(settings, clock, logger.for('events'), discovery);
   const decisions = await openPlannerStore(settings, env);
   const fleet = new FleetPlanner({
     ...planning,

@@ -145,7 +145,9 @@ export function tickRate(
 }
 
 function firstPool(counts: (PoolCounts & { readonly starting?: number }) | undefined, nowS: number): RatePool {
-  return { target: (counts?.ready ?? 0) + (counts?.starting ?? 0), needs: [], correction: 1, correctedAtS: nowS };
+  const target = (counts?.ready ?? 0) + (counts?.starting ?? 0);
+  // What was needed before is not known: what is there is kept as if it had been.
+  return { target, needs: [{ atS: nowS, count: target }], correction: 1, correctedAtS: nowS };
 }
 
 function count(before: RateState, input: RateInput, started: number, config: PlannerConfig): RateState {

@@ -1,14 +1,15 @@
 import fc from 'fast-check';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { ServeError, workerError } from '../../../shared/errors/index.ts';
-import type {
-  Call,
-  IncomingCall,
-  PlaneHandler,
-  PlaneRequest,
-  PlaneServer,
-  RequestPlane,
-  Transport,
+import {
+  type Call,
+  type IncomingCall,
+  type PlaneHandler,
+  type PlaneRequest,
+  type PlaneServer,
+  type RequestPlane,
+  siblingTransport,
+  type Transport,
 } from '../../../shared/planes/request/index.ts';
 import { waitUntil } from '../../support/index.ts';
 import { HeldCalls, RecordingSink, type SinkEvent } from './recording-sink.ts';
@@ -548,6 +549,18 @@ export function describeRequestPlane(
     });
 
     describe('draining', () => {
+      it('reaches another endpoint of a component by what leads to one', async () => {
+        const heard: string[] = [];
+        server.handle(PING_ENDPOINT, (call) => {
+          heard.push(call.endpoint);
+          call.end();
+        });
+        const generate = serveWith((call) => call.end());
+        const { sink } = send(siblingTransport(generate, 'ping') as Transport);
+        await sink.closed();
+        expect(heard).toEqual([PING_ENDPOINT]);
+      });
+
       it('finishes open streams and refuses new ones', async () => {
         const held = new HeldCalls();
         const transport = serveWith(held.handler);
