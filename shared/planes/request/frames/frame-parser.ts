@@ -1,3 +1,4 @@
+import { ComingBytes } from '../../../records/index.ts';
 import { FRAME_HEADER_BYTES, FRAME_VERSION, FrameError, type FrameTypeCode, isFrameType, readU32 } from './frame.ts';
 import { PeerFault, TLS_SPOKEN } from './peer-fault.ts';
 
@@ -24,15 +25,14 @@ export interface FrameReceiver {
 const TLS_HANDSHAKE = 0x16;
 const TLS_MAJOR = 3;
 const HOLD_BYTES_MIN = 4096;
-const HOLD_BYTES_KEPT = 1 << 20;
-/** Room for a large frame: at most so many times what has come of it. */
-const GROWTH = 4;
+/** Frames up to this length are put together in the same memory. */
+const HOLD_BYTES_MAX = 1 << 20;
 const NOTHING = Buffer.alloc(0);
 
 /**
  * Cuts a byte stream into frames under any chunking. A frame inside one chunk is handed on without copying; only one that
- * crosses chunks is put together in a buffer of the parser's own, which grows as bytes arrive, not as lengths promise. That of a
- * large frame is given away with it.
+ * crosses chunks is put together in a buffer of the parser's own, which grows as bytes arrive, not as lengths promise. A large
+ * frame has memory of its own, which is given away with it.
  */
 export class FrameParser {
   /** Longest payload taken; longer frames are skipped and reported. */
@@ -40,6 +40,8 @@ export class FrameParser {
   readonly #receiver: FrameReceiver;
   #hold = NOTHING;
   #heldBytes = 0;
+  /** The large frame that is coming. */
+  #coming: ComingBytes | undefined;
   #skipBytes = 0;
   #isStopped = false;
 
@@ -53,6 +55,7 @@ export class FrameParser {
     this.#isStopped = true;
     this.#hold = NOTHING;
     this.#heldBytes = 0;
+    this.#coming = undefined;
   }
 
   /** Takes the next bytes of the stream. Throws `FrameError` for a header that no frame has, `PeerFault` for TLS. */
@@ -63,6 +66,8 @@ export class FrameParser {
         const skipped = Math.min(this.#skipBytes, chunk.length - at);
         this.#skipBytes -= skipped;
         at += skipped;
+      } else if (this.#coming !== undefined) {
+        at += this.#add(this.#coming, chunk, at);
       } else if (this.#heldBytes > 0) {
         at = this.#fill(chunk, at);
       } else {
@@ -77,7 +82,10 @@ export class FrameParser {
     if (left < FRAME_HEADER_BYTES) return this.#keep(chunk, at, chunk.length);
     if (this.#startSkip(chunk, at)) return at + FRAME_HEADER_BYTES;
     const frameBytes = FRAME_HEADER_BYTES + readU32(chunk, at);
-    if (left < frameBytes) return this.#keep(chunk, at, chunk.length);
+    if (left < frameBytes) {
+      if (frameBytes <= HOLD_BYTES_MAX) return this.#keep(chunk, at, chunk.length);
+      return at + this.#add(new ComingBytes(frameBytes), chunk, at);
+    }
     this.#deliver(chunk, at, frameBytes, false);
     return at + frameBytes;
   }
@@ -98,11 +106,22 @@ export class FrameParser {
 
   #deliverHeld(): void {
     const frameBytes = FRAME_HEADER_BYTES + readU32(this.#hold, 0);
-    if (this.#heldBytes < frameBytes) return;
-    const hold = this.#hold;
+    if (this.#heldBytes < frameBytes && frameBytes <= HOLD_BYTES_MAX) return;
+    const held = this.#hold.subarray(0, this.#heldBytes);
     this.#heldBytes = 0;
-    if (hold.length > HOLD_BYTES_KEPT) this.#hold = NOTHING;
-    this.#deliver(hold, 0, frameBytes, frameBytes > HOLD_BYTES_KEPT);
+    if (frameBytes > HOLD_BYTES_MAX) this.#add(new ComingBytes(frameBytes), held, 0);
+    else this.#deliver(held, 0, frameBytes, false);
+  }
+
+  /** Adds to a large frame and hands it on when complete. Returns how much it took. */
+  #add(coming: ComingBytes, chunk: Buffer, at: number): number {
+    this.#coming = coming;
+    const taken = coming.take(chunk, at);
+    if (coming.isWhole) {
+      this.#coming = undefined;
+      this.#deliver(coming.bytes, 0, coming.wanted, true);
+    }
+    return taken;
   }
 
   #deliver(bytes: Buffer, at: number, frameBytes: number, isKept: boolean): void {
@@ -132,19 +151,12 @@ export class FrameParser {
     const end = Math.min(to, chunk.length);
     const needed = this.#heldBytes + end - from;
     if (needed > this.#hold.length) {
-      const grown = Buffer.allocUnsafeSlow(this.#roomFor(needed));
+      const grown = Buffer.allocUnsafeSlow(Math.max(needed, 2 * this.#hold.length, HOLD_BYTES_MIN));
       this.#hold.copy(grown, 0, 0, this.#heldBytes);
       this.#hold = grown;
     }
     chunk.copy(this.#hold, this.#heldBytes, from, end);
     this.#heldBytes = needed;
     return end;
-  }
-
-  /** How large a hold is made for `needed` bytes. */
-  #roomFor(needed: number): number {
-    const frameBytes = this.#heldBytes < FRAME_HEADER_BYTES ? 0 : FRAME_HEADER_BYTES + readU32(this.#hold, 0);
-    if (frameBytes > HOLD_BYTES_KEPT) return Math.min(frameBytes, GROWTH * needed);
-    return Math.max(needed, 2 * this.#hold.length, HOLD_BYTES_MIN);
   }
 }
