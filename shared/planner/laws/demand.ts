@@ -98,7 +98,12 @@ function follow(trend: DemandState['trend'], rate: number): NonNullable<DemandSt
   return { level, slope: TREND_SHARE * (level - trend.level) + (1 - TREND_SHARE) * trend.slope };
 }
 
-function demandOf({ surges = NO_SURGES, ...state }: DemandState, nowS: number, startSeconds: number, config: PlannerConfig): Demand {
+function demandOf(
+  { surges = NO_SURGES, ...state }: DemandState,
+  nowS: number,
+  startSeconds: number,
+  config: PlannerConfig,
+): Demand {
   const holdS = config.rate_surge_hold_seconds;
   const arrivals = ratePerSecond(state.bins, config.rate_deviations);
   const usual = config.rate_seasonal ? seasonalRate(state.season, nowS + startSeconds) : 0;
