@@ -96,7 +96,7 @@ describe('bursts that are over before a worker has started', () => {
         fleet.run(QUIET, 12_000);
         expect(fleet.ready).toBe(Math.max(2, low));
       }),
-      { numRuns: 30 },
+      { numRuns: 10 },
     );
   });
 });

@@ -22,7 +22,7 @@ interface Step {
   readonly held?: number;
   readonly running?: number;
   /** Workers at which more waits than runs, and what waits at workers. */
-  readonly backlog?: { readonly workers: number; readonly requests: number };
+  readonly backlog?: { readonly workers: number; readonly requests: number } | undefined;
 }
 
 /** A fleet whose workers serve at once, so that what was decided is what there is. */
