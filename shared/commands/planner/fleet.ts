@@ -18,7 +18,7 @@ import { KeptDecisions } from './kept-decisions.ts';
 import { serveMetrics } from './metrics-page.ts';
 import { openPlannerStore, plannerFolder } from './open-store.ts';
 import { PrometheusTraffic } from './prometheus.ts';
-import type { LocalPlanning } from './settings.ts';
+import { type LocalPlanning, lawOf } from './settings.ts';
 
 export interface PlannerHost {
   readonly settings: Settings<'planner'>;
@@ -53,8 +53,8 @@ export async function openPlanner(host: PlannerHost): Promise<RunningPlanner> {
   const metrics = createPlannerMetrics(registry, planner.config, gpusOf);
   const page = await serveMetrics(registry, settings.plannerMetricsPort);
   const store = await openPlannerStore(settings, env);
-  const discovery = await openDiscovery(settings, logger.for('discovery'), { registry });
-  const plane = eventPlane(settings, logger.for('events'), discovery);
+  const discovery = await openDiscovery(settings, logger.for('discovery'), { clock, random, registry });
+  const plane = eventPlane(settings, clock, logger.for('events'), discovery);
   const log = logger.for('planner');
   const fleet: FleetPlanner = new FleetPlanner({
     planner,
@@ -106,8 +106,8 @@ export interface LocalPlannerHost extends Omit<PlannerHost, 'settings' | 'worker
 /** The planner of `stator local`, beside the frontend. What it decided stays for `stator planner explain`. */
 export async function openLocalPlanner(host: LocalPlannerHost): Promise<LocalRun> {
   const { settings, planning, env, logger, clock, random, workers, tell } = host;
-  const discovery = await openDiscovery(settings, logger.for('discovery'), {});
-  const plane = eventPlane(settings, logger.for('events'), discovery);
+  const discovery = await openDiscovery(settings, logger.for('discovery'), { clock, random });
+  const plane = eventPlane(settings, clock, logger.for('events'), discovery);
   const decisions = await openPlannerStore(settings, env);
   const fleet = new FleetPlanner({
     ...planning,
@@ -135,11 +135,9 @@ export function rollupIntervalMs({ config }: Planner): number {
 }
 
 async function plannerOf(settings: Settings<'planner'>): Promise<Planner> {
-  const { plannerLaw: law, plannerConnector: connector } = settings;
-  if (law === 'foresight')
-    throw new ConfigError(['--planner-law foresight is for stator simulate: nobody knows what comes']);
+  const { plannerConnector: connector } = settings;
   const preset = { mode: 'agg', ...(connector === 'local' ? { start_seconds: LOCAL_START_S } : {}) };
-  const config = await readPlannerConfig(settings, preset, {}, law);
+  const config = await readPlannerConfig(settings, preset, {}, lawOf(settings));
   if (connector === 'local' && config.mode !== 'agg') {
     throw new ConfigError([
       `--planner-connector local scales one pool: mode ${config.mode} of --planner-config; allowed: agg`,

@@ -86,6 +86,11 @@ export function foldSignal(state: ModelState, { signal, sentAtS }: SentSignal, r
   const isLate = state.nowS - sentAtS > STALE_S;
   switch (signal.type) {
     case 'worker.rollup': {
+      if (isFolded(state, signal)) {
+        source.totals = { [signal.component]: signal.totals };
+        delete state.direct[signal.worker_id];
+        break;
+      }
       const before = countTraffic(state, source, known, signal.component, signal.totals, signal.seq === 0);
       source.totals = { [signal.component]: before };
       if (isLate) report.late++;
@@ -126,6 +131,15 @@ export function foldSignal(state: ModelState, { signal, sentAtS }: SentSignal, r
       break;
   }
   return true;
+}
+
+/** Whether a process that folds its pool has said so of this worker, and is heard: what it counts counts once. */
+function isFolded(
+  { folded, nowS }: ModelState,
+  { component, worker_id: id }: PlannerEventOf<'worker.rollup'>,
+): boolean {
+  const pool = folded[poolOf(component)];
+  return pool !== undefined && nowS - pool.heardAtS <= SILENT_S && pool.ids.includes(id);
 }
 
 type Source = ModelState['sources'][string];
@@ -259,14 +273,30 @@ export function settleTime(state: ModelState): void {
   const { nowS } = state;
   keep(state.sources, ({ heardAtS }) => nowS - heardAtS <= SOURCE_FORGOTTEN_S);
   const surplus = Object.keys(state.sources).length - SOURCES_MAX * 2;
-  if (surplus > 0) {
-    const oldest = Object.entries(state.sources).toSorted(([, a], [, b]) => a.heardAtS - b.heardAtS);
-    for (const [key] of oldest.slice(0, surplus)) delete state.sources[key];
-  }
+  if (surplus > 0) forgetOldest(state.sources, surplus, ({ heardAtS }) => heardAtS);
+  const told = Object.keys(state.sources).filter((key) => CHANGE_KEY.test(key));
+  forgetOldest(state.sources, told.length - CHANGES_MAX, ({ heardAtS }) => heardAtS, told);
+  forgetOldest(state.changes, Object.keys(state.changes).length - CHANGES_MAX, ({ atS }) => atS);
   keep(state.direct, ({ heardAtS }) => nowS - heardAtS <= SILENT_S || nowS - state.heardAtS > 0);
   keep(state.held, ({ atS }) => nowS - atS <= HELD_FORGOTTEN_S);
   keep(state.changes, ({ atS, isUp }) => nowS - atS <= (isUp ? STALE_S * 2 : CHANGE_FORGOTTEN_S));
   for (const pool of ['prefill', 'decode'] as const) noteReady(state, pool);
+}
+
+/** Comings and goings that are remembered one by one: the next roll-up of the pool has them all. */
+const CHANGES_MAX = 128;
+const CHANGE_KEY = /^worker\.(registered|draining|gone)\//;
+
+/** Takes `count` entries out of `of`, the oldest of `keys` first. */
+function forgetOldest<T>(
+  of: Record<string, T>,
+  count: number,
+  timeOf: (value: T) => number,
+  keys: readonly string[] = Object.keys(of),
+): void {
+  if (count <= 0) return;
+  const ages = keys.map((key) => ({ key, atS: timeOf(of[key]!) }));
+  for (const { key } of ages.toSorted((one, other) => one.atS - other.atS).slice(0, count)) delete of[key];
 }
 
 /** A worker that is silent for so long while others speak serves nobody. */

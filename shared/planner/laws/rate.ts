@@ -118,7 +118,9 @@ export function tickRate(
 }
 
 function firstPool(counts: (PoolCounts & { readonly starting?: number }) | undefined, nowS: number): RatePool {
-  return { target: (counts?.ready ?? 0) + (counts?.starting ?? 0), needs: [], correction: 1, correctedAtS: nowS };
+  const target = (counts?.ready ?? 0) + (counts?.starting ?? 0);
+  // What was needed before is not known: what is there is kept as if it had been.
+  return { target, needs: [{ atS: nowS, count: target }], correction: 1, correctedAtS: nowS };
 }
 
 /** What does not depend on how many began. */

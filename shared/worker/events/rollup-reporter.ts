@@ -1,6 +1,7 @@
 import type { Clock, Random, Timer } from '../../clock/index.ts';
 import type { Engine, EngineInfo, EngineLoad, EnginePass } from '../../engines/index.ts';
 import type { EventPublisher } from '../../planes/event/index.ts';
+import type { PlannerOutbox } from '../../planes/queue/index.ts';
 import {
   PASS_SAMPLES_MAX,
   type PassRow,
@@ -13,6 +14,8 @@ import type { TrafficCounter } from './traffic-counter.ts';
 
 export interface RollupReporterOptions {
   readonly publisher: EventPublisher;
+  /** Takes the same. */
+  readonly outbox?: Pick<PlannerOutbox, 'put'> | undefined;
   readonly clock: Clock;
   readonly random: Random;
   readonly intervalMs: number;
@@ -75,6 +78,7 @@ export class RollupReporter {
       ...(this.#options.isDraining() ? { draining: true } : {}),
     };
     publisher.publish(rollup);
+    this.#options.outbox?.put(rollup);
   }
 
   stop(): void {

@@ -110,11 +110,11 @@ describe('what a fleet says, folded', () => {
     expect(decisions[0]?.figures).toMatchObject({ held: 1 });
   });
 
-  it('starts a worker for a held request that is the first thing ever heard, with the next signal', async () => {
+  it('starts a worker at once for a held request that is the first thing ever heard', async () => {
     const planner = plannerOf({ min_endpoint: 0 });
-    const { decisions } = await play([heldAt(0, 0), tickAt(0, 0), tickAt(1, 1)], { planner, size: 1 });
+    const { decisions } = await play([heldAt(0, 0)], { planner });
     expect(decisions.map(({ targets }) => targets)).toEqual([{ decode: 1 }]);
-    expect(decisions[0]?.decidedAtMs).toBe(1000 * (BEGIN_S + 1));
+    expect(decisions[0]?.decidedAtMs).toBe(1000 * BEGIN_S);
   });
 
   it('goes to nobody when nothing was asked for long enough, and only then', async () => {
