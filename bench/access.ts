@@ -192,6 +192,8 @@ class BareCall implements GrpcCall {
 
   write(): void {}
 
+  watch(): void {}
+
   isBlocked(): boolean {
     return false;
   }
