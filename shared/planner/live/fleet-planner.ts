@@ -135,10 +135,9 @@ export class FleetPlanner {
     return this.#planner.config;
   }
 
-  /** Goes by other bounds from now on. @throws Error for those that cannot be kept; then nothing is changed */
+  /** Goes by other bounds from the next look on. @throws Error for those that cannot be kept; then nothing is changed */
   setBounds(bounds: PlannerBounds): void {
     this.#planner = withBounds(this.#planner, bounds);
-    this.wake();
   }
 
   /** Runs until `close`. Rejects with `PlannerRefusal` where the law cannot work with what is heard. */
