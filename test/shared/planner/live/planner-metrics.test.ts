@@ -40,7 +40,7 @@ async function shown(signals: readonly SentSignal[], raw: Readonly<Record<string
 
 describe('what a planner shows of itself', () => {
   it('follows what it sees and decides, under the names of Dynamo', async () => {
-    const { value, decision } = await shown(tellStory(60, { rate: () => 30, workers: () => 2 }));
+    const { value, decision } = await shown(tellStory(60, { rate: () => 30, workers: () => 2 }), { advisory: true });
     expect(value('dynamo_planner_num_decode_replicas')).toBe(2);
     expect(value('dynamo_planner_predicted_num_decode_replicas')).toBe(decision?.targets.decode);
     expect(value('dynamo_planner_observed_requests_per_second')).toBeCloseTo(30, 0);
