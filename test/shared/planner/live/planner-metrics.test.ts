@@ -51,8 +51,8 @@ describe('what a planner shows of itself', () => {
     expect(value('dynamo_planner_observed_input_sequence_tokens')).toBe(1000);
     expect(value('dynamo_planner_observed_output_sequence_tokens')).toBe(100);
     expect(value('dynamo_planner_sla_target_itl_ms')).toBe(50);
-    // Two workers of two GPUs, and what was decided after the first look, for about a minute.
-    expect(value('dynamo_planner_gpu_hours')).toBeGreaterThan((2 * 2 * 50) / 3600);
+    // Two workers of two GPUs, and what was decided after the first look, for most of a minute.
+    expect(value('dynamo_planner_gpu_hours')).toBeGreaterThan((2 * 2 * 40) / 3600);
     expect(value('stator_planner_decisions_total')).toBeGreaterThan(0);
     expect(value('stator_planner_events_total{type="worker.rollup"}')).toBe(26);
   });
