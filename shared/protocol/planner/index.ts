@@ -2,23 +2,16 @@
  * @module protocol/planner
  * What workers, edges and the cloud tell a planner, and what it says: versioned events, checked where they come in.
  */
-export {
-  type EngineFacts,
-  FOLDED_RANKS_MAX,
-  type FoldedPool,
-  HELD_TOPIC,
-  NO_TRAFFIC,
-  PASS_SAMPLES_MAX,
-  type PassRow,
-  PLANNER_EVENT_VERSION,
-  type PlannerEvent,
-  type PlannerEventOf,
-  type PlannerSignal,
-  type PoolName,
-  type RankLoadRow,
-  RETRY_HEADER,
-  ROLLUP_TOPIC,
-  type TrafficTotals,
+export type {
+  EngineFacts,
+  FoldedPool,
+  PassRow,
+  PlannerEvent,
+  PlannerEventOf,
+  PlannerSignal,
+  PoolName,
+  RankLoadRow,
+  TrafficTotals,
 } from './events.ts';
 export {
   deduplicationIdOf,
@@ -29,3 +22,12 @@ export {
   readPlannerText,
   sourceOf,
 } from './read-event.ts';
+export {
+  FOLDED_RANKS_MAX,
+  HELD_TOPIC,
+  NO_TRAFFIC,
+  PASS_SAMPLES_MAX,
+  PLANNER_EVENT_VERSION,
+  RETRY_HEADER,
+  ROLLUP_TOPIC,
+} from './topics.ts';

@@ -5,4 +5,4 @@
 
 export { keyOfText } from '../rendezvous.ts';
 export { StatelessDecider, type StatelessRequest } from './stateless-decider.ts';
-export { createStatelessRouter, type StatelessRouterOptions } from './stateless-router.ts';
+export { type AskOptions, createStatelessRouter, type StatelessRouterOptions } from './stateless-router.ts';

@@ -45,6 +45,12 @@ export class WorkerReports {
     return this.#events?.journals ?? [];
   }
 
+  /** Leading tokens of a prompt that each rank has cached, as its events say; a cache below the device counts in part. */
+  cachedTokens(sequence: Uint32Array): readonly number[] {
+    const { kvBlockSizeTokens } = this.#options.engineInfo;
+    return this.#events?.heldBlocks(sequence).map((blocks) => Math.round(blocks * kvBlockSizeTokens)) ?? [];
+  }
+
   /** Begins with KV events and load, each on a channel of the worker's component; returns the channels. */
   async open(): Promise<EventChannelRecord[]> {
     const { worker, settings, instanceId, engineInfo, reserved } = this.#options;
