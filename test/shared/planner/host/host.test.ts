@@ -95,7 +95,7 @@ describe('what a fleet says, folded', () => {
       alone.push(...message);
       both.push(...(sentAtS - BEGIN_S < 5 ? [] : [told]), ...message);
     }
-    const [one, other] = await Promise.all([play(alone), play(both)]);
+    const [one, other] = await Promise.all([play(alone, { size: 1 }), play(both, { size: 1 })]);
     expect(one.target).toBeGreaterThan(2);
     expect(other.target).toBe(one.target);
     const started = async ({ store }: typeof one) =>
