@@ -1,9 +1,9 @@
 import * as z from 'zod';
+import { PLANNER_LAWS } from '../config/index.ts';
 import { PREDICTORS, SEASON_POINTS_MAX } from './predictors/predictor.ts';
 
-const LAWS = ['rate', 'throughput', 'latency', 'load', 'sla'] as const;
 /** `rate` is this product's own; the others are what Dynamo calls optimization targets. */
-export type PlannerLaw = (typeof LAWS)[number];
+export type PlannerLaw = (typeof PLANNER_LAWS)[number];
 
 const MODES = ['disagg', 'prefill', 'decode', 'agg'] as const;
 /** The pools under control; the only pool of `agg` counts as decode. */
@@ -22,7 +22,7 @@ const SHAPE = z.object({
   mode: z.enum(MODES).default('disagg'),
   namespace: z.string().min(1).max(256).default('dynamo'),
   model_name: z.string().min(1).max(512).nullish(),
-  law: z.enum(LAWS).optional(),
+  law: z.enum(PLANNER_LAWS).optional(),
   optimization_target: z.enum(['throughput', 'latency', 'load', 'sla']).optional(),
   enable_throughput_scaling: z.boolean().default(true),
   enable_load_scaling: z.boolean().default(false),
