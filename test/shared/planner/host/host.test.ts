@@ -89,7 +89,7 @@ describe('what a fleet says, folded', () => {
     for (const told of tellStory(60, { rate: () => 30, workers: () => 2 })) {
       const { signal, sentAtS } = told;
       if (signal.type === 'worker.rollup') folder.add(signal, sentAtS * 1000);
-      const isLast = 'worker_id' in signal && signal.worker_id.endsWith('1');
+      const isLast = signal.type === 'worker.rollup' && signal.worker_id.endsWith('1');
       const folded = isLast ? folder.fold(sentAtS * 1000, sentAtS * 1000) : undefined;
       const message = folded === undefined ? [] : [{ signal: folded, sentAtS: sentAtS + 0.1 }];
       alone.push(...message);
