@@ -5,7 +5,7 @@
  * `rate`, the default, is this product's own.
  */
 
-export { type PlannerBounds, withBounds } from './bounds.ts';
+export type { PlannerBounds } from './bounds.ts';
 export {
   type PlannerConfig,
   PlannerConfigError,
