@@ -192,7 +192,9 @@ class BareCall implements GrpcCall {
 
   write(): void {}
 
-  watch(): void {}
+  watch(): () => void {
+    return () => {};
+  }
 
   isBlocked(): boolean {
     return false;
