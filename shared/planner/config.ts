@@ -62,6 +62,8 @@ const SHAPE = z.object({
   rate_window_seconds: z.number().min(5).max(120).default(15),
   rate_deviations: z.number().min(0).max(5).default(1),
   rate_down_window_seconds: z.number().min(0).max(7200).default(120),
+  rate_up_window_seconds: z.number().min(0).max(7200).default(0),
+  rate_surge_hold_seconds: z.number().min(0).max(86_400).default(900),
   rate_requests_per_second: z.number().positive().max(1e6).nullish(),
   /** Of one of two pools. */
   rate_prefill_requests_per_second: z.number().positive().max(1e6).nullish(),
