@@ -1,5 +1,5 @@
 import { bestQuote, CLAIMS_MAX, PlaceBook, type RankQuote } from '../router/quotes/index.ts';
-import type { RendezvousKey } from '../router/rendezvous.ts';
+import type { RendezvousKey } from '../router/stateless/index.ts';
 import type { PoolView } from './routers.ts';
 import type { SimulatedRank } from './simulated-rank.ts';
 import type { SimulatedRequest } from './simulated-request.ts';
