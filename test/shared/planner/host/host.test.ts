@@ -14,7 +14,8 @@ import {
   startModel,
   unpackState,
 } from '../../../../shared/planner/index.ts';
-import { NO_TRAFFIC, type PlannerEventOf } from '../../../../shared/protocol/planner/index.ts';
+import type { PlannerEventOf } from '../../../../shared/protocol/planner/index.ts';
+import { NO_TRAFFIC } from '../../../../shared/protocol/planner-topics/index.ts';
 import { BEGIN_S, changeAt, heldAt, rollupOf, tellStory, tickAt } from '../../../support/planner/fleet-signals.ts';
 
 const NEVER = new AbortController().signal;
