@@ -1,9 +1,9 @@
 import * as z from 'zod';
+import { PLANNER_LAWS } from '../config/index.ts';
 import { PREDICTORS, SEASON_POINTS_MAX } from './predictors/predictor.ts';
 
-const LAWS = ['rate', 'throughput', 'latency', 'load', 'sla'] as const;
 /** `rate` is this product's own; the others are what Dynamo calls optimization targets. */
-export type PlannerLaw = (typeof LAWS)[number];
+export type PlannerLaw = (typeof PLANNER_LAWS)[number];
 
 const MODES = ['disagg', 'prefill', 'decode', 'agg'] as const;
 /** The pools under control; the only pool of `agg` counts as decode. */
@@ -21,7 +21,7 @@ const SHAPE = z.object({
   mode: z.enum(MODES).default('disagg'),
   namespace: z.string().min(1).max(256).default('dynamo'),
   model_name: z.string().min(1).max(512).nullish(),
-  law: z.enum(LAWS).optional(),
+  law: z.enum(PLANNER_LAWS).optional(),
   optimization_target: z.enum(['throughput', 'latency', 'load', 'sla']).optional(),
   enable_throughput_scaling: z.boolean().default(true),
   enable_load_scaling: z.boolean().default(false),
@@ -62,6 +62,8 @@ const SHAPE = z.object({
   rate_window_seconds: z.number().min(5).max(120).default(15),
   rate_deviations: z.number().min(0).max(5).default(1),
   rate_down_window_seconds: z.number().min(0).max(7200).default(120),
+  rate_up_window_seconds: z.number().min(0).max(7200).default(0),
+  rate_surge_hold_seconds: z.number().min(0).max(86_400).default(900),
   rate_requests_per_second: z.number().positive().max(1e6).nullish(),
   /** Of one of two pools. */
   rate_prefill_requests_per_second: z.number().positive().max(1e6).nullish(),

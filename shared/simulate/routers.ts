@@ -83,6 +83,8 @@ export interface PoolView {
 export interface RouterBench {
   /** Routers that share the work. */
   readonly count: number;
+  /** Requests that wait in routers' queues. */
+  readonly pending: number;
   /** Whether `kvEvents` is listened to. */
   readonly wantsKvEvents: boolean;
   /** Whether `grown` is listened to. */

@@ -22,6 +22,7 @@ const NO_LOADS: FleetLoads = new Map();
  */
 export class StatelessRouters implements RouterBench {
   readonly count: number;
+  readonly pending = 0;
   readonly wantsKvEvents = false;
   readonly wantsGrowth = false;
   readonly #pool: PoolView;

@@ -18,7 +18,7 @@ import { KeptDecisions } from './kept-decisions.ts';
 import { serveMetrics } from './metrics-page.ts';
 import { openPlannerStore, plannerFolder } from './open-store.ts';
 import { PrometheusTraffic } from './prometheus.ts';
-import type { LocalPlanning } from './settings.ts';
+import { type LocalPlanning, lawOf } from './settings.ts';
 
 export interface PlannerHost {
   readonly settings: Settings<'planner'>;
@@ -135,11 +135,9 @@ export function rollupIntervalMs({ config }: Planner): number {
 }
 
 async function plannerOf(settings: Settings<'planner'>): Promise<Planner> {
-  const { plannerLaw: law, plannerConnector: connector } = settings;
-  if (law === 'foresight')
-    throw new ConfigError(['--planner-law foresight is for stator simulate: nobody knows what comes']);
+  const { plannerConnector: connector } = settings;
   const preset = { mode: 'agg', ...(connector === 'local' ? { start_seconds: LOCAL_START_S } : {}) };
-  const config = await readPlannerConfig(settings, preset, {}, law);
+  const config = await readPlannerConfig(settings, preset, {}, lawOf(settings));
   if (connector === 'local' && config.mode !== 'agg') {
     throw new ConfigError([
       `--planner-connector local scales one pool: mode ${config.mode} of --planner-config; allowed: agg`,

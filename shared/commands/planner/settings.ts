@@ -1,6 +1,6 @@
 import { ConfigError, type Settings } from '../../config/index.ts';
 import { engineModel } from '../../engines/mocker/index.ts';
-import type { ForwardPass, PerPool, Planner } from '../../planner/index.ts';
+import type { ForwardPass, PerPool, Planner, PlannerLaw } from '../../planner/index.ts';
 import { profilePasses, readPlannerConfig } from '../../simulate/index.ts';
 
 /** Processes on one machine start soon; once some have, their own time counts. */
@@ -12,19 +12,25 @@ export interface LocalPlanning {
   readonly profile: PerPool<readonly (readonly ForwardPass[])[]>;
 }
 
+/** The law that the settings name. @throws ConfigError for one that only a simulator can follow */
+export function lawOf({ plannerLaw: law }: Pick<Settings<'planner'>, 'plannerLaw'>): PlannerLaw | undefined {
+  if (law === 'foresight')
+    throw new ConfigError(['--planner-law foresight is for stator simulate: nobody knows what comes']);
+  return law;
+}
+
 /**
  * The planner of `stator local`, and what it knows at its start: of mock engines how long their passes take.
  * @throws ConfigError for settings that cannot be used
  */
 export async function localPlanning(settings: Settings<'local'>): Promise<LocalPlanning> {
-  const { minWorkers, maxWorkers, engine, plannerLaw: law } = settings;
+  const { minWorkers, maxWorkers, engine } = settings;
   if (minWorkers > maxWorkers)
     throw new ConfigError([`--min-workers ${minWorkers} is above --max-workers ${maxWorkers}`]);
   if (settings.numPrefillWorkers !== undefined) {
     throw new ConfigError(['--planner scales one pool: leave out --num-prefill-workers and --num-decode-workers']);
   }
-  if (law === 'foresight')
-    throw new ConfigError(['--planner-law foresight is for stator simulate: nobody knows what comes']);
+  const law = lawOf(settings);
   const fixed = { mode: 'agg', min_endpoint: minWorkers, max_gpu_budget: maxWorkers };
   const config = await readPlannerConfig(settings, { start_seconds: LOCAL_START_S }, fixed, law);
   if (engine !== 'mocker' && config.law === 'sla') {

@@ -314,7 +314,7 @@ async function followModels(settings: EdgeSettings, parts: Parts, onWorkers: (wo
     models: directory,
     store,
     encoder,
-    router,
+    router: holding === undefined ? router : holding.queued.watch(router),
     plane,
     clock,
     random,

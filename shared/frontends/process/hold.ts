@@ -8,6 +8,7 @@ import type { PlannerOutbox } from '../../planes/queue/index.ts';
 import type { PlannerEventOf } from '../../protocol/planner/index.ts';
 import { HELD_TOPIC, PLANNER_EVENT_VERSION } from '../../protocol/planner-topics/index.ts';
 import { createHoldMetrics, type Logger, type MetricRegistry } from '../../telemetry/index.ts';
+import { QueuedRequests } from './queued-requests.ts';
 
 interface HoldParts extends TimeAndChance {
   readonly registry: MetricRegistry;
@@ -28,6 +29,8 @@ interface HoldParts extends TimeAndChance {
 /** Where requests wait for workers, and the events that ask for some. */
 export interface OpenHold {
   readonly hold: ColdStartQueue;
+  /** Those that wait in the router's queue, which ask for workers too. */
+  readonly queued: QueuedRequests;
   close(): Promise<void>;
 }
 
@@ -39,6 +42,13 @@ export function openHold(settings: EdgeSettings, parts: HoldParts): OpenHold | u
   const events = new HeldEvents(parts);
   const metrics = createHoldMetrics(registry);
   const refreshing = new RefreshWhileHeld(parts);
+  const want = (model: string, oldestAtMs: number): void => {
+    const count = hold.countOf(model) + queued.count(model);
+    const event = events.publish(parts.namespaceOf(model) ?? namespace, model, count, oldestAtMs);
+    parts.outbox?.put(event);
+    parts.onHeld?.(event);
+  };
+  const queued = new QueuedRequests({ clock, onWaiting: want });
   const hold: ColdStartQueue = new ColdStartQueue({
     clock,
     timeoutMs: holdTimeoutSecs * 1000,
@@ -51,13 +61,11 @@ export function openHold(settings: EdgeSettings, parts: HoldParts): OpenHold | u
       },
       wanted: (model, count, oldestAtMs) => {
         logger.info('requests wait for a worker', { model, requests: count });
-        const event = events.publish(parts.namespaceOf(model) ?? namespace, model, count, oldestAtMs);
-        parts.outbox?.put(event);
-        parts.onHeld?.(event);
+        want(model, oldestAtMs);
       },
     },
   });
-  return { hold, close: () => events.close() };
+  return { hold, queued, close: () => events.close() };
 }
 
 /** Looks for workers each second while requests wait for some, in a process whose discovery does not by itself. */

@@ -233,11 +233,11 @@ function foldModel(
     if (pool === undefined) continue;
     counted[name] = countTraffic(state, source, known, name, pool.totals, signal.seq === 0);
     if (isLate) continue;
-    const { workers: ids, running, waiting, kv_use: kvUse, has_passes: hasPasses, engine } = pool;
+    const { workers: ids, running, waiting, behind, kv_use: kvUse, has_passes: hasPasses, engine } = pool;
     const key = poolOf(name);
     state.folded = {
       ...state.folded,
-      [key]: { heardAtS: state.nowS, source: from, ids, running, waiting, kvUse, hasPasses },
+      [key]: { heardAtS: state.nowS, source: from, ids, running, waiting, behind, kvUse, hasPasses },
     };
     if (engine !== undefined) state.engines = { ...state.engines, [key]: engine as EngineFacts };
     settle(state, ids, undefined);

@@ -30,6 +30,8 @@ export interface FoldedWorkers {
   readonly ids: readonly string[];
   readonly running: number;
   readonly waiting: number;
+  /** Workers at which more requests wait than run. */
+  readonly behind?: number | undefined;
   readonly kvUse: number | undefined;
   readonly hasPasses: boolean;
 }

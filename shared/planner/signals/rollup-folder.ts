@@ -126,12 +126,16 @@ export class RollupFolder {
     const rows = ranks.flatMap(({ id, rank: { dp_rank, last } }) =>
       last === undefined ? [] : [[id, dp_rank, ...last] as [string, number, ...number[]]],
     );
+    const behind = workers.filter(
+      ({ ranks: of }) => of.reduce((sum, rank) => sum + rank.waiting - rank.running, 0) > 0,
+    );
     const engine = workers.at(-1)?.engine;
     const samples = this.#samples.get(name)?.rows ?? [];
     return {
       workers: workers.map(({ worker_id: id }) => id),
       running: ranks.reduce((total, { rank }) => total + rank.running, 0),
       waiting: ranks.reduce((total, { rank }) => total + rank.waiting, 0),
+      ...(behind.length > 0 ? { behind: behind.length } : {}),
       ...(uses.length > 0 ? { kv_use: uses.reduce((total, use) => total + use, 0) / uses.length } : {}),
       totals: this.#totals.get(name) ?? NO_TRAFFIC,
       ...(engine === undefined ? {} : { engine }),

@@ -83,6 +83,8 @@ const foldedPool = z.object({
   workers: z.array(id).max(100_000),
   running: count,
   waiting: count,
+  /** Workers at which more requests wait than run. */
+  behind: count.optional(),
   /** Share of the KV cache in use: mean over the ranks. */
   kv_use: z.number().min(0).max(1).optional(),
   totals,

@@ -110,6 +110,29 @@ export function describeRequestPlane(
         expect(incoming.deadlineMs).toBeLessThanOrEqual(60_000);
       });
 
+      it('carries large byte strings both ways, as they were when they were sent', async () => {
+        const bytes = Buffer.from(Uint32Array.from({ length: 900_001 }, (_, at) => at).buffer);
+        const body = { first: 'a', list: [{ values: bytes.subarray(3) }, { values: bytes }], last: [1] };
+        const { sink } = send(
+          serveWith((call) => {
+            const made = { values: Buffer.from(bytes), given: call.body };
+            call.output({ body: made });
+            made.values.fill(0); // an engine uses its buffer again
+            call.output({ body: 'next' });
+            call.end();
+          }),
+          { body },
+        );
+        await sink.closed();
+        const [first, second] = sink.events.filter((event) => event.kind === 'output');
+        const { values, given } = first!.output.body as { values: Buffer; given: typeof body }; // two were sent
+        expect(values.equals(bytes)).toBe(true);
+        expect(given.list[0]?.values.equals(bytes.subarray(3))).toBe(true);
+        expect(given.list[1]?.values.equals(bytes)).toBe(true);
+        expect([given.first, given.last]).toEqual(['a', [1]]);
+        expect(second).toEqual({ kind: 'output', output: { body: 'next' } });
+      });
+
       it('carries no token ids and no deadline when it has none, and tells an empty prompt from an absent one', async () => {
         const { incoming } = await hold({ body: { absent: undefined } });
         expect(incoming.tokenIds).toBeUndefined();

@@ -259,7 +259,9 @@ export class RequestQueue {
     this.#byAge.delete(waiting);
     this.#byAge.add(waiting);
     waiting.foundMs = nowMs;
+    const isAsBefore = waiting.found.ranks.length === 0 && this.#chooser.overlaps.count === 0;
     waiting.found = copyOverlaps(this.#chooser.overlaps);
+    if (isAsBefore) return; // nobody had any of it, and nobody has
     if (this.#chooser.narrow(request) !== undefined) return;
     waiting.uncachedTokens = uncachedTokens(request.promptTokens, this.#chooser.bestCachedTokens());
     waiting.key = this.#urgencyOf(waiting);

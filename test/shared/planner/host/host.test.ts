@@ -14,6 +14,7 @@ import {
   startModel,
   unpackState,
 } from '../../../../shared/planner/index.ts';
+import { RollupFolder } from '../../../../shared/planner/signals/rollup-folder.ts';
 import type { PlannerEventOf } from '../../../../shared/protocol/planner/index.ts';
 import { NO_TRAFFIC } from '../../../../shared/protocol/planner-topics/index.ts';
 import { BEGIN_S, changeAt, heldAt, rollupOf, tellStory, tickAt } from '../../../support/planner/fleet-signals.ts';
@@ -60,6 +61,27 @@ describe('what a fleet says, folded', () => {
       output_tokens: 100,
       itl_ms: 20,
     });
+  });
+
+  it('starts another where a worker is too far behind to catch up, whoever tells of it', async () => {
+    const planner = plannerOf({ rate_target_load: 1.2, rate_deviations: 0 });
+    const story = tellStory(60, { rate: () => 10, workers: () => 1 });
+    const behind = story.map(({ signal, sentAtS }) => {
+      if (signal.type !== 'worker.rollup') return { signal, sentAtS };
+      const ranks = signal.ranks.map((rank) => ({ ...rank, running: 100, waiting: 2000 }));
+      return { signal: { ...signal, ranks }, sentAtS };
+    });
+    expect((await play(story, { planner })).target).toBeUndefined();
+    const { target, decisions } = await play(behind, { planner });
+    expect(target).toBe(2);
+    expect(decisions[0]?.reason).toContain('1 will not have caught up');
+    const folder = new RollupFolder({ namespace: 'ns', model: 'm', source: 'router', epoch: 'e' });
+    const folded = behind.flatMap(({ signal, sentAtS }) => {
+      if (signal.type === 'worker.rollup') folder.add(signal, 1000 * sentAtS);
+      const event = folder.fold(1000 * sentAtS, 1000 * sentAtS);
+      return event === undefined ? [] : [{ signal: event, sentAtS }];
+    });
+    expect((await play(folded, { planner })).target).toBe(2);
   });
 
   it('does not ask for a worker twice while it starts, and asks anew when it never came', async () => {
