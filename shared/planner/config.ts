@@ -15,6 +15,7 @@ const seconds = z
   .number()
   .positive()
   .max(7 * 86_400);
+const port = z.number().int().min(0).max(65_535);
 const percent = z.number().min(0).max(100);
 
 const SHAPE = z.object({
@@ -37,6 +38,9 @@ const SHAPE = z.object({
   enable_power_awareness: z.boolean().default(false),
   decode_engine_num_gpu: count(1).nullish(),
   prefill_engine_num_gpu: count(1).nullish(),
+  /** Of one worker, where power counts. */
+  decode_engine_watts: count(1, 1_000_000).nullish(),
+  prefill_engine_watts: count(1, 1_000_000).nullish(),
   throughput_adjustment_interval_seconds: seconds.default(180),
   load_adjustment_interval_seconds: seconds.default(5),
   max_num_fpm_samples: count(1, 4096).default(64),
@@ -57,6 +61,16 @@ const SHAPE = z.object({
   kalman_r: z.number().min(0).max(1e9).default(10),
   kalman_min_points: count(1, 1000).default(5),
   advisory: z.boolean().default(false),
+  /** Of a planner that runs beside its fleet; 0 = off. */
+  live_dashboard_port: port.default(8080),
+  control_api_port: port.default(9086),
+  report_interval_hours: z.number().positive().max(8760).nullable().default(24),
+  report_output_dir: z.string().min(1).max(4096).default('./planner_reports'),
+  report_filename: z
+    .string()
+    .regex(/^[^/\\]{1,200}$/, 'a file name without folders')
+    .nullish(),
+  report_write_gzip_log: z.boolean().default(true),
   /** Of the rate law: see `RateLawSettings`. */
   rate_target_load: z.number().positive().max(2).default(0.85),
   rate_window_seconds: z.number().min(5).max(120).default(15),

@@ -32,7 +32,13 @@ export async function localPlanning(settings: Settings<'local'>): Promise<LocalP
   }
   const law = lawOf(settings);
   const fixed = { mode: 'agg', min_endpoint: minWorkers, max_gpu_budget: maxWorkers };
-  const config = await readPlannerConfig(settings, { start_seconds: LOCAL_START_S }, fixed, law);
+  const preset = {
+    start_seconds: LOCAL_START_S,
+    live_dashboard_port: 0,
+    control_api_port: 0,
+    report_interval_hours: null,
+  };
+  const config = await readPlannerConfig(settings, preset, fixed, law);
   if (engine !== 'mocker' && config.law === 'sla') {
     throw new ConfigError([
       `the law sla asks how long passes take, which --engine ${engine} does not say; allowed: rate, throughput, latency, load`,

@@ -70,7 +70,7 @@ export function beginAnew(report: FoldReport): void {
   for (const pool of ['prefill', 'decode'] as const) report.samples[pool].length = 0;
 }
 
-/** Folds one signal into `state`, which it changes. False for one that was seen before: it changes nothing. */
+/** Folds one signal into `state`, which it changes. False for one that says nothing new: it was seen before, or is folded elsewhere. */
 export function foldSignal(state: ModelState, { signal, sentAtS }: SentSignal, report: FoldReport): boolean {
   const key = `${signal.type}/${sourceOf(signal)}`;
   const known = state.sources[key];
@@ -89,7 +89,7 @@ export function foldSignal(state: ModelState, { signal, sentAtS }: SentSignal, r
       if (isFolded(state, signal)) {
         source.totals = { [signal.component]: signal.totals };
         delete state.direct[signal.worker_id];
-        break;
+        return false;
       }
       const before = countTraffic(state, source, known, signal.component, signal.totals, signal.seq === 0);
       source.totals = { [signal.component]: before };

@@ -104,6 +104,35 @@ describe('what a fleet says, folded', () => {
     expect(outcome.decision).toMatchObject({ targets: { decode: 4 }, previous: { decode: 3 } });
   });
 
+  it('counts once what a worker tells by itself beside a process that folds it', async () => {
+    const alone: SentSignal[] = [];
+    const both: SentSignal[] = [];
+    const folder = new RollupFolder({ namespace: 'ns', model: 'm', source: 'router', epoch: 'f' });
+    for (const told of tellStory(60, { rate: () => 30, workers: () => 2 })) {
+      const { signal, sentAtS } = told;
+      if (signal.type === 'worker.rollup') folder.add(signal, sentAtS * 1000);
+      const isLast = signal.type === 'worker.rollup' && signal.worker_id.endsWith('1');
+      const folded = isLast ? folder.fold(sentAtS * 1000, sentAtS * 1000) : undefined;
+      const message = folded === undefined ? [] : [{ signal: folded, sentAtS: sentAtS + 0.1 }];
+      alone.push(...message);
+      both.push(...(sentAtS - BEGIN_S < 5 ? [] : [told]), ...message);
+    }
+    const [one, other] = await Promise.all([play(alone, { size: 1 }), play(both, { size: 1 })]);
+    expect(one.target).toBeGreaterThan(2);
+    expect(other.target).toBe(one.target);
+    const started = async ({ store }: typeof one) =>
+      (await store.looks('g', { sinceMs: 0 }, NEVER)).map(({ figures }) => figures.requests_per_second);
+    expect(await started(other)).toEqual(await started(one));
+  });
+
+  it('remembers the last of thousands that leave at once, and keeps to its size', async () => {
+    const gone = Array.from({ length: 3000 }, (_, at) => changeAt('worker.gone', 61 + at / 1000, at, 99));
+    const { store } = await play([...tellStory(60, { rate: () => 30, workers: () => 4 }), ...gone], { size: 500 });
+    const { state = '' } = (await store.readState('g', NEVER)) ?? {};
+    expect(Buffer.byteLength(state)).toBeLessThan(48 * 1024);
+    expect(Object.keys(unpackState(state).changes)).toHaveLength(128);
+  });
+
   it('wakes a model that has no worker with the first request that waits', async () => {
     const planner = plannerOf({ min_endpoint: 0 });
     const { decisions } = await play([tickAt(0, 0), heldAt(1, 0)], { planner, size: 1 });
