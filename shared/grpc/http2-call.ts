@@ -94,12 +94,12 @@ export class Http2Call implements GrpcCall {
   }
 
   headerNames(): readonly string[] {
-    const names = new Set<string>();
+    const names: string[] = [];
     for (let at = 0; at < this.#headers.length; at += 2) {
       const name = this.#headers[at]!; // names and values come in turn
-      if (!name.startsWith(':') && !name.endsWith('-bin')) names.add(name);
+      if (!name.startsWith(':') && !name.endsWith('-bin') && !names.includes(name)) names.push(name); // a few hundred at most
     }
-    return [...names];
+    return names;
   }
 
   receive(onMessage: (message: Buffer | undefined) => void): void {

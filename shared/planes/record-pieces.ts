@@ -55,9 +55,9 @@ function holdsLarge(value: unknown, looks: { left: number }, depth: number): boo
   if (value instanceof Uint8Array) return value.length >= PIECE_BYTES_MIN;
   if (depth === 0) return false;
   if (Array.isArray(value)) {
-    for (const each of value) {
+    for (let at = 0; at < value.length; at++) {
       if (looks.left-- <= 0) return false;
-      if (holdsLarge(each, looks, depth - 1)) return true;
+      if (holdsLarge(value[at], looks, depth - 1)) return true;
     }
     return false;
   }

@@ -20,7 +20,7 @@ const { value: records } = fc.letrec((tie) => ({
     fc.string({ unit: 'grapheme', maxLength: 300 }),
     fc.string({ minLength: 40_000, maxLength: 70_000 }),
     fc.uint8Array({ maxLength: 300 }).map((bytes) => Buffer.from(bytes)),
-    fc.integer({ min: 200, max: 9000 }).map((length) => Buffer.alloc(length, length)),
+    fc.integer({ min: 250, max: 800 }).map((length) => Buffer.alloc(length, length)),
     fc.array(tie('value'), { maxLength: 40 }),
     fc.dictionary(fc.oneof(fc.string(), fc.constant('__proto__')), tie('value'), { maxKeys: 40 }),
   ),
