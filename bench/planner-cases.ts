@@ -110,7 +110,7 @@ export const APART: readonly FleetCase[] = [
   { name: 'sla, both loops, constant', settings: { ...BOTH, load_predictor: 'constant' } },
 ];
 
-/** Attainment and GPU hours of Dynamo 1.6.1's planner in its own replay of the same requests. */
+/** Attainment and GPU hours of Dynamo 1.6.1's planner in its own replay of the same requests; of `sla` one draw each. */
 export const REPLAYED: Readonly<Partial<Record<WorkloadName, Readonly<Record<string, readonly [number, number]>>>>> = {
   step: {
     throughput: [0.234, 1.98],

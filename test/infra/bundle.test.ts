@@ -37,8 +37,12 @@ describe('bundleFunction', () => {
     expect(() => bundle(files)).toThrow(/zeromq has native code.*in plane\.ts/);
   });
 
-  it('packs the page at /docs beside the function, outside of what a cold start loads', () => {
+  it('packs the page at /docs beside the function, and schemas of bodies, outside of what a cold start loads', () => {
     const { directory, bytes, initBytes } = bundleFunction({ outdir: join(root, 'http') });
+    const hasSchemas = (name: string): boolean => readFileSync(join(directory, name), 'utf8').includes('ZodObject');
+    const files = readdirSync(directory).filter((name) => name.endsWith('.mjs'));
+    expect(files.filter(hasSchemas)).toHaveLength(1);
+    expect(hasSchemas('init.mjs')).toBe(false);
     expect(readdirSync(join(directory, 'swagger-ui'))).toEqual(
       expect.arrayContaining(['swagger-ui.css', 'swagger-ui-bundle.js', 'LICENSE']),
     );

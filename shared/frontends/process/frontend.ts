@@ -43,7 +43,7 @@ import { isOpenToAll, openGate, openNames } from './access.ts';
 import { observeDisaggregation, openBypass } from './disaggregation.ts';
 import { openHold } from './hold.ts';
 import { budgetBytes, httpSettings } from './http-settings.ts';
-import { ModelGauges, stallObserver } from './model-gauges.ts';
+import { factsOf, ModelGauges, stallObserver } from './model-gauges.ts';
 import { ModelLines } from './model-lines.ts';
 import { cardFilter, chatCheck, modelOpener } from './open-model.ts';
 import { openPlannerFeed } from './planner-feed.ts';
@@ -133,7 +133,7 @@ export async function composeFrontend(
     const gate = await openGate(settings, clock, metrics.registry, logger.for('access'));
     const records = openRequestRecords(settings, clock, metrics.registry, logger.for('records'));
     const held = createHeldBytesMetrics(metrics.registry);
-    const http = { ...httpSettings(settings), servesClients: servesClients(settings) };
+    const http = httpSettings(settings);
     void beReadyWith(initial, lifecycle, logger.for('router'));
     const inference: InferenceDeps & Pick<KserveDeps, 'metrics'> = {
       pipeline: models.pipeline,
@@ -371,19 +371,6 @@ function primaryModels(directory: LiveModelDirectory): RoutableModel[] {
 
 const DISCOVERY_TIMEOUT_MS = 15_000;
 
-function factsOf({ name, card, contextLength }: RoutableModel, settings: EdgeSettings) {
-  const { runtime_config: runtime } = card;
-  return {
-    model: name,
-    totalKvBlocks: runtime.total_kv_blocks,
-    maxNumSeqs: runtime.max_num_seqs,
-    maxNumBatchedTokens: runtime.max_num_batched_tokens,
-    contextLength,
-    kvCacheBlockSize: card.kv_cache_block_size,
-    migrationLimit: settings.migrationLimit,
-  };
-}
-
 function both(
   records: RequestRecorder | undefined,
   recorder: FrontendOptions['recorder'],
@@ -395,11 +382,6 @@ function both(
       recorder.requestEnded(end);
     },
   };
-}
-
-/** A container that is a router alone, or speaks gRPC instead, answers health, metrics and operators. */
-function servesClients({ roles = [], kserveGrpcServer }: EdgeSettings): boolean {
-  return kserveGrpcServer !== true && (roles.length === 0 || roles.includes('http'));
 }
 
 /** Only an admission control that looks at them makes the thresholds count. */

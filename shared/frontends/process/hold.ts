@@ -5,7 +5,8 @@ import { reasonOf } from '../../errors/index.ts';
 import { ColdStartQueue } from '../../pipeline/index.ts';
 import type { EventPlane, EventPublisher, EventScope } from '../../planes/event/index.ts';
 import type { PlannerOutbox } from '../../planes/queue/index.ts';
-import { HELD_TOPIC, PLANNER_EVENT_VERSION, type PlannerEventOf } from '../../protocol/planner/index.ts';
+import type { PlannerEventOf } from '../../protocol/planner/index.ts';
+import { HELD_TOPIC, PLANNER_EVENT_VERSION } from '../../protocol/planner-topics/index.ts';
 import { createHoldMetrics, type Logger, type MetricRegistry } from '../../telemetry/index.ts';
 import { QueuedRequests } from './queued-requests.ts';
 

@@ -1,5 +1,5 @@
 import type { EngineFacts, PassRow, PoolName, TrafficTotals } from '../../protocol/planner/index.ts';
-import { NO_TRAFFIC } from '../../protocol/planner/index.ts';
+import { NO_TRAFFIC } from '../../protocol/planner-topics/index.ts';
 import { type PlannerState, startPlanner } from '../planner.ts';
 import type { PerPool, Pool } from '../types.ts';
 

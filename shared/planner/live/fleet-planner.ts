@@ -5,14 +5,12 @@ import { reasonOf } from '../../errors/index.ts';
 import type { EventPlane } from '../../planes/event/index.ts';
 import {
   groupOf,
-  HELD_TOPIC,
-  PLANNER_EVENT_VERSION,
   type PlannerEventOf,
   type PlannerSignal,
-  ROLLUP_TOPIC,
   readPlannerEvent,
   type TrafficTotals,
 } from '../../protocol/planner/index.ts';
+import { HELD_TOPIC, PLANNER_EVENT_VERSION, ROLLUP_TOPIC } from '../../protocol/planner-topics/index.ts';
 import { TopicFollower } from '../../router/feed/index.ts';
 import type { Logger } from '../../telemetry/index.ts';
 import { type PlannerBounds, withBounds } from '../bounds.ts';

@@ -22,12 +22,3 @@ export {
   readPlannerText,
   sourceOf,
 } from './read-event.ts';
-export {
-  FOLDED_RANKS_MAX,
-  HELD_TOPIC,
-  NO_TRAFFIC,
-  PASS_SAMPLES_MAX,
-  PLANNER_EVENT_VERSION,
-  RETRY_HEADER,
-  ROLLUP_TOPIC,
-} from './topics.ts';

@@ -1,7 +1,8 @@
 import type { EventChannelRecord, ModelCard, WorkerLoad } from '../../discovery/index.ts';
 import type { EngineInfo, EngineLoad } from '../../engines/index.ts';
 import type { EventPublisher, EventScope } from '../../planes/event/index.ts';
-import { type PoolName, ROLLUP_TOPIC } from '../../protocol/planner/index.ts';
+import type { PoolName } from '../../protocol/planner/index.ts';
+import { ROLLUP_TOPIC } from '../../protocol/planner-topics/index.ts';
 import { u64OfHex } from '../../records/index.ts';
 import { KV_EVENTS_TOPIC, LOAD_TOPIC } from '../../router/feed/index.ts';
 import type { WorkerOptions, WorkerSettings } from '../options.ts';

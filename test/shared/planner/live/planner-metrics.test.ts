@@ -6,7 +6,7 @@ import {
   type SentSignal,
 } from '../../../../shared/planner/index.ts';
 import { createPlannerMetrics } from '../../../../shared/planner/live/index.ts';
-import { NO_TRAFFIC } from '../../../../shared/protocol/planner/index.ts';
+import { NO_TRAFFIC } from '../../../../shared/protocol/planner-topics/index.ts';
 import { MetricRegistry } from '../../../../shared/telemetry/index.ts';
 import { lintMetrics } from '../../../support/lint-metrics.ts';
 import { BEGIN_S, heldAt, rollupOf, tellStory } from '../../../support/planner/fleet-signals.ts';

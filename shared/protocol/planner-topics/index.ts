@@ -1,6 +1,7 @@
-import type { TrafficTotals } from './events.ts';
-
-/* What who tells of the fleet has to know; the events themselves are described apart, as their schemas cost a start. */
+/**
+ * @module protocol/planner-topics
+ * What those who tell a planner of the fleet have to know. The events are described apart: their schemas would cost every start.
+ */
 
 /** The version of every event here. Another one is refused: what it means is not known. */
 export const PLANNER_EVENT_VERSION = 1;
@@ -18,7 +19,7 @@ export const PASS_SAMPLES_MAX = 16;
 export const FOLDED_RANKS_MAX = 1024;
 
 /** Every total at its beginning. */
-export const NO_TRAFFIC: TrafficTotals = {
+export const NO_TRAFFIC = {
   started: 0,
   completed: 0,
   ttft_sum_s: 0,
