@@ -146,7 +146,10 @@ export function rollupIntervalMs({ config }: Planner): number {
 
 async function plannerOf(settings: Settings<'planner'>): Promise<Planner> {
   const { plannerConnector: connector } = settings;
-  const preset = { mode: 'agg', ...(connector === 'local' ? { start_seconds: LOCAL_START_S } : {}) };
+  const preset = {
+    mode: 'agg',
+    ...(connector === 'local' ? { start_seconds: LOCAL_START_S, rate_surge_hold_seconds: 0 } : {}),
+  };
   const config = await readPlannerConfig(settings, preset, {}, lawOf(settings));
   if (connector === 'local' && config.mode !== 'agg') {
     throw new ConfigError([
