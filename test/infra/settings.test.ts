@@ -34,6 +34,7 @@ describe('readSettings', () => {
     [{ edges: { container: { listener: 'public' } } }, /edges\.container\.listener: public needs domain/],
     [{ edges: { container: { grpc: true } } }, /edges\.container\.grpc: needs listener: public/],
     [{ network: { zones: 2 } }, /network\.zones: nats\.servers: 3 needs three zones/],
+    [{ alarms: { topicArn: 'arn:aws:sns:...' } }, /alarms\.topicArn: must be an ARN, as arn:aws:SERVICE:REGION/],
     [{ name: '1 bad name' }, /name: must start with a letter/],
   ])('refuses %j', (given, message) => {
     expect(() => reading(given)).toThrow(message);

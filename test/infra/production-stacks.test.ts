@@ -26,7 +26,7 @@ function openings(of: Readonly<Record<string, Template>>): readonly string[] {
   );
 }
 
-describe('the production stage', () => {
+describe('the stacks of production', () => {
   it('is a stack for what lasts, one for what a release replaces, and one for each fleet', () => {
     expect(Object.keys(stacks)).toEqual(['Data', 'Edge', 'Fleet-mock']);
     const generations = productionTemplates({
@@ -199,7 +199,7 @@ describe('the production stage', () => {
       vpc: {
         id: 'vpc-0123456789abcdef0',
         availabilityZones: ['eu-west-1a', 'eu-west-1b', 'eu-west-1c'],
-        privateSubnetIds: ['subnet-a', 'subnet-b', 'subnet-c'],
+        privateSubnetIds: ['subnet-0000000a', 'subnet-0000000b', 'subnet-0000000c'],
         privateRouteTableIds: ['rtb-a', 'rtb-b', 'rtb-c'],
       },
     };
@@ -207,7 +207,7 @@ describe('the production stage', () => {
     own.Data!.resourceCountIs('AWS::EC2::VPC', 0);
     own.Data!.resourceCountIs('AWS::EC2::VPCEndpoint', 2);
     own.Edge!.hasResourceProperties('AWS::ECS::Service', {
-      NetworkConfiguration: { AwsvpcConfiguration: Match.objectLike({ Subnets: ['subnet-a'] }) },
+      NetworkConfiguration: { AwsvpcConfiguration: Match.objectLike({ Subnets: ['subnet-0000000a'] }) },
     });
   });
 
