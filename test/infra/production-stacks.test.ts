@@ -1,6 +1,7 @@
+import { type Stack, Stage } from 'aws-cdk-lib';
 import { Match, type Template } from 'aws-cdk-lib/assertions';
 import { beforeAll, describe, expect, it } from 'vitest';
-import { productionTemplates, type Resource, rightsOf, snapshotOf } from './templates.ts';
+import { openApp, productionStacks, productionTemplates, type Resource, rightsOf, snapshotOf } from './templates.ts';
 
 let stacks: Readonly<Record<string, Template>>;
 let data: Template;
@@ -192,6 +193,16 @@ describe('the stacks of production', () => {
     const single = productionTemplates({ nats: { servers: 1 } }).Edge!;
     single.resourceCountIs('AWS::ECS::Service', 2);
     single.hasResourceProperties('AWS::ServiceDiscovery::Service', { Name: 'nats' });
+  });
+
+  it('are all taken by cdk deploy --all, which passes over those of a stage', () => {
+    const app = openApp();
+    const { children } = productionStacks(app).node;
+    expect(children.map((stack) => [Stage.of(stack), (stack as Stack).stackName])).toEqual([
+      [app, 'Stator-Data'],
+      [app, 'Stator-Edge'],
+      [app, 'Stator-Fleet-mock'],
+    ]);
   });
 
   it('uses a VPC of yours where it is told of one', () => {
