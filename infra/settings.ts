@@ -207,10 +207,7 @@ export const Settings = z
       const message = 'needs listener: public: a load balancer takes gRPC by TLS alone';
       context.addIssue({ code: 'custom', path: ['edges', 'container', 'grpc'], message });
     }
-    if (given.nats.servers === 3 && given.network.vpc === undefined && given.network.zones < 3) {
-      const message = 'nats.servers: 3 needs three zones, so that the loss of one leaves two servers';
-      context.addIssue({ code: 'custom', path: ['network', 'zones'], message });
-    }
+    checkZones(given, context);
   });
 
 /** The settings as they count, defaults filled in. */
@@ -218,6 +215,30 @@ export type Settings = z.infer<typeof Settings>;
 
 /** What `stator.config.ts` exports. */
 export type StatorConfig = z.input<typeof Settings>;
+
+/** What lies in zones. */
+interface Zoned {
+  readonly network: { readonly zones: number; readonly vpc?: z.infer<typeof Vpc> | undefined };
+  readonly nats: { readonly servers: number };
+  readonly edges: { readonly container: { readonly listener: string } };
+}
+
+function checkZones({ network, nats, edges }: Zoned, context: z.RefinementCtx): void {
+  const { vpc, zones } = network;
+  if (nats.servers === 3 && (vpc?.availabilityZones.length ?? zones) < 3) {
+    const message = 'nats.servers: 3 needs three zones, so that the loss of one leaves two servers';
+    const path = vpc === undefined ? ['zones'] : ['vpc', 'availabilityZones'];
+    context.addIssue({ code: 'custom', path: ['network', ...path], message });
+  }
+  if (vpc === undefined) return;
+  for (const kind of ['privateSubnetIds', 'publicSubnetIds'] as const) {
+    if (vpc[kind].length === vpc.availabilityZones.length) continue;
+    if (kind === 'publicSubnetIds' && vpc[kind].length === 0 && edges.container.listener !== 'public') continue;
+    const who = kind === 'publicSubnetIds' ? ' for the load balancer of listener: public' : '';
+    const message = `must name one subnet for each of availabilityZones (${vpc.availabilityZones.length})${who}`;
+    context.addIssue({ code: 'custom', path: ['network', 'vpc', kind], message });
+  }
+}
 
 /**
  * Checks what a configuration file exports, before any construct exists.

@@ -8,6 +8,17 @@ import { readPages } from '../support/docs/blocks.ts';
 
 const reading = (given: unknown) => readSettings(given, 'my.config.ts');
 
+const VPC = {
+  id: 'vpc-0123456789abcdef0',
+  availabilityZones: ['a', 'b', 'c'],
+  privateSubnetIds: ['subnet-1', 'subnet-2', 'subnet-3'],
+};
+const DOMAIN = {
+  name: 'llm.example.com',
+  containerName: 'edge.example.com',
+  certificateArn: 'arn:aws:acm:eu-west-1:123456789012:certificate/a',
+};
+
 describe('readSettings', () => {
   it('has a default for each', () => {
     expect(reading({})).toMatchObject({
@@ -36,6 +47,18 @@ describe('readSettings', () => {
     [{ edges: { container: { grpc: true } } }, /edges\.container\.grpc: needs listener: public/],
     [{ network: { zones: 2 } }, /network\.zones: nats\.servers: 3 needs three zones/],
     [{ alarms: { topicArn: 'arn:aws:sns:...' } }, /alarms\.topicArn: must be an ARN, as arn:aws:SERVICE:REGION/],
+    [
+      { network: { vpc: { ...VPC, availabilityZones: ['a', 'b'], privateSubnetIds: ['subnet-1', 'subnet-2'] } } },
+      /network\.vpc\.availabilityZones: nats\.servers: 3 needs three zones/,
+    ],
+    [
+      { network: { vpc: { ...VPC, privateSubnetIds: ['subnet-1'] } } },
+      /network\.vpc\.privateSubnetIds: must name one subnet for each of availabilityZones \(3\)/,
+    ],
+    [
+      { network: { vpc: VPC }, edges: { container: { listener: 'public' } }, domain: DOMAIN },
+      /network\.vpc\.publicSubnetIds: must name one subnet for each of availabilityZones \(3\) for the load balancer/,
+    ],
     [{ name: '1 bad name' }, /name: must start with a letter/],
   ])('refuses %j', (given, message) => {
     expect(() => reading(given)).toThrow(message);
