@@ -69,7 +69,7 @@ export async function chaos(seconds = Number(process.env.STATOR_BENCH_CHAOS_SECO
     while (workers.length < WORKERS) workers.push(await start());
 
     const leaked = await leftBehind(url, workers);
-    const sockets = (await settledSockets(frontend, workers.length)) - idleSockets;
+    const sockets = (await settledSockets(frontend, workers.length, idleSockets)) - idleSockets;
     return rowsOf(tally, { ...leaked, sockets: Math.max(0, sockets) });
   } finally {
     for (const child of children) child.kill('SIGKILL');
@@ -208,9 +208,19 @@ async function metric(url: string, name: string): Promise<number> {
   return lines.reduce((sum, line) => sum + Number(line.slice(line.lastIndexOf(' ') + 1)), 0);
 }
 
-/** Sockets of the frontend beside those to workers, once idle client connections were closed. */
-async function settledSockets({ pid }: ChildProcess, workers: number): Promise<number> {
-  await sleep(12_000);
+/** Connections that nobody uses are closed within this. */
+const IDLE_MS_MAX = 12_000;
+
+/** Sockets of the frontend beside those to workers, once idle connections were closed, or there are no more than `enough`. */
+async function settledSockets(frontend: ChildProcess, workers: number, enough = -1): Promise<number> {
+  const count = (): number => openSockets(frontend) - workers;
+  for (const untilMs = performance.now() + IDLE_MS_MAX; performance.now() < untilMs; await sleep(500)) {
+    if (count() <= enough) break;
+  }
+  return count();
+}
+
+function openSockets({ pid }: ChildProcess): number {
   const folder = `/proc/${pid}/fd`;
   const isSocket = (fd: string): boolean => {
     try {
@@ -219,7 +229,7 @@ async function settledSockets({ pid }: ChildProcess, workers: number): Promise<n
       return false; // closed since it was listed
     }
   };
-  return readdirSync(folder).filter(isSocket).length - workers;
+  return readdirSync(folder).filter(isSocket).length;
 }
 
 function rowsOf(

@@ -32,24 +32,47 @@ export const DYNAMO: readonly FleetCase[] = [
   })),
 ];
 
-const ECONOMY = {
-  ...MEASURED,
-  rate_target_load: 1.15,
-  rate_window_seconds: 30,
-  rate_deviations: 0,
-  rate_down_window_seconds: 60,
-};
-
+/** Whoever saves awaits no bursts. */
+const SAVING = { ...MEASURED, rate_deviations: 0, rate_surge_hold_seconds: 0 };
+const ECONOMY = { ...SAVING, rate_target_load: 1.15, rate_window_seconds: 30, rate_down_window_seconds: 60 };
 /** Nothing in reserve, and nothing kept for longer than half a minute. */
 const TIGHT = { ...MEASURED, rate_target_load: 1, rate_deviations: 0, rate_down_window_seconds: 30 };
+/** Grows only for what has lasted longer than a start. */
+const PATIENT = {
+  ...SAVING,
+  rate_target_load: 1,
+  rate_window_seconds: 120,
+  rate_down_window_seconds: 60,
+  rate_up_window_seconds: 240,
+};
+/** As many requests as workers bear, a little later. */
+const FRUGAL = {
+  ...SAVING,
+  rate_target_load: 1.2,
+  rate_window_seconds: 30,
+  rate_down_window_seconds: 180,
+  rate_up_window_seconds: 120,
+};
+const FOUR_AT_MOST = { max_gpu_budget: 4 };
 
-/** What is shipped, with its settings and with what a fleet meets. */
+/** What is shipped, with its settings. */
 export const RATE: readonly FleetCase[] = [
   { name: 'rate', settings: MEASURED },
+  { name: 'rate, planned with 0.7', settings: { ...MEASURED, rate_target_load: 0.7 } },
   { name: 'rate, planned with 0.95', settings: { ...MEASURED, rate_target_load: 0.95 } },
+  { name: 'rate, without memory', settings: { ...MEASURED, rate_surge_hold_seconds: 0 } },
   { name: 'rate, tight', settings: TIGHT },
+  { name: 'rate, tight, planned with 1.2', settings: { ...TIGHT, rate_target_load: 1.2 } },
+  { name: 'rate, patient', settings: PATIENT },
+  { name: 'rate, patient, planned with 0.6', settings: { ...PATIENT, rate_target_load: 0.6 } },
   { name: 'rate, economy', settings: ECONOMY },
-  { name: 'rate, kept for 15 min', settings: { ...MEASURED, rate_down_window_seconds: 900 } },
+  { name: 'rate, economy, 4 GPUs', settings: { ...ECONOMY, ...FOUR_AT_MOST } },
+  { name: 'rate, frugal', settings: FRUGAL },
+  { name: 'rate, frugal, 4 GPUs', settings: { ...FRUGAL, ...FOUR_AT_MOST, rate_down_window_seconds: 30 } },
+];
+
+/** The same with what a fleet meets. */
+export const FATES: readonly FleetCase[] = [
   { name: 'rate, 4 spares in 45 s', settings: MEASURED, fleet: { warmWorkers: 4, warmStartMs: 45_000 } },
   { name: 'rate, 1 start in 5 fails', settings: MEASURED, fleet: { startFailures: 0.2 } },
   { name: 'rate, spot: a notice in 2 h', settings: MEASURED, fleet: { interruptionsPerHour: 0.5 } },
@@ -87,7 +110,7 @@ export const APART: readonly FleetCase[] = [
   { name: 'sla, both loops, constant', settings: { ...BOTH, load_predictor: 'constant' } },
 ];
 
-/** Attainment and GPU hours of Dynamo 1.6.1's planner in its own replay of the same requests. */
+/** Attainment and GPU hours of Dynamo 1.6.1's planner in its own replay of the same requests; of `sla` one draw each. */
 export const REPLAYED: Readonly<Partial<Record<WorkloadName, Readonly<Record<string, readonly [number, number]>>>>> = {
   step: {
     throughput: [0.234, 1.98],

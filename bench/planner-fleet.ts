@@ -5,10 +5,12 @@ import { parseTrace, type SimulationOptions, type Workload } from '../shared/sim
 import { ForesightPolicy, PlannerPolicy } from '../shared/simulate/scaling/policies.ts';
 import type { ScalingOptions, ScalingPolicy } from '../shared/simulate/scaling/scaling.ts';
 import { engineOf, readWorkload, routingOf } from '../test/support/planner/reference-fleet.ts';
+import { BURSTS, burstWorkload } from './planner-bursts.ts';
 
+const BURST_NAMES = Object.keys(BURSTS) as readonly (keyof typeof BURSTS)[];
 const START_MS = 180_000;
 const GPU_PRICE = 2;
-export const WORKLOADS = ['step', 'diurnal', 'burst', 'night', 'apart'] as const;
+export const WORKLOADS = ['step', 'diurnal', 'burst', ...BURST_NAMES, 'night', 'apart'] as const;
 export type WorkloadName = (typeof WORKLOADS)[number];
 
 export interface FleetCase {
@@ -33,7 +35,8 @@ export interface FleetFigures {
 
 export function readAnyWorkload(name: WorkloadName): Workload {
   if (name === 'night') return nights();
-  return readWorkload(name === 'apart' ? 'diurnal' : name);
+  if (name in BURSTS) return burstWorkload(BURSTS[name as keyof typeof BURSTS]);
+  return readWorkload(name === 'apart' ? 'diurnal' : (name as 'step' | 'diurnal' | 'burst'));
 }
 
 /** The quiet quarters of an hour before and after the step, with half an hour of silence between them. */

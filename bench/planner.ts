@@ -1,12 +1,14 @@
 /**
  * What laws of the planner make of the reference workloads, with engines that start in three minutes: requests that met their
  * targets, GPU hours, dollars, decisions. The rate law with its settings, Dynamo's laws with theirs swept, and who knows the
- * future; then nights without requests, and two pools. Ends with the front: the rows of Dynamo's that beat the rate law.
+ * future; then bursts of other kinds, nights without requests, and two pools. Each ends with the front: the rows of Dynamo's
+ * that are ahead of every row of the rate law.
  *
- *     npm run bench:part -- bench/planner.ts [--json] [step|diurnal|burst|night|apart ...]
+ *     npm run bench:part -- bench/planner.ts [--json] [step|diurnal|burst|burst-again|burst-short|burst-uneven|burst-rare|night|apart ...]
  */
 import { simulate, summarize, type Workload } from '../shared/simulate/index.ts';
-import { APART, DYNAMO, FORESIGHT, NIGHT, RATE, REPLAYED } from './planner-cases.ts';
+import { BURSTS } from './planner-bursts.ts';
+import { APART, DYNAMO, FATES, FORESIGHT, NIGHT, RATE, REPLAYED } from './planner-cases.ts';
 import {
   type FleetCase,
   type FleetFigures,
@@ -25,7 +27,8 @@ function play(each: FleetCase, workload: Workload, isApart: boolean): FleetFigur
 function casesOf(name: WorkloadName): readonly FleetCase[] {
   if (name === 'night') return NIGHT;
   if (name === 'apart') return APART;
-  return [...RATE, ...DYNAMO, FORESIGHT];
+  if (name in BURSTS) return [...RATE, ...DYNAMO, FORESIGHT];
+  return [...RATE, ...FATES, ...DYNAMO, FORESIGHT];
 }
 
 function head(name: WorkloadName): string {
@@ -47,13 +50,22 @@ function line(name: WorkloadName, figures: FleetFigures): string {
   return cells.join('  ') + own;
 }
 
-/** Rows of Dynamo's with more attainment for the hours than any of the rate law's on the same fleet. */
+/** By so much two runs differ that break ties otherwise: attainment, and share of the hours. */
+const ATTAINMENT_NOISE = 0.005;
+const HOURS_NOISE = 0.005;
+
+/** Rows of Dynamo's whose attainment no row of the rate law's has for as many hours. */
 function ahead(rows: readonly FleetFigures[]): readonly string[] {
-  const ours = rows.filter(({ name }) => RATE.some((each) => each.name === name && each.fleet === undefined));
+  const ours = rows.filter(({ name }) => RATE.some((each) => each.name === name));
   return rows
     .filter(({ name }) => DYNAMO.some((each) => each.name === name))
-    .filter((row) => ours.every(({ gpuHours, attainment }) => gpuHours > row.gpuHours || attainment < row.attainment))
-    .filter((row) => ours.some(({ gpuHours }) => gpuHours <= row.gpuHours * 1.001))
+    .filter(
+      (row) =>
+        !ours.some(
+          ({ gpuHours, attainment }) =>
+            gpuHours <= row.gpuHours * (1 + HOURS_NOISE) && attainment >= row.attainment - ATTAINMENT_NOISE,
+        ),
+    )
     .map(({ name, attainment, gpuHours }) => `${name} (${attainment.toFixed(3)} / ${gpuHours.toFixed(2)})`);
 }
 

@@ -136,7 +136,9 @@ function measureStateless(workers: number): number {
         tokens: PROMPT_BLOCKS * BLOCK_SIZE_TOKENS,
         hashes: prompts[(asked * 31) % prompts.length] as BlockHashes,
       };
-      decider.choose({ id: `r${asked}`, prompt, conversation: undefined }, loads, asked / 100);
+      const request = { id: `r${asked}`, prompt, conversation: undefined };
+      const chosen = decider.look(request, loads, asked / 100)?.chosen();
+      if (chosen !== undefined) decider.sent(chosen, request, asked / 100);
     }
     const { user, system } = process.cpuUsage(start);
     return (user + system) / 100;

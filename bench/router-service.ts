@@ -72,7 +72,14 @@ async function serve(): Promise<void> {
     findPool: () => ({ pool: POOL, workers }),
     isLeader: () => true,
   });
-  const grpc = await serveRouterGrpc({ service, host: '127.0.0.1', port: 0, isLeader: () => true });
+  const grpc = await serveRouterGrpc({
+    service,
+    host: '127.0.0.1',
+    port: 0,
+    clock: systemClock,
+    random: systemRandom,
+    isLeader: () => true,
+  });
   const plane = createTcpRequestPlane({ clock: systemClock, host: '127.0.0.1' });
   const server = await plane.serve({ instanceId: '1' });
   const endpoints = serveRouterOnPlane(server, { instanceId: '1', namespace: 'bench' }, service);

@@ -17,7 +17,8 @@ export interface KserveSide {
   stop(): Promise<void>;
 }
 
-export type SideName = 'stator' | 'dynamo' | 'floor';
+/** `before` is another build of this product. */
+export type SideName = 'stator' | 'dynamo' | 'floor' | 'before';
 
 export interface KserveSideOptions {
   /** Speedup of the mock workers. */
@@ -29,6 +30,8 @@ export interface KserveSideOptions {
   readonly modelFolder: string;
   /** Folder with a Python environment that holds the real Dynamo. */
   readonly dynamoFolder: string | undefined;
+  /** Folder with `stator.js` of another build. */
+  readonly beforeFolder?: string | undefined;
   /** Environment of our own processes besides the usual. */
   readonly env?: Readonly<Record<string, string>>;
 }
@@ -75,8 +78,10 @@ interface Started {
 
 type Start = (group: ProcessGroup, folder: string, port: number, options: KserveSideOptions) => Promise<Started>;
 
-const START: Readonly<Record<SideName, Start>> = {
-  async stator(group, folder, port, { speedup, model, modelFolder, env: more }) {
+/** Our own server, from the build in `dist`. */
+function startOurs(dist: (options: KserveSideOptions) => string): Start {
+  return async (group, folder, port, options) => {
+    const { speedup, model, modelFolder, env: more } = options;
     const env = { DYN_FILE_KV: join(folder, 'kv'), DYN_LOG: 'warn', ...more };
     if (model === 'echo') {
       group.start('echo', process.execPath, ['bench/kserve/echo-worker.mjs', ...PLANES], env);
@@ -91,9 +96,14 @@ const START: Readonly<Record<SideName, Start>> = {
     const flags = ['grpc', '--http-host', '127.0.0.1', '--http-port', String(port)];
     const ports = ['--grpc-metrics-port', String(metricsPort)];
     const startedMs = performance.now();
-    const { pid } = group.start('frontend', 'dist/stator.js', [...flags, ...ports, ...PLANES], env);
+    const { pid } = group.start('frontend', join(dist(options), 'stator.js'), [...flags, ...ports, ...PLANES], env);
     return { pid, startedMs };
-  },
+  };
+}
+
+const START: Readonly<Record<SideName, Start>> = {
+  stator: startOurs(() => 'dist'),
+  before: startOurs(({ beforeFolder }) => beforeFolder ?? 'dist'),
   async dynamo(group, folder, port, { speedup, maxTokens, model, modelFolder, dynamoFolder }) {
     const python = join(resolve(dynamoFolder ?? ''), 'venv/bin/python');
     if (!existsSync(python)) throw new Error(`no Dynamo in ${dynamoFolder}: ${python} is missing`);

@@ -1,3 +1,4 @@
+import { SYSTEM } from '../../shared/clock/index.ts';
 import { chatWith } from '../../shared/commands/chat/index.ts';
 import type { ResolvedConfig } from '../../shared/config/index.ts';
 import { composeFrontend } from '../../shared/frontends/process/index.ts';
@@ -12,7 +13,7 @@ export async function run(config: ResolvedConfig<'frontend'>): Promise<number> {
   const chatting = new AbortController();
   const stopped = stopSignal(chatting.signal);
   const logger = isInteractive ? openQuietLogger(config) : openLogger(settings);
-  const frontend = await composeFrontend(settings, { logger });
+  const frontend = await composeFrontend(settings, { ...SYSTEM, logger });
   if (isInteractive) {
     try {
       await chatWith(frontend, settings.httpSvcChatPath, stopped, chatting);

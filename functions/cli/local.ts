@@ -1,7 +1,7 @@
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { systemClock, systemRandom } from '../../shared/clock/index.ts';
+import { SYSTEM } from '../../shared/clock/index.ts';
 import { chatWith } from '../../shared/commands/chat/index.ts';
 import {
   type LocalRun,
@@ -9,7 +9,7 @@ import {
   openLocalPlanner,
   rollupIntervalMs,
 } from '../../shared/commands/planner/index.ts';
-import { tellWhile } from '../../shared/concurrency/index.ts';
+import { tellWhile, withDeadline } from '../../shared/concurrency/index.ts';
 import { type Environment, forwardSettings, type ResolvedConfig, type Settings } from '../../shared/config/index.ts';
 import { composeFrontend, type Frontend } from '../../shared/frontends/process/index.ts';
 import { serveFrontend } from '../../shared/frontends/serve/index.ts';
@@ -62,15 +62,15 @@ export async function run(config: ResolvedConfig<'local'>, env: Environment): Pr
     const frontend = await composeFrontend(
       { ...settings, fileKv, ...held },
       {
+        ...SYSTEM,
         logger,
         onHeld: (event) => planner?.fleet.hear(event),
       },
     );
     if (planning !== undefined) {
-      const clocks = { clock: systemClock, random: systemRandom };
       const tell = (line: string): void => void process.stdout.write(`planner: ${line}\n`);
       planner = await openLocalPlanner({
-        ...clocks,
+        ...SYSTEM,
         settings: { ...settings, fileKv },
         planning,
         env,
@@ -149,13 +149,10 @@ async function workersRegistered({ frontend, fleet }: Local, over: Promise<unkno
   void over.finally(() => ending.abort());
   const registered = (): number => Math.max(0, ...frontend.models.list().map(workersOf));
   const wanted = fleet.workers + fleet.prefillWorkers;
-  const allServe = frontend.models.until(
-    (models) =>
-      models.some(
-        ({ workers, prefill }) =>
-          workers.length >= fleet.workers && (prefill?.workers.length ?? 0) >= fleet.prefillWorkers,
-      ),
-    AbortSignal.any([ending.signal, AbortSignal.timeout(WORKERS_READY_MS)]),
+  const serveAll = ({ workers, prefill }: RoutableModel): boolean =>
+    workers.length >= fleet.workers && (prefill?.workers.length ?? 0) >= fleet.prefillWorkers;
+  const allServe = withDeadline({ clock: SYSTEM.clock, timeoutMs: WORKERS_READY_MS, signal: ending.signal }, (within) =>
+    frontend.models.until((models) => models.some(serveAll), within),
   );
   const someServe = () =>
     frontend.models.until((models) => models.some(({ workers }) => workers.length > 0), ending.signal);

@@ -1,4 +1,4 @@
-import { systemClock, systemRandom } from '../../shared/clock/index.ts';
+import { SYSTEM } from '../../shared/clock/index.ts';
 import { UsageError } from '../../shared/commands/config.ts';
 import type { ResolvedConfig } from '../../shared/config/index.ts';
 import {
@@ -19,7 +19,7 @@ const GRACE_MS = 5000;
 export async function run({ settings }: ResolvedConfig<'router'>): Promise<number> {
   const stopped = stopSignal();
   const logger = openLogger(settings);
-  const telemetry = await openTelemetry(settings, logger, undefined);
+  const telemetry = await openTelemetry(settings, SYSTEM, logger, undefined);
   const { service } = settings;
   const running =
     service === 'router' ? await startRouter(settings, logger, stopped) : await startService(service, settings, logger);
@@ -46,10 +46,7 @@ async function startRouter(
   }
   const stopping = new AbortController();
   void stopped.then((reason) => stopping.abort(new Error(reason)));
-  const { instanceId, close } = await startStandaloneRouter(settings, logger, stopping.signal, {
-    clock: systemClock,
-    random: systemRandom,
-  });
+  const { instanceId, close } = await startStandaloneRouter(settings, SYSTEM, logger, stopping.signal);
   return { facts: { endpoint: settings.routerEndpoint, instance_id: instanceId }, close };
 }
 
@@ -58,9 +55,9 @@ async function startService(
   settings: ServiceSettings,
   logger: ProcessLogger,
 ): Promise<Running> {
-  const service = await START[name](settings, logger.for('router'));
+  const service = await START[name](settings, SYSTEM, logger.for('router'));
   try {
-    const server = await serveService(service, settings, systemClock);
+    const server = await serveService(service, settings, SYSTEM.clock);
     const close = async (): Promise<void> => {
       await server.close(GRACE_MS);
       await service.close();

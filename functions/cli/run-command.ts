@@ -1,5 +1,5 @@
 import packageJson from '../../package.json' with { type: 'json' };
-import { systemClock } from '../../shared/clock/index.ts';
+import { SYSTEM } from '../../shared/clock/index.ts';
 import { CONFIG_HELP, showConfig, UsageError } from '../../shared/commands/config.ts';
 import { EXPLAIN_HELP, explainRouting } from '../../shared/commands/router-explain.ts';
 import {
@@ -70,7 +70,7 @@ async function readSecrets(settings: object, env: Environment) {
   const secrets = await openSecrets(env);
   const lookMs = secretCacheSecs * 1000;
   const logger = openLogger(settings as Settings<'frontend' | 'worker'>).for('secrets');
-  const watch = new SecretWatch(secrets, { clock: systemClock, ageMsMax: lookMs, logger });
+  const watch = new SecretWatch(secrets, { clock: SYSTEM.clock, ageMsMax: lookMs, logger });
   const drainOnChange = async (): Promise<void> => {
     await watch.look();
     if (watch.isOutdated) process.kill(process.pid, 'SIGTERM'); // whoever keeps it running starts it with the new ones
@@ -142,7 +142,7 @@ async function runCommand(argv: readonly string[], env: Environment): Promise<nu
   }
   if (name === 'planner' && rest[0] === 'explain') {
     const { EXPLAIN_PLANNER_HELP, explainPlanner } = await import('../../shared/commands/planner-explain.ts');
-    const wallMs = systemClock.wallMs();
+    const wallMs = SYSTEM.clock.wallMs();
     return print(help === undefined ? await explainPlanner(rest.slice(1), env, wallMs) : EXPLAIN_PLANNER_HELP);
   }
   if (name === 'artifacts') {
@@ -151,7 +151,7 @@ async function runCommand(argv: readonly string[], env: Environment): Promise<nu
   }
   if (name === 'profile') {
     const { PROFILE_HELP, runProfile } = await import('../../shared/commands/profile/index.ts');
-    return print(help === undefined ? await runProfile(rest, env) : PROFILE_HELP);
+    return print(help === undefined ? await runProfile(rest, env, SYSTEM) : PROFILE_HELP);
   }
   if (name === 'deploy') {
     const { DEPLOY_HELP, runDeploy } = await import('../../shared/commands/deploy.ts');
@@ -166,7 +166,7 @@ async function runCommand(argv: readonly string[], env: Environment): Promise<nu
 /** Loaded when it is run: no other command needs it. */
 async function keys(argv: readonly string[], asksHelp: boolean, env: Environment): Promise<number> {
   const { KEYS_HELP, runKeys } = await import('../../shared/commands/keys.ts');
-  return print(asksHelp ? KEYS_HELP : await runKeys(argv, env));
+  return print(asksHelp ? KEYS_HELP : await runKeys(argv, env, SYSTEM.clock));
 }
 
 function print(text: string): number {

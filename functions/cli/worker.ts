@@ -1,3 +1,4 @@
+import { SYSTEM } from '../../shared/clock/index.ts';
 import type { ResolvedConfig } from '../../shared/config/index.ts';
 import { reasonOf } from '../../shared/errors/index.ts';
 import type { Logger } from '../../shared/telemetry/index.ts';
@@ -11,7 +12,7 @@ export async function run(config: ResolvedConfig<'worker'>): Promise<number> {
   const logger = openLogger(config.settings);
   try {
     const whole = await withEngineArgs(config, logger.for('engine'));
-    const start = (signal: AbortSignal) => startWorkerProcess(whole, logger, signal);
+    const start = (signal: AbortSignal) => startWorkerProcess(whole, SYSTEM, logger, signal);
     return await serveUntilStopped(start, async (worker, stopped) => {
       await reportToParent({ kind: 'ready' });
       const reason = await Promise.race([stopped, worker.engineExit]);

@@ -2,7 +2,7 @@
  * The streaming HTTP function: the same app as in a container, behind API Gateway or a function URL. Everything outside of
  * the handler runs once for each environment, while it starts.
  */
-import { systemClock } from '../../shared/clock/index.ts';
+import { SYSTEM } from '../../shared/clock/index.ts';
 import { resolveConfig } from '../../shared/config/index.ts';
 import { reasonOf } from '../../shared/errors/index.ts';
 import type { LambdaRuntime } from '../../shared/frontends/lambda/index.ts';
@@ -30,7 +30,7 @@ for (const warning of warnings) log.warn(warning);
 let registry: MetricRegistry | undefined;
 const embedded = new EmbeddedMetrics({
   functionName: process.env.AWS_LAMBDA_FUNCTION_NAME ?? 'unknown',
-  nowMs: () => systemClock.wallMs(),
+  nowMs: () => SYSTEM.clock.wallMs(),
   fallbacks: () => registry?.totalsBy('stator_router_fallbacks_total', 'reason') ?? {},
   write: (text) => process.stdout.write(text),
 });
@@ -48,6 +48,7 @@ const { handler: serve, started } = createLambdaHandler(
     };
     const discovery = { isLasting: false }; // its role may read the table and nothing else
     const { app, refresh, flush, close, isOpenToAll, metrics } = await composeFrontend(settings, {
+      ...SYSTEM,
       logger,
       plane,
       discovery,
@@ -96,6 +97,6 @@ async function readSecrets() {
   const { openSecrets, SecretWatch } = await import('../../shared/fleet/secrets/index.ts');
   const secrets = await openSecrets(process.env);
   const ageMsMax = given.secretCacheSecs * 1000;
-  const watch = new SecretWatch(secrets, { clock: systemClock, ageMsMax, logger: log });
+  const watch = new SecretWatch(secrets, { clock: SYSTEM.clock, ageMsMax, logger: log });
   return { settings: resolveConfig('function', [], secrets.env).settings, watch };
 }

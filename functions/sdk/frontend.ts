@@ -2,7 +2,7 @@
  * @module stator
  * The frontend inside a program of your own: as a fetch handler, or on a port.
  */
-import { systemClock } from '../../shared/clock/index.ts';
+import { SYSTEM } from '../../shared/clock/index.ts';
 import { resolveConfig } from '../../shared/config/index.ts';
 import { composeFrontend, type Frontend } from '../../shared/frontends/process/index.ts';
 import { serveFrontend } from '../../shared/frontends/serve/index.ts';
@@ -45,7 +45,7 @@ export async function createFrontend({
   const logger = openLogger(settings);
   for (const warning of config.warnings) logger.for('config').warn(warning);
   await dumpConfig(config);
-  const frontend = await composeFrontend(settings, { logger });
+  const frontend = await composeFrontend(settings, { ...SYSTEM, logger });
   let server: ReturnType<typeof serveFrontend> | undefined;
   let closed: Promise<void> | undefined;
   return {
@@ -67,7 +67,7 @@ export async function createFrontend({
 /** Whoever serves `fetch` has the connections, and sees to the last bytes. */
 async function drain({ lifecycle, drained, close }: Frontend, graceMs: number): Promise<void> {
   lifecycle.drain();
-  await lifecycle.idle(systemClock, graceMs);
+  await lifecycle.idle(SYSTEM.clock, graceMs);
   drained(lifecycle.cut());
   await close();
 }

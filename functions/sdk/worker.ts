@@ -2,6 +2,7 @@
  * @module stator/worker
  * Serves a model that is written in code: define it, run it, and every frontend of the namespace offers it.
  */
+import { SYSTEM } from '../../shared/clock/index.ts';
 import { ConfigError, resolveConfig } from '../../shared/config/index.ts';
 import { openLogger } from '../../shared/telemetry/index.ts';
 import { startWorkerProcess } from '../../shared/worker/process/index.ts';
@@ -86,7 +87,7 @@ async function startDefined(
   for (const warning of config.warnings) logger.for('config').warn(warning);
   await dumpConfig(config);
   const { model, aliases = [], card = {} } = definition;
-  const running = await startWorkerProcess(config, logger, signal, {
+  const running = await startWorkerProcess(config, SYSTEM, logger, signal, {
     open: () => engineOf(definition),
     names: { displayName: model, aliases },
     card,

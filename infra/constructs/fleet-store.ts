@@ -2,11 +2,8 @@ import type { RemovalPolicy } from 'aws-cdk-lib';
 import type { IGrantable } from 'aws-cdk-lib/aws-iam';
 import { Construct } from 'constructs';
 import { ArtifactsBucket } from './artifacts-bucket.ts';
-import { DiscoveryTable } from './discovery-table.ts';
 import { FleetSecrets } from './fleet-secrets.ts';
-import { KeysTable } from './keys-table.ts';
-import { ResponsesTable } from './responses-table.ts';
-import { RouterStateTable } from './router-state-table.ts';
+import { DiscoveryTable, KeysTable, ResponsesTable, RouterStateTable } from './tables.ts';
 
 export interface FleetStoreProps {
   /** What happens to it all when the stack is deleted. @default RemovalPolicy.DESTROY */

@@ -4,5 +4,5 @@
  * `VirtualClock` and `seededRandom`, so nothing ever sleeps and every run can be repeated.
  */
 export { type Clock, systemClock, type Timer } from './clock.ts';
-export { type Random, seededRandom, systemRandom } from './random.ts';
+export { type Random, SYSTEM, seededRandom, systemRandom, type TimeAndChance } from './random.ts';
 export { VirtualClock } from './virtual-clock.ts';

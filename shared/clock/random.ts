@@ -1,4 +1,5 @@
 import { randomBytes, randomUUID } from 'node:crypto';
+import { type Clock, systemClock } from './clock.ts';
 
 /** Source of chance. */
 export interface Random {
@@ -19,6 +20,15 @@ export const systemRandom: Random = {
   uuid: () => randomUUID(),
   instanceId: () => (randomBytes(8).readBigUInt64BE() >> 11n).toString(16),
 };
+
+/** Where a process takes time and chance from: its entry point says so, once. */
+export interface TimeAndChance {
+  readonly clock: Clock;
+  readonly random: Random;
+}
+
+/** Time and chance of the machine, for entry points. */
+export const SYSTEM: TimeAndChance = { clock: systemClock, random: systemRandom };
 
 /** Repeatable chance: splitmix32, so 32 bits a draw and a period of 2^32. Not for secrets. */
 export function seededRandom(seed: number): Random {

@@ -18,7 +18,7 @@ import {
   type Scope,
   TEXT_MAX,
 } from '../access/keys/index.ts';
-import { systemClock } from '../clock/index.ts';
+import type { Clock } from '../clock/index.ts';
 import { type Environment, resolveConfig } from '../config/index.ts';
 import { reasonOf } from '../errors/index.ts';
 import { UsageError } from './config.ts';
@@ -94,14 +94,14 @@ type Values = ReturnType<typeof parse>['values'];
  * Runs `stator keys`; resolves with what it prints.
  * @throws UsageError for a mistake in its arguments, ConfigError, or a KeyStoreError with one line
  */
-export async function runKeys(argv: readonly string[], env: Environment): Promise<string> {
+export async function runKeys(argv: readonly string[], env: Environment, clock: Clock): Promise<string> {
   const { values, positionals } = parse(argv);
   const [verb, ...ids] = positionals;
   if (verb === undefined || !isVerb(verb)) {
     throw new UsageError(`stator keys ${verb ?? ''}: allowed: ${Object.keys(VERBS).join(', ')}`);
   }
   checkOptions(verb, values);
-  const work = workOf(verb, values, ids);
+  const work = workOf(verb, values, ids, clock);
   const store = await openStore(values['keys-file'], env);
   try {
     return await work(store);
@@ -129,32 +129,37 @@ function checkOptions(verb: Verb, values: Values): void {
 }
 
 /** Everything is read before a store is opened. */
-function workOf(verb: Verb, values: Values, ids: readonly string[]): (store: KeyStore) => Promise<string> {
+function workOf(
+  verb: Verb,
+  values: Values,
+  ids: readonly string[],
+  clock: Clock,
+): (store: KeyStore) => Promise<string> {
   const isJson = values.json === true;
   switch (verb) {
     case 'create': {
       requireIds(verb, ids, 0);
       const wanted = readWanted(values);
-      return async (store) => showIssued(await issueKey(store, systemClock, wanted), isJson);
+      return async (store) => showIssued(await issueKey(store, clock, wanted), isJson, clock);
     }
     case 'list':
       requireIds(verb, ids, 0);
       return async (store) => {
         const records = await store.list();
-        const nowMs = systemClock.wallMs();
+        const nowMs = clock.wallMs();
         return isJson ? asJson(records.map((record) => toJson(record, nowMs))) : renderKeys(records, nowMs);
       };
     case 'rotate': {
       const id = readId(verb, ids);
       const overlapMs = readTime('overlap', values.overlap ?? OVERLAP_DEFAULT);
-      return async (store) => showIssued(requireKey(id, await rotateKey(store, systemClock, id, overlapMs)), isJson);
+      return async (store) => showIssued(requireKey(id, await rotateKey(store, clock, id, overlapMs)), isJson, clock);
     }
     case 'revoke': {
       const id = readId(verb, ids);
       return async (store) => {
-        const record = requireKey(id, await revokeKey(store, systemClock, id));
+        const record = requireKey(id, await revokeKey(store, clock, id));
         if (values.forget === true) await store.delete(id);
-        return isJson ? asJson(toJson(record, systemClock.wallMs())) : `revoked ${KEY_PREFIX}${id} (${record.name})\n`;
+        return isJson ? asJson(toJson(record, clock.wallMs())) : `revoked ${KEY_PREFIX}${id} (${record.name})\n`;
       };
     }
   }
@@ -247,8 +252,8 @@ async function openStore(file: string | undefined, env: Environment): Promise<Ke
   throw new UsageError('no store of API keys is named: set STATOR_KEYS_TABLE, or --keys-file FILE');
 }
 
-function showIssued({ text, record }: IssuedKey, isJson: boolean): string {
-  if (isJson) return asJson({ key: text, ...toJson(record, systemClock.wallMs()) });
+function showIssued({ text, record }: IssuedKey, isJson: boolean, clock: Clock): string {
+  if (isJson) return asJson({ key: text, ...toJson(record, clock.wallMs()) });
   process.stderr.write(`Key ${record.name}, kept as ${KEY_PREFIX}${record.id}. It is shown this once:\n`);
   return `${text}\n`;
 }

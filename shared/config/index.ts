@@ -19,6 +19,7 @@ export {
 export { type Command, PROCESSES, type Process } from './processes.ts';
 export { ConfigError, type ResolvedConfig, type ResolveOptions, resolveConfig } from './resolve.ts';
 export type { Row } from './row.ts';
+export { PLANNER_LAWS } from './table/planner.ts';
 export {
   type CallerSettings,
   type EdgeSettings,

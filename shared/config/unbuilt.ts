@@ -197,7 +197,7 @@ export const UNBUILT: readonly Unbuilt[] = [
   {
     about: 'cloud services beside DynamoDB',
     usedBy: ['frontend', 'worker', 'router', 'function'],
-    names: 'STATOR_RESPONSES_BUCKET STATOR_PLANNER_QUEUE_URL STATOR_SQS_ENDPOINT STATOR_S3_ENDPOINT',
+    names: 'STATOR_RESPONSES_BUCKET STATOR_S3_ENDPOINT',
   },
 ];
 

@@ -9,9 +9,9 @@ export const nats: RequestPlaneKind = {
     return createNatsRequestPlane({
       requestTimeoutMs,
       ...options,
-      client: openNats(settings, 'requests', logger, limit),
+      client: openNats(settings, options.clock, 'requests', logger, limit),
     });
   },
   openServing: (settings, { logger, ...options }) =>
-    createNatsRequestPlane({ ...options, client: openNats(settings, 'requests', logger, {}) }),
+    createNatsRequestPlane({ ...options, client: openNats(settings, options.clock, 'requests', logger, {}) }),
 };

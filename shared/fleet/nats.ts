@@ -1,4 +1,4 @@
-import { systemClock } from '../clock/index.ts';
+import type { Clock } from '../clock/index.ts';
 import type { FleetSettings } from '../config/index.ts';
 import { reasonOf } from '../errors/index.ts';
 import {
@@ -15,6 +15,7 @@ import { tellSome } from './tell-some.ts';
 /** A connection to NATS for one purpose, which its server shows as `stator-{purpose}`. Made when first needed. */
 export function openNats(
   settings: FleetSettings,
+  clock: Clock,
   purpose: 'events' | 'requests' | 'snapshots',
   logger: Logger | undefined,
   more: Pick<NatsOptions, 'attemptsMax'> = {},
@@ -22,12 +23,12 @@ export function openNats(
   const identity = identityOf(settings);
   const tls = tlsOf(settings);
   return createNatsClient({
-    clock: systemClock,
+    clock,
     servers: settings.natsServer,
     name: `stator-${purpose}`,
     ...(identity === undefined ? {} : { identity }),
     ...(tls === undefined ? {} : { tls }),
-    ...(logger === undefined ? {} : { observer: logOutages(logger, purpose) }),
+    ...(logger === undefined ? {} : { observer: logOutages(clock, logger, purpose) }),
     ...more,
   });
 }
@@ -55,7 +56,7 @@ function tlsOf(settings: FleetSettings): NatsTls | undefined {
 }
 
 /** One line when an outage begins and one when it is over, however many attempts lie between. */
-function logOutages(logger: Logger, purpose: string): NatsObserver {
+function logOutages(clock: Clock, logger: Logger, purpose: string): NatsObserver {
   let isAway = false;
   return {
     connected(server) {
@@ -66,7 +67,7 @@ function logOutages(logger: Logger, purpose: string): NatsObserver {
       if (!isAway) logger.warn('NATS is away', { purpose, reason });
       isAway = true;
     },
-    problem: tellSome(systemClock, (problem, untold) =>
+    problem: tellSome(clock, (problem, untold) =>
       logger.warn('NATS problem', { purpose, problem: reasonOf(problem), ...(untold === 0 ? {} : { untold }) }),
     ),
   };

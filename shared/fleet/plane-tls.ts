@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs';
 import { createSecureContext } from 'node:tls';
-import { type Clock, systemClock, type Timer } from '../clock/index.ts';
+import type { Clock, Timer } from '../clock/index.ts';
 import type { FleetSettings } from '../config/index.ts';
 import { reasonOf } from '../errors/index.ts';
 import {
@@ -28,9 +28,14 @@ export function readPlaneTls(settings: FleetSettings): PlaneTls | undefined {
 }
 
 /** `plane`, which takes up certificates that are renewed while it runs. */
-export function followPlaneTls(plane: TcpRequestPlane, settings: FleetSettings, current: PlaneTls): TcpRequestPlane {
+export function followPlaneTls(
+  plane: TcpRequestPlane,
+  settings: FleetSettings,
+  current: PlaneTls,
+  clock: Clock,
+): TcpRequestPlane {
   const timer = followCertificates(
-    systemClock,
+    clock,
     () => readPlaneTls(settings),
     current,
     (found) => plane.renewTls(found),

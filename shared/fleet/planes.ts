@@ -1,4 +1,4 @@
-import { type Clock, systemClock } from '../clock/index.ts';
+import type { Clock } from '../clock/index.ts';
 import type { CallerSettings, FleetSettings } from '../config/index.ts';
 import type {
   OpenPlaneOptions,
@@ -32,13 +32,14 @@ export type CallingPlaneOptions = Omit<OpenPlaneOptions, 'clock' | 'observer' | 
 /** The request plane of a process that only calls. `logger` is told of its connections, and of outages of NATS. */
 export async function callingPlane(
   settings: CallerSettings,
+  clock: Clock,
   observer: RequestPlaneObserver,
   more: CallingPlaneOptions = {},
   logger?: Logger,
 ): Promise<RequestPlane> {
   const plane = await PLANES[settings.requestPlane]();
   return plane.openCalling(settings, {
-    ...commonOptions(settings, watched(observer, logger, connectionLines)),
+    ...commonOptions(settings, clock, watched(observer, clock, logger, connectionLines)),
     connectTimeoutMs: settings.tcpConnectTimeoutSecs * 1000,
     streamsPerConnectionMax: settings.tcpChannelBuffer,
     ...more,
@@ -49,11 +50,12 @@ export async function callingPlane(
 /** `observer`, which also tells `logger` of peers that are set otherwise, and what `lines` say. */
 function watched(
   observer: RequestPlaneObserver,
+  clock: Clock,
   logger: Logger | undefined,
   lines: (logger: Logger) => Partial<RequestPlaneObserver> = () => ({}),
 ): RequestPlaneObserver {
   if (logger === undefined) return observer;
-  return { ...observer, ...lines(logger), peerRefused: peerLines(systemClock, logger) };
+  return { ...observer, ...lines(logger), peerRefused: peerLines(clock, logger) };
 }
 
 /** For who asks for details: connections to workers come and go with traffic. */
@@ -73,12 +75,13 @@ const STREAMS_TAKEN_MAX = 65_536;
 /** The request plane of a process that serves. `logger` is told of outages of NATS. */
 export async function servingPlane(
   settings: FleetSettings,
+  clock: Clock,
   observer: RequestPlaneObserver,
   logger?: Logger,
 ): Promise<RequestPlane> {
   const plane = await PLANES[settings.requestPlane]();
   return plane.openServing(settings, {
-    ...commonOptions(settings, watched(observer, logger)),
+    ...commonOptions(settings, clock, watched(observer, clock, logger)),
     streamsPerConnectionMax: STREAMS_TAKEN_MAX,
     logger,
   });
@@ -87,10 +90,11 @@ export async function servingPlane(
 /** What both ends say to either plane. */
 function commonOptions(
   { requestPlaneCodec, tcpMaxMessageSize, planeToken }: FleetSettings,
+  clock: Clock,
   observer: RequestPlaneObserver,
 ) {
   return {
-    clock: systemClock,
+    clock,
     observer,
     codec: requestPlaneCodec,
     frameBytesMax: tcpMaxMessageSize,

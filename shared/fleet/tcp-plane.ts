@@ -39,5 +39,5 @@ function open(side: 'client' | 'server', settings: FleetSettings, options: TcpRe
   }
   return tls === undefined
     ? createTcpRequestPlane({ ...options, encryption })
-    : followPlaneTls(createTcpRequestPlane({ ...options, encryption, tls }), settings, tls);
+    : followPlaneTls(createTcpRequestPlane({ ...options, encryption, tls }), settings, tls, options.clock);
 }

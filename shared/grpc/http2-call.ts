@@ -3,7 +3,7 @@ import type { Clock, Timer } from '../clock/index.ts';
 import { flushAtEndOfTurn } from '../concurrency/index.ts';
 import { MessageFrames } from './message-frames.ts';
 import { deadlineExceeded, GrpcStatus, STATUS, statusMessage, statusOf, timeoutMsOf } from './status.ts';
-import type { GrpcCall } from './types.ts';
+import type { CallListener, GrpcCall } from './types.ts';
 
 /** Written and not yet gone, from which on the client counts as slow. */
 const UNREAD_BYTES_MAX = 64 * 1024;
@@ -33,7 +33,6 @@ export class Http2Call implements GrpcCall {
   readonly #frames: MessageFrames;
   /** Made when somebody first asks. */
   #closing: AbortController | undefined;
-  readonly #deadline: AbortController | undefined;
   readonly #timer: Timer | undefined;
   #onMessage: ((message: Buffer | undefined) => void) | undefined;
   #isReading = false;
@@ -43,6 +42,9 @@ export class Http2Call implements GrpcCall {
   #isOver = false;
   /** Ended, and not by who serves it. */
   #isGone = false;
+  /** Its time is over. */
+  #isLate = false;
+  #listeners: readonly CallListener[] = [];
   #ending: GrpcStatus | 'ok' | undefined;
   #pending: Buffer[] = [];
   #pendingBytes = 0;
@@ -59,7 +61,6 @@ export class Http2Call implements GrpcCall {
     const timeout = this.header('grpc-timeout');
     const timeoutMs = timeout === undefined ? undefined : timeoutMsOf(timeout);
     if (timeoutMs === undefined) return;
-    this.#deadline = new AbortController();
     this.#timer = clock.after(timeoutMs, () => this.#late());
   }
 
@@ -75,8 +76,13 @@ export class Http2Call implements GrpcCall {
     return this.#isOver || this.#ending !== undefined;
   }
 
-  get deadline(): AbortSignal | undefined {
-    return this.#deadline?.signal;
+  watch(listener: CallListener): () => void {
+    if (this.#isLate) listener.late();
+    else if (this.#isGone) listener.left();
+    else this.#listeners = [...this.#listeners, listener]; // most calls have one
+    return () => {
+      this.#listeners = this.#listeners.filter((each) => each !== listener);
+    };
   }
 
   header(name: string): string | undefined {
@@ -88,12 +94,12 @@ export class Http2Call implements GrpcCall {
   }
 
   headerNames(): readonly string[] {
-    const names = new Set<string>();
+    const names: string[] = [];
     for (let at = 0; at < this.#headers.length; at += 2) {
       const name = this.#headers[at]!; // names and values come in turn
-      if (!name.startsWith(':') && !name.endsWith('-bin')) names.add(name);
+      if (!name.startsWith(':') && !name.endsWith('-bin') && !names.includes(name)) names.push(name); // a few hundred at most
     }
-    return [...names];
+    return names;
   }
 
   receive(onMessage: (message: Buffer | undefined) => void): void {
@@ -187,8 +193,9 @@ export class Http2Call implements GrpcCall {
     const ending = this.#ending;
     if (frames.length === 0 && !this.#hasHead && ending instanceof GrpcStatus) {
       this.#over();
+      const isSilent = this.#isSilent();
       this.#stream.respond({ ...HEAD, ...trailersOf(ending) }, { endStream: true });
-      this.#stopClient();
+      this.#stopClient(isSilent);
       return;
     }
     if (!this.#hasHead) {
@@ -207,24 +214,35 @@ export class Http2Call implements GrpcCall {
     this.#over();
     const stream = this.#stream;
     stream.once('wantTrailers', () => {
+      const isSilent = this.#isSilent();
       stream.sendTrailers(ending === 'ok' ? { 'grpc-status': '0' } : trailersOf(ending));
-      this.#stopClient();
+      this.#stopClient(isSilent);
     });
     stream.end();
+  }
+
+  /** The client has said all: what has come of it may not have been read. */
+  #isSilent(): boolean {
+    return this.#stream.state.state === constants.NGHTTP2_STREAM_STATE_HALF_CLOSED_REMOTE;
   }
 
   /**
    * What the client says from here on is for nobody. Its stream is reset when it goes on for long: at once, the reset would
    * overtake the status at some clients.
+   * @param isSilent it says nothing more
    */
-  #stopClient(): void {
+  #stopClient(isSilent: boolean): void {
     const stream = this.#stream;
     if (stream.destroyed) return;
+    stream.removeAllListeners('data');
+    if (isSilent) {
+      stream.resume(); // what was not read is discarded
+      return;
+    }
     let discarded = 0;
     const reset = (): void => stream.close(constants.NGHTTP2_NO_ERROR);
     const timer = this.#clock.after(LINGER_MS, reset);
     stream.once('close', () => timer.cancel());
-    stream.removeAllListeners('data');
     stream.on('data', ({ length }: Buffer) => {
       discarded += length;
       if (discarded > DISCARDED_BYTES_MAX) reset();
@@ -233,7 +251,8 @@ export class Http2Call implements GrpcCall {
   }
 
   #late(): void {
-    this.#deadline?.abort(deadlineExceeded());
+    this.#isLate = true;
+    for (const listener of this.#listeners) listener.late();
     this.end(statusOf(deadlineExceeded())); // unless who serves it has said so
     this.#gone();
   }
@@ -261,6 +280,7 @@ export class Http2Call implements GrpcCall {
   #gone(): void {
     this.#isGone = true;
     this.#closing?.abort();
+    for (const listener of this.#listeners) listener.left();
   }
 }
 

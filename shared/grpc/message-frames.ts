@@ -1,24 +1,21 @@
+import { ComingBytes } from '../records/index.ts';
 import { GrpcStatus, STATUS } from './status.ts';
 
 /** Before each message: a byte that says whether it is compressed, and its length in four. */
 export const PREFIX_BYTES = 5;
 
-/** Room for a message that comes in parts: at least so much, and fourfold what has come. */
-const ROOM_BYTES_MIN = 1024;
-const GROWTH = 4;
 const NOTHING = Buffer.alloc(0);
 
 /**
  * Puts messages together from chunks of a stream. One that lies within a chunk is a view of it; another is copied as it comes,
- * so that however small its parts are, they take no more memory than they have bytes. Nothing is allocated by a stated length:
- * room is at most fourfold what has come.
+ * so that however small its parts are, they take no more memory than they have bytes.
  */
 export class MessageFrames {
   readonly #bytesMax: number;
   /** What has come and was not looked at yet. */
   #rest: Buffer = NOTHING;
   /** The message that is coming, with its prefix; undefined between messages. */
-  #coming: { bytes: Buffer; length: number; readonly wanted: number } | undefined;
+  #coming: ComingBytes | undefined;
 
   /** @param bytesMax of one message */
   constructor(bytesMax: number) {
@@ -42,7 +39,7 @@ export class MessageFrames {
   next(): Buffer | undefined {
     const coming = this.#coming;
     if (coming !== undefined) {
-      if (coming.length < coming.wanted) return undefined;
+      if (!coming.isWhole) return undefined;
       this.#coming = undefined;
       return coming.bytes.subarray(PREFIX_BYTES, coming.wanted);
     }
@@ -53,24 +50,14 @@ export class MessageFrames {
       this.#rest = rest.length === wanted ? NOTHING : rest.subarray(wanted);
       return rest.subarray(PREFIX_BYTES, wanted);
     }
-    this.#coming = { bytes: NOTHING, length: 0, wanted };
+    this.#coming = new ComingBytes(wanted);
     this.#rest = this.#take(rest);
     return undefined;
   }
 
   /** Copies what the coming message wants of `chunk`; what is behind it. */
   #take(chunk: Buffer): Buffer {
-    const coming = this.#coming!; // callers have one
-    const taken = Math.min(chunk.length, coming.wanted - coming.length);
-    const length = coming.length + taken;
-    if (length > coming.bytes.length) {
-      const room = Math.max(ROOM_BYTES_MIN, length * GROWTH);
-      const larger = Buffer.allocUnsafeSlow(Math.min(coming.wanted, room));
-      coming.bytes.copy(larger, 0, 0, coming.length);
-      coming.bytes = larger;
-    }
-    chunk.copy(coming.bytes, coming.length, 0, taken);
-    coming.length = length;
+    const taken = this.#coming!.take(chunk); // callers have one
     return taken === chunk.length ? NOTHING : chunk.subarray(taken);
   }
 

@@ -1,5 +1,13 @@
 import type { GrpcStatus } from './status.ts';
 
+/** Hears that nobody waits for what is still done of a call. */
+export interface CallListener {
+  /** The client is gone. */
+  left(): void;
+  /** The time is over that the client gives; `left` follows where there is still something to leave. */
+  late(): void;
+}
+
 /** One call, as methods get it. Nothing of its messages is read before it is asked for. */
 export interface GrpcCall {
   /** `/package.Service/Method` */
@@ -10,10 +18,10 @@ export interface GrpcCall {
   headerNames(): readonly string[];
   /** Aborts when the client is gone, or its time is over: nobody waits for what is still done of the call. */
   readonly closed: AbortSignal;
+  /** Tells `listener`, at once where that has happened already. Returns what ends that. Cheaper than a signal, of which each call needs two. */
+  watch(listener: CallListener): () => void;
   /** It has ended, or is about to: nothing more is written or received. */
   readonly isOver: boolean;
-  /** Aborts with a `ServeError` when the time is over that the client gives; undefined where it gives all time. */
-  readonly deadline: AbortSignal | undefined;
   /**
    * Hands the next message to `onMessage`, once it is whole; undefined when the client has said all. One at a time: what comes
    * behind it stays in the client's window.

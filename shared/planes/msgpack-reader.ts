@@ -5,7 +5,7 @@ const CONTAINERS_MAX = 1 << 20;
 const ENTRIES_MAX = 1 << 20;
 /** Entries of one map: an object with more keys takes a turn to grow. */
 const KEYS_MAX = 1 << 17;
-/** Bytes of a text or of bytes that count as one more step. */
+/** Bytes of a text, or of bytes that are copied, that count as one more step. */
 const BYTES_PER_STEP = 256;
 
 type Container = unknown[] | Record<string, unknown>;
@@ -45,6 +45,8 @@ export class MsgpackReader {
   #root: unknown;
   #hasRoot = false;
   #containers = 0;
+  /** Bytes of which not all were copied yet: they follow each other up to where `#at` stands. */
+  #copying: { readonly into: Buffer; copied: number } | undefined;
 
   /** @param bytes one value; not to be written before it has been read, and with `views` never */
   constructor(bytes: Buffer, { views = false, leading = false }: MsgpackReaderOptions = {}) {
@@ -71,6 +73,10 @@ export class MsgpackReader {
   read(steps: number): boolean {
     this.#steps = steps;
     while (this.#steps > 0) {
+      if (this.#copying !== undefined) {
+        this.#copyOn(this.#copying);
+        continue;
+      }
       const level = this.#levels.at(-1);
       if (level === undefined) {
         if (this.#hasRoot) return this.#finish();
@@ -176,9 +182,24 @@ export class MsgpackReader {
   }
 
   #copy(length: number): Buffer {
-    const at = this.#takeMany(length);
+    const at = this.#take(length);
     const bytes = this.#bytes.subarray(at, at + length);
-    return this.#views ? bytes : Buffer.from(bytes);
+    if (this.#views) return bytes;
+    if (length <= BYTES_PER_STEP) return Buffer.from(bytes);
+    const into = Buffer.allocUnsafe(length);
+    this.#copying = { into, copied: 0 };
+    return into;
+  }
+
+  /** Copies as far as there are steps left. */
+  #copyOn(copying: { readonly into: Buffer; copied: number }): void {
+    const { into, copied } = copying;
+    const from = this.#at - into.length + copied;
+    const length = Math.min(into.length - copied, Math.ceil(this.#steps * BYTES_PER_STEP));
+    this.#bytes.copy(into, copied, from, from + length);
+    copying.copied += length;
+    this.#steps -= length / BYTES_PER_STEP;
+    if (copying.copied === into.length) this.#copying = undefined;
   }
 
   #takeMany(length: number): number {

@@ -1,5 +1,5 @@
 import { turnOfItsOwn } from '../concurrency/index.ts';
-import { jsonSteps } from '../protocol/openai/index.ts';
+import { jsonSteps } from '../protocol/json/index.ts';
 import { MsgpackReader } from './msgpack-reader.ts';
 import type { RecordCodec } from './record-codec.ts';
 

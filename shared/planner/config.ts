@@ -1,9 +1,9 @@
 import * as z from 'zod';
+import { PLANNER_LAWS } from '../config/index.ts';
 import { PREDICTORS, SEASON_POINTS_MAX } from './predictors/predictor.ts';
 
-const LAWS = ['rate', 'throughput', 'latency', 'load', 'sla'] as const;
 /** `rate` is this product's own; the others are what Dynamo calls optimization targets. */
-export type PlannerLaw = (typeof LAWS)[number];
+export type PlannerLaw = (typeof PLANNER_LAWS)[number];
 
 const MODES = ['disagg', 'prefill', 'decode', 'agg'] as const;
 /** The pools under control; the only pool of `agg` counts as decode. */
@@ -15,13 +15,14 @@ const seconds = z
   .number()
   .positive()
   .max(7 * 86_400);
+const port = z.number().int().min(0).max(65_535);
 const percent = z.number().min(0).max(100);
 
 const SHAPE = z.object({
   mode: z.enum(MODES).default('disagg'),
   namespace: z.string().min(1).max(256).default('dynamo'),
   model_name: z.string().min(1).max(512).nullish(),
-  law: z.enum(LAWS).optional(),
+  law: z.enum(PLANNER_LAWS).optional(),
   optimization_target: z.enum(['throughput', 'latency', 'load', 'sla']).optional(),
   enable_throughput_scaling: z.boolean().default(true),
   enable_load_scaling: z.boolean().default(false),
@@ -37,6 +38,9 @@ const SHAPE = z.object({
   enable_power_awareness: z.boolean().default(false),
   decode_engine_num_gpu: count(1).nullish(),
   prefill_engine_num_gpu: count(1).nullish(),
+  /** Of one worker, where power counts. */
+  decode_engine_watts: count(1, 1_000_000).nullish(),
+  prefill_engine_watts: count(1, 1_000_000).nullish(),
   throughput_adjustment_interval_seconds: seconds.default(180),
   load_adjustment_interval_seconds: seconds.default(5),
   max_num_fpm_samples: count(1, 4096).default(64),
@@ -57,11 +61,23 @@ const SHAPE = z.object({
   kalman_r: z.number().min(0).max(1e9).default(10),
   kalman_min_points: count(1, 1000).default(5),
   advisory: z.boolean().default(false),
+  /** Of a planner that runs beside its fleet; 0 = off. */
+  live_dashboard_port: port.default(8080),
+  control_api_port: port.default(9086),
+  report_interval_hours: z.number().positive().max(8760).nullable().default(24),
+  report_output_dir: z.string().min(1).max(4096).default('./planner_reports'),
+  report_filename: z
+    .string()
+    .regex(/^[^/\\]{1,200}$/, 'a file name without folders')
+    .nullish(),
+  report_write_gzip_log: z.boolean().default(true),
   /** Of the rate law: see `RateLawSettings`. */
   rate_target_load: z.number().positive().max(2).default(0.85),
   rate_window_seconds: z.number().min(5).max(120).default(15),
   rate_deviations: z.number().min(0).max(5).default(1),
   rate_down_window_seconds: z.number().min(0).max(7200).default(120),
+  rate_up_window_seconds: z.number().min(0).max(7200).default(0),
+  rate_surge_hold_seconds: z.number().min(0).max(86_400).default(900),
   rate_requests_per_second: z.number().positive().max(1e6).nullish(),
   /** Of one of two pools. */
   rate_prefill_requests_per_second: z.number().positive().max(1e6).nullish(),

@@ -5,6 +5,7 @@
  * `rate`, the default, is this product's own.
  */
 
+export type { PlannerBounds } from './bounds.ts';
 export {
   type PlannerConfig,
   PlannerConfigError,
@@ -33,6 +34,7 @@ export {
   startPlanner,
   teach,
   tick,
+  wattsOf,
 } from './planner.ts';
 export type { DecisionStatus } from './store/decision-status.ts';
 export { DynamoDbPlannerStore, type DynamoDbPlannerStoreOptions } from './store/dynamodb-store.ts';

@@ -79,6 +79,11 @@ export function tick(
   return { state: { loops: taught, rate: state }, effect };
 }
 
+/** Watts of one worker of a pool; undefined where nobody says. */
+export function wattsOf(pool: Pool, config: PlannerConfig, engines: PerPool<EngineCapabilities>): number | undefined {
+  return engines[pool]?.wattsPerReplica ?? config[`${pool}_engine_watts`] ?? undefined;
+}
+
 function withinPower(
   targets: Targets | undefined,
   { counts }: PlannerInput,
@@ -89,7 +94,7 @@ function withinPower(
   if (targets === undefined || !isOn || wattsMax == null) return { targets };
   const each = (read: (pool: Pool) => number) => ({ prefill: read('prefill'), decode: read('decode') });
   const current = each((pool) => counts[pool]?.ready ?? 0);
-  const watts = each((pool) => engines[pool]?.wattsPerReplica ?? 0);
+  const watts = each((pool) => wattsOf(pool, config, engines) ?? 0);
   const limited = limitPower(
     targets,
     current,

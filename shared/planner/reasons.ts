@@ -1,4 +1,4 @@
-import type { RateOutcome } from './laws/rate.ts';
+import type { RateDecision, RateOutcome } from './laws/rate.ts';
 import type { LoopOutcome } from './loops.ts';
 import type { PerPool, PoolCounts } from './types.ts';
 
@@ -43,17 +43,22 @@ export function explainRate({ targets, pools, unknown }: RateOutcome, counts: Pe
   if (unknown === 'demand') return `${what}: nobody who counts requests was heard, so the demand is unknown`;
   if (unknown === 'capacity') return `${what}: nothing is known yet of what a worker serves`;
   const sentences = Object.entries(pools).map(([pool, decision]) => {
-    const { need, arrivals, forecast, perEngine, held, limitedBy } = decision;
+    const { need, perEngine, held, behind, limitedBy } = decision;
     const name = Object.keys(pools).length > 1 ? `${pool} ` : '';
-    const demand =
-      forecast > arrivals
-        ? `${shown(forecast)} requests/s are expected (${shown(arrivals)} now)`
-        : `${shown(arrivals)} requests/s begin`;
     const waiting = held > 0 ? ` and ${held} wait` : '';
+    const late = behind > 0 ? ` and ${behind} will not have caught up` : '';
     const limit = limitedBy === undefined ? '' : `, ${LIMITS[limitedBy]}`;
-    return `${name}${demand}${waiting}, a worker serves ${shown(perEngine)}: ${need} needed${limit}`;
+    return `${name}${demandOf(decision)}${waiting}, a worker serves ${shown(perEngine)}${late}: ${need} needed${limit}`;
   });
   return `${what}: ${sentences.join('; ') || 'nothing was asked'}`;
+}
+
+function demandOf({ rate, arrivals, forecast, surge, isForSurge, isPassing }: RateDecision): string {
+  const now = `${shown(arrivals)} requests/s begin`;
+  if (isForSurge) return `a burst of ${shown(surge)} requests/s may come (${shown(arrivals)} now)`;
+  if (isPassing) return `${now}, a burst that will be over before a worker serves`;
+  if (rate < Math.max(arrivals, forecast)) return `${now}, ${shown(rate)} for as long as counts`;
+  return forecast > arrivals ? `${shown(forecast)} requests/s are expected (${shown(arrivals)} now)` : now;
 }
 
 const LIMITS = {

@@ -11,8 +11,13 @@ const FIGURE_MAX = 1e12;
  */
 export function saneInput(input: PlannerInput): PlannerInput {
   const observed = each(input.observed ?? {}, ({ itlMs, kvUse }) => ({ itlMs: figure(itlMs), kvUse: figure(kvUse) }));
+  const backlog = each(input.backlog ?? {}, ({ workers, requests }) => ({
+    workers: Math.floor(figure(workers) ?? 0),
+    requests: figure(requests) ?? 0,
+  }));
   return {
     ...input,
+    backlog,
     counts: each(input.counts, saneCounts),
     passes: each(input.passes ?? {}, (passes) => passes.filter(isSanePass)),
     traffic: input.traffic && isSaneWindow(input.traffic) ? input.traffic : undefined,

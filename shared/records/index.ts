@@ -3,8 +3,10 @@
  * What somebody else wrote: records of other processes, bodies, configuration files. Nothing of them is believed before it
  * was read here: the `as` functions return undefined for what is not of their kind, a `RecordReader` throws an error that names
  * field and value. No schema is walked and nothing is copied, so that readers of hot paths can use it, too.
+ * Nor is a length believed: room is made by what has come.
  */
 
+export { ComingBytes } from './coming-bytes.ts';
 export {
   asRecord,
   asU64,

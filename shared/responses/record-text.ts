@@ -1,5 +1,5 @@
 import { endOfTurn } from '../concurrency/index.ts';
-import { isLongJson, jsonPieces, parseOwnJson } from '../protocol/openai/index.ts';
+import { isLongJson, jsonPieces, parseOwnJson } from '../protocol/json/index.ts';
 import type { StoredResponse } from './types.ts';
 
 /** What a record says beside its key. */

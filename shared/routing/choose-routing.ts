@@ -5,9 +5,10 @@ import type { Discovery, FleetLoads } from '../discovery/index.ts';
 import { reasonOf, ServeError } from '../errors/index.ts';
 import { readPlaneTls, refuseClearToken } from '../fleet/index.ts';
 import { type ExplanationSource, FollowedPools, type RoutableModel, type Worker } from '../pipeline/index.ts';
-import type { PlaneClientTls } from '../planes/request/index.ts';
+import { type PlaneClientTls, siblingTransport, type Transport } from '../planes/request/index.ts';
 import type { BusyLimits } from '../router/feed/index.ts';
 import type { Router, WorkerPool } from '../router/index.ts';
+import { createAskMetrics, QUOTE_ENDPOINT, WorkerAsker } from '../router/quotes/index.ts';
 import {
   createFallbackMetrics,
   createResidentRouter,
@@ -18,7 +19,7 @@ import {
   watchResidents,
   watchResidentUrls,
 } from '../router/service/index.ts';
-import { createStatelessRouter } from '../router/stateless/index.ts';
+import { type AskOptions, createStatelessRouter } from '../router/stateless/index.ts';
 import type { Logger } from '../telemetry/index.ts';
 import type { RoutingParts } from './feeds/index.ts';
 import type { KvRouting } from './kv-routing.ts';
@@ -51,6 +52,7 @@ export async function openChooseRouting(
     clock,
     inhibitedMs,
     loads: () => loads,
+    asker: askOptions(settings, parts),
   });
   const client = new ResidentClient({
     plane,
@@ -80,6 +82,32 @@ export async function openChooseRouting(
     watch?.close();
     client.close();
   });
+}
+
+/** Asks workers what a prompt would find there: those that know it, and so serve the endpoint beside their model's. */
+function askOptions(
+  { routerAskedWorkers: workersMax = 0, routerAskTimeoutMs: timeoutMs }: EdgeSettings,
+  { plane, clock, random, metrics }: RoutingParts,
+): AskOptions<Worker> | undefined {
+  if (workersMax < 2) return undefined;
+  const places = new WeakMap<Worker, Transport>();
+  const transportOf = (worker: Worker): Transport | undefined => {
+    if (!(worker.publishesKvEvents && worker.hasLocalIndexer)) return undefined;
+    const known = places.get(worker);
+    if (known !== undefined) return known;
+    const place = siblingTransport(worker.transport, QUOTE_ENDPOINT);
+    if (place !== undefined) places.set(worker, place);
+    return place;
+  };
+  const asker = new WorkerAsker({
+    plane,
+    clock,
+    random,
+    timeoutMs,
+    transportOf,
+    metrics: createAskMetrics(metrics.registry),
+  });
+  return { asker, workersMax };
 }
 
 /** What speaks gRPC, where a URL asks for it: a function that starts cold pays for every module that it loads. */

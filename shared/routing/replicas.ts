@@ -1,4 +1,5 @@
 import type { Clock } from '../clock/index.ts';
+import { withDeadline } from '../concurrency/index.ts';
 import type { Discovery, EventChannelRecord } from '../discovery/index.ts';
 import { reasonOf } from '../errors/index.ts';
 import type { PartWatch } from '../fleet/state/index.ts';
@@ -162,7 +163,8 @@ class ComponentLink {
     const { signal } = this.#stopping;
     while (!signal.aborted) {
       try {
-        await this.#tryOpen(AbortSignal.any([signal, AbortSignal.timeout(OPEN_MS_MAX)]));
+        const { clock } = this.#parts;
+        await withDeadline({ clock, timeoutMs: OPEN_MS_MAX, signal }, (within) => this.#tryOpen(within));
         return;
       } catch (thrown) {
         if (signal.aborted) return;

@@ -31,6 +31,8 @@ export interface ResidentParts {
   busyWorkers(model: RoutableModel): ReadonlySet<string> | undefined;
   /** Shared with the other residents. @default nothing: this is the only one */
   readonly state: RouterState | undefined;
+  /** Told when this process holds the lease under which one router answers, and when it does no more. @default nobody is */
+  readonly onAnswering?: ((isAnswering: boolean) => void) | undefined;
   /** Where it answers. */
   readonly server: RouterServer;
   readonly metrics: FrontendMetrics;
@@ -65,7 +67,7 @@ export async function openResident(settings: EdgeSettings, parts: ResidentParts)
   if (settings.requestPlane === 'tcp') {
     serveRouterOnPlane(server.plane, { instanceId: WELL_KNOWN_INSTANCE, namespace }, service); // for STATOR_ROUTER_URL
   }
-  const grpc = await openGrpc(settings, service, leadership, parts.clock);
+  const grpc = await openGrpc(settings, service, leadership, parts);
   lease.start();
   await server.register(namespace, ROUTER_COMPONENT, endpoints);
   logger.for('router').info('resident router is up', { instance_id: instanceId, namespace });
@@ -85,7 +87,7 @@ async function openGrpc(
   settings: EdgeSettings,
   service: ResidentService,
   leadership: Leadership,
-  clock: Clock,
+  { clock, random }: Pick<ResidentParts, 'clock' | 'random'>,
 ): Promise<{ close(): Promise<void> } | undefined> {
   const { routerGrpcPort: port, planeToken: secret } = settings;
   if (port === undefined) return undefined;
@@ -96,7 +98,16 @@ async function openGrpc(
     remedy: 'set DYN_TCP_RPC_HOST=127.0.0.1',
   });
   const { serveRouterGrpc } = await import('../router/grpc/index.ts');
-  const server = await serveRouterGrpc({ service, host, port, secret, tls, isLeader: () => leadership.isLeader });
+  const server = await serveRouterGrpc({
+    service,
+    host,
+    port,
+    clock,
+    random,
+    secret,
+    tls,
+    isLeader: () => leadership.isLeader,
+  });
   const following = followServiceCertificate(settings, clock, tls, server.useCertificate);
   return {
     close: () => {
@@ -139,10 +150,12 @@ function makeService(settings: EdgeSettings, parts: ResidentParts, state: Router
     ttlMs: leaseTtlSecs * 1000,
     onAcquired: () => {
       leadership.acquired();
+      parts.onAnswering?.(true);
       log.info('this router answers for the fleet');
     },
     onLost: () => {
       leadership.lost();
+      parts.onAnswering?.(false);
       log.info('another router answers for the fleet, or nobody does');
     },
     onProblem: () => {}, // every failure of the table is told by the state itself

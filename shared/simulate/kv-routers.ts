@@ -69,6 +69,10 @@ export class KvRouters implements RouterBench {
     for (const scheduler of this.#schedulers) scheduler.setWorkers(workers);
   }
 
+  get pending(): number {
+    return this.#schedulers.reduce((total, { pendingRequests }) => total + pendingRequests, 0);
+  }
+
   submit(request: SimulatedRequest): void {
     const { id, router } = request;
     const { index, promptLength } = request;

@@ -23,6 +23,13 @@ export type RoutingMode =
   | 'kv'
   | 'stateless';
 
+export interface AskingOptions {
+  /** Workers that one request asks. */
+  readonly workersMax: number;
+  /** Until a router has an answer. */
+  readonly delayMs: number;
+}
+
 export interface RoutingOptions {
   readonly mode: RoutingMode;
   /** Routers that share the work: arrivals are dealt to them in turn. */
@@ -31,6 +38,8 @@ export interface RoutingOptions {
   readonly replicaSyncDelayMs: number;
   /** How old the loads are that routers of mode `stateless` see. */
   readonly loadAgeMs: number;
+  /** Whether those ask workers what a request would cost there. @default they hash alone */
+  readonly asking?: AskingOptions | undefined;
   /** For the modes `kv` and `load-aware`. */
   readonly kv: KvRouterConfig;
   /** Memory of a pool's block index. @default unbounded */
@@ -74,6 +83,8 @@ export interface PoolView {
 export interface RouterBench {
   /** Routers that share the work. */
   readonly count: number;
+  /** Requests that wait in routers' queues. */
+  readonly pending: number;
   /** Whether `kvEvents` is listened to. */
   readonly wantsKvEvents: boolean;
   /** Whether `grown` is listened to. */

@@ -24,6 +24,7 @@ export function numbered(number: number, dataParallelSize: number): NumberedWork
 /** Routers that look at their own requests in flight only: each counts for itself, as separate processes do. */
 export class SimpleRouters implements RouterBench {
   readonly count: number;
+  readonly pending = 0;
   readonly wantsKvEvents = false;
   readonly wantsGrowth = false;
   readonly #pool: PoolView;

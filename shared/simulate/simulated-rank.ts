@@ -74,6 +74,11 @@ export class SimulatedRank {
     return this.#scheduler.runningCount + this.#scheduler.waitingCount;
   }
 
+  /** Requests that wait. */
+  get waiting(): number {
+    return this.#scheduler.waitingCount;
+  }
+
   get isIdle(): boolean {
     return this.#scheduler.isIdle;
   }

@@ -1,5 +1,6 @@
 import type { FleetLoads, RankLoad } from '../discovery/index.ts';
-import { keyOfText, StatelessDecider } from '../router/stateless/index.ts';
+import { keyOfText, StatelessDecider, type StatelessRequest } from '../router/stateless/index.ts';
+import { AskedWorkers } from './asked-workers.ts';
 import type { PoolView, RoutedPool, RouterBench } from './routers.ts';
 import { type NumberedWorker, numbered } from './simple-routers.ts';
 import type { SimulatedRequest } from './simulated-request.ts';
@@ -21,19 +22,29 @@ const NO_LOADS: FleetLoads = new Map();
  */
 export class StatelessRouters implements RouterBench {
   readonly count: number;
+  readonly pending = 0;
   readonly wantsKvEvents = false;
   readonly wantsGrowth = false;
   readonly #pool: PoolView;
   readonly #dataParallelSize: number;
   readonly #loadAgeMs: number;
+  readonly #askedMax: number;
+  readonly #asked: AskedWorkers;
   readonly #deciders: readonly StatelessDecider<NumberedWorker>[];
   #workers: readonly NumberedWorker[] = [];
   /** The oldest one is what can be seen, once it is old enough. */
   readonly #readings: Reading[] = [];
   #isReading = false;
 
-  constructor(pool: PoolView, { routers, workers, dataParallelSize, engine, loadAgeMs }: RoutedPool) {
+  constructor(pool: PoolView, options: RoutedPool) {
+    const { routers, workers, dataParallelSize, engine, loadAgeMs, asking } = options;
     this.#pool = pool;
+    this.#askedMax = asking?.workersMax ?? 0;
+    this.#asked = new AskedWorkers(pool, {
+      dataParallelSize,
+      blockSizeTokens: engine.blockSizeTokens,
+      delayMs: asking?.delayMs ?? 0,
+    });
     this.count = routers;
     this.#dataParallelSize = dataParallelSize;
     this.#loadAgeMs = loadAgeMs;
@@ -58,8 +69,13 @@ export class StatelessRouters implements RouterBench {
     const first = this.#pool.firstTurnOf(index);
     const conversation = first === undefined ? undefined : keyOfText(`conversation ${first}`);
     const asked = { id, prompt: { tokens: promptLength, hashes: names.prompt }, conversation };
-    const worker = this.#deciders[router]!.choose(asked, this.#seen(), this.#pool.nowMs)!; // every fleet has workers
-    this.#pool.dispatch(request, this.#rankOf(worker.number));
+    const decider = this.#deciders[router]!;
+    const look = decider.look(asked, this.#seen(), this.#pool.nowMs)!; // every fleet has workers
+    const candidates = look.candidates(Math.max(1, this.#askedMax));
+    if (candidates.length > 1) {
+      const workers = candidates.map(({ number }) => number);
+      this.#asked.ask({ request, draw: look.preference }, workers, (rank) => this.#send(decider, asked, request, rank));
+    } else this.#send(decider, asked, request, this.#rankOf(look.chosen().number));
   }
 
   firstToken(): void {}
@@ -69,6 +85,17 @@ export class StatelessRouters implements RouterBench {
   finished(): void {}
 
   kvEvents(): void {}
+
+  #send(
+    decider: StatelessDecider<NumberedWorker>,
+    asked: StatelessRequest,
+    request: SimulatedRequest,
+    rank: number,
+  ): void {
+    const worker = Math.floor(rank / this.#dataParallelSize);
+    decider.sent(numbered(worker, this.#dataParallelSize), asked, this.#pool.nowMs);
+    this.#pool.dispatch(request, rank);
+  }
 
   #seen(): FleetLoads {
     const oldEnoughMs = this.#pool.nowMs - this.#loadAgeMs;

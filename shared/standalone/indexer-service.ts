@@ -2,7 +2,7 @@ import { once } from 'node:events';
 import { request as ask, type IncomingMessage } from 'node:http';
 import { request as askTls } from 'node:https';
 import { text } from 'node:stream/consumers';
-import { systemClock } from '../clock/index.ts';
+import type { TimeAndChance } from '../clock/index.ts';
 import { reasonOf } from '../errors/index.ts';
 import { readPlaneTls, refuseClearToken } from '../fleet/index.ts';
 import { clientTlsOptions } from '../planes/request/index.ts';
@@ -26,18 +26,22 @@ const HOUSEKEEPING_MS = 100;
 const PEER_DUMP_TIMEOUT_MS = 60_000;
 
 /** The standalone indexer. It starts with what the first peer that answers knows. */
-export async function startIndexer(settings: ServiceSettings, logger: Logger): Promise<RunningService> {
+export async function startIndexer(
+  settings: ServiceSettings,
+  { clock }: TimeAndChance,
+  logger: Logger,
+): Promise<RunningService> {
   const metrics = createIndexerMetrics();
   const bytesMax = settings.indexMaxMb * 2 ** 20;
-  const indexer = new StandaloneIndexer({ openListener: zmqListeners(logger), metrics, logger, bytesMax });
+  const indexer = new StandaloneIndexer({ openListener: zmqListeners(clock, logger), metrics, logger, bytesMax });
   const peers = new Peers(settings.servicePeers);
   await recover(indexer, peers, settings, logger);
-  const housekeeping = systemClock.every(HOUSEKEEPING_MS, () => indexer.housekeep());
+  const housekeeping = clock.every(HOUSEKEEPING_MS, () => indexer.housekeep());
   return {
     app: createServiceApp({
       routes: indexerRoutes({ indexer, metrics, peers, hasTestRoutes: settings.kvIndexerTestEndpoints }),
       errorForm: 'mixed',
-      clock: systemClock,
+      clock,
       logger,
       onAnswered: metrics.answered,
     }),

@@ -1,4 +1,4 @@
-import { systemClock } from '../clock/index.ts';
+import type { Clock } from '../clock/index.ts';
 import type { KvEvent } from '../engines/index.ts';
 import { EventRelay } from '../engines/kv-stream/index.ts';
 import { reasonOf } from '../errors/index.ts';
@@ -153,13 +153,13 @@ export function isConnectable(endpoint: string): boolean {
 }
 
 /** Listens to the ZeroMQ publishers of engines, from all that they remember on. */
-export function zmqListeners(logger: Logger): OpenListener {
+export function zmqListeners(clock: Clock, logger: Logger): OpenListener {
   return async ({ endpoint, replayEndpoint, dpRank, blockSizeTokens, cacheSalt }, onChange) => {
     const relay = new EventRelay({
       sources: [{ dpRank, endpoint, binds: false, replayEndpoint, topic: '' }],
       blockSizeTokens,
       cacheSalt,
-      clock: systemClock,
+      clock,
       logger,
       onDropped: () => {}, // the relay says why in the log
     });

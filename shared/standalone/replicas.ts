@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import { pack, Unpackr } from 'msgpackr';
 import { Publisher, Subscriber } from 'zeromq';
-import { type Clock, systemClock } from '../clock/index.ts';
+import type { Clock } from '../clock/index.ts';
 import { reasonOf } from '../errors/index.ts';
 import { LARGE_RECORD_BYTES, readSliced } from '../planes/event/index.ts';
 import { refuseOpenListener } from '../planes/request/index.ts';
@@ -146,6 +146,7 @@ export interface OpenReplicas {
 /** Opens the service's own end; the others come by `--service-peers` and by the routes of replica sync. */
 export async function openReplicas(
   { serviceHost: host, serviceSyncPort: port, planeOpen: open }: ServiceSettings,
+  clock: Clock,
   logger: Logger,
 ): Promise<OpenReplicas> {
   const name = 'the sync port (ZeroMQ, which asks nobody who they are)';
@@ -159,7 +160,7 @@ export async function openReplicas(
     randomBytes(8)
       .toString('hex')
       .replace(/^0+(?=.)/, ''),
-    systemClock,
+    clock,
   );
   if (link.endpoint !== undefined) logger.info('telling replicas', { endpoint: link.endpoint });
   return { pools, endpoint: link.endpoint, close: link.close };

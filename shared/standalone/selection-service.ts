@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { seededRandom, systemClock, systemRandom } from '../clock/index.ts';
+import { seededRandom, type TimeAndChance } from '../clock/index.ts';
 import { u64OfHex } from '../records/index.ts';
 import { kvRouterConfigOf } from '../router/scheduler/index.ts';
 import { openRouterFiles } from '../routing/index.ts';
@@ -22,30 +22,34 @@ const HOUSEKEEPING_MS = 100;
 const EXPIRY_CHECK_MS = 60_000;
 
 /** The selection service. */
-export async function startSelectionService(settings: ServiceSettings, logger: Logger): Promise<RunningService> {
+export async function startSelectionService(
+  settings: ServiceSettings,
+  { clock, random }: TimeAndChance,
+  logger: Logger,
+): Promise<RunningService> {
   const { policies, prefillDuration } = await openRouterFiles(settings);
   const { routerSessionAffinityTtlSecs: affinitySecs, routerSessionAffinityMode: affinityMode } = settings;
-  const replicas = await openReplicas(settings, logger);
+  const replicas = await openReplicas(settings, clock, logger);
   const service = new SelectionService({
     config: kvRouterConfigOf(settings, policies?.settings),
     policies,
     prefillDuration,
     indexBytesMax: settings.indexMaxMb * 2 ** 20,
-    openListener: zmqListeners(logger),
+    openListener: zmqListeners(clock, logger),
     ...(affinitySecs === undefined ? {} : { sessionAffinity: { ttlMs: affinitySecs * 1000, mode: affinityMode } }),
     replicas: replicas.pools,
-    clock: systemClock,
-    random: settings.routerSeed === undefined ? systemRandom : seededRandom(settings.routerSeed),
+    clock,
+    random: settings.routerSeed === undefined ? random : seededRandom(settings.routerSeed),
     logger,
   });
   const peers = new Peers(settings.servicePeers, replicas.pools.peerObserver);
   const timers = [
-    systemClock.every(HOUSEKEEPING_MS, () => service.housekeep()),
-    systemClock.every(EXPIRY_CHECK_MS, () => service.expire()),
+    clock.every(HOUSEKEEPING_MS, () => service.housekeep()),
+    clock.every(EXPIRY_CHECK_MS, () => service.expire()),
   ];
-  const routes = selectionRoutes({ service, peers, nowMs: () => systemClock.nowMs() });
+  const routes = selectionRoutes({ service, peers, nowMs: () => clock.nowMs() });
   return {
-    app: createServiceApp({ routes, errorForm: 'json', clock: systemClock, logger }),
+    app: createServiceApp({ routes, errorForm: 'json', clock, logger }),
     port: 8092,
     close: async () => {
       for (const timer of timers) timer.cancel();

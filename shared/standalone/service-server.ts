@@ -58,9 +58,9 @@ export async function serveService(
     close: (graceMs) =>
       new Promise((resolve) => {
         following?.cancel();
-        const cut = setTimeout(() => server.closeAllConnections(), graceMs);
+        const cut = clock.after(graceMs, () => server.closeAllConnections());
         server.close(() => {
-          clearTimeout(cut);
+          cut.cancel();
           resolve();
         });
         server.closeIdleConnections();

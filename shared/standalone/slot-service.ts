@@ -1,4 +1,4 @@
-import { systemClock } from '../clock/index.ts';
+import type { TimeAndChance } from '../clock/index.ts';
 import { u64OfHex } from '../records/index.ts';
 import type { Logger } from '../telemetry/index.ts';
 import { type BodyFields, DEFAULT_GROUP } from './body-fields.ts';
@@ -12,17 +12,21 @@ import { type SlotPool, SlotTracker } from './slot-tracker.ts';
 const EXPIRY_CHECK_MS = 60_000;
 
 /** The slot tracker. */
-export async function startSlotTracker(settings: ServiceSettings, logger: Logger): Promise<RunningService> {
-  const replicas = await openReplicas(settings, logger);
+export async function startSlotTracker(
+  settings: ServiceSettings,
+  { clock }: TimeAndChance,
+  logger: Logger,
+): Promise<RunningService> {
+  const replicas = await openReplicas(settings, clock, logger);
   const tracker = new SlotTracker({
-    clock: systemClock,
+    clock,
     expiryMs: settings.routerActiveRequestExpirySecs * 1000,
     replicas: replicas.pools,
   });
-  const expiry = systemClock.every(EXPIRY_CHECK_MS, () => tracker.expire());
+  const expiry = clock.every(EXPIRY_CHECK_MS, () => tracker.expire());
   const peers = new Peers(settings.servicePeers, replicas.pools.peerObserver);
   return {
-    app: createServiceApp({ routes: slotRoutes(tracker, peers), errorForm: 'json', clock: systemClock, logger }),
+    app: createServiceApp({ routes: slotRoutes(tracker, peers), errorForm: 'json', clock, logger }),
     port: 8091,
     close: async () => {
       expiry.cancel();

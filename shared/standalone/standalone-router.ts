@@ -1,4 +1,4 @@
-import { type Clock, type Random, seededRandom } from '../clock/index.ts';
+import { seededRandom, type TimeAndChance } from '../clock/index.ts';
 import type { Discovery, DiscoveryEvent, EndpointRecord, ModelRecord, Watch } from '../discovery/index.ts';
 import { eventPlane } from '../fleet/events/index.ts';
 import { callingPlane, openDiscovery, servingPlane } from '../fleet/index.ts';
@@ -17,12 +17,6 @@ import type { ServiceSettings } from './service-server.ts';
 const HOUSEKEEPING_MS = 100;
 const START_MS_MAX = 15_000;
 
-/** Time and chance of a process. */
-interface Chance {
-  readonly clock: Clock;
-  readonly random: Random;
-}
-
 /** A router that serves; it has no HTTP of its own. */
 export interface RunningRouter {
   readonly instanceId: string;
@@ -35,9 +29,9 @@ export interface RunningRouter {
  */
 export async function startStandaloneRouter(
   settings: ServiceSettings,
+  { clock, random }: TimeAndChance,
   logger: ProcessLogger,
   signal: AbortSignal,
-  { clock, random }: Chance,
 ): Promise<RunningRouter> {
   const asked = parseEndpointName(settings.routerEndpoint ?? '');
   if (asked === undefined) throw new Error('--endpoint must be namespace.component.endpoint: the workers to route to');
@@ -45,8 +39,8 @@ export async function startStandaloneRouter(
   const name = suffix === undefined ? asked : { ...asked, namespace: `${asked.namespace}-${suffix}` };
   const files = await openRouterFiles(settings);
   const discovery = await openDiscovery(settings, logger.for('discovery'));
-  const plane = await callingPlane(settings, silentObserver, {}, logger.for('requests'));
-  const serving = await servingPlane(settings, silentObserver, logger.for('requests'));
+  const plane = await callingPlane(settings, clock, silentObserver, {}, logger.for('requests'));
+  const serving = await servingPlane(settings, clock, silentObserver, logger.for('requests'));
   const instanceId = random.instanceId();
   const server = await serving.serve({ instanceId, signal: AbortSignal.timeout(START_MS_MAX) });
   const { router, pool, follow, close } = openPool(settings, { name, discovery, plane, logger, files, clock, random });
@@ -78,7 +72,7 @@ export async function startStandaloneRouter(
   };
 }
 
-interface PoolParts extends Chance {
+interface PoolParts extends TimeAndChance {
   readonly name: EndpointName;
   readonly discovery: Discovery;
   readonly plane: RequestPlane;
@@ -114,7 +108,7 @@ function openPool(settings: ServiceSettings, parts: PoolParts) {
   router.setWorkers(pool, []);
   const { feeds, close: closeFeeds } = openFeeds(
     { ...parts, routerMetrics: metrics },
-    eventPlane(settings, logger.for('events'), discovery),
+    eventPlane(settings, clock, logger.for('events'), discovery),
     { loads: new WorkerLoads(), followsKvEvents },
   );
   let hasWarned = false;

@@ -36,6 +36,7 @@ export type {
   WorkerLabels,
 } from './metrics/frontend-metrics.ts';
 export { createFrontendMetrics, type FrontendMetricsOptions } from './metrics/frontend-metrics.ts';
+export { createPlannerQueueMetrics, type PlannerQueueMetrics } from './metrics/planner-queue-metrics.ts';
 export { countDroppedTelemetry, MetricRegistry, type TelemetryDropped } from './metrics/registry.ts';
 export {
   createRouterMetrics,

@@ -1,4 +1,4 @@
-import { systemClock, systemRandom } from '../clock/index.ts';
+import type { Clock, TimeAndChance } from '../clock/index.ts';
 import type { FleetSettings } from '../config/index.ts';
 import type { ProcessLogger } from './log/logger.ts';
 import { countDroppedTelemetry, type MetricRegistry } from './metrics/registry.ts';
@@ -23,23 +23,29 @@ const NONE: Telemetry = { tracer: undefined, flush: async () => {}, close: async
  */
 export async function openTelemetry(
   settings: FleetSettings,
+  { clock, random }: TimeAndChance,
   logger: ProcessLogger,
   registry: MetricRegistry | undefined,
 ): Promise<Telemetry> {
   const { otelExportEnabled, loggingSpanEvents } = settings;
   if (!otelExportEnabled && !loggingSpanEvents) return NONE;
-  const otlp = otelExportEnabled ? await openExport(settings, logger, registry) : undefined;
+  const otlp = otelExportEnabled ? await openExport(settings, clock, logger, registry) : undefined;
   if (otlp !== undefined) logger.mirrorTo(otlp.lines);
   const tracer = new Tracer({
-    clock: systemClock,
-    random: systemRandom,
+    clock,
+    random,
     sampleRatio: settings.otelTracesSampleRatio,
     sinks: [...(loggingSpanEvents ? [logSpans(logger.for('spans'))] : []), ...(otlp === undefined ? [] : [otlp.spans])],
   });
   return { ...NONE, ...otlp, tracer };
 }
 
-async function openExport(settings: FleetSettings, logger: ProcessLogger, registry: MetricRegistry | undefined) {
+async function openExport(
+  settings: FleetSettings,
+  clock: Clock,
+  logger: ProcessLogger,
+  registry: MetricRegistry | undefined,
+) {
   const { openOtlp, otlpTargets } = await import('./otlp/open-otlp.ts');
   const targets = otlpTargets({
     endpoint: settings.otelExporterOtlpEndpoint,
@@ -51,7 +57,7 @@ async function openExport(settings: FleetSettings, logger: ProcessLogger, regist
   return openOtlp({
     ...targets,
     serviceName: settings.otelServiceName,
-    clock: systemClock,
+    clock,
     logger: logger.for('telemetry'),
     onDropped: registry && countDroppedTelemetry(registry),
   });

@@ -1,6 +1,7 @@
 import { readFile } from 'node:fs/promises';
 import { Worker } from 'node:worker_threads';
-import { untilAborted } from '../concurrency/index.ts';
+import { type Clock, systemClock } from '../clock/index.ts';
+import { withDeadline } from '../concurrency/index.ts';
 import { type ScannedTokenizer, scanTokenizerJson } from './bpe/build-tables.ts';
 import { type PreparedFile, readPrepared, writePrepared } from './bpe/prepared-tables.ts';
 import { scanTiktoken } from './bpe/tiktoken.ts';
@@ -40,18 +41,21 @@ export async function loadTokenizerTables(
   return answer.scanned;
 }
 
-async function askThread(entry: string, task: LoaderTask, signal?: AbortSignal): Promise<LoaderAnswer> {
+async function askThread(
+  entry: string,
+  task: LoaderTask,
+  signal?: AbortSignal,
+  clock: Clock = systemClock,
+): Promise<LoaderAnswer> {
   signal?.throwIfAborted();
   const thread = new Worker(entry, { workerData: task });
-  const deadline = AbortSignal.timeout(LOAD_TIMEOUT_MS);
-  const stop = signal === undefined ? deadline : AbortSignal.any([signal, deadline]);
   try {
     const answer = new Promise<LoaderAnswer>((resolve, reject) => {
       thread.once('message', resolve);
       thread.once('error', reject);
       thread.once('exit', (code) => reject(new Error(`tokenizer loader ended with code ${code} and no answer`)));
     });
-    return await untilAborted(answer, stop);
+    return await withDeadline({ clock, timeoutMs: LOAD_TIMEOUT_MS, signal }, () => answer);
   } finally {
     await thread.terminate();
   }

@@ -2,6 +2,7 @@ import type { Clock, Random } from '../clock/index.ts';
 import type { Discovery } from '../discovery/index.ts';
 import type { Engine, EngineInfo, ModelFacts } from '../engines/index.ts';
 import type { EventPlane } from '../planes/event/index.ts';
+import type { PlannerOutbox } from '../planes/queue/index.ts';
 import type { RequestPlane } from '../planes/request/index.ts';
 import type { Logger, Tracer, WorkerMetrics } from '../telemetry/index.ts';
 import type { AdapterCache } from './adapters/adapter-cache.ts';
@@ -103,6 +104,8 @@ export interface WorkerOptions {
   /** Lower-case hex. Default: a new one. */
   readonly instanceId?: string;
   readonly settings?: Partial<WorkerSettings>;
+  /** Takes what planners are told beside the event plane. Default: nothing does. */
+  readonly plannerOutbox?: Pick<PlannerOutbox, 'put'> | undefined;
   /** Where adapters out of buckets are kept. Default: none are loaded from there. */
   readonly adapterCache?: AdapterCache | undefined;
 }

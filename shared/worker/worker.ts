@@ -1,13 +1,15 @@
 import type { DiscoveryRecord, EndpointRecord, ModelCard, ModelRecord } from '../discovery/index.ts';
 import type { EngineInfo, ModelFacts } from '../engines/index.ts';
-import { detailOf, workerError } from '../errors/index.ts';
+import { detailOf, type ServeError, workerError } from '../errors/index.ts';
 import type { IncomingCall, PlaneServer, Transport } from '../planes/request/index.ts';
 import { healthCheckRequest } from '../protocol/generation/index.ts';
 import { RESERVATION_HEADER } from '../router/feed/index.ts';
+import { QUOTE_ENDPOINT } from '../router/quotes/index.ts';
 import { Adapters } from './adapters/adapters.ts';
 import { Admission } from './calls/admission.ts';
 import { CallsUnderWay, type DrainReport, drainCalls, flushStreams } from './calls/calls-under-way.ts';
 import { LastFetches, serveOnlyReleases, servePrefillRelease } from './calls/prefill-drain.ts';
+import { QuoteService } from './calls/quote-service.ts';
 import { isCanary, isRetry, ServedCall } from './calls/served-call.ts';
 import { WorkerControl } from './control/control.ts';
 import { serveSideEndpoints } from './control/side-endpoints.ts';
@@ -106,6 +108,7 @@ class ServingWorker implements Worker {
   readonly #path: string;
   readonly #calls = new CallsUnderWay();
   readonly #reserved = new ReservedRequests();
+  readonly #quotes: QuoteService;
   readonly #traffic: TrafficCounter;
   readonly #reports: WorkerReports;
   /** Of prefill workers. */
@@ -147,6 +150,13 @@ class ServingWorker implements Worker {
       card,
       load: () => this.#admission.countedIn(options.engine.load()),
       isDraining: () => this.#isDraining,
+    });
+    this.#quotes = new QuoteService({
+      clock: options.clock,
+      blockSizeTokens: info.kvBlockSizeTokens,
+      load: () => this.#admission.countedIn(options.engine.load()),
+      cachedTokens: (sequence) => this.#reports.cachedTokens(sequence),
+      refusal: () => this.#refusal(),
     });
     this.engineExit = new Promise((resolve) => {
       this.#giveUpEngine = resolve;
@@ -259,6 +269,7 @@ class ServingWorker implements Worker {
     this.#calls.add(served);
     if (isReserved) this.#reserved.arrived(call.id);
     served.start();
+    this.#quotes.arrived(call.id);
   };
 
   readonly #onActivity = (): void => this.#canary?.noteActivity();
@@ -306,9 +317,22 @@ class ServingWorker implements Worker {
     this.#showHealth();
   }
 
+  /** Why a request that came now would not be taken, or not be answered. */
+  #refusal(): ServeError | undefined {
+    if (!this.#admission.hasRoom) return workerError('WorkerOverloaded', 'Server overloaded: worker at capacity');
+    if (this.#isFit) return undefined;
+    return workerError('WorkerUnavailable', 'the worker takes no requests now');
+  }
+
+  get #isFit(): boolean {
+    return this.#isEngineUp && this.#isProven && !this.#isAsleep && !this.#isDraining;
+  }
+
   #serveBeside(server: PlaneServer): EndpointRecord[] {
     const { address, engine } = this.#options;
     const { namespace, component } = address;
+    if (this.#settings.enableLocalIndexer && this.#reports.journals.length > 0)
+      server.handle(`${this.instanceId}/${namespace}/${component}/${QUOTE_ENDPOINT}`, this.#quotes.serve);
     return serveSideEndpoints({
       at: { namespace, component, instance_id: this.instanceId },
       engine,
@@ -368,8 +392,7 @@ class ServingWorker implements Worker {
 
   /** Back into discovery, unless something else still stands against it. Failures are logged. */
   async #returnIfFit(): Promise<void> {
-    const isFit = this.#isEngineUp && this.#isProven && !this.#isAsleep && !this.#isDraining;
-    if (isFit) await this.#registration?.restore();
+    if (this.#isFit) await this.#registration?.restore();
   }
 
   #records(transport: Transport): DiscoveryRecord[] {
@@ -411,9 +434,8 @@ class ServingWorker implements Worker {
   }
 
   #showHealth(): void {
-    const isReady = this.#isEngineUp && this.#isProven && !this.#isAsleep && !this.#isDraining;
     for (const name of this.#endpointNames)
-      this.#options.health?.set(name, isReady ? 'ready' : 'notready', this.instanceId);
+      this.#options.health?.set(name, this.#isFit ? 'ready' : 'notready', this.instanceId);
   }
 
   async #close(): Promise<void> {

@@ -1,6 +1,8 @@
 import { mkdirSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
+import { jetstreamManager } from '@nats-io/jetstream';
+import { connect } from '@nats-io/transport-node';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { NATS_PORTS, renderNatsStart } from '../../infra/nats-configuration.ts';
 import {
@@ -63,6 +65,31 @@ async function lose(server: Server): Promise<void> {
   rmSync(server.folder, { recursive: true, force: true });
 }
 
+/** The streams as one server tells of them: how often each is kept, who leads it, and what is in it. */
+async function streamsAt({ ports }: Server) {
+  const connection = await connect({ servers: `127.0.0.1:${ports.clients}`, user: 'router', pass: PASSWORDS.router });
+  try {
+    const manager = await jetstreamManager(connection);
+    const streams = await waitUntil(
+      async () => {
+        const listed = await manager.streams.list().next();
+        return listed.length > 0 && listed.every(({ cluster }) => cluster?.leader) && listed;
+      },
+      { what: 'streams that are led', timeoutMs: 20_000 },
+    );
+    return streams
+      .map(({ config, cluster, state }) => ({
+        name: config.name,
+        copies: config.num_replicas,
+        leader: cluster?.leader,
+        messages: state.messages,
+      }))
+      .sort((one, other) => one.name.localeCompare(other.name));
+  } finally {
+    await connection.close();
+  }
+}
+
 const blocksOf = (router: StatorProcess): Promise<number> => router.metric('stator_router_index_blocks');
 
 /** Asks about as many topics that nobody has asked about; resolves when all are answered. */
@@ -115,10 +142,18 @@ describe.runIf(hasNatsServer())('routers and workers over three NATS servers', {
     rmSync(folder, { recursive: true, force: true });
   });
 
-  it('serve every request while a server is lost with its disk', async () => {
+  it('serve every request while a server is lost with its disk, and keep every event on the other two', async () => {
+    const before = await streamsAt(servers[1]!);
+    expect(before.length).toBeGreaterThan(0);
     const running = load(router, 'during');
     await lose(servers[0]!);
     await running;
+    const kept = await streamsAt(servers[1]!);
+    expect(kept.map(({ name }) => name)).toEqual(before.map(({ name }) => name));
+    for (const [at, { copies, leader, messages }] of kept.entries()) {
+      expect({ copies, leader }).toEqual({ copies: 3, leader: expect.stringMatching(/nats-[12]/) });
+      expect(messages).toBeGreaterThanOrEqual(before[at]!.messages);
+    }
     await load(router, 'while');
     await start(servers[0]!);
     await load(router, 'after!');

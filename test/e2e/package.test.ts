@@ -19,7 +19,9 @@ import { readChat, spawnProgram } from '../support/index.ts';
 /** Bytes of all files of the package together. */
 const UNPACKED_BYTES_MAX = 8_000_000;
 const PREPARE_MS_MAX = 240_000;
-const TSC = fileURLToPath(new URL('../../node_modules/typescript/bin/tsc', import.meta.url));
+const compiler = (name: string): string =>
+  fileURLToPath(new URL(`../../node_modules/${name}/bin/tsc`, import.meta.url));
+const [TYPESCRIPT_6, TYPESCRIPT_7] = [compiler('typescript'), compiler('typescript-native')];
 
 const folder = mkdtempSync(join(tmpdir(), 'stator-package-'));
 const installed = join(folder, 'node_modules/stator');
@@ -126,15 +128,15 @@ describe('the package', () => {
   });
 
   it.each([
-    ['bundler', 'esnext'],
-    ['node16', 'node16'],
-  ])('has types for programs with moduleResolution %s', (moduleResolution, module) => {
+    ['bundler', 'esnext', TYPESCRIPT_7],
+    ['node16', 'node16', TYPESCRIPT_6],
+  ])('has types for programs with moduleResolution %s', (moduleResolution, module, tsc) => {
     const source = join(folder, moduleResolution);
     mkdirSync(source);
     writeFileSync(join(source, 'program.ts'), PROGRAM);
     const compilerOptions = { moduleResolution, module, target: 'es2022', strict: true, noEmit: true, types: [] };
     writeFileSync(join(source, 'tsconfig.json'), JSON.stringify({ compilerOptions }));
-    expect(run(process.execPath, TSC, '-p', source)).toBe('');
+    expect(run(process.execPath, tsc, '-p', source)).toBe('');
   });
 });
 

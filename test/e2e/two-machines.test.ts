@@ -2,12 +2,14 @@ import { copyFileSync, cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, wri
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { readChat, type StatorProcess, useFleet, waitUntil } from '../support/index.ts';
+import { readChat, type SpawnedProcess, type StatorProcess, spawnNode, useFleet, waitUntil } from '../support/index.ts';
 import { nodeIn } from '../support/tools/nodes.ts';
 
 const MODEL = 'stator-mini';
 /** A path that each process understands in its own way, as each machine does: what the worker has there, nobody else has. */
 const ELSEWHERE = '/proc/self/cwd/model';
+/** A worker from code: its model has no files. */
+const EMBEDDER = resolve('test/e2e/code-worker.mjs');
 const FILES = ['config.json', 'generation_config.json', 'tokenizer.json', 'tokenizer_config.json'];
 const CHAT = { model: MODEL, max_tokens: 24, messages: [{ role: 'user', content: 'What are you?' }] };
 const TOOLS = [
@@ -28,6 +30,7 @@ describe('a frontend on another machine than its workers', () => {
   const tokenizer = join(theirs, 'tokenizer.json');
   const whole = readFileSync(resolve('shared/artifacts/builtin-model/tokenizer.json'));
   let machines = 0;
+  let embedder: SpawnedProcess | undefined;
 
   beforeAll(async () => {
     cpSync(resolve('shared/artifacts/builtin-model'), theirs, { recursive: true });
@@ -36,8 +39,11 @@ describe('a frontend on another machine than its workers', () => {
       {},
       { cwd: join(home, 'worker') },
     );
+    const env = { DYN_FILE_KV: fleet.fileKv, DYN_TCP_RPC_HOST: '127.0.0.1' };
+    embedder = spawnNode([EMBEDDER, '--discovery-backend', 'file'], { cwd: join(home, 'worker'), env });
     await worker;
   });
+  afterAll(() => embedder?.kill());
 
   /** A frontend in a folder of its own, where the model's path leads to what is put there. */
   function frontend(cache: string, own: (folder: string) => void = () => {}): Promise<StatorProcess> {
@@ -50,7 +56,7 @@ describe('a frontend on another machine than its workers', () => {
   const fetched = (one: StatorProcess, outcome = 'fetched'): Promise<number> =>
     one.metric('stator_artifact_reads_total', 'source="worker"', `outcome="${outcome}"`);
 
-  it('fetches the model once, and answers chats, tools, completions and a prompt of 100,000 tokens', async () => {
+  it('fetches the model once, and answers chats, tools, completions, embeddings and a prompt of 100,000 tokens', async () => {
     const one = await frontend('cold');
     await fleet.untilWorkers(one, 1);
     const chat = await readChat(one.url, CHAT);
@@ -63,6 +69,9 @@ describe('a frontend on another machine than its workers', () => {
     const long = await post(one, '/v1/completions', { model: MODEL, max_tokens: 1, prompt: words });
     expect(usageOf(long)).toBeGreaterThan(90_000);
     expect(await fetched(one)).toBe(FILES.length);
+    await fleet.untilWorkers(one, 1, 'made');
+    const embedded = await post(one, '/v1/embeddings', { model: 'made', input: [words, 'b'] });
+    expect(embedded).toMatchObject({ data: [{ embedding: [0.5, -2, 0] }, { embedding: [0.5, -2, 1] }] });
     const two = await frontend('cold'); // on the same machine: what is there already is not fetched
     await fleet.untilWorkers(two, 1);
     expect((await readChat(two.url, CHAT)).text).toBe(chat.text);

@@ -1,6 +1,7 @@
-import { mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { pathToFileURL } from 'node:url';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { bundleFunction } from '../../infra/bundle.ts';
 
@@ -36,12 +37,35 @@ describe('bundleFunction', () => {
     expect(() => bundle(files)).toThrow(/zeromq has native code.*in plane\.ts/);
   });
 
-  it('packs the page at /docs beside the function, outside of what a cold start loads', () => {
+  it('packs the page at /docs beside the function, and schemas of bodies, outside of what a cold start loads', () => {
     const { directory, bytes, initBytes } = bundleFunction({ outdir: join(root, 'http') });
+    const hasSchemas = (name: string): boolean => readFileSync(join(directory, name), 'utf8').includes('ZodObject');
+    const files = readdirSync(directory).filter((name) => name.endsWith('.mjs'));
+    expect(files.filter(hasSchemas)).toHaveLength(1);
+    expect(hasSchemas('init.mjs')).toBe(false);
     expect(readdirSync(join(directory, 'swagger-ui'))).toEqual(
       expect.arrayContaining(['swagger-ui.css', 'swagger-ui-bundle.js', 'LICENSE']),
     );
     expect(bytes - initBytes).toBeGreaterThan(1_000_000);
+  });
+
+  it('takes modules of Node without having them looked at name by name, in whatever way they are imported', async () => {
+    const { directory } = bundle({
+      'entry.ts': `
+        import whole, { join as joined } from 'node:path';
+        import * as every from 'node:util';
+        import { Agent } from 'node:http';
+        export const handler = async () => {
+          const later = await import('node:http');
+          const { sep } = (await import('./lazy.ts')).path;
+          return [joined('a', 'b'), whole.sep, every.inspect('c'), later.default.Agent === Agent, later.Agent === Agent, sep];
+        };`,
+      'lazy.ts': `import path from 'node:path'; export { path };`,
+    });
+    const files = readdirSync(directory).map((name) => readFileSync(join(directory, name), 'utf8'));
+    expect(files.join('')).not.toMatch(/from ?"node:|import ?\(?"node:/);
+    const { handler } = (await import(pathToFileURL(join(directory, 'index.mjs')).href)) as { handler: () => unknown };
+    expect(await handler()).toEqual(['a/b', '/', "'c'", true, true, '/']);
   });
 
   it('leaves nothing of an earlier bundle behind', () => {

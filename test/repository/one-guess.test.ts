@@ -7,6 +7,7 @@ import { dirname, join } from 'node:path';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type * as Time from '../../shared/clock/index.ts';
+import { SYSTEM } from '../../shared/clock/index.ts';
 import type * as Config from '../../shared/config/index.ts';
 import type * as Fleet from '../../shared/fleet/index.ts';
 import type * as ToolCalls from '../../shared/parsers/tool-calls/index.ts';
@@ -254,7 +255,7 @@ describe('a newcomer adds, in one file and at most two lines elsewhere,', () => 
     const { resolveConfig } = await load<typeof Config>('shared/config/index.ts');
     const { silentLogger } = await load<typeof Telemetry>('shared/telemetry/index.ts');
     const config = resolveConfig('worker', ['--engine=toy'], { DYN_DISCOVERY_BACKEND: 'mem' });
-    const worker = await startWorkerProcess(config, silentLogger, new AbortController().signal);
+    const worker = await startWorkerProcess(config, SYSTEM, silentLogger, new AbortController().signal);
     expect(worker.workers[0]?.card.display_name).toBe('toy-model');
     await worker.drain();
   });
@@ -264,9 +265,10 @@ describe('a newcomer adds, in one file and at most two lines elsewhere,', () => 
     const { silentObserver } = await load<typeof RequestPlanes>('shared/planes/request/index.ts');
     const { resolveConfig } = await load<typeof Config>('shared/config/index.ts');
     const argv = ['--request-plane=toy'];
-    const calling = await callingPlane(resolveConfig('frontend', argv, {}).settings, silentObserver);
+    const calling = await callingPlane(resolveConfig('frontend', argv, {}).settings, SYSTEM.clock, silentObserver);
     const serving = await servingPlane(
       resolveConfig('worker', [...argv, '--engine=mocker'], {}).settings,
+      SYSTEM.clock,
       silentObserver,
     );
     expect([calling.name, serving.name]).toEqual(['toy', 'toy']);

@@ -133,12 +133,14 @@ class SpawnedFleet implements Fleet {
   }
 
   async #untilReady(child: SpawnedProcess): Promise<StatorProcess> {
-    const [, port = ''] = await child.waitForOutput(/status server is up port=(\d+)/, START_MS_MAX);
     const [, id = ''] = await child.waitForOutput(/worker is ready instance_id=(\w+)/, START_MS_MAX);
-    const [, control] = /control server is up port=(\d+)/.exec(child.stdout() + child.stderr()) ?? [];
-    const url = `http://127.0.0.1:${port}`;
-    await untilOk(`${url}/health`);
-    return serving(child, url, id, control === undefined ? '' : `http://127.0.0.1:${control}`);
+    const urlOf = (server: string): string => {
+      const [, port] = new RegExp(`${server} server is up port=(\\d+)`).exec(child.stdout() + child.stderr()) ?? [];
+      return port === undefined ? '' : `http://127.0.0.1:${port}`;
+    };
+    const url = urlOf('status');
+    if (url !== '') await untilOk(`${url}/health`);
+    return serving(child, url, id, urlOf('control'));
   }
 
   async untilWorkers(frontend: StatorProcess, count: number, model = 'stator-mini'): Promise<void> {

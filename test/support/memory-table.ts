@@ -14,9 +14,14 @@ export interface MemoryTableClient {
   readonly counts: TableCounts;
   /** Every call fails from now on, until it is undone. */
   cut(isCut: boolean): void;
+  /** Every call waits for an answer as long as a request may, and then fails, until it is undone. */
+  hang(isHanging: boolean): void;
   /** Calls get their answers only when it is undone, as when the process stands still: what was sent has been done. */
   stall(isStalled: boolean): void;
 }
+
+/** As `Table` has it by default. */
+const REQUEST_TIMEOUT_MS = 2000;
 
 /**
  * A table in memory for tests in virtual time: the calls of `Table` with the few expressions that discovery writes. Real
@@ -33,8 +38,13 @@ export class MemoryTable {
   connect(): MemoryTableClient {
     const counts = { reads: 0, writes: 0 };
     let isCut = false;
+    let isHanging = false;
     let stalled: { readonly over: Promise<void>; readonly end: () => void } | undefined;
-    const call = async <T>(kind: keyof TableCounts, count: number, work: () => T): Promise<T> => {
+    const call = async <T>(kind: keyof TableCounts, count: number, work: () => T, signal?: AbortSignal): Promise<T> => {
+      if (isHanging) {
+        await this.#clock.sleep(REQUEST_TIMEOUT_MS, signal);
+        throw new Error(`no answer within ${REQUEST_TIMEOUT_MS} ms`);
+      }
       if (isCut) throw new Error('the network is down');
       counts[kind] += count;
       const answer = work();
@@ -43,15 +53,19 @@ export class MemoryTable {
       return answer;
     };
     const table = {
-      get: (key: ItemKey) => call('reads', 1, () => this.#get(key)),
-      batchGet: (keys: readonly ItemKey[]) =>
-        call('reads', Math.ceil(keys.length / 100), () =>
-          keys.map((key) => this.#get(key)).filter((item) => item !== undefined),
+      get: (key: ItemKey, signal?: AbortSignal) => call('reads', 1, () => this.#get(key), signal),
+      batchGet: (keys: readonly ItemKey[], signal?: AbortSignal) =>
+        call(
+          'reads',
+          Math.ceil(keys.length / 100),
+          () => keys.map((key) => this.#get(key)).filter((item) => item !== undefined),
+          signal,
         ),
-      query: (pk: string) => call('reads', 1, () => [...(this.#items.get(pk)?.values() ?? [])]),
-      update: async (expression: string, change: ItemChange) =>
-        (await call('writes', 1, () => this.#update(expression, change))).isApplied,
-      delete: (change: ItemChange) => call('writes', 1, () => this.#delete(change)),
+      query: (pk: string, _prefix?: string, signal?: AbortSignal) =>
+        call('reads', 1, () => [...(this.#items.get(pk)?.values() ?? [])], signal),
+      update: async (expression: string, change: ItemChange, signal?: AbortSignal) =>
+        (await call('writes', 1, () => this.#update(expression, change), signal)).isApplied,
+      delete: (change: ItemChange, signal?: AbortSignal) => call('writes', 1, () => this.#delete(change), signal),
       attempt: async <T>(
         timeoutMs: number,
         signal: AbortSignal,
@@ -75,6 +89,9 @@ export class MemoryTable {
     return {
       table: table as unknown as Table,
       counts,
+      hang: (now) => {
+        isHanging = now;
+      },
       cut: (now) => {
         isCut = now;
       },

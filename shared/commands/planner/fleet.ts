@@ -2,13 +2,14 @@ import type { Clock, Random } from '../../clock/index.ts';
 import { ConfigError, type Environment, type Settings } from '../../config/index.ts';
 import { eventPlane } from '../../fleet/events/index.ts';
 import { openDiscovery } from '../../fleet/index.ts';
-import type { Planner } from '../../planner/index.ts';
+import { type Planner, type PlannerConfig, wattsOf } from '../../planner/index.ts';
 import {
   type Connector,
   createPlannerMetrics,
   FleetPlanner,
   FolderKeys,
   LocalConnector,
+  type Pool,
   type ScalableWorkers,
   VirtualConnector,
 } from '../../planner/live/index.ts';
@@ -17,8 +18,9 @@ import { MetricRegistry, type ProcessLogger } from '../../telemetry/index.ts';
 import { KeptDecisions } from './kept-decisions.ts';
 import { serveMetrics } from './metrics-page.ts';
 import { openPlannerStore, plannerFolder } from './open-store.ts';
+import { PlannerPages } from './pages.ts';
 import { PrometheusTraffic } from './prometheus.ts';
-import type { LocalPlanning } from './settings.ts';
+import { type LocalPlanning, lawOf } from './settings.ts';
 
 export interface PlannerHost {
   readonly settings: Settings<'planner'>;
@@ -53,8 +55,8 @@ export async function openPlanner(host: PlannerHost): Promise<RunningPlanner> {
   const metrics = createPlannerMetrics(registry, planner.config, gpusOf);
   const page = await serveMetrics(registry, settings.plannerMetricsPort);
   const store = await openPlannerStore(settings, env);
-  const discovery = await openDiscovery(settings, logger.for('discovery'), { registry });
-  const plane = eventPlane(settings, logger.for('events'), discovery);
+  const discovery = await openDiscovery(settings, logger.for('discovery'), { clock, random, registry });
+  const plane = eventPlane(settings, clock, logger.for('events'), discovery);
   const log = logger.for('planner');
   const fleet: FleetPlanner = new FleetPlanner({
     planner,
@@ -68,6 +70,7 @@ export async function openPlanner(host: PlannerHost): Promise<RunningPlanner> {
     namespace,
     model: settings.plannerModel ?? planner.config.model_name ?? undefined,
     metrics,
+    onLook: (look) => pages.looked(look),
     readTraffic: trafficOf(
       settings,
       namespace,
@@ -77,16 +80,19 @@ export async function openPlanner(host: PlannerHost): Promise<RunningPlanner> {
     ),
     tell,
   });
+  const pages = new PlannerPages({ fleet: () => fleet, store, clock, logger: log, gpusOf });
+  const shown = await pages.serve();
   const close = async (): Promise<void> => {
     await fleet.close();
     await connector.close();
-    await Promise.all([plane.close(), discovery.close(), store.close(), page?.close()]);
+    await Promise.all([plane.close(), discovery.close(), store.close(), page?.close(), pages.close()]);
   };
   const facts = {
     law: planner.config.law,
     namespace,
     connector: connector.name,
     ...(page === undefined ? {} : { metrics: page.url }),
+    ...shown,
   };
   return { facts, run: () => fleet.run(), close };
 }
@@ -106,12 +112,14 @@ export interface LocalPlannerHost extends Omit<PlannerHost, 'settings' | 'worker
 /** The planner of `stator local`, beside the frontend. What it decided stays for `stator planner explain`. */
 export async function openLocalPlanner(host: LocalPlannerHost): Promise<LocalRun> {
   const { settings, planning, env, logger, clock, random, workers, tell } = host;
-  const discovery = await openDiscovery(settings, logger.for('discovery'), {});
-  const plane = eventPlane(settings, logger.for('events'), discovery);
+  const discovery = await openDiscovery(settings, logger.for('discovery'), { clock, random });
+  const plane = eventPlane(settings, clock, logger.for('events'), discovery);
   const decisions = await openPlannerStore(settings, env);
-  const fleet = new FleetPlanner({
+  const store = new KeptDecisions(decisions, logger.for('planner'));
+  const fleet: FleetPlanner = new FleetPlanner({
     ...planning,
-    store: new KeptDecisions(decisions, logger.for('planner')),
+    store,
+    onLook: (look) => pages.looked(look),
     connector: new LocalConnector(workers),
     discovery,
     eventPlane: plane,
@@ -122,9 +130,11 @@ export async function openLocalPlanner(host: LocalPlannerHost): Promise<LocalRun
     group: 'local',
     tell,
   });
+  const pages = new PlannerPages({ fleet: () => fleet, store, clock, logger: logger.for('planner'), gpusOf: () => 1 });
+  for (const [name, url] of Object.entries(await pages.serve())) tell(`${name} at ${url}`);
   const close = async (): Promise<void> => {
     await fleet.close();
-    await Promise.all([plane.close(), discovery.close(), decisions.close()]);
+    await Promise.all([plane.close(), discovery.close(), decisions.close(), pages.close()]);
   };
   return { fleet, close };
 }
@@ -135,17 +145,28 @@ export function rollupIntervalMs({ config }: Planner): number {
 }
 
 async function plannerOf(settings: Settings<'planner'>): Promise<Planner> {
-  const { plannerLaw: law, plannerConnector: connector } = settings;
-  if (law === 'foresight')
-    throw new ConfigError(['--planner-law foresight is for stator simulate: nobody knows what comes']);
-  const preset = { mode: 'agg', ...(connector === 'local' ? { start_seconds: LOCAL_START_S } : {}) };
-  const config = await readPlannerConfig(settings, preset, {}, law);
+  const { plannerConnector: connector } = settings;
+  const preset = {
+    mode: 'agg',
+    ...(connector === 'local' ? { start_seconds: LOCAL_START_S, rate_surge_hold_seconds: 0 } : {}),
+  };
+  const config = await readPlannerConfig(settings, preset, {}, lawOf(settings));
   if (connector === 'local' && config.mode !== 'agg') {
     throw new ConfigError([
       `--planner-connector local scales one pool: mode ${config.mode} of --planner-config; allowed: agg`,
     ]);
   }
+  const dark = (['prefill', 'decode'] as const).find(
+    (pool) => config.enable_power_awareness && isPlanned(config, pool) && wattsOf(pool, config, {}) === undefined,
+  );
+  if (dark !== undefined) {
+    throw new ConfigError([`enable_power_awareness needs ${dark}_engine_watts: the watts of one worker`]);
+  }
   return { config, engines: {} };
+}
+
+function isPlanned({ mode }: PlannerConfig, pool: Pool): boolean {
+  return mode === 'disagg' || (mode === 'prefill') === (pool === 'prefill');
 }
 
 function connectorOf({ settings, env, clock, workers }: PlannerHost, namespace: string): Connector {

@@ -1,6 +1,6 @@
 import { ConfigError, type Settings } from '../../config/index.ts';
 import { engineModel } from '../../engines/mocker/index.ts';
-import type { ForwardPass, PerPool, Planner } from '../../planner/index.ts';
+import type { ForwardPass, PerPool, Planner, PlannerLaw } from '../../planner/index.ts';
 import { profilePasses, readPlannerConfig } from '../../simulate/index.ts';
 
 /** Processes on one machine start soon; once some have, their own time counts. */
@@ -12,21 +12,34 @@ export interface LocalPlanning {
   readonly profile: PerPool<readonly (readonly ForwardPass[])[]>;
 }
 
+/** The law that the settings name. @throws ConfigError for one that only a simulator can follow */
+export function lawOf({ plannerLaw: law }: Pick<Settings<'planner'>, 'plannerLaw'>): PlannerLaw | undefined {
+  if (law === 'foresight')
+    throw new ConfigError(['--planner-law foresight is for stator simulate: nobody knows what comes']);
+  return law;
+}
+
 /**
  * The planner of `stator local`, and what it knows at its start: of mock engines how long their passes take.
  * @throws ConfigError for settings that cannot be used
  */
 export async function localPlanning(settings: Settings<'local'>): Promise<LocalPlanning> {
-  const { minWorkers, maxWorkers, engine, plannerLaw: law } = settings;
+  const { minWorkers, maxWorkers, engine } = settings;
   if (minWorkers > maxWorkers)
     throw new ConfigError([`--min-workers ${minWorkers} is above --max-workers ${maxWorkers}`]);
   if (settings.numPrefillWorkers !== undefined) {
     throw new ConfigError(['--planner scales one pool: leave out --num-prefill-workers and --num-decode-workers']);
   }
-  if (law === 'foresight')
-    throw new ConfigError(['--planner-law foresight is for stator simulate: nobody knows what comes']);
+  const law = lawOf(settings);
   const fixed = { mode: 'agg', min_endpoint: minWorkers, max_gpu_budget: maxWorkers };
-  const config = await readPlannerConfig(settings, { start_seconds: LOCAL_START_S }, fixed, law);
+  const preset = {
+    start_seconds: LOCAL_START_S,
+    rate_surge_hold_seconds: 0, // what starts in seconds need not be kept for the next burst
+    live_dashboard_port: 0,
+    control_api_port: 0,
+    report_interval_hours: null,
+  };
+  const config = await readPlannerConfig(settings, preset, fixed, law);
   if (engine !== 'mocker' && config.law === 'sla') {
     throw new ConfigError([
       `the law sla asks how long passes take, which --engine ${engine} does not say; allowed: rate, throughput, latency, load`,

@@ -1,7 +1,7 @@
 import { mkdir, readFile, rename, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
-import { systemClock, systemRandom } from '../../clock/index.ts';
+import type { TimeAndChance } from '../../clock/index.ts';
 import { reasonOf } from '../../errors/index.ts';
 import { UsageError } from '../config.ts';
 import { Progress } from '../progress.ts';
@@ -63,6 +63,7 @@ const POINTS_MAX = 32;
 export async function runProfile(
   argv: readonly string[],
   env: Readonly<Record<string, string | undefined>>,
+  { clock, random }: TimeAndChance,
 ): Promise<string> {
   const values = parse(argv);
   const url = values.url.replace(/\/$/, '');
@@ -82,7 +83,7 @@ export async function runProfile(
   const signal = AbortSignal.timeout(1000 * readNumber('--timeout', values.timeout, 604_800));
   const apiKey = env.STATOR_API_KEY ?? env.OPENAI_API_KEY;
   const model = values.model ?? (await onlyModel(url, apiKey, signal));
-  const server = { url, model, apiKey, clock: systemClock, random: systemRandom };
+  const server = { url, model, apiKey, clock, random };
   await mkdir(values.output, { recursive: true });
   const path = join(values.output, MEASURED);
   const about = JSON.stringify({ url, model, repeats: plan.repeats });

@@ -61,6 +61,23 @@ export const cloudRows = {
     source: 'Stator',
     about: 'DynamoDB endpoint, for emulators and private endpoints.',
   }),
+  plannerQueueUrl: url({
+    env: ['STATOR_PLANNER_QUEUE_URL'],
+    schemes: ['http', 'https'],
+    defaultText: 'unset = planners hear the event plane',
+    usedBy: ['frontend', 'worker'],
+    source: 'Stator',
+    about:
+      'FIFO queue of planners: of a frontend for the fleet that it answers for and its held requests, of a worker for itself.',
+  }),
+  sqsEndpoint: url({
+    env: ['STATOR_SQS_ENDPOINT'],
+    schemes: ['http', 'https'],
+    defaultText: 'unset = service default',
+    usedBy: ['frontend', 'worker'],
+    source: 'Stator',
+    about: 'SQS endpoint, for emulators and private endpoints.',
+  }),
   deadlineMarginSecs: int({
     env: ['STATOR_DEADLINE_MARGIN_SECS'],
     min: 1,

@@ -1,5 +1,8 @@
 import { bool, choice, decimal, int, jsonOrFile } from '../row.ts';
 
+/** Laws that a planner can follow; to add one, name it here and call it in `tick` of the planner. The last four are Dynamo's optimization targets. */
+export const PLANNER_LAWS = ['rate', 'throughput', 'latency', 'load', 'sla'] as const;
+
 /** Rows of "Planner". */
 export const plannerRows = {
   planner: bool({
@@ -13,7 +16,7 @@ export const plannerRows = {
   plannerLaw: choice({
     flags: ['--planner-law'],
     env: ['STATOR_PLANNER_LAW'],
-    values: ['rate', 'throughput', 'latency', 'load', 'sla', 'foresight'],
+    values: [...PLANNER_LAWS, 'foresight'],
     defaultText: 'law or optimization_target of --planner-config, else rate',
     usedBy: ['simulate', 'local', 'planner'],
     source: 'Stator',

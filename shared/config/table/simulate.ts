@@ -102,6 +102,16 @@ export const simulateRows = {
     source: 'Stator',
     about: 'Age of the loads that routers see with --router-role stateless.',
   }),
+  askDelayMs: decimal({
+    flags: ['--ask-delay-ms'],
+    min: 0,
+    max: 1000,
+    unit: 'ms',
+    default: 0.5,
+    usedBy: ['simulate'],
+    source: 'Stator',
+    about: 'Until a worker that is asked has answered, with --router-role stateless.',
+  }),
   sweep: list({
     flags: ['--sweep'],
     allowed: 'name=v1,v2,...',

@@ -2,7 +2,7 @@ import * as http from 'node:http';
 import * as https from 'node:https';
 import { type Credentials, signedHeaders } from './signature.ts';
 import type { TableOptions } from './table.ts';
-import type { TableClient, TableClientDependencies } from './table-client.ts';
+import type { TableCalls, TableClient, TableClientDependencies } from './table-client.ts';
 
 /** Variables that tell the SDK what this client does not know. */
 const SDK_ONLY = [
@@ -17,6 +17,12 @@ const SDK_ONLY = [
 /** Regions whose services have other domains. */
 const OTHER_DOMAINS = /^(cn|us-iso|eu-iso|eusc)/;
 const SOCKETS_MAX = 50;
+/**
+ * Connections die while a function is frozen, which shows when one is used again: what only reads is asked at once by another one,
+ * of which there are no more than were kept.
+ */
+const READS: ReadonlySet<keyof TableCalls> = new Set(['BatchGetItem', 'GetItem', 'Query', 'Scan']);
+const GONE: ReadonlySet<string> = new Set(['ECONNRESET', 'EPIPE']);
 
 export interface WireOptions {
   readonly url: URL;
@@ -60,8 +66,16 @@ export function openWireClient(options: WireOptions, { clock, time }: TableClien
       const signed = signedHeaders(toSign, credentials);
       const sentMs = clock.nowMs();
       const response = await new Promise<http.IncomingMessage>((resolve, reject) => {
-        const sent = request(url, { method: 'POST', agent, signal, headers: signed }, resolve);
-        sent.on('error', reject).end(body);
+        const send = (): void => {
+          const sent = request(url, { method: 'POST', agent, signal, headers: signed }, resolve);
+          const onError = (error: NodeJS.ErrnoException): void => {
+            const isDead = sent.reusedSocket && READS.has(name) && GONE.has(error.code ?? '');
+            if (isDead && !signal.aborted) send();
+            else reject(error);
+          };
+          sent.on('error', onError).end(body);
+        };
+        send();
       });
       time.observe(response.headers.date, sentMs, clock.nowMs());
       const text = await textOf(response);

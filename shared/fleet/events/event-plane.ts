@@ -1,4 +1,4 @@
-import { systemClock } from '../../clock/index.ts';
+import type { Clock } from '../../clock/index.ts';
 import type { FleetSettings } from '../../config/index.ts';
 import { type Discovery, discoveredBrokers } from '../../discovery/index.ts';
 import {
@@ -15,10 +15,10 @@ import { openNats } from '../nats.ts';
 import { tellSome } from '../tell-some.ts';
 
 /** The event plane of a worker, or of a process that follows workers. Its brokers, if any, may be named in `discovery`. */
-export function eventPlane(settings: FleetSettings, logger: Logger, discovery: Discovery): EventPlane {
+export function eventPlane(settings: FleetSettings, clock: Clock, logger: Logger, discovery: Discovery): EventPlane {
   const common = {
-    clock: systemClock,
-    onProblem: tellSome(systemClock, (problem, untold) =>
+    clock,
+    onProblem: tellSome(clock, (problem, untold) =>
       logger.warn('event plane problem', { problem: String(problem), ...(untold === 0 ? {} : { untold }) }),
     ),
     ...(settings.eventPlaneCodec === undefined ? {} : { codec: settings.eventPlaneCodec }),
@@ -26,7 +26,7 @@ export function eventPlane(settings: FleetSettings, logger: Logger, discovery: D
   if (settings.eventPlane === 'nats') {
     const { natsStreamReplicas: replicas = 1, natsStreamMaxAgeSecs = 3600, natsStreamMaxMb = 4096 } = settings;
     const log = { replicas, ageMsMax: natsStreamMaxAgeSecs * 1000, bytesMax: natsStreamMaxMb * 2 ** 20 };
-    return createNatsEventPlane({ ...common, client: openNats(settings, 'events', logger), log });
+    return createNatsEventPlane({ ...common, client: openNats(settings, clock, 'events', logger), log });
   }
   const brokers = brokersOf(settings, logger, discovery);
   const host = fleetHost(settings.eventPlaneHost, settings, undefined);

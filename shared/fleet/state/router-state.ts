@@ -162,7 +162,7 @@ export class SharedRouterState {
   #openStore(namespace: string, component: string): SnapshotStore {
     const { natsStreamReplicas: replicas } = this.#settings;
     return createNatsSnapshotStore({
-      client: openNats(this.#settings, 'snapshots', this.#logger.for('events')),
+      client: openNats(this.#settings, this.#clock, 'snapshots', this.#logger.for('events')),
       bucket: snapshotBucketOf(namespace, component),
       ...(replicas === undefined ? {} : { replicas }),
     });

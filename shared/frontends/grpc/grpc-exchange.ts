@@ -1,7 +1,12 @@
 import type { Grant } from '../../access/index.ts';
 import type { ServeError } from '../../errors/index.ts';
 import type { GrpcCall } from '../../grpc/index.ts';
-import { type BookedExchange, clientRequestId, type TransportNames } from '../inference/index.ts';
+import {
+  type BookedExchange,
+  clientRequestId,
+  type ExchangeListener,
+  type TransportNames,
+} from '../inference/index.ts';
 import type { KserveDeps } from './deps.ts';
 
 const GRPC: TransportNames = {
@@ -18,7 +23,6 @@ const UUID = /^[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}$
 export class GrpcExchange implements BookedExchange {
   readonly transport = GRPC;
   readonly sink: GrpcCall;
-  readonly deadline?: AbortSignal;
   readonly grant: Grant;
   readonly requestId: string;
   readonly madeRequestId: string;
@@ -31,10 +35,13 @@ export class GrpcExchange implements BookedExchange {
     this.#call = call;
     this.sink = call;
     this.grant = grant;
-    if (call.deadline !== undefined) this.deadline = call.deadline;
     const given = UUID.test(id) && !deps.lifecycle.running.has(id) ? dashed(id) : undefined;
     this.madeRequestId = given ?? deps.random.uuid();
     this.requestId = clientRequestId(call.header('x-request-id')) ?? this.madeRequestId;
+  }
+
+  watch(listener: ExchangeListener): () => void {
+    return this.#call.watch(listener);
   }
 
   /** An `x-request-id` that is none counts as absent. */

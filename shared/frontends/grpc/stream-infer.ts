@@ -65,7 +65,7 @@ class StreamInfer {
   constructor(parts: StreamParts, call: GrpcCall) {
     this.#parts = parts;
     this.#call = call;
-    call.closed.addEventListener('abort', () => parts.idle.delete(this.#shutDown), { once: true });
+    call.watch({ left: () => parts.idle.delete(this.#shutDown), late() {} }); // who is late is left, too
   }
 
   /** Serves the next request, once the responses before it have room. */

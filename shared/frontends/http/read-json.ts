@@ -1,6 +1,6 @@
 import { endOfTurn } from '../../concurrency/index.ts';
 import { ServeError } from '../../errors/index.ts';
-import { type JsonBody, parseJsonBody, parseLargeJsonBody } from '../../protocol/openai/index.ts';
+import { type JsonBody, parseJsonBody, parseLargeJsonBody } from '../../protocol/json/index.ts';
 import { BodyIntake } from './bodies/body-intake.ts';
 import type { HttpAppDeps } from './deps.ts';
 import type { HttpExchange } from './hosts/exchange.ts';

@@ -1,4 +1,3 @@
-import { serveChat } from './openai/chat.ts';
 import { responsesRoutes } from './openai/responses/routes.ts';
 import { DOCS_PATH, OPENAPI_PATH, redirectToDocs, serveDocs, serveOpenApi } from './openapi/serve-docs.ts';
 import { anyId, type Operation, type Route, route, type Serve, serveLater } from './route.ts';
@@ -9,7 +8,8 @@ import { BUSY_THRESHOLD_PATH, CLEAR_KV_BLOCKS_PATH, EXPLAIN_PATH } from './route
 import { serveRoot } from './routes/root.ts';
 import type { HttpPaths, HttpSettings } from './settings.ts';
 
-/** What answers most requests is loaded with the app, the rest when somebody asks for it. */
+/** What reads bodies is loaded when the first of its kind comes: the schemas of one are no small part of a start. */
+const serveChat = serveLater(async () => (await import('./openai/chat.ts')).serveChat);
 const serveCompletions = serveLater(async () => (await import('./openai/completions.ts')).serveCompletions);
 const serveEmbeddings = serveLater(async () => (await import('./openai/embeddings.ts')).serveEmbeddings);
 const serveImages = serveLater(async () => (await import('./openai/images.ts')).serveImages);

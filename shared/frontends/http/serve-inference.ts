@@ -1,7 +1,7 @@
 import { type ServeError, toServeError } from '../../errors/index.ts';
 import { modelNotFound } from '../../pipeline/index.ts';
 import { ENDPOINTS, type Endpoint } from '../../protocol/generation/index.ts';
-import type { JsonBody } from '../../protocol/openai/index.ts';
+import type { JsonBody } from '../../protocol/json/index.ts';
 import { type OpenedModel, openForModel, requireService } from '../inference/index.ts';
 import type { HttpAppDeps } from './deps.ts';
 import type { HttpExchange } from './hosts/exchange.ts';

@@ -1,4 +1,4 @@
-import { defaultDecodeSettings, type OpenAiDecodeSettings } from '../../protocol/openai/index.ts';
+import type { OpenAiDecodeSettings } from '../../protocol/openai/index.ts';
 import type { DispatchSettings } from './openai/dispatch-events.ts';
 
 /** Where the routes are (`DYN_HTTP_SVC_*_PATH_ENV`). */
@@ -92,5 +92,12 @@ export const defaultHttpSettings: HttpSettings = Object.freeze({
   anthropic: Object.freeze({ isEnabled: false, stripsPreamble: true }),
   dispatch: Object.freeze({ toolCalls: false, reasoning: false }),
   responseStore: 'on',
-  decode: defaultDecodeSettings,
+  decode: Object.freeze({
+    ignoresUnknownKeys: false,
+    isNvextDisabled: false,
+    forcesUsage: false,
+    metadataHeaderPrefix: 'x-dynamo-meta-',
+    stopBytesMax: 1024,
+    answerBytesMax: 32 * 1024 * 1024,
+  }),
 });

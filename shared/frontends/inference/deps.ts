@@ -35,6 +35,14 @@ export interface InferenceDeps {
   readonly lifecycle: ServiceLifecycle;
 }
 
+/** Hears that nobody waits for a response any more. */
+export interface ExchangeListener {
+  /** Nobody reads it any more. */
+  left(): void;
+  /** Its time is over, and its reader is still there. */
+  late(): void;
+}
+
 /** One request and the place for its response, as far as its books know its transport. */
 export interface BookedExchange {
   /** The id by which the client may name this request: its own `x-request-id`, or one made for it. Every response carries it. */
@@ -55,6 +63,8 @@ export interface BookedExchange {
   };
   /** Aborts with a `ServeError` when the host is about to stop the request. */
   readonly deadline?: AbortSignal;
+  /** Tells `listener`, at once where that has happened already, in place of the signals. Returns what ends that. @default the signals are heard */
+  watch?(listener: ExchangeListener): () => void;
   /** The request fails with `error`, in whatever words: a limit that it went beyond is counted, once. */
   failed(error: ServeError): void;
   readonly transport: TransportNames;

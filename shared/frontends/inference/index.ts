@@ -4,7 +4,7 @@
  * answer is written to.
  */
 export { ByteBudget } from './byte-budget.ts';
-export type { BookedExchange, InferenceDeps, TransportNames } from './deps.ts';
+export type { BookedExchange, ExchangeListener, InferenceDeps, TransportNames } from './deps.ts';
 export { DialectSink, PartialSink } from './dialect-sink.ts';
 export { type Abandonable, CHOSEN_ID, InferenceBooks, idIsTaken } from './inference-books.ts';
 export { ServiceLifecycle, type ServiceStage } from './lifecycle.ts';

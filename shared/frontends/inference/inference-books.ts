@@ -23,7 +23,7 @@ import {
   type TraceContext,
   type Tracer,
 } from '../../telemetry/index.ts';
-import type { BookedExchange, InferenceDeps } from './deps.ts';
+import type { BookedExchange, ExchangeListener, InferenceDeps } from './deps.ts';
 import { AnswerRoom, KeptSink } from './kept-sink.ts';
 
 /** Header by which a client chooses the id of its request. */
@@ -157,8 +157,6 @@ export class InferenceBooks<
    */
   watch(sink: Abandonable): { readonly signal: AbortSignal; cancel(): void } {
     if (this.#request !== undefined) this.#requireFree(this.#request.id);
-    const { deadline } = this.exchange;
-    const { closed } = this.exchange.sink;
     const work = new AbortController();
     setMaxListeners(0, work.signal); // a batch listens once for each of its prompts, whose number is bounded
     const leave = (): void => {
@@ -167,21 +165,15 @@ export class InferenceBooks<
       this.#abandoned();
     };
     const late = (): void => breakOff(new ServeErrorClass('deadline_exceeded', 'Request deadline exceeded'));
-    this.#unwatch = () => {
-      closed.removeEventListener('abort', leave); // other requests may come on the same stream
-      deadline?.removeEventListener('abort', late);
-    };
     const breakOff = (error: ServeError): void => {
       work.abort();
       sink.fail(error);
     };
     this.#breakOff = breakOff;
-    if (deadline?.aborted === true) late();
-    else if (closed.aborted) leave();
-    else {
-      deadline?.addEventListener('abort', late, { once: true });
-      closed.addEventListener('abort', leave, { once: true });
-    }
+    const listener = { left: leave, late };
+    const unwatch = this.exchange.watch?.(listener) ?? watchSignals(this.exchange, listener);
+    if (this.#isOver) unwatch();
+    else this.#unwatch = unwatch; // other requests may come on the same stream
     const id = this.#request?.id;
     if (!this.#isOver && id !== undefined) this.#forget = this.deps.lifecycle.running.add(id, this.owner, breakOff);
     return { signal: work.signal, cancel: () => work.abort() };
@@ -292,6 +284,7 @@ export class InferenceBooks<
 
   /** The one line of a request. */
   #log(status: number, usage: Usage | undefined, error?: ServeError): void {
+    if (this.deps.logger.isQuiet === true) return;
     const { ttftMs } = this;
     const failure = error && {
       error_type: errorTypeLabel(error.code),
@@ -374,6 +367,20 @@ export class InferenceBooks<
     const decoded = parseTraceparent(this.#request?.trace.traceparent);
     return decoded ?? continueTrace({ traceparent: exchange.header('traceparent') }, deps.random);
   }
+}
+
+/** As `BookedExchange.watch`, by the signals. */
+function watchSignals({ deadline, sink: { closed } }: BookedExchange, { left, late }: ExchangeListener): () => void {
+  if (deadline?.aborted === true) late();
+  else if (closed.aborted) left();
+  else {
+    deadline?.addEventListener('abort', late, { once: true });
+    closed.addEventListener('abort', left, { once: true });
+  }
+  return () => {
+    closed.removeEventListener('abort', left);
+    deadline?.removeEventListener('abort', late);
+  };
 }
 
 function beginSpan(tracer: Tracer, exchange: BookedExchange, endpoint: Endpoint): Span {

@@ -1,4 +1,4 @@
-import { type Clock, systemClock, systemRandom, type Timer } from '../../clock/index.ts';
+import { type Clock, type Random, systemClock, systemRandom, type Timer } from '../../clock/index.ts';
 import { openAiErrorBody, openAiStreamError, ServeError, toServeError } from '../../errors/index.ts';
 import type { BodyIntake, FrameSink, HostExchange } from '../http/index.ts';
 import { requestIdOf } from '../inference/index.ts';
@@ -35,6 +35,8 @@ export interface LambdaHandlerOptions {
   readonly onFailure: (error: ServeError, requestId: string) => void;
   /** @default systemClock */
   readonly clock?: Clock;
+  /** Names requests that could not be begun. @default systemRandom */
+  readonly random?: Random;
 }
 
 /** A streaming handler, and when its app has been started. */
@@ -67,6 +69,7 @@ export function createLambdaHandler(
     () => undefined,
     () => undefined, // told by the request that finds it
   );
+  const { random = systemRandom } = options;
   const handler: StreamingHandler = async (event, stream, context) => {
     // Sockets to workers stay open between requests; without this the environment would never ask for the next one.
     context.callbackWaitsForEmptyEventLoop = false;
@@ -74,7 +77,7 @@ export function createLambdaHandler(
     const sink = new LambdaSink(stream, options.openHttpStream, request?.method ?? 'POST');
     const fail = (error: ServeError): void => {
       options.onFailure(error, context.awsRequestId);
-      endWithError(sink, error, requestIdOf(request?.headers.get('x-request-id'), systemRandom));
+      endWithError(sink, error, requestIdOf(request?.headers.get('x-request-id'), random));
     };
     const limits = armLimits(sink, context, options, fail);
     let running: FunctionApp | undefined;

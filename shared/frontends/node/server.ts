@@ -2,7 +2,7 @@ import { createServer, type IncomingMessage, type Server, type ServerResponse } 
 import { createServer as createTlsServer, Server as TlsServer } from 'node:https';
 import type { AddressInfo, Socket } from 'node:net';
 import { getRequestListener } from '@hono/node-server';
-import { type Clock, systemClock } from '../../clock/index.ts';
+import { type Clock, type Random, systemClock, systemRandom } from '../../clock/index.ts';
 import { LIMITS, type LimitName, reasonOf } from '../../errors/index.ts';
 import type { Logger } from '../../telemetry/index.ts';
 import { type HttpBindings, NodeExchange } from '../http/index.ts';
@@ -41,6 +41,8 @@ export interface HttpServerOptions {
   readonly onLimit?: (limit: LimitName) => void;
   /** @default systemClock */
   readonly clock?: Clock;
+  /** Names requests that could not be read. @default systemRandom */
+  readonly random?: Random;
 }
 
 /** A listening server. */
@@ -97,7 +99,7 @@ interface Host {
 }
 
 function createHost(app: FetchApp, options: HttpServerOptions): Host {
-  const { onLimit = () => {} } = options;
+  const { onLimit = () => {}, random = systemRandom } = options;
   const limits = {
     noDelay: true,
     keepAliveTimeout: KEEP_ALIVE_MS,
@@ -120,7 +122,7 @@ function createHost(app: FetchApp, options: HttpServerOptions): Host {
     if (!connections.opened(outgoing)) return;
     heads.responding(outgoing);
     latest.set(incoming.socket, outgoing);
-    if (refuseUnroutable(incoming, outgoing)) return;
+    if (refuseUnroutable(incoming, outgoing, random)) return;
     respond(incoming, outgoing).catch((error: unknown) => {
       options.logger.error('request could not be answered', { reason: reasonOf(error) });
       outgoing.destroy();
@@ -134,12 +136,12 @@ function createHost(app: FetchApp, options: HttpServerOptions): Host {
   const connections = new Connections(server);
   const heads = new UnfinishedHeads(() => onLimit('unfinished_heads_bytes'));
   server.on(tls === undefined ? 'connection' : 'secureConnection', (socket: Socket) => heads.opened(socket));
-  server.on('checkExpectation', refuseExpectation);
+  server.on('checkExpectation', (incoming, outgoing) => refuseExpectation(incoming, outgoing, random));
   server.on('clientError', (error: NodeJS.ErrnoException & { rawPacket?: Buffer }, socket: Socket) => {
     if (unparsable.has(socket)) return; // it is about to be closed
     unparsable.add(socket);
     if (error.code === 'HPE_HEADER_OVERFLOW') onLimit('head_bytes');
-    answerUnparsable(app, error, socket, latest.get(socket)).catch(() => socket.destroy()); // the connection is lost either way
+    answerUnparsable(app, error, socket, latest.get(socket), random).catch(() => socket.destroy()); // the connection is lost either way
   });
   return { server, connections, heads };
 }

@@ -1,7 +1,7 @@
 import { once } from 'node:events';
 import { type IncomingMessage, type ServerResponse, STATUS_CODES } from 'node:http';
 import type { Socket } from 'node:net';
-import { systemRandom } from '../../clock/index.ts';
+import type { Random } from '../../clock/index.ts';
 import { openAiErrorBody, ServeError } from '../../errors/index.ts';
 import { requestIdOf } from '../inference/index.ts';
 import type { FetchApp } from './server.ts';
@@ -23,6 +23,7 @@ export async function answerUnparsable(
   error: ParseError,
   socket: Socket,
   earlier: ServerResponse | undefined,
+  random: Random,
 ): Promise<void> {
   if (!socket.writable || error.code === 'ECONNRESET') {
     socket.destroy();
@@ -39,7 +40,7 @@ export async function answerUnparsable(
     if (!socket.writable) return; // it was the last one, or the client has left
   }
   const packet = error.rawPacket?.toString('latin1') ?? '';
-  const requestId = requestIdOf(REQUEST_ID_LINE.exec(packet)?.[1]?.trim(), systemRandom);
+  const requestId = requestIdOf(REQUEST_ID_LINE.exec(packet)?.[1]?.trim(), random);
   const known = error.code === 'HPE_INVALID_METHOD' ? await askApp(app, packet, requestId) : undefined;
   socket.end(toWire(known ?? envelopeOf(toFailure(error.code), requestId)));
 }
@@ -48,16 +49,21 @@ export async function answerUnparsable(
  * Answers a request that Node could parse and the app cannot be given, for no URL can be made of its target and its `Host`.
  * @returns false where the app can be given it
  */
-export function refuseUnroutable(incoming: IncomingMessage, outgoing: ServerResponse): boolean {
+export function refuseUnroutable(incoming: IncomingMessage, outgoing: ServerResponse, random: Random): boolean {
   if (isRoutable(incoming)) return false;
-  refuse(incoming, outgoing, new ServeError('invalid_value', 'The request has no valid target and Host header'));
+  refuse(
+    incoming,
+    outgoing,
+    new ServeError('invalid_value', 'The request has no valid target and Host header'),
+    random,
+  );
   return true;
 }
 
 /** Answers an `Expect` other than `100-continue`. */
-export function refuseExpectation(incoming: IncomingMessage, outgoing: ServerResponse): void {
+export function refuseExpectation(incoming: IncomingMessage, outgoing: ServerResponse, random: Random): void {
   const message = 'The only expectation that is met is `100-continue`';
-  refuse(incoming, outgoing, new ServeError('invalid_value', message, { status: 417 }));
+  refuse(incoming, outgoing, new ServeError('invalid_value', message, { status: 417 }), random);
 }
 
 /** What nearly every `Host` looks like; the others are looked at closely. */
@@ -77,9 +83,9 @@ function isUnusualHost(host: string): boolean {
   return URL.canParse(text) && new URL(text).hostname === name;
 }
 
-function refuse(incoming: IncomingMessage, outgoing: ServerResponse, error: ServeError): void {
+function refuse(incoming: IncomingMessage, outgoing: ServerResponse, error: ServeError, random: Random): void {
   const given = incoming.headers['x-request-id'];
-  const { status, headers, body } = envelopeOf(error, requestIdOf(String(given ?? ''), systemRandom));
+  const { status, headers, body } = envelopeOf(error, requestIdOf(String(given ?? ''), random));
   outgoing.writeHead(status, { ...headers, 'content-length': Buffer.byteLength(body), connection: 'close' }).end(body);
 }
 

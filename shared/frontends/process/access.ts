@@ -1,6 +1,6 @@
 import { type Gate, RequestNames } from '../../access/index.ts';
 import type { KeyStore, openKeyStore } from '../../access/keys/index.ts';
-import { systemClock } from '../../clock/index.ts';
+import type { Clock } from '../../clock/index.ts';
 import type { EdgeSettings } from '../../config/index.ts';
 import { reasonOf } from '../../errors/index.ts';
 import { isLoopback } from '../../planes/request/index.ts';
@@ -12,6 +12,7 @@ import { createAccessMetrics, type Logger, type MetricRegistry } from '../../tel
  */
 export async function openGate(
   settings: EdgeSettings,
+  clock: Clock,
   registry: MetricRegistry,
   log: Logger,
 ): Promise<Gate | undefined> {
@@ -21,7 +22,7 @@ export async function openGate(
   let isAway = false;
   return new keys.KeyGate({
     store: await openStore(settings, keys.openKeyStore),
-    clock: systemClock,
+    clock,
     cacheMs: settings.keyCacheSecs * 1000,
     onRefused: metrics.refused,
     onAdmitted: metrics.admitted,

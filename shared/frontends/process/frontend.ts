@@ -1,4 +1,4 @@
-import { systemClock, systemRandom } from '../../clock/index.ts';
+import type { TimeAndChance } from '../../clock/index.ts';
 import { tellWhile } from '../../concurrency/index.ts';
 import type { EdgeSettings } from '../../config/index.ts';
 import type { Discovery } from '../../discovery/index.ts';
@@ -43,15 +43,16 @@ import { isOpenToAll, openGate, openNames } from './access.ts';
 import { observeDisaggregation, openBypass } from './disaggregation.ts';
 import { openHold } from './hold.ts';
 import { budgetBytes, httpSettings } from './http-settings.ts';
-import { ModelGauges, stallObserver } from './model-gauges.ts';
+import { factsOf, ModelGauges, stallObserver } from './model-gauges.ts';
 import { ModelLines } from './model-lines.ts';
 import { cardFilter, chatCheck, modelOpener } from './open-model.ts';
+import { openPlannerFeed } from './planner-feed.ts';
 import { openPromptEncoder } from './prompt-encoder.ts';
 import { logPreprocessing, logRequests, overrunObserver } from './request-lines.ts';
 import { openRequestRecords } from './request-records.ts';
 import { openResponseStore } from './responses.ts';
 
-export interface FrontendOptions {
+export interface FrontendOptions extends TimeAndChance {
   readonly logger: ProcessLogger;
   /** How the host wants its connections to workers. */
   readonly plane?: CallingPlaneOptions;
@@ -93,38 +94,53 @@ export interface Frontend {
 /** Builds the whole path from the HTTP app to the workers. Rejects with one line when discovery cannot be read. */
 export async function composeFrontend(
   settings: EdgeSettings,
-  { logger, plane: planeOptions, discovery: host, followsEvents = true, onHeld, recorder }: FrontendOptions,
+  {
+    clock,
+    random,
+    logger,
+    plane: planeOptions,
+    discovery: host,
+    followsEvents = true,
+    onHeld,
+    recorder,
+  }: FrontendOptions,
 ): Promise<Frontend> {
   const metrics = createFrontendMetrics({
+    clock,
     prefix: settings.metricsPrefix,
     buckets: bucketsOf(settings),
     logger: logger.for('metrics'),
   });
-  const telemetry = await openTelemetry(settings, logger, metrics.registry);
-  const plane = await callingPlane(settings, metrics.requestPlane, planeOptions, logger.for('requests'));
+  const telemetry = await openTelemetry(settings, { clock, random }, logger, metrics.registry);
+  const plane = await callingPlane(settings, clock, metrics.requestPlane, planeOptions, logger.for('requests'));
   const lifecycle = new ServiceLifecycle();
   const drains = createDrainMetrics(metrics.registry);
   const closing = new AbortController();
   const { registry } = metrics;
-  const discovery = await openDiscovery(settings, logger.for('discovery'), { ...host, registry });
+  const discovery = await openDiscovery(settings, logger.for('discovery'), { ...host, clock, random, registry });
   try {
     const workersMin = settings.routerMinInitialWorkers ?? 0;
-    const initial = new InitialWorkers({ workersMin, clock: systemClock, signal: closing.signal });
+    const initial = new InitialWorkers({ workersMin, clock, signal: closing.signal });
     const isLasting = host?.isLasting ?? true;
-    const parts = { discovery, plane, metrics, logger, followsEvents, isLasting, onHeld };
+    const parts = { clock, random, discovery, plane, metrics, logger, followsEvents, isLasting, onHeld };
     const models = await followModels(settings, parts, (workers) => initial.seen(workers));
-    const responseStore = await openResponseStore(settings, metrics.registry, logger.for('responses'));
-    const gate = await openGate(settings, metrics.registry, logger.for('access'));
-    const records = openRequestRecords(settings, metrics.registry, logger.for('records'));
+    const responseStore = await openResponseStore(
+      settings,
+      { clock, random },
+      metrics.registry,
+      logger.for('responses'),
+    );
+    const gate = await openGate(settings, clock, metrics.registry, logger.for('access'));
+    const records = openRequestRecords(settings, clock, metrics.registry, logger.for('records'));
     const held = createHeldBytesMetrics(metrics.registry);
-    const http = { ...httpSettings(settings), servesClients: servesClients(settings) };
+    const http = httpSettings(settings);
     void beReadyWith(initial, lifecycle, logger.for('router'));
     const inference: InferenceDeps & Pick<KserveDeps, 'metrics'> = {
       pipeline: models.pipeline,
       metrics,
       logger: logger.for('http'),
-      clock: systemClock,
-      random: systemRandom,
+      clock,
+      random,
       settings: http,
       answers: new ByteBudget('answers_bytes', budgetBytes(settings.httpAnswerBudgetMb), held.answers),
       gate,
@@ -166,6 +182,7 @@ export async function composeFrontend(
         gate?.close();
         responseStore?.close();
         await records?.close();
+        await models.feed?.close(); // before the routing, which gives its lease back
         await models.routing.close();
         await models.shared?.close();
         await models.holding?.close();
@@ -193,7 +210,7 @@ async function beReadyWith(initial: InitialWorkers, lifecycle: ServiceLifecycle,
   lifecycle.discovered();
 }
 
-interface Parts {
+interface Parts extends TimeAndChance {
   readonly discovery: Discovery;
   readonly plane: RequestPlane;
   readonly metrics: FrontendMetrics;
@@ -206,35 +223,40 @@ interface Parts {
 
 /** Follows discovery, loads what it names, and makes the pipeline around it. */
 async function followModels(settings: EdgeSettings, parts: Parts, onWorkers: (workers: number) => void) {
-  const { discovery, plane, metrics, logger, followsEvents, isLasting, onHeld } = parts;
+  const { clock, random, discovery, plane, metrics, logger, followsEvents, isLasting, onHeld } = parts;
   const log = logger.for('models');
   const store = new ModelStore({
-    open: modelOpener(settings, log, metrics.registry),
-    clock: systemClock,
+    open: modelOpener(settings, parts, log, metrics.registry),
+    clock,
     onFailure: (model, reason) => log.error('model cannot be loaded', { model, reason }),
   });
-  const openEventPlane = followsEvents ? await eventPlaneOpener(settings, logger, discovery) : undefined;
+  const openEventPlane = followsEvents ? await eventPlaneOpener(settings, parts) : undefined;
   const { registry } = metrics;
+  const feed = await openPlannerFeed(settings, { clock, random, registry, logger, discovery, openEventPlane });
   const namespaceOf = (model: string) => directory.known(model)?.namespace;
   const holding = openHold(settings, {
+    clock,
+    random,
     registry,
     logger: log,
     discovery,
     openEventPlane,
     namespaceOf,
     isLasting,
+    outbox: feed?.outbox,
     onHeld,
   });
   const keepsState = settings.routerMode === 'kv' && followsEvents;
   const shared = keepsState ? await openSharedState(settings, parts) : undefined;
-  const routerMetrics = openRouterMetrics(settings, { ...parts, random: systemRandom });
+  const routerMetrics = openRouterMetrics(settings, parts);
   let pipeline: ReturnType<typeof createPipeline> | undefined; // made around the routing
   const routing = await openRouting(settings, {
-    clock: systemClock,
-    random: systemRandom,
+    clock,
+    random,
     routerMetrics,
-    openServingPlane: () => servingPlane(settings, metrics.requestPlane, logger.for('requests')),
+    openServingPlane: () => servingPlane(settings, clock, metrics.requestPlane, logger.for('requests')),
     limitsOf: (model) => pipeline?.thresholds.of(model) ?? {},
+    onAnswering: (isAnswering) => feed?.answering(isAnswering),
     shared,
     discovery,
     plane,
@@ -246,7 +268,7 @@ async function followModels(settings: EdgeSettings, parts: Parts, onWorkers: (wo
   const disaggregation = observeDisaggregation(registry, routerMetrics, log);
   const { httpSvcConfigMetricsPollIntervalSecs: pollSecs } = settings;
   const gauges = new ModelGauges({
-    clock: systemClock,
+    clock,
     intervalMs: pollSecs === undefined ? undefined : pollSecs * 1000,
     list: () => primaryModels(directory).map((model) => factsOf(model, settings)),
     show: (facts) => metrics.setModel(facts),
@@ -258,7 +280,7 @@ async function followModels(settings: EdgeSettings, parts: Parts, onWorkers: (wo
     namespacePrefix: settings.namespacePrefix,
     kvCacheBlockSizeTokens: settings.kvCacheBlockSize,
     decodesAlone: settings.decodeFallback,
-    clock: systemClock,
+    clock,
     // Requests that wait for workers may come long after the last one has gone.
     rememberedMs: holding === undefined ? settings.modelMemorySecs * 1000 : Number.POSITIVE_INFINITY,
     onChange: () => {
@@ -269,6 +291,7 @@ async function followModels(settings: EdgeSettings, parts: Parts, onWorkers: (wo
       lines.changed(primary);
       const workerSets = primary.flatMap(workerSetsOf);
       routing.follow(workerSets);
+      feed?.follow(workerSets);
       const serving = primary.flatMap(({ workers, prefill }) => [...workers, ...(prefill?.workers ?? [])]);
       onWorkers(new Set(serving.map(({ id }) => id)).size);
       disaggregation.follow(primary);
@@ -286,14 +309,15 @@ async function followModels(settings: EdgeSettings, parts: Parts, onWorkers: (wo
   );
   const workerSets = () => primaryModels(directory).flatMap(workerSetsOf);
   metrics.readWorkersFrom(() => workerSets().flatMap(({ workers }) => workers.map(({ id }) => id)));
-  const encoder = openPromptEncoder(settings, log);
+  const encoder = openPromptEncoder(settings, clock, log);
   pipeline = createPipeline({
     models: directory,
     store,
     encoder,
-    router,
+    router: holding === undefined ? router : holding.queued.watch(router),
     plane,
-    clock: systemClock,
+    clock,
+    random,
     observer: {
       ...metrics,
       ...(settings.debugPerf === true ? logPreprocessing(metrics, logger.for('perf')) : {}),
@@ -315,29 +339,29 @@ async function followModels(settings: EdgeSettings, parts: Parts, onWorkers: (wo
     busyWorkers: (workers, limits) => routing.busyWorkers(workers, limits),
   });
   const instances = () => directory.instances();
-  const control = { plane, clock: systemClock, random: systemRandom, instances };
+  const control = { plane, clock, random, instances };
   const caches = new CacheClearer({
     ...control,
     models: () => primaryModels(directory),
   });
   const canceller = new RequestCanceller(control);
   const { routerConditionalDisagg: isConditional } = settings;
-  const explainer =
-    source && new RoutingExplainer({ models: directory, store, encoder, clock: systemClock, source, isConditional });
+  const explainer = source && new RoutingExplainer({ models: directory, store, encoder, clock, source, isConditional });
   const takesChats = chatCheck(store);
-  return { directory, gauges, pipeline, encoder, routing, shared, caches, canceller, holding, explainer, takesChats };
+  const routed = { routing, shared, explainer, feed, holding };
+  return { ...routed, directory, gauges, pipeline, encoder, caches, canceller, takesChats };
 }
 
-async function eventPlaneOpener(settings: EdgeSettings, logger: ProcessLogger, discovery: Discovery) {
+async function eventPlaneOpener(settings: EdgeSettings, { clock, logger, discovery }: Parts) {
   const { eventPlane } = await import('../../fleet/events/index.ts');
-  return () => eventPlane(settings, logger.for('events'), discovery);
+  return () => eventPlane(settings, clock, logger.for('events'), discovery);
 }
 
 /** Its code is loaded where there is a table. */
-async function openSharedState(settings: EdgeSettings, { logger, metrics }: Parts) {
+async function openSharedState(settings: EdgeSettings, { clock, random, logger, metrics }: Parts) {
   if (settings.stateTable === undefined) return undefined;
   const { openRouterState } = await import('../../fleet/state/index.ts');
-  return openRouterState(settings, { logger, registry: metrics.registry, clock: systemClock, random: systemRandom });
+  return openRouterState(settings, { logger, registry: metrics.registry, clock, random });
 }
 
 /** Each model once, under its own name. */
@@ -346,19 +370,6 @@ function primaryModels(directory: LiveModelDirectory): RoutableModel[] {
 }
 
 const DISCOVERY_TIMEOUT_MS = 15_000;
-
-function factsOf({ name, card, contextLength }: RoutableModel, settings: EdgeSettings) {
-  const { runtime_config: runtime } = card;
-  return {
-    model: name,
-    totalKvBlocks: runtime.total_kv_blocks,
-    maxNumSeqs: runtime.max_num_seqs,
-    maxNumBatchedTokens: runtime.max_num_batched_tokens,
-    contextLength,
-    kvCacheBlockSize: card.kv_cache_block_size,
-    migrationLimit: settings.migrationLimit,
-  };
-}
 
 function both(
   records: RequestRecorder | undefined,
@@ -371,11 +382,6 @@ function both(
       recorder.requestEnded(end);
     },
   };
-}
-
-/** A container that is a router alone, or speaks gRPC instead, answers health, metrics and operators. */
-function servesClients({ roles = [], kserveGrpcServer }: EdgeSettings): boolean {
-  return kserveGrpcServer !== true && (roles.length === 0 || roles.includes('http'));
 }
 
 /** Only an admission control that looks at them makes the thresholds count. */

@@ -1,13 +1,16 @@
-import { systemClock, systemRandom } from '../../clock/index.ts';
+import type { TimeAndChance } from '../../clock/index.ts';
 import type { EdgeSettings } from '../../config/index.ts';
 import type { Discovery } from '../../discovery/index.ts';
 import { reasonOf } from '../../errors/index.ts';
 import { ColdStartQueue } from '../../pipeline/index.ts';
 import type { EventPlane, EventPublisher, EventScope } from '../../planes/event/index.ts';
-import { HELD_TOPIC, PLANNER_EVENT_VERSION, type PlannerEventOf } from '../../protocol/planner/index.ts';
+import type { PlannerOutbox } from '../../planes/queue/index.ts';
+import type { PlannerEventOf } from '../../protocol/planner/index.ts';
+import { HELD_TOPIC, PLANNER_EVENT_VERSION } from '../../protocol/planner-topics/index.ts';
 import { createHoldMetrics, type Logger, type MetricRegistry } from '../../telemetry/index.ts';
+import { QueuedRequests } from './queued-requests.ts';
 
-interface HoldParts {
+interface HoldParts extends TimeAndChance {
   readonly registry: MetricRegistry;
   readonly logger: Logger;
   readonly discovery: Discovery;
@@ -15,6 +18,8 @@ interface HoldParts {
   readonly openEventPlane: (() => EventPlane) | undefined;
   /** A request waits for a worker: told for the first of a model, and every 5 s while any waits. */
   readonly onHeld?: ((event: PlannerEventOf<'request.held'>) => void) | undefined;
+  /** On its way to the planner's queue. @default there is none */
+  readonly outbox?: Pick<PlannerOutbox, 'put'> | undefined;
   /** Whether discovery follows the fleet by itself; else it is asked to while requests wait. */
   readonly isLasting: boolean;
   /** Where the workers of the model are, or last were; undefined = unknown. */
@@ -24,6 +29,8 @@ interface HoldParts {
 /** Where requests wait for workers, and the events that ask for some. */
 export interface OpenHold {
   readonly hold: ColdStartQueue;
+  /** Those that wait in the router's queue, which ask for workers too. */
+  readonly queued: QueuedRequests;
   close(): Promise<void>;
 }
 
@@ -31,12 +38,19 @@ export interface OpenHold {
 export function openHold(settings: EdgeSettings, parts: HoldParts): OpenHold | undefined {
   const { holdTimeoutSecs = 0, holdMax, namespace = 'dynamo' } = settings;
   if (holdTimeoutSecs === 0) return undefined;
-  const { logger, registry } = parts;
+  const { clock, logger, registry } = parts;
   const events = new HeldEvents(parts);
   const metrics = createHoldMetrics(registry);
   const refreshing = new RefreshWhileHeld(parts);
+  const want = (model: string, oldestAtMs: number): void => {
+    const count = hold.countOf(model) + queued.count(model);
+    const event = events.publish(parts.namespaceOf(model) ?? namespace, model, count, oldestAtMs);
+    parts.outbox?.put(event);
+    parts.onHeld?.(event);
+  };
+  const queued = new QueuedRequests({ clock, onWaiting: want });
   const hold: ColdStartQueue = new ColdStartQueue({
-    clock: systemClock,
+    clock,
     timeoutMs: holdTimeoutSecs * 1000,
     requestsMax: holdMax,
     observer: {
@@ -47,12 +61,11 @@ export function openHold(settings: EdgeSettings, parts: HoldParts): OpenHold | u
       },
       wanted: (model, count, oldestAtMs) => {
         logger.info('requests wait for a worker', { model, requests: count });
-        const event = events.publish(parts.namespaceOf(model) ?? namespace, model, count, oldestAtMs);
-        parts.onHeld?.(event);
+        want(model, oldestAtMs);
       },
     },
   });
-  return { hold, close: () => events.close() };
+  return { hold, queued, close: () => events.close() };
 }
 
 /** Looks for workers each second while requests wait for some, in a process whose discovery does not by itself. */
@@ -69,10 +82,10 @@ class RefreshWhileHeld {
   }
 
   async #run(isHolding: () => boolean): Promise<void> {
-    const { discovery, logger } = this.#parts;
+    const { clock, discovery, logger } = this.#parts;
     this.#isRunning = true;
     do {
-      await systemClock.sleep(REFRESH_MS);
+      await clock.sleep(REFRESH_MS);
       await discovery
         .refresh(REFRESH_MS)
         .catch((thrown: unknown) => logger.debug('the fleet was not read', { reason: reasonOf(thrown) }));
@@ -94,18 +107,20 @@ interface OpenPublisher {
 /** Publishes `request.held`; the plane is opened by the first one, as most frontends never publish any. */
 class HeldEvents {
   readonly #parts: HoldParts;
-  readonly #source = systemRandom.instanceId();
-  readonly #epoch = systemRandom.instanceId();
+  readonly #source: string;
+  readonly #epoch: string;
   readonly #publishers = new Map<string, Promise<OpenPublisher>>(); // by namespace, the latest one last
   #sequence = 0;
   #plane: EventPlane | undefined;
 
   constructor(parts: HoldParts) {
     this.#parts = parts;
+    this.#source = parts.random.instanceId();
+    this.#epoch = parts.random.instanceId();
   }
 
   publish(namespace: string, model: string, count: number, oldestAtMs: number): PlannerEventOf<'request.held'> {
-    const { openEventPlane, logger } = this.#parts;
+    const { clock, openEventPlane, logger } = this.#parts;
     const event: PlannerEventOf<'request.held'> = {
       type: 'request.held',
       v: PLANNER_EVENT_VERSION,
@@ -127,7 +142,7 @@ class HeldEvents {
       .then(async ({ publisher }) => {
         publisher.publish(event);
         if (known !== undefined) return;
-        await systemClock.sleep(HEARD_MS); // nobody had heard of the publisher yet; said twice, it counts once
+        await clock.sleep(HEARD_MS); // nobody had heard of the publisher yet; said twice, it counts once
         publisher.publish(event);
       })
       .catch((thrown: unknown) => {

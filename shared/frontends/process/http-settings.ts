@@ -17,6 +17,7 @@ export function budgetBytes(settingMb: number | undefined): number {
 export function httpSettings(settings: EdgeSettings): HttpSettings {
   const answerBytesMax = answerLimitBytes(settings);
   return {
+    servesClients: servesClients(settings),
     paths: {
       chat: settings.httpSvcChatPath,
       completions: settings.httpSvcCmpPath,
@@ -69,4 +70,9 @@ function answerLimitBytes(settings: EdgeSettings): number {
 function hostsOf({ httpHost, httpHosts = [] }: EdgeSettings): readonly string[] | undefined {
   if (httpHost === undefined || !isLoopback(httpHost) || httpHosts.includes('*')) return undefined;
   return httpHosts.map((name) => name.toLowerCase());
+}
+
+/** A container that is a router alone, or speaks gRPC instead, answers health, metrics and operators. */
+function servesClients({ roles = [], kserveGrpcServer }: EdgeSettings): boolean {
+  return kserveGrpcServer !== true && (roles.length === 0 || roles.includes('http'));
 }

@@ -1,5 +1,6 @@
 import type { Clock } from '../../clock/index.ts';
-import type { PipelineObserver } from '../../pipeline/index.ts';
+import type { EdgeSettings } from '../../config/index.ts';
+import type { PipelineObserver, RoutableModel } from '../../pipeline/index.ts';
 import { createStallMetrics, type FrontendMetrics, type Logger, type MetricRegistry } from '../../telemetry/index.ts';
 
 type ModelFacts = Parameters<FrontendMetrics['setModel']>[0];
@@ -66,5 +67,19 @@ export function stallObserver(
       logger.info('worker is no longer in doubt', { model, worker_id: workerId });
     },
     canary: (outcome) => metrics.canary(outcome),
+  };
+}
+
+/** What the card of a model says, as its gauges show it. */
+export function factsOf({ name, card, contextLength }: RoutableModel, settings: EdgeSettings): ModelFacts {
+  const { runtime_config: runtime } = card;
+  return {
+    model: name,
+    totalKvBlocks: runtime.total_kv_blocks,
+    maxNumSeqs: runtime.max_num_seqs,
+    maxNumBatchedTokens: runtime.max_num_batched_tokens,
+    contextLength,
+    kvCacheBlockSize: card.kv_cache_block_size,
+    migrationLimit: settings.migrationLimit,
   };
 }

@@ -2,7 +2,7 @@ import { homedir } from 'node:os';
 import { join } from 'node:path';
 import type { ArtifactSource, ModelCache } from '../../artifacts/fetching/index.ts';
 import { ModelFilesAbsent, openChatTemplate, openModelFolder } from '../../artifacts/index.ts';
-import { systemClock, systemRandom } from '../../clock/index.ts';
+import type { TimeAndChance } from '../../clock/index.ts';
 import { tellWhile } from '../../concurrency/index.ts';
 import type { EdgeSettings, Settings } from '../../config/index.ts';
 import type { ModelCard } from '../../discovery/index.ts';
@@ -19,10 +19,15 @@ const WORKERS_ASKED_MAX = 3;
  * Opens the models that cards name: out of their folder where that is on this machine, else fetched from the workers that
  * serve them, or from the bucket. `log` is told where something else than what was asked for has to do.
  */
-export function modelOpener(settings: EdgeSettings, log: Logger, registry: MetricRegistry): OpenModel {
+export function modelOpener(
+  settings: EdgeSettings,
+  sources: TimeAndChance,
+  log: Logger,
+  registry: MetricRegistry,
+): OpenModel {
   let opening: Promise<Fetching> | undefined;
   const open: OpenModel = async ({ card, workers }) => {
-    opening ??= openFetching(settings, log, registry);
+    opening ??= openFetching(settings, sources, log, registry);
     const { cache, sourcesOf } = await opening;
     const { display_name: modelName, files } = card;
     const load = async (modelPath: string | undefined): Promise<LoadedModel> => {
@@ -54,7 +59,12 @@ interface Fetching {
 }
 
 /** @throws ConfigError for a bucket that must not be asked */
-async function openFetching(settings: EdgeSettings, log: Logger, registry: MetricRegistry): Promise<Fetching> {
+async function openFetching(
+  settings: EdgeSettings,
+  { clock, random }: TimeAndChance,
+  log: Logger,
+  registry: MetricRegistry,
+): Promise<Fetching> {
   const { bucketPlace, bucketSource, ModelCache, workerSource } = await import('../../artifacts/fetching/index.ts');
   const metrics = createArtifactMetrics(registry);
   const { artifactsBucket } = settings;
@@ -62,8 +72,8 @@ async function openFetching(settings: EdgeSettings, log: Logger, registry: Metri
   const cache = new ModelCache({
     root: settings.artifactsCacheDir ?? join(homedir(), '.cache', 'stator'),
     bytesMax: settings.artifactsCacheMb * 2 ** 20,
-    clock: systemClock,
-    random: systemRandom,
+    clock,
+    random,
     onRead: ({ kind, place }, outcome, bytes) => {
       metrics.read(kind, outcome, bytes);
       if (outcome !== 'fetched') log.warn('a file of a model could not be read', { place, outcome });
@@ -74,7 +84,7 @@ async function openFetching(settings: EdgeSettings, log: Logger, registry: Metri
     cache,
     sourcesOf: (workers) => {
       const places = [...new Set(workers.flatMap(({ filesAt }) => filesAt ?? []))];
-      const from = systemRandom.below(Math.max(1, places.length));
+      const from = random.below(Math.max(1, places.length));
       const turned = [...places.slice(from), ...places.slice(0, from)].slice(0, WORKERS_ASKED_MAX);
       return [...turned.map(workerSource), ...bucket];
     },

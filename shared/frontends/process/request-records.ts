@@ -1,4 +1,4 @@
-import { systemClock } from '../../clock/index.ts';
+import type { Clock } from '../../clock/index.ts';
 import { ConfigError, type EdgeSettings } from '../../config/index.ts';
 import { reasonOf } from '../../errors/index.ts';
 import {
@@ -20,6 +20,7 @@ const OFF: ReadonlySet<string> = new Set(['', '0', 'false', 'no', 'off']);
  */
 export function openRequestRecords(
   settings: EdgeSettings,
+  clock: Clock,
   registry: MetricRegistry,
   logger: Logger,
 ): RequestRecorder | undefined {
@@ -32,8 +33,8 @@ export function openRequestRecords(
   );
   let isFailing = false;
   return new QueuedRecorder({
-    sinks: names.map((name) => openSink(name, settings)),
-    clock: systemClock,
+    sinks: names.map((name) => openSink(name, settings, clock)),
+    clock,
     capacity: settings.requestTraceCapacity,
     onDropped: (count, reason) => dropped.with(reason).add(count),
     onFailure: (sink, error) => {
@@ -51,10 +52,14 @@ function sinkNames({ requestTrace, requestTraceSinks }: EdgeSettings): readonly 
   return [...new Set(said.split(',').map((name) => name.trim()))].filter((name) => name !== '');
 }
 
-function openSink(name: string, { requestTraceFilePath: path, requestTraceFileFormat }: EdgeSettings): RecordSink {
+function openSink(
+  name: string,
+  { requestTraceFilePath: path, requestTraceFileFormat }: EdgeSettings,
+  clock: Clock,
+): RecordSink {
   switch (name) {
     case 'file':
-      return createFileSink({ path, format: requestTraceFileFormat, clock: systemClock });
+      return createFileSink({ path, format: requestTraceFileFormat, clock });
     case 'stderr':
       return createStreamSink('stderr', process.stderr);
     default:

@@ -1,4 +1,4 @@
-import { systemClock, systemRandom } from '../../clock/index.ts';
+import type { TimeAndChance } from '../../clock/index.ts';
 import type { EdgeSettings } from '../../config/index.ts';
 import { DynamoDbResponseStore, MemoryResponseStore, type ResponseStore } from '../../responses/index.ts';
 import type { Logger, MetricRegistry } from '../../telemetry/index.ts';
@@ -13,6 +13,7 @@ const RECORD_SHARE_MAX = 1 / 8;
  */
 export async function openResponseStore(
   settings: EdgeSettings,
+  { clock, random }: TimeAndChance,
   registry: MetricRegistry,
   logger: Logger,
 ): Promise<ResponseStore | undefined> {
@@ -21,7 +22,7 @@ export async function openResponseStore(
   const { responsesTable: tableName, responseStoreMaxMb: memoryMbMax } = settings;
   if (tableName !== undefined) {
     const { dynamodbEndpoint: endpoint, awsRegion: region } = settings;
-    return DynamoDbResponseStore.open({ tableName, endpoint, region, clock: systemClock, random: systemRandom, ttlMs });
+    return DynamoDbResponseStore.open({ tableName, endpoint, region, clock, random, ttlMs });
   }
   if (memoryMbMax === undefined) return undefined;
   const evicted = registry.counter(
@@ -29,7 +30,7 @@ export async function openResponseStore(
     'Stored responses that left memory before their time, for want of room.',
   );
   return new MemoryResponseStore({
-    clock: systemClock,
+    clock,
     ttlMs,
     bytesMax: memoryMbMax * BYTES_PER_MB,
     recordBytesMax: memoryMbMax * BYTES_PER_MB * RECORD_SHARE_MAX,

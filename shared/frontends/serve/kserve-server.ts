@@ -1,4 +1,3 @@
-import { systemClock, systemRandom } from '../../clock/index.ts';
 import type { Settings } from '../../config/index.ts';
 import { reasonOf } from '../../errors/index.ts';
 import type { GrpcTls } from '../../grpc/index.ts';
@@ -37,13 +36,14 @@ export async function openKserveServer(
     import('../../../package.json', { with: { type: 'json' } }),
   ]);
   const host = settings.httpHost ?? '0.0.0.0';
+  const { clock, random } = frontend.inference;
   const service = createKserveService({ ...frontend.inference, logger, version: product.version });
   const opening = openGrpcServer({
     host,
     port,
     methods: service.methods,
-    clock: systemClock,
-    random: systemRandom,
+    clock,
+    random,
     tls,
     messageBytesMax: settings.grpcMaxMessageMb * MEBIBYTE,
     concurrentStreamsMax: settings.grpcMaxConcurrentStreams,

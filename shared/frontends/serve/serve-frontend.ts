@@ -1,4 +1,3 @@
-import { systemClock } from '../../clock/index.ts';
 import type { Settings } from '../../config/index.ts';
 import type { ProcessLogger } from '../../telemetry/index.ts';
 import { startHttpServer } from '../node/server.ts';
@@ -27,6 +26,7 @@ export async function serveFrontend(
   logger: ProcessLogger,
 ): Promise<FrontendServer> {
   const log = logger.for('http');
+  const { clock, random } = frontend.inference;
   const watch = frontend.metrics.watchEventLoop();
   let grpc: KserveServer | undefined;
   try {
@@ -41,6 +41,8 @@ export async function serveFrontend(
       lifecycle: frontend.lifecycle,
       logger: log,
       tls,
+      clock,
+      random,
     });
     if (frontend.isOpenToAll && paths?.clientCa === undefined) {
       const what =
@@ -51,7 +53,7 @@ export async function serveFrontend(
       paths === undefined || tls === undefined
         ? undefined
         : watchTlsFiles(paths, tls, {
-            clock: systemClock,
+            clock,
             logger: log,
             onChange: (renewed) => {
               server.useCertificate(renewed);

@@ -68,6 +68,11 @@ export class ColdStartQueue {
     return count;
   }
 
+  /** Requests that wait, of one model. */
+  countOf(model: string): number {
+    return this.#queues.get(model)?.waiting.size ?? 0;
+  }
+
   /** Whether requests of the model wait: new ones get in line. */
   isHolding(model: string): boolean {
     return this.#queues.has(model);

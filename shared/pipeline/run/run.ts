@@ -8,7 +8,7 @@ import {
   type GenerationRequest,
   type GenerationSink,
 } from '../../protocol/generation/index.ts';
-import { RETRY_HEADER } from '../../protocol/planner/index.ts';
+import { RETRY_HEADER } from '../../protocol/planner-topics/index.ts';
 import type { Reservation, WorkerPool } from '../../router/index.ts';
 import type { ResponseAssembler } from '../answer/response-assembler.ts';
 import type { WatchedStream } from '../health/stream-watch.ts';

@@ -4,6 +4,7 @@
  * memory within one process.
  */
 export { MemoryPlannerQueue } from './memory-queue.ts';
+export { PlannerOutbox, type PlannerOutboxOptions } from './planner-outbox.ts';
 export { SqsPlannerQueue, type SqsQueueOptions } from './sqs-queue.ts';
 export type {
   OutgoingMessage,

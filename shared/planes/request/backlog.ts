@@ -1,7 +1,9 @@
+import { bytesOf, type RecordPieces } from '../record-pieces.ts';
+
 /** Where a backlog's entries go once there is credit. */
 export interface BacklogOutlet {
   tokens(streamId: number, choice: number, ids: ArrayLike<number>, start: number, count: number): void;
-  item(streamId: number, record: Uint8Array): void;
+  item(streamId: number, record: RecordPieces): void;
 }
 
 interface TokenRun {
@@ -15,7 +17,7 @@ const ITEM_BYTES_MAX = 64 << 20;
 
 /** What a worker made for a stream that has no credit, in order. Holds at most 2^20 tokens and 64 MiB of items. */
 export class Backlog {
-  #entries: (TokenRun | Uint8Array)[] = [];
+  #entries: (TokenRun | RecordPieces)[] = [];
   #tokens = 0;
   #itemBytes = 0;
 
@@ -28,7 +30,7 @@ export class Backlog {
     if (this.#tokens + count > TOKENS_MAX) return false;
     this.#tokens += count;
     let run = this.#entries.at(-1);
-    if (run === undefined || run instanceof Uint8Array || run.choice !== choice) {
+    if (run === undefined || isRecord(run) || run.choice !== choice) {
       run = { choice, ids: [], sent: 0 };
       this.#entries.push(run);
     }
@@ -37,9 +39,10 @@ export class Backlog {
   }
 
   /** Keeps one encoded item; false when the bound is reached and it was not kept. */
-  addItem(record: Uint8Array): boolean {
-    if (this.#itemBytes + record.length > ITEM_BYTES_MAX) return false;
-    this.#itemBytes += record.length;
+  addItem(record: RecordPieces): boolean {
+    const bytes = bytesOf(record);
+    if (this.#itemBytes + bytes > ITEM_BYTES_MAX) return false;
+    this.#itemBytes += bytes;
     this.#entries.push(record);
     return true;
   }
@@ -50,8 +53,8 @@ export class Backlog {
     let done = 0;
     while (left > 0 && done < this.#entries.length) {
       const entry = this.#entries[done]!; // done < length
-      if (entry instanceof Uint8Array) {
-        this.#itemBytes -= entry.length;
+      if (isRecord(entry)) {
+        this.#itemBytes -= bytesOf(entry);
         outlet.item(streamId, entry);
         left--;
         done++;
@@ -73,4 +76,8 @@ export class Backlog {
     this.#tokens = 0;
     this.#itemBytes = 0;
   }
+}
+
+function isRecord(entry: TokenRun | RecordPieces): entry is RecordPieces {
+  return Array.isArray(entry);
 }

@@ -17,6 +17,7 @@ export { type AskOnceLimits, askOnce, type OneAnswer } from './ask-once.ts';
 export { createMemoryRequestPlane, type MemoryRequestPlaneOptions } from './memory/plane.ts';
 export { type RequestPlaneObserver, silentObserver } from './observer.ts';
 export type { OpenPlaneOptions, RequestPlaneKind } from './plane-kind.ts';
+export { siblingTransport } from './sibling.ts';
 export type { TokenEncryption } from './tcp/encryption.ts';
 export { createTcpRequestPlane, type TcpRequestPlane } from './tcp/plane.ts';
 export type { TcpRequestPlaneOptions } from './tcp/settings.ts';

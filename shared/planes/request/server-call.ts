@@ -1,6 +1,7 @@
 import type { Clock, Timer } from '../../clock/index.ts';
 import { type ServeError, toServeError, toWire, type WireError, workerError } from '../../errors/index.ts';
 import type { EngineOutput } from '../../protocol/generation/index.ts';
+import type { RecordPieces } from '../record-pieces.ts';
 import { Backlog } from './backlog.ts';
 import { INITIAL_CREDIT } from './client-call.ts';
 import type { RequestPlaneObserver } from './observer.ts';
@@ -13,8 +14,8 @@ export interface AnswerWire {
   accept(streamId: number): void;
   tokens(streamId: number, choice: number, ids: ArrayLike<number>, start: number, count: number): void;
   /** The bytes of one item; throws what `IncomingCall.output` turns into a failure of the stream. */
-  encodeItem(output: EngineOutput): Uint8Array;
-  item(streamId: number, record: Uint8Array): void;
+  encodeItem(output: EngineOutput): RecordPieces;
+  item(streamId: number, record: RecordPieces): void;
   end(streamId: number): void;
   /** A terminal failure, before or after the stream was accepted. */
   fail(streamId: number, error: WireError, isAccepted: boolean): void;
@@ -143,7 +144,7 @@ export class ServerCall implements IncomingCall {
   output(output: EngineOutput): void {
     if (this.#state !== 'open') return;
     if (!this.#isAccepted) this.accept();
-    let record: Uint8Array;
+    let record: RecordPieces;
     try {
       record = this.#wire.encodeItem(output);
     } catch (thrown) {

@@ -12,7 +12,7 @@ export interface PlaneRequest {
   readonly headers: Readonly<Record<string, string>>;
   /** Time left for the whole request; the worker ends it then. Absent = no deadline. */
   readonly deadlineMs?: number;
-  /** Any JSON value; crosses as msgpack. */
+  /** Any JSON value, and byte strings; crosses as msgpack. Large byte strings are not copied: nobody writes to them again. */
   readonly body: unknown;
   /** Prompt token ids; cross as raw u32. */
   readonly tokenIds?: Uint32Array | undefined;

@@ -1,21 +1,11 @@
-/** Of one rank: what one scheduler iteration ran, and what waits. Counts of requests and tokens; what is left out is 0. */
-export interface ForwardPass {
+import type { EnginePass } from '../../engines/index.ts';
+
+/**
+ * Of one rank: what one scheduler iteration ran, and what waits. What is left out is 0; so is the wall time of the heartbeat of
+ * an idle engine. Queued prompts are whole ones: nobody knows yet what of them is cached.
+ */
+export interface ForwardPass extends EnginePass {
   readonly workerId: string;
-  readonly dpRank: number;
-  /** From the schedule to the processed output, in seconds; 0 is the heartbeat of an idle engine. */
-  readonly wallTimeS: number;
-  /** New prompts and further chunks. */
-  readonly prefillRequests: number;
-  /** Computed anew in this pass: neither cached nor of earlier chunks. */
-  readonly prefillTokens: number;
-  /** Cached or of earlier chunks, and read. */
-  readonly prefillKvTokens: number;
-  readonly decodeRequests: number;
-  /** Context of all decoding requests. */
-  readonly decodeKvTokens: number;
-  readonly queuedPrefillRequests: number;
-  /** Whole prompts: nobody knows yet what is cached. */
-  readonly queuedPrefillTokens: number;
   /** Preempted ones. */
   readonly queuedDecodeRequests: number;
   readonly queuedDecodeKvTokens: number;

@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import { NO_TRAFFIC as EMPTY } from '../../protocol/planner/index.ts';
+import { NO_TRAFFIC as EMPTY } from '../../protocol/planner-topics/index.ts';
 import { runsThroughputLoop } from '../config.ts';
 import type { ForwardPass } from '../forward-pass/metrics.ts';
 import { type Planner, type PlannerEffect, type PlannerInput, teach, tick } from '../planner.ts';
@@ -151,6 +151,7 @@ function lookNow(state: ModelState, report: FoldReport, { planner, counted, star
       prefill: { kvUse: loads.prefill.kvUse },
       decode: { kvUse: loads.decode.kvUse, itlMs },
     },
+    backlog: { prefill: loads.prefill.backlog, decode: loads.decode.backlog },
     startSeconds: startS,
   };
   const ticked = tick(state.planner, input, { config, engines: { ...enginesOf(state), ...planner.engines } });
@@ -210,6 +211,8 @@ function trafficWindow(state: ModelState, { config }: Planner): TrafficWindow | 
 
 interface PoolLoad {
   readonly requests: number;
+  /** Workers at which more waits than runs, and what waits at workers. */
+  readonly backlog: { readonly workers: number; readonly requests: number };
   readonly kvUse: number | undefined;
 }
 
@@ -219,6 +222,10 @@ function loadOf(state: ModelState, pool: Pool): PoolLoad {
   const uses = [folded, ...direct].flatMap((each) => (each?.kvUse === undefined ? [] : [each.kvUse]));
   return {
     requests: [folded, ...direct].reduce((total, each) => total + (each?.running ?? 0) + (each?.waiting ?? 0), 0),
+    backlog: {
+      workers: (folded?.behind ?? 0) + direct.filter(({ running, waiting }) => waiting > running).length,
+      requests: [folded, ...direct].reduce((total, each) => total + (each?.waiting ?? 0), 0),
+    },
     kvUse: uses.length === 0 ? undefined : uses.reduce((total, use) => total + use, 0) / uses.length,
   };
 }

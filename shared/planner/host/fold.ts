@@ -1,12 +1,12 @@
 import {
   type EngineFacts,
-  NO_TRAFFIC,
   type PlannerEventOf,
   type PlannerSignal,
   type PoolName,
   sourceOf,
   type TrafficTotals,
 } from '../../protocol/planner/index.ts';
+import { NO_TRAFFIC } from '../../protocol/planner-topics/index.ts';
 import type { ForwardPass } from '../forward-pass/metrics.ts';
 import type { Pool } from '../types.ts';
 import {
@@ -70,7 +70,7 @@ export function beginAnew(report: FoldReport): void {
   for (const pool of ['prefill', 'decode'] as const) report.samples[pool].length = 0;
 }
 
-/** Folds one signal into `state`, which it changes. False for one that was seen before: it changes nothing. */
+/** Folds one signal into `state`, which it changes. False for one that says nothing new: it was seen before, or is folded elsewhere. */
 export function foldSignal(state: ModelState, { signal, sentAtS }: SentSignal, report: FoldReport): boolean {
   const key = `${signal.type}/${sourceOf(signal)}`;
   const known = state.sources[key];
@@ -86,6 +86,11 @@ export function foldSignal(state: ModelState, { signal, sentAtS }: SentSignal, r
   const isLate = state.nowS - sentAtS > STALE_S;
   switch (signal.type) {
     case 'worker.rollup': {
+      if (isFolded(state, signal)) {
+        source.totals = { [signal.component]: signal.totals };
+        delete state.direct[signal.worker_id];
+        return false;
+      }
       const before = countTraffic(state, source, known, signal.component, signal.totals, signal.seq === 0);
       source.totals = { [signal.component]: before };
       if (isLate) report.late++;
@@ -126,6 +131,15 @@ export function foldSignal(state: ModelState, { signal, sentAtS }: SentSignal, r
       break;
   }
   return true;
+}
+
+/** Whether a process that folds its pool has said so of this worker, and is heard: what it counts counts once. */
+function isFolded(
+  { folded, nowS }: ModelState,
+  { component, worker_id: id }: PlannerEventOf<'worker.rollup'>,
+): boolean {
+  const pool = folded[poolOf(component)];
+  return pool !== undefined && nowS - pool.heardAtS <= SILENT_S && pool.ids.includes(id);
 }
 
 type Source = ModelState['sources'][string];
@@ -219,11 +233,11 @@ function foldModel(
     if (pool === undefined) continue;
     counted[name] = countTraffic(state, source, known, name, pool.totals, signal.seq === 0);
     if (isLate) continue;
-    const { workers: ids, running, waiting, kv_use: kvUse, has_passes: hasPasses, engine } = pool;
+    const { workers: ids, running, waiting, behind, kv_use: kvUse, has_passes: hasPasses, engine } = pool;
     const key = poolOf(name);
     state.folded = {
       ...state.folded,
-      [key]: { heardAtS: state.nowS, source: from, ids, running, waiting, kvUse, hasPasses },
+      [key]: { heardAtS: state.nowS, source: from, ids, running, waiting, behind, kvUse, hasPasses },
     };
     if (engine !== undefined) state.engines = { ...state.engines, [key]: engine as EngineFacts };
     settle(state, ids, undefined);
@@ -259,14 +273,30 @@ export function settleTime(state: ModelState): void {
   const { nowS } = state;
   keep(state.sources, ({ heardAtS }) => nowS - heardAtS <= SOURCE_FORGOTTEN_S);
   const surplus = Object.keys(state.sources).length - SOURCES_MAX * 2;
-  if (surplus > 0) {
-    const oldest = Object.entries(state.sources).toSorted(([, a], [, b]) => a.heardAtS - b.heardAtS);
-    for (const [key] of oldest.slice(0, surplus)) delete state.sources[key];
-  }
+  if (surplus > 0) forgetOldest(state.sources, surplus, ({ heardAtS }) => heardAtS);
+  const told = Object.keys(state.sources).filter((key) => CHANGE_KEY.test(key));
+  forgetOldest(state.sources, told.length - CHANGES_MAX, ({ heardAtS }) => heardAtS, told);
+  forgetOldest(state.changes, Object.keys(state.changes).length - CHANGES_MAX, ({ atS }) => atS);
   keep(state.direct, ({ heardAtS }) => nowS - heardAtS <= SILENT_S || nowS - state.heardAtS > 0);
   keep(state.held, ({ atS }) => nowS - atS <= HELD_FORGOTTEN_S);
   keep(state.changes, ({ atS, isUp }) => nowS - atS <= (isUp ? STALE_S * 2 : CHANGE_FORGOTTEN_S));
   for (const pool of ['prefill', 'decode'] as const) noteReady(state, pool);
+}
+
+/** Comings and goings that are remembered one by one: the next roll-up of the pool has them all. */
+const CHANGES_MAX = 128;
+const CHANGE_KEY = /^worker\.(registered|draining|gone)\//;
+
+/** Takes `count` entries out of `of`, the oldest of `keys` first. */
+function forgetOldest<T>(
+  of: Record<string, T>,
+  count: number,
+  timeOf: (value: T) => number,
+  keys: readonly string[] = Object.keys(of),
+): void {
+  if (count <= 0) return;
+  const ages = keys.map((key) => ({ key, atS: timeOf(of[key]!) }));
+  for (const { key } of ages.toSorted((one, other) => one.atS - other.atS).slice(0, count)) delete of[key];
 }
 
 /** A worker that is silent for so long while others speak serves nobody. */

@@ -27,6 +27,8 @@ export interface BatchOutcome extends Omit<Decided, 'state'> {
 }
 
 const TRIES = 4;
+/** A model begins so long before it is first heard of, so that what cannot wait is looked at with the first signal. */
+const BEFORE_FIRST_S = 1;
 
 /** Several planners of one model were at it at once, again and again: the batch is to be handed out anew. */
 export class PlannerConflict extends Error {
@@ -92,7 +94,7 @@ export async function handleSignals(
 }
 
 function beginModel(signals: readonly SentSignal[], { planner, profile = {} }: BatchOptions): ModelState {
-  const state = startModel(firstOf(signals));
+  const state = startModel(firstOf(signals) - BEFORE_FIRST_S);
   state.planner = teach(state.planner, planner.config, profile);
   return state;
 }

@@ -1,5 +1,5 @@
 import type { EngineFacts, PassRow, PoolName, TrafficTotals } from '../../protocol/planner/index.ts';
-import { NO_TRAFFIC } from '../../protocol/planner/index.ts';
+import { NO_TRAFFIC } from '../../protocol/planner-topics/index.ts';
 import { type PlannerState, startPlanner } from '../planner.ts';
 import type { PerPool, Pool } from '../types.ts';
 
@@ -30,6 +30,8 @@ export interface FoldedWorkers {
   readonly ids: readonly string[];
   readonly running: number;
   readonly waiting: number;
+  /** Workers at which more requests wait than run. */
+  readonly behind?: number | undefined;
   readonly kvUse: number | undefined;
   readonly hasPasses: boolean;
 }

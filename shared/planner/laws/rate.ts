@@ -3,8 +3,8 @@ import { capacityOf } from '../forward-pass/capacity.ts';
 import { type PassModelState, passModel } from '../forward-pass/model.ts';
 import { clampPair, clampSingle } from '../gpu-budget.ts';
 import type { EngineCapabilities, PerPool, Pool, PoolCounts, Targets } from '../types.ts';
+import { type Demand, type DemandState, observeDemand, startDemand } from './demand.ts';
 import { endpointsMinOf, gpusOfEngine, kindOf, limitsOf, modelOptions, pairLimits, poolsOf } from './load-loop.ts';
-import { NO_SEASON, observeSeason, type SeasonalState, seasonalRate } from './seasonal.ts';
 
 /** What the rate law is told at a tick; counts are of all edges and workers together. */
 export interface RateInput {
@@ -18,6 +18,8 @@ export interface RateInput {
   /** Requests that wait for a worker. */
   readonly held: number;
   readonly running: number;
+  /** Of each pool the workers at which more requests wait than run, and the requests that wait at workers. */
+  readonly backlog?: PerPool<{ readonly workers: number; readonly requests: number }>;
   /** Means of the requests that began, in tokens. */
   readonly isl?: number | undefined;
   readonly osl?: number | undefined;
@@ -30,20 +32,12 @@ export interface RateInput {
 }
 
 /** Plain values; the lists are bounded by their windows. */
-export interface RateState {
-  readonly lastAtS: number;
-  /** What began, a bin a tick, over the last window. */
-  readonly bins: readonly { readonly atS: number; readonly seconds: number; readonly count: number }[];
-  readonly bucket: { readonly fromS: number; readonly count: number };
-  /** Requests a second, and by how much more every bucket; undefined before the first bucket is full. */
-  readonly trend?: { readonly level: number; readonly slope: number } | undefined;
+export interface RateState extends DemandState {
   readonly pools: PerPool<RatePool>;
   readonly idleSinceS?: number | undefined;
   readonly lengths: { readonly isl: number; readonly osl: number };
   readonly kvHitRate?: number | undefined;
   readonly acceptLength: number;
-  /** Only with `rate_seasonal`. */
-  readonly season: SeasonalState;
 }
 
 interface RatePool {
@@ -56,13 +50,15 @@ interface RatePool {
 }
 
 /** What a pool is to have, and the numbers behind it. Rates in requests a second. */
-export interface RateDecision {
+export interface RateDecision extends Demand {
   readonly target: number;
   readonly need: number;
-  readonly arrivals: number;
-  readonly forecast: number;
   readonly perEngine: number;
   readonly held: number;
+  /** Workers that will not have caught up when a new one serves, and do not count. */
+  readonly behind: number;
+  /** The need is that of a burst that may come. */
+  readonly isForSurge: boolean;
   readonly limitedBy?: 'budget' | 'step' | 'down window' | 'minimum' | undefined;
 }
 
@@ -73,34 +69,21 @@ export interface RateOutcome {
   readonly unknown?: 'demand' | 'capacity' | undefined;
 }
 
-const BUCKET_S = 30;
-const LEVEL_SHARE = 0.5;
-const TREND_SHARE = 0.1;
 const HELD_DRAIN_S = 60;
 const CORRECTION_MIN = 0.5;
 const CORRECT_EVERY_S = 60;
 const KV_USE_MAX = 0.9;
-/** Bins that a window keeps at most, however short the ticks. */
-const BINS_MAX = 240;
 const NEEDS_MAX = 2048;
 
 export function startRate(nowS: number): RateState {
-  const lengths = { isl: 0, osl: 0 };
-  return {
-    lastAtS: nowS,
-    bins: [],
-    bucket: { fromS: nowS, count: 0 },
-    pools: {},
-    lengths,
-    acceptLength: 1,
-    season: NO_SEASON,
-  };
+  return { ...startDemand(nowS), pools: {}, lengths: { isl: 0, osl: 0 }, acceptLength: 1 };
 }
 
 /**
  * Sizes each pool for the requests that begin: those of the last seconds and those that a short trend expects by the time a
  * new worker serves, divided by what an engine serves within its targets. It grows at once, also while workers start, and
  * shrinks to the most that was needed over a window. Work that waits at engines does not count: new workers cannot take it.
+ * Bursts that come again are awaited.
  */
 export function tickRate(
   before: RateState,
@@ -114,12 +97,9 @@ export function tickRate(
   if (started === undefined && input.held === 0) {
     return { state: { ...before, lastAtS: nowS, idleSinceS: undefined }, outcome: { pools: {}, unknown: 'demand' } };
   }
-  const state = count(before, input, started ?? 0, config);
-  const arrivals = arrivalsOf(state, config);
   const startSeconds = input.startSeconds ?? config.start_seconds;
-  const usual = config.rate_seasonal ? seasonalRate(state.season, nowS + startSeconds) : 0;
-  const expected = Math.max(forecastOf(state, startSeconds), usual);
-  const rate = Math.max(arrivals, expected);
+  const observed = observeDemand(before, { nowS, started: started ?? 0, startSeconds }, config);
+  const state = { ...before, ...observed.state, ...learn(before, input) };
   const decisions: Record<string, RateDecision> = {};
   const pools: Record<string, RatePool> = {};
   for (const pool of poolsOf(config)) {
@@ -130,14 +110,7 @@ export function tickRate(
     const known = state.pools[pool] ?? firstPool(input.counts[pool], nowS);
     const corrected = correct(known, pool, input, config);
     const perEngine = capacity * corrected.correction;
-    const decided = decidePool(
-      pool,
-      corrected,
-      { rate, arrivals, forecast: expected, perEngine },
-      state,
-      input,
-      config,
-    );
+    const decided = decidePool(pool, corrected, { ...observed.demand, perEngine }, state, input, config);
     decisions[pool] = decided.decision;
     pools[pool] = decided.pool;
   }
@@ -145,56 +118,20 @@ export function tickRate(
 }
 
 function firstPool(counts: (PoolCounts & { readonly starting?: number }) | undefined, nowS: number): RatePool {
-  return { target: (counts?.ready ?? 0) + (counts?.starting ?? 0), needs: [], correction: 1, correctedAtS: nowS };
+  const target = (counts?.ready ?? 0) + (counts?.starting ?? 0);
+  // What was needed before is not known: what is there is kept as if it had been.
+  return { target, needs: [{ atS: nowS, count: target }], correction: 1, correctedAtS: nowS };
 }
 
-function count(before: RateState, input: RateInput, started: number, config: PlannerConfig): RateState {
-  const { nowS } = input;
-  const seconds = nowS - before.lastAtS;
-  const fromS = nowS - config.rate_window_seconds;
-  const bins = [...before.bins, { atS: nowS, seconds, count: started }]
-    .filter(({ atS }) => atS > fromS + 1e-9)
-    .slice(-BINS_MAX);
-  let { bucket, trend } = before;
-  bucket = { fromS: bucket.fromS, count: bucket.count + started };
-  if (nowS - bucket.fromS >= BUCKET_S - 1e-9) {
-    trend = follow(trend, bucket.count / (nowS - bucket.fromS));
-    bucket = { fromS: nowS, count: 0 };
-  }
-  const isIdle = started === 0 && input.held === 0 && input.running === 0;
+/** What does not depend on how many began. */
+function learn(before: RateState, input: RateInput): Partial<RateState> {
+  const isIdle = (input.started ?? 0) === 0 && input.held === 0 && input.running === 0;
   return {
-    ...before,
-    lastAtS: nowS,
-    bins,
-    bucket,
-    trend,
-    idleSinceS: isIdle ? (before.idleSinceS ?? nowS) : undefined,
+    idleSinceS: isIdle ? (before.idleSinceS ?? input.nowS) : undefined,
     lengths: { isl: input.isl ?? before.lengths.isl, osl: input.osl ?? before.lengths.osl },
     kvHitRate: input.kvHitRate ?? before.kvHitRate,
     acceptLength: input.acceptLength ?? before.acceptLength,
-    season: config.rate_seasonal ? observeSeason(before.season, nowS, seconds, started) : before.season,
   };
-}
-
-/** A jump that is no trend begins the level anew: smoothing would take minutes to believe it, and the slope would overshoot. */
-function follow(trend: RateState['trend'], rate: number): NonNullable<RateState['trend']> {
-  if (trend === undefined) return { level: rate, slope: 0 };
-  const expected = trend.level + trend.slope;
-  if (rate > 1.6 * expected + 2 || rate < 0.5 * expected) return { level: rate, slope: 0 };
-  const level = LEVEL_SHARE * rate + (1 - LEVEL_SHARE) * expected;
-  return { level, slope: TREND_SHARE * (level - trend.level) + (1 - TREND_SHARE) * trend.slope };
-}
-
-/** What began in the last seconds, and so many deviations of a Poisson count above it. */
-function arrivalsOf({ bins }: RateState, { rate_deviations: z }: PlannerConfig): number {
-  const seconds = bins.reduce((total, bin) => total + bin.seconds, 0);
-  const started = bins.reduce((total, bin) => total + bin.count, 0);
-  return seconds > 0 ? (started + z * Math.sqrt(started)) / seconds : 0;
-}
-
-function forecastOf({ trend }: RateState, startSeconds: number): number {
-  if (trend === undefined) return 0;
-  return Math.max(0, trend.level + (trend.slope * (startSeconds + BUCKET_S)) / BUCKET_S);
 }
 
 function measuredCapacity(pool: Pool, config: PlannerConfig): number | null | undefined {
@@ -233,18 +170,14 @@ function correct(known: RatePool, pool: Pool, { nowS, observed, counts }: RateIn
 function decidePool(
   pool: Pool,
   known: RatePool,
-  rates: { readonly rate: number; readonly arrivals: number; readonly forecast: number; readonly perEngine: number },
+  demand: Demand & { readonly perEngine: number },
   state: RateState,
   input: RateInput,
   config: PlannerConfig,
 ): { readonly pool: RatePool; readonly decision: RateDecision } {
-  const { rate, arrivals, forecast, perEngine } = rates;
   const { nowS, held, startSeconds = config.start_seconds } = input;
-  const forHeld = held === 0 ? 0 : Math.max(1, Math.ceil((arrivals + held / HELD_DRAIN_S) / perEngine));
   const floor = floorOf(pool, state, nowS, startSeconds, config);
-  // Idle for so long, an old trend is no reason to start anew.
-  const forRate = floor === 0 ? 0 : Math.ceil(rate / (config.rate_target_load * perEngine) - 1e-9);
-  const need = Math.max(forRate, forHeld);
+  const { need, behind, isForSurge } = needOf(pool, demand, floor === 0, input, config);
   const windowS = nowS - config.rate_down_window_seconds;
   const needs = [
     ...known.needs.filter(({ atS, count: one }) => atS > windowS && one > need),
@@ -266,8 +199,51 @@ function decidePool(
           : undefined;
   return {
     pool: { ...known, target, needs },
-    decision: { target, need, arrivals, forecast, perEngine, held, limitedBy },
+    decision: { ...demand, target, need, held, behind, isForSurge, limitedBy },
   };
+}
+
+/** @param isAsleep nothing was asked for so long that an old trend is no reason to start anew */
+function needOf(
+  pool: Pool,
+  { rate, arrivals, surge, perEngine }: Demand & { readonly perEngine: number },
+  isAsleep: boolean,
+  input: RateInput,
+  config: PlannerConfig,
+): Pick<RateDecision, 'need' | 'behind' | 'isForSurge'> {
+  const { held } = input;
+  const load = config.rate_target_load;
+  const forRate = isAsleep ? 0 : workersFor(rate, load * perEngine);
+  const forHeld = held === 0 ? 0 : Math.max(1, workersFor(Math.min(rate, arrivals) + held / HELD_DRAIN_S, perEngine));
+  // What may not come, and what goes on beside workers that come back, is planned without a reserve.
+  const full = Math.max(1, load) * perEngine;
+  const forNow = Math.max(forRate, forHeld);
+  const behind = behindOf(pool, forNow * perEngine - rate, input, config);
+  const forOthers = behind === 0 ? 0 : behind + workersFor(rate, full);
+  const withoutSurge = Math.max(forNow, forOthers);
+  const need = Math.max(withoutSurge, workersFor(surge, full));
+  return { need, behind: forOthers > forNow ? behind : 0, isForSurge: need > withoutSurge };
+}
+
+function workersFor(rate: number, perEngine: number): number {
+  return Math.ceil(rate / perEngine - 1e-9);
+}
+
+/**
+ * Workers that are so far behind that they will not have caught up when a new one serves: what begins meanwhile needs others. New
+ * workers cannot take what waits at them, so that is all it counts for.
+ *
+ * @param sparePerSecond requests by which those that are needed anyway catch up each second
+ */
+function behindOf(
+  pool: Pool,
+  sparePerSecond: number,
+  { backlog, counts, startSeconds }: RateInput,
+  config: PlannerConfig,
+): number {
+  const { workers = 0, requests = 0 } = backlog?.[pool] ?? {};
+  const isLost = requests > sparePerSecond * (startSeconds ?? config.start_seconds);
+  return isLost ? Math.min(workers, counts[pool]?.ready ?? 0) : 0;
 }
 
 /** At least one while there is any work; none once nothing was asked for long enough that starting anew costs less. */

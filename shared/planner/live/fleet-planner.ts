@@ -5,16 +5,16 @@ import { reasonOf } from '../../errors/index.ts';
 import type { EventPlane } from '../../planes/event/index.ts';
 import {
   groupOf,
-  HELD_TOPIC,
-  PLANNER_EVENT_VERSION,
   type PlannerEventOf,
   type PlannerSignal,
-  ROLLUP_TOPIC,
   readPlannerEvent,
   type TrafficTotals,
 } from '../../protocol/planner/index.ts';
+import { HELD_TOPIC, PLANNER_EVENT_VERSION, ROLLUP_TOPIC } from '../../protocol/planner-topics/index.ts';
 import { TopicFollower } from '../../router/feed/index.ts';
 import type { Logger } from '../../telemetry/index.ts';
+import { type PlannerBounds, withBounds } from '../bounds.ts';
+import type { PlannerConfig } from '../config.ts';
 import type { Connector } from '../connectors/types.ts';
 import type { ForwardPass } from '../forward-pass/metrics.ts';
 import type { Look } from '../host/decide.ts';
@@ -44,6 +44,8 @@ export interface FleetPlannerOptions {
   /** Passes that were measured before: what is known of engines before they have said anything. */
   readonly profile?: PerPool<readonly (readonly ForwardPass[])[]> | undefined;
   readonly metrics?: PlannerMetrics | undefined;
+  /** Told of every look. @default nobody is */
+  onLook?(look: Look): void;
   /**
    * Where the traffic is counted instead of at the workers: sums since some time. While it cannot be read the demand is unknown.
    * @default at the workers
@@ -82,6 +84,7 @@ export class FleetPlanner {
   readonly #ended = new AbortController();
   readonly #source: string;
   readonly #epoch: string;
+  #planner: Planner;
   #model: string | undefined;
   #folder: RollupFolder | undefined;
   #pending: SentSignal[] = [];
@@ -95,6 +98,7 @@ export class FleetPlanner {
 
   constructor(options: FleetPlannerOptions) {
     this.#options = options;
+    this.#planner = options.planner;
     this.#model = options.model;
     this.#source = options.random.instanceId();
     this.#epoch = options.random.instanceId();
@@ -124,9 +128,19 @@ export class FleetPlanner {
     return this.#model === undefined ? undefined : groupOf({ namespace: group, model: this.#model });
   }
 
+  /** What it goes by now. */
+  get config(): PlannerConfig {
+    return this.#planner.config;
+  }
+
+  /** Goes by other bounds from the next look on. @throws Error for those that cannot be kept; then nothing is changed */
+  setBounds(bounds: PlannerBounds): void {
+    this.#planner = withBounds(this.#planner, bounds);
+  }
+
   /** Runs until `close`. Rejects with `PlannerRefusal` where the law cannot work with what is heard. */
   async run(): Promise<void> {
-    const { planner, logger, clock } = this.#options;
+    const { logger, clock } = this.#options;
     const { signal } = this.#ended;
     await Promise.all(this.#followers.map(({ opened }) => opened));
     while (!signal.aborted) {
@@ -139,7 +153,7 @@ export class FleetPlanner {
         logger[level]('the planner could not look; trying again', { reason: reasonOf(thrown) });
         this.#options.metrics?.failed();
       }
-      if (!signal.aborted) await this.#pause(planner.config.tick_seconds * 1000);
+      if (!signal.aborted) await this.#pause(this.config.tick_seconds * 1000);
     }
   }
 
@@ -175,8 +189,8 @@ export class FleetPlanner {
   }
 
   #hearWorker(event: PlannerEventOf<'worker.rollup'>): void {
-    const { planner, clock, logger, namespace } = this.#options;
-    const reason = event.has_passes ? undefined : refusalOf(planner, event.worker_id);
+    const { clock, logger, namespace } = this.#options;
+    const reason = event.has_passes ? undefined : refusalOf(this.#planner, event.worker_id);
     if (reason !== undefined) {
       if (this.#toldReady === undefined) {
         this.#refusal = new PlannerRefusal(reason);
@@ -191,6 +205,7 @@ export class FleetPlanner {
       epoch: this.#epoch,
     });
     this.#folder.add(event, clock.nowMs());
+    this.#options.metrics?.worker(event);
   }
 
   /** Discovery says that workers have left. */
@@ -199,6 +214,7 @@ export class FleetPlanner {
     for (const id of this.#known) {
       if (workers.has(id)) continue;
       this.#folder?.remove(id);
+      this.#options.metrics?.gone(id);
       isLess = true;
     }
     this.#known = new Set(workers);
@@ -211,7 +227,7 @@ export class FleetPlanner {
   }
 
   async #look(signal: AbortSignal): Promise<void> {
-    const { planner, profile, store, connector, clock, metrics } = this.#options;
+    const { profile, store, connector, clock, metrics, onLook } = this.#options;
     if (this.#refusal !== undefined) throw this.#refusal;
     const folded = await this.#countedElsewhere(this.#folder?.fold(clock.nowMs(), clock.wallMs()), signal);
     if (folded !== undefined) this.#take(folded);
@@ -224,13 +240,16 @@ export class FleetPlanner {
     const startedMs = clock.nowMs();
     let outcome: BatchOutcome;
     try {
-      outcome = await handleSignals(signals, { store, group, planner, profile, ...observed }, signal);
+      outcome = await handleSignals(signals, { store, group, planner: this.#planner, profile, ...observed }, signal);
     } catch (thrown) {
       this.#pending.unshift(...signals); // said again with the next look: nothing counts twice
       throw thrown;
     }
     metrics?.looked(outcome, (clock.nowMs() - startedMs) / 1000);
-    if (outcome.look !== undefined) this.#tellReady(outcome.look);
+    if (outcome.look !== undefined) {
+      this.#tellReady(outcome.look);
+      onLook?.(outcome.look);
+    }
     if (outcome.record !== undefined) this.#tellDecision(outcome.record);
     await this.#act(group, signal);
   }
@@ -250,9 +269,9 @@ export class FleetPlanner {
   }
 
   async #act(group: string, signal: AbortSignal): Promise<void> {
-    const { store, connector, planner, clock, logger } = this.#options;
+    const { store, connector, clock, logger } = this.#options;
     const nowMs = (): number => clock.wallMs();
-    const { engines } = planner;
+    const { engines } = this.#planner;
     const before = this.#latest;
     this.#latest = await actOnNewest({ store, connector, group, holder: this.#source, nowMs, engines }, signal);
     if (this.#latest === undefined || this.#latest.problem === undefined) return;
@@ -270,7 +289,7 @@ export class FleetPlanner {
   }
 
   #tellDecision({ isAdvisory, reason }: DecisionRecord): void {
-    const pools = this.#options.planner.config.mode === 'agg' ? reason.replace('decode ', 'workers ') : reason;
+    const pools = this.config.mode === 'agg' ? reason.replace('decode ', 'workers ') : reason;
     this.#options.tell(`${isAdvisory ? 'would change ' : ''}${pools}`);
   }
 

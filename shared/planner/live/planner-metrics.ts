@@ -1,6 +1,10 @@
+import type { PlannerEventOf } from '../../protocol/planner/index.ts';
 import type { MetricRegistry } from '../../telemetry/index.ts';
 import type { PlannerConfig } from '../config.ts';
+import type { Look } from '../host/decide.ts';
 import type { BatchOutcome } from '../host/handle-batch.ts';
+import { poolsOf } from '../laws/load-loop.ts';
+import { wattsOf } from '../planner.ts';
 import { LOAD_REASONS, type Pool, THROUGHPUT_REASONS } from '../types.ts';
 
 /** What a planner shows of itself, under Dynamo's names. Nothing here throws or waits. */
@@ -11,6 +15,10 @@ export interface PlannerMetrics {
   looked(outcome: BatchOutcome, seconds: number): void;
   /** A look that came to nothing. */
   failed(): void;
+  /** What the ranks of a worker do now, as it says. */
+  worker(rollup: PlannerEventOf<'worker.rollup'>): void;
+  /** It has left. */
+  gone(workerId: string): void;
 }
 
 const EVENT_TYPES = ['worker.rollup', 'model.rollup', 'request.held'] as const;
@@ -40,6 +48,12 @@ export function createPlannerMetrics(
     isl: gauge('predicted_input_sequence_tokens', 'Expected length of prompts.'),
     osl: gauge('predicted_output_sequence_tokens', 'Expected length of answers.'),
   };
+  const estimated = {
+    ttft: gauge('estimated_ttft_ms', 'Time to the first token that is expected of the slowest engine.'),
+    itl: gauge('estimated_itl_ms', 'Time between two tokens that is expected of the slowest engine.'),
+  };
+  const showPower = powerGauges(registry, config);
+  const engines = engineGauges(registry);
   gauge('sla_target_ttft_ms', 'What requests are to hold.').set(config.ttft_ms);
   gauge('sla_target_itl_ms', 'What requests are to hold.').set(config.itl_ms);
   const gpuHours = gauge('gpu_hours', 'GPU hours since the planner began.');
@@ -53,7 +67,7 @@ export function createPlannerMetrics(
   );
   for (const reason of LOAD_REASONS) load.with(reason).set(0);
   for (const reason of THROUGHPUT_REASONS) throughput.with(reason).set(0);
-  const seconds = registry.gauge('dynamo_planner_tick_duration_seconds', 'How long the last look took.').with();
+  const duration = registry.gauge('dynamo_planner_tick_duration_seconds', 'How long the last look took.').with();
   const held = registry.gauge('stator_planner_held_requests', 'Requests that wait for a worker.').with();
   const decisions = registry.counter('stator_planner_decisions_total', 'Decisions.').with();
   const failures = registry.counter('stator_planner_failed_looks_total', 'Looks that came to nothing.').with();
@@ -65,23 +79,28 @@ export function createPlannerMetrics(
   const events = registry.counter('stator_planner_events_total', 'Events that were heard.', ['type']);
   for (const type of EVENT_TYPES) events.with(type);
   let gpuSeconds = 0;
+  let lookedAtS: number | undefined;
   return {
     heard: (type) => events.with(type).add(),
     refused: () => refused.add(),
     failed: () => failures.add(),
+    worker: engines.worker,
+    gone: engines.gone,
     looked({ look, report, record, conflicts: lost }, tookSeconds) {
-      seconds.set(tookSeconds);
+      duration.set(tookSeconds);
       conflicts.add(lost);
       late.add(report.late);
       if (record !== undefined) decisions.add();
       if (look === undefined) return;
+      const seconds = look.atS - (lookedAtS ?? look.atS - look.seconds); // of several looks in a batch the last one is shown
+      lookedAtS = look.atS;
       for (const [name, series] of Object.entries(pools) as [Pool, (typeof pools)[Pool]][]) {
         const { ready = 0, starting = 0 } = look.counts[name] ?? {};
         series.now.set(ready);
         series.wanted.set(look.effect.targets?.[name] ?? ready + starting);
-        const capacity = look.effect.rate?.pools[name]?.perEngine;
-        if (capacity !== undefined) series.capacity.set(capacity);
-        gpuSeconds += (ready + starting) * gpusOf(name) * look.seconds;
+        const { rate, loops } = look.effect;
+        setKnown(series.capacity, rate?.pools[name]?.perEngine ?? loops?.throughput?.capacities[name]);
+        gpuSeconds += (ready + starting) * gpusOf(name) * seconds;
       }
       gpuHours.set(gpuSeconds / 3600);
       held.set(look.held);
@@ -93,7 +112,11 @@ export function createPlannerMetrics(
       setKnown(observed.osl, look.osl);
       const { rate, loops } = look.effect;
       const intervalS = config.throughput_adjustment_interval_seconds;
-      setKnown(predicted.rate, rate?.pools.decode?.forecast ?? (loops?.demand && loops.demand.requests / intervalS));
+      setKnown(estimated.ttft, loops?.load?.estimatedTtftMs);
+      setKnown(estimated.itl, loops?.load?.estimatedItlMs);
+      showPower(look);
+      const forecast = rate?.pools.decode?.forecast ?? rate?.pools.prefill?.forecast;
+      setKnown(predicted.rate, forecast ?? (loops?.demand && loops.demand.requests / intervalS));
       setKnown(predicted.isl, loops?.demand?.isl);
       setKnown(predicted.osl, loops?.demand?.osl);
       if (loops?.load !== undefined)
@@ -104,6 +127,57 @@ export function createPlannerMetrics(
     },
   };
 }
+
+/** Only where power counts, and somebody says what a worker draws. */
+function powerGauges(registry: MetricRegistry, config: PlannerConfig): (look: Look) => void {
+  const { enable_power_awareness: isOn, total_gpu_power_limit: wattsMax } = config;
+  const watts = { prefill: wattsOf('prefill', config, {}), decode: wattsOf('decode', config, {}) };
+  if (!isOn || wattsMax == null || poolsOf(config).some((pool) => watts[pool] === undefined)) return () => {};
+  const gauge = (name: string, help: string) => registry.gauge(`dynamo_planner_power_${name}`, help).with();
+  gauge('budget_total_watts', 'Watts that all workers together may draw.').set(wattsMax);
+  const projected = gauge('projected_watts', 'Watts of the workers that are decided.');
+  const share = gauge('budget_utilization', 'Share of the budget that those are.');
+  return ({ effect, counts }) => {
+    const total = poolsOf(config).reduce((sum, pool) => {
+      const { ready, starting } = counts[pool] ?? { ready: 0, starting: 0 };
+      return sum + (effect.targets?.[pool] ?? ready + starting) * (watts[pool] ?? 0);
+    }, 0);
+    projected.set(total);
+    share.set(total / wattsMax);
+  };
+}
+
+/** Workers whose ranks are shown one by one. */
+const WORKERS_MAX = 256;
+
+function engineGauges(registry: MetricRegistry): Pick<PlannerMetrics, 'worker' | 'gone'> {
+  const labels = ['worker_id', 'dp_rank'];
+  const gauge = (name: string, help: string) => registry.gauge(`dynamo_planner_engine_${name}`, help, labels);
+  const shown = [
+    [gauge('queued_prefill_tokens', 'Prompt tokens that wait at an engine.'), QUEUED_PREFILL_TOKENS],
+    [gauge('queued_decode_kv_tokens', 'Context of requests that an engine has put off.'), QUEUED_DECODE_KV_TOKENS],
+    [gauge('inflight_decode_kv_tokens', 'Context of requests that an engine decodes.'), DECODE_KV_TOKENS],
+  ] as const;
+  const known = new Set<string>();
+  return {
+    worker: ({ worker_id: id, ranks }) => {
+      if (!known.has(id) && known.size >= WORKERS_MAX) return;
+      known.add(id);
+      for (const { dp_rank, last } of ranks) {
+        for (const [series, at] of shown) if (last !== undefined) series.with(id, String(dp_rank)).set(last[at]);
+      }
+    },
+    gone: (id) => {
+      known.delete(id);
+      for (const [series] of shown) series.removeWhere('worker_id', id);
+    },
+  };
+}
+
+/** Places in the row of a pass. */
+const DECODE_KV_TOKENS = 5;
+const QUEUED_PREFILL_TOKENS = 7;
+const QUEUED_DECODE_KV_TOKENS = 9;
 
 function setKnown(series: { set(value: number): void }, value: number | undefined): void {
   if (value !== undefined) series.set(value);

@@ -1,14 +1,10 @@
+import type { FoldedPool, PassRow, PlannerEventOf, PoolName, TrafficTotals } from '../../protocol/planner/index.ts';
 import {
   FOLDED_RANKS_MAX,
-  type FoldedPool,
   NO_TRAFFIC,
   PASS_SAMPLES_MAX,
-  type PassRow,
   PLANNER_EVENT_VERSION,
-  type PlannerEventOf,
-  type PoolName,
-  type TrafficTotals,
-} from '../../protocol/planner/index.ts';
+} from '../../protocol/planner-topics/index.ts';
 import { addTraffic, trafficSince } from '../host/model-state.ts';
 
 type WorkerRollup = PlannerEventOf<'worker.rollup'>;
@@ -43,6 +39,7 @@ interface PoolSamples {
  */
 export class RollupFolder {
   readonly #options: RollupFolderOptions;
+  #epoch: string;
   readonly #workers = new Map<string, HeardWorker>();
   readonly #totals = new Map<PoolName, TrafficTotals>();
   readonly #samples = new Map<PoolName, PoolSamples>();
@@ -52,6 +49,26 @@ export class RollupFolder {
 
   constructor(options: RollupFolderOptions) {
     this.#options = options;
+    this.#epoch = options.epoch;
+  }
+
+  /** Workers that are heard of. */
+  get size(): number {
+    return this.#workers.size;
+  }
+
+  /** What a worker said last; undefined for one that is not known. */
+  latestOf(workerId: string): WorkerRollup | undefined {
+    return this.#workers.get(workerId)?.rollup;
+  }
+
+  /** Counts from nothing under another epoch: of workers that are known, what they serve from now on. */
+  beginAnew(epoch: string): void {
+    this.#epoch = epoch;
+    this.#sequence = 0;
+    for (const name of this.#totals.keys()) this.#totals.set(name, NO_TRAFFIC);
+    this.#samples.clear();
+    this.#hasNews = this.#workers.size > 0;
   }
 
   /** Workers that there was no room for. */
@@ -77,9 +94,11 @@ export class RollupFolder {
     return true;
   }
 
-  /** It has left. */
-  remove(workerId: string): void {
+  /** It has left. Returns what it said last. */
+  remove(workerId: string): WorkerRollup | undefined {
+    const known = this.#workers.get(workerId);
     if (this.#workers.delete(workerId)) this.#hasNews = true;
+    return known?.rollup;
   }
 
   /** What all of them say; undefined where nobody has said anything since the last one. */
@@ -87,7 +106,8 @@ export class RollupFolder {
     this.#dropSilent(nowMs);
     if (!this.#hasNews) return undefined;
     this.#hasNews = false;
-    const { namespace, model, source, epoch } = this.#options;
+    const { namespace, model, source } = this.#options;
+    const epoch = this.#epoch;
     const names = new Set([...this.#totals.keys()]);
     const pools = Object.fromEntries([...names].map((name) => [name, this.#pool(name)]));
     this.#samples.clear();
@@ -106,12 +126,16 @@ export class RollupFolder {
     const rows = ranks.flatMap(({ id, rank: { dp_rank, last } }) =>
       last === undefined ? [] : [[id, dp_rank, ...last] as [string, number, ...number[]]],
     );
+    const behind = workers.filter(
+      ({ ranks: of }) => of.reduce((sum, rank) => sum + rank.waiting - rank.running, 0) > 0,
+    );
     const engine = workers.at(-1)?.engine;
     const samples = this.#samples.get(name)?.rows ?? [];
     return {
       workers: workers.map(({ worker_id: id }) => id),
       running: ranks.reduce((total, { rank }) => total + rank.running, 0),
       waiting: ranks.reduce((total, { rank }) => total + rank.waiting, 0),
+      ...(behind.length > 0 ? { behind: behind.length } : {}),
       ...(uses.length > 0 ? { kv_use: uses.reduce((total, use) => total + use, 0) / uses.length } : {}),
       totals: this.#totals.get(name) ?? NO_TRAFFIC,
       ...(engine === undefined ? {} : { engine }),

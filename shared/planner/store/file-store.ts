@@ -1,22 +1,18 @@
 import { randomUUID } from 'node:crypto';
-import { type FileHandle, mkdir, open, rename, rm, stat } from 'node:fs/promises';
+import { type FileHandle, open, rename, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { type Clock, systemClock } from '../../clock/index.ts';
+import { withFileLock } from '../../concurrency/index.ts';
 import { reasonOf } from '../../errors/index.ts';
 import { MemoryPlannerStore } from './memory-store.ts';
 import { type PlannerStore, PlannerStoreError } from './types.ts';
 
 const FILE = 'planner.jsonl';
 const MODE = 0o600;
-const FOLDER_MODE = 0o700;
 /** The log is written anew, without what is forgotten, when it has grown to this. */
 const LOG_BYTES_MAX = 8 * 1024 * 1024;
 /** A log that is longer was not written here. */
 const READ_BYTES_MAX = 64 * 1024 * 1024;
-const LOCK_MS_MAX = 5000;
-const LOCK_LOOK_MS = 20;
-/** A lock as old was left by a process that died. */
-const LOCK_STALE_MS = 30_000;
 
 /** What a line of the log is: a call that changed something, or everything as it was. */
 type Line = readonly ['all', unknown] | readonly [Change, ...unknown[]];
@@ -79,18 +75,18 @@ export class FilePlannerStore implements PlannerStore {
   /** Under the lock: what others wrote first, then the change, and its line where it changed something. */
   async #change<T>(signal: AbortSignal, line: Line, change: (store: MemoryPlannerStore) => Promise<T>): Promise<T> {
     signal.throwIfAborted();
-    await this.#lock(signal);
-    try {
-      await this.#catchUp();
-      const outcome = await change(this.#played);
-      if (outcome !== false && outcome !== undefined) await this.#append(line);
-      return outcome;
-    } catch (thrown) {
-      this.#forget(); // what was played and not written is not so
-      throw thrown;
-    } finally {
-      await rm(this.#lockPath, { force: true });
-    }
+    const failure = (what: string, cause?: unknown): PlannerStoreError => this.#failure('unavailable', what, cause);
+    return withFileLock(`${this.#path}.lock`, { clock: this.#clock, signal, failure }, async () => {
+      try {
+        await this.#catchUp();
+        const outcome = await change(this.#played);
+        if (outcome !== false && outcome !== undefined) await this.#append(line);
+        return outcome;
+      } catch (thrown) {
+        this.#forget(); // what was played and not written is not so
+        throw thrown;
+      }
+    });
   }
 
   #forget(): void {
@@ -185,35 +181,6 @@ export class FilePlannerStore implements PlannerStore {
     } catch (thrown) {
       if ((thrown as NodeJS.ErrnoException).code === 'ENOENT' && flags === 'r') return undefined;
       throw this.#failure('unavailable', flags === 'r' ? 'cannot be read' : 'cannot be written', thrown);
-    }
-  }
-
-  get #lockPath(): string {
-    return `${this.#path}.lock`;
-  }
-
-  async #lock(signal: AbortSignal): Promise<void> {
-    const untilMs = this.#clock.nowMs() + LOCK_MS_MAX;
-    await mkdir(this.#folder, { recursive: true, mode: FOLDER_MODE }).catch((error: unknown) => {
-      throw this.#failure('unavailable', 'cannot be written', error);
-    });
-    for (;;) {
-      signal.throwIfAborted();
-      try {
-        await (await open(this.#lockPath, 'wx', MODE)).close();
-        return;
-      } catch (thrown) {
-        if ((thrown as NodeJS.ErrnoException).code !== 'EEXIST')
-          throw this.#failure('unavailable', 'cannot be written', thrown);
-      }
-      const lock = await stat(this.#lockPath).catch(() => undefined); // gone meanwhile: the next look takes it
-      // Files have the system's time, whatever the clock of decisions says.
-      if (lock !== undefined && systemClock.wallMs() - lock.mtimeMs > LOCK_STALE_MS) {
-        await rm(this.#lockPath, { force: true });
-        continue;
-      }
-      if (this.#clock.nowMs() > untilMs) throw this.#failure('unavailable', 'is being written by another process');
-      await this.#clock.sleep(LOCK_LOOK_MS, signal);
     }
   }
 

@@ -1,11 +1,11 @@
 import { ServeError } from '../../errors/index.ts';
 import { isRecord } from '../../records/index.ts';
 import type { ChatMessage, GenerationRequest, ToolChoice, ToolDefinition } from '../generation/index.ts';
+import type { JsonBody } from '../json/index.ts';
 import type { ChatBody } from '../openai/chat-schema.ts';
 import { decodeChatRequest } from '../openai/decode-chat.ts';
 import type { DecodeContext, Mutable } from '../openai/decode-context.ts';
 import { checkModel, checkSharedBounds, invalidValue } from '../openai/field-checks.ts';
-import type { JsonBody } from '../openai/json-body.ts';
 import { requireShape } from '../openai/schema-errors.ts';
 import { checkTool } from '../openai/tool-checks.ts';
 import { chatMessages } from './chat-messages.ts';

@@ -22,6 +22,8 @@ export {
   type BootstrapInfo,
   type EngineInput,
   type EngineRequest,
+  isMovable,
+  isPinned,
   type PrefillResult,
   RELEASE_PREFILL,
 } from './engine-request.ts';
@@ -43,7 +45,6 @@ export type {
   Usage,
 } from './generation-sink.ts';
 export { healthCheckRequest, type ProbedModel } from './health-check.ts';
-export { isMovable, isPinned } from './movable.ts';
 export type {
   EmbeddingOptions,
   GuidedDecoding,

@@ -1,4 +1,5 @@
 import type { ChatMessage, Endpoint, GenerationRequest, PromptInput, ToolDefinition } from '../generation/index.ts';
+import type { JsonBody } from '../json/index.ts';
 import { checkChatBody } from './chat-checks.ts';
 import { type ChatBody, chatSchema } from './chat-schema.ts';
 import type { DecodeContext } from './decode-context.ts';
@@ -6,7 +7,6 @@ import { decodeGuided, guidedByToolChoice } from './decode-guided.ts';
 import { assembleRequest, decodeUsageReporting, type UsageReporting } from './decode-request.ts';
 import { effectiveNvext } from './decode-routing.ts';
 import { invalidValue } from './field-checks.ts';
-import type { JsonBody } from './json-body.ts';
 import type { Nvext } from './nvext-schema.ts';
 import { requireShape } from './schema-errors.ts';
 

@@ -1,5 +1,6 @@
 import { LIMITS, overLimit, ServeError } from '../../errors/index.ts';
 import type { GenerationRequest, PromptInput } from '../generation/index.ts';
+import { DESERIALIZE_LEAD_IN, type JsonBody } from '../json/index.ts';
 import type { CheckSettings } from './chat-checks.ts';
 import { type CompletionsBody, completionsSchema } from './completions-schema.ts';
 import { requireOneChoice } from './decode-chat.ts';
@@ -15,7 +16,6 @@ import {
   invalidValue,
   refuseUnknownKeys,
 } from './field-checks.ts';
-import { DESERIALIZE_LEAD_IN, type JsonBody } from './json-body.ts';
 import type { Nvext } from './nvext-schema.ts';
 import { COMPLETIONS_KEYS, unknownKeys, usableKeys } from './root-keys.ts';
 import { requireShape } from './schema-errors.ts';

@@ -26,15 +26,6 @@ export interface OpenAiDecodeSettings {
   readonly answerBytesMax: number;
 }
 
-export const defaultDecodeSettings: OpenAiDecodeSettings = Object.freeze({
-  ignoresUnknownKeys: false,
-  isNvextDisabled: false,
-  forcesUsage: false,
-  metadataHeaderPrefix: 'x-dynamo-meta-',
-  stopBytesMax: 1024,
-  answerBytesMax: 32 * 1024 * 1024,
-});
-
 /** What a decoder needs beside the body. */
 export interface DecodeContext {
   readonly headers: RequestHeaders;

@@ -1,10 +1,10 @@
 import * as z from 'zod';
 import { LIMITS, overLimit } from '../../errors/index.ts';
 import type { GenerationRequest, PromptInput } from '../generation/index.ts';
+import type { JsonBody } from '../json/index.ts';
 import type { DecodeContext } from './decode-context.ts';
 import { assembleTextless, promptOf } from './decode-request.ts';
 import { invalidValue } from './field-checks.ts';
-import type { JsonBody } from './json-body.ts';
 import { requireShape } from './schema-errors.ts';
 import { atMost } from './shape-check.ts';
 import { modelName, u32 } from './shared-fields.ts';

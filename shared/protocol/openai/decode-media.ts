@@ -1,10 +1,10 @@
 import * as z from 'zod';
 import { ServeError } from '../../errors/index.ts';
 import type { GenerationRequest } from '../generation/index.ts';
+import type { JsonBody } from '../json/index.ts';
 import type { DecodeContext } from './decode-context.ts';
 import { assembleTextless } from './decode-request.ts';
 import { checkRange } from './field-checks.ts';
-import type { JsonBody } from './json-body.ts';
 import { requireShape } from './schema-errors.ts';
 import { atMost } from './shape-check.ts';
 import { i32, RANGES, ranged, u32 } from './shared-fields.ts';

@@ -89,9 +89,16 @@ export function assembleTextless(
   parts: Pick<GenerationRequest, 'model' | 'endpoint' | 'stream' | 'prompt' | 'body'>,
   context: DecodeContext,
 ): Mutable<GenerationRequest> {
-  return {
-    ...decodeEnvelope(context),
-    ...parts,
+  const { id, metadata, trace } = decodeEnvelope(context);
+  const { model, endpoint, stream, prompt, body: forWorker } = parts;
+  const request: Mutable<GenerationRequest> = {
+    id,
+    metadata,
+    trace,
+    model,
+    endpoint,
+    stream,
+    prompt,
     stop: {},
     sampling: {},
     output: {},
@@ -99,6 +106,8 @@ export function assembleTextless(
     annotations: body.nvext?.annotations ?? NONE,
     extraFields: NONE,
   };
+  if (forWorker !== undefined) request.body = forWorker;
+  return request;
 }
 
 /** The prompt of one item of a batch. */

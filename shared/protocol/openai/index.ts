@@ -13,11 +13,10 @@ export type { ChatBody } from './chat-schema.ts';
 export type { CompletionsBody } from './completions-schema.ts';
 export { type DecodedChat, decodeChat, parseChatBody } from './decode-chat.ts';
 export { type DecodedCompletions, decodeCompletions, parseCompletionsBody } from './decode-completions.ts';
-export {
-  type DecodeContext,
-  defaultDecodeSettings,
-  type OpenAiDecodeSettings,
-  type RequestHeaders,
+export type {
+  DecodeContext,
+  OpenAiDecodeSettings,
+  RequestHeaders,
 } from './decode-context.ts';
 export {
   type DecodedEmbeddings,
@@ -35,8 +34,6 @@ export {
   type VideosBody,
 } from './decode-media.ts';
 export { assembleTextless, type UsageReporting } from './decode-request.ts';
-export { type JsonBody, jsonSteps, parseJsonBody, parseLargeJsonBody, parseOwnJson } from './json-body.ts';
-export { isLongJson, jsonPieces, LazyList, objectPieces } from './json-writer.ts';
 export { RESPONSES_KEYS, type ResponsesBody } from './responses/body-schema.ts';
 export {
   COMPACT_KEYS,

@@ -1,7 +1,7 @@
 import type * as z from 'zod';
 import { assertNever, LIMITS, overLimit, ServeError } from '../../errors/index.ts';
+import { DESERIALIZE_LEAD_IN, type JsonBody } from '../json/index.ts';
 import { didYouMean, shownKey } from './field-checks.ts';
-import { DESERIALIZE_LEAD_IN, type JsonBody } from './json-body.ts';
 import { findFault, type ShapeFault } from './shape-check.ts';
 import { INTEGER_FIELDS } from './shared-fields.ts';
 

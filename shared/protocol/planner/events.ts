@@ -1,19 +1,5 @@
 import * as z from 'zod';
-
-/** The version of every event here. Another one is refused: what it means is not known. */
-export const PLANNER_EVENT_VERSION = 1;
-
-/** Topic of the roll-ups of workers and of requests that wait, each on the event plane of a namespace. */
-export const ROLLUP_TOPIC = 'planner_rollups';
-export const HELD_TOPIC = 'request_held';
-
-/** Header of a request that was at another worker before: it does not begin here. */
-export const RETRY_HEADER = 'x-stator-retry';
-
-/** Samples of passes that one roll-up carries for a rank. */
-export const PASS_SAMPLES_MAX = 16;
-/** Engines' ranks that one folded message names; the numbers of all beyond are in its sums. */
-export const FOLDED_RANKS_MAX = 1024;
+import { FOLDED_RANKS_MAX, PASS_SAMPLES_MAX, PLANNER_EVENT_VERSION } from '../planner-topics/index.ts';
 
 const count = z.number().int().min(0).max(1e15);
 const amount = z.number().min(0).max(1e15);
@@ -97,6 +83,8 @@ const foldedPool = z.object({
   workers: z.array(id).max(100_000),
   running: count,
   waiting: count,
+  /** Workers at which more requests wait than run. */
+  behind: count.optional(),
   /** Share of the KV cache in use: mean over the ranks. */
   kv_use: z.number().min(0).max(1).optional(),
   totals,
@@ -214,21 +202,3 @@ export type EngineFacts = z.output<typeof engine>;
 export type RankLoadRow = z.output<typeof rank>;
 export type FoldedPool = z.output<typeof foldedPool>;
 export type PoolName = z.output<typeof poolName>;
-
-/** Every total at its beginning. */
-export const NO_TRAFFIC: TrafficTotals = {
-  started: 0,
-  completed: 0,
-  ttft_sum_s: 0,
-  ttft_count: 0,
-  itl_sum_s: 0,
-  itl_count: 0,
-  isl_sum: 0,
-  isl_count: 0,
-  osl_sum: 0,
-  osl_count: 0,
-  dur_sum_s: 0,
-  dur_count: 0,
-  kv_hit_sum: 0,
-  kv_hit_count: 0,
-};

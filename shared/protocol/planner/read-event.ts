@@ -1,9 +1,10 @@
 import { createHash } from 'node:crypto';
 import { isRecord } from '../../records/index.ts';
-import { PLANNER_EVENT, PLANNER_EVENT_VERSION, type PlannerEvent, type PlannerSignal } from './events.ts';
+import { PLANNER_EVENT_VERSION } from '../planner-topics/index.ts';
+import { PLANNER_EVENT, type PlannerEvent, type PlannerSignal } from './events.ts';
 
 /** Longest event in bytes of JSON: what every queue takes. */
-const PLANNER_EVENT_BYTES_MAX = 256 * 1024;
+export const PLANNER_EVENT_BYTES_MAX = 256 * 1024;
 
 export type ReadEvent =
   | { readonly kind: 'event'; readonly event: PlannerEvent }

@@ -1,6 +1,6 @@
 import type { Clock, Random } from '../../clock/index.ts';
-import { endOfTurn, type Semaphore } from '../../concurrency/index.ts';
-import type { Discovery, Watch } from '../../discovery/index.ts';
+import { endOfTurn, type Semaphore, withDeadline } from '../../concurrency/index.ts';
+import type { Discovery, Watch, WatchListener } from '../../discovery/index.ts';
 import { reasonOf, workerError } from '../../errors/index.ts';
 import type { EventEnvelope, EventPlane } from '../../planes/event/index.ts';
 import type { Transport } from '../../planes/request/index.ts';
@@ -241,21 +241,18 @@ export class KvEventFeed {
 
   #watchEndpoints(signal: AbortSignal): Promise<Watch> {
     const { namespace, component } = this.#scope;
-    const deadline = AbortSignal.any([signal, AbortSignal.timeout(OPEN_MS_MAX)]);
-    return this.#surroundings.discovery.watch(
-      { bucket: 'v1/instances', prefix: `${namespace}/${component}` },
-      {
-        event: (event) => {
-          if (event.kind === 'removed') this.#endpointRemoved(event.key);
-          else if (event.record.type === 'Endpoint') {
-            const { endpoint, instance_id: workerId, transport } = event.record;
-            const dpRank = rankOfRecoveryEndpoint(endpoint);
-            if (dpRank !== undefined) this.#endpointAdded(event.key, workerId, dpRank, transport);
-          }
-        },
-      },
-      deadline,
-    );
+    const { discovery, clock } = this.#surroundings;
+    const query = { bucket: 'v1/instances', prefix: `${namespace}/${component}` } as const;
+    const event: WatchListener['event'] = (each) => {
+      if (each.kind === 'removed') this.#endpointRemoved(each.key);
+      else if (each.record.type === 'Endpoint') {
+        const { endpoint, instance_id: workerId, transport } = each.record;
+        const dpRank = rankOfRecoveryEndpoint(endpoint);
+        if (dpRank !== undefined) this.#endpointAdded(each.key, workerId, dpRank, transport);
+      }
+    };
+    const deadline = { clock, timeoutMs: OPEN_MS_MAX, signal };
+    return withDeadline(deadline, (within) => discovery.watch(query, { event }, within));
   }
 
   #endpointAdded(key: string, workerId: string, dpRank: number, transport: Transport): void {

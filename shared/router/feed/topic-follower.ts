@@ -1,5 +1,6 @@
 import type { Clock } from '../../clock/index.ts';
-import { type Discovery, eventChannelPrefix, type Watch } from '../../discovery/index.ts';
+import { withDeadline } from '../../concurrency/index.ts';
+import { type Discovery, eventChannelPrefix, type Watch, type WatchListener } from '../../discovery/index.ts';
 import { reasonOf } from '../../errors/index.ts';
 import type { EventListener, EventPlane, EventScope, EventSubscription } from '../../planes/event/index.ts';
 import type { Logger } from '../../telemetry/index.ts';
@@ -67,30 +68,27 @@ export class TopicFollower {
   }
 
   async #tryOpen(signal: AbortSignal): Promise<void> {
-    const { eventPlane, discovery, scope, topic, listener } = this.#options;
+    const { eventPlane, discovery, clock, scope, topic, listener } = this.#options;
     const subscription = this.#subscription ?? (await eventPlane.subscribe(scope, topic, listener));
     this.#subscription = subscription;
-    this.#watch = await discovery.watch(
-      { bucket: 'v1/event_channels', prefix: eventChannelPrefix(scope, topic) },
-      {
-        event: (event) => {
-          if (event.kind === 'removed') {
-            const publisherId = this.#publisherOfKey.get(event.key);
-            if (publisherId === undefined) return;
-            this.#publisherOfKey.delete(event.key);
-            this.#workerOf.delete(publisherId);
-            subscription.disconnect(publisherId);
-            this.#options.onPublishers?.(new Set(this.#workerOf.values()));
-          } else if (event.record.type === 'EventChannel' && event.record.topic === topic) {
-            const { instance_id: publisherId, worker_id: workerId, transport } = event.record;
-            this.#publisherOfKey.set(event.key, publisherId);
-            if (workerId !== undefined) this.#workerOf.set(publisherId, workerId);
-            subscription.connect(publisherId, transport);
-            this.#options.onPublishers?.(new Set(this.#workerOf.values()));
-          }
-        },
-      },
-      AbortSignal.any([signal, AbortSignal.timeout(OPEN_MS_MAX)]),
-    );
+    const query = { bucket: 'v1/event_channels', prefix: eventChannelPrefix(scope, topic) } as const;
+    const event: WatchListener['event'] = (each) => {
+      if (each.kind === 'removed') {
+        const publisherId = this.#publisherOfKey.get(each.key);
+        if (publisherId === undefined) return;
+        this.#publisherOfKey.delete(each.key);
+        this.#workerOf.delete(publisherId);
+        subscription.disconnect(publisherId);
+        this.#options.onPublishers?.(new Set(this.#workerOf.values()));
+      } else if (each.record.type === 'EventChannel' && each.record.topic === topic) {
+        const { instance_id: publisherId, worker_id: workerId, transport } = each.record;
+        this.#publisherOfKey.set(each.key, publisherId);
+        if (workerId !== undefined) this.#workerOf.set(publisherId, workerId);
+        subscription.connect(publisherId, transport);
+        this.#options.onPublishers?.(new Set(this.#workerOf.values()));
+      }
+    };
+    const deadline = { clock, timeoutMs: OPEN_MS_MAX, signal };
+    this.#watch = await withDeadline(deadline, (within) => discovery.watch(query, { event }, within));
   }
 }

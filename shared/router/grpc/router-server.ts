@@ -1,5 +1,5 @@
 import { holdsSecret } from '../../access/index.ts';
-import { systemClock, systemRandom } from '../../clock/index.ts';
+import type { TimeAndChance } from '../../clock/index.ts';
 import { grpcStatusOf, reasonOf, ServeError, toServeError, toWire, type WorkerErrorKind } from '../../errors/index.ts';
 import {
   framed,
@@ -32,7 +32,7 @@ import {
   ROUTER,
 } from './codec.ts';
 
-export interface RouterGrpcOptions {
+export interface RouterGrpcOptions extends TimeAndChance {
   readonly service: ChooseService;
   readonly host: string;
   /** 0 = any free one. */
@@ -59,7 +59,7 @@ export interface RouterGrpcServer {
  * @throws Error with one line that names the setting to change when the port cannot be bound
  */
 export async function serveRouterGrpc(options: RouterGrpcOptions): Promise<RouterGrpcServer> {
-  const { service, host, port, secret, tls, isLeader } = options;
+  const { service, host, port, clock, random, secret, tls, isLeader } = options;
   const asksSecret = (call: GrpcCall): void => {
     try {
       requireSecret(call, secret);
@@ -100,8 +100,8 @@ export async function serveRouterGrpc(options: RouterGrpcOptions): Promise<Route
     host,
     port,
     methods,
-    clock: systemClock,
-    random: systemRandom,
+    clock,
+    random,
     tls,
     messageBytesMax: MESSAGE_BYTES_MAX,
   });

@@ -62,7 +62,11 @@ export interface FoundOverlaps {
   readonly blocks: Uint32Array;
 }
 
+/** Most copies are of nothing: of every waiting request, over and over. */
+const NOTHING_FOUND: FoundOverlaps = { ranks: new Uint32Array(0), blocks: new Uint32Array(0) };
+
 export function copyOverlaps({ ranks, count, device, host, disk }: Overlaps): FoundOverlaps {
+  if (count === 0) return NOTHING_FOUND;
   const blocks = new Uint32Array(3 * count);
   for (let at = 0; at < count; at++) {
     const rank = ranks[at] as number;

@@ -103,7 +103,7 @@ class PoolScheduler implements Scheduler {
         for (const rank of own) index.setCapacity(rank, totalKvBlocks);
       }
     }
-    if (gone.length > 0) this.#queue.distrustFound(); // their numbers may soon mean other ranks
+    if (gone.length > 0) this.#queue.invalidateMatches(); // their numbers may soon mean other ranks
     this.#drain();
   }
 

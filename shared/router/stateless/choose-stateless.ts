@@ -55,15 +55,58 @@ export function chooseStateless(
   open: Uint32Array,
 ): number {
   const bound = boundOf(fleet, open, slack);
-  let set = open;
-  for (const { key, share, isOwn } of levels) {
-    if (isOwn) return heaviestWithin(bound, key, fleet, set, open);
-    const size = Math.max(CANDIDATES_MIN, Math.ceil(HEADROOM * share * open.length));
-    if (size < set.length) set = heaviestOf(size, key, fleet, set);
-  }
+  const { set, own } = narrow(levels, fleet, open);
+  if (own !== undefined) return heaviestWithin(bound, own, fleet, set, open);
   const two = heaviestOf(DRAWN, draw, fleet, set);
   const least = two.reduce((best, worker) => (loadOf(fleet, worker) < loadOf(fleet, best) ? worker : best));
   return loadOf(fleet, least) <= bound ? least : heaviestWithin(bound, draw, fleet, set, open);
+}
+
+/** Key of what the request prefers: its conversation's where it has one of its own, else its own. */
+export function preferenceOf({ levels, draw }: StatelessAsk): RendezvousKey {
+  return levels.find(({ isOwn }) => isOwn)?.key ?? draw;
+}
+
+/**
+ * The workers that are worth being asked what the request would cost there: those that its conversation's key would fall to one
+ * after the other, else that many drawn among those that its beginnings name; the rest of `open` where these are fewer.
+ *
+ * @param count at most so many are named, and at least one
+ */
+export function candidatesOf(
+  { levels, draw }: StatelessAsk,
+  fleet: StatelessFleet,
+  open: Uint32Array,
+  count: number,
+): Uint32Array {
+  const idle = open.filter((worker) => loadOf(fleet, worker) < Number.POSITIVE_INFINITY);
+  const willing = idle.length > 0 ? idle : open;
+  if (willing.length <= count) return willing;
+  const { set, own = draw } = narrow(levels, fleet, willing);
+  const named = heaviestOf(count, own, fleet, set);
+  if (named.length === count) return named;
+  const more = heaviestOf(
+    count - named.length,
+    own,
+    fleet,
+    willing.filter((worker) => !named.includes(worker)),
+  );
+  return Uint32Array.of(...named, ...more);
+}
+
+/** The workers that the beginnings name, and the key that names one of them where the request has one of its own. */
+function narrow(
+  levels: readonly DemandedKey[],
+  fleet: StatelessFleet,
+  open: Uint32Array,
+): { readonly set: Uint32Array; readonly own?: RendezvousKey } {
+  let set = open;
+  for (const { key, share, isOwn } of levels) {
+    if (isOwn) return { set, own: key };
+    const size = Math.max(CANDIDATES_MIN, Math.ceil(HEADROOM * share * open.length));
+    if (size < set.length) set = heaviestOf(size, key, fleet, set);
+  }
+  return { set };
 }
 
 /** At least one of the open workers is not above it, unless all are to be passed over. */

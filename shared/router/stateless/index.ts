@@ -3,6 +3,6 @@
  * The way without a router: which worker a request goes to by hashing alone. A door of its own, as functions load it and little else.
  */
 
-export { keyOfText } from '../rendezvous.ts';
+export { keyOfText, type RendezvousKey } from '../rendezvous.ts';
 export { StatelessDecider, type StatelessRequest } from './stateless-decider.ts';
-export { createStatelessRouter, type StatelessRouterOptions } from './stateless-router.ts';
+export { type AskOptions, createStatelessRouter, type StatelessRouterOptions } from './stateless-router.ts';

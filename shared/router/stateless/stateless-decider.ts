@@ -1,7 +1,13 @@
 import type { FleetLoads, WorkerLoad } from '../../discovery/index.ts';
 import { keyOfText, type RendezvousKey, seedOf } from '../rendezvous.ts';
 import type { HashedPrompt, RoutableWorker } from '../types.ts';
-import { chooseStateless, type DemandedKey, type StatelessFleet } from './choose-stateless.ts';
+import {
+  candidatesOf,
+  chooseStateless,
+  type DemandedKey,
+  preferenceOf,
+  type StatelessFleet,
+} from './choose-stateless.ts';
 import { PrefixDemand } from './prefix-demand.ts';
 import { type PromptLevels, promptLevels } from './prompt-levels.ts';
 
@@ -36,6 +42,16 @@ interface Sent {
 }
 
 const NOTHING_SAID: FleetLoads = new Map();
+
+/** Where one request may go, as things are when it is asked. */
+export interface StatelessLook<Worker> {
+  /** The worker that takes it. */
+  chosen(): Worker;
+  /** What places that cost about the same are told apart by. */
+  readonly preference: RendezvousKey;
+  /** Workers that are worth being asked, at most `count`. */
+  candidates(count: number): readonly Worker[];
+}
 
 /** Decides for one pool of workers by hashing. What it needs it sees by itself: its own requests, and loads about a second old. */
 export class StatelessDecider<Worker extends RoutableWorker> {
@@ -73,16 +89,16 @@ export class StatelessDecider<Worker extends RoutableWorker> {
   }
 
   /**
-   * The worker that takes the request; undefined where there is none.
+   * Where the request may go; undefined where there is no worker. Counts the request: once for each.
    * @param said loads of the workers, the same map until there are others
    * @param mayTake ids of those who may. @default all
    */
-  choose(
+  look(
     request: StatelessRequest,
     said: FleetLoads,
     nowMs: number,
     mayTake?: ReadonlySet<string>,
-  ): Worker | undefined {
+  ): StatelessLook<Worker> | undefined {
     const { ids } = this.#fleet;
     const open = mayTake === undefined ? this.#all : this.#all.filter((at) => mayTake.has(ids[at] as string));
     if (open.length === 0) return undefined;
@@ -90,9 +106,19 @@ export class StatelessDecider<Worker extends RoutableWorker> {
     this.#forgetSent(nowMs);
     const levels = this.#demanded(promptLevels(request.prompt, this.#blockSizeTokens, request.conversation));
     const ask = { levels, draw: keyOfText(request.id), slack: SLACK_TOKENS };
-    const worker = chooseStateless(ask, this.#fleet, open);
-    this.#send({ worker, tokens: request.prompt.tokens, atMs: nowMs });
-    return this.#workers[worker];
+    const workers = this.#workers;
+    const fleet = this.#fleet;
+    return {
+      chosen: () => workers[chooseStateless(ask, fleet, open)] as Worker,
+      preference: preferenceOf(ask),
+      candidates: (count) => Array.from(candidatesOf(ask, fleet, open, count), (at) => workers[at] as Worker),
+    };
+  }
+
+  /** The request goes to that worker, whose load it is from now on. One that has left meanwhile is nobody's. */
+  sent({ id }: Pick<Worker, 'id'>, { prompt }: StatelessRequest, nowMs: number): void {
+    const worker = this.#fleet.ids.indexOf(id);
+    if (worker >= 0) this.#send({ worker, tokens: prompt.tokens, atMs: nowMs });
   }
 
   /** How much of the traffic has each key: what was seen, and while little was seen, as much as may be. */

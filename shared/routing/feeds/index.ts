@@ -37,6 +37,8 @@ export interface RoutingParts {
   readonly logger: ProcessLogger;
   /** Busy limits of a model, by its primary name, as they are now. */
   limitsOf(model: string): BusyLimits;
+  /** Told when this process begins and ends to answer for the fleet. @default nobody is */
+  readonly onAnswering?: ((isAnswering: boolean) => void) | undefined;
   /** What is shared with other routers. @default nothing */
   readonly shared?: SharedRouterState | undefined;
 }

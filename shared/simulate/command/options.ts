@@ -7,7 +7,7 @@ import {
   type PolicyConfig,
 } from '../../router/scheduler/index.ts';
 import { openRouterFiles } from '../../routing/index.ts';
-import type { RoutingMode } from '../routers.ts';
+import type { RoutingMode, RoutingOptions } from '../routers.ts';
 import type { SimulationOptions } from '../simulate.ts';
 import type { Workload } from '../workload.ts';
 
@@ -31,6 +31,7 @@ export async function simulationOptions(
       routers: settings.routers,
       replicaSyncDelayMs: settings.replicaSyncDelayMs,
       loadAgeMs: settings.loadAgeMs,
+      asking: { workersMax: settings.routerAskedWorkers, delayMs: settings.askDelayMs },
       kv: await kvConfig(config, policies),
       indexBytesMax: settings.indexMaxMb * 2 ** 20,
       policies: policies?.root,
@@ -82,8 +83,12 @@ export function describeRun(
     ...(prefill === undefined ? { workers } : { 'prefill workers': prefill.workers, 'decode workers': workers }),
     'router-mode': mode,
     ...(mode === 'kv' || mode === 'load-aware' ? { 'cost-model': kv.costModel } : {}),
-    ...(mode === 'stateless' ? { routers: options.routing.routers, 'load-age-ms': options.routing.loadAgeMs } : {}),
+    ...(mode === 'stateless' ? describeStateless(options.routing) : {}),
     ...(settings.arrivalSpeedup === 1 ? {} : { 'arrival-speedup': settings.arrivalSpeedup }),
     seed: options.seed,
   };
+}
+
+function describeStateless({ routers, loadAgeMs, asking }: RoutingOptions): Readonly<Record<string, number>> {
+  return { routers, 'load-age-ms': loadAgeMs, 'asked-workers': asking?.workersMax ?? 0 };
 }

@@ -71,6 +71,7 @@ export class PlannerPolicy implements ScalingPolicy {
       osl,
       held: Object.values(pools).reduce((total, { held }) => total + held, 0),
       running,
+      backlog: each(({ pool }) => backlogOf(pool)),
       startSeconds: this.#startSeconds,
     };
   }
@@ -100,6 +101,20 @@ function passesOf(pool: ScaledPool['pool']): readonly ForwardPass[] {
   return pool.workers
     .filter(({ state }) => state === 'ready')
     .flatMap(({ ranks }) => ranks.flatMap(({ lastPass }) => lastPass ?? []));
+}
+
+/** Workers at which more waits than runs, and what waits at workers. */
+function backlogOf({ workers }: ScaledPool['pool']): { readonly workers: number; readonly requests: number } {
+  let behind = 0;
+  let requests = 0;
+  for (const { ranks, state } of workers) {
+    if (state !== 'ready') continue;
+    const waiting = ranks.reduce((total, rank) => total + rank.waiting, 0);
+    const load = ranks.reduce((total, rank) => total + rank.load, 0);
+    requests += waiting;
+    if (waiting > load - waiting) behind++;
+  }
+  return { workers: behind, requests };
 }
 
 /** Knows the workload: has what every moment needs by the time that it comes. The best that a planner could do. */

@@ -29,6 +29,7 @@ export interface ScaledPool {
   readonly ready: number;
   readonly starting: number;
   readonly draining: number;
+  /** Requests that wait for a worker, in routers' queues too. */
   readonly held: number;
   readonly pool: FleetPool;
 }
@@ -170,7 +171,7 @@ export class Scaling {
       ready: count('ready'),
       starting: count('starting'),
       draining: count('draining'),
-      held: this.#fleet.pools.reduce((total, { held }) => total + held.length, 0),
+      held: this.#fleet.pools.reduce((total, pool) => total + viewOf(pool).held, 0),
     });
   }
 
@@ -245,7 +246,7 @@ function viewOf(pool: FleetPool): ScaledPool {
     ready: count('ready'),
     starting: count('starting'),
     draining: count('draining'),
-    held: pool.held.length,
+    held: pool.held.length + pool.routers.pending,
     pool,
   };
 }

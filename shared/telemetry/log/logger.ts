@@ -6,6 +6,8 @@ import { openStderr } from './stderr.ts';
 
 /** What code that logs takes as an argument. A line that its target's level forbids costs one comparison. */
 export interface Logger {
+  /** Lines of level `info` are dropped: their fields need not be made. */
+  readonly isQuiet?: boolean;
   debug(message: string, fields?: LogFields): void;
   /**
    * @param full what is written in place of `fields` for machines, and for people who asked for details: ids and whatever
@@ -85,6 +87,10 @@ class TargetLogger implements Logger {
     this.#target = target;
     this.#rankMax = rankMax;
     this.#bindings = bindings;
+  }
+
+  get isQuiet(): boolean {
+    return this.#rankMax < INFO_RANK;
   }
 
   debug(message: string, fields?: LogFields): void {

@@ -9,7 +9,7 @@ import {
   isMovable,
   requestKeyOf,
 } from '../../protocol/generation/index.ts';
-import { RETRY_HEADER } from '../../protocol/planner/index.ts';
+import { RETRY_HEADER } from '../../protocol/planner-topics/index.ts';
 import { isRecord } from '../../records/index.ts';
 import {
   type Logger,

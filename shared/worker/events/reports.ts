@@ -1,7 +1,8 @@
 import type { EventChannelRecord, ModelCard, WorkerLoad } from '../../discovery/index.ts';
 import type { EngineInfo, EngineLoad } from '../../engines/index.ts';
 import type { EventPublisher, EventScope } from '../../planes/event/index.ts';
-import { type PoolName, ROLLUP_TOPIC } from '../../protocol/planner/index.ts';
+import type { PoolName } from '../../protocol/planner/index.ts';
+import { ROLLUP_TOPIC } from '../../protocol/planner-topics/index.ts';
 import { u64OfHex } from '../../records/index.ts';
 import { KV_EVENTS_TOPIC, LOAD_TOPIC } from '../../router/feed/index.ts';
 import type { WorkerOptions, WorkerSettings } from '../options.ts';
@@ -43,6 +44,12 @@ export class WorkerReports {
   /** Of the KV events, one a rank; empty where the engine publishes none. */
   get journals(): readonly RankJournal[] {
     return this.#events?.journals ?? [];
+  }
+
+  /** Leading tokens of a prompt that each rank has cached, as its events say; a cache below the device counts in part. */
+  cachedTokens(sequence: Uint32Array): readonly number[] {
+    const { kvBlockSizeTokens } = this.#options.engineInfo;
+    return this.#events?.heldBlocks(sequence).map((blocks) => Math.round(blocks * kvBlockSizeTokens)) ?? [];
   }
 
   /** Begins with KV events and load, each on a channel of the worker's component; returns the channels. */
@@ -87,6 +94,7 @@ export class WorkerReports {
     const { namespace } = worker.address;
     return new RollupReporter({
       publisher: await this.#openChannel(ROLLUP_TOPIC, channels, { kind: 'namespace', namespace }),
+      outbox: worker.plannerOutbox,
       clock,
       random,
       intervalMs: settings.rollupIntervalMs,

@@ -1,18 +1,15 @@
 import type { Clock, Random, Timer } from '../../clock/index.ts';
 import type { Engine, EngineInfo, EngineLoad, EnginePass } from '../../engines/index.ts';
 import type { EventPublisher } from '../../planes/event/index.ts';
-import {
-  PASS_SAMPLES_MAX,
-  type PassRow,
-  PLANNER_EVENT_VERSION,
-  type PlannerEventOf,
-  type PoolName,
-  type RankLoadRow,
-} from '../../protocol/planner/index.ts';
+import type { PlannerOutbox } from '../../planes/queue/index.ts';
+import type { PassRow, PlannerEventOf, PoolName, RankLoadRow } from '../../protocol/planner/index.ts';
+import { PASS_SAMPLES_MAX, PLANNER_EVENT_VERSION } from '../../protocol/planner-topics/index.ts';
 import type { TrafficCounter } from './traffic-counter.ts';
 
 export interface RollupReporterOptions {
   readonly publisher: EventPublisher;
+  /** Takes the same. */
+  readonly outbox?: Pick<PlannerOutbox, 'put'> | undefined;
   readonly clock: Clock;
   readonly random: Random;
   readonly intervalMs: number;
@@ -75,6 +72,7 @@ export class RollupReporter {
       ...(this.#options.isDraining() ? { draining: true } : {}),
     };
     publisher.publish(rollup);
+    this.#options.outbox?.put(rollup);
   }
 
   stop(): void {

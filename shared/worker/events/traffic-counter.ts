@@ -1,5 +1,6 @@
 import type { Clock } from '../../clock/index.ts';
-import { NO_TRAFFIC, type TrafficTotals } from '../../protocol/planner/index.ts';
+import type { TrafficTotals } from '../../protocol/planner/index.ts';
+import { NO_TRAFFIC } from '../../protocol/planner-topics/index.ts';
 
 /** One request, as it is counted: nothing a token. */
 export interface TrafficMeter {

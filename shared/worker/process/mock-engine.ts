@@ -1,6 +1,6 @@
 import { readFile } from 'node:fs/promises';
 import { builtinModelPath, builtinText, describeChatTemplate } from '../../artifacts/index.ts';
-import { systemClock } from '../../clock/index.ts';
+import type { Clock } from '../../clock/index.ts';
 import { ConfigError, type Settings } from '../../config/index.ts';
 import type { Engine, EngineKind } from '../../engines/index.ts';
 import {
@@ -32,9 +32,9 @@ export const mocker: EngineKind = {
     if (given !== undefined) return given;
     return modelPath === undefined ? BUILTIN_MODEL_NAME : modelPath.split('/').findLast((part) => part !== '');
   },
-  async open({ settings }, { at, logger }) {
+  async open({ settings }, { at, clock, logger }) {
     const folder = settings.modelPath ?? builtinModelPath();
-    const { engine, info } = await mockEngineFor(folder, settings, { at, logger });
+    const { engine, info } = await mockEngineFor(folder, settings, { at, clock, logger });
     const template = settings.customJinjaTemplate;
     const files = template === undefined ? info.files : { ...info.files, ...(await describeChatTemplate(template)) };
     return { engine, model: { files, contextLength: info.contextLength, sourcePath: folder } };
@@ -42,6 +42,7 @@ export const mocker: EngineKind = {
 };
 
 export interface MockEngineContext {
+  readonly clock: Clock;
   /** Its place among the engines of the process. @default 0 */
   readonly at?: number;
   /** Told of tables of times that cannot be read. @default they are an error */
@@ -54,7 +55,7 @@ const PORT_MAX = 65_535;
 export async function mockEngineFor(
   folder: string,
   settings: Settings<'worker'>,
-  { at = 0, logger }: MockEngineContext = {},
+  { at = 0, clock, logger }: MockEngineContext,
 ): Promise<{ readonly engine: Engine; readonly info: ModelInfo }> {
   const info = await readModelInfo(folder);
   const options: MockEngineOptions = {
@@ -74,7 +75,7 @@ export async function mockEngineFor(
   };
   const listens = settings.disaggregationMode === 'prefill';
   const handoffs = tcpHandoffs(listens ? mockAddress(settings, 'blocks of a prefill engine') : LOOPBACK);
-  return { engine: createMockEngine(options, { clock: systemClock, handoffs }), info };
+  return { engine: createMockEngine(options, { clock, handoffs }), info };
 }
 
 /** How its role in a deployment shows. Decode workers tell nothing of their caches unless they are told to. */

@@ -1,4 +1,4 @@
-import { systemClock } from '../../clock/index.ts';
+import type { Clock } from '../../clock/index.ts';
 import { ConfigError } from '../../config/index.ts';
 import { startSecondaryVllm } from '../../engines/vllm/index.ts';
 import { reasonOf } from '../../errors/index.ts';
@@ -16,17 +16,22 @@ const ENGINE = 'engine';
  *
  * @throws ConfigError for settings that no secondary node can have
  */
-export async function startSecondaryNode(config: WorkerConfig, address: WorkerAddress, logger: ProcessLogger) {
+export async function startSecondaryNode(
+  config: WorkerConfig,
+  address: WorkerAddress,
+  clock: Clock,
+  logger: ProcessLogger,
+) {
   const { settings } = config;
   if (settings.engine !== 'vllm')
     throw new ConfigError([`--headless needs --engine vllm: ${settings.engine} has no such nodes`]);
   if (settings.engineUrl !== undefined) throw new ConfigError(['--headless starts an engine: leave --engine-url out']);
-  const health = new EndpointHealth(systemClock, [ENGINE]);
-  const metrics = createWorkerMetrics({ ...address, model: '' });
+  const health = new EndpointHealth(clock, [ENGINE]);
+  const metrics = createWorkerMetrics({ clock, ...address, model: '' });
   const status = await openStatusServer(settings, logger, { health, metrics });
   const log = logger.for('engine');
   const launch = await vllmLaunchSettings(config);
-  const node = await startSecondaryVllm(launch, { clock: systemClock, logger: log });
+  const node = await startSecondaryVllm(launch, { clock, logger: log });
   health.set(ENGINE, 'ready');
   const engineExit = node.exit.then((reason) => {
     health.set(ENGINE, 'notready');

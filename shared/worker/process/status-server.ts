@@ -1,4 +1,4 @@
-import { systemClock } from '../../clock/index.ts';
+import type { Clock } from '../../clock/index.ts';
 import type { Settings } from '../../config/index.ts';
 import { followServiceCertificate, secureService } from '../../fleet/index.ts';
 import type { ProcessLogger } from '../../telemetry/index.ts';
@@ -36,6 +36,7 @@ export async function openStatusServer(
  */
 export async function openControlServer(
   settings: Settings<'worker'>,
+  clock: Clock,
   logger: ProcessLogger,
   control: ControlServerOptions['control'],
 ): Promise<SmallServer | undefined> {
@@ -45,7 +46,7 @@ export async function openControlServer(
   const { admission, tls } = secureService(settings, { name: 'the control server', host, remedy });
   const log = logger.for('control');
   const server = await startControlServer({ control, admission, tls, logger: log, port, host });
-  const following = followServiceCertificate(settings, systemClock, tls, server.useCertificate);
+  const following = followServiceCertificate(settings, clock, tls, server.useCertificate);
   log.info('control server is up', { port: server.port });
   return {
     ...server,

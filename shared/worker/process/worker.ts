@@ -1,4 +1,4 @@
-import { systemClock, systemRandom } from '../../clock/index.ts';
+import type { Clock, TimeAndChance } from '../../clock/index.ts';
 import { tellWhile } from '../../concurrency/index.ts';
 import { ConfigError, type Settings } from '../../config/index.ts';
 import type { Discovery, WorkerType } from '../../discovery/index.ts';
@@ -9,6 +9,7 @@ import type { EventPlane } from '../../planes/event/index.ts';
 import { formatHostPort, listenAddress, type RequestPlane } from '../../planes/request/index.ts';
 import {
   createWorkerMetrics,
+  type MetricRegistry,
   openTelemetry,
   type ProcessLogger,
   type Tracer,
@@ -44,7 +45,7 @@ export interface WorkerProcess {
 }
 
 /** Everything the workers of a process share. */
-interface Surroundings {
+interface Surroundings extends TimeAndChance {
   readonly settings: Settings<'worker'>;
   readonly logger: ProcessLogger;
   readonly discovery: Discovery;
@@ -69,19 +70,20 @@ export interface DefinedModel {
 /** Starts the workers that the settings ask for. Rejects with one line, everything closed again. */
 export async function startWorkerProcess(
   config: WorkerConfig,
+  { clock, random }: TimeAndChance,
   logger: ProcessLogger,
   signal: AbortSignal,
   defined?: DefinedModel,
 ): Promise<WorkerProcess> {
   const { settings } = config;
   const address = parseEndpoint(settings.endpoint);
-  if (settings.headless) return startSecondaryNode(config, address, logger);
-  const adapterCache = openAdapterCache(settings, logger.for('worker'));
+  if (settings.headless) return startSecondaryNode(config, address, clock, logger);
+  const adapterCache = openAdapterCache(settings, { clock, random }, logger.for('worker'));
   const kind: EngineKind = KINDS[settings.engine];
   const names = defined?.names ?? { displayName: kind.displayName(settings) };
-  const metrics = createWorkerMetrics({ ...address, model: names.displayName ?? '' });
+  const metrics = createWorkerMetrics({ clock, ...address, model: names.displayName ?? '' });
   const count = defined === undefined && kind.isSeveral === true ? settings.numWorkers : 1;
-  const health = new EndpointHealth(systemClock, [address.endpoint], {
+  const health = new EndpointHealth(clock, [address.endpoint], {
     starting: settings.systemStartingHealthStatus,
     counting: settings.systemUseEndpointHealthStatus,
     workers: count,
@@ -93,33 +95,40 @@ export async function startWorkerProcess(
     metrics: withEngineMetrics(metrics, engines, address),
     model: () => workers[0] && { address, card: workers[0].card },
   });
-  const control = await openControlServer(settings, logger, () => workers[0]?.control);
-  const discovery = await openDiscovery(settings, logger.for('discovery'), { registry: metrics.registry });
+  const control = await openControlServer(settings, clock, logger, () => workers[0]?.control);
+  const discovery = await openDiscovery(settings, logger.for('discovery'), {
+    clock,
+    random,
+    registry: metrics.registry,
+  });
   const planes = {
-    requestPlane: await servingPlane(settings, metrics.requestPlane, logger.for('requests')),
-    eventPlane: eventPlane(settings, logger.for('events'), discovery),
+    requestPlane: await servingPlane(settings, clock, metrics.requestPlane, logger.for('requests')),
+    eventPlane: eventPlane(settings, clock, logger.for('events'), discovery),
   };
-  const telemetry = await openTelemetry(settings, logger, metrics.registry);
+  const telemetry = await openTelemetry(settings, { clock, random }, logger, metrics.registry);
   const { tracer } = telemetry;
+  const plannerOutbox = await openOutbox(settings, clock, logger, metrics.registry);
   const shown = { metrics, tracer, health, address };
   const filesFrom = status && addressOf(settings, status.port);
-  const surroundings = { settings, logger, discovery, adapterCache, filesFrom, ...shown, ...planes };
+  const shared = { clock, random, settings, logger, discovery, adapterCache, filesFrom, plannerOutbox };
+  const surroundings = { ...shared, ...shown, ...planes };
   const close = async (): Promise<void> => {
     await Promise.all(workers.map((worker) => worker.drain()));
+    await plannerOutbox?.close(OUTBOX_MS_MAX);
     await Promise.all([discovery.close(), planes.requestPlane.close(), planes.eventPlane.close()]);
     await Promise.all([status?.close(), control?.close()]);
     await telemetry.close();
   };
   try {
     const onDroppedKvEvents = (count: number): void => metrics.droppedKvEvents(count);
-    const context = { clock: systemClock, logger: logger.for('engine'), onDroppedKvEvents };
+    const context = { clock, logger: logger.for('engine'), onDroppedKvEvents };
     let opened = 0;
     const model = defined ?? {
       open: () => kind.open(config, { ...context, at: opened++ }),
       names,
       card: {
         ...cardSettings(settings),
-        ...(await topologyCard(settings, systemClock, signal, logger.for('worker'))),
+        ...(await topologyCard(settings, clock, signal, logger.for('worker'))),
         ...(settings.routeToEncoder ? { route_to_encoder: true } : {}),
         workerType: workerTypeOf(settings, kind),
         ...(kind.runtimeData === undefined ? {} : { runtime_data: kind.runtimeData }),
@@ -127,7 +136,7 @@ export async function startWorkerProcess(
     };
     const staggerMs = staggerDelayMs(settings.staggerDelaySecs, count);
     for (let at = 0; at < count; at++) {
-      if (at > 0 && staggerMs > 0) await systemClock.sleep(staggerMs, signal);
+      if (at > 0 && staggerMs > 0) await clock.sleep(staggerMs, signal);
       workers.push(await startOne(surroundings, model, engines, signal));
     }
     const engineExit = Promise.race(workers.map((worker) => worker.engineExit));
@@ -136,6 +145,16 @@ export async function startWorkerProcess(
     await close();
     throw error;
   }
+}
+
+/** Longest time that the end of a worker waits for the planner's queue. */
+const OUTBOX_MS_MAX = 2000;
+
+/** Its code is loaded where a queue is named: beside a frontend that answers for the fleet, workers need none. */
+async function openOutbox(settings: Settings<'worker'>, clock: Clock, logger: ProcessLogger, registry: MetricRegistry) {
+  if (settings.plannerQueueUrl === undefined) return undefined;
+  const { openPlannerOutbox } = await import('../../fleet/planner-queue/index.ts');
+  return openPlannerOutbox(settings, { clock, logger: logger.for('planner'), registry });
 }
 
 async function startOne(
@@ -157,8 +176,6 @@ async function startOne(
       model,
       card,
       names,
-      clock: systemClock,
-      random: systemRandom,
       logger: logger.for('worker'),
       settings: {
         graceMs: settings.gracefulShutdownGracePeriodSecs * 1000,

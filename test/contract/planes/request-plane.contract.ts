@@ -1,14 +1,15 @@
 import fc from 'fast-check';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { ServeError, workerError } from '../../../shared/errors/index.ts';
-import type {
-  Call,
-  IncomingCall,
-  PlaneHandler,
-  PlaneRequest,
-  PlaneServer,
-  RequestPlane,
-  Transport,
+import {
+  type Call,
+  type IncomingCall,
+  type PlaneHandler,
+  type PlaneRequest,
+  type PlaneServer,
+  type RequestPlane,
+  siblingTransport,
+  type Transport,
 } from '../../../shared/planes/request/index.ts';
 import { waitUntil } from '../../support/index.ts';
 import { HeldCalls, RecordingSink, type SinkEvent } from './recording-sink.ts';
@@ -107,6 +108,29 @@ export function describeRequestPlane(
         expect(incoming.tokenIds).toEqual(tokenIds);
         expect(incoming.deadlineMs).toBeGreaterThan(59_000);
         expect(incoming.deadlineMs).toBeLessThanOrEqual(60_000);
+      });
+
+      it('carries large byte strings both ways, as they were when they were sent', async () => {
+        const bytes = Buffer.from(Uint32Array.from({ length: 900_001 }, (_, at) => at).buffer);
+        const body = { first: 'a', list: [{ values: bytes.subarray(3) }, { values: bytes }], last: [1] };
+        const { sink } = send(
+          serveWith((call) => {
+            const made = { values: Buffer.from(bytes), given: call.body };
+            call.output({ body: made });
+            made.values.fill(0); // an engine uses its buffer again
+            call.output({ body: 'next' });
+            call.end();
+          }),
+          { body },
+        );
+        await sink.closed();
+        const [first, second] = sink.events.filter((event) => event.kind === 'output');
+        const { values, given } = first!.output.body as { values: Buffer; given: typeof body }; // two were sent
+        expect(values.equals(bytes)).toBe(true);
+        expect(given.list[0]?.values.equals(bytes.subarray(3))).toBe(true);
+        expect(given.list[1]?.values.equals(bytes)).toBe(true);
+        expect([given.first, given.last]).toEqual(['a', [1]]);
+        expect(second).toEqual({ kind: 'output', output: { body: 'next' } });
       });
 
       it('carries no token ids and no deadline when it has none, and tells an empty prompt from an absent one', async () => {
@@ -525,6 +549,18 @@ export function describeRequestPlane(
     });
 
     describe('draining', () => {
+      it('reaches another endpoint of a component by what leads to one', async () => {
+        const heard: string[] = [];
+        server.handle(PING_ENDPOINT, (call) => {
+          heard.push(call.endpoint);
+          call.end();
+        });
+        const generate = serveWith((call) => call.end());
+        const { sink } = send(siblingTransport(generate, 'ping') as Transport);
+        await sink.closed();
+        expect(heard).toEqual([PING_ENDPOINT]);
+      });
+
       it('finishes open streams and refuses new ones', async () => {
         const held = new HeldCalls();
         const transport = serveWith(held.handler);

@@ -1,6 +1,7 @@
 /** `stator worker --engine mocker` whose engine dies as a process of its own would, at SIGUSR2. */
 
 import { stopSignal } from '../../../functions/process/stop-signal.ts';
+import { SYSTEM } from '../../../shared/clock/index.ts';
 import { resolveConfig } from '../../../shared/config/index.ts';
 import { openLogger } from '../../../shared/telemetry/index.ts';
 import { mockEngineFor } from '../../../shared/worker/process/mock-engine.ts';
@@ -12,11 +13,11 @@ const { disaggregationMode: role } = settings;
 const folder = settings.modelPath ?? '';
 const logger = openLogger(settings);
 const stopped = stopSignal();
-const running = await startWorkerProcess(config, logger, new AbortController().signal, {
+const running = await startWorkerProcess(config, SYSTEM, logger, new AbortController().signal, {
   names: { displayName: settings.modelName ?? '' },
   card: { workerType: role === 'prefill' || role === 'decode' ? role : 'aggregated' },
   open: async () => {
-    const { engine, info } = await mockEngineFor(folder, settings);
+    const { engine, info } = await mockEngineFor(folder, settings, SYSTEM);
     const onExit = (told: (reason: Error) => void): void => {
       process.once('SIGUSR2', () => told(new Error('engine killed')));
     };

@@ -6,6 +6,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import fc from 'fast-check';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { SYSTEM } from '../../../shared/clock/index.ts';
 import { runProfile } from '../../../shared/commands/profile/index.ts';
 import { type DecodePoint, tablesOf } from '../../../shared/commands/profile/profile.ts';
 import { readTimingProfile } from '../../../shared/engines/mocker/index.ts';
@@ -41,6 +42,7 @@ describe('stator profile over answer lengths', () => {
     runProfile(
       [`--url=${url}`, '--model=m', '--kv-tokens=1000', '--isl=8,16', '--concurrency=1,2', '--repeats=1', ...flags],
       {},
+      SYSTEM,
     );
   const decodeOf = (output: string) => JSON.parse(readFileSync(join(output, 'decode_raw_data.json'), 'utf8'));
 

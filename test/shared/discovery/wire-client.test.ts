@@ -24,7 +24,13 @@ afterEach(() => {
 /** A server that answers everything alike and keeps what it was asked. */
 async function serve(status: number, answer: string) {
   const asked: { readonly headers: IncomingMessage['headers']; readonly body: string }[] = [];
+  let dying = 0;
   const server = createServer((request, response) => {
+    if (dying > 0) {
+      dying--;
+      request.socket.destroy();
+      return;
+    }
     let body = '';
     request.setEncoding('utf8').on('data', (text: string) => {
       body += text;
@@ -46,7 +52,11 @@ async function serve(status: number, answer: string) {
     closers.push(() => client.destroy());
     return client;
   };
-  return { endpoint, asked, open };
+  /** Ends the connections of the next requests without an answer. */
+  const cut = (requests: number): void => {
+    dying = requests;
+  };
+  return { endpoint, asked, open, cut };
 }
 
 const KEY = { pk: { S: 'ä' }, sk: { S: 's' } };
@@ -119,6 +129,24 @@ describe('the client that a function asks its table with', () => {
     const { open } = await serve(200, '{}');
     const failed = open().call('GetItem', { TableName: 't', Key: KEY }, AbortSignal.abort());
     await expect(failed).rejects.toMatchObject({ name: 'AbortError' });
+  });
+
+  it('asks again where a kept connection has died meanwhile, and changes nothing twice', async () => {
+    const { asked, open, cut } = await serve(200, '{}');
+    const client = open();
+    const read = () => client.call('GetItem', { TableName: 't', Key: KEY }, signal);
+    await read();
+    cut(2); // the kept one, and the new one, which cannot have aged
+    await expect(read()).rejects.toMatchObject({ code: 'ECONNRESET' });
+    await read();
+    cut(1);
+    await read();
+    expect(asked).toHaveLength(3);
+    cut(1);
+    await expect(client.call('UpdateItem', { TableName: 't', Key: KEY }, signal)).rejects.toMatchObject({
+      code: 'ECONNRESET',
+    });
+    expect(asked).toHaveLength(3);
   });
 
   it('asks the region itself where no endpoint is given', () => {

@@ -1,4 +1,5 @@
 import { expect, it } from 'vitest';
+import { SYSTEM } from '../../../shared/clock/index.ts';
 import { resolveConfig } from '../../../shared/config/index.ts';
 import { eventPlane } from '../../../shared/fleet/events/event-plane.ts';
 import { silentLogger } from '../../../shared/telemetry/index.ts';
@@ -8,7 +9,7 @@ const SCOPE = { kind: 'namespace', namespace: 'ns' } as const;
 /** Where a publisher of a worker with these variables can be reached. */
 async function endpointOf(env: Readonly<Record<string, string>>): Promise<string> {
   const { settings } = resolveConfig('worker', ['--engine=mocker'], { DYN_EVENT_PLANE: 'zmq', ...env });
-  const plane = eventPlane(settings, silentLogger, undefined as never); // brokers alone are looked up there
+  const plane = eventPlane(settings, SYSTEM.clock, silentLogger, undefined as never); // brokers alone are looked up there
   try {
     const { transport } = await plane.publisher(SCOPE, 'kv-events');
     return JSON.stringify(transport);

@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest';
+import { SYSTEM } from '../../../shared/clock/index.ts';
 import { resolveConfig } from '../../../shared/config/index.ts';
 import { MemoryDiscovery, MemoryHub } from '../../../shared/discovery/memory/memory-discovery.ts';
 import { eventPlane } from '../../../shared/fleet/events/event-plane.ts';
@@ -34,8 +35,14 @@ class LogRecorder implements Logger {
 it('a worker takes as many streams on a connection as a caller was set to put there', async () => {
   const streams = 1500;
   const env = { DYN_TCP_RPC_HOST: '127.0.0.1', DYN_TCP_CHANNEL_BUFFER: String(streams) };
-  const serving = await servingPlane(resolveConfig('worker', ['--engine=mocker'], env).settings, silentObserver);
-  const calling = await callingPlane(resolveConfig('frontend', [], env).settings, silentObserver, { poolSizeMax: 1 });
+  const serving = await servingPlane(
+    resolveConfig('worker', ['--engine=mocker'], env).settings,
+    SYSTEM.clock,
+    silentObserver,
+  );
+  const calling = await callingPlane(resolveConfig('frontend', [], env).settings, SYSTEM.clock, silentObserver, {
+    poolSizeMax: 1,
+  });
   const held = new HeldCalls();
   const server = await serving.serve({ instanceId: '2a' });
   const transport = server.handle('2a/dynamo/backend/generate', held.handler);
@@ -58,8 +65,14 @@ it.each([
 ])('%s: one line at each end, however many requests fail', async (_, atWorker, atCaller) => {
   const [workerLog, callerLog] = [new LogRecorder(), new LogRecorder()];
   const worker = resolveConfig('worker', ['--engine=mocker'], atWorker).settings;
-  const serving = await servingPlane(worker, silentObserver, workerLog);
-  const calling = await callingPlane(resolveConfig('frontend', [], atCaller).settings, silentObserver, {}, callerLog);
+  const serving = await servingPlane(worker, SYSTEM.clock, silentObserver, workerLog);
+  const calling = await callingPlane(
+    resolveConfig('frontend', [], atCaller).settings,
+    SYSTEM.clock,
+    silentObserver,
+    {},
+    callerLog,
+  );
   const server = await serving.serve({ instanceId: '2a' });
   const { tcp = '' } = server.handle('2a/dynamo/backend/generate', (call) => call.end()) as { tcp?: string };
   const transport = { tcp: tcp.replace(/^.*:/, '127.0.0.1:') };
@@ -79,7 +92,7 @@ it.each([
 
 it('settings of encryption that contradict each other are refused in one line', async () => {
   const calling = (env: Readonly<Record<string, string>>) =>
-    callingPlane(resolveConfig('frontend', [], env).settings, silentObserver);
+    callingPlane(resolveConfig('frontend', [], env).settings, SYSTEM.clock, silentObserver);
   await expect(calling({ STATOR_PLANE_TLS: 'on' })).rejects.toThrow(/^STATOR_PLANE_TLS=on .*STATOR_PLANE_TOKEN/);
   await expect(calling({ STATOR_PLANE_TLS: 'off', DYN_TCP_TLS_INSECURE: 'true' })).rejects.toThrow(
     /^STATOR_PLANE_TLS=off contradicts/,
@@ -88,7 +101,11 @@ it('settings of encryption that contradict each other are refused in one line', 
 
 it('a worker whose fleet is on this machine alone listens on loopback, until its callers prove themselves', async () => {
   const listening = async (env: Readonly<Record<string, string>>): Promise<unknown> => {
-    const plane = await servingPlane(resolveConfig('worker', ['--engine=mocker'], env).settings, silentObserver);
+    const plane = await servingPlane(
+      resolveConfig('worker', ['--engine=mocker'], env).settings,
+      SYSTEM.clock,
+      silentObserver,
+    );
     const server = await plane.serve({ instanceId: '2a' });
     const transport = server.handle('2a/dynamo/backend/generate', () => {});
     await server.close();
@@ -116,8 +133,8 @@ describe.runIf(hasNatsServer())('with NATS_SERVER and nats for both planes', () 
     const workerSettings = resolveConfig('worker', ['--engine=mocker'], env).settings;
     const frontendSettings = resolveConfig('frontend', [], env).settings;
     const logger = new LogRecorder();
-    const serving = await servingPlane(workerSettings, silentObserver, logger);
-    const calling = await callingPlane(frontendSettings, silentObserver, {}, logger);
+    const serving = await servingPlane(workerSettings, SYSTEM.clock, silentObserver, logger);
+    const calling = await callingPlane(frontendSettings, SYSTEM.clock, silentObserver, {}, logger);
     const server = await serving.serve({ instanceId: '2a' });
     const transport = server.handle('2a/dynamo/backend/generate', (call) => call.end());
     const sink = new RecordingSink();
@@ -126,8 +143,8 @@ describe.runIf(hasNatsServer())('with NATS_SERVER and nats for both planes', () 
     expect(transport).toEqual({ nats_tcp: 'dynamo_backend.generate-2a' });
 
     const discovery = new MemoryDiscovery({ hub: new MemoryHub() });
-    const sender = eventPlane(workerSettings, logger, discovery);
-    const receiver = eventPlane(frontendSettings, logger, discovery);
+    const sender = eventPlane(workerSettings, SYSTEM.clock, logger, discovery);
+    const receiver = eventPlane(frontendSettings, SYSTEM.clock, logger, discovery);
     expect([sender.name, receiver.name]).toEqual(['nats', 'nats']);
     const scope = { kind: 'component', namespace: 'dynamo', component: 'backend' } as const;
     const log = await receiver.log?.(scope, 'kv-events', AbortSignal.timeout(5000));
@@ -144,6 +161,7 @@ describe.runIf(hasNatsServer())('with NATS_SERVER and nats for both planes', () 
     const logger = new LogRecorder();
     const plane = eventPlane(
       resolveConfig('frontend', [], { NATS_SERVER: nats.url, DYN_EVENT_PLANE: 'nats' }).settings,
+      SYSTEM.clock,
       logger,
       new MemoryDiscovery({ hub: new MemoryHub() }),
     );

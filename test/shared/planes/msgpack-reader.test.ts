@@ -20,6 +20,7 @@ const { value: records } = fc.letrec((tie) => ({
     fc.string({ unit: 'grapheme', maxLength: 300 }),
     fc.string({ minLength: 40_000, maxLength: 70_000 }),
     fc.uint8Array({ maxLength: 300 }).map((bytes) => Buffer.from(bytes)),
+    fc.integer({ min: 250, max: 800 }).map((length) => Buffer.alloc(length, length)),
     fc.array(tie('value'), { maxLength: 40 }),
     fc.dictionary(fc.oneof(fc.string(), fc.constant('__proto__')), tie('value'), { maxKeys: 40 }),
   ),
@@ -43,6 +44,16 @@ describe('a reader of msgpack that pauses', () => {
       'cb3ff8000000000000 ca3fc00000 cc05 cd0005 ce00000005 cf0000000000000005 d0fb d1fffb d2fffffffb d3fffffffffffffffb';
     const values = widths.split(' ').map((hex) => readAll(Buffer.from(hex, 'hex')));
     expect(values).toEqual([1.5, 1.5, 5, 5, 5, 5, -5, -5, -5, -5]);
+  });
+
+  it('pauses in the middle of long bytes, and copies them all', () => {
+    const long = Buffer.from(Uint32Array.from({ length: 1 << 20 }, (_, at) => at).buffer);
+    const reader = new MsgpackReader(Buffer.from(encodeRecord('msgpack', { a: [long, 'b'] })));
+    let pauses = 0;
+    while (!reader.read(1000)) pauses++;
+    expect(pauses).toBeGreaterThanOrEqual(16);
+    const { a } = reader.value as { a: [Buffer, string] };
+    expect([a[0].equals(long), a[1]]).toEqual([true, 'b']);
   });
 
   it('pauses about as often as it has values', () => {

@@ -97,6 +97,7 @@ describe('figures that cannot be', () => {
     kvUse: odd,
     wallTimeS: odd,
     tokens: odd,
+    behind: odd,
   });
 
   it.each(['rate', 'latency', 'sla'])('never bring the law %s out of its bounds, nor into its memory', (law) => {
@@ -110,39 +111,42 @@ describe('figures that cannot be', () => {
     fc.assert(
       fc.property(fc.array(anyTold, { maxLength: 40 }), (all) => {
         let state = startPlanner(0);
-        all.forEach(({ ready, starting, started, held, running, itlMs, kvUse, wallTimeS, tokens, ...rest }, at) => {
-          const pass = {
-            workerId: 'a',
-            dpRank: 0,
-            prefillRequests: 1,
-            prefillKvTokens: 0,
-            decodeRequests: 1,
-            queuedPrefillRequests: 0,
-            queuedDecodeRequests: 0,
-            queuedDecodeKvTokens: 0,
-          };
-          const figures = { wallTimeS, prefillTokens: tokens, decodeKvTokens: tokens, queuedPrefillTokens: tokens };
-          const input = {
-            ...rest,
-            nowS: 5 * (at + 1),
-            counts: { decode: { ready, starting } },
-            started,
-            held,
-            running,
-            observed: { decode: { itlMs, kvUse } },
-            passes: { decode: [{ ...pass, ...figures }] },
-            traffic: { seconds: 5, requests: started, isl: tokens, osl: tokens },
-          } as PlannerInput;
-          const { state: next, effect } = tick(state, input, planner);
-          state = next;
-          const target = effect.targets?.decode;
-          if (target !== undefined) {
-            expect(Number.isInteger(target)).toBe(true);
-            expect(target).toBeGreaterThanOrEqual(1);
-            expect(target).toBeLessThanOrEqual(16);
-          }
-          expect(effect.reason).not.toMatch(/NaN|Infinity|undefined/);
-        });
+        all.forEach(
+          ({ ready, starting, started, held, running, itlMs, kvUse, wallTimeS, tokens, behind, ...rest }, at) => {
+            const pass = {
+              workerId: 'a',
+              dpRank: 0,
+              prefillRequests: 1,
+              prefillKvTokens: 0,
+              decodeRequests: 1,
+              queuedPrefillRequests: 0,
+              queuedDecodeRequests: 0,
+              queuedDecodeKvTokens: 0,
+            };
+            const figures = { wallTimeS, prefillTokens: tokens, decodeKvTokens: tokens, queuedPrefillTokens: tokens };
+            const input = {
+              ...rest,
+              nowS: 5 * (at + 1),
+              counts: { decode: { ready, starting } },
+              started,
+              held,
+              running,
+              observed: { decode: { itlMs, kvUse } },
+              backlog: { decode: { workers: behind, requests: tokens } },
+              passes: { decode: [{ ...pass, ...figures }] },
+              traffic: { seconds: 5, requests: started, isl: tokens, osl: tokens },
+            } as PlannerInput;
+            const { state: next, effect } = tick(state, input, planner);
+            state = next;
+            const target = effect.targets?.decode;
+            if (target !== undefined) {
+              expect(Number.isInteger(target)).toBe(true);
+              expect(target).toBeGreaterThanOrEqual(1);
+              expect(target).toBeLessThanOrEqual(16);
+            }
+            expect(effect.reason).not.toMatch(/NaN|Infinity|undefined/);
+          },
+        );
         expect(JSON.parse(JSON.stringify(state))).toEqual(
           JSON.parse(JSON.stringify(state, (_, v) => (typeof v === 'number' && !Number.isFinite(v) ? 'odd' : v))),
         );

@@ -92,6 +92,7 @@ const anyStep = fc.record({
   rate: fc.option(fc.double({ min: 0, max: 500, noNaN: true }), { nil: undefined }),
   held: fc.nat(5000),
   running: fc.nat(100),
+  backlog: fc.option(fc.record({ workers: fc.nat(40), requests: fc.nat(10_000) }), { nil: undefined }),
 });
 
 describe('whatever happens, the rate law', () => {

@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import { decodeCompletions, parseCompletionsBody, parseJsonBody } from '../../../shared/protocol/openai/index.ts';
+import { parseJsonBody } from '../../../shared/protocol/json/index.ts';
+import { decodeCompletions, parseCompletionsBody } from '../../../shared/protocol/openai/index.ts';
 import { contextWith } from './decode-context.ts';
 
 function decode(fields: object) {

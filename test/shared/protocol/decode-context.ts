@@ -1,9 +1,6 @@
 import { seededRandom } from '../../../shared/clock/index.ts';
-import {
-  type DecodeContext,
-  defaultDecodeSettings,
-  type OpenAiDecodeSettings,
-} from '../../../shared/protocol/openai/index.ts';
+import { defaultHttpSettings } from '../../../shared/frontends/http/settings.ts';
+import type { DecodeContext, OpenAiDecodeSettings } from '../../../shared/protocol/openai/index.ts';
 
 /** A decode context with these headers and settings; warnings are collected. */
 export function contextWith(
@@ -13,7 +10,7 @@ export function contextWith(
   const warnings: string[] = [];
   return {
     headers: { headerNames: () => Object.keys(headers), header: (name) => headers[name] },
-    settings: { ...defaultDecodeSettings, ...settings },
+    settings: { ...defaultHttpSettings.decode, ...settings },
     random: seededRandom(1),
     warn: (message) => void warnings.push(message),
     warnings,

@@ -5,11 +5,16 @@ import type { RankLoad } from '../../../shared/discovery/index.ts';
 import { MemoryDiscovery, MemoryHub } from '../../../shared/discovery/memory/memory-discovery.ts';
 import type { RoutableModel } from '../../../shared/pipeline/index.ts';
 import { createMemoryEventPlane } from '../../../shared/planes/event/index.ts';
-import { createMemoryRequestPlane, type RequestPlane } from '../../../shared/planes/request/index.ts';
+import {
+  createMemoryRequestPlane,
+  type PlaneHandler,
+  type RequestPlane,
+} from '../../../shared/planes/request/index.ts';
 import type { RouteRequest } from '../../../shared/router/index.ts';
 import { openRouterMetrics, openRouting, type Routing } from '../../../shared/routing/index.ts';
 import { createFrontendMetrics, type FrontendMetrics, silentLogger } from '../../../shared/telemetry/index.ts';
-import { model } from '../pipeline/fixtures.ts';
+import { QuoteService } from '../../../shared/worker/calls/quote-service.ts';
+import { model, worker } from '../pipeline/fixtures.ts';
 
 const NEVER = new AbortController().signal;
 const RESIDENT = ['--router-mode=kv', '--router-role=resident'];
@@ -18,13 +23,22 @@ const CHOOSE = ['--router-mode=kv', '--router-role=choose'];
 /** What processes of one fleet share: discovery, planes and time. */
 class FleetRig {
   readonly clock = new VirtualClock();
-  readonly model: RoutableModel = model();
+  readonly model: RoutableModel;
   readonly #hub = new MemoryHub(this.clock);
   readonly #worker = new MemoryDiscovery({ hub: this.#hub, clock: this.clock, random: seededRandom(99) });
   readonly #plane = createMemoryRequestPlane({ clock: this.clock });
   readonly #events = createMemoryEventPlane({ clock: this.clock, random: seededRandom(1) });
   readonly #open = new Set<RoutingProcess>();
   #seed = 2;
+
+  constructor(served: RoutableModel = model()) {
+    this.model = served;
+  }
+
+  /** An endpoint of a worker. */
+  async serve(path: string, handler: PlaneHandler): Promise<void> {
+    (await this.#plane.serve({ instanceId: path.slice(0, path.indexOf('/')) })).handle(path, handler);
+  }
 
   /** A process with these flags that knows the workers. */
   async start(
@@ -214,6 +228,98 @@ describe('a process without events', () => {
       await fleet.settle(2000); // so long that its own load is not in the way
     }
     expect(chosen.size).toBe(1);
+  });
+});
+
+describe('a function that asks workers', () => {
+  const STATELESS = ['--router-mode=kv', '--router-role=stateless'];
+  const IDS = ['a1', 'b2', 'c3', 'd4'];
+  const askable = (id: string) => ({
+    ...worker(id),
+    transport: { memory: `${id}/ns/backend/generate` },
+    publishesKvEvents: true,
+    hasLocalIndexer: true,
+  });
+
+  /** A fleet whose workers answer; what each is asked is noted. */
+  async function open(more: Partial<ReturnType<typeof askable>> = {}) {
+    fleet = new FleetRig(model({ workers: IDS.map((id) => ({ ...askable(id), ...more })) }));
+    const cached = new Map<string, number>();
+    const asked: string[] = [];
+    for (const id of IDS) {
+      const service = new QuoteService({
+        clock: fleet.clock,
+        blockSizeTokens: fleet.model.pool.blockSizeTokens,
+        load: () => [
+          {
+            dpRank: 0,
+            runningRequests: 0,
+            waitingRequests: 0,
+            usedKvBlocks: 0,
+            totalKvBlocks: 9,
+            activePrefillTokens: 0,
+          },
+        ],
+        cachedTokens: () => [cached.get(id) ?? 0],
+        refusal: () => undefined,
+      });
+      await fleet.serve(`${id}/ns/backend/quote`, (call) => {
+        asked.push(id);
+        service.serve(call);
+      });
+    }
+    return { cached, asked };
+  }
+
+  it('sends a prompt to whoever of them has most of it, without knowing that before', async () => {
+    const { cached, asked } = await open();
+    const function_ = await fleet.start(STATELESS, { followsEvents: false });
+    const [first] = await Promise.all([function_.choose({ routing: { session_id: 's' } }), fleet.settle()]);
+    expect(new Set(asked).size).toBe(4);
+    const other = asked.find((id) => id !== first.worker.id) as string;
+    cached.set(other, 60);
+    const [second] = await Promise.all([function_.choose({ routing: { session_id: 's' } }), fleet.settle()]);
+    expect(second).toMatchObject({ worker: { id: other }, cachedTokens: 60 });
+    expect(await function_.counted('stator_router_asked_total{outcome="held"}')).toBe(2);
+  });
+
+  it('leaves a conversation where it is while all would cost the same', async () => {
+    await open();
+    const chosen = new Set<string>();
+    for (let turn = 0; turn < 8; turn++) {
+      const function_ = await fleet.start(STATELESS, { followsEvents: false });
+      await Promise.all([function_.choose(), fleet.settle(300)]); // from its second request on a process knows conversations
+      const [place] = await Promise.all([function_.choose({ routing: { session_id: 's' } }), fleet.settle(300)]);
+      chosen.add(place.worker.id);
+    }
+    expect(chosen.size).toBe(1);
+  });
+
+  it.each([
+    ['are told to be asked by none', [...STATELESS, '--router-asked-workers=0'], {}],
+    ['do not say what they have cached', STATELESS, { publishesKvEvents: false }],
+    ['keep no index of it', STATELESS, { hasLocalIndexer: false }],
+  ])('leaves workers alone that %s', async (_, flags, more) => {
+    const { asked } = await open(more);
+    const function_ = await fleet.start(flags, { followsEvents: false });
+    expect((await function_.choose()).worker.id).toMatch(/^[a-e]\d$/);
+    expect(asked).toEqual([]);
+  });
+
+  it('asks nobody for a request that is pinned', async () => {
+    const { asked } = await open();
+    const function_ = await fleet.start(STATELESS, { followsEvents: false });
+    expect((await function_.choose({ routing: { backend_instance_id: 'c3' } })).worker.id).toBe('c3');
+    expect(asked).toEqual([]);
+  });
+
+  it('asks only those that may take the request', async () => {
+    const { asked } = await open();
+    const function_ = await fleet.start(STATELESS, { followsEvents: false });
+    const choosing = function_.choose({ excluded: new Set(['a1', 'b2']) });
+    await fleet.settle();
+    expect((await choosing).worker.id).toMatch(/c3|d4/);
+    expect(new Set(asked)).toEqual(new Set(['c3', 'd4']));
   });
 });
 

@@ -9,20 +9,26 @@ vi.setConfig({ testTimeout: 400_000 }); // a hundred thousand requests each
 
 const START_MS = 180_000;
 
-function play(workload: Workload, policy: ScalingPolicy, seed = 1) {
+function play(workload: Workload, policy: ScalingPolicy, seed = 1, routing = routingOf()) {
   const options: SimulationOptions = {
     workload,
     workers: 1,
     dataParallelSize: 1,
     engine: engineOf(),
-    routing: routingOf(),
+    routing,
     arrivalSpeedup: 1,
     kvEventLagMs: 0,
     seed,
     scaling: { policy, startMs: START_MS, ttftTargetMs: 500, itlTargetMs: 50 },
   };
-  const { scaling, gpuHours, requests } = summarize(simulate(options));
-  return { attainment: scaling?.attainment ?? 0, gpuHours, requests };
+  const simulation = simulate(options);
+  const { scaling, gpuHours, requests } = summarize(simulation);
+  return { attainment: scaling?.attainment ?? 0, gpuHours, requests, ttftMs: simulation.ttftMs };
+}
+
+/** The first requests of a workload that has no sessions. */
+function first(size: number, workload: Workload): Workload {
+  return { ...workload, size };
 }
 
 function planner(settings: object): PlannerPolicy {
@@ -59,6 +65,19 @@ describe('on the reference workloads, with workers that take three minutes to st
     expect(cheaper.gpuHours).toBeLessThanOrEqual(2.9);
   });
 
+  it('bursts that come again are served from the second one on, for fewer hours than any law that keeps as much', () => {
+    const tight = { rate_target_load: 1, rate_deviations: 0, rate_down_window_seconds: 30 };
+    const { attainment, gpuHours } = play(readWorkload('burst'), planner({ ...RATE, ...tight }));
+    expect(attainment).toBeGreaterThanOrEqual(0.905); // the first of four comes unannounced: 0.91
+    expect(gpuHours).toBeLessThanOrEqual(3.6); // load with 5 % has 0.896 for 3.74
+  });
+
+  it('routers that follow the caches decide the same: no two prompts share anything', () => {
+    const some = first(12_000, diurnal);
+    const runs = (['load-aware', 'kv'] as const).map((mode) => play(some, planner(RATE), 1, routingOf(mode)));
+    expect(runs[1]).toEqual(runs[0]);
+  });
+
   /** Attainment within five points and hours within a tenth of a replay of Dynamo 1.6.1 with its own planner. */
   function isAsReplayed(played: ReturnType<typeof play>, attainment: number, gpuHours: number): void {
     expect(Math.abs(played.attainment - attainment)).toBeLessThan(0.05);
@@ -69,7 +88,11 @@ describe('on the reference workloads, with workers that take three minutes to st
     isAsReplayed(play(diurnal, planner({ law: 'latency' })), 0.863, 3.06);
   });
 
-  it("and its sla law, whose own replays differ by as much as the router's ties", () => {
+  /**
+   * One draw of each: a hash table's order decides what it forgets. Replays of Dynamo gave 0.545 to 0.591 / 2.70 to 2.80 here; on
+   * the bursts, with both loops, 0.544 to 0.566 / 2.25 to 2.54, and eight seeds of ours 0.540 to 0.565 / 2.18 to 2.48.
+   */
+  it('and its sla law, whose own replays differ by as much as the order in which it forgets passes', () => {
     isAsReplayed(play(step, planner({ law: 'sla' }), 2), 0.545, 2.8);
   });
 });

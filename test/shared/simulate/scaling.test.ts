@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import type { Targets } from '../../../shared/planner/index.ts';
 import { type SimulationOptions, simulate, summarize } from '../../../shared/simulate/index.ts';
-import type { ScalingOptions } from '../../../shared/simulate/scaling/scaling.ts';
+import type { ScalingOptions, ScalingView } from '../../../shared/simulate/scaling/scaling.ts';
 import { options, REFERENCE_ENGINE, routing, workloadOf } from './simulation-bed.ts';
 
 const TARGETS = { ttftTargetMs: 500, itlTargetMs: 50 };
@@ -41,6 +41,29 @@ describe('a fleet whose workers come and go', () => {
     expect(scaling.heldMax).toBe(20);
     expect(summary.ttftMs.p50).toBeGreaterThan(12_000);
     expect(scaling.attainment).toBe(0);
+  });
+
+  it("counts what waits in routers' queues as held: new workers can take it", () => {
+    const workload = steady(60, 10, 200);
+    const busy = { engine: { ...REFERENCE_ENGINE, maxNumBatchedTokens: 512 }, workload };
+    const told: number[] = [];
+    const played = (threshold: number | undefined) => {
+      const policy = {
+        tickMs: 100,
+        decide: ({ pools }: ScalingView) => {
+          told.push(pools.decode!.held);
+          return undefined;
+        },
+      };
+      const kv = routing('kv', { queueThreshold: threshold });
+      const { scaling } = scaled(() => undefined, { policy }, { ...busy, routing: kv });
+      return scaling.heldMax;
+    };
+    expect(played(undefined)).toBe(0);
+    expect(told.every((held) => held === 0)).toBe(true);
+    expect(played(0)).toBeGreaterThan(20);
+    expect(Math.max(...told)).toBeGreaterThan(20);
+    expect(told.at(-1)).toBe(0);
   });
 
   it('turns away what it cannot hold', () => {

@@ -10,6 +10,7 @@ import {
   type Workload,
   type WorkloadRequest,
 } from '../../../shared/simulate/index.ts';
+import { makeWorkload, type SyntheticOptions } from '../../../shared/simulate/synthetic.ts';
 
 /** The engine of the reference replays. */
 export const REFERENCE_ENGINE: SimulationOptions['engine'] = {
@@ -32,6 +33,47 @@ export function routing(mode: RoutingMode, kv: Partial<KvRouterConfig> = {}): Ro
     loadAgeMs: 1000,
     kv: kvRouterConfig({ queueThreshold: undefined, ...kv }),
   };
+}
+
+/** The same with blocks of made-up sessions. */
+export const FINE_ENGINE = { ...REFERENCE_ENGINE, numGpuBlocks: 16_384, blockSizeTokens: 16 };
+
+/** Conversations of which the most is shared with others, four a second. */
+export const SHARED_SESSIONS: SyntheticOptions = {
+  shape: 'sessions',
+  sessions: 500,
+  turnsPerSession: 5,
+  interTurnDelayMs: 5000,
+  arrivalIntervalMs: 250,
+  burstSize: 1,
+  inputTokens: 2048,
+  outputTokens: 256,
+  lengthSpread: 0.5,
+  sharedPrefixRatio: 0.9,
+  prefixGroups: 8,
+  stretchTokens: 16,
+  seed: 1,
+};
+
+/** Prompts of a system prompt of 208 tokens that all share, and `words` of their own. */
+export function herd(requests: number, words: number, arrivalIntervalMs: number): Workload {
+  return makeWorkload({
+    ...SHARED_SESSIONS,
+    shape: 'poisson',
+    sessions: requests,
+    turnsPerSession: 1,
+    arrivalIntervalMs,
+    inputTokens: 208 + words,
+    lengthSpread: 0,
+    sharedPrefixRatio: 208 / (208 + words),
+    prefixGroups: 1,
+  });
+}
+
+/** Routers of the cost model `stator`; those of mode `stateless` ask as they do unless told otherwise. */
+export function routersOf(mode: RoutingMode, routers: number, askedWorkers = 4): RoutingOptions {
+  const kv = kvRouterConfig({ costModel: 'stator' });
+  return { ...routing(mode), kv, routers, asking: { workersMax: askedWorkers, delayMs: 0.5 } };
 }
 
 /** Options with everything that a case does not care about filled in. */

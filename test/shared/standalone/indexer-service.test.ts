@@ -1,5 +1,5 @@
 import { afterEach, describe, expect, it } from 'vitest';
-import { systemClock } from '../../../shared/clock/index.ts';
+import { SYSTEM, systemClock } from '../../../shared/clock/index.ts';
 import { resolveConfig } from '../../../shared/config/index.ts';
 import { startIndexer } from '../../../shared/standalone/indexer-service.ts';
 import { serveService } from '../../../shared/standalone/service-server.ts';
@@ -17,7 +17,7 @@ afterEach(async () => {
 async function openIndexer(peers: readonly string[] = []): Promise<ServiceClient & { readonly url: string }> {
   const flags = ['--service-port=0', ...(peers.length === 0 ? [] : [`--service-peers=${peers.join()}`])];
   const { settings } = resolveConfig('router', flags, { DYN_KV_INDEXER_TEST_ENDPOINTS: '1' });
-  const service = await startIndexer(settings, silentLogger);
+  const service = await startIndexer(settings, SYSTEM, silentLogger);
   const server = await serveService(service, settings, systemClock);
   cleanups.push(service.close, () => server.close(1000));
   return { ...serviceClient(server.url), url: server.url };

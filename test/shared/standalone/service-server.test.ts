@@ -1,7 +1,7 @@
 import { once } from 'node:events';
 import { request } from 'node:http';
 import { afterEach, describe, expect, it } from 'vitest';
-import { systemClock } from '../../../shared/clock/index.ts';
+import { SYSTEM, systemClock } from '../../../shared/clock/index.ts';
 import { resolveConfig } from '../../../shared/config/index.ts';
 import { openReplicas } from '../../../shared/standalone/replicas.ts';
 import { BODY_BYTES_MAX } from '../../../shared/standalone/service-app.ts';
@@ -39,7 +39,9 @@ describe('a service beyond loopback', () => {
 
   it('does not tell replicas by ZeroMQ what anybody could read', async () => {
     const { settings } = resolveConfig('router', ['--service-host=0.0.0.0', '--service-sync-port=0'], {});
-    await expect(openReplicas(settings, silentLogger)).rejects.toThrow(/^the sync port .* STATOR_PLANE_OPEN=on/);
+    await expect(openReplicas(settings, SYSTEM.clock, silentLogger)).rejects.toThrow(
+      /^the sync port .* STATOR_PLANE_OPEN=on/,
+    );
   });
 });
 

@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
 import { afterEach, describe, expect, it } from 'vitest';
-import { type Clock, systemClock, VirtualClock } from '../../../shared/clock/index.ts';
+import { type Clock, SYSTEM, systemClock, VirtualClock } from '../../../shared/clock/index.ts';
 import { resolveConfig } from '../../../shared/config/index.ts';
 import { startIndexer } from '../../../shared/standalone/indexer-service.ts';
 import { serveService } from '../../../shared/standalone/service-server.ts';
@@ -43,7 +43,7 @@ async function open(
 ): Promise<Opened> {
   const { settings } = resolveConfig('router', ['--service=indexer', '--service-port=0', ...flags], env);
   const { logger, lines } = captureLogger();
-  const service = await startIndexer(settings, logger);
+  const service = await startIndexer(settings, SYSTEM, logger);
   cleanups.push(service.close);
   const server = await serveService(service, settings, clock);
   cleanups.push(() => server.close(0));

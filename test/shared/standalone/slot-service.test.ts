@@ -1,5 +1,5 @@
 import { afterEach, describe, expect, it } from 'vitest';
-import { systemClock } from '../../../shared/clock/index.ts';
+import { SYSTEM, systemClock } from '../../../shared/clock/index.ts';
 import { resolveConfig } from '../../../shared/config/index.ts';
 import { serveService } from '../../../shared/standalone/service-server.ts';
 import { startSlotTracker } from '../../../shared/standalone/slot-service.ts';
@@ -15,7 +15,7 @@ afterEach(async () => {
 
 async function openReplica(syncPort: number): Promise<ServiceClient> {
   const { settings } = resolveConfig('router', ['--service-port=0', `--service-sync-port=${syncPort}`], {});
-  const service = await startSlotTracker(settings, silentLogger);
+  const service = await startSlotTracker(settings, SYSTEM, silentLogger);
   const server = await serveService(service, settings, systemClock);
   cleanups.push(service.close, () => server.close(1000));
   return serviceClient(server.url);

@@ -95,26 +95,35 @@ export async function openAccount(stackName: string): Promise<Account> {
   mkdirSync(empty);
   await cdk(['bootstrap', 'aws://123456789012/us-east-1'], empty);
   let round = 0;
+  /** What was synthesised, by its context: to deploy it once more, nobody need do it again. */
+  const assemblies = new Map<string, { readonly out: string; readonly leftOut: readonly Resource[] }>();
+  const synthesise = async (context: string) => {
+    const out = join(folder, `out-${assemblies.size}`);
+    await finished(
+      spawnNode(['infra/synth.mjs'], { env: { CDK_OUTDIR: out, CDK_CONTEXT_JSON: context } }),
+      'synthesis',
+    );
+    const assembly = { out, leftOut: localizeTemplates(out) };
+    assemblies.set(context, assembly);
+    return assembly;
+  };
+  let deployed = '';
   return {
     url,
     async deploy(context = {}) {
-      const out = join(folder, `out-${round++}`);
-      const synth = spawnNode(['infra/synth.mjs'], {
-        env: { CDK_OUTDIR: out, CDK_CONTEXT_JSON: JSON.stringify(context) },
-      });
-      await finished(synth, 'synthesis');
-      const leftOut = localizeTemplates(out);
+      const key = JSON.stringify(context);
+      const { out, leftOut } = assemblies.get(key) ?? (await synthesise(key));
+      deployed = out;
       const flags = ['--all', '--method=direct', '--require-approval=never', '--no-notices'];
       await cdk(['deploy', '--app', out, ...flags], empty);
-      const code = join(folder, `code-${round}`);
+      const code = join(folder, `code-${round++}`);
       mkdirSync(code);
       const script = resolve('test/support/aws/read_back.py');
       const text = await finished(spawnProgram(python, [script, url, stackName, code], { env }), 'reading back');
       return { ...(JSON.parse(text) as DeployedStack), gatewayAnswers: gatewayAnswersIn(leftOut) };
     },
     async destroy() {
-      const app = join(folder, `out-${round - 1}`);
-      await cdk(['destroy', '--app', app, '--all', '--force', '--no-notices'], empty).catch((error: Error) => {
+      await cdk(['destroy', '--app', deployed, '--all', '--force', '--no-notices'], empty).catch((error: Error) => {
         // moto deletes a VPC before its route tables, says so, and the stack is gone all the same
         if (!error.message.includes('has dependencies')) throw error;
       });

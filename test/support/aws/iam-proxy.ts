@@ -1,10 +1,10 @@
 import { once } from 'node:events';
-import { createServer, request as httpRequest } from 'node:http';
+import { createServer, request as httpRequest, type IncomingMessage, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { isAllowed, type Statement } from './policy.ts';
 
 /**
- * Stands before a DynamoDB server, and for Secrets Manager: lets pass what the caller's role allows, refuses the rest as AWS does,
+ * Stands before a DynamoDB server and one of S3, and for Secrets Manager: lets pass what the caller's role allows, refuses the rest as AWS does,
  * remembers all.
  */
 export interface IamProxy {
@@ -18,6 +18,8 @@ export interface IamProxy {
 
 export interface IamProxyOptions {
   readonly target: string;
+  /** Where S3 is, with buckets in the path. */
+  readonly storage: string;
   /** Statements by access key id. */
   readonly principals: Readonly<Record<string, readonly Statement[]>>;
   readonly arnOf: (tableName: string) => string;
@@ -25,7 +27,13 @@ export interface IamProxyOptions {
   readonly secretOf: (arn: string) => string;
 }
 
-export async function startIamProxy({ target, principals, arnOf, secretOf }: IamProxyOptions): Promise<IamProxy> {
+export async function startIamProxy({
+  target,
+  storage,
+  principals,
+  arnOf,
+  secretOf,
+}: IamProxyOptions): Promise<IamProxy> {
   const calls = new Map<string, Set<string>>();
   const refused: string[] = [];
   const isLetIn = (accessKeyId: string, action: string, resource: string): boolean => {
@@ -39,27 +47,28 @@ export async function startIamProxy({ target, principals, arnOf, secretOf }: Iam
     const chunks: Buffer[] = [];
     request.on('data', (chunk: Buffer) => chunks.push(chunk));
     request.on('end', () => {
-      const { method, url = '/', headers } = request;
-      const accessKeyId = /Credential=([^/]+)\//.exec(headers.authorization ?? '')?.[1] ?? '';
-      const [service = '', operation = ''] = String(headers['x-amz-target']).split('.');
       const body = Buffer.concat(chunks);
-      const { SecretId } = JSON.parse(body.toString()) as { readonly SecretId?: string };
-      const action = `${service === 'secretsmanager' ? service : 'dynamodb'}:${operation}`;
-      const resources = SecretId === undefined ? tablesOf(body.toString()).map(arnOf) : [SecretId];
-      const denied = resources.find((resource) => !isLetIn(accessKeyId, action, resource));
+      const accessKeyId = /Credential=([^/]+)\//.exec(request.headers.authorization ?? '')?.[1] ?? '';
+      const asked = isOfS3(request) ? askedOfS3(request) : askedByTarget(request, body, arnOf);
+      const denied = asked.resources.find((resource) => !isLetIn(accessKeyId, asked.action, resource));
       if (denied !== undefined) {
-        const message = `User ${accessKeyId} is not authorized to perform: ${action} on resource: ${denied}`;
-        const __type = 'com.amazon.coral.service#AccessDeniedException';
-        response.writeHead(400, { 'content-type': 'application/x-amz-json-1.0' });
-        response.end(JSON.stringify({ __type, message }));
+        refuse(
+          response,
+          asked,
+          `User ${accessKeyId} is not authorized to perform: ${asked.action} on resource: ${denied}`,
+        );
         return;
       }
-      if (SecretId !== undefined) {
+      if (asked.secretId !== undefined) {
         response.writeHead(200, { 'content-type': 'application/x-amz-json-1.1' });
-        response.end(JSON.stringify({ ARN: SecretId, Name: SecretId, SecretString: secretOf(SecretId) }));
+        response.end(
+          JSON.stringify({ ARN: asked.secretId, Name: asked.secretId, SecretString: secretOf(asked.secretId) }),
+        );
         return;
       }
-      const onward = httpRequest(new URL(url, target), { method, headers }, (answer) => {
+      const to = new URL(request.url ?? '/', asked.isOfS3 ? storage : target);
+      const headers = { ...request.headers, host: to.host };
+      const onward = httpRequest(to, { method: request.method, headers }, (answer) => {
         response.writeHead(answer.statusCode ?? 502, answer.headers);
         answer.pipe(response);
       });
@@ -80,6 +89,48 @@ export async function startIamProxy({ target, principals, arnOf, secretOf }: Iam
       await once(front, 'close');
     },
   };
+}
+
+/** What a request asks to do, as IAM names it. */
+interface Asked {
+  readonly action: string;
+  readonly resources: readonly string[];
+  readonly secretId?: string | undefined;
+  readonly isOfS3: boolean;
+}
+
+function isOfS3({ headers }: IncomingMessage): boolean {
+  return headers['x-amz-target'] === undefined;
+}
+
+/** By the path, which is `/bucket` or `/bucket/key`; of a question about an object, who may read it may ask it. */
+function askedOfS3({ method = 'GET', url = '/' }: IncomingMessage): Asked {
+  const path = decodeURIComponent(new URL(url, 'http://s3').pathname.slice(1));
+  const isObject = /^[^/]+\/./.test(path);
+  const actions: Readonly<Record<string, string>> = { GET: 'Get', HEAD: 'Get', PUT: 'Put', DELETE: 'Delete' };
+  const action = isObject ? `s3:${actions[method] ?? method}Object` : 's3:ListBucket';
+  return { action, resources: [`arn:aws:s3:::${path.replace(/\/$/, '')}`], isOfS3: true };
+}
+
+/** By the header that names the operation, with the tables or the secret in the body. */
+function askedByTarget({ headers }: IncomingMessage, body: Buffer, arnOf: IamProxyOptions['arnOf']): Asked {
+  const [service = '', operation = ''] = String(headers['x-amz-target']).split('.');
+  const { SecretId: secretId } = JSON.parse(body.toString()) as { readonly SecretId?: string };
+  const action = `${service === 'secretsmanager' ? service : 'dynamodb'}:${operation}`;
+  const resources = secretId === undefined ? tablesOf(body.toString()).map(arnOf) : [secretId];
+  return { action, resources, secretId, isOfS3: false };
+}
+
+/** Refuses as the service does that was asked. */
+function refuse(response: ServerResponse, { isOfS3 }: Asked, message: string): void {
+  if (isOfS3) {
+    response.writeHead(403, { 'content-type': 'application/xml' });
+    response.end(`<Error><Code>AccessDenied</Code><Message>${message}</Message></Error>`);
+    return;
+  }
+  const __type = 'com.amazon.coral.service#AccessDeniedException';
+  response.writeHead(400, { 'content-type': 'application/x-amz-json-1.0' });
+  response.end(JSON.stringify({ __type, message }));
 }
 
 function tablesOf(body: string): readonly string[] {

@@ -7,7 +7,7 @@ import { FrameError, writeU32 } from '../../../shared/planes/request/frames/fram
 import { FrameParser } from '../../../shared/planes/request/frames/frame-parser.ts';
 import { PeerFault } from '../../../shared/planes/request/frames/peer-fault.ts';
 import { readEngineOutput } from '../../../shared/protocol/generation/index.ts';
-import { JsonReader } from '../../../shared/protocol/openai/json-reader.ts';
+import { JsonReader } from '../../../shared/protocol/json/json-reader.ts';
 import { EVENT_PARTS } from './event-parts.ts';
 import { GRPC_PARTS } from './grpc-parts.ts';
 import { HostileValues } from './hostile-values.ts';

@@ -7,6 +7,7 @@ import { defaultHttpSettings } from '../../../shared/frontends/http/index.ts';
 import { ByteBudget, ServiceLifecycle } from '../../../shared/frontends/inference/index.ts';
 import { type GrpcServer, type GrpcServerOptions, openGrpcServer } from '../../../shared/grpc/index.ts';
 import {
+  ColdStartQueue,
   createPipeline,
   FollowedPools,
   LiveModelDirectory,
@@ -15,7 +16,9 @@ import {
   workerSetsOf,
 } from '../../../shared/pipeline/index.ts';
 import { createMemoryRequestPlane, type IncomingCall, type PlaneServer } from '../../../shared/planes/request/index.ts';
+import { createBlockIndex } from '../../../shared/router/block-index/index.ts';
 import { createRouter } from '../../../shared/router/index.ts';
+import { createKvRouter, kvRouterConfig } from '../../../shared/router/scheduler/index.ts';
 import { createFrontendMetrics, type FrontendMetrics, silentLogger } from '../../../shared/telemetry/index.ts';
 import { letterModel } from '../../shared/pipeline/fixtures.ts';
 import { serveEcho, serveText } from './scripted-engines.ts';
@@ -64,6 +67,8 @@ export interface ScriptedKserve {
   readonly bodies: readonly Readonly<Record<string, unknown>>[];
   /** Calls of workers that were stopped before their end. */
   readonly stopped: () => number;
+  /** Requests that wait for a worker to come. */
+  readonly held: () => number;
   /** Takes the worker of a model away. */
   remove(model: string): Promise<void>;
   /** The worker of `letters` with that number dies, with all it works on; discovery does not know yet. */
@@ -82,9 +87,17 @@ export interface ScriptedKserveOptions {
   readonly clock?: Clock;
   /** Adds the model `letters`, of which a token is a letter, with two workers that do this. */
   readonly letters?: (call: IncomingCall, worker: number) => void;
+  /** Requests for models whose workers are gone are held; needs `rememberedMs`. @default they fail */
+  readonly holds?: boolean;
+  /** Workers of `letters` take one prompt at a time, and others wait in the router's queue. @default round-robin */
+  readonly queues?: boolean;
 }
 
-const LETTERS: Partial<ModelCard> = { model_type: ['Completions'], model_input: 'Tokens' };
+const LETTERS: Partial<ModelCard> = {
+  model_type: ['Completions'],
+  model_input: 'Tokens',
+  runtime_config: { max_num_batched_tokens: 1000 },
+};
 
 /** Serves the models of test/fixtures/kserve/README.md. */
 export async function startScriptedKserve(options: ScriptedKserveOptions = {}): Promise<ScriptedKserve> {
@@ -119,7 +132,16 @@ export async function startScriptedKserve(options: ScriptedKserveOptions = {}): 
     const isTensor = model.model_input === 'Tensor';
     await add(name, model, (call) => (isTensor ? serveEcho(call) : serveText(call, (body) => bodies.push(body))));
   }
-  const router = createRouter<Worker>({ mode: 'round-robin', inhibitedMs: 0, clock, random });
+  const router = options.queues
+    ? createKvRouter<Worker>({
+        config: kvRouterConfig({ queueThreshold: 0 }),
+        clock,
+        random,
+        indexFor: (_, ranks) => createBlockIndex({ ranks }),
+      })
+    : createRouter<Worker>({ mode: 'round-robin', inhibitedMs: 0, clock, random });
+  const observer = { holding() {}, wanted() {}, held() {} };
+  const hold = options.holds ? new ColdStartQueue({ clock, timeoutMs: 60_000, observer }) : undefined;
   const pools = new FollowedPools(router);
   let service: KserveService | undefined;
   const models: LiveModelDirectory = new LiveModelDirectory({
@@ -129,6 +151,7 @@ export async function startScriptedKserve(options: ScriptedKserveOptions = {}): 
     onChange: () => {
       pools.follow(models.list().flatMap(workerSetsOf));
       service?.health.changed();
+      hold?.look();
     },
   });
   await models.start();
@@ -146,6 +169,7 @@ export async function startScriptedKserve(options: ScriptedKserveOptions = {}): 
     router,
     plane,
     clock,
+    hold,
     observer: metrics,
     migrationLimit: letters === undefined ? 0 : 3,
   });
@@ -172,6 +196,7 @@ export async function startScriptedKserve(options: ScriptedKserveOptions = {}): 
     metrics,
     bodies,
     stopped: () => stopped,
+    held: () => hold?.count ?? 0,
     remove: async (model) => {
       await leave.get(model)?.();
     },

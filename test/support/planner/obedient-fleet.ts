@@ -21,6 +21,8 @@ interface Step {
   readonly rate?: number | undefined;
   readonly held?: number;
   readonly running?: number;
+  /** Workers at which more waits than runs, and what waits at workers. */
+  readonly backlog?: { readonly workers: number; readonly requests: number } | undefined;
 }
 
 /** A fleet whose workers serve at once, so that what was decided is what there is. */
@@ -36,9 +38,10 @@ export class ObedientFleet {
     this.ready = ready;
   }
 
-  input({ rate, held = 0, running = 0 }: Step): PlannerInput {
+  input({ rate, held = 0, running = 0, backlog }: Step): PlannerInput {
     const started = rate === undefined ? undefined : Math.round(rate * TICK_S);
-    return { nowS: this.nowS, counts: { decode: { ready: this.ready } }, started, held, running };
+    const counts = { decode: { ready: this.ready } };
+    return { nowS: this.nowS, counts, started, held, running, ...(backlog && { backlog: { decode: backlog } }) };
   }
 
   step(step: Step): number {

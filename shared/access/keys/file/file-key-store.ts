@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
-import { chmod, mkdir, open, readFile, rename, rm, stat } from 'node:fs/promises';
-import { dirname } from 'node:path';
+import { chmod, open, readFile, rename, rm, stat } from 'node:fs/promises';
 import { type Clock, systemClock } from '../../../clock/index.ts';
+import { withFileLock } from '../../../concurrency/index.ts';
 import { reasonOf } from '../../../errors/index.ts';
 import { isRecord } from '../../../records/index.ts';
 import { type KeyRecord, readKeyRecord } from '../key-record.ts';
@@ -10,13 +10,7 @@ import { idIsTaken, type KeyChange, type KeyStore, KeyStoreError, oldestFirst } 
 /** Of the whole file. */
 const FILE_BYTES_MAX = 16 * 1024 * 1024;
 const MODE = 0o600;
-const FOLDER_MODE = 0o700;
 const WRITABLE_BY_OTHERS = 0o022;
-/** How long another writer is waited for. */
-const LOCK_MS_MAX = 5000;
-const LOCK_LOOK_MS = 20;
-/** A lock as old was left by a writer that died. */
-const LOCK_STALE_MS = 30_000;
 
 /** One state of the file: the same numbers, the same content. */
 interface Seen {
@@ -107,15 +101,13 @@ export class FileKeyStore implements KeyStore {
   }
 
   async #change<T>(signal: AbortSignal | undefined, change: (records: Map<string, KeyRecord>) => T): Promise<T> {
-    await this.#lock(signal);
-    try {
+    const failure = (what: string, cause?: unknown): KeyStoreError => this.#failure('unavailable', what, cause);
+    return withFileLock(`${this.#path}.lock`, { clock: this.#clock, signal, failure }, async () => {
       const records = new Map(await this.#read(signal));
       const outcome = change(records);
       await this.#write([...records.values()]);
       return outcome;
-    } finally {
-      await rm(this.#lockPath, { force: true });
-    }
+    });
   }
 
   async #write(keys: readonly KeyRecord[]): Promise<void> {
@@ -133,35 +125,6 @@ export class FileKeyStore implements KeyStore {
     } catch (thrown) {
       await rm(path, { force: true });
       throw this.#failure('unavailable', 'cannot be written', thrown);
-    }
-  }
-
-  get #lockPath(): string {
-    return `${this.#path}.lock`;
-  }
-
-  /** Waits for other writers. @throws KeyStoreError `unavailable` */
-  async #lock(signal: AbortSignal | undefined): Promise<void> {
-    const untilMs = this.#clock.nowMs() + LOCK_MS_MAX;
-    await mkdir(dirname(this.#path), { recursive: true, mode: FOLDER_MODE }).catch((error: unknown) => {
-      throw this.#failure('unavailable', 'cannot be written', error);
-    });
-    for (;;) {
-      signal?.throwIfAborted();
-      try {
-        await (await open(this.#lockPath, 'wx', MODE)).close();
-        return;
-      } catch (thrown) {
-        if ((thrown as NodeJS.ErrnoException).code !== 'EEXIST')
-          throw this.#failure('unavailable', 'cannot be written', thrown);
-      }
-      const lock = await stat(this.#lockPath).catch(() => undefined); // gone meanwhile: the next look takes it
-      if (lock !== undefined && this.#clock.wallMs() - lock.mtimeMs > LOCK_STALE_MS) {
-        await rm(this.#lockPath, { force: true });
-        continue;
-      }
-      if (this.#clock.nowMs() > untilMs) throw this.#failure('unavailable', 'is being written by another process');
-      await this.#clock.sleep(LOCK_LOOK_MS, signal);
     }
   }
 

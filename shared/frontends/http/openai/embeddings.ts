@@ -1,11 +1,7 @@
 import { ServeError } from '../../../errors/index.ts';
 import { readEmbeddings, type Usage } from '../../../protocol/generation/index.ts';
-import {
-  type DecodedEmbeddings,
-  decodeEmbeddings,
-  LazyList,
-  parseEmbeddingsBody,
-} from '../../../protocol/openai/index.ts';
+import { LazyList } from '../../../protocol/json/index.ts';
+import { type DecodedEmbeddings, decodeEmbeddings, parseEmbeddingsBody } from '../../../protocol/openai/index.ts';
 import type { RequestMeter } from '../../../telemetry/index.ts';
 import { decodeContext, requireServed } from '../../inference/index.ts';
 import type { Inference } from '../inference.ts';

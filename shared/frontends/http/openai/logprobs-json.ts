@@ -1,5 +1,5 @@
 import type { NamedLogprob, TokenLogprob } from '../../../protocol/generation/index.ts';
-import { LazyList } from '../../../protocol/openai/index.ts';
+import { LazyList } from '../../../protocol/json/index.ts';
 
 /** One entry of `choices[].logprobs.content` of chats. */
 export function chatLogprob(token: TokenLogprob): object {

@@ -1,5 +1,5 @@
 import type { GenerationRequest, ServingWorkers } from '../../../protocol/generation/index.ts';
-import { jsonPieces } from '../../../protocol/openai/index.ts';
+import { jsonPieces } from '../../../protocol/json/index.ts';
 import type { Inference } from '../inference.ts';
 
 /** What one chunk contributes to `nvext`. */

@@ -1,12 +1,7 @@
 import { ServeError, toServeError } from '../../../errors/index.ts';
 import type { GenerationRequest } from '../../../protocol/generation/index.ts';
-import {
-  decodeChat,
-  decodeCompletions,
-  type JsonBody,
-  parseChatBody,
-  parseCompletionsBody,
-} from '../../../protocol/openai/index.ts';
+import type { JsonBody } from '../../../protocol/json/index.ts';
+import { decodeChat, decodeCompletions, parseChatBody, parseCompletionsBody } from '../../../protocol/openai/index.ts';
 import { decodeContext } from '../../inference/index.ts';
 import type { HttpAppDeps } from '../deps.ts';
 import type { HttpExchange } from '../hosts/exchange.ts';

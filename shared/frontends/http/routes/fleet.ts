@@ -1,9 +1,9 @@
 import { type ServeError, toServeError } from '../../../errors/index.ts';
 import type { BusyThresholdValues } from '../../../pipeline/index.ts';
+import type { JsonBody } from '../../../protocol/json/index.ts';
 import {
   type BusyThresholdBody,
   checkBusyThresholdBody,
-  type JsonBody,
   parseBusyThresholdBody,
 } from '../../../protocol/openai/index.ts';
 import type { HttpAppDeps } from '../deps.ts';

@@ -1,5 +1,6 @@
 import { type WireError, workerError } from '../../../errors/index.ts';
 import { encodeRecord, type RecordCodec } from '../../record-codec.ts';
+import { bytesOf, encodePieces, type RecordPieces } from '../../record-pieces.ts';
 import { ByteWriter } from './byte-writer.ts';
 import { FRAME_HEADER_BYTES, FrameType, type FrameTypeCode } from './frame.ts';
 import { flagsOf, type Prologue } from './records.ts';
@@ -48,7 +49,7 @@ export class AnswerWriter {
   }
 
   get pendingBytes(): number {
-    return this.#tokens.length + this.#frames.length;
+    return this.#tokens.length + this.#frames.totalBytes;
   }
 
   /** Nothing of the stream precedes its PROLOGUE, so it may pass what other streams have waiting. */
@@ -62,15 +63,17 @@ export class AnswerWriter {
     appendTokens(this.#tokens, streamId, choice, ids, start, count);
   }
 
-  /** The record of a frame of `streamId`. Throws `PayloadTooLarge` beyond the caller's limit. */
-  encode(value: unknown): Uint8Array {
-    const record = encodeRecord(this.codec, value);
-    if (record.length <= this.payloadBytesMax) return record;
-    throw workerError('PayloadTooLarge', `an item of ${record.length} bytes; the limit is ${this.payloadBytesMax}`);
+  /** The record of a frame; its bytes are copied, once. Throws `PayloadTooLarge` beyond the caller's limit. */
+  encode(value: unknown): RecordPieces {
+    const record = encodePieces(this.codec, value, { isKept: false }); // an engine may use its buffers again
+    const bytes = bytesOf(record);
+    if (bytes <= this.payloadBytesMax) return record;
+    throw workerError('PayloadTooLarge', `an item of ${bytes} bytes; the limit is ${this.payloadBytesMax}`);
   }
 
-  item(streamId: number, record: Uint8Array): void {
-    this.#frame(FrameType.data, streamId, record);
+  item(streamId: number, record: RecordPieces): void {
+    this.#frames.frameOf(FrameType.data, flagsOf(this.codec), streamId, record);
+    this.#framed.add(streamId);
   }
 
   end(streamId: number): void {
@@ -89,7 +92,7 @@ export class AnswerWriter {
       closeTokensFrame(this.#tokens);
       this.#tokens.moveTo(this.#target);
     }
-    if (this.#frames.length === 0) return;
+    if (this.#frames.totalBytes === 0) return;
     this.#frames.moveTo(this.#target);
     this.#framed.clear();
   }

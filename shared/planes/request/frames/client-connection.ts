@@ -179,7 +179,15 @@ export class ClientConnection<Target extends CallTarget> implements FrameReceive
     this.#resendHeld();
   }
 
-  frame(type: FrameTypeCode, flags: number, streamId: number, bytes: Buffer, start: number, end: number): void {
+  frame(
+    type: FrameTypeCode,
+    flags: number,
+    streamId: number,
+    bytes: Buffer,
+    start: number,
+    end: number,
+    isKept: boolean,
+  ): void {
     if (this.#state === 'proving') {
       this.#unprovenFrame(type, flags, bytes, start, end);
       return;
@@ -198,7 +206,7 @@ export class ClientConnection<Target extends CallTarget> implements FrameReceive
         throw new FrameError(`stream ${streamId} was never opened`);
       return; // a late frame of a stream that is over
     }
-    if (this.#slow.takesFrame(call, streamId, type, flags, { bytes, start, end })) return;
+    if (this.#slow.takesFrame(call, streamId, type, flags, { bytes, start, end, isKept })) return;
     const record = decodeRecord(codecOf(flags), bytes, start, end);
     try {
       deliverToCall(call, type, record);

@@ -62,7 +62,7 @@ export class ClientGreeting {
     if (secret?.isProof(challenge.subarray(NONCE_BYTES), 'worker', transcript) !== true) {
       throw new PeerFault('the worker knows another STATOR_PLANE_TOKEN, or none');
     }
-    writer.bytes.set(secret.prove('caller', transcript), FRAME_HEADER_BYTES);
+    writer.overwrite(FRAME_HEADER_BYTES, secret.prove('caller', transcript));
   }
 
   #write(writer: ByteWriter): void {

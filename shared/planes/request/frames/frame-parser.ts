@@ -1,10 +1,22 @@
+import { ComingBytes } from '../../../records/index.ts';
 import { FRAME_HEADER_BYTES, FRAME_VERSION, FrameError, type FrameTypeCode, isFrameType, readU32 } from './frame.ts';
 import { PeerFault, TLS_SPOKEN } from './peer-fault.ts';
 
 /** Who reads the frames of one connection. */
 export interface FrameReceiver {
-  /** One frame; its payload is `bytes[start .. end)` and only valid during the call. */
-  frame(type: FrameTypeCode, flags: number, streamId: number, bytes: Buffer, start: number, end: number): void;
+  /**
+   * One frame; its payload is `bytes[start .. end)`.
+   * @param isKept nobody writes to `bytes` again; else the payload is only valid during the call
+   */
+  frame(
+    type: FrameTypeCode,
+    flags: number,
+    streamId: number,
+    bytes: Buffer,
+    start: number,
+    end: number,
+    isKept: boolean,
+  ): void;
   /** A frame longer than the limit. Its payload is skipped. */
   oversize(type: FrameTypeCode, streamId: number, payloadBytes: number): void;
 }
@@ -13,12 +25,14 @@ export interface FrameReceiver {
 const TLS_HANDSHAKE = 0x16;
 const TLS_MAJOR = 3;
 const HOLD_BYTES_MIN = 4096;
-const HOLD_BYTES_KEPT = 1 << 20;
+/** Frames up to this length are put together in the same memory. */
+const HOLD_BYTES_MAX = 1 << 20;
 const NOTHING = Buffer.alloc(0);
 
 /**
  * Cuts a byte stream into frames under any chunking. A frame inside one chunk is handed on without copying; only one that
- * crosses chunks is put together in a buffer of the parser's own, which grows as bytes arrive, not as lengths promise.
+ * crosses chunks is put together in a buffer of the parser's own, which grows as bytes arrive, not as lengths promise. A large
+ * frame has memory of its own, which is given away with it.
  */
 export class FrameParser {
   /** Longest payload taken; longer frames are skipped and reported. */
@@ -26,6 +40,8 @@ export class FrameParser {
   readonly #receiver: FrameReceiver;
   #hold = NOTHING;
   #heldBytes = 0;
+  /** The large frame that is coming. */
+  #coming: ComingBytes | undefined;
   #skipBytes = 0;
   #isStopped = false;
 
@@ -39,6 +55,7 @@ export class FrameParser {
     this.#isStopped = true;
     this.#hold = NOTHING;
     this.#heldBytes = 0;
+    this.#coming = undefined;
   }
 
   /** Takes the next bytes of the stream. Throws `FrameError` for a header that no frame has, `PeerFault` for TLS. */
@@ -49,6 +66,8 @@ export class FrameParser {
         const skipped = Math.min(this.#skipBytes, chunk.length - at);
         this.#skipBytes -= skipped;
         at += skipped;
+      } else if (this.#coming !== undefined) {
+        at += this.#add(this.#coming, chunk, at);
       } else if (this.#heldBytes > 0) {
         at = this.#fill(chunk, at);
       } else {
@@ -63,8 +82,11 @@ export class FrameParser {
     if (left < FRAME_HEADER_BYTES) return this.#keep(chunk, at, chunk.length);
     if (this.#startSkip(chunk, at)) return at + FRAME_HEADER_BYTES;
     const frameBytes = FRAME_HEADER_BYTES + readU32(chunk, at);
-    if (left < frameBytes) return this.#keep(chunk, at, chunk.length);
-    this.#deliver(chunk, at, frameBytes);
+    if (left < frameBytes) {
+      if (frameBytes <= HOLD_BYTES_MAX) return this.#keep(chunk, at, chunk.length);
+      return at + this.#add(new ComingBytes(frameBytes), chunk, at);
+    }
+    this.#deliver(chunk, at, frameBytes, false);
     return at + frameBytes;
   }
 
@@ -84,17 +106,29 @@ export class FrameParser {
 
   #deliverHeld(): void {
     const frameBytes = FRAME_HEADER_BYTES + readU32(this.#hold, 0);
-    if (this.#heldBytes < frameBytes) return;
-    const hold = this.#hold;
+    if (this.#heldBytes < frameBytes && frameBytes <= HOLD_BYTES_MAX) return;
+    const held = this.#hold.subarray(0, this.#heldBytes);
     this.#heldBytes = 0;
-    if (hold.length > HOLD_BYTES_KEPT) this.#hold = NOTHING;
-    this.#deliver(hold, 0, frameBytes);
+    if (frameBytes > HOLD_BYTES_MAX) this.#add(new ComingBytes(frameBytes), held, 0);
+    else this.#deliver(held, 0, frameBytes, false);
   }
 
-  #deliver(bytes: Buffer, at: number, frameBytes: number): void {
+  /** Adds to a large frame and hands it on when complete. Returns how much it took. */
+  #add(coming: ComingBytes, chunk: Buffer, at: number): number {
+    this.#coming = coming;
+    const taken = coming.take(chunk, at);
+    if (coming.isWhole) {
+      this.#coming = undefined;
+      this.#deliver(coming.bytes, 0, coming.wanted, true);
+    }
+    return taken;
+  }
+
+  #deliver(bytes: Buffer, at: number, frameBytes: number, isKept: boolean): void {
     const type = bytes[at + 5] as FrameTypeCode; // checked by `#startSkip`
     const flags = (bytes[at + 6]! << 8) | bytes[at + 7]!; // inside the header
-    this.#receiver.frame(type, flags, readU32(bytes, at + 8), bytes, at + FRAME_HEADER_BYTES, at + frameBytes);
+    const streamId = readU32(bytes, at + 8);
+    this.#receiver.frame(type, flags, streamId, bytes, at + FRAME_HEADER_BYTES, at + frameBytes, isKept);
   }
 
   /** Checks a complete header; true when its payload is too long and will be skipped. */

@@ -29,7 +29,7 @@ export class Outbox {
 
   /** Bytes not yet taken by the kernel. */
   get pendingBytes(): number {
-    return this.waiting.length + this.#socket.writableLength;
+    return this.waiting.totalBytes + this.#socket.writableLength;
   }
 
   /** Whether so much waits for a peer that does not read that the connection must go: callers bound all else before this. */
@@ -55,9 +55,11 @@ export class Outbox {
     if (this.#isBlocked || this.#socket.destroyed) return;
     this.#beforeWrite?.();
     const { waiting } = this;
-    if (waiting.length === 0) return;
-    this.#observer.bytesSent(waiting.length);
-    const hasRoom = this.#socket.write(waiting.bytes.subarray(0, waiting.length));
+    const { totalBytes } = waiting;
+    if (totalBytes === 0) return;
+    this.#observer.bytesSent(totalBytes);
+    let hasRoom = true;
+    for (const piece of waiting.pieces()) hasRoom = this.#socket.write(piece);
     if (this.#socket.writableLength === 0) {
       waiting.empty(); // the kernel took it all: the memory is ours again
       return;

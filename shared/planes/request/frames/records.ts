@@ -1,19 +1,12 @@
 import { endianness } from 'node:os';
 import { type WireError, workerError } from '../../../errors/index.ts';
 import { isRecord } from '../../../records/index.ts';
-import { decodeLeadingRecord, encodeRecord, type LeadingRecord, type RecordCodec } from '../../record-codec.ts';
+import { decodeLeadingRecord, type LeadingRecord, type RecordCodec } from '../../record-codec.ts';
+import { bytesOf, encodePieces, type RecordPieces } from '../../record-pieces.ts';
 import type { ServerCallRequest } from '../server-call.ts';
 import type { PlaneRequest } from '../types.ts';
 import type { ByteWriter } from './byte-writer.ts';
-import {
-  FRAME_HEADER_BYTES,
-  FrameError,
-  FrameType,
-  MSGPACK_FLAG,
-  readU32,
-  writeFrameHeader,
-  writeU32,
-} from './frame.ts';
+import { FrameError, FrameType, MSGPACK_FLAG, readU32, writeU32 } from './frame.ts';
 
 /** Changes with what the two ends say before the first request; both must speak the same. */
 export const PLANE_PROTOCOL = 2;
@@ -62,7 +55,7 @@ export function flagsOf(codec: RecordCodec): number {
 
 /**
  * Appends an OPEN frame: Dynamo's control message with what belongs to one request as its record, then the
- * prompt as a raw tail (u32 count, ids). Throws `PayloadTooLarge` beyond `payloadBytesMax` and writes nothing then.
+ * prompt as a raw tail (u32 count, ids). Large byte strings of the body are not copied. Throws `PayloadTooLarge` beyond `payloadBytesMax` and writes nothing then.
  */
 export function writeOpenFrame(
   writer: ByteWriter,
@@ -73,15 +66,14 @@ export function writeOpenFrame(
 ): void {
   const { tokenIds } = request;
   const record = encodeOpenRecord(codec, endpoint, request);
-  const payloadBytes = record.length + (tokenIds === undefined ? 0 : 4 + tokenIds.byteLength);
+  const tailBytes = tokenIds === undefined ? 0 : 4 + tokenIds.byteLength;
+  const payloadBytes = bytesOf(record) + tailBytes;
   if (payloadBytes > payloadBytesMax) {
     throw workerError('PayloadTooLarge', `request of ${payloadBytes} bytes; the limit is ${payloadBytesMax}`);
   }
-  const at = writer.reserve(FRAME_HEADER_BYTES + payloadBytes);
-  writeFrameHeader(writer.bytes, at, payloadBytes, FrameType.open, flagsOf(codec), streamId);
-  writer.bytes.set(record, at + FRAME_HEADER_BYTES);
+  writer.frameOf(FrameType.open, flagsOf(codec), streamId, record, tailBytes);
   if (tokenIds === undefined) return;
-  const tailAt = at + FRAME_HEADER_BYTES + record.length;
+  const tailAt = writer.reserve(tailBytes);
   writeU32(writer.bytes, tailAt, tokenIds.length);
   const raw = Buffer.from(tokenIds.buffer, tokenIds.byteOffset, tokenIds.byteLength);
   const target = writer.bytes.subarray(tailAt + 4, tailAt + 4 + raw.length);
@@ -89,8 +81,8 @@ export function writeOpenFrame(
   if (IS_LITTLE_ENDIAN) target.swap32();
 }
 
-function encodeOpenRecord(codec: RecordCodec, endpoint: string, request: PlaneRequest): Uint8Array {
-  return encodeRecord(codec, {
+function encodeOpenRecord(codec: RecordCodec, endpoint: string, request: PlaneRequest): RecordPieces {
+  const record = {
     id: request.id,
     request_type: 'single_in',
     response_type: 'many_out',
@@ -99,7 +91,8 @@ function encodeOpenRecord(codec: RecordCodec, endpoint: string, request: PlaneRe
     headers: request.headers,
     deadlineMs: request.deadlineMs,
     body: request.body,
-  });
+  };
+  return encodePieces(codec, record, { isKept: true });
 }
 
 /** The request of an OPEN payload. Throws `FrameError` when it is not one. */

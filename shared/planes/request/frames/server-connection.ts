@@ -2,6 +2,7 @@ import type { Timer } from '../../../clock/index.ts';
 import { ServeError, toWire, type WireError, workerError } from '../../../errors/index.ts';
 import type { EngineOutput } from '../../../protocol/generation/index.ts';
 import { encodeRecord } from '../../record-codec.ts';
+import { bytesOf, type RecordPieces } from '../../record-pieces.ts';
 import { type AnswerWire, ServerCall, type ServerCallRequest } from '../server-call.ts';
 import type { PlaneHandler } from '../types.ts';
 import { AnswerWriter } from './answer-writer.ts';
@@ -14,7 +15,7 @@ import { PeerFault } from './peer-fault.ts';
 import { codecOf, flagsOf, type HelloAck, type ReadHello } from './records.ts';
 import { ServerGreeting } from './server-greeting.ts';
 import { type ConnectionSettings, GREETING_BYTES_MAX, outboundBytesMax } from './settings.ts';
-import { SlowOpens } from './slow-opens.ts';
+import { type OpenPayload, SlowOpens } from './slow-opens.ts';
 
 const PING_PAYLOAD = new Uint8Array(8);
 /** A caller that does not read delays closing by this much. */
@@ -117,9 +118,17 @@ export class ServerConnection implements FrameReceiver, AnswerWire, Pulse {
     }
   }
 
-  frame(type: FrameTypeCode, flags: number, streamId: number, bytes: Buffer, start: number, end: number): void {
+  frame(
+    type: FrameTypeCode,
+    flags: number,
+    streamId: number,
+    bytes: Buffer,
+    start: number,
+    end: number,
+    isKept: boolean,
+  ): void {
     if (this.#state !== 'ready') this.#meet(type, flags, bytes, start, end);
-    else if (type === FrameType.open) this.#open(flags, streamId, bytes, start, end);
+    else if (type === FrameType.open) this.#open(flags, streamId, { bytes, start, end, isKept });
     else if (streamId === CONNECTION_STREAM) this.#connectionFrame(type, bytes, start, end);
     else this.#streamFrame(type, streamId, bytes, start, end);
   }
@@ -145,15 +154,14 @@ export class ServerConnection implements FrameReceiver, AnswerWire, Pulse {
     this.#schedule();
   }
 
-  encodeItem(output: EngineOutput): Uint8Array {
+  encodeItem(output: EngineOutput): RecordPieces {
     const record = this.#answers.encode({ data: output });
-    if (this.#outbox.pendingBytes + this.#answers.pendingBytes + record.length <= outboundBytesMax(this.#settings)) {
-      return record;
-    }
+    const pendingBytes = this.#outbox.pendingBytes + this.#answers.pendingBytes + bytesOf(record);
+    if (pendingBytes <= outboundBytesMax(this.#settings)) return record;
     throw workerError('ResourceExhausted', 'the caller does not read and the output has reached the bound');
   }
 
-  item(streamId: number, record: Uint8Array): void {
+  item(streamId: number, record: RecordPieces): void {
     this.#answers.item(streamId, record);
     this.#schedule();
   }
@@ -233,10 +241,10 @@ export class ServerConnection implements FrameReceiver, AnswerWire, Pulse {
     if (this.#host.isDraining) this.sendGoAway();
   }
 
-  #open(flags: number, streamId: number, bytes: Buffer, start: number, end: number): void {
+  #open(flags: number, streamId: number, payload: OpenPayload): void {
     if (streamId % 2 === 0 || streamId <= this.#lastStreamId) throw new FrameError(`OPEN of stream ${streamId}`);
     this.#lastStreamId = streamId;
-    const request = this.#slowOpens.read(streamId, codecOf(flags), { bytes, start, end });
+    const request = this.#slowOpens.read(streamId, codecOf(flags), payload);
     if (request !== undefined) this.#run(streamId, request);
   }
 

@@ -20,6 +20,15 @@ interface SlowOpensOptions {
   readonly fault: (error: unknown) => void;
 }
 
+/** Payload of an OPEN frame: `bytes[start .. end)`. */
+export interface OpenPayload {
+  readonly bytes: Buffer;
+  readonly start: number;
+  readonly end: number;
+  /** Nobody writes to `bytes` again. */
+  readonly isKept: boolean;
+}
+
 interface SlowOpen {
   readonly payload: Buffer;
   readonly record: SlicedLeadingRecord;
@@ -47,12 +56,17 @@ export class SlowOpens {
   read(
     streamId: number,
     codec: RecordCodec,
-    { bytes, start, end }: { readonly bytes: Buffer; readonly start: number; readonly end: number },
+    { bytes, start, end, isKept }: OpenPayload,
   ): ServerCallRequest | undefined {
     if (end - start <= LARGE_RECORD_BYTES) return readOpen(codec, bytes, start, end);
-    const record = sliceLeadingRecord(codec, bytes.subarray(start, end));
-    if (readOn(record)) return toOpen({ value: record.value, end: start + record.end }, bytes, end);
-    this.#add(streamId, codec, Buffer.from(bytes.subarray(start, end))); // the connection reads into its buffer again
+    const payload = bytes.subarray(start, end);
+    const record = sliceLeadingRecord(codec, payload);
+    if (readOn(record)) return toOpen(record, payload, payload.length);
+    if (isKept) this.#add(streamId, payload, record);
+    else {
+      const copy = Buffer.from(payload); // the connection reads into its buffer again
+      this.#add(streamId, copy, sliceLeadingRecord(codec, copy));
+    }
     return undefined;
   }
 
@@ -70,14 +84,14 @@ export class SlowOpens {
     this.#bytes = 0;
   }
 
-  #add(streamId: number, codec: RecordCodec, payload: Buffer): void {
+  #add(streamId: number, payload: Buffer, record: SlicedLeadingRecord): void {
     if (this.#bytes + payload.length > this.#options.bytesMax) {
       const message = `Server overloaded: large requests of this connection take ${this.#options.bytesMax} bytes`;
       this.#options.refused(streamId, workerError('WorkerOverloaded', message));
       return;
     }
     this.#bytes += payload.length;
-    const open = { payload, record: sliceLeadingRecord(codec, payload), frames: [] };
+    const open = { payload, record, frames: [] };
     this.#opens.set(streamId, open);
     inTurnOfItsOwn(() => this.#slice(streamId, open));
   }

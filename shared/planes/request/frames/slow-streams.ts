@@ -52,13 +52,14 @@ export class SlowStreams {
     streamId: number,
     type: FrameTypeCode,
     flags: number,
-    payload: { readonly bytes: Buffer; readonly start: number; readonly end: number },
+    payload: { readonly bytes: Buffer; readonly start: number; readonly end: number; readonly isKept: boolean },
   ): boolean {
-    const { bytes, start, end } = payload;
+    const { bytes, start, end, isKept } = payload;
     const isLarge = takesTurns(end - start);
     if (!isLarge && !this.#streams.has(streamId)) return false;
     const codec = codecOf(flags);
-    const copy = Buffer.from(bytes.subarray(start, end)); // the connection reads into its buffer again
+    const view = bytes.subarray(start, end);
+    const copy = isKept ? view : Buffer.from(view); // the connection may read into its buffer again
     const reader = isLarge ? sliceRecord(codec, copy, { views: true }) : undefined; // the copy is nobody else's
     this.#add(call, streamId, copy.length, () => {
       if (reader !== undefined && !readOn(reader)) return false;

@@ -2,6 +2,7 @@ import type { Clock } from '../../../clock/index.ts';
 import { type WireError, workerError } from '../../../errors/index.ts';
 import type { EngineOutput } from '../../../protocol/generation/index.ts';
 import { decodeRecord, encodeRecord } from '../../record-codec.ts';
+import type { RecordPieces } from '../../record-pieces.ts';
 import { type CallerWire, ClientCall } from '../client-call.ts';
 import { type RequestPlaneObserver, silentObserver } from '../observer.ts';
 import { type AnswerWire, ServerCall } from '../server-call.ts';
@@ -151,12 +152,12 @@ class MemoryStream implements CallerWire, AnswerWire {
     this.#deliver(() => this.#caller.tokens(choice, copy, 0, count));
   }
 
-  encodeItem(output: EngineOutput): Uint8Array {
-    return encodeRecord('msgpack', output);
+  encodeItem(output: EngineOutput): RecordPieces {
+    return [encodeRecord('msgpack', output)];
   }
 
-  item(_streamId: number, record: Uint8Array): void {
-    this.#deliver(() => this.#caller.item(decode(record)));
+  item(_streamId: number, record: RecordPieces): void {
+    this.#deliver(() => this.#caller.item(decode(Buffer.concat(record))));
   }
 
   end(): void {

@@ -1,10 +1,10 @@
 import { ServeError } from '../../../errors/index.ts';
 import type { ChatMessage, GenerationRequest } from '../../generation/index.ts';
+import type { JsonBody } from '../../json/index.ts';
 import type { ChatBody } from '../chat-schema.ts';
 import { decodeChatRequest } from '../decode-chat.ts';
 import type { DecodeContext, Mutable } from '../decode-context.ts';
 import { checkModel, checkRange, invalidValue } from '../field-checks.ts';
-import type { JsonBody } from '../json-body.ts';
 import { requireShape } from '../schema-errors.ts';
 import { RANGES } from '../shared-fields.ts';
 import { type CompactBody, checkKeys, compactSchema, type ResponsesBody, responsesSchema } from './body-schema.ts';

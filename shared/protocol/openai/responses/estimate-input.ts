@@ -1,5 +1,5 @@
 import { BYTES_PER_TOKEN } from '../../generation/index.ts';
-import type { JsonBody } from '../json-body.ts';
+import type { JsonBody } from '../../json/index.ts';
 import { requireShape } from '../schema-errors.ts';
 import { type InputTokensBody, inputTokensSchema } from './body-schema.ts';
 import { type ContentPart, type InputItem, parseItems } from './items.ts';

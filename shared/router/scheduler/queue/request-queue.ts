@@ -28,7 +28,7 @@ const PACE_DRIFT_MAX = 0.01;
 const DECAY_POLL_MS = 100;
 /** A prefill is surely over by the sum of its parts, whatever their last digits do. */
 const ROUNDING_MS = 0.01;
-const DISTRUSTED = Number.NEGATIVE_INFINITY;
+const INVALID = Number.NEGATIVE_INFINITY;
 
 /**
  * The gate before a choice: who must wait, in what order they leave, and when. `dynamo` waits while every eligible rank has
@@ -152,14 +152,14 @@ export class RequestQueue {
     const { config, ranks } = this.#options;
     const ageMs = nowMs - waiting.foundMs;
     const refreshAfterMs = this.#isStator ? STATOR_REFRESH_MS : config.overlapRefreshAfterMs;
-    const isOld = waiting.foundMs === DISTRUSTED || (refreshAfterMs > 0 && ageMs > refreshAfterMs);
+    const isOld = waiting.foundMs === INVALID || (refreshAfterMs > 0 && ageMs > refreshAfterMs);
     if (isOld) this.#chooser.look(waiting.weighed.request);
     else restoreOverlaps(waiting.found, this.#chooser.overlaps, ranks.capacity);
   }
 
   /** What the index had said does not hold any more. */
-  distrustFound(): void {
-    for (const waiting of this.#lines.entries()) waiting.foundMs = DISTRUSTED;
+  invalidateMatches(): void {
+    for (const waiting of this.#lines.entries()) waiting.foundMs = INVALID;
   }
 
   /** Instant at which time alone may let somebody go or run out of time; undefined when only an event can. */
@@ -259,7 +259,9 @@ export class RequestQueue {
     this.#byAge.delete(waiting);
     this.#byAge.add(waiting);
     waiting.foundMs = nowMs;
+    const isAsBefore = waiting.found.ranks.length === 0 && this.#chooser.overlaps.count === 0;
     waiting.found = copyOverlaps(this.#chooser.overlaps);
+    if (isAsBefore) return; // nobody had any of it, and nobody has
     if (this.#chooser.narrow(request) !== undefined) return;
     waiting.uncachedTokens = uncachedTokens(request.promptTokens, this.#chooser.bestCachedTokens());
     waiting.key = this.#urgencyOf(waiting);

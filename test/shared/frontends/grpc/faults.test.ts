@@ -254,6 +254,43 @@ describe('KServe and clients that go', () => {
     expect(second.call.stopped.aborted).toBe(true);
   });
 
+  it('ends a request at that time while it is held for a worker, and nothing waits for it any more', async () => {
+    const clock = new VirtualClock();
+    const { models, client, calls } = await bed({ clock, rememberedMs: 60_000, holds: true });
+    await models.remove('text');
+    const message = fromBinary(ModelInferRequestSchema, wholePrompt('r1').subarray(5));
+    const unary = framed(toBinary(ModelInferRequestSchema, { ...message, modelName: 'text' }));
+    const asked = [INFER, STREAM_INFER].map((path) => new Asked(client, path, { 'grpc-timeout': '5S' }).end(unary));
+    await wait('both to be held', () => models.held() === 2);
+    await clock.advance(4999);
+    expect(asked.map(({ status }) => status)).toEqual([undefined, undefined]);
+    await clock.advance(1);
+    await wait('the status of both', () => asked.every(({ status }) => status === String(STATUS.DEADLINE_EXCEEDED)));
+    expect([models.held(), models.lifecycle.inflight, models.bodies.length, calls.length]).toEqual([0, 0, 0, 0]);
+  });
+
+  it('ends a request at that time while it waits in the queue of the router, and the next one has its place', async () => {
+    const clock = new VirtualClock();
+    const { models, client, calls, call } = await bed({ clock, queues: true });
+    const ask = (id: string, headers = {}) => new Asked(client, STREAM_INFER, headers).say(prompt(id));
+    const running = [ask('r1'), ask('r2')];
+    const first = await call(0);
+    await call(1);
+    const late = ask('r3', { 'grpc-timeout': '5S' });
+    await wait('the third to be under way', () => models.lifecycle.inflight === 3);
+    const next = ask('r4');
+    await wait('the fourth to be under way', () => models.lifecycle.inflight === 4);
+    await clock.advance(5000);
+    await wait('the status', () => late.status === String(STATUS.DEADLINE_EXCEEDED));
+    expect([calls.length, models.lifecycle.inflight]).toEqual([2, 3]);
+    say(first, 4, 1); // its prompt is computed: its worker takes another
+    const third = await call(2);
+    finish(third, 4, 6);
+    await wait('the next one to be served', () => next.told.finish === 'length');
+    expect(running.map(({ told }) => told.text)).toEqual(['d', '']);
+    expect(calls).toHaveLength(3);
+  });
+
   it('starts no work for a call whose time was over while its key was looked up', async () => {
     const clock = new VirtualClock();
     let admit: (() => void) | undefined;

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { seededRandom, systemClock } from '../../../../shared/clock/index.ts';
+import { SYSTEM, seededRandom, systemClock } from '../../../../shared/clock/index.ts';
 import { resolveConfig } from '../../../../shared/config/index.ts';
 import type { Discovery } from '../../../../shared/discovery/index.ts';
 import { MemoryDiscovery, MemoryHub } from '../../../../shared/discovery/memory/memory-discovery.ts';
@@ -61,6 +61,7 @@ async function holdAndListen(
   const { settings } = resolveConfig('frontend', ['--hold-timeout=30', ...flags], {});
   const heard = await listen(planner, theirs);
   const opened = openHold(settings, {
+    ...SYSTEM,
     registry: new MetricRegistry(),
     logger: silentLogger,
     discovery: ours,
@@ -118,7 +119,13 @@ describe('the wish for a worker', () => {
     }
     const discovery = new Asked({ hub: new MemoryHub(systemClock), clock: systemClock });
     const { settings } = resolveConfig('frontend', ['--hold-timeout=30'], {});
-    const parts = { registry: new MetricRegistry(), logger: silentLogger, discovery, openEventPlane: undefined };
+    const parts = {
+      ...SYSTEM,
+      registry: new MetricRegistry(),
+      logger: silentLogger,
+      discovery,
+      openEventPlane: undefined,
+    };
     const opened = openHold(settings, { ...parts, isLasting: false, namespaceOf: () => undefined });
     if (opened === undefined) throw new Error('nothing is held');
     const client = new AbortController();

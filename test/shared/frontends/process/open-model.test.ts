@@ -3,6 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { builtinModelPath } from '../../../../shared/artifacts/index.ts';
+import { SYSTEM } from '../../../../shared/clock/index.ts';
 import { resolveConfig } from '../../../../shared/config/index.ts';
 import type { ModelCard, RuntimeConfig } from '../../../../shared/discovery/index.ts';
 import { cardFilter, modelOpener } from '../../../../shared/frontends/process/open-model.ts';
@@ -42,7 +43,12 @@ describe('opening a model', () => {
     runtime?: RuntimeConfig,
   ) {
     const { logger, lines } = captureLogger();
-    const opener = modelOpener({ ...DEFAULTS, tokenizer, tokenizerFallback: fallback }, logger, new MetricRegistry());
+    const opener = modelOpener(
+      { ...DEFAULTS, tokenizer, tokenizerFallback: fallback },
+      SYSTEM,
+      logger,
+      new MetricRegistry(),
+    );
     const loaded = await opener({ card: await card(runtime), workers: [] });
     return { ids: [...loaded.tokenizer.encode('Hello worlds!')], warnings: lines.map(({ message }) => message) };
   }

@@ -2,6 +2,7 @@ import { mkdtemp, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { SYSTEM } from '../../../../shared/clock/index.ts';
 import { resolveConfig } from '../../../../shared/config/index.ts';
 import { openRequestRecords } from '../../../../shared/frontends/process/request-records.ts';
 import { captureLogger, MetricRegistry, type RequestEnd } from '../../../../shared/telemetry/index.ts';
@@ -40,7 +41,7 @@ describe('request records of a deployment', () => {
       requestTraceFileFormat: 'jsonl' as const,
       requestTraceCapacity: 10,
     };
-    return { records: openRequestRecords(settings, registry, logger), registry, lines };
+    return { records: openRequestRecords(settings, SYSTEM.clock, registry, logger), registry, lines };
   }
 
   it.each([undefined, '', '0', 'false', 'off'])('are not kept for %j', (requestTrace) => {

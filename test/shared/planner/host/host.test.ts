@@ -14,7 +14,9 @@ import {
   startModel,
   unpackState,
 } from '../../../../shared/planner/index.ts';
-import { NO_TRAFFIC, type PlannerEventOf } from '../../../../shared/protocol/planner/index.ts';
+import { RollupFolder } from '../../../../shared/planner/signals/rollup-folder.ts';
+import type { PlannerEventOf } from '../../../../shared/protocol/planner/index.ts';
+import { NO_TRAFFIC } from '../../../../shared/protocol/planner-topics/index.ts';
 import { BEGIN_S, changeAt, heldAt, rollupOf, tellStory, tickAt } from '../../../support/planner/fleet-signals.ts';
 
 const NEVER = new AbortController().signal;
@@ -61,6 +63,27 @@ describe('what a fleet says, folded', () => {
     });
   });
 
+  it('starts another where a worker is too far behind to catch up, whoever tells of it', async () => {
+    const planner = plannerOf({ rate_target_load: 1.2, rate_deviations: 0 });
+    const story = tellStory(60, { rate: () => 10, workers: () => 1 });
+    const behind = story.map(({ signal, sentAtS }) => {
+      if (signal.type !== 'worker.rollup') return { signal, sentAtS };
+      const ranks = signal.ranks.map((rank) => ({ ...rank, running: 100, waiting: 2000 }));
+      return { signal: { ...signal, ranks }, sentAtS };
+    });
+    expect((await play(story, { planner })).target).toBeUndefined();
+    const { target, decisions } = await play(behind, { planner });
+    expect(target).toBe(2);
+    expect(decisions[0]?.reason).toContain('1 will not have caught up');
+    const folder = new RollupFolder({ namespace: 'ns', model: 'm', source: 'router', epoch: 'e' });
+    const folded = behind.flatMap(({ signal, sentAtS }) => {
+      if (signal.type === 'worker.rollup') folder.add(signal, 1000 * sentAtS);
+      const event = folder.fold(1000 * sentAtS, 1000 * sentAtS);
+      return event === undefined ? [] : [{ signal: event, sentAtS }];
+    });
+    expect((await play(folded, { planner })).target).toBe(2);
+  });
+
   it('does not ask for a worker twice while it starts, and asks anew when it never came', async () => {
     const { decisions } = await play(tellStory(400, { rate: () => 30, workers: () => 1 }));
     expect(decisions[0]?.targets).toEqual({ decode: 4 });
@@ -81,6 +104,35 @@ describe('what a fleet says, folded', () => {
     expect(outcome.decision).toMatchObject({ targets: { decode: 4 }, previous: { decode: 3 } });
   });
 
+  it('counts once what a worker tells by itself beside a process that folds it', async () => {
+    const alone: SentSignal[] = [];
+    const both: SentSignal[] = [];
+    const folder = new RollupFolder({ namespace: 'ns', model: 'm', source: 'router', epoch: 'f' });
+    for (const told of tellStory(60, { rate: () => 30, workers: () => 2 })) {
+      const { signal, sentAtS } = told;
+      if (signal.type === 'worker.rollup') folder.add(signal, sentAtS * 1000);
+      const isLast = signal.type === 'worker.rollup' && signal.worker_id.endsWith('1');
+      const folded = isLast ? folder.fold(sentAtS * 1000, sentAtS * 1000) : undefined;
+      const message = folded === undefined ? [] : [{ signal: folded, sentAtS: sentAtS + 0.1 }];
+      alone.push(...message);
+      both.push(...(sentAtS - BEGIN_S < 5 ? [] : [told]), ...message);
+    }
+    const [one, other] = await Promise.all([play(alone, { size: 1 }), play(both, { size: 1 })]);
+    expect(one.target).toBeGreaterThan(2);
+    expect(other.target).toBe(one.target);
+    const started = async ({ store }: typeof one) =>
+      (await store.looks('g', { sinceMs: 0 }, NEVER)).map(({ figures }) => figures.requests_per_second);
+    expect(await started(other)).toEqual(await started(one));
+  });
+
+  it('remembers the last of thousands that leave at once, and keeps to its size', async () => {
+    const gone = Array.from({ length: 3000 }, (_, at) => changeAt('worker.gone', 61 + at / 1000, at, 99));
+    const { store } = await play([...tellStory(60, { rate: () => 30, workers: () => 4 }), ...gone], { size: 500 });
+    const { state = '' } = (await store.readState('g', NEVER)) ?? {};
+    expect(Buffer.byteLength(state)).toBeLessThan(48 * 1024);
+    expect(Object.keys(unpackState(state).changes)).toHaveLength(128);
+  });
+
   it('wakes a model that has no worker with the first request that waits', async () => {
     const planner = plannerOf({ min_endpoint: 0 });
     const { decisions } = await play([tickAt(0, 0), heldAt(1, 0)], { planner, size: 1 });
@@ -88,11 +140,11 @@ describe('what a fleet says, folded', () => {
     expect(decisions[0]?.figures).toMatchObject({ held: 1 });
   });
 
-  it('starts a worker for a held request that is the first thing ever heard, with the next signal', async () => {
+  it('starts a worker at once for a held request that is the first thing ever heard', async () => {
     const planner = plannerOf({ min_endpoint: 0 });
-    const { decisions } = await play([heldAt(0, 0), tickAt(0, 0), tickAt(1, 1)], { planner, size: 1 });
+    const { decisions } = await play([heldAt(0, 0)], { planner });
     expect(decisions.map(({ targets }) => targets)).toEqual([{ decode: 1 }]);
-    expect(decisions[0]?.decidedAtMs).toBe(1000 * (BEGIN_S + 1));
+    expect(decisions[0]?.decidedAtMs).toBe(1000 * BEGIN_S);
   });
 
   it('goes to nobody when nothing was asked for long enough, and only then', async () => {

@@ -4,7 +4,8 @@ import { MemoryDiscovery, MemoryHub } from '../../../../shared/discovery/memory/
 import { createMemoryEventPlane } from '../../../../shared/planes/event/index.ts';
 import { MemoryPlannerStore, parsePlannerConfig } from '../../../../shared/planner/index.ts';
 import { FleetPlanner, LocalConnector } from '../../../../shared/planner/live/index.ts';
-import { NO_TRAFFIC, type TrafficTotals } from '../../../../shared/protocol/planner/index.ts';
+import type { TrafficTotals } from '../../../../shared/protocol/planner/index.ts';
+import { NO_TRAFFIC } from '../../../../shared/protocol/planner-topics/index.ts';
 import { captureLogger } from '../../../../shared/telemetry/index.ts';
 import { heldAt, rollupOf } from '../../../support/planner/fleet-signals.ts';
 

@@ -2,13 +2,11 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { RollupFolder } from '../../../../shared/planner/signals/rollup-folder.ts';
 import {
-  FOLDED_RANKS_MAX,
-  NO_TRAFFIC,
-  PASS_SAMPLES_MAX,
   type PlannerEventOf,
   readPlannerEvent,
   type TrafficTotals,
 } from '../../../../shared/protocol/planner/index.ts';
+import { FOLDED_RANKS_MAX, NO_TRAFFIC, PASS_SAMPLES_MAX } from '../../../../shared/protocol/planner-topics/index.ts';
 import { rollupOf } from '../../../support/planner/fleet-signals.ts';
 
 type WorkerRollup = PlannerEventOf<'worker.rollup'>;
@@ -69,6 +67,25 @@ describe('the roll-ups of a fleet, folded', () => {
     expect(agg).toMatchObject({ workers: [], running: 0, totals: { started: 14 }, has_passes: false });
     folder.remove(id);
     expect(folder.fold(0, WALL_MS)).toBeUndefined();
+  });
+
+  it('count the workers at which more waits than runs, over all their ranks', () => {
+    const rank = { dp_rank: 0, running: 2, waiting: 2, kv_blocks: 0, kv_blocks_max: 0, prefill_tokens: 0 };
+    const folder = folderOf();
+    folder.add(said(0, 0, 0, { ranks: [rank] }), 0);
+    folder.add(said(1, 0, 0, { ranks: [rank, { ...rank, dp_rank: 1, waiting: 3 }] }), 0);
+    folder.add(
+      said(2, 0, 0, {
+        ranks: [
+          { ...rank, waiting: 9 },
+          { ...rank, dp_rank: 1, running: 20 },
+        ],
+      }),
+      0,
+    );
+    const event = folder.fold(0, WALL_MS);
+    expect(event?.pools.agg).toMatchObject({ behind: 1, waiting: 18 });
+    expect(readPlannerEvent(event)).toMatchObject({ kind: 'event', event: { pools: { agg: { behind: 1 } } } });
   });
 
   it('add up what waits and runs, and take the mean use of caches that are known', () => {

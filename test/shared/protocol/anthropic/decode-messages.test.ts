@@ -9,7 +9,7 @@ import {
   parseMessagesBody,
 } from '../../../../shared/protocol/anthropic/index.ts';
 import type { PromptInput } from '../../../../shared/protocol/generation/index.ts';
-import { parseJsonBody } from '../../../../shared/protocol/openai/index.ts';
+import { parseJsonBody } from '../../../../shared/protocol/json/index.ts';
 import { contextWith } from '../decode-context.ts';
 
 type Chat = Extract<PromptInput, { readonly kind: 'chat' }>;

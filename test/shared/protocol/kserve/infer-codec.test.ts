@@ -1,4 +1,3 @@
-import { isDeepStrictEqual } from 'node:util';
 import { fromBinary, fromJson, type JsonValue, toBinary, toJson } from '@bufbuild/protobuf';
 import fc from 'fast-check';
 import protobuf from 'protobufjs/minimal.js';
@@ -22,6 +21,7 @@ import {
 } from '../../../../shared/protocol/kserve/index.ts';
 import { inferRequests, inferResponses } from '../../../support/kserve/arbitrary-messages.ts';
 import { draws, REQUEST, scramble } from '../../../support/kserve/scramble.ts';
+import { same } from '../../../support/same.ts';
 
 const RUNS = 10_000;
 /** So many take seconds on a busy machine. */
@@ -91,11 +91,6 @@ function responseOf({ raw_output_contents: raws = [], ...json }: Json) {
   const { modelName, modelVersion, id, parameters, inputs } = decodeModelInferRequest(Buffer.from(generated));
   const rawOutputContents = (raws as string[]).map((each) => Buffer.from(each, 'base64'));
   return { modelName, modelVersion, id, parameters, outputs: inputs, rawOutputContents };
-}
-
-/** As `toEqual`, which takes ten times as long where nothing differs. */
-function same(found: unknown, wanted: unknown): void {
-  if (!isDeepStrictEqual(found, wanted)) expect(found).toEqual(wanted);
 }
 
 function attempt<T>(run: () => T): T | Error {

@@ -1,15 +1,15 @@
 import { describe, expect, it } from 'vitest';
 import { seededRandom } from '../../../../shared/clock/index.ts';
 import type { ServeError } from '../../../../shared/errors/index.ts';
+import { defaultHttpSettings } from '../../../../shared/frontends/http/settings.ts';
 import type { ChatMessage, GenerationRequest } from '../../../../shared/protocol/generation/index.ts';
+import { parseJsonBody } from '../../../../shared/protocol/json/index.ts';
 import {
   checkResponsesBody,
   type DecodedResponses,
   decodeResponses,
-  defaultDecodeSettings,
   estimateInputTokens,
   itemIdOf,
-  parseJsonBody,
   parseResponsesBody,
   responseIdOf,
   responseIdOfItem,
@@ -18,7 +18,7 @@ import {
 
 const CONTEXT = {
   headers: { headerNames: () => [], header: () => undefined },
-  settings: defaultDecodeSettings,
+  settings: defaultHttpSettings.decode,
   random: seededRandom(1),
   warn: () => {},
 };

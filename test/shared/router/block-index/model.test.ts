@@ -1,5 +1,5 @@
 import fc from 'fast-check';
-import { describe, expect, it } from 'vitest';
+import { describe, it } from 'vitest';
 import {
   type BlockIndex,
   createBlockIndex,
@@ -10,6 +10,7 @@ import {
 import { Overlaps } from '../../../../shared/router/scheduler/prefix-index.ts';
 import { RankTable } from '../../../../shared/router/scheduler/ranks.ts';
 import { chainHashes } from '../../../../shared/tokens/index.ts';
+import { same } from '../../../support/same.ts';
 import { NaiveBlockIndex } from './naive-block-index.ts';
 import { dumpOf } from './prompts.ts';
 
@@ -138,7 +139,7 @@ describe('block index against a model on maps', () => {
     fc.assert(
       fc.property(fc.array(step, { minLength: 1, maxLength: 14 }), fc.constantFrom(...LOOKS), (steps, looksMax) => {
         const { index, model } = run(steps, looksMax, () => {});
-        expect(matches(index)).toBe(matches(model));
+        same(matches(index), matches(model));
         agree(index, model);
       }),
       { numRuns: 10_000 },
@@ -149,9 +150,9 @@ describe('block index against a model on maps', () => {
     fc.assert(
       fc.property(wideSteps, fc.constantFrom(...LOOKS), fc.boolean(), (steps, looksMax, isWatched) => {
         const { index, model } = run(steps, looksMax, (present, naive) => {
-          if (isWatched) expect(matches(present)).toBe(matches(naive)); // asking changes nothing
+          if (isWatched) same(matches(present), matches(naive)); // asking changes nothing
         });
-        expect(matches(index)).toBe(matches(model));
+        same(matches(index), matches(model));
         agree(index, model);
       }),
       { numRuns: 1500 },
@@ -171,7 +172,7 @@ function run(
   for (const each of steps) {
     if (each.kind === 'replay') index = replayed(index, more);
     else if (each.kind === 'reload') index = reloaded(index, each.events, more);
-    else expect(apply(index, each)).toEqual(apply(model, each));
+    else same(apply(index, each), apply(model, each));
     onStep(index, model);
   }
   return { index, model };
@@ -179,10 +180,10 @@ function run(
 
 /** In what is held, as dumps tell it at once and counts do when all is done. */
 function agree(index: BlockIndex, model: NaiveBlockIndex): void {
-  expect(dumps(index)).toEqual(dumps(model));
+  same(dumps(index), dumps(model));
   while (index.housekeep());
-  expect(holdings(index)).toEqual(holdings(model));
-  expect(index.blockCount).toBe(model.blockCount);
+  same(holdings(index), holdings(model));
+  same(index.blockCount, model.blockCount);
 }
 
 function rankTable(): RankTable {
@@ -196,7 +197,7 @@ function replayed(index: BlockIndex, more: { readonly looksMax?: number }): Bloc
   const copy = createBlockIndex({ ranks: rankTable(), ...more });
   for (let rank = 0; rank < RANKS; rank++) {
     for (const { tier, parent, blockHashes, tokensHashes } of dumpOf(index, rank)) {
-      expect(copy.stored(rank, tier, parent, blockHashes, tokensHashes)).toBe('ok');
+      same(copy.stored(rank, tier, parent, blockHashes, tokensHashes), 'ok');
     }
   }
   return copy;
@@ -214,8 +215,8 @@ function reloaded(index: BlockIndex, events: readonly Step[], more: { readonly l
   }
   const bytes = Buffer.concat(chunks);
   const loaded = loadBlockIndex(Buffer.from(bytes), { ranks: rankTable(), ...more });
-  expect([...loaded.cursors]).toEqual([1, 2, 3]);
-  expect(dumps(loadBlockIndex(bytes, { ranks: rankTable() }).index)).toEqual(before);
+  same([...loaded.cursors], [1, 2, 3]);
+  same(dumps(loadBlockIndex(bytes, { ranks: rankTable() }).index), before);
   return loaded.index;
 }
 

@@ -29,6 +29,8 @@ interface Name {
 export class NaiveBlockIndex implements BlockIndex {
   readonly #ranks: RankTable;
   readonly #names = new Map<number, Map<bigint, Name>>();
+  /** Of each rank, by sequence, until something changes. */
+  #tiers: Map<number, ReadonlyMap<bigint, number>> | undefined;
   readonly bytes = 0;
   readonly counters = { duplicateBlocks: 0, evictedBlocks: 0 };
 
@@ -43,6 +45,7 @@ export class NaiveBlockIndex implements BlockIndex {
     blockHashes: Uint32Array,
     tokensHashes: Uint32Array,
   ): IndexStatus {
+    this.#tiers = undefined;
     const hashes = toBigints(blockHashes);
     const locals = toBigints(tokensHashes);
     if (hashes.length !== locals.length) return 'invalid_block';
@@ -81,6 +84,7 @@ export class NaiveBlockIndex implements BlockIndex {
   }
 
   removed(rank: number, tier: StorageTier, blockHashes: Uint32Array): IndexStatus {
+    this.#tiers = undefined;
     const names = this.#names.get(rank);
     const level = TIERS.indexOf(tier);
     const cut = new Set<bigint>();
@@ -109,6 +113,7 @@ export class NaiveBlockIndex implements BlockIndex {
   }
 
   cleared(rank: number): void {
+    this.#tiers = undefined;
     this.#names.delete(rank);
   }
 
@@ -120,11 +125,8 @@ export class NaiveBlockIndex implements BlockIndex {
   match(hashes: BlockHashes, overlaps: Overlaps): void {
     overlaps.reset(this.#ranks.capacity);
     const sequence = toBigints(hashes.sequence);
-    for (const [rank, names] of this.#names) {
-      const tiers = new Map<bigint, number>();
-      for (const { block, tiers: own } of names.values()) {
-        tiers.set(block.sequence, (tiers.get(block.sequence) ?? 0) | own);
-      }
+    this.#tiers ??= new Map([...this.#names].map(([rank, names]) => [rank, tiersBySequence(names)]));
+    for (const [rank, tiers] of this.#tiers) {
       let at = 0;
       const run = (mask: number): number => {
         const from = at;
@@ -202,6 +204,14 @@ export class NaiveBlockIndex implements BlockIndex {
     }));
     yield new TextEncoder().encode(JSON.stringify({ cursors: [...cursors], ranks }));
   }
+}
+
+function tiersBySequence(names: ReadonlyMap<bigint, Name>): ReadonlyMap<bigint, number> {
+  const tiers = new Map<bigint, number>();
+  for (const { block, tiers: own } of names.values()) {
+    tiers.set(block.sequence, (tiers.get(block.sequence) ?? 0) | own);
+  }
+  return tiers;
 }
 
 function toBigint(low: number, high: number): bigint {

@@ -1,6 +1,6 @@
 import protobuf from 'protobufjs';
 import { afterEach, describe, expect, it } from 'vitest';
-import { seededRandom, systemClock, VirtualClock } from '../../../../shared/clock/index.ts';
+import { SYSTEM, seededRandom, systemClock, VirtualClock } from '../../../../shared/clock/index.ts';
 import {
   createMemoryRequestPlane,
   type PlaneClientTls,
@@ -41,7 +41,15 @@ async function serve(
   secret?: string,
   tls?: PlaneServerTls,
 ): Promise<{ address: ResidentAddress; server: RouterGrpcServer }> {
-  const server = await serveRouterGrpc({ service, host: '127.0.0.1', port, secret, tls, isLeader: () => true });
+  const server = await serveRouterGrpc({
+    ...SYSTEM,
+    service,
+    host: '127.0.0.1',
+    port,
+    secret,
+    tls,
+    isLeader: () => true,
+  });
   opened.push(server);
   const place = `127.0.0.1:${server.port}`;
   return { address: { instanceId: place, grpc: place }, server };

@@ -1,7 +1,7 @@
 import { type ChannelCredentials, Client, credentials, type ServiceError, status } from '@grpc/grpc-js';
 import protobuf from 'protobufjs';
 import { afterEach, beforeAll, describe, expect, it } from 'vitest';
-import { VirtualClock } from '../../../../shared/clock/index.ts';
+import { SYSTEM, VirtualClock } from '../../../../shared/clock/index.ts';
 import { type RouterGrpcServer, serveRouterGrpc } from '../../../../shared/router/grpc/index.ts';
 import { hashBlocks } from '../../../../shared/tokens/index.ts';
 import { BLOCK, POOL, prompt, Resident, settle } from '../service/resident-rig.ts';
@@ -27,6 +27,7 @@ function bytesOf(words: Uint32Array): Buffer {
 async function open(secret?: string) {
   const resident = await Resident.open(new VirtualClock());
   const server: RouterGrpcServer = await serveRouterGrpc({
+    ...SYSTEM,
     service: resident.service,
     host: '127.0.0.1',
     port: 0,

@@ -1,7 +1,8 @@
 import { describe, expect, it } from 'vitest';
 import { seededRandom, VirtualClock } from '../../../../shared/clock/index.ts';
 import type { Engine, EngineInfo, EngineLoad, EnginePass } from '../../../../shared/engines/index.ts';
-import { PASS_SAMPLES_MAX, type PlannerEventOf, readPlannerEvent } from '../../../../shared/protocol/planner/index.ts';
+import { type PlannerEventOf, readPlannerEvent } from '../../../../shared/protocol/planner/index.ts';
+import { PASS_SAMPLES_MAX } from '../../../../shared/protocol/planner-topics/index.ts';
 import { RollupReporter } from '../../../../shared/worker/events/rollup-reporter.ts';
 import { TrafficCounter } from '../../../../shared/worker/events/traffic-counter.ts';
 

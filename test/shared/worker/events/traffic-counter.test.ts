@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { VirtualClock } from '../../../../shared/clock/index.ts';
-import { NO_TRAFFIC } from '../../../../shared/protocol/planner/index.ts';
+import { NO_TRAFFIC } from '../../../../shared/protocol/planner-topics/index.ts';
 import { TrafficCounter, UNSEEN } from '../../../../shared/worker/events/traffic-counter.ts';
 
 function bed() {

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { builtinModelPath } from '../../../../shared/artifacts/index.ts';
-import { systemClock } from '../../../../shared/clock/index.ts';
+import { SYSTEM, systemClock } from '../../../../shared/clock/index.ts';
 import { ConfigError, resolveConfig } from '../../../../shared/config/index.ts';
 import type { Engine } from '../../../../shared/engines/index.ts';
 import { withMediaGuard } from '../../../../shared/engines/media/media-guard.ts';
@@ -9,7 +9,7 @@ import { mockEngineFor } from '../../../../shared/worker/process/mock-engine.ts'
 const read = (argv: readonly string[], env = {}) => resolveConfig('worker', ['--engine=mocker', ...argv], env).settings;
 
 async function mockProblem(argv: readonly string[], at: number, env = {}): Promise<unknown> {
-  return mockEngineFor(builtinModelPath(), read(argv, env), { at }).then(
+  return mockEngineFor(builtinModelPath(), read(argv, env), { at, clock: SYSTEM.clock }).then(
     () => undefined,
     (error: unknown) => (error instanceof ConfigError ? error.problems : error),
   );

@@ -4,6 +4,7 @@ import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterEach, describe, expect, it } from 'vitest';
 import { builtinModelPath } from '../../../../shared/artifacts/index.ts';
+import { SYSTEM } from '../../../../shared/clock/index.ts';
 import { introduce } from '../../../../shared/commands/chat/index.ts';
 import { resolveConfig } from '../../../../shared/config/index.ts';
 import { captureLogger } from '../../../../shared/telemetry/index.ts';
@@ -23,7 +24,7 @@ describe('a worker process', () => {
   async function start(flags: readonly string[], env: Readonly<Record<string, string>> = {}) {
     const config = resolveConfig('worker', flags, { DYN_DISCOVERY_BACKEND: 'mem', ...env });
     const { logger, lines } = captureLogger();
-    const worker = await startWorkerProcess(config, logger, new AbortController().signal);
+    const worker = await startWorkerProcess(config, SYSTEM, logger, new AbortController().signal);
     started.push(worker);
     return { worker, lines };
   }

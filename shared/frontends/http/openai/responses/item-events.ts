@@ -1,6 +1,6 @@
 import { assertNever } from '../../../../errors/index.ts';
 import type { TokenLogprob } from '../../../../protocol/generation/index.ts';
-import { LazyList } from '../../../../protocol/openai/index.ts';
+import { LazyList } from '../../../../protocol/json/index.ts';
 import { isAscii } from '../../sinks/sse-stream.ts';
 import { deltaLogprob, itemBody, openedBody, textPart, wholeLogprob } from './bodies.ts';
 import type { ItemObserver, OutputItem } from './output-items.ts';

@@ -1,7 +1,8 @@
 import { endOfTurn } from '../../../../concurrency/index.ts';
 import { ServeError } from '../../../../errors/index.ts';
 import type { NamedLogprob, TokenLogprob } from '../../../../protocol/generation/index.ts';
-import { jsonPieces, openSummary } from '../../../../protocol/openai/index.ts';
+import { jsonPieces } from '../../../../protocol/json/index.ts';
+import { openSummary } from '../../../../protocol/openai/index.ts';
 import type { JsonObject, StoredResponse } from '../../../../responses/index.ts';
 import type { HttpAppDeps } from '../../deps.ts';
 import type { HttpExchange } from '../../hosts/exchange.ts';

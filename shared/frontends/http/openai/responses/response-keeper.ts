@@ -1,8 +1,8 @@
 import { endOfTurn } from '../../../../concurrency/index.ts';
 import { LIMITS, overLimit, reasonOf, ServeError } from '../../../../errors/index.ts';
+import { jsonPieces } from '../../../../protocol/json/index.ts';
 import {
   type InputItem,
-  jsonPieces,
   type ParsedResponses,
   type ResponsesBody,
   responseIdOfItem,

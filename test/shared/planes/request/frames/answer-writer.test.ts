@@ -16,7 +16,7 @@ function writerOn(payloadBytesMax = MAX): { target: ByteWriter; answers: AnswerW
 
 function framesIn(target: ByteWriter): FrameLog {
   const log = new FrameLog();
-  new FrameParser(log, MAX).push(Buffer.from(target.bytes.subarray(0, target.length)));
+  new FrameParser(log, MAX).push(Buffer.concat(target.pieces()));
   return log;
 }
 

@@ -1,3 +1,4 @@
+import { createHash } from 'node:crypto';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { FrameError, FrameType, type FrameTypeCode } from '../../../../../shared/planes/request/frames/frame.ts';
@@ -59,6 +60,48 @@ describe('frame parser', () => {
     const parser = new FrameParser(log, 100);
     for (const byte of stream) parser.push(Buffer.of(byte));
     expect(log.frames.map((each) => each.payload.toString())).toEqual(['one', '', 'two']);
+  });
+
+  it('gives the memory of a large frame away, under any chunking', () => {
+    fc.assert(
+      fc.property(
+        fc.array(fc.nat(), { maxLength: 20 }),
+        fc.array(fc.integer({ min: 900_000, max: 1_300_000 }), { minLength: 1, maxLength: 3 }),
+        (places, lengths) => {
+          const payloads = lengths.map((length, at) => Buffer.alloc(length, at + 1));
+          const stream = Buffer.concat(payloads.map((each) => frameBytes(FrameType.data, 1, each)));
+          const kept: Buffer[] = [];
+          const seen: string[] = [];
+          const parser = new FrameParser(
+            {
+              frame: (_type, _flags, _streamId, bytes, start, end, isKept) => {
+                seen.push(createHash('md5').update(bytes.subarray(start, end)).digest('hex'));
+                if (isKept) kept.push(bytes.subarray(start, end));
+              },
+              oversize: () => {},
+            },
+            1 << 24,
+          );
+          for (const piece of cut(stream, places)) {
+            parser.push(piece);
+            piece.fill(0xee);
+          }
+          expect(seen).toEqual(payloads.map((each) => createHash('md5').update(each).digest('hex')));
+          for (const each of kept) expect(payloads.some((payload) => payload.equals(each))).toBe(true);
+        },
+      ),
+      { numRuns: 20 },
+    );
+  });
+
+  it('has room for a large frame by what has come of it, not by its length', () => {
+    const header = frameBytes(FrameType.data, 1, '');
+    header.writeUInt32BE(1 << 30);
+    const parser = new FrameParser(new FrameLog(), 1 << 30);
+    const before = process.memoryUsage().arrayBuffers;
+    parser.push(header);
+    for (let chunk = 0; chunk < 64; chunk++) parser.push(Buffer.alloc(64 << 10)); // 4 MiB
+    expect(process.memoryUsage().arrayBuffers - before).toBeLessThan(64 << 20);
   });
 
   it('skips a frame beyond the limit, reports it, and reads on', () => {

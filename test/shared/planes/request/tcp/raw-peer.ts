@@ -34,7 +34,7 @@ export class FrameLog implements FrameReceiver {
 export function frameBytes(type: FrameTypeCode, streamId: number, payload: string | Uint8Array, flags = 0): Buffer {
   const writer = new ByteWriter();
   writer.frame(type, flags, streamId, typeof payload === 'string' ? Buffer.from(payload) : payload);
-  return Buffer.from(writer.bytes.subarray(0, writer.length));
+  return Buffer.concat(writer.pieces());
 }
 
 /** A caller made of frames: says exactly what a test wants and keeps what comes back. */

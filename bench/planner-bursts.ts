@@ -1,0 +1,56 @@
+import { seededRandom } from '../shared/clock/index.ts';
+import { toWorkload, type Workload, type WorkloadRequest } from '../shared/simulate/index.ts';
+
+const STRETCH_TOKENS = 512;
+const HORIZON_S = 3600;
+const EVEN = { baseRate: 16, everyS: [900, 900], lastS: [90, 90], rate: [64, 64] } as const;
+
+/** Bursts over a base load. Of a pair, every burst draws one value between the two. */
+export interface BurstShape {
+  readonly seed: number;
+  /** Requests a second between bursts, and in them. */
+  readonly baseRate: number;
+  readonly rate: readonly [number, number];
+  /** From the start of a burst to that of the next. */
+  readonly everyS: readonly [number, number];
+  readonly lastS: readonly [number, number];
+}
+
+/** As the reference bursts with other arrivals; then with other lengths, gaps and heights. */
+export const BURSTS = {
+  'burst-again': { ...EVEN, seed: 101 },
+  'burst-short': { ...EVEN, seed: 102, baseRate: 24, everyS: [600, 600], lastS: [60, 60], rate: [72, 72] },
+  'burst-uneven': { ...EVEN, seed: 103, everyS: [450, 1350], lastS: [60, 120], rate: [48, 80] },
+  'burst-rare': { ...EVEN, seed: 104, baseRate: 10, everyS: [1400, 1700], lastS: [60, 150], rate: [60, 60] },
+} as const satisfies Record<string, BurstShape>;
+
+interface Burst {
+  readonly fromS: number;
+  readonly toS: number;
+  readonly rate: number;
+}
+
+/** Lengths as in the reference workloads: about 1024 tokens in and 128 out, no two prompts alike. */
+export function burstWorkload({ seed, baseRate, rate, everyS, lastS }: BurstShape): Workload {
+  const random = seededRandom(seed);
+  const between = ([low, high]: readonly [number, number]): number => low + random.next() * (high - low);
+  const bursts: Burst[] = [];
+  for (let fromS = (2 / 3) * between(everyS); fromS < HORIZON_S; fromS += between(everyS)) {
+    bursts.push({ fromS, toS: fromS + between(lastS), rate: between(rate) });
+  }
+  const rateAt = (atS: number): number => bursts.find(({ fromS, toS }) => atS >= fromS && atS < toS)?.rate ?? baseRate;
+  const peak = Math.max(baseRate, ...bursts.map((burst) => burst.rate));
+  const normal = (): number => Math.sqrt(-2 * Math.log(1 - random.next())) * Math.cos(2 * Math.PI * random.next());
+  const tokens = (median: number, low: number, high: number): number =>
+    Math.min(high, Math.max(low, Math.round(median * Math.exp(0.3 * normal()))));
+  const requests: WorkloadRequest[] = [];
+  let stretches = 0;
+  for (let atS = 0; ; ) {
+    atS -= Math.log(1 - random.next()) / peak;
+    if (atS >= HORIZON_S) return toWorkload(requests, STRETCH_TOKENS);
+    if (random.next() * peak >= rateAt(atS)) continue;
+    const inputTokens = tokens(1024, 128, 4096);
+    const stretchIds = Array.from({ length: Math.ceil(inputTokens / STRETCH_TOKENS) }, () => stretches++);
+    requests.push({ arrivalMs: 1000 * atS, inputTokens, outputTokens: tokens(128, 16, 512), stretchIds });
+  }
+}

@@ -1,0 +1,114 @@
+import type { IncomingMessage, RequestListener, ServerResponse } from 'node:http';
+import type { PlannerBounds, PlannerConfig } from '../../planner/index.ts';
+import { isRecord } from '../../records/index.ts';
+
+/** Where a planner's bounds can be changed while it runs. */
+export interface BoundedPlanner {
+  readonly config: PlannerConfig;
+  /** @throws Error for bounds that cannot be kept; then nothing is changed */
+  setBounds(bounds: PlannerBounds): void;
+}
+
+const PATH = '/v1/min-endpoints';
+const LOOPBACK = /^(?:localhost|127\.0\.0\.1|\[::1\])(?::\d+)?$/;
+const BODY_BYTES_MAX = 4096;
+/** What each field may be at least. */
+const LEAST: Readonly<Record<keyof PlannerBounds, number>> = {
+  min_endpoint: 0,
+  prefill_min_endpoint: 1,
+  decode_min_endpoint: 1,
+  min_gpu_budget: -1,
+  max_gpu_budget: -1,
+};
+
+/** `GET` and `PATCH /v1/min-endpoints`, as Dynamo's planner answers them. */
+export function boundsApi(running: () => BoundedPlanner, onChange: (bounds: PlannerBounds) => void): RequestListener {
+  return (request, response) => {
+    const planner = running();
+    // A page in a browser may not reach it by a name that was made to point here.
+    if (!LOOPBACK.test(request.headers.host ?? ''))
+      return answer(response, 403, { error: 'ask 127.0.0.1 or localhost' });
+    if (request.url !== PATH) return answer(response, 404, { error: `only ${PATH} is here` });
+    if (request.method === 'GET') return answer(response, 200, boundsOf(planner.config));
+    if (request.method !== 'PATCH')
+      return answer(response, 405, { error: 'allowed: GET, PATCH' }, { allow: 'GET, PATCH' });
+    readBody(request).then(
+      (text) => answer(response, ...patch(planner, text, onChange)),
+      (problem: unknown) => answer(response, 400, { error: (problem as Error).message }),
+    );
+  };
+}
+
+type Answer = readonly [status: number, body: object];
+
+function patch(planner: BoundedPlanner, text: string, onChange: (bounds: PlannerBounds) => void): Answer {
+  const read = readPatch(text);
+  if ('error' in read) return [read.status, { error: read.error }];
+  const inactive = Object.keys(read.bounds).filter((field) => !(field in boundsOf(planner.config)));
+  if (inactive.length > 0) {
+    return [422, { error: `fields are not active in mode='${planner.config.mode}': ${inactive.join(', ')}` }];
+  }
+  try {
+    planner.setBounds(read.bounds);
+  } catch (thrown) {
+    return [422, { error: (thrown as Error).message }];
+  }
+  onChange(read.bounds);
+  return [200, boundsOf(planner.config)];
+}
+
+type ReadPatch = { readonly bounds: PlannerBounds } | { readonly error: string; readonly status: 400 | 422 };
+
+function readPatch(text: string): ReadPatch {
+  let body: unknown;
+  try {
+    body = JSON.parse(text);
+  } catch {
+    return { status: 400, error: 'request body must be valid JSON' };
+  }
+  if (!isRecord(body)) return { status: 400, error: 'request body must be a JSON object' };
+  const unknown = Object.keys(body).filter((field) => !Object.hasOwn(LEAST, field));
+  const allowed = Object.keys(LEAST).join(', ');
+  if (unknown.length > 0) return { status: 400, error: `unknown: ${unknown.join(', ')}; allowed: ${allowed}` };
+  const fields = Object.entries(body) as [keyof PlannerBounds, unknown][];
+  if (fields.length === 0) return { status: 400, error: `request body must have one field at least: ${allowed}` };
+  for (const [field, value] of fields) {
+    const isFit = Number.isSafeInteger(value) && (value as number) >= LEAST[field] && (value as number) <= 1_000_000;
+    if (!isFit) {
+      const error = `${field}: allowed: a whole number from ${LEAST[field]} to 1000000, got ${JSON.stringify(value)}`;
+      return { status: 422, error };
+    }
+  }
+  return { bounds: body as PlannerBounds };
+}
+
+/** Those of the pools that there are. */
+function boundsOf(config: PlannerConfig): Readonly<Record<string, number | string>> {
+  const { mode, min_endpoint, min_gpu_budget, max_gpu_budget } = config;
+  const of = (pool: 'prefill' | 'decode') => ({
+    [`${pool}_min_endpoint`]: config[`${pool}_min_endpoint`] ?? min_endpoint,
+  });
+  return {
+    mode,
+    ...(mode === 'agg' ? { min_endpoint } : {}),
+    ...(mode === 'prefill' || mode === 'disagg' ? of('prefill') : {}),
+    ...(mode === 'decode' || mode === 'disagg' ? of('decode') : {}),
+    min_gpu_budget,
+    max_gpu_budget,
+  };
+}
+
+async function readBody(request: IncomingMessage): Promise<string> {
+  const parts: Buffer[] = [];
+  let bytes = 0;
+  for await (const part of request as AsyncIterable<Buffer>) {
+    bytes += part.length;
+    if (bytes > BODY_BYTES_MAX) throw new Error(`request body must have at most ${BODY_BYTES_MAX} bytes`);
+    parts.push(part);
+  }
+  return Buffer.concat(parts).toString('utf8');
+}
+
+function answer(response: ServerResponse, status: number, body: object, headers: Record<string, string> = {}): void {
+  response.writeHead(status, { 'content-type': 'application/json', ...headers }).end(`${JSON.stringify(body)}\n`);
+}

@@ -1,0 +1,105 @@
+import type { DecisionRecord, PlannerConfig } from '../../planner/index.ts';
+import { escapeMarkup, type Line, lineChart, renderPage } from '../../simulate/index.ts';
+import type { HistoryPoint } from './history.ts';
+
+export interface PlannerPage {
+  /** Name of the model's decisions; undefined before any was heard of. */
+  readonly group: string | undefined;
+  readonly config: PlannerConfig;
+  readonly points: readonly HistoryPoint[];
+  /** Newest first. */
+  readonly decisions: readonly DecisionRecord[];
+  readonly refreshS?: number | undefined;
+}
+
+const DECISIONS_MAX = 50;
+
+/** What a planner saw and decided, as a page that stands alone. */
+export function renderPlannerPage({ group, config, points, decisions, refreshS }: PlannerPage): string {
+  const last = points.at(-1);
+  const title = `Stator planner${group === undefined ? '' : `: ${group}`}`;
+  if (last === undefined) {
+    return renderPage({ title, refreshS, body: '<p class="verdict">Nothing was looked at yet.</p>' });
+  }
+  const { gpu_hours: hours = 0 } = last.figures;
+  const facts = [
+    `law ${config.law}`,
+    `targets ${config.ttft_ms} ms to the first token, ${config.itl_ms} ms between tokens`,
+    `${hours.toFixed(2)} GPU h`,
+    ...(config.advisory ? ['advice alone: nothing is acted on'] : []),
+  ];
+  const body = `<p class="verdict">${escapeMarkup(last.reason)}</p>
+<p>${escapeMarkup(`${stamp(last.atMs)} · ${facts.join(' · ')}`)}</p>
+<div class="charts">${chartsOf(points, config)
+    .map((chart) => `<figure>${chart}</figure>`)
+    .join('\n')}</div>
+${decisionTable(decisions.slice(0, DECISIONS_MAX))}`;
+  return renderPage({ title, body, refreshS });
+}
+
+function chartsOf(points: readonly HistoryPoint[], config: PlannerConfig): readonly string[] {
+  const fromMs = points[0]?.atMs ?? 0;
+  const line = (label: string, name: string): Line => ({
+    label,
+    points: points.map(({ atMs, figures }) => [(atMs - fromMs) / 60_000, figures[name] ?? null] as const),
+  });
+  const level = (label: string, value: number): Line => ({
+    label,
+    points: points.map(({ atMs }) => [(atMs - fromMs) / 60_000, value] as const),
+  });
+  const chart = (title: string, yLabel: string, lines: readonly Line[]): readonly string[] => {
+    const known = lines.filter(({ points: of }) => of.some(([, y]) => y !== null));
+    if (known.length === 0) return [];
+    return [lineChart(known, { title, xLabel: `min since ${stamp(fromMs)}`, yLabel, hasLegend: true })];
+  };
+  const pools = (['prefill', 'decode'] as const).filter(
+    (pool) => config.mode === 'disagg' || (pool === 'prefill') === (config.mode === 'prefill'),
+  );
+  const nameOf = (pool: string): string => (config.mode === 'agg' ? 'workers' : pool);
+  return [
+    ...pools.flatMap((pool) =>
+      chart(`Workers: ${nameOf(pool)}`, 'workers', [
+        line('serving', `num_${pool}_replicas`),
+        line('decided', `scale_to_${pool}`),
+        line('starting', `starting_${pool}_replicas`),
+      ]),
+    ),
+    ...chart('Demand', 'requests/s', [
+      line('begin', 'observed_requests_per_second'),
+      line('expected', 'predicted_requests_per_second'),
+    ]),
+    ...pools.flatMap((pool) =>
+      chart(`Capacity of one worker: ${nameOf(pool)}`, 'requests/s', [line('capacity', `engine_rps_${pool}`)]),
+    ),
+    ...chart('Requests', 'requests', [line('running', 'running_requests'), line('held', 'held_requests')]),
+    ...chart('Time to the first token', 'ms', [
+      line('seen', 'observed_ttft_ms'),
+      line('estimated', 'estimated_ttft_ms'),
+      level('target', config.ttft_ms),
+    ]),
+    ...chart('Time between tokens', 'ms', [
+      line('seen', 'observed_itl_ms'),
+      line('estimated', 'estimated_itl_ms'),
+      level('target', config.itl_ms),
+    ]),
+    ...chart('Lengths', 'tokens', [
+      line('prompts', 'observed_input_sequence_tokens'),
+      line('answers', 'observed_output_sequence_tokens'),
+    ]),
+    ...chart('GPU hours', 'hours', [line('hours', 'gpu_hours')]),
+  ];
+}
+
+function decisionTable(decisions: readonly DecisionRecord[]): string {
+  if (decisions.length === 0) return '';
+  const rows = decisions.map(({ decisionId, decidedAtMs, status, reason, problem }) => {
+    const why = problem === undefined ? reason : `${reason} (${problem})`;
+    const cells = [`#${decisionId}`, stamp(decidedAtMs), status.toLowerCase().replaceAll('_', ' '), why];
+    return `<tr>${cells.map((cell) => `<td style="text-align:left">${escapeMarkup(cell)}</td>`).join('')}</tr>`;
+  });
+  return `<h2>Decisions</h2><div class="wide"><table><tbody>${rows.join('')}</tbody></table></div>`;
+}
+
+function stamp(atMs: number): string {
+  return new Date(atMs).toISOString().slice(0, 19).replace('T', ' ').concat(' UTC');
+}

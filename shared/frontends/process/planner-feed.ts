@@ -1,0 +1,57 @@
+import type { Clock, Random } from '../../clock/index.ts';
+import type { EdgeSettings } from '../../config/index.ts';
+import type { Discovery } from '../../discovery/index.ts';
+import type { RoutableModel } from '../../pipeline/index.ts';
+import type { EventPlane } from '../../planes/event/index.ts';
+import type { PlannerOutbox } from '../../planes/queue/index.ts';
+import type { MetricRegistry, ProcessLogger } from '../../telemetry/index.ts';
+
+interface FeedParts {
+  readonly clock: Clock;
+  readonly random: Random;
+  readonly registry: MetricRegistry;
+  readonly logger: ProcessLogger;
+  readonly discovery: Discovery;
+  /** Undefined on hosts that can follow nothing. */
+  readonly openEventPlane: (() => EventPlane) | undefined;
+}
+
+/** What a frontend sends to the queue of planners. */
+export interface PlannerFeed {
+  readonly outbox: PlannerOutbox;
+  /** This process begins, or ends, to answer for the fleet: one process of it tells planners of the workers. */
+  answering(isAnswering: boolean): void;
+  /** The models as they are now. */
+  follow(models: readonly RoutableModel[]): void;
+  /** While it still answers: what was heard goes out, in bounded time. */
+  close(): Promise<void>;
+}
+
+/** Longest time that the end of a process waits for the queue. */
+const CLOSE_MS_MAX = 3000;
+
+/** Undefined where no queue is named; its code is loaded where one is. */
+export async function openPlannerFeed(settings: EdgeSettings, parts: FeedParts): Promise<PlannerFeed | undefined> {
+  if (settings.plannerQueueUrl === undefined) return undefined;
+  const { openEventPlane, discovery, registry, clock, random } = parts;
+  const { openPlannerOutbox } = await import('../../fleet/planner-queue/index.ts');
+  const logger = parts.logger.for('planner');
+  const outbox = await openPlannerOutbox(settings, { clock, logger, registry });
+  if (outbox === undefined) return undefined;
+  const canLead = settings.routerRole === 'resident' && openEventPlane !== undefined;
+  const eventPlane = canLead ? openEventPlane() : undefined;
+  const { FleetRollups } = await import('../../planner/signals/index.ts');
+  const rollups = eventPlane && new FleetRollups({ discovery, eventPlane, clock, random, logger, outbox });
+  rollups?.follow([settings.namespace ?? 'dynamo']);
+  return {
+    outbox,
+    answering: (isAnswering) => (isAnswering ? rollups?.lead() : rollups?.standBy()),
+    follow: (models) =>
+      rollups?.follow(models.flatMap(({ workers }) => workers.map(({ scope: { namespace } }) => namespace))),
+    close: async () => {
+      await rollups?.close();
+      await outbox.close(CLOSE_MS_MAX);
+      await eventPlane?.close();
+    },
+  };
+}

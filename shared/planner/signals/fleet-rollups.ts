@@ -1,0 +1,223 @@
+import type { Clock, Random, Timer } from '../../clock/index.ts';
+import type { Discovery } from '../../discovery/index.ts';
+import type { EventPlane } from '../../planes/event/index.ts';
+import type { PlannerOutbox } from '../../planes/queue/index.ts';
+import { PLANNER_EVENT_BYTES_MAX, type PlannerEventOf, readPlannerEvent } from '../../protocol/planner/index.ts';
+import { HELD_TOPIC, PLANNER_EVENT_VERSION, ROLLUP_TOPIC } from '../../protocol/planner-topics/index.ts';
+import { TopicFollower } from '../../router/feed/index.ts';
+import type { Logger } from '../../telemetry/index.ts';
+import { RollupFolder } from './rollup-folder.ts';
+
+type WorkerRollup = PlannerEventOf<'worker.rollup'>;
+type WorkerChange = 'worker.registered' | 'worker.draining' | 'worker.gone';
+type ModelRollup = PlannerEventOf<'model.rollup'>;
+
+export interface FleetRollupsOptions {
+  readonly discovery: Discovery;
+  readonly eventPlane: EventPlane;
+  readonly clock: Clock;
+  readonly random: Random;
+  readonly logger: Logger;
+  /** Between two messages of a model. @default 5000 */
+  readonly intervalMs?: number;
+  /** Takes what is to be sent. */
+  readonly outbox: Pick<PlannerOutbox, 'put' | 'withdraw'>;
+}
+
+const INTERVAL_MS = 5000;
+/** By then every worker has spoken once: sent sooner, a message would say that half the fleet is gone. */
+const SETTLE_INTERVALS = 1.5;
+const NAMESPACES_MAX = 64;
+const MODELS_MAX = 1000;
+/** Workers of a model whose coming and going is told by itself between two messages; the next message has all. */
+const CHANGES_MAX = 16;
+/** A model without workers is forgotten. */
+const FORGOTTEN_MS = 600_000;
+
+interface HeardNamespace {
+  readonly followers: readonly TopicFollower[];
+  readonly sinceMs: number;
+  publishers: ReadonlySet<string>;
+}
+
+interface HeardModel {
+  readonly namespace: string;
+  readonly folder: RollupFolder;
+  heardAtMs: number;
+  changes: number;
+}
+
+/**
+ * Folds what the workers of a fleet tell planners into one message a model every five seconds, and hands on at once what cannot wait,
+ * while this process leads. One that stands by hears the same and sends nothing, so that it knows the fleet when it has to lead:
+ * it counts from there on.
+ */
+export class FleetRollups {
+  readonly #options: FleetRollupsOptions;
+  readonly #intervalMs: number;
+  readonly #source: string;
+  readonly #namespaces = new Map<string, HeardNamespace>();
+  readonly #models = new Map<string, HeardModel>();
+  readonly #timer: Timer;
+  /** Epoch of what is counted while this process leads. */
+  #term: string | undefined;
+  #isClosed = false;
+  #toldRefusal = false;
+
+  constructor(options: FleetRollupsOptions) {
+    this.#options = options;
+    this.#intervalMs = options.intervalMs ?? INTERVAL_MS;
+    this.#source = options.random.instanceId();
+    this.#timer = options.clock.every(this.#intervalMs, () => this.#round());
+  }
+
+  /** Hears these namespaces, too, from now on. */
+  follow(namespaces: Iterable<string>): void {
+    for (const namespace of namespaces) {
+      if (this.#isClosed || this.#namespaces.has(namespace)) continue;
+      if (this.#namespaces.size >= NAMESPACES_MAX) {
+        this.#options.logger.warn('planners hear nothing of a namespace: there are too many', { namespace });
+        continue;
+      }
+      this.#namespaces.set(namespace, this.#open(namespace));
+    }
+  }
+
+  /** This process is the one that sends. */
+  lead(): void {
+    if (this.#term !== undefined || this.#isClosed) return;
+    this.#term = this.#options.random.instanceId();
+    for (const { folder } of this.#models.values()) folder.beginAnew(this.#term);
+  }
+
+  /** Another one sends now, or nobody does. */
+  standBy(): void {
+    if (this.#term !== undefined) this.#options.outbox.withdraw('model.rollup');
+    this.#term = undefined;
+  }
+
+  /** What was heard and not sent yet is sent, if this process leads. */
+  async close(): Promise<void> {
+    if (this.#isClosed) return;
+    this.#round();
+    this.#isClosed = true;
+    this.#term = undefined;
+    this.#timer.cancel();
+    const followers = [...this.#namespaces.values()].flatMap((each) => each.followers);
+    await Promise.all(followers.map((follower) => follower.close()));
+  }
+
+  #open(namespace: string): HeardNamespace {
+    const { discovery, eventPlane, clock, logger } = this.#options;
+    const scope = { kind: 'namespace', namespace } as const;
+    const common = { discovery, eventPlane, clock, logger, scope };
+    const listener = { event: ({ payload }: { readonly payload: unknown }) => this.#hear(namespace, payload) };
+    const onPublishers = (workers: ReadonlySet<string>): void => this.#dropLost(namespace, workers);
+    const followers = [
+      new TopicFollower({ ...common, topic: ROLLUP_TOPIC, listener, onPublishers }),
+      new TopicFollower({ ...common, topic: HELD_TOPIC, listener }),
+    ];
+    return { followers, sinceMs: clock.nowMs(), publishers: new Set() };
+  }
+
+  #hear(namespace: string, payload: unknown): void {
+    const read = readPlannerEvent(payload);
+    if (read.kind === 'refused') {
+      if (!this.#toldRefusal)
+        this.#options.logger.warn('what planners are told was refused', { problem: read.problem });
+      this.#toldRefusal = true; // a worker that says it once says it every five seconds
+      return;
+    }
+    const { event } = read;
+    if (event.namespace !== namespace) return;
+    if (event.type === 'request.held' && this.#term !== undefined) this.#options.outbox.put(event);
+    if (event.type === 'worker.rollup') this.#hearWorker(event);
+  }
+
+  #hearWorker(event: WorkerRollup): void {
+    const model = this.#modelOf(event);
+    if (model === undefined) return;
+    const { folder } = model;
+    const before = folder.latestOf(event.worker_id);
+    const nowMs = this.#options.clock.nowMs();
+    if (!folder.add(event, nowMs)) return;
+    model.heardAtMs = nowMs;
+    const isDraining = event.draining === true;
+    if (before === undefined && !isDraining) this.#tellChange(model, 'worker.registered', event);
+    if (before?.draining !== true && isDraining) this.#tellChange(model, 'worker.draining', event);
+  }
+
+  #modelOf({ namespace, model }: WorkerRollup): HeardModel | undefined {
+    const key = JSON.stringify([namespace, model]);
+    const known = this.#models.get(key);
+    if (known !== undefined) return known;
+    if (this.#models.size >= MODELS_MAX) return undefined;
+    const epoch = this.#term ?? '';
+    const folder = new RollupFolder({ namespace, model, source: this.#source, epoch });
+    const heard = { namespace, folder, heardAtMs: 0, changes: 0 };
+    this.#models.set(key, heard);
+    return heard;
+  }
+
+  /** Discovery says that workers have left. */
+  #dropLost(namespace: string, workers: ReadonlySet<string>): void {
+    const heard = this.#namespaces.get(namespace);
+    if (heard === undefined) return;
+    for (const id of heard.publishers) if (!workers.has(id)) this.#drop(namespace, id);
+    heard.publishers = new Set(workers);
+  }
+
+  #drop(namespace: string, id: string): void {
+    for (const model of this.#models.values()) {
+      const last = model.namespace === namespace ? model.folder.remove(id) : undefined;
+      if (last !== undefined) this.#tellChange(model, 'worker.gone', last);
+    }
+  }
+
+  #tellChange(
+    model: HeardModel,
+    type: WorkerChange,
+    { namespace, model: name, component, worker_id, epoch, seq, engine }: WorkerRollup,
+  ): void {
+    const { outbox, clock } = this.#options;
+    if (this.#term === undefined || !this.#isSettled(namespace) || ++model.changes > CHANGES_MAX) return;
+    const common = { v: PLANNER_EVENT_VERSION, namespace, model: name, component, worker_id, epoch, seq } as const;
+    outbox.put({ type, ...common, at: clock.wallMs(), ...(type === 'worker.registered' ? { engine } : {}) });
+  }
+
+  #round(): void {
+    const { clock, outbox, logger } = this.#options;
+    const nowMs = clock.nowMs();
+    for (const [key, model] of this.#models) {
+      model.changes = 0;
+      if (model.folder.size === 0 && nowMs - model.heardAtMs > FORGOTTEN_MS) this.#models.delete(key);
+      if (this.#term === undefined || !this.#isSettled(model.namespace)) continue;
+      const rollup = model.folder.fold(nowMs, clock.wallMs());
+      if (rollup !== undefined) outbox.put(fitted(rollup));
+      const { leftOut } = model.folder;
+      if (leftOut > 0) logger.warn('planners hear nothing of workers: there are too many', { workers: leftOut });
+    }
+  }
+
+  /** Whether every worker that discovery names has spoken, or would have. */
+  #isSettled(namespace: string): boolean {
+    const heard = this.#namespaces.get(namespace);
+    if (heard === undefined) return false;
+    if (this.#options.clock.nowMs() - heard.sinceMs >= SETTLE_INTERVALS * this.#intervalMs) return true;
+    const models = [...this.#models.values()].filter((each) => each.namespace === namespace);
+    const isHeard = (id: string): boolean => models.some(({ folder }) => folder.latestOf(id) !== undefined);
+    return heard.publishers.size > 0 && [...heard.publishers].every(isHeard);
+  }
+}
+
+/** The passes of single engines go where there is no room for them: the sums of the pool say the rest. */
+function fitted(rollup: ModelRollup): ModelRollup {
+  if (Buffer.byteLength(JSON.stringify(rollup)) <= PLANNER_EVENT_BYTES_MAX) return rollup;
+  const pools = Object.fromEntries(
+    Object.entries(rollup.pools).map(([name, { engines = [], engines_left_out: out = 0, ...pool }]) => [
+      name,
+      { ...pool, engines_left_out: out + engines.length },
+    ]),
+  );
+  return { ...rollup, pools };
+}

@@ -1,0 +1,81 @@
+/** Room for a block: at least so much, and at most so many times what has come of it. */
+const ROOM_BYTES_MIN = 1024;
+const GROWTH = 4;
+/** Of what came early, moved with each part, so that a large block is not moved at once. */
+const MOVED_BYTES_MIN = 64 << 10;
+const NOTHING = Buffer.alloc(0);
+
+/**
+ * A block of bytes of a stated length that comes in parts. Its length is not believed: room is at most fourfold what has come, the
+ * whole of it from a quarter on. What came before that is moved there little by little.
+ */
+export class ComingBytes {
+  readonly wanted: number;
+  /** What came before there was room for the whole, and where the rest of the first of it begins. */
+  readonly #early: Buffer[] = [];
+  #movedOfFirst = 0;
+  #moved = 0;
+  /** Where the next bytes go: the whole block, or another part of what comes early. */
+  #room: Buffer = NOTHING;
+  #roomAt = 0;
+  #isWholeRoom = false;
+  #length = 0;
+
+  /** @param wanted bytes of the block */
+  constructor(wanted: number) {
+    this.wanted = wanted;
+  }
+
+  get isWhole(): boolean {
+    return this.#length === this.wanted;
+  }
+
+  /** Copies what the block still wants of `chunk` from `from` on; how many bytes that were. */
+  take(chunk: Buffer, from = 0): number {
+    const taken = Math.min(chunk.length - from, this.wanted - this.#length);
+    for (let at = from, end = from + taken; at < end; ) {
+      if (this.#roomAt === this.#room.length) this.#makeRoom(end - at);
+      const copied = chunk.copy(this.#room, this.#roomAt, at, end);
+      this.#roomAt += copied;
+      this.#length += copied;
+      at += copied;
+    }
+    if (this.#isWholeRoom) this.#move(taken + MOVED_BYTES_MIN);
+    return taken;
+  }
+
+  /** The block, once it is whole. */
+  get bytes(): Buffer {
+    this.#move(this.wanted);
+    return this.#room;
+  }
+
+  #makeRoom(coming: number): void {
+    if (this.#room.length > 0) this.#early.push(this.#room);
+    const roomMax = Math.max(ROOM_BYTES_MIN, GROWTH * (this.#length + coming));
+    this.#isWholeRoom = roomMax >= this.wanted;
+    if (this.#isWholeRoom) {
+      this.#room = Buffer.allocUnsafeSlow(this.wanted);
+      this.#roomAt = this.#length;
+    } else {
+      const untilWhole = Math.ceil(this.wanted / GROWTH);
+      this.#room = Buffer.allocUnsafeSlow(Math.min(roomMax, untilWhole) - this.#length);
+      this.#roomAt = 0;
+    }
+  }
+
+  #move(bytes: number): void {
+    for (let left = bytes; left > 0; ) {
+      const [first] = this.#early;
+      if (first === undefined) return;
+      const from = this.#movedOfFirst;
+      const copied = first.copy(this.#room, this.#moved, from, Math.min(first.length, from + left));
+      left -= copied;
+      this.#moved += copied;
+      this.#movedOfFirst += copied;
+      if (this.#movedOfFirst < first.length) continue;
+      this.#early.shift();
+      this.#movedOfFirst = 0;
+    }
+  }
+}

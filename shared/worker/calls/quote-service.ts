@@ -1,0 +1,85 @@
+import type { Clock } from '../../clock/index.ts';
+import type { EngineLoad } from '../../engines/index.ts';
+import { type ServeError, toServeError } from '../../errors/index.ts';
+import type { IncomingCall } from '../../planes/request/index.ts';
+import {
+  type ClaimAnswer,
+  decodeQuestion,
+  encodeClaimAnswer,
+  encodeQuotes,
+  PlaceBook,
+  type PlaceClaim,
+  type QuotedRank,
+} from '../../router/quotes/index.ts';
+
+export interface QuoteServiceOptions {
+  readonly clock: Clock;
+  readonly blockSizeTokens: number;
+  /** One entry a rank. */
+  load(): readonly EngineLoad[];
+  /** Leading prompt tokens that each rank has cached, by its place in `load`, caches below the device counted with their weight. */
+  cachedTokens(sequence: Uint32Array): readonly number[];
+  /** Why no request is taken now; undefined = one is. */
+  refusal(): ServeError | undefined;
+}
+
+/** Says what a prompt would cost here, and promises places to those that are about to come. */
+export class QuoteService {
+  readonly #options: QuoteServiceOptions;
+  readonly #places: PlaceBook;
+
+  constructor(options: QuoteServiceOptions) {
+    this.#options = options;
+    this.#places = new PlaceBook(options.clock);
+  }
+
+  readonly serve = (call: IncomingCall): void => {
+    const refusal = this.#options.refusal();
+    if (refusal !== undefined) {
+      call.fail(refusal);
+      return;
+    }
+    try {
+      const body = this.#answer(call);
+      call.accept();
+      call.output({ body });
+      call.end();
+    } catch (thrown) {
+      call.fail(toServeError(thrown));
+    }
+  };
+
+  /** A request has come: the engine's own numbers have it from now on. */
+  arrived(requestId: string): void {
+    this.#places.arrived(requestId);
+  }
+
+  #answer({ body, tokenIds }: IncomingCall): unknown {
+    const question = decodeQuestion(body, tokenIds);
+    if (question.kind === 'claim') return encodeClaimAnswer(this.#claim(question.claim));
+    return encodeQuotes(this.#quotes(question.sequence, question.blockSizeTokens));
+  }
+
+  #quotes(sequence: Uint32Array, blockSizeTokens: number): readonly QuotedRank[] {
+    const { load, cachedTokens, blockSizeTokens: own } = this.#options;
+    const cached = blockSizeTokens === own ? cachedTokens(sequence) : []; // other blocks have other names
+    return load().map((rank, at) => ({
+      dpRank: rank.dpRank,
+      cachedTokens: cached[at] ?? 0,
+      prefillTokens: this.#prefillTokens(rank),
+      activeBlocks: rank.usedKvBlocks,
+    }));
+  }
+
+  #claim({ id, dpRank, tokens, prefillTokensMax }: PlaceClaim): ClaimAnswer {
+    const rank = this.#options.load().find((each) => each.dpRank === dpRank);
+    const prefillTokens = rank === undefined ? 0 : this.#prefillTokens(rank);
+    const isHeld = prefillTokens <= prefillTokensMax;
+    if (isHeld) this.#places.hold({ id, dpRank, tokens });
+    return { isHeld, prefillTokens };
+  }
+
+  #prefillTokens({ activePrefillTokens, dpRank }: EngineLoad): number {
+    return activePrefillTokens + this.#places.tokensOf(dpRank);
+  }
+}

@@ -1,0 +1,255 @@
+import { mkdtemp, readdir, readFile, rm } from 'node:fs/promises';
+import { request } from 'node:http';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { gunzipSync } from 'node:zlib';
+import { afterEach, describe, expect, it } from 'vitest';
+import { seededRandom, VirtualClock } from '../../../../shared/clock/index.ts';
+import { PlannerHistory } from '../../../../shared/commands/planner/history.ts';
+import { PlannerPages } from '../../../../shared/commands/planner/pages.ts';
+import { MemoryDiscovery, MemoryHub } from '../../../../shared/discovery/memory/memory-discovery.ts';
+import { createMemoryEventPlane } from '../../../../shared/planes/event/index.ts';
+import { type Look, MemoryPlannerStore, parsePlannerConfig } from '../../../../shared/planner/index.ts';
+import { FleetPlanner, LocalConnector } from '../../../../shared/planner/live/index.ts';
+import { captureLogger } from '../../../../shared/telemetry/index.ts';
+import { freePort, waitUntil } from '../../../support/index.ts';
+import { heldAt } from '../../../support/planner/fleet-signals.ts';
+
+const BEGIN_MS = 1_800_000_000_000;
+const closing: (() => Promise<unknown>)[] = [];
+afterEach(async () => {
+  for (const close of closing.splice(0).toReversed()) await close();
+});
+
+function lookOf(at: number, parts: Partial<Look> = {}): Look {
+  return {
+    atS: BEGIN_MS / 1000 + at,
+    seconds: 5,
+    effect: { reason: `no change: look ${at}`, nextTickS: 0, targets: { decode: 3 } },
+    counts: { decode: { ready: 2, starting: 1 } },
+    started: 10,
+    running: 4,
+    held: 0,
+    ttftMs: 120,
+    ...parts,
+  };
+}
+
+async function bedOf(raw: Readonly<Record<string, unknown>> = {}) {
+  const clock = new VirtualClock(BEGIN_MS);
+  const random = seededRandom(1);
+  const store = new MemoryPlannerStore({ wallMs: () => clock.wallMs() });
+  const { logger, lines } = captureLogger();
+  const off = { live_dashboard_port: 0, control_api_port: 0, report_interval_hours: null };
+  const scaled: number[] = [];
+  const workers = {
+    ready: 0,
+    starting: 0,
+    startSeconds: undefined,
+    scaleTo: (count: number) => void scaled.push(count),
+  };
+  const config = { mode: 'agg', rate_requests_per_second: 10, min_endpoint: 0, start_seconds: 60, ...off, ...raw };
+  const fleet: FleetPlanner = new FleetPlanner({
+    planner: { config: parsePlannerConfig(config), engines: {} },
+    store,
+    connector: new LocalConnector(workers),
+    discovery: new MemoryDiscovery({ hub: new MemoryHub(clock), clock, random }),
+    eventPlane: createMemoryEventPlane({ clock, random }),
+    clock,
+    random,
+    logger,
+    namespace: 'ns',
+    onLook: (look) => pages.looked(look),
+    tell: () => {},
+  });
+  const pages: PlannerPages = new PlannerPages({ fleet: () => fleet, store, clock, logger, gpusOf: () => 2 });
+  closing.push(
+    () => fleet.close(),
+    () => pages.close(),
+  );
+  const urls = await pages.serve();
+  const pass = async (ms: number): Promise<void> => {
+    for (let turn = 0; turn < 10; turn++) {
+      await new Promise((resolve) => setImmediate(resolve));
+      await clock.advance(ms / 10);
+    }
+  };
+  return { clock, fleet, pages, urls, lines, scaled, pass };
+}
+
+describe('the control API of a planner', () => {
+  const served = async (raw: Readonly<Record<string, unknown>> = {}) => {
+    const bed = await bedOf({ control_api_port: await freePort(), ...raw });
+    const url = bed.urls.control ?? '';
+    const patch = async (body: string): Promise<readonly [number, Record<string, unknown>]> => {
+      const response = await fetch(url, { method: 'PATCH', body });
+      return [response.status, (await response.json()) as Record<string, unknown>];
+    };
+    return { ...bed, url, patch };
+  };
+
+  it('has the bounds of the pools that there are', async () => {
+    const { url } = await served({ max_gpu_budget: 20, min_endpoint: 2 });
+    expect(await (await fetch(url)).json()).toEqual({
+      mode: 'agg',
+      min_endpoint: 2,
+      min_gpu_budget: -1,
+      max_gpu_budget: 20,
+    });
+    const two = await served({ mode: 'disagg', min_endpoint: 2, prefill_min_endpoint: 3, max_gpu_budget: 20 });
+    expect(await (await fetch(two.url)).json()).toEqual({
+      mode: 'disagg',
+      prefill_min_endpoint: 3,
+      decode_min_endpoint: 2,
+      min_gpu_budget: -1,
+      max_gpu_budget: 20,
+    });
+  });
+
+  it('changes them: the next look goes by them', async () => {
+    const { patch, fleet, scaled, pass, lines } = await served();
+    void fleet.run();
+    fleet.hear(heldAt(0, 0).signal);
+    await pass(100);
+    expect(scaled.at(-1)).toBe(1);
+    expect(await patch('{"min_endpoint": 3, "max_gpu_budget": 64}')).toEqual([
+      200,
+      { mode: 'agg', min_endpoint: 3, min_gpu_budget: -1, max_gpu_budget: 64 },
+    ]);
+    for (let at = 0; at < 20; at++) await pass(1000);
+    expect(scaled.at(-1)).toBe(3);
+    expect(lines).toMatchObject([{ message: 'the bounds were changed', fields: { min_endpoint: 3 } }]);
+  });
+
+  it.each([
+    ['{', 400, /valid JSON/],
+    ['[1]', 400, /JSON object/],
+    ['{}', 400, /min_endpoint, prefill_min_endpoint/],
+    ['{"min_endpoints": 1}', 400, /unknown: min_endpoints; allowed: min_endpoint/],
+    [`{"min_endpoint": 1, "x": "${'y'.repeat(5000)}"}`, 400, /at most 4096 bytes/],
+    ['{"min_endpoint": -1}', 422, /min_endpoint: allowed: a whole number from 0 to 1000000, got -1/],
+    ['{"max_gpu_budget": null}', 422, /max_gpu_budget: .*got null/],
+    ['{"max_gpu_budget": 1.5}', 422, /got 1.5/],
+    ['{"decode_min_endpoint": 2}', 422, /not active in mode='agg': decode_min_endpoint/],
+    ['{"min_gpu_budget": 24, "max_gpu_budget": 16}', 422, /min_gpu_budget 24 is above max_gpu_budget 16/],
+    ['{"min_endpoint": 9}', 422, /requires 9 GPUs, exceeding max_gpu_budget=8/],
+  ])('refuses %s with %s, and changes nothing', async (body, status, error) => {
+    const { patch, url } = await served();
+    const before = await (await fetch(url)).json();
+    const [code, answer] = await patch(body);
+    expect(code).toBe(status);
+    expect(answer.error).toMatch(error);
+    expect(await (await fetch(url)).json()).toEqual(before);
+  });
+
+  it('has nothing else, and nothing for pages in a browser that come by another name', async () => {
+    const { url } = await served();
+    expect((await fetch(url.replace('/v1/min-endpoints', '/'))).status).toBe(404);
+    expect((await fetch(url, { method: 'DELETE' })).status).toBe(405);
+    const status = await new Promise<number | undefined>((resolve, reject) => {
+      const sent = request(url, { headers: { host: 'evil.example' } }, (response) => {
+        response.resume();
+        resolve(response.statusCode);
+      });
+      sent.on('error', reject).end();
+    });
+    expect(status).toBe(403);
+  });
+});
+
+describe('the page of a planner', () => {
+  it('shows what it saw and decided, and comes again by itself', async () => {
+    const { urls, fleet, pass, pages } = await bedOf({ live_dashboard_port: await freePort() });
+    const page = async (): Promise<string> => (await fetch(urls.page ?? '')).text();
+    expect(await page()).toContain('Nothing was looked at yet');
+    void fleet.run();
+    fleet.hear(heldAt(0, 0).signal);
+    await pass(100);
+    pages.looked(lookOf(5));
+    const html = await page();
+    expect(html).toContain('<meta http-equiv="refresh" content="5">');
+    expect(html).toContain('no change: look 5');
+    for (const title of ['Workers: workers', 'Demand', 'Requests', 'Time to the first token', 'GPU hours']) {
+      expect(html).toContain(`<text class="title" x="0" y="16">${title}</text>`);
+    }
+    expect(html).toContain('decode 0 -&gt; 1');
+    expect(html).not.toMatch(/NaN|undefined|<script/);
+  });
+
+  it('is done without where its port is taken, and the planner goes on', async () => {
+    const port = await freePort();
+    await bedOf({ live_dashboard_port: port });
+    const second = await bedOf({ live_dashboard_port: port });
+    expect(second.urls).toEqual({});
+    expect(second.lines).toMatchObject([{ level: 'error', message: expect.stringContaining(`port ${port}`) }]);
+  });
+});
+
+describe('the reports of a planner', () => {
+  it('are written as often as they are asked for, with their numbers beside them', async () => {
+    const folder = await mkdtemp(join(tmpdir(), 'planner-reports-'));
+    closing.push(() => rm(folder, { recursive: true, force: true }));
+    const { pages, clock, lines } = await bedOf({
+      report_interval_hours: 1,
+      report_output_dir: join(folder, 'reports'),
+    });
+    for (let minute = 0; minute <= 125; minute++) {
+      pages.looked(lookOf(60 * minute));
+      await clock.advance(60_000);
+      const due = Math.floor(minute / 60);
+      await waitUntil(() => lines.length === due, { what: 'the report that is due' });
+    }
+    await pages.close();
+    const names = (await readdir(join(folder, 'reports'))).toSorted();
+    expect(names).toEqual([
+      expect.stringMatching(/^planner_report_\d{8}_\d{6}_001\.html$/),
+      expect.stringMatching(/^planner_report_\d{8}_\d{6}_001\.log\.jsonl\.gz$/),
+      expect.stringMatching(/^planner_report_\d{8}_\d{6}_002\.html$/),
+      expect.stringMatching(/^planner_report_\d{8}_\d{6}_002\.log\.jsonl\.gz$/),
+    ]);
+    const read = (name = '') => readFile(join(folder, 'reports', name));
+    expect((await read(names[0])).toString()).toContain('no change: look 3600');
+    const rows = gunzipSync(await read(names[3]))
+      .toString()
+      .trimEnd()
+      .split('\n');
+    const [head, first] = rows.map((row) => JSON.parse(row) as Record<string, unknown>);
+    expect(head).toMatchObject({ kind: 'metadata', ttft_ms: 500, num_snapshots: rows.length - 1 });
+    expect(first?.timestamp_s).toBe(BEGIN_MS / 1000 + 3660); // what was in the first one is not in the second
+    expect(first).toMatchObject({
+      kind: 'snapshot',
+      num_decode_replicas: 2,
+      scale_to_decode: 3,
+      observed_ttft_ms: 120,
+    });
+    expect(lines.map(({ message }) => message)).toEqual(['a report was written', 'a report was written']);
+  });
+
+  it('that cannot be written are told, and the next one is tried', async () => {
+    const { pages, clock, lines } = await bedOf({ report_interval_hours: 1, report_output_dir: '/dev/null/reports' });
+    for (let minute = 0; minute <= 130; minute++) {
+      pages.looked(lookOf(60 * minute));
+      await clock.advance(60_000);
+      const due = Math.floor(minute / 60);
+      await waitUntil(() => lines.length === due, { what: 'the report that is due' });
+    }
+    await pages.close();
+    expect(lines.map(({ message }) => message)).toEqual(Array(2).fill('a report could not be written'));
+  });
+});
+
+describe('the looks of a planner over time', () => {
+  it('stay bounded, keep their means, and never lose an hour', () => {
+    const history = new PlannerHistory(() => 2);
+    const looks = 30_000;
+    for (let at = 1; at <= looks; at++) history.add(lookOf(5 * at, { running: at % 2 === 0 ? 0 : 8 }));
+    const { points } = history;
+    expect(points.length).toBeGreaterThan(1000);
+    expect(points.length).toBeLessThanOrEqual(4096);
+    expect(points.at(-1)?.atMs).toBe(BEGIN_MS + 5000 * looks);
+    expect(points.at(-1)?.figures.gpu_hours).toBeCloseTo((3 * 2 * 5 * looks) / 3600, 6);
+    expect(points[10]?.figures.running_requests).toBe(4);
+    const times = points.map(({ atMs }) => atMs);
+    expect(times).toEqual(times.toSorted((one, other) => one - other));
+  });
+});

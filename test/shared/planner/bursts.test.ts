@@ -1,0 +1,135 @@
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { ObedientFleet, plannerOf } from '../../support/planner/obedient-fleet.ts';
+
+const QUIET = { rate: 16 };
+const BURST = { rate: 64 };
+const SMOOTH = { rate_deviations: 0, rate_target_load: 1, rate_down_window_seconds: 30 };
+
+/** Quiet, and a burst of 90 s every quarter of an hour, so many times; ends with the last of them. */
+function withBursts(times: number, settings: object = {}): ObedientFleet {
+  const fleet = new ObedientFleet(plannerOf({ ...SMOOTH, ...settings }));
+  fleet.run(QUIET, 600);
+  for (let burst = 0; burst < times; burst++) {
+    if (burst > 0) fleet.run(QUIET, 810);
+    fleet.run(BURST, 90);
+  }
+  return fleet;
+}
+
+describe('bursts that are over before a worker has started', () => {
+  it('are awaited after the first one, for as long as is set', () => {
+    const fleet = withBursts(1);
+    expect(fleet.run(QUIET, 600)).toBe(5);
+    expect(fleet.reason).toMatch(/a burst of 6\d requests\/s may come \(16 now\), a worker serves 15: 5 needed/);
+    expect(fleet.run(QUIET, 400)).toBe(2);
+    expect(withBursts(1, { rate_surge_hold_seconds: 300 }).run(QUIET, 360)).toBe(2);
+  });
+
+  it('have their workers when they come again as they did, and none of them between', () => {
+    const fleet = withBursts(2);
+    expect(fleet.run(QUIET, 300)).toBe(2);
+    expect(fleet.run(QUIET, 230)).toBe(2);
+    expect(fleet.run(QUIET, 30)).toBe(5); // a start and a tenth of the gap before the third one
+    expect(fleet.run(QUIET, 250)).toBe(5);
+    expect(fleet.run(BURST, 90)).toBe(5);
+    expect(fleet.run(QUIET, 120)).toBe(2);
+  });
+
+  it('that stay away are awaited no longer than the longest gap, and a tenth', () => {
+    const fleet = withBursts(2);
+    expect(fleet.run(QUIET, 800)).toBe(5);
+    expect(fleet.run(QUIET, 200)).toBe(2);
+  });
+
+  it('are not run after once they are known, but for one that lasts longer than those before', () => {
+    const fleet = withBursts(2);
+    fleet.run(QUIET, 300); // too early for the third one
+    expect(fleet.run(BURST, 90)).toBe(2);
+    expect(fleet.reason).toContain('64 requests/s begin, a burst that will be over before a worker serves');
+    expect(fleet.run(BURST, 60)).toBe(5);
+  });
+
+  it('are forgotten where that is asked for', () => {
+    const fleet = withBursts(2, { rate_surge_hold_seconds: 0 });
+    expect(fleet.ready).toBe(5);
+    expect(fleet.run(QUIET, 60)).toBe(2);
+    expect(fleet.run(QUIET, 800)).toBe(2);
+  });
+
+  it('are told from a load that stays: what lasts for two starts is not awaited', () => {
+    const fleet = new ObedientFleet(plannerOf(SMOOTH));
+    fleet.run(QUIET, 600);
+    expect(fleet.run(BURST, 420)).toBe(5);
+    expect(fleet.run(QUIET, 60)).toBe(2);
+  });
+
+  it('wake a fleet that sleeps between them before they come', () => {
+    const settings = { min_endpoint: 0, start_seconds: 60, idle_to_zero_seconds: 300, rate_surge_hold_seconds: 300 };
+    const fleet = new ObedientFleet(plannerOf({ ...SMOOTH, ...settings }));
+    for (let hour = 0; hour < 3; hour++) {
+      fleet.run({ rate: 0 }, hour === 0 ? 600 : 1745);
+      fleet.run({ rate: 30 }, 55);
+    }
+    expect(fleet.run({ rate: 0 }, 900)).toBe(0);
+    expect(fleet.run({ rate: 0 }, 800)).toBe(2);
+  });
+
+  it('stay within the budget and above the minimum, whatever they are like', () => {
+    const anyBurst = fc.record({
+      quiet: fc.integer({ min: 0, max: 900 }),
+      lasts: fc.integer({ min: 5, max: 500 }),
+      rate: fc.nat(400),
+    });
+    fc.assert(
+      fc.property(fc.array(anyBurst, { maxLength: 12 }), fc.integer({ min: 1, max: 3 }), (bursts, low) => {
+        const fleet = new ObedientFleet(plannerOf({ min_endpoint: low, max_gpu_budget: 12 }), low);
+        for (const { quiet, lasts, rate } of bursts) {
+          for (const [step, seconds] of [[QUIET, quiet] as const, [{ rate }, lasts] as const]) {
+            const ready = fleet.run(step, seconds);
+            expect(ready).toBeGreaterThanOrEqual(low);
+            expect(ready).toBeLessThanOrEqual(12);
+          }
+        }
+        expect(fleet.state.rate.surges?.past.length ?? 0).toBeLessThanOrEqual(8);
+        // Whatever was, a load that stays has what it needs, and no more once what was awaited has not come.
+        fleet.run(QUIET, 12_000);
+        expect(fleet.ready).toBe(Math.max(2, low));
+      }),
+      { numRuns: 10 },
+    );
+  });
+});
+
+describe('workers that are far behind', () => {
+  const FULL = { ...SMOOTH, rate_target_load: 1.2, rate_surge_hold_seconds: 0 };
+  const behind = { rate: 16, backlog: { workers: 1, requests: 3000 } };
+
+  it('do not count when they will not have caught up before a new one serves, and the reason says so', () => {
+    const fleet = new ObedientFleet(plannerOf(FULL));
+    expect(fleet.run({ rate: 16 }, 60)).toBe(1);
+    expect(fleet.step(behind)).toBe(2);
+    expect(fleet.reason).toContain('a worker serves 15 and 1 will not have caught up: 2 needed');
+    expect(fleet.run({ rate: 16 }, 60)).toBe(1);
+  });
+
+  it('count where those that are needed anyway catch up sooner', () => {
+    const fleet = new ObedientFleet(plannerOf({ ...FULL, rate_target_load: 1 }));
+    expect(fleet.run({ rate: 16 }, 60)).toBe(2);
+    // 14 a second to spare: 2520 while a worker starts.
+    expect(fleet.step({ rate: 16, backlog: { workers: 2, requests: 2400 } })).toBe(2);
+    expect(fleet.step({ rate: 16, backlog: { workers: 2, requests: 2700 } })).toBe(4);
+  });
+});
+
+describe('with an up window', () => {
+  it('only what lasts as long is grown for, and what waits for a worker at once', () => {
+    const fleet = new ObedientFleet(plannerOf({ ...SMOOTH, rate_surge_hold_seconds: 0, rate_up_window_seconds: 120 }));
+    expect(fleet.run({ rate: 12 }, 300)).toBe(1);
+    expect(fleet.run(BURST, 90)).toBe(1);
+    expect(fleet.reason).toContain('64 requests/s begin, 12 for as long as counts');
+    expect(fleet.run({ rate: 12 }, 60)).toBe(1);
+    expect(fleet.run(BURST, 150)).toBe(5);
+    expect(fleet.step({ ...BURST, held: 1200 })).toBe(6);
+  });
+});

@@ -1,0 +1,117 @@
+import { describe, expect, it } from 'vitest';
+import {
+  handleSignals,
+  MemoryPlannerStore,
+  parsePlannerConfig,
+  type SentSignal,
+} from '../../../../shared/planner/index.ts';
+import { createPlannerMetrics } from '../../../../shared/planner/live/index.ts';
+import { NO_TRAFFIC } from '../../../../shared/protocol/planner-topics/index.ts';
+import { MetricRegistry } from '../../../../shared/telemetry/index.ts';
+import { lintMetrics } from '../../../support/lint-metrics.ts';
+import { BEGIN_S, heldAt, rollupOf, tellStory } from '../../../support/planner/fleet-signals.ts';
+
+const NEVER = new AbortController().signal;
+
+/** A planner that is told `signals` in batches of ten, and what it shows afterwards. */
+async function shown(signals: readonly SentSignal[], raw: Readonly<Record<string, unknown>> = {}) {
+  const config = parsePlannerConfig({ mode: 'agg', rate_requests_per_second: 10, max_gpu_budget: 32, ...raw });
+  const registry = new MetricRegistry();
+  const metrics = createPlannerMetrics(registry, config, () => 2);
+  const planner = { config, engines: { prefill: { gpus: 2 }, decode: { gpus: 2 } } };
+  const store = new MemoryPlannerStore();
+  for (let at = 0; at < signals.length; at += 10) {
+    const batch = signals.slice(at, at + 10);
+    for (const { signal } of batch) {
+      metrics.heard(signal.type, 0);
+      if (signal.type === 'worker.rollup') metrics.worker(signal);
+    }
+    metrics.looked(await handleSignals(batch, { store, group: 'g', planner }, NEVER), 0.002);
+  }
+  const [decision] = await store.decisions('g', { sinceMs: 0 }, NEVER);
+  const text = await registry.render();
+  const value = (line: string): number => {
+    const found = text.split('\n').find((each) => each.startsWith(`${line} `));
+    if (found === undefined) throw new Error(`no ${line} in\n${text}`);
+    return Number(found.slice(line.length + 1));
+  };
+  return { text, value, decision, metrics, registry };
+}
+
+describe('what a planner shows of itself', () => {
+  it('follows what it sees and decides, under the names of Dynamo', async () => {
+    const { value, decision } = await shown(tellStory(60, { rate: () => 30, workers: () => 2 }), { advisory: true });
+    expect(value('dynamo_planner_num_decode_replicas')).toBe(2);
+    expect(value('dynamo_planner_predicted_num_decode_replicas')).toBe(decision?.targets.decode);
+    expect(value('dynamo_planner_observed_requests_per_second')).toBeCloseTo(30, 0);
+    expect(value('dynamo_planner_predicted_requests_per_second')).toBeGreaterThan(25);
+    expect(value('dynamo_planner_engine_decode_capacity_requests_per_second')).toBe(10);
+    expect(value('dynamo_planner_observed_itl_ms')).toBeCloseTo(20, 6);
+    expect(value('dynamo_planner_observed_ttft_ms')).toBeCloseTo(200, 6);
+    expect(value('dynamo_planner_observed_input_sequence_tokens')).toBe(1000);
+    expect(value('dynamo_planner_observed_output_sequence_tokens')).toBe(100);
+    expect(value('dynamo_planner_sla_target_itl_ms')).toBe(50);
+    // Two workers of two GPUs, and what was decided after the first look, for most of a minute.
+    expect(value('dynamo_planner_gpu_hours')).toBeGreaterThan((2 * 2 * 40) / 3600);
+    expect(value('stator_planner_decisions_total')).toBeGreaterThan(0);
+    expect(value('stator_planner_events_total{type="worker.rollup"}')).toBe(26);
+  });
+
+  it('has the requests that wait, and the events that came too late', async () => {
+    const signals = [...tellStory(20, { rate: () => 5, workers: () => 1 }), heldAt(21, 0, 7)];
+    const { value } = await shown(signals);
+    expect(value('stator_planner_held_requests')).toBe(7);
+    const late = { signal: rollupOf(5, 0, NO_TRAFFIC, 1000 * BEGIN_S), sentAtS: BEGIN_S };
+    const again = await shown([...signals, late]);
+    expect(again.value('stator_planner_late_events_total')).toBe(1);
+  });
+
+  it('says which reason the loops gave last, and no other', async () => {
+    const { text } = await shown(tellStory(60, { rate: () => 30, workers: () => 2 }), { law: 'throughput' });
+    const ones = text.split('\n').filter((line) => /_scaling_decision\{.*\} 1$/.test(line));
+    expect(ones).toHaveLength(1);
+    expect(ones[0]).toMatch(/^dynamo_planner_load_scaling_decision\{decision="\w+"\} 1$/);
+  });
+
+  it('has the power that is decided, where power counts', async () => {
+    const config = {
+      mode: 'decode',
+      enable_power_awareness: true,
+      total_gpu_power_limit: 10_000,
+      decode_engine_watts: 700,
+    };
+    const { value, decision } = await shown(tellStory(60, { rate: () => 30, workers: () => 2 }), config);
+    const target = decision?.targets.decode ?? 0;
+    expect(target).toBeGreaterThan(2);
+    expect(value('dynamo_planner_power_budget_total_watts')).toBe(10_000);
+    expect(value('dynamo_planner_power_projected_watts')).toBe(700 * target);
+    expect(value('dynamo_planner_power_budget_utilization')).toBeCloseTo(0.07 * target, 9);
+    expect((await shown([])).text).not.toContain('_watts');
+  });
+
+  it('has the load of each rank while its worker is there', async () => {
+    const rollup = rollupOf(3, 0, NO_TRAFFIC, 1_800_000_000_000);
+    const { metrics, registry } = await shown([]);
+    const rank = { ...rollup.ranks[0]!, dp_rank: 1, last: [0.02, 1, 900, 0, 4, 5000, 2, 1700, 1, 300] };
+    metrics.worker({ ...rollup, ranks: [rank as (typeof rollup.ranks)[0]] });
+    const labels = `{worker_id="${rollup.worker_id}",dp_rank="1"}`;
+    const text = await registry.render();
+    expect(text).toContain(`dynamo_planner_engine_queued_prefill_tokens${labels} 1700`);
+    expect(text).toContain(`dynamo_planner_engine_queued_decode_kv_tokens${labels} 300`);
+    expect(text).toContain(`dynamo_planner_engine_inflight_decode_kv_tokens${labels} 5000`);
+    metrics.gone(rollup.worker_id);
+    expect(await registry.render()).not.toContain(rollup.worker_id);
+  });
+
+  it('is text that every reader of metrics takes', async () => {
+    const story = tellStory(60, { rate: () => 30, workers: () => 2 });
+    const config = { mode: 'disagg', enable_power_awareness: true, total_gpu_power_limit: 9000 };
+    const watts = { prefill_engine_watts: 700, decode_engine_watts: 500 };
+    const { text, registry } = await shown(story, { ...config, ...watts });
+    // Dynamo's names have abbreviated units and hours, which stay as its dashboards read them.
+    const byDynamo = /^dynamo_planner_(?:observed|estimated|sla_target)_(?:ttft|itl)_ms|^dynamo_planner_gpu_hours/;
+    expect(lintMetrics(text).filter((finding) => !byDynamo.test(finding))).toEqual([]);
+    expect(registry.contentType).toMatch(/^text\/plain/);
+    expect(text).not.toMatch(/NaN|undefined|Infinity/);
+  });
+});
