@@ -3,7 +3,7 @@
  *
  * | Name | Default | Meaning |
  * |---|---|---|
- * | `env` | `dev` | `dev`: one stack; `production`: a stage of stacks, deployed with `--all` |
+ * | `env` | `dev` | `dev`: one stack; `production`: several stacks, deployed with `--all` |
  * | `config` | `infra/stator.config.ts` | the file that says what is deployed |
  */
 import { App } from 'aws-cdk-lib';
@@ -12,7 +12,7 @@ import { bundleFunction } from './bundle.ts';
 import { loadConfig } from './load-config.ts';
 import { ENVIRONMENTS } from './settings.ts';
 import { DevStack } from './stacks/dev-stack.ts';
-import { ProductionStage } from './stacks/production-stage.ts';
+import { ProductionStacks } from './stacks/production-stacks.ts';
 
 const app = new App();
 const environment = (app.node.tryGetContext('env') ?? 'dev') as unknown;
@@ -22,5 +22,5 @@ if (!ENVIRONMENTS.some((known) => known === environment)) {
 const settings = await loadConfig(app.node.tryGetContext('config') as string | undefined);
 const httpFunctionCode = Code.fromAsset(bundleFunction().directory);
 if (environment === 'dev') new DevStack(app, settings.name, { httpFunctionCode, settings });
-else new ProductionStage(app, settings.name, { httpFunctionCode, settings });
+else new ProductionStacks(app, settings.name, { httpFunctionCode, settings });
 app.synth();

@@ -7,7 +7,9 @@ export const ENVIRONMENTS = ['dev', 'production'] as const;
 const Name = z
   .string()
   .regex(/^[A-Za-z][A-Za-z0-9-]{0,63}$/, 'must start with a letter and hold at most 64 letters, digits and hyphens');
-const Arn = z.string().regex(/^arn:[a-z-]+:/, 'must be an ARN');
+const Arn = z
+  .string()
+  .regex(/^arn:[a-z-]+:[a-z0-9-]+:[a-z0-9-]*:\d*:\S+$/, 'must be an ARN, as arn:aws:SERVICE:REGION:ACCOUNT:RESOURCE');
 const ModelName = z.string().min(1).max(200);
 
 /** Sizes in which Fargate sells: CPU units (1024 are one core) and the memory that each goes with. */

@@ -155,7 +155,7 @@ async function runCommand(argv: readonly string[], env: Environment): Promise<nu
   }
   if (name === 'deploy') {
     const { DEPLOY_HELP, runDeploy } = await import('../../shared/commands/deploy.ts');
-    return print(help === undefined ? await runDeploy(rest) : DEPLOY_HELP);
+    return print(help === undefined ? await runDeploy(rest, print) : DEPLOY_HELP);
   }
   if (name === 'keys') return keys(rest, help !== undefined, env);
   if (name === 'grpc') return runCommand(['frontend', '--kserve-grpc-server', ...rest], env);

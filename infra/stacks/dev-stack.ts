@@ -1,4 +1,4 @@
-import { CfnOutput, Stack, type StackProps } from 'aws-cdk-lib';
+import { Annotations, CfnOutput, Stack, type StackProps } from 'aws-cdk-lib';
 import type { Code } from 'aws-cdk-lib/aws-lambda';
 import type { Construct } from 'constructs';
 import { DevTask } from '../constructs/dev-task.ts';
@@ -37,7 +37,21 @@ export class DevStack extends Stack {
     store.grantRoute(task); // its edge is a router alone
     const front = new PublicFront(this, 'Front', { code, network, store, settings });
     new Observability(this, 'Observability', { front, settings });
+    for (const path of passedOver(settings)) {
+      Annotations.of(this).addWarningV2(`stator:dev:${path}`, `${path}: dev does without it; -c env=production has it`);
+    }
     describeFront(this, store, front);
     new CfnOutput(this, 'Model', { value: fleet?.model ?? 'stator-mini', description: 'Model to ask for' });
   }
+}
+
+/** Settings that say something which one task in a network of its own cannot be. */
+function passedOver({ fleets, edges, network }: Settings): readonly string[] {
+  return [
+    ...Object.keys(fleets)
+      .slice(1)
+      .map((name) => `fleets.${name}`),
+    ...(edges.container.listener === 'none' ? [] : ['edges.container.listener']),
+    ...(network.vpc === undefined ? [] : ['network.vpc']),
+  ];
 }

@@ -23,13 +23,21 @@ const SECONDS_PER_REQUEST = 10;
 /** Where `cdk synth` writes. */
 const FOLDER = 'cdk.out';
 
+/** What is read of the list of what `cdk synth` has written. */
+interface Manifest {
+  readonly artifacts?: Readonly<
+    Record<string, { readonly type: string; readonly properties?: { readonly templateFile?: string } }>
+  >;
+}
+
 /**
  * Runs `stator deploy`; resolves with what it prints.
- * @throws UsageError for a mistake in its arguments, Error with what is to be said when there is no template or a quota is short
+ * @param print what is found before it fails
+ * @throws UsageError for a mistake in its arguments, Error in one line when there is no template or a quota is short
  */
-export async function runDeploy([verb, ...rest]: readonly string[]): Promise<string> {
+export async function runDeploy([verb, ...rest]: readonly string[], print: (text: string) => void): Promise<string> {
   if (verb === 'estimate') return estimate(rest);
-  if (verb === 'check') return check(rest);
+  if (verb === 'check') return check(rest, print);
   throw new UsageError('stator deploy takes: estimate [FOLDER], or check [FOLDER]');
 }
 
@@ -45,7 +53,7 @@ async function estimate(argv: readonly string[]): Promise<string> {
   return render(estimateDeployment(await readTemplates(folder ?? FOLDER), load));
 }
 
-async function check(argv: readonly string[]): Promise<string> {
+async function check(argv: readonly string[], print: (text: string) => void): Promise<string> {
   const folder = argv.reduce<string | undefined>(
     (before, argument) => readFolder('check', argument, before),
     undefined,
@@ -56,8 +64,11 @@ async function check(argv: readonly string[]): Promise<string> {
   const text = findings.map(describeQuota).join('\n');
   const isUnclear = findings.some(({ has }) => has === undefined);
   if (!isUnclear && !findings.some(isShort)) return `${text}\n`;
-  const advice = 'Ask for more in the console of Service Quotas, in the region of the deployment';
-  throw new Error(`not all quotas are known to suffice\n${text}\n${advice}`);
+  print(`${text}\n`);
+  const short = findings.some(isShort)
+    ? 'ask for more in the console of Service Quotas, in the region of the deployment'
+    : '';
+  throw new Error(`not all quotas are known to suffice${short && `: ${short}`}`);
 }
 
 function describeQuota(finding: QuotaFinding): string {
@@ -81,10 +92,19 @@ function readNumber(flag: string, text: string | undefined): number {
 }
 
 async function readTemplates(folder: string): Promise<readonly unknown[]> {
-  const files = await readdir(folder, { recursive: true }).catch(() => []);
-  const names = files.filter((name) => name.endsWith('.template.json'));
+  const files = await readdir(folder).catch(() => []);
+  const names = (await stacksOf(folder)) ?? files.filter((name) => name.endsWith('.template.json'));
   if (names.length === 0) throw new Error(`there is no template in ${folder}: npx cdk synth --quiet writes them`);
   return Promise.all(names.map(async (name) => JSON.parse(await readFile(join(folder, name), 'utf8')) as unknown));
+}
+
+/** Templates of the last synthesis, which leaves those of others where they are; undefined where it has written no manifest. */
+async function stacksOf(folder: string): Promise<readonly string[] | undefined> {
+  const text = await readFile(join(folder, 'manifest.json'), 'utf8').catch(() => undefined);
+  if (text === undefined) return undefined;
+  const { artifacts = {} } = JSON.parse(text) as Manifest;
+  const stacks = Object.values(artifacts).filter(({ type }) => type === 'aws:cloudformation:stack');
+  return stacks.flatMap(({ properties }) => properties?.templateFile ?? []);
 }
 
 function render({ idle, load, streamsForContainers }: Estimate): string {

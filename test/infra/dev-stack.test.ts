@@ -1,9 +1,9 @@
-import { Capture, Match, type Template } from 'aws-cdk-lib/assertions';
+import { Annotations, Capture, Match, Template } from 'aws-cdk-lib/assertions';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { HTTP_FUNCTION_CHOICES, HTTP_FUNCTION_VARIABLES } from '../../functions/http/environment.ts';
 import { type Command, resolveConfig } from '../../shared/config/index.ts';
 import { DISCOVERY_TABLE_SCHEMA } from '../../shared/discovery/index.ts';
-import { devTemplate, type Resource, rightsOf, snapshotOf, statementsOf } from './templates.ts';
+import { devStack, devTemplate, openApp, type Resource, rightsOf, snapshotOf, statementsOf } from './templates.ts';
 
 interface Container {
   readonly Name: string;
@@ -207,6 +207,20 @@ describe('the dev stack', () => {
       expect(Properties.AlarmActions).toEqual([topicArn]);
       expect(Properties.AlarmDescription).toMatch(/docs\/operations\.md#[a-z0-9-]+$/);
     }
+  });
+
+  it('names what it does without, and pulls an image from a private registry of ECR with the rights for that repository', () => {
+    const second = { kind: 'mock' as const, model: 'stator-mini' };
+    const stack = devStack(openApp(), {
+      fleets: { mock: second, second },
+      images: { edge: '123456789012.dkr.ecr.eu-west-1.amazonaws.com/mine:1' },
+    });
+    Annotations.fromStack(stack).hasWarning('*', Match.stringLikeRegexp('^fleets\\.second: dev does without it'));
+    const statements = statementsOf(Template.fromStack(stack), /ExecutionRole/);
+    const pull = statements.filter(({ Action }) => [Action].flat().includes('ecr:BatchGetImage'));
+    expect(pull.map(({ Resource }) => JSON.stringify(Resource))).toEqual([
+      expect.stringMatching(/:ecr:eu-west-1:123456789012:repository\/mine"/),
+    ]);
   });
 
   it('matches its snapshot', () => {

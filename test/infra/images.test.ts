@@ -45,6 +45,14 @@ describe('the images', () => {
     expect(last).toContain('USER 1000:1000');
   });
 
+  it('are made by docker build of the same sources as by cdk deploy', () => {
+    const lines = readFileSync('.dockerignore', 'utf8').split('\n');
+    expect(lines.filter((line) => line !== '' && !line.startsWith('#'))).toEqual([
+      '*',
+      ...IMAGE_SOURCES.map((path) => `!${path}`),
+    ]);
+  });
+
   it('add at most 60 MB to their base', () => {
     expect(bytesOf(app)).toBeLessThan(60 * MB);
   });

@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { type App, Validations } from 'aws-cdk-lib';
 import { AwsSolutionsChecks } from 'cdk-nag';
 import { describe, expect, it } from 'vitest';
-import { devStack, openApp, productionStage } from './templates.ts';
+import { devStack, openApp, productionStacks } from './templates.ts';
 
 /** Rules of cdk-nag that a deployment breaks on purpose, each with its reason. */
 const REASONS: Readonly<Record<string, string>> = {
@@ -44,7 +44,7 @@ const seen = new Set<string>();
 describe('cdk-nag', { timeout: 60_000 }, () => {
   it.each([
     ['dev', devStack],
-    ['production', productionStage],
+    ['production', productionStacks],
   ] as const)('finds nothing in %s but what has a reason', (_name, build) => {
     const found = findings((app) => build(app));
     expect(found.filter((rule) => REASONS[rule] === undefined)).toEqual([]);

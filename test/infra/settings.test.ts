@@ -1,9 +1,10 @@
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { loadConfig } from '../../infra/load-config.ts';
 import { readSettings } from '../../infra/settings.ts';
+import { readPages } from '../support/docs/blocks.ts';
 
 const reading = (given: unknown) => readSettings(given, 'my.config.ts');
 
@@ -34,6 +35,7 @@ describe('readSettings', () => {
     [{ edges: { container: { listener: 'public' } } }, /edges\.container\.listener: public needs domain/],
     [{ edges: { container: { grpc: true } } }, /edges\.container\.grpc: needs listener: public/],
     [{ network: { zones: 2 } }, /network\.zones: nats\.servers: 3 needs three zones/],
+    [{ alarms: { topicArn: 'arn:aws:sns:...' } }, /alarms\.topicArn: must be an ARN, as arn:aws:SERVICE:REGION/],
     [{ name: '1 bad name' }, /name: must start with a letter/],
   ])('refuses %j', (given, message) => {
     expect(() => reading(given)).toThrow(message);
@@ -41,6 +43,16 @@ describe('readSettings', () => {
 });
 
 describe('loadConfig', () => {
+  it('reads the file that the page of deployment shows, whole as it is there', async () => {
+    const { blocks } = readPages(process.cwd()).find(({ file }) => file === 'docs/deploy.md')!;
+    const shown = blocks.filter(({ language }) => language === 'ts');
+    expect(shown).toHaveLength(1);
+    const path = join(mkdtempSync(join(tmpdir(), 'stator-config-')), 'stator.config.ts');
+    writeFileSync(path, shown[0]!.text);
+    expect(await loadConfig(path)).toMatchObject({ domain: { name: 'llm.example.com' } });
+    rmSync(dirname(path), { recursive: true });
+  });
+
   it('reads what the repository deploys', async () => {
     expect(await loadConfig()).toMatchObject({ fleets: { mock: { model: 'stator-mini', workers: 2 } } });
   });

@@ -4,7 +4,7 @@ import { Template } from 'aws-cdk-lib/assertions';
 import { Code } from 'aws-cdk-lib/aws-lambda';
 import { readSettings, type StatorConfig } from '../../infra/settings.ts';
 import { DevStack } from '../../infra/stacks/dev-stack.ts';
-import { ProductionStage } from '../../infra/stacks/production-stage.ts';
+import { ProductionStacks } from '../../infra/stacks/production-stacks.ts';
 
 export interface Resource {
   readonly Type: string;
@@ -38,15 +38,14 @@ export function devTemplate(config: StatorConfig = {}): Template {
   return Template.fromStack(devStack(openApp(), config));
 }
 
-export function productionStage(app: App, config: StatorConfig = {}): ProductionStage {
+export function productionStacks(app: App, config: StatorConfig = {}): ProductionStacks {
   const settings = readSettings({ images: IMAGES, ...config }, 'test');
-  return new ProductionStage(app, 'Stator', { httpFunctionCode, settings });
+  return new ProductionStacks(app, 'Stator', { httpFunctionCode, settings });
 }
 
 /** The templates of `-c env=production`, by the names of their stacks. */
 export function productionTemplates(config: StatorConfig = {}): Readonly<Record<string, Template>> {
-  const stage = productionStage(openApp(), config);
-  const stacks = stage.node.children as Stack[];
+  const stacks = productionStacks(openApp(), config).node.children as Stack[];
   return Object.fromEntries(stacks.map((stack) => [stack.node.id, Template.fromStack(stack)]));
 }
 

@@ -20,6 +20,10 @@ const ENOUGH: Readonly<Record<string, number>> = {
 let folder: string;
 let server: Server;
 let account: Readonly<Record<string, number>> = ENOUGH;
+let printed = '';
+const print = (text: string): void => {
+  printed += text;
+};
 beforeAll(async () => {
   folder = mkdtempSync(join(tmpdir(), 'stator-deploy-'));
   writeFileSync(join(folder, 'Stator.template.json'), JSON.stringify(devTemplate().toJSON()));
@@ -54,7 +58,8 @@ function check(of: Readonly<Record<string, number>>): Promise<string> {
   vi.stubEnv('AWS_REGION', 'eu-west-1');
   vi.stubEnv('AWS_ACCESS_KEY_ID', 'somebody');
   vi.stubEnv('AWS_SECRET_ACCESS_KEY', 'somebody');
-  return runDeploy(['check', folder]);
+  printed = '';
+  return runDeploy(['check', folder], print);
 }
 
 describe('what a deployment takes of quotas', () => {
@@ -87,13 +92,17 @@ describe('stator deploy check', () => {
 
   it('fails where one is too small, and says which and for what', async () => {
     await expect(check({ ...ENOUGH, 'L-3032A538': 0 })).rejects.toThrow(
+      /^not all quotas are known to suffice: ask for more in the console of Service Quotas, in the region .*$/,
+    );
+    expect(printed).toMatch(
       /has {6}0 {2}needs {4}0\.5 {2}too small \(tasks, and their successors beside them; fargate L-3032A538\)/,
     );
   });
 
   it('fails where one may not be read, and says why', async () => {
     const { 'L-F678F1CE': _, ...others } = ENOUGH;
-    await expect(check(others)).rejects.toThrow(/VPCs per Region .*unknown: .*not authorized/);
+    await expect(check(others)).rejects.toThrow(/^not all quotas are known to suffice$/);
+    expect(printed).toMatch(/VPCs per Region .*unknown: .*not authorized/);
   });
 
   it.each([
@@ -102,6 +111,21 @@ describe('stator deploy check', () => {
     [['check', '/nowhere/at/all'], 'there is no template in /nowhere/at/all: npx cdk synth --quiet writes them'],
     [['estimate', '--requests-per-day', 'many'], '--requests-per-day must be a number of at least 0'],
   ])('refuses %j', async (argv, message) => {
-    await expect(runDeploy(argv)).rejects.toThrow(message);
+    await expect(runDeploy(argv, print)).rejects.toThrow(message);
+  });
+});
+
+describe('stator deploy estimate', () => {
+  it('counts the stacks of the last synthesis, whatever earlier ones have left in the folder', async () => {
+    const out = mkdtempSync(join(folder, 'out-'));
+    const stack = (templateFile: string) => ({ type: 'aws:cloudformation:stack', properties: { templateFile } });
+    const template = JSON.stringify(devTemplate().toJSON());
+    for (const name of ['Stator', 'Before']) writeFileSync(join(out, `${name}.template.json`), template);
+    const all = await runDeploy(['estimate', out], print);
+    const artifacts = { Stator: stack('Stator.template.json'), 'Stator.assets': { type: 'cdk:asset-manifest' } };
+    writeFileSync(join(out, 'manifest.json'), JSON.stringify({ artifacts }));
+    const last = await runDeploy(['estimate', out], print);
+    const secretsIn = (text: string) => /^secrets +(\d+) /m.exec(text)?.[1];
+    expect([secretsIn(all), secretsIn(last)]).toEqual(['8', '4']);
   });
 });

@@ -1,6 +1,7 @@
+import { type Stack, Stage } from 'aws-cdk-lib';
 import { Match, type Template } from 'aws-cdk-lib/assertions';
 import { beforeAll, describe, expect, it } from 'vitest';
-import { productionTemplates, type Resource, rightsOf, snapshotOf } from './templates.ts';
+import { openApp, productionStacks, productionTemplates, type Resource, rightsOf, snapshotOf } from './templates.ts';
 
 let stacks: Readonly<Record<string, Template>>;
 let data: Template;
@@ -26,7 +27,7 @@ function openings(of: Readonly<Record<string, Template>>): readonly string[] {
   );
 }
 
-describe('the production stage', () => {
+describe('the stacks of production', () => {
   it('is a stack for what lasts, one for what a release replaces, and one for each fleet', () => {
     expect(Object.keys(stacks)).toEqual(['Data', 'Edge', 'Fleet-mock']);
     const generations = productionTemplates({
@@ -194,12 +195,22 @@ describe('the production stage', () => {
     single.hasResourceProperties('AWS::ServiceDiscovery::Service', { Name: 'nats' });
   });
 
+  it('are all taken by cdk deploy --all, which passes over those of a stage', () => {
+    const app = openApp();
+    const { children } = productionStacks(app).node;
+    expect(children.map((stack) => [Stage.of(stack), (stack as Stack).stackName])).toEqual([
+      [app, 'Stator-Data'],
+      [app, 'Stator-Edge'],
+      [app, 'Stator-Fleet-mock'],
+    ]);
+  });
+
   it('uses a VPC of yours where it is told of one', () => {
     const network = {
       vpc: {
         id: 'vpc-0123456789abcdef0',
         availabilityZones: ['eu-west-1a', 'eu-west-1b', 'eu-west-1c'],
-        privateSubnetIds: ['subnet-a', 'subnet-b', 'subnet-c'],
+        privateSubnetIds: ['subnet-0000000a', 'subnet-0000000b', 'subnet-0000000c'],
         privateRouteTableIds: ['rtb-a', 'rtb-b', 'rtb-c'],
       },
     };
@@ -207,7 +218,7 @@ describe('the production stage', () => {
     own.Data!.resourceCountIs('AWS::EC2::VPC', 0);
     own.Data!.resourceCountIs('AWS::EC2::VPCEndpoint', 2);
     own.Edge!.hasResourceProperties('AWS::ECS::Service', {
-      NetworkConfiguration: { AwsvpcConfiguration: Match.objectLike({ Subnets: ['subnet-a'] }) },
+      NetworkConfiguration: { AwsvpcConfiguration: Match.objectLike({ Subnets: ['subnet-0000000a'] }) },
     });
   });
 
