@@ -1,6 +1,6 @@
 // Bundles what is run or deployed into dist/. Native packages stay outside the bundles and are loaded from node_modules.
 //   node esbuild.config.mjs             what a clone runs: readable, with source maps and benchmarks
-//   node esbuild.config.mjs --package   what is packed: blanks, source maps and benchmarks left out
+//   node esbuild.config.mjs --package   what is packed: blanks, source maps and benchmarks left out, statements shortened
 //   node esbuild.config.mjs --prepare   for npm: whichever of the two is there and up to date will do
 // Does nothing where dist/ is up to date: a process that runs from it goes on loading its later chunks.
 import { existsSync, readFileSync, statSync } from 'node:fs';
@@ -30,6 +30,7 @@ const common = {
   // Names stay as they are: stack traces can be read without a source map.
   sourcemap: !isPackage,
   minifyWhitespace: isPackage,
+  minifySyntax: isPackage,
   legalComments: 'none',
   logLevel: 'warning',
   metafile: true,

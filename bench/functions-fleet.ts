@@ -155,8 +155,8 @@ function decisionsOf(runtime: LambdaRuntime): string {
       counts[reason] = (counts[reason] ?? 0) + count;
     }
   }
-  const requests = Number(values.requests);
   const fallbacks = Object.values(counts).reduce((sum, count) => sum + count, 0);
+  const requests = Math.max(Number(values.requests), fallbacks); // a request that was asked again counts twice
   const share = ((fallbacks / requests) * 100).toFixed(2);
   return `${requests - fallbacks} resident, ${fallbacks} stateless (${share} %) ${JSON.stringify(counts)}`;
 }

@@ -1,3 +1,5 @@
+// Loaded with the first chat elsewhere: here no time may pass meanwhile.
+import '../../shared/frontends/http/openai/chat.ts';
 import { type Clock, seededRandom, VirtualClock } from '../../shared/clock/index.ts';
 import type { Discovery } from '../../shared/discovery/index.ts';
 import { MemoryDiscovery, MemoryHub } from '../../shared/discovery/memory/memory-discovery.ts';
