@@ -61,7 +61,7 @@ export class NatsService extends Construct {
     const names = servers === 1 ? ['nats'] : Array.from({ length: servers }, (_, at) => `nats-${at}`);
     const hosts = names.map((name) => `${name}.${DOMAIN}`);
     this.#group = new SecurityGroup(this, 'SecurityGroup', { vpc: network.vpc, description: 'NATS of Stator' });
-    if (servers > 1) this.#group.connections.allowInternally(Port.tcp(NATS_PORTS.cluster), 'Servers');
+    if (servers > 1) this.#group.addIngressRule(this.#group, Port.tcp(NATS_PORTS.cluster), 'Servers'); // they may go anywhere
     if (hasWebSocket) this.#group.connections.allowFrom(network.workerSecurityGroup, Port.tcp(NATS_PORTS.webSocket));
     const logGroup = new LogGroup(this, 'LogGroup', {
       retention: props.logRetentionDays ?? 30,
