@@ -101,6 +101,12 @@ export interface Discovery {
    */
   refresh(maxAgeMs: number, signal?: AbortSignal, shardKey?: string): Promise<void>;
   /**
+   * A worker that is listed could not be reached: looks in the background whether it has left or moved, and tells the watches at
+   * once where it has. At most one lookup a second, each worker once in five seconds, none while the store cannot be read.
+   * Absent where watches are immediate.
+   */
+  recheck?(instanceId: string): void;
+  /**
    * What a worker of this process carries now. Goes out with the renewals of the lease: at once at first, then at most once a
    * second while it changes. Never rejects; what cannot be written is told like a failed renewal. Forgotten with the last
    * record of the worker that is removed.

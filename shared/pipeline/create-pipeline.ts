@@ -61,6 +61,8 @@ export interface PipelineOptions {
   readonly hold?: ColdStartQueue | undefined;
   /** Busy thresholds of every model until others are set. @default none */
   readonly thresholds?: BusyThresholdValues;
+  /** Told of a worker that a request could not be sent to, because no connection could be made. @default nobody is */
+  readonly onUnreachable?: (workerId: string) => void;
   /** Tells which workers are above `limits`. @default nobody is */
   readonly busyWorkers?: (workers: readonly Worker[], limits: BusyThresholdValues) => ReadonlySet<string> | undefined;
 }
@@ -130,6 +132,7 @@ class DiscoveredPipeline implements Pipeline {
       streamWatch,
       stalledWorkers: this.#stalled.ids,
       fullWorkers: new Inhibition(clock, LOAD_REPORT_MS),
+      onUnreachable: options.onUnreachable,
       busyOf,
     };
     this.#context = {

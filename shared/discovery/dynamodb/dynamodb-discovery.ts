@@ -11,16 +11,18 @@ import { Table, type TableOptions } from '../table/table.ts';
 import { InterruptedCall } from '../table/table-errors.ts';
 import { TableTime } from '../table/table-time.ts';
 import type { Catalogue, Discovery, DiscoveryQuery, FleetLoads, Watch, WatchListener, WorkerLoad } from '../types.ts';
-import { CardWriter, ownCardOf } from './card-writer.ts';
+import { CardWriter } from './card-writer.ts';
 import { discoveryTablePlace } from './discovery-table.ts';
 import { CardShelf } from './fleet/card-shelf.ts';
+import type { Fleet } from './fleet/member.ts';
 import { RecordBook } from './fleet/record-book.ts';
-import { packRecord } from './fleet/record-bytes.ts';
 import { FleetPoller, type ReadingRequest } from './fleet-poller.ts';
 import { FleetReader, type FleetReading } from './fleet-reader.ts';
 import { LeaseCleaner } from './lease-cleaner.ts';
 import { LeaseLiveness } from './lease-liveness.ts';
+import { LeaseLookup } from './lease-lookup.ts';
 import { LeaseWriter, type OwnedRecord } from './lease-writer.ts';
+import { nameOf, toOwned } from './owned-record.ts';
 import { RecordWatcher } from './record-watcher.ts';
 import { CatalogueBoard, entriesOf, fetchCards, forgetModel, readCatalogue } from './table-catalogue.ts';
 
@@ -88,6 +90,7 @@ export class DynamoDbDiscovery implements Discovery {
   readonly #writer: LeaseWriter;
   readonly #keeper: LeaseKeeper;
   readonly #poller: FleetPoller;
+  readonly #lookup: LeaseLookup;
   readonly #shelf = new CardShelf();
   readonly #book = new RecordBook(this.#shelf);
   readonly #watchers = new Set<RecordWatcher>();
@@ -115,6 +118,12 @@ export class DynamoDbDiscovery implements Discovery {
       explain: (error) => (error instanceof InterruptedCall ? undefined : table.explain(error)),
       onFailing: (failure) => this.#tellFailing(failure),
     });
+    this.#lookup = new LeaseLookup({
+      ...{ ...base, table },
+      mayLook: () => !this.#poller.isFailing,
+      prepare: (member, signal) => this.#fetchCards(new Map([[member.leaseId, member]]), signal),
+      show: (fleet) => this.#showFleet(fleet),
+    });
     this.catalogue = {
       watch: (listener) => {
         this.#closing.signal.throwIfAborted();
@@ -122,11 +131,10 @@ export class DynamoDbDiscovery implements Discovery {
         return this.#models.add(listener);
       },
       list: (signal) => this.#listModels(signal),
-      forget: (name, signal) => {
-        const operation = this.#operation(signal);
-        const forget = (limited: AbortSignal): Promise<boolean> => forgetModel(table, name, limited);
-        return table.attempt(parts.operationTimeoutMs, operation, forget);
-      },
+      forget: (name, signal) =>
+        table.attempt(parts.operationTimeoutMs, this.#operation(signal), (limited) =>
+          forgetModel(table, name, limited),
+        ),
     };
   }
 
@@ -221,6 +229,11 @@ export class DynamoDbDiscovery implements Discovery {
     if (!isDone) this.#tellFailing(new Error(`no reading of the discovery table within ${timeoutMs} ms`));
   }
 
+  recheck(instanceId: string): void {
+    if (!this.#parts.isLasting) return; // frozen between its requests, it reads for these alone
+    for (const leaseId of this.#book.holdersOf(instanceId)) this.#lookup.ask(leaseId);
+  }
+
   setLoad(instanceId: string, load: WorkerLoad): void {
     if (this.#closing.signal.aborted) return;
     try {
@@ -250,6 +263,7 @@ export class DynamoDbDiscovery implements Discovery {
     this.#closing.abort(new DiscoveryError('closed', 'this discovery handle was closed'));
     this.#keeper.stop();
     this.#poller.close();
+    this.#lookup.close();
     this.#watchers.clear();
     this.#board.close();
     this.#models.close();
@@ -295,14 +309,20 @@ export class DynamoDbDiscovery implements Discovery {
 
   /** Reads the cards that are missing, then shows all of it in one turn. */
   async #show({ fleet, catalogue }: FleetReading, signal: AbortSignal): Promise<void> {
-    const { table, base } = this.#parts;
     if (catalogue !== undefined) this.#models.take(catalogue);
-    const missing = fleet === undefined ? [] : this.#book.missingCards(fleet);
-    await fetchCards(table, this.#shelf, [...missing, ...this.#models.missingCards()], signal);
+    await this.#fetchCards(fleet, signal);
     signal.throwIfAborted(); // a later reading has begun
     this.#models.show();
-    if (fleet === undefined) return;
-    const unreadable = this.#book.unreadable;
+    if (fleet !== undefined) this.#showFleet(this.#lookup.with(fleet));
+  }
+
+  #fetchCards(fleet: Fleet | undefined, signal: AbortSignal): Promise<void> {
+    const missing = fleet === undefined ? [] : this.#book.missingCards(fleet);
+    return fetchCards(this.#parts.table, this.#shelf, [...missing, ...this.#models.missingCards()], signal);
+  }
+
+  #showFleet(fleet: Fleet): void {
+    const [{ base }, unreadable] = [this.#parts, this.#book.unreadable];
     const changes = this.#book.show(fleet);
     if (this.#book.unreadable > unreadable) {
       base.report(new Error(`${this.#book.unreadable - unreadable} unreadable discovery records in the table`));
@@ -377,17 +397,4 @@ export class DynamoDbDiscovery implements Discovery {
     setMaxListeners(0, operation);
     return operation;
   }
-}
-
-function toOwned(record: DiscoveryRecord): OwnedRecord {
-  const [address, instanceId] = [addressOf(record), record.instance_id];
-  if (record.type !== 'Model') return { address, instanceId, bytes: packRecord(record) };
-  const card = ownCardOf(record);
-  const { card: _, ...rest } = record;
-  const bytes = packRecord({ ...rest, cardSum: card.split.sum, ownCard: card.split.own });
-  return { address, instanceId, bytes, card };
-}
-
-function nameOf({ address }: Pick<OwnedRecord, 'address'>): string {
-  return `${address.bucket}/${address.key}`;
 }

@@ -1,11 +1,11 @@
 import type { Clock } from '../../clock/index.ts';
 import { inBatches } from '../../concurrency/index.ts';
-import type { Item, Table } from '../table/table.ts';
+import type { Table } from '../table/table.ts';
 import type { TableTime } from '../table/table-time.ts';
 import { type Fleet, isEarlier, type Member } from './fleet/member.ts';
-import { packBlock } from './fleet/record-bytes.ts';
 import type { LeaseLiveness } from './lease-liveness.ts';
-import { LEASE_PARTITIONS, recordsPartition } from './schema.ts';
+import { type LeaseItem, readRecords, toLeaseRow } from './lease-rows.ts';
+import { LEASE_PARTITIONS } from './schema.ts';
 
 /** How to read the leases. */
 export interface ScanRequest {
@@ -28,13 +28,7 @@ export interface LeaseReading {
   readonly dead: readonly DeadLease[];
 }
 
-interface SeenLease {
-  readonly leaseId: string;
-  readonly epoch: number;
-  readonly rev: number;
-  readonly expiresAtMs: number;
-  readonly ttlMs: number;
-  readonly load: Uint8Array;
+interface SeenLease extends LeaseItem {
   readonly isAlive: boolean;
   /** Number of the scan that saw it first. */
   readonly since: number;
@@ -98,7 +92,7 @@ export class LeaseScan {
     const before = this.#partitions.get(pk) ?? new Map<string, SeenLease>();
     const now = new Map<string, SeenLease>();
     for (const item of await table.query(pk, undefined, signal, isExact)) {
-      const row = toRow(item);
+      const row = toLeaseRow(item);
       if (row === undefined) continue;
       const known = before.get(row.leaseId);
       const isOld = known !== undefined && isStale(row, known); // of a replica that lags: it has been seen further on
@@ -123,11 +117,8 @@ export class LeaseScan {
       return block === undefined || isEarlier(block, lease);
     });
     await inBatches(changed.slice(0, fetchesMax), async ({ leaseId, epoch, rev }) => {
-      const items = await this.#options.table.query(recordsPartition(leaseId), undefined, signal);
-      const records = items.flatMap((item) =>
-        Number(item.epoch?.N) === epoch && item.record?.B ? [item.record.B] : [],
-      );
-      this.#blocks.set(leaseId, { leaseId, epoch, rev, block: packBlock(records), load: NOTHING });
+      const block = await readRecords(this.#options.table, { leaseId, epoch }, signal);
+      this.#blocks.set(leaseId, { leaseId, epoch, rev, block, load: NOTHING });
     });
   }
 
@@ -139,18 +130,6 @@ export class LeaseScan {
     }
     return fleet;
   }
-}
-
-type LeaseItem = Omit<SeenLease, 'isAlive' | 'since'>;
-
-/** Undefined for what is none of ours. */
-function toRow(item: Item): LeaseItem | undefined {
-  const leaseId = item.sk?.S;
-  const numbers = [item.epoch, item.rev, item.expiresAtMs, item.ttlMs].map((attribute) => Number(attribute?.N));
-  const [epoch = 0, rev = 0, expiresAtMs = 0, ttlMs = 0] = numbers;
-  if (leaseId === undefined || !/^[0-9a-f]{1,16}$/.test(leaseId) || !numbers.every(Number.isSafeInteger))
-    return undefined;
-  return { leaseId, epoch, rev, expiresAtMs, ttlMs, load: item.load?.B ?? NOTHING };
 }
 
 /** Not by its expiry: that may go back with what its process takes for the table's time. A lease that was given up has none. */

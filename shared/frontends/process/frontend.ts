@@ -337,6 +337,7 @@ async function followModels(settings: EdgeSettings, parts: Parts, onWorkers: (wo
     thresholds: thresholdsOf(settings),
     excludesUnusableTools: settings.excludeToolsWhenToolChoiceNone,
     busyWorkers: (workers, limits) => routing.busyWorkers(workers, limits),
+    onUnreachable: (workerId) => discovery.recheck?.(workerId),
   });
   const instances = () => directory.instances();
   const control = { plane, clock, random, instances };

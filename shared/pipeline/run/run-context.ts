@@ -22,6 +22,8 @@ export interface DispatchContext {
   readonly stalledWorkers: ReadonlySet<string>;
   /** Workers that turned a request away because they are full: passed over until their next report, while another is left. */
   readonly fullWorkers: Inhibition;
+  /** Told of a worker that no connection could be made to. @default nobody is */
+  readonly onUnreachable?: ((workerId: string) => void) | undefined;
   /** Those of `workers` that are above the busy thresholds of `model`; undefined where it has none. */
   busyOf(model: RoutableModel, workers: readonly Worker[]): ReadonlySet<string> | undefined;
 }

@@ -90,10 +90,11 @@ export class WorkerEligibility {
 
 /** Keeps new requests away from a worker for as long as its failure of one says something of the next. */
 export function avoidAfter(
-  { router, fullWorkers }: Pick<DispatchContext, 'router' | 'fullWorkers'>,
+  { router, fullWorkers, onUnreachable }: Pick<DispatchContext, 'router' | 'fullWorkers' | 'onUnreachable'>,
   workerId: string,
   error: ServeError,
 ): void {
   if (isInhibiting(error)) router.inhibit(workerId);
   if (error.worker === 'WorkerOverloaded') fullWorkers.add(workerId);
+  if (error.worker === 'CannotConnect') onUnreachable?.(workerId);
 }

@@ -80,6 +80,12 @@ export class RecordBook {
     return found.sort(byKey);
   }
 
+  /** The processes whose records say that they serve endpoints as that instance. */
+  holdersOf(instanceId: string): readonly string[] {
+    const isIts = ({ record }: Entry): boolean => record.type === 'Endpoint' && record.instance_id === instanceId;
+    return [...this.#members].filter(([, { entries }]) => entries.some(isIts)).map(([leaseId]) => leaseId);
+  }
+
   #isShown(leaseId: string, block: Uint8Array): boolean {
     const known = this.#members.get(leaseId);
     if (known === undefined || known.isPartial) return false;

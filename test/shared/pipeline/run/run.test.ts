@@ -235,6 +235,15 @@ describe('a worker that fails', () => {
     expect([sink.shown, moves]).toEqual(['hi', ['new_request']]);
   });
 
+  it('is told of where it could not be connected to, and only then', async () => {
+    const { plane, unreachable } = start();
+    const first = await plane.seen(1);
+    first.sink.fail(workerError('CannotConnect'));
+    (await plane.seen(2)).sink.fail(lost());
+    await plane.seen(3);
+    expect(unreachable.map((id) => ({ memory: id }))).toEqual([first.transport]);
+  });
+
   it('mid-stream: another one goes on after the tokens so far', async () => {
     const { plane, sink, moves } = start({ stop: { max_tokens: 10, min_tokens: 6 } });
     const first = await plane.seen(1);

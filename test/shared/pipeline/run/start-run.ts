@@ -37,6 +37,7 @@ export function start(
   const sink = new RecordingSink();
   const client = new AbortController();
   const moves: string[] = [];
+  const unreachable: string[] = [];
   const overran: (string | undefined)[] = [];
   const router = createRouter<Worker>({ mode: 'round-robin', clock, random: seededRandom(1) });
   const served = model({ workers: model().workers.slice(0, workers) });
@@ -74,6 +75,7 @@ export function start(
         : new StreamWatch({ ...watched, silenceMsMax: silenceMs ?? 0, stallMs: stallMs ?? 0 }),
     stalledWorkers: stalled,
     fullWorkers: new Inhibition(clock, 1000),
+    onUnreachable: (workerId: string) => void unreachable.push(workerId),
     migrationLimit: limit,
     migrationTokensMax: tokensMax,
     hold: undefined,
@@ -83,7 +85,21 @@ export function start(
   const answer = new ResponseAssembler(asking, prompt, letterModel, sink, idleMeter);
   const run = new RequestRun(context, asking, served, prompt, answer, sink, client.signal);
   run.start();
-  return { context, plane, run, stalled, stalledWorkers, sink, client, moves, overran, clock, router, served };
+  return {
+    context,
+    plane,
+    run,
+    stalled,
+    stalledWorkers,
+    sink,
+    client,
+    moves,
+    unreachable,
+    overran,
+    clock,
+    router,
+    served,
+  };
 }
 
 /** `text` as tokens of choice 0, in one engine output. */

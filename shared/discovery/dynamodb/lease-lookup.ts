@@ -1,0 +1,134 @@
+import type { Clock, Timer } from '../../clock/index.ts';
+import { withDeadline } from '../../concurrency/index.ts';
+import type { Table } from '../table/table.ts';
+import { InterruptedCall } from '../table/table-errors.ts';
+import { type Fleet, isEarlier, type Member } from './fleet/member.ts';
+import { readRecords, toLeaseRow } from './lease-rows.ts';
+import { leaseItemKey } from './schema.ts';
+
+export interface LeaseLookupOptions {
+  readonly table: Table;
+  readonly clock: Clock;
+  /** Whether to ask the table: not while it is known to be away. */
+  readonly mayLook: () => boolean;
+  /** Reads what is missing to show the member. */
+  readonly prepare: (member: Member, signal: AbortSignal) => Promise<void>;
+  /** Shows what `with` made of the last reading, and what was found since. */
+  readonly show: (fleet: Fleet) => void;
+  readonly report: (problem: Error) => void;
+}
+
+/** What the table said of one lease. */
+interface Finding {
+  /** As it is now; undefined = it has ended, in this epoch and for good. */
+  readonly member: Member | undefined;
+  readonly epoch: number;
+  readonly atMs: number;
+}
+
+/** Between the beginnings of two lookups of one process. */
+const PAUSE_MS = 1000;
+/** A lease is not looked up again so soon: as long as a worker that failed is avoided by default. */
+const AGAIN_AFTER_MS = 5000;
+const LOOKUP_MS_MAX = 2000;
+/** Leases that wait for their turn. More fail at once where the network did, of which no lease tells. */
+const WAITING_MAX = 8;
+/** A view that was gathered before is replaced by then. */
+const KEPT_MS = 10_000;
+
+/**
+ * Looks single leases up whose workers cannot be reached, ahead of the view: one has left, or moved, and the view does not say so
+ * yet. What is found stands until a reading has it too. Only what is certain counts: a lease that was given up or is gone, and
+ * records that were written anew. One that has merely not been renewed is for the readings of leases to judge, which know for
+ * how long.
+ */
+export class LeaseLookup {
+  readonly #options: LeaseLookupOptions;
+  readonly #closing = new AbortController();
+  readonly #waiting = new Set<string>();
+  readonly #lookedUpMs = new Map<string, number>(); // by lease id; at most one a second, for five seconds
+  readonly #found = new Map<string, Finding>(); // by lease id; at most one a second, for ten seconds
+  #read: Fleet = new Map();
+  #pause: Timer | undefined;
+
+  constructor(options: LeaseLookupOptions) {
+    this.#options = options;
+  }
+
+  /** Looks the lease up in the background, unless that was done just now or too many wait. */
+  ask(leaseId: string): void {
+    const nowMs = this.#options.clock.nowMs();
+    for (const [id, atMs] of this.#lookedUpMs) if (nowMs - atMs >= AGAIN_AFTER_MS) this.#lookedUpMs.delete(id);
+    const isSpared = this.#lookedUpMs.has(leaseId) || this.#waiting.size >= WAITING_MAX;
+    if (isSpared || this.#closing.signal.aborted || !this.#options.mayLook()) return;
+    this.#waiting.add(leaseId);
+    this.#begin();
+  }
+
+  /** What is known now that `fleet` was read. */
+  with(fleet: Fleet): Fleet {
+    this.#read = fleet;
+    const nowMs = this.#options.clock.nowMs();
+    for (const [leaseId, { atMs }] of this.#found) if (nowMs - atMs >= KEPT_MS) this.#found.delete(leaseId);
+    if (this.#found.size === 0) return fleet;
+    const known = new Map(fleet);
+    for (const [leaseId, { member, epoch }] of this.#found) {
+      const read = fleet.get(leaseId);
+      if (read === undefined) continue;
+      if (member === undefined && read.epoch <= epoch) known.delete(leaseId);
+      if (member !== undefined && isEarlier(read, member)) known.set(leaseId, { ...member, load: read.load });
+    }
+    return known;
+  }
+
+  close(): void {
+    this.#pause?.cancel();
+    this.#waiting.clear();
+    this.#closing.abort(new Error('the discovery handle is closed'));
+  }
+
+  #begin(): void {
+    const [leaseId] = this.#waiting;
+    if (leaseId === undefined || this.#pause !== undefined) return;
+    const { clock } = this.#options;
+    this.#waiting.delete(leaseId);
+    this.#lookedUpMs.set(leaseId, clock.nowMs());
+    this.#pause = clock.after(PAUSE_MS, () => {
+      this.#pause = undefined;
+      this.#begin();
+    });
+    void this.#lookUp(leaseId); // never rejects, and nobody waits for it
+  }
+
+  async #lookUp(leaseId: string): Promise<void> {
+    const { clock, table, mayLook, show, report } = this.#options;
+    const { signal } = this.#closing;
+    const known = this.with(this.#read).get(leaseId);
+    if (known === undefined || !mayLook()) return;
+    try {
+      const lateMessage = `no answer about a lease within ${LOOKUP_MS_MAX} ms`;
+      const bounds = { clock, timeoutMs: LOOKUP_MS_MAX, signal, lateMessage };
+      const finding = await withDeadline(bounds, (limited) => this.#find(known, limited));
+      if (finding === undefined || !mayLook()) return;
+      this.#found.set(leaseId, finding);
+      show(this.with(this.#read));
+    } catch (error) {
+      if (!signal.aborted && !(error instanceof InterruptedCall)) report(table.explain(error));
+    }
+  }
+
+  /** Undefined when the table says no more than what is known. */
+  async #find(known: Member, signal: AbortSignal): Promise<Finding | undefined> {
+    const { table, clock, prepare } = this.#options;
+    const { leaseId, epoch } = known;
+    const item = await table.get(leaseItemKey(leaseId), signal);
+    const row = item === undefined ? undefined : toLeaseRow(item);
+    // Whoever lost a lease registers again under a later epoch, so that no state of this one comes back.
+    if (row === undefined || row.rev === 0) return { member: undefined, epoch, atMs: clock.nowMs() };
+    if (!isEarlier(known, row)) return undefined;
+    const block = await readRecords(table, row, signal);
+    const member: Member = { leaseId, epoch: row.epoch, rev: row.rev, block, load: known.load };
+    await prepare(member, signal);
+    return { member, epoch: row.epoch, atMs: clock.nowMs() };
+  }
+}
