@@ -83,8 +83,18 @@ describe('a worker that cannot be reached, while the gatherer of the view stands
     edge.discovery.recheck('1');
     await bed.pass(10);
     expect(told(1)).toEqual(['removed']);
-    await bed.pass(15_000);
+    await bed.pass(6500); // its next renewal, and two readings
     expect(edge.witness.keys).toEqual([1, 2, 3].map(path));
+  });
+
+  it('and has given its lease up without clearing it away is gone', async () => {
+    const [leaseId] = await leaseOf('1');
+    worker(1).freeze();
+    const givenUp = { key: leaseItemKey(leaseId), values: { ':never': 0, ':none': 0 } };
+    await bed.table.connect().table.update('SET expiresAtMs = :never, rev = :none', givenUp, AbortSignal.timeout(1000));
+    edge.discovery.recheck('1');
+    await bed.pass(10);
+    expect(told(1)).toEqual(['removed']);
   });
 
   it('and has only not renewed its lease in time is left to those who watch leases', async () => {
@@ -115,7 +125,7 @@ describe('a worker that cannot be reached, while the gatherer of the view stands
     expect(read()).toHaveLength(4);
   });
 
-  it('is not looked up while the table is away', async () => {
+  it('is not looked up while the table is away, and at once when it is back', async () => {
     edge.client.cut(true);
     await bed.pass(3000);
     const read = lookups(edge);
@@ -123,6 +133,11 @@ describe('a worker that cannot be reached, while the gatherer of the view stands
     await bed.pass(3000);
     expect(read()).toEqual([]);
     expect(edge.witness.keys).toEqual([1, 2, 3].map(path));
+    edge.client.cut(false);
+    await edge.discovery.refresh(0);
+    edge.discovery.recheck('1');
+    await bed.pass(10);
+    expect(read()).toHaveLength(1);
   });
 
   it('is not looked up by a process that is frozen between its requests, nor after the end', async () => {
