@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { systemRandom } from '../../../../shared/clock/index.ts';
+import { seededRandom } from '../../../../shared/clock/index.ts';
 import { TOOL_CALL_PARSER_SPELLINGS } from '../../../../shared/config/index.ts';
 import { createToolCallParser, TOOL_CALL_PARSER_NAMES } from '../../../../shared/parsers/tool-calls/index.ts';
 import type { ToolDefinition } from '../../../../shared/protocol/generation/index.ts';
@@ -24,7 +24,7 @@ function toolsOf(count: number): readonly ToolDefinition[] {
 async function costOf(name: string, text: string, toolCount: number, times: number): Promise<number> {
   const tools = toolsOf(toolCount);
   const parse = (): void => {
-    const parser = createToolCallParser(name, { tools, toolChoice: 'auto', random: systemRandom });
+    const parser = createToolCallParser(name, { tools, toolChoice: 'auto', random: seededRandom(1) });
     for (let time = 0; time < times; time++) {
       for (let at = 0; at < text.length; at += 4) parser?.push(text.slice(at, at + 4), NO_SINK);
     }
