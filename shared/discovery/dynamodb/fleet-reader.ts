@@ -152,6 +152,7 @@ export class FleetReader {
     if (head !== undefined) await this.#adopt(head, isFailing, signal);
     if (!(await this.#writer.take(head, signal))) return false;
     this.#untilCatalogue = 0;
+    this.#scan.wake();
     this.#options.observer.gathering(true);
     return true;
   }

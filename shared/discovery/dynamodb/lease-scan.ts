@@ -72,6 +72,11 @@ export class LeaseScan {
     }
   }
 
+  /** Others read in the meantime: what nothing happened in then may have changed since. */
+  wake(): void {
+    this.#resting.clear();
+  }
+
   /** Rejects when the table cannot be read; what was read until then stays read. */
   async read({ isExact, mayRest }: ScanRequest, signal: AbortSignal): Promise<LeaseReading> {
     this.#scans++;

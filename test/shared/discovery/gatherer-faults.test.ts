@@ -163,6 +163,31 @@ describe('when the gatherer', () => {
     if (edges.includes(gatherer)) expect(gatherer.witness.keys).toContain(path(9));
   });
 
+  it('comes back to it, shows what happened while another one gathered from the first reading on', async () => {
+    const [edge, other] = [await bed.follow(), await bed.follow()];
+    const gone = bed.open({ isLasting: false });
+    await gone.discovery.put(endpointAt(path(20)));
+    for (const each of [...workers, ...edges]) await each.discovery.close();
+    await bed.pass(4000);
+    const { gatherer: first, others: seconds } = split([edge, other]);
+    const [second] = seconds as [BedProcess];
+    first.freeze();
+    await bed.pass(4500);
+    first.thaw();
+    await bed.pass(1500);
+    expect(gatherers([first, second])).toEqual([second]);
+    const come = bed.open({ isLasting: false });
+    await come.discovery.put(endpointAt(path(21)));
+    await gone.discovery.close();
+    await bed.pass(4000);
+    expect(first.witness.keys).toEqual([path(21)]);
+    const before = first.witness.events.length;
+    await second.discovery.close();
+    await bed.pass(5000);
+    expect(gatherers([first])).toEqual([first]);
+    expect(first.witness.events.slice(before)).toEqual([]);
+  });
+
   it('is cut off from the table, another one takes its place; it keeps what it knew, and reads again afterwards', async () => {
     gatherer.client.cut(true);
     await bed.pass(8000);
