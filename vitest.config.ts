@@ -79,7 +79,7 @@ export default defineConfig({
           name: 'e2e',
           testTimeout: 60_000, // several processes start in one test, each of which a busy machine may keep waiting
           include: ['test/e2e/**/*.test.ts'],
-          maxWorkers: 5,
+          maxWorkers: 4,
           sequence: { groupOrder: 1 },
         },
       },
