@@ -1,8 +1,8 @@
 import { afterAll, beforeAll, describe, it, vi } from 'vitest';
-import type { Discovery } from '../../../shared/discovery/index.ts';
 import { createDiscovery } from '../../support/create-discovery.ts';
 import { type DynamoDbServer, FreezableClock, hasDynamoDb, startDynamoDb, waitUntil } from '../../support/index.ts';
 import { describeDiscovery } from './discovery.contract.ts';
+import { openedHandles } from './opened-handles.ts';
 import { endpointAt, Witness } from './records.ts';
 import { createTestTable } from './test-table.ts';
 
@@ -23,29 +23,18 @@ export function describeDynamoDb(env: Readonly<Record<string, string>> = {}): vo
       'dynamodb',
       async () => {
         const table = await createTestTable(server.url);
-        const opened: Discovery[] = [];
         const { tableName, endpoint } = table;
         const options = { backend: 'dynamodb', tableName, endpoint, pollMs: 50 } as const;
+        const handles = openedHandles((each) => createDiscovery({ ...options, ...each }));
         return {
-          async open(ttlMs = 10_000) {
-            const clock = new FreezableClock();
-            const problems: Error[] = [];
-            const discovery = await createDiscovery({
-              ...options,
-              ttlMs,
-              clock,
-              onProblem: (problem) => problems.push(problem),
-            });
-            opened.push(discovery);
-            return { discovery, clock, problems };
-          },
+          open: handles.open,
           external: {
             options,
             beginOutage: async () => table.proxy.cut(),
             endOutage: async () => table.proxy.restore(),
           },
           close: async () => {
-            await Promise.all(opened.map((discovery) => discovery.close()));
+            await handles.closeAll();
             await table.drop();
           },
         };

@@ -1,10 +1,9 @@
 import { mkdir, mkdtemp, rename, rm, symlink, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import type { Discovery } from '../../../shared/discovery/index.ts';
 import { createDiscovery } from '../../support/create-discovery.ts';
-import { FreezableClock } from '../../support/index.ts';
 import { describeDiscovery } from './discovery.contract.ts';
+import { openedHandles } from './opened-handles.ts';
 
 describeDiscovery(
   'file',
@@ -21,21 +20,10 @@ describeDiscovery(
       await symlink(target, nextPath);
       await rename(nextPath, rootPath);
     };
-    const opened: Discovery[] = [];
     const options = { backend: 'file', rootPath, pollMs: 50 } as const;
+    const handles = openedHandles((each) => createDiscovery({ ...options, ...each }));
     return {
-      async open(ttlMs = 10_000) {
-        const clock = new FreezableClock();
-        const problems: Error[] = [];
-        const discovery = await createDiscovery({
-          ...options,
-          ttlMs,
-          clock,
-          onProblem: (problem) => problems.push(problem),
-        });
-        opened.push(discovery);
-        return { discovery, clock, problems };
-      },
+      open: handles.open,
       external: {
         options,
         // A plain file where the folder was: it can be neither read nor made again.
@@ -43,7 +31,7 @@ describeDiscovery(
         endOutage: () => turnRoot(storePath),
       },
       close: async () => {
-        await Promise.all(opened.map((discovery) => discovery.close()));
+        await handles.closeAll();
         await rm(folder, { recursive: true });
       },
     };

@@ -4,15 +4,11 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { gunzipSync } from 'node:zlib';
 import { afterEach, describe, expect, it } from 'vitest';
-import { seededRandom, VirtualClock } from '../../../../shared/clock/index.ts';
 import { PlannerHistory } from '../../../../shared/commands/planner/history.ts';
 import { PlannerPages } from '../../../../shared/commands/planner/pages.ts';
-import { MemoryDiscovery, MemoryHub } from '../../../../shared/discovery/memory/memory-discovery.ts';
-import { createMemoryEventPlane } from '../../../../shared/planes/event/index.ts';
-import { type Look, MemoryPlannerStore, parsePlannerConfig } from '../../../../shared/planner/index.ts';
-import { FleetPlanner, LocalConnector } from '../../../../shared/planner/live/index.ts';
-import { captureLogger } from '../../../../shared/telemetry/index.ts';
+import type { Look } from '../../../../shared/planner/index.ts';
 import { freePort, waitUntil } from '../../../support/index.ts';
+import { fleetPlannerBed } from '../../../support/planner/fleet-planner-bed.ts';
 import { heldAt } from '../../../support/planner/fleet-signals.ts';
 
 const BEGIN_MS = 1_800_000_000_000;
@@ -36,45 +32,16 @@ function lookOf(at: number, parts: Partial<Look> = {}): Look {
 }
 
 async function bedOf(raw: Readonly<Record<string, unknown>> = {}) {
-  const clock = new VirtualClock(BEGIN_MS);
-  const random = seededRandom(1);
-  const store = new MemoryPlannerStore({ wallMs: () => clock.wallMs() });
-  const { logger, lines } = captureLogger();
   const off = { live_dashboard_port: 0, control_api_port: 0, report_interval_hours: null };
-  const scaled: number[] = [];
-  const workers = {
-    ready: 0,
-    starting: 0,
-    startSeconds: undefined,
-    scaleTo: (count: number) => void scaled.push(count),
-  };
-  const config = { mode: 'agg', rate_requests_per_second: 10, min_endpoint: 0, start_seconds: 60, ...off, ...raw };
-  const fleet: FleetPlanner = new FleetPlanner({
-    planner: { config: parsePlannerConfig(config), engines: {} },
-    store,
-    connector: new LocalConnector(workers),
-    discovery: new MemoryDiscovery({ hub: new MemoryHub(clock), clock, random }),
-    eventPlane: createMemoryEventPlane({ clock, random }),
-    clock,
-    random,
-    logger,
-    namespace: 'ns',
-    onLook: (look) => pages.looked(look),
-    tell: () => {},
-  });
+  const bed = fleetPlannerBed({ config: { ...off, ...raw }, engines: {}, onLook: (look) => pages.looked(look) });
+  const { planner: fleet, store, clock, logger } = bed;
   const pages: PlannerPages = new PlannerPages({ fleet: () => fleet, store, clock, logger, gpusOf: () => 2 });
   closing.push(
     () => fleet.close(),
     () => pages.close(),
   );
   const urls = await pages.serve();
-  const pass = async (ms: number): Promise<void> => {
-    for (let turn = 0; turn < 10; turn++) {
-      await new Promise((resolve) => setImmediate(resolve));
-      await clock.advance(ms / 10);
-    }
-  };
-  return { clock, fleet, pages, urls, lines, scaled, pass };
+  return { ...bed, fleet, pages, urls };
 }
 
 describe('the control API of a planner', () => {

@@ -1,64 +1,23 @@
 import { afterEach, describe, expect, it } from 'vitest';
-import { seededRandom, VirtualClock } from '../../../../shared/clock/index.ts';
-import { MemoryDiscovery, MemoryHub } from '../../../../shared/discovery/memory/memory-discovery.ts';
-import { createMemoryEventPlane } from '../../../../shared/planes/event/index.ts';
-import { MemoryPlannerStore, parsePlannerConfig } from '../../../../shared/planner/index.ts';
-import { FleetPlanner, LocalConnector } from '../../../../shared/planner/live/index.ts';
-import type { TrafficTotals } from '../../../../shared/protocol/planner/index.ts';
+import type { FleetPlanner } from '../../../../shared/planner/live/index.ts';
 import { NO_TRAFFIC } from '../../../../shared/protocol/planner-topics/index.ts';
-import { captureLogger } from '../../../../shared/telemetry/index.ts';
+import { type FleetPlannerBedOptions, fleetPlannerBed } from '../../../support/planner/fleet-planner-bed.ts';
 import { heldAt, rollupOf } from '../../../support/planner/fleet-signals.ts';
 
 const BEGIN_MS = 1_800_000_000_000;
 const NEVER = new AbortController().signal;
-
-interface BedOptions {
-  readonly config?: Readonly<Record<string, unknown>>;
-  readonly readTraffic?: () => Promise<TrafficTotals | undefined>;
-}
 
 const open: FleetPlanner[] = [];
 afterEach(async () => {
   await Promise.all(open.splice(0).map((planner) => planner.close()));
 });
 
-function bedOf({ config = {}, readTraffic }: BedOptions = {}) {
-  const clock = new VirtualClock(BEGIN_MS);
-  const random = seededRandom(1);
-  const store = new MemoryPlannerStore({ wallMs: () => clock.wallMs() });
-  const { logger, lines } = captureLogger();
-  const told: string[] = [];
-  const scaled: number[] = [];
-  const workers = {
-    ready: 0,
-    starting: 0,
-    startSeconds: undefined,
-    scaleTo: (count: number) => void scaled.push(count),
-  };
-  const raw = { mode: 'agg', rate_requests_per_second: 10, min_endpoint: 0, start_seconds: 60, ...config };
-  const planner = new FleetPlanner({
-    planner: { config: parsePlannerConfig(raw), engines: { decode: { gpus: 1 } } },
-    store,
-    connector: new LocalConnector(workers),
-    discovery: new MemoryDiscovery({ hub: new MemoryHub(clock), clock, random }),
-    eventPlane: createMemoryEventPlane({ clock, random }),
-    clock,
-    random,
-    logger,
-    namespace: 'ns',
-    ...(readTraffic === undefined ? {} : { readTraffic }),
-    tell: (line) => void told.push(line),
-  });
+function bedOf(options: FleetPlannerBedOptions = {}) {
+  const bed = fleetPlannerBed(options);
+  const { planner, store } = bed;
   open.push(planner);
-  /** Lets happen what needs no time, and then `ms` pass. */
-  const pass = async (ms = 0): Promise<void> => {
-    for (let turn = 0; turn < 10; turn++) {
-      await new Promise((resolve) => setImmediate(resolve));
-      await clock.advance(ms / 10);
-    }
-  };
   const decisions = () => store.decisions(planner.group ?? '', { sinceMs: 0 }, NEVER);
-  return { clock, store, lines, told, scaled, workers, planner, pass, decisions };
+  return { ...bed, decisions };
 }
 
 describe('the planner of a fleet', () => {
