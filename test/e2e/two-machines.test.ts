@@ -2,7 +2,20 @@ import { copyFileSync, cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, wri
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { readChat, type SpawnedProcess, type StatorProcess, spawnNode, useFleet, waitUntil } from '../support/index.ts';
+import { bundleFunction } from '../../infra/bundle.ts';
+import { createTestTable, type TestTable } from '../contract/discovery/test-table.ts';
+import {
+  type DynamoDbServer,
+  hasDynamoDb,
+  readChat,
+  type SpawnedProcess,
+  type StatorProcess,
+  spawnNode,
+  startDynamoDb,
+  useFleet,
+  waitUntil,
+} from '../support/index.ts';
+import { hasLambdaRuntime, type LambdaRuntime, startLambdaRuntime } from '../support/lambda-runtime.ts';
 import { nodeIn } from '../support/tools/nodes.ts';
 
 const MODEL = 'stator-mini';
@@ -59,22 +72,13 @@ describe('a frontend on another machine than its workers', () => {
   it('fetches the model once, and answers chats, tools, completions, embeddings and a prompt of 100,000 tokens', async () => {
     const one = await frontend('cold');
     await fleet.untilWorkers(one, 1);
-    const chat = await readChat(one.url, CHAT);
-    expect(chat).toMatchObject({ finishReason: 'length' });
-    expect(chat.text.length).toBeGreaterThan(20);
-    const plain = await post(one, '/v1/chat/completions', CHAT);
-    const tools = await post(one, '/v1/chat/completions', { ...CHAT, tools: TOOLS });
-    expect(usageOf(tools)).toBeGreaterThan(usageOf(plain) + 20);
-    const words = 'one two '.repeat(50_000);
-    const long = await post(one, '/v1/completions', { model: MODEL, max_tokens: 1, prompt: words });
-    expect(usageOf(long)).toBeGreaterThan(90_000);
-    expect(await fetched(one)).toBe(FILES.length);
-    await fleet.untilWorkers(one, 1, 'made');
-    const embedded = await post(one, '/v1/embeddings', { model: 'made', input: [words, 'b'] });
-    expect(embedded).toMatchObject({ data: [{ embedding: [0.5, -2, 0] }, { embedding: [0.5, -2, 1] }] });
+    const text = await answersOf(one, async () => {
+      expect(await fetched(one)).toBe(FILES.length);
+      await fleet.untilWorkers(one, 1, 'made');
+    });
     const two = await frontend('cold'); // on the same machine: what is there already is not fetched
     await fleet.untilWorkers(two, 1);
-    expect((await readChat(two.url, CHAT)).text).toBe(chat.text);
+    expect((await readChat(two.url, CHAT)).text).toBe(text);
     expect(await fetched(two)).toBe(0);
   });
 
@@ -108,13 +112,122 @@ describe('a frontend on another machine than its workers', () => {
   });
 });
 
-function send({ url }: StatorProcess, path: string, body: object): Promise<Response> {
+describe.runIf(hasLambdaRuntime() && hasDynamoDb())('the built function on another machine than its workers', () => {
+  const fleet = useFleet();
+  const theirs = join(home, 'workers of functions', 'model');
+  const tokenizer = join(theirs, 'tokenizer.json');
+  const bundle = join(home, 'function');
+  let server: DynamoDbServer;
+  let table: TestTable;
+  let embedder: SpawnedProcess | undefined;
+
+  beforeAll(async () => {
+    cpSync(resolve('shared/artifacts/builtin-model'), theirs, { recursive: true });
+    bundleFunction({ outdir: bundle });
+    server = await startDynamoDb();
+    table = await createTestTable(server.url);
+    const flags = [`--model-path=${ELSEWHERE}`, `--model-name=${MODEL}`, '--speedup-ratio=100'];
+    const cwd = join(theirs, '..');
+    const env = {
+      DYN_DISCOVERY_BACKEND: 'dynamodb',
+      STATOR_DISCOVERY_TABLE: table.tableName,
+      STATOR_DYNAMODB_ENDPOINT: table.endpoint,
+      DYN_EVENT_PLANE: 'zmq',
+      DYN_EVENT_PLANE_HOST: '127.0.0.1',
+      DYN_TCP_RPC_HOST: '127.0.0.1',
+      AWS_REGION: 'us-east-1',
+      AWS_ACCESS_KEY_ID: 'local',
+      AWS_SECRET_ACCESS_KEY: 'local',
+    };
+    embedder = spawnNode([EMBEDDER, '--discovery-backend', 'dynamodb'], { cwd, env });
+    await fleet.worker(flags, env, { cwd });
+  });
+  afterAll(async () => {
+    await embedder?.kill();
+    await table.drop();
+    await server.stop();
+  });
+
+  /** Instances of the function over one cache: a folder that begins empty unless another had it. */
+  async function withFunction(cache: string, use: (runtime: LambdaRuntime) => Promise<void>): Promise<void> {
+    const env = {
+      DYN_DISCOVERY_BACKEND: 'dynamodb',
+      STATOR_DISCOVERY_TABLE: table.tableName,
+      STATOR_DYNAMODB_ENDPOINT: table.endpoint,
+      STATOR_AUTH: 'off',
+      DYN_REQUEST_PLANE: 'tcp',
+      STATOR_ARTIFACTS_CACHE_DIR: join(home, cache),
+    };
+    const runtime = await startLambdaRuntime({ directory: bundle, env });
+    await use(runtime).finally(() => runtime.stop());
+  }
+
+  it('answers chats, tools, completions, embeddings and a prompt of 100,000 tokens, with a cold cache and a warm one', async () => {
+    let cold: string | undefined;
+    await withFunction('cold function', async (runtime) => {
+      await untilServed(runtime, 'made');
+      cold = await answersOf(runtime);
+    });
+    rmSync(tokenizer); // the worker has it no more: what answers now was kept
+    await withFunction('cold function', async (runtime) => {
+      expect((await readChat(runtime.url, CHAT)).text).toBe(cold);
+    });
+  });
+
+  it('answers 503 with Retry-After while a byte of the model is wrong, and serves once it is right', async () => {
+    const wrong = readFileSync(resolve('shared/artifacts/builtin-model/tokenizer.json'));
+    wrong[1000]! ^= 1;
+    writeFileSync(tokenizer, wrong);
+    await withFunction('wrong function', async (runtime) => {
+      const refused = await send(runtime, '/v1/chat/completions', CHAT);
+      expect([refused.status, await refused.json()]).toMatchObject([503, { error: { code: 'service_unavailable' } }]);
+      expect(Number(refused.headers.get('retry-after'))).toBeGreaterThanOrEqual(1);
+      copyFileSync(resolve('shared/artifacts/builtin-model/tokenizer.json'), tokenizer);
+      await waitUntil(async () => (await send(runtime, '/v1/chat/completions', CHAT)).ok, {
+        what: 'an answer',
+        timeoutMs: 30_000,
+        pollMs: 500,
+      });
+    });
+  });
+});
+
+interface Endpoint {
+  readonly url: string;
+}
+
+/** Asks for everything that needs the model, and for what needs none, `between` both; the text of the chat. */
+async function answersOf(edge: Endpoint, between = async (): Promise<void> => {}): Promise<string> {
+  const chat = await readChat(edge.url, CHAT);
+  expect(chat).toMatchObject({ finishReason: 'length' });
+  expect(chat.text.length).toBeGreaterThan(20);
+  const plain = await post(edge, '/v1/chat/completions', CHAT);
+  const tools = await post(edge, '/v1/chat/completions', { ...CHAT, tools: TOOLS });
+  expect(usageOf(tools)).toBeGreaterThan(usageOf(plain) + 20);
+  const words = 'one two '.repeat(50_000);
+  const long = await post(edge, '/v1/completions', { model: MODEL, max_tokens: 1, prompt: words });
+  expect(usageOf(long)).toBeGreaterThan(90_000);
+  await between();
+  const embedded = await post(edge, '/v1/embeddings', { model: 'made', input: [words, 'b'] });
+  expect(embedded).toMatchObject({ data: [{ embedding: [0.5, -2, 0] }, { embedding: [0.5, -2, 1] }] });
+  return chat.text;
+}
+
+async function untilServed({ url }: Endpoint, model: string): Promise<void> {
+  await waitUntil(async () => (await fetch(`${url}/v1/models/${model}`)).ok, {
+    what: model,
+    timeoutMs: 30_000,
+    pollMs: 200,
+  });
+}
+
+function send({ url }: Endpoint, path: string, body: object): Promise<Response> {
   const headers = { 'content-type': 'application/json' };
   return fetch(url + path, { method: 'POST', headers, body: JSON.stringify(body) });
 }
 
-async function post(frontend: StatorProcess, path: string, body: object): Promise<unknown> {
-  const response = await send(frontend, path, body);
+async function post(edge: Endpoint, path: string, body: object): Promise<unknown> {
+  const response = await send(edge, path, body);
   if (!response.ok) throw new Error(await response.text());
   return response.json();
 }
