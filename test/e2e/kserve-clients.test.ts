@@ -127,12 +127,16 @@ describe.runIf(PYTHON !== '')("Triton's own client", () => {
     ['streaming in one response', 'INVALID_ARGUMENT', 'Streaming is not supported for this endpoint'],
     ["the model's own error", 'INTERNAL', 'Failed to fold completions stream: Internal: boom'],
     ['its timeout', 'DEADLINE_EXCEEDED', 'Request timeout expired'],
-    ["the client's", 'DEADLINE_EXCEEDED', 'Deadline Exceeded'],
+    // Its own library ends the call at this deadline, or the server's word of the same deadline comes first.
+    ["the client's", 'DEADLINE_EXCEEDED', /deadline exceeded/i],
     ['a method that is not served', 'UNIMPLEMENTED', 'does not implement the method'],
     ['no key', 'UNAUTHENTICATED', 'API key'],
   ])('is told what is wrong: %s', (what, status, message) => {
     const { [what]: told } = report.errors as Readonly<Record<string, readonly string[]>>;
-    expect(told).toEqual([`StatusCode.${status}`, expect.stringContaining(message)]);
+    expect(told).toEqual([
+      `StatusCode.${status}`,
+      typeof message === 'string' ? expect.stringContaining(message) : expect.stringMatching(message),
+    ]);
   });
 
   it('stops the worker when it cancels a call or leaves a stream', async () => {
