@@ -13,7 +13,7 @@ import {
 } from '../../shared/config/index.ts';
 import { nearestName, reasonOf } from '../../shared/errors/index.ts';
 import { openLogger } from '../../shared/telemetry/index.ts';
-import { dumpConfig } from '../process/dump-config.ts';
+import { dumpConfig } from '../process.ts';
 import { COMMANDS } from './commands.ts';
 
 /** Every command that a user can run with what it does, in the order of help. */

@@ -6,12 +6,10 @@ import { SYSTEM } from '../../shared/clock/index.ts';
 import { ConfigError, resolveConfig } from '../../shared/config/index.ts';
 import { openLogger } from '../../shared/telemetry/index.ts';
 import { startWorkerProcess } from '../../shared/worker/process/index.ts';
-import { dumpConfig } from '../process/dump-config.ts';
-import { serveUntilStopped } from '../process/serve-until-stopped.ts';
+import { dumpConfig, serveUntilStopped } from '../process.ts';
 import { checkDefinition, engineOf, type WorkerDefinition } from './worker-definition.ts';
 
-export type { HandlerContext, HandlerOutput, RequestHandler } from '../../shared/engines/handler/index.ts';
-export type { EngineLoad } from '../../shared/engines/index.ts';
+export type { EngineLoad, HandlerContext, HandlerOutput, RequestHandler } from '../../shared/engines/index.ts';
 export { ServeError } from '../../shared/errors/index.ts';
 export type { EngineOutput, EngineRequest } from '../../shared/protocol/generation/index.ts';
 export {

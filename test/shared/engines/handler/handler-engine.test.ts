@@ -1,6 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { createHandlerEngine, type RequestHandler } from '../../../../shared/engines/handler/index.ts';
-import type { EngineSink } from '../../../../shared/engines/index.ts';
+import { createHandlerEngine, type EngineSink, type RequestHandler } from '../../../../shared/engines/index.ts';
 import { ServeError } from '../../../../shared/errors/index.ts';
 import type { EngineOutput } from '../../../../shared/protocol/generation/index.ts';
 import { chatRequest, TEXT_ENGINE_INFO } from '../recording-sink.ts';

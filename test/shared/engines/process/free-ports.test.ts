@@ -2,7 +2,7 @@ import { once } from 'node:events';
 import { createServer } from 'node:net';
 import { describe, expect, it } from 'vitest';
 import { systemRandom } from '../../../../shared/clock/index.ts';
-import { freePorts } from '../../../../shared/engines/process/free-ports.ts';
+import { freePorts } from '../../../../shared/engines/server/engine-process.ts';
 import { freePort } from '../../../support/index.ts';
 
 describe('ports for an engine', () => {

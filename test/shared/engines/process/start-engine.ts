@@ -1,5 +1,5 @@
 import { systemClock } from '../../../../shared/clock/index.ts';
-import { EngineProcess } from '../../../../shared/engines/process/engine-process.ts';
+import { EngineProcess } from '../../../../shared/engines/server/engine-process.ts';
 
 // Starts an engine and waits to be killed.
 const engine = new EngineProcess({

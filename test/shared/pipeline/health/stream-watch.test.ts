@@ -1,7 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { VirtualClock } from '../../../../shared/clock/index.ts';
-import { StalledWorkers } from '../../../../shared/pipeline/health/stalled-workers.ts';
-import { StreamWatch, type WatchedStream } from '../../../../shared/pipeline/health/stream-watch.ts';
+import { StalledWorkers, StreamWatch, type WatchedStream } from '../../../../shared/pipeline/run/stalled-workers.ts';
 import { model, worker } from '../fixtures.ts';
 
 interface Setup {

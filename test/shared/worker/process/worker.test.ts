@@ -5,7 +5,7 @@ import { fileURLToPath } from 'node:url';
 import { afterEach, describe, expect, it } from 'vitest';
 import { builtinModelPath } from '../../../../shared/artifacts/index.ts';
 import { SYSTEM } from '../../../../shared/clock/index.ts';
-import { introduce } from '../../../../shared/commands/chat/index.ts';
+import { introduce } from '../../../../shared/commands/chat.ts';
 import { resolveConfig } from '../../../../shared/config/index.ts';
 import { captureLogger } from '../../../../shared/telemetry/index.ts';
 import { vllmLaunchSettings } from '../../../../shared/worker/process/server-engine.ts';
