@@ -2,7 +2,14 @@
  * @module test/support
  * What suites share: servers, ports, processes, faults and waiting for real I/O. Tools come from the global set-up.
  */
-export { type DynamoDbServer, hasDynamoDb, startDynamoDb, startDynoxide } from './dynamodb-server.ts';
+export {
+  createTable,
+  type DynamoDbServer,
+  hasDynamoDb,
+  startDynamoDb,
+  startDynoxide,
+  TABLE_SCHEMA,
+} from './dynamodb-server.ts';
 export { type Fleet, runStator, type StatorProcess, useFleet } from './fleet.ts';
 export { freePort } from './free-port.ts';
 export { FreezableClock } from './freezable-clock.ts';
