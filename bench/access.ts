@@ -7,9 +7,8 @@
 import { RequestNames } from '../shared/access/index.ts';
 import { issueKey, KeyGate, type KeyLimits, MemoryKeyStore } from '../shared/access/keys/index.ts';
 import { systemClock } from '../shared/clock/index.ts';
-import type { BodyIntake } from '../shared/frontends/http/bodies/body-intake.ts';
-import type { HostExchange } from '../shared/frontends/http/hosts/exchange.ts';
-import type { FrameSink } from '../shared/frontends/http/hosts/frame-sink.ts';
+import type { BodyIntake } from '../shared/frontends/http/hosts/body-intake.ts';
+import type { FrameSink, HostExchange } from '../shared/frontends/http/hosts/exchange.ts';
 import { createHttpApp } from '../shared/frontends/http/index.ts';
 import { type GrpcCall, type GrpcMethod, type GrpcStatus, STATUS } from '../shared/grpc/index.ts';
 import { encodeMessage, ModelInferRequestSchema } from '../shared/grpc/messages/index.ts';

@@ -9,8 +9,7 @@
 import { App } from 'aws-cdk-lib';
 import { Code } from 'aws-cdk-lib/aws-lambda';
 import { bundleFunction } from './bundle.ts';
-import { loadConfig } from './load-config.ts';
-import { ENVIRONMENTS } from './settings.ts';
+import { ENVIRONMENTS, loadConfig } from './settings.ts';
 import { DevStack } from './stacks/dev-stack.ts';
 import { ProductionStacks } from './stacks/production-stacks.ts';
 

@@ -1,3 +1,8 @@
+import { createHash } from 'node:crypto';
+import { existsSync } from 'node:fs';
+import { resolve } from 'node:path';
+import { pathToFileURL } from 'node:url';
+import { build } from 'esbuild';
 import * as z from 'zod';
 import { nearestName } from '../shared/errors/index.ts';
 
@@ -290,4 +295,23 @@ function unwrap(schema: unknown): unknown {
 export function namespacesOf({ fleets }: Settings): { readonly DYN_NAMESPACE_PREFIX?: string } {
   const hasGenerations = Object.values(fleets).some(({ generation }) => generation !== undefined);
   return hasGenerations ? { DYN_NAMESPACE_PREFIX: 'dynamo' } : {};
+}
+
+/** Where it is looked for without `-c config=PATH`, relative to the repository. */
+const DEFAULT_CONFIG = 'infra/stator.config.ts';
+
+/**
+ * Reads and checks a configuration file (TypeScript, JavaScript or JSON, its default export).
+ * @param file relative to the folder that `cdk` runs in
+ * @throws Error in one line when it is not there, or says what nobody understands
+ */
+export async function loadConfig(file = DEFAULT_CONFIG): Promise<Settings> {
+  const path = resolve(file);
+  if (!existsSync(path)) throw new Error(`${file}: there is no such file; -c config=PATH names another one`);
+  // Under node_modules, from where its imports of packages are resolved.
+  const name = createHash('sha256').update(path).digest('hex').slice(0, 12);
+  const outfile = resolve(`node_modules/.cache/stator/config-${name}.mjs`);
+  await build({ entryPoints: [path], outfile, bundle: true, packages: 'external', platform: 'node', format: 'esm' });
+  const module = (await import(pathToFileURL(outfile).href)) as { default?: unknown };
+  return readSettings(module.default, file);
 }

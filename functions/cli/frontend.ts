@@ -1,10 +1,10 @@
 import { SYSTEM } from '../../shared/clock/index.ts';
-import { chatWith } from '../../shared/commands/chat/index.ts';
+import { chatWith } from '../../shared/commands/chat.ts';
 import type { ResolvedConfig } from '../../shared/config/index.ts';
 import { composeFrontend } from '../../shared/frontends/process/index.ts';
 import { serveFrontend } from '../../shared/frontends/serve/index.ts';
 import { openLogger, openQuietLogger } from '../../shared/telemetry/index.ts';
-import { stopSignal } from '../process/stop-signal.ts';
+import { stopSignal } from '../process.ts';
 
 /** `stator frontend`: serves HTTP until told to stop, then drains; or chats in the terminal. */
 export async function run(config: ResolvedConfig<'frontend'>): Promise<number> {

@@ -1,6 +1,6 @@
 import type { Settings } from '../../shared/config/index.ts';
 import type { Frontend } from '../../shared/frontends/process/index.ts';
-import type { LocalFleet } from './local-fleet.ts';
+import type { LocalFleet } from './local-workers.ts';
 
 export interface BannerFacts {
   /** Where the server listens, without a slash at its end. */

@@ -1,10 +1,10 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { systemClock } from '../../shared/clock/index.ts';
+import { ConfigError, type Settings } from '../../shared/config/index.ts';
 import type { ScalableWorkers } from '../../shared/planner/live/index.ts';
 import type { Logger } from '../../shared/telemetry/index.ts';
-import { readReport } from './worker-report.ts';
 
-export interface WorkerProcessesOptions {
+interface WorkerProcessesOptions {
   /** Arguments of each `stator worker`; those that come later have the first one's. */
   readonly workers: readonly (readonly string[])[];
   /** Pause between starting two of them. @default 0 */
@@ -161,4 +161,73 @@ async function endProcess(child: ChildProcess): Promise<void> {
   const impatient = setTimeout(() => child.kill('SIGKILL'), STOP_MS);
   await exited;
   clearTimeout(impatient);
+}
+
+/** The workers of `stator local`. */
+export interface LocalFleet {
+  /** Workers that clients' requests go to, and those that compute prompts for them. */
+  readonly workers: number;
+  readonly prefillWorkers: number;
+  /** Arguments of each, those that compute prompts first. */
+  readonly argv: readonly (readonly string[])[];
+}
+
+/** Flags with a port for each worker: each gets its own. */
+const PER_WORKER = /^--(bootstrap-ports|zmq-kv-events-ports|zmq-replay-ports)=/;
+
+/**
+ * Which workers there are, and what each is started with.
+ * @param shared arguments of every worker
+ * @throws ConfigError for fewer ports than workers
+ */
+export function localFleet(settings: Settings<'local'>, shared: readonly string[]): LocalFleet {
+  const { engine, numPrefillWorkers: prefillWorkers = 0, numDecodeWorkers, numWorkers } = settings;
+  const { planner, minWorkers } = settings;
+  // A planner begins with the fewest, but for one that makes the model known.
+  const started = planner ? Math.max(1, minWorkers) : numWorkers;
+  const workers = numDecodeWorkers ?? (engine === 'openai' && !planner ? 1 : started);
+  const common = shared.filter((argument) => !PER_WORKER.test(argument));
+  const argv = Array.from({ length: prefillWorkers + workers }, (_, at) => [
+    ...common,
+    ...(numDecodeWorkers === undefined ? [] : [`--disaggregation-mode=${at < prefillWorkers ? 'prefill' : 'decode'}`]),
+    ...portsOf(settings, at, prefillWorkers),
+  ]);
+  return { workers, prefillWorkers, argv };
+}
+
+function portsOf(settings: Settings<'local'>, at: number, prefillWorkers: number): readonly string[] {
+  const { bootstrapPorts, zmqKvEventsPorts, zmqReplayPorts } = settings;
+  return [
+    ...(at < prefillWorkers ? portOf('--bootstrap-ports', bootstrapPorts, at) : []),
+    ...portOf('--zmq-kv-events-ports', zmqKvEventsPorts, at),
+    ...portOf('--zmq-replay-ports', zmqReplayPorts, at),
+  ];
+}
+
+function portOf(flag: string, ports: readonly number[] | undefined, at: number): readonly string[] {
+  if (ports === undefined) return [];
+  const port = ports[at];
+  if (port === undefined) throw new ConfigError([`${flag}: one port is needed for each worker, got ${ports.length}`]);
+  return [`${flag}=${port}`];
+}
+
+/** What a worker tells the `stator local` that started it, once. */
+type WorkerReport = { readonly kind: 'ready' } | { readonly kind: 'failed'; readonly reason: string };
+
+/**
+ * Tells the parent that holds the IPC channel. False for a process that has none; true also when the parent has closed the
+ * channel, as it then wants to hear no more.
+ */
+export function reportToParent(report: WorkerReport): Promise<boolean> {
+  return new Promise((resolve) => {
+    if (process.send === undefined || !process.connected) resolve(process.connected === false);
+    else process.send(report, undefined, {}, () => resolve(true)); // fails only for a channel that was closed meanwhile
+  });
+}
+
+/** The report in a message of a child. */
+function readReport(message: unknown): WorkerReport | undefined {
+  const { kind, reason } = (message ?? {}) as Readonly<Record<string, unknown>>;
+  if (kind === 'ready') return { kind };
+  return kind === 'failed' && typeof reason === 'string' ? { kind, reason } : undefined;
 }

@@ -2,7 +2,7 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { SYSTEM } from '../../shared/clock/index.ts';
-import { chatWith } from '../../shared/commands/chat/index.ts';
+import { chatWith } from '../../shared/commands/chat.ts';
 import {
   type LocalRun,
   localPlanning,
@@ -14,13 +14,11 @@ import { type Environment, forwardSettings, type ResolvedConfig, type Settings }
 import { composeFrontend, type Frontend } from '../../shared/frontends/process/index.ts';
 import { serveFrontend } from '../../shared/frontends/serve/index.ts';
 import type { RoutableModel } from '../../shared/pipeline/index.ts';
-import type { ProcessLogger } from '../../shared/telemetry/index.ts';
-import { openLogger, openQuietLogger, QUIET } from '../../shared/telemetry/index.ts';
+import { openLogger, openQuietLogger, type ProcessLogger, QUIET } from '../../shared/telemetry/index.ts';
 import { staggerDelayMs } from '../../shared/worker/process/index.ts';
-import { stopSignal } from '../process/stop-signal.ts';
+import { stopSignal } from '../process.ts';
 import { renderBanner } from './local-banner.ts';
-import { type LocalFleet, localFleet } from './local-fleet.ts';
-import { WorkerProcesses } from './local-workers.ts';
+import { type LocalFleet, localFleet, WorkerProcesses } from './local-workers.ts';
 
 /** How long all workers may take to register before those that have are enough. */
 const WORKERS_READY_MS = 20_000;

@@ -4,7 +4,7 @@ import { openPlanner } from '../../shared/commands/planner/index.ts';
 import { ConfigError, type Environment, type ResolvedConfig } from '../../shared/config/index.ts';
 import { reasonOf } from '../../shared/errors/index.ts';
 import { openLogger } from '../../shared/telemetry/index.ts';
-import { stopSignal } from '../process/stop-signal.ts';
+import { stopSignal } from '../process.ts';
 import { WorkerProcesses } from './local-workers.ts';
 
 /** `stator planner`: plans for a fleet until told to stop. */

@@ -10,7 +10,7 @@ import {
   startStandaloneRouter,
 } from '../../shared/standalone/index.ts';
 import { openLogger, openTelemetry, type ProcessLogger } from '../../shared/telemetry/index.ts';
-import { stopSignal } from '../process/stop-signal.ts';
+import { stopSignal } from '../process.ts';
 
 /** Answers under way when the process is told to stop. */
 const GRACE_MS = 5000;

@@ -1,11 +1,10 @@
 import { SYSTEM } from '../../shared/clock/index.ts';
 import type { ResolvedConfig } from '../../shared/config/index.ts';
 import { reasonOf } from '../../shared/errors/index.ts';
-import type { Logger } from '../../shared/telemetry/index.ts';
-import { openLogger } from '../../shared/telemetry/index.ts';
+import { type Logger, openLogger } from '../../shared/telemetry/index.ts';
 import { applyEngineArgs, readEngineArgs, startWorkerProcess } from '../../shared/worker/process/index.ts';
-import { serveUntilStopped } from '../process/serve-until-stopped.ts';
-import { reportToParent } from './worker-report.ts';
+import { serveUntilStopped } from '../process.ts';
+import { reportToParent } from './local-workers.ts';
 
 /** `stator worker`: serves one engine until told to stop, then drains. */
 export async function run(config: ResolvedConfig<'worker'>): Promise<number> {

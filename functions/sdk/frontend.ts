@@ -7,7 +7,7 @@ import { resolveConfig } from '../../shared/config/index.ts';
 import { composeFrontend, type Frontend } from '../../shared/frontends/process/index.ts';
 import { serveFrontend } from '../../shared/frontends/serve/index.ts';
 import { openLogger } from '../../shared/telemetry/index.ts';
-import { dumpConfig } from '../process/dump-config.ts';
+import { dumpConfig } from '../process.ts';
 
 export { ServeError } from '../../shared/errors/index.ts';
 

@@ -4,8 +4,8 @@ import type { IGrantable, IPrincipal } from 'aws-cdk-lib/aws-iam';
 import { LogGroup } from 'aws-cdk-lib/aws-logs';
 import { Construct } from 'constructs';
 import { addStatorContainer, createTask } from './containers.ts';
-import type { FleetSecrets } from './fleet-secrets.ts';
-import { addNatsContainer } from './nats-container.ts';
+import type { FleetSecrets } from './fleet-store.ts';
+import { addNatsContainer } from './nats-service.ts';
 import type { Network } from './network.ts';
 
 export interface DevTaskProps {

@@ -1,6 +1,7 @@
 import { Duration, RemovalPolicy } from 'aws-cdk-lib';
+import { CfnScalingPolicy } from 'aws-cdk-lib/aws-applicationautoscaling';
 import { type ISecurityGroup, Peer, Port, SecurityGroup } from 'aws-cdk-lib/aws-ec2';
-import { type ContainerImage, FargateService, type ICluster } from 'aws-cdk-lib/aws-ecs';
+import { type ContainerImage, FargateService, type ICluster, type ScalableTaskCount } from 'aws-cdk-lib/aws-ecs';
 import {
   ApplicationLoadBalancer,
   ApplicationProtocol,
@@ -16,10 +17,9 @@ import type { IGrantable, IPrincipal } from 'aws-cdk-lib/aws-iam';
 import { LogGroup } from 'aws-cdk-lib/aws-logs';
 import { Construct } from 'constructs';
 import { addStatorContainer, createTask } from './containers.ts';
-import type { FleetSecrets } from './fleet-secrets.ts';
+import type { FleetSecrets } from './fleet-store.ts';
 import type { NatsService } from './nats-service.ts';
 import type { Network } from './network.ts';
-import { trackStreams } from './stream-scaling.ts';
 
 /** Who reaches the HTTP server of the edge: nobody, the VPC, or the internet by TLS. */
 export type EdgeListener =
@@ -32,7 +32,7 @@ export type EdgeListener =
       readonly hasGrpc?: boolean;
     };
 
-export interface EdgeServiceProps {
+interface EdgeServiceProps {
   readonly network: Network;
   readonly cluster: ICluster;
   readonly secrets: FleetSecrets;
@@ -217,4 +217,64 @@ function createEdgeTask(scope: Construct, props: EdgeServiceProps, listener: Edg
     }),
   });
   return task;
+}
+
+interface StreamScalingProps {
+  readonly service: FargateService;
+  readonly loadBalancer: ApplicationLoadBalancer;
+  readonly scaling: ScalableTaskCount;
+  /** Streams that a task is to have. */
+  readonly streamsPerTask: number;
+}
+
+/**
+ * Keeps the streams of a task near a target. A stream is two of the load balancer's connections, the client's and the one to the
+ * task; connections that wait for their next request count, too, so that the number of streams is rather guessed too high.
+ */
+function trackStreams(scope: Construct, { service, loadBalancer, scaling, streamsPerTask }: StreamScalingProps) {
+  const policy = new CfnScalingPolicy(scope, 'Streams', {
+    policyName: `${scope.node.addr.slice(0, 12)}-streams`,
+    policyType: 'TargetTrackingScaling',
+    resourceId: `service/${service.cluster.clusterName}/${service.serviceName}`,
+    scalableDimension: 'ecs:service:DesiredCount',
+    serviceNamespace: 'ecs',
+    targetTrackingScalingPolicyConfiguration: {
+      targetValue: streamsPerTask,
+      scaleInCooldown: 900,
+      scaleOutCooldown: 60,
+      customizedMetricSpecification: {
+        metrics: [
+          {
+            id: 'connections',
+            returnData: false,
+            metricStat: {
+              stat: 'Sum',
+              metric: {
+                namespace: 'AWS/ApplicationELB',
+                metricName: 'ActiveConnectionCount',
+                dimensions: [{ name: 'LoadBalancer', value: loadBalancer.loadBalancerFullName }],
+              },
+            },
+          },
+          {
+            id: 'tasks',
+            returnData: false,
+            metricStat: {
+              stat: 'Average',
+              metric: {
+                namespace: 'ECS/ContainerInsights',
+                metricName: 'RunningTaskCount',
+                dimensions: [
+                  { name: 'ClusterName', value: service.cluster.clusterName },
+                  { name: 'ServiceName', value: service.serviceName },
+                ],
+              },
+            },
+          },
+          { id: 'streams', label: 'Streams of a task', expression: 'connections / 2 / tasks', returnData: true },
+        ],
+      },
+    },
+  });
+  policy.node.addDependency(scaling);
 }

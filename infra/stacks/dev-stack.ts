@@ -1,14 +1,13 @@
 import { Annotations, CfnOutput, Stack, type StackProps } from 'aws-cdk-lib';
 import type { Code } from 'aws-cdk-lib/aws-lambda';
 import type { Construct } from 'constructs';
+import { statorImage } from '../constructs/containers.ts';
 import { DevTask } from '../constructs/dev-task.ts';
 import { FleetStore } from '../constructs/fleet-store.ts';
 import { Network } from '../constructs/network.ts';
 import { Observability } from '../constructs/observability.ts';
-import { PublicFront } from '../constructs/public-front.ts';
-import { statorImage } from '../constructs/stator-image.ts';
+import { describeFront, PublicFront } from '../constructs/public-front.ts';
 import type { Settings } from '../settings.ts';
-import { describeFront } from './outputs.ts';
 
 export interface DevStackProps extends StackProps {
   /** The bundled HTTP function (`infra/bundle.ts`). */

@@ -1,11 +1,175 @@
+import { CfnOutput, Fn, RemovalPolicy, Stack, type StackProps } from 'aws-cdk-lib';
+import { Certificate } from 'aws-cdk-lib/aws-certificatemanager';
+import { Cluster, ContainerInsights, type ICluster } from 'aws-cdk-lib/aws-ecs';
+import { ManagedPolicy } from 'aws-cdk-lib/aws-iam';
 import type { Code } from 'aws-cdk-lib/aws-lambda';
+import { Secret } from 'aws-cdk-lib/aws-secretsmanager';
 import { Construct } from 'constructs';
-import type { Settings } from '../settings.ts';
-import { DataStack } from './data-stack.ts';
-import { EdgeStack } from './edge-stack.ts';
-import { FleetStack } from './fleet-stack.ts';
+import { statorImage } from '../constructs/containers.ts';
+import { type EdgeListener, EdgeService } from '../constructs/edge-service.ts';
+import { FleetStore } from '../constructs/fleet-store.ts';
+import { MockFleet } from '../constructs/mock-fleet.ts';
+import { NatsService } from '../constructs/nats-service.ts';
+import { Network } from '../constructs/network.ts';
+import { Observability } from '../constructs/observability.ts';
+import { describeFront, PublicFront } from '../constructs/public-front.ts';
+import { namespacesOf, type Settings } from '../settings.ts';
 
-export interface ProductionProps {
+interface FleetStackProps extends StackProps {
+  readonly data: DataStack;
+  readonly edge: EdgeStack;
+  readonly settings: Settings;
+  readonly fleet: Settings['fleets'][string];
+}
+
+/** The workers of one fleet. */
+class FleetStack extends Stack {
+  constructor(scope: Construct, id: string, { data, edge, settings, fleet, ...props }: FleetStackProps) {
+    super(scope, id, { description: `Stator: workers of ${fleet.model}`, ...props });
+    const workers = new MockFleet(this, 'Workers', {
+      ...fleet.size,
+      network: data.network,
+      cluster: edge.cluster,
+      secrets: data.store.secrets,
+      image: statorImage(this, settings.images.edge),
+      environment: edge.workerEnvironment,
+      model: fleet.model,
+      workers: fleet.workers,
+      generation: fleet.generation,
+      logRetentionDays: settings.logRetentionDays,
+    });
+    data.store.grantWork(workers);
+  }
+}
+
+interface EdgeStackProps extends StackProps {
+  readonly data: DataStack;
+  /** The bundled HTTP function (`infra/bundle.ts`). */
+  readonly httpFunctionCode: Code;
+  readonly settings: Settings;
+}
+
+/** Everything between a client and the workers, which a release replaces: API, function, container edge and NATS. */
+class EdgeStack extends Stack {
+  readonly cluster: ICluster;
+  /** What workers are told. */
+  readonly workerEnvironment: Readonly<Record<string, string>>;
+
+  constructor(scope: Construct, id: string, { data, httpFunctionCode: code, settings, ...props }: EdgeStackProps) {
+    super(scope, id, { description: 'Stator: API, function, container edge and NATS', ...props });
+    const { network, store } = data;
+    const { secrets } = store;
+    const { logRetentionDays, sizes, edges } = settings;
+    this.cluster = new Cluster(this, 'Cluster', {
+      vpc: network.vpc,
+      containerInsightsV2: ContainerInsights.ENABLED, // the number of tasks, by which streams are scaled
+    }) as ICluster; // optional properties as `T | undefined`
+    const { tlsSecretArn } = settings.nats;
+    const nats = new NatsService(this, 'Nats', {
+      ...sizes.nats,
+      network,
+      secrets,
+      logRetentionDays,
+      cluster: this.cluster,
+      servers: settings.nats.servers,
+      storageGb: settings.nats.storageGb,
+      hasWebSocket: settings.nats.websocket,
+      tlsSecret: tlsSecretArn === undefined ? undefined : Secret.fromSecretCompleteArn(this, 'NatsTls', tlsSecretArn),
+    });
+    this.workerEnvironment = {
+      ...store.environment,
+      DYN_REQUEST_PLANE: 'tcp',
+      DYN_EVENT_PLANE: 'nats',
+      NATS_SERVER: nats.url,
+      STATOR_NATS_STREAM_REPLICAS: String(nats.replicas),
+      DYN_LOG: 'info',
+      DYN_LOGGING_JSONL: 'true',
+    };
+    const edge = new EdgeService(this, 'Edge', {
+      ...sizes.edge,
+      ...edges.container,
+      network,
+      secrets,
+      nats,
+      logRetentionDays,
+      cluster: this.cluster,
+      image: statorImage(this, settings.images.edge),
+      listener: listenerOf(this, settings),
+      environment: {
+        ...this.workerEnvironment,
+        ...store.edgeEnvironment(),
+        ...namespacesOf(settings),
+        DYN_ENABLE_ANTHROPIC_API: 'true',
+        DYN_HTTP_BODY_LIMIT_MB: String(settings.limits.bodyMb),
+        STATOR_HOLD_TIMEOUT: String(settings.limits.holdSecs),
+        STATOR_KEY_CACHE_SECS: String(settings.keys.cacheSecs),
+        STATOR_METRICS_AUTH: String(settings.keys.metrics),
+        STATOR_DOCS_AUTH: String(settings.keys.docs),
+      },
+    });
+    if (edges.container.listener === 'none') store.grantRoute(edge);
+    else store.grantEdge(edge);
+    const front = new PublicFront(this, 'Front', { code, network, store, settings });
+    const { releaseAlarms } = new Observability(this, 'Observability', { front, edge, settings });
+    front.function.rollOutGradually(releaseAlarms);
+    describeFront(this, store, front);
+    this.#describeFleet(data, nats, edge);
+  }
+
+  /** For workers on machines of your own. */
+  #describeFleet({ network, store }: DataStack, nats: NatsService, edge: EdgeService): void {
+    const policy = new ManagedPolicy(this, 'WorkerPolicy', { description: 'Stator: what a worker needs' });
+    store.grantWork(policy);
+    store.secrets.grantRead('worker', policy);
+    const output = (id: string, value: string, description: string) => new CfnOutput(this, id, { value, description });
+    output('WorkerPolicyArn', policy.managedPolicyArn, 'Policy for the instance role of workers');
+    output('WorkerSecurityGroupId', network.workerSecurityGroup.securityGroupId, 'Security group for workers');
+    output('NatsServer', nats.url, 'NATS_SERVER of workers');
+    output('NatsSecretArn', store.secrets.natsUser('worker').secretArn, 'STATOR_NATS_SECRET of workers');
+    output('PlaneTokenSecretArn', store.secrets.planeToken.secretArn, 'STATOR_PLANE_TOKEN_SECRET of workers');
+    const { loadBalancer } = edge;
+    if (loadBalancer !== undefined)
+      output('EdgeTarget', loadBalancer.loadBalancerDnsName, 'Where the container edge is');
+  }
+}
+
+function listenerOf(scope: Construct, { edges, domain }: Settings): EdgeListener {
+  const { listener: kind } = edges.container;
+  if (kind !== 'public') return { kind };
+  if (domain === undefined) throw new Error('edges.container.listener: public needs domain');
+  const certificate = Certificate.fromCertificateArn(scope, 'EdgeCertificate', domain.certificateArn);
+  return { kind, certificate, hasGrpc: edges.container.grpc };
+}
+
+interface DataStackProps extends StackProps {
+  readonly settings: Settings;
+}
+
+/** What lasts longer than any release: the network, tables, files and secrets of a fleet. */
+class DataStack extends Stack {
+  readonly network: Network;
+  readonly store: FleetStore;
+  readonly #zones: number;
+
+  constructor(scope: Construct, id: string, { settings, ...props }: DataStackProps) {
+    super(scope, id, {
+      description: 'Stator: network, tables, files and secrets',
+      terminationProtection: settings.retain,
+      ...props,
+    });
+    this.#zones = settings.network.zones;
+    this.network = new Network(this, 'Network', settings.network);
+    const removalPolicy = settings.retain ? RemovalPolicy.RETAIN : RemovalPolicy.DESTROY;
+    this.store = new FleetStore(this, 'Store', { removalPolicy });
+  }
+
+  /** A stack that is bound to no region knows two of its zones. */
+  override get availabilityZones(): string[] {
+    return Array.from({ length: this.#zones }, (_, at) => Fn.select(at, Fn.getAzs()));
+  }
+}
+
+interface ProductionProps {
   /** The bundled HTTP function (`infra/bundle.ts`). */
   readonly httpFunctionCode: Code;
   readonly settings: Settings;

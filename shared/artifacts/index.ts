@@ -2,8 +2,7 @@
  * @module artifacts
  * Model folders by checksum, from a local path, and the small model and text that come with the product.
  */
-export { builtinModelPath, builtinText } from './builtin.ts';
-export { findLocalModel } from './local-model.ts';
+export { builtinModelPath, builtinText, findLocalModel } from './local-models.ts';
 export {
   describeChatTemplate,
   ModelFilesAbsent,

@@ -1,8 +1,17 @@
 import { readdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { UsageError } from './config.ts';
-import { type Estimate, estimateDeployment, LEFT_OUT, type PricedPart } from './deploy-prices.ts';
-import { checkQuotas, isShort, openQuotas, type QuotaFinding, quotasNeeded } from './deploy-quotas.ts';
+import {
+  checkQuotas,
+  type Estimate,
+  estimateDeployment,
+  isShort,
+  LEFT_OUT,
+  openQuotas,
+  type PricedPart,
+  type QuotaFinding,
+  quotasNeeded,
+} from './deploy-needs.ts';
 
 /** Lines of `stator deploy --help`. */
 export const DEPLOY_HELP = `Usage: stator deploy estimate [FOLDER] [--requests-per-day N] [--seconds-per-request S]

@@ -1,4 +1,4 @@
-import type { Process } from './processes.ts';
+import type { Process } from './row.ts';
 import type { Given } from './sources.ts';
 import { nameOf, type SettingName, type ValuesBySetting } from './table.ts';
 import type { PortRange } from './values/numbers.ts';

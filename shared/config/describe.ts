@@ -1,12 +1,13 @@
-import type { Process } from './processes.ts';
 import type { ResolvedConfig } from './resolve.ts';
-import type { Row } from './row.ts';
-import { GROUPS, rowsOf, type SettingName } from './table.ts';
+import type { Process, Row } from './row.ts';
+import type { Given } from './sources.ts';
+import { GROUPS, rowsOf, type SettingName, TABLE } from './table.ts';
+import { UNBUILT } from './unbuilt.ts';
 import type { JsonValue } from './values/json.ts';
 import { hideUrlPassword } from './values/texts.ts';
 
 /** One effective setting, free of secrets. */
-export interface SettingReport {
+interface SettingReport {
   readonly setting: SettingName;
   readonly group: string;
   /** Flags and variables, the main one first. */
@@ -20,7 +21,7 @@ export interface SettingReport {
 }
 
 /** Names under which a user can give the row, older spellings left out. */
-export function namesOf(row: Row): readonly string[] {
+function namesOf(row: Row): readonly string[] {
   return [...row.flags, ...row.env, ...(row.type.arity === 'rest' ? ['-- ...'] : [])];
 }
 
@@ -88,4 +89,137 @@ const VALUE_WIDTH = 26;
 export function renderSettingsJson<P extends Process>(config: ResolvedConfig<P>): string {
   const settings = describeSettings(config).map(({ shown: _, ...report }) => report);
   return `${JSON.stringify({ process: config.process, settings, warnings: config.warnings }, undefined, 2)}\n`;
+}
+
+const PREFACE = `# Configuration
+
+Generated from the table in \`shared/config/table\` by \`stator config --format markdown\`; do not edit.
+
+A setting is taken from its flag, else its variable, else its default.
+\`stator config COMMAND\` takes the flags of a command and shows every effective value and where it came from;
+\`--dump-config-to FILE\` writes the same as JSON when a process starts. Secrets are shown as \`***\`.
+
+| Subject | Rule |
+|---|---|
+| Flags | \`--x value\` or \`--x=value\`; the last one counts, lists append; no abbreviations. An unknown flag and a flag of another command end the start with exit code 2 and name the right one |
+| Switches | \`--x\`, \`--no-x\`, \`--x=true\`, \`--x=false\`; also where the table shows \`--x\` alone |
+| Variables | true: 1, true, yes, on; false: 0, false, no, off and empty. An empty variable of another type is unset, or switches off where None is allowed. Variables of other processes are ignored; an unknown \`DYN_\` or \`STATOR_\` variable is warned about |
+| None | \`None\`, \`none\`, \`null\` or empty switches a setting off whose type says "or None" |
+| Words | lower case; hyphen and underscore are equal |
+| Numbers | decimal, without a unit; the unit is in the name or the type: s, ms, MiB = 1024^2 bytes, GB/s = 10^9 bytes/s |
+| Lists | comma or blank separated |
+| JSON | inline, or \`@file\` |
+| Files | \`~\` is the home folder; a file or folder must exist unless the process writes it |
+| Several names | aliases of one setting: when two are given and differ, the first in the table counts, with a warning. Older spellings work and warn |
+| Source | whose setting it is: \`Dynamo\` by its documentation, \`1.6.1\` that release of it, \`Stator\` this product; what differs follows |
+| Not built | the names at the end of this page are accepted, do nothing, and are warned about once at start |
+`;
+
+const TRAPS = `## Names that mislead
+
+| Name | What to know |
+|---|---|
+| \`DYN_ROUTER_USE_KV_EVENTS\` | its flag is \`--router-kv-events\` |
+| \`DYN_CHAT_PROCESSOR\`, \`DYN_DEBUG_PERF\`, \`DYN_PREPROCESS_WORKERS\` | the flags carry \`--dyn-\`, the variables do not repeat it |
+| \`DYN_ROUTER_LOAD_AWARE\`, \`DYN_DECODE_FALLBACK\` | the flags are \`--load-aware\` and \`--decode-fallback\` |
+| Path variables ending in \`_ENV\` | \`_ENV\` is a literal part of the name; the name without it works too and yields to it |
+| \`--router-queue-threshold\` | \`None\` switches the queue off |
+| Busy thresholds | they have numbers, but \`--admission-control none\`, the default, clears them |
+| \`--decode-fallback\`, \`--enforce-disagg\` | not inverse: the first is about absent prefill workers, the second about a failed prefill; both together are an error |
+| \`DYN_NAMESPACE\` | a filter in the frontend, the own name in a worker, which alone has the default \`dynamo\` |
+| \`DYN_ENDPOINT\`, \`DYN_ROUTER_ENDPOINT\` | two variables, one flag \`--endpoint\`, by process |
+| \`--block-size\` | block of the engine for mocker and simulator; older spelling of \`--router-block-size\` for the standalone router; \`--kv-cache-block-size\` overrides the model card |
+| \`--aic-*\`, \`--ais-*\` | two spellings of one timing model; the router's load model and the mocker's timing share it |
+| \`--seed\` | of the mock output and the simulator; ties of the router use \`STATOR_ROUTER_SEED\` |
+| \`DYN_HTTP_MAX_CONNECTIONS\`, \`DYN_HTTP_TIMEOUT\` and kin | the client of a worker that fetches media, not the server |
+| \`DYN_TLS_*\`, \`DYN_TCP_TLS_*\`, \`NATS_TLS_*\` | three separate sets: HTTP, request plane, NATS |
+| \`DYN_SYSTEM_PORT\` | inherited by child processes: a fixed port with several workers of \`stator local\` is an error |
+| \`DYN_HTTP_OVERLOAD_STATUS_CODE\` | does not move the Anthropic status, which stays 529 |
+| \`AWS_ENDPOINT\` | of adapters only; tables use \`STATOR_DYNAMODB_ENDPOINT\` |
+`;
+
+function cell(text: string): string {
+  return text.replaceAll('|', '\\|').replaceAll('<', '&lt;');
+}
+
+function code(names: readonly string[]): string {
+  return names.map((name) => `\`${name}\``).join(', ');
+}
+
+function flagCell(row: Row): string {
+  if (row.type.arity === 'rest') return 'after `--`';
+  const negation = row.type.arity === 'switch' && row.flags[0] !== undefined ? [`--no-${row.flags[0].slice(2)}`] : [];
+  const current = code([...row.flags, ...negation]);
+  const older = row.olderFlags.length === 0 ? '' : `, older ${code(row.olderFlags)}`;
+  return current + older || '-';
+}
+
+function variableCell(row: Row): string {
+  const older = row.olderEnv.length === 0 ? '' : `, older ${code(row.olderEnv)}`;
+  return row.env.length === 0 ? '-' : code(row.env) + older;
+}
+
+function describeRow(row: Row): string {
+  const about = row.deprecated === undefined ? row.about : `${row.about} Deprecated: ${row.deprecated}.`;
+  const type = row.type.name;
+  const columns = [cell(type), cell(showDefault(row)), cell(row.allowed) || '-', row.usedBy.join(', ')];
+  return `| ${[flagCell(row), variableCell(row), ...columns, cell(row.source), cell(about)].join(' | ')} |`;
+}
+
+function renderUnbuilt(): string {
+  const rows = UNBUILT.map(({ about, usedBy, names, instead }) => {
+    return `| ${[about, code(names.split(' ')), usedBy.join(', '), instead ?? '-'].join(' | ')} |`;
+  });
+  return `## Not built
+
+These names are accepted and do nothing but warn. The planner and its configuration file are not built at all.
+
+| what | names | accepted by | use instead |
+|---|---|---|---|
+${rows.join('\n')}
+`;
+}
+
+/** The text of `docs/configuration.md`: the rules, every row of the table by section, names that mislead, and names that do nothing. */
+export function renderConfigurationDocs(): string {
+  const sections = GROUPS.map((group) => {
+    const head =
+      '| flag | variable | type | default | range or values | used by | source | meaning |\n|---|---|---|---|---|---|---|---|';
+    return `## ${group.title}\n\n${head}\n${group.rows.map(([, row]) => describeRow(row)).join('\n')}\n`;
+  });
+  return [PREFACE, ...sections, TRAPS, renderUnbuilt()].join('\n');
+}
+
+/** Flags and variables for a child process. */
+interface ForwardedSettings {
+  readonly argv: readonly string[];
+  /** Secrets go here: a command line can be read by every user of the machine. */
+  readonly env: Readonly<Record<string, string>>;
+}
+
+function flagsOf(row: Row, given: Given): readonly string[] {
+  if (row.type.arity !== 'switch') return given.texts.map((text) => `${given.name}=${text}`);
+  return [`${given.name}=${given.texts.at(-1)}`];
+}
+
+// One dump file and one count of processes belong to the parent; a child that read them too would write over the dump
+// and multiply the workers.
+const PARENT_ONLY: ReadonlySet<SettingName> = new Set(['dumpConfigTo', 'numWorkers']);
+
+/**
+ * What was given on this process's command line and `child` reads too, for starting `child` from here. Variables are
+ * left out: a child inherits the environment (without the name of the dump file).
+ */
+export function forwardSettings(config: Pick<ResolvedConfig, 'given'>, child: Process): ForwardedSettings {
+  const argv: string[] = [];
+  const env: Record<string, string> = { DYN_DUMP_CONFIG_TO: '' }; // empty = unset
+  for (const [setting, given] of config.given) {
+    const row = TABLE.get(setting);
+    if (row === undefined || PARENT_ONLY.has(setting)) continue;
+    if (given.kind !== 'flag' || !row.usedBy.includes(child)) continue;
+    const variable = row.env[0];
+    if (row.type.isSecret && variable !== undefined) env[variable] = given.texts.at(-1) ?? '';
+    else if (row.type.arity !== 'rest') argv.push(...flagsOf(row, given));
+  }
+  return { argv, env };
 }

@@ -1,8 +1,6 @@
 import { showDefault, showValue } from './describe.ts';
-import { type Asked, BRIEFS } from './help-briefs.ts';
-import type { Command, Process } from './processes.ts';
-import type { Row } from './row.ts';
-import { GROUPS, rowsOf, TABLE } from './table.ts';
+import type { Command, Process, Row } from './row.ts';
+import { GROUPS, rowsOf, type SettingName, TABLE } from './table.ts';
 
 const WIDTH = 96;
 const INDENT = '      ';
@@ -81,3 +79,248 @@ export function renderBriefHelp(command: Command): string {
   const shown = examples.map(({ command, about }) => `  ${command}\n${wrapText(about, INDENT)}`);
   return `Examples\n${shown.join('\n')}\n\nFlags\n${flags.map((flag) => briefLine(command, flag)).join('\n')}\n`;
 }
+
+/** One flag of the brief help, in the words of somebody who starts. */
+interface Asked {
+  readonly setting: SettingName;
+  /** Which of its names. @default the first */
+  readonly flag?: string;
+  /** What it is for; the row's own sentence is about what it does. The default is added unless the text tells it. */
+  readonly about: string;
+  /** What stands for the value. @default the name of its type */
+  readonly value?: string;
+}
+
+/** What `stator COMMAND --help` shows first. */
+interface Brief {
+  readonly examples: readonly { readonly command: string; readonly about: string }[];
+  readonly flags: readonly Asked[];
+}
+
+const MODEL_PATH = { setting: 'modelPath', value: 'FOLDER' } as const;
+const HTTP_PORT: Asked = { setting: 'httpPort', about: 'Port for clients; 0 takes any free one' };
+const ROUTER_MODE: Asked = {
+  setting: 'routerMode',
+  value: 'MODE',
+  about:
+    'How a worker is chosen: round-robin, random, power-of-two, least-loaded, direct, or kv: by what it has of the prompt',
+};
+const DISCOVERY: Asked = {
+  setting: 'discoveryBackend',
+  value: 'WHERE',
+  about: 'Where workers and frontends find each other: file (one machine; folder in DYN_FILE_KV) or dynamodb',
+};
+const NAMESPACE: Asked = { setting: 'namespace', value: 'NAME', about: 'The fleet that this belongs to' };
+const DUMP: Asked = {
+  setting: 'dumpConfigTo',
+  value: 'FILE',
+  about: 'Writes every effective setting and where it came from',
+};
+
+const LOCAL: Brief = {
+  examples: [
+    { command: 'stator local', about: 'two mock workers behind http://127.0.0.1:8000: no GPU, no model, no cloud' },
+    { command: 'stator local --router-mode kv', about: 'each request goes where most of its prompt is cached' },
+    {
+      command: 'stator local --engine openai --engine-url http://127.0.0.1:8001',
+      about: 'in front of a server of yours that speaks the OpenAI API',
+    },
+  ],
+  flags: [
+    {
+      ...MODEL_PATH,
+      about: 'Hugging Face model folder: its tokenizer and chat template (default: a small built-in one)',
+    },
+    { setting: 'engine', value: 'ENGINE', about: 'mocker (default), openai, vllm or sglang' },
+    { setting: 'engineUrl', value: 'URL', about: 'A server that runs already, for openai, vllm and sglang' },
+    ROUTER_MODE,
+    { setting: 'numWorkers', about: 'Mock workers' },
+    { setting: 'numPrefillWorkers', about: 'Workers for prompts alone, with --num-decode-workers' },
+    { setting: 'numDecodeWorkers', about: 'Workers for answers alone, with --num-prefill-workers' },
+    { setting: 'speedupRatio', about: 'How much faster than a GPU mock workers answer' },
+    { setting: 'interactive', about: 'A chat in this terminal instead of a server' },
+    { setting: 'httpHost', value: 'ADDRESS', about: 'Address to listen on' },
+    HTTP_PORT,
+    DUMP,
+  ],
+};
+
+const FRONTEND: Brief = {
+  examples: [
+    {
+      command: 'stator frontend --discovery-backend file --router-mode kv',
+      about: 'serves the workers of this machine, each request where most of its prompt is cached',
+    },
+    {
+      command: 'STATOR_DISCOVERY_TABLE=stator stator frontend',
+      about: 'serves the workers that register in a DynamoDB table',
+    },
+    {
+      command: 'stator frontend --discovery-backend file --enable-anthropic-api --http-port 8080',
+      about: 'Anthropic Messages beside the OpenAI API, on another port',
+    },
+  ],
+  flags: [
+    DISCOVERY,
+    { ...NAMESPACE, about: 'Serves the models of this fleet alone (default: all)' },
+    ROUTER_MODE,
+    { setting: 'httpHost', value: 'ADDRESS', about: 'Address to listen on' },
+    HTTP_PORT,
+    { setting: 'enableAnthropicApi', about: 'Serves the Anthropic Messages API too' },
+    { setting: 'tlsCertPath', value: 'FILE', about: 'Certificate for HTTPS, with --tls-key-path' },
+    { setting: 'tlsKeyPath', value: 'FILE', about: 'Its private key' },
+    { setting: 'corsOrigin', value: 'ORIGINS', about: 'Web pages that may call from a browser' },
+    { setting: 'migrationLimit', about: 'How often a request may move to another worker when its own is lost' },
+    { setting: 'holdTimeoutSecs', value: 'SECONDS', about: 'Waits so long for a worker instead of answering 503' },
+    { setting: 'interactive', about: 'A chat in this terminal instead of a server' },
+    DUMP,
+  ],
+};
+
+const WORKER: Brief = {
+  examples: [
+    {
+      command: 'stator worker --engine mocker --discovery-backend file',
+      about: 'a mock GPU, for a frontend on this machine; --model-path FOLDER gives it a tokenizer of yours',
+    },
+    {
+      command: 'stator worker --engine vllm --model Qwen/Qwen3-0.6B --discovery-backend file',
+      about: 'starts vLLM and serves it',
+    },
+    {
+      command: 'stator worker --engine openai --engine-url http://127.0.0.1:8001 --discovery-backend file',
+      about: 'serves what a running server offers',
+    },
+  ],
+  flags: [
+    { setting: 'engine', value: 'ENGINE', about: 'mocker, openai, vllm or sglang; must be given' },
+    { setting: 'engineUrl', value: 'URL', about: 'A server that runs already, instead of starting one' },
+    {
+      setting: 'model',
+      value: 'MODEL',
+      about: 'Id or folder to start the engine with, or its name at a running server',
+    },
+    { ...MODEL_PATH, about: 'Hugging Face model folder: tokenizer, configuration, chat template' },
+    { setting: 'servedModelName', value: 'NAME', about: 'What clients call the model' },
+    DISCOVERY,
+    NAMESPACE,
+    {
+      setting: 'disaggregationMode',
+      value: 'ROLE',
+      about: 'prefill: prompts alone; decode: answers alone; encode; agg: all',
+    },
+    {
+      setting: 'toolCallParser',
+      value: 'PARSER',
+      about: 'How the model writes tool calls; --help all lists the formats',
+    },
+    { setting: 'reasoningParser', value: 'PARSER', about: 'How the model writes its reasoning' },
+    { setting: 'engineRequestLimit', about: 'Requests at once; more are refused and go to another worker' },
+    DUMP,
+    { setting: 'engineArguments', about: 'Passed to the engine that is started' },
+  ],
+};
+
+const ROUTER: Brief = {
+  examples: [
+    {
+      command: 'stator router --endpoint dynamo.backend.generate --router-block-size 64 --discovery-backend file',
+      about: 'chooses workers for whoever asks on the request plane',
+    },
+    { command: 'stator router --service indexer', about: 'tells by HTTP which worker has how much of a prompt' },
+    {
+      command: "stator router explain --prompt 'Once upon a time' --url http://127.0.0.1:8000",
+      about: 'where a frontend would send this prompt now, and why; nothing is sent to a worker',
+    },
+  ],
+  flags: [
+    { setting: 'service', value: 'SERVICE', about: 'router (default), or by HTTP: indexer, slots or selection' },
+    { setting: 'routerEndpoint', value: 'NAME', about: 'The workers to choose from: NAMESPACE.COMPONENT.ENDPOINT' },
+    { setting: 'routerBlockSize', about: "Tokens of a block in the workers' caches" },
+    { setting: 'servicePort', about: 'Port of an HTTP service (default: 8090 indexer, 8091 slots, 8092 selection)' },
+    { setting: 'servicePeers', value: 'URLS', about: 'Replicas to take the state from and to tell' },
+    DISCOVERY,
+    { setting: 'loadAware', about: 'Chooses by load alone, without knowledge of the caches' },
+    {
+      setting: 'routerKvEvents',
+      about: 'Learns caches from events of the workers; --no-router-kv-events predicts them',
+    },
+    { setting: 'routerKvOverlapScoreCredit', about: 'How much cached blocks count beside load' },
+    { setting: 'routerTemperature', about: '0 always takes the best worker; more spreads requests' },
+    { setting: 'routerQueueThreshold', about: 'Holds requests back above this share of prefill capacity' },
+    DUMP,
+  ],
+};
+
+const SIMULATE: Brief = {
+  examples: [
+    {
+      command: 'stator simulate --workload sessions --request-rate 2 --router-mode kv',
+      about: 'conversations on four workers: waiting times, hit rate, GPU hours',
+    },
+    {
+      command: 'stator simulate --workload poisson --sweep workers=4,8 --sweep router-mode=round-robin,kv',
+      about: 'four fleets side by side',
+    },
+    {
+      command: 'stator simulate --trace requests.jsonl --workers 8 --report fleet.html',
+      about: 'replays recorded traffic and writes a page with charts',
+    },
+  ],
+  flags: [
+    { setting: 'trace', value: 'FILE', about: 'Recorded requests, in the JSONL of the Mooncake traces' },
+    { setting: 'workload', value: 'KIND', about: 'Made-up requests instead: steady, poisson, bursts or sessions' },
+    { setting: 'requestCount', about: 'How many of them' },
+    { setting: 'requestRate', about: 'How many a second' },
+    { setting: 'inputTokens', about: 'Tokens of a prompt' },
+    { setting: 'outputTokens', about: 'Tokens of an answer' },
+    { setting: 'workers', about: 'Workers of the fleet' },
+    {
+      setting: 'mode',
+      flag: '--router-mode',
+      value: 'MODE',
+      about: 'round-robin, random, power-of-two, least-loaded, load-aware or kv',
+    },
+    { setting: 'numGpuBlocks', about: 'Blocks in the cache of a worker' },
+    { setting: 'sweep', value: 'FLAG=A,B', about: 'Runs side by side over values of a flag; again for another one' },
+    { setting: 'report', value: 'FILE', about: 'Writes a page with charts (.html) or the figures (.json)' },
+    { setting: 'json', about: 'Prints one JSON object' },
+    { setting: 'seed', about: 'The same seed gives the same figures' },
+  ],
+};
+
+const PLANNER: Brief = {
+  examples: [
+    { command: 'stator planner', about: 'leaves targets for a system of yours, and waits until they are acknowledged' },
+    {
+      command: 'stator planner --planner-connector local -- --engine mocker',
+      about: 'starts and ends workers of this machine, each a stator worker --engine mocker',
+    },
+    { command: 'stator planner explain', about: 'why it decided as it did, for every decision of the last week' },
+  ],
+  flags: [
+    {
+      setting: 'plannerConfig',
+      value: 'FILE|JSON',
+      about: 'Targets, bounds and law, with the keys of docs/planner.md',
+    },
+    { setting: 'plannerLaw', value: 'LAW', about: 'rate (default), or one of Dynamo: throughput, latency, load, sla' },
+    { setting: 'plannerConnector', value: 'WHO', about: 'Who carries decisions out: virtual or local' },
+    { setting: 'plannerDir', value: 'FOLDER', about: 'Where decisions are kept and targets left' },
+    { setting: 'plannerModel', value: 'NAME', about: 'The model (default: the first that is heard)' },
+    { setting: 'prometheusEndpoint', value: 'URL', about: 'Reads the traffic from a Prometheus of yours' },
+    DISCOVERY,
+    NAMESPACE,
+    DUMP,
+  ],
+};
+
+/** The brief help of every command. */
+const BRIEFS: Readonly<Record<Command, Brief>> = {
+  local: LOCAL,
+  frontend: FRONTEND,
+  worker: WORKER,
+  router: ROUTER,
+  planner: PLANNER,
+  simulate: SIMULATE,
+};

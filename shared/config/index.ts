@@ -5,9 +5,13 @@
  * read it where it is used. Names that are known and do nothing stand in unbuilt.ts.
  */
 
-export { describeSettings, renderSettings, renderSettingsJson } from './describe.ts';
-export { renderConfigurationDocs } from './docs.ts';
-export { forwardSettings } from './forward.ts';
+export {
+  describeSettings,
+  forwardSettings,
+  renderConfigurationDocs,
+  renderSettings,
+  renderSettingsJson,
+} from './describe.ts';
 export { renderBriefHelp, renderHelp } from './help.ts';
 export {
   REASONING_PARSERS_WITHOUT_GRAMMAR,
@@ -16,9 +20,8 @@ export {
   TOOL_CALL_PARSERS_WITHOUT_GRAMMAR,
   type ToolCallParserName,
 } from './parser-names.ts';
-export { type Command, PROCESSES, type Process } from './processes.ts';
 export { ConfigError, type ResolvedConfig, type ResolveOptions, resolveConfig } from './resolve.ts';
-export type { Row } from './row.ts';
+export { type Command, PROCESSES, type Process, type Row } from './row.ts';
 export { PLANNER_LAWS } from './table/planner.ts';
 export {
   type CallerSettings,

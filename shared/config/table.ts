@@ -1,29 +1,23 @@
-import type { EDGES, FLEET, FLEET_ROUTERS, Process, ROUTERS } from './processes.ts';
-import type { Row } from './row.ts';
-import { accessRows } from './table/access.ts';
+import type { EDGES, FLEET, FLEET_ROUTERS, Process, ROUTERS, Row } from './row.ts';
+import { accessRows, tlsRows } from './table/access.ts';
 import { cloudRows } from './table/cloud.ts';
 import { disaggregationRows } from './table/disaggregation.ts';
 import { discoveryRows } from './table/discovery.ts';
-import { eventPlaneRows } from './table/event-plane.ts';
+import { eventPlaneRows, kvEventsRows } from './table/event-plane.ts';
 import { faultToleranceRows } from './table/fault-tolerance.ts';
 import { grpcRows } from './table/grpc.ts';
 import { httpRows } from './table/http.ts';
-import { kvEventsRows } from './table/kv-events.ts';
 import { loggingRows } from './table/logging.ts';
-import { loraRows } from './table/lora.ts';
 import { metricsRows } from './table/metrics.ts';
 import { mockerRows } from './table/mocker.ts';
-import { modelRows } from './table/model.ts';
+import { loraRows, modelRows } from './table/model.ts';
 import { natsRows } from './table/nats.ts';
-import { plannerRows } from './table/planner.ts';
-import { plannerProcessRows } from './table/planner-process.ts';
-import { queueRows } from './table/queue.ts';
+import { plannerProcessRows, plannerRows } from './table/planner.ts';
 import { requestPlaneRows } from './table/request-plane.ts';
 import { routerIndexRows } from './table/router-index.ts';
-import { routerModesRows } from './table/router-modes.ts';
+import { queueRows, routerModesRows } from './table/router-modes.ts';
 import { routerScoringRows } from './table/router-scoring.ts';
 import { simulateRows } from './table/simulate.ts';
-import { tlsRows } from './table/tls.ts';
 import { workerRows } from './table/worker.ts';
 
 /** The sections of the table under their titles, in the order of help and documentation. Each is a file of table/. */

@@ -1,4 +1,4 @@
-import { CONTAINERS, EDGES, MOCKERS, type Process, ROUTERS, TIMING_MODEL_USERS, WORKERS } from './processes.ts';
+import { CONTAINERS, EDGES, MOCKERS, type Process, ROUTERS, TIMING_MODEL_USERS, WORKERS } from './row.ts';
 
 /** Settings of one thing that this version does not do. */
 export interface Unbuilt {

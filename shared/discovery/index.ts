@@ -6,9 +6,9 @@
  * costs grows with the fleet once; the view holds up to about 100,000 workers.
  */
 
-export { createDiscoveryTable } from './dynamodb/discovery-table.ts';
-export { DISCOVERY_TABLE_SCHEMA } from './dynamodb/schema.ts';
+export { createDiscoveryTable, DISCOVERY_TABLE_SCHEMA } from './dynamodb/schema.ts';
 export { eventChannelPrefix } from './keys.ts';
+export type { ReadingSource, ViewObserver } from './options.ts';
 export type {
   CheckedFile,
   DiscoveryRecord,
@@ -38,5 +38,4 @@ export type {
   WatchListener,
   WorkerLoad,
 } from './types.ts';
-export type { ReadingSource, ViewObserver } from './view-observer.ts';
 export { discoveredBrokers } from './zmq-brokers.ts';

@@ -1,6 +1,6 @@
 import type { Clock, Random, Timer } from '../clock/index.ts';
 import { reasonOf } from '../errors/index.ts';
-import type { ReportProblem } from './watch-teller.ts';
+import type { ReportProblem } from './types.ts';
 
 export interface LeaseKeeperOptions {
   readonly clock: Clock;

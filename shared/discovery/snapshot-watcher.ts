@@ -1,8 +1,13 @@
 import { encodePrefix, isUnder } from './keys.ts';
-import { fromText } from './record-text.ts';
-import type { DiscoveryRecord } from './records.ts';
-import type { Bucket, DiscoveryEvent, DiscoveryQuery, WatchListener } from './types.ts';
-import { type ReportProblem, WatchTeller } from './watch-teller.ts';
+import { type DiscoveryRecord, fromText } from './records.ts';
+import {
+  type Bucket,
+  type DiscoveryEvent,
+  type DiscoveryQuery,
+  type ReportProblem,
+  type WatchListener,
+  WatchTeller,
+} from './types.ts';
 
 /** A record as last delivered, with the text it was read from, so that an unchanged one is not parsed again. */
 export interface KnownRecord {

@@ -4,7 +4,6 @@
  * worker may report. HTTP and gRPC bodies are made here and nowhere else.
  */
 
-export { anthropicErrorBody, type OpenAiErrorBody, openAiErrorBody, openAiStreamError } from './bodies.ts';
 export {
   type ErrorCode,
   errorCodes,
@@ -14,7 +13,6 @@ export {
   isErrorCode,
   logLevelOf,
 } from './codes.ts';
-export { assertNever, invariant } from './invariant.ts';
 export {
   type FixedLimit,
   isLimitName,
@@ -25,7 +23,19 @@ export {
   type RefusingLimit,
 } from './limits.ts';
 export { misspeltName, nearestName } from './nearest.ts';
-export { detailOf, reasonOf, ServeError, type ServeErrorOptions, toServeError } from './serve-error.ts';
+export {
+  anthropicErrorBody,
+  assertNever,
+  detailOf,
+  invariant,
+  type OpenAiErrorBody,
+  openAiErrorBody,
+  openAiStreamError,
+  reasonOf,
+  ServeError,
+  type ServeErrorOptions,
+  toServeError,
+} from './serve-error.ts';
 export {
   fromWire,
   isClientCancel,

@@ -73,3 +73,53 @@ export function detailOf(thrown: unknown): string {
   }
   return reasons.join(': ');
 }
+
+/** Error envelope of every OpenAI-family route. `code` is a string; the HTTP status alone carries the number. */
+export interface OpenAiErrorBody {
+  readonly error: {
+    readonly message: string;
+    readonly type: string;
+    readonly param: string | null;
+    readonly code: string | null;
+  };
+}
+
+export function openAiErrorBody(error: ServeError): OpenAiErrorBody {
+  return {
+    error: {
+      message: error.message,
+      type: codeRow(error.code).openAiType,
+      param: error.param ?? null,
+      code: error.code,
+    },
+  };
+}
+
+/** The SSE frames that end a chat or completions stream after a failure. */
+export function openAiStreamError(error: ServeError): string {
+  return `data: ${JSON.stringify(openAiErrorBody(error))}\n\ndata: [DONE]\n\n`;
+}
+
+export function anthropicErrorBody(error: ServeError, requestId: string): object {
+  return {
+    type: 'error',
+    error: { type: codeRow(error.code).anthropicType, message: error.message },
+    request_id: requestId,
+  };
+}
+
+/**
+ * Stops at a state that cannot be: a mistake in the code, after which every answer would be wrong. Costs a comparison, so that
+ * it may stand on hot paths, which `node:assert` with its rest arguments may not.
+ *
+ * @param what what must hold, in words
+ */
+export function invariant(holds: boolean, what: string): asserts holds {
+  if (!holds) throw new Error(`broken invariant: ${what}`);
+}
+
+/** Ends a `switch` over a union: does not compile while a case is missing, throws if one slips in at run time. */
+export function assertNever(value: never): never {
+  const text = typeof value === 'object' ? JSON.stringify(value) : String(value);
+  throw new Error(`unexpected value: ${text}`);
+}

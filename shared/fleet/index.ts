@@ -4,12 +4,14 @@
  * doors of their own: a function that starts cold loads neither.
  */
 export { type DiscoveryHost, openDiscovery } from './discovery.ts';
-export { fleetHost } from './fleet-host.ts';
-export { protectionOf, readPlaneTls, refuseClearToken } from './plane-tls.ts';
 export { type CallingPlaneOptions, callingPlane, servingPlane } from './planes.ts';
 export {
   createServiceServer,
+  fleetHost,
   followServiceCertificate,
+  protectionOf,
+  readPlaneTls,
+  refuseClearToken,
   type ServiceSecurity,
   secureService,
-} from './service-security.ts';
+} from './security.ts';

@@ -10,7 +10,6 @@ import {
   type NatsTls,
 } from '../planes/nats/index.ts';
 import type { Logger } from '../telemetry/index.ts';
-import { tellSome } from './tell-some.ts';
 
 /** A connection to NATS for one purpose, which its server shows as `stator-{purpose}`. Made when first needed. */
 export function openNats(
@@ -70,5 +69,30 @@ function logOutages(clock: Clock, logger: Logger, purpose: string): NatsObserver
     problem: tellSome(clock, (problem, untold) =>
       logger.warn('NATS problem', { purpose, problem: reasonOf(problem), ...(untold === 0 ? {} : { untold }) }),
     ),
+  };
+}
+
+const AT_ONCE = 10;
+const EACH_MS = 1000;
+
+/**
+ * Hands on ten at once and one a second after that, with how many were left out since the last: whoever can reach a plane can
+ * send what cannot be read, as fast as it likes, and a line for each would cost more than reading it.
+ */
+export function tellSome(clock: Clock, tell: (problem: unknown, untold: number) => void): (problem: unknown) => void {
+  let allowed = AT_ONCE;
+  let fromMs = clock.nowMs();
+  let untold = 0;
+  return (problem) => {
+    const nowMs = clock.nowMs();
+    allowed = Math.min(AT_ONCE, allowed + (nowMs - fromMs) / EACH_MS);
+    fromMs = nowMs;
+    if (allowed < 1) {
+      untold++;
+      return;
+    }
+    allowed--;
+    tell(problem, untold);
+    untold = 0;
   };
 }

@@ -5,8 +5,7 @@ import {
   type RequestPlaneKind,
   type TcpRequestPlaneOptions,
 } from '../planes/request/index.ts';
-import { fleetHost } from './fleet-host.ts';
-import { followPlaneTls, protectionOf, readPlaneTls } from './plane-tls.ts';
+import { fleetHost, followPlaneTls, protectionOf, readPlaneTls } from './security.ts';
 
 export const tcp: RequestPlaneKind = {
   openCalling: (settings, options) =>

@@ -2,8 +2,8 @@ import { constants, type ServerHttp2Stream } from 'node:http2';
 import type { Clock, Timer } from '../clock/index.ts';
 import { flushAtEndOfTurn } from '../concurrency/index.ts';
 import { MessageFrames } from './message-frames.ts';
+import type { CallListener, GrpcCall } from './methods.ts';
 import { deadlineExceeded, GrpcStatus, STATUS, statusMessage, statusOf, timeoutMsOf } from './status.ts';
-import type { CallListener, GrpcCall } from './types.ts';
 
 /** Written and not yet gone, from which on the client counts as slow. */
 const UNREAD_BYTES_MAX = 64 * 1024;

@@ -5,17 +5,17 @@ import {
   type Http2SecureServer,
   type Http2Server,
   type IncomingHttpHeaders,
+  type ServerHttp2Session,
   type ServerHttp2Stream,
   type ServerOptions,
 } from 'node:http2';
 import type { AddressInfo } from 'node:net';
-import type { Clock, Random } from '../clock/index.ts';
+import type { Clock, Random, Timer } from '../clock/index.ts';
 import { turnOfItsOwn } from '../concurrency/index.ts';
 import { reasonOf } from '../errors/index.ts';
-import { Connections } from './connections.ts';
 import { Http2Call } from './http2-call.ts';
+import type { GrpcMethod } from './methods.ts';
 import { GrpcStatus, STATUS, statusOf } from './status.ts';
-import type { GrpcMethod } from './types.ts';
 
 /** A certificate with its key, and the authority of callers' certificates where they must show one. PEM texts. */
 export interface GrpcTls {
@@ -173,5 +173,73 @@ function begin(call: Http2Call, method: GrpcMethod | undefined, headers: Incomin
     method.serve(call)?.catch((thrown: unknown) => call.end(statusOf(thrown)));
   } catch (thrown) {
     call.end(statusOf(thrown));
+  }
+}
+
+/** How connections of a server are kept. Times in milliseconds; 0 = not. */
+interface ConnectionOptions {
+  readonly clock: Clock;
+  /** Bytes that a client may send on a connection before any was read. */
+  readonly connectionWindowBytes: number;
+  /** How often a client is pinged. */
+  readonly keepaliveMs: number;
+  /** How long it may take to answer a ping. */
+  readonly keepaliveTimeoutMs: number;
+  /** Age at which a client is asked to connect anew. */
+  readonly ageMsMax: number;
+  /** From 0 to 1: ages differ by a tenth, so that not all clients come back at once. */
+  readonly random: () => number;
+}
+
+/** The connections of one server. */
+class Connections {
+  readonly #options: ConnectionOptions;
+  readonly #sessions = new Map<ServerHttp2Session, readonly Timer[]>();
+  #onEmpty: (() => void) | undefined;
+  #isRetired = false;
+
+  constructor(options: ConnectionOptions) {
+    this.#options = options;
+  }
+
+  get size(): number {
+    return this.#sessions.size;
+  }
+
+  add(session: ServerHttp2Session): void {
+    const { clock, connectionWindowBytes, keepaliveMs, ageMsMax, random } = this.#options;
+    const timers: Timer[] = [];
+    if (keepaliveMs > 0) timers.push(clock.every(keepaliveMs, () => this.#ping(session)));
+    if (ageMsMax > 0) timers.push(clock.after(ageMsMax * (0.95 + random() / 10), () => session.close()));
+    this.#sessions.set(session, timers);
+    session.on('error', () => {}); // `close` follows, and says as much
+    session.once('close', () => {
+      for (const timer of timers) timer.cancel();
+      this.#sessions.delete(session);
+      if (this.#sessions.size === 0) this.#onEmpty?.();
+    });
+    session.setLocalWindowSize(connectionWindowBytes);
+    if (this.#isRetired) session.close(); // it was on its way in
+  }
+
+  /** Asks every client to go: calls under way go on. Resolves when the last connection has closed. */
+  retire(): Promise<void> {
+    this.#isRetired = true;
+    for (const session of this.#sessions.keys()) session.close();
+    if (this.#sessions.size === 0) return Promise.resolve();
+    return new Promise((resolve) => {
+      this.#onEmpty = resolve;
+    });
+  }
+
+  destroy(): void {
+    for (const session of this.#sessions.keys()) session.destroy();
+  }
+
+  #ping(session: ServerHttp2Session): void {
+    const { clock, keepaliveTimeoutMs } = this.#options;
+    if (session.destroyed || session.closed) return;
+    const timer = clock.after(keepaliveTimeoutMs, () => session.destroy());
+    session.ping(() => timer.cancel());
   }
 }

@@ -13,21 +13,25 @@ import { inSpan } from '../telemetry/index.ts';
 import { type LoadedModel, PromptEncoder } from '../tokens/index.ts';
 import { ResponseAssembler } from './answer/response-assembler.ts';
 import { planSplit } from './answer/text-split.ts';
-import { canaryProbe, StalledWorkers } from './health/stalled-workers.ts';
-import { StreamWatch } from './health/stream-watch.ts';
-import { BusyThresholds, type BusyThresholdValues } from './models/busy-thresholds.ts';
 import { type LiveModelDirectory, type RoutableModel, routableWorkers, type Worker } from './models/model-directory.ts';
 import { modelNotFound, modelNotReady } from './models/model-errors.ts';
 import type { ModelStore } from './models/model-store.ts';
-import { withCardDefaults } from './prompt/card-defaults.ts';
-import { type Preprocessed, preprocess, promptTokens } from './prompt/preprocess.ts';
+import {
+  BusyThresholds,
+  type BusyThresholdValues,
+  type GenerateOptions,
+  type ModelDirectory,
+  type Pipeline,
+  type PipelineObserver,
+} from './pipeline.ts';
+import { type Preprocessed, preprocess, promptTokens, withCardDefaults } from './prompt/preprocess.ts';
 import type { PromptTools } from './prompt/prompt-tokens.ts';
 import { type ColdStartQueue, capacityOf, type WorkerCapacity } from './run/cold-start-queue.ts';
 import { EncodeStage } from './run/encode-stage.ts';
 import { type Bypass, PrefillStage } from './run/prefill-stage.ts';
 import { RequestRun } from './run/run.ts';
 import type { RunContext } from './run/run-context.ts';
-import type { GenerateOptions, ModelDirectory, Pipeline, PipelineObserver } from './types.ts';
+import { canaryProbe, StalledWorkers, StreamWatch } from './run/stalled-workers.ts';
 
 export interface PipelineOptions {
   readonly models: LiveModelDirectory;

@@ -3,8 +3,12 @@
  * One request's life: resolve the model, render, tokenize, route, dispatch, detokenize, stop, count.
  */
 
-export { conditionalBypass } from './control/conditional-bypass.ts';
-export { type ExplanationSource, RoutingExplainer, type RoutingExplainerOptions } from './control/routing-explainer.ts';
+export {
+  conditionalBypass,
+  type ExplanationSource,
+  RoutingExplainer,
+  type RoutingExplainerOptions,
+} from './control/routing-explainer.ts';
 export {
   CacheClearer,
   type CacheClearerOptions,
@@ -14,8 +18,8 @@ export {
   RequestCanceller,
 } from './control/worker-calls.ts';
 export { createPipeline, type PipelineOptions } from './create-pipeline.ts';
-export { BusyThresholds, type BusyThresholdValues } from './models/busy-thresholds.ts';
 export { FollowedPools } from './models/followed-pools.ts';
+export { nextPrefillState, type PrefillState } from './models/join-cards.ts';
 export {
   LiveModelDirectory,
   type ModelDirectoryOptions,
@@ -27,7 +31,17 @@ export {
 } from './models/model-directory.ts';
 export { missingModelHint, modelNotFound, modelNotReady } from './models/model-errors.ts';
 export { ModelStore, type ModelStoreOptions, type OpenModel } from './models/model-store.ts';
-export { nextPrefillState, type PrefillState } from './models/readiness.ts';
+export {
+  BusyThresholds,
+  type BusyThresholdValues,
+  type GenerateOptions,
+  type ModelDirectory,
+  type ModelReadiness,
+  type NamespaceReadiness,
+  type Pipeline,
+  type PipelineObserver,
+  type ServedModel,
+} from './pipeline.ts';
 export {
   type ColdStartObserver,
   type ColdStartOptions,
@@ -36,12 +50,3 @@ export {
   type WorkerCapacity,
 } from './run/cold-start-queue.ts';
 export type { Bypass } from './run/prefill-stage.ts';
-export type {
-  GenerateOptions,
-  ModelDirectory,
-  ModelReadiness,
-  NamespaceReadiness,
-  Pipeline,
-  PipelineObserver,
-  ServedModel,
-} from './types.ts';

@@ -1,5 +1,7 @@
-import { BlockList, isIP } from 'node:net';
+import { once } from 'node:events';
+import { BlockList, isIP, type Server } from 'node:net';
 import { type NetworkInterfaceInfo, networkInterfaces } from 'node:os';
+import type { PortRange } from '../config/index.ts';
 
 export interface ListenAddress {
   readonly bind: string;
@@ -76,4 +78,22 @@ function isReachable({ family, internal, address }: NetworkInterfaceInfo): boole
 /** `host:port` with IPv6 addresses in brackets. */
 export function formatHostPort(host: string, port: number): string {
   return host.includes(':') ? `[${host}]:${port}` : `${host}:${port}`;
+}
+
+/**
+ * Listens on the first port of `ports` that is free, so that the processes of a machine share a range that a firewall can
+ * name. Rejects with what the system says, or with one line that names the range when all of it is taken.
+ */
+export async function listenInRange(server: Server, { first, last }: PortRange, host: string): Promise<void> {
+  for (let port = first; port <= last; port++) {
+    server.listen(port, host);
+    try {
+      await once(server, 'listening');
+      return;
+    } catch (thrown) {
+      const isTaken = (thrown as NodeJS.ErrnoException).code === 'EADDRINUSE';
+      if (!isTaken || first === last) throw thrown;
+    }
+  }
+  throw new Error(`every port of ${first}-${last} is taken`);
 }

@@ -64,3 +64,92 @@ function refuseBytes(this: unknown, key: string, value: unknown): unknown {
   if (ArrayBuffer.isView(original)) throw new TypeError(`bytes in "${key}" need the msgpack codec`);
   return value;
 }
+
+/** Byte strings from this length on are pieces of their own. */
+const PIECE_BYTES_MIN = 64 << 10;
+/** Values of a record that are looked at for large byte strings: where they are, they come early. */
+const LOOKED_AT_MAX = 256;
+const DEPTH_MAX = 16;
+
+const BIN_32 = 0xc6;
+
+/** The bytes of one record, in order: one run, or more where large byte strings are pieces of their own. */
+export type RecordPieces = readonly Uint8Array[];
+
+interface PiecesOptions {
+  /** Nobody writes to the byte strings of the record again, so that large ones are handed on as they are; else they are copied. */
+  readonly isKept: boolean;
+}
+
+/** `encodeRecord`, but what is large is not copied, or once. Throws a `TypeError` for what the codec cannot carry. */
+export function encodePieces(codec: RecordCodec, value: unknown, { isKept }: PiecesOptions): RecordPieces {
+  const hasLarge = codec === 'msgpack' && holdsLarge(value, { left: LOOKED_AT_MAX }, DEPTH_MAX);
+  if (!hasLarge) return [encodeRecord(codec, value)];
+  const pieces: Uint8Array[] = [];
+  writePieces(pieces, value, isKept, DEPTH_MAX);
+  return pieces;
+}
+
+/** Bytes of all pieces. */
+export function bytesOf(pieces: RecordPieces): number {
+  let bytes = 0;
+  for (const { length } of pieces) bytes += length;
+  return bytes;
+}
+
+/** Appends `value`: lists and objects with something large inside are walked, all else is packed as ever. */
+function writePieces(pieces: Uint8Array[], value: unknown, isKept: boolean, depth: number): void {
+  if (!holdsLarge(value, { left: Number.POSITIVE_INFINITY }, depth)) pieces.push(encodeRecord('msgpack', value));
+  else if (value instanceof Uint8Array) pieces.push(binHeader(value.length), isKept ? value : Buffer.from(value));
+  else if (Array.isArray(value)) {
+    pieces.push(header(value.length, LIST));
+    for (const each of value) writePieces(pieces, each, isKept, depth - 1);
+  } else {
+    const entries = Object.entries(value as object).filter(([, each]) => each !== undefined);
+    pieces.push(header(entries.length, MAP));
+    for (const [key, each] of entries) {
+      pieces.push(encodeRecord('msgpack', key));
+      writePieces(pieces, each, isKept, depth - 1);
+    }
+  }
+}
+
+/** Whether a large byte string is in `value`, as far as it is looked at: in lists and plain objects. */
+function holdsLarge(value: unknown, looks: { left: number }, depth: number): boolean {
+  if (typeof value !== 'object' || value === null) return false;
+  if (value instanceof Uint8Array) return value.length >= PIECE_BYTES_MIN;
+  if (depth === 0) return false;
+  if (Array.isArray(value)) {
+    for (let at = 0; at < value.length; at++) {
+      if (looks.left-- <= 0) return false;
+      if (holdsLarge(value[at], looks, depth - 1)) return true;
+    }
+    return false;
+  }
+  if (!isPlain(value)) return false;
+  for (const key in value) {
+    if (looks.left-- <= 0) return false;
+    if (holdsLarge((value as Record<string, unknown>)[key], looks, depth - 1)) return true;
+  }
+  return false;
+}
+
+/** An instance of a class may say itself how it is written. */
+function isPlain(value: object): boolean {
+  const prototype: unknown = Object.getPrototypeOf(value);
+  return (prototype === Object.prototype || prototype === null) && !('toJSON' in value);
+}
+
+/** First bytes of a list or map: of up to 15 entries, of up to 65,535, of more. */
+const LIST = [0x90, 0xdc, 0xdd] as const;
+const MAP = [0x80, 0xde, 0xdf] as const;
+
+function header(entries: number, [short, medium, long]: typeof LIST | typeof MAP): Uint8Array {
+  if (entries < 16) return Uint8Array.of(short | entries);
+  if (entries < 1 << 16) return Uint8Array.of(medium, entries >>> 8, entries);
+  return Uint8Array.of(long, entries >>> 24, entries >>> 16, entries >>> 8, entries);
+}
+
+function binHeader(length: number): Uint8Array {
+  return Uint8Array.of(BIN_32, length >>> 24, length >>> 16, length >>> 8, length);
+}

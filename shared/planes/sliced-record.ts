@@ -1,6 +1,5 @@
 import { turnOfItsOwn } from '../concurrency/index.ts';
 import { jsonSteps } from '../protocol/json/index.ts';
-import { MsgpackReader } from './msgpack-reader.ts';
 import type { RecordCodec } from './record-codec.ts';
 
 /** A longer record is decoded in slices. One of this length takes a millisecond or two. */
@@ -22,7 +21,7 @@ export interface SlicedRecord {
   readonly value: unknown;
 }
 
-export interface SlicedRecordOptions {
+interface SlicedRecordOptions {
   /** Bytes of the record are views of what was read, which is never written again. @default false, they are copied */
   readonly views?: boolean;
 }
@@ -99,4 +98,231 @@ class JsonSlices implements SlicedLeadingRecord {
 function* textOrSteps(bytes: Buffer): Generator<void, unknown> {
   if (bytes[0] === QUOTE) return JSON.parse(bytes.toString());
   return yield* jsonSteps(bytes, DEPTH_MAX);
+}
+
+/** Lists and maps of one record, and entries of each: every prompt token of a long context with its alternatives. */
+const CONTAINERS_MAX = 1 << 20;
+const ENTRIES_MAX = 1 << 20;
+/** Entries of one map: an object with more keys takes a turn to grow. */
+const KEYS_MAX = 1 << 17;
+/** Bytes of a text, or of bytes that are copied, that count as one more step. */
+const BYTES_PER_STEP = 256;
+
+type Container = unknown[] | Record<string, unknown>;
+
+interface Level {
+  readonly container: Container;
+  /** Entries still to come; pairs of a map count once. */
+  left: number;
+  /** Of the pair whose value comes next. */
+  key: string | undefined;
+}
+
+interface MsgpackReaderOptions {
+  /** Bytes of the value are views of what was read. @default false, they are copied */
+  readonly views?: boolean;
+  /** Other bytes may follow the value. @default false */
+  readonly leading?: boolean;
+}
+
+/**
+ * Reads one msgpack value in steps, so that a large one need not be read in one turn of the event loop. The result is that of
+ * `decodeRecord`: maps as objects, 64-bit integers exact, bytes copied unless `views` says otherwise. A length beyond the bytes that are left, types of an
+ * extension, nesting deeper than 512, and more than 2^20 lists and maps, or entries of a list, or 2^17 of a map, are refused.
+ *
+ * @example
+ * const reader = new MsgpackReader(bytes);
+ * while (!reader.read(10_000)) await nextTurn();
+ * const record = reader.value;
+ */
+export class MsgpackReader {
+  readonly #bytes: Buffer;
+  readonly #views: boolean;
+  readonly #isLeading: boolean;
+  readonly #levels: Level[] = [];
+  #at = 0;
+  #steps = 0;
+  #root: unknown;
+  #hasRoot = false;
+  #containers = 0;
+  /** Bytes of which not all were copied yet: they follow each other up to where `#at` stands. */
+  #copying: { readonly into: Buffer; copied: number } | undefined;
+
+  /** @param bytes one value; not to be written before it has been read, and with `views` never */
+  constructor(bytes: Buffer, { views = false, leading = false }: MsgpackReaderOptions = {}) {
+    this.#bytes = bytes;
+    this.#views = views;
+    this.#isLeading = leading;
+  }
+
+  /** Where the value ends, once `read` has returned true. */
+  get end(): number {
+    return this.#at;
+  }
+
+  /** What was read, once `read` has returned true. */
+  get value(): unknown {
+    return this.#root;
+  }
+
+  /**
+   * Reads on, about `steps` values far. True when the value is whole.
+   *
+   * @throws RangeError for what is not exactly one value; the reader is of no use after that
+   */
+  read(steps: number): boolean {
+    this.#steps = steps;
+    while (this.#steps > 0) {
+      if (this.#copying !== undefined) {
+        this.#copyOn(this.#copying);
+        continue;
+      }
+      const level = this.#levels.at(-1);
+      if (level === undefined) {
+        if (this.#hasRoot) return this.#finish();
+        this.#hasRoot = true;
+        this.#root = this.#next();
+      } else if (level.left === 0) this.#levels.pop();
+      else if (Array.isArray(level.container)) {
+        level.left--;
+        level.container.push(this.#next());
+      } else if (level.key === undefined) level.key = keyOf(this.#next());
+      else {
+        const { key } = level;
+        level.left--;
+        level.key = undefined;
+        level.container[key] = this.#next();
+      }
+      this.#steps--;
+    }
+    return false;
+  }
+
+  #finish(): boolean {
+    if (this.#at < this.#bytes.length && !this.#isLeading) throw new RangeError('bytes behind a msgpack record');
+    return true;
+  }
+
+  /** The next plain value; of a list or map, the empty container, whose entries follow. */
+  #next(): unknown {
+    const type = this.#bytes[this.#take(1)]!; // within the bytes
+    if (type < 0x80) return type;
+    if (type >= 0xe0) return type - 0x100;
+    if (type < 0x90) return this.#open({}, type & 0x0f, 2);
+    if (type < 0xa0) return this.#open([], type & 0x0f, 1);
+    if (type < 0xc0) return this.#text(type & 0x1f);
+    const bytes = this.#bytes;
+    switch (type) {
+      case 0xc0:
+        return null;
+      case 0xc2:
+        return false;
+      case 0xc3:
+        return true;
+      case 0xc4:
+        return this.#copy(bytes[this.#take(1)]!);
+      case 0xc5:
+        return this.#copy(bytes.readUInt16BE(this.#take(2)));
+      case 0xc6:
+        return this.#copy(bytes.readUInt32BE(this.#take(4)));
+      case 0xca:
+        return bytes.readFloatBE(this.#take(4));
+      case 0xcb:
+        return bytes.readDoubleBE(this.#take(8));
+      case 0xcc:
+        return bytes[this.#take(1)];
+      case 0xcd:
+        return bytes.readUInt16BE(this.#take(2));
+      case 0xce:
+        return bytes.readUInt32BE(this.#take(4));
+      case 0xcf:
+        return plain(bytes.readBigUInt64BE(this.#take(8)));
+      case 0xd0:
+        return bytes.readInt8(this.#take(1));
+      case 0xd1:
+        return bytes.readInt16BE(this.#take(2));
+      case 0xd2:
+        return bytes.readInt32BE(this.#take(4));
+      case 0xd3:
+        return plain(bytes.readBigInt64BE(this.#take(8)));
+      case 0xd9:
+        return this.#text(bytes[this.#take(1)]!);
+      case 0xda:
+        return this.#text(bytes.readUInt16BE(this.#take(2)));
+      case 0xdb:
+        return this.#text(bytes.readUInt32BE(this.#take(4)));
+      case 0xdc:
+        return this.#open([], bytes.readUInt16BE(this.#take(2)), 1);
+      case 0xdd:
+        return this.#open([], bytes.readUInt32BE(this.#take(4)), 1);
+      case 0xde:
+        return this.#open({}, bytes.readUInt16BE(this.#take(2)), 2);
+      case 0xdf:
+        return this.#open({}, bytes.readUInt32BE(this.#take(4)), 2);
+      default:
+        throw new RangeError(`msgpack type 0x${type.toString(16)}`);
+    }
+  }
+
+  /** @param bytesPerEntry that an entry has at least: what promises more than can come is refused */
+  #open(container: Container, count: number, bytesPerEntry: number): Container {
+    if (count * bytesPerEntry > this.#bytes.length - this.#at)
+      throw new RangeError('a msgpack record that ends too early');
+    if (count > (bytesPerEntry === 1 ? ENTRIES_MAX : KEYS_MAX) || ++this.#containers > CONTAINERS_MAX)
+      throw new RangeError('a msgpack record of too many lists and maps, or entries of one');
+    if (count === 0) return container;
+    if (this.#levels.length === DEPTH_MAX) throw new RangeError('a msgpack record that is nested too deeply');
+    this.#levels.push({ container, left: count, key: undefined });
+    return container;
+  }
+
+  #text(length: number): string {
+    const at = this.#takeMany(length);
+    return this.#bytes.toString('utf8', at, at + length);
+  }
+
+  #copy(length: number): Buffer {
+    const at = this.#take(length);
+    const bytes = this.#bytes.subarray(at, at + length);
+    if (this.#views) return bytes;
+    if (length <= BYTES_PER_STEP) return Buffer.from(bytes);
+    const into = Buffer.allocUnsafe(length);
+    this.#copying = { into, copied: 0 };
+    return into;
+  }
+
+  /** Copies as far as there are steps left. */
+  #copyOn(copying: { readonly into: Buffer; copied: number }): void {
+    const { into, copied } = copying;
+    const from = this.#at - into.length + copied;
+    const length = Math.min(into.length - copied, Math.ceil(this.#steps * BYTES_PER_STEP));
+    this.#bytes.copy(into, copied, from, from + length);
+    copying.copied += length;
+    this.#steps -= length / BYTES_PER_STEP;
+    if (copying.copied === into.length) this.#copying = undefined;
+  }
+
+  #takeMany(length: number): number {
+    this.#steps -= Math.floor(length / BYTES_PER_STEP);
+    return this.#take(length);
+  }
+
+  /** Where the next `length` bytes lie. */
+  #take(length: number): number {
+    const at = this.#at;
+    if (length > this.#bytes.length - at) throw new RangeError('a msgpack record that ends too early');
+    this.#at = at + length;
+    return at;
+  }
+}
+
+function plain(value: bigint): number | bigint {
+  const number = Number(value);
+  return Number.isSafeInteger(number) ? number : value;
+}
+
+/** The key of an object: never one that names its prototype. */
+function keyOf(value: unknown): string {
+  if (typeof value === 'object' && value !== null) throw new RangeError('a msgpack map with a key that is no text');
+  return value === '__proto__' ? '__proto_' : String(value);
 }

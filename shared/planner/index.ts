@@ -5,7 +5,6 @@
  * `rate`, the default, is this product's own.
  */
 
-export type { PlannerBounds } from './bounds.ts';
 export {
   type PlannerConfig,
   PlannerConfigError,
@@ -28,6 +27,7 @@ export type { RateDecision, RateInput } from './laws/rate.ts';
 export { type LoopOutcome, type LoopState, learnPasses, startLoops, tickLoops, warmUp } from './loops.ts';
 export {
   type Planner,
+  type PlannerBounds,
   type PlannerEffect,
   type PlannerInput,
   type PlannerState,
@@ -36,12 +36,10 @@ export {
   tick,
   wattsOf,
 } from './planner.ts';
-export type { DecisionStatus } from './store/decision-status.ts';
-export { DynamoDbPlannerStore, type DynamoDbPlannerStoreOptions } from './store/dynamodb-store.ts';
+export { createPlannerTable, DynamoDbPlannerStore, type DynamoDbPlannerStoreOptions } from './store/dynamodb-store.ts';
 export { FilePlannerStore } from './store/file-store.ts';
 export { MemoryPlannerStore } from './store/memory-store.ts';
-export { createPlannerTable } from './store/planner-table.ts';
-export type { DecisionRecord, LookRecord, PlannerStore } from './store/types.ts';
+export type { DecisionRecord, DecisionStatus, LookRecord, PlannerStore } from './store/types.ts';
 export type {
   EngineCapabilities,
   PerPool,

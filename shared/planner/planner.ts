@@ -1,8 +1,15 @@
-import type { PlannerConfig } from './config.ts';
+import { type PlannerConfig, parsePlannerConfig } from './config.ts';
 import type { ForwardPass } from './forward-pass/metrics.ts';
 import { limitPower, type PowerReason } from './gpu-budget.ts';
-import { endpointsMinOf } from './laws/load-loop.ts';
-import { type RateInput, type RateOutcome, type RateState, startRate, tickRate } from './laws/rate.ts';
+import { endpointsMinOf, gpusOfEngine, poolsOf } from './laws/load-loop.ts';
+import {
+  type RateDecision,
+  type RateInput,
+  type RateOutcome,
+  type RateState,
+  startRate,
+  tickRate,
+} from './laws/rate.ts';
 import {
   type LoopOutcome,
   type LoopState,
@@ -12,9 +19,7 @@ import {
   tickLoops,
   warmUp,
 } from './loops.ts';
-import { explainLoops, explainRate } from './reasons.ts';
-import { saneInput } from './sane-input.ts';
-import type { EngineCapabilities, PerPool, Pool, Targets, TickInput, TrafficWindow } from './types.ts';
+import type { EngineCapabilities, PerPool, Pool, PoolCounts, Targets, TickInput, TrafficWindow } from './types.ts';
 
 /** What a planner remembers between ticks: plain values, so that any host can keep them. */
 export interface PlannerState {
@@ -103,4 +108,181 @@ function withinPower(
     each((pool) => endpointsMinOf(pool, config)),
   );
   return { targets: limited.proposal, power: limited.reason };
+}
+
+/** Beyond this a figure is no measurement. */
+const FIGURE_MAX = 1e12;
+
+/**
+ * An input without figures that cannot be: what is no number, negative or absurd counts as unknown, and a pass or a window with
+ * such a figure as not reported. Counts of workers that cannot be are as none said.
+ */
+function saneInput(input: PlannerInput): PlannerInput {
+  const observed = each(input.observed ?? {}, ({ itlMs, kvUse }) => ({ itlMs: figure(itlMs), kvUse: figure(kvUse) }));
+  const backlog = each(input.backlog ?? {}, ({ workers, requests }) => ({
+    workers: Math.floor(figure(workers) ?? 0),
+    requests: figure(requests) ?? 0,
+  }));
+  return {
+    ...input,
+    backlog,
+    counts: each(input.counts, saneCounts),
+    passes: each(input.passes ?? {}, (passes) => passes.filter(isSanePass)),
+    traffic: input.traffic && isSaneWindow(input.traffic) ? input.traffic : undefined,
+    started: figure(input.started),
+    held: figure(input.held) ?? 0,
+    running: figure(input.running) ?? 0,
+    isl: figure(input.isl),
+    osl: figure(input.osl),
+    kvHitRate: figure(input.kvHitRate),
+    acceptLength: figure(input.acceptLength),
+    startSeconds: figure(input.startSeconds),
+    observed,
+  };
+}
+
+function each<T, U>(pools: PerPool<T>, read: (value: T) => U): PerPool<U> {
+  return Object.fromEntries(Object.entries(pools).map(([pool, value]) => [pool, read(value)]));
+}
+
+function figure(value: number | null | undefined): number | undefined {
+  return typeof value === 'number' && value >= 0 && value <= FIGURE_MAX ? value : undefined; // NaN is neither
+}
+
+function saneCounts<T extends PoolCounts & { readonly starting?: number }>(counts: T): T {
+  const whole = (value: number | undefined): number | undefined => {
+    const known = figure(value);
+    return known === undefined ? undefined : Math.floor(known);
+  };
+  return {
+    ...counts,
+    ready: whole(counts.ready) ?? 0,
+    starting: whole(counts.starting),
+    expected: whole(counts.expected),
+    pending: whole(counts.pending),
+  };
+}
+
+const PASS_FIGURES = [
+  'dpRank',
+  'wallTimeS',
+  'prefillRequests',
+  'prefillTokens',
+  'prefillKvTokens',
+  'decodeRequests',
+  'decodeKvTokens',
+  'queuedPrefillRequests',
+  'queuedPrefillTokens',
+  'queuedDecodeRequests',
+  'queuedDecodeKvTokens',
+] as const satisfies readonly (keyof ForwardPass)[];
+
+function isSanePass(pass: ForwardPass): boolean {
+  return PASS_FIGURES.every((name) => figure(pass[name]) !== undefined);
+}
+
+function isSaneWindow({ seconds, requests, isl, osl }: TrafficWindow): boolean {
+  return [seconds, requests, isl, osl].every((value) => figure(value) !== undefined);
+}
+
+const LOAD_SENTENCES: Readonly<Record<string, string>> = {
+  disabled: 'the load loop is off',
+  no_fpm_data: 'no engine has reported its passes',
+  scaling_in_progress: 'an earlier decision is still being carried out',
+  worker_count_mismatch: 'other workers report than are ready',
+  insufficient_data: 'too few passes are known to tell how long they take',
+  no_change: 'the load is between its thresholds',
+  scale_up: 'the load is above its threshold',
+  scale_down: 'the load would stay below its threshold with one worker less',
+  scale_down_capped_by_throughput: 'one worker less would do now, but not for the traffic that is expected',
+  scale_down_refused_consolidation: 'one worker less would bring the others too near to their targets',
+  gpu_budget_guard_hold: 'the GPU budget leaves no room for the change',
+  gpu_budget_reconcile: 'the pools are outside the GPU budget and are brought back into it',
+};
+
+const THROUGHPUT_SENTENCES: Readonly<Record<string, string>> = {
+  no_traffic_data: 'no traffic was measured',
+  model_not_ready: 'too few passes are known to tell what an engine serves',
+  set_lower_bound: 'the expected traffic sets the least number of workers',
+  scale: 'the expected traffic needs another number of workers',
+  no_change: 'the expected traffic needs as many workers as there are',
+  gpu_budget_guard_hold: 'the GPU budget leaves no room for what the expected traffic needs',
+  gpu_budget_reconcile: 'the pools are outside the GPU budget and are brought back into it',
+};
+
+/** Why Dynamo's loops decided as they did, in a sentence. */
+function explainLoops({ targets, load, throughput }: LoopOutcome, counts: PerPool<PoolCounts>): string {
+  const parts = [
+    load?.reason && load.reason !== 'disabled' ? LOAD_SENTENCES[load.reason] : undefined,
+    throughput && THROUGHPUT_SENTENCES[throughput.reason],
+  ].filter((part) => part !== undefined);
+  const why = parts.length > 0 ? parts.join('; ') : 'no loop is due';
+  return `${moves(targets ?? {}, counts)}: ${why}`;
+}
+
+/** Why the rate law did. */
+function explainRate({ targets, pools, unknown }: RateOutcome, counts: PerPool<PoolCounts>): string {
+  const what = moves(targets ?? {}, counts);
+  if (unknown === 'demand') return `${what}: nobody who counts requests was heard, so the demand is unknown`;
+  if (unknown === 'capacity') return `${what}: nothing is known yet of what a worker serves`;
+  const sentences = Object.entries(pools).map(([pool, decision]) => {
+    const { need, perEngine, held, behind, limitedBy } = decision;
+    const name = Object.keys(pools).length > 1 ? `${pool} ` : '';
+    const waiting = held > 0 ? ` and ${held} wait` : '';
+    const late = behind > 0 ? ` and ${behind} will not have caught up` : '';
+    const limit = limitedBy === undefined ? '' : `, ${LIMITS[limitedBy]}`;
+    return `${name}${demandOf(decision)}${waiting}, a worker serves ${shown(perEngine)}${late}: ${need} needed${limit}`;
+  });
+  return `${what}: ${sentences.join('; ') || 'nothing was asked'}`;
+}
+
+function demandOf({ rate, arrivals, forecast, surge, isForSurge, isPassing }: RateDecision): string {
+  const now = `${shown(arrivals)} requests/s begin`;
+  if (isForSurge) return `a burst of ${shown(surge)} requests/s may come (${shown(arrivals)} now)`;
+  if (isPassing) return `${now}, a burst that will be over before a worker serves`;
+  if (rate < Math.max(arrivals, forecast)) return `${now}, ${shown(rate)} for as long as counts`;
+  return forecast > arrivals ? `${shown(forecast)} requests/s are expected (${shown(arrivals)} now)` : now;
+}
+
+const LIMITS = {
+  budget: 'within the GPU budget',
+  step: 'as far as one step goes',
+  'down window': 'and what was needed a short while ago is kept',
+  minimum: 'and the minimum is kept',
+} as const;
+
+function moves(targets: PerPool<number>, counts: PerPool<PoolCounts & { readonly starting?: number }>): string {
+  const changed = Object.entries(targets).flatMap(([pool, target]) => {
+    const now = counts[pool as keyof typeof counts];
+    const have = (now?.ready ?? 0) + (now?.starting ?? 0);
+    return target === have ? [] : [`${pool} ${have} -> ${target}`];
+  });
+  return changed.length === 0 ? 'no change' : changed.join(', ');
+}
+
+function shown(rate: number): string {
+  return rate >= 10 ? rate.toFixed(0) : rate.toFixed(1);
+}
+
+/** What may change while a planner runs; what is left out stays. */
+export interface PlannerBounds {
+  readonly min_endpoint?: number;
+  readonly prefill_min_endpoint?: number;
+  readonly decode_min_endpoint?: number;
+  readonly min_gpu_budget?: number;
+  readonly max_gpu_budget?: number;
+}
+
+/** The same planner within other bounds. @throws Error, PlannerConfigError for bounds that contradict each other */
+export function withBounds({ config: before, engines }: Planner, bounds: PlannerBounds): Planner {
+  const config = parsePlannerConfig({ ...before, ...bounds });
+  const { max_gpu_budget: gpusMax } = config;
+  const gpus = poolsOf(config).reduce(
+    (total, pool) => total + endpointsMinOf(pool, config) * gpusOfEngine(pool, engines, config),
+    0,
+  );
+  if (gpusMax >= 0 && gpus > gpusMax) {
+    throw new Error(`minimum endpoint footprint requires ${gpus} GPUs, exceeding max_gpu_budget=${gpusMax}`);
+  }
+  return { config, engines };
 }

@@ -5,6 +5,17 @@
  */
 
 export { InitialWorkers } from './initial-workers.ts';
+export type {
+  HashedPrompt,
+  PoolRole,
+  Reservation,
+  RoutableWorker,
+  RouteRequest,
+  Router,
+  RouterMode,
+  SimpleRouterMode,
+  WorkerPool,
+} from './router.ts';
 export {
   BYPASS_ANNOTATION,
   type BypassFacts,
@@ -26,14 +37,3 @@ export {
 } from './scheduler/disaggregation.ts';
 export { Inhibition } from './scheduler/eligibility.ts';
 export { createRouter, type RouterOptions } from './scheduler/simple-router.ts';
-export type {
-  HashedPrompt,
-  PoolRole,
-  Reservation,
-  RoutableWorker,
-  RouteRequest,
-  Router,
-  RouterMode,
-  SimpleRouterMode,
-  WorkerPool,
-} from './types.ts';

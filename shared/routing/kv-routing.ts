@@ -37,12 +37,11 @@ import {
 import type { ComponentPool } from '../router/state/index.ts';
 import type { RouterPoolMetrics, RouterWorkerType } from '../telemetry/index.ts';
 import { type OpenFeeds, openFeeds, type RoutingParts } from './feeds/index.ts';
-import type { IndexServer } from './index-server.ts';
 import type { RemoteIndexes } from './remote-indexes.ts';
 import { Replicas } from './replicas.ts';
 import type { Resident } from './resident.ts';
 import type { RouterFiles } from './router-files.ts';
-import type { RouterServer } from './router-server.ts';
+import type { IndexServer, RouterServer } from './router-server.ts';
 import type { Routing } from './routing.ts';
 
 /** Dropped blocks are given back in slices of less than 1 ms, this often, and more often while there is much to do. */
@@ -229,7 +228,7 @@ export class KvRouting implements Routing {
       });
     }
     if (this.#config.serveIndexer) {
-      const { IndexServer } = await import('./index-server.ts');
+      const { IndexServer } = await import('./router-server.ts');
       const isRecording = !this.#config.useKvEvents;
       this.#indexServer = new IndexServer({ ...parts, isRecording, logger: parts.logger.for('router') });
     }

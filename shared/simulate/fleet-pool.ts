@@ -1,7 +1,6 @@
 import type { Fleet } from './fleet.ts';
 import type { PoolOptions, PoolView, RouterBench } from './routers.ts';
-import { SimulatedRank } from './simulated-rank.ts';
-import type { SimulatedRequest } from './simulated-request.ts';
+import { SimulatedRank, type SimulatedRequest } from './simulated-rank.ts';
 
 /** A worker of a pool. Its GPUs are paid from its start until it is gone. */
 export interface SimulatedWorker {

@@ -1,17 +1,14 @@
 import assert from 'node:assert';
 import { type Random, seededRandom } from '../clock/index.ts';
 import type { KvEvent } from '../engines/index.ts';
-import type { TransferModel } from '../engines/mocker/index.ts';
-import { transferMs } from '../engines/mocker/index.ts';
-import { WorkloadNames } from './block-names.ts';
+import { type TransferModel, transferMs } from '../engines/mocker/index.ts';
 import { EventQueue } from './event-queue.ts';
 import { FleetPool } from './fleet-pool.ts';
 import { GapHistogram } from './percentiles.ts';
 import type { PoolOptions, PoolView, RouterBench } from './routers.ts';
 import { Scaling, type ScalingOptions } from './scaling/scaling.ts';
-import type { SimulatedRank } from './simulated-rank.ts';
-import { SimulatedRequest } from './simulated-request.ts';
-import type { Workload } from './workload.ts';
+import { type SimulatedRank, SimulatedRequest } from './simulated-rank.ts';
+import { type Workload, WorkloadNames } from './workload.ts';
 
 /** Kinds of events, in the order in which they are taken within one instant. */
 const PASS_END = 0;

@@ -4,12 +4,15 @@
  * engine's own scheduler. Nothing waits, so an hour of traffic takes a second; the same options give the same result. With it,
  * what `stator simulate` replays as its settings say, and what its user reads: text, JSON, a page with charts.
  */
-export { simulatedFleet, withExtraEngineArgs } from './command/fleet.ts';
-export { describeRun, simulationOptions } from './command/options.ts';
-export { readPlannerConfig } from './command/planner-config.ts';
-export { scalingOf } from './command/scaling.ts';
+export {
+  describeRun,
+  simulatedFleet,
+  simulationOptions,
+  WorkloadSource,
+  withExtraEngineArgs,
+} from './command/options.ts';
+export { readPlannerConfig, scalingOf } from './command/scaling.ts';
 export { type SweptRun, sweepRuns } from './command/sweep.ts';
-export { WorkloadSource } from './command/workload.ts';
 export type { Spread } from './percentiles.ts';
 export { renderPage } from './report/page.ts';
 export { renderHtml } from './report/render-html.ts';
@@ -17,7 +20,7 @@ export { renderText } from './report/render-text.ts';
 export { labelOf, type RunReport, renderJson, reportRun } from './report/run-report.ts';
 export { escapeMarkup, type Line, lineChart } from './report/svg.ts';
 export type { RoutingMode, RoutingOptions } from './routers.ts';
-export { profilePasses } from './scaling/profile.ts';
+export { profilePasses } from './scaling/policies.ts';
 export { type Simulation, type SimulationOptions, simulate } from './simulate.ts';
 export { type Summary, summarize } from './summary.ts';
 export { makeWorkload, type SyntheticOptions, type WorkloadShape } from './synthetic.ts';

@@ -11,9 +11,9 @@ import {
   RendezvousShare,
   type Scheduler,
 } from '../router/scheduler/index.ts';
+import { routerRandom } from './indexless-routers.ts';
 import type { PoolView, RoutedPool, RouterBench } from './routers.ts';
-import { routerRandom } from './simple-routers.ts';
-import type { SimulatedRequest } from './simulated-request.ts';
+import type { SimulatedRequest } from './simulated-rank.ts';
 
 /**
  * Routers of mode `kv`: the product's own scheduler and block index. All follow one log of KV events with the same lag, so

@@ -7,11 +7,9 @@ import {
   type PolicyProfile,
   type PrefillDurationModel,
 } from '../router/scheduler/index.ts';
+import { SimpleRouters, StatelessRouters } from './indexless-routers.ts';
 import { KvRouters } from './kv-routers.ts';
-import { SimpleRouters } from './simple-routers.ts';
-import type { SimulatedRank } from './simulated-rank.ts';
-import type { SimulatedRequest } from './simulated-request.ts';
-import { StatelessRouters } from './stateless-routers.ts';
+import type { SimulatedRank, SimulatedRequest } from './simulated-rank.ts';
 
 /** How requests find a worker. `load-aware` is `kv` without knowledge of the caches, `stateless` without that of anything but old loads. */
 export type RoutingMode =

@@ -1,3 +1,6 @@
+import type { BlockNames } from '../engines/mocker/index.ts';
+import { type BlockHashes, chainHashes } from '../tokens/index.ts';
+
 /**
  * The requests of a simulation as columns: request `i` has entry `i` of each. A prompt is named in stretches of
  * `stretchTokens`; two prompts with the same id at the same place are the same up to the end of that stretch.
@@ -90,4 +93,75 @@ function linkTurns(requests: readonly WorkloadRequest[]): Pick<Workload, 'nextTu
     latest.set(sessionId, at);
   });
   return { nextTurn, previousTurn };
+}
+
+/** Sets names of generated blocks apart from those of prompts. */
+const GENERATED = 0x5bd1_e995;
+
+/**
+ * Names of the full blocks of one request, made from the ids of its prompt instead of from token ids: a stretch of 512
+ * tokens is one number of the trace, and hashing the 145 million tokens of a trace would take longer than simulating them.
+ *
+ *     stretch ids      |       a       |       b       |  (512 tokens each)
+ *     blocks of 128    |a.0|a.1|a.2|a.3|b.0|b.1|b.2|     own name = mix(id, place in the stretch)
+ *     whole prefixes     chained with the router's own hash, so index and engine are given what a live fleet gives them
+ *
+ * Blocks that hold generated tokens are named after the request: no other request ever has them.
+ */
+export class WorkloadNames implements BlockNames {
+  readonly hashes: Uint32Array;
+  readonly tokensHashes: Uint32Array;
+  /** Full blocks of the prompt. */
+  readonly promptBlocks: number;
+  readonly #request: number;
+  #named: number;
+
+  constructor(workload: Workload, request: number, blockSizeTokens: number) {
+    const inputTokens = workload.inputTokens[request]!;
+    this.promptBlocks = Math.floor(inputTokens / blockSizeTokens);
+    const blocks = Math.floor((inputTokens + workload.outputTokens[request]!) / blockSizeTokens);
+    this.tokensHashes = new Uint32Array(2 * blocks);
+    this.hashes = new Uint32Array(2 * blocks);
+    this.#request = request;
+    this.#named = this.promptBlocks;
+    this.#namePrompt(workload, workload.stretchTokens / blockSizeTokens);
+  }
+
+  /** What a router looks up: the complete blocks of the prompt. */
+  get prompt(): BlockHashes {
+    const end = 2 * this.promptBlocks;
+    return { local: this.tokensHashes.subarray(0, end), sequence: this.hashes.subarray(0, end) };
+  }
+
+  ensure(count: number): void {
+    for (; this.#named < count; this.#named++) {
+      writeName(this.tokensHashes, this.#named, this.#request ^ GENERATED, this.#named);
+      writeName(this.hashes, this.#named, this.#request ^ ~GENERATED, this.#named);
+    }
+  }
+
+  #namePrompt(workload: Workload, blocksPerStretch: number): void {
+    const from = workload.stretchesFrom[this.#request]!;
+    let block = 0;
+    for (let stretch = from; block < this.promptBlocks; stretch++) {
+      const id = workload.stretchIds[stretch]!;
+      for (let part = 0; part < blocksPerStretch && block < this.promptBlocks; part++)
+        writeName(this.tokensHashes, block++, id, part);
+    }
+    this.hashes.set(chainHashes(this.tokensHashes.subarray(0, 2 * this.promptBlocks)));
+  }
+}
+
+/** Two 32-bit mixes of the same pair; each is a bijection of `part` for a given `id`. */
+function writeName(pairs: Uint32Array, block: number, id: number, part: number): void {
+  pairs[2 * block] = mix(Math.imul(id ^ 0x2545_f491, 0x9e37_79b1), part);
+  pairs[2 * block + 1] = mix(Math.imul(id ^ 0x6c07_8965, 0x85eb_ca77), part);
+}
+
+function mix(seed: number, part: number): number {
+  let mixed = seed ^ (seed >>> 15);
+  mixed = Math.imul(mixed + part, 0x21f0_aaad);
+  mixed ^= mixed >>> 15;
+  mixed = Math.imul(mixed, 0x735a_2d97);
+  return mixed ^ (mixed >>> 15);
 }

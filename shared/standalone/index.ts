@@ -5,6 +5,6 @@
  */
 export { startIndexer } from './indexer-service.ts';
 export { startSelectionService } from './selection-service.ts';
-export { type ServiceSettings, serveService } from './service-server.ts';
-export { startSlotTracker } from './slot-service.ts';
+export { type ServiceSettings, serveService } from './service.ts';
+export { startSlotTracker } from './slot-tracker.ts';
 export { startStandaloneRouter } from './standalone-router.ts';

@@ -10,15 +10,20 @@ import { u64OfHex } from '../records/index.ts';
 import type { OnApplied } from '../router/feed/index.ts';
 import { type Logger, MetricRegistry } from '../telemetry/index.ts';
 import { hashBlocks } from '../tokens/index.ts';
-import { type BodyFields, DEFAULT_GROUP } from './body-fields.ts';
-import { parseExactJson } from './exact-json.ts';
+import { type BodyFields, DEFAULT_GROUP, parseExactJson, ServiceError } from './body-fields.ts';
 import { type ModelTree, StandaloneIndexer } from './indexer.ts';
-import type { WorkerOverlap } from './overlap-answers.ts';
+import type { WorkerOverlap } from './pools.ts';
 import { zmqListeners } from './rank-listeners.ts';
 import { Peers, peerRoutes } from './replicas.ts';
-import { type Answer, createServiceApp, OK, type Route, type ServiceCall } from './service-app.ts';
-import { ServiceError } from './service-error.ts';
-import type { RunningService, ServiceSettings } from './service-server.ts';
+import {
+  type Answer,
+  createServiceApp,
+  OK,
+  type Route,
+  type RunningService,
+  type ServiceCall,
+  type ServiceSettings,
+} from './service.ts';
 
 /** Dropped blocks are given back in slices of less than 1 ms, this often. */
 const HOUSEKEEPING_MS = 100;

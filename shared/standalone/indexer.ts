@@ -10,12 +10,10 @@ import { applyChange, decodeRouterEvents, indexSink, type OnApplied } from '../r
 import { Overlaps, RankTable } from '../router/scheduler/index.ts';
 import type { Logger } from '../telemetry/index.ts';
 import { type BlockHashes, borrowChain } from '../tokens/index.ts';
-import { writeExactJson } from './exact-json.ts';
+import { ServiceError, writeExactJson } from './body-fields.ts';
 import type { IndexerMetrics, IndexerState } from './indexer-service.ts';
-import { overlapsByWorker, type WorkerOverlap } from './overlap-answers.ts';
-import { dumpPools, Pools } from './pools.ts';
+import { dumpPools, overlapsByWorker, Pools, type WorkerOverlap } from './pools.ts';
 import { isConnectable, type ListenSource, type OpenListener, RankListeners } from './rank-listeners.ts';
-import { ServiceError } from './service-error.ts';
 
 /** One rank of one worker, as it registers. */
 export interface IndexerRegistration extends ListenSource {

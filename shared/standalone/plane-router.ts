@@ -6,7 +6,7 @@ import type { Reservation, RouteRequest, WorkerPool } from '../router/index.ts';
 import { type KvRouter, Overlaps } from '../router/scheduler/index.ts';
 import { type RouterEndpoint, serveEndpoints } from '../router/service/index.ts';
 import { hashBlocks } from '../tokens/index.ts';
-import { overlapScores } from './overlap-answers.ts';
+import { overlapScores } from './pools.ts';
 import type { EndpointWorker } from './standalone-router.ts';
 
 /** Component under which the standalone router is found, in the namespace of its workers. */

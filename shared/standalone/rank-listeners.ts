@@ -1,6 +1,5 @@
 import type { Clock } from '../clock/index.ts';
-import type { KvEvent } from '../engines/index.ts';
-import { EventRelay } from '../engines/kv-stream/index.ts';
+import { EventRelay, type KvEvent } from '../engines/index.ts';
 import { reasonOf } from '../errors/index.ts';
 import type { BlockChange, BlockChangeSink } from '../router/feed/index.ts';
 import type { Logger } from '../telemetry/index.ts';

@@ -8,11 +8,10 @@ import { refuseOpenListener } from '../planes/request/index.ts';
 import { asRecord } from '../records/index.ts';
 import { type ActiveSequenceEvent, ReplicaSync } from '../router/state/index.ts';
 import type { Logger } from '../telemetry/index.ts';
+import { ServiceError } from './body-fields.ts';
 import { poolKey } from './pools.ts';
 import { isConnectable } from './rank-listeners.ts';
-import type { Route } from './service-app.ts';
-import { ServiceError } from './service-error.ts';
-import type { ServiceSettings } from './service-server.ts';
+import type { Route, ServiceSettings } from './service.ts';
 
 const PEERS_MAX = 256;
 

@@ -8,13 +8,11 @@ import {
   type RoutingFailure,
   type SchedulingRequest,
 } from '../router/scheduler/index.ts';
-import { type BodyFields, DEFAULT_GROUP, type Prompt, promptOf } from './body-fields.ts';
-import type { WorkerOverlap } from './overlap-answers.ts';
-import type { SelectionPool } from './selection-pool.ts';
-import { DEFAULT_MODEL } from './selection-worker.ts';
+import { type BodyFields, DEFAULT_GROUP, type Prompt, promptOf, ServiceError } from './body-fields.ts';
+import type { WorkerOverlap } from './pools.ts';
+import { DEFAULT_MODEL, type SelectionPool } from './selection-pool.ts';
 import type { Selection, SelectionService } from './selections.ts';
-import type { Answer, ServiceCall } from './service-app.ts';
-import { ServiceError } from './service-error.ts';
+import type { Answer, ServiceCall } from './service.ts';
 
 /** Longest wait for a worker. */
 const WAIT_MS_MAX = 600_000;

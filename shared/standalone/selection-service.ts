@@ -4,17 +4,22 @@ import { u64OfHex } from '../records/index.ts';
 import { kvRouterConfigOf } from '../router/scheduler/index.ts';
 import { openRouterFiles } from '../routing/index.ts';
 import type { Logger } from '../telemetry/index.ts';
-import { type BodyFields, promptOf } from './body-fields.ts';
+import { type BodyFields, promptOf, ServiceError } from './body-fields.ts';
 import { dumpPools, potentialLoadJson } from './pools.ts';
 import { zmqListeners } from './rank-listeners.ts';
 import { openReplicas, Peers, peerRoutes } from './replicas.ts';
 import { placeOf, select, sessionOf } from './select.ts';
-import type { SelectionPool } from './selection-pool.ts';
-import { readWorker } from './selection-worker.ts';
+import { readWorker, type SelectionPool } from './selection-pool.ts';
 import { type Selection, SelectionService } from './selections.ts';
-import { type Answer, createServiceApp, OK, type Route, type ServiceCall } from './service-app.ts';
-import { ServiceError } from './service-error.ts';
-import type { RunningService, ServiceSettings } from './service-server.ts';
+import {
+  type Answer,
+  createServiceApp,
+  OK,
+  type Route,
+  type RunningService,
+  type ServiceCall,
+  type ServiceSettings,
+} from './service.ts';
 
 /** Dropped blocks are given back in slices of less than 1 ms, and queues looked at, this often. */
 const HOUSEKEEPING_MS = 100;

@@ -11,13 +11,11 @@ import {
 } from '../router/scheduler/index.ts';
 import type { ActiveSequenceChange, ActiveSequenceEvent } from '../router/state/index.ts';
 import type { Logger } from '../telemetry/index.ts';
-import type { Prompt } from './body-fields.ts';
+import { type Prompt, ServiceError } from './body-fields.ts';
 import { Pools } from './pools.ts';
 import type { OpenListener } from './rank-listeners.ts';
 import type { ReplicaPools } from './replicas.ts';
-import { SelectionPool } from './selection-pool.ts';
-import { type Lifecycle, missingOf, type SelectionWorker, workerJson } from './selection-worker.ts';
-import { ServiceError } from './service-error.ts';
+import { type Lifecycle, missingOf, SelectionPool, type SelectionWorker, workerJson } from './selection-pool.ts';
 
 export interface SelectionServiceOptions {
   readonly config: KvRouterConfig;

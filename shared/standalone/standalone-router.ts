@@ -11,7 +11,7 @@ import { openFeeds } from '../routing/feeds/index.ts';
 import { openRouterFiles, type RouterFiles } from '../routing/index.ts';
 import { createRouterMetrics, MetricRegistry, type ProcessLogger } from '../telemetry/index.ts';
 import { PlaneRouter, STANDALONE_COMPONENT } from './plane-router.ts';
-import type { ServiceSettings } from './service-server.ts';
+import type { ServiceSettings } from './service.ts';
 
 /** Dropped blocks are given back in slices of less than 1 ms, this often. */
 const HOUSEKEEPING_MS = 100;

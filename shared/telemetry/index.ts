@@ -8,18 +8,22 @@ export {
   type CapturedLine,
   captureLogger,
   createLogger,
+  isPainted,
   type Logger,
   type LoggerOptions,
+  openLogger,
+  openQuietLogger,
   type ProcessLogger,
+  QUIET,
   silentLogger,
 } from './log/logger.ts';
-export { isPainted, openLogger, openQuietLogger, QUIET } from './log/open-logger.ts';
-export { type AccessMetrics, createAccessMetrics } from './metrics/access-metrics.ts';
 export { bucketsOf } from './metrics/buckets.ts';
-export { createDiscoveryMetrics } from './metrics/discovery-metrics.ts';
 export {
+  type AccessMetrics,
+  createAccessMetrics,
   createArtifactMetrics,
   createDisaggregationMetrics,
+  createDiscoveryMetrics,
   createDrainMetrics,
   createHeldBytesMetrics,
   createHoldMetrics,
@@ -27,16 +31,16 @@ export {
   type HeldBytesMetrics,
   type HoldMetrics,
   type StallMetrics,
-} from './metrics/flow-metrics.ts';
-export type {
-  FrontendMetrics,
-  RequestMeter,
-  RequestOutcome,
-  RequestRoute,
-  WorkerLabels,
+} from './metrics/edge-metrics.ts';
+export {
+  createFrontendMetrics,
+  type FrontendMetrics,
+  type FrontendMetricsOptions,
+  type RequestMeter,
+  type RequestOutcome,
+  type RequestRoute,
+  type WorkerLabels,
 } from './metrics/frontend-metrics.ts';
-export { createFrontendMetrics, type FrontendMetricsOptions } from './metrics/frontend-metrics.ts';
-export { createPlannerQueueMetrics, type PlannerQueueMetrics } from './metrics/planner-queue-metrics.ts';
 export { countDroppedTelemetry, MetricRegistry, type TelemetryDropped } from './metrics/registry.ts';
 export {
   createRouterMetrics,
@@ -48,7 +52,13 @@ export {
   type RouterPoolMetrics,
   type RouterWorkerType,
 } from './metrics/router-metrics.ts';
-export { createRouterStateMetrics, type RouterStateMetrics, type SharedPart } from './metrics/router-state-metrics.ts';
+export {
+  createPlannerQueueMetrics,
+  createRouterStateMetrics,
+  type PlannerQueueMetrics,
+  type RouterStateMetrics,
+  type SharedPart,
+} from './metrics/shared-state-metrics.ts';
 export {
   createWorkerMetrics,
   type WorkerErrorType,
@@ -58,9 +68,25 @@ export {
 } from './metrics/worker-metrics.ts';
 export { openTelemetry, type Telemetry } from './open-telemetry.ts';
 export { EmbeddedMetrics, type EmbeddedMetricsOptions } from './records/embedded-metrics.ts';
-export { createFileSink, createStreamSink, type FileSinkOptions } from './records/record-sinks.ts';
-export type { RequestEnd, RequestRecorder } from './records/request-records.ts';
-export { QueuedRecorder, type QueuedRecorderOptions, type RecordSink } from './records/request-records.ts';
-export { continueTrace, formatTraceparent, parseTraceparent, type TraceContext } from './trace-context.ts';
-export type { Span, SpanAttributes, SpanSink } from './tracing.ts';
-export { inSpan, logSpans, Tracer } from './tracing.ts';
+export {
+  createFileSink,
+  createStreamSink,
+  type FileSinkOptions,
+  QueuedRecorder,
+  type QueuedRecorderOptions,
+  type RecordSink,
+  type RequestEnd,
+  type RequestRecorder,
+} from './records/request-records.ts';
+export {
+  continueTrace,
+  formatTraceparent,
+  inSpan,
+  logSpans,
+  parseTraceparent,
+  type Span,
+  type SpanAttributes,
+  type SpanSink,
+  type TraceContext,
+  Tracer,
+} from './tracing.ts';

@@ -1,12 +1,103 @@
-import type { Clock, Random } from '../clock/index.ts';
+import { type SpanContext, TraceFlags } from '@opentelemetry/api';
+import { type Clock, type Random, systemRandom } from '../clock/index.ts';
 import { toServeError } from '../errors/index.ts';
 import type { Logger } from './log/logger.ts';
-import { childOf, continueTrace, type TraceContext, type TraceHeaders } from './trace-context.ts';
+
+/** The W3C headers as a host reads them; several `tracestate` headers belong together. */
+interface TraceHeaders {
+  readonly traceparent?: string | readonly string[] | undefined;
+  readonly tracestate?: string | readonly string[] | undefined;
+}
+
+/** Our span in a trace: what log lines name and what workers continue. An OpenTelemetry `SpanContext` with both headers. */
+export interface TraceContext extends SpanContext {
+  /** The caller's span, when the trace is not ours. */
+  readonly parentSpanId: string | undefined;
+  /** Header for whoever we call. */
+  readonly traceparent: string;
+  /** Header for whoever we call: the caller's, at most 512 characters of it. */
+  readonly tracestate: string | undefined;
+}
+
+// Version ff is forbidden; a version after 00 may append fields, which we do not pass on.
+const TRACEPARENT = /^(?!ff)([0-9a-f]{2})-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f]{16})-([0-9a-f]{2})(-.*)?$/;
+const VERSION = '00';
+const TRACESTATE_LENGTH_MAX = 512;
+
+/**
+ * Continues the caller's trace with a span of our own. Without a usable `traceparent` a new trace starts and `tracestate` is
+ * dropped (W3C Trace Context, 3.3).
+ *
+ * @param isSampled decides for new traces. @default all are, so that an engine which does record follows its own configuration
+ */
+export function continueTrace(
+  headers: TraceHeaders,
+  random: Random = systemRandom,
+  isSampled: (traceId: string) => boolean = () => true,
+): TraceContext {
+  const caller = parseTraceparent(oneText(headers.traceparent));
+  const spanId = newSpanId(random);
+  if (caller === undefined) {
+    const traceId = newTraceId(random);
+    return contextOf({ traceId, spanId, traceFlags: isSampled(traceId) ? TraceFlags.SAMPLED : TraceFlags.NONE });
+  }
+  const span: SpanContext = { traceId: caller.traceId, spanId, traceFlags: caller.traceFlags };
+  return contextOf(span, caller.spanId, wholeMembers(oneText(headers.tracestate)));
+}
+
+/** A span below `parent`, in the same trace. */
+function childOf(parent: TraceContext, random: Random): TraceContext {
+  const { traceId, traceFlags, spanId: parentSpanId, tracestate } = parent;
+  return contextOf({ traceId, spanId: newSpanId(random), traceFlags }, parentSpanId, tracestate);
+}
+
+/** The caller's span, or undefined when the header is absent or not legal. */
+export function parseTraceparent(header: string | undefined): SpanContext | undefined {
+  const match = header === undefined ? null : TRACEPARENT.exec(header.trim());
+  if (match === null) return undefined;
+  const [, version, traceId = '', spanId = '', flags = '', rest] = match;
+  if (version === VERSION && rest !== undefined) return undefined;
+  return { traceId, spanId, traceFlags: Number.parseInt(flags, 16), isRemote: true };
+}
+
+/** The `traceparent` header that names `span`. */
+export function formatTraceparent(span: SpanContext): string {
+  const isSampled = (span.traceFlags & TraceFlags.SAMPLED) !== 0; // the other bits are not ours to set
+  return `${VERSION}-${span.traceId}-${span.spanId}-${isSampled ? '01' : '00'}`;
+}
+
+function contextOf(span: SpanContext, parentSpanId?: string, tracestate?: string): TraceContext {
+  const { traceId, spanId, traceFlags } = span;
+  return { traceId, spanId, traceFlags, parentSpanId, traceparent: formatTraceparent(span), tracestate };
+}
+
+/** A UUID without its dashes; its version digit keeps it from being all zero, as W3C demands. */
+function newTraceId(random: Random): string {
+  const uuid = random.uuid();
+  return uuid.slice(0, 8) + uuid.slice(9, 13) + uuid.slice(14, 18) + uuid.slice(19, 23) + uuid.slice(24);
+}
+
+/** The second half of a UUID, whose variant bits keep it from being all zero. */
+function newSpanId(random: Random): string {
+  const uuid = random.uuid();
+  return uuid.slice(19, 23) + uuid.slice(24);
+}
+
+/** As many members from the front as fit into what every participant must pass on (W3C Trace Context, 3.3.1.5). */
+function wholeMembers(tracestate: string | undefined): string | undefined {
+  if (tracestate === undefined || tracestate.length <= TRACESTATE_LENGTH_MAX) return tracestate || undefined;
+  const comma = tracestate.lastIndexOf(',', TRACESTATE_LENGTH_MAX);
+  return comma <= 0 ? undefined : tracestate.slice(0, comma);
+}
+
+function oneText(header: string | readonly string[] | undefined): string | undefined {
+  return typeof header === 'string' || header === undefined ? header : header.join(',');
+}
 
 /** What is known of a span; names as operators see them. */
 export type SpanAttributes = Readonly<Record<string, string | number | boolean | undefined>>;
 
-export interface SpanOptions {
+interface SpanOptions {
   /** @default 'internal' */
   readonly kind?: SpanKind;
   readonly attributes?: SpanAttributes;
@@ -15,7 +106,7 @@ export interface SpanOptions {
 }
 
 /** Whether the work was asked for from outside, is asked of somebody else, or stays here. */
-export type SpanKind = 'server' | 'client' | 'internal';
+type SpanKind = 'server' | 'client' | 'internal';
 
 /** Hears of spans. Never throws and never waits. */
 export interface SpanSink {
@@ -24,7 +115,7 @@ export interface SpanSink {
 }
 
 /** What all spans of a process share. */
-export interface SpanDeps {
+interface SpanDeps {
   readonly sink: SpanSink;
   /** Monotonic. */
   nowMs(): number;
@@ -94,7 +185,7 @@ export class Span {
   }
 }
 
-export interface TracerOptions {
+interface TracerOptions {
   readonly clock: Clock;
   readonly random: Random;
   /** Share of new traces that are sampled, 0 to 1; a trace that comes from outside keeps its caller's decision. @default 1 */

@@ -1,8 +1,7 @@
 import type { Tokenizer as LibraryTokenizer } from '@huggingface/tokenizers';
 import { asRecord } from '../records/index.ts';
 import { type AddedToken, readAddedTokens } from './added-tokens.ts';
-import { unspellBytes } from './bpe/byte-alphabet.ts';
-import { toWellFormed } from './bpe/utf8.ts';
+import { toWellFormed, unspellBytes } from './bpe/byte-text.ts';
 import type { DecodeOptions, Detokenizer, EncodeOptions, Tokenizer, TokenizerRecipe } from './types.ts';
 
 /** Ids of the prompt's end that decide how the first new token is written. */

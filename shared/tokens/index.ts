@@ -3,7 +3,7 @@
  * Text to tokens and back: model folders, tokenizers, incremental detokenization, chat templates and block hashes.
  * `loadModelFolder` is the way in; byte-level BPE models run on our own tables, all others on a general library.
  */
-export { spellBytes } from './bpe/byte-alphabet.ts';
+export { spellBytes } from './bpe/byte-text.ts';
 export type { PreparedFile } from './bpe/prepared-tables.ts';
 export {
   type BlockHasher,
@@ -23,14 +23,13 @@ export {
 } from './hashing/block-hashes.ts';
 export { compareModelFile, describeModelFile, ModelFolderError } from './model-files.ts';
 export { type LoadModelOptions, loadModelFolder } from './model-folder.ts';
-export { type ReadModelInfoOptions, readModelInfo } from './model-info.ts';
+export { type ReadModelInfoOptions, readModelInfo, type SpecialTokens } from './model-info.ts';
 export {
   type EncodedPrompt,
   type EncodePromptOptions,
   PromptEncoder,
   type PromptEncoderOptions,
 } from './prompts/prompt-encoder.ts';
-export type { SpecialTokens } from './special-tokens.ts';
 export { type ChatTemplateSource, compileChatTemplate } from './template/chat-template.ts';
 export type {
   ChatTemplate,

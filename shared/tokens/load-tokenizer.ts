@@ -6,9 +6,8 @@ import type { PreparedFile } from './bpe/prepared-tables.ts';
 import type { BpeTables } from './bpe/tables.ts';
 import { createBpeTokenizer } from './bpe/tokenizer.ts';
 import { loadTokenizerTables } from './loader.ts';
-import { brokenJson, ModelFolderError } from './model-files.ts';
+import { brokenJson, findTokenizerFile, kindOfTokenizer, ModelFolderError } from './model-files.ts';
 import type { ModelConfigs } from './model-info.ts';
-import { findTokenizerFile, kindOfTokenizer } from './tokenizer-file.ts';
 import type { Tokenizer } from './types.ts';
 
 /** How Kimi's tokenizers find words: runs of Han characters apart from letters, which split at changes of case. */

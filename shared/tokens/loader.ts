@@ -1,12 +1,13 @@
+import { existsSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
+import { fileURLToPath } from 'node:url';
 import { Worker } from 'node:worker_threads';
 import { type Clock, systemClock } from '../clock/index.ts';
 import { withDeadline } from '../concurrency/index.ts';
 import { type ScannedTokenizer, scanTokenizerJson } from './bpe/build-tables.ts';
 import { type PreparedFile, readPrepared, writePrepared } from './bpe/prepared-tables.ts';
 import { scanTiktoken } from './bpe/tiktoken.ts';
-import { findThreadEntry } from './thread-entry.ts';
-import { kindOfTokenizer } from './tokenizer-file.ts';
+import { kindOfTokenizer } from './model-files.ts';
 
 /** What the thread is started for. */
 export interface LoaderTask {
@@ -74,4 +75,14 @@ export function scanAndKeep({ path, prepared }: LoaderTask, file: Uint8Array): S
     // A full or missing folder costs the next one that asks half a second, and this one nothing.
   }
   return scanned;
+}
+
+/**
+ * Path of the bundle `name`, which lies beside `dist/stator.js`; this code may sit in `dist/` or in `dist/chunks/`.
+ * Undefined where it is missing: tests run from sources.
+ */
+export function findThreadEntry(name: string): string | undefined {
+  if (import.meta.url.endsWith('.ts')) return undefined;
+  const places = [`./${name}`, `../${name}`];
+  return places.map((place) => fileURLToPath(new URL(place, import.meta.url))).find((path) => existsSync(path));
 }

@@ -1,10 +1,9 @@
 import { createHash } from 'node:crypto';
 import { createReadStream } from 'node:fs';
-import { readFile, stat } from 'node:fs/promises';
-import { join } from 'node:path';
+import { readdir, readFile, stat } from 'node:fs/promises';
+import { extname, join } from 'node:path';
 import { pipeline } from 'node:stream/promises';
 import { asRecord, type UnknownRecord } from '../records/index.ts';
-import { findTokenizerFile } from './tokenizer-file.ts';
 import type { ModelFile } from './types.ts';
 
 /** Files of a model folder that matter for serving besides config.json and its tokenizer, by role. */
@@ -121,4 +120,30 @@ function ifMissing(error: NodeJS.ErrnoException): undefined {
 /** A model folder cannot be used. The message is one line: which file, what is wrong, what to do. */
 export class ModelFolderError extends Error {
   override readonly name = 'ModelFolderError';
+}
+
+/** How a tokenizer file is written; told from its extension. */
+type TokenizerKind = 'json' | 'tiktoken';
+
+/** Names that a folder's tokenizer may have, the first that is there wins; then any `*.tiktoken`. */
+const NAMES = ['tokenizer.json', 'tiktoken.model'];
+
+/**
+ * Name of the folder's tokenizer file; undefined without one. A `tokenizer.*` of any kind counts, so that it can be named
+ * in the message that refuses it.
+ */
+export async function findTokenizerFile(folder: string): Promise<string | undefined> {
+  const entries = await readdir(folder, { withFileTypes: true });
+  // Folders of the Hugging Face cache hold links.
+  const names = entries.filter((entry) => entry.isFile() || entry.isSymbolicLink()).map((entry) => entry.name);
+  const tiktoken = names.filter((name) => name.endsWith('.tiktoken')).sort();
+  const others = names.filter((name) => name.startsWith('tokenizer.')).sort();
+  return [...NAMES, ...tiktoken, ...others].find((name) => names.includes(name));
+}
+
+/** Undefined for an extension that is none of a tokenizer's. */
+export function kindOfTokenizer(path: string): TokenizerKind | undefined {
+  const extension = extname(path);
+  if (extension === '.json') return 'json';
+  return extension === '.model' || extension === '.tiktoken' ? 'tiktoken' : undefined;
 }

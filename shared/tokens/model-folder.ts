@@ -1,11 +1,10 @@
-import { basename, resolve } from 'node:path';
+import { basename, join, resolve } from 'node:path';
+import { asRecord } from '../records/index.ts';
 import type { PreparedFile } from './bpe/prepared-tables.ts';
 import { loadTokenizer } from './load-tokenizer.ts';
 import { checkFolder, ModelFolderError, readModelFiles } from './model-files.ts';
-import { readConfigs, toModelInfo } from './model-info.ts';
-import { readSpecialTokens } from './special-tokens.ts';
+import { type ModelConfigs, readConfigs, readSpecialTokens, toModelInfo } from './model-info.ts';
 import { type ChatTemplateSource, compileChatTemplate } from './template/chat-template.ts';
-import { chooseTemplateSource } from './template/choose-source.ts';
 import type { ChatTemplate, LoadedModel } from './types.ts';
 
 export interface LoadModelOptions {
@@ -59,4 +58,37 @@ function compileFor(
       { cause: error },
     );
   }
+}
+
+/** The chat template of a folder: chat_template.jinja, then chat_template.json, then tokenizer_config.json. */
+function chooseTemplateSource(folder: string, configs: ModelConfigs): ChatTemplateSource | undefined {
+  if (configs.templateText !== undefined) return configs.templateText;
+  const places: readonly (readonly [string, unknown])[] = [
+    ['chat_template.json', configs.templateJson?.chat_template],
+    ['tokenizer_config.json', configs.tokenizerConfig.chat_template],
+  ];
+  for (const [file, value] of places) {
+    if (value === undefined || value === null) continue;
+    const source = readSource(value);
+    if (source !== undefined) return source;
+    throw new ModelFolderError(
+      `${join(folder, file)}: chat_template is neither a text nor a list of named texts with a 'default'`,
+    );
+  }
+  return undefined;
+}
+
+/** A text, or a list of `{"name": ..., "template": ...}` or of `{<name>: <template>}`. */
+function readSource(value: unknown): ChatTemplateSource | undefined {
+  if (typeof value === 'string') return value;
+  if (!Array.isArray(value)) return undefined;
+  const named = new Map<string, unknown>();
+  for (const entry of value.map(asRecord)) {
+    if (entry === undefined) return undefined;
+    if (typeof entry.name === 'string' && entry.template !== undefined) named.set(entry.name, entry.template);
+    else for (const [name, template] of Object.entries(entry)) named.set(name, template);
+  }
+  const fallback = named.get('default');
+  const toolUse = named.get('tool_use') ?? fallback;
+  return typeof fallback === 'string' && typeof toolUse === 'string' ? { default: fallback, toolUse } : undefined;
 }

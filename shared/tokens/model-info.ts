@@ -1,7 +1,6 @@
 import { join, resolve } from 'node:path';
 import { asRecord, type UnknownRecord } from '../records/index.ts';
 import { checkFolder, ModelFolderError, readJsonObject, readModelFiles, readText } from './model-files.ts';
-import { tokenText } from './special-tokens.ts';
 import type { DefaultSampling, ModelInfo } from './types.ts';
 
 /** The small files of a model folder, parsed. */
@@ -135,4 +134,28 @@ function isTokenId(value: unknown): value is number {
 
 function hasValue(value: unknown): boolean {
   return value !== undefined && value !== null;
+}
+
+/** Special tokens by their template names, as text. Absent ones are undefined. */
+export interface SpecialTokens {
+  readonly bosToken?: string | undefined;
+  readonly eosToken?: string | undefined;
+  readonly unkToken?: string | undefined;
+  readonly padToken?: string | undefined;
+}
+
+/** Text of a token that tokenizer_config.json writes as a string or as an object with `content`. */
+function tokenText(value: unknown): string | undefined {
+  if (typeof value === 'string') return value;
+  const content = asRecord(value)?.content;
+  return typeof content === 'string' ? content : undefined;
+}
+
+export function readSpecialTokens(tokenizerConfig: UnknownRecord): SpecialTokens {
+  return {
+    bosToken: tokenText(tokenizerConfig.bos_token),
+    eosToken: tokenText(tokenizerConfig.eos_token),
+    unkToken: tokenText(tokenizerConfig.unk_token),
+    padToken: tokenText(tokenizerConfig.pad_token),
+  };
 }

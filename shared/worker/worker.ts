@@ -6,20 +6,24 @@ import { healthCheckRequest } from '../protocol/generation/index.ts';
 import { RESERVATION_HEADER } from '../router/feed/index.ts';
 import { QUOTE_ENDPOINT } from '../router/quotes/index.ts';
 import { Adapters } from './adapters/adapters.ts';
-import { Admission } from './calls/admission.ts';
-import { CallsUnderWay, type DrainReport, drainCalls, flushStreams } from './calls/calls-under-way.ts';
-import { LastFetches, serveOnlyReleases, servePrefillRelease } from './calls/prefill-drain.ts';
+import {
+  Admission,
+  CallsUnderWay,
+  type DrainReport,
+  drainCalls,
+  flushStreams,
+  LastFetches,
+  serveOnlyReleases,
+  servePrefillRelease,
+} from './calls/calls-under-way.ts';
 import { QuoteService } from './calls/quote-service.ts';
 import { isCanary, isRetry, ServedCall } from './calls/served-call.ts';
-import { WorkerControl } from './control/control.ts';
-import { serveSideEndpoints } from './control/side-endpoints.ts';
+import { serveSideEndpoints, WorkerControl } from './control/control.ts';
 import { metadataPath } from './control/status-server.ts';
-import { EngineCanary } from './engine/canary.ts';
-import { startEngine, stopEngine } from './engine/engine-life.ts';
-import { EngineMonitor } from './engine/engine-monitor.ts';
+import { EngineCanary, EngineMonitor, startEngine, stopEngine } from './engine-watch.ts';
+import { ReservedRequests } from './events/event-records.ts';
 import { WorkerReports } from './events/reports.ts';
-import { ReservedRequests } from './events/reserved-requests.ts';
-import { TrafficCounter } from './events/traffic-counter.ts';
+import { TrafficCounter } from './events/rollup-reporter.ts';
 import { buildModelCard } from './model-card.ts';
 import { type CanarySettings, DEFAULT_WORKER_SETTINGS, type WorkerOptions, type WorkerSettings } from './options.ts';
 import { Registration } from './registration.ts';

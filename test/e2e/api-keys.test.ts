@@ -7,7 +7,7 @@ import Anthropic, {
 } from '@anthropic-ai/sdk';
 import OpenAI, { AuthenticationError, PermissionDeniedError, RateLimitError } from 'openai';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { createKeysTable } from '../../shared/access/keys/dynamodb/keys-table.ts';
+import { createKeysTable } from '../../shared/access/keys/dynamodb-key-store.ts';
 import {
   type DynamoDbServer,
   hasDynamoDb,

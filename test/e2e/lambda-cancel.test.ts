@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { bundleFunction } from '../../infra/bundle.ts';
-import { createKeysTable } from '../../shared/access/keys/dynamodb/keys-table.ts';
+import { createKeysTable } from '../../shared/access/keys/dynamodb-key-store.ts';
 import { DynamoDbKeyStore, issueKey } from '../../shared/access/keys/index.ts';
 import { systemClock } from '../../shared/clock/index.ts';
 import { createTestTable, type TestTable } from '../contract/discovery/test-table.ts';

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { estimateDeployment } from '../../shared/commands/deploy-prices.ts';
+import { estimateDeployment } from '../../shared/commands/deploy-needs.ts';
 import { devTemplate, productionTemplates } from './templates.ts';
 
 const IDLE = { requestsPerDay: 0, secondsPerRequest: 10 };

@@ -2,7 +2,7 @@ import { cpSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, stat
 import { tmpdir } from 'node:os';
 import { dirname, join, resolve } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { IMAGE_SOURCES } from '../../infra/constructs/stator-image.ts';
+import { IMAGE_SOURCES } from '../../infra/constructs/containers.ts';
 import { spawnNode } from '../support/index.ts';
 import { runCommand } from '../support/tools/tool.ts';
 

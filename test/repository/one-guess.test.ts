@@ -110,7 +110,7 @@ const TOYS: Readonly<Record<'route' | 'parser' | 'engine' | 'request plane' | 'd
   engine: {
     file: 'shared/engines/toy/index.ts',
     text: `
-      import type { EngineKind } from '../engine-kind.ts';
+      import type { EngineKind } from '../types.ts';
       import type { Engine } from '../types.ts';
       const engine: Engine = {
         kind: 'toy',

@@ -1,13 +1,10 @@
 import type { Clock } from '../../clock/index.ts';
 import { ServeError } from '../../errors/index.ts';
-import type { Caller } from '../caller.ts';
-import type { Gate, Grant, Need } from '../grant.ts';
-import { shownSecrets } from '../shown-secrets.ts';
+import { type Caller, type Gate, type Grant, type Need, shownSecrets } from '../grant.ts';
 import { type Budget, KeyBudgets } from './budgets.ts';
 import { KeyCache } from './key-cache.ts';
-import { isInForce, type KeyRecord, type ReadyKey, type Scope } from './key-record.ts';
+import { isInForce, KEY_PREFIX, type KeyRecord, keyIdOf, type ReadyKey, type Scope } from './key-record.ts';
 import type { KeyStore } from './key-store.ts';
-import { KEY_PREFIX, keyIdOf } from './key-text.ts';
 
 /** Why a request was not let in, for the count of refusals. */
 export type RefusalReason = 'no_key' | 'invalid' | 'expired' | 'scope' | 'route' | 'rate' | 'quota' | 'store';

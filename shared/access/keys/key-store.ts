@@ -1,7 +1,8 @@
-import type { KeyRecord } from './key-record.ts';
+import type { Clock } from '../../clock/index.ts';
+import { digestOf, type KeyLimits, type KeyRecord, newKeyId, newKeyText, type Scope } from './key-record.ts';
 
 /** What went wrong: `unavailable` may pass, `misconfigured` will not by itself, `conflict` is somebody else's change. */
-export type KeyStoreErrorCode = 'unavailable' | 'misconfigured' | 'conflict';
+type KeyStoreErrorCode = 'unavailable' | 'misconfigured' | 'conflict';
 
 /** A failure of a key store, in one line that says what to do. */
 export class KeyStoreError extends Error {
@@ -44,4 +45,109 @@ export function oldestFirst(records: readonly KeyRecord[]): readonly KeyRecord[]
 
 export function idIsTaken(id: string): KeyStoreError {
   return new KeyStoreError('conflict', `there is a key ${id} already`);
+}
+
+/** What an operator says of a new key. */
+export interface NewKey {
+  readonly name: string;
+  /** @default the key itself, by its id */
+  readonly owner?: string | undefined;
+  readonly scopes: readonly Scope[];
+  readonly models?: readonly string[] | undefined;
+  readonly routes?: readonly string[] | undefined;
+  readonly limits: KeyLimits;
+  /** @default it does not expire */
+  readonly lifeMs?: number | undefined;
+}
+
+/** A key with its secret, which nobody can tell again. */
+export interface IssuedKey {
+  readonly text: string;
+  readonly record: KeyRecord;
+}
+
+/** Makes a key and keeps its record. Rejects with a `KeyStoreError`. */
+export async function issueKey(store: KeyStore, clock: Clock, wanted: NewKey): Promise<IssuedKey> {
+  const { name, owner, scopes, models, routes, limits, lifeMs } = wanted;
+  const id = newKeyId();
+  const text = newKeyText(id);
+  const createdMs = clock.wallMs();
+  const record: KeyRecord = {
+    id,
+    name,
+    owner: owner ?? id,
+    digest: digestOf(text),
+    scopes,
+    ...(models && { models }),
+    ...(routes && { routes }),
+    limits,
+    createdMs,
+    ...(lifeMs !== undefined && { expiresMs: createdMs + lifeMs }),
+  };
+  await store.put(record);
+  return { text, record };
+}
+
+/**
+ * Gives a key another secret; the one before counts for `overlapMs` more, any earlier one no longer. Undefined when there is no
+ * such key. Id, owner and limits stay.
+ */
+export async function rotateKey(
+  store: KeyStore,
+  clock: Clock,
+  id: string,
+  overlapMs: number,
+): Promise<IssuedKey | undefined> {
+  const text = newKeyText(id);
+  const untilMs = clock.wallMs() + overlapMs;
+  const record = await store.update(id, (before) => ({
+    ...before,
+    digest: digestOf(text),
+    previous: { digest: before.digest, untilMs },
+  }));
+  return record && { text, record };
+}
+
+/** Ends a key; it stays in lists. Undefined when there is no such key. */
+export function revokeKey(store: KeyStore, clock: Clock, id: string): Promise<KeyRecord | undefined> {
+  return store.update(id, (record) => ({ ...record, revokedMs: record.revokedMs ?? clock.wallMs() }));
+}
+
+/** Keeps keys in this process. */
+export class MemoryKeyStore implements KeyStore {
+  readonly #records = new Map<string, KeyRecord>();
+
+  async get(id: string, signal?: AbortSignal): Promise<KeyRecord | undefined> {
+    signal?.throwIfAborted();
+    return this.#records.get(id);
+  }
+
+  async put(record: KeyRecord, signal?: AbortSignal): Promise<void> {
+    signal?.throwIfAborted();
+    if (this.#records.has(record.id)) throw idIsTaken(record.id);
+    this.#records.set(record.id, record);
+  }
+
+  async list(signal?: AbortSignal): Promise<readonly KeyRecord[]> {
+    signal?.throwIfAborted();
+    return oldestFirst([...this.#records.values()]);
+  }
+
+  async update(id: string, change: KeyChange, signal?: AbortSignal): Promise<KeyRecord | undefined> {
+    signal?.throwIfAborted();
+    const record = this.#records.get(id);
+    if (record === undefined) return undefined;
+    const changed = change(record);
+    this.#records.set(id, changed);
+    return changed;
+  }
+
+  async delete(id: string, signal?: AbortSignal): Promise<boolean> {
+    signal?.throwIfAborted();
+    return this.#records.delete(id);
+  }
+
+  close(): void {
+    this.#records.clear();
+  }
 }

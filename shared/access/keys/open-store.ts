@@ -1,5 +1,5 @@
-import { DynamoDbKeyStore } from './dynamodb/dynamodb-key-store.ts';
-import { FileKeyStore } from './file/file-key-store.ts';
+import { DynamoDbKeyStore } from './dynamodb-key-store.ts';
+import { FileKeyStore } from './file-key-store.ts';
 import type { KeyStore } from './key-store.ts';
 
 /** Where keys are kept, as settings say it. */

@@ -1,7 +1,11 @@
 import { createReadStream } from 'node:fs';
 import { join } from 'node:path';
 import type { Readable } from 'node:stream';
-import { type BucketPlace, openS3 } from './s3.ts';
+import type { S3Client } from '@aws-sdk/client-s3';
+import { ConfigError } from '../../config/index.ts';
+import { quietSdkNotice } from '../../discovery/index.ts';
+import { reasonOf } from '../../errors/index.ts';
+import { readModelInfo } from '../../tokens/index.ts';
 
 /** A file of a model. */
 export interface Artifact {
@@ -69,4 +73,135 @@ export function bucketSource(bucket: string, place: BucketPlace): ArtifactSource
       return (await client.send(command, { abortSignal: signal })).Body as Readable;
     },
   };
+}
+
+/** Where buckets are. Credentials come from the standard chain of the AWS SDK. */
+export interface BucketPlace {
+  /** A server other than AWS's (`AWS_ENDPOINT`), asked with the bucket's name in the path. @default AWS's, by region */
+  readonly endpoint?: string | undefined;
+  /** A bucket in another region of AWS is found all the same. @default 'us-east-1' */
+  readonly region?: string | undefined;
+}
+
+/** Settings of buckets. */
+interface BucketSettings {
+  readonly awsEndpoint?: string | undefined;
+  readonly awsAllowHttp?: boolean | undefined;
+  readonly awsRegion?: string | undefined;
+}
+
+/** Where the settings say that buckets are. @throws ConfigError for plain HTTP that nobody permitted */
+export function bucketPlace({ awsEndpoint: endpoint, awsAllowHttp, awsRegion: region }: BucketSettings): BucketPlace {
+  if (endpoint?.startsWith('http:') && awsAllowHttp !== true) {
+    throw new ConfigError(['AWS_ENDPOINT is plain HTTP: set AWS_ALLOW_HTTP=true to permit that']);
+  }
+  return { endpoint, region };
+}
+
+export interface S3 {
+  readonly sdk: typeof import('./s3-parts.ts');
+  readonly client: S3Client;
+}
+
+/** Loads the SDK, too large to load for nothing, and makes a client; nothing is asked yet. */
+export async function openS3({ endpoint, region }: BucketPlace): Promise<S3> {
+  quietSdkNotice();
+  const sdk = await import('./s3-parts.ts');
+  const client = new sdk.S3Client({
+    region: region ?? 'us-east-1',
+    followRegionRedirects: true,
+    ...(endpoint === undefined ? {} : { endpoint, forcePathStyle: true }),
+  });
+  return { sdk, client };
+}
+
+/** A file of a model in a bucket. */
+export interface BucketArtifact {
+  readonly key: string;
+  /** Bytes. */
+  readonly size: number;
+}
+
+export interface PushedArtifact extends BucketArtifact {
+  readonly path: string;
+  /** False = it was there already. */
+  readonly isNew: boolean;
+}
+
+/** Longest wait for one answer of the bucket; a file of 50 MB takes seconds. */
+const ANSWER_MS_MAX = 5 * 60_000;
+const KEYS_PREFIX = 'sha256/';
+const LISTED_MAX = 100_000;
+
+/**
+ * Puts every file of the model in `folder` that serving needs into `bucket`, under its checksum.
+ * @throws ModelFolderError for a folder that is no model's; Error with one line that names the bucket
+ */
+export async function pushFolder(
+  folder: string,
+  bucket: string,
+  place: BucketPlace,
+): Promise<readonly PushedArtifact[]> {
+  const { files } = await readModelInfo(folder);
+  return withBucket(bucket, place, async ({ sdk, client }) => {
+    const pushed: PushedArtifact[] = [];
+    for (const file of Object.values(files)) {
+      const key = artifactKey(file);
+      const at = { Bucket: bucket, Key: key };
+      const isNew = !(await isThere({ sdk, client }, at, file.size));
+      if (isNew) {
+        const body = {
+          Body: createReadStream(file.path),
+          ContentLength: file.size,
+          ChecksumSHA256: base64Of(file.checksum),
+        };
+        await client.send(new sdk.PutObjectCommand({ ...at, ...body }), {
+          abortSignal: AbortSignal.timeout(ANSWER_MS_MAX),
+        });
+      }
+      pushed.push({ key, size: file.size, path: file.path, isNew });
+    }
+    return pushed;
+  });
+}
+
+/** What `pushFolder` has put there, in the order of keys; at most 100,000. */
+export function listArtifacts(bucket: string, place: BucketPlace): Promise<readonly BucketArtifact[]> {
+  return withBucket(bucket, place, async ({ sdk, client }) => {
+    const listed: BucketArtifact[] = [];
+    let ContinuationToken: string | undefined;
+    do {
+      const command = new sdk.ListObjectsV2Command({ Bucket: bucket, Prefix: KEYS_PREFIX, ContinuationToken });
+      const page = await client.send(command, { abortSignal: AbortSignal.timeout(ANSWER_MS_MAX) });
+      listed.push(...(page.Contents ?? []).map(({ Key: key = '', Size: size = 0 }) => ({ key, size })));
+      ContinuationToken = page.IsTruncated === true ? page.NextContinuationToken : undefined;
+    } while (ContinuationToken !== undefined && listed.length < LISTED_MAX);
+    return listed;
+  });
+}
+
+async function isThere({ sdk, client }: S3, at: { Bucket: string; Key: string }, size: number): Promise<boolean> {
+  try {
+    const found = await client.send(new sdk.HeadObjectCommand(at), { abortSignal: AbortSignal.timeout(ANSWER_MS_MAX) });
+    return found.ContentLength === size;
+  } catch (thrown) {
+    const status = (thrown as { readonly $metadata?: { readonly httpStatusCode?: number } }).$metadata?.httpStatusCode;
+    if (status === 404) return false;
+    throw thrown;
+  }
+}
+
+async function withBucket<T>(bucket: string, place: BucketPlace, work: (s3: S3) => Promise<T>): Promise<T> {
+  const s3 = await openS3(place);
+  try {
+    return await work(s3);
+  } catch (thrown) {
+    throw new Error(`bucket ${bucket}: ${reasonOf(thrown)}`, { cause: thrown });
+  } finally {
+    s3.client.destroy();
+  }
+}
+
+function base64Of(checksum: string): string {
+  return Buffer.from(checksum.slice(checksum.indexOf(':') + 1), 'hex').toString('base64');
 }

@@ -1,8 +1,16 @@
 import type { Clock, Random } from '../../clock/index.ts';
 import { ConfigError, type Environment, type Settings } from '../../config/index.ts';
+import { reasonOf } from '../../errors/index.ts';
 import { eventPlane } from '../../fleet/events/index.ts';
 import { openDiscovery } from '../../fleet/index.ts';
-import { type Planner, type PlannerConfig, wattsOf } from '../../planner/index.ts';
+import {
+  type DecisionRecord,
+  MemoryPlannerStore,
+  type Planner,
+  type PlannerConfig,
+  type PlannerStore,
+  wattsOf,
+} from '../../planner/index.ts';
 import {
   type Connector,
   createPlannerMetrics,
@@ -14,15 +22,12 @@ import {
   VirtualConnector,
 } from '../../planner/live/index.ts';
 import { readPlannerConfig } from '../../simulate/index.ts';
-import { MetricRegistry, type ProcessLogger } from '../../telemetry/index.ts';
-import { KeptDecisions } from './kept-decisions.ts';
-import { serveMetrics } from './metrics-page.ts';
-import { openPlannerStore, plannerFolder } from './open-store.ts';
-import { PlannerPages } from './pages.ts';
+import { type Logger, MetricRegistry, type ProcessLogger } from '../../telemetry/index.ts';
+import { type LoopbackServer, PlannerPages, serveLoopback } from './pages.ts';
 import { PrometheusTraffic } from './prometheus.ts';
-import { type LocalPlanning, lawOf } from './settings.ts';
+import { type LocalPlanning, lawOf, openPlannerStore, plannerFolder } from './settings.ts';
 
-export interface PlannerHost {
+interface PlannerHost {
   readonly settings: Settings<'planner'>;
   readonly env: Environment;
   readonly logger: ProcessLogger;
@@ -33,7 +38,7 @@ export interface PlannerHost {
   tell(line: string): void;
 }
 
-export interface RunningPlanner {
+interface RunningPlanner {
   /** What the log says of it. */
   readonly facts: Readonly<Record<string, string>>;
   /** Runs until `close`; rejects where the law cannot work with what is heard. */
@@ -103,7 +108,7 @@ export interface LocalRun {
   close(): Promise<void>;
 }
 
-export interface LocalPlannerHost extends Omit<PlannerHost, 'settings' | 'workers'> {
+interface LocalPlannerHost extends Omit<PlannerHost, 'settings' | 'workers'> {
   readonly settings: Settings<'local'>;
   readonly planning: LocalPlanning;
   readonly workers: ScalableWorkers;
@@ -187,4 +192,74 @@ function trafficOf(
   const timeoutMs = settings.plannerPrometheusRequestTimeoutSeconds * 1000;
   const traffic = new PrometheusTraffic({ url, token, timeoutMs, clock, namespace, model, onProblem });
   return (signal: AbortSignal) => traffic.read(clock.wallMs() / 1000, signal);
+}
+
+/** Serves `/metrics` on loopback; undefined for port 0. @throws Error with one line where the port is taken */
+async function serveMetrics(registry: MetricRegistry, port: number): Promise<LoopbackServer | undefined> {
+  if (port === 0) return undefined;
+  const server = await serveLoopback('metrics (PLANNER_PROMETHEUS_PORT)', port, (request, response) => {
+    if (request.url !== '/metrics') {
+      response.writeHead(404).end('only /metrics is here\n');
+      return;
+    }
+    registry.render().then(
+      (text) => response.writeHead(200, { 'content-type': registry.contentType }).end(text),
+      () => response.writeHead(500).end(),
+    );
+  });
+  return { ...server, url: `${server.url}/metrics` };
+}
+
+/** Other runs that write at the same time. */
+const TRIES = 8;
+
+/**
+ * The store of a planner that begins anew with each run: in memory, and its decisions in `kept` too, where they can be asked for
+ * afterwards. Several runs share `kept` and number their decisions together. What cannot be kept is told, and changes nothing else.
+ */
+export class KeptDecisions extends MemoryPlannerStore {
+  readonly #kept: PlannerStore;
+  readonly #logger: Logger;
+  /** As they are in `kept`, by their number here; bounded by what a run decides. */
+  readonly #records = new Map<number, DecisionRecord>();
+
+  constructor(kept: PlannerStore, logger: Logger) {
+    super();
+    this.#kept = kept;
+    this.#logger = logger;
+  }
+
+  override async commit(...args: Parameters<PlannerStore['commit']>): Promise<boolean> {
+    const isDone = await super.commit(...args);
+    const [group, { decision }, signal] = args;
+    if (isDone && decision !== undefined) await this.#try(() => this.#keep(group, decision, signal));
+    return isDone;
+  }
+
+  override async move(...args: Parameters<PlannerStore['move']>) {
+    const next = await super.move(...args);
+    const [group, { decisionId }, change, signal] = args;
+    const record = this.#records.get(decisionId);
+    if (next === undefined || record === undefined) return next;
+    await this.#try(async () => {
+      const moved = await this.#kept.move(group, record, change, signal);
+      if (moved !== undefined) this.#records.set(decisionId, moved);
+    });
+    return next;
+  }
+
+  async #keep(group: string, decision: DecisionRecord, signal: AbortSignal): Promise<void> {
+    for (let times = 0; times < TRIES; times++) {
+      const version = (await this.#kept.readState(group, signal))?.version ?? 0;
+      const record = { ...decision, decisionId: version };
+      if (!(await this.#kept.commit(group, { version, state: '', decision: record }, signal))) continue;
+      this.#records.set(decision.decisionId, record);
+      return;
+    }
+    throw new Error('other planners write all the time');
+  }
+
+  async #try(work: () => Promise<void>): Promise<void> {
+    await work().catch((thrown: unknown) => this.#logger.warn('a decision is not kept', { reason: reasonOf(thrown) }));
+  }
 }

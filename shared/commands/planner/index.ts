@@ -1,3 +1,2 @@
 export { type LocalRun, openLocalPlanner, openPlanner, rollupIntervalMs } from './fleet.ts';
-export { openPlannerStore } from './open-store.ts';
-export { localPlanning } from './settings.ts';
+export { localPlanning, openPlannerStore } from './settings.ts';

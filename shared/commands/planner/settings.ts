@@ -1,6 +1,16 @@
-import { ConfigError, type Settings } from '../../config/index.ts';
+import { homedir } from 'node:os';
+import { join } from 'node:path';
+import { ConfigError, type Environment, type Settings } from '../../config/index.ts';
 import { engineModel } from '../../engines/mocker/index.ts';
-import type { ForwardPass, PerPool, Planner, PlannerLaw } from '../../planner/index.ts';
+import {
+  DynamoDbPlannerStore,
+  FilePlannerStore,
+  type ForwardPass,
+  type PerPool,
+  type Planner,
+  type PlannerLaw,
+  type PlannerStore,
+} from '../../planner/index.ts';
 import { profilePasses, readPlannerConfig } from '../../simulate/index.ts';
 
 /** Processes on one machine start soon; once some have, their own time counts. */
@@ -61,4 +71,19 @@ export async function localPlanning(settings: Settings<'local'>): Promise<LocalP
   };
   const profile = engine === 'mocker' ? { decode: profilePasses(model, 'aggregated') } : {};
   return { planner: { config, engines }, profile };
+}
+
+type StoreSettings = Pick<Settings<'planner'>, 'plannerDir'> &
+  Partial<Pick<Settings<'planner'>, 'plannerTable' | 'dynamodbEndpoint' | 'awsRegion'>>;
+
+/** The folder of a user's planners. */
+export function plannerFolder({ plannerDir }: Pick<Settings<'planner'>, 'plannerDir'>, env: Environment): string {
+  return plannerDir ?? join(env.XDG_STATE_HOME || join(homedir(), '.local', 'state'), 'stator', 'planner');
+}
+
+/** Where a planner keeps what it decided: the table, where there is one, else the folder. */
+export async function openPlannerStore(settings: StoreSettings, env: Environment): Promise<PlannerStore> {
+  const { plannerTable: tableName, dynamodbEndpoint: endpoint, awsRegion: region } = settings;
+  if (tableName === undefined) return new FilePlannerStore(plannerFolder(settings, env));
+  return DynamoDbPlannerStore.open({ tableName, endpoint, region });
 }

@@ -1,5 +1,4 @@
-import { EDGES, LISTENERS } from '../processes.ts';
-import { bool, choice, file, int, secret, text } from '../row.ts';
+import { bool, choice, EDGES, FLEET, file, int, LASTING_FLEET, LISTENERS, secret, text } from '../row.ts';
 
 /** Rows of "Access keys". */
 export const accessRows = {
@@ -69,5 +68,107 @@ export const accessRows = {
     usedBy: EDGES,
     source: 'Stator',
     about: 'Shared by all frontends, so that each can cancel what another streams, by its id.',
+  }),
+};
+
+/** Rows of "TLS". */
+export const tlsRows = {
+  tlsCertPath: file({
+    flags: ['--tls-cert-path'],
+    env: ['DYN_TLS_CERT_PATH'],
+    allowed: 'PEM',
+    usedBy: LISTENERS,
+    source: 'Dynamo',
+    about: 'Server certificate; needs --tls-key-path. Reloaded on change.',
+  }),
+  tlsKeyPath: file({
+    flags: ['--tls-key-path'],
+    env: ['DYN_TLS_KEY_PATH'],
+    allowed: 'PEM',
+    usedBy: LISTENERS,
+    source: 'Dynamo',
+    about: 'Server private key; needs --tls-cert-path.',
+  }),
+  tlsClientCaCertPath: file({
+    flags: ['--tls-client-ca-cert-path'],
+    env: ['DYN_TLS_CLIENT_CA_CERT_PATH'],
+    allowed: 'PEM',
+    usedBy: LISTENERS,
+    source: '1.6.1',
+    about: 'CA for client certificates; set = mutual TLS.',
+  }),
+  tcpTlsCertPath: file({
+    flags: ['--tcp-tls-cert-path'],
+    env: ['DYN_TCP_TLS_CERT_PATH'],
+    allowed: 'PEM',
+    usedBy: LASTING_FLEET,
+    source: '1.6.1',
+    about: 'Certificate of the TCP request plane server, and of services that take the plane token.',
+  }),
+  tcpTlsKeyPath: file({
+    flags: ['--tcp-tls-key-path'],
+    env: ['DYN_TCP_TLS_KEY_PATH'],
+    allowed: 'PEM',
+    usedBy: LASTING_FLEET,
+    source: '1.6.1',
+    about: 'Key of that certificate.',
+  }),
+  tcpTlsCaCertPath: file({
+    flags: ['--tcp-tls-ca-cert-path'],
+    env: ['DYN_TCP_TLS_CA_CERT_PATH'],
+    allowed: 'PEM',
+    usedBy: FLEET,
+    source: '1.6.1',
+    about: 'CA that verifies the request plane peer.',
+  }),
+  tcpTlsClientCertPath: file({
+    flags: ['--tcp-tls-client-cert-path'],
+    env: ['DYN_TCP_TLS_CLIENT_CERT_PATH'],
+    allowed: 'PEM',
+    usedBy: FLEET,
+    source: '1.6.1',
+    about: 'Client certificate for mutual TLS on the request plane.',
+  }),
+  tcpTlsClientKeyPath: file({
+    flags: ['--tcp-tls-client-key-path'],
+    env: ['DYN_TCP_TLS_CLIENT_KEY_PATH'],
+    allowed: 'PEM',
+    usedBy: FLEET,
+    source: '1.6.1',
+    about: 'Key of the request plane client certificate.',
+  }),
+  tcpTlsClientCaCertPath: file({
+    flags: ['--tcp-tls-client-ca-cert-path'],
+    env: ['DYN_TCP_TLS_CLIENT_CA_CERT_PATH'],
+    allowed: 'PEM',
+    usedBy: LASTING_FLEET,
+    source: '1.6.1',
+    about: 'CA for request plane clients; set = mutual TLS enforced.',
+  }),
+  tcpTlsInsecure: bool({
+    flags: ['--tcp-tls-insecure'],
+    env: ['DYN_TCP_TLS_INSECURE'],
+    default: false,
+    usedBy: FLEET,
+    source: '1.6.1 (worker flag)',
+    about: 'Skips certificate checks on the request plane; development only.',
+  }),
+  tcpTlsServerName: text({
+    flags: ['--tcp-tls-server-name'],
+    env: ['DYN_TCP_TLS_SERVER_NAME'],
+    allowed: 'host name',
+    usedBy: FLEET,
+    source: '1.6.1 (worker flag)',
+    about: 'Overrides the TLS server name on the request plane.',
+  }),
+  tcpTlsHandshakeTimeoutSecs: int({
+    flags: ['--tcp-tls-handshake-timeout'],
+    env: ['DYN_TCP_TLS_HANDSHAKE_TIMEOUT_SECS'],
+    min: 1,
+    unit: 's',
+    default: 3,
+    usedBy: FLEET,
+    source: '1.6.1 (worker flag)',
+    about: 'Deadline of a request plane TLS handshake.',
   }),
 };

@@ -1,5 +1,4 @@
-import { CLOUD } from '../processes.ts';
-import { choices, int, text, url, urls } from '../row.ts';
+import { CLOUD, choices, int, text, url, urls } from '../row.ts';
 
 /** Rows of "Cloud". */
 export const cloudRows = {

@@ -1,5 +1,4 @@
-import { EDGES, WORKERS } from '../processes.ts';
-import { bool, choice, decimal, folder, json, ports, text } from '../row.ts';
+import { bool, choice, decimal, EDGES, folder, json, ports, text, WORKERS } from '../row.ts';
 
 /** Rows of "Disaggregation". */
 export const disaggregationRows = {

@@ -1,6 +1,4 @@
-import { EDGES, FLEET, LASTING_FLEET } from '../processes.ts';
-import type { DefaultFacts } from '../row.ts';
-import { choice, decimal, folder, text } from '../row.ts';
+import { choice, type DefaultFacts, decimal, EDGES, FLEET, folder, LASTING_FLEET, text } from '../row.ts';
 
 const NOT_A_BACKEND = 'not built: use dynamodb (needs STATOR_DISCOVERY_TABLE), file or mem';
 

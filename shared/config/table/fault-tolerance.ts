@@ -1,5 +1,4 @@
-import { EDGES, FLEET_ROUTERS } from '../processes.ts';
-import { decimal, int, text } from '../row.ts';
+import { decimal, EDGES, FLEET_ROUTERS, int, text } from '../row.ts';
 
 /** Rows of "Fault tolerance and migration". */
 export const faultToleranceRows = {

@@ -1,5 +1,4 @@
-import { LISTENERS } from '../processes.ts';
-import { bool, int, port } from '../row.ts';
+import { bool, int, LISTENERS, port } from '../row.ts';
 
 /** Rows of "KServe gRPC". */
 export const grpcRows = {

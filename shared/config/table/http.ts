@@ -1,5 +1,4 @@
-import { EDGES, LISTENERS } from '../processes.ts';
-import { bool, choice, decimal, int, list, port, route, secret, text } from '../row.ts';
+import { bool, choice, decimal, EDGES, int, LISTENERS, list, port, route, secret, text } from '../row.ts';
 
 /** Rows of "HTTP server and routes". */
 export const httpRows = {

@@ -1,5 +1,4 @@
-import { EDGES, FLEET } from '../processes.ts';
-import { bool, choice, choices, decimal, file, int, logFilter, text, url } from '../row.ts';
+import { bool, choice, choices, decimal, EDGES, FLEET, file, int, logFilter, text, url } from '../row.ts';
 
 /** Rows of "Logging and tracing". */
 export const loggingRows = {

@@ -1,5 +1,18 @@
-import { EDGES, PLANE_SERVERS, WORKERS } from '../processes.ts';
-import { bool, choice, decimal, int, json, jsonTexts, port, portRange, route, text } from '../row.ts';
+import {
+  bool,
+  choice,
+  decimal,
+  EDGES,
+  int,
+  json,
+  jsonTexts,
+  PLANE_SERVERS,
+  port,
+  portRange,
+  route,
+  text,
+  WORKERS,
+} from '../row.ts';
 
 /** Rows of "Metrics and health". */
 export const metricsRows = {

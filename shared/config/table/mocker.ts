@@ -1,6 +1,4 @@
-import { MOCKERS, WORKERS } from '../processes.ts';
-import type { DefaultFacts } from '../row.ts';
-import { bool, choice, decimal, file, fileOrFolder, int, json } from '../row.ts';
+import { bool, choice, type DefaultFacts, decimal, file, fileOrFolder, int, json, MOCKERS, WORKERS } from '../row.ts';
 
 const BLOCK_SIZE_TOKENS = { vllm: 64, sglang: 1, trtllm: 32 } as const;
 

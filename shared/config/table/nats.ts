@@ -1,5 +1,4 @@
-import { FLEET } from '../processes.ts';
-import { bool, file, int, secret, text, urls } from '../row.ts';
+import { bool, FLEET, file, int, secret, text, urls } from '../row.ts';
 
 /** Rows of "NATS". */
 export const natsRows = {

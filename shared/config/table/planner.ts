@@ -1,4 +1,4 @@
-import { bool, choice, decimal, int, jsonOrFile } from '../row.ts';
+import { bool, choice, decimal, folder, int, jsonOrFile, port, secret, text, url } from '../row.ts';
 
 /** Laws that a planner can follow; to add one, name it here and call it in `tick` of the planner. The last four are Dynamo's optimization targets. */
 export const PLANNER_LAWS = ['rate', 'throughput', 'latency', 'load', 'sla'] as const;
@@ -106,5 +106,95 @@ export const plannerRows = {
     usedBy: ['simulate'],
     source: 'Stator',
     about: 'With --planner: price of a GPU.',
+  }),
+};
+
+/** Rows of "Planner of a fleet". */
+export const plannerProcessRows = {
+  plannerConnector: choice({
+    flags: ['--planner-connector'],
+    env: ['STATOR_PLANNER_CONNECTOR'],
+    values: ['virtual', 'local'],
+    default: 'virtual',
+    usedBy: ['planner'],
+    source: 'Stator',
+    about: 'Who carries decisions out: an external system that reads targets, or worker processes of this machine.',
+  }),
+  plannerDir: folder({
+    flags: ['--planner-dir'],
+    env: ['STATOR_PLANNER_DIR'],
+    written: true,
+    defaultText: '$XDG_STATE_HOME/stator/planner, else ~/.local/state/stator/planner',
+    usedBy: ['planner', 'local'],
+    source: 'Stator',
+    about: 'Where a planner keeps what it knows and decided, and leaves its targets.',
+  }),
+  plannerTable: text({
+    env: ['STATOR_PLANNER_TABLE'],
+    usedBy: ['planner'],
+    source: 'Stator',
+    about: 'DynamoDB table for the same, instead of the folder.',
+  }),
+  plannerModel: text({
+    flags: ['--planner-model'],
+    env: ['STATOR_PLANNER_MODEL'],
+    defaultText: 'model_name of --planner-config, else the first that is heard',
+    usedBy: ['planner'],
+    source: 'Stator',
+    about: 'Model that is planned for.',
+  }),
+  scalingMaxWaitTimeSecs: int({
+    env: ['SCALING_MAX_WAIT_TIME'],
+    above: 0,
+    unit: 's',
+    default: 1800,
+    usedBy: ['planner'],
+    source: '1.6.1',
+    about: 'An external system that has not acknowledged a decision for so long gets the next one.',
+  }),
+  plannerMetricsPort: port({
+    flags: ['--planner-metrics-port'],
+    env: ['PLANNER_PROMETHEUS_PORT'],
+    note: '0 = off',
+    default: 0,
+    usedBy: ['planner'],
+    source: '1.6.1',
+    about: "Port of the planner's own /metrics, on loopback.",
+  }),
+  prometheusEndpoint: url({
+    flags: ['--prometheus-endpoint'],
+    env: ['PROMETHEUS_ENDPOINT'],
+    schemes: ['http', 'https'],
+    defaultText: 'unset = workers say what they serve',
+    usedBy: ['planner'],
+    source: '1.6.1',
+    about: 'Prometheus that the traffic is read from.',
+  }),
+  prometheusToken: secret({
+    env: ['PROMETHEUS_TOKEN'],
+    usedBy: ['planner'],
+    source: '1.6.1',
+    about: 'Bearer token for that Prometheus.',
+  }),
+  plannerPrometheusRequestTimeoutSeconds: decimal({
+    env: ['DYN_PLANNER_PROMETHEUS_REQUEST_TIMEOUT_SECONDS'],
+    above: 0,
+    max: 300,
+    unit: 's',
+    default: 10,
+    usedBy: ['planner'],
+    source: '1.6.1',
+    about: 'Longest wait for an answer of that Prometheus.',
+  }),
+  eventRollupIntervalMs: int({
+    env: ['STATOR_EVENT_ROLLUP_INTERVAL_MS'],
+    min: 0,
+    max: 60_000,
+    unit: 'ms',
+    note: '0 = off',
+    default: 5000,
+    usedBy: ['worker', 'local'],
+    source: 'Stator',
+    about: 'How often a worker tells planners what it serves.',
   }),
 };

@@ -1,5 +1,16 @@
-import { FLEET, FLEET_ROUTERS, LASTING_FLEET, LASTING_FLEET_ROUTERS } from '../processes.ts';
-import { bool, choice, decimal, int, portRange, secret, text } from '../row.ts';
+import {
+  bool,
+  choice,
+  decimal,
+  FLEET,
+  FLEET_ROUTERS,
+  int,
+  LASTING_FLEET,
+  LASTING_FLEET_ROUTERS,
+  portRange,
+  secret,
+  text,
+} from '../row.ts';
 
 /** Rows of "Request plane". */
 export const requestPlaneRows = {

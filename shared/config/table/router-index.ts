@@ -1,5 +1,4 @@
-import { LASTING_FLEET, LASTING_ROUTERS, ROUTERS } from '../processes.ts';
-import { bool, choice, decimal, int, intOrNone, port } from '../row.ts';
+import { bool, choice, decimal, int, intOrNone, LASTING_FLEET, LASTING_ROUTERS, port, ROUTERS } from '../row.ts';
 
 /** Rows of "Router events and index". */
 export const routerIndexRows = {

@@ -1,5 +1,18 @@
-import { EDGES, LASTING_ROUTERS, ROUTERS } from '../processes.ts';
-import { bool, choice, decimal, int, port, text, urls } from '../row.ts';
+import {
+  bool,
+  choice,
+  decimal,
+  decimalOrNone,
+  EDGES,
+  int,
+  intOrNone,
+  LASTING_ROUTERS,
+  port,
+  ROUTERS,
+  text,
+  urls,
+  WORKERS,
+} from '../row.ts';
 
 /** Rows of "Router modes". */
 export const routerModesRows = {
@@ -134,5 +147,122 @@ export const routerModesRows = {
     source: 'Stator',
     about:
       'Replicas known from the start: http:// of indexers, the first dump is taken over; tcp:// sync ports of others.',
+  }),
+};
+
+/** Rows of "Queue and admission". */
+export const queueRows = {
+  routerQueueThreshold: decimalOrNone({
+    flags: ['--router-queue-threshold'],
+    env: ['DYN_ROUTER_QUEUE_THRESHOLD'],
+    min: 0,
+    // The selection service queues only where it is told to: workers need not say then how many tokens they batch.
+    decide: (facts): number | null => (facts.read('service') === 'selection' ? null : 16),
+    defaultText: '16; stator router --service selection: None',
+    usedBy: ROUTERS,
+    source: 'Dynamo; 1.6.1: unset',
+    about: 'Fraction of prefill capacity above which requests queue.',
+  }),
+  routerQueuePolicy: choice({
+    flags: ['--router-queue-policy'],
+    env: ['DYN_ROUTER_QUEUE_POLICY'],
+    values: ['fcfs', 'wspt', 'lcfs'],
+    default: 'fcfs',
+    usedBy: ROUTERS,
+    source: 'Dynamo; 1.6.1: no lcfs',
+    about: 'Order of the router queue.',
+  }),
+  admissionControl: choice({
+    flags: ['--admission-control'],
+    env: ['DYN_ADMISSION_CONTROL'],
+    values: ['none', 'token-capacity'],
+    default: 'none',
+    usedBy: EDGES,
+    source: 'Dynamo',
+    about: 'token-capacity applies the busy thresholds; none clears them.',
+  }),
+  activeDecodeBlocksThreshold: decimalOrNone({
+    flags: ['--active-decode-blocks-threshold'],
+    env: ['DYN_ACTIVE_DECODE_BLOCKS_THRESHOLD'],
+    min: 0,
+    max: 1,
+    default: 1,
+    usedBy: EDGES,
+    source: 'Dynamo; 1.6.1: unset',
+    about: 'KV use above which a worker is busy.',
+  }),
+  activePrefillTokensThreshold: intOrNone({
+    flags: ['--active-prefill-tokens-threshold'],
+    env: ['DYN_ACTIVE_PREFILL_TOKENS_THRESHOLD'],
+    min: 0,
+    default: 10000000,
+    usedBy: EDGES,
+    source: 'Dynamo; 1.6.1: unset',
+    about: 'Active prefill tokens above which a worker is busy.',
+  }),
+  activePrefillTokensThresholdFrac: decimalOrNone({
+    flags: ['--active-prefill-tokens-threshold-frac'],
+    env: ['DYN_ACTIVE_PREFILL_TOKENS_THRESHOLD_FRAC'],
+    min: 0,
+    default: 64,
+    usedBy: EDGES,
+    source: 'Dynamo; 1.6.1: unset',
+    about: 'The same as fraction of max_num_batched_tokens; OR with the absolute.',
+  }),
+  routerOverlapRefreshAfterSecs: decimal({
+    env: ['DYN_ROUTER_OVERLAP_REFRESH_AFTER_SECS'],
+    min: 0,
+    unit: 's',
+    note: '0 = never',
+    default: 10,
+    usedBy: LASTING_ROUTERS,
+    source: '1.6.1',
+    about: 'Queued longer than this: overlap is looked up again.',
+  }),
+  routerActiveRequestExpirySecs: int({
+    env: ['DYN_ROUTER_ACTIVE_REQUEST_EXPIRY_SECS'],
+    min: 1,
+    unit: 's',
+    default: 300,
+    usedBy: ROUTERS,
+    source: '1.6.1',
+    about: 'Age at which a lost active request is freed.',
+  }),
+  engineRequestLimit: int({
+    flags: ['--engine-request-limit'],
+    env: ['DYN_ENGINE_REQUEST_LIMIT'],
+    min: 1,
+    defaultText: 'unset = no limit',
+    usedBy: WORKERS,
+    source: '1.6.1',
+    about: 'Requests that a worker runs at once.',
+  }),
+  dynamoRequestQueueLimit: int({
+    env: ['DYN_DYNAMO_REQUEST_QUEUE_LIMIT'],
+    min: 2,
+    default: 16,
+    usedBy: WORKERS,
+    source: '1.6.1',
+    about: 'Requests that wait behind --engine-request-limit.',
+  }),
+  holdTimeoutSecs: int({
+    flags: ['--hold-timeout'],
+    env: ['STATOR_HOLD_TIMEOUT'],
+    min: 0,
+    unit: 's',
+    note: '0 = no hold',
+    defaultText: 'unset = no hold',
+    usedBy: EDGES,
+    source: 'Stator',
+    about: 'Longest hold for a model without ready worker.',
+  }),
+  holdMax: int({
+    flags: ['--hold-max'],
+    env: ['STATOR_HOLD_MAX'],
+    min: 0,
+    default: 256,
+    usedBy: EDGES,
+    source: 'Stator',
+    about: 'Held requests per model; more are 503 with Retry-After.',
   }),
 };

@@ -1,5 +1,15 @@
-import { FLEET_ROUTERS, LASTING_ROUTERS, ROUTERS, TIMING_MODEL_USERS } from '../processes.ts';
-import { bool, choice, decimal, file, int, text } from '../row.ts';
+import {
+  bool,
+  choice,
+  decimal,
+  FLEET_ROUTERS,
+  file,
+  int,
+  LASTING_ROUTERS,
+  ROUTERS,
+  TIMING_MODEL_USERS,
+  text,
+} from '../row.ts';
 
 /** Rows of "KV router scoring". */
 export const routerScoringRows = {

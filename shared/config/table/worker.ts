@@ -1,4 +1,3 @@
-import { MOCKERS, WORKERS } from '../processes.ts';
 import {
   bool,
   choice,
@@ -9,11 +8,13 @@ import {
   int,
   json,
   list,
+  MOCKERS,
   port,
   rest,
   secret,
   text,
   url,
+  WORKERS,
 } from '../row.ts';
 
 /** Rows of "Worker and vLLM engine". */

@@ -2,8 +2,7 @@ import { setMaxListeners } from 'node:events';
 import { forAtMost, Serial } from '../../concurrency/index.ts';
 import { addressOf, encodePrefix } from '../keys.ts';
 import { LeaseKeeper } from '../lease-keeper.ts';
-import { LoadBoard } from '../loads/load-board.ts';
-import { OwnLoads } from '../loads/own-loads.ts';
+import { LoadBoard, OwnLoads } from '../loads.ts';
 import { type DiscoveryBase, type DiscoveryBaseOptions, DiscoveryError, withDefaults } from '../options.ts';
 import type { DiscoveryRecord } from '../records.ts';
 import type { OpenStore } from '../stores.ts';
@@ -11,20 +10,17 @@ import { Table, type TableOptions } from '../table/table.ts';
 import { InterruptedCall } from '../table/table-errors.ts';
 import { TableTime } from '../table/table-time.ts';
 import type { Catalogue, Discovery, DiscoveryQuery, FleetLoads, Watch, WatchListener, WorkerLoad } from '../types.ts';
-import { CardWriter } from './card-writer.ts';
-import { discoveryTablePlace } from './discovery-table.ts';
-import { CardShelf } from './fleet/card-shelf.ts';
-import type { Fleet } from './fleet/member.ts';
-import { RecordBook } from './fleet/record-book.ts';
+import { CardWriter, CatalogueBoard, entriesOf, fetchCards, forgetModel, readCatalogue } from './catalogue.ts';
+import { CardShelf } from './fleet/cards.ts';
+import type { Fleet } from './fleet/members.ts';
+import { RecordBook, RecordWatcher } from './fleet/record-book.ts';
 import { FleetPoller, type ReadingRequest } from './fleet-poller.ts';
 import { FleetReader, type FleetReading } from './fleet-reader.ts';
 import { LeaseCleaner } from './lease-cleaner.ts';
-import { LeaseLiveness } from './lease-liveness.ts';
 import { LeaseLookup } from './lease-lookup.ts';
-import { LeaseWriter, type OwnedRecord } from './lease-writer.ts';
-import { nameOf, toOwned } from './owned-record.ts';
-import { RecordWatcher } from './record-watcher.ts';
-import { CatalogueBoard, entriesOf, fetchCards, forgetModel, readCatalogue } from './table-catalogue.ts';
+import { LeaseLiveness } from './lease-scan.ts';
+import { LeaseWriter, nameOf, type OwnedRecord, toOwned } from './lease-writer.ts';
+import { discoveryTablePlace } from './schema.ts';
 
 export interface DynamoDbDiscoveryOptions extends DiscoveryBaseOptions {
   /** Between two readings, and between two writings of the view by the process that gathers it. @default 1000 */

@@ -1,7 +1,7 @@
 import { setMaxListeners } from 'node:events';
 import type { Clock, Random, Timer } from '../../clock/index.ts';
 import { untilAborted } from '../../concurrency/index.ts';
-import { ageMs, type Moment, momentOf } from '../moment.ts';
+import { ageMs, type Moment, momentOf } from '../table/table-time.ts';
 
 /** What a reading is to show. */
 export interface ReadingRequest {

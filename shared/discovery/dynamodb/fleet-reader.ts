@@ -1,16 +1,12 @@
 import type { Clock, Random } from '../../clock/index.ts';
-import { ageMs, type Moment, momentOf } from '../moment.ts';
+import type { ViewObserver } from '../options.ts';
 import type { Table } from '../table/table.ts';
-import type { TableTime } from '../table/table-time.ts';
-import type { ViewObserver } from '../view-observer.ts';
-import type { Fleet } from './fleet/member.ts';
-import { ReadingMerge } from './fleet/reading-merge.ts';
+import { ageMs, type Moment, momentOf, type TableTime } from '../table/table-time.ts';
+import { keepCards, packCatalogue, readCatalogue } from './catalogue.ts';
+import { type Fleet, ReadingMerge } from './fleet/members.ts';
 import type { LeaseCleaner } from './lease-cleaner.ts';
-import type { LeaseLiveness } from './lease-liveness.ts';
-import { type DeadLease, LeaseScan } from './lease-scan.ts';
-import { keepCards, packCatalogue, readCatalogue } from './table-catalogue.ts';
-import { HeadWatch, type ViewHead } from './view-head.ts';
-import { ViewReader } from './view-reader.ts';
+import { type DeadLease, type LeaseLiveness, LeaseScan } from './lease-scan.ts';
+import { HeadWatch, type ViewHead, ViewReader } from './view-reader.ts';
 import { FenceLost, ViewWriter } from './view-writer.ts';
 
 export interface FleetReaderOptions {

@@ -2,8 +2,8 @@ import type { Clock, Timer } from '../../clock/index.ts';
 import { withDeadline } from '../../concurrency/index.ts';
 import type { Table } from '../table/table.ts';
 import { InterruptedCall } from '../table/table-errors.ts';
-import { type Fleet, isEarlier, type Member } from './fleet/member.ts';
-import { readRecords, toLeaseRow } from './lease-rows.ts';
+import { type Fleet, isEarlier, type Member } from './fleet/members.ts';
+import { readRecords, toLeaseRow } from './lease-scan.ts';
 import { leaseItemKey } from './schema.ts';
 
 export interface LeaseLookupOptions {

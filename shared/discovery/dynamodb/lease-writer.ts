@@ -1,10 +1,12 @@
 import type { Clock } from '../../clock/index.ts';
 import { inBatches } from '../../concurrency/index.ts';
-import type { RecordAddress } from '../keys.ts';
+import { addressOf, type RecordAddress } from '../keys.ts';
 import { DiscoveryError } from '../options.ts';
+import type { DiscoveryRecord } from '../records.ts';
 import type { Table } from '../table/table.ts';
 import type { TableTime } from '../table/table-time.ts';
-import type { OwnCard } from './card-writer.ts';
+import { type OwnCard, ownCardOf } from './catalogue.ts';
+import { packRecord } from './fleet/record-bytes.ts';
 import { leaseItemKey, recordItemKey } from './schema.ts';
 
 /** A record that this process holds in the table. */
@@ -17,7 +19,7 @@ export interface OwnedRecord {
   readonly card?: OwnCard;
 }
 
-export interface LeaseWriterOptions {
+interface LeaseWriterOptions {
   readonly table: Table;
   readonly time: TableTime;
   readonly clock: Clock;
@@ -154,4 +156,19 @@ export class LeaseWriter {
 
 function garbageAt(expiresAtMs: number): number {
   return Math.ceil(expiresAtMs / 1000) + GARBAGE_AFTER_S;
+}
+
+/** The record as its process writes it. */
+export function toOwned(record: DiscoveryRecord): OwnedRecord {
+  const [address, instanceId] = [addressOf(record), record.instance_id];
+  if (record.type !== 'Model') return { address, instanceId, bytes: packRecord(record) };
+  const card = ownCardOf(record);
+  const { card: _, ...rest } = record;
+  const bytes = packRecord({ ...rest, cardSum: card.split.sum, ownCard: card.split.own });
+  return { address, instanceId, bytes, card };
+}
+
+/** What tells the records of one process apart. */
+export function nameOf({ address }: { readonly address: RecordAddress }): string {
+  return `${address.bucket}/${address.key}`;
 }

@@ -1,7 +1,24 @@
+import type { Clock } from '../../clock/index.ts';
 import type { RecordAddress } from '../keys.ts';
-import { TABLE_SCHEMA } from '../table/create-table.ts';
-import { PARTITIONS, partitionOf } from '../table/partition.ts';
-import type { ItemKey } from '../table/table.ts';
+import { DiscoveryError } from '../options.ts';
+import type { ItemKey, TableOptions } from '../table/table.ts';
+import { createTable, TABLE_SCHEMA } from '../table/table-client.ts';
+import type { TablePlace } from '../table/table-errors.ts';
+
+/** Partitions that the items of one kind are spread over, so that no key is hot at 10,000 writers. */
+const PARTITIONS = 16;
+
+/** Number of the partition of `name` (ASCII), 0..15; `step` = that many further on. */
+function partitionOf(name: string, step = 0): number {
+  return (fnv1a(name) + step) % PARTITIONS;
+}
+
+/** FNV-1a, 32 bits, over ASCII. */
+function fnv1a(text: string): number {
+  let hash = 0x811c9dc5;
+  for (let at = 0; at < text.length; at++) hash = Math.imul(hash ^ text.charCodeAt(at), 0x01000193);
+  return hash >>> 0;
+}
 
 /**
  * The discovery table: one fleet, of all its namespaces.
@@ -45,4 +62,26 @@ export type CellKind = 'records' | 'loads';
 
 export function cellItemKey(kind: CellKind, cell: number): ItemKey {
   return { pk: `v1/view#${kind}${cell}`, sk: 'cell' };
+}
+
+/** The discovery table as its messages name it. */
+export function discoveryTablePlace({ tableName, endpoint, region }: TableOptions): TablePlace {
+  return {
+    tableName,
+    endpoint,
+    region,
+    kind: 'discovery table',
+    setting: 'STATOR_DISCOVERY_TABLE',
+    alternative: ', or choose --discovery-backend file',
+    toError: (code, message, cause) => new DiscoveryError(code, message, cause),
+    isOwnError: (thrown) => thrown instanceof DiscoveryError,
+  };
+}
+
+/**
+ * Creates the discovery table, on demand and with clearing of garbage, and waits until it can be used. A table that exists
+ * is left as it is. For emulators and first trials; a deployment creates it from `DISCOVERY_TABLE_SCHEMA`.
+ */
+export function createDiscoveryTable(options: TableOptions, clock?: Clock): Promise<void> {
+  return createTable(discoveryTablePlace(options), clock);
 }

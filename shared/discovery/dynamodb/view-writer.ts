@@ -1,13 +1,11 @@
 import type { Clock } from '../../clock/index.ts';
 import { inBatches } from '../../concurrency/index.ts';
-import { ageMs, type Moment } from '../moment.ts';
 import type { ItemKey, Table } from '../table/table.ts';
-import type { TableTime } from '../table/table-time.ts';
-import { cellOf, firstCellCount, nextCellCount, packLoadCell, packRecordCell } from './fleet/cells.ts';
-import { packHead } from './fleet/head-body.ts';
-import type { Fleet, Member } from './fleet/member.ts';
+import { ageMs, type Moment, type TableTime } from '../table/table-time.ts';
+import type { Fleet, Member } from './fleet/members.ts';
+import { cellOf, firstCellCount, nextCellCount, packHead, packLoadCell, packRecordCell } from './fleet/view-bytes.ts';
 import { CATALOGUE_CELL_KEY, type CellKind, cellItemKey, HEAD_KEY } from './schema.ts';
-import type { ViewHead } from './view-head.ts';
+import type { ViewHead } from './view-reader.ts';
 
 /** Another process holds the head: what this one gathers is written no more. */
 export class FenceLost extends Error {

@@ -1,12 +1,13 @@
 import { randomBytes } from 'node:crypto';
 import { constants } from 'node:fs';
 import { lstat, lutimes, mkdir, open, readdir, rename, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import type { Clock } from '../../clock/index.ts';
 import { inBatches } from '../../concurrency/index.ts';
 import { encodeSegment } from '../../planes/names/index.ts';
 import { decodeSegment } from '../keys.ts';
-import { checkRealFolder } from './own-folder.ts';
+import { DiscoveryError } from '../options.ts';
 
 const TEMPORARY_PREFIX = '.tmp_';
 const TEMPORARY_NAME = /^\.tmp_[0-9a-f]{16}$/;
@@ -152,4 +153,43 @@ async function ifPresent<T>(reading: Promise<T>): Promise<T | undefined> {
 function isMissing(error: unknown): boolean {
   const { code } = error as NodeJS.ErrnoException;
   return code === 'ENOENT' || code === 'ELOOP'; // a link put there since it was looked at: not ours
+}
+
+/** Where processes of one user meet when nobody names a folder: below the temporary folder, a name of the user's own. */
+export function userFolderPath(): string {
+  return join(tmpdir(), `dynamo_store_kv-${process.getuid?.() ?? 'user'}`);
+}
+
+/**
+ * Makes `path` for this user alone, or checks that it is so: anybody may make a folder of that name in the temporary folder
+ * first, and whoever can write it decides where requests go.
+ *
+ * @throws DiscoveryError `misconfigured` when it is a link or no folder, belongs to another user, or others may write or read it
+ */
+export async function makeOwnFolder(path: string): Promise<void> {
+  await mkdir(path, { mode: 0o700 }).catch((error: NodeJS.ErrnoException) => {
+    if (error.code !== 'EEXIST') throw error;
+  });
+  const { isFolder, uid, mode } = await look(path);
+  const fault = !isFolder
+    ? 'is a link or no folder'
+    : uid !== (process.getuid?.() ?? uid)
+      ? `belongs to another user (${uid})`
+      : (mode & 0o077) !== 0
+        ? `is open to other users (mode ${(mode & 0o777).toString(8)}; needed: 700)`
+        : undefined;
+  if (fault === undefined) return;
+  const hint = 'Remove it, or set DYN_FILE_KV to a folder that only trusted processes can write';
+  throw new DiscoveryError('misconfigured', `the discovery folder ${path} ${fault}. ${hint}`);
+}
+
+/** @throws DiscoveryError `misconfigured` when a link stands where a folder of records should be: it would be read, and swept, elsewhere */
+async function checkRealFolder(path: string): Promise<void> {
+  if ((await look(path)).isFolder) return;
+  throw new DiscoveryError('misconfigured', `${path} is a link or no folder; records are kept in real folders only`);
+}
+
+async function look(path: string): Promise<{ isFolder: boolean; uid: number; mode: number }> {
+  const status = await lstat(path);
+  return { isFolder: status.isDirectory(), uid: status.uid, mode: status.mode };
 }

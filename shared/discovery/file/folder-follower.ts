@@ -2,8 +2,8 @@ import { type FSWatcher, watch } from 'node:fs';
 import { stat } from 'node:fs/promises';
 import type { Clock, Timer } from '../../clock/index.ts';
 import { reasonOf } from '../../errors/index.ts';
-import { ageMs, type Moment, momentOf } from '../moment.ts';
-import type { ReportProblem } from '../watch-teller.ts';
+import { ageMs, type Moment, momentOf } from '../table/table-time.ts';
+import type { ReportProblem } from '../types.ts';
 import type { BucketFolder } from './bucket-folder.ts';
 
 /** Renames come in bursts; one reading serves them all. */

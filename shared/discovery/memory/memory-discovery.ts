@@ -1,11 +1,9 @@
 import { type Clock, systemClock, type Timer } from '../../clock/index.ts';
 import { addressOf, BUCKETS, encodePrefix } from '../keys.ts';
 import { LeaseKeeper } from '../lease-keeper.ts';
-import { LoadBoard } from '../loads/load-board.ts';
-import { OwnLoads } from '../loads/own-loads.ts';
+import { LoadBoard, OwnLoads } from '../loads.ts';
 import { type DiscoveryBase, type DiscoveryBaseOptions, DiscoveryError, withDefaults } from '../options.ts';
-import { toText } from '../record-text.ts';
-import type { DiscoveryRecord } from '../records.ts';
+import { type DiscoveryRecord, toText } from '../records.ts';
 import { recordsUnder, SnapshotWatcher } from '../snapshot-watcher.ts';
 import type { OpenStore } from '../stores.ts';
 import type { Bucket, Discovery, DiscoveryQuery, FleetLoads, Watch, WatchListener, WorkerLoad } from '../types.ts';

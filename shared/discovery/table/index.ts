@@ -3,8 +3,8 @@
  * What the rooms that keep state in DynamoDB share: calls with deadlines and back-off, failures in one line, and the table's
  * own time.
  */
-export { type Moment, momentOf } from '../moment.ts';
-export { createTable } from './create-table.ts';
+
 export { type Item, type ItemChange, type ItemKey, type ItemOutcome, Table, type TableOptions } from './table.ts';
+export { createTable } from './table-client.ts';
 export type { TableError, TableErrorCode, TablePlace } from './table-errors.ts';
-export { TableTime } from './table-time.ts';
+export { type Moment, momentOf, TableTime } from './table-time.ts';

@@ -1,5 +1,9 @@
 import type * as Sdk from '@aws-sdk/client-dynamodb';
-import type { Clock } from '../../clock/index.ts';
+import type { DynamoDBClient } from '@aws-sdk/client-dynamodb';
+import { type Clock, systemClock } from '../../clock/index.ts';
+import { type DynamoDbSdk, loadSdk } from './sdk.ts';
+import type { TableOptions } from './table.ts';
+import { type TablePlace, toTableError } from './table-errors.ts';
 import type { TableTime } from './table-time.ts';
 
 /** The calls that are made on tables, by their names in DynamoDB's protocol. */
@@ -35,4 +39,104 @@ export interface TableClientDependencies {
   readonly time: TableTime;
   /** Longest wait for one answer. */
   readonly requestTimeoutMs: number;
+}
+
+/** A client of the SDK, which finds credentials wherever there are some; loads the SDK. */
+export async function openSdkClient(
+  place: Pick<TableOptions, 'endpoint' | 'region'>,
+  dependencies: TableClientDependencies,
+): Promise<TableClient> {
+  const sdk = await loadSdk();
+  const client = connect(sdk, place, dependencies.requestTimeoutMs);
+  readTime(client, dependencies);
+  return {
+    async call(name, input, abortSignal) {
+      const Command = sdk[`${name}Command`] as new (input: object) => Parameters<DynamoDBClient['send']>[0];
+      return (await client.send(new Command(input), { abortSignal })) as never; // the answer of that command
+    },
+    destroy: () => client.destroy(),
+  };
+}
+
+/** The SDK client. One attempt per call: rooms repeat by themselves, within their own deadlines. */
+export function connect(
+  sdk: DynamoDbSdk,
+  options: Pick<TableOptions, 'endpoint' | 'region'>,
+  requestTimeoutMs: number,
+): DynamoDBClient {
+  const region =
+    options.region ?? (options.endpoint === undefined ? undefined : (process.env.AWS_REGION ?? 'us-east-1'));
+  return new sdk.DynamoDBClient({
+    ...(region === undefined ? {} : { region }),
+    ...(options.endpoint === undefined ? {} : { endpoint: options.endpoint }),
+    maxAttempts: 1,
+    requestHandler: { connectionTimeout: requestTimeoutMs, requestTimeout: requestTimeoutMs },
+  });
+}
+
+/** Feeds the `Date` header of every answer, also of refusals, into the table's time. */
+function readTime(client: DynamoDBClient, { clock, time }: TableClientDependencies): void {
+  client.middlewareStack.add(
+    (next) => async (args) => {
+      const sentMs = clock.nowMs();
+      const result = await next(args);
+      time.observe(dateHeaderOf(result.response), sentMs, clock.nowMs());
+      return result;
+    },
+    { step: 'deserialize', priority: 'low', name: 'readTableTime' },
+  );
+}
+
+function dateHeaderOf(response: unknown): string | undefined {
+  const headers = (response as { readonly headers?: Readonly<Record<string, string>> } | undefined)?.headers;
+  return headers?.date;
+}
+
+/** Keys of every table of this product, and the attribute (Unix seconds) after which garbage is cleared. */
+export const TABLE_SCHEMA = { partitionKey: 'pk', sortKey: 'sk', ttlAttribute: 'ttl' } as const;
+
+const REQUEST_TIMEOUT_MS = 5000;
+const ACTIVE_MS_MAX = 60_000;
+const POLL_MS = 100;
+
+/**
+ * Creates a table of `TABLE_SCHEMA`, on demand and with clearing of garbage, and waits until it can be used. A table that
+ * exists is left as it is. For emulators and first trials; a deployment creates its tables by itself.
+ */
+export async function createTable(place: TablePlace, clock: Clock = systemClock): Promise<void> {
+  const sdk = await loadSdk();
+  const client = connect(sdk, place, REQUEST_TIMEOUT_MS);
+  const { tableName: TableName } = place;
+  const { partitionKey, sortKey, ttlAttribute } = TABLE_SCHEMA;
+  try {
+    await client.send(
+      new sdk.CreateTableCommand({
+        TableName,
+        BillingMode: 'PAY_PER_REQUEST',
+        AttributeDefinitions: [
+          { AttributeName: partitionKey, AttributeType: 'S' },
+          { AttributeName: sortKey, AttributeType: 'S' },
+        ],
+        KeySchema: [
+          { AttributeName: partitionKey, KeyType: 'HASH' },
+          { AttributeName: sortKey, KeyType: 'RANGE' },
+        ],
+      }),
+    );
+    const isActive = async (): Promise<boolean> =>
+      (await client.send(new sdk.DescribeTableCommand({ TableName }))).Table?.TableStatus === 'ACTIVE';
+    const deadlineMs = clock.nowMs() + ACTIVE_MS_MAX;
+    while (!(await isActive())) {
+      if (clock.nowMs() > deadlineMs)
+        throw place.toError('unavailable', `table "${TableName}" stays inactive`, undefined);
+      await clock.sleep(POLL_MS);
+    }
+    const TimeToLiveSpecification = { AttributeName: ttlAttribute, Enabled: true };
+    await client.send(new sdk.UpdateTimeToLiveCommand({ TableName, TimeToLiveSpecification }));
+  } catch (error) {
+    if (error instanceof Error && error.name === 'ResourceInUseException') return; // it exists
+    throw toTableError(error, place);
+  } finally {
+    client.destroy();
+  }
 }

@@ -1,8 +1,7 @@
 import type { AttributeValue } from '@aws-sdk/client-dynamodb';
 import type { Clock, Random } from '../../clock/index.ts';
 import { withDeadline } from '../../concurrency/index.ts';
-import { openSdkClient } from './sdk-client.ts';
-import type { TableClient } from './table-client.ts';
+import { openSdkClient, type TableClient } from './table-client.ts';
 import {
   conditionFailure,
   InterruptedCall,

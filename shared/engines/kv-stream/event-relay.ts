@@ -4,8 +4,7 @@ import type { Logger } from '../../telemetry/index.ts';
 import type { KvEvent } from '../types.ts';
 import type { EventBatch } from './engine-events.ts';
 import { EventNormaliser } from './event-normaliser.ts';
-import type { RankSource } from './event-source.ts';
-import { RankStream } from './rank-stream.ts';
+import { type RankSource, RankStream } from './rank-stream.ts';
 
 export interface EventRelayOptions {
   readonly sources: readonly RankSource[];

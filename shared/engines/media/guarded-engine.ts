@@ -1,18 +1,18 @@
+import { isIP } from 'node:net';
 import type { Clock } from '../../clock/index.ts';
 import { Semaphore } from '../../concurrency/index.ts';
+import { ConfigError, type Settings } from '../../config/index.ts';
 import { type ServeError, toServeError, workerError } from '../../errors/index.ts';
 import type { EngineRequest } from '../../protocol/generation/index.ts';
 import type { Engine, EngineSink } from '../types.ts';
-import { fetchMedia } from './fetch-media.ts';
-import { readLocalMedia } from './local-media.ts';
-import { MediaBudget, MediaConnections } from './media-bounds.ts';
-import { checkMediaUrl, type MediaPolicy } from './media-policy.ts';
+import { checkMediaUrl, type MediaPolicy, mediaPolicy } from './media-policy.ts';
 import { type NamedMedium, type RebuiltBody, rebuildMessages } from './media-urls.ts';
+import { fetchMedia, MediaBudget, MediaConnections, readLocalMedia } from './read-media.ts';
 
 /** Media of one request; models take a handful. */
 const MEDIA_MAX = 64;
 
-export interface MediaGuardOptions {
+interface MediaGuardOptions {
   readonly policy: MediaPolicy;
   readonly clock: Clock;
   /** Media read at the same time, over all requests; further ones wait. @default 100 */
@@ -147,4 +147,34 @@ async function readMedium(url: string, options: BudgetedOptions): Promise<Inline
     isLocal ? readLocalMedia(url, { folder, fileBytesMax, budget }, signal) : fetchMedia(url, options),
   );
   return { text: `data:${mediaType};base64,${bytes.toString('base64')}`, bytes: bytes.length };
+}
+
+const MIB = 1024 * 1024;
+/** What may stand in the list: a name, or the end of one behind `*`. */
+const ALLOWED_HOST = /^(\*|\*?[\w.-]+)$/;
+
+/**
+ * `engine`, which never follows a URL of a client: media come to it inline, read within the settings' bounds.
+ * @throws ConfigError for an allowed host that none can be called
+ */
+export function withMediaGuard(engine: Engine, settings: Settings<'worker'>, clock: Clock): Engine {
+  const { mmMaxFileSizeMb: fileMb, mmMaxDataUrlMb: dataMb, httpTimeoutSecs: seconds } = settings;
+  const unfit = settings.mediaAllowHosts?.find((host) => !ALLOWED_HOST.test(host) && isIP(host) === 0);
+  if (unfit !== undefined) {
+    throw new ConfigError([
+      `STATOR_MEDIA_ALLOW_HOSTS "${unfit}": allowed: host names, * as prefix; no scheme, no port`,
+    ]);
+  }
+  const policy = mediaPolicy({
+    allowHosts: settings.mediaAllowHosts,
+    allowsInternal: settings.mmAllowInternal,
+    localFolder: settings.mmLocalPath,
+    requestBytesMax: settings.mmMaxRequestMb * MIB,
+    keepAliveMs: settings.httpKeepaliveTimeoutSecs * 1000,
+    connectTimeoutMs: settings.httpConnectTimeoutSecs * 1000,
+    ...(fileMb === undefined ? {} : { fileBytesMax: fileMb * MIB }),
+    ...(dataMb === undefined ? {} : { dataUrlBytesMax: dataMb * MIB }),
+    ...(seconds === undefined ? {} : { timeoutMs: seconds * 1000 }),
+  });
+  return createMediaGuardedEngine(engine, { policy, clock, fetchesMax: settings.httpMaxConnections });
 }

@@ -5,17 +5,12 @@
  */
 
 export type { EngineType } from './capacity-rules.ts';
-export { engineModel } from './engine-model.ts';
-export { memoryHandoffs } from './handoff/handoffs.ts';
-export { tcpHandoffs } from './handoff/tcp-handoffs.ts';
-export { kvBytesPerToken } from './kv-bytes.ts';
+export { memoryHandoffs, tcpHandoffs } from './handoffs.ts';
 export { createMockEngine } from './mock-engine.ts';
-export type { KvStreamOptions, MockEngineOptions } from './options.ts';
-export { readTimingProfile } from './profile/read-profile.ts';
+export { engineModel, type KvStreamOptions, type MockEngineOptions } from './options.ts';
 export { KvJournal } from './rank.ts';
 export { Scheduler, type SchedulerOptions } from './scheduler.ts';
 export { type BlockNames, Sequence } from './sequence.ts';
-export type { Thinking } from './thinking-cursor.ts';
-export type { TimingModel } from './timing.ts';
-export { passMs } from './timing.ts';
-export { type TransferModel, transferMs } from './transfers.ts';
+export { passMs, readTimingProfile, type TimingModel } from './timing.ts';
+export type { Thinking } from './token-cursor.ts';
+export { kvBytesPerToken, type TransferModel, transferMs } from './transfers.ts';

@@ -1,9 +1,8 @@
 import type { ServeError } from '../../errors/index.ts';
 import type { EngineFinishReason, EngineOutput, EngineRequest, TopLogprob } from '../../protocol/generation/index.ts';
 import type { EngineSink } from '../types.ts';
-import { Sequence } from './sequence.ts';
+import { Sequence, type TokenNames } from './sequence.ts';
 import { NATURAL_END, type TokenCursor } from './token-cursor.ts';
-import type { TokenNames } from './token-names.ts';
 
 /** One choice of a live request. */
 export class LiveSequence extends Sequence {

@@ -5,9 +5,8 @@ import type { Engine, EngineInfo, EngineLoad, EnginePass, EngineSink, KvEvent } 
 import { choiceCount, type Limits, LiveRequest, LiveSequence, limitsOf } from './live-request.ts';
 import { type MockEngineDeps, type MockEngineOptions, type MockSettings, resolveMockOptions } from './options.ts';
 import { createRank, type Rank } from './rank.ts';
-import { ThinkingCursor } from './thinking-cursor.ts';
-import { RandomCursor, ReadableCursor, type TokenCursor } from './token-cursor.ts';
-import { type NameScope, TokenNames } from './token-names.ts';
+import { type NameScope, TokenNames } from './sequence.ts';
+import { RandomCursor, ReadableCursor, ThinkingCursor, type TokenCursor } from './token-cursor.ts';
 import { Transfers } from './transfers.ts';
 
 /** Tokens of output that a new sequence has room for; more is allocated when needed. */

@@ -1,13 +1,15 @@
 import type { Clock } from '../../clock/index.ts';
+import type { Settings } from '../../config/index.ts';
 import type { ModelType } from '../../discovery/index.ts';
 import type { EngineType } from './capacity-rules.ts';
-import type { HandoffNetwork } from './handoff/handoffs.ts';
-import type { Defer } from './pass-loop.ts';
+import type { HandoffNetwork } from './handoffs.ts';
 import type { SchedulerOptions } from './scheduler.ts';
-import type { Thinking } from './thinking-cursor.ts';
 import type { TimingModel } from './timing.ts';
-import { type IdRange, type Introduction, type PassageTokens, passageTokens } from './token-cursor.ts';
+import { type IdRange, type Introduction, type PassageTokens, passageTokens, type Thinking } from './token-cursor.ts';
 import type { TransfersOptions } from './transfers.ts';
+
+/** Runs a callback on a later turn of the event loop. */
+export type Defer = (callback: () => void) => void;
 
 /** Where a mock engine publishes its KV events like vLLM. */
 export interface KvStreamOptions {
@@ -188,4 +190,20 @@ function checkThinking(thinking: Thinking): Thinking {
   }
   if (thinking.startId === thinking.endId) throw new RangeError('mock engine option thinking needs two different ids');
   return thinking;
+}
+
+/** The engine model of mock and simulated workers, but for the size of its cache. */
+export function engineModel(settings: Settings<'worker' | 'simulate'>): Omit<SchedulerOptions, 'numGpuBlocks'> {
+  return {
+    blockSizeTokens: settings.blockSize,
+    maxNumSeqs: settings.maxNumSeqs,
+    maxNumBatchedTokens: settings.maxNumBatchedTokens,
+    enablePrefixCaching: settings.enablePrefixCaching,
+    enableChunkedPrefill: settings.enableChunkedPrefill,
+    preemptionMode: settings.preemptionMode,
+    watermark: settings.watermark,
+    engineType: settings.engineType,
+    speedupRatio: settings.speedupRatio,
+    decodeSpeedupRatio: settings.decodeSpeedupRatio,
+  };
 }

@@ -1,3 +1,8 @@
+import { readFile, stat } from 'node:fs/promises';
+import { join } from 'node:path';
+import { reasonOf } from '../../errors/index.ts';
+import { readNpz } from './npz.ts';
+
 /** How long the parts of a pass take on the modelled GPU. */
 export interface TimingModel {
   /** Time to prefill `tokens` uncached prompt tokens in one pass. 0 when nothing prefills. */
@@ -65,4 +70,185 @@ export function passMs(work: PassWork, capacityTokens: number, speed: SpeedUp): 
     durationMs += stepMs / (speedup * (speed.decodeSpeedupRatio || 1));
   }
   return durationMs;
+}
+
+/** Decode steps measured at one context length. */
+interface DecodeRow {
+  readonly contextTokens: number;
+  /** Tokens in the KV cache, rising. */
+  readonly activeTokens: readonly number[];
+  readonly stepMs: readonly number[];
+}
+
+/** Measured times. */
+interface TimingTables {
+  /** Uncached prompt tokens of a pass, rising. */
+  readonly prefillTokens: readonly number[];
+  readonly prefillMs: readonly number[];
+  /** By rising context length; at least one row. */
+  readonly decode: readonly DecodeRow[];
+}
+
+const DECODE_MS_MIN = 1;
+
+type Columns = Readonly<Record<string, readonly number[]>>;
+
+interface DecodePoint {
+  readonly contextTokens: number;
+  readonly activeTokens: number;
+  readonly stepMs: number;
+}
+
+/**
+ * Reads `--planner-profile-data`: an NPZ file made for the mock
+ * engine, or the folder that a profiler left, with `selected_{prefill,decode}_interpolation/raw_data.npz` or
+ * `{prefill,decode}_raw_data.json`.
+ * @throws Error with one line that names the file and what is wrong with it
+ */
+export async function readTimingProfile(path: string): Promise<TimingModel> {
+  try {
+    const isFolder = (await stat(path)).isDirectory();
+    return profiledTiming(isFolder ? await readFolder(path) : mockTables(await readColumns(path)));
+  } catch (thrown) {
+    throw new Error(`--planner-profile-data ${path}: ${reasonOf(thrown)}`, { cause: thrown });
+  }
+}
+
+/** The grid `decode_itl[a, c]` over active tokens and context lengths. */
+function mockTables(columns: Columns): TimingTables {
+  const active = column(columns, 'decode_active_kv_tokens');
+  const contexts = column(columns, 'decode_context_length');
+  const steps = column(columns, 'decode_itl', active.length * contexts.length);
+  const points = active.flatMap((activeTokens, row) =>
+    contexts.map((contextTokens, at) => ({ contextTokens, activeTokens, stepMs: steps[row * contexts.length + at]! })),
+  );
+  return tablesOf(column(columns, 'prefill_isl'), columns, 'prefill_ttft_ms', points);
+}
+
+async function readFolder(folder: string): Promise<TimingTables> {
+  const prefill = await readPart(folder, 'prefill'); // first, so that of two missing files the same is named each time
+  const decode = await readPart(folder, 'decode');
+  const usage = column(decode, 'x_kv_usage');
+  const contexts = column(decode, 'y_context_length', usage.length);
+  const steps = column(decode, 'z_itl', usage.length);
+  const [maxTokens = 0] = column(decode, 'max_kv_tokens', 1);
+  const points = usage.map((share, at) => ({
+    contextTokens: contexts[at]!,
+    activeTokens: share * maxTokens,
+    stepMs: steps[at]!,
+  }));
+  return tablesOf(column(prefill, 'prefill_isl'), prefill, 'prefill_ttft', points);
+}
+
+async function readPart(folder: string, part: 'prefill' | 'decode'): Promise<Columns> {
+  const archive = join(folder, `selected_${part}_interpolation`, 'raw_data.npz');
+  const isThere = await stat(archive).then(
+    () => true,
+    () => false, // then the other spelling must be, or reading it says what is missing
+  );
+  return readColumns(isThere ? archive : join(folder, `${part}_raw_data.json`));
+}
+
+async function readColumns(path: string): Promise<Columns> {
+  const bytes = await readFile(path);
+  try {
+    if (!path.endsWith('.json')) {
+      return Object.fromEntries([...readNpz(bytes)].map(([name, { values }]) => [name, [...values]]));
+    }
+    const fields = Object.entries(JSON.parse(bytes.toString('utf8')) as Record<string, unknown>);
+    return Object.fromEntries(fields.map(([name, value]) => [name, Array.isArray(value) ? value : [value]]));
+  } catch (thrown) {
+    throw new Error(`${path} cannot be read: ${reasonOf(thrown)}`);
+  }
+}
+
+function column(columns: Columns, name: string, length?: number): readonly number[] {
+  const values = columns[name];
+  if (values === undefined || values.length === 0) throw new Error(`${name} is missing`);
+  if (!values.every((value) => Number.isFinite(value))) throw new Error(`${name} must hold numbers`);
+  if (length !== undefined && values.length !== length) {
+    throw new Error(`${name} must hold ${length} numbers, got ${values.length}`);
+  }
+  return values;
+}
+
+function tablesOf(
+  prefillTokens: readonly number[],
+  columns: Columns,
+  timeName: string,
+  points: readonly DecodePoint[],
+): TimingTables {
+  const times = column(columns, timeName, prefillTokens.length);
+  const order = risingOrder(prefillTokens);
+  return {
+    prefillTokens: order.map((at) => prefillTokens[at]!),
+    prefillMs: order.map((at) => times[at]!),
+    decode: rowsOf(points),
+  };
+}
+
+/** Points of one context length make a row. */
+function rowsOf(points: readonly DecodePoint[]): readonly DecodeRow[] {
+  const byContext = new Map<number, DecodePoint[]>(); // bounded by the points of a file
+  for (const point of points) {
+    const row = byContext.get(point.contextTokens);
+    if (row === undefined) byContext.set(point.contextTokens, [point]);
+    else row.push(point);
+  }
+  return [...byContext]
+    .sort(([one], [other]) => one - other)
+    .map(([contextTokens, row]) => {
+      const order = risingOrder(row.map(({ activeTokens }) => activeTokens)).map((at) => row[at]!);
+      return {
+        contextTokens,
+        activeTokens: order.map(({ activeTokens }) => activeTokens),
+        stepMs: order.map(({ stepMs }) => stepMs),
+      };
+    });
+}
+
+/** Positions by rising value; of equal values the first alone, as no line leads through two points above each other. */
+function risingOrder(values: readonly number[]): readonly number[] {
+  const order = values.map((_, at) => at).sort((one, other) => values[one]! - values[other]!);
+  return order.filter((at, place) => place === 0 || values[at] !== values[order[place - 1]!]);
+}
+
+/**
+ * Linear over the prompt tokens of a pass; bilinear over active tokens and mean context. Goes on with the last slope outside
+ * of what was measured.
+ */
+function profiledTiming({ prefillTokens, prefillMs, decode }: TimingTables): TimingModel {
+  const contexts = decode.map(({ contextTokens }) => contextTokens);
+  return {
+    prefillMs: (tokens) =>
+      tokens <= 0
+        ? 0
+        : atLeast(
+            0,
+            interpolate(tokens, prefillTokens, (at) => prefillMs[at]!),
+          ),
+    decodeMs: (active, context) =>
+      atLeast(
+        DECODE_MS_MIN,
+        interpolate(context, contexts, (row) => {
+          const { activeTokens, stepMs } = decode[row]!;
+          return interpolate(active, activeTokens, (at) => stepMs[at]!);
+        }),
+      ),
+  };
+}
+
+/** The value at `x` on the line through the two points around it, or through the nearest two. */
+function interpolate(x: number, xs: readonly number[], valueAt: (at: number) => number): number {
+  if (xs.length === 1) return valueAt(0);
+  let right = 1;
+  while (right < xs.length - 1 && xs[right]! < x) right++;
+  const left = right - 1;
+  const share = (x - xs[left]!) / (xs[right]! - xs[left]!);
+  const low = valueAt(left);
+  return low + share * (valueAt(right) - low);
+}
+
+function atLeast(min: number, value: number): number {
+  return value > min ? value : min; // also for what is not a number
 }

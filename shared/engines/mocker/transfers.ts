@@ -1,8 +1,117 @@
-import type { Clock } from '../../clock/index.ts';
+import type { Clock, Timer } from '../../clock/index.ts';
 import type { EngineRequest } from '../../protocol/generation/index.ts';
-import { asRecord } from '../../records/index.ts';
-import type { HandoffListener, HandoffNetwork, HandoffRequest } from './handoff/handoffs.ts';
-import { HeldBlocks } from './handoff/held-blocks.ts';
+import { asRecord, isRecord, type UnknownRecord } from '../../records/index.ts';
+import type { HandoffCaller, HandoffDesk, HandoffListener, HandoffNetwork, HandoffRequest } from './handoffs.ts';
+
+interface Held {
+  /** Gives the blocks back to the engine. */
+  readonly free: () => void;
+  readonly expiry: Timer;
+  caller: HandoffCaller | undefined;
+}
+
+interface Waiting {
+  readonly caller: HandoffCaller;
+  readonly expiry: Timer;
+}
+
+/**
+ * Blocks of finished prefills, kept until a decode engine has fetched them. Bounded by the cache that they lie in.
+ *
+ * | State of a key | offer | asked | fetched, or the caller goes | release | time is up |
+ * |---|---|---|---|---|---|
+ * | unknown | held | refused, or waiting if it may | - | - | - |
+ * | waiting | being fetched | refused | unknown | refused | refused |
+ * | held | - | being fetched | - | freed | freed |
+ * | being fetched | - | refused | freed | freed | freed |
+ */
+class HeldBlocks implements HandoffDesk {
+  readonly #clock: Clock;
+  readonly #timeoutMs: number;
+  readonly #held = new Map<string, Held>();
+  readonly #waiting = new Map<string, Waiting>();
+  readonly #idle = new Set<() => void>();
+
+  constructor(clock: Clock, timeoutMs: number) {
+    this.#clock = clock;
+    this.#timeoutMs = timeoutMs;
+  }
+
+  /** Prompts whose blocks are kept. */
+  get count(): number {
+    return this.#held.size;
+  }
+
+  /** Keeps the blocks of `key`; `free` is called once. */
+  offer(key: string, free: () => void): void {
+    this.release(key); // an id that came twice
+    const expiry = this.#clock.after(this.#timeoutMs, () => this.release(key));
+    const waiting = this.#waiting.get(key);
+    this.#held.set(key, { free, expiry, caller: waiting?.caller });
+    if (waiting === undefined) return;
+    waiting.expiry.cancel();
+    this.#waiting.delete(key);
+    waiting.caller.ready();
+  }
+
+  asked(key: string, mayWait: boolean, caller: HandoffCaller): () => void {
+    const held = this.#held.get(key);
+    if (held !== undefined && held.caller === undefined) {
+      held.caller = caller;
+      caller.ready();
+    } else if (held === undefined && mayWait && !this.#waiting.has(key)) {
+      const expiry = this.#clock.after(this.#timeoutMs, () => this.refuse(key, 'no prefill came'));
+      this.#waiting.set(key, { caller, expiry });
+    } else {
+      caller.refuse('no such blocks');
+    }
+    return () => this.#left(key, caller);
+  }
+
+  /** Nobody will fetch the blocks of `key`. Nothing when there are none. */
+  release(key: string): void {
+    const held = this.#held.get(key);
+    if (held === undefined) return;
+    held.expiry.cancel();
+    this.#held.delete(key);
+    held.free();
+    if (this.#held.size > 0) return;
+    for (const tell of this.#idle) tell();
+    this.#idle.clear();
+  }
+
+  /** No blocks will come for whoever waits for `key`. */
+  refuse(key: string, reason: string): void {
+    const waiting = this.#waiting.get(key);
+    if (waiting === undefined) return;
+    waiting.expiry.cancel();
+    this.#waiting.delete(key);
+    waiting.caller.refuse(reason);
+  }
+
+  /** Resolves when nothing is kept any more, at the latest after `withinMs`; what is kept then is freed. */
+  async settle(withinMs: number): Promise<void> {
+    if (this.#held.size > 0) {
+      await new Promise<void>((resolve) => {
+        const limit = this.#clock.after(withinMs, resolve);
+        this.#idle.add(() => {
+          limit.cancel();
+          resolve();
+        });
+      });
+    }
+    for (const key of [...this.#held.keys()]) this.release(key);
+    for (const key of [...this.#waiting.keys()]) this.refuse(key, 'the engine has stopped');
+  }
+
+  #left(key: string, caller: HandoffCaller): void {
+    if (this.#held.get(key)?.caller === caller) this.release(key);
+    const waiting = this.#waiting.get(key);
+    if (waiting?.caller !== caller) return;
+    waiting.expiry.cancel();
+    this.#waiting.delete(key);
+  }
+}
 
 /** The link over which blocks move. */
 export interface TransferModel {
@@ -138,4 +247,32 @@ function remoteOf({ prefillResult }: EngineRequest): HandoffRequest | undefined 
   const { remote_host: host, remote_port: port, remote_request_id: key } = params ?? {};
   if (typeof host !== 'string' || typeof port !== 'number' || typeof key !== 'string') return undefined;
   return { host, port, key, mayWait: false };
+}
+
+/** Bytes of one number in the KV cache. `auto` is the model's own type, two bytes where it does not say. */
+const BYTES: Readonly<Record<string, number>> = { float32: 4, float16: 2, bfloat16: 2 };
+
+/**
+ * KV bytes of one token: layers x 2 x KV heads x head size x bytes of a number.
+ * @param config the model's `config.json`
+ * @param type `--kv-cache-dtype`
+ * @returns 0 where the configuration does not say enough
+ */
+export function kvBytesPerToken(config: UnknownRecord, type: string): number {
+  const text = isRecord(config.text_config) ? { ...config, ...config.text_config } : config;
+  const of = (name: string): number | undefined => {
+    const value = text[name];
+    return typeof value === 'number' && value > 0 ? value : undefined;
+  };
+  const layers = of('num_hidden_layers') ?? of('n_layer') ?? 0;
+  const heads = of('num_attention_heads') ?? of('n_head') ?? 0;
+  const kvHeads = of('num_key_value_heads') ?? heads;
+  const headSize = of('head_dim') ?? (heads === 0 ? 0 : (of('hidden_size') ?? of('n_embd') ?? 0) / heads);
+  return layers * 2 * kvHeads * headSize * bytesOf(type, text);
+}
+
+function bytesOf(type: string, { torch_dtype: torch, dtype = torch }: UnknownRecord): number {
+  if (type.startsWith('fp8')) return 1;
+  if (type !== 'auto') return BYTES[type] ?? 2;
+  return (typeof dtype === 'string' ? BYTES[dtype] : undefined) ?? 2;
 }

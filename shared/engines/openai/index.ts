@@ -2,5 +2,4 @@
  * @module engines/openai
  * Any OpenAI-compatible server as an engine, streamed, by its URL. Text in and chunks out, both untouched; no KV events.
  */
-export { createOpenAiEngine, type OpenAiEngineOptions } from './openai-engine.ts';
-export { openai } from './openai-kind.ts';
+export { createOpenAiEngine, type OpenAiEngineOptions, openai } from './openai-engine.ts';

@@ -2,11 +2,10 @@ import type { Clock } from '../../clock/index.ts';
 import { reasonOf, workerError } from '../../errors/index.ts';
 import { type EngineRequest, enginePathOf } from '../../protocol/generation/index.ts';
 import { EngineExchange, type ExchangeDeps } from '../http/exchange.ts';
-import { baseUrl, readModels } from '../http/listed-models.ts';
+import { askingForUsage, BodyReader, baseUrl, readModels } from '../http/openai-wire.ts';
 import { ask, tracingHeaders, Upstream, type UpstreamAnswer } from '../http/upstream.ts';
-import { askingForUsage } from '../http/usage-asked.ts';
-import type { Engine, EngineInfo, EngineLoad, EngineSink } from '../types.ts';
-import { BodyReader } from './body-reader.ts';
+import { withMediaGuard } from '../media/index.ts';
+import type { Engine, EngineInfo, EngineKind, EngineLoad, EngineSink } from '../types.ts';
 
 const PROBE_TIMEOUT_MS = 5000;
 /** Whoever asks for the health has a deadline of their own. */
@@ -180,3 +179,15 @@ function headersOf(request: EngineRequest): Readonly<Record<string, string>> {
   const clientId = request.trace?.requestId;
   return clientId === undefined ? headers : { ...headers, 'x-request-id': clientId };
 }
+
+/** `--engine openai`: a running server, by its URL. */
+export const openai: EngineKind = {
+  displayName: ({ servedModelName, modelName }) => servedModelName ?? modelName,
+
+  async open({ settings }, { clock }) {
+    const { engineUrl, engineApiKey, model } = settings;
+    if (engineUrl === undefined) throw new Error('--engine openai needs --engine-url');
+    const engine = createOpenAiEngine({ url: engineUrl, apiKey: engineApiKey, modelName: model }, { clock });
+    return { engine: withMediaGuard(engine, settings, clock), model: {} };
+  },
+};

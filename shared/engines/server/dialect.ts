@@ -1,10 +1,12 @@
-import type { EngineRequest } from '../../protocol/generation/index.ts';
+import { detailOf, workerError } from '../../errors/index.ts';
+import type { EngineRequest, GuidedDecoding } from '../../protocol/generation/index.ts';
+import { asRecord, type UnknownRecord } from '../../records/index.ts';
 import type { AnswerReader } from '../http/exchange.ts';
-import type { UpstreamAnswer, UpstreamMessage } from '../http/upstream.ts';
-import type { EventSource } from '../kv-stream/event-source.ts';
-import type { LaunchCommand } from '../process/engine-process.ts';
+import { faultOfStatus, jsonOrText, readFault, type UpstreamAnswer, type UpstreamMessage } from '../http/upstream.ts';
+import type { EventSource } from '../kv-stream/rank-stream.ts';
 import type { EngineInfo, EngineLoad, EngineSink } from '../types.ts';
-import type { MetricSample } from './metric-samples.ts';
+import type { MetricSample } from './engine-metrics.ts';
+import type { LaunchCommand } from './engine-process.ts';
 
 /** The HTTP server of an engine, for questions that are no requests of clients. */
 export interface EngineServer {
@@ -80,3 +82,150 @@ export interface EngineDialect {
 }
 
 export type PartialLoad = Pick<EngineLoad, 'dpRank'> & Partial<EngineLoad>;
+
+/** The JSON object at `path`; undefined when the server has no such route or answers something else. */
+export async function getRecord(server: EngineServer, path: string): Promise<UnknownRecord | undefined> {
+  const { status, text } = await server.ask({ path });
+  const body = status === 200 ? jsonOrText(text) : undefined;
+  return asRecord(body);
+}
+
+/**
+ * Tells the engine to do something.
+ * @throws ServeError with the engine's own words when it does not
+ */
+export async function command(server: EngineServer, message: UpstreamMessage, timeoutMs?: number): Promise<string> {
+  const { status, text } = await server.ask({ method: 'POST', ...message }, timeoutMs);
+  if (status < 300) return text;
+  const fault = readFault(jsonOrText(text), 'no message');
+  if (status === 404 && fault.message === 'Not Found') {
+    throw workerError('NotImplemented', `the engine has no ${message.path}`);
+  }
+  throw faultOfStatus(status, fault);
+}
+
+/** `load`, where an engine that has the adapter already counts as one that has loaded it: it may outlive its worker. */
+export async function loadOnce(load: Promise<unknown>): Promise<void> {
+  try {
+    await load;
+  } catch (error) {
+    if (!/already (been )?loaded/i.test(detailOf(error))) throw error;
+  }
+}
+
+export function asText(value: unknown): string | undefined {
+  return typeof value === 'string' && value !== '' ? value : undefined;
+}
+
+/** A positive whole number, also one that is written as text. */
+export function asCount(value: unknown): number | undefined {
+  const number = typeof value === 'string' && value !== '' ? Number(value) : value;
+  return typeof number === 'number' && Number.isInteger(number) && number > 0 ? number : undefined;
+}
+
+/** One field of a request and what an engine calls it. */
+export interface FieldRow {
+  /** Name for messages, as clients know it. */
+  readonly ours: string;
+  /** Where it goes; undefined = the engine cannot do it and the request is refused; null = it changes nothing there. */
+  readonly theirs: string | undefined | null;
+  /** Undefined = not asked for. */
+  read(request: EngineRequest): unknown;
+}
+
+/**
+ * The fields of `request` under the engine's names, by its table.
+ * @throws ServeError that names a field which the engine cannot honour
+ */
+export function mapFields(table: readonly FieldRow[], request: EngineRequest, engine: string): Record<string, unknown> {
+  const fields: Record<string, unknown> = {};
+  for (const { ours, theirs, read } of table) {
+    if (theirs === null) continue;
+    const value = read(request);
+    if (value === undefined || value === null) continue;
+    if (theirs === undefined) {
+      throw workerError('InvalidArgument', `${ours} is not supported by ${engine}`, { param: ours });
+    }
+    fields[theirs] = value;
+  }
+  return fields;
+}
+
+type Sampling = EngineRequest['sampling'];
+
+/** A row for a sampling option that is passed on as it is. */
+export function sampling(ours: keyof Sampling & string, theirs: string | undefined | null = ours): FieldRow {
+  return { ours, theirs, read: (request) => request.sampling[ours] };
+}
+
+/** The kind of `guided` that is set; an empty list of choices counts as unset. */
+export function guidedKind(
+  guided: GuidedDecoding | undefined,
+): 'json' | 'regex' | 'choice' | 'grammar' | 'structural_tag' | undefined {
+  if (guided === undefined) return undefined;
+  if (guided.json !== undefined) return 'json';
+  if (guided.regex !== undefined) return 'regex';
+  if (guided.choice !== undefined && guided.choice.length > 0) return 'choice';
+  if (guided.grammar !== undefined) return 'grammar';
+  return guided.structural_tag === undefined ? undefined : 'structural_tag';
+}
+
+/** A JSON value as text; a text is taken for JSON already. */
+export function jsonText(value: unknown): string {
+  return typeof value === 'string' ? value : JSON.stringify(value);
+}
+
+/** The body of a request with its prompt ids, which are written without a list of numbers in between. */
+export function bodyWithIds(name: string, ids: Uint32Array, fields: Readonly<Record<string, unknown>>): string {
+  const rest = JSON.stringify(fields);
+  return `{"${name}":[${ids.join(',')}]${rest === '{}' ? '' : `,${rest.slice(1, -1)}`}}`;
+}
+
+/** Parameters of a KV transfer that a prefill worker gave. */
+export function transferParams(request: EngineRequest): unknown {
+  return asRecord(request.prefillResult?.disaggregated_params)?.kv_transfer_params ?? undefined;
+}
+
+/** What decides whether and how a started engine publishes KV events. */
+export interface LaunchEvents {
+  /** KV events as the user configured them; undefined = as the sidecar wants them. */
+  readonly kvEventsConfig?: Readonly<Record<string, unknown>> | undefined;
+  /** Whether KV events are wanted: not of decode workers. */
+  readonly publishesKvEvents: boolean;
+  readonly enablePrefixCaching: boolean;
+}
+
+/**
+ * The engine's KV event settings, with `more` that only it has; undefined = none. An address without a wildcard is one that the engine connects to: its
+ * prompts' tokens do not leave the machine.
+ */
+export function launchEvents(
+  { kvEventsConfig, publishesKvEvents, enablePrefixCaching }: LaunchEvents,
+  ports: LaunchPorts,
+  more: Readonly<Record<string, unknown>> = {},
+): Readonly<Record<string, unknown>> | undefined {
+  if (!publishesKvEvents || !enablePrefixCaching) return undefined;
+  return (
+    kvEventsConfig ?? {
+      ...more,
+      publisher: 'zmq',
+      topic: 'kv-events',
+      endpoint: `tcp://127.0.0.1:${ports.events}`,
+      replay_endpoint: `tcp://127.0.0.1:${ports.replay}`,
+    }
+  );
+}
+
+/**
+ * Named values as the arguments of an engine written in Python: `true` is the bare flag, `false` its `--no-` form, objects
+ * are JSON, lists several values; undefined is left out. `_` in names may stand for `-`.
+ */
+export function argumentsOf(named: Readonly<Record<string, unknown>>): readonly string[] {
+  return Object.entries(named).flatMap(([name, value]) => {
+    const flag = name.replaceAll('_', '-');
+    if (value === undefined || value === null) return [];
+    if (typeof value === 'boolean') return [value ? `--${flag}` : `--no-${flag}`];
+    if (Array.isArray(value)) return [`--${flag}`, ...value.map(String)];
+    return [`--${flag}`, typeof value === 'object' ? JSON.stringify(value) : String(value)];
+  });
+}

@@ -1,12 +1,10 @@
 import type { Clock } from '../../clock/index.ts';
 import { reasonOf } from '../../errors/index.ts';
 import type { Logger } from '../../telemetry/index.ts';
-import { baseUrl } from '../http/listed-models.ts';
+import { baseUrl } from '../http/openai-wire.ts';
 import { ask, Upstream, type UpstreamAnswer, type UpstreamMessage } from '../http/upstream.ts';
-import { EngineProcess, type ProcessEnd } from '../process/engine-process.ts';
-import { freePorts } from '../process/free-ports.ts';
-import { levelOfLine } from '../process/output-lines.ts';
 import type { EngineServer, LaunchPlan } from './dialect.ts';
+import { EngineProcess, freePorts, levelOfLine, type ProcessEnd } from './engine-process.ts';
 
 const HEALTH_PAUSE_MS = 250;
 const ASK_TIMEOUT_MS = 5000;

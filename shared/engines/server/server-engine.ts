@@ -3,17 +3,14 @@ import { reasonOf, toServeError, workerError } from '../../errors/index.ts';
 import { type EngineRequest, enginePathOf } from '../../protocol/generation/index.ts';
 import type { Logger } from '../../telemetry/index.ts';
 import { EngineExchange, type ExchangeDeps } from '../http/exchange.ts';
+import { askingForUsage, BodyReader } from '../http/openai-wire.ts';
 import { isRefused, tracingHeaders } from '../http/upstream.ts';
-import { askingForUsage } from '../http/usage-asked.ts';
 import { EventRelay } from '../kv-stream/event-relay.ts';
-import { sourcesOfRanks } from '../kv-stream/event-source.ts';
-import { BodyReader } from '../openai/body-reader.ts';
+import { sourcesOfRanks } from '../kv-stream/rank-stream.ts';
 import type { Engine, EngineInfo, EngineLatency, EngineLoad, EngineSink, KvEvent } from '../types.ts';
 import type { EngineDialect, LaunchPlan, PartialLoad, Plan, TokenRequest } from './dialect.ts';
 import { EngineHost } from './engine-host.ts';
-import { LoadScraper } from './load-scraper.ts';
-import { readLatency, readSamples } from './metric-samples.ts';
-import { PrefillWatch } from './prefill-watch.ts';
+import { LoadScraper, PrefillWatch, readLatency, readSamples } from './engine-metrics.ts';
 
 /** Options of engines that have a server of their own. */
 export interface ServerEngineOptions {

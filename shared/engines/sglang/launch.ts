@@ -1,6 +1,5 @@
-import type { LaunchCommand } from '../process/engine-process.ts';
-import type { LaunchPlan, LaunchPorts } from '../server/dialect.ts';
-import { argumentsOf, type LaunchEvents, launchEvents } from '../server/launch-events.ts';
+import { argumentsOf, type LaunchEvents, type LaunchPlan, type LaunchPorts, launchEvents } from '../server/dialect.ts';
+import type { LaunchCommand } from '../server/engine-process.ts';
 import { ServerEngine, type ServerEngineDeps, type ServerEngineOptions } from '../server/server-engine.ts';
 import type { Engine } from '../types.ts';
 import { SglangDialect, type SglangDialectOptions } from './sglang-dialect.ts';

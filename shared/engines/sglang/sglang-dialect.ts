@@ -1,18 +1,28 @@
 import { workerError } from '../../errors/index.ts';
 import type { EngineRequest } from '../../protocol/generation/index.ts';
 import { asRecord } from '../../records/index.ts';
-import { readModels } from '../http/listed-models.ts';
+import { EmbeddingReader, readModels } from '../http/openai-wire.ts';
 import { tracingHeaders, type UpstreamMessage } from '../http/upstream.ts';
-import type { EventSource } from '../kv-stream/event-source.ts';
-import { EmbeddingReader } from '../openai/body-reader.ts';
-import type { EngineDialect, EngineServer, PartialLoad, Plan, Probed, TokenRequest } from '../server/dialect.ts';
-import type { MetricSample } from '../server/metric-samples.ts';
-import { asCount, asText, command, getRecord, loadOnce } from '../server/questions.ts';
-import { bodyWithIds, mapFields } from '../server/request-fields.ts';
+import type { EventSource } from '../kv-stream/rank-stream.ts';
+import {
+  asCount,
+  asText,
+  bodyWithIds,
+  command,
+  type EngineDialect,
+  type EngineServer,
+  getRecord,
+  loadOnce,
+  mapFields,
+  type PartialLoad,
+  type Plan,
+  type Probed,
+  type TokenRequest,
+} from '../server/dialect.ts';
+import type { MetricSample } from '../server/engine-metrics.ts';
 import { TokenReader } from '../server/token-reader.ts';
 import type { EngineSink } from '../types.ts';
-import { readSglangAnswer } from './answers.ts';
-import { requestFields, SAMPLING_FIELDS, type SglangAbilities } from './request-fields.ts';
+import { readSglangAnswer, requestFields, SAMPLING_FIELDS, type SglangAbilities } from './sglang-wire.ts';
 
 export interface SglangDialectOptions {
   /** Whether clients' bodies go to the server, which then renders and tokenizes itself. */

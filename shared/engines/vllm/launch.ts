@@ -1,6 +1,7 @@
-import type { LaunchCommand } from '../process/engine-process.ts';
-import type { LaunchPlan, LaunchPorts } from '../server/dialect.ts';
-import { argumentsOf, type LaunchEvents, launchEvents } from '../server/launch-events.ts';
+import type { Clock } from '../../clock/index.ts';
+import type { Logger } from '../../telemetry/index.ts';
+import { argumentsOf, type LaunchEvents, type LaunchPlan, type LaunchPorts, launchEvents } from '../server/dialect.ts';
+import { EngineProcess, freePorts, type LaunchCommand, levelOfLine } from '../server/engine-process.ts';
 import { ServerEngine, type ServerEngineDeps, type ServerEngineOptions } from '../server/server-engine.ts';
 import type { Engine } from '../types.ts';
 import { VllmDialect, type VllmDialectOptions } from './vllm-dialect.ts';
@@ -121,4 +122,33 @@ export function createVllmEngine(options: VllmEngineOptions, deps: ServerEngineD
     events,
   });
   return new ServerEngine(dialect, { ...server, launch: launch && vllmLaunch(launch) }, deps);
+}
+
+const STOP_GRACE_MS = 2000;
+
+/** The part of an engine that runs on one more machine: it computes, and answers nobody but the engine's first node. */
+export interface SecondaryNode {
+  /** Resolves when the process has ended by itself, with the reason. */
+  readonly exit: Promise<Error>;
+  /** Ends the process. Idempotent. */
+  stop(): Promise<void>;
+}
+
+/**
+ * Starts `vllm serve --headless`. How the nodes find each other is vLLM's own matter:
+ * `--data-parallel-address`, `--data-parallel-start-rank` and the like are among `settings.args`.
+ */
+export async function startSecondaryVllm(
+  settings: VllmLaunchSettings,
+  { clock, logger }: { readonly clock: Clock; readonly logger: Logger },
+): Promise<SecondaryNode> {
+  const http = await freePorts(1);
+  const planned = vllmLaunch({ ...settings, publishesKvEvents: false }).command({ http, events: 0, replay: 0 });
+  const command = { ...planned, args: [...planned.args, '--headless'] };
+  logger.info('starting a secondary node of the engine', { program: command.program, args: command.args.join(' ') });
+  const process = new EngineProcess({ command, clock, onLine: (line) => logger[levelOfLine(line)](line) });
+  return {
+    exit: process.ended.then(({ reason }) => new Error(reason)),
+    stop: () => process.stop(STOP_GRACE_MS),
+  };
 }

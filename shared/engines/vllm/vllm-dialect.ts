@@ -1,19 +1,28 @@
 import { workerError } from '../../errors/index.ts';
 import type { EngineRequest } from '../../protocol/generation/index.ts';
 import { asRecord } from '../../records/index.ts';
-import { type ListedModel, readModels } from '../http/listed-models.ts';
-import { jsonOrText, tracingHeaders } from '../http/upstream.ts';
-import { readFault } from '../http/upstream-errors.ts';
-import type { EventSource } from '../kv-stream/event-source.ts';
-import { EmbeddingReader } from '../openai/body-reader.ts';
-import type { EngineDialect, EngineServer, PartialLoad, Plan, Probed, TokenRequest } from '../server/dialect.ts';
-import { type MetricSample, readSamples } from '../server/metric-samples.ts';
-import { asCount, asText, command, getRecord, loadOnce } from '../server/questions.ts';
-import { bodyWithIds, mapFields } from '../server/request-fields.ts';
+import { EmbeddingReader, type ListedModel, readModels } from '../http/openai-wire.ts';
+import { jsonOrText, readFault, tracingHeaders } from '../http/upstream.ts';
+import type { EventSource } from '../kv-stream/rank-stream.ts';
+import {
+  asCount,
+  asText,
+  bodyWithIds,
+  command,
+  type EngineDialect,
+  type EngineServer,
+  getRecord,
+  loadOnce,
+  mapFields,
+  type PartialLoad,
+  type Plan,
+  type Probed,
+  type TokenRequest,
+} from '../server/dialect.ts';
+import { type MetricSample, readSamples } from '../server/engine-metrics.ts';
 import { type TokenAnswer, TokenReader } from '../server/token-reader.ts';
 import type { EngineSink } from '../types.ts';
-import { readVllmAnswer } from './answers.ts';
-import { REMOTE_DECODE, ROUTING_FIELDS, routingHeaders, SAMPLING_FIELDS } from './request-fields.ts';
+import { REMOTE_DECODE, ROUTING_FIELDS, readVllmAnswer, routingHeaders, SAMPLING_FIELDS } from './vllm-wire.ts';
 
 export interface VllmDialectOptions {
   /** What the server calls the model. Default: the first one that it lists. */

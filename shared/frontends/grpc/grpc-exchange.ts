@@ -1,13 +1,14 @@
-import type { Grant } from '../../access/index.ts';
-import type { ServeError } from '../../errors/index.ts';
+import { ANYBODY, type Grant } from '../../access/index.ts';
+import { ServeError } from '../../errors/index.ts';
 import type { GrpcCall } from '../../grpc/index.ts';
+import type { FrontendMetrics } from '../../telemetry/index.ts';
 import {
   type BookedExchange,
   clientRequestId,
   type ExchangeListener,
+  type InferenceDeps,
   type TransportNames,
 } from '../inference/index.ts';
-import type { KserveDeps } from './deps.ts';
 
 const GRPC: TransportNames = {
   spanName: 'grpc-request',
@@ -66,4 +67,29 @@ export class GrpcExchange implements BookedExchange {
 function dashed(id: string): string {
   const hex = id.replaceAll('-', '').toLowerCase();
   return [hex.slice(0, 8), hex.slice(8, 12), hex.slice(12, 16), hex.slice(16, 20), hex.slice(20)].join('-');
+}
+
+/**
+ * As whom a call is let in, before its message is read: keys travel as `authorization: Bearer` or `x-api-key`.
+ * @throws ServeError, or rejects with one: see `Gate.admit`
+ */
+export function admit(
+  { gate }: KserveDeps,
+  call: GrpcCall,
+  need: 'generate' | 'inference' | 'key',
+): Grant | Promise<Grant> {
+  return gate === undefined ? ANYBODY : gate.admit(call, need, call.path);
+}
+
+/** @throws ServeError `insufficient_permissions`, whether there is such a model or not */
+export function requireModelAllowed({ pipeline }: KserveDeps, grant: Grant, name: string): void {
+  if (grant.allowsModel(name, pipeline.requestable.find(name)?.primaryName ?? name)) return;
+  throw new ServeError('insufficient_permissions', `Key ${grant.key?.id} may not use model '${name}'`);
+}
+
+/** What the KServe service works with. */
+export interface KserveDeps extends InferenceDeps {
+  readonly metrics: InferenceDeps['metrics'] & Pick<FrontendMetrics, 'limitReached'>;
+  /** Of the product, for `ServerMetadata`. */
+  readonly version: string;
 }

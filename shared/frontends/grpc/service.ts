@@ -27,14 +27,10 @@ import {
 } from '../../grpc/messages/index.ts';
 import type { ServedModel } from '../../pipeline/index.ts';
 import { decodeModelInferRequest } from '../../protocol/kserve/index.ts';
-import { admit, requireModelAllowed } from './admit.ts';
-import type { KserveDeps } from './deps.ts';
-import { modelNotFound } from './failures.ts';
-import { infer } from './infer.ts';
-import { configOf, metadataOf } from './models.ts';
-import { UnaryResponses } from './responses.ts';
-import { InferStatistics } from './statistics.ts';
-import { IdleStreams, serveStreamInfer } from './stream-infer.ts';
+import { admit, type KserveDeps, requireModelAllowed } from './grpc-exchange.ts';
+import { IdleStreams, infer, serveStreamInfer } from './infer.ts';
+import { configOf, InferStatistics, metadataOf } from './models.ts';
+import { modelNotFound, UnaryResponses } from './responses.ts';
 
 /** The service of KServe v2, as Triton names it. */
 export const KSERVE = 'inference.GRPCInferenceService';

@@ -1,11 +1,9 @@
-import type { ServeError } from '../../errors/index.ts';
-import { toServeError, workerError } from '../../errors/index.ts';
+import { type ServeError, toServeError, workerError } from '../../errors/index.ts';
 import { GrpcStatus, STATUS } from '../../grpc/index.ts';
 import type { Usage } from '../../protocol/generation/index.ts';
 import { BadTensorResponse, type ModelInferResponse, tensorResponseOf } from '../../protocol/kserve/index.ts';
 import { DialectSink, type InferenceBooks } from '../inference/index.ts';
-import { dispatchFailure, failureText, foldFailure, isEngineFailure } from './failures.ts';
-import type { Responses } from './responses.ts';
+import { dispatchFailure, failureText, foldFailure, isEngineFailure, type Responses } from './responses.ts';
 
 /** What the responses of a tensor model are made with. */
 export interface TensorParts {

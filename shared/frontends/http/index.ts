@@ -5,12 +5,15 @@
  */
 
 export { createHttpApp, type HttpEnv } from './app.ts';
-export { BodyIntake } from './bodies/body-intake.ts';
-export type { FrontendMetricsPort, HttpAppDeps } from './deps.ts';
-export { alreadySent, type HostExchange, type HttpBindings } from './hosts/exchange.ts';
-export type { FrameSink } from './hosts/frame-sink.ts';
-export { NodeExchange } from './hosts/node-exchange.ts';
-export { NodeFrameSink } from './hosts/node-sink.ts';
-export { WebExchange } from './hosts/web-exchange.ts';
-export { WebFrameSink } from './hosts/web-sink.ts';
-export { defaultHttpPaths, defaultHttpSettings, type HttpPaths, type HttpSettings } from './settings.ts';
+export {
+  defaultHttpPaths,
+  defaultHttpSettings,
+  type FrontendMetricsPort,
+  type HttpAppDeps,
+  type HttpPaths,
+  type HttpSettings,
+} from './deps.ts';
+export { BodyIntake } from './hosts/body-intake.ts';
+export { alreadySent, type FrameSink, type HostExchange, type HttpBindings } from './hosts/exchange.ts';
+export { NodeExchange, NodeFrameSink } from './hosts/node-exchange.ts';
+export { WebExchange, WebFrameSink } from './hosts/web-exchange.ts';

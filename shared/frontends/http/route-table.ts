@@ -1,12 +1,20 @@
+import type { HttpPaths, HttpSettings } from './deps.ts';
 import { responsesRoutes } from './openai/responses/routes.ts';
-import { DOCS_PATH, OPENAPI_PATH, redirectToDocs, serveDocs, serveOpenApi } from './openapi/serve-docs.ts';
-import { anyId, type Operation, type Route, route, type Serve, serveLater } from './route.ts';
+import { DOCS_PATH, OPENAPI_PATH, redirectToDocs, serveDocs, serveOpenApi, serveRoot } from './openapi/serve-docs.ts';
+import {
+  anyId,
+  BUSY_THRESHOLD_PATH,
+  CLEAR_KV_BLOCKS_PATH,
+  EXPLAIN_PATH,
+  type Operation,
+  type Route,
+  route,
+  type Serve,
+  serveLater,
+} from './route.ts';
 import { CANCEL_PATH, serveCancel } from './routes/cancel.ts';
 import { serveHealth, serveLive, serveMetrics } from './routes/health.ts';
 import { modelAccess, serveModel, serveModelList } from './routes/models.ts';
-import { BUSY_THRESHOLD_PATH, CLEAR_KV_BLOCKS_PATH, EXPLAIN_PATH } from './routes/paths.ts';
-import { serveRoot } from './routes/root.ts';
-import type { HttpPaths, HttpSettings } from './settings.ts';
 
 /** What reads bodies is loaded when the first of its kind comes: the schemas of one are no small part of a start. */
 const serveChat = serveLater(async () => (await import('./openai/chat.ts')).serveChat);
@@ -18,10 +26,10 @@ const serveVideos = serveLater(async () => (await import('./openai/videos.ts')).
 const serveMotionJpeg = serveLater(async () => (await import('./openai/videos.ts')).serveMotionJpeg);
 const serveMessages = serveLater(async () => (await import('./anthropic/messages.ts')).serveMessages);
 const serveCountTokens = serveLater(async () => (await import('./anthropic/messages.ts')).serveCountTokens);
-const serveBusyThreshold = serveLater(async () => (await import('./routes/fleet.ts')).serveBusyThreshold);
-const serveClearKvBlocks = serveLater(async () => (await import('./routes/fleet.ts')).serveClearKvBlocks);
-const serveExplain = serveLater(async () => (await import('./routes/explain-routing.ts')).serveExplain);
-const serveExplained = serveLater(async () => (await import('./routes/explain-routing.ts')).serveExplained);
+const serveBusyThreshold = serveLater(async () => (await import('./routes/admin.ts')).serveBusyThreshold);
+const serveClearKvBlocks = serveLater(async () => (await import('./routes/admin.ts')).serveClearKvBlocks);
+const serveExplain = serveLater(async () => (await import('./routes/admin.ts')).serveExplain);
+const serveExplained = serveLater(async () => (await import('./routes/admin.ts')).serveExplained);
 
 const JSON_OR_EVENTS = ['application/json', 'text/event-stream'];
 const MOTION_JPEG = ['multipart/x-mixed-replace'];

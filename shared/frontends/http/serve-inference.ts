@@ -1,13 +1,14 @@
-import { type ServeError, toServeError } from '../../errors/index.ts';
+import { endOfTurn } from '../../concurrency/index.ts';
+import { ServeError, toServeError } from '../../errors/index.ts';
 import { modelNotFound } from '../../pipeline/index.ts';
 import { ENDPOINTS, type Endpoint } from '../../protocol/generation/index.ts';
-import type { JsonBody } from '../../protocol/json/index.ts';
-import { type OpenedModel, openForModel, requireService } from '../inference/index.ts';
+import { type JsonBody, parseJsonBody, parseLargeJsonBody } from '../../protocol/json/index.ts';
+import { InferenceBooks, type OpenedModel, openForModel, requireService } from '../inference/index.ts';
 import type { HttpAppDeps } from './deps.ts';
+import { BodyIntake } from './hosts/body-intake.ts';
 import type { HttpExchange } from './hosts/exchange.ts';
-import { Inference } from './inference.ts';
-import { readJson } from './read-json.ts';
 import type { Serve } from './route.ts';
+import { sendError, statusOf } from './sinks/send.ts';
 
 /** What every body of an inference request says. */
 interface Asked {
@@ -16,7 +17,7 @@ interface Asked {
 }
 
 /** What a dialect adds to the steps that every inference request takes. What its functions throw is told by `refuse`. */
-export interface InferenceRoute<Body extends Asked> {
+interface InferenceRoute<Body extends Asked> {
   readonly endpoint: Endpoint;
   /** Not found, before the body is read, until a model that serves `endpoint` was registered. @default false */
   readonly isOffWithoutModel?: boolean;
@@ -54,4 +55,68 @@ function requireRoute({ pipeline }: HttpAppDeps, endpoint: Endpoint): void {
   const type = ENDPOINTS[endpoint].modelType;
   for (const model of pipeline.requestable.list()) if (model.card.model_type.includes(type)) return;
   throw modelNotFound(pipeline.requestable.list(), { type });
+}
+
+/** Tells a failure in a dialect's own words and returns the status. */
+type Refusal = (inference: Inference, error: ServeError) => number;
+
+/** The books of one inference request that came by HTTP. */
+export class Inference extends InferenceBooks<HttpExchange, HttpAppDeps> {
+  /** The handler failed: before there was a sink, or through a mistake of ours in the middle of one. */
+  refuse(error: ServeError, refusal: Refusal = refuseInOpenAi): void {
+    this.breakOff(error);
+    this.fail(error, refusal(this, error));
+  }
+}
+
+function refuseInOpenAi({ exchange, deps }: Inference, error: ServeError): number {
+  const { overloadStatus } = deps.settings;
+  sendError(exchange, error, overloadStatus);
+  return statusOf(error, overloadStatus);
+}
+
+/** Reads a body and hands it to `use`; its bytes count against the room for bodies until that has ended. */
+export async function withBody<T>(
+  exchange: HttpExchange,
+  { settings, bodies }: Pick<HttpAppDeps, 'settings' | 'bodies'>,
+  use: (bytes: Uint8Array) => T | Promise<T>,
+): Promise<T> {
+  const intake = new BodyIntake(settings.bodyLimitBytes, bodies, exchange.header('content-encoding'));
+  try {
+    await exchange.readBody(intake);
+    return await use(await intake.finish());
+  } finally {
+    intake.release();
+  }
+}
+
+/**
+ * Checks the content type, reads the body and parses it, in this order.
+ * @throws ServeError `unsupported_media_type`, `request_too_large`, `server_overloaded`, `invalid_json`, `invalid_value`.
+ */
+export async function readJson(
+  exchange: HttpExchange,
+  deps: Pick<HttpAppDeps, 'settings' | 'bodies'>,
+): Promise<JsonBody> {
+  if (!isJsonType(exchange.header('content-type'))) {
+    throw new ServeError('unsupported_media_type', 'Expected request with Content-Type application/json');
+  }
+  return withBody(exchange, deps, parse);
+}
+
+async function parse(bytes: Uint8Array): Promise<JsonBody> {
+  await endOfTurn();
+  if (bytes.length < LARGE_BYTES) return parseJsonBody(bytes);
+  const json = await parseLargeJsonBody(bytes, endOfTurn);
+  await endOfTurn(); // what the caller does with it begins in a turn of its own
+  return json;
+}
+
+/** Bodies from here on are read in several turns; less is read by `JSON.parse` in 5 ms, a prompt of 100,000 ids for one. */
+const LARGE_BYTES = 768 * 1024;
+
+const JSON_TYPE = /^\s*application\/(?:json|[^\s;/]+\+json)\s*(?:;|$)/i;
+
+function isJsonType(contentType: string | undefined): boolean {
+  return contentType === 'application/json' || (contentType !== undefined && JSON_TYPE.test(contentType));
 }

@@ -1,11 +1,10 @@
 import type { Gate, Grant, RequestNames } from '../../access/index.ts';
 import type { Clock, Random } from '../../clock/index.ts';
-import type { ServeError } from '../../errors/index.ts';
+import { LIMITS, overLimit, type ServeError } from '../../errors/index.ts';
 import type { Pipeline } from '../../pipeline/index.ts';
 import type { Endpoint } from '../../protocol/generation/index.ts';
 import type { OpenAiDecodeSettings } from '../../protocol/openai/index.ts';
 import type { FrontendMetrics, Logger, RequestRecorder, Tracer } from '../../telemetry/index.ts';
-import type { ByteBudget } from './byte-budget.ts';
 import type { ServiceLifecycle } from './lifecycle.ts';
 
 /** What serving inference takes, whatever the transport. */
@@ -83,4 +82,60 @@ export interface TransportNames {
   readonly goneStatus: number;
   /** Labels of the counter of cancelled requests that differ from the endpoint's own. */
   readonly cancelledEndpoints?: Partial<Readonly<Record<Endpoint, string>>>;
+}
+
+/** What is held, and what a client is told that finds no room. */
+const WORDS = {
+  bodies_bytes: 'The request bodies that are being read fill the room for them',
+  answers_bytes: 'The answers that are being put together fill the room for them',
+} as const;
+
+/**
+ * Room for what is held of requests under way, in bytes, over all of the process: what each alone may hold, enough of them at
+ * once would end the process. Whoever finds no room is told to come back.
+ */
+export class ByteBudget {
+  readonly limitBytes: number;
+  readonly #limit: keyof typeof WORDS;
+  readonly #onTaken: (bytes: number) => void;
+  #takenBytes = 0;
+
+  /** @param onTaken hears how many bytes are taken, after every change */
+  constructor(limit: keyof typeof WORDS, limitBytes: number, onTaken: (bytes: number) => void = () => {}) {
+    this.#limit = limit;
+    this.limitBytes = limitBytes;
+    this.#onTaken = onTaken;
+  }
+
+  get takenBytes(): number {
+    return this.#takenBytes;
+  }
+
+  /** @throws ServeError `server_overloaded` when there is no room for so many bytes more. */
+  take(bytes: number): void {
+    if (this.#takenBytes + bytes > this.limitBytes) {
+      throw overLimit(this.#limit, `${WORDS[this.#limit]} (${LIMITS[this.#limit].max}); try again`);
+    }
+    this.#takenBytes += bytes;
+    this.#onTaken(this.#takenBytes);
+  }
+
+  /** Gives back what was taken. */
+  give(bytes: number): void {
+    this.#takenBytes -= bytes;
+    this.#onTaken(this.#takenBytes);
+  }
+}
+
+/** Printable, within Latin-1, which is what a header can carry; longer ones are no ids, and every log line would repeat them. */
+const REQUEST_ID = /^[\x21-\x7e\xa1-\xff](?:[\x20-\x7e\xa0-\xff]{0,510}[\x21-\x7e\xa1-\xff])?$/;
+
+/** The client's own id of a request, where it is one: at most 512 printable characters. */
+export function clientRequestId(header: string | undefined): string | undefined {
+  return header !== undefined && REQUEST_ID.test(header) ? header : undefined;
+}
+
+/** What `x-request-id` of a response says: the client's own id, or a new one. @param header the request's `x-request-id` */
+export function requestIdOf(header: string | undefined, random: Pick<Random, 'uuid'>): string {
+  return clientRequestId(header) ?? random.uuid();
 }

@@ -9,7 +9,7 @@ import {
   type Usage,
   valueMemory,
 } from '../../protocol/generation/index.ts';
-import type { ByteBudget } from './byte-budget.ts';
+import type { ByteBudget } from './deps.ts';
 
 const MEBIBYTE = 1024 * 1024;
 /** Taken of the room of all answers at a time: tokens must not each go there. */

@@ -3,4 +3,4 @@
  * An app as a streaming function.
  */
 export { createLambdaHandler } from './lambda-handler.ts';
-export type { LambdaRuntime } from './lambda-stream.ts';
+export type { LambdaRuntime } from './lambda-sink.ts';

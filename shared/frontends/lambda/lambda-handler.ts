@@ -3,10 +3,8 @@ import { openAiErrorBody, openAiStreamError, ServeError, toServeError } from '..
 import type { BodyIntake, FrameSink, HostExchange } from '../http/index.ts';
 import { requestIdOf } from '../inference/index.ts';
 import type { FetchApp } from '../node/server.ts';
-import { fromLambdaEvent, isHttpEvent, type LambdaRequest } from './lambda-events.ts';
-import { LambdaSink } from './lambda-sink.ts';
-import type { LambdaContext, OpenHttpStream, StreamingHandler } from './lambda-stream.ts';
-import { shardKeyOf } from './shard-key.ts';
+import { fromLambdaEvent, isHttpEvent, type LambdaRequest, shardKeyOf } from './lambda-events.ts';
+import { type LambdaContext, LambdaSink, type OpenHttpStream, type StreamingHandler } from './lambda-sink.ts';
 
 /** Largest request that Lambda passes on, the event's envelope included. */
 const LAMBDA_BODY_BYTES_MAX = 6 * 1024 * 1024;

@@ -1,7 +1,9 @@
 import type { Server, ServerResponse } from 'node:http';
 import { Server as TlsServer } from 'node:https';
-import type { Socket } from 'node:net';
+import { Server as NetServer, type Socket } from 'node:net';
 import type { Clock } from '../../clock/index.ts';
+import { LIMITS } from '../../errors/index.ts';
+import type { ServiceLifecycle } from '../inference/index.ts';
 
 interface Connection {
   /** Answers that have not wholly left, in the order of their requests. */
@@ -116,5 +118,130 @@ export class Connections {
 
   #changed(): void {
     for (const look of this.#watchers) look();
+  }
+}
+
+/** How long a draining server still says 503 to new connections while responses end. */
+const LINGER_MS = 1000;
+/** What is left of responses that were cut, their error event, has this long to leave. */
+const LAST_WORDS_MS = 1000;
+/**
+ * The system has the last bytes of a response, and sends them; how long its client may take to say that it has them all, by
+ * closing the connection too. Many clients keep an ended connection in their pool and never look.
+ */
+const LAST_BYTES_MS = 5000;
+
+interface DrainOptions {
+  readonly server: Server;
+  readonly connections: Connections;
+  readonly lifecycle: ServiceLifecycle;
+  readonly clock: Clock;
+  readonly graceMs: number;
+}
+
+/**
+ * Ends a server: no new requests, responses under way to their last byte within the grace, an error event for those that are
+ * not over by then. Resolves with the responses that were cut, once every connection is closed: a second after the grace at most.
+ */
+export async function drainServer(options: DrainOptions): Promise<{ readonly cut: number }> {
+  const { server, connections, lifecycle, clock, graceMs } = options;
+  const graceEndMs = clock.nowMs() + graceMs;
+  lifecycle.drain();
+  const closed = new Promise((resolve) => server.once('close', resolve));
+  connections.retire();
+  const linger = clock.after(Math.min(LINGER_MS, graceMs), () => stopListening(options));
+  await Promise.all([lifecycle.idle(clock, graceMs), connections.idle(clock, graceMs)]);
+  linger.cancel();
+  stopListening(options);
+  const endMs = Math.max(graceEndMs, clock.nowMs() + LAST_WORDS_MS);
+  const cut = await cutOff(options);
+  await connections.gone(clock, Math.min(Math.max(0, endMs - clock.nowMs()), LAST_BYTES_MS));
+  connections.destroy();
+  await closed;
+  server.close(); // closed as it is: takes Node's timer for slow requests away
+  return { cut };
+}
+
+/** Node's HTTP servers would also destroy the connections whose responses a slow client has not read yet. */
+function stopListening({ server, connections }: DrainOptions): void {
+  if (server.listening) NetServer.prototype.close.call(server);
+  connections.closeFresh();
+}
+
+/** Cuts what the grace was too short for; resolves with how many responses that were. */
+async function cutOff({ connections, lifecycle, clock }: DrainOptions): Promise<number> {
+  const open = connections.responses;
+  const unread = new Set(open.filter(({ writableEnded }) => writableEnded));
+  lifecycle.cut(); // tells those that are far enough to be told anything
+  await connections.idle(clock, LAST_WORDS_MS);
+  const left = new Set(connections.responses);
+  return open.filter((response) => !unread.has(response) || left.has(response)).length;
+}
+
+/** Node tells nobody of a head before it is whole, so it is looked for. */
+const CHECK_MS = 500;
+
+interface SocketReads {
+  /** What the socket had read when its last response had left. */
+  readBefore: number;
+  /** Answers that have not wholly left: what is read meanwhile is their bodies. */
+  responses: number;
+}
+
+/**
+ * Bounds the heads that have not come whole, of all connections of a server together: each may have half a megabyte, and is
+ * kept until it is whole or late. Beyond the bound the connections with the most of it are closed.
+ */
+export class UnfinishedHeads {
+  readonly #connections = new Map<Socket, SocketReads>();
+  readonly #bytesMax: number;
+  readonly #onClosed: () => void;
+
+  /** @param onClosed hears of each connection that is closed */
+  constructor(onClosed: () => void, bytesMax: number = LIMITS.unfinished_heads_bytes.max) {
+    this.#onClosed = onClosed;
+    this.#bytesMax = bytesMax;
+  }
+
+  /** Looks every half a second, until what is returned is called. */
+  watch(clock: Clock): () => void {
+    const timer = clock.every(CHECK_MS, () => this.look());
+    return () => timer.cancel();
+  }
+
+  opened(socket: Socket): void {
+    this.#connections.set(socket, { readBefore: 0, responses: 0 });
+    socket.once('close', () => this.#connections.delete(socket));
+  }
+
+  /** The head of a request has come whole. */
+  responding(response: ServerResponse): void {
+    const { socket } = response.req;
+    const connection = this.#connections.get(socket);
+    if (connection === undefined) return;
+    connection.responses++;
+    response.once('close', () => {
+      connection.responses--;
+      connection.readBefore = socket.bytesRead;
+    });
+  }
+
+  /** Closes what is too much. */
+  look(): void {
+    let sum = 0;
+    const waiting: { readonly socket: Socket; readonly bytes: number }[] = [];
+    for (const [socket, { responses, readBefore }] of this.#connections) {
+      const bytes = responses > 0 ? 0 : socket.bytesRead - readBefore;
+      if (bytes <= 0) continue;
+      sum += bytes;
+      waiting.push({ socket, bytes });
+    }
+    if (sum <= this.#bytesMax) return;
+    for (const { socket, bytes } of waiting.sort((a, b) => b.bytes - a.bytes)) {
+      socket.destroy();
+      this.#onClosed();
+      sum -= bytes;
+      if (sum <= this.#bytesMax) return;
+    }
   }
 }

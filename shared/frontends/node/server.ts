@@ -7,10 +7,8 @@ import { LIMITS, type LimitName, reasonOf } from '../../errors/index.ts';
 import type { Logger } from '../../telemetry/index.ts';
 import { type HttpBindings, NodeExchange } from '../http/index.ts';
 import type { ServiceLifecycle } from '../inference/index.ts';
-import { Connections } from './connections.ts';
-import { drainServer } from './drain.ts';
+import { Connections, drainServer, UnfinishedHeads } from './connections.ts';
 import type { TlsMaterial } from './tls-files.ts';
-import { UnfinishedHeads } from './unfinished-heads.ts';
 import { answerUnparsable, refuseExpectation, refuseUnroutable } from './unparsable.ts';
 
 /** Where a server can be reached, and what it listens on. */

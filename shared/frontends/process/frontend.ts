@@ -43,14 +43,18 @@ import { isOpenToAll, openGate, openNames } from './access.ts';
 import { observeDisaggregation, openBypass } from './disaggregation.ts';
 import { openHold } from './hold.ts';
 import { budgetBytes, httpSettings } from './http-settings.ts';
-import { factsOf, ModelGauges, stallObserver } from './model-gauges.ts';
-import { ModelLines } from './model-lines.ts';
-import { cardFilter, chatCheck, modelOpener } from './open-model.ts';
+import {
+  factsOf,
+  logPreprocessing,
+  logRequests,
+  ModelGauges,
+  ModelLines,
+  overrunObserver,
+  stallObserver,
+} from './observers.ts';
+import { cardFilter, chatCheck, modelOpener, openPromptEncoder } from './open-model.ts';
 import { openPlannerFeed } from './planner-feed.ts';
-import { openPromptEncoder } from './prompt-encoder.ts';
-import { logPreprocessing, logRequests, overrunObserver } from './request-lines.ts';
-import { openRequestRecords } from './request-records.ts';
-import { openResponseStore } from './responses.ts';
+import { openRequestRecords, openResponseStore } from './records.ts';
 
 export interface FrontendOptions extends TimeAndChance {
   readonly logger: ProcessLogger;

@@ -1,8 +1,8 @@
-import { homedir } from 'node:os';
+import { availableParallelism, homedir } from 'node:os';
 import { join } from 'node:path';
 import type { ArtifactSource, ModelCache } from '../../artifacts/fetching/index.ts';
 import { ModelFilesAbsent, openChatTemplate, openModelFolder } from '../../artifacts/index.ts';
-import type { TimeAndChance } from '../../clock/index.ts';
+import type { Clock, TimeAndChance } from '../../clock/index.ts';
 import { tellWhile } from '../../concurrency/index.ts';
 import type { EdgeSettings, Settings } from '../../config/index.ts';
 import type { ModelCard } from '../../discovery/index.ts';
@@ -10,7 +10,7 @@ import { findReasoningFormat } from '../../parsers/reasoning/index.ts';
 import { hasParserOfVersion } from '../../parsers/tool-calls/index.ts';
 import type { ModelStore, OpenModel, RoutableModel, Worker } from '../../pipeline/index.ts';
 import { createArtifactMetrics, type Logger, type MetricRegistry } from '../../telemetry/index.ts';
-import { type LoadedModel, loadModelFolder, ModelFolderError } from '../../tokens/index.ts';
+import { type LoadedModel, loadModelFolder, ModelFolderError, PromptEncoder } from '../../tokens/index.ts';
 
 /** Workers that are asked for the files of a model, one after the other. */
 const WORKERS_ASKED_MAX = 3;
@@ -133,4 +133,24 @@ export function cardFilter(version: Settings<'frontend'>['parserVersion'], log: 
     }
     return false;
   };
+}
+
+const THREADS_MAX = 4;
+
+/** What tokenizes prompts: by default threads for long ones only, with `--dyn-preprocess-workers` threads for all. */
+export function openPromptEncoder(settings: EdgeSettings, clock: Clock, log: Logger): PromptEncoder {
+  const { tokenCacheMb, preprocessWorkers = 0 } = settings;
+  const takesAll = preprocessWorkers > 0;
+  return new PromptEncoder({
+    clock,
+    cacheBytesMax: tokenCacheMb * 1024 * 1024,
+    threadsMax: takesAll ? preprocessWorkers : threadsOf(settings),
+    ...(takesAll ? { inlineUnitsMax: 0 } : {}),
+    onThreadLost: ({ message }) => log.error('an encoding thread was lost', { reason: message }),
+  });
+}
+
+function threadsOf(settings: EdgeSettings): number {
+  if (!('encodeThreads' in settings)) return 0;
+  return settings.encodeThreads ?? Math.min(availableParallelism() - 1, THREADS_MAX);
 }

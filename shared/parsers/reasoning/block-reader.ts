@@ -1,5 +1,4 @@
-import type { MarkerSet } from './marker-set.ts';
-import type { ReasoningParser, ReasoningSink } from './types.ts';
+import type { MarkerSet, ReasoningParser, ReasoningSink } from './parser.ts';
 
 const QUOTE = 0x22;
 

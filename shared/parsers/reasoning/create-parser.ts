@@ -1,9 +1,8 @@
-import type { ReasoningFormat, ReasoningGrammar } from './formats.ts';
+import type { ReasoningFormat, ReasoningGrammar, ReasoningRequest } from './formats.ts';
 import { HarmonyParser } from './harmony-parser.ts';
 import { InklingParser } from './inkling-parser.ts';
 import { MarkerParser } from './marker-parser.ts';
-import type { ReasoningRequest } from './thinking.ts';
-import type { ReasoningParser, ReasoningSink, ReasoningStart } from './types.ts';
+import type { ReasoningParser, ReasoningSink, ReasoningStart } from './parser.ts';
 
 /** How the text of one request is split; the same for all its choices. */
 export interface ReasoningPlan {

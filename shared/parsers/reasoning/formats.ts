@@ -1,16 +1,59 @@
-import type { ReasoningParserName } from '../../config/index.ts';
+import { REASONING_PARSERS_WITHOUT_GRAMMAR, type ReasoningParserName } from '../../config/index.ts';
 import { HARMONY_MARKERS, HARMONY_OPENER } from './harmony-parser.ts';
 import { INKLING_MARKERS, INKLING_OPENER } from './inkling-parser.ts';
 import { type CompiledMarkers, compileMarkers, type MarkerGrammar } from './marker-parser.ts';
-import {
-  type SplitRule,
-  splitAsKimi,
-  splitAsNemotron,
-  splitUnlessSwitchedOff,
-  splitWhenEffort,
-  splitWhenThinking,
-  splitWhenThinkingOrEffort,
-} from './thinking.ts';
+
+/** What of a request decides whether its text is split. */
+export interface ReasoningRequest {
+  /** `chat_template_args` with what `thinking` and `reasoning_effort` add to them. */
+  readonly templateArgs?: Readonly<Record<string, unknown>> | undefined;
+  /** Role of the last message. */
+  readonly lastRole?: string | undefined;
+  /** `tool_choice` is `required` or names a function: the engine writes bare JSON from its first token on. */
+  readonly forcesTool?: boolean | undefined;
+  /** The rendered prompt, or its last 200 characters. */
+  readonly promptText: string;
+}
+
+/** `strip-opener`: everything is content but a leading opener. */
+type SplitMode = 'split' | 'skip' | 'strip-opener';
+/** A format's own conditions. */
+type SplitRule = (request: ReasoningRequest) => SplitMode;
+
+type TemplateArgs = Readonly<Record<string, unknown>>;
+
+const argsOf = (request: ReasoningRequest): TemplateArgs => request.templateArgs ?? {};
+
+/** The boolean `thinking` or `enable_thinking`; undefined when neither is one. */
+function thinkingFlag(args: TemplateArgs): boolean | undefined {
+  if (typeof args.thinking === 'boolean') return args.thinking;
+  return typeof args.enable_thinking === 'boolean' ? args.enable_thinking : undefined;
+}
+
+/** An effort of `none` asks for no reasoning, so it does not count as one. */
+function hasEffort(args: TemplateArgs): boolean {
+  return args.reasoning_effort !== undefined && args.reasoning_effort !== null && args.reasoning_effort !== 'none';
+}
+
+const splitUnlessSwitchedOff: SplitRule = (request) => {
+  const args = argsOf(request);
+  return thinkingFlag(args) === false || args.thinking_mode === 'chat' ? 'skip' : 'split';
+};
+
+const splitWhenThinking: SplitRule = (request) => (thinkingFlag(argsOf(request)) === true ? 'split' : 'skip');
+
+const splitWhenEffort: SplitRule = (request) => (hasEffort(argsOf(request)) ? 'split' : 'skip');
+
+const splitWhenThinkingOrEffort: SplitRule = (request) =>
+  splitWhenThinking(request) === 'split' ? 'split' : splitWhenEffort(request);
+
+const splitAsKimi: SplitRule = (request) =>
+  argsOf(request).thinking === false || request.lastRole === 'tool' ? 'skip' : 'split';
+
+const splitAsNemotron: SplitRule = (request) => {
+  const args = argsOf(request);
+  return args.enable_thinking === false || args.force_nonempty_content === true ? 'strip-opener' : 'split';
+};
 
 /** How a reasoning format is written. */
 export type ReasoningGrammar =
@@ -124,3 +167,44 @@ export const REASONING_FORMATS: readonly ReasoningFormat[] = [
   ),
   toFormat('inkling', { kind: 'inkling' }, INKLING_MARKERS, { ...SPECIAL, promptOpeners: [INKLING_OPENER] }),
 ];
+
+/** What a configured name stands for. */
+export type FoundFormat =
+  | { readonly kind: 'found'; readonly format: ReasoningFormat }
+  /** An unknown name: `basic` stands in, and `warning` is for the log. */
+  | { readonly kind: 'fallback'; readonly format: ReasoningFormat; readonly warning: string }
+  /** A known name without a published grammar: the model cannot be registered with it. */
+  | { readonly kind: 'refused'; readonly reason: string };
+
+const BY_KEY: ReadonlyMap<string, ReasoningFormat> = new Map(
+  REASONING_FORMATS.map((format) => [keyOf(format.name), format]),
+);
+const FALLBACK = BY_KEY.get('basic')!; // the first of the table
+
+/**
+ * Looks up a reasoning parser by its configured name, whatever its case, hyphens and underscores.
+ * @example
+ * const found = findReasoningFormat('deepseek-v4');
+ * if (found.kind === 'refused') throw new ServeError('invalid_value', found.reason);
+ */
+export function findReasoningFormat(name: string): FoundFormat {
+  const format = BY_KEY.get(keyOf(name));
+  if (format !== undefined) return { kind: 'found', format };
+  const known = REASONING_FORMATS.map((one) => one.name).join(', ');
+  if (REASONING_PARSERS_WITHOUT_GRAMMAR.some((one) => keyOf(one) === keyOf(name))) {
+    return {
+      kind: 'refused',
+      reason: `reasoning parser '${name}' is recognised, but its format is not published; use one of: ${known}`,
+    };
+  }
+  return {
+    kind: 'fallback',
+    format: FALLBACK,
+    warning: `unknown reasoning parser '${name}', using 'basic'; known are: ${known}`,
+  };
+}
+
+/** What spellings of one name share: `deepseek_v4`, `deepseek-v4` and `deepseekv4` are the same. */
+function keyOf(name: string): string {
+  return name.toLowerCase().replace(/[-_]/g, '');
+}

@@ -1,6 +1,5 @@
 import { BlockReader } from './block-reader.ts';
-import { MarkerSet } from './marker-set.ts';
-import type { ReasoningSink, ReasoningStart } from './types.ts';
+import { MarkerSet, type ReasoningSink, type ReasoningStart } from './parser.ts';
 
 const START = '<|start|>';
 const CHANNEL = '<|channel|>';

@@ -4,7 +4,5 @@
  * request, a parser for each choice. Pure and synchronous; what a parser holds is bounded by its longest marker or header.
  */
 export { createReasoningParser, needsSpecialTokens, planReasoning, type ReasoningPlan } from './create-parser.ts';
-export { type FoundFormat, findReasoningFormat } from './find-format.ts';
-export type { ReasoningFormat } from './formats.ts';
-export type { ReasoningRequest } from './thinking.ts';
-export type { ReasoningParser, ReasoningSink } from './types.ts';
+export { type FoundFormat, findReasoningFormat, type ReasoningFormat, type ReasoningRequest } from './formats.ts';
+export type { ReasoningParser, ReasoningSink } from './parser.ts';

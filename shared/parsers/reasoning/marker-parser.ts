@@ -1,5 +1,4 @@
-import { MarkerSet } from './marker-set.ts';
-import type { ReasoningParser, ReasoningSink, ReasoningStart } from './types.ts';
+import { MarkerSet, type ReasoningParser, type ReasoningSink, type ReasoningStart } from './parser.ts';
 
 /** Reasoning between two markers; the form of most models. */
 export interface MarkerGrammar {

@@ -1,5 +1,5 @@
 import type { CallWriter } from './call-writer.ts';
-import { createEntityDecoder } from './entities.ts';
+import { createEntityDecoder } from './parameter-values.ts';
 
 /** Writes the arguments of one call member by member. The call is committed with the first of them. */
 export class ArgumentsWriter {

@@ -1,7 +1,14 @@
-import type { CallWriter, NewCallId } from './call-writer.ts';
+import type { FinishReason } from '../../protocol/generation/index.ts';
+import {
+  CallWriter,
+  type NewCallId,
+  type ToolCallOptions,
+  type ToolCallParser,
+  type ToolCallSink,
+} from './call-writer.ts';
 import type { Finder } from './markers.ts';
-import type { Parsing, TextSource } from './text-source.ts';
-import type { ToolSchemas } from './tool-schemas.ts';
+import { ToolSchemas } from './parameter-values.ts';
+import { type Parsing, TextSource } from './scan.ts';
 
 /** What a stretch of the message turned out to be. White space is dropped behind markup and kept behind text. */
 export type Region = 'markup' | 'text';
@@ -21,4 +28,115 @@ export interface ToolCallFormat {
   readonly keepsSpecialTokens?: boolean;
   /** Markers that end a turn: where they are end tokens of the model too, their text must be shown to the parser. */
   readonly endTokens?: readonly string[];
+}
+
+const NO_SINK: ToolCallSink = { content: () => {}, callStart: () => {}, callArguments: () => {} };
+
+/**
+ * The message as prose and markup in turn.
+ *
+ * | State | a piece of text | a marker | end of the text |
+ * |---|---|---|---|
+ * | prose | content at once; a tail that may become a marker is held | -> markup | held text is content |
+ * | prose behind markup | white space is held, and goes out with what follows it | held space dropped, -> markup | held space dropped |
+ * | markup | read by the format | read by the format | the format gives up what is not committed |
+ */
+export class MarkupParser implements ToolCallParser {
+  readonly #format: ToolCallFormat;
+  readonly #tools: ToolSchemas;
+  readonly #finder: Finder;
+  readonly #source = new TextSource();
+  readonly #calls: CallWriter;
+  readonly #holdsSpace: boolean;
+  #region: Parsing<Region> | undefined;
+  #isBehindMarkup = false;
+  #space = '';
+
+  constructor(format: ToolCallFormat, options: ToolCallOptions) {
+    const { toolChoice } = options;
+    this.#format = format;
+    this.#holdsSpace = format.paragraphMarker !== undefined;
+    this.#tools = new ToolSchemas(options.tools);
+    this.#finder = format.finder(this.#tools);
+    this.#calls = new CallWriter(NO_SINK, options.random, format.newId, {
+      onlyFirst: options.parallelToolCalls === false,
+      onlyName: typeof toolChoice === 'object' ? toolChoice.name : undefined,
+    });
+    this.#region = format.readOpening?.(this.#source, this.#calls, this.#tools);
+  }
+
+  get callCount(): number {
+    return this.#calls.count;
+  }
+
+  push(text: string, out: ToolCallSink): void {
+    if (this.#isPlain(text)) {
+      if (text !== '') out.content(text);
+      return;
+    }
+    this.#calls.out = out;
+    this.#source.feed(text);
+    this.#run();
+  }
+
+  end(reason: FinishReason | null, out: ToolCallSink): FinishReason | null {
+    this.#calls.out = out;
+    this.#source.isEnded = true;
+    this.#run();
+    if (!this.#isBehindMarkup) this.#calls.content(this.#space);
+    this.#space = '';
+    return finishReasonAfterCalls(reason, this.#calls.count);
+  }
+
+  /** Nothing is held, and nothing of the text needs to be. */
+  #isPlain(text: string): boolean {
+    if (this.#region !== undefined || this.#isBehindMarkup || this.#space !== '' || !this.#source.isEmpty) return false;
+    if (this.#holdsSpace && text.trimEnd().length !== text.length) return false;
+    return this.#finder.find(text, 0, false) === text.length;
+  }
+
+  #run(): void {
+    for (;;) {
+      if (this.#region !== undefined) {
+        const step = this.#region.next();
+        if (!step.done) return;
+        this.#region = undefined;
+        this.#isBehindMarkup = step.value === 'markup';
+      }
+      if (!this.#readProse()) return;
+    }
+  }
+
+  /** True when the prose ended at a marker. */
+  #readProse(): boolean {
+    const source = this.#source;
+    const found = this.#finder.find(source.text, source.at, source.isEnded);
+    if (found > source.at) this.#prose(source.text.slice(source.at, found));
+    source.at = found;
+    const marker = found < source.text.length ? this.#finder.match(source.text, found) : undefined;
+    if (marker === undefined) return false;
+    source.at += marker.length;
+    const isDropped = this.#isBehindMarkup || (marker === this.#format.paragraphMarker && /\n\s*\n/.test(this.#space));
+    if (!isDropped) this.#calls.content(this.#space);
+    this.#space = '';
+    this.#region = this.#format.read(marker, source, this.#calls, this.#tools);
+    return true;
+  }
+
+  #prose(piece: string): void {
+    if ((this.#isBehindMarkup || this.#holdsSpace) && piece.trim() === '') {
+      this.#space += piece;
+      return;
+    }
+    const text = this.#space + piece;
+    this.#isBehindMarkup = false;
+    const kept = this.#holdsSpace ? text.trimEnd() : text;
+    this.#space = text.slice(kept.length);
+    this.#calls.content(kept);
+  }
+}
+
+/** `stop`, and a missing reason, become `tool_calls` once calls were shown; other reasons stay. */
+export function finishReasonAfterCalls(reason: FinishReason | null, callCount: number): FinishReason | null {
+  return callCount > 0 && (reason === 'stop' || reason === null) ? 'tool_calls' : reason;
 }

@@ -4,6 +4,8 @@
  * name and arguments as they are produced, markup never. Pure: text in, calls of a sink out; ids from the given `Random`.
  * Limits: formats that are shown whole hold one call in memory; nesting of values is bounded at 64.
  */
+
+export type { ToolCallOptions, ToolCallParser, ToolCallSink } from './call-writer.ts';
 export {
   createToolCallParser,
   describeToolCallParser,
@@ -11,4 +13,3 @@ export {
   TOOL_CALL_PARSER_NAMES,
   type ToolCallParserDescription,
 } from './registry.ts';
-export type { ToolCallOptions, ToolCallParser, ToolCallSink } from './types.ts';

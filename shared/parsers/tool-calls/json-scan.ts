@@ -1,5 +1,4 @@
-import { peek } from './scan.ts';
-import type { Parsing, TextSource } from './text-source.ts';
+import { type Parsing, peek, type TextSource } from './scan.ts';
 
 const QUOTE = 34;
 const COMMA = 44;

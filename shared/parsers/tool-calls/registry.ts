@@ -3,12 +3,12 @@ import {
   TOOL_CALL_PARSERS_WITHOUT_GRAMMAR,
   type ToolCallParserName,
 } from '../../config/index.ts';
-import { ForcedChoiceParser } from './forced-choice-parser.ts';
-import type { ToolCallFormat } from './format.ts';
+import type { FinishReason } from '../../protocol/generation/index.ts';
+import type { ToolCallOptions, ToolCallParser, ToolCallSink } from './call-writer.ts';
+import { finishReasonAfterCalls, MarkupParser, type ToolCallFormat } from './format.ts';
 import * as BY_NAME from './formats/index.ts';
-import { defaultJson } from './formats/json-family.ts';
-import { MarkupParser } from './markup-parser.ts';
-import type { ToolCallOptions, ToolCallParser } from './types.ts';
+import { defaultJson, readForcedJson } from './formats/json-family.ts';
+import { eitherFinder, Markers } from './markers.ts';
 
 // A name that the configuration takes and nothing is exported for does not compile.
 const FORMAT_OF_NAME: Readonly<Record<ToolCallParserName, ToolCallFormat>> = { ...BY_NAME, default: defaultJson };
@@ -92,4 +92,63 @@ function formatOf(name: string): ToolCallFormat {
   if (format !== undefined) return format;
   const description = describeToolCallParser(name);
   throw new RangeError(description.kind === 'refused' ? description.message : name);
+}
+
+const THINK_END = '</think>';
+
+/**
+ * The answer to a required or named tool choice: guided JSON from its first character on, or,
+ * from an engine that ignored the constraint, the model's own format. Prose is shown only when the answer has no call.
+ */
+class ForcedChoiceParser implements ToolCallParser {
+  readonly #inner: MarkupParser;
+  readonly #capture: ToolCallSink;
+  #out: ToolCallSink | undefined;
+  #prose = '';
+
+  constructor(native: ToolCallFormat, options: ToolCallOptions) {
+    const name = typeof options.toolChoice === 'object' ? options.toolChoice.name : undefined;
+    const forgetProse = (): void => {
+      this.#prose = '';
+    };
+    this.#inner = new MarkupParser(forcedFormat(native, name, forgetProse), options);
+    this.#capture = {
+      content: (text) => {
+        this.#prose += text;
+      },
+      callStart: (index, id, callName) => this.#out?.callStart(index, id, callName),
+      callArguments: (index, fragment) => this.#out?.callArguments(index, fragment),
+    };
+  }
+
+  get callCount(): number {
+    return this.#inner.callCount;
+  }
+
+  push(text: string, out: ToolCallSink): void {
+    this.#out = out;
+    this.#inner.push(text, this.#capture);
+  }
+
+  end(reason: FinishReason | null, out: ToolCallSink): FinishReason | null {
+    this.#out = out;
+    this.#inner.end(reason, this.#capture);
+    if (this.callCount === 0 && this.#prose !== '') out.content(this.#prose);
+    this.#prose = '';
+    return finishReasonAfterCalls(reason, this.callCount);
+  }
+}
+
+/** The format with guided JSON in front, tried again behind reasoning that nobody took out. */
+function forcedFormat(native: ToolCallFormat, name: string | undefined, forgetProse: () => void): ToolCallFormat {
+  return {
+    newId: native.newId,
+    finder: (tools) => eitherFinder(native.finder(tools), new Markers([THINK_END])),
+    readOpening: (source, calls) => readForcedJson(source, calls, name),
+    read: (marker, source, calls, tools) => {
+      if (marker !== THINK_END) return native.read(marker, source, calls, tools);
+      forgetProse();
+      return readForcedJson(source, calls, name);
+    },
+  };
 }

@@ -12,11 +12,12 @@ import type { RequestMeter, WorkerLabels } from '../../telemetry/index.ts';
 import type { LoadedModel } from '../../tokens/index.ts';
 import type { Preprocessed } from '../prompt/preprocess.ts';
 import { type ChoiceRules, ChoiceText, TextTokens } from './choice-text.ts';
-import { type LogprobStyle, namedLogprobs } from './logprobs.ts';
 import { type SplitPlan, TextSplit } from './text-split.ts';
 import {
   failureInBody,
   failureInFinish,
+  type LogprobStyle,
+  namedLogprobs,
   OnlyFirstCall,
   requireChoicesBelow,
   toldReason,

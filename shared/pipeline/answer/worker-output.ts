@@ -1,6 +1,13 @@
 import { fromWire, type ServeError, workerError } from '../../errors/index.ts';
-import type { EngineOutput, FinishReason } from '../../protocol/generation/index.ts';
+import type {
+  EngineOutput,
+  FinishReason,
+  NamedLogprob,
+  TokenLogprob,
+  TopLogprob,
+} from '../../protocol/generation/index.ts';
 import { isRecord, type UnknownRecord } from '../../records/index.ts';
+import type { Tokenizer } from '../../tokens/index.ts';
 
 /** What a worker's word for the end of a choice is told as. `tool_calls` is ours to find out from the text. */
 const TOLD: ReadonlyMap<string, FinishReason> = new Map([
@@ -106,4 +113,54 @@ export class OnlyFirstCall {
     if (kept === undefined) this.#kept.set(choice, index);
     return kept === undefined || kept === index;
   }
+}
+
+export interface LogprobStyle {
+  readonly tokenizer: Tokenizer;
+  /** Tokens read `token_id:<id>`. */
+  readonly asIds: boolean;
+  readonly skipSpecialTokens: boolean;
+  /** Most alternatives to show, the sampled token not counted; 0 = none at all. */
+  readonly alternatives: number;
+}
+
+const UTF8 = new TextEncoder();
+
+/** The log probabilities of one engine output, named for clients; undefined when the worker sent none. */
+export function namedLogprobs(output: EngineOutput, style: LogprobStyle): TokenLogprob[] | undefined {
+  const { token_ids: ids, log_probs: logprobs, top_logprobs: tops } = output;
+  if (ids === undefined || logprobs === undefined || logprobs === null) return undefined;
+  return ids.flatMap((id, at) => {
+    const logprob = logprobs[at];
+    return logprob === undefined ? [] : [oneToken(id, logprob, tops?.[at] ?? [], style)];
+  });
+}
+
+/** The sampled token stands among its alternatives; it is appended when the worker left it out. */
+function oneToken(id: number, logprob: number, alternatives: readonly TopLogprob[], style: LogprobStyle): TokenLogprob {
+  const own =
+    style.skipSpecialTokens && style.tokenizer.isSpecial(id) && !style.asIds
+      ? unseen(id, logprob)
+      : named(id, logprob, style);
+  if (style.alternatives === 0) return { ...own, top: [] };
+  const given = alternatives.slice(0, style.alternatives + 1);
+  const hasOwn = given.some((alternative) => alternative.token_id === id);
+  const shown = hasOwn ? given : given.slice(0, style.alternatives);
+  const top = shown.map((alternative) => named(alternative.token_id, alternative.logprob, style));
+  return { ...own, top: hasOwn || top.length === 0 ? top : [...top, own] };
+}
+
+/** A skipped special token: it has no text in the answer. Among the alternatives of another token it is named. */
+function unseen(tokenId: number, logprob: number): NamedLogprob {
+  return { tokenId, token: '', bytes: null, logprob };
+}
+
+function named(tokenId: number, logprob: number, { tokenizer, asIds }: LogprobStyle): NamedLogprob {
+  if (asIds) {
+    const token = `token_id:${tokenId}`;
+    return { tokenId, token, bytes: [...UTF8.encode(token)], logprob };
+  }
+  const token = tokenizer.decode([tokenId], { skipSpecialTokens: false });
+  const bytes = tokenizer.tokenBytes(tokenId);
+  return { tokenId, token, bytes: bytes.length === 0 ? null : [...bytes], logprob };
 }

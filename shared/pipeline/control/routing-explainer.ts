@@ -1,15 +1,19 @@
 import type { Clock } from '../../clock/index.ts';
 import { ServeError } from '../../errors/index.ts';
 import type { GenerationRequest } from '../../protocol/generation/index.ts';
-import { decodeOverride, type RouteRequest } from '../../router/index.ts';
-import type { ExplanationRecord } from '../../router/scheduler/index.ts';
+import {
+  bypassesRemotePrefill,
+  type ConditionalDisaggregation,
+  decodeOverride,
+  type RouteRequest,
+} from '../../router/index.ts';
+import type { CandidateRecord, ExplanationRecord } from '../../router/scheduler/index.ts';
 import type { PromptEncoder } from '../../tokens/index.ts';
-import type { LiveModelDirectory } from '../models/model-directory.ts';
+import type { LiveModelDirectory, Worker } from '../models/model-directory.ts';
 import { modelNotFound } from '../models/model-errors.ts';
 import type { ModelStore } from '../models/model-store.ts';
-import { withCardDefaults } from '../prompt/card-defaults.ts';
-import { preprocess } from '../prompt/preprocess.ts';
-import { prefillRouting } from '../run/prefill-stage.ts';
+import { preprocess, withCardDefaults } from '../prompt/preprocess.ts';
+import { type Bypass, prefillRouting } from '../run/prefill-stage.ts';
 
 /** What knows why requests go where they go: this process's router, or the resident one that it asks. */
 export interface ExplanationSource {
@@ -68,4 +72,48 @@ export class RoutingExplainer {
     const [computed, answered] = await Promise.all([source.explain(toPrefill), source.explain(toDecode)]);
     return { ...answered, prefill: computed };
   }
+}
+
+/**
+ * Asks the router where both legs would go now, and decides by that. Where it does not answer, or would
+ * place nothing, nothing is bypassed.
+ */
+export function conditionalBypass(
+  rule: ConditionalDisaggregation,
+  { explain }: Pick<ExplanationSource, 'explain'>,
+): Bypass {
+  return async (prefill, decode) => {
+    let answers: readonly [ExplanationRecord, ExplanationRecord];
+    try {
+      answers = await Promise.all([explain(prefill.request), explain(decode.request)]);
+    } catch {
+      return false; // the way without a bypass needs no facts
+    }
+    const [forPrefill, forDecode] = answers;
+    const [near, far] = [chosenIn(forPrefill, prefill.workers), chosenIn(forDecode, decode.workers)];
+    if (far === undefined) return false;
+    const { device, host_pinned, disk } = far.candidate.overlap;
+    return bypassesRemotePrefill(rule, {
+      promptTokens: forDecode.prompt_tokens,
+      cachedTokens: (device + host_pinned + disk) * decode.request.pool.blockSizeTokens,
+      prefill: near && {
+        activeTokens: near.candidate.load.prefill_tokens,
+        batchedTokens: near.worker?.maxNumBatchedTokens ?? Number.POSITIVE_INFINITY,
+      },
+      decode:
+        far.worker?.totalKvBlocks === undefined
+          ? undefined
+          : { activeBlocks: far.candidate.load.decode_blocks, totalBlocks: far.worker.totalKvBlocks },
+    });
+  };
+}
+
+function chosenIn(
+  { chosen, candidates }: ExplanationRecord,
+  workers: readonly Worker[],
+): { readonly candidate: CandidateRecord; readonly worker: Worker | undefined } | undefined {
+  const candidate = candidates.find(
+    ({ worker_id: id, dp_rank: rank }) => id === chosen?.worker_id && rank === chosen.dp_rank,
+  );
+  return candidate && { candidate, worker: workers.find(({ id }) => id === candidate.worker_id) };
 }

@@ -10,10 +10,9 @@ import type {
 } from '../../discovery/index.ts';
 import type { Transport } from '../../planes/request/index.ts';
 import type { KvTransferPolicy, RoutableWorker, WorkerPool } from '../../router/index.ts';
-import type { ModelDirectory, ServedModel } from '../types.ts';
-import { CataloguedModels } from './catalogued-models.ts';
+import type { ModelDirectory, ServedModel } from '../pipeline.ts';
+import { CataloguedModels, RememberedModels } from './absent-models.ts';
 import { type JoinedCard, modelOf } from './join-cards.ts';
-import { RememberedModels } from './remembered-models.ts';
 
 /** A live endpoint instance that serves a model. */
 export interface Worker extends RoutableWorker {

@@ -1,11 +1,10 @@
 import type { Clock } from '../../clock/index.ts';
-import { ServeError } from '../../errors/index.ts';
+import { overLimit, ServeError } from '../../errors/index.ts';
 import type { ChatMessage, EngineRequest, GenerationRequest, PromptInput } from '../../protocol/generation/index.ts';
-import type { EncodedPrompt, LoadedModel, PromptEncoder } from '../../tokens/index.ts';
-import { promptField, refuseHopeless } from './context-length.ts';
+import type { EncodedPrompt, LoadedModel, PromptEncoder, Tokenizer } from '../../tokens/index.ts';
 
 /** What operators are told of prompts. */
-export interface PromptObserver {
+interface PromptObserver {
   template(ms: number): void;
   tokenize(ms: number): void;
   /** A prompt was looked up in the cache of tokens. */
@@ -19,7 +18,7 @@ export interface PromptTools {
   readonly observer: PromptObserver;
 }
 
-export interface PromptLimits {
+interface PromptLimits {
   /** Name for metrics. */
   readonly model: string;
   /** Tokens; a prompt that reaches it is not counted to its end. 0 = unknown. */
@@ -181,4 +180,81 @@ function mediaOf(part: Part): { readonly kind: MediaKind; readonly url: string }
   const { type } = part;
   if (type !== 'image_url' && type !== 'video_url' && type !== 'audio_url') return undefined;
   return { kind: type, url: (part[type] as { readonly url: string }).url }; // shapes of parts were checked with the body
+}
+
+/** How long a prompt is known to be. */
+interface PromptLength {
+  readonly tokens: number;
+  /** False when there are more tokens than were counted. */
+  readonly isWhole: boolean;
+}
+
+/**
+ * Refuses a text that no choice of tokens makes fit, before any work is spent on it. `contextLength` 0 = unknown.
+ * @throws ServeError `context_length_exceeded`
+ */
+function refuseHopeless(request: GenerationRequest, text: string, tokenizer: Tokenizer, contextLength: number): void {
+  if (contextLength === 0 || text.length < contextLength) return; // no token without a character
+  const tokens = tokenizer.fewestTokens?.(text.length) ?? 0;
+  if (tokens >= contextLength) throw tooLong(request, { tokens, isWhole: false }, contextLength);
+}
+
+/**
+ * `max_tokens`: what is left of the context when absent, clamped to it when larger; and within the room of an
+ * answer that is kept until it is whole.
+ * @throws ServeError `context_length_exceeded` when nothing is left, `invalid_value` when the answer would be too large
+ */
+export function tokensLeft(
+  request: GenerationRequest,
+  prompt: PromptLength,
+  contextLength: number,
+): number | undefined {
+  return fitted(request, leftOfContext(request, prompt, contextLength));
+}
+
+function leftOfContext(request: GenerationRequest, prompt: PromptLength, contextLength: number): number | undefined {
+  const asked = request.stop.max_tokens;
+  if (contextLength === 0 || request.prompt.kind === 'embeds') return asked; // how long embeddings are, only the worker knows
+  if (prompt.tokens >= contextLength) throw tooLong(request, prompt, contextLength);
+  const left = contextLength - prompt.tokens;
+  return asked === undefined ? left : Math.min(asked, left);
+}
+
+/** What was asked for must fit into the room of the answer; who asked for nothing gets what fits. */
+function fitted(request: GenerationRequest, tokens: number | undefined): number | undefined {
+  const { answerTokensMax, stop, sampling, output } = request;
+  if (tokens === undefined || answerTokensMax === undefined || tokens <= answerTokensMax) return tokens;
+  if (stop.max_tokens === undefined) return answerTokensMax;
+  const { n = 1 } = sampling;
+  const logprobs = output.logprobs === undefined ? '' : ` x (1 + top_logprobs (${output.logprobs}))`;
+  throw overLimit(
+    'answer_bytes',
+    `n (${n}) x max_tokens (${tokens})${logprobs} is more than an answer may hold that is not streamed ` +
+      `(STATOR_HTTP_ANSWER_LIMIT_MB): it has room for ${answerTokensMax} tokens of each choice; ask for less, or stream it`,
+    { param: 'max_tokens' },
+  );
+}
+
+function tooLong(request: GenerationRequest, { tokens, isWhole }: PromptLength, contextLength: number): ServeError {
+  const count = isWhole ? tokens : `at least ${tokens}`;
+  return new ServeError(
+    'context_length_exceeded',
+    `This model's maximum context length is ${contextLength} tokens, but the prompt has ${count} tokens. Shorten the prompt.`,
+    { param: promptField(request) },
+  );
+}
+
+/** The field of the client's body that holds the prompt. */
+export function promptField({ endpoint, prompt }: GenerationRequest): string {
+  switch (endpoint) {
+    case 'embeddings':
+      return 'input';
+    case 'responses':
+    case 'chat_completions':
+    case 'anthropic_messages':
+      if (prompt.kind === 'tokens') return 'nvext.token_data'; // given in place of the conversation
+      return endpoint === 'responses' ? 'input' : 'messages';
+    default:
+      return prompt.kind === 'chat' ? 'messages' : 'prompt';
+  }
 }

@@ -1,8 +1,11 @@
+import { isMigratable, type ServeError } from '../../errors/index.ts';
 import type { Call } from '../../planes/request/index.ts';
+import { type EngineRequest, isMovable, isPinned } from '../../protocol/generation/index.ts';
 import type { Reservation } from '../../router/index.ts';
 import type { Span } from '../../telemetry/index.ts';
 import type { Worker } from '../models/model-directory.ts';
 import type { PrefillLeg } from './prefill-leg.ts';
+import type { RunContext } from './run-context.ts';
 
 /**
  * The span of one request at one worker, from sending it until leaving it.
@@ -69,4 +72,128 @@ export class Attempt {
     this.reservation = undefined;
     this.call = undefined;
   }
+}
+
+/** What one request has left of its moves to other workers, and what it takes along. */
+export class MigrationBudget {
+  readonly #context: RunContext;
+  readonly #modelName: string;
+  readonly #request: EngineRequest;
+  readonly #promptTokens: number;
+  readonly #isMovable: boolean;
+  readonly #generated: GeneratedTokens | undefined;
+  #left: number;
+
+  /** @param modelName primary name of the model, for the metrics */
+  constructor(context: RunContext, modelName: string, request: EngineRequest, promptTokens: number) {
+    this.#context = context;
+    this.#modelName = modelName;
+    this.#request = request;
+    this.#promptTokens = promptTokens;
+    this.#left = isPinned(request) ? 0 : context.migrationLimit;
+    this.#isMovable = isMovable(request);
+    this.#generated = this.#left > 0 && this.#isMovable ? new GeneratedTokens() : undefined;
+  }
+
+  /** Keeps what the worker made, for the next one to go on from. */
+  keep(ids: ArrayLike<number>, start: number, count: number): void {
+    this.#generated?.add(ids, start, count);
+  }
+
+  /** The request as the next worker gets it; undefined when no token is left to make. */
+  continuation(): EngineRequest | undefined {
+    return continuationOf(this.#request, this.#generated);
+  }
+
+  /** Whether what has begun may move once more: a move is left, and the request not too long for it. */
+  get isOpen(): boolean {
+    return this.#left > 0 && this.#isMovable && !this.#isTooLong;
+  }
+
+  /**
+   * Whether the request may move after `error`; counts the move when it may. One that cannot go on elsewhere may still be
+   * offered to another worker when the first did not take it.
+   *
+   * @param workerId who failed it
+   * @param isPrefillLost the worker did not get the blocks of the prompt, whatever the class of `error`
+   * @param hasOutput the client has had some of the answer
+   */
+  take(error: ServeError, workerId: string | undefined, isPrefillLost: boolean, hasOutput: boolean): boolean {
+    if (this.#left <= 0 || !(isPrefillLost || isMigratable(error))) return false;
+    if (!this.#isMovable && (hasOutput || !isRefusal(error))) return false;
+    const { observer } = this.#context;
+    if (this.#isTooLong) {
+      observer.migrationTooLong(this.#modelName);
+      return false;
+    }
+    this.#left--;
+    observer.migrated(this.#modelName, hasOutput ? 'ongoing_request' : 'new_request');
+    observer.moved?.({
+      requestId: this.#request.id,
+      model: this.#modelName,
+      workerId,
+      reason: error.worker ?? error.code,
+      outputTokens: this.#generated?.count ?? 0,
+    });
+    return true;
+  }
+
+  get #isTooLong(): boolean {
+    const { migrationTokensMax } = this.#context;
+    if (migrationTokensMax === undefined) return false;
+    return this.#promptTokens + (this.#generated?.count ?? 0) > migrationTokensMax;
+  }
+}
+
+/** Token ids of the output so far, kept so that another worker can go on from them. */
+export class GeneratedTokens {
+  #ids = new Uint32Array(64);
+  #count = 0;
+
+  get count(): number {
+    return this.#count;
+  }
+
+  add(ids: ArrayLike<number>, start: number, count: number): void {
+    if (this.#count + count > this.#ids.length) this.#grow(this.#count + count);
+    for (let at = 0; at < count; at++) this.#ids[this.#count++] = ids[start + at] as number; // inside the caller's range
+  }
+
+  /** `prompt` followed by the output so far. */
+  after(prompt: Uint32Array): Uint32Array {
+    const all = new Uint32Array(prompt.length + this.#count);
+    all.set(prompt);
+    all.set(this.#ids.subarray(0, this.#count), prompt.length);
+    return all;
+  }
+
+  #grow(atLeast: number): void {
+    const larger = new Uint32Array(Math.max(atLeast, this.#ids.length * 2));
+    larger.set(this.#ids);
+    this.#ids = larger;
+  }
+}
+
+/** The request that goes on after `generated`, with reduced budgets; undefined when no token is left to make. */
+export function continuationOf(
+  request: EngineRequest,
+  generated: GeneratedTokens | undefined,
+): EngineRequest | undefined {
+  if (generated === undefined || generated.count === 0 || request.input.kind !== 'tokens') return request;
+  const { max_tokens: maxTokens, min_tokens: minTokens } = request.stop;
+  if (maxTokens !== undefined && maxTokens <= generated.count) return undefined;
+  return {
+    ...request,
+    input: { ...request.input, tokenIds: generated.after(request.input.tokenIds) },
+    stop: {
+      ...request.stop,
+      ...(maxTokens === undefined ? {} : { max_tokens: maxTokens - generated.count }),
+      ...(minTokens === undefined ? {} : { min_tokens: Math.max(0, minTokens - generated.count) }),
+    },
+  };
+}
+
+/** The worker has done nothing for the request: it was never there, or turned it away. */
+function isRefusal({ worker: kind }: ServeError): boolean {
+  return kind === 'WorkerOverloaded' || kind === 'WorkerUnavailable' || kind === 'CannotConnect';
 }

@@ -10,10 +10,10 @@ import {
 import type { Reservation } from '../../router/index.ts';
 import type { Span } from '../../telemetry/index.ts';
 import { failureInFinish } from '../answer/worker-output.ts';
-import type { WatchedStream } from '../health/stream-watch.ts';
 import type { PrefillPool, RoutableModel, Worker } from '../models/model-directory.ts';
 import type { DispatchContext } from './run-context.ts';
-import { avoidAfter } from './worker-eligibility.ts';
+import type { WatchedStream } from './stalled-workers.ts';
+import { avoidAfter } from './worker-choice.ts';
 
 /** What a prefill worker made of a prompt. */
 export interface PrefillReport {

@@ -17,7 +17,7 @@ import type { PrefillPool, RoutableModel, Worker } from '../models/model-directo
 import { dispatchSpan, traceHeaders } from './attempt.ts';
 import { PrefillLeg, type PrefillReport } from './prefill-leg.ts';
 import type { DispatchContext, RoutedRequest } from './run-context.ts';
-import type { WorkerEligibility } from './worker-eligibility.ts';
+import type { WorkerEligibility } from './worker-choice.ts';
 
 /** Whether a decode worker should compute the prompt itself (conditional disaggregation). */
 export type Bypass = (

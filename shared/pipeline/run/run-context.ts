@@ -3,12 +3,12 @@ import type { RequestPlane } from '../../planes/request/index.ts';
 import type { ChatMessage, GenerationRequest } from '../../protocol/generation/index.ts';
 import type { Inhibition, Router } from '../../router/index.ts';
 import type { Span } from '../../telemetry/index.ts';
-import type { StreamWatch } from '../health/stream-watch.ts';
 import type { RoutableModel, Worker, WorkersOfPool } from '../models/model-directory.ts';
-import type { PipelineObserver } from '../types.ts';
+import type { PipelineObserver } from '../pipeline.ts';
 import type { ColdStartQueue } from './cold-start-queue.ts';
 import type { EncodeStage } from './encode-stage.ts';
 import type { PrefillStage } from './prefill-stage.ts';
+import type { StreamWatch } from './stalled-workers.ts';
 
 /** What every leg of every request of one pipeline shares. */
 export interface DispatchContext {

@@ -11,18 +11,16 @@ import {
 import { RETRY_HEADER } from '../../protocol/planner-topics/index.ts';
 import type { Reservation, WorkerPool } from '../../router/index.ts';
 import type { ResponseAssembler } from '../answer/response-assembler.ts';
-import type { WatchedStream } from '../health/stream-watch.ts';
 import type { RoutableModel, Worker } from '../models/model-directory.ts';
 import type { Preprocessed } from '../prompt/preprocess.ts';
 import { mediaParts } from '../prompt/prompt-tokens.ts';
-import { Attempt } from './attempt.ts';
+import { Attempt, MigrationBudget } from './attempt.ts';
 import type { EncoderResult } from './encode-stage.ts';
-import { MigrationBudget } from './migration.ts';
 import type { PrefillLeg } from './prefill-leg.ts';
 import type { Prefilled } from './prefill-stage.ts';
 import { type RoutedRequest, type RunContext, routedRequest } from './run-context.ts';
-import { WorkerChoice } from './worker-choice.ts';
-import { avoidAfter, WorkerEligibility } from './worker-eligibility.ts';
+import type { WatchedStream } from './stalled-workers.ts';
+import { avoidAfter, WorkerChoice, WorkerEligibility } from './worker-choice.ts';
 
 /** It began at another worker. */
 const ANOTHER_ATTEMPT = { [RETRY_HEADER]: '1' };

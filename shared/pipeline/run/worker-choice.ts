@@ -1,10 +1,104 @@
-import { toServeError } from '../../errors/index.ts';
-import type { EngineRequest } from '../../protocol/generation/index.ts';
-import type { Reservation } from '../../router/index.ts';
-import type { Worker } from '../models/model-directory.ts';
+import { isInhibiting, type ServeError, toServeError } from '../../errors/index.ts';
+import type { EngineRequest, RoutingHints } from '../../protocol/generation/index.ts';
+import type { Reservation, RouteRequest } from '../../router/index.ts';
+import { inSpan } from '../../telemetry/index.ts';
+import type { Worker, WorkersOfPool } from '../models/model-directory.ts';
 import { capacityOf, type WorkerCapacity } from './cold-start-queue.ts';
-import type { RoutedRequest, RunContext } from './run-context.ts';
-import { WorkerEligibility } from './worker-eligibility.ts';
+import type { DispatchContext, RoutedRequest, RunContext } from './run-context.ts';
+
+const NOBODY: ReadonlySet<string> = new Set();
+
+/** Which workers of a pool may still take one request, for each of its legs: the router chooses among them. */
+export class WorkerEligibility {
+  readonly #context: DispatchContext;
+  readonly #request: RoutedRequest;
+  /** Present from the first failure on: most requests have none. */
+  #failed: Set<string> | undefined;
+  #suspects: Set<string> | undefined;
+
+  constructor(context: DispatchContext, request: RoutedRequest) {
+    this.#context = context;
+    this.#request = request;
+  }
+
+  /** It gets the request no more. */
+  failedAt(workerId: string): void {
+    this.#failed ??= new Set();
+    this.#failed.add(workerId);
+  }
+
+  /** It could not get the blocks that a prefill worker computed: the second time that is its own fault. */
+  handoffLostAt(workerId: string): void {
+    if (this.#suspects?.has(workerId)) this.failedAt(workerId);
+    this.#suspects ??= new Set();
+    this.#suspects.add(workerId);
+  }
+
+  /** Whether a worker has neither failed the request nor fallen silent. */
+  isUntried(workerId: string): boolean {
+    return this.#failed?.has(workerId) !== true && !this.#context.stalledWorkers.has(workerId);
+  }
+
+  /**
+   * Those that failed, that are silent, that `unreachable` names, or that are full while another is left.
+   *
+   * @param unreachable those of `workers` between whom and the other leg no blocks may go
+   */
+  excluded(workers: readonly Worker[], unreachable: readonly string[]): ReadonlySet<string> {
+    const { stalledWorkers, fullWorkers } = this.#context;
+    const failed = this.#failed ?? NOBODY;
+    const isPlain = stalledWorkers.size === 0 && unreachable.length === 0;
+    const excluded = isPlain ? failed : new Set([...failed, ...stalledWorkers, ...unreachable]);
+    if (fullWorkers.isEmpty) return excluded;
+    const open = workers.filter(({ id }) => !excluded.has(id));
+    const full = open.filter(({ id }) => fullWorkers.has(id));
+    // When all are full one of them says so, or has a place again.
+    if (full.length === 0 || full.length === open.length) return excluded;
+    return new Set([...excluded, ...full.map(({ id }) => id)]);
+  }
+
+  /** The question to the router which worker of the pool takes `request`. @param routing hints in place of the request's own */
+  route(
+    request: EngineRequest,
+    { pool, workers }: WorkersOfPool,
+    unreachable: readonly string[],
+    routing: RoutingHints = request.routing,
+  ): RouteRequest {
+    const { model, messages, policyClass } = this.#request;
+    return {
+      id: request.id,
+      pool,
+      routing,
+      override: request.routerConfigOverride,
+      tokenIds: request.input.kind === 'tokens' ? request.input.tokenIds : undefined,
+      messages,
+      excluded: this.excluded(workers, unreachable),
+      busy: this.#context.busyOf(model, workers),
+      policyClass,
+    };
+  }
+
+  /** The router's answer, or a rejection as `Router.choose` has it. */
+  async choose(span: 'route' | 'prefill_routing', route: RouteRequest): Promise<Reservation<Worker>> {
+    const { router, clock, observer } = this.#context;
+    const { span: parent, signal } = this.#request;
+    const startMs = clock.nowMs();
+    const reservation = await inSpan(parent, span, () => router.choose(route, signal));
+    observer.stage('route', clock.nowMs() - startMs);
+    return reservation;
+  }
+}
+
+/** Keeps new requests away from a worker for as long as its failure of one says something of the next. */
+export function avoidAfter(
+  { router, fullWorkers, onUnreachable }: Pick<DispatchContext, 'router' | 'fullWorkers' | 'onUnreachable'>,
+  workerId: string,
+  error: ServeError,
+): void {
+  if (isInhibiting(error)) router.inhibit(workerId);
+  if (error.worker === 'WorkerOverloaded') fullWorkers.add(workerId);
+  if (error.worker === 'CannotConnect') onUnreachable?.(workerId);
+}
 
 /** Chooses the worker that answers one request, over again when one fails it; remembers those that did. */
 export class WorkerChoice {

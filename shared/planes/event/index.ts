@@ -4,26 +4,26 @@
  */
 
 export { LARGE_RECORD_BYTES, readSliced } from '../sliced-record.ts';
-export { createMemoryEventPlane, type MemoryEventPlane, type MemoryEventPlaneOptions } from './memory/plane.ts';
+export { createMemoryEventPlane, type MemoryEventPlane, type MemoryEventPlaneOptions } from './memory-plane.ts';
 export {
   createNatsEventPlane,
   type NatsEventLogSettings,
   type NatsEventPlaneOptions,
 } from './nats/plane.ts';
-export { subjectOf } from './subject.ts';
-export type {
-  EventEnvelope,
-  EventListener,
-  EventLog,
-  EventLogEntry,
-  EventLogFollower,
-  EventLogListener,
-  EventLogState,
-  EventPlane,
-  EventPublisher,
-  EventScope,
-  EventSubscription,
-  EventTransport,
+export {
+  type EventEnvelope,
+  type EventListener,
+  type EventLog,
+  type EventLogEntry,
+  type EventLogFollower,
+  type EventLogListener,
+  type EventLogState,
+  type EventPlane,
+  type EventPublisher,
+  type EventScope,
+  type EventSubscription,
+  type EventTransport,
+  subjectOf,
 } from './types.ts';
 export { fixedBrokers, type ZmqBrokerSource, type ZmqBrokers } from './zmq/brokers.ts';
 export { createZmqEventPlane, type ZmqEventPlaneOptions } from './zmq/plane.ts';

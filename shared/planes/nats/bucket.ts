@@ -4,12 +4,12 @@ import { untilAborted } from '../../concurrency/index.ts';
 import { reasonOf } from '../../errors/index.ts';
 import {
   apiCodeOf,
+  loadObjectStores,
   MESSAGE_NOT_FOUND,
   openJetStream,
   STREAM_NOT_FOUND,
   WRONG_LAST_SEQUENCE,
-} from './jetstream-access.ts';
-import { loadObjectStores } from './library.ts';
+} from './library.ts';
 import type { NatsLink } from './link.ts';
 import type { NatsBucket, NatsBucketSettings } from './types.ts';
 

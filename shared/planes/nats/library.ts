@@ -1,3 +1,7 @@
+import type { JetStreamManager } from '@nats-io/jetstream';
+import type { NatsConnection } from '@nats-io/nats-core';
+import type { NatsLink } from './link.ts';
+
 /*
  * The client library, loaded on first use: a process without NATS does not pay for it. Its packages are CommonJS, whose names
  * stand under `default` alone once they are a chunk of a bundle.
@@ -23,7 +27,7 @@ export async function loadNodeTransport(): Promise<NodeTransports> {
   return namesOf(await import('@nats-io/transport-node/lib/node_transport.js'));
 }
 
-export async function loadJetStream(): Promise<JetStream> {
+async function loadJetStream(): Promise<JetStream> {
   return namesOf(await import('@nats-io/jetstream'));
 }
 
@@ -38,3 +42,30 @@ export async function loadWs(): Promise<Ws> {
 function namesOf<Module extends object>(module: Module): Module {
   return 'default' in module ? (module.default as Module) : module;
 }
+
+/** Longest wait for one answer of the JetStream API. */
+const API_TIMEOUT_MS = 5000;
+
+/** A connection with JetStream's interface on it. */
+export interface JetStreamAccess {
+  readonly connection: NatsConnection;
+  readonly manager: JetStreamManager;
+}
+
+/** The connection of now, or the next one, with JetStream. Whether the server has JetStream shows at the first call. */
+export async function openJetStream(link: NatsLink, signal: AbortSignal): Promise<JetStreamAccess> {
+  const { jetstreamManager } = await loadJetStream();
+  const connection = await link.connection(signal);
+  const manager = await jetstreamManager(connection, { checkAPI: false, timeout: API_TIMEOUT_MS });
+  return { connection, manager };
+}
+
+/** Code of a failure that the JetStream API told; undefined for any other. */
+export function apiCodeOf(error: unknown): number | undefined {
+  const code = error instanceof Error ? (error as { code?: unknown }).code : undefined;
+  return typeof code === 'number' ? code : undefined;
+}
+
+export const STREAM_NOT_FOUND = 10059;
+export const MESSAGE_NOT_FOUND = 10037;
+export const WRONG_LAST_SEQUENCE = 10071;

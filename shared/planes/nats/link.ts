@@ -4,8 +4,7 @@ import { untilAborted } from '../../concurrency/index.ts';
 import { reasonOf } from '../../errors/index.ts';
 import { dialNats } from './dial.ts';
 import { MESSAGE_BYTES_MAX } from './guarded-transport.ts';
-import { KeptMessages } from './kept-messages.ts';
-import { ReceivedMessage } from './received-message.ts';
+import { KeptMessages, ReceivedMessage } from './messages.ts';
 import {
   type NatsMessage,
   type NatsObserver,

@@ -9,34 +9,35 @@ export {
   isLoopback,
   type ListenAddress,
   listenAddress,
+  listenInRange,
   refuseOpenListener,
 } from '../listen-address.ts';
-export { listenInRange } from '../listen-in-range.ts';
 export type { RecordCodec } from '../record-codec.ts';
 export { type AskOnceLimits, askOnce, type OneAnswer } from './ask-once.ts';
-export { createMemoryRequestPlane, type MemoryRequestPlaneOptions } from './memory/plane.ts';
-export { type RequestPlaneObserver, silentObserver } from './observer.ts';
-export type { OpenPlaneOptions, RequestPlaneKind } from './plane-kind.ts';
-export { siblingTransport } from './sibling.ts';
-export type { TokenEncryption } from './tcp/encryption.ts';
-export { createTcpRequestPlane, type TcpRequestPlane } from './tcp/plane.ts';
-export type { TcpRequestPlaneOptions } from './tcp/settings.ts';
+export { createMemoryRequestPlane, type MemoryRequestPlaneOptions } from './memory-plane.ts';
+export { createTcpRequestPlane, type TcpRequestPlane, type TcpRequestPlaneOptions } from './tcp/plane.ts';
 export {
   clientTlsOptions,
   type PlaneClientTls,
   type PlaneServerTls,
   type PlaneTls,
   serverTlsOptions,
+  type TokenEncryption,
 } from './tcp/tls.ts';
-export type {
-  Call,
-  CallSink,
-  IncomingCall,
-  PlaneErrorKind,
-  PlaneHandler,
-  PlaneRequest,
-  PlaneServer,
-  RequestPlane,
-  ServeOptions,
-  Transport,
+export {
+  type Call,
+  type CallSink,
+  type IncomingCall,
+  type OpenPlaneOptions,
+  type PlaneErrorKind,
+  type PlaneHandler,
+  type PlaneRequest,
+  type PlaneServer,
+  type RequestPlane,
+  type RequestPlaneKind,
+  type RequestPlaneObserver,
+  type ServeOptions,
+  siblingTransport,
+  silentObserver,
+  type Transport,
 } from './types.ts';

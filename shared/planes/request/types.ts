@@ -1,5 +1,8 @@
+import type { CallerSettings, FleetSettings } from '../../config/index.ts';
 import type { WorkerErrorKind } from '../../errors/index.ts';
 import type { OutputSink } from '../../protocol/generation/index.ts';
+import type { Logger } from '../../telemetry/index.ts';
+import type { ConnectionOptions } from './frames/settings.ts';
 
 /** How an endpoint is reached, as its discovery record says: one entry, a kind of plane with its address there. `{ tcp: "host:port/{instance}/{ns}/{component}/{endpoint}" }`. */
 export type Transport = Readonly<Record<string, string>>;
@@ -105,3 +108,76 @@ export type PlaneErrorKind = Extract<
   | 'PayloadTooLarge'
   | 'Cancelled'
 >;
+
+/**
+ * What a plane tells the metrics of the process. Called per frame batch and per request, never
+ * per token. Implementations must not throw.
+ */
+export interface RequestPlaneObserver {
+  bytesSent(count: number): void;
+  bytesReceived(count: number): void;
+  /** A connection failed or broke the protocol. */
+  connectionError(): void;
+  /**
+   * The other end is none of ours or is set otherwise, and every further connection will fail alike: a token that only one
+   * side has, TLS that only one side speaks. `reason` says what to set.
+   */
+  peerRefused?(address: string, reason: string): void;
+  /** A caller opens a connection to a worker at `address`, or has closed or lost one. */
+  connectionOpened?(address: string): void;
+  connectionClosed?(address: string): void;
+  /** Requests under way at this caller changed by one. */
+  inflight(delta: 1 | -1): void;
+  /** From `call` until the request was handed to an open connection. */
+  queued(seconds: number): void;
+  /** From then until the worker took it on. */
+  acknowledged(seconds: number): void;
+  /** From then until its first output. */
+  firstOutput(seconds: number): void;
+  /** A caller killed a request or its connection was lost; once a request, on the worker's side. */
+  cancelled(): void;
+}
+
+/** Observes nothing. */
+export const silentObserver: RequestPlaneObserver = {
+  bytesSent() {},
+  bytesReceived() {},
+  connectionError() {},
+  inflight() {},
+  queued() {},
+  acknowledged() {},
+  firstOutput() {},
+  cancelled() {},
+};
+
+/** What is the same for every plane that a process opens. */
+export interface OpenPlaneOptions extends ConnectionOptions {
+  /** Told of outages. */
+  readonly logger?: Logger | undefined;
+  /** Attempts to reach a broker before requests fail. @default no limit */
+  readonly brokerAttemptsMax?: number;
+}
+
+/** How a process opens a plane as its settings say. Throws one line for an operator where they cannot be followed. */
+export interface RequestPlaneKind {
+  /** For a process that only calls. */
+  openCalling(settings: CallerSettings, options: OpenPlaneOptions): RequestPlane;
+  /** For one that serves. */
+  openServing(settings: FleetSettings, options: OpenPlaneOptions): RequestPlane;
+}
+
+/**
+ * How another endpoint of the same component and instance is reached; undefined for an address of an unknown form. Whether
+ * something serves it shows when it is called.
+ *
+ * @param endpoint letters, digits and underscores
+ * @example siblingTransport({ tcp: '10.0.0.1:8800/2a/ns/backend/generate' }, 'quote') // { tcp: '10.0.0.1:8800/2a/ns/backend/quote' }
+ */
+export function siblingTransport(transport: Transport, endpoint: string): Transport | undefined {
+  const [[kind, address] = ['', '']] = Object.entries(transport);
+  const path = /^(?<component>.*\/)[^/]+$/.exec(address)?.groups;
+  if (path !== undefined) return { [kind]: `${path.component}${endpoint}` };
+  const subject = /^(?<component>[^.]+\.)[^.]+(?<instance>-[0-9a-f]+)$/.exec(address)?.groups;
+  if (subject !== undefined) return { [kind]: `${subject.component}${endpoint}${subject.instance}` };
+  return undefined;
+}

@@ -1,5 +1,12 @@
-import { type ForwardPass, featuresOf, mixOf, type PassLoad, type PassMix, type PoolKind } from './metrics.ts';
-import { fitPasses, keepSample, type PassFit, type PassStore, predictPass, type StoreSize } from './regression.ts';
+import {
+  type ForwardPass,
+  featuresOf,
+  mixOf,
+  type PassFeatures,
+  type PassLoad,
+  type PassMix,
+  type PoolKind,
+} from './metrics.ts';
 
 /** What the times of passes were learned from: plain values, at most `samplesMax` a mix. */
 export interface PassModelState {
@@ -8,7 +15,7 @@ export interface PassModelState {
 }
 
 /** Means of the last passes, those before the first that is not 0 left out. */
-export interface PassAverages {
+interface PassAverages {
   /** Prompt tokens computed for each request of a pass. */
   readonly isl: number;
   /** Context of a decoding request. */
@@ -116,4 +123,157 @@ const NOTHING: PassLoad = {
 
 function meanOf(values: readonly number[]): number {
   return values.length === 0 ? 0 : values.reduce((total, value) => total + value, 0) / values.length;
+}
+
+/** A measured pass: its features and how long it took, in milliseconds. */
+interface PassSample extends PassFeatures {
+  readonly ms: number;
+}
+
+/** Milliseconds of a pass as a plane over its features. */
+interface PassFit {
+  readonly constant: number;
+  readonly attention: number;
+  readonly work: number;
+}
+
+const MS_MIN = 1e-6;
+const AXES = ['attention', 'work'] as const;
+const SUBSETS: readonly (readonly (typeof AXES)[number][])[] = [[], ['attention'], ['work'], ['attention', 'work']];
+
+interface Axis {
+  readonly name: (typeof AXES)[number];
+  readonly mean: number;
+  readonly deviation: number;
+}
+
+/**
+ * Least squares with coefficients that are not negative: more load never makes a pass shorter. Every subset of the axes
+ * that vary is tried, and the least error wins. Undefined where no load varies; `before` where the load explains nothing,
+ * as a few odd passes are no reason to forget what was known.
+ */
+function fitPasses(samples: readonly PassSample[], before?: PassFit): PassFit | undefined {
+  const axes = AXES.map((name) => axisOf(samples, name)).filter((axis) => axis !== undefined);
+  if (axes.length === 0) return undefined;
+  let best: { readonly fit: PassFit; readonly error: number } | undefined;
+  for (const names of SUBSETS) {
+    const chosen = axes.filter(({ name }) => names.includes(name));
+    if (chosen.length !== names.length) continue;
+    const fit = fitAxes(samples, chosen);
+    if (fit === undefined) continue;
+    const error = samples.reduce((total, sample) => total + (sample.ms - raw(fit, sample)) ** 2, 0);
+    if (best === undefined || error < best.error) best = { fit, error };
+  }
+  if (best === undefined) return undefined;
+  const isFlat = best.fit.attention === 0 && best.fit.work === 0;
+  return isFlat && samples.length > axes.length ? before : best.fit;
+}
+
+/** Milliseconds that a pass of this load takes. */
+function predictPass(fit: PassFit, features: PassFeatures): number {
+  return Math.max(MS_MIN, raw(fit, features));
+}
+
+function raw(fit: PassFit, { attention, work }: PassFeatures): number {
+  return fit.constant + fit.attention * attention + fit.work * work;
+}
+
+function axisOf(samples: readonly PassSample[], name: (typeof AXES)[number]): Axis | undefined {
+  const mean = samples.reduce((total, sample) => total + sample[name], 0) / samples.length;
+  const variance = samples.reduce((total, sample) => total + (sample[name] - mean) ** 2, 0) / samples.length;
+  const deviation = Math.sqrt(variance);
+  return deviation <= 1e-12 * Math.max(1, Math.abs(mean)) ? undefined : { name, mean, deviation };
+}
+
+/** Standardised, so that the axes are orthogonal to the constant: it is the mean, and at most two equations are left. */
+function fitAxes(samples: readonly PassSample[], axes: readonly Axis[]): PassFit | undefined {
+  const meanMs = samples.reduce((total, { ms }) => total + ms, 0) / samples.length;
+  const scaled = (sample: PassSample, { name, mean, deviation }: Axis): number => (sample[name] - mean) / deviation;
+  const products = axes.map((one) =>
+    axes.map((other) => samples.reduce((total, sample) => total + scaled(sample, one) * scaled(sample, other), 0)),
+  );
+  const sides = axes.map((axis) =>
+    samples.reduce((total, sample) => total + scaled(sample, axis) * (sample.ms - meanMs), 0),
+  );
+  const slopes = solve(products, sides);
+  if (slopes === undefined || slopes.some((slope) => slope < 0)) return undefined;
+  const fit = { constant: meanMs, attention: 0, work: 0 };
+  axes.forEach(({ name, mean, deviation }, at) => {
+    fit[name] = slopes[at]! / deviation;
+    fit.constant -= fit[name] * mean;
+  });
+  return fit;
+}
+
+function solve(products: readonly (readonly number[])[], sides: readonly number[]): readonly number[] | undefined {
+  if (sides.length === 0) return [];
+  if (sides.length === 1) return [sides[0]! / products[0]![0]!];
+  const [[a = 0, b = 0] = [], [c = 0, d = 0] = []] = products;
+  const [one = 0, two = 0] = sides;
+  const solved = cramer(a, b, c, d, one, two);
+  if (solved !== undefined) return solved;
+  const ridge = 1e-9 * (a + d);
+  return cramer(a + ridge, b, c, d + ridge, one, two);
+}
+
+function cramer(a: number, b: number, c: number, d: number, one: number, two: number): readonly number[] | undefined {
+  const determinant = a * d - b * c;
+  if (Math.abs(determinant) <= 1e-12 * Math.abs(a * d)) return undefined;
+  return [(one * d - b * two) / determinant, (a * two - c * one) / determinant];
+}
+
+/** Samples a store keeps, on a grid of this many cells a side. */
+interface StoreSize {
+  /** @default 64 */
+  readonly samplesMax: number;
+  /** A perfect square. @default 16 */
+  readonly buckets: number;
+}
+
+/** Passes of one mix that are remembered. */
+interface PassStore {
+  /** Oldest first. */
+  readonly samples: readonly PassSample[];
+  /** What their features have ever been between, `[attention, work]`, as ln(1 + feature). */
+  readonly low: readonly [number, number];
+  readonly high: readonly [number, number];
+  /** The last one that explained something. */
+  readonly fit?: PassFit | undefined;
+}
+
+const EMPTY: PassStore = {
+  samples: [],
+  low: [Number.MAX_VALUE, Number.MAX_VALUE],
+  high: [-Number.MAX_VALUE, -Number.MAX_VALUE],
+};
+
+/**
+ * Adds a sample; beyond the bound the oldest of the fullest bucket goes, of the least load where several are as full, so that
+ * rare and heavy loads are remembered.
+ */
+function keepSample(before: PassStore | undefined, sample: PassSample, size: StoreSize): PassStore {
+  const store = before ?? EMPTY;
+  const at = placeOf(sample);
+  const low = [Math.min(store.low[0], at[0]), Math.min(store.low[1], at[1])] as const;
+  const high = [Math.max(store.high[0], at[0]), Math.max(store.high[1], at[1])] as const;
+  const samples = [...store.samples, sample];
+  if (samples.length <= size.samplesMax) return { ...store, samples, low, high };
+  const side = Math.max(1, Math.round(Math.sqrt(size.buckets)));
+  const keys = samples.map((each) => {
+    const [attention, work] = placeOf(each);
+    return cellOf(attention, low[0], high[0], side) * side + cellOf(work, low[1], high[1], side);
+  });
+  const counts = new Array<number>(side * side).fill(0);
+  for (const key of keys) counts[key]! += 1;
+  const fullest = counts.indexOf(Math.max(...counts));
+  const oldest = keys.indexOf(fullest);
+  return { ...store, samples: samples.filter((_, index) => index !== oldest), low, high };
+}
+
+function placeOf({ attention, work }: PassSample): readonly [number, number] {
+  return [Math.log1p(attention), Math.log1p(work)];
+}
+
+function cellOf(value: number, low: number, high: number, side: number): number {
+  return high > low ? Math.min(side - 1, Math.floor(((value - low) / (high - low)) * side)) : 0;
 }

@@ -1,6 +1,4 @@
 import type { PlannerConfig } from '../config.ts';
-import { NO_SEASON, observeSeason, type SeasonalState, seasonalRate } from './seasonal.ts';
-import { isPassing, NO_SURGES, observeSurge, type SurgeState, surgeRate } from './surges.ts';
 
 /** What is remembered of the requests that began: plain values; the lists are bounded by their windows. */
 export interface DemandState {
@@ -125,4 +123,122 @@ function ratePerSecond(bins: DemandState['bins'], deviations: number): number {
 function forecastOf({ trend }: DemandState, startSeconds: number): number {
   if (trend === undefined) return 0;
   return Math.max(0, trend.level + (trend.slope * (startSeconds + BUCKET_S)) / BUCKET_S);
+}
+
+/** Counts and times; the list is bounded by `SURGES_KEPT`. */
+interface SurgeState {
+  /** Requests a second between surges, as they were over the last minute. */
+  readonly usual?: number | undefined;
+  /** When what goes on now began. */
+  readonly sinceS?: number | undefined;
+  /** The most of it, in requests a second. */
+  readonly peak: number;
+  /** Those that were over before two starts, oldest first. */
+  readonly past: readonly Surge[];
+}
+
+interface Surge {
+  readonly fromS: number;
+  readonly toS: number;
+  /** Requests a second, the most of it. */
+  readonly rate: number;
+}
+
+const NO_SURGES: SurgeState = { peak: 0, past: [] };
+
+const SURGES_KEPT = 8;
+const USUAL_S = 60;
+const JUMP_SHARE = 1.6;
+const JUMP_RATE = 2;
+/** By which share gaps and lengths may differ from those that were seen. */
+const MARGIN = 0.1;
+
+/**
+ * Tells what comes and goes within two starts from what stays.
+ *
+ * @param rate requests a second, over a window
+ * @param seconds since the last look
+ */
+function observeSurge(
+  before: SurgeState,
+  { nowS, seconds, rate, startSeconds }: { nowS: number; seconds: number; rate: number; startSeconds: number },
+): SurgeState {
+  const { usual = rate, sinceS, peak, past } = before;
+  if (sinceS === undefined) {
+    if (rate > JUMP_SHARE * usual + JUMP_RATE) return { usual, sinceS: nowS, peak: rate, past };
+    return { ...before, usual: usual + Math.min(1, seconds / USUAL_S) * (rate - usual) };
+  }
+  if (nowS - sinceS >= 2 * startSeconds) return { usual: rate, peak: 0, past };
+  if (rate >= (usual + peak) / 2) return { ...before, peak: Math.max(peak, rate) };
+  return { usual, peak: 0, past: [...past, { fromS: sinceS, toS: nowS, rate: peak }].slice(-SURGES_KEPT) };
+}
+
+/**
+ * Requests a second that the next surge brings, as long as it may be under way; else 0. After the first one it may come
+ * within `holdS`; later ones come after gaps as they were seen.
+ */
+function surgeRate({ past }: SurgeState, nowS: number, startSeconds: number, holdS: number): number {
+  const last = past.at(-1);
+  if (last === undefined) return 0;
+  const rate = Math.max(...past.map((surge) => surge.rate));
+  const gaps = past.slice(1).map(({ fromS }, at) => fromS - past[at]!.fromS);
+  if (gaps.length === 0) return nowS < last.toS + holdS ? rate : 0;
+  const fromS = last.fromS + (1 - MARGIN) * Math.min(...gaps) - startSeconds;
+  const toS = last.fromS + (1 + MARGIN) * Math.max(...gaps);
+  return nowS >= fromS && nowS < toS ? rate : 0;
+}
+
+/** Whether what goes on will be over, as others were, before a new worker serves. */
+function isPassing({ sinceS, past }: SurgeState, nowS: number, startSeconds: number): boolean {
+  if (sinceS === undefined || past.length === 0) return false;
+  const longestS = Math.max(...past.map(({ fromS, toS }) => toS - fromS));
+  return longestS < startSeconds && nowS - sinceS <= longestS * (1 + MARGIN);
+}
+
+/** A stretch of a day that is remembered as one rate. */
+const SLOT_S = 600;
+const DAY_S = 86_400;
+const SLOTS = DAY_S / SLOT_S;
+const DAYS_KEPT = 7;
+const DAYS_MIN = 3;
+const SHARE = 0.75;
+
+/** Rates at the same times of the last days: plain values, at most a week. Times in seconds since any midnight. */
+interface SeasonalState {
+  /** Oldest first; a rate a slot, null where it was not seen. */
+  readonly days: readonly { readonly day: number; readonly rates: readonly (number | null)[] }[];
+  /** The slot that fills now. */
+  readonly slot: number;
+  readonly count: number;
+  readonly seconds: number;
+}
+
+const NO_SEASON: SeasonalState = { days: [], slot: -1, count: 0, seconds: 0 };
+
+/** Counts requests that began within the seconds before `nowS`. */
+function observeSeason(before: SeasonalState, nowS: number, seconds: number, count: number): SeasonalState {
+  const slot = Math.floor(nowS / SLOT_S);
+  if (slot === before.slot) return { ...before, count: before.count + count, seconds: before.seconds + seconds };
+  // Half a slot says enough of it.
+  const days = before.seconds >= SLOT_S / 2 ? kept(before) : before.days;
+  return { days, slot, count, seconds: Math.min(seconds, SLOT_S) };
+}
+
+function kept({ days, slot, count, seconds }: SeasonalState): SeasonalState['days'] {
+  const day = Math.floor(slot / SLOTS);
+  const known = days.find((each) => each.day === day);
+  const rates = known === undefined ? new Array<number | null>(SLOTS).fill(null) : [...known.rates];
+  rates[slot % SLOTS] = Math.round((1000 * count) / seconds) / 1000;
+  return [...days.filter((each) => each.day !== day), { day, rates }].slice(-DAYS_KEPT);
+}
+
+/** Requests a second that three days of four had at most at this time of the day; 0 before three days know it. */
+function seasonalRate({ days }: SeasonalState, atS: number): number {
+  const today = Math.floor(atS / DAY_S);
+  const slot = Math.floor(atS / SLOT_S) % SLOTS;
+  const rates = days
+    .filter(({ day }) => day < today && day >= today - DAYS_KEPT)
+    .flatMap(({ rates: all }) => all[slot] ?? [])
+    .toSorted((one, other) => one - other);
+  return rates.length < DAYS_MIN ? 0 : rates[Math.ceil(SHARE * rates.length) - 1]!;
 }

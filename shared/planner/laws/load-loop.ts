@@ -4,8 +4,7 @@ import type { ForwardPass, PoolKind } from '../forward-pass/metrics.ts';
 import { type PassModel, type PassModelOptions, type PassModelState, passModel } from '../forward-pass/model.ts';
 import { clampPair, guardPair, guardSingle, type PairLimits } from '../gpu-budget.ts';
 import type { EngineCapabilities, LoadReason, PerPool, Pool, PoolCounts, Targets } from '../types.ts';
-import { byItl, byTtft, type LatencyView } from './latencies.ts';
-import { byThresholds, type PoolWish } from './thresholds.ts';
+import { byItl, byThresholds, byTtft, type LatencyView, type PoolWish } from './pool-wishes.ts';
 
 /** What the load loop knows at a tick. */
 export interface LoadView {

@@ -1,5 +1,5 @@
 import type { PlannerConfig } from '../config.ts';
-import { capacityOf } from '../forward-pass/capacity.ts';
+import { capacityOf } from '../forward-pass/estimates.ts';
 import { type PassModelState, passModel } from '../forward-pass/model.ts';
 import { clampSingle, guardPair, guardSingle } from '../gpu-budget.ts';
 import type { EngineCapabilities, PerPool, Pool, PoolCounts, Targets, ThroughputReason } from '../types.ts';

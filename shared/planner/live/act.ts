@@ -1,7 +1,6 @@
-import type { Connector } from '../connectors/types.ts';
-import { isSettled } from '../store/decision-status.ts';
-import type { DecisionRecord, PlannerStore } from '../store/types.ts';
+import { type DecisionRecord, isSettled, type PlannerStore } from '../store/types.ts';
 import type { EngineCapabilities, PerPool, Pool, Targets } from '../types.ts';
+import type { Connector } from './connectors.ts';
 
 export interface ActOptions {
   readonly store: PlannerStore;

@@ -13,18 +13,17 @@ import {
 import { HELD_TOPIC, PLANNER_EVENT_VERSION, ROLLUP_TOPIC } from '../../protocol/planner-topics/index.ts';
 import { TopicFollower } from '../../router/feed/index.ts';
 import type { Logger } from '../../telemetry/index.ts';
-import { type PlannerBounds, withBounds } from '../bounds.ts';
 import type { PlannerConfig } from '../config.ts';
-import type { Connector } from '../connectors/types.ts';
 import type { ForwardPass } from '../forward-pass/metrics.ts';
 import type { Look } from '../host/decide.ts';
 import type { SentSignal } from '../host/fold.ts';
 import { type BatchOutcome, handleSignals, PlannerConflict } from '../host/handle-batch.ts';
-import type { Planner } from '../planner.ts';
+import { type Planner, type PlannerBounds, withBounds } from '../planner.ts';
 import { RollupFolder } from '../signals/rollup-folder.ts';
 import type { DecisionRecord, PlannerStore } from '../store/types.ts';
 import type { PerPool } from '../types.ts';
 import { actOnNewest } from './act.ts';
+import type { Connector } from './connectors.ts';
 import type { PlannerMetrics } from './planner-metrics.ts';
 
 export interface FleetPlannerOptions {

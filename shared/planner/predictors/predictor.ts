@@ -1,15 +1,7 @@
 import { forecastArima } from './arima.ts';
-import {
-  KALMAN_DEFAULTS,
-  type KalmanOptions,
-  type KalmanState,
-  observeKalman,
-  startKalman,
-  stepAhead,
-} from './kalman.ts';
 
 export const PREDICTORS = ['constant', 'moving', 'arima', 'kalman', 'seasonal'] as const;
-export type PredictorName = (typeof PREDICTORS)[number];
+type PredictorName = (typeof PREDICTORS)[number];
 
 export interface PredictorOptions {
   readonly name: PredictorName;
@@ -131,4 +123,68 @@ function seasonal(points: readonly number[], season: number): number | undefined
 
 function meanOf(points: readonly number[]): number {
   return points.length === 0 ? 0 : points.reduce((total, point) => total + point, 0) / points.length;
+}
+
+/** Noise of the filter, and how many points it wants before it says anything of its own. */
+interface KalmanOptions {
+  /** How far the level wanders in a step, as a variance. @default 1 */
+  readonly qLevel: number;
+  /** How far the trend does. @default 0.1 */
+  readonly qTrend: number;
+  /** Variance of a measurement. @default 10 */
+  readonly r: number;
+  /** @default 5 */
+  readonly pointsMin: number;
+}
+
+const KALMAN_DEFAULTS: KalmanOptions = { qLevel: 1, qTrend: 0.1, r: 10, pointsMin: 5 };
+
+/** A local linear trend: level and slope with their covariance. */
+interface KalmanState {
+  readonly level: number;
+  readonly trend: number;
+  readonly p00: number;
+  readonly p01: number;
+  readonly p11: number;
+  /** The step to the next point is taken: a forecast was asked for. */
+  readonly isAhead: boolean;
+}
+
+const R_MIN = 1e-9;
+const Q_MIN = 1e-12;
+const P_START = 1000;
+
+/** The filter at its first point. */
+function startKalman(value: number): KalmanState {
+  return { level: value, trend: 0, p00: P_START, p01: 0, p11: P_START, isAhead: false };
+}
+
+/** Takes the step to the next point; does nothing where it is taken. */
+function stepAhead(state: KalmanState, { qLevel, qTrend }: KalmanOptions): KalmanState {
+  if (state.isAhead) return state;
+  const { level, trend, p00, p01, p11 } = state;
+  return {
+    level: level + trend,
+    trend,
+    p00: p00 + 2 * p01 + p11 + Math.max(qLevel, Q_MIN),
+    p01: p01 + p11,
+    p11: p11 + Math.max(qTrend, Q_MIN),
+    isAhead: true,
+  };
+}
+
+/** Corrects the filter by what was measured. */
+function observeKalman(before: KalmanState, value: number, options: KalmanOptions): KalmanState {
+  const { level, trend, p00, p01, p11 } = stepAhead(before, options);
+  const spread = p00 + Math.max(options.r, R_MIN);
+  const [gain, gainOfTrend] = [p00 / spread, p01 / spread];
+  const error = value - level;
+  return {
+    level: level + gain * error,
+    trend: trend + gainOfTrend * error,
+    p00: (1 - gain) * p00,
+    p01: (1 - gain) * p01,
+    p11: p11 - gainOfTrend * p01,
+    isAhead: false,
+  };
 }

@@ -1,7 +1,13 @@
 import { type Clock, type Random, systemClock, systemRandom } from '../../clock/index.ts';
-import { type Item, type ItemKey, Table, type TableOptions, TableTime } from '../../discovery/table/index.ts';
-import { mayBecome } from './decision-status.ts';
-import { plannerTablePlace } from './planner-table.ts';
+import {
+  createTable,
+  type Item,
+  type ItemKey,
+  Table,
+  type TableOptions,
+  type TablePlace,
+  TableTime,
+} from '../../discovery/table/index.ts';
 import {
   COUNT_MAX,
   type Commit,
@@ -11,6 +17,7 @@ import {
   fitsBudget,
   KEPT_MS,
   type LookRecord,
+  mayBecome,
   moved,
   type PlannerStore,
   PlannerStoreError,
@@ -239,4 +246,23 @@ function parse<T>({ entry }: Item): T {
 
 function readPools(item: Item | undefined): Reservations {
   return item === undefined ? {} : (JSON.parse(item.pools?.S ?? '{}') as Reservations);
+}
+
+/** The table of planners as its messages name it. */
+function plannerTablePlace({ tableName, endpoint, region }: TableOptions): TablePlace {
+  return {
+    tableName,
+    endpoint,
+    region,
+    kind: 'planner table',
+    setting: 'STATOR_PLANNER_TABLE',
+    alternative: ', or keep decisions in a folder (--planner-dir)',
+    toError: (code, message, cause) => new PlannerStoreError(code, message, cause),
+    isOwnError: (thrown) => thrown instanceof PlannerStoreError,
+  };
+}
+
+/** Creates the table of planners, for emulators and first trials; a deployment creates its tables by itself. */
+export function createPlannerTable(options: TableOptions, clock?: Clock): Promise<void> {
+  return createTable(plannerTablePlace(options), clock);
 }

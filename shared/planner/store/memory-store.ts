@@ -1,5 +1,4 @@
 import { type Clock, systemClock } from '../../clock/index.ts';
-import { mayBecome } from './decision-status.ts';
 import {
   COUNT_MAX,
   type Commit,
@@ -9,6 +8,7 @@ import {
   fitsBudget,
   KEPT_MS,
   type LookRecord,
+  mayBecome,
   moved,
   type PlannerStore,
   type StoredState,

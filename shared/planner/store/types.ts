@@ -1,5 +1,4 @@
 import type { Targets } from '../types.ts';
-import type { DecisionStatus } from './decision-status.ts';
 
 /** A decision as it is kept, for a week. Times are Unix milliseconds. */
 export interface DecisionRecord {
@@ -58,7 +57,7 @@ export interface DecisionChange {
 export type Reservations = Readonly<Record<string, number>>;
 
 /** What went wrong: `unavailable` may pass, `misconfigured` will not by itself. */
-export type PlannerStoreErrorCode = 'unavailable' | 'misconfigured';
+type PlannerStoreErrorCode = 'unavailable' | 'misconfigured';
 
 /** A failure of a planner's store, in one line that says what to do. */
 export class PlannerStoreError extends Error {
@@ -140,4 +139,47 @@ export function fitsBudget(all: Reservations, pool: string, gpus: number, gpusMa
   if (gpus <= (all[pool] ?? 0)) return true;
   const others = Object.entries(all).reduce((total, [name, each]) => total + (name === pool ? 0 : each), 0);
   return others + gpus <= gpusMax;
+}
+
+/**
+ * What becomes of a decision.
+ *
+ *     PENDING -> APPLYING -> APPLIED
+ *     PENDING -> SUPERSEDED                  a newer one is there before it is applied
+ *     APPLYING -> TIMED_OUT -> SUPERSEDED    the fleet did not become what was decided
+ *     APPLYING -> SUPERSEDED                 a newer one is there
+ *     PENDING -> REJECTED_BUDGET | REJECTED_AUTH
+ *     ADVISORY                               said, and never acted on
+ */
+const DECISION_STATUSES = [
+  'PENDING',
+  'APPLYING',
+  'APPLIED',
+  'SUPERSEDED',
+  'TIMED_OUT',
+  'REJECTED_BUDGET',
+  'REJECTED_AUTH',
+  'ADVISORY',
+] as const;
+export type DecisionStatus = (typeof DECISION_STATUSES)[number];
+
+const NEXT: Readonly<Record<DecisionStatus, readonly DecisionStatus[]>> = {
+  PENDING: ['APPLYING', 'SUPERSEDED', 'REJECTED_BUDGET', 'REJECTED_AUTH'],
+  APPLYING: ['APPLYING', 'APPLIED', 'TIMED_OUT', 'SUPERSEDED'],
+  TIMED_OUT: ['SUPERSEDED'],
+  APPLIED: [],
+  SUPERSEDED: [],
+  REJECTED_BUDGET: [],
+  REJECTED_AUTH: [],
+  ADVISORY: [],
+};
+
+/** Whether a decision may go from one status to another; one that is being applied may be taken up anew. */
+export function mayBecome(from: DecisionStatus, to: DecisionStatus): boolean {
+  return NEXT[from].includes(to);
+}
+
+/** Whether nothing is left to do for it. */
+export function isSettled(status: DecisionStatus): boolean {
+  return status !== 'PENDING' && status !== 'APPLYING';
 }

@@ -6,11 +6,11 @@
 export {
   decodeCountTokens,
   decodeMessages,
+  estimateTokens,
   type MessagesDecodeOptions,
   parseCountTokensBody,
   parseMessagesBody,
 } from './decode-messages.ts';
-export { estimateTokens } from './estimate-tokens.ts';
 export {
   type CountTokensBody,
   countTokensSchema,

@@ -1,7 +1,6 @@
 import * as z from 'zod';
-import { nvextSchema } from '../openai/nvext-schema.ts';
 import { atMost } from '../openai/shape-check.ts';
-import { i32, modelName, positiveU32, RANGES, ranged, u32 } from '../openai/shared-fields.ts';
+import { i32, modelName, nvextSchema, positiveU32, RANGES, ranged, u32 } from '../openai/shared-fields.ts';
 
 /** A content block before its kind is looked at: what a kind needs is checked where it is translated. */
 const anyBlock = z.looseObject({ type: z.string() });

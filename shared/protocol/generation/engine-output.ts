@@ -1,4 +1,5 @@
 import type { ServeError } from '../../errors/index.ts';
+import { isRecord } from '../../records/index.ts';
 
 /**
  * Where an engine writes what it makes and where a requester reads it: the request plane carries these calls from one
@@ -99,4 +100,129 @@ export function readEmbeddings(body: unknown): readonly string[] | undefined {
   if (typeof body !== 'object' || body === null || !('embeddings' in body)) return undefined;
   const { embeddings } = body;
   return Array.isArray(embeddings) && embeddings.every((vector) => typeof vector === 'string') ? embeddings : undefined;
+}
+
+type Check = (value: unknown) => boolean;
+
+const U32_MAX = 0xffff_ffff;
+/** Of one output, UTF-16 units: what is looked through at once for stops, calls and reasoning. Workers cut longer ones. */
+const TEXT_LENGTH_MAX = 32_768;
+/** Of one output: what is detokenized, or named, at once. Workers cut longer ones. */
+const TOKENS_MAX = 4096;
+/** Of one token. */
+const ALTERNATIVES_MAX = 128;
+
+const isText: Check = (value) => typeof value === 'string';
+const isNumber: Check = (value) => typeof value === 'number' && !Number.isNaN(value); // -Infinity is a log probability
+const isCount: Check = (value) => Number.isSafeInteger(value) && (value as number) >= 0;
+const isTokenId: Check = (value) => isCount(value) && (value as number) <= U32_MAX;
+const isByte: Check = (value) => isCount(value) && (value as number) <= 0xff;
+const orNull =
+  (check: Check): Check =>
+  (value) =>
+    value === null || check(value);
+const listOf =
+  (check: Check, lengthMax = Number.POSITIVE_INFINITY): Check =>
+  (value) =>
+    Array.isArray(value) && value.length <= lengthMax && value.every(check);
+
+const isBytes = listOf(isByte);
+
+const isTopLogprob: Check = (value) =>
+  isRecord(value) &&
+  isCount(value.rank) &&
+  isTokenId(value.token_id) &&
+  isNumber(value.logprob) &&
+  (value.token == null || isText(value.token)) &&
+  (value.bytes == null || isBytes(value.bytes));
+
+const isUsage: Check = (value) =>
+  isRecord(value) &&
+  isCount(value.prompt_tokens) &&
+  isCount(value.completion_tokens) &&
+  (value.total_tokens == null || isCount(value.total_tokens)) &&
+  (value.prompt_tokens_details == null || isDetails(value.prompt_tokens_details));
+
+const isDetails: Check = (value) => isRecord(value) && Object.values(value).every(orNull(isCount));
+
+/** The fields that this process reads, each with what it may hold when it is there and not null. */
+const FIELDS: readonly (readonly [name: keyof EngineOutput, check: Check, allowed: string])[] = [
+  ['token_ids', listOf(isTokenId, TOKENS_MAX), `a list of at most ${TOKENS_MAX} token ids`],
+  [
+    'text',
+    (value) => isText(value) && (value as string).length <= TEXT_LENGTH_MAX,
+    `at most ${TEXT_LENGTH_MAX} letters`,
+  ],
+  ['tokens', listOf(orNull(isText), TOKENS_MAX), `a list of at most ${TOKENS_MAX} texts`],
+  ['content_parts', Array.isArray, 'a list'],
+  ['cum_log_probs', isNumber, 'a number'],
+  ['log_probs', listOf(isNumber, TOKENS_MAX), `a list of at most ${TOKENS_MAX} numbers`],
+  ['top_logprobs', listOf(listOf(isTopLogprob, ALTERNATIVES_MAX), TOKENS_MAX), 'lists of alternatives'],
+  ['finish_reason', (value) => isText(value) || (isRecord(value) && isText(value.error)), 'a reason'],
+  ['stop_reason', (value) => isText(value) || isTokenId(value), 'a text or a token id'],
+  ['index', isTokenId, 'the index of a choice'],
+  ['completion_usage', isUsage, 'counts of tokens'],
+  ['engine_data', isRecord, 'an object'],
+];
+
+/**
+ * One output as it came off a wire: what a worker says is looked at before anything counts with it, since a worker may be
+ * another program, of another release, or no friend. Unknown fields are kept. Costs a look at each value of its lists.
+ *
+ * @returns the output, or what is wrong with it in words for operators' logs
+ */
+export function readEngineOutput(data: unknown): EngineOutput | string {
+  if (!isRecord(data)) return 'an output that is no object';
+  for (const [name, check, allowed] of FIELDS) {
+    const value = data[name];
+    if (value === undefined || value === null || check(value)) continue;
+    return `an output whose ${name} is not ${allowed}`;
+  }
+  // `token_ids` alone has no null in its type, and engines send one.
+  return data.token_ids === null ? { ...data, token_ids: [] } : data;
+}
+
+/** What has an entry for each token of an output. */
+const BY_TOKEN = ['token_ids', 'tokens', 'log_probs', 'top_logprobs'] as const;
+
+/**
+ * An output as those that carry it: one of too much text, or of too many tokens, as several with a share of both each; the
+ * last has everything else. Characters stay whole.
+ */
+export function cutLongOutput(output: EngineOutput): readonly EngineOutput[] {
+  const { text, index } = output;
+  const tokens = Math.max(...BY_TOKEN.map((name) => output[name]?.length ?? 0));
+  // One less: a cut may give a character's other half to the piece behind it.
+  const count = Math.max(1, Math.ceil((text?.length ?? 0) / (TEXT_LENGTH_MAX - 1)), Math.ceil(tokens / TOKENS_MAX));
+  if (count === 1) return [output];
+  const place = index === undefined ? {} : { index };
+  return Array.from({ length: count }, (_, at) => {
+    const share = {
+      ...tokensBetween(output, at, count),
+      ...(text == null ? {} : { text: textBetween(text, at, count) }),
+    };
+    return at === count - 1 ? { ...output, ...share } : { ...place, ...share };
+  });
+}
+
+/** The entries of the piece `at` of `count`, of every list with one for each token. */
+function tokensBetween(output: EngineOutput, at: number, count: number): EngineOutput {
+  const parts = BY_TOKEN.flatMap((name) => {
+    const list = output[name];
+    if (list == null) return [];
+    return [[name, list.slice(Math.floor((at * list.length) / count), Math.floor(((at + 1) * list.length) / count))]];
+  });
+  return Object.fromEntries(parts);
+}
+
+function textBetween(text: string, at: number, count: number): string {
+  const cut = (share: number): number => {
+    const end = Math.floor((share * text.length) / count);
+    return isHighSurrogate(text.charCodeAt(end - 1)) && share < count ? end - 1 : end;
+  };
+  return text.slice(cut(at), cut(at + 1));
+}
+
+function isHighSurrogate(unit: number): boolean {
+  return unit >= 0xd800 && unit <= 0xdbff;
 }

@@ -1,5 +1,4 @@
 import type { Span } from '../../telemetry/index.ts';
-import type { Endpoint } from './endpoints.ts';
 import type {
   EmbeddingOptions,
   OutputOptions,
@@ -7,7 +6,7 @@ import type {
   RoutingHints,
   SamplingOptions,
   StopConditions,
-} from './options.ts';
+} from './engine-request.ts';
 
 /** `request_type` label of metrics. */
 export type RequestType = 'unary' | 'stream';
@@ -110,3 +109,49 @@ export interface GenerationRequest {
   readonly router?: { readonly ttft_target?: number; readonly itl_target?: number };
   readonly mmProcessorKwargs?: Readonly<Record<string, unknown>>;
 }
+
+/**
+ * The kinds of request, by their name in the `endpoint` label of metrics. `modelType` is what a model registers as to serve
+ * them; `enginePath` is where an OpenAI-compatible server takes the client's body as it is.
+ */
+export const ENDPOINTS = {
+  chat_completions: { modelType: 'Chat', enginePath: '/v1/chat/completions' },
+  completions: { modelType: 'Completions', enginePath: '/v1/completions' },
+  embeddings: { modelType: 'Embedding', enginePath: '/v1/embeddings' },
+  images: { modelType: 'Images', enginePath: '/v1/images/generations' },
+  videos: { modelType: 'Videos', enginePath: '/v1/videos' },
+  responses: { modelType: 'Chat', enginePath: undefined },
+  anthropic_messages: { modelType: 'Chat', enginePath: undefined },
+  tensor: { modelType: 'TensorBased', enginePath: undefined },
+} as const;
+
+/** Route family of a request. */
+export type Endpoint = keyof typeof ENDPOINTS;
+
+/** Where an OpenAI-compatible server takes bodies of `endpoint`, a name that a frontend sent; undefined where it takes none. */
+export function enginePathOf(endpoint: string): string | undefined {
+  return Object.hasOwn(ENDPOINTS, endpoint) ? ENDPOINTS[endpoint as Endpoint].enginePath : undefined; // it has it
+}
+
+/**
+ * What comes before and after the UUID: `chatcmpl-`, `cmpl-`, `resp_`, `msg_`; `-<index>` of a prompt in a batch, or the name of
+ * a running request, by which other edges find it.
+ */
+const ID =
+  /^(?:[a-z]{1,16}[-_])?([0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12})(?:-\d{1,6})?(?:_([0-9a-f]{40}))?$/i;
+
+/**
+ * What all ids of one request have in common: `chatcmpl-<uuid>`, `resp_<uuid without dashes>` and `<uuid>-<index>` of a batch
+ * all name the request `<uuid>`. Undefined for what no server has given.
+ */
+export function requestKeyOf(id: string): string | undefined {
+  return ID.exec(id)?.[1]?.replaceAll('-', '').toLowerCase();
+}
+
+/** What the id of a running request has behind its UUID, lower case; undefined when it has nothing there. */
+export function requestNameOf(id: string): string | undefined {
+  return ID.exec(id)?.[2]?.toLowerCase();
+}
+
+/** Bytes of UTF-8 that a token stands for where no tokenizer can tell. */
+export const BYTES_PER_TOKEN = 3;

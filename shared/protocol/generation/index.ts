@@ -4,57 +4,67 @@
  * first into an `EngineRequest`, sends it to a worker and turns `EngineOutput` back. N dialects above, M engines below.
  */
 
-export { logprobsMemory, textMemory, tokensThatFit, valueMemory } from './answer-memory.ts';
-export { BYTES_PER_TOKEN } from './bytes-per-token.ts';
-export { ENDPOINTS, type Endpoint, enginePathOf } from './endpoints.ts';
 export {
   type CompletionUsage,
+  cutLongOutput,
   type EmbeddingRecord,
   type EngineFinishReason,
   type EngineOutput,
   type NamedLogprob,
   type OutputSink,
   readEmbeddings,
+  readEngineOutput,
   type TokenLogprob,
   type TopLogprob,
 } from './engine-output.ts';
 export {
   type BootstrapInfo,
+  type EmbeddingOptions,
   type EngineInput,
   type EngineRequest,
+  type GuidedDecoding,
   isMovable,
   isPinned,
+  type OutputOptions,
   type PrefillResult,
   RELEASE_PREFILL,
+  type RouterConfigOverride,
+  type RoutingConstraints,
+  type RoutingHints,
+  type SamplingOptions,
+  type StopConditions,
 } from './engine-request.ts';
-export type {
-  ChatMessage,
-  GenerationRequest,
-  PromptInput,
-  ReasoningOptions,
-  RequestType,
-  ToolChoice,
-  ToolDefinition,
+export {
+  BYTES_PER_TOKEN,
+  type ChatMessage,
+  ENDPOINTS,
+  type Endpoint,
+  enginePathOf,
+  type GenerationRequest,
+  type PromptInput,
+  type ReasoningOptions,
+  type RequestType,
+  requestKeyOf,
+  requestNameOf,
+  type ToolChoice,
+  type ToolDefinition,
 } from './generation-request.ts';
-export type {
-  FinishReason,
-  GenerationSink,
-  ServingWorkers,
-  TextDelta,
-  TextFinish,
-  Usage,
+export {
+  type FinishReason,
+  type GenerationSink,
+  logprobsMemory,
+  type ServingWorkers,
+  type TextDelta,
+  type TextFinish,
+  textMemory,
+  tokensThatFit,
+  type Usage,
+  valueMemory,
 } from './generation-sink.ts';
-export { healthCheckRequest, type ProbedModel } from './health-check.ts';
-export type {
-  EmbeddingOptions,
-  GuidedDecoding,
-  OutputOptions,
-  RouterConfigOverride,
-  RoutingConstraints,
-  RoutingHints,
-  SamplingOptions,
-  StopConditions,
-} from './options.ts';
-export { cutLongOutput, readEngineOutput } from './read-engine-output.ts';
-export { requestKeyOf, requestNameOf } from './request-key.ts';
-export { decodeEngineRequest, type EngineRequestRecord, encodeEngineRequest } from './wire.ts';
+export {
+  decodeEngineRequest,
+  type EngineRequestRecord,
+  encodeEngineRequest,
+  healthCheckRequest,
+  type ProbedModel,
+} from './wire.ts';

@@ -1,10 +1,8 @@
 import { isAscii, isUtf8 } from 'node:buffer';
 import { ServeError } from '../../errors/index.ts';
-import { JsonMemory, NO_LIMITS, RECORD_LIMITS } from './json-memory.ts';
-import { hasLoneSurrogate } from './json-pieces.ts';
+import { hasLoneSurrogate, JsonMemory, NO_LIMITS, RECORD_LIMITS } from './json-pieces.ts';
 import { JsonReader, type ReadJson, SIZES } from './json-reader.ts';
-import { repairJson } from './json-repair.ts';
-import { scanRoot } from './json-scan.ts';
+import { repairJson, scanRoot } from './json-scan.ts';
 
 /** Lead-in of every 400 about a body that does not parse into the request type */
 export const DESERIALIZE_LEAD_IN = 'Failed to deserialize the JSON body into the target type: ';

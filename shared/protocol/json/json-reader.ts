@@ -1,6 +1,5 @@
 import { LIMITS, ServeError } from '../../errors/index.ts';
-import { JsonMemory } from './json-memory.ts';
-import { Filling, hasLoneSurrogate } from './json-pieces.ts';
+import { Filling, hasLoneSurrogate, JsonMemory } from './json-pieces.ts';
 
 const QUOTE = 0x22;
 const BACKSLASH = 0x5c;

@@ -1,5 +1,12 @@
-import { FIXED32, FIXED64, LENGTH, type MessageReader, undecodable, VARINT } from './message-reader.ts';
-import type { MessageWriter } from './message-writer.ts';
+import {
+  FIXED32,
+  FIXED64,
+  LENGTH,
+  type MessageReader,
+  type MessageWriter,
+  undecodable,
+  VARINT,
+} from './message-wire.ts';
 import { NO_CONTENTS, type TensorContents } from './messages.ts';
 
 /* The fields of InferTensorContents, packed and one by one, to and from arrays of the machine's own form. */

@@ -3,9 +3,10 @@
  * KServe v2 (Triton's dialect of it) as messages, tensors and records of workers: what of gRPC needs no server.
  */
 export { completionsOf, type InferCompletions } from './completions-request.ts';
-export { DATA_TYPES, type DataType, recordTypeOf, wireNameOf } from './data-types.ts';
 export { decodeModelInferRequest, encodeModelInferResponse, encodeModelStreamInferResponse } from './infer-codec.ts';
 export {
+  DATA_TYPES,
+  type DataType,
   type FramedBytes,
   type InferParameter,
   type InferParameters,
@@ -16,7 +17,9 @@ export {
   type ModelStreamInferResponse,
   NO_CONTENTS,
   NO_PARAMETERS,
+  recordTypeOf,
   type TensorContents,
+  wireNameOf,
 } from './messages.ts';
 export { framedBytes, framedStrings } from './tensor-contents.ts';
 export {

@@ -1,6 +1,5 @@
 import { assertNever, type ServeError, workerError } from '../../errors/index.ts';
-import type { DataType } from './data-types.ts';
-import { type FramedBytes, type Int64, NO_CONTENTS, type TensorContents } from './messages.ts';
+import { type DataType, type FramedBytes, type Int64, NO_CONTENTS, type TensorContents } from './messages.ts';
 
 /* Elements of tensors between the two forms that messages have for them, typed lists and raw bytes, and their counts. */
 

@@ -1,7 +1,8 @@
 import { type ServeError, workerError } from '../../errors/index.ts';
 import { asRecord, isRecord } from '../../records/index.ts';
-import { type DataType, dataTypeOf, recordTypeOf } from './data-types.ts';
 import {
+  type DataType,
+  dataTypeOf,
   type InferParameter,
   type InferParameters,
   type InferTensor,
@@ -9,6 +10,7 @@ import {
   type ModelInferRequest,
   type ModelInferResponse,
   NO_PARAMETERS,
+  recordTypeOf,
 } from './messages.ts';
 import {
   checkRaw,

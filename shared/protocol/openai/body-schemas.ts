@@ -1,13 +1,11 @@
 import * as z from 'zod';
 import type { JsonBody } from '../json/index.ts';
-import { chatSchema } from './chat-schema.ts';
-import { completionsSchema } from './completions-schema.ts';
+import { chatSchema, completionsSchema } from './chat-schema.ts';
 import { embeddingsSchema } from './decode-embeddings.ts';
 import { imageEditsSchema, imagesSchema, videosSchema } from './decode-media.ts';
-import { invalidValue } from './field-checks.ts';
+import { invalidValue, requireShape } from './field-checks.ts';
 import { compactSchema, inputTokensSchema, responsesSchema, USABLE_KEYS } from './responses/body-schema.ts';
 import { CHAT_KEYS, COMPLETIONS_KEYS, usableKeys } from './root-keys.ts';
-import { requireShape } from './schema-errors.ts';
 
 /** Body of `POST /busy_threshold`. Unknown keys are ignored. */
 const busyThresholdSchema = z.looseObject({

@@ -1,7 +1,6 @@
 import * as z from 'zod';
-import { nvextSchema } from './nvext-schema.ts';
 import { atMost } from './shape-check.ts';
-import { anyObject, positiveU32, RANGES, ranged, sharedFields } from './shared-fields.ts';
+import { anyObject, nvextSchema, positiveU32, RANGES, ranged, sharedFields, u32 } from './shared-fields.ts';
 
 const textPart = z.looseObject({ type: z.literal('text'), text: z.string() });
 /** Parts of user content; `file` and other kinds do not parse. */
@@ -116,3 +115,30 @@ export const chatSchema = z.looseObject({
 });
 
 export type ChatBody = z.infer<typeof chatSchema>;
+
+const notEmpty = { minLength: 1 };
+const atLeastOne = { minItems: 1 };
+
+/** Text, token ids, or a batch of either. */
+const promptInput = z.union([
+  z.string().meta(notEmpty),
+  z.array(z.string().meta(notEmpty)).meta(atLeastOne),
+  z.array(u32).meta(atLeastOne),
+  z.array(z.array(u32).meta(atLeastOne)).meta(atLeastOne),
+]);
+
+/** Body of `POST /v1/completions`: types only; bounds have messages of their own. */
+export const completionsSchema = z
+  .looseObject({
+    ...sharedFields,
+    prompt: promptInput.optional(),
+    prompt_embeds: z.string().nullish(),
+    suffix: z.string().nullish(),
+    best_of: ranged(z.int().min(0).max(255), RANGES.best_of).nullish(),
+    logprobs: ranged(z.int().min(0).max(255), RANGES.logprobs).nullish(),
+    echo: z.boolean().nullish(),
+    nvext: nvextSchema.nullish(),
+  })
+  .meta({ anyOf: [{ required: ['prompt'] }, { required: ['prompt_embeds'] }] });
+
+export type CompletionsBody = z.infer<typeof completionsSchema>;

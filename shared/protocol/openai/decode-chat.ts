@@ -6,9 +6,8 @@ import type { DecodeContext } from './decode-context.ts';
 import { decodeGuided, guidedByToolChoice } from './decode-guided.ts';
 import { assembleRequest, decodeUsageReporting, type UsageReporting } from './decode-request.ts';
 import { effectiveNvext } from './decode-routing.ts';
-import { invalidValue } from './field-checks.ts';
-import type { Nvext } from './nvext-schema.ts';
-import { requireShape } from './schema-errors.ts';
+import { invalidValue, requireShape } from './field-checks.ts';
+import type { Nvext } from './shared-fields.ts';
 
 /** A chat request with what the answer's encoder must know. */
 export interface DecodedChat extends UsageReporting {

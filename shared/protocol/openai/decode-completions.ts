@@ -2,7 +2,7 @@ import { LIMITS, overLimit, ServeError } from '../../errors/index.ts';
 import type { GenerationRequest, PromptInput } from '../generation/index.ts';
 import { DESERIALIZE_LEAD_IN, type JsonBody } from '../json/index.ts';
 import type { CheckSettings } from './chat-checks.ts';
-import { type CompletionsBody, completionsSchema } from './completions-schema.ts';
+import { type CompletionsBody, completionsSchema } from './chat-schema.ts';
 import { requireOneChoice } from './decode-chat.ts';
 import type { DecodeContext } from './decode-context.ts';
 import { decodeGuided } from './decode-guided.ts';
@@ -15,11 +15,10 @@ import {
   checkStreamOptions,
   invalidValue,
   refuseUnknownKeys,
+  requireShape,
 } from './field-checks.ts';
-import type { Nvext } from './nvext-schema.ts';
 import { COMPLETIONS_KEYS, unknownKeys, usableKeys } from './root-keys.ts';
-import { requireShape } from './schema-errors.ts';
-import { RANGES } from './shared-fields.ts';
+import { type Nvext, RANGES } from './shared-fields.ts';
 
 const SUFFIX_CHARS_MAX = 10_000;
 

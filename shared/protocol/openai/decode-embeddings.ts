@@ -4,8 +4,7 @@ import type { GenerationRequest, PromptInput } from '../generation/index.ts';
 import type { JsonBody } from '../json/index.ts';
 import type { DecodeContext } from './decode-context.ts';
 import { assembleTextless, promptOf } from './decode-request.ts';
-import { invalidValue } from './field-checks.ts';
-import { requireShape } from './schema-errors.ts';
+import { invalidValue, requireShape } from './field-checks.ts';
 import { atMost } from './shape-check.ts';
 import { modelName, u32 } from './shared-fields.ts';
 

@@ -1,11 +1,10 @@
 import { ServeError } from '../../errors/index.ts';
 import { isRecord } from '../../records/index.ts';
 import type { GuidedDecoding } from '../generation/index.ts';
-import type { ChatBody } from './chat-schema.ts';
-import type { CompletionsBody } from './completions-schema.ts';
+import type { ChatBody, CompletionsBody } from './chat-schema.ts';
 import type { Mutable } from './decode-context.ts';
 import { invalidValue } from './field-checks.ts';
-import type { Nvext } from './nvext-schema.ts';
+import type { Nvext } from './shared-fields.ts';
 
 const CONSTRAINTS = ['json', 'regex', 'choice', 'grammar'] as const;
 

@@ -4,8 +4,7 @@ import type { GenerationRequest } from '../generation/index.ts';
 import type { JsonBody } from '../json/index.ts';
 import type { DecodeContext } from './decode-context.ts';
 import { assembleTextless } from './decode-request.ts';
-import { checkRange } from './field-checks.ts';
-import { requireShape } from './schema-errors.ts';
+import { checkRange, requireShape } from './field-checks.ts';
 import { atMost } from './shape-check.ts';
 import { i32, RANGES, ranged, u32 } from './shared-fields.ts';
 

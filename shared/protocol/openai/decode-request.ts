@@ -8,12 +8,10 @@ import {
   type StopConditions,
   tokensThatFit,
 } from '../generation/index.ts';
-import type { ChatBody } from './chat-schema.ts';
-import type { CompletionsBody } from './completions-schema.ts';
-import { agentContextOf, decodeSession } from './decode-agent.ts';
+import type { ChatBody, CompletionsBody } from './chat-schema.ts';
 import { type DecodeContext, decodeEnvelope, type Mutable } from './decode-context.ts';
-import { decodeRouting } from './decode-routing.ts';
-import type { Nvext } from './nvext-schema.ts';
+import { agentContextOf, decodeRouting, decodeSession } from './decode-routing.ts';
+import type { Nvext } from './shared-fields.ts';
 
 type Body = ChatBody | CompletionsBody;
 

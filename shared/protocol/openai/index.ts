@@ -9,8 +9,7 @@ export {
   checkBusyThresholdBody,
   parseBusyThresholdBody,
 } from './body-schemas.ts';
-export type { ChatBody } from './chat-schema.ts';
-export type { CompletionsBody } from './completions-schema.ts';
+export type { ChatBody, CompletionsBody } from './chat-schema.ts';
 export { type DecodedChat, decodeChat, parseChatBody } from './decode-chat.ts';
 export { type DecodedCompletions, decodeCompletions, parseCompletionsBody } from './decode-completions.ts';
 export type {
@@ -41,12 +40,13 @@ export {
   checkResponsesBody,
   type DecodedResponses,
   decodeResponses,
+  estimateInputTokens,
   type ParsedResponses,
   parseCompactBody,
   parseResponsesBody,
   type ResponseEcho,
 } from './responses/decode-responses.ts';
-export { estimateInputTokens } from './responses/estimate-input.ts';
+export type { CallShape } from './responses/decode-tools.ts';
 export {
   type CallKind,
   type InputItem,
@@ -58,5 +58,4 @@ export {
   toListedItems,
 } from './responses/items.ts';
 export { openSummary, sealSummary } from './responses/items-to-messages.ts';
-export type { CallShape } from './responses/tool-list.ts';
 export { ignoredKeyLabels } from './root-keys.ts';

@@ -29,13 +29,11 @@ export function ranged<Schema extends z.ZodType>(schema: Schema, [minimum, maxim
 export const u32 = z.int().min(0).max(4_294_967_295);
 export const i32 = z.int().min(-2_147_483_648).max(2_147_483_647);
 /** Beyond 2^53 JavaScript keeps the nearest double, which is why `z.int()` does not serve here. */
-export const i64 = z.number().refine((value) => Number.isInteger(value) && Math.abs(value) <= 2 ** 63, 'expected i64');
-export const u64 = z
-  .number()
-  .refine((value) => Number.isInteger(value) && value >= 0 && value < 2 ** 64, 'expected u64');
+const i64 = z.number().refine((value) => Number.isInteger(value) && Math.abs(value) <= 2 ** 63, 'expected i64');
+const u64 = z.number().refine((value) => Number.isInteger(value) && value >= 0 && value < 2 ** 64, 'expected u64');
 export const anyObject = z.record(z.string(), z.unknown());
 
-export const streamOptions = z.looseObject({
+const streamOptions = z.looseObject({
   include_usage: z.boolean().nullish(),
   continuous_usage_stats: z.boolean().nullish(),
 });
@@ -44,7 +42,7 @@ export const streamOptions = z.looseObject({
 export const positiveU32 = u32.meta({ minimum: 1 });
 
 const stopLengths = { minItems: 1, maxItems: LIMITS.stops.max };
-export const stop = z.union([
+const stop = z.union([
   z.string().meta({ minLength: 1 }),
   z.array(z.string().meta({ minLength: 1 })).meta(stopLengths),
   z.array(u32).meta(stopLengths),
@@ -125,3 +123,73 @@ export const INTEGER_FIELDS: ReadonlySet<string> = new Set([
   'dimensions',
   'seconds',
 ]);
+
+/** Vendor extensions of the OpenAI bodies. Unknown keys are refused. */
+export const nvextSchema = z.strictObject({
+  greed_sampling: z.boolean().nullish(),
+  use_raw_prompt: z.boolean().nullish(),
+  annotations: atMost(z.array(z.string()), 'names').nullish(),
+  backend_instance_id: u64.nullish(),
+  token_data: z.array(u32).nullish(),
+  max_thinking_tokens: u32.nullish(),
+  cache_salt: z.string().nullish(),
+  extra_fields: atMost(z.array(z.string()), 'names').nullish(),
+  metadata_upload: z
+    .strictObject({ url: z.string().refine((url) => url.trim() !== '', 'metadata_upload.url must not be empty') })
+    .nullish(),
+  prefill_worker_id: u64.nullish(),
+  decode_worker_id: u64.nullish(),
+  dp_rank: u32.nullish(),
+  prefill_dp_rank: u32.nullish(),
+  agent_hints: z
+    .strictObject({
+      priority: i32.nullish(),
+      strict_priority: u32.nullish(),
+      osl: u32.nullish(),
+      speculative_prefill: z.boolean().nullish(),
+      latency_sensitivity: z.number().nullish(),
+    })
+    .nullish(),
+  request_timestamp_ms: z.number().nullish(),
+  routing_constraints: z
+    .strictObject({
+      required_taints: atMost(z.array(z.string()), 'names').nullish(),
+      preferred_taints: z.record(z.string(), z.number()).nullish(),
+    })
+    .nullish(),
+  router: z.strictObject({ ttft_target: z.number().nullish(), itl_target: z.number().nullish() }).nullish(),
+  // Documented, refused by 1.6.1, known here.
+  session_control: z
+    .strictObject({
+      session_id: z.string(),
+      action: z.enum(['bind', 'open', 'close']).nullish(),
+      timeout: z.number().nullish(),
+    })
+    .nullish(),
+  agent_context: anyObject.nullish(),
+  // The older place of these root fields; the root value wins.
+  ignore_eos: z.boolean().nullish(),
+  top_k: i32.nullish(),
+  repetition_penalty: z.number().nullish(),
+  guided_json: z.unknown().optional(),
+  guided_regex: z.string().nullish(),
+  guided_grammar: z.string().nullish(),
+  guided_choice: atMost(z.array(z.string()), 'guided_choices').nullish(),
+  guided_decoding_backend: z.string().nullish(),
+  guided_whitespace_pattern: z.string().nullish(),
+});
+
+export type Nvext = z.infer<typeof nvextSchema>;
+
+/** Keys that moved to the body's root and are still read here, with a deprecation warning. */
+export const MOVED_TO_ROOT = [
+  'ignore_eos',
+  'top_k',
+  'repetition_penalty',
+  'guided_json',
+  'guided_regex',
+  'guided_grammar',
+  'guided_choice',
+  'guided_decoding_backend',
+  'guided_whitespace_pattern',
+] as const satisfies readonly (keyof Nvext)[];

@@ -3,7 +3,7 @@ import type { BlockHashes } from '../../tokens/index.ts';
 import { Overlaps } from '../scheduler/prefix-index.ts';
 import type { RankTable } from '../scheduler/ranks.ts';
 import { FlatBlockIndex } from './flat-block-index.ts';
-import { BlockAllowance } from './memory-bound.ts';
+import { BlockAllowance } from './memory.ts';
 import { TouchedBlocks } from './touched-blocks.ts';
 
 /** Blocks whose time is up and that one query takes off at most. */

@@ -1,7 +1,7 @@
 import { invariant } from '../../errors/index.ts';
 import { BLOCK, type HashTable, NUMBER_MAX } from './hash-table.ts';
 import { RECENT } from './holder-sets.ts';
-import { PAGE_MASK, PAGE_SHIFT, PAGE_WORDS, type PagedWords } from './paged-words.ts';
+import { PAGE_MASK, PAGE_SHIFT, PAGE_WORDS, type PagedWords } from './memory.ts';
 
 /** Parent of the first blocks of prompts. It is no block, holds nothing and is never freed. */
 export const ROOT = 0;

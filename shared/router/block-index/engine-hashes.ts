@@ -1,7 +1,7 @@
 import { invariant } from '../../errors/index.ts';
 import { type HashTable, NUMBER_MAX, PRIVATE_HASH, SHARED_HASH } from './hash-table.ts';
 import { BY_PRIVATE_HASH, BY_SHARED_HASH, TIER_BITS } from './holder-sets.ts';
-import { PAGE_MASK, PAGE_SHIFT, PAGE_WORDS, type PagedWords } from './paged-words.ts';
+import { PAGE_MASK, PAGE_SHIFT, PAGE_WORDS, type PagedWords } from './memory.ts';
 
 /** Hashes looked at in a slice of less than 1 ms. */
 const RESTORED_AT_ONCE = 1 << 14;

@@ -2,6 +2,7 @@ import type { BlockHashes } from '../../tokens/index.ts';
 import type { Overlaps } from '../scheduler/prefix-index.ts';
 import type { RankTable } from '../scheduler/ranks.ts';
 import { BLOCKS_PER_PAGE, ROOT } from './block-records.ts';
+import { matchChain, Path } from './chains.ts';
 import { dumpRank } from './dump.ts';
 import { ClockEviction, Gc } from './gc.ts';
 import { U64Set } from './hash-table.ts';
@@ -16,9 +17,7 @@ import {
   TIERS_MASK,
   tiersByAnyHash,
 } from './holder-sets.ts';
-import { matchChain } from './match.ts';
-import { BlockAllowance } from './memory-bound.ts';
-import { Path } from './path.ts';
+import { BlockAllowance } from './memory.ts';
 import { Residency } from './residency.ts';
 import { writeSnapshot } from './snapshot.ts';
 import type { BlockIndex, DumpSlice, HashPair, IndexCounters, IndexStatus, StorageTier } from './types.ts';

@@ -1,5 +1,4 @@
-import type { MemoryUse } from './memory-bound.ts';
-import { PAGE_MASK, PAGE_SHIFT, type PagedWords } from './paged-words.ts';
+import { type MemoryUse, PAGE_MASK, PAGE_SHIFT, type PagedWords } from './memory.ts';
 
 /** What an entry of the table stands for. */
 export const BLOCK = 0;

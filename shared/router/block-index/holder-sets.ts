@@ -1,6 +1,6 @@
 import { invariant } from '../../errors/index.ts';
 import { type HashTable, HOLDER_SET, kindOf, NUMBER_MAX, numberOf } from './hash-table.ts';
-import { PAGE_MASK, PAGE_SHIFT, PAGE_WORDS, type PagedWords } from './paged-words.ts';
+import { PAGE_MASK, PAGE_SHIFT, PAGE_WORDS, type PagedWords } from './memory.ts';
 
 /** Bits of a holding's tiers by the way in which the block was hashed; the lowest are those by our own hash. */
 export const BY_SHARED_HASH = 4;

@@ -15,6 +15,6 @@ export {
   loadBlockIndex,
   ReplaceableBlockIndex,
 } from './create-block-index.ts';
-export { IndexMemory } from './memory-bound.ts';
+export { IndexMemory } from './memory.ts';
 export { SnapshotError } from './snapshot.ts';
 export type { BlockIndex, DumpSlice, HashPair, IndexCounters, IndexStatus, StorageTier, StoredRun } from './types.ts';

@@ -15,8 +15,7 @@ import {
   TIERS_MASK,
 } from './holder-sets.ts';
 import { Incarnations } from './incarnations.ts';
-import type { MemoryUse } from './memory-bound.ts';
-import { PagedWords } from './paged-words.ts';
+import { type MemoryUse, PagedWords } from './memory.ts';
 
 /**
  * For each hash of an event, so many blocks below one that goes are looked at by the event itself, beyond those in any

@@ -1,6 +1,6 @@
 import type { RankTable } from '../scheduler/ranks.ts';
 import { BLOCKS_PER_PAGE } from './block-records.ts';
-import { type FrozenPages, PAGE_WORDS, type PagedWords } from './paged-words.ts';
+import { type FrozenPages, PAGE_WORDS, type PagedWords } from './memory.ts';
 import type { Residency } from './residency.ts';
 
 /**

@@ -1,6 +1,5 @@
 import { HashTable, numberOf, PRIVATE_HASH } from './hash-table.ts';
-import type { MemoryUse } from './memory-bound.ts';
-import { PAGE_MASK, PAGE_SHIFT, PagedWords } from './paged-words.ts';
+import { type MemoryUse, PAGE_MASK, PAGE_SHIFT, PagedWords } from './memory.ts';
 
 const WORD_SHIFT = 3;
 const RANK = 2;

@@ -5,10 +5,15 @@ import { reasonOf, workerError } from '../../errors/index.ts';
 import type { EventEnvelope, EventPlane } from '../../planes/event/index.ts';
 import type { Transport } from '../../planes/request/index.ts';
 import type { Logger } from '../../telemetry/index.ts';
-import { type BlockChange, decodeRouterEvents, type SkipReason } from './decode-events.ts';
-import { KV_EVENTS_TOPIC, rankOfRecoveryEndpoint } from './event-record.ts';
+import {
+  type BlockChange,
+  decodeRouterEvents,
+  KV_EVENTS_TOPIC,
+  rankOfRecoveryEndpoint,
+  type SkipReason,
+} from './kv-events.ts';
 import { type FollowerObserver, RankFollower } from './rank-follower.ts';
-import type { RecoveryClient } from './recovery-client.ts';
+import type { RecoveryClient } from './recovery.ts';
 import { TopicFollower } from './topic-follower.ts';
 
 /** A worker whose blocks are to be known. */

@@ -1,9 +1,8 @@
 import type { Clock, Random, Timer } from '../../clock/index.ts';
 import type { Semaphore } from '../../concurrency/index.ts';
 import { reasonOf } from '../../errors/index.ts';
-import type { BlockChange, RankEvent } from './decode-events.ts';
-import { EventBuffer, type LiveEvent } from './event-buffer.ts';
-import type { RecoveryAnswer } from './recovery-client.ts';
+import type { BlockChange, RankEvent } from './kv-events.ts';
+import { EventBuffer, type LiveEvent, type RecoveryAnswer } from './recovery.ts';
 
 /** Recoveries of one router that run at once. */
 export const RECOVERIES_AT_ONCE_MAX = 16;

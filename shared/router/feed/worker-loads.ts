@@ -1,8 +1,8 @@
 import type { Clock } from '../../clock/index.ts';
 import { asRecord, asWholeNumber } from '../../records/index.ts';
-import type { RoutableWorker } from '../types.ts';
-import { workerIdOf } from './decode-events.ts';
+import type { RoutableWorker } from '../router.ts';
 import type { FollowedWorker } from './kv-event-feed.ts';
+import { workerIdOf } from './kv-events.ts';
 
 /** What a worker says of one of its ranks. Undefined = it does not say. */
 export interface LoadReport {

@@ -24,11 +24,13 @@ import {
 import {
   decodeChooseResponse,
   decodeExplainResponse,
+  ERROR_KIND_TRAILER,
   encodeChooseRequest,
   encodeExplainRequest,
   encodeReleaseRequest,
-} from './caller-codec.ts';
-import { ERROR_KIND_TRAILER, MESSAGE_BYTES_MAX, ROUTER } from './codec.ts';
+  MESSAGE_BYTES_MAX,
+  ROUTER,
+} from './codec.ts';
 
 /** A resident router's channel decides when to connect and whom to ask; the library is to do only what it is told. */
 const OPTIONS: ClientOptions = {

@@ -1,7 +1,5 @@
 import type { Clock, Random } from '../../clock/index.ts';
-import type { KvRouterConfig } from '../config/kv-config.ts';
-import { asksForDynamo, weightsFor } from '../config/request-weights.ts';
-import type { RoutingFailure } from '../routing-error.ts';
+import type { RoutingFailure } from '../router.ts';
 import {
   Candidates,
   type CostInputs,
@@ -11,6 +9,8 @@ import {
   type ReplicaShare,
 } from './cost.ts';
 import { fillEligible, taintFactor } from './eligibility.ts';
+import type { KvRouterConfig } from './kv-config.ts';
+import { asksForDynamo, weightsFor } from './kv-config-sources.ts';
 import type { ActiveLoad, PrefillPace } from './load/active-load.ts';
 import { Overlaps, type PrefixIndex } from './prefix-index.ts';
 import { growNumbers, type RankTable, type WorkerSet } from './ranks.ts';

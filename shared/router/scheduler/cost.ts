@@ -1,4 +1,4 @@
-import type { RequestWeights } from '../config/request-weights.ts';
+import type { RequestWeights } from './kv-config-sources.ts';
 import type { Overlaps } from './prefix-index.ts';
 import { growNumbers, growWords } from './ranks.ts';
 

@@ -1,5 +1,5 @@
 import type { Clock } from '../../clock/index.ts';
-import { describeFailure } from '../routing-error.ts';
+import { describeFailure } from '../router.ts';
 import type { Chooser, ChooserOptions, WeighedRequest } from './chooser.ts';
 import { hitsBeyond, uncachedTokens } from './cost.ts';
 import { DecisionLog, explanationOf, recordOf } from './decision-log.ts';

@@ -1,4 +1,3 @@
-import type { KvRouterConfig } from '../config/kv-config.ts';
 import {
   type CandidateRow,
   type Candidates,
@@ -10,6 +9,7 @@ import {
   statorTerms,
   uncachedWeight,
 } from './cost.ts';
+import type { KvRouterConfig } from './kv-config.ts';
 import type { RankTable } from './ranks.ts';
 import type { CandidateExplanation, DecisionReason, Explanation } from './types.ts';
 

@@ -6,9 +6,9 @@ import type {
   RoutingHints,
   StopConditions,
 } from '../../protocol/generation/index.ts';
-import { KvRouterConfigError } from '../config/kv-config.ts';
-import type { RoutableWorker } from '../types.ts';
+import type { RoutableWorker } from '../router.ts';
 import { hasTaints, pinnedIn } from './eligibility.ts';
+import { KvRouterConfigError } from './kv-config.ts';
 
 /** The prefill leg makes one token and stops. */
 export function prefillStop(stop: StopConditions): StopConditions {

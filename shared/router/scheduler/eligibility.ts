@@ -1,8 +1,13 @@
 import type { Clock } from '../../clock/index.ts';
 import { ServeError, workerError } from '../../errors/index.ts';
 import type { RoutingConstraints, RoutingHints } from '../../protocol/generation/index.ts';
-import { RoutingError, type RoutingFailure } from '../routing-error.ts';
-import type { RoutableWorker, RouteRequest, WorkerPool } from '../types.ts';
+import {
+  type RoutableWorker,
+  type RouteRequest,
+  RoutingError,
+  type RoutingFailure,
+  type WorkerPool,
+} from '../router.ts';
 import type { Candidates } from './cost.ts';
 import type { WorkerSet } from './ranks.ts';
 

@@ -5,6 +5,14 @@
  * function should start fast.
  */
 
+export { RendezvousShare } from '../rendezvous.ts';
+export { poolName, type QueueLimit, RoutingError, type RoutingFailure } from '../router.ts';
+export {
+  type CandidateRecord,
+  type ExplanationRecord,
+  explanationRecord,
+  renderExplanation,
+} from './explanation-record.ts';
 export {
   defaultKvRouterConfig,
   type KvRouterConfig,
@@ -13,18 +21,9 @@ export {
   loadAware,
   prefillPoolConfig,
   type QueuePolicy,
-} from '../config/kv-config.ts';
-export { readKvRouterConfig } from '../config/kv-config-object.ts';
-export { type CostModelChoice, costModelOf, kvRouterConfigOf } from '../config/kv-settings.ts';
-export { type QueueLimit, RoutingError, type RoutingFailure } from '../routing-error.ts';
-export {
-  type CandidateRecord,
-  type ExplanationRecord,
-  explanationRecord,
-  renderExplanation,
-} from './explanation-record.ts';
-export type { KvPool, KvRouter, KvRouterOptions, PeerTeller } from './kv-router.ts';
-export { createKvRouter } from './kv-router.ts';
+} from './kv-config.ts';
+export { type CostModelChoice, costModelOf, kvRouterConfigOf, readKvRouterConfig } from './kv-config-sources.ts';
+export { createKvRouter, type KvPool, type KvRouter, type KvRouterOptions, type PeerTeller } from './kv-router.ts';
 export { ActiveLoad } from './load/active-load.ts';
 export {
   createPrefillEstimate,
@@ -33,7 +32,6 @@ export {
   readModelShape,
 } from './load/prefill-estimate.ts';
 export { type MeteredRouterOptions, meterRouter, schedulerMetrics } from './metrics.ts';
-export { poolName } from './pool-name.ts';
 export { Overlaps, type Predictions, type PrefixIndex, predictedIndex, predictingIndex } from './prefix-index.ts';
 export {
   type PolicyClass,
@@ -43,7 +41,6 @@ export {
   readPolicyConfig,
 } from './queue/policy-config.ts';
 export { RankTable } from './ranks.ts';
-export { RendezvousShare } from './rendezvous-share.ts';
 export { createScheduler, type SchedulerOptions } from './scheduler.ts';
 export { SessionAffinity, type SessionAffinityOptions, type SessionTarget } from './scheduling-request.ts';
 export { InFlight, type Pick, pickerFor } from './simple-router.ts';

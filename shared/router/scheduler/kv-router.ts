@@ -1,11 +1,18 @@
 import type { Clock, Random, Timer } from '../../clock/index.ts';
 import { workerError } from '../../errors/index.ts';
-import { type KvRouterConfig, kvRouterConfig, prefillPoolConfig } from '../config/kv-config.ts';
-import type { PoolRole, Reservation, RoutableWorker, RouteRequest, Router, WorkerPool } from '../types.ts';
+import {
+  type PoolRole,
+  poolName,
+  type Reservation,
+  type RoutableWorker,
+  type RouteRequest,
+  type Router,
+  type WorkerPool,
+} from '../router.ts';
 import type { ReplicaShare } from './cost.ts';
 import { Inhibition } from './eligibility.ts';
 import type { TrackingHash } from './index.ts';
-import { poolName } from './pool-name.ts';
+import { type KvRouterConfig, kvRouterConfig, prefillPoolConfig } from './kv-config.ts';
 import type { PrefixIndex } from './prefix-index.ts';
 import { type PolicyConfig, profileFor } from './queue/policy-config.ts';
 import { RankTable } from './ranks.ts';

@@ -1,6 +1,6 @@
 import type { Clock } from '../../clock/index.ts';
 import type { RouterMetrics, RouterPoolMetrics } from '../../telemetry/index.ts';
-import type { Reservation, RoutableWorker, RouteRequest, Router } from '../types.ts';
+import type { Reservation, RoutableWorker, RouteRequest, Router } from '../router.ts';
 import type { SchedulerObserver } from './types.ts';
 
 type RequestMetrics = Pick<RouterMetrics, 'firstToken' | 'tokens' | 'ended'>;

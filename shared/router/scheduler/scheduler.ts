@@ -1,10 +1,10 @@
 import type { Clock, Random } from '../../clock/index.ts';
 import { toServeError } from '../../errors/index.ts';
-import type { KvRouterConfig } from '../config/kv-config.ts';
-import { RoutingError, type RoutingFailure } from '../routing-error.ts';
+import { RoutingError, type RoutingFailure } from '../router.ts';
 import { Chooser, type WeighedRequest } from './chooser.ts';
 import type { ReplicaShare } from './cost.ts';
 import { Decider } from './decider.ts';
+import type { KvRouterConfig } from './kv-config.ts';
 import { ActiveLoad, PrefillPace } from './load/active-load.ts';
 import { Overlaps, type PrefixIndex } from './prefix-index.ts';
 import { type PolicyProfile, singleClass } from './queue/policy-config.ts';

@@ -1,7 +1,7 @@
 import type { Clock } from '../../clock/index.ts';
 import type { RoutingHints } from '../../protocol/generation/index.ts';
 import { type BlockHashes, hashBlocks } from '../../tokens/index.ts';
-import type { RoutableWorker, RouteRequest, WorkerPool } from '../types.ts';
+import type { RoutableWorker, RouteRequest, WorkerPool } from '../router.ts';
 import { pinnedIn } from './eligibility.ts';
 import type { SchedulingRequest } from './types.ts';
 

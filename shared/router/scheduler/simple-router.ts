@@ -1,8 +1,15 @@
 import type { Clock, Random } from '../../clock/index.ts';
 import { ServeError } from '../../errors/index.ts';
-import type { Reservation, RoutableWorker, RouteRequest, Router, SimpleRouterMode, WorkerPool } from '../types.ts';
+import {
+  poolName,
+  type Reservation,
+  type RoutableWorker,
+  type RouteRequest,
+  type Router,
+  type SimpleRouterMode,
+  type WorkerPool,
+} from '../router.ts';
 import { eligibleWorkers, Inhibition, pinnedIn, rankIn } from './eligibility.ts';
-import { poolName } from './pool-name.ts';
 
 /** Picks one of at least one eligible worker. */
 export type Pick = <Worker extends RoutableWorker>(workers: readonly Worker[]) => Worker;

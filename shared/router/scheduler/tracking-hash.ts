@@ -1,5 +1,5 @@
 import { type BlockHashes, type HashSeeds, seededHashes } from '../../tokens/index.ts';
-import type { RouteRequest, WorkerPool } from '../types.ts';
+import type { RouteRequest, WorkerPool } from '../router.ts';
 
 /** Names the blocks of running requests, by which a router and its peers tell which of them share a prefix. */
 export interface TrackingHash {

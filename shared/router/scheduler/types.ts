@@ -1,8 +1,7 @@
 import type { ServeError } from '../../errors/index.ts';
 import type { RouterConfigOverride } from '../../protocol/generation/index.ts';
 import type { BlockHashes } from '../../tokens/index.ts';
-import type { QueueLimit } from '../routing-error.ts';
-import type { RoutableWorker, WorkerPool } from '../types.ts';
+import type { QueueLimit, RoutableWorker, WorkerPool } from '../router.ts';
 import type { WorkerFilter, WorkerPin } from './eligibility.ts';
 
 /** What the scheduler knows of a worker; one that does not say what its engine takes in one pass counts as 10,000,000 tokens. */

@@ -1,10 +1,10 @@
 import type { Clock } from '../../clock/index.ts';
 import { type ServeError, toServeError, workerError } from '../../errors/index.ts';
 import type { MetricRegistry } from '../../telemetry/index.ts';
+import type { PoolRole, RouteRequest, Router } from '../router.ts';
 import type { KvRouter } from '../scheduler/kv-router.ts';
 import type { Explanation } from '../scheduler/types.ts';
 import type { LeaseHolder } from '../state/index.ts';
-import type { PoolRole, RouteRequest, Router } from '../types.ts';
 import type {
   ChooseListener,
   ChooseQuery,

@@ -10,7 +10,6 @@ export {
   ResidentService,
   type ResidentServiceOptions,
 } from './choose-service.ts';
-export { INDEX_RECORD_ENDPOINT } from './index-messages.ts';
 export {
   type ChooseListener,
   type ChooseMessage,
@@ -35,12 +34,14 @@ export {
   askIndex,
   askingRouter,
   createRemoteIndexMetrics,
+  INDEX_RECORD_ENDPOINT,
   type IndexerAddress,
   RemoteIndex,
   type RemoteIndexObserver,
   watchIndexers,
 } from './remote-index.ts';
 export { ResidentClient } from './resident-client.ts';
+export { createFallbackMetrics, createResidentRouter, type EmbeddedRouter } from './resident-router.ts';
 export {
   type AskedCall,
   CHANGE_MS_MAX,
@@ -48,6 +49,6 @@ export {
   EXPLAIN_MS_MAX,
   type ResidentAddress,
   type ResidentLine,
-} from './resident-line.ts';
-export { createFallbackMetrics, createResidentRouter, type EmbeddedRouter } from './resident-router.ts';
-export { watchResidents, watchResidentUrls } from './resident-watch.ts';
+  watchResidents,
+  watchResidentUrls,
+} from './residents.ts';

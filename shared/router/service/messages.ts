@@ -1,9 +1,9 @@
 import { type ServeError, workerError } from '../../errors/index.ts';
 import type { RouterConfigOverride, RoutingHints } from '../../protocol/generation/index.ts';
 import { RecordReader, type UnknownRecord } from '../../records/index.ts';
+import type { HashedPrompt, PoolRole, RouteRequest, WorkerPool } from '../router.ts';
 import { hashPrompt } from '../scheduler/scheduling-request.ts';
 import type { Explanation, RankLoad } from '../scheduler/types.ts';
-import type { HashedPrompt, PoolRole, RouteRequest, WorkerPool } from '../types.ts';
 
 /*
  * The router's own records on the request plane, in the names of proto/router.proto. Block hashes are in none of them: they

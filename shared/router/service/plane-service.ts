@@ -2,19 +2,8 @@ import { reasonOf } from '../../errors/index.ts';
 import type { IncomingCall, PlaneHandler, PlaneServer, Transport } from '../../planes/request/index.ts';
 import { borrowChain } from '../../tokens/index.ts';
 import { explanationRecord } from '../scheduler/explanation-record.ts';
-import type { PrefixIndex } from '../scheduler/prefix-index.ts';
-import { Overlaps } from '../scheduler/prefix-index.ts';
+import { Overlaps, type PrefixIndex } from '../scheduler/prefix-index.ts';
 import type { RankTable } from '../scheduler/ranks.ts';
-import {
-  decodeIndexQuery,
-  decodeRecord,
-  encodeRefusal,
-  encodeScores,
-  INDEX_QUERY_ENDPOINT,
-  INDEX_RECORD_ENDPOINT,
-  type RankBlocks,
-  RECORDED,
-} from './index-messages.ts';
 import {
   CHOOSE_ENDPOINT,
   type ChooseService,
@@ -28,6 +17,16 @@ import {
   RELEASE_ENDPOINT,
   ROUTER_COMPONENT,
 } from './messages.ts';
+import {
+  decodeIndexQuery,
+  decodeRecord,
+  encodeRefusal,
+  encodeScores,
+  INDEX_QUERY_ENDPOINT,
+  INDEX_RECORD_ENDPOINT,
+  type RankBlocks,
+  RECORDED,
+} from './remote-index.ts';
 
 /** An endpoint of the router as it is registered in discovery. */
 export interface RouterEndpoint {

@@ -1,5 +1,5 @@
 import type { Clock, Random, Timer } from '../../clock/index.ts';
-import type { Reservation } from '../types.ts';
+import type { Reservation } from '../router.ts';
 import type { ChosenWorker } from './messages.ts';
 
 export interface ReservationBookOptions {

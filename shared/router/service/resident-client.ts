@@ -9,7 +9,7 @@ import {
   type PlaneLineOptions,
   type ResidentAddress,
   type ResidentLine,
-} from './resident-line.ts';
+} from './residents.ts';
 
 /**
  * Why a resident router did not decide. `standby`: it leaves that to another one. `lost`: it could not be reached, or went

@@ -2,12 +2,18 @@ import type { Clock } from '../../clock/index.ts';
 import { assertNever } from '../../errors/index.ts';
 import type { Logger, MetricRegistry } from '../../telemetry/index.ts';
 import { RESERVATION_HEADER } from '../feed/index.ts';
+import {
+  poolName,
+  type Reservation,
+  type RoutableWorker,
+  type RouteRequest,
+  type Router,
+  type WorkerPool,
+} from '../router.ts';
 import { Inhibition } from '../scheduler/eligibility.ts';
-import { poolName } from '../scheduler/pool-name.ts';
-import type { Reservation, RoutableWorker, RouteRequest, Router, WorkerPool } from '../types.ts';
 import { type ChosenWorker, queryOf, type ReservationStage } from './messages.ts';
 import type { ResidentAnswer, ResidentClient, UnansweredReason } from './resident-client.ts';
-import type { ResidentLine } from './resident-line.ts';
+import type { ResidentLine } from './residents.ts';
 
 /** A router with an index of its own in this process. */
 export interface EmbeddedRouter<Worker extends RoutableWorker = RoutableWorker> {

@@ -1,8 +1,23 @@
 import { setMaxListeners } from 'node:events';
 import { type Clock, type Random, systemClock, systemRandom } from '../../clock/index.ts';
-import { createTable, Table, type TableOptions, type TablePlace, TableTime } from '../../discovery/table/index.ts';
-import { leaseKey, pointerKey, toLeaseRow, toPointer } from './dynamodb-rows.ts';
-import { type LeaseRow, type RouterState, RouterStateError, type SnapshotPointer, type StateName } from './types.ts';
+import {
+  createTable,
+  type Item,
+  type ItemKey,
+  Table,
+  type TableOptions,
+  type TablePlace,
+  TableTime,
+} from '../../discovery/table/index.ts';
+import { encodeSegment } from '../../planes/names/index.ts';
+import {
+  type LeaseRow,
+  type RouterState,
+  RouterStateError,
+  type SnapshotPlace,
+  type SnapshotPointer,
+  type StateName,
+} from './router-state.ts';
 
 export interface DynamoDbRouterStateOptions extends TableOptions {
   /** @default systemClock */
@@ -18,7 +33,7 @@ export interface DynamoDbRouterStateOptions extends TableOptions {
 const OPERATION_TIMEOUT_MS = 3000;
 const REQUEST_TIMEOUT_MS = 1000;
 
-/** Router state in a DynamoDB table; dynamodb-rows.ts has its layout. */
+/** Router state in a DynamoDB table; its rows are below. */
 export class DynamoDbRouterState implements RouterState {
   readonly name = 'dynamodb';
   readonly #table: Table;
@@ -182,4 +197,51 @@ function placeOf({ tableName, endpoint, region }: TableOptions): TablePlace {
     toError: (code, message, cause) => new RouterStateError(code, message, cause),
     isOwnError: (thrown) => thrown instanceof RouterStateError,
   };
+}
+
+/*
+ * The router-state table.
+ *
+ *   pk                  sk       attributes, by writer
+ *   v1/leases#{ns}      {name}   holders: holder fence expiresAtMs ttlMs
+ *   v1/snapshots#{ns}   {name}   lease holder: createdAt sequence object fence version prev*
+ */
+
+function leaseKey({ namespace, name }: StateName): ItemKey {
+  return { pk: `v1/leases#${encodeSegment(namespace)}`, sk: encodeSegment(name) };
+}
+
+function pointerKey({ namespace, name }: StateName): ItemKey {
+  return { pk: `v1/snapshots#${encodeSegment(namespace)}`, sk: encodeSegment(name) };
+}
+
+function toLeaseRow(item: Item | undefined): LeaseRow | undefined {
+  if (item === undefined) return undefined;
+  return {
+    holder: item.holder?.S ?? '',
+    fence: numberOf(item.fence),
+    expiresAtMs: numberOf(item.expiresAtMs),
+    ttlMs: numberOf(item.ttlMs),
+  };
+}
+
+function toPointer(item: Item | undefined): SnapshotPointer | undefined {
+  if (item === undefined) return undefined;
+  const previous = snapshotPlaceOf(item.prevCreatedAt, item.prevSequence, item.prevObject);
+  const place = snapshotPlaceOf(item.createdAt, item.sequence, item.object);
+  if (place === undefined) return undefined;
+  return { ...place, fence: numberOf(item.fence), version: numberOf(item.version), previous };
+}
+
+function snapshotPlaceOf(
+  createdAt: Item[string] | undefined,
+  sequence: Item[string] | undefined,
+  object: Item[string] | undefined,
+): SnapshotPlace | undefined {
+  if (createdAt?.S === undefined || object?.S === undefined) return undefined;
+  return { createdAt: createdAt.S, sequence: numberOf(sequence), object: object.S };
+}
+
+function numberOf(attribute: Item[string] | undefined): number {
+  return Number(attribute?.N ?? 0);
 }

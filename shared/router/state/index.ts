@@ -6,39 +6,47 @@
  */
 
 export {
-  type ActiveSequenceChange,
-  type ActiveSequenceEvent,
-  decodeActiveSequences,
-  encodeActiveSequence,
-} from './active-sequence-event.ts';
-export {
   createRouterStateTable,
   DynamoDbRouterState,
   type DynamoDbRouterStateOptions,
 } from './dynamodb-router-state.ts';
 export { LeaseHolder, type LeaseHolderOptions } from './lease-holder.ts';
-export { MemoryRouterStateHub } from './memory-router-state.ts';
-export { ACTIVE_SEQUENCES_TOPIC, ReplicaSync, type ReplicaSyncOptions, replicaBookings } from './replica-sync.ts';
-export { type ComponentFeed, type ComponentPool, foldComponent, type PoolIndex } from './snapshots/component-fold.ts';
-export { ComponentIndex, type ComponentIndexOptions } from './snapshots/component-index.ts';
-export { openFileSnapshotStore } from './snapshots/file-snapshot-store.ts';
-export { type HydratedFrom, IndexReader, type IndexReaderOptions } from './snapshots/index-reader.ts';
-export { createMemorySnapshotStore } from './snapshots/memory-snapshot-store.ts';
 export {
+  ACTIVE_SEQUENCES_TOPIC,
+  type ActiveSequenceChange,
+  type ActiveSequenceEvent,
+  decodeActiveSequences,
+  encodeActiveSequence,
+  ReplicaSync,
+  type ReplicaSyncOptions,
+  replicaBookings,
+} from './replica-sync.ts';
+export {
+  type LeaseRow,
+  MemoryRouterStateHub,
+  type RankId,
+  type RouterState,
+  type RouterStateErrorCode,
+  type SnapshotPlace,
+  type SnapshotPointer,
+  type StateName,
+} from './router-state.ts';
+export {
+  type ComponentFeed,
+  ComponentIndex,
+  type ComponentIndexOptions,
+  type ComponentPool,
+  foldComponent,
+  type PoolIndex,
+} from './snapshots/component-index.ts';
+export { type HydratedFrom, IndexReader, type IndexReaderOptions } from './snapshots/index-reader.ts';
+export type { FoldedIndex, LogPosition, RankCursor, SnapshotStore } from './snapshots/snapshot.ts';
+export { type SnapshotOutcome, Snapshotter, type SnapshotterOptions } from './snapshots/snapshotter.ts';
+export {
+  createMemorySnapshotStore,
   createNatsSnapshotStore,
   type NatsSnapshotStoreOptions,
+  openFileSnapshotStore,
   snapshotBucketOf,
-} from './snapshots/nats-snapshot-store.ts';
-export type { RankCursor } from './snapshots/snapshot-object.ts';
-export { type SnapshotOutcome, Snapshotter, type SnapshotterOptions } from './snapshots/snapshotter.ts';
-export type { FoldedIndex, LogPosition, SnapshotStore } from './snapshots/types.ts';
-export type {
-  LeaseRow,
-  RankId,
-  RouterState,
-  RouterStateErrorCode,
-  SnapshotPlace,
-  SnapshotPointer,
-  StateName,
-} from './types.ts';
+} from './snapshots/stores.ts';
 export { REPORT_AGE_S, UnattributedLoad } from './unattributed-load.ts';

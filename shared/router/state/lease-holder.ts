@@ -1,6 +1,6 @@
 import type { Clock, Random, Timer } from '../../clock/index.ts';
 import { PeriodicTask } from '../../concurrency/index.ts';
-import type { LeaseRow, RouterState, StateName } from './types.ts';
+import type { LeaseRow, RouterState, StateName } from './router-state.ts';
 
 export interface LeaseHolderOptions {
   readonly state: RouterState;

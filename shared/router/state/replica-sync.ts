@@ -1,7 +1,156 @@
 import type { Clock, Timer } from '../../clock/index.ts';
 import type { EventPublisher } from '../../planes/event/index.ts';
+import { RecordReader, type UnknownRecord, u64OfHex } from '../../records/index.ts';
 import type { Scheduler } from '../scheduler/types.ts';
-import { type ActiveSequenceEvent, decodeActiveSequences, encodeActiveSequence } from './active-sequence-event.ts';
+
+/** What another router did with a request. */
+export interface ActiveSequenceEvent {
+  readonly requestId: string;
+  /** Instance id, lower-case hex. */
+  readonly workerId: string;
+  readonly dpRank: number;
+  /** Of the router that says so; hex. */
+  readonly routerId: string;
+  readonly loraName: string | undefined;
+  readonly change: ActiveSequenceChange;
+}
+
+export type ActiveSequenceChange =
+  | {
+      readonly kind: 'added';
+      /** Sequence hashes of the complete prompt blocks, pairs of u32 halves; undefined where blocks are not tracked. */
+      readonly sequenceHashes: Uint32Array | undefined;
+      readonly tracksPrefillTokens: boolean;
+      readonly expectedOutputTokens: number | undefined;
+      /** Prompt tokens to compute; the receiver lets them decay from when it hears of them. */
+      readonly prefillTokens: number | undefined;
+      readonly expectedPrefillMs: number | undefined;
+    }
+  | { readonly kind: 'prefill_done' }
+  | { readonly kind: 'freed' };
+
+/** Hashes in one event: a prompt of 4 million tokens in blocks of 16. */
+const HASHES_MAX = 262_144;
+const EVENTS_MAX = 65_536;
+const ID_CHARACTERS_MAX = 1024;
+const BYTES_PER_HASH = 8;
+const MS_PER_SECOND = 1000;
+const NANOS_PER_MS = 1e6;
+
+/**
+ * The record of one event in our own form: Dynamo's, with ids as decimal text and hashes as bytes, 8 each, little-endian. Needs the msgpack codec.
+ */
+export function encodeActiveSequence(event: ActiveSequenceEvent): unknown {
+  return {
+    request_id: event.requestId,
+    worker: { worker_id: u64OfHex(event.workerId).toString(), dp_rank: event.dpRank },
+    data: encodeChange(event.change),
+    router_id: u64OfHex(event.routerId).toString(),
+    lora_name: event.loraName ?? null,
+  };
+}
+
+/**
+ * The events of one message: our own form, or Dynamo's with 64-bit values as text, bigints or numbers, alone or as a list.
+ * What cannot be read is left out and told to `onMalformed`; never throws. A number that JSON has rounded cannot be read:
+ * pass the text through `parseExactJson`.
+ */
+export function decodeActiveSequences(payload: unknown, onMalformed: () => void): readonly ActiveSequenceEvent[] {
+  const records = Array.isArray(payload) ? payload.slice(0, EVENTS_MAX) : [payload];
+  const events: ActiveSequenceEvent[] = [];
+  for (const record of records) {
+    try {
+      events.push(decodeEvent(record));
+    } catch (error) {
+      if (!(error instanceof MalformedEvent)) throw error;
+      onMalformed();
+    }
+  }
+  return events;
+}
+
+class MalformedEvent extends Error {}
+
+const read = new RecordReader((what) => new MalformedEvent(what));
+
+function encodeChange(change: ActiveSequenceChange): unknown {
+  if (change.kind === 'freed') return 'Free';
+  if (change.kind === 'prefill_done') return 'MarkPrefillCompleted';
+  const { sequenceHashes, prefillTokens, expectedPrefillMs, expectedOutputTokens } = change;
+  return {
+    AddRequest: {
+      token_sequence: sequenceHashes === undefined ? null : bytesOf(sequenceHashes),
+      track_prefill_tokens: change.tracksPrefillTokens,
+      expected_output_tokens: expectedOutputTokens ?? null,
+      prefill_load_hint:
+        prefillTokens === undefined
+          ? null
+          : {
+              initial_effective_prefill_tokens: prefillTokens,
+              expected_prefill_duration: expectedPrefillMs === undefined ? null : durationOf(expectedPrefillMs),
+            },
+    },
+  };
+}
+
+function decodeEvent(record: unknown): ActiveSequenceEvent {
+  const fields = read.record(record, 'event');
+  const worker = read.record(fields.worker, 'worker');
+  const { request_id: requestId, lora_name: loraName } = fields;
+  return {
+    requestId: read.text(requestId, 'request_id', ID_CHARACTERS_MAX),
+    workerId: read.u64(worker.worker_id, 'worker_id').toString(16),
+    dpRank: read.wholeNumber(worker.dp_rank ?? 0, 'dp_rank'),
+    routerId: read.u64(fields.router_id, 'router_id').toString(16),
+    loraName: typeof loraName === 'string' ? loraName : undefined,
+    change: decodeChange(fields.data),
+  };
+}
+
+function decodeChange(data: unknown): ActiveSequenceChange {
+  if (data === 'Free') return { kind: 'freed' };
+  if (data === 'MarkPrefillCompleted') return { kind: 'prefill_done' };
+  const added = read.record(read.record(data, 'data').AddRequest, 'AddRequest');
+  const { track_prefill_tokens: tracks, token_sequence: sequence } = added;
+  const hint = read.record(added.prefill_load_hint ?? {}, 'prefill_load_hint');
+  const { expected_prefill_duration: duration } = hint;
+  return {
+    kind: 'added',
+    sequenceHashes: sequence === null || sequence === undefined ? undefined : hashesOf(sequence),
+    tracksPrefillTokens: tracks !== false,
+    expectedOutputTokens: optionalCount(added, 'expected_output_tokens'),
+    prefillTokens: optionalCount(hint, 'initial_effective_prefill_tokens'),
+    expectedPrefillMs: duration === null || duration === undefined ? undefined : millisecondsOf(duration),
+  };
+}
+
+function bytesOf(pairs: Uint32Array): Uint8Array {
+  return new Uint8Array(pairs.buffer, pairs.byteOffset, pairs.byteLength); // little-endian, as every machine of Node is
+}
+
+function hashesOf(value: unknown): Uint32Array {
+  if (value instanceof Uint8Array) {
+    if (value.length % BYTES_PER_HASH !== 0 || value.length > HASHES_MAX * BYTES_PER_HASH) throw new MalformedEvent();
+    return new Uint32Array(Uint8Array.from(value).buffer);
+  }
+  return read.u64Pairs(value, 'token_sequence', HASHES_MAX);
+}
+
+function durationOf(ms: number): { readonly secs: number; readonly nanos: number } {
+  const secs = Math.floor(ms / MS_PER_SECOND);
+  return { secs, nanos: Math.floor((ms - secs * MS_PER_SECOND) * NANOS_PER_MS) };
+}
+
+function millisecondsOf(value: unknown): number {
+  const { secs, nanos } = read.record(value, 'expected_prefill_duration');
+  return read.wholeNumber(secs, 'secs') * MS_PER_SECOND + read.wholeNumber(nanos, 'nanos') / NANOS_PER_MS;
+}
+
+/** What both absence and null leave out. */
+function optionalCount(fields: UnknownRecord, name: string): number | undefined {
+  const value = fields[name] ?? undefined;
+  return value === undefined ? undefined : read.wholeNumber(value, name);
+}
 
 /** Topic of what routers tell each other, in the scope of the component. */
 export const ACTIVE_SEQUENCES_TOPIC = 'active_sequences_events';

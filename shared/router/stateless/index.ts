@@ -4,5 +4,10 @@
  */
 
 export { keyOfText, type RendezvousKey } from '../rendezvous.ts';
-export { StatelessDecider, type StatelessRequest } from './stateless-decider.ts';
-export { type AskOptions, createStatelessRouter, type StatelessRouterOptions } from './stateless-router.ts';
+export {
+  type AskOptions,
+  createStatelessRouter,
+  StatelessDecider,
+  type StatelessRequest,
+  type StatelessRouterOptions,
+} from './stateless-router.ts';

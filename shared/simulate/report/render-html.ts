@@ -1,8 +1,7 @@
 import { renderPage } from './page.ts';
 import { columnsOf } from './render-text.ts';
-import { labelOf, type RunReport } from './run-report.ts';
+import { labelOf, type RunReport, verdictOf } from './run-report.ts';
 import { type Bar, barChart, colourOf, escapeMarkup, type Line, lineChart } from './svg.ts';
-import { verdictOf } from './verdict.ts';
 
 /** Lines of one chart at most; a larger sweep is drawn in its bars and told in its table. */
 const LINES_MAX = 8;

@@ -1,6 +1,5 @@
 import type { Clock } from '../../clock/index.ts';
-import type { LogLevel } from './filter.ts';
-import { hideSecretText, type LogFields, toLoggable } from './loggable.ts';
+import { detailOf } from '../../errors/index.ts';
 
 /** Takes finished lines. */
 export interface LogDestination {
@@ -39,7 +38,7 @@ export function jsonLines(destination: LogDestination, clock: Clock, useLocalTim
   };
 }
 
-export interface TextStyle {
+interface TextStyle {
   /** Local time instead of UTC. */
   readonly useLocalTime: boolean;
   /** The time of the day alone. */
@@ -109,4 +108,183 @@ function timestamp(wallMs: number, useLocalTime: boolean): string {
   const ahead = Math.abs(offsetMinutes);
   const pad = (part: number): string => `${Math.floor(part)}`.padStart(2, '0');
   return `${local}${offsetMinutes < 0 ? '-' : '+'}${pad(ahead / 60)}:${pad(ahead % 60)}`;
+}
+
+/** Levels in rising detail. `off` lets nothing through. */
+export const LOG_LEVELS = ['off', 'error', 'warn', 'info', 'debug', 'trace'] as const;
+
+/** A level that a filter names. */
+type FilterLevel = (typeof LOG_LEVELS)[number];
+/** A level that a line has. */
+export type LogLevel = Exclude<FilterLevel, 'off' | 'trace'>;
+
+/** Rank of `level` in detail: a line passes when its rank is at most that of its target's level. */
+export function rankOf(level: FilterLevel): number {
+  return LOG_LEVELS.indexOf(level);
+}
+
+/** Which lines are written, by target. */
+export interface LogFilter {
+  /** The most detailed level that lines of `target` may have. */
+  levelOf(target: string): FilterLevel;
+}
+
+interface Directive {
+  readonly target: string;
+  readonly level: FilterLevel;
+}
+
+/**
+ * Reads the `DYN_LOG` syntax: `<default>,<target>=<level>,...`, a target alone meaning all of its lines. The longest target
+ * that names a line's target or a parent of it decides; `planes` is a parent of `planes.tcp`, `planes/tcp` and `planes::tcp`.
+ *
+ * @throws Error that names the part it cannot read and what is allowed.
+ * @example parseLogFilter('warn,pipeline=debug').levelOf('pipeline.stop') // 'debug'
+ */
+export function parseLogFilter(text: string): LogFilter {
+  let defaultLevel: FilterLevel = 'info';
+  const directives: Directive[] = [];
+  for (const part of text.split(',').map((piece) => piece.trim())) {
+    if (part === '') continue;
+    const equals = part.indexOf('=');
+    if (equals === -1) {
+      const level = readLevel(part);
+      if (level === undefined) directives.push({ target: readTarget(part, part), level: 'trace' });
+      else defaultLevel = level;
+      continue;
+    }
+    const level = readLevel(part.slice(equals + 1));
+    if (level === undefined) {
+      throw new Error(`DYN_LOG: unknown level in "${part}"; allowed are ${LOG_LEVELS.join(', ')}`);
+    }
+    directives.push({ target: readTarget(part.slice(0, equals), part), level });
+  }
+  directives.sort((a, b) => b.target.length - a.target.length);
+  return { levelOf: (target) => directives.find((each) => covers(each.target, target))?.level ?? defaultLevel };
+}
+
+function readLevel(text: string): FilterLevel | undefined {
+  const wanted = text.trim().toLowerCase();
+  return LOG_LEVELS.find((level) => level === wanted);
+}
+
+function readTarget(text: string, part: string): string {
+  const target = text.trim();
+  if (/^[\w.:/-]+$/.test(target)) return target;
+  throw new Error(`DYN_LOG: cannot read "${part}"; write a level, or target=level`);
+}
+
+function covers(parent: string, target: string): boolean {
+  return target === parent || (target.startsWith(parent) && '.:/'.includes(target.charAt(parent.length)));
+}
+
+/** What a line says beside its message. Any value; secrets are hidden and long ones cut before they are written. */
+export type LogFields = Readonly<Record<string, unknown>>;
+
+const HIDDEN = '***';
+const SECRET_NAME =
+  /^(.*secret.*|.*passw(or)?d|.*credentials?|(proxy-)?authorization|(set-)?cookie|(.*[-_])?(api|private)[-_]?key|((access|auth|bearer|id|refresh|session)[-_]?)?token)$/i;
+/** A cheap look that nearly every text passes, before the careful one. */
+const MAY_HOLD_SECRET = /bearer|[sp][kt]-|:\/\//i;
+/** `Bearer abc`, `sk-abc...` keys, and `user:password@` in an address. */
+const SECRET_TEXT = /\b(Bearer\s+)[\w.~+/=-]+|\b((?:sk|st|pk)-)[\w-]{12,}|(:\/\/)[^\s/@]+(?=@)/gi;
+
+const TEXT_LENGTH_MAX = 4096;
+const ENTRIES_MAX = 32;
+const DEPTH_MAX = 4;
+const KNOWN_NAMES_MAX = 1000;
+const STACK_FRAMES_MAX = 6;
+
+/** `text` without anything in it that looks like a key, a token or a password, and at most 4096 characters long. */
+export function hideSecretText(text: string): string {
+  const short = text.length > TEXT_LENGTH_MAX ? `${text.slice(0, TEXT_LENGTH_MAX)}…` : text;
+  if (!MAY_HOLD_SECRET.test(short)) return short;
+  return short.replaceAll(SECRET_TEXT, (_all, bearer?: string, key?: string, address?: string) => {
+    return `${bearer ?? key ?? address ?? ''}${HIDDEN}`;
+  });
+}
+
+/**
+ * All `sources`, later ones winning, as one record of plain JSON values: secrets hidden, errors spelled out, integers of 64
+ * bits as text, everything bounded.
+ */
+export function toLoggable(...sources: readonly (LogFields | undefined)[]): Record<string, unknown> {
+  const plain: Record<string, unknown> = {};
+  for (const source of sources) if (source !== undefined) addLoggable(plain, source, 0);
+  return plain;
+}
+
+/** Field names are few and come again with every request. */
+const knownNames = new Map<string, boolean>();
+
+function isSecretName(name: string): boolean {
+  let isSecret = knownNames.get(name);
+  if (isSecret === undefined) {
+    isSecret = SECRET_NAME.test(name);
+    if (knownNames.size < KNOWN_NAMES_MAX) knownNames.set(name, isSecret);
+  }
+  return isSecret;
+}
+
+function addLoggable(plain: Record<string, unknown>, record: object, depth: number): void {
+  let left = ENTRIES_MAX;
+  for (const name of Object.keys(record)) {
+    const value = (record as LogFields)[name];
+    if (value === undefined) continue;
+    if (left-- === 0) {
+      plain['…'] = 'cut';
+      break;
+    }
+    plain[name] = value !== null && isSecretName(name) ? HIDDEN : loggableValue(value, depth);
+  }
+}
+
+function loggableValue(value: unknown, depth: number): unknown {
+  switch (typeof value) {
+    case 'string':
+      return hideSecretText(value);
+    case 'bigint':
+    case 'symbol':
+      return value.toString();
+    case 'number':
+      return Number.isFinite(value) ? value : `${value}`; // JSON has no NaN
+    case 'function':
+      return `[function ${value.name}]`;
+    case 'object':
+      return value === null ? null : loggableObject(value, depth + 1);
+    default:
+      return value;
+  }
+}
+
+function loggableObject(value: object, depth: number): unknown {
+  if (value instanceof Error) return loggableError(value);
+  if (value instanceof Date) return Number.isNaN(value.getTime()) ? 'Invalid Date' : value.toISOString();
+  if (value instanceof URL) return hideSecretText(value.href);
+  if (ArrayBuffer.isView(value)) return `[${value.byteLength} bytes]`;
+  if (depth > DEPTH_MAX) return '[…]';
+  if (Array.isArray(value)) {
+    const shown = value.slice(0, ENTRIES_MAX).map((entry) => loggableValue(entry, depth));
+    return value.length > ENTRIES_MAX ? [...shown, `… ${value.length - ENTRIES_MAX} more`] : shown;
+  }
+  const plain: Record<string, unknown> = {};
+  addLoggable(plain, value, depth);
+  return plain;
+}
+
+/** An error with its causes in one text. The stack is kept only where the failure was not foreseen: without a `code`. */
+function loggableError(error: Error): Record<string, unknown> {
+  const code = 'code' in error && typeof error.code === 'string' ? error.code : undefined;
+  return {
+    type: error.name,
+    ...(code === undefined ? {} : { code }),
+    message: hideSecretText(detailOf(error)),
+    ...(code === undefined ? { stack: stackFrames(error) } : {}),
+  };
+}
+
+function stackFrames(error: Error): readonly string[] {
+  const lines = error.stack?.split('\n') ?? [];
+  const frames = lines.map((line) => line.trim()).filter((line) => line.startsWith('at '));
+  return frames.slice(0, STACK_FRAMES_MAX);
 }

@@ -1,8 +1,17 @@
+import { writeSync } from 'node:fs';
 import { type Clock, systemClock } from '../../clock/index.ts';
-import { type LogFilter, type LogLevel, parseLogFilter, rankOf } from './filter.ts';
-import { jsonLines, type LineWriter, type LogDestination, textLines } from './lines.ts';
-import type { LogFields } from './loggable.ts';
-import { openStderr } from './stderr.ts';
+import type { FleetSettings, ResolvedConfig } from '../../config/index.ts';
+import {
+  jsonLines,
+  type LineWriter,
+  type LogDestination,
+  type LogFields,
+  type LogFilter,
+  type LogLevel,
+  parseLogFilter,
+  rankOf,
+  textLines,
+} from './lines.ts';
 
 /** What code that logs takes as an argument. A line that its target's level forbids costs one comparison. */
 export interface Logger {
@@ -166,4 +175,69 @@ export function captureLogger(): { readonly logger: ProcessLogger; readonly line
       void lines.push({ level, target, message, fields: { ...bindings, ...full } }),
   };
   return { logger: new RootLogger([writer], parseLogFilter('trace')), lines };
+}
+
+/** The logger of a process, as its settings ask. */
+export function openLogger(settings: FleetSettings): ProcessLogger {
+  const isTerminal = process.stderr.isTTY === true;
+  return createLogger({
+    filter: settings.log,
+    jsonl: settings.loggingJsonl,
+    useLocalTime: settings.logUseLocalTz,
+    isTerminal,
+    isPainted: isPainted(process.env, isTerminal),
+  });
+}
+
+/** What programs agree on: any `NO_COLOR` means none, `FORCE_COLOR` some even where nobody reads along, unless it is 0. */
+export function isPainted(env: Readonly<Record<string, string | undefined>>, isTerminal: boolean): boolean {
+  const { NO_COLOR: none = '', FORCE_COLOR: forced, TERM: terminal } = env;
+  if (none !== '') return false;
+  if (forced !== undefined) return forced !== '0' && forced !== 'false';
+  return isTerminal && terminal !== 'dumb';
+}
+
+/** The same for a process that talks to a person in its terminal: nothing below a warning, unless levels were asked for. */
+export function openQuietLogger({
+  settings,
+  given,
+}: ResolvedConfig<'frontend'> | ResolvedConfig<'local'>): ProcessLogger {
+  return openLogger(given.has('log') ? settings : { ...settings, log: QUIET });
+}
+
+/** Level of such a process, and of those that it starts. */
+export const QUIET = 'warn';
+
+const STDERR = 2;
+/** A reader that takes nothing for longer loses the rest of the line: a log must not hold up what it tells of. */
+const BLOCKED_MS_MAX = 1000;
+const PAUSE_MS = 10;
+
+/**
+ * Standard error, written before `write` returns: a line is never lost in a crash, and a process that is frozen between
+ * requests leaves none behind. A reader that went away is not an error.
+ */
+function openStderr(): LogDestination {
+  let isGone = false;
+  return {
+    write(line) {
+      if (!isGone) isGone = !writeWhole(Buffer.from(line));
+    },
+  };
+}
+
+/** False when nobody reads any more. */
+function writeWhole(line: Buffer): boolean {
+  let left = line;
+  let waitedMs = 0;
+  while (left.length > 0 && waitedMs < BLOCKED_MS_MAX) {
+    try {
+      left = left.subarray(writeSync(STDERR, left));
+    } catch (thrown) {
+      if ((thrown as NodeJS.ErrnoException).code !== 'EAGAIN') return false; // EPIPE, or a descriptor that was closed
+      waitedMs += PAUSE_MS;
+      Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, PAUSE_MS); // a pipe that is full: only time helps
+    }
+  }
+  return true;
 }

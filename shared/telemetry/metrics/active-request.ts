@@ -1,7 +1,7 @@
 import type { Clock } from '../../clock/index.ts';
-import type { TurnClock } from './event-loop.ts';
 import type { FrontendFamilies } from './frontend-families.ts';
 import type { FrontendMetrics, RequestMeter, RequestOutcome, WorkerLabels } from './frontend-metrics.ts';
+import type { TurnClock } from './frontend-recorders.ts';
 import { type Counter, type Gauge, type Histogram, OVERFLOW_LABEL } from './registry.ts';
 
 const MS_PER_SECOND = 1000;

@@ -3,11 +3,17 @@ import { type ErrorCode, type LimitName, limitNames, type ServeError } from '../
 import { type Logger, silentLogger } from '../log/logger.ts';
 import { ActiveRequest, ModelSeriesTable, type RequestTypeLabel } from './active-request.ts';
 import type { BucketOverrides } from './buckets.ts';
-import { type EventLoopWatch, TurnClock, watchEventLoop } from './event-loop.ts';
+import { createRequestPlaneMetrics, type RequestPlaneMetrics } from './edge-metrics.ts';
 import { defineFrontendFamilies } from './frontend-families.ts';
-import { modelRecorder, stageRecorder, workerRecorder } from './frontend-recorders.ts';
+import {
+  type EventLoopWatch,
+  modelRecorder,
+  stageRecorder,
+  TurnClock,
+  watchEventLoop,
+  workerRecorder,
+} from './frontend-recorders.ts';
 import { exposeUptime, MetricRegistry } from './registry.ts';
-import { createRequestPlaneMetrics, type RequestPlaneMetrics } from './request-plane-metrics.ts';
 
 /** How a request ended, for the counters. */
 export type RequestOutcome =

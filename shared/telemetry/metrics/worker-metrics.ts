@@ -1,6 +1,6 @@
 import { type Clock, systemClock } from '../../clock/index.ts';
+import { createRequestPlaneMetrics, type RequestPlaneMetrics } from './edge-metrics.ts';
 import { type Counter, exposeUptime, type Gauge, type Histogram, MetricRegistry } from './registry.ts';
-import { createRequestPlaneMetrics, type RequestPlaneMetrics } from './request-plane-metrics.ts';
 
 /** Prometheus' own default bounds, as Dynamo's workers use. */
 const SECONDS = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10];

@@ -1,6 +1,12 @@
-import { TOKEN_ID_MAX, tabulatePairs, tabulateVocabulary, type VocabularyEntries } from './fill-tables.ts';
 import { JsonScanner } from './json-scanner.ts';
-import { type BpeTables, findToken } from './tables.ts';
+import {
+  type BpeTables,
+  findToken,
+  TOKEN_ID_MAX,
+  tabulatePairs,
+  tabulateVocabulary,
+  type VocabularyEntries,
+} from './tables.ts';
 
 /** A tokenizer file taken apart: the two big tables as typed arrays, the rest as ordinary JSON. */
 export interface ScannedTokenizer {

@@ -1,6 +1,6 @@
 import type { Detokenizer } from '../types.ts';
+import { UNFINISHED_MAX, unfinishedLength, utf8Text } from './byte-text.ts';
 import { type BpeTables, TOKEN_PRESENT, TOKEN_SPECIAL } from './tables.ts';
-import { UNFINISHED_MAX, unfinishedLength, utf8Text } from './utf8.ts';
 
 /** The text cannot be known without the tokens around it. */
 const IN_CONTEXT = null;

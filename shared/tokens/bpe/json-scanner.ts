@@ -1,4 +1,4 @@
-import { byteOfChar } from './byte-alphabet.ts';
+import { byteOfChar } from './byte-text.ts';
 
 const QUOTE = 0x22;
 const BACKSLASH = 0x5c;

@@ -1,7 +1,7 @@
 import { type AddedToken, AddedTokenSplitter, type SegmentVisitor } from '../added-tokens.ts';
+import { toWellFormed } from './byte-text.ts';
 import type { EncoderSettings } from './encoder.ts';
-import type { Normalize } from './normalizer.ts';
-import { toWellFormed } from './utf8.ts';
+import type { Normalize } from './encoding-rules.ts';
 
 /** How long stretches are, in UTF-16 units. */
 interface StretchLengths {

@@ -1,5 +1,4 @@
-import { TOKEN_ID_MAX, tabulatePairs, tabulateVocabulary } from './fill-tables.ts';
-import { type BpeTables, findToken } from './tables.ts';
+import { type BpeTables, findToken, TOKEN_ID_MAX, tabulatePairs, tabulateVocabulary } from './tables.ts';
 
 const LINE_END = 0x0a;
 const RETURN = 0x0d;

@@ -1,13 +1,11 @@
 import { asRecord, type UnknownRecord } from '../../records/index.ts';
 import { type AddedToken, readAddedTokens } from '../added-tokens.ts';
-import { readPostProcessor, type Surroundings } from '../post-processor.ts';
 import type { DecodeOptions, Detokenizer, EncodeText, Tokenizer, TokenizerRecipe } from '../types.ts';
 import type { ScannedTokenizer } from './build-tables.ts';
-import { spellBytes, tokenTextToBytes, unspellBytes } from './byte-alphabet.ts';
+import { spellBytes, tokenTextToBytes, unspellBytes, utf8Text } from './byte-text.ts';
 import { ByteDecoder, ByteDetokenizer } from './decoder.ts';
 import { BpeEncoder, type EncoderSettings } from './encoder.ts';
-import { readNormalizer } from './normalizer.ts';
-import { readPreTokenizer } from './pre-tokenizer.ts';
+import { readNormalizer, readPostProcessor, readPreTokenizer, type Surroundings } from './encoding-rules.ts';
 import {
   type BpeTables,
   findToken,
@@ -19,7 +17,6 @@ import {
   TOKEN_SPECIAL,
 } from './tables.ts';
 import { cutterFor, fewestTokensFor } from './text-bounds.ts';
-import { utf8Text } from './utf8.ts';
 
 /** A tokenizer on our own tables, or undefined when the file uses what only the general tokenizer covers. */
 export function createBpeTokenizer(scanned: ScannedTokenizer): Tokenizer | undefined {

@@ -1,6 +1,8 @@
-import type { Clock } from '../../clock/index.ts';
+import { Worker } from 'node:worker_threads';
+import type { Clock, Timer } from '../../clock/index.ts';
 import { ServeError } from '../../errors/index.ts';
-import type { EncodedStretches, EncodeJob } from './stretches.ts';
+import type { TokenizerRecipe } from '../types.ts';
+import type { EncodedStretches, EncodeJob, Stretches } from './stretches.ts';
 
 /** Encodes one job at a time. */
 export interface Lane {
@@ -9,7 +11,7 @@ export interface Lane {
   close(): Promise<void>;
 }
 
-export interface EncodeQueueOptions {
+interface EncodeQueueOptions {
   readonly clock: Clock;
   /** Makes a lane when there is work for one more. */
   readonly openLane: () => Lane;
@@ -131,4 +133,116 @@ function tooSlow(): ServeError {
 
 function closing(): ServeError {
   return new ServeError('service_unavailable', 'The frontend is shutting down');
+}
+
+/** What a thread is started with. */
+export interface ThreadStart {
+  /** Holds 1 while what the thread does is no longer wanted. Shared. */
+  readonly stop: Int32Array;
+}
+
+export interface ThreadRequest extends Stretches {
+  readonly tokenizer: number;
+  /** How to make the tokenizer, the first time. */
+  readonly recipe?: TokenizerRecipe;
+  /** A tokenizer that will not be asked for any more. */
+  readonly forgotten?: number;
+}
+
+export type ThreadAnswer = EncodedStretches | { readonly error: string };
+
+interface ThreadLaneOptions {
+  readonly clock: Clock;
+  /** Bundle of `encode-thread.ts`. */
+  readonly entry: string;
+  /** The thread ended by itself; the job it had has failed, the next one gets a new thread. */
+  readonly onLost: (reason: Error) => void;
+}
+
+/** Tokenizers that one thread keeps; each is a word cache of 6 MB at most. */
+const TOKENIZERS_MAX = 8;
+/** A stretch that takes longer than this after its job was given up ends with the thread. */
+const STOP_GRACE_MS = 2000;
+
+/** A thread, started with the first job and again after it was lost. */
+export class ThreadLane implements Lane {
+  readonly #options: ThreadLaneOptions;
+  readonly #stop = new Int32Array(new SharedArrayBuffer(4));
+  #thread: Worker | undefined;
+  /** Tokenizers that the thread has, the one given first in front. */
+  #known = new Map<TokenizerRecipe, number>();
+  #given = 0;
+  /** Ends the job under way; undefined between jobs. */
+  #settle: ((answer: ThreadAnswer | Error) => void) | undefined;
+
+  constructor(options: ThreadLaneOptions) {
+    this.#options = options;
+  }
+
+  encode(job: EncodeJob, signal: AbortSignal): Promise<EncodedStretches> {
+    return new Promise((resolve, reject) => {
+      const { recipe } = job.tokenizer;
+      if (recipe === undefined) throw new TypeError('a tokenizer that only its own thread has');
+      let impatient: Timer | undefined;
+      const onAbort = (): void => {
+        Atomics.store(this.#stop, 0, 1);
+        impatient = this.#options.clock.after(STOP_GRACE_MS, () => this.#end(new Error('stopped')));
+      };
+      this.#settle = (answer) => {
+        this.#settle = undefined;
+        impatient?.cancel();
+        signal.removeEventListener('abort', onAbort);
+        if (answer instanceof Error) reject(answer);
+        else if ('error' in answer) reject(new Error(`encoding thread: ${answer.error}`));
+        else resolve(answer);
+      };
+      Atomics.store(this.#stop, 0, 0);
+      signal.addEventListener('abort', onAbort, { once: true });
+      this.#thread ??= this.#start();
+      this.#thread.postMessage(this.#requestFor(recipe, job));
+    });
+  }
+
+  async close(): Promise<void> {
+    await this.#drop(new Error('closed'))?.terminate();
+  }
+
+  #start(): Worker {
+    const thread = new Worker(this.#options.entry, { workerData: { stop: this.#stop } satisfies ThreadStart });
+    const lost = (reason: Error): void => {
+      if (this.#thread !== thread) return;
+      this.#options.onLost(reason);
+      this.#drop(reason);
+    };
+    thread.on('message', (answer: ThreadAnswer) => this.#settle?.(answer));
+    thread.on('error', lost);
+    thread.on('exit', (code) => lost(new Error(`the encoding thread ended with code ${code}`)));
+    thread.unref(); // a request under way keeps the process alive
+    return thread;
+  }
+
+  #end(reason: Error): void {
+    this.#drop(reason)?.terminate().catch(this.#options.onLost);
+  }
+
+  /** Parts with the thread, whose job fails. */
+  #drop(reason: Error): Worker | undefined {
+    const thread = this.#thread;
+    this.#thread = undefined;
+    this.#known = new Map();
+    this.#settle?.(reason);
+    return thread;
+  }
+
+  #requestFor(recipe: TokenizerRecipe, { texts, addSpecialTokens, enoughTokens }: EncodeJob): ThreadRequest {
+    const work = { texts, addSpecialTokens, enoughTokens };
+    const known = this.#known.get(recipe);
+    if (known !== undefined) return { ...work, tokenizer: known };
+    const tokenizer = this.#given++;
+    const [oldest] = this.#known;
+    const isFull = this.#known.size >= TOKENIZERS_MAX;
+    if (isFull && oldest !== undefined) this.#known.delete(oldest[0]);
+    this.#known.set(recipe, tokenizer);
+    return { ...work, tokenizer, recipe, ...(isFull && oldest !== undefined ? { forgotten: oldest[1] } : {}) };
+  }
 }

@@ -3,8 +3,8 @@ import { parentPort, workerData } from 'node:worker_threads';
 import { createBpeEncode } from '../bpe/tokenizer.ts';
 import { createGeneralTokenizer } from '../general-tokenizer.ts';
 import type { EncodeText, TokenizerRecipe } from '../types.ts';
+import type { ThreadAnswer, ThreadRequest, ThreadStart } from './encode-queue.ts';
 import { StretchEncoder } from './stretches.ts';
-import type { ThreadAnswer, ThreadRequest, ThreadStart } from './thread-lane.ts';
 
 /** Entry of a thread that encodes long prompts, one request at a time. */
 

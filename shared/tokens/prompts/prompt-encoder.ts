@@ -1,11 +1,10 @@
 import { setImmediate } from 'node:timers/promises';
 import type { Clock } from '../../clock/index.ts';
 import { noteParts } from '../hashing/known-parts.ts';
-import { findThreadEntry } from '../thread-entry.ts';
+import { findThreadEntry } from '../loader.ts';
 import type { Tokenizer } from '../types.ts';
-import { EncodeQueue, type Lane } from './encode-queue.ts';
+import { EncodeQueue, type Lane, ThreadLane } from './encode-queue.ts';
 import { type EncodedStretches, type EncodeJob, joinIds, StretchEncoder } from './stretches.ts';
-import { ThreadLane } from './thread-lane.ts';
 import { type CachedStretch, TokenCache } from './token-cache.ts';
 
 /** The event loop is held no longer than this and one stretch. */

@@ -1,9 +1,9 @@
 import { ServeError } from '../../errors/index.ts';
-import type { SpecialTokens } from '../special-tokens.ts';
+import type { SpecialTokens } from '../model-info.ts';
 import type { ChatTemplate, ChatTemplateInput } from '../types.ts';
-import { TemplateRuntimeError } from './ast.ts';
 import { normalizeMessages, normalizeTools, type TemplateShape } from './normalize-messages.ts';
 import { compileProgram, type TemplateProgram } from './program.ts';
+import { TemplateRuntimeError } from './syntax.ts';
 
 interface Turn {
   readonly role: string;

@@ -1,16 +1,15 @@
+import { findFilter, findTest } from './filters.ts';
+import { findMethod } from './methods.ts';
 import {
   type CallNode,
   type IdentifierNode,
+  NEGATED_TEST_FILTER,
   type Node,
   type SliceNode,
+  TEST_FILTER,
   TemplateRuntimeError,
   TemplateSyntaxError,
-} from './ast.ts';
-import { findFilter } from './filters.ts';
-import { findMethod } from './methods.ts';
-import { NEGATED_TEST_FILTER, TEST_FILTER } from './parse.ts';
-import type { Scope } from './scope.ts';
-import { findTest } from './tests.ts';
+} from './syntax.ts';
 import {
   add,
   type CallArguments,
@@ -21,6 +20,7 @@ import {
   isTrue,
   itemAt,
   Namespace,
+  type Scope,
   sliceOf,
   type TemplateFunction,
   Tuple,

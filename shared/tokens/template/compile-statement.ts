@@ -1,7 +1,16 @@
-import { type ForNode, type Node, TemplateRuntimeError, TemplateSyntaxError } from './ast.ts';
 import { compileArguments, compileExpression, compileFilter, type Evaluate } from './compile-expression.ts';
-import { type Output, Scope } from './scope.ts';
-import { type CallArguments, isEqual, isTrue, Namespace, type TemplateFunction, toItems, toText } from './values.ts';
+import { type ForNode, type Node, TemplateRuntimeError, TemplateSyntaxError } from './syntax.ts';
+import {
+  type CallArguments,
+  isEqual,
+  isTrue,
+  Namespace,
+  type Output,
+  Scope,
+  type TemplateFunction,
+  toItems,
+  toText,
+} from './values.ts';
 
 /** How a statement ended: on to the next one, or out of the loop. */
 export type Flow = typeof NEXT | typeof BREAK | typeof CONTINUE;

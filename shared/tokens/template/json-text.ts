@@ -1,4 +1,4 @@
-import { TemplateRuntimeError } from './ast.ts';
+import { TemplateRuntimeError } from './syntax.ts';
 import { type CallArguments, isDictionary, Namespace, typeName } from './values.ts';
 
 interface JsonStyle {

@@ -1,4 +1,4 @@
-import { TemplateRuntimeError } from './ast.ts';
+import { TemplateRuntimeError } from './syntax.ts';
 import { type CallArguments, type Dictionary, Tuple, toItems, toText, typeName } from './values.ts';
 
 type Method<T> = (self: T, args: readonly unknown[], named: ReadonlyMap<string, unknown>) => unknown;

@@ -1,5 +1,5 @@
 import { isRecord } from '../../records/index.ts';
-import { TemplateRuntimeError } from './ast.ts';
+import { TemplateRuntimeError } from './syntax.ts';
 
 /** What `namespace()` makes: the one kind of value whose attributes a template may set. */
 export class Namespace {
@@ -180,4 +180,31 @@ export function toNumber(value: unknown, what: string): number {
 export function compare(left: unknown, right: unknown): number {
   if (typeof left === 'string' && typeof right === 'string') return left < right ? -1 : left > right ? 1 : 0;
   return toNumber(left, 'a comparison') - toNumber(right, 'a comparison');
+}
+
+/** Variables of one block. What an inner block sets is gone after it. */
+export class Scope {
+  readonly #variables = new Map<string, unknown>();
+  readonly #parent: Scope | undefined;
+
+  constructor(parent?: Scope) {
+    this.#parent = parent;
+  }
+
+  get(name: string): unknown {
+    for (let scope: Scope | undefined = this; scope !== undefined; scope = scope.#parent) {
+      const value = scope.#variables.get(name);
+      if (value !== undefined || scope.#variables.has(name)) return value;
+    }
+    return undefined;
+  }
+
+  set(name: string, value: unknown): void {
+    this.#variables.set(name, value);
+  }
+}
+
+/** Where a template writes. */
+export interface Output {
+  text: string;
 }

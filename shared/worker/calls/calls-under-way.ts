@@ -1,8 +1,11 @@
 import type { Clock } from '../../clock/index.ts';
 import { forAtMost } from '../../concurrency/index.ts';
-import { type ServeError, workerError } from '../../errors/index.ts';
-import type { PlaneServer } from '../../planes/request/index.ts';
-import { requestKeyOf } from '../../protocol/generation/index.ts';
+import type { Engine, EngineLoad } from '../../engines/index.ts';
+import { type ServeError, toServeError, workerError } from '../../errors/index.ts';
+import type { IncomingCall, PlaneHandler, PlaneServer } from '../../planes/request/index.ts';
+import { decodeEngineRequest, RELEASE_PREFILL, requestKeyOf } from '../../protocol/generation/index.ts';
+import { isRecord } from '../../records/index.ts';
+import type { WorkerMetrics } from '../../telemetry/index.ts';
 import type { ServedCall } from './served-call.ts';
 
 /** How long the last frames of ended streams may take to leave. */
@@ -23,7 +26,7 @@ export interface DrainReport {
 }
 
 /** What a cancel found. */
-export interface CancelReport {
+interface CancelReport {
   /** Calls that it has ended. */
   readonly cancelled: number;
   /** A call of the request ended here before its time: another worker may have it now. */
@@ -112,4 +115,132 @@ export async function flushStreams(server: PlaneServer, clock: Clock): Promise<v
   const untilMs = clock.nowMs() + FLUSH_LIMIT_MS;
   do await clock.sleep(FLUSH_LOOK_MS);
   while (server.activeStreams > 0 && clock.nowMs() < untilMs);
+}
+
+interface AdmissionOptions {
+  /** Requests that the engine has at once (`--engine-request-limit`); undefined = no limit. */
+  readonly requestLimit: number | undefined;
+  /** Requests that wait for one of those to end (`DYN_DYNAMO_REQUEST_QUEUE_LIMIT`). */
+  readonly queueLimit: number;
+  readonly metrics: Pick<WorkerMetrics, 'atEngine' | 'queued'>;
+}
+
+/**
+ * Lets so many requests through to the engine at once; so many more wait in the order they came. Whoever asks `hasRoom` before each one turns the rest away.
+ *
+ * | Request | enters | ends or is cancelled |
+ * |---|---|---|
+ * | finds a place | to the engine | the oldest that waits goes to the engine |
+ * | finds none | waits | forgotten |
+ */
+export class Admission {
+  readonly #options: AdmissionOptions;
+  readonly #running = new Set<ServedCall>();
+  readonly #waiting = new Set<ServedCall>(); // in order of arrival
+
+  constructor(options: AdmissionOptions) {
+    this.#options = options;
+  }
+
+  /** Whether one more request may run or wait. */
+  get hasRoom(): boolean {
+    const { requestLimit, queueLimit } = this.#options;
+    return requestLimit === undefined || this.#running.size + this.#waiting.size < requestLimit + queueLimit;
+  }
+
+  enter(call: ServedCall): void {
+    const { requestLimit = Number.POSITIVE_INFINITY, metrics } = this.#options;
+    if (this.#running.size < requestLimit) {
+      this.#run(call);
+      return;
+    }
+    this.#waiting.add(call);
+    metrics.queued(1);
+  }
+
+  /** The request is over, whether it ran, waited or never entered. */
+  leave(call: ServedCall): void {
+    const { metrics } = this.#options;
+    if (this.#waiting.delete(call)) metrics.queued(-1);
+    if (!this.#running.delete(call)) return;
+    metrics.atEngine(-1);
+    const [next] = this.#waiting;
+    if (next === undefined) return;
+    this.#waiting.delete(next);
+    metrics.queued(-1);
+    this.#run(next);
+  }
+
+  /** `loads` with what waits here, of which the engine knows nothing. */
+  countedIn(loads: readonly EngineLoad[]): readonly EngineLoad[] {
+    if (this.#waiting.size === 0) return loads;
+    return loads.map((load) => {
+      const own = [...this.#waiting].filter(({ dpRank }) => dpRank === load.dpRank);
+      const tokens = own.reduce((sum, { promptTokens }) => sum + promptTokens, 0);
+      return {
+        ...load,
+        waitingRequests: load.waitingRequests + own.length,
+        activePrefillTokens: load.activePrefillTokens + tokens,
+      };
+    });
+  }
+
+  #run(call: ServedCall): void {
+    this.#running.add(call);
+    this.#options.metrics.atEngine(1);
+    call.run();
+  }
+}
+
+/**
+ * How long a prefill worker that drains keeps its engine: nobody tells when decode workers have fetched the blocks of the last
+ * prompts, so each of these is given the same time (`DYN_PREFILL_DRAIN_TIMEOUT_S`).
+ */
+export class LastFetches {
+  readonly #clock: Clock;
+  readonly #keepMs: number;
+  #lastEndMs = Number.NEGATIVE_INFINITY;
+
+  /** @param keepMs after the end of each prompt; 0 = blocks are not waited for */
+  constructor(clock: Clock, keepMs: number) {
+    this.#clock = clock;
+    this.#keepMs = keepMs;
+  }
+
+  /** A prompt has been computed. */
+  noteEnd(): void {
+    this.#lastEndMs = this.#clock.nowMs();
+  }
+
+  /** Resolves when the time of the last prompt is over. */
+  async over(): Promise<void> {
+    const leftMs = this.#lastEndMs + this.#keepMs - this.#clock.nowMs();
+    if (leftMs > 0) await this.#clock.sleep(leftMs);
+  }
+}
+
+/**
+ * Serves a call that gives up what an earlier prefill holds. Engines that cannot be told free it after their own
+ * time-out. Returns false, with nothing done, for every other call.
+ */
+export function servePrefillRelease(engine: Engine, call: IncomingCall): boolean {
+  const { id, body, tokenIds } = call;
+  if (!isRecord(body)) return false;
+  const { annotations } = body;
+  if (!Array.isArray(annotations) || !annotations.includes(RELEASE_PREFILL)) return false;
+  try {
+    engine.releasePrefill?.(decodeEngineRequest(id, body, tokenIds));
+    call.end();
+  } catch (thrown) {
+    call.fail(toServeError(thrown));
+  }
+  return true;
+}
+
+/** Takes such calls and no other: what a prefill worker that drains holds is given up sooner than its time-out. */
+export function serveOnlyReleases(engine: Engine): PlaneHandler {
+  return (call) => {
+    if (servePrefillRelease(engine, call)) return;
+    call.fail(workerError('WorkerUnavailable', 'Server unavailable: draining'));
+  };
 }

@@ -21,7 +21,7 @@ import {
   type WorkerRequestMeter,
 } from '../../telemetry/index.ts';
 
-import { type TrafficCounter, type TrafficMeter, UNSEEN } from '../events/traffic-counter.ts';
+import { type TrafficCounter, type TrafficMeter, UNSEEN } from '../events/rollup-reporter.ts';
 
 export interface ServedCallDeps {
   readonly engine: Engine;

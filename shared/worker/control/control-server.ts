@@ -1,9 +1,9 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { type Admission, refuseCaller } from '../../access/index.ts';
+import { ServeError, toServeError, workerError } from '../../errors/index.ts';
 import type { PlaneServerTls } from '../../planes/request/index.ts';
 import type { Logger } from '../../telemetry/index.ts';
 import type { WorkerControl } from './control.ts';
-import { answerControl, answerJson, controlOf } from './control-routes.ts';
 import { type SmallServer, startSmallServer } from './small-server.ts';
 
 export interface ControlServerOptions {
@@ -50,4 +50,81 @@ async function answer(
 
 function callerOf({ socket, headers }: IncomingMessage): Parameters<typeof refuseCaller>[1] {
   return { peer: socket.remoteAddress, header: (name) => [headers[name]].flat()[0] };
+}
+
+const BODY_BYTES_MAX = 64 * 1024;
+
+/** A request that is a control. */
+interface ControlCall {
+  readonly name: string;
+  /** The adapter's name as the path has it: not decoded. */
+  readonly adapter?: string;
+}
+
+/** The control behind a route; undefined = none. */
+export function controlOf(method: string, path: string): ControlCall | undefined {
+  if (path === '/v1/loras' && method === 'POST') return { name: 'load_lora' };
+  if (path === '/v1/loras' && method === 'GET') return { name: 'list_loras' };
+  const [, adapter] = /^\/v1\/loras\/(.+)$/.exec(path) ?? [];
+  if (adapter !== undefined && method === 'DELETE') return { name: 'unload_lora', adapter };
+  const [, control] = /^\/engine\/(?:control\/)?([a-z_]+)$/.exec(path) ?? [];
+  return control !== undefined && method === 'POST' ? { name: control } : undefined;
+}
+
+/** Runs a control and answers with what it says. Never rejects. */
+async function answerControl(
+  control: WorkerControl | undefined,
+  call: ControlCall,
+  request: IncomingMessage,
+  response: ServerResponse,
+): Promise<void> {
+  const gone = new AbortController();
+  response.once('close', () => gone.abort(new Error('the asker is gone')));
+  try {
+    const named = call.adapter === undefined ? {} : { lora_name: decodeName(call.adapter) };
+    const body = { ...((await readJson(request)) as object), ...named };
+    if (control === undefined) throw workerError('Unavailable', 'the worker is not ready');
+    answerJson(response, 200, await control.run(call.name, body, gone.signal));
+  } catch (thrown) {
+    const error = toServeError(thrown);
+    // Whoever reaches this port operates the worker: the engine's own words are for them.
+    const message = error.cause instanceof Error ? error.cause.message : String(error.cause ?? error.message);
+    answerJson(response, error.status, { status: 'error', message });
+  }
+}
+
+function decodeName(text: string): string {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    throw new ServeError('invalid_value', 'the name in the path is not valid percent-encoding');
+  }
+}
+
+async function readJson(request: IncomingMessage): Promise<unknown> {
+  const chunks: Buffer[] = [];
+  let bytes = 0;
+  for await (const chunk of request as AsyncIterable<Buffer>) {
+    bytes += chunk.length;
+    if (bytes > BODY_BYTES_MAX) throw new ServeError('request_too_large', `the body exceeds ${BODY_BYTES_MAX} bytes`);
+    chunks.push(chunk);
+  }
+  const text = Buffer.concat(chunks).toString();
+  if (text.trim() === '') return {};
+  try {
+    return JSON.parse(text);
+  } catch {
+    throw new ServeError('invalid_json', 'the body is no JSON');
+  }
+}
+
+/** Answers with JSON, unless there is an answer already or nobody to read it. */
+function answerJson(
+  response: ServerResponse,
+  status: number,
+  body: object,
+  headers: Readonly<Record<string, string>> = {},
+): void {
+  if (response.headersSent || response.destroyed) return;
+  response.writeHead(status, { 'content-type': 'application/json', ...headers }).end(JSON.stringify(body));
 }

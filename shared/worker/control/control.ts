@@ -1,10 +1,15 @@
+import type { EndpointRecord } from '../../discovery/index.ts';
+import type { Engine } from '../../engines/index.ts';
 import { toServeError, workerError } from '../../errors/index.ts';
-import type { PlaneHandler } from '../../planes/request/index.ts';
+import type { IncomingCall, PlaneHandler, Transport } from '../../planes/request/index.ts';
 import { isRecord, type UnknownRecord } from '../../records/index.ts';
+import { recoveryEndpoint } from '../../router/feed/index.ts';
 import type { Adapters } from '../adapters/adapters.ts';
+import type { CallsUnderWay } from '../calls/calls-under-way.ts';
+import { type RankJournal, RecoveryService } from '../events/rank-journal.ts';
 
 /** What a worker's operator may do to it beside draining. */
-export interface ControlTargets {
+interface ControlTargets {
   /** Undefined = adapters are off. */
   readonly adapters: Adapters | undefined;
   /** Undefined = the engine cannot. */
@@ -15,10 +20,10 @@ export interface ControlTargets {
   readonly sleepLevel: number;
 }
 
-export type ControlName = 'clear_kv_blocks' | 'sleep' | 'wake_up' | 'load_lora' | 'unload_lora' | 'list_loras';
+type ControlName = 'clear_kv_blocks' | 'sleep' | 'wake_up' | 'load_lora' | 'unload_lora' | 'list_loras';
 
 /** Controls that are endpoints on the request plane too. */
-export const ADAPTER_ENDPOINTS = ['load_lora', 'unload_lora', 'list_loras'] as const satisfies readonly ControlName[];
+const ADAPTER_ENDPOINTS = ['load_lora', 'unload_lora', 'list_loras'] as const satisfies readonly ControlName[];
 
 /** The controls of one worker, by name: the same for the request plane and the status server. */
 export class WorkerControl {
@@ -98,4 +103,69 @@ function textOf(fields: UnknownRecord, name: string): string {
   const value = fields[name];
   if (typeof value === 'string' && value !== '' && value.length <= 256) return value;
   throw workerError('InvalidArgument', `${name} must be a text of 1 to 256 characters`, { param: name });
+}
+
+/** Endpoint that empties the prefix cache. */
+const CLEAR_ENDPOINT = 'clear_kv_blocks';
+
+/** Endpoint that ends a request at an edge's wish that is not the request's own edge. */
+const CANCEL_ENDPOINT = 'cancel';
+
+const ID_LENGTH_MAX = 1024;
+
+interface SideEndpointsOptions {
+  /** Without transport: where each is served. */
+  readonly at: Pick<EndpointRecord, 'namespace' | 'component' | 'instance_id'>;
+  readonly engine: Engine;
+  readonly calls: CallsUnderWay;
+  /** One for each rank whose cache events can be asked for. */
+  readonly journals: readonly RankJournal[];
+  /** Whether adapters are loaded here. */
+  readonly hasAdapters: boolean;
+  /** There when the first call comes. */
+  control(): WorkerControl;
+  /** Takes the calls of one endpoint from now on. */
+  serve(endpoint: string, handler: PlaneHandler): Transport;
+}
+
+/** Serves what stands beside the model's own endpoint: recovery of cache events, one a rank, and control. */
+export function serveSideEndpoints(options: SideEndpointsOptions): EndpointRecord[] {
+  const { at, engine, calls, journals, hasAdapters, control } = options;
+  const serve = (endpoint: string, handler: PlaneHandler): EndpointRecord => {
+    return { type: 'Endpoint', ...at, endpoint, transport: options.serve(endpoint, handler) };
+  };
+  const recovery = new RecoveryService();
+  const records = journals.map((journal, dpRank) =>
+    serve(recoveryEndpoint(dpRank), (call) => recovery.serve(journal, call)),
+  );
+  records.push(serve(CANCEL_ENDPOINT, (call) => serveCancel(calls, call)));
+  if (engine.clearKvBlocks !== undefined) records.push(serve(CLEAR_ENDPOINT, (call) => serveClear(engine, call)));
+  for (const name of hasAdapters ? ADAPTER_ENDPOINTS : []) {
+    records.push(serve(name, (call) => control().handler(name)(call)));
+  }
+  return records;
+}
+
+/** Ends what runs here under the id `{ id }`, and answers with what it found: a `CancelReport`. */
+function serveCancel(calls: Pick<CallsUnderWay, 'cancel'>, call: IncomingCall): void {
+  const { id } = (call.body ?? {}) as { readonly id?: unknown };
+  if (typeof id !== 'string' || id === '' || id.length > ID_LENGTH_MAX) {
+    call.fail(workerError('InvalidArgument', `id must be a text of 1 to ${ID_LENGTH_MAX} characters`, { param: 'id' }));
+    return;
+  }
+  call.accept();
+  call.output({ body: calls.cancel(id) });
+  call.end();
+}
+
+/** Empties the engine's prefix cache and says so. What the engine had cached is told to routers by its own `cleared` events. */
+async function serveClear(engine: Pick<Engine, 'clearKvBlocks'>, call: IncomingCall): Promise<void> {
+  call.accept();
+  try {
+    await engine.clearKvBlocks?.(call.signal);
+    call.output({ body: { status: 'success', message: 'KV cache cleared' } });
+    call.end();
+  } catch (thrown) {
+    call.fail(toServeError(thrown));
+  }
 }

@@ -6,7 +6,7 @@ import type { PortRange } from '../../config/index.ts';
 import type { CheckedFile, ModelCard } from '../../discovery/index.ts';
 import type { Logger, WorkerMetrics } from '../../telemetry/index.ts';
 import type { WorkerAddress } from '../options.ts';
-import { controlOf } from './control-routes.ts';
+import { controlOf } from './control-server.ts';
 import type { EndpointHealth } from './endpoint-health.ts';
 import { type SmallServer, startSmallServer } from './small-server.ts';
 

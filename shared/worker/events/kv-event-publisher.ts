@@ -5,10 +5,173 @@ import { type BlockIndex, createBlockIndex } from '../../router/block-index/inde
 import { EVENTS_PER_MESSAGE_MAX } from '../../router/feed/index.ts';
 import { defaultKvRouterConfig, Overlaps, RankTable } from '../../router/scheduler/index.ts';
 import { toRouterEvent } from './event-records.ts';
-import { KvEventFilter } from './kv-event-filter.ts';
 import { RankJournal } from './rank-journal.ts';
 
-export interface KvEventPublisherOptions {
+const SIZE_INITIAL = 1024;
+
+type Stored = Extract<KvEvent, { kind: 'stored' }>;
+type Removed = Extract<KvEvent, { kind: 'removed' }>;
+
+/**
+ * Turns the events of an engine that may hold several copies of a block into events of a set: only the first store and the
+ * last removal of a block go on. A run of stores that has copies in the middle is cut there.
+ */
+export class KvEventFilter {
+  readonly #copiesOfRank = new Map<string, BlockCopies>();
+
+  /** The events to publish, in order. Returns the same array when nothing was dropped. */
+  apply(events: readonly KvEvent[]): readonly KvEvent[] {
+    const kept: KvEvent[] = [];
+    for (const event of events) {
+      if (event.kind === 'stored') this.#store(event, kept);
+      else if (event.kind === 'removed') this.#remove(event, kept);
+      else {
+        this.#copiesOfRank.clear(); // the engine forgets all ranks at once
+        kept.push(event);
+      }
+    }
+    return kept;
+  }
+
+  #store(event: Stored, kept: KvEvent[]): void {
+    const { blockHashes: hashes } = event;
+    const copies = this.#copiesOf(event);
+    let start = 0; // first block of the run not yet given on
+    for (let at = 0; at < hashes.length; at += 2) {
+      if (copies.add(hashes[at]!, hashes[at + 1]!)) continue;
+      if (at > start) kept.push(cutStored(event, start, at));
+      start = at + 2;
+    }
+    if (start === 0) kept.push(event);
+    else if (start < hashes.length) kept.push(cutStored(event, start, hashes.length));
+  }
+
+  #remove(event: Removed, kept: KvEvent[]): void {
+    const { blockHashes: hashes } = event;
+    const copies = this.#copiesOf(event);
+    const last = new Uint32Array(hashes.length);
+    let count = 0;
+    for (let at = 0; at < hashes.length; at += 2) {
+      if (!copies.remove(hashes[at]!, hashes[at + 1]!)) continue;
+      last[count++] = hashes[at]!;
+      last[count++] = hashes[at + 1]!;
+    }
+    if (count === hashes.length) kept.push(event);
+    else if (count > 0) kept.push({ ...event, blockHashes: last.slice(0, count) });
+  }
+
+  /** Each tier of a rank holds copies of its own. */
+  #copiesOf({ dpRank, tier = 'device' }: Stored | Removed): BlockCopies {
+    const key = `${dpRank}/${tier}`;
+    let copies = this.#copiesOfRank.get(key);
+    if (copies === undefined) {
+      copies = new BlockCopies();
+      this.#copiesOfRank.set(key, copies);
+    }
+    return copies;
+  }
+}
+
+/** The blocks at words `start .. end` of a store; their parent is the block before them. */
+function cutStored(event: Stored, start: number, end: number): Stored {
+  return {
+    ...event,
+    parentHash: start === 0 ? event.parentHash : [event.blockHashes[start - 2]!, event.blockHashes[start - 1]!],
+    blockHashes: event.blockHashes.slice(start, end),
+    tokensHashes: event.tokensHashes.slice(start, end),
+  };
+}
+
+/**
+ * Counts the copies of each block that an engine holds under one hash: engines store a block again under the
+ * hash it has already and remove each copy on its own. Open addressing on the u32 halves; bounded by the engine's cache.
+ */
+export class BlockCopies {
+  #low = new Uint32Array(SIZE_INITIAL);
+  #high = new Uint32Array(SIZE_INITIAL);
+  #copies = new Uint32Array(SIZE_INITIAL); // 0 = empty
+  #used = 0;
+
+  /** Blocks held, copies counted once. */
+  get size(): number {
+    return this.#used;
+  }
+
+  /** Counts one more copy. True when it is the first. */
+  add(low: number, high: number): boolean {
+    if (this.#used * 2 >= this.#copies.length) this.#grow();
+    const at = this.#slotOf(low, high);
+    if (this.#copies[at]! > 0) {
+      this.#copies[at]!++;
+      return false;
+    }
+    this.#low[at] = low;
+    this.#high[at] = high;
+    this.#copies[at] = 1;
+    this.#used++;
+    return true;
+  }
+
+  /** Counts one copy less. True when it was the last, and for a block that was never seen. */
+  remove(low: number, high: number): boolean {
+    const at = this.#slotOf(low, high);
+    if (this.#copies[at]! > 1) {
+      this.#copies[at]!--;
+      return false;
+    }
+    if (this.#copies[at] === 1) this.#erase(at);
+    return true;
+  }
+
+  clear(): void {
+    this.#copies.fill(0);
+    this.#used = 0;
+  }
+
+  /** Where the block is, or the empty slot where it would go. */
+  #slotOf(low: number, high: number): number {
+    const mask = this.#copies.length - 1;
+    let at = low & mask;
+    while (this.#copies[at]! > 0 && (this.#low[at] !== low || this.#high[at] !== high)) at = (at + 1) & mask;
+    return at;
+  }
+
+  /** Empties a slot and moves later entries of its run back, so that no tombstones are needed. */
+  #erase(slot: number): void {
+    const mask = this.#copies.length - 1;
+    let hole = slot;
+    for (let at = (hole + 1) & mask; this.#copies[at]! > 0; at = (at + 1) & mask) {
+      const home = this.#low[at]! & mask;
+      if (((at - home) & mask) < ((at - hole) & mask)) continue; // its home lies behind the hole
+      this.#move(at, hole);
+      hole = at;
+    }
+    this.#copies[hole] = 0;
+    this.#used--;
+  }
+
+  #move(from: number, to: number): void {
+    this.#low[to] = this.#low[from]!;
+    this.#high[to] = this.#high[from]!;
+    this.#copies[to] = this.#copies[from]!;
+  }
+
+  #grow(): void {
+    const [low, high, copies] = [this.#low, this.#high, this.#copies];
+    this.#low = new Uint32Array(low.length * 2);
+    this.#high = new Uint32Array(low.length * 2);
+    this.#copies = new Uint32Array(low.length * 2);
+    for (let old = 0; old < low.length; old++) {
+      if (copies[old] === 0) continue;
+      const at = this.#slotOf(low[old]!, high[old]!);
+      this.#low[at] = low[old]!;
+      this.#high[at] = high[old]!;
+      this.#copies[at] = copies[old]!;
+    }
+  }
+}
+
+interface KvEventPublisherOptions {
   readonly publisher: EventPublisher;
   /** Hex. */
   readonly instanceId: string;

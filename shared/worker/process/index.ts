@@ -4,5 +4,4 @@
  */
 export { applyEngineArgs, type EngineArgs, readEngineArgs } from './engine-args.ts';
 export type { WorkerConfig } from './server-engine.ts';
-export { staggerDelayMs } from './stagger-delay.ts';
-export { type DefinedModel, startWorkerProcess, type WorkerProcess } from './worker.ts';
+export { type DefinedModel, staggerDelayMs, startWorkerProcess, type WorkerProcess } from './worker.ts';

@@ -1,13 +1,22 @@
 import { readFile } from 'node:fs/promises';
 import { networkInterfaces } from 'node:os';
 import { findLocalModel } from '../../artifacts/index.ts';
-import type { ResolvedConfig, SettingName, Settings } from '../../config/index.ts';
+import type { Clock } from '../../clock/index.ts';
+import { ConfigError, type ResolvedConfig, type SettingName, type Settings } from '../../config/index.ts';
 import type { Engine, EngineContext, EngineInfo, EngineKind, ModelFacts } from '../../engines/index.ts';
 import { withMediaGuard } from '../../engines/media/index.ts';
 import { createSglangEngine, type SglangLaunchSettings } from '../../engines/sglang/index.ts';
-import { createMultimodalEngine, createVllmEngine, type VllmLaunchSettings } from '../../engines/vllm/index.ts';
+import {
+  createMultimodalEngine,
+  createVllmEngine,
+  startSecondaryVllm,
+  type VllmLaunchSettings,
+} from '../../engines/vllm/index.ts';
 import { reasonOf } from '../../errors/index.ts';
+import { createWorkerMetrics, type ProcessLogger } from '../../telemetry/index.ts';
 import { readModelInfo } from '../../tokens/index.ts';
+import { EndpointHealth, type WorkerAddress } from '../index.ts';
+import { openStatusServer } from './open-parts.ts';
 
 /** The settings of a worker: of those that nobody gave, some are the engine's to choose. */
 export type WorkerConfig = ResolvedConfig<'worker'>;
@@ -228,4 +237,43 @@ function sideChannelOf(settings: Settings<'worker'>): Readonly<Record<string, st
     VLLM_NIXL_SIDE_CHANNEL_HOST: address,
     ...(port === undefined ? {} : { VLLM_NIXL_SIDE_CHANNEL_PORT: `${port}` }),
   };
+}
+
+/** What its status server shows in place of endpoints. */
+const ENGINE = 'engine';
+
+/**
+ * A secondary node of an engine that spans machines (`--headless`): the engine runs, and this process is known to nobody. Ends
+ * with its engine.
+ *
+ * @throws ConfigError for settings that no secondary node can have
+ */
+export async function startSecondaryNode(
+  config: WorkerConfig,
+  address: WorkerAddress,
+  clock: Clock,
+  logger: ProcessLogger,
+) {
+  const { settings } = config;
+  if (settings.engine !== 'vllm')
+    throw new ConfigError([`--headless needs --engine vllm: ${settings.engine} has no such nodes`]);
+  if (settings.engineUrl !== undefined) throw new ConfigError(['--headless starts an engine: leave --engine-url out']);
+  const health = new EndpointHealth(clock, [ENGINE]);
+  const metrics = createWorkerMetrics({ clock, ...address, model: '' });
+  const status = await openStatusServer(settings, logger, { health, metrics });
+  const log = logger.for('engine');
+  const launch = await vllmLaunchSettings(config);
+  const node = await startSecondaryVllm(launch, { clock, logger: log });
+  health.set(ENGINE, 'ready');
+  const engineExit = node.exit.then((reason) => {
+    health.set(ENGINE, 'notready');
+    log.error('the engine has ended', { reason: reasonOf(reason) });
+    return reason;
+  });
+  const drain = async (): Promise<void> => {
+    health.set(ENGINE, 'notready');
+    await node.stop();
+    await status?.close();
+  };
+  return { workers: [], engineExit, drain };
 }

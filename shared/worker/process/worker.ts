@@ -24,12 +24,9 @@ import {
   type Worker,
   type WorkerAddress,
 } from '../index.ts';
-import { adapterCache as openAdapterCache } from './adapter-cache.ts';
 import * as ENGINES from './engines.ts';
-import { startSecondaryNode } from './secondary-node.ts';
-import type { WorkerConfig } from './server-engine.ts';
-import { staggerDelayMs } from './stagger-delay.ts';
-import { openControlServer, openStatusServer } from './status-server.ts';
+import { adapterCache as openAdapterCache, openControlServer, openStatusServer } from './open-parts.ts';
+import { startSecondaryNode, type WorkerConfig } from './server-engine.ts';
 import { topologyCard } from './topology.ts';
 
 // A name that `--engine` takes and nothing is exported for does not compile.
@@ -264,4 +261,11 @@ export function cardSettings(settings: Settings<'worker'>): CardSettings {
     ...(settings.stableRoutingId === undefined ? {} : { stable_routing_id: settings.stableRoutingId }),
     endpointTypes: settings.endpointTypes,
   };
+}
+
+/** Pause between starting two of `count` mock workers, from `--stagger-delay`. */
+export function staggerDelayMs(delaySecs: number, count: number): number {
+  if (delaySecs >= 0) return delaySecs * 1000;
+  if (count > 128) return 200;
+  return count >= 32 ? 100 : 0;
 }

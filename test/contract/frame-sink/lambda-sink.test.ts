@@ -2,8 +2,11 @@ import { once } from 'node:events';
 import { createServer, type IncomingMessage, request as startRequest } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { LambdaSink } from '../../../shared/frontends/lambda/lambda-sink.ts';
-import type { LambdaResponseStream, ResponsePrelude } from '../../../shared/frontends/lambda/lambda-stream.ts';
+import {
+  type LambdaResponseStream,
+  LambdaSink,
+  type ResponsePrelude,
+} from '../../../shared/frontends/lambda/lambda-sink.ts';
 import { waitUntil } from '../../support/wait-until.ts';
 import {
   type FrameSinkHost,

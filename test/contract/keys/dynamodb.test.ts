@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { createKeysTable } from '../../../shared/access/keys/dynamodb/keys-table.ts';
+import { createKeysTable } from '../../../shared/access/keys/dynamodb-key-store.ts';
 import { DynamoDbKeyStore } from '../../../shared/access/keys/index.ts';
 import { type DynamoDbServer, hasDynamoDb, startDynamoDb } from '../../support/index.ts';
 import { describeKeyStore, someKey } from './key-store.contract.ts';

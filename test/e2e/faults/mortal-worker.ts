@@ -1,6 +1,6 @@
 /** `stator worker --engine mocker` whose engine dies as a process of its own would, at SIGUSR2. */
 
-import { stopSignal } from '../../../functions/process/stop-signal.ts';
+import { stopSignal } from '../../../functions/process.ts';
 import { SYSTEM } from '../../../shared/clock/index.ts';
 import { resolveConfig } from '../../../shared/config/index.ts';
 import { openLogger } from '../../../shared/telemetry/index.ts';

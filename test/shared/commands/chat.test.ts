@@ -1,7 +1,6 @@
 import { PassThrough } from 'node:stream';
 import { describe, expect, it } from 'vitest';
-import { chatInTerminal } from '../../../shared/commands/chat/terminal.ts';
-import type { Chat, ChatMessage, ChatPiece } from '../../../shared/commands/chat/turns.ts';
+import { type Chat, type ChatMessage, type ChatPiece, chatInTerminal } from '../../../shared/commands/chat.ts';
 import { waitUntil } from '../../support/index.ts';
 
 const CTRL_C = '\u0003';

@@ -6,7 +6,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest';
 import { runDeploy } from '../../../shared/commands/deploy.ts';
-import { quotasNeeded } from '../../../shared/commands/deploy-quotas.ts';
+import { quotasNeeded } from '../../../shared/commands/deploy-needs.ts';
 import { devTemplate, productionTemplates } from '../../infra/templates.ts';
 
 /** Quotas of an account that has enough for dev. */

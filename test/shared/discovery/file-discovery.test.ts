@@ -16,7 +16,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { type Clock, systemClock } from '../../../shared/clock/index.ts';
-import { makeOwnFolder } from '../../../shared/discovery/file/own-folder.ts';
+import { makeOwnFolder } from '../../../shared/discovery/file/bucket-folder.ts';
 import type { Discovery } from '../../../shared/discovery/index.ts';
 import { endpointAt, Witness } from '../../contract/discovery/records.ts';
 import { createDiscovery } from '../../support/create-discovery.ts';

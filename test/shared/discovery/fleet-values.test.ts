@@ -1,17 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { joinCard, splitCard, sumOf } from '../../../shared/discovery/dynamodb/fleet/card-split.ts';
-import {
-  CELLS_MAX,
-  cellOf,
-  firstCellCount,
-  nextCellCount,
-  packLoadCell,
-  packRecordCell,
-  unpackLoadCell,
-  unpackRecordCell,
-} from '../../../shared/discovery/dynamodb/fleet/cells.ts';
-import { packHead, unpackHead } from '../../../shared/discovery/dynamodb/fleet/head-body.ts';
+import { joinCard, splitCard, sumOf } from '../../../shared/discovery/dynamodb/fleet/cards.ts';
 import {
   packBlock,
   packRecord,
@@ -19,7 +8,19 @@ import {
   unpackBlock,
   unpackRecord,
 } from '../../../shared/discovery/dynamodb/fleet/record-bytes.ts';
-import { packLoads, unpackLoads } from '../../../shared/discovery/loads/load-bytes.ts';
+import {
+  CELLS_MAX,
+  cellOf,
+  firstCellCount,
+  nextCellCount,
+  packHead,
+  packLoadCell,
+  packRecordCell,
+  unpackHead,
+  unpackLoadCell,
+  unpackRecordCell,
+} from '../../../shared/discovery/dynamodb/fleet/view-bytes.ts';
+import { packLoads, unpackLoads } from '../../../shared/discovery/loads.ts';
 import { PackedReader, PackedWriter } from '../../../shared/discovery/packed.ts';
 import type { RankLoad, WorkerLoad } from '../../../shared/discovery/types.ts';
 import { modelAt } from '../../contract/discovery/records.ts';

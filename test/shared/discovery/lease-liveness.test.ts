@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { LeaseLiveness, type LeaseRow } from '../../../shared/discovery/dynamodb/lease-liveness.ts';
+import { LeaseLiveness, type LeaseRow } from '../../../shared/discovery/dynamodb/lease-scan.ts';
 
 const TTL_MS = 10_000;
 const SKEW_MS = 1000;

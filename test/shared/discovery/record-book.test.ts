@@ -1,9 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { CardShelf } from '../../../shared/discovery/dynamodb/fleet/card-shelf.ts';
-import { splitCard } from '../../../shared/discovery/dynamodb/fleet/card-split.ts';
-import type { Fleet, Member } from '../../../shared/discovery/dynamodb/fleet/member.ts';
-import { ReadingMerge } from '../../../shared/discovery/dynamodb/fleet/reading-merge.ts';
+import { CardShelf, splitCard } from '../../../shared/discovery/dynamodb/fleet/cards.ts';
+import { type Fleet, type Member, ReadingMerge } from '../../../shared/discovery/dynamodb/fleet/members.ts';
 import { RecordBook } from '../../../shared/discovery/dynamodb/fleet/record-book.ts';
 import { packBlock, packRecord } from '../../../shared/discovery/dynamodb/fleet/record-bytes.ts';
 import { endpointAt, modelAt } from '../../contract/discovery/records.ts';

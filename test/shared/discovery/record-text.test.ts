@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { fromText } from '../../../shared/discovery/record-text.ts';
+import { fromText } from '../../../shared/discovery/records.ts';
 
 describe('the text of a record', () => {
   it('is none of ours where a name is an object with a length of its own', () => {

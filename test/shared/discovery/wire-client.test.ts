@@ -4,10 +4,9 @@ import type { AddressInfo } from 'node:net';
 import { afterEach, describe, expect, it } from 'vitest';
 import { systemClock } from '../../../shared/clock/index.ts';
 import { loadSdk } from '../../../shared/discovery/table/sdk.ts';
-import { connect } from '../../../shared/discovery/table/sdk-client.ts';
-import { signedHeaders } from '../../../shared/discovery/table/signature.ts';
+import { connect } from '../../../shared/discovery/table/table-client.ts';
 import { TableTime } from '../../../shared/discovery/table/table-time.ts';
-import { openWireClient, wireOptionsOf } from '../../../shared/discovery/table/wire-client.ts';
+import { openWireClient, signedHeaders, wireOptionsOf } from '../../../shared/discovery/table/wire-client.ts';
 
 const LAMBDA = {
   AWS_EXECUTION_ENV: 'AWS_Lambda_nodejs22.x',

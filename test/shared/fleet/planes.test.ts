@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest';
 import { SYSTEM } from '../../../shared/clock/index.ts';
 import { resolveConfig } from '../../../shared/config/index.ts';
 import { MemoryDiscovery, MemoryHub } from '../../../shared/discovery/memory/memory-discovery.ts';
-import { eventPlane } from '../../../shared/fleet/events/event-plane.ts';
+import { eventPlane } from '../../../shared/fleet/events/index.ts';
 import { callingPlane, servingPlane } from '../../../shared/fleet/planes.ts';
 import { silentObserver } from '../../../shared/planes/request/index.ts';
 import type { Logger } from '../../../shared/telemetry/index.ts';

@@ -1,7 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { VirtualClock } from '../../../shared/clock/index.ts';
-import { SecretWatch } from '../../../shared/fleet/secrets/index.ts';
-import { openSecrets } from '../../../shared/fleet/secrets/secrets.ts';
+import { openSecrets, SecretWatch } from '../../../shared/fleet/secrets/index.ts';
 import { captureLogger } from '../../../shared/telemetry/log/logger.ts';
 
 const TOKEN = 'a-plane-token-of-thirty-two-letters';

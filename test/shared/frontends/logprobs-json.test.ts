@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { completionLogprobs } from '../../../shared/frontends/http/openai/logprobs-json.ts';
+import { completionLogprobs } from '../../../shared/frontends/http/openai/choices.ts';
 
 const named = (tokenId: number, token: string, logprob: number) => ({ tokenId, token, bytes: [tokenId], logprob });
 

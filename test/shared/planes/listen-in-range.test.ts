@@ -1,7 +1,7 @@
 import { once } from 'node:events';
 import { type AddressInfo, createServer, type Server } from 'node:net';
 import { afterEach, describe, expect, it } from 'vitest';
-import { listenInRange } from '../../../shared/planes/listen-in-range.ts';
+import { listenInRange } from '../../../shared/planes/listen-address.ts';
 
 const servers: Server[] = [];
 afterEach(async () => {

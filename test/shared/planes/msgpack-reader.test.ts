@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { MsgpackReader } from '../../../shared/planes/msgpack-reader.ts';
 import { decodeRecord, encodeRecord } from '../../../shared/planes/record-codec.ts';
+import { MsgpackReader } from '../../../shared/planes/sliced-record.ts';
 
 /** Reads all of `bytes`, so many steps at a time. */
 function readAll(bytes: Uint8Array, stepsOf: () => number = () => 10): unknown {

@@ -1,7 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { decodeRecord, encodeRecord } from '../../../shared/planes/record-codec.ts';
-import { bytesOf, encodePieces } from '../../../shared/planes/record-pieces.ts';
+import { bytesOf, decodeRecord, encodePieces, encodeRecord } from '../../../shared/planes/record-codec.ts';
 
 const LARGE = 64 << 10;
 

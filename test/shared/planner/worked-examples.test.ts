@@ -1,6 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { capacityOf } from '../../../shared/planner/forward-pass/capacity.ts';
-import { estimateTtftMs } from '../../../shared/planner/forward-pass/estimates.ts';
+import { capacityOf, estimateTtftMs } from '../../../shared/planner/forward-pass/estimates.ts';
 import type { ForwardPass } from '../../../shared/planner/forward-pass/metrics.ts';
 import { NO_PASSES, observePasses, passModel } from '../../../shared/planner/forward-pass/model.ts';
 import { clampPair } from '../../../shared/planner/gpu-budget.ts';

@@ -1,5 +1,5 @@
 import { seededRandom } from '../../../shared/clock/index.ts';
-import { defaultHttpSettings } from '../../../shared/frontends/http/settings.ts';
+import { defaultHttpSettings } from '../../../shared/frontends/http/deps.ts';
 import type { DecodeContext, OpenAiDecodeSettings } from '../../../shared/protocol/openai/index.ts';
 
 /** A decode context with these headers and settings; warnings are collected. */

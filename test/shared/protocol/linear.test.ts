@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
-import { SseParser } from '../../../shared/engines/http/sse-parser.ts';
+import { SseParser } from '../../../shared/engines/http/exchange.ts';
 import { JsonReader } from '../../../shared/protocol/json/json-reader.ts';
-import { repairJson } from '../../../shared/protocol/json/json-repair.ts';
+import { repairJson } from '../../../shared/protocol/json/json-scan.ts';
 import { scanTokenizerJson } from '../../../shared/tokens/bpe/build-tables.ts';
 import { createBpeTokenizer } from '../../../shared/tokens/bpe/tokenizer.ts';
 import type { Tokenizer } from '../../../shared/tokens/index.ts';

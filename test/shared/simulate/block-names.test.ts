@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { WorkloadNames } from '../../../shared/simulate/block-names.ts';
+import { WorkloadNames } from '../../../shared/simulate/workload.ts';
 import { chainHashes } from '../../../shared/tokens/index.ts';
 import { workloadOf } from './simulation-bed.ts';
 

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { parseExactJson, writeExactJson } from '../../../shared/standalone/exact-json.ts';
+import { parseExactJson, writeExactJson } from '../../../shared/standalone/body-fields.ts';
 
 describe('JSON with 64-bit integers', () => {
   it.each([

@@ -2,7 +2,7 @@ import { afterEach, describe, expect, it } from 'vitest';
 import { SYSTEM, systemClock } from '../../../shared/clock/index.ts';
 import { resolveConfig } from '../../../shared/config/index.ts';
 import { startIndexer } from '../../../shared/standalone/indexer-service.ts';
-import { serveService } from '../../../shared/standalone/service-server.ts';
+import { serveService } from '../../../shared/standalone/service.ts';
 import { silentLogger } from '../../../shared/telemetry/index.ts';
 import { waitUntil } from '../../support/index.ts';
 import { type ServiceClient, serviceClient } from '../../support/router/service-client.ts';

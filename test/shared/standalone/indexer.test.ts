@@ -5,7 +5,7 @@ import { StandaloneIndexer } from '../../../shared/standalone/indexer.ts';
 import { createIndexerMetrics, indexerRoutes } from '../../../shared/standalone/indexer-service.ts';
 import type { OpenListener } from '../../../shared/standalone/rank-listeners.ts';
 import { Peers } from '../../../shared/standalone/replicas.ts';
-import { createServiceApp } from '../../../shared/standalone/service-app.ts';
+import { createServiceApp } from '../../../shared/standalone/service.ts';
 import { silentLogger } from '../../../shared/telemetry/index.ts';
 import { hashBlocks } from '../../../shared/tokens/index.ts';
 import { type ServiceClient, serviceClient } from '../../support/router/service-client.ts';

@@ -10,7 +10,7 @@ import type { OpenListener } from '../../../shared/standalone/rank-listeners.ts'
 import { Peers } from '../../../shared/standalone/replicas.ts';
 import { selectionRoutes } from '../../../shared/standalone/selection-service.ts';
 import { SelectionService } from '../../../shared/standalone/selections.ts';
-import { createServiceApp } from '../../../shared/standalone/service-app.ts';
+import { createServiceApp } from '../../../shared/standalone/service.ts';
 import { silentLogger } from '../../../shared/telemetry/index.ts';
 import { hashBlocks } from '../../../shared/tokens/index.ts';
 import { serviceClient } from '../../support/router/service-client.ts';

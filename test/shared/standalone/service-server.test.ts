@@ -4,8 +4,7 @@ import { afterEach, describe, expect, it } from 'vitest';
 import { SYSTEM, systemClock } from '../../../shared/clock/index.ts';
 import { resolveConfig } from '../../../shared/config/index.ts';
 import { openReplicas } from '../../../shared/standalone/replicas.ts';
-import { BODY_BYTES_MAX } from '../../../shared/standalone/service-app.ts';
-import { serveService } from '../../../shared/standalone/service-server.ts';
+import { BODY_BYTES_MAX, serveService } from '../../../shared/standalone/service.ts';
 import { silentLogger } from '../../../shared/telemetry/index.ts';
 
 const TOKEN = 't'.repeat(32);

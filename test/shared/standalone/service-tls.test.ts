@@ -8,7 +8,7 @@ import { afterEach, describe, expect, it } from 'vitest';
 import { type Clock, SYSTEM, systemClock, VirtualClock } from '../../../shared/clock/index.ts';
 import { resolveConfig } from '../../../shared/config/index.ts';
 import { startIndexer } from '../../../shared/standalone/indexer-service.ts';
-import { serveService } from '../../../shared/standalone/service-server.ts';
+import { serveService } from '../../../shared/standalone/service.ts';
 import { captureLogger } from '../../../shared/telemetry/index.ts';
 import { readTlsFixture } from '../../support/index.ts';
 

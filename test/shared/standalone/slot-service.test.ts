@@ -1,8 +1,8 @@
 import { afterEach, describe, expect, it } from 'vitest';
 import { SYSTEM, systemClock } from '../../../shared/clock/index.ts';
 import { resolveConfig } from '../../../shared/config/index.ts';
-import { serveService } from '../../../shared/standalone/service-server.ts';
-import { startSlotTracker } from '../../../shared/standalone/slot-service.ts';
+import { serveService } from '../../../shared/standalone/service.ts';
+import { startSlotTracker } from '../../../shared/standalone/slot-tracker.ts';
 import { silentLogger } from '../../../shared/telemetry/index.ts';
 import { freePort, waitUntil } from '../../support/index.ts';
 import { type ServiceClient, serviceClient } from '../../support/router/service-client.ts';

@@ -1,9 +1,8 @@
 import { describe, expect, it } from 'vitest';
 import { VirtualClock } from '../../../shared/clock/index.ts';
 import { Peers, ReplicaPools } from '../../../shared/standalone/replicas.ts';
-import { createServiceApp } from '../../../shared/standalone/service-app.ts';
-import { slotRoutes } from '../../../shared/standalone/slot-service.ts';
-import { SlotTracker } from '../../../shared/standalone/slot-tracker.ts';
+import { createServiceApp } from '../../../shared/standalone/service.ts';
+import { SlotTracker, slotRoutes } from '../../../shared/standalone/slot-tracker.ts';
 import { silentLogger } from '../../../shared/telemetry/index.ts';
 import { serviceClient } from '../../support/router/service-client.ts';
 

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { LOG_LEVELS, parseLogFilter } from '../../../shared/telemetry/log/filter.ts';
+import { LOG_LEVELS, parseLogFilter } from '../../../shared/telemetry/log/lines.ts';
 
 describe('parseLogFilter', () => {
   it.each([

@@ -1,10 +1,9 @@
 import fc from 'fast-check';
 import { Tokenizer as Reference } from 'tokenizers';
 import { describe, expect, it } from 'vitest';
-import { unspellBytes } from '../../../shared/tokens/bpe/byte-alphabet.ts';
+import { toWellFormed, unspellBytes } from '../../../shared/tokens/bpe/byte-text.ts';
 import { scanTiktoken } from '../../../shared/tokens/bpe/tiktoken.ts';
 import { createBpeTokenizer } from '../../../shared/tokens/bpe/tokenizer.ts';
-import { toWellFormed } from '../../../shared/tokens/bpe/utf8.ts';
 import type { Tokenizer } from '../../../shared/tokens/index.ts';
 import { completeTiktoken } from '../../../shared/tokens/load-tokenizer.ts';
 import { anyText } from '../../support/tokens/texts.ts';

@@ -6,8 +6,7 @@ import type { EngineOutput } from '../../../shared/protocol/generation/index.ts'
 import { createBlockIndex } from '../../../shared/router/block-index/index.ts';
 import type { RecoveryResponse } from '../../../shared/router/feed/index.ts';
 import { RankTable } from '../../../shared/router/scheduler/index.ts';
-import { EventRing, RankJournal } from '../../../shared/worker/events/rank-journal.ts';
-import { RecoveryService } from '../../../shared/worker/events/recovery-service.ts';
+import { EventRing, RankJournal, RecoveryService } from '../../../shared/worker/events/rank-journal.ts';
 import { waitUntil } from '../../support/wait-until.ts';
 import { applyTo, decodeAnswer, heldBy } from '../router/feed/scripted-rank.ts';
 

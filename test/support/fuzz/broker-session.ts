@@ -2,7 +2,7 @@ import { mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { seededRandom } from '../../../shared/clock/index.ts';
-import { subjectOfEndpoint } from '../../../shared/planes/request/nats/subject.ts';
+import { subjectOfEndpoint } from '../../../shared/planes/request/nats/plane.ts';
 import { spawnNode } from '../spawn-node.ts';
 import { waitUntil } from '../wait-until.ts';
 import { type Health, PROGRAM, START_MS_MAX, WatchedFrontend } from './frontend-watch.ts';

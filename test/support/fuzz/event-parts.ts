@@ -2,10 +2,9 @@ import { Packr } from 'msgpackr';
 import { decodeEventBatch } from '../../../shared/engines/kv-stream/engine-events.ts';
 import { EventNormaliser } from '../../../shared/engines/kv-stream/event-normaliser.ts';
 import { MsgpackError } from '../../../shared/engines/kv-stream/msgpack-cursor.ts';
-import { decodeEnvelope, decodeEnvelopeRecord } from '../../../shared/planes/event/envelope-codec.ts';
-import { MsgpackReader } from '../../../shared/planes/msgpack-reader.ts';
-import { sliceLeadingRecord, sliceRecord } from '../../../shared/planes/sliced-record.ts';
-import { decodeRouterEvents } from '../../../shared/router/feed/decode-events.ts';
+import { decodeEnvelope, decodeEnvelopeRecord } from '../../../shared/planes/event/envelope.ts';
+import { MsgpackReader, sliceLeadingRecord, sliceRecord } from '../../../shared/planes/sliced-record.ts';
+import { decodeRouterEvents } from '../../../shared/router/feed/kv-events.ts';
 import type { HostileValues } from './hostile-values.ts';
 import type { Part } from './parts.ts';
 

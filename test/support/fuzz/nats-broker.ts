@@ -1,5 +1,5 @@
 import type { Socket } from 'node:net';
-import { encodeMessage } from '../../../shared/planes/request/nats/channel-message.ts';
+import { encodeMessage } from '../../../shared/planes/request/nats/channel.ts';
 import { hostileEnvelope } from './event-parts.ts';
 import type { HostileValues } from './hostile-values.ts';
 import { frame } from './parts.ts';

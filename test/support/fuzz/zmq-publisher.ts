@@ -1,5 +1,5 @@
 import type { Socket } from 'node:net';
-import { u64Bytes } from '../../../shared/planes/event/envelope-codec.ts';
+import { u64Bytes } from '../../../shared/planes/event/envelope.ts';
 import { hostileEnvelope } from './event-parts.ts';
 import type { HostileValues } from './hostile-values.ts';
 import { flood, type RawServer, startRawServer } from './raw-server.ts';

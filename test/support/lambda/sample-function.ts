@@ -4,7 +4,7 @@ import { isErrorCode, ServeError } from '../../../shared/errors/index.ts';
 import { alreadySent, BodyIntake, type HostExchange, type HttpBindings } from '../../../shared/frontends/http/index.ts';
 import { ByteBudget } from '../../../shared/frontends/inference/index.ts';
 import { createLambdaHandler } from '../../../shared/frontends/lambda/lambda-handler.ts';
-import type { LambdaRuntime } from '../../../shared/frontends/lambda/lambda-stream.ts';
+import type { LambdaRuntime } from '../../../shared/frontends/lambda/lambda-sink.ts';
 
 declare const awslambda: LambdaRuntime;
 

@@ -1,5 +1,9 @@
-import { capacityOf } from '../../../shared/planner/forward-pass/capacity.ts';
-import { type EngineLimits, estimateItlMs, estimateTtftMs } from '../../../shared/planner/forward-pass/estimates.ts';
+import {
+  capacityOf,
+  type EngineLimits,
+  estimateItlMs,
+  estimateTtftMs,
+} from '../../../shared/planner/forward-pass/estimates.ts';
 import type { PoolKind } from '../../../shared/planner/forward-pass/metrics.ts';
 import { NO_PASSES, observePasses, type PassModel, passModel } from '../../../shared/planner/forward-pass/model.ts';
 import { limitsOf } from '../../../shared/planner/laws/load-loop.ts';

@@ -1,6 +1,4 @@
-import { readKvRouterConfig } from '../../../shared/router/config/kv-config-object.ts';
-import { weightsFor } from '../../../shared/router/config/request-weights.ts';
-import { describeFailure, isOverload } from '../../../shared/router/routing-error.ts';
+import { describeFailure, isOverload } from '../../../shared/router/router.ts';
 import { fillWeights } from '../../../shared/router/scheduler/chooser.ts';
 import {
   Candidates,
@@ -9,6 +7,7 @@ import {
   fillDynamoCosts,
 } from '../../../shared/router/scheduler/cost.ts';
 import { fillEligible, taintFactor } from '../../../shared/router/scheduler/eligibility.ts';
+import { readKvRouterConfig, weightsFor } from '../../../shared/router/scheduler/kv-config-sources.ts';
 import { Overlaps } from '../../../shared/router/scheduler/prefix-index.ts';
 import { RankTable, WorkerSet } from '../../../shared/router/scheduler/ranks.ts';
 import type { SchedulingRequest } from '../../../shared/router/scheduler/types.ts';

@@ -1,5 +1,5 @@
-import { parseExactJson, writeExactJson } from '../../../shared/standalone/exact-json.ts';
-import type { ServiceApp } from '../../../shared/standalone/service-app.ts';
+import { parseExactJson, writeExactJson } from '../../../shared/standalone/body-fields.ts';
+import type { ServiceApp } from '../../../shared/standalone/service.ts';
 
 /** An answer of a service, its JSON read exactly. */
 export interface ServiceAnswer {

@@ -1,12 +1,12 @@
-import { addressOf, BUCKETS, isUnder } from '../../keys.ts';
+import { addressOf, BUCKETS, encodePrefix, isUnder } from '../../keys.ts';
 import type { DiscoveryRecord } from '../../records.ts';
-import type { Bucket } from '../../types.ts';
-import type { CardShelf } from './card-shelf.ts';
-import type { Fleet } from './member.ts';
+import { type Bucket, type DiscoveryQuery, type ReportProblem, type WatchListener, WatchTeller } from '../../types.ts';
+import type { CardShelf } from './cards.ts';
+import type { Fleet } from './members.ts';
 import { type StoredRecord, unpackBlock, unpackRecord } from './record-bytes.ts';
 
 /** A change of one key; without a record it is gone. */
-export interface RecordChange {
+interface RecordChange {
   readonly bucket: Bucket;
   readonly key: string;
   readonly record: DiscoveryRecord | undefined;
@@ -187,4 +187,43 @@ function isSame(now: Entry, before: Entry | undefined): boolean {
 
 function byKey(one: { readonly key: string }, other: { readonly key: string }): number {
   return one.key < other.key ? -1 : one.key > other.key ? 1 : 0;
+}
+
+/** One watch of the fleet's records. */
+export class RecordWatcher {
+  readonly #query: DiscoveryQuery;
+  readonly #encodedPrefix: string;
+  readonly #teller: WatchTeller;
+
+  constructor(query: DiscoveryQuery, listener: WatchListener, report: ReportProblem) {
+    this.#query = query;
+    this.#encodedPrefix = encodePrefix(query.prefix);
+    this.#teller = new WatchTeller(listener, report);
+  }
+
+  /** Tells everything that is there. */
+  begin(book: RecordBook): void {
+    this.#tell(book.under(this.#query.bucket, this.#encodedPrefix));
+  }
+
+  /** A reading was shown, and has changed this. */
+  change(changes: readonly RecordChange[]): void {
+    const { bucket } = this.#query;
+    this.#tell(changes.filter((change) => change.bucket === bucket && isUnder(change.key, this.#encodedPrefix)));
+    this.#teller.succeed();
+  }
+
+  fail(error: Error): void {
+    this.#teller.fail(error);
+  }
+
+  close(): void {
+    this.#teller.close();
+  }
+
+  #tell(changes: readonly RecordChange[]): void {
+    for (const { key, record } of changes) {
+      this.#teller.event(record === undefined ? { kind: 'removed', key } : { kind: 'added', key, record });
+    }
+  }
 }

@@ -1,11 +1,10 @@
 import { anthropicErrorBody, type ServeError } from '../../../errors/index.ts';
 import type { GenerationRequest, TextFinish, Usage } from '../../../protocol/generation/index.ts';
-import type { Inference } from '../inference.ts';
 import { ChatBodyReader } from '../openai/chat-body-reader.ts';
 import type { RunningUsage } from '../openai/running-usage.ts';
 import { annotationFrame, preprocessorFrame } from '../openai/wire.ts';
-import { StreamSink } from '../sinks/dialect-sink.ts';
-import { COMMENT_FRAME, isAscii, type SseStream } from '../sinks/sse-stream.ts';
+import type { Inference } from '../serve-inference.ts';
+import { COMMENT_FRAME, isAscii, type SseStream, StreamSink } from '../sinks/dialect-sink.ts';
 import {
   END_OF_TURN,
   type MessageNames,

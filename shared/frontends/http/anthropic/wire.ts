@@ -2,8 +2,8 @@ import type { Random } from '../../../clock/index.ts';
 import { anthropicErrorBody, type ServeError, workerError } from '../../../errors/index.ts';
 import type { FinishReason, TextFinish, Usage } from '../../../protocol/generation/index.ts';
 import type { HttpExchange } from '../hosts/exchange.ts';
-import type { Inference } from '../inference.ts';
 import { StreamNames } from '../openai/wire.ts';
+import type { Inference } from '../serve-inference.ts';
 import { sendFailure, statusOf } from '../sinks/send.ts';
 
 /** What every answer to one Messages request says of itself. */

@@ -1,6 +1,134 @@
-import { type BodyIntake, bodyUnreadable } from '../bodies/body-intake.ts';
-import type { HostExchange } from './exchange.ts';
-import { WebFrameSink } from './web-sink.ts';
+import { type Flushable, flushAtEndOfTurn } from '../../../concurrency/index.ts';
+import { type BodyIntake, bodyUnreadable } from './body-intake.ts';
+import type { FrameSink, HostExchange } from './exchange.ts';
+
+const HIGH_WATER_BYTES = 64 * 1024;
+const TURN_CHARS_MAX = 64 * 1024;
+/** Statuses whose `Response` must have no body. */
+const BODYLESS: ReadonlySet<number> = new Set([204, 205, 304]);
+
+/** Writes one response as a fetch `Response` with a stream for a body. Resolves `response` with the first bytes. */
+export class WebFrameSink implements FrameSink, Flushable {
+  readonly response: Promise<Response>;
+  readonly #encoder = new TextEncoder();
+  readonly #closed = new AbortController();
+  readonly #body: ReadableStream<Uint8Array>;
+  readonly #hasBody: boolean;
+  #controller!: ReadableStreamDefaultController<Uint8Array>; // set by the stream's start, which runs in the constructor
+  #respond!: (response: Response) => void; // set by the promise's executor, which runs in the constructor
+  #status: number | undefined;
+  #headers: Readonly<Record<string, string>> = {};
+  #pending = '';
+  #isListed = false;
+  #isHeadSent = false;
+  #isEnded = false;
+  #waiters: (() => void)[] = [];
+
+  /** `signal` is the request's own: it aborts when the host knows that the client left before the response began. */
+  constructor(hasBody = true, signal?: AbortSignal) {
+    this.#hasBody = hasBody;
+    this.response = new Promise((resolve) => {
+      this.#respond = resolve;
+    });
+    this.#body = new ReadableStream<Uint8Array>(
+      {
+        start: (controller) => {
+          this.#controller = controller;
+        },
+        pull: () => this.#releaseWaiters(),
+        cancel: () => this.#clientLeft(),
+      },
+      { highWaterMark: HIGH_WATER_BYTES, size: (chunk) => chunk.byteLength },
+    );
+    if (signal?.aborted) this.#clientLeft();
+    else signal?.addEventListener('abort', () => this.#clientLeft(), { once: true });
+  }
+
+  get closed(): AbortSignal {
+    return this.#closed.signal;
+  }
+
+  get isNew(): boolean {
+    return this.#status === undefined;
+  }
+
+  head(status: number, headers: Readonly<Record<string, string>>): void {
+    this.#status = status;
+    this.#headers = headers;
+  }
+
+  write(frame: string | Uint8Array): void {
+    if (this.#isEnded || !this.#hasBody) return;
+    if (typeof frame !== 'string') {
+      this.flush();
+      this.#controller.enqueue(frame);
+      return;
+    }
+    this.#pending += frame;
+    if (this.#pending.length > TURN_CHARS_MAX) this.flush();
+    else if (!this.#isListed) {
+      this.#isListed = true;
+      flushAtEndOfTurn(this);
+    }
+  }
+
+  flush(): void {
+    this.#isListed = false;
+    if (this.#isEnded) return;
+    this.#sendHead();
+    if (this.#pending === '') return;
+    const bytes = this.#encoder.encode(this.#pending);
+    this.#pending = '';
+    this.#controller.enqueue(bytes);
+  }
+
+  end(): void {
+    if (this.#isEnded) return;
+    this.flush();
+    this.#isEnded = true;
+    this.#controller.close();
+    this.#releaseWaiters();
+  }
+
+  breakOff(reason: Error): void {
+    if (this.#isEnded) return;
+    this.#controller.error(reason);
+    this.#clientLeft(); // as far as the app is concerned
+  }
+
+  isBlocked(): boolean {
+    return !this.#isEnded && (this.#controller.desiredSize ?? 0) - this.#pending.length <= 0;
+  }
+
+  onUnblocked(callback: () => void): void {
+    if (this.isBlocked()) this.#waiters.push(callback);
+    else queueMicrotask(callback);
+  }
+
+  #sendHead(): void {
+    if (this.#isHeadSent) return;
+    this.#isHeadSent = true;
+    const status = this.#status ?? 200; // of a client that left before there was any
+    const init = { status, headers: { ...this.#headers } };
+    const isBodyless = !this.#hasBody || BODYLESS.has(status);
+    this.#respond(new Response(isBodyless ? null : this.#body, init));
+  }
+
+  #clientLeft(): void {
+    if (this.#isEnded) return;
+    this.#isEnded = true;
+    this.#pending = '';
+    this.#closed.abort();
+    this.#releaseWaiters();
+    this.#sendHead(); // nobody reads it, but whoever awaits `response` must not wait for ever
+  }
+
+  #releaseWaiters(): void {
+    const waiters = this.#waiters;
+    this.#waiters = [];
+    for (const callback of waiters) callback();
+  }
+}
 
 /** The exchange of a plain fetch handler: reads from a `Request`, responds with `response`. */
 export class WebExchange implements HostExchange {

@@ -6,11 +6,10 @@ import type {
   Usage,
 } from '../../../protocol/generation/index.ts';
 import type { UsageReporting } from '../../../protocol/openai/index.ts';
-import type { Inference } from '../inference.ts';
-import { StreamSink } from '../sinks/dialect-sink.ts';
-import { isAscii } from '../sinks/sse-stream.ts';
+import type { Inference } from '../serve-inference.ts';
+import { isAscii, StreamSink } from '../sinks/dialect-sink.ts';
+import { chatLogprobs } from './choices.ts';
 import { DispatchEvents } from './dispatch-events.ts';
-import { chatLogprobs } from './logprobs-json.ts';
 import { NvextFields } from './nvext.ts';
 import type { RunningUsage } from './running-usage.ts';
 import {

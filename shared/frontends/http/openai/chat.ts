@@ -7,13 +7,11 @@ import type {
 } from '../../../protocol/generation/index.ts';
 import { decodeChat, parseChatBody } from '../../../protocol/openai/index.ts';
 import { decodeContext, generate, requireServed } from '../../inference/index.ts';
-import type { Inference } from '../inference.ts';
-import { serveInference } from '../serve-inference.ts';
+import { type Inference, serveInference } from '../serve-inference.ts';
 import { WholeSink } from '../sinks/dialect-sink.ts';
 import { sendObject } from '../sinks/send.ts';
 import { ChatStream } from './chat-stream.ts';
-import { BodyFold, type SaidChoice, SaidChoices } from './folds.ts';
-import { wholeChatLogprobs } from './logprobs-json.ts';
+import { BodyFold, type SaidChoice, SaidChoices, wholeChatLogprobs } from './choices.ts';
 import { NvextFields } from './nvext.ts';
 import { RunningUsage } from './running-usage.ts';
 import { StreamNames, usageBody, type WireNames } from './wire.ts';

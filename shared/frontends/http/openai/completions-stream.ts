@@ -6,11 +6,10 @@ import type {
   TextFinish,
   Usage,
 } from '../../../protocol/generation/index.ts';
-import type { Inference } from '../inference.ts';
-import { BatchPart, BatchUsage, StreamSink } from '../sinks/dialect-sink.ts';
-import { isAscii } from '../sinks/sse-stream.ts';
+import type { Inference } from '../serve-inference.ts';
+import { BatchPart, BatchUsage, isAscii, StreamSink } from '../sinks/dialect-sink.ts';
+import { completionLogprobs } from './choices.ts';
 import type { CompletionsParts } from './completions.ts';
-import { completionLogprobs } from './logprobs-json.ts';
 import { NvextFields } from './nvext.ts';
 import type { RunningUsage } from './running-usage.ts';
 import {

@@ -11,13 +11,11 @@ import { type DecodedCompletions, decodeCompletions, parseCompletionsBody } from
 import type { RequestMeter } from '../../../telemetry/index.ts';
 import { decodeContext, requireServed } from '../../inference/index.ts';
 import type { HttpAppDeps } from '../deps.ts';
-import type { Inference } from '../inference.ts';
-import { serveInference } from '../serve-inference.ts';
+import { type Inference, serveInference } from '../serve-inference.ts';
 import { BatchPart, BatchUsage, WholeSink } from '../sinks/dialect-sink.ts';
 import { sendObject } from '../sinks/send.ts';
+import { BodyFold, SaidChoices, wholeCompletionLogprobs } from './choices.ts';
 import { CompletionsStream } from './completions-stream.ts';
-import { BodyFold, SaidChoices } from './folds.ts';
-import { wholeCompletionLogprobs } from './logprobs-json.ts';
 import { NvextFields } from './nvext.ts';
 import { RunningUsage } from './running-usage.ts';
 import { StreamNames, usageBody, type WireNames } from './wire.ts';

@@ -4,8 +4,7 @@ import { LazyList } from '../../../protocol/json/index.ts';
 import { type DecodedEmbeddings, decodeEmbeddings, parseEmbeddingsBody } from '../../../protocol/openai/index.ts';
 import type { RequestMeter } from '../../../telemetry/index.ts';
 import { decodeContext, requireServed } from '../../inference/index.ts';
-import type { Inference } from '../inference.ts';
-import { serveInference } from '../serve-inference.ts';
+import { type Inference, serveInference } from '../serve-inference.ts';
 import { BatchPart, BatchUsage, nothingSent, WholeSink } from '../sinks/dialect-sink.ts';
 import { sendObject, sendParts } from '../sinks/send.ts';
 

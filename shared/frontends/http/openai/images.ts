@@ -5,9 +5,8 @@ import { decodeImages, parseImagesBody } from '../../../protocol/openai/index.ts
 import { decodeContext, generate, requireServed } from '../../inference/index.ts';
 import type { HttpAppDeps } from '../deps.ts';
 import type { HttpExchange } from '../hosts/exchange.ts';
-import { readJson, withBody } from '../read-json.ts';
 import type { Serve } from '../route.ts';
-import { serveInference } from '../serve-inference.ts';
+import { readJson, serveInference, withBody } from '../serve-inference.ts';
 import { imagesBody, MediaObject } from './media.ts';
 
 /** Bytes that are made into base64 in one turn of the event loop; a multiple of three, so that the pieces fit together. */

@@ -1,5 +1,5 @@
 import { isRecord } from '../../../records/index.ts';
-import type { Inference } from '../inference.ts';
+import type { Inference } from '../serve-inference.ts';
 import { WholeSink } from '../sinks/dialect-sink.ts';
 import { sendObject } from '../sinks/send.ts';
 import type { WireNames } from './wire.ts';

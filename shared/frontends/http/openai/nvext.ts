@@ -1,6 +1,6 @@
 import type { GenerationRequest, ServingWorkers } from '../../../protocol/generation/index.ts';
 import { jsonPieces } from '../../../protocol/json/index.ts';
-import type { Inference } from '../inference.ts';
+import type { Inference } from '../serve-inference.ts';
 
 /** What one chunk contributes to `nvext`. */
 export interface NvextChunk {

@@ -3,9 +3,8 @@ import type { GenerationSink, Usage } from '../../../protocol/generation/index.t
 import { decodeVideos, parseVideosBody } from '../../../protocol/openai/index.ts';
 import { isRecord } from '../../../records/index.ts';
 import { type Abandonable, DialectSink, decodeContext, generate, requireServed } from '../../inference/index.ts';
-import type { Inference } from '../inference.ts';
 import type { Serve } from '../route.ts';
-import { serveInference } from '../serve-inference.ts';
+import { type Inference, serveInference } from '../serve-inference.ts';
 import { StreamSink } from '../sinks/dialect-sink.ts';
 import { dataOf, foldedVideoBody, MediaObject, videoBody } from './media.ts';
 import type { WireNames } from './wire.ts';

@@ -1,6 +1,6 @@
 import type { Usage } from '../../../protocol/generation/index.ts';
 import { isRecord } from '../../../records/index.ts';
-import type { Inference } from '../inference.ts';
+import type { Inference } from '../serve-inference.ts';
 
 /** What every chunk and object of one response says of itself. */
 export interface WireNames {

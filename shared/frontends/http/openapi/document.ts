@@ -1,11 +1,11 @@
 import * as z from 'zod';
 import packageJson from '../../../../package.json' with { type: 'json' };
+import { type ErrorCode, httpStatusOf } from '../../../errors/index.ts';
 import { countTokensSchema, messagesSchema } from '../../../protocol/anthropic/index.ts';
 import { type BodySchema, bodySchemas } from '../../../protocol/openai/index.ts';
-import type { Operation } from '../route.ts';
-import type { HttpSettings } from '../settings.ts';
+import type { HttpSettings } from '../deps.ts';
+import type { FailureName, Operation } from '../route.ts';
 import { type ExampleModels, exampleBodies, exampleId } from './examples.ts';
-import { FAILURES, failureResponses, failuresOf } from './failures.ts';
 
 type Json = Readonly<Record<string, unknown>>;
 
@@ -96,4 +96,139 @@ function schemaOf({ schema, keys, ignoresOtherKeys = false }: BodySchema, { deco
   const typed: Json = described.properties ?? {};
   const properties = Object.fromEntries(keys.map((key) => [key, typed[key] ?? {}]));
   return { ...described, properties, additionalProperties: ignoresOtherKeys };
+}
+
+/** What failures look like: one envelope, apart from two routes' own. */
+export const FAILURES = {
+  Error: {
+    type: 'object',
+    required: ['error'],
+    properties: {
+      error: {
+        type: 'object',
+        required: ['message', 'type', 'param', 'code'],
+        properties: {
+          message: { type: 'string' },
+          type: { type: 'string' },
+          param: { type: ['string', 'null'], description: 'JSON path of the field that is wrong.' },
+          code: { type: ['string', 'null'], description: 'Stable name of the failure.' },
+        },
+      },
+    },
+  },
+  MessagesError: {
+    type: 'object',
+    required: ['type', 'error'],
+    properties: {
+      type: { const: 'error' },
+      error: {
+        type: 'object',
+        required: ['type', 'message'],
+        properties: { type: { type: 'string' }, message: { type: 'string' } },
+      },
+      request_id: { type: 'string' },
+    },
+  },
+  ThresholdError: { type: 'object', required: ['error'], properties: { error: { type: 'string' } } },
+} as const satisfies Readonly<Record<FailureName, Json>>;
+
+/** Of every route: refused before anything is looked at, and mistakes of ours. */
+const ANYWHERE: readonly ErrorCode[] = ['headers_too_large', 'internal_error'];
+/** Of every route that reads a body. */
+const BODY: readonly ErrorCode[] = [
+  'invalid_value',
+  'request_too_large',
+  'unsupported_media_type',
+  'service_unavailable',
+];
+/** Of every route that has a model answer. */
+const INFERENCE: readonly ErrorCode[] = [
+  ...BODY,
+  'model_not_found',
+  'rate_limit_exceeded',
+  'client_closed_request',
+  'not_implemented',
+  'bad_worker_response',
+  'server_overloaded',
+  'deadline_exceeded',
+];
+
+/** The codes of routes whose body says nothing else. */
+const CODES_OF_TAG: Readonly<Record<Operation['tag'], readonly ErrorCode[]>> = {
+  Generation: INFERENCE,
+  Messages: INFERENCE,
+  Responses: ['invalid_value', 'not_found', 'client_closed_request', 'service_unavailable'],
+  Models: ['model_not_found', 'service_unavailable'],
+  Operations: [],
+};
+
+/** A worker may refuse a request with a status of its own. */
+const WORKERS_OWN = '4XX';
+
+const ABOUT: Readonly<Record<string, string>> = {
+  400: 'A field is wrong; `param` names it.',
+  404: 'There is nothing of that name.',
+  413: 'The body is too large.',
+  415: 'The body is not of a type that is read here.',
+  422: 'The body has not the shape that is asked for.',
+  429: 'Too many requests; see Retry-After.',
+  431: 'Too many header lines.',
+  499: 'The request was cancelled.',
+  500: 'A mistake of ours or of a worker.',
+  501: 'Nothing here can do that.',
+  502: 'The engine behind a worker gave no usable answer.',
+  503: 'Nobody can take the request now; see Retry-After.',
+  504: 'The answer took too long.',
+  529: 'Every worker is busy; see Retry-After.',
+  [WORKERS_OWN]: 'The worker refused the request.',
+};
+const RETRIED = new Set(['429', '503', '529']);
+
+/** The failures of an operation by status, as references to `failureResponses`. */
+export function failuresOf(operation: Operation, settings: HttpSettings): Readonly<Record<string, Json>> {
+  const named = statusesOf(operation, settings).map((status) => [status, envelopeOf(operation, status)] as const);
+  return Object.fromEntries(
+    named.map(([status, envelope]) => [status, { $ref: `#/components/responses/${envelope}${status}` }]),
+  );
+}
+
+/** Every response that the failures of `operations` refer to. */
+export function failureResponses(operations: readonly Operation[], settings: HttpSettings): Json {
+  const responses: Record<string, Json> = {};
+  for (const operation of operations) {
+    for (const status of statusesOf(operation, settings)) {
+      const envelope = envelopeOf(operation, status);
+      responses[`${envelope}${status}`] = responseOf(envelope, status);
+    }
+  }
+  return responses;
+}
+
+function statusesOf(operation: Operation, settings: HttpSettings): readonly string[] {
+  const isInference = operation.body !== undefined && operation.tag !== 'Operations';
+  const codes = [...ANYWHERE, ...(operation.codes ?? (isInference ? INFERENCE : CODES_OF_TAG[operation.tag]))];
+  const statuses = codes.map((code) => String(statusOf(code, operation, settings)));
+  const own = operation.statuses?.map(String) ?? [];
+  return [...new Set([...statuses, ...own, ...(isInference ? [WORKERS_OWN] : [])])].sort();
+}
+
+/** Overload has a number of its own in Anthropic's dialect, and one that the operator chooses elsewhere. */
+function statusOf(code: ErrorCode, { tag }: Operation, { overloadStatus }: HttpSettings): number {
+  if (code !== 'server_overloaded') return httpStatusOf(code);
+  return tag === 'Messages' ? MESSAGES_OVERLOAD_STATUS : overloadStatus;
+}
+
+const MESSAGES_OVERLOAD_STATUS = 529;
+
+/** What fails before a route's own code runs, or in it, is told in the common envelope. */
+function envelopeOf({ failure = 'Error' }: Operation, status: string): FailureName {
+  return failure === 'ThresholdError' && (status === '431' || status === '500') ? 'Error' : failure;
+}
+
+function responseOf(envelope: FailureName, status: string): Json {
+  const content = { 'application/json': { schema: { $ref: `#/components/schemas/${envelope}` } } };
+  const description = ABOUT[status] ?? 'The request failed.';
+  if (!RETRIED.has(status)) return { description, content };
+  const retryAfter = { description: 'Seconds until another try may do better.', schema: { type: 'integer' } };
+  return { description, headers: { 'Retry-After': retryAfter }, content };
 }

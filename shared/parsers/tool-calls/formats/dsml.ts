@@ -3,8 +3,7 @@ import { type CallWriter, hexId } from '../call-writer.ts';
 import type { ToolCallFormat } from '../format.ts';
 import { compactJson } from '../json-scan.ts';
 import { Markers } from '../markers.ts';
-import { collectUntil, readOneOfBehindSpace, readUntil } from '../scan.ts';
-import type { Parsing, TextSource } from '../text-source.ts';
+import { collectUntil, type Parsing, readOneOfBehindSpace, readUntil, type TextSource } from '../scan.ts';
 
 const TAG = '<｜DSML｜';
 const TAG_END = '</｜DSML｜';

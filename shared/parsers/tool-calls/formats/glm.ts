@@ -1,14 +1,18 @@
 import { ArgumentsWriter, StringMember } from '../arguments-writer.ts';
 import { bareUuid, type CallWriter } from '../call-writer.ts';
-import { convertInteger, convertNumber } from '../convert-value.ts';
-import { decodeEntities } from '../entities.ts';
 import type { ToolCallFormat } from '../format.ts';
 import { compactJson, parseJson, writeJsonObject } from '../json-scan.ts';
 import { Markers } from '../markers.ts';
+import {
+  convertInteger,
+  convertNumber,
+  decodeEntities,
+  type ParameterSchema,
+  schemaType,
+  type ToolSchemas,
+} from '../parameter-values.ts';
 import { pythonToJson } from '../python-literal.ts';
-import { collectUntil, readOneOfBehindSpace, readUntil } from '../scan.ts';
-import type { Parsing, TextSource } from '../text-source.ts';
-import { type ParameterSchema, schemaType, type ToolSchemas } from '../tool-schemas.ts';
+import { collectUntil, type Parsing, readOneOfBehindSpace, readUntil, type TextSource } from '../scan.ts';
 
 const BLOCK = '<tool_call>';
 const BLOCK_END = '</tool_call>';

@@ -2,8 +2,7 @@ import { type CallWriter, countedId } from '../call-writer.ts';
 import type { Region, ToolCallFormat } from '../format.ts';
 import { compactJson, readJsonValue } from '../json-scan.ts';
 import { Markers } from '../markers.ts';
-import { collectUntil, readUntil, skipSpace } from '../scan.ts';
-import type { Parsing, TextSource } from '../text-source.ts';
+import { collectUntil, type Parsing, readUntil, skipSpace, type TextSource } from '../scan.ts';
 
 const START = '<|start|>';
 const CHANNEL = '<|channel|>';

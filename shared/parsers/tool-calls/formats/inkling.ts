@@ -1,8 +1,7 @@
 import { type CallWriter, prefixedUuid } from '../call-writer.ts';
 import type { Region, ToolCallFormat } from '../format.ts';
 import { Markers } from '../markers.ts';
-import { peek, readOneOf, readUntil, skipSpace } from '../scan.ts';
-import type { Parsing, TextSource } from '../text-source.ts';
+import { type Parsing, peek, readOneOf, readUntil, skipSpace, type TextSource } from '../scan.ts';
 import { type JsonCallShape, readJsonCall } from './json-call.ts';
 
 const MODEL = '<|message_model|>';

@@ -1,7 +1,6 @@
 import type { CallWriter } from '../call-writer.ts';
 import { collectJsonValue, readJsonString, readJsonValue, startsJson } from '../json-scan.ts';
-import { peek, skipSpace } from '../scan.ts';
-import type { Parsing, TextSource } from '../text-source.ts';
+import { type Parsing, peek, skipSpace, type TextSource } from '../scan.ts';
 
 /** How a call looks as a JSON object. */
 export interface JsonCallShape {

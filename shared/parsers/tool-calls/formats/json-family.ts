@@ -2,8 +2,16 @@ import { type CallWriter, prefixedUuid } from '../call-writer.ts';
 import type { Region, ToolCallFormat } from '../format.ts';
 import { readJsonValue } from '../json-scan.ts';
 import { type Finder, Markers } from '../markers.ts';
-import { ignoreRest, isSpace, readOneOf, readOneOfBehindSpace, readUntil, skipSpace } from '../scan.ts';
-import type { Parsing, TextSource } from '../text-source.ts';
+import {
+  ignoreRest,
+  isSpace,
+  type Parsing,
+  readOneOf,
+  readOneOfBehindSpace,
+  readUntil,
+  skipSpace,
+  type TextSource,
+} from '../scan.ts';
 import { type JsonCallResult, type JsonCallShape, readJsonCall, readJsonCalls } from './json-call.ts';
 
 const ARGUMENT_KEYS: ReadonlySet<string> = new Set(['arguments', 'parameters']);

@@ -2,8 +2,7 @@ import type { CallWriter, NewCallId } from '../call-writer.ts';
 import type { ToolCallFormat } from '../format.ts';
 import { readJsonValue, startsJson } from '../json-scan.ts';
 import { Markers } from '../markers.ts';
-import { collectUntil, readOneOfBehindSpace, readUntil, skipSpace } from '../scan.ts';
-import type { Parsing, TextSource } from '../text-source.ts';
+import { collectUntil, type Parsing, readOneOfBehindSpace, readUntil, skipSpace, type TextSource } from '../scan.ts';
 
 const SECTIONS = ['<|tool_calls_section_begin|>', '<|tool_call_section_begin|>'];
 const SECTION_ENDS = ['<|tool_calls_section_end|>', '<|tool_call_section_end|>'];

@@ -3,8 +3,7 @@ import { type CallWriter, prefixedUuid } from '../call-writer.ts';
 import type { ToolCallFormat } from '../format.ts';
 import { compactJson } from '../json-scan.ts';
 import { Markers } from '../markers.ts';
-import { collectUntil, ignoreRest, readUntil } from '../scan.ts';
-import type { Parsing, TextSource } from '../text-source.ts';
+import { collectUntil, ignoreRest, type Parsing, readUntil, type TextSource } from '../scan.ts';
 
 const OPEN = '<|open|>';
 const CLOSE = '<|close|>';

@@ -1,13 +1,17 @@
 import { type CallWriter, prefixedUuid } from '../call-writer.ts';
-import { convertByType } from '../convert-value.ts';
-import { decodeEntities } from '../entities.ts';
 import type { ToolCallFormat } from '../format.ts';
 import { writeJsonObject } from '../json-scan.ts';
 import { Markers } from '../markers.ts';
-import { collectUntil, readOneOfBehindSpace, readUntil } from '../scan.ts';
-import type { Parsing, TextSource } from '../text-source.ts';
-import type { ToolSchemas } from '../tool-schemas.ts';
-import { readTagName, unquote } from './tag-name.ts';
+import { convertByType, decodeEntities, type ToolSchemas } from '../parameter-values.ts';
+import {
+  collectUntil,
+  type Parsing,
+  readOneOfBehindSpace,
+  readTagName,
+  readUntil,
+  type TextSource,
+  unquote,
+} from '../scan.ts';
 
 const BLOCK = '<minimax:tool_call>';
 const BLOCK_END = '</minimax:tool_call>';

@@ -1,14 +1,18 @@
 import { ArgumentsWriter, StringMember } from '../arguments-writer.ts';
 import { type CallWriter, prefixedUuid } from '../call-writer.ts';
-import { convertByType, isStringParameter } from '../convert-value.ts';
-import { decodeEntities } from '../entities.ts';
 import type { ToolCallFormat } from '../format.ts';
 import { writeJsonObject } from '../json-scan.ts';
 import { Markers } from '../markers.ts';
-import { collectUntil, readUntil } from '../scan.ts';
-import type { Parsing, TextSource } from '../text-source.ts';
-import { childSchema, type ParameterSchema, schemaType, type ToolSchemas } from '../tool-schemas.ts';
-import { unquote } from './tag-name.ts';
+import {
+  childSchema,
+  convertByType,
+  decodeEntities,
+  isStringParameter,
+  type ParameterSchema,
+  schemaType,
+  type ToolSchemas,
+} from '../parameter-values.ts';
+import { collectUntil, type Parsing, readUntil, type TextSource, unquote } from '../scan.ts';
 
 const SPACE = ']<]minimax[>[';
 const BLOCK = `${SPACE}<tool_call>`;

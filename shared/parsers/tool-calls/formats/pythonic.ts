@@ -3,7 +3,7 @@ import type { ToolCallFormat } from '../format.ts';
 import { writeJsonObject } from '../json-scan.ts';
 import type { Finder } from '../markers.ts';
 import { endOfPythonString, parsePythonLiteral, skipSpaces } from '../python-literal.ts';
-import type { Parsing, TextSource } from '../text-source.ts';
+import type { Parsing, TextSource } from '../scan.ts';
 
 const START = '<|python_start|>';
 const END = '<|python_end|>';

@@ -1,13 +1,9 @@
 import { ArgumentsWriter, StringMember } from '../arguments-writer.ts';
 import { type CallWriter, prefixedUuid } from '../call-writer.ts';
-import { convertByType, isStringParameter } from '../convert-value.ts';
-import { decodeEntities } from '../entities.ts';
 import type { Region, ToolCallFormat } from '../format.ts';
 import { Markers } from '../markers.ts';
-import { readOneOfBehindSpace, readUntil } from '../scan.ts';
-import type { Parsing, TextSource } from '../text-source.ts';
-import type { ToolSchemas } from '../tool-schemas.ts';
-import { readTagName } from './tag-name.ts';
+import { convertByType, decodeEntities, isStringParameter, type ToolSchemas } from '../parameter-values.ts';
+import { type Parsing, readOneOfBehindSpace, readTagName, readUntil, type TextSource } from '../scan.ts';
 
 const BLOCK = '<tool_call>';
 const BLOCK_END = '</tool_call>';

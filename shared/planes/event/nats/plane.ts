@@ -1,11 +1,17 @@
 import { type Clock, type Random, systemRandom } from '../../../clock/index.ts';
 import type { NatsClient, NatsStream } from '../../nats/index.ts';
 import type { RecordCodec } from '../../record-codec.ts';
-import { encodeEnvelopeRecord } from '../envelope-codec.ts';
-import { subjectOf, subjectPrefixOf } from '../subject.ts';
-import type { EventLog, EventPlane, EventPublisher, EventScope, EventTransport } from '../types.ts';
-import { NatsEventLog } from './log.ts';
-import type { LogFollower } from './log-follower.ts';
+import { encodeEnvelopeRecord } from '../envelope.ts';
+import {
+  type EventLog,
+  type EventPlane,
+  type EventPublisher,
+  type EventScope,
+  type EventTransport,
+  subjectOf,
+  subjectPrefixOf,
+} from '../types.ts';
+import { type LogFollower, NatsEventLog } from './log.ts';
 import { NatsSubscription } from './subscription.ts';
 
 interface NatsPublisherOptions {

@@ -2,11 +2,17 @@ import type { Publisher, Subscriber } from 'zeromq';
 import { type Clock, type Random, systemRandom } from '../../../clock/index.ts';
 import { formatHostPort, listenAddress } from '../../listen-address.ts';
 import type { RecordCodec } from '../../record-codec.ts';
-import { EVENT_BYTES_MAX } from '../envelope-codec.ts';
-import { subjectOf } from '../subject.ts';
-import type { EventListener, EventPlane, EventPublisher, EventScope, EventSubscription } from '../types.ts';
+import { EVENT_BYTES_MAX, encodeEnvelope } from '../envelope.ts';
+import {
+  type EventListener,
+  type EventPlane,
+  type EventPublisher,
+  type EventScope,
+  type EventSubscription,
+  type EventTransport,
+  subjectOf,
+} from '../types.ts';
 import { BROKER_CONNECTION, connectToBrokers, type ZmqBrokerSource } from './brokers.ts';
-import { ZmqPublisher, type ZmqPublisherOptions } from './publisher.ts';
 import { BrokeredSubscription, ZmqSubscription } from './subscription.ts';
 
 /** Settings of the ZeroMQ event plane. */
@@ -148,4 +154,58 @@ async function openPublisher(more: { readonly ipv6?: boolean } | typeof BROKER_C
 /** Loads the native library on first use: a process without this plane does not pay for it. */
 function loadZeromq(): Promise<typeof import('zeromq')> {
   return import('zeromq');
+}
+
+interface ZmqPublisherOptions {
+  readonly socket: Publisher;
+  /** How subscribers get at the messages. */
+  readonly transport: EventTransport;
+  /** First frame of the messages: what subscribers and brokers tell them apart by. */
+  readonly key: string;
+  readonly topic: string;
+  readonly publisherId: string;
+  readonly codec: RecordCodec;
+  readonly clock: Clock;
+  readonly onClosed: () => void;
+}
+
+/** One PUB socket: what a subscriber cannot take in time is lost for it, and it sees the gap. */
+class ZmqPublisher implements EventPublisher {
+  readonly publisherId: string;
+  readonly transport: EventTransport;
+  readonly #options: ZmqPublisherOptions;
+  #sequence = 0;
+  #dropped = 0;
+  #isClosed = false;
+
+  constructor(options: ZmqPublisherOptions) {
+    this.#options = options;
+    this.publisherId = options.publisherId;
+    this.transport = options.transport;
+  }
+
+  get dropped(): number {
+    return this.#dropped;
+  }
+
+  publish(payload: unknown): void {
+    if (this.#isClosed) return;
+    const { key, topic, publisherId, codec, clock, socket } = this.#options;
+    const sequence = this.#sequence++;
+    try {
+      const event = { topic, publisherId, sequence, publishedAtMs: clock.wallMs(), payload };
+      const frames = encodeEnvelope(codec, event);
+      // With a send timeout of 0 the socket takes or refuses a message at once.
+      socket.send([key, frames.publisherId, frames.sequence, frames.body]).catch(() => this.#dropped++);
+    } catch {
+      this.#dropped++; // a payload that cannot be encoded; subscribers see the gap
+    }
+  }
+
+  async close(): Promise<void> {
+    if (this.#isClosed) return;
+    this.#isClosed = true;
+    this.#options.socket.close();
+    this.#options.onClosed();
+  }
 }

@@ -1,10 +1,15 @@
 import { type WireError, workerError } from '../../../errors/index.ts';
-import { encodeRecord, type RecordCodec } from '../../record-codec.ts';
-import { bytesOf, encodePieces, type RecordPieces } from '../../record-pieces.ts';
-import { ByteWriter } from './byte-writer.ts';
-import { FRAME_HEADER_BYTES, FrameType, type FrameTypeCode } from './frame.ts';
+import { bytesOf, encodePieces, encodeRecord, type RecordCodec, type RecordPieces } from '../../record-codec.ts';
+import {
+  appendTokens,
+  closeTokensFrame,
+  FRAME_HEADER_BYTES,
+  FrameType,
+  type FrameTypeCode,
+  tokenEntryBytes,
+} from './frame.ts';
+import { ByteWriter } from './outbox.ts';
 import { flagsOf, type Prologue } from './records.ts';
-import { appendTokens, closeTokensFrame, tokenEntryBytes } from './tokens-frame.ts';
 
 /** Records that are the same for every stream, by codec. */
 interface ConstantRecords {

@@ -3,27 +3,28 @@ import { fromWire, ServeError, workerError } from '../../../errors/index.ts';
 import { decodeRecord } from '../../record-codec.ts';
 import type { CallerWire, ClientCall } from '../client-call.ts';
 import type { ByteChannel, CallTarget, Dial } from './byte-channel.ts';
-import { deliverToCall, readWireError } from './call-frames.ts';
 import { ClientGreeting } from './client-greeting.ts';
 import {
   CONNECTION_STREAM,
   FRAME_HEADER_BYTES,
   FrameError,
+  FrameParser,
+  type FrameReceiver,
   FrameType,
   type FrameTypeCode,
   PING_BYTES_MAX,
+  readTokens,
+  type TokenReceiver,
   writeFrameHeader,
   writeU32,
 } from './frame.ts';
-import { FrameParser, type FrameReceiver } from './frame-parser.ts';
 import { type Heartbeat, Liveness, type Pulse } from './heartbeat.ts';
 import { Outbox } from './outbox.ts';
-import { NO_PROOF, PeerFault, quotePeer, toPeerFault } from './peer-fault.ts';
+import { NO_PROOF, PeerFault, quotePeer, toPeerFault } from './peer-trust.ts';
 import type { PendingOpen } from './pool.ts';
-import { codecOf, readHelloAck, writeOpenFrame } from './records.ts';
+import { codecOf, deliverToCall, readHelloAck, readWireError, writeOpenFrame } from './records.ts';
 import { type ConnectionSettings, GREETING_BYTES_MAX, outboundBytesMax } from './settings.ts';
 import { SlowStreams } from './slow-streams.ts';
-import { readTokens, type TokenReceiver } from './tokens-frame.ts';
 
 const STREAM_ID_MAX = 0xffff_fffd;
 const EMPTY = new Uint8Array(0);

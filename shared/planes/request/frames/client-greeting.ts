@@ -1,10 +1,9 @@
 import { randomBytes } from 'node:crypto';
 import { encodeRecord, RECORD_CODECS } from '../../record-codec.ts';
 import { type ByteChannel, channelBinding } from './byte-channel.ts';
-import { ByteWriter } from './byte-writer.ts';
 import { CONNECTION_STREAM, FRAME_HEADER_BYTES, FrameType } from './frame.ts';
-import { NO_GREETING, NO_PROOF, PeerFault } from './peer-fault.ts';
-import { NONCE_BYTES, PROOF_BYTES, type Transcript } from './plane-secret.ts';
+import { ByteWriter } from './outbox.ts';
+import { NO_GREETING, NO_PROOF, NONCE_BYTES, PeerFault, PROOF_BYTES, type Transcript } from './peer-trust.ts';
 import { flagsOf, type Hello, PLANE_PROTOCOL } from './records.ts';
 import type { ConnectionSettings } from './settings.ts';
 

@@ -1,3 +1,7 @@
+import { ComingBytes } from '../../../records/index.ts';
+import type { ByteWriter } from './outbox.ts';
+import { PeerFault, TLS_SPOKEN } from './peer-trust.ts';
+
 /*
  * Frames of the TCP plane, big-endian:
  *
@@ -6,7 +10,7 @@
  */
 
 export const FRAME_HEADER_BYTES = 12;
-export const FRAME_VERSION = 1;
+const FRAME_VERSION = 1;
 /** Flag bit 0: the record in the payload is msgpack; without it JSON. */
 export const MSGPACK_FLAG = 1;
 /** Longest payload of PING and PONG. */
@@ -40,7 +44,7 @@ export class FrameError extends Error {
   override readonly name = 'FrameError';
 }
 
-export function isFrameType(code: number): code is FrameTypeCode {
+function isFrameType(code: number): code is FrameTypeCode {
   return code >= FrameType.hello && code <= FrameType.proof;
 }
 
@@ -70,4 +74,230 @@ export function writeFrameHeader(
   bytes[at + 6] = flags >>> 8;
   bytes[at + 7] = flags;
   writeU32(bytes, at + 8, streamId);
+}
+
+/** Who reads the frames of one connection. */
+export interface FrameReceiver {
+  /**
+   * One frame; its payload is `bytes[start .. end)`.
+   * @param isKept nobody writes to `bytes` again; else the payload is only valid during the call
+   */
+  frame(
+    type: FrameTypeCode,
+    flags: number,
+    streamId: number,
+    bytes: Buffer,
+    start: number,
+    end: number,
+    isKept: boolean,
+  ): void;
+  /** A frame longer than the limit. Its payload is skipped. */
+  oversize(type: FrameTypeCode, streamId: number, payloadBytes: number): void;
+}
+
+// How a TLS connection begins.
+const TLS_HANDSHAKE = 0x16;
+const TLS_MAJOR = 3;
+const HOLD_BYTES_MIN = 4096;
+/** Frames up to this length are put together in the same memory. */
+const HOLD_BYTES_MAX = 1 << 20;
+const NOTHING = Buffer.alloc(0);
+
+/**
+ * Cuts a byte stream into frames under any chunking. A frame inside one chunk is handed on without copying; only one that
+ * crosses chunks is put together in a buffer of the parser's own, which grows as bytes arrive, not as lengths promise. A large
+ * frame has memory of its own, which is given away with it.
+ */
+export class FrameParser {
+  /** Longest payload taken; longer frames are skipped and reported. */
+  payloadBytesMax: number;
+  readonly #receiver: FrameReceiver;
+  #hold = NOTHING;
+  #heldBytes = 0;
+  /** The large frame that is coming. */
+  #coming: ComingBytes | undefined;
+  #skipBytes = 0;
+  #isStopped = false;
+
+  constructor(receiver: FrameReceiver, payloadBytesMax: number) {
+    this.#receiver = receiver;
+    this.payloadBytesMax = payloadBytesMax;
+  }
+
+  /** Reads no further: the connection is closed. May be called from inside a frame. */
+  stop(): void {
+    this.#isStopped = true;
+    this.#hold = NOTHING;
+    this.#heldBytes = 0;
+    this.#coming = undefined;
+  }
+
+  /** Takes the next bytes of the stream. Throws `FrameError` for a header that no frame has, `PeerFault` for TLS. */
+  push(chunk: Buffer): void {
+    let at = 0;
+    while (!this.#isStopped && at < chunk.length) {
+      if (this.#skipBytes > 0) {
+        const skipped = Math.min(this.#skipBytes, chunk.length - at);
+        this.#skipBytes -= skipped;
+        at += skipped;
+      } else if (this.#coming !== undefined) {
+        at += this.#add(this.#coming, chunk, at);
+      } else if (this.#heldBytes > 0) {
+        at = this.#fill(chunk, at);
+      } else {
+        at = this.#readInPlace(chunk, at);
+      }
+    }
+  }
+
+  /** Reads one frame at `at`, or holds what is there of it. Returns where reading goes on. */
+  #readInPlace(chunk: Buffer, at: number): number {
+    const left = chunk.length - at;
+    if (left < FRAME_HEADER_BYTES) return this.#keep(chunk, at, chunk.length);
+    if (this.#startSkip(chunk, at)) return at + FRAME_HEADER_BYTES;
+    const frameBytes = FRAME_HEADER_BYTES + readU32(chunk, at);
+    if (left < frameBytes) {
+      if (frameBytes <= HOLD_BYTES_MAX) return this.#keep(chunk, at, chunk.length);
+      return at + this.#add(new ComingBytes(frameBytes), chunk, at);
+    }
+    this.#deliver(chunk, at, frameBytes, false);
+    return at + frameBytes;
+  }
+
+  /** Adds to the held frame and hands it on when complete. */
+  #fill(chunk: Buffer, at: number): number {
+    if (this.#heldBytes < FRAME_HEADER_BYTES) {
+      const next = this.#keep(chunk, at, at + FRAME_HEADER_BYTES - this.#heldBytes);
+      if (this.#heldBytes < FRAME_HEADER_BYTES) return next;
+      if (this.#startSkip(this.#hold, 0)) this.#heldBytes = 0;
+      else this.#deliverHeld();
+      return next;
+    }
+    const next = this.#keep(chunk, at, at + FRAME_HEADER_BYTES + readU32(this.#hold, 0) - this.#heldBytes);
+    this.#deliverHeld();
+    return next;
+  }
+
+  #deliverHeld(): void {
+    const frameBytes = FRAME_HEADER_BYTES + readU32(this.#hold, 0);
+    if (this.#heldBytes < frameBytes && frameBytes <= HOLD_BYTES_MAX) return;
+    const held = this.#hold.subarray(0, this.#heldBytes);
+    this.#heldBytes = 0;
+    if (frameBytes > HOLD_BYTES_MAX) this.#add(new ComingBytes(frameBytes), held, 0);
+    else this.#deliver(held, 0, frameBytes, false);
+  }
+
+  /** Adds to a large frame and hands it on when complete. Returns how much it took. */
+  #add(coming: ComingBytes, chunk: Buffer, at: number): number {
+    this.#coming = coming;
+    const taken = coming.take(chunk, at);
+    if (coming.isWhole) {
+      this.#coming = undefined;
+      this.#deliver(coming.bytes, 0, coming.wanted, true);
+    }
+    return taken;
+  }
+
+  #deliver(bytes: Buffer, at: number, frameBytes: number, isKept: boolean): void {
+    const type = bytes[at + 5] as FrameTypeCode; // checked by `#startSkip`
+    const flags = (bytes[at + 6]! << 8) | bytes[at + 7]!; // inside the header
+    const streamId = readU32(bytes, at + 8);
+    this.#receiver.frame(type, flags, streamId, bytes, at + FRAME_HEADER_BYTES, at + frameBytes, isKept);
+  }
+
+  /** Checks a complete header; true when its payload is too long and will be skipped. */
+  #startSkip(bytes: Buffer, at: number): boolean {
+    if (bytes[at + 4] !== FRAME_VERSION) {
+      if (bytes[at] === TLS_HANDSHAKE && bytes[at + 1] === TLS_MAJOR) throw new PeerFault(TLS_SPOKEN);
+      throw new FrameError(`frame version ${bytes[at + 4]}`);
+    }
+    const type = bytes[at + 5]!; // inside the header
+    if (!isFrameType(type)) throw new FrameError(`frame type ${type}`);
+    const payloadBytes = readU32(bytes, at);
+    if (payloadBytes <= this.payloadBytesMax) return false;
+    this.#skipBytes = payloadBytes;
+    this.#receiver.oversize(type, readU32(bytes, at + 8), payloadBytes);
+    return true;
+  }
+
+  /** Copies `chunk[from .. to)`, or as much of it as there is, behind what is held. Returns where it stopped. */
+  #keep(chunk: Buffer, from: number, to: number): number {
+    const end = Math.min(to, chunk.length);
+    const needed = this.#heldBytes + end - from;
+    if (needed > this.#hold.length) {
+      const grown = Buffer.allocUnsafeSlow(Math.max(needed, 2 * this.#hold.length, HOLD_BYTES_MIN));
+      this.#hold.copy(grown, 0, 0, this.#heldBytes);
+      this.#hold = grown;
+    }
+    chunk.copy(this.#hold, this.#heldBytes, from, end);
+    this.#heldBytes = needed;
+    return end;
+  }
+}
+
+/*
+ * Payload of a TOKENS frame, one for all streams of an engine step:
+ *   repeated { u32 stream, u8 choice, u8 n, n x u32 token id }
+ */
+
+const ENTRY_BYTES = 6;
+/** Longer than any engine step: what all streams of a connection have credit for, each token in an entry of its own. */
+const FRAME_BYTES_MAX = 4 << 20;
+/** Token ids in one entry. */
+const IDS_MAX = 255;
+
+/** Who reads the entries of a TOKENS frame. `ids` is reused: valid only during the call. */
+export interface TokenReceiver {
+  streamTokens(streamId: number, choice: number, ids: Uint32Array, count: number): void;
+}
+
+/** Payload bytes of `count` tokens of one stream. */
+export function tokenEntryBytes(count: number): number {
+  return Math.ceil(count / IDS_MAX) * ENTRY_BYTES + 4 * count;
+}
+
+/** Starts a TOKENS frame in an empty writer; `closeTokensFrame` completes its header. */
+export function appendTokens(
+  writer: ByteWriter,
+  streamId: number,
+  choice: number,
+  ids: ArrayLike<number>,
+  start: number,
+  count: number,
+): void {
+  if (writer.length === 0) writer.reserve(FRAME_HEADER_BYTES);
+  let at = writer.reserve(tokenEntryBytes(count));
+  const { bytes } = writer;
+  for (let next = start, end = start + count; next < end; ) {
+    const entryEnd = Math.min(next + IDS_MAX, end);
+    writeU32(bytes, at, streamId);
+    bytes[at + 4] = choice;
+    bytes[at + 5] = entryEnd - next;
+    at += ENTRY_BYTES;
+    for (; next < entryEnd; next++, at += 4) writeU32(bytes, at, ids[next]!); // within the caller's range
+  }
+}
+
+/** Completes the header of the frame that `appendTokens` started. */
+export function closeTokensFrame(writer: ByteWriter): void {
+  writeFrameHeader(writer.bytes, 0, writer.length - FRAME_HEADER_BYTES, FrameType.tokens, 0, CONNECTION_STREAM);
+}
+
+const scratch = new Uint32Array(IDS_MAX);
+
+/** Hands every entry of `bytes[start .. end)` to `receiver`. Throws `FrameError` when the entries do not fill it exactly. */
+export function readTokens(bytes: Buffer, start: number, end: number, receiver: TokenReceiver): void {
+  if (end - start > FRAME_BYTES_MAX) throw new FrameError(`a TOKENS frame of ${end - start} bytes`);
+  let at = start;
+  while (at < end) {
+    if (end - at < ENTRY_BYTES) throw new FrameError('TOKENS frame cut inside an entry');
+    const streamId = readU32(bytes, at);
+    const choice = bytes[at + 4]!; // inside the entry
+    const count = bytes[at + 5]!; // inside the entry
+    at += ENTRY_BYTES;
+    if (count === 0) throw new FrameError('TOKENS without a token'); // it would take no credit
+    if (end - at < 4 * count) throw new FrameError('TOKENS frame cut inside its ids');
+    for (let id = 0; id < count; id++, at += 4) scratch[id] = readU32(bytes, at);
+    receiver.streamTokens(streamId, choice, scratch, count);
+  }
 }

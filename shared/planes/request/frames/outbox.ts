@@ -1,7 +1,127 @@
-import type { RequestPlaneObserver } from '../observer.ts';
+import { bytesOf, type RecordPieces } from '../../record-codec.ts';
+import type { RequestPlaneObserver } from '../types.ts';
 import type { ByteChannel } from './byte-channel.ts';
-import { ByteWriter } from './byte-writer.ts';
+import { FRAME_HEADER_BYTES, type FrameTypeCode, writeFrameHeader } from './frame.ts';
 import { type ConnectionSettings, outboundBytesMax } from './settings.ts';
+
+const BYTES_MIN = 512;
+const BYTES_KEPT = 256 << 10;
+/** Longer pieces are not copied. */
+const COPIED_BYTES_MAX = 32 << 10;
+
+/**
+ * Bytes put together for one write. Grows by doubling; keeps at most 256 KiB when emptied. Large pieces are not copied: they
+ * stand between what was put together before and after them.
+ */
+export class ByteWriter {
+  /** What was put together since the last large piece. */
+  bytes = Buffer.allocUnsafeSlow(BYTES_MIN);
+  /** How much of it. */
+  length = 0;
+  #before: Uint8Array[] = [];
+  #beforeBytes = 0;
+
+  /** Bytes of all, large pieces included. */
+  get totalBytes(): number {
+    return this.#beforeBytes + this.length;
+  }
+
+  /** Room for `count` more bytes; returns where they start. The caller fills them. */
+  reserve(count: number): number {
+    const at = this.length;
+    const needed = at + count;
+    if (needed > this.bytes.length) {
+      const grown = Buffer.allocUnsafeSlow(Math.max(needed, 2 * this.bytes.length));
+      this.bytes.copy(grown, 0, 0, at);
+      this.bytes = grown;
+    }
+    this.length = needed;
+    return at;
+  }
+
+  /** Appends a whole frame. A large payload is not copied: nobody writes to it again. */
+  frame(type: FrameTypeCode, flags: number, streamId: number, payload: Uint8Array): void {
+    const { length } = payload;
+    if (length > COPIED_BYTES_MAX) {
+      this.frameOf(type, flags, streamId, [payload]);
+      return;
+    }
+    const at = this.reserve(FRAME_HEADER_BYTES + length);
+    writeFrameHeader(this.bytes, at, length, type, flags, streamId);
+    this.bytes.set(payload, at + FRAME_HEADER_BYTES);
+  }
+
+  /**
+   * Appends a frame whose payload is `pieces`, and `tailBytes` more that the caller appends.
+   * @param pieces large ones are not copied: nobody writes to them again
+   */
+  frameOf(type: FrameTypeCode, flags: number, streamId: number, pieces: RecordPieces, tailBytes = 0): void {
+    const at = this.reserve(FRAME_HEADER_BYTES);
+    writeFrameHeader(this.bytes, at, bytesOf(pieces) + tailBytes, type, flags, streamId);
+    for (const piece of pieces) this.#append(piece);
+  }
+
+  /** Writes over bytes from `at` on, which lie before any large piece. */
+  overwrite(at: number, bytes: Uint8Array): void {
+    (this.#before[0] ?? this.bytes).set(bytes, at);
+  }
+
+  /** All of it, in order. */
+  pieces(): RecordPieces {
+    const last = this.bytes.subarray(0, this.length);
+    if (this.#before.length === 0) return [last];
+    return this.length === 0 ? this.#before : [...this.#before, last];
+  }
+
+  /** Moves everything behind what `target` holds and empties this writer. */
+  moveTo(target: ByteWriter): void {
+    for (const piece of this.#before) target.#append(piece);
+    if (this.length > 0) {
+      const at = target.reserve(this.length);
+      this.bytes.copy(target.bytes, at, 0, this.length);
+    }
+    this.empty();
+  }
+
+  /** Forgets the contents and keeps the memory. */
+  empty(): void {
+    this.length = 0;
+    this.#forgetBefore();
+    if (this.bytes.length > BYTES_KEPT) this.replace();
+  }
+
+  /** Forgets the contents and leaves the memory to whoever still reads it. */
+  replace(): void {
+    this.length = 0;
+    this.#forgetBefore();
+    this.bytes = Buffer.allocUnsafeSlow(BYTES_MIN);
+  }
+
+  #append(piece: Uint8Array): void {
+    if (piece.length <= COPIED_BYTES_MAX) {
+      const at = this.reserve(piece.length);
+      this.bytes.set(piece, at);
+      return;
+    }
+    if (this.length > 0) {
+      this.#keep(this.bytes.subarray(0, this.length));
+      this.length = 0;
+      this.bytes = Buffer.allocUnsafeSlow(BYTES_MIN);
+    }
+    this.#keep(piece);
+  }
+
+  #keep(piece: Uint8Array): void {
+    this.#before.push(piece);
+    this.#beforeBytes += piece.length;
+  }
+
+  #forgetBefore(): void {
+    if (this.#beforeBytes === 0) return;
+    this.#before = [];
+    this.#beforeBytes = 0;
+  }
+}
 
 /**
  * Everything a connection sends in one turn of the event loop, written at once. Nothing is written while the socket's own

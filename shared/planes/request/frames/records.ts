@@ -1,12 +1,19 @@
 import { endianness } from 'node:os';
-import { type WireError, workerError } from '../../../errors/index.ts';
+import { isLimitName, type WireError, workerError } from '../../../errors/index.ts';
 import { isRecord } from '../../../records/index.ts';
-import { decodeLeadingRecord, type LeadingRecord, type RecordCodec } from '../../record-codec.ts';
-import { bytesOf, encodePieces, type RecordPieces } from '../../record-pieces.ts';
+import {
+  bytesOf,
+  decodeLeadingRecord,
+  encodePieces,
+  type LeadingRecord,
+  type RecordCodec,
+  type RecordPieces,
+} from '../../record-codec.ts';
+import type { ClientCall } from '../client-call.ts';
 import type { ServerCallRequest } from '../server-call.ts';
 import type { PlaneRequest } from '../types.ts';
-import type { ByteWriter } from './byte-writer.ts';
-import { FrameError, FrameType, MSGPACK_FLAG, readU32, writeU32 } from './frame.ts';
+import { FrameError, FrameType, type FrameTypeCode, MSGPACK_FLAG, readU32, writeU32 } from './frame.ts';
+import type { ByteWriter } from './outbox.ts';
 
 /** Changes with what the two ends say before the first request; both must speak the same. */
 export const PLANE_PROTOCOL = 2;
@@ -145,4 +152,48 @@ export function readHelloAck(ack: unknown): { readonly instanceId: unknown; read
 /** Whether a peer may name `value` as the longest payload that it takes. */
 export function isFrameBound(value: unknown): value is number {
   return Number.isSafeInteger(value) && (value as number) > 0;
+}
+
+const MESSAGE_LENGTH_MAX = 16 << 10;
+const NAME_LENGTH_MAX = 256;
+const RETRY_MS_MAX = 86_400_000;
+
+/** Tells `call` what one frame of its stream says. Throws `FrameError` for what no worker sends; the sink may throw, too. */
+export function deliverToCall(call: ClientCall, type: FrameTypeCode, record: unknown): void {
+  if (!isRecord(record)) throw new FrameError(`frame type ${type} without a record`);
+  switch (type) {
+    case FrameType.prologue:
+      if (record.error === null || record.error === undefined) call.accept();
+      else call.failRemote(readWireError(record.typed_error, record.error));
+      break;
+    case FrameType.data:
+      if (isRecord(record.error)) call.failRemote(readWireError(record.error, undefined));
+      else if (isRecord(record.data)) call.item(record.data);
+      else throw new FrameError('DATA without an item');
+      break;
+    case FrameType.end:
+      call.end();
+      break;
+    case FrameType.error:
+      call.failRemote(readWireError(record, undefined));
+      break;
+    default:
+      throw new FrameError(`frame type ${type} from a worker`);
+  }
+}
+
+/** A failure as a frame carries it, whatever shape it has. */
+export function readWireError(record: unknown, fallbackMessage: unknown): WireError {
+  const fields = isRecord(record) ? record : {};
+  const { kind = 'Unknown', message = fallbackMessage, status, param, code, retryAfterMs, limit } = fields;
+  return {
+    kind: kind as WireError['kind'], // `fromWire` reads an unknown name as Unknown
+    message: typeof message === 'string' ? message.slice(0, MESSAGE_LENGTH_MAX) : 'no message',
+    status: typeof status === 'number' ? status : undefined,
+    param: typeof param === 'string' ? param.slice(0, NAME_LENGTH_MAX) : undefined,
+    code: typeof code === 'string' ? code.slice(0, NAME_LENGTH_MAX) : undefined,
+    limit: isLimitName(limit) ? limit : undefined,
+    retryAfterMs:
+      typeof retryAfterMs === 'number' && retryAfterMs >= 0 ? Math.min(retryAfterMs, RETRY_MS_MAX) : undefined,
+  };
 }

@@ -1,17 +1,24 @@
 import type { Timer } from '../../../clock/index.ts';
 import { ServeError, toWire, type WireError, workerError } from '../../../errors/index.ts';
 import type { EngineOutput } from '../../../protocol/generation/index.ts';
-import { encodeRecord } from '../../record-codec.ts';
-import { bytesOf, type RecordPieces } from '../../record-pieces.ts';
+import { bytesOf, encodeRecord, type RecordPieces } from '../../record-codec.ts';
 import { type AnswerWire, ServerCall, type ServerCallRequest } from '../server-call.ts';
 import type { PlaneHandler } from '../types.ts';
 import { AnswerWriter } from './answer-writer.ts';
 import type { ByteChannel } from './byte-channel.ts';
-import { CONNECTION_STREAM, FrameError, FrameType, type FrameTypeCode, PING_BYTES_MAX, readU32 } from './frame.ts';
-import { FrameParser, type FrameReceiver } from './frame-parser.ts';
+import {
+  CONNECTION_STREAM,
+  FrameError,
+  FrameParser,
+  type FrameReceiver,
+  FrameType,
+  type FrameTypeCode,
+  PING_BYTES_MAX,
+  readU32,
+} from './frame.ts';
 import { type Heartbeat, Liveness, type Pulse } from './heartbeat.ts';
 import { Outbox } from './outbox.ts';
-import { PeerFault } from './peer-fault.ts';
+import { PeerFault } from './peer-trust.ts';
 import { codecOf, flagsOf, type HelloAck, type ReadHello } from './records.ts';
 import { ServerGreeting } from './server-greeting.ts';
 import { type ConnectionSettings, GREETING_BYTES_MAX, outboundBytesMax } from './settings.ts';

@@ -4,8 +4,7 @@ import { isRecord } from '../../../records/index.ts';
 import { decodeRecord } from '../../record-codec.ts';
 import { type ByteChannel, channelBinding } from './byte-channel.ts';
 import { FrameError } from './frame.ts';
-import { PeerFault } from './peer-fault.ts';
-import { NONCE_BYTES, type PlaneSecret, PROOF_BYTES, type Transcript } from './plane-secret.ts';
+import { NONCE_BYTES, PeerFault, type PlaneSecret, PROOF_BYTES, type Transcript } from './peer-trust.ts';
 import { codecOf, isFrameBound, PLANE_PROTOCOL, type ReadHello } from './records.ts';
 
 const NONCE_TEXT = /^[\w-]{43}$/; // 32 bytes in base64url

@@ -1,7 +1,7 @@
 import type { Clock } from '../../../clock/index.ts';
 import type { RecordCodec } from '../../record-codec.ts';
-import { type RequestPlaneObserver, silentObserver } from '../observer.ts';
-import { PlaneSecret } from './plane-secret.ts';
+import { type RequestPlaneObserver, silentObserver } from '../types.ts';
+import { PlaneSecret } from './peer-trust.ts';
 
 /** Settings of connections that speak frames, whatever carries them. */
 export interface ConnectionOptions {

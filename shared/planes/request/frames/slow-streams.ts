@@ -3,9 +3,8 @@ import { reasonOf, type ServeError, workerError } from '../../../errors/index.ts
 import { decodeRecord, type RecordCodec } from '../../record-codec.ts';
 import { LARGE_RECORD_BYTES, type SlicedRecord, sliceRecord } from '../../sliced-record.ts';
 import type { ClientCall } from '../client-call.ts';
-import { deliverToCall } from './call-frames.ts';
 import { FrameError, type FrameTypeCode } from './frame.ts';
-import { codecOf } from './records.ts';
+import { codecOf, deliverToCall } from './records.ts';
 
 /** A shorter record is decoded in slices, too, once so many bytes were decoded in one turn of the event loop. */
 const TURN_BYTES_MAX = 256 << 10;

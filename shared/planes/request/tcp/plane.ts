@@ -1,14 +1,20 @@
 import { connect } from 'node:net';
+import type { PortRange } from '../../../config/index.ts';
+import { workerError } from '../../../errors/index.ts';
 import { ClientCall } from '../client-call.ts';
-import type { ByteChannel } from '../frames/byte-channel.ts';
+import type { ByteChannel, CallTarget } from '../frames/byte-channel.ts';
 import { ConnectionPool } from '../frames/pool.ts';
-import { withDefaults } from '../frames/settings.ts';
+import { type ConnectionOptions, type ConnectionSettings, withDefaults } from '../frames/settings.ts';
 import type { Call, CallSink, PlaneRequest, PlaneServer, RequestPlane, ServeOptions, Transport } from '../types.ts';
-import { type TcpTarget, targetOf } from './address.ts';
-import { type Security, securityTo } from './encryption.ts';
 import type { TcpPlaneServer } from './server.ts';
-import type { TcpRequestPlaneOptions, TcpSettings } from './settings.ts';
-import { connectSecurely, type PlaneClientTls, type PlaneTls } from './tls.ts';
+import {
+  connectSecurely,
+  type PlaneClientTls,
+  type PlaneTls,
+  type Security,
+  securityTo,
+  type TokenEncryption,
+} from './tls.ts';
 
 // Reads are synchronous and frames that outlive one are copied, so every connection of the process can share one buffer.
 const readBuffer = Buffer.allocUnsafeSlow(64 << 10);
@@ -75,4 +81,72 @@ function dialTcp(
   };
   const options = { host, port, noDelay: true, onread: { buffer: readBuffer, callback } };
   return security === undefined ? connect(options) : connectSecurely(options, security);
+}
+
+/** Settings of the TCP plane. */
+export interface TcpRequestPlaneOptions extends ConnectionOptions {
+  /**
+   * Address that a server binds and advertises (`DYN_TCP_RPC_HOST`). `auto` and the wildcard addresses bind every
+   * interface and advertise the first address that is not a loopback. @default 'auto'
+   */
+  readonly host?: string;
+  /** Address under which others reach it, where that is not the one it binds (`DYN_TCP_RPC_ADVERTISE_HOST`). */
+  readonly advertiseHost?: string | undefined;
+  /** Ports that a server binds the first free one of. @default any free one */
+  readonly ports?: PortRange;
+  /** Certificates, which always encrypt. @default none */
+  readonly tls?: PlaneTls;
+  /** When the token encrypts where there is no certificate (`STATOR_PLANE_TLS`). @default 'auto', beyond loopback */
+  readonly encryption?: TokenEncryption;
+  /**
+   * Whether a server may listen where others reach it, although callers prove nothing (`STATOR_PLANE_OPEN`).
+   * @default false
+   */
+  readonly open?: boolean;
+}
+
+/** The options with their defaults applied. */
+export type TcpSettings = ConnectionSettings & {
+  readonly host: string;
+  readonly advertiseHost: string | undefined;
+  readonly ports: PortRange;
+  readonly tls: PlaneTls | undefined;
+  readonly encryption: TokenEncryption;
+  readonly open: boolean;
+};
+
+/** A worker's endpoint as its discovery record names it; its connections are those to `host:port/{instance}`. */
+interface TcpTarget extends CallTarget {
+  readonly host: string;
+  readonly port: number;
+}
+
+const TRANSPORT = /^(?:\[(?<v6>[^\]]+)\]|(?<host>[^:/]+)):(?<port>\d{1,5})\/(?<endpoint>(?<instance>[^/]+)(?:\/.*)?)$/;
+
+const targets = new WeakMap<Transport, TcpTarget>(); // every call asks, of few records
+
+/** Reads `{ tcp: "host:port/{instance}/{ns}/{component}/{endpoint}" }`. Throws `CannotConnect` for anything else. */
+export function targetOf(transport: Transport): TcpTarget {
+  const known = targets.get(transport);
+  if (known !== undefined) return known;
+  const target = readTarget(transport);
+  targets.set(transport, target);
+  return target;
+}
+
+function readTarget(transport: Transport): TcpTarget {
+  const text = transport.tcp ?? JSON.stringify(transport);
+  const parts = TRANSPORT.exec(text)?.groups;
+  const port = Number(parts?.port);
+  if (parts?.endpoint === undefined || parts.instance === undefined || port === 0 || port > 65_535) {
+    throw workerError('CannotConnect', `not a TCP transport: ${text}`);
+  }
+  const host = parts.v6 ?? parts.host ?? '';
+  return {
+    host,
+    port,
+    instanceId: parts.instance,
+    endpoint: parts.endpoint,
+    poolKey: `${host}:${port}/${parts.instance}`,
+  };
 }

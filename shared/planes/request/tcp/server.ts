@@ -1,20 +1,20 @@
 import { once } from 'node:events';
 import { type AddressInfo, createServer, type Server, type Socket } from 'node:net';
 import { createServer as createTlsServer, type TlsOptions, type Server as TlsServer } from 'node:tls';
-import { formatHostPort, listenAddress, refuseOpenListener } from '../../listen-address.ts';
-import { listenInRange } from '../../listen-in-range.ts';
+import { formatHostPort, listenAddress, listenInRange, refuseOpenListener } from '../../listen-address.ts';
 import type { ByteChannel } from '../frames/byte-channel.ts';
 import { EndpointHost } from '../frames/endpoint-host.ts';
 import { Heartbeat } from '../frames/heartbeat.ts';
 import { ServerConnection } from '../frames/server-connection.ts';
 import type { PlaneHandler, PlaneServer, ServeOptions, Transport } from '../types.ts';
-import { type EncryptionSettings, securityAt } from './encryption.ts';
-import type { TcpSettings } from './settings.ts';
+import type { TcpSettings } from './plane.ts';
 import {
+  type EncryptionSettings,
   explainHandshake,
   handshakeTimeoutOf,
   keyServerOptions,
   type PlaneServerTls,
+  securityAt,
   serverTlsOptions,
 } from './tls.ts';
 

@@ -1,8 +1,7 @@
 import * as z from 'zod';
 import { unsupported } from '../field-checks.ts';
-import { nvextSchema } from '../nvext-schema.ts';
 import { atMost } from '../shape-check.ts';
-import { anyObject, modelName, positiveU32, RANGES, ranged, u32 } from '../shared-fields.ts';
+import { anyObject, modelName, nvextSchema, positiveU32, RANGES, ranged, u32 } from '../shared-fields.ts';
 
 const toolFields = {
   type: z.string(),

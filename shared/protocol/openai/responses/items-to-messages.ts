@@ -1,8 +1,8 @@
 import { assertNever } from '../../../errors/index.ts';
 import type { ChatMessage } from '../../generation/index.ts';
 import { invalidValue } from '../field-checks.ts';
+import { chatToolName, TOOL_SEARCH } from './decode-tools.ts';
 import type { ContentPart, InputItem, MessageItem } from './items.ts';
-import { chatToolName, TOOL_SEARCH } from './tool-list.ts';
 
 const PREFIX = 'stator.v1.';
 

@@ -1,6 +1,6 @@
 import * as z from 'zod';
 import { isRecord } from '../../../records/index.ts';
-import { requireShapeAt, shapeError } from '../schema-errors.ts';
+import { requireShapeAt, shapeError } from '../field-checks.ts';
 import { atMost } from '../shape-check.ts';
 import { tool } from './body-schema.ts';
 

@@ -1,5 +1,5 @@
 import { isRecord, type UnknownRecord } from '../../../records/index.ts';
-import { KvRouterConfigError } from '../../config/kv-config.ts';
+import { KvRouterConfigError } from '../kv-config.ts';
 import type { PrefillDurationModel } from '../types.ts';
 
 /** Published peaks of one GPU, in units a second, dense (without structured sparsity). */

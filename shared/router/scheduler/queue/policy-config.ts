@@ -1,4 +1,4 @@
-import type { KvRouterConfig, MissingIslLimit, QueuePolicy } from '../../config/kv-config.ts';
+import type { KvRouterConfig, MissingIslLimit, QueuePolicy } from '../kv-config.ts';
 
 /** One class of waiting requests. Undefined = no such bound. */
 export interface PolicyClass {

@@ -1,7 +1,7 @@
 import { parse } from 'yaml';
 import * as z from 'zod';
-import { KvRouterConfigError } from '../../config/kv-config.ts';
-import { readGivenConfig } from '../../config/kv-config-object.ts';
+import { KvRouterConfigError } from '../kv-config.ts';
+import { readGivenConfig } from '../kv-config-sources.ts';
 import type { PolicyClass, PolicyConfig, PolicyProfile } from './policy-config.ts';
 
 const FIELD = 'router_policy_config';

@@ -1,4 +1,4 @@
-import type { RoutingFailure } from '../../routing-error.ts';
+import type { RoutingFailure } from '../../router.ts';
 import type { PendingTotals, SchedulingRequest } from '../types.ts';
 import type { PolicyClass, PolicyProfile } from './policy-config.ts';
 import { precedes, type Waiting, WaitingHeap } from './waiting-heap.ts';

@@ -1,8 +1,8 @@
 import { assertNever } from '../../../errors/index.ts';
-import type { QueuePolicy } from '../../config/kv-config.ts';
-import type { RoutingFailure } from '../../routing-error.ts';
+import type { RoutingFailure } from '../../router.ts';
 import type { Chooser, ChooserOptions, WeighedRequest } from '../chooser.ts';
 import { SHORT_BACKLOG_TOKENS, uncachedTokens } from '../cost.ts';
+import type { QueuePolicy } from '../kv-config.ts';
 import { copyOverlaps, restoreOverlaps } from '../prefix-index.ts';
 import type { SchedulerObserver, SchedulingOutcome, SchedulingRequest } from '../types.ts';
 import { canWait, isFull, type PolicyProfile } from './policy-config.ts';

@@ -1,11 +1,13 @@
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { Clock, Random, Timer } from '../../../clock/index.ts';
-import type { EventLog } from '../../../planes/event/index.ts';
+import type { EventEnvelope, EventLog } from '../../../planes/event/index.ts';
+import { asWholeNumber, isRecord } from '../../../records/index.ts';
+import type { LoadedBlockIndex } from '../../block-index/index.ts';
 import type { LeaseHolder } from '../lease-holder.ts';
-import type { RouterState, StateName } from '../types.ts';
-import { type ComponentFeed, type ComponentPool, foldComponent } from './component-fold.ts';
+import type { RankId, RouterState, StateName } from '../router-state.ts';
 import { type HydratedFrom, IndexReader } from './index-reader.ts';
+import type { FoldedIndex, RankCursor, SnapshotStore } from './snapshot.ts';
 import { Snapshotter } from './snapshotter.ts';
-import type { FoldedIndex, SnapshotStore } from './types.ts';
 
 export interface ComponentIndexOptions {
   readonly state: RouterState;
@@ -137,4 +139,149 @@ function logOnDemand(open: (signal: AbortSignal) => Promise<EventLog>): EventLog
     follow: async (fromSequence, listener, signal) => (await get(signal)).follow(fromSequence, listener, signal),
     purge: async (sequence, signal) => (await get(signal)).purge(sequence, signal),
   };
+}
+
+/** A worker set as far as snapshots of a component go. */
+export interface ComponentPool {
+  /** Names the set to every router: its role and key. */
+  readonly name: string;
+  readonly workerIds: ReadonlySet<string>;
+  /** Whether all its workers publish on this component's log. Others are left to their workers' dumps. */
+  readonly isWhole: boolean;
+  readonly index: PoolIndex;
+}
+
+/** The index of a worker set, which can be replaced; `ReplaceableBlockIndex` is one. */
+export interface PoolIndex {
+  readonly ranks: { find(workerId: string, dpRank: number): number | undefined };
+  cleared(rank: number): void;
+  snapshot(): Iterable<Uint8Array>;
+  read(snapshot: Uint8Array): Generator<void, LoadedBlockIndex>;
+  replaceBy(loaded?: LoadedBlockIndex): void;
+}
+
+/** Whoever follows the event ids of each rank of the component (`KvEventFeed`). */
+export interface ComponentFeed {
+  apply(envelope: EventEnvelope): void;
+  places(): readonly RankCursor[];
+  resume(places: readonly RankCursor[]): void;
+  ranks(): readonly RankId[];
+  recover(workerId: string, dpRank: number, signal: AbortSignal): Promise<void>;
+}
+
+/*
+ * Indexes of all worker sets of a component, one behind the other, then where each one lies:
+ *
+ *   [index] [index] ... [directory: JSON, {name: bytes}] [length of the directory: u32, little-endian]
+ */
+
+/** All worker sets whose events are in one log, as `IndexReader` and `Snapshotter` see them. */
+export function foldComponent(feed: ComponentFeed, pools: () => readonly ComponentPool[]): FoldedIndex {
+  /** Replaces whole pools by what was read of them, and forgets of the others what came from this component. */
+  function replace(read: ReadonlyMap<PoolIndex, LoadedBlockIndex>, cursors: readonly RankCursor[]): void {
+    const held = new Set<string>();
+    for (const { index, isWhole, workerIds } of pools()) {
+      const next = read.get(index);
+      if (isWhole) index.replaceBy(next);
+      else clearRanks(index, feed.ranks(), workerIds);
+      if (isWhole && next !== undefined) for (const workerId of workerIds) held.add(workerId);
+    }
+    feed.resume(cursors.filter(({ workerId }) => held.has(workerId)));
+  }
+
+  return {
+    apply: (envelope) => feed.apply(envelope),
+    cursors: () => placesOf(feed, pools()),
+    write: () => writeIndexes(pools()),
+    async load(snapshot, cursors, signal) {
+      signal.throwIfAborted();
+      const directory = readDirectory(snapshot);
+      const read = new Map<PoolIndex, LoadedBlockIndex>();
+      for (const { name, index, isWhole } of pools()) {
+        const bytes = directory.get(name);
+        if (isWhole && bytes !== undefined) read.set(index, await inSlices(index.read(bytes), signal));
+      }
+      replace(read, cursors); // all in one turn, with the pools as they are now
+    },
+    clear: () => replace(new Map(), []),
+    ranks: () => feed.ranks(),
+    recover: ({ workerId, dpRank }, signal) => feed.recover(workerId, dpRank, signal),
+  };
+}
+
+/** One slice a turn: requests are routed between them. */
+async function inSlices<T>(slices: Generator<void, T>, signal: AbortSignal): Promise<T> {
+  for (;;) {
+    const slice = slices.next();
+    if (slice.done === true) return slice.value;
+    await nextTurn();
+    signal.throwIfAborted();
+  }
+}
+
+function placesOf(feed: ComponentFeed, pools: readonly ComponentPool[]): readonly RankCursor[] {
+  const whole = pools.filter(({ isWhole }) => isWhole);
+  return feed.places().filter(({ workerId }) => whole.some(({ workerIds }) => workerIds.has(workerId)));
+}
+
+function clearRanks(index: PoolIndex, ranks: readonly RankId[], workerIds: ReadonlySet<string>): void {
+  for (const { workerId, dpRank } of ranks) {
+    const rank = workerIds.has(workerId) ? index.ranks.find(workerId, dpRank) : undefined;
+    if (rank !== undefined) index.cleared(rank);
+  }
+}
+
+function writeIndexes(pools: readonly ComponentPool[]): Iterable<Uint8Array> {
+  const whole = pools.filter(({ isWhole }) => isWhole);
+  // Each is as of its first chunk, none older than the cursors: events that are in it already change nothing when they come again.
+  const snapshots = whole.map(({ name, index }) => ({ name, chunks: index.snapshot() }));
+  return concatenated(snapshots);
+}
+
+function* concatenated(
+  snapshots: readonly { readonly name: string; readonly chunks: Iterable<Uint8Array> }[],
+): Generator<Uint8Array> {
+  const lengths: Record<string, number> = {};
+  for (const { name, chunks } of snapshots) {
+    let bytes = 0;
+    for (const chunk of chunks) {
+      bytes += chunk.length;
+      yield chunk;
+    }
+    lengths[name] = bytes;
+  }
+  const directory = Buffer.from(JSON.stringify(lengths));
+  const length = Buffer.alloc(4);
+  length.writeUInt32LE(directory.length);
+  yield directory;
+  yield length;
+}
+
+/** @throws RangeError when the snapshot is cut short */
+function readDirectory(snapshot: Uint8Array): ReadonlyMap<string, Uint8Array> {
+  const view = Buffer.from(snapshot.buffer, snapshot.byteOffset, snapshot.length);
+  const length = view.length < 4 ? Number.POSITIVE_INFINITY : view.readUInt32LE(view.length - 4);
+  const end = view.length - 4 - length;
+  if (end < 0) throw new RangeError('the indexes of a snapshot are cut short');
+  const lengths = parseLengths(view.toString('utf8', end, view.length - 4));
+  const parts = new Map<string, Uint8Array>();
+  let from = 0;
+  for (const [name, bytes] of Object.entries(lengths)) {
+    parts.set(name, new Uint8Array(snapshot.buffer, snapshot.byteOffset + from, bytes));
+    from += bytes;
+  }
+  if (from !== end) throw new RangeError('the indexes of a snapshot do not fill it');
+  return parts;
+}
+
+function parseLengths(text: string): Readonly<Record<string, number>> {
+  let lengths: unknown;
+  try {
+    lengths = JSON.parse(text);
+  } catch (cause) {
+    throw new RangeError('the directory of a snapshot cannot be read', { cause });
+  }
+  const isWhole = isRecord(lengths) && Object.values(lengths).every((bytes) => asWholeNumber(bytes) !== undefined);
+  if (!isWhole) throw new RangeError('the directory of a snapshot is not one');
+  return lengths as Readonly<Record<string, number>>; // every value was looked at
 }

@@ -2,9 +2,8 @@ import { setMaxListeners } from 'node:events';
 import type { Clock, Random } from '../../../clock/index.ts';
 import { PeriodicTask } from '../../../concurrency/index.ts';
 import type { EventLog, EventLogFollower, EventLogListener, EventLogState } from '../../../planes/event/index.ts';
-import type { RankId, RouterState, SnapshotPlace, SnapshotPointer, StateName } from '../types.ts';
-import { readSnapshot } from './snapshot-object.ts';
-import type { FoldedIndex, LogPosition, SnapshotStore } from './types.ts';
+import type { RankId, RouterState, SnapshotPlace, SnapshotPointer, StateName } from '../router-state.ts';
+import { type FoldedIndex, type LogPosition, readSnapshot, type SnapshotStore } from './snapshot.ts';
 
 export interface IndexReaderOptions {
   readonly state: RouterState;

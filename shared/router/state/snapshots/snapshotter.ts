@@ -2,11 +2,9 @@ import type { Clock, Random } from '../../../clock/index.ts';
 import { PeriodicTask } from '../../../concurrency/index.ts';
 import type { EventLog } from '../../../planes/event/index.ts';
 import type { LeaseHolder } from '../lease-holder.ts';
-import type { RouterState, SnapshotPlace, SnapshotPointer, StateName } from '../types.ts';
+import type { RouterState, SnapshotPlace, SnapshotPointer, StateName } from '../router-state.ts';
 import type { IndexReader } from './index-reader.ts';
-import { objectName, objectPrefix } from './object-name.ts';
-import { writeSnapshot } from './snapshot-object.ts';
-import type { FoldedIndex, SnapshotStore } from './types.ts';
+import { type FoldedIndex, objectName, objectPrefix, type SnapshotStore, writeSnapshot } from './snapshot.ts';
 
 export interface SnapshotterOptions {
   readonly state: RouterState;

@@ -1,7 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { KeyCache } from '../../../../shared/access/keys/key-cache.ts';
-import type { KeyRecord } from '../../../../shared/access/keys/key-record.ts';
-import { newKeyId } from '../../../../shared/access/keys/key-text.ts';
+import { type KeyRecord, newKeyId } from '../../../../shared/access/keys/key-record.ts';
 import { VirtualClock } from '../../../../shared/clock/index.ts';
 import { someKey } from '../../../contract/keys/key-store.contract.ts';
 

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { KeptDecisions } from '../../../../shared/commands/planner/kept-decisions.ts';
+import { KeptDecisions } from '../../../../shared/commands/planner/fleet.ts';
 import { type DecisionRecord, MemoryPlannerStore } from '../../../../shared/planner/index.ts';
 import { captureLogger, silentLogger } from '../../../../shared/telemetry/index.ts';
 

@@ -3,7 +3,7 @@ import { Subscriber } from 'zeromq';
 import { systemClock } from '../../../../shared/clock/index.ts';
 import type { KvEvent } from '../../../../shared/engines/index.ts';
 import { EventRelay } from '../../../../shared/engines/kv-stream/event-relay.ts';
-import { sourcesOfRanks } from '../../../../shared/engines/kv-stream/event-source.ts';
+import { sourcesOfRanks } from '../../../../shared/engines/kv-stream/rank-stream.ts';
 import { captureLogger } from '../../../../shared/telemetry/index.ts';
 import { waitUntil } from '../../../support/index.ts';
 import { FakePublisher } from './fake-publisher.ts';

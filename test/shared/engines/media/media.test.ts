@@ -5,8 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, describe, expect, it } from 'vitest';
 import { systemClock } from '../../../../shared/clock/index.ts';
-import { createHandlerEngine } from '../../../../shared/engines/handler/index.ts';
-import type { Engine } from '../../../../shared/engines/index.ts';
+import { createHandlerEngine, type Engine } from '../../../../shared/engines/index.ts';
 import {
   checkMediaUrl,
   createMediaGuardedEngine,

@@ -6,7 +6,7 @@ import {
   type SchedulerOptions,
   Sequence,
 } from '../../../../shared/engines/mocker/index.ts';
-import { TokenNames } from '../../../../shared/engines/mocker/token-names.ts';
+import { TokenNames } from '../../../../shared/engines/mocker/sequence.ts';
 import { createBlockHasher } from '../../../../shared/tokens/index.ts';
 import { range } from './support.ts';
 

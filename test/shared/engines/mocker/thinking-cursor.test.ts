@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { thinkingTokens } from '../../../../shared/engines/mocker/thinking-cursor.ts';
+import { thinkingTokens } from '../../../../shared/engines/mocker/token-cursor.ts';
 import { range, startMockBed } from './support.ts';
 
 const THINKING = { startId: 900, endId: 901, ratio: 0.5 };

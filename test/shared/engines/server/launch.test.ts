@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { argumentsOf } from '../../../../shared/engines/server/launch-events.ts';
+import { argumentsOf } from '../../../../shared/engines/server/dialect.ts';
 import { sglangLaunch } from '../../../../shared/engines/sglang/launch.ts';
 import { type VllmLaunchSettings, vllmLaunch } from '../../../../shared/engines/vllm/launch.ts';
 

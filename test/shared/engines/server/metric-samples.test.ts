@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { relabelEngineMetrics } from '../../../../shared/engines/index.ts';
-import { readSamples } from '../../../../shared/engines/server/metric-samples.ts';
+import { readSamples } from '../../../../shared/engines/server/engine-metrics.ts';
 
 const TEXT = `# HELP vllm:a Things, {odd} ones.
 # TYPE vllm:a gauge

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { shardKeyOf } from '../../../../shared/frontends/lambda/shard-key.ts';
+import { shardKeyOf } from '../../../../shared/frontends/lambda/lambda-events.ts';
 
 const SYSTEM = { role: 'system', content: 'You are a helpful assistant of a very large company. '.repeat(40) };
 const chat = (...turns: readonly string[]): string =>

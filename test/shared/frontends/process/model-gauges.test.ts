@@ -1,7 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { VirtualClock } from '../../../../shared/clock/index.ts';
-import { ModelGauges } from '../../../../shared/frontends/process/model-gauges.ts';
-import { logPreprocessing } from '../../../../shared/frontends/process/request-lines.ts';
+import { logPreprocessing, ModelGauges } from '../../../../shared/frontends/process/observers.ts';
 import { captureLogger } from '../../../../shared/telemetry/index.ts';
 
 function start(intervalMs: number | undefined) {

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { ModelLines } from '../../../../shared/frontends/process/model-lines.ts';
+import { ModelLines } from '../../../../shared/frontends/process/observers.ts';
 import type { RoutableModel } from '../../../../shared/pipeline/index.ts';
 import { captureLogger } from '../../../../shared/telemetry/index.ts';
 import { servedModel } from '../../../support/scripted-pipeline.ts';

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { seededRandom, VirtualClock } from '../../../../shared/clock/index.ts';
-import { QueuedRequests } from '../../../../shared/frontends/process/queued-requests.ts';
+import { QueuedRequests } from '../../../../shared/frontends/process/hold.ts';
 import type { Reservation, RoutableWorker, RouteRequest, WorkerPool } from '../../../../shared/router/index.ts';
 import { createKvRouter, kvRouterConfig } from '../../../../shared/router/scheduler/index.ts';
 

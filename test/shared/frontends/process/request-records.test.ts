@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { SYSTEM } from '../../../../shared/clock/index.ts';
 import { resolveConfig } from '../../../../shared/config/index.ts';
-import { openRequestRecords } from '../../../../shared/frontends/process/request-records.ts';
+import { openRequestRecords } from '../../../../shared/frontends/process/records.ts';
 import { captureLogger, MetricRegistry, type RequestEnd } from '../../../../shared/telemetry/index.ts';
 
 const END: RequestEnd = {

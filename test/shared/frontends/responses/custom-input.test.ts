@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { CustomInputReader } from '../../../../shared/frontends/http/openai/responses/custom-input-reader.ts';
+import { CustomInputReader } from '../../../../shared/frontends/http/openai/responses/output-items.ts';
 import { stepGrowth } from '../../../support/count-steps.ts';
 
 /** Feeds `text` in the pieces that `cuts` make. */

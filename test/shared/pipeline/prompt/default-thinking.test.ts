@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import type { RuntimeConfig } from '../../../../shared/discovery/index.ts';
-import { withCardDefaults } from '../../../../shared/pipeline/prompt/card-defaults.ts';
+import { withCardDefaults } from '../../../../shared/pipeline/prompt/preprocess.ts';
 import type { GenerationRequest } from '../../../../shared/protocol/generation/index.ts';
 import { model, request } from '../fixtures.ts';
 

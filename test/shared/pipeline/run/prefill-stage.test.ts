@@ -3,11 +3,10 @@ import { seededRandom, VirtualClock } from '../../../../shared/clock/index.ts';
 import type { ModelCard } from '../../../../shared/discovery/index.ts';
 import { workerError } from '../../../../shared/errors/index.ts';
 import { ResponseAssembler } from '../../../../shared/pipeline/answer/response-assembler.ts';
-import { StalledWorkers } from '../../../../shared/pipeline/health/stalled-workers.ts';
-import { StreamWatch } from '../../../../shared/pipeline/health/stream-watch.ts';
 import { type Worker, workerSetsOf } from '../../../../shared/pipeline/index.ts';
 import { type Bypass, PrefillStage } from '../../../../shared/pipeline/run/prefill-stage.ts';
 import { RequestRun } from '../../../../shared/pipeline/run/run.ts';
+import { StalledWorkers, StreamWatch } from '../../../../shared/pipeline/run/stalled-workers.ts';
 import {
   decodeEngineRequest,
   type GenerationRequest,

@@ -1,9 +1,8 @@
 import { seededRandom, VirtualClock } from '../../../../shared/clock/index.ts';
 import { ResponseAssembler } from '../../../../shared/pipeline/answer/response-assembler.ts';
-import { StalledWorkers } from '../../../../shared/pipeline/health/stalled-workers.ts';
-import { StreamWatch } from '../../../../shared/pipeline/health/stream-watch.ts';
 import type { Worker } from '../../../../shared/pipeline/index.ts';
 import { RequestRun } from '../../../../shared/pipeline/run/run.ts';
+import { StalledWorkers, StreamWatch } from '../../../../shared/pipeline/run/stalled-workers.ts';
 
 import type { GenerationRequest } from '../../../../shared/protocol/generation/index.ts';
 import { createRouter, Inhibition } from '../../../../shared/router/index.ts';

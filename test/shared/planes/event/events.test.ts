@@ -4,9 +4,9 @@ import {
   decodeEnvelope,
   decodeEnvelopeRecord,
   encodeEnvelope,
-} from '../../../../shared/planes/event/envelope-codec.ts';
+  SequenceWatch,
+} from '../../../../shared/planes/event/envelope.ts';
 import { subjectOf } from '../../../../shared/planes/event/index.ts';
-import { SequenceWatch } from '../../../../shared/planes/event/sequence-watch.ts';
 import { decodeRecord, encodeRecord } from '../../../../shared/planes/record-codec.ts';
 import { readSliced } from '../../../../shared/planes/sliced-record.ts';
 

@@ -1,7 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import { encodeEnvelopeRecord } from '../../../../shared/planes/event/envelope-codec.ts';
-import { InOrder } from '../../../../shared/planes/event/nats/in-order.ts';
-import { NatsSubscription } from '../../../../shared/planes/event/nats/subscription.ts';
+import { encodeEnvelopeRecord } from '../../../../shared/planes/event/envelope.ts';
+import { InOrder, NatsSubscription } from '../../../../shared/planes/event/nats/subscription.ts';
 import { waitUntil } from '../../../support/index.ts';
 
 function start() {

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { VirtualClock } from '../../../../shared/clock/index.ts';
 import { ClientCall, INITIAL_CREDIT } from '../../../../shared/planes/request/client-call.ts';
-import { silentObserver } from '../../../../shared/planes/request/observer.ts';
+import { silentObserver } from '../../../../shared/planes/request/types.ts';
 import { RecordingSink } from '../../../contract/planes/recording-sink.ts';
 
 function open() {

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { seededRandom } from '../../../../shared/clock/index.ts';
 import type { ServeError } from '../../../../shared/errors/index.ts';
-import { defaultHttpSettings } from '../../../../shared/frontends/http/settings.ts';
+import { defaultHttpSettings } from '../../../../shared/frontends/http/deps.ts';
 import type { ChatMessage, GenerationRequest } from '../../../../shared/protocol/generation/index.ts';
 import { parseJsonBody } from '../../../../shared/protocol/json/index.ts';
 import {

@@ -6,7 +6,7 @@ import {
   type PlaneClientTls,
   type PlaneServerTls,
 } from '../../../../shared/planes/request/index.ts';
-import { decodeChooseResponse, encodeChooseRequest } from '../../../../shared/router/grpc/caller-codec.ts';
+import { decodeChooseResponse, encodeChooseRequest } from '../../../../shared/router/grpc/codec.ts';
 import {
   openRouterLine,
   type RouterGrpcServer,

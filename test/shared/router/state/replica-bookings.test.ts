@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { seededRandom, VirtualClock } from '../../../../shared/clock/index.ts';
-import { kvRouterConfig } from '../../../../shared/router/config/kv-config.ts';
 import { createScheduler, RankTable } from '../../../../shared/router/scheduler/index.ts';
+import { kvRouterConfig } from '../../../../shared/router/scheduler/kv-config.ts';
 import { type ActiveSequenceEvent, replicaBookings } from '../../../../shared/router/state/index.ts';
 
 function openScheduler() {

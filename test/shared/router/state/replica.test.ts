@@ -9,7 +9,7 @@ import {
   encodeActiveSequence,
   ReplicaSync,
 } from '../../../../shared/router/state/index.ts';
-import { parseExactJson } from '../../../../shared/standalone/exact-json.ts';
+import { parseExactJson } from '../../../../shared/standalone/body-fields.ts';
 
 const SCOPE = { kind: 'component', namespace: 'ns', component: 'backend' } as const;
 const rank = { workerId: 'a1', dpRank: 0 };

@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import type { ChatMessage } from '../../../../shared/protocol/generation/index.ts';
-import { conversationKey } from '../../../../shared/router/stateless/conversation-key.ts';
+import { conversationKey } from '../../../../shared/router/stateless/prompt-keys.ts';
 
 const content = fc.oneof(
   fc.string(),

@@ -1,7 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { keyOfText } from '../../../../shared/router/rendezvous.ts';
-import { PrefixDemand } from '../../../../shared/router/stateless/prefix-demand.ts';
-import { promptLevels } from '../../../../shared/router/stateless/prompt-levels.ts';
+import { PrefixDemand, promptLevels } from '../../../../shared/router/stateless/prompt-keys.ts';
 import { hashBlocks } from '../../../../shared/tokens/index.ts';
 
 const BLOCK = 16;

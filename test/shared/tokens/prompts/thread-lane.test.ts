@@ -10,7 +10,7 @@ import { scanTokenizerJson } from '../../../../shared/tokens/bpe/build-tables.ts
 import { createBpeTokenizer } from '../../../../shared/tokens/bpe/tokenizer.ts';
 import { createGeneralTokenizer } from '../../../../shared/tokens/general-tokenizer.ts';
 import type { Tokenizer } from '../../../../shared/tokens/index.ts';
-import { ThreadLane } from '../../../../shared/tokens/prompts/thread-lane.ts';
+import { ThreadLane } from '../../../../shared/tokens/prompts/encode-queue.ts';
 import { builtinTokenizer } from '../../../support/tokens/variants.ts';
 
 let folder: string;

@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
-import { TemplateRuntimeError, TemplateSyntaxError } from '../../../../shared/tokens/template/ast.ts';
 import { compileProgram } from '../../../../shared/tokens/template/program.ts';
+import { TemplateRuntimeError, TemplateSyntaxError } from '../../../../shared/tokens/template/syntax.ts';
 
 interface GoldenRow {
   readonly template: string;

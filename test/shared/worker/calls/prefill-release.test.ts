@@ -7,7 +7,7 @@ import {
   encodeEngineRequest,
   RELEASE_PREFILL,
 } from '../../../../shared/protocol/generation/index.ts';
-import { servePrefillRelease } from '../../../../shared/worker/calls/prefill-drain.ts';
+import { servePrefillRelease } from '../../../../shared/worker/calls/calls-under-way.ts';
 
 const PARAMS = { kv_transfer_params: { remote_request_id: 'r1#0' } };
 

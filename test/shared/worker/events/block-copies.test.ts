@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import type { KvEvent } from '../../../../shared/engines/index.ts';
-import { BlockCopies, KvEventFilter } from '../../../../shared/worker/events/kv-event-filter.ts';
+import { BlockCopies, KvEventFilter } from '../../../../shared/worker/events/kv-event-publisher.ts';
 
 describe('counting copies of blocks', () => {
   it('tells first stores and last removals like a map of counts', () => {

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { ReservedRequests } from '../../../../shared/worker/events/reserved-requests.ts';
+import { ReservedRequests } from '../../../../shared/worker/events/event-records.ts';
 
 describe('requests with a reservation', () => {
   it('are told once as they come and go', () => {

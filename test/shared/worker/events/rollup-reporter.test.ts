@@ -3,8 +3,7 @@ import { seededRandom, VirtualClock } from '../../../../shared/clock/index.ts';
 import type { Engine, EngineInfo, EngineLoad, EnginePass } from '../../../../shared/engines/index.ts';
 import { type PlannerEventOf, readPlannerEvent } from '../../../../shared/protocol/planner/index.ts';
 import { PASS_SAMPLES_MAX } from '../../../../shared/protocol/planner-topics/index.ts';
-import { RollupReporter } from '../../../../shared/worker/events/rollup-reporter.ts';
-import { TrafficCounter } from '../../../../shared/worker/events/traffic-counter.ts';
+import { RollupReporter, TrafficCounter } from '../../../../shared/worker/events/rollup-reporter.ts';
 
 const INFO: EngineInfo = {
   contextLength: 8192,

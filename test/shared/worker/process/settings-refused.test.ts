@@ -3,7 +3,7 @@ import { builtinModelPath } from '../../../../shared/artifacts/index.ts';
 import { SYSTEM, systemClock } from '../../../../shared/clock/index.ts';
 import { ConfigError, resolveConfig } from '../../../../shared/config/index.ts';
 import type { Engine } from '../../../../shared/engines/index.ts';
-import { withMediaGuard } from '../../../../shared/engines/media/media-guard.ts';
+import { withMediaGuard } from '../../../../shared/engines/media/guarded-engine.ts';
 import { mockEngineFor } from '../../../../shared/worker/process/mock-engine.ts';
 
 const read = (argv: readonly string[], env = {}) => resolveConfig('worker', ['--engine=mocker', ...argv], env).settings;

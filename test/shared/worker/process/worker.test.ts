@@ -5,14 +5,14 @@ import { fileURLToPath } from 'node:url';
 import { afterEach, describe, expect, it } from 'vitest';
 import { builtinModelPath } from '../../../../shared/artifacts/index.ts';
 import { SYSTEM } from '../../../../shared/clock/index.ts';
-import { introduce } from '../../../../shared/commands/chat/index.ts';
+import { introduce } from '../../../../shared/commands/chat.ts';
 import { resolveConfig } from '../../../../shared/config/index.ts';
 import { captureLogger } from '../../../../shared/telemetry/index.ts';
 import { vllmLaunchSettings } from '../../../../shared/worker/process/server-engine.ts';
 import { startWorkerProcess, type WorkerProcess } from '../../../../shared/worker/process/worker.ts';
 import { freePort, isRunning, waitUntil } from '../../../support/index.ts';
 
-const FAKE = fileURLToPath(new URL('../../engines/process/fake-engine.mjs', import.meta.url));
+const FAKE = fileURLToPath(new URL('../../engines/server/fake-engine.mjs', import.meta.url));
 const ENGINE = [`--engine-command=${process.execPath} ${FAKE}`, `--model-path=${builtinModelPath()}`];
 
 describe('a worker process', () => {

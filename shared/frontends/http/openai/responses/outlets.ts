@@ -1,9 +1,181 @@
-import type { ServeError } from '../../../../errors/index.ts';
-import type { Inference } from '../../inference.ts';
+import { assertNever, type ServeError } from '../../../../errors/index.ts';
+import type { TokenLogprob } from '../../../../protocol/generation/index.ts';
+import { LazyList } from '../../../../protocol/json/index.ts';
+import type { Inference } from '../../serve-inference.ts';
+import { isAscii, SseStream } from '../../sinks/dialect-sink.ts';
 import { objectText, sendError, sendObject } from '../../sinks/send.ts';
-import { SseStream } from '../../sinks/sse-stream.ts';
-import { ItemEvents } from './item-events.ts';
-import type { ItemObserver } from './output-items.ts';
+import { deltaLogprob, itemBody, openedBody, textPart, wholeLogprob } from './bodies.ts';
+import type { ItemObserver, OutputItem } from './output-items.ts';
+
+/** Names of the events that carry an item's growth and its end. */
+const GROWTH = {
+  message: 'response.output_text',
+  reasoning: 'response.reasoning_text',
+  function_call: 'response.function_call_arguments',
+  custom_tool_call: 'response.custom_tool_call_input',
+} as const;
+type GrowingKind = keyof typeof GROWTH;
+const SUMMARY = 'response.reasoning_summary_text';
+
+/** Characters of a text from which on its event is one that may be large. */
+const LONG_CHARS = 64 * 1024;
+
+const END = '}\n\n';
+const NO_LOGPROBS = ',"logprobs":[]}\n\n';
+
+type WriteFrame = (frame: string, isKnownAscii?: boolean) => void;
+/** Writes an event: `lead`, the JSON text of `data`, and `end`. */
+type WriteEvent = (lead: string, data: unknown, end: string) => void;
+
+/** A delta frame in two constant pieces, around its number and its text. */
+interface DeltaPieces {
+  readonly head: string;
+  readonly middle: string;
+}
+
+/**
+ * The events of one stream as text, numbered from 0. What does not change from delta to delta is
+ * built once an item; a delta is then five strings put together.
+ */
+export class ItemEvents implements ItemObserver {
+  readonly #write: WriteFrame;
+  readonly #writeEvent: WriteEvent;
+  readonly #showsSummary: boolean;
+  #sequence = 0;
+  /** The growth of the open item has events of its own. */
+  #isTold = false;
+  #delta: DeltaPieces = { head: '', middle: '' };
+  #tail = END;
+  #summaryDelta: DeltaPieces | undefined;
+
+  /**
+   * @param showsSummary reasoning is told a second time, as a summary
+   * @param writeEvent for events that may be large. @default writes them as one frame
+   */
+  constructor(write: WriteFrame, showsSummary: boolean, writeEvent?: WriteEvent) {
+    this.#write = write;
+    this.#writeEvent = writeEvent ?? ((lead, data, end) => write(lead + JSON.stringify(data) + end));
+    this.#showsSummary = showsSummary;
+  }
+
+  /** An event that carries the response; `body` is JSON text. */
+  response(type: string, body: string): string {
+    return `${this.responseHead(type)}${body}${END}`;
+  }
+
+  /** What stands before the response in its event; `}` and an empty line stand behind it. */
+  responseHead(type: string): string {
+    return `event: ${type}\ndata: {"type":"${type}","sequence_number":${this.#sequence++},"response":`;
+  }
+
+  opened(item: OutputItem): void {
+    const { id: item_id, index: output_index } = item;
+    this.#emit('response.output_item.added', { output_index, item: openedBody(item) });
+    this.#isTold = isGrowing(item);
+    if (!isGrowing(item)) return;
+    const isPart = item.kind === 'message' || item.kind === 'reasoning';
+    if (isPart) {
+      const part = item.kind === 'message' ? textPart(item) : { type: 'reasoning_text', text: '' };
+      this.#emit('response.content_part.added', { item_id, output_index, content_index: 0, part });
+    }
+    this.#delta = deltaPieces(GROWTH[item.kind], item, isPart ? '"content_index":0,' : '');
+    this.#tail = item.kind === 'message' ? NO_LOGPROBS : END;
+    this.#summaryDelta = undefined;
+    if (item.kind !== 'reasoning' || !this.#showsSummary) return;
+    const part = { type: 'summary_text', text: '' };
+    this.#emit('response.reasoning_summary_part.added', { item_id, output_index, summary_index: 0, part });
+    this.#summaryDelta = deltaPieces(SUMMARY, item, '"summary_index":0,');
+  }
+
+  /** The hot path. */
+  grew(_item: OutputItem, text: string, logprobs: readonly TokenLogprob[] | undefined): void {
+    if (!this.#isTold) return;
+    if (text.length > LONG_CHARS && logprobs === undefined) {
+      this.#grewLong(text);
+      return;
+    }
+    const { head, middle } = this.#delta;
+    const quoted = JSON.stringify(text);
+    const tail =
+      logprobs === undefined ? this.#tail : `,"logprobs":${JSON.stringify(logprobs.map(deltaLogprob))}${END}`;
+    const isPlain = isAscii(text);
+    this.#write(head + this.#sequence++ + middle + quoted + tail, isPlain && logprobs === undefined);
+    const summary = this.#summaryDelta;
+    if (summary !== undefined) {
+      this.#write(summary.head + this.#sequence++ + summary.middle + quoted + END, isPlain);
+    }
+  }
+
+  /** A text that was told whole: without log probabilities of its own. */
+  #grewLong(text: string): void {
+    const { head, middle } = this.#delta;
+    this.#writeEvent(head + this.#sequence++ + middle, text, this.#tail);
+    const summary = this.#summaryDelta;
+    if (summary !== undefined) this.#writeEvent(summary.head + this.#sequence++ + summary.middle, text, END);
+  }
+
+  closed(item: OutputItem): void {
+    const { index: output_index } = item;
+    if (isGrowing(item)) this.#closeText(item);
+    this.#emit('response.output_item.done', { output_index, item: itemBody(item, this.#showsSummary) });
+  }
+
+  #closeText(item: GrowingItem): void {
+    const { kind, id: item_id, index: output_index, name, text } = item;
+    const place = { item_id, output_index };
+    const done = `${GROWTH[kind]}.done`;
+    switch (kind) {
+      case 'message': {
+        const logprobs = new LazyList(item.logprobs, wholeLogprob);
+        this.#emit(done, { ...place, content_index: 0, text, logprobs });
+        this.#emit('response.content_part.done', { ...place, content_index: 0, part: textPart(item) });
+        break;
+      }
+      case 'reasoning':
+        this.#emit(done, { ...place, content_index: 0, text });
+        this.#emit('response.content_part.done', {
+          ...place,
+          content_index: 0,
+          part: { type: 'reasoning_text', text },
+        });
+        if (this.#showsSummary) this.#closeSummary(place, text);
+        break;
+      case 'function_call':
+        this.#emit(done, { name, ...place, arguments: text });
+        break;
+      case 'custom_tool_call':
+        this.#emit(done, { ...place, input: text });
+        break;
+      default:
+        assertNever(kind);
+    }
+  }
+
+  #closeSummary(place: { readonly item_id: string; readonly output_index: number }, text: string): void {
+    this.#emit(`${SUMMARY}.done`, { ...place, summary_index: 0, text });
+    const part = { type: 'summary_text', text };
+    this.#emit('response.reasoning_summary_part.done', { ...place, summary_index: 0, part });
+  }
+
+  #emit(type: string, fields: object): void {
+    this.#writeEvent(`event: ${type}\ndata: `, { type, sequence_number: this.#sequence++, ...fields }, '\n\n');
+  }
+}
+
+type GrowingItem = OutputItem & { readonly kind: GrowingKind };
+
+/** Summaries and searches for tools are told whole, when they are complete. */
+function isGrowing(item: OutputItem): item is GrowingItem {
+  return Object.hasOwn(GROWTH, item.kind);
+}
+
+function deltaPieces(growth: string, { id, index }: OutputItem, place: string): DeltaPieces {
+  const type = `${growth}.delta`;
+  return {
+    head: `event: ${type}\ndata: {"type":"${type}","sequence_number":`,
+    middle: `,"item_id":"${id}","output_index":${index},${place}"delta":`,
+  };
+}
 
 const EVENT_END = '}\n\n';
 

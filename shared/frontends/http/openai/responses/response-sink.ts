@@ -10,7 +10,7 @@ import type {
 import type { DecodedResponses } from '../../../../protocol/openai/index.ts';
 import type { JsonObject, StoredResponse } from '../../../../responses/index.ts';
 import { DialectSink } from '../../../inference/index.ts';
-import type { Inference } from '../../inference.ts';
+import type { Inference } from '../../serve-inference.ts';
 import { nothingSent } from '../../sinks/dialect-sink.ts';
 import { statusOf } from '../../sinks/send.ts';
 import { ChatBodyReader } from '../chat-body-reader.ts';

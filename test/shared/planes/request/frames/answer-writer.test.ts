@@ -1,10 +1,8 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { AnswerWriter } from '../../../../../shared/planes/request/frames/answer-writer.ts';
-import { ByteWriter } from '../../../../../shared/planes/request/frames/byte-writer.ts';
-import { FrameError, FrameType } from '../../../../../shared/planes/request/frames/frame.ts';
-import { FrameParser } from '../../../../../shared/planes/request/frames/frame-parser.ts';
-import { readTokens } from '../../../../../shared/planes/request/frames/tokens-frame.ts';
+import { FrameError, FrameParser, FrameType, readTokens } from '../../../../../shared/planes/request/frames/frame.ts';
+import { ByteWriter } from '../../../../../shared/planes/request/frames/outbox.ts';
 import { FrameLog } from '../tcp/raw-peer.ts';
 
 const MAX = 1 << 20;

@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { ByteWriter } from '../../../../../shared/planes/request/frames/byte-writer.ts';
 import { FrameType } from '../../../../../shared/planes/request/frames/frame.ts';
+import { ByteWriter } from '../../../../../shared/planes/request/frames/outbox.ts';
 
 /** The frame as the protocol has it. */
 function plainFrame(streamId: number, payload: Uint8Array): Buffer {

@@ -1,8 +1,12 @@
 import { createHash } from 'node:crypto';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { FrameError, FrameType, type FrameTypeCode } from '../../../../../shared/planes/request/frames/frame.ts';
-import { FrameParser } from '../../../../../shared/planes/request/frames/frame-parser.ts';
+import {
+  FrameError,
+  FrameParser,
+  FrameType,
+  type FrameTypeCode,
+} from '../../../../../shared/planes/request/frames/frame.ts';
 import { FrameLog, frameBytes } from '../tcp/raw-peer.ts';
 
 const frameType = fc.constantFrom<FrameTypeCode>(...Object.values(FrameType));

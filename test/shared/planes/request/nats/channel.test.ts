@@ -1,11 +1,11 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { NatsChannel } from '../../../../../shared/planes/request/nats/channel.ts';
 import {
   decodeMessage,
   encodeMessage,
   MessageKind,
-} from '../../../../../shared/planes/request/nats/channel-message.ts';
+  NatsChannel,
+} from '../../../../../shared/planes/request/nats/channel.ts';
 
 const WINDOW_BYTES = 1 << 20;
 const MESSAGE_BYTES_MAX = 100_000;

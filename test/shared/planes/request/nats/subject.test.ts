@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { readNatsTarget, subjectOfEndpoint } from '../../../../../shared/planes/request/nats/subject.ts';
+import { readNatsTarget, subjectOfEndpoint } from '../../../../../shared/planes/request/nats/plane.ts';
 
 describe('subjects of endpoints', () => {
   it('look as those of Dynamo', () => {

@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest';
 import { formatHostPort, listenAddress } from '../../../../../shared/planes/listen-address.ts';
-import { targetOf } from '../../../../../shared/planes/request/tcp/address.ts';
+import { targetOf } from '../../../../../shared/planes/request/tcp/plane.ts';
 
 it.each([
   ['10.0.0.5:40001/2a/ns/backend/generate', '10.0.0.5', 40001, '2a', '2a/ns/backend/generate'],

@@ -4,7 +4,7 @@ import { connect as connectTls, createServer as createTlsServer } from 'node:tls
 import { afterEach, describe, expect, it } from 'vitest';
 import { systemClock, VirtualClock } from '../../../../../shared/clock/index.ts';
 import { FrameType } from '../../../../../shared/planes/request/frames/frame.ts';
-import { PlaneSecret } from '../../../../../shared/planes/request/frames/plane-secret.ts';
+import { PlaneSecret } from '../../../../../shared/planes/request/frames/peer-trust.ts';
 import { UNPROVEN_MAX } from '../../../../../shared/planes/request/frames/settings.ts';
 import {
   createTcpRequestPlane,
@@ -14,7 +14,7 @@ import {
   type TokenEncryption,
   type Transport,
 } from '../../../../../shared/planes/request/index.ts';
-import { securityAt, securityTo } from '../../../../../shared/planes/request/tcp/encryption.ts';
+import { securityAt, securityTo } from '../../../../../shared/planes/request/tcp/tls.ts';
 import { HeldCalls, RecordingSink } from '../../../../contract/planes/recording-sink.ts';
 import { readTlsFixture, waitUntil } from '../../../../support/index.ts';
 import { type FrameLog, frameBytes, HELLO_ACK, RawCaller, startRawWorker } from './raw-peer.ts';

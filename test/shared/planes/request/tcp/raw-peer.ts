@@ -1,8 +1,12 @@
 import { once } from 'node:events';
 import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
-import { ByteWriter } from '../../../../../shared/planes/request/frames/byte-writer.ts';
-import { FrameType, type FrameTypeCode } from '../../../../../shared/planes/request/frames/frame.ts';
-import { FrameParser, type FrameReceiver } from '../../../../../shared/planes/request/frames/frame-parser.ts';
+import {
+  FrameParser,
+  type FrameReceiver,
+  FrameType,
+  type FrameTypeCode,
+} from '../../../../../shared/planes/request/frames/frame.ts';
+import { ByteWriter } from '../../../../../shared/planes/request/frames/outbox.ts';
 import type { Transport } from '../../../../../shared/planes/request/index.ts';
 
 /** One frame as it crossed the wire. */

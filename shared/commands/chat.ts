@@ -1,0 +1,238 @@
+import { createInterface } from 'node:readline';
+import type { Readable, Writable } from 'node:stream';
+import { reasonOf } from '../errors/index.ts';
+import type { Frontend } from '../frontends/process/index.ts';
+import type { RoutableModel } from '../pipeline/index.ts';
+
+/**
+ * `--interactive`: a chat in this terminal with the first model that takes chats, once there is one. Resolves when the user
+ * leaves or `stopped` resolves.
+ * @param path the frontend's route of chat completions
+ * @param chatting aborted once Ctrl-C is the chat's: it cancels an answer then
+ */
+export async function chatWith(
+  frontend: Frontend,
+  path: string,
+  stopped: Promise<unknown>,
+  chatting: AbortController,
+): Promise<void> {
+  const ending = new AbortController();
+  void stopped.then((reason) => ending.abort(new Error(reasonOf(reason))));
+  const model = await firstChatModel(frontend, ending.signal);
+  if (model === undefined) return;
+  chatting.abort();
+  await chatInTerminal(chatThrough(frontend, path, model.name), introduce(model), {
+    input: process.stdin,
+    output: process.stdout,
+    signal: ending.signal,
+    isPlain: Boolean(process.env.NO_COLOR),
+    onInterrupt(listener) {
+      process.on('SIGINT', listener);
+      return () => void process.off('SIGINT', listener);
+    },
+  });
+}
+
+/** A model as the chat introduces it. A mock says so: it answers anything, and knows nothing. */
+export function introduce({ name, card }: Pick<RoutableModel, 'name' | 'card'>): string {
+  const isMock = card.runtime_config.runtime_data?.engine === 'mocker';
+  return isMock ? `${name}, a mock that recites a text whatever it is asked. A real engine: --engine` : name;
+}
+
+/** Undefined when the chat ends before there is a model. */
+async function firstChatModel({ models }: Frontend, signal: AbortSignal): Promise<RoutableModel | undefined> {
+  const find = () => models.list().find(({ card, workers }) => card.model_type.includes('Chat') && workers.length > 0);
+  if (find() === undefined) process.stderr.write('Waiting for a worker that serves a chat model; Ctrl-C leaves.\n');
+  try {
+    await models.until(() => find() !== undefined, signal);
+  } catch (error) {
+    if (!signal.aborted) throw error;
+    return undefined;
+  }
+  return find();
+}
+
+interface ChatTerminal {
+  readonly input: Readable & { readonly isTTY?: boolean };
+  readonly output: Writable & { readonly isTTY?: boolean };
+  /** Ends the chat from outside. */
+  readonly signal: AbortSignal;
+  /** Hears Ctrl-C where the terminal does not hand it over as a key. */
+  onInterrupt(listener: () => void): () => void;
+  /** `NO_COLOR` and the like: plain text even on a terminal. @default false */
+  readonly isPlain?: boolean;
+}
+
+/** Messages that are sent along; of a longer chat the oldest are forgotten. */
+const MESSAGES_MAX = 200;
+const HISTORY_LINES_MAX = 500;
+const [BOLD, DIM, PLAIN] = ['\u001b[1m', '\u001b[2m', '\u001b[0m'];
+
+/**
+ * A text chat: a line is a question, the answer is written as it comes. Ctrl-C cancels the answer that is being written,
+ * Ctrl-D or the end of the input leaves, arrow keys bring back earlier lines. A pipe gets answers alone, without thoughts,
+ * prompts and colours.
+ */
+export async function chatInTerminal(chat: Chat, model: string, terminal: ChatTerminal): Promise<void> {
+  const { input, output, signal, isPlain = false } = terminal;
+  const isTerminal = input.isTTY === true && output.isTTY === true;
+  const isPainted = isTerminal && !isPlain;
+  const lines = createInterface({
+    input,
+    output,
+    terminal: isTerminal,
+    historySize: HISTORY_LINES_MAX,
+    prompt: isTerminal ? (isPainted ? `${BOLD}> ${PLAIN}` : '> ') : '',
+  });
+  const writer = new AnswerWriter(chat, output, isTerminal ? (isPainted ? DIM : '') : undefined);
+  const onInterrupt = (): void => {
+    if (writer.cancel()) return;
+    if (isTerminal) {
+      output.write('\n(Ctrl-D leaves)\n');
+      lines.prompt();
+    } else lines.close();
+  };
+  const leave = (): void => {
+    writer.cancel();
+    lines.close();
+  };
+  lines.on('SIGINT', onInterrupt);
+  const forget = terminal.onInterrupt(onInterrupt);
+  signal.addEventListener('abort', leave, { once: true });
+  if (isTerminal) {
+    lines.once('close', () => writer.cancel()); // Ctrl-D in the middle of an answer; a pipe has merely ended
+    output.write(`Chat with ${model}.\nCtrl-C cancels an answer, Ctrl-D leaves.\n`);
+  }
+  try {
+    lines.prompt();
+    for await (const line of lines) {
+      if (line.trim() !== '') await writer.answer(line);
+      if (signal.aborted) break;
+      lines.prompt();
+    }
+    if (isTerminal) output.write('\n');
+  } finally {
+    signal.removeEventListener('abort', leave);
+    forget();
+    lines.close();
+  }
+}
+
+/** Writes answers, one after the other, and remembers the chat. */
+class AnswerWriter {
+  readonly #chat: Chat;
+  readonly #output: Writable;
+  /** How thoughts are painted; undefined = they are not shown. */
+  readonly #thoughtCode: string | undefined;
+  readonly #messages: ChatMessage[] = [];
+  #running: AbortController | undefined;
+
+  constructor(chat: Chat, output: Writable, thoughtCode: string | undefined) {
+    this.#chat = chat;
+    this.#output = output;
+    this.#thoughtCode = thoughtCode;
+  }
+
+  /** Ends the answer under way; false when there is none. */
+  cancel(): boolean {
+    this.#running?.abort();
+    return this.#running !== undefined;
+  }
+
+  async answer(question: string): Promise<void> {
+    const running = new AbortController();
+    this.#running = running;
+    const messages: readonly ChatMessage[] = [...this.#messages, { role: 'user', content: question }];
+    let answer = '';
+    try {
+      for await (const piece of this.#chat(messages, running.signal)) {
+        if (running.signal.aborted) break;
+        if (piece.kind === 'answer') answer += piece.text;
+        this.#output.write(piece.kind === 'answer' ? piece.text : this.#paintThought(piece.text));
+      }
+    } catch (thrown) {
+      if (!running.signal.aborted) this.#output.write(`error: ${reasonOf(thrown)}`);
+    }
+    this.#output.write(running.signal.aborted ? ' (cancelled)\n' : '\n');
+    this.#running = undefined;
+    if (answer === '') return; // a question without an answer is no part of the chat
+    this.#messages.push({ role: 'user', content: question }, { role: 'assistant', content: answer });
+    this.#messages.splice(0, Math.max(0, this.#messages.length - MESSAGES_MAX));
+  }
+
+  #paintThought(text: string): string {
+    if (this.#thoughtCode === undefined) return '';
+    return this.#thoughtCode === '' ? text : `${this.#thoughtCode}${text}${PLAIN}`;
+  }
+}
+
+export interface ChatMessage {
+  readonly role: 'user' | 'assistant';
+  readonly content: string;
+}
+
+/** A piece of an answer. */
+export interface ChatPiece {
+  readonly kind: 'answer' | 'thought';
+  readonly text: string;
+}
+
+/** Answers a chat. Rejects with an Error of one line when there is none; ends without one when `signal` aborts. */
+export type Chat = (messages: readonly ChatMessage[], signal: AbortSignal) => AsyncIterable<ChatPiece>;
+
+/** What is read of a chunk of a chat stream, and of an error. */
+interface Chunk {
+  readonly choices?: readonly {
+    readonly delta?: { readonly content?: string | null; readonly reasoning_content?: string | null };
+  }[];
+  readonly error?: { readonly message?: string };
+}
+
+/** Chats with `model` through the frontend's own route, without a socket. */
+function chatThrough({ app }: Pick<Frontend, 'app'>, path: string, model: string): Chat {
+  return async function* (messages, signal) {
+    const response = await app.fetch(
+      new Request(`http://localhost${path}`, {
+        method: 'POST',
+        headers: { 'content-type': 'application/json' },
+        body: JSON.stringify({ model, messages, stream: true }),
+        signal,
+      }),
+    );
+    if (!response.ok) throw failureOf((await response.json()) as Chunk);
+    for await (const chunk of readChunks(response, signal)) {
+      if (chunk.error !== undefined) throw failureOf(chunk);
+      const { content, reasoning_content: thought } = chunk.choices?.[0]?.delta ?? {};
+      if (thought) yield { kind: 'thought', text: thought };
+      if (content) yield { kind: 'answer', text: content };
+    }
+  };
+}
+
+function failureOf({ error }: Chunk): Error {
+  return new Error(error?.message ?? 'there is no answer');
+}
+
+/** The JSON of each event up to `[DONE]`. */
+async function* readChunks(response: Response, signal: AbortSignal): AsyncGenerator<Chunk> {
+  const reader = response.body?.pipeThrough(new TextDecoderStream()).getReader();
+  const leave = (): void => void reader?.cancel().catch(() => undefined); // it has ended already
+  signal.addEventListener('abort', leave, { once: true });
+  try {
+    let text = '';
+    for (;;) {
+      const read = await reader?.read();
+      if (read === undefined || read.done) return;
+      const events = (text + read.value).split('\n\n');
+      text = events.pop() ?? '';
+      for (const event of events) {
+        const data = /^data: (.*)$/m.exec(event)?.[1];
+        if (data === '[DONE]') return;
+        if (data !== undefined) yield JSON.parse(data) as Chunk;
+      }
+    }
+  } finally {
+    signal.removeEventListener('abort', leave);
+    leave();
+  }
+}

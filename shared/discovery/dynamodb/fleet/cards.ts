@@ -1,0 +1,98 @@
+import { createHash } from 'node:crypto';
+import { isModelCard, type ModelCard, type RuntimeConfig } from '../../records.ts';
+
+/** What may differ between the workers of one model: it is kept with each worker's record, the rest once for all. */
+const OWN_FIELDS = [
+  'total_kv_blocks',
+  'max_num_seqs',
+  'max_num_batched_tokens',
+  'data_parallel_start_rank',
+  'data_parallel_size',
+  'taints',
+  'topology_domains',
+  'stable_routing_id',
+  'disaggregated_endpoint',
+  'runtime_data',
+] as const satisfies readonly (keyof RuntimeConfig)[];
+
+const SUM_LENGTH = 32;
+
+/** A card as it is stored. */
+export interface SplitCard {
+  /** Checksum of `shared`. */
+  readonly sum: string;
+  /** What the cards of many workers have in common; JSON. */
+  readonly shared: string;
+  /** What is this worker's own of the runtime figures; JSON. */
+  readonly own: string;
+}
+
+export function splitCard(card: ModelCard): SplitCard {
+  const own: Record<string, unknown> = {};
+  const runtime: Record<string, unknown> = { ...card.runtime_config };
+  for (const field of OWN_FIELDS) {
+    if (runtime[field] !== undefined) own[field] = runtime[field];
+    delete runtime[field];
+  }
+  const shared = JSON.stringify({ ...card, runtime_config: runtime });
+  return { sum: sumOf(shared), shared, own: JSON.stringify(own) };
+}
+
+/** Reverses `splitCard`; what comes out is not checked. Throws `SyntaxError` for what is no JSON. */
+export function joinCard(shared: string, own: string): unknown {
+  const card = JSON.parse(shared) as { readonly runtime_config?: object };
+  return { ...card, runtime_config: { ...card.runtime_config, ...JSON.parse(own) } };
+}
+
+/** Checksum by which a card is kept. */
+export function sumOf(shared: string): string {
+  return createHash('sha256').update(shared).digest('hex').slice(0, SUM_LENGTH);
+}
+
+/** Cards of one process, each with what some workers have of their own. */
+const SHARED_MAX = 1024;
+const JOINED_MAX = 4096;
+
+/** Model cards by checksum, read once. Workers whose cards are equal get the same object. */
+export class CardShelf {
+  readonly #shared = new Map<string, string>();
+  readonly #joined = new Map<string, ModelCard | undefined>(); // by checksum and own part
+
+  has(sum: string): boolean {
+    return this.#shared.has(sum);
+  }
+
+  /** Ignored when the text is not what the sum says. */
+  put(sum: string, shared: string): void {
+    if (sumOf(shared) === sum) keep(this.#shared, sum, shared, SHARED_MAX);
+  }
+
+  /** The card of that sum with a worker's own part; undefined while it is not known, or when it is no card. */
+  card(sum: string, own: string): ModelCard | undefined {
+    const name = `${sum} ${own}`;
+    if (this.#joined.has(name)) return this.#joined.get(name);
+    const shared = this.#shared.get(sum);
+    if (shared === undefined) return undefined;
+    const card = join(shared, own);
+    keep(this.#joined, name, card, JOINED_MAX);
+    return card;
+  }
+}
+
+function join(shared: string, own: string): ModelCard | undefined {
+  try {
+    const card = joinCard(shared, own);
+    return isModelCard(card) ? card : undefined;
+  } catch {
+    return undefined; // no JSON
+  }
+}
+
+function keep<V>(map: Map<string, V>, key: string, value: V, sizeMax: number): void {
+  map.delete(key);
+  map.set(key, value);
+  for (const oldest of map.keys()) {
+    if (map.size <= sizeMax) return;
+    map.delete(oldest);
+  }
+}

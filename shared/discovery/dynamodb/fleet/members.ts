@@ -1,0 +1,67 @@
+/** What one live process has in the fleet. */
+export interface Member {
+  readonly leaseId: string;
+  readonly epoch: number;
+  /** Raised by each change of the records. */
+  readonly rev: number;
+  /** Its packed records, one after the other (`packBlock`). */
+  readonly block: Uint8Array;
+  /** What its workers carry (`packLoads`); no bytes = not known. */
+  readonly load: Uint8Array;
+}
+
+/** The live processes by lease id. */
+export type Fleet = ReadonlyMap<string, Member>;
+
+/** Whether `one` is of an earlier state of its process than `other`. */
+export function isEarlier(
+  one: { readonly epoch: number; readonly rev: number },
+  other: { readonly epoch: number; readonly rev: number },
+): boolean {
+  return one.epoch < other.epoch || (one.epoch === other.epoch && one.rev < other.rev);
+}
+
+/**
+ * Keeps what this process has read of the leases itself from being undone by a view that was gathered before: such a view may
+ * be some seconds old, and what it does not have yet, or still has, would come and go, which ends requests under way.
+ *
+ *   own reading ------------- graceMs ------------> views alone
+ *     what only it has stays; what it no longer had stays away; of two states of a process the later one counts
+ */
+export class ReadingMerge {
+  readonly #graceMs: number;
+  #own: Fleet = new Map();
+  /** As last known, by lease id. */
+  #gone: Fleet = new Map();
+  #readAtMs = Number.NEGATIVE_INFINITY;
+
+  constructor(graceMs: number) {
+    this.#graceMs = graceMs;
+  }
+
+  /** @param shownBefore what was known until this reading */
+  read(own: Fleet, shownBefore: Fleet, nowMs: number): void {
+    const gone = new Map(nowMs - this.#readAtMs < this.#graceMs ? this.#gone : []);
+    for (const [leaseId, member] of shownBefore) gone.set(leaseId, member);
+    for (const leaseId of own.keys()) gone.delete(leaseId);
+    this.#gone = gone;
+    this.#own = own;
+    this.#readAtMs = nowMs;
+  }
+
+  /** What is known now that `view` is there. */
+  with(view: Fleet, nowMs: number): Fleet {
+    if (nowMs - this.#readAtMs >= this.#graceMs) {
+      if (this.#own.size > 0) [this.#own, this.#gone] = [new Map(), new Map()];
+      return view;
+    }
+    const merged = new Map<string, Member>();
+    for (const [leaseId, member] of view) {
+      const [own, gone] = [this.#own.get(leaseId), this.#gone.get(leaseId)];
+      if (own !== undefined) merged.set(leaseId, isEarlier(member, own) ? { ...own, load: member.load } : member);
+      else if (gone === undefined || isEarlier(gone, member)) merged.set(leaseId, member);
+    }
+    for (const [leaseId, member] of this.#own) if (!merged.has(leaseId)) merged.set(leaseId, member);
+    return merged;
+  }
+}

@@ -1,0 +1,120 @@
+import { ServeError, workerError } from '../errors/index.ts';
+import type { EngineOutput, EngineRequest } from '../protocol/generation/index.ts';
+import type { Engine, EngineInfo, EngineLoad, EngineSink } from './types.ts';
+
+/**
+ * One piece of an answer.
+ *
+ * - a string: text that clients see next;
+ * - token ids, for models that take tokens: the frontend makes text of them;
+ * - an `EngineOutput`: anything more, such as a finish reason, log probabilities, usage, or with `body` a whole
+ *   OpenAI-shaped chunk or object that goes to the client as it is.
+ */
+export type HandlerOutput = string | Uint32Array | readonly number[] | EngineOutput;
+
+export interface HandlerContext {
+  /** Aborts when nobody waits for the answer any more: the client is gone, it cancelled, or its deadline has passed. */
+  readonly signal: AbortSignal;
+}
+
+/**
+ * Answers one request. Returning ends the answer, with the finish reason `stop` unless an output said another; throwing
+ * fails it. It is asked for the next piece only while the reader has room.
+ */
+export type RequestHandler = (request: EngineRequest, context: HandlerContext) => AsyncIterable<HandlerOutput>;
+
+export interface HandlerEngineOptions {
+  readonly info: EngineInfo;
+  readonly handler: RequestHandler;
+  /** Loads what the handler needs. The worker is registered once it has resolved. @default nothing */
+  readonly start?: ((signal: AbortSignal) => Promise<void>) | undefined;
+  /** Rejects when the handler cannot serve now; the worker then leaves discovery until it can. @default always healthy */
+  readonly health?: ((signal: AbortSignal) => Promise<void>) | undefined;
+  /** One entry a data-parallel rank. @default the requests under way, without blocks */
+  readonly load?: (() => readonly EngineLoad[]) | undefined;
+  readonly stop?: (() => Promise<void>) | undefined;
+}
+
+/** An engine whose work is done by an async generator. */
+export function createHandlerEngine(options: HandlerEngineOptions): Engine {
+  return new HandlerEngine(options);
+}
+
+class HandlerEngine implements Engine {
+  readonly kind = 'handler';
+  readonly #options: HandlerEngineOptions;
+  #running = 0;
+
+  constructor(options: HandlerEngineOptions) {
+    this.#options = options;
+  }
+
+  async start(signal: AbortSignal): Promise<EngineInfo> {
+    await this.#options.start?.(signal);
+    return this.#options.info;
+  }
+
+  generate(request: EngineRequest, sink: EngineSink, signal: AbortSignal): void {
+    if (signal.aborted) return;
+    this.#running++;
+    void this.#answer(request, sink, signal).finally(() => this.#running--); // never rejects
+  }
+
+  async health(signal: AbortSignal): Promise<void> {
+    await this.#options.health?.(signal);
+  }
+
+  load(): readonly EngineLoad[] {
+    const unknown = { waitingRequests: 0, usedKvBlocks: 0, totalKvBlocks: 0, activePrefillTokens: 0 };
+    return this.#options.load?.() ?? [{ dpRank: 0, runningRequests: this.#running, ...unknown }];
+  }
+
+  onKvEvents(): void {
+    // A handler keeps no cache that routers could know of.
+  }
+
+  async stop(): Promise<void> {
+    await this.#options.stop?.();
+  }
+
+  async #answer(request: EngineRequest, sink: EngineSink, signal: AbortSignal): Promise<void> {
+    let hasFinish = false;
+    try {
+      for await (const output of this.#options.handler(request, { signal })) {
+        if (signal.aborted) return; // leaving the loop ends the generator
+        if (isFinish(output)) hasFinish = true;
+        write(output, sink);
+        if (sink.isBlocked()) await roomIn(sink, signal);
+      }
+      if (signal.aborted) return;
+      if (!hasFinish) sink.output({ finish_reason: 'stop' });
+      sink.end();
+    } catch (thrown) {
+      if (!signal.aborted) sink.fail(thrown instanceof ServeError ? thrown : workerError('Internal', thrown));
+    }
+  }
+}
+
+function write(output: HandlerOutput, sink: EngineSink): void {
+  if (typeof output === 'string') sink.output({ text: output });
+  else if (output instanceof Uint32Array || Array.isArray(output)) sink.tokens(0, output, 0, output.length);
+  else sink.output(output as Exclude<typeof output, readonly number[]>); // Array.isArray does not narrow readonly arrays
+}
+
+/** A body says by itself how it ended. */
+function isFinish(output: HandlerOutput): boolean {
+  if (typeof output === 'string' || output instanceof Uint32Array || Array.isArray(output)) return false;
+  return ('finish_reason' in output && output.finish_reason != null) || 'body' in output;
+}
+
+/** Resolves when the reader has room again, or nobody reads any more. */
+function roomIn(sink: EngineSink, signal: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    const done = (): void => {
+      signal.removeEventListener('abort', done);
+      resolve();
+    };
+    signal.addEventListener('abort', done, { once: true });
+    sink.onUnblocked(done);
+  });
+}

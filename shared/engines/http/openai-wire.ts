@@ -1,0 +1,176 @@
+import { workerError } from '../../errors/index.ts';
+import type {
+  CompletionUsage,
+  EmbeddingRecord,
+  EngineFinishReason,
+  EngineOutput,
+} from '../../protocol/generation/index.ts';
+import { isRecord } from '../../records/index.ts';
+import type { EngineSink } from '../types.ts';
+import { type AnswerReader, readEvent } from './exchange.ts';
+import { jsonOrText } from './upstream.ts';
+
+/** Passes every chunk or object of an OpenAI-compatible server on as it came. */
+export class BodyReader implements AnswerReader {
+  readonly isStream: boolean;
+  readonly #sink: EngineSink;
+  #hasFinish = false;
+
+  constructor(sink: EngineSink, isStream: boolean) {
+    this.#sink = sink;
+    this.isStream = isStream;
+  }
+
+  event(data: string): void {
+    this.whole(readEvent(data));
+  }
+
+  whole(body: object): void {
+    const output = outputOf(body);
+    if (output.finish_reason !== undefined) this.#hasFinish = true;
+    this.#sink.output(output);
+  }
+
+  finish(isSaid: boolean): void {
+    // Servers that leave out `[DONE]` have said a finish reason; a stream without either was cut off.
+    if (!isSaid && !this.#hasFinish) {
+      throw workerError('StreamIncomplete', 'the engine ended its stream without a finish reason');
+    }
+  }
+}
+
+/** Reads the answer of `/v1/embeddings` as one `EmbeddingRecord`. */
+export class EmbeddingReader implements AnswerReader {
+  readonly isStream = false;
+  readonly #sink: EngineSink;
+
+  constructor(sink: EngineSink) {
+    this.#sink = sink;
+  }
+
+  event(): void {
+    throw workerError('BackendProtocol', 'the engine streams an embedding');
+  }
+
+  whole(body: object): void {
+    const { data, usage } = body as { readonly data?: unknown; readonly usage?: unknown };
+    const rows: readonly unknown[] = Array.isArray(data) ? data : [];
+    const embeddings = rows.map((row) => base64Vector(isRecord(row) ? row.embedding : undefined));
+    if (embeddings.length === 0) throw workerError('BackendProtocol', 'the engine answered without an embedding');
+    const record: EmbeddingRecord = {
+      embeddings,
+      ...(isRecord(usage) && typeof usage.prompt_tokens === 'number' ? { prompt_tokens: usage.prompt_tokens } : {}),
+      ...(isRecord(usage) && typeof usage.total_tokens === 'number' ? { total_tokens: usage.total_tokens } : {}),
+    };
+    this.#sink.output({ body: record, finish_reason: 'stop' });
+  }
+
+  finish(): void {
+    // one object, complete by itself
+  }
+}
+
+/** Base64 of little-endian f32, as it came or from a list of numbers. */
+function base64Vector(vector: unknown): string {
+  if (typeof vector === 'string') return vector;
+  if (!Array.isArray(vector) || !vector.every((value) => typeof value === 'number')) {
+    throw workerError('BackendProtocol', 'an embedding of the engine is no list of numbers');
+  }
+  const bytes = Buffer.alloc(4 * vector.length);
+  vector.forEach((value, at) => {
+    bytes.writeFloatLE(value, 4 * at);
+  });
+  return bytes.toString('base64');
+}
+
+/** A chunk or object as an engine output: the body as it is, and beside it what others need to know of it. */
+function outputOf(body: object): EngineOutput {
+  const { choices, usage } = body as { choices?: unknown; usage?: unknown };
+  const first: unknown = Array.isArray(choices)
+    ? (choices.find((choice) => finishOf(choice) !== undefined) ?? choices[0])
+    : undefined;
+  const reason = finishOf(first);
+  const index = isRecord(first) && typeof first.index === 'number' ? first.index : undefined;
+  return {
+    body,
+    ...(index === undefined ? {} : { index }),
+    ...(reason === undefined ? {} : { finish_reason: reason }),
+    ...(isUsage(usage) ? { completion_usage: usage } : {}),
+  };
+}
+
+function finishOf(choice: unknown): EngineFinishReason | undefined {
+  const reason = isRecord(choice) ? choice.finish_reason : undefined;
+  if (typeof reason !== 'string') return undefined;
+  return reason === 'length' || reason === 'content_filter' ? reason : 'stop'; // `tool_calls` and the like end by themselves
+}
+
+function isUsage(value: unknown): value is CompletionUsage {
+  return isRecord(value) && typeof value.prompt_tokens === 'number' && typeof value.completion_tokens === 'number';
+}
+
+/** Where a server may say how long a sequence can be: vLLM and SGLang, then others. */
+const CONTEXT_FIELDS = ['max_model_len', 'context_length', 'context_window', 'max_context_length'];
+
+/** One row of `/v1/models`. */
+export interface ListedModel {
+  readonly id: string;
+  readonly contextLength: number | undefined;
+  /** Folder or repository of the weights. */
+  readonly root: string | undefined;
+  /** Set on an adapter: the model that it adapts. */
+  readonly parent: string | undefined;
+}
+
+/** The models of an answer of `/v1/models`; none when it is not such an answer. */
+export function readModels(text: string): readonly ListedModel[] {
+  const body = jsonOrText(text) as { data?: unknown } | null;
+  const rows: unknown[] = Array.isArray(body?.data) ? body.data : [];
+  return rows.flatMap((row) => {
+    const fields = (row ?? {}) as Readonly<Record<string, unknown>>;
+    if (typeof fields.id !== 'string') return [];
+    const lengths = CONTEXT_FIELDS.map((name) => fields[name]);
+    const contextLength = lengths.find((value) => typeof value === 'number' && Number.isInteger(value) && value > 0);
+    return [
+      {
+        id: fields.id,
+        contextLength: contextLength as number | undefined,
+        root: textOf(fields.root),
+        parent: textOf(fields.parent),
+      },
+    ];
+  });
+}
+
+/**
+ * `http://host:8000`, with or without `/v1` behind it.
+ * @throws TypeError when it is no HTTP URL
+ */
+export function baseUrl(text: string): URL {
+  const url = URL.canParse(text) ? new URL(text) : undefined;
+  if (url === undefined || (url.protocol !== 'http:' && url.protocol !== 'https:')) {
+    throw new TypeError(`the engine's URL must start with http:// or https://, got \`${text}\``);
+  }
+  url.pathname = url.pathname.replace(/\/+$/, '').replace(/\/v1$/, '');
+  return url;
+}
+
+function textOf(value: unknown): string | undefined {
+  return typeof value === 'string' && value !== '' ? value : undefined;
+}
+
+const STREAMED_TEXT: ReadonlySet<string> = new Set(['chat_completions', 'completions']);
+
+/**
+ * The client's body as a server is sent it: a stream of text also says at its end what it has used. Whoever serves the
+ * client counts by it, and shows it only to clients that asked.
+ */
+export function askingForUsage(
+  endpoint: string,
+  body: Readonly<Record<string, unknown>>,
+): Readonly<Record<string, unknown>> {
+  if (body.stream !== true || !STREAMED_TEXT.has(endpoint)) return body;
+  const { stream_options: options } = body;
+  const others = typeof options === 'object' && options !== null ? options : {};
+  return { ...body, stream_options: { ...others, include_usage: true } };
+}

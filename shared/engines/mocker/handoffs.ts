@@ -1,0 +1,204 @@
+import { connect, createServer, type Socket } from 'node:net';
+import { reasonOf } from '../../errors/index.ts';
+
+const HOST = 'memory';
+
+/** A decode engine that asks for the blocks of one prompt, seen from the engine that has them. */
+export interface HandoffCaller {
+  /** The blocks are there: they may be fetched. */
+  ready(): void;
+  /** They are not, and will not be. */
+  refuse(reason: string): void;
+}
+
+/** What a prefill engine answers with. */
+export interface HandoffDesk {
+  /**
+   * Somebody asks for `key`; `mayWait` until it is there. The returned function is called once: the blocks were fetched, or
+   * the caller has gone.
+   */
+  asked(key: string, mayWait: boolean, caller: HandoffCaller): () => void;
+}
+
+/** An open door to a desk. */
+export interface HandoffListener {
+  /** As decode engines reach it. */
+  readonly host: string;
+  readonly port: number;
+  /** Callers that are still there are let go. */
+  close(): Promise<void>;
+}
+
+export interface HandoffRequest {
+  readonly host: string;
+  readonly port: number;
+  readonly key: string;
+  /** Both legs are on their way at once: the blocks may come later. */
+  readonly mayWait: boolean;
+}
+
+/** One wish for blocks, seen from the decode engine. */
+interface HandoffFetch {
+  /** They are fetched, or nobody wants them any more: their holder may free them. Idempotent. */
+  close(): void;
+}
+
+/** Carries nothing but the news of who holds which blocks: a mock engine has no contents to move. */
+export interface HandoffNetwork {
+  /** @param port 0 = any */
+  listen(port: number, desk: HandoffDesk): Promise<HandoffListener>;
+  /**
+   * Calls `ready` or `failed`, on a later turn, unless it is closed before; `failed` after `ready` when the holder of the
+   * blocks goes before the fetch is closed.
+   */
+  fetch(request: HandoffRequest, ready: () => void, failed: (reason: string) => void): HandoffFetch;
+}
+
+/** Handoffs between the engines of one process. */
+export function memoryHandoffs(): HandoffNetwork {
+  const desks = new Map<number, HandoffDesk>();
+  let nextPort = 1;
+  return {
+    async listen(asked, desk) {
+      const port = asked === 0 ? nextPort++ : asked;
+      if (desks.has(port)) throw new Error(`port ${port} is in use`);
+      desks.set(port, desk);
+      return { host: HOST, port, close: async () => void desks.delete(port) };
+    },
+    fetch({ port, key, mayWait }, ready, failed) {
+      let isClosed = false;
+      let over = (): void => {};
+      const later = (tell: () => void) => queueMicrotask(() => !isClosed && tell());
+      queueMicrotask(() => {
+        if (isClosed) return;
+        const desk = desks.get(port);
+        if (desk === undefined) return later(() => failed('nobody listens'));
+        over = desk.asked(key, mayWait, { ready: () => later(ready), refuse: (reason) => later(() => failed(reason)) });
+      });
+      return {
+        close() {
+          if (isClosed) return;
+          isClosed = true;
+          over();
+        },
+      };
+    },
+  };
+}
+
+interface TcpHandoffOptions {
+  /** Address to listen on. */
+  readonly bind: string;
+  /** The same as others reach it. */
+  readonly advertise: string;
+}
+
+/** Longest line; keys are request ids and rooms. */
+const LINE_BYTES_MAX = 4096;
+const CONNECT_MS_MAX = 5000;
+/** Callers at a time; the engine has far fewer prompts in its cache. */
+const CALLERS_MAX = 16_384;
+
+/**
+ * One connection for each prompt: the decode engine writes `wait KEY` or `now KEY`, reads `ready` or `no REASON`, and closes
+ * the connection when it has what it wanted, or does not want it any more. A connection that breaks says the same.
+ */
+export function tcpHandoffs({ bind, advertise }: TcpHandoffOptions): HandoffNetwork {
+  return {
+    listen: (port, desk) => listen(bind, advertise, port, desk),
+    fetch,
+  };
+}
+
+async function listen(bind: string, advertise: string, port: number, desk: HandoffDesk): Promise<HandoffListener> {
+  const sockets = new Set<Socket>();
+  const server = createServer({ noDelay: true }, (socket) => {
+    sockets.add(socket);
+    socket.once('close', () => sockets.delete(socket));
+    serveCaller(socket, desk);
+  });
+  server.maxConnections = CALLERS_MAX;
+  await new Promise<void>((resolve, reject) => {
+    server.once('error', reject);
+    server.listen(port, bind, () => {
+      server.off('error', reject);
+      resolve();
+    });
+  });
+  server.unref();
+  const address = server.address();
+  if (address === null || typeof address === 'string') throw new Error('a TCP server has an address');
+  return {
+    host: advertise,
+    port: address.port,
+    close: () =>
+      new Promise((resolve) => {
+        server.close(() => resolve());
+        for (const socket of sockets) socket.destroy();
+      }),
+  };
+}
+
+function serveCaller(socket: Socket, desk: HandoffDesk): void {
+  let over = (): void => {};
+  socket.on('error', () => {}); // `close` follows and says all there is to say
+  socket.once('close', () => over());
+  readLine(socket, (line) => {
+    const match = /^(wait|now) (.+)$/.exec(line);
+    if (match === null) return socket.destroy();
+    const [, word, key = ''] = match;
+    over = desk.asked(key, word === 'wait', {
+      ready: () => void socket.write('ready\n'),
+      refuse: (reason) => void socket.end(`no ${reason}\n`),
+    });
+  });
+}
+
+function fetch(
+  { host, port, key, mayWait }: HandoffRequest,
+  ready: () => void,
+  failed: (reason: string) => void,
+): HandoffFetch {
+  const socket = connect({ host, port, noDelay: true });
+  let isOver = false;
+  const fail = (reason: string): void => {
+    if (isOver) return;
+    isOver = true;
+    failed(reason);
+  };
+  socket.setTimeout(CONNECT_MS_MAX, () => socket.destroy(new Error(`no connection within ${CONNECT_MS_MAX} ms`)));
+  socket.once('connect', () => {
+    socket.setTimeout(0);
+    socket.write(`${mayWait ? 'wait' : 'now'} ${key}\n`);
+  });
+  socket.once('error', (error) => fail(reasonOf(error)));
+  socket.once('close', () => fail('the connection was closed')); // also while the blocks move: their holder has gone
+  readLine(socket, (line) => {
+    if (isOver) return;
+    if (line === 'ready') ready();
+    else fail(line);
+  });
+  return {
+    close: () => {
+      isOver = true;
+      socket.destroy();
+    },
+  };
+}
+
+/** Calls `onLine` once, with the first line. */
+function readLine(socket: Socket, onLine: (line: string) => void): void {
+  let text = '';
+  const onData = (chunk: Buffer): void => {
+    text += chunk.toString('utf8');
+    const end = text.indexOf('\n');
+    if (end < 0) {
+      if (text.length > LINE_BYTES_MAX) socket.destroy();
+      return;
+    }
+    socket.off('data', onData);
+    socket.resume();
+    onLine(text.slice(0, end));
+  };
+  socket.on('data', onData);
+}

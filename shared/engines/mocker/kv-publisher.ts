@@ -1,0 +1,227 @@
+import { Packr } from 'msgpackr';
+import type { Publisher, Router } from 'zeromq';
+import type { Clock } from '../../clock/index.ts';
+import { reasonOf } from '../../errors/index.ts';
+import type { BlockListener } from './block-pool.ts';
+import { type BlockNames, TokenNames } from './sequence.ts';
+
+interface KvPublisherOptions {
+  readonly dpRank: number;
+  /** Address to listen on. */
+  readonly host: string;
+  /** Of this rank; 0 = any. */
+  readonly port: number;
+  /** Of this rank; 0 = any. @default nothing is replayed */
+  readonly replayPort?: number | undefined;
+  readonly clock: Clock;
+}
+
+/** Batches kept for replays, as vLLM keeps them (`buffer_steps`). */
+const BATCHES_MAX = 10_000;
+/** Batches beyond that until the list is cut. */
+const SLACK = 1000;
+const HIGH_WATER_MARK = 100_000;
+const TOPIC = '';
+/** Sequence number that ends a replay: -1. */
+const REPLAY_END = Buffer.alloc(8, 0xff);
+
+/**
+ * Publishes the cache changes of one rank as vLLM does: a PUB socket for `[topic, sequence, batch]`, one batch a pass, and a
+ * ROUTER that answers `[start]` with every batch kept since then and an end mark.
+ */
+export class KvPublisher {
+  readonly #options: KvPublisherOptions;
+  // Maps, not msgpackr's own records, which no other reader knows.
+  readonly #packr = new Packr({ useRecords: false });
+  #publisher: Publisher | undefined;
+  #router: Router | undefined;
+  /** Batches from `#first` on. */
+  #batches: Buffer[] = [];
+  #first = 0;
+  #sending: Promise<void> = Promise.resolve();
+  #serving: Promise<void> = Promise.resolve();
+
+  constructor(options: KvPublisherOptions) {
+    this.#options = options;
+  }
+
+  /** Where subscribers connect; undefined before `open`. */
+  get endpoint(): string | undefined {
+    return this.#publisher?.lastEndpoint ?? undefined;
+  }
+
+  get replayEndpoint(): string | undefined {
+    return this.#router?.lastEndpoint ?? undefined;
+  }
+
+  /** Rejects when a port is in use. */
+  async open(): Promise<void> {
+    const { Publisher, Router } = await import('zeromq');
+    const { host, port, replayPort } = this.#options;
+    const ipv6 = host.includes(':');
+    this.#publisher = new Publisher({ sendHighWaterMark: HIGH_WATER_MARK, linger: 0, ipv6 });
+    await bind(this.#publisher, host, port);
+    if (replayPort === undefined) return;
+    this.#router = new Router({ linger: 0, ipv6 });
+    await bind(this.#router, host, replayPort);
+    this.#serving = this.#serve(this.#router);
+  }
+
+  /** Sends the events of one pass, and keeps them for replays. */
+  publish(events: readonly WireEvent[]): void {
+    const publisher = this.#publisher;
+    if (events.length === 0 || publisher === undefined) return;
+    const { clock, dpRank } = this.#options;
+    const sequence = this.#first + this.#batches.length;
+    const batch = this.#packr.pack([clock.wallMs() / 1000, events, dpRank]);
+    this.#batches.push(batch);
+    if (this.#batches.length >= BATCHES_MAX + SLACK) {
+      this.#batches = this.#batches.slice(SLACK);
+      this.#first += SLACK;
+    }
+    // A publisher drops what a slow subscriber has no room for, so that it never waits: this chain stays short.
+    this.#sending = this.#sending
+      .then(() => publisher.send([TOPIC, eightBytes(sequence), batch]))
+      .catch(() => undefined); // closed meanwhile
+  }
+
+  async close(): Promise<void> {
+    await this.#sending;
+    this.#publisher?.close();
+    this.#router?.close();
+    await this.#serving;
+  }
+
+  /** Answers replays until the socket is closed. */
+  async #serve(router: Router): Promise<void> {
+    try {
+      for (;;) {
+        const frames = await router.receive();
+        const [caller, , start] = frames;
+        if (caller === undefined || frames.length !== 3 || start?.length !== 8) continue; // vLLM ignores others, too
+        await this.#replay(router, caller, Number(start.readBigUInt64BE()));
+      }
+    } catch {
+      // closed: receive() and send() have no time limit that could pass
+    }
+  }
+
+  async #replay(router: Router, caller: Buffer, start: number): Promise<void> {
+    for (let sequence = Math.max(start, this.#first); ; sequence++) {
+      const batch = this.#batches[sequence - this.#first];
+      if (batch === undefined) break;
+      await router.send([caller, '', TOPIC, eightBytes(sequence), batch]);
+    }
+    await router.send([caller, '', '', REPLAY_END, '']);
+  }
+}
+
+async function bind(socket: Publisher | Router, host: string, port: number): Promise<void> {
+  const endpoint = `tcp://${host.includes(':') ? `[${host}]` : host}:${port === 0 ? '*' : port}`;
+  try {
+    await socket.bind(endpoint);
+  } catch (error) {
+    throw new Error(`KV events cannot be published on ${endpoint}: ${reasonOf(error)}`, { cause: error });
+  }
+}
+
+function eightBytes(value: number): Buffer {
+  const bytes = Buffer.alloc(8);
+  bytes.writeBigUInt64BE(BigInt(value));
+  return bytes;
+}
+
+/** One event as vLLM 0.25 and later writes it. */
+type WireEvent =
+  | {
+      readonly type: 'BlockStored';
+      readonly block_hashes: bigint[];
+      readonly parent_block_hash: bigint | null;
+      readonly token_ids: number[];
+      readonly block_size: number;
+      readonly lora_id: null;
+      readonly medium: 'GPU';
+      readonly lora_name: string | null;
+      readonly extra_keys: (readonly string[] | null)[];
+      readonly group_idx: 0;
+      readonly kv_cache_spec_kind: 'full_attention';
+    }
+  | { readonly type: 'BlockRemoved'; readonly block_hashes: bigint[]; readonly medium: 'GPU'; readonly group_idx: 0 }
+  | { readonly type: 'AllBlocksCleared' };
+
+type Stored = Extract<WireEvent, { type: 'BlockStored' }>;
+
+/**
+ * Collects the block changes of one pass with their tokens. Blocks of one sequence stored one after the other are one event,
+ * as vLLM tells them; removals come one by one.
+ */
+export class EngineJournal implements BlockListener {
+  readonly #blockSizeTokens: number;
+  #events: WireEvent[] = [];
+  #open: { readonly event: Stored; readonly names: BlockNames; nextIndex: number } | undefined;
+
+  constructor(blockSizeTokens: number) {
+    this.#blockSizeTokens = blockSizeTokens;
+  }
+
+  stored(names: BlockNames, index: number): void {
+    if (!(names instanceof TokenNames)) throw new TypeError('only blocks of known tokens can be published');
+    if (this.#open?.names !== names || this.#open.nextIndex !== index) this.#begin(names, index);
+    const { event } = this.#open!; // set by `begin`, or there before
+    const size = this.#blockSizeTokens;
+    event.block_hashes.push(hashAt(names.hashes, index));
+    for (let at = index * size; at < (index + 1) * size; at++) event.token_ids.push(names.tokens[at]!);
+    event.extra_keys.push(extraKeys(names, index));
+    this.#open!.nextIndex = index + 1;
+  }
+
+  removed(hashLow: number, hashHigh: number): void {
+    this.#open = undefined;
+    this.#events.push({ type: 'BlockRemoved', block_hashes: [toHash(hashLow, hashHigh)], medium: 'GPU', group_idx: 0 });
+  }
+
+  cleared(): void {
+    this.#open = undefined;
+    this.#events.push({ type: 'AllBlocksCleared' });
+  }
+
+  /** The events since the last call, in order. */
+  drain(): readonly WireEvent[] {
+    this.#open = undefined; // lets go of a finished request
+    const events = this.#events;
+    if (events.length > 0) this.#events = [];
+    return events;
+  }
+
+  #begin(names: TokenNames, index: number): void {
+    const event: Stored = {
+      type: 'BlockStored',
+      block_hashes: [],
+      parent_block_hash: index === 0 ? null : hashAt(names.hashes, index - 1),
+      token_ids: [],
+      block_size: this.#blockSizeTokens,
+      lora_id: null,
+      medium: 'GPU',
+      lora_name: names.scope.loraName ?? null,
+      extra_keys: [],
+      group_idx: 0,
+      kv_cache_spec_kind: 'full_attention',
+    };
+    this.#open = { event, names, nextIndex: index };
+    this.#events.push(event);
+  }
+}
+
+/** The adapter's name on every block, the salt on the first one alone. */
+function extraKeys({ scope: { loraName, cacheSalt } }: TokenNames, index: number): readonly string[] | null {
+  const keys = [loraName, index === 0 ? cacheSalt : undefined].filter((key) => key !== undefined && key !== '');
+  return keys.length === 0 ? null : (keys as readonly string[]);
+}
+
+function hashAt(pairs: Uint32Array, index: number): bigint {
+  return toHash(pairs[2 * index]!, pairs[2 * index + 1]!);
+}
+
+function toHash(low: number, high: number): bigint {
+  return (BigInt(high) << 32n) | BigInt(low);
+}

@@ -1,0 +1,204 @@
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { createServer } from 'node:net';
+import { type Clock, type Random, systemRandom } from '../../clock/index.ts';
+
+/** A longer line is cut: progress bars and dumps are not for logs. */
+const LINE_CHARS_MAX = 4096;
+
+/** Splits the output of a process into lines. What ends in CR alone (progress bars) counts as a line too. */
+class OutputLines {
+  readonly #onLine: (line: string) => void;
+  #rest = '';
+
+  constructor(onLine: (line: string) => void) {
+    this.#onLine = onLine;
+  }
+
+  push(text: string): void {
+    const lines = (this.#rest + text).split(/\r\n|\n|\r/);
+    this.#rest = (lines.pop() ?? '').slice(0, LINE_CHARS_MAX);
+    for (const line of lines) if (line !== '') this.#onLine(line.slice(0, LINE_CHARS_MAX));
+  }
+
+  end(): void {
+    if (this.#rest !== '') this.#onLine(this.#rest);
+    this.#rest = '';
+  }
+}
+
+/** How loud a line of an engine's output is: engines written in Python name the level near its start. */
+export function levelOfLine(line: string): 'info' | 'warn' | 'error' {
+  const head = line.slice(0, 120);
+  if (/\b(ERROR|CRITICAL|FATAL)\b|^Traceback \(/.test(head)) return 'error';
+  return /\bWARN(ING)?\b/.test(head) ? 'warn' : 'info';
+}
+
+/** How an engine is started. */
+export interface LaunchCommand {
+  /** Program, looked up in `PATH`. */
+  readonly program: string;
+  readonly args: readonly string[];
+  /** Added to the environment of this process. */
+  readonly env: Readonly<Record<string, string>>;
+}
+
+interface EngineProcessOptions {
+  readonly command: LaunchCommand;
+  readonly clock: Clock;
+  /** Told of every line that the engine writes. */
+  onLine(line: string): void;
+}
+
+/** How a process ended. */
+export interface ProcessEnd {
+  readonly code: number | null;
+  readonly signal: NodeJS.Signals | null;
+  /** In words, with the last lines of output. */
+  readonly reason: string;
+  /** The last lines of output. */
+  readonly tail: readonly string[];
+}
+
+const TAIL_LINES = 20;
+/** What a process may take to end after SIGKILL before it is given up: it hangs in the kernel. */
+const KILL_WAIT_MS = 5000;
+
+/**
+ * Runs in the shell that becomes the engine (`exec` keeps its process id, and with it the process group): a watcher waits
+ * for the pipe on descriptor 3, whose other end only this process holds, and kills the group when it closes. So no engine
+ * outlives a sidecar, whatever ends that: an engine is several processes, and orphans keep GPU memory and ports.
+ */
+const GUARDED_EXEC = `
+(
+  trap '' HUP INT TERM
+  exec 0</dev/null 1>/dev/null 2>/dev/null
+  read -r _ <&3
+  kill -s KILL -- -$$
+) &
+exec "$@" 3<&-
+`;
+
+/** One engine in a process group of its own. */
+export class EngineProcess {
+  /** Resolves when the engine's first process has ended, however it did. */
+  readonly ended: Promise<ProcessEnd>;
+  readonly #options: EngineProcessOptions;
+  readonly #child: ChildProcess;
+  readonly #tail: string[] = [];
+  #hasEnded = false;
+
+  constructor(options: EngineProcessOptions) {
+    const { command } = options;
+    this.#options = options;
+    this.#child = spawn('/bin/sh', ['-c', GUARDED_EXEC, 'engine', command.program, ...command.args], {
+      detached: true, // a session and a process group of its own: signals to ours do not reach it
+      stdio: ['ignore', 'pipe', 'pipe', 'pipe'],
+      env: { ...process.env, ...command.env },
+    });
+    this.#readOutput();
+    this.ended = new Promise((resolve) => {
+      const end = (code: number | null, signal: NodeJS.Signals | null, what: string): void => {
+        if (this.#hasEnded) return;
+        this.#hasEnded = true;
+        this.#killGroup(); // its other processes have no business without it
+        resolve({ code, signal, reason: this.#describe(what), tail: this.#tail });
+      };
+      this.#child.once('error', (error) => end(null, null, `cannot be started (${error.message})`));
+      this.#child.once('exit', (code, signal) => end(code, signal, `ended with ${code ?? signal}`));
+    });
+  }
+
+  get pid(): number | undefined {
+    return this.#child.pid;
+  }
+
+  /** Asks the engine to end, and kills its whole group when it has not within `graceMs`. Idempotent. */
+  async stop(graceMs: number): Promise<void> {
+    if (!this.#hasEnded) {
+      this.#child.kill('SIGTERM');
+      await this.endedWithin(graceMs);
+    }
+    this.#killGroup();
+    await this.endedWithin(KILL_WAIT_MS);
+  }
+
+  /** How it ended; undefined when it has not within `limitMs`. */
+  async endedWithin(limitMs: number): Promise<ProcessEnd | undefined> {
+    let timer: { cancel(): void } | undefined;
+    const limit = new Promise<undefined>((resolve) => {
+      timer = this.#options.clock.after(limitMs, () => resolve(undefined));
+    });
+    const end = await Promise.race([this.ended, limit]);
+    timer?.cancel();
+    return end;
+  }
+
+  #readOutput(): void {
+    const lines = new OutputLines((line) => {
+      this.#tail.push(line);
+      if (this.#tail.length > TAIL_LINES) this.#tail.shift();
+      this.#options.onLine(line);
+    });
+    for (const stream of [this.#child.stdout, this.#child.stderr]) {
+      stream?.setEncoding('utf8').on('data', (text: string) => lines.push(text));
+      stream?.once('end', () => lines.end());
+    }
+    // Held open for the watcher; nothing is ever written to it, and it must not keep this process alive.
+    const guard = this.#child.stdio[3];
+    guard?.on('error', () => {}); // the watcher is gone, and with it the group
+    if (guard !== null && guard !== undefined && 'unref' in guard) (guard as { unref(): void }).unref();
+  }
+
+  #killGroup(): void {
+    const { pid } = this.#child;
+    if (pid === undefined) return;
+    try {
+      process.kill(-pid, 'SIGKILL');
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code !== 'ESRCH') throw error; // nobody is left of it
+    }
+  }
+
+  #describe(what: string): string {
+    const said = this.#tail.filter((line) => line.trim() !== '').slice(-3);
+    const { program } = this.#options.command;
+    return said.length === 0 ? `${program} ${what}` : `${program} ${what}: ${said.join(' | ')}`;
+  }
+}
+
+const TRIES_MAX = 50;
+/** Anywhere: below the ports that systems give to outgoing connections, which would take one while the engine loads. */
+const ANYWHERE = { from: 10_000, count: 20_000 } as const;
+
+/**
+ * The first of `count` neighbouring TCP ports that are free on the loopback, from `first` up; 0 = anywhere. Another process
+ * may take one before the engine does: the engine then fails to start and says so.
+ *
+ * @throws Error when there are none
+ */
+export async function freePorts(count: number, first = 0, random: Random = systemRandom): Promise<number> {
+  for (let attempt = 0; attempt < TRIES_MAX; attempt++) {
+    const base = first === 0 ? ANYWHERE.from + random.below(ANYWHERE.count) : first + attempt * count;
+    if (await areFree(base, count)) return base;
+  }
+  throw new Error(`no ${count} free TCP ports from ${first} on`);
+}
+
+async function areFree(base: number, count: number): Promise<boolean> {
+  for (let at = 0; at < count; at++) if (!(await isFree(base + at))) return false;
+  return true;
+}
+
+async function isFree(port: number): Promise<boolean> {
+  if (port > 65_535) return false;
+  const server = createServer();
+  server.listen(port, '127.0.0.1');
+  try {
+    await once(server, 'listening');
+  } catch {
+    return false; // taken, or not ours to take
+  }
+  await new Promise((resolve) => server.close(resolve));
+  return true;
+}

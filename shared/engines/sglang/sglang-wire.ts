@@ -1,0 +1,192 @@
+import { workerError } from '../../errors/index.ts';
+import type { CompletionUsage, EngineRequest, GuidedDecoding, TopLogprob } from '../../protocol/generation/index.ts';
+import { asRecord } from '../../records/index.ts';
+import { faultOfStatus } from '../http/upstream.ts';
+import { asText, type FieldRow, guidedKind, jsonText, sampling } from '../server/dialect.ts';
+import { stopIds, type TokenAnswer, type TokenDelta } from '../server/token-reader.ts';
+
+/** What a server of SGLang can do beyond the common. */
+export interface SglangAbilities {
+  /** The server puts requests of a higher priority first, or of a lower one; undefined = it has no priorities. */
+  readonly priority: 'higher-first' | 'lower-first' | undefined;
+  /** What it calls a salt of the cache. */
+  readonly saltField: 'cache_salt' | 'extra_key';
+}
+
+/**
+ * How a request's fields are called in SGLang's `sampling_params`. `stop` strings are the frontend's; `length_penalty` has
+ * no meaning without beam search; `guided_decoding.backend` and `whitespace_pattern` are chosen when the engine starts.
+ */
+export const SAMPLING_FIELDS: readonly FieldRow[] = [
+  sampling('n'),
+  sampling('presence_penalty'),
+  sampling('frequency_penalty'),
+  sampling('repetition_penalty'),
+  sampling('temperature'),
+  sampling('top_p'),
+  // SGLang takes -1 for all tokens, and no 0.
+  { ours: 'top_k', theirs: 'top_k', read: ({ sampling }) => (sampling.top_k === 0 ? -1 : sampling.top_k) },
+  sampling('min_p'),
+  sampling('seed', 'sampling_seed'),
+  sampling('logit_bias'),
+  sampling('length_penalty', null),
+  sampling('include_stop_str_in_output', null),
+  sampling('detokenize', null),
+  { ours: 'allowed_token_ids', theirs: undefined, read: ({ sampling }) => nonEmpty(sampling.allowed_token_ids) },
+  { ours: 'bad_words_token_ids', theirs: undefined, read: ({ sampling }) => nonEmpty(sampling.bad_words_token_ids) },
+  { ours: 'use_beam_search', theirs: undefined, read: ({ sampling }) => sampling.use_beam_search || undefined },
+  { ours: 'best_of', theirs: undefined, read: bestOf },
+  guided('json', 'json_schema', ({ json }) => jsonText(json)),
+  guided('regex', 'regex', ({ regex }) => regex),
+  guided('choice', 'regex', ({ choice }) => `(${(choice ?? []).map(escapeRegex).join('|')})`),
+  guided('grammar', 'ebnf', ({ grammar }) => grammar),
+  guided('structural_tag', 'structural_tag', ({ structural_tag: tag }) => jsonText(tag)),
+  { ours: 'max_tokens', theirs: 'max_new_tokens', read: ({ stop }) => stop.max_tokens },
+  { ours: 'min_tokens', theirs: 'min_new_tokens', read: ({ stop }) => stop.min_tokens },
+  { ours: 'ignore_eos', theirs: 'ignore_eos', read: ({ stop }) => stop.ignore_eos },
+  { ours: 'stop_token_ids', theirs: 'stop_token_ids', read: ({ stop }) => nonEmpty(stopIds(stop)) },
+  { ours: 'extra_args', theirs: 'custom_params', read: ({ extraArgs }) => extraArgs },
+];
+
+/** Fields of the request itself. */
+export function requestFields({ priority, saltField }: SglangAbilities): readonly FieldRow[] {
+  const sign = priority === 'lower-first' ? -1 : 1;
+  const asked = ({ routing }: EngineRequest): unknown => routing.priority && sign * routing.priority;
+  return [
+    { ours: 'lora_name', theirs: 'lora_path', read: ({ routing }) => routing.lora_name },
+    { ours: 'cache_salt', theirs: saltField, read: ({ routing }) => routing.cache_salt || undefined },
+    // A hint: an engine without priorities may refuse requests that have one.
+    { ours: 'priority', theirs: priority === undefined ? null : 'priority', read: asked },
+    { ours: 'dp_rank', theirs: 'data_parallel_rank', read: ({ routing }) => routing.dp_rank },
+    { ours: 'prefill_dp_rank', theirs: 'disagg_prefill_dp_rank', read: ({ routing }) => routing.prefill_dp_rank },
+    { ours: 'logprobs', theirs: 'top_logprobs_num', read: ({ output }) => output.logprobs ?? output.prompt_logprobs },
+    {
+      ours: 'require_reasoning',
+      theirs: 'require_reasoning',
+      read: (request) => request.requireReasoning || undefined,
+    },
+    { ours: 'max_thinking_tokens', theirs: 'max_thinking_tokens', read: ({ stop }) => stop.max_thinking_tokens },
+    { ours: 'bootstrap_host', theirs: 'bootstrap_host', read: ({ bootstrapInfo }) => bootstrapInfo?.bootstrap_host },
+    { ours: 'bootstrap_port', theirs: 'bootstrap_port', read: ({ bootstrapInfo }) => bootstrapInfo?.bootstrap_port },
+  ];
+}
+
+function guided(
+  kind: NonNullable<ReturnType<typeof guidedKind>>,
+  theirs: string,
+  read: (guided: GuidedDecoding) => unknown,
+): FieldRow {
+  return {
+    ours: 'guided_decoding',
+    theirs,
+    read: ({ sampling: { guided_decoding: decoding } }) =>
+      decoding !== undefined && guidedKind(decoding) === kind ? read(decoding) : undefined,
+  };
+}
+
+function bestOf({ sampling }: EngineRequest): number | undefined {
+  return sampling.best_of === undefined || sampling.best_of === (sampling.n ?? 1) ? undefined : sampling.best_of;
+}
+
+function nonEmpty<T>(list: readonly T[] | undefined): readonly T[] | undefined {
+  return list === undefined || list.length === 0 ? undefined : list;
+}
+
+function escapeRegex(text: string): string {
+  return text.replace(/[\\^$.*+?()[\]{}|]/g, '\\$&');
+}
+
+type JsonRecord = Readonly<Record<string, unknown>>;
+
+/**
+ * Reads an event or a whole answer of `/generate`. Ids and log probabilities may be those of the event or all so far,
+ * which `completion_tokens` tells apart.
+ */
+export function readSglangAnswer(body: JsonRecord, sent: (index: number) => number): TokenAnswer {
+  const results: readonly unknown[] = Array.isArray(body) ? body : [body];
+  const deltas = results.map((result, at) => readResult(asRecord(result) ?? {}, at, sent));
+  const metas = results.map((result) => asRecord(asRecord(result)?.meta_info) ?? {});
+  const isOver = deltas.some(({ finish }) => finish !== undefined);
+  return {
+    deltas,
+    usage: isOver ? usageOf(metas) : undefined,
+    kvTransferParams: undefined,
+    promptLogprobs: isOver ? promptLogprobs(metas[0] ?? {}) : undefined,
+  };
+}
+
+function readResult(result: JsonRecord, at: number, sent: (index: number) => number): TokenDelta {
+  const { output_ids: ids, index: named } = result;
+  const meta = asRecord(result.meta_info);
+  const total = meta?.completion_tokens;
+  if (!Array.isArray(ids) || meta === undefined || typeof total !== 'number') {
+    throw workerError('BackendProtocol', 'the engine answered without token ids');
+  }
+  const index = typeof named === 'number' ? named : at;
+  const fresh = total - sent(index);
+  if (fresh < 0 || fresh > ids.length) {
+    throw workerError('BackendProtocol', `the engine sent ${ids.length} ids where ${fresh} are new`);
+  }
+  const finish = asRecord(meta.finish_reason);
+  if (finish?.type === 'abort') refuseAborted(finish);
+  const matched = finish?.matched;
+  return {
+    index,
+    tokenIds: fresh === 0 ? [] : (ids.slice(-fresh) as number[]), // checked by the reader
+    finish: asText(finish?.type),
+    stopReason: typeof matched === 'number' || typeof matched === 'string' ? matched : undefined,
+    logprobs: lastOf(meta.output_token_logprobs, fresh)?.map((entry) => numberAt(entry, 0)),
+    topLogprobs: lastOf(meta.output_top_logprobs, fresh)?.map(alternatives),
+  };
+}
+
+/** The engine gave the request up by itself: for a bad request or for want of room. */
+function refuseAborted(finish: JsonRecord): void {
+  const status = finish.status_code;
+  if (typeof status !== 'number') return;
+  const message = asText(finish.message) ?? 'the engine aborted the request';
+  throw faultOfStatus(status, { message, param: undefined, labels: '', status });
+}
+
+function usageOf(metas: readonly JsonRecord[]): CompletionUsage {
+  const prompt = countOf(metas[0]?.prompt_tokens);
+  const completion = metas.reduce((sum, meta) => sum + countOf(meta.completion_tokens), 0);
+  return {
+    prompt_tokens: prompt,
+    completion_tokens: completion,
+    total_tokens: prompt + completion,
+    prompt_tokens_details: { cached_tokens: countOf(metas[0]?.cached_tokens) },
+  };
+}
+
+/** As vLLM has them: null for the first token, then the log probability of each id by the id. */
+function promptLogprobs(meta: JsonRecord): unknown {
+  const own = meta.input_token_logprobs;
+  if (!Array.isArray(own) || own.length === 0) return undefined;
+  const tops: readonly unknown[] = Array.isArray(meta.input_top_logprobs) ? meta.input_top_logprobs : [];
+  return own.map((entry: unknown, at) => {
+    if (!Array.isArray(entry) || entry[0] === null) return null;
+    const all = [...alternatives(tops[at]), { token_id: numberAt(entry, 1), logprob: numberAt(entry, 0) }];
+    return Object.fromEntries(all.map(({ token_id, logprob }) => [token_id, { logprob }]));
+  });
+}
+
+/** `[log probability, id, text]` each. */
+function alternatives(row: unknown): readonly TopLogprob[] {
+  if (!Array.isArray(row)) return [];
+  return row.map((entry, at) => ({ rank: at + 1, token_id: numberAt(entry, 1), logprob: numberAt(entry, 0) }));
+}
+
+function lastOf(list: unknown, count: number): readonly unknown[] | undefined {
+  if (!Array.isArray(list) || list.length < count) return undefined;
+  return count === 0 ? [] : list.slice(-count);
+}
+
+function numberAt(entry: unknown, at: number): number {
+  const value: unknown = Array.isArray(entry) ? entry[at] : undefined;
+  return typeof value === 'number' ? value : -9999;
+}
+
+function countOf(value: unknown): number {
+  return typeof value === 'number' ? value : 0;
+}

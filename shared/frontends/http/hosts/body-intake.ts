@@ -1,0 +1,238 @@
+import { createBrotliDecompress, createGunzip, createInflate } from 'node:zlib';
+import { overLimit, reasonOf, ServeError } from '../../../errors/index.ts';
+import type { ByteBudget } from '../../inference/index.ts';
+
+/** A chunk from here on is kept as it came; copying it would cost more than its own overhead. */
+const LARGE_CHUNK_BYTES = 16 * 1024;
+/** Small chunks are copied together into blocks of at most so many bytes. */
+const BLOCK_BYTES_MAX = 1024 * 1024;
+const BLOCK_BYTES_MIN = 4 * 1024;
+
+/** Room for a whole body is made once this part of it is there: who only announces megabytes gets none. */
+const CERTAIN_PART = 0.25;
+
+const NOTHING = new Uint8Array(0);
+
+/**
+ * The bytes of a body as they come. Small chunks are put together: kept one by one, a body in chunks of a byte would take
+ * 200 times its size.
+ */
+export class BodyBytes {
+  #parts: Uint8Array[] = [];
+  /** Being filled; its first `#filled` bytes belong to the body. */
+  #block = NOTHING;
+  #filled = 0;
+  #sizeBytes = 0;
+  #announcedBytes = 0;
+
+  get sizeBytes(): number {
+    return this.#sizeBytes;
+  }
+
+  /** So many bytes are to come: a hint, by which the body need not be copied at its end. */
+  announce(bytes: number): void {
+    this.#announcedBytes = bytes;
+  }
+
+  add(chunk: Uint8Array): void {
+    this.#sizeBytes += chunk.length;
+    const fits = chunk.length <= this.#block.length - this.#filled;
+    const isWholeSoFar = this.#sizeBytes === chunk.length;
+    if (!fits && (isWholeSoFar || chunk.length >= LARGE_CHUNK_BYTES)) {
+      this.#closeBlock();
+      this.#parts.push(chunk);
+      this.#makeRoom();
+    } else {
+      if (!fits) this.#openBlock(chunk.length);
+      this.#block.set(chunk, this.#filled);
+      this.#filled += chunk.length;
+    }
+  }
+
+  /** Everything in one piece; what came in one chunk is not copied. Empties this. */
+  take(): Uint8Array {
+    this.#closeBlock();
+    const parts = this.#parts;
+    this.clear();
+    return parts.length === 1 ? (parts[0] as Uint8Array) : Buffer.concat(parts);
+  }
+
+  clear(): void {
+    this.#parts = [];
+    this.#block = NOTHING;
+    this.#filled = 0;
+    this.#sizeBytes = 0;
+  }
+
+  /** Puts what is there into a block for the whole body. */
+  #makeRoom(): void {
+    const bytes = this.#announcedBytes;
+    if (this.#sizeBytes >= bytes || this.#sizeBytes < bytes * CERTAIN_PART) return;
+    const block = Buffer.allocUnsafeSlow(bytes);
+    let filled = 0;
+    for (const part of this.#parts) {
+      block.set(part, filled);
+      filled += part.length;
+    }
+    this.#parts = [];
+    this.#block = block;
+    this.#filled = filled;
+  }
+
+  #openBlock(bytesMin: number): void {
+    this.#closeBlock();
+    const bytes = Math.min(Math.max(this.#sizeBytes, BLOCK_BYTES_MIN), BLOCK_BYTES_MAX);
+    this.#block = Buffer.allocUnsafeSlow(Math.max(bytes, bytesMin));
+  }
+
+  #closeBlock(): void {
+    if (this.#filled > 0) this.#parts.push(this.#block.subarray(0, this.#filled));
+    this.#block = NOTHING;
+    this.#filled = 0;
+  }
+}
+
+const DECODED_CHUNK_BYTES = 64 * 1024;
+
+const DECODERS = {
+  gzip: () => createGunzip({ chunkSize: DECODED_CHUNK_BYTES }),
+  deflate: () => createInflate({ chunkSize: DECODED_CHUNK_BYTES }),
+  br: () => createBrotliDecompress({ chunkSize: DECODED_CHUNK_BYTES }),
+} as const;
+
+/** A way in which clients may compress bodies. */
+type ContentEncoding = keyof typeof DECODERS;
+
+const MEBIBYTE = 1024 * 1024;
+
+/**
+ * Takes in one body, whatever host reads it: within the body limit, within the room of the process, and unpacked if it is
+ * compressed. A host calls `expect` once, `add` with each chunk, and `finish`; each of them throws when the body is not
+ * wanted, and what came before is let go of then.
+ */
+export class BodyIntake {
+  readonly #limit: BodyLimit;
+  readonly #budget: ByteBudget;
+  readonly #encoding: ContentEncoding | undefined;
+  readonly #bytes = new BodyBytes();
+  #takenBytes = 0;
+
+  /**
+   * @param bodyLimitBytes the largest body, unpacked
+   * @throws ServeError `unsupported_media_type` for an encoding that nobody here can unpack.
+   */
+  constructor(bodyLimitBytes: number, budget: ByteBudget, contentEncoding: string | undefined) {
+    this.#limit =
+      bodyLimitBytes <= budget.limitBytes
+        ? { bytes: bodyLimitBytes, setBy: 'DYN_HTTP_BODY_LIMIT_MB' }
+        : { bytes: budget.limitBytes, setBy: 'STATOR_HTTP_BODY_BUDGET_MB' };
+    this.#budget = budget;
+    this.#encoding = contentEncodingOf(contentEncoding);
+  }
+
+  /**
+   * So many bytes are announced. They take no room yet: an announcement costs a client nothing.
+   * @throws ServeError `request_too_large`
+   */
+  expect(bytes: number): void {
+    this.#requireWithin(bytes);
+    this.#bytes.announce(bytes);
+  }
+
+  /** @throws ServeError `request_too_large`, `server_overloaded`. */
+  add(chunk: Uint8Array): void {
+    try {
+      this.#requireWithin(this.#bytes.sizeBytes + chunk.length);
+      this.#take(chunk.length);
+    } catch (thrown) {
+      this.release();
+      throw thrown;
+    }
+    this.#bytes.add(chunk);
+  }
+
+  /** The whole body, unpacked. Its room is taken until `release`. Rejects as `add` throws, and with `invalid_value`. */
+  async finish(): Promise<Uint8Array> {
+    if (this.#encoding === undefined) return this.#bytes.take();
+    const packedBytes = this.#bytes.sizeBytes;
+    const packed = this.#bytes.take();
+    await decodeContent(this.#encoding, packed, (chunk) => this.add(chunk));
+    this.#give(packedBytes);
+    return this.#bytes.take();
+  }
+
+  /** The body was decoded, or is not wanted any more. Later calls change nothing. */
+  release(): void {
+    this.#bytes.clear();
+    this.#give(this.#takenBytes);
+  }
+
+  #requireWithin(bytes: number): void {
+    if (bytes > this.#limit.bytes) throw bodyTooLarge(this.#limit);
+  }
+
+  #take(bytes: number): void {
+    this.#budget.take(bytes);
+    this.#takenBytes += bytes;
+  }
+
+  #give(bytes: number): void {
+    this.#takenBytes -= bytes;
+    this.#budget.give(bytes);
+  }
+}
+
+interface BodyLimit {
+  readonly bytes: number;
+  /** The setting to change. */
+  readonly setBy: string;
+}
+
+function bodyTooLarge({ bytes, setBy }: BodyLimit): ServeError {
+  const limitMb = bytes / MEBIBYTE;
+  return overLimit('body_bytes', `Request body exceeds the limit of ${limitMb} MB set by ${setBy}`);
+}
+
+/** The client stopped in the middle of its body, or the host could not read it. */
+export function bodyUnreadable(cause: unknown): ServeError {
+  return new ServeError('invalid_json', 'Failed to read request body', { cause });
+}
+
+/**
+ * How a body is compressed; undefined = not at all.
+ * @throws ServeError `unsupported_media_type` for any other encoding, and for several.
+ */
+function contentEncodingOf(header: string | undefined): ContentEncoding | undefined {
+  const name = header?.trim().toLowerCase() ?? '';
+  if (name === '' || name === 'identity') return undefined;
+  if (name === 'x-gzip') return 'gzip';
+  if (Object.hasOwn(DECODERS, name)) return name as ContentEncoding;
+  const allowed = Object.keys(DECODERS).join(', ');
+  const message = `Content-Encoding ${name.slice(0, 100)} is not supported: send ${allowed} or identity`;
+  throw new ServeError('unsupported_media_type', message, { param: 'content-encoding' });
+}
+
+/**
+ * Unpacks `bytes` chunk by chunk, off the event loop. `take` gets each chunk and ends the work by throwing: that is how a
+ * body that unpacks to more than is allowed stops at the limit.
+ * Rejects with what `take` threw, or with a ServeError `invalid_value` for bytes that are not of that encoding.
+ */
+function decodeContent(encoding: ContentEncoding, bytes: Uint8Array, take: (chunk: Uint8Array) => void): Promise<void> {
+  return new Promise((resolve, reject) => {
+    const decoder = DECODERS[encoding]();
+    decoder.on('data', (chunk: Buffer) => {
+      try {
+        take(chunk);
+      } catch (thrown) {
+        reject(thrown);
+        decoder.destroy();
+      }
+    });
+    decoder.once('end', resolve);
+    decoder.once('error', (cause) => {
+      const message = `Failed to read request body: it is not valid ${encoding}: ${reasonOf(cause)}`;
+      reject(new ServeError('invalid_value', message, { param: 'content-encoding', cause }));
+    });
+    decoder.end(bytes);
+  });
+}

@@ -1,0 +1,162 @@
+import { ServeError, toServeError } from '../../../errors/index.ts';
+import type { BusyThresholdValues } from '../../../pipeline/index.ts';
+import type { GenerationRequest } from '../../../protocol/generation/index.ts';
+import type { JsonBody } from '../../../protocol/json/index.ts';
+import {
+  type BusyThresholdBody,
+  checkBusyThresholdBody,
+  decodeChat,
+  decodeCompletions,
+  parseBusyThresholdBody,
+  parseChatBody,
+  parseCompletionsBody,
+} from '../../../protocol/openai/index.ts';
+import { decodeContext } from '../../inference/index.ts';
+import type { HttpAppDeps } from '../deps.ts';
+import type { HttpExchange } from '../hosts/exchange.ts';
+import { decodePath, EXPLAIN_PATH, shownId } from '../route.ts';
+import { readJson } from '../serve-inference.ts';
+import { sendError, sendJson } from '../sinks/send.ts';
+
+/** A body that is JSON but not of the right shape, on this route alone. */
+const WRONG_SHAPE_STATUS = 422;
+
+/** `GET /busy_threshold` lists the thresholds of every model, `POST` reads or sets those of one. Never rejects. */
+export async function serveBusyThreshold(deps: HttpAppDeps, exchange: HttpExchange): Promise<void> {
+  if (exchange.method !== 'POST') {
+    const { models, thresholds } = deps.pipeline;
+    const all = models.list().map(({ name, primaryName }) => thresholdBody(name, thresholds.of(primaryName)));
+    sendJson(exchange, 200, { thresholds: all });
+    return;
+  }
+  let json: JsonBody;
+  try {
+    json = await readJson(exchange, deps);
+  } catch (thrown) {
+    const error = toServeError(thrown);
+    sendThresholdError(exchange, error.status, error);
+    return;
+  }
+  setThresholds(deps, exchange, json);
+}
+
+function setThresholds(deps: HttpAppDeps, exchange: HttpExchange, json: JsonBody): void {
+  let body: BusyThresholdBody;
+  try {
+    body = parseBusyThresholdBody(json);
+  } catch (thrown) {
+    sendThresholdError(exchange, WRONG_SHAPE_STATUS, toServeError(thrown));
+    return;
+  }
+  try {
+    checkBusyThresholdBody(body);
+  } catch (thrown) {
+    const error = toServeError(thrown);
+    sendThresholdError(exchange, error.status, error);
+    return;
+  }
+  const { models, thresholds } = deps.pipeline;
+  const model = models.find(body.model);
+  const values: BusyThresholdValues = {
+    decodeBlocksShare: body.active_decode_blocks_threshold ?? undefined,
+    prefillTokens: body.active_prefill_tokens_threshold ?? undefined,
+    prefillTokensFraction: body.active_prefill_tokens_threshold_frac ?? undefined,
+  };
+  const isRead = Object.values(values).every((value) => value === undefined);
+  if (model === undefined && !isRead) {
+    const error = `Model '${body.model}' not found. Thresholds can only be set for discovered models.`;
+    sendJson(exchange, 404, { error });
+    return;
+  }
+  const stored =
+    model === undefined ? {} : isRead ? thresholds.of(model.primaryName) : thresholds.set(model.primaryName, values);
+  sendJson(exchange, 200, thresholdBody(body.model, stored));
+}
+
+function thresholdBody(model: string, values: BusyThresholdValues): object {
+  return {
+    model,
+    active_decode_blocks_threshold: values.decodeBlocksShare ?? null,
+    active_prefill_tokens_threshold: values.prefillTokens ?? null,
+    active_prefill_tokens_threshold_frac: values.prefillTokensFraction ?? null,
+  };
+}
+
+/** This route's own envelope, unlike all others. */
+function sendThresholdError(exchange: HttpExchange, status: number, error: ServeError): void {
+  sendJson(exchange, status, { error: error.message });
+}
+
+/** `POST /clear_kv_blocks`: empties the prefix caches of every worker, and lists what became of each. */
+export async function serveClearKvBlocks({ caches }: HttpAppDeps, exchange: HttpExchange): Promise<void> {
+  const workers = (await caches?.clear()) ?? [];
+  if (workers.length === 0) {
+    sendJson(exchange, 200, { message: 'No active worker groups found' });
+    return;
+  }
+  const rows = workers.map(({ model, endpoint, workerId, failure }) => ({
+    isCleared: failure === undefined,
+    row: {
+      name: model,
+      endpoint,
+      instance_id: workerId,
+      ...(failure === undefined
+        ? { status: 'success', response: 'KV cache cleared' }
+        : { status: 'failed', error: failure }),
+    },
+  }));
+  sendJson(exchange, 200, {
+    cleared_workers: rows.filter(({ isCleared }) => isCleared).map(({ row }) => row),
+    failed_workers: rows.filter(({ isCleared }) => !isCleared).map(({ row }) => row),
+  });
+}
+
+const UUID = /([0-9a-f]{8})-?([0-9a-f]{4})-?([0-9a-f]{4})-?([0-9a-f]{4})-?([0-9a-f]{12})(-\d+)?/i;
+
+/** `GET /router/explain/{id}`: why one of the last requests went to its worker. */
+export async function serveExplained(deps: HttpAppDeps, exchange: HttpExchange): Promise<void> {
+  const id = decodePath(exchange.path.slice(EXPLAIN_PATH.length + 1));
+  const explainer = requireExplainer(deps);
+  for (const requestId of requestIdsOf(id)) {
+    const explanation = await explainer.explained(requestId);
+    if (explanation === undefined) continue;
+    sendJson(exchange, 200, explanation);
+    return;
+  }
+  const asked = 'asked for is the response id (chatcmpl-..., cmpl-..., resp_..., msg_...), not an x-request-id';
+  const message = `No decision is kept for the id ${shownId(id)}: only the last ones are, and ${asked}`;
+  const error = new ServeError('not_found', message);
+  sendError(exchange, error, deps.settings.overloadStatus);
+}
+
+/** `POST /router/explain`: where the request of a chat or completions body would go now. Nothing is sent or booked. */
+export async function serveExplain(deps: HttpAppDeps, exchange: HttpExchange): Promise<void> {
+  try {
+    const explainer = requireExplainer(deps);
+    const json = await readJson(exchange, deps);
+    sendJson(exchange, 200, await explainer.explain(decode(json, deps, exchange)));
+  } catch (thrown) {
+    sendError(exchange, toServeError(thrown), deps.settings.overloadStatus);
+  }
+}
+
+function requireExplainer({ explainer }: HttpAppDeps): NonNullable<HttpAppDeps['explainer']> {
+  if (explainer !== undefined) return explainer;
+  throw new ServeError('not_implemented', 'Decisions can be explained in router mode kv only: --router-mode kv');
+}
+
+/** A body with messages is a chat; of a batch of prompts the first counts. */
+function decode(json: JsonBody, deps: HttpAppDeps, exchange: HttpExchange): GenerationRequest {
+  const context = decodeContext({ deps, exchange });
+  const isChat = typeof json.value === 'object' && json.value !== null && 'messages' in json.value;
+  if (isChat) return decodeChat(parseChatBody(json), context).request;
+  return decodeCompletions(parseCompletionsBody(json), context).requests[0]!; // a batch has at least one prompt
+}
+
+/** What a request may be known as inside: by the id as it is, or by the one that its response id was made from. */
+function requestIdsOf(id: string): readonly string[] {
+  const [found, ...parts] = UUID.exec(id) ?? [];
+  if (found === undefined) return [id];
+  const uuid = parts.slice(0, 5).join('-').toLowerCase();
+  return [...new Set([id, `${uuid}${parts[5] ?? ''}`, uuid, `${uuid}-0`])];
+}

@@ -1,0 +1,160 @@
+import { ServeError } from '../../errors/index.ts';
+import { modelNotFound, modelNotReady } from '../../pipeline/index.ts';
+import {
+  ENDPOINTS,
+  type Endpoint,
+  type GenerationRequest,
+  type GenerationSink,
+  type ServingWorkers,
+  type TextDelta,
+  type TextFinish,
+  type Usage,
+} from '../../protocol/generation/index.ts';
+import type { DecodeContext } from '../../protocol/openai/index.ts';
+import type { RequestMeter } from '../../telemetry/index.ts';
+import type { BookedExchange, InferenceDeps } from './deps.ts';
+import { type Abandonable, type InferenceBooks, UNKNOWN_MODEL } from './inference-books.ts';
+
+/* The steps that every inference request takes, whatever its dialect. */
+
+/**
+ * Hands one request to the pipeline. An answer that is not written as it comes takes room until it is whole.
+ * @throws ServeError `server_overloaded` where there is none
+ */
+export function generate(
+  inference: InferenceBooks,
+  request: GenerationRequest,
+  sink: Abandonable & GenerationSink,
+  { meter, isWritten = request.stream }: { readonly meter: RequestMeter; readonly isWritten?: boolean },
+): void {
+  const { signal } = inference.watch(sink);
+  inference.deps.pipeline.generate(request, isWritten ? sink : inference.kept(sink), { signal, meter });
+}
+
+/** Refuses while the process drains, before the body is read. @throws ServeError 503 */
+export function requireService({ lifecycle }: Pick<InferenceDeps, 'lifecycle'>): void {
+  if (!lifecycle.isTakingRequests) throw new ServeError('service_unavailable', 'Service is not ready');
+}
+
+/** @throws ServeError `insufficient_permissions`, whether there is such a model or not */
+export function requireAllowed({ grant }: Pick<BookedExchange, 'grant'>, name: string, primaryName = name): void {
+  if (grant.allowsModel(name, primaryName)) return;
+  const message = `Key ${grant.key?.id} may not use model '${name}'`;
+  throw new ServeError('insufficient_permissions', message, { param: 'model' });
+}
+
+/** The name is registered as a model that serves `endpoint`; checked after the body. @throws ServeError 404 */
+export function requireServed({ pipeline }: Pick<InferenceDeps, 'pipeline'>, name: string, endpoint: Endpoint): void {
+  const type = ENDPOINTS[endpoint].modelType;
+  if (pipeline.requestable.find(name)?.card.model_type.includes(type) === true) return;
+  throw modelNotFound(pipeline.requestable.list(), { name, type, param: 'model' });
+}
+
+/** The model of a request whose books are open. */
+export interface OpenedModel {
+  readonly meter: RequestMeter;
+  /** As the worker registered it; the name may be an alias. */
+  readonly primaryName: string;
+  readonly isStream: boolean;
+}
+
+/**
+ * Opens the request's books under its model and lets it pass only if the model can be served now. A name that nobody
+ * registered passes: that is told after the body was checked.
+ * @throws ServeError `service_unavailable`, `insufficient_permissions`
+ */
+export function openForModel(inference: InferenceBooks, name: string, isStream: boolean): OpenedModel {
+  const served = inference.deps.pipeline.requestable.find(name);
+  requireAllowed(inference.exchange, name, served?.primaryName);
+  const meter = inference.open(served?.primaryName ?? UNKNOWN_MODEL, isStream ? 'stream' : 'unary');
+  if (served !== undefined && !served.readiness.isReady) throw modelNotReady(name);
+  return { meter, primaryName: served?.primaryName ?? name, isStream };
+}
+
+export function decodeContext(
+  inference: Pick<InferenceBooks, 'deps' | 'exchange'> & Partial<Pick<InferenceBooks, 'span'>>,
+): DecodeContext {
+  const { settings, random, logger } = inference.deps;
+  const { key, owner } = inference.exchange.grant;
+  const { cacheIsolation = 'figures' } = settings;
+  return {
+    headers: inference.exchange,
+    settings: settings.decode,
+    random,
+    newId: inference.exchange.madeRequestId,
+    span: inference.span,
+    ...(key && { owner, ...(cacheIsolation !== 'off' && { isolation: cacheIsolation }) }),
+    warn: (message) => logger.debug(message),
+  };
+}
+
+/** A sink of which a dialect says only what has a place in it: everything else is left out. */
+export abstract class PartialSink implements GenerationSink {
+  abstract end(usage: Usage, finished: boolean): void;
+  abstract fail(error: ServeError): void;
+  abstract isBlocked(): boolean;
+  abstract onUnblocked(callback: () => void): void;
+
+  text(_choice: number, _text: string, _tokenCount: number): void {}
+
+  delta({ choice, text }: TextDelta): void {
+    this.text(choice, text, 0);
+  }
+
+  finish({ choice, text }: TextFinish): void {
+    this.text(choice, text, 0);
+  }
+
+  reasoning(_choice: number, _text: string): void {}
+  toolCall(_choice: number, _index: number, _id: string, _name: string): void {}
+  toolArguments(_choice: number, _index: number, _text: string): void {}
+  annotation(_name: string, _value: string): void {}
+  worker(_workers: ServingWorkers): void {}
+  engineData(_data: Readonly<Record<string, unknown>>): void {}
+  body(_body: unknown): void {}
+}
+
+/** Writes the answer to one inference request: how it ends, in any way but once, and what its reader has to do with that. */
+export abstract class DialectSink<Books extends InferenceBooks = InferenceBooks>
+  extends PartialSink
+  implements Abandonable
+{
+  protected readonly inference: Books;
+  #isOver = false;
+
+  constructor(inference: Books) {
+    super();
+    this.inference = inference;
+  }
+
+  /** Nothing is written any more. */
+  get isOver(): boolean {
+    return this.#isOver;
+  }
+
+  fail(error: ServeError): void {
+    if (this.close()) this.tell(error);
+  }
+
+  abandon(): void {
+    this.close();
+  }
+
+  isBlocked(): boolean {
+    return this.inference.exchange.sink.isBlocked();
+  }
+
+  onUnblocked(callback: () => void): void {
+    this.inference.exchange.sink.onUnblocked(callback);
+  }
+
+  /** Tells the client of a failure, in its dialect. */
+  protected abstract tell(error: ServeError): void;
+
+  /** From here on nothing more is taken. False when that was so already. */
+  protected close(): boolean {
+    if (this.#isOver) return false;
+    this.#isOver = true;
+    return true;
+  }
+}

@@ -1,0 +1,199 @@
+import type { Clock } from '../../clock/index.ts';
+import type { EdgeSettings } from '../../config/index.ts';
+import type { PipelineObserver, RoutableModel } from '../../pipeline/index.ts';
+import { createStallMetrics, type FrontendMetrics, type Logger, type MetricRegistry } from '../../telemetry/index.ts';
+
+type ModelFacts = Parameters<FrontendMetrics['setModel']>[0];
+
+interface ModelGaugesOptions {
+  readonly clock: Clock;
+  /** How often known models are looked at again; undefined = at every change. */
+  readonly intervalMs: number | undefined;
+  /** The models now. */
+  list(): readonly ModelFacts[];
+  show(facts: ModelFacts): void;
+}
+
+/**
+ * Shows what the cards of models say as gauges: a new model at once, what changes of it at the next look
+ * (`DYN_HTTP_SVC_CONFIG_METRICS_POLL_INTERVAL_SECS`). A model that has gone keeps its gauges.
+ */
+export class ModelGauges {
+  readonly #options: ModelGaugesOptions;
+  readonly #shown = new Set<string>(); // as many as the registry has series
+  readonly #stop: () => void;
+
+  constructor(options: ModelGaugesOptions) {
+    this.#options = options;
+    const { clock, intervalMs } = options;
+    const timer = intervalMs === undefined ? undefined : clock.every(intervalMs, () => this.#showAll());
+    this.#stop = () => timer?.cancel();
+  }
+
+  /** The set of models, or one of them, has changed. */
+  changed(): void {
+    const { intervalMs, list } = this.#options;
+    if (intervalMs === undefined) this.#showAll();
+    else for (const facts of list()) if (!this.#shown.has(facts.model)) this.#show(facts);
+  }
+
+  close(): void {
+    this.#stop();
+  }
+
+  #showAll(): void {
+    for (const facts of this.#options.list()) this.#show(facts);
+  }
+
+  #show(facts: ModelFacts): void {
+    this.#shown.add(facts.model);
+    this.#options.show(facts);
+  }
+}
+
+/** Tells operators of workers that fall silent. */
+export function stallObserver(
+  registry: MetricRegistry,
+  logger: Logger,
+): Pick<PipelineObserver, 'workerStalled' | 'workerRecovered' | 'canary'> {
+  const metrics = createStallMetrics(registry);
+  return {
+    workerStalled: (model, workerId) => {
+      metrics.workerStalled(model);
+      logger.warn('worker is silent: no new requests until a canary passes', { model, worker_id: workerId });
+    },
+    workerRecovered: (model, workerId) => {
+      metrics.workerRecovered(model);
+      logger.info('worker is no longer in doubt', { model, worker_id: workerId });
+    },
+    canary: (outcome) => metrics.canary(outcome),
+  };
+}
+
+/** What the card of a model says, as its gauges show it. */
+export function factsOf({ name, card, contextLength }: RoutableModel, settings: EdgeSettings): ModelFacts {
+  const { runtime_config: runtime } = card;
+  return {
+    model: name,
+    totalKvBlocks: runtime.total_kv_blocks,
+    maxNumSeqs: runtime.max_num_seqs,
+    maxNumBatchedTokens: runtime.max_num_batched_tokens,
+    contextLength,
+    kvCacheBlockSize: card.kv_cache_block_size,
+    migrationLimit: settings.migrationLimit,
+  };
+}
+
+interface KnownModel {
+  readonly isReady: boolean;
+  readonly workers: ReadonlySet<string>;
+}
+
+/** Lines of models that come and go, and for who asks for details of their workers. */
+export class ModelLines {
+  readonly #logger: Logger;
+  #known: ReadonlyMap<string, KnownModel> = new Map();
+
+  constructor(logger: Logger) {
+    this.#logger = logger;
+  }
+
+  /** These are all models now. */
+  changed(models: readonly RoutableModel[]): void {
+    const before = this.#known;
+    const now = new Map(models.map((model) => [model.name, knownOf(model)] as const));
+    this.#known = now;
+    for (const { name: model, readiness, workers, prefill } of models) {
+      const was = before.get(model);
+      const prefillWorkers = prefill?.workers.length;
+      if (readiness.isReady && !was?.isReady) {
+        this.#logger.info('model is served', { model, workers: workers.length, prefill_workers: prefillWorkers });
+      } else if (was?.isReady && !readiness.isReady) {
+        this.#logger.info('model is served no more', { model, reason: readiness.reason });
+      }
+      this.#tellWorkers(model, was?.workers ?? NOBODY, now.get(model)?.workers ?? NOBODY);
+    }
+    for (const [model, was] of before) {
+      if (now.has(model)) continue;
+      if (was.isReady) this.#logger.info('model is served no more', { model, reason: 'its last worker has left' });
+      this.#tellWorkers(model, was.workers, NOBODY);
+    }
+  }
+
+  #tellWorkers(model: string, before: ReadonlySet<string>, now: ReadonlySet<string>): void {
+    const workers = now.size;
+    for (const worker of now) if (!before.has(worker)) this.#logger.debug('worker joins', { model, worker, workers });
+    for (const worker of before) if (!now.has(worker)) this.#logger.debug('worker leaves', { model, worker, workers });
+  }
+}
+
+const NOBODY: ReadonlySet<string> = new Set();
+
+function knownOf({ readiness, workers, prefill }: RoutableModel): KnownModel {
+  const all = [...workers, ...(prefill?.workers ?? [])];
+  return { isReady: readiness.isReady, workers: new Set(all.map(({ id }) => id)) };
+}
+
+/** Workers that are remembered as told; what comes after them is counted and no longer told. */
+const TOLD_MAX = 1000;
+
+/** Lines of what becomes of requests: a move to another worker is worth knowing, each sending only when somebody looks. */
+export function logRequests(logger: Logger): Required<Pick<PipelineObserver, 'sent' | 'moved'>> {
+  return {
+    sent({ requestId, model, workerId, prefillWorkerId, dpRank, promptTokens, cachedTokens, attempt }) {
+      logger.debug('request goes to a worker', {
+        model,
+        worker: workerId,
+        prefill_worker: prefillWorkerId,
+        dp_rank: dpRank,
+        prompt_tokens: promptTokens,
+        cached_tokens: cachedTokens,
+        attempt,
+        request_id: requestId,
+      });
+    },
+    moved({ requestId, model, workerId, reason, outputTokens }) {
+      const line = { model, worker: workerId, reason, output_tokens: outputTokens };
+      logger.info('request moves to another worker', line, { ...line, request_id: requestId });
+    },
+  };
+}
+
+/** Tells operators of workers that make more tokens than they were asked for: every time by a count, each worker once by name. */
+export function overrunObserver(
+  metrics: Pick<FrontendMetrics, 'limitReached'>,
+  logger: Logger,
+): Required<Pick<PipelineObserver, 'overran'>> {
+  const told = new Set<string>();
+  return {
+    overran: (model, workerId = 'unknown') => {
+      metrics.limitReached('output_tokens');
+      if (told.has(workerId) || told.size >= TOLD_MAX) return;
+      told.add(workerId);
+      logger.warn('worker made more tokens than asked for: answers are cut', { model, worker_id: workerId });
+    },
+  };
+}
+
+/** `observer`, with a line for the time of each preprocessing function (`--dyn-debug-perf`). */
+export function logPreprocessing(
+  observer: Pick<PipelineObserver, 'stage' | 'template' | 'tokenize'>,
+  log: Logger,
+): Pick<PipelineObserver, 'stage' | 'template' | 'tokenize'> {
+  const tell = (name: string, ms: number): void =>
+    log.info('time', { function: name, ms: Math.round(ms * 1000) / 1000 });
+  return {
+    stage(stage, ms) {
+      if (stage === 'preprocess') tell(stage, ms);
+      observer.stage(stage, ms);
+    },
+    template(ms) {
+      tell('render_template', ms);
+      observer.template(ms);
+    },
+    tokenize(ms) {
+      tell('tokenize', ms);
+      observer.tokenize(ms);
+    },
+  };
+}

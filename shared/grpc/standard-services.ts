@@ -1,0 +1,182 @@
+import { type DescFile, type MessageInitShape, toBinary } from '@bufbuild/protobuf';
+import { FileDescriptorProtoSchema } from '@bufbuild/protobuf/wkt';
+import { framed } from './message-frames.ts';
+import {
+  decodeMessage,
+  encodeMessage,
+  HealthCheckRequestSchema,
+  HealthCheckResponseSchema,
+  ServerReflectionRequestSchema,
+  ServerReflectionResponseSchema,
+} from './messages/index.ts';
+import { type GrpcCall, type GrpcMethod, receiveOne, unary } from './methods.ts';
+import { GrpcStatus, STATUS, statusOf } from './status.ts';
+
+/** The standard health service. */
+export const HEALTH = 'grpc.health.v1.Health';
+
+const SERVING = 1;
+const NOT_SERVING = 2;
+const SERVICE_UNKNOWN = 3;
+
+interface HealthOptions {
+  /** Whether a service answers now; undefined for one that nobody knows. The empty name stands for the process. */
+  readonly isServing: (service: string) => boolean | undefined;
+}
+
+/** `grpc.health.v1.Health`, open to everybody: `Check` tells what is, `Watch` what becomes of it. */
+export class HealthService {
+  readonly methods: readonly GrpcMethod[];
+  readonly #options: HealthOptions;
+  readonly #watchers = new Set<() => void>(); // one for each call under way
+  #isShuttingDown = false;
+
+  constructor(options: HealthOptions) {
+    this.#options = options;
+    this.methods = [
+      unary(`/${HEALTH}/Check`, (message) => {
+        const status = this.#statusOf(decodeMessage(HealthCheckRequestSchema, message).service);
+        if (status === SERVICE_UNKNOWN) throw new GrpcStatus(STATUS.NOT_FOUND, 'unknown service');
+        return encodeMessage(HealthCheckResponseSchema, { status });
+      }),
+      {
+        path: `/${HEALTH}/Watch`,
+        serve: (call) =>
+          receiveOne(call, (message) => this.#watch(call, decodeMessage(HealthCheckRequestSchema, message).service)),
+      },
+    ];
+  }
+
+  /** Something may have changed: those who watch are told where it has. */
+  changed(): void {
+    for (const look of this.#watchers) look();
+  }
+
+  /** Says NOT_SERVING from here on, of everything, and ends the calls that watch. */
+  shutDown(): void {
+    this.#isShuttingDown = true;
+    this.changed();
+  }
+
+  #watch(call: GrpcCall, service: string): void {
+    let told: number | undefined;
+    let isWaiting = false;
+    const look = (): void => {
+      if (call.isBlocked() && !this.#isShuttingDown) {
+        if (!isWaiting) call.onUnblocked(lookAgain); // who reads slowly hears of the last change alone
+        isWaiting = true;
+        return;
+      }
+      const status = this.#statusOf(service);
+      if (status !== told) call.write(framed(encodeMessage(HealthCheckResponseSchema, { status })));
+      told = status;
+      if (!this.#isShuttingDown) return;
+      this.#watchers.delete(look);
+      call.end();
+    };
+    const lookAgain = (): void => {
+      isWaiting = false;
+      look();
+    };
+    this.#watchers.add(look);
+    call.closed.addEventListener('abort', () => this.#watchers.delete(look), { once: true });
+    look(); // after the call was added: it may be the last word
+  }
+
+  #statusOf(service: string): number {
+    const isServing = this.#options.isServing(service);
+    if (isServing === undefined) return SERVICE_UNKNOWN;
+    return isServing && !this.#isShuttingDown ? SERVING : NOT_SERVING;
+  }
+}
+
+/** Both names that clients ask for; the messages are the same. */
+const SERVICES = ['grpc.reflection.v1.ServerReflection', 'grpc.reflection.v1alpha.ServerReflection'];
+
+type Response = MessageInitShape<typeof ServerReflectionResponseSchema>['messageResponse'] & object;
+
+/** What is served, for clients that have no files of it. @param files that describe it */
+export function reflectionMethods(files: readonly DescFile[]): readonly GrpcMethod[] {
+  const reflected = new ReflectedFiles(files);
+  return SERVICES.map((service) => ({
+    path: `/${service}/ServerReflectionInfo`,
+    serve: (call) => answerNext(call, reflected),
+  }));
+}
+
+function answerNext(call: GrpcCall, reflected: ReflectedFiles): void {
+  call.receive((message) => {
+    if (message === undefined) {
+      call.end();
+      return;
+    }
+    try {
+      const request = decodeMessage(ServerReflectionRequestSchema, message);
+      const messageResponse = reflected.responseTo(request.messageRequest);
+      const response = { validHost: request.host, originalRequest: request, messageResponse };
+      call.write(framed(encodeMessage(ServerReflectionResponseSchema, response)));
+    } catch (thrown) {
+      call.end(statusOf(thrown));
+      return;
+    }
+    if (call.isBlocked()) call.onUnblocked(() => answerNext(call, reflected));
+    else answerNext(call, reflected);
+  });
+}
+
+/** Files by their names, and by what stands in them. */
+class ReflectedFiles {
+  readonly #services: readonly string[];
+  readonly #byName = new Map<string, DescFile>();
+  readonly #bySymbol = new Map<string, DescFile>();
+
+  constructor(files: readonly DescFile[]) {
+    this.#services = files.flatMap(({ services }) => services.map(({ typeName }) => typeName));
+    for (const file of files) this.#add(file);
+  }
+
+  #add(file: DescFile): void {
+    const name = `${file.name}.proto`;
+    if (this.#byName.has(name)) return;
+    this.#byName.set(name, file);
+    for (const dependency of file.dependencies) this.#add(dependency);
+    for (const { typeName, methods } of file.services) {
+      this.#bySymbol.set(typeName, file);
+      for (const method of methods) this.#bySymbol.set(`${typeName}.${method.name}`, file);
+    }
+    for (const { typeName } of [...file.messages.flatMap(withNested), ...file.enums])
+      this.#bySymbol.set(typeName, file);
+  }
+
+  responseTo({ case: asked, value }: { case: string | undefined; value?: unknown }): Response {
+    switch (asked) {
+      case 'listServices':
+        return { case: 'listServicesResponse', value: { service: this.#services.map((name) => ({ name })) } };
+      case 'fileByFilename':
+        return describe(this.#byName.get(String(value)), String(value));
+      case 'fileContainingSymbol':
+        return describe(this.#bySymbol.get(String(value)), String(value));
+      case 'fileContainingExtension':
+      case 'allExtensionNumbersOfType':
+        return failure(STATUS.NOT_FOUND, 'there are no extensions');
+      default:
+        return failure(STATUS.INVALID_ARGUMENT, 'message_request must be set');
+    }
+  }
+}
+
+function withNested(message: DescFile['messages'][number]): readonly { readonly typeName: string }[] {
+  return [message, ...message.nestedEnums, ...message.nestedMessages.flatMap(withNested)];
+}
+
+/** A file and those that it imports. */
+function describe(file: DescFile | undefined, asked: string): Response {
+  if (file === undefined) return failure(STATUS.NOT_FOUND, `${asked.slice(0, 256)} is not known`);
+  const files = [file, ...file.dependencies];
+  const bytes = files.map(({ proto }) => toBinary(FileDescriptorProtoSchema, proto));
+  return { case: 'fileDescriptorResponse', value: { fileDescriptorProto: bytes } };
+}
+
+function failure(errorCode: number, errorMessage: string): Response {
+  return { case: 'errorResponse', value: { errorCode, errorMessage } };
+}

@@ -1,0 +1,115 @@
+import type { Clock } from '../../clock/index.ts';
+import type { CatalogueEntry } from '../../discovery/index.ts';
+import { modelOf } from './join-cards.ts';
+import type { ModelDirectoryOptions, RoutableModel } from './model-directory.ts';
+
+interface RememberedModelsOptions {
+  readonly clock: Pick<Clock, 'nowMs'>;
+  /** How long a name is remembered; 0 = not at all. */
+  readonly rememberedMs: number;
+  /** Names that are remembered at a time, the latest ones. */
+  readonly rememberedMax: number;
+  /** Whether the worker with that id is there, whatever it serves. */
+  isWorkerLive(id: string): boolean;
+}
+
+interface Remembered {
+  readonly model: RoutableModel;
+  /** Who served it last. */
+  readonly workerIds: readonly string[];
+  /** `Clock.nowMs` */
+  readonly untilMs: number;
+}
+
+/** The models that nobody serves any more, with what was known of them, for as long as they may come back. */
+export class RememberedModels {
+  readonly #options: RememberedModelsOptions;
+  readonly #remembered = new Map<string, Remembered>();
+
+  constructor(options: RememberedModelsOptions) {
+    this.#options = options;
+  }
+
+  /** The models have changed: those that have gone are remembered, those that are back are not. */
+  change(before: ReadonlyMap<string, RoutableModel>, now: ReadonlyMap<string, RoutableModel>): void {
+    const { clock, rememberedMs, rememberedMax } = this.#options;
+    for (const name of now.keys()) this.#remembered.delete(name);
+    if (rememberedMs === 0) return;
+    const untilMs = clock.nowMs() + rememberedMs;
+    for (const [name, model] of before) {
+      if (now.has(name)) continue;
+      const workerIds = model.workers.map(({ id }) => id);
+      this.#remembered.set(name, { model: { ...model, ...ABANDONED }, workerIds, untilMs });
+    }
+    for (const [oldest] of this.#remembered) {
+      if (this.#remembered.size <= rememberedMax) break;
+      this.#remembered.delete(oldest);
+    }
+  }
+
+  /** The model of that name, without workers. An adapter whose worker is still there was taken out of it, and is gone. */
+  find(name: string): RoutableModel | undefined {
+    const remembered = this.#remembered.get(name);
+    if (remembered === undefined) return undefined;
+    const { model, workerIds, untilMs } = remembered;
+    if (untilMs <= this.#options.clock.nowMs()) {
+      this.#remembered.delete(name);
+      return undefined;
+    }
+    const isUnloaded = model.card.lora !== undefined && workerIds.some((id) => this.#options.isWorkerLive(id));
+    return isUnloaded ? undefined : model;
+  }
+
+  /** Every model that `find` would find. */
+  list(): readonly RoutableModel[] {
+    if (this.#remembered.size === 0) return NONE;
+    return [...this.#remembered.keys()].flatMap((name) => this.find(name) ?? NONE);
+  }
+}
+
+const NONE: readonly RoutableModel[] = [];
+
+/** What is true of every model that nobody serves. */
+const ABANDONED = {
+  workers: [],
+  standing: [],
+  readiness: { isReady: false, reason: 'no worker', namespaces: {} },
+} as const;
+
+/** Of an instance that is none: nothing serves the model as far as the catalogue knows. */
+const NO_INSTANCE = '0';
+
+/** The models of the fleet's catalogue, which outlive their workers: known also to a process that never saw one. */
+export class CataloguedModels {
+  readonly #clock: Pick<Clock, 'wallMs'>;
+  readonly #options: ModelDirectoryOptions;
+  #models: ReadonlyMap<string, RoutableModel> = new Map();
+
+  constructor(options: ModelDirectoryOptions) {
+    this.#clock = options.clock;
+    this.#options = options;
+  }
+
+  /** Takes over the entries, which are all in scope. */
+  show(entries: readonly CatalogueEntry[]): void {
+    const models = new Map<string, RoutableModel>();
+    for (const { namespace, component, endpoint, card } of entries) {
+      const name = card.display_name;
+      const record = { type: 'Model', namespace, component, endpoint, instance_id: NO_INSTANCE, card } as const;
+      const createdSecs = this.#models.get(name)?.createdSecs ?? Math.floor(this.#clock.wallMs() / 1000);
+      const model = { ...modelOf(name, [{ record, endpoint: undefined }], this.#options), createdSecs };
+      models.set(name, model);
+      for (const alias of card.aliases) if (!models.has(alias)) models.set(alias, { ...model, name: alias });
+    }
+    this.#models = models;
+  }
+
+  /** The model of that name, without workers. */
+  find(name: string): RoutableModel | undefined {
+    return this.#models.get(name);
+  }
+
+  list(): Iterable<RoutableModel> {
+    return this.#models.values();
+  }
+}

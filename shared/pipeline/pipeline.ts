@@ -1,0 +1,179 @@
+import type { ModelCard } from '../discovery/index.ts';
+import type { ServeError } from '../errors/index.ts';
+import type { GenerationRequest, GenerationSink } from '../protocol/generation/index.ts';
+import type { WorkerPool } from '../router/index.ts';
+import type { RequestMeter } from '../telemetry/index.ts';
+
+/** One name that clients can ask for. Aliases are entries of their own with the same `primaryName`. */
+export interface ServedModel {
+  /** Name as listed and asked for. */
+  readonly name: string;
+  /** Name that answers carry. */
+  readonly primaryName: string;
+  /** Card of the worker set that serves it. */
+  readonly card: ModelCard;
+  /** Tokens; 0 = unknown. */
+  readonly contextLength: number;
+  /** Unix time in seconds at which the first worker that is known offered it: the same at every frontend that knows that worker. */
+  readonly createdSecs: number;
+  readonly readiness: ModelReadiness;
+}
+
+/** Whether every worker role that a model needs is present in some namespace. */
+export interface ModelReadiness {
+  readonly isReady: boolean;
+  readonly reason: string | undefined;
+  readonly namespaces: Readonly<Record<string, NamespaceReadiness>>;
+}
+
+export interface NamespaceReadiness {
+  readonly isReady: boolean;
+  readonly reason: string | undefined;
+  readonly workerTypes: Readonly<
+    Record<string, { readonly workers: number; readonly needs: readonly (readonly string[])[] }>
+  >;
+  readonly missingWorkerTypes: readonly string[];
+}
+
+/** The models this process can serve, kept current from discovery. */
+export interface ModelDirectory {
+  /** Every registered name, ready or not, sorted by name. */
+  list(): readonly ServedModel[];
+  find(name: string): ServedModel | undefined;
+  /** As `find`; and a model that nobody serves any more, for as long as it is remembered: then it is not ready. */
+  known(name: string): ServedModel | undefined;
+}
+
+export interface GenerateOptions {
+  /** Aborts when nobody waits for the answer any more: client gone, cancelled, deadline. */
+  readonly signal: AbortSignal;
+  readonly meter: RequestMeter;
+}
+
+/** One request's life between a dialect and a worker. */
+export interface Pipeline {
+  readonly models: ModelDirectory;
+  /**
+   * The models as a request finds them, those that are remembered included. Where requests wait for workers
+   * (`--hold-timeout`), one that has none now counts as ready.
+   */
+  readonly requestable: ModelDirectory;
+  /** What operators set with `/busy_threshold`. */
+  readonly thresholds: BusyThresholds;
+  /**
+   * Serves `request` and writes what happens to `sink`, which is closed with exactly one `end` or `fail`, unless `signal`
+   * aborts first: then the sink is left alone. Never throws.
+   */
+  generate(request: GenerationRequest, sink: GenerationSink, options: GenerateOptions): void;
+  /**
+   * Length of the request's prompt in tokens, from the model's own tokenizer and template, whether it can be served now or
+   * not. Undefined where only a worker could tell: unknown models, and models that take text.
+   * Rejects with a ServeError when the prompt cannot be made or the model cannot be loaded.
+   */
+  countTokens(request: GenerationRequest): Promise<number | undefined>;
+  /**
+   * The text that token ids of a model stand for; empty for models that take text, whose workers alone could tell.
+   * Rejects with a ServeError when the model is unknown or cannot be loaded.
+   */
+  textOf(model: string, tokenIds: readonly number[]): Promise<string>;
+}
+
+/** One sending of a request. */
+interface SentAttempt {
+  readonly requestId: string;
+  readonly model: string;
+  readonly workerId: string;
+  /** Who computes its prompt, where that is another one. */
+  readonly prefillWorkerId: string | undefined;
+  readonly dpRank: number | undefined;
+  readonly promptTokens: number;
+  /** That the worker has cached, as far as the router knows. */
+  readonly cachedTokens: number;
+  /** 1 for the first worker. */
+  readonly attempt: number;
+}
+
+/** A request on its way to another worker. */
+interface RequestMove {
+  readonly requestId: string;
+  readonly model: string;
+  /** The one that failed; undefined where none had been chosen. */
+  readonly workerId: string | undefined;
+  /** Class of its failure. */
+  readonly reason: string;
+  /** That the client has been told already. */
+  readonly outputTokens: number;
+}
+
+/** What operators are told of the steps inside the pipeline. Durations in milliseconds. */
+export interface PipelineObserver {
+  stage(stage: 'preprocess' | 'route', ms: number): void;
+  template(ms: number): void;
+  tokenize(ms: number): void;
+  /** A prompt was looked up in the cache of tokens, and so many of its tokens were there. */
+  tokenizerCache(model: string, cachedTokens: number, uncachedTokens: number): void;
+  /** A worker says how many prompt tokens of a request it had cached. */
+  reused?(pool: WorkerPool, tokens: number): void;
+  /** A decode worker computes a prompt that a prefill worker should have: it failed, or there is none. */
+  decodedAlone?(model: string, failure?: ServeError): void;
+  /** Media are encoded where the prompt is computed: the encode worker failed, or there is none. */
+  encodedInline?(model: string, failure?: ServeError): void;
+  /** From the end of a remote prefill to the first token of the decode worker. */
+  kvTransferred?(ms: number): void;
+  migrated(model: string, type: 'new_request' | 'ongoing_request'): void;
+  /** A request goes to the worker that was chosen for it. */
+  sent?(attempt: SentAttempt): void;
+  /** A request leaves a worker that has failed it, for another one. */
+  moved?(move: RequestMove): void;
+  /** A worker gets no new request until a canary passes. */
+  workerStalled?(model: string, workerId: string): void;
+  /** It takes requests again, or has left discovery. */
+  workerRecovered?(model: string, workerId: string): void;
+  /** A canary was sent to a stalled worker. */
+  canary?(outcome: 'passed' | 'failed'): void;
+  /** A worker made more of a choice than was asked of it: what was too much is not shown. */
+  overran?(model: string, workerId: string | undefined): void;
+  /** A request could not move because prompt and output exceed `--migration-max-seq-len`. */
+  migrationTooLong(model: string): void;
+}
+
+/** Loads above which a worker of a model counts as busy; undefined = that load does not matter. */
+export interface BusyThresholdValues {
+  /** Share of a worker's KV blocks in use, 0 to 1. */
+  readonly decodeBlocksShare?: number | undefined;
+  /** Prompt tokens that a worker still has to compute. */
+  readonly prefillTokens?: number | undefined;
+  /** The same as a multiple of the worker's `max_num_batched_tokens`. */
+  readonly prefillTokensFraction?: number | undefined;
+}
+
+/** More models than that with thresholds of their own are not kept; the one set longest ago leaves. */
+const MODELS_MAX = 1024;
+
+/** The busy thresholds of every model: what the process was started with, and what was set since. */
+export class BusyThresholds {
+  readonly #defaults: BusyThresholdValues;
+  readonly #set = new Map<string, BusyThresholdValues>();
+
+  constructor(defaults: BusyThresholdValues = {}) {
+    this.#defaults = defaults;
+  }
+
+  /** @param model primary name */
+  of(model: string): BusyThresholdValues {
+    return this.#set.get(model) ?? this.#defaults;
+  }
+
+  /** Replaces the values that are given and keeps the others. @param model primary name */
+  set(model: string, values: BusyThresholdValues): BusyThresholdValues {
+    const given = Object.fromEntries(Object.entries(values).filter(([, value]) => value !== undefined));
+    const merged: BusyThresholdValues = { ...this.of(model), ...given };
+    this.#set.delete(model);
+    this.#set.set(model, merged);
+    for (const [oldest] of this.#set) {
+      if (this.#set.size <= MODELS_MAX) break;
+      this.#set.delete(oldest);
+    }
+    return merged;
+  }
+}

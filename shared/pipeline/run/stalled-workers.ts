@@ -1,0 +1,284 @@
+import type { Clock, Random, Timer } from '../../clock/index.ts';
+import type { CallSink, RequestPlane } from '../../planes/request/index.ts';
+import { encodeEngineRequest, healthCheckRequest } from '../../protocol/generation/index.ts';
+import type { RoutableModel, Worker } from '../models/model-directory.ts';
+import type { PipelineObserver } from '../pipeline.ts';
+
+type Probed = Pick<RoutableModel, 'primaryName' | 'card'>;
+
+/** Sends one canary to a worker. Undefined where none can be made; otherwise resolves with whether it passed. */
+type Probe = (worker: Worker, model: Probed) => Promise<boolean> | undefined;
+
+interface StalledWorkersOptions {
+  readonly clock: Clock;
+  readonly probe: Probe;
+  /** Pause between two canaries to a worker. */
+  readonly pauseMs: number;
+  /** Whether discovery still names the worker; one that it does not is forgotten. */
+  isListed(workerId: string): boolean;
+  /** A worker takes requests again. */
+  onRecovered(): void;
+  readonly observer: Pick<PipelineObserver, 'workerStalled' | 'workerRecovered' | 'canary'>;
+}
+
+/**
+ * Workers that get no new request until a canary passes.
+ *
+ * | State | add | canary passes | canary fails | gone from discovery |
+ * |---|---|---|---|---|
+ * | fine | stalled, canary sent | - | - | - |
+ * | stalled | - | fine | canary again after the pause | forgotten |
+ */
+export class StalledWorkers {
+  readonly #options: StalledWorkersOptions;
+  readonly #ids = new Set<string>(); // bounded by the workers in discovery
+  readonly #pauses = new Set<Timer>();
+  #isClosed = false;
+
+  constructor(options: StalledWorkersOptions) {
+    this.#options = options;
+  }
+
+  get ids(): ReadonlySet<string> {
+    return this.#ids;
+  }
+
+  /** Does nothing where no canary could end it. */
+  add(worker: Worker, model: Probed): void {
+    if (this.#isClosed || this.#ids.has(worker.id)) return;
+    const probing = this.#options.probe(worker, model);
+    if (probing === undefined) return;
+    this.#ids.add(worker.id);
+    this.#options.observer.workerStalled?.(model.primaryName, worker.id);
+    void this.#follow(worker, model, probing);
+  }
+
+  /** Sends no more canaries. */
+  close(): void {
+    this.#isClosed = true;
+    for (const pause of this.#pauses) pause.cancel();
+  }
+
+  async #follow(worker: Worker, model: Probed, first: Promise<boolean>): Promise<void> {
+    const { probe, observer, isListed, onRecovered } = this.#options;
+    let probing: Promise<boolean> | undefined = first;
+    while (probing !== undefined && isListed(worker.id)) {
+      const hasPassed = await probing; // a probe never rejects
+      if (this.#isClosed) return;
+      observer.canary?.(hasPassed ? 'passed' : 'failed');
+      if (hasPassed) break;
+      await this.#pause();
+      probing = probe(worker, model);
+    }
+    this.#ids.delete(worker.id);
+    observer.workerRecovered?.(model.primaryName, worker.id);
+    onRecovered();
+  }
+
+  #pause(): Promise<void> {
+    const { clock, pauseMs } = this.#options;
+    return new Promise((resolve) => {
+      const timer = clock.after(pauseMs, () => {
+        this.#pauses.delete(timer);
+        resolve();
+      });
+      this.#pauses.add(timer);
+    });
+  }
+}
+
+interface CanaryOptions {
+  readonly plane: RequestPlane;
+  readonly clock: Clock;
+  readonly random: Random;
+  /** Until the first output. */
+  readonly timeoutMs: number;
+}
+
+/** Probes by one-token requests over the request plane. */
+export function canaryProbe({ plane, clock, random, timeoutMs }: CanaryOptions): Probe {
+  return (worker, { primaryName, card }) => {
+    const probed = { model: primaryName, input: card.model_input, types: card.model_type };
+    const request = healthCheckRequest(`canary-${random.uuid()}`, probed);
+    if (request === undefined) return undefined;
+    const sent = { id: request.id, headers: {}, deadlineMs: timeoutMs, ...encodeEngineRequest(request) };
+    return new Promise((resolve) => {
+      const settle = (hasPassed: boolean): void => {
+        timer.cancel();
+        resolve(hasPassed);
+      };
+      const sink: CallSink = {
+        accepted() {},
+        tokens: () => settle(true),
+        output: () => settle(true),
+        end: () => settle(false), // nothing when an output came before
+        fail: () => settle(false),
+      };
+      const timer = clock.after(timeoutMs, () => {
+        call.kill();
+        settle(false);
+      });
+      const call = plane.call(worker.transport, sent, sink);
+    });
+  };
+}
+
+/** A stream that may fall silent. */
+export interface WatchedStream {
+  /** Set by the stream at every sign of life of its worker; the watch clears it. One store a token is all that this costs. */
+  hasMoved: boolean;
+  /** Its client reads too slowly: silence says nothing of the worker. */
+  readonly isPaused: boolean;
+  /** Its present worker has begun to answer. */
+  readonly hasBegun: boolean;
+  readonly promptTokens: number;
+  /** Its worker has said everything and has only to live: no silence is too long for that. @default no */
+  readonly isDone?: boolean;
+  /** Silent for longer than any stream may be; no longer watched. */
+  timedOut(): void;
+  /** Its worker is stalled: it may move on. Told again after the next bound where it stays. */
+  stalled(): void;
+}
+
+interface StreamWatchOptions {
+  readonly clock: Clock;
+  /** Longest silence of any stream (`DYN_HTTP_BACKEND_STREAM_TIMEOUT_SECS`), 0 = no bound. */
+  readonly silenceMsMax: number;
+  /** Silence after which a worker is in doubt (`STATOR_STREAM_STALL_SECS`), 0 = never. */
+  readonly stallMs: number;
+  readonly probe: Probe;
+  readonly stalledWorkers: StalledWorkers;
+}
+
+interface Entry {
+  readonly stream: WatchedStream;
+  readonly worker: WatchedWorker;
+  /** `Clock.nowMs` of the sweep that saw the last sign of life. */
+  lastMs: number;
+}
+
+interface WatchedWorker {
+  readonly worker: Worker;
+  readonly model: RoutableModel;
+  readonly entries: Set<Entry>;
+  /** Of any of its streams. */
+  lastMs: number;
+  isProbed: boolean;
+}
+
+/** A prompt may take a millisecond a token before its silence means anything: engines compute several tokens in that time. */
+const PREFILL_MS_PER_TOKEN = 1;
+
+/**
+ * Notices streams whose worker has been silent for too long. One coarse timer for all streams, running only while there are
+ * any; a silence is noticed within a quarter of its bound after it.
+ *
+ * | Silent for the stall bound | others of the worker move | then |
+ * |---|---|---|
+ * | a stream that has begun | yes | the worker is stalled, the stream moves |
+ * | a stream that has not | yes | it waits: a full engine makes requests wait |
+ * | every stream | no | a canary; if it fails and nothing has moved, the worker is stalled and its streams move |
+ */
+export class StreamWatch {
+  readonly #options: StreamWatchOptions;
+  readonly #entries = new Map<WatchedStream, Entry>(); // bounded by the streams of the process
+  readonly #workers = new Map<string, WatchedWorker>();
+  #timer: Timer | undefined;
+
+  constructor(options: StreamWatchOptions) {
+    this.#options = options;
+  }
+
+  add(stream: WatchedStream, worker: Worker, model: RoutableModel): void {
+    const { clock, silenceMsMax, stallMs } = this.#options;
+    const nowMs = clock.nowMs();
+    let watched = this.#workers.get(worker.id);
+    if (watched === undefined) {
+      watched = { worker, model, entries: new Set(), lastMs: nowMs, isProbed: false };
+      this.#workers.set(worker.id, watched);
+    }
+    const entry: Entry = { stream, worker: watched, lastMs: nowMs };
+    watched.entries.add(entry);
+    this.#entries.set(stream, entry);
+    const boundMs = Math.min(silenceMsMax || Number.POSITIVE_INFINITY, stallMs || Number.POSITIVE_INFINITY);
+    this.#timer ??= clock.every(boundMs / 8, () => this.#sweep());
+  }
+
+  delete(stream: WatchedStream): void {
+    const entry = this.#entries.get(stream);
+    if (entry === undefined) return;
+    this.#entries.delete(stream);
+    entry.worker.entries.delete(entry);
+    if (entry.worker.entries.size === 0) this.#workers.delete(entry.worker.worker.id);
+    if (this.#entries.size > 0) return;
+    this.#timer?.cancel();
+    this.#timer = undefined;
+  }
+
+  #sweep(): void {
+    const { clock, silenceMsMax, stallMs } = this.#options;
+    const nowMs = clock.nowMs();
+    for (const entry of this.#entries.values()) {
+      const { stream, worker } = entry;
+      if (stream.hasMoved) worker.lastMs = nowMs;
+      if (stream.hasMoved || stream.isPaused || stream.isDone) entry.lastMs = nowMs;
+      stream.hasMoved = false;
+    }
+    if (silenceMsMax > 0) this.#timeOut(nowMs - silenceMsMax);
+    if (stallMs > 0) for (const worker of [...this.#workers.values()]) this.#judge(worker, nowMs);
+  }
+
+  #timeOut(untilMs: number): void {
+    for (const { stream, worker, lastMs } of [...this.#entries.values()]) {
+      if (lastMs > untilMs) continue;
+      this.delete(stream);
+      this.#options.stalledWorkers.add(worker.worker, worker.model);
+      stream.timedOut();
+    }
+  }
+
+  #judge(worker: WatchedWorker, nowMs: number): void {
+    const { stallMs } = this.#options;
+    const entries = [...worker.entries];
+    if (entries.every(({ stream }) => stream.isPaused)) worker.lastMs = nowMs; // it may not say anything
+    const silentMs = nowMs - worker.lastMs;
+    if (silentMs >= stallMs) {
+      if (silentMs >= stallMs + longestPrefillMs(entries)) this.#doubt(worker, nowMs);
+      return;
+    }
+    const silent = entries.filter(({ stream, lastMs }) => stream.hasBegun && nowMs - lastMs >= stallMs);
+    if (silent.length > 0) this.#stall(worker, silent);
+  }
+
+  /** Everything is silent: perhaps there is just nothing to say yet. */
+  #doubt(worker: WatchedWorker, sinceMs: number): void {
+    if (worker.isProbed) return;
+    const probing = this.#options.probe(worker.worker, worker.model);
+    if (probing === undefined) return;
+    worker.isProbed = true;
+    void probing.then((hasPassed) => {
+      worker.isProbed = false;
+      const entries = [...worker.entries];
+      const hasMoved = worker.lastMs > sinceMs || entries.some(({ stream }) => stream.hasMoved);
+      if (!hasPassed && !hasMoved) return this.#stall(worker, entries);
+      worker.lastMs = this.#options.clock.nowMs(); // the count begins anew
+      for (const entry of entries) entry.lastMs = worker.lastMs;
+    });
+  }
+
+  #stall({ worker, model }: WatchedWorker, entries: readonly Entry[]): void {
+    const nowMs = this.#options.clock.nowMs();
+    this.#options.stalledWorkers.add(worker, model);
+    for (const entry of entries) {
+      entry.lastMs = nowMs; // those that stay are told again after the next bound
+      if (!entry.stream.isPaused) entry.stream.stalled();
+    }
+  }
+}
+
+/** What the prompts that are still computed may take. */
+function longestPrefillMs(entries: readonly Entry[]): number {
+  let tokens = 0;
+  for (const { stream } of entries) if (!stream.hasBegun) tokens = Math.max(tokens, stream.promptTokens);
+  return tokens * PREFILL_MS_PER_TOKEN;
+}

@@ -1,0 +1,212 @@
+import { turnOfItsOwn } from '../../concurrency/index.ts';
+import { isRecord } from '../../records/index.ts';
+import { decodeKeptRecord, encodeRecord, type RecordCodec } from '../record-codec.ts';
+import { LARGE_RECORD_BYTES, readSliced } from '../sliced-record.ts';
+import type { EventEnvelope, EventListener } from './types.ts';
+
+/*
+ * One message is an envelope record: topic, publisher, sequence and time, and
+ * a payload that is itself a record of the same codec: bytes in msgpack, an array of byte values in JSON. NATS carries the
+ * bare record; ZeroMQ multipart frames around it:
+ *
+ *   [topic] [publisher id: u64 BE] [sequence: u64 BE] [version: u8 = 1 | length: u32 BE | envelope record]
+ *
+ * There the binary frames are what counts, as they are exact in every codec.
+ */
+
+/** Longest message that is read: the blocks of one engine step over a million tokens fit. */
+export const EVENT_BYTES_MAX = 4 << 20;
+
+const VERSION = 1;
+const HEADER_BYTES = 5;
+const JSON_OPENING = 0x7b; // '{'; a msgpack map never starts so
+
+/** The frames of one message behind its topic. */
+interface EnvelopeFrames {
+  readonly publisherId: Buffer;
+  readonly sequence: Buffer;
+  readonly body: Buffer;
+}
+
+/** What a message says; `payload` is decoded. */
+interface OutgoingEvent {
+  readonly topic: string;
+  /** Hex, at most 64 bits. */
+  readonly publisherId: string;
+  readonly sequence: number;
+  readonly publishedAtMs: number;
+  readonly payload: unknown;
+}
+
+/** 64 bits as eight bytes, big-endian. */
+export function u64Bytes(value: bigint): Buffer {
+  const bytes = Buffer.allocUnsafe(8);
+  bytes.writeBigUInt64BE(value);
+  return bytes;
+}
+
+/** The envelope record alone. */
+export function encodeEnvelopeRecord(codec: RecordCodec, event: OutgoingEvent): Uint8Array {
+  const publisherId = BigInt(`0x${event.publisherId}`);
+  const payload = encodeRecord(codec, event.payload);
+  // Integers beyond 32 bits would leave msgpack as floating point if they were numbers here.
+  const record =
+    codec === 'msgpack'
+      ? {
+          topic: event.topic,
+          publisher_id: publisherId,
+          sequence: event.sequence,
+          published_at: BigInt(event.publishedAtMs),
+          payload,
+        }
+      : {
+          topic: event.topic,
+          publisher_id: Number(publisherId), // at most 2^53 - 1 by agreement
+          sequence: event.sequence,
+          published_at: event.publishedAtMs,
+          payload: [...payload],
+        };
+  return encodeRecord(codec, record);
+}
+
+export function encodeEnvelope(codec: RecordCodec, event: OutgoingEvent): EnvelopeFrames {
+  const envelope = encodeEnvelopeRecord(codec, event);
+  const body = Buffer.allocUnsafe(HEADER_BYTES + envelope.length);
+  body[0] = VERSION;
+  body.writeUInt32BE(envelope.length, 1);
+  body.set(envelope, HEADER_BYTES);
+  return { publisherId: u64Bytes(BigInt(`0x${event.publisherId}`)), sequence: u64Bytes(BigInt(event.sequence)), body };
+}
+
+/** Reads a message in either codec; a long one takes several turns. Throws, or rejects, when it is not one. */
+export function decodeEnvelope(topic: string, frames: EnvelopeFrames): OutgoingEvent | Promise<OutgoingEvent> {
+  const { body } = frames;
+  if (body[0] !== VERSION || body.length < HEADER_BYTES || body.readUInt32BE(1) !== body.length - HEADER_BYTES) {
+    throw new RangeError('an event frame with a wrong header');
+  }
+  if (frames.publisherId.length !== 8 || frames.sequence.length !== 8)
+    throw new RangeError('event ids of a wrong length');
+  const publisherId = frames.publisherId.readBigUInt64BE().toString(16);
+  const sequence = Number(frames.sequence.readBigUInt64BE());
+  return readContents(body, HEADER_BYTES, ({ publishedAtMs, payload }) => ({
+    topic,
+    publisherId,
+    sequence,
+    publishedAtMs,
+    payload,
+  }));
+}
+
+/** Reads a bare envelope record in either codec; a long one takes several turns. Throws, or rejects, when it is not one. */
+export function decodeEnvelopeRecord(topic: string, bytes: Buffer): OutgoingEvent | Promise<OutgoingEvent> {
+  return readContents(bytes, 0, ({ publisherId, sequence, publishedAtMs, payload }) => {
+    if (!isId(publisherId) || !isId(sequence)) throw new RangeError('an event without publisher or sequence');
+    return { topic, publisherId: publisherId.toString(16), sequence: Number(sequence), publishedAtMs, payload };
+  });
+}
+
+interface RecordContents {
+  readonly publisherId: unknown;
+  readonly sequence: unknown;
+  readonly publishedAtMs: number;
+  readonly payload: unknown;
+}
+
+function readContents<Event>(
+  bytes: Buffer,
+  start: number,
+  toEvent: (contents: RecordContents) => Event,
+): Event | Promise<Event> {
+  const codec: RecordCodec = bytes[start] === JSON_OPENING ? 'json' : 'msgpack';
+  if (bytes.length - start > LARGE_RECORD_BYTES) return readLong(codec, bytes.subarray(start)).then(toEvent);
+  const record = fieldsOf(decodeKeptRecord(codec, bytes, start, bytes.length));
+  const payload = Array.isArray(record.payload) ? Buffer.from(record.payload) : bytesOf(record.payload);
+  return toEvent(contentsOf(record, decodeKeptRecord(codec, payload, 0, payload.length)));
+}
+
+async function readLong(codec: RecordCodec, bytes: Buffer): Promise<RecordContents> {
+  const record = fieldsOf(await readSliced(codec, bytes, { views: true }));
+  const { payload } = record;
+  const payloadBytes = Array.isArray(payload) ? await joinBytes(payload) : bytesOf(payload);
+  if (payloadBytes.length > LARGE_RECORD_BYTES) {
+    return contentsOf(record, await readSliced(codec, payloadBytes, { views: true }));
+  }
+  return contentsOf(record, decodeKeptRecord(codec, payloadBytes, 0, payloadBytes.length));
+}
+
+function fieldsOf(record: unknown): Readonly<Record<string, unknown>> {
+  if (isRecord(record)) return record;
+  throw new RangeError('an event that is no record');
+}
+
+function contentsOf(
+  { publisher_id: publisherId, sequence, published_at: publishedAt }: Readonly<Record<string, unknown>>,
+  payload: unknown,
+): RecordContents {
+  return { publisherId, sequence, publishedAtMs: Number(publishedAt), payload };
+}
+
+/** Nothing else is believed: of any object with a `length`, Node would make that many bytes. */
+function bytesOf(payload: unknown): Buffer {
+  if (Buffer.isBuffer(payload)) return payload;
+  throw new RangeError('an event whose payload is no bytes');
+}
+
+/** Values of bytes, so many a turn. */
+const JOINED_BYTES = 64 << 10;
+
+async function joinBytes(values: readonly unknown[]): Promise<Buffer> {
+  const bytes = Buffer.allocUnsafe(values.length);
+  for (let from = 0; from < values.length; from += JOINED_BYTES) {
+    await turnOfItsOwn();
+    const to = Math.min(values.length, from + JOINED_BYTES);
+    for (let at = from; at < to; at++) {
+      const value = values[at];
+      if (typeof value !== 'number') throw new RangeError('an event whose payload is no bytes');
+      bytes[at] = value;
+    }
+  }
+  return bytes;
+}
+
+function isId(value: unknown): value is number | bigint {
+  return typeof value === 'bigint' || (typeof value === 'number' && Number.isSafeInteger(value));
+}
+
+/**
+ * Follows the sequence of each publisher: drops duplicates and reports gaps before the
+ * event behind them. A publisher first heard beyond 0 is a gap, too, from 0: the subscriber came late and needs a dump; but
+ * what was published before it came does not count as missed.
+ */
+export class SequenceWatch {
+  readonly #listener: EventListener;
+  readonly #nextOf = new Map<string, number>();
+  #missed = 0;
+
+  constructor(listener: EventListener) {
+    this.#listener = listener;
+  }
+
+  get missed(): number {
+    return this.#missed;
+  }
+
+  /** Tells the listener of `envelope`, unless it was seen before. */
+  receive(envelope: EventEnvelope): void {
+    const { publisherId, sequence } = envelope;
+    const known = this.#nextOf.get(publisherId);
+    const expected = known ?? 0;
+    if (sequence < expected) return;
+    this.#nextOf.set(publisherId, sequence + 1);
+    if (sequence > expected) {
+      if (known !== undefined) this.#missed += sequence - expected;
+      this.#listener.gap?.(publisherId, expected, sequence);
+    }
+    this.#listener.event(envelope);
+  }
+
+  /** Forgets a publisher that is no longer followed, so that the map is bounded by those that are. */
+  forget(publisherId: string): void {
+    this.#nextOf.delete(publisherId);
+  }
+}

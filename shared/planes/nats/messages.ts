@@ -1,0 +1,83 @@
+import type { Msg } from '@nats-io/nats-core';
+import type { NatsMessage } from './types.ts';
+
+/** A published message that the server has not confirmed. */
+interface KeptMessage {
+  readonly subject: string;
+  readonly data: Uint8Array;
+}
+
+/** What a message costs beyond its bytes. */
+const OVERHEAD_BYTES = 128;
+
+/** Published messages in order, oldest first, until the server has confirmed them; bounded in bytes. */
+export class KeptMessages {
+  #messages: KeptMessage[] = [];
+  #bytes = 0;
+  readonly #bytesMax: number;
+
+  constructor(bytesMax: number) {
+    this.#bytesMax = bytesMax;
+  }
+
+  get count(): number {
+    return this.#messages.length;
+  }
+
+  get bytes(): number {
+    return this.#bytes;
+  }
+
+  /** False when there is no room; the message is not kept then. */
+  add(message: KeptMessage): boolean {
+    const bytes = costOf(message);
+    if (this.#bytes + bytes > this.#bytesMax) return false;
+    this.#bytes += bytes;
+    this.#messages.push(message);
+    return true;
+  }
+
+  /** Forgets the `count` oldest. */
+  confirm(count: number): void {
+    if (count === 0) return;
+    for (const message of this.#messages.splice(0, count)) this.#bytes -= costOf(message);
+  }
+
+  [Symbol.iterator](): Iterator<KeptMessage> {
+    return this.#messages[Symbol.iterator]();
+  }
+}
+
+function costOf({ data }: KeptMessage): number {
+  return data.length + OVERHEAD_BYTES;
+}
+
+/** The library's message in our terms; decodes only what is asked for. */
+export class ReceivedMessage implements NatsMessage {
+  readonly #message: Msg;
+
+  constructor(message: Msg) {
+    this.#message = message;
+  }
+
+  get subject(): string {
+    return this.#message.subject;
+  }
+
+  get reply(): string {
+    return this.#message.reply ?? '';
+  }
+
+  get data(): Uint8Array {
+    return this.#message.data;
+  }
+
+  get status(): number | undefined {
+    const code = this.#message.headers?.code ?? 0;
+    return code === 0 ? undefined : code;
+  }
+
+  get statusText(): string {
+    return this.#message.headers?.description ?? '';
+  }
+}

@@ -1,0 +1,73 @@
+import { createHmac, hkdfSync, timingSafeEqual } from 'node:crypto';
+import { reasonOf } from '../../../errors/index.ts';
+
+/** Bytes of a nonce and of a proof. */
+export const NONCE_BYTES = 32;
+export const PROOF_BYTES = 32;
+
+/** Who proves. Part of what is proved, so that no side can hand back the other's proof. */
+type ProvingSide = 'caller' | 'worker';
+
+/** What both ends of one connection have seen of it. A proof is of this alone, and worthless on any other connection. */
+export interface Transcript {
+  /** Payload of HELLO as it was sent; holds the caller's nonce. */
+  readonly hello: Uint8Array;
+  readonly workerNonce: Uint8Array;
+  /** What an encrypted channel has of its own at both ends; empty where there is none. */
+  readonly channel: Uint8Array;
+}
+
+/** The plane token (`STATOR_PLANE_TOKEN`) as keys of what it is for. The token itself is not kept, and never sent. */
+export class PlaneSecret {
+  /** Key of TLS where the token alone encrypts. */
+  readonly tlsKey: Buffer;
+  readonly #proofKey: Buffer;
+
+  constructor(token: string) {
+    this.tlsKey = derive(token, 'stator plane 2: tls');
+    this.#proofKey = derive(token, 'stator plane 2: proof');
+  }
+
+  /** What shows the other side that `side` knows the token. */
+  prove(side: ProvingSide, { hello, workerNonce, channel }: Transcript): Buffer {
+    const hmac = createHmac('sha256', this.#proofKey).update(`${side}\0`);
+    for (const part of [hello, workerNonce, channel]) hmac.update(`${part.length}\0`).update(part);
+    return hmac.digest();
+  }
+
+  /** Whether `given` is the proof of `side`; takes the same time wherever it is wrong. */
+  isProof(given: Uint8Array, side: ProvingSide, transcript: Transcript): boolean {
+    return given.length === PROOF_BYTES && timingSafeEqual(given, this.prove(side, transcript));
+  }
+}
+
+function derive(token: string, purpose: string): Buffer {
+  return Buffer.from(hkdfSync('sha256', token, '', purpose, 32));
+}
+
+/** The other end is none of ours or is set otherwise: no connection to it will do better until an operator acts. */
+export class PeerFault extends Error {
+  override readonly name = 'PeerFault';
+}
+
+export const NO_PROOF =
+  'it does not prove that it knows the STATOR_PLANE_TOKEN of this process: set the same at both ends';
+export const TLS_SPOKEN =
+  'it encrypts and this end does not: set the same STATOR_PLANE_TOKEN and STATOR_PLANE_TLS, or certificates, at both ends';
+export const NO_GREETING =
+  'it closes instead of greeting: do STATOR_PLANE_TOKEN, STATOR_PLANE_TLS and the certificates agree at both ends?';
+
+/** `thrown` while reading what a worker sends in place of its proof. */
+export function toPeerFault(thrown: unknown): PeerFault {
+  return thrown instanceof PeerFault ? thrown : new PeerFault(NO_PROOF, { cause: thrown });
+}
+
+/** What a peer says about itself is shown only so far: it has proved nothing. */
+const WORDS_MAX = 300;
+
+/** `text` of a peer on one line, cut. */
+export function quotePeer(text: unknown): string {
+  return reasonOf(text)
+    .slice(0, WORDS_MAX)
+    .replace(/\p{Cc}+/gu, ' ');
+}

@@ -1,0 +1,149 @@
+import type { PlannerConfig } from '../config.ts';
+import { type EngineLimits, estimateItlMs, estimateTtftMs } from '../forward-pass/estimates.ts';
+import type { ForwardPass } from '../forward-pass/metrics.ts';
+import type { PassModel } from '../forward-pass/model.ts';
+import type { EngineCapabilities, LoadReason, Pool } from '../types.ts';
+
+/** What the estimates of a pool go by. */
+export interface LatencyView {
+  readonly workers: number;
+  readonly passes: readonly ForwardPass[];
+  readonly model: PassModel;
+  readonly limits: EngineLimits;
+  readonly config: PlannerConfig;
+  readonly kvHitRate: number | undefined;
+  readonly acceptLength: number;
+  readonly endpointsMin: number;
+}
+
+/** What is wanted of a pool and the worst estimate of its engines, in milliseconds. */
+interface LatencyWish {
+  readonly wish: PoolWish;
+  readonly estimatedMs: number | undefined;
+}
+
+/** One more worker when every engine is above the target; one less when each of the rest would stay well below it. */
+export function byTtft(view: LatencyView): LatencyWish {
+  const { passes, model, limits, config, kvHitRate } = view;
+  const estimates = passes.map((pass) => estimateTtftMs(model, limits, pass, { kvHitRate }));
+  const fits = (pass: ForwardPass, share: number): boolean | undefined => {
+    const isAggregated = config.mode === 'agg';
+    const decode = isAggregated ? { decodeScale: share, withQueuedDecode: true } : {};
+    const own = estimateTtftMs(model, limits, pass, { kvHitRate, queueScale: 0, ...decode });
+    const loaded = estimateTtftMs(model, limits, pass, { kvHitRate, queueScale: share, ...decode });
+    if (own === undefined || loaded === undefined) return undefined;
+    const room = (config.ttft_ms - own) * (config.load_scaling_down_sensitivity / 100);
+    return room > 0 && loaded - own < room;
+  };
+  return decide(view, estimates, config.ttft_ms, fits);
+}
+
+/** The same for the time between tokens. */
+export function byItl(view: LatencyView): LatencyWish {
+  const { passes, model, limits, config, acceptLength } = view;
+  const isAggregated = config.mode === 'agg';
+  const itl = (pass: ForwardPass, options: Parameters<typeof estimateItlMs>[3]): number | undefined => {
+    const ms = estimateItlMs(model, isAggregated, pass, options);
+    return ms === undefined ? undefined : ms / acceptLength;
+  };
+  const estimates = passes.map((pass) => itl(pass, {}));
+  const fits = (pass: ForwardPass, share: number): boolean | undefined => {
+    const waiting = isAggregated ? pass.queuedPrefillTokens : 0;
+    const kvTokens = Math.trunc((pass.decodeKvTokens + pass.queuedDecodeKvTokens + waiting) * share);
+    if (kvTokens >= limits.maxKvTokens) return false;
+    const loaded = itl(pass, { decodeScale: share, withQueuedPrefill: isAggregated });
+    if (loaded === undefined) return undefined;
+    return loaded < config.itl_ms * (config.load_scaling_down_sensitivity / 100);
+  };
+  return decide(view, estimates, config.itl_ms, fits);
+}
+
+function decide(
+  { workers, passes, config, endpointsMin }: LatencyView,
+  estimates: readonly (number | undefined)[],
+  targetMs: number,
+  /** Whether an engine holds its target with this many times its load; undefined where the model does not say. */
+  fits: (pass: ForwardPass, share: number) => boolean | undefined,
+): LatencyWish {
+  const known = estimates.filter((estimate) => estimate !== undefined);
+  if (known.length === 0) return { wish: { count: workers, reason: 'insufficient_data' }, estimatedMs: undefined };
+  const estimatedMs = Math.max(...known);
+  const wish = (count: number, reason: PoolWish['reason']): LatencyWish => ({ wish: { count, reason }, estimatedMs });
+  if (known.every((estimate) => estimate > targetMs)) return wish(workers + 1, 'scale_up');
+  const fewer = Math.max(workers - 1, endpointsMin);
+  if (workers <= 1 || fewer >= workers || config.load_scaling_down_sensitivity === 0) return wish(workers, 'no_change');
+  const share = workers / (workers - 1);
+  const isRoomy = passes.every((pass) => fits(pass, share) === true);
+  return isRoomy ? wish(fewer, 'scale_down') : wish(workers, 'scale_down_refused_consolidation');
+}
+
+/** What a loop wants of a pool, and why. */
+export interface PoolWish {
+  readonly count: number;
+  readonly reason: LoadReason;
+}
+
+interface Threshold {
+  readonly up: number;
+  readonly down: number;
+  readonly isUpInclusive: boolean;
+  readonly isDownInclusive: boolean;
+}
+
+/**
+ * One more worker when any engine is above a threshold, one less when all are below the lower one and would stay below the
+ * upper with one worker less.
+ */
+export function byThresholds(
+  pool: Pool,
+  workers: number,
+  passes: readonly ForwardPass[],
+  engine: EngineCapabilities | undefined,
+  config: PlannerConfig,
+  endpointsMin: number,
+): PoolWish {
+  const values = passes.map((pass) => loadOf(pool, pass, engine, config));
+  if (values.length === 0 || workers === 0 || values.some((value) => value === undefined)) {
+    return { count: workers, reason: 'insufficient_data' };
+  }
+  const { up, down, isUpInclusive, isDownInclusive } = thresholdOf(pool, config);
+  const most = Math.max(...(values as readonly number[]));
+  if (isUpInclusive ? most >= up : most > up) return { count: workers + 1, reason: 'scale_up' };
+  const isIdle = isDownInclusive ? most <= down : most < down;
+  const fewer = Math.max(workers - 1, endpointsMin);
+  if (!isIdle || workers <= 1 || fewer >= workers || (most * workers) / fewer >= up) {
+    return { count: workers, reason: 'no_change' };
+  }
+  return { count: fewer, reason: 'scale_down' };
+}
+
+function loadOf(
+  pool: Pool,
+  pass: ForwardPass,
+  engine: EngineCapabilities | undefined,
+  { law, mode }: PlannerConfig,
+): number | undefined {
+  if (pool === 'prefill') {
+    if (law === 'load') return pass.queuedPrefillTokens;
+    return engine?.contextLength ? pass.queuedPrefillTokens / engine.contextLength : undefined;
+  }
+  const waiting = mode === 'agg' ? pass.queuedPrefillTokens : 0;
+  return engine?.maxKvTokens
+    ? (pass.decodeKvTokens + pass.queuedDecodeKvTokens + waiting) / engine.maxKvTokens
+    : undefined;
+}
+
+function thresholdOf(pool: Pool, config: PlannerConfig): Threshold {
+  if (config.law === 'load') {
+    const [up, down] =
+      pool === 'prefill'
+        ? [config.prefill_scale_up_queue_tokens, config.prefill_scale_down_queue_tokens]
+        : [(config.decode_scale_up_kv_rate ?? 0) / 100, (config.decode_scale_down_kv_rate ?? 0) / 100];
+    return { up: up ?? 0, down: down ?? 0, isUpInclusive: true, isDownInclusive: true };
+  }
+  const isTight = config.law === 'latency';
+  if (pool === 'prefill') {
+    return { up: isTight ? 0.1 : 1, down: isTight ? 0 : 0.1, isUpInclusive: true, isDownInclusive: isTight };
+  }
+  return { up: isTight ? 0.4 : 1, down: isTight ? 0.1 : 0.6, isUpInclusive: false, isDownInclusive: false };
+}

@@ -1,0 +1,202 @@
+import { mkdir, readFile, rename, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import type { Clock } from '../../clock/index.ts';
+import type { CountedWorkers } from '../host/decide.ts';
+import type { Targets } from '../types.ts';
+
+/** Workers as an environment knows them. */
+interface Observed {
+  /** Undefined: what is heard of workers counts. */
+  readonly counted?: CountedWorkers | undefined;
+  /** Seconds from a decision to a worker that serves: the 90th percentile, where it is known. */
+  readonly startSeconds?: number | undefined;
+}
+
+/** What has become of targets that were handed over. */
+type Handed =
+  /** They are what the environment is to make true; the same as before, or new ones. */
+  | 'accepted'
+  /** Earlier ones are not carried out yet: to be handed over again later. */
+  | 'waiting';
+
+/** Makes what was decided true. What is handed over are absolute numbers, so that doing it twice does no harm. */
+export interface Connector {
+  readonly name: string;
+  observe(signal: AbortSignal): Promise<Observed>;
+  scale(targets: Targets, signal: AbortSignal): Promise<Handed>;
+  /** Whether the environment has carried out what was accepted last. */
+  isSettled(signal: AbortSignal): Promise<boolean>;
+  close(): Promise<void>;
+}
+
+/** Where targets lie for an environment that scales by itself: texts by name, as Dynamo has them in etcd. */
+export interface VirtualKeys {
+  /** What is there of `num_prefill_workers`, `num_decode_workers`, `decision_id` and `scaled_decision_id`. */
+  read(signal: AbortSignal): Promise<Readonly<Record<string, string>>>;
+  /** Writes all of them; whoever reads the new `decision_id` reads the new numbers. */
+  write(values: Readonly<Record<string, string>>, signal: AbortSignal): Promise<void>;
+}
+
+interface VirtualConnectorOptions {
+  readonly keys: VirtualKeys;
+  readonly clock: Clock;
+  /** An environment that has not carried out a decision for so long gets the next one all the same. @default 1,800,000 */
+  readonly waitMsMax?: number;
+}
+
+interface VirtualState {
+  /** -1 = nothing was decided yet. */
+  readonly prefill: number;
+  readonly decode: number;
+  readonly decisionId: number;
+  readonly scaledDecisionId: number;
+}
+
+const WAIT_MS_MAX = 1_800_000;
+
+/**
+ * Leaves targets for an external system, with Dynamo's keys and rules: all three values with each change, a number that grows with
+ * it, and none before the last one is acknowledged by `scaled_decision_id`, or has been waited for long enough.
+ */
+export class VirtualConnector implements Connector {
+  readonly name = 'virtual';
+  readonly #options: VirtualConnectorOptions;
+  #skippedAtMs: number | undefined;
+
+  constructor(options: VirtualConnectorOptions) {
+    this.#options = options;
+  }
+
+  async observe(signal: AbortSignal): Promise<Observed> {
+    signal.throwIfAborted();
+    return {};
+  }
+
+  async state(signal: AbortSignal): Promise<VirtualState> {
+    const keys = await this.#options.keys.read(signal);
+    return {
+      prefill: wholeOf(keys.num_prefill_workers),
+      decode: wholeOf(keys.num_decode_workers),
+      decisionId: wholeOf(keys.decision_id),
+      scaledDecisionId: wholeOf(keys.scaled_decision_id),
+    };
+  }
+
+  async scale(targets: Targets, signal: AbortSignal): Promise<Handed> {
+    const { clock, waitMsMax = WAIT_MS_MAX, keys } = this.#options;
+    const now = await this.state(signal);
+    const wanted = { prefill: targets.prefill ?? now.prefill, decode: targets.decode ?? now.decode };
+    if (wanted.prefill === now.prefill && wanted.decode === now.decode) return 'accepted';
+    if (now.scaledDecisionId < now.decisionId) {
+      this.#skippedAtMs ??= clock.nowMs();
+      if (clock.nowMs() - this.#skippedAtMs < waitMsMax) return 'waiting';
+    }
+    this.#skippedAtMs = undefined;
+    const values = {
+      num_prefill_workers: `${wanted.prefill}`,
+      num_decode_workers: `${wanted.decode}`,
+      decision_id: `${now.decisionId + 1}`,
+    };
+    await keys.write(values, signal);
+    return 'accepted';
+  }
+
+  async isSettled(signal: AbortSignal): Promise<boolean> {
+    const { scaledDecisionId, decisionId } = await this.state(signal);
+    return scaledDecisionId >= decisionId;
+  }
+
+  async close(): Promise<void> {}
+}
+
+/** -1 where there is no whole number: nothing was said. */
+function wholeOf(text: string | undefined): number {
+  const value = Number(text?.trim() || 'none');
+  return Number.isSafeInteger(value) && value >= -1 ? value : -1;
+}
+
+const NAMES = ['num_prefill_workers', 'num_decode_workers', 'decision_id', 'scaled_decision_id'] as const;
+
+/**
+ * Keys as files of a folder, `v1/<namespace>/planner/<key>` as they are called in etcd: a script reads the numbers once it sees
+ * another `decision_id`, which is written last, and acknowledges by writing `scaled_decision_id`.
+ */
+export class FolderKeys implements VirtualKeys {
+  readonly folder: string;
+
+  constructor(root: string, namespace: string) {
+    this.folder = join(root, 'v1', encodeURIComponent(namespace), 'planner');
+  }
+
+  async read(signal: AbortSignal): Promise<Readonly<Record<string, string>>> {
+    const values: Record<string, string> = {};
+    for (const name of NAMES) {
+      signal.throwIfAborted();
+      const text = await readFile(join(this.folder, name), 'utf8').catch(absent);
+      if (text !== undefined) values[name] = text.trim();
+    }
+    return values;
+  }
+
+  async write(values: Readonly<Record<string, string>>, signal: AbortSignal): Promise<void> {
+    await mkdir(this.folder, { recursive: true });
+    const ordered = Object.entries(values).toSorted(([one], [other]) => rankOf(one) - rankOf(other));
+    for (const [name, value] of ordered) {
+      signal.throwIfAborted();
+      const path = join(this.folder, name);
+      await writeFile(`${path}.tmp`, `${value}\n`);
+      await rename(`${path}.tmp`, path);
+    }
+  }
+}
+
+function rankOf(name: string): number {
+  return (NAMES as readonly string[]).indexOf(name);
+}
+
+function absent(error: NodeJS.ErrnoException): undefined {
+  if (error.code !== 'ENOENT') throw error;
+}
+
+/** Workers of this machine that may become more or fewer. */
+export interface ScalableWorkers {
+  readonly ready: number;
+  readonly starting: number;
+  /** Seconds from a start to a worker that serves, of the last starts: the 90th percentile; undefined before the first. */
+  readonly startSeconds: number | undefined;
+  /** Starts what is missing; what is too many takes nothing new and ends with its last request. */
+  scaleTo(count: number): void;
+}
+
+/** Processes of this machine: one pool, which counts as decode. */
+export class LocalConnector implements Connector {
+  readonly name = 'local';
+  readonly #workers: ScalableWorkers;
+  #target: number | undefined;
+
+  constructor(workers: ScalableWorkers) {
+    this.#workers = workers;
+  }
+
+  async observe(signal: AbortSignal): Promise<Observed> {
+    signal.throwIfAborted();
+    const { ready, starting, startSeconds } = this.#workers;
+    return { counted: { decode: { ready, starting }, prefill: { ready: 0, starting: 0 } }, startSeconds };
+  }
+
+  async scale({ decode }: Targets, signal: AbortSignal): Promise<Handed> {
+    signal.throwIfAborted();
+    if (decode === undefined) return 'accepted';
+    this.#target = decode;
+    const { ready, starting } = this.#workers;
+    if (ready + starting !== decode) this.#workers.scaleTo(decode);
+    return 'accepted';
+  }
+
+  async isSettled(signal: AbortSignal): Promise<boolean> {
+    signal.throwIfAborted();
+    return this.#target === undefined || (this.#workers.ready === this.#target && this.#workers.starting === 0);
+  }
+
+  async close(): Promise<void> {}
+}

@@ -1,0 +1,365 @@
+import { isUtf8 } from 'node:buffer';
+import { LIMITS, overLimit, type ServeError, workerError } from '../../errors/index.ts';
+import type { Int64 } from './messages.ts';
+
+/** Wire types of protobuf. */
+export const VARINT = 0;
+export const FIXED64 = 1;
+export const LENGTH = 2;
+export const FIXED32 = 5;
+const GROUP_START = 3;
+const GROUP_END = 4;
+
+/** Nested unknown groups; what is known has four levels. */
+const GROUP_DEPTH_MAX = 64;
+/** Field numbers have 29 bits. */
+const TAG_MAX = 0xffff_ffff;
+
+/**
+ * Reads one protobuf message out of `bytes[at .. end)`. Nothing is allocated by a stated length, and texts and bytes are views
+ * of the message, which is never written again.
+ * @throws ServeError `invalid_value` for bytes that are no message
+ */
+export class MessageReader {
+  readonly bytes: Buffer;
+  at: number;
+  end: number;
+
+  constructor(bytes: Buffer, at = 0, end = bytes.length) {
+    this.bytes = bytes;
+    this.at = at;
+    this.end = end;
+  }
+
+  get hasMore(): boolean {
+    return this.at < this.end;
+  }
+
+  /** Number and wire type of the next field, as `number << 3 | type`. */
+  tag(): number {
+    const tag = this.uint();
+    if (tag > TAG_MAX || tag >>> 3 === 0) throw undecodable(`invalid tag value: ${tag >>> 3}`);
+    return tag;
+  }
+
+  /** Runs `read` within a length-delimited field. */
+  within<T>(read: (reader: this) => T): T {
+    const outer = this.end;
+    this.end = this.#span();
+    const value = read(this);
+    this.at = this.end;
+    this.end = outer;
+    return value;
+  }
+
+  /** A varint as a number; exact up to 2^53. */
+  uint(): number {
+    const first = this.#byte();
+    if (first < 0x80) return first;
+    let value = first & 0x7f;
+    let scale = 0x80;
+    for (let read = 1; read < 10; read++) {
+      const byte = this.#byte();
+      value += (byte & 0x7f) * scale;
+      if (byte < 0x80) return value;
+      scale *= 0x80;
+    }
+    throw undecodable('invalid varint');
+  }
+
+  /** All 64 bits of a varint, the low half into `places[at]`, the high one behind it. */
+  words(places: Uint8Array | Int32Array | Uint32Array | Float32Array | Float64Array, at: number): void {
+    let [low, high] = [0, 0];
+    for (let shift = 0; shift < 70; shift += 7) {
+      const byte = this.#byte();
+      const bits = byte & 0x7f;
+      if (shift < 32) low |= bits << shift;
+      if (shift > 28) high |= bits << (shift - 32);
+      else if (shift === 28) high = bits >>> 4;
+      if (byte >= 0x80) continue;
+      places[at] = low;
+      places[at + 1] = high;
+      return;
+    }
+    throw undecodable('invalid varint');
+  }
+
+  int64(): Int64 {
+    return plain(BigInt.asIntN(64, this.#big()));
+  }
+
+  uint64(): Int64 {
+    return plain(this.#big());
+  }
+
+  bool(): boolean {
+    const first = this.bytes[this.at]!; // looked at before it is known to be there
+    if (first >= 0x80 || this.at >= this.end) return this.#big() !== 0n;
+    this.at++;
+    return first !== 0;
+  }
+
+  double(): number {
+    return this.bytes.readDoubleLE(this.take(8));
+  }
+
+  text(): string {
+    const end = this.#span();
+    const { bytes, at } = this;
+    this.at = end;
+    if (end === at) return '';
+    if (!isUtf8(bytes.subarray(at, end))) throw undecodable('invalid string value: data is not UTF-8 encoded');
+    return bytes.toString('utf8', at, end);
+  }
+
+  /** A view. */
+  slice(): Buffer {
+    const length = this.pass();
+    return this.bytes.subarray(this.at - length, this.at);
+  }
+
+  /** Passes a length-delimited field; how long it was. */
+  pass(): number {
+    const end = this.#span();
+    const length = end - this.at;
+    this.at = end;
+    return length;
+  }
+
+  /** Passes `length` bytes; where they begin. */
+  take(length: number): number {
+    const { at } = this;
+    if (length > this.end - at) throw undecodable('buffer underflow');
+    this.at = at + length;
+    return at;
+  }
+
+  /** Passes over a field that nobody knows, or that has another wire type than it should. */
+  skip(tag: number, depth = 0): void {
+    switch (tag & 7) {
+      case VARINT:
+        this.uint();
+        return;
+      case FIXED64:
+        this.take(8);
+        return;
+      case LENGTH:
+        this.at = this.#span();
+        return;
+      case FIXED32:
+        this.take(4);
+        return;
+      case GROUP_START:
+        this.#skipGroup(tag >>> 3, depth);
+        return;
+      case GROUP_END:
+        throw undecodable('unexpected end group tag');
+      default:
+        throw undecodable(`invalid wire type value: ${tag & 7}`);
+    }
+  }
+
+  #skipGroup(field: number, depth: number): void {
+    if (depth === GROUP_DEPTH_MAX) throw undecodable('recursion limit reached');
+    for (;;) {
+      const tag = this.tag();
+      if ((tag & 7) !== GROUP_END) this.skip(tag, depth + 1);
+      else if (tag >>> 3 === field) return;
+      else throw undecodable('unexpected end group tag');
+    }
+  }
+
+  /** All 64 bits of a varint. */
+  #big(): bigint {
+    const { at } = this;
+    const value = this.uint();
+    return Number.isSafeInteger(value) ? BigInt(value) : BigInt.asUintN(64, this.#bigFrom(at));
+  }
+
+  #bigFrom(start: number): bigint {
+    let value = 0n;
+    for (let at = start, shift = 0n; at < this.at; at++, shift += 7n) {
+      value |= BigInt(this.bytes[at]! & 0x7f) << shift;
+    }
+    return value;
+  }
+
+  #byte(): number {
+    if (this.at >= this.end) throw undecodable('buffer underflow');
+    return this.bytes[this.at++]!;
+  }
+
+  /** Where the length-delimited field ends that begins here. */
+  #span(): number {
+    const length = this.uint();
+    if (length > this.end - this.at) throw undecodable('buffer underflow');
+    return this.at + length;
+  }
+}
+
+function plain(value: bigint): Int64 {
+  const number = Number(value);
+  return Number.isSafeInteger(number) ? number : value;
+}
+
+/** Bytes that are no message. */
+export function undecodable(reason: string): ServeError {
+  return workerError('InvalidArgument', `failed to decode Protobuf message: ${reason}`);
+}
+
+/** Refuses the entry beyond the most that a list may have. @throws ServeError `invalid_value` */
+export function requireRoom(list: string, count: number): void {
+  const { max } = LIMITS.infer_entries;
+  if (count > max) throw overLimit('infer_entries', `${list} has more than ${max} entries`, { param: list });
+}
+
+const FIRST_BYTES = 512;
+/** Bytes from which on contents leave as they are, in a piece of their own, rather than being copied. */
+export const PIECE_BYTES_MIN = 64 * 1024;
+const GRPC_PREFIX_BYTES = 5;
+
+/**
+ * Writes a protobuf message from its end to its start, so that the length of what is nested is known when it is wanted: fields
+ * are written last first, and nothing is copied twice: large contents not even once.
+ */
+export class MessageWriter {
+  #bytes: Buffer;
+  /** Where the first byte lies that is written. */
+  #at: number;
+  /** What comes behind `#bytes`. */
+  readonly #pieces: Buffer[] = [];
+  #pieceBytes = 0;
+
+  /** @param sizeHint bytes that the message will have, about */
+  constructor(sizeHint = FIRST_BYTES) {
+    this.#bytes = Buffer.allocUnsafe(sizeHint);
+    this.#at = sizeHint;
+  }
+
+  /** Bytes written so far. */
+  get length(): number {
+    return this.#pieceBytes + this.#bytes.length - this.#at;
+  }
+
+  /** The whole message in pieces, behind the prefix that it has in gRPC. */
+  finish(): readonly Buffer[] {
+    const { length } = this;
+    const at = this.#room(GRPC_PREFIX_BYTES);
+    this.#bytes[at] = 0;
+    this.#bytes.writeUInt32BE(length, at + 1);
+    return [this.#bytes.subarray(this.#at), ...this.#pieces];
+  }
+
+  tag(field: number, wireType: number): void {
+    this.varint(field * 8 + wireType);
+  }
+
+  /** Ends a length-delimited field that began when `length` was `before`. */
+  prefix(field: number, before: number): void {
+    this.varint(this.length - before);
+    this.tag(field, 2);
+  }
+
+  varint(value: number): void {
+    let length = 1;
+    for (let rest = value; rest >= 0x80; rest = Math.floor(rest / 0x80)) length++;
+    let at = this.#room(length);
+    let rest = value;
+    for (; length > 1; length--) {
+      this.#bytes[at++] = (rest % 0x80) | 0x80;
+      rest = Math.floor(rest / 0x80);
+    }
+    this.#bytes[at] = rest;
+  }
+
+  /** 64 bits in two's complement. */
+  int64(value: Int64): void {
+    if (typeof value === 'number' && value >= 0) {
+      this.varint(value);
+      return;
+    }
+    const all = BigInt.asUintN(64, BigInt(value));
+    this.words(Number(all & 0xffff_ffffn), Number(all >> 32n));
+  }
+
+  /** A whole number of at most 32 bits, with a sign or without. */
+  int(value: number): void {
+    if (value >= 0) this.varint(value);
+    else this.words(value, -1);
+  }
+
+  /** The halves of 64 bits. */
+  words(low: number, high: number): void {
+    if (high === 0) {
+      this.varint(low >>> 0);
+      return;
+    }
+    let length = 5;
+    for (let rest = high >>> 3; rest !== 0; rest >>>= 7) length++;
+    let at = this.#room(length);
+    const bytes = this.#bytes;
+    for (let shift = 0; shift < 28; shift += 7) bytes[at++] = ((low >>> shift) & 0x7f) | 0x80;
+    bytes[at] = (low >>> 28) | ((high & 7) << 4);
+    for (let rest = high >>> 3; rest !== 0; rest >>>= 7) {
+      bytes[at++]! |= 0x80;
+      bytes[at] = rest & 0x7f;
+    }
+  }
+
+  double(value: number): void {
+    const at = this.#room(8);
+    this.#bytes.writeDoubleLE(value, at);
+  }
+
+  /** Bytes as they are; from `PIECE_BYTES_MIN` on they must not change before the message has left. */
+  raw(bytes: Uint8Array): void {
+    if (bytes.length >= PIECE_BYTES_MIN) {
+      if (this.#at < this.#bytes.length) this.#put(this.#bytes.subarray(this.#at));
+      this.#put(Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length));
+      this.#bytes = this.#bytes.subarray(0, this.#at);
+      return;
+    }
+    const at = this.#room(bytes.length);
+    this.#bytes.set(bytes, at);
+  }
+
+  /** A text field; nothing for an empty one, which is what an absent one means. */
+  text(field: number, text: string): void {
+    if (text !== '') this.textAlways(field, text);
+  }
+
+  /** A text field of a oneof or a list, where an empty one counts. */
+  textAlways(field: number, text: string): void {
+    const length = Buffer.byteLength(text);
+    const at = this.#room(length);
+    this.#bytes.write(text, at, 'utf8');
+    this.varint(length);
+    this.tag(field, 2);
+  }
+
+  bytes(field: number, bytes: Uint8Array): void {
+    this.raw(bytes);
+    this.varint(bytes.length);
+    this.tag(field, 2);
+  }
+
+  #put(piece: Buffer): void {
+    this.#pieces.unshift(piece);
+    this.#pieceBytes += piece.length;
+  }
+
+  /** Makes room before what is written; where it begins. */
+  #room(length: number): number {
+    if (length > this.#at) this.#grow(length);
+    this.#at -= length;
+    return this.#at;
+  }
+
+  #grow(length: number): void {
+    const written = this.#bytes.subarray(this.#at);
+    const bytes = Buffer.allocUnsafe(Math.max(this.#bytes.length * 2, this.#bytes.length + length));
+    this.#at = bytes.length - written.length;
+    bytes.set(written, this.#at);
+    this.#bytes = bytes;
+  }
+}

@@ -1,0 +1,217 @@
+import { type ErrorCode, ServeError } from '../errors/index.ts';
+import type { ChatMessage, RouterConfigOverride, RoutingHints } from '../protocol/generation/index.ts';
+import type { BlockHashes } from '../tokens/index.ts';
+
+/** What the router knows of a worker from its discovery records. */
+export interface RoutableWorker {
+  /** Instance id, lower-case hex. */
+  readonly id: string;
+  readonly dataParallelStartRank: number;
+  readonly dataParallelSize: number;
+  readonly deviceType: string | undefined;
+  readonly taints: readonly string[];
+  /** KV blocks of one rank. Absent = unknown. */
+  readonly totalKvBlocks?: number | undefined;
+  /** Tokens that the engine takes in one pass. Absent = unknown. */
+  readonly maxNumBatchedTokens?: number | undefined;
+  /** Adapters that the worker has loaded. Absent = it does not say. */
+  readonly loraNames?: readonly string[] | undefined;
+  /** Name that outlives the process (`DYN_STABLE_ROUTING_ID`). Absent = it has none but its id. */
+  readonly stableId?: string | undefined;
+}
+
+/** The worker set that a request is for; made once a model, not once a request. */
+export interface WorkerPool {
+  /** Names the worker set: the same key means the same prompt format and block size. */
+  readonly key: string;
+  /** Name of the model, for its queue classes and for metrics. @default the key */
+  readonly model?: string | undefined;
+  /** What its workers do. One key can have a pool of prefill workers beside its pool of decode workers. */
+  readonly role: PoolRole;
+  /** Tokens in one block of the engines' KV cache; 0 = unknown, nothing is known of their caches. */
+  readonly blockSizeTokens: number;
+  /** The engines speculate: a block also covers the first token after it. @default false */
+  readonly isEagle?: boolean | undefined;
+}
+
+export type PoolRole = 'aggregated' | 'prefill' | 'decode';
+
+/** One request, as far as routing it goes. */
+export interface RouteRequest {
+  readonly id: string;
+  /** Whose workers may take it: those that `Router.setWorkers` was told of last. */
+  readonly pool: WorkerPool;
+  readonly routing: RoutingHints;
+  readonly override: RouterConfigOverride | undefined;
+  /** Prompt token ids, for prefix overlap; absent for models that take text or tensors. */
+  readonly tokenIds: Uint32Array | undefined;
+  /** What the prompt was rendered from, where it was: tells a conversation at all its turns. */
+  readonly messages?: readonly ChatMessage[] | undefined;
+  /** The prompt with its blocks named already, where somebody did that before; `tokenIds` is not read then. */
+  readonly prompt?: HashedPrompt | undefined;
+  /** Workers that this request must not go to again: they failed it. */
+  readonly excluded: ReadonlySet<string>;
+  /** Workers to pass over while another is left, beside those that this router itself passes over. @default none */
+  readonly avoided?: ReadonlySet<string> | undefined;
+  /** Workers above their busy thresholds. @default none */
+  readonly busy?: ReadonlySet<string> | undefined;
+  /** Family or name of the queue class (header `x-dynamo-meta-policy-class`). */
+  readonly policyClass?: string | undefined;
+  /** Told once, in the turn of `choose`, when the request has to wait: so many are ahead of it. */
+  readonly onQueued?: ((position: number) => void) | undefined;
+}
+
+/** A prompt as far as routing it goes. */
+export interface HashedPrompt {
+  readonly tokens: number;
+  readonly hashes: BlockHashes;
+}
+
+/** A decision that holds a place at the worker until it is released. */
+export interface Reservation<Worker extends RoutableWorker = RoutableWorker> {
+  readonly worker: Worker;
+  /** Absent = the worker's own choice. */
+  readonly dpRank: number | undefined;
+  /** Leading prompt blocks that the worker is believed to hold. */
+  readonly overlapBlocks: number;
+  /** The same in prompt tokens, caches below the device counted with their weight. */
+  readonly cachedTokens: number;
+  /** What the worker is to be told of the place, beside the request. @default nothing */
+  readonly headers?: Readonly<Record<string, string>> | undefined;
+  /** The first token came: the prompt is no longer load. Idempotent. */
+  prefillDone(): void;
+  /** `outputTokens` so far; counts only where output blocks are tracked. */
+  produced(outputTokens: number): void;
+  /** The request left the worker. Idempotent. */
+  release(): void;
+}
+
+/** Modes that need no knowledge of what workers have cached. */
+export type SimpleRouterMode =
+  | 'round-robin'
+  | 'random'
+  | 'power-of-two'
+  | 'least-loaded'
+  | 'device-aware-weighted'
+  | 'direct';
+
+export type RouterMode = SimpleRouterMode | 'kv';
+
+/** Chooses the worker for each request. One `choose()` for every mode and every place a decision can come from. */
+export interface Router<Worker extends RoutableWorker = RoutableWorker> {
+  readonly mode: RouterMode;
+  /**
+   * The workers of a pool as they are now; makes the pool when it is new. Nothing else says who is in a pool: a list that
+   * rode along with a request would be stale after the first wait. Cheap for a list seen before.
+   */
+  setWorkers(pool: WorkerPool, workers: readonly Worker[]): void;
+  /** The pool is gone: requests that wait for it fail. Idempotent. */
+  removePool(pool: WorkerPool): void;
+  /**
+   * Picks a worker of the request's pool and reserves a place there. May wait in a queue until `signal` aborts.
+   * Fails with `ServeError`: `service_unavailable` without a routable worker, `invalid_value` for a pin that cannot be met,
+   * `server_overloaded` when all that may take it are busy or the queue is full.
+   */
+  choose(request: RouteRequest, signal: AbortSignal): Promise<Reservation<Worker>>;
+  /** The worker failed a request: it gets no new one for a while. */
+  inhibit(workerId: string): void;
+  /** Forgets what is known of a worker that discovery added anew or removed. */
+  forget(workerId: string): void;
+}
+
+/** Why no worker took a request. */
+export type RoutingFailure =
+  | { readonly kind: 'NoEndpoints' }
+  | { readonly kind: 'PinnedWorkerNotAllowed'; readonly workerId: string }
+  | { readonly kind: 'AllEligibleWorkersOverloaded' }
+  | { readonly kind: 'PinnedWorkerOverloaded'; readonly workerId: string }
+  | {
+      readonly kind: 'QueueRejected';
+      readonly policyClass: string;
+      readonly limit: QueueLimit;
+      readonly current: number;
+      readonly max: number;
+    }
+  | {
+      readonly kind: 'DoNotQueue';
+      readonly policyClass: string;
+      readonly pendingRequests: number;
+      readonly pendingPromptTokens: number;
+      readonly pendingCachedTokens: number;
+    }
+  | { readonly kind: 'DeadlineExceeded' }
+  | { readonly kind: 'SubscriberShutdown' }
+  | { readonly kind: 'BookingFailed'; readonly requestId: string };
+
+/** What a full queue is full of; also the label of its metric. */
+export type QueueLimit = 'request_limit' | 'raw_isl_token_limit' | 'cached_token_limit';
+
+/** Code and text for the client. A full fleet is `server_overloaded`, a missing one `service_unavailable`. */
+const SHOWN: Readonly<Record<RoutingFailure['kind'], readonly [ErrorCode, string]>> = {
+  NoEndpoints: ['service_unavailable', 'Service temporarily unavailable'],
+  PinnedWorkerNotAllowed: ['invalid_value', 'Invalid request: the worker it names is not among those it allows'],
+  AllEligibleWorkersOverloaded: ['server_overloaded', 'Service temporarily overloaded'],
+  PinnedWorkerOverloaded: ['server_overloaded', 'Service temporarily overloaded'],
+  QueueRejected: ['server_overloaded', 'Service temporarily overloaded'],
+  DoNotQueue: ['server_overloaded', 'Service temporarily overloaded'],
+  DeadlineExceeded: ['deadline_exceeded', 'Request deadline exceeded'],
+  SubscriberShutdown: ['service_unavailable', 'Service temporarily unavailable'],
+  BookingFailed: ['invalid_value', 'Invalid request: a request of this id is under way'],
+};
+
+/** A failure to find a worker: a `ServeError` for clients, `failure` and `detail` for services and operators. */
+export class RoutingError extends ServeError {
+  readonly failure: RoutingFailure;
+
+  constructor(failure: RoutingFailure) {
+    const [code, message] = SHOWN[failure.kind];
+    const param = failure.kind === 'PinnedWorkerNotAllowed' ? 'nvext.backend_instance_id' : undefined;
+    super(code, message, { param, cause: new Error(describeFailure(failure)) });
+    this.failure = failure;
+  }
+
+  /** One line for operators. */
+  get detail(): string {
+    return describeFailure(this.failure);
+  }
+}
+
+/** Whether the failure means a full fleet rather than a missing one: it keeps that type through every leg of a request. */
+export function isOverload({ kind }: RoutingFailure): boolean {
+  return kind === 'AllEligibleWorkersOverloaded' || kind === 'PinnedWorkerOverloaded' || kind === 'QueueRejected';
+}
+
+/** One line for operators. */
+export function describeFailure(failure: RoutingFailure): string {
+  switch (failure.kind) {
+    case 'NoEndpoints':
+      return 'no endpoints available to route work';
+    case 'PinnedWorkerNotAllowed':
+      return `pinned worker ${failure.workerId} is not in allowed worker set`;
+    case 'AllEligibleWorkersOverloaded':
+      return 'all eligible workers are overloaded';
+    case 'PinnedWorkerOverloaded':
+      return `pinned worker ${failure.workerId} is overloaded`;
+    case 'QueueRejected':
+      return `queue of class ${failure.policyClass} is full: ${failure.limit} ${failure.current} of ${failure.max}`;
+    case 'DoNotQueue':
+      return `every eligible worker is busy and the request must not wait in class ${failure.policyClass}`;
+    case 'DeadlineExceeded':
+      return 'deadline passed while waiting for a worker';
+    case 'SubscriberShutdown':
+      return 'router is shutting down';
+    case 'BookingFailed':
+      return `request ${failure.requestId} is booked already`;
+  }
+}
+
+const names = new WeakMap<Pick<WorkerPool, 'role' | 'key'>, string>(); // every request asks, of few pools
+
+/** One name for each pool: a key may have a pool in several roles. */
+export function poolName(pool: Pick<WorkerPool, 'role' | 'key'>): string {
+  const known = names.get(pool);
+  if (known !== undefined) return known;
+  const name = `${pool.role} ${pool.key}`;
+  names.set(pool, name);
+  return name;
+}

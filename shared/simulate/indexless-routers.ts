@@ -1,0 +1,304 @@
+import { type Random, seededRandom } from '../clock/index.ts';
+import type { FleetLoads, RankLoad } from '../discovery/index.ts';
+import type { RoutableWorker } from '../router/index.ts';
+import { bestQuote, CLAIMS_MAX, PlaceBook, type RankQuote } from '../router/quotes/index.ts';
+import { InFlight, type Pick, pickerFor } from '../router/scheduler/index.ts';
+import { keyOfText, type RendezvousKey, StatelessDecider, type StatelessRequest } from '../router/stateless/index.ts';
+import type { PoolView, RoutedPool, RouterBench, RoutingMode } from './routers.ts';
+import type { SimulatedRank, SimulatedRequest } from './simulated-rank.ts';
+
+interface AskedWorkersOptions {
+  readonly dataParallelSize: number;
+  readonly blockSizeTokens: number;
+  /** A question and its answer on their ways. */
+  readonly delayMs: number;
+}
+
+/** A request with what it prefers. */
+interface AskingRequest {
+  readonly request: SimulatedRequest;
+  readonly draw: RendezvousKey;
+}
+
+/**
+ * Workers that are asked what a prompt would cost, and for a place, as `WorkerAsker` asks them: the way there and the way back
+ * take time, in which others ask.
+ */
+class AskedWorkers {
+  readonly #pool: PoolView;
+  readonly #options: AskedWorkersOptions;
+  readonly #books = new Map<number, PlaceBook>(); // by worker
+
+  constructor(pool: PoolView, options: AskedWorkersOptions) {
+    this.#pool = pool;
+    this.#options = options;
+  }
+
+  /** Asks workers by number; `decided` is told of the rank, by its place in the pool. */
+  ask({ request, draw }: AskingRequest, workers: readonly number[], decided: (rank: number) => void): void {
+    this.#later(0.5, () => {
+      const quotes = workers.flatMap((worker) => this.#quotesOf(request, worker));
+      this.#later(0.5, () => this.#claim({ request, draw }, quotes, CLAIMS_MAX, decided));
+    });
+  }
+
+  #claim({ request, draw }: AskingRequest, quotes: RankQuote[], left: number, decided: (rank: number) => void): void {
+    const { id, promptLength: tokens } = request;
+    const { blockSizeTokens } = this.#options;
+    const best = bestQuote({ id, draw, tokens, blockSizeTokens }, quotes);
+    const { dpRank, workerId } = best.quote;
+    const worker = Number.parseInt(workerId, 16);
+    const rank = worker * this.#options.dataParallelSize + dpRank;
+    this.#later(0.5, () => {
+      const prefillTokens = this.#prefillTokens(rank);
+      if (prefillTokens > best.prefillTokensMax && left > 1) {
+        const now = quotes.map((quote) => (quote === best.quote ? { ...quote, prefillTokens } : quote));
+        this.#later(0.5, () => this.#claim({ request, draw }, now, left - 1, decided));
+        return;
+      }
+      this.#book(worker).hold({ id, dpRank, tokens: best.uncachedTokens });
+      this.#later(1, () => {
+        this.#book(worker).arrived(id);
+        decided(rank);
+      });
+    });
+  }
+
+  #quotesOf(request: SimulatedRequest, worker: number): RankQuote[] {
+    const { dataParallelSize } = this.#options;
+    return Array.from({ length: dataParallelSize }, (_, dpRank) => {
+      const rank = worker * dataParallelSize + dpRank;
+      const { activeBlocks } = this.#rank(rank);
+      const cachedTokens = this.#rank(rank).cachedTokens(request);
+      return {
+        workerId: worker.toString(16),
+        dpRank,
+        cachedTokens,
+        prefillTokens: this.#prefillTokens(rank),
+        activeBlocks,
+      };
+    });
+  }
+
+  #prefillTokens(rank: number): number {
+    const { worker, dpRank, pendingPrefillTokens } = this.#rank(rank);
+    return pendingPrefillTokens + this.#book(worker).tokensOf(dpRank);
+  }
+
+  #rank(at: number): SimulatedRank {
+    return this.#pool.ranks[at]!;
+  }
+
+  #book(worker: number): PlaceBook {
+    const known = this.#books.get(worker);
+    if (known !== undefined) return known;
+    const pool = this.#pool;
+    const book = new PlaceBook({ nowMs: () => pool.nowMs });
+    this.#books.set(worker, book);
+    return book;
+  }
+
+  #later(trips: number, act: () => void): void {
+    this.#pool.after(trips * this.#options.delayMs, act);
+  }
+}
+
+type SimpleMode = Exclude<RoutingMode, 'kv' | 'load-aware' | 'stateless'>;
+
+interface NumberedWorker extends RoutableWorker {
+  readonly number: number;
+}
+
+function numbered(number: number, dataParallelSize: number): NumberedWorker {
+  return {
+    number,
+    id: number.toString(16),
+    dataParallelStartRank: 0,
+    dataParallelSize,
+    deviceType: undefined,
+    taints: [],
+  };
+}
+
+/** Routers that look at their own requests in flight only: each counts for itself, as separate processes do. */
+export class SimpleRouters implements RouterBench {
+  readonly count: number;
+  readonly pending = 0;
+  readonly wantsKvEvents = false;
+  readonly wantsGrowth = false;
+  readonly #pool: PoolView;
+  readonly #dataParallelSize: number;
+  #workers: readonly NumberedWorker[] = [];
+  readonly #inFlight: readonly InFlight[];
+  readonly #picks: readonly Pick[];
+
+  constructor(
+    pool: PoolView,
+    { mode, routers, workers, dataParallelSize, seed }: RoutedPool & { readonly mode: SimpleMode },
+  ) {
+    this.#pool = pool;
+    this.count = routers;
+    this.#dataParallelSize = dataParallelSize;
+    this.setWorkers(Array.from({ length: workers }, (_, number) => number));
+    this.#inFlight = Array.from({ length: routers }, () => new InFlight());
+    this.#picks = this.#inFlight.map((inFlight, router) =>
+      pickerFor(mode, { inFlight, random: routerRandom(seed, router), cudaToCpuRatio: 1 }),
+    );
+  }
+
+  setWorkers(numbers: readonly number[]): void {
+    this.#workers = numbers.map((number) => numbered(number, this.#dataParallelSize));
+  }
+
+  submit(request: SimulatedRequest): void {
+    const worker = this.#picks[request.router]!(this.#workers);
+    this.#inFlight[request.router]!.add(worker.id);
+    this.#pool.dispatch(request, this.#rankOf(worker.number));
+  }
+
+  firstToken(): void {}
+
+  grown(): void {}
+
+  finished(request: SimulatedRequest): void {
+    this.#inFlight[request.router]!.remove(request.rank!.worker.toString(16));
+  }
+
+  kvEvents(): void {}
+
+  /** The worker's own choice, as in the mock engine: its rank with the fewest requests. */
+  #rankOf(worker: number): number {
+    const first = worker * this.#dataParallelSize;
+    let chosen = first;
+    for (let rank = first + 1; rank < first + this.#dataParallelSize; rank++)
+      if (this.#pool.ranks[rank]!.load < this.#pool.ranks[chosen]!.load) chosen = rank;
+    return chosen;
+  }
+}
+
+/** Chance of one router: its own stream for each seed. */
+export function routerRandom(seed: number, router: number): Random {
+  return seededRandom((Math.imul(seed, 0x9e37_79b1) + Math.imul(router + 1, 0x85eb_ca77)) >>> 0);
+}
+
+/** What the workers carried at one time. */
+interface Reading {
+  readonly atMs: number;
+  readonly loads: FleetLoads;
+}
+
+/** Readings while the newest that may be seen ages by as much as its age. */
+const READINGS_AN_AGE = 4;
+const READING_MS_MIN = 10;
+const NO_LOADS: FleetLoads = new Map();
+
+/**
+ * Routers that hash, as functions do: each sees its own requests, and what the workers said of themselves some time ago. None
+ * hears of another.
+ */
+export class StatelessRouters implements RouterBench {
+  readonly count: number;
+  readonly pending = 0;
+  readonly wantsKvEvents = false;
+  readonly wantsGrowth = false;
+  readonly #pool: PoolView;
+  readonly #dataParallelSize: number;
+  readonly #loadAgeMs: number;
+  readonly #askedMax: number;
+  readonly #asked: AskedWorkers;
+  readonly #deciders: readonly StatelessDecider<NumberedWorker>[];
+  #workers: readonly NumberedWorker[] = [];
+  /** The oldest one is what can be seen, once it is old enough. */
+  readonly #readings: Reading[] = [];
+  #isReading = false;
+
+  constructor(pool: PoolView, options: RoutedPool) {
+    const { routers, workers, dataParallelSize, engine, loadAgeMs, asking } = options;
+    this.#pool = pool;
+    this.#askedMax = asking?.workersMax ?? 0;
+    this.#asked = new AskedWorkers(pool, {
+      dataParallelSize,
+      blockSizeTokens: engine.blockSizeTokens,
+      delayMs: asking?.delayMs ?? 0,
+    });
+    this.count = routers;
+    this.#dataParallelSize = dataParallelSize;
+    this.#loadAgeMs = loadAgeMs;
+    this.#deciders = Array.from(
+      { length: routers },
+      () => new StatelessDecider<NumberedWorker>(engine.blockSizeTokens),
+    );
+    this.setWorkers(Array.from({ length: workers }, (_, number) => number));
+  }
+
+  setWorkers(numbers: readonly number[]): void {
+    this.#workers = numbers.map((number) => numbered(number, this.#dataParallelSize));
+    for (const decider of this.#deciders) decider.setWorkers(this.#workers);
+  }
+
+  submit(request: SimulatedRequest): void {
+    if (!this.#isReading) {
+      this.#isReading = true;
+      this.#read();
+    }
+    const { id, index, router, promptLength, names } = request;
+    const first = this.#pool.firstTurnOf(index);
+    const conversation = first === undefined ? undefined : keyOfText(`conversation ${first}`);
+    const asked = { id, prompt: { tokens: promptLength, hashes: names.prompt }, conversation };
+    const decider = this.#deciders[router]!;
+    const look = decider.look(asked, this.#seen(), this.#pool.nowMs)!; // every fleet has workers
+    const candidates = look.candidates(Math.max(1, this.#askedMax));
+    if (candidates.length > 1) {
+      const workers = candidates.map(({ number }) => number);
+      this.#asked.ask({ request, draw: look.preference }, workers, (rank) => this.#send(decider, asked, request, rank));
+    } else this.#send(decider, asked, request, this.#rankOf(look.chosen().number));
+  }
+
+  firstToken(): void {}
+
+  grown(): void {}
+
+  finished(): void {}
+
+  kvEvents(): void {}
+
+  #send(
+    decider: StatelessDecider<NumberedWorker>,
+    asked: StatelessRequest,
+    request: SimulatedRequest,
+    rank: number,
+  ): void {
+    const worker = Math.floor(rank / this.#dataParallelSize);
+    decider.sent(numbered(worker, this.#dataParallelSize), asked, this.#pool.nowMs);
+    this.#pool.dispatch(request, rank);
+  }
+
+  #seen(): FleetLoads {
+    const oldEnoughMs = this.#pool.nowMs - this.#loadAgeMs;
+    while ((this.#readings[1]?.atMs ?? Number.POSITIVE_INFINITY) <= oldEnoughMs) this.#readings.shift();
+    const [oldest] = this.#readings;
+    return oldest !== undefined && oldest.atMs <= oldEnoughMs ? oldest.loads : NO_LOADS;
+  }
+
+  #read(): void {
+    const { nowMs, ranks } = this.#pool;
+    const loads = new Map<string, { readonly ranks: RankLoad[]; readonly isDraining: boolean }>();
+    for (const { id } of this.#workers) loads.set(id, { ranks: [], isDraining: false });
+    for (const { worker, dpRank, load: requests, activeBlocks: decodeBlocks, pendingPrefillTokens } of ranks) {
+      const prefillTokens = pendingPrefillTokens;
+      loads.get(worker.toString(16))?.ranks.push({ dpRank, requests, decodeBlocks, prefillTokens });
+    }
+    this.#readings.push({ atMs: nowMs, loads });
+    this.#seen();
+    this.#pool.after(Math.max(READING_MS_MIN, this.#loadAgeMs / READINGS_AN_AGE), () => this.#read());
+  }
+
+  /** The worker's own choice, as in the mock engine: its rank with the fewest requests. */
+  #rankOf(worker: number): number {
+    const first = worker * this.#dataParallelSize;
+    let chosen = first;
+    for (let rank = first + 1; rank < first + this.#dataParallelSize; rank++)
+      if (this.#pool.ranks[rank]!.load < this.#pool.ranks[chosen]!.load) chosen = rank;
+    return chosen;
+  }
+}

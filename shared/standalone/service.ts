@@ -1,0 +1,324 @@
+import type { IncomingMessage, ServerResponse } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { setImmediate as nextTurn } from 'node:timers/promises';
+import { getRequestListener } from '@hono/node-server';
+import { Hono } from 'hono';
+import { type Admission, refuseCaller } from '../access/index.ts';
+import type { Clock } from '../clock/index.ts';
+import type { Settings } from '../config/index.ts';
+import { reasonOf } from '../errors/index.ts';
+import { createServiceServer, followServiceCertificate, secureService } from '../fleet/index.ts';
+import type { Logger } from '../telemetry/index.ts';
+import { BodyFields, parseExactJson, ServiceError, writeExactJson } from './body-fields.ts';
+
+/** Larger bodies are refused with 413. */
+export const BODY_BYTES_MAX = 8 * 1024 * 1024;
+
+/** One request to a service. */
+export interface ServiceCall {
+  /** The JSON body. @throws ServiceError 400, 413, 415 or 422 */
+  body(): Promise<BodyFields>;
+  /** As `body`; undefined when the body is empty. */
+  optionalBody(): Promise<BodyFields | undefined>;
+  /** Path parameter. */
+  param(name: string): string;
+  /** Query parameter. */
+  query(name: string): string | undefined;
+  header(name: string): string | undefined;
+  /** Aborts when the client is gone. */
+  readonly signal: AbortSignal;
+}
+
+/** What a route answers: JSON, text of another kind, or a long text in pieces. */
+export type Answer =
+  | { readonly status: number; readonly json: unknown }
+  | { readonly status: number; readonly text: string; readonly contentType: string }
+  | { readonly status: number; readonly pieces: Iterable<string>; readonly contentType: string };
+
+/** Body of an answer that has nothing to say. */
+export const OK = { status: 'ok' };
+
+export interface Route {
+  readonly method: 'GET' | 'POST' | 'PATCH' | 'DELETE';
+  readonly path: string;
+  serve(call: ServiceCall): Answer | Promise<Answer>;
+}
+
+/** How a service says that it refuses: every failure as `{"error": text}`, or text and empty bodies where Dynamo has them. */
+type ErrorForm = 'json' | 'mixed';
+
+interface ServiceAppOptions {
+  readonly routes: readonly Route[];
+  readonly errorForm: ErrorForm;
+  readonly clock: Pick<Clock, 'nowMs'>;
+  readonly logger: Logger;
+  /** Told of every answer; `path` is the route's pattern, never what a client wrote. */
+  readonly onAnswered?: (path: string, method: string, status: number, elapsedMs: number) => void;
+}
+
+/** A host-neutral HTTP app. */
+export interface ServiceApp {
+  fetch(request: Request): Response | Promise<Response>;
+}
+
+/** One of Dynamo's standalone services as an HTTP app. 64-bit integers in its JSON are exact. */
+export function createServiceApp(options: ServiceAppOptions): ServiceApp {
+  const app = new Hono();
+  const paths = groupByPath(options.routes);
+  for (const [path, routes] of paths) {
+    const allow = routes.map(({ method }) => method).join(', ');
+    app.all(path, async ({ req }) => {
+      const startMs = options.clock.nowMs();
+      const method = req.method === 'HEAD' ? 'GET' : req.method;
+      const route = routes.find((one) => one.method === method);
+      const response =
+        route === undefined
+          ? refuse(options, new ServiceError(405, `method ${method} is not allowed, only ${allow}`), { allow })
+          : await answer(
+              options,
+              route,
+              callOf(req.raw, (name) => req.param(name) ?? ''),
+            );
+      options.onAnswered?.(path, method, response.status, options.clock.nowMs() - startMs);
+      return response;
+    });
+  }
+  app.notFound(({ req }) => refuse(options, new ServiceError(404, `no route ${req.path}`), {}, true));
+  return app;
+}
+
+function groupByPath(routes: readonly Route[]): ReadonlyMap<string, readonly Route[]> {
+  const paths = new Map<string, Route[]>();
+  for (const route of routes) {
+    const others = paths.get(route.path);
+    if (others === undefined) paths.set(route.path, [route]);
+    else others.push(route);
+  }
+  return paths;
+}
+
+async function answer(options: ServiceAppOptions, route: Route, call: ServiceCall): Promise<Response> {
+  try {
+    return toResponse(await route.serve(call));
+  } catch (thrown) {
+    if (thrown instanceof ServiceError) return refuse(options, thrown);
+    options.logger.error('request failed', { path: route.path, reason: reasonOf(thrown) });
+    return refuse(options, new ServiceError(500, 'internal error'));
+  }
+}
+
+function toResponse(answered: Answer): Response {
+  if ('json' in answered) return jsonResponse(answered.status, answered.json);
+  const { status, contentType } = answered;
+  const body = 'text' in answered ? answered.text : streamOf(answered.pieces);
+  return new Response(body, { status, headers: { 'content-type': contentType } });
+}
+
+function jsonResponse(status: number, body: unknown, headers: Readonly<Record<string, string>> = {}): Response {
+  return new Response(writeExactJson(body), { status, headers: { 'content-type': 'application/json', ...headers } });
+}
+
+/** A piece is made when the reader has room for it, and one a turn. */
+function streamOf(pieces: Iterable<string>): ReadableStream<Uint8Array> {
+  const encoder = new TextEncoder();
+  const iterator = pieces[Symbol.iterator]();
+  return new ReadableStream({
+    async pull(controller) {
+      for (;;) {
+        await nextTurn();
+        const { done, value } = iterator.next();
+        if (done) controller.close();
+        else if (value === '') continue;
+        else controller.enqueue(encoder.encode(value));
+        return;
+      }
+    },
+    cancel() {
+      iterator.return?.();
+    },
+  });
+}
+
+/** The indexer has no body for what it has no route for, and plain text for bodies that it cannot read. */
+function refuse(
+  { errorForm }: ServiceAppOptions,
+  error: ServiceError,
+  headers: Readonly<Record<string, string>> = {},
+  isUnrouted = error.status === 405,
+): Response {
+  const { status, message } = error;
+  if (errorForm === 'json') return jsonResponse(status, { error: message }, headers);
+  if (isUnrouted) return new Response(null, { status, headers });
+  if (status === 413 || status === 415 || status === 422) {
+    return new Response(message, { status, headers: { 'content-type': 'text/plain; charset=utf-8' } });
+  }
+  return jsonResponse(status, { error: message }, headers);
+}
+
+function callOf(request: Request, param: (name: string) => string): ServiceCall {
+  const { signal, headers } = request;
+  const search = new URL(request.url).searchParams;
+  return {
+    signal,
+    param,
+    query: (name) => search.get(name) ?? undefined,
+    header: (name) => headers.get(name) ?? undefined,
+    body: async () => {
+      requireJson(headers);
+      return new BodyFields(parseBody(await readText(request)));
+    },
+    optionalBody: async () => {
+      const text = await readText(request);
+      if (text === '') return undefined;
+      requireJson(headers);
+      return new BodyFields(parseBody(text));
+    },
+  };
+}
+
+const JSON_TYPE = /^\s*application\/(?:json|[^\s;/]+\+json)\s*(?:;|$)/i;
+
+function requireJson(headers: Headers): void {
+  if (JSON_TYPE.test(headers.get('content-type') ?? '')) return;
+  throw new ServiceError(415, 'Expected request with `Content-Type: application/json`');
+}
+
+function parseBody(text: string): unknown {
+  try {
+    return parseExactJson(text);
+  } catch (error) {
+    throw new ServiceError(400, `Failed to parse the request body as JSON: ${reasonOf(error)}`);
+  }
+}
+
+async function readText(request: Request): Promise<string> {
+  const tooLarge = (): ServiceError => new ServiceError(413, `body exceeds ${BODY_BYTES_MAX} bytes`);
+  const announced = request.headers.get('content-length');
+  if (Number(announced ?? 0) > BODY_BYTES_MAX) throw tooLarge();
+  if (announced !== null) return request.text(); // HTTP holds the client to its word; a fifth less CPU than pieces
+  const decoder = new TextDecoder();
+  let text = '';
+  let bytes = 0;
+  for await (const piece of request.body ?? []) {
+    bytes += (piece as Uint8Array).byteLength;
+    if (bytes > BODY_BYTES_MAX) throw tooLarge();
+    text += decoder.decode(piece as Uint8Array, { stream: true });
+  }
+  return text + decoder.decode();
+}
+
+interface ServiceServer {
+  /** Without a trailing slash. */
+  readonly url: string;
+  /** Answers under way have `graceMs` to end. */
+  close(graceMs: number): Promise<void>;
+}
+
+/** Asked by probes and scrapers, which have no secret to show; they change nothing and name no worker. */
+const PUBLIC_PATHS: ReadonlySet<string> = new Set(['/health', '/ready', '/metrics']);
+/** A whole request has to arrive within this, its body included; what is late is looked for every `CHECK_MS`. */
+const REQUEST_MS_MAX = 30_000;
+const CHECK_MS = 5000;
+/** Bodies under way, all together; one whose length is not announced counts as the largest. */
+const BODIES_BYTES_MAX = 32 * BODY_BYTES_MAX;
+
+/**
+ * Serves one of the standalone services, to callers that may use it.
+ * @throws Error with one line that names the setting to change when the port cannot be bound, anybody would reach it, or the
+ * token would cross a network in clear
+ */
+export async function serveService(
+  { app, port: usualPort }: Pick<RunningService, 'app' | 'port'>,
+  settings: ServiceSettings,
+  clock: Clock,
+): Promise<ServiceServer> {
+  const { serviceHost: host, servicePort: port = usualPort } = settings;
+  const remedy = 'set --service-host 127.0.0.1';
+  const { admission, tls } = secureService(settings, { name: 'the HTTP service', host, remedy });
+  const answer = getRequestListener((request) => app.fetch(request), { overrideGlobalObjects: false });
+  const bodies = new BodiesUnderWay();
+  const limits = { noDelay: true, requestTimeout: REQUEST_MS_MAX, connectionsCheckingInterval: CHECK_MS };
+  const { server, useCertificate } = createServiceServer(limits, tls, (incoming, outgoing) => {
+    const refused = refuseIncoming(admission, incoming) ?? bodies.take(incoming, outgoing);
+    if (refused === undefined) void answer(incoming, outgoing);
+    else sendRefusal(outgoing, refused);
+  });
+  await new Promise<void>((resolve, reject) => {
+    server.once('error', (error) => {
+      reject(new Error(`cannot listen on ${host}:${port} (--service-host, --service-port): ${error.message}`));
+    });
+    server.listen({ host, port }, resolve);
+  });
+  server.removeAllListeners('error');
+  const { port: bound } = server.address() as AddressInfo; // a TCP server that listens has one
+  const following = followServiceCertificate(settings, clock, tls, useCertificate);
+  const shown = host === '0.0.0.0' ? '127.0.0.1' : host.includes(':') ? `[${host}]` : host;
+  return {
+    url: `${tls === undefined ? 'http' : 'https'}://${shown}:${bound}`,
+    close: (graceMs) =>
+      new Promise((resolve) => {
+        following?.cancel();
+        const cut = clock.after(graceMs, () => server.closeAllConnections());
+        server.close(() => {
+          cut.cancel();
+          resolve();
+        });
+        server.closeIdleConnections();
+      }),
+  };
+}
+
+interface Refused {
+  readonly status: number;
+  readonly message: string;
+}
+
+function refuseIncoming(
+  admission: Admission,
+  { method, url = '/', socket, headers }: IncomingMessage,
+): Refused | undefined {
+  const isRead = method === 'GET' || method === 'HEAD';
+  if (isRead && PUBLIC_PATHS.has(url.split('?', 1)[0]!)) return undefined;
+  const header = (name: string): string | undefined => [headers[name]].flat()[0];
+  return refuseCaller(admission, { peer: socket.remoteAddress, header });
+}
+
+/** The rest of a refused request is not waited for. */
+function sendRefusal(outgoing: ServerResponse, { status, message }: Refused): void {
+  const headers = { 'content-type': 'application/json', connection: 'close' };
+  const more = status === 401 ? { 'www-authenticate': 'Bearer' } : status === 503 ? { 'retry-after': '1' } : {};
+  outgoing.writeHead(status, { ...headers, ...more }).end(JSON.stringify({ error: message }));
+}
+
+/** How many bytes of bodies are being read or worked on. */
+class BodiesUnderWay {
+  #bytes = 0;
+
+  /** Counts the body of a request until its answer is over; a refusal when there is no room for it. */
+  take({ headers }: IncomingMessage, outgoing: ServerResponse): Refused | undefined {
+    const announced = headers['transfer-encoding'] === undefined ? Number(headers['content-length'] ?? 0) : Infinity;
+    const bytes = Math.min(announced, BODY_BYTES_MAX);
+    if (this.#bytes + bytes > BODIES_BYTES_MAX) {
+      return {
+        status: 503,
+        message: `request bodies under way fill the ${BODIES_BYTES_MAX} bytes for them; try again`,
+      };
+    }
+    this.#bytes += bytes;
+    outgoing.once('close', () => {
+      this.#bytes -= bytes;
+    });
+    return undefined;
+  }
+}
+
+/** Settings of `stator router`. */
+export type ServiceSettings = Settings<'router'>;
+
+/** A standalone service that answers HTTP. */
+export interface RunningService {
+  readonly app: ServiceApp;
+  /** Where it listens unless the settings say otherwise. */
+  readonly port: number;
+  close(): Promise<void>;
+}

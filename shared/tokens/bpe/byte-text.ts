@@ -1,0 +1,97 @@
+/** Methods that Node 20 has and the ES2023 types lack. */
+interface WellFormedText {
+  isWellFormed(): boolean;
+  toWellFormed(): string;
+}
+
+/** Bytes of the longest start of a character. */
+export const UNFINISHED_MAX = 3;
+
+/**
+ * Length of the unfinished character at the end of `bytes[0 .. length)`: 0 to 3. What cannot become a character whatever
+ * follows is not unfinished; it decodes to U+FFFD.
+ */
+export function unfinishedLength(bytes: Uint8Array, length: number): number {
+  const from = Math.max(0, length - UNFINISHED_MAX);
+  for (let at = length - 1; at >= from; at--) {
+    const byte = bytes[at]!;
+    if ((byte & 0xc0) === 0x80) continue;
+    const wanted =
+      byte >= 0xf0 && byte <= 0xf4 ? 4 : byte >= 0xe0 && byte < 0xf0 ? 3 : byte >= 0xc2 && byte < 0xe0 ? 2 : 0;
+    if (wanted <= length - at) return 0;
+    return at + 1 === length || isPossibleSecond(byte, bytes[at + 1]!) ? length - at : 0;
+  }
+  return 0;
+}
+
+/** Some leads allow only part of the continuation bytes: no overlong forms, surrogates or code points past U+10FFFF. */
+function isPossibleSecond(lead: number, second: number): boolean {
+  switch (lead) {
+    case 0xe0:
+      return second >= 0xa0;
+    case 0xed:
+      return second < 0xa0;
+    case 0xf0:
+      return second >= 0x90;
+    case 0xf4:
+      return second < 0x90;
+    default:
+      return true;
+  }
+}
+
+/** Text of `bytes[start .. end)`, each broken sequence as one U+FFFD (the same count as other decoders give). */
+export function utf8Text(bytes: Uint8Array, start: number, end: number): string {
+  return Buffer.from(bytes.buffer, bytes.byteOffset + start, end - start).toString('utf8');
+}
+
+/** `text` with every lone surrogate replaced by U+FFFD. */
+export function toWellFormed(text: string): string {
+  const checked = text as unknown as WellFormedText;
+  return checked.isWellFormed() ? text : checked.toWellFormed();
+}
+
+/**
+ * The 256 printable characters by which byte-level vocabularies spell bytes: a printable Latin-1 byte stands for itself,
+ * the 68 others take the characters from U+0100 on, in order.
+ */
+const CHAR_OF_BYTE = new Uint16Array(256);
+/** First code point above the alphabet. */
+const ALPHABET_END = 0x144;
+const BYTE_OF_CHAR = new Int16Array(ALPHABET_END).fill(-1);
+
+let next = 0x100;
+for (let byte = 0; byte < 256; byte++) {
+  const isPrintable = (byte >= 0x21 && byte <= 0x7e) || (byte >= 0xa1 && byte <= 0xff && byte !== 0xad);
+  const char = isPrintable ? byte : next++;
+  CHAR_OF_BYTE[byte] = char;
+  BYTE_OF_CHAR[char] = byte;
+}
+
+/** The byte that `codePoint` spells, or -1 when it is not in the alphabet. */
+export function byteOfChar(codePoint: number): number {
+  return codePoint < ALPHABET_END ? BYTE_OF_CHAR[codePoint]! : -1;
+}
+
+/** `bytes` in the spelling of byte-level vocabularies. */
+export function spellBytes(bytes: Uint8Array): string {
+  let spelled = '';
+  for (const byte of bytes) spelled += String.fromCharCode(CHAR_OF_BYTE[byte]!);
+  return spelled;
+}
+
+/** The bytes that `spelled` stands for, or undefined when a character of it is not in the alphabet. */
+export function unspellBytes(spelled: string): Uint8Array | undefined {
+  const bytes = new Uint8Array(spelled.length);
+  for (let at = 0; at < spelled.length; at++) {
+    const byte = byteOfChar(spelled.charCodeAt(at));
+    if (byte < 0) return undefined;
+    bytes[at] = byte;
+  }
+  return bytes;
+}
+
+/** How the byte-level decoder reads a token: as spelled bytes, or as plain text when it is not spelled in the alphabet. */
+export function tokenTextToBytes(token: string): Uint8Array {
+  return unspellBytes(token) ?? new TextEncoder().encode(token);
+}
