@@ -16,6 +16,11 @@ import { bufferOf, InOrder } from './subscription.ts';
 const RETRY_MS = 100;
 const RETRY_GROWTH_MAX = 50;
 
+/** Time until the next attempt after so many in a row that failed, drawn around a value that doubles up to five seconds. */
+export function retryPauseMs(failures: number, random: Random): number {
+  return RETRY_MS * Math.min(2 ** failures, RETRY_GROWTH_MAX) * (0.5 + random.next());
+}
+
 interface LogFollowerOptions {
   readonly stream: NatsStream;
   readonly fromSequence: number;
@@ -91,8 +96,7 @@ export class LogFollower implements EventLogFollower {
         this.#failures++;
         onProblem(error);
       }
-      const pauseMs = RETRY_MS * Math.min(2 ** this.#failures, RETRY_GROWTH_MAX) * (0.5 + random.next());
-      await clock.sleep(pauseMs, signal).catch(() => {}); // closed: the loop ends
+      await clock.sleep(retryPauseMs(this.#failures, random), signal).catch(() => {}); // closed: the loop ends
     }
   }
 

@@ -10,7 +10,7 @@ import {
   subjectOf,
   subjectPrefixOf,
 } from '../types.ts';
-import { type LogFollower, NatsEventLog } from './log.ts';
+import { type LogFollower, NatsEventLog, retryPauseMs } from './log.ts';
 import { NatsSubscription } from './subscription.ts';
 
 /** The bounds of a log. An existing stream is left as it is; what differs is reported. */
@@ -88,16 +88,17 @@ export function createNatsEventPlane(options: NatsEventPlaneOptions): EventPlane
 /** The streams behind the logs: made at first use, and again when the server comes back without them. */
 class LogStreams {
   readonly #options: NatsEventPlaneOptions;
-  readonly #kept = new Map<string, NatsStream>();
+  readonly #kept = new Map<string, KeptStream>();
   readonly #closing = new AbortController();
   readonly #unwatch: () => void;
-  readonly #reported = new Set<string>();
+  /** What was said of each stream last. */
+  readonly #told = new Map<string, string>();
 
   constructor(options: NatsEventPlaneOptions) {
     this.#options = options;
     this.#unwatch = options.client.watch({
       connected: () => {
-        for (const [name, stream] of this.#kept) this.#ensure(name, stream);
+        for (const [name, kept] of this.#kept) this.#ask(name, kept);
       },
     });
   }
@@ -112,9 +113,9 @@ class LogStreams {
   keep(scope: EventScope, topic: string): void {
     const name = streamNameOf(subjectOf(scope, topic));
     if (this.#kept.has(name)) return;
-    const stream = this.of(scope, topic);
-    this.#kept.set(name, stream);
-    this.#ensure(name, stream);
+    const kept = { stream: this.of(scope, topic), asked: 0, isBeingMade: false };
+    this.#kept.set(name, kept);
+    this.#ask(name, kept);
   }
 
   close(): void {
@@ -122,23 +123,46 @@ class LogStreams {
     this.#closing.abort();
   }
 
-  #ensure(name: string, stream: NatsStream): void {
-    const { signal } = this.#closing;
-    stream.facts(signal).then(
-      ({ differences }) => {
-        if (differences.length > 0) this.#reportOnce(name, `the event stream ${name} is left as it is: ${differences}`);
-      },
-      (error: unknown) => {
-        if (!signal.aborted) this.#options.onProblem(error);
-      },
-    );
+  #ask(name: string, kept: KeptStream): void {
+    kept.asked++;
+    if (!kept.isBeingMade) void this.#make(name, kept);
   }
 
-  #reportOnce(name: string, text: string): void {
-    if (this.#reported.has(name)) return;
-    this.#reported.add(name);
-    this.#options.onProblem(text);
+  /** Asks until the server has it: one that has just begun, or elects who decides, takes the connection and no stream yet. */
+  async #make(name: string, kept: KeptStream): Promise<void> {
+    const { clock, random = systemRandom } = this.#options;
+    const { signal } = this.#closing;
+    kept.isBeingMade = true;
+    let answered = 0;
+    for (let failures = 0; answered < kept.asked && !signal.aborted; ) {
+      const { asked } = kept;
+      try {
+        const { differences } = await kept.stream.facts(signal);
+        answered = asked;
+        failures = 0;
+        if (differences.length > 0) this.#tell(name, `the event stream ${name} is left as it is: ${differences}`);
+      } catch (error) {
+        if (signal.aborted) return;
+        this.#tell(name, error);
+        await clock.sleep(retryPauseMs(++failures, random), signal).catch(() => {}); // closed: the loop ends
+      }
+    }
+    kept.isBeingMade = false;
   }
+
+  #tell(name: string, problem: unknown): void {
+    const text = String(problem);
+    if (this.#told.get(name) === text) return;
+    this.#told.set(name, text);
+    this.#options.onProblem(problem);
+  }
+}
+
+interface KeptStream {
+  readonly stream: NatsStream;
+  /** How often it was to be made: once, and with each connection, which may be to a server that has lost it. */
+  asked: number;
+  isBeingMade: boolean;
 }
 
 /** Stream of a subject, e.g. `namespace-dynamo-component-backend-kv-events`. */
