@@ -42,7 +42,7 @@ let server: DynamoDbServer | undefined;
 beforeAll(async () => {
   if (!hasDynamoDb()) return;
   server = await startDynamoDb();
-  await createTable(server.url, tableName);
+  await createTable({ tableName, endpoint: server.url });
 });
 afterAll(async () => {
   await server?.stop();

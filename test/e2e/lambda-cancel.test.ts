@@ -63,7 +63,7 @@ describe.runIf(hasLambdaRuntime() && hasDynamoDb())('a stream of the deployed HT
     server = await startDynamoDb();
     table = await createTestTable(server.url);
     const keysTable = `${table.tableName}-keys`;
-    await createTable(server.url, keysTable);
+    await createTable({ tableName: keysTable, endpoint: server.url });
     [bearer, stranger] = [await makeKey(keysTable), await makeKey(keysTable)];
     const keys = { STATOR_AUTH: 'on', STATOR_KEYS_TABLE: keysTable };
     const env = {

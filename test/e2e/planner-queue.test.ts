@@ -43,7 +43,7 @@ describe.runIf(hasSqs() && hasDynamoDb())('what a fleet tells the queue of plann
 
   beforeAll(async () => {
     [sqs, dynamoDb] = await Promise.all([startSqs(), startDynamoDb()]);
-    await createTable(dynamoDb.url, TABLE);
+    await createTable({ tableName: TABLE, endpoint: dynamoDb.url });
     proxy = await startTcpProxy({ host: '127.0.0.1', port: Number(new URL(sqs.url).port) });
     const queueUrl = await sqs.createQueue('planner-events');
     queue = await SqsPlannerQueue.open({ queueUrl, endpoint: sqs.url });

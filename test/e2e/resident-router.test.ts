@@ -219,7 +219,7 @@ describe.runIf(hasDynamoDb())('two resident routers', () => {
 
   beforeAll(async () => {
     server = await startDynamoDb();
-    await createTable(server.url, tableName);
+    await createTable({ tableName, endpoint: server.url });
   });
 
   afterAll(() => server.stop());

@@ -119,7 +119,7 @@ describe.runIf(isRunnable)('frontends that share a table and NATS', () => {
 
   beforeAll(async () => {
     [nats, table] = await Promise.all([startNatsServer(), startDynamoDb()]);
-    await createTable(table.url, TABLE);
+    await createTable({ tableName: TABLE, endpoint: table.url });
     Object.assign(env, {
       DYN_EVENT_PLANE: 'nats',
       NATS_SERVER: nats.url,

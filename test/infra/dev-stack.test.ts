@@ -139,7 +139,7 @@ describe('the dev stack', () => {
     expect(given.size).toBe(Object.keys(env).length + argv.length + Object.keys(secrets).length);
   });
 
-  it('has encrypted, restorable, on-demand tables with the keys that tests use, too', () => {
+  it('has encrypted, restorable, on-demand tables with the keys of the discovery schema', () => {
     const { partitionKey, sortKey, ttlAttribute } = TABLE_SCHEMA;
     template.resourceCountIs('AWS::DynamoDB::Table', 4);
     template.allResourcesProperties('AWS::DynamoDB::Table', {

@@ -1,9 +1,3 @@
-import {
-  CreateTableCommand,
-  DynamoDBClient,
-  UpdateTimeToLiveCommand,
-  waitUntilTableExists,
-} from '@aws-sdk/client-dynamodb';
 import { freePort } from './free-port.ts';
 import { type SpawnedProcess, spawnProgram } from './spawn-node.ts';
 import { waitUntil } from './wait-until.ts';
@@ -45,33 +39,6 @@ export async function startDynoxide(options: DynoxideOptions = {}): Promise<Dyna
   const url = `http://127.0.0.1:${port}`;
   await waitUntil(() => answers(url, server), { what: `dynoxide on ${url}` });
   return { url, stop: () => server.kill() };
-}
-
-/** Keys of every table of the product, and the attribute (Unix seconds) after which garbage is cleared. */
-export const TABLE_SCHEMA = { partitionKey: 'pk', sortKey: 'sk', ttlAttribute: 'ttl' } as const;
-
-/** Creates a table of `TABLE_SCHEMA`, as a deployment does, and waits until it can be used. */
-export async function createTable(endpoint: string, TableName: string): Promise<void> {
-  const client = new DynamoDBClient({ endpoint, region: process.env.AWS_REGION ?? 'us-east-1' });
-  const { partitionKey, sortKey, ttlAttribute } = TABLE_SCHEMA;
-  await client.send(
-    new CreateTableCommand({
-      TableName,
-      BillingMode: 'PAY_PER_REQUEST',
-      AttributeDefinitions: [
-        { AttributeName: partitionKey, AttributeType: 'S' },
-        { AttributeName: sortKey, AttributeType: 'S' },
-      ],
-      KeySchema: [
-        { AttributeName: partitionKey, KeyType: 'HASH' },
-        { AttributeName: sortKey, KeyType: 'RANGE' },
-      ],
-    }),
-  );
-  await waitUntilTableExists({ client, maxWaitTime: 60, minDelay: 1 }, { TableName });
-  const TimeToLiveSpecification = { AttributeName: ttlAttribute, Enabled: true };
-  await client.send(new UpdateTimeToLiveCommand({ TableName, TimeToLiveSpecification }));
-  client.destroy();
 }
 
 async function answers(url: string, server: SpawnedProcess): Promise<boolean> {

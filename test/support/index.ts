@@ -2,14 +2,8 @@
  * @module test/support
  * What suites share: servers, ports, processes, faults and waiting for real I/O. Tools come from the global set-up.
  */
-export {
-  createTable,
-  type DynamoDbServer,
-  hasDynamoDb,
-  startDynamoDb,
-  startDynoxide,
-  TABLE_SCHEMA,
-} from './dynamodb-server.ts';
+export { createTable, TABLE_SCHEMA } from './create-table.ts';
+export { type DynamoDbServer, hasDynamoDb, startDynamoDb, startDynoxide } from './dynamodb-server.ts';
 export { type Fleet, runStator, type StatorProcess, useFleet } from './fleet.ts';
 export { freePort } from './free-port.ts';
 export { FreezableClock } from './freezable-clock.ts';

@@ -18,7 +18,7 @@ export async function createTestTable(serverUrl: string): Promise<TestTable> {
   const proxy = await startTcpProxy({ host: hostname, port: Number(port || 80) });
   const endpoint = `http://127.0.0.1:${proxy.port}`;
   const tableName = `discovery-${process.pid}-${Date.now()}-${tableCount++}`;
-  await createTable(endpoint, tableName);
+  await createTable({ endpoint, tableName });
   return {
     tableName,
     endpoint,

@@ -8,7 +8,7 @@ describe.runIf(hasDynamoDb())('against a DynamoDB server', () => {
   let server: DynamoDbServer;
   beforeAll(async () => {
     server = await startDynamoDb();
-    await createTable(server.url, tableName);
+    await createTable({ tableName, endpoint: server.url });
   });
   afterAll(() => server.stop());
 

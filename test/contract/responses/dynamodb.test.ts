@@ -13,7 +13,7 @@ describe.runIf(hasDynamoDb())('against a DynamoDB server', () => {
   beforeAll(async () => {
     server = await startDynamoDb();
     client = new DynamoDBClient({ endpoint: server.url, region: 'us-east-1' });
-    await createTable(server.url, TableName);
+    await createTable({ tableName: TableName, endpoint: server.url });
   });
   afterAll(async () => {
     await client.send(new DeleteTableCommand({ TableName }));

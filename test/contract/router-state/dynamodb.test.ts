@@ -25,7 +25,7 @@ describe.runIf(hasDynamoDb())('against a DynamoDB server', () => {
 
   async function start(): Promise<StateUnderTest & { readonly tableName: string; readonly proxy: LosingProxy }> {
     const tableName = `router-state-${process.pid}-${tableCount++}`;
-    await createTable(server.url, tableName);
+    await createTable({ tableName, endpoint: server.url });
     const proxy = await startLosingProxy(server.url);
     const opened: RouterState[] = [];
     return {

@@ -326,7 +326,7 @@ describe.runIf(hasDynamoDb())('DynamoDbDiscovery', () => {
       const [port, tableName] = [await freePort(), 'discovery'];
       const own = { endpoint: `http://127.0.0.1:${port}`, tableName };
       const before = await startDynoxide({ port, databasePath });
-      await createTable(own.endpoint, tableName);
+      await createTable(own);
       await before.stop();
       const discovery = await open(own);
       const putting = discovery.put(endpointAt(A));
@@ -386,7 +386,7 @@ describe.runIf(hasDynamoDb())('DynamoDbDiscovery', () => {
       const [port, tableName] = [await freePort(), 'discovery'];
       const own = { endpoint: `http://127.0.0.1:${port}`, tableName };
       const before = await startDynoxide({ port, databasePath: join(folder, 'with-data') });
-      await createTable(own.endpoint, tableName);
+      await createTable(own);
       const [writer, reader] = [await open(own), await open(own)];
       const witness = new Witness();
       await writer.put(endpointAt(A));
@@ -394,7 +394,7 @@ describe.runIf(hasDynamoDb())('DynamoDbDiscovery', () => {
       await before.stop();
       await waitUntil(() => witness.outages.length === 1);
       const after = await startDynoxide({ port, databasePath: join(folder, 'empty') });
-      await createTable(own.endpoint, tableName);
+      await createTable(own);
       await waitUntil(() => witness.outages.length === 2);
       await waitUntil(async () => (await reader.list(instances)).length === 1);
       await waitUntil(() => witness.keys.join() === A);
