@@ -13,6 +13,7 @@ export {
 } from './handler-engine.ts';
 export { EventRelay, type EventRelayOptions } from './kv-stream/event-relay.ts';
 export type { RankSource } from './kv-stream/rank-stream.ts';
+export { configuredEvents, type ServerLaunchSettings } from './server/dialect.ts';
 export { relabelEngineMetrics } from './server/engine-metrics.ts';
 export type {
   Engine,
