@@ -6,7 +6,6 @@
  * costs grows with the fleet once; the view holds up to about 100,000 workers.
  */
 
-export { createDiscoveryTable, DISCOVERY_TABLE_SCHEMA } from './dynamodb/schema.ts';
 export { eventChannelPrefix } from './keys.ts';
 export type { ReadingSource, ViewObserver } from './options.ts';
 export type {

@@ -1,7 +1,6 @@
 import { setMaxListeners } from 'node:events';
 import { type Clock, type Random, systemClock, systemRandom } from '../../clock/index.ts';
 import {
-  createTable,
   type Item,
   type ItemKey,
   Table,
@@ -180,11 +179,6 @@ interface LeaseWrite {
   readonly ttlMs: number;
   readonly condition: string;
   readonly values: Readonly<Record<string, number>> | undefined;
-}
-
-/** Creates the table as `createTable` does: for emulators and first trials. */
-export function createRouterStateTable(options: TableOptions, clock?: Clock): Promise<void> {
-  return createTable(placeOf(options), clock);
 }
 
 function placeOf({ tableName, endpoint, region }: TableOptions): TablePlace {
