@@ -243,10 +243,8 @@ function requireKey<T>(id: string, found: T | undefined): T {
 async function openStore(file: string | undefined, env: Environment): Promise<KeyStore> {
   const argv = file === undefined ? [] : ['--keys-file', file];
   const { settings } = resolveConfig('frontend', argv, { ...env, STATOR_AUTH: undefined }, { allowMissing: true });
-  const { keysFile, keysTable, dynamodbEndpoint, awsRegion } = settings;
   // A file that was named here is meant, whatever the environment says.
-  const tableName = file === undefined ? keysTable : undefined;
-  const store = await openKeyStore({ tableName, file: keysFile, endpoint: dynamodbEndpoint, region: awsRegion });
+  const store = await openKeyStore(file === undefined ? settings : { ...settings, keysTable: undefined });
   if (store !== undefined) return store;
   throw new UsageError('no store of API keys is named: set STATOR_KEYS_TABLE, or --keys-file FILE');
 }

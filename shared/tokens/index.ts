@@ -3,7 +3,6 @@
  * Text to tokens and back: model folders, tokenizers, incremental detokenization, chat templates and block hashes.
  * `loadModelFolder` is the way in; byte-level BPE models run on our own tables, all others on a general library.
  */
-export { spellBytes } from './bpe/byte-text.ts';
 export type { PreparedFile } from './bpe/prepared-tables.ts';
 export {
   type BlockHasher,

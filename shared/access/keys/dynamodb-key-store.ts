@@ -1,4 +1,4 @@
-import { type Clock, type Random, systemClock, systemRandom } from '../../clock/index.ts';
+import { systemClock as clock, systemRandom as random } from '../../clock/index.ts';
 import {
   type Item,
   type ItemKey,
@@ -12,10 +12,6 @@ import { type KeyRecord, readKeyRecord } from './key-record.ts';
 import { idIsTaken, type KeyChange, type KeyStore, KeyStoreError, oldestFirst } from './key-store.ts';
 
 export interface DynamoDbKeyStoreOptions extends TableOptions {
-  /** @default the machine's */
-  readonly clock?: Clock;
-  /** @default the machine's */
-  readonly random?: Random;
   /** Longest time of one operation, repetitions and all. @default 2000 */
   readonly operationTimeoutMs?: number;
 }
@@ -42,15 +38,9 @@ export class DynamoDbKeyStore implements KeyStore {
 
   /** Loads the SDK. The table itself is first touched by the first operation. */
   static async open(options: DynamoDbKeyStoreOptions): Promise<DynamoDbKeyStore> {
-    const { clock = systemClock, random = systemRandom, operationTimeoutMs = OPERATION_TIMEOUT_MS } = options;
-    const time = new TableTime(clock);
-    const table = await Table.open(keysTablePlace(options), {
-      clock,
-      random,
-      time,
-      requestTimeoutMs: REQUEST_TIMEOUT_MS,
-    });
-    return new DynamoDbKeyStore(table, operationTimeoutMs);
+    const dependencies = { clock, random, time: new TableTime(clock), requestTimeoutMs: REQUEST_TIMEOUT_MS };
+    const table = await Table.open(keysTablePlace(options), dependencies);
+    return new DynamoDbKeyStore(table, options.operationTimeoutMs ?? OPERATION_TIMEOUT_MS);
   }
 
   async get(id: string, signal?: AbortSignal): Promise<KeyRecord | undefined> {

@@ -17,16 +17,13 @@ const ID = new RegExp(`^[0-9A-Za-z]{${ID_LENGTH}}$`);
 /** Characters of a key; whatever is longer or shorter is none. */
 const KEY_LENGTH: number = KEY_PREFIX.length + ID_LENGTH + 1 + SECRET_LENGTH;
 
-/** Random bytes for secrets. */
-type SecretBytes = (count: number) => Uint8Array;
-
 /** A new key: `sk-stator-<id>-<secret>`. The id finds its record and may be shown; the rest is told once. */
-export function newKeyText(id: string, bytes: SecretBytes = randomBytes): string {
-  return `${KEY_PREFIX}${id}-${letters(SECRET_LENGTH, bytes)}`;
+export function newKeyText(id: string): string {
+  return `${KEY_PREFIX}${id}-${letters(SECRET_LENGTH)}`;
 }
 
-export function newKeyId(bytes: SecretBytes = randomBytes): string {
-  return letters(ID_LENGTH, bytes);
+export function newKeyId(): string {
+  return letters(ID_LENGTH);
 }
 
 /** The id in a key; undefined for what is no key. */
@@ -49,10 +46,10 @@ const sha256: (text: string) => string =
     ? (text) => crypto.hash('sha256', text)
     : (text) => createHash('sha256').update(text).digest('hex');
 
-function letters(count: number, bytes: SecretBytes): string {
+function letters(count: number): string {
   let text = '';
   while (text.length < count) {
-    for (const byte of bytes(2 * count)) {
+    for (const byte of randomBytes(2 * count)) {
       if (byte < BYTE_MAX && text.length < count) text += ALPHABET[byte % ALPHABET.length];
     }
   }

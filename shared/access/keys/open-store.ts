@@ -1,23 +1,15 @@
+import type { EdgeSettings } from '../../config/index.ts';
 import { DynamoDbKeyStore } from './dynamodb-key-store.ts';
 import { FileKeyStore } from './file-key-store.ts';
 import type { KeyStore } from './key-store.ts';
 
-/** Where keys are kept, as settings say it. */
-export interface KeyStorePlace {
-  /** Wins over the file. */
-  readonly tableName: string | undefined;
-  readonly file: string | undefined;
-  readonly endpoint: string | undefined;
-  readonly region: string | undefined;
-}
-
-/** Undefined when no place is named. */
+/** The store that the settings name, the table before the file. Undefined when they name none. */
 export async function openKeyStore({
-  tableName,
-  file,
-  endpoint,
-  region,
-}: KeyStorePlace): Promise<KeyStore | undefined> {
+  keysTable: tableName,
+  keysFile: file,
+  dynamodbEndpoint: endpoint,
+  awsRegion: region,
+}: Pick<EdgeSettings, 'keysTable' | 'keysFile' | 'dynamodbEndpoint' | 'awsRegion'>): Promise<KeyStore | undefined> {
   if (tableName !== undefined) return DynamoDbKeyStore.open({ tableName, endpoint, region });
   return file === undefined ? undefined : new FileKeyStore(file);
 }

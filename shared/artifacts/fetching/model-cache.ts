@@ -18,14 +18,13 @@ type FetchOutcome = 'fetched' | 'wrong' | 'failed';
 interface FetchFileOptions {
   readonly clock: Clock;
   readonly signal: AbortSignal;
-  /** A source that sends nothing for this long, or for twice that, is given up. @default 10_000 */
-  readonly silenceMsMax?: number;
   /** Opens the file to write; there is none yet at `path`. @default on this disk */
   readonly create?: ((path: string) => Writable) | undefined;
   /** Told how each source did. */
   onRead(source: ArtifactSource, outcome: FetchOutcome, bytes: number): void;
 }
 
+/** A source that sends nothing for this long, or for twice that, is given up. */
 const SILENCE_MS_MAX = 10_000;
 /** The disk here does not take more: no other source would help. */
 const DISK_FAULTS: ReadonlySet<unknown> = new Set(['ENOSPC', 'EDQUOT', 'EFBIG', 'EROFS', 'EIO']);
@@ -72,14 +71,14 @@ async function readFrom(
   source: ArtifactSource,
   file: Artifact,
   path: string,
-  { clock, signal, silenceMsMax = SILENCE_MS_MAX, create = onThisDisk }: FetchFileOptions,
+  { clock, signal, create = onThisDisk }: FetchFileOptions,
   onBytes: (length: number) => void,
 ): Promise<string | undefined> {
   const silence = new AbortController();
   const stop = AbortSignal.any([signal, silence.signal]);
   let heard = false;
-  const watch = clock.every(silenceMsMax, () => {
-    if (!heard) silence.abort(new Error(`it sends nothing for ${silenceMsMax} ms`));
+  const watch = clock.every(SILENCE_MS_MAX, () => {
+    if (!heard) silence.abort(new Error(`it sends nothing for ${SILENCE_MS_MAX} ms`));
     heard = false;
   });
   const sum = createHash('sha256');

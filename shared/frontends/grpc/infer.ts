@@ -13,11 +13,10 @@ import {
 } from '../../protocol/kserve/index.ts';
 import { assembleTextless, decodeCompletions, parseCompletionsBody } from '../../protocol/openai/index.ts';
 import { decodeContext, generate, InferenceBooks, openForModel, requireService } from '../inference/index.ts';
-import { TextFold, TextStream } from './completions-sinks.ts';
 import { admit, GrpcExchange, type KserveDeps, requireModelAllowed } from './grpc-exchange.ts';
 import type { InferStatistics } from './models.ts';
 import { modelNotFound, modelUnavailable, parseFailure, type Responses, StreamResponses } from './responses.ts';
-import { TensorSink } from './tensor-sink.ts';
+import { TensorSink, TextFold, TextStream } from './sinks.ts';
 
 /** One request, and where its responses go. */
 interface InferRun {

@@ -95,7 +95,10 @@ export function createKserveService(deps: KserveDeps): KserveService {
         const models = allowed(deps, grant).filter(({ readiness }) => readiness.isReady || !isReadyAlone);
         return encodeMessage(RepositoryIndexResponseSchema, { models: models.map(indexEntry) });
       }),
-      { path: path('ModelInfer'), serve: (call) => serveInfer(deps, call, statistics) },
+      method(deps, 'ModelInfer', 'generate', (call, message, grant) => {
+        const request = decodeModelInferRequest(message);
+        infer({ deps, statistics, call, grant, request, responses: new UnaryResponses(call) });
+      }),
       { path: path('ModelStreamInfer'), serve: (call) => serveStreamInfer(streams, call) },
       ...health.methods,
       ...reflectionMethods([file_grpc_service, file_health]),
@@ -109,30 +112,28 @@ function path(method: string): string {
 
 /** A method about models, for whoever has a key. */
 function withKey(deps: KserveDeps, name: string, answer: (message: Buffer, grant: Grant) => Uint8Array): GrpcMethod {
+  return method(deps, name, 'key', (call, message, grant) => {
+    call.write(framed(answer(message, grant)));
+    call.end();
+  });
+}
+
+/** A method of one message, for whoever may call it. */
+function method(
+  deps: KserveDeps,
+  name: string,
+  need: 'generate' | 'key',
+  serve: (call: GrpcCall, message: Buffer, grant: Grant) => void,
+): GrpcMethod {
   return {
     path: path(name),
     serve: (call) => {
-      const respond = (grant: Grant): void =>
-        receiveOne(call, (message) => {
-          call.write(framed(answer(message, grant)));
-          call.end();
-        });
-      const admitted = admit(deps, call, 'key');
-      if (admitted instanceof Promise) return admitted.then(respond);
-      respond(admitted);
+      const receive = (grant: Grant): void => receiveOne(call, (message) => serve(call, message, grant));
+      const admitted = admit(deps, call, need);
+      if (admitted instanceof Promise) return admitted.then(receive);
+      receive(admitted);
     },
   };
-}
-
-function serveInfer(deps: KserveDeps, call: GrpcCall, statistics: InferStatistics): void | Promise<void> {
-  const serve = (grant: Grant): void =>
-    receiveOne(call, (message) => {
-      const request = decodeModelInferRequest(message);
-      infer({ deps, statistics, call, grant, request, responses: new UnaryResponses(call) });
-    });
-  const admitted = admit(deps, call, 'generate');
-  if (admitted instanceof Promise) return admitted.then(serve);
-  serve(admitted);
 }
 
 /** @throws ServeError `insufficient_permissions` */

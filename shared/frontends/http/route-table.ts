@@ -1,7 +1,6 @@
 import { responsesRoutes } from './openai/responses/routes.ts';
 import { DOCS_PATH, OPENAPI_PATH, redirectToDocs, serveDocs, serveOpenApi, serveRoot } from './openapi/serve-docs.ts';
 import {
-  anyId,
   BUSY_THRESHOLD_PATH,
   CLEAR_KV_BLOCKS_PATH,
   EXPLAIN_PATH,
@@ -106,7 +105,7 @@ function clientRoutes(paths: HttpSettings['paths']): readonly Route[] {
       made(path, serveVideos, `createVideo${suffix}`, video, 'VideoRequest', JSON_OR_EVENTS),
       made(`${path}/stream`, serveMotionJpeg, `streamVideo${suffix}`, pictures, 'VideoRequest', MOTION_JPEG),
     ]),
-    route(anyId(cancel), 'inference', serveCancel, {
+    route(cancel, 'inference', serveCancel, {
       path: cancel,
       method: 'post',
       id: 'cancelRequest',
@@ -152,7 +151,7 @@ function modelRoutes({ models }: HttpSettings['paths']): readonly Route[] {
       codes: ['service_unavailable'],
     }),
     route(
-      anyId(model),
+      model,
       modelAccess,
       serveModel,
       { ...shared, path: model, id: 'getModel', summary: 'One model.' },
@@ -234,7 +233,7 @@ function adminRoutes(): readonly Route[] {
       id: 'clearKvBlocks',
       summary: 'Empties the prefix cache of every worker.',
     }),
-    admin(anyId(explained), serveExplained, {
+    admin(explained, serveExplained, {
       path: explained,
       method: 'get',
       id: 'explainRequest',

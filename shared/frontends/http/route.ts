@@ -52,14 +52,10 @@ export interface Route {
 
 const METHODS = { get: 'GET,HEAD', post: 'POST', delete: 'DELETE' } as const;
 
-/** A route whose methods are those of its operations; one without is read. */
-export function route(
-  pattern: string,
-  access: Route['access'],
-  serve: Serve,
-  ...operations: readonly Operation[]
-): Route {
+/** A route whose methods are those of its operations; one without is read. `{id}` stands for whatever is there, slashes too. */
+export function route(path: string, access: Route['access'], serve: Serve, ...operations: readonly Operation[]): Route {
   const methods = new Set(operations.map(({ method }) => METHODS[method]));
+  const pattern = path.replace('{id}', ':id{.+}');
   return { pattern, access, serve, allow: [...methods].join(',') || METHODS.get, operations };
 }
 
@@ -76,11 +72,6 @@ export function serveLater(load: () => Promise<Serve>): Serve {
       return serve(deps, exchange);
     });
   };
-}
-
-/** `{id}` as Hono's pattern for whatever stands there, slashes too. */
-export function anyId(path: string): string {
-  return path.replace('{id}', ':id{.+}');
 }
 
 /** A path that is not valid percent-encoding names itself. */

@@ -1,4 +1,5 @@
 import { type Clock, type Random, systemClock, systemRandom, type Timer } from '../../clock/index.ts';
+import { untilAborted } from '../../concurrency/index.ts';
 import { openAiErrorBody, openAiStreamError, ServeError, toServeError } from '../../errors/index.ts';
 import type { BodyIntake, FrameSink, HostExchange } from '../http/index.ts';
 import { requestIdOf } from '../inference/index.ts';
@@ -167,16 +168,6 @@ function armLimits(
       for (const timer of timers) timer.cancel();
     },
   };
-}
-
-/** `work`, or the signal's reason when that comes first; then nobody hears of the work's end any more. */
-function untilAborted<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
-  return new Promise((resolve, reject) => {
-    const stop = (): void => reject(signal.reason);
-    if (signal.aborted) stop();
-    signal.addEventListener('abort', stop, { once: true });
-    work.then(resolve, reject);
-  });
 }
 
 /** Given back by an app that has written to the exchange. Only looked at here, so it need not be a `Response`. */

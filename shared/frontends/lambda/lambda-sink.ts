@@ -1,4 +1,4 @@
-import { flushAtEndOfTurn } from '../../concurrency/index.ts';
+import { type Flushable, flushAtEndOfTurn } from '../../concurrency/index.ts';
 import type { FrameSink } from '../http/index.ts';
 
 /** Waiting bytes that leave without waiting for the end of the turn, so that a burst meets back pressure early. */
@@ -23,7 +23,7 @@ const CONNECTION_HEADERS: ReadonlySet<string> = new Set([
  * `FrameSink` over the response stream of a function. `closed` aborts only when a write fails or the handler cancels: a client that
  * leaves cannot be seen here.
  */
-export class LambdaSink implements FrameSink {
+export class LambdaSink implements FrameSink, Flushable {
   readonly #stream: LambdaResponseStream;
   readonly #openHttpStream: OpenHttpStream;
   readonly #closing = new AbortController();
@@ -37,7 +37,7 @@ export class LambdaSink implements FrameSink {
   #parts: (string | Uint8Array)[] = [];
   #text = '';
   #waitingBytes = 0;
-  #isFlushScheduled = false;
+  #isListed = false;
   #isBlocked = false;
   #unblocked: (() => void)[] = [];
   #breakOff: (reason: Error) => void = () => {};
@@ -109,13 +109,14 @@ export class LambdaSink implements FrameSink {
     else this.#addBytes(frame);
     this.#waitingBytes += frame.length;
     if (this.#waitingBytes >= WAITING_BYTES_MAX) this.flush();
-    else if (!this.#isFlushScheduled) {
-      this.#isFlushScheduled = true;
-      flushAtEndOfTurn(this.#scheduledFlush);
+    else if (!this.#isListed) {
+      this.#isListed = true;
+      flushAtEndOfTurn(this);
     }
   }
 
   flush(): void {
+    this.#isListed = false;
     if (this.#state !== 'open') return;
     if (this.#body === undefined || this.#waitingBytes > 0) this.#send();
   }
@@ -152,14 +153,6 @@ export class LambdaSink implements FrameSink {
     this.#lose(reason);
     this.#breakOff(reason);
   }
-
-  /** What the list of the turn calls; one object for the sink's life. */
-  readonly #scheduledFlush = {
-    flush: (): void => {
-      this.#isFlushScheduled = false;
-      this.flush();
-    },
-  };
 
   #lose(reason: Error): void {
     if (this.#state !== 'ended') {

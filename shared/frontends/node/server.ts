@@ -44,11 +44,7 @@ export interface HttpServerOptions {
 }
 
 /** A listening server. */
-export interface HttpServer {
-  /** As clients on this machine reach it, without a trailing slash. */
-  readonly url: string;
-  /** What it listens on: `127.0.0.1:8000`, `[::]:8000`. */
-  readonly address: string;
+export interface HttpServer extends ListeningAt {
   readonly port: number;
   /** Shows another certificate from the next connection on; only where the server was started with one. */
   useCertificate(tls: TlsMaterial): void;

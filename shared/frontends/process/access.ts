@@ -1,5 +1,4 @@
 import { type Gate, RequestNames } from '../../access/index.ts';
-import type { KeyStore, openKeyStore } from '../../access/keys/index.ts';
 import type { Clock } from '../../clock/index.ts';
 import type { EdgeSettings } from '../../config/index.ts';
 import { reasonOf } from '../../errors/index.ts';
@@ -18,10 +17,12 @@ export async function openGate(
 ): Promise<Gate | undefined> {
   if (!asksForKeys(settings)) return undefined;
   const keys = await import('../../access/keys/index.ts');
+  const store = await keys.openKeyStore(settings);
+  if (store === undefined) throw new Error('STATOR_AUTH=on needs STATOR_KEYS_TABLE or --keys-file');
   const metrics = createAccessMetrics(registry);
   let isAway = false;
   return new keys.KeyGate({
-    store: await openStore(settings, keys.openKeyStore),
+    store,
     clock,
     cacheMs: settings.keyCacheSecs * 1000,
     onRefused: metrics.refused,
@@ -53,11 +54,4 @@ function asksForKeys({ auth, httpHost, keysTable, keysFile }: EdgeSettings): boo
   if (auth !== 'auto') return auth === 'on';
   if (httpHost !== undefined && isLoopback(httpHost)) return false;
   return (keysTable ?? keysFile) !== undefined;
-}
-
-async function openStore(settings: EdgeSettings, open: typeof openKeyStore): Promise<KeyStore> {
-  const { keysTable: tableName, keysFile: file, dynamodbEndpoint: endpoint, awsRegion: region } = settings;
-  const store = await open({ tableName, file, endpoint, region });
-  if (store === undefined) throw new Error('STATOR_AUTH=on needs STATOR_KEYS_TABLE or --keys-file');
-  return store;
 }

@@ -2,10 +2,10 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { builtinModelPath, builtinText } from '../../../shared/artifacts/index.ts';
-import { makeBuiltinModel } from '../../../shared/artifacts/make-builtin-model.ts';
+import { makeBuiltinModel } from '../../support/train-model/make-builtin-model.ts';
 
 describe('built-in model', () => {
-  const words = readFileSync(new URL('../../../shared/artifacts/builtin-words.txt', import.meta.url), 'utf8');
+  const words = readFileSync(new URL('../../support/train-model/words.txt', import.meta.url), 'utf8');
   const files = makeBuiltinModel(builtinText() + words);
 
   it.each(Object.keys(files))('has the %s that a fresh run makes', async (name) => {

@@ -96,7 +96,7 @@ export function notUnderWay(index: number): ServeError {
 }
 
 /** What Anthropic's clients know as overload; no setting moves it. */
-const OVERLOAD_STATUS = 529;
+export const OVERLOAD_STATUS = 529;
 
 /** The id by which clients name a response in a report; Anthropic's header and error body carry it. */
 export function anthropicRequestId(uuid: string): string {

@@ -14,7 +14,7 @@ import { ChatStream } from './chat-stream.ts';
 import { BodyFold, type SaidChoice, SaidChoices, wholeChatLogprobs } from './choices.ts';
 import { NvextFields } from './nvext.ts';
 import { RunningUsage } from './running-usage.ts';
-import { StreamNames, usageBody, type WireNames } from './wire.ts';
+import { namesOf, usageBody, type WireNames } from './wire.ts';
 
 /** `POST /v1/chat/completions`. */
 export const serveChat = serveInference({
@@ -25,10 +25,7 @@ export const serveChat = serveInference({
     const { request, ...reporting } = decodeChat(body, decodeContext(inference));
     inference.identify(request);
     requireServed(inference.deps, body.model, 'chat_completions');
-    const id = `chatcmpl-${request.id}`;
-    const names = request.stream
-      ? new StreamNames(inference, id, primaryName)
-      : { id, created: inference.createdSecs, model: primaryName };
+    const names = namesOf(inference, request.stream, `chatcmpl-${request.id}`, primaryName);
     const running = reporting.isContinuous ? new RunningUsage(meter, request) : undefined;
     const sink = request.stream
       ? new ChatStream(inference, request, names, reporting, running)

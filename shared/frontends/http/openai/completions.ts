@@ -18,7 +18,7 @@ import { BodyFold, SaidChoices, wholeCompletionLogprobs } from './choices.ts';
 import { CompletionsStream } from './completions-stream.ts';
 import { NvextFields } from './nvext.ts';
 import { RunningUsage } from './running-usage.ts';
-import { StreamNames, usageBody, type WireNames } from './wire.ts';
+import { namesOf, usageBody, type WireNames } from './wire.ts';
 
 /** What the response to a batch of prompts is made with. */
 export interface CompletionsParts {
@@ -39,10 +39,7 @@ export const serveCompletions = serveInference({
     const decoded = decodeCompletions(body, decodeContext(inference));
     inference.identify(decoded.requests[0]!); // a batch has at least one prompt
     requireServed(inference.deps, body.model, 'completions');
-    const id = `cmpl-${decoded.id}`;
-    const names = body.stream
-      ? new StreamNames(inference, id, primaryName, decoded.requests.length > 1)
-      : { id, created: inference.createdSecs, model: primaryName };
+    const names = namesOf(inference, body.stream === true, `cmpl-${decoded.id}`, primaryName, decoded.requests.length > 1);
     const echoes = await echoedTexts(inference.deps, body.model, decoded);
     for (const echo of echoes ?? []) inference.room.take(textMemory(echo) * decoded.choicesPerPrompt); // each choice begins with it
     generateAll(inference, { names, decoded, echoes }, meter);

@@ -36,6 +36,18 @@ export class StreamNames implements WireNames {
   }
 }
 
+/** The names of one response, streamed or whole. @param isShared several workers may have a part of it */
+export function namesOf(
+  inference: Inference,
+  isStream: boolean,
+  id: string,
+  model: string,
+  isShared = false,
+): WireNames {
+  if (isStream) return new StreamNames(inference, id, model, isShared);
+  return { id, created: inference.createdSecs, model };
+}
+
 /** What a chunk carries beside its text or delta; all JSON text. */
 export interface ChunkParts {
   readonly finish?: string;

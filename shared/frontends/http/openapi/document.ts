@@ -3,6 +3,7 @@ import packageJson from '../../../../package.json' with { type: 'json' };
 import { type ErrorCode, httpStatusOf } from '../../../errors/index.ts';
 import { countTokensSchema, messagesSchema } from '../../../protocol/anthropic/index.ts';
 import { type BodySchema, bodySchemas } from '../../../protocol/openai/index.ts';
+import { OVERLOAD_STATUS } from '../anthropic/wire.ts';
 import type { FailureName, Operation } from '../route.ts';
 import type { HttpSettings } from '../settings.ts';
 import { type ExampleModels, exampleBodies, exampleId } from './examples.ts';
@@ -215,10 +216,8 @@ function statusesOf(operation: Operation, settings: HttpSettings): readonly stri
 /** Overload has a number of its own in Anthropic's dialect, and one that the operator chooses elsewhere. */
 function statusOf(code: ErrorCode, { tag }: Operation, { overloadStatus }: HttpSettings): number {
   if (code !== 'server_overloaded') return httpStatusOf(code);
-  return tag === 'Messages' ? MESSAGES_OVERLOAD_STATUS : overloadStatus;
+  return tag === 'Messages' ? OVERLOAD_STATUS : overloadStatus;
 }
-
-const MESSAGES_OVERLOAD_STATUS = 529;
 
 /** What fails before a route's own code runs, or in it, is told in the common envelope. */
 function envelopeOf({ failure = 'Error' }: Operation, status: string): FailureName {

@@ -10,6 +10,7 @@ import { newRequestId, sendMessagesError } from '../anthropic/wire.ts';
 import type { HttpAppDeps } from '../deps.ts';
 import type { HttpExchange } from '../hosts/exchange.ts';
 import { type Access, decodePath } from '../route.ts';
+import type { HttpSettings } from '../settings.ts';
 import { sendError, sendJson } from '../sinks/send.ts';
 
 const READY_SUFFIX = '/ready';
@@ -68,18 +69,23 @@ export function serveReadiness(deps: HttpAppDeps, exchange: HttpExchange, name: 
   sendJson(exchange, isReady ? 200 : 503, readinessBody(name, { ...readiness, isReady, reason }));
 }
 
+/** Tokens; what is unknown is not sent. */
+function limitsOf({ contextLength }: ServedModel, { contextWindow = contextLength, maxOutputTokens }: HttpSettings) {
+  return { context: contextWindow === 0 ? undefined : contextWindow, output: maxOutputTokens };
+}
+
 /** Nobody here knows whose a model is: it is this deployment's. */
 const OWNER = 'stator';
 
 function modelBody(model: ServedModel, { settings }: HttpAppDeps): object {
-  const context = settings.contextWindow ?? model.contextLength;
+  const { context, output } = limitsOf(model, settings);
   return {
     id: model.name,
     object: 'model',
     created: model.createdSecs,
     owned_by: OWNER,
-    ...(context === 0 ? {} : { context_window: context }),
-    ...(settings.maxOutputTokens === undefined ? {} : { max_output_tokens: settings.maxOutputTokens }),
+    context_window: context,
+    max_output_tokens: output,
   };
 }
 
@@ -122,14 +128,14 @@ export function sendModelsError(
 
 /** A model in Anthropic's shape. */
 function anthropicModel(model: ServedModel, { settings }: HttpAppDeps): object {
-  const context = settings.contextWindow ?? model.contextLength;
+  const { context, output } = limitsOf(model, settings);
   return {
     id: model.name,
     display_name: model.name,
     type: 'model',
     created_at: `${new Date(model.createdSecs * 1000).toISOString().slice(0, 19)}Z`,
-    ...(context === 0 ? {} : { max_input_tokens: context }),
-    ...(settings.maxOutputTokens === undefined ? {} : { max_tokens: settings.maxOutputTokens }),
+    max_input_tokens: context,
+    max_tokens: output,
   };
 }
 

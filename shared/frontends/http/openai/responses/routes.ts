@@ -1,5 +1,8 @@
 import { type Operation, type Route, route, serveLater } from '../../route.ts';
 
+type Handler = keyof ReturnType<typeof import('./serve-responses.ts').responsesHandlers>;
+type Described = Omit<Operation, 'path' | 'tag'>;
+
 const JSON_OR_EVENTS = ['application/json', 'text/event-stream'];
 
 /**
@@ -9,65 +12,56 @@ const JSON_OR_EVENTS = ['application/json', 'text/event-stream'];
 export function responsesRoutes(path: string): readonly Route[] {
   const below = path.endsWith('/') ? path.slice(0, -1) : path;
   const handlers = once(async () => (await import('./serve-responses.ts')).responsesHandlers(below));
-  /** Ids of other APIs' making are no routes: whatever else stands below the path is not found. */
-  const patternOf = (documented: string): string => documented.replace('{id}', ':id{resp_[^/]+}');
-  const described = (
+  const stored = `${below}/{id}`;
+  const made = (
     at: string,
-    method: Operation['method'],
+    handler: Handler,
     id: string,
     summary: string,
+    body: string,
     more: Partial<Operation> = {},
-  ): Operation => ({ path: at, method, id, tag: 'Responses', summary, ...more });
-  const count = `${below}/input_tokens`;
-  const compact = `${below}/compact`;
-  const stored = `${below}/{id}`;
-  const cancel = `${stored}/cancel`;
-  const items = `${stored}/input_items`;
+  ) => of(at, 'generate', handler, { method: 'post', id, summary, body, ...more });
+  const of = (at: string, access: Route['access'], handler: Handler, ...operations: readonly Described[]): Route =>
+    route(
+      at.replace('{id}', ':id{resp_[^/]+}'), // whatever else stands below the path is not found
+      access,
+      serveLater(async () => (await handlers())[handler]),
+      ...operations.map((each) => ({ path: at, tag: 'Responses' as const, ...each })),
+    );
   return [
-    route(
-      path,
-      'generate',
-      serveLater(async () => (await handlers()).create),
-      described(path, 'post', 'createResponse', 'Answers items, and keeps the answer when asked.', {
-        body: 'ResponseRequest',
+    made(path, 'create', 'createResponse', 'Answers items, and keeps the answer when asked.', 'ResponseRequest', {
+      contentTypes: JSON_OR_EVENTS,
+    }),
+    made(
+      `${below}/input_tokens`,
+      'countInput',
+      'countInputTokens',
+      'Estimates the tokens of items.',
+      'InputTokensRequest',
+    ),
+    made(`${below}/compact`, 'compact', 'compactResponse', 'Sums a conversation up, to go on from.', 'CompactRequest'),
+    of(
+      stored,
+      'inference',
+      'stored',
+      {
+        method: 'get',
+        id: 'getResponse',
+        summary: 'A kept answer; with stream=true its events.',
         contentTypes: JSON_OR_EVENTS,
-      }),
+      },
+      { method: 'delete', id: 'deleteResponse', summary: 'Forgets a kept answer.' },
     ),
-    route(
-      count,
-      'generate',
-      serveLater(async () => (await handlers()).countInput),
-      described(count, 'post', 'countInputTokens', 'Estimates the tokens of items.', { body: 'InputTokensRequest' }),
-    ),
-    route(
-      compact,
-      'generate',
-      serveLater(async () => (await handlers()).compact),
-      described(compact, 'post', 'compactResponse', 'Sums a conversation up, to go on from.', {
-        body: 'CompactRequest',
-      }),
-    ),
-    route(
-      patternOf(stored),
-      'inference',
-      serveLater(async () => (await handlers()).stored),
-      described(stored, 'get', 'getResponse', 'A kept answer; with stream=true its events.', {
-        contentTypes: JSON_OR_EVENTS,
-      }),
-      described(stored, 'delete', 'deleteResponse', 'Forgets a kept answer.'),
-    ),
-    route(
-      patternOf(cancel),
-      'inference',
-      serveLater(async () => (await handlers()).cancel),
-      described(cancel, 'post', 'cancelResponse', 'Ends an answer that is being made.'),
-    ),
-    route(
-      patternOf(items),
-      'inference',
-      serveLater(async () => (await handlers()).items),
-      described(items, 'get', 'listInputItems', 'What a kept answer was asked.'),
-    ),
+    of(`${stored}/cancel`, 'inference', 'cancel', {
+      method: 'post',
+      id: 'cancelResponse',
+      summary: 'Ends an answer that is being made.',
+    }),
+    of(`${stored}/input_items`, 'inference', 'items', {
+      method: 'get',
+      id: 'listInputItems',
+      summary: 'What a kept answer was asked.',
+    }),
   ];
 }
 

@@ -29,7 +29,7 @@ import type { HttpExchange } from '../../hosts/exchange.ts';
 import type { Serve } from '../../route.ts';
 import { type Inference, readJson, serveInference } from '../../serve-inference.ts';
 import { sendError, sendJson } from '../../sinks/send.ts';
-import { StreamNames } from '../wire.ts';
+import { namesOf } from '../wire.ts';
 import { responseUsage } from './bodies.ts';
 import { ObjectOutlet, StreamOutlet } from './outlets.ts';
 import { gatherItems, isStored, isUserMessage, lookForStored } from './response-keeper.ts';
@@ -42,18 +42,8 @@ import {
   serveStoredResponse,
 } from './stored.ts';
 
-/** What answers below the path of the Responses API. */
-interface ResponsesHandlers {
-  readonly create: Serve;
-  readonly countInput: Serve;
-  readonly compact: Serve;
-  readonly stored: Serve;
-  readonly cancel: Serve;
-  readonly items: Serve;
-}
-
-/** @param path where the API stands, without a slash at its end */
-export function responsesHandlers(path: string): ResponsesHandlers {
+/** What answers below the path of the Responses API. @param path where it stands, without a slash at its end */
+export function responsesHandlers(path: string) {
   const running = new RunningResponses();
   /** The id in a path that matched: what stands between the API's path and the next slash. */
   const idOf = (exchange: HttpExchange): string => exchange.path.slice(path.length + 1).split('/')[0]!;
@@ -64,7 +54,7 @@ export function responsesHandlers(path: string): ResponsesHandlers {
     stored: (deps, exchange) => serveStoredResponse(deps, exchange, idOf(exchange), running),
     cancel: (deps, exchange) => serveResponseCancel(deps, exchange, idOf(exchange), running),
     items: (deps, exchange) => serveInputItems(deps, exchange, idOf(exchange)),
-  };
+  } satisfies Readonly<Record<string, Serve>>;
 }
 
 /** `POST /v1/responses`. */
@@ -128,7 +118,7 @@ function open({ inference, decoded, model, meter, kept, running }: Opening): voi
   const sink = new ResponseSink({
     inference,
     decoded,
-    names: request.stream ? new StreamNames(inference, id, model) : { id, created: inference.createdSecs, model },
+    names: namesOf(inference, request.stream, id, model),
     storedId: id,
     outlet,
     kept: kept === undefined ? undefined : { id, owner: inference.owner, items: kept },

@@ -1,5 +1,5 @@
-import { spellBytes } from '../tokens/index.ts';
-import { BUILTIN_CHAT_TEMPLATE } from './builtin-chat-template.ts';
+import { spellBytes } from '../../../shared/tokens/bpe/byte-text.ts';
+import { BUILTIN_CHAT_TEMPLATE } from './chat-template.ts';
 
 /** Bytes, merges and control tokens together. */
 const VOCABULARY_SIZE = 1792;
