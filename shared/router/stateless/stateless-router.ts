@@ -13,13 +13,7 @@ import {
 } from '../router.ts';
 import { eligibleWorkers, Inhibition, pinnedIn, rankIn } from '../scheduler/eligibility.ts';
 import { hashPrompt } from '../scheduler/scheduling-request.ts';
-import {
-  candidatesOf,
-  chooseStateless,
-  type DemandedKey,
-  preferenceOf,
-  type StatelessFleet,
-} from './choose-stateless.ts';
+import { candidatesOf, chooseStateless, type DemandedKey, type StatelessFleet } from './choose-stateless.ts';
 import { conversationKey, PrefixDemand, type PromptLevels, promptLevels } from './prompt-keys.ts';
 
 /** One request, as far as the decision goes. */
@@ -58,9 +52,7 @@ const NOTHING_SAID: FleetLoads = new Map();
 interface StatelessLook<Worker> {
   /** The worker that takes it. */
   chosen(): Worker;
-  /** What places that cost about the same are told apart by. */
-  readonly preference: RendezvousKey;
-  /** Workers that are worth being asked, at most `count`. */
+  /** Workers that are worth being asked, at most `count`; the one that takes it comes first. */
   candidates(count: number): readonly Worker[];
 }
 
@@ -119,10 +111,14 @@ export class StatelessDecider<Worker extends RoutableWorker> {
     const ask = { levels, draw: keyOfText(request.id), slack: SLACK_TOKENS };
     const workers = this.#workers;
     const fleet = this.#fleet;
+    const choose = (): number => chooseStateless(ask, fleet, open);
     return {
-      chosen: () => workers[chooseStateless(ask, fleet, open)] as Worker,
-      preference: preferenceOf(ask),
-      candidates: (count) => Array.from(candidatesOf(ask, fleet, open, count), (at) => workers[at] as Worker),
+      chosen: () => workers[choose()] as Worker,
+      candidates: (count) => {
+        const first = choose();
+        const others = Array.from(candidatesOf(ask, fleet, open, count)).filter((at) => at !== first);
+        return [first, ...others].slice(0, count).map((at) => workers[at] as Worker);
+      },
     };
   }
 
@@ -293,8 +289,10 @@ class StatelessRouter<Worker extends RoutableWorker> implements Router<Worker> {
     if (options === undefined || role === 'decode' || blockSizeTokens === 0) return undefined;
     const { asker, workersMax } = options;
     const { sequence } = hashes;
-    const prompt = { id, draw: look.preference, tokens, blockSizeTokens, sequence, dpRank: rankIn(pool, routing) };
-    return asker.place(prompt, look.candidates(workersMax), signal);
+    const workers = look.candidates(workersMax);
+    const [{ id: homeId }] = workers as [Worker];
+    const prompt = { id, homeId, tokens, blockSizeTokens, sequence, dpRank: rankIn(pool, routing) };
+    return asker.place(prompt, workers, signal);
   }
 }
 
