@@ -51,6 +51,8 @@ const FIRST_SHARE = 0.5;
 const ANSWERS_MIN = 2;
 /** A worker that did not answer is not asked for so long: nobody waits for it request after request. */
 const SILENT_MS = 1000;
+/** Workers that are remembered as late. */
+const LATE_MAX = 4096;
 
 /**
  * Asks workers what a prompt would find there, and claims a place. First the one that hashing names, which promises a place with
@@ -67,8 +69,8 @@ const SILENT_MS = 1000;
 export class WorkerAsker<Worker extends RoutableWorker> {
   readonly #options: WorkerAskerOptions<Worker>;
   readonly #silent: Inhibition;
-  /** Nobody answered the request before. */
-  #wasUnanswered = false;
+  /** When each one was late first that has not answered since. */
+  readonly #lateSinceMs = new Map<string, number>();
 
   constructor(options: WorkerAskerOptions<Worker>) {
     this.#options = options;
@@ -104,16 +106,13 @@ export class WorkerAsker<Worker extends RoutableWorker> {
   async #choose(prompt: AskedPrompt, asked: readonly Worker[], limits: AskLimits): Promise<Chosen | undefined> {
     const home = asked.find(({ id }) => id === prompt.homeId);
     const first = home === undefined ? undefined : await this.#askHome(prompt, home, limits);
+    if (first?.held !== undefined) this.#lateSinceMs.delete(prompt.homeId);
     if (first?.held !== undefined) return { quote: first.held, outcome: 'home' };
     const others = asked.filter((worker) => worker !== home);
-    const leftMs = limits.endMs - this.#options.clock.nowMs();
     const answers = await Promise.all(others.map((worker) => this.#quotesOf(worker, prompt, limits)));
     const quotes = [...(first?.quotes ?? []), ...answers.flat()];
     const answered = new Set(quotes.map(({ workerId }) => workerId));
-    if (!limits.signal.aborted) {
-      const hadTime = leftMs >= this.#timeoutMs * (1 - FIRST_SHARE); // else this process has stood still
-      this.#noteLate(hadTime ? asked : asked.slice(0, home === undefined ? 0 : 1), answered);
-    }
+    if (!limits.signal.aborted) this.#noteAnswers(asked, answered);
     return answered.size < ANSWERS_MIN ? undefined : this.#claimBest(prompt, asked, quotes, limits);
   }
 
@@ -128,11 +127,19 @@ export class WorkerAsker<Worker extends RoutableWorker> {
     return { quotes, held: quotes.find(({ dpRank }) => dpRank === heldAt) };
   }
 
-  /** When nobody has answered it may have been this process that stood still: that is held against them the second time. */
-  #noteLate(asked: readonly Worker[], answered: ReadonlySet<string>): void {
-    const isTheirs = answered.size > 0 || this.#wasUnanswered;
-    this.#wasUnanswered = answered.size === 0;
-    if (isTheirs) for (const { id } of asked) if (!answered.has(id)) this.#silent.add(id);
+  /**
+   * A worker is silent that has not answered for as long as a request may ask: once it may be too busy, or this process may have
+   * stood still.
+   */
+  #noteAnswers(asked: readonly Worker[], answered: ReadonlySet<string>): void {
+    const nowMs = this.#options.clock.nowMs();
+    if (this.#lateSinceMs.size > LATE_MAX) this.#lateSinceMs.clear();
+    for (const { id } of asked) {
+      const sinceMs = this.#lateSinceMs.get(id);
+      if (answered.has(id)) this.#lateSinceMs.delete(id);
+      else if (sinceMs === undefined) this.#lateSinceMs.set(id, nowMs);
+      else if (nowMs - sinceMs >= this.#timeoutMs) this.#silent.add(id);
+    }
   }
 
   async #claimBest(

@@ -32,7 +32,7 @@ const SLACK_TOKENS = 8 * REQUEST_TOKENS;
 const VIEW_AGE_MS = 1000;
 /** A worker computes about so much of what waits there until it is known that it waits. */
 const DRAINED_TOKENS = 50_000;
-/** Requests after which a process takes a beginning that it has not seen for a conversation's own. */
+/** Requests after which a process takes a beginning that it has not seen for a conversation's own, and prompts to be as long as those seen. */
 const REQUESTS_TO_TRUST = 4;
 /** How fast that grows: after n requests a key is taken for 1 / (1 + 16 n) of the traffic more than was seen. */
 const TRUST_A_REQUEST = 16;
@@ -46,13 +46,21 @@ interface Sent {
   readonly atMs: number;
 }
 
+/**
+ * Prompts that take less time than questions do ask nobody: so many tokens are computed in 15 ms. Short ones among long ones do, as
+ * they would wait behind those.
+ */
+const ASKED_TOKENS_MIN = 1000;
+/** Prompts seen lately, for their mean length. */
+const RECENT = 16;
+
 const NOTHING_SAID: FleetLoads = new Map();
 
 /** Where one request may go, as things are when it is asked. */
 interface StatelessLook<Worker> {
   /** The worker that takes it. */
   chosen(): Worker;
-  /** Workers that are worth being asked, at most `count`; the one that takes it comes first. */
+  /** Workers that are worth being asked, at most `count`: the one that takes it comes first, and is alone where asking costs more than it may save. */
   candidates(count: number): readonly Worker[];
 }
 
@@ -68,6 +76,9 @@ export class StatelessDecider<Worker extends RoutableWorker> {
   /** In the order of their sending; those before `sentFrom` are in what the workers say. */
   #sent: Sent[] = [];
   #sentFrom = 0;
+  #prompts = 0;
+  /** Of those seen lately. */
+  #meanTokens = 0;
 
   constructor(blockSizeTokens: number) {
     this.#blockSizeTokens = blockSizeTokens;
@@ -109,6 +120,7 @@ export class StatelessDecider<Worker extends RoutableWorker> {
     this.#forgetSent(nowMs);
     const levels = this.#demanded(promptLevels(request.prompt, this.#blockSizeTokens, request.conversation));
     const ask = { levels, draw: keyOfText(request.id), slack: SLACK_TOKENS };
+    const isWorthAsking = this.#isWorthAsking(request.prompt.tokens);
     const workers = this.#workers;
     const fleet = this.#fleet;
     const choose = (): number => chooseStateless(ask, fleet, open);
@@ -116,10 +128,18 @@ export class StatelessDecider<Worker extends RoutableWorker> {
       chosen: () => workers[choose()] as Worker,
       candidates: (count) => {
         const first = choose();
+        if (!isWorthAsking) return [workers[first] as Worker];
         const others = Array.from(candidatesOf(ask, fleet, open, count)).filter((at) => at !== first);
         return [first, ...others].slice(0, count).map((at) => workers[at] as Worker);
       },
     };
+  }
+
+  /** Whether asking may save more than it costs; while few prompts were seen it may. */
+  #isWorthAsking(tokens: number): boolean {
+    this.#prompts++;
+    this.#meanTokens += (tokens - this.#meanTokens) / Math.min(this.#prompts, RECENT);
+    return this.#prompts < REQUESTS_TO_TRUST || Math.max(tokens, this.#meanTokens) >= ASKED_TOKENS_MIN;
   }
 
   /** The request goes to that worker, whose load it is from now on. One that has left meanwhile is nobody's. */
