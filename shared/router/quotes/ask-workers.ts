@@ -43,9 +43,17 @@ interface Chosen {
   readonly outcome: Exclude<AskOutcome, 'unanswered'>;
 }
 
+/** What the worker says that hashing names. */
+interface HomeAnswer {
+  readonly quotes: readonly RankQuote[];
+  /** Where it holds a place. */
+  readonly held?: RankQuote | undefined;
+}
+
+const NOT_ASKED: Promise<HomeAnswer> = Promise.resolve({ quotes: [] });
 const ANY = Number.POSITIVE_INFINITY;
 const TIMEOUT_MS = 50;
-/** The part of its time that a request waits for the worker that hashing names, before it asks others. */
+/** The part of its time that a request waits for the worker that hashing names, before it asks others, too. */
 const FIRST_SHARE = 0.5;
 /** So many have to answer for their answers to be compared. */
 const ANSWERS_MIN = 2;
@@ -105,26 +113,39 @@ export class WorkerAsker<Worker extends RoutableWorker> {
 
   async #choose(prompt: AskedPrompt, asked: readonly Worker[], limits: AskLimits): Promise<Chosen | undefined> {
     const home = asked.find(({ id }) => id === prompt.homeId);
-    const first = home === undefined ? undefined : await this.#askHome(prompt, home, limits);
-    if (first?.held !== undefined) this.#lateSinceMs.delete(prompt.homeId);
-    if (first?.held !== undefined) return { quote: first.held, outcome: 'home' };
+    const asking = home === undefined ? NOT_ASKED : this.#askHome(prompt, home, limits);
+    const early = await this.#within(FIRST_SHARE * this.#timeoutMs, asking);
+    if (early?.held !== undefined) return { quote: early.held, outcome: 'home' };
     const others = asked.filter((worker) => worker !== home);
     const answers = await Promise.all(others.map((worker) => this.#quotesOf(worker, prompt, limits)));
-    const quotes = [...(first?.quotes ?? []), ...answers.flat()];
+    const first = await asking; // it may have come meanwhile: a worker that is only slow is compared
+    if (first.held !== undefined) return { quote: first.held, outcome: 'home' };
+    const quotes = [...first.quotes, ...answers.flat()];
     const answered = new Set(quotes.map(({ workerId }) => workerId));
     if (!limits.signal.aborted) this.#noteAnswers(asked, answered);
     return answered.size < ANSWERS_MIN ? undefined : this.#claimBest(prompt, asked, quotes, limits);
   }
 
   /** What the worker says that hashing names, and where it holds a place. */
-  async #askHome(
-    prompt: AskedPrompt,
-    home: Worker,
-    { endMs, signal }: AskLimits,
-  ): Promise<{ readonly quotes: readonly RankQuote[]; readonly held: RankQuote | undefined }> {
-    const limits = { endMs: endMs - (1 - FIRST_SHARE) * this.#timeoutMs, signal };
+  async #askHome(prompt: AskedPrompt, home: Worker, limits: AskLimits): Promise<HomeAnswer> {
     const { quotes, heldAt } = await this.#answerOf(home, prompt, limits, termsOf(prompt, prompt.dpRank));
-    return { quotes, held: quotes.find(({ dpRank }) => dpRank === heldAt) };
+    const held = quotes.find(({ dpRank }) => dpRank === heldAt);
+    if (held !== undefined) this.#lateSinceMs.delete(home.id);
+    return { quotes, held };
+  }
+
+  /** What `answer` resolves to; undefined where that takes longer. */
+  #within<T>(ms: number, answer: Promise<T>): Promise<T | undefined> {
+    const { clock } = this.#options;
+    return new Promise((resolve) => {
+      let timer = clock.after(ms, () => {
+        timer = clock.after(0, () => resolve(undefined)); // sockets are read between two timers
+      });
+      void answer.then((first) => {
+        timer.cancel();
+        resolve(first);
+      });
+    });
   }
 
   /**
