@@ -3,7 +3,7 @@
  * What suites share: servers, ports, processes, faults and waiting for real I/O. Tools come from the global set-up.
  */
 export { type DynamoDbServer, hasDynamoDb, startDynamoDb, startDynoxide } from './dynamodb-server.ts';
-export { type Fleet, runStator, type StatorProcess, useFleet } from './fleet.ts';
+export { type Fleet, runStator, type StatorProcess, spawnStator, useFleet } from './fleet.ts';
 export { freePort } from './free-port.ts';
 export { FreezableClock } from './freezable-clock.ts';
 export { askAbout, type PlacedAnswer, untilHeld } from './kv-client.ts';
