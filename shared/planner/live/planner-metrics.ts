@@ -74,8 +74,8 @@ export function createPlannerMetrics(
     '1 at what the throughput loop decided last.',
     ['decision'],
   );
-  for (const reason of LOAD_REASONS) load.with(reason).set(0);
-  for (const reason of THROUGHPUT_REASONS) throughput.with(reason).set(0);
+  for (const reason in LOAD_REASONS) load.with(reason).set(0);
+  for (const reason in THROUGHPUT_REASONS) throughput.with(reason).set(0);
   const passing = timeliness(registry);
   const held = registry.gauge('stator_planner_held_requests', 'Requests that wait for a worker.').with();
   const decisions = registry.counter('stator_planner_decisions_total', 'Decisions.').with();
@@ -133,9 +133,9 @@ export function createPlannerMetrics(
       setKnown(predicted.isl, loops?.demand?.isl);
       setKnown(predicted.osl, loops?.demand?.osl);
       if (loops?.load !== undefined)
-        for (const each of LOAD_REASONS) load.with(each).set(each === loops.load.reason ? 1 : 0);
+        for (const each in LOAD_REASONS) load.with(each).set(each === loops.load.reason ? 1 : 0);
       if (loops?.throughput !== undefined) {
-        for (const each of THROUGHPUT_REASONS) throughput.with(each).set(each === loops.throughput.reason ? 1 : 0);
+        for (const each in THROUGHPUT_REASONS) throughput.with(each).set(each === loops.throughput.reason ? 1 : 0);
       }
     },
   };
