@@ -291,16 +291,10 @@ function unwrap(schema: unknown): unknown {
   return schema;
 }
 
-/** What every edge is told. It serves all generations of workers, where a fleet has one. */
-export function edgeVariables({ fleets, keys }: Settings) {
+/** Lets an edge serve all generations of workers, where a fleet has one. */
+export function namespacesOf({ fleets }: Settings): { readonly DYN_NAMESPACE_PREFIX?: string } {
   const hasGenerations = Object.values(fleets).some(({ generation }) => generation !== undefined);
-  return {
-    STATOR_KEY_CACHE_SECS: String(keys.cacheSecs),
-    STATOR_METRICS_AUTH: String(keys.metrics),
-    STATOR_DOCS_AUTH: String(keys.docs),
-    DYN_ENABLE_ANTHROPIC_API: 'true', // one base URL for the clients of both
-    ...(hasGenerations ? { DYN_NAMESPACE_PREFIX: 'dynamo' } : {}),
-  };
+  return hasGenerations ? { DYN_NAMESPACE_PREFIX: 'dynamo' } : {};
 }
 
 /** Where it is looked for without `-c config=PATH`, relative to the repository. */

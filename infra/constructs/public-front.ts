@@ -18,7 +18,7 @@ import { ApiGatewayDomain } from 'aws-cdk-lib/aws-route53-targets';
 import { CfnWebACL, CfnWebACLAssociation } from 'aws-cdk-lib/aws-wafv2';
 import { Construct } from 'constructs';
 import { codeRow, type ErrorCode, openAiErrorBody, ServeError } from '../../shared/errors/index.ts';
-import { edgeVariables, type Settings } from '../settings.ts';
+import { namespacesOf, type Settings } from '../settings.ts';
 import { FleetSecrets, type FleetStore } from './fleet-store.ts';
 import { HttpFunction } from './http-function.ts';
 import type { Network } from './network.ts';
@@ -167,7 +167,7 @@ export class PublicFront extends Construct {
 
   constructor(scope: Construct, id: string, { code, network, store, settings }: PublicFrontProps) {
     super(scope, id);
-    const { edges, limits, domain } = settings;
+    const { edges, limits, keys, domain } = settings;
     this.function = new HttpFunction(this, 'Http', {
       code,
       network,
@@ -178,11 +178,15 @@ export class PublicFront extends Construct {
         ...store.environment,
         STATOR_AUTH: 'on',
         STATOR_KEYS_TABLE: store.keys.tableName,
+        STATOR_KEY_CACHE_SECS: String(keys.cacheSecs),
+        STATOR_METRICS_AUTH: String(keys.metrics),
+        STATOR_DOCS_AUTH: String(keys.docs),
         STATOR_ID_SECRET: FleetSecrets.referenceTo(store.secrets.idSecret),
         STATOR_ARTIFACTS_BUCKET: store.artifacts.bucketName,
         STATOR_RESPONSES_TABLE: store.responses.tableName,
         DYN_REQUEST_PLANE: 'tcp',
         DYN_ROUTER_MODE: 'kv',
+        DYN_ENABLE_ANTHROPIC_API: 'true', // one base URL for the clients of both
         DYN_HTTP_BODY_LIMIT_MB: '6',
         // Nothing between a client and the function may take a stream that waits for a dead one.
         DYN_HTTP_SSE_KEEP_ALIVE_INTERVAL_MS: '10000',
@@ -190,7 +194,7 @@ export class PublicFront extends Construct {
         DYN_LOG: 'info',
         DYN_LOGGING_JSONL: 'true',
         ...(limits.holdSecs === 0 ? {} : { STATOR_HOLD_TIMEOUT: String(limits.holdSecs) }),
-        ...edgeVariables(settings),
+        ...namespacesOf(settings),
         // A function that cannot reach Secrets Manager has the token itself, encrypted with its other variables.
         ...(network.reachesAws
           ? { STATOR_PLANE_TOKEN_SECRET: store.secrets.planeToken.secretArn }

@@ -13,7 +13,7 @@ import { NatsService } from '../constructs/nats-service.ts';
 import { Network } from '../constructs/network.ts';
 import { Observability } from '../constructs/observability.ts';
 import { describeFront, PublicFront } from '../constructs/public-front.ts';
-import { edgeVariables, type Settings } from '../settings.ts';
+import { namespacesOf, type Settings } from '../settings.ts';
 
 interface FleetStackProps extends StackProps {
   readonly data: DataStack;
@@ -98,9 +98,13 @@ class EdgeStack extends Stack {
       environment: {
         ...this.workerEnvironment,
         ...store.edgeEnvironment(),
-        ...edgeVariables(settings),
+        ...namespacesOf(settings),
+        DYN_ENABLE_ANTHROPIC_API: 'true',
         DYN_HTTP_BODY_LIMIT_MB: String(settings.limits.bodyMb),
         STATOR_HOLD_TIMEOUT: String(settings.limits.holdSecs),
+        STATOR_KEY_CACHE_SECS: String(settings.keys.cacheSecs),
+        STATOR_METRICS_AUTH: String(settings.keys.metrics),
+        STATOR_DOCS_AUTH: String(settings.keys.docs),
       },
     });
     if (edges.container.listener === 'none') store.grantRoute(edge);
