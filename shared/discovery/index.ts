@@ -23,7 +23,7 @@ export type {
   WorkerType,
 } from './records.ts';
 export { openStore, type StoreOptions } from './stores.ts';
-export { type DynamoDbSdk, loadSdk as loadDynamoDbSdk, quietSdkNotice } from './table/sdk.ts';
+export { quietSdkNotice } from './table/sdk.ts';
 export type {
   Bucket,
   Catalogue,

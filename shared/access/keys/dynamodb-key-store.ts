@@ -141,6 +141,5 @@ function keysTablePlace({ tableName, endpoint, region }: TableOptions): TablePla
     setting: 'STATOR_KEYS_TABLE',
     alternative: ', or keep keys in a file (--keys-file)',
     toError: (code, message, cause) => new KeyStoreError(code, message, cause),
-    isOwnError: (thrown) => thrown instanceof KeyStoreError,
   };
 }

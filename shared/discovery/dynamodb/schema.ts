@@ -71,6 +71,5 @@ export function discoveryTablePlace({ tableName, endpoint, region }: TableOption
     setting: 'STATOR_DISCOVERY_TABLE',
     alternative: ', or choose --discovery-backend file',
     toError: (code, message, cause) => new DiscoveryError(code, message, cause),
-    isOwnError: (thrown) => thrown instanceof DiscoveryError,
   };
 }

@@ -13,6 +13,7 @@ export interface TableCalls {
   };
   readonly DeleteItem: { readonly input: Sdk.DeleteItemCommandInput; readonly output: Sdk.DeleteItemCommandOutput };
   readonly GetItem: { readonly input: Sdk.GetItemCommandInput; readonly output: Sdk.GetItemCommandOutput };
+  readonly PutItem: { readonly input: Sdk.PutItemCommandInput; readonly output: Sdk.PutItemCommandOutput };
   readonly Query: { readonly input: Sdk.QueryCommandInput; readonly output: Sdk.QueryCommandOutput };
   readonly Scan: { readonly input: Sdk.ScanCommandInput; readonly output: Sdk.ScanCommandOutput };
   readonly TransactWriteItems: {

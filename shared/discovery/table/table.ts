@@ -6,7 +6,7 @@ import {
   conditionFailure,
   InterruptedCall,
   isConditionOfTransaction,
-  type TableError,
+  type StoreError,
   type TablePlace,
   toTableError,
 } from './table-errors.ts';
@@ -14,6 +14,9 @@ import type { TableTime } from './table-time.ts';
 import { openWireClient, wireOptionsOf } from './wire-client.ts';
 
 export type Item = Readonly<Record<string, AttributeValue>>;
+
+/** By name. */
+type Values = Readonly<Record<string, string | number | Uint8Array>>;
 
 export interface ItemKey {
   readonly pk: string;
@@ -25,7 +28,7 @@ export interface ItemChange {
   readonly key: ItemKey;
   readonly condition?: string;
   readonly names?: Readonly<Record<string, string>>;
-  readonly values?: Readonly<Record<string, string | number | Uint8Array>>;
+  readonly values?: Values;
 }
 
 /** What came of a conditional write. */
@@ -188,6 +191,14 @@ export class Table {
     return items;
   }
 
+  /** Writes a whole item, whatever was there before. False when the condition does not hold. */
+  async put(attributes: Values, change: ItemChange, signal: AbortSignal): Promise<boolean> {
+    const { Key, ...rest } = this.#input(change);
+    const input = { ...rest, Item: { ...Key, ...marshalled(attributes) } };
+    const outcome = await this.#write(signal, (abortSignal) => this.#client.call('PutItem', input, abortSignal));
+    return outcome.isApplied;
+  }
+
   /** Applies an update expression. False when the condition does not hold. */
   async update(expression: string, change: ItemChange, signal: AbortSignal): Promise<boolean> {
     const input = { ...this.#input(change), UpdateExpression: expression };
@@ -235,7 +246,7 @@ export class Table {
   }
 
   /** The failure of a single call as an error of the room, for callers that repeat by themselves. */
-  explain(thrown: unknown): TableError {
+  explain(thrown: unknown): StoreError {
     return toTableError(thrown, this.#place);
   }
 
@@ -245,13 +256,12 @@ export class Table {
 
   #input(change: ItemChange) {
     const { key, condition, names, values } = change;
-    const marshalled = Object.entries(values ?? {}).map(([name, value]) => [name, marshal(value)] as const);
     return {
       TableName: this.#place.tableName,
       Key: { pk: { S: key.pk }, sk: { S: key.sk } },
       ...(condition === undefined ? {} : { ConditionExpression: condition }),
       ...(names === undefined ? {} : { ExpressionAttributeNames: names }),
-      ...(marshalled.length === 0 ? {} : { ExpressionAttributeValues: Object.fromEntries(marshalled) }),
+      ...(values === undefined ? {} : { ExpressionAttributeValues: marshalled(values) }),
     };
   }
 
@@ -281,7 +291,11 @@ export class Table {
   }
 }
 
-function marshal(value: string | number | Uint8Array): AttributeValue {
+function marshalled(values: Values): Record<string, AttributeValue> {
+  return Object.fromEntries(Object.entries(values).map(([name, value]) => [name, marshal(value)]));
+}
+
+function marshal(value: Values[string]): AttributeValue {
   if (value instanceof Uint8Array) return { B: value };
   return typeof value === 'string' ? { S: value } : { N: String(value) };
 }

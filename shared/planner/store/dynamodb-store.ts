@@ -257,6 +257,5 @@ function plannerTablePlace({ tableName, endpoint, region }: TableOptions): Table
     setting: 'STATOR_PLANNER_TABLE',
     alternative: ', or keep decisions in a folder (--planner-dir)',
     toError: (code, message, cause) => new PlannerStoreError(code, message, cause),
-    isOwnError: (thrown) => thrown instanceof PlannerStoreError,
   };
 }

@@ -189,7 +189,6 @@ function placeOf({ tableName, endpoint, region }: TableOptions): TablePlace {
     kind: 'router-state table',
     setting: 'STATOR_STATE_TABLE',
     toError: (code, message, cause) => new RouterStateError(code, message, cause),
-    isOwnError: (thrown) => thrown instanceof RouterStateError,
   };
 }
 

@@ -3,8 +3,8 @@ import packageJson from '../../../../package.json' with { type: 'json' };
 import { type ErrorCode, httpStatusOf } from '../../../errors/index.ts';
 import { countTokensSchema, messagesSchema } from '../../../protocol/anthropic/index.ts';
 import { type BodySchema, bodySchemas } from '../../../protocol/openai/index.ts';
-import type { HttpSettings } from '../deps.ts';
 import type { FailureName, Operation } from '../route.ts';
+import type { HttpSettings } from '../settings.ts';
 import { type ExampleModels, exampleBodies, exampleId } from './examples.ts';
 
 type Json = Readonly<Record<string, unknown>>;
