@@ -3,11 +3,11 @@ import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { bundleFunction } from '../../infra/bundle.ts';
-import { createKeysTable } from '../../shared/access/keys/dynamodb-key-store.ts';
 import { DynamoDbKeyStore, issueKey } from '../../shared/access/keys/index.ts';
 import { systemClock } from '../../shared/clock/index.ts';
 import { createTestTable, type TestTable } from '../contract/discovery/test-table.ts';
 import {
+  createTable,
   type DynamoDbServer,
   hasDynamoDb,
   postJson,
@@ -63,7 +63,7 @@ describe.runIf(hasLambdaRuntime() && hasDynamoDb())('a stream of the deployed HT
     server = await startDynamoDb();
     table = await createTestTable(server.url);
     const keysTable = `${table.tableName}-keys`;
-    await createKeysTable({ tableName: keysTable, endpoint: server.url });
+    await createTable({ tableName: keysTable, endpoint: server.url });
     [bearer, stranger] = [await makeKey(keysTable), await makeKey(keysTable)];
     const keys = { STATOR_AUTH: 'on', STATOR_KEYS_TABLE: keysTable };
     const env = {

@@ -2,8 +2,8 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { SqsPlannerQueue } from '../../shared/planes/queue/index.ts';
 import { handleBatch, MemoryPlannerStore, parsePlannerConfig } from '../../shared/planner/index.ts';
 import { type PlannerSignal, readPlannerText } from '../../shared/protocol/planner/index.ts';
-import { createRouterStateTable } from '../../shared/router/state/index.ts';
 import {
+  createTable,
   type DynamoDbServer,
   hasDynamoDb,
   hasSqs,
@@ -43,7 +43,7 @@ describe.runIf(hasSqs() && hasDynamoDb())('what a fleet tells the queue of plann
 
   beforeAll(async () => {
     [sqs, dynamoDb] = await Promise.all([startSqs(), startDynamoDb()]);
-    await createRouterStateTable({ tableName: TABLE, endpoint: dynamoDb.url });
+    await createTable({ tableName: TABLE, endpoint: dynamoDb.url });
     proxy = await startTcpProxy({ host: '127.0.0.1', port: Number(new URL(sqs.url).port) });
     const queueUrl = await sqs.createQueue('planner-events');
     queue = await SqsPlannerQueue.open({ queueUrl, endpoint: sqs.url });

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { createRouterStateTable } from '../../shared/router/state/index.ts';
 import {
+  createTable,
   type DynamoDbServer,
   hasDynamoDb,
   openChat,
@@ -219,7 +219,7 @@ describe.runIf(hasDynamoDb())('two resident routers', () => {
 
   beforeAll(async () => {
     server = await startDynamoDb();
-    await createRouterStateTable({ tableName, endpoint: server.url, region: 'us-east-1' });
+    await createTable({ tableName, endpoint: server.url });
   });
 
   afterAll(() => server.stop());

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { createRouterStateTable } from '../../shared/router/state/index.ts';
 import {
   askAbout,
+  createTable,
   type DynamoDbServer,
   type Fleet,
   hasDynamoDb,
@@ -119,7 +119,7 @@ describe.runIf(isRunnable)('frontends that share a table and NATS', () => {
 
   beforeAll(async () => {
     [nats, table] = await Promise.all([startNatsServer(), startDynamoDb()]);
-    await createRouterStateTable({ tableName: TABLE, endpoint: table.url });
+    await createTable({ tableName: TABLE, endpoint: table.url });
     Object.assign(env, {
       DYN_EVENT_PLANE: 'nats',
       NATS_SERVER: nats.url,

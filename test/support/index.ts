@@ -2,6 +2,7 @@
  * @module test/support
  * What suites share: servers, ports, processes, faults and waiting for real I/O. Tools come from the global set-up.
  */
+export { createTable, TABLE_SCHEMA } from './create-table.ts';
 export { type DynamoDbServer, hasDynamoDb, startDynamoDb, startDynoxide } from './dynamodb-server.ts';
 export { type Fleet, runStator, type StatorProcess, spawnStator, useFleet } from './fleet.ts';
 export { freePort } from './free-port.ts';

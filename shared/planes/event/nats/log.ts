@@ -2,13 +2,14 @@ import type { Clock, Random } from '../../../clock/index.ts';
 import { untilAborted } from '../../../concurrency/index.ts';
 import type { NatsStream, NatsStreamFacts, NatsStreamReader } from '../../nats/index.ts';
 import { decodeEnvelopeRecord } from '../envelope.ts';
-import type {
-  EventEnvelope,
-  EventLog,
-  EventLogEntry,
-  EventLogFollower,
-  EventLogListener,
-  EventLogState,
+import {
+  anotherLog,
+  type EventEnvelope,
+  type EventLog,
+  type EventLogEntry,
+  type EventLogFollower,
+  type EventLogListener,
+  type EventLogState,
 } from '../types.ts';
 import { bufferOf, InOrder } from './subscription.ts';
 
@@ -276,10 +277,6 @@ export class NatsEventLog implements EventLog {
   }
 }
 
-function anotherLog(): Error {
-  return new Error('the event log was created anew: its sequences are not those known here; read its state again');
-}
-
 /** Reads what a stream holds page by page, each asked for when the one before it has been used. */
 class StreamPages {
   #reader: NatsStreamReader | undefined;
@@ -307,14 +304,7 @@ class StreamPages {
       this.#resolve = resolve;
     });
     this.#reader?.next(false);
-    const onAbort = (): void => this.#turn(false, true);
-    signal.addEventListener('abort', onAbort, { once: true });
-    try {
-      return await page;
-    } finally {
-      signal.removeEventListener('abort', onAbort);
-      signal.throwIfAborted();
-    }
+    return untilAborted(page, signal);
   }
 
   close(): void {

@@ -1,29 +1,17 @@
 import { type Clock, type Random, systemRandom } from '../../../clock/index.ts';
 import type { NatsClient, NatsStream } from '../../nats/index.ts';
 import type { RecordCodec } from '../../record-codec.ts';
-import { encodeEnvelopeRecord } from '../envelope.ts';
+import { encodeEnvelopeRecord, SequencedPublisher } from '../envelope.ts';
 import {
   type EventLog,
   type EventPlane,
-  type EventPublisher,
   type EventScope,
-  type EventTransport,
+  LOGGED_TOPICS,
   subjectOf,
   subjectPrefixOf,
 } from '../types.ts';
 import { type LogFollower, NatsEventLog, retryPauseMs } from './log.ts';
 import { NatsSubscription } from './subscription.ts';
-
-interface NatsPublisherOptions {
-  readonly client: NatsClient;
-  readonly subject: string;
-  /** What the subjects of the scope begin with. */
-  readonly prefix: string;
-  readonly topic: string;
-  readonly publisherId: string;
-  readonly codec: RecordCodec;
-  readonly clock: Clock;
-}
 
 /** The bounds of a log. An existing stream is left as it is; what differs is reported. */
 export interface NatsEventLogSettings {
@@ -46,8 +34,6 @@ export interface NatsEventPlaneOptions {
   readonly random?: Random;
   /** `DYN_EVENT_PLANE_CODEC`; readers understand both. @default 'msgpack' */
   readonly codec?: RecordCodec;
-  /** Topics whose log begins with their first publisher; that of any other begins when it is asked for. @default kv-events */
-  readonly loggedTopics?: readonly string[];
   readonly log?: NatsEventLogSettings;
   /** Told of messages that cannot be read, listeners that throw and streams that cannot be made. */
   readonly onProblem: (problem: unknown) => void;
@@ -62,17 +48,21 @@ export interface NatsEventPlaneOptions {
  */
 export function createNatsEventPlane(options: NatsEventPlaneOptions): EventPlane {
   const { client, clock, random = systemRandom, codec = 'msgpack', onProblem } = options;
-  const { loggedTopics = ['kv-events'] } = options;
   const streams = new LogStreams(options);
   const followers = new Set<LogFollower>();
 
   return {
     name: 'nats',
     async publisher(scope, topic) {
-      if (loggedTopics.includes(topic)) streams.keep(scope, topic);
+      if (LOGGED_TOPICS.includes(topic)) streams.keep(scope, topic);
       const subject = subjectOf(scope, topic);
-      const prefix = subjectPrefixOf(scope);
-      return new NatsPublisher({ client, subject, prefix, topic, publisherId: random.instanceId(), codec, clock });
+      return new SequencedPublisher({
+        topic,
+        publisherId: random.instanceId(),
+        transport: { kind: 'Nats', config: { subject_prefix: subjectPrefixOf(scope) } },
+        clock,
+        send: (event) => client.publish(subject, encodeEnvelopeRecord(codec, event)),
+      });
     },
     subscribe: async (scope, topic, listener) =>
       new NatsSubscription({
@@ -178,40 +168,4 @@ interface KeptStream {
 /** Stream of a subject, e.g. `namespace-dynamo-component-backend-kv-events`. */
 export function streamNameOf(subject: string): string {
   return subject.replace(/[._]/g, '-');
-}
-
-/** One publisher of a subject. What the client refuses is counted; subscribers see the gap. */
-class NatsPublisher implements EventPublisher {
-  readonly publisherId: string;
-  readonly transport: EventTransport;
-  readonly #options: NatsPublisherOptions;
-  #sequence = 0;
-  #dropped = 0;
-  #isClosed = false;
-
-  constructor(options: NatsPublisherOptions) {
-    this.#options = options;
-    this.publisherId = options.publisherId;
-    this.transport = { kind: 'Nats', config: { subject_prefix: options.prefix } };
-  }
-
-  get dropped(): number {
-    return this.#dropped;
-  }
-
-  publish(payload: unknown): void {
-    if (this.#isClosed) return;
-    const { client, subject, topic, publisherId, codec, clock } = this.#options;
-    const sequence = this.#sequence++;
-    try {
-      const event = { topic, publisherId, sequence, publishedAtMs: clock.wallMs(), payload };
-      if (!client.publish(subject, encodeEnvelopeRecord(codec, event))) this.#dropped++;
-    } catch {
-      this.#dropped++; // a payload that cannot be encoded
-    }
-  }
-
-  async close(): Promise<void> {
-    this.#isClosed = true;
-  }
 }
