@@ -25,28 +25,63 @@ const LONGEST = [
   'test/e2e/processes.test.ts',
   'test/e2e/faults/split-outer-faults.test.ts',
   'test/e2e/api-keys.test.ts',
-  'test/shared/simulate/reference-runs.test.ts',
+  // Of the rooms', those that wait and those that compute by turns.
   'test/shared/discovery/dynamodb-discovery.test.ts',
+  'test/shared/discovery/fleet-costs.test.ts',
+  'test/shared/frontends/conformance.test.ts',
   'test/contract/discovery/dynamodb.test.ts',
-  'test/faults/matrix.test.ts',
+  'test/infra/production-stacks.test.ts',
+  'test/contract/discovery/file.test.ts',
+  'test/shared/simulate/simulate.test.ts',
+  'test/contract/discovery/dynamodb-function.test.ts',
+  'test/functions/cli/main.test.ts',
+];
+
+/**
+ * What only computes, in no time but its own, the longest first. Played beside the suites of processes, which mostly wait: it takes
+ * what those leave of the processors, and would have them for itself else while nothing waits.
+ */
+const COMPUTING = [
+  'test/shared/simulate/reference-runs.test.ts',
   'test/shared/router/block-index/model.test.ts',
   'test/shared/protocol/kserve/infer-codec.test.ts',
   'test/shared/router/block-index/memory-bound.test.ts',
-  'test/contract/discovery/file.test.ts',
-  'test/shared/discovery/fleet-costs.test.ts',
+  'test/faults/matrix.test.ts',
+  'test/infra/lint.test.ts',
   'test/repository/one-guess.test.ts',
-  'test/functions/cli/main.test.ts',
+  'test/shared/frontends/body-fields.test.ts',
+  'test/shared/simulate/stateless.test.ts',
+  'test/shared/parsers/tool-calls/fixtures.test.ts',
+  'test/shared/simulate/scaling.test.ts',
+  'test/infra/synth.test.ts',
+  'test/shared/planner/host/host.test.ts',
+  'test/shared/router/feed/rank-follower.test.ts',
 ];
 
 class LongestFirst extends BaseSequencer {
   override async sort(specs: TestSpecification[]): Promise<TestSpecification[]> {
+    const order = [...LONGEST, ...COMPUTING];
     const placeOf = ({ moduleId }: TestSpecification): number => {
-      const place = LONGEST.findIndex((name) => moduleId.endsWith(name));
-      return place < 0 ? LONGEST.length : place;
+      const place = order.findIndex((name) => moduleId.endsWith(name));
+      return place < 0 ? order.length : place;
     };
-    return (await super.sort(specs)).sort((a, b) => placeOf(a) - placeOf(b));
+    const sorted = (await super.sort(specs)).sort((a, b) => placeOf(a) - placeOf(b));
+    const of = (...names: readonly string[]) => sorted.filter(({ project: { name } }) => names.includes(name));
+    return [...of('rooms', 'steps'), ...spread(of('computing'), of('e2e'))];
   }
 }
+
+/** `few` among `many` at equal distances, the first one first. */
+function spread<T>(few: readonly T[], many: readonly T[]): T[] {
+  const places = [
+    ...few.map((each, at) => [each, at / few.length] as const),
+    ...many.map((each, at) => [each, at / many.length] as const),
+  ];
+  return places.sort(([, a], [, b]) => a - b).map(([each]) => each);
+}
+
+/** Of the suites of processes, four at a time: five starve each other. */
+const BESIDE = { maxWorkers: 5, sequence: { groupOrder: 1 } } as const;
 
 const rooms = readdirSync('test', { recursive: true, encoding: 'utf8' })
   .filter((file) => file.endsWith('.test.ts') && !file.startsWith('e2e'))
@@ -66,7 +101,7 @@ export default defineConfig({
           name: 'rooms',
           isolate: false,
           include: ['test/**/*.test.ts'],
-          exclude: ['test/e2e/**', ...countingSteps],
+          exclude: ['test/e2e/**', ...countingSteps, ...COMPUTING],
           maxWorkers: 3,
           sequence: { groupOrder: 0 },
         },
@@ -79,8 +114,17 @@ export default defineConfig({
           name: 'e2e',
           testTimeout: 60_000, // several processes start in one test, each of which a busy machine may keep waiting
           include: ['test/e2e/**/*.test.ts'],
-          maxWorkers: 4,
-          sequence: { groupOrder: 1 },
+          ...BESIDE,
+        },
+      },
+      {
+        test: {
+          ...shared,
+          name: 'computing',
+          include: COMPUTING,
+          testTimeout: 400_000, // they wait for their turn
+          setupFiles: ['test/support/behind-others.ts'],
+          ...BESIDE,
         },
       },
     ],

@@ -40,7 +40,15 @@ async function measureAll() {
 }
 
 async function bundle(outfile) {
-  const contents = ['clock', 'frontends/http', 'pipeline', 'protocol/openai', 'telemetry']
+  const contents = [
+    'clock',
+    'config',
+    'frontends/http',
+    'frontends/inference',
+    'pipeline',
+    'protocol/openai',
+    'telemetry',
+  ]
     .map((room) => `export * from './shared/${room}/index.ts';`)
     .join('\n');
   const stdin = {
@@ -54,11 +62,11 @@ async function bundle(outfile) {
 }
 
 /** Reading the body is not part of checking it. */
-function checkRow({ parseChatBody, decodeChat, defaultDecodeSettings, systemRandom }) {
+function checkRow({ parseChatBody, decodeChat, systemRandom, ...parts }) {
   const messages = Array.from({ length: MESSAGES }, (_, at) => message(at));
   const text = JSON.stringify({ model: 'm', messages, temperature: 0.7, max_tokens: 100 });
   const headers = { headerNames: () => [], header: () => undefined };
-  const context = { headers, settings: defaultDecodeSettings, random: systemRandom, warn: () => {} };
+  const context = { headers, settings: settingsOf(parts).decode, random: systemRandom, warn: () => {} };
   const parseUs = fastestUs(() => JSON.parse(text));
   const value = JSON.parse(text);
   const checkUs = fastestUs(() => decodeChat(parseChatBody({ value, isRepaired: false, fractionalKeys: [] }), context));
@@ -117,8 +125,13 @@ function row(what, unit, value, beside, ratioMax) {
   };
 }
 
+/** Those of a frontend that is started without a setting. */
+function settingsOf({ httpSettings, resolveConfig }) {
+  return httpSettings(resolveConfig('frontend', [], {}).settings);
+}
+
 async function startServer(parts) {
-  const { createHttpApp, createFrontendMetrics, defaultHttpSettings, ServiceLifecycle, silentLogger } = parts;
+  const { createHttpApp, createFrontendMetrics, ServiceLifecycle, silentLogger } = parts;
   const lifecycle = new ServiceLifecycle();
   lifecycle.discovered();
   const app = createHttpApp({
@@ -127,9 +140,14 @@ async function startServer(parts) {
     logger: silentLogger,
     clock: parts.systemClock,
     random: parts.systemRandom,
-    settings: { ...defaultHttpSettings, anthropic: { isEnabled: true, stripsPreamble: true } },
+    settings: {
+      ...parts.httpSettings(parts.resolveConfig('frontend', [], {}).settings),
+      anthropic: { isEnabled: true, stripsPreamble: true },
+    },
+    bodies: new parts.ByteBudget('bodies_bytes', 1024 ** 3),
+    answers: new parts.ByteBudget('answers_bytes', 1024 ** 3),
     responseStore: undefined,
-    discovery: { list: async () => [] },
+    instances: () => [],
     lifecycle,
   });
   return parts.startHttpServer(app, { host: '127.0.0.1', port: 0, lifecycle, logger: silentLogger });

@@ -3,7 +3,7 @@ import { existsSync, readFileSync } from 'node:fs';
 import { writeFile } from 'node:fs/promises';
 import { constants } from 'node:os';
 import { type Clock, systemClock } from '../shared/clock/index.ts';
-import { type Process, type ResolvedConfig, renderSettingsJson } from '../shared/config/index.ts';
+import { ConfigError, type Process, type ResolvedConfig, renderSettingsJson } from '../shared/config/index.ts';
 import { reasonOf } from '../shared/errors/index.ts';
 
 /** A process as the system tells of it. */
@@ -145,4 +145,31 @@ export async function dumpConfig<P extends Process>(config: ResolvedConfig<P>): 
   } catch (thrown) {
     throw new Error(`cannot write --dump-config-to ${path}: ${reasonOf(thrown)}; name a file in a writable folder`);
   }
+}
+
+/** Lines on stderr, each of them one line whatever a message quotes: plain, or one JSON object each where logs are read by machines. */
+export function report(level: 'warning' | 'error', lines: readonly string[], jsonl = false): void {
+  for (const line of lines.map((text) => text.replaceAll(/\s*\n\s*/g, ' '))) {
+    const time = new Date().toISOString();
+    const record = { time, level: level === 'warning' ? 'WARN' : 'ERROR', target: 'config', message: line };
+    process.stderr.write(
+      jsonl ? `${JSON.stringify(record)}\n` : `stator: ${level === 'warning' ? 'warning: ' : ''}${line}\n`,
+    );
+  }
+}
+
+/** Of mistakes on the command line or in the settings. */
+export const USAGE_EXIT = 2;
+const FAILURE_EXIT = 1;
+/** By name: the rooms that throw them are loaded by the commands that need them. */
+const USAGE_ERRORS: readonly string[] = ['UsageError', 'KvRouterConfigError'];
+
+/** Says on stderr why the process ends, a line for each problem; the exit code. */
+export function exitCodeOf(thrown: unknown): number {
+  if (thrown instanceof ConfigError) {
+    report('error', thrown.problems);
+    return USAGE_EXIT;
+  }
+  report('error', [reasonOf(thrown).split('\n')[0] ?? 'failed']);
+  return thrown instanceof Error && USAGE_ERRORS.includes(thrown.name) ? USAGE_EXIT : FAILURE_EXIT;
 }

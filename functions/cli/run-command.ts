@@ -1,19 +1,18 @@
 import packageJson from '../../package.json' with { type: 'json' };
 import { SYSTEM } from '../../shared/clock/index.ts';
-import { CONFIG_HELP, showConfig, UsageError } from '../../shared/commands/config.ts';
+import { CONFIG_HELP, showConfig } from '../../shared/commands/config.ts';
 import { EXPLAIN_HELP, explainRouting } from '../../shared/commands/router-explain.ts';
 import {
   type Command,
-  ConfigError,
   type Environment,
   renderBriefHelp,
   renderHelp,
   resolveConfig,
   type Settings,
 } from '../../shared/config/index.ts';
-import { nearestName, reasonOf } from '../../shared/errors/index.ts';
+import { nearestName } from '../../shared/errors/index.ts';
 import { openLogger } from '../../shared/telemetry/index.ts';
-import { dumpConfig } from '../process.ts';
+import { dumpConfig, exitCodeOf, report, USAGE_EXIT } from '../process.ts';
 import { COMMANDS } from './commands.ts';
 
 /** Every command that a user can run with what it does, in the order of help. */
@@ -29,20 +28,7 @@ const RUNNABLE: readonly (readonly [name: string, about: string])[] = [
   ['version', 'The version'],
 ];
 
-const USAGE_EXIT = 2;
-const FAILURE_EXIT = 1;
 const IDLE_WAKE_MS = 3_600_000;
-
-/** Lines on stderr, each of them one line whatever a message quotes: plain, or one JSON object each where logs are read by machines. */
-function report(level: 'warning' | 'error', lines: readonly string[], jsonl = false): void {
-  for (const line of lines.map((text) => text.replaceAll(/\s*\n\s*/g, ' '))) {
-    const time = new Date().toISOString();
-    const record = { time, level: level === 'warning' ? 'WARN' : 'ERROR', target: 'config', message: line };
-    process.stderr.write(
-      jsonl ? `${JSON.stringify(record)}\n` : `stator: ${level === 'warning' ? 'warning: ' : ''}${line}\n`,
-    );
-  }
-}
 
 async function startProcess(name: Command, argv: readonly string[], env: Environment): Promise<number> {
   const named = resolveConfig(name, argv, env);
@@ -179,17 +165,6 @@ function runConfig(argv: readonly string[], env: Environment): number {
   process.stdout.write(text);
   report('warning', warnings);
   return 0;
-}
-
-function exitCodeOf(thrown: unknown): number {
-  if (thrown instanceof ConfigError) {
-    report('error', thrown.problems);
-    return USAGE_EXIT;
-  }
-  report('error', [reasonOf(thrown).split('\n')[0] ?? 'failed']);
-  // By name: the router is loaded by the commands that route, and its own checks are of settings as well.
-  const isUsage = thrown instanceof UsageError || (thrown instanceof Error && thrown.name === 'KvRouterConfigError');
-  return isUsage ? USAGE_EXIT : FAILURE_EXIT;
 }
 
 /** The text of `stator --help`: the commands, and how everybody starts. */

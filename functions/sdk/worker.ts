@@ -3,10 +3,10 @@
  * Serves a model that is written in code: define it, run it, and every frontend of the namespace offers it.
  */
 import { SYSTEM } from '../../shared/clock/index.ts';
-import { ConfigError, resolveConfig } from '../../shared/config/index.ts';
+import { resolveConfig } from '../../shared/config/index.ts';
 import { openLogger } from '../../shared/telemetry/index.ts';
 import { startWorkerProcess } from '../../shared/worker/process/index.ts';
-import { dumpConfig, serveUntilStopped } from '../process.ts';
+import { dumpConfig, exitCodeOf, serveUntilStopped } from '../process.ts';
 import { checkDefinition, engineOf, type WorkerDefinition } from './worker-definition.ts';
 
 export type { EngineLoad, HandlerContext, HandlerOutput, RequestHandler } from '../../shared/engines/index.ts';
@@ -22,8 +22,6 @@ export {
   writeTensor,
 } from '../../shared/protocol/kserve/index.ts';
 export type { ModelKind, RuntimeFacts, WorkerDefinition } from './worker-definition.ts';
-
-const USAGE_EXIT = 2;
 
 export interface StartOptions {
   /** Flags of `stator worker` (docs/configuration.md), such as `['--discovery-backend', 'file']`. @default none */
@@ -101,21 +99,32 @@ async function startDefined(
   };
 }
 
-/** As `stator worker` does, a mistake in the settings is a line on stderr and exit code 2. */
+/** Ends as `stator worker` does: what went wrong is a line on stderr. A mistake in the model's own code is thrown, with its place. */
 async function runDefined(definition: WorkerDefinition, options: StartOptions = {}): Promise<number> {
   // The timers of a worker do not keep the process alive; a handler that waits must not end it.
   const alive = setInterval(() => {}, 3_600_000);
+  let ofModel: { readonly thrown: unknown } | undefined;
+  const noted: WorkerDefinition = {
+    ...definition,
+    start: async (signal) => {
+      try {
+        await definition.start?.(signal);
+      } catch (thrown) {
+        ofModel = { thrown };
+        throw thrown;
+      }
+    },
+  };
   try {
-    const start = (signal: AbortSignal) => startDefined(definition, { ...options, signal });
+    const start = (signal: AbortSignal) => startDefined(noted, { ...options, signal });
     return await serveUntilStopped(start, async (worker, stopped) => {
       await stopped;
       await worker.drain();
       return 0;
     });
   } catch (thrown) {
-    if (!(thrown instanceof ConfigError)) throw thrown;
-    for (const problem of thrown.problems) process.stderr.write(`stator: ${problem}\n`);
-    return USAGE_EXIT;
+    if (ofModel !== undefined && thrown === ofModel.thrown) throw thrown;
+    return exitCodeOf(thrown);
   } finally {
     clearInterval(alive);
   }

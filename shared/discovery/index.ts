@@ -6,7 +6,6 @@
  * costs grows with the fleet once; the view holds up to about 100,000 workers.
  */
 
-export { createDiscoveryTable, DISCOVERY_TABLE_SCHEMA } from './dynamodb/schema.ts';
 export { eventChannelPrefix } from './keys.ts';
 export type { ReadingSource, ViewObserver } from './options.ts';
 export type {
@@ -24,7 +23,7 @@ export type {
   WorkerType,
 } from './records.ts';
 export { openStore, type StoreOptions } from './stores.ts';
-export { type DynamoDbSdk, loadSdk as loadDynamoDbSdk, quietSdkNotice } from './table/sdk.ts';
+export { quietSdkNotice } from './table/sdk.ts';
 export type {
   Bucket,
   Catalogue,

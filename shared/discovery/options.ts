@@ -1,4 +1,5 @@
 import { type Clock, type Random, systemClock, systemRandom } from '../clock/index.ts';
+import { StoreError } from './table/index.ts';
 import type { ReportProblem } from './types.ts';
 
 /** What went wrong: `unavailable` may pass, the others will not by themselves. */
@@ -40,14 +41,8 @@ export function withDefaults(options: DiscoveryBaseOptions): DiscoveryBase {
 }
 
 /** Failure of a discovery operation. The message is one line for an operator: what failed, where, what to do. */
-export class DiscoveryError extends Error {
+export class DiscoveryError extends StoreError<DiscoveryErrorCode> {
   override readonly name = 'DiscoveryError';
-  readonly code: DiscoveryErrorCode;
-
-  constructor(code: DiscoveryErrorCode, message: string, cause?: unknown) {
-    super(message, cause === undefined ? undefined : { cause });
-    this.code = code;
-  }
 }
 
 /** Where a reading of the fleet came from: the view, the leases in place of a view that is too old, or the leases for the view. */

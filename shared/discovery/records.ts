@@ -1,6 +1,7 @@
 import * as z from 'zod';
 import type { EventScope, EventTransport } from '../planes/event/index.ts';
 import type { Transport } from '../planes/request/index.ts';
+import type { ModelFile } from '../tokens/index.ts';
 import { addressOf } from './keys.ts';
 import type { Bucket } from './types.ts';
 
@@ -18,12 +19,8 @@ export type ModelType =
   | 'Audios';
 export type ModelInput = 'Tokens' | 'Text' | 'Tensor';
 
-/** A model file by path and checksum (`sha256:{hex}`), sizes in bytes. */
-export interface CheckedFile {
-  readonly path: string;
-  readonly checksum: string;
-  readonly size: number;
-}
+/** A file of a card. */
+export type CheckedFile = ModelFile;
 
 /** What the engine behind a card can do. Names as on the wire. */
 export interface RuntimeConfig {

@@ -11,8 +11,10 @@ export {
   type HandlerOutput,
   type RequestHandler,
 } from './handler-engine.ts';
+export { isRefused } from './http/upstream.ts';
 export { EventRelay, type EventRelayOptions } from './kv-stream/event-relay.ts';
 export type { RankSource } from './kv-stream/rank-stream.ts';
+export { configuredEvents, type ServerLaunchSettings } from './server/dialect.ts';
 export { relabelEngineMetrics } from './server/engine-metrics.ts';
 export type {
   Engine,

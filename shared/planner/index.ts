@@ -36,7 +36,7 @@ export {
   tick,
   wattsOf,
 } from './planner.ts';
-export { createPlannerTable, DynamoDbPlannerStore, type DynamoDbPlannerStoreOptions } from './store/dynamodb-store.ts';
+export { DynamoDbPlannerStore, type DynamoDbPlannerStoreOptions } from './store/dynamodb-store.ts';
 export { FilePlannerStore } from './store/file-store.ts';
 export { MemoryPlannerStore } from './store/memory-store.ts';
 export type { DecisionRecord, DecisionStatus, LookRecord, PlannerStore } from './store/types.ts';

@@ -3,11 +3,7 @@
  * Stored responses with a time to live: bounded memory for one process, a DynamoDB table for many. A record carries its whole
  * input, so that a conversation goes on when its earlier responses have expired or were deleted.
  */
-export {
-  DynamoDbResponseStore,
-  type DynamoDbResponseStoreOptions,
-  RESPONSES_TABLE_SCHEMA,
-} from './dynamodb-response-store.ts';
+export { DynamoDbResponseStore } from './dynamodb-response-store.ts';
 export { MemoryResponseStore, type MemoryResponseStoreOptions } from './memory-response-store.ts';
 export {
   type JsonObject,

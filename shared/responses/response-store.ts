@@ -1,4 +1,5 @@
 import { endOfTurn } from '../concurrency/index.ts';
+import { StoreError } from '../discovery/table/index.ts';
 import { isLongJson, jsonPieces, parseOwnJson } from '../protocol/json/index.ts';
 
 /** One JSON object. */
@@ -45,14 +46,8 @@ export interface ResponseStore {
 export type ResponseStoreErrorCode = 'conflict' | 'too_large' | 'unavailable' | 'misconfigured';
 
 /** A failure of the store itself. `message` is one line for operators, never for clients. */
-export class ResponseStoreError extends Error {
+export class ResponseStoreError extends StoreError<ResponseStoreErrorCode> {
   override readonly name = 'ResponseStoreError';
-  readonly code: ResponseStoreErrorCode;
-
-  constructor(code: ResponseStoreErrorCode, message: string, cause?: unknown) {
-    super(message, cause === undefined ? undefined : { cause });
-    this.code = code;
-  }
 }
 
 /** What a record says beside its key. */

@@ -1,5 +1,6 @@
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { reasonOf } from '../errors/index.ts';
 import { asRecord, type UnknownRecord } from '../records/index.ts';
 import type { ScannedTokenizer } from './bpe/build-tables.ts';
 import type { PreparedFile } from './bpe/prepared-tables.ts';
@@ -12,11 +13,8 @@ import type { Tokenizer } from './types.ts';
 
 /** How Kimi's tokenizers find words: runs of Han characters apart from letters, which split at changes of case. */
 const LETTERS = (first: string): string => `[[${first}\\p{Lm}\\p{Lo}\\p{M}]&&[^\\p{Han}]]`;
-
 const UPPER = LETTERS('\\p{Lu}\\p{Lt}');
-
 const LOWER = LETTERS('\\p{Ll}');
-
 const CONTRACTION = "(?i:'s|'t|'re|'ve|'m|'ll|'d)?";
 
 const KIMI_PATTERN = [
@@ -37,9 +35,6 @@ const PATTERNS: ReadonlyMap<string | undefined, string> = new Map(
 
 /** Ids after the last rank that are special tokens, named or not. */
 const RESERVED_IDS = 256;
-
-/** Model types whose tiktoken files can be read, for messages. */
-const TIKTOKEN_MODEL_TYPES: readonly (string | undefined)[] = [...PATTERNS.keys()];
 
 export interface LoadTokenizerOptions {
   readonly signal?: AbortSignal | undefined;
@@ -97,10 +92,10 @@ async function loadTiktoken(
   { prepared, signal }: LoadTokenizerOptions,
 ): Promise<Tokenizer> {
   const modelType = typeof config.model_type === 'string' ? config.model_type : undefined;
-  if (!hasTiktokenPattern(modelType)) {
+  if (!PATTERNS.has(modelType)) {
     throw new ModelFolderError(
       `${path}: unsupported tokenizer: the words of model type ${JSON.stringify(modelType ?? null)} are known only for ` +
-        `${TIKTOKEN_MODEL_TYPES.join(', ')}; convert it to tokenizer.json`,
+        `${[...PATTERNS.keys()].join(', ')}; convert it to tokenizer.json`,
     );
   }
   try {
@@ -124,17 +119,11 @@ async function loadGeneral(path: string, type: unknown): Promise<Tokenizer> {
     if (!MODEL_TYPES.has(type)) throw new Error(`model type ${JSON.stringify(type)}`);
     return await createGeneralTokenizer(json, path);
   } catch (error) {
-    const reason = error instanceof Error ? error.message : String(error);
     throw new ModelFolderError(
-      `${path}: unsupported tokenizer: ${reason.replaceAll('\n', ' ')}; use a model with a BPE, Unigram, WordPiece or WordLevel tokenizer.json`,
+      `${path}: unsupported tokenizer: ${reasonOf(error).replaceAll('\n', ' ')}; use a model with a BPE, Unigram, WordPiece or WordLevel tokenizer.json`,
       { cause: error },
     );
   }
-}
-
-/** True when the words of this model type's tiktoken file are known. */
-function hasTiktokenPattern(modelType: string | undefined): boolean {
-  return PATTERNS.has(modelType);
 }
 
 /**

@@ -1,24 +1,19 @@
 import { basename, join, resolve } from 'node:path';
+import { reasonOf } from '../errors/index.ts';
 import { asRecord } from '../records/index.ts';
-import type { PreparedFile } from './bpe/prepared-tables.ts';
-import { loadTokenizer } from './load-tokenizer.ts';
+import { type LoadTokenizerOptions, loadTokenizer } from './load-tokenizer.ts';
 import { checkFolder, ModelFolderError, readModelFiles } from './model-files.ts';
 import { type ModelConfigs, readConfigs, readSpecialTokens, toModelInfo } from './model-info.ts';
 import { type ChatTemplateSource, compileChatTemplate } from './template/chat-template.ts';
 import type { ChatTemplate, LoadedModel } from './types.ts';
 
-export interface LoadModelOptions {
+export interface LoadModelOptions extends LoadTokenizerOptions {
   /** For messages. @default the folder's name */
   readonly modelName?: string | undefined;
   /** Replaces the folder's own chat template. */
   readonly chatTemplate?: string | undefined;
   /** Reads every file once more to fill `info.files`. @default false */
   readonly checksums?: boolean | undefined;
-  readonly signal?: AbortSignal | undefined;
-  /** Where prepared tables are kept, and the checksum of the tokenizer file that names them. @default nowhere */
-  readonly prepared?: PreparedFile | undefined;
-  /** Told of a tokenizer that only the general library covers, before that is loaded; what it throws refuses the model. */
-  readonly onUncovered?: ((path: string) => void) | undefined;
 }
 
 /**
@@ -52,9 +47,8 @@ function compileFor(
   try {
     return compileChatTemplate(source, tokens);
   } catch (error) {
-    const reason = error instanceof Error ? error.message : String(error);
     throw new ModelFolderError(
-      `chat template of model ${modelName}: not supported: ${reason}; give another one with --custom-jinja-template`,
+      `chat template of model ${modelName}: not supported: ${reasonOf(error)}; give another one with --custom-jinja-template`,
       { cause: error },
     );
   }

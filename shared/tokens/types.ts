@@ -81,7 +81,7 @@ export interface ChatTemplate {
   mentions(name: string): boolean;
 }
 
-/** A file of a model folder; assignable to the card's `CheckedFile`. */
+/** A file of a model folder. */
 export interface ModelFile {
   /** Absolute. */
   readonly path: string;

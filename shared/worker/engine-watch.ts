@@ -1,6 +1,6 @@
 import type { Clock, Timer } from '../clock/index.ts';
 import { forAtMost, withDeadline } from '../concurrency/index.ts';
-import type { Engine, EngineInfo, EngineSink } from '../engines/index.ts';
+import { type Engine, type EngineInfo, type EngineSink, isRefused } from '../engines/index.ts';
 import { ServeError } from '../errors/index.ts';
 import type { EngineRequest } from '../protocol/generation/index.ts';
 import { DEFAULT_WORKER_SETTINGS, type WorkerOptions } from './options.ts';
@@ -74,10 +74,6 @@ export class EngineMonitor {
     this.#failures = isGone ? Math.max(FAILURES_MAX, this.#failures + 1) : this.#failures + 1;
     if (this.#failures >= FAILURES_MAX && !wasDown) this.#options.onDown(reason);
   }
-}
-
-function isRefused(reason: unknown): boolean {
-  return reason instanceof Error && (reason as NodeJS.ErrnoException).code === 'ECONNREFUSED';
 }
 
 function isDead(reason: unknown): boolean {

@@ -1,5 +1,5 @@
 import type { Clock } from '../clock/index.ts';
-import { withDeadline } from '../concurrency/index.ts';
+import { Serial, withDeadline } from '../concurrency/index.ts';
 import type { Discovery, DiscoveryRecord } from '../discovery/index.ts';
 import { reasonOf } from '../errors/index.ts';
 import type { Logger } from '../telemetry/index.ts';
@@ -29,7 +29,7 @@ export class Registration {
   #isWanted = false;
   /** Undefined when a change broke off in the middle. */
   #isWritten: boolean | undefined = false;
-  #running: Promise<void> = Promise.resolve();
+  readonly #changes = new Serial();
 
   constructor(options: RegistrationOptions) {
     this.#options = options;
@@ -80,17 +80,13 @@ export class Registration {
 
   /** While the others are withdrawn there is nothing to change in the store. */
   #change(verb: 'put' | 'remove', record: DiscoveryRecord): Promise<void> {
-    const work = this.#running.then(() => {
-      if (this.#isWritten !== true) return;
-      return this.#write(verb, record, this.#options.writeTimeoutMs);
+    return this.#changes.run(async () => {
+      if (this.#isWritten === true) await this.#write(verb, record, this.#options.writeTimeoutMs);
     });
-    this.#running = work.catch(() => undefined); // told to the one who asked
-    return work;
   }
 
   #reconcileNext(): Promise<void> {
-    this.#running = this.#running.then(() => this.#reconcile());
-    return this.#running;
+    return this.#changes.run(() => this.#reconcile());
   }
 
   async #reconcile(): Promise<void> {

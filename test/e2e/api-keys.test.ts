@@ -7,8 +7,8 @@ import Anthropic, {
 } from '@anthropic-ai/sdk';
 import OpenAI, { AuthenticationError, PermissionDeniedError, RateLimitError } from 'openai';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { createKeysTable } from '../../shared/access/keys/dynamodb-key-store.ts';
 import {
+  createTable,
   type DynamoDbServer,
   hasDynamoDb,
   runStator,
@@ -42,7 +42,7 @@ let server: DynamoDbServer | undefined;
 beforeAll(async () => {
   if (!hasDynamoDb()) return;
   server = await startDynamoDb();
-  await createKeysTable({ tableName, endpoint: server.url });
+  await createTable({ tableName, endpoint: server.url });
 });
 afterAll(async () => {
   await server?.stop();

@@ -2,7 +2,7 @@ import { fileURLToPath } from 'node:url';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { isRunning, openChat, readChat, type StatorProcess, useFleet, waitUntil } from '../support/index.ts';
 
-const FAKE = fileURLToPath(new URL('../shared/engines/process/fake-engine.mjs', import.meta.url));
+const FAKE = fileURLToPath(new URL('../shared/engines/server/fake-engine.mjs', import.meta.url));
 const MODEL_FOLDER = fileURLToPath(new URL('../../shared/artifacts/builtin-model', import.meta.url));
 const CHAT = { model: 'served', messages: [{ role: 'user', content: 'Hello' }], max_tokens: 3 };
 

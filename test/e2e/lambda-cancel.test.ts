@@ -3,16 +3,16 @@ import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { bundleFunction } from '../../infra/bundle.ts';
-import { createKeysTable } from '../../shared/access/keys/dynamodb-key-store.ts';
 import { DynamoDbKeyStore, issueKey } from '../../shared/access/keys/index.ts';
 import { systemClock } from '../../shared/clock/index.ts';
 import { createTestTable, type TestTable } from '../contract/discovery/test-table.ts';
 import {
+  createTable,
   type DynamoDbServer,
   hasDynamoDb,
   postJson,
   type SpawnedProcess,
-  spawnTypeScript,
+  spawnStator,
   sseData,
   startDynamoDb,
   waitUntil,
@@ -47,11 +47,11 @@ async function makeKey(tableName: string): Promise<{ readonly authorization: str
   return { authorization: `Bearer ${text}` };
 }
 
-function startMockWorker(): Promise<SpawnedProcess> {
+function startMockWorker(): SpawnedProcess {
   const model = resolve('shared/artifacts/builtin-model');
   const flags = ['--engine=mocker', '--mock-output=random', `--model-path=${model}`, `--model-name=${MODEL}`];
   const loopback = { DYN_EVENT_PLANE: 'zmq', DYN_EVENT_PLANE_HOST: '127.0.0.1', DYN_TCP_RPC_HOST: '127.0.0.1' };
-  return spawnTypeScript(new URL('../../functions/cli/main.ts', import.meta.url), ['worker', ...flags], {
+  return spawnStator(['worker', ...flags], {
     env: { ...discoveryEnvironment(), ...loopback },
   });
 }
@@ -63,7 +63,7 @@ describe.runIf(hasLambdaRuntime() && hasDynamoDb())('a stream of the deployed HT
     server = await startDynamoDb();
     table = await createTestTable(server.url);
     const keysTable = `${table.tableName}-keys`;
-    await createKeysTable({ tableName: keysTable, endpoint: server.url });
+    await createTable({ tableName: keysTable, endpoint: server.url });
     [bearer, stranger] = [await makeKey(keysTable), await makeKey(keysTable)];
     const keys = { STATOR_AUTH: 'on', STATOR_KEYS_TABLE: keysTable };
     const env = {
@@ -74,7 +74,7 @@ describe.runIf(hasLambdaRuntime() && hasDynamoDb())('a stream of the deployed HT
       ...SHARED,
     };
     runtime = await startLambdaRuntime({ directory, env, environmentsMax: 2 });
-    worker = await startMockWorker();
+    worker = startMockWorker();
     await worker.waitForOutput(/worker is ready/);
   });
 

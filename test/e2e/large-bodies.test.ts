@@ -1,5 +1,6 @@
 import { beforeAll, describe, expect, it } from 'vitest';
 import { readChat, type StatorProcess, useFleet } from '../support/index.ts';
+import { cpuMsOf } from '../support/process-table.ts';
 
 const BODY_BYTES = 24 * 1024 * 1024;
 /** Each of these bodies, checked element by element and fault by fault, would take more than ten times as much. */
@@ -39,9 +40,11 @@ describe('a body of megabytes', () => {
     });
     let pauseMs = 0;
     while (!isOver) {
-      const startedMs = performance.now();
+      const [startedMs, before] = [performance.now(), cpuMsOf(local.pid)];
       await (await fetch(`${local.url}/live`)).text();
-      pauseMs = Math.max(pauseMs, performance.now() - startedMs);
+      const [tookMs, after] = [performance.now() - startedMs, cpuMsOf(local.pid)];
+      const workedMs = before === undefined || after === undefined ? tookMs : after - before;
+      pauseMs = Math.max(pauseMs, Math.min(tookMs, workedMs)); // others may have had the processors meanwhile
     }
     const response = await answered;
     expect([400, 413]).toContain(response.status);

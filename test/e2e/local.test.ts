@@ -117,6 +117,11 @@ describe('stator local', () => {
 
   it('logs one short line a request, with what the client asked and got', async () => {
     const lines = () => local.stderr().split('\n').slice(0, -1);
+    const completed = () => lines().filter((line) => line.includes('request completed')).length;
+    // A line may come later than the end of the answer: first those of the requests before.
+    await waitUntil(async () => completed() === (await local.metric('dynamo_frontend_requests_total')), {
+      what: 'a line for each request so far',
+    });
     const before = lines().length;
     await postJson(`${local.url}/v1/chat/completions`, QUESTION, { headers: { 'x-request-id': 'one-line' } });
     await waitUntil(() => lines().length > before, { what: 'the line of the request' });

@@ -20,8 +20,8 @@ describe('the examples of the SDK', () => {
   let parrot: SpawnedProcess;
   let echo: SpawnedProcess;
 
-  const example = (name: string, env: Readonly<Record<string, string>> = {}): SpawnedProcess =>
-    spawnNode([`${EXAMPLES}${name}`, ...FILE], { cwd: ROOT, env: { DYN_FILE_KV: fleet.fileKv, ...env } });
+  const example = (name: string, env: Readonly<Record<string, string>> = {}, flags: readonly string[] = []) =>
+    spawnNode([`${EXAMPLES}${name}`, ...FILE, ...flags], { cwd: ROOT, env: { DYN_FILE_KV: fleet.fileKv, ...env } });
 
   beforeAll(async () => {
     parrot = example('parrot-worker.mjs');
@@ -48,6 +48,21 @@ describe('the examples of the SDK', () => {
     const refused = spawnNode([`${EXAMPLES}parrot-worker.mjs`, '--no-such-flag'], { cwd: ROOT });
     expect(await refused.exited).toBe(2);
     expect(refused.stderr()).toBe('stator: unknown flag --no-such-flag; stator worker --help lists all\n');
+  });
+
+  it.each([
+    ['a publisher of events that anybody reaches', ['--event-plane', 'zmq'], { DYN_EVENT_PLANE_HOST: '0.0.0.0' }],
+    ['a folder that cannot be written', ['--dump-config-to', '/no/such/folder/settings.json'], {}],
+    ['an endpoint of two parts', ['--endpoint', 'dyn://a.b'], {}],
+  ])('end as stator worker does for %s: one line and its exit code', async (_mistake, flags, env) => {
+    const fleetEnv = { DYN_FILE_KV: fleet.fileKv, DYN_LOG: 'error', ...env };
+    const ofCode = example('parrot-worker.mjs', fleetEnv, flags);
+    const args = ['bin/stator.js', 'worker', '--engine', 'mocker', ...FILE, ...flags];
+    const ofCommand = spawnNode(args, { cwd: ROOT, env: fleetEnv });
+    expect(await ofCommand.exited).toBeGreaterThan(0);
+    expect(await ofCode.exited).toBe(await ofCommand.exited);
+    expect(ofCode.stderr()).toMatch(/^stator: .+\n$/);
+    expect(ofCommand.stderr().replaceAll(/^stator: warning: .*\n/gm, '')).toBe(ofCode.stderr()); // variables of the test run
   });
 
   it('say back what comes in parts', async () => {
@@ -121,5 +136,13 @@ describe('a mistake in the code of a model', () => {
     expect(line).toContain('Cannot read properties of undefined');
     expect(line).toMatch(/"stack":\["at \w*\.?misspell/);
     await worker.kill();
+  });
+
+  it('ends the start with the place where it happened', async () => {
+    const start = "start: async function load() { await null; undefined.weights; }, kinds: ['chat']";
+    const args = ['--input-type=module', '--eval', PROGRAM.replace("kinds: ['chat']", start)];
+    const worker = spawnNode(args, { cwd: ROOT, env: { DYN_FILE_KV: fleet.fileKv } });
+    expect(await worker.exited).toBe(1);
+    expect(worker.stderr()).toMatch(/TypeError: Cannot read properties of undefined.*\n +at \w*\.?load/);
   });
 });

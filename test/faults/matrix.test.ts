@@ -44,7 +44,7 @@ const WORKER_FAULTS = {
 
 describe.each(Object.keys(WORKER_FAULTS) as (keyof typeof WORKER_FAULTS)[])('a worker that is %s', (fault) => {
   it.each(CELLS)('$stage, with $name ($form): another goes on, and the client notices nothing', async (cell) => {
-    const whole = await answerOf(await VirtualFleet.open(cell.roles), cell.form, tokensOf(cell.stage));
+    const whole = await undisturbed(cell);
     const fleet = await VirtualFleet.open(cell.roles);
     const { victim, asked } = await reach(fleet, cell.stage, cell.form);
     await WORKER_FAULTS[fault](victim);
@@ -78,7 +78,7 @@ describe('a frontend that is killed', () => {
   it.each(CELLS)(
     '$stage, with $name ($form): its workers drop what nobody waits for, and the next frontend answers',
     async (cell) => {
-      const whole = await answerOf(await VirtualFleet.open(cell.roles), cell.form, tokensOf(cell.stage));
+      const whole = await undisturbed(cell);
       const fleet = await VirtualFleet.open(cell.roles);
       const { asked, others } = await reach(fleet, cell.stage, cell.form);
       await fleet.replaceFrontend();
@@ -97,7 +97,7 @@ describe('a client that stops reading', () => {
   it.each(CELLS)(
     '$stage, with $name ($form): its worker is free before it reads on, and it gets everything',
     async (cell) => {
-      const whole = await answerOf(await VirtualFleet.open(cell.roles), cell.form, tokensOf(cell.stage));
+      const whole = await undisturbed(cell);
       const fleet = await VirtualFleet.open(cell.roles);
       const { victim, asked } = await reach(fleet, cell.stage, cell.form, false);
       await expectNothingLeft(fleet, victim);
@@ -153,6 +153,18 @@ async function reach(fleet: VirtualFleet, stage: Stage, form: Form, isRead = tru
   }
   expect(asked.isOver).toBe(false);
   return { victim, asked, others };
+}
+
+const undisturbedAnswers = new Map<string, Promise<Answer | undefined>>();
+
+/** What a fleet of such workers answers where nothing befalls it. */
+function undisturbed({ name, roles, stage, form }: (typeof CELLS)[number]): Promise<Answer | undefined> {
+  const maxTokens = tokensOf(stage);
+  const key = [name, form, maxTokens].join();
+  const answer =
+    undisturbedAnswers.get(key) ?? VirtualFleet.open(roles).then((fleet) => answerOf(fleet, form, maxTokens));
+  undisturbedAnswers.set(key, answer);
+  return answer;
 }
 
 async function answerOf(fleet: VirtualFleet, form: Form, maxTokens: number): Promise<Answer | undefined> {

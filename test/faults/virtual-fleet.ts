@@ -32,7 +32,13 @@ const GRACE_MS = 300;
 const INHIBITED_MS = 500;
 
 /** A third of a second to the first token, then some milliseconds a token; one request at a time, so that others queue. */
-const PACE = { speedupRatio: 0.05, decodeSpeedupRatio: 22, maxNumSeqs: 1, maxModelLen: CONTEXT_TOKENS };
+const PACE = {
+  speedupRatio: 0.05,
+  decodeSpeedupRatio: 22,
+  maxNumSeqs: 1,
+  maxModelLen: CONTEXT_TOKENS,
+  numGpuBlocks: 512,
+};
 
 /** The blocks of a prompt take a while to cross. */
 const LINK = { kvBytesPerToken: 1_000_000, kvTransferBandwidthGbps: 0.05 };

@@ -2,7 +2,7 @@ import { Annotations, Capture, Match, Template } from 'aws-cdk-lib/assertions';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { HTTP_FUNCTION_CHOICES, HTTP_FUNCTION_VARIABLES } from '../../functions/http/environment.ts';
 import { type Command, resolveConfig } from '../../shared/config/index.ts';
-import { DISCOVERY_TABLE_SCHEMA } from '../../shared/discovery/index.ts';
+import { TABLE_SCHEMA } from '../support/index.ts';
 import { devStack, devTemplate, openApp, type Resource, rightsOf, snapshotOf, statementsOf } from './templates.ts';
 
 interface Container {
@@ -140,7 +140,7 @@ describe('the dev stack', () => {
   });
 
   it('has encrypted, restorable, on-demand tables with the keys of the discovery schema', () => {
-    const { partitionKey, sortKey, ttlAttribute } = DISCOVERY_TABLE_SCHEMA;
+    const { partitionKey, sortKey, ttlAttribute } = TABLE_SCHEMA;
     template.resourceCountIs('AWS::DynamoDB::Table', 4);
     template.allResourcesProperties('AWS::DynamoDB::Table', {
       KeySchema: [

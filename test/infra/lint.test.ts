@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { hasMoto } from '../support/aws/deployment.ts';
 import { spawnProgram } from '../support/index.ts';
-import { devTemplate, productionTemplates } from './templates.ts';
+import { devStack, openApp, productionStacks, templatesIn } from './templates.ts';
 
 /** Rules of cfn-lint that templates break, each with its reason. */
 const REASONS: Readonly<Record<string, string>> = {
@@ -37,14 +37,31 @@ async function lint(templates: Readonly<Record<string, object>>): Promise<readon
   return JSON.parse(child.stdout()) as readonly Finding[];
 }
 
+/** Templates of everything that a deployment may have. CDK holds them against rules of its own, and throws by them. */
+function synthesize(): Readonly<Record<string, object>> {
+  const domain = { name: 'llm.example.com', containerName: 'edge.example.com', certificateArn: CERTIFICATE };
+  const edges = { function: { url: true }, container: { listener: 'public' as const, grpc: true } };
+  const limits = { requestsPerAddress: 2000 };
+  const [dev, production] = [openApp(true), openApp(true)];
+  devStack(dev, { edges: { function: edges.function }, limits });
+  const stacks = templatesIn(productionStacks(production, { edges, domain, limits }));
+  return Object.fromEntries(
+    Object.entries({ ...templatesIn(dev), ...stacks }).map(([name, template]) => [name, template.toJSON()]),
+  );
+}
+
+let synthesized: Readonly<Record<string, object>> | undefined;
+
+describe('the rules that CDK brings', { timeout: 60_000 }, () => {
+  it('are kept by all stacks', () => {
+    synthesized = synthesize();
+    expect(Object.keys(synthesized)).toEqual(['Stator', 'Data', 'Edge', 'Fleet-mock']);
+  });
+});
+
 describe.runIf(hasMoto())('cfn-lint', { timeout: 120_000 }, () => {
   it('finds nothing in the stacks but what has a reason', async () => {
-    const domain = { name: 'llm.example.com', containerName: 'edge.example.com', certificateArn: CERTIFICATE };
-    const all = { edges: { function: { url: true }, container: { listener: 'public' as const, grpc: true } }, domain };
-    const stacks = Object.entries(productionTemplates(all)).map(
-      ([name, template]) => [name, template.toJSON()] as const,
-    );
-    const findings = await lint({ dev: devTemplate().toJSON(), ...Object.fromEntries(stacks) });
+    const findings = await lint(synthesized ?? synthesize());
     const told = findings.map(({ Rule, Message, Location }) => `${Rule.Id} ${Location.Path.join('/')}: ${Message}`);
     expect(told.filter((text) => REASONS[text.split(' ')[0] ?? ''] === undefined)).toEqual([]);
     expect(Object.keys(REASONS).filter((id) => !told.some((text) => text.startsWith(id)))).toEqual([]);

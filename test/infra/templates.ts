@@ -2,6 +2,7 @@ import { readFileSync } from 'node:fs';
 import { App, type Stack } from 'aws-cdk-lib';
 import { Template } from 'aws-cdk-lib/assertions';
 import { Code } from 'aws-cdk-lib/aws-lambda';
+import type { Construct } from 'constructs';
 import { readSettings, type StatorConfig } from '../../infra/settings.ts';
 import { DevStack } from '../../infra/stacks/dev-stack.ts';
 import { ProductionStacks } from '../../infra/stacks/production-stacks.ts';
@@ -24,8 +25,12 @@ const httpFunctionCode = Code.fromInline('export const handler = () => {};');
 /** Nothing is built here: the image has an address. */
 const IMAGES = { edge: 'registry.example/stator:1' };
 
-export function openApp(): App {
-  return new App({ context });
+/**
+ * @param isValidated whether CDK holds what it synthesises against the rules of CloudFormation, and throws by them. Loading
+ * them takes seconds, so one suite does, `lint.test.ts`, for everything that a deployment may have.
+ */
+export function openApp(isValidated = false): App {
+  return new App({ context, builtinCloudFormationValidation: isValidated });
 }
 
 export function devStack(app: App, config: StatorConfig = {}): Stack {
@@ -33,20 +38,33 @@ export function devStack(app: App, config: StatorConfig = {}): Stack {
   return new DevStack(app, 'Stator', { httpFunctionCode, settings });
 }
 
-/** The template of the stack that `npx cdk deploy` makes. */
-export function devTemplate(config: StatorConfig = {}): Template {
-  return Template.fromStack(devStack(openApp(), config));
-}
+/** The template of the stack that `npx cdk deploy` makes; the same object for the same `config`. */
+export const devTemplate = eachOnce(
+  (config: StatorConfig): Template => Template.fromStack(devStack(openApp(), config)),
+);
 
 export function productionStacks(app: App, config: StatorConfig = {}): ProductionStacks {
   const settings = readSettings({ images: IMAGES, ...config }, 'test');
   return new ProductionStacks(app, 'Stator', { httpFunctionCode, settings });
 }
 
-/** The templates of `-c env=production`, by the names of their stacks. */
-export function productionTemplates(config: StatorConfig = {}): Readonly<Record<string, Template>> {
-  const stacks = productionStacks(openApp(), config).node.children as Stack[];
-  return Object.fromEntries(stacks.map((stack) => [stack.node.id, Template.fromStack(stack)]));
+/** The templates of `-c env=production`, by the names of their stacks; the same objects for the same `config`. */
+export const productionTemplates = eachOnce((config: StatorConfig) => templatesIn(productionStacks(openApp(), config)));
+
+/** Templates of the stacks in `scope`, by their names. */
+export function templatesIn({ node: { children } }: Construct): Readonly<Record<string, Template>> {
+  return Object.fromEntries((children as Stack[]).map((stack) => [stack.node.id, Template.fromStack(stack)]));
+}
+
+/** A synthesis takes a second, and suites only read what it has made. */
+function eachOnce<T>(make: (config: StatorConfig) => T): (config?: StatorConfig) => T {
+  const made = new Map<string, T>();
+  return (config = {}) => {
+    const key = JSON.stringify(config);
+    const known = made.get(key) ?? make(config);
+    made.set(key, known);
+    return known;
+  };
 }
 
 /** Actions by the resource they are allowed on, of the policies whose id matches. */

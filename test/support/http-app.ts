@@ -1,15 +1,11 @@
 import type { RequestNames } from '../../shared/access/index.ts';
 import { type Clock, systemClock, systemRandom } from '../../shared/clock/index.ts';
-import {
-  createHttpApp,
-  defaultHttpSettings,
-  type HttpAppDeps,
-  type HttpSettings,
-} from '../../shared/frontends/http/index.ts';
+import { createHttpApp, type HttpAppDeps, type HttpSettings } from '../../shared/frontends/http/index.ts';
 import { ByteBudget, ServiceLifecycle, type ServiceStage } from '../../shared/frontends/inference/index.ts';
 import type { Pipeline } from '../../shared/pipeline/index.ts';
 import { MemoryResponseStore, type ResponseStore } from '../../shared/responses/index.ts';
 import { type CapturedLine, captureLogger, createFrontendMetrics } from '../../shared/telemetry/index.ts';
+import { defaultHttpSettings } from './http-settings.ts';
 import { ScriptedPipeline } from './scripted-pipeline.ts';
 
 export interface TestAppOptions {

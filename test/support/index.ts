@@ -2,8 +2,9 @@
  * @module test/support
  * What suites share: servers, ports, processes, faults and waiting for real I/O. Tools come from the global set-up.
  */
+export { createTable, TABLE_SCHEMA } from './create-table.ts';
 export { type DynamoDbServer, hasDynamoDb, startDynamoDb, startDynoxide } from './dynamodb-server.ts';
-export { type Fleet, runStator, type StatorProcess, useFleet } from './fleet.ts';
+export { type Fleet, runStator, type StatorProcess, spawnStator, useFleet } from './fleet.ts';
 export { freePort } from './free-port.ts';
 export { FreezableClock } from './freezable-clock.ts';
 export { askAbout, type PlacedAnswer, untilHeld } from './kv-client.ts';

@@ -1,6 +1,5 @@
 import { type Clock, type Random, systemClock, systemRandom } from '../../clock/index.ts';
 import {
-  createTable,
   type Item,
   type ItemKey,
   Table,
@@ -142,14 +141,5 @@ function keysTablePlace({ tableName, endpoint, region }: TableOptions): TablePla
     setting: 'STATOR_KEYS_TABLE',
     alternative: ', or keep keys in a file (--keys-file)',
     toError: (code, message, cause) => new KeyStoreError(code, message, cause),
-    isOwnError: (thrown) => thrown instanceof KeyStoreError,
   };
-}
-
-/**
- * Creates the table of keys, for emulators and first trials; a deployment creates its tables by itself. Behind no door: a
- * function that checks keys would carry it.
- */
-export function createKeysTable(options: TableOptions, clock?: Clock): Promise<void> {
-  return createTable(keysTablePlace(options), clock);
 }

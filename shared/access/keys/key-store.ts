@@ -1,18 +1,13 @@
 import type { Clock } from '../../clock/index.ts';
+import { StoreError } from '../../discovery/table/index.ts';
 import { digestOf, type KeyLimits, type KeyRecord, newKeyId, newKeyText, type Scope } from './key-record.ts';
 
 /** What went wrong: `unavailable` may pass, `misconfigured` will not by itself, `conflict` is somebody else's change. */
 type KeyStoreErrorCode = 'unavailable' | 'misconfigured' | 'conflict';
 
 /** A failure of a key store, in one line that says what to do. */
-export class KeyStoreError extends Error {
+export class KeyStoreError extends StoreError<KeyStoreErrorCode> {
   override readonly name = 'KeyStoreError';
-  readonly code: KeyStoreErrorCode;
-
-  constructor(code: KeyStoreErrorCode, message: string, cause?: unknown) {
-    super(message, cause === undefined ? undefined : { cause });
-    this.code = code;
-  }
 }
 
 /** Changes a record; what it returns replaces it. */

@@ -1,26 +1,9 @@
-import type { Clock } from '../../clock/index.ts';
 import type { RecordAddress } from '../keys.ts';
 import { DiscoveryError } from '../options.ts';
 import type { ItemKey, TableOptions } from '../table/table.ts';
-import { createTable, TABLE_SCHEMA } from '../table/table-client.ts';
 import type { TablePlace } from '../table/table-errors.ts';
 
-/** Partitions that the items of one kind are spread over, so that no key is hot at 10,000 writers. */
-const PARTITIONS = 16;
-
-/** Number of the partition of `name` (ASCII), 0..15; `step` = that many further on. */
-function partitionOf(name: string, step = 0): number {
-  return (fnv1a(name) + step) % PARTITIONS;
-}
-
-/** FNV-1a, 32 bits, over ASCII. */
-function fnv1a(text: string): number {
-  let hash = 0x811c9dc5;
-  for (let at = 0; at < text.length; at++) hash = Math.imul(hash ^ text.charCodeAt(at), 0x01000193);
-  return hash >>> 0;
-}
-
-/**
+/*
  * The discovery table: one fleet, of all its namespaces.
  *
  *   pk                     sk                        attributes                                        written by
@@ -36,7 +19,21 @@ function fnv1a(text: string): number {
  * A record counts while its lease lives and has the same epoch. `load`, `record` and `body` are packed bytes, `card` is JSON.
  * `ttl` (Unix seconds) only clears garbage; nothing reads liveness from it.
  */
-export const DISCOVERY_TABLE_SCHEMA = TABLE_SCHEMA;
+
+/** Partitions that the items of one kind are spread over, so that no key is hot at 10,000 writers. */
+const PARTITIONS = 16;
+
+/** Number of the partition of `name` (ASCII), 0..15; `step` = that many further on. */
+function partitionOf(name: string, step = 0): number {
+  return (fnv1a(name) + step) % PARTITIONS;
+}
+
+/** FNV-1a, 32 bits, over ASCII. */
+function fnv1a(text: string): number {
+  let hash = 0x811c9dc5;
+  for (let at = 0; at < text.length; at++) hash = Math.imul(hash ^ text.charCodeAt(at), 0x01000193);
+  return hash >>> 0;
+}
 
 export const CARDS_PK = 'v1/cards';
 export const CATALOGUE_PK = 'v1/catalogue';
@@ -74,14 +71,5 @@ export function discoveryTablePlace({ tableName, endpoint, region }: TableOption
     setting: 'STATOR_DISCOVERY_TABLE',
     alternative: ', or choose --discovery-backend file',
     toError: (code, message, cause) => new DiscoveryError(code, message, cause),
-    isOwnError: (thrown) => thrown instanceof DiscoveryError,
   };
-}
-
-/**
- * Creates the discovery table, on demand and with clearing of garbage, and waits until it can be used. A table that exists
- * is left as it is. For emulators and first trials; a deployment creates it from `DISCOVERY_TABLE_SCHEMA`.
- */
-export function createDiscoveryTable(options: TableOptions, clock?: Clock): Promise<void> {
-  return createTable(discoveryTablePlace(options), clock);
 }

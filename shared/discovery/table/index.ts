@@ -5,6 +5,5 @@
  */
 
 export { type Item, type ItemChange, type ItemKey, type ItemOutcome, Table, type TableOptions } from './table.ts';
-export { createTable } from './table-client.ts';
-export type { TableError, TableErrorCode, TablePlace } from './table-errors.ts';
+export { StoreError, type TableErrorCode, type TablePlace } from './table-errors.ts';
 export { type Moment, momentOf, TableTime } from './table-time.ts';

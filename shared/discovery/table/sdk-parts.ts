@@ -3,9 +3,7 @@
  */
 export {
   BatchGetItemCommand,
-  CreateTableCommand,
   DeleteItemCommand,
-  DescribeTableCommand,
   DynamoDBClient,
   GetItemCommand,
   PutItemCommand,
@@ -13,5 +11,4 @@ export {
   ScanCommand,
   TransactWriteItemsCommand,
   UpdateItemCommand,
-  UpdateTimeToLiveCommand,
 } from '@aws-sdk/client-dynamodb';

@@ -31,8 +31,15 @@ export class InterruptedCall extends Error {
   }
 }
 
-/** A failure of a call on a table, in the words of the room that made it. */
-export type TableError = Error & { readonly code: string };
+/** A failure of a store, in one line that says what to do. Each room has a class of its own. */
+export class StoreError<Code extends string = string> extends Error {
+  readonly code: Code;
+
+  constructor(code: Code, message: string, cause?: unknown) {
+    super(message, cause === undefined ? undefined : { cause });
+    this.code = code;
+  }
+}
 
 /** Where a table is, what it is called and how its room tells of failures. */
 export interface TablePlace {
@@ -46,14 +53,12 @@ export interface TablePlace {
   /** What else can be done when the table cannot be reached; starts with a comma. @default nothing */
   readonly alternative?: string;
   /** Makes the room's own error. */
-  toError(code: TableErrorCode, message: string, cause: unknown): TableError;
-  /** Whether `toError` made it, or the room itself. */
-  isOwnError(thrown: unknown): thrown is TableError;
+  toError(code: TableErrorCode, message: string, cause: unknown): StoreError;
 }
 
 /** What a failed call means, in one line that names the endpoint and the table and says what to do. */
-export function toTableError(thrown: unknown, place: TablePlace): TableError {
-  if (place.isOwnError(thrown)) return thrown;
+export function toTableError(thrown: unknown, place: TablePlace): StoreError {
+  if (thrown instanceof StoreError) return thrown;
   const { kind, tableName, setting, alternative = '' } = place;
   const where = place.endpoint ?? `the AWS endpoint of ${place.region ?? process.env.AWS_REGION ?? 'no region'}`;
   const name = thrown instanceof Error ? thrown.name : '';

@@ -1,19 +1,21 @@
 import type { AttributeValue } from '@aws-sdk/client-dynamodb';
-import type { Clock, Random } from '../../clock/index.ts';
+import type { Random } from '../../clock/index.ts';
 import { withDeadline } from '../../concurrency/index.ts';
-import { openSdkClient, type TableClient } from './table-client.ts';
+import { openSdkClient, type TableCalls, type TableClient, type TableClientDependencies } from './table-client.ts';
 import {
   conditionFailure,
   InterruptedCall,
   isConditionOfTransaction,
-  type TableError,
+  type StoreError,
   type TablePlace,
   toTableError,
 } from './table-errors.ts';
-import type { TableTime } from './table-time.ts';
 import { openWireClient, wireOptionsOf } from './wire-client.ts';
 
 export type Item = Readonly<Record<string, AttributeValue>>;
+
+/** By name. */
+type Values = Readonly<Record<string, string | number | Uint8Array>>;
 
 export interface ItemKey {
   readonly pk: string;
@@ -25,7 +27,7 @@ export interface ItemChange {
   readonly key: ItemKey;
   readonly condition?: string;
   readonly names?: Readonly<Record<string, string>>;
-  readonly values?: Readonly<Record<string, string | number | Uint8Array>>;
+  readonly values?: Values;
 }
 
 /** What came of a conditional write. */
@@ -44,13 +46,7 @@ export interface TableOptions {
   readonly region?: string | undefined;
 }
 
-export interface TableDependencies {
-  readonly clock: Clock;
-  readonly random: Random;
-  readonly time: TableTime;
-  /** Longest wait for one answer. */
-  readonly requestTimeoutMs: number;
-}
+export type TableDependencies = TableClientDependencies & { readonly random: Random };
 
 /** Keys of one BatchGetItem. */
 const BATCH_MAX = 100;
@@ -110,46 +106,14 @@ export class Table {
   }
 
   /** Every item under `pk` whose sort key starts with `sortPrefix`, strongly consistent unless told otherwise. */
-  async query(pk: string, sortPrefix: string | undefined, signal: AbortSignal, isConsistent = true): Promise<Item[]> {
-    const items: Item[] = [];
-    let start: Record<string, AttributeValue> | undefined;
-    do {
-      const input = {
-        TableName: this.#place.tableName,
-        ConsistentRead: isConsistent,
-        KeyConditionExpression: sortPrefix === undefined ? 'pk = :pk' : 'pk = :pk AND begins_with(sk, :prefix)',
-        ExpressionAttributeValues: {
-          ':pk': { S: pk },
-          ...(sortPrefix === undefined ? {} : { ':prefix': { S: sortPrefix } }),
-        },
-        ...(start === undefined ? {} : { ExclusiveStartKey: start }),
-      };
-      const page = await this.#bounded(signal, (abortSignal) => this.#client.call('Query', input, abortSignal));
-      items.push(...(page.Items ?? []));
-      start = page.LastEvaluatedKey;
-    } while (start !== undefined);
-    return items;
+  query(pk: string, sortPrefix: string | undefined, signal: AbortSignal, isConsistent = true): Promise<Item[]> {
+    return this.#pages('Query', { ...under(pk, sortPrefix), ConsistentRead: isConsistent }, signal);
   }
 
   /** The last `countMax` items under `pk` whose sort key starts with `sortPrefix`, the last one first; strongly consistent. */
-  async latest(pk: string, sortPrefix: string, countMax: number, signal: AbortSignal): Promise<Item[]> {
-    const items: Item[] = [];
-    let start: Record<string, AttributeValue> | undefined;
-    do {
-      const input = {
-        TableName: this.#place.tableName,
-        ConsistentRead: true,
-        ScanIndexForward: false,
-        Limit: countMax - items.length,
-        KeyConditionExpression: 'pk = :pk AND begins_with(sk, :prefix)',
-        ExpressionAttributeValues: { ':pk': { S: pk }, ':prefix': { S: sortPrefix } },
-        ...(start === undefined ? {} : { ExclusiveStartKey: start }),
-      };
-      const page = await this.#bounded(signal, (abortSignal) => this.#client.call('Query', input, abortSignal));
-      items.push(...(page.Items ?? []));
-      start = page.LastEvaluatedKey;
-    } while (start !== undefined && items.length < countMax);
-    return items;
+  latest(pk: string, sortPrefix: string, countMax: number, signal: AbortSignal): Promise<Item[]> {
+    const input = { ...under(pk, sortPrefix), ConsistentRead: true, ScanIndexForward: false };
+    return this.#pages('Query', input, signal, countMax);
   }
 
   /** Applies several update expressions as one, or none of them. False when a condition does not hold. */
@@ -172,20 +136,16 @@ export class Table {
   }
 
   /** Every item of the table, page by page: for operators' lists of small tables, never for a request. */
-  async scan(signal: AbortSignal): Promise<Item[]> {
-    const items: Item[] = [];
-    let start: Record<string, AttributeValue> | undefined;
-    do {
-      const input = {
-        TableName: this.#place.tableName,
-        ConsistentRead: true,
-        ...(start === undefined ? {} : { ExclusiveStartKey: start }),
-      };
-      const page = await this.#bounded(signal, (abortSignal) => this.#client.call('Scan', input, abortSignal));
-      items.push(...(page.Items ?? []));
-      start = page.LastEvaluatedKey;
-    } while (start !== undefined);
-    return items;
+  scan(signal: AbortSignal): Promise<Item[]> {
+    return this.#pages('Scan', { ConsistentRead: true }, signal);
+  }
+
+  /** Writes a whole item, whatever was there before. False when the condition does not hold. */
+  async put(attributes: Values, change: ItemChange, signal: AbortSignal): Promise<boolean> {
+    const { Key, ...rest } = this.#input(change);
+    const input = { ...rest, Item: { ...Key, ...marshalled(attributes) } };
+    const outcome = await this.#write(signal, (abortSignal) => this.#client.call('PutItem', input, abortSignal));
+    return outcome.isApplied;
   }
 
   /** Applies an update expression. False when the condition does not hold. */
@@ -235,7 +195,7 @@ export class Table {
   }
 
   /** The failure of a single call as an error of the room, for callers that repeat by themselves. */
-  explain(thrown: unknown): TableError {
+  explain(thrown: unknown): StoreError {
     return toTableError(thrown, this.#place);
   }
 
@@ -243,15 +203,36 @@ export class Table {
     this.#client.destroy();
   }
 
+  async #pages(
+    name: 'Query' | 'Scan',
+    asked: Omit<TableCalls['Query']['input'], 'TableName'>,
+    signal: AbortSignal,
+    countMax = Number.POSITIVE_INFINITY,
+  ): Promise<Item[]> {
+    const items: Item[] = [];
+    let start: Record<string, AttributeValue> | undefined;
+    do {
+      const input = {
+        TableName: this.#place.tableName,
+        ...asked,
+        ...(Number.isFinite(countMax) ? { Limit: countMax - items.length } : {}),
+        ...(start === undefined ? {} : { ExclusiveStartKey: start }),
+      };
+      const page = await this.#bounded(signal, (abortSignal) => this.#client.call(name, input, abortSignal));
+      items.push(...(page.Items ?? []));
+      start = page.LastEvaluatedKey;
+    } while (start !== undefined && items.length < countMax);
+    return items;
+  }
+
   #input(change: ItemChange) {
     const { key, condition, names, values } = change;
-    const marshalled = Object.entries(values ?? {}).map(([name, value]) => [name, marshal(value)] as const);
     return {
       TableName: this.#place.tableName,
       Key: { pk: { S: key.pk }, sk: { S: key.sk } },
       ...(condition === undefined ? {} : { ConditionExpression: condition }),
       ...(names === undefined ? {} : { ExpressionAttributeNames: names }),
-      ...(marshalled.length === 0 ? {} : { ExpressionAttributeValues: Object.fromEntries(marshalled) }),
+      ...(values === undefined ? {} : { ExpressionAttributeValues: marshalled(values) }),
     };
   }
 
@@ -281,7 +262,20 @@ export class Table {
   }
 }
 
-function marshal(value: string | number | Uint8Array): AttributeValue {
+/** What asks for the items under `pk`. */
+function under(pk: string, sortPrefix: string | undefined) {
+  const isWhole = sortPrefix === undefined;
+  return {
+    KeyConditionExpression: isWhole ? 'pk = :pk' : 'pk = :pk AND begins_with(sk, :prefix)',
+    ExpressionAttributeValues: { ':pk': { S: pk }, ...(isWhole ? {} : { ':prefix': { S: sortPrefix } }) },
+  };
+}
+
+function marshalled(values: Values): Record<string, AttributeValue> {
+  return Object.fromEntries(Object.entries(values).map(([name, value]) => [name, marshal(value)]));
+}
+
+function marshal(value: Values[string]): AttributeValue {
   if (value instanceof Uint8Array) return { B: value };
   return typeof value === 'string' ? { S: value } : { N: String(value) };
 }

@@ -117,15 +117,58 @@ export interface AnswerReader {
   finish(isSaid: boolean): void;
 }
 
-export interface ExchangeDeps {
-  readonly upstream: Upstream;
+/** A request of ours as one exchange with the engine. */
+export interface Plan {
+  readonly message: UpstreamMessage;
+  readonly reader: AnswerReader;
+}
+
+interface ExchangeDeps {
   readonly clock: Clock;
   /** Longest silence of the engine, before its answer and within it. */
   readonly idleTimeoutMs: number;
-  /** Looks whether the engine still serves, after an answer that suggests otherwise. */
-  isAlive(): Promise<boolean>;
-  /** The exchange is over, however it ended. */
-  onClosed(exchange: EngineExchange): void;
+  /** Rejects when the engine does not serve: asked after an answer that suggests so. */
+  probe(signal: AbortSignal): Promise<void>;
+}
+
+interface ExchangeStart {
+  readonly upstream: Upstream;
+  readonly plan: Plan;
+  readonly sink: EngineSink;
+  /** Drops the exchange; the sink is left alone. */
+  readonly signal: AbortSignal;
+  /** It was dropped, and its connection closed. */
+  onDropped?(): void;
+  /** It is over, however it ended. */
+  onClosed?(): void;
+}
+
+/** The requests that an engine's server has under way. */
+export class OpenExchanges {
+  readonly #deps: ExchangeDeps;
+  readonly #open = new Set<EngineExchange>();
+
+  constructor(deps: ExchangeDeps) {
+    this.#deps = deps;
+  }
+
+  get count(): number {
+    return this.#open.size;
+  }
+
+  start(start: ExchangeStart): void {
+    const onClosed = (): void => {
+      this.#open.delete(exchange);
+      start.onClosed?.();
+    };
+    const exchange = new EngineExchange(this.#deps, { ...start, onClosed });
+    this.#open.add(exchange);
+    exchange.send();
+  }
+
+  fail(error: ServeError): void {
+    for (const exchange of [...this.#open]) exchange.fail(error);
+  }
 }
 
 /**
@@ -137,8 +180,9 @@ export interface ExchangeDeps {
  * | streaming | - | output; `[DONE]` ends | fails | drops, silent |
  * | closed | ignored | ignored | ignored | ignored |
  */
-export class EngineExchange {
+class EngineExchange {
   readonly #deps: ExchangeDeps;
+  readonly #start: ExchangeStart;
   readonly #sink: EngineSink;
   readonly #reader: AnswerReader;
   #connection: Connection | undefined;
@@ -149,32 +193,39 @@ export class EngineExchange {
   /** A failure is being looked into; what else arrives does not count. */
   #isFailing = false;
 
-  constructor(deps: ExchangeDeps, sink: EngineSink, reader: AnswerReader) {
+  constructor(deps: ExchangeDeps, start: ExchangeStart) {
     this.#deps = deps;
-    this.#sink = sink;
-    this.#reader = reader;
+    this.#start = start;
+    this.#sink = start.sink;
+    this.#reader = start.plan.reader;
     this.#lastActivityMs = deps.clock.nowMs();
   }
 
-  send(message: UpstreamMessage): void {
+  send(): void {
+    const { upstream, plan, signal } = this.#start;
+    signal.addEventListener('abort', this.#abort, { once: true });
     this.#watchSilence(this.#deps.idleTimeoutMs);
-    this.#connection = this.#deps.upstream.send(message, {
+    this.#connection = upstream.send(plan.message, {
       response: (response) => this.#respond(response),
       failed: (error) => this.fail(workerError('EngineShutdown', error)),
     });
   }
 
-  /** Closes the connection at once and leaves the sink alone. */
-  drop(): void {
-    if (this.#isClosed) return;
-    this.#close();
-    this.#connection?.drop();
-  }
-
   fail(error: ServeError): void {
     if (this.#isClosed) return;
-    this.drop();
+    this.#drop();
     this.#sink.fail(error);
+  }
+
+  readonly #abort = (): void => {
+    this.#drop();
+    this.#start.onDropped?.();
+  };
+
+  /** Closes the connection at once and leaves the sink alone. */
+  #drop(): void {
+    this.#close();
+    this.#connection?.drop();
   }
 
   #respond(response: IncomingMessage): void {
@@ -245,7 +296,13 @@ export class EngineExchange {
   /** Fails with `error`, or with the engine's death where that is behind it: then the request can go on elsewhere. */
   async #failOrGone(error: ServeError, isSuspect: boolean): Promise<void> {
     this.#isFailing = true;
-    const isGone = isSuspect && !(await this.#deps.isAlive());
+    const probe = () => this.#deps.probe(this.#start.signal);
+    const isGone =
+      isSuspect &&
+      (await probe().then(
+        () => false,
+        () => true,
+      )); // any failure of the probe is the answer
     const { cause, retryAfterMs } = error;
     this.fail(isGone ? workerError('EngineShutdown', cause, { retryAfterMs }) : error);
   }
@@ -269,7 +326,8 @@ export class EngineExchange {
   #close(): void {
     this.#isClosed = true;
     this.#idleTimer?.cancel();
-    this.#deps.onClosed(this);
+    this.#start.signal.removeEventListener('abort', this.#abort);
+    this.#start.onClosed?.();
   }
 
   /** One timer that is set again only when it fires, so that a chunk costs no timer. */

@@ -1,14 +1,16 @@
 import { workerError } from '../../errors/index.ts';
-import type {
-  CompletionUsage,
-  EmbeddingRecord,
-  EngineFinishReason,
-  EngineOutput,
+import {
+  type CompletionUsage,
+  type EmbeddingRecord,
+  type EngineFinishReason,
+  type EngineOutput,
+  type EngineRequest,
+  enginePathOf,
 } from '../../protocol/generation/index.ts';
-import { isRecord } from '../../records/index.ts';
+import { asRecord, isRecord } from '../../records/index.ts';
 import type { EngineSink } from '../types.ts';
-import { type AnswerReader, readEvent } from './exchange.ts';
-import { jsonOrText } from './upstream.ts';
+import { type AnswerReader, type Plan, readEvent } from './exchange.ts';
+import { asText, jsonOrText } from './upstream.ts';
 
 /** Passes every chunk or object of an OpenAI-compatible server on as it came. */
 export class BodyReader implements AnswerReader {
@@ -135,8 +137,8 @@ export function readModels(text: string): readonly ListedModel[] {
       {
         id: fields.id,
         contextLength: contextLength as number | undefined,
-        root: textOf(fields.root),
-        parent: textOf(fields.parent),
+        root: asText(fields.root),
+        parent: asText(fields.parent),
       },
     ];
   });
@@ -155,22 +157,32 @@ export function baseUrl(text: string): URL {
   return url;
 }
 
-function textOf(value: unknown): string | undefined {
-  return typeof value === 'string' && value !== '' ? value : undefined;
-}
-
 const STREAMED_TEXT: ReadonlySet<string> = new Set(['chat_completions', 'completions']);
 
 /**
- * The client's body as a server is sent it: a stream of text also says at its end what it has used. Whoever serves the
- * client counts by it, and shows it only to clients that asked.
+ * The client's own body, for an engine that renders and tokenizes itself. A stream of text also says at its end what it has
+ * used: whoever serves the client counts by it, and shows it only to clients that asked.
+ *
+ * @param engine what it is called in messages
+ * @param model its name there; undefined = the client's word
+ * @throws ServeError `NotImplemented` for a request that is none of text, or to no route of such an engine
  */
-export function askingForUsage(
-  endpoint: string,
-  body: Readonly<Record<string, unknown>>,
-): Readonly<Record<string, unknown>> {
-  if (body.stream !== true || !STREAMED_TEXT.has(endpoint)) return body;
-  const { stream_options: options } = body;
-  const others = typeof options === 'object' && options !== null ? options : {};
-  return { ...body, stream_options: { ...others, include_usage: true } };
+export function planText(
+  { input }: EngineRequest,
+  sink: EngineSink,
+  engine: string,
+  model: string | undefined,
+  headers: Readonly<Record<string, string>>,
+): Plan {
+  const path = input.kind === 'text' ? enginePathOf(input.endpoint) : undefined;
+  if (input.kind !== 'text' || path === undefined) {
+    const what = input.kind === 'text' ? `requests to ${input.endpoint}` : `${input.kind} input`;
+    throw workerError('NotImplemented', `${engine} does not take ${what}`);
+  }
+  const isStream = input.body.stream === true;
+  const { stream_options: options } = input.body;
+  const counts = isStream && STREAMED_TEXT.has(input.endpoint);
+  const usage = counts ? { stream_options: { ...asRecord(options), include_usage: true } } : {};
+  const body = JSON.stringify({ ...input.body, ...usage, model: model ?? input.body.model });
+  return { message: { path, body, headers }, reader: new BodyReader(sink, isStream) };
 }

@@ -7,6 +7,7 @@ import {
 } from 'node:http';
 import { Agent as HttpsAgent, request as requestHttps } from 'node:https';
 import type { Clock, Timer } from '../../clock/index.ts';
+import { withDeadline } from '../../concurrency/index.ts';
 import { type ServeError, type WorkerErrorKind, workerError } from '../../errors/index.ts';
 import type { EngineRequest } from '../../protocol/generation/index.ts';
 import { isRecord } from '../../records/index.ts';
@@ -155,32 +156,13 @@ export function ask(
   message: UpstreamMessage,
   limits: { readonly clock: Clock; readonly timeoutMs: number; readonly signal: AbortSignal },
 ): Promise<UpstreamAnswer> {
-  const { clock, timeoutMs, signal } = limits;
-  return new Promise<UpstreamAnswer>((resolve, reject) => {
-    if (signal.aborted) {
-      reject(signal.reason);
-      return;
-    }
-    const finish = (settle: () => void): void => {
-      timer.cancel();
-      signal.removeEventListener('abort', onAbort);
-      settle();
-    };
-    const exchange = upstream.send(message, {
-      response: (response) =>
-        void readAll(response).then(
-          (answer) => finish(() => resolve(answer)),
-          (error: unknown) => finish(() => reject(error)),
-        ),
-      failed: (error) => finish(() => reject(error)),
+  const lateMessage = `no answer within ${limits.timeoutMs} ms`;
+  return withDeadline({ ...limits, lateMessage }, (limited) => {
+    return new Promise<UpstreamAnswer>((resolve, reject) => {
+      const response = (answer: IncomingMessage): void => void readAll(answer).then(resolve, reject);
+      const exchange = upstream.send(message, { response, failed: reject });
+      limited.addEventListener('abort', () => exchange.drop(), { once: true });
     });
-    const giveUp = (reason: unknown): void => {
-      exchange.drop();
-      finish(() => reject(reason));
-    };
-    const onAbort = (): void => giveUp(signal.reason);
-    const timer = clock.after(timeoutMs, () => giveUp(new Error(`no answer within ${timeoutMs} ms`)));
-    signal.addEventListener('abort', onAbort, { once: true });
   });
 }
 
@@ -205,6 +187,10 @@ export function jsonOrText(text: string): unknown {
   } catch {
     return text; // servers answer errors in plain text or HTML too
   }
+}
+
+export function asText(value: unknown): string | undefined {
+  return typeof value === 'string' && value !== '' ? value : undefined;
 }
 
 /** Error of an OpenAI-compatible server, as far as it said one. */

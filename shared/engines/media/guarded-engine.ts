@@ -47,6 +47,11 @@ export function createMediaGuardedEngine(
       });
     } else engine.generate(request, sink, signal);
   };
+  return withGenerate(engine, generate);
+}
+
+/** `engine`, but for how it takes requests. */
+export function withGenerate(engine: Engine, generate: Engine['generate']): Engine {
   return new Proxy(engine, {
     get: (target, name) => {
       if (name === 'generate') return generate;

@@ -4,7 +4,7 @@
  * only this host can go.
  */
 
-export { createMediaGuardedEngine, withMediaGuard } from './guarded-engine.ts';
+export { createMediaGuardedEngine, withGenerate, withMediaGuard } from './guarded-engine.ts';
 export { checkMediaUrl, type MediaPolicy, mediaPolicy } from './media-policy.ts';
 export { mediaUrlsOf } from './media-urls.ts';
 export { type FetchedMedia, fetchMedia, type MediaFetchOptions, readLocalMedia } from './read-media.ts';

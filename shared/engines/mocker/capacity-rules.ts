@@ -20,10 +20,11 @@ export interface CapacityRule {
 export interface CapacityRuleOptions {
   readonly numGpuBlocks: number;
   readonly blockSizeTokens: number;
+  /** Which running sequence gives way in vLLM: the one admitted last, or first. */
   readonly preemptionMode: 'lifo' | 'fifo';
-  /** Share of the blocks that newcomers leave free. @default 0 */
+  /** Share of the blocks that newcomers leave free; vLLM alone. @default 0, as in the reference */
   readonly watermark?: number | undefined;
-  /** @default vllm */
+  /** Whose rules of admission and preemption hold. @default vllm */
   readonly engineType?: EngineType | undefined;
 }
 

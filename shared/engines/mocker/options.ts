@@ -1,10 +1,8 @@
 import type { Clock } from '../../clock/index.ts';
 import type { Settings } from '../../config/index.ts';
 import type { ModelType } from '../../discovery/index.ts';
-import type { EngineType } from './capacity-rules.ts';
 import type { HandoffNetwork } from './handoffs.ts';
 import type { SchedulerOptions } from './scheduler.ts';
-import type { TimingModel } from './timing.ts';
 import { type IdRange, type Introduction, type PassageTokens, passageTokens, type Thinking } from './token-cursor.ts';
 import type { TransfersOptions } from './transfers.ts';
 
@@ -20,34 +18,13 @@ export interface KvStreamOptions {
   readonly replayPort?: number | undefined;
 }
 
-/** Settings of a mock engine. Every one is optional. */
-export interface MockEngineOptions {
-  /** KV blocks per rank. Default 16384. */
-  readonly numGpuBlocks?: number;
-  /** Tokens per KV block. Default 64. */
-  readonly blockSizeTokens?: number;
+/**
+ * Settings of a mock engine. Every one is optional; by default a rank has 16384 blocks of 64 tokens, 256 sequences and 8192
+ * tokens in a pass, caches prefixes, chunks prefills and preempts the last, at the modelled GPU's speed.
+ */
+export interface MockEngineOptions extends Partial<SchedulerOptions> {
   /** Longest sequence in tokens. Default and upper bound: what the KV cache of one rank holds. */
   readonly maxModelLen?: number | undefined;
-  /** Sequences in one pass. Default 256. */
-  readonly maxNumSeqs?: number;
-  /** Tokens computed in one pass. Default 8192. */
-  readonly maxNumBatchedTokens?: number;
-  /** Default true. */
-  readonly enablePrefixCaching?: boolean;
-  /** Default true. Without it a prompt must fit into one pass, which bounds the context to `maxNumBatchedTokens`. */
-  readonly enableChunkedPrefill?: boolean;
-  /** Default `lifo`. */
-  readonly preemptionMode?: 'lifo' | 'fifo';
-  /** Share of the blocks that newcomers leave free. Default 0. */
-  readonly watermark?: number | undefined;
-  /** Default `vllm`. */
-  readonly engineType?: EngineType | undefined;
-  /** Measured times. Default: polynomials. */
-  readonly timing?: TimingModel | undefined;
-  /** How much faster than the modelled GPU. Default 1. */
-  readonly speedupRatio?: number;
-  /** Multiplies `speedupRatio` for decoding. Default 1. */
-  readonly decodeSpeedupRatio?: number;
   /** Ranks, each with its own cache and scheduler. Default 1. */
   readonly dataParallelSize?: number;
   /** How long loading the model pretends to take. Default 0. */

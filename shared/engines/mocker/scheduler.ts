@@ -1,23 +1,16 @@
 import assert from 'node:assert';
 import { type BlockListener, BlockPool } from './block-pool.ts';
-import { type CapacityRule, capacityRule, type EngineType } from './capacity-rules.ts';
+import { type CapacityRule, type CapacityRuleOptions, capacityRule } from './capacity-rules.ts';
 import { type Sequence, WaitingQueue } from './sequence.ts';
 import { type PassWork, passMs, type SpeedUp } from './timing.ts';
 
 /** The engine model of one data-parallel rank. */
-export interface SchedulerOptions extends SpeedUp {
-  readonly numGpuBlocks: number;
-  readonly blockSizeTokens: number;
+export interface SchedulerOptions extends SpeedUp, CapacityRuleOptions {
   readonly maxNumSeqs: number;
   readonly maxNumBatchedTokens: number;
   readonly enablePrefixCaching: boolean;
+  /** Without it a prompt must fit into one pass, which bounds the context to `maxNumBatchedTokens`. */
   readonly enableChunkedPrefill: boolean;
-  /** Which running sequence gives way in vLLM: the one admitted last, or first. */
-  readonly preemptionMode: 'lifo' | 'fifo';
-  /** Share of the blocks that newcomers leave free; vLLM alone. @default 0, as in the reference */
-  readonly watermark?: number | undefined;
-  /** Whose rules of admission and preemption hold. @default vllm */
-  readonly engineType?: EngineType | undefined;
 }
 
 /**

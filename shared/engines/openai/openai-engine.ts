@@ -1,8 +1,8 @@
 import type { Clock } from '../../clock/index.ts';
-import { reasonOf, workerError } from '../../errors/index.ts';
-import { type EngineRequest, enginePathOf } from '../../protocol/generation/index.ts';
-import { EngineExchange, type ExchangeDeps } from '../http/exchange.ts';
-import { askingForUsage, BodyReader, baseUrl, readModels } from '../http/openai-wire.ts';
+import { reasonOf, toServeError, workerError } from '../../errors/index.ts';
+import type { EngineRequest } from '../../protocol/generation/index.ts';
+import { OpenExchanges, type Plan } from '../http/exchange.ts';
+import { baseUrl, planText, readModels } from '../http/openai-wire.ts';
 import { ask, tracingHeaders, Upstream, type UpstreamAnswer } from '../http/upstream.ts';
 import { withMediaGuard } from '../media/index.ts';
 import type { Engine, EngineInfo, EngineKind, EngineLoad, EngineSink } from '../types.ts';
@@ -25,8 +25,6 @@ export interface OpenAiEngineOptions {
   readonly idleTimeoutMs?: number;
   /** How long `start` waits for the server to come up. Default 10,000. */
   readonly startTimeoutMs?: number;
-  /** Block size told to routers. The server's own is not known. Default 16. */
-  readonly kvBlockSizeTokens?: number;
 }
 
 /**
@@ -45,7 +43,7 @@ class OpenAiEngine implements Engine {
   readonly #clock: Clock;
   readonly #url: URL;
   readonly #upstream: Upstream;
-  readonly #open = new Set<EngineExchange>();
+  readonly #open: OpenExchanges;
   readonly #stopping = new AbortController();
   #modelName: string | undefined;
 
@@ -53,7 +51,8 @@ class OpenAiEngine implements Engine {
     this.#options = options;
     this.#clock = clock;
     this.#url = baseUrl(options.url);
-    const { apiKey, connectTimeoutMs = 5000 } = options;
+    const { apiKey, connectTimeoutMs = 5000, idleTimeoutMs = 300_000 } = options;
+    this.#open = new OpenExchanges({ clock, idleTimeoutMs, probe: (signal) => this.#probe(PROBE_TIMEOUT_MS, signal) });
     this.#upstream = new Upstream({ url: this.#url, apiKey, connectTimeoutMs, clock });
   }
 
@@ -70,7 +69,7 @@ class OpenAiEngine implements Engine {
     this.#modelName = model?.id ?? wanted;
     return {
       contextLength: model?.contextLength,
-      kvBlockSizeTokens: this.#options.kvBlockSizeTokens ?? 16,
+      kvBlockSizeTokens: 16, // the server's own is not known
       totalKvBlocks: 0,
       maxNumSeqs: undefined,
       maxNumBatchedTokens: undefined,
@@ -85,25 +84,15 @@ class OpenAiEngine implements Engine {
 
   generate(request: EngineRequest, sink: EngineSink, signal: AbortSignal): void {
     if (signal.aborted) return;
-    const { input } = request;
-    const path = input.kind === 'text' ? enginePathOf(input.endpoint) : undefined;
-    if (input.kind !== 'text' || path === undefined) {
-      const what = input.kind === 'text' ? `requests to ${input.endpoint}` : `${input.kind} input`;
-      sink.fail(workerError('NotImplemented', `an OpenAI-compatible engine does not take ${what}`));
+    let plan: Plan;
+    try {
+      plan = planText(request, sink, 'an OpenAI-compatible engine', this.#modelName, headersOf(request));
+      if (this.#stopping.signal.aborted) throw workerError('EngineShutdown', 'the engine is stopped');
+    } catch (thrown) {
+      sink.fail(toServeError(thrown));
       return;
     }
-    if (this.#stopping.signal.aborted) {
-      sink.fail(workerError('EngineShutdown', 'the engine is stopped'));
-      return;
-    }
-    const asked = askingForUsage(input.endpoint, input.body);
-    const body = JSON.stringify({ ...asked, model: this.#modelName ?? input.body.model });
-    const onAbort = (): void => exchange.drop();
-    const reader = new BodyReader(sink, input.body.stream === true);
-    const exchange = new EngineExchange(this.#exchangeDeps(signal, onAbort), sink, reader);
-    signal.addEventListener('abort', onAbort, { once: true });
-    this.#open.add(exchange);
-    exchange.send({ path, body, headers: headersOf(request) });
+    this.#open.start({ upstream: this.#upstream, plan, sink, signal });
   }
 
   health(signal: AbortSignal): Promise<void> {
@@ -118,7 +107,7 @@ class OpenAiEngine implements Engine {
 
   load(): readonly EngineLoad[] {
     const unknown = { waitingRequests: 0, usedKvBlocks: 0, totalKvBlocks: 0, activePrefillTokens: 0 };
-    return [{ dpRank: 0, runningRequests: this.#open.size, ...unknown }];
+    return [{ dpRank: 0, runningRequests: this.#open.count, ...unknown }];
   }
 
   onKvEvents(): void {
@@ -127,25 +116,8 @@ class OpenAiEngine implements Engine {
 
   async stop(): Promise<void> {
     this.#stopping.abort(new Error('the engine is stopped'));
-    for (const exchange of [...this.#open]) exchange.fail(workerError('EngineShutdown', 'the engine is stopped'));
+    this.#open.fail(workerError('EngineShutdown', 'the engine is stopped'));
     this.#upstream.close();
-  }
-
-  #exchangeDeps(signal: AbortSignal, onAbort: () => void): ExchangeDeps {
-    return {
-      upstream: this.#upstream,
-      clock: this.#clock,
-      idleTimeoutMs: this.#options.idleTimeoutMs ?? 300_000,
-      isAlive: () =>
-        this.#probe(PROBE_TIMEOUT_MS, signal).then(
-          () => true,
-          () => false, // any failure of the probe is the answer
-        ),
-      onClosed: (exchange) => {
-        this.#open.delete(exchange);
-        signal.removeEventListener('abort', onAbort);
-      },
-    };
   }
 
   #get(path: string, signal: AbortSignal, timeoutMs = PROBE_TIMEOUT_MS): Promise<UpstreamAnswer> {

@@ -1,12 +1,21 @@
 import { detailOf, workerError } from '../../errors/index.ts';
 import type { EngineRequest, GuidedDecoding } from '../../protocol/generation/index.ts';
 import { asRecord, type UnknownRecord } from '../../records/index.ts';
-import type { AnswerReader } from '../http/exchange.ts';
-import { faultOfStatus, jsonOrText, readFault, type UpstreamAnswer, type UpstreamMessage } from '../http/upstream.ts';
+import type { Plan } from '../http/exchange.ts';
+import { EmbeddingReader } from '../http/openai-wire.ts';
+import {
+  asText,
+  faultOfStatus,
+  jsonOrText,
+  readFault,
+  type UpstreamAnswer,
+  type UpstreamMessage,
+} from '../http/upstream.ts';
 import type { EventSource } from '../kv-stream/rank-stream.ts';
-import type { EngineInfo, EngineLoad, EngineSink } from '../types.ts';
-import type { MetricSample } from './engine-metrics.ts';
+import type { EngineInfo, EngineSink } from '../types.ts';
+import type { LoadMetrics } from './engine-metrics.ts';
 import type { LaunchCommand } from './engine-process.ts';
+import { stopIds } from './token-reader.ts';
 
 /** The HTTP server of an engine, for questions that are no requests of clients. */
 export interface EngineServer {
@@ -22,12 +31,6 @@ export interface Probed {
   readonly version: string | undefined;
   /** In words, for the log: which of its ways are used. */
   readonly ways: Readonly<Record<string, string>>;
-}
-
-/** A request of ours as one exchange with the engine. */
-export interface Plan {
-  readonly message: UpstreamMessage;
-  readonly reader: AnswerReader;
 }
 
 /** A request that gives tokens. */
@@ -62,16 +65,13 @@ export interface EngineDialect {
   readonly kind: 'vllm' | 'sglang';
   /** Answer of the health check that means dead for good; undefined = there is none. */
   readonly deadStatus?: number;
-  /** Metrics that `readLoad` looks at. */
-  readonly loadMetrics: ReadonlySet<string>;
+  readonly loadMetrics: LoadMetrics;
   /** Sum and count of the time between tokens, in seconds; what older versions call it behind it. */
   readonly latencyMetrics: readonly (readonly [sum: string, count: string])[];
   /** Asks a server that is up what it is and can do. Rejects with what to change. */
   probe(server: EngineServer): Promise<Probed>;
   /** @throws ServeError when the engine cannot do what is asked */
   plan(request: TokenRequest, sink: EngineSink): Plan;
-  /** The load of each rank; what the metrics do not say is left out. */
-  readLoad(samples: readonly MetricSample[]): readonly PartialLoad[];
   /** Stops a request whose connection is closed already; undefined where closing is enough. */
   abort?(request: EngineRequest): UpstreamMessage;
   clearKvBlocks(server: EngineServer): Promise<void>;
@@ -80,8 +80,6 @@ export interface EngineDialect {
   loadLora(server: EngineServer, name: string, path: string): Promise<void>;
   unloadLora(server: EngineServer, name: string): Promise<void>;
 }
-
-export type PartialLoad = Pick<EngineLoad, 'dpRank'> & Partial<EngineLoad>;
 
 /** The JSON object at `path`; undefined when the server has no such route or answers something else. */
 export async function getRecord(server: EngineServer, path: string): Promise<UnknownRecord | undefined> {
@@ -111,10 +109,6 @@ export async function loadOnce(load: Promise<unknown>): Promise<void> {
   } catch (error) {
     if (!/already (been )?loaded/i.test(detailOf(error))) throw error;
   }
-}
-
-export function asText(value: unknown): string | undefined {
-  return typeof value === 'string' && value !== '' ? value : undefined;
 }
 
 /** A positive whole number, also one that is written as text. */
@@ -158,6 +152,38 @@ export function sampling(ours: keyof Sampling & string, theirs: string | undefin
   return { ours, theirs, read: (request) => request.sampling[ours] };
 }
 
+/** Sampling from more than are returned; the same number is no more than `n`. */
+function bestOf({ sampling }: EngineRequest): number | undefined {
+  return sampling.best_of === undefined || sampling.best_of === (sampling.n ?? 1) ? undefined : sampling.best_of;
+}
+
+export function nonEmpty<T>(list: readonly T[] | undefined): readonly T[] | undefined {
+  return list === undefined || list.length === 0 ? undefined : list;
+}
+
+/**
+ * Options that every engine takes under their own names, or none takes: `stop` strings, `include_stop_str_in_output` and
+ * `detokenize` are the frontend's, as the engine gives tokens; `length_penalty` means something for beam search alone.
+ */
+export const COMMON_SAMPLING_FIELDS: readonly FieldRow[] = [
+  sampling('n'),
+  sampling('presence_penalty'),
+  sampling('frequency_penalty'),
+  sampling('repetition_penalty'),
+  sampling('temperature'),
+  sampling('top_p'),
+  sampling('min_p'),
+  sampling('logit_bias'),
+  sampling('length_penalty', null),
+  sampling('include_stop_str_in_output', null),
+  sampling('detokenize', null),
+  { ours: 'bad_words_token_ids', theirs: undefined, read: ({ sampling }) => nonEmpty(sampling.bad_words_token_ids) },
+  { ours: 'use_beam_search', theirs: undefined, read: ({ sampling }) => sampling.use_beam_search || undefined },
+  { ours: 'best_of', theirs: undefined, read: bestOf },
+  { ours: 'ignore_eos', theirs: 'ignore_eos', read: ({ stop }) => stop.ignore_eos },
+  { ours: 'stop_token_ids', theirs: 'stop_token_ids', read: ({ stop }) => nonEmpty(stopIds(stop)) },
+];
+
 /** The kind of `guided` that is set; an empty list of choices counts as unset. */
 export function guidedKind(
   guided: GuidedDecoding | undefined,
@@ -181,18 +207,59 @@ export function bodyWithIds(name: string, ids: Uint32Array, fields: Readonly<Rec
   return `{"${name}":[${ids.join(',')}]${rest === '{}' ? '' : `,${rest.slice(1, -1)}`}}`;
 }
 
+export const EMBEDDINGS = '/v1/embeddings';
+
+/** A request for an embedding, with `own` fields of the engine's. */
+export function planEmbedding(
+  { embedding, input }: TokenRequest,
+  sink: EngineSink,
+  headers: Readonly<Record<string, string>>,
+  own: Readonly<Record<string, unknown>>,
+): Plan {
+  const dimensions = embedding?.dimensions;
+  const body = bodyWithIds('input', input.tokenIds, { ...own, ...(dimensions === undefined ? {} : { dimensions }) });
+  return { message: { path: EMBEDDINGS, body, headers }, reader: new EmbeddingReader(sink) };
+}
+
 /** Parameters of a KV transfer that a prefill worker gave. */
 export function transferParams(request: EngineRequest): unknown {
   return asRecord(request.prefillResult?.disaggregated_params)?.kv_transfer_params ?? undefined;
 }
 
-/** What decides whether and how a started engine publishes KV events. */
-export interface LaunchEvents {
+/** What a started engine is told, whichever it is. Absent fields leave the choice to it. */
+export interface ServerLaunchSettings {
+  /** Program and its first arguments. @default the engine's own */
+  readonly program?: readonly string[] | undefined;
+  /** Model id or folder. */
+  readonly model: string;
+  readonly servedModelName: string;
+  readonly tensorParallelSize?: number | undefined;
+  readonly dataParallelSize?: number | undefined;
+  readonly enablePrefixCaching: boolean;
+  readonly streamIntervalTokens?: number | undefined;
   /** KV events as the user configured them; undefined = as the sidecar wants them. */
   readonly kvEventsConfig?: Readonly<Record<string, unknown>> | undefined;
   /** Whether KV events are wanted: not of decode workers. */
   readonly publishesKvEvents: boolean;
-  readonly enablePrefixCaching: boolean;
+  /** First port to look for free ones for KV events. */
+  readonly eventsPort: number;
+  readonly enableLora: boolean;
+  readonly maxLoraRank?: number | undefined;
+  readonly maxLoras?: number | undefined;
+  /** Engine arguments from a file, by name. */
+  readonly fromFile?: Readonly<Record<string, unknown>> | undefined;
+  /** Arguments of the user's, last, so that they win. */
+  readonly args: readonly string[];
+  readonly env?: Readonly<Record<string, string>> | undefined;
+}
+
+/** Where an engine publishes that was configured with `config`, which vLLM and SGLang name alike. */
+export function configuredEvents(config: UnknownRecord): EventSource {
+  return {
+    endpoint: asText(config.endpoint) ?? 'tcp://*:5557',
+    replayEndpoint: asText(config.replay_endpoint),
+    topic: asText(config.topic) ?? '',
+  };
 }
 
 /**
@@ -200,7 +267,7 @@ export interface LaunchEvents {
  * prompts' tokens do not leave the machine.
  */
 export function launchEvents(
-  { kvEventsConfig, publishesKvEvents, enablePrefixCaching }: LaunchEvents,
+  { kvEventsConfig, publishesKvEvents, enablePrefixCaching }: ServerLaunchSettings,
   ports: LaunchPorts,
   more: Readonly<Record<string, unknown>> = {},
 ): Readonly<Record<string, unknown>> | undefined {

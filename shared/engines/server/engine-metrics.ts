@@ -1,5 +1,5 @@
 import type { Clock, Timer } from '../../clock/index.ts';
-import type { EngineSink } from '../types.ts';
+import type { EngineLatency, EngineLoad, EngineSink } from '../types.ts';
 
 /** One line of Prometheus' text format. */
 export interface MetricSample {
@@ -24,11 +24,40 @@ export function readSamples(text: string, names: ReadonlySet<string>): readonly 
   return samples;
 }
 
+/** What an engine calls the load of its ranks. */
+export interface LoadMetrics {
+  /** Label with the number of the rank. */
+  readonly rankLabel: string;
+  readonly running: string;
+  readonly waiting: string;
+  /** Used share of the KV blocks; what older versions call it behind it. */
+  readonly usage: readonly string[];
+}
+
+export type PartialLoad = Pick<EngineLoad, 'dpRank'> & Partial<EngineLoad>;
+
+/** The load of each rank; what the metrics do not say is left out. */
+export function readLoads(
+  text: string,
+  { rankLabel, running, waiting, usage }: LoadMetrics,
+  totalKvBlocks: number,
+): readonly PartialLoad[] {
+  const byRank = new Map<number, PartialLoad>();
+  for (const { name, labels, value } of readSamples(text, new Set([running, waiting, ...usage]))) {
+    const dpRank = Number(labels[rankLabel] ?? 0) || 0;
+    const row = byRank.get(dpRank) ?? { dpRank };
+    if (name === running) byRank.set(dpRank, { ...row, runningRequests: value });
+    else if (name === waiting) byRank.set(dpRank, { ...row, waitingRequests: value });
+    else byRank.set(dpRank, { ...row, usedKvBlocks: Math.round(value * totalKvBlocks) });
+  }
+  return [...byRank.values()];
+}
+
 /** What all ranks have counted under the first of the names that the engine knows; undefined where it knows none. */
 export function readLatency(
   text: string,
   names: readonly (readonly [sum: string, count: string])[],
-): { readonly sumSeconds: number; readonly count: number } | undefined {
+): EngineLatency | undefined {
   const samples = readSamples(text, new Set(names.flat()));
   const total = (wanted: string): number | undefined => {
     const values = samples.filter(({ name }) => name === wanted).map(({ value }) => value);

@@ -2,6 +2,7 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { createServer } from 'node:net';
 import { type Clock, type Random, systemRandom } from '../../clock/index.ts';
+import { forAtMost } from '../../concurrency/index.ts';
 
 /** A longer line is cut: progress bars and dumps are not for logs. */
 const LINE_CHARS_MAX = 4096;
@@ -125,13 +126,8 @@ export class EngineProcess {
 
   /** How it ended; undefined when it has not within `limitMs`. */
   async endedWithin(limitMs: number): Promise<ProcessEnd | undefined> {
-    let timer: { cancel(): void } | undefined;
-    const limit = new Promise<undefined>((resolve) => {
-      timer = this.#options.clock.after(limitMs, () => resolve(undefined));
-    });
-    const end = await Promise.race([this.ended, limit]);
-    timer?.cancel();
-    return end;
+    const limit = { clock: this.#options.clock, timeoutMs: limitMs };
+    return (await forAtMost(limit, () => this.ended)) ? this.ended : undefined;
   }
 
   #readOutput(): void {

@@ -1,16 +1,16 @@
 import type { Clock } from '../../clock/index.ts';
 import { reasonOf, toServeError, workerError } from '../../errors/index.ts';
-import { type EngineRequest, enginePathOf } from '../../protocol/generation/index.ts';
+import type { EngineRequest } from '../../protocol/generation/index.ts';
 import type { Logger } from '../../telemetry/index.ts';
-import { EngineExchange, type ExchangeDeps } from '../http/exchange.ts';
-import { askingForUsage, BodyReader } from '../http/openai-wire.ts';
+import { OpenExchanges, type Plan } from '../http/exchange.ts';
+import { planText } from '../http/openai-wire.ts';
 import { isRefused, tracingHeaders } from '../http/upstream.ts';
 import { EventRelay } from '../kv-stream/event-relay.ts';
 import { sourcesOfRanks } from '../kv-stream/rank-stream.ts';
 import type { Engine, EngineInfo, EngineLatency, EngineLoad, EngineSink, KvEvent } from '../types.ts';
-import type { EngineDialect, LaunchPlan, PartialLoad, Plan, TokenRequest } from './dialect.ts';
+import type { EngineDialect, LaunchPlan, TokenRequest } from './dialect.ts';
 import { EngineHost } from './engine-host.ts';
-import { LoadScraper, PrefillWatch, readLatency, readSamples } from './engine-metrics.ts';
+import { LoadScraper, type PartialLoad, PrefillWatch, readLatency, readLoads } from './engine-metrics.ts';
 
 /** Options of engines that have a server of their own. */
 export interface ServerEngineOptions {
@@ -62,7 +62,7 @@ export class ServerEngine implements Engine {
   readonly #options: ServerEngineOptions;
   readonly #deps: ServerEngineDeps;
   readonly #host: EngineHost;
-  readonly #open = new Set<EngineExchange>();
+  readonly #open: OpenExchanges;
   readonly #prefills = new PrefillWatch();
   readonly #stopping = new AbortController();
   #info: EngineInfo | undefined;
@@ -80,9 +80,10 @@ export class ServerEngine implements Engine {
     this.#dialect = dialect;
     this.#options = options;
     this.#deps = deps;
-    const { url, launch, apiKey, connectTimeoutMs = 5000 } = options;
+    const { url, launch, apiKey, connectTimeoutMs = 5000, idleTimeoutMs = 300_000 } = options;
     this.isOwn = launch !== undefined;
     const { clock, logger } = deps;
+    this.#open = new OpenExchanges({ clock, idleTimeoutMs, probe: (signal) => this.#probe(PROBE_TIMEOUT_MS, signal) });
     const startTimeoutMs = options.startTimeoutMs ?? (launch === undefined ? 10_000 : 1_800_000);
     this.#host = new EngineHost({ url, launch, apiKey, connectTimeoutMs, startTimeoutMs, clock, logger });
   }
@@ -126,14 +127,14 @@ export class ServerEngine implements Engine {
       sink.fail(toServeError(thrown));
       return;
     }
-    const onAbort = (): void => {
-      exchange.drop();
-      this.#abort(request);
-    };
-    const exchange = new EngineExchange(this.#exchangeDeps(request, signal, onAbort), sink, plan.reader);
-    signal.addEventListener('abort', onAbort, { once: true });
-    this.#open.add(exchange);
-    exchange.send(plan.message);
+    this.#open.start({
+      upstream: this.#host.upstream,
+      plan,
+      sink,
+      signal,
+      onDropped: () => this.#abort(request),
+      onClosed: () => this.#prefills.remove(request.id),
+    });
   }
 
   async health(signal: AbortSignal): Promise<void> {
@@ -156,7 +157,7 @@ export class ServerEngine implements Engine {
     const ranks = this.#info?.dataParallelSize ?? 1;
     const totalKvBlocks = this.#info?.totalKvBlocks ?? 0;
     return Array.from({ length: ranks }, (_, dpRank) => ({
-      runningRequests: ranks === 1 ? this.#open.size : 0,
+      runningRequests: ranks === 1 ? this.#open.count : 0,
       waitingRequests: 0,
       usedKvBlocks: 0,
       totalKvBlocks,
@@ -216,7 +217,7 @@ export class ServerEngine implements Engine {
     if (this.#stopping.signal.aborted) return;
     this.#stopping.abort(new Error('the engine is stopped'));
     this.#scraper?.stop();
-    for (const exchange of [...this.#open]) exchange.fail(workerError('EngineShutdown', 'the engine is stopped'));
+    this.#open.fail(workerError('EngineShutdown', 'the engine is stopped'));
     await this.#relay?.close();
     await this.#host.stop();
   }
@@ -238,18 +239,9 @@ export class ServerEngine implements Engine {
     }
   }
 
-  /** The client's own body, for an engine that renders and tokenizes itself. */
   #planText(request: EngineRequest, sink: EngineSink): Plan {
-    const { input } = request;
-    const path = input.kind === 'text' ? enginePathOf(input.endpoint) : undefined;
-    if (input.kind !== 'text' || path === undefined) {
-      const what = input.kind === 'text' ? `requests to ${input.endpoint}` : `${input.kind} input`;
-      throw workerError('NotImplemented', `this engine does not take ${what}`);
-    }
-    const model = request.routing.lora_name ?? this.#info?.modelName ?? input.body.model;
-    const body = JSON.stringify({ ...askingForUsage(input.endpoint, input.body), model });
-    const reader = new BodyReader(sink, input.body.stream === true);
-    return { message: { path, body, headers: tracingHeaders(request) }, reader };
+    const model = request.routing.lora_name ?? this.#info?.modelName;
+    return planText(request, sink, 'this engine', model, tracingHeaders(request));
   }
 
   #abort(request: EngineRequest): void {
@@ -260,27 +252,9 @@ export class ServerEngine implements Engine {
     });
   }
 
-  #exchangeDeps(request: EngineRequest, signal: AbortSignal, onAbort: () => void): ExchangeDeps {
-    return {
-      upstream: this.#host.upstream,
-      clock: this.#deps.clock,
-      idleTimeoutMs: this.#options.idleTimeoutMs ?? 300_000,
-      isAlive: () =>
-        this.#probe(PROBE_TIMEOUT_MS, signal).then(
-          () => true,
-          () => false, // any failure of the probe is the answer
-        ),
-      onClosed: (exchange) => {
-        this.#open.delete(exchange);
-        this.#prefills.remove(request.id);
-        signal.removeEventListener('abort', onAbort);
-      },
-    };
-  }
-
   #readMetrics(text: string): void {
     this.#metrics = text;
-    this.#loads = this.#dialect.readLoad(readSamples(text, this.#dialect.loadMetrics));
+    this.#loads = readLoads(text, this.#dialect.loadMetrics, this.#info?.totalKvBlocks ?? 0);
     this.#latency = readLatency(text, this.#dialect.latencyMetrics);
     if (!this.#wasAway) return;
     this.#wasAway = false;

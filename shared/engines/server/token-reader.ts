@@ -269,3 +269,8 @@ function grow(): void {
   larger.set(ids);
   ids = larger;
 }
+
+/** Minus infinity is no JSON number; engines use -9999 or null for it. */
+export function logprobOf(value: unknown): number {
+  return typeof value === 'number' ? value : -9999;
+}

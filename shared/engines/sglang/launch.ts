@@ -1,4 +1,10 @@
-import { argumentsOf, type LaunchEvents, type LaunchPlan, type LaunchPorts, launchEvents } from '../server/dialect.ts';
+import {
+  argumentsOf,
+  type LaunchPlan,
+  type LaunchPorts,
+  launchEvents,
+  type ServerLaunchSettings,
+} from '../server/dialect.ts';
 import type { LaunchCommand } from '../server/engine-process.ts';
 import { ServerEngine, type ServerEngineDeps, type ServerEngineOptions } from '../server/server-engine.ts';
 import type { Engine } from '../types.ts';
@@ -11,31 +17,13 @@ export interface SglangEngineOptions extends Omit<ServerEngineOptions, 'launch'>
   readonly takesText?: boolean | undefined;
 }
 
-/** What SGLang's server is started with. Absent fields leave the choice to SGLang. */
-export interface SglangLaunchSettings extends LaunchEvents {
-  /** Program and its first arguments. Default `python3 -m sglang.launch_server`. */
-  readonly program?: readonly string[] | undefined;
-  /** Model id or folder. */
-  readonly model: string;
-  readonly servedModelName: string;
+/** What SGLang's server is started with; `program` is `python3 -m sglang.launch_server` by default. */
+export interface SglangLaunchSettings extends ServerLaunchSettings {
   readonly maxRunningRequests?: number | undefined;
   readonly contextLengthTokens?: number | undefined;
   readonly pageSizeTokens?: number | undefined;
-  readonly tensorParallelSize?: number | undefined;
-  readonly dataParallelSize?: number | undefined;
-  readonly streamIntervalTokens?: number | undefined;
-  /** First port to look for free ones for KV events. */
-  readonly eventsPort: number;
-  readonly enableLora: boolean;
-  readonly maxLoraRank?: number | undefined;
-  readonly maxLoras?: number | undefined;
   /** Role in a disaggregated deployment. */
   readonly disaggregationMode?: 'prefill' | 'decode' | undefined;
-  /** Engine arguments from a file, by name. */
-  readonly fromFile?: Readonly<Record<string, unknown>> | undefined;
-  /** Arguments of the user's, last, so that they win. */
-  readonly args: readonly string[];
-  readonly env?: Readonly<Record<string, string>> | undefined;
 }
 
 /** How the sidecar starts SGLang: on the loopback, with metrics and KV events. */

@@ -1,25 +1,25 @@
 import { workerError } from '../../errors/index.ts';
 import type { EngineRequest } from '../../protocol/generation/index.ts';
-import { asRecord } from '../../records/index.ts';
-import { EmbeddingReader, readModels } from '../http/openai-wire.ts';
-import { tracingHeaders, type UpstreamMessage } from '../http/upstream.ts';
+import { asRecord, type UnknownRecord } from '../../records/index.ts';
+import type { Plan } from '../http/exchange.ts';
+import { readModels } from '../http/openai-wire.ts';
+import { asText, tracingHeaders, type UpstreamMessage } from '../http/upstream.ts';
 import type { EventSource } from '../kv-stream/rank-stream.ts';
 import {
   asCount,
-  asText,
   bodyWithIds,
   command,
+  configuredEvents,
+  EMBEDDINGS,
   type EngineDialect,
   type EngineServer,
   getRecord,
   loadOnce,
   mapFields,
-  type PartialLoad,
-  type Plan,
   type Probed,
+  planEmbedding,
   type TokenRequest,
 } from '../server/dialect.ts';
-import type { MetricSample } from '../server/engine-metrics.ts';
 import { TokenReader } from '../server/token-reader.ts';
 import type { EngineSink } from '../types.ts';
 import { readSglangAnswer, requestFields, SAMPLING_FIELDS, type SglangAbilities } from './sglang-wire.ts';
@@ -31,14 +31,7 @@ export interface SglangDialectOptions {
   readonly events?: EventSource | undefined;
 }
 
-type JsonRecord = Readonly<Record<string, unknown>>;
-
 const GENERATE = '/generate';
-const EMBEDDINGS = '/v1/embeddings';
-const RUNNING = 'sglang:num_running_reqs';
-const WAITING = 'sglang:num_queue_reqs';
-const USAGE = 'sglang:token_usage';
-
 /** Loading an adapter or waking up reads weights. */
 const WEIGHTS_TIMEOUT_MS = 300_000;
 
@@ -49,11 +42,15 @@ export class SglangDialect implements EngineDialect {
     ['sglang:inter_token_latency_seconds_sum', 'sglang:inter_token_latency_seconds_count'],
     ['sglang:time_per_output_token_seconds_sum', 'sglang:time_per_output_token_seconds_count'],
   ] as const;
-  readonly loadMetrics: ReadonlySet<string> = new Set([RUNNING, WAITING, USAGE]);
+  readonly loadMetrics = {
+    rankLabel: 'dp_rank',
+    running: 'sglang:num_running_reqs',
+    waiting: 'sglang:num_queue_reqs',
+    usage: ['sglang:token_usage'],
+  } as const;
   readonly #options: SglangDialectOptions;
   #modelName = '';
   #contextLength = 0;
-  #totalKvBlocks = 0;
   #abilities: SglangAbilities = { priority: undefined, saltField: 'extra_key' };
 
   constructor(options: SglangDialectOptions) {
@@ -78,7 +75,6 @@ export class SglangDialect implements EngineDialect {
     const embeds = modelInfo.is_generation === false;
     this.#modelName = name;
     this.#contextLength = listed?.contextLength ?? asCount(serverInfo.context_length) ?? 0;
-    this.#totalKvBlocks = Math.floor((capacity ?? 0) / pageSize);
     this.#abilities = abilitiesOf(serverInfo, openapi);
     const bootstrapPort = asCount(serverInfo.disaggregation_bootstrap_port);
     const modelPath = asText(modelInfo.model_path) ?? asText(serverInfo.model_path);
@@ -86,7 +82,7 @@ export class SglangDialect implements EngineDialect {
       info: {
         contextLength: this.#contextLength || undefined,
         kvBlockSizeTokens: asCount(asRecord(serverInfo.kv_events)?.block_size) ?? pageSize,
-        totalKvBlocks: this.#totalKvBlocks,
+        totalKvBlocks: Math.floor((capacity ?? 0) / pageSize),
         maxNumSeqs: asCount(serverInfo.max_running_requests),
         maxNumBatchedTokens: asCount(serverInfo.max_prefill_tokens),
         dataParallelSize: asCount(serverInfo.dp_size) ?? 1,
@@ -111,12 +107,7 @@ export class SglangDialect implements EngineDialect {
       throw workerError('NotImplemented', `${what} (SGLang)`);
     }
     const headers = tracingHeaders(request);
-    if (request.embedding !== undefined) {
-      const { dimensions } = request.embedding;
-      const fields = { model: this.#modelName, ...(dimensions === undefined ? {} : { dimensions }) };
-      const body = bodyWithIds('input', tokenIds, fields);
-      return { message: { path: EMBEDDINGS, body, headers }, reader: new EmbeddingReader(sink) };
-    }
+    if (request.embedding !== undefined) return planEmbedding(request, sink, headers, { model: this.#modelName });
     const { logprobs, prompt_logprobs: promptLogprobs } = request.output;
     const isStream = promptLogprobs === undefined;
     const sampling = mapFields(SAMPLING_FIELDS, request, 'SGLang');
@@ -139,18 +130,6 @@ export class SglangDialect implements EngineDialect {
       read: readSglangAnswer,
     });
     return { message: { path: GENERATE, body, headers }, reader };
-  }
-
-  readLoad(samples: readonly MetricSample[]): readonly PartialLoad[] {
-    const byRank = new Map<number, PartialLoad>();
-    for (const { name, labels, value } of samples) {
-      const dpRank = Number(labels.dp_rank ?? 0) || 0;
-      const row = byRank.get(dpRank) ?? { dpRank };
-      if (name === RUNNING) byRank.set(dpRank, { ...row, runningRequests: value });
-      else if (name === WAITING) byRank.set(dpRank, { ...row, waitingRequests: value });
-      else byRank.set(dpRank, { ...row, usedKvBlocks: Math.round(value * this.#totalKvBlocks) });
-    }
-    return [...byRank.values()];
   }
 
   /** SGLang looks for closed connections once in seconds; told by id it stops at once. */
@@ -183,11 +162,11 @@ export class SglangDialect implements EngineDialect {
 }
 
 /** Newer servers warn about the older of two names. */
-async function eitherRecord(server: EngineServer, newer: string, older: string): Promise<JsonRecord> {
+async function eitherRecord(server: EngineServer, newer: string, older: string): Promise<UnknownRecord> {
   return (await getRecord(server, newer)) ?? (await getRecord(server, older)) ?? {};
 }
 
-function abilitiesOf(serverInfo: JsonRecord, openapi: JsonRecord | undefined): SglangAbilities {
+function abilitiesOf(serverInfo: UnknownRecord, openapi: UnknownRecord | undefined): SglangAbilities {
   const schemas = asRecord(asRecord(openapi?.components)?.schemas);
   const properties = asRecord(asRecord(schemas?.GenerateReqInput)?.properties) ?? {};
   const lowerFirst = serverInfo.schedule_low_priority_values_first === true;
@@ -198,7 +177,7 @@ function abilitiesOf(serverInfo: JsonRecord, openapi: JsonRecord | undefined): S
 }
 
 /** The publisher as newer servers describe it, else as it was configured. */
-function sourceOf(serverInfo: JsonRecord): EventSource | undefined {
+function sourceOf(serverInfo: UnknownRecord): EventSource | undefined {
   const described = asRecord(serverInfo.kv_events);
   const port = asCount(described?.endpoint_port_base);
   if (described !== undefined && port !== undefined) {
@@ -215,15 +194,13 @@ function sourceOf(serverInfo: JsonRecord): EventSource | undefined {
 }
 
 function configuredSource(text: string): EventSource | undefined {
-  let config: JsonRecord;
+  let config: UnknownRecord;
   try {
     config = asRecord(JSON.parse(text)) ?? {};
   } catch {
     return undefined; // the server would not have started with it
   }
-  if (config.publisher !== 'zmq') return undefined;
-  const endpoint = asText(config.endpoint) ?? 'tcp://*:5557';
-  return { endpoint, replayEndpoint: asText(config.replay_endpoint), topic: asText(config.topic) ?? '' };
+  return config.publisher === 'zmq' ? configuredEvents(config) : undefined;
 }
 
 /** The room is a u64, which no JSON number of ours holds: its digits are written as they are. */

@@ -1,9 +1,9 @@
 import { workerError } from '../../errors/index.ts';
 import type { CompletionUsage, EngineRequest, GuidedDecoding, TopLogprob } from '../../protocol/generation/index.ts';
-import { asRecord } from '../../records/index.ts';
-import { faultOfStatus } from '../http/upstream.ts';
-import { asText, type FieldRow, guidedKind, jsonText, sampling } from '../server/dialect.ts';
-import { stopIds, type TokenAnswer, type TokenDelta } from '../server/token-reader.ts';
+import { asRecord, type UnknownRecord } from '../../records/index.ts';
+import { asText, faultOfStatus } from '../http/upstream.ts';
+import { COMMON_SAMPLING_FIELDS, type FieldRow, guidedKind, jsonText, nonEmpty, sampling } from '../server/dialect.ts';
+import { logprobOf, type TokenAnswer, type TokenDelta } from '../server/token-reader.ts';
 
 /** What a server of SGLang can do beyond the common. */
 export interface SglangAbilities {
@@ -14,28 +14,15 @@ export interface SglangAbilities {
 }
 
 /**
- * How a request's fields are called in SGLang's `sampling_params`. `stop` strings are the frontend's; `length_penalty` has
- * no meaning without beam search; `guided_decoding.backend` and `whitespace_pattern` are chosen when the engine starts.
+ * How a request's fields are called in SGLang's `sampling_params`. `guided_decoding.backend` and `whitespace_pattern` are
+ * chosen when the engine starts.
  */
 export const SAMPLING_FIELDS: readonly FieldRow[] = [
-  sampling('n'),
-  sampling('presence_penalty'),
-  sampling('frequency_penalty'),
-  sampling('repetition_penalty'),
-  sampling('temperature'),
-  sampling('top_p'),
+  ...COMMON_SAMPLING_FIELDS,
   // SGLang takes -1 for all tokens, and no 0.
   { ours: 'top_k', theirs: 'top_k', read: ({ sampling }) => (sampling.top_k === 0 ? -1 : sampling.top_k) },
-  sampling('min_p'),
   sampling('seed', 'sampling_seed'),
-  sampling('logit_bias'),
-  sampling('length_penalty', null),
-  sampling('include_stop_str_in_output', null),
-  sampling('detokenize', null),
   { ours: 'allowed_token_ids', theirs: undefined, read: ({ sampling }) => nonEmpty(sampling.allowed_token_ids) },
-  { ours: 'bad_words_token_ids', theirs: undefined, read: ({ sampling }) => nonEmpty(sampling.bad_words_token_ids) },
-  { ours: 'use_beam_search', theirs: undefined, read: ({ sampling }) => sampling.use_beam_search || undefined },
-  { ours: 'best_of', theirs: undefined, read: bestOf },
   guided('json', 'json_schema', ({ json }) => jsonText(json)),
   guided('regex', 'regex', ({ regex }) => regex),
   guided('choice', 'regex', ({ choice }) => `(${(choice ?? []).map(escapeRegex).join('|')})`),
@@ -43,8 +30,6 @@ export const SAMPLING_FIELDS: readonly FieldRow[] = [
   guided('structural_tag', 'structural_tag', ({ structural_tag: tag }) => jsonText(tag)),
   { ours: 'max_tokens', theirs: 'max_new_tokens', read: ({ stop }) => stop.max_tokens },
   { ours: 'min_tokens', theirs: 'min_new_tokens', read: ({ stop }) => stop.min_tokens },
-  { ours: 'ignore_eos', theirs: 'ignore_eos', read: ({ stop }) => stop.ignore_eos },
-  { ours: 'stop_token_ids', theirs: 'stop_token_ids', read: ({ stop }) => nonEmpty(stopIds(stop)) },
   { ours: 'extra_args', theirs: 'custom_params', read: ({ extraArgs }) => extraArgs },
 ];
 
@@ -84,25 +69,15 @@ function guided(
   };
 }
 
-function bestOf({ sampling }: EngineRequest): number | undefined {
-  return sampling.best_of === undefined || sampling.best_of === (sampling.n ?? 1) ? undefined : sampling.best_of;
-}
-
-function nonEmpty<T>(list: readonly T[] | undefined): readonly T[] | undefined {
-  return list === undefined || list.length === 0 ? undefined : list;
-}
-
 function escapeRegex(text: string): string {
   return text.replace(/[\\^$.*+?()[\]{}|]/g, '\\$&');
 }
-
-type JsonRecord = Readonly<Record<string, unknown>>;
 
 /**
  * Reads an event or a whole answer of `/generate`. Ids and log probabilities may be those of the event or all so far,
  * which `completion_tokens` tells apart.
  */
-export function readSglangAnswer(body: JsonRecord, sent: (index: number) => number): TokenAnswer {
+export function readSglangAnswer(body: UnknownRecord, sent: (index: number) => number): TokenAnswer {
   const results: readonly unknown[] = Array.isArray(body) ? body : [body];
   const deltas = results.map((result, at) => readResult(asRecord(result) ?? {}, at, sent));
   const metas = results.map((result) => asRecord(asRecord(result)?.meta_info) ?? {});
@@ -115,7 +90,7 @@ export function readSglangAnswer(body: JsonRecord, sent: (index: number) => numb
   };
 }
 
-function readResult(result: JsonRecord, at: number, sent: (index: number) => number): TokenDelta {
+function readResult(result: UnknownRecord, at: number, sent: (index: number) => number): TokenDelta {
   const { output_ids: ids, index: named } = result;
   const meta = asRecord(result.meta_info);
   const total = meta?.completion_tokens;
@@ -141,14 +116,14 @@ function readResult(result: JsonRecord, at: number, sent: (index: number) => num
 }
 
 /** The engine gave the request up by itself: for a bad request or for want of room. */
-function refuseAborted(finish: JsonRecord): void {
+function refuseAborted(finish: UnknownRecord): void {
   const status = finish.status_code;
   if (typeof status !== 'number') return;
   const message = asText(finish.message) ?? 'the engine aborted the request';
   throw faultOfStatus(status, { message, param: undefined, labels: '', status });
 }
 
-function usageOf(metas: readonly JsonRecord[]): CompletionUsage {
+function usageOf(metas: readonly UnknownRecord[]): CompletionUsage {
   const prompt = countOf(metas[0]?.prompt_tokens);
   const completion = metas.reduce((sum, meta) => sum + countOf(meta.completion_tokens), 0);
   return {
@@ -160,7 +135,7 @@ function usageOf(metas: readonly JsonRecord[]): CompletionUsage {
 }
 
 /** As vLLM has them: null for the first token, then the log probability of each id by the id. */
-function promptLogprobs(meta: JsonRecord): unknown {
+function promptLogprobs(meta: UnknownRecord): unknown {
   const own = meta.input_token_logprobs;
   if (!Array.isArray(own) || own.length === 0) return undefined;
   const tops: readonly unknown[] = Array.isArray(meta.input_top_logprobs) ? meta.input_top_logprobs : [];
@@ -183,8 +158,7 @@ function lastOf(list: unknown, count: number): readonly unknown[] | undefined {
 }
 
 function numberAt(entry: unknown, at: number): number {
-  const value: unknown = Array.isArray(entry) ? entry[at] : undefined;
-  return typeof value === 'number' ? value : -9999;
+  return logprobOf(Array.isArray(entry) ? entry[at] : undefined);
 }
 
 function countOf(value: unknown): number {

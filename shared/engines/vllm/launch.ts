@@ -1,6 +1,12 @@
 import type { Clock } from '../../clock/index.ts';
 import type { Logger } from '../../telemetry/index.ts';
-import { argumentsOf, type LaunchEvents, type LaunchPlan, type LaunchPorts, launchEvents } from '../server/dialect.ts';
+import {
+  argumentsOf,
+  type LaunchPlan,
+  type LaunchPorts,
+  launchEvents,
+  type ServerLaunchSettings,
+} from '../server/dialect.ts';
 import { EngineProcess, freePorts, type LaunchCommand, levelOfLine } from '../server/engine-process.ts';
 import { ServerEngine, type ServerEngineDeps, type ServerEngineOptions } from '../server/server-engine.ts';
 import type { Engine } from '../types.ts';
@@ -17,35 +23,17 @@ export interface VllmEngineOptions
   readonly takesText?: boolean | undefined;
 }
 
-/** What `vllm serve` is started with. Absent fields leave the choice to vLLM. */
-export interface VllmLaunchSettings extends LaunchEvents {
-  /** Program and what comes before `serve`. Default `vllm`. */
-  readonly program?: readonly string[] | undefined;
-  /** Model id or folder. */
-  readonly model: string;
-  readonly servedModelName: string;
+/** What `vllm serve` is started with; `program` is what comes before `serve`, `vllm` by default. */
+export interface VllmLaunchSettings extends ServerLaunchSettings {
   readonly maxNumSeqs: number;
   readonly maxNumBatchedTokens: number;
   readonly maxModelLen?: number | undefined;
   readonly blockSizeTokens?: number | undefined;
   readonly numGpuBlocks?: number | undefined;
-  readonly tensorParallelSize?: number | undefined;
-  readonly dataParallelSize?: number | undefined;
   readonly prefixCachingAlgo?: string | undefined;
-  readonly streamIntervalTokens?: number | undefined;
   readonly kvTransferConfig?: Readonly<Record<string, unknown>> | undefined;
-  /** First port to look for free ones for KV events. */
-  readonly eventsPort: number;
-  readonly enableLora: boolean;
-  readonly maxLoraRank?: number | undefined;
-  readonly maxLoras?: number | undefined;
   readonly enablePromptEmbeds: boolean;
   readonly shutdownTimeoutSecs: number;
-  /** Engine arguments from a file, by name. */
-  readonly fromFile?: Readonly<Record<string, unknown>> | undefined;
-  /** Arguments of the user's, last, so that they win. */
-  readonly args: readonly string[];
-  readonly env?: Readonly<Record<string, string>> | undefined;
 }
 
 /** How the sidecar starts vLLM: on the loopback, with what its own duties need. */

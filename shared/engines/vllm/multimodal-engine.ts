@@ -1,7 +1,7 @@
 import { toServeError, workerError } from '../../errors/index.ts';
 import type { EngineOutput, EngineRequest } from '../../protocol/generation/index.ts';
 import { asRecord, isRecord } from '../../records/index.ts';
-import { mediaUrlsOf } from '../media/index.ts';
+import { mediaUrlsOf, withGenerate } from '../media/index.ts';
 import type { Engine, EngineSink } from '../types.ts';
 
 export interface MultimodalOptions {
@@ -40,13 +40,7 @@ export function createMultimodalEngine(engine: Engine, options: MultimodalOption
     const mapped = { ...withPromptTemplate(body, options.promptTemplate), ...(ec && { ec_transfer_params: ec }) };
     engine.generate(withBody(request, mapped), sink, signal);
   };
-  return new Proxy(engine, {
-    get: (target, name) => {
-      if (name === 'generate') return generate;
-      const value: unknown = Reflect.get(target, name, target);
-      return typeof value === 'function' ? value.bind(target) : value;
-    },
-  });
+  return withGenerate(engine, generate);
 }
 
 function encode(engine: Engine, request: EngineRequest, body: Body, sink: EngineSink, signal: AbortSignal): void {

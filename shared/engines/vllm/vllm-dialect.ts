@@ -1,25 +1,26 @@
 import { workerError } from '../../errors/index.ts';
 import type { EngineRequest } from '../../protocol/generation/index.ts';
 import { asRecord } from '../../records/index.ts';
-import { EmbeddingReader, type ListedModel, readModels } from '../http/openai-wire.ts';
-import { jsonOrText, readFault, tracingHeaders } from '../http/upstream.ts';
+import type { Plan } from '../http/exchange.ts';
+import { type ListedModel, readModels } from '../http/openai-wire.ts';
+import { asText, jsonOrText, readFault, tracingHeaders } from '../http/upstream.ts';
 import type { EventSource } from '../kv-stream/rank-stream.ts';
 import {
   asCount,
-  asText,
   bodyWithIds,
   command,
+  configuredEvents,
+  EMBEDDINGS,
   type EngineDialect,
   type EngineServer,
   getRecord,
   loadOnce,
   mapFields,
-  type PartialLoad,
-  type Plan,
   type Probed,
+  planEmbedding,
   type TokenRequest,
 } from '../server/dialect.ts';
-import { type MetricSample, readSamples } from '../server/engine-metrics.ts';
+import { readSamples } from '../server/engine-metrics.ts';
 import { type TokenAnswer, TokenReader } from '../server/token-reader.ts';
 import type { EngineSink } from '../types.ts';
 import { REMOTE_DECODE, ROUTING_FIELDS, readVllmAnswer, routingHeaders, SAMPLING_FIELDS } from './vllm-wire.ts';
@@ -40,12 +41,7 @@ export interface VllmDialectOptions {
 
 const GENERATE = '/inference/v1/generate';
 const COMPLETIONS = '/v1/completions';
-const EMBEDDINGS = '/v1/embeddings';
 
-const RUNNING = 'vllm:num_requests_running';
-const WAITING = 'vllm:num_requests_waiting';
-const USAGE = 'vllm:kv_cache_usage_perc';
-const OLDER_USAGE = 'vllm:gpu_cache_usage_perc';
 const CACHE_CONFIG = 'vllm:cache_config_info';
 
 /** The first request may compile kernels. */
@@ -61,11 +57,15 @@ export class VllmDialect implements EngineDialect {
     ['vllm:inter_token_latency_seconds_sum', 'vllm:inter_token_latency_seconds_count'],
     ['vllm:time_per_output_token_seconds_sum', 'vllm:time_per_output_token_seconds_count'],
   ] as const;
-  readonly loadMetrics: ReadonlySet<string> = new Set([RUNNING, WAITING, USAGE, OLDER_USAGE]);
+  readonly loadMetrics = {
+    rankLabel: 'engine',
+    running: 'vllm:num_requests_running',
+    waiting: 'vllm:num_requests_waiting',
+    usage: ['vllm:kv_cache_usage_perc', 'vllm:gpu_cache_usage_perc'],
+  } as const;
   readonly #options: VllmDialectOptions;
   #modelName = '';
   #contextLength = 0;
-  #totalKvBlocks = 0;
   #hasGenerate = false;
 
   constructor(options: VllmDialectOptions) {
@@ -87,7 +87,6 @@ export class VllmDialect implements EngineDialect {
     const events = this.#options.events ?? sourceOf(sources?.['0']);
     this.#modelName = model.id;
     this.#contextLength = model.contextLength ?? 0;
-    this.#totalKvBlocks = asCount(cache.num_gpu_blocks) ?? 0;
     const embeds = EMBEDDINGS in routes && !(COMPLETIONS in routes);
     if (!embeds) this.#hasGenerate = GENERATE in routes && (await this.#answersWithIds(server, GENERATE));
     if (!embeds && !this.#hasGenerate && !this.#options.takesText) await this.#needIds(server);
@@ -96,7 +95,7 @@ export class VllmDialect implements EngineDialect {
       info: {
         contextLength: model.contextLength,
         kvBlockSizeTokens: asCount(cache.block_size) ?? 16,
-        totalKvBlocks: this.#totalKvBlocks,
+        totalKvBlocks: asCount(cache.num_gpu_blocks) ?? 0,
         maxNumSeqs: this.#options.maxNumSeqs,
         maxNumBatchedTokens: this.#options.maxNumBatchedTokens,
         dataParallelSize: ranks,
@@ -118,7 +117,9 @@ export class VllmDialect implements EngineDialect {
     }
     const model = request.routing.lora_name ?? this.#modelName;
     const headers = { ...tracingHeaders(request), ...routingHeaders(request) };
-    if (request.embedding !== undefined) return this.#planEmbedding(request, sink, model, headers);
+    if (request.embedding !== undefined) {
+      return planEmbedding(request, sink, headers, { model, encoding_format: 'base64' });
+    }
     const isPrefill = this.#options.isPrefill && request.isHealthCheck !== true;
     // Neither way streams what a prefill hands over, and one refuses to stream log probabilities of the prompt.
     const isStream = !isPrefill && request.output.prompt_logprobs === undefined;
@@ -155,18 +156,6 @@ export class VllmDialect implements EngineDialect {
       prefillResult: isPrefill ? prefillResult : undefined,
     });
     return { message: { path, body, headers }, reader };
-  }
-
-  readLoad(samples: readonly MetricSample[]): readonly PartialLoad[] {
-    const byRank = new Map<number, PartialLoad>();
-    for (const { name, labels, value } of samples) {
-      const dpRank = Number(labels.engine ?? 0);
-      const row = byRank.get(dpRank) ?? { dpRank, totalKvBlocks: this.#totalKvBlocks };
-      if (name === RUNNING) byRank.set(dpRank, { ...row, runningRequests: value });
-      else if (name === WAITING) byRank.set(dpRank, { ...row, waitingRequests: value });
-      else byRank.set(dpRank, { ...row, usedKvBlocks: Math.round(value * this.#totalKvBlocks) });
-    }
-    return [...byRank.values()];
   }
 
   async clearKvBlocks(server: EngineServer): Promise<void> {
@@ -236,18 +225,6 @@ export class VllmDialect implements EngineDialect {
     const tokensMax = request.stop.max_tokens ?? (this.#contextLength > 0 ? Math.max(1, left) : undefined);
     return tokensMax === undefined ? fields : { ...fields, max_tokens: tokensMax };
   }
-
-  #planEmbedding(
-    request: TokenRequest,
-    sink: EngineSink,
-    model: string,
-    headers: Readonly<Record<string, string>>,
-  ): Plan {
-    const dimensions = request.embedding?.dimensions;
-    const fields = { model, encoding_format: 'base64', ...(dimensions === undefined ? {} : { dimensions }) };
-    const body = bodyWithIds('input', request.input.tokenIds, fields);
-    return { message: { path: EMBEDDINGS, body, headers }, reader: new EmbeddingReader(sink) };
-  }
 }
 
 /** Without these `/v1/completions` gives text alone, or names tokens by text that may be half a character. */
@@ -280,7 +257,6 @@ function prefillResult({ kvTransferParams }: TokenAnswer): unknown {
 /** What the server says of its publisher (`/kv_event_sources`). */
 function sourceOf(value: unknown): EventSource | undefined {
   const config = asRecord(value);
-  const endpoint = asText(config?.endpoint);
-  if (config === undefined || endpoint === undefined || config.enable_kv_cache_events === false) return undefined;
-  return { endpoint, replayEndpoint: asText(config.replay_endpoint), topic: asText(config.topic) ?? '' };
+  if (asText(config?.endpoint) === undefined || config?.enable_kv_cache_events === false) return undefined;
+  return configuredEvents(config ?? {});
 }

@@ -5,15 +5,9 @@
  */
 
 export { createHttpApp, type HttpEnv } from './app.ts';
-export {
-  defaultHttpPaths,
-  defaultHttpSettings,
-  type FrontendMetricsPort,
-  type HttpAppDeps,
-  type HttpPaths,
-  type HttpSettings,
-} from './deps.ts';
+export type { FrontendMetricsPort, HttpAppDeps } from './deps.ts';
 export { BodyIntake } from './hosts/body-intake.ts';
 export { alreadySent, type FrameSink, type HostExchange, type HttpBindings } from './hosts/exchange.ts';
 export { NodeExchange, NodeFrameSink } from './hosts/node-exchange.ts';
 export { WebExchange, WebFrameSink } from './hosts/web-exchange.ts';
+export { budgetBytes, type HttpSettings, httpSettings } from './settings.ts';

@@ -8,9 +8,10 @@ import {
   STRANGER,
 } from '../../access/index.ts';
 import { assertNever, ServeError } from '../../errors/index.ts';
-import type { HttpAppDeps, HttpSettings } from './deps.ts';
+import type { HttpAppDeps } from './deps.ts';
 import type { HostExchange } from './hosts/exchange.ts';
 import type { Access } from './route.ts';
+import type { HttpSettings } from './settings.ts';
 
 /** Whether a request comes from whoever runs this process: from its machine, or with its admin key. */
 export function isOperator(deps: { readonly settings: HttpSettings }, exchange: HostExchange): boolean {

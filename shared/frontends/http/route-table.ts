@@ -1,4 +1,3 @@
-import type { HttpPaths, HttpSettings } from './deps.ts';
 import { responsesRoutes } from './openai/responses/routes.ts';
 import { DOCS_PATH, OPENAPI_PATH, redirectToDocs, serveDocs, serveOpenApi, serveRoot } from './openapi/serve-docs.ts';
 import {
@@ -15,6 +14,7 @@ import {
 import { CANCEL_PATH, serveCancel } from './routes/cancel.ts';
 import { serveHealth, serveLive, serveMetrics } from './routes/health.ts';
 import { modelAccess, serveModel, serveModelList } from './routes/models.ts';
+import type { HttpSettings } from './settings.ts';
 
 /** What reads bodies is loaded when the first of its kind comes: the schemas of one are no small part of a start. */
 const serveChat = serveLater(async () => (await import('./openai/chat.ts')).serveChat);
@@ -63,7 +63,7 @@ export function routesOf(settings: HttpSettings): readonly Route[] {
   ];
 }
 
-function clientRoutes(paths: HttpPaths): readonly Route[] {
+function clientRoutes(paths: HttpSettings['paths']): readonly Route[] {
   const made = (
     path: string,
     serve: Serve,
@@ -118,7 +118,7 @@ function clientRoutes(paths: HttpPaths): readonly Route[] {
   ];
 }
 
-function messagesRoutes({ messages }: HttpPaths): readonly Route[] {
+function messagesRoutes({ messages }: HttpSettings['paths']): readonly Route[] {
   const shared = { method: 'post', tag: 'Messages', failure: 'MessagesError' } as const;
   const count = `${messages}/count_tokens`;
   return [
@@ -140,7 +140,7 @@ function messagesRoutes({ messages }: HttpPaths): readonly Route[] {
   ];
 }
 
-function modelRoutes({ models }: HttpPaths): readonly Route[] {
+function modelRoutes({ models }: HttpSettings['paths']): readonly Route[] {
   const shared = { method: 'get', tag: 'Models' } as const;
   const model = `${models}/{id}`;
   return [

@@ -37,12 +37,11 @@ import {
   type RequestRecorder,
 } from '../../telemetry/index.ts';
 import type { KserveDeps } from '../grpc/index.ts';
-import { createHttpApp } from '../http/index.ts';
+import { budgetBytes, createHttpApp, httpSettings } from '../http/index.ts';
 import { ByteBudget, type InferenceDeps, ServiceLifecycle } from '../inference/index.ts';
 import { isOpenToAll, openGate, openNames } from './access.ts';
 import { observeDisaggregation, openBypass } from './disaggregation.ts';
 import { openHold } from './hold.ts';
-import { budgetBytes, httpSettings } from './http-settings.ts';
 import {
   factsOf,
   logPreprocessing,

@@ -1,8 +1,9 @@
+import type { Clock } from '../../clock/index.ts';
 import { turnOfItsOwn } from '../../concurrency/index.ts';
 import { isRecord } from '../../records/index.ts';
 import { decodeKeptRecord, encodeRecord, type RecordCodec } from '../record-codec.ts';
 import { LARGE_RECORD_BYTES, readSliced } from '../sliced-record.ts';
-import type { EventEnvelope, EventListener } from './types.ts';
+import type { EventEnvelope, EventListener, EventPublisher, EventTransport } from './types.ts';
 
 /*
  * One message is an envelope record: topic, publisher, sequence and time, and
@@ -28,16 +29,6 @@ interface EnvelopeFrames {
   readonly body: Buffer;
 }
 
-/** What a message says; `payload` is decoded. */
-interface OutgoingEvent {
-  readonly topic: string;
-  /** Hex, at most 64 bits. */
-  readonly publisherId: string;
-  readonly sequence: number;
-  readonly publishedAtMs: number;
-  readonly payload: unknown;
-}
-
 /** 64 bits as eight bytes, big-endian. */
 export function u64Bytes(value: bigint): Buffer {
   const bytes = Buffer.allocUnsafe(8);
@@ -46,7 +37,7 @@ export function u64Bytes(value: bigint): Buffer {
 }
 
 /** The envelope record alone. */
-export function encodeEnvelopeRecord(codec: RecordCodec, event: OutgoingEvent): Uint8Array {
+export function encodeEnvelopeRecord(codec: RecordCodec, event: EventEnvelope): Uint8Array {
   const publisherId = BigInt(`0x${event.publisherId}`);
   const payload = encodeRecord(codec, event.payload);
   // Integers beyond 32 bits would leave msgpack as floating point if they were numbers here.
@@ -69,7 +60,7 @@ export function encodeEnvelopeRecord(codec: RecordCodec, event: OutgoingEvent): 
   return encodeRecord(codec, record);
 }
 
-export function encodeEnvelope(codec: RecordCodec, event: OutgoingEvent): EnvelopeFrames {
+export function encodeEnvelope(codec: RecordCodec, event: EventEnvelope): EnvelopeFrames {
   const envelope = encodeEnvelopeRecord(codec, event);
   const body = Buffer.allocUnsafe(HEADER_BYTES + envelope.length);
   body[0] = VERSION;
@@ -79,7 +70,7 @@ export function encodeEnvelope(codec: RecordCodec, event: OutgoingEvent): Envelo
 }
 
 /** Reads a message in either codec; a long one takes several turns. Throws, or rejects, when it is not one. */
-export function decodeEnvelope(topic: string, frames: EnvelopeFrames): OutgoingEvent | Promise<OutgoingEvent> {
+export function decodeEnvelope(topic: string, frames: EnvelopeFrames): EventEnvelope | Promise<EventEnvelope> {
   const { body } = frames;
   if (body[0] !== VERSION || body.length < HEADER_BYTES || body.readUInt32BE(1) !== body.length - HEADER_BYTES) {
     throw new RangeError('an event frame with a wrong header');
@@ -98,7 +89,7 @@ export function decodeEnvelope(topic: string, frames: EnvelopeFrames): OutgoingE
 }
 
 /** Reads a bare envelope record in either codec; a long one takes several turns. Throws, or rejects, when it is not one. */
-export function decodeEnvelopeRecord(topic: string, bytes: Buffer): OutgoingEvent | Promise<OutgoingEvent> {
+export function decodeEnvelopeRecord(topic: string, bytes: Buffer): EventEnvelope | Promise<EventEnvelope> {
   return readContents(bytes, 0, ({ publisherId, sequence, publishedAtMs, payload }) => {
     if (!isId(publisherId) || !isId(sequence)) throw new RangeError('an event without publisher or sequence');
     return { topic, publisherId: publisherId.toString(16), sequence: Number(sequence), publishedAtMs, payload };
@@ -173,17 +164,72 @@ function isId(value: unknown): value is number | bigint {
   return typeof value === 'bigint' || (typeof value === 'number' && Number.isSafeInteger(value));
 }
 
+interface SequencedPublisherOptions {
+  readonly topic: string;
+  readonly publisherId: string;
+  readonly transport: EventTransport;
+  readonly clock: Clock;
+  /** False, or a promise that rejects, where the event is dropped. Throws for a payload that cannot be encoded. */
+  readonly send: (event: EventEnvelope) => boolean | Promise<unknown>;
+  readonly onClosed?: () => void;
+}
+
+/** Numbers what one publisher sends. What is not sent is counted; subscribers see the gap. */
+export class SequencedPublisher implements EventPublisher {
+  readonly publisherId: string;
+  readonly transport: EventTransport;
+  readonly #options: SequencedPublisherOptions;
+  #sequence = 0;
+  #dropped = 0;
+  #isClosed = false;
+
+  constructor(options: SequencedPublisherOptions) {
+    this.#options = options;
+    this.publisherId = options.publisherId;
+    this.transport = options.transport;
+  }
+
+  get dropped(): number {
+    return this.#dropped;
+  }
+
+  publish(payload: unknown): void {
+    if (this.#isClosed) return;
+    const { topic, publisherId, clock, send } = this.#options;
+    const sequence = this.#sequence++;
+    try {
+      const sent = send({ topic, publisherId, sequence, publishedAtMs: clock.wallMs(), payload });
+      if (sent === false) this.#dropped++;
+      else if (sent !== true) sent.catch(() => this.#dropped++);
+    } catch {
+      this.#dropped++; // a payload that cannot be encoded
+    }
+  }
+
+  async close(): Promise<void> {
+    if (this.#isClosed) return;
+    this.#isClosed = true;
+    this.#options.onClosed?.();
+  }
+}
+
+/** Next sequence of a publisher that has not been heard yet. */
+const UNHEARD = -1;
+
 /**
- * Follows the sequence of each publisher: drops duplicates and reports gaps before the
- * event behind them. A publisher first heard beyond 0 is a gap, too, from 0: the subscriber came late and needs a dump; but
+ * Follows the sequence of each publisher that it is connected to, and hears no other: drops duplicates and reports gaps before
+ * the event behind them. A publisher first heard beyond 0 is a gap, too, from 0: the subscriber came late and needs a dump; but
  * what was published before it came does not count as missed.
  */
 export class SequenceWatch {
+  readonly #kind: EventTransport['kind'];
   readonly #listener: EventListener;
   readonly #nextOf = new Map<string, number>();
   #missed = 0;
 
-  constructor(listener: EventListener) {
+  /** @param kind how publishers of this plane are reached; one of another plane is not followed */
+  constructor(kind: EventTransport['kind'], listener: EventListener) {
+    this.#kind = kind;
     this.#listener = listener;
   }
 
@@ -191,22 +237,29 @@ export class SequenceWatch {
     return this.#missed;
   }
 
-  /** Tells the listener of `envelope`, unless it was seen before. */
+  connect(publisherId: string, { kind }: EventTransport): void {
+    if (kind === this.#kind && !this.follows(publisherId)) this.#nextOf.set(publisherId, UNHEARD);
+  }
+
+  disconnect(publisherId: string): void {
+    this.#nextOf.delete(publisherId);
+  }
+
+  follows(publisherId: string): boolean {
+    return this.#nextOf.has(publisherId);
+  }
+
+  /** Tells the listener of `envelope`, unless it was seen before or comes from a stranger. */
   receive(envelope: EventEnvelope): void {
     const { publisherId, sequence } = envelope;
-    const known = this.#nextOf.get(publisherId);
-    const expected = known ?? 0;
-    if (sequence < expected) return;
+    const next = this.#nextOf.get(publisherId);
+    if (next === undefined || sequence < next) return;
     this.#nextOf.set(publisherId, sequence + 1);
+    const expected = Math.max(next, 0);
     if (sequence > expected) {
-      if (known !== undefined) this.#missed += sequence - expected;
+      if (next !== UNHEARD) this.#missed += sequence - expected;
       this.#listener.gap?.(publisherId, expected, sequence);
     }
     this.#listener.event(envelope);
-  }
-
-  /** Forgets a publisher that is no longer followed, so that the map is bounded by those that are. */
-  forget(publisherId: string): void {
-    this.#nextOf.delete(publisherId);
   }
 }

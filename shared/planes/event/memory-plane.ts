@@ -1,7 +1,8 @@
 import { type Clock, type Random, systemRandom } from '../../clock/index.ts';
 import { decodeRecord, encodeRecord } from '../record-codec.ts';
-import { SequenceWatch } from './envelope.ts';
+import { SequencedPublisher, SequenceWatch } from './envelope.ts';
 import {
+  anotherLog,
   type EventEnvelope,
   type EventListener,
   type EventLog,
@@ -10,9 +11,9 @@ import {
   type EventLogListener,
   type EventLogState,
   type EventPlane,
-  type EventPublisher,
   type EventScope,
   type EventSubscription,
+  LOGGED_TOPICS,
   subjectOf,
 } from './types.ts';
 
@@ -20,8 +21,6 @@ export interface MemoryEventPlaneOptions {
   readonly clock: Clock;
   /** @default systemRandom */
   readonly random?: Random;
-  /** Topics whose log begins with their first publisher; that of any other begins when it is asked for. @default kv-events */
-  readonly loggedTopics?: readonly string[];
   /** Messages that a log keeps. @default 65536 */
   readonly logEntriesMax?: number;
 }
@@ -33,20 +32,13 @@ export interface MemoryEventPlane extends EventPlane {
   recreateLog(scope: EventScope, topic: string): void;
 }
 
-/** A subscription as its publishers see it. */
-interface Follower {
-  readonly topic: string;
-  readonly publisherIds: Set<string>;
-  receive(envelope: EventEnvelope): void;
-}
-
 /**
  * An event plane inside one process. A subscription hears the publishers it was connected to, from then on; events are
  * copied and arrive on a later turn. A bounded log keeps what is published on logged topics.
  */
 export function createMemoryEventPlane(options: MemoryEventPlaneOptions): MemoryEventPlane {
-  const { clock, random = systemRandom, loggedTopics = ['kv-events'], logEntriesMax = 1 << 16 } = options;
-  const followers = new Set<Follower>();
+  const { clock, random = systemRandom, logEntriesMax = 1 << 16 } = options;
+  const subscriptions = new Set<MemorySubscription>();
   const logs = new Map<string, LogRecord>();
   let isClosed = false;
 
@@ -57,27 +49,34 @@ export function createMemoryEventPlane(options: MemoryEventPlaneOptions): Memory
     return record;
   }
 
-  function publish(subject: string, envelope: Omit<EventEnvelope, 'payload'>, payload: unknown): void {
+  function publish(subject: string, { payload, ...envelope }: EventEnvelope): boolean {
+    if (isClosed) return true;
     const bytes = Buffer.from(encodeRecord('msgpack', payload));
     logs.get(subject)?.append(envelope, bytes);
-    for (const follower of followers) {
-      if (follower.topic !== envelope.topic || !follower.publisherIds.has(envelope.publisherId)) continue;
+    for (const subscription of subscriptions) {
+      if (subscription.topic !== envelope.topic || !subscription.follows(envelope.publisherId)) continue;
       queueMicrotask(() => {
-        if (!followers.has(follower) || !follower.publisherIds.has(envelope.publisherId)) return;
-        follower.receive({ ...envelope, payload: decodeRecord('msgpack', bytes, 0, bytes.length) });
+        if (!subscriptions.has(subscription)) return;
+        subscription.receive({ ...envelope, payload: decodeRecord('msgpack', bytes, 0, bytes.length) });
       });
     }
+    return true;
   }
 
   return {
     name: 'memory',
     async publisher(scope, topic) {
-      if (loggedTopics.includes(topic)) logOf(scope, topic);
+      if (LOGGED_TOPICS.includes(topic)) logOf(scope, topic);
       const subject = subjectOf(scope, topic);
-      const send: Send = (envelope, payload) => publish(subject, envelope, payload);
-      return createPublisher(topic, random.instanceId(), clock, send, () => isClosed);
+      const publisherId = random.instanceId();
+      const transport = { kind: 'Memory', config: {} } as const;
+      return new SequencedPublisher({ topic, publisherId, transport, clock, send: (event) => publish(subject, event) });
     },
-    subscribe: async (_scope, topic, listener) => createSubscription(topic, listener, followers),
+    async subscribe(_scope, topic, listener) {
+      const subscription = new MemorySubscription(topic, listener, () => subscriptions.delete(subscription));
+      subscriptions.add(subscription);
+      return subscription;
+    },
     async log(scope, topic, signal) {
       signal.throwIfAborted();
       return new MemoryEventLog(logOf(scope, topic));
@@ -85,61 +84,24 @@ export function createMemoryEventPlane(options: MemoryEventPlaneOptions): Memory
     recreateLog: (scope, topic) => logs.get(subjectOf(scope, topic))?.recreate(),
     async close() {
       isClosed = true;
-      followers.clear();
+      subscriptions.clear();
     },
   };
 }
 
-type Send = (envelope: Omit<EventEnvelope, 'payload'>, payload: unknown) => void;
+class MemorySubscription extends SequenceWatch implements EventSubscription {
+  readonly topic: string;
+  readonly #onClosed: () => void;
 
-function createPublisher(
-  topic: string,
-  publisherId: string,
-  clock: Clock,
-  publish: Send,
-  isPlaneClosed: () => boolean,
-): EventPublisher {
-  let sequence = 0;
-  let dropped = 0;
-  let isClosed = false;
-  return {
-    publisherId,
-    transport: { kind: 'Memory', config: {} },
-    publish(payload) {
-      if (isClosed || isPlaneClosed()) return;
-      const envelope = { topic, publisherId, sequence: sequence++, publishedAtMs: clock.wallMs() };
-      try {
-        publish(envelope, payload);
-      } catch {
-        dropped++; // a payload that cannot be encoded; subscribers see the gap
-      }
-    },
-    get dropped() {
-      return dropped;
-    },
-    async close() {
-      isClosed = true;
-    },
-  };
-}
+  constructor(topic: string, listener: EventListener, onClosed: () => void) {
+    super('Memory', listener);
+    this.topic = topic;
+    this.#onClosed = onClosed;
+  }
 
-function createSubscription(topic: string, listener: EventListener, followers: Set<Follower>): EventSubscription {
-  const watch = new SequenceWatch(listener);
-  const follower: Follower = { topic, publisherIds: new Set(), receive: (envelope) => watch.receive(envelope) };
-  followers.add(follower);
-  return {
-    connect: (publisherId) => void follower.publisherIds.add(publisherId),
-    disconnect(publisherId) {
-      follower.publisherIds.delete(publisherId);
-      watch.forget(publisherId);
-    },
-    get missed() {
-      return watch.missed;
-    },
-    async close() {
-      followers.delete(follower);
-    },
-  };
+  async close(): Promise<void> {
+    this.#onClosed();
+  }
 }
 
 /** A message as the log keeps it: its payload is copied for every reader. */
@@ -243,8 +205,7 @@ class MemoryEventLog implements EventLog {
   }
 
   #refuseAnother(): void {
-    if (this.#record.generation === this.#knownGeneration) return;
-    throw new Error('the event log was created anew: its sequences are not those known here; read its state again');
+    if (this.#record.generation !== this.#knownGeneration) throw anotherLog();
   }
 }
 

@@ -9,7 +9,7 @@ export type EventScope =
 /** One published message. */
 export interface EventEnvelope {
   readonly topic: string;
-  /** Unique per publisher object; hex. */
+  /** Unique per publisher object; hex, at most 64 bits. */
   readonly publisherId: string;
   /** Starts at 0 and grows by one per publish of this publisher. */
   readonly sequence: number;
@@ -111,6 +111,13 @@ export interface EventLogListener {
 
 export interface EventLogFollower {
   close(): Promise<void>;
+}
+
+/** Topics whose log begins with their first publisher; that of any other begins when it is asked for. */
+export const LOGGED_TOPICS: readonly string[] = ['kv-events'];
+
+export function anotherLog(): Error {
+  return new Error('the event log was created anew: its sequences are not those known here; read its state again');
 }
 
 /** One segment of a subject or key: every byte of its UTF-8 form but `[A-Za-z0-9_-]` as `%XX`. */

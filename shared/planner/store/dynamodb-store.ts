@@ -1,6 +1,5 @@
 import { type Clock, type Random, systemClock, systemRandom } from '../../clock/index.ts';
 import {
-  createTable,
   type Item,
   type ItemKey,
   Table,
@@ -258,11 +257,5 @@ function plannerTablePlace({ tableName, endpoint, region }: TableOptions): Table
     setting: 'STATOR_PLANNER_TABLE',
     alternative: ', or keep decisions in a folder (--planner-dir)',
     toError: (code, message, cause) => new PlannerStoreError(code, message, cause),
-    isOwnError: (thrown) => thrown instanceof PlannerStoreError,
   };
-}
-
-/** Creates the table of planners, for emulators and first trials; a deployment creates its tables by itself. */
-export function createPlannerTable(options: TableOptions, clock?: Clock): Promise<void> {
-  return createTable(plannerTablePlace(options), clock);
 }

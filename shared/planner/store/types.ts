@@ -1,3 +1,4 @@
+import { StoreError } from '../../discovery/table/index.ts';
 import type { Targets } from '../types.ts';
 
 /** A decision as it is kept, for a week. Times are Unix milliseconds. */
@@ -60,14 +61,8 @@ export type Reservations = Readonly<Record<string, number>>;
 type PlannerStoreErrorCode = 'unavailable' | 'misconfigured';
 
 /** A failure of a planner's store, in one line that says what to do. */
-export class PlannerStoreError extends Error {
+export class PlannerStoreError extends StoreError<PlannerStoreErrorCode> {
   override readonly name = 'PlannerStoreError';
-  readonly code: PlannerStoreErrorCode;
-
-  constructor(code: PlannerStoreErrorCode, message: string, cause?: unknown) {
-    super(message, cause === undefined ? undefined : { cause });
-    this.code = code;
-  }
 }
 
 /**

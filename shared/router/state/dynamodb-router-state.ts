@@ -1,7 +1,6 @@
 import { setMaxListeners } from 'node:events';
 import { type Clock, type Random, systemClock, systemRandom } from '../../clock/index.ts';
 import {
-  createTable,
   type Item,
   type ItemKey,
   Table,
@@ -182,11 +181,6 @@ interface LeaseWrite {
   readonly values: Readonly<Record<string, number>> | undefined;
 }
 
-/** Creates the table as `createTable` does: for emulators and first trials. */
-export function createRouterStateTable(options: TableOptions, clock?: Clock): Promise<void> {
-  return createTable(placeOf(options), clock);
-}
-
 function placeOf({ tableName, endpoint, region }: TableOptions): TablePlace {
   return {
     tableName,
@@ -195,7 +189,6 @@ function placeOf({ tableName, endpoint, region }: TableOptions): TablePlace {
     kind: 'router-state table',
     setting: 'STATOR_STATE_TABLE',
     toError: (code, message, cause) => new RouterStateError(code, message, cause),
-    isOwnError: (thrown) => thrown instanceof RouterStateError,
   };
 }
 

@@ -6,7 +6,6 @@
  */
 
 export {
-  createRouterStateTable,
   DynamoDbRouterState,
   type DynamoDbRouterStateOptions,
 } from './dynamodb-router-state.ts';

@@ -1,4 +1,5 @@
 import type { Clock } from '../../clock/index.ts';
+import { StoreError } from '../../discovery/table/index.ts';
 
 /** One data-parallel rank of one worker. */
 export interface RankId {
@@ -87,14 +88,8 @@ export interface RouterState {
 export type RouterStateErrorCode = 'unavailable' | 'misconfigured' | 'closed';
 
 /** Failure of the shared state or of a snapshot store. The message is one line for an operator. */
-export class RouterStateError extends Error {
+export class RouterStateError extends StoreError<RouterStateErrorCode> {
   override readonly name = 'RouterStateError';
-  readonly code: RouterStateErrorCode;
-
-  constructor(code: RouterStateErrorCode, message: string, cause?: unknown) {
-    super(message, cause === undefined ? undefined : { cause });
-    this.code = code;
-  }
 }
 
 /** What the states of one process share, as processes share a table. Its clock is the table's time. */

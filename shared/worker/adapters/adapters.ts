@@ -1,3 +1,4 @@
+import { Serial } from '../../concurrency/index.ts';
 import type { ModelCard, ModelRecord } from '../../discovery/index.ts';
 import type { Engine } from '../../engines/index.ts';
 import { workerError } from '../../errors/index.ts';
@@ -45,7 +46,7 @@ const ID_MAX = 0x7fff_ffffn;
 export class Adapters {
   readonly #options: AdaptersOptions;
   readonly #loaded = new Map<string, Loaded>();
-  #running: Promise<unknown> = Promise.resolve();
+  readonly #changes = new Serial();
 
   constructor(options: AdaptersOptions) {
     this.#options = options;
@@ -53,7 +54,7 @@ export class Adapters {
 
   /** Loads `name` from `uri`. Loading it again does nothing. */
   load(name: string, uri: string, signal: AbortSignal): Promise<AdapterAnswer> {
-    return this.#next(async () => {
+    return this.#changes.run(async () => {
       const { engine, registration, card, cache } = this.#options;
       if (this.#loaded.has(name)) return answer(name, 'is loaded already');
       if (name === card.display_name) throw refuse(`\`${name}\` is the base model's own name`, 'lora_name');
@@ -74,7 +75,7 @@ export class Adapters {
   }
 
   unload(name: string, signal: AbortSignal): Promise<AdapterAnswer> {
-    return this.#next(async () => {
+    return this.#changes.run(async () => {
       const { engine, registration, cache } = this.#options;
       const loaded = this.#loaded.get(name);
       if (loaded === undefined) throw workerError('NotFound', `no adapter \`${name}\` is loaded`);
@@ -93,12 +94,6 @@ export class Adapters {
       loras: Object.fromEntries(names.map((name) => [name, idOf(name)])),
       count: names.length,
     };
-  }
-
-  #next<T>(work: () => Promise<T>): Promise<T> {
-    const result = this.#running.then(work);
-    this.#running = result.catch(() => undefined); // told to the one who asked
-    return result;
   }
 
   /** What the engine is told: a folder on its machine, or a repository that it fetches itself. */

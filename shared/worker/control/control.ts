@@ -105,9 +105,6 @@ function textOf(fields: UnknownRecord, name: string): string {
   throw workerError('InvalidArgument', `${name} must be a text of 1 to 256 characters`, { param: name });
 }
 
-/** Endpoint that empties the prefix cache. */
-const CLEAR_ENDPOINT = 'clear_kv_blocks';
-
 /** Endpoint that ends a request at an edge's wish that is not the request's own edge. */
 const CANCEL_ENDPOINT = 'cancel';
 
@@ -139,10 +136,9 @@ export function serveSideEndpoints(options: SideEndpointsOptions): EndpointRecor
     serve(recoveryEndpoint(dpRank), (call) => recovery.serve(journal, call)),
   );
   records.push(serve(CANCEL_ENDPOINT, (call) => serveCancel(calls, call)));
-  if (engine.clearKvBlocks !== undefined) records.push(serve(CLEAR_ENDPOINT, (call) => serveClear(engine, call)));
-  for (const name of hasAdapters ? ADAPTER_ENDPOINTS : []) {
-    records.push(serve(name, (call) => control().handler(name)(call)));
-  }
+  const controls: ControlName[] = engine.clearKvBlocks === undefined ? [] : ['clear_kv_blocks'];
+  if (hasAdapters) controls.push(...ADAPTER_ENDPOINTS);
+  for (const name of controls) records.push(serve(name, (call) => control().handler(name)(call)));
   return records;
 }
 
@@ -156,16 +152,4 @@ function serveCancel(calls: Pick<CallsUnderWay, 'cancel'>, call: IncomingCall): 
   call.accept();
   call.output({ body: calls.cancel(id) });
   call.end();
-}
-
-/** Empties the engine's prefix cache and says so. What the engine had cached is told to routers by its own `cleared` events. */
-async function serveClear(engine: Pick<Engine, 'clearKvBlocks'>, call: IncomingCall): Promise<void> {
-  call.accept();
-  try {
-    await engine.clearKvBlocks?.(call.signal);
-    call.output({ body: { status: 'success', message: 'KV cache cleared' } });
-    call.end();
-  } catch (thrown) {
-    call.fail(toServeError(thrown));
-  }
 }

@@ -1,8 +1,7 @@
 import type { Clock, Timer } from '../../clock/index.ts';
-import type { EventChannelRecord, ModelCard, WorkerLoad } from '../../discovery/index.ts';
-import type { EngineInfo, EngineLoad } from '../../engines/index.ts';
+import type { EventChannelRecord, WorkerLoad } from '../../discovery/index.ts';
+import type { EngineLoad } from '../../engines/index.ts';
 import type { EventPublisher, EventScope } from '../../planes/event/index.ts';
-import type { PoolName } from '../../protocol/planner/index.ts';
 import { ROLLUP_TOPIC } from '../../protocol/planner-topics/index.ts';
 import { u64OfHex } from '../../records/index.ts';
 import { KV_EVENTS_TOPIC, LOAD_TOPIC } from '../../router/feed/index.ts';
@@ -10,7 +9,7 @@ import type { WorkerOptions, WorkerSettings } from '../options.ts';
 import { type ReservedRequests, toActiveLoad } from './event-records.ts';
 import { KvEventPublisher } from './kv-event-publisher.ts';
 import type { RankJournal } from './rank-journal.ts';
-import { RollupReporter, type TrafficCounter } from './rollup-reporter.ts';
+import { RollupReporter, type RollupReporterOptions } from './rollup-reporter.ts';
 
 /** A rank's load has changed much when its used blocks moved by this share of all of them ... */
 const BLOCK_SHARE = 0.05;
@@ -84,17 +83,10 @@ function isLargeChange(last: EngineLoad | undefined, load: EngineLoad): boolean 
   );
 }
 
-interface WorkerReportsOptions {
+interface WorkerReportsOptions extends RollupReporterOptions {
   readonly worker: WorkerOptions;
   readonly settings: WorkerSettings;
-  readonly instanceId: string;
-  readonly engineInfo: EngineInfo;
   readonly reserved: ReservedRequests;
-  readonly traffic: TrafficCounter;
-  readonly card: ModelCard;
-  /** One entry a rank. */
-  load(): readonly EngineLoad[];
-  isDraining(): boolean;
 }
 
 /**
@@ -147,7 +139,11 @@ export class WorkerReports {
       onReport: (load) => metrics.setLoad(load),
     });
     const isPlanned = settings.rollupIntervalMs > 0 && this.#options.card.worker_type !== 'encode'; // nobody scales those
-    if (isPlanned) this.#rollups = await this.#openRollups(channels);
+    if (isPlanned) {
+      const { namespace } = worker.address;
+      const publisher = await this.#openChannel(ROLLUP_TOPIC, channels, { kind: 'namespace', namespace });
+      this.#rollups = new RollupReporter(this.#options, publisher);
+    }
     return channels;
   }
 
@@ -157,29 +153,6 @@ export class WorkerReports {
     const loads = load();
     worker.discovery.setLoad(instanceId, toWorkerLoad(loads, isDraining()));
     return loads;
-  }
-
-  async #openRollups(channels: EventChannelRecord[]): Promise<RollupReporter> {
-    const { worker, settings, instanceId, engineInfo, traffic, card, load, isDraining } = this.#options;
-    const { clock, random, engine } = worker;
-    const { namespace } = worker.address;
-    return new RollupReporter({
-      publisher: await this.#openChannel(ROLLUP_TOPIC, channels, { kind: 'namespace', namespace }),
-      outbox: worker.plannerOutbox,
-      clock,
-      random,
-      intervalMs: settings.rollupIntervalMs,
-      namespace,
-      model: card.display_name,
-      component: poolOf(card),
-      workerId: instanceId,
-      gpus: settings.gpus,
-      engine,
-      engineInfo,
-      traffic,
-      load,
-      isDraining,
-    });
   }
 
   /** It takes nothing new from now on. */
@@ -210,11 +183,6 @@ export class WorkerReports {
     this.#rollups?.stop();
     for (const publisher of this.#publishers) await publisher.close();
   }
-}
-
-function poolOf({ worker_type: type }: ModelCard): PoolName {
-  if (type === 'prefill' || type === 'decode') return type;
-  return 'agg';
 }
 
 function toWorkerLoad(loads: readonly EngineLoad[], isDraining: boolean): WorkerLoad {

@@ -1,25 +1,19 @@
-import type { Clock, Random, Timer } from '../../clock/index.ts';
-import type { Engine, EngineInfo, EngineLoad, EnginePass } from '../../engines/index.ts';
+import type { Clock, Timer } from '../../clock/index.ts';
+import type { ModelCard } from '../../discovery/index.ts';
+import type { EngineInfo, EngineLoad, EnginePass } from '../../engines/index.ts';
 import type { EventPublisher } from '../../planes/event/index.ts';
-import type { PlannerOutbox } from '../../planes/queue/index.ts';
 import type { PassRow, PlannerEventOf, PoolName, RankLoadRow, TrafficTotals } from '../../protocol/planner/index.ts';
 import { NO_TRAFFIC, PASS_SAMPLES_MAX, PLANNER_EVENT_VERSION } from '../../protocol/planner-topics/index.ts';
+import type { WorkerOptions, WorkerSettings } from '../options.ts';
 
-interface RollupReporterOptions {
-  readonly publisher: EventPublisher;
-  /** Takes the same. */
-  readonly outbox?: Pick<PlannerOutbox, 'put'> | undefined;
-  readonly clock: Clock;
-  readonly random: Random;
-  readonly intervalMs: number;
-  readonly namespace: string;
-  readonly model: string;
-  readonly component: PoolName;
-  readonly workerId: string;
-  readonly gpus: number;
-  readonly engine: Engine;
+export interface RollupReporterOptions {
+  readonly worker: Pick<WorkerOptions, 'clock' | 'random' | 'engine' | 'address' | 'plannerOutbox'>;
+  readonly settings: Pick<WorkerSettings, 'rollupIntervalMs' | 'gpus'>;
+  readonly card: Pick<ModelCard, 'display_name' | 'worker_type'>;
+  readonly instanceId: string;
   readonly engineInfo: EngineInfo;
   readonly traffic: TrafficCounter;
+  /** One entry a rank. */
   load(): readonly EngineLoad[];
   isDraining(): boolean;
 }
@@ -33,31 +27,35 @@ interface RankPasses {
 /** Tells planners every few seconds what the worker has served and what it carries: all ranks in one message. */
 export class RollupReporter {
   readonly #options: RollupReporterOptions;
+  readonly #publisher: EventPublisher;
   readonly #timer: Timer;
   readonly #epoch: string;
   readonly #passes = new Map<number, RankPasses>();
   #sequence = 0;
 
-  constructor(options: RollupReporterOptions) {
+  constructor(options: RollupReporterOptions, publisher: EventPublisher) {
+    const { clock, random, engine } = options.worker;
     this.#options = options;
-    this.#epoch = options.random.instanceId();
-    options.engine.onPasses?.((pass) => this.#note(pass));
+    this.#publisher = publisher;
+    this.#epoch = random.instanceId();
+    engine.onPasses?.((pass) => this.#note(pass));
     this.report();
-    this.#timer = options.clock.every(options.intervalMs, () => this.report());
+    this.#timer = clock.every(options.settings.rollupIntervalMs, () => this.report());
   }
 
   report(): void {
-    const { publisher, namespace, model, component, workerId, engine, traffic, load, clock } = this.#options;
+    const { worker, card, instanceId, traffic, load, isDraining } = this.#options;
+    const { engine, clock, address, plannerOutbox } = worker;
     const hasPasses = engine.onPasses !== undefined;
     const latency = engine.tokenLatency?.();
     const totals = traffic.totals;
     const rollup: PlannerEventOf<'worker.rollup'> = {
       type: 'worker.rollup',
       v: PLANNER_EVENT_VERSION,
-      namespace,
-      model,
-      component,
-      worker_id: workerId,
+      namespace: address.namespace,
+      model: card.display_name,
+      component: poolOf(card),
+      worker_id: instanceId,
       epoch: this.#epoch,
       seq: this.#sequence++,
       at: clock.wallMs(),
@@ -68,10 +66,10 @@ export class RollupReporter {
       ranks: load().map((each) => this.#rankOf(each, hasPasses)),
       engine: this.#facts(),
       has_passes: hasPasses,
-      ...(this.#options.isDraining() ? { draining: true } : {}),
+      ...(isDraining() ? { draining: true } : {}),
     };
-    publisher.publish(rollup);
-    this.#options.outbox?.put(rollup);
+    this.#publisher.publish(rollup);
+    plannerOutbox?.put(rollup);
   }
 
   stop(): void {
@@ -79,7 +77,7 @@ export class RollupReporter {
   }
 
   #note(pass: EnginePass): void {
-    const { clock, intervalMs } = this.#options;
+    const { worker, settings } = this.#options;
     const last: PassRow = [
       pass.wallTimeS,
       pass.prefillRequests,
@@ -94,10 +92,10 @@ export class RollupReporter {
     ];
     const known = this.#passes.get(pass.dpRank) ?? { last, samples: [], nextSampleMs: 0 };
     known.last = last;
-    const nowMs = clock.nowMs();
+    const nowMs = worker.clock.nowMs();
     if (nowMs >= known.nextSampleMs && known.samples.length < PASS_SAMPLES_MAX) {
       known.samples.push(last);
-      known.nextSampleMs = nowMs + intervalMs / PASS_SAMPLES_MAX;
+      known.nextSampleMs = nowMs + settings.rollupIntervalMs / PASS_SAMPLES_MAX;
     }
     this.#passes.set(pass.dpRank, known); // bounded by the ranks
   }
@@ -129,10 +127,10 @@ export class RollupReporter {
   }
 
   #facts(): PlannerEventOf<'worker.rollup'>['engine'] {
-    const { engineInfo, gpus } = this.#options;
+    const { engineInfo, settings } = this.#options;
     const { kvBlockSizeTokens, totalKvBlocks, maxNumSeqs, maxNumBatchedTokens, contextLength } = engineInfo;
     return {
-      gpus,
+      gpus: settings.gpus,
       kv_block_size: kvBlockSizeTokens,
       ...(maxNumSeqs === undefined ? {} : { max_num_seqs: maxNumSeqs }),
       ...(maxNumBatchedTokens === undefined ? {} : { max_num_batched_tokens: maxNumBatchedTokens }),
@@ -140,6 +138,10 @@ export class RollupReporter {
       ...(totalKvBlocks > 0 ? { max_kv_tokens: totalKvBlocks * kvBlockSizeTokens } : {}),
     };
   }
+}
+
+function poolOf({ worker_type: type }: Pick<ModelCard, 'worker_type'>): PoolName {
+  return type === 'prefill' || type === 'decode' ? type : 'agg';
 }
 
 /** One request, as it is counted: nothing a token. */

@@ -3,7 +3,15 @@ import { networkInterfaces } from 'node:os';
 import { findLocalModel } from '../../artifacts/index.ts';
 import type { Clock } from '../../clock/index.ts';
 import { ConfigError, type ResolvedConfig, type SettingName, type Settings } from '../../config/index.ts';
-import type { Engine, EngineContext, EngineInfo, EngineKind, ModelFacts } from '../../engines/index.ts';
+import {
+  configuredEvents,
+  type Engine,
+  type EngineContext,
+  type EngineInfo,
+  type EngineKind,
+  type ModelFacts,
+  type ServerLaunchSettings,
+} from '../../engines/index.ts';
 import { withMediaGuard } from '../../engines/media/index.ts';
 import { createSglangEngine, type SglangLaunchSettings } from '../../engines/sglang/index.ts';
 import {
@@ -13,6 +21,7 @@ import {
   type VllmLaunchSettings,
 } from '../../engines/vllm/index.ts';
 import { reasonOf } from '../../errors/index.ts';
+import { isRecord } from '../../records/index.ts';
 import { createWorkerMetrics, type ProcessLogger } from '../../telemetry/index.ts';
 import { readModelInfo } from '../../tokens/index.ts';
 import { EndpointHealth, type WorkerAddress } from '../index.ts';
@@ -112,27 +121,7 @@ function givenValue<K extends SettingName & keyof Settings<'worker'>>(config: Wo
   return config.given.has(setting) ? config.settings[setting] : undefined;
 }
 
-type CommonLaunch = Pick<
-  VllmLaunchSettings,
-  | 'program'
-  | 'model'
-  | 'servedModelName'
-  | 'tensorParallelSize'
-  | 'dataParallelSize'
-  | 'enablePrefixCaching'
-  | 'streamIntervalTokens'
-  | 'kvEventsConfig'
-  | 'eventsPort'
-  | 'publishesKvEvents'
-  | 'enableLora'
-  | 'maxLoraRank'
-  | 'maxLoras'
-  | 'fromFile'
-  | 'args'
-  | 'env'
->;
-
-async function launchSettings(config: WorkerConfig): Promise<CommonLaunch> {
+async function launchSettings(config: WorkerConfig): Promise<ServerLaunchSettings> {
   const { settings } = config;
   const model = settings.model ?? settings.modelPath;
   if (model === undefined) throw new Error(`--engine ${settings.engine} needs --model or --engine-url`);
@@ -162,7 +151,7 @@ export async function vllmLaunchSettings(config: WorkerConfig): Promise<VllmLaun
   return vllmSettings(config, await launchSettings(config));
 }
 
-function vllmSettings(config: WorkerConfig, common: CommonLaunch): VllmLaunchSettings {
+function vllmSettings(config: WorkerConfig, common: ServerLaunchSettings): VllmLaunchSettings {
   const { settings } = config;
   const statsSecs = givenValue(config, 'vllmLogStatsIntervalSecs');
   const graceSecs = settings.gracefulShutdownGracePeriodSecs;
@@ -185,7 +174,7 @@ function vllmSettings(config: WorkerConfig, common: CommonLaunch): VllmLaunchSet
   };
 }
 
-function sglangSettings(config: WorkerConfig, common: CommonLaunch): SglangLaunchSettings {
+function sglangSettings(config: WorkerConfig, common: ServerLaunchSettings): SglangLaunchSettings {
   const { settings } = config;
   const mode = settings.disaggregationMode;
   return {
@@ -200,15 +189,7 @@ function sglangSettings(config: WorkerConfig, common: CommonLaunch): SglangLaunc
 /** Where an attached engine publishes, if the settings say it. */
 function eventSourceOf({ kvEventsConfig: config }: Settings<'worker'>) {
   if (config === undefined || config.enable_kv_cache_events === false) return undefined;
-  const textOf = (name: string): string | undefined => {
-    const value = config[name];
-    return typeof value === 'string' && value !== '' ? value : undefined;
-  };
-  return {
-    endpoint: textOf('endpoint') ?? 'tcp://*:5557',
-    replayEndpoint: textOf('replay_endpoint'),
-    topic: textOf('topic') ?? '',
-  };
+  return configuredEvents(config);
 }
 
 async function readArguments(path: string): Promise<Readonly<Record<string, unknown>>> {
@@ -218,10 +199,8 @@ async function readArguments(path: string): Promise<Readonly<Record<string, unkn
   } catch (error) {
     throw new Error(`--engine-config-json ${path}: ${reasonOf(error)}`, { cause: error });
   }
-  if (typeof value !== 'object' || value === null || Array.isArray(value)) {
-    throw new Error(`--engine-config-json ${path}: it holds no JSON object`);
-  }
-  return value as Readonly<Record<string, unknown>>;
+  if (!isRecord(value)) throw new Error(`--engine-config-json ${path}: it holds no JSON object`);
+  return value;
 }
 
 /** The NIXL connector tells its peers where to fetch blocks: an address that other machines reach. */

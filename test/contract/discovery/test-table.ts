@@ -1,6 +1,5 @@
 import { DeleteTableCommand, DynamoDBClient } from '@aws-sdk/client-dynamodb';
-import { createDiscoveryTable } from '../../../shared/discovery/index.ts';
-import { startTcpProxy, type TcpProxy } from '../../support/index.ts';
+import { createTable, startTcpProxy, type TcpProxy } from '../../support/index.ts';
 
 /** A discovery table of its own for one test, behind a relay that can fail. */
 export interface TestTable {
@@ -19,7 +18,7 @@ export async function createTestTable(serverUrl: string): Promise<TestTable> {
   const proxy = await startTcpProxy({ host: hostname, port: Number(port || 80) });
   const endpoint = `http://127.0.0.1:${proxy.port}`;
   const tableName = `discovery-${process.pid}-${Date.now()}-${tableCount++}`;
-  await createDiscoveryTable({ endpoint, tableName });
+  await createTable({ endpoint, tableName });
   return {
     tableName,
     endpoint,

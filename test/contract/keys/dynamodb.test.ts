@@ -1,7 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { createKeysTable } from '../../../shared/access/keys/dynamodb-key-store.ts';
 import { DynamoDbKeyStore } from '../../../shared/access/keys/index.ts';
-import { type DynamoDbServer, hasDynamoDb, startDynamoDb } from '../../support/index.ts';
+import { createTable, type DynamoDbServer, hasDynamoDb, startDynamoDb } from '../../support/index.ts';
 import { describeKeyStore, someKey } from './key-store.contract.ts';
 
 describe.runIf(hasDynamoDb())('against a DynamoDB server', () => {
@@ -9,7 +8,7 @@ describe.runIf(hasDynamoDb())('against a DynamoDB server', () => {
   let server: DynamoDbServer;
   beforeAll(async () => {
     server = await startDynamoDb();
-    await createKeysTable({ tableName, endpoint: server.url });
+    await createTable({ tableName, endpoint: server.url });
   });
   afterAll(() => server.stop());
 

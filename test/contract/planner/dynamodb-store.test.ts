@@ -1,7 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { systemClock } from '../../../shared/clock/index.ts';
-import { createPlannerTable, DynamoDbPlannerStore } from '../../../shared/planner/index.ts';
-import { type DynamoDbServer, hasDynamoDb, startDynamoDb } from '../../support/index.ts';
+import { DynamoDbPlannerStore } from '../../../shared/planner/index.ts';
+import { createTable, type DynamoDbServer, hasDynamoDb, startDynamoDb } from '../../support/index.ts';
 import { describePlannerStore } from './store.contract.ts';
 
 const NEVER = new AbortController().signal;
@@ -11,7 +10,7 @@ describe.runIf(hasDynamoDb())('against a DynamoDB server', () => {
   let server: DynamoDbServer;
   beforeAll(async () => {
     server = await startDynamoDb();
-    await createPlannerTable({ tableName, endpoint: server.url }, systemClock);
+    await createTable({ tableName, endpoint: server.url });
   });
   afterAll(() => server?.stop());
 

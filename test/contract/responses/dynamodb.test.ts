@@ -1,8 +1,8 @@
-import { CreateTableCommand, DeleteTableCommand, DynamoDBClient, ScanCommand } from '@aws-sdk/client-dynamodb';
+import { DeleteTableCommand, DynamoDBClient, ScanCommand } from '@aws-sdk/client-dynamodb';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { systemClock, systemRandom } from '../../../shared/clock/index.ts';
-import { DynamoDbResponseStore, RESPONSES_TABLE_SCHEMA } from '../../../shared/responses/index.ts';
-import { type DynamoDbServer, hasDynamoDb, startDynamoDb } from '../../support/index.ts';
+import { DynamoDbResponseStore } from '../../../shared/responses/index.ts';
+import { createTable, type DynamoDbServer, hasDynamoDb, startDynamoDb } from '../../support/index.ts';
 import { describeResponseStore, recordClock, someResponse, TTL_MS } from './response-store.contract.ts';
 
 describe.runIf(hasDynamoDb())('against a DynamoDB server', () => {
@@ -13,21 +13,7 @@ describe.runIf(hasDynamoDb())('against a DynamoDB server', () => {
   beforeAll(async () => {
     server = await startDynamoDb();
     client = new DynamoDBClient({ endpoint: server.url, region: 'us-east-1' });
-    const { partitionKey, sortKey } = RESPONSES_TABLE_SCHEMA;
-    await client.send(
-      new CreateTableCommand({
-        TableName,
-        BillingMode: 'PAY_PER_REQUEST',
-        AttributeDefinitions: [
-          { AttributeName: partitionKey, AttributeType: 'S' },
-          { AttributeName: sortKey, AttributeType: 'S' },
-        ],
-        KeySchema: [
-          { AttributeName: partitionKey, KeyType: 'HASH' },
-          { AttributeName: sortKey, KeyType: 'RANGE' },
-        ],
-      }),
-    );
+    await createTable({ tableName: TableName, endpoint: server.url });
   });
   afterAll(async () => {
     await client.send(new DeleteTableCommand({ TableName }));

@@ -1,8 +1,8 @@
 import { DeleteTableCommand, DynamoDBClient } from '@aws-sdk/client-dynamodb';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { systemClock } from '../../../shared/clock/index.ts';
-import { createRouterStateTable, DynamoDbRouterState, type RouterState } from '../../../shared/router/state/index.ts';
-import { type DynamoDbServer, hasDynamoDb, startDynamoDb } from '../../support/index.ts';
+import { DynamoDbRouterState, type RouterState } from '../../../shared/router/state/index.ts';
+import { createTable, type DynamoDbServer, hasDynamoDb, startDynamoDb } from '../../support/index.ts';
 import { type LosingProxy, startLosingProxy } from './losing-proxy.ts';
 import { describeRouterState, type StateUnderTest } from './router-state.contract.ts';
 
@@ -25,7 +25,7 @@ describe.runIf(hasDynamoDb())('against a DynamoDB server', () => {
 
   async function start(): Promise<StateUnderTest & { readonly tableName: string; readonly proxy: LosingProxy }> {
     const tableName = `router-state-${process.pid}-${tableCount++}`;
-    await createRouterStateTable({ tableName, endpoint: server.url });
+    await createTable({ tableName, endpoint: server.url });
     const proxy = await startLosingProxy(server.url);
     const opened: RouterState[] = [];
     return {

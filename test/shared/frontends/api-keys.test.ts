@@ -3,7 +3,6 @@ import { describe, expect, it } from 'vitest';
 import { RequestNames } from '../../../shared/access/index.ts';
 import { issueKey, KeyGate, type KeyRecord, MemoryKeyStore, type NewKey } from '../../../shared/access/keys/index.ts';
 import { systemClock } from '../../../shared/clock/index.ts';
-import { defaultHttpSettings } from '../../../shared/frontends/http/deps.ts';
 import { createHttpApp, type HttpSettings } from '../../../shared/frontends/http/index.ts';
 import { routesOf } from '../../../shared/frontends/http/route-table.ts';
 import { startHttpServer } from '../../../shared/frontends/node/server.ts';
@@ -11,6 +10,7 @@ import type { GenerationRequest } from '../../../shared/protocol/generation/inde
 import { silentLogger } from '../../../shared/telemetry/index.ts';
 import type { JsonObject } from '../../support/dynamo-http/records.ts';
 import { createTestApp } from '../../support/http-app.ts';
+import { defaultHttpSettings } from '../../support/http-settings.ts';
 import { playTexts, ScriptedPipeline } from '../../support/scripted-pipeline.ts';
 import { waitUntil } from '../../support/wait-until.ts';
 

@@ -1,11 +1,11 @@
 import { describe, expect, it } from 'vitest';
 import { VirtualClock } from '../../../shared/clock/index.ts';
 import { ServeError, workerError } from '../../../shared/errors/index.ts';
-import { defaultHttpSettings } from '../../../shared/frontends/http/index.ts';
 import type { Frame, JsonObject } from '../../support/dynamo-http/records.ts';
 import { parseFrames } from '../../support/dynamo-http/wire-answer.ts';
 import { type GenerationEvent, tell } from '../../support/generation-events.ts';
 import { createTestApp, type TestAppOptions } from '../../support/http-app.ts';
+import { defaultHttpSettings } from '../../support/http-settings.ts';
 import { playTexts, type ScriptedCall, ScriptedPipeline } from '../../support/scripted-pipeline.ts';
 
 const MESSAGES = [{ role: 'user', content: 'hi' }];

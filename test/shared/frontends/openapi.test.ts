@@ -1,7 +1,8 @@
 import { describe, expect, it } from 'vitest';
-import { defaultHttpPaths, defaultHttpSettings, type HttpSettings } from '../../../shared/frontends/http/index.ts';
+import type { HttpSettings } from '../../../shared/frontends/http/index.ts';
 import type { ServedModel } from '../../../shared/pipeline/index.ts';
 import { createTestApp } from '../../support/http-app.ts';
+import { defaultHttpSettings } from '../../support/http-settings.ts';
 import { ScriptedPipeline, servedModel } from '../../support/scripted-pipeline.ts';
 
 type Json = Record<string, unknown>;
@@ -104,7 +105,7 @@ describe('GET /openapi.json', () => {
 
   it('follows the paths and switches of the deployment', async () => {
     const { paths } = await readDocument({
-      paths: { ...defaultHttpPaths, chat: '/b/chat', models: '/b/m' },
+      paths: { ...defaultHttpSettings.paths, chat: '/b/chat', models: '/b/m' },
       hasAdminRoutes: false,
     });
     expect(Object.keys(paths)).toEqual(expect.arrayContaining(['/b/chat', '/b/m', '/b/m/{id}']));

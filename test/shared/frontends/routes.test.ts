@@ -1,8 +1,8 @@
 import { describe, expect, it } from 'vitest';
 import { VirtualClock } from '../../../shared/clock/index.ts';
 import type { EndpointRecord } from '../../../shared/discovery/records.ts';
-import { defaultHttpPaths } from '../../../shared/frontends/http/index.ts';
 import { createTestApp } from '../../support/http-app.ts';
+import { defaultHttpSettings } from '../../support/http-settings.ts';
 import { playTexts, ScriptedPipeline, servedModel } from '../../support/scripted-pipeline.ts';
 
 const NOT_READY = {
@@ -32,7 +32,7 @@ async function get(test: ReturnType<typeof createTestApp>, path: string, init: R
 
 describe('GET /', () => {
   it('says where things are, to programs and to browsers', async () => {
-    const test = createTestApp({ settings: { paths: { ...defaultHttpPaths, models: '/own/models' } } });
+    const test = createTestApp({ settings: { paths: { ...defaultHttpSettings.paths, models: '/own/models' } } });
     const { status, body } = await get(test, '/');
     expect(status).toBe(200);
     expect(body).toMatchObject({ name: 'stator', docs: '/docs', openapi: '/openapi.json', models: '/own/models' });

@@ -1,6 +1,6 @@
 import { seededRandom } from '../../../shared/clock/index.ts';
-import { defaultHttpSettings } from '../../../shared/frontends/http/deps.ts';
 import type { DecodeContext, OpenAiDecodeSettings } from '../../../shared/protocol/openai/index.ts';
+import { defaultHttpSettings } from '../../support/http-settings.ts';
 
 /** A decode context with these headers and settings; warnings are collected. */
 export function contextWith(

@@ -99,10 +99,9 @@ export async function openAccount(stackName: string): Promise<Account> {
   const assemblies = new Map<string, { readonly out: string; readonly leftOut: readonly Resource[] }>();
   const synthesise = async (context: string) => {
     const out = join(folder, `out-${assemblies.size}`);
-    await finished(
-      spawnNode(['infra/synth.mjs'], { env: { CDK_OUTDIR: out, CDK_CONTEXT_JSON: context } }),
-      'synthesis',
-    );
+    // What CDK holds against rules of its own is seen elsewhere, and takes as long as all the rest.
+    const app = { CDK_OUTDIR: out, CDK_CONTEXT_JSON: context, CDK_VALIDATION: 'false' };
+    await finished(spawnNode(['infra/synth.mjs'], { env: app }), 'synthesis');
     const assembly = { out, leftOut: localizeTemplates(out) };
     assemblies.set(context, assembly);
     return assembly;

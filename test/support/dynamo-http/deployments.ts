@@ -3,12 +3,7 @@ import { seededRandom, systemClock, systemRandom } from '../../../shared/clock/i
 import type { ModelCard, ModelType } from '../../../shared/discovery/index.ts';
 import { MemoryDiscovery, MemoryHub } from '../../../shared/discovery/memory/memory-discovery.ts';
 import { workerError } from '../../../shared/errors/index.ts';
-import {
-  createHttpApp,
-  defaultHttpPaths,
-  defaultHttpSettings,
-  type HttpSettings,
-} from '../../../shared/frontends/http/index.ts';
+import { createHttpApp, type HttpSettings } from '../../../shared/frontends/http/index.ts';
 import { ByteBudget, ServiceLifecycle } from '../../../shared/frontends/inference/index.ts';
 import { startHttpServer } from '../../../shared/frontends/node/server.ts';
 import {
@@ -29,6 +24,7 @@ import { MemoryResponseStore } from '../../../shared/responses/index.ts';
 import { createRouter } from '../../../shared/router/index.ts';
 import { createFrontendMetrics, silentLogger } from '../../../shared/telemetry/index.ts';
 import { type LoadedModel, loadModelFolder } from '../../../shared/tokens/index.ts';
+import { defaultHttpSettings } from '../http-settings.ts';
 import { ScriptedEngine, type WorkerScript } from '../scripted-engine.ts';
 import { playMedia } from './media.ts';
 import { loadModels, type RegisteredModel } from './records.ts';
@@ -63,7 +59,13 @@ const DEPLOYMENTS: Readonly<Record<string, Partial<HttpSettings>>> = {
   env1: ENV1,
   'env1-paths': {
     ...ENV1,
-    paths: { ...defaultHttpPaths, chat: '/a/chat', completions: '/a/cmp', models: '/a/models', health: '/a/health' },
+    paths: {
+      ...defaultHttpSettings.paths,
+      chat: '/a/chat',
+      completions: '/a/cmp',
+      models: '/a/models',
+      health: '/a/health',
+    },
   },
   env2: {
     paths: PREFIXED('/b'),

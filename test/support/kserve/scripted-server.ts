@@ -3,7 +3,6 @@ import { type Clock, seededRandom, systemClock, systemRandom } from '../../../sh
 import type { ModelCard, ModelInput, ModelType } from '../../../shared/discovery/index.ts';
 import { MemoryDiscovery, MemoryHub } from '../../../shared/discovery/memory/memory-discovery.ts';
 import { createKserveService, type KserveService } from '../../../shared/frontends/grpc/index.ts';
-import { defaultHttpSettings } from '../../../shared/frontends/http/index.ts';
 import { ByteBudget, ServiceLifecycle } from '../../../shared/frontends/inference/index.ts';
 import { type GrpcServer, type GrpcServerOptions, openGrpcServer } from '../../../shared/grpc/index.ts';
 import {
@@ -21,6 +20,7 @@ import { createRouter } from '../../../shared/router/index.ts';
 import { createKvRouter, kvRouterConfig } from '../../../shared/router/scheduler/index.ts';
 import { createFrontendMetrics, type FrontendMetrics, silentLogger } from '../../../shared/telemetry/index.ts';
 import { letterModel } from '../../shared/pipeline/fixtures.ts';
+import { defaultHttpSettings } from '../http-settings.ts';
 import { serveEcho, serveText } from './scripted-engines.ts';
 
 const TRITON_ECHO =

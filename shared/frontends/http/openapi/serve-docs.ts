@@ -4,9 +4,10 @@ import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import packageJson from '../../../../package.json' with { type: 'json' };
 import { ServeError } from '../../../errors/index.ts';
-import type { HttpAppDeps, HttpSettings } from '../deps.ts';
+import type { HttpAppDeps } from '../deps.ts';
 import type { HttpExchange } from '../hosts/exchange.ts';
 import type { Operation, Serve } from '../route.ts';
+import type { HttpSettings } from '../settings.ts';
 import { sendError, sendText } from '../sinks/send.ts';
 import { exampleModels } from './examples.ts';
 

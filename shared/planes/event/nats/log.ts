@@ -2,18 +2,24 @@ import type { Clock, Random } from '../../../clock/index.ts';
 import { untilAborted } from '../../../concurrency/index.ts';
 import type { NatsStream, NatsStreamFacts, NatsStreamReader } from '../../nats/index.ts';
 import { decodeEnvelopeRecord } from '../envelope.ts';
-import type {
-  EventEnvelope,
-  EventLog,
-  EventLogEntry,
-  EventLogFollower,
-  EventLogListener,
-  EventLogState,
+import {
+  anotherLog,
+  type EventEnvelope,
+  type EventLog,
+  type EventLogEntry,
+  type EventLogFollower,
+  type EventLogListener,
+  type EventLogState,
 } from '../types.ts';
 import { bufferOf, InOrder } from './subscription.ts';
 
 const RETRY_MS = 100;
 const RETRY_GROWTH_MAX = 50;
+
+/** Time until the next attempt after so many in a row that failed, drawn around a value that doubles up to five seconds. */
+export function retryPauseMs(failures: number, random: Random): number {
+  return RETRY_MS * Math.min(2 ** failures, RETRY_GROWTH_MAX) * (0.5 + random.next());
+}
 
 interface LogFollowerOptions {
   readonly stream: NatsStream;
@@ -90,8 +96,7 @@ export class LogFollower implements EventLogFollower {
         this.#failures++;
         onProblem(error);
       }
-      const pauseMs = RETRY_MS * Math.min(2 ** this.#failures, RETRY_GROWTH_MAX) * (0.5 + random.next());
-      await clock.sleep(pauseMs, signal).catch(() => {}); // closed: the loop ends
+      await clock.sleep(retryPauseMs(this.#failures, random), signal).catch(() => {}); // closed: the loop ends
     }
   }
 
@@ -272,10 +277,6 @@ export class NatsEventLog implements EventLog {
   }
 }
 
-function anotherLog(): Error {
-  return new Error('the event log was created anew: its sequences are not those known here; read its state again');
-}
-
 /** Reads what a stream holds page by page, each asked for when the one before it has been used. */
 class StreamPages {
   #reader: NatsStreamReader | undefined;
@@ -303,14 +304,7 @@ class StreamPages {
       this.#resolve = resolve;
     });
     this.#reader?.next(false);
-    const onAbort = (): void => this.#turn(false, true);
-    signal.addEventListener('abort', onAbort, { once: true });
-    try {
-      return await page;
-    } finally {
-      signal.removeEventListener('abort', onAbort);
-      signal.throwIfAborted();
-    }
+    return untilAborted(page, signal);
   }
 
   close(): void {

@@ -1,29 +1,17 @@
 import { type Clock, type Random, systemRandom } from '../../../clock/index.ts';
 import type { NatsClient, NatsStream } from '../../nats/index.ts';
 import type { RecordCodec } from '../../record-codec.ts';
-import { encodeEnvelopeRecord } from '../envelope.ts';
+import { encodeEnvelopeRecord, SequencedPublisher } from '../envelope.ts';
 import {
   type EventLog,
   type EventPlane,
-  type EventPublisher,
   type EventScope,
-  type EventTransport,
+  LOGGED_TOPICS,
   subjectOf,
   subjectPrefixOf,
 } from '../types.ts';
-import { type LogFollower, NatsEventLog } from './log.ts';
+import { type LogFollower, NatsEventLog, retryPauseMs } from './log.ts';
 import { NatsSubscription } from './subscription.ts';
-
-interface NatsPublisherOptions {
-  readonly client: NatsClient;
-  readonly subject: string;
-  /** What the subjects of the scope begin with. */
-  readonly prefix: string;
-  readonly topic: string;
-  readonly publisherId: string;
-  readonly codec: RecordCodec;
-  readonly clock: Clock;
-}
 
 /** The bounds of a log. An existing stream is left as it is; what differs is reported. */
 export interface NatsEventLogSettings {
@@ -46,8 +34,6 @@ export interface NatsEventPlaneOptions {
   readonly random?: Random;
   /** `DYN_EVENT_PLANE_CODEC`; readers understand both. @default 'msgpack' */
   readonly codec?: RecordCodec;
-  /** Topics whose log begins with their first publisher; that of any other begins when it is asked for. @default kv-events */
-  readonly loggedTopics?: readonly string[];
   readonly log?: NatsEventLogSettings;
   /** Told of messages that cannot be read, listeners that throw and streams that cannot be made. */
   readonly onProblem: (problem: unknown) => void;
@@ -62,17 +48,21 @@ export interface NatsEventPlaneOptions {
  */
 export function createNatsEventPlane(options: NatsEventPlaneOptions): EventPlane {
   const { client, clock, random = systemRandom, codec = 'msgpack', onProblem } = options;
-  const { loggedTopics = ['kv-events'] } = options;
   const streams = new LogStreams(options);
   const followers = new Set<LogFollower>();
 
   return {
     name: 'nats',
     async publisher(scope, topic) {
-      if (loggedTopics.includes(topic)) streams.keep(scope, topic);
+      if (LOGGED_TOPICS.includes(topic)) streams.keep(scope, topic);
       const subject = subjectOf(scope, topic);
-      const prefix = subjectPrefixOf(scope);
-      return new NatsPublisher({ client, subject, prefix, topic, publisherId: random.instanceId(), codec, clock });
+      return new SequencedPublisher({
+        topic,
+        publisherId: random.instanceId(),
+        transport: { kind: 'Nats', config: { subject_prefix: subjectPrefixOf(scope) } },
+        clock,
+        send: (event) => client.publish(subject, encodeEnvelopeRecord(codec, event)),
+      });
     },
     subscribe: async (scope, topic, listener) =>
       new NatsSubscription({
@@ -98,16 +88,17 @@ export function createNatsEventPlane(options: NatsEventPlaneOptions): EventPlane
 /** The streams behind the logs: made at first use, and again when the server comes back without them. */
 class LogStreams {
   readonly #options: NatsEventPlaneOptions;
-  readonly #kept = new Map<string, NatsStream>();
+  readonly #kept = new Map<string, KeptStream>();
   readonly #closing = new AbortController();
   readonly #unwatch: () => void;
-  readonly #reported = new Set<string>();
+  /** What was said of each stream last. */
+  readonly #told = new Map<string, string>();
 
   constructor(options: NatsEventPlaneOptions) {
     this.#options = options;
     this.#unwatch = options.client.watch({
       connected: () => {
-        for (const [name, stream] of this.#kept) this.#ensure(name, stream);
+        for (const [name, kept] of this.#kept) this.#ask(name, kept);
       },
     });
   }
@@ -122,9 +113,9 @@ class LogStreams {
   keep(scope: EventScope, topic: string): void {
     const name = streamNameOf(subjectOf(scope, topic));
     if (this.#kept.has(name)) return;
-    const stream = this.of(scope, topic);
-    this.#kept.set(name, stream);
-    this.#ensure(name, stream);
+    const kept = { stream: this.of(scope, topic), asked: 0, isBeingMade: false };
+    this.#kept.set(name, kept);
+    this.#ask(name, kept);
   }
 
   close(): void {
@@ -132,62 +123,49 @@ class LogStreams {
     this.#closing.abort();
   }
 
-  #ensure(name: string, stream: NatsStream): void {
-    const { signal } = this.#closing;
-    stream.facts(signal).then(
-      ({ differences }) => {
-        if (differences.length > 0) this.#reportOnce(name, `the event stream ${name} is left as it is: ${differences}`);
-      },
-      (error: unknown) => {
-        if (!signal.aborted) this.#options.onProblem(error);
-      },
-    );
+  #ask(name: string, kept: KeptStream): void {
+    kept.asked++;
+    if (!kept.isBeingMade) void this.#make(name, kept);
   }
 
-  #reportOnce(name: string, text: string): void {
-    if (this.#reported.has(name)) return;
-    this.#reported.add(name);
-    this.#options.onProblem(text);
+  /** Asks until the server has it: one that has just begun, or elects who decides, takes the connection and no stream yet. */
+  async #make(name: string, kept: KeptStream): Promise<void> {
+    const { clock, random = systemRandom } = this.#options;
+    const { signal } = this.#closing;
+    kept.isBeingMade = true;
+    let answered = 0;
+    for (let failures = 0; answered < kept.asked && !signal.aborted; ) {
+      const { asked } = kept;
+      try {
+        const { differences } = await kept.stream.facts(signal);
+        answered = asked;
+        failures = 0;
+        if (differences.length > 0) this.#tell(name, `the event stream ${name} is left as it is: ${differences}`);
+      } catch (error) {
+        if (signal.aborted) return;
+        this.#tell(name, error);
+        await clock.sleep(retryPauseMs(++failures, random), signal).catch(() => {}); // closed: the loop ends
+      }
+    }
+    kept.isBeingMade = false;
   }
+
+  #tell(name: string, problem: unknown): void {
+    const text = String(problem);
+    if (this.#told.get(name) === text) return;
+    this.#told.set(name, text);
+    this.#options.onProblem(problem);
+  }
+}
+
+interface KeptStream {
+  readonly stream: NatsStream;
+  /** How often it was to be made: once, and with each connection, which may be to a server that has lost it. */
+  asked: number;
+  isBeingMade: boolean;
 }
 
 /** Stream of a subject, e.g. `namespace-dynamo-component-backend-kv-events`. */
 export function streamNameOf(subject: string): string {
   return subject.replace(/[._]/g, '-');
-}
-
-/** One publisher of a subject. What the client refuses is counted; subscribers see the gap. */
-class NatsPublisher implements EventPublisher {
-  readonly publisherId: string;
-  readonly transport: EventTransport;
-  readonly #options: NatsPublisherOptions;
-  #sequence = 0;
-  #dropped = 0;
-  #isClosed = false;
-
-  constructor(options: NatsPublisherOptions) {
-    this.#options = options;
-    this.publisherId = options.publisherId;
-    this.transport = { kind: 'Nats', config: { subject_prefix: options.prefix } };
-  }
-
-  get dropped(): number {
-    return this.#dropped;
-  }
-
-  publish(payload: unknown): void {
-    if (this.#isClosed) return;
-    const { client, subject, topic, publisherId, codec, clock } = this.#options;
-    const sequence = this.#sequence++;
-    try {
-      const event = { topic, publisherId, sequence, publishedAtMs: clock.wallMs(), payload };
-      if (!client.publish(subject, encodeEnvelopeRecord(codec, event))) this.#dropped++;
-    } catch {
-      this.#dropped++; // a payload that cannot be encoded
-    }
-  }
-
-  async close(): Promise<void> {
-    this.#isClosed = true;
-  }
 }

@@ -1,6 +1,6 @@
 import type { NatsMessage, NatsSubscription as Subscribed } from '../../nats/index.ts';
 import { decodeEnvelopeRecord, EVENT_BYTES_MAX, SequenceWatch } from '../envelope.ts';
-import type { EventListener, EventSubscription, EventTransport } from '../types.ts';
+import type { EventListener, EventSubscription } from '../types.ts';
 
 interface Delivery<Event> {
   /** A promise for an event that takes several turns to read. */
@@ -79,31 +79,17 @@ interface NatsSubscriptionOptions {
 const WAITING_BYTES_MAX = 4 * EVENT_BYTES_MAX;
 
 /** One subscription of a subject; as on the planes without a broker, it hears the publishers it was connected to. */
-export class NatsSubscription implements EventSubscription {
+export class NatsSubscription extends SequenceWatch implements EventSubscription {
   readonly #options: NatsSubscriptionOptions;
-  readonly #watch: SequenceWatch;
-  readonly #publisherIds = new Set<string>();
   readonly #subscribed: Subscribed;
   readonly #inOrder: InOrder;
   #isClosed = false;
 
   constructor(options: NatsSubscriptionOptions) {
+    super('Nats', options.listener);
     this.#options = options;
-    this.#watch = new SequenceWatch(options.listener);
     this.#inOrder = new InOrder(options.onProblem);
     this.#subscribed = options.subscribe((message) => this.#deliver(message));
-  }
-
-  get missed(): number {
-    return this.#watch.missed;
-  }
-
-  connect(publisherId: string, transport: EventTransport): void {
-    if (transport.kind === 'Nats') this.#publisherIds.add(publisherId); // one of another plane is not heard here
-  }
-
-  disconnect(publisherId: string): void {
-    if (this.#publisherIds.delete(publisherId)) this.#watch.forget(publisherId);
   }
 
   async close(): Promise<void> {
@@ -121,7 +107,7 @@ export class NatsSubscription implements EventSubscription {
     this.#inOrder.push(data.length, {
       read: () => decodeEnvelopeRecord(this.#options.topic, bufferOf(data)),
       deliver: (event) => {
-        if (!this.#isClosed && this.#publisherIds.has(event.publisherId)) this.#watch.receive(event);
+        if (!this.#isClosed) this.receive(event);
       },
     });
   }

@@ -2,7 +2,7 @@ import type { Publisher, Subscriber } from 'zeromq';
 import { type Clock, type Random, systemRandom } from '../../../clock/index.ts';
 import { formatHostPort, listenAddress } from '../../listen-address.ts';
 import type { RecordCodec } from '../../record-codec.ts';
-import { EVENT_BYTES_MAX, encodeEnvelope } from '../envelope.ts';
+import { EVENT_BYTES_MAX, encodeEnvelope, SequencedPublisher } from '../envelope.ts';
 import {
   type EventListener,
   type EventPlane,
@@ -13,7 +13,7 @@ import {
   subjectOf,
 } from '../types.ts';
 import { BROKER_CONNECTION, connectToBrokers, type ZmqBrokerSource } from './brokers.ts';
-import { BrokeredSubscription, ZmqSubscription } from './subscription.ts';
+import { DirectZmqSubscription, ZmqSubscription } from './subscription.ts';
 
 /** Settings of the ZeroMQ event plane. */
 export interface ZmqEventPlaneOptions {
@@ -64,16 +64,24 @@ export function createZmqEventPlane(options: ZmqEventPlaneOptions): EventPlane {
     });
   }
 
+  /** @param key first frame of the messages: what subscribers and brokers tell them apart by */
   function publisherOf(
-    given: Pick<ZmqPublisherOptions, 'socket' | 'transport' | 'key' | 'topic'>,
+    { topic, transport, key }: { readonly topic: string; readonly transport: EventTransport; readonly key: string },
+    socket: Publisher,
     onClosed: () => void,
   ): EventPublisher {
-    const publisher = new ZmqPublisher({
-      ...given,
+    const publisher = new SequencedPublisher({
+      topic,
       publisherId: random.instanceId(),
-      codec,
+      transport,
       clock,
-      onClosed: () => {
+      // With a send timeout of 0 the socket takes or refuses a message at once.
+      send(event) {
+        const frames = encodeEnvelope(codec, event);
+        return socket.send([key, frames.publisherId, frames.sequence, frames.body]);
+      },
+      onClosed() {
+        socket.close();
         open.delete(publisher);
         onClosed();
       },
@@ -90,7 +98,7 @@ export function createZmqEventPlane(options: ZmqEventPlaneOptions): EventPlane {
     await socket.bind(`tcp://${formatHostPort(bind, 0)}`);
     const port = Number(socket.lastEndpoint?.split(':').at(-1));
     const endpoint = `tcp://${formatHostPort(reachedAt, port)}`;
-    return publisherOf({ socket, transport: { kind: 'Zmq', config: { endpoint } }, key: topic, topic }, () => {});
+    return publisherOf({ topic, transport: { kind: 'Zmq', config: { endpoint } }, key: topic }, socket, () => {});
   }
 
   async function connectPublisher(source: ZmqBrokerSource, scope: EventScope, topic: string): Promise<EventPublisher> {
@@ -99,14 +107,17 @@ export function createZmqEventPlane(options: ZmqEventPlaneOptions): EventPlane {
     const connections = await connectToBrokers(socket, 'xsub', source, scope.namespace, onProblem);
     const config = { xsub_endpoints: connections.first.xsub, xpub_endpoints: connections.first.xpub };
     const key = subjectOf(scope, topic);
-    return publisherOf({ socket, transport: { kind: 'ZmqBroker', config }, key, topic }, () => connections.close());
+    return publisherOf({ topic, transport: { kind: 'ZmqBroker', config }, key }, socket, () => connections.close());
   }
 
   async function subscribeToPublishers(topic: string, listener: EventListener): Promise<EventSubscription> {
     const { Subscriber } = await loadZeromq();
     const socket = new Subscriber(RECEIVING);
     const onClosed = (): unknown => open.delete(subscription);
-    const subscription = new ZmqSubscription({ socket, topic, listener, onProblem, onClosed });
+    const subscription = new DirectZmqSubscription({
+      ...{ kind: 'Zmq', socket, key: topic, topic },
+      ...{ listener, onProblem, onClosed },
+    });
     open.add(subscription);
     return subscription;
   }
@@ -125,8 +136,11 @@ export function createZmqEventPlane(options: ZmqEventPlaneOptions): EventPlane {
       open.delete(subscription);
       connections.close();
     };
-    const subject = subjectOf(scope, topic);
-    const subscription = new BrokeredSubscription({ socket, subject, topic, listener, onProblem, onClosed });
+    const key = subjectOf(scope, topic);
+    const subscription = new ZmqSubscription({
+      ...{ kind: 'ZmqBroker', socket, key, topic },
+      ...{ listener, onProblem, onClosed },
+    });
     open.add(subscription);
     return subscription;
   }
@@ -154,58 +168,4 @@ async function openPublisher(more: { readonly ipv6?: boolean } | typeof BROKER_C
 /** Loads the native library on first use: a process without this plane does not pay for it. */
 function loadZeromq(): Promise<typeof import('zeromq')> {
   return import('zeromq');
-}
-
-interface ZmqPublisherOptions {
-  readonly socket: Publisher;
-  /** How subscribers get at the messages. */
-  readonly transport: EventTransport;
-  /** First frame of the messages: what subscribers and brokers tell them apart by. */
-  readonly key: string;
-  readonly topic: string;
-  readonly publisherId: string;
-  readonly codec: RecordCodec;
-  readonly clock: Clock;
-  readonly onClosed: () => void;
-}
-
-/** One PUB socket: what a subscriber cannot take in time is lost for it, and it sees the gap. */
-class ZmqPublisher implements EventPublisher {
-  readonly publisherId: string;
-  readonly transport: EventTransport;
-  readonly #options: ZmqPublisherOptions;
-  #sequence = 0;
-  #dropped = 0;
-  #isClosed = false;
-
-  constructor(options: ZmqPublisherOptions) {
-    this.#options = options;
-    this.publisherId = options.publisherId;
-    this.transport = options.transport;
-  }
-
-  get dropped(): number {
-    return this.#dropped;
-  }
-
-  publish(payload: unknown): void {
-    if (this.#isClosed) return;
-    const { key, topic, publisherId, codec, clock, socket } = this.#options;
-    const sequence = this.#sequence++;
-    try {
-      const event = { topic, publisherId, sequence, publishedAtMs: clock.wallMs(), payload };
-      const frames = encodeEnvelope(codec, event);
-      // With a send timeout of 0 the socket takes or refuses a message at once.
-      socket.send([key, frames.publisherId, frames.sequence, frames.body]).catch(() => this.#dropped++);
-    } catch {
-      this.#dropped++; // a payload that cannot be encoded; subscribers see the gap
-    }
-  }
-
-  async close(): Promise<void> {
-    if (this.#isClosed) return;
-    this.#isClosed = true;
-    this.#options.socket.close();
-    this.#options.onClosed();
-  }
 }

@@ -3,41 +3,49 @@ import { endOfTurn } from '../../../concurrency/index.ts';
 import { decodeEnvelope, SequenceWatch } from '../envelope.ts';
 import type { EventEnvelope, EventListener, EventSubscription, EventTransport } from '../types.ts';
 
-interface EventReaderOptions {
+interface ZmqSubscriptionOptions {
+  readonly kind: EventTransport['kind'];
   readonly socket: Subscriber;
   /** First frame of the messages that are meant. */
   readonly key: string;
   readonly topic: string;
-  event(envelope: EventEnvelope): void;
+  readonly listener: EventListener;
   /** A message that is not one, or a listener that threw. */
   readonly onProblem: (problem: unknown) => void;
+  readonly onClosed: () => void;
 }
 
 /** Read before the rest of the process has its turn: messages that wait are received without one. */
 const TURN_BYTES = 128 << 10;
 const MESSAGE_COST_BYTES = 1024;
 
-/** Reads one SUB socket until it is closed. */
-class EventReader {
-  readonly #options: EventReaderOptions;
+/**
+ * Reads one SUB socket until it is closed. Where it is connected to several brokers, each of them brings every message; the
+ * first that arrives counts.
+ */
+export class ZmqSubscription extends SequenceWatch implements EventSubscription {
+  readonly #options: ZmqSubscriptionOptions;
   readonly #key: Buffer;
   readonly #reading: Promise<void>;
   #isClosed = false;
 
-  constructor(options: EventReaderOptions) {
+  constructor(options: ZmqSubscriptionOptions) {
+    super(options.kind, options.listener);
     this.#options = options;
     this.#key = Buffer.from(options.key);
     options.socket.subscribe(options.key);
     this.#reading = this.#read();
   }
 
-  get isClosed(): boolean {
+  protected get isClosed(): boolean {
     return this.#isClosed;
   }
 
   /** Closes the socket. Nothing is delivered afterwards. */
   async close(): Promise<void> {
+    if (this.#isClosed) return;
     this.#isClosed = true;
+    this.#options.onClosed();
     this.#options.socket.close();
     await this.#reading;
   }
@@ -73,7 +81,7 @@ class EventReader {
       }
       const event = decodeEnvelope(this.#options.topic, { publisherId, sequence, body });
       if (event instanceof Promise) return this.#deliverLong(event);
-      this.#options.event(event);
+      this.receive(event);
     } catch (problem) {
       this.#options.onProblem(problem); // the stream of events goes on
     }
@@ -83,134 +91,50 @@ class EventReader {
   async #deliverLong(event: Promise<EventEnvelope>): Promise<void> {
     try {
       const read = await event;
-      if (!this.#isClosed) this.#options.event(read);
+      if (!this.#isClosed) this.receive(read);
     } catch (problem) {
       this.#options.onProblem(problem);
     }
   }
-}
-
-interface BrokeredSubscriptionOptions {
-  readonly socket: Subscriber;
-  readonly subject: string;
-  readonly topic: string;
-  readonly listener: EventListener;
-  /** A message that is not one, or a listener that threw. */
-  readonly onProblem: (problem: unknown) => void;
-  readonly onClosed: () => void;
-}
-
-interface ZmqSubscriptionOptions {
-  readonly socket: Subscriber;
-  readonly topic: string;
-  readonly listener: EventListener;
-  /** A message that is not one, or a listener that threw. */
-  readonly onProblem: (problem: unknown) => void;
-  readonly onClosed: () => void;
 }
 
 /** One SUB socket connected to every publisher that it follows. */
-export class ZmqSubscription implements EventSubscription {
-  readonly #options: ZmqSubscriptionOptions;
-  readonly #watch: SequenceWatch;
+export class DirectZmqSubscription extends ZmqSubscription {
+  readonly #socket: Subscriber;
+  readonly #onProblem: (problem: unknown) => void;
   readonly #endpointOf = new Map<string, string>();
-  readonly #reader: EventReader;
 
   constructor(options: ZmqSubscriptionOptions) {
-    this.#options = options;
-    this.#watch = new SequenceWatch(options.listener);
-    const { socket, topic, onProblem } = options;
-    this.#reader = new EventReader({
-      socket,
-      key: topic,
-      topic,
-      onProblem,
-      event: (envelope) => this.#endpointOf.has(envelope.publisherId) && this.#watch.receive(envelope),
-    });
+    super(options);
+    this.#socket = options.socket;
+    this.#onProblem = options.onProblem;
   }
 
-  get missed(): number {
-    return this.#watch.missed;
-  }
-
-  connect(publisherId: string, transport: EventTransport): void {
-    if (this.#reader.isClosed || transport.kind !== 'Zmq') return; // a publisher of another plane: nothing to follow here
+  override connect(publisherId: string, transport: EventTransport): void {
+    if (this.isClosed || transport.kind !== 'Zmq') return; // a publisher of another plane: nothing to follow here
     const { endpoint } = transport.config;
     if (this.#endpointOf.get(publisherId) === endpoint) return;
     this.disconnect(publisherId);
-    const isConnected = this.#hasEndpoint(endpoint);
-    this.#endpointOf.set(publisherId, endpoint);
-    if (!isConnected) this.#connect(publisherId, endpoint);
-  }
-
-  /** An endpoint that is none is told of: the others are followed all the same. */
-  #connect(publisherId: string, endpoint: string): void {
     try {
-      this.#options.socket.connect(endpoint);
+      if (!this.#hasEndpoint(endpoint)) this.#socket.connect(endpoint);
     } catch (problem) {
-      this.#endpointOf.delete(publisherId);
-      this.#options.onProblem(problem);
+      this.#onProblem(problem); // an endpoint that is none is told of: the others are followed all the same
+      return;
     }
+    this.#endpointOf.set(publisherId, endpoint);
+    super.connect(publisherId, transport);
   }
 
-  disconnect(publisherId: string): void {
+  override disconnect(publisherId: string): void {
     const endpoint = this.#endpointOf.get(publisherId);
     if (endpoint === undefined) return;
     this.#endpointOf.delete(publisherId);
-    this.#watch.forget(publisherId);
-    if (!this.#reader.isClosed && !this.#hasEndpoint(endpoint)) this.#options.socket.disconnect(endpoint);
-  }
-
-  async close(): Promise<void> {
-    if (this.#reader.isClosed) return;
-    this.#options.onClosed();
-    await this.#reader.close();
+    super.disconnect(publisherId);
+    if (!this.isClosed && !this.#hasEndpoint(endpoint)) this.#socket.disconnect(endpoint);
   }
 
   #hasEndpoint(endpoint: string): boolean {
     for (const known of this.#endpointOf.values()) if (known === endpoint) return true;
     return false;
-  }
-}
-
-/**
- * One SUB socket connected to all brokers. Each of them brings every message; the first that arrives counts. As on the planes
- * without a broker, it hears the publishers it was connected to.
- */
-export class BrokeredSubscription implements EventSubscription {
-  readonly #options: BrokeredSubscriptionOptions;
-  readonly #watch: SequenceWatch;
-  readonly #publisherIds = new Set<string>();
-  readonly #reader: EventReader;
-
-  constructor(options: BrokeredSubscriptionOptions) {
-    this.#options = options;
-    this.#watch = new SequenceWatch(options.listener);
-    const { socket, subject, topic, onProblem } = options;
-    this.#reader = new EventReader({
-      socket,
-      key: subject,
-      topic,
-      onProblem,
-      event: (envelope) => this.#publisherIds.has(envelope.publisherId) && this.#watch.receive(envelope),
-    });
-  }
-
-  get missed(): number {
-    return this.#watch.missed;
-  }
-
-  connect(publisherId: string, transport: EventTransport): void {
-    if (transport.kind === 'ZmqBroker') this.#publisherIds.add(publisherId); // one of another plane is not heard here
-  }
-
-  disconnect(publisherId: string): void {
-    if (this.#publisherIds.delete(publisherId)) this.#watch.forget(publisherId);
-  }
-
-  async close(): Promise<void> {
-    if (this.#reader.isClosed) return;
-    this.#options.onClosed();
-    await this.#reader.close();
   }
 }

@@ -1,7 +1,7 @@
-import { defaultHttpSettings } from '../../../../shared/frontends/http/index.ts';
 import type { Frame, JsonObject } from '../../../support/dynamo-http/records.ts';
 import { parseFrames } from '../../../support/dynamo-http/wire-answer.ts';
 import { createTestApp, type TestAppOptions } from '../../../support/http-app.ts';
+import { defaultHttpSettings } from '../../../support/http-settings.ts';
 import { type ScriptedCall, ScriptedPipeline } from '../../../support/scripted-pipeline.ts';
 
 /** Settings of a server that speaks Anthropic's dialect. */

@@ -1,8 +1,8 @@
 import { describe, expect, it } from 'vitest';
 import { VirtualClock } from '../../../../shared/clock/index.ts';
-import { defaultHttpPaths } from '../../../../shared/frontends/http/index.ts';
 import type { JsonObject } from '../../../support/dynamo-http/records.ts';
 import { createTestApp, type TestAppOptions } from '../../../support/http-app.ts';
+import { defaultHttpSettings } from '../../../support/http-settings.ts';
 import { playTexts, ScriptedPipeline, servedModel } from '../../../support/scripted-pipeline.ts';
 import { ANTHROPIC, answer, post } from './messages-bed.ts';
 
@@ -28,7 +28,7 @@ describe("Anthropic's routes", () => {
   });
 
   it('move together, and leave no trace at the old place', async () => {
-    const settings = { paths: { ...defaultHttpPaths, messages: '/x/m' } };
+    const settings = { paths: { ...defaultHttpSettings.paths, messages: '/x/m' } };
     const pipeline = new ScriptedPipeline().onGenerate(({ sink }) => playTexts(sink, ['hi']));
     expect((await json(post({}, '/x/m'), { pipeline, settings })).response.status).toBe(200);
     expect((await json(post({}, '/x/m/count_tokens'), { settings })).response.status).toBe(200);

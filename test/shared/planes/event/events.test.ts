@@ -150,21 +150,24 @@ describe('an envelope record', () => {
 });
 
 describe('the watch on sequences', () => {
-  it('passes on what is new, in order, and reports every hole once', () => {
+  it('passes on what is new from those it follows, in order, and reports every hole once', () => {
     const arrivals = fc.array(fc.record({ publisher: fc.nat(2), sequence: fc.nat(15) }), { maxLength: 60 });
     fc.assert(
       fc.property(arrivals, (messages) => {
         const log: string[] = [];
-        const watch = new SequenceWatch({
+        const watch = new SequenceWatch('Memory', {
           event: (event) => log.push(`${event.publisherId} ${event.sequence}`),
           gap: (publisherId, expected, received) => log.push(`${publisherId} gap ${expected}-${received}`),
         });
+        for (const id of ['p0', 'p1']) watch.connect(id, { kind: 'Memory', config: {} });
+        watch.connect('p2', { kind: 'Nats', config: { subject_prefix: 'p' } });
         const expectedLog: string[] = [];
         const last = new Map<string, number>();
         let missed = 0;
         for (const { publisher, sequence } of messages) {
           const publisherId = `p${publisher}`;
           watch.receive({ topic: 't', publisherId, sequence, publishedAtMs: 0, payload: null });
+          if (publisher === 2) continue; // nobody connected it to this plane
           const before = last.get(publisherId) ?? -1;
           if (sequence <= before) continue;
           if (sequence > before + 1) expectedLog.push(`${publisherId} gap ${before + 1}-${sequence}`);

@@ -1,7 +1,7 @@
 import { afterEach, describe, expect, it } from 'vitest';
-import { systemClock } from '../../../../shared/clock/index.ts';
+import { seededRandom, systemClock, VirtualClock } from '../../../../shared/clock/index.ts';
 import { createNatsEventPlane, type EventPlane, type EventScope } from '../../../../shared/planes/event/index.ts';
-import { createNatsClient } from '../../../../shared/planes/nats/index.ts';
+import { createNatsClient, type NatsClient } from '../../../../shared/planes/nats/index.ts';
 import { LogHearing } from '../../../contract/planes/event-log.contract.ts';
 import { hasNatsServer, type NatsServer, startNatsServer, waitUntil } from '../../../support/index.ts';
 import { deleteStreams } from '../../../support/nats-streams.ts';
@@ -10,6 +10,58 @@ const SCOPE: EventScope = { kind: 'component', namespace: 'dynamo', component: '
 const TOPIC = 'kv-events';
 const never = new AbortController().signal;
 const MIB = 2 ** 20;
+
+describe('the stream of a log that its server cannot make yet', () => {
+  /** A plane with a publisher of a logged topic, whose server makes no stream for the first `refusals` times. */
+  async function publishing(refusals: number) {
+    const clock = new VirtualClock();
+    const problems: string[] = [];
+    let asked = 0;
+    let connected = (): void => {};
+    const facts = async () => {
+      if (++asked <= refusals) throw new Error('no leader');
+      return { createdAt: 'now', firstSequence: 1, lastSequence: 0, differences: [] };
+    };
+    const client = {
+      watch: (watcher: { connected(): void }) => {
+        connected = () => watcher.connected();
+        return () => {};
+      },
+      stream: () => ({ facts }),
+      close: async () => {},
+    } as unknown as NatsClient;
+    const onProblem = (problem: unknown): void => void problems.push(String(problem));
+    const plane = createNatsEventPlane({ client, clock, random: seededRandom(1), onProblem });
+    await plane.publisher(SCOPE, TOPIC);
+    await clock.advance(0);
+    return { clock, plane, problems, asked: () => asked, connect: () => connected() };
+  }
+
+  it('is asked for until it is there, and once more with each connection; the problem is told once', async () => {
+    const { clock, plane, problems, asked, connect } = await publishing(4);
+    expect(asked()).toBe(1);
+    connect(); // while it is being asked for
+    await clock.advance(20_000);
+    expect(asked()).toBe(5);
+    expect(problems).toEqual(['Error: no leader']);
+    connect();
+    await clock.advance(60_000);
+    expect(asked()).toBe(6);
+    await plane.close();
+  });
+
+  it('is asked for at most every few seconds, and no more once the plane is closed', async () => {
+    const { clock, plane, asked } = await publishing(Number.POSITIVE_INFINITY);
+    await clock.advance(600_000);
+    expect(asked()).toBeGreaterThan(600 / 7.5);
+    expect(asked()).toBeLessThan(600 / 2.5 + 10);
+    const before = asked();
+    await plane.close();
+    await clock.advance(60_000);
+    expect(asked()).toBe(before);
+    expect(clock.pendingTimers).toBe(0);
+  });
+});
 
 describe.runIf(hasNatsServer())('the NATS event plane', () => {
   const planes: EventPlane[] = [];

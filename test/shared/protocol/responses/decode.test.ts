@@ -1,7 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { seededRandom } from '../../../../shared/clock/index.ts';
 import type { ServeError } from '../../../../shared/errors/index.ts';
-import { defaultHttpSettings } from '../../../../shared/frontends/http/deps.ts';
 import type { ChatMessage, GenerationRequest } from '../../../../shared/protocol/generation/index.ts';
 import { parseJsonBody } from '../../../../shared/protocol/json/index.ts';
 import {
@@ -15,6 +14,7 @@ import {
   responseIdOfItem,
   toListedItems,
 } from '../../../../shared/protocol/openai/index.ts';
+import { defaultHttpSettings } from '../../../support/http-settings.ts';
 
 const CONTEXT = {
   headers: { headerNames: () => [], header: () => undefined },

@@ -57,28 +57,27 @@ function bedOf({ hasPasses = true, info = INFO, latency }: BedOptions = {}) {
     ...(latency === undefined ? {} : { tokenLatency: () => latency }),
   } as unknown as Engine;
   const traffic = new TrafficCounter(clock);
-  const reporter = new RollupReporter({
-    publisher: {
-      publisherId: 'p',
-      transport: 'memory' as never,
-      publish: (event) => void told.push(event as never),
-      dropped: 0,
-      close: async () => {},
+  const publisher = {
+    publisherId: 'p',
+    transport: 'memory' as never,
+    publish: (event: unknown) => void told.push(event as never),
+    dropped: 0,
+    close: async () => {},
+  };
+  const address = { namespace: 'ns', component: 'backend', endpoint: 'generate' };
+  const reporter = new RollupReporter(
+    {
+      worker: { clock, random: seededRandom(1), engine, address },
+      settings: { rollupIntervalMs: 5000, gpus: 2 },
+      card: { display_name: 'm', worker_type: 'aggregated' },
+      instanceId: 'w0',
+      engineInfo: info,
+      traffic,
+      load: () => state.load,
+      isDraining: () => state.isDraining,
     },
-    clock,
-    random: seededRandom(1),
-    intervalMs: 5000,
-    namespace: 'ns',
-    model: 'm',
-    component: 'agg',
-    workerId: 'w0',
-    gpus: 2,
-    engine,
-    engineInfo: info,
-    traffic,
-    load: () => state.load,
-    isDraining: () => state.isDraining,
-  });
+    publisher,
+  );
   return { clock, told, state, traffic, reporter, pass: (pass: EnginePass) => onPass(pass) };
 }
 

@@ -12,7 +12,7 @@ import { vllmLaunchSettings } from '../../../../shared/worker/process/server-eng
 import { startWorkerProcess, type WorkerProcess } from '../../../../shared/worker/process/worker.ts';
 import { freePort, isRunning, waitUntil } from '../../../support/index.ts';
 
-const FAKE = fileURLToPath(new URL('../../engines/process/fake-engine.mjs', import.meta.url));
+const FAKE = fileURLToPath(new URL('../../engines/server/fake-engine.mjs', import.meta.url));
 const ENGINE = [`--engine-command=${process.execPath} ${FAKE}`, `--model-path=${builtinModelPath()}`];
 
 describe('a worker process', () => {

@@ -1,14 +1,7 @@
 import { describe, expect, it } from 'vitest';
-import { seededRandom, VirtualClock } from '../../../../shared/clock/index.ts';
-import { ServeError } from '../../../../shared/errors/index.ts';
-import {
-  captureLogger,
-  inSpan,
-  logSpans,
-  type Span,
-  type SpanSink,
-  Tracer,
-} from '../../../../shared/telemetry/index.ts';
+import { seededRandom, VirtualClock } from '../../../shared/clock/index.ts';
+import { ServeError } from '../../../shared/errors/index.ts';
+import { captureLogger, inSpan, logSpans, type Span, type SpanSink, Tracer } from '../../../shared/telemetry/index.ts';
 
 function start(sampleRatio = 1) {
   const clock = new VirtualClock();

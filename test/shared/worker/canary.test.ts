@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import { workerError } from '../../../../shared/errors/index.ts';
-import { ScriptedEngine, workerBed } from '../worker-bed.ts';
+import { workerError } from '../../../shared/errors/index.ts';
+import { ScriptedEngine, workerBed } from './worker-bed.ts';
 
 const CANARY = { idleMs: 10_000, timeoutMs: 3000 } as const;
 

@@ -1,7 +1,6 @@
 import { getHeapStatistics } from 'node:v8';
 import type { EdgeSettings } from '../../config/index.ts';
 import { isLoopback } from '../../planes/request/index.ts';
-import type { HttpSettings } from '../http/index.ts';
 
 const MEBIBYTE = 1024 * 1024;
 
@@ -13,8 +12,11 @@ export function budgetBytes(settingMb: number | undefined): number {
   return settingMb === undefined ? Math.floor(getHeapStatistics().heap_size_limit / 4) : settingMb * MEBIBYTE;
 }
 
+/** Everything about the HTTP surface that an operator can set. Times in milliseconds. */
+export type HttpSettings = ReturnType<typeof httpSettings>;
+
 /** What the settings say of the HTTP surface. */
-export function httpSettings(settings: EdgeSettings): HttpSettings {
+export function httpSettings(settings: EdgeSettings) {
   const answerBytesMax = answerLimitBytes(settings);
   return {
     servesClients: servesClients(settings),
