@@ -25,10 +25,15 @@ const LONGEST = [
   'test/e2e/processes.test.ts',
   'test/e2e/faults/split-outer-faults.test.ts',
   'test/e2e/api-keys.test.ts',
+  // Of the rooms', those that wait and those that compute by turns.
   'test/shared/discovery/dynamodb-discovery.test.ts',
-  'test/contract/discovery/dynamodb.test.ts',
-  'test/contract/discovery/file.test.ts',
   'test/shared/discovery/fleet-costs.test.ts',
+  'test/shared/frontends/conformance.test.ts',
+  'test/contract/discovery/dynamodb.test.ts',
+  'test/infra/production-stacks.test.ts',
+  'test/contract/discovery/file.test.ts',
+  'test/shared/simulate/simulate.test.ts',
+  'test/contract/discovery/dynamodb-function.test.ts',
   'test/functions/cli/main.test.ts',
 ];
 

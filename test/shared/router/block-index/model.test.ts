@@ -255,9 +255,13 @@ function apply(index: BlockIndex, step: Step): unknown {
   }
 }
 
+const LARGEST = [0xffff_ffff, 0xffff_ffff] as const;
+
 /** Hash 0 and the largest one are among them. */
 function local(content: readonly number[]): Uint32Array {
-  return Uint32Array.from(content.flatMap((each) => (each === 2 ? [0xffff_ffff, 0xffff_ffff] : [each, 0])));
+  const halves = new Uint32Array(2 * content.length);
+  for (const [at, each] of content.entries()) halves.set(each === 2 ? LARGEST : [each, 0], 2 * at);
+  return halves;
 }
 
 function name(naming: Naming, rank: number, content: readonly number[]): Uint32Array {
