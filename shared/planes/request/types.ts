@@ -1,5 +1,4 @@
 import type { CallerSettings, FleetSettings } from '../../config/index.ts';
-import type { WorkerErrorKind } from '../../errors/index.ts';
 import type { OutputSink } from '../../protocol/generation/index.ts';
 import type { Logger, RequestPlaneMetrics } from '../../telemetry/index.ts';
 import type { ConnectionOptions } from './frames/settings.ts';
@@ -96,18 +95,6 @@ export interface ServeOptions {
   /** Ends the waiting for a broker. */
   readonly signal?: AbortSignal;
 }
-
-/** Class of a failure that a plane itself reports. */
-export type PlaneErrorKind = Extract<
-  WorkerErrorKind,
-  | 'CannotConnect'
-  | 'ConnectionTimeout'
-  | 'Disconnected'
-  | 'WorkerUnavailable'
-  | 'WorkerOverloaded'
-  | 'PayloadTooLarge'
-  | 'Cancelled'
->;
 
 /**
  * What a plane tells the metrics of the process. Called per frame batch and per request, never
