@@ -25,6 +25,13 @@ const LONGEST = [
   'test/e2e/processes.test.ts',
   'test/e2e/faults/split-outer-faults.test.ts',
   'test/e2e/api-keys.test.ts',
+  'test/e2e/faults/outer-faults.test.ts',
+  'test/e2e/bad-input.test.ts',
+  'test/e2e/shared-state.test.ts',
+  'test/e2e/two-machines.test.ts',
+  'test/e2e/commands.test.ts',
+  'test/e2e/resident-router.test.ts',
+  'test/e2e/fuzz-sessions.test.ts',
   // Of the rooms', those that wait and those that compute by turns.
   'test/shared/discovery/dynamodb-discovery.test.ts',
   'test/shared/discovery/fleet-costs.test.ts',
