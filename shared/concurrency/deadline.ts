@@ -69,13 +69,18 @@ const TELL_EVERY_MS = 5000;
  *
  * @param firstMs how long nothing is said: most waits are short
  */
-export async function tellWhile<T>(work: Promise<T>, tell: (waitedSecs: number) => void, firstMs = 2000): Promise<T> {
-  const startedMs = systemClock.nowMs();
+export async function tellWhile<T>(
+  work: Promise<T>,
+  tell: (waitedSecs: number) => void,
+  firstMs = 2000,
+  clock: Clock = systemClock,
+): Promise<T> {
+  const startedMs = clock.nowMs();
   const say = (): void => {
-    tell(Math.round((systemClock.nowMs() - startedMs) / 1000));
-    timer = systemClock.after(TELL_EVERY_MS, say);
+    tell(Math.round((clock.nowMs() - startedMs) / 1000));
+    timer = clock.after(TELL_EVERY_MS, say);
   };
-  let timer = systemClock.after(firstMs, say);
+  let timer = clock.after(firstMs, say);
   try {
     return await work;
   } finally {
