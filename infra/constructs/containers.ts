@@ -1,5 +1,5 @@
 import { resolve } from 'node:path';
-import { Aws, Duration, IgnoreMode } from 'aws-cdk-lib';
+import { Aws, Duration, IgnoreMode, RemovalPolicy } from 'aws-cdk-lib';
 import { Repository } from 'aws-cdk-lib/aws-ecr';
 import { DockerImageAsset, Platform } from 'aws-cdk-lib/aws-ecr-assets';
 import {
@@ -12,7 +12,7 @@ import {
   LogDrivers,
   OperatingSystemFamily,
 } from 'aws-cdk-lib/aws-ecs';
-import type { ILogGroup } from 'aws-cdk-lib/aws-logs';
+import { type ILogGroup, LogGroup } from 'aws-cdk-lib/aws-logs';
 import type { Construct } from 'constructs';
 
 interface StatorContainerProps {
@@ -45,6 +45,11 @@ export function createTask(scope: Construct, props: FargateTaskDefinitionProps):
   });
   task.addVolume({ name: SCRATCH });
   return task;
+}
+
+/** Where what runs in `scope` writes its log, for so many days. It goes with the stack. */
+export function createLogGroup(scope: Construct, days = 30): ILogGroup {
+  return new LogGroup(scope, 'LogGroup', { retention: days, removalPolicy: RemovalPolicy.DESTROY });
 }
 
 /** Adds a container that runs `stator`: not as root, on a read-only file system but for `/tmp`. */

@@ -1,9 +1,7 @@
-import { RemovalPolicy } from 'aws-cdk-lib';
 import { Cluster, type ContainerImage, FargateService, type ICluster } from 'aws-cdk-lib/aws-ecs';
 import type { IGrantable, IPrincipal } from 'aws-cdk-lib/aws-iam';
-import { LogGroup } from 'aws-cdk-lib/aws-logs';
 import { Construct } from 'constructs';
-import { addStatorContainer, createTask } from './containers.ts';
+import { addStatorContainer, createLogGroup, createTask } from './containers.ts';
 import type { FleetSecrets } from './fleet-store.ts';
 import { addNatsContainer } from './nats-service.ts';
 import type { Network } from './network.ts';
@@ -50,10 +48,7 @@ export class DevTask extends Construct implements IGrantable {
     }
     const task = createTask(this, { cpu: props.cpu, memoryLimitMiB: props.memoryMiB });
     this.grantPrincipal = task.taskRole;
-    const logGroup = new LogGroup(this, 'LogGroup', {
-      retention: props.logRetentionDays,
-      removalPolicy: RemovalPolicy.DESTROY,
-    });
+    const logGroup = createLogGroup(this, props.logRetentionDays);
     const nats = addNatsContainer(task, {
       configuration: { name: 'nats', storageGb: 8 },
       secrets: props.secrets,

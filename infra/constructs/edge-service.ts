@@ -1,4 +1,4 @@
-import { Duration, RemovalPolicy } from 'aws-cdk-lib';
+import { Duration } from 'aws-cdk-lib';
 import { CfnScalingPolicy } from 'aws-cdk-lib/aws-applicationautoscaling';
 import { type ISecurityGroup, Peer, Port, SecurityGroup } from 'aws-cdk-lib/aws-ec2';
 import { type ContainerImage, FargateService, type ICluster, type ScalableTaskCount } from 'aws-cdk-lib/aws-ecs';
@@ -14,9 +14,8 @@ import {
   TargetType,
 } from 'aws-cdk-lib/aws-elasticloadbalancingv2';
 import type { IGrantable, IPrincipal } from 'aws-cdk-lib/aws-iam';
-import { LogGroup } from 'aws-cdk-lib/aws-logs';
 import { Construct } from 'constructs';
-import { addStatorContainer, createTask } from './containers.ts';
+import { addStatorContainer, createLogGroup, createTask } from './containers.ts';
 import type { FleetSecrets } from './fleet-store.ts';
 import type { NatsService } from './nats-service.ts';
 import type { Network } from './network.ts';
@@ -211,10 +210,7 @@ function createEdgeTask(scope: Construct, props: EdgeServiceProps, listener: Edg
     secrets: props.secrets.containerSecrets('router'),
     healthPort: HTTP_PORT,
     ports: [...(hasHttp ? [HTTP_PORT] : []), ...(hasGrpc ? [GRPC_PORT] : []), PLANE_PORT],
-    logGroup: new LogGroup(scope, 'LogGroup', {
-      retention: props.logRetentionDays ?? 30,
-      removalPolicy: RemovalPolicy.DESTROY,
-    }),
+    logGroup: createLogGroup(scope, props.logRetentionDays),
   });
   return task;
 }

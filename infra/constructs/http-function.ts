@@ -1,4 +1,4 @@
-import { Duration, RemovalPolicy } from 'aws-cdk-lib';
+import { Duration } from 'aws-cdk-lib';
 import { type IAlarm, Metric, type MetricOptions } from 'aws-cdk-lib/aws-cloudwatch';
 import { LambdaDeploymentConfig, LambdaDeploymentGroup } from 'aws-cdk-lib/aws-codedeploy';
 import {
@@ -23,9 +23,10 @@ import {
   Runtime,
   SystemLogLevel,
 } from 'aws-cdk-lib/aws-lambda';
-import { type ILogGroup, LogGroup } from 'aws-cdk-lib/aws-logs';
+import type { ILogGroup } from 'aws-cdk-lib/aws-logs';
 import { Construct } from 'constructs';
 import type { HttpFunctionChoice, HttpFunctionVariable } from '../../functions/http/environment.ts';
+import { createLogGroup } from './containers.ts';
 import type { Network } from './network.ts';
 
 export interface HttpFunctionProps {
@@ -57,10 +58,7 @@ export class HttpFunction extends Construct implements IGrantable {
 
   constructor(scope: Construct, id: string, props: HttpFunctionProps) {
     super(scope, id);
-    const logGroup: ILogGroup = new LogGroup(this, 'LogGroup', {
-      retention: props.logRetentionDays ?? 30,
-      removalPolicy: RemovalPolicy.DESTROY,
-    });
+    const logGroup = createLogGroup(this, props.logRetentionDays);
     this.function = new LambdaFunction(this, 'Function', {
       description: 'Stator: streaming HTTP frontend',
       code: props.code,

@@ -1,9 +1,7 @@
-import { RemovalPolicy } from 'aws-cdk-lib';
 import { type ContainerImage, FargateService, type ICluster } from 'aws-cdk-lib/aws-ecs';
 import type { IGrantable, IPrincipal } from 'aws-cdk-lib/aws-iam';
-import { LogGroup } from 'aws-cdk-lib/aws-logs';
 import { Construct } from 'constructs';
-import { addStatorContainer, createTask } from './containers.ts';
+import { addStatorContainer, createLogGroup, createTask } from './containers.ts';
 import type { FleetSecrets } from './fleet-store.ts';
 import type { Network } from './network.ts';
 
@@ -55,10 +53,7 @@ export class MockFleet extends Construct implements IGrantable {
       secrets: props.secrets.containerSecrets('worker'),
       healthPort: STATUS_PORT,
       ports: [PLANE_PORT, STATUS_PORT],
-      logGroup: new LogGroup(this, 'LogGroup', {
-        retention: props.logRetentionDays ?? 30,
-        removalPolicy: RemovalPolicy.DESTROY,
-      }),
+      logGroup: createLogGroup(this, props.logRetentionDays),
     });
     new FargateService(this, 'Service', {
       cluster: props.cluster,

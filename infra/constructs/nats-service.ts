@@ -1,4 +1,4 @@
-import { Duration, RemovalPolicy } from 'aws-cdk-lib';
+import { Duration } from 'aws-cdk-lib';
 import { type ISecurityGroup, Port, SecurityGroup, type SubnetSelection } from 'aws-cdk-lib/aws-ec2';
 import {
   type ContainerDefinition,
@@ -9,12 +9,12 @@ import {
   type ICluster,
   LogDrivers,
 } from 'aws-cdk-lib/aws-ecs';
-import { type ILogGroup, LogGroup } from 'aws-cdk-lib/aws-logs';
+import type { ILogGroup } from 'aws-cdk-lib/aws-logs';
 import { type ISecret, Secret } from 'aws-cdk-lib/aws-secretsmanager';
 import { DnsRecordType, PrivateDnsNamespace } from 'aws-cdk-lib/aws-servicediscovery';
 import { Construct } from 'constructs';
 import { NATS_PORTS, type NatsConfiguration, renderNatsStart } from '../nats-configuration.ts';
-import { createTask } from './containers.ts';
+import { createLogGroup, createTask } from './containers.ts';
 import { type FleetSecrets, NATS_ROLES } from './fleet-store.ts';
 import type { Network } from './network.ts';
 
@@ -129,10 +129,7 @@ export class NatsService extends Construct {
     this.#group = new SecurityGroup(this, 'SecurityGroup', { vpc: network.vpc, description: 'NATS of Stator' });
     if (servers > 1) this.#group.addIngressRule(this.#group, Port.tcp(NATS_PORTS.cluster), 'Servers'); // they may go anywhere
     if (hasWebSocket) this.#group.connections.allowFrom(network.workerSecurityGroup, Port.tcp(NATS_PORTS.webSocket));
-    const logGroup = new LogGroup(this, 'LogGroup', {
-      retention: props.logRetentionDays ?? 30,
-      removalPolicy: RemovalPolicy.DESTROY,
-    });
+    const logGroup = createLogGroup(this, props.logRetentionDays);
     const domain = new PrivateDnsNamespace(this, 'Names', { vpc: network.vpc, name: DOMAIN });
     const routeSecret =
       servers === 1
@@ -199,7 +196,7 @@ export class NatsService extends Construct {
 
 interface ServerParts extends NatsServiceProps {
   readonly domain: PrivateDnsNamespace;
-  readonly logGroup: LogGroup;
+  readonly logGroup: ILogGroup;
   readonly routeSecret: ISecret | undefined;
   /** All servers, where there are several. */
   readonly hosts: readonly string[] | undefined;

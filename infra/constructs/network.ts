@@ -26,12 +26,10 @@ export interface NetworkProps {
   readonly natGateways?: number;
   /** Instead of a VPC of this stack's own. @default one is made */
   readonly vpc?: ExistingVpc | undefined;
-  /** First TCP port on which the workers of one machine listen (`DYN_TCP_RPC_PORT`). @default 8800 */
-  readonly workerPortFirst?: number;
-  /** Workers that one machine can hold, each on a port of its own. @default 64 */
-  readonly workerPortCount?: number;
 }
 
+/** Where the workers of one machine listen (`DYN_TCP_RPC_PORT`), each on a port of its own. */
+const WORKER_PORTS = Port.tcpRange(8800, 8863);
 /** Status servers of workers (`DYN_SYSTEM_PORT`), from which models are fetched. */
 const STATUS_PORTS = Port.tcpRange(9100, 9163);
 
@@ -56,7 +54,6 @@ export class Network extends Construct {
   readonly functionSecurityGroup: ISecurityGroup;
   /** Group of the workers: reached by functions on the request plane's ports. */
   readonly workerSecurityGroup: ISecurityGroup;
-  readonly #workerPorts: Port;
 
   constructor(scope: Construct, id: string, props: NetworkProps = {}) {
     super(scope, id);
@@ -78,10 +75,9 @@ export class Network extends Construct {
       description: 'Workers of Stator',
       allowAllOutbound: true,
     });
-    this.#workerPorts = toPortRange(props.workerPortFirst ?? 8800, props.workerPortCount ?? 64);
     // A gateway endpoint keeps the public addresses of its service; its prefix list has no name that is known before deployment.
     functionGroup.addEgressRule(Peer.anyIpv4(), Port.tcp(443), 'AWS endpoints');
-    functionGroup.connections.allowTo(workerGroup, this.#workerPorts, 'Request plane');
+    functionGroup.connections.allowTo(workerGroup, WORKER_PORTS, 'Request plane');
     functionGroup.connections.allowTo(workerGroup, STATUS_PORTS, 'Model files');
     this.functionSecurityGroup = functionGroup;
     this.workerSecurityGroup = workerGroup;
@@ -89,7 +85,7 @@ export class Network extends Construct {
 
   /** Lets callers that may go anywhere reach the workers on the request plane. */
   allowToWorkers(callers: ISecurityGroup): void {
-    this.workerSecurityGroup.addIngressRule(callers, this.#workerPorts, 'Request plane', true); // the rule lies in the callers' stack
+    this.workerSecurityGroup.addIngressRule(callers, WORKER_PORTS, 'Request plane', true); // the rule lies in the callers' stack
     this.workerSecurityGroup.addIngressRule(callers, STATUS_PORTS, 'Model files', true);
   }
 }
@@ -129,13 +125,4 @@ function useVpc(scope: Construct, existing: ExistingVpc): IVpc {
     for (const [name, service] of Object.entries(GATEWAY_SERVICES)) vpc.addGatewayEndpoint(name, { service, subnets });
   }
   return vpc;
-}
-
-function toPortRange(first: number, count: number): Port {
-  if (first < 1024 || count < 1 || first + count - 1 > 65_535) {
-    throw new Error(
-      `worker ports ${first} to ${first + count - 1} must lie between 1024 and 65535: change workerPortFirst`,
-    );
-  }
-  return Port.tcpRange(first, first + count - 1);
 }

@@ -17,7 +17,7 @@ import { ARecord, HostedZone, RecordTarget } from 'aws-cdk-lib/aws-route53';
 import { ApiGatewayDomain } from 'aws-cdk-lib/aws-route53-targets';
 import { CfnWebACL, CfnWebACLAssociation } from 'aws-cdk-lib/aws-wafv2';
 import { Construct } from 'constructs';
-import { type ErrorCode, httpStatusOf, openAiErrorBody, ServeError } from '../../shared/errors/index.ts';
+import { codeRow, type ErrorCode, openAiErrorBody, ServeError } from '../../shared/errors/index.ts';
 import { namespacesOf, type Settings } from '../settings.ts';
 import { FleetSecrets, type FleetStore } from './fleet-store.ts';
 import { HttpFunction } from './http-function.ts';
@@ -67,8 +67,6 @@ interface StreamingApiProps {
   readonly requestsPerSecond?: number;
   /** Requests that may come at once. @default 200 */
   readonly burst?: number;
-  /** First segment of the public path. @default 'prod' */
-  readonly stageName?: string;
 }
 
 /** What the gateway says by itself, with the code whose status and type a client of OpenAI's knows. */
@@ -106,7 +104,7 @@ class StreamingApi extends Construct {
       // Access logs would need an account-wide role; the function writes a line for each request.
       cloudWatchRole: false,
       deployOptions: {
-        stageName: props.stageName ?? 'prod',
+        stageName: 'prod',
         throttlingRateLimit: throttle.rateLimit,
         throttlingBurstLimit: throttle.burstLimit,
       },
@@ -143,7 +141,7 @@ class StreamingApi extends Construct {
     this.api.addGatewayResponse(type.responseType, {
       type,
       // The defaults stand for several statuses, of which each keeps its own.
-      ...(isDefault ? {} : { statusCode: String(httpStatusOf(code)) }),
+      ...(isDefault ? {} : { statusCode: String(codeRow(code).status) }),
       templates: { 'application/json': JSON.stringify(body) },
       ...(code === 'rate_limit_exceeded' ? { responseHeaders: { 'Retry-After': "'1'" } } : {}),
     });

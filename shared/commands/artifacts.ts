@@ -1,8 +1,6 @@
 import { basename, resolve } from 'node:path';
-import { parseArgs } from 'node:util';
 import { bucketPlace, listArtifacts, pushFolder } from '../artifacts/fetching/index.ts';
-import { reasonOf } from '../errors/index.ts';
-import { UsageError } from './config.ts';
+import { parseFlags, UsageError } from './config.ts';
 
 /** Lines of `stator artifacts --help`. */
 export const ARTIFACTS_HELP = `Usage: stator artifacts push FOLDER [--bucket NAME]
@@ -24,7 +22,11 @@ type Env = Readonly<Record<string, string | undefined>>;
  * @throws UsageError for a mistake in its arguments, Error with one line when folder or bucket cannot be used
  */
 export async function runArtifacts(argv: readonly string[], env: Env = process.env): Promise<string> {
-  const { values, positionals } = parse(argv);
+  const { values, positionals } = parseFlags({
+    args: [...argv],
+    allowPositionals: true,
+    options: { bucket: { type: 'string' }, json: { type: 'boolean' } },
+  });
   const [verb, ...rest] = positionals;
   const bucket = values.bucket ?? env.STATOR_ARTIFACTS_BUCKET;
   if (bucket === undefined || bucket === '')
@@ -61,16 +63,4 @@ function toJson(shown: Shown): string {
 function toLine({ key, size, path, isNew }: Shown): string {
   const name = path === undefined ? '' : `  ${basename(path)}${isNew === true ? '' : ' (was there)'}`;
   return `${String(size).padStart(11)}  ${key}${name}\n`;
-}
-
-function parse(argv: readonly string[]) {
-  try {
-    return parseArgs({
-      args: [...argv],
-      allowPositionals: true,
-      options: { bucket: { type: 'string' }, json: { type: 'boolean' } },
-    });
-  } catch (thrown) {
-    throw new UsageError(reasonOf(thrown));
-  }
 }

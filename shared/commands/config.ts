@@ -1,3 +1,4 @@
+import { type ParseArgsConfig, parseArgs } from 'node:util';
 import {
   type Environment,
   PROCESSES,
@@ -7,10 +8,20 @@ import {
   renderSettingsJson,
   resolveConfig,
 } from '../config/index.ts';
+import { reasonOf } from '../errors/index.ts';
 
 /** Why `stator config` cannot run: a mistake on its command line. */
 export class UsageError extends Error {
   override readonly name = 'UsageError';
+}
+
+/** As `parseArgs` of `node:util`. @throws UsageError */
+export function parseFlags<const Config extends ParseArgsConfig>(config: Config): ReturnType<typeof parseArgs<Config>> {
+  try {
+    return parseArgs(config);
+  } catch (thrown) {
+    throw new UsageError(reasonOf(thrown));
+  }
 }
 
 const FORMATS = ['table', 'json', 'markdown'] as const;

@@ -59,9 +59,7 @@ type Resource = Readonly<Record<string, unknown>>;
  * @param templates of CloudFormation, of one deployment
  */
 export function estimateDeployment(templates: readonly unknown[], load: DeployLoad): Estimate {
-  const resources = templates.flatMap((template) =>
-    Object.entries(asRecord(asRecord(template).Resources)).map(([id, resource]) => [id, asRecord(resource)] as const),
-  );
+  const resources = resourcesOf(templates);
   const of = (type: string) => resources.filter(([, resource]) => resource.Type === type);
   const part = (name: string, count: number, each: number): PricedPart => ({ name, count, dollars: count * each });
   const { idle: tasks, addresses } = priceTasks(resources);
@@ -120,6 +118,12 @@ function priceTasks(resources: readonly (readonly [string, Resource])[]) {
   return { idle, addresses };
 }
 
+function resourcesOf(templates: readonly unknown[]): readonly (readonly [id: string, resource: Resource])[] {
+  return templates.flatMap((template) =>
+    Object.entries(asRecord(asRecord(template).Resources)).map(([id, resource]) => [id, asRecord(resource)] as const),
+  );
+}
+
 function asRecord(value: unknown): Resource {
   return isRecord(value) ? value : {};
 }
@@ -164,11 +168,7 @@ const READ_MS_MAX = 10_000;
  * @param templates of CloudFormation, of one deployment
  */
 export function quotasNeeded(templates: readonly unknown[]): readonly QuotaNeed[] {
-  const resources = new Map(
-    templates.flatMap((template) =>
-      Object.entries(asRecord(asRecord(template).Resources)).map(([id, resource]) => [id, asRecord(resource)] as const),
-    ),
-  );
+  const resources = new Map(resourcesOf(templates));
   const of = (type: string): readonly Resource[] =>
     [...resources.values()].filter(({ Type }) => Type === type).map(({ Properties }) => asRecord(Properties));
   const reserved = of('AWS::Lambda::Function').reduce(

@@ -1,7 +1,6 @@
-import { parseArgs } from 'node:util';
 import { reasonOf } from '../errors/index.ts';
 import { type ExplanationRecord, renderExplanation } from '../router/scheduler/index.ts';
-import { UsageError } from './config.ts';
+import { parseFlags, UsageError } from './config.ts';
 
 /** Lines of `stator router explain --help`. */
 export const EXPLAIN_HELP = `Usage: stator router explain REQUEST_ID [--url URL]
@@ -42,7 +41,16 @@ export async function explainRouting(
 }
 
 function readAsk(argv: readonly string[]): Ask {
-  const { values, positionals } = parse(argv);
+  const { values, positionals } = parseFlags({
+    args: [...argv],
+    allowPositionals: true,
+    options: {
+      prompt: { type: 'string' },
+      model: { type: 'string' },
+      url: { type: 'string' },
+      json: { type: 'boolean' },
+    },
+  });
   const { prompt, model, json: isJson = false } = values;
   const url = (values.url ?? URL_DEFAULT).replace(/\/$/, '');
   if (!URL.canParse(url)) throw new UsageError(`--url ${JSON.stringify(url)}: allowed: a URL such as ${URL_DEFAULT}`);
@@ -52,23 +60,6 @@ function readAsk(argv: readonly string[]): Ask {
   }
   if (requestId !== undefined) return { kind: 'request', requestId, url, isJson };
   return { kind: 'prompt', prompt: prompt ?? '', model, url, isJson };
-}
-
-function parse(argv: readonly string[]) {
-  try {
-    return parseArgs({
-      args: [...argv],
-      allowPositionals: true,
-      options: {
-        prompt: { type: 'string' },
-        model: { type: 'string' },
-        url: { type: 'string' },
-        json: { type: 'boolean' },
-      },
-    });
-  } catch (thrown) {
-    throw new UsageError(reasonOf(thrown));
-  }
 }
 
 function askFor({ url, requestId, adminKey }: Asked & { kind: 'request' }): Promise<ExplanationRecord> {

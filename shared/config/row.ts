@@ -86,19 +86,13 @@ interface Unsettled<T> {
 }
 
 /** One setting: its names, its type, its default, its readers. `V` is the type of the resolved value. */
-export interface Row<V = unknown, P extends Process = Process> {
+export interface Row<V = unknown, P extends Process = Process>
+  extends Required<Pick<RowFields<P>, 'flags' | 'olderFlags' | 'env' | 'olderEnv' | 'usedBy' | 'source' | 'about'>> {
   readonly type: ValueType<V>;
-  readonly flags: readonly string[];
-  readonly olderFlags: readonly string[];
-  readonly env: readonly string[];
-  readonly olderEnv: readonly string[];
-  readonly usedBy: readonly P[];
-  readonly source: string;
   readonly deprecated: string | undefined;
   readonly lenient: boolean;
   /** Range or allowed values in words; empty when anything goes. */
   readonly allowed: string;
-  readonly about: string;
   /** Processes that do not start without it. */
   readonly requiredBy: readonly Process[];
   readonly default: V | undefined;

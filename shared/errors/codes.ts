@@ -46,6 +46,16 @@ const FULL = {
   retryable: true,
 } as const;
 
+const LIMITED = {
+  status: 429,
+  openAiType: 'rate_limit_error',
+  anthropicType: 'rate_limit_error',
+  grpc: 8,
+  metric: 'overload',
+  level: 'warn',
+  retryable: true,
+} as const;
+
 const CODES = {
   invalid_value: INVALID,
   missing_required_parameter: INVALID,
@@ -63,24 +73,8 @@ const CODES = {
   unsupported_media_type: { ...INVALID, status: 415 },
   websocket_not_supported: { ...INVALID, status: 426, grpc: 12 },
   headers_too_large: { ...INVALID, status: 431 },
-  rate_limit_exceeded: {
-    status: 429,
-    openAiType: 'rate_limit_error',
-    anthropicType: 'rate_limit_error',
-    grpc: 8,
-    metric: 'overload',
-    level: 'warn',
-    retryable: true,
-  },
-  insufficient_quota: {
-    status: 429,
-    openAiType: 'rate_limit_error',
-    anthropicType: 'rate_limit_error',
-    grpc: 8,
-    metric: 'overload',
-    level: 'warn',
-    retryable: false,
-  },
+  rate_limit_exceeded: LIMITED,
+  insufficient_quota: { ...LIMITED, retryable: false },
   client_closed_request: { ...INVALID, status: 499, anthropicType: 'api_error', grpc: 1, metric: 'cancelled' },
   internal_error: BROKEN,
   bad_worker_response: { ...BROKEN, status: 502 },
@@ -97,28 +91,11 @@ export type ErrorCode = keyof typeof CODES;
 /** Every code there is. */
 export const errorCodes = Object.keys(CODES) as readonly ErrorCode[];
 
-/** The row of `code`. */
+/** What `code` means on every wire. */
 export function codeRow(code: ErrorCode): CodeRow {
   return CODES[code];
 }
 
 export function isErrorCode(text: string): text is ErrorCode {
   return Object.hasOwn(CODES, text);
-}
-
-export function httpStatusOf(code: ErrorCode): number {
-  return CODES[code].status;
-}
-
-export function grpcStatusOf(code: ErrorCode): number {
-  return CODES[code].grpc;
-}
-
-/** `error_type` label of the request counter. */
-export function errorTypeLabel(code: ErrorCode): string {
-  return CODES[code].metric;
-}
-
-export function logLevelOf(code: ErrorCode): 'debug' | 'warn' | 'error' {
-  return CODES[code].level;
 }

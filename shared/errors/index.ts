@@ -5,13 +5,10 @@
  */
 
 export {
+  codeRow,
   type ErrorCode,
   errorCodes,
-  errorTypeLabel,
-  grpcStatusOf,
-  httpStatusOf,
   isErrorCode,
-  logLevelOf,
 } from './codes.ts';
 export {
   type FixedLimit,

@@ -1,4 +1,4 @@
-import { type ErrorCode, httpStatusOf } from './codes.ts';
+import { codeRow, type ErrorCode } from './codes.ts';
 
 /** What each class of failure of a worker or of the way to it means. */
 export interface KindRow {
@@ -107,6 +107,6 @@ export function isClientStatus(status: number | undefined): boolean {
 /** The class of a failure that a worker raised by code alone: the first with that code, else the nearest by its status. */
 export function kindOfCode(code: ErrorCode): WorkerErrorKind {
   for (const [kind, row] of Object.entries(KINDS) as [WorkerErrorKind, KindRow][]) if (row.code === code) return kind;
-  const status = httpStatusOf(code);
+  const status = codeRow(code).status;
   return ASSERTED[status] ?? (isClientStatus(status) ? 'InvalidArgument' : 'Unknown');
 }

@@ -1,4 +1,4 @@
-import { grpcStatusOf, ServeError, toServeError } from '../errors/index.ts';
+import { codeRow, ServeError, toServeError } from '../errors/index.ts';
 
 /** Numbers of gRPC's statuses that are told here. */
 export const STATUS = {
@@ -32,7 +32,7 @@ export class GrpcStatus extends Error {
 export function statusOf(thrown: unknown): GrpcStatus {
   if (thrown instanceof GrpcStatus) return thrown;
   const error = toServeError(thrown);
-  return new GrpcStatus(grpcStatusOf(error.code), error.message, retryTrailers(error));
+  return new GrpcStatus(codeRow(error.code).grpc, error.message, retryTrailers(error));
 }
 
 /** What clients' libraries read of a failure that time may mend. */

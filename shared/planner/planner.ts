@@ -19,7 +19,17 @@ import {
   tickLoops,
   warmUp,
 } from './loops.ts';
-import type { EngineCapabilities, PerPool, Pool, PoolCounts, Targets, TickInput, TrafficWindow } from './types.ts';
+import {
+  type EngineCapabilities,
+  LOAD_REASONS,
+  type PerPool,
+  type Pool,
+  type PoolCounts,
+  type Targets,
+  THROUGHPUT_REASONS,
+  type TickInput,
+  type TrafficWindow,
+} from './types.ts';
 
 /** What a planner remembers between ticks: plain values, so that any host can keep them. */
 export interface PlannerState {
@@ -185,36 +195,11 @@ function isSaneWindow({ seconds, requests, isl, osl }: TrafficWindow): boolean {
   return [seconds, requests, isl, osl].every((value) => figure(value) !== undefined);
 }
 
-const LOAD_SENTENCES: Readonly<Record<string, string>> = {
-  disabled: 'the load loop is off',
-  no_fpm_data: 'no engine has reported its passes',
-  scaling_in_progress: 'an earlier decision is still being carried out',
-  worker_count_mismatch: 'other workers report than are ready',
-  insufficient_data: 'too few passes are known to tell how long they take',
-  no_change: 'the load is between its thresholds',
-  scale_up: 'the load is above its threshold',
-  scale_down: 'the load would stay below its threshold with one worker less',
-  scale_down_capped_by_throughput: 'one worker less would do now, but not for the traffic that is expected',
-  scale_down_refused_consolidation: 'one worker less would bring the others too near to their targets',
-  gpu_budget_guard_hold: 'the GPU budget leaves no room for the change',
-  gpu_budget_reconcile: 'the pools are outside the GPU budget and are brought back into it',
-};
-
-const THROUGHPUT_SENTENCES: Readonly<Record<string, string>> = {
-  no_traffic_data: 'no traffic was measured',
-  model_not_ready: 'too few passes are known to tell what an engine serves',
-  set_lower_bound: 'the expected traffic sets the least number of workers',
-  scale: 'the expected traffic needs another number of workers',
-  no_change: 'the expected traffic needs as many workers as there are',
-  gpu_budget_guard_hold: 'the GPU budget leaves no room for what the expected traffic needs',
-  gpu_budget_reconcile: 'the pools are outside the GPU budget and are brought back into it',
-};
-
 /** Why Dynamo's loops decided as they did, in a sentence. */
 function explainLoops({ targets, load, throughput }: LoopOutcome, counts: PerPool<PoolCounts>): string {
   const parts = [
-    load?.reason && load.reason !== 'disabled' ? LOAD_SENTENCES[load.reason] : undefined,
-    throughput && THROUGHPUT_SENTENCES[throughput.reason],
+    load?.reason && load.reason !== 'disabled' ? LOAD_REASONS[load.reason] : undefined,
+    throughput && THROUGHPUT_REASONS[throughput.reason],
   ].filter((part) => part !== undefined);
   const why = parts.length > 0 ? parts.join('; ') : 'no loop is due';
   return `${moves(targets ?? {}, counts)}: ${why}`;

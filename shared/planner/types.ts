@@ -54,30 +54,32 @@ export interface TickInput {
 /** Targets of the pools; a pool that is left out stays as it is. */
 export type Targets = PerPool<number>;
 
-export const LOAD_REASONS = [
-  'disabled',
-  'no_fpm_data',
-  'scaling_in_progress',
-  'worker_count_mismatch',
-  'insufficient_data',
-  'no_change',
-  'scale_up',
-  'scale_down',
-  'scale_down_capped_by_throughput',
-  'scale_down_refused_consolidation',
-  'gpu_budget_guard_hold',
-  'gpu_budget_reconcile',
-] as const;
-export type LoadReason = (typeof LOAD_REASONS)[number];
+/** What the load loop may say, in words. */
+export const LOAD_REASONS = {
+  disabled: 'the load loop is off',
+  no_fpm_data: 'no engine has reported its passes',
+  scaling_in_progress: 'an earlier decision is still being carried out',
+  worker_count_mismatch: 'other workers report than are ready',
+  insufficient_data: 'too few passes are known to tell how long they take',
+  no_change: 'the load is between its thresholds',
+  scale_up: 'the load is above its threshold',
+  scale_down: 'the load would stay below its threshold with one worker less',
+  scale_down_capped_by_throughput: 'one worker less would do now, but not for the traffic that is expected',
+  scale_down_refused_consolidation: 'one worker less would bring the others too near to their targets',
+  gpu_budget_guard_hold: 'the GPU budget leaves no room for the change',
+  gpu_budget_reconcile: 'the pools are outside the GPU budget and are brought back into it',
+} as const;
+export type LoadReason = keyof typeof LOAD_REASONS;
 
-export const THROUGHPUT_REASONS = [
-  'no_traffic_data',
-  'model_not_ready',
-  'partner_not_ready',
-  'set_lower_bound',
-  'scale',
-  'no_change',
-  'gpu_budget_guard_hold',
-  'gpu_budget_reconcile',
-] as const;
-export type ThroughputReason = (typeof THROUGHPUT_REASONS)[number];
+/** What the throughput loop may say, in words. */
+export const THROUGHPUT_REASONS = {
+  no_traffic_data: 'no traffic was measured',
+  model_not_ready: 'too few passes are known to tell what an engine serves',
+  partner_not_ready: 'too few passes are known to tell what an engine of the other pool serves',
+  set_lower_bound: 'the expected traffic sets the least number of workers',
+  scale: 'the expected traffic needs another number of workers',
+  no_change: 'the expected traffic needs as many workers as there are',
+  gpu_budget_guard_hold: 'the GPU budget leaves no room for what the expected traffic needs',
+  gpu_budget_reconcile: 'the pools are outside the GPU budget and are brought back into it',
+} as const;
+export type ThroughputReason = keyof typeof THROUGHPUT_REASONS;

@@ -1,9 +1,17 @@
 import { type Random, seededRandom } from '../clock/index.ts';
 import type { FleetLoads, RankLoad } from '../discovery/index.ts';
 import type { RoutableWorker } from '../router/index.ts';
-import { bestQuote, CLAIMS_MAX, PlaceBook, type RankQuote } from '../router/quotes/index.ts';
+import {
+  bestQuote,
+  CLAIMS_MAX,
+  type HeldPlace,
+  PlaceBook,
+  placeOn,
+  type RankQuote,
+  termsOf,
+} from '../router/quotes/index.ts';
 import { InFlight, type Pick, pickerFor } from '../router/scheduler/index.ts';
-import { keyOfText, type RendezvousKey, StatelessDecider, type StatelessRequest } from '../router/stateless/index.ts';
+import { keyOfText, StatelessDecider, type StatelessRequest } from '../router/stateless/index.ts';
 import type { PoolView, RoutedPool, RouterBench, RoutingMode } from './routers.ts';
 import type { SimulatedRank, SimulatedRequest } from './simulated-rank.ts';
 
@@ -12,12 +20,6 @@ interface AskedWorkersOptions {
   readonly blockSizeTokens: number;
   /** A question and its answer on their ways. */
   readonly delayMs: number;
-}
-
-/** A request with what it prefers. */
-interface AskingRequest {
-  readonly request: SimulatedRequest;
-  readonly draw: RendezvousKey;
 }
 
 /**
@@ -34,33 +36,54 @@ class AskedWorkers {
     this.#options = options;
   }
 
-  /** Asks workers by number; `decided` is told of the rank, by its place in the pool. */
-  ask({ request, draw }: AskingRequest, workers: readonly number[], decided: (rank: number) => void): void {
+  /** Asks workers by number, the one that hashing names first; `decided` is told of the rank, by its place in the pool. */
+  ask(
+    request: SimulatedRequest,
+    [home, ...others]: readonly [number, ...number[]],
+    decided: (rank: number) => void,
+  ): void {
+    const { id, promptLength: tokens } = request;
     this.#later(0.5, () => {
-      const quotes = workers.flatMap((worker) => this.#quotesOf(request, worker));
-      this.#later(0.5, () => this.#claim({ request, draw }, quotes, CLAIMS_MAX, decided));
+      const quotes = this.#quotesOf(request, home);
+      const place = placeOn(termsOf({ id, tokens }), quotes);
+      if (place !== undefined) {
+        this.#hold(place, home, decided);
+        return;
+      }
+      this.#later(1, () => {
+        const all = [...quotes, ...others.flatMap((worker) => this.#quotesOf(request, worker))];
+        this.#later(0.5, () => this.#claim({ request, home }, all, CLAIMS_MAX, decided));
+      });
     });
   }
 
-  #claim({ request, draw }: AskingRequest, quotes: RankQuote[], left: number, decided: (rank: number) => void): void {
+  #claim(
+    { request, home }: { readonly request: SimulatedRequest; readonly home: number },
+    quotes: RankQuote[],
+    left: number,
+    decided: (rank: number) => void,
+  ): void {
     const { id, promptLength: tokens } = request;
     const { blockSizeTokens } = this.#options;
-    const best = bestQuote({ id, draw, tokens, blockSizeTokens }, quotes);
+    const best = bestQuote({ id, homeId: home.toString(16), tokens, blockSizeTokens }, quotes);
     const { dpRank, workerId } = best.quote;
     const worker = Number.parseInt(workerId, 16);
-    const rank = worker * this.#options.dataParallelSize + dpRank;
     this.#later(0.5, () => {
-      const prefillTokens = this.#prefillTokens(rank);
+      const prefillTokens = this.#prefillTokens(worker * this.#options.dataParallelSize + dpRank);
       if (prefillTokens > best.prefillTokensMax && left > 1) {
         const now = quotes.map((quote) => (quote === best.quote ? { ...quote, prefillTokens } : quote));
-        this.#later(0.5, () => this.#claim({ request, draw }, now, left - 1, decided));
+        this.#later(0.5, () => this.#claim({ request, home }, now, left - 1, decided));
         return;
       }
-      this.#book(worker).hold({ id, dpRank, tokens: best.uncachedTokens });
-      this.#later(1, () => {
-        this.#book(worker).arrived(id);
-        decided(rank);
-      });
+      this.#hold({ id, dpRank, tokens: best.uncachedTokens }, worker, decided);
+    });
+  }
+
+  #hold(place: HeldPlace, worker: number, decided: (rank: number) => void): void {
+    this.#book(worker).hold(place);
+    this.#later(1, () => {
+      this.#book(worker).arrived(place.id);
+      decided(worker * this.#options.dataParallelSize + place.dpRank);
     });
   }
 
@@ -120,12 +143,19 @@ function numbered(number: number, dataParallelSize: number): NumberedWorker {
   };
 }
 
+/** The worker's own choice, as in the mock engine: its rank with the fewest requests. */
+function leastLoadedRank({ ranks }: PoolView, worker: number, dataParallelSize: number): number {
+  const first = worker * dataParallelSize;
+  let chosen = first;
+  for (let rank = first + 1; rank < first + dataParallelSize; rank++)
+    if (ranks[rank]!.load < ranks[chosen]!.load) chosen = rank;
+  return chosen;
+}
+
 /** Routers that look at their own requests in flight only: each counts for itself, as separate processes do. */
 export class SimpleRouters implements RouterBench {
   readonly count: number;
   readonly pending = 0;
-  readonly wantsKvEvents = false;
-  readonly wantsGrowth = false;
   readonly #pool: PoolView;
   readonly #dataParallelSize: number;
   #workers: readonly NumberedWorker[] = [];
@@ -153,26 +183,11 @@ export class SimpleRouters implements RouterBench {
   submit(request: SimulatedRequest): void {
     const worker = this.#picks[request.router]!(this.#workers);
     this.#inFlight[request.router]!.add(worker.id);
-    this.#pool.dispatch(request, this.#rankOf(worker.number));
+    this.#pool.dispatch(request, leastLoadedRank(this.#pool, worker.number, this.#dataParallelSize));
   }
-
-  firstToken(): void {}
-
-  grown(): void {}
 
   finished(request: SimulatedRequest): void {
     this.#inFlight[request.router]!.remove(request.rank!.worker.toString(16));
-  }
-
-  kvEvents(): void {}
-
-  /** The worker's own choice, as in the mock engine: its rank with the fewest requests. */
-  #rankOf(worker: number): number {
-    const first = worker * this.#dataParallelSize;
-    let chosen = first;
-    for (let rank = first + 1; rank < first + this.#dataParallelSize; rank++)
-      if (this.#pool.ranks[rank]!.load < this.#pool.ranks[chosen]!.load) chosen = rank;
-    return chosen;
   }
 }
 
@@ -199,8 +214,6 @@ const NO_LOADS: FleetLoads = new Map();
 export class StatelessRouters implements RouterBench {
   readonly count: number;
   readonly pending = 0;
-  readonly wantsKvEvents = false;
-  readonly wantsGrowth = false;
   readonly #pool: PoolView;
   readonly #dataParallelSize: number;
   readonly #loadAgeMs: number;
@@ -249,18 +262,11 @@ export class StatelessRouters implements RouterBench {
     const look = decider.look(asked, this.#seen(), this.#pool.nowMs)!; // every fleet has workers
     const candidates = look.candidates(Math.max(1, this.#askedMax));
     if (candidates.length > 1) {
-      const workers = candidates.map(({ number }) => number);
-      this.#asked.ask({ request, draw: look.preference }, workers, (rank) => this.#send(decider, asked, request, rank));
-    } else this.#send(decider, asked, request, this.#rankOf(look.chosen().number));
+      const workers = candidates.map(({ number }) => number) as [number, ...number[]];
+      this.#asked.ask(request, workers, (rank) => this.#send(decider, asked, request, rank));
+    } else
+      this.#send(decider, asked, request, leastLoadedRank(this.#pool, look.chosen().number, this.#dataParallelSize));
   }
-
-  firstToken(): void {}
-
-  grown(): void {}
-
-  finished(): void {}
-
-  kvEvents(): void {}
 
   #send(
     decider: StatelessDecider<NumberedWorker>,
@@ -291,14 +297,5 @@ export class StatelessRouters implements RouterBench {
     this.#readings.push({ atMs: nowMs, loads });
     this.#seen();
     this.#pool.after(Math.max(READING_MS_MIN, this.#loadAgeMs / READINGS_AN_AGE), () => this.#read());
-  }
-
-  /** The worker's own choice, as in the mock engine: its rank with the fewest requests. */
-  #rankOf(worker: number): number {
-    const first = worker * this.#dataParallelSize;
-    let chosen = first;
-    for (let rank = first + 1; rank < first + this.#dataParallelSize; rank++)
-      if (this.#pool.ranks[rank]!.load < this.#pool.ranks[chosen]!.load) chosen = rank;
-    return chosen;
   }
 }

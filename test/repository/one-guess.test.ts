@@ -86,7 +86,7 @@ const TOYS: Readonly<Record<'route' | 'parser' | 'engine' | 'request plane' | 'd
     text: `
       import { countedId } from '../call-writer.ts';
       import type { ToolCallFormat } from '../format.ts';
-      import { Markers } from '../markers.ts';
+      import { Markers } from '../../markers.ts';
       import { readUntil } from '../scan.ts';
       const BEGIN = new Markers(['<toy>']);
       const END = new Markers(['</toy>']);

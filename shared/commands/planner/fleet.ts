@@ -5,6 +5,7 @@ import { eventPlane } from '../../fleet/events/index.ts';
 import { openDiscovery } from '../../fleet/index.ts';
 import {
   type DecisionRecord,
+  type Look,
   MemoryPlannerStore,
   type Planner,
   type PlannerConfig,
@@ -15,6 +16,7 @@ import {
   type Connector,
   createPlannerMetrics,
   FleetPlanner,
+  type FleetPlannerOptions,
   FolderKeys,
   LocalConnector,
   type Pool,
@@ -27,15 +29,19 @@ import { type LoopbackServer, PlannerPages, serveLoopback } from './pages.ts';
 import { PrometheusTraffic } from './prometheus.ts';
 import { type LocalPlanning, lawOf, openPlannerStore, plannerFolder } from './settings.ts';
 
-interface PlannerHost {
-  readonly settings: Settings<'planner'>;
+interface FleetHost {
+  readonly settings: Settings<'planner' | 'local'>;
   readonly env: Environment;
   readonly logger: ProcessLogger;
   readonly clock: Clock;
   readonly random: Random;
+  tell(line: string): void;
+}
+
+interface PlannerHost extends FleetHost {
+  readonly settings: Settings<'planner'>;
   /** With `--planner-connector local`. */
   readonly workers?: ScalableWorkers | undefined;
-  tell(line: string): void;
 }
 
 interface RunningPlanner {
@@ -51,55 +57,42 @@ const LOCAL_START_S = 5;
 
 /** `stator planner`: everything that it is made of. @throws ConfigError for settings that cannot be used */
 export async function openPlanner(host: PlannerHost): Promise<RunningPlanner> {
-  const { settings, env, logger, clock, random, tell } = host;
+  const { settings, env, logger, clock } = host;
   const planner = await plannerOf(settings);
   const { namespace = planner.config.namespace } = settings;
   const connector = connectorOf(host, namespace);
   const registry = new MetricRegistry();
-  const gpusOf = (pool: 'prefill' | 'decode'): number => planner.config[`${pool}_engine_num_gpu`] ?? 1;
+  const gpusOf = (pool: Pool): number => planner.config[`${pool}_engine_num_gpu`] ?? 1;
   const metrics = createPlannerMetrics(registry, planner.config, gpusOf);
   const page = await serveMetrics(registry, settings.plannerMetricsPort);
   const store = await openPlannerStore(settings, env);
-  const discovery = await openDiscovery(settings, logger.for('discovery'), { clock, random, registry });
-  const plane = eventPlane(settings, clock, logger.for('events'), discovery);
   const log = logger.for('planner');
-  const fleet: FleetPlanner = new FleetPlanner({
-    planner,
-    store,
-    connector,
-    discovery,
-    eventPlane: plane,
-    clock,
-    random,
-    logger: log,
-    namespace,
-    model: settings.plannerModel ?? planner.config.model_name ?? undefined,
-    metrics,
-    onLook: (look) => pages.looked(look),
-    readTraffic: trafficOf(
-      settings,
+  const warn = (problem: string): void => log.warn(problem);
+  const plans: Plans = await openFleet(
+    host,
+    { registry, gpusOf },
+    {
+      planner,
+      store,
+      connector,
       namespace,
-      () => fleet.model,
-      clock,
-      (problem) => log.warn(problem),
-    ),
-    tell,
-  });
-  const pages = new PlannerPages({ fleet: () => fleet, store, clock, logger: log, gpusOf });
-  const shown = await pages.serve();
-  const close = async (): Promise<void> => {
-    await fleet.close();
-    await connector.close();
-    await Promise.all([plane.close(), discovery.close(), store.close(), page?.close(), pages.close()]);
-  };
+      model: settings.plannerModel ?? planner.config.model_name ?? undefined,
+      metrics,
+      readTraffic: trafficOf(settings, namespace, () => plans.fleet.model, clock, warn),
+    },
+  );
   const facts = {
     law: planner.config.law,
     namespace,
     connector: connector.name,
     ...(page === undefined ? {} : { metrics: page.url }),
-    ...shown,
+    ...plans.shown,
   };
-  return { facts, run: () => fleet.run(), close };
+  const close = async (): Promise<void> => {
+    await plans.close();
+    await Promise.all([store.close(), page?.close()]);
+  };
+  return { facts, run: () => plans.fleet.run(), close };
 }
 
 /** The planner of one `stator local`. */
@@ -108,7 +101,7 @@ export interface LocalRun {
   close(): Promise<void>;
 }
 
-interface LocalPlannerHost extends Omit<PlannerHost, 'settings' | 'workers'> {
+interface LocalPlannerHost extends FleetHost {
   readonly settings: Settings<'local'>;
   readonly planning: LocalPlanning;
   readonly workers: ScalableWorkers;
@@ -116,32 +109,58 @@ interface LocalPlannerHost extends Omit<PlannerHost, 'settings' | 'workers'> {
 
 /** The planner of `stator local`, beside the frontend. What it decided stays for `stator planner explain`. */
 export async function openLocalPlanner(host: LocalPlannerHost): Promise<LocalRun> {
-  const { settings, planning, env, logger, clock, random, workers, tell } = host;
-  const discovery = await openDiscovery(settings, logger.for('discovery'), { clock, random });
-  const plane = eventPlane(settings, clock, logger.for('events'), discovery);
+  const { settings, planning, env, logger, workers, tell } = host;
   const decisions = await openPlannerStore(settings, env);
-  const store = new KeptDecisions(decisions, logger.for('planner'));
-  const fleet: FleetPlanner = new FleetPlanner({
-    ...planning,
-    store,
-    onLook: (look) => pages.looked(look),
-    connector: new LocalConnector(workers),
-    discovery,
-    eventPlane: plane,
-    clock,
-    random,
-    logger: logger.for('planner'),
-    namespace: settings.namespace ?? 'dynamo',
-    group: 'local',
-    tell,
-  });
-  const pages = new PlannerPages({ fleet: () => fleet, store, clock, logger: logger.for('planner'), gpusOf: () => 1 });
-  for (const [name, url] of Object.entries(await pages.serve())) tell(`${name} at ${url}`);
+  const { fleet, shown, ...plans } = await openFleet(
+    host,
+    { gpusOf: () => 1 },
+    {
+      ...planning,
+      store: new KeptDecisions(decisions, logger.for('planner')),
+      connector: new LocalConnector(workers),
+      namespace: settings.namespace ?? 'dynamo',
+      group: 'local',
+    },
+  );
+  for (const [name, url] of Object.entries(shown)) tell(`${name} at ${url}`);
   const close = async (): Promise<void> => {
-    await fleet.close();
-    await Promise.all([plane.close(), discovery.close(), decisions.close(), pages.close()]);
+    await plans.close();
+    await decisions.close();
   };
   return { fleet, close };
+}
+
+/** A planner with what it hears and what it shows; who opened its store closes it after it. */
+interface Plans {
+  readonly fleet: FleetPlanner;
+  /** Addresses by name. */
+  readonly shown: Readonly<Record<string, string>>;
+  close(): Promise<void>;
+}
+
+async function openFleet(
+  { settings, logger, clock, random, tell }: FleetHost,
+  { registry, gpusOf }: { readonly registry?: MetricRegistry; gpusOf(pool: Pool): number },
+  options: Omit<FleetPlannerOptions, 'discovery' | 'eventPlane' | 'clock' | 'random' | 'logger' | 'tell'>,
+): Promise<Plans> {
+  const { store, connector } = options;
+  const discovery = await openDiscovery(settings, logger.for('discovery'), {
+    clock,
+    random,
+    ...(registry === undefined ? {} : { registry }),
+  });
+  const plane = eventPlane(settings, clock, logger.for('events'), discovery);
+  const common = { clock, logger: logger.for('planner') };
+  const onLook = (look: Look): void => pages.looked(look);
+  const fleet = new FleetPlanner({ ...options, ...common, discovery, eventPlane: plane, random, tell, onLook });
+  const pages = new PlannerPages({ ...common, fleet: () => fleet, store, gpusOf });
+  const shown = await pages.serve();
+  const close = async (): Promise<void> => {
+    await fleet.close();
+    await connector.close();
+    await Promise.all([plane.close(), discovery.close(), pages.close()]);
+  };
+  return { fleet, shown, close };
 }
 
 /** How often workers are to tell what they serve, for a planner that looks as often as its configuration says. */

@@ -1,6 +1,7 @@
 import { once } from 'node:events';
 import { createServer, type RequestListener } from 'node:http';
 import type { AddressInfo } from 'node:net';
+import { namesThisMachine } from '../../access/index.ts';
 import type { Clock } from '../../clock/index.ts';
 import { withDeadline } from '../../concurrency/index.ts';
 import { reasonOf } from '../../errors/index.ts';
@@ -13,15 +14,22 @@ import { renderPlannerPage } from './planner-page.ts';
 
 const REQUEST_MS_MAX = 10_000;
 const CONNECTIONS_MAX = 64;
+const FOREIGN = '{"error":"ask 127.0.0.1 or localhost"}\n';
 
 export interface LoopbackServer {
   readonly url: string;
   close(): Promise<void>;
 }
 
-/** Serves on loopback, for people and programs of this machine. @throws Error with one line where the port is taken */
+/**
+ * Serves on loopback, for people and programs of this machine: a page in a browser may not reach it by a name that was made to
+ * point here. @throws Error with one line where the port is taken
+ */
 export async function serveLoopback(what: string, port: number, listener: RequestListener): Promise<LoopbackServer> {
-  const server = createServer({ requestTimeout: REQUEST_MS_MAX }, listener);
+  const server = createServer({ requestTimeout: REQUEST_MS_MAX }, (request, response) => {
+    if (namesThisMachine(request.headers.host)) listener(request, response);
+    else response.writeHead(403, { 'content-type': 'application/json' }).end(FOREIGN);
+  });
   server.maxConnections = CONNECTIONS_MAX;
   server.listen(port, '127.0.0.1');
   try {

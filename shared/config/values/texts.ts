@@ -88,16 +88,17 @@ export function urlType(limits: UrlLimits): ValueType<string> {
   });
 }
 
+/** Takes all texts of a repeated flag. */
+const MANY = { arity: 'many', isSecret: false, emptyIsValue: false } as const;
+
 /** Absolute URLs, separated by commas or blanks. */
 export function urlListType(limits: UrlLimits): ValueType<readonly string[]> {
   return {
     name: 'URL list',
     allowed: limits.schemes?.join(', ') ?? '',
-    arity: 'many',
-    isSecret: false,
-    emptyIsValue: false,
+    ...MANY,
     parse: (texts) => {
-      const urls = texts.flatMap((text) => text.split(/[\s,]+/)).filter((text) => text !== '');
+      const urls = splitList(texts);
       const fault = urls.map((url) => checkUrl(url, limits.schemes)).find((found) => found !== undefined);
       return fault === undefined ? accept(urls) : refuse(fault);
     },
@@ -224,9 +225,7 @@ export function listType(limits: ListLimits): ValueType<readonly string[]> {
   return {
     name: 'list',
     allowed: limits.allowed ?? '',
-    arity: 'many',
-    isSecret: false,
-    emptyIsValue: false,
+    ...MANY,
     parse: (texts) => accept(limits.unsplit === true ? texts.filter((text) => text !== '') : splitList(texts)),
     show: (values) => values.join(','),
   };
@@ -237,9 +236,7 @@ export function listOfType<T>(element: ValueType<T>, name: string): ValueType<re
   return {
     name,
     allowed: element.allowed,
-    arity: 'many',
-    isSecret: false,
-    emptyIsValue: false,
+    ...MANY,
     parse: (texts, around) => {
       const values: T[] = [];
       for (const text of splitList(texts)) {

@@ -1,4 +1,4 @@
-import { grpcStatusOf, reasonOf, ServeError, toServeError } from '../../errors/index.ts';
+import { codeRow, reasonOf, ServeError, toServeError } from '../../errors/index.ts';
 import { type GrpcCall, GrpcStatus, retryTrailers, STATUS, statusOf } from '../../grpc/index.ts';
 import {
   encodeModelInferResponse,
@@ -145,7 +145,7 @@ export function failureText(error: ServeError): string {
 
 /** A worker failed while it worked, and said so: not the way to it, nor whoever asked. */
 export function isEngineFailure(error: ServeError): boolean {
-  return error.worker !== undefined && grpcStatusOf(error.code) !== STATUS.UNAVAILABLE && !isOwnWord(error);
+  return error.worker !== undefined && codeRow(error.code).grpc !== STATUS.UNAVAILABLE && !isOwnWord(error);
 }
 
 /** A code that a worker's own code chose, or that says all there is to say. */

@@ -1,7 +1,7 @@
 import { type Context, Hono } from 'hono';
 import { ANYBODY, type Grant, OverBudget } from '../../access/index.ts';
 import type { Random } from '../../clock/index.ts';
-import { LIMITS, type LimitName, logLevelOf, overLimit, ServeError, toServeError } from '../../errors/index.ts';
+import { codeRow, LIMITS, type LimitName, overLimit, ServeError, toServeError } from '../../errors/index.ts';
 import { clientRequestId, type TransportNames } from '../inference/index.ts';
 import { newRequestId, sendMessagesError } from './anthropic/wire.ts';
 import type { HttpAppDeps } from './deps.ts';
@@ -122,7 +122,7 @@ function letIn(
 function handle(deps: HttpAppDeps, exchange: HttpExchange, serve: Serve): void {
   const refuseThrown = (thrown: unknown): void => {
     const error = toServeError(thrown);
-    deps.logger[logLevelOf(error.code)]('request handler failed', {
+    deps.logger[codeRow(error.code).level]('request handler failed', {
       x_request_id: exchange.requestId,
       path: exchange.path,
       error: error.cause ?? error,

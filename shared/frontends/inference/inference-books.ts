@@ -1,7 +1,7 @@
 import { setMaxListeners } from 'node:events';
 import {
+  codeRow,
   detailOf,
-  errorTypeLabel,
   isClientCancel,
   type ServeError,
   ServeError as ServeErrorClass,
@@ -208,7 +208,7 @@ export class InferenceBooks<
     const hadBegun = this.#breakOff !== undefined;
     if (hadBegun && isClientCancel(error)) metrics.cancelled(this.#model, this.#cancelledEndpoint, this.#requestType);
     const meter = this.#meter ?? this.open(UNKNOWN_MODEL, 'unary');
-    meter.end({ status: 'error', errorType: errorTypeLabel(error.code) });
+    meter.end({ status: 'error', errorType: codeRow(error.code).metric });
     this.#tell(status, undefined, error);
   }
 
@@ -271,7 +271,7 @@ export class InferenceBooks<
       model: this.#model,
       endpoint: this.#endpoint,
       status,
-      errorType: error === undefined ? undefined : errorTypeLabel(error.code),
+      errorType: error === undefined ? undefined : codeRow(error.code).metric,
       receivedMs: this.receivedMs,
       totalMs: this.elapsedMs,
       ttftMs: this.ttftMs,
@@ -287,7 +287,7 @@ export class InferenceBooks<
     if (this.deps.logger.isQuiet === true) return;
     const { ttftMs } = this;
     const failure = error && {
-      error_type: errorTypeLabel(error.code),
+      error_type: codeRow(error.code).metric,
       error_detail: detailOf(error), // of what clients are not told, too
       error_cause: error.code === 'internal_error' ? error.cause : undefined, // a mistake of ours: with its stack
     };
@@ -337,7 +337,7 @@ export class InferenceBooks<
   #endSpan(status: number, usage: Usage | undefined, error: ServeError | undefined): void {
     if (this.span === undefined) return;
     const { promptTokens, completionTokens } = usage ?? {};
-    const outcome = error === undefined ? 'success' : errorTypeLabel(error.code);
+    const outcome = error === undefined ? 'success' : codeRow(error.code).metric;
     this.span.set({
       request_id: this.#request?.id,
       model: this.#model,

@@ -1,7 +1,7 @@
-import type { MarkerSet, ReasoningParser, ReasoningSink } from './parser.ts';
+import type { Markers } from '../markers.ts';
+import type { ReasoningParser, ReasoningSink } from './parser.ts';
 
 const QUOTE = 0x22;
-
 const BACKSLASH = 0x5c;
 
 /**
@@ -27,12 +27,12 @@ export abstract class BlockReader implements ReasoningParser {
   protected block: Block;
   /** Text of the header so far, with its markers. */
   protected header = '';
-  readonly #markers: MarkerSet;
+  readonly #markers: Markers;
   readonly #call = new JsonStrings();
   /** A suffix of the text that may become a marker. */
   #held = '';
 
-  constructor(markers: MarkerSet, block: Block) {
+  constructor(markers: Markers, block: Block) {
     this.#markers = markers;
     this.block = block;
   }
@@ -75,7 +75,7 @@ export abstract class BlockReader implements ReasoningParser {
       const at = this.#nextMarker(text, from, isEnd);
       if (at !== from) this.readText(from === 0 && at === text.length ? text : text.slice(from, at), out);
       if (at === text.length) return;
-      const marker = this.#markers.markerAt(text, at, isEnd);
+      const marker = this.#markers.match(text, at, isEnd);
       if (marker === undefined) {
         this.#held = text.slice(at);
         return;
@@ -87,10 +87,7 @@ export abstract class BlockReader implements ReasoningParser {
 
   /** Position of the next marker, whole or cut off by the end of `text`; without one the length of `text`. */
   #nextMarker(text: string, from: number, isEnd: boolean): number {
-    if (this.block !== 'call') {
-      const at = this.#markers.find(text, from, isEnd);
-      return at < 0 ? text.length : at;
-    }
+    if (this.block !== 'call') return this.#markers.find(text, from, isEnd);
     for (let at = from; ; at++) {
       at = this.#call.readTo(MARKER_START, text, at);
       if (at === text.length || this.#markers.isAt(text, at, isEnd)) return at;

@@ -1,12 +1,13 @@
+import { Markers } from '../markers.ts';
 import { BlockReader } from './block-reader.ts';
-import { MarkerSet, type ReasoningSink, type ReasoningStart } from './parser.ts';
+import type { ReasoningSink, ReasoningStart } from './parser.ts';
 
 const START = '<|start|>';
 const CHANNEL = '<|channel|>';
 const CONSTRAIN = '<|constrain|>';
 const MESSAGE = '<|message|>';
 const ENDS: readonly string[] = ['<|end|>', '<|return|>', '<|call|>'];
-const MARKERS = new MarkerSet([START, CHANNEL, CONSTRAIN, MESSAGE, ...ENDS]);
+const MARKERS = new Markers([START, CHANNEL, CONSTRAIN, MESSAGE, ...ENDS]);
 
 /** What `gpt_oss` is written with, for the table of formats. */
 export const HARMONY_MARKERS: readonly string[] = [CHANNEL, MESSAGE];

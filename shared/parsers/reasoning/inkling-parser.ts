@@ -1,5 +1,6 @@
+import { Markers } from '../markers.ts';
 import { BlockReader } from './block-reader.ts';
-import { MarkerSet, type ReasoningSink, type ReasoningStart } from './parser.ts';
+import type { ReasoningSink, ReasoningStart } from './parser.ts';
 
 const MESSAGE = '<|message_model|>';
 const THINKING = '<|content_thinking|>';
@@ -7,7 +8,7 @@ const TEXT = '<|content_text|>';
 const CALL = '<|content_invoke_tool_json|>';
 const END = '<|end_message|>';
 const END_SAMPLING = '<|content_model_end_sampling|>';
-const MARKERS = new MarkerSet([MESSAGE, THINKING, TEXT, CALL, END, END_SAMPLING]);
+const MARKERS = new Markers([MESSAGE, THINKING, TEXT, CALL, END, END_SAMPLING]);
 
 /** What `inkling` is written with, for the table of formats. */
 export const INKLING_MARKERS: readonly string[] = [THINKING, END];

@@ -1,4 +1,5 @@
-import { MarkerSet, type ReasoningParser, type ReasoningSink, type ReasoningStart } from './parser.ts';
+import { Markers } from '../markers.ts';
+import type { ReasoningParser, ReasoningSink, ReasoningStart } from './parser.ts';
 
 /** Reasoning between two markers; the form of most models. */
 export interface MarkerGrammar {
@@ -20,21 +21,21 @@ export interface MarkerGrammar {
 export interface CompiledMarkers {
   readonly grammar: MarkerGrammar;
   /** What matters inside a reasoning span. */
-  readonly inside: MarkerSet;
+  readonly inside: Markers;
   /** What matters outside one. */
-  readonly outside: MarkerSet;
+  readonly outside: Markers;
 }
 
 export function compileMarkers(grammar: MarkerGrammar): CompiledMarkers {
   const { openers, closers, exits = [], framing = [], isSingleBlock = false } = grammar;
   return {
     grammar,
-    inside: new MarkerSet([...closers, ...exits]),
-    outside: new MarkerSet([...openers, ...(isSingleBlock ? [] : closers), ...framing]),
+    inside: new Markers([...closers, ...exits]),
+    outside: new Markers([...openers, ...(isSingleBlock ? [] : closers), ...framing]),
   };
 }
 
-const NO_MARKERS = new MarkerSet([]);
+const NO_MARKERS = new Markers([]);
 
 /**
  * The state machine of a marker grammar.
@@ -87,9 +88,9 @@ export class MarkerParser implements ReasoningParser {
     while (from < text.length) {
       const markers = this.#watched();
       const at = markers.find(text, from, isEnd);
-      if (at !== from) this.#emit(text, from, at < 0 ? text.length : at, out);
-      if (at < 0) return;
-      const marker = markers.markerAt(text, at, isEnd);
+      if (at !== from) this.#emit(text, from, at, out);
+      if (at === text.length) return;
+      const marker = markers.match(text, at, isEnd);
       if (marker === undefined) {
         this.#held = text.slice(at);
         return;
@@ -98,7 +99,7 @@ export class MarkerParser implements ReasoningParser {
     }
   }
 
-  #watched(): MarkerSet {
+  #watched(): Markers {
     if (this.#isDone) return NO_MARKERS;
     return this.#isInside ? this.#markers.inside : this.#markers.outside;
   }

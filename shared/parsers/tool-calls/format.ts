@@ -1,4 +1,5 @@
 import type { FinishReason } from '../../protocol/generation/index.ts';
+import type { Finder } from '../markers.ts';
 import {
   CallWriter,
   type NewCallId,
@@ -6,7 +7,6 @@ import {
   type ToolCallParser,
   type ToolCallSink,
 } from './call-writer.ts';
-import type { Finder } from './markers.ts';
 import { ToolSchemas } from './parameter-values.ts';
 import { type Parsing, TextSource } from './scan.ts';
 

@@ -4,11 +4,11 @@ import {
   type ToolCallParserName,
 } from '../../config/index.ts';
 import type { FinishReason } from '../../protocol/generation/index.ts';
+import { eitherFinder, Markers } from '../markers.ts';
 import type { ToolCallOptions, ToolCallParser, ToolCallSink } from './call-writer.ts';
 import { finishReasonAfterCalls, MarkupParser, type ToolCallFormat } from './format.ts';
 import * as BY_NAME from './formats/index.ts';
 import { defaultJson, readForcedJson } from './formats/json-family.ts';
-import { eitherFinder, Markers } from './markers.ts';
 
 // A name that the configuration takes and nothing is exported for does not compile.
 const FORMAT_OF_NAME: Readonly<Record<ToolCallParserName, ToolCallFormat>> = { ...BY_NAME, default: defaultJson };

@@ -1,4 +1,4 @@
-import { type Finder, Markers } from './markers.ts';
+import { type Finder, Markers } from '../markers.ts';
 
 /** The next character, unread; empty at the end of the text. */
 export function* peek(source: TextSource): Parsing<string> {

@@ -94,6 +94,7 @@ export class FleetPlanner {
   #toldReady: number | undefined;
   #refusal: PlannerRefusal | undefined;
   #latest: DecisionRecord | undefined;
+  readonly #beganMs: number;
 
   constructor(options: FleetPlannerOptions) {
     this.#options = options;
@@ -101,6 +102,7 @@ export class FleetPlanner {
     this.#model = options.model;
     this.#source = options.random.instanceId();
     this.#epoch = options.random.instanceId();
+    this.#beganMs = options.clock.wallMs();
     const { namespace, discovery, eventPlane, clock, logger } = options;
     const scope = { kind: 'namespace', namespace } as const;
     const common = { discovery, eventPlane, clock, logger, scope };
@@ -139,10 +141,14 @@ export class FleetPlanner {
 
   /** Runs until `close`. Rejects with `PlannerRefusal` where the law cannot work with what is heard. */
   async run(): Promise<void> {
-    const { logger, clock } = this.#options;
+    const { logger, clock, metrics } = this.#options;
     const { signal } = this.#ended;
     await Promise.all(this.#followers.map(({ opened }) => opened));
+    let dueMs = clock.nowMs();
     while (!signal.aborted) {
+      const begunMs = clock.nowMs();
+      metrics?.looks(Math.max(0, begunMs - dueMs) / 1000, clock.wallMs());
+      dueMs = begunMs + this.config.tick_seconds * 1000;
       try {
         await withDeadline({ clock, timeoutMs: CALL_MS_MAX, signal }, (within) => this.#look(within));
       } catch (thrown) {
@@ -150,7 +156,7 @@ export class FleetPlanner {
         if (signal.aborted) return;
         const level = thrown instanceof PlannerConflict ? 'info' : 'warn';
         logger[level]('the planner could not look; trying again', { reason: reasonOf(thrown) });
-        this.#options.metrics?.failed();
+        metrics?.failed(clock.nowMs() - begunMs >= CALL_MS_MAX);
       }
       if (!signal.aborted) await this.#pause(this.config.tick_seconds * 1000);
     }
@@ -268,15 +274,17 @@ export class FleetPlanner {
   }
 
   async #act(group: string, signal: AbortSignal): Promise<void> {
-    const { store, connector, clock, logger } = this.#options;
+    const { store, connector, clock, logger, metrics } = this.#options;
     const nowMs = (): number => clock.wallMs();
     const { engines } = this.#planner;
     const before = this.#latest;
     this.#latest = await actOnNewest({ store, connector, group, holder: this.#source, nowMs, engines }, signal);
-    if (this.#latest === undefined || this.#latest.problem === undefined) return;
-    if (before?.decisionId === this.#latest.decisionId && before.status === this.#latest.status) return;
-    const { decisionId: decision_id, problem } = this.#latest;
-    logger.warn('a decision was not carried out', { decision_id, problem });
+    if (this.#latest === undefined) return;
+    const { decisionId: decision_id, status, decidedAtMs, problem } = this.#latest;
+    if (before?.decisionId === decision_id && before.status === status) return;
+    // What the one before it left is not this one's to count.
+    if (before !== undefined || decidedAtMs >= this.#beganMs) metrics?.acted(this.#latest, nowMs());
+    if (problem !== undefined) logger.warn('a decision was not carried out', { decision_id, problem });
   }
 
   #tick(): PlannerSignal {

@@ -12,5 +12,5 @@ export {
   VirtualConnector,
   type VirtualKeys,
 } from './connectors.ts';
-export { FleetPlanner } from './fleet-planner.ts';
+export { FleetPlanner, type FleetPlannerOptions } from './fleet-planner.ts';
 export { createPlannerMetrics } from './planner-metrics.ts';

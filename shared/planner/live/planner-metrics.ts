@@ -5,6 +5,7 @@ import type { Look } from '../host/decide.ts';
 import type { BatchOutcome } from '../host/handle-batch.ts';
 import { poolsOf } from '../laws/load-loop.ts';
 import { wattsOf } from '../planner.ts';
+import type { DecisionRecord } from '../store/types.ts';
 import { LOAD_REASONS, type Pool, THROUGHPUT_REASONS } from '../types.ts';
 
 /** What a planner shows of itself, under Dynamo's names. Nothing here throws or waits. */
@@ -12,9 +13,13 @@ export interface PlannerMetrics {
   heard(type: string, wallMs: number): void;
   /** An event that nobody can read. */
   refused(): void;
+  /** A look begins, so many seconds after it was due. */
+  looks(lagSeconds: number, wallMs: number): void;
   looked(outcome: BatchOutcome, seconds: number): void;
-  /** A look that came to nothing. */
-  failed(): void;
+  /** A look that came to nothing; `isLate`: as it took too long. */
+  failed(isLate: boolean): void;
+  /** What has become of a decision. */
+  acted(decision: DecisionRecord, wallMs: number): void;
   /** What the ranks of a worker do now, as it says. */
   worker(rollup: PlannerEventOf<'worker.rollup'>): void;
   /** It has left. */
@@ -22,6 +27,10 @@ export interface PlannerMetrics {
 }
 
 const EVENT_TYPES = ['worker.rollup', 'model.rollup', 'request.held'] as const;
+/** As Dynamo has them. */
+const LOOK_SECONDS = [0.01, 0.05, 0.1, 0.5, 1, 2, 5, 10, 30];
+/** Up to the time after which a decision is given up. */
+const APPLY_SECONDS = [1, 5, 15, 30, 60, 120, 300, 600, 1800];
 
 export function createPlannerMetrics(
   registry: MetricRegistry,
@@ -65,12 +74,11 @@ export function createPlannerMetrics(
     '1 at what the throughput loop decided last.',
     ['decision'],
   );
-  for (const reason of LOAD_REASONS) load.with(reason).set(0);
-  for (const reason of THROUGHPUT_REASONS) throughput.with(reason).set(0);
-  const duration = registry.gauge('dynamo_planner_tick_duration_seconds', 'How long the last look took.').with();
+  for (const reason in LOAD_REASONS) load.with(reason).set(0);
+  for (const reason in THROUGHPUT_REASONS) throughput.with(reason).set(0);
+  const passing = timeliness(registry);
   const held = registry.gauge('stator_planner_held_requests', 'Requests that wait for a worker.').with();
   const decisions = registry.counter('stator_planner_decisions_total', 'Decisions.').with();
-  const failures = registry.counter('stator_planner_failed_looks_total', 'Looks that came to nothing.').with();
   const refused = registry.counter('stator_planner_refused_events_total', 'Events that nobody can read.').with();
   const late = registry.counter('stator_planner_late_events_total', 'Roll-ups that came too late.').with();
   const conflicts = registry
@@ -81,13 +89,18 @@ export function createPlannerMetrics(
   let gpuSeconds = 0;
   let lookedAtS: number | undefined;
   return {
-    heard: (type) => events.with(type).add(),
+    looks: passing.looks,
+    failed: passing.failed,
+    acted: passing.acted,
+    heard: (type, wallMs) => {
+      events.with(type).add();
+      passing.heard(wallMs);
+    },
     refused: () => refused.add(),
-    failed: () => failures.add(),
     worker: engines.worker,
     gone: engines.gone,
     looked({ look, report, record, conflicts: lost }, tookSeconds) {
-      duration.set(tookSeconds);
+      passing.took(tookSeconds);
       conflicts.add(lost);
       late.add(report.late);
       if (record !== undefined) decisions.add();
@@ -120,10 +133,52 @@ export function createPlannerMetrics(
       setKnown(predicted.isl, loops?.demand?.isl);
       setKnown(predicted.osl, loops?.demand?.osl);
       if (loops?.load !== undefined)
-        for (const each of LOAD_REASONS) load.with(each).set(each === loops.load.reason ? 1 : 0);
+        for (const each in LOAD_REASONS) load.with(each).set(each === loops.load.reason ? 1 : 0);
       if (loops?.throughput !== undefined) {
-        for (const each of THROUGHPUT_REASONS) throughput.with(each).set(each === loops.throughput.reason ? 1 : 0);
+        for (const each in THROUGHPUT_REASONS) throughput.with(each).set(each === loops.throughput.reason ? 1 : 0);
       }
+    },
+  };
+}
+
+/** Whether it looks and decides in time, and whether what it decides comes about. */
+function timeliness(registry: MetricRegistry) {
+  const duration = registry
+    .histogram('dynamo_planner_tick_duration_seconds', 'How long looks took.', LOOK_SECONDS)
+    .with();
+  const gauge = (name: string, help: string) => registry.gauge(name, help).with();
+  const counter = (name: string, help: string) => registry.counter(name, help).with();
+  const lag = gauge(
+    'dynamo_planner_tick_lag_seconds',
+    'How much later than a tick after the one before the last look began.',
+  );
+  const age = gauge('stator_planner_event_age_seconds', 'Time since the newest event, as the last look began.');
+  const failures = counter('stator_planner_failed_looks_total', 'Looks that came to nothing.');
+  const timeouts = counter('dynamo_planner_tick_timeout_total', 'Looks that came to nothing as they took too long.');
+  const applied = registry
+    .histogram('stator_planner_decision_applied_seconds', 'From decisions until the fleet was so.', APPLY_SECONDS)
+    .with();
+  const lost = registry.counter('stator_planner_unapplied_decisions_total', 'Decisions that were not carried out.', [
+    'status',
+  ]);
+  const unapplied = { TIMED_OUT: lost.with('timed_out'), REJECTED_BUDGET: lost.with('rejected_budget') };
+  let heardAtMs: number | undefined;
+  return {
+    heard: (wallMs: number): void => {
+      heardAtMs = wallMs;
+    },
+    looks: (lagSeconds: number, wallMs: number): void => {
+      lag.set(lagSeconds);
+      if (heardAtMs !== undefined) age.set((wallMs - heardAtMs) / 1000);
+    },
+    took: (seconds: number): void => duration.observe(seconds),
+    failed: (isLate: boolean): void => {
+      failures.add();
+      if (isLate) timeouts.add();
+    },
+    acted: ({ status, decidedAtMs }: DecisionRecord, wallMs: number): void => {
+      if (status === 'APPLIED') applied.observe((wallMs - decidedAtMs) / 1000);
+      else if (status === 'TIMED_OUT' || status === 'REJECTED_BUDGET') unapplied[status].add();
     },
   };
 }

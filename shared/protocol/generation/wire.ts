@@ -13,7 +13,14 @@ export interface EngineRequestRecord {
 
 const NO_TOKENS = new Uint32Array(0);
 
-type FieldShape = 'object' | 'list' | 'text' | 'number' | 'flag' | 'any';
+const SHAPES = {
+  object: isRecord,
+  list: Array.isArray,
+  text: (value) => typeof value === 'string',
+  number: (value) => typeof value === 'number',
+  flag: (value) => typeof value === 'boolean',
+  any: () => true,
+} as const satisfies Readonly<Record<string, (value: unknown) => boolean>>;
 
 /** Fields whose record name differs from ours only in spelling, and what their value must be. */
 const FIELDS = [
@@ -39,7 +46,7 @@ const FIELDS = [
   ['requestTimestampMs', 'request_timestamp_ms', 'number'],
   ['embedding', 'embedding', 'object'],
   ['isHealthCheck', '_HEALTH_CHECK', 'flag'],
-] as const satisfies readonly (readonly [keyof EngineRequest, string, FieldShape])[];
+] as const satisfies readonly (readonly [keyof EngineRequest, string, keyof typeof SHAPES])[];
 
 /** @param dpRank where the router sends it; @default where the request's own hint says */
 export function encodeEngineRequest(request: EngineRequest, dpRank?: number): EngineRequestRecord {
@@ -95,7 +102,7 @@ export function decodeEngineRequest(
   for (const [ours, theirs, shape] of FIELDS) {
     const value = body[theirs];
     if (value === undefined || value === null) continue;
-    if (!hasShape(value, shape)) throw wrongShape(theirs);
+    if (!SHAPES[shape](value)) throw wrongShape(theirs);
     request[ours] = value;
   }
   requireChoices((request.sampling as EngineRequest['sampling']).n);
@@ -124,23 +131,6 @@ function decodeInput(body: Readonly<Record<string, unknown>>, tokenIds: Uint32Ar
   if (embeds === undefined || embeds === null) return prompt;
   if (typeof embeds !== 'string') throw wrongShape('prompt_embeds');
   return { ...prompt, promptEmbeds: embeds };
-}
-
-function hasShape(value: unknown, shape: FieldShape): boolean {
-  switch (shape) {
-    case 'object':
-      return isRecord(value);
-    case 'list':
-      return Array.isArray(value);
-    case 'text':
-      return typeof value === 'string';
-    case 'number':
-      return typeof value === 'number';
-    case 'flag':
-      return typeof value === 'boolean';
-    case 'any':
-      return true;
-  }
 }
 
 function wrongShape(field: string): ServeError {

@@ -1,6 +1,6 @@
-import { type ServeError, workerError } from '../../errors/index.ts';
+import type { ServeError } from '../../errors/index.ts';
 import type { InferParameter, InferParameters, InferTensor, ModelInferRequest } from './messages.ts';
-import { framedStrings } from './tensor-contents.ts';
+import { framedStrings, invalid } from './tensor-contents.ts';
 
 /* A request to a model of text, as the body of `POST /v1/completions` that asks the same. */
 
@@ -170,8 +170,4 @@ function plainValue(parameter: InferParameter | undefined): number | boolean | s
 
 function wrongKind(name: string, allowed: string): ServeError {
   return invalid(`Parameter '${name}' must be ${allowed}`);
-}
-
-function invalid(message: string): ServeError {
-  return workerError('InvalidArgument', message);
 }

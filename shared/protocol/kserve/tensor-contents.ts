@@ -161,6 +161,7 @@ function viewOf({ buffer, byteOffset, byteLength }: Uint8Array): DataView {
   return new DataView(buffer, byteOffset, byteLength);
 }
 
-function invalid(message: string): ServeError {
+/** The failure of a message that cannot be served. */
+export function invalid(message: string): ServeError {
   return workerError('InvalidArgument', message);
 }

@@ -1,4 +1,3 @@
-import { type ServeError, workerError } from '../../errors/index.ts';
 import { asRecord, isRecord } from '../../records/index.ts';
 import {
   type DataType,
@@ -17,6 +16,7 @@ import {
   countFault,
   countFramed,
   framedBytes,
+  invalid,
   rawOf,
   truthOf,
   typedCount,
@@ -317,8 +317,4 @@ function outputOf({ name, type, shape, parameters, raw, count }: ReadTensor, isR
 
 function unreadable(message: string): BadTensorResponse {
   return new BadTensorResponse('unreadable', message);
-}
-
-function invalid(message: string): ServeError {
-  return workerError('InvalidArgument', message);
 }

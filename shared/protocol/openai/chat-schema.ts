@@ -1,6 +1,16 @@
 import * as z from 'zod';
 import { atMost } from './shape-check.ts';
-import { anyObject, nvextSchema, positiveU32, RANGES, ranged, sharedFields, u32 } from './shared-fields.ts';
+import {
+  anyObject,
+  nvextSchema,
+  positiveU32,
+  RANGES,
+  ranged,
+  reasoningEffort,
+  serviceTier,
+  sharedFields,
+  u32,
+} from './shared-fields.ts';
 
 const textPart = z.looseObject({ type: z.literal('text'), text: z.string() });
 /** Parts of user content; `file` and other kinds do not parse. */
@@ -94,7 +104,7 @@ export const chatSchema = z.looseObject({
   tools: z.array(toolSchema).nullish(),
   tool_choice: toolChoice.nullish(),
   parallel_tool_calls: z.boolean().nullish(),
-  reasoning_effort: z.enum(['none', 'minimal', 'low', 'medium', 'high', 'xhigh', 'max']).nullish(),
+  reasoning_effort: reasoningEffort.nullish(),
   add_generation_prompt: z.boolean().nullish(),
   continue_final_message: z.boolean().nullish(),
   chat_template_args: anyObject.nullish(),
@@ -102,7 +112,7 @@ export const chatSchema = z.looseObject({
   thinking: z.unknown().meta(thinking).optional(),
   media_io_kwargs: anyObject.nullish(),
   mm_processor_kwargs: anyObject.nullish(),
-  service_tier: z.enum(['auto', 'default', 'flex', 'scale', 'priority', 'fast']).nullish(),
+  service_tier: serviceTier.nullish(),
   store: z.boolean().nullish(),
   modalities: atMost(z.array(z.string()), 'names').nullish(),
   prediction: anyObject.nullish(),

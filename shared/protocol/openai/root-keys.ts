@@ -1,4 +1,5 @@
 import { RESPONSES_KEYS } from './responses/body-schema.ts';
+import { sharedFields } from './shared-fields.ts';
 
 /**
  * Every root key a body may carry. `published` keys are OpenAI's own; `extension` keys are those of
@@ -13,44 +14,7 @@ interface RouteKeys {
 }
 
 /** Fields that chat and completions share and that reach the worker. */
-const SHARED_HONOURED = [
-  'model',
-  'stream',
-  'stream_options',
-  'temperature',
-  'top_p',
-  'frequency_penalty',
-  'presence_penalty',
-  'logit_bias',
-  'logprobs',
-  'max_tokens',
-  'n',
-  'stop',
-  'seed',
-  'user',
-  'top_k',
-  'min_p',
-  'repetition_penalty',
-  'min_tokens',
-  'ignore_eos',
-  'include_stop_str_in_output',
-  'skip_special_tokens',
-  'prompt_logprobs',
-  'guided_json',
-  'guided_regex',
-  'guided_grammar',
-  'guided_choice',
-  'guided_decoding_backend',
-  'guided_whitespace_pattern',
-  'return_tokens_as_token_ids',
-  'cache_salt',
-  'stop_token_ids',
-  'detokenize',
-  'allowed_token_ids',
-  'bad_words_token_ids',
-  'thinking_token_budget',
-  'nvext',
-] as const;
+const SHARED_HONOURED = [...Object.keys(sharedFields).filter((key) => key !== 'metadata'), 'logprobs', 'nvext'];
 
 /** Refused by name, before unknown keys are looked at. */
 const CHAT_REFUSED = ['function_call', 'functions', 'moderation'] as const;

@@ -48,6 +48,9 @@ const stop = z.union([
   z.array(u32).meta(stopLengths),
 ]);
 
+export const reasoningEffort = z.enum(['none', 'minimal', 'low', 'medium', 'high', 'xhigh', 'max']);
+export const serviceTier = z.enum(['auto', 'default', 'flex', 'scale', 'priority', 'fast']);
+
 const notBlank = { pattern: '\\S' };
 export const modelName = z.string().meta(notBlank);
 
@@ -56,6 +59,16 @@ const orNull = { type: ['array', 'null'] };
 const logitBias = {
   propertyNames: { pattern: '^(0|[1-9]\\d{0,9})$' },
   additionalProperties: { type: 'number', minimum: RANGES.logit_bias[0], maximum: RANGES.logit_bias[1] },
+};
+
+/** What an answer is bound to: root fields, which `nvext` still has too. */
+const guidedFields = {
+  guided_json: z.unknown().optional(),
+  guided_regex: z.string().nullish(),
+  guided_grammar: z.string().nullish(),
+  guided_choice: atMost(z.array(z.string()), 'guided_choices').nullish(),
+  guided_decoding_backend: z.string().nullish(),
+  guided_whitespace_pattern: z.string().nullish(),
 };
 
 /** Root fields of both chat and completions. */
@@ -81,12 +94,7 @@ export const sharedFields = {
   include_stop_str_in_output: z.boolean().nullish(),
   skip_special_tokens: z.boolean().nullish(),
   prompt_logprobs: u32.nullish(),
-  guided_json: z.unknown().optional(),
-  guided_regex: z.string().nullish(),
-  guided_grammar: z.string().nullish(),
-  guided_choice: atMost(z.array(z.string()), 'guided_choices').nullish(),
-  guided_decoding_backend: z.string().nullish(),
-  guided_whitespace_pattern: z.string().nullish(),
+  ...guidedFields,
   return_tokens_as_token_ids: z.boolean().nullish(),
   cache_salt: z.string().nullish(),
   stop_token_ids: z
@@ -171,12 +179,7 @@ export const nvextSchema = z.strictObject({
   ignore_eos: z.boolean().nullish(),
   top_k: i32.nullish(),
   repetition_penalty: z.number().nullish(),
-  guided_json: z.unknown().optional(),
-  guided_regex: z.string().nullish(),
-  guided_grammar: z.string().nullish(),
-  guided_choice: atMost(z.array(z.string()), 'guided_choices').nullish(),
-  guided_decoding_backend: z.string().nullish(),
-  guided_whitespace_pattern: z.string().nullish(),
+  ...guidedFields,
 });
 
 export type Nvext = z.infer<typeof nvextSchema>;
@@ -186,10 +189,5 @@ export const MOVED_TO_ROOT = [
   'ignore_eos',
   'top_k',
   'repetition_penalty',
-  'guided_json',
-  'guided_regex',
-  'guided_grammar',
-  'guided_choice',
-  'guided_decoding_backend',
-  'guided_whitespace_pattern',
-] as const satisfies readonly (keyof Nvext)[];
+  ...Object.keys(guidedFields),
+] as readonly (keyof Nvext)[];

@@ -1,6 +1,6 @@
 import { holdsSecret } from '../../access/index.ts';
 import type { TimeAndChance } from '../../clock/index.ts';
-import { grpcStatusOf, reasonOf, ServeError, toServeError, toWire, type WorkerErrorKind } from '../../errors/index.ts';
+import { codeRow, reasonOf, ServeError, toServeError, toWire, type WorkerErrorKind } from '../../errors/index.ts';
 import {
   framed,
   type GrpcCall,
@@ -79,11 +79,9 @@ export async function serveRouterGrpc(options: RouterGrpcOptions): Promise<Route
       },
       asksSecret,
     );
-  const health = new HealthService({
-    isServing: (name) => {
-      if (name === ROUTER) return isLeader();
-      return name === '' || name === HEALTH ? true : undefined;
-    },
+  const health = new HealthService((name) => {
+    if (name === ROUTER) return isLeader();
+    return name === '' || name === HEALTH ? true : undefined;
   });
   const methods = [
     { path: `/${ROUTER}/Choose`, serve: (call: GrpcCall) => choose(service, call, secret) },
@@ -173,5 +171,5 @@ function requireSecret(call: GrpcCall, secret: string | undefined): void {
 /** A failure with its class in Stator's own names. */
 function classed(thrown: unknown, kind: WorkerErrorKind = toWire(thrown).kind): GrpcStatus {
   const error = toServeError(thrown);
-  return new GrpcStatus(grpcStatusOf(error.code), error.message, { [ERROR_KIND_TRAILER]: kind });
+  return new GrpcStatus(codeRow(error.code).grpc, error.message, { [ERROR_KIND_TRAILER]: kind });
 }

@@ -112,8 +112,7 @@ export interface FrontendMetrics {
   disconnected(): void;
   /** A request had root keys that its route ignores. @param keys from a closed list: they become labels */
   ignoredKeys(endpoint: string, keys: readonly string[]): void;
-  failure(failureClass: string, reason: string): void;
-  /** `failure` with the labels that belong to `error`. */
+  /** Counts `error` under the class and the reason that belong to it. */
   failed(error: ServeError): void;
   /** A request, or what a worker made of one, went beyond a limit. */
   limitReached(limit: LimitName): void;
@@ -158,13 +157,9 @@ interface FailureLabels {
 }
 
 const INVALID: FailureLabels = { class: 'InvalidRequest', reason: 'request.invalid' };
-
 const NOT_FOUND: FailureLabels = { class: 'NotFound', reason: 'request.not_found' };
-
 const TOO_LARGE: FailureLabels = { class: 'PayloadTooLarge', reason: 'request.payload_too_large' };
-
 const RATE_LIMITED: FailureLabels = { class: 'RateLimited', reason: 'request.rate_limited' };
-
 const UNAVAILABLE: FailureLabels = { class: 'Unavailable', reason: 'backend.unavailable' };
 
 const LABELS: Readonly<Record<ErrorCode, FailureLabels>> = {
@@ -243,9 +238,8 @@ export function createFrontendMetrics(options: FrontendMetricsOptions = {}): Fro
     ignoredKeys(endpoint, keys) {
       for (const key of keys) families.ignoredKeys.with(endpoint, key).add();
     },
-    failure: (failureClass, reason) => families.failures.with(failureClass, reason).add(),
-    failed(error) {
-      const labels = failureLabelsOf(error);
+    failed({ code }) {
+      const labels = LABELS[code];
       families.failures.with(labels.class, labels.reason).add();
     },
     limitReached: (limit) => families.limitsReached.with(limit).add(),
@@ -256,9 +250,4 @@ export function createFrontendMetrics(options: FrontendMetricsOptions = {}): Fro
     contentType: registry.contentType,
     render: () => registry.render(),
   };
-}
-
-/** Under which class and reason `error` is counted. */
-function failureLabelsOf(error: ServeError): FailureLabels {
-  return LABELS[error.code];
 }

@@ -1,5 +1,5 @@
 import type { Engine, EngineSink } from '../../engines/index.ts';
-import { isInhibiting, logLevelOf, type ServeError, toServeError, toWire, workerError } from '../../errors/index.ts';
+import { codeRow, isInhibiting, type ServeError, toServeError, toWire, workerError } from '../../errors/index.ts';
 import type { IncomingCall } from '../../planes/request/index.ts';
 import {
   cutLongOutput,
@@ -210,7 +210,7 @@ export class ServedCall implements EngineSink {
     this.#wasCut = true;
     const { logger } = this.#deps;
     const { id, headers } = this.#call;
-    logger[logLevelOf(error.code)]('request failed', {
+    logger[codeRow(error.code).level]('request failed', {
       request_id: id,
       x_request_id: headers['x-request-id'],
       trace_id: parseTraceparent(headers.traceparent)?.traceId,

@@ -1,13 +1,10 @@
 import { describe, expect, it } from 'vitest';
 import {
   anthropicErrorBody,
+  codeRow,
   type ErrorCode,
   errorCodes,
-  errorTypeLabel,
-  grpcStatusOf,
-  httpStatusOf,
   isErrorCode,
-  logLevelOf,
   openAiErrorBody,
   openAiStreamError,
   ServeError,
@@ -51,8 +48,8 @@ describe('the table of codes', () => {
   it.each(TABLE)('gives %s status %i and its types', (code, status, type, anthropicType, metric) => {
     const error = new ServeError(code, 'text', { param: 'messages[0]' });
     expect(error.status).toBe(status);
-    expect(httpStatusOf(code)).toBe(status);
-    expect(errorTypeLabel(code)).toBe(metric);
+    expect(codeRow(code).status).toBe(status);
+    expect(codeRow(code).metric).toBe(metric);
     expect(openAiErrorBody(error)).toEqual({ error: { message: 'text', type, param: 'messages[0]', code } });
     expect(anthropicErrorBody(error, 'req_1')).toEqual({
       type: 'error',
@@ -63,14 +60,14 @@ describe('the table of codes', () => {
   });
 
   it('keeps a client mistake, a full system and a broken system apart in logs and on gRPC', () => {
-    expect(errorCodes.filter((code) => logLevelOf(code) === 'error').sort()).toEqual([
+    expect(errorCodes.filter((code) => codeRow(code).level === 'error').sort()).toEqual([
       'bad_worker_response',
       'internal_error',
     ]);
-    expect(errorCodes.filter((code) => httpStatusOf(code) < 429 && logLevelOf(code) !== 'debug')).toEqual([]);
+    expect(errorCodes.filter((code) => codeRow(code).status < 429 && codeRow(code).level !== 'debug')).toEqual([]);
     for (const code of errorCodes) {
-      expect(grpcStatusOf(code)).toBeGreaterThanOrEqual(1);
-      expect(grpcStatusOf(code)).toBeLessThanOrEqual(16);
+      expect(codeRow(code).grpc).toBeGreaterThanOrEqual(1);
+      expect(codeRow(code).grpc).toBeLessThanOrEqual(16);
     }
   });
 

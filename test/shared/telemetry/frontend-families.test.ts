@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { VirtualClock } from '../../../shared/clock/index.ts';
+import { ServeError } from '../../../shared/errors/index.ts';
 import { createFrontendMetrics, type FrontendMetrics } from '../../../shared/telemetry/index.ts';
 import { metricPrefix } from '../../../shared/telemetry/metrics/frontend-families.ts';
 import { type ParsedFamily, parseFamilies } from './prometheus-text.ts';
@@ -98,7 +99,7 @@ async function exercise(metrics: FrontendMetrics, clock: VirtualClock): Promise<
     status: 'error',
     errorType: 'validation',
   });
-  metrics.failure('InvalidRequest', 'request.invalid');
+  metrics.failed(new ServeError('invalid_value', 'wrong'));
   metrics.rejected('m', 'chat_completions');
   metrics.ignoredKeys('responses', ['other']);
   metrics.embedded('m', 3);

@@ -201,7 +201,7 @@ describe('what happens around requests', () => {
     const { metrics, value } = frontend();
     metrics.failed(new ServeError('model_not_found', 'no such model'));
     metrics.failed(new ServeError('server_overloaded', 'full'));
-    metrics.failure('Internal', 'backend.unknown');
+    metrics.failed(new ServeError('internal_error', 'broken'));
     expect(await value('failures_total{class="NotFound",reason="request.not_found"}')).toBe(1);
     expect(await value('failures_total{class="CapacityExhausted",reason="capacity.exhausted"}')).toBe(1);
     expect(await value('failures_total{class="Internal",reason="backend.unknown"}')).toBe(1);

@@ -1,5 +1,5 @@
 import { TABLE } from '../../../shared/config/index.ts';
-import { httpStatusOf, LIMITS, limitNames } from '../../../shared/errors/index.ts';
+import { codeRow, LIMITS, limitNames } from '../../../shared/errors/index.ts';
 
 const PREFACE = `# Limits
 
@@ -54,7 +54,7 @@ function rowOf(name: (typeof limitNames)[number]): string {
   const beyond =
     row.code === undefined
       ? row.beyond
-      : `${httpStatusOf(row.code as Parameters<typeof httpStatusOf>[0])} \`${row.code}\``;
+      : `${codeRow(row.code as Parameters<typeof codeRow>[0]).status} \`${row.code}\``;
   return `| \`${name}\` | ${row.what} | ${most} | ${variable} | ${beyond} |`;
 }
 

@@ -7,7 +7,8 @@ import { FleetPlanner, LocalConnector } from '../../../shared/planner/live/index
 import { captureLogger } from '../../../shared/telemetry/index.ts';
 import { BEGIN_S } from './fleet-signals.ts';
 
-export interface FleetPlannerBedOptions extends Partial<Pick<FleetPlannerOptions, 'readTraffic' | 'onLook'>> {
+export interface FleetPlannerBedOptions
+  extends Partial<Pick<FleetPlannerOptions, 'readTraffic' | 'onLook' | 'metrics'>> {
   readonly config?: Readonly<Record<string, unknown>>;
   readonly engines?: FleetPlannerOptions['planner']['engines'];
 }

@@ -1,6 +1,6 @@
 import * as z from 'zod';
 import packageJson from '../../../../package.json' with { type: 'json' };
-import { type ErrorCode, httpStatusOf } from '../../../errors/index.ts';
+import { codeRow, type ErrorCode } from '../../../errors/index.ts';
 import { countTokensSchema, messagesSchema } from '../../../protocol/anthropic/index.ts';
 import { type BodySchema, bodySchemas } from '../../../protocol/openai/index.ts';
 import { OVERLOAD_STATUS } from '../anthropic/wire.ts';
@@ -215,7 +215,7 @@ function statusesOf(operation: Operation, settings: HttpSettings): readonly stri
 
 /** Overload has a number of its own in Anthropic's dialect, and one that the operator chooses elsewhere. */
 function statusOf(code: ErrorCode, { tag }: Operation, { overloadStatus }: HttpSettings): number {
-  if (code !== 'server_overloaded') return httpStatusOf(code);
+  if (code !== 'server_overloaded') return codeRow(code).status;
   return tag === 'Messages' ? OVERLOAD_STATUS : overloadStatus;
 }
 

@@ -1,7 +1,7 @@
+import { Markers } from '../../markers.ts';
 import { type CallWriter, prefixedUuid } from '../call-writer.ts';
 import type { ToolCallFormat } from '../format.ts';
 import { compactJson, readJsonValue } from '../json-scan.ts';
-import { Markers } from '../markers.ts';
 import { collectUntil, type Parsing, readUntil, skipSpace, type TextSource } from '../scan.ts';
 
 const CALLS = '<｜tool▁calls▁begin｜>';

@@ -1,8 +1,8 @@
+import { Markers } from '../../markers.ts';
 import { ArgumentsWriter, StringMember } from '../arguments-writer.ts';
 import { type CallWriter, hexId } from '../call-writer.ts';
 import type { ToolCallFormat } from '../format.ts';
 import { compactJson } from '../json-scan.ts';
-import { Markers } from '../markers.ts';
 import { collectUntil, type Parsing, readOneOfBehindSpace, readUntil, type TextSource } from '../scan.ts';
 
 const TAG = '<｜DSML｜';

@@ -1,7 +1,7 @@
+import { Markers } from '../../markers.ts';
 import { prefixedUuid } from '../call-writer.ts';
 import type { ToolCallFormat } from '../format.ts';
 import { writeJsonObject } from '../json-scan.ts';
-import { Markers } from '../markers.ts';
 import { numberToJson } from '../python-literal.ts';
 import { collectUntil } from '../scan.ts';
 

@@ -1,8 +1,8 @@
+import { Markers } from '../../markers.ts';
 import { ArgumentsWriter, StringMember } from '../arguments-writer.ts';
 import { bareUuid, type CallWriter } from '../call-writer.ts';
 import type { ToolCallFormat } from '../format.ts';
 import { compactJson, parseJson, writeJsonObject } from '../json-scan.ts';
-import { Markers } from '../markers.ts';
 import {
   convertInteger,
   convertNumber,

@@ -1,6 +1,6 @@
+import { Markers } from '../../markers.ts';
 import { type CallWriter, prefixedUuid } from '../call-writer.ts';
 import type { Region, ToolCallFormat } from '../format.ts';
-import { Markers } from '../markers.ts';
 import { type Parsing, peek, readOneOf, readUntil, skipSpace, type TextSource } from '../scan.ts';
 import { type JsonCallShape, readJsonCall } from './json-call.ts';
 

@@ -1,7 +1,7 @@
+import { type Finder, Markers } from '../../markers.ts';
 import { type CallWriter, prefixedUuid } from '../call-writer.ts';
 import type { Region, ToolCallFormat } from '../format.ts';
 import { readJsonValue } from '../json-scan.ts';
-import { type Finder, Markers } from '../markers.ts';
 import {
   ignoreRest,
   isSpace,

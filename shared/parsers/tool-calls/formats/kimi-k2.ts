@@ -1,7 +1,7 @@
+import { Markers } from '../../markers.ts';
 import type { CallWriter, NewCallId } from '../call-writer.ts';
 import type { ToolCallFormat } from '../format.ts';
 import { readJsonValue, startsJson } from '../json-scan.ts';
-import { Markers } from '../markers.ts';
 import { collectUntil, type Parsing, readOneOfBehindSpace, readUntil, skipSpace, type TextSource } from '../scan.ts';
 
 const SECTIONS = ['<|tool_calls_section_begin|>', '<|tool_call_section_begin|>'];

@@ -1,7 +1,7 @@
+import { Markers } from '../../markers.ts';
 import { type CallWriter, prefixedUuid } from '../call-writer.ts';
 import type { ToolCallFormat } from '../format.ts';
 import { writeJsonObject } from '../json-scan.ts';
-import { Markers } from '../markers.ts';
 import { convertByType, decodeEntities, type ToolSchemas } from '../parameter-values.ts';
 import {
   collectUntil,

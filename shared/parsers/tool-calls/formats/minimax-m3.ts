@@ -1,8 +1,8 @@
+import { Markers } from '../../markers.ts';
 import { ArgumentsWriter, StringMember } from '../arguments-writer.ts';
 import { type CallWriter, prefixedUuid } from '../call-writer.ts';
 import type { ToolCallFormat } from '../format.ts';
 import { writeJsonObject } from '../json-scan.ts';
-import { Markers } from '../markers.ts';
 import {
   childSchema,
   convertByType,

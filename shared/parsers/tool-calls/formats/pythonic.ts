@@ -1,7 +1,7 @@
+import type { Finder } from '../../markers.ts';
 import { countedId } from '../call-writer.ts';
 import type { ToolCallFormat } from '../format.ts';
 import { writeJsonObject } from '../json-scan.ts';
-import type { Finder } from '../markers.ts';
 import { endOfPythonString, parsePythonLiteral, skipSpaces } from '../python-literal.ts';
 import type { Parsing, TextSource } from '../scan.ts';
 

@@ -1,7 +1,7 @@
+import { Markers } from '../../markers.ts';
 import { ArgumentsWriter, StringMember } from '../arguments-writer.ts';
 import { type CallWriter, prefixedUuid } from '../call-writer.ts';
 import type { Region, ToolCallFormat } from '../format.ts';
-import { Markers } from '../markers.ts';
 import { convertByType, decodeEntities, isStringParameter, type ToolSchemas } from '../parameter-values.ts';
 import { type Parsing, readOneOfBehindSpace, readTagName, readUntil, type TextSource } from '../scan.ts';
 

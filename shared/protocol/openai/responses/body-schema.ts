@@ -1,7 +1,17 @@
 import * as z from 'zod';
 import { unsupported } from '../field-checks.ts';
 import { atMost } from '../shape-check.ts';
-import { anyObject, modelName, nvextSchema, positiveU32, RANGES, ranged, u32 } from '../shared-fields.ts';
+import {
+  anyObject,
+  modelName,
+  nvextSchema,
+  positiveU32,
+  RANGES,
+  ranged,
+  reasoningEffort,
+  serviceTier,
+  u32,
+} from '../shared-fields.ts';
 
 const toolFields = {
   type: z.string(),
@@ -42,7 +52,7 @@ const format = z.discriminatedUnion('type', [
 ]);
 
 const reasoning = z.looseObject({
-  effort: z.enum(['none', 'minimal', 'low', 'medium', 'high', 'xhigh', 'max']).nullish(),
+  effort: reasoningEffort.nullish(),
   summary: z.enum(['auto', 'concise', 'detailed']).nullish(),
 });
 
@@ -76,7 +86,7 @@ export const responsesSchema = z.looseObject({
   include: atMost(z.array(z.string()), 'names').nullish(),
   metadata: z.record(z.string(), z.string()).nullish(),
   truncation: z.enum(['auto', 'disabled']).nullish(),
-  service_tier: z.enum(['auto', 'default', 'flex', 'scale', 'priority', 'fast']).nullish(),
+  service_tier: serviceTier.nullish(),
   prompt_cache_key: z.string().nullish(),
   prompt_cache_retention: z.string().nullish(),
   safety_identifier: z.string().nullish(),

@@ -14,7 +14,7 @@ import {
 } from '../../../../shared/access/keys/index.ts';
 import { ReadyKey } from '../../../../shared/access/keys/key-record.ts';
 import { VirtualClock } from '../../../../shared/clock/index.ts';
-import { grpcStatusOf, ServeError } from '../../../../shared/errors/index.ts';
+import { codeRow, ServeError } from '../../../../shared/errors/index.ts';
 
 const MINUTE_MS = 60_000;
 const CHAT = '/v1/chat/completions';
@@ -94,13 +94,13 @@ describe('the gate', () => {
       expect(await gate.admit(caller(metadata), 'generate', method)).toMatchObject({ owner: 'team-a' });
       const refusal = await Promise.resolve()
         .then(() => gate.admit(caller(metadata), 'admin', '/inference.GRPCInferenceService/RepositoryModelLoad'))
-        .catch((error: ServeError) => grpcStatusOf(error.code));
+        .catch((error: ServeError) => codeRow(error.code).grpc);
       expect(refusal).toBe(7); // PERMISSION_DENIED
     }
     expect(() => gate.admit(caller(new Metadata()), 'generate', method)).toThrow(
       expect.objectContaining({ code: 'invalid_api_key' }),
     );
-    expect(grpcStatusOf('invalid_api_key')).toBe(16); // UNAUTHENTICATED
+    expect(codeRow('invalid_api_key').grpc).toBe(16); // UNAUTHENTICATED
   });
 
   it.each([

@@ -44,6 +44,17 @@ async function bedOf(raw: Readonly<Record<string, unknown>> = {}) {
   return { ...bed, fleet, pages, urls };
 }
 
+/** The status of a request whose `Host` is another than its URL's. */
+function asHost(url: string, host: string): Promise<number | undefined> {
+  return new Promise((resolve, reject) => {
+    const sent = request(url, { headers: { host } }, (response) => {
+      response.resume();
+      resolve(response.statusCode);
+    });
+    sent.on('error', reject).end();
+  });
+}
+
 describe('the control API of a planner', () => {
   const served = async (raw: Readonly<Record<string, unknown>> = {}) => {
     const bed = await bedOf({ control_api_port: await freePort(), ...raw });
@@ -113,14 +124,7 @@ describe('the control API of a planner', () => {
     const { url } = await served();
     expect((await fetch(url.replace('/v1/min-endpoints', '/'))).status).toBe(404);
     expect((await fetch(url, { method: 'DELETE' })).status).toBe(405);
-    const status = await new Promise<number | undefined>((resolve, reject) => {
-      const sent = request(url, { headers: { host: 'evil.example' } }, (response) => {
-        response.resume();
-        resolve(response.statusCode);
-      });
-      sent.on('error', reject).end();
-    });
-    expect(status).toBe(403);
+    expect(await asHost(url, 'evil.example')).toBe(403);
   });
 });
 
@@ -141,6 +145,17 @@ describe('the page of a planner', () => {
     }
     expect(html).toContain('decode 0 -&gt; 1');
     expect(html).not.toMatch(/NaN|undefined|<script/);
+  });
+
+  it('is for those who ask for this machine by its own name', async () => {
+    const { urls } = await bedOf({ live_dashboard_port: await freePort() });
+    const url = urls.page ?? '';
+    for (const host of ['evil.example', 'evil.example:8080', '127.0.0.1.evil.example', '10.0.0.1', 'localhost.evil']) {
+      expect([host, await asHost(url, host)]).toEqual([host, 403]);
+    }
+    for (const host of ['localhost', 'LOCALHOST:8080', '127.0.0.1', '127.0.0.1:1', '[::1]', '[::1]:8080']) {
+      expect([host, await asHost(url, host)]).toEqual([host, 200]);
+    }
   });
 
   it('is done without where its port is taken, and the planner goes on', async () => {

@@ -1,14 +1,15 @@
-import { describe, expect, it } from 'vitest';
+import { afterEach, describe, expect, it } from 'vitest';
 import {
   handleSignals,
   MemoryPlannerStore,
   parsePlannerConfig,
   type SentSignal,
 } from '../../../../shared/planner/index.ts';
-import { createPlannerMetrics } from '../../../../shared/planner/live/index.ts';
+import { createPlannerMetrics, type FleetPlanner } from '../../../../shared/planner/live/index.ts';
 import { NO_TRAFFIC } from '../../../../shared/protocol/planner-topics/index.ts';
 import { MetricRegistry } from '../../../../shared/telemetry/index.ts';
 import { lintMetrics } from '../../../support/lint-metrics.ts';
+import { type FleetPlannerBedOptions, fleetPlannerBed } from '../../../support/planner/fleet-planner-bed.ts';
 import { BEGIN_S, heldAt, rollupOf, tellStory } from '../../../support/planner/fleet-signals.ts';
 
 const NEVER = new AbortController().signal;
@@ -113,5 +114,82 @@ describe('what a planner shows of itself', () => {
     expect(lintMetrics(text).filter((finding) => !byDynamo.test(finding))).toEqual([]);
     expect(registry.contentType).toMatch(/^text\/plain/);
     expect(text).not.toMatch(/NaN|undefined|Infinity/);
+    await expect(text).toMatchFileSnapshot('../../../fixtures/telemetry/planner.prom');
+  });
+});
+
+describe('what a planner shows of its own time', () => {
+  const open: FleetPlanner[] = [];
+  afterEach(async () => {
+    await Promise.all(open.splice(0).map((planner) => planner.close()));
+  });
+
+  function bedOf(parts: FleetPlannerBedOptions = {}) {
+    const registry = new MetricRegistry();
+    const metrics = createPlannerMetrics(registry, parsePlannerConfig({ mode: 'agg', max_gpu_budget: 32 }), () => 1);
+    const bed = fleetPlannerBed({ ...parts, metrics });
+    open.push(bed.planner);
+    const value = async (line: string): Promise<number | undefined> => {
+      const found = (await registry.render()).split('\n').find((each) => each.startsWith(`${line} `));
+      return found === undefined ? undefined : Number(found.slice(line.length + 1));
+    };
+    return { ...bed, value };
+  }
+
+  it('is how long looks take, how late they begin, and how old the newest event is then', async () => {
+    const { planner, pass, value } = bedOf({ config: { tick_seconds: 5 } });
+    void planner.run();
+    planner.hear(heldAt(0, 0).signal);
+    await pass(100);
+    expect(await value('dynamo_planner_tick_duration_seconds_count')).toBeGreaterThan(0);
+    expect(await value('dynamo_planner_tick_lag_seconds')).toBe(0);
+    for (let at = 0; at < 11; at++) await pass(1000);
+    expect(await value('stator_planner_event_age_seconds')).toBeCloseTo(10, 6); // two ticks, and nothing heard since
+    planner.hear(rollupOf(0, 0, NO_TRAFFIC, 1000 * BEGIN_S));
+    for (let at = 0; at < 4; at++) await pass(1000);
+    expect(await value('stator_planner_event_age_seconds')).toBeCloseTo(4, 0);
+    expect(await value('dynamo_planner_tick_lag_seconds')).toBe(0);
+  });
+
+  it('counts looks that took too long, and how late the next one began', async () => {
+    let isStuck = true;
+    const readTraffic = () => (isStuck ? new Promise<undefined>(() => {}) : Promise.resolve(undefined));
+    const { planner, pass, value } = bedOf({ readTraffic, config: { tick_seconds: 5 } });
+    planner.hear(rollupOf(0, 0, NO_TRAFFIC, 1000 * BEGIN_S));
+    void planner.run();
+    for (let at = 0; at < 12; at++) await pass(1000);
+    expect(await value('dynamo_planner_tick_timeout_total')).toBe(1);
+    expect(await value('stator_planner_failed_looks_total')).toBe(1);
+    isStuck = false;
+    for (let at = 0; at < 4; at++) await pass(1000);
+    expect(await value('dynamo_planner_tick_lag_seconds')).toBeCloseTo(10, 6);
+    expect(await value('dynamo_planner_tick_timeout_total')).toBe(1);
+  });
+
+  it('has how long decisions take to come about, and those that do not', async () => {
+    const { planner, pass, workers, value } = bedOf({ config: { tick_seconds: 5 } });
+    void planner.run();
+    let told = 0;
+    const wait = async (seconds: number): Promise<void> => {
+      for (let at = 0; at < seconds; at += 5) {
+        planner.hear(heldAt(0, told++).signal);
+        await pass(5000);
+      }
+    };
+    await wait(5);
+    workers.starting = 1;
+    await wait(25);
+    expect(await value('stator_planner_decision_applied_seconds_count')).toBe(0);
+    Object.assign(workers, { ready: 1, starting: 0 });
+    await wait(5);
+    expect(await value('stator_planner_decision_applied_seconds_count')).toBe(1);
+    expect(await value('stator_planner_decision_applied_seconds_sum')).toBeCloseTo(30, 0);
+    expect(await value('stator_planner_unapplied_decisions_total{status="timed_out"}')).toBe(0);
+    workers.ready = 0; // it is lost,
+    await wait(20);
+    workers.starting = 1; // and the next one never comes
+    await wait(1815);
+    expect(await value('stator_planner_unapplied_decisions_total{status="timed_out"}')).toBe(1);
+    expect(await value('stator_planner_decision_applied_seconds_count')).toBe(1);
   });
 });

@@ -2,8 +2,11 @@
 export interface Finder {
   /** Position of the first marker or, unless the text is complete, of a tail that may become one; else the text's length. */
   find(text: string, from: number, isComplete: boolean): number;
-  /** The marker that stands whole at a position. */
-  match(text: string, at: number): string | undefined;
+  /**
+   * The marker that stands whole at a position, the longest of those that do.
+   * @param isComplete no more text follows that could make it a longer one. @default true
+   */
+  match(text: string, at: number, isComplete?: boolean): string | undefined;
 }
 
 /** A marker may stand where the text ends, once it goes on. */
@@ -13,6 +16,8 @@ const OPEN = Symbol('open');
 class MarkerTree {
   /** The marker that ends here. */
   readonly whole: string | undefined;
+  /** No marker goes on. */
+  readonly isLast: boolean;
   readonly #markers: readonly string[];
   readonly #depth: number;
   #branches: Map<number, MarkerTree> | undefined;
@@ -21,6 +26,7 @@ class MarkerTree {
     this.#markers = markers;
     this.#depth = depth;
     this.whole = markers.find((marker) => marker.length === depth);
+    this.isLast = markers.every((marker) => marker.length === depth);
   }
 
   /** Those that go on with a character. */
@@ -43,35 +49,41 @@ class MarkerTree {
 }
 
 /**
- * Fixed marker texts, none of them the beginning of another. One character of a marker at the end of the text is held
- * back. Text without the first character of any marker costs one `indexOf`; a place where one may begin costs the
- * characters that agree with any, however many markers there are: names of tools are among them.
+ * Fixed marker texts in text that comes in pieces: one that the end of the text may have cut off is held back, and where one
+ * begins like another, the longest wins. Text without the first character of any marker costs one `indexOf`; a place where
+ * one may begin costs the characters that agree with any, however many markers there are: names of tools are among them.
+ *
+ *     "so <b and </thi"         markers: <think> </think>
+ *         ^ no marker
+ *                ^ cut off by the end: held back until more text decides
  */
 export class Markers implements Finder {
   readonly #tree: MarkerTree;
   readonly #firstCharacter: string | undefined;
   readonly #firsts: RegExp;
 
+  /** @param markers none of them empty */
   constructor(markers: readonly string[]) {
     this.#tree = new MarkerTree(markers, 0);
-    const firsts = [...new Set(markers.map((marker) => marker[0] as string))]; // markers are not empty
-    this.#firstCharacter = firsts.length === 1 ? firsts[0] : undefined;
-    this.#firsts = new RegExp(
-      `[${firsts.map((first) => `\\u{${first.codePointAt(0)?.toString(16)}}`).join('')}]`,
-      'gu',
-    );
+    const firsts = [...new Set(markers.map((marker) => marker.charCodeAt(0)))];
+    this.#firstCharacter = firsts.length === 1 ? String.fromCharCode(firsts[0]!) : undefined;
+    this.#firsts = new RegExp(`[${firsts.map((unit) => `\\u${unit.toString(16).padStart(4, '0')}`).join('')}]`, 'g');
   }
 
   find(text: string, from: number, isComplete: boolean): number {
     for (let at = this.#candidate(text, from); at >= 0; at = this.#candidate(text, at + 1)) {
-      const marker = this.#at(text, at);
-      if (marker !== undefined && (marker !== OPEN || !isComplete)) return at;
+      if (this.isAt(text, at, isComplete)) return at;
     }
     return text.length;
   }
 
-  match(text: string, at: number): string | undefined {
-    const marker = this.#at(text, at);
+  /** Whether one begins at a position, whole or, unless the text is complete, cut off by its end. */
+  isAt(text: string, at: number, isComplete: boolean): boolean {
+    return this.#at(text, at, isComplete) !== undefined;
+  }
+
+  match(text: string, at: number, isComplete = true): string | undefined {
+    const marker = this.#at(text, at, isComplete);
     return marker === OPEN ? undefined : marker;
   }
 
@@ -81,14 +93,16 @@ export class Markers implements Finder {
     return this.#firsts.exec(text)?.index ?? -1;
   }
 
-  #at(text: string, from: number): string | typeof OPEN | undefined {
+  #at(text: string, from: number, isComplete: boolean): string | typeof OPEN | undefined {
+    let whole: string | undefined;
     let tree: MarkerTree | undefined = this.#tree;
     for (let at = from; tree !== undefined; at++) {
-      if (tree.whole !== undefined) return tree.whole;
-      if (at === text.length) return OPEN;
+      whole = tree.whole ?? whole;
+      if (tree.isLast) return whole;
+      if (at === text.length) return isComplete ? whole : OPEN;
       tree = tree.branch(text.charCodeAt(at));
     }
-    return undefined;
+    return whole;
   }
 }
 
