@@ -6,12 +6,12 @@ import {
   type BlockIndex,
   createBlockIndex,
   type HashPair,
-  loadBlockIndex,
   ReplaceableBlockIndex,
 } from '../shared/router/block-index/index.ts';
 import { Overlaps } from '../shared/router/scheduler/prefix-index.ts';
 import { RankTable } from '../shared/router/scheduler/ranks.ts';
 import { borrowChain, chainHashes } from '../shared/tokens/index.ts';
+import { loadBlockIndex } from '../test/support/router/load-block-index.ts';
 
 const SEQUENCE_BLOCKS = 256;
 const SHARED_BLOCKS = 64;

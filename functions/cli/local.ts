@@ -159,7 +159,7 @@ async function workersRegistered({ frontend, fleet }: Local, over: Promise<unkno
       `stator: waiting for workers: ${registered()} of ${wanted} ready after ${waitedSecs} s\n`,
     );
   try {
-    await tellWhile(allServe.catch(someServe), tell, { firstMs: USUAL_START_MS });
+    await tellWhile(allServe.catch(someServe), tell, USUAL_START_MS);
     return true;
   } catch (error) {
     if (!ending.signal.aborted) throw error;

@@ -60,28 +60,25 @@ async function limited<T>(
   }
 }
 
-interface TellOptions {
-  /** How long nothing is said: most waits are short. @default 2000 */
-  readonly firstMs?: number;
-  /** Between two times. @default 5000 */
-  readonly everyMs?: number;
-  /** @default the machine's */
-  readonly clock?: Clock;
-}
+/** Between two times that one who waits is told. */
+const TELL_EVERY_MS = 5000;
 
 /**
  * Settles as `work` does. While that takes long, `tell` is called now and then with the whole seconds gone by, so that whoever
  * watches knows what is waited for.
+ *
+ * @param firstMs how long nothing is said: most waits are short
  */
 export async function tellWhile<T>(
   work: Promise<T>,
   tell: (waitedSecs: number) => void,
-  { firstMs = 2000, everyMs = 5000, clock = systemClock }: TellOptions = {},
+  firstMs = 2000,
+  clock: Clock = systemClock,
 ): Promise<T> {
   const startedMs = clock.nowMs();
   const say = (): void => {
     tell(Math.round((clock.nowMs() - startedMs) / 1000));
-    timer = clock.after(everyMs, say);
+    timer = clock.after(TELL_EVERY_MS, say);
   };
   let timer = clock.after(firstMs, say);
   try {

@@ -172,7 +172,7 @@ function renderUnbuilt(): string {
   });
   return `## Not built
 
-These names are accepted and do nothing but warn. The planner and its configuration file are not built at all.
+These names are accepted and do nothing but warn.
 
 | what | names | accepted by | use instead |
 |---|---|---|---|

@@ -190,7 +190,7 @@ export const UNBUILT: readonly Unbuilt[] = [
     names: '--num-host-blocks --host-offload-d2h-bandwidth-gbps --host-offload-h2d-bandwidth-gbps',
   },
   {
-    about: 'the planner',
+    about: 'variables of the planner beside those of the table',
     usedBy: ['function', 'local', 'planner'],
     names: 'DYN_PLANNER_*',
   },

@@ -14,11 +14,6 @@ export interface RecordAddress {
   readonly key: string;
 }
 
-/** Reverses `encodeSegment`. Throws `URIError` on text that it cannot have made. */
-export function decodeSegment(encoded: string): string {
-  return decodeURIComponent(encoded);
-}
-
 /** Bucket, namespace and key of `record`. */
 export function addressOf(record: DiscoveryRecord): RecordAddress {
   switch (record.type) {

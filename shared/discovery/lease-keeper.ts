@@ -1,6 +1,8 @@
 import type { Clock, Random, Timer } from '../clock/index.ts';
 import { reasonOf } from '../errors/index.ts';
-import type { ReportProblem } from './types.ts';
+import { LoadBoard, OwnLoads } from './loads.ts';
+import { type DiscoveryBase, DiscoveryError } from './options.ts';
+import type { ReportProblem, WorkerLoad } from './types.ts';
 
 export interface LeaseKeeperOptions {
   readonly clock: Clock;
@@ -150,5 +152,68 @@ export class LeaseKeeper {
     if (this.#state !== 'held') return;
     this.#state = 'lost';
     for (const callback of this.#lostCallbacks) callback();
+  }
+}
+
+/** What the handles of every store have alike: a lease, which carries the loads of their workers, and an end. */
+export abstract class LeasedDiscovery<Owned extends { readonly instanceId: string }> {
+  protected readonly base: DiscoveryBase;
+  protected readonly keeper: LeaseKeeper;
+  protected readonly loads = new OwnLoads();
+  protected readonly board: LoadBoard;
+  /** The records under the lease, by bucket and key. */
+  protected readonly owned = new Map<string, Owned>();
+  protected readonly closing = new AbortController();
+
+  constructor(base: DiscoveryBase) {
+    this.base = base;
+    this.board = new LoadBoard(base.report);
+    this.keeper = new LeaseKeeper({ ...base, renew: (signal) => this.renew(signal) });
+  }
+
+  setLoad(instanceId: string, load: WorkerLoad): void {
+    if (this.isClosed) return;
+    try {
+      if (this.loads.set(instanceId, load)) this.loadsChanged();
+    } catch (error) {
+      this.base.report(error as RangeError);
+    }
+  }
+
+  onLeaseLost(callback: () => void): void {
+    this.keeper.onLost(callback);
+  }
+
+  onLeaseRegained(callback: () => void): void {
+    this.keeper.onRegained(callback);
+  }
+
+  protected abstract renew(signal: AbortSignal): Promise<void>;
+
+  protected loadsChanged(): void {
+    this.keeper.hasten();
+  }
+
+  /** To be called when a record of that instance was removed. True when it was the last one, and a load went with it. */
+  protected dropLoad(instanceId: string): boolean {
+    return ![...this.owned.values()].some((one) => one.instanceId === instanceId) && this.loads.delete(instanceId);
+  }
+
+  protected get isClosed(): boolean {
+    return this.closing.signal.aborted;
+  }
+
+  protected assertUsable(signal?: AbortSignal): void {
+    signal?.throwIfAborted();
+    this.closing.signal.throwIfAborted();
+  }
+
+  /** False when it was closed before. */
+  protected beginClosing(): boolean {
+    if (this.isClosed) return false;
+    this.closing.abort(new DiscoveryError('closed', 'this discovery handle was closed'));
+    this.keeper.stop();
+    this.board.close();
+    return true;
   }
 }

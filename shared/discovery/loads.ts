@@ -120,7 +120,53 @@ function assertTellable(instanceId: string, { ranks }: WorkerLoad): void {
   }
 }
 
-type LoadsListener = (loads: FleetLoads) => void;
+/** A value that is told to those who follow it, at once and whenever another is set. */
+export class Told<Value> {
+  readonly #what: string;
+  readonly #report: ReportProblem;
+  readonly #listeners = new Set<{ readonly tell: (value: Value) => void }>();
+  #value: Value;
+
+  /** @param what names the value when a listener throws */
+  constructor(value: Value, what: string, report: ReportProblem) {
+    this.#value = value;
+    this.#what = what;
+    this.#report = report;
+  }
+
+  get isFollowed(): boolean {
+    return this.#listeners.size > 0;
+  }
+
+  get value(): Value {
+    return this.#value;
+  }
+
+  set(value: Value): void {
+    this.#value = value;
+    for (const { tell } of this.#listeners) this.#tell(tell);
+  }
+
+  /** Tells the present value before it returns. */
+  add(tell: (value: Value) => void): Watch {
+    const listener = { tell }; // an object of its own: the same function may be added twice
+    this.#listeners.add(listener);
+    this.#tell(tell);
+    return { close: () => void this.#listeners.delete(listener) };
+  }
+
+  close(): void {
+    this.#listeners.clear();
+  }
+
+  #tell(tell: (value: Value) => void): void {
+    try {
+      tell(this.#value);
+    } catch (error) {
+      this.#report(new Error(`a listener for ${this.#what} failed: ${reasonOf(error)}`, { cause: error })); // others go on
+    }
+  }
+}
 
 /** What one process says of its workers; undefined when it cannot be read. */
 interface Row {
@@ -129,23 +175,14 @@ interface Row {
 }
 
 /** The loads of all live processes as last read, for those who follow them. */
-export class LoadBoard {
+export class LoadBoard extends Told<FleetLoads> {
   readonly #report: ReportProblem;
-  readonly #listeners = new Set<{ readonly tell: LoadsListener }>();
   #rows: ReadonlyMap<string, Row> = new Map(); // by lease id
-  #loads: FleetLoads = new Map();
   #unreadable = '';
 
   constructor(report: ReportProblem) {
+    super(new Map(), 'loads', report);
     this.#report = report;
-  }
-
-  get isFollowed(): boolean {
-    return this.#listeners.size > 0;
-  }
-
-  get loads(): FleetLoads {
-    return this.#loads;
   }
 
   /** @param packed loads of every live process, by lease id; the arrays are kept, and not to be changed afterwards */
@@ -163,28 +200,7 @@ export class LoadBoard {
     const loads = new Map<string, WorkerLoad>();
     for (const row of rows.values()) for (const [id, load] of row.loads ?? []) loads.set(id, load);
     this.#reportUnreadable([...rows].flatMap(([lease, row]) => (row.loads === undefined ? [lease] : [])));
-    this.#loads = loads;
-    for (const listener of this.#listeners) this.#tell(listener.tell);
-  }
-
-  /** Tells the present loads before it returns. */
-  add(tell: LoadsListener): Watch {
-    const listener = { tell }; // an object of its own: the same function may be added twice
-    this.#listeners.add(listener);
-    this.#tell(tell);
-    return { close: () => void this.#listeners.delete(listener) };
-  }
-
-  close(): void {
-    this.#listeners.clear();
-  }
-
-  #tell(tell: LoadsListener): void {
-    try {
-      tell(this.#loads);
-    } catch (error) {
-      this.#report(new Error(`a listener for loads failed: ${reasonOf(error)}`, { cause: error })); // others go on
-    }
+    this.set(loads);
   }
 
   #reportUnreadable(leases: readonly string[]): void {

@@ -25,31 +25,30 @@ interface SnapshotDiff {
 }
 
 /** Turns successive full readings of a bucket into the events of one watch, and outages into `failing` and `recovered`. */
-export class SnapshotWatcher {
+export class SnapshotWatcher extends WatchTeller {
   readonly bucket: Bucket;
   readonly encodedPrefix: string;
-  readonly #teller: WatchTeller;
   readonly #report: ReportProblem;
   #known = new Map<string, KnownRecord>();
   #unreadableKeys: readonly string[] = [];
 
   constructor(query: DiscoveryQuery, listener: WatchListener, report: ReportProblem) {
+    super(listener, report);
     this.bucket = query.bucket;
     this.encodedPrefix = encodePrefix(query.prefix);
-    this.#teller = new WatchTeller(listener, report);
     this.#report = report;
   }
 
   /** Delivers what `texts`, a reading of the whole bucket or of everything under the prefix, changes. */
   apply(texts: ReadonlyMap<string, string>): void {
-    if (this.#teller.isClosed) return;
+    if (this.isClosed) return;
     const diff = diffSnapshot(this.#known, textsUnder(texts, this.encodedPrefix), (key, text) =>
       fromText(text, this.bucket, key),
     );
     this.#known = diff.known;
     this.#reportUnreadable(diff.unreadableKeys);
-    for (const event of diff.events) this.#teller.event(event);
-    this.#teller.succeed();
+    for (const event of diff.events) this.event(event);
+    this.succeed();
   }
 
   /** Delivers the change of one entry (`text` undefined: it is gone), for a store that tells its changes one by one. */
@@ -57,7 +56,7 @@ export class SnapshotWatcher {
     if (!isUnder(key, this.encodedPrefix) || this.#known.get(key)?.text === text) return;
     if (text === undefined) {
       this.#known.delete(key);
-      this.#teller.event({ kind: 'removed', key });
+      this.event({ kind: 'removed', key });
       return;
     }
     const record = fromText(text, this.bucket, key);
@@ -66,16 +65,7 @@ export class SnapshotWatcher {
       return;
     }
     this.#known.set(key, { text, record });
-    this.#teller.event({ kind: 'added', key, record });
-  }
-
-  /** The store cannot be read; what is known stays. */
-  fail(error: Error): void {
-    this.#teller.fail(error);
-  }
-
-  close(): void {
-    this.#teller.close();
+    this.event({ kind: 'added', key, record });
   }
 
   #reportUnreadable(keys: readonly string[]): void {

@@ -73,16 +73,9 @@ const TURNS_TO_LEAVE = 3;
  * @throws Error with one line when the port cannot be bound
  */
 export async function openGrpcServer(options: GrpcServerOptions): Promise<GrpcServer> {
-  const { clock, random, methods, messageBytesMax = 4 * MEBIBYTE } = options;
+  const { clock, methods, messageBytesMax = 4 * MEBIBYTE } = options;
   const byPath = new Map(methods.map((method) => [method.path, method]));
-  const connections = new Connections({
-    clock,
-    connectionWindowBytes: options.connectionWindowBytes ?? MEBIBYTE,
-    keepaliveMs: options.keepaliveMs ?? 0,
-    keepaliveTimeoutMs: options.keepaliveTimeoutMs ?? 20_000,
-    ageMsMax: options.connectionAgeMsMax ?? 0,
-    random: () => random.next(),
-  });
+  const connections = new Connections(options);
   const server = create(options);
   server.on('session', (session) => connections.add(session));
   server.on('sessionError', () => {}); // its session closes
@@ -176,41 +169,25 @@ function begin(call: Http2Call, method: GrpcMethod | undefined, headers: Incomin
   }
 }
 
-/** How connections of a server are kept. Times in milliseconds; 0 = not. */
-interface ConnectionOptions {
-  readonly clock: Clock;
-  /** Bytes that a client may send on a connection before any was read. */
-  readonly connectionWindowBytes: number;
-  /** How often a client is pinged. */
-  readonly keepaliveMs: number;
-  /** How long it may take to answer a ping. */
-  readonly keepaliveTimeoutMs: number;
-  /** Age at which a client is asked to connect anew. */
-  readonly ageMsMax: number;
-  /** From 0 to 1: ages differ by a tenth, so that not all clients come back at once. */
-  readonly random: () => number;
-}
-
 /** The connections of one server. */
 class Connections {
-  readonly #options: ConnectionOptions;
+  readonly #options: GrpcServerOptions;
   readonly #sessions = new Map<ServerHttp2Session, readonly Timer[]>();
   #onEmpty: (() => void) | undefined;
   #isRetired = false;
 
-  constructor(options: ConnectionOptions) {
+  constructor(options: GrpcServerOptions) {
     this.#options = options;
   }
 
-  get size(): number {
-    return this.#sessions.size;
-  }
-
   add(session: ServerHttp2Session): void {
-    const { clock, connectionWindowBytes, keepaliveMs, ageMsMax, random } = this.#options;
+    const { clock, random, connectionWindowBytes = MEBIBYTE, keepaliveMs = 0, connectionAgeMsMax = 0 } = this.#options;
     const timers: Timer[] = [];
     if (keepaliveMs > 0) timers.push(clock.every(keepaliveMs, () => this.#ping(session)));
-    if (ageMsMax > 0) timers.push(clock.after(ageMsMax * (0.95 + random() / 10), () => session.close()));
+    if (connectionAgeMsMax > 0) {
+      const ageMs = connectionAgeMsMax * (0.95 + random.next() / 10); // so that not all clients come back at once
+      timers.push(clock.after(ageMs, () => session.close()));
+    }
     this.#sessions.set(session, timers);
     session.on('error', () => {}); // `close` follows, and says as much
     session.once('close', () => {
@@ -237,7 +214,7 @@ class Connections {
   }
 
   #ping(session: ServerHttp2Session): void {
-    const { clock, keepaliveTimeoutMs } = this.#options;
+    const { clock, keepaliveTimeoutMs = 20_000 } = this.#options;
     if (session.destroyed || session.closed) return;
     const timer = clock.after(keepaliveTimeoutMs, () => session.destroy());
     session.ping(() => timer.cancel());

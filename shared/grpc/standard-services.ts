@@ -19,20 +19,16 @@ const SERVING = 1;
 const NOT_SERVING = 2;
 const SERVICE_UNKNOWN = 3;
 
-interface HealthOptions {
-  /** Whether a service answers now; undefined for one that nobody knows. The empty name stands for the process. */
-  readonly isServing: (service: string) => boolean | undefined;
-}
-
 /** `grpc.health.v1.Health`, open to everybody: `Check` tells what is, `Watch` what becomes of it. */
 export class HealthService {
   readonly methods: readonly GrpcMethod[];
-  readonly #options: HealthOptions;
+  readonly #isServing: (service: string) => boolean | undefined;
   readonly #watchers = new Set<() => void>(); // one for each call under way
   #isShuttingDown = false;
 
-  constructor(options: HealthOptions) {
-    this.#options = options;
+  /** @param isServing whether a service answers now; undefined for one that nobody knows. The empty name stands for the process */
+  constructor(isServing: (service: string) => boolean | undefined) {
+    this.#isServing = isServing;
     this.methods = [
       unary(`/${HEALTH}/Check`, (message) => {
         const status = this.#statusOf(decodeMessage(HealthCheckRequestSchema, message).service);
@@ -84,7 +80,7 @@ export class HealthService {
   }
 
   #statusOf(service: string): number {
-    const isServing = this.#options.isServing(service);
+    const isServing = this.#isServing(service);
     if (isServing === undefined) return SERVICE_UNKNOWN;
     return isServing && !this.#isShuttingDown ? SERVING : NOT_SERVING;
   }

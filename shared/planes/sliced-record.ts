@@ -32,7 +32,7 @@ export function sliceRecord(
   bytes: Buffer,
   { views = false }: SlicedRecordOptions = {},
 ): SlicedRecord {
-  return codec === 'json' ? new JsonSlices(bytes) : new MsgpackSlices(new MsgpackReader(bytes, { views }));
+  return codec === 'json' ? new JsonSlices(bytes) : new MsgpackReader(bytes, { views });
 }
 
 /** A record that other bytes may follow: binary, beginning with a zero byte. */
@@ -43,7 +43,7 @@ export interface SlicedLeadingRecord extends SlicedRecord {
 
 /** The record at the start of `bytes`. */
 export function sliceLeadingRecord(codec: RecordCodec, bytes: Buffer): SlicedLeadingRecord {
-  if (codec === 'msgpack') return new MsgpackSlices(new MsgpackReader(bytes, { leading: true }));
+  if (codec === 'msgpack') return new MsgpackReader(bytes, { leading: true });
   const zeroAt = bytes.indexOf(0); // JSON text holds no raw zero byte
   return new JsonSlices(zeroAt < 0 ? bytes : bytes.subarray(0, zeroAt));
 }
@@ -54,26 +54,6 @@ export async function readSliced(codec: RecordCodec, bytes: Buffer, options?: Sl
   do await turnOfItsOwn();
   while (!reader.read());
   return reader.value;
-}
-
-class MsgpackSlices implements SlicedLeadingRecord {
-  readonly #reader: MsgpackReader;
-
-  constructor(reader: MsgpackReader) {
-    this.#reader = reader;
-  }
-
-  get value(): unknown {
-    return this.#reader.value;
-  }
-
-  get end(): number {
-    return this.#reader.end;
-  }
-
-  read(): boolean {
-    return this.#reader.read(SLICE_STEPS);
-  }
 }
 
 class JsonSlices implements SlicedLeadingRecord {
@@ -135,7 +115,7 @@ interface MsgpackReaderOptions {
  * while (!reader.read(10_000)) await nextTurn();
  * const record = reader.value;
  */
-export class MsgpackReader {
+export class MsgpackReader implements SlicedLeadingRecord {
   readonly #bytes: Buffer;
   readonly #views: boolean;
   readonly #isLeading: boolean;
@@ -170,7 +150,7 @@ export class MsgpackReader {
    *
    * @throws RangeError for what is not exactly one value; the reader is of no use after that
    */
-  read(steps: number): boolean {
+  read(steps = SLICE_STEPS): boolean {
     this.#steps = steps;
     while (this.#steps > 0) {
       if (this.#copying !== undefined) {

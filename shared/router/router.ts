@@ -176,11 +176,6 @@ export class RoutingError extends ServeError {
   }
 }
 
-/** Whether the failure means a full fleet rather than a missing one: it keeps that type through every leg of a request. */
-export function isOverload({ kind }: RoutingFailure): boolean {
-  return kind === 'AllEligibleWorkersOverloaded' || kind === 'PinnedWorkerOverloaded' || kind === 'QueueRejected';
-}
-
 /** One line for operators. */
 export function describeFailure(failure: RoutingFailure): string {
   switch (failure.kind) {

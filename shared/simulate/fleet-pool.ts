@@ -38,8 +38,8 @@ export class FleetPool implements PoolView {
       const place = { role, at: this.#fleet.ranks.length, inPool: this.ranks.length, worker: number, dpRank };
       const rank = new SimulatedRank(place, engine, {
         gaps: this.#fleet.gaps,
-        hasJournal: this.routers.wantsKvEvents && engine.enablePrefixCaching,
-        notesGrowth: this.routers.wantsGrowth,
+        hasJournal: this.routers.wantsKvEvents === true && engine.enablePrefixCaching,
+        notesGrowth: this.routers.wantsGrowth === true,
       });
       this.ranks.push(rank);
       this.#fleet.ranks.push(rank);
@@ -65,7 +65,7 @@ export class FleetPool implements PoolView {
   /** A worker is no more, whatever ran on it; that begins again elsewhere. Returns how many requests did. */
   lose(worker: SimulatedWorker): number {
     const cut = worker.ranks.flatMap((rank) => rank.evacuate());
-    for (const request of cut) this.routers.finished(request);
+    for (const request of cut) this.routers.finished?.(request);
     this.become(worker, 'gone');
     for (const request of cut) this.#fleet.moveOn(request);
     return cut.length;

@@ -242,10 +242,10 @@ export class Fleet {
     const { routers } = this.#poolOf(rank);
     const events = rank.finishPass();
     if (events.length > 0) this.#publish(at, events);
-    for (const request of rank.firstTokens) routers.firstToken(request);
-    for (const request of rank.grown) routers.grown(request);
+    for (const request of rank.firstTokens) routers.firstToken?.(request);
+    for (const request of rank.grown) routers.grown?.(request);
     for (const request of rank.finished) {
-      routers.finished(request);
+      routers.finished?.(request);
       if (rank.role === 'prefill') this.#handOver(request);
       else this.#end(request);
     }
@@ -333,7 +333,7 @@ export class Fleet {
 
   #tell(at: number, events: readonly KvEvent[]): void {
     const rank = this.ranks[at]!;
-    this.#poolOf(rank).routers.kvEvents(rank.inPool, events);
+    this.#poolOf(rank).routers.kvEvents?.(rank.inPool, events);
   }
 
   #startPasses(): void {

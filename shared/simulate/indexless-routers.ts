@@ -120,12 +120,19 @@ function numbered(number: number, dataParallelSize: number): NumberedWorker {
   };
 }
 
+/** The worker's own choice, as in the mock engine: its rank with the fewest requests. */
+function leastLoadedRank({ ranks }: PoolView, worker: number, dataParallelSize: number): number {
+  const first = worker * dataParallelSize;
+  let chosen = first;
+  for (let rank = first + 1; rank < first + dataParallelSize; rank++)
+    if (ranks[rank]!.load < ranks[chosen]!.load) chosen = rank;
+  return chosen;
+}
+
 /** Routers that look at their own requests in flight only: each counts for itself, as separate processes do. */
 export class SimpleRouters implements RouterBench {
   readonly count: number;
   readonly pending = 0;
-  readonly wantsKvEvents = false;
-  readonly wantsGrowth = false;
   readonly #pool: PoolView;
   readonly #dataParallelSize: number;
   #workers: readonly NumberedWorker[] = [];
@@ -153,26 +160,11 @@ export class SimpleRouters implements RouterBench {
   submit(request: SimulatedRequest): void {
     const worker = this.#picks[request.router]!(this.#workers);
     this.#inFlight[request.router]!.add(worker.id);
-    this.#pool.dispatch(request, this.#rankOf(worker.number));
+    this.#pool.dispatch(request, leastLoadedRank(this.#pool, worker.number, this.#dataParallelSize));
   }
-
-  firstToken(): void {}
-
-  grown(): void {}
 
   finished(request: SimulatedRequest): void {
     this.#inFlight[request.router]!.remove(request.rank!.worker.toString(16));
-  }
-
-  kvEvents(): void {}
-
-  /** The worker's own choice, as in the mock engine: its rank with the fewest requests. */
-  #rankOf(worker: number): number {
-    const first = worker * this.#dataParallelSize;
-    let chosen = first;
-    for (let rank = first + 1; rank < first + this.#dataParallelSize; rank++)
-      if (this.#pool.ranks[rank]!.load < this.#pool.ranks[chosen]!.load) chosen = rank;
-    return chosen;
   }
 }
 
@@ -199,8 +191,6 @@ const NO_LOADS: FleetLoads = new Map();
 export class StatelessRouters implements RouterBench {
   readonly count: number;
   readonly pending = 0;
-  readonly wantsKvEvents = false;
-  readonly wantsGrowth = false;
   readonly #pool: PoolView;
   readonly #dataParallelSize: number;
   readonly #loadAgeMs: number;
@@ -251,16 +241,9 @@ export class StatelessRouters implements RouterBench {
     if (candidates.length > 1) {
       const workers = candidates.map(({ number }) => number);
       this.#asked.ask({ request, draw: look.preference }, workers, (rank) => this.#send(decider, asked, request, rank));
-    } else this.#send(decider, asked, request, this.#rankOf(look.chosen().number));
+    } else
+      this.#send(decider, asked, request, leastLoadedRank(this.#pool, look.chosen().number, this.#dataParallelSize));
   }
-
-  firstToken(): void {}
-
-  grown(): void {}
-
-  finished(): void {}
-
-  kvEvents(): void {}
 
   #send(
     decider: StatelessDecider<NumberedWorker>,
@@ -291,14 +274,5 @@ export class StatelessRouters implements RouterBench {
     this.#readings.push({ atMs: nowMs, loads });
     this.#seen();
     this.#pool.after(Math.max(READING_MS_MIN, this.#loadAgeMs / READINGS_AN_AGE), () => this.#read());
-  }
-
-  /** The worker's own choice, as in the mock engine: its rank with the fewest requests. */
-  #rankOf(worker: number): number {
-    const first = worker * this.#dataParallelSize;
-    let chosen = first;
-    for (let rank = first + 1; rank < first + this.#dataParallelSize; rank++)
-      if (this.#pool.ranks[rank]!.load < this.#pool.ranks[chosen]!.load) chosen = rank;
-    return chosen;
   }
 }

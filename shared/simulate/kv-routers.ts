@@ -110,13 +110,10 @@ export class KvRouters implements RouterBench {
     const rank = this.#ranks.find(workerId(Math.floor(inPool / dataParallelSize)), inPool % dataParallelSize);
     if (index === undefined || rank === undefined) return; // of a worker that has left
     for (const event of events) {
-      const status =
-        event.kind === 'stored'
-          ? index.stored(rank, 'device', event.parentHash, event.blockHashes, event.tokensHashes)
-          : event.kind === 'removed'
-            ? index.removed(rank, 'device', event.blockHashes)
-            : index.cleared(rank);
-      void status;
+      if (event.kind === 'stored') {
+        index.stored(rank, 'device', event.parentHash, event.blockHashes, event.tokensHashes);
+      } else if (event.kind === 'removed') index.removed(rank, 'device', event.blockHashes);
+      else index.cleared(rank);
     }
   }
 

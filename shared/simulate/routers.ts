@@ -83,19 +83,19 @@ export interface RouterBench {
   readonly count: number;
   /** Requests that wait in routers' queues. */
   readonly pending: number;
-  /** Whether `kvEvents` is listened to. */
-  readonly wantsKvEvents: boolean;
-  /** Whether `grown` is listened to. */
-  readonly wantsGrowth: boolean;
+  /** Whether `kvEvents` is listened to. @default false */
+  readonly wantsKvEvents?: boolean;
+  /** Whether `grown` is listened to. @default false */
+  readonly wantsGrowth?: boolean;
   /** The workers that take requests from now on, by number. */
   setWorkers(numbers: readonly number[]): void;
   /** A request arrived at its router, which dispatches it now or later. */
   submit(request: SimulatedRequest): void;
-  firstToken(request: SimulatedRequest): void;
+  firstToken?(request: SimulatedRequest): void;
   /** The output of the request reached another block. */
-  grown(request: SimulatedRequest): void;
-  finished(request: SimulatedRequest): void;
-  kvEvents(rank: number, events: readonly KvEvent[]): void;
+  grown?(request: SimulatedRequest): void;
+  finished?(request: SimulatedRequest): void;
+  kvEvents?(rank: number, events: readonly KvEvent[]): void;
 }
 
 export function createRouters(pool: PoolView, options: RoutedPool): RouterBench {

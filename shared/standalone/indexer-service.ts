@@ -21,6 +21,7 @@ import {
   OK,
   type Route,
   type RunningService,
+  route,
   type ServiceCall,
   type ServiceSettings,
 } from './service.ts';
@@ -107,16 +108,9 @@ export interface IndexerRoutesOptions {
 
 /** The HTTP surface of the standalone indexer. */
 export function indexerRoutes({ indexer, metrics, peers, hasTestRoutes = false }: IndexerRoutesOptions): Route[] {
-  const post = (path: string, serve: (body: BodyFields) => Answer): Route => ({
-    method: 'POST',
-    path,
-    serve: async (call) => serve(await call.body()),
-  });
-  const get = (path: string, serve: (call: ServiceCall) => Answer | Promise<Answer>): Route => ({
-    method: 'GET',
-    path,
-    serve,
-  });
+  const post = (path: string, serve: (body: BodyFields) => Answer): Route =>
+    route('POST', path, async (call) => serve(await call.body()));
+  const get = (path: string, serve: Route['serve']): Route => route('GET', path, serve);
   const testRoutes = [
     post('/test/pause_listener', (body) => changeListener(indexer, body, 'pause')),
     post('/test/resume_listener', (body) => changeListener(indexer, body, 'resume')),
@@ -134,7 +128,7 @@ export function indexerRoutes({ indexer, metrics, peers, hasTestRoutes = false }
       const { registry } = metrics;
       return { status: 200, text: await registry.render(), contentType: registry.contentType };
     }),
-    { method: 'POST', path: '/reopen_logs', serve: () => ({ status: 200, json: OK }) }, // logs go to stderr
+    route('POST', '/reopen_logs', () => ({ status: 200, json: OK })), // logs go to stderr
     ...(hasTestRoutes ? testRoutes : []),
   ];
 }

@@ -11,7 +11,7 @@ import type { Logger } from '../telemetry/index.ts';
 import { ServiceError } from './body-fields.ts';
 import { poolKey } from './pools.ts';
 import { isConnectable } from './rank-listeners.ts';
-import type { Route, ServiceSettings } from './service.ts';
+import { OK, type Route, route, type ServiceSettings } from './service.ts';
 
 const PEERS_MAX = 256;
 
@@ -54,19 +54,16 @@ export class Peers {
 
 /** The routes by which replicas are told of each other, under `prefix`; the body names one by `url` or `endpoint`. */
 export function peerRoutes(prefix: string, peers: Peers): Route[] {
-  const change = (path: string, status: number, apply: (url: string) => void): Route => ({
-    method: 'POST',
-    path: `${prefix}${path}`,
-    serve: async (call) => {
+  const change = (path: string, status: number, apply: (url: string) => void): Route =>
+    route('POST', `${prefix}${path}`, async (call) => {
       const body = await call.body();
       apply(body.has('endpoint') ? body.text('endpoint') : body.text('url'));
-      return { status, json: { status: 'ok' } };
-    },
-  });
+      return { status, json: OK };
+    });
   return [
     change('/register_peer', 201, (url) => peers.add(url)),
     change('/deregister_peer', 200, (url) => peers.remove(url)),
-    { method: 'GET', path: `${prefix}/peers`, serve: () => ({ status: 200, json: peers.list() }) },
+    route('GET', `${prefix}/peers`, () => ({ status: 200, json: peers.list() })),
   ];
 }
 

@@ -17,6 +17,7 @@ import {
   OK,
   type Route,
   type RunningService,
+  route,
   type ServiceCall,
   type ServiceSettings,
 } from './service.ts';
@@ -73,11 +74,6 @@ export interface SelectionRoutesOptions {
 
 /** The HTTP surface of the selection service. */
 export function selectionRoutes({ service, peers, nowMs }: SelectionRoutesOptions): Route[] {
-  const route = (
-    method: Route['method'],
-    path: string,
-    serve: (call: ServiceCall) => Answer | Promise<Answer>,
-  ): Route => ({ method, path, serve });
   const get = (path: string, read: () => unknown): Route => route('GET', path, () => ({ status: 200, json: read() }));
   const asked = (path: string, read: (pool: SelectionPool, body: BodyFields) => unknown): Route =>
     route('POST', path, async (call) => {
@@ -85,10 +81,10 @@ export function selectionRoutes({ service, peers, nowMs }: SelectionRoutesOption
       return { status: 200, json: read(service.poolOf(...placeOf(body)), body) };
     });
   return [
-    ...workerRoutes(service, route),
+    ...workerRoutes(service),
     route('POST', '/select', (call) => select(service, call, nowMs(), false)),
     route('POST', '/select_and_reserve', (call) => select(service, call, nowMs(), true)),
-    ...reservationRoutes(service, route),
+    ...reservationRoutes(service),
     get('/loads', () => [...service.pools].flatMap(loadRows)),
     asked('/potential_loads', potentialRows),
     asked('/overlap_scores', (pool, body) => pool.overlapScores(promptOf(body, pool.blockSizeTokens).hashes)),
@@ -102,14 +98,8 @@ export function selectionRoutes({ service, peers, nowMs }: SelectionRoutesOption
   ];
 }
 
-type MakeRoute = (
-  method: Route['method'],
-  path: string,
-  serve: (call: ServiceCall) => Answer | Promise<Answer>,
-) => Route;
-
 /** A worker is named in the path or in the body. */
-function workerRoutes(service: SelectionService, route: MakeRoute): Route[] {
+function workerRoutes(service: SelectionService): Route[] {
   const upsert = (body: BodyFields): Answer => {
     const worker = readWorker(body, body.id('worker_id'));
     service.put(worker);
@@ -141,7 +131,7 @@ function workerRoutes(service: SelectionService, route: MakeRoute): Route[] {
   ];
 }
 
-function reservationRoutes(service: SelectionService, route: MakeRoute): Route[] {
+function reservationRoutes(service: SelectionService): Route[] {
   return [
     route('POST', '/reservations', async (call) => reserve(service, await call.body())),
     route('POST', '/reservations/:id/prefill_complete', (call) => {

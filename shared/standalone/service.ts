@@ -44,6 +44,10 @@ export interface Route {
   serve(call: ServiceCall): Answer | Promise<Answer>;
 }
 
+export function route(method: Route['method'], path: string, serve: Route['serve']): Route {
+  return { method, path, serve };
+}
+
 /** How a service says that it refuses: every failure as `{"error": text}`, or text and empty bodies where Dynamo has them. */
 type ErrorForm = 'json' | 'mixed';
 

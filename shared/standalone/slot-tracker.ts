@@ -6,7 +6,7 @@ import type { Logger } from '../telemetry/index.ts';
 import { type BodyFields, DEFAULT_GROUP, ServiceError } from './body-fields.ts';
 import { type Pool, Pools, potentialLoadJson } from './pools.ts';
 import { openReplicas, Peers, peerRoutes, type ReplicaPool, type ReplicaPools } from './replicas.ts';
-import { type Answer, createServiceApp, OK, type Route, type RunningService, type ServiceSettings } from './service.ts';
+import { createServiceApp, OK, type Route, type RunningService, route, type ServiceSettings } from './service.ts';
 
 /** A worker of one model and group, as it registers. */
 interface SlotWorker {
@@ -279,16 +279,9 @@ export async function startSlotTracker(
 
 /** The HTTP surface of the slot tracker. */
 export function slotRoutes(tracker: SlotTracker, peers: Peers): Route[] {
-  const post = (path: string, status: number, apply: (body: BodyFields) => unknown): Route => ({
-    method: 'POST',
-    path,
-    serve: async (call) => ({ status, json: apply(await call.body()) ?? OK }),
-  });
-  const get = (path: string, read: () => unknown): Route => ({
-    method: 'GET',
-    path,
-    serve: (): Answer => ({ status: 200, json: read() }),
-  });
+  const post = (path: string, status: number, apply: (body: BodyFields) => unknown): Route =>
+    route('POST', path, async (call) => ({ status, json: apply(await call.body()) ?? OK }));
+  const get = (path: string, read: () => unknown): Route => route('GET', path, () => ({ status: 200, json: read() }));
   return [
     post('/register', 201, (body) => register(tracker, body)),
     post('/unregister', 200, (body) => tracker.unregister(...placeOf(body), body.id('worker_id'))),

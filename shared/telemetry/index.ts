@@ -30,6 +30,7 @@ export {
   createStallMetrics,
   type HeldBytesMetrics,
   type HoldMetrics,
+  type RequestPlaneMetrics,
   type StallMetrics,
 } from './metrics/edge-metrics.ts';
 export {

@@ -12,7 +12,7 @@ import {
   hasDynamoDb,
   postJson,
   type SpawnedProcess,
-  spawnTypeScript,
+  spawnStator,
   sseData,
   startDynamoDb,
   waitUntil,
@@ -47,11 +47,11 @@ async function makeKey(tableName: string): Promise<{ readonly authorization: str
   return { authorization: `Bearer ${text}` };
 }
 
-function startMockWorker(): Promise<SpawnedProcess> {
+function startMockWorker(): SpawnedProcess {
   const model = resolve('shared/artifacts/builtin-model');
   const flags = ['--engine=mocker', '--mock-output=random', `--model-path=${model}`, `--model-name=${MODEL}`];
   const loopback = { DYN_EVENT_PLANE: 'zmq', DYN_EVENT_PLANE_HOST: '127.0.0.1', DYN_TCP_RPC_HOST: '127.0.0.1' };
-  return spawnTypeScript(new URL('../../functions/cli/main.ts', import.meta.url), ['worker', ...flags], {
+  return spawnStator(['worker', ...flags], {
     env: { ...discoveryEnvironment(), ...loopback },
   });
 }
@@ -74,7 +74,7 @@ describe.runIf(hasLambdaRuntime() && hasDynamoDb())('a stream of the deployed HT
       ...SHARED,
     };
     runtime = await startLambdaRuntime({ directory, env, environmentsMax: 2 });
-    worker = await startMockWorker();
+    worker = startMockWorker();
     await worker.waitForOutput(/worker is ready/);
   });
 

@@ -10,7 +10,7 @@ import {
   type DynamoDbServer,
   hasDynamoDb,
   type SpawnedProcess,
-  spawnTypeScript,
+  spawnStator,
   startDynamoDb,
   waitUntil,
 } from '../support/index.ts';
@@ -58,9 +58,9 @@ function functionEnvironment(): Record<HttpFunctionVariable | 'STATOR_DYNAMODB_E
   };
 }
 
-function startMockWorker(): Promise<SpawnedProcess> {
+function startMockWorker(): SpawnedProcess {
   const flags = ['--engine=mocker', '--mock-output=random', `--model-path=${ELSEWHERE}`, `--model-name=${MODEL}`];
-  return spawnTypeScript(new URL('../../functions/cli/main.ts', import.meta.url), ['worker', ...flags], {
+  return spawnStator(['worker', ...flags], {
     cwd: resolve('shared/artifacts'),
     env: {
       DYN_DISCOVERY_BACKEND: 'dynamodb',
@@ -138,7 +138,7 @@ describe.runIf(hasLambdaRuntime() && hasDynamoDb())('the deployed HTTP function'
   });
 
   it('streams a chat from a worker that registered after it had started, and goes on from a stored response', async () => {
-    const worker = await startMockWorker();
+    const worker = startMockWorker();
     await worker.waitForOutput(/worker is ready/);
     const client = new OpenAI({ baseURL: `${runtime.url}/v1`, apiKey: 'unused', maxRetries: 0 });
     const request = { model: MODEL, max_tokens: 16, messages: [{ role: 'user' as const, content: 'What are you?' }] };
@@ -169,7 +169,7 @@ describe.runIf(hasLambdaRuntime() && hasDynamoDb())('the deployed HTTP function'
     const ask = () =>
       client.chat.completions.create({ model: MODEL, max_tokens: 2, messages: [{ role: 'user', content: 'Hi' }] });
     const isServed = async (): Promise<boolean> => (await client.models.list()).data.length > 0;
-    let present = await startMockWorker();
+    let present = startMockWorker();
     await present.waitForOutput(/worker is ready/);
     await waitUntil(isServed, { what: 'the model in the list' });
     for (let generation = 0; generation < 2; generation++) {
@@ -177,7 +177,7 @@ describe.runIf(hasLambdaRuntime() && hasDynamoDb())('the deployed HTTP function'
       const frozenAtMs = performance.now();
       present.signal('SIGTERM');
       expect(await present.exited).toBe(0);
-      present = await startMockWorker();
+      present = startMockWorker();
       await present.waitForOutput(/worker is ready/);
       await waitUntil(() => performance.now() - frozenAtMs > KNOWN_MS_MAX, { what: 'what is known to be too old' });
       expect((await ask()).usage?.completion_tokens).toBe(2);

@@ -10,7 +10,7 @@ import {
   hasDynamoDb,
   postJson,
   type SpawnedProcess,
-  spawnTypeScript,
+  spawnStator,
   startDynamoDb,
   waitUntil,
 } from '../support/index.ts';
@@ -29,7 +29,7 @@ const processes: SpawnedProcess[] = [];
 type Env = Readonly<Record<string, string>>;
 
 async function start(args: readonly string[], isUp: RegExp, env: Env = {}): Promise<SpawnedProcess> {
-  const child = await spawnTypeScript(new URL('../../functions/cli/main.ts', import.meta.url), args, {
+  const child = spawnStator(args, {
     env: {
       DYN_DISCOVERY_BACKEND: 'dynamodb',
       STATOR_DISCOVERY_TABLE: table.tableName,

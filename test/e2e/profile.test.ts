@@ -33,8 +33,10 @@ describe('stator profile', () => {
     const decode = read('decode_raw_data.json');
     expect(decode.y_context_length).toEqual([132, 132, 136, 136, 516, 516, 520, 520]);
     expect(decode.x_kv_usage[7]).toBeCloseTo((4 * 520) / 262_144, 9);
-    // The mock engine takes at least 5.7 ms for a token of anybody.
-    for (const ms of decode.z_itl) expect(ms).toBeGreaterThan(4);
+    // The mock engine takes at least 5.7 ms for a token of anybody; tokens behind a pause of the machine come together.
+    const perToken = (decode.z_itl as number[]).toSorted((a, b) => a - b);
+    expect(perToken[0]).toBeGreaterThan(0);
+    expect(perToken[perToken.length >> 1]).toBeGreaterThan(4);
   });
 
   it('measures nothing twice', async () => {

@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterAll, afterEach } from 'vitest';
-import { type SpawnedProcess, spawnNode, spawnProgram } from './spawn-node.ts';
+import { type SpawnedProcess, type SpawnOptions, spawnNode, spawnProgram } from './spawn-node.ts';
 import { waitUntil } from './wait-until.ts';
 
 /** The built program, or another build of it that is to be tested. */
@@ -68,6 +68,11 @@ export function useFleet(env: Env = {}): Fleet {
     rmSync(folder, { recursive: true, force: true });
   });
   return fleet;
+}
+
+/** Any command of the program, in the environment of the test run plus `options.env`. */
+export function spawnStator(args: readonly string[], options: SpawnOptions = {}): SpawnedProcess {
+  return spawnNode([PROGRAM, ...args], options);
 }
 
 /** Runs a command to its end. */

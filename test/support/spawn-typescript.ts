@@ -8,25 +8,54 @@ import { type SpawnedProcess, type SpawnOptions, spawnNode } from './spawn-node.
 const BUNDLES = fileURLToPath(new URL('../../node_modules/.cache/stator-test/', import.meta.url));
 let bundleCount = 0;
 
+/** A bundle that processes run from. */
+interface Bundle {
+  readonly outfile: string;
+  readonly built: Promise<unknown>;
+  users: number;
+}
+
+/** By entry point, while somebody runs from it. */
+const bundles = new Map<string, Bundle>();
+
 /** Bundles a TypeScript entry point and starts it in a Node process of its own. */
 export async function spawnTypeScript(
   entry: URL,
   args: readonly string[],
   options: SpawnOptions = {},
 ): Promise<SpawnedProcess> {
-  const outfile = join(BUNDLES, `${process.pid}-${bundleCount++}.mjs`);
-  await mkdir(dirname(outfile), { recursive: true });
-  await build({
-    entryPoints: [fileURLToPath(entry)],
-    outfile,
-    bundle: true,
-    packages: 'external',
-    platform: 'node',
-    format: 'esm',
-    target: 'node20',
-    logLevel: 'error',
-  });
-  const child = spawnNode([outfile, ...args], options);
-  child.exited.then(() => rm(outfile, { force: true })).catch((error: Error) => process.emitWarning(error));
+  const bundle = bundles.get(entry.href) ?? bundled(entry);
+  bundles.set(entry.href, bundle);
+  bundle.users++;
+  const release = async (): Promise<void> => {
+    if (--bundle.users > 0) return;
+    bundles.delete(entry.href);
+    await rm(bundle.outfile, { force: true });
+  };
+  try {
+    await bundle.built;
+  } catch (error) {
+    await release();
+    throw error;
+  }
+  const child = spawnNode([bundle.outfile, ...args], options);
+  child.exited.then(release).catch((error: Error) => process.emitWarning(error));
   return child;
+}
+
+function bundled(entry: URL): Bundle {
+  const outfile = join(BUNDLES, `${process.pid}-${bundleCount++}.mjs`);
+  const built = mkdir(dirname(outfile), { recursive: true }).then(() =>
+    build({
+      entryPoints: [fileURLToPath(entry)],
+      outfile,
+      bundle: true,
+      packages: 'external',
+      platform: 'node',
+      format: 'esm',
+      target: 'node20',
+      logLevel: 'error',
+    }),
+  );
+  return { outfile, built, users: 0 };
 }

@@ -1,12 +1,12 @@
 import { deflateRawSync, inflateRawSync } from 'node:zlib';
 import type { Clock } from '../../clock/index.ts';
-import { reasonOf } from '../../errors/index.ts';
+import { Told } from '../loads.ts';
 import { DiscoveryError } from '../options.ts';
 import { PackedReader, PackedWriter } from '../packed.ts';
 import type { ModelRecord } from '../records.ts';
 import type { Item, Table } from '../table/table.ts';
 import type { TableTime } from '../table/table-time.ts';
-import type { CatalogueEntry, ReportProblem, Watch } from '../types.ts';
+import type { CatalogueEntry, ReportProblem } from '../types.ts';
 import { type CardShelf, type SplitCard, splitCard } from './fleet/cards.ts';
 import { CARDS_PK, CATALOGUE_PK } from './schema.ts';
 
@@ -65,15 +65,14 @@ function unpackCatalogue(bytes: Uint8Array): readonly StoredEntry[] | undefined 
 }
 
 /** The models of the catalogue that this process knows, for those who follow them. */
-export class CatalogueBoard {
+export class CatalogueBoard extends Told<readonly CatalogueEntry[]> {
   readonly #shelf: CardShelf;
   readonly #report: ReportProblem;
-  readonly #listeners = new Set<{ readonly tell: (models: readonly CatalogueEntry[]) => void }>();
   #stored: readonly StoredEntry[] = [];
   #packed: Uint8Array = new Uint8Array();
-  #models: readonly CatalogueEntry[] = [];
 
   constructor(shelf: CardShelf, report: ReportProblem) {
+    super([], 'the catalogue', report);
     this.#shelf = shelf;
     this.#report = report;
   }
@@ -96,35 +95,14 @@ export class CatalogueBoard {
   show(): void {
     const models = entriesOf(this.#stored, this.#shelf);
     const isSame =
-      models.length === this.#models.length &&
+      models.length === this.value.length &&
       models.every(({ card, namespace, component, endpoint }, at) => {
-        const before = this.#models[at];
+        const before = this.value[at];
         const isThere =
           namespace === before?.namespace && component === before.component && endpoint === before.endpoint;
         return card === before?.card && isThere;
       });
-    if (isSame) return;
-    this.#models = models;
-    for (const { tell } of this.#listeners) this.#tell(tell);
-  }
-
-  add(tell: (models: readonly CatalogueEntry[]) => void): Watch {
-    const listener = { tell };
-    this.#listeners.add(listener);
-    this.#tell(tell);
-    return { close: () => void this.#listeners.delete(listener) };
-  }
-
-  close(): void {
-    this.#listeners.clear();
-  }
-
-  #tell(tell: (models: readonly CatalogueEntry[]) => void): void {
-    try {
-      tell(this.#models);
-    } catch (error) {
-      this.#report(new Error(`a listener for the catalogue failed: ${reasonOf(error)}`, { cause: error }));
-    }
+    if (!isSame) this.set(models);
   }
 }
 

@@ -1,15 +1,14 @@
 import { setMaxListeners } from 'node:events';
 import { forAtMost, Serial } from '../../concurrency/index.ts';
 import { addressOf, encodePrefix } from '../keys.ts';
-import { LeaseKeeper } from '../lease-keeper.ts';
-import { LoadBoard, OwnLoads } from '../loads.ts';
-import { type DiscoveryBase, type DiscoveryBaseOptions, DiscoveryError, withDefaults } from '../options.ts';
+import { LeasedDiscovery } from '../lease-keeper.ts';
+import { type DiscoveryBase, type DiscoveryBaseOptions, withDefaults } from '../options.ts';
 import type { DiscoveryRecord } from '../records.ts';
 import type { OpenStore } from '../stores.ts';
 import { Table, type TableOptions } from '../table/table.ts';
 import { InterruptedCall } from '../table/table-errors.ts';
 import { TableTime } from '../table/table-time.ts';
-import type { Catalogue, Discovery, DiscoveryQuery, FleetLoads, Watch, WatchListener, WorkerLoad } from '../types.ts';
+import type { Catalogue, Discovery, DiscoveryQuery, FleetLoads, Watch, WatchListener } from '../types.ts';
 import { CardWriter, CatalogueBoard, entriesOf, fetchCards, forgetModel, readCatalogue } from './catalogue.ts';
 import { CardShelf } from './fleet/cards.ts';
 import type { Fleet } from './fleet/members.ts';
@@ -25,8 +24,6 @@ import { discoveryTablePlace } from './schema.ts';
 export interface DynamoDbDiscoveryOptions extends DiscoveryBaseOptions {
   /** Between two readings, and between two writings of the view by the process that gathers it. @default 1000 */
   readonly pollMs?: number;
-  /** How long the view is used, and its gatherer not replaced, without it being written again. @default 3000 */
-  readonly viewTtlMs?: number;
   /** Allowance of a first look at a lease for clocks that differ. @default 1000 */
   readonly skewMs?: number;
   /** Longest time that `put`, `remove`, `list` and `watch` try to reach the table. @default 10_000 */
@@ -45,7 +42,6 @@ export interface DynamoDbDiscoveryOptions extends DiscoveryBaseOptions {
 }
 
 const POLL_MS = 1000;
-const VIEW_TTL_MS = 3000;
 const SKEW_MS = 1000;
 const OPERATION_TIMEOUT_MS = 10_000;
 const REQUEST_TIMEOUT_MS = 2000;
@@ -79,33 +75,27 @@ export const openDynamoDb: OpenStore = (settings, options) => {
 };
 
 /** Discovery through a DynamoDB table. */
-export class DynamoDbDiscovery implements Discovery {
+export class DynamoDbDiscovery extends LeasedDiscovery<OwnedRecord> implements Discovery {
   readonly backend = 'dynamodb';
   readonly catalogue: Catalogue;
   readonly #parts: Parts;
   readonly #writer: LeaseWriter;
-  readonly #keeper: LeaseKeeper;
   readonly #poller: FleetPoller;
   readonly #lookup: LeaseLookup;
   readonly #shelf = new CardShelf();
   readonly #book = new RecordBook(this.#shelf);
   readonly #watchers = new Set<RecordWatcher>();
-  readonly #loads = new OwnLoads();
-  readonly #board: LoadBoard;
   readonly #models: CatalogueBoard;
-  readonly #owned = new Map<string, OwnedRecord>();
   readonly #serial = new Serial(); // puts, removals and registrations
-  readonly #closing = new AbortController();
   /** Somebody has asked for the fleet: it is read, and not only looked after. */
   #isFollowed = false;
 
   private constructor(parts: Parts) {
+    super(parts.base);
     this.#parts = parts;
     const { base, table, reader } = parts;
-    this.#board = new LoadBoard(base.report);
     this.#models = new CatalogueBoard(this.#shelf, base.report);
-    this.#writer = new LeaseWriter({ ...parts, ...base, load: () => this.#loads.packed });
-    this.#keeper = new LeaseKeeper({ ...base, renew: (signal) => this.#renew(signal) });
+    this.#writer = new LeaseWriter({ ...parts, ...base, load: () => this.loads.packed });
     this.#poller = new FleetPoller({
       ...base,
       periodMs: () => this.#periodMs(),
@@ -122,7 +112,7 @@ export class DynamoDbDiscovery implements Discovery {
     });
     this.catalogue = {
       watch: (listener) => {
-        this.#closing.signal.throwIfAborted();
+        this.assertUsable();
         this.#follow();
         return this.#models.add(listener);
       },
@@ -147,10 +137,10 @@ export class DynamoDbDiscovery implements Discovery {
   static over(table: Table, time: TableTime, options: DynamoDbDiscoveryOptions): DynamoDbDiscovery {
     const base = withDefaults(options);
     const { clock, random, report, observer } = base;
-    const { pollMs = POLL_MS, viewTtlMs = VIEW_TTL_MS, isLasting = true } = options;
+    const { pollMs = POLL_MS, isLasting = true } = options;
     const leaseId = random.instanceId();
     const reader = new FleetReader({
-      ...{ table, time, clock, random, pollMs, viewTtlMs, observer, report },
+      ...{ table, time, clock, random, pollMs, observer, report },
       liveness: new LeaseLiveness(options.skewMs ?? SKEW_MS),
       cleaner: new LeaseCleaner(table, clock, options.sweepAfterMs ?? SWEEP_AFTER_MS),
       holder: leaseId,
@@ -169,10 +159,10 @@ export class DynamoDbDiscovery implements Discovery {
     const { cards, isLasting } = this.#parts;
     await this.#change(signal, async (operation) => {
       const sentAtMs = await this.#writer.ensureLease(operation);
-      if (sentAtMs !== undefined) this.#keeper.begin(sentAtMs);
+      if (sentAtMs !== undefined) this.keeper.begin(sentAtMs);
       if (owned.card !== undefined) await cards.ensureCard(owned.card, operation);
       await this.#writer.writeRecord(owned, operation);
-      this.#owned.set(nameOf(owned), owned);
+      this.owned.set(nameOf(owned), owned);
       await this.#tellChange(operation);
       if (owned.card !== undefined) await cards.ensureEntry(owned.card, operation);
     });
@@ -182,11 +172,10 @@ export class DynamoDbDiscovery implements Discovery {
   async remove(record: DiscoveryRecord, signal?: AbortSignal): Promise<void> {
     const address = addressOf(record);
     await this.#change(signal, async (operation) => {
-      if (!this.#owned.has(nameOf({ address }))) return;
+      if (!this.owned.has(nameOf({ address }))) return;
       await this.#writer.deleteRecord(address, operation);
-      this.#owned.delete(nameOf({ address }));
-      const isLast = ![...this.#owned.values()].some(({ instanceId }) => instanceId === record.instance_id);
-      if (isLast) this.#loads.delete(record.instance_id);
+      this.owned.delete(nameOf({ address }));
+      this.dropLoad(record.instance_id); // the lease that tells of the change says so, too
       await this.#tellChange(operation);
     });
   }
@@ -197,13 +186,12 @@ export class DynamoDbDiscovery implements Discovery {
   }
 
   async watch(query: DiscoveryQuery, listener: WatchListener, signal?: AbortSignal): Promise<Watch> {
-    const { base, isLasting, pollMs } = this.#parts;
-    const watcher = new RecordWatcher(query, listener, base.report);
+    const { isLasting, pollMs } = this.#parts;
+    const watcher = new RecordWatcher(query, listener, this.base.report);
     // A process that lasts begins with what is stored; one of hundreds that start cold, with the view.
     const isCurrent = this.#isFollowed && this.#poller.isShown(2 * pollMs);
     if (!isCurrent) await this.#readOnce({ isExact: isLasting, shardKey: undefined }, signal);
-    this.#closing.signal.throwIfAborted();
-    signal?.throwIfAborted();
+    this.assertUsable(signal);
     watcher.begin(this.#book);
     this.#watchers.add(watcher);
     this.#follow();
@@ -219,8 +207,8 @@ export class DynamoDbDiscovery implements Discovery {
     const operation = this.#operation(signal);
     operation.throwIfAborted();
     if (!this.#isFollowed) return;
-    const { base, refreshTimeoutMs: timeoutMs } = this.#parts;
-    const bounds = { clock: base.clock, timeoutMs, signal: operation };
+    const { refreshTimeoutMs: timeoutMs } = this.#parts;
+    const bounds = { clock: this.base.clock, timeoutMs, signal: operation };
     const isDone = await forAtMost(bounds, (patience) => this.#poller.refresh(maxAgeMs, shardKey, patience));
     if (!isDone) this.#tellFailing(new Error(`no reading of the discovery table within ${timeoutMs} ms`));
   }
@@ -230,48 +218,29 @@ export class DynamoDbDiscovery implements Discovery {
     for (const leaseId of this.#book.holdersOf(instanceId)) this.#lookup.ask(leaseId);
   }
 
-  setLoad(instanceId: string, load: WorkerLoad): void {
-    if (this.#closing.signal.aborted) return;
-    try {
-      if (this.#loads.set(instanceId, load)) this.#keeper.hasten();
-    } catch (error) {
-      this.#parts.base.report(error as RangeError);
-    }
-  }
-
   watchLoads(listener: (loads: FleetLoads) => void): Watch {
-    this.#closing.signal.throwIfAborted();
+    this.assertUsable();
     this.#follow();
-    return this.#board.add(listener);
-  }
-
-  onLeaseLost(callback: () => void): void {
-    this.#keeper.onLost(callback);
-  }
-
-  onLeaseRegained(callback: () => void): void {
-    this.#keeper.onRegained(callback);
+    return this.board.add(listener);
   }
 
   /** What cannot be withdrawn, because the table is away, expires with the lease; that is reported, not thrown. */
   async close(): Promise<void> {
-    if (this.#closing.signal.aborted) return;
-    this.#closing.abort(new DiscoveryError('closed', 'this discovery handle was closed'));
-    this.#keeper.stop();
+    if (!this.beginClosing()) return;
     this.#poller.close();
     this.#lookup.close();
     this.#watchers.clear();
-    this.#board.close();
     this.#models.close();
-    const { base, table, reader, operationTimeoutMs } = this.#parts;
+    const { table, reader, operationTimeoutMs } = this.#parts;
+    const { clock, report } = this.base;
     const patience = new AbortController();
     setMaxListeners(0, patience.signal);
-    const timer = base.clock.after(operationTimeoutMs, () => patience.abort(new Error('closing took too long')));
+    const timer = clock.after(operationTimeoutMs, () => patience.abort(new Error('closing took too long')));
     try {
-      await this.#serial.run(() => this.#writer.withdraw([...this.#owned.values()], patience.signal));
+      await this.#serial.run(() => this.#writer.withdraw([...this.owned.values()], patience.signal));
       await reader.close(patience.signal);
     } catch (error) {
-      base.report(table.explain(error));
+      report(table.explain(error));
     } finally {
       timer.cancel();
       table.close();
@@ -318,13 +287,13 @@ export class DynamoDbDiscovery implements Discovery {
   }
 
   #showFleet(fleet: Fleet): void {
-    const [{ base }, unreadable] = [this.#parts, this.#book.unreadable];
+    const { unreadable } = this.#book;
     const changes = this.#book.show(fleet);
     if (this.#book.unreadable > unreadable) {
-      base.report(new Error(`${this.#book.unreadable - unreadable} unreadable discovery records in the table`));
+      this.base.report(new Error(`${this.#book.unreadable - unreadable} unreadable discovery records in the table`));
     }
     for (const watcher of [...this.#watchers]) watcher.change(changes);
-    this.#board.show(new Map([...fleet].flatMap(([lease, { load }]) => (load.length === 0 ? [] : [[lease, load]]))));
+    this.board.show(new Map([...fleet].flatMap(([lease, { load }]) => (load.length === 0 ? [] : [[lease, load]]))));
   }
 
   #tellFailing(failure: Error): void {
@@ -349,14 +318,14 @@ export class DynamoDbDiscovery implements Discovery {
     });
   }
 
-  async #renew(signal: AbortSignal): Promise<void> {
+  protected async renew(signal: AbortSignal): Promise<void> {
     const { table, cards } = this.#parts;
     const operation = this.#operation(signal);
     try {
       if (!(await this.#writer.renew(operation))) {
         await this.#serial.run(() => this.#registerAgain(operation), operation);
       }
-      for (const { card } of this.#owned.values()) if (card !== undefined) await cards.ensureCard(card, operation);
+      for (const { card } of this.owned.values()) if (card !== undefined) await cards.ensureCard(card, operation);
     } catch (error) {
       throw table.explain(error);
     }
@@ -364,7 +333,7 @@ export class DynamoDbDiscovery implements Discovery {
 
   async #registerAgain(operation: AbortSignal): Promise<void> {
     const { cards } = this.#parts;
-    const owned = [...this.#owned.values()];
+    const owned = [...this.owned.values()];
     cards.forget();
     for (const { card } of owned) {
       if (card === undefined) continue;
@@ -388,7 +357,7 @@ export class DynamoDbDiscovery implements Discovery {
 
   /** Aborts with `signal` and when the handle closes; widened for the parallel calls of an operation. */
   #operation(signal: AbortSignal | undefined): AbortSignal {
-    const closing = this.#closing.signal;
+    const closing = this.closing.signal;
     const operation = AbortSignal.any(signal === undefined ? [closing] : [signal, closing]);
     setMaxListeners(0, operation);
     return operation;

@@ -20,8 +20,6 @@ export interface FleetReaderOptions {
   readonly holder: string;
   /** Whether this process may gather the view: one that is frozen between requests may not. */
   readonly mayGather: boolean;
-  /** How long a view is used, and the head held, without being written again. */
-  readonly viewTtlMs: number;
   /** Least time between two readings of the leases in place of a view that is too old. */
   readonly pollMs: number;
   readonly observer: ViewObserver;
@@ -36,6 +34,8 @@ export interface FleetReading {
   readonly catalogue: Uint8Array | undefined;
 }
 
+/** How long a view is used, and the head held, without being written again. */
+const VIEW_TTL_MS = 3000;
 /** The catalogue changes with roll-outs: the gatherer reads it this often, in readings. */
 const CATALOGUE_EVERY = 15;
 /** ... and looks after the cards that it names this often. */
@@ -75,12 +75,12 @@ export class FleetReader {
 
   constructor(options: FleetReaderOptions) {
     this.#options = options;
-    const { table, clock, time, holder, viewTtlMs: ttlMs, pollMs } = options;
+    const { table, clock, time, holder, pollMs } = options;
     this.#view = new ViewReader(table);
     this.#scan = new LeaseScan(options);
-    this.#writer = new ViewWriter({ table, clock, time, holder, ttlMs });
-    this.#headWatch = new HeadWatch(clock, time, ttlMs);
-    this.#merge = new ReadingMerge(ttlMs + pollMs);
+    this.#writer = new ViewWriter({ table, clock, time, holder, ttlMs: VIEW_TTL_MS });
+    this.#headWatch = new HeadWatch(clock, time, VIEW_TTL_MS);
+    this.#merge = new ReadingMerge(VIEW_TTL_MS + pollMs);
   }
 
   get isGathering(): boolean {

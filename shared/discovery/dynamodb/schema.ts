@@ -29,7 +29,7 @@ function partitionOf(name: string, step = 0): number {
 }
 
 /** FNV-1a, 32 bits, over ASCII. */
-function fnv1a(text: string): number {
+export function fnv1a(text: string): number {
   let hash = 0x811c9dc5;
   for (let at = 0; at < text.length; at++) hash = Math.imul(hash ^ text.charCodeAt(at), 0x01000193);
   return hash >>> 0;

@@ -6,7 +6,6 @@ import { dirname, join } from 'node:path';
 import type { Clock } from '../../clock/index.ts';
 import { inBatches } from '../../concurrency/index.ts';
 import { encodeSegment } from '../../planes/names/index.ts';
-import { decodeSegment } from '../keys.ts';
 import { DiscoveryError } from '../options.ts';
 
 const TEMPORARY_PREFIX = '.tmp_';
@@ -115,7 +114,7 @@ export class BucketFolder {
 function keyOf(name: string): string | undefined {
   if (name.startsWith(TEMPORARY_PREFIX)) return undefined;
   try {
-    const key = decodeSegment(name);
+    const key = decodeURIComponent(name);
     return key.includes('/') && encodeSegment(key) === name ? key : undefined;
   } catch {
     return undefined; // not one of ours

@@ -1,12 +1,11 @@
 import { type Clock, systemClock, type Timer } from '../../clock/index.ts';
 import { addressOf, BUCKETS, encodePrefix } from '../keys.ts';
-import { LeaseKeeper } from '../lease-keeper.ts';
-import { LoadBoard, OwnLoads } from '../loads.ts';
-import { type DiscoveryBase, type DiscoveryBaseOptions, DiscoveryError, withDefaults } from '../options.ts';
+import { LeasedDiscovery } from '../lease-keeper.ts';
+import { type DiscoveryBaseOptions, withDefaults } from '../options.ts';
 import { type DiscoveryRecord, toText } from '../records.ts';
 import { recordsUnder, SnapshotWatcher } from '../snapshot-watcher.ts';
 import type { OpenStore } from '../stores.ts';
-import type { Bucket, Discovery, DiscoveryQuery, FleetLoads, Watch, WatchListener, WorkerLoad } from '../types.ts';
+import type { Bucket, Discovery, DiscoveryQuery, FleetLoads, Watch, WatchListener } from '../types.ts';
 
 interface Entry {
   readonly leaseId: string;
@@ -31,124 +30,95 @@ interface OwnedEntry {
 export const openMemory: OpenStore = (_settings, options) => new MemoryDiscovery(options);
 
 /** Discovery within one process, for tests, the simulator and everything in one process. Changes are told at once. */
-export class MemoryDiscovery implements Discovery {
+export class MemoryDiscovery extends LeasedDiscovery<OwnedEntry> implements Discovery {
   readonly backend = 'mem';
   readonly #hub: MemoryHub;
-  readonly #base: DiscoveryBase;
   readonly #leaseId: string;
-  readonly #keeper: LeaseKeeper;
-  readonly #owned = new Map<string, OwnedEntry>();
-  readonly #listeners = new Set<HubListener>();
-  readonly #loads = new OwnLoads();
-  readonly #board: LoadBoard;
-  readonly #showLoads = (): void => this.#board.show(this.#hub.loads());
-  #isClosed = false;
+  readonly #unlisten = new Set<() => void>();
+  #unlistenToLoads: (() => void) | undefined;
+  readonly #showLoads = (): void => this.board.show(this.#hub.loads());
 
   constructor(options: MemoryDiscoveryOptions = {}) {
+    super(withDefaults(options));
     this.#hub = options.hub ?? processHub;
-    this.#base = withDefaults(options);
-    this.#leaseId = this.#base.random.instanceId();
-    this.#keeper = new LeaseKeeper({ ...this.#base, renew: async () => this.#renew() });
-    this.#board = new LoadBoard(this.#base.report);
+    this.#leaseId = this.base.random.instanceId();
   }
 
   async put(record: DiscoveryRecord, signal?: AbortSignal): Promise<void> {
-    this.#assertUsable(signal);
+    this.assertUsable(signal);
     const { bucket, key } = addressOf(record);
     const entry = { bucket, key, text: toText(record), instanceId: record.instance_id };
-    this.#owned.set(`${bucket}/${key}`, entry);
-    if (this.#hub.renew(this.#leaseId, this.#base.ttlMs)) {
+    this.owned.set(`${bucket}/${key}`, entry);
+    if (this.#hub.renew(this.#leaseId, this.base.ttlMs)) {
       this.#hub.put(bucket, key, this.#leaseId, entry.text);
-      this.#hub.putLoads(this.#leaseId, this.#loads.packed);
+      this.loadsChanged();
     } else {
       this.#putAll();
     }
-    this.#keeper.begin(this.#base.clock.nowMs());
+    this.keeper.begin(this.base.clock.nowMs());
   }
 
   async remove(record: DiscoveryRecord, signal?: AbortSignal): Promise<void> {
-    this.#assertUsable(signal);
+    this.assertUsable(signal);
     const { bucket, key } = addressOf(record);
-    this.#owned.delete(`${bucket}/${key}`);
+    this.owned.delete(`${bucket}/${key}`);
     this.#hub.remove(bucket, key, this.#leaseId);
-    if ([...this.#owned.values()].some(({ instanceId }) => instanceId === record.instance_id)) return;
-    if (this.#loads.delete(record.instance_id)) this.#hub.putLoads(this.#leaseId, this.#loads.packed);
+    if (this.dropLoad(record.instance_id)) this.loadsChanged();
   }
 
   async list(query: DiscoveryQuery, signal?: AbortSignal): Promise<DiscoveryRecord[]> {
-    this.#assertUsable(signal);
+    this.assertUsable(signal);
     return recordsUnder(this.#hub.texts(query.bucket), query.bucket, encodePrefix(query.prefix));
   }
 
   async watch(query: DiscoveryQuery, listener: WatchListener, signal?: AbortSignal): Promise<Watch> {
-    this.#assertUsable(signal);
-    const watcher = new SnapshotWatcher(query, listener, this.#base.report);
+    this.assertUsable(signal);
+    const watcher = new SnapshotWatcher(query, listener, this.base.report);
     const onChange: HubListener = (bucket, key) => {
       if (bucket === query.bucket) watcher.applyOne(key, this.#hub.text(bucket, key));
     };
     watcher.apply(this.#hub.texts(query.bucket));
-    this.#hub.listen(onChange);
-    this.#listeners.add(onChange);
+    const unlisten = this.#hub.listen(onChange);
+    this.#unlisten.add(unlisten);
     return {
       close: () => {
         watcher.close();
-        this.#hub.unlisten(onChange);
-        this.#listeners.delete(onChange);
+        unlisten();
+        this.#unlisten.delete(unlisten);
       },
     };
   }
 
   /** Watches hear of every change in the same turn: there is nothing to read. */
   async refresh(_maxAgeMs: number, signal?: AbortSignal): Promise<void> {
-    this.#assertUsable(signal);
-  }
-
-  setLoad(instanceId: string, load: WorkerLoad): void {
-    if (this.#isClosed) return;
-    try {
-      if (this.#loads.set(instanceId, load)) this.#hub.putLoads(this.#leaseId, this.#loads.packed);
-    } catch (error) {
-      this.#base.report(error as RangeError);
-    }
+    this.assertUsable(signal);
   }
 
   watchLoads(listener: (loads: FleetLoads) => void): Watch {
-    this.#assertUsable(undefined);
-    this.#hub.listenToLoads(this.#showLoads);
+    this.assertUsable();
+    this.#unlistenToLoads ??= this.#hub.listenToLoads(this.#showLoads);
     this.#showLoads();
-    return this.#board.add(listener);
-  }
-
-  onLeaseLost(callback: () => void): void {
-    this.#keeper.onLost(callback);
-  }
-
-  onLeaseRegained(callback: () => void): void {
-    this.#keeper.onRegained(callback);
+    return this.board.add(listener);
   }
 
   async close(): Promise<void> {
-    if (this.#isClosed) return;
-    this.#isClosed = true;
-    this.#keeper.stop();
-    for (const listener of this.#listeners) this.#hub.unlisten(listener);
-    this.#hub.unlistenToLoads(this.#showLoads);
-    this.#board.close();
+    if (!this.beginClosing()) return;
+    for (const unlisten of this.#unlisten) unlisten();
+    this.#unlistenToLoads?.();
     this.#hub.drop(this.#leaseId);
   }
 
-  #renew(): void {
-    if (!this.#hub.renew(this.#leaseId, this.#base.ttlMs)) this.#putAll();
+  protected async renew(): Promise<void> {
+    if (!this.#hub.renew(this.#leaseId, this.base.ttlMs)) this.#putAll();
+  }
+
+  protected override loadsChanged(): void {
+    this.#hub.putLoads(this.#leaseId, this.loads.packed);
   }
 
   #putAll(): void {
-    for (const { bucket, key, text } of this.#owned.values()) this.#hub.put(bucket, key, this.#leaseId, text);
-    this.#hub.putLoads(this.#leaseId, this.#loads.packed);
-  }
-
-  #assertUsable(signal: AbortSignal | undefined): void {
-    signal?.throwIfAborted();
-    if (this.#isClosed) throw new DiscoveryError('closed', 'this discovery handle was closed');
+    for (const { bucket, key, text } of this.owned.values()) this.#hub.put(bucket, key, this.#leaseId, text);
+    this.loadsChanged();
   }
 }
 
@@ -222,12 +192,10 @@ export class MemoryHub {
     return new Map(this.#loads);
   }
 
-  listenToLoads(listener: () => void): void {
+  /** Returns what ends it. */
+  listenToLoads(listener: () => void): () => void {
     this.#loadListeners.add(listener);
-  }
-
-  unlistenToLoads(listener: () => void): void {
-    this.#loadListeners.delete(listener);
+    return () => this.#loadListeners.delete(listener);
   }
 
   text(bucket: Bucket, key: string): string | undefined {
@@ -239,12 +207,10 @@ export class MemoryHub {
     return new Map([...this.#bucket(bucket)].map(([key, { text }]) => [key, text]));
   }
 
-  listen(listener: HubListener): void {
+  /** Returns what ends it. */
+  listen(listener: HubListener): () => void {
     this.#listeners.add(listener);
-  }
-
-  unlisten(listener: HubListener): void {
-    this.#listeners.delete(listener);
+    return () => this.#listeners.delete(listener);
   }
 
   #bucket(bucket: Bucket): Map<string, Entry> {

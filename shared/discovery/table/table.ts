@@ -1,7 +1,7 @@
 import type { AttributeValue } from '@aws-sdk/client-dynamodb';
-import type { Clock, Random } from '../../clock/index.ts';
+import type { Random } from '../../clock/index.ts';
 import { withDeadline } from '../../concurrency/index.ts';
-import { openSdkClient, type TableClient } from './table-client.ts';
+import { openSdkClient, type TableCalls, type TableClient, type TableClientDependencies } from './table-client.ts';
 import {
   conditionFailure,
   InterruptedCall,
@@ -10,7 +10,6 @@ import {
   type TablePlace,
   toTableError,
 } from './table-errors.ts';
-import type { TableTime } from './table-time.ts';
 import { openWireClient, wireOptionsOf } from './wire-client.ts';
 
 export type Item = Readonly<Record<string, AttributeValue>>;
@@ -47,13 +46,7 @@ export interface TableOptions {
   readonly region?: string | undefined;
 }
 
-export interface TableDependencies {
-  readonly clock: Clock;
-  readonly random: Random;
-  readonly time: TableTime;
-  /** Longest wait for one answer. */
-  readonly requestTimeoutMs: number;
-}
+export type TableDependencies = TableClientDependencies & { readonly random: Random };
 
 /** Keys of one BatchGetItem. */
 const BATCH_MAX = 100;
@@ -113,46 +106,14 @@ export class Table {
   }
 
   /** Every item under `pk` whose sort key starts with `sortPrefix`, strongly consistent unless told otherwise. */
-  async query(pk: string, sortPrefix: string | undefined, signal: AbortSignal, isConsistent = true): Promise<Item[]> {
-    const items: Item[] = [];
-    let start: Record<string, AttributeValue> | undefined;
-    do {
-      const input = {
-        TableName: this.#place.tableName,
-        ConsistentRead: isConsistent,
-        KeyConditionExpression: sortPrefix === undefined ? 'pk = :pk' : 'pk = :pk AND begins_with(sk, :prefix)',
-        ExpressionAttributeValues: {
-          ':pk': { S: pk },
-          ...(sortPrefix === undefined ? {} : { ':prefix': { S: sortPrefix } }),
-        },
-        ...(start === undefined ? {} : { ExclusiveStartKey: start }),
-      };
-      const page = await this.#bounded(signal, (abortSignal) => this.#client.call('Query', input, abortSignal));
-      items.push(...(page.Items ?? []));
-      start = page.LastEvaluatedKey;
-    } while (start !== undefined);
-    return items;
+  query(pk: string, sortPrefix: string | undefined, signal: AbortSignal, isConsistent = true): Promise<Item[]> {
+    return this.#pages('Query', { ...under(pk, sortPrefix), ConsistentRead: isConsistent }, signal);
   }
 
   /** The last `countMax` items under `pk` whose sort key starts with `sortPrefix`, the last one first; strongly consistent. */
-  async latest(pk: string, sortPrefix: string, countMax: number, signal: AbortSignal): Promise<Item[]> {
-    const items: Item[] = [];
-    let start: Record<string, AttributeValue> | undefined;
-    do {
-      const input = {
-        TableName: this.#place.tableName,
-        ConsistentRead: true,
-        ScanIndexForward: false,
-        Limit: countMax - items.length,
-        KeyConditionExpression: 'pk = :pk AND begins_with(sk, :prefix)',
-        ExpressionAttributeValues: { ':pk': { S: pk }, ':prefix': { S: sortPrefix } },
-        ...(start === undefined ? {} : { ExclusiveStartKey: start }),
-      };
-      const page = await this.#bounded(signal, (abortSignal) => this.#client.call('Query', input, abortSignal));
-      items.push(...(page.Items ?? []));
-      start = page.LastEvaluatedKey;
-    } while (start !== undefined && items.length < countMax);
-    return items;
+  latest(pk: string, sortPrefix: string, countMax: number, signal: AbortSignal): Promise<Item[]> {
+    const input = { ...under(pk, sortPrefix), ConsistentRead: true, ScanIndexForward: false };
+    return this.#pages('Query', input, signal, countMax);
   }
 
   /** Applies several update expressions as one, or none of them. False when a condition does not hold. */
@@ -175,20 +136,8 @@ export class Table {
   }
 
   /** Every item of the table, page by page: for operators' lists of small tables, never for a request. */
-  async scan(signal: AbortSignal): Promise<Item[]> {
-    const items: Item[] = [];
-    let start: Record<string, AttributeValue> | undefined;
-    do {
-      const input = {
-        TableName: this.#place.tableName,
-        ConsistentRead: true,
-        ...(start === undefined ? {} : { ExclusiveStartKey: start }),
-      };
-      const page = await this.#bounded(signal, (abortSignal) => this.#client.call('Scan', input, abortSignal));
-      items.push(...(page.Items ?? []));
-      start = page.LastEvaluatedKey;
-    } while (start !== undefined);
-    return items;
+  scan(signal: AbortSignal): Promise<Item[]> {
+    return this.#pages('Scan', { ConsistentRead: true }, signal);
   }
 
   /** Writes a whole item, whatever was there before. False when the condition does not hold. */
@@ -254,6 +203,28 @@ export class Table {
     this.#client.destroy();
   }
 
+  async #pages(
+    name: 'Query' | 'Scan',
+    asked: Omit<TableCalls['Query']['input'], 'TableName'>,
+    signal: AbortSignal,
+    countMax = Number.POSITIVE_INFINITY,
+  ): Promise<Item[]> {
+    const items: Item[] = [];
+    let start: Record<string, AttributeValue> | undefined;
+    do {
+      const input = {
+        TableName: this.#place.tableName,
+        ...asked,
+        ...(Number.isFinite(countMax) ? { Limit: countMax - items.length } : {}),
+        ...(start === undefined ? {} : { ExclusiveStartKey: start }),
+      };
+      const page = await this.#bounded(signal, (abortSignal) => this.#client.call(name, input, abortSignal));
+      items.push(...(page.Items ?? []));
+      start = page.LastEvaluatedKey;
+    } while (start !== undefined && items.length < countMax);
+    return items;
+  }
+
   #input(change: ItemChange) {
     const { key, condition, names, values } = change;
     return {
@@ -289,6 +260,15 @@ export class Table {
       throw lateMs > STANDSTILL_MS && !signal.aborted ? new InterruptedCall(error) : error;
     }
   }
+}
+
+/** What asks for the items under `pk`. */
+function under(pk: string, sortPrefix: string | undefined) {
+  const isWhole = sortPrefix === undefined;
+  return {
+    KeyConditionExpression: isWhole ? 'pk = :pk' : 'pk = :pk AND begins_with(sk, :prefix)',
+    ExpressionAttributeValues: { ':pk': { S: pk }, ...(isWhole ? {} : { ':prefix': { S: sortPrefix } }) },
+  };
 }
 
 function marshalled(values: Values): Record<string, AttributeValue> {

@@ -49,9 +49,9 @@ export function createKserveService(deps: KserveDeps): KserveService {
   const isReady = (): boolean =>
     deps.lifecycle.isTakingRequests && deps.pipeline.requestable.list().some(({ readiness }) => readiness.isReady);
   const isModelReady = (name: string): boolean | undefined => deps.pipeline.requestable.find(name)?.readiness.isReady;
-  const health = new HealthService({
-    isServing: (service) => (service === '' || service === KSERVE ? isReady() : isModelReady(service)),
-  });
+  const health = new HealthService((service) =>
+    service === '' || service === KSERVE ? isReady() : isModelReady(service),
+  );
   const live = encodeMessage(ServerLiveResponseSchema, { live: true });
   const [ready, notReady] = [true, false].map((each) => encodeMessage(ServerReadyResponseSchema, { ready: each }));
   const statistics = new InferStatistics();

@@ -1,6 +1,6 @@
 import type { JetStreamManager } from '@nats-io/jetstream';
 import type { ObjectInfo, ObjectStore, Objm } from '@nats-io/obj';
-import { untilAborted } from '../../concurrency/index.ts';
+import { untilAborted, withDeadline } from '../../concurrency/index.ts';
 import { reasonOf } from '../../errors/index.ts';
 import {
   apiCodeOf,
@@ -61,7 +61,7 @@ export class LinkedBucket implements NatsBucket {
     let length = 0;
     try {
       for (;;) {
-        const { done, value } = await this.#beforeStall(reader.read(), name, signal);
+        const { done, value } = await this.#beforeStall(() => reader.read(), name, signal);
         if (done) break;
         if (length + value.length > bytes.length) throw new Error(`"${name}" is longer than it says`);
         bytes.set(value, length);
@@ -127,17 +127,9 @@ export class LinkedBucket implements NatsBucket {
   }
 
   /** A part that never comes: the library would wait for it without end. */
-  async #beforeStall<T>(part: Promise<T>, name: string, signal: AbortSignal): Promise<T> {
-    const { stallMsMax = STALL_MS } = this.#settings;
-    const stall = new AbortController();
-    const timer = this.#link.clock.after(stallMsMax, () =>
-      stall.abort(new Error(`"${name}" is incomplete: nothing came for ${stallMsMax} ms`)),
-    );
-    try {
-      return await untilAborted(part, AbortSignal.any([stall.signal, signal]));
-    } finally {
-      timer.cancel();
-    }
+  #beforeStall<T>(part: () => Promise<T>, name: string, signal: AbortSignal): Promise<T> {
+    const lateMessage = `"${name}" is incomplete: nothing came for ${STALL_MS} ms`;
+    return withDeadline({ clock: this.#link.clock, timeoutMs: STALL_MS, signal, lateMessage }, part);
   }
 }
 

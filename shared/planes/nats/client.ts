@@ -7,6 +7,8 @@ import { apiCodeOf, type JetStreamAccess, loadNatsCore, openJetStream, STREAM_NO
 import { NatsLink } from './link.ts';
 import { ReceivedMessage } from './messages.ts';
 import type {
+  NatsBucket,
+  NatsBucketSettings,
   NatsClient,
   NatsMessage,
   NatsOptions,
@@ -189,24 +191,21 @@ const NS_PER_MS = 1_000_000;
  * client.subscribe('greetings', (message) => console.log(message.data));
  */
 export function createNatsClient(options: NatsOptions): NatsClient {
-  const link = new NatsLink(options);
-  return {
-    get isConnected() {
-      return link.isConnected;
-    },
-    get messageBytesMax() {
-      return link.messageBytesMax;
-    },
-    connected: async (signal) => void (await link.connection(signal)),
-    send: (subject, data, reply) => link.send(subject, data, reply),
-    publish: (subject, data) => link.publish(subject, data),
-    subscribe: (subject, receive) => link.subscribe(subject, receive),
-    watch: (watcher) => link.watch(watcher),
-    flush: (signal) => link.flush(signal),
-    stream: (settings) => new LinkedStream(link, settings),
-    bucket: (settings) => new LinkedBucket(link, settings),
-    close: () => link.close(),
-  };
+  return new LinkedClient(options);
+}
+
+class LinkedClient extends NatsLink implements NatsClient {
+  async connected(signal: AbortSignal): Promise<void> {
+    await this.connection(signal);
+  }
+
+  stream(settings: NatsStreamSettings): NatsStream {
+    return new LinkedStream(this, settings);
+  }
+
+  bucket(settings: NatsBucketSettings): NatsBucket {
+    return new LinkedBucket(this, settings);
+  }
 }
 
 /** A JetStream stream that captures one subject: limits, discard old, one file store. */

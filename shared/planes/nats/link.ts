@@ -1,6 +1,6 @@
 import type { Msg, NatsConnection, ServerInfo, Subscription } from '@nats-io/nats-core';
 import { type Clock, systemRandom } from '../../clock/index.ts';
-import { untilAborted } from '../../concurrency/index.ts';
+import { forAtMost, untilAborted } from '../../concurrency/index.ts';
 import { reasonOf } from '../../errors/index.ts';
 import { dialNats } from './dial.ts';
 import { MESSAGE_BYTES_MAX } from './guarded-transport.ts';
@@ -153,10 +153,8 @@ export class NatsLink {
     if (this.#state === 'closed') return;
     const connection = this.#connection;
     if (connection !== undefined) {
-      const deadline = new AbortController();
-      const timer = this.#clock.after(this.#options.closeTimeoutMs ?? CLOSE_TIMEOUT_MS, () => deadline.abort());
-      await untilAborted(confirmed(connection), deadline.signal).catch(() => {}); // then it is lost; subscribers see the gap
-      timer.cancel();
+      const deadline = { clock: this.#clock, timeoutMs: this.#options.closeTimeoutMs ?? CLOSE_TIMEOUT_MS };
+      await forAtMost(deadline, () => confirmed(connection)).catch(() => {}); // then it is lost; subscribers see the gap
     }
     this.#state = 'closed';
     this.#closing.abort();

@@ -160,8 +160,6 @@ export interface NatsStream {
 export interface NatsBucketSettings {
   readonly name: string;
   readonly replicas: number;
-  /** A `get` that hears nothing for this long fails. @default 10000 */
-  readonly stallMsMax?: number;
 }
 
 /** Large objects. Calls wait for a connection; they reject with the signal's reason when it aborts. */

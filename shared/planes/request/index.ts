@@ -29,7 +29,6 @@ export {
   type CallSink,
   type IncomingCall,
   type OpenPlaneOptions,
-  type PlaneErrorKind,
   type PlaneHandler,
   type PlaneRequest,
   type PlaneServer,

@@ -6,10 +6,7 @@ import { INITIAL_CREDIT } from './client-call.ts';
 import type { IncomingCall, PlaneHandler, RequestPlaneObserver } from './types.ts';
 
 /** Where a backlog's entries go once there is credit. */
-interface BacklogOutlet {
-  tokens(streamId: number, choice: number, ids: ArrayLike<number>, start: number, count: number): void;
-  item(streamId: number, record: RecordPieces): void;
-}
+type BacklogOutlet = Pick<AnswerWire, 'tokens' | 'item'>;
 
 interface TokenRun {
   readonly choice: number;
@@ -105,14 +102,7 @@ export interface AnswerWire {
   isBlocked(): boolean;
 }
 
-export interface ServerCallRequest {
-  readonly id: string;
-  readonly endpoint: string;
-  readonly headers: Readonly<Record<string, string>>;
-  readonly deadlineMs: number | undefined;
-  readonly body: unknown;
-  readonly tokenIds: Uint32Array | undefined;
-}
+export type ServerCallRequest = Pick<IncomingCall, 'id' | 'endpoint' | 'headers' | 'deadlineMs' | 'body' | 'tokenIds'>;
 
 interface ServerCallOptions {
   readonly wire: AnswerWire;

@@ -1,7 +1,6 @@
 import type { CallerSettings, FleetSettings } from '../../config/index.ts';
-import type { WorkerErrorKind } from '../../errors/index.ts';
 import type { OutputSink } from '../../protocol/generation/index.ts';
-import type { Logger } from '../../telemetry/index.ts';
+import type { Logger, RequestPlaneMetrics } from '../../telemetry/index.ts';
 import type { ConnectionOptions } from './frames/settings.ts';
 
 /** How an endpoint is reached, as its discovery record says: one entry, a kind of plane with its address there. `{ tcp: "host:port/{instance}/{ns}/{component}/{endpoint}" }`. */
@@ -97,27 +96,11 @@ export interface ServeOptions {
   readonly signal?: AbortSignal;
 }
 
-/** Class of a failure that a plane itself reports. */
-export type PlaneErrorKind = Extract<
-  WorkerErrorKind,
-  | 'CannotConnect'
-  | 'ConnectionTimeout'
-  | 'Disconnected'
-  | 'WorkerUnavailable'
-  | 'WorkerOverloaded'
-  | 'PayloadTooLarge'
-  | 'Cancelled'
->;
-
 /**
  * What a plane tells the metrics of the process. Called per frame batch and per request, never
  * per token. Implementations must not throw.
  */
-export interface RequestPlaneObserver {
-  bytesSent(count: number): void;
-  bytesReceived(count: number): void;
-  /** A connection failed or broke the protocol. */
-  connectionError(): void;
+export interface RequestPlaneObserver extends RequestPlaneMetrics {
   /**
    * The other end is none of ours or is set otherwise, and every further connection will fail alike: a token that only one
    * side has, TLS that only one side speaks. `reason` says what to set.
@@ -126,16 +109,6 @@ export interface RequestPlaneObserver {
   /** A caller opens a connection to a worker at `address`, or has closed or lost one. */
   connectionOpened?(address: string): void;
   connectionClosed?(address: string): void;
-  /** Requests under way at this caller changed by one. */
-  inflight(delta: 1 | -1): void;
-  /** From `call` until the request was handed to an open connection. */
-  queued(seconds: number): void;
-  /** From then until the worker took it on. */
-  acknowledged(seconds: number): void;
-  /** From then until its first output. */
-  firstOutput(seconds: number): void;
-  /** A caller killed a request or its connection was lost; once a request, on the worker's side. */
-  cancelled(): void;
 }
 
 /** Observes nothing. */

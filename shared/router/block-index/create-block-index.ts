@@ -26,11 +26,7 @@ export interface BlockIndexOptions {
 }
 
 /** An empty index. */
-export function createBlockIndex(options: BlockIndexOptions): BlockIndex {
-  return createFlatIndex(options);
-}
-
-function createFlatIndex(options: BlockIndexOptions): FlatBlockIndex {
+export function createBlockIndex(options: BlockIndexOptions): FlatBlockIndex {
   const { ranks, bytesMax = () => Number.POSITIVE_INFINITY, onEvicted = () => {} } = options;
   const { blocksMax = options.bytesMax === undefined ? 1 << 24 : BLOCKS_MAX } = options;
   const looks = options.looksMax === undefined ? {} : { looksMax: options.looksMax };
@@ -59,7 +55,7 @@ export function* loadBlockIndexInSlices(
   options: BlockIndexOptions,
 ): Generator<void, LoadedBlockIndex> {
   const { ranks } = options;
-  const index = createFlatIndex(options);
+  const index = createBlockIndex(options);
   const loaded = yield* loadSnapshot(snapshot, index.residency);
   return {
     cursors: loaded.cursors,
@@ -72,17 +68,6 @@ export function* loadBlockIndexInSlices(
       return index;
     },
   };
-}
-
-/** The same at once: about 50 ms for a million blocks. */
-export function loadBlockIndex(
-  snapshot: Uint8Array,
-  options: BlockIndexOptions,
-): { readonly index: BlockIndex; readonly cursors: Uint8Array } {
-  const slices = loadBlockIndexInSlices(snapshot, options);
-  let slice = slices.next();
-  while (slice.done !== true) slice = slices.next();
-  return { index: slice.value.settle(), cursors: slice.value.cursors };
 }
 
 /**

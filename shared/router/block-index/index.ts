@@ -12,7 +12,6 @@ export {
   type BlockIndexOptions,
   createBlockIndex,
   type LoadedBlockIndex,
-  loadBlockIndex,
   ReplaceableBlockIndex,
 } from './create-block-index.ts';
 export { IndexMemory } from './memory.ts';

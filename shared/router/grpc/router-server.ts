@@ -79,11 +79,9 @@ export async function serveRouterGrpc(options: RouterGrpcOptions): Promise<Route
       },
       asksSecret,
     );
-  const health = new HealthService({
-    isServing: (name) => {
-      if (name === ROUTER) return isLeader();
-      return name === '' || name === HEALTH ? true : undefined;
-    },
+  const health = new HealthService((name) => {
+    if (name === ROUTER) return isLeader();
+    return name === '' || name === HEALTH ? true : undefined;
   });
   const methods = [
     { path: `/${ROUTER}/Choose`, serve: (call: GrpcCall) => choose(service, call, secret) },

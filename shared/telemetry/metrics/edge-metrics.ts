@@ -146,17 +146,18 @@ export interface RequestPlaneMetrics {
   bytesReceived(count: number): void;
   /** A connection failed or broke the protocol. */
   connectionError(): void;
-  /** A listener paused, for want of file descriptors and the like. */
-  acceptBackoff(): void;
-  /** Calls under way changed by one. */
+  /** Calls under way at this caller changed by one. */
   inflight(delta: 1 | -1): void;
-  /** Time that a call waited for an open connection. */
+  /** From the call until it was handed to an open connection. */
   queued(seconds: number): void;
   /** From then until a worker took it on. */
   acknowledged(seconds: number): void;
   /** From then until its first output. */
   firstOutput(seconds: number): void;
-  /** A caller gave a call up. Not counted here: `WorkerRequestMeter.end` does, which also knows of calls that were stopped. */
+  /**
+   * A caller gave a call up or its connection was lost; once a call, on the worker's side. Not counted here: `WorkerRequestMeter.end`
+   * does, which also knows of calls that were stopped.
+   */
   cancelled(): void;
 }
 
@@ -173,12 +174,11 @@ export function createRequestPlaneMetrics(registry: MetricRegistry): RequestPlan
   const sent = tcp('bytes_sent_total', 'Bytes written to connections.');
   const received = tcp('bytes_received_total', 'Bytes read from connections.');
   const errors = tcp('errors_total', 'Connections that failed or broke the protocol.');
-  const backoffs = tcp('accept_backoff_total', 'Pauses of a listener that could not accept.');
+  tcp('accept_backoff_total', 'Pauses of a listener that could not accept.'); // Node accepts by itself: stays at zero
   return {
     bytesSent: (count) => sent.add(count),
     bytesReceived: (count) => received.add(count),
     connectionError: () => errors.add(),
-    acceptBackoff: () => backoffs.add(),
     inflight: (delta) => inflight.add(delta),
     queued: (seconds) => queue.observe(seconds),
     acknowledged: (seconds) => send.observe(seconds),

@@ -43,89 +43,53 @@ type Bounds = (set: BucketSet) => readonly number[];
 
 function requestFamilies(registry: MetricRegistry, prefix: string, bounds: Bounds) {
   const byModel = ['model'];
+  const counter = (name: string, help: string, labels = byModel) => registry.counter(`${prefix}_${name}`, help, labels);
+  const gauge = (name: string, help: string, labels = byModel) => registry.gauge(`${prefix}_${name}`, help, labels);
+  const histogram = (name: string, help: string, set: BucketSet) =>
+    registry.histogram(`${prefix}_${name}`, help, bounds(set), byModel);
   return {
-    requests: registry.counter(`${prefix}_requests_total`, 'Requests that ended, by how they ended.', [
+    requests: counter('requests_total', 'Requests that ended, by how they ended.', [
       ...ROUTE_LABELS,
       'status',
       'error_type',
     ]),
-    started: registry.counter(`${prefix}_requests_started_total`, 'Requests that a handler took on.', ROUTE_LABELS),
-    inflight: registry.gauge(`${prefix}_inflight_requests`, 'Deprecated: the same as active_requests.', byModel),
-    active: registry.gauge(
-      `${prefix}_active_requests`,
-      'Requests between the entry of the handler and the end of the response body.',
-      byModel,
-    ),
-    queued: registry.gauge(
-      `${prefix}_queued_requests`,
-      'Requests between the entry of the handler and the first token.',
-      byModel,
-    ),
+    started: counter('requests_started_total', 'Requests that a handler took on.', ROUTE_LABELS),
+    inflight: gauge('inflight_requests', 'Deprecated: the same as active_requests.'),
+    active: gauge('active_requests', 'Requests between the entry of the handler and the end of the response body.'),
+    queued: gauge('queued_requests', 'Requests between the entry of the handler and the first token.'),
     limitsReached: registry.counter(
       'stator_frontend_limits_reached_total',
       'Requests, or what workers made of them, that went beyond a limit.',
       ['limit'],
     ),
-    disconnected: registry.gauge(`${prefix}_disconnected_clients`, 'Clients that left before the response had ended.'),
+    disconnected: gauge('disconnected_clients', 'Clients that left before the response had ended.', []),
     ignoredKeys: registry.counter(
       'stator_frontend_ignored_keys_total',
       'Requests with a root key that their route does not know, by that key; `other` for keys of no API.',
       ['endpoint', 'key'],
     ),
-    failures: registry.counter(`${prefix}_failures_total`, 'Failures by class and reason.', ['class', 'reason']),
-    duration: registry.histogram(
-      `${prefix}_request_duration_seconds`,
+    failures: counter('failures_total', 'Failures by class and reason.', ['class', 'reason']),
+    duration: histogram(
+      'request_duration_seconds',
       'Time from the entry of the handler to the end of the response body.',
-      bounds('requestDuration'),
-      byModel,
+      'requestDuration',
     ),
-    inputTokens: registry.histogram(
-      `${prefix}_input_sequence_tokens`,
-      'Prompt tokens of a request.',
-      bounds('inputSequence'),
-      byModel,
-    ),
-    outputLength: registry.histogram(
-      `${prefix}_output_sequence_tokens`,
-      'Output tokens of a request that had any.',
-      bounds('outputSequence'),
-      byModel,
-    ),
-    cachedTokens: registry.histogram(
-      `${prefix}_cached_tokens`,
-      'Prompt tokens that the worker had cached.',
-      bounds('inputSequence'),
-      byModel,
-    ),
-    outputTokens: registry.counter(`${prefix}_output_tokens_total`, 'Output tokens so far.', byModel),
-    ttft: registry.histogram(
-      `${prefix}_time_to_first_token_seconds`,
-      'Time from the entry of the handler to the first token.',
-      bounds('ttft'),
-      byModel,
-    ),
-    itl: registry.histogram(
-      `${prefix}_inter_token_latency_seconds`,
-      'Time between output tokens, counted once a token.',
-      bounds('itl'),
-      byModel,
-    ),
-    embeddingLatency: registry.histogram(
-      `${prefix}_embedding_latency_seconds`,
+    inputTokens: histogram('input_sequence_tokens', 'Prompt tokens of a request.', 'inputSequence'),
+    outputLength: histogram('output_sequence_tokens', 'Output tokens of a request that had any.', 'outputSequence'),
+    cachedTokens: histogram('cached_tokens', 'Prompt tokens that the worker had cached.', 'inputSequence'),
+    outputTokens: counter('output_tokens_total', 'Output tokens so far.'),
+    ttft: histogram('time_to_first_token_seconds', 'Time from the entry of the handler to the first token.', 'ttft'),
+    itl: histogram('inter_token_latency_seconds', 'Time between output tokens, counted once a token.', 'itl'),
+    embeddingLatency: histogram(
+      'embedding_latency_seconds',
       'Time that an embeddings request took, when it succeeded.',
-      bounds('embeddingLatency'),
-      byModel,
+      'embeddingLatency',
     ),
-    cancellations: registry.counter(
-      `${prefix}_model_cancellation_total`,
-      'Requests cancelled before they had ended.',
-      ROUTE_LABELS,
-    ),
-    rejections: registry.counter(
-      `${prefix}_model_rejection_total`,
-      'Requests turned away because every worker was full.',
-      ['model', 'endpoint'],
-    ),
+    cancellations: counter('model_cancellation_total', 'Requests cancelled before they had ended.', ROUTE_LABELS),
+    rejections: counter('model_rejection_total', 'Requests turned away because every worker was full.', [
+      'model',
+      'endpoint',
+    ]),
   };
 }
 

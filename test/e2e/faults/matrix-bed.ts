@@ -117,6 +117,9 @@ interface ReachOptions extends AskOptions {
   readonly isLong?: boolean;
 }
 
+/** Stages last for a third of a second and more; each look costs the workers a millisecond. */
+const POLL_MS = 8;
+
 /** Tokens of a long answer: two seconds and more. */
 const LONG_TOKENS = 400;
 
@@ -334,7 +337,7 @@ class Bed implements MatrixBed {
         const counts = await this.#counts(INFLIGHT, first);
         return [...counts.values()].every((count) => count > 0) ? 'busy' : wasOver && 'missed';
       },
-      { what: 'busy workers', pollMs: 2 },
+      { what: 'busy workers', pollMs: POLL_MS },
     );
     return found === 'busy';
   }
@@ -358,7 +361,7 @@ class Bed implements MatrixBed {
         const floorOf = (worker: StatorProcess): number => above ?? before.get(worker) ?? 0;
         return [...counts].find(([worker, count]) => count > floorOf(worker)) ?? (wasOver && 'missed');
       },
-      { what: `a request ${stage}`, pollMs: 2 },
+      { what: `a request ${stage}`, pollMs: POLL_MS },
     );
     return found === 'missed' ? undefined : found[0];
   }

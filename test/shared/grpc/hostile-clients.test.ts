@@ -194,7 +194,7 @@ describe('connections of a gRPC server', () => {
   });
 
   it('hear of the drain from who watches first, and from GOAWAY after that', async () => {
-    const health = new HealthService({ isServing: () => true });
+    const health = new HealthService(() => true);
     const server = await open(health.methods);
     const raw = await openRaw(server);
     const request = framed(encodeMessage(HealthCheckRequestSchema, { service: '' }));

@@ -270,7 +270,7 @@ describe('a gRPC server', () => {
           release = () => resolve(Buffer.from('done'));
         }),
     );
-    const health = new HealthService({ isServing: (service) => (service === '' ? true : undefined) });
+    const health = new HealthService((service) => (service === '' ? true : undefined));
     const server = await open([slow, ...health.methods]);
     const client = clientOf(server);
     const call = client.makeServerStreamRequest(
@@ -306,7 +306,7 @@ describe('a gRPC server', () => {
 describe('health checks', () => {
   it('know the process and services by name, and say NOT_FOUND of others; a watcher hears of changes', async () => {
     let isReady: boolean | undefined = false;
-    const health = new HealthService({ isServing: (service) => (service === '' ? true : isReady) });
+    const health = new HealthService((service) => (service === '' ? true : isReady));
     const client = clientOf(await open(health.methods));
     const check = async (service: string): Promise<number | undefined> => {
       const request = Buffer.from(encodeMessage(HealthCheckRequestSchema, { service }));

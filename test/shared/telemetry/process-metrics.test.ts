@@ -102,7 +102,6 @@ describe('the request plane’s metrics', () => {
     plane.bytesSent(100);
     plane.bytesReceived(200);
     plane.connectionError();
-    plane.acceptBackoff();
     plane.inflight(1);
     plane.inflight(1);
     plane.inflight(-1);
@@ -114,7 +113,6 @@ describe('the request plane’s metrics', () => {
     expect(samples.get('dynamo_transport_tcp_bytes_sent_total')).toBe(100);
     expect(samples.get('dynamo_transport_tcp_bytes_received_total')).toBe(200);
     expect(samples.get('dynamo_transport_tcp_errors_total')).toBe(1);
-    expect(samples.get('dynamo_transport_tcp_accept_backoff_total')).toBe(1);
     expect(samples.get('dynamo_request_plane_inflight_requests')).toBe(1);
     expect(samples.get('dynamo_request_plane_queue_seconds_bucket{le="0.0005"}')).toBe(1);
     expect(samples.get('dynamo_request_plane_send_seconds_bucket{le="0.005"}')).toBe(1);

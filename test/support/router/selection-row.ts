@@ -1,4 +1,4 @@
-import { describeFailure, isOverload } from '../../../shared/router/router.ts';
+import { describeFailure } from '../../../shared/router/router.ts';
 import { fillWeights } from '../../../shared/router/scheduler/chooser.ts';
 import {
   Candidates,
@@ -151,6 +151,9 @@ function inputsOf(selection: SelectionCase, ranks: RankTable, candidates: Candid
   };
 }
 
+/** Failures that mean a full fleet rather than a missing one. */
+const OVERLOADS = ['AllEligibleWorkersOverloaded', 'PinnedWorkerOverloaded', 'QueueRejected'];
+
 /** Scores and draws as the case says; what is not as recorded. */
 export function playSelection(selection: SelectionCase): readonly string[] {
   const { expect: wanted } = selection;
@@ -159,7 +162,7 @@ export function playSelection(selection: SelectionCase): readonly string[] {
   if (wanted.error !== undefined || candidates === undefined) {
     return [
       ...difference('error', wanted.error, failure && describeFailure(failure)),
-      ...difference('overload', wanted.overload, failure && isOverload(failure)),
+      ...difference('overload', wanted.overload, failure && OVERLOADS.includes(failure.kind)),
     ];
   }
   const { costs, count } = candidates;

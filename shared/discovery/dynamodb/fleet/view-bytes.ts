@@ -1,5 +1,6 @@
 import { deflateRawSync, inflateRawSync } from 'node:zlib';
 import { PackedReader, PackedWriter } from '../../packed.ts';
+import { fnv1a } from '../schema.ts';
 import type { Member } from './members.ts';
 
 /** A cell is to have this many bytes, give or take half of it. */
@@ -18,8 +19,7 @@ export type MemberRecords = Omit<Member, 'load'>;
 
 /** Number of the cell, of `count` (a power of two), that a lease or a shard key belongs to. */
 export function cellOf(name: string, count: number): number {
-  let hash = 0x811c9dc5; // FNV-1a over code units, mixed once more: its low bits alone are weak
-  for (let at = 0; at < name.length; at++) hash = Math.imul(hash ^ name.charCodeAt(at), 0x01000193);
+  const hash = fnv1a(name); // mixed once more: its low bits alone are weak
   return (Math.imul(hash ^ (hash >>> 15), 0x2c1b3c6d) >>> 16) & (count - 1);
 }
 

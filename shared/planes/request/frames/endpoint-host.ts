@@ -4,8 +4,8 @@ import type { HelloAck, ReadHello } from './records.ts';
 import type { ConnectionHost, ServerConnection } from './server-connection.ts';
 import { type ConnectionSettings, UNPROVEN_MAX } from './settings.ts';
 
-/** The endpoints that a process serves and the connections of their callers, whatever carries them. */
-export class EndpointHost implements ConnectionHost {
+/** The endpoints that a process serves and the connections of their callers: the part of a server that is the same whatever carries them. */
+export abstract class EndpointHost implements ConnectionHost {
   readonly #connections = new Set<ServerConnection>();
   readonly #settings: ConnectionSettings;
   readonly #instanceId: string;
@@ -44,13 +44,13 @@ export class EndpointHost implements ConnectionHost {
   }
 
   /** Refuses what comes and closes every connection once what is written has left. */
-  close(): void {
+  protected closeConnections(): void {
     this.#isDraining = true;
     for (const connection of [...this.#connections]) connection.close('the worker was closed');
   }
 
   /** Takes a connection whose caller has proved nothing yet. Too many of them, and the oldest makes room. */
-  add(connection: ServerConnection): void {
+  protected add(connection: ServerConnection): void {
     this.#connections.add(connection);
     this.#unproven.add(connection);
     if (this.#unproven.size <= UNPROVEN_MAX) return;

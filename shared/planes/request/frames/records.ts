@@ -1,5 +1,5 @@
 import { endianness } from 'node:os';
-import { isLimitName, type WireError, workerError } from '../../../errors/index.ts';
+import { isLimitName, reasonOf, type WireError, workerError } from '../../../errors/index.ts';
 import { isRecord } from '../../../records/index.ts';
 import {
   bytesOf,
@@ -196,4 +196,13 @@ export function readWireError(record: unknown, fallbackMessage: unknown): WireEr
     retryAfterMs:
       typeof retryAfterMs === 'number' && retryAfterMs >= 0 ? Math.min(retryAfterMs, RETRY_MS_MAX) : undefined,
   };
+}
+
+/** What `read` gives. @throws FrameError that names `what` the other end has not sent */
+export function orFault<T>(what: string, read: () => T): T {
+  try {
+    return read();
+  } catch (cause) {
+    throw new FrameError(`${what} that cannot be read: ${reasonOf(cause)}`);
+  }
 }

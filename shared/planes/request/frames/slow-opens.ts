@@ -1,10 +1,10 @@
 import { inTurnOfItsOwn } from '../../../concurrency/index.ts';
-import { reasonOf, type ServeError, workerError } from '../../../errors/index.ts';
+import { type ServeError, workerError } from '../../../errors/index.ts';
 import type { RecordCodec } from '../../record-codec.ts';
 import { LARGE_RECORD_BYTES, type SlicedLeadingRecord, sliceLeadingRecord } from '../../sliced-record.ts';
 import type { ServerCallRequest } from '../server-call.ts';
 import { FrameError } from './frame.ts';
-import { readOpen, toOpen } from './records.ts';
+import { orFault, readOpen, toOpen } from './records.ts';
 
 /** Frames that a stream may have before its request is read: a stop, a kill, and credit. */
 const FRAMES_MAX = 64;
@@ -61,7 +61,7 @@ export class SlowOpens {
     if (end - start <= LARGE_RECORD_BYTES) return readOpen(codec, bytes, start, end);
     const payload = bytes.subarray(start, end);
     const record = sliceLeadingRecord(codec, payload);
-    if (readOn(record)) return toOpen(record, payload, payload.length);
+    if (orFault('a request', () => record.read())) return toOpen(record, payload, payload.length);
     if (isKept) this.#add(streamId, payload, record);
     else {
       const copy = Buffer.from(payload); // the connection reads into its buffer again
@@ -100,7 +100,7 @@ export class SlowOpens {
     if (this.#opens.get(streamId) !== open) return; // the connection is gone
     const { payload, record, frames } = open;
     try {
-      if (!readOn(record)) {
+      if (!orFault('a request', () => record.read())) {
         inTurnOfItsOwn(() => this.#slice(streamId, open));
         return;
       }
@@ -112,13 +112,5 @@ export class SlowOpens {
     } catch (error) {
       this.#options.fault(error);
     }
-  }
-}
-
-function readOn(record: SlicedLeadingRecord): boolean {
-  try {
-    return record.read();
-  } catch (cause) {
-    throw new FrameError(`a request that cannot be read: ${reasonOf(cause)}`);
   }
 }

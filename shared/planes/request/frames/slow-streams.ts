@@ -1,10 +1,10 @@
 import { inTurnOfItsOwn } from '../../../concurrency/index.ts';
-import { reasonOf, type ServeError, workerError } from '../../../errors/index.ts';
-import { decodeRecord, type RecordCodec } from '../../record-codec.ts';
-import { LARGE_RECORD_BYTES, type SlicedRecord, sliceRecord } from '../../sliced-record.ts';
+import { type ServeError, workerError } from '../../../errors/index.ts';
+import { decodeRecord } from '../../record-codec.ts';
+import { LARGE_RECORD_BYTES, sliceRecord } from '../../sliced-record.ts';
 import type { ClientCall } from '../client-call.ts';
 import { FrameError, type FrameTypeCode } from './frame.ts';
-import { codecOf, deliverToCall } from './records.ts';
+import { codecOf, deliverToCall, orFault } from './records.ts';
 
 /** A shorter record is decoded in slices, too, once so many bytes were decoded in one turn of the event loop. */
 const TURN_BYTES_MAX = 256 << 10;
@@ -61,8 +61,9 @@ export class SlowStreams {
     const copy = isKept ? view : Buffer.from(view); // the connection may read into its buffer again
     const reader = isLarge ? sliceRecord(codec, copy, { views: true }) : undefined; // the copy is nobody else's
     this.#add(call, streamId, copy.length, () => {
-      if (reader !== undefined && !readOn(reader)) return false;
-      const record = reader === undefined ? decode(codec, copy) : reader.value;
+      if (reader !== undefined && !orFault('a record', () => reader.read())) return false;
+      const whole = (): unknown => decodeRecord(codec, copy, 0, copy.length);
+      const record = reader === undefined ? orFault('a record', whole) : reader.value;
       deliverToCall(call, type, record);
       return true;
     });
@@ -146,22 +147,6 @@ export class SlowStreams {
     }
     this.release(streamId);
     this.#options.fault(thrown);
-  }
-}
-
-function readOn(reader: SlicedRecord): boolean {
-  try {
-    return reader.read();
-  } catch (cause) {
-    throw new FrameError(`a record that cannot be read: ${reasonOf(cause)}`);
-  }
-}
-
-function decode(codec: RecordCodec, bytes: Buffer): unknown {
-  try {
-    return decodeRecord(codec, bytes, 0, bytes.length);
-  } catch (cause) {
-    throw new FrameError(`a record that cannot be read: ${reasonOf(cause)}`);
   }
 }
 

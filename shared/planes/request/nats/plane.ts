@@ -1,5 +1,7 @@
 import { type Random, systemRandom } from '../../../clock/index.ts';
+import { forAtMost } from '../../../concurrency/index.ts';
 import { workerError } from '../../../errors/index.ts';
+import { encodeSegment } from '../../names/index.ts';
 import type { NatsClient, NatsMessage, NatsSubscription } from '../../nats/index.ts';
 import { ClientCall } from '../client-call.ts';
 import type { ByteChannel, CallTarget, Dial } from '../frames/byte-channel.ts';
@@ -144,10 +146,9 @@ interface NatsPlaneServerOptions extends ServeOptions {
 }
 
 /** The serving side: one subject an endpoint, one channel a caller's inbox. */
-class NatsPlaneServer implements PlaneServer {
+class NatsPlaneServer extends EndpointHost implements PlaneServer {
   readonly #client: NatsClient;
   readonly #settings: ConnectionSettings;
-  readonly #host: EndpointHost;
   readonly #heartbeat: Heartbeat;
   /** Where the callers' side of trouble arrives: that nobody listens any more, or that a channel is over. */
   readonly #inbox: string;
@@ -159,9 +160,9 @@ class NatsPlaneServer implements PlaneServer {
   #isClosed = false;
 
   constructor({ client, settings, random, instanceId }: NatsPlaneServerOptions) {
+    super(settings, instanceId);
     this.#client = client;
     this.#settings = settings;
-    this.#host = new EndpointHost(settings, instanceId);
     this.#heartbeat = new Heartbeat(settings.clock, settings.pingIntervalMs);
     this.#inbox = `_INBOX.${random.instanceId()}${random.instanceId()}`;
     this.#subscriptions.set(
@@ -171,13 +172,10 @@ class NatsPlaneServer implements PlaneServer {
     this.#unwatch = client.watch({ away: (reason) => this.#loseAll(reason) });
   }
 
-  get activeStreams(): number {
-    return this.#host.activeStreams;
-  }
-
-  handle(endpoint: string, handler: PlaneHandler): Transport {
+  /** The subject stays when the endpoint goes: streams under way come over it. */
+  override handle(endpoint: string, handler: PlaneHandler): Transport {
     const subject = subjectOfEndpoint(endpoint);
-    this.#host.handle(endpoint, handler);
+    super.handle(endpoint, handler);
     if (!this.#subscriptions.has(subject)) {
       this.#subscriptions.set(
         subject,
@@ -187,28 +185,18 @@ class NatsPlaneServer implements PlaneServer {
     return { nats_tcp: subject };
   }
 
-  /** The subject stays: streams under way come over it. */
-  unhandle(endpoint: string): void {
-    this.#host.unhandle(endpoint);
-  }
-
-  drain(): void {
-    this.#host.drain();
-  }
-
   async close(): Promise<void> {
     if (this.#isClosed) return;
     this.#isClosed = true;
     const closing = [...this.#channels.values()].map((channel) => new Promise((done) => channel.once('close', done)));
-    this.#host.close();
+    this.closeConnections();
     await Promise.all(closing); // each within the time that a caller may take to read
     this.#unwatch();
     for (const subscription of this.#subscriptions.values()) subscription.unsubscribe();
-    const deadline = new AbortController();
-    const timer = this.#settings.clock.after(CLOSE_TIMEOUT_MS, () => deadline.abort());
     // The server must know before callers are told that this process is gone; away, it knows already.
-    if (this.#client.isConnected) await this.#client.flush(deadline.signal).catch(() => {});
-    timer.cancel();
+    if (!this.#client.isConnected) return;
+    const deadline = { clock: this.#settings.clock, timeoutMs: CLOSE_TIMEOUT_MS };
+    await forAtMost(deadline, (signal) => this.#client.flush(signal)).catch(() => {});
   }
 
   #receive({ reply, data }: NatsMessage): void {
@@ -236,7 +224,7 @@ class NatsPlaneServer implements PlaneServer {
     });
     this.#channels.set(caller, channel);
     this.#callerOf.set(address, caller);
-    this.#host.add(new ServerConnection(channel, this.#settings, this.#heartbeat, this.#host));
+    this.add(new ServerConnection(channel, this.#settings, this.#heartbeat, this));
     return channel;
   }
 
@@ -271,7 +259,7 @@ export function subjectOfEndpoint(path: string): string {
   if (!instance || !ns || !component || !endpoint || rest.length > 0 || !/^[0-9a-f]+$/.test(instance)) {
     throw new Error(`endpoint ${JSON.stringify(path)}: expected {instance}/{namespace}/{component}/{endpoint}`);
   }
-  return `${encode(ns).replaceAll('_', '%5F')}_${encode(component)}.${encode(endpoint)}-${instance}`;
+  return `${encodeSegment(ns).replaceAll('_', '%5F')}_${encodeSegment(component)}.${encodeSegment(endpoint)}-${instance}`;
 }
 
 /** Reads `{ nats_tcp: subject }`. Throws `CannotConnect` for anything else. */
@@ -282,11 +270,4 @@ export function readNatsTarget(transport: Transport): NatsTarget {
   const { ns = '', component = '', endpoint = '', instance } = parts;
   const path = [instance, ...[ns, component, endpoint].map(decodeURIComponent)].join('/');
   return { subject, instanceId: instance, endpoint: path, poolKey: subject };
-}
-
-function encode(segment: string): string {
-  return encodeURIComponent(segment).replace(
-    /[.!~*'()]/g, // what encodeURIComponent leaves alone and a subject may not hold, or should not
-    (character) => `%${character.charCodeAt(0).toString(16).toUpperCase()}`,
-  );
 }

@@ -43,19 +43,18 @@ const SOCKET_OPTIONS = { noDelay: true, highWaterMark: WRITE_BUFFER_BYTES };
 const CONNECTIONS_MAX = 16_384;
 
 /** The serving side: one listener for every endpoint of the process, whatever their instance ids. */
-export class TcpPlaneServer implements PlaneServer {
-  readonly #host: EndpointHost;
+export class TcpPlaneServer extends EndpointHost implements PlaneServer {
   readonly #listener: PlaneListener;
   readonly #server: Server;
   readonly #advertise: string;
 
   private constructor(settings: TcpSettings, options: ServeOptions, advertise: string) {
+    super(settings, options.instanceId);
     const { observer } = settings;
     const heartbeat = new Heartbeat(settings.clock, settings.pingIntervalMs);
     this.#advertise = advertise;
-    this.#host = new EndpointHost(settings, options.instanceId);
     this.#listener = createListener(settings, {
-      accepted: (channel) => this.#host.add(new ServerConnection(channel, settings, heartbeat, this.#host)),
+      accepted: (channel) => this.add(new ServerConnection(channel, settings, heartbeat, this)),
       failed: () => observer.connectionError(),
       refused: (address, reason) => observer.peerRefused?.(address, reason),
     });
@@ -74,34 +73,22 @@ export class TcpPlaneServer implements PlaneServer {
     return created;
   }
 
-  get activeStreams(): number {
-    return this.#host.activeStreams;
-  }
-
   /** Shows another certificate from the next connection on. */
   renew(tls: PlaneServerTls): void {
     this.#listener.renew(tls);
   }
 
-  handle(endpoint: string, handler: PlaneHandler): Transport {
-    this.#host.handle(endpoint, handler);
+  override handle(endpoint: string, handler: PlaneHandler): Transport {
+    super.handle(endpoint, handler);
     const { port } = this.#server.address() as AddressInfo; // a listening TCP server has an AddressInfo
     return { tcp: `${formatHostPort(this.#advertise, port)}/${endpoint}` };
-  }
-
-  unhandle(endpoint: string): void {
-    this.#host.unhandle(endpoint);
-  }
-
-  drain(): void {
-    this.#host.drain();
   }
 
   async close(): Promise<void> {
     if (!this.#server.listening) return;
     const closed = once(this.#server, 'close');
     this.#server.close();
-    this.#host.close();
+    this.closeConnections();
     await closed;
   }
 }

@@ -17,8 +17,6 @@ export interface IndexReaderOptions {
   readonly checkMs?: number;
   /** What is stored is not to be trusted: the pointer is dropped before anything is read. @default false */
   readonly dropsPointer?: boolean;
-  /** Told of every message that was applied. */
-  onApplied?(): void;
   /** Hears of snapshots that could not be used, of ranks that could not be recovered, and of attempts that failed. */
   onProblem(problem: unknown): void;
 }
@@ -191,7 +189,6 @@ export class IndexReader {
         if (this.#hydration !== hydration || position === undefined || sequence <= position.sequence) return;
         this.#options.index.apply(envelope);
         this.#position = { createdAt: position.createdAt, sequence };
-        this.#options.onApplied?.();
       },
       gap: () => {
         if (this.#hydration !== hydration) return;

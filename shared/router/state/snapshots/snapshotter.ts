@@ -21,8 +21,6 @@ export interface SnapshotterOptions {
   readonly intervalMs?: number;
   /** Messages between two snapshots, at most. @default 1_000_000 */
   readonly messagesMax?: number;
-  /** Between two looks whether one is due. @default 1000 */
-  readonly checkMs?: number;
   onSnapshot?(place: SnapshotPlace): void;
   /** Hears of snapshots that failed; the next look tries again. */
   onProblem(problem: unknown): void;
@@ -33,6 +31,7 @@ export type SnapshotOutcome = 'written' | 'nothing_new' | 'not_ready' | 'lease_l
 
 const INTERVAL_MS = 60_000;
 const MESSAGES_MAX = 1_000_000;
+/** Between two looks whether one is due. */
 const CHECK_MS = 1000;
 
 /**
@@ -53,13 +52,13 @@ export class Snapshotter {
   #lastSequence = 0;
 
   constructor(options: SnapshotterOptions) {
-    const { clock, random, checkMs = CHECK_MS, onProblem } = options;
+    const { clock, random, onProblem } = options;
     this.#options = options;
     this.#lastAtMs = clock.nowMs();
     this.#task = new PeriodicTask({
       clock,
       random,
-      periodMs: checkMs,
+      periodMs: CHECK_MS,
       backOffMsMax: options.intervalMs ?? INTERVAL_MS, // each attempt writes a large object
       run: (signal) => this.#round(signal),
       onProblem,

@@ -5,8 +5,8 @@ import {
   createApproximateIndex,
   createBlockIndex,
   IndexMemory,
-  loadBlockIndex,
 } from '../../../../shared/router/block-index/index.ts';
+import { loadBlockIndex } from '../../../support/router/load-block-index.ts';
 import { deviceOf, longPrompt, prompt, remove, store, tableOf } from './prompts.ts';
 
 const MIB = 2 ** 20;

@@ -3,13 +3,13 @@ import { describe, it } from 'vitest';
 import {
   type BlockIndex,
   createBlockIndex,
-  loadBlockIndex,
   type StorageTier,
   type StoredRun,
 } from '../../../../shared/router/block-index/index.ts';
 import { Overlaps } from '../../../../shared/router/scheduler/prefix-index.ts';
 import { RankTable } from '../../../../shared/router/scheduler/ranks.ts';
 import { chainHashes } from '../../../../shared/tokens/index.ts';
+import { loadBlockIndex } from '../../../support/router/load-block-index.ts';
 import { same } from '../../../support/same.ts';
 import { NaiveBlockIndex } from './naive-block-index.ts';
 import { dumpOf } from './prompts.ts';
@@ -167,7 +167,7 @@ function run(
   onStep: (index: BlockIndex, model: NaiveBlockIndex) => void,
 ): { readonly index: BlockIndex; readonly model: NaiveBlockIndex } {
   const more = looksMax === undefined ? {} : { looksMax };
-  let index = createBlockIndex({ ranks: rankTable(), ...more });
+  let index: BlockIndex = createBlockIndex({ ranks: rankTable(), ...more });
   const model = new NaiveBlockIndex(rankTable());
   for (const each of steps) {
     if (each.kind === 'replay') index = replayed(index, more);
@@ -255,9 +255,13 @@ function apply(index: BlockIndex, step: Step): unknown {
   }
 }
 
+const LARGEST = [0xffff_ffff, 0xffff_ffff] as const;
+
 /** Hash 0 and the largest one are among them. */
 function local(content: readonly number[]): Uint32Array {
-  return Uint32Array.from(content.flatMap((each) => (each === 2 ? [0xffff_ffff, 0xffff_ffff] : [each, 0])));
+  const halves = new Uint32Array(2 * content.length);
+  for (const [at, each] of content.entries()) halves.set(each === 2 ? LARGEST : [each, 0], 2 * at);
+  return halves;
 }
 
 function name(naming: Naming, rank: number, content: readonly number[]): Uint32Array {

@@ -124,7 +124,7 @@ export class NaiveBlockIndex implements BlockIndex {
 
   match(hashes: BlockHashes, overlaps: Overlaps): void {
     overlaps.reset(this.#ranks.capacity);
-    const sequence = toBigints(hashes.sequence);
+    const sequence = sequenceOf(hashes);
     this.#tiers ??= new Map([...this.#names].map(([rank, names]) => [rank, tiersBySequence(names)]));
     for (const [rank, tiers] of this.#tiers) {
       let at = 0;
@@ -204,6 +204,15 @@ export class NaiveBlockIndex implements BlockIndex {
     }));
     yield new TextEncoder().encode(JSON.stringify({ cursors: [...cursors], ranks }));
   }
+}
+
+const sequences = new WeakMap<BlockHashes, readonly bigint[]>();
+
+/** Prompts that are looked for are the same ones again and again. */
+function sequenceOf(hashes: BlockHashes): readonly bigint[] {
+  const known = sequences.get(hashes) ?? toBigints(hashes.sequence);
+  sequences.set(hashes, known);
+  return known;
 }
 
 function tiersBySequence(names: ReadonlyMap<bigint, Name>): ReadonlyMap<bigint, number> {

@@ -11,13 +11,18 @@ import { type BlockHashes, chainHashes } from '../../../../shared/tokens/index.t
 
 /** A prompt whose blocks have these local hashes. */
 export function prompt(...locals: readonly number[]): BlockHashes {
-  const local = Uint32Array.from(locals.flatMap((each) => [each, 7]));
-  return { local, sequence: chainHashes(local) };
+  return hashesOf(locals.length, (at) => locals[at] as number);
 }
 
 /** A prompt of `count` blocks that shares nothing with one of another `first`. */
 export function longPrompt(first: number, count: number): BlockHashes {
-  return prompt(...Array.from({ length: count }, (_, at) => first * 1_000_000 + at));
+  return hashesOf(count, (at) => first * 1_000_000 + at);
+}
+
+function hashesOf(count: number, localAt: (at: number) => number): BlockHashes {
+  const local = new Uint32Array(2 * count).fill(7);
+  for (let at = 0; at < count; at++) local[2 * at] = localAt(at);
+  return { local, sequence: chainHashes(local) };
 }
 
 export function tableOf(ranks: number): RankTable {

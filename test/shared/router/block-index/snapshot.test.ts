@@ -1,7 +1,8 @@
 import { describe, expect, it } from 'vitest';
 import { FlatBlockIndex } from '../../../../shared/router/block-index/flat-block-index.ts';
-import { createBlockIndex, loadBlockIndex, SnapshotError } from '../../../../shared/router/block-index/index.ts';
+import { createBlockIndex, SnapshotError } from '../../../../shared/router/block-index/index.ts';
 import { RankTable } from '../../../../shared/router/scheduler/ranks.ts';
+import { loadBlockIndex } from '../../../support/router/load-block-index.ts';
 import { deviceOf, dumpOf, longPrompt, prompt, remove, store, tableOf } from './prompts.ts';
 
 describe('snapshot of a block index', () => {
