@@ -1,9 +1,17 @@
 import { type Random, seededRandom } from '../clock/index.ts';
 import type { FleetLoads, RankLoad } from '../discovery/index.ts';
 import type { RoutableWorker } from '../router/index.ts';
-import { bestQuote, CLAIMS_MAX, PlaceBook, type RankQuote } from '../router/quotes/index.ts';
+import {
+  bestQuote,
+  CLAIMS_MAX,
+  type HeldPlace,
+  PlaceBook,
+  placeOn,
+  type RankQuote,
+  termsOf,
+} from '../router/quotes/index.ts';
 import { InFlight, type Pick, pickerFor } from '../router/scheduler/index.ts';
-import { keyOfText, type RendezvousKey, StatelessDecider, type StatelessRequest } from '../router/stateless/index.ts';
+import { keyOfText, StatelessDecider, type StatelessRequest } from '../router/stateless/index.ts';
 import type { PoolView, RoutedPool, RouterBench, RoutingMode } from './routers.ts';
 import type { SimulatedRank, SimulatedRequest } from './simulated-rank.ts';
 
@@ -12,12 +20,6 @@ interface AskedWorkersOptions {
   readonly blockSizeTokens: number;
   /** A question and its answer on their ways. */
   readonly delayMs: number;
-}
-
-/** A request with what it prefers. */
-interface AskingRequest {
-  readonly request: SimulatedRequest;
-  readonly draw: RendezvousKey;
 }
 
 /**
@@ -34,33 +36,54 @@ class AskedWorkers {
     this.#options = options;
   }
 
-  /** Asks workers by number; `decided` is told of the rank, by its place in the pool. */
-  ask({ request, draw }: AskingRequest, workers: readonly number[], decided: (rank: number) => void): void {
+  /** Asks workers by number, the one that hashing names first; `decided` is told of the rank, by its place in the pool. */
+  ask(
+    request: SimulatedRequest,
+    [home, ...others]: readonly [number, ...number[]],
+    decided: (rank: number) => void,
+  ): void {
+    const { id, promptLength: tokens } = request;
     this.#later(0.5, () => {
-      const quotes = workers.flatMap((worker) => this.#quotesOf(request, worker));
-      this.#later(0.5, () => this.#claim({ request, draw }, quotes, CLAIMS_MAX, decided));
+      const quotes = this.#quotesOf(request, home);
+      const place = placeOn(termsOf({ id, tokens }), quotes);
+      if (place !== undefined) {
+        this.#hold(place, home, decided);
+        return;
+      }
+      this.#later(1, () => {
+        const all = [...quotes, ...others.flatMap((worker) => this.#quotesOf(request, worker))];
+        this.#later(0.5, () => this.#claim({ request, home }, all, CLAIMS_MAX, decided));
+      });
     });
   }
 
-  #claim({ request, draw }: AskingRequest, quotes: RankQuote[], left: number, decided: (rank: number) => void): void {
+  #claim(
+    { request, home }: { readonly request: SimulatedRequest; readonly home: number },
+    quotes: RankQuote[],
+    left: number,
+    decided: (rank: number) => void,
+  ): void {
     const { id, promptLength: tokens } = request;
     const { blockSizeTokens } = this.#options;
-    const best = bestQuote({ id, draw, tokens, blockSizeTokens }, quotes);
+    const best = bestQuote({ id, homeId: home.toString(16), tokens, blockSizeTokens }, quotes);
     const { dpRank, workerId } = best.quote;
     const worker = Number.parseInt(workerId, 16);
-    const rank = worker * this.#options.dataParallelSize + dpRank;
     this.#later(0.5, () => {
-      const prefillTokens = this.#prefillTokens(rank);
+      const prefillTokens = this.#prefillTokens(worker * this.#options.dataParallelSize + dpRank);
       if (prefillTokens > best.prefillTokensMax && left > 1) {
         const now = quotes.map((quote) => (quote === best.quote ? { ...quote, prefillTokens } : quote));
-        this.#later(0.5, () => this.#claim({ request, draw }, now, left - 1, decided));
+        this.#later(0.5, () => this.#claim({ request, home }, now, left - 1, decided));
         return;
       }
-      this.#book(worker).hold({ id, dpRank, tokens: best.uncachedTokens });
-      this.#later(1, () => {
-        this.#book(worker).arrived(id);
-        decided(rank);
-      });
+      this.#hold({ id, dpRank, tokens: best.uncachedTokens }, worker, decided);
+    });
+  }
+
+  #hold(place: HeldPlace, worker: number, decided: (rank: number) => void): void {
+    this.#book(worker).hold(place);
+    this.#later(1, () => {
+      this.#book(worker).arrived(place.id);
+      decided(worker * this.#options.dataParallelSize + place.dpRank);
     });
   }
 
@@ -239,8 +262,8 @@ export class StatelessRouters implements RouterBench {
     const look = decider.look(asked, this.#seen(), this.#pool.nowMs)!; // every fleet has workers
     const candidates = look.candidates(Math.max(1, this.#askedMax));
     if (candidates.length > 1) {
-      const workers = candidates.map(({ number }) => number);
-      this.#asked.ask({ request, draw: look.preference }, workers, (rank) => this.#send(decider, asked, request, rank));
+      const workers = candidates.map(({ number }) => number) as [number, ...number[]];
+      this.#asked.ask(request, workers, (rank) => this.#send(decider, asked, request, rank));
     } else
       this.#send(decider, asked, request, leastLoadedRank(this.#pool, look.chosen().number, this.#dataParallelSize));
   }

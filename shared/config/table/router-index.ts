@@ -182,7 +182,7 @@ export const routerIndexRows = {
     min: 1,
     max: 10000,
     unit: 'ms',
-    default: 15,
+    default: 50,
     usedBy: ['frontend', 'function'],
     source: 'Stator',
     about: 'Deadline of all that one request asks workers, connecting included.',

@@ -18,7 +18,10 @@ export interface AskOnceLimits {
   readonly signal?: AbortSignal | undefined;
 }
 
-/** Asks a question that has one short answer. Resolves within `timeoutMs`, and at once when `signal` aborts; never rejects. */
+/**
+ * Asks a question that has one short answer. Resolves within `timeoutMs`, and at once when `signal` aborts; never rejects. Where
+ * this process stood still meanwhile, an answer that has come counts: timers go off before sockets are read, so those are read once more.
+ */
 export function askOnce(
   plane: Pick<RequestPlane, 'call'>,
   transport: Transport,
@@ -38,9 +41,10 @@ export function askOnce(
       settle({ kind: 'failed', error });
     };
     const onAbort = (): void => giveUp(toServeError(signal?.reason));
-    const timer = clock.after(timeoutMs, () =>
-      giveUp(workerError('DeadlineExceeded', `no answer within ${timeoutMs} ms`)),
-    );
+    const onLate = (): void => giveUp(workerError('DeadlineExceeded', `no answer within ${timeoutMs} ms`));
+    let timer = clock.after(timeoutMs, () => {
+      timer = clock.after(0, onLate);
+    });
     signal?.addEventListener('abort', onAbort, { once: true });
     const call = plane.call(transport, question, {
       accepted() {},

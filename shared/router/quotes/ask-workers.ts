@@ -1,102 +1,16 @@
 import type { Clock, Random } from '../../clock/index.ts';
 import { askOnce, type RequestPlane, type Transport } from '../../planes/request/index.ts';
 import type { MetricRegistry } from '../../telemetry/index.ts';
-import { type RendezvousKey, seedOf, weightOf } from '../rendezvous.ts';
 import type { RoutableWorker } from '../router.ts';
-import { statorTerms, uncachedTokens, uncachedWeight } from '../scheduler/cost.ts';
 import { Inhibition } from '../scheduler/eligibility.ts';
-import { decodeClaimAnswer, decodeQuotes, encodeQuestion, type QuoteQuestion } from './claims.ts';
-
-/** What a rank of a worker said that a prompt would find there. */
-export interface RankQuote {
-  readonly workerId: string;
-  readonly dpRank: number;
-  /** Leading prompt tokens that are cached. */
-  readonly cachedTokens: number;
-  /** Prompt tokens that are to be computed there before it, those of requests on their way among them. */
-  readonly prefillTokens: number;
-  /** KV blocks in use. */
-  readonly activeBlocks: number;
-}
-
-/** Places that a request claims one after another; the last one is taken whatever comes. */
-export const CLAIMS_MAX = 3;
-
-/** A prompt that looks for a place. */
-interface PlacedPrompt {
-  /** Of its request. */
-  readonly id: string;
-  /** Decides where places are about equal: of its conversation, which then stays where it is, else of the request. */
-  readonly draw: RendezvousKey;
-  readonly tokens: number;
-  readonly blockSizeTokens: number;
-}
-
-/** The cheapest of several. */
-interface BestQuote {
-  readonly quote: RankQuote;
-  /** Prompt tokens that it would compute there. */
-  readonly uncachedTokens: number;
-  /** With more prompt tokens than that before it another one would be cheaper; infinite where there is no other. */
-  readonly prefillTokensMax: number;
-}
-
-/**
- * Each conversation prefers some places to others by up to so many tokens, or by this part of what computing all of a prompt would cost:
- * so those that decide in one instant, on the same quotes, do not all decide alike. A good cache hit weighs more.
- */
-const DRAW_TOKENS = 6000;
-const DRAW_SHARE = 0.5;
-const TIERS = { hostCacheHitWeight: 0, diskCacheHitWeight: 0 }; // counted by whoever quoted
-
-/**
- * The quote to take: the cheapest by the cost model `stator`. A pure function of its arguments.
- * @param quotes at least one
- */
-export function bestQuote(prompt: PlacedPrompt, quotes: readonly RankQuote[]): BestQuote {
-  const costs = costsOf(prompt, quotes);
-  let best = 0;
-  for (let at = 1; at < quotes.length; at++) if ((costs[at] as number) < (costs[best] as number)) best = at;
-  const next = costs.reduce(
-    (least, cost, at) => (at === best ? least : Math.min(least, cost)),
-    Number.POSITIVE_INFINITY,
-  );
-  const quote = quotes[best] as RankQuote;
-  return {
-    quote,
-    uncachedTokens: uncachedTokens(prompt.tokens, quote.cachedTokens),
-    prefillTokensMax: quote.prefillTokens + Math.floor(next - (costs[best] as number)),
-  };
-}
-
-function costsOf(prompt: PlacedPrompt, quotes: readonly RankQuote[]): readonly number[] {
-  const { draw, tokens: promptTokens, blockSizeTokens } = prompt;
-  const busy = quotes.filter(({ prefillTokens }) => prefillTokens > 0).length;
-  const weight = uncachedWeight(busy, quotes.length);
-  const drawTokens = Math.min(DRAW_TOKENS, DRAW_SHARE * weight * promptTokens);
-  return quotes.map(({ workerId, dpRank, cachedTokens, prefillTokens, activeBlocks }) => {
-    const row = {
-      prefillTokens,
-      deviceBlocks: cachedTokens / blockSizeTokens,
-      hostBlocks: 0,
-      diskBlocks: 0,
-      sharedBlocks: 0,
-      activeBlocks,
-      addedBlocks: 0,
-      activeRequests: 0,
-    };
-    const facts = { blockSizeTokens, promptTokens };
-    const { backlog, uncached, decode } = statorTerms(row, facts, TIERS, { weight, isOwn: true });
-    const drawn = weightOf(draw, seedOf(`${workerId}/${dpRank}`)) / 2 ** 32;
-    return backlog + uncached + decode + drawTokens * drawn;
-  });
-}
+import { decodeClaimAnswer, decodeQuotes, encodeQuestion, type HoldTerms, type QuoteQuestion } from './claims.ts';
+import { type BestQuote, bestQuote, CLAIMS_MAX, type PlacedPrompt, type RankQuote, termsOf } from './weigh-quotes.ts';
 
 export interface WorkerAskerOptions<Worker extends RoutableWorker> {
   readonly plane: Pick<RequestPlane, 'call'>;
   readonly clock: Clock;
   readonly random: Pick<Random, 'uuid'>;
-  /** For all questions that one request asks. @default 15 */
+  /** For all questions that one request asks. @default 50 */
   readonly timeoutMs?: number | undefined;
   /** Where a worker is asked, the same object for the same worker; undefined = it cannot be. */
   transportOf(worker: Worker): Transport | undefined;
@@ -123,27 +37,48 @@ interface AskLimits {
   readonly signal: AbortSignal;
 }
 
+/** Where a request goes, and what came of asking. */
+interface Chosen {
+  readonly quote: RankQuote;
+  readonly outcome: Exclude<AskOutcome, 'unanswered'>;
+}
+
+/** What the worker says that hashing names. */
+interface HomeAnswer {
+  readonly quotes: readonly RankQuote[];
+  /** Where it holds a place. */
+  readonly held?: RankQuote | undefined;
+}
+
+const NOT_ASKED: Promise<HomeAnswer> = Promise.resolve({ quotes: [] });
 const ANY = Number.POSITIVE_INFINITY;
-const TIMEOUT_MS = 15;
+const TIMEOUT_MS = 50;
+/** The part of its time that a request waits for the worker that hashing names, before it asks others, too. */
+const FIRST_SHARE = 0.5;
 /** So many have to answer for their answers to be compared. */
 const ANSWERS_MIN = 2;
 /** A worker that did not answer is not asked for so long: nobody waits for it request after request. */
 const SILENT_MS = 1000;
+/** Workers that are remembered as late. */
+const LATE_MAX = 4096;
 
 /**
- * Asks workers what a prompt would find there, and claims a place at the cheapest: at the time of the claim a worker may have
- * promised places to others, and then the claim is refused and goes to whoever is cheapest now.
+ * Asks workers what a prompt would find there, and claims a place. First the one that hashing names, which promises a place with
+ * its answer where it has little to do for the prompt: the most requests need no other. Else the others are asked, and the
+ * cheapest of all is claimed: at the time of the claim a worker may have promised places to others, and then the claim is
+ * refused and goes to whoever is cheapest now.
  *
- *     quote? ──> all candidates at once ──answers──> claim at the cheapest ──held──> go there
- *                                                        ^────refused, twice────┘
+ *     hold? ──> the one that hashing names ──held──> go there
+ *                    └──answer──> quote? ──> the others at once ──answers──> claim at the cheapest ──held──> go there
+ *                                                                                 ^────refused, twice────┘
  *
  * Who does not answer in time, or nonsense, is not compared; where fewer than two answer the caller decides by what it knows.
  */
 export class WorkerAsker<Worker extends RoutableWorker> {
   readonly #options: WorkerAskerOptions<Worker>;
   readonly #silent: Inhibition;
-  /** Nobody answered the request before. */
-  #wasUnanswered = false;
+  /** When each one was late first that has not answered since. */
+  readonly #lateSinceMs = new Map<string, number>();
 
   constructor(options: WorkerAskerOptions<Worker>) {
     this.#options = options;
@@ -152,14 +87,14 @@ export class WorkerAsker<Worker extends RoutableWorker> {
 
   /**
    * Resolves within the deadline, at once when `signal` aborts; never rejects.
-   * @param workers those worth asking; a few, as each costs a question
+   * @param workers those worth asking, the one of `prompt.homeId` among them; a few, as each costs a question
    */
   async place(
     prompt: AskedPrompt,
     workers: readonly Worker[],
     signal: AbortSignal,
   ): Promise<AskedPlace<Worker> | undefined> {
-    const { metrics, clock, timeoutMs = TIMEOUT_MS } = this.#options;
+    const { metrics, clock } = this.#options;
     const askable = workers.filter((worker) => this.#transportOf(worker) !== undefined);
     if (askable.length < ANSWERS_MIN) return undefined;
     const asked = askable.filter((worker) => !this.#silent.has(worker.id));
@@ -167,38 +102,65 @@ export class WorkerAsker<Worker extends RoutableWorker> {
     const onAbort = (): void => giveUp.abort(signal.reason);
     signal.addEventListener('abort', onAbort, { once: true }); // once for all questions
     if (signal.aborted) onAbort();
-    const limits = { endMs: clock.nowMs() + timeoutMs, signal: giveUp.signal };
+    const limits = { endMs: clock.nowMs() + this.#timeoutMs, signal: giveUp.signal };
     const chosen = asked.length < ANSWERS_MIN ? undefined : await this.#choose(prompt, asked, limits);
     signal.removeEventListener('abort', onAbort);
-    if (chosen === undefined) {
-      metrics.asked('unanswered');
-      return undefined;
-    }
-    metrics.asked(chosen.isHeld ? 'held' : 'late');
+    metrics.asked(chosen?.outcome ?? 'unanswered');
+    if (chosen === undefined) return undefined;
     const { workerId, dpRank, cachedTokens } = chosen.quote;
     return { worker: asked.find(({ id }) => id === workerId) as Worker, dpRank, cachedTokens };
   }
 
-  async #choose(
-    prompt: AskedPrompt,
-    asked: readonly Worker[],
-    limits: AskLimits,
-  ): Promise<{ readonly quote: RankQuote; readonly isHeld: boolean } | undefined> {
-    const answers = await Promise.all(asked.map((worker) => this.#quotesOf(worker, prompt, limits)));
-    const answered = answers.filter((quotes) => quotes.length > 0).length;
-    if (!limits.signal.aborted)
-      this.#noteLate(
-        asked.filter((_, at) => answers[at]?.length === 0),
-        answered,
-      );
-    return answered < ANSWERS_MIN ? undefined : this.#claimBest(prompt, asked, answers.flat(), limits);
+  async #choose(prompt: AskedPrompt, asked: readonly Worker[], limits: AskLimits): Promise<Chosen | undefined> {
+    const home = asked.find(({ id }) => id === prompt.homeId);
+    const asking = home === undefined ? NOT_ASKED : this.#askHome(prompt, home, limits);
+    const early = await this.#within(FIRST_SHARE * this.#timeoutMs, asking);
+    if (early?.held !== undefined) return { quote: early.held, outcome: 'home' };
+    const others = asked.filter((worker) => worker !== home);
+    const answers = await Promise.all(others.map((worker) => this.#quotesOf(worker, prompt, limits)));
+    const first = await asking; // it may have come meanwhile: a worker that is only slow is compared
+    if (first.held !== undefined) return { quote: first.held, outcome: 'home' };
+    const quotes = [...first.quotes, ...answers.flat()];
+    const answered = new Set(quotes.map(({ workerId }) => workerId));
+    if (!limits.signal.aborted) this.#noteAnswers(asked, answered);
+    return answered.size < ANSWERS_MIN ? undefined : this.#claimBest(prompt, asked, quotes, limits);
   }
 
-  /** When nobody has answered it may have been this process that stood still: that is held against them the second time. */
-  #noteLate(late: readonly Worker[], answered: number): void {
-    const isTheirs = answered > 0 || this.#wasUnanswered;
-    this.#wasUnanswered = answered === 0;
-    if (isTheirs) for (const { id } of late) this.#silent.add(id);
+  /** What the worker says that hashing names, and where it holds a place. */
+  async #askHome(prompt: AskedPrompt, home: Worker, limits: AskLimits): Promise<HomeAnswer> {
+    const { quotes, heldAt } = await this.#answerOf(home, prompt, limits, termsOf(prompt, prompt.dpRank));
+    const held = quotes.find(({ dpRank }) => dpRank === heldAt);
+    if (held !== undefined) this.#lateSinceMs.delete(home.id);
+    return { quotes, held };
+  }
+
+  /** What `answer` resolves to; undefined where that takes longer. */
+  #within<T>(ms: number, answer: Promise<T>): Promise<T | undefined> {
+    const { clock } = this.#options;
+    return new Promise((resolve) => {
+      let timer = clock.after(ms, () => {
+        timer = clock.after(0, () => resolve(undefined)); // sockets are read between two timers
+      });
+      void answer.then((first) => {
+        timer.cancel();
+        resolve(first);
+      });
+    });
+  }
+
+  /**
+   * A worker is silent that has not answered for as long as a request may ask: once it may be too busy, or this process may have
+   * stood still.
+   */
+  #noteAnswers(asked: readonly Worker[], answered: ReadonlySet<string>): void {
+    const nowMs = this.#options.clock.nowMs();
+    if (this.#lateSinceMs.size > LATE_MAX) this.#lateSinceMs.clear();
+    for (const { id } of asked) {
+      const sinceMs = this.#lateSinceMs.get(id);
+      if (answered.has(id)) this.#lateSinceMs.delete(id);
+      else if (sinceMs === undefined) this.#lateSinceMs.set(id, nowMs);
+      else if (nowMs - sinceMs >= this.#timeoutMs) this.#silent.add(id);
+    }
   }
 
   async #claimBest(
@@ -206,12 +168,12 @@ export class WorkerAsker<Worker extends RoutableWorker> {
     asked: readonly Worker[],
     quotes: readonly RankQuote[],
     limits: AskLimits,
-  ): Promise<{ readonly quote: RankQuote; readonly isHeld: boolean } | undefined> {
+  ): Promise<Chosen | undefined> {
     let left = quotes;
     for (let claim = 1; left.length > 0; claim++) {
       const best = bestQuote(prompt, left);
       const { quote } = best;
-      if (claim > CLAIMS_MAX || this.#options.clock.nowMs() >= limits.endMs) return { quote, isHeld: false };
+      if (claim > CLAIMS_MAX || this.#options.clock.nowMs() >= limits.endMs) return { quote, outcome: 'late' };
       const worker = asked.find(({ id }) => id === quote.workerId) as Worker;
       const answer = await this.#claim(
         worker,
@@ -219,7 +181,7 @@ export class WorkerAsker<Worker extends RoutableWorker> {
         claim < CLAIMS_MAX ? best : { ...best, prefillTokensMax: ANY },
         limits,
       );
-      if (answer?.isHeld) return { quote, isHeld: true };
+      if (answer?.isHeld) return { quote, outcome: 'held' };
       left =
         answer === undefined
           ? left.filter(({ workerId }) => workerId !== quote.workerId)
@@ -228,14 +190,23 @@ export class WorkerAsker<Worker extends RoutableWorker> {
     return undefined;
   }
 
-  async #quotesOf(worker: Worker, prompt: AskedPrompt, limits: AskLimits): Promise<RankQuote[]> {
-    const { sequence, blockSizeTokens, tokens } = prompt;
-    const body = await this.#ask(worker, { kind: 'quote', sequence, blockSizeTokens }, limits);
-    const ranks = this.#read(worker, body, decodeQuotes) ?? [];
+  async #quotesOf(worker: Worker, prompt: AskedPrompt, limits: AskLimits): Promise<readonly RankQuote[]> {
+    return (await this.#answerOf(worker, prompt, limits)).quotes;
+  }
+
+  async #answerOf(
+    worker: Worker,
+    { sequence, blockSizeTokens, tokens, dpRank: asked }: AskedPrompt,
+    limits: AskLimits,
+    hold?: HoldTerms,
+  ): Promise<{ readonly quotes: readonly RankQuote[]; readonly heldAt: number | undefined }> {
+    const body = await this.#ask(worker, { kind: 'quote', sequence, blockSizeTokens, hold }, limits);
+    const { ranks, heldAt } = this.#read(worker, body, decodeQuotes) ?? { ranks: [] };
     const { dataParallelStartRank: first, dataParallelSize: size } = worker;
-    return ranks
-      .filter(({ dpRank }) => (prompt.dpRank ?? dpRank) === dpRank && dpRank >= first && dpRank < first + size)
+    const quotes = ranks
+      .filter(({ dpRank }) => (asked ?? dpRank) === dpRank && dpRank >= first && dpRank < first + size)
       .map((rank) => ({ ...rank, cachedTokens: Math.min(rank.cachedTokens, tokens), workerId: worker.id }));
+    return { quotes, heldAt };
   }
 
   async #claim(
@@ -271,23 +242,27 @@ export class WorkerAsker<Worker extends RoutableWorker> {
     }
   }
 
+  get #timeoutMs(): number {
+    return this.#options.timeoutMs ?? TIMEOUT_MS;
+  }
+
   #transportOf(worker: Worker): Transport | undefined {
     return this.#options.transportOf(worker);
   }
 }
 
 /**
- * How a request that asked workers found its place. `held`: one promised it. `late`: by what they said, without a promise, as
+ * How a request that asked workers found its place. `home`: the first one that was asked promised it. `held`: the cheapest of several did. `late`: by what they said, without a promise, as
  * time was over. `unanswered`: fewer than two answered.
  */
-type AskOutcome = 'held' | 'late' | 'unanswered';
+type AskOutcome = 'home' | 'held' | 'late' | 'unanswered';
 
 /** What a router that asks workers counts. */
 export interface AskMetrics {
   asked(outcome: AskOutcome): void;
 }
 
-const OUTCOMES: readonly AskOutcome[] = ['held', 'late', 'unanswered'];
+const OUTCOMES: readonly AskOutcome[] = ['home', 'held', 'late', 'unanswered'];
 
 export function createAskMetrics(registry: MetricRegistry): AskMetrics {
   const asked = registry.counter(

@@ -20,10 +20,29 @@ const read = new RecordReader((what) => workerError('BackendProtocol', what));
 
 /** A question to a worker. */
 export type QuoteQuestion =
-  /** What would a prompt find? */
-  | { readonly kind: 'quote'; readonly blockSizeTokens: number; readonly sequence: Uint32Array }
+  /** What would a prompt find, and may it come at once? */
+  | {
+      readonly kind: 'quote';
+      readonly blockSizeTokens: number;
+      readonly sequence: Uint32Array;
+      readonly hold?: HoldTerms | undefined;
+    }
   /** May it come? */
   | { readonly kind: 'claim'; readonly claim: PlaceClaim };
+
+/** When a worker promises a place with its quotes. */
+export interface HoldTerms {
+  /** Of the request. */
+  readonly id: string;
+  /** Prompt tokens. */
+  readonly tokens: number;
+  /** The rank that has to take it. @default any */
+  readonly dpRank?: number | undefined;
+  /** Only where it would compute at most so many of them, */
+  readonly uncachedTokensMax: number;
+  /** and at most so many with what waits there. */
+  readonly backlogTokensMax: number;
+}
 
 export interface PlaceClaim {
   /** Of the request. */
@@ -35,12 +54,22 @@ export interface PlaceClaim {
   readonly prefillTokensMax: number;
 }
 
-/** What one rank says: see `RankQuote`. */
+/** What one rank says that a prompt would find there. */
 export interface QuotedRank {
   readonly dpRank: number;
+  /** Leading prompt tokens that are cached. */
   readonly cachedTokens: number;
+  /** Prompt tokens that are to be computed there before it, those of requests on their way among them. */
   readonly prefillTokens: number;
+  /** KV blocks in use. */
   readonly activeBlocks: number;
+}
+
+/** What a worker says. */
+export interface QuoteAnswer {
+  readonly ranks: readonly QuotedRank[];
+  /** The rank that holds a place for the request; undefined = none does. */
+  readonly heldAt?: number | undefined;
 }
 
 export interface ClaimAnswer {
@@ -55,8 +84,9 @@ export function encodeQuestion(question: QuoteQuestion): {
   readonly tokenIds?: Uint32Array;
 } {
   if (question.kind === 'quote') {
-    const { blockSizeTokens, sequence } = question;
-    return { body: { block_size_tokens: blockSizeTokens }, tokenIds: sequence.subarray(0, 2 * BLOCKS_MAX) };
+    const { blockSizeTokens, sequence, hold } = question;
+    const body = { block_size_tokens: blockSizeTokens, ...(hold === undefined ? {} : { hold: encodeHold(hold) }) };
+    return { body, tokenIds: sequence.subarray(0, 2 * BLOCKS_MAX) };
   }
   const { id, dpRank, tokens, prefillTokensMax } = question.claim;
   const limit = Number.isFinite(prefillTokensMax) ? { prefill_tokens_max: Math.max(0, prefillTokensMax) } : {};
@@ -65,12 +95,38 @@ export function encodeQuestion(question: QuoteQuestion): {
 
 /** @throws ServeError for a record that is no question */
 export function decodeQuestion(body: unknown, tail: Uint32Array | undefined): QuoteQuestion {
-  const { claim, block_size_tokens } = read.record(body, 'question');
+  const { claim, hold, block_size_tokens } = read.record(body, 'question');
   if (claim !== undefined) return { kind: 'claim', claim: decodeClaim(read.record(claim, 'claim')) };
   const sequence = tail ?? new Uint32Array(0);
   if (sequence.length % 2 !== 0 || sequence.length > 2 * BLOCKS_MAX)
     throw workerError('BackendProtocol', `at most ${BLOCKS_MAX} block hashes of two words each`);
-  return { kind: 'quote', blockSizeTokens: read.wholeNumber(block_size_tokens, 'block_size_tokens'), sequence };
+  return {
+    kind: 'quote',
+    blockSizeTokens: read.wholeNumber(block_size_tokens, 'block_size_tokens'),
+    sequence,
+    hold: hold === undefined ? undefined : decodeHold(read.record(hold, 'hold')),
+  };
+}
+
+function encodeHold({ id, tokens, dpRank, uncachedTokensMax, backlogTokensMax }: HoldTerms): UnknownRecord {
+  return {
+    request_id: id,
+    tokens,
+    ...(dpRank === undefined ? {} : { dp_rank: dpRank }),
+    uncached_tokens_max: uncachedTokensMax,
+    backlog_tokens_max: backlogTokensMax,
+  };
+}
+
+function decodeHold(hold: UnknownRecord): HoldTerms {
+  const { request_id, tokens, dp_rank, uncached_tokens_max, backlog_tokens_max } = hold;
+  return {
+    id: read.text(request_id, 'request_id', ID_LENGTH_MAX),
+    tokens: read.wholeNumber(tokens, 'tokens'),
+    dpRank: dp_rank === undefined ? undefined : read.wholeNumber(dp_rank, 'dp_rank'),
+    uncachedTokensMax: read.wholeNumber(uncached_tokens_max, 'uncached_tokens_max'),
+    backlogTokensMax: read.wholeNumber(backlog_tokens_max, 'backlog_tokens_max'),
+  };
 }
 
 function decodeClaim({ request_id, dp_rank, tokens, prefill_tokens_max: max }: UnknownRecord): PlaceClaim {
@@ -82,8 +138,9 @@ function decodeClaim({ request_id, dp_rank, tokens, prefill_tokens_max: max }: U
   };
 }
 
-export function encodeQuotes(ranks: readonly QuotedRank[]): UnknownRecord {
+export function encodeQuotes({ ranks, heldAt }: QuoteAnswer): UnknownRecord {
   return {
+    ...(heldAt === undefined ? {} : { held_at: heldAt }),
     ranks: ranks.map(({ dpRank, cachedTokens, prefillTokens, activeBlocks }) => ({
       dp_rank: dpRank,
       cached_tokens: cachedTokens,
@@ -94,17 +151,20 @@ export function encodeQuotes(ranks: readonly QuotedRank[]): UnknownRecord {
 }
 
 /** @throws ServeError for a record that is no answer to a question for quotes */
-export function decodeQuotes(body: unknown): readonly QuotedRank[] {
-  const { ranks } = read.record(body, 'answer');
-  return read.list(ranks, 'ranks', RANKS_MAX).map((item) => {
-    const { dp_rank, cached_tokens, prefill_tokens, active_blocks } = read.record(item, 'rank');
-    return {
-      dpRank: read.wholeNumber(dp_rank, 'dp_rank'),
-      cachedTokens: read.wholeNumber(cached_tokens, 'cached_tokens'),
-      prefillTokens: read.wholeNumber(prefill_tokens, 'prefill_tokens'),
-      activeBlocks: read.wholeNumber(active_blocks, 'active_blocks'),
-    };
-  });
+export function decodeQuotes(body: unknown): QuoteAnswer {
+  const { ranks, held_at } = read.record(body, 'answer');
+  const heldAt = held_at === undefined ? undefined : read.wholeNumber(held_at, 'held_at');
+  return { ranks: read.list(ranks, 'ranks', RANKS_MAX).map(decodeRank), heldAt };
+}
+
+function decodeRank(item: unknown): QuotedRank {
+  const { dp_rank, cached_tokens, prefill_tokens, active_blocks } = read.record(item, 'rank');
+  return {
+    dpRank: read.wholeNumber(dp_rank, 'dp_rank'),
+    cachedTokens: read.wholeNumber(cached_tokens, 'cached_tokens'),
+    prefillTokens: read.wholeNumber(prefill_tokens, 'prefill_tokens'),
+    activeBlocks: read.wholeNumber(active_blocks, 'active_blocks'),
+  };
 }
 
 export function encodeClaimAnswer({ isHeld, prefillTokens }: ClaimAnswer): UnknownRecord {
@@ -119,7 +179,7 @@ export function decodeClaimAnswer(body: unknown): ClaimAnswer {
 }
 
 /** A request whose prompt is promised a place and is on its way there. */
-interface HeldPlace {
+export interface HeldPlace {
   readonly id: string;
   readonly dpRank: number;
   /** Prompt tokens that it will compute. */

@@ -7,10 +7,7 @@ export {
   type AskedPlace,
   type AskedPrompt,
   type AskMetrics,
-  bestQuote,
-  CLAIMS_MAX,
   createAskMetrics,
-  type RankQuote,
   WorkerAsker,
   type WorkerAskerOptions,
 } from './ask-workers.ts';
@@ -19,8 +16,11 @@ export {
   decodeQuestion,
   encodeClaimAnswer,
   encodeQuotes,
+  type HeldPlace,
+  type HoldTerms,
   PlaceBook,
   type PlaceClaim,
   QUOTE_ENDPOINT,
   type QuotedRank,
 } from './claims.ts';
+export { bestQuote, CLAIMS_MAX, placeOn, type RankQuote, termsOf } from './weigh-quotes.ts';

@@ -62,11 +62,6 @@ export function chooseStateless(
   return loadOf(fleet, least) <= bound ? least : heaviestWithin(bound, draw, fleet, set, open);
 }
 
-/** Key of what the request prefers: its conversation's where it has one of its own, else its own. */
-export function preferenceOf({ levels, draw }: StatelessAsk): RendezvousKey {
-  return levels.find(({ isOwn }) => isOwn)?.key ?? draw;
-}
-
 /**
  * The workers that are worth being asked what the request would cost there: those that its conversation's key would fall to one
  * after the other, else that many drawn among those that its beginnings name; the rest of `open` where these are fewer.

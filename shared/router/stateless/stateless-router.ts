@@ -13,13 +13,7 @@ import {
 } from '../router.ts';
 import { eligibleWorkers, Inhibition, pinnedIn, rankIn } from '../scheduler/eligibility.ts';
 import { hashPrompt } from '../scheduler/scheduling-request.ts';
-import {
-  candidatesOf,
-  chooseStateless,
-  type DemandedKey,
-  preferenceOf,
-  type StatelessFleet,
-} from './choose-stateless.ts';
+import { candidatesOf, chooseStateless, type DemandedKey, type StatelessFleet } from './choose-stateless.ts';
 import { conversationKey, PrefixDemand, type PromptLevels, promptLevels } from './prompt-keys.ts';
 
 /** One request, as far as the decision goes. */
@@ -38,7 +32,7 @@ const SLACK_TOKENS = 8 * REQUEST_TOKENS;
 const VIEW_AGE_MS = 1000;
 /** A worker computes about so much of what waits there until it is known that it waits. */
 const DRAINED_TOKENS = 50_000;
-/** Requests after which a process takes a beginning that it has not seen for a conversation's own. */
+/** Requests after which a process takes a beginning that it has not seen for a conversation's own, and prompts to be as long as those seen. */
 const REQUESTS_TO_TRUST = 4;
 /** How fast that grows: after n requests a key is taken for 1 / (1 + 16 n) of the traffic more than was seen. */
 const TRUST_A_REQUEST = 16;
@@ -52,15 +46,21 @@ interface Sent {
   readonly atMs: number;
 }
 
+/**
+ * Prompts that take less time than questions do ask nobody: so many tokens are computed in 15 ms. Short ones among long ones do, as
+ * they would wait behind those.
+ */
+const ASKED_TOKENS_MIN = 1000;
+/** Prompts seen lately, for their mean length. */
+const RECENT = 16;
+
 const NOTHING_SAID: FleetLoads = new Map();
 
 /** Where one request may go, as things are when it is asked. */
 interface StatelessLook<Worker> {
   /** The worker that takes it. */
   chosen(): Worker;
-  /** What places that cost about the same are told apart by. */
-  readonly preference: RendezvousKey;
-  /** Workers that are worth being asked, at most `count`. */
+  /** Workers that are worth being asked, at most `count`: the one that takes it comes first, and is alone where asking costs more than it may save. */
   candidates(count: number): readonly Worker[];
 }
 
@@ -76,6 +76,9 @@ export class StatelessDecider<Worker extends RoutableWorker> {
   /** In the order of their sending; those before `sentFrom` are in what the workers say. */
   #sent: Sent[] = [];
   #sentFrom = 0;
+  #prompts = 0;
+  /** Of those seen lately. */
+  #meanTokens = 0;
 
   constructor(blockSizeTokens: number) {
     this.#blockSizeTokens = blockSizeTokens;
@@ -117,13 +120,26 @@ export class StatelessDecider<Worker extends RoutableWorker> {
     this.#forgetSent(nowMs);
     const levels = this.#demanded(promptLevels(request.prompt, this.#blockSizeTokens, request.conversation));
     const ask = { levels, draw: keyOfText(request.id), slack: SLACK_TOKENS };
+    const isWorthAsking = this.#isWorthAsking(request.prompt.tokens);
     const workers = this.#workers;
     const fleet = this.#fleet;
+    const choose = (): number => chooseStateless(ask, fleet, open);
     return {
-      chosen: () => workers[chooseStateless(ask, fleet, open)] as Worker,
-      preference: preferenceOf(ask),
-      candidates: (count) => Array.from(candidatesOf(ask, fleet, open, count), (at) => workers[at] as Worker),
+      chosen: () => workers[choose()] as Worker,
+      candidates: (count) => {
+        const first = choose();
+        if (!isWorthAsking) return [workers[first] as Worker];
+        const others = Array.from(candidatesOf(ask, fleet, open, count)).filter((at) => at !== first);
+        return [first, ...others].slice(0, count).map((at) => workers[at] as Worker);
+      },
     };
+  }
+
+  /** Whether asking may save more than it costs; while few prompts were seen it may. */
+  #isWorthAsking(tokens: number): boolean {
+    this.#prompts++;
+    this.#meanTokens += (tokens - this.#meanTokens) / Math.min(this.#prompts, RECENT);
+    return this.#prompts < REQUESTS_TO_TRUST || Math.max(tokens, this.#meanTokens) >= ASKED_TOKENS_MIN;
   }
 
   /** The request goes to that worker, whose load it is from now on. One that has left meanwhile is nobody's. */
@@ -293,8 +309,10 @@ class StatelessRouter<Worker extends RoutableWorker> implements Router<Worker> {
     if (options === undefined || role === 'decode' || blockSizeTokens === 0) return undefined;
     const { asker, workersMax } = options;
     const { sequence } = hashes;
-    const prompt = { id, draw: look.preference, tokens, blockSizeTokens, sequence, dpRank: rankIn(pool, routing) };
-    return asker.place(prompt, look.candidates(workersMax), signal);
+    const workers = look.candidates(workersMax);
+    const [{ id: homeId }] = workers as [Worker];
+    const prompt = { id, homeId, tokens, blockSizeTokens, sequence, dpRank: rankIn(pool, routing) };
+    return asker.place(prompt, workers, signal);
   }
 }
 

@@ -1,14 +1,16 @@
 import type { Clock } from '../../clock/index.ts';
 import type { EngineLoad } from '../../engines/index.ts';
-import { type ServeError, toServeError } from '../../errors/index.ts';
+import { type ServeError, toServeError, workerError } from '../../errors/index.ts';
 import type { IncomingCall } from '../../planes/request/index.ts';
 import {
   type ClaimAnswer,
   decodeQuestion,
   encodeClaimAnswer,
   encodeQuotes,
+  type HoldTerms,
   PlaceBook,
   type PlaceClaim,
+  placeOn,
   type QuotedRank,
 } from '../../router/quotes/index.ts';
 
@@ -57,7 +59,15 @@ export class QuoteService {
   #answer({ body, tokenIds }: IncomingCall): unknown {
     const question = decodeQuestion(body, tokenIds);
     if (question.kind === 'claim') return encodeClaimAnswer(this.#claim(question.claim));
-    return encodeQuotes(this.#quotes(question.sequence, question.blockSizeTokens));
+    const ranks = this.#quotes(question.sequence, question.blockSizeTokens);
+    return encodeQuotes({ ranks, heldAt: question.hold === undefined ? undefined : this.#hold(question.hold, ranks) });
+  }
+
+  /** Promises a place where that can be had on the terms; returns its rank. */
+  #hold(terms: HoldTerms, ranks: readonly QuotedRank[]): number | undefined {
+    const place = placeOn(terms, ranks);
+    if (place !== undefined) this.#places.hold(place);
+    return place?.dpRank;
   }
 
   #quotes(sequence: Uint32Array, blockSizeTokens: number): readonly QuotedRank[] {
@@ -73,7 +83,8 @@ export class QuoteService {
 
   #claim({ id, dpRank, tokens, prefillTokensMax }: PlaceClaim): ClaimAnswer {
     const rank = this.#options.load().find((each) => each.dpRank === dpRank);
-    const prefillTokens = rank === undefined ? 0 : this.#prefillTokens(rank);
+    if (rank === undefined) throw workerError('InvalidArgument', `no rank ${dpRank} is here`);
+    const prefillTokens = this.#prefillTokens(rank);
     const isHeld = prefillTokens <= prefillTokensMax;
     if (isHeld) this.#places.hold({ id, dpRank, tokens });
     return { isHeld, prefillTokens };

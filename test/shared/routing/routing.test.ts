@@ -274,22 +274,41 @@ describe('a function that asks workers', () => {
   it('sends a prompt to whoever of them has most of it, without knowing that before', async () => {
     const { cached, asked } = await open();
     const function_ = await fleet.start(STATELESS, { followsEvents: false });
-    const [first] = await Promise.all([function_.choose({ routing: { session_id: 's' } }), fleet.settle()]);
+    const long = { routing: { session_id: 's' }, tokenIds: Uint32Array.from({ length: 4000 }, (_, at) => at) };
+    const [first] = await Promise.all([function_.choose(long), fleet.settle()]);
     expect(new Set(asked).size).toBe(4);
     const other = asked.find((id) => id !== first.worker.id) as string;
-    cached.set(other, 60);
-    const [second] = await Promise.all([function_.choose({ routing: { session_id: 's' } }), fleet.settle()]);
-    expect(second).toMatchObject({ worker: { id: other }, cachedTokens: 60 });
+    cached.set(other, 3900);
+    const [second] = await Promise.all([function_.choose(long), fleet.settle()]);
+    expect(second).toMatchObject({ worker: { id: other }, cachedTokens: 3900 });
     expect(await function_.counted('stator_router_asked_total{outcome="held"}')).toBe(2);
   });
 
-  it('leaves a conversation where it is while all would cost the same', async () => {
+  it('asks nobody for a short prompt among short ones, and one worker for a short prompt among long ones', async () => {
+    const { asked } = await open();
+    const function_ = await fleet.start(STATELESS, { followsEvents: false });
+    const choose = (tokens: number) =>
+      Promise.all([function_.choose({ tokenIds: new Uint32Array(tokens).fill(tokens) }), fleet.settle(300)]);
+    for (let at = 0; at < 4; at++) await choose(999 - at);
+    asked.length = 0;
+    await choose(800);
+    expect(asked).toEqual([]);
+    await choose(1000);
+    expect(asked).toHaveLength(1);
+    await choose(20_000);
+    asked.length = 0;
+    await choose(64);
+    expect(asked).toHaveLength(1);
+  });
+
+  it('leaves a conversation where hashing sends it while all would cost the same', async () => {
     await open();
     const chosen = new Set<string>();
     for (let turn = 0; turn < 8; turn++) {
-      const function_ = await fleet.start(STATELESS, { followsEvents: false });
+      const flags = turn % 2 === 0 ? STATELESS : [...STATELESS, '--router-asked-workers=0'];
+      const function_ = await fleet.start(flags, { followsEvents: false });
       await Promise.all([function_.choose(), fleet.settle(300)]); // from its second request on a process knows conversations
-      const [place] = await Promise.all([function_.choose({ routing: { session_id: 's' } }), fleet.settle(300)]);
+      const [place] = await Promise.all([function_.choose({ routing: { session_id: 's1' } }), fleet.settle(300)]);
       chosen.add(place.worker.id);
     }
     expect(chosen.size).toBe(1);
@@ -316,7 +335,7 @@ describe('a function that asks workers', () => {
   it('asks only those that may take the request', async () => {
     const { asked } = await open();
     const function_ = await fleet.start(STATELESS, { followsEvents: false });
-    const choosing = function_.choose({ excluded: new Set(['a1', 'b2']) });
+    const choosing = function_.choose({ excluded: new Set(['a1', 'b2']), tokenIds: new Uint32Array(4000) });
     await fleet.settle();
     expect((await choosing).worker.id).toMatch(/c3|d4/);
     expect(new Set(asked)).toEqual(new Set(['c3', 'd4']));

@@ -71,6 +71,40 @@ describe('a worker that is asked what a prompt would cost', () => {
     expect(await quoteOf(bed, worker)).toMatchObject({ ranks: [{ prefill_tokens: 0 }] }); // the others never came
   });
 
+  const holdOf = (bed: Bed, worker: Worker, id: string, more: object = {}) => {
+    const terms = { request_id: id, tokens: 40, uncached_tokens_max: 30, backlog_tokens_max: 60, ...more };
+    return ask(bed, worker, { block_size_tokens: 4, hold: terms });
+  };
+
+  it('promises a place with its answer, for what the prompt does not find there', async () => {
+    const { engine, bed, worker } = await start();
+    engine.emitKvEvents([stored(3)]);
+    expect(await holdOf(bed, worker, 'r1')).toMatchObject({ held_at: 0, ranks: [{ cached_tokens: 12 }] });
+    expect(await quoteOf(bed, worker)).toMatchObject({ ranks: [{ prefill_tokens: 28 }] });
+    bed.call(worker, [1, 2, 3], { id: 'r1' });
+    await bed.clock.advance(1);
+    expect(await quoteOf(bed, worker)).toMatchObject({ ranks: [{ prefill_tokens: 0 }] });
+  });
+
+  it.each([
+    ['it would compute more than that', 2, 0, {}],
+    ['there would be more to do than that', 3, 33, {}],
+    ['another rank is asked for', 3, 0, { dp_rank: 1 }],
+  ])('promises none where %s', async (_, blocks, waiting, more) => {
+    const { engine, bed, worker } = await start();
+    engine.loads = [load(0, waiting)];
+    engine.emitKvEvents([stored(blocks)]);
+    const answer = await holdOf(bed, worker, 'r1', more);
+    expect(answer).toEqual({ ranks: [expect.objectContaining({ cached_tokens: 4 * blocks })] });
+    expect(await quoteOf(bed, worker)).toMatchObject({ ranks: [{ prefill_tokens: waiting }] });
+  });
+
+  it('refuses a place at a rank that it does not have', async () => {
+    const { bed, worker } = await start();
+    const claim = { request_id: 'r1', dp_rank: 3, tokens: 30 };
+    expect(await ask(bed, worker, { claim })).toMatch(/no rank 3/);
+  });
+
   it('declines while it takes no requests', async () => {
     const { engine, bed, worker } = await start();
     engine.healthError = workerError('EngineShutdown', 'the core is dead');
@@ -105,6 +139,12 @@ describe('a worker that is asked what a prompt would cost', () => {
     ['a hash and a half', { block_size_tokens: 4 }, new Uint32Array(3), /block hashes/],
     ['more hashes than are allowed', { block_size_tokens: 4 }, new Uint32Array(2 * 4097), /at most 4096/],
     ['a claim without a request', { claim: { dp_rank: 0, tokens: 1 } }, undefined, /request_id/],
+    [
+      'a place on no terms',
+      { block_size_tokens: 4, hold: { request_id: 'r', tokens: 1 } },
+      undefined,
+      /uncached_tokens_max/,
+    ],
     ['a claim of less than nothing', { claim: { request_id: 'r', dp_rank: 0, tokens: -5 } }, undefined, /tokens/],
   ])('refuses %s and says why', async (_, body, tail, message) => {
     const { bed, worker } = await start();

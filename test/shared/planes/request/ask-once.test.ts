@@ -39,6 +39,19 @@ describe('a short question', () => {
     await waitUntil(() => isKilled);
   });
 
+  it('has an answer that came while this process stood still, though its time is over', async () => {
+    let answerNow = (): void => {};
+    const { clock, answer } = await asking((call) => {
+      answerNow = () => {
+        call.output({ body: 'in the socket' });
+        call.end();
+      };
+    });
+    clock.after(50, () => answerNow()); // timers go off first, then sockets are read
+    await clock.advance(50);
+    expect(await answer).toMatchObject({ kind: 'answered', output: { body: 'in the socket' } });
+  });
+
   it('is given up at once when nobody waits any more, before or after it was asked', async () => {
     const leaving = new AbortController();
     const { answer } = await asking(() => {}, leaving.signal);

@@ -10,16 +10,42 @@ function isClaim({ body }: IncomingCall): boolean {
 }
 
 describe('a request that asks workers', () => {
+  it('asks the one that hashing names alone, where that has little to do', async () => {
+    const rig = await AskingRig.open(FOUR);
+    rig.worker('b').cachedTokens = [3000];
+    rig.worker('c').cachedTokens = [3900];
+    const process = rig.process();
+    const place = await process.place(asked('r', 4000, { homeId: 'b' }));
+    expect(place).toMatchObject({ worker: { id: 'b' }, dpRank: 0, cachedTokens: 3000 });
+    expect(rig.workers.map((worker) => worker.asked)).toEqual([0, 1, 0, 0]);
+    expect(await process.counted('home')).toBe(1);
+  });
+
   it('goes to where most of its prompt is cached', async () => {
     const rig = await AskingRig.open(FOUR);
-    rig.worker('c').cachedTokens = [960];
+    rig.worker('c').cachedTokens = [3960];
     const process = rig.process();
     for (let at = 0; at < 20; at++) {
-      const place = await process.place(asked(`r${at}`));
-      expect(place).toMatchObject({ worker: { id: 'c' }, dpRank: 0, cachedTokens: 960 });
+      const place = await process.place(asked(`r${at}`, 4000));
+      expect(place).toMatchObject({ worker: { id: 'c' }, dpRank: 0, cachedTokens: 3960 });
       rig.worker('c').service.arrived(`r${at}`);
     }
     expect(await process.counted('held')).toBe(20);
+  });
+
+  it('goes where hashing sends it, unless another one is clearly cheaper', async () => {
+    const rig = await AskingRig.open(FOUR);
+    for (const worker of rig.workers) worker.prefillTokens = [3000];
+    const chosen = async (homeId: string) => {
+      const place = await rig.process().place(asked('r', 1000, { homeId }));
+      for (const { service } of rig.workers) service.arrived('r');
+      return place?.worker.id;
+    };
+    for (const id of FOUR) expect(await chosen(id)).toBe(id);
+    rig.worker('c').prefillTokens = [1500];
+    expect(await chosen('b')).toBe('b');
+    rig.worker('c').prefillTokens = [0];
+    expect(await chosen('a')).toBe('c');
   });
 
   it('goes elsewhere when too many wait there', async () => {
@@ -31,11 +57,13 @@ describe('a request that asks workers', () => {
 
   it('goes to the rank that has it cached, or to the one that it has to', async () => {
     const rig = await AskingRig.open(FOUR, 4);
-    rig.worker('b').cachedTokens = [0, 0, 960, 0];
-    rig.worker('d').cachedTokens = [0, 320, 0, 0];
+    rig.worker('b').cachedTokens = [0, 0, 3960, 0];
+    rig.worker('d').cachedTokens = [0, 2320, 0, 0];
     const process = rig.process();
-    expect(await process.place(asked('r1'))).toMatchObject({ worker: { id: 'b' }, dpRank: 2 });
-    expect(await process.place(asked('r2', 1000, { dpRank: 1 }))).toMatchObject({ worker: { id: 'd' }, dpRank: 1 });
+    expect(await process.place(asked('r1', 4000))).toMatchObject({ worker: { id: 'b' }, dpRank: 2 });
+    expect(await process.place(asked('r2', 4000, { dpRank: 1 }))).toMatchObject({ worker: { id: 'd' }, dpRank: 1 });
+    expect(await process.place(asked('r3', 4000, { homeId: 'b' }))).toMatchObject({ worker: { id: 'b' }, dpRank: 2 });
+    expect(await process.counted('home')).toBe(1);
   });
 });
 
@@ -96,20 +124,46 @@ describe('a worker', () => {
     expect(await process.counted('held')).toBe(1);
   });
 
-  it('that never answers costs one request the deadline, the next ones nothing for a second', async () => {
+  it('that never answers costs two requests the deadline, the next ones nothing for a second', async () => {
     const rig = await AskingRig.open(FOUR);
     rig.worker('a').instead = () => {};
     const process = rig.process();
-    const waiting = process.place(asked('r1'));
-    await rig.pass(DEADLINE_MS);
-    expect((await waiting)?.worker.id).toMatch(/[bcd]/);
-    expect(await process.counted('late')).toBe(1); // there was no time left for a claim
+    for (let at = 0; at < 2; at++) {
+      const waiting = process.place(asked(`r${at}`));
+      await rig.pass(DEADLINE_MS);
+      expect((await waiting)?.worker.id).toMatch(/[bcd]/);
+    }
+    expect(await process.counted('late')).toBe(2); // there was no time left for a claim
     for (let at = 0; at < 5; at++) expect((await process.place(asked(`s${at}`)))?.worker.id).toMatch(/[bcd]/);
-    expect(rig.worker('a').asked).toBe(1);
+    expect(rig.worker('a').asked).toBe(2);
     await rig.pass(1000);
     rig.worker('a').instead = undefined;
-    await process.place(asked('r2'));
-    expect(rig.worker('a').asked).toBeGreaterThan(1);
+    expect((await process.place(asked('t')))?.worker.id).toBe('a');
+  });
+
+  it('that hashing names and that is slow is waited for while the others answer: its cache is worth that', async () => {
+    const rig = await AskingRig.open(FOUR);
+    const a = rig.worker('a');
+    a.instead = (call) => void rig.clock.after(0.8 * DEADLINE_MS, () => a.service.serve(call));
+    const process = rig.process();
+    const waiting = process.place(asked('r'));
+    await rig.pass(DEADLINE_MS / 2);
+    expect(rig.workers.map((worker) => worker.asked)).toEqual([1, 1, 1, 1]);
+    await rig.pass(DEADLINE_MS / 2);
+    expect((await waiting)?.worker.id).toBe('a');
+    expect(await process.counted('home')).toBe(1);
+  });
+
+  it('that was late is no silent one when it answers the next request', async () => {
+    const rig = await AskingRig.open(FOUR);
+    const process = rig.process();
+    for (let at = 0; at < 6; at++) {
+      rig.worker('a').instead = at % 2 === 0 ? () => {} : undefined;
+      const waiting = process.place(asked(`r${at}`));
+      await rig.pass(DEADLINE_MS);
+      await waiting;
+    }
+    expect(rig.worker('a').asked).toBeGreaterThanOrEqual(6);
   });
 
   it.each([
@@ -156,13 +210,14 @@ describe('a worker', () => {
   it('that fails the claim is left for another one', async () => {
     const rig = await AskingRig.open(FOUR);
     const a = rig.worker('a');
-    a.cachedTokens = [960];
+    a.cachedTokens = [3960];
     a.instead = (call) => {
       if (isClaim(call)) call.fail(workerError('WorkerUnavailable', 'draining'));
       else a.service.serve(call);
     };
     const process = rig.process();
-    expect((await process.place(asked('r')))?.worker.id).toMatch(/[bcd]/);
+    expect((await process.place(asked('r', 4000, { homeId: 'b' })))?.worker.id).toMatch(/[bcd]/);
+    expect(a.asked).toBe(2);
     expect(await process.counted('held')).toBe(1);
   });
 });
