@@ -39,7 +39,8 @@ export const serveCompletions = serveInference({
     const decoded = decodeCompletions(body, decodeContext(inference));
     inference.identify(decoded.requests[0]!); // a batch has at least one prompt
     requireServed(inference.deps, body.model, 'completions');
-    const names = namesOf(inference, body.stream === true, `cmpl-${decoded.id}`, primaryName, decoded.requests.length > 1);
+    const isBatch = decoded.requests.length > 1;
+    const names = namesOf(inference, body.stream === true, `cmpl-${decoded.id}`, primaryName, isBatch);
     const echoes = await echoedTexts(inference.deps, body.model, decoded);
     for (const echo of echoes ?? []) inference.room.take(textMemory(echo) * decoded.choicesPerPrompt); // each choice begins with it
     generateAll(inference, { names, decoded, echoes }, meter);
