@@ -6,7 +6,7 @@
  * Nor is a length believed: room is made by what has come.
  */
 
-export { ComingBytes } from './coming-bytes.ts';
+export { ComingBytes, grown } from './coming-bytes.ts';
 export {
   asRecord,
   asU64,

@@ -3,6 +3,7 @@ import { createReadStream } from 'node:fs';
 import { readdir, readFile, stat } from 'node:fs/promises';
 import { extname, join } from 'node:path';
 import { pipeline } from 'node:stream/promises';
+import { reasonOf } from '../errors/index.ts';
 import { asRecord, type UnknownRecord } from '../records/index.ts';
 import type { ModelFile } from './types.ts';
 
@@ -57,7 +58,7 @@ export async function readJsonObject(folder: string, name: string): Promise<Unkn
 }
 
 export function brokenJson(path: string, error: unknown): ModelFolderError {
-  const reason = error instanceof Error ? error.message : String(error);
+  const reason = reasonOf(error);
   return new ModelFolderError(`${path}: broken JSON (${reason.replaceAll('\n', ' ')}); download the file again`, {
     cause: error,
   });

@@ -1,4 +1,5 @@
 import type { Clock, Timer } from '../../clock/index.ts';
+import { grown } from '../../records/index.ts';
 import type { EnginePass, KvEvent } from '../types.ts';
 import type { BlockListener } from './block-pool.ts';
 import { EngineJournal, KvPublisher } from './kv-publisher.ts';
@@ -81,11 +82,7 @@ class Words {
   #count = 0;
 
   push(low: number, high: number): void {
-    if (this.#count + 2 > this.#words.length) {
-      const larger = new Uint32Array(this.#words.length * 2);
-      larger.set(this.#words);
-      this.#words = larger;
-    }
+    if (this.#count + 2 > this.#words.length) this.#words = grown(this.#words);
     this.#words[this.#count++] = low;
     this.#words[this.#count++] = high;
   }

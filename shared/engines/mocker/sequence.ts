@@ -1,3 +1,4 @@
+import { grown } from '../../records/index.ts';
 import type { BlockHasher } from '../../tokens/index.ts';
 
 /**
@@ -63,11 +64,7 @@ export abstract class Sequence {
   }
 
   pushBlock(slot: number): void {
-    if (this.blockCount === this.blocks.length) {
-      const larger = new Int32Array(this.blocks.length * 2);
-      larger.set(this.blocks);
-      this.blocks = larger;
-    }
+    if (this.blockCount === this.blocks.length) this.blocks = grown(this.blocks);
     this.blocks[this.blockCount++] = slot;
   }
 }
@@ -166,10 +163,4 @@ export class TokenNames implements BlockNames {
     this.#hasher.name(this.tokens, this.#named, count, this.tokensHashes, this.hashes);
     this.#named = count;
   }
-}
-
-function grown(words: Uint32Array, length: number): Uint32Array {
-  const larger = new Uint32Array(length);
-  larger.set(words);
-  return larger;
 }

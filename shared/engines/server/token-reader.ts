@@ -6,6 +6,7 @@ import type {
   EngineRequest,
   TopLogprob,
 } from '../../protocol/generation/index.ts';
+import { grown } from '../../records/index.ts';
 import { type AnswerReader, readEvent } from '../http/exchange.ts';
 import type { EngineSink } from '../types.ts';
 
@@ -251,7 +252,7 @@ export function scanTokenIds(
     const isEmpty = code === CLOSE && count === 0 && value < 0;
     if ((code !== COMMA && code !== CLOSE) || (value < 0 && !isEmpty)) return undefined;
     if (!isEmpty) {
-      if (count === ids.length) grow();
+      if (count === ids.length) ids = grown(ids);
       ids[count++] = value;
       value = -1;
     }
@@ -262,12 +263,6 @@ export function scanTokenIds(
     }
   }
   return undefined;
-}
-
-function grow(): void {
-  const larger = new Uint32Array(ids.length * 2);
-  larger.set(ids);
-  ids = larger;
 }
 
 /** Minus infinity is no JSON number; engines use -9999 or null for it. */

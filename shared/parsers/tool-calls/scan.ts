@@ -157,7 +157,7 @@ export class TextSource {
   }
 }
 
-const TAG_END = new Markers(['>']);
+export const TAG_END = new Markers(['>']);
 
 /** Reads a name up to `>`, without white space and quotes around it; `undefined` when it is empty, torn or cut. */
 export function* readTagName(source: TextSource): Parsing<string | undefined> {

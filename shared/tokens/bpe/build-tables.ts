@@ -1,3 +1,4 @@
+import { grown } from '../../records/index.ts';
 import { JsonScanner } from './json-scanner.ts';
 import {
   type BpeTables,
@@ -136,12 +137,6 @@ function scanMerges(scanner: JsonScanner, tables: BpeTables): Int32Array<ArrayBu
   return tabulatePairs(ids, count);
 }
 
-function grown(ids: Int32Array): Int32Array<ArrayBuffer> {
-  const larger = new Int32Array(ids.length * 2);
-  larger.set(ids);
-  return larger;
-}
-
 /** Reads one merge, written as `"a b"` or as `["a", "b"]`. */
 class MergeReader {
   readonly #scanner: JsonScanner;
@@ -181,11 +176,7 @@ class MergeReader {
   }
 
   #append(bytes: Uint8Array, length: number, at: number): number {
-    if (at + length > this.#joined.length) {
-      const larger = new Uint8Array(2 * (at + length));
-      larger.set(this.#joined);
-      this.#joined = larger;
-    }
+    if (at + length > this.#joined.length) this.#joined = grown(this.#joined, 2 * (at + length));
     for (let from = 0; from < length; from++) this.#joined[at + from] = bytes[from]!;
     return at + length;
   }

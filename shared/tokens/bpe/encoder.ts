@@ -1,3 +1,4 @@
+import { grown } from '../../records/index.ts';
 import { type AddedToken, AddedTokenSplitter, type SegmentVisitor } from '../added-tokens.ts';
 import { toWellFormed } from './byte-text.ts';
 import type { Normalize, PreTokenizer } from './encoding-rules.ts';
@@ -232,8 +233,6 @@ export class BpeEncoder implements SegmentVisitor {
 
   #reserve(places: number): void {
     if (this.#count + places <= this.#out.length) return;
-    const larger = new Uint32Array(Math.max(2 * this.#out.length, this.#count + places));
-    larger.set(this.#out);
-    this.#out = larger;
+    this.#out = grown(this.#out, Math.max(2 * this.#out.length, this.#count + places));
   }
 }

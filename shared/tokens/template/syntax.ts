@@ -1,4 +1,5 @@
 import { parse, tokenize } from '@huggingface/jinja';
+import { reasonOf } from '../../errors/index.ts';
 
 /**
  * The syntax tree that the Jinja parser makes, as far as we read it. The library's own evaluator converts every value of
@@ -92,7 +93,7 @@ export function parseTemplate(source: string): readonly Node[] {
     const tokens = rewriteTokens(tokenize(source, { lstrip_blocks: true, trim_blocks: true }));
     return parse(tokens).body as unknown as readonly Node[]; // same shape, spelled out here
   } catch (error) {
-    throw new TemplateSyntaxError(error instanceof Error ? error.message : String(error), { cause: error });
+    throw new TemplateSyntaxError(reasonOf(error), { cause: error });
   }
 }
 

@@ -12,7 +12,7 @@ import {
   schemaType,
   type ToolSchemas,
 } from '../parameter-values.ts';
-import { collectUntil, type Parsing, readUntil, type TextSource, unquote } from '../scan.ts';
+import { collectUntil, type Parsing, readUntil, TAG_END, type TextSource, unquote } from '../scan.ts';
 
 const SPACE = ']<]minimax[>[';
 const BLOCK = `${SPACE}<tool_call>`;
@@ -20,7 +20,6 @@ const BLOCK_END = `${SPACE}</tool_call>`;
 const INVOKE = `${SPACE}<invoke name=`;
 const PROSE = new Markers([BLOCK, BLOCK_END, INVOKE]);
 const TAG = new Markers([SPACE]);
-const TAG_END = new Markers(['>']);
 const DEPTH_MAX = 64;
 
 /**
