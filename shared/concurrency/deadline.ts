@@ -1,4 +1,4 @@
-import { type Clock, systemClock } from '../clock/index.ts';
+import { type Clock, systemClock, type Timer } from '../clock/index.ts';
 
 /** How long work may take. */
 interface Deadline {
@@ -86,4 +86,15 @@ export async function tellWhile<T>(
   } finally {
     timer.cancel();
   }
+}
+
+/**
+ * Calls `late` after `ms`, when what arrived by then is read. Timers go off before sockets are read: where this process stood still
+ * meanwhile, an answer that has come would lose to the deadline.
+ */
+export function afterSocketsAreRead(clock: Pick<Clock, 'after'>, ms: number, late: () => void): Timer {
+  let timer = clock.after(ms, () => {
+    timer = clock.after(0, late);
+  });
+  return { cancel: () => timer.cancel() };
 }

@@ -4,7 +4,7 @@
  */
 
 export { inBatches, Semaphore, Serial } from './at-once.ts';
-export { forAtMost, tellWhile, untilAborted, withDeadline } from './deadline.ts';
+export { afterSocketsAreRead, forAtMost, tellWhile, untilAborted, withDeadline } from './deadline.ts';
 export { withFileLock } from './file-lock.ts';
 export { PeriodicTask } from './periodic-task.ts';
 export { endOfTurn, type Flushable, flushAtEndOfTurn, inTurnOfItsOwn, turnOfItsOwn } from './turns.ts';

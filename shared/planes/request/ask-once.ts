@@ -1,4 +1,5 @@
 import type { Clock } from '../../clock/index.ts';
+import { afterSocketsAreRead } from '../../concurrency/index.ts';
 import { type ServeError, toServeError, workerError } from '../../errors/index.ts';
 import type { EngineOutput } from '../../protocol/generation/index.ts';
 import type { PlaneRequest, RequestPlane, Transport } from './types.ts';
@@ -20,7 +21,7 @@ export interface AskOnceLimits {
 
 /**
  * Asks a question that has one short answer. Resolves within `timeoutMs`, and at once when `signal` aborts; never rejects. Where
- * this process stood still meanwhile, an answer that has come counts: timers go off before sockets are read, so those are read once more.
+ * this process stood still meanwhile, an answer that has come counts.
  */
 export function askOnce(
   plane: Pick<RequestPlane, 'call'>,
@@ -42,9 +43,7 @@ export function askOnce(
     };
     const onAbort = (): void => giveUp(toServeError(signal?.reason));
     const onLate = (): void => giveUp(workerError('DeadlineExceeded', `no answer within ${timeoutMs} ms`));
-    let timer = clock.after(timeoutMs, () => {
-      timer = clock.after(0, onLate);
-    });
+    const timer = afterSocketsAreRead(clock, timeoutMs, onLate);
     signal?.addEventListener('abort', onAbort, { once: true });
     const call = plane.call(transport, question, {
       accepted() {},

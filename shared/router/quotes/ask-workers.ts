@@ -1,4 +1,5 @@
 import type { Clock, Random } from '../../clock/index.ts';
+import { afterSocketsAreRead } from '../../concurrency/index.ts';
 import { askOnce, type RequestPlane, type Transport } from '../../planes/request/index.ts';
 import type { MetricRegistry } from '../../telemetry/index.ts';
 import type { RoutableWorker } from '../router.ts';
@@ -138,9 +139,7 @@ export class WorkerAsker<Worker extends RoutableWorker> {
   #within<T>(ms: number, answer: Promise<T>): Promise<T | undefined> {
     const { clock } = this.#options;
     return new Promise((resolve) => {
-      let timer = clock.after(ms, () => {
-        timer = clock.after(0, () => resolve(undefined)); // sockets are read between two timers
-      });
+      const timer = afterSocketsAreRead(clock, ms, () => resolve(undefined));
       void answer.then((first) => {
         timer.cancel();
         resolve(first);
@@ -252,8 +251,8 @@ export class WorkerAsker<Worker extends RoutableWorker> {
 }
 
 /**
- * How a request that asked workers found its place. `home`: the first one that was asked promised it. `held`: the cheapest of several did. `late`: by what they said, without a promise, as
- * time was over. `unanswered`: fewer than two answered.
+ * How a request that asked workers found its place. `home`: the first one that was asked promised it. `held`: the cheapest of
+ * several did. `late`: by what they said, without a promise, as time was over. `unanswered`: fewer than two answered.
  */
 type AskOutcome = 'home' | 'held' | 'late' | 'unanswered';
 

@@ -60,7 +60,7 @@ const NOTHING_SAID: FleetLoads = new Map();
 interface StatelessLook<Worker> {
   /** The worker that takes it. */
   chosen(): Worker;
-  /** Workers that are worth being asked, at most `count`: the one that takes it comes first, and is alone where asking costs more than it may save. */
+  /** Workers that are worth being asked, at most `count`: the one that takes it comes first; none where asking costs more than it may save. */
   candidates(count: number): readonly Worker[];
 }
 
@@ -120,23 +120,23 @@ export class StatelessDecider<Worker extends RoutableWorker> {
     this.#forgetSent(nowMs);
     const levels = this.#demanded(promptLevels(request.prompt, this.#blockSizeTokens, request.conversation));
     const ask = { levels, draw: keyOfText(request.id), slack: SLACK_TOKENS };
-    const isWorthAsking = this.#isWorthAsking(request.prompt.tokens);
+    const isWorthAsking = this.#noteLength(request.prompt.tokens);
     const workers = this.#workers;
     const fleet = this.#fleet;
     const choose = (): number => chooseStateless(ask, fleet, open);
     return {
       chosen: () => workers[choose()] as Worker,
       candidates: (count) => {
+        if (!isWorthAsking) return [];
         const first = choose();
-        if (!isWorthAsking) return [workers[first] as Worker];
         const others = Array.from(candidatesOf(ask, fleet, open, count)).filter((at) => at !== first);
         return [first, ...others].slice(0, count).map((at) => workers[at] as Worker);
       },
     };
   }
 
-  /** Whether asking may save more than it costs; while few prompts were seen it may. */
-  #isWorthAsking(tokens: number): boolean {
+  /** Returns whether asking may save more than it costs; while few prompts were seen it may. */
+  #noteLength(tokens: number): boolean {
     this.#prompts++;
     this.#meanTokens += (tokens - this.#meanTokens) / Math.min(this.#prompts, RECENT);
     return this.#prompts < REQUESTS_TO_TRUST || Math.max(tokens, this.#meanTokens) >= ASKED_TOKENS_MIN;
@@ -310,8 +310,9 @@ class StatelessRouter<Worker extends RoutableWorker> implements Router<Worker> {
     const { asker, workersMax } = options;
     const { sequence } = hashes;
     const workers = look.candidates(workersMax);
-    const [{ id: homeId }] = workers as [Worker];
-    const prompt = { id, homeId, tokens, blockSizeTokens, sequence, dpRank: rankIn(pool, routing) };
+    const [home] = workers;
+    if (home === undefined) return undefined;
+    const prompt = { id, homeId: home.id, tokens, blockSizeTokens, sequence, dpRank: rankIn(pool, routing) };
     return asker.place(prompt, workers, signal);
   }
 }
