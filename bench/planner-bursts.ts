@@ -25,6 +25,7 @@ export const BURSTS = {
   'burst-long': { ...EVEN, seed: 205, baseRate: 12, everyS: [700, 1100], lastS: [120, 240], rate: [40, 70] },
   'burst-often': { ...EVEN, seed: 206, baseRate: 20, everyS: [240, 540], lastS: [30, 60], rate: [50, 110] },
   'burst-low': { ...EVEN, seed: 207, baseRate: 40, everyS: [500, 1000], lastS: [45, 120], rate: [70, 95] },
+  'burst-mixed': { ...EVEN, seed: 308, baseRate: 14, everyS: [300, 800], lastS: [45, 150], rate: [35, 75] },
 } as const satisfies Record<string, BurstShape>;
 
 interface Burst {

@@ -37,7 +37,7 @@ const SAVING = { ...MEASURED, rate_deviations: 0, rate_surge_worth: 0 };
 const ECONOMY = { ...SAVING, rate_target_load: 1.15, rate_window_seconds: 30, rate_down_window_seconds: 60 };
 /** Nothing in reserve, and nothing kept for longer than half a minute. */
 const TIGHT = { ...MEASURED, rate_target_load: 1, rate_deviations: 0, rate_down_window_seconds: 30 };
-/** Grows only for what has lasted longer than a start. */
+/** Grows only for what has lasted longer than a start; with less than 1 there is a reserve, always. */
 const PATIENT = {
   ...SAVING,
   rate_target_load: 1,
@@ -65,7 +65,10 @@ export const RATE: readonly FleetCase[] = [
   { name: 'rate, without memory', settings: { ...MEASURED, rate_surge_worth: 0 } },
   { name: 'rate, tight', settings: TIGHT },
   { name: 'rate, patient', settings: PATIENT },
-  { name: 'rate, patient, planned with 1.2', settings: { ...PATIENT, rate_target_load: 1.2 } },
+  ...[1.2, 0.7, 0.5, 0.4, 0.3].map((load) => ({
+    name: `rate, patient, planned with ${load}`,
+    settings: { ...PATIENT, rate_target_load: load },
+  })),
   ...[1.3, 1.2, 1, 0.7, 0.5].flatMap((load) =>
     [900, 0].map((seconds) => ({
       name: `rate, expectant with ${load}, kept for ${seconds} s`,
