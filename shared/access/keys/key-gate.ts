@@ -3,7 +3,7 @@ import { ServeError } from '../../errors/index.ts';
 import { type Caller, type Gate, type Grant, type Need, shownSecrets } from '../grant.ts';
 import { type Budget, KeyBudgets } from './budgets.ts';
 import { KeyCache } from './key-cache.ts';
-import { isInForce, KEY_PREFIX, type KeyRecord, keyIdOf, type ReadyKey, type Scope } from './key-record.ts';
+import { isInForce, KEY_PREFIX, type KeyRecord, keyIdOf, type Scope } from './key-record.ts';
 import type { KeyStore } from './key-store.ts';
 
 /** Why a request was not let in, for the count of refusals. */
@@ -55,14 +55,8 @@ export class KeyGate implements Gate {
     this.#budgets = new KeyBudgets(clock);
   }
 
-  admit(caller: Pick<Caller, 'header'>, need: Need, path: string): Grant | Promise<Grant> {
-    const shown = this.#shownKey(caller);
-    const found = this.#ask(() => this.#cache.find(shown.id));
-    if (!(found instanceof Promise)) return this.#match(found, shown, need, path);
-    return found.then(
-      (ready) => this.#match(ready, shown, need, path),
-      (thrown) => this.#storeFailed(thrown),
-    );
+  async admit(caller: Pick<Caller, 'header'>, need: Need, path: string): Promise<Grant> {
+    return this.#grant(await this.#recordOf(this.#shownKey(caller)), need, path);
   }
 
   close(): void {
@@ -81,19 +75,20 @@ export class KeyGate implements Gate {
     throw this.#refuse('no_key', new ServeError('invalid_api_key', message));
   }
 
-  #match(ready: ReadyKey | undefined, shown: ShownKey, need: Need, path: string): Grant | Promise<Grant> {
-    const { text, id } = shown;
-    if (ready === undefined) throw this.#refuse('invalid', invalidKey(id));
-    if (ready.matches(text, this.#options.clock.wallMs())) return this.#grant(ready.record, need, path);
-    const again = this.#ask(() => this.#cache.findAgain(id));
-    if (!(again instanceof Promise)) throw this.#refuse('invalid', invalidKey(id));
-    return again.then(
-      (latest) => {
-        if (latest?.matches(text, this.#options.clock.wallMs())) return this.#grant(latest.record, need, path);
-        throw this.#refuse('invalid', invalidKey(id));
-      },
-      (thrown) => this.#storeFailed(thrown),
-    );
+  /** The record of a key, which may have been rotated since it was read. */
+  async #recordOf({ text, id }: ShownKey): Promise<KeyRecord> {
+    const known = await this.#found(this.#cache.find(id));
+    if (known?.matches(text, this.#options.clock.wallMs())) return known.record;
+    const latest = known && (await this.#found(this.#cache.findAgain(id)));
+    if (latest !== known && latest?.matches(text, this.#options.clock.wallMs())) return latest.record;
+    throw this.#refuse('invalid', invalidKey(id));
+  }
+
+  /** @throws what `finding` rejects with, counted */
+  #found<T>(finding: Promise<T>): Promise<T> {
+    return finding.catch((thrown: unknown) => {
+      throw this.#refuse('store', thrown);
+    });
   }
 
   #grant(record: KeyRecord, need: Need, path: string): Grant {
@@ -120,19 +115,6 @@ export class KeyGate implements Gate {
       throw this.#refuse(isQuota ? 'quota' : 'rate', thrown);
     }
     this.#options.onAdmitted?.(owner);
-  }
-
-  /** @throws what `ask` throws, counted */
-  #ask<T>(ask: () => T): T {
-    try {
-      return ask();
-    } catch (thrown) {
-      return this.#storeFailed(thrown);
-    }
-  }
-
-  #storeFailed(thrown: unknown): never {
-    throw this.#refuse('store', thrown);
   }
 
   #refuse<E>(reason: RefusalReason, error: E): E {

@@ -20,17 +20,16 @@ export function isOperator(deps: { readonly settings: HttpSettings }, exchange: 
 
 /**
  * As whom a request is let in: the one place that every route passes. Operators need no key for what is theirs.
- * @throws ServeError, or rejects with one: see `Gate.admit`; `insufficient_permissions` that says what is allowed
+ * @throws ServeError see `Gate.admit`; `insufficient_permissions` that says what is allowed
  */
-export function admit(deps: HttpAppDeps, exchange: HostExchange, access: Access): Grant | Promise<Grant> {
-  const { gate } = deps;
+export async function admit({ gate, settings }: HttpAppDeps, exchange: HostExchange, access: Access): Promise<Grant> {
   switch (access) {
     case 'open':
       return gate === undefined ? ANYBODY : STRANGER;
     case 'admin':
     case 'metrics':
     case 'docs': {
-      const stranger = refuseAsOperator(deps.settings, exchange);
+      const stranger = refuseAsOperator(settings, exchange);
       if (stranger === undefined) return ANYBODY;
       if (gate === undefined) throw forOperatorsAlone(exchange.path, stranger);
       return gate.admit(exchange, access === 'docs' ? 'key' : access, exchange.path);
@@ -55,12 +54,13 @@ function refuseAsOperator({ adminKey }: HttpSettings, exchange: HostExchange): s
 
 /**
  * Where only this machine is listened to, its browsers are all that strangers reach: a page that made its own name resolve to
- * this machine is known by that name. Undefined for requests that may pass.
+ * this machine is known by that name.
+ * @throws ServeError `insufficient_permissions` for requests that may not pass
  */
-export function refuseHost({ hosts }: HttpSettings, exchange: HostExchange): ServeError | undefined {
+export function requireHost({ hosts }: HttpSettings, exchange: HostExchange): void {
   const host = hosts === undefined ? undefined : exchange.header('host');
-  if (hosts === undefined || host === undefined || exchange.peer === undefined) return undefined; // not from a browser
-  if (namesThisMachine(host) || hosts.includes(hostNameOf(host))) return undefined;
+  if (hosts === undefined || host === undefined || exchange.peer === undefined) return; // not from a browser
+  if (namesThisMachine(host) || hosts.includes(hostNameOf(host))) return;
   const message = `Host ${host.slice(0, 255)} is not served: this server listens on loopback and answers to localhost, 127.0.0.1, [::1] and the names of --http-hosts`;
-  return new ServeError('insufficient_permissions', message);
+  throw new ServeError('insufficient_permissions', message);
 }

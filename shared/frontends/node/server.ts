@@ -1,11 +1,9 @@
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import { createServer as createTlsServer, Server as TlsServer } from 'node:https';
 import type { AddressInfo, Socket } from 'node:net';
-import { getRequestListener } from '@hono/node-server';
 import { type Clock, type Random, systemClock, systemRandom } from '../../clock/index.ts';
-import { LIMITS, type LimitName, reasonOf } from '../../errors/index.ts';
-import type { Logger } from '../../telemetry/index.ts';
-import { type HttpBindings, NodeExchange } from '../http/index.ts';
+import { LIMITS, type LimitName } from '../../errors/index.ts';
+import { type HttpApp, NodeExchange } from '../http/index.ts';
 import type { ServiceLifecycle } from '../inference/index.ts';
 import { Connections, drainServer, UnfinishedHeads } from './connections.ts';
 import type { TlsMaterial } from './tls-files.ts';
@@ -22,17 +20,11 @@ interface ListeningAt {
 /** Every address of the machine, and the one of them that any machine has. */
 const LOOPBACK: Readonly<Record<string, string>> = { '0.0.0.0': '127.0.0.1', '::': '[::1]' };
 
-/** What a host needs of the app. */
-export interface FetchApp {
-  fetch(request: Request, bindings: HttpBindings): Response | Promise<Response>;
-}
-
 export interface HttpServerOptions {
   readonly host: string;
   /** 0 = any free port. */
   readonly port: number;
   readonly lifecycle: ServiceLifecycle;
-  readonly logger: Logger;
   /** Serves HTTPS; with an authority in it, only to clients with a certificate. @default plain HTTP */
   readonly tls?: TlsMaterial | undefined;
   /** Hears of limits of the HTTP parser that a client went beyond. @default nobody */
@@ -66,7 +58,7 @@ const HEAD_CHECK_MS = 5000;
  * Serves an app on a port.
  * @throws Error with one line that names the flag to change when the port cannot be bound.
  */
-export async function startHttpServer(app: FetchApp, options: HttpServerOptions): Promise<HttpServer> {
+export async function startHttpServer(app: HttpApp, options: HttpServerOptions): Promise<HttpServer> {
   const { server, connections, heads } = createHost(app, options);
   await listen(server, options);
   const bound = server.address() as AddressInfo; // a TCP server that listens has one
@@ -92,7 +84,7 @@ interface Host {
   readonly heads: UnfinishedHeads;
 }
 
-function createHost(app: FetchApp, options: HttpServerOptions): Host {
+function createHost(app: HttpApp, options: HttpServerOptions): Host {
   const { onLimit = () => {}, random = systemRandom } = options;
   const limits = {
     noDelay: true,
@@ -102,14 +94,6 @@ function createHost(app: FetchApp, options: HttpServerOptions): Host {
     connectionsCheckingInterval: HEAD_CHECK_MS,
     requireHostHeader: false, // refused below, with our own words and the request's id
   };
-  const respond = getRequestListener(
-    (request, { incoming, outgoing }) =>
-      // Neither server here speaks HTTP/2, so these are the HTTP/1 classes.
-      app.fetch(request, {
-        exchange: new NodeExchange(incoming as IncomingMessage, outgoing as ServerResponse),
-      }),
-    { overrideGlobalObjects: false, hostname: 'localhost' },
-  );
   const latest = new WeakMap<Socket, ServerResponse>();
   const unparsable = new WeakSet<Socket>();
   const listener = (incoming: IncomingMessage, outgoing: ServerResponse): void => {
@@ -117,10 +101,7 @@ function createHost(app: FetchApp, options: HttpServerOptions): Host {
     heads.responding(outgoing);
     latest.set(incoming.socket, outgoing);
     if (refuseUnroutable(incoming, outgoing, random)) return;
-    respond(incoming, outgoing).catch((error: unknown) => {
-      options.logger.error('request could not be answered', { reason: reasonOf(error) });
-      outgoing.destroy();
-    });
+    app.serve(new NodeExchange(incoming, outgoing));
   };
   const { tls } = options;
   const server =
