@@ -71,10 +71,10 @@ export class KeyCache {
   }
 
   /**
-   * The record of an id; undefined when nobody has it.
-   * @throws ServeError `service_unavailable`
+   * The record of an id, at once where it is known; undefined when nobody has it.
+   * @throws ServeError `service_unavailable`, or rejects with it
    */
-  async find(id: string): Promise<ReadyKey | undefined> {
+  find(id: string): ReadyKey | undefined | Promise<ReadyKey | undefined> {
     const known = this.#known.get(id);
     if (known === undefined) return this.#look(id);
     const ageMs = this.#ageMs(known.readAt);
@@ -92,13 +92,13 @@ export class KeyCache {
   }
 
   /** As `find`, for a key that does not match the record that is known; that one where it was read just now. */
-  async findAgain(id: string): Promise<ReadyKey | undefined> {
+  findAgain(id: string): ReadyKey | undefined | Promise<ReadyKey | undefined> {
     const known = this.#known.get(id);
     if (known === undefined || known.retryMs !== undefined) return known?.ready;
     return this.#ageMs(known.readAt) < REREAD_MS ? known.ready : this.#read(id);
   }
 
-  async #look(id: string): Promise<ReadyKey | undefined> {
+  #look(id: string): undefined | Promise<ReadyKey | undefined> {
     const nowMs = this.#options.clock.nowMs();
     const unknownUntilMs = this.#unknown.get(id);
     if (unknownUntilMs !== undefined && nowMs < unknownUntilMs) return undefined;

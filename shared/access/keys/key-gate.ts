@@ -3,7 +3,7 @@ import { ServeError } from '../../errors/index.ts';
 import { type Caller, type Gate, type Grant, type Need, shownSecrets } from '../grant.ts';
 import { type Budget, KeyBudgets } from './budgets.ts';
 import { KeyCache } from './key-cache.ts';
-import { isInForce, KEY_PREFIX, type KeyRecord, keyIdOf, type Scope } from './key-record.ts';
+import { isInForce, KEY_PREFIX, type KeyRecord, keyIdOf, type ReadyKey, type Scope } from './key-record.ts';
 import type { KeyStore } from './key-store.ts';
 
 /** Why a request was not let in, for the count of refusals. */
@@ -56,7 +56,10 @@ export class KeyGate implements Gate {
   }
 
   async admit(caller: Pick<Caller, 'header'>, need: Need, path: string): Promise<Grant> {
-    return this.#grant(await this.#recordOf(this.#shownKey(caller)), need, path);
+    const shown = this.#shownKey(caller);
+    const ready = await this.#find(shown);
+    if (ready === undefined) throw this.#refuse('invalid', invalidKey(shown.id));
+    return this.#grant(ready.record, need, path);
   }
 
   close(): void {
@@ -75,20 +78,17 @@ export class KeyGate implements Gate {
     throw this.#refuse('no_key', new ServeError('invalid_api_key', message));
   }
 
-  /** The record of a key, which may have been rotated since it was read. */
-  async #recordOf({ text, id }: ShownKey): Promise<KeyRecord> {
-    const known = await this.#found(this.#cache.find(id));
-    if (known?.matches(text, this.#options.clock.wallMs())) return known.record;
-    const latest = known && (await this.#found(this.#cache.findAgain(id)));
-    if (latest !== known && latest?.matches(text, this.#options.clock.wallMs())) return latest.record;
-    throw this.#refuse('invalid', invalidKey(id));
-  }
-
-  /** @throws what `finding` rejects with, counted */
-  #found<T>(finding: Promise<T>): Promise<T> {
-    return finding.catch((thrown: unknown) => {
+  /** Undefined for what is no key. One that does not match may have been rotated since its record was read. */
+  async #find({ text, id }: ShownKey): Promise<ReadyKey | undefined> {
+    const { clock } = this.#options;
+    try {
+      const known = await this.#cache.find(id);
+      if (known === undefined || known.matches(text, clock.wallMs())) return known;
+      const latest = await this.#cache.findAgain(id);
+      return latest !== known && latest?.matches(text, clock.wallMs()) ? latest : undefined;
+    } catch (thrown) {
       throw this.#refuse('store', thrown);
-    });
+    }
   }
 
   #grant(record: KeyRecord, need: Need, path: string): Grant {
