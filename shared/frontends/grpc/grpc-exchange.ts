@@ -1,7 +1,6 @@
 import { ANYBODY, type Grant, type Need } from '../../access/index.ts';
 import { ServeError } from '../../errors/index.ts';
 import type { GrpcCall } from '../../grpc/index.ts';
-import type { FrontendMetrics } from '../../telemetry/index.ts';
 import {
   type BookedExchange,
   clientRequestId,
@@ -85,7 +84,6 @@ export function requireModelAllowed({ pipeline }: KserveDeps, grant: Grant, name
 
 /** What the KServe service works with. */
 export interface KserveDeps extends InferenceDeps {
-  readonly metrics: InferenceDeps['metrics'] & Pick<FrontendMetrics, 'limitReached'>;
   /** Of the product, for `ServerMetadata`. */
   readonly version: string;
 }

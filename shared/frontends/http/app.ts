@@ -131,6 +131,9 @@ const HTTP: TransportNames = {
 /** A host's exchange with what every response carries: its id, and what pages of other origins have to be told. */
 class ServedExchange implements HttpExchange {
   readonly transport = HTTP;
+  readonly method: string;
+  readonly path: string;
+  readonly query: string;
   readonly sink: FrameSink;
   readonly deadline?: AbortSignal;
   readonly requestId: string;
@@ -155,6 +158,9 @@ class ServedExchange implements HttpExchange {
     this.#host = host;
     this.#forPages = forPages;
     this.#onLimit = onLimit;
+    this.method = host.method;
+    this.path = host.path;
+    this.query = host.query;
     this.sink = host.sink;
     if (host.deadline !== undefined) this.deadline = host.deadline;
     const given = clientRequestId(host.header('x-request-id'));
@@ -163,24 +169,8 @@ class ServedExchange implements HttpExchange {
     this.madeRequestId = given === undefined ? this.requestId : undefined;
   }
 
-  get method(): string {
-    return this.#host.method;
-  }
-
-  get path(): string {
-    return this.#host.path;
-  }
-
-  get query(): string {
-    return this.#host.query;
-  }
-
   get peer(): string | undefined {
     return this.#host.peer;
-  }
-
-  get headerLines(): number {
-    return this.#host.headerLines;
   }
 
   spanAttributes(): Readonly<Record<string, string>> {

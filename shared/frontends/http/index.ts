@@ -5,7 +5,7 @@
  */
 
 export { createHttpApp, type HttpApp } from './app.ts';
-export type { FrontendMetricsPort, HttpAppDeps } from './deps.ts';
+export type { HttpAppDeps } from './deps.ts';
 export { BodyIntake } from './hosts/body-intake.ts';
 export type { FrameSink, HostExchange } from './hosts/exchange.ts';
 export { NodeExchange, NodeFrameSink } from './hosts/node-exchange.ts';

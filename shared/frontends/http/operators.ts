@@ -1,5 +1,6 @@
 import {
   ANYBODY,
+  type Caller,
   type Grant,
   holdsSecret,
   hostNameOf,
@@ -14,8 +15,8 @@ import type { Access } from './route.ts';
 import type { HttpSettings } from './settings.ts';
 
 /** Whether a request comes from whoever runs this process: from its machine, or with its admin key. */
-export function isOperator(deps: { readonly settings: HttpSettings }, exchange: HostExchange): boolean {
-  return refuseAsOperator(deps.settings, exchange) === undefined;
+export function isOperator({ settings }: HttpAppDeps, caller: Caller): boolean {
+  return refuseAsOperator(settings, caller) === undefined;
 }
 
 /**
@@ -48,8 +49,8 @@ function forOperatorsAlone(path: string, stranger: string): ServeError {
   return new ServeError('insufficient_permissions', message);
 }
 
-function refuseAsOperator({ adminKey }: HttpSettings, exchange: HostExchange): string | undefined {
-  return adminKey !== undefined && holdsSecret(exchange, adminKey) ? undefined : refuseStranger(exchange);
+function refuseAsOperator({ adminKey }: HttpSettings, caller: Caller): string | undefined {
+  return adminKey !== undefined && holdsSecret(caller, adminKey) ? undefined : refuseStranger(caller);
 }
 
 /**

@@ -35,7 +35,7 @@ export interface HostExchange {
 }
 
 /** An exchange as handlers get it: all that they know of their host. */
-export interface HttpExchange extends HostExchange, BookedExchange {
+export interface HttpExchange extends Omit<HostExchange, 'headerLines'>, BookedExchange {
   readonly sink: FrameSink;
   readonly deadline?: AbortSignal;
   /** As `sink.head`, with the headers that every response carries. */
