@@ -21,7 +21,7 @@ export const requestPlaneRows = {
     default: 'tcp',
     usedBy: FLEET,
     source: 'Dynamo',
-    about: 'Carries requests; memory exists only inside one process.',
+    about: 'Carries requests.',
   }),
   responsePlane: choice({
     flags: ['--response-plane'],
