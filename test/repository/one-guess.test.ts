@@ -152,7 +152,8 @@ const TOYS: Readonly<Record<'route' | 'parser' | 'engine' | 'request plane' | 'd
   'request plane': {
     file: 'shared/planes/toy-requests/index.ts',
     text: `
-      import { createMemoryRequestPlane, type RequestPlaneKind } from '../request/index.ts';
+      import { createMemoryRequestPlane } from '../../../test/support/memory-request-plane.ts';
+      import type { RequestPlaneKind } from '../request/index.ts';
       export const toy: RequestPlaneKind = {
         openCalling: (_settings, { clock }) => ({ ...createMemoryRequestPlane({ clock }), name: 'toy' }),
         openServing: (_settings, { clock }) => ({ ...createMemoryRequestPlane({ clock }), name: 'toy' }),

@@ -7,7 +7,7 @@ export const requestPlaneRows = {
     values: ['tcp', 'nats'],
     default: 'tcp',
     source: 'Dynamo',
-    about: 'Carries requests; memory exists only inside one process.',
+    about: 'Carries requests.',
   }),
   responsePlane: fleet.choice({
     names: '--response-plane DYN_RESPONSE_PLANE',
