@@ -1,5 +1,4 @@
 import { describe, expect, it } from 'vitest';
-import { VirtualClock } from '../../../shared/clock/index.ts';
 import { ServeError, workerError } from '../../../shared/errors/index.ts';
 import type { Frame, JsonObject } from '../../support/dynamo-http/records.ts';
 import { parseFrames } from '../../support/dynamo-http/wire-answer.ts';
@@ -7,6 +6,7 @@ import { type GenerationEvent, tell } from '../../support/generation-events.ts';
 import { createTestApp, type TestAppOptions } from '../../support/http-app.ts';
 import { defaultHttpSettings } from '../../support/http-settings.ts';
 import { playTexts, type ScriptedCall, ScriptedPipeline } from '../../support/scripted-pipeline.ts';
+import { VirtualClock } from '../../support/virtual-clock.ts';
 
 const MESSAGES = [{ role: 'user', content: 'hi' }];
 

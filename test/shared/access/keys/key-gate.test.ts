@@ -13,8 +13,8 @@ import {
   rotateKey,
 } from '../../../../shared/access/keys/index.ts';
 import { ReadyKey } from '../../../../shared/access/keys/key-record.ts';
-import { VirtualClock } from '../../../../shared/clock/index.ts';
 import { codeRow, ServeError } from '../../../../shared/errors/index.ts';
+import { VirtualClock } from '../../../support/virtual-clock.ts';
 
 const MINUTE_MS = 60_000;
 const CHAT = '/v1/chat/completions';

@@ -1,10 +1,10 @@
 import { Writable } from 'node:stream';
 import { describe, expect, it } from 'vitest';
-import { VirtualClock } from '../../../../shared/clock/index.ts';
 import { ServeError } from '../../../../shared/errors/index.ts';
 import type { HostExchange } from '../../../../shared/frontends/http/index.ts';
 import { createLambdaHandler, type FunctionApp } from '../../../../shared/frontends/lambda/lambda-handler.ts';
 import type { LambdaResponseStream, ResponsePrelude } from '../../../../shared/frontends/lambda/lambda-sink.ts';
+import { VirtualClock } from '../../../support/virtual-clock.ts';
 
 const EVENT = { httpMethod: 'GET', path: '/', headers: {} };
 const REMAINING_MS = 900_000;

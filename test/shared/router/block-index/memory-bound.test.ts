@@ -1,5 +1,4 @@
 import { describe, expect, it } from 'vitest';
-import { VirtualClock } from '../../../../shared/clock/index.ts';
 import {
   type BlockIndex,
   createApproximateIndex,
@@ -7,6 +6,7 @@ import {
   IndexMemory,
 } from '../../../../shared/router/block-index/index.ts';
 import { loadBlockIndex } from '../../../support/router/load-block-index.ts';
+import { VirtualClock } from '../../../support/virtual-clock.ts';
 import { deviceOf, longPrompt, prompt, remove, store, tableOf } from './prompts.ts';
 
 const MIB = 2 ** 20;

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { seededRandom, VirtualClock } from '../../../../shared/clock/index.ts';
+import { seededRandom } from '../../../../shared/clock/index.ts';
 import { createBlockIndex } from '../../../../shared/router/block-index/index.ts';
 import {
   createScheduler,
@@ -10,6 +10,7 @@ import {
   RankTable,
 } from '../../../../shared/router/scheduler/index.ts';
 import { hashBlocks } from '../../../../shared/tokens/index.ts';
+import { VirtualClock } from '../../../support/virtual-clock.ts';
 import { promptTokens, worker } from './pool.ts';
 
 /** Remembers whole prompts by rank: enough to see who is told what. */

@@ -1,9 +1,10 @@
 import { describe, expect, it } from 'vitest';
-import { seededRandom, VirtualClock } from '../../../../shared/clock/index.ts';
+import { seededRandom } from '../../../../shared/clock/index.ts';
 import type { ServeError } from '../../../../shared/errors/index.ts';
 import { type ChooseQuery, type ChosenWorker, Leadership } from '../../../../shared/router/service/index.ts';
 import { LeaseHolder, MemoryRouterStateHub } from '../../../../shared/router/state/index.ts';
 import { hashBlocks } from '../../../../shared/tokens/index.ts';
+import { VirtualClock } from '../../../support/virtual-clock.ts';
 import { BLOCK, POOL, prompt, Resident, settle, WORKERS } from './resident-rig.ts';
 
 function query(requestId: string, tokens: Uint32Array, more: Partial<ChooseQuery> = {}): ChooseQuery {

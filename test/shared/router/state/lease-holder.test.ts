@@ -1,7 +1,8 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { seededRandom, VirtualClock } from '../../../../shared/clock/index.ts';
+import { seededRandom } from '../../../../shared/clock/index.ts';
 import { LeaseHolder, MemoryRouterStateHub, type RouterState } from '../../../../shared/router/state/index.ts';
+import { VirtualClock } from '../../../support/virtual-clock.ts';
 import { type Fault, FaultLine } from './faults.ts';
 
 const never = new AbortController().signal;
