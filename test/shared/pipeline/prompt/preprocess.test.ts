@@ -44,7 +44,7 @@ describe('media for a model whose template knows only text', () => {
       }),
     );
     expect((await preprocessed(chat('abc'), model(), blind)).promptTokens).toBe('user abc'.length);
-    await expect(preprocessed(chat([{ type: 'text', text: 'abc' }]), model(), blind)).rejects.not.toThrow(/media/);
+    await expect(preprocessed(chat([{ type: 'text', text: 'abc' }]), model(), blind)).resolves.toBeDefined();
   });
 });
 
