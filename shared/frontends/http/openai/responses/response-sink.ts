@@ -33,8 +33,6 @@ export interface ResponseSinkParts {
   readonly outlet: ResponseOutlet;
   /** Undefined when the response is not stored. */
   readonly kept: KeptInput | undefined;
-  /** Runs once, when the response is over in any way. */
-  readonly onOver: () => void;
   /** What the client is told of a state. @default a response object */
   readonly compose?: (state: ResponseState) => JsonObject;
 }
@@ -180,7 +178,6 @@ export class ResponseSink extends DialectSink<Inference> {
 
   protected override close(): boolean {
     if (!super.close()) return false;
-    this.#parts.onOver();
     // By the next turn the end is known, and with it the last state.
     queueMicrotask(() => this.#tellRecorded(this.#final === undefined ? undefined : this.#recorded(this.#final)));
     return true;
