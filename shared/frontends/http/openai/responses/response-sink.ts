@@ -12,7 +12,6 @@ import type { JsonObject, StoredResponse } from '../../../../responses/index.ts'
 import { DialectSink } from '../../../inference/index.ts';
 import type { Inference } from '../../serve-inference.ts';
 import { nothingSent } from '../../sinks/dialect-sink.ts';
-import { statusOf } from '../../sinks/send.ts';
 import { ChatBodyReader } from '../chat-body-reader.ts';
 import { NvextFields } from '../nvext.ts';
 import { annotationFrame, preprocessorFrame, type WireNames } from '../wire.ts';
@@ -159,10 +158,7 @@ export class ResponseSink extends DialectSink<Inference> {
     if (isClientCancel(error) && !this.#parts.decoded.compacts)
       this.#cancelled(error); // half a summary is none
     else if (this.#outlet.isBegun) this.#failBegun(error);
-    else {
-      this.#outlet.refuse(error);
-      this.inference.fail(error, statusOf(error, this.inference.deps.settings.overloadStatus));
-    }
+    else this.inference.fail(error, this.#outlet.refuse(error));
   }
 
   /** The response as it stands. */
