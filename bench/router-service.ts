@@ -70,7 +70,6 @@ async function serve(): Promise<void> {
     clock: systemClock,
     random: systemRandom,
     findPool: () => ({ pool: POOL, workers }),
-    isLeader: () => true,
   });
   const grpc = await serveRouterGrpc({
     service,
@@ -78,7 +77,6 @@ async function serve(): Promise<void> {
     port: 0,
     clock: systemClock,
     random: systemRandom,
-    isLeader: () => true,
   });
   const plane = createTcpRequestPlane({ clock: systemClock, host: '127.0.0.1' });
   const server = await plane.serve({ instanceId: '1' });

@@ -4,12 +4,7 @@
  * (`ResidentService`, on the request plane and by gRPC); those ask it through `createResidentRouter`, which decides by itself
  * whenever no answer comes.
  */
-export {
-  createResidentMetrics,
-  Leadership,
-  ResidentService,
-  type ResidentServiceOptions,
-} from './choose-service.ts';
+export { createResidentMetrics, ResidentService, type ResidentServiceOptions } from './choose-service.ts';
 export {
   type ChooseListener,
   type ChooseMessage,

@@ -48,7 +48,6 @@ async function serve(
     port,
     secret,
     tls,
-    isLeader: () => true,
   });
   opened.push(server);
   const place = `127.0.0.1:${server.port}`;

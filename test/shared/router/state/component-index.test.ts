@@ -7,13 +7,13 @@ import {
   type ComponentFeed,
   ComponentIndex,
   type ComponentPool,
-  createMemorySnapshotStore,
   foldComponent,
   LeaseHolder,
-  MemoryRouterStateHub,
   type RankCursor,
   type SnapshotStore,
 } from '../../../../shared/router/state/index.ts';
+import { MemoryRouterStateHub } from '../../../support/router/memory-router-state.ts';
+import { createMemorySnapshotStore } from '../../../support/router/memory-snapshot-store.ts';
 import { waitUntil } from '../../../support/wait-until.ts';
 import { ScriptedEventLog } from './event-log.ts';
 
