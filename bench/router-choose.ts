@@ -6,12 +6,7 @@
  */
 import { seededRandom } from '../shared/clock/index.ts';
 import { createBlockIndex } from '../shared/router/block-index/index.ts';
-import {
-  createScheduler,
-  kvRouterConfig,
-  RankTable,
-  type SchedulingRequest,
-} from '../shared/router/scheduler/index.ts';
+import { kvRouterConfig, RankTable, Scheduler, type SchedulingRequest } from '../shared/router/scheduler/index.ts';
 import { StatelessDecider } from '../shared/router/stateless/index.ts';
 import { type BlockHashes, hashBlocks } from '../shared/tokens/index.ts';
 
@@ -46,7 +41,7 @@ function measure(workers: number, costModel: 'dynamo' | 'stator', explained: boo
   const ranks = new RankTable();
   const index = createBlockIndex({ ranks });
   let nowMs = 0;
-  const scheduler = createScheduler({
+  const scheduler = new Scheduler({
     config: kvRouterConfig({ costModel, queueThreshold: undefined }),
     blockSizeTokens: BLOCK_SIZE_TOKENS,
     ranks,

@@ -14,7 +14,7 @@ import { createTcpRequestPlane, type Transport } from '../shared/planes/request/
 import { createBlockIndex } from '../shared/router/block-index/index.ts';
 import { serveRouterGrpc } from '../shared/router/grpc/index.ts';
 import type { WorkerPool } from '../shared/router/index.ts';
-import { createKvRouter, kvRouterConfig } from '../shared/router/scheduler/index.ts';
+import { KvRouter, kvRouterConfig } from '../shared/router/scheduler/index.ts';
 import {
   type ChooseQuery,
   ResidentClient,
@@ -50,7 +50,7 @@ async function serve(): Promise<void> {
       taints: [],
     };
   });
-  const kv = createKvRouter({
+  const kv = new KvRouter({
     config: kvRouterConfig({}),
     clock: systemClock,
     random: seededRandom(1),
@@ -70,6 +70,7 @@ async function serve(): Promise<void> {
     clock: systemClock,
     random: systemRandom,
     findPool: () => ({ pool: POOL, workers }),
+    isLeader: () => true,
   });
   const grpc = await serveRouterGrpc({
     service,

@@ -3,14 +3,7 @@ import type { KvEvent } from '../engines/index.ts';
 import type { RouterConfigOverride } from '../protocol/generation/index.ts';
 import { type BlockIndex, createBlockIndex } from '../router/block-index/index.ts';
 import { decodeOverride } from '../router/index.ts';
-import {
-  createScheduler,
-  type Decision,
-  prefillPoolConfig,
-  RankTable,
-  RendezvousShare,
-  type Scheduler,
-} from '../router/scheduler/index.ts';
+import { type Decision, prefillPoolConfig, RankTable, RendezvousShare, Scheduler } from '../router/scheduler/index.ts';
 import { routerRandom } from './indexless-routers.ts';
 import type { PoolView, RoutedPool, RouterBench } from './routers.ts';
 import type { SimulatedRequest } from './simulated-rank.ts';
@@ -121,7 +114,7 @@ export class KvRouters implements RouterBench {
     const { engine, kv, seed } = options;
     const share = new RendezvousShare(ranks, routerName(router));
     share.setOthers(Array.from({ length: this.count }, (_, other) => routerName(other)));
-    const scheduler = createScheduler({
+    const scheduler = new Scheduler({
       config: kv,
       ranks,
       index: this.#index,

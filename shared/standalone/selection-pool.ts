@@ -3,14 +3,13 @@ import { u64OfHex } from '../records/index.ts';
 import { type BlockIndex, createBlockIndex, type IndexMemory } from '../router/block-index/index.ts';
 import { indexSink } from '../router/feed/index.ts';
 import {
-  createScheduler,
   type Decision,
   type KvRouterConfig,
   Overlaps,
   type PolicyProfile,
   type PrefillDurationModel,
   RankTable,
-  type Scheduler,
+  Scheduler,
   type SchedulingRequest,
   SessionAffinity,
   type SessionAffinityOptions,
@@ -76,7 +75,7 @@ export class SelectionPool {
     );
     const index = this.index;
     const choosing = { config, blockSizeTokens, ranks, index, clock, random, policies, prefillDuration };
-    this.scheduler = createScheduler(choosing);
+    this.scheduler = new Scheduler(choosing);
     this.#replica = openReplica?.((event) => this.#applyPeer(event));
   }
 

@@ -6,7 +6,7 @@ import { type RequestPlane, silentObserver, type Transport } from '../planes/req
 import { type BlockIndex, createBlockIndex } from '../router/block-index/index.ts';
 import { indexSink, type PlacedWorker, WorkerLoads } from '../router/feed/index.ts';
 import { InitialWorkers, type RoutableWorker, type WorkerPool } from '../router/index.ts';
-import { createKvRouter, type KvRouter, kvRouterConfigOf } from '../router/scheduler/index.ts';
+import { KvRouter, kvRouterConfigOf } from '../router/scheduler/index.ts';
 import { openFeeds } from '../routing/feeds/index.ts';
 import { openRouterFiles, type RouterFiles } from '../routing/index.ts';
 import { createRouterMetrics, MetricRegistry, type ProcessLogger } from '../telemetry/index.ts';
@@ -95,7 +95,7 @@ function openPool(settings: ServiceSettings, parts: PoolParts) {
   });
   const followsKvEvents = config.useKvEvents && config.overlapScoreCredit > 0;
   let index: BlockIndex | undefined;
-  const router: KvRouter<EndpointWorker> = createKvRouter({
+  const router: KvRouter<EndpointWorker> = new KvRouter({
     config,
     ...files,
     clock,

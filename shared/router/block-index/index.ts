@@ -3,11 +3,7 @@
  * Which blocks each rank holds: fed by events, asked for the longest held prefix of a prompt, bounded in memory.
  */
 
-export {
-  type ApproximateIndex,
-  type ApproximateIndexOptions,
-  createApproximateIndex,
-} from './approximate-index.ts';
+export { ApproximateIndex, type ApproximateIndexOptions, predictingIndex } from './approximate-index.ts';
 export {
   type BlockIndexOptions,
   createBlockIndex,

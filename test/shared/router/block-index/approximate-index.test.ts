@@ -1,9 +1,8 @@
 import { describe, expect, it } from 'vitest';
 import { VirtualClock } from '../../../../shared/clock/index.ts';
 import {
-  type ApproximateIndex,
+  ApproximateIndex,
   type ApproximateIndexOptions,
-  createApproximateIndex,
   createBlockIndex,
 } from '../../../../shared/router/block-index/index.ts';
 import { Overlaps } from '../../../../shared/router/scheduler/prefix-index.ts';
@@ -23,7 +22,7 @@ function setUp(options: Partial<ApproximateIndexOptions> = {}) {
   const ranks = new RankTable();
   ranks.intern('a', 0);
   ranks.intern('b', 0);
-  const index = createApproximateIndex({ ranks, clock, policy: 'ttl', ttlMs: 120_000, ...options });
+  const index = new ApproximateIndex({ ranks, clock, policy: 'ttl', ttlMs: 120_000, ...options });
   return { clock, ranks, index };
 }
 

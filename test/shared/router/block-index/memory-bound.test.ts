@@ -1,8 +1,8 @@
 import { describe, expect, it } from 'vitest';
 import { VirtualClock } from '../../../../shared/clock/index.ts';
 import {
+  ApproximateIndex,
   type BlockIndex,
-  createApproximateIndex,
   createBlockIndex,
   IndexMemory,
 } from '../../../../shared/router/block-index/index.ts';
@@ -77,7 +77,7 @@ describe('the memory of an index', TIME, () => {
       evicted += blocks;
     };
     const bounds = { bytesMax: () => BYTES_MAX, onEvicted };
-    const index = createApproximateIndex({ ranks: tableOf(2), clock, policy, ttlMs: 1e9, ...bounds });
+    const index = new ApproximateIndex({ ranks: tableOf(2), clock, policy, ttlMs: 1e9, ...bounds });
     for (const rank of [0, 1]) index.setCapacity(rank, 1e9);
     for (let at = 0; at < 3600; at++) {
       index.decided(`${at}`, at % 2, longPrompt(at, 100));

@@ -4,7 +4,7 @@ import { createBlockIndex } from '../../../../shared/router/block-index/index.ts
 import type { RoutableWorker, RouteRequest, WorkerPool } from '../../../../shared/router/index.ts';
 import {
   createKeyedTracking,
-  createKvRouter,
+  KvRouter,
   type KvRouterOptions,
   kvRouterConfig,
   type SchedulingRequest,
@@ -26,7 +26,7 @@ function request(id: string, tokens: Uint32Array, more: Partial<RouteRequest> = 
 }
 
 function router(options: Partial<KvRouterOptions> = {}, clock = new VirtualClock()) {
-  return createKvRouter<RoutableWorker>({
+  return new KvRouter<RoutableWorker>({
     config: kvRouterConfig({ queueThreshold: 0 }),
     clock,
     random: seededRandom(3),

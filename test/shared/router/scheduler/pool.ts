@@ -2,13 +2,12 @@ import { seededRandom, VirtualClock } from '../../../../shared/clock/index.ts';
 import type { ServeError } from '../../../../shared/errors/index.ts';
 import { createBlockIndex } from '../../../../shared/router/block-index/index.ts';
 import {
-  createScheduler,
   type Decision,
   type KvRouterConfig,
   kvRouterConfig,
   RankTable,
   type SchedulableWorker,
-  type Scheduler,
+  Scheduler,
   type SchedulerOptions,
   type SchedulingRequest,
   type SchedulingTicket,
@@ -55,7 +54,7 @@ export class Pool {
 
   constructor({ config = {}, workers = [worker('a'), worker('b')], seed = 7, ...options }: PoolOptions = {}) {
     this.blockSizeTokens = options.blockSizeTokens ?? 16;
-    this.scheduler = createScheduler({
+    this.scheduler = new Scheduler({
       index: this.index,
       ...options,
       blockSizeTokens: this.blockSizeTokens,

@@ -6,7 +6,7 @@ import {
 } from '../../../../shared/planes/request/index.ts';
 import { createBlockIndex } from '../../../../shared/router/block-index/index.ts';
 import type { RoutableWorker, RouteRequest, WorkerPool } from '../../../../shared/router/index.ts';
-import { createKvRouter, type KvRouter, kvRouterConfig } from '../../../../shared/router/scheduler/index.ts';
+import { KvRouter, kvRouterConfig } from '../../../../shared/router/scheduler/index.ts';
 import {
   type ResidentAddress,
   ResidentService,
@@ -54,7 +54,7 @@ export class Resident {
     workers: readonly RoutableWorker[],
     more: Partial<ResidentServiceOptions>,
   ) {
-    this.kv = createKvRouter({
+    this.kv = new KvRouter({
       config: kvRouterConfig({ queueThreshold: 0 }),
       clock,
       random: seededRandom(3),
