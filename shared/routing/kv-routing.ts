@@ -4,9 +4,9 @@ import type { ExplanationSource, RoutableModel, Worker } from '../pipeline/index
 import {
   ApproximateIndex,
   type ApproximateIndexOptions,
+  BlockIndex,
   IndexMemory,
   predictingIndex,
-  ReplaceableBlockIndex,
 } from '../router/block-index/index.ts';
 import {
   type BlockChangeSink,
@@ -50,7 +50,7 @@ const MIB = 2 ** 20;
 interface Fed {
   readonly metrics: RouterPoolMetrics;
   /** What the workers say that they hold; undefined without KV events. */
-  readonly index?: ReplaceableBlockIndex;
+  readonly index?: BlockIndex;
   /** Where that comes from. */
   readonly sink?: BlockChangeSink;
   /** What they should hold by the router's own decisions. */
@@ -307,7 +307,7 @@ export class KvRouting implements Routing {
       this.#fed.set(poolName(pool), { metrics, predictions });
       return predictions;
     }
-    const keep = (bytesMax: () => number) => new ReplaceableBlockIndex({ ranks, bytesMax, onEvicted });
+    const keep = (bytesMax: () => number) => new BlockIndex({ ranks, bytesMax, onEvicted });
     const own = remote === undefined ? this.#memory.bound(keep) : undefined;
     const sink = own && indexSink(own, ranks, (type, status) => routerMetrics.applied(type, status));
     const fed: Fed = { metrics, ...(own && sink && { index: own, sink }) };

@@ -1,6 +1,6 @@
 import type { Clock, Random } from '../clock/index.ts';
 import { u64OfHex } from '../records/index.ts';
-import { type BlockIndex, createBlockIndex, type IndexMemory } from '../router/block-index/index.ts';
+import { BlockIndex, type IndexMemory } from '../router/block-index/index.ts';
 import { indexSink } from '../router/feed/index.ts';
 import {
   type Decision,
@@ -67,7 +67,7 @@ export class SelectionPool {
     this.blockSizeTokens = blockSizeTokens;
     this.affinity = options.sessionAffinity && new SessionAffinity(options.sessionAffinity, clock);
     const ranks = this.#ranks;
-    this.index = memory.bound((bytesMax) => createBlockIndex({ ranks, bytesMax }));
+    this.index = memory.bound((bytesMax) => new BlockIndex({ ranks, bytesMax }));
     this.#listeners = new RankListeners(
       openListener,
       indexSink(this.index, ranks, () => {}),

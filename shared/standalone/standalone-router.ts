@@ -3,7 +3,7 @@ import type { Discovery, DiscoveryEvent, EndpointRecord, ModelRecord, Watch } fr
 import { eventPlane } from '../fleet/events/index.ts';
 import { callingPlane, openDiscovery, servingPlane } from '../fleet/index.ts';
 import { type RequestPlane, silentObserver, type Transport } from '../planes/request/index.ts';
-import { type BlockIndex, createBlockIndex } from '../router/block-index/index.ts';
+import { BlockIndex } from '../router/block-index/index.ts';
 import { indexSink, type PlacedWorker, WorkerLoads } from '../router/feed/index.ts';
 import { InitialWorkers, type RoutableWorker, type WorkerPool } from '../router/index.ts';
 import { KvRouter, kvRouterConfigOf } from '../router/scheduler/index.ts';
@@ -101,7 +101,7 @@ function openPool(settings: ServiceSettings, parts: PoolParts) {
     clock,
     random: settings.routerSeed === undefined ? random : seededRandom(settings.routerSeed),
     indexFor: (_, ranks) => {
-      index = createBlockIndex({ ranks, bytesMax: () => settings.indexMaxMb * 2 ** 20 });
+      index = new BlockIndex({ ranks, bytesMax: () => settings.indexMaxMb * 2 ** 20 });
       return index;
     },
   });

@@ -2,7 +2,7 @@ import type { Clock } from '../../clock/index.ts';
 import type { BlockHashes } from '../../tokens/index.ts';
 import { Overlaps, type PrefixIndex } from '../scheduler/prefix-index.ts';
 import type { RankTable } from '../scheduler/ranks.ts';
-import { FlatBlockIndex } from './flat-block-index.ts';
+import { BlockIndex } from './block-index.ts';
 import { BlockAllowance } from './memory.ts';
 import { TouchedBlocks } from './touched-blocks.ts';
 
@@ -41,7 +41,7 @@ interface Running {
  */
 export class ApproximateIndex implements PrefixIndex {
   readonly #ranks: RankTable;
-  readonly #index: FlatBlockIndex;
+  readonly #index: BlockIndex;
   readonly #clock: Clock;
   readonly #policy: 'ttl' | 'lru';
   readonly #ttlMs: number;
@@ -66,8 +66,7 @@ export class ApproximateIndex implements PrefixIndex {
     const { bytesMax = () => Number.POSITIVE_INFINITY } = options;
     // Twice as many, so that it is the list of uses that says what goes; under `lru` the ranks' own bounds hold.
     const roomBlocks = policy === 'lru' ? 1 << 24 : 2 * blocksMax;
-    const unbounded = () => Number.POSITIVE_INFINITY;
-    this.#index = new FlatBlockIndex({ ranks, blocksMax: roomBlocks, bytesMax: unbounded, onEvicted });
+    this.#index = new BlockIndex({ ranks, blocksMax: roomBlocks, onEvicted });
     this.#ranks = ranks;
     this.#allowance = new BlockAllowance(Number.POSITIVE_INFINITY, bytesMax);
     this.#clock = clock;

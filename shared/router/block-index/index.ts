@@ -4,12 +4,7 @@
  */
 
 export { ApproximateIndex, type ApproximateIndexOptions, predictingIndex } from './approximate-index.ts';
-export {
-  type BlockIndexOptions,
-  createBlockIndex,
-  type LoadedBlockIndex,
-  ReplaceableBlockIndex,
-} from './create-block-index.ts';
+export { BlockIndex, type BlockIndexOptions } from './block-index.ts';
 export { IndexMemory } from './memory.ts';
-export { SnapshotError } from './snapshot.ts';
-export type { BlockIndex, DumpSlice, HashPair, IndexCounters, IndexStatus, StorageTier, StoredRun } from './types.ts';
+export { type LoadedBlockIndex, SnapshotError } from './snapshot.ts';
+export type { DumpSlice, HashPair, IndexStatus, StorageTier, StoredRun } from './types.ts';

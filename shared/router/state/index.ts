@@ -35,7 +35,6 @@ export {
   type ComponentIndexOptions,
   type ComponentPool,
   foldComponent,
-  type PoolIndex,
 } from './snapshots/component-index.ts';
 export { type HydratedFrom, IndexReader, type IndexReaderOptions } from './snapshots/index-reader.ts';
 export {

@@ -15,7 +15,7 @@ import {
   workerSetsOf,
 } from '../../../shared/pipeline/index.ts';
 import { createMemoryRequestPlane, type IncomingCall, type PlaneServer } from '../../../shared/planes/request/index.ts';
-import { createBlockIndex } from '../../../shared/router/block-index/index.ts';
+import { BlockIndex } from '../../../shared/router/block-index/index.ts';
 import { SimpleRouter } from '../../../shared/router/index.ts';
 import { KvRouter, kvRouterConfig } from '../../../shared/router/scheduler/index.ts';
 import { createFrontendMetrics, type FrontendMetrics, silentLogger } from '../../../shared/telemetry/index.ts';
@@ -137,7 +137,7 @@ export async function startScriptedKserve(options: ScriptedKserveOptions = {}): 
         config: kvRouterConfig({ queueThreshold: 0 }),
         clock,
         random,
-        indexFor: (_, ranks) => createBlockIndex({ ranks }),
+        indexFor: (_, ranks) => new BlockIndex({ ranks }),
       })
     : new SimpleRouter<Worker>({ mode: 'round-robin', inhibitedMs: 0, clock, random });
   const observer = { holding() {}, wanted() {}, held() {} };

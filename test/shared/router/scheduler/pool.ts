@@ -1,6 +1,6 @@
 import { seededRandom, VirtualClock } from '../../../../shared/clock/index.ts';
 import type { ServeError } from '../../../../shared/errors/index.ts';
-import { createBlockIndex } from '../../../../shared/router/block-index/index.ts';
+import { BlockIndex } from '../../../../shared/router/block-index/index.ts';
 import {
   type Decision,
   type KvRouterConfig,
@@ -48,7 +48,7 @@ export interface PoolOptions extends Partial<Omit<SchedulerOptions, 'config' | '
 export class Pool {
   readonly clock = new VirtualClock();
   readonly ranks = new RankTable();
-  readonly index = createBlockIndex({ ranks: this.ranks });
+  readonly index = new BlockIndex({ ranks: this.ranks });
   readonly scheduler: Scheduler;
   readonly blockSizeTokens: number;
 

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { seededRandom, VirtualClock } from '../../../../shared/clock/index.ts';
-import { createBlockIndex, predictingIndex } from '../../../../shared/router/block-index/index.ts';
+import { BlockIndex, predictingIndex } from '../../../../shared/router/block-index/index.ts';
 import { kvRouterConfig, type PrefixIndex, RankTable, Scheduler } from '../../../../shared/router/scheduler/index.ts';
 import { hashBlocks } from '../../../../shared/tokens/index.ts';
 import { promptTokens, worker } from './pool.ts';
@@ -59,7 +59,7 @@ describe.each(['alone', 'beside events'] as const)('predictions %s', (kind) => {
   function pool() {
     const ranks = new RankTable();
     const predictions = new RememberedPrompts(ranks);
-    const index = kind === 'alone' ? predictions : predictingIndex(createBlockIndex({ ranks }), predictions);
+    const index = kind === 'alone' ? predictions : predictingIndex(new BlockIndex({ ranks }), predictions);
     const scheduler = new Scheduler({
       config: kvRouterConfig({ queueThreshold: undefined }),
       blockSizeTokens: 16,

@@ -7,7 +7,7 @@ import {
   type RequestPlane,
   type Transport,
 } from '../../../../shared/planes/request/index.ts';
-import { ApproximateIndex, createBlockIndex } from '../../../../shared/router/block-index/index.ts';
+import { ApproximateIndex, BlockIndex } from '../../../../shared/router/block-index/index.ts';
 import { RankTable } from '../../../../shared/router/scheduler/index.ts';
 import { Overlaps } from '../../../../shared/router/scheduler/prefix-index.ts';
 import {
@@ -27,7 +27,7 @@ class Rig {
   readonly plane: RequestPlane = createMemoryRequestPlane({ clock: this.clock });
   /** Of the indexer. */
   readonly ranks = new RankTable();
-  readonly served = createBlockIndex({ ranks: this.ranks });
+  readonly served = new BlockIndex({ ranks: this.ranks });
   readonly decisions = new ApproximateIndex({ ranks: this.ranks, clock: this.clock, policy: 'ttl', ttlMs: 1000 });
   /** Of the router that asks: numbered in another order. */
   readonly own = new RankTable();

@@ -4,7 +4,7 @@ import {
   type PlaneServer,
   type RequestPlane,
 } from '../../../../shared/planes/request/index.ts';
-import { createBlockIndex } from '../../../../shared/router/block-index/index.ts';
+import { BlockIndex } from '../../../../shared/router/block-index/index.ts';
 import type { RoutableWorker, RouteRequest, WorkerPool } from '../../../../shared/router/index.ts';
 import { KvRouter, kvRouterConfig } from '../../../../shared/router/scheduler/index.ts';
 import {
@@ -58,7 +58,7 @@ export class Resident {
       config: kvRouterConfig({ queueThreshold: 0 }),
       clock,
       random: seededRandom(3),
-      indexFor: (_, ranks) => createBlockIndex({ ranks }),
+      indexFor: (_, ranks) => new BlockIndex({ ranks }),
     });
     this.service = new ResidentService({
       router: this.kv,
@@ -100,13 +100,7 @@ export class Resident {
   store(workerId: string, tokens: Uint32Array): void {
     const [{ index, ranks }] = this.kv.pools as [KvRouter['pools'][number]];
     const { local, sequence } = hashBlocks(tokens, { blockSizeTokens: BLOCK });
-    (index as ReturnType<typeof createBlockIndex>).stored(
-      ranks.intern(workerId, 0),
-      'device',
-      undefined,
-      sequence,
-      local,
-    );
+    (index as BlockIndex).stored(ranks.intern(workerId, 0), 'device', undefined, sequence, local);
   }
 
   /** Requests that the router counts at a worker, and their prompt tokens still to compute. */

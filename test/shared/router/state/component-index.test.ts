@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { seededRandom, VirtualClock } from '../../../../shared/clock/index.ts';
 import type { EventLog } from '../../../../shared/planes/event/index.ts';
-import { ReplaceableBlockIndex } from '../../../../shared/router/block-index/index.ts';
+import { BlockIndex } from '../../../../shared/router/block-index/index.ts';
 import { RankTable } from '../../../../shared/router/scheduler/index.ts';
 import {
   type ComponentFeed,
@@ -30,7 +30,7 @@ interface Stored {
 function poolOf(name: string, workerIds: readonly string[], isWhole = true) {
   const ranks = new RankTable();
   for (const workerId of workerIds) ranks.intern(workerId, 0);
-  const index = new ReplaceableBlockIndex({ ranks });
+  const index = new BlockIndex({ ranks });
   return { name, workerIds: new Set(workerIds), isWhole, index } satisfies ComponentPool;
 }
 
