@@ -7,11 +7,10 @@ import { reasonOf } from '../errors/index.ts';
 import { readPlaneTls, refuseClearToken } from '../fleet/index.ts';
 import { clientTlsOptions } from '../planes/request/index.ts';
 import { u64OfHex } from '../records/index.ts';
-import type { OnApplied } from '../router/feed/index.ts';
 import { type Logger, MetricRegistry } from '../telemetry/index.ts';
 import { hashBlocks } from '../tokens/index.ts';
 import { type BodyFields, DEFAULT_GROUP, parseExactJson, ServiceError } from './body-fields.ts';
-import { type ModelTree, StandaloneIndexer } from './indexer.ts';
+import { type IndexerMetrics, type ModelTree, StandaloneIndexer } from './indexer.ts';
 import type { WorkerOverlap } from './pools.ts';
 import { zmqListeners } from './rank-listeners.ts';
 import { Peers, peerRoutes } from './replicas.ts';
@@ -216,26 +215,6 @@ function changeListener(indexer: StandaloneIndexer, body: BodyFields, change: 'p
 
 /** Seconds; lookups take microseconds, a long dump seconds. */
 const DURATION_BOUNDS = [0.0001, 0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5];
-
-/** What the metrics show of the indexer's state, asked at every scrape. */
-export interface IndexerState {
-  readonly models: number;
-  readonly workers: number;
-  /** Listeners by their status. */
-  readonly listeners: ReadonlyMap<string, number>;
-  readonly duplicateBlocks: number;
-  readonly indexBlocks: number;
-  readonly indexBytes: number;
-}
-
-export interface IndexerMetrics {
-  readonly registry: MetricRegistry;
-  answered(path: string, method: string, status: number, elapsedMs: number): void;
-  readonly applied: OnApplied;
-  evicted(blocks: number): void;
-  /** Called once by who knows the state. */
-  show(read: () => IndexerState): void;
-}
 
 const LISTENER_STATUSES = ['pending', 'active', 'paused', 'failed'];
 

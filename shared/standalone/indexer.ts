@@ -2,10 +2,9 @@ import { asRecord, u64OfHex } from '../records/index.ts';
 import { BlockIndex, type HashPair, IndexMemory, type StoredRun } from '../router/block-index/index.ts';
 import { applyChange, decodeRouterEvents, indexSink, type OnApplied } from '../router/feed/index.ts';
 import { Overlaps, RankTable } from '../router/scheduler/index.ts';
-import type { Logger } from '../telemetry/index.ts';
+import type { Logger, MetricRegistry } from '../telemetry/index.ts';
 import { type BlockHashes, borrowChain } from '../tokens/index.ts';
 import { ServiceError, writeExactJson } from './body-fields.ts';
-import type { IndexerMetrics, IndexerState } from './indexer-service.ts';
 import { dumpPools, overlapsByWorker, Pools, type WorkerOverlap } from './pools.ts';
 import { isConnectable, type ListenSource, type OpenListener, RankListeners } from './rank-listeners.ts';
 
@@ -16,6 +15,26 @@ export interface IndexerRegistration extends ListenSource {
   /** Hex. */
   readonly workerId: string;
   readonly dpRank: number;
+}
+
+/** What the metrics show of the indexer's state, asked at every scrape. */
+interface IndexerState {
+  readonly models: number;
+  readonly workers: number;
+  /** Listeners by their status. */
+  readonly listeners: ReadonlyMap<string, number>;
+  readonly duplicateBlocks: number;
+  readonly indexBlocks: number;
+  readonly indexBytes: number;
+}
+
+export interface IndexerMetrics {
+  readonly registry: MetricRegistry;
+  answered(path: string, method: string, status: number, elapsedMs: number): void;
+  readonly applied: OnApplied;
+  evicted(blocks: number): void;
+  /** Called once by who knows the state. */
+  show(read: () => IndexerState): void;
 }
 
 export interface IndexerOptions {

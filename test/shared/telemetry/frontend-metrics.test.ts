@@ -1,6 +1,5 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { VirtualClock } from '../../../shared/clock/index.ts';
 import { ServeError } from '../../../shared/errors/index.ts';
 import {
   captureLogger,
@@ -9,6 +8,7 @@ import {
   type RequestMeter,
   type RequestRoute,
 } from '../../../shared/telemetry/index.ts';
+import { VirtualClock } from '../../support/virtual-clock.ts';
 import { parseSamples } from './prometheus-text.ts';
 
 const CHAT: RequestRoute = { model: 'm', endpoint: 'chat_completions', requestType: 'stream' };

@@ -14,13 +14,14 @@ import {
   type Worker,
   workerSetsOf,
 } from '../../../shared/pipeline/index.ts';
-import { createMemoryRequestPlane, type IncomingCall, type PlaneServer } from '../../../shared/planes/request/index.ts';
+import type { IncomingCall, PlaneServer } from '../../../shared/planes/request/index.ts';
 import { BlockIndex } from '../../../shared/router/block-index/index.ts';
 import { SimpleRouter } from '../../../shared/router/index.ts';
 import { KvRouter, kvRouterConfig } from '../../../shared/router/scheduler/index.ts';
 import { createFrontendMetrics, type FrontendMetrics, silentLogger } from '../../../shared/telemetry/index.ts';
 import { letterModel } from '../../shared/pipeline/fixtures.ts';
 import { defaultHttpSettings } from '../http-settings.ts';
+import { createMemoryRequestPlane } from '../memory-request-plane.ts';
 import { serveEcho, serveText } from './scripted-engines.ts';
 
 const TRITON_ECHO =

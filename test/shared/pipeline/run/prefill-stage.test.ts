@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { seededRandom, VirtualClock } from '../../../../shared/clock/index.ts';
+import { seededRandom } from '../../../../shared/clock/index.ts';
 import type { ModelCard } from '../../../../shared/discovery/index.ts';
 import { workerError } from '../../../../shared/errors/index.ts';
 import { ResponseAssembler } from '../../../../shared/pipeline/answer/response-assembler.ts';
@@ -14,6 +14,7 @@ import {
 } from '../../../../shared/protocol/generation/index.ts';
 import { BYPASS_ANNOTATION, Inhibition, SimpleRouter, type SimpleRouterMode } from '../../../../shared/router/index.ts';
 import type { WorkerLabels } from '../../../../shared/telemetry/index.ts';
+import { VirtualClock } from '../../../support/virtual-clock.ts';
 import {
   HandPlane,
   idleMeter,

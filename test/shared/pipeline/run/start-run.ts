@@ -1,4 +1,4 @@
-import { seededRandom, VirtualClock } from '../../../../shared/clock/index.ts';
+import { seededRandom } from '../../../../shared/clock/index.ts';
 import { ResponseAssembler } from '../../../../shared/pipeline/answer/response-assembler.ts';
 import type { Worker } from '../../../../shared/pipeline/index.ts';
 import { RequestRun } from '../../../../shared/pipeline/run/run.ts';
@@ -6,6 +6,7 @@ import { StalledWorkers, StreamWatch } from '../../../../shared/pipeline/run/sta
 
 import type { GenerationRequest } from '../../../../shared/protocol/generation/index.ts';
 import { Inhibition, SimpleRouter } from '../../../../shared/router/index.ts';
+import { VirtualClock } from '../../../support/virtual-clock.ts';
 import {
   HandPlane,
   idleMeter,

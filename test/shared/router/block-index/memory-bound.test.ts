@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
-import { VirtualClock } from '../../../../shared/clock/index.ts';
 import { ApproximateIndex, BlockIndex, IndexMemory } from '../../../../shared/router/block-index/index.ts';
 import { loadBlockIndex } from '../../../support/router/load-block-index.ts';
+import { VirtualClock } from '../../../support/virtual-clock.ts';
 import { deviceOf, longPrompt, prompt, remove, store, tableOf } from './prompts.ts';
 
 const MIB = 2 ** 20;

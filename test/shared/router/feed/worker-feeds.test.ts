@@ -2,7 +2,6 @@ import { describe, expect, it } from 'vitest';
 import { seededRandom } from '../../../../shared/clock/index.ts';
 import { Semaphore } from '../../../../shared/concurrency/index.ts';
 import type { KvEvent } from '../../../../shared/engines/index.ts';
-import { createMemoryRequestPlane } from '../../../../shared/planes/request/index.ts';
 import { BlockIndex } from '../../../../shared/router/block-index/index.ts';
 import {
   BusyWorkers,
@@ -17,6 +16,7 @@ import {
 import { RankTable } from '../../../../shared/router/scheduler/index.ts';
 import { captureLogger } from '../../../../shared/telemetry/index.ts';
 import type { Worker } from '../../../../shared/worker/index.ts';
+import { createMemoryRequestPlane } from '../../../support/memory-request-plane.ts';
 import { load, ScriptedEngine, workerBed } from '../../worker/worker-bed.ts';
 import { heldBy } from './scripted-rank.ts';
 

@@ -1,11 +1,7 @@
 import protobuf from 'protobufjs';
 import { afterEach, describe, expect, it } from 'vitest';
-import { SYSTEM, seededRandom, systemClock, VirtualClock } from '../../../../shared/clock/index.ts';
-import {
-  createMemoryRequestPlane,
-  type PlaneClientTls,
-  type PlaneServerTls,
-} from '../../../../shared/planes/request/index.ts';
+import { SYSTEM, seededRandom, systemClock } from '../../../../shared/clock/index.ts';
+import type { PlaneClientTls, PlaneServerTls } from '../../../../shared/planes/request/index.ts';
 import { decodeChooseResponse, encodeChooseRequest } from '../../../../shared/router/grpc/codec.ts';
 import {
   type RouterGrpcServer,
@@ -26,6 +22,8 @@ import {
 import { StatelessRouter } from '../../../../shared/router/stateless/index.ts';
 import { captureLogger, MetricRegistry } from '../../../../shared/telemetry/index.ts';
 import { freePort, readTlsFixture, waitUntil } from '../../../support/index.ts';
+import { createMemoryRequestPlane } from '../../../support/memory-request-plane.ts';
+import { VirtualClock } from '../../../support/virtual-clock.ts';
 import { choose } from '../choose.ts';
 import { NEVER, POOL, prompt, Resident, request, WORKERS } from '../service/resident-rig.ts';
 

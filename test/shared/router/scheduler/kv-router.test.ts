@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { seededRandom, VirtualClock } from '../../../../shared/clock/index.ts';
+import { seededRandom } from '../../../../shared/clock/index.ts';
 import { BlockIndex } from '../../../../shared/router/block-index/index.ts';
 import type { RoutableWorker, RouteRequest, WorkerPool } from '../../../../shared/router/index.ts';
 import {
@@ -11,6 +11,7 @@ import {
 } from '../../../../shared/router/scheduler/index.ts';
 import { askingRouter } from '../../../../shared/router/service/index.ts';
 import { hashBlocks } from '../../../../shared/tokens/index.ts';
+import { VirtualClock } from '../../../support/virtual-clock.ts';
 import { choose } from '../choose.ts';
 import { promptTokens } from './pool.ts';
 

@@ -1,4 +1,4 @@
-import { seededRandom, VirtualClock } from '../../../../shared/clock/index.ts';
+import { seededRandom } from '../../../../shared/clock/index.ts';
 import type { ServeError } from '../../../../shared/errors/index.ts';
 import { BlockIndex } from '../../../../shared/router/block-index/index.ts';
 import {
@@ -13,6 +13,7 @@ import {
   type SchedulingTicket,
 } from '../../../../shared/router/scheduler/index.ts';
 import { hashBlocks } from '../../../../shared/tokens/index.ts';
+import { VirtualClock } from '../../../support/virtual-clock.ts';
 
 export function worker(id: string, more: Partial<SchedulableWorker> = {}): SchedulableWorker {
   return {

@@ -1,8 +1,9 @@
 import { describe, expect, it } from 'vitest';
-import { seededRandom, VirtualClock } from '../../../../shared/clock/index.ts';
+import { seededRandom } from '../../../../shared/clock/index.ts';
 import { BlockIndex, predictingIndex } from '../../../../shared/router/block-index/index.ts';
 import { kvRouterConfig, type PrefixIndex, RankTable, Scheduler } from '../../../../shared/router/scheduler/index.ts';
 import { hashBlocks } from '../../../../shared/tokens/index.ts';
+import { VirtualClock } from '../../../support/virtual-clock.ts';
 import { promptTokens, worker } from './pool.ts';
 
 /** Remembers whole prompts by rank: enough to see who is told what. */

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { seededRandom, VirtualClock } from '../../../../shared/clock/index.ts';
+import { seededRandom } from '../../../../shared/clock/index.ts';
 import type { RoutingHints } from '../../../../shared/protocol/generation/index.ts';
 import {
   type RoutableWorker,
@@ -9,6 +9,7 @@ import {
   type SimpleRouterMode,
   type WorkerPool,
 } from '../../../../shared/router/index.ts';
+import { VirtualClock } from '../../../support/virtual-clock.ts';
 import { choose } from '../choose.ts';
 
 const pool: WorkerPool = { key: 'm', role: 'aggregated', blockSizeTokens: 16 };

@@ -1,12 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { seededRandom, VirtualClock } from '../../../../shared/clock/index.ts';
-import {
-  createMemoryRequestPlane,
-  type PlaneServer,
-  type RequestPlane,
-  type Transport,
-} from '../../../../shared/planes/request/index.ts';
+import { seededRandom } from '../../../../shared/clock/index.ts';
+import type { PlaneServer, RequestPlane, Transport } from '../../../../shared/planes/request/index.ts';
 import { ApproximateIndex, BlockIndex } from '../../../../shared/router/block-index/index.ts';
 import { RankTable } from '../../../../shared/router/scheduler/index.ts';
 import { Overlaps } from '../../../../shared/router/scheduler/prefix-index.ts';
@@ -17,6 +12,8 @@ import {
   serveIndexOnPlane,
 } from '../../../../shared/router/service/index.ts';
 import { hashBlocks } from '../../../../shared/tokens/index.ts';
+import { createMemoryRequestPlane } from '../../../support/memory-request-plane.ts';
+import { VirtualClock } from '../../../support/virtual-clock.ts';
 import { BLOCK, NEVER, prompt, settle } from './resident-rig.ts';
 
 const hashesOf = (tokens: Uint32Array) => hashBlocks(tokens, { blockSizeTokens: BLOCK });

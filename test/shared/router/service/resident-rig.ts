@@ -1,9 +1,5 @@
-import { seededRandom, type VirtualClock } from '../../../../shared/clock/index.ts';
-import {
-  createMemoryRequestPlane,
-  type PlaneServer,
-  type RequestPlane,
-} from '../../../../shared/planes/request/index.ts';
+import { seededRandom } from '../../../../shared/clock/index.ts';
+import type { PlaneServer, RequestPlane } from '../../../../shared/planes/request/index.ts';
 import { BlockIndex } from '../../../../shared/router/block-index/index.ts';
 import type { RoutableWorker, RouteRequest, WorkerPool } from '../../../../shared/router/index.ts';
 import { KvRouter, kvRouterConfig } from '../../../../shared/router/scheduler/index.ts';
@@ -14,6 +10,8 @@ import {
   serveRouterOnPlane,
 } from '../../../../shared/router/service/index.ts';
 import { hashBlocks } from '../../../../shared/tokens/index.ts';
+import { createMemoryRequestPlane } from '../../../support/memory-request-plane.ts';
+import type { VirtualClock } from '../../../support/virtual-clock.ts';
 
 export const BLOCK = 16;
 export const POOL: WorkerPool = { key: 'sum', model: 'm', role: 'aggregated', blockSizeTokens: BLOCK };

@@ -1,7 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import { seededRandom, systemClock, systemRandom, VirtualClock } from '../../../../shared/clock/index.ts';
+import { seededRandom, systemClock, systemRandom } from '../../../../shared/clock/index.ts';
 import {
-  createMemoryRequestPlane,
   createTcpRequestPlane,
   type PlaneHandler,
   type RequestPlane,
@@ -19,6 +18,8 @@ import {
 } from '../../../../shared/router/service/index.ts';
 import { StatelessRouter } from '../../../../shared/router/stateless/index.ts';
 import { captureLogger, MetricRegistry } from '../../../../shared/telemetry/index.ts';
+import { createMemoryRequestPlane } from '../../../support/memory-request-plane.ts';
+import { VirtualClock } from '../../../support/virtual-clock.ts';
 import { choose } from '../choose.ts';
 import { NEVER, POOL, prompt, Resident, request, settle, WORKERS, worker } from './resident-rig.ts';
 

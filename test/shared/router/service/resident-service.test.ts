@@ -1,8 +1,8 @@
 import { describe, expect, it } from 'vitest';
-import { VirtualClock } from '../../../../shared/clock/index.ts';
 import type { ServeError } from '../../../../shared/errors/index.ts';
 import type { ChooseQuery, ChosenWorker } from '../../../../shared/router/service/index.ts';
 import { hashBlocks } from '../../../../shared/tokens/index.ts';
+import { VirtualClock } from '../../../support/virtual-clock.ts';
 import { BLOCK, POOL, prompt, Resident, settle, WORKERS } from './resident-rig.ts';
 
 function query(requestId: string, tokens: Uint32Array, more: Partial<ChooseQuery> = {}): ChooseQuery {

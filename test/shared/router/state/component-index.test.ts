@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { seededRandom, VirtualClock } from '../../../../shared/clock/index.ts';
+import { seededRandom } from '../../../../shared/clock/index.ts';
 import type { EventLog } from '../../../../shared/planes/event/index.ts';
 import { BlockIndex } from '../../../../shared/router/block-index/index.ts';
 import { RankTable } from '../../../../shared/router/scheduler/index.ts';
@@ -14,6 +14,7 @@ import {
 } from '../../../../shared/router/state/index.ts';
 import { MemoryRouterStateHub } from '../../../support/router/memory-router-state.ts';
 import { createMemorySnapshotStore } from '../../../support/router/memory-snapshot-store.ts';
+import { VirtualClock } from '../../../support/virtual-clock.ts';
 import { waitUntil } from '../../../support/wait-until.ts';
 import { ScriptedEventLog } from './event-log.ts';
 

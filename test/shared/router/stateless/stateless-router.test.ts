@@ -1,8 +1,8 @@
 import { describe, expect, it } from 'vitest';
-import { VirtualClock } from '../../../../shared/clock/index.ts';
 import type { FleetLoads } from '../../../../shared/discovery/index.ts';
 import type { RoutableWorker } from '../../../../shared/router/index.ts';
 import { StatelessRouter } from '../../../../shared/router/stateless/index.ts';
+import { VirtualClock } from '../../../support/virtual-clock.ts';
 import { choose } from '../choose.ts';
 import { prompt, request, worker } from '../service/resident-rig.ts';
 

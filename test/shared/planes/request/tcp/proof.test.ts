@@ -2,7 +2,7 @@ import { once } from 'node:events';
 import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
 import { connect as connectTls, createServer as createTlsServer } from 'node:tls';
 import { afterEach, describe, expect, it } from 'vitest';
-import { systemClock, VirtualClock } from '../../../../../shared/clock/index.ts';
+import { systemClock } from '../../../../../shared/clock/index.ts';
 import { FrameType } from '../../../../../shared/planes/request/frames/frame.ts';
 import { PlaneSecret } from '../../../../../shared/planes/request/frames/peer-trust.ts';
 import { UNPROVEN_MAX } from '../../../../../shared/planes/request/frames/settings.ts';
@@ -17,6 +17,7 @@ import {
 import { securityAt, securityTo } from '../../../../../shared/planes/request/tcp/tls.ts';
 import { HeldCalls, RecordingSink } from '../../../../contract/planes/recording-sink.ts';
 import { readTlsFixture, waitUntil } from '../../../../support/index.ts';
+import { VirtualClock } from '../../../../support/virtual-clock.ts';
 import { type FrameLog, frameBytes, HELLO_ACK, RawCaller, startRawWorker } from './raw-peer.ts';
 
 const ENDPOINT = '2a/dynamo/backend/generate';

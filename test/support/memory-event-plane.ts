@@ -1,6 +1,5 @@
-import { type Clock, type Random, systemRandom } from '../../clock/index.ts';
-import { decodeRecord, encodeRecord } from '../record-codec.ts';
-import { SequencedPublisher, SequenceWatch } from './envelope.ts';
+import { type Clock, type Random, systemRandom } from '../../shared/clock/index.ts';
+import { SequencedPublisher, SequenceWatch } from '../../shared/planes/event/envelope.ts';
 import {
   anotherLog,
   type EventEnvelope,
@@ -15,7 +14,8 @@ import {
   type EventSubscription,
   LOGGED_TOPICS,
   subjectOf,
-} from './types.ts';
+} from '../../shared/planes/event/types.ts';
+import { decodeRecord, encodeRecord } from '../../shared/planes/record-codec.ts';
 
 export interface MemoryEventPlaneOptions {
   readonly clock: Clock;
