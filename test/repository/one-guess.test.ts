@@ -222,11 +222,12 @@ describe('a newcomer adds, in one file and at most two lines elsewhere,', () => 
     const { app } = createTestApp();
     const headers = { 'content-type': 'application/json' };
     const body = JSON.stringify({ model: 'm', prompt: 'x' });
-    const served = await app.request('/v1/toys', { method: 'POST', headers, body });
+    const ask = (path: string, init?: RequestInit) => app.fetch(new Request(`http://localhost${path}`, init));
+    const served = await ask('/v1/toys', { method: 'POST', headers, body });
     expect(await served.json()).toEqual({ toy: 'm' });
-    const refused = await app.request('/v1/toys');
+    const refused = await ask('/v1/toys');
     expect([refused.status, refused.headers.get('allow')]).toEqual([405, 'POST']);
-    const document = (await (await app.request('/openapi.json')).json()) as { paths: Record<string, unknown> };
+    const document = (await (await ask('/openapi.json')).json()) as { paths: Record<string, unknown> };
     expect(document.paths).toHaveProperty('/v1/toys');
   });
 

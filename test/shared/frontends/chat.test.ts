@@ -461,9 +461,8 @@ describe('a host with a deadline', () => {
     const { app } = createTestApp({ pipeline });
     const { WebExchange } = await import('../../../shared/frontends/http/index.ts');
     const deadline = new AbortController();
-    const request = post({ stream: true });
-    const exchange = Object.assign(new WebExchange(request), { deadline: deadline.signal });
-    await app.fetch(request, { exchange });
+    const exchange = Object.assign(new WebExchange(post({ stream: true })), { deadline: deadline.signal });
+    app.serve(exchange);
     const { sink, options } = await pipeline.call(0);
     sink.text(0, 'a', 1);
     deadline.abort();

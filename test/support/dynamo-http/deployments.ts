@@ -146,7 +146,7 @@ export async function startDeployment(
     lifecycle,
   });
   if (name === 'mocker-draining') lifecycle.drain();
-  const server = await startHttpServer(app, { host: '127.0.0.1', port: 0, lifecycle, logger: silentLogger });
+  const server = await startHttpServer(app, { host: '127.0.0.1', port: 0, lifecycle });
   return {
     port: server.port,
     engine,

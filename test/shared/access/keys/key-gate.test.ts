@@ -97,9 +97,9 @@ describe('the gate', () => {
         .catch((error: ServeError) => codeRow(error.code).grpc);
       expect(refusal).toBe(7); // PERMISSION_DENIED
     }
-    expect(() => gate.admit(caller(new Metadata()), 'generate', method)).toThrow(
-      expect.objectContaining({ code: 'invalid_api_key' }),
-    );
+    await expect(gate.admit(caller(new Metadata()), 'generate', method)).rejects.toMatchObject({
+      code: 'invalid_api_key',
+    });
     expect(codeRow('invalid_api_key').grpc).toBe(16); // UNAUTHENTICATED
   });
 
