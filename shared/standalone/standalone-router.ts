@@ -91,7 +91,6 @@ function openPool(settings: ServiceSettings, parts: PoolParts) {
     namespace: name.namespace,
     routerId: random.instanceId(),
     isKvMode: true,
-    logger: logger.for('metrics'),
   });
   const followsKvEvents = config.useKvEvents && config.overlapScoreCredit > 0;
   let index: BlockIndex | undefined;

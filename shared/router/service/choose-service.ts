@@ -207,7 +207,7 @@ export function createResidentMetrics(
   const expired = registry.counter(
     'stator_router_reservations_expired_total',
     'Places freed because their request was never seen at the worker, or nothing was heard of it any more.',
-    ['seen'],
+    'seen',
   );
   for (const seen of ['true', 'false']) expired.with(seen);
   registry.beforeScrape(() => {

@@ -200,13 +200,15 @@ const SOURCES: readonly DecisionSource[] = ['resident', 'embedded', 'stateless']
 const REASONS: readonly FallbackReason[] = ['no_resident', 'standby', 'lost', 'silent', 'unknown_worker'];
 
 export function createFallbackMetrics(registry: MetricRegistry): FallbackMetrics {
-  const decisions = registry.counter('stator_router_decisions_total', 'Routing decisions by where they were made.', [
+  const decisions = registry.counter(
+    'stator_router_decisions_total',
+    'Routing decisions by where they were made.',
     'source',
-  ]);
+  );
   const fallbacks = registry.counter(
     'stator_router_fallbacks_total',
     'Requests that the resident router did not decide, by why.',
-    ['reason'],
+    'reason',
   );
   const degraded = registry.gauge('stator_router_degraded', '1 while the last decision was not the resident router’s.');
   for (const source of SOURCES) decisions.with(source);
