@@ -19,7 +19,6 @@ import {
 } from '../router/feed/index.ts';
 import type { Router, WorkerPool } from '../router/index.ts';
 import {
-  explanationRecord,
   KvRouter,
   type KvRouterConfig,
   kvRouterConfigOf,
@@ -131,14 +130,8 @@ export class KvRouting implements Routing {
       },
     });
     this.explanations = {
-      explained: async (requestId) => {
-        const found = this.#kv.explained(requestId);
-        return found && explanationRecord(found);
-      },
-      explain: async (request) => {
-        const asked = (await this.#remote?.ask(request)) ?? request;
-        return explanationRecord(this.#kv.explain(asked));
-      },
+      explained: async (requestId) => this.#kv.explained(requestId),
+      explain: async (request) => this.#kv.explain((await this.#remote?.ask(request)) ?? request),
     };
     this.#stalenessMs = settings.indexStalenessMs;
     const indexes = () => [...this.#fed.values()].flatMap(({ index, predictions }) => [index, predictions]);

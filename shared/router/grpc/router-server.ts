@@ -17,7 +17,6 @@ import {
 } from '../../grpc/index.ts';
 import { file_health, file_router } from '../../grpc/messages/index.ts';
 import type { PlaneServerTls } from '../../planes/request/index.ts';
-import { explanationRecord } from '../scheduler/explanation-record.ts';
 import type { ChooseQuery, ChooseService } from '../service/index.ts';
 import {
   decodeChooseRequest,
@@ -157,7 +156,7 @@ function explain(service: ChooseService, bytes: Uint8Array): unknown {
   const about = decodeExplainRequest(bytes);
   const found = about.kind === 'request' ? service.explained(about.requestId) : service.explain(about.query);
   if (found === undefined) throw new ServeError('not_found', 'No decision is kept for that id: only the last ones are');
-  return explanationRecord(found);
+  return found;
 }
 
 /** @throws ServeError `invalid_api_key` for callers that do not show `secret` */

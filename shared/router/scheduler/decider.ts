@@ -3,15 +3,9 @@ import { describeFailure } from '../router.ts';
 import type { Chooser, ChooserOptions, WeighedRequest } from './chooser.ts';
 import { hitsBeyond, uncachedTokens } from './cost.ts';
 import { DecisionLog, explanationOf, recordOf } from './decision-log.ts';
+import type { ExplanationRecord } from './explanation-record.ts';
 import type { ActiveLoad } from './load/active-load.ts';
-import type {
-  Decision,
-  DecisionReason,
-  Explanation,
-  PrefillDurationModel,
-  SchedulerObserver,
-  SchedulingRequest,
-} from './types.ts';
+import type { Decision, DecisionReason, PrefillDurationModel, SchedulerObserver, SchedulingRequest } from './types.ts';
 
 export interface DeciderOptions extends ChooserOptions {
   readonly chooser: Chooser;
@@ -72,7 +66,7 @@ export class Decider {
   }
 
   /** What would be decided among the chooser's candidates. */
-  explain(weighed: WeighedRequest): Explanation {
+  explain(weighed: WeighedRequest): ExplanationRecord {
     const { at, reason } = this.#chooser.choose(weighed);
     const record = recordOf(this.#facts(weighed, at, reason, 0), this.#chooser.candidates);
     return explanationOf(record, this.#options.ranks, this.#options.share);
@@ -82,21 +76,21 @@ export class Decider {
   explainFailure(
     { request, weights, costModel }: WeighedRequest,
     failure: Parameters<typeof describeFailure>[0],
-  ): Explanation {
+  ): ExplanationRecord {
     return {
-      requestId: request.id,
-      costModel,
-      promptTokens: request.promptTokens,
+      request_id: request.id,
+      cost_model: costModel,
+      prompt_tokens: request.promptTokens,
       blocks: request.hashes.local.length >> 1,
       temperature: weights.routerTemperature,
-      waitedMs: 0,
-      chosen: undefined,
+      waited_ms: 0,
+      chosen: null,
       failure: describeFailure(failure),
       candidates: [],
     };
   }
 
-  explained(requestId: string): Explanation | undefined {
+  explained(requestId: string): ExplanationRecord | undefined {
     const record = this.#log.find(requestId);
     if (record === undefined) return undefined;
     return explanationOf(record, this.#options.ranks, this.#options.share);

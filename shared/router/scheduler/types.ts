@@ -77,43 +77,6 @@ export interface Decision {
 
 export type DecisionReason = 'only' | 'lowest-cost' | 'tie' | 'drawn' | 'pinned' | 'session';
 
-/** A decision taken apart: plain values, ready for JSON. */
-export interface Explanation {
-  readonly requestId: string;
-  readonly costModel: 'dynamo' | 'stator';
-  readonly promptTokens: number;
-  readonly blocks: number;
-  readonly temperature: number;
-  readonly waitedMs: number;
-  /** Undefined when nobody could take the request; then `failure` says why. */
-  readonly chosen: { readonly workerId: string; readonly dpRank: number; readonly reason: DecisionReason } | undefined;
-  readonly failure: string | undefined;
-  /** Cheapest first. */
-  readonly candidates: readonly CandidateExplanation[];
-  /** Who computes the prompt, where that is decided apart. @default the chosen one does */
-  readonly prefill?: Explanation | undefined;
-}
-
-/** One candidate of a decision. Blocks unless named otherwise. */
-export interface CandidateExplanation {
-  readonly workerId: string;
-  readonly dpRank: number;
-  readonly cost: number;
-  readonly deviceBlocks: number;
-  readonly hostBlocks: number;
-  readonly diskBlocks: number;
-  readonly sharedBlocks: number;
-  readonly activePrefillTokens: number;
-  readonly activeDecodeBlocks: number;
-  /** Blocks that the request would add to those. */
-  readonly addedBlocks: number;
-  readonly activeRequests: number;
-  /** Named parts of the cost; they add up to it before `factor`. */
-  readonly terms: Readonly<Record<string, number>>;
-  /** What preferred taints multiplied the cost by. */
-  readonly factor: number;
-}
-
 /** Told once, synchronously from `submit` or later from the queue. */
 export interface SchedulingOutcome {
   /** The request is booked at the worker: `free` it when it ends. */

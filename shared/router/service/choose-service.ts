@@ -1,8 +1,8 @@
 import { type ServeError, toServeError, workerError } from '../../errors/index.ts';
 import type { MetricRegistry } from '../../telemetry/index.ts';
 import type { PoolRole, RouteRequest, Router } from '../router.ts';
+import type { ExplanationRecord } from '../scheduler/explanation-record.ts';
 import type { KvRouter } from '../scheduler/kv-router.ts';
-import type { Explanation } from '../scheduler/types.ts';
 import type {
   ChooseListener,
   ChooseQuery,
@@ -109,11 +109,11 @@ export class ResidentService implements ChooseService {
     }));
   }
 
-  explained(requestId: string): Explanation | undefined {
+  explained(requestId: string): ExplanationRecord | undefined {
     return this.#options.kv.explained(requestId);
   }
 
-  explain(query: ChooseQuery): Explanation {
+  explain(query: ChooseQuery): ExplanationRecord {
     const present = this.#poolOf(query);
     return this.#options.kv.explain(routeRequestOf(query, present));
   }

@@ -2,8 +2,9 @@ import { type ServeError, workerError } from '../../errors/index.ts';
 import type { RouterConfigOverride, RoutingHints } from '../../protocol/generation/index.ts';
 import { RecordReader, type UnknownRecord } from '../../records/index.ts';
 import type { HashedPrompt, PoolRole, RouteRequest, WorkerPool } from '../router.ts';
+import type { ExplanationRecord } from '../scheduler/explanation-record.ts';
 import { hashPrompt } from '../scheduler/scheduling-request.ts';
-import type { Explanation, RankLoad } from '../scheduler/types.ts';
+import type { RankLoad } from '../scheduler/types.ts';
 
 /*
  * The router's own records on the request plane, in the names of proto/router.proto. Block hashes are in none of them: they
@@ -217,9 +218,9 @@ export interface ChooseService {
   release(change: ReservationChangeQuery): void;
   loads(): readonly PoolLoads[];
   /** What was decided for a request, if it was one of the last. */
-  explained(requestId: string): Explanation | undefined;
+  explained(requestId: string): ExplanationRecord | undefined;
   /** What would be decided now. @throws ServeError as `choose` fails */
-  explain(query: ChooseQuery): Explanation;
+  explain(query: ChooseQuery): ExplanationRecord;
 }
 
 const NOBODY: ReadonlySet<string> = new Set();

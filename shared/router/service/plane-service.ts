@@ -1,7 +1,6 @@
 import { reasonOf } from '../../errors/index.ts';
 import type { IncomingCall, PlaneHandler, PlaneServer, Transport } from '../../planes/request/index.ts';
 import { borrowChain } from '../../tokens/index.ts';
-import { explanationRecord } from '../scheduler/explanation-record.ts';
 import { Overlaps, type PrefixIndex } from '../scheduler/prefix-index.ts';
 import type { RankTable } from '../scheduler/ranks.ts';
 import {
@@ -102,7 +101,7 @@ function serveExplain(service: ChooseService, call: IncomingCall): void {
     typeof explain === 'string'
       ? service.explained(explain)
       : service.explain(decodeQuery(call.id, call.body, call.tokenIds));
-  call.output({ body: { explanation: explanation === undefined ? null : explanationRecord(explanation) } });
+  call.output({ body: { explanation: explanation ?? null } });
   call.end();
 }
 

@@ -220,10 +220,10 @@ describe('explaining', () => {
     const resident = await Resident.open(new VirtualClock());
     resident.store('b', prompt(160));
     await choose(resident, query('r', prompt(160)));
-    expect(resident.service.explained('r')?.chosen?.workerId).toBe('b');
+    expect(resident.service.explained('r')?.chosen?.worker_id).toBe('b');
     expect(resident.service.explained('unknown')).toBeUndefined();
     const explanation = resident.service.explain(query('x', prompt(320)));
-    expect(explanation.candidates.find(({ workerId }) => workerId === 'b')?.deviceBlocks).toBe(10);
+    expect(explanation.candidates.find(({ worker_id: id }) => id === 'b')?.overlap.device).toBe(10);
     expect(resident.service.reservations).toBe(1);
     expect(resident.service.loads()).toMatchObject([{ model: 'm', poolKey: 'sum', pendingRequests: 0 }]);
   });
