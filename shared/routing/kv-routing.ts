@@ -28,7 +28,6 @@ import {
   poolName,
   type RankTable,
   RendezvousShare,
-  schedulerMetrics,
 } from '../router/scheduler/index.ts';
 import type { ComponentPool } from '../router/state/index.ts';
 import type { RouterPoolMetrics, RouterWorkerType } from '../telemetry/index.ts';
@@ -118,7 +117,7 @@ export class KvRouting implements Routing {
         shareFor: (pool: WorkerPool, ranks: RankTable) => this.#shareFor(pool, ranks),
       }),
       observer: {
-        pool: (pool) => schedulerMetrics(this.#fedOf(pool).metrics),
+        pool: (pool) => this.#fedOf(pool).metrics,
         hashed: (ms) => routerMetrics.hashed(ms),
       },
     });

@@ -35,15 +35,9 @@ export interface DecisionRecord {
 /** A place in the log, written over and over. */
 type WritableRecord = { -readonly [Field in keyof DecisionRecord]: DecisionRecord[Field] };
 
-export interface RecordedChoice {
-  readonly requestId: string;
+/** What a record is made from, beside the candidates. */
+export interface RecordedChoice extends Omit<DecisionRecord, 'promptTokens' | 'blockSizeTokens' | 'count' | 'columns'> {
   readonly inputs: CostInputs;
-  readonly blocks: number;
-  readonly weights: DynamoWeights;
-  readonly costModel: KvRouterConfig['costModel'];
-  readonly waitedMs: number;
-  readonly chosenAt: number;
-  readonly reason: DecisionReason;
 }
 
 /** One candidate of a record. */

@@ -26,7 +26,7 @@ export {
   type PrefillEstimateOptions,
   readModelShape,
 } from './load/prefill-estimate.ts';
-export { type MeteredRouterOptions, meterRouter, schedulerMetrics } from './metrics.ts';
+export { type MeteredRouterOptions, meterRouter } from './metrics.ts';
 export { Overlaps, type PrefixIndex } from './prefix-index.ts';
 export {
   type PolicyClass,
@@ -43,7 +43,6 @@ export { createKeyedTracking, KEY_BYTES, type TrackingHash, type TrackingKey } f
 export type {
   Booking,
   Decision,
-  DecisionFacts,
   DecisionReason,
   KvRouterObserver,
   PendingTotals,

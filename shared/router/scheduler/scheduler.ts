@@ -8,9 +8,9 @@ import type { ExplanationRecord } from './explanation-record.ts';
 import type { KvRouterConfig } from './kv-config.ts';
 import { ActiveLoad, PrefillPace } from './load/active-load.ts';
 import { Overlaps, type PrefixIndex } from './prefix-index.ts';
+import type { Waiting } from './queue/class-queue.ts';
 import { type PolicyProfile, singleClass } from './queue/policy-config.ts';
 import { RequestQueue } from './queue/request-queue.ts';
-import type { Waiting } from './queue/waiting-heap.ts';
 import { type RankTable, WorkerSet } from './ranks.ts';
 import type {
   Booking,
@@ -277,7 +277,7 @@ export class Scheduler {
   }
 
   #dispatch(weighed: WeighedRequest, outcome: SchedulingOutcome, waitedMs: number, matchMs: number): void {
-    const decision = this.#decider.decide(weighed, { waitedMs, matchMs });
+    const decision = this.#decider.decide(weighed, waitedMs, matchMs);
     if (decision === undefined) this.#reject(outcome, { kind: 'BookingFailed', requestId: weighed.request.id });
     else outcome.decided(decision);
   }

@@ -440,10 +440,10 @@ describe('observers', () => {
       config: { queueThreshold: 0 },
       workers: [worker('a', { maxNumBatchedTokens: 100 }), worker('b', { maxNumBatchedTokens: 100 })],
       observer: {
-        decided: ({ workerId }, { id }, { bestCachedTokens, bestDeviceBlocks }) =>
-          told.push([id, workerId, bestCachedTokens, bestDeviceBlocks]),
-        queued: (policyClass, { requests, promptTokens: tokens }) => told.push([policyClass, requests, tokens]),
-        backpressure: (policyClass, reason) => told.push([policyClass, reason]),
+        decided: ({ promptTokens: tokens, cachedTokens, bestCachedTokens, blocksLost }) =>
+          void told.push([tokens, cachedTokens, bestCachedTokens, blocksLost]),
+        pending: (...line) => void told.push(line),
+        backpressure: (policyClass, reason) => void told.push([policyClass, reason]),
       },
     });
     const prompt = promptTokens(64);
@@ -455,12 +455,12 @@ describe('observers', () => {
     pool.scheduler.free('r1');
     pool.submit('r4', prompt);
     expect(told).toEqual([
-      ['r1', 'a', 0, 0],
-      ['default', 1, 64],
+      [64, 0, 0, 0],
+      ['default', 1, 64, 0],
       ['default', 'do_not_queue'],
-      ['default', 0, 0],
-      ['r2', 'a', 0, 0],
-      ['r4', 'b', 64, 4],
+      ['default', 0, 0, 0],
+      [64, 0, 0, 0],
+      [64, 64, 64, 0],
     ]);
   });
 });
