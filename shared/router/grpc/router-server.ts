@@ -126,20 +126,14 @@ function choose(service: ChooseService, call: GrpcCall, secret: string | undefin
     throw classed(thrown, 'BackendProtocol'); // another fleet's: it decides without this router, rather than fail its request
   }
   receiveOne(call, (bytes) => {
-    const query = readQuery(bytes);
-    try {
-      const leave = service.choose(query, {
-        queued: (position) => call.write(framed(encodeQueuedResponse(position))),
-        decided: (chosen) => {
-          call.write(framed(encodeDecisionResponse(chosen)));
-          call.end();
-        },
-        failed: (error) => call.end(classed(error)),
-      });
-      call.closed.addEventListener('abort', leave, { once: true });
-    } catch (thrown) {
-      throw classed(thrown);
-    }
+    const onQueued = (position: number): void => call.write(framed(encodeQueuedResponse(position)));
+    service.choose(readQuery(bytes), call.closed, onQueued).then(
+      (chosen) => {
+        call.write(framed(encodeDecisionResponse(chosen)));
+        call.end();
+      },
+      (thrown: unknown) => call.end(classed(thrown)),
+    );
   });
 }
 

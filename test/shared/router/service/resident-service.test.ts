@@ -30,17 +30,19 @@ interface Told {
 
 async function choose(resident: Resident, asked: ChooseQuery): Promise<Told> {
   const told: Told = { queued: undefined, chosen: undefined, error: undefined, leave: () => {} };
-  told.leave = resident.service.choose(asked, {
-    queued: (position) => {
-      told.queued = position;
-    },
-    decided: (chosen) => {
+  const caller = new AbortController();
+  told.leave = () => caller.abort();
+  const onQueued = (position: number): void => {
+    told.queued = position;
+  };
+  resident.service.choose(asked, caller.signal, onQueued).then(
+    (chosen) => {
       told.chosen = chosen;
     },
-    failed: (error) => {
+    (error) => {
       told.error = error;
     },
-  });
+  );
   await settle();
   return told;
 }
