@@ -110,12 +110,12 @@ export const TOKEN_ID_MAX = 4_000_000;
 export interface VocabularyEntries {
   readonly count: number;
   readonly idMax: number;
-  readonly ids: Uint32Array;
+  readonly ids: ArrayLike<number>;
   /** End of each token's bytes in `blob`; the first begins at 0. */
-  readonly ends: Uint32Array;
+  readonly ends: ArrayLike<number>;
   /** 1 for tokens outside the byte alphabet. */
   readonly isPlain: Uint8Array;
-  readonly blob: Uint8Array<ArrayBuffer>;
+  readonly blob: Uint8Array;
   readonly blobLength: number;
 }
 
