@@ -4,7 +4,7 @@ import { type Clock, seededRandom, VirtualClock } from '../../shared/clock/index
 import type { Discovery } from '../../shared/discovery/index.ts';
 import { MemoryDiscovery, MemoryHub } from '../../shared/discovery/memory/memory-discovery.ts';
 import type { Engine } from '../../shared/engines/index.ts';
-import { createMockEngine, memoryHandoffs } from '../../shared/engines/mocker/index.ts';
+import { createMockEngine } from '../../shared/engines/mocker/index.ts';
 import {
   createPipeline,
   FollowedPools,
@@ -21,6 +21,7 @@ import { EndpointHealth, startWorker, type Worker } from '../../shared/worker/in
 import { letterModel } from '../shared/pipeline/fixtures.ts';
 import { createTestApp, type TestApp } from '../support/http-app.ts';
 import { FreezableClock } from '../support/index.ts';
+import { memoryHandoffs } from '../support/memory-handoffs.ts';
 
 /** What a worker does. */
 export type Role = 'aggregated' | 'prefill' | 'decode';

@@ -1,3 +1,4 @@
+import { TextDecoder } from 'node:util';
 import type { Detokenizer } from '../types.ts';
 import { utf8Text } from './byte-text.ts';
 import { type BpeTables, TOKEN_PRESENT, TOKEN_SPECIAL } from './tables.ts';
