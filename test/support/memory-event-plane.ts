@@ -94,7 +94,7 @@ class MemorySubscription extends SequenceWatch implements EventSubscription {
   readonly #onClosed: () => void;
 
   constructor(topic: string, listener: EventListener, onClosed: () => void) {
-    super('Memory', listener);
+    super('Memory', listener, () => {});
     this.topic = topic;
     this.#onClosed = onClosed;
   }

@@ -14,7 +14,7 @@ import {
   type TokenEncryption,
   type Transport,
 } from '../../../../../shared/planes/request/index.ts';
-import { securityAt, securityTo } from '../../../../../shared/planes/request/tcp/tls.ts';
+import { clientTlsOptions, securityAt, securityTo } from '../../../../../shared/planes/request/tcp/tls.ts';
 import { HeldCalls, RecordingSink } from '../../../../contract/planes/recording-sink.ts';
 import { readTlsFixture, waitUntil } from '../../../../support/index.ts';
 import { VirtualClock } from '../../../../support/virtual-clock.ts';
@@ -331,7 +331,7 @@ describe('what decides whether a channel is encrypted', () => {
     expect(ADDRESSES.map((address) => securityTo(address, settings) !== undefined)).toEqual(expected);
     expect(ADDRESSES.map((address) => securityAt(address, settings) !== undefined)).toEqual(expected);
     expect(securityTo('10.0.0.7', { ...settings, secret: undefined })).toBeUndefined();
-    expect(securityTo('127.0.0.1', { ...settings, tls: { client: {} } })?.kind).toBe('certificates');
+    expect(securityTo('127.0.0.1', { ...settings, tls: { client: {} } })).toEqual(clientTlsOptions({}));
   });
 });
 
