@@ -1,331 +1,247 @@
-import { bool, choice, decimal, EDGES, int, LISTENERS, list, port, route, secret, text } from '../row.ts';
+import { edges, listeners } from '../row.ts';
 
 /** Rows of "HTTP server and routes". */
 export const httpRows = {
-  httpHost: text({
-    flags: ['--http-host'],
-    env: ['DYN_HTTP_HOST'],
+  httpHost: listeners.text({
+    names: '--http-host DYN_HTTP_HOST',
     allowed: 'IP or host name',
     default: '0.0.0.0',
     defaultFor: { local: '127.0.0.1' },
-    usedBy: LISTENERS,
     source: 'Dynamo',
     about: 'Listen address of HTTP and gRPC.',
   }),
-  httpPort: port({
-    flags: ['--http-port'],
-    env: ['DYN_HTTP_PORT'],
+  httpPort: listeners.port({
+    names: '--http-port DYN_HTTP_PORT',
     note: '0 = any free',
     default: 8000,
-    usedBy: LISTENERS,
     source: 'Dynamo',
     about: 'HTTP listen port.',
   }),
-  httpBodyLimitMb: int({
-    env: ['DYN_HTTP_BODY_LIMIT_MB'],
-    min: 1,
-    unit: 'MiB',
+  httpBodyLimitMb: edges.int({
+    names: 'DYN_HTTP_BODY_LIMIT_MB',
+    range: { min: 1, unit: 'MiB' },
     default: 192,
-    usedBy: EDGES,
     source: 'Dynamo',
     about: 'Largest request body, 1 MB = 1024^2 bytes; above is 413.',
   }),
-  httpBodyBudgetMb: int({
-    env: ['STATOR_HTTP_BODY_BUDGET_MB'],
-    min: 1,
-    unit: 'MiB',
+  httpBodyBudgetMb: edges.int({
+    names: 'STATOR_HTTP_BODY_BUDGET_MB',
+    range: { min: 1, unit: 'MiB' },
     defaultText: 'a quarter of the heap limit',
-    usedBy: EDGES,
-    source: 'product',
     about: 'Request bodies that are being read at once, all together; beyond it requests get 503 with Retry-After.',
   }),
-  httpAnswerLimitMb: int({
-    env: ['STATOR_HTTP_ANSWER_LIMIT_MB'],
-    min: 1,
-    unit: 'MiB',
+  httpAnswerLimitMb: edges.int({
+    names: 'STATOR_HTTP_ANSWER_LIMIT_MB',
+    range: { min: 1, unit: 'MiB' },
     default: 32,
-    usedBy: EDGES,
-    source: 'product',
     about: 'Memory of one answer that is kept until it is whole; a request that asks for more is 400.',
   }),
-  httpAnswerBudgetMb: int({
-    env: ['STATOR_HTTP_ANSWER_BUDGET_MB'],
-    min: 1,
-    unit: 'MiB',
+  httpAnswerBudgetMb: edges.int({
+    names: 'STATOR_HTTP_ANSWER_BUDGET_MB',
+    range: { min: 1, unit: 'MiB' },
     defaultText: 'a quarter of the heap limit',
-    usedBy: EDGES,
-    source: 'product',
     about: 'Answers that are kept until they are whole, all together; beyond it requests get 503 with Retry-After.',
   }),
-  stopMaxBytes: int({
-    env: ['STATOR_STOP_MAX_BYTES'],
-    min: 1,
-    max: 1048576,
-    unit: 'bytes',
+  stopMaxBytes: edges.int({
+    names: 'STATOR_STOP_MAX_BYTES',
+    range: { min: 1, max: 1048576, unit: 'bytes' },
     default: 1024,
-    usedBy: EDGES,
-    source: 'product',
     about: 'Longest stop sequence; above is 400.',
   }),
-  httpGracefulShutdownTimeoutSecs: int({
-    env: ['DYN_HTTP_GRACEFUL_SHUTDOWN_TIMEOUT_SECS'],
-    min: 0,
-    unit: 's',
+  httpGracefulShutdownTimeoutSecs: listeners.int({
+    names: 'DYN_HTTP_GRACEFUL_SHUTDOWN_TIMEOUT_SECS',
+    range: { min: 0, unit: 's' },
     default: 5,
-    usedBy: LISTENERS,
     source: 'Dynamo',
     about:
       'Time for running answers to reach their clients after SIGTERM; what is not over by then ends with an error.',
   }),
-  httpSvcChatPath: route({
-    env: ['DYN_HTTP_SVC_CHAT_PATH_ENV', 'DYN_HTTP_SVC_CHAT_PATH'],
+  httpSvcChatPath: edges.route({
+    names: 'DYN_HTTP_SVC_CHAT_PATH_ENV DYN_HTTP_SVC_CHAT_PATH',
     note: 'the name with _ENV wins',
     default: '/v1/chat/completions',
-    usedBy: EDGES,
     source: 'Dynamo',
     about: 'Path of chat completions.',
   }),
-  httpSvcCmpPath: route({
-    env: ['DYN_HTTP_SVC_CMP_PATH_ENV', 'DYN_HTTP_SVC_CMP_PATH'],
+  httpSvcCmpPath: edges.route({
+    names: 'DYN_HTTP_SVC_CMP_PATH_ENV DYN_HTTP_SVC_CMP_PATH',
     note: 'the name with _ENV wins',
     default: '/v1/completions',
-    usedBy: EDGES,
     source: 'Dynamo',
     about: 'Path of completions.',
   }),
-  httpSvcEmbPath: route({
-    env: ['DYN_HTTP_SVC_EMB_PATH_ENV', 'DYN_HTTP_SVC_EMB_PATH'],
+  httpSvcEmbPath: edges.route({
+    names: 'DYN_HTTP_SVC_EMB_PATH_ENV DYN_HTTP_SVC_EMB_PATH',
     note: 'the name with _ENV wins',
     default: '/v1/embeddings',
-    usedBy: EDGES,
     source: 'Dynamo',
     about: 'Path of embeddings.',
   }),
-  httpSvcResponsesPath: route({
-    env: ['DYN_HTTP_SVC_RESPONSES_PATH_ENV', 'DYN_HTTP_SVC_RESPONSES_PATH'],
+  httpSvcResponsesPath: edges.route({
+    names: 'DYN_HTTP_SVC_RESPONSES_PATH_ENV DYN_HTTP_SVC_RESPONSES_PATH',
     note: 'the name with _ENV wins',
     default: '/v1/responses',
-    usedBy: EDGES,
     source: 'Dynamo',
     about: 'Path of responses; sub-paths move with it.',
   }),
-  httpSvcModelsPath: route({
-    env: ['DYN_HTTP_SVC_MODELS_PATH_ENV', 'DYN_HTTP_SVC_MODELS_PATH'],
+  httpSvcModelsPath: edges.route({
+    names: 'DYN_HTTP_SVC_MODELS_PATH_ENV DYN_HTTP_SVC_MODELS_PATH',
     note: 'the name with _ENV wins',
     default: '/v1/models',
-    usedBy: EDGES,
     source: 'Dynamo',
     about: 'Path of the model list; sub-paths move with it.',
   }),
-  httpSvcAnthropicPath: route({
-    env: ['DYN_HTTP_SVC_ANTHROPIC_PATH_ENV', 'DYN_HTTP_SVC_ANTHROPIC_PATH'],
+  httpSvcAnthropicPath: edges.route({
+    names: 'DYN_HTTP_SVC_ANTHROPIC_PATH_ENV DYN_HTTP_SVC_ANTHROPIC_PATH',
     note: 'the name with _ENV wins',
     default: '/v1/messages',
-    usedBy: EDGES,
     source: 'Dynamo',
     about: 'Path of Anthropic messages; count_tokens moves with it.',
   }),
-  httpSvcHealthPath: route({
-    env: ['DYN_HTTP_SVC_HEALTH_PATH_ENV', 'DYN_HTTP_SVC_HEALTH_PATH'],
+  httpSvcHealthPath: edges.route({
+    names: 'DYN_HTTP_SVC_HEALTH_PATH_ENV DYN_HTTP_SVC_HEALTH_PATH',
     note: 'the name with _ENV wins',
     default: '/health',
-    usedBy: EDGES,
     source: 'Dynamo',
     about: 'Path of the health check.',
   }),
-  httpSvcLivePath: route({
-    env: ['DYN_HTTP_SVC_LIVE_PATH_ENV', 'DYN_HTTP_SVC_LIVE_PATH'],
+  httpSvcLivePath: edges.route({
+    names: 'DYN_HTTP_SVC_LIVE_PATH_ENV DYN_HTTP_SVC_LIVE_PATH',
     note: 'the name with _ENV wins',
     default: '/live',
-    usedBy: EDGES,
     source: 'Dynamo',
     about: 'Path of the liveness check.',
   }),
-  httpSvcMetricsPath: route({
-    env: ['DYN_HTTP_SVC_METRICS_PATH_ENV', 'DYN_HTTP_SVC_METRICS_PATH'],
+  httpSvcMetricsPath: edges.route({
+    names: 'DYN_HTTP_SVC_METRICS_PATH_ENV DYN_HTTP_SVC_METRICS_PATH',
     note: 'the name with _ENV wins',
     default: '/metrics',
-    usedBy: EDGES,
     source: 'Dynamo',
     about: 'Path of Prometheus metrics.',
   }),
-  httpSvcConfigMetricsPollIntervalSecs: decimal({
-    env: ['DYN_HTTP_SVC_CONFIG_METRICS_POLL_INTERVAL_SECS'],
-    above: 0,
-    unit: 's',
+  httpSvcConfigMetricsPollIntervalSecs: listeners.decimal({
+    names: 'DYN_HTTP_SVC_CONFIG_METRICS_POLL_INTERVAL_SECS',
+    range: { above: 0, unit: 's' },
     default: 8,
-    usedBy: LISTENERS,
-    source: '1.6.1',
     about: 'Refresh interval of the model configuration gauges.',
   }),
-  httpOverloadStatusCode: int({
-    env: ['DYN_HTTP_OVERLOAD_STATUS_CODE'],
-    min: 400,
-    max: 599,
+  httpOverloadStatusCode: edges.int({
+    names: 'DYN_HTTP_OVERLOAD_STATUS_CODE',
+    range: { min: 400, max: 599 },
     default: 503,
-    usedBy: EDGES,
     source: '1.6.1: 529',
     about: 'Status of overloaded on OpenAI routes; Anthropic routes keep 529.',
   }),
-  httpPreCommitErrorPeekMs: int({
-    env: ['DYN_HTTP_PRE_COMMIT_ERROR_PEEK_MS'],
-    min: 0,
-    unit: 'ms',
+  httpPreCommitErrorPeekMs: edges.int({
+    names: 'DYN_HTTP_PRE_COMMIT_ERROR_PEEK_MS',
+    range: { min: 0, unit: 'ms' },
     note: '0 = commit at once',
     default: 2000,
-    usedBy: EDGES,
     source: '1.6.1: 0',
     about: 'Longest wait for the first event before the 200 head.',
   }),
-  httpSseKeepAliveIntervalMs: int({
-    env: ['DYN_HTTP_SSE_KEEP_ALIVE_INTERVAL_MS'],
-    min: 0,
-    unit: 'ms',
+  httpSseKeepAliveIntervalMs: edges.int({
+    names: 'DYN_HTTP_SSE_KEEP_ALIVE_INTERVAL_MS',
+    range: { min: 0, unit: 'ms' },
     note: '0 = off',
     default: 0,
-    usedBy: EDGES,
-    source: '1.6.1',
     about: 'Comment (Anthropic: ping) on idle streams; held streams always every 10 s.',
   }),
-  httpBackendStreamTimeoutSecs: int({
-    env: ['DYN_HTTP_BACKEND_STREAM_TIMEOUT_SECS'],
-    min: 0,
-    unit: 's',
+  httpBackendStreamTimeoutSecs: edges.int({
+    names: 'DYN_HTTP_BACKEND_STREAM_TIMEOUT_SECS',
+    range: { min: 0, unit: 's' },
     note: '0 = off',
     default: 0,
-    usedBy: EDGES,
-    source: '1.6.1',
     about: 'No backend event for this long ends or migrates the request.',
   }),
-  metadataHeader: text({
-    env: ['DYN_METADATA_HEADER'],
+  metadataHeader: edges.text({
+    names: 'DYN_METADATA_HEADER',
     allowed: 'header prefix',
     default: 'x-dynamo-meta-',
-    usedBy: EDGES,
-    source: '1.6.1',
     about: 'Prefix of headers passed on as request metadata.',
   }),
-  disableFrontendAdminApi: bool({
-    env: ['DYN_DISABLE_FRONTEND_ADMIN_API'],
+  disableFrontendAdminApi: edges.bool({
+    names: 'DYN_DISABLE_FRONTEND_ADMIN_API',
     default: false,
-    usedBy: EDGES,
-    source: '1.6.1',
     about: 'Removes /busy_threshold and other admin routes.',
   }),
-  disableFrontendNvext: bool({
-    env: ['DYN_DISABLE_FRONTEND_NVEXT'],
+  disableFrontendNvext: edges.bool({
+    names: 'DYN_DISABLE_FRONTEND_NVEXT',
     default: false,
-    usedBy: EDGES,
-    source: '1.6.1',
     about: 'Ignores nvext except cache_salt, and routing headers.',
   }),
-  ignoreOpenaiFeUnsupportedFields: bool({
-    env: ['DYN_IGNORE_OPENAI_FE_UNSUPPORTED_FIELDS'],
+  ignoreOpenaiFeUnsupportedFields: edges.bool({
+    names: 'DYN_IGNORE_OPENAI_FE_UNSUPPORTED_FIELDS',
     default: false,
-    usedBy: EDGES,
-    source: '1.6.1',
     about: 'Drops unknown root keys instead of answering 400.',
   }),
-  enableForceIncludeUsage: bool({
-    env: ['DYN_ENABLE_FORCE_INCLUDE_USAGE'],
+  enableForceIncludeUsage: edges.bool({
+    names: 'DYN_ENABLE_FORCE_INCLUDE_USAGE',
     default: false,
-    usedBy: EDGES,
-    source: '1.6.1',
     about: 'Sets include_usage on every stream.',
   }),
-  enableAnthropicApi: bool({
-    flags: ['--enable-anthropic-api'],
-    env: ['DYN_ENABLE_ANTHROPIC_API'],
+  enableAnthropicApi: edges.bool({
+    names: '--enable-anthropic-api DYN_ENABLE_ANTHROPIC_API',
     default: false,
     defaultFor: { local: true },
-    usedBy: EDGES,
     source: 'Dynamo',
     about: 'Serves the Anthropic Messages API; the model list has its shape for clients that ask for it.',
   }),
-  stripAnthropicPreamble: bool({
-    flags: ['--strip-anthropic-preamble'],
-    env: ['DYN_STRIP_ANTHROPIC_PREAMBLE'],
+  stripAnthropicPreamble: edges.bool({
+    names: '--strip-anthropic-preamble DYN_STRIP_ANTHROPIC_PREAMBLE',
     default: true,
-    usedBy: EDGES,
-    source: '1.6.1',
     about: "Removes a client's billing preamble from the system prompt.",
   }),
-  enableStreamingToolDispatch: bool({
-    flags: ['--enable-streaming-tool-dispatch'],
-    env: ['DYN_ENABLE_STREAMING_TOOL_DISPATCH'],
+  enableStreamingToolDispatch: edges.bool({
+    names: '--enable-streaming-tool-dispatch DYN_ENABLE_STREAMING_TOOL_DISPATCH',
     default: false,
-    usedBy: EDGES,
-    source: '1.6.1',
     about: 'Adds tool_call_dispatch events to chat streams.',
   }),
-  enableStreamingReasoningDispatch: bool({
-    flags: ['--enable-streaming-reasoning-dispatch'],
-    env: ['DYN_ENABLE_STREAMING_REASONING_DISPATCH'],
+  enableStreamingReasoningDispatch: edges.bool({
+    names: '--enable-streaming-reasoning-dispatch DYN_ENABLE_STREAMING_REASONING_DISPATCH',
     default: false,
-    usedBy: EDGES,
-    source: '1.6.1',
     about: 'Adds one reasoning_dispatch event to chat streams.',
   }),
-  interactive: bool({
-    flags: ['--interactive', '-i'],
-    env: ['DYN_INTERACTIVE'],
+  interactive: listeners.bool({
+    names: '--interactive -i DYN_INTERACTIVE',
     default: false,
-    usedBy: ['frontend', 'local'],
     source: 'Dynamo',
     about: 'Text chat in the terminal instead of a server.',
   }),
-  corsOrigin: list({
-    flags: ['--cors-origin'],
-    env: ['STATOR_CORS_ORIGIN'],
+  corsOrigin: edges.list({
+    names: '--cors-origin STATOR_CORS_ORIGIN',
     allowed: 'origins or *',
     defaultText: 'unset = off',
-    usedBy: EDGES,
-    source: 'Stator',
     about: 'Answers CORS preflight for these origins.',
   }),
-  responseStore: choice({
-    flags: ['--response-store'],
-    env: ['STATOR_RESPONSE_STORE'],
+  responseStore: edges.choice({
+    names: '--response-store STATOR_RESPONSE_STORE',
     values: ['on', 'on-request', 'off'],
     default: 'on',
-    usedBy: EDGES,
-    source: 'Stator',
     about: 'When responses are stored; on-request needs store: true.',
   }),
-  responseStoreTtlSecs: int({
-    env: ['STATOR_RESPONSE_STORE_TTL_SECS'],
-    min: 60,
-    max: 2592000,
-    unit: 's',
+  responseStoreTtlSecs: edges.int({
+    names: 'STATOR_RESPONSE_STORE_TTL_SECS',
+    range: { min: 60, max: 2592000, unit: 's' },
     default: 86400,
-    usedBy: EDGES,
-    source: 'Stator',
     about: 'Life of a stored response.',
   }),
-  responseStoreMaxMb: int({
-    env: ['STATOR_RESPONSE_STORE_MAX_MB'],
-    min: 1,
-    unit: 'MiB',
+  responseStoreMaxMb: listeners.int({
+    names: 'STATOR_RESPONSE_STORE_MAX_MB',
+    range: { min: 1, unit: 'MiB' },
     default: 256,
-    usedBy: ['frontend', 'local'],
-    source: 'Stator',
     about: 'Memory bound of the local response store; oldest leaves first.',
   }),
-  httpHosts: list({
-    flags: ['--http-hosts'],
-    env: ['STATOR_HTTP_HOSTS'],
+  httpHosts: listeners.list({
+    names: '--http-hosts STATOR_HTTP_HOSTS',
     allowed: 'host names or *',
     defaultText: 'unset = none',
-    usedBy: LISTENERS,
-    source: 'Stator',
     about: 'Names beside localhost that Host may have on a loopback address, such as that of a tunnel; * = any.',
   }),
-  adminKey: secret({
-    env: ['STATOR_ADMIN_KEY'],
+  adminKey: edges.secret({
+    names: 'STATOR_ADMIN_KEY',
     minLength: 32,
     defaultText: 'unset = operators are asked for on loopback alone',
-    usedBy: EDGES,
-    source: 'Stator',
     about: 'Lets who shows it as a bearer token use the routes for operators from another machine.',
   }),
 };

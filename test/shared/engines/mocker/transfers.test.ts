@@ -1,5 +1,4 @@
 import { afterEach, describe, expect, it } from 'vitest';
-import { VirtualClock } from '../../../../shared/clock/index.ts';
 import type { Engine } from '../../../../shared/engines/index.ts';
 import {
   createMockEngine,
@@ -8,6 +7,7 @@ import {
   tcpHandoffs,
 } from '../../../../shared/engines/mocker/index.ts';
 import type { EngineRequest } from '../../../../shared/protocol/generation/index.ts';
+import { VirtualClock } from '../../../support/virtual-clock.ts';
 import { engineRequest, RecordingSink, range } from './support.ts';
 
 const PROMPT = range(100);
