@@ -217,6 +217,25 @@ export class SequencedPublisher implements EventPublisher {
 const UNHEARD = -1;
 
 /**
+ * Hands what `read` gives to `deliver`: at once, or when the promise has resolved, which never rejects, where reading takes several
+ * turns. What cannot be read, and what `deliver` throws, goes to `onProblem`, so that the stream of events goes on.
+ */
+export function handOn<Read>(
+  read: () => Read | Promise<Read>,
+  deliver: (read: Read) => void,
+  onProblem: (problem: unknown) => void,
+): Promise<void> | undefined {
+  try {
+    const event = read();
+    if (event instanceof Promise) return event.then(deliver).catch(onProblem);
+    deliver(event);
+  } catch (problem) {
+    onProblem(problem);
+  }
+  return undefined;
+}
+
+/**
  * Follows the sequence of each publisher that it is connected to, and hears no other: drops duplicates and reports gaps before
  * the event behind them. A publisher first heard beyond 0 is a gap, too, from 0: the subscriber came late and needs a dump; but
  * what was published before it came does not count as missed.
@@ -224,14 +243,36 @@ const UNHEARD = -1;
 export class SequenceWatch {
   readonly #kind: EventTransport['kind'];
   readonly #listener: EventListener;
+  readonly #onProblem: (problem: unknown) => void;
   readonly #nextOf = new Map<string, number>();
   #missed = 0;
+  #isClosed = false;
 
-  /** @param kind how publishers of this plane are reached; one of another plane is not followed */
-  constructor(kind: EventTransport['kind'], listener: EventListener) {
+  /**
+   * @param kind how publishers of this plane are reached; one of another plane is not followed
+   * @param onProblem told of messages that cannot be read, and of a listener that throws
+   */
+  constructor(kind: EventTransport['kind'], listener: EventListener, onProblem: (problem: unknown) => void) {
     this.#kind = kind;
     this.#listener = listener;
+    this.#onProblem = onProblem;
   }
+
+  protected get isClosed(): boolean {
+    return this.#isClosed;
+  }
+
+  /** Nothing is told afterwards. */
+  protected endWatch(): void {
+    this.#isClosed = true;
+  }
+
+  /** Receives what `read` gives, as `handOn` does. */
+  protected hear(read: () => EventEnvelope | Promise<EventEnvelope>): Promise<void> | undefined {
+    return handOn(read, this.#receive, this.#onProblem);
+  }
+
+  readonly #receive = (envelope: EventEnvelope): void => this.receive(envelope);
 
   get missed(): number {
     return this.#missed;
@@ -251,6 +292,7 @@ export class SequenceWatch {
 
   /** Tells the listener of `envelope`, unless it was seen before or comes from a stranger. */
   receive(envelope: EventEnvelope): void {
+    if (this.#isClosed) return;
     const { publisherId, sequence } = envelope;
     const next = this.#nextOf.get(publisherId);
     if (next === undefined || sequence < next) return;

@@ -1,16 +1,17 @@
 import { type Clock, type Random, systemRandom } from '../../../clock/index.ts';
-import type { NatsClient, NatsStream } from '../../nats/index.ts';
+import { type NatsClient, type NatsStream, retryPauseMs } from '../../nats/index.ts';
 import type { RecordCodec } from '../../record-codec.ts';
 import { encodeEnvelopeRecord, SequencedPublisher } from '../envelope.ts';
 import {
   type EventLog,
+  type EventLogFollower,
   type EventPlane,
   type EventScope,
   LOGGED_TOPICS,
   subjectOf,
   subjectPrefixOf,
 } from '../types.ts';
-import { type LogFollower, NatsEventLog, retryPauseMs } from './log.ts';
+import { NatsEventLog } from './log.ts';
 import { NatsSubscription } from './subscription.ts';
 
 /** The bounds of a log. An existing stream is left as it is; what differs is reported. */
@@ -49,7 +50,7 @@ export interface NatsEventPlaneOptions {
 export function createNatsEventPlane(options: NatsEventPlaneOptions): EventPlane {
   const { client, clock, random = systemRandom, codec = 'msgpack', onProblem } = options;
   const streams = new LogStreams(options);
-  const followers = new Set<LogFollower>();
+  const followers = new Set<EventLogFollower>();
 
   return {
     name: 'nats',

@@ -20,7 +20,7 @@ import {
 } from './frame.ts';
 import { type Heartbeat, Liveness, type Pulse } from './heartbeat.ts';
 import { Outbox } from './outbox.ts';
-import { NO_PROOF, PeerFault, quotePeer, toPeerFault } from './peer-trust.ts';
+import { explainHandshake, NO_PROOF, PeerFault, quotePeer, toPeerFault } from './peer-trust.ts';
 import type { PendingOpen } from './pool.ts';
 import { codecOf, deliverToCall, readHelloAck, readWireError, writeOpenFrame } from './records.ts';
 import { type ConnectionSettings, GREETING_BYTES_MAX, outboundBytesMax } from './settings.ts';
@@ -309,12 +309,13 @@ export class ClientConnection<Target extends CallTarget> implements FrameReceive
   }
 
   #watchSocket(): void {
-    this.#socket.on('connect', () => this.#connected());
+    this.#socket.on(this.#socket.encrypted ? 'secureConnect' : 'connect', () => this.#connected());
     this.#socket.on('drain', () => {
       if (!this.#isUnproven()) this.#outbox.unblock();
     });
     this.#socket.on('error', (error) => {
-      this.#socketError = error; // 'close' follows
+      const reason = this.#state === 'connecting' ? explainHandshake(error, 'worker') : undefined;
+      this.#socketError = reason === undefined ? error : new PeerFault(reason, { cause: error }); // 'close' follows
     });
     this.#socket.on('close', () => {
       if (this.#state === 'closed') return;

@@ -6,7 +6,7 @@ import {
   encodeEnvelope,
   SequenceWatch,
 } from '../../../../shared/planes/event/envelope.ts';
-import { subjectOf } from '../../../../shared/planes/event/index.ts';
+import { type EventListener, subjectOf } from '../../../../shared/planes/event/index.ts';
 import { decodeRecord, encodeRecord } from '../../../../shared/planes/record-codec.ts';
 import { readSliced } from '../../../../shared/planes/sliced-record.ts';
 
@@ -155,10 +155,11 @@ describe('the watch on sequences', () => {
     fc.assert(
       fc.property(arrivals, (messages) => {
         const log: string[] = [];
-        const watch = new SequenceWatch('Memory', {
+        const listener: EventListener = {
           event: (event) => log.push(`${event.publisherId} ${event.sequence}`),
           gap: (publisherId, expected, received) => log.push(`${publisherId} gap ${expected}-${received}`),
-        });
+        };
+        const watch = new SequenceWatch('Memory', listener, () => {});
         for (const id of ['p0', 'p1']) watch.connect(id, { kind: 'Memory', config: {} });
         watch.connect('p2', { kind: 'Nats', config: { subject_prefix: 'p' } });
         const expectedLog: string[] = [];

@@ -1,5 +1,5 @@
 import { afterEach, describe, expect, it } from 'vitest';
-import { systemClock, VirtualClock } from '../../../../../shared/clock/index.ts';
+import { systemClock } from '../../../../../shared/clock/index.ts';
 import { FrameType } from '../../../../../shared/planes/request/frames/frame.ts';
 import {
   createTcpRequestPlane,
@@ -13,6 +13,7 @@ import {
 } from '../../../../../shared/planes/request/index.ts';
 import { HeldCalls, RecordingSink } from '../../../../contract/planes/recording-sink.ts';
 import { freePort, startTcpProxy, type TcpProxy, waitUntil } from '../../../../support/index.ts';
+import { VirtualClock } from '../../../../support/virtual-clock.ts';
 import { type FrameLog, frameBytes, HELLO_ACK, RawCaller, startRawWorker } from './raw-peer.ts';
 
 const ENDPOINT = '2a/dynamo/backend/generate';

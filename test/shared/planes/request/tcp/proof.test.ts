@@ -2,7 +2,7 @@ import { once } from 'node:events';
 import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
 import { connect as connectTls, createServer as createTlsServer } from 'node:tls';
 import { afterEach, describe, expect, it } from 'vitest';
-import { systemClock, VirtualClock } from '../../../../../shared/clock/index.ts';
+import { systemClock } from '../../../../../shared/clock/index.ts';
 import { FrameType } from '../../../../../shared/planes/request/frames/frame.ts';
 import { PlaneSecret } from '../../../../../shared/planes/request/frames/peer-trust.ts';
 import { UNPROVEN_MAX } from '../../../../../shared/planes/request/frames/settings.ts';
@@ -14,9 +14,10 @@ import {
   type TokenEncryption,
   type Transport,
 } from '../../../../../shared/planes/request/index.ts';
-import { securityAt, securityTo } from '../../../../../shared/planes/request/tcp/tls.ts';
+import { clientTlsOptions, securityAt, securityTo } from '../../../../../shared/planes/request/tcp/tls.ts';
 import { HeldCalls, RecordingSink } from '../../../../contract/planes/recording-sink.ts';
 import { readTlsFixture, waitUntil } from '../../../../support/index.ts';
+import { VirtualClock } from '../../../../support/virtual-clock.ts';
 import { type FrameLog, frameBytes, HELLO_ACK, RawCaller, startRawWorker } from './raw-peer.ts';
 
 const ENDPOINT = '2a/dynamo/backend/generate';
@@ -330,7 +331,7 @@ describe('what decides whether a channel is encrypted', () => {
     expect(ADDRESSES.map((address) => securityTo(address, settings) !== undefined)).toEqual(expected);
     expect(ADDRESSES.map((address) => securityAt(address, settings) !== undefined)).toEqual(expected);
     expect(securityTo('10.0.0.7', { ...settings, secret: undefined })).toBeUndefined();
-    expect(securityTo('127.0.0.1', { ...settings, tls: { client: {} } })?.kind).toBe('certificates');
+    expect(securityTo('127.0.0.1', { ...settings, tls: { client: {} } })).toEqual(clientTlsOptions({}));
   });
 });
 

@@ -1,6 +1,5 @@
-import { type Clock, type Random, systemRandom } from '../../clock/index.ts';
-import { decodeRecord, encodeRecord } from '../record-codec.ts';
-import { SequencedPublisher, SequenceWatch } from './envelope.ts';
+import { type Clock, type Random, systemRandom } from '../../shared/clock/index.ts';
+import { SequencedPublisher, SequenceWatch } from '../../shared/planes/event/envelope.ts';
 import {
   anotherLog,
   type EventEnvelope,
@@ -15,7 +14,8 @@ import {
   type EventSubscription,
   LOGGED_TOPICS,
   subjectOf,
-} from './types.ts';
+} from '../../shared/planes/event/types.ts';
+import { decodeRecord, encodeRecord } from '../../shared/planes/record-codec.ts';
 
 export interface MemoryEventPlaneOptions {
   readonly clock: Clock;
@@ -94,7 +94,7 @@ class MemorySubscription extends SequenceWatch implements EventSubscription {
   readonly #onClosed: () => void;
 
   constructor(topic: string, listener: EventListener, onClosed: () => void) {
-    super('Memory', listener);
+    super('Memory', listener, () => {});
     this.topic = topic;
     this.#onClosed = onClosed;
   }

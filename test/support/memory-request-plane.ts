@@ -1,9 +1,8 @@
-import type { Clock } from '../../clock/index.ts';
-import { type WireError, workerError } from '../../errors/index.ts';
-import type { EngineOutput } from '../../protocol/generation/index.ts';
-import { decodeRecord, encodeRecord, type RecordPieces } from '../record-codec.ts';
-import { type CallerWire, ClientCall } from './client-call.ts';
-import { type AnswerWire, ServerCall } from './server-call.ts';
+import type { Clock } from '../../shared/clock/index.ts';
+import { type WireError, workerError } from '../../shared/errors/index.ts';
+import { decodeRecord, encodeRecord, type RecordPieces } from '../../shared/planes/record-codec.ts';
+import { type CallerWire, ClientCall } from '../../shared/planes/request/client-call.ts';
+import { type AnswerWire, ServerCall } from '../../shared/planes/request/server-call.ts';
 import {
   type Call,
   type CallSink,
@@ -14,7 +13,8 @@ import {
   type RequestPlaneObserver,
   silentObserver,
   type Transport,
-} from './types.ts';
+} from '../../shared/planes/request/types.ts';
+import type { EngineOutput } from '../../shared/protocol/generation/index.ts';
 
 export interface MemoryRequestPlaneOptions {
   readonly clock: Clock;
