@@ -14,7 +14,7 @@ import {
   workerSetsOf,
 } from '../../shared/pipeline/index.ts';
 import type { PlaneServer, RequestPlane } from '../../shared/planes/request/index.ts';
-import { createRouter } from '../../shared/router/index.ts';
+import { SimpleRouter } from '../../shared/router/index.ts';
 import { captureLogger, createFrontendMetrics, createWorkerMetrics } from '../../shared/telemetry/index.ts';
 import { EndpointHealth, startWorker, type Worker } from '../../shared/worker/index.ts';
 import { letterModel } from '../shared/pipeline/fixtures.ts';
@@ -237,7 +237,7 @@ export class VirtualFleet {
     const { clock, metrics } = this;
     this.#frontend = mortalCaller(this.#plane);
     const random = this.#random;
-    const router = createRouter<PipelineWorker>({ mode: 'round-robin', clock, random, inhibitedMs: INHIBITED_MS });
+    const router = new SimpleRouter<PipelineWorker>({ mode: 'round-robin', clock, random, inhibitedMs: INHIBITED_MS });
     const pools = new FollowedPools(router);
     const onChange = (): void => pools.follow(models.list().flatMap(workerSetsOf));
     const models: LiveModelDirectory = new LiveModelDirectory({ discovery: this.discovery, clock, onChange });

@@ -35,6 +35,12 @@ export interface ResidentRouterOptions<Worker extends RoutableWorker = RoutableW
   readonly logger: Logger;
 }
 
+/** The workers of a pool as they were told last. */
+interface ListedPool<Worker> {
+  readonly workers: readonly Worker[];
+  readonly byId: ReadonlyMap<string, Worker>;
+}
+
 /**
  * A router that lets the resident router decide, and decides itself when that one does not:
  *
@@ -43,19 +49,7 @@ export interface ResidentRouterOptions<Worker extends RoutableWorker = RoutableW
  * each request anew, so that the first one after an outage is the resident's again. A request that the resident turns down
  * fails; one that it does not answer never does for that.
  */
-export function createResidentRouter<Worker extends RoutableWorker>(
-  options: ResidentRouterOptions<Worker>,
-): Router<Worker> {
-  return new ResidentRouter(options);
-}
-
-/** The workers of a pool as they were told last. */
-interface ListedPool<Worker> {
-  readonly workers: readonly Worker[];
-  readonly byId: ReadonlyMap<string, Worker>;
-}
-
-class ResidentRouter<Worker extends RoutableWorker> implements Router<Worker> {
+export class ResidentRouter<Worker extends RoutableWorker = RoutableWorker> implements Router<Worker> {
   readonly mode = 'kv';
   readonly #options: ResidentRouterOptions<Worker>;
   readonly #pools = new Map<string, ListedPool<Worker>>(); // bounded by the models in discovery, two roles each

@@ -1,5 +1,5 @@
 import type { KvEvent } from '../../../../shared/engines/index.ts';
-import { type BlockIndex, createBlockIndex } from '../../../../shared/router/block-index/index.ts';
+import { BlockIndex } from '../../../../shared/router/block-index/index.ts';
 import {
   type BlockChange,
   decodeRouterEvent,
@@ -22,7 +22,7 @@ export class ScriptedRank {
 
   constructor() {
     const ranks = new RankTable();
-    this.index = createBlockIndex({ ranks });
+    this.index = new BlockIndex({ ranks });
     this.rank = ranks.intern('abc', 0);
     this.#journal = this.#open();
   }
@@ -118,7 +118,7 @@ export class WatchedIndex {
 
   constructor() {
     const ranks = new RankTable();
-    this.index = createBlockIndex({ ranks });
+    this.index = new BlockIndex({ ranks });
     this.rank = ranks.intern('abc', 0);
   }
 
