@@ -222,23 +222,25 @@ const LISTENER_STATUSES = ['pending', 'active', 'paused', 'failed'];
 export function createIndexerMetrics(): IndexerMetrics {
   const registry = new MetricRegistry();
   const name = (rest: string): string => `dynamo_kvindexer_${rest}`;
-  const requests = registry.counter(name('requests_total'), 'Requests.', ['endpoint', 'method']);
-  const errors = registry.counter(name('errors_total'), 'Answers with status 4xx or 5xx.', [
+  const requests = registry.counter(name('requests_total'), 'Requests.', 'endpoint', 'method');
+  const errors = registry.counter(name('errors_total'), 'Answers with status 4xx or 5xx.', 'endpoint', 'status_class');
+  const durations = registry.histogram(
+    name('request_duration_seconds'),
+    'Time to the answer.',
+    DURATION_BOUNDS,
     'endpoint',
-    'status_class',
-  ]);
-  const durations = registry.histogram(name('request_duration_seconds'), 'Time to the answer.', DURATION_BOUNDS, [
-    'endpoint',
-  ]);
+  );
   const models = registry.gauge(name('models'), 'Pairs of model and routing group with an index.').with();
   const workers = registry.gauge(name('workers'), 'Registered workers.').with();
-  const listeners = registry.gauge(name('listeners'), 'Subscriptions to workers, by status.', ['status']);
-  const applied = registry.counter('dynamo_kvrouter_kv_cache_events_applied', 'KV events that reached an index.', [
+  const listeners = registry.gauge(name('listeners'), 'Subscriptions to workers, by status.', 'status');
+  const applied = registry.counter(
+    'dynamo_kvrouter_kv_cache_events_applied',
+    'KV events that reached an index.',
     'event_type',
     'status',
-  ]);
+  );
   const warnings = registry
-    .counter('dynamo_kvrouter_kv_cache_event_warnings', 'Blocks stored where they were held already.', ['warning_kind'])
+    .counter('dynamo_kvrouter_kv_cache_event_warnings', 'Blocks stored where they were held already.', 'warning_kind')
     .with('duplicate_store');
   const blocks = registry.gauge('stator_router_index_blocks', 'Blocks in all indexes.').with();
   const bytes = registry.gauge('stator_router_index_bytes', 'Memory taken by all indexes.').with();

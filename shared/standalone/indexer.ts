@@ -1,11 +1,5 @@
 import { asRecord, u64OfHex } from '../records/index.ts';
-import {
-  type BlockIndex,
-  createBlockIndex,
-  type HashPair,
-  IndexMemory,
-  type StoredRun,
-} from '../router/block-index/index.ts';
+import { BlockIndex, type HashPair, IndexMemory, type StoredRun } from '../router/block-index/index.ts';
 import { applyChange, decodeRouterEvents, indexSink, type OnApplied } from '../router/feed/index.ts';
 import { Overlaps, RankTable } from '../router/scheduler/index.ts';
 import type { Logger, MetricRegistry } from '../telemetry/index.ts';
@@ -159,7 +153,7 @@ export class StandaloneIndexer {
   }
 
   #dropTree(tree: ModelTree): void {
-    this.#pastDuplicates += tree.index.counters.duplicateBlocks;
+    this.#pastDuplicates += tree.index.duplicateBlocks;
     this.#trees.delete(tree);
   }
 
@@ -170,7 +164,7 @@ export class StandaloneIndexer {
     let indexBlocks = 0;
     let indexBytes = 0;
     for (const tree of this.#trees) {
-      duplicateBlocks += tree.index.counters.duplicateBlocks;
+      duplicateBlocks += tree.index.duplicateBlocks;
       indexBlocks += tree.index.blockCount;
       indexBytes += tree.index.bytes;
       for (const workerId of tree.listeners.workerIds) {
@@ -190,7 +184,7 @@ export interface ModelTreeOptions {
   readonly logger: Logger;
   readonly onApplied: OnApplied;
   readonly onEvicted: (blocks: number) => void;
-  /** Most distinct blocks. @default as `createBlockIndex` */
+  /** Most distinct blocks. @default as `BlockIndex` */
   readonly blocksMax?: number | undefined;
   /** Shared with the other trees. */
   readonly memory: IndexMemory;
@@ -217,7 +211,7 @@ export class ModelTree {
     const { blocksMax, memory, onEvicted } = options;
     const ranks = this.#ranks;
     const bounds = { onEvicted, ...(blocksMax === undefined ? {} : { blocksMax }) };
-    this.index = memory.bound((bytesMax) => createBlockIndex({ ranks, bytesMax, ...bounds }));
+    this.index = memory.bound((bytesMax) => new BlockIndex({ ranks, bytesMax, ...bounds }));
     this.#onApplied = onApplied;
     this.listeners = new RankListeners(openListener, indexSink(this.index, ranks, onApplied), logger);
   }

@@ -3,10 +3,10 @@ import type { Discovery, DiscoveryEvent, EndpointRecord, ModelRecord, Watch } fr
 import { eventPlane } from '../fleet/events/index.ts';
 import { callingPlane, openDiscovery, servingPlane } from '../fleet/index.ts';
 import { type RequestPlane, silentObserver } from '../planes/request/index.ts';
-import { type BlockIndex, createBlockIndex } from '../router/block-index/index.ts';
+import { BlockIndex } from '../router/block-index/index.ts';
 import { indexSink, WorkerLoads } from '../router/feed/index.ts';
 import { InitialWorkers, type WorkerPool } from '../router/index.ts';
-import { createKvRouter, type KvRouter, kvRouterConfigOf } from '../router/scheduler/index.ts';
+import { KvRouter, kvRouterConfigOf } from '../router/scheduler/index.ts';
 import { openFeeds } from '../routing/feeds/index.ts';
 import { openRouterFiles, type RouterFiles } from '../routing/index.ts';
 import { createRouterMetrics, MetricRegistry, type ProcessLogger } from '../telemetry/index.ts';
@@ -91,17 +91,16 @@ function openPool(settings: ServiceSettings, parts: PoolParts) {
     namespace: name.namespace,
     routerId: random.instanceId(),
     isKvMode: true,
-    logger: logger.for('metrics'),
   });
   const followsKvEvents = config.useKvEvents && config.overlapScoreCredit > 0;
   let index: BlockIndex | undefined;
-  const router: KvRouter<EndpointWorker> = createKvRouter({
+  const router: KvRouter<EndpointWorker> = new KvRouter({
     config,
     ...files,
     clock,
     random: settings.routerSeed === undefined ? random : seededRandom(settings.routerSeed),
     indexFor: (_, ranks) => {
-      index = createBlockIndex({ ranks, bytesMax: () => settings.indexMaxMb * 2 ** 20 });
+      index = new BlockIndex({ ranks, bytesMax: () => settings.indexMaxMb * 2 ** 20 });
       return index;
     },
   });

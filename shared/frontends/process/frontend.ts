@@ -111,7 +111,6 @@ export async function composeFrontend(
     clock,
     prefix: settings.metricsPrefix,
     buckets: bucketsOf(settings),
-    logger: logger.for('metrics'),
   });
   const telemetry = await openTelemetry(settings, { clock, random }, logger, metrics.registry);
   const plane = await callingPlane(settings, clock, metrics.requestPlane, planeOptions, logger.for('requests'));

@@ -17,7 +17,7 @@ import {
 import type { IncomingCall, RequestPlane } from '../../../shared/planes/request/index.ts';
 import { decodeEngineRequest } from '../../../shared/protocol/generation/index.ts';
 import { MemoryResponseStore } from '../../../shared/responses/index.ts';
-import { createRouter } from '../../../shared/router/index.ts';
+import { SimpleRouter } from '../../../shared/router/index.ts';
 import { createFrontendMetrics, silentLogger } from '../../../shared/telemetry/index.ts';
 import { type LoadedModel, loadModelFolder } from '../../../shared/tokens/index.ts';
 import { defaultHttpSettings } from '../http-settings.ts';
@@ -109,7 +109,7 @@ export async function startDeployment(
   const registered = [...(name.startsWith('mocker') ? MOCKED : loadModels(folder)), ...more];
   const instances = new Map<string, string>();
   if (name !== 'empty') await registerModels(name, registered, { plane, discovery, engine, instances });
-  const router = createRouter<Worker>({
+  const router = new SimpleRouter<Worker>({
     mode: 'round-robin',
     inhibitedMs: 0,
     clock: systemClock,

@@ -7,7 +7,7 @@ import { passThrough } from '../../../../shared/pipeline/prompt/preprocess.ts';
 import { EncodeStage } from '../../../../shared/pipeline/run/encode-stage.ts';
 import { RequestRun } from '../../../../shared/pipeline/run/run.ts';
 import { decodeEngineRequest, type GenerationRequest } from '../../../../shared/protocol/generation/index.ts';
-import { createRouter, Inhibition } from '../../../../shared/router/index.ts';
+import { Inhibition, SimpleRouter } from '../../../../shared/router/index.ts';
 import { VirtualClock } from '../../../support/virtual-clock.ts';
 import {
   HandPlane,
@@ -55,7 +55,7 @@ function fleet({
     encodedInline: (_model: string, failure?: ServeError) => void inline.push(failure),
   };
   const stalledWorkers = new Set(stalled);
-  const router = createRouter<Worker>({ mode: 'round-robin', clock, random: seededRandom(1) });
+  const router = new SimpleRouter<Worker>({ mode: 'round-robin', clock, random: seededRandom(1) });
   router.setWorkers(served.pool, workers);
   const shared = { plane, clock, observer, stalledWorkers };
   const context = {

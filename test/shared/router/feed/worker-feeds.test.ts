@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest';
 import { seededRandom } from '../../../../shared/clock/index.ts';
 import { Semaphore } from '../../../../shared/concurrency/index.ts';
 import type { KvEvent } from '../../../../shared/engines/index.ts';
-import { type BlockIndex, createBlockIndex } from '../../../../shared/router/block-index/index.ts';
+import { BlockIndex } from '../../../../shared/router/block-index/index.ts';
 import {
   BusyWorkers,
   type EventSource,
@@ -47,7 +47,7 @@ function fleetBed() {
       const counts = { skipped: 0, applied: [] as string[], recovered: [] as string[] };
       const { logger, lines } = captureLogger();
       const ranks = new RankTable();
-      const index: BlockIndex = createBlockIndex({ ranks });
+      const index: BlockIndex = new BlockIndex({ ranks });
       const loads = new WorkerLoads();
       const random = seededRandom(7);
       const feeds = new WorkerFeeds(
@@ -67,7 +67,6 @@ function fleetBed() {
             plane: requestPlane,
             clock: bed.clock,
             random,
-            carriesBytes: true,
             onSkip: () => counts.skipped++,
           }),
           slots: new Semaphore(16),

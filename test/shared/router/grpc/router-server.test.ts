@@ -33,7 +33,6 @@ async function open(secret?: string) {
     host: '127.0.0.1',
     port: 0,
     secret,
-    isLeader: () => resident.isLeader,
   });
   const plain: ChannelCredentials = credentials.createInsecure();
   const client = new Client(`127.0.0.1:${server.port}`, plain);

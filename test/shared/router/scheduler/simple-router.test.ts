@@ -3,9 +3,9 @@ import { describe, expect, it } from 'vitest';
 import { seededRandom } from '../../../../shared/clock/index.ts';
 import type { RoutingHints } from '../../../../shared/protocol/generation/index.ts';
 import {
-  createRouter,
   type RoutableWorker,
   type RouteRequest,
+  SimpleRouter,
   type SimpleRouterMode,
   type WorkerPool,
 } from '../../../../shared/router/index.ts';
@@ -23,7 +23,7 @@ function request(routing: RoutingHints = {}, excluded: readonly string[] = []): 
 }
 
 function router(mode: SimpleRouterMode, clock = new VirtualClock(), seed = 7) {
-  return createRouter<RoutableWorker>({ mode, clock, random: seededRandom(seed), inhibitedMs: 5000 });
+  return new SimpleRouter<RoutableWorker>({ mode, clock, random: seededRandom(seed), inhibitedMs: 5000 });
 }
 
 const three = [worker('a'), worker('b'), worker('c')];

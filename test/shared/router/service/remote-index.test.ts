@@ -2,8 +2,8 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { seededRandom } from '../../../../shared/clock/index.ts';
 import type { PlaneServer, RequestPlane, Transport } from '../../../../shared/planes/request/index.ts';
-import { createApproximateIndex, createBlockIndex } from '../../../../shared/router/block-index/index.ts';
-import { predictedIndex, RankTable } from '../../../../shared/router/scheduler/index.ts';
+import { ApproximateIndex, BlockIndex } from '../../../../shared/router/block-index/index.ts';
+import { RankTable } from '../../../../shared/router/scheduler/index.ts';
 import { Overlaps } from '../../../../shared/router/scheduler/prefix-index.ts';
 import {
   type IndexerAddress,
@@ -24,8 +24,8 @@ class Rig {
   readonly plane: RequestPlane = createMemoryRequestPlane({ clock: this.clock });
   /** Of the indexer. */
   readonly ranks = new RankTable();
-  readonly served = createBlockIndex({ ranks: this.ranks });
-  readonly decisions = createApproximateIndex({ ranks: this.ranks, clock: this.clock, policy: 'ttl', ttlMs: 1000 });
+  readonly served = new BlockIndex({ ranks: this.ranks });
+  readonly decisions = new ApproximateIndex({ ranks: this.ranks, clock: this.clock, policy: 'ttl', ttlMs: 1000 });
   /** Of the router that asks: numbered in another order. */
   readonly own = new RankTable();
   readonly failures = { queries: 0, writes: 0 };
@@ -53,7 +53,7 @@ class Rig {
 
   async serve(): Promise<void> {
     this.server = await this.plane.serve({ instanceId: '9' });
-    const index = this.isRecording ? predictedIndex(this.decisions, this.ranks) : this.served;
+    const index = this.isRecording ? this.decisions : this.served;
     const served: ServedIndex = { index, ranks: this.ranks };
     const endpoints = serveIndexOnPlane(this.server, {
       instanceId: '9',
