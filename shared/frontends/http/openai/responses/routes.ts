@@ -1,4 +1,4 @@
-import { type Operation, type Route, route, type Serve, serveLater } from '../../route.ts';
+import { type Operation, pathBelow, type Route, route, type Serve, serveLater } from '../../route.ts';
 
 type Described = Omit<Operation, 'path' | 'tag'>;
 
@@ -10,11 +10,6 @@ const serveResponseCancel = serveLater(async () => (await import('./stored.ts'))
 const serveInputItems = serveLater(async () => (await import('./stored.ts')).serveInputItems);
 
 const JSON_OR_EVENTS = ['application/json', 'text/event-stream'];
-
-/** A slash at the end of the API's own path does not count for what stands below. */
-export function pathBelow(path: string): string {
-  return path.endsWith('/') ? path.slice(0, -1) : path;
-}
 
 /** The routes of the Responses API, at and below `path` (`DYN_HTTP_SVC_RESPONSES_PATH_ENV`). */
 export function responsesRoutes(path: string): readonly Route[] {

@@ -7,12 +7,12 @@ import type { JsonObject, StoredResponse } from '../../../../responses/index.ts'
 import { cancelRequest } from '../../../inference/index.ts';
 import type { HttpAppDeps } from '../../deps.ts';
 import type { HttpExchange } from '../../hosts/exchange.ts';
+import { pathBelow } from '../../route.ts';
 import { sendStored } from '../../sinks/send.ts';
 import { type FinalEvent, ItemEvents } from './outlets.ts';
 import type { OutputItem } from './output-items.ts';
 import { findStored, lookForStored, responseNotFound, storeFailure } from './response-keeper.ts';
 import { ResponseSink } from './response-sink.ts';
-import { pathBelow } from './routes.ts';
 
 const LIMIT_DEFAULT = 20;
 const LIMIT_MAX = 100;
