@@ -43,6 +43,20 @@ describe('a fleet whose workers come and go', () => {
     expect(scaling.attainment).toBe(0);
   });
 
+  it.each([
+    ['nothing, however many come while passes run', 256, 0],
+    ['those for whom there was no room', 2, 58],
+  ])('engines report with their passes as waiting: %s', (_, maxNumSeqs, most) => {
+    const queued: number[] = [];
+    const decide = ({ pools }: ScalingView): undefined => {
+      const [worker] = pools.decode!.pool.workers;
+      queued.push(worker!.ranks[0]!.lastPass?.queuedPrefillRequests ?? 0);
+    };
+    const engine = { ...REFERENCE_ENGINE, maxNumSeqs };
+    scaled(() => undefined, { policy: { tickMs: 7, decide } }, { engine, workload: steady(60, 10, 200) });
+    expect(Math.max(...queued)).toBe(most);
+  });
+
   it("counts what waits in routers' queues as held: new workers can take it", () => {
     const workload = steady(60, 10, 200);
     const busy = { engine: { ...REFERENCE_ENGINE, maxNumBatchedTokens: 512 }, workload };
