@@ -1,7 +1,8 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import type { Targets } from '../../../shared/planner/index.ts';
+import { parsePlannerConfig, type Targets } from '../../../shared/planner/index.ts';
 import { type SimulationOptions, simulate, summarize } from '../../../shared/simulate/index.ts';
+import { PlannerPolicy } from '../../../shared/simulate/scaling/policies.ts';
 import type { ScalingOptions, ScalingView } from '../../../shared/simulate/scaling/scaling.ts';
 import { options, REFERENCE_ENGINE, routing, workloadOf } from './simulation-bed.ts';
 
@@ -127,6 +128,19 @@ describe('workers with two minutes of notice', () => {
     // Nobody waits for a first token twice, and nobody makes a token twice.
     expect(Math.max(...simulation.ttftMs)).toBeLessThan(5000);
     expect(Math.max(...simulation.e2eMs)).toBeLessThan(30_000 * 20);
+  });
+
+  it("are replaced by Dynamo's laws too, though of the last one's passes nobody tells any more", () => {
+    const config = parsePlannerConfig({ mode: 'agg', law: 'latency', min_endpoint: 2 });
+    const policy = new PlannerPolicy({ config, engines: { decode: { gpus: 1 } } }, 10_000);
+    const { simulation, scaling } = scaled(
+      () => undefined,
+      { policy, interruptionsPerHour: 12 },
+      { workload: steady(900, 1000, 10), workers: 2 },
+    );
+    expect(scaling.interruptions).toBeGreaterThan(4);
+    const missing = simulation.scaling!.points.filter(({ ready, starting }) => ready + starting < 2);
+    expect(missing.length).toBeLessThanOrEqual(scaling.interruptions); // until the next tick, that is
   });
 
   it('lose no request in one pool or two, whatever goes and comes', () => {
