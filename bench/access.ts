@@ -131,13 +131,12 @@ async function addedToChatUs(): Promise<number> {
   const parts = { logger: silentLogger };
   const apps = [createTestApp({ ...parts, pipeline: open() }), createTestApp({ ...parts, pipeline: open(), gate })];
   const headers = { 'content-type': 'application/json', authorization };
-  const request = new Request(`http://localhost${PATH}`, { method: 'POST' });
   const round = async ({ deps }: (typeof apps)[number]): Promise<number> => {
     const app = createHttpApp(deps);
     const before = cpuUs();
     for (let at = 0; at < REQUESTS_A_ROUND; at++) {
       await new Promise<void>((resolve) => {
-        void app.fetch(request, { exchange: new BareExchange(headers, resolve) });
+        app.serve(new BareExchange(headers, resolve));
       });
     }
     return (cpuUs() - before) / REQUESTS_A_ROUND;

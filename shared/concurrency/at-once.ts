@@ -1,4 +1,7 @@
-/** Lets so many run at once; the others wait in the order they came. Whoever may ask bounds how many wait. */
+/**
+ * Lets so many run at once, or one after the other; the others wait in the order they came. Whoever may ask bounds how many
+ * wait.
+ */
 export class Semaphore {
   #free: number;
   readonly #waiting = new Set<() => void>();
@@ -7,8 +10,8 @@ export class Semaphore {
     this.#free = atOnceMax;
   }
 
-  /** Runs `work` once a slot is free. Rejects with the signal's reason when it aborts before. */
-  async run<T>(signal: AbortSignal | undefined, work: () => Promise<T>): Promise<T> {
+  /** Runs `work` once a slot is free. Rejects with the signal's reason when it aborts before; work under way watches its own. */
+  async run<T>(work: () => Promise<T>, signal?: AbortSignal): Promise<T> {
     await this.#take(signal);
     try {
       return await work();
@@ -45,30 +48,6 @@ export class Semaphore {
     }
     this.#waiting.delete(next);
     next();
-  }
-}
-
-/** Runs pieces of work one after another, in the order of the calls, so that a renewal and a write cannot cross. */
-export class Serial {
-  #last: Promise<unknown> = Promise.resolve();
-
-  /**
-   * Resolves or rejects as `work` does; a failure does not stop what comes after it. When `signal` aborts while the work
-   * still waits for its turn, it is dropped and the call rejects at once; work under way watches its own signal.
-   */
-  run<T>(work: () => Promise<T>, signal?: AbortSignal): Promise<T> {
-    const waiting = new AbortController(); // rejects only until the turn comes
-    const result = this.#last.then(() => {
-      signal?.throwIfAborted();
-      waiting.abort();
-      return work();
-    });
-    this.#last = result.catch(() => {}); // told to this caller; the next one only waits
-    if (signal === undefined) return result;
-    const dropped = new Promise<never>((_, reject) => {
-      signal.addEventListener('abort', () => reject(signal.reason), { once: true, signal: waiting.signal });
-    });
-    return Promise.race([result, dropped]);
   }
 }
 

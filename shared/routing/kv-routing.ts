@@ -2,11 +2,11 @@ import { type Clock, seededRandom, type Timer } from '../clock/index.ts';
 import type { EdgeSettings } from '../config/index.ts';
 import type { ExplanationSource, RoutableModel, Worker } from '../pipeline/index.ts';
 import {
-  type ApproximateIndex,
+  ApproximateIndex,
   type ApproximateIndexOptions,
-  createApproximateIndex,
+  BlockIndex,
   IndexMemory,
-  ReplaceableBlockIndex,
+  predictingIndex,
 } from '../router/block-index/index.ts';
 import {
   type BlockChangeSink,
@@ -19,17 +19,14 @@ import {
 } from '../router/feed/index.ts';
 import type { Router, WorkerPool } from '../router/index.ts';
 import {
-  createKvRouter,
   explanationRecord,
-  type KvRouter,
+  KvRouter,
   type KvRouterConfig,
   kvRouterConfigOf,
   meterRouter,
   type PeerTeller,
   type PrefixIndex,
   poolName,
-  predictedIndex,
-  predictingIndex,
   type RankTable,
   RendezvousShare,
   schedulerMetrics,
@@ -53,7 +50,7 @@ const MIB = 2 ** 20;
 interface Fed {
   readonly metrics: RouterPoolMetrics;
   /** What the workers say that they hold; undefined without KV events. */
-  readonly index?: ReplaceableBlockIndex;
+  readonly index?: BlockIndex;
   /** Where that comes from. */
   readonly sink?: BlockChangeSink;
   /** What they should hold by the router's own decisions. */
@@ -109,7 +106,7 @@ export class KvRouting implements Routing {
     this.#config = kvRouterConfigOf(settings, policies?.settings);
     this.#remote = this.#config.overlapScoreCredit > 0 ? openRemote?.(!this.#config.useKvEvents) : undefined;
     const { routerSessionAffinityTtlSecs: affinitySecs, routerSessionAffinityMode: affinityMode } = settings;
-    this.#kv = createKvRouter({
+    this.#kv = new KvRouter({
       config: this.#config,
       ...files,
       clock,
@@ -303,16 +300,14 @@ export class KvRouting implements Routing {
     const { useKvEvents, approximateCachePolicy: policy, ttlMs, predictedTtlMs } = this.#config;
     const onEvicted = (blocks: number): void => metrics.indexEvicted(blocks);
     const predict = (by: Pick<ApproximateIndexOptions, 'policy' | 'ttlMs'>): ApproximateIndex =>
-      this.#memory.bound((bytesMax) =>
-        createApproximateIndex({ ...by, ranks, clock: this.#clock, bytesMax, onEvicted }),
-      );
+      this.#memory.bound((bytesMax) => new ApproximateIndex({ ...by, ranks, clock: this.#clock, bytesMax, onEvicted }));
     const remote = this.#remote?.indexFor(pool, ranks);
     if (remote === undefined && !useKvEvents) {
       const predictions = predict({ policy, ttlMs });
       this.#fed.set(poolName(pool), { metrics, predictions });
-      return predictedIndex(predictions, ranks);
+      return predictions;
     }
-    const keep = (bytesMax: () => number) => new ReplaceableBlockIndex({ ranks, bytesMax, onEvicted });
+    const keep = (bytesMax: () => number) => new BlockIndex({ ranks, bytesMax, onEvicted });
     const own = remote === undefined ? this.#memory.bound(keep) : undefined;
     const sink = own && indexSink(own, ranks, (type, status) => routerMetrics.applied(type, status));
     const fed: Fed = { metrics, ...(own && sink && { index: own, sink }) };

@@ -19,7 +19,6 @@ export {
 } from './log/logger.ts';
 export { bucketsOf } from './metrics/buckets.ts';
 export {
-  type AccessMetrics,
   createAccessMetrics,
   createArtifactMetrics,
   createDisaggregationMetrics,
@@ -27,11 +26,13 @@ export {
   createDrainMetrics,
   createHeldBytesMetrics,
   createHoldMetrics,
+  createPlannerQueueMetrics,
+  createRouterStateMetrics,
   createStallMetrics,
-  type HeldBytesMetrics,
-  type HoldMetrics,
+  type PlannerQueueMetrics,
   type RequestPlaneMetrics,
-  type StallMetrics,
+  type RouterStateMetrics,
+  type SharedPart,
 } from './metrics/edge-metrics.ts';
 export {
   createFrontendMetrics,
@@ -53,13 +54,6 @@ export {
   type RouterPoolMetrics,
   type RouterWorkerType,
 } from './metrics/router-metrics.ts';
-export {
-  createPlannerQueueMetrics,
-  createRouterStateMetrics,
-  type PlannerQueueMetrics,
-  type RouterStateMetrics,
-  type SharedPart,
-} from './metrics/shared-state-metrics.ts';
 export {
   createWorkerMetrics,
   type WorkerErrorType,

@@ -127,11 +127,9 @@ function method(
 ): GrpcMethod {
   return {
     path: path(name),
-    serve: (call) => {
-      const receive = (grant: Grant): void => receiveOne(call, (message) => serve(call, message, grant));
-      const admitted = admit(deps, call, need);
-      if (admitted instanceof Promise) return admitted.then(receive);
-      receive(admitted);
+    serve: async (call) => {
+      const grant = await admit(deps, call, need);
+      receiveOne(call, (message) => serve(call, message, grant));
     },
   };
 }

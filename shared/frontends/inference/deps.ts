@@ -10,7 +10,7 @@ import type { ServiceLifecycle } from './lifecycle.ts';
 /** What serving inference takes, whatever the transport. */
 export interface InferenceDeps {
   readonly pipeline: Pipeline;
-  readonly metrics: Pick<FrontendMetrics, 'startRequest' | 'rejected' | 'cancelled' | 'disconnected' | 'failed'>;
+  readonly metrics: FrontendMetrics;
   readonly logger: Logger;
   readonly clock: Clock;
   readonly random: Random;

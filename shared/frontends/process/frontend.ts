@@ -36,7 +36,6 @@ import {
   type ProcessLogger,
   type RequestRecorder,
 } from '../../telemetry/index.ts';
-import type { KserveDeps } from '../grpc/index.ts';
 import { budgetBytes, createHttpApp, httpSettings } from '../http/index.ts';
 import { ByteBudget, type InferenceDeps, ServiceLifecycle } from '../inference/index.ts';
 import { isOpenToAll, openGate, openNames } from './access.ts';
@@ -73,7 +72,7 @@ export interface FrontendOptions extends TimeAndChance {
 export interface Frontend {
   readonly app: ReturnType<typeof createHttpApp>;
   /** What other dialects of inference work with. */
-  readonly inference: InferenceDeps & Pick<KserveDeps, 'metrics'>;
+  readonly inference: InferenceDeps;
   readonly lifecycle: ServiceLifecycle;
   readonly models: LiveModelDirectory;
   readonly metrics: FrontendMetrics;
@@ -112,7 +111,6 @@ export async function composeFrontend(
     clock,
     prefix: settings.metricsPrefix,
     buckets: bucketsOf(settings),
-    logger: logger.for('metrics'),
   });
   const telemetry = await openTelemetry(settings, { clock, random }, logger, metrics.registry);
   const plane = await callingPlane(settings, clock, metrics.requestPlane, planeOptions, logger.for('requests'));
@@ -138,7 +136,7 @@ export async function composeFrontend(
     const held = createHeldBytesMetrics(metrics.registry);
     const http = httpSettings(settings);
     void beReadyWith(initial, lifecycle, logger.for('router'));
-    const inference: InferenceDeps & Pick<KserveDeps, 'metrics'> = {
+    const inference: InferenceDeps = {
       pipeline: models.pipeline,
       metrics,
       logger: logger.for('http'),
@@ -154,7 +152,6 @@ export async function composeFrontend(
     };
     const app = createHttpApp({
       ...inference,
-      metrics,
       settings: http,
       bodies: new ByteBudget('bodies_bytes', budgetBytes(settings.httpBodyBudgetMb), held.bodies),
       responseStore,

@@ -40,7 +40,6 @@ export async function serveFrontend(
       host: settings.httpHost,
       port: isKserve ? settings.grpcMetricsPort! : settings.httpPort, // who can be such a server has the port, too
       lifecycle: frontend.lifecycle,
-      logger: log,
       tls,
       clock,
       random,

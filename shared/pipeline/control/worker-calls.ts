@@ -22,7 +22,7 @@ const CALLS_AT_ONCE_MAX = 64;
 /** Asks every one of `workers`, some at once. */
 function askEach<W, Said>(workers: readonly W[], ask: (worker: W) => Promise<Said>): Promise<readonly Said[]> {
   const slots = new Semaphore(CALLS_AT_ONCE_MAX);
-  return Promise.all(workers.map((worker) => slots.run(undefined, () => ask(worker))));
+  return Promise.all(workers.map((worker) => slots.run(() => ask(worker))));
 }
 
 /** Asks one control endpoint; resolves within `timeoutMs`, whatever happens. */

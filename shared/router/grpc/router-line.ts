@@ -51,11 +51,7 @@ export interface RouterLineOptions {
 }
 
 /** Asks the resident router at `place`, `host:port`, by gRPC. Connects when it is first asked. */
-export function openRouterLine(place: string, clock: Clock, options: RouterLineOptions = {}): ResidentLine {
-  return new RouterLine(place, clock, options);
-}
-
-class RouterLine implements ResidentLine {
+export class RouterLine implements ResidentLine {
   readonly #place: string;
   readonly #clock: Clock;
   readonly #metadata = new Metadata();

@@ -41,8 +41,6 @@ export interface RouterGrpcOptions extends TimeAndChance {
   readonly secret?: string | undefined;
   /** @default it speaks plainly */
   readonly tls?: PlaneServerTls | undefined;
-  /** Whether this process answers `Choose`, for health checks of the router by name. */
-  isLeader(): boolean;
 }
 
 /** The router's gRPC server. */
@@ -59,7 +57,7 @@ export interface RouterGrpcServer {
  * @throws Error with one line that names the setting to change when the port cannot be bound
  */
 export async function serveRouterGrpc(options: RouterGrpcOptions): Promise<RouterGrpcServer> {
-  const { service, host, port, clock, random, secret, tls, isLeader } = options;
+  const { service, host, port, clock, random, secret, tls } = options;
   const asksSecret = (call: GrpcCall): void => {
     try {
       requireSecret(call, secret);
@@ -80,7 +78,7 @@ export async function serveRouterGrpc(options: RouterGrpcOptions): Promise<Route
       asksSecret,
     );
   const health = new HealthService((name) => {
-    if (name === ROUTER) return isLeader();
+    if (name === ROUTER) return service.isLeader;
     return name === '' || name === HEALTH ? true : undefined;
   });
   const methods = [

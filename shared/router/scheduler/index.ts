@@ -1,7 +1,7 @@
 /**
  * @module router/scheduler
- * Chooses a worker by what each has cached and how loaded it is: `createKvRouter`, the router of mode `kv`, and `createScheduler`, its
- * core, pure. What decides without an index is behind the door of `router`: a bundler takes in everything behind a door, and a
+ * Chooses a worker by what each has cached and how loaded it is: `KvRouter`, the router of mode `kv`, and `Scheduler`, its core,
+ * pure. What decides without an index is behind the door of `router`: a bundler takes in everything behind a door, and a
  * function should start fast.
  */
 
@@ -23,7 +23,7 @@ export {
   type QueuePolicy,
 } from './kv-config.ts';
 export { type CostModelChoice, costModelOf, kvRouterConfigOf, readKvRouterConfig } from './kv-config-sources.ts';
-export { createKvRouter, type KvPool, type KvRouter, type KvRouterOptions, type PeerTeller } from './kv-router.ts';
+export { type KvPool, KvRouter, type KvRouterOptions, type PeerTeller } from './kv-router.ts';
 export { ActiveLoad } from './load/active-load.ts';
 export {
   createPrefillEstimate,
@@ -32,7 +32,7 @@ export {
   readModelShape,
 } from './load/prefill-estimate.ts';
 export { type MeteredRouterOptions, meterRouter, schedulerMetrics } from './metrics.ts';
-export { Overlaps, type Predictions, type PrefixIndex, predictedIndex, predictingIndex } from './prefix-index.ts';
+export { Overlaps, type PrefixIndex } from './prefix-index.ts';
 export {
   type PolicyClass,
   type PolicyConfig,
@@ -41,7 +41,7 @@ export {
   readPolicyConfig,
 } from './queue/policy-config.ts';
 export { RankTable } from './ranks.ts';
-export { createScheduler, type SchedulerOptions } from './scheduler.ts';
+export { Scheduler, type SchedulerOptions } from './scheduler.ts';
 export { SessionAffinity, type SessionAffinityOptions, type SessionTarget } from './scheduling-request.ts';
 export { InFlight, type Pick, pickerFor } from './simple-router.ts';
 export { createKeyedTracking, KEY_BYTES, type TrackingHash, type TrackingKey } from './tracking-hash.ts';
@@ -59,7 +59,6 @@ export type {
   RankLoad,
   RankWeight,
   SchedulableWorker,
-  Scheduler,
   SchedulerObserver,
   SchedulingOutcome,
   SchedulingRequest,

@@ -150,56 +150,6 @@ export interface RankWeight {
   readonly prefillTokens: number;
 }
 
-/**
- * The router's core without sockets and timers: index, load, cost and queue of one pool of workers. Everything happens in
- * the caller's turn; time comes from the clock it was made with.
- */
-export interface Scheduler {
-  /** The pool as it is now. Workers that are gone lose their bookings and their blocks. */
-  setWorkers(workers: readonly SchedulableWorker[]): void;
-  submit(request: SchedulingRequest, outcome: SchedulingOutcome): SchedulingTicket;
-  /** The first token came. Idempotent; unknown ids are ignored. */
-  prefillDone(requestId: string): void;
-  /** `outputTokens` so far. Needed only where output blocks are tracked. */
-  produced(requestId: string, outputTokens: number): void;
-  /**
-   * One more block of output, counted by the caller, tracked in any case; `fraction` is the weight from now on of the blocks
-   * that only this request runs on. False for unknown ids.
-   */
-  addOutputBlock(requestId: string, fraction?: number): boolean;
-  /** Whether the request is booked at a worker: it was not freed and did not expire. */
-  isActive(requestId: string): boolean;
-  /** The request left its worker, however it ended. Idempotent. */
-  free(requestId: string): void;
-  /**
-   * Books a request that somebody else sent to a worker: a peer's, or one chosen outside.
-   * False when the worker is unknown or the id is booked already; then nothing changes.
-   */
-  book(booking: Booking): boolean;
-  /** What the booked requests weigh on a rank; undefined when the rank is unknown. */
-  bookedLoad(workerId: string, dpRank: number): RankWeight | undefined;
-  /** What others have brought to a rank without a booking: it counts as the rank's load until told otherwise. */
-  setUnattributedLoad(workerId: string, dpRank: number, load: RankWeight): void;
-  /** Looks at the queue and at requests that were never freed; call it every `recheckMs`, and at `nextTickMs`. */
-  tick(): void;
-  readonly recheckMs: number;
-  /** Instant at which the queue may open by the passing of time alone; undefined when only an event can open it. */
-  readonly nextTickMs: number | undefined;
-  readonly pendingRequests: number;
-  readonly pendingPromptTokens: number;
-  readonly activeRequests: number;
-  /** Load of every rank of the pool, in the order of worker id and rank. */
-  loads(): readonly RankLoad[];
-  /** What each rank's load would be with the request there. */
-  potentialLoads(hashes: BlockHashes, promptTokens: number): readonly PotentialLoad[];
-  /** What would be decided now and why, without booking. */
-  explain(request: SchedulingRequest): Explanation;
-  /** What was decided for one of the last requests and why. */
-  explained(requestId: string): Explanation | undefined;
-  /** Every waiting request is told `SubscriberShutdown`; later ones too. Idempotent. */
-  close(): void;
-}
-
 /** A request at a worker that this scheduler did not choose. */
 export interface Booking {
   readonly requestId: string;

@@ -1,10 +1,8 @@
-import type { Clock } from '../../clock/index.ts';
 import { type ServeError, toServeError, workerError } from '../../errors/index.ts';
 import type { MetricRegistry } from '../../telemetry/index.ts';
 import type { PoolRole, RouteRequest, Router } from '../router.ts';
 import type { KvRouter } from '../scheduler/kv-router.ts';
 import type { Explanation } from '../scheduler/types.ts';
-import type { LeaseHolder } from '../state/index.ts';
 import type {
   ChooseListener,
   ChooseQuery,
@@ -42,6 +40,11 @@ export class ResidentService implements ChooseService {
   constructor(options: ResidentServiceOptions) {
     this.#options = options;
     this.#book = new ReservationBook(options);
+  }
+
+  /** Whether this process is the one of the residents that answers. */
+  get isLeader(): boolean {
+    return this.#options.isLeader();
   }
 
   /** Reservations held now. */
@@ -165,7 +168,7 @@ export class ResidentService implements ChooseService {
   }
 
   #requireLeader(): void {
-    if (!this.#options.isLeader()) throw notLeading('another router answers, or nobody does yet');
+    if (!this.isLeader) throw notLeading('another router answers, or nobody does yet');
   }
 
   #poolOf({ poolKey, role, blockSizeTokens }: ChooseQuery): PresentPool {
@@ -186,47 +189,6 @@ function routeRequestOf(query: ChooseQuery, { pool, busy }: PresentPool): RouteR
   return { id, pool, prompt, routing, override, excluded, avoided, policyClass, busy, tokenIds: undefined };
 }
 
-export interface LeadershipOptions {
-  readonly clock: Clock;
-  /** How long a new holder of the lease listens before it leads: two report intervals of the workers. */
-  readonly settleMs: number;
-  /** It leads no longer. */
-  onStoodDown(): void;
-}
-
-/**
- * Whether this process leads, the one of the residents that answers: it holds the lease, and has held it for two report intervals, by
- * which time every worker has told what the holder before had sent there.
- */
-export class Leadership {
-  readonly #options: LeadershipOptions;
-  #lease: Pick<LeaseHolder, 'fence'> | undefined;
-  #heldSinceMs: number | undefined;
-
-  constructor(options: LeadershipOptions) {
-    this.#options = options;
-  }
-
-  /** The lease whose `acquired` and `lost` this is told of. */
-  follow(lease: Pick<LeaseHolder, 'fence'>): void {
-    this.#lease = lease;
-  }
-
-  acquired(): void {
-    this.#heldSinceMs = this.#options.clock.nowMs();
-  }
-
-  lost(): void {
-    this.#heldSinceMs = undefined;
-    this.#options.onStoodDown();
-  }
-
-  get isLeader(): boolean {
-    if (this.#lease?.fence === undefined || this.#heldSinceMs === undefined) return false; // `fence` may call `lost`
-    return this.#options.clock.nowMs() - this.#heldSinceMs >= this.#options.settleMs;
-  }
-}
-
 /** Facts that are read when somebody looks. */
 interface ResidentFacts {
   readonly isLeader: boolean;
@@ -245,7 +207,7 @@ export function createResidentMetrics(
   const expired = registry.counter(
     'stator_router_reservations_expired_total',
     'Places freed because their request was never seen at the worker, or nothing was heard of it any more.',
-    ['seen'],
+    'seen',
   );
   for (const seen of ['true', 'false']) expired.with(seen);
   registry.beforeScrape(() => {

@@ -209,6 +209,8 @@ export interface PresentPool {
 
 /** The resident router, whatever carries its answers. */
 export interface ChooseService {
+  /** Whether this process answers `choose`; for health checks of the router by name. */
+  readonly isLeader: boolean;
   /** Asks for a worker. Returns what leaves the queue again; without effect once the listener was told the outcome. */
   choose(query: ChooseQuery, listener: ChooseListener): () => void;
   /** A reservation goes on or ends. Idempotent; one that is not known is ignored. */

@@ -355,7 +355,7 @@ export function watchIndexers(
 export function createRemoteIndexMetrics(registry: MetricRegistry, routerId: string): RemoteIndexObserver {
   const failures = (what: string, about: string) =>
     registry
-      .counter(`dynamo_component_router_remote_indexer_${what}_failures_total`, about, ['router_id'])
+      .counter(`dynamo_component_router_remote_indexer_${what}_failures_total`, about, 'router_id')
       .with(routerId);
   const queries = failures('query', 'Requests routed without an answer of the remote indexer.');
   const writes = failures('write', 'Routing decisions that the remote indexer did not take.');

@@ -2,7 +2,7 @@ import type { Clock } from '../../clock/index.ts';
 import type { FrontendFamilies } from './frontend-families.ts';
 import type { FrontendMetrics, RequestMeter, RequestOutcome, WorkerLabels } from './frontend-metrics.ts';
 import type { TurnClock } from './frontend-recorders.ts';
-import { type Counter, type Gauge, type Histogram, OVERFLOW_LABEL } from './registry.ts';
+import { type Counter, OVERFLOW_LABEL } from './registry.ts';
 
 const MS_PER_SECOND = 1000;
 
@@ -169,104 +169,72 @@ export class ActiveRequest implements RequestMeter {
 export type RequestTypeLabel = 'unary' | 'stream';
 
 /** Counters of one model on one route, looked up once. */
-export class RouteSeries {
-  readonly started: Counter;
-  readonly cancellations: Counter;
-  readonly #families: FrontendFamilies;
-  readonly #labels: readonly [string, string, string];
-  readonly #success: Counter;
-  readonly #errors = new Map<string, Counter>(); // error types are a closed list
+type RouteSeries = ReturnType<typeof routeSeries>;
 
-  constructor(families: FrontendFamilies, model: string, endpoint: string, requestType: RequestTypeLabel) {
-    this.#families = families;
-    this.#labels = [model, endpoint, requestType];
-    this.started = families.started.with(...this.#labels);
-    this.cancellations = families.cancellations.with(...this.#labels);
-    this.#success = families.requests.with(...this.#labels, 'success', '');
-  }
-
-  /** The counter of requests that ended so; `errorType` is undefined for success. */
-  ended(errorType: string | undefined): Counter {
-    if (errorType === undefined) return this.#success;
-    let counter = this.#errors.get(errorType);
-    if (counter === undefined) {
-      counter = this.#families.requests.with(...this.#labels, 'error', errorType);
-      this.#errors.set(errorType, counter);
-    }
-    return counter;
-  }
+function routeSeries(families: FrontendFamilies, ...labels: readonly [string, string, RequestTypeLabel]) {
+  const success = families.requests.with(...labels, 'success', '');
+  const errors = new Map<string, Counter>(); // error types are a closed list
+  return {
+    started: families.started.with(...labels),
+    cancellations: families.cancellations.with(...labels),
+    /** The counter of requests that ended so; `errorType` is undefined for success. */
+    ended(errorType: string | undefined): Counter {
+      if (errorType === undefined) return success;
+      let counter = errors.get(errorType);
+      if (counter === undefined) {
+        counter = families.requests.with(...labels, 'error', errorType);
+        errors.set(errorType, counter);
+      }
+      return counter;
+    },
+  };
 }
 
 /** Every series of one model that a request touches, looked up once. */
-export class ModelSeries {
-  readonly model: string;
-  readonly inflight: Gauge;
-  readonly active: Gauge;
-  readonly queued: Gauge;
-  readonly duration: Histogram;
-  readonly inputTokens: Histogram;
-  readonly outputLength: Histogram;
-  readonly cachedTokens: Histogram;
-  readonly outputTokens: Counter;
-  readonly ttft: Histogram;
-  readonly itl: Histogram;
-  readonly #families: FrontendFamilies;
-  readonly #unary = new Map<string, RouteSeries>(); // by endpoint, a closed list
-  readonly #stream = new Map<string, RouteSeries>();
+type ModelSeries = ReturnType<typeof modelSeries>;
 
-  constructor(families: FrontendFamilies, model: string) {
-    this.model = model;
-    this.inflight = families.inflight.with(model);
-    this.active = families.active.with(model);
-    this.queued = families.queued.with(model);
-    this.duration = families.duration.with(model);
-    this.inputTokens = families.inputTokens.with(model);
-    this.outputLength = families.outputLength.with(model);
-    this.cachedTokens = families.cachedTokens.with(model);
-    this.outputTokens = families.outputTokens.with(model);
-    this.ttft = families.ttft.with(model);
-    this.itl = families.itl.with(model);
-    this.#families = families;
-  }
-
-  route(endpoint: string, requestType: RequestTypeLabel): RouteSeries {
-    const routes = requestType === 'unary' ? this.#unary : this.#stream;
-    let route = routes.get(endpoint);
-    if (route === undefined) {
-      route = new RouteSeries(this.#families, this.model, endpoint, requestType);
-      routes.set(endpoint, route);
-    }
-    return route;
-  }
+function modelSeries(families: FrontendFamilies, model: string) {
+  const routes = { unary: new Map<string, RouteSeries>(), stream: new Map<string, RouteSeries>() }; // endpoints are a closed list
+  return {
+    model,
+    inflight: families.inflight.with(model),
+    active: families.active.with(model),
+    queued: families.queued.with(model),
+    duration: families.duration.with(model),
+    inputTokens: families.inputTokens.with(model),
+    outputLength: families.outputLength.with(model),
+    cachedTokens: families.cachedTokens.with(model),
+    outputTokens: families.outputTokens.with(model),
+    ttft: families.ttft.with(model),
+    itl: families.itl.with(model),
+    route(endpoint: string, requestType: RequestTypeLabel): RouteSeries {
+      let route = routes[requestType].get(endpoint);
+      if (route === undefined) {
+        route = routeSeries(families, model, endpoint, requestType);
+        routes[requestType].set(endpoint, route);
+      }
+      return route;
+    },
+  };
 }
 
 /**
- * The series of every model asked for so far. Names can come from clients, so there is a bound: what comes after
+ * The series of every model asked for so far, by its name. Names can come from clients, so there is a bound: what comes after
  * `modelsMax` names counts on one shared model, `__other__`.
  */
-export class ModelSeriesTable {
-  readonly #families: FrontendFamilies;
-  readonly #modelsMax: number;
-  readonly #onOverflow: () => void;
-  readonly #models = new Map<string, ModelSeries>();
-  #other: ModelSeries | undefined;
-
-  constructor(families: FrontendFamilies, modelsMax: number, onOverflow: () => void) {
-    this.#families = families;
-    this.#modelsMax = modelsMax;
-    this.#onOverflow = onOverflow;
-  }
-
-  of(model: string): ModelSeries {
-    const known = this.#models.get(model);
-    if (known !== undefined) return known;
-    if (this.#models.size >= this.#modelsMax) {
-      this.#onOverflow();
-      this.#other ??= new ModelSeries(this.#families, OVERFLOW_LABEL);
-      return this.#other;
+export function modelTable(families: FrontendFamilies, modelsMax: number, onOverflow: () => void) {
+  const models = new Map<string, ModelSeries>();
+  let other: ModelSeries | undefined;
+  return (model: string): ModelSeries => {
+    let series = models.get(model);
+    if (series !== undefined) return series;
+    if (models.size >= modelsMax) {
+      onOverflow();
+      other ??= modelSeries(families, OVERFLOW_LABEL);
+      return other;
     }
-    const series = new ModelSeries(this.#families, model);
-    this.#models.set(model, series);
+    series = modelSeries(families, model);
+    models.set(model, series);
     return series;
-  }
+  };
 }

@@ -1,8 +1,7 @@
 import { type Clock, systemClock } from '../../clock/index.ts';
 import { type ErrorCode, type LimitName, limitNames, type ServeError } from '../../errors/index.ts';
-import { type Logger, silentLogger } from '../log/logger.ts';
-import { ActiveRequest, ModelSeriesTable, type RequestTypeLabel } from './active-request.ts';
-import type { BucketOverrides } from './buckets.ts';
+import { ActiveRequest, modelTable, type RequestTypeLabel } from './active-request.ts';
+import { BUCKETS, type Buckets } from './buckets.ts';
 import { createRequestPlaneMetrics, type RequestPlaneMetrics } from './edge-metrics.ts';
 import { defineFrontendFamilies } from './frontend-families.ts';
 import {
@@ -196,44 +195,36 @@ const MODELS_MAX_DEFAULT = 1000;
 export interface FrontendMetricsOptions {
   /** `--metrics-prefix`. Default `dynamo_frontend`; characters that a metric name cannot have become `_`. */
   readonly prefix?: string;
-  /** Histogram ranges that the configuration sets. */
-  readonly buckets?: BucketOverrides;
+  /** Histogram ranges. @default those of the settings' defaults */
+  readonly buckets?: Buckets;
   /** Default: the machine's clock. */
   readonly clock?: Clock;
   /** Where the metrics live, when the process has more of its own. Default: a registry of their own. */
   readonly registry?: MetricRegistry;
-  /** Hears of bucket settings that make no sense. Default: nobody. */
-  readonly logger?: Logger;
   /** Models with series of their own. Default 1000; later names share one, `__other__`. */
   readonly modelsMax?: number;
 }
 
 /** Makes the metrics of a frontend process, every family at zero. */
 export function createFrontendMetrics(options: FrontendMetricsOptions = {}): FrontendMetrics {
-  const clock = options.clock ?? systemClock;
+  const { prefix, buckets = BUCKETS, clock = systemClock, registry = new MetricRegistry() } = options;
+  const { modelsMax = MODELS_MAX_DEFAULT } = options;
   const turnClock = new TurnClock(clock);
-  const registry = options.registry ?? new MetricRegistry();
-  const families = defineFrontendFamilies(registry, {
-    prefix: options.prefix,
-    buckets: options.buckets ?? {},
-    logger: options.logger ?? silentLogger,
-  });
+  const families = defineFrontendFamilies(registry, prefix, buckets);
   for (const limit of limitNames) families.limitsReached.with(limit); // at zero, so that the first refusal is a rise
-  const models = new ModelSeriesTable(families, options.modelsMax ?? MODELS_MAX_DEFAULT, () =>
-    registry.countOverflow(families.requests.name),
-  );
+  const seriesOf = modelTable(families, modelsMax, () => registry.countOverflow(families.requests.name));
   const workers = workerRecorder(families, registry);
-  exposeUptime(registry, clock, families.uptime.with());
+  exposeUptime(registry, clock, families.uptime);
   return {
     registry,
     requestPlane: createRequestPlaneMetrics(registry),
     startRequest({ model, endpoint, requestType, startedMs = clock.nowMs() }) {
-      const series = models.of(model);
+      const series = seriesOf(model);
       const route = series.route(endpoint, requestType);
       return new ActiveRequest({ clock, turnClock, startedMs }, series, route, workers.setWorker);
     },
-    rejected: (model, endpoint) => families.rejections.with(models.of(model).model, endpoint).add(),
-    cancelled: (model, endpoint, requestType) => models.of(model).route(endpoint, requestType).cancellations.add(),
+    rejected: (model, endpoint) => families.rejections.with(seriesOf(model).model, endpoint).add(),
+    cancelled: (model, endpoint, requestType) => seriesOf(model).route(endpoint, requestType).cancellations.add(),
     disconnected: () => families.disconnected.with().add(1),
     ignoredKeys(endpoint, keys) {
       for (const key of keys) families.ignoredKeys.with(endpoint, key).add();
@@ -246,7 +237,7 @@ export function createFrontendMetrics(options: FrontendMetricsOptions = {}): Fro
     ...stageRecorder(families),
     ...modelRecorder(families, registry),
     ...workers,
-    watchEventLoop: () => watchEventLoop(clock, families.eventLoopDelay.with(), families.eventLoopStalls.with()),
+    watchEventLoop: () => watchEventLoop(clock, families.eventLoopDelay, families.eventLoopStalls),
     contentType: registry.contentType,
     render: () => registry.render(),
   };

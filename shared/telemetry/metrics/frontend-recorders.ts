@@ -10,23 +10,21 @@ type StageMethods = Pick<
 
 /** Counts what happens between a request's entry and its end. Series are looked up once, here. */
 export function stageRecorder(families: FrontendFamilies): StageMethods {
-  const tokenize = families.tokenize.with();
-  const template = families.template.with();
-  const detokenizeUs = families.detokenizeUs.with();
-  const detokenizeTokens = families.detokenizeTokens.with();
-  const tokenizeLatency = families.tokenizerLatency.with('tokenize');
-  const detokenizeLatency = families.tokenizerLatency.with('detokenize');
+  const { tokenize, template, detokenizeUs, detokenizeTokens, stageDuration, stageRequests, tokenizerLatency } =
+    families;
+  const tokenizeLatency = tokenizerLatency.with('tokenize');
+  const detokenizeLatency = tokenizerLatency.with('detokenize');
   const durations = {
-    preprocess: families.stageDuration.with('preprocess'),
-    route: families.stageDuration.with('route'),
-    transport_roundtrip: families.stageDuration.with('transport_roundtrip'),
-    postprocess: families.stageDuration.with('postprocess'),
+    preprocess: stageDuration.with('preprocess'),
+    route: stageDuration.with('route'),
+    transport_roundtrip: stageDuration.with('transport_roundtrip'),
+    postprocess: stageDuration.with('postprocess'),
   };
   const phasesOf = (stage: StageLabel): Record<PhaseLabel, Gauge> => ({
-    prefill: families.stageRequests.with(stage, 'prefill'),
-    decode: families.stageRequests.with(stage, 'decode'),
-    aggregated: families.stageRequests.with(stage, 'aggregated'),
-    '': families.stageRequests.with(stage, ''),
+    prefill: stageRequests.with(stage, 'prefill'),
+    decode: stageRequests.with(stage, 'decode'),
+    aggregated: stageRequests.with(stage, 'aggregated'),
+    '': stageRequests.with(stage, ''),
   });
   const requests = { preprocess: phasesOf('preprocess'), route: phasesOf('route'), dispatch: phasesOf('dispatch') };
   return {
@@ -60,7 +58,7 @@ export function modelRecorder(families: FrontendFamilies, registry: MetricRegist
   });
   return {
     tokenizerCache(model, cachedTokens, uncachedTokens) {
-      (cachedTokens > 0 ? families.cacheHits : families.cacheMisses).with().add();
+      (cachedTokens > 0 ? families.cacheHits : families.cacheMisses).add();
       families.cachedPromptTokens.with(model).add(cachedTokens);
       families.uncachedPromptTokens.with(model).add(uncachedTokens);
     },

@@ -7,7 +7,6 @@ import { createHttpApp, type HttpSettings } from '../../../shared/frontends/http
 import { routesOf } from '../../../shared/frontends/http/route-table.ts';
 import { startHttpServer } from '../../../shared/frontends/node/server.ts';
 import type { GenerationRequest } from '../../../shared/protocol/generation/index.ts';
-import { silentLogger } from '../../../shared/telemetry/index.ts';
 import type { JsonObject } from '../../support/dynamo-http/records.ts';
 import { createTestApp } from '../../support/http-app.ts';
 import { defaultHttpSettings } from '../../support/http-settings.ts';
@@ -192,7 +191,7 @@ describe('a request under a key', () => {
     const gate = new KeyGate({ store: slow, clock: systemClock, cacheMs: 0, onRead: () => reads++ });
     const { deps, lifecycle, lines } = createTestApp({ gate });
     const app = createHttpApp(deps);
-    const server = await startHttpServer(app, { host: '127.0.0.1', port: 0, lifecycle, logger: silentLogger });
+    const server = await startHttpServer(app, { host: '127.0.0.1', port: 0, lifecycle });
     const request = connect(server.port, '127.0.0.1');
     const head = `POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer ${text}\r\n`;
     request.write(`${head}content-length: 1000\r\n\r\n{`);

@@ -1,4 +1,3 @@
-import { VirtualClock } from '../../../shared/clock/index.ts';
 import type { ModelCard } from '../../../shared/discovery/index.ts';
 import { ServeError } from '../../../shared/errors/index.ts';
 import type { RoutableModel, Worker } from '../../../shared/pipeline/index.ts';
@@ -16,6 +15,7 @@ import type { GenerationRequest, GenerationSink, Usage } from '../../../shared/p
 import type { RequestMeter } from '../../../shared/telemetry/index.ts';
 import { type LoadedModel, PromptEncoder, type Tokenizer } from '../../../shared/tokens/index.ts';
 import { EventSink, type GenerationEvent } from '../../support/generation-events.ts';
+import { VirtualClock } from '../../support/virtual-clock.ts';
 
 /** One letter an id: 1 = a ... 26 = z; 0 is the end token. */
 export const letterTokenizer: Tokenizer = {

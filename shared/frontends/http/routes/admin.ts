@@ -16,7 +16,7 @@ import type { HttpAppDeps } from '../deps.ts';
 import type { HttpExchange } from '../hosts/exchange.ts';
 import { decodePath, EXPLAIN_PATH, shownId } from '../route.ts';
 import { readJson } from '../serve-inference.ts';
-import { sendError, sendJson } from '../sinks/send.ts';
+import { sendJson } from '../sinks/send.ts';
 
 /** A body that is JSON but not of the right shape, on this route alone. */
 const WRONG_SHAPE_STATUS = 422;
@@ -119,25 +119,18 @@ export async function serveExplained(deps: HttpAppDeps, exchange: HttpExchange):
   const explainer = requireExplainer(deps);
   for (const requestId of requestIdsOf(id)) {
     const explanation = await explainer.explained(requestId);
-    if (explanation === undefined) continue;
-    sendJson(exchange, 200, explanation);
-    return;
+    if (explanation !== undefined) return sendJson(exchange, 200, explanation);
   }
   const asked = 'asked for is the response id (chatcmpl-..., cmpl-..., resp_..., msg_...), not an x-request-id';
   const message = `No decision is kept for the id ${shownId(id)}: only the last ones are, and ${asked}`;
-  const error = new ServeError('not_found', message);
-  sendError(exchange, error, deps.settings.overloadStatus);
+  throw new ServeError('not_found', message);
 }
 
 /** `POST /router/explain`: where the request of a chat or completions body would go now. Nothing is sent or booked. */
 export async function serveExplain(deps: HttpAppDeps, exchange: HttpExchange): Promise<void> {
-  try {
-    const explainer = requireExplainer(deps);
-    const json = await readJson(exchange, deps);
-    sendJson(exchange, 200, await explainer.explain(decode(json, deps, exchange)));
-  } catch (thrown) {
-    sendError(exchange, toServeError(thrown), deps.settings.overloadStatus);
-  }
+  const explainer = requireExplainer(deps);
+  const json = await readJson(exchange, deps);
+  sendJson(exchange, 200, await explainer.explain(decode(json, deps, exchange)));
 }
 
 function requireExplainer({ explainer }: HttpAppDeps): NonNullable<HttpAppDeps['explainer']> {

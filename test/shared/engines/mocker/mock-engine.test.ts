@@ -1,9 +1,10 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { seededRandom, VirtualClock } from '../../../../shared/clock/index.ts';
+import { seededRandom } from '../../../../shared/clock/index.ts';
 import type { EnginePass, KvEvent } from '../../../../shared/engines/index.ts';
 import { createMockEngine, type MockEngineOptions } from '../../../../shared/engines/mocker/index.ts';
 import { isMigratable } from '../../../../shared/errors/index.ts';
+import { VirtualClock } from '../../../support/virtual-clock.ts';
 import { engineRequest, RecordingSink, range, startMockBed } from './support.ts';
 
 const TEXT = { passages: [range(20, 1000), range(30, 2000), range(25, 3000)], separator: [7, 7] };

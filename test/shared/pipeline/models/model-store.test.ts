@@ -1,7 +1,7 @@
 import { beforeEach, describe, expect, it } from 'vitest';
-import { VirtualClock } from '../../../../shared/clock/index.ts';
 import { ModelStore, type ModelStoreOptions, type RoutableModel } from '../../../../shared/pipeline/index.ts';
 import type { LoadedModel } from '../../../../shared/tokens/index.ts';
+import { VirtualClock } from '../../../support/virtual-clock.ts';
 import { letterModel, model } from '../fixtures.ts';
 
 const RETRY_MS = 5000;

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { seededRandom, VirtualClock } from '../../../../shared/clock/index.ts';
+import { seededRandom } from '../../../../shared/clock/index.ts';
 import { type ServeError, workerError } from '../../../../shared/errors/index.ts';
 import { ResponseAssembler } from '../../../../shared/pipeline/answer/response-assembler.ts';
 import type { Worker } from '../../../../shared/pipeline/index.ts';
@@ -7,7 +7,8 @@ import { preprocess } from '../../../../shared/pipeline/prompt/preprocess.ts';
 import { EncodeStage } from '../../../../shared/pipeline/run/encode-stage.ts';
 import { RequestRun } from '../../../../shared/pipeline/run/run.ts';
 import { decodeEngineRequest, type GenerationRequest } from '../../../../shared/protocol/generation/index.ts';
-import { createRouter, Inhibition } from '../../../../shared/router/index.ts';
+import { Inhibition, SimpleRouter } from '../../../../shared/router/index.ts';
+import { VirtualClock } from '../../../support/virtual-clock.ts';
 import {
   HandPlane,
   idleMeter,
@@ -55,7 +56,7 @@ function fleet({
     encodedInline: (_model: string, failure?: ServeError) => void inline.push(failure),
   };
   const stalledWorkers = new Set(stalled);
-  const router = createRouter<Worker>({ mode: 'round-robin', clock, random: seededRandom(1) });
+  const router = new SimpleRouter<Worker>({ mode: 'round-robin', clock, random: seededRandom(1) });
   router.setWorkers(served.pool, workers);
   const shared = { plane, clock, observer, stalledWorkers };
   const context = {

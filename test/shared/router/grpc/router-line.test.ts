@@ -1,15 +1,11 @@
 import protobuf from 'protobufjs';
 import { afterEach, describe, expect, it } from 'vitest';
-import { SYSTEM, seededRandom, systemClock, VirtualClock } from '../../../../shared/clock/index.ts';
-import {
-  createMemoryRequestPlane,
-  type PlaneClientTls,
-  type PlaneServerTls,
-} from '../../../../shared/planes/request/index.ts';
+import { SYSTEM, seededRandom, systemClock } from '../../../../shared/clock/index.ts';
+import type { PlaneClientTls, PlaneServerTls } from '../../../../shared/planes/request/index.ts';
 import { decodeChooseResponse, encodeChooseRequest } from '../../../../shared/router/grpc/codec.ts';
 import {
-  openRouterLine,
   type RouterGrpcServer,
+  RouterLine,
   type RouterLineOptions,
   serveRouterGrpc,
 } from '../../../../shared/router/grpc/index.ts';
@@ -18,14 +14,16 @@ import {
   type ChooseListener,
   type ChooseService,
   createFallbackMetrics,
-  createResidentRouter,
   queryOf,
   type ResidentAddress,
   ResidentClient,
+  ResidentRouter,
 } from '../../../../shared/router/service/index.ts';
-import { createStatelessRouter } from '../../../../shared/router/stateless/index.ts';
+import { StatelessRouter } from '../../../../shared/router/stateless/index.ts';
 import { captureLogger, MetricRegistry } from '../../../../shared/telemetry/index.ts';
 import { freePort, readTlsFixture, waitUntil } from '../../../support/index.ts';
+import { createMemoryRequestPlane } from '../../../support/memory-request-plane.ts';
+import { VirtualClock } from '../../../support/virtual-clock.ts';
 import { choose } from '../choose.ts';
 import { NEVER, POOL, prompt, Resident, request, WORKERS } from '../service/resident-rig.ts';
 
@@ -48,7 +46,6 @@ async function serve(
     port,
     secret,
     tls,
-    isLeader: () => true,
   });
   opened.push(server);
   const place = `127.0.0.1:${server.port}`;
@@ -69,12 +66,12 @@ class Asker {
       random: seededRandom(9),
       chooseTimeoutMs,
       connectTimeoutMs: 5000,
-      grpcLine: (place) => openRouterLine(place, clock, options),
+      grpcLine: (place) => new RouterLine(place, clock, options),
     });
     opened.push(this.client);
-    this.router = createResidentRouter({
+    this.router = new ResidentRouter({
       client: this.client,
-      stateless: createStatelessRouter({ clock }),
+      stateless: new StatelessRouter({ clock }),
       clock,
       metrics: createFallbackMetrics(this.#registry),
       logger: captureLogger().logger,

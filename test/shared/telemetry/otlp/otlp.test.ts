@@ -1,10 +1,11 @@
 import { isDeepStrictEqual } from 'node:util';
 import { afterEach, describe, expect, it } from 'vitest';
-import { systemClock, systemRandom, VirtualClock } from '../../../../shared/clock/index.ts';
+import { systemClock, systemRandom } from '../../../../shared/clock/index.ts';
 import { captureLogger, countDroppedTelemetry, MetricRegistry, Tracer } from '../../../../shared/telemetry/index.ts';
 import { type OtlpExport, openOtlp, otlpTargets } from '../../../../shared/telemetry/otlp/open-otlp.ts';
 import { freePort, waitUntil } from '../../../support/index.ts';
 import { type OtlpCollector, startOtlpCollector } from '../../../support/otlp-collector.ts';
+import { VirtualClock } from '../../../support/virtual-clock.ts';
 
 const cleanups: (() => unknown)[] = [];
 

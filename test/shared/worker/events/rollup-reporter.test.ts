@@ -1,9 +1,10 @@
 import { describe, expect, it } from 'vitest';
-import { seededRandom, VirtualClock } from '../../../../shared/clock/index.ts';
+import { seededRandom } from '../../../../shared/clock/index.ts';
 import type { Engine, EngineInfo, EngineLoad, EnginePass } from '../../../../shared/engines/index.ts';
 import { type PlannerEventOf, readPlannerEvent } from '../../../../shared/protocol/planner/index.ts';
 import { PASS_SAMPLES_MAX } from '../../../../shared/protocol/planner-topics/index.ts';
 import { RollupReporter, TrafficCounter } from '../../../../shared/worker/events/rollup-reporter.ts';
+import { VirtualClock } from '../../../support/virtual-clock.ts';
 
 const INFO: EngineInfo = {
   contextLength: 8192,

@@ -1,4 +1,4 @@
-import { ServeError, toServeError } from '../../../../errors/index.ts';
+import { ServeError } from '../../../../errors/index.ts';
 import {
   COMPACT_KEYS,
   COMPACTION_TRIGGER,
@@ -28,7 +28,7 @@ import type { HttpAppDeps } from '../../deps.ts';
 import type { HttpExchange } from '../../hosts/exchange.ts';
 import type { Serve } from '../../route.ts';
 import { type Inference, readJson, serveInference } from '../../serve-inference.ts';
-import { sendError, sendJson } from '../../sinks/send.ts';
+import { sendJson } from '../../sinks/send.ts';
 import { namesOf } from '../wire.ts';
 import { responseUsage } from './bodies.ts';
 import { ObjectOutlet, StreamOutlet } from './outlets.ts';
@@ -89,13 +89,9 @@ async function requireUnstored({ deps, exchange }: Inference, id: string): Promi
 
 /** `POST /v1/responses/input_tokens`: an estimate, without a look at the model. */
 async function serveInputTokens(deps: HttpAppDeps, exchange: HttpExchange): Promise<void> {
-  try {
-    requireService(deps);
-    const json = await readJson(exchange, deps);
-    sendJson(exchange, 200, { object: 'response.input_tokens', input_tokens: estimateInputTokens(json) });
-  } catch (thrown) {
-    sendError(exchange, toServeError(thrown), deps.settings.overloadStatus);
-  }
+  requireService(deps);
+  const json = await readJson(exchange, deps);
+  sendJson(exchange, 200, { object: 'response.input_tokens', input_tokens: estimateInputTokens(json) });
 }
 
 interface Opening {

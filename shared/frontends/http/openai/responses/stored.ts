@@ -1,5 +1,5 @@
-import { endOfTurn } from '../../../../concurrency/index.ts';
-import { ServeError, toServeError } from '../../../../errors/index.ts';
+import { endOfTurn, untilAborted } from '../../../../concurrency/index.ts';
+import { ServeError } from '../../../../errors/index.ts';
 import { type NamedLogprob, requestKeyOf, type TokenLogprob } from '../../../../protocol/generation/index.ts';
 import { jsonPieces } from '../../../../protocol/json/index.ts';
 import { openSummary, storedIdOf } from '../../../../protocol/openai/index.ts';
@@ -7,7 +7,7 @@ import type { JsonObject, StoredResponse } from '../../../../responses/index.ts'
 import { cancelRequest } from '../../../inference/index.ts';
 import type { HttpAppDeps } from '../../deps.ts';
 import type { HttpExchange } from '../../hosts/exchange.ts';
-import { sendError, sendStored } from '../../sinks/send.ts';
+import { sendStored } from '../../sinks/send.ts';
 import { type FinalEvent, ItemEvents } from './outlets.ts';
 import type { OutputItem } from './output-items.ts';
 import { findStored, lookForStored, responseNotFound, storeFailure } from './response-keeper.ts';
@@ -34,15 +34,11 @@ export async function serveStoredResponse(
   id: string,
   running: RunningResponses,
 ): Promise<void> {
-  await responding(deps, exchange, async () => {
-    if (exchange.method === 'DELETE') return deleteStored(deps, exchange, id);
-    const replay = readReplayQuery(new URLSearchParams(exchange.query));
-    if (replay !== undefined) {
-      await serveReplay(deps, exchange, id, running, replay);
-      return undefined;
-    }
-    return running.find(id, exchange.grant.owner)?.snapshot() ?? (await findStored(deps, id, exchange)).response;
-  });
+  if (exchange.method === 'DELETE') return sendStored(exchange, await deleteStored(deps, exchange, id));
+  const replay = readReplayQuery(new URLSearchParams(exchange.query));
+  if (replay !== undefined) return serveReplay(deps, exchange, id, running, replay);
+  const begun = running.find(id, exchange.grant.owner)?.snapshot();
+  await sendStored(exchange, begun ?? (await findStored(deps, id, exchange)).response);
 }
 
 /** Pauses between looks for a response that another edge stores once it has heard of its end. */
@@ -58,13 +54,10 @@ export async function serveResponseCancel(
   id: string,
   running: RunningResponses,
 ): Promise<void> {
-  await responding(deps, exchange, async () => {
-    const { owner } = exchange.grant;
-    const found = running.find(id, owner);
-    if (found === undefined) return cancelElsewhere(deps, id, exchange);
-    deps.lifecycle.running.cancel(id, owner);
-    return found.snapshot();
-  });
+  const { owner } = exchange.grant;
+  const found = running.find(id, owner);
+  if (found !== undefined) deps.lifecycle.running.cancel(id, owner);
+  await sendStored(exchange, found?.snapshot() ?? (await cancelElsewhere(deps, id, exchange)));
 }
 
 /** @throws ServeError `not_found`, or `service_unavailable` when the store or a worker cannot be asked */
@@ -83,21 +76,19 @@ async function cancelElsewhere(deps: HttpAppDeps, id: string, exchange: HttpExch
 
 /** `GET /v1/responses/{id}/input_items`: newest first, unless `order=asc`; `limit` 1 to 100; `after` an item's id. */
 export async function serveInputItems(deps: HttpAppDeps, exchange: HttpExchange, id: string): Promise<void> {
-  await responding(deps, exchange, async () => {
-    const query = new URLSearchParams(exchange.query);
-    const limit = readLimit(query.get('limit'));
-    const order = readOrder(query.get('order'));
-    const { input } = await findStored(deps, id, exchange);
-    const ordered = order === 'asc' ? input : input.toReversed();
-    const from = afterIndex(ordered, query.get('after'));
-    const data = ordered.slice(from, from + limit);
-    return {
-      object: 'list',
-      data,
-      first_id: data[0]?.id ?? null,
-      last_id: data.at(-1)?.id ?? null,
-      has_more: from + limit < ordered.length,
-    };
+  const query = new URLSearchParams(exchange.query);
+  const limit = readLimit(query.get('limit'));
+  const order = readOrder(query.get('order'));
+  const { input } = await findStored(deps, id, exchange);
+  const ordered = order === 'asc' ? input : input.toReversed();
+  const from = afterIndex(ordered, query.get('after'));
+  const data = ordered.slice(from, from + limit);
+  await sendStored(exchange, {
+    object: 'list',
+    data,
+    first_id: data[0]?.id ?? null,
+    last_id: data.at(-1)?.id ?? null,
+    has_more: from + limit < ordered.length,
   });
 }
 
@@ -110,19 +101,6 @@ async function deleteStored(deps: HttpAppDeps, exchange: HttpExchange, id: strin
     throw storeFailure(deps, id, cause, sink.closed);
   }
   return { id, object: 'response', deleted: true };
-}
-
-async function responding(
-  { settings }: HttpAppDeps,
-  exchange: HttpExchange,
-  make: () => Promise<JsonObject | undefined>,
-): Promise<void> {
-  try {
-    const body = await make();
-    if (body !== undefined) await sendStored(exchange, body); // else it has been sent
-  } catch (thrown) {
-    sendError(exchange, toServeError(thrown), settings.overloadStatus);
-  }
 }
 
 function readLimit(text: string | null): number {
@@ -199,7 +177,7 @@ async function serveReplay(
 ): Promise<void> {
   const { sink } = exchange;
   const made = running.find(id, exchange.grant.owner);
-  const found = made === undefined ? await findStored(deps, id, exchange) : await whenMade(made.recorded, exchange);
+  const found = made === undefined ? await findStored(deps, id, exchange) : await untilLeft(made.recorded, exchange);
   if (found === undefined) throw responseNotFound(id);
   exchange.head(200, { 'content-type': 'text/event-stream', 'cache-control': 'no-cache' });
   let chars = 0;
@@ -219,20 +197,9 @@ async function serveReplay(
 type Recorded = Pick<StoredResponse, 'response' | 'pieces'>;
 
 /** Waits as long as the response takes, whose own time is bounded, and no longer than the client and the host do. */
-function whenMade(
-  recorded: Promise<Recorded | undefined>,
-  { sink, deadline }: HttpExchange,
-): Promise<Recorded | undefined> {
-  return new Promise((resolve, reject) => {
-    const leave = (): void => reject(new ServeError('client_closed_request', 'client disconnected'));
-    const late = (): void => reject(new ServeError('deadline_exceeded', 'Request deadline exceeded'));
-    sink.closed.addEventListener('abort', leave, { once: true });
-    deadline?.addEventListener('abort', late, { once: true });
-    recorded.then(resolve, reject).finally(() => {
-      sink.closed.removeEventListener('abort', leave);
-      deadline?.removeEventListener('abort', late);
-    });
-  });
+function untilLeft<T>(made: Promise<T>, { sink, deadline }: HttpExchange): Promise<T> {
+  const whileRead = untilAborted(made, sink.closed);
+  return deadline === undefined ? whileRead : untilAborted(whileRead, deadline);
 }
 
 const FINAL_EVENTS: Readonly<Record<string, FinalEvent>> = {
