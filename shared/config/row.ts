@@ -155,6 +155,12 @@ interface ChoicesBuilder<P extends Process> {
   ): Row<readonly E[] | undefined, P>;
 }
 
+/** A switch without a default is off. */
+interface SwitchFields extends RowFields {
+  readonly default?: boolean;
+  readonly defaultFor?: Readonly<Partial<Record<Process, boolean>>>;
+}
+
 /** Limits of a number. */
 interface Ranged {
   readonly range?: NumberRange;
@@ -178,8 +184,10 @@ export function rowsFor<const P extends Process>(...usedBy: readonly P[]) {
     text: of(textType),
     /** Text that is never shown. */
     secret: of(secretType),
-    /** A switch: `--x`, `--no-x`. */
-    bool: of<boolean, object>(booleanType),
+    /** A switch, `--x` and `--no-x`: off, unless the row says otherwise. */
+    bool: (fields: SwitchFields): Row<boolean, P> => buildRow(usedBy, booleanType(), { default: false, ...fields }),
+    /** A switch of which it counts whether it was given. */
+    boolOrUnset: of<boolean, object>(booleanType),
     /** A whole number. */
     int: ofNumbers(integerType),
     /** A whole number, or null when switched off. */
@@ -206,6 +214,8 @@ export function rowsFor<const P extends Process>(...usedBy: readonly P[]) {
     logFilter: of<string, object>(logFilterType),
     /** The path of a file. */
     file: of((limits: PathLimits) => pathType('file', limits)),
+    /** The path of a file of certificates or a key. */
+    pem: of((limits: PathLimits) => pathType('file', { allowed: 'PEM', ...limits })),
     /** The path of a folder. */
     folder: of((limits: PathLimits) => pathType('folder', limits)),
     /** The path of a file or folder. */

@@ -89,7 +89,7 @@ export type RouterSettings = Settings<(typeof routers)['usedBy'][number]>;
 export type FleetSettings = Settings<(typeof fleet)['usedBy'][number]>;
 
 /** A setting by its name. */
-type NamedRow = readonly [setting: SettingName, row: Row];
+export type NamedRow = readonly [setting: SettingName, row: Row];
 
 /** The table in its sections. */
 export const GROUPS: readonly { readonly title: string; readonly rows: readonly NamedRow[] }[] = Object.entries(

@@ -51,13 +51,13 @@ export function createMemoryEventPlane(options: MemoryEventPlaneOptions): Memory
 
   function publish(subject: string, { payload, ...envelope }: EventEnvelope): boolean {
     if (isClosed) return true;
-    const bytes = Buffer.from(encodeRecord('msgpack', payload));
+    const bytes = Buffer.from(encodeRecord(payload));
     logs.get(subject)?.append(envelope, bytes);
     for (const subscription of subscriptions) {
       if (subscription.topic !== envelope.topic || !subscription.follows(envelope.publisherId)) continue;
       queueMicrotask(() => {
         if (!subscriptions.has(subscription)) return;
-        subscription.receive({ ...envelope, payload: decodeRecord('msgpack', bytes, 0, bytes.length) });
+        subscription.receive({ ...envelope, payload: decodeRecord(bytes, 0, bytes.length) });
       });
     }
     return true;
@@ -148,7 +148,7 @@ class LogRecord {
   /** A copy of what stands at `sequence`, which is kept. */
   entry(sequence: number): EventLogEntry {
     const { envelope, payload } = this.#ring[sequence % this.#ring.length]!; // within the bounds kept
-    return { sequence, envelope: { ...envelope, payload: decodeRecord('msgpack', payload, 0, payload.length) } };
+    return { sequence, envelope: { ...envelope, payload: decodeRecord(payload, 0, payload.length) } };
   }
 
   add(follower: MemoryFollower): void {

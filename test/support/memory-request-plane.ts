@@ -114,7 +114,7 @@ class MemoryStream implements CallerWire, AnswerWire {
   /** Copies the request over and hands it to `handler` on a later turn. */
   open(endpoint: string, request: PlaneRequest, handler: PlaneHandler): void {
     const record = { id: request.id, headers: request.headers, body: request.body };
-    const bytes = encodeRecord('msgpack', record);
+    const bytes = encodeRecord(record);
     const tokenIds = request.tokenIds?.slice();
     queueMicrotask(() => {
       if (this.#caller.isClosed) this.#over();
@@ -161,7 +161,7 @@ class MemoryStream implements CallerWire, AnswerWire {
   }
 
   encodeItem(output: EngineOutput): RecordPieces {
-    return [encodeRecord('msgpack', output)];
+    return [encodeRecord(output)];
   }
 
   item(_streamId: number, record: RecordPieces): void {
@@ -203,5 +203,5 @@ class MemoryStream implements CallerWire, AnswerWire {
 }
 
 function decode(record: Uint8Array): unknown {
-  return decodeRecord('msgpack', Buffer.from(record.buffer, record.byteOffset, record.length), 0, record.length);
+  return decodeRecord(Buffer.from(record.buffer, record.byteOffset, record.length), 0, record.length);
 }

@@ -28,12 +28,10 @@ export const accessRows = {
   }),
   metricsAuth: edges.bool({
     names: 'STATOR_METRICS_AUTH',
-    default: false,
     about: 'Keeps /metrics for operators and for keys with the scope metrics.',
   }),
   docsAuth: edges.bool({
     names: 'STATOR_DOCS_AUTH',
-    default: false,
     about: 'Keeps /, /docs and /openapi.json for operators and for whoever has a key.',
   }),
   cacheIsolation: edges.choice({
@@ -53,56 +51,46 @@ export const accessRows = {
 
 /** Rows of "TLS". */
 export const tlsRows = {
-  tlsCertPath: listeners.file({
+  tlsCertPath: listeners.pem({
     names: '--tls-cert-path DYN_TLS_CERT_PATH',
-    allowed: 'PEM',
     source: 'Dynamo',
     about: 'Server certificate; needs --tls-key-path. Reloaded on change.',
   }),
-  tlsKeyPath: listeners.file({
+  tlsKeyPath: listeners.pem({
     names: '--tls-key-path DYN_TLS_KEY_PATH',
-    allowed: 'PEM',
     source: 'Dynamo',
     about: 'Server private key; needs --tls-cert-path.',
   }),
-  tlsClientCaCertPath: listeners.file({
+  tlsClientCaCertPath: listeners.pem({
     names: '--tls-client-ca-cert-path DYN_TLS_CLIENT_CA_CERT_PATH',
-    allowed: 'PEM',
     about: 'CA for client certificates; set = mutual TLS.',
   }),
-  tcpTlsCertPath: lastingFleet.file({
+  tcpTlsCertPath: lastingFleet.pem({
     names: '--tcp-tls-cert-path DYN_TCP_TLS_CERT_PATH',
-    allowed: 'PEM',
     about: 'Certificate of the TCP request plane server, and of services that take the plane token.',
   }),
-  tcpTlsKeyPath: lastingFleet.file({
+  tcpTlsKeyPath: lastingFleet.pem({
     names: '--tcp-tls-key-path DYN_TCP_TLS_KEY_PATH',
-    allowed: 'PEM',
     about: 'Key of that certificate.',
   }),
-  tcpTlsCaCertPath: fleet.file({
+  tcpTlsCaCertPath: fleet.pem({
     names: '--tcp-tls-ca-cert-path DYN_TCP_TLS_CA_CERT_PATH',
-    allowed: 'PEM',
     about: 'CA that verifies the request plane peer.',
   }),
-  tcpTlsClientCertPath: fleet.file({
+  tcpTlsClientCertPath: fleet.pem({
     names: '--tcp-tls-client-cert-path DYN_TCP_TLS_CLIENT_CERT_PATH',
-    allowed: 'PEM',
     about: 'Client certificate for mutual TLS on the request plane.',
   }),
-  tcpTlsClientKeyPath: fleet.file({
+  tcpTlsClientKeyPath: fleet.pem({
     names: '--tcp-tls-client-key-path DYN_TCP_TLS_CLIENT_KEY_PATH',
-    allowed: 'PEM',
     about: 'Key of the request plane client certificate.',
   }),
-  tcpTlsClientCaCertPath: lastingFleet.file({
+  tcpTlsClientCaCertPath: lastingFleet.pem({
     names: '--tcp-tls-client-ca-cert-path DYN_TCP_TLS_CLIENT_CA_CERT_PATH',
-    allowed: 'PEM',
     about: 'CA for request plane clients; set = mutual TLS enforced.',
   }),
   tcpTlsInsecure: fleet.bool({
     names: '--tcp-tls-insecure DYN_TCP_TLS_INSECURE',
-    default: false,
     source: '1.6.1 (worker flag)',
     about: 'Skips certificate checks on the request plane; development only.',
   }),

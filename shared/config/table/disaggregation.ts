@@ -4,19 +4,16 @@ import { edges, worker, workers } from '../row.ts';
 export const disaggregationRows = {
   decodeFallback: edges.bool({
     names: '--decode-fallback DYN_DECODE_FALLBACK',
-    default: false,
     source: 'Dynamo',
     about: 'Aggregated mode on decode workers when no prefill worker is available.',
   }),
   enforceDisagg: edges.bool({
     names: '--enforce-disagg DYN_ENFORCE_DISAGG',
-    default: false,
     source: '1.6.1: ignored',
     about: 'A failed prefill leg fails the request instead of falling back.',
   }),
   routerConditionalDisagg: edges.bool({
     names: '--router-conditional-disagg DYN_ROUTER_CONDITIONAL_DISAGG',
-    default: false,
     about: 'Lets the router skip remote prefill.',
   }),
   routerConditionalDisaggConfig: edges.json({
@@ -34,14 +31,12 @@ export const disaggregationRows = {
   }),
   isPrefillWorker: workers.bool({
     names: '--is-prefill-worker DYN_VLLM_IS_PREFILL_WORKER',
-    default: false,
     source: 'older Dynamo',
     deprecated: 'use --disaggregation-mode prefill',
     about: 'Makes the worker a prefill worker.',
   }),
   isDecodeWorker: workers.bool({
     names: '--is-decode-worker DYN_VLLM_IS_DECODE_WORKER',
-    default: false,
     source: 'older Dynamo',
     deprecated: 'use --disaggregation-mode decode',
     about: 'Makes the worker a decode worker.',
@@ -76,7 +71,6 @@ export const disaggregationRows = {
   }),
   topologyEnabled: worker.bool({
     names: 'DYN_TOPOLOGY_ENABLED',
-    default: false,
     about: 'The worker reads where it stands, for KV transfer, and says it on its card.',
   }),
   topologyMountPath: worker.folder({

@@ -29,7 +29,6 @@ export const eventPlaneRows = {
   }),
   zmqBrokerEnabled: lastingFleet.bool({
     names: 'DYN_ZMQ_BROKER_ENABLED',
-    default: false,
     about: 'Looks the ZMQ broker up in discovery.',
   }),
 };
@@ -77,7 +76,7 @@ export const kvEventsRows = {
     source: 'older Dynamo',
     about: "Port of the engine's event stream that the sidecar sets up.",
   }),
-  vllmKvEventsUseIntBlockHashes: worker.bool({
+  vllmKvEventsUseIntBlockHashes: worker.boolOrUnset({
     names: 'VLLM_KV_EVENTS_USE_INT_BLOCK_HASHES',
     defaultText: "engine's",
     source: 'engine',

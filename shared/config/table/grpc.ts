@@ -4,7 +4,6 @@ import { frontend, listeners } from '../row.ts';
 export const grpcRows = {
   kserveGrpcServer: frontend.bool({
     names: '--kserve-grpc-server DYN_KSERVE_GRPC_SERVER',
-    default: false,
     source: 'Dynamo',
     about: 'KServe v2 by gRPC on --http-port, and no OpenAI routes: what stator grpc does.',
   }),

@@ -1,5 +1,15 @@
 import { edges, listeners } from '../row.ts';
 
+/** Where a route of clients is served. */
+const svcPath = (names: string, path: string, what: string) =>
+  edges.route({
+    names,
+    note: 'the name with _ENV wins',
+    default: path,
+    source: 'Dynamo',
+    about: `Path of ${what}.`,
+  });
+
 /** Rows of "HTTP server and routes". */
 export const httpRows = {
   httpHost: listeners.text({
@@ -56,69 +66,35 @@ export const httpRows = {
     about:
       'Time for running answers to reach their clients after SIGTERM; what is not over by then ends with an error.',
   }),
-  httpSvcChatPath: edges.route({
-    names: 'DYN_HTTP_SVC_CHAT_PATH_ENV DYN_HTTP_SVC_CHAT_PATH',
-    note: 'the name with _ENV wins',
-    default: '/v1/chat/completions',
-    source: 'Dynamo',
-    about: 'Path of chat completions.',
-  }),
-  httpSvcCmpPath: edges.route({
-    names: 'DYN_HTTP_SVC_CMP_PATH_ENV DYN_HTTP_SVC_CMP_PATH',
-    note: 'the name with _ENV wins',
-    default: '/v1/completions',
-    source: 'Dynamo',
-    about: 'Path of completions.',
-  }),
-  httpSvcEmbPath: edges.route({
-    names: 'DYN_HTTP_SVC_EMB_PATH_ENV DYN_HTTP_SVC_EMB_PATH',
-    note: 'the name with _ENV wins',
-    default: '/v1/embeddings',
-    source: 'Dynamo',
-    about: 'Path of embeddings.',
-  }),
-  httpSvcResponsesPath: edges.route({
-    names: 'DYN_HTTP_SVC_RESPONSES_PATH_ENV DYN_HTTP_SVC_RESPONSES_PATH',
-    note: 'the name with _ENV wins',
-    default: '/v1/responses',
-    source: 'Dynamo',
-    about: 'Path of responses; sub-paths move with it.',
-  }),
-  httpSvcModelsPath: edges.route({
-    names: 'DYN_HTTP_SVC_MODELS_PATH_ENV DYN_HTTP_SVC_MODELS_PATH',
-    note: 'the name with _ENV wins',
-    default: '/v1/models',
-    source: 'Dynamo',
-    about: 'Path of the model list; sub-paths move with it.',
-  }),
-  httpSvcAnthropicPath: edges.route({
-    names: 'DYN_HTTP_SVC_ANTHROPIC_PATH_ENV DYN_HTTP_SVC_ANTHROPIC_PATH',
-    note: 'the name with _ENV wins',
-    default: '/v1/messages',
-    source: 'Dynamo',
-    about: 'Path of Anthropic messages; count_tokens moves with it.',
-  }),
-  httpSvcHealthPath: edges.route({
-    names: 'DYN_HTTP_SVC_HEALTH_PATH_ENV DYN_HTTP_SVC_HEALTH_PATH',
-    note: 'the name with _ENV wins',
-    default: '/health',
-    source: 'Dynamo',
-    about: 'Path of the health check.',
-  }),
-  httpSvcLivePath: edges.route({
-    names: 'DYN_HTTP_SVC_LIVE_PATH_ENV DYN_HTTP_SVC_LIVE_PATH',
-    note: 'the name with _ENV wins',
-    default: '/live',
-    source: 'Dynamo',
-    about: 'Path of the liveness check.',
-  }),
-  httpSvcMetricsPath: edges.route({
-    names: 'DYN_HTTP_SVC_METRICS_PATH_ENV DYN_HTTP_SVC_METRICS_PATH',
-    note: 'the name with _ENV wins',
-    default: '/metrics',
-    source: 'Dynamo',
-    about: 'Path of Prometheus metrics.',
-  }),
+  httpSvcChatPath: svcPath(
+    'DYN_HTTP_SVC_CHAT_PATH_ENV DYN_HTTP_SVC_CHAT_PATH',
+    '/v1/chat/completions',
+    'chat completions',
+  ),
+  httpSvcCmpPath: svcPath('DYN_HTTP_SVC_CMP_PATH_ENV DYN_HTTP_SVC_CMP_PATH', '/v1/completions', 'completions'),
+  httpSvcEmbPath: svcPath('DYN_HTTP_SVC_EMB_PATH_ENV DYN_HTTP_SVC_EMB_PATH', '/v1/embeddings', 'embeddings'),
+  httpSvcResponsesPath: svcPath(
+    'DYN_HTTP_SVC_RESPONSES_PATH_ENV DYN_HTTP_SVC_RESPONSES_PATH',
+    '/v1/responses',
+    'responses; sub-paths move with it',
+  ),
+  httpSvcModelsPath: svcPath(
+    'DYN_HTTP_SVC_MODELS_PATH_ENV DYN_HTTP_SVC_MODELS_PATH',
+    '/v1/models',
+    'the model list; sub-paths move with it',
+  ),
+  httpSvcAnthropicPath: svcPath(
+    'DYN_HTTP_SVC_ANTHROPIC_PATH_ENV DYN_HTTP_SVC_ANTHROPIC_PATH',
+    '/v1/messages',
+    'Anthropic messages; count_tokens moves with it',
+  ),
+  httpSvcHealthPath: svcPath('DYN_HTTP_SVC_HEALTH_PATH_ENV DYN_HTTP_SVC_HEALTH_PATH', '/health', 'the health check'),
+  httpSvcLivePath: svcPath('DYN_HTTP_SVC_LIVE_PATH_ENV DYN_HTTP_SVC_LIVE_PATH', '/live', 'the liveness check'),
+  httpSvcMetricsPath: svcPath(
+    'DYN_HTTP_SVC_METRICS_PATH_ENV DYN_HTTP_SVC_METRICS_PATH',
+    '/metrics',
+    'Prometheus metrics',
+  ),
   httpSvcConfigMetricsPollIntervalSecs: listeners.decimal({
     names: 'DYN_HTTP_SVC_CONFIG_METRICS_POLL_INTERVAL_SECS',
     range: { above: 0, unit: 's' },
@@ -162,27 +138,22 @@ export const httpRows = {
   }),
   disableFrontendAdminApi: edges.bool({
     names: 'DYN_DISABLE_FRONTEND_ADMIN_API',
-    default: false,
     about: 'Removes /busy_threshold and other admin routes.',
   }),
   disableFrontendNvext: edges.bool({
     names: 'DYN_DISABLE_FRONTEND_NVEXT',
-    default: false,
     about: 'Ignores nvext except cache_salt, and routing headers.',
   }),
   ignoreOpenaiFeUnsupportedFields: edges.bool({
     names: 'DYN_IGNORE_OPENAI_FE_UNSUPPORTED_FIELDS',
-    default: false,
     about: 'Drops unknown root keys instead of answering 400.',
   }),
   enableForceIncludeUsage: edges.bool({
     names: 'DYN_ENABLE_FORCE_INCLUDE_USAGE',
-    default: false,
     about: 'Sets include_usage on every stream.',
   }),
   enableAnthropicApi: edges.bool({
     names: '--enable-anthropic-api DYN_ENABLE_ANTHROPIC_API',
-    default: false,
     defaultFor: { local: true },
     source: 'Dynamo',
     about: 'Serves the Anthropic Messages API; the model list has its shape for clients that ask for it.',
@@ -194,17 +165,14 @@ export const httpRows = {
   }),
   enableStreamingToolDispatch: edges.bool({
     names: '--enable-streaming-tool-dispatch DYN_ENABLE_STREAMING_TOOL_DISPATCH',
-    default: false,
     about: 'Adds tool_call_dispatch events to chat streams.',
   }),
   enableStreamingReasoningDispatch: edges.bool({
     names: '--enable-streaming-reasoning-dispatch DYN_ENABLE_STREAMING_REASONING_DISPATCH',
-    default: false,
     about: 'Adds one reasoning_dispatch event to chat streams.',
   }),
   interactive: listeners.bool({
     names: '--interactive -i DYN_INTERACTIVE',
-    default: false,
     source: 'Dynamo',
     about: 'Text chat in the terminal instead of a server.',
   }),

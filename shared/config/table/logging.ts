@@ -15,23 +15,19 @@ export const loggingRows = {
   }),
   loggingJsonl: fleet.bool({
     names: 'DYN_LOGGING_JSONL',
-    default: false,
     defaultFor: { function: true },
     about: 'One JSON object per log line.',
   }),
   loggingSpanEvents: fleet.bool({
     names: 'DYN_LOGGING_SPAN_EVENTS',
-    default: false,
     about: 'Logs the start and end of spans.',
   }),
   logUseLocalTz: fleet.bool({
     names: 'DYN_LOG_USE_LOCAL_TZ',
-    default: false,
     about: 'Local time instead of UTC.',
   }),
   otelExportEnabled: fleet.bool({
     names: 'OTEL_EXPORT_ENABLED',
-    default: false,
     source: '1.6.1',
     about: 'Exports traces and logs.',
   }),

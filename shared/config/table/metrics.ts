@@ -96,7 +96,7 @@ export const metricsRows = {
     source: '1.6.1 (deprecated)',
     about: 'Endpoints whose health counts.',
   }),
-  systemEnabled: statusServers.bool({
+  systemEnabled: statusServers.boolOrUnset({
     names: 'DYN_SYSTEM_ENABLED',
     source: 'older Dynamo',
     deprecated: 'DYN_SYSTEM_PORT decides',
@@ -104,7 +104,6 @@ export const metricsRows = {
   }),
   healthCheckEnabled: workers.bool({
     names: 'DYN_HEALTH_CHECK_ENABLED',
-    default: false,
     about: 'Canary requests on idle endpoints.',
   }),
   canaryWaitTimeSecs: workers.decimal({

@@ -78,7 +78,6 @@ export const modelRows = {
   }),
   debugPerf: listeners.bool({
     names: '--dyn-debug-perf DYN_DEBUG_PERF',
-    default: false,
     source: 'Dynamo',
     about: 'Logs time per preprocessing function.',
   }),
@@ -166,7 +165,6 @@ export const modelRows = {
 export const loraRows = {
   loraEnabled: worker.bool({
     names: 'DYN_LORA_ENABLED',
-    default: false,
     about: 'Opens the LoRA routes of the control server.',
   }),
   loraPath: worker.folder({
@@ -175,7 +173,7 @@ export const loraRows = {
     defaultText: 'home/.cache/dynamo_loras',
     about: 'Cache of adapters.',
   }),
-  enableLora: worker.bool({
+  enableLora: worker.boolOrUnset({
     names: '--enable-lora',
     defaultText: "engine's",
     source: 'engine',
@@ -193,7 +191,7 @@ export const loraRows = {
     source: 'engine',
     about: 'Adapters in one step of the engine.',
   }),
-  vllmAllowRuntimeLoraUpdating: worker.bool({
+  vllmAllowRuntimeLoraUpdating: worker.boolOrUnset({
     names: 'VLLM_ALLOW_RUNTIME_LORA_UPDATING',
     defaultText: 'true when LoRA is enabled',
     source: 'engine',
@@ -217,7 +215,7 @@ export const loraRows = {
     source: '1.6.1',
     about: 'S3 endpoint of adapters and of STATOR_ARTIFACTS_BUCKET.',
   }),
-  awsAllowHttp: fetchers.bool({
+  awsAllowHttp: fetchers.boolOrUnset({
     names: 'AWS_ALLOW_HTTP',
     defaultText: 'standard credential chain',
     source: '1.6.1',

@@ -39,27 +39,23 @@ export const natsRows = {
     source: '1.6.1',
     about: 'NATS credentials file.',
   }),
-  natsTlsCaCertPath: fleet.file({
+  natsTlsCaCertPath: fleet.pem({
     names: '--nats-tls-ca-cert-path NATS_TLS_CA_CERT_PATH',
-    allowed: 'PEM',
     source: '1.6.1',
     about: 'CA that verifies the NATS server.',
   }),
   natsTlsInsecure: fleet.bool({
     names: '--nats-tls-insecure NATS_TLS_INSECURE',
-    default: false,
     source: '1.6.1',
     about: 'Skips certificate checks; development only.',
   }),
-  natsTlsClientCertPath: fleet.file({
+  natsTlsClientCertPath: fleet.pem({
     names: '--nats-tls-client-cert-path NATS_TLS_CLIENT_CERT_PATH',
-    allowed: 'PEM',
     source: '1.6.1',
     about: 'Client certificate for mutual TLS.',
   }),
-  natsTlsClientKeyPath: fleet.file({
+  natsTlsClientKeyPath: fleet.pem({
     names: '--nats-tls-client-key-path NATS_TLS_CLIENT_KEY_PATH',
-    allowed: 'PEM',
     source: '1.6.1',
     about: 'Key of the client certificate.',
   }),

@@ -90,7 +90,6 @@ export const requestPlaneRows = {
   }),
   planeOpen: lastingFleet.bool({
     names: 'STATOR_PLANE_OPEN',
-    default: false,
     about: 'Lets listeners for the fleet open beyond loopback although callers prove nothing.',
   }),
   natsRequestTimeoutSecs: fleet.decimal({

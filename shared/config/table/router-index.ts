@@ -32,7 +32,6 @@ export const routerIndexRows = {
   }),
   routerReplicaSync: routers.bool({
     names: '--router-replica-sync DYN_ROUTER_REPLICA_SYNC',
-    default: false,
     source: 'Dynamo',
     about: 'Shares active requests between router replicas.',
   }),
@@ -45,13 +44,11 @@ export const routerIndexRows = {
   }),
   routerResetStates: lastingRouters.bool({
     names: '--router-reset-states DYN_ROUTER_RESET_STATES',
-    default: false,
     source: 'Dynamo; 1.6.1 ignores it',
     about: 'Drops stored router state at start; harms running replicas.',
   }),
   routerDurableKvEvents: routers.bool({
     names: '--router-durable-kv-events DYN_ROUTER_DURABLE_KV_EVENTS',
-    default: false,
     source: 'Dynamo (deprecated); 1.6.1: error',
     deprecated: 'it changes nothing',
     about: 'Recognised and without effect: KV events have one log.',
@@ -66,18 +63,15 @@ export const routerIndexRows = {
   useRemoteIndexer: routers.bool({
     names: '--use-remote-indexer DYN_USE_REMOTE_INDEXER',
     note: 'excludes --serve-indexer',
-    default: false,
     about: 'Asks an index served elsewhere instead of keeping one.',
   }),
   serveIndexer: lastingRouters.bool({
     names: '--serve-indexer DYN_SERVE_INDEXER',
     note: 'excludes --use-remote-indexer',
-    default: false,
     about: 'Serves the local index on the request plane.',
   }),
   kvIndexerTestEndpoints: router.bool({
     names: 'DYN_KV_INDEXER_TEST_ENDPOINTS',
-    default: false,
     about: 'Adds the pause and resume routes of the standalone indexer.',
   }),
   indexMaxMb: routers.int({

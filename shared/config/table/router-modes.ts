@@ -11,7 +11,6 @@ export const routerModesRows = {
   }),
   loadAware: routers.bool({
     names: '--load-aware DYN_ROUTER_LOAD_AWARE',
-    default: false,
     source: 'Dynamo',
     about: 'Load-only preset; implies --router-mode kv.',
   }),

@@ -92,7 +92,6 @@ export const routerScoringRows = {
   routerTrackOutputBlocks: routers.bool({
     names: '--router-track-output-blocks DYN_ROUTER_TRACK_OUTPUT_BLOCKS',
     olderNames: '--track-output-blocks',
-    default: false,
     source: 'Dynamo',
     about: 'Counts output blocks with decay; needs active blocks.',
   }),

@@ -105,7 +105,6 @@ export const simulateRows = {
   }),
   json: simulate.bool({
     names: '--json',
-    default: false,
     source: 'Stator',
     about: 'Prints one JSON object.',
   }),

@@ -1,5 +1,14 @@
 import { mockers, rowsFor, worker, workers } from '../row.ts';
 
+const olderRole = (names: string, about: string) =>
+  worker.bool({
+    names,
+    note: 'at most one of the three',
+    source: 'older Dynamo',
+    deprecated: 'use --enable-multimodal and --disaggregation-mode',
+    about,
+  });
+
 /** Rows of "Worker and vLLM engine". */
 export const workerRows = {
   engine: workers.choice({
@@ -84,7 +93,6 @@ export const workerRows = {
   }),
   enablePromptEmbeds: worker.bool({
     names: '--enable-prompt-embeds',
-    default: false,
     source: 'Dynamo (vLLM page)',
     about: 'Prompt embeddings; NATS needs 15 MB payloads.',
   }),
@@ -104,7 +112,6 @@ export const workerRows = {
   }),
   useVllmTokenizer: worker.bool({
     names: '--use-vllm-tokenizer DYN_VLLM_USE_TOKENIZER',
-    default: false,
     about: 'Text input to the engine; only chat is served.',
   }),
   sleepModeLevel: worker.int({
@@ -116,43 +123,25 @@ export const workerRows = {
   }),
   headless: worker.bool({
     names: '--headless DYN_VLLM_HEADLESS',
-    default: false,
     about: 'Secondary node of a multi-node engine; no endpoints.',
   }),
   enableMultimodal: worker.bool({
     names: '--enable-multimodal DYN_VLLM_ENABLE_MULTIMODAL',
-    default: false,
     about: 'Accepts media parts; the engine then renders and tokenizes chats itself.',
   }),
   routeToEncoder: worker.bool({
     names: '--route-to-encoder DYN_VLLM_ROUTE_TO_ENCODER',
-    default: false,
     about: 'Sends media to encode workers.',
   }),
-  multimodalEncodeWorker: worker.bool({
-    names: '--multimodal-encode-worker DYN_VLLM_MULTIMODAL_ENCODE_WORKER',
-    note: 'at most one of the three',
-    default: false,
-    source: 'older Dynamo',
-    deprecated: 'use --enable-multimodal and --disaggregation-mode',
-    about: 'Older role: encodes media.',
-  }),
-  multimodalWorker: worker.bool({
-    names: '--multimodal-worker DYN_VLLM_MULTIMODAL_WORKER',
-    note: 'at most one of the three',
-    default: false,
-    source: 'older Dynamo',
-    deprecated: 'use --enable-multimodal and --disaggregation-mode',
-    about: 'Older role: serves media requests.',
-  }),
-  multimodalDecodeWorker: worker.bool({
-    names: '--multimodal-decode-worker DYN_VLLM_MULTIMODAL_DECODE_WORKER',
-    note: 'at most one of the three',
-    default: false,
-    source: 'older Dynamo',
-    deprecated: 'use --enable-multimodal and --disaggregation-mode',
-    about: 'Older role: decodes for media requests.',
-  }),
+  multimodalEncodeWorker: olderRole(
+    '--multimodal-encode-worker DYN_VLLM_MULTIMODAL_ENCODE_WORKER',
+    'Older role: encodes media.',
+  ),
+  multimodalWorker: olderRole('--multimodal-worker DYN_VLLM_MULTIMODAL_WORKER', 'Older role: serves media requests.'),
+  multimodalDecodeWorker: olderRole(
+    '--multimodal-decode-worker DYN_VLLM_MULTIMODAL_DECODE_WORKER',
+    'Older role: decodes for media requests.',
+  ),
   mmPromptTemplate: worker.text({
     names: '--mm-prompt-template DYN_VLLM_MM_PROMPT_TEMPLATE',
     default: 'USER: <image>\n<prompt> ASSISTANT:',
@@ -176,7 +165,7 @@ export const workerRows = {
     source: '1.6.1',
     about: 'Port of the side channel of the NIXL connector.',
   }),
-  vllmServerDevMode: worker.bool({
+  vllmServerDevMode: worker.boolOrUnset({
     names: 'VLLM_SERVER_DEV_MODE',
     defaultText: '1 for an engine that is started, on loopback',
     source: 'engine',
@@ -220,7 +209,6 @@ export const workerRows = {
   }),
   mmAllowInternal: workers.bool({
     names: 'DYN_MM_ALLOW_INTERNAL',
-    default: false,
     about: 'Media URLs may point to private addresses.',
   }),
   mmLocalPath: worker.folder({

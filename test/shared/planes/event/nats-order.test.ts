@@ -10,7 +10,7 @@ const LONG = new Array<number>(100_000).fill(1);
 const CUT = encode(0, LONG).subarray(0, -100);
 
 function encode(sequence: number, payload: unknown): Uint8Array {
-  return encodeEnvelopeRecord('msgpack', { topic: 't', publisherId: '2a', sequence, publishedAtMs: 1, payload });
+  return encodeEnvelopeRecord({ topic: 't', publisherId: '2a', sequence, publishedAtMs: 1, payload });
 }
 
 function start(more: Partial<EventListener> = {}) {

@@ -66,7 +66,6 @@ export class ScriptedRank {
     const request = {
       worker_id: WORKER_DECIMAL,
       dp_rank: 0,
-      compact: true,
       ...(start === undefined ? {} : { start_event_id: start }),
       ...(end === undefined ? {} : { end_event_id: end }),
     };

@@ -67,7 +67,6 @@ function fleetBed() {
             plane: requestPlane,
             clock: bed.clock,
             random,
-            carriesBytes: true,
             onSkip: () => counts.skipped++,
           }),
           slots: new Semaphore(16),

@@ -105,7 +105,7 @@ describe('a caller with a token', () => {
     ['sends a frame that is too long', (_, s) => s.write(frameBytes(FrameType.challenge, 0, new Uint8Array(5000)))],
     ['asks for signs of life', (_, socket) => socket.write(frameBytes(FrameType.ping, 0, 'ping'))],
     ['speaks HTTP', (_, socket) => socket.write('HTTP/1.1 200 OK\r\n\r\n')],
-    ['refuses in many words', (_, s) => s.write(frameBytes(FrameType.error, 0, `{"message":"${'x'.repeat(4000)}"}`))],
+    ['refuses in many words', (_, s) => s.write(frameBytes(FrameType.error, 0, { message: 'x'.repeat(4000) }))],
   ])('sends no request to a listener that %s', async (_, answer) => {
     const worker = await impostor(answer);
     const { plane, refusals } = openPlane();
@@ -185,12 +185,12 @@ describe('a worker with a token', () => {
     cleanups.push(() => raw.socket.destroy());
     return raw;
   }
-  const OPEN = JSON.stringify({ id: 'a', endpoint: ENDPOINT });
+  const OPEN = { id: 'a', endpoint: ENDPOINT };
 
   it.each<[string, Buffer]>([
     ['a request', frameBytes(FrameType.open, 1, OPEN)],
     ['a sign of life', frameBytes(FrameType.ping, 0, 'ping')],
-    ['another HELLO', frameBytes(FrameType.hello, 0, JSON.stringify({ proto: 2, maxFrame: 1000, nonce: NONCE }))],
+    ['another HELLO', frameBytes(FrameType.hello, 0, { proto: 2, maxFrame: 1000, nonce: NONCE })],
     ['a proof of its own making', frameBytes(FrameType.proof, 0, new Uint8Array(32))],
     ['half a proof', frameBytes(FrameType.proof, 0, new Uint8Array(16))],
     ['a frame that is too long', frameBytes(FrameType.proof, 0, new Uint8Array(5000))],
@@ -240,7 +240,7 @@ describe('a worker with a token', () => {
     const clock = new VirtualClock();
     const { transport, refusals } = await serve({ clock, connectTimeoutMs: 50 });
     const [dripping, silent] = [await rawCaller(transport), await rawCaller(transport)];
-    const hello = frameBytes(FrameType.hello, 0, JSON.stringify({ proto: 2, maxFrame: 1000, nonce: NONCE }));
+    const hello = frameBytes(FrameType.hello, 0, { proto: 2, maxFrame: 1000, nonce: NONCE });
     silent.socket.write(hello);
     await waitUntil(() => silent.frames.length === 1);
     for (let at = 0; at < 5; at++) {
