@@ -2,12 +2,7 @@
 // eight of which share their first 64 blocks. Process CPU time, each row in a process of its own. By itself:
 //   npm run bench:part -- bench/block-index.ts [--quick] [--json]
 import { execFileSync } from 'node:child_process';
-import {
-  type BlockIndex,
-  createBlockIndex,
-  type HashPair,
-  ReplaceableBlockIndex,
-} from '../shared/router/block-index/index.ts';
+import { BlockIndex, type HashPair } from '../shared/router/block-index/index.ts';
 import { Overlaps } from '../shared/router/scheduler/prefix-index.ts';
 import { RankTable } from '../shared/router/scheduler/ranks.ts';
 import { borrowChain, chainHashes } from '../shared/tokens/index.ts';
@@ -108,8 +103,8 @@ function tableOf(ranks: number): RankTable {
   return table;
 }
 
-function flatSide(ranks: number): Side & { readonly index: ReturnType<typeof createBlockIndex> } {
-  const index = createBlockIndex({ ranks: tableOf(ranks) });
+function flatSide(ranks: number): Side & { readonly index: BlockIndex } {
+  const index = new BlockIndex({ ranks: tableOf(ranks) });
   const overlaps = new Overlaps(ranks);
   return {
     index,
@@ -269,7 +264,7 @@ function measureUpkeep(workload: Workload) {
     writeSeconds = Math.min(
       writeSeconds,
       cpuSeconds(() => {
-        for (const chunk of index.snapshot(new Uint8Array(0))) chunks.push(chunk);
+        for (const chunk of index.snapshot()) chunks.push(chunk);
       }),
     );
     bytes = Buffer.concat(chunks);
@@ -286,7 +281,7 @@ function measureUpkeep(workload: Workload) {
     const copy = Uint8Array.from(bytes);
     collect();
     return cpuSeconds(() => {
-      const { index } = loadBlockIndex(copy, { ranks: new RankTable() });
+      const index = loadBlockIndex(copy, { ranks: new RankTable() });
       const [local, sequence] = [workload.locals[0] as Uint32Array, workload.sequences[0] as Uint32Array];
       index.match({ local, sequence }, new Overlaps(64));
     });
@@ -308,7 +303,7 @@ const SYSTEM_BLOCKS = 40;
 
 /** One system prompt that many ranks hold, and conversations of ten blocks below it, each held by one of the others. */
 function wideIndex(): { readonly index: BlockIndex; readonly system: Uint32Array; readonly locals: Uint32Array } {
-  const index = createBlockIndex({ ranks: tableOf(WIDE_RANKS) });
+  const index = new BlockIndex({ ranks: tableOf(WIDE_RANKS) });
   const locals = new Uint32Array(2 * SYSTEM_BLOCKS).map((_, at) => at + 1);
   const system = chainHashes(locals);
   const last = system.slice(-2) as unknown as HashPair;
@@ -350,7 +345,7 @@ function measureWide() {
     // Everything below goes: of one rank that holds a hundredth of it, then of one that comes to hold it all.
     slices.middle.time(() => index.removed(1, 'device', system.slice(0, 2)));
     sweep(slices.middle);
-    const whole = createBlockIndex({ ranks: tableOf(1) });
+    const whole = new BlockIndex({ ranks: tableOf(1) });
     whole.stored(0, 'device', undefined, system, locals);
     const last = system.slice(-2) as unknown as HashPair;
     for (let at = 0; at < WIDE_CHILDREN; at++) {
@@ -384,7 +379,7 @@ function measureWide() {
 
 /** As a router that serves takes over another index: requests are routed between the slices. */
 function loadBesideRequests(bytes: Uint8Array, slices: Slices): void {
-  const index = new ReplaceableBlockIndex({ ranks: tableOf(10) });
+  const index = new BlockIndex({ ranks: tableOf(10) });
   slices.begin();
   const loading = index.read(Uint8Array.from(bytes));
   for (let isLast = false; !isLast; ) {
@@ -398,7 +393,7 @@ function loadBesideRequests(bytes: Uint8Array, slices: Slices): void {
 
 /** Removals and stores all over the index between the chunks, so that pages are copied. */
 function snapshotBesideEvents(index: BlockIndex, { locals, names }: Workload, slices: Slices): void {
-  const snapshot = index.snapshot(new Uint8Array(0));
+  const snapshot = index.snapshot();
   for (let isLast = false; !isLast; ) {
     slices.time(() => {
       isLast = snapshot.next().done === true;

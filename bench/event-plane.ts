@@ -15,7 +15,7 @@ import {
   type EventPlane,
   type EventScope,
 } from '../shared/planes/event/index.ts';
-import { createNatsClient } from '../shared/planes/nats/index.ts';
+import { NatsClient } from '../shared/planes/nats/index.ts';
 import { freePort } from '../test/support/free-port.ts';
 import { natsServer } from '../test/support/tools/nats-server.ts';
 
@@ -131,7 +131,7 @@ async function withNatsServer<T>(use: (url: string) => Promise<T>): Promise<T> {
 const onProblem = (problem: unknown): void => console.error(String(problem));
 const rows = await withNatsServer(async (url) => {
   const openNats = (): EventPlane => {
-    const client = createNatsClient({ clock: systemClock, servers: [url] });
+    const client = new NatsClient({ clock: systemClock, servers: [url] });
     return createNatsEventPlane({ client, clock: systemClock, onProblem });
   };
   const openZmq = (): EventPlane => createZmqEventPlane({ clock: systemClock, host: '127.0.0.1', onProblem });

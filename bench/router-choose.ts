@@ -5,13 +5,8 @@
  *     npm run bench:part -- bench/router-choose.ts [--json]
  */
 import { seededRandom } from '../shared/clock/index.ts';
-import { createBlockIndex } from '../shared/router/block-index/index.ts';
-import {
-  createScheduler,
-  kvRouterConfig,
-  RankTable,
-  type SchedulingRequest,
-} from '../shared/router/scheduler/index.ts';
+import { BlockIndex } from '../shared/router/block-index/index.ts';
+import { kvRouterConfig, RankTable, Scheduler, type SchedulingRequest } from '../shared/router/scheduler/index.ts';
 import { StatelessDecider } from '../shared/router/stateless/index.ts';
 import { type BlockHashes, hashBlocks } from '../shared/tokens/index.ts';
 
@@ -44,9 +39,9 @@ function promptOf(session: number): BlockHashes {
 
 function measure(workers: number, costModel: 'dynamo' | 'stator', explained: boolean): Row {
   const ranks = new RankTable();
-  const index = createBlockIndex({ ranks });
+  const index = new BlockIndex({ ranks });
   let nowMs = 0;
-  const scheduler = createScheduler({
+  const scheduler = new Scheduler({
     config: kvRouterConfig({ costModel, queueThreshold: undefined }),
     blockSizeTokens: BLOCK_SIZE_TOKENS,
     ranks,

@@ -11,10 +11,10 @@ import { Client, credentials } from '@grpc/grpc-js';
 import protobuf from 'protobufjs/minimal.js';
 import { seededRandom, systemClock, systemRandom } from '../shared/clock/index.ts';
 import { createTcpRequestPlane, type Transport } from '../shared/planes/request/index.ts';
-import { createBlockIndex } from '../shared/router/block-index/index.ts';
+import { BlockIndex } from '../shared/router/block-index/index.ts';
 import { serveRouterGrpc } from '../shared/router/grpc/index.ts';
 import type { WorkerPool } from '../shared/router/index.ts';
-import { createKvRouter, kvRouterConfig } from '../shared/router/scheduler/index.ts';
+import { KvRouter, kvRouterConfig } from '../shared/router/scheduler/index.ts';
 import {
   type ChooseQuery,
   ResidentClient,
@@ -50,12 +50,12 @@ async function serve(): Promise<void> {
       taints: [],
     };
   });
-  const kv = createKvRouter({
+  const kv = new KvRouter({
     config: kvRouterConfig({}),
     clock: systemClock,
     random: seededRandom(1),
     indexFor: (_, ranks) => {
-      const index = createBlockIndex({ ranks });
+      const index = new BlockIndex({ ranks });
       for (const [at, { hashes }] of prompts.entries()) {
         const rank = ranks.intern(workers[at % WORKERS]?.id ?? '', 0);
         index.stored(rank, 'device', undefined, hashes.sequence, hashes.local);
@@ -78,7 +78,6 @@ async function serve(): Promise<void> {
     port: 0,
     clock: systemClock,
     random: systemRandom,
-    isLeader: () => true,
   });
   const plane = createTcpRequestPlane({ clock: systemClock, host: '127.0.0.1' });
   const server = await plane.serve({ instanceId: '1' });

@@ -1,7 +1,6 @@
 import packageJson from '../../package.json' with { type: 'json' };
 import { SYSTEM } from '../../shared/clock/index.ts';
 import { CONFIG_HELP, showConfig } from '../../shared/commands/config.ts';
-import { EXPLAIN_HELP, explainRouting } from '../../shared/commands/router-explain.ts';
 import {
   type Command,
   type Environment,
@@ -11,7 +10,6 @@ import {
   type Settings,
 } from '../../shared/config/index.ts';
 import { nearestName } from '../../shared/errors/index.ts';
-import { openLogger } from '../../shared/telemetry/index.ts';
 import { dumpConfig, exitCodeOf, report, USAGE_EXIT } from '../process.ts';
 import { COMMANDS } from './commands.ts';
 
@@ -53,6 +51,7 @@ async function readSecrets(settings: object, env: Environment) {
   const { planeTokenSecret, natsSecret, secretCacheSecs } = settings as Settings<'frontend' | 'worker'>;
   if ((planeTokenSecret ?? natsSecret) === undefined) return undefined;
   const { openSecrets, SecretWatch } = await import('../../shared/fleet/secrets/index.ts');
+  const { openLogger } = await import('../../shared/telemetry/index.ts');
   const secrets = await openSecrets(env);
   const lookMs = secretCacheSecs * 1000;
   const logger = openLogger(settings as Settings<'frontend' | 'worker'>).for('secrets');
@@ -124,6 +123,7 @@ async function runCommand(argv: readonly string[], env: Environment): Promise<nu
     return print(help === undefined ? await runModels(rest, env) : MODELS_HELP);
   }
   if (name === 'router' && rest[0] === 'explain') {
+    const { EXPLAIN_HELP, explainRouting } = await import('../../shared/commands/router-explain.ts');
     return print(help === undefined ? await explainRouting(rest.slice(1)) : EXPLAIN_HELP);
   }
   if (name === 'planner' && rest[0] === 'explain') {

@@ -58,7 +58,7 @@ const { handler: serve, started } = createLambdaHandler(
     registry = metrics.registry;
     if (isOpenToAll) log.warn('whoever reaches this function is served: no API keys are asked for');
     return {
-      fetch: app.fetch,
+      serve: app.serve,
       beforeRequest: (signal, shardKey) => refresh(DISCOVERY_AGE_MS_MAX, signal, shardKey),
       afterRequest: async () => {
         embedded.flush();

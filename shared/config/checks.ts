@@ -1,5 +1,5 @@
 import type { Process } from './row.ts';
-import type { Given } from './sources.ts';
+import type { Findings, Given } from './sources.ts';
 import { nameOf, type SettingName, type ValuesBySetting } from './table.ts';
 import type { PortRange } from './values/numbers.ts';
 
@@ -11,12 +11,6 @@ export interface ConfigView {
   readonly process: Process;
   readonly given: ReadonlyMap<SettingName, Given>;
   readonly values: SettingValues;
-}
-
-/** What cross checks found. */
-export interface Findings {
-  readonly problems: readonly string[];
-  readonly warnings: readonly string[];
 }
 
 const TOGETHER = [
@@ -37,6 +31,17 @@ const EXCLUSIVE = [
   ['multimodalWorker', 'multimodalDecodeWorker'],
 ] as const satisfies readonly (readonly [SettingName, SettingName])[];
 
+/** What must be given, or on, where the first is. */
+const NEEDS = [
+  ['routerTrackOutputBlocks', 'routerTrackActiveBlocks'],
+  ['routerPredictedTtlSecs', 'routerKvEvents'],
+  ['routeToEncoder', 'enableMultimodal'],
+  ['multimodalEncodeWorker', 'enableMultimodal'],
+  ['multimodalWorker', 'enableMultimodal'],
+  ['multimodalDecodeWorker', 'enableMultimodal'],
+  ['zmqReplayPorts', 'zmqKvEventsPorts'],
+] as const satisfies readonly (readonly [SettingName, SettingName])[];
+
 interface Dependency {
   readonly setting: SettingName;
   readonly holds: (view: ConfigView) => boolean;
@@ -45,11 +50,6 @@ interface Dependency {
 
 // What several settings say together, and the rows' own conditions.
 const DEPENDENCIES: readonly Dependency[] = [
-  {
-    setting: 'routerTrackOutputBlocks',
-    holds: ({ values }) => values.routerTrackOutputBlocks !== true || values.routerTrackActiveBlocks === true,
-    says: 'needs --router-track-active-blocks',
-  },
   {
     setting: 'routerPrefillLoadModel',
     holds: ({ values }) => values.routerPrefillLoadModel !== 'aic' || values.routerTrackPrefillTokens === true,
@@ -72,11 +72,6 @@ const DEPENDENCIES: readonly Dependency[] = [
     setting: 'routerApproximateCachePolicy',
     holds: ({ values }) => values.routerApproximateCachePolicy !== 'lru' || values.routerKvEvents === false,
     says: 'lru needs --no-router-kv-events',
-  },
-  {
-    setting: 'routerPredictedTtlSecs',
-    holds: ({ values }) => values.routerPredictedTtlSecs === undefined || values.routerKvEvents === true,
-    says: 'needs --router-kv-events',
   },
   {
     setting: 'routerTrackingHash',
@@ -141,13 +136,6 @@ const DEPENDENCIES: readonly Dependency[] = [
       values.kvTransferConfig !== undefined,
     says: 'is needed by a prefill worker, e.g. \'{"kv_connector":"NixlConnector","kv_role":"kv_both"}\'',
   },
-  ...(['routeToEncoder', 'multimodalEncodeWorker', 'multimodalWorker', 'multimodalDecodeWorker'] as const).map(
-    (setting): Dependency => ({
-      setting,
-      holds: ({ values }) => values[setting] !== true || values.enableMultimodal === true,
-      says: 'needs --enable-multimodal',
-    }),
-  ),
   {
     setting: 'routeToEncoder',
     holds: ({ values }) =>
@@ -202,11 +190,6 @@ const DEPENDENCIES: readonly Dependency[] = [
     setting: 'endpointTypes',
     holds: ({ values: { endpointTypes: types = [] } }) => types.length < 2 || !types.includes('none'),
     says: 'none stands alone: it registers no route',
-  },
-  {
-    setting: 'zmqReplayPorts',
-    holds: ({ values }) => values.zmqReplayPorts === undefined || values.zmqKvEventsPorts !== undefined,
-    says: 'needs --zmq-kv-events-ports',
   },
   {
     setting: 'grpcPort',
@@ -281,26 +264,33 @@ const WITHOUT_EFFECT: readonly WithoutEffect[] = [
   ),
 ];
 
-function checkPairs({ given, values }: ConfigView): readonly string[] {
-  const problems: string[] = [];
+function isSet(value: unknown): boolean {
+  return value !== undefined && value !== false;
+}
+
+/** Checks that need more than one setting. */
+export function findProblems(view: ConfigView, { problems, warnings }: Findings): void {
+  const { process, given, values } = view;
+  const givenName = (setting: SettingName): string => given.get(setting)?.name ?? nameOf(setting);
   for (const [one, other] of TOGETHER) {
     const [present, absent] = values[one] === undefined ? [other, one] : [one, other];
     if (values[present] !== undefined && values[absent] === undefined) {
-      problems.push(`${given.get(present)?.name ?? nameOf(present)} needs ${nameOf(absent)}`);
+      problems.push(`${givenName(present)} needs ${nameOf(absent)}`);
     }
   }
   for (const [one, other] of EXCLUSIVE) {
     if (values[one] === true && values[other] === true)
       problems.push(`${nameOf(one)} and ${nameOf(other)} exclude each other`);
   }
-  return problems;
-}
-
-function findWarnings(view: ConfigView): readonly string[] {
-  const { process, given, values } = view;
-  const warnings = WITHOUT_EFFECT.filter(({ isIdle }) => isIdle(view)).map(
-    ({ setting, because }) => `${given.get(setting)?.name ?? nameOf(setting)} has no effect: ${because}`,
-  );
+  for (const [one, other] of NEEDS) {
+    if (isSet(values[one]) && !isSet(values[other])) problems.push(`${givenName(one)} needs ${nameOf(other)}`);
+  }
+  for (const { setting, holds, says } of DEPENDENCIES) {
+    if (!holds(view)) problems.push(`${givenName(setting)} ${says}`);
+  }
+  for (const { setting, isIdle, because } of WITHOUT_EFFECT) {
+    if (isIdle(view)) warnings.push(`${givenName(setting)} has no effect: ${because}`);
+  }
   const credit = values.routerKvOverlapScoreCredit ?? 0;
   if (credit > 1)
     warnings.push(
@@ -312,14 +302,6 @@ function findWarnings(view: ConfigView): readonly string[] {
       'discovery is in memory, so no other process is seen: use --discovery-backend file or set STATOR_DISCOVERY_TABLE',
     );
   }
-  return warnings;
-}
-
-/** Checks that need more than one setting. */
-export function findProblems(view: ConfigView): Findings {
-  const broken = DEPENDENCIES.filter(({ holds }) => !holds(view));
-  const problems = broken.map(({ setting, says }) => `${view.given.get(setting)?.name ?? nameOf(setting)} ${says}`);
-  return { problems: [...checkPairs(view), ...problems], warnings: findWarnings(view) };
 }
 
 /** Whether each of `processes` finds a port in the range. */

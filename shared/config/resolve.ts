@@ -2,8 +2,8 @@ import { readFileSync, statSync } from 'node:fs';
 import { homedir } from 'node:os';
 import { type ConfigView, findProblems, type SettingValues } from './checks.ts';
 import { describeAllowed, type Process, type Row } from './row.ts';
-import { collectSources, type Given, type Sources } from './sources.ts';
-import { nameOf, rowsOf, type SettingName, type Settings, TABLE } from './table.ts';
+import { collectSources, type Findings, type Given } from './sources.ts';
+import { type NamedRow, nameOf, rowsOf, type SettingName, type Settings, TABLE } from './table.ts';
 import { hideUrlPassword } from './values/texts.ts';
 import type { Environment, Surroundings } from './values/value-type.ts';
 
@@ -44,57 +44,40 @@ function describeBadValue(row: Row, given: Given, fault: string): string {
   return `${given.name} ${JSON.stringify(shown(row, given.texts))}: ${fault}; allowed: ${describeAllowed(row)}`;
 }
 
-function readDefaults(process: Process, values: Map<SettingName, unknown>): void {
-  const rows = rowsOf(process).filter(([setting]) => !values.has(setting));
-  for (const [setting, row] of rows) {
-    const value = row.defaultFor[process] ?? row.default;
-    if (row.decide === undefined) values.set(setting, value);
-  }
-  for (const [setting, row] of rows) {
-    if (row.decide === undefined) continue;
-    // A decided default reads settings that are complete by now, or decided by an earlier row.
-    values.set(setting, row.decide({ process, read: (name) => values.get(name as SettingName) }));
-  }
-}
-
-interface Draft {
-  readonly values: Map<SettingName, unknown>;
-  readonly given: Map<SettingName, Given>;
-  readonly problems: string[];
-  readonly warnings: string[];
-}
-
-function readGiven(draft: Draft, setting: SettingName, row: Row, source: Given, around: Surroundings): void {
+/** Reads what was given of one setting; what was given of a lenient one and cannot be read counts as not given. */
+function readGiven(
+  values: UnknownValues,
+  [setting, row]: NamedRow,
+  given: Map<SettingName, Given>,
+  around: Surroundings,
+  { problems, warnings }: Findings,
+): void {
+  const source = given.get(setting);
+  if (source === undefined) return;
   const parsed = row.type.parse(source.texts, around);
-  if (parsed.ok) {
-    draft.values.set(setting, parsed.value);
-  } else if (row.lenient) {
-    draft.given.delete(setting);
-    draft.warnings.push(`${describeBadValue(row, source, parsed.fault)}; ignored`);
-  } else {
-    draft.problems.push(describeBadValue(row, source, parsed.fault));
-  }
-  if (row.deprecated !== undefined) draft.warnings.push(`${source.name} is deprecated: ${row.deprecated}`);
+  if (parsed.ok) values[setting] = parsed.value;
+  else if (row.lenient) {
+    given.delete(setting);
+    warnings.push(`${describeBadValue(row, source, parsed.fault)}; ignored`);
+  } else problems.push(describeBadValue(row, source, parsed.fault));
+  if (row.deprecated !== undefined) warnings.push(`${source.name} is deprecated: ${row.deprecated}`);
 }
 
-function readValues(process: Process, sources: Sources, around: Surroundings, allowMissing: boolean): Draft {
-  const draft: Draft = {
-    values: new Map(),
-    given: new Map(sources.given),
-    problems: [...sources.problems],
-    warnings: [...sources.warnings],
-  };
-  for (const [setting, row] of rowsOf(process)) {
-    const source = sources.given.get(setting);
-    if (source !== undefined) {
-      readGiven(draft, setting, row, source, around);
-    } else if (row.requiredBy.includes(process) && !allowMissing) {
-      draft.problems.push(`${nameOf(setting)} is required: ${describeAllowed(row)}`);
+function readDefaults(process: Process, values: UnknownValues): void {
+  const rows = rowsOf(process).filter(([setting]) => !(setting in values));
+  for (const [setting, row] of rows) {
+    if (row.decide === undefined) values[setting] = row.defaultFor[process] ?? row.default;
+  }
+  for (const [setting, row] of rows) {
+    // A decided default reads settings that are complete by now, or decided by an earlier row.
+    if (row.decide !== undefined) {
+      values[setting] = row.decide({ process, read: (name) => values[name as SettingName] });
     }
   }
-  readDefaults(process, draft.values);
-  return draft;
 }
+
+/** Values while they are read, each parsed by its own row. */
+type UnknownValues = Partial<Record<SettingName, unknown>>;
 
 /** The machine that this process runs on. Configuration is read once, before anything is served, so reads may block. */
 function machineSurroundings(env: Environment): Surroundings {
@@ -126,17 +109,26 @@ export function resolveConfig<P extends Process>(
   env: Environment,
   options: ResolveOptions = {},
 ): ResolvedConfig<P> {
-  const sources = collectSources(process, argv, env);
+  const findings: Findings = { problems: [], warnings: [] };
+  const { problems, warnings } = findings;
+  const given = collectSources(process, argv, env, findings);
   const around = options.surroundings ?? machineSurroundings(env);
-  const { values, given, problems, warnings } = readValues(process, sources, around, options.allowMissing === true);
+  const read: UnknownValues = {};
+  for (const named of rowsOf(process)) {
+    const [setting, row] = named;
+    if (given.has(setting)) readGiven(read, named, given, around, findings);
+    else if (row.requiredBy.includes(process) && options.allowMissing !== true) {
+      problems.push(`${nameOf(setting)} is required: ${describeAllowed(row)}`);
+    }
+  }
+  readDefaults(process, read);
   // A cross check on values that did not parse would only repeat the first problem in other words.
   if (problems.length > 0) throw new ConfigError(problems);
-  const view: ConfigView = { process, given, values: Object.fromEntries(values) as SettingValues };
-  warnings.push(...applyImplications(view));
-  const findings = findProblems(view);
-  if (findings.problems.length > 0) throw new ConfigError(findings.problems);
-  // The map holds exactly the settings of the process, each parsed by its own row.
-  return { process, settings: view.values as Settings<P>, given, warnings: [...warnings, ...findings.warnings] };
+  const values = read as SettingValues; // exactly the settings of the process
+  applyImplications({ process, given, values }, warnings);
+  findProblems({ process, given, values }, findings);
+  if (problems.length > 0) throw new ConfigError(problems);
+  return { process, settings: values as Settings<P>, given, warnings };
 }
 
 const BUCKETS = [
@@ -155,8 +147,7 @@ function defaultNumber(setting: SettingName): number {
 }
 
 /** Bucket limits that cross fall back to their defaults. */
-function straightenBuckets({ values }: ConfigView): readonly string[] {
-  const warnings: string[] = [];
+function straightenBuckets({ values }: ConfigView, warnings: string[]): void {
   for (const [low, high] of BUCKETS) {
     const lowest = values[low];
     const highest = values[high];
@@ -165,7 +156,6 @@ function straightenBuckets({ values }: ConfigView): readonly string[] {
     values[high] = defaultNumber(high);
     warnings.push(`${nameOf(low)} ${lowest} is not below ${nameOf(high)} ${highest}: the defaults are used`);
   }
-  return warnings;
 }
 
 /** The deprecated weight is the prefill scale by another name; 0 meant no credit for overlap too. */
@@ -219,12 +209,12 @@ function translateWorkerRole({ values, given }: ConfigView): void {
   else if (values.multimodalEncodeWorker === true) values.disaggregationMode = 'encode';
 }
 
-/** Lets settings that stand for others take effect. Changes `view.values`; returns warnings. */
-function applyImplications(view: ConfigView): readonly string[] {
+/** Lets settings that stand for others take effect. Changes `view.values`. */
+function applyImplications(view: ConfigView, warnings: string[]): void {
   translateOverlapWeight(view);
   chooseCostModel(view);
   translateLoadAware(view);
   translateRoles(view);
   translateWorkerRole(view);
-  return straightenBuckets(view);
+  straightenBuckets(view, warnings);
 }

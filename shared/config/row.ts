@@ -1,21 +1,5 @@
-import {
-  type JsonLimits,
-  type JsonObject,
-  type JsonOrFile,
-  jsonObjectType,
-  jsonOrFileType,
-  jsonTextListType,
-  type PathLimits,
-  pathType,
-} from './values/json.ts';
-import {
-  decimalType,
-  integerType,
-  type NumberRange,
-  type PortRange,
-  portRangeType,
-  portType,
-} from './values/numbers.ts';
+import { jsonObjectType, jsonOrFileType, jsonTextListType, type PathLimits, pathType } from './values/json.ts';
+import { decimalType, integerType, type NumberRange, portRangeType, portType } from './values/numbers.ts';
 import {
   type BrokerAddresses,
   booleanType,
@@ -23,16 +7,13 @@ import {
   type ChoiceLimits,
   choiceListType,
   choiceType,
-  type ListLimits,
   listOfType,
   listType,
   logFilterType,
   restType,
   routeType,
   secretType,
-  type TextLimits,
   textType,
-  type UrlLimits,
   urlListType,
   urlType,
 } from './values/texts.ts';
@@ -45,19 +26,20 @@ export interface DefaultFacts {
   read(setting: string): unknown;
 }
 
-/** What every row of the table says, whatever its type. */
-interface RowFields<P extends Process = Process> {
-  /** Flag names with their dashes; the first is the name, the others mean the same. */
-  readonly flags?: readonly string[];
-  /** Flag names that still work and warn. */
-  readonly olderFlags?: readonly string[];
-  /** Variable names; the first that is set wins. */
-  readonly env?: readonly string[];
-  /** Variable names that still work and warn. */
-  readonly olderEnv?: readonly string[];
-  readonly usedBy: readonly P[];
-  /** Who has the setting: Dynamo by its documentation, a release of it (`1.6.1`), an engine, or Stator alone. */
-  readonly source: string;
+/** What a row of the table may say, whatever its type. */
+interface RowFields {
+  /**
+   * Flags with their dashes and variables, separated by blanks. The first flag is the name; others mean the same, and of several
+   * variables the first that is set wins.
+   */
+  readonly names?: string;
+  /** Flags and variables that still work and warn. */
+  readonly olderNames?: string;
+  /**
+   * Who has the setting: Dynamo by its documentation, a release of it (`1.6.1`), an engine, or Stator alone.
+   * @default what the first variable says: Stator for `STATOR_*`, 1.6.1 for `DYN_*`
+   */
+  readonly source?: string;
   /** What to use instead; shown in a warning when the row is set. */
   readonly deprecated?: string;
   /** Default in words, when it is decided elsewhere or while running. */
@@ -86,13 +68,19 @@ interface Unsettled<T> {
 }
 
 /** One setting: its names, its type, its default, its readers. `V` is the type of the resolved value. */
-export interface Row<V = unknown, P extends Process = Process>
-  extends Required<Pick<RowFields<P>, 'flags' | 'olderFlags' | 'env' | 'olderEnv' | 'usedBy' | 'source' | 'about'>> {
+export interface Row<V = unknown, P extends Process = Process> {
   readonly type: ValueType<V>;
+  readonly flags: readonly string[];
+  readonly olderFlags: readonly string[];
+  readonly env: readonly string[];
+  readonly olderEnv: readonly string[];
+  readonly usedBy: readonly P[];
+  readonly source: string;
   readonly deprecated: string | undefined;
   readonly lenient: boolean;
   /** Range or allowed values in words; empty when anything goes. */
   readonly allowed: string;
+  readonly about: string;
   /** Processes that do not start without it. */
   readonly requiredBy: readonly Process[];
   readonly default: V | undefined;
@@ -103,28 +91,41 @@ export interface Row<V = unknown, P extends Process = Process>
 
 type AnyFields<T> = RowFields & (Settled<T> | Unsettled<T>);
 
-/** Completes the fields a row leaves out. */
-function buildRow<T, P extends Process>(type: ValueType<T>, fields: AnyFields<T>): Row<T, P> {
-  const { defaultFor = {} } = fields;
+/** Completes what a row leaves out. */
+function buildRow<T, P extends Process>(usedBy: readonly P[], type: ValueType<T>, fields: AnyFields<T>): Row<T, P> {
+  const { defaultFor = {}, names = '', olderNames = '' } = fields;
+  const env = variablesIn(names);
   return {
     type,
-    flags: fields.flags ?? [],
-    olderFlags: fields.olderFlags ?? [],
-    env: fields.env ?? [],
-    olderEnv: fields.olderEnv ?? [],
-    // The builder's signature ties P to the elements of usedBy; RowFields here has forgotten it.
-    usedBy: fields.usedBy as readonly P[],
-    source: fields.source,
+    flags: flagsIn(names),
+    olderFlags: flagsIn(olderNames),
+    env,
+    olderEnv: variablesIn(olderNames),
+    usedBy,
+    source: fields.source ?? ownerOf(env[0]),
     deprecated: fields.deprecated,
     lenient: fields.lenient ?? false,
     allowed: [type.allowed, fields.note].filter((part) => part !== undefined && part !== '').join(', '),
     about: fields.about,
-    requiredBy: fields.required === true ? fields.usedBy.filter((process) => !(process in defaultFor)) : [],
+    requiredBy: fields.required === true ? usedBy.filter((process) => !(process in defaultFor)) : [],
     default: fields.default,
     defaultFor,
     decide: fields.decide,
     defaultText: fields.defaultText,
   };
+}
+
+function flagsIn(names: string): readonly string[] {
+  return names.split(' ').filter((name) => name.startsWith('-'));
+}
+
+function variablesIn(names: string): readonly string[] {
+  return names.split(' ').filter((name) => /^[A-Z]/.test(name));
+}
+
+function ownerOf(variable = ''): string {
+  if (variable.startsWith('STATOR_')) return 'Stator';
+  return variable.startsWith('DYN_') ? '1.6.1' : '';
 }
 
 /** What a row takes, for messages: `int s, >= 1`. Words and paths speak for themselves. */
@@ -134,92 +135,106 @@ export function describeAllowed(row: Row): string {
   return isClear ? row.allowed : `${row.type.name}, ${row.allowed}`;
 }
 
-// Builders: one for each type of value.
-
 /** Makes rows of one type; the row's value can be undefined unless the fields settle it. */
-interface RowBuilder<T, Limits> {
-  <const P extends Process>(fields: RowFields<P> & Limits & Settled<T>): Row<T, P>;
-  <const P extends Process>(fields: RowFields<P> & Limits & Unsettled<T>): Row<T | undefined, P>;
+interface RowBuilder<T, Limits, P extends Process> {
+  (fields: RowFields & Limits & Settled<T>): Row<T, P>;
+  (fields: RowFields & Limits & Unsettled<T>): Row<T | undefined, P>;
 }
 
-function rowBuilder<T, Limits>(makeType: (limits: Limits) => ValueType<T>): RowBuilder<T, Limits> {
-  return <P extends Process>(fields: RowFields<P> & Limits & (Settled<T> | Unsettled<T>)): Row<T, P> =>
-    buildRow<T, P>(makeType(fields), fields);
+/** Makes rows of one of a few words. */
+interface ChoiceBuilder<P extends Process> {
+  <const E extends string>(fields: RowFields & ChoiceLimits<E> & Settled<NoInfer<E>>): Row<E, P>;
+  <const E extends string>(fields: RowFields & ChoiceLimits<E> & Unsettled<NoInfer<E>>): Row<E | undefined, P>;
 }
 
-/** Free text. */
-export const text: RowBuilder<string, TextLimits> = rowBuilder(textType);
-/** Text that is never shown. */
-export const secret: RowBuilder<string, TextLimits> = rowBuilder(secretType);
-/** A switch: `--x`, `--no-x`. */
-export const bool: RowBuilder<boolean, object> = rowBuilder(booleanType);
-/** A whole number. */
-export const int: RowBuilder<number, NumberRange> = rowBuilder(integerType);
-/** A whole number, or null when switched off. */
-export const intOrNone: RowBuilder<number | null, NumberRange> = rowBuilder((range) => orNone(integerType(range)));
-/** A number. */
-export const decimal: RowBuilder<number, NumberRange> = rowBuilder(decimalType);
-/** A number, or null when switched off. */
-export const decimalOrNone: RowBuilder<number | null, NumberRange> = rowBuilder((range) => orNone(decimalType(range)));
-/** A TCP port. */
-export const port: RowBuilder<number, NumberRange> = rowBuilder(portType);
-/** A TCP port, or a range of them to take a free one from. */
-export const portRange: RowBuilder<PortRange, NumberRange> = rowBuilder(portRangeType);
-/** The path of a route. */
-export const route: RowBuilder<string, object> = rowBuilder(routeType);
-/** An absolute URL. */
-export const url: RowBuilder<string, UrlLimits> = rowBuilder(urlType);
-/** Absolute URLs. */
-export const urls: RowBuilder<readonly string[], UrlLimits> = rowBuilder(urlListType);
-/** Addresses of message brokers. */
-export const brokers: RowBuilder<BrokerAddresses, object> = rowBuilder(brokersType);
-/** A log filter. */
-export const logFilter: RowBuilder<string, object> = rowBuilder(logFilterType);
-/** The path of a file. */
-export const file: RowBuilder<string, PathLimits> = rowBuilder((limits) => pathType('file', limits));
-/** The path of a folder. */
-export const folder: RowBuilder<string, PathLimits> = rowBuilder((limits) => pathType('folder', limits));
-/** The path of a file or folder. */
-export const fileOrFolder: RowBuilder<string, PathLimits> = rowBuilder((limits) => pathType('file or folder', limits));
-/** Texts. */
-export const list: RowBuilder<readonly string[], ListLimits> = rowBuilder(listType);
-/** The arguments after `--`. */
-export const rest: RowBuilder<readonly string[], object> = rowBuilder(restType);
-/** Ports. */
-export const ports: RowBuilder<readonly number[], NumberRange> = rowBuilder((range) =>
-  listOfType(portType(range), 'list of ports'),
-);
-/** A JSON object. */
-export const json: RowBuilder<JsonObject, JsonLimits> = rowBuilder(jsonObjectType);
-/** A JSON list of texts. */
-export const jsonTexts: RowBuilder<readonly string[], JsonLimits> = rowBuilder(jsonTextListType);
-/** A JSON object or the path of a file. */
-export const jsonOrFile: RowBuilder<JsonOrFile, JsonLimits> = rowBuilder(jsonOrFileType);
-
-/** One of a few words. */
-export function choice<const E extends string, const P extends Process>(
-  fields: RowFields<P> & ChoiceLimits<E> & Settled<NoInfer<E>>,
-): Row<E, P>;
-export function choice<const E extends string, const P extends Process>(
-  fields: RowFields<P> & ChoiceLimits<E> & Unsettled<NoInfer<E>>,
-): Row<E | undefined, P>;
-export function choice<E extends string, P extends Process>(
-  fields: RowFields<P> & ChoiceLimits<E> & (Settled<E> | Unsettled<E>),
-): Row<E, P> {
-  return buildRow<E, P>(choiceType(fields), fields);
+/** Makes rows of some of a few words. */
+interface ChoicesBuilder<P extends Process> {
+  <const E extends string>(fields: RowFields & ChoiceLimits<E> & Settled<readonly NoInfer<E>[]>): Row<readonly E[], P>;
+  <const E extends string>(
+    fields: RowFields & ChoiceLimits<E> & Unsettled<readonly NoInfer<E>[]>,
+  ): Row<readonly E[] | undefined, P>;
 }
 
-/** Some of a few words. */
-export function choices<const E extends string, const P extends Process>(
-  fields: RowFields<P> & ChoiceLimits<E> & Settled<readonly NoInfer<E>[]>,
-): Row<readonly E[], P>;
-export function choices<const E extends string, const P extends Process>(
-  fields: RowFields<P> & ChoiceLimits<E> & Unsettled<readonly NoInfer<E>[]>,
-): Row<readonly E[] | undefined, P>;
-export function choices<E extends string, P extends Process>(
-  fields: RowFields<P> & ChoiceLimits<E> & (Settled<readonly E[]> | Unsettled<readonly E[]>),
-): Row<readonly E[], P> {
-  return buildRow<readonly E[], P>(choiceListType(fields), fields);
+/** A switch without a default is off. */
+interface SwitchFields extends RowFields {
+  readonly default?: boolean;
+  readonly defaultFor?: Readonly<Partial<Record<Process, boolean>>>;
+}
+
+/** Limits of a number. */
+interface Ranged {
+  readonly range?: NumberRange;
+}
+
+/** Makes the rows that `usedBy` read: a builder for each type of value. */
+export function rowsFor<const P extends Process>(...usedBy: readonly P[]) {
+  const of =
+    <T, Limits>(makeType: (limits: Limits) => ValueType<T>): RowBuilder<T, Limits, P> =>
+    (fields: AnyFields<T> & Limits) =>
+      buildRow(usedBy, makeType(fields), fields);
+  const ofNumbers = <T>(makeType: (range: NumberRange) => ValueType<T>) =>
+    of(({ range = {} }: Ranged) => makeType(range));
+  const choice: ChoiceBuilder<P> = <E extends string>(fields: AnyFields<E> & ChoiceLimits<E>): Row<E, P> =>
+    buildRow(usedBy, choiceType(fields), fields);
+  const choices: ChoicesBuilder<P> = <E extends string>(fields: AnyFields<readonly E[]> & ChoiceLimits<E>) =>
+    buildRow<readonly E[], P>(usedBy, choiceListType(fields), fields);
+  return {
+    usedBy,
+    /** Free text. */
+    text: of(textType),
+    /** Text that is never shown. */
+    secret: of(secretType),
+    /** A switch, `--x` and `--no-x`: off, unless the row says otherwise. */
+    bool: (fields: SwitchFields): Row<boolean, P> => buildRow(usedBy, booleanType(), { default: false, ...fields }),
+    /** A switch of which it counts whether it was given. */
+    boolOrUnset: of<boolean, object>(booleanType),
+    /** A whole number. */
+    int: ofNumbers(integerType),
+    /** A whole number, or null when switched off. */
+    intOrNone: ofNumbers((range) => orNone(integerType(range))),
+    /** A number. */
+    decimal: ofNumbers(decimalType),
+    /** A number, or null when switched off. */
+    decimalOrNone: ofNumbers((range) => orNone(decimalType(range))),
+    /** A TCP port. */
+    port: ofNumbers(portType),
+    /** TCP ports. */
+    ports: ofNumbers((range) => listOfType(portType(range), 'list of ports')),
+    /** A TCP port, or a range of them to take a free one from. */
+    portRange: ofNumbers(portRangeType),
+    /** The path of a route. */
+    route: of<string, object>(routeType),
+    /** An absolute URL. */
+    url: of(urlType),
+    /** Absolute URLs. */
+    urls: of(urlListType),
+    /** Addresses of message brokers. */
+    brokers: of<BrokerAddresses, object>(brokersType),
+    /** A log filter. */
+    logFilter: of<string, object>(logFilterType),
+    /** The path of a file. */
+    file: of((limits: PathLimits) => pathType('file', limits)),
+    /** The path of a file of certificates or a key. */
+    pem: of((limits: PathLimits) => pathType('file', { allowed: 'PEM', ...limits })),
+    /** The path of a folder. */
+    folder: of((limits: PathLimits) => pathType('folder', limits)),
+    /** The path of a file or folder. */
+    fileOrFolder: of((limits: PathLimits) => pathType('file or folder', limits)),
+    /** Texts. */
+    list: of(listType),
+    /** The arguments after `--`. */
+    rest: of<readonly string[], object>(restType),
+    /** A JSON object. */
+    json: of(jsonObjectType),
+    /** A JSON list of texts. */
+    jsonTexts: of(jsonTextListType),
+    /** A JSON object or the path of a file. */
+    jsonOrFile: of(jsonOrFileType),
+    /** One of a few words. */
+    choice,
+    /** Some of a few words. */
+    choices,
+  };
 }
 
 /** What a setting can be for. All but `function` are commands of `stator`; a function reads variables only. */
@@ -231,36 +246,44 @@ export type Process = (typeof PROCESSES)[number];
 /** A process that a user starts by its name. */
 export type Command = Exclude<Process, 'function'>;
 
-// Sets that many rows share, so that a row names its readers in one word.
+// Whose rows they are, so that a row names its readers in one word.
 
 /** Everything that listens on a port of its own for clients. */
-export const LISTENERS = ['frontend', 'local'] as const;
+export const listeners = rowsFor('frontend', 'local');
 /** Everything that takes requests from clients. */
-export const EDGES = ['frontend', 'function', 'local'] as const;
+export const edges = rowsFor('frontend', 'function', 'local');
 /** Everything that can hold a router. */
-export const ROUTERS = ['frontend', 'router', 'function', 'local', 'simulate'] as const;
+export const routers = rowsFor('frontend', 'router', 'function', 'local', 'simulate');
 /** Routers that live long enough to keep state of their own. */
-export const LASTING_ROUTERS = ['frontend', 'router', 'local', 'simulate'] as const;
+export const lastingRouters = rowsFor('frontend', 'router', 'local', 'simulate');
 /** Routers of a fleet, without the simulator. */
-export const FLEET_ROUTERS = ['frontend', 'router', 'function', 'local'] as const;
+export const fleetRouters = rowsFor('frontend', 'router', 'function', 'local');
 /** Fleet routers that live long enough to keep state of their own. */
-export const LASTING_FLEET_ROUTERS = ['frontend', 'router', 'local'] as const;
+export const lastingFleetRouters = rowsFor('frontend', 'router', 'local');
 /** Routers and workers that hold a timing model. */
-export const TIMING_MODEL_USERS = ['frontend', 'router', 'worker', 'local', 'simulate'] as const;
+export const timingModelUsers = rowsFor('frontend', 'router', 'worker', 'local', 'simulate');
 /** Every process of a fleet. */
-export const FLEET = ['frontend', 'worker', 'router', 'planner', 'function', 'local'] as const;
+export const fleet = rowsFor('frontend', 'worker', 'router', 'planner', 'function', 'local');
 /** Every process of a fleet that is not a function. */
-export const LASTING_FLEET = ['frontend', 'worker', 'router', 'planner', 'local'] as const;
+export const lastingFleet = rowsFor('frontend', 'worker', 'router', 'planner', 'local');
 /** Every process of a fleet that runs in the cloud. */
-export const CLOUD = ['frontend', 'worker', 'router', 'planner', 'function'] as const;
+export const cloud = rowsFor('frontend', 'worker', 'router', 'planner', 'function');
 /** Every process of a fleet that runs in a container. */
-export const CONTAINERS = ['frontend', 'worker', 'router', 'planner'] as const;
+export const containers = rowsFor('frontend', 'worker', 'router', 'planner');
+/** Edges of a deployed fleet. */
+export const cloudEdges = rowsFor('frontend', 'function');
 /** Everything that can hold a worker. */
-export const WORKERS = ['worker', 'local'] as const;
+export const workers = rowsFor('worker', 'local');
 /** Everything that can hold a mock engine. */
-export const MOCKERS = ['worker', 'local', 'simulate'] as const;
+export const mockers = rowsFor('worker', 'local', 'simulate');
 /** Workers and the standalone router, which both serve the request plane and have a status server. */
-export const PLANE_SERVERS = ['worker', 'router', 'local'] as const;
+export const planeServers = rowsFor('worker', 'router', 'local');
+/** Single commands. */
+export const frontend = rowsFor('frontend');
+export const worker = rowsFor('worker');
+export const router = rowsFor('router');
+export const planner = rowsFor('planner');
+export const simulate = rowsFor('simulate');
 
 /** The command that runs `process`, as a user types it; functions have none. */
 export function commandOf(process: Process): string | undefined {

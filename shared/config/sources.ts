@@ -12,11 +12,10 @@ export interface Given {
   readonly texts: readonly string[];
 }
 
-/** What the command line and the environment say, the stronger of them per setting. */
-export interface Sources {
-  readonly given: ReadonlyMap<SettingName, Given>;
-  readonly warnings: readonly string[];
-  readonly problems: readonly string[];
+/** What is wrong with a configuration, and what is only worth a warning: one line each, as it is found. */
+export interface Findings {
+  readonly problems: string[];
+  readonly warnings: string[];
 }
 
 /** Texts under several names of one setting: the first named wins. */
@@ -65,9 +64,8 @@ function warnOfOlderName(row: Row, given: Given): string | undefined {
 
 const VARIABLES: ReadonlySet<string> = new Set([...TABLE.values()].flatMap((row) => [...row.env, ...row.olderEnv]));
 
-/** One warning for each variable that does nothing here, and for each under our prefixes that no process reads. */
-function warnOfOtherVariables(process: Process, env: Environment): readonly string[] {
-  const warnings: string[] = [];
+/** Warns of each variable that does nothing here, and of each under our prefixes that no process reads. */
+function warnOfOtherVariables(process: Process, env: Environment, warnings: string[]): void {
   for (const [name, text] of Object.entries(env)) {
     if (VARIABLES.has(name)) continue;
     const unbuilt = findUnbuilt(name);
@@ -78,28 +76,31 @@ function warnOfOtherVariables(process: Process, env: Environment): readonly stri
       warnings.push(`unknown variable ${name}${nearest === undefined ? '' : `; did you mean ${nearest}?`}`);
     }
   }
-  return warnings;
 }
 
-/** Everything that says something about the settings of `process`. */
-export function collectSources(process: Process, argv: readonly string[], env: Environment): Sources {
-  const line = readCommandLine(process, argv);
+/** What the command line and the environment say of the settings of `process`, the stronger of them for each. */
+export function collectSources(
+  process: Process,
+  argv: readonly string[],
+  env: Environment,
+  findings: Findings,
+): Map<SettingName, Given> {
+  const { uses, rest } = readCommandLine(process, argv, findings);
   const given = new Map<SettingName, Given>();
-  const warnings = [...line.warnings];
-  const problems = [...line.problems];
   let takesRest = false;
   for (const [setting, row] of rowsOf(process)) {
     takesRest ||= row.type.arity === 'rest';
-    const found = findGiven(row, line.uses.get(setting) ?? [], line.rest, env, warnings);
+    const found = findGiven(row, uses.get(setting) ?? [], rest, env, findings.warnings);
     if (found === undefined) continue;
     given.set(setting, found);
     const warning = warnOfOlderName(row, found);
-    if (warning !== undefined) warnings.push(warning);
+    if (warning !== undefined) findings.warnings.push(warning);
   }
-  if (line.rest.length > 0 && !takesRest) {
-    problems.push(`arguments after -- go to the engine of stator worker; ${commandOf(process)} takes none`);
+  if (rest.length > 0 && !takesRest) {
+    findings.problems.push(`arguments after -- go to the engine of stator worker; ${commandOf(process)} takes none`);
   }
-  return { given, warnings: [...warnings, ...warnOfOtherVariables(process, env)], problems };
+  warnOfOtherVariables(process, env, findings.warnings);
+  return given;
 }
 
 function findGiven(
@@ -125,8 +126,6 @@ interface CommandLine {
   readonly uses: ReadonlyMap<SettingName, readonly FlagUse[]>;
   /** What follows `--`. */
   readonly rest: readonly string[];
-  readonly warnings: readonly string[];
-  readonly problems: readonly string[];
 }
 
 interface FlagMeaning {
@@ -187,13 +186,13 @@ function readText(
  * `parseArgs` of `node:util`, to which `--a --b` is the flag `--a` with the value `--b`, `-abc` three flags, and what follows an
  * unknown flag an argument of its own: telling these apart again takes more lines than splitting at `=`.
  */
-function readCommandLine(process: Process, argv: readonly string[]): CommandLine {
+function readCommandLine(process: Process, argv: readonly string[], findings: Findings): CommandLine {
   const flags = flagsOf(process);
   const end = argv.indexOf('--');
   const own = end < 0 ? argv : argv.slice(0, end);
   const uses = new Map<SettingName, FlagUse[]>();
-  const warnings = new Set<string>();
-  const problems: string[] = [];
+  const unbuiltUses = new Set<string>();
+  const { problems } = findings;
   for (let at = 0; at < own.length; at += 1) {
     const argument = own[at]!;
     const next = own[at + 1];
@@ -209,7 +208,7 @@ function readCommandLine(process: Process, argv: readonly string[]): CommandLine
     const meaning = flags.get(typed);
     if (meaning === undefined) {
       const unbuilt = findUnbuilt(typed);
-      if (unbuilt?.usedBy.includes(process) === true) warnings.add(sayUnbuilt(typed, unbuilt));
+      if (unbuilt?.usedBy.includes(process) === true) unbuiltUses.add(sayUnbuilt(typed, unbuilt));
       else problems.push(explainUnknown(typed, process, flags.keys()));
       // What follows is most likely this flag's value: one mistake gives one message.
       if (text === undefined && next !== undefined && !isFlag(next)) at += 1;
@@ -223,7 +222,8 @@ function readCommandLine(process: Process, argv: readonly string[]): CommandLine
     if (said.taken) at += 1;
     uses.set(meaning.setting, [...(uses.get(meaning.setting) ?? []), { flag: meaning.flag, text: said.text }]);
   }
-  return { uses, rest: end < 0 ? [] : argv.slice(end + 1), warnings: [...warnings], problems };
+  findings.warnings.push(...unbuiltUses);
+  return { uses, rest: end < 0 ? [] : argv.slice(end + 1) };
 }
 
 /** A negative number is none. */

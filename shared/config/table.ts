@@ -1,4 +1,4 @@
-import type { EDGES, FLEET, FLEET_ROUTERS, Process, ROUTERS, Row } from './row.ts';
+import type { edges, fleet, fleetRouters, Process, Row, routers } from './row.ts';
 import { accessRows, tlsRows } from './table/access.ts';
 import { cloudRows } from './table/cloud.ts';
 import { disaggregationRows } from './table/disaggregation.ts';
@@ -77,19 +77,19 @@ export type Settings<P extends Process> = {
 };
 
 /** The settings of a process that serves clients, whatever hosts it. */
-export type EdgeSettings = Settings<(typeof EDGES)[number]>;
+export type EdgeSettings = Settings<(typeof edges)['usedBy'][number]>;
 
 /** The settings of a process that calls workers. */
-export type CallerSettings = Settings<(typeof FLEET_ROUTERS)[number]>;
+export type CallerSettings = Settings<(typeof fleetRouters)['usedBy'][number]>;
 
 /** The settings of a process with a router. */
-export type RouterSettings = Settings<(typeof ROUTERS)[number]>;
+export type RouterSettings = Settings<(typeof routers)['usedBy'][number]>;
 
 /** The settings of any process of a fleet. */
-export type FleetSettings = Settings<(typeof FLEET)[number]>;
+export type FleetSettings = Settings<(typeof fleet)['usedBy'][number]>;
 
 /** A setting by its name. */
-type NamedRow = readonly [setting: SettingName, row: Row];
+export type NamedRow = readonly [setting: SettingName, row: Row];
 
 /** The table in its sections. */
 export const GROUPS: readonly { readonly title: string; readonly rows: readonly NamedRow[] }[] = Object.entries(

@@ -1,4 +1,4 @@
-import { CONTAINERS, EDGES, MOCKERS, type Process, ROUTERS, TIMING_MODEL_USERS, WORKERS } from './row.ts';
+import { containers, edges, mockers, type Process, routers, timingModelUsers, workers } from './row.ts';
 
 /** Settings of one thing that this version does not do. */
 export interface Unbuilt {
@@ -18,7 +18,7 @@ export interface Unbuilt {
 export const UNBUILT: readonly Unbuilt[] = [
   {
     about: 'routes of classification, reranking, pooling, files and batches',
-    usedBy: EDGES,
+    usedBy: edges.usedBy,
     names:
       'DYN_HTTP_SVC_CLASSIFY_PATH DYN_HTTP_SVC_RERANK_PATH DYN_HTTP_SVC_POOLING_PATH DYN_HTTP_SVC_FILES_PATH DYN_HTTP_SVC_BATCHES_PATH',
   },
@@ -41,37 +41,37 @@ export const UNBUILT: readonly Unbuilt[] = [
   },
   {
     about: 'guided decoding by structural tags',
-    usedBy: WORKERS,
+    usedBy: workers.usedBy,
     names:
       '--dyn-structural-tag DYN_STRUCTURAL_TAG --dyn-enable-structural-tag DYN_ENABLE_STRUCTURAL_TAG ' +
       '--dyn-structural-tag-scope DYN_STRUCTURAL_TAG_SCOPE --dyn-structural-tag-schema DYN_STRUCTURAL_TAG_SCHEMA',
   },
   {
     about: 'speculative decoding and whole configurations in the timing model of the router',
-    usedBy: TIMING_MODEL_USERS,
+    usedBy: timingModelUsers.usedBy,
     names:
       '--aic-nextn --ais-nextn DYN_AIS_NEXTN --aic-nextn-accept-rates --ais-nextn-accept-rates DYN_AIS_NEXTN_ACCEPT_RATES ' +
       '--aic-mtp-seed --ais-mtp-seed DYN_AIS_MTP_SEED --ais-perf-config DYN_AIS_PERF_CONFIG',
   },
   {
     about: 'a policy of its own for each pool',
-    usedBy: ROUTERS,
+    usedBy: routers.usedBy,
     names: '--router-prefill-policy DYN_ROUTER_PREFILL_POLICY --router-decode-policy DYN_ROUTER_DECODE_POLICY',
   },
   {
     about: 'bounds of the predicted tree',
-    usedBy: ROUTERS,
+    usedBy: routers.usedBy,
     names: '--router-max-tree-size DYN_ROUTER_MAX_TREE_SIZE --router-prune-target-ratio DYN_ROUTER_PRUNE_TARGET_RATIO',
     instead: 'STATOR_INDEX_MAX_MB',
   },
   {
     about: 'an index of session prefixes',
-    usedBy: ROUTERS,
+    usedBy: routers.usedBy,
     names: '--enable-session-prefix-index DYN_ENABLE_SESSION_PREFIX_INDEX',
   },
   {
     about: 'discovery in etcd and Kubernetes',
-    usedBy: CONTAINERS,
+    usedBy: containers.usedBy,
     names:
       'ETCD_ENDPOINTS ETCD_LEASE_TTL ETCD_AUTH_USERNAME ETCD_AUTH_PASSWORD ETCD_AUTH_CA ETCD_AUTH_CLIENT_CERT ' +
       'ETCD_AUTH_CLIENT_KEY DYN_KUBE_DISCOVERY_MODE POD_NAME POD_NAMESPACE POD_UID',
@@ -79,13 +79,13 @@ export const UNBUILT: readonly Unbuilt[] = [
   },
   {
     about: 'the return listener and the buffers of the request plane, which answers on the same connection here',
-    usedBy: CONTAINERS,
+    usedBy: containers.usedBy,
     names:
       'DYN_HTTP_RPC_HOST DYN_TCP_RESPONSE_STREAM_HOST DYN_TCP_RESPONSE_STREAM_PORT DYN_TCP_SHRINK_MESSAGE_SIZE DYN_TCP_LISTEN_BACKLOG',
   },
   {
     about: 'logging configuration by file',
-    usedBy: CONTAINERS,
+    usedBy: containers.usedBy,
     names: 'DYN_LOGGING_CONFIG_PATH DYN_LOGGING_CONSOLE_FORMAT',
     instead: 'DYN_LOG and DYN_LOGGING_JSONL',
   },
@@ -167,26 +167,26 @@ export const UNBUILT: readonly Unbuilt[] = [
   },
   {
     about: 'scheduling details of imitated engines',
-    usedBy: MOCKERS,
+    usedBy: mockers.usedBy,
     names:
       '--sglang-schedule-policy --sglang-page-size --sglang-max-prefill-tokens --sglang-chunked-prefill-size ' +
       '--sglang-clip-max-new-tokens --sglang-schedule-conservativeness --trtllm-capacity-scheduler-policy',
   },
   {
     about: 'an external timing model of the mocker',
-    usedBy: MOCKERS,
+    usedBy: mockers.usedBy,
     names: '--ais-perf-model --aic-perf-model',
     instead: '--planner-profile-data',
   },
   {
     about: 'KV capacity of the mocker from a share of memory',
-    usedBy: MOCKERS,
+    usedBy: mockers.usedBy,
     names: '--gpu-memory-utilization --mem-fraction-static --free-gpu-memory-fraction',
     instead: '--num-gpu-blocks-override; in stator simulate --num-gpu-blocks',
   },
   {
     about: 'a host tier of the mocker',
-    usedBy: MOCKERS,
+    usedBy: mockers.usedBy,
     names: '--num-host-blocks --host-offload-d2h-bandwidth-gbps --host-offload-h2d-bandwidth-gbps',
   },
   {

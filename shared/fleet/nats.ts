@@ -2,8 +2,7 @@ import type { Clock } from '../clock/index.ts';
 import type { FleetSettings } from '../config/index.ts';
 import { reasonOf } from '../errors/index.ts';
 import {
-  createNatsClient,
-  type NatsClient,
+  NatsClient,
   type NatsIdentity,
   type NatsObserver,
   type NatsOptions,
@@ -21,7 +20,7 @@ export function openNats(
 ): NatsClient {
   const identity = identityOf(settings);
   const tls = tlsOf(settings);
-  return createNatsClient({
+  return new NatsClient({
     clock,
     servers: settings.natsServer,
     name: `stator-${purpose}`,

@@ -88,15 +88,10 @@ export async function servingPlane(
 }
 
 /** What both ends say to either plane. */
-function commonOptions(
-  { requestPlaneCodec, tcpMaxMessageSize, planeToken }: FleetSettings,
-  clock: Clock,
-  observer: RequestPlaneObserver,
-) {
+function commonOptions({ tcpMaxMessageSize, planeToken }: FleetSettings, clock: Clock, observer: RequestPlaneObserver) {
   return {
     clock,
     observer,
-    codec: requestPlaneCodec,
     frameBytesMax: tcpMaxMessageSize,
     ...(planeToken === undefined ? {} : { token: planeToken }),
   };

@@ -1,12 +1,7 @@
 import { Packr, Unpackr } from 'msgpackr';
 
-/** How the records inside frames are written (`DYN_REQUEST_PLANE_CODEC`). JSON cannot carry bytes. */
-export type RecordCodec = 'msgpack' | 'json';
-
-export const RECORD_CODECS: readonly RecordCodec[] = ['msgpack', 'json'];
-
-// Plain maps, so that any msgpack reader understands them; 64-bit integers beyond 2^53 stay exact (bigint). `skipValues` leaves out undefined fields as JSON does (missing from the
-// library's types).
+// Records are msgpack: plain maps, so that any reader understands them; 64-bit integers beyond 2^53 stay exact (bigint).
+// `skipValues` leaves out undefined fields as JSON does (missing from the library's types).
 const packr = new Packr({ useRecords: false, variableMapSize: true, ...{ skipValues: [undefined] } });
 const reading = {
   useRecords: false,
@@ -17,21 +12,20 @@ const reading = {
 const unpackr = new Unpackr({ ...reading, copyBuffers: true });
 const viewingUnpackr = new Unpackr({ ...reading, copyBuffers: false });
 
-/** The bytes of one record. Throws a `TypeError` for what the codec cannot carry. */
-export function encodeRecord(codec: RecordCodec, value: unknown): Uint8Array {
-  return codec === 'msgpack' ? packr.pack(value) : Buffer.from(JSON.stringify(value, refuseBytes), 'utf8');
+/** The bytes of one record. */
+export function encodeRecord(value: unknown): Uint8Array {
+  return packr.pack(value);
 }
 
 /** The record in `bytes[start .. end)`. Throws when it is not exactly one record. */
-export function decodeRecord(codec: RecordCodec, bytes: Buffer, start: number, end: number): unknown {
-  if (codec === 'json') return JSON.parse(bytes.toString('utf8', start, end));
+export function decodeRecord(bytes: Buffer, start: number, end: number): unknown {
   if (start === end) throw new RangeError('empty msgpack record'); // the library reads `end: 0` as "no end"
   return unpackr.unpack(bytes, { start, end });
 }
 
 /** `decodeRecord` of a buffer that is never written again: bytes of the record are views of it, which keep it alive. */
-export function decodeKeptRecord(codec: RecordCodec, bytes: Buffer, start: number, end: number): unknown {
-  if (codec === 'json' || start === end) return decodeRecord(codec, bytes, start, end);
+export function decodeKeptRecord(bytes: Buffer, start: number, end: number): unknown {
+  if (start === end) throw new RangeError('empty msgpack record');
   return viewingUnpackr.unpack(bytes, { start, end });
 }
 
@@ -43,13 +37,7 @@ export interface LeadingRecord {
 }
 
 /** The record at the start of `bytes[start .. end)`; binary may follow it, beginning with a zero byte. */
-export function decodeLeadingRecord(codec: RecordCodec, bytes: Buffer, start: number, end: number): LeadingRecord {
-  if (codec === 'json') {
-    // JSON text holds no raw zero byte, and the tail's count never reaches 2^24 within the frame limit.
-    const zeroAt = bytes.subarray(start, end).indexOf(0);
-    const recordEnd = zeroAt < 0 ? end : start + zeroAt;
-    return { value: decodeRecord('json', bytes, start, recordEnd), end: recordEnd };
-  }
+export function decodeLeadingRecord(bytes: Buffer, start: number, end: number): LeadingRecord {
   let leading: LeadingRecord | undefined;
   unpackr.unpackMultiple(bytes.subarray(start, end), (value: unknown, _from?: number, to?: number) => {
     leading = { value, end: start + (to ?? 0) };
@@ -57,12 +45,6 @@ export function decodeLeadingRecord(codec: RecordCodec, bytes: Buffer, start: nu
   });
   if (leading === undefined) throw new RangeError('empty msgpack record');
   return leading;
-}
-
-function refuseBytes(this: unknown, key: string, value: unknown): unknown {
-  const original = (this as Record<string, unknown>)[key]; // before Buffer's own toJSON
-  if (ArrayBuffer.isView(original)) throw new TypeError(`bytes in "${key}" need the msgpack codec`);
-  return value;
 }
 
 /** Byte strings from this length on are pieces of their own. */
@@ -81,10 +63,9 @@ interface PiecesOptions {
   readonly isKept: boolean;
 }
 
-/** `encodeRecord`, but what is large is not copied, or once. Throws a `TypeError` for what the codec cannot carry. */
-export function encodePieces(codec: RecordCodec, value: unknown, { isKept }: PiecesOptions): RecordPieces {
-  const hasLarge = codec === 'msgpack' && holdsLarge(value, { left: LOOKED_AT_MAX }, DEPTH_MAX);
-  if (!hasLarge) return [encodeRecord(codec, value)];
+/** `encodeRecord`, but what is large is not copied, or once. */
+export function encodePieces(value: unknown, { isKept }: PiecesOptions): RecordPieces {
+  if (!holdsLarge(value, { left: LOOKED_AT_MAX }, DEPTH_MAX)) return [encodeRecord(value)];
   const pieces: Uint8Array[] = [];
   writePieces(pieces, value, isKept, DEPTH_MAX);
   return pieces;
@@ -99,7 +80,7 @@ export function bytesOf(pieces: RecordPieces): number {
 
 /** Appends `value`: lists and objects with something large inside are walked, all else is packed as ever. */
 function writePieces(pieces: Uint8Array[], value: unknown, isKept: boolean, depth: number): void {
-  if (!holdsLarge(value, { left: Number.POSITIVE_INFINITY }, depth)) pieces.push(encodeRecord('msgpack', value));
+  if (!holdsLarge(value, { left: Number.POSITIVE_INFINITY }, depth)) pieces.push(encodeRecord(value));
   else if (value instanceof Uint8Array) pieces.push(binHeader(value.length), isKept ? value : Buffer.from(value));
   else if (Array.isArray(value)) {
     pieces.push(header(value.length, LIST));
@@ -108,7 +89,7 @@ function writePieces(pieces: Uint8Array[], value: unknown, isKept: boolean, dept
     const entries = Object.entries(value as object).filter(([, each]) => each !== undefined);
     pieces.push(header(entries.length, MAP));
     for (const [key, each] of entries) {
-      pieces.push(encodeRecord('msgpack', key));
+      pieces.push(encodeRecord(key));
       writePieces(pieces, each, isKept, depth - 1);
     }
   }

@@ -16,3 +16,19 @@ export {
   type UnknownRecord,
   u64OfHex,
 } from './record-reader.ts';
+export {
+  anything,
+  byField,
+  fields,
+  flag,
+  fraction,
+  listOf,
+  maybe,
+  oneOf,
+  onlyFields,
+  optional,
+  recordOf,
+  type Shape,
+  text,
+  whole,
+} from './shapes.ts';

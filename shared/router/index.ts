@@ -1,7 +1,7 @@
 /**
  * @module router
- * Which worker takes a request. One `choose()` seam: `createRouter` here, for the modes that know nothing of caches, and
- * `createKvRouter` of `scheduler`, for mode `kv`.
+ * Which worker takes a request. One `choose()` seam: `SimpleRouter` here, for the modes that know nothing of caches, and
+ * `KvRouter` of `scheduler`, for mode `kv`.
  */
 
 export { InitialWorkers } from './initial-workers.ts';
@@ -36,4 +36,4 @@ export {
   withTransferPolicy,
 } from './scheduler/disaggregation.ts';
 export { Inhibition } from './scheduler/eligibility.ts';
-export { createRouter, type RouterOptions } from './scheduler/simple-router.ts';
+export { type RouterOptions, SimpleRouter } from './scheduler/simple-router.ts';

@@ -11,15 +11,15 @@ import type { Router, WorkerPool } from '../router/index.ts';
 import { createAskMetrics, QUOTE_ENDPOINT, WorkerAsker } from '../router/quotes/index.ts';
 import {
   createFallbackMetrics,
-  createResidentRouter,
   queryOf,
   type ResidentAddress,
   ResidentClient,
   type ResidentLine,
+  ResidentRouter,
   watchResidents,
   watchResidentUrls,
 } from '../router/service/index.ts';
-import { type AskOptions, createStatelessRouter } from '../router/stateless/index.ts';
+import { type AskOptions, StatelessRouter } from '../router/stateless/index.ts';
 import type { Logger } from '../telemetry/index.ts';
 import type { RoutingParts } from './feeds/index.ts';
 import type { KvRouting } from './kv-routing.ts';
@@ -48,7 +48,7 @@ export async function openChooseRouting(
   const watchedLoads = discovery.watchLoads((now) => {
     loads = now;
   });
-  const stateless = createStatelessRouter<Worker>({
+  const stateless = new StatelessRouter<Worker>({
     clock,
     inhibitedMs,
     loads: () => loads,
@@ -67,7 +67,7 @@ export async function openChooseRouting(
   const watch = asksResidents ? await follow(settings, { namespace, discovery, onChange, log, clock }) : undefined;
   await client.open(); // bounded by itself; requests never wait for a connection
   const router = asksResidents
-    ? createResidentRouter({
+    ? new ResidentRouter({
         client,
         embedded,
         stateless,
@@ -136,8 +136,8 @@ async function loadGrpcLine(
     }
     return known;
   };
-  const { openRouterLine } = await import('../router/grpc/index.ts');
-  return (place) => openRouterLine(place, clock, { secret, tls });
+  const { RouterLine } = await import('../router/grpc/index.ts');
+  return (place) => new RouterLine(place, clock, { secret, tls });
 }
 
 function isGrpc(url: string): boolean {

@@ -2,11 +2,11 @@ import { type Clock, seededRandom, type Timer } from '../clock/index.ts';
 import type { EdgeSettings } from '../config/index.ts';
 import type { ExplanationSource, RoutableModel, Worker } from '../pipeline/index.ts';
 import {
-  type ApproximateIndex,
+  ApproximateIndex,
   type ApproximateIndexOptions,
-  createApproximateIndex,
+  BlockIndex,
   IndexMemory,
-  ReplaceableBlockIndex,
+  predictingIndex,
 } from '../router/block-index/index.ts';
 import {
   type BlockChangeSink,
@@ -19,20 +19,15 @@ import {
 } from '../router/feed/index.ts';
 import type { Router, WorkerPool } from '../router/index.ts';
 import {
-  createKvRouter,
-  explanationRecord,
-  type KvRouter,
+  KvRouter,
   type KvRouterConfig,
   kvRouterConfigOf,
   meterRouter,
   type PeerTeller,
   type PrefixIndex,
   poolName,
-  predictedIndex,
-  predictingIndex,
   type RankTable,
   RendezvousShare,
-  schedulerMetrics,
 } from '../router/scheduler/index.ts';
 import type { ComponentPool } from '../router/state/index.ts';
 import type { RouterPoolMetrics, RouterWorkerType } from '../telemetry/index.ts';
@@ -53,7 +48,7 @@ const MIB = 2 ** 20;
 interface Fed {
   readonly metrics: RouterPoolMetrics;
   /** What the workers say that they hold; undefined without KV events. */
-  readonly index?: ReplaceableBlockIndex;
+  readonly index?: BlockIndex;
   /** Where that comes from. */
   readonly sink?: BlockChangeSink;
   /** What they should hold by the router's own decisions. */
@@ -109,7 +104,7 @@ export class KvRouting implements Routing {
     this.#config = kvRouterConfigOf(settings, policies?.settings);
     this.#remote = this.#config.overlapScoreCredit > 0 ? openRemote?.(!this.#config.useKvEvents) : undefined;
     const { routerSessionAffinityTtlSecs: affinitySecs, routerSessionAffinityMode: affinityMode } = settings;
-    this.#kv = createKvRouter({
+    this.#kv = new KvRouter({
       config: this.#config,
       ...files,
       clock,
@@ -122,7 +117,7 @@ export class KvRouting implements Routing {
         shareFor: (pool: WorkerPool, ranks: RankTable) => this.#shareFor(pool, ranks),
       }),
       observer: {
-        pool: (pool) => schedulerMetrics(this.#fedOf(pool).metrics),
+        pool: (pool) => this.#fedOf(pool).metrics,
         hashed: (ms) => routerMetrics.hashed(ms),
       },
     });
@@ -134,14 +129,8 @@ export class KvRouting implements Routing {
       },
     });
     this.explanations = {
-      explained: async (requestId) => {
-        const found = this.#kv.explained(requestId);
-        return found && explanationRecord(found);
-      },
-      explain: async (request) => {
-        const asked = (await this.#remote?.ask(request)) ?? request;
-        return explanationRecord(this.#kv.explain(asked));
-      },
+      explained: async (requestId) => this.#kv.explained(requestId),
+      explain: async (request) => this.#kv.explain((await this.#remote?.ask(request)) ?? request),
     };
     this.#stalenessMs = settings.indexStalenessMs;
     const indexes = () => [...this.#fed.values()].flatMap(({ index, predictions }) => [index, predictions]);
@@ -303,16 +292,14 @@ export class KvRouting implements Routing {
     const { useKvEvents, approximateCachePolicy: policy, ttlMs, predictedTtlMs } = this.#config;
     const onEvicted = (blocks: number): void => metrics.indexEvicted(blocks);
     const predict = (by: Pick<ApproximateIndexOptions, 'policy' | 'ttlMs'>): ApproximateIndex =>
-      this.#memory.bound((bytesMax) =>
-        createApproximateIndex({ ...by, ranks, clock: this.#clock, bytesMax, onEvicted }),
-      );
+      this.#memory.bound((bytesMax) => new ApproximateIndex({ ...by, ranks, clock: this.#clock, bytesMax, onEvicted }));
     const remote = this.#remote?.indexFor(pool, ranks);
     if (remote === undefined && !useKvEvents) {
       const predictions = predict({ policy, ttlMs });
       this.#fed.set(poolName(pool), { metrics, predictions });
-      return predictedIndex(predictions, ranks);
+      return predictions;
     }
-    const keep = (bytesMax: () => number) => new ReplaceableBlockIndex({ ranks, bytesMax, onEvicted });
+    const keep = (bytesMax: () => number) => new BlockIndex({ ranks, bytesMax, onEvicted });
     const own = remote === undefined ? this.#memory.bound(keep) : undefined;
     const sink = own && indexSink(own, ranks, (type, status) => routerMetrics.applied(type, status));
     const fed: Fed = { metrics, ...(own && sink && { index: own, sink }) };

@@ -2,13 +2,13 @@ import type { EdgeSettings } from '../config/index.ts';
 import { FollowedPools, type RoutableModel, type Worker } from '../pipeline/index.ts';
 import { type BusyLimits, BusyWorkers, WorkerLoads } from '../router/feed/index.ts';
 import type { Router, SimpleRouterMode } from '../router/index.ts';
-import { createRouter } from '../router/index.ts';
+import { SimpleRouter } from '../router/index.ts';
 import { followLoads, type OpenFeeds, openFeeds, type RoutingParts } from './feeds/index.ts';
 import type { Routing } from './routing.ts';
 
 /** Routing in a mode that knows nothing of caches. */
 export function openPlainRouting(mode: SimpleRouterMode, settings: EdgeSettings, parts: RoutingParts): Routing {
-  const router = createRouter<Worker>({
+  const router = new SimpleRouter<Worker>({
     mode,
     inhibitedMs: settings.inhibitedDurationSecs * 1000,
     cudaToCpuRatio: settings.encoderCudaToCpuRatio,

@@ -7,14 +7,13 @@ import type { PoolRole, Router } from '../router/index.ts';
 import type { KvRouter } from '../router/scheduler/index.ts';
 import {
   createResidentMetrics,
-  Leadership,
   type PresentPool,
   ResidentService,
   ROUTER_COMPONENT,
   serveRouterOnPlane,
   WELL_KNOWN_INSTANCE,
 } from '../router/service/index.ts';
-import { LeaseHolder, MemoryRouterStateHub, type RouterState } from '../router/state/index.ts';
+import { LeaseHolder, type RouterState } from '../router/state/index.ts';
 import type { FrontendMetrics, ProcessLogger } from '../telemetry/index.ts';
 import type { RouterServer } from './router-server.ts';
 
@@ -50,7 +49,7 @@ export interface Resident {
 const LEASE_NAME = 'router';
 const STOP_MS_MAX = 1000;
 const REPORT_INTERVAL_MS = 1000;
-/** A new holder of the lease listens for so many reports of the workers before it answers. */
+/** A new holder of the lease listens for so many reports of the workers, by when each has told what the holder before sent there. */
 const REPORTS_TO_SETTLE = 2;
 
 /**
@@ -58,25 +57,48 @@ const REPORTS_TO_SETTLE = 2;
  * bound, or discovery cannot be written.
  */
 export async function openResident(settings: EdgeSettings, parts: ResidentParts): Promise<Resident> {
-  const { server, logger } = parts;
+  const { server, logger, state, clock, random } = parts;
+  const log = logger.for('router');
   const namespace = settings.namespace ?? 'dynamo';
   const { instanceId } = server;
-  const state = parts.state ?? new MemoryRouterStateHub(parts.clock).open();
-  const { service, lease, leadership } = makeService(settings, parts, state, namespace);
+  const onAcquired = (): void => {
+    parts.onAnswering?.(true);
+    log.info('this router answers for the fleet');
+  };
+  const onLost = (): void => {
+    service.standDown();
+    parts.onAnswering?.(false);
+    log.info('another router answers for the fleet, or nobody does');
+  };
+  const lease =
+    state &&
+    new LeaseHolder({
+      state,
+      lease: { namespace, name: LEASE_NAME },
+      clock,
+      random,
+      ttlMs: settings.leaseTtlSecs * 1000,
+      onAcquired,
+      onLost,
+      onProblem: () => {}, // every failure of the table is told by the state itself
+    });
+  const service = makeService(settings, parts, lease);
   const endpoints = serveRouterOnPlane(server.plane, { instanceId, namespace }, service);
   if (settings.requestPlane === 'tcp') {
     serveRouterOnPlane(server.plane, { instanceId: WELL_KNOWN_INSTANCE, namespace }, service); // for STATOR_ROUTER_URL
   }
-  const grpc = await openGrpc(settings, service, leadership, parts);
-  lease.start();
+  const grpc = await openGrpc(settings, service, parts);
+  if (lease === undefined) onAcquired();
+  else lease.start();
   await server.register(namespace, ROUTER_COMPONENT, endpoints);
-  logger.for('router').info('resident router is up', { instance_id: instanceId, namespace });
+  log.info('resident router is up', { instance_id: instanceId, namespace });
   return {
     service,
     close: async () => {
       await server.withdraw(namespace, ROUTER_COMPONENT, endpoints);
       service.close();
-      await lease.stop(AbortSignal.timeout(STOP_MS_MAX)).catch(() => {}); // it runs out by itself
+      if (lease === undefined) onLost();
+      else await lease.stop(AbortSignal.timeout(STOP_MS_MAX)).catch(() => {}); // it runs out by itself
       await grpc?.close();
     },
   };
@@ -86,7 +108,6 @@ export async function openResident(settings: EdgeSettings, parts: ResidentParts)
 async function openGrpc(
   settings: EdgeSettings,
   service: ResidentService,
-  leadership: Leadership,
   { clock, random }: Pick<ResidentParts, 'clock' | 'random'>,
 ): Promise<{ close(): Promise<void> } | undefined> {
   const { routerGrpcPort: port, planeToken: secret } = settings;
@@ -98,16 +119,7 @@ async function openGrpc(
     remedy: 'set DYN_TCP_RPC_HOST=127.0.0.1',
   });
   const { serveRouterGrpc } = await import('../router/grpc/index.ts');
-  const server = await serveRouterGrpc({
-    service,
-    host,
-    port,
-    clock,
-    random,
-    secret,
-    tls,
-    isLeader: () => leadership.isLeader,
-  });
+  const server = await serveRouterGrpc({ service, host, port, clock, random, secret, tls });
   const following = followServiceCertificate(settings, clock, tls, server.useCertificate);
   return {
     close: () => {
@@ -117,21 +129,10 @@ async function openGrpc(
   };
 }
 
-function makeService(settings: EdgeSettings, parts: ResidentParts, state: RouterState, namespace: string) {
-  const { router, kv, metrics, logger, clock, random } = parts;
-  const log = logger.for('router');
-  const { loadReportIntervalMs = REPORT_INTERVAL_MS, reservationTtlMs, leaseTtlSecs } = settings;
-  const leadership = new Leadership({
-    clock,
-    // Where nothing is shared nobody has answered before.
-    settleMs: parts.state === undefined ? 0 : REPORTS_TO_SETTLE * loadReportIntervalMs,
-    onStoodDown: () => service.standDown(),
-  });
-  const onExpired = createResidentMetrics(metrics.registry, () => ({
-    isLeader: leadership.isLeader,
-    reservations: service.reservations,
-    waiting: service.waiting,
-  }));
+function makeService(settings: EdgeSettings, parts: ResidentParts, lease: LeaseHolder | undefined): ResidentService {
+  const { router, kv, metrics, clock, random } = parts;
+  const { loadReportIntervalMs = REPORT_INTERVAL_MS, reservationTtlMs } = settings;
+  const settleMs = REPORTS_TO_SETTLE * loadReportIntervalMs;
   const service: ResidentService = new ResidentService({
     router,
     kv,
@@ -139,29 +140,10 @@ function makeService(settings: EdgeSettings, parts: ResidentParts, state: Router
     random,
     ...(reservationTtlMs === undefined ? {} : { unseenMsMax: reservationTtlMs }),
     findPool: (key, role) => findPool(parts, key, role),
-    isLeader: () => leadership.isLeader,
-    onExpired,
+    isLeader: () => lease === undefined || (lease.heldMs ?? Number.NEGATIVE_INFINITY) >= settleMs,
+    onExpired: createResidentMetrics(metrics.registry, () => service),
   });
-  const lease = new LeaseHolder({
-    state,
-    lease: { namespace, name: LEASE_NAME },
-    clock,
-    random,
-    ttlMs: leaseTtlSecs * 1000,
-    onAcquired: () => {
-      leadership.acquired();
-      parts.onAnswering?.(true);
-      log.info('this router answers for the fleet');
-    },
-    onLost: () => {
-      leadership.lost();
-      parts.onAnswering?.(false);
-      log.info('another router answers for the fleet, or nobody does');
-    },
-    onProblem: () => {}, // every failure of the table is told by the state itself
-  });
-  leadership.follow(lease);
-  return { service, lease, leadership };
+  return service;
 }
 
 function findPool(

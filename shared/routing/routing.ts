@@ -66,7 +66,7 @@ async function openIndexedRouting(settings: EdgeSettings, parts: RoutingParts): 
 
 export function openRouterMetrics(
   settings: EdgeSettings,
-  { metrics, logger, random }: Pick<RoutingParts, 'metrics' | 'logger' | 'random'>,
+  { metrics, random }: Pick<RoutingParts, 'metrics' | 'random'>,
 ): RouterMetrics {
   return createRouterMetrics({
     registry: metrics.registry,
@@ -74,7 +74,6 @@ export function openRouterMetrics(
     routerId: random.instanceId(),
     isKvMode: settings.routerMode === 'kv',
     buckets: bucketsOf(settings),
-    logger: logger.for('metrics'),
   });
 }
 

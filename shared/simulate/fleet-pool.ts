@@ -1,4 +1,4 @@
-import type { Fleet } from './fleet.ts';
+import type { GapHistogram } from './percentiles.ts';
 import type { PoolOptions, PoolView, RouterBench } from './routers.ts';
 import { SimulatedRank, type SimulatedRequest } from './simulated-rank.ts';
 
@@ -11,6 +11,18 @@ export interface SimulatedWorker {
   goneMs: number | undefined;
 }
 
+/** What a pool needs of its fleet. */
+interface PoolFleet extends Pick<PoolView, 'nowMs' | 'after' | 'hintsOf' | 'firstTurnOf' | 'refuse'> {
+  /** Of all pools. */
+  readonly ranks: SimulatedRank[];
+  readonly gaps: GapHistogram;
+  /** Requests that a pool without workers holds at most. */
+  readonly heldMax: number;
+  dispatch(request: SimulatedRequest, rank: SimulatedRank | undefined): void;
+  /** Begins a request again whose rank is lost. */
+  moveOn(request: SimulatedRequest): void;
+}
+
 /** The workers of one role and the routers that choose among them. */
 export class FleetPool implements PoolView {
   readonly options: PoolOptions;
@@ -19,10 +31,10 @@ export class FleetPool implements PoolView {
   readonly workers: SimulatedWorker[] = [];
   /** Requests that came while no worker served, oldest first. */
   readonly held: SimulatedRequest[] = [];
-  readonly #fleet: Fleet;
+  readonly #fleet: PoolFleet;
   #readyCount: number;
 
-  constructor(fleet: Fleet, options: PoolOptions, makeRouters: (pool: PoolView) => RouterBench) {
+  constructor(fleet: PoolFleet, options: PoolOptions, makeRouters: (pool: PoolView) => RouterBench) {
     this.#fleet = fleet;
     this.options = options;
     this.routers = makeRouters(this);

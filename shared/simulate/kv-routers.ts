@@ -1,16 +1,9 @@
 import assert from 'node:assert';
 import type { KvEvent } from '../engines/index.ts';
 import type { RouterConfigOverride } from '../protocol/generation/index.ts';
-import { type BlockIndex, createBlockIndex } from '../router/block-index/index.ts';
+import { BlockIndex } from '../router/block-index/index.ts';
 import { decodeOverride } from '../router/index.ts';
-import {
-  createScheduler,
-  type Decision,
-  prefillPoolConfig,
-  RankTable,
-  RendezvousShare,
-  type Scheduler,
-} from '../router/scheduler/index.ts';
+import { type Decision, prefillPoolConfig, RankTable, RendezvousShare, Scheduler } from '../router/scheduler/index.ts';
 import { routerRandom } from './indexless-routers.ts';
 import type { PoolView, RoutedPool, RouterBench } from './routers.ts';
 import type { SimulatedRequest } from './simulated-rank.ts';
@@ -48,7 +41,7 @@ export class KvRouters implements RouterBench {
     this.#ranks = ranks;
     this.#options = options;
     const { indexBytesMax = Number.POSITIVE_INFINITY } = options;
-    this.#index = this.wantsKvEvents ? createBlockIndex({ ranks, bytesMax: () => indexBytesMax }) : undefined;
+    this.#index = this.wantsKvEvents ? new BlockIndex({ ranks, bytesMax: () => indexBytesMax }) : undefined;
     this.#schedulers = Array.from({ length: this.count }, (_, router) => this.#createScheduler(router, options, ranks));
     this.setWorkers(Array.from({ length: options.workers }, (_, worker) => worker));
   }
@@ -121,7 +114,7 @@ export class KvRouters implements RouterBench {
     const { engine, kv, seed } = options;
     const share = new RendezvousShare(ranks, routerName(router));
     share.setOthers(Array.from({ length: this.count }, (_, other) => routerName(other)));
-    const scheduler = createScheduler({
+    const scheduler = new Scheduler({
       config: kv,
       ranks,
       index: this.#index,

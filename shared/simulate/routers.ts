@@ -1,14 +1,7 @@
 import type { KvEvent } from '../engines/index.ts';
 import type { SchedulerOptions } from '../engines/mocker/index.ts';
 import type { PoolRole } from '../router/index.ts';
-import {
-  type KvRouterConfig,
-  loadAware,
-  type PolicyProfile,
-  type PrefillDurationModel,
-} from '../router/scheduler/index.ts';
-import { SimpleRouters, StatelessRouters } from './indexless-routers.ts';
-import { KvRouters } from './kv-routers.ts';
+import type { KvRouterConfig, PolicyProfile, PrefillDurationModel } from '../router/scheduler/index.ts';
 import type { SimulatedRank, SimulatedRequest } from './simulated-rank.ts';
 
 /** How requests find a worker. `load-aware` is `kv` without knowledge of the caches, `stateless` without that of anything but old loads. */
@@ -96,12 +89,4 @@ export interface RouterBench {
   grown?(request: SimulatedRequest): void;
   finished?(request: SimulatedRequest): void;
   kvEvents?(rank: number, events: readonly KvEvent[]): void;
-}
-
-export function createRouters(pool: PoolView, options: RoutedPool): RouterBench {
-  const { mode } = options;
-  if (mode === 'stateless') return new StatelessRouters(pool, options);
-  if (mode === 'kv') return new KvRouters(pool, options);
-  if (mode === 'load-aware') return new KvRouters(pool, { ...options, kv: loadAware(options.kv) });
-  return new SimpleRouters(pool, { ...options, mode });
 }

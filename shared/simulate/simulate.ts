@@ -1,9 +1,12 @@
 import assert from 'node:assert';
 import { seededRandom } from '../clock/index.ts';
 import type { SchedulerOptions, TransferModel } from '../engines/mocker/index.ts';
+import { loadAware } from '../router/scheduler/index.ts';
 import { Fleet } from './fleet.ts';
+import { SimpleRouters, StatelessRouters } from './indexless-routers.ts';
+import { KvRouters } from './kv-routers.ts';
 import type { GapHistogram } from './percentiles.ts';
-import { createRouters, type PoolOptions, type RoutingOptions } from './routers.ts';
+import type { PoolOptions, PoolView, RoutedPool, RouterBench, RoutingOptions } from './routers.ts';
 import type { Scaling, ScalingOptions, ScalingPoint } from './scaling/scaling.ts';
 import type { SimulatedRank, SimulatedRequest } from './simulated-rank.ts';
 import type { Workload } from './workload.ts';
@@ -291,4 +294,12 @@ class StretchCache {
     this.#newer[older] = newer;
     this.#older[newer] = older;
   }
+}
+
+function createRouters(pool: PoolView, options: RoutedPool): RouterBench {
+  const { mode } = options;
+  if (mode === 'stateless') return new StatelessRouters(pool, options);
+  if (mode === 'kv') return new KvRouters(pool, options);
+  if (mode === 'load-aware') return new KvRouters(pool, { ...options, kv: loadAware(options.kv) });
+  return new SimpleRouters(pool, { ...options, mode });
 }

@@ -1,17 +1,10 @@
 import { asRecord, u64OfHex } from '../records/index.ts';
-import {
-  type BlockIndex,
-  createBlockIndex,
-  type HashPair,
-  IndexMemory,
-  type StoredRun,
-} from '../router/block-index/index.ts';
+import { BlockIndex, type HashPair, IndexMemory, type StoredRun } from '../router/block-index/index.ts';
 import { applyChange, decodeRouterEvents, indexSink, type OnApplied } from '../router/feed/index.ts';
 import { Overlaps, RankTable } from '../router/scheduler/index.ts';
-import type { Logger } from '../telemetry/index.ts';
+import type { Logger, MetricRegistry } from '../telemetry/index.ts';
 import { type BlockHashes, borrowChain } from '../tokens/index.ts';
 import { ServiceError, writeExactJson } from './body-fields.ts';
-import type { IndexerMetrics, IndexerState } from './indexer-service.ts';
 import { dumpPools, overlapsByWorker, Pools, type WorkerOverlap } from './pools.ts';
 import { isConnectable, type ListenSource, type OpenListener, RankListeners } from './rank-listeners.ts';
 
@@ -22,6 +15,26 @@ export interface IndexerRegistration extends ListenSource {
   /** Hex. */
   readonly workerId: string;
   readonly dpRank: number;
+}
+
+/** What the metrics show of the indexer's state, asked at every scrape. */
+interface IndexerState {
+  readonly models: number;
+  readonly workers: number;
+  /** Listeners by their status. */
+  readonly listeners: ReadonlyMap<string, number>;
+  readonly duplicateBlocks: number;
+  readonly indexBlocks: number;
+  readonly indexBytes: number;
+}
+
+export interface IndexerMetrics {
+  readonly registry: MetricRegistry;
+  answered(path: string, method: string, status: number, elapsedMs: number): void;
+  readonly applied: OnApplied;
+  evicted(blocks: number): void;
+  /** Called once by who knows the state. */
+  show(read: () => IndexerState): void;
 }
 
 export interface IndexerOptions {
@@ -140,7 +153,7 @@ export class StandaloneIndexer {
   }
 
   #dropTree(tree: ModelTree): void {
-    this.#pastDuplicates += tree.index.counters.duplicateBlocks;
+    this.#pastDuplicates += tree.index.duplicateBlocks;
     this.#trees.delete(tree);
   }
 
@@ -151,7 +164,7 @@ export class StandaloneIndexer {
     let indexBlocks = 0;
     let indexBytes = 0;
     for (const tree of this.#trees) {
-      duplicateBlocks += tree.index.counters.duplicateBlocks;
+      duplicateBlocks += tree.index.duplicateBlocks;
       indexBlocks += tree.index.blockCount;
       indexBytes += tree.index.bytes;
       for (const workerId of tree.listeners.workerIds) {
@@ -171,7 +184,7 @@ export interface ModelTreeOptions {
   readonly logger: Logger;
   readonly onApplied: OnApplied;
   readonly onEvicted: (blocks: number) => void;
-  /** Most distinct blocks. @default as `createBlockIndex` */
+  /** Most distinct blocks. @default as `BlockIndex` */
   readonly blocksMax?: number | undefined;
   /** Shared with the other trees. */
   readonly memory: IndexMemory;
@@ -198,7 +211,7 @@ export class ModelTree {
     const { blocksMax, memory, onEvicted } = options;
     const ranks = this.#ranks;
     const bounds = { onEvicted, ...(blocksMax === undefined ? {} : { blocksMax }) };
-    this.index = memory.bound((bytesMax) => createBlockIndex({ ranks, bytesMax, ...bounds }));
+    this.index = memory.bound((bytesMax) => new BlockIndex({ ranks, bytesMax, ...bounds }));
     this.#onApplied = onApplied;
     this.listeners = new RankListeners(openListener, indexSink(this.index, ranks, onApplied), logger);
   }

@@ -1,16 +1,23 @@
 import { ServeError, workerError } from '../errors/index.ts';
-import type { Call, IncomingCall, PlaneServer, RequestPlane } from '../planes/request/index.ts';
+import type { Call, IncomingCall, PlaneServer, RequestPlane, Transport } from '../planes/request/index.ts';
 import type { RouterConfigOverride, RoutingHints } from '../protocol/generation/index.ts';
 import { asRecord, u64OfHex } from '../records/index.ts';
-import type { Reservation, RouteRequest, WorkerPool } from '../router/index.ts';
+import type { PlacedWorker } from '../router/feed/index.ts';
+import type { Reservation, RoutableWorker, RouteRequest, WorkerPool } from '../router/index.ts';
 import { type KvRouter, Overlaps } from '../router/scheduler/index.ts';
 import { type RouterEndpoint, serveEndpoints } from '../router/service/index.ts';
 import { hashBlocks } from '../tokens/index.ts';
 import { overlapScores } from './pools.ts';
-import type { EndpointWorker } from './standalone-router.ts';
 
 /** Component under which the standalone router is found, in the namespace of its workers. */
 export const STANDALONE_COMPONENT = 'router';
+
+/** An instance of the endpoint. */
+export interface EndpointWorker extends RoutableWorker, PlacedWorker {
+  readonly transport: Transport;
+  /** Of its card; undefined when it has none. */
+  readonly blockSizeTokens: number | undefined;
+}
 
 export interface PlaneRouterOptions {
   readonly router: KvRouter<EndpointWorker>;
@@ -71,8 +78,8 @@ export class PlaneRouter {
   /** Whom a request would go to; nothing is booked. */
   #bestWorker(asked: Asked): unknown {
     const { chosen, failure } = this.#options.router.explain(this.#request(asked));
-    if (chosen === undefined) throw workerError('Unavailable', failure);
-    return { worker_id: u64OfHex(chosen.workerId).toString(), dp_rank: chosen.dpRank };
+    if (chosen === null) throw workerError('Unavailable', failure ?? undefined);
+    return { worker_id: u64OfHex(chosen.worker_id).toString(), dp_rank: chosen.dp_rank };
   }
 
   #overlapScores({ tokens, routing }: Asked): unknown {

@@ -218,7 +218,7 @@ async function readAll(subscriber: Subscriber, onMessage: (message: unknown) => 
     }
     try {
       const bytes = frame ?? Buffer.alloc(0);
-      onMessage(bytes.length > LARGE_RECORD_BYTES ? await readSliced('msgpack', bytes) : unpackr.unpack(bytes));
+      onMessage(bytes.length > LARGE_RECORD_BYTES ? await readSliced(bytes) : unpackr.unpack(bytes));
     } catch (error) {
       logger.warn('message of a replica cannot be read', { reason: reasonOf(error) });
     }

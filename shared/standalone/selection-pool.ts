@@ -1,16 +1,15 @@
 import type { Clock, Random } from '../clock/index.ts';
 import { u64OfHex } from '../records/index.ts';
-import { type BlockIndex, createBlockIndex, type IndexMemory } from '../router/block-index/index.ts';
+import { BlockIndex, type IndexMemory } from '../router/block-index/index.ts';
 import { indexSink } from '../router/feed/index.ts';
 import {
-  createScheduler,
   type Decision,
   type KvRouterConfig,
   Overlaps,
   type PolicyProfile,
   type PrefillDurationModel,
   RankTable,
-  type Scheduler,
+  Scheduler,
   type SchedulingRequest,
   SessionAffinity,
   type SessionAffinityOptions,
@@ -68,7 +67,7 @@ export class SelectionPool {
     this.blockSizeTokens = blockSizeTokens;
     this.affinity = options.sessionAffinity && new SessionAffinity(options.sessionAffinity, clock);
     const ranks = this.#ranks;
-    this.index = memory.bound((bytesMax) => createBlockIndex({ ranks, bytesMax }));
+    this.index = memory.bound((bytesMax) => new BlockIndex({ ranks, bytesMax }));
     this.#listeners = new RankListeners(
       openListener,
       indexSink(this.index, ranks, () => {}),
@@ -76,7 +75,7 @@ export class SelectionPool {
     );
     const index = this.index;
     const choosing = { config, blockSizeTokens, ranks, index, clock, random, policies, prefillDuration };
-    this.scheduler = createScheduler(choosing);
+    this.scheduler = new Scheduler(choosing);
     this.#replica = openReplica?.((event) => this.#applyPeer(event));
   }
 

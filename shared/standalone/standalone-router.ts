@@ -2,15 +2,15 @@ import { seededRandom, type TimeAndChance } from '../clock/index.ts';
 import type { Discovery, DiscoveryEvent, EndpointRecord, ModelRecord, Watch } from '../discovery/index.ts';
 import { eventPlane } from '../fleet/events/index.ts';
 import { callingPlane, openDiscovery, servingPlane } from '../fleet/index.ts';
-import { type RequestPlane, silentObserver, type Transport } from '../planes/request/index.ts';
-import { type BlockIndex, createBlockIndex } from '../router/block-index/index.ts';
-import { indexSink, type PlacedWorker, WorkerLoads } from '../router/feed/index.ts';
-import { InitialWorkers, type RoutableWorker, type WorkerPool } from '../router/index.ts';
-import { createKvRouter, type KvRouter, kvRouterConfigOf } from '../router/scheduler/index.ts';
+import { type RequestPlane, silentObserver } from '../planes/request/index.ts';
+import { BlockIndex } from '../router/block-index/index.ts';
+import { indexSink, WorkerLoads } from '../router/feed/index.ts';
+import { InitialWorkers, type WorkerPool } from '../router/index.ts';
+import { KvRouter, kvRouterConfigOf } from '../router/scheduler/index.ts';
 import { openFeeds } from '../routing/feeds/index.ts';
 import { openRouterFiles, type RouterFiles } from '../routing/index.ts';
 import { createRouterMetrics, MetricRegistry, type ProcessLogger } from '../telemetry/index.ts';
-import { PlaneRouter, STANDALONE_COMPONENT } from './plane-router.ts';
+import { type EndpointWorker, PlaneRouter, STANDALONE_COMPONENT } from './plane-router.ts';
 import type { ServiceSettings } from './service.ts';
 
 /** Dropped blocks are given back in slices of less than 1 ms, this often. */
@@ -91,17 +91,16 @@ function openPool(settings: ServiceSettings, parts: PoolParts) {
     namespace: name.namespace,
     routerId: random.instanceId(),
     isKvMode: true,
-    logger: logger.for('metrics'),
   });
   const followsKvEvents = config.useKvEvents && config.overlapScoreCredit > 0;
   let index: BlockIndex | undefined;
-  const router: KvRouter<EndpointWorker> = createKvRouter({
+  const router: KvRouter<EndpointWorker> = new KvRouter({
     config,
     ...files,
     clock,
     random: settings.routerSeed === undefined ? random : seededRandom(settings.routerSeed),
     indexFor: (_, ranks) => {
-      index = createBlockIndex({ ranks, bytesMax: () => settings.indexMaxMb * 2 ** 20 });
+      index = new BlockIndex({ ranks, bytesMax: () => settings.indexMaxMb * 2 ** 20 });
       return index;
     },
   });
@@ -144,13 +143,6 @@ export function parseEndpointName(text: string): EndpointName | undefined {
   const [, namespace, component, endpoint] = /^(?:dyn:\/\/)?([^\s/]+)\.([^\s./]+)\.([^\s./]+)$/.exec(text) ?? [];
   if (namespace === undefined || component === undefined || endpoint === undefined) return undefined;
   return { namespace, component, endpoint };
-}
-
-/** An instance of the endpoint. */
-export interface EndpointWorker extends RoutableWorker, PlacedWorker {
-  readonly transport: Transport;
-  /** Of its card; undefined when it has none. */
-  readonly blockSizeTokens: number | undefined;
 }
 
 /** The live instances of one endpoint, with what their model cards say of them, kept current. */

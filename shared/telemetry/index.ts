@@ -17,9 +17,9 @@ export {
   QUIET,
   silentLogger,
 } from './log/logger.ts';
+export type { RequestMeter } from './metrics/active-request.ts';
 export { bucketsOf } from './metrics/buckets.ts';
 export {
-  type AccessMetrics,
   createAccessMetrics,
   createArtifactMetrics,
   createDisaggregationMetrics,
@@ -27,17 +27,18 @@ export {
   createDrainMetrics,
   createHeldBytesMetrics,
   createHoldMetrics,
+  createPlannerQueueMetrics,
+  createRouterStateMetrics,
   createStallMetrics,
-  type HeldBytesMetrics,
-  type HoldMetrics,
+  type PlannerQueueMetrics,
   type RequestPlaneMetrics,
-  type StallMetrics,
+  type RouterStateMetrics,
+  type SharedPart,
 } from './metrics/edge-metrics.ts';
 export {
   createFrontendMetrics,
   type FrontendMetrics,
   type FrontendMetricsOptions,
-  type RequestMeter,
   type RequestOutcome,
   type RequestRoute,
   type WorkerLabels,
@@ -53,13 +54,6 @@ export {
   type RouterPoolMetrics,
   type RouterWorkerType,
 } from './metrics/router-metrics.ts';
-export {
-  createPlannerQueueMetrics,
-  createRouterStateMetrics,
-  type PlannerQueueMetrics,
-  type RouterStateMetrics,
-  type SharedPart,
-} from './metrics/shared-state-metrics.ts';
 export {
   createWorkerMetrics,
   type WorkerErrorType,

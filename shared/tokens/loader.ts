@@ -1,5 +1,5 @@
 import { existsSync } from 'node:fs';
-import { readFile } from 'node:fs/promises';
+import { readFile, stat } from 'node:fs/promises';
 import { fileURLToPath } from 'node:url';
 import { Worker } from 'node:worker_threads';
 import { type Clock, systemClock } from '../clock/index.ts';
@@ -19,13 +19,15 @@ export interface LoaderTask {
 /** What the thread answers: the tables, or why there are none. */
 export type LoaderAnswer = { readonly scanned: ScannedTokenizer } | { readonly syntaxError: string };
 
+/** Takes this thread about ten milliseconds; to start another one costs 50 ms of CPU. */
+const SMALL_BYTES_MAX = 512 * 1024;
 /** A tokenizer.json of 30 MB takes about half a second; a thread that is silent for this long is broken. */
 const LOAD_TIMEOUT_MS = 60_000;
 
 /**
  * The tables of a tokenizer file: those that are kept in `prepared`, else read and tabulated in a thread of its own, so
  * that neither its parsing stops the process nor its garbage stays in it, and kept there. Runs in this thread where the
- * thread's bundle is missing (tests run from sources).
+ * file is small, or the thread's bundle missing (tests run from sources).
  * @throws SyntaxError when the file is broken, or the error of reading it
  */
 export async function loadTokenizerTables(
@@ -35,7 +37,8 @@ export async function loadTokenizerTables(
 ): Promise<ScannedTokenizer> {
   const kept = prepared && (await readPrepared(prepared));
   if (kept !== undefined) return kept;
-  const entry = findThreadEntry('tokenizer-loader.js');
+  const { size } = await stat(path);
+  const entry = size > SMALL_BYTES_MAX ? findThreadEntry('tokenizer-loader.js') : undefined;
   if (entry === undefined) return scanAndKeep({ path, prepared }, await readFile(path, { signal }));
   const answer = await askThread(entry, { path, prepared }, signal);
   if ('syntaxError' in answer) throw new SyntaxError(answer.syntaxError);

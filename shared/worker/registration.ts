@@ -1,5 +1,5 @@
 import type { Clock } from '../clock/index.ts';
-import { Serial, withDeadline } from '../concurrency/index.ts';
+import { Semaphore, withDeadline } from '../concurrency/index.ts';
 import type { Discovery, DiscoveryRecord } from '../discovery/index.ts';
 import { reasonOf } from '../errors/index.ts';
 import type { Logger } from '../telemetry/index.ts';
@@ -29,7 +29,7 @@ export class Registration {
   #isWanted = false;
   /** Undefined when a change broke off in the middle. */
   #isWritten: boolean | undefined = false;
-  readonly #changes = new Serial();
+  readonly #changes = new Semaphore(1);
 
   constructor(options: RegistrationOptions) {
     this.#options = options;

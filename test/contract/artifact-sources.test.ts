@@ -11,10 +11,10 @@ import {
   folderSource,
   workerSource,
 } from '../../shared/artifacts/fetching/index.ts';
-import { VirtualClock } from '../../shared/clock/index.ts';
 import { createWorkerMetrics, silentLogger } from '../../shared/telemetry/index.ts';
 import { EndpointHealth, metadataPath, startStatusServer } from '../../shared/worker/index.ts';
 import { type S3Server, startS3Server } from '../support/s3-server.ts';
+import { VirtualClock } from '../support/virtual-clock.ts';
 
 const never = new AbortController().signal;
 const ADDRESS = { namespace: 'ns', component: 'backend', endpoint: 'generate' };

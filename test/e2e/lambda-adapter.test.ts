@@ -91,11 +91,10 @@ describe.runIf(hasLambdaRuntime())('the HTTP function under the real runtime cli
       expect(await response.json()).toMatchObject({ method: 'PUT', bytes: 4, body: '00ff800a' });
     });
 
-    it('sends every cookie, keeps headers ASCII and leaves those of the connection to the service', async () => {
+    it('keeps headers ASCII and leaves the length of the body to the service', async () => {
       const runtime = await start({ eventFormat });
-      const response = await fetch(`${runtime.url}/cookies`);
+      const response = await fetch(`${runtime.url}/headers`);
       expect(await response.text()).toBe('hello');
-      expect(response.headers.getSetCookie()).toEqual(['a=1; Path=/', 'b=2']);
       expect(response.headers.get('x-text')).toBe('caf%C3%A9 au lait');
       expect(response.headers.get('content-length')).toBeNull();
     });
@@ -103,10 +102,8 @@ describe.runIf(hasLambdaRuntime())('the HTTP function under the real runtime cli
 
   it('sends a head without a body', async () => {
     const runtime = await start();
-    const nothing = await fetch(`${runtime.url}/nothing`);
+    const nothing = await fetch(`${runtime.url}/written?status=204`);
     expect([nothing.status, await nothing.text()]).toEqual([204, '']);
-    const elsewhere = await fetch(`${runtime.url}/elsewhere`, { redirect: 'manual' });
-    expect([elsewhere.status, elsewhere.headers.get('location')]).toEqual([302, '/counts']);
     expect((await fetch(`${runtime.url}/no/such/route`)).status).toBe(404);
     const head = await fetch(`${runtime.url}/written`, { method: 'HEAD' });
     expect([head.status, head.headers.get('x-written')]).toEqual([200, 'yes']);

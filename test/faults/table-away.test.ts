@@ -1,10 +1,11 @@
 import { describe, expect, it } from 'vitest';
-import { type Clock, seededRandom, type VirtualClock } from '../../shared/clock/index.ts';
+import { type Clock, seededRandom } from '../../shared/clock/index.ts';
 import { DynamoDbDiscovery } from '../../shared/discovery/dynamodb/dynamodb-discovery.ts';
 import type { Discovery } from '../../shared/discovery/index.ts';
 import { TableTime } from '../../shared/discovery/table/index.ts';
 import { Witness } from '../contract/discovery/records.ts';
 import { MemoryTable, type MemoryTableClient } from '../support/memory-table.ts';
+import type { VirtualClock } from '../support/virtual-clock.ts';
 import { type Asked, ask, PROMPT } from './ask.ts';
 import { VirtualFleet } from './virtual-fleet.ts';
 

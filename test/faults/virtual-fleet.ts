@@ -1,10 +1,10 @@
 // Loaded with the first chat elsewhere: here no time may pass meanwhile.
 import '../../shared/frontends/http/openai/chat.ts';
-import { type Clock, seededRandom, VirtualClock } from '../../shared/clock/index.ts';
+import { type Clock, seededRandom } from '../../shared/clock/index.ts';
 import type { Discovery } from '../../shared/discovery/index.ts';
 import { MemoryDiscovery, MemoryHub } from '../../shared/discovery/memory/memory-discovery.ts';
 import type { Engine } from '../../shared/engines/index.ts';
-import { createMockEngine, memoryHandoffs } from '../../shared/engines/mocker/index.ts';
+import { createMockEngine } from '../../shared/engines/mocker/index.ts';
 import {
   createPipeline,
   FollowedPools,
@@ -13,14 +13,17 @@ import {
   type Worker as PipelineWorker,
   workerSetsOf,
 } from '../../shared/pipeline/index.ts';
-import { createMemoryEventPlane } from '../../shared/planes/event/index.ts';
-import { createMemoryRequestPlane, type PlaneServer, type RequestPlane } from '../../shared/planes/request/index.ts';
-import { createRouter } from '../../shared/router/index.ts';
+import type { PlaneServer, RequestPlane } from '../../shared/planes/request/index.ts';
+import { SimpleRouter } from '../../shared/router/index.ts';
 import { captureLogger, createFrontendMetrics, createWorkerMetrics } from '../../shared/telemetry/index.ts';
 import { EndpointHealth, startWorker, type Worker } from '../../shared/worker/index.ts';
 import { letterModel } from '../shared/pipeline/fixtures.ts';
 import { createTestApp, type TestApp } from '../support/http-app.ts';
 import { FreezableClock } from '../support/index.ts';
+import { createMemoryEventPlane } from '../support/memory-event-plane.ts';
+import { memoryHandoffs } from '../support/memory-handoffs.ts';
+import { createMemoryRequestPlane } from '../support/memory-request-plane.ts';
+import { VirtualClock } from '../support/virtual-clock.ts';
 
 /** What a worker does. */
 export type Role = 'aggregated' | 'prefill' | 'decode';
@@ -235,7 +238,7 @@ export class VirtualFleet {
     const { clock, metrics } = this;
     this.#frontend = mortalCaller(this.#plane);
     const random = this.#random;
-    const router = createRouter<PipelineWorker>({ mode: 'round-robin', clock, random, inhibitedMs: INHIBITED_MS });
+    const router = new SimpleRouter<PipelineWorker>({ mode: 'round-robin', clock, random, inhibitedMs: INHIBITED_MS });
     const pools = new FollowedPools(router);
     const onChange = (): void => pools.follow(models.list().flatMap(workerSetsOf));
     const models: LiveModelDirectory = new LiveModelDirectory({ discovery: this.discovery, clock, onChange });

@@ -152,7 +152,8 @@ const TOYS: Readonly<Record<'route' | 'parser' | 'engine' | 'request plane' | 'd
   'request plane': {
     file: 'shared/planes/toy-requests/index.ts',
     text: `
-      import { createMemoryRequestPlane, type RequestPlaneKind } from '../request/index.ts';
+      import { createMemoryRequestPlane } from '../../../test/support/memory-request-plane.ts';
+      import type { RequestPlaneKind } from '../request/index.ts';
       export const toy: RequestPlaneKind = {
         openCalling: (_settings, { clock }) => ({ ...createMemoryRequestPlane({ clock }), name: 'toy' }),
         openServing: (_settings, { clock }) => ({ ...createMemoryRequestPlane({ clock }), name: 'toy' }),
@@ -195,16 +196,12 @@ const TOYS: Readonly<Record<'route' | 'parser' | 'engine' | 'request plane' | 'd
   flag: {
     file: 'shared/config/table/toy.ts',
     text: `
-      import { int } from '../row.ts';
+      import { frontend } from '../row.ts';
       export const toyRows = {
-        toyCount: int({
-          flags: ['--toy-count'],
-          env: ['STATOR_TOY_COUNT'],
+        toyCount: frontend.int({
+          names: '--toy-count STATOR_TOY_COUNT',
+          range: { min: 0, max: 9 },
           default: 3,
-          min: 0,
-          max: 9,
-          usedBy: ['frontend'],
-          source: 'Stator',
           about: 'Toys.',
         }),
       };`,
@@ -225,11 +222,12 @@ describe('a newcomer adds, in one file and at most two lines elsewhere,', () => 
     const { app } = createTestApp();
     const headers = { 'content-type': 'application/json' };
     const body = JSON.stringify({ model: 'm', prompt: 'x' });
-    const served = await app.request('/v1/toys', { method: 'POST', headers, body });
+    const ask = (path: string, init?: RequestInit) => app.fetch(new Request(`http://localhost${path}`, init));
+    const served = await ask('/v1/toys', { method: 'POST', headers, body });
     expect(await served.json()).toEqual({ toy: 'm' });
-    const refused = await app.request('/v1/toys');
+    const refused = await ask('/v1/toys');
     expect([refused.status, refused.headers.get('allow')]).toEqual([405, 'POST']);
-    const document = (await (await app.request('/openapi.json')).json()) as { paths: Record<string, unknown> };
+    const document = (await (await ask('/openapi.json')).json()) as { paths: Record<string, unknown> };
     expect(document.paths).toHaveProperty('/v1/toys');
   });
 

@@ -55,14 +55,11 @@ export class KeyGate implements Gate {
     this.#budgets = new KeyBudgets(clock);
   }
 
-  admit(caller: Pick<Caller, 'header'>, need: Need, path: string): Grant | Promise<Grant> {
+  async admit(caller: Pick<Caller, 'header'>, need: Need, path: string): Promise<Grant> {
     const shown = this.#shownKey(caller);
-    const found = this.#ask(() => this.#cache.find(shown.id));
-    if (!(found instanceof Promise)) return this.#match(found, shown, need, path);
-    return found.then(
-      (ready) => this.#match(ready, shown, need, path),
-      (thrown) => this.#storeFailed(thrown),
-    );
+    const ready = await this.#find(shown);
+    if (ready === undefined) throw this.#refuse('invalid', invalidKey(shown.id));
+    return this.#grant(ready.record, need, path);
   }
 
   close(): void {
@@ -81,19 +78,17 @@ export class KeyGate implements Gate {
     throw this.#refuse('no_key', new ServeError('invalid_api_key', message));
   }
 
-  #match(ready: ReadyKey | undefined, shown: ShownKey, need: Need, path: string): Grant | Promise<Grant> {
-    const { text, id } = shown;
-    if (ready === undefined) throw this.#refuse('invalid', invalidKey(id));
-    if (ready.matches(text, this.#options.clock.wallMs())) return this.#grant(ready.record, need, path);
-    const again = this.#ask(() => this.#cache.findAgain(id));
-    if (!(again instanceof Promise)) throw this.#refuse('invalid', invalidKey(id));
-    return again.then(
-      (latest) => {
-        if (latest?.matches(text, this.#options.clock.wallMs())) return this.#grant(latest.record, need, path);
-        throw this.#refuse('invalid', invalidKey(id));
-      },
-      (thrown) => this.#storeFailed(thrown),
-    );
+  /** Undefined for what is no key. One that does not match may have been rotated since its record was read. */
+  async #find({ text, id }: ShownKey): Promise<ReadyKey | undefined> {
+    const { clock } = this.#options;
+    try {
+      const known = await this.#cache.find(id);
+      if (known === undefined || known.matches(text, clock.wallMs())) return known;
+      const latest = await this.#cache.findAgain(id);
+      return latest !== known && latest?.matches(text, clock.wallMs()) ? latest : undefined;
+    } catch (thrown) {
+      throw this.#refuse('store', thrown);
+    }
   }
 
   #grant(record: KeyRecord, need: Need, path: string): Grant {
@@ -120,19 +115,6 @@ export class KeyGate implements Gate {
       throw this.#refuse(isQuota ? 'quota' : 'rate', thrown);
     }
     this.#options.onAdmitted?.(owner);
-  }
-
-  /** @throws what `ask` throws, counted */
-  #ask<T>(ask: () => T): T {
-    try {
-      return ask();
-    } catch (thrown) {
-      return this.#storeFailed(thrown);
-    }
-  }
-
-  #storeFailed(thrown: unknown): never {
-    throw this.#refuse('store', thrown);
   }
 
   #refuse<E>(reason: RefusalReason, error: E): E {

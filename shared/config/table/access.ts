@@ -1,173 +1,109 @@
-import { bool, choice, EDGES, FLEET, file, int, LASTING_FLEET, LISTENERS, secret, text } from '../row.ts';
+import { edges, fleet, lastingFleet, listeners } from '../row.ts';
 
 /** Rows of "Access keys". */
 export const accessRows = {
-  auth: choice({
-    flags: ['--auth'],
-    env: ['STATOR_AUTH'],
+  auth: edges.choice({
+    names: '--auth STATOR_AUTH',
     values: ['auto', 'on', 'off'],
     default: 'auto',
-    usedBy: EDGES,
-    source: 'Stator',
     about: 'Asks for API keys; auto = off on a loopback address, elsewhere on where there is a store of keys.',
   }),
-  keysTable: text({
-    env: ['STATOR_KEYS_TABLE'],
+  keysTable: edges.text({
+    names: 'STATOR_KEYS_TABLE',
     defaultText: 'unset = the file',
-    usedBy: EDGES,
-    source: 'Stator',
     about: 'DynamoDB table of API keys.',
   }),
-  keysFile: file({
-    flags: ['--keys-file'],
-    env: ['STATOR_KEYS_FILE'],
+  keysFile: listeners.file({
+    names: '--keys-file STATOR_KEYS_FILE',
     allowed: 'a JSON file, need not exist',
     written: true,
     defaultText: 'unset = none',
-    usedBy: LISTENERS,
-    source: 'Stator',
     about: 'File of API keys, which stator keys writes, for processes without a table.',
   }),
-  keyCacheSecs: int({
-    env: ['STATOR_KEY_CACHE_SECS'],
-    min: 0,
-    max: 300,
-    unit: 's',
+  keyCacheSecs: edges.int({
+    names: 'STATOR_KEY_CACHE_SECS',
+    range: { min: 0, max: 300, unit: 's' },
     default: 60,
-    usedBy: EDGES,
-    source: 'Stator',
     about: 'Longest time until a revoked key is refused; a key in use is read once in it.',
   }),
-  metricsAuth: bool({
-    env: ['STATOR_METRICS_AUTH'],
-    default: false,
-    usedBy: EDGES,
-    source: 'Stator',
+  metricsAuth: edges.bool({
+    names: 'STATOR_METRICS_AUTH',
     about: 'Keeps /metrics for operators and for keys with the scope metrics.',
   }),
-  docsAuth: bool({
-    env: ['STATOR_DOCS_AUTH'],
-    default: false,
-    usedBy: EDGES,
-    source: 'Stator',
+  docsAuth: edges.bool({
+    names: 'STATOR_DOCS_AUTH',
     about: 'Keeps /, /docs and /openapi.json for operators and for whoever has a key.',
   }),
-  cacheIsolation: choice({
-    env: ['STATOR_CACHE_ISOLATION'],
+  cacheIsolation: edges.choice({
+    names: 'STATOR_CACHE_ISOLATION',
     values: ['figures', 'blocks', 'off'],
     default: 'figures',
-    usedBy: EDGES,
-    source: 'Stator',
     about:
       'What answers under keys tell of the cache: figures = not what was cached; blocks = all, since owners share nothing; off = all.',
   }),
-  idSecret: secret({
-    env: ['STATOR_ID_SECRET'],
+  idSecret: edges.secret({
+    names: 'STATOR_ID_SECRET',
     minLength: 32,
     defaultText: 'unset = STATOR_PLANE_TOKEN, else each cancels its own alone',
-    usedBy: EDGES,
-    source: 'Stator',
     about: 'Shared by all frontends, so that each can cancel what another streams, by its id.',
   }),
 };
 
 /** Rows of "TLS". */
 export const tlsRows = {
-  tlsCertPath: file({
-    flags: ['--tls-cert-path'],
-    env: ['DYN_TLS_CERT_PATH'],
-    allowed: 'PEM',
-    usedBy: LISTENERS,
+  tlsCertPath: listeners.pem({
+    names: '--tls-cert-path DYN_TLS_CERT_PATH',
     source: 'Dynamo',
     about: 'Server certificate; needs --tls-key-path. Reloaded on change.',
   }),
-  tlsKeyPath: file({
-    flags: ['--tls-key-path'],
-    env: ['DYN_TLS_KEY_PATH'],
-    allowed: 'PEM',
-    usedBy: LISTENERS,
+  tlsKeyPath: listeners.pem({
+    names: '--tls-key-path DYN_TLS_KEY_PATH',
     source: 'Dynamo',
     about: 'Server private key; needs --tls-cert-path.',
   }),
-  tlsClientCaCertPath: file({
-    flags: ['--tls-client-ca-cert-path'],
-    env: ['DYN_TLS_CLIENT_CA_CERT_PATH'],
-    allowed: 'PEM',
-    usedBy: LISTENERS,
-    source: '1.6.1',
+  tlsClientCaCertPath: listeners.pem({
+    names: '--tls-client-ca-cert-path DYN_TLS_CLIENT_CA_CERT_PATH',
     about: 'CA for client certificates; set = mutual TLS.',
   }),
-  tcpTlsCertPath: file({
-    flags: ['--tcp-tls-cert-path'],
-    env: ['DYN_TCP_TLS_CERT_PATH'],
-    allowed: 'PEM',
-    usedBy: LASTING_FLEET,
-    source: '1.6.1',
+  tcpTlsCertPath: lastingFleet.pem({
+    names: '--tcp-tls-cert-path DYN_TCP_TLS_CERT_PATH',
     about: 'Certificate of the TCP request plane server, and of services that take the plane token.',
   }),
-  tcpTlsKeyPath: file({
-    flags: ['--tcp-tls-key-path'],
-    env: ['DYN_TCP_TLS_KEY_PATH'],
-    allowed: 'PEM',
-    usedBy: LASTING_FLEET,
-    source: '1.6.1',
+  tcpTlsKeyPath: lastingFleet.pem({
+    names: '--tcp-tls-key-path DYN_TCP_TLS_KEY_PATH',
     about: 'Key of that certificate.',
   }),
-  tcpTlsCaCertPath: file({
-    flags: ['--tcp-tls-ca-cert-path'],
-    env: ['DYN_TCP_TLS_CA_CERT_PATH'],
-    allowed: 'PEM',
-    usedBy: FLEET,
-    source: '1.6.1',
+  tcpTlsCaCertPath: fleet.pem({
+    names: '--tcp-tls-ca-cert-path DYN_TCP_TLS_CA_CERT_PATH',
     about: 'CA that verifies the request plane peer.',
   }),
-  tcpTlsClientCertPath: file({
-    flags: ['--tcp-tls-client-cert-path'],
-    env: ['DYN_TCP_TLS_CLIENT_CERT_PATH'],
-    allowed: 'PEM',
-    usedBy: FLEET,
-    source: '1.6.1',
+  tcpTlsClientCertPath: fleet.pem({
+    names: '--tcp-tls-client-cert-path DYN_TCP_TLS_CLIENT_CERT_PATH',
     about: 'Client certificate for mutual TLS on the request plane.',
   }),
-  tcpTlsClientKeyPath: file({
-    flags: ['--tcp-tls-client-key-path'],
-    env: ['DYN_TCP_TLS_CLIENT_KEY_PATH'],
-    allowed: 'PEM',
-    usedBy: FLEET,
-    source: '1.6.1',
+  tcpTlsClientKeyPath: fleet.pem({
+    names: '--tcp-tls-client-key-path DYN_TCP_TLS_CLIENT_KEY_PATH',
     about: 'Key of the request plane client certificate.',
   }),
-  tcpTlsClientCaCertPath: file({
-    flags: ['--tcp-tls-client-ca-cert-path'],
-    env: ['DYN_TCP_TLS_CLIENT_CA_CERT_PATH'],
-    allowed: 'PEM',
-    usedBy: LASTING_FLEET,
-    source: '1.6.1',
+  tcpTlsClientCaCertPath: lastingFleet.pem({
+    names: '--tcp-tls-client-ca-cert-path DYN_TCP_TLS_CLIENT_CA_CERT_PATH',
     about: 'CA for request plane clients; set = mutual TLS enforced.',
   }),
-  tcpTlsInsecure: bool({
-    flags: ['--tcp-tls-insecure'],
-    env: ['DYN_TCP_TLS_INSECURE'],
-    default: false,
-    usedBy: FLEET,
+  tcpTlsInsecure: fleet.bool({
+    names: '--tcp-tls-insecure DYN_TCP_TLS_INSECURE',
     source: '1.6.1 (worker flag)',
     about: 'Skips certificate checks on the request plane; development only.',
   }),
-  tcpTlsServerName: text({
-    flags: ['--tcp-tls-server-name'],
-    env: ['DYN_TCP_TLS_SERVER_NAME'],
+  tcpTlsServerName: fleet.text({
+    names: '--tcp-tls-server-name DYN_TCP_TLS_SERVER_NAME',
     allowed: 'host name',
-    usedBy: FLEET,
     source: '1.6.1 (worker flag)',
     about: 'Overrides the TLS server name on the request plane.',
   }),
-  tcpTlsHandshakeTimeoutSecs: int({
-    flags: ['--tcp-tls-handshake-timeout'],
-    env: ['DYN_TCP_TLS_HANDSHAKE_TIMEOUT_SECS'],
-    min: 1,
-    unit: 's',
+  tcpTlsHandshakeTimeoutSecs: fleet.int({
+    names: '--tcp-tls-handshake-timeout DYN_TCP_TLS_HANDSHAKE_TIMEOUT_SECS',
+    range: { min: 1, unit: 's' },
     default: 3,
-    usedBy: FLEET,
     source: '1.6.1 (worker flag)',
     about: 'Deadline of a request plane TLS handshake.',
   }),

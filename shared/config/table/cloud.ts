@@ -1,107 +1,79 @@
-import { CLOUD, choices, int, text, url, urls } from '../row.ts';
+import { cloud, cloudEdges, frontend, rowsFor } from '../row.ts';
+
+const tellers = rowsFor('frontend', 'worker'); // of planners
 
 /** Rows of "Cloud". */
 export const cloudRows = {
-  discoveryTable: text({
-    env: ['STATOR_DISCOVERY_TABLE'],
-    usedBy: CLOUD,
-    source: 'Stator',
+  discoveryTable: cloud.text({
+    names: 'STATOR_DISCOVERY_TABLE',
     about: 'Discovery table; set selects dynamodb.',
   }),
-  stateTable: text({
-    env: ['STATOR_STATE_TABLE'],
-    usedBy: ['frontend'],
-    source: 'Stator',
+  stateTable: frontend.text({
+    names: 'STATOR_STATE_TABLE',
     about: 'Router-state table: leases of routers, pointers to snapshots of the block index.',
   }),
-  responsesTable: text({
-    env: ['STATOR_RESPONSES_TABLE'],
-    usedBy: ['frontend', 'function'],
-    source: 'Stator',
+  responsesTable: cloudEdges.text({
+    names: 'STATOR_RESPONSES_TABLE',
     about: 'Table of stored responses.',
   }),
-  planeTokenSecret: text({
-    env: ['STATOR_PLANE_TOKEN_SECRET'],
+  planeTokenSecret: cloud.text({
+    names: 'STATOR_PLANE_TOKEN_SECRET',
     note: 'name or ARN',
-    usedBy: CLOUD,
-    source: 'Stator',
     about: 'Secret of Secrets Manager whose text is STATOR_PLANE_TOKEN.',
   }),
-  natsSecret: text({
-    env: ['STATOR_NATS_SECRET'],
+  natsSecret: cloud.text({
+    names: 'STATOR_NATS_SECRET',
     note: 'name or ARN',
-    usedBy: CLOUD,
-    source: 'Stator',
     about: 'Secret of Secrets Manager with username and password at NATS as JSON, or a token.',
   }),
-  secretCacheSecs: int({
-    env: ['STATOR_SECRET_CACHE_SECS'],
-    min: 10,
-    max: 86400,
-    unit: 's',
+  secretCacheSecs: cloud.int({
+    names: 'STATOR_SECRET_CACHE_SECS',
+    range: { min: 10, max: 86400, unit: 's' },
     default: 300,
-    usedBy: CLOUD,
-    source: 'Stator',
     about: 'Age at which secrets are read again; on a change a function starts anew, a container drains and ends.',
   }),
-  routerUrl: urls({
-    env: ['STATOR_ROUTER_URL'],
+  routerUrl: cloudEdges.urls({
+    names: 'STATOR_ROUTER_URL',
     schemes: ['tcp', 'grpc'],
     defaultText: 'unset = from discovery',
-    usedBy: ['frontend', 'function'],
-    source: 'Stator',
     about: 'Resident routers that answer Choose.',
   }),
-  dynamodbEndpoint: url({
-    env: ['STATOR_DYNAMODB_ENDPOINT'],
+  dynamodbEndpoint: cloud.url({
+    names: 'STATOR_DYNAMODB_ENDPOINT',
     schemes: ['http', 'https'],
     defaultText: 'unset = service default',
-    usedBy: CLOUD,
-    source: 'Stator',
     about: 'DynamoDB endpoint, for emulators and private endpoints.',
   }),
-  plannerQueueUrl: url({
-    env: ['STATOR_PLANNER_QUEUE_URL'],
+  plannerQueueUrl: tellers.url({
+    names: 'STATOR_PLANNER_QUEUE_URL',
     schemes: ['http', 'https'],
     defaultText: 'unset = planners hear the event plane',
-    usedBy: ['frontend', 'worker'],
-    source: 'Stator',
     about:
       'FIFO queue of planners: of a frontend for the fleet that it answers for and its held requests, of a worker for itself.',
   }),
-  sqsEndpoint: url({
-    env: ['STATOR_SQS_ENDPOINT'],
+  sqsEndpoint: tellers.url({
+    names: 'STATOR_SQS_ENDPOINT',
     schemes: ['http', 'https'],
     defaultText: 'unset = service default',
-    usedBy: ['frontend', 'worker'],
-    source: 'Stator',
     about: 'SQS endpoint, for emulators and private endpoints.',
   }),
-  deadlineMarginSecs: int({
-    env: ['STATOR_DEADLINE_MARGIN_SECS'],
-    min: 1,
-    max: 60,
-    unit: 's',
+  deadlineMarginSecs: rowsFor('function').int({
+    names: 'STATOR_DEADLINE_MARGIN_SECS',
+    range: { min: 1, max: 60, unit: 's' },
     default: 10,
-    usedBy: ['function'],
-    source: 'Stator',
     about: "Work ends this long before the function's limit.",
   }),
-  awsRegion: text({
-    env: ['AWS_REGION'],
+  awsRegion: cloud.text({
+    names: 'AWS_REGION',
     defaultText: 'set by the platform',
-    usedBy: CLOUD,
     source: 'AWS SDK',
     about: 'Region of tables, queues and buckets.',
   }),
-  roles: choices({
-    flags: ['--roles'],
-    env: ['STATOR_ROLES'],
+  roles: frontend.choices({
+    names: '--roles STATOR_ROLES',
     values: ['http', 'grpc', 'router'],
     refused: { worker: 'worker needs a process of its own: stator worker' },
     defaultText: 'by command',
-    usedBy: ['frontend'],
-    source: 'Stator',
     about: 'Roles of one container.',
   }),
 };

@@ -1,119 +1,81 @@
-import { bool, choice, decimal, EDGES, folder, json, ports, text, WORKERS } from '../row.ts';
+import { edges, worker, workers } from '../row.ts';
 
 /** Rows of "Disaggregation". */
 export const disaggregationRows = {
-  decodeFallback: bool({
-    flags: ['--decode-fallback'],
-    env: ['DYN_DECODE_FALLBACK'],
-    default: false,
-    usedBy: EDGES,
+  decodeFallback: edges.bool({
+    names: '--decode-fallback DYN_DECODE_FALLBACK',
     source: 'Dynamo',
     about: 'Aggregated mode on decode workers when no prefill worker is available.',
   }),
-  enforceDisagg: bool({
-    flags: ['--enforce-disagg'],
-    env: ['DYN_ENFORCE_DISAGG'],
-    default: false,
-    usedBy: EDGES,
+  enforceDisagg: edges.bool({
+    names: '--enforce-disagg DYN_ENFORCE_DISAGG',
     source: '1.6.1: ignored',
     about: 'A failed prefill leg fails the request instead of falling back.',
   }),
-  routerConditionalDisagg: bool({
-    flags: ['--router-conditional-disagg'],
-    env: ['DYN_ROUTER_CONDITIONAL_DISAGG'],
-    default: false,
-    usedBy: EDGES,
-    source: '1.6.1',
+  routerConditionalDisagg: edges.bool({
+    names: '--router-conditional-disagg DYN_ROUTER_CONDITIONAL_DISAGG',
     about: 'Lets the router skip remote prefill.',
   }),
-  routerConditionalDisaggConfig: json({
-    flags: ['--router-conditional-disagg-config'],
-    env: ['DYN_ROUTER_CONDITIONAL_DISAGG_CONFIG'],
+  routerConditionalDisaggConfig: edges.json({
+    names: '--router-conditional-disagg-config DYN_ROUTER_CONDITIONAL_DISAGG_CONFIG',
     allowed: 'a JSON object, inline or @file',
     defaultText: 'policy isl_bounding, 2048, 0.7',
-    usedBy: EDGES,
-    source: '1.6.1',
     about: 'Settings of conditional disaggregation.',
   }),
-  disaggregationMode: choice({
-    flags: ['--disaggregation-mode'],
-    env: ['DYN_VLLM_DISAGGREGATION_MODE'],
+  disaggregationMode: workers.choice({
+    names: '--disaggregation-mode DYN_VLLM_DISAGGREGATION_MODE',
     values: ['agg', 'pd', 'prefill', 'decode', 'encode'],
     note: 'mocker: agg, prefill, decode; pd = agg beside encode workers',
     default: 'agg',
-    usedBy: WORKERS,
-    source: '1.6.1',
     about: 'Role of a worker.',
   }),
-  isPrefillWorker: bool({
-    flags: ['--is-prefill-worker'],
-    env: ['DYN_VLLM_IS_PREFILL_WORKER'],
-    default: false,
-    usedBy: WORKERS,
+  isPrefillWorker: workers.bool({
+    names: '--is-prefill-worker DYN_VLLM_IS_PREFILL_WORKER',
     source: 'older Dynamo',
     deprecated: 'use --disaggregation-mode prefill',
     about: 'Makes the worker a prefill worker.',
   }),
-  isDecodeWorker: bool({
-    flags: ['--is-decode-worker'],
-    env: ['DYN_VLLM_IS_DECODE_WORKER'],
-    default: false,
-    usedBy: WORKERS,
+  isDecodeWorker: workers.bool({
+    names: '--is-decode-worker DYN_VLLM_IS_DECODE_WORKER',
     source: 'older Dynamo',
     deprecated: 'use --disaggregation-mode decode',
     about: 'Makes the worker a decode worker.',
   }),
-  bootstrapPorts: ports({
-    flags: ['--bootstrap-ports'],
+  bootstrapPorts: workers.ports({
+    names: '--bootstrap-ports',
     note: 'one per worker',
-    usedBy: WORKERS,
     source: '1.6.1 (mocker)',
     about: 'Rendezvous ports of mock prefill workers.',
   }),
-  prefillDrainTimeoutSecs: decimal({
-    env: ['DYN_PREFILL_DRAIN_TIMEOUT_S'],
-    min: 0,
-    unit: 's',
-    usedBy: ['worker'],
-    source: '1.6.1',
+  prefillDrainTimeoutSecs: worker.decimal({
+    names: 'DYN_PREFILL_DRAIN_TIMEOUT_S',
+    range: { min: 0, unit: 's' },
     about: 'Drain bound of a prefill worker.',
   }),
-  kvTransferDomain: text({
-    env: ['DYN_KV_TRANSFER_DOMAIN'],
+  kvTransferDomain: worker.text({
+    names: 'DYN_KV_TRANSFER_DOMAIN',
     note: 'needed with DYN_TOPOLOGY_ENABLED',
-    usedBy: ['worker'],
-    source: '1.6.1',
     about: 'Topology domain within which KV is transferred.',
   }),
-  kvTransferEnforcement: choice({
-    env: ['DYN_KV_TRANSFER_ENFORCEMENT'],
+  kvTransferEnforcement: worker.choice({
+    names: 'DYN_KV_TRANSFER_ENFORCEMENT',
     values: ['required', 'preferred'],
     default: 'required',
-    usedBy: ['worker'],
-    source: '1.6.1',
     about: 'Whether the transfer domain is required or preferred.',
   }),
-  kvTransferPreferredWeight: decimal({
-    env: ['DYN_KV_TRANSFER_PREFERRED_WEIGHT'],
-    min: 0,
-    max: 1,
+  kvTransferPreferredWeight: worker.decimal({
+    names: 'DYN_KV_TRANSFER_PREFERRED_WEIGHT',
+    range: { min: 0, max: 1 },
     note: 'with preferred only',
-    usedBy: ['worker'],
-    source: '1.6.1',
     about: 'Weight of a preferred transfer domain.',
   }),
-  topologyEnabled: bool({
-    env: ['DYN_TOPOLOGY_ENABLED'],
-    default: false,
-    usedBy: ['worker'],
-    source: '1.6.1',
+  topologyEnabled: worker.bool({
+    names: 'DYN_TOPOLOGY_ENABLED',
     about: 'The worker reads where it stands, for KV transfer, and says it on its card.',
   }),
-  topologyMountPath: folder({
-    env: ['DYN_TOPOLOGY_MOUNT_PATH'],
+  topologyMountPath: worker.folder({
+    names: 'DYN_TOPOLOGY_MOUNT_PATH',
     default: '/etc/dynamo/topology',
-    usedBy: ['worker'],
-    source: '1.6.1',
     about: 'Folder with one file a topology domain: its name is the domain, its content the value.',
   }),
 };

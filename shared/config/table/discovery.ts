@@ -1,4 +1,4 @@
-import { choice, type DefaultFacts, decimal, EDGES, FLEET, folder, LASTING_FLEET, text } from '../row.ts';
+import { type DefaultFacts, edges, fleet, lastingFleet, rowsFor, worker } from '../row.ts';
 
 const NOT_A_BACKEND = 'not built: use dynamodb (needs STATOR_DISCOVERY_TABLE), file or mem';
 
@@ -15,66 +15,49 @@ function workerEndpoint(facts: DefaultFacts): string {
 
 /** Rows of "Discovery". */
 export const discoveryRows = {
-  discoveryBackend: choice({
-    flags: ['--discovery-backend'],
-    env: ['DYN_DISCOVERY_BACKEND'],
+  discoveryBackend: fleet.choice({
+    names: '--discovery-backend DYN_DISCOVERY_BACKEND',
     values: ['dynamodb', 'file', 'mem'],
     refused: { etcd: NOT_A_BACKEND, kubernetes: NOT_A_BACKEND },
     decide: (facts) =>
       facts.process === 'local' ? 'file' : facts.read('discoveryTable') === undefined ? 'mem' : 'dynamodb',
     defaultText: 'dynamodb with a table, else mem; stator local: file',
-    usedBy: FLEET,
     source: 'Dynamo: etcd',
     about: 'Service discovery.',
   }),
-  namespace: text({
-    flags: ['--namespace'],
-    env: ['DYN_NAMESPACE'],
+  namespace: fleet.text({
+    names: '--namespace DYN_NAMESPACE',
     defaultFor: { worker: 'dynamo' },
     defaultText: 'unset = all; worker: dynamo',
-    usedBy: FLEET,
     source: 'Dynamo',
     about: 'Frontend: exact namespace of models. Worker: its own namespace.',
   }),
-  namespacePrefix: text({
-    flags: ['--namespace-prefix'],
-    env: ['DYN_NAMESPACE_PREFIX'],
-    usedBy: EDGES,
+  namespacePrefix: edges.text({
+    names: '--namespace-prefix DYN_NAMESPACE_PREFIX',
     source: 'Dynamo',
     about: 'Namespace prefix of models; wins over --namespace.',
   }),
-  namespaceWorkerSuffix: text({
-    env: ['DYN_NAMESPACE_WORKER_SUFFIX'],
-    usedBy: ['worker', 'router'],
-    source: '1.6.1',
+  namespaceWorkerSuffix: rowsFor('worker', 'router').text({
+    names: 'DYN_NAMESPACE_WORKER_SUFFIX',
     about: "Appended as -suffix to the worker's namespace.",
   }),
-  fileKv: folder({
-    env: ['DYN_FILE_KV'],
+  fileKv: lastingFleet.folder({
+    names: 'DYN_FILE_KV',
     written: true,
     defaultText: 'temporary folder/dynamo_store_kv-UID, for this user alone; stator local makes one for each run',
-    usedBy: LASTING_FLEET,
-    source: '1.6.1',
     about: 'Root of the file back end; stator local makes a private one.',
   }),
-  endpoint: text({
-    flags: ['--endpoint'],
-    env: ['DYN_ENDPOINT'],
+  endpoint: worker.text({
+    names: '--endpoint DYN_ENDPOINT',
     allowed: 'dyn:// optional',
     decide: workerEndpoint,
     defaultText: 'dyn://{namespace}.backend.generate; prefill: dyn://{namespace}.prefill.generate',
-    usedBy: ['worker'],
-    source: '1.6.1',
     about: "Worker's endpoint name.",
   }),
-  leaseTtlSecs: decimal({
-    env: ['STATOR_LEASE_TTL_SECS'],
-    min: 0.2,
-    max: 300,
-    unit: 's',
+  leaseTtlSecs: fleet.decimal({
+    names: 'STATOR_LEASE_TTL_SECS',
+    range: { min: 0.2, max: 300, unit: 's' },
     default: 10,
-    usedBy: FLEET,
-    source: 'Stator',
     about: "Lease of instances and of the router's lease holder.",
   }),
 };

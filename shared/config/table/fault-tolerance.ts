@@ -1,81 +1,58 @@
-import { decimal, EDGES, FLEET_ROUTERS, int, text } from '../row.ts';
+import { edges, fleetRouters, worker } from '../row.ts';
 
 /** Rows of "Fault tolerance and migration". */
 export const faultToleranceRows = {
-  migrationLimit: int({
-    flags: ['--migration-limit'],
-    env: ['DYN_MIGRATION_LIMIT'],
-    min: 0,
+  migrationLimit: edges.int({
+    names: '--migration-limit DYN_MIGRATION_LIMIT',
+    range: { min: 0 },
     note: '0 = off',
     default: 3,
-    usedBy: EDGES,
     source: 'Dynamo: 0; 1.6.1: 0; here 3',
     about: 'Migrations of one request to another worker.',
   }),
-  migrationMaxSeqLen: int({
-    flags: ['--migration-max-seq-len'],
-    env: ['DYN_MIGRATION_MAX_SEQ_LEN'],
-    min: 1,
-    unit: 'tokens',
+  migrationMaxSeqLen: edges.int({
+    names: '--migration-max-seq-len DYN_MIGRATION_MAX_SEQ_LEN',
+    range: { min: 1, unit: 'tokens' },
     defaultText: 'unset = no limit',
-    usedBy: EDGES,
-    source: '1.6.1',
     about: 'Prompt plus output above this is no longer migratable.',
   }),
-  inhibitedDurationSecs: decimal({
-    env: ['DYN_INHIBITED_DURATION_SECS', 'DYN_RUNTIME_INHIBITED_DURATION_SECS'],
-    min: 0,
-    unit: 's',
+  inhibitedDurationSecs: fleetRouters.decimal({
+    names: 'DYN_INHIBITED_DURATION_SECS DYN_RUNTIME_INHIBITED_DURATION_SECS',
+    range: { min: 0, unit: 's' },
     note: '0 = off',
     default: 5,
-    usedBy: FLEET_ROUTERS,
-    source: '1.6.1',
     about: 'A worker that failed gets no request for this long.',
   }),
-  modelMemorySecs: decimal({
-    flags: ['--model-memory-secs'],
-    env: ['STATOR_MODEL_MEMORY_SECS'],
-    min: 0,
-    unit: 's',
+  modelMemorySecs: edges.decimal({
+    names: '--model-memory-secs STATOR_MODEL_MEMORY_SECS',
+    range: { min: 0, unit: 's' },
     note: '0 = off; without end with --hold-timeout',
     default: 600,
-    usedBy: EDGES,
-    source: 'new',
     about: 'A model whose last worker has gone is 503 with Retry-After for this long, then 404.',
   }),
-  gracefulShutdownGracePeriodSecs: decimal({
-    env: ['DYN_GRACEFUL_SHUTDOWN_GRACE_PERIOD_SECS'],
-    min: 0,
-    unit: 's',
+  gracefulShutdownGracePeriodSecs: worker.decimal({
+    names: 'DYN_GRACEFUL_SHUTDOWN_GRACE_PERIOD_SECS',
+    range: { min: 0, unit: 's' },
     note: '300 for deployed fleets',
     default: 5,
-    usedBy: ['worker'],
     source: 'Dynamo (vLLM page)',
     about: 'Running requests may end for this long after SIGTERM.',
   }),
-  runtimeGracefulShutdownTimeoutSecs: int({
-    env: ['DYN_RUNTIME_GRACEFUL_SHUTDOWN_TIMEOUT_SECS'],
-    olderEnv: ['DYN_WORKER_GRACEFUL_SHUTDOWN_TIMEOUT'],
-    min: 0,
-    unit: 's',
+  runtimeGracefulShutdownTimeoutSecs: worker.int({
+    names: 'DYN_RUNTIME_GRACEFUL_SHUTDOWN_TIMEOUT_SECS',
+    olderNames: 'DYN_WORKER_GRACEFUL_SHUTDOWN_TIMEOUT',
+    range: { min: 0, unit: 's' },
     default: 900,
-    usedBy: ['worker'],
-    source: '1.6.1',
     about: 'Hard drain bound for requests that cannot migrate.',
   }),
-  streamStallSecs: decimal({
-    env: ['STATOR_STREAM_STALL_SECS'],
-    min: 0.1,
-    unit: 's',
+  streamStallSecs: edges.decimal({
+    names: 'STATOR_STREAM_STALL_SECS',
+    range: { min: 0.1, unit: 's' },
     default: 10,
-    usedBy: EDGES,
-    source: 'Stator',
     about: 'A stream silent this long marks its worker stalled.',
   }),
-  stableRoutingId: text({
-    env: ['DYN_STABLE_ROUTING_ID'],
-    usedBy: ['worker'],
-    source: '1.6.1',
+  stableRoutingId: worker.text({
+    names: 'DYN_STABLE_ROUTING_ID',
     about: 'Routing identity that survives a restart of the worker.',
   }),
 };

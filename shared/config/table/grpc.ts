@@ -1,101 +1,67 @@
-import { bool, int, LISTENERS, port } from '../row.ts';
+import { frontend, listeners } from '../row.ts';
 
 /** Rows of "KServe gRPC". */
 export const grpcRows = {
-  kserveGrpcServer: bool({
-    flags: ['--kserve-grpc-server'],
-    env: ['DYN_KSERVE_GRPC_SERVER'],
-    default: false,
-    usedBy: ['frontend'],
+  kserveGrpcServer: frontend.bool({
+    names: '--kserve-grpc-server DYN_KSERVE_GRPC_SERVER',
     source: 'Dynamo',
     about: 'KServe v2 by gRPC on --http-port, and no OpenAI routes: what stator grpc does.',
   }),
-  grpcPort: port({
-    flags: ['--grpc-port'],
-    env: ['STATOR_GRPC_PORT'],
+  grpcPort: listeners.port({
+    names: '--grpc-port STATOR_GRPC_PORT',
     defaultText: 'unset = no gRPC; 8001 with the role grpc',
-    usedBy: LISTENERS,
-    source: 'Stator',
     about: 'KServe v2 by gRPC on a port of its own, beside HTTP.',
   }),
-  grpcMetricsPort: port({
-    flags: ['--grpc-metrics-port'],
-    env: ['DYN_GRPC_METRICS_PORT'],
+  grpcMetricsPort: frontend.port({
+    names: '--grpc-metrics-port DYN_GRPC_METRICS_PORT',
     default: 8788,
-    usedBy: ['frontend'],
     source: 'Dynamo',
     about: 'HTTP port of health, metrics and operators beside --kserve-grpc-server.',
   }),
-  grpcMaxMessageMb: int({
-    flags: ['--grpc-max-message-mb'],
-    env: ['STATOR_GRPC_MAX_MESSAGE_MB'],
-    min: 1,
-    max: 2047,
-    unit: 'MiB',
+  grpcMaxMessageMb: listeners.int({
+    names: '--grpc-max-message-mb STATOR_GRPC_MAX_MESSAGE_MB',
+    range: { min: 1, max: 2047, unit: 'MiB' },
     default: 4,
-    usedBy: LISTENERS,
-    source: 'Stator',
     about: 'Largest message of a gRPC client; responses have no such limit.',
   }),
-  grpcInitialStreamWindowSize: int({
-    env: ['DYN_GRPC_INITIAL_STREAM_WINDOW_SIZE'],
-    min: 65_535,
-    max: 2_147_483_647,
-    unit: 'bytes',
+  grpcInitialStreamWindowSize: listeners.int({
+    names: 'DYN_GRPC_INITIAL_STREAM_WINDOW_SIZE',
+    range: { min: 65_535, max: 2_147_483_647, unit: 'bytes' },
     default: 1_048_576,
-    usedBy: LISTENERS,
     source: 'Dynamo',
     about: 'What a gRPC client may send on a stream before any of it was read.',
   }),
-  grpcInitialConnectionWindowSize: int({
-    env: ['DYN_GRPC_INITIAL_CONNECTION_WINDOW_SIZE'],
-    min: 65_535,
-    max: 2_147_483_647,
-    unit: 'bytes',
+  grpcInitialConnectionWindowSize: listeners.int({
+    names: 'DYN_GRPC_INITIAL_CONNECTION_WINDOW_SIZE',
+    range: { min: 65_535, max: 2_147_483_647, unit: 'bytes' },
     default: 1_048_576,
-    usedBy: LISTENERS,
     source: 'Dynamo',
     about: 'What it may send on a connection, of all streams together.',
   }),
-  grpcMaxConcurrentStreams: int({
-    env: ['STATOR_GRPC_MAX_CONCURRENT_STREAMS'],
-    min: 1,
-    max: 1_000_000,
+  grpcMaxConcurrentStreams: listeners.int({
+    names: 'STATOR_GRPC_MAX_CONCURRENT_STREAMS',
+    range: { min: 1, max: 1_000_000 },
     default: 1000,
-    usedBy: LISTENERS,
-    source: 'Stator',
     about: 'Calls at a time on a gRPC connection.',
   }),
-  grpcKeepaliveTimeMs: int({
-    env: ['STATOR_GRPC_KEEPALIVE_TIME_MS'],
-    min: 0,
-    max: 86_400_000,
-    unit: 'ms',
+  grpcKeepaliveTimeMs: listeners.int({
+    names: 'STATOR_GRPC_KEEPALIVE_TIME_MS',
+    range: { min: 0, max: 86_400_000, unit: 'ms' },
     note: '0 = never',
     default: 0,
-    usedBy: LISTENERS,
-    source: 'Stator',
     about: 'How often gRPC clients are pinged.',
   }),
-  grpcKeepaliveTimeoutMs: int({
-    env: ['STATOR_GRPC_KEEPALIVE_TIMEOUT_MS'],
-    min: 1,
-    max: 86_400_000,
-    unit: 'ms',
+  grpcKeepaliveTimeoutMs: listeners.int({
+    names: 'STATOR_GRPC_KEEPALIVE_TIMEOUT_MS',
+    range: { min: 1, max: 86_400_000, unit: 'ms' },
     default: 20_000,
-    usedBy: LISTENERS,
-    source: 'Stator',
     about: 'How long a gRPC client may take to answer a ping.',
   }),
-  grpcMaxConnectionAgeMs: int({
-    env: ['STATOR_GRPC_MAX_CONNECTION_AGE_MS'],
-    min: 0,
-    max: 2_147_483_647,
-    unit: 'ms',
+  grpcMaxConnectionAgeMs: listeners.int({
+    names: 'STATOR_GRPC_MAX_CONNECTION_AGE_MS',
+    range: { min: 0, max: 2_147_483_647, unit: 'ms' },
     note: '0 = any',
     default: 0,
-    usedBy: LISTENERS,
-    source: 'Stator',
     about: 'Age at which a gRPC client is asked to connect anew, for balancing.',
   }),
 };

@@ -1,150 +1,116 @@
-import { bool, choice, choices, decimal, EDGES, FLEET, file, int, logFilter, text, url } from '../row.ts';
+import { edges, fleet } from '../row.ts';
 
 /** Rows of "Logging and tracing". */
 export const loggingRows = {
-  dumpConfigTo: file({
-    flags: ['--dump-config-to'],
-    env: ['DYN_DUMP_CONFIG_TO'],
+  dumpConfigTo: fleet.file({
+    names: '--dump-config-to DYN_DUMP_CONFIG_TO',
     written: true,
-    usedBy: FLEET,
     source: 'Dynamo',
     about: 'Writes the resolved configuration, secrets hidden.',
   }),
-  log: logFilter({
-    env: ['DYN_LOG'],
+  log: fleet.logFilter({
+    names: 'DYN_LOG',
     default: 'info',
-    usedBy: FLEET,
-    source: '1.6.1',
     about: 'Log levels: error, warn, info, debug, trace, off.',
   }),
-  loggingJsonl: bool({
-    env: ['DYN_LOGGING_JSONL'],
-    default: false,
+  loggingJsonl: fleet.bool({
+    names: 'DYN_LOGGING_JSONL',
     defaultFor: { function: true },
-    usedBy: FLEET,
-    source: '1.6.1',
     about: 'One JSON object per log line.',
   }),
-  loggingSpanEvents: bool({
-    env: ['DYN_LOGGING_SPAN_EVENTS'],
-    default: false,
-    usedBy: FLEET,
-    source: '1.6.1',
+  loggingSpanEvents: fleet.bool({
+    names: 'DYN_LOGGING_SPAN_EVENTS',
     about: 'Logs the start and end of spans.',
   }),
-  logUseLocalTz: bool({
-    env: ['DYN_LOG_USE_LOCAL_TZ'],
-    default: false,
-    usedBy: FLEET,
-    source: '1.6.1',
+  logUseLocalTz: fleet.bool({
+    names: 'DYN_LOG_USE_LOCAL_TZ',
     about: 'Local time instead of UTC.',
   }),
-  otelExportEnabled: bool({
-    env: ['OTEL_EXPORT_ENABLED'],
-    default: false,
-    usedBy: FLEET,
+  otelExportEnabled: fleet.bool({
+    names: 'OTEL_EXPORT_ENABLED',
     source: '1.6.1',
     about: 'Exports traces and logs.',
   }),
-  otelExporterOtlpEndpoint: url({
-    env: ['OTEL_EXPORTER_OTLP_ENDPOINT'],
+  otelExporterOtlpEndpoint: fleet.url({
+    names: 'OTEL_EXPORTER_OTLP_ENDPOINT',
     default: 'http://localhost:4317',
-    usedBy: FLEET,
     source: '1.6.1',
     about: 'OTLP collector.',
   }),
-  otelExporterOtlpTracesEndpoint: url({
-    env: ['OTEL_EXPORTER_OTLP_TRACES_ENDPOINT'],
-    usedBy: FLEET,
+  otelExporterOtlpTracesEndpoint: fleet.url({
+    names: 'OTEL_EXPORTER_OTLP_TRACES_ENDPOINT',
     source: '1.6.1',
     about: 'Endpoint of traces, used as it is.',
   }),
-  otelExporterOtlpLogsEndpoint: url({
-    env: ['OTEL_EXPORTER_OTLP_LOGS_ENDPOINT'],
-    usedBy: FLEET,
+  otelExporterOtlpLogsEndpoint: fleet.url({
+    names: 'OTEL_EXPORTER_OTLP_LOGS_ENDPOINT',
     source: '1.6.1',
     about: 'Endpoint of logs, used as it is.',
   }),
-  otelExporterOtlpProtocol: choice({
-    env: ['OTEL_EXPORTER_OTLP_PROTOCOL'],
+  otelExporterOtlpProtocol: fleet.choice({
+    names: 'OTEL_EXPORTER_OTLP_PROTOCOL',
     values: ['grpc', 'http/protobuf'],
     default: 'grpc',
-    usedBy: FLEET,
     source: '1.6.1',
     about: 'OTLP protocol.',
   }),
-  otelExporterOtlpTracesProtocol: choice({
-    env: ['OTEL_EXPORTER_OTLP_TRACES_PROTOCOL'],
+  otelExporterOtlpTracesProtocol: fleet.choice({
+    names: 'OTEL_EXPORTER_OTLP_TRACES_PROTOCOL',
     values: ['grpc', 'http/protobuf'],
     decide: (facts) => (facts.read('otelExporterOtlpProtocol') === 'http/protobuf' ? 'http/protobuf' : 'grpc'),
     defaultText: 'that of OTEL_EXPORTER_OTLP_PROTOCOL',
-    usedBy: FLEET,
     source: '1.6.1',
     about: 'OTLP protocol of traces.',
   }),
-  otelExporterOtlpLogsProtocol: choice({
-    env: ['OTEL_EXPORTER_OTLP_LOGS_PROTOCOL'],
+  otelExporterOtlpLogsProtocol: fleet.choice({
+    names: 'OTEL_EXPORTER_OTLP_LOGS_PROTOCOL',
     values: ['grpc', 'http/protobuf'],
     decide: (facts) => (facts.read('otelExporterOtlpProtocol') === 'http/protobuf' ? 'http/protobuf' : 'grpc'),
     defaultText: 'that of OTEL_EXPORTER_OTLP_PROTOCOL',
-    usedBy: FLEET,
     source: '1.6.1',
     about: 'OTLP protocol of logs.',
   }),
-  otelServiceName: text({
-    env: ['OTEL_SERVICE_NAME'],
+  otelServiceName: fleet.text({
+    names: 'OTEL_SERVICE_NAME',
     default: 'dynamo',
-    usedBy: FLEET,
     source: '1.6.1',
     about: 'Service name in spans.',
   }),
-  otelTracesSampleRatio: decimal({
-    env: ['OTEL_TRACES_SAMPLE_RATIO'],
-    min: 0,
-    max: 1,
+  otelTracesSampleRatio: fleet.decimal({
+    names: 'OTEL_TRACES_SAMPLE_RATIO',
+    range: { min: 0, max: 1 },
     default: 1,
-    usedBy: FLEET,
     source: '1.6.1; default unconfirmed',
     about: 'Share of sampled traces.',
   }),
-  requestTrace: text({
-    env: ['DYN_REQUEST_TRACE'],
+  requestTrace: edges.text({
+    names: 'DYN_REQUEST_TRACE',
     allowed: 'a switch, or sinks: file, stderr',
     defaultText: 'unset = off',
-    usedBy: EDGES,
-    source: '1.6.1',
     about: 'Takes a record of every request.',
   }),
-  requestTraceSinks: choices({
-    env: ['DYN_REQUEST_TRACE_SINKS'],
+  requestTraceSinks: edges.choices({
+    names: 'DYN_REQUEST_TRACE_SINKS',
     values: ['file', 'stderr'],
     default: ['file'],
-    usedBy: EDGES,
-    source: '1.6.1',
     about: 'Where request records go.',
   }),
-  requestTraceFilePath: text({
-    env: ['DYN_REQUEST_TRACE_FILE_PATH'],
-    olderEnv: ['DYN_REQUEST_TRACE_OUTPUT_PATH'],
+  requestTraceFilePath: edges.text({
+    names: 'DYN_REQUEST_TRACE_FILE_PATH',
+    olderNames: 'DYN_REQUEST_TRACE_OUTPUT_PATH',
     default: '/tmp/dynamo-request-trace',
-    usedBy: EDGES,
-    source: '1.6.1',
     about: 'File of request records; the start of segment names when they are compressed.',
   }),
-  requestTraceFileFormat: choice({
-    env: ['DYN_REQUEST_TRACE_FILE_FORMAT'],
+  requestTraceFileFormat: edges.choice({
+    names: 'DYN_REQUEST_TRACE_FILE_FORMAT',
     values: ['jsonl', 'jsonl_gz'],
     default: 'jsonl_gz',
-    usedBy: EDGES,
-    source: '1.6.1',
     about: 'Format of the file of request records.',
   }),
-  requestTraceCapacity: int({
-    env: ['DYN_REQUEST_TRACE_CAPACITY'],
-    min: 1,
+  requestTraceCapacity: edges.int({
+    names: 'DYN_REQUEST_TRACE_CAPACITY',
+    range: { min: 1 },
     default: 1024,
-    usedBy: EDGES,
-    source: '1.6.1',
     about: 'Request records that may wait to be written; later ones are dropped and counted.',
   }),
 };

@@ -1,37 +1,28 @@
-import {
-  bool,
-  choice,
-  decimal,
-  EDGES,
-  int,
-  json,
-  jsonTexts,
-  PLANE_SERVERS,
-  port,
-  portRange,
-  route,
-  text,
-  WORKERS,
-} from '../row.ts';
+import { edges, planeServers, rowsFor, worker, workers } from '../row.ts';
 
-const bucketCommon = { lenient: true, usedBy: EDGES, source: '1.6.1' } as const;
+const statusServers = rowsFor('worker', 'router');
 
 /** The lowest or the highest bucket of a histogram. */
 const bucketEnd = (env: string, value: number, what: string) =>
-  decimal({ env: [env], above: 0, note: 'min < max', default: value, about: `Buckets of ${what}.`, ...bucketCommon });
+  edges.decimal({
+    names: env,
+    range: { above: 0 },
+    note: 'min < max',
+    lenient: true,
+    default: value,
+    about: `Buckets of ${what}.`,
+  });
 
 /** How many there are. */
 const bucketCount = (env: string, value: number, what: string) =>
-  int({ env: [env], min: 1, max: 512, default: value, about: `Buckets of ${what}.`, ...bucketCommon });
+  edges.int({ names: env, range: { min: 1, max: 512 }, lenient: true, default: value, about: `Buckets of ${what}.` });
 
 /** Rows of "Metrics and health". */
 export const metricsRows = {
-  metricsPrefix: text({
-    flags: ['--metrics-prefix'],
-    env: ['DYN_METRICS_PREFIX'],
+  metricsPrefix: edges.text({
+    names: '--metrics-prefix DYN_METRICS_PREFIX',
     allowed: 'invalid characters become _',
     default: 'dynamo_frontend',
-    usedBy: EDGES,
     source: 'Dynamo',
     about: 'Prefix of frontend metrics.',
   }),
@@ -53,137 +44,103 @@ export const metricsRows = {
   metricsEmbeddingLatencyMin: bucketEnd('DYN_METRICS_EMBEDDING_LATENCY_MIN', 0.001, 'embedding latency, seconds'),
   metricsEmbeddingLatencyMax: bucketEnd('DYN_METRICS_EMBEDDING_LATENCY_MAX', 10, 'embedding latency, seconds'),
   metricsEmbeddingLatencyCount: bucketCount('DYN_METRICS_EMBEDDING_LATENCY_COUNT', 14, 'embedding latency, seconds'),
-  systemPort: portRange({
-    env: ['DYN_SYSTEM_PORT'],
-    min: -1,
+  systemPort: planeServers.portRange({
+    names: 'DYN_SYSTEM_PORT',
+    range: { min: -1 },
     note: '-1 = off, 0 = any free',
     decide: (facts) =>
       facts.read('discoveryBackend') === 'dynamodb' ? { first: 9100, last: 9163 } : { first: -1, last: -1 },
     defaultText: '9100-9163 for dynamodb; -1 for file and mem',
-    usedBy: PLANE_SERVERS,
-    source: '1.6.1; range: product',
+    source: '1.6.1; range: Stator',
     about: 'Status server of a worker: health, live, metrics, files of the model. The first free port of a range.',
   }),
-  systemHost: text({
-    env: ['DYN_SYSTEM_HOST'],
+  systemHost: planeServers.text({
+    names: 'DYN_SYSTEM_HOST',
     allowed: 'IP',
     default: '0.0.0.0',
-    usedBy: PLANE_SERVERS,
-    source: '1.6.1',
     about: 'Address of the status server.',
   }),
-  controlPort: port({
-    env: ['STATOR_CONTROL_PORT'],
-    min: -1,
+  controlPort: worker.port({
+    names: 'STATOR_CONTROL_PORT',
+    range: { min: -1 },
     note: '-1 = off, 0 = any free',
     defaultText: 'unset = off',
-    usedBy: ['worker'],
-    source: 'Stator',
     about: 'Control routes of a worker: adapters, sleep, cache.',
   }),
-  controlHost: text({
-    env: ['STATOR_CONTROL_HOST'],
+  controlHost: worker.text({
+    names: 'STATOR_CONTROL_HOST',
     allowed: 'IP',
     default: '127.0.0.1',
-    usedBy: ['worker'],
-    source: 'Stator',
     about: 'Address of the control routes; beyond loopback they want STATOR_PLANE_TOKEN and TLS.',
   }),
-  systemHealthPath: route({
-    env: ['DYN_SYSTEM_HEALTH_PATH'],
+  systemHealthPath: statusServers.route({
+    names: 'DYN_SYSTEM_HEALTH_PATH',
     default: '/health',
-    usedBy: ['worker', 'router'],
-    source: '1.6.1',
     about: 'Health path of the status server.',
   }),
-  systemLivePath: route({
-    env: ['DYN_SYSTEM_LIVE_PATH'],
+  systemLivePath: statusServers.route({
+    names: 'DYN_SYSTEM_LIVE_PATH',
     default: '/live',
-    usedBy: ['worker', 'router'],
-    source: '1.6.1',
     about: 'Liveness path of the status server.',
   }),
-  systemStartingHealthStatus: choice({
-    env: ['DYN_SYSTEM_STARTING_HEALTH_STATUS'],
+  systemStartingHealthStatus: statusServers.choice({
+    names: 'DYN_SYSTEM_STARTING_HEALTH_STATUS',
     values: ['ready', 'notready'],
     default: 'notready',
-    usedBy: ['worker', 'router'],
-    source: '1.6.1',
     about: 'Health before the first endpoint is ready.',
   }),
-  systemUseEndpointHealthStatus: jsonTexts({
-    env: ['DYN_SYSTEM_USE_ENDPOINT_HEALTH_STATUS'],
+  systemUseEndpointHealthStatus: worker.jsonTexts({
+    names: 'DYN_SYSTEM_USE_ENDPOINT_HEALTH_STATUS',
     allowed: 'a JSON list of endpoint names',
     default: [],
-    usedBy: ['worker'],
     source: '1.6.1 (deprecated)',
     about: 'Endpoints whose health counts.',
   }),
-  systemEnabled: bool({
-    env: ['DYN_SYSTEM_ENABLED'],
-    usedBy: ['worker', 'router'],
+  systemEnabled: statusServers.boolOrUnset({
+    names: 'DYN_SYSTEM_ENABLED',
     source: 'older Dynamo',
     deprecated: 'DYN_SYSTEM_PORT decides',
     about: 'Without effect.',
   }),
-  healthCheckEnabled: bool({
-    env: ['DYN_HEALTH_CHECK_ENABLED'],
-    default: false,
-    usedBy: WORKERS,
-    source: '1.6.1',
+  healthCheckEnabled: workers.bool({
+    names: 'DYN_HEALTH_CHECK_ENABLED',
     about: 'Canary requests on idle endpoints.',
   }),
-  canaryWaitTimeSecs: decimal({
-    env: ['DYN_CANARY_WAIT_TIME'],
-    above: 0,
-    unit: 's',
+  canaryWaitTimeSecs: workers.decimal({
+    names: 'DYN_CANARY_WAIT_TIME',
+    range: { above: 0, unit: 's' },
     default: 10,
-    usedBy: WORKERS,
-    source: '1.6.1',
     about: 'Idle time before a canary.',
   }),
-  healthCheckRequestTimeoutSecs: decimal({
-    env: ['DYN_HEALTH_CHECK_REQUEST_TIMEOUT'],
-    above: 0,
-    unit: 's',
+  healthCheckRequestTimeoutSecs: workers.decimal({
+    names: 'DYN_HEALTH_CHECK_REQUEST_TIMEOUT',
+    range: { above: 0, unit: 's' },
     default: 3,
-    usedBy: WORKERS,
-    source: '1.6.1',
     about: "Deadline of a canary's first item.",
   }),
-  healthCheckPayload: json({
-    flags: ['--health-check-payload'],
-    env: ['DYN_HEALTH_CHECK_PAYLOAD'],
+  healthCheckPayload: workers.json({
+    names: '--health-check-payload DYN_HEALTH_CHECK_PAYLOAD',
     defaultText: "role's own",
-    usedBy: WORKERS,
     source: 'Dynamo (vLLM page); flag 1.6.1',
     about: 'Overrides the canary payload; the marker is added.',
   }),
-  engineHealthCheckIntervalSecs: decimal({
-    env: ['DYN_ENGINE_HEALTH_CHECK_INTERVAL'],
-    above: 0,
-    unit: 's',
+  engineHealthCheckIntervalSecs: worker.decimal({
+    names: 'DYN_ENGINE_HEALTH_CHECK_INTERVAL',
+    range: { above: 0, unit: 's' },
     default: 2,
-    usedBy: ['worker'],
     source: '1.6.1; interval Dynamo (vLLM page)',
     about: 'Interval of the engine monitor.',
   }),
-  engineHealthCheckTimeoutSecs: decimal({
-    env: ['DYN_ENGINE_HEALTH_CHECK_TIMEOUT'],
-    above: 0,
-    unit: 's',
+  engineHealthCheckTimeoutSecs: worker.decimal({
+    names: 'DYN_ENGINE_HEALTH_CHECK_TIMEOUT',
+    range: { above: 0, unit: 's' },
     default: 30,
-    usedBy: ['worker'],
-    source: '1.6.1',
     about: 'Deadline of an engine check.',
   }),
-  engineHealthShutdownTimeoutSecs: decimal({
-    env: ['DYN_ENGINE_HEALTH_SHUTDOWN_TIMEOUT'],
-    above: 0,
-    unit: 's',
+  engineHealthShutdownTimeoutSecs: worker.decimal({
+    names: 'DYN_ENGINE_HEALTH_SHUTDOWN_TIMEOUT',
+    range: { above: 0, unit: 's' },
     default: 60,
-    usedBy: ['worker'],
-    source: '1.6.1',
     about: 'Deadline of shutting an engine down.',
   }),
 };

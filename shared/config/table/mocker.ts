@@ -1,4 +1,4 @@
-import { bool, choice, type DefaultFacts, decimal, file, fileOrFolder, int, json, MOCKERS, WORKERS } from '../row.ts';
+import { type DefaultFacts, mockers, workers } from '../row.ts';
 
 const BLOCK_SIZE_TOKENS = { vllm: 64, sglang: 1, trtllm: 32 } as const;
 
@@ -9,217 +9,177 @@ function blockSizeOfEngine(facts: DefaultFacts): number {
 
 /** Rows of "Mocker". */
 export const mockerRows = {
-  numGpuBlocksOverride: int({
-    flags: ['--num-gpu-blocks-override'],
-    min: 1,
-    unit: 'blocks',
+  numGpuBlocksOverride: workers.int({
+    names: '--num-gpu-blocks-override',
+    range: { min: 1, unit: 'blocks' },
     default: 16384,
-    usedBy: WORKERS,
     source: '1.6.1',
     about: 'KV blocks per rank; simulate spells it --num-gpu-blocks.',
   }),
-  blockSize: int({
-    flags: ['--block-size'],
-    min: 1,
-    unit: 'tokens',
+  blockSize: mockers.int({
+    names: '--block-size',
+    range: { min: 1, unit: 'tokens' },
     decide: blockSizeOfEngine,
     defaultText: 'vllm 64, sglang 1, trtllm 32',
-    usedBy: MOCKERS,
     source: '1.6.1',
     about: 'KV block size.',
   }),
-  maxModelLen: int({
-    flags: ['--max-model-len'],
-    min: 1,
-    unit: 'tokens',
+  maxModelLen: mockers.int({
+    names: '--max-model-len',
+    range: { min: 1, unit: 'tokens' },
     defaultText: 'unset = no limit',
-    usedBy: MOCKERS,
     source: '1.6.1',
     about: 'Longest prompt plus output.',
   }),
-  maxNumSeqs: int({
-    flags: ['--max-num-seqs'],
-    min: 1,
+  maxNumSeqs: mockers.int({
+    names: '--max-num-seqs',
+    range: { min: 1 },
     default: 256,
-    usedBy: MOCKERS,
     source: '1.6.1',
     about: 'Sequences per step.',
   }),
-  maxNumBatchedTokens: int({
-    flags: ['--max-num-batched-tokens'],
-    min: 1,
-    unit: 'tokens',
+  maxNumBatchedTokens: mockers.int({
+    names: '--max-num-batched-tokens',
+    range: { min: 1, unit: 'tokens' },
     default: 8192,
-    usedBy: MOCKERS,
     source: '1.6.1',
     about: 'Tokens per step.',
   }),
-  enableChunkedPrefill: bool({
-    flags: ['--enable-chunked-prefill'],
+  enableChunkedPrefill: mockers.bool({
+    names: '--enable-chunked-prefill',
     default: true,
-    usedBy: MOCKERS,
     source: '1.6.1',
     about: 'Splits long prefills over steps.',
   }),
-  preemptionMode: choice({
-    flags: ['--preemption-mode'],
+  preemptionMode: mockers.choice({
+    names: '--preemption-mode',
     values: ['lifo', 'fifo'],
     default: 'lifo',
-    usedBy: MOCKERS,
     source: '1.6.1',
     about: 'Which request is evicted when blocks run out.',
   }),
-  watermark: decimal({
-    flags: ['--watermark'],
-    min: 0,
-    max: 1,
+  watermark: mockers.decimal({
+    names: '--watermark',
+    range: { min: 0, max: 1 },
     default: 0,
-    usedBy: MOCKERS,
     source: 'older Dynamo: 0.01',
     about: 'Share of blocks that newcomers leave free; an imitated vLLM alone.',
   }),
-  speedupRatio: decimal({
-    flags: ['--speedup-ratio'],
-    min: 0,
+  speedupRatio: mockers.decimal({
+    names: '--speedup-ratio',
+    range: { min: 0 },
     note: '0 = no delay',
     default: 1,
-    usedBy: MOCKERS,
     source: '1.6.1',
     about: 'Divides all simulated times.',
   }),
-  decodeSpeedupRatio: decimal({
-    flags: ['--decode-speedup-ratio'],
-    above: 0,
+  decodeSpeedupRatio: mockers.decimal({
+    names: '--decode-speedup-ratio',
+    range: { above: 0 },
     default: 1,
-    usedBy: MOCKERS,
     source: '1.6.1',
     about: 'Further divides decode times.',
   }),
-  dataParallelSize: int({
-    flags: ['--data-parallel-size'],
-    min: 1,
+  dataParallelSize: mockers.int({
+    names: '--data-parallel-size',
+    range: { min: 1 },
     default: 1,
-    usedBy: MOCKERS,
     source: '1.6.1',
     about: 'Ranks per worker.',
   }),
-  startupTimeSecs: decimal({
-    flags: ['--startup-time'],
-    min: 0,
-    unit: 's',
-    usedBy: MOCKERS,
+  startupTimeSecs: mockers.decimal({
+    names: '--startup-time',
+    range: { min: 0, unit: 's' },
     source: '1.6.1',
     about: 'Simulated start-up.',
   }),
-  plannerProfileData: fileOrFolder({
-    flags: ['--planner-profile-data'],
+  plannerProfileData: mockers.fileOrFolder({
+    names: '--planner-profile-data',
     defaultText: 'unset = built-in polynomials',
-    usedBy: MOCKERS,
     source: '1.6.1',
     about: 'Measured timing tables.',
   }),
-  numWorkers: int({
-    flags: ['--num-workers'],
-    min: 1,
+  numWorkers: workers.int({
+    names: '--num-workers',
+    range: { min: 1 },
     default: 1,
     defaultFor: { local: 2 },
-    usedBy: WORKERS,
     source: '1.6.1',
     about: 'Mock workers; one process each in stator local.',
   }),
-  reasoning: json({
-    flags: ['--reasoning'],
+  reasoning: mockers.json({
+    names: '--reasoning',
     known: ['start_thinking_token_id', 'end_thinking_token_id', 'thinking_ratio'],
-    usedBy: MOCKERS,
     source: '1.6.1',
     about: 'Emits thinking tokens.',
   }),
-  engineType: choice({
-    flags: ['--engine-type'],
+  engineType: mockers.choice({
+    names: '--engine-type',
     values: ['vllm', 'sglang', 'trtllm'],
     default: 'vllm',
-    usedBy: MOCKERS,
     source: '1.6.1',
     about: 'Engine that the mocker imitates.',
   }),
-  extraEngineArgs: file({
-    flags: ['--extra-engine-args'],
+  extraEngineArgs: mockers.file({
+    names: '--extra-engine-args',
     allowed: 'an existing JSON file of mocker keys',
-    usedBy: MOCKERS,
     source: '1.6.1',
     about: 'Overrides single flags; unknown keys are errors.',
   }),
-  kvTransferBandwidth: decimal({
-    flags: ['--kv-transfer-bandwidth'],
-    min: 0,
-    unit: 'GB/s',
+  kvTransferBandwidth: mockers.decimal({
+    names: '--kv-transfer-bandwidth',
+    range: { min: 0, unit: 'GB/s' },
     note: '0 = no delay',
     default: 64,
-    usedBy: MOCKERS,
     source: '1.6.1',
     about: 'Simulated KV transfer.',
   }),
-  kvTransferTimingMode: choice({
-    flags: ['--kv-transfer-timing-mode'],
+  kvTransferTimingMode: mockers.choice({
+    names: '--kv-transfer-timing-mode',
     values: ['full_prompt', 'destination_missing'],
     default: 'full_prompt',
-    usedBy: MOCKERS,
     source: '1.6.1',
     about: 'Blocks that a simulated transfer carries.',
   }),
-  handoffSessionTimeoutMs: int({
-    flags: ['--handoff-session-timeout-ms'],
-    min: 1,
-    unit: 'ms',
+  handoffSessionTimeoutMs: workers.int({
+    names: '--handoff-session-timeout-ms',
+    range: { min: 1, unit: 'ms' },
     default: 300_000,
-    usedBy: WORKERS,
     source: 'Stator; a key of 1.6.1',
     about: 'Longest stay of prompt blocks that no decode worker fetches.',
   }),
-  kvCacheDtype: choice({
-    flags: ['--kv-cache-dtype'],
+  kvCacheDtype: mockers.choice({
+    names: '--kv-cache-dtype',
     values: ['auto', 'bfloat16', 'fp8', 'fp8_ds_mla', 'fp8_e4m3', 'fp8_e5m2', 'fp8_inc'],
     default: 'auto',
-    usedBy: MOCKERS,
     source: '1.6.1',
     about: 'Type used for bytes per token.',
   }),
-  kvBytesPerToken: int({
-    flags: ['--kv-bytes-per-token'],
-    min: 1,
-    unit: 'bytes',
+  kvBytesPerToken: mockers.int({
+    names: '--kv-bytes-per-token',
+    range: { min: 1, unit: 'bytes' },
     defaultText: 'from the model configuration',
-    usedBy: MOCKERS,
     source: '1.6.1',
     about: 'KV bytes per token.',
   }),
-  staggerDelaySecs: decimal({
-    flags: ['--stagger-delay'],
-    min: -1,
-    unit: 's',
+  staggerDelaySecs: workers.decimal({
+    names: '--stagger-delay',
+    range: { min: -1, unit: 's' },
     note: '-1 = auto: 0.1 s from 32 workers on, 0.2 s above 128',
     default: 0,
-    usedBy: WORKERS,
     source: '1.6.1',
     about: 'Pause between starting two workers.',
   }),
-  mockOutput: choice({
-    flags: ['--mock-output'],
-    env: ['STATOR_MOCK_OUTPUT'],
+  mockOutput: mockers.choice({
+    names: '--mock-output STATOR_MOCK_OUTPUT',
     values: ['text', 'random'],
     default: 'text',
-    usedBy: MOCKERS,
-    source: 'Stator',
     about: 'Readable text, or random token ids.',
   }),
-  seed: int({
-    flags: ['--seed'],
-    env: ['STATOR_MOCK_SEED'],
-    min: 0,
-    max: 4294967295,
+  seed: mockers.int({
+    names: '--seed STATOR_MOCK_SEED',
+    range: { min: 0, max: 4294967295 },
     default: 0,
-    usedBy: MOCKERS,
-    source: 'Stator',
     about: 'Seed of the mock output and of simulate.',
   }),
 };

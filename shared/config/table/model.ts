@@ -5,20 +5,10 @@ import {
   TOOL_CALL_PARSERS,
   TOOL_CALL_PARSERS_WITHOUT_GRAMMAR,
 } from '../parser-names.ts';
-import {
-  bool,
-  choice,
-  EDGES,
-  file,
-  folder,
-  int,
-  LASTING_FLEET_ROUTERS,
-  LISTENERS,
-  secret,
-  text,
-  url,
-  WORKERS,
-} from '../row.ts';
+import { edges, lastingFleetRouters, listeners, rowsFor, worker, workers } from '../row.ts';
+
+const hosts = rowsFor('frontend', 'worker', 'local');
+const fetchers = rowsFor(...edges.usedBy, 'worker');
 
 /** Names that are known and whose format is not published: a worker that no one can read must not register. */
 function unpublished(names: readonly string[]): Readonly<Record<string, string>> {
@@ -27,274 +17,207 @@ function unpublished(names: readonly string[]): Readonly<Record<string, string>>
 
 /** Rows of "Model and tokenizer". */
 export const modelRows = {
-  modelName: text({
-    flags: ['--model-name'],
-    env: ['DYN_MODEL_NAME'],
-    usedBy: ['frontend', 'worker', 'local'],
+  modelName: hosts.text({
+    names: '--model-name DYN_MODEL_NAME',
     source: 'Dynamo',
     about: 'Overrides the model name; for a mocker the name in API replies.',
   }),
-  modelPath: folder({
-    flags: ['--model-path'],
-    env: ['DYN_MODEL_PATH'],
+  modelPath: hosts.folder({
+    names: '--model-path DYN_MODEL_PATH',
     allowed: 'a local model folder',
     hint: 'give a local model folder: models are not downloaded',
     defaultText: 'the built-in model in stator local',
-    usedBy: ['frontend', 'worker', 'local'],
     source: 'Dynamo',
     about: 'Local model folder; stator local default is the built-in model.',
   }),
-  artifactsCacheDir: folder({
-    env: ['STATOR_ARTIFACTS_CACHE_DIR'],
+  artifactsCacheDir: edges.folder({
+    names: 'STATOR_ARTIFACTS_CACHE_DIR',
     written: true,
     defaultFor: { function: '/tmp/stator' },
     defaultText: 'home/.cache/stator; in a function /tmp/stator',
-    usedBy: EDGES,
-    source: 'Stator',
     about: 'Folder for models fetched from workers or a bucket, and for tables of tokenizers.',
   }),
-  artifactsCacheMb: int({
-    env: ['STATOR_ARTIFACTS_CACHE_MB'],
-    min: 16,
-    unit: 'MiB',
+  artifactsCacheMb: edges.int({
+    names: 'STATOR_ARTIFACTS_CACHE_MB',
+    range: { min: 16, unit: 'MiB' },
     default: 1024,
     defaultFor: { function: 256 },
-    usedBy: EDGES,
-    source: 'Stator',
     about: 'What that folder may hold; what was used longest ago leaves.',
   }),
-  artifactsBucket: text({
-    env: ['STATOR_ARTIFACTS_BUCKET'],
-    usedBy: EDGES,
-    source: 'Stator',
+  artifactsBucket: edges.text({
+    names: 'STATOR_ARTIFACTS_BUCKET',
     about: 'Bucket with files of models by checksum (stator artifacts push), asked after the workers.',
   }),
-  kvCacheBlockSize: int({
-    flags: ['--kv-cache-block-size'],
-    env: ['DYN_KV_CACHE_BLOCK_SIZE'],
-    min: 1,
-    unit: 'tokens',
+  kvCacheBlockSize: lastingFleetRouters.int({
+    names: '--kv-cache-block-size DYN_KV_CACHE_BLOCK_SIZE',
+    range: { min: 1, unit: 'tokens' },
     defaultText: 'unset = from the model card',
-    usedBy: LASTING_FLEET_ROUTERS,
     source: 'Dynamo',
     about: 'Overrides the KV cache block size.',
   }),
-  tokenizer: choice({
-    flags: ['--tokenizer'],
-    env: ['DYN_TOKENIZER'],
+  tokenizer: edges.choice({
+    names: '--tokenizer DYN_TOKENIZER',
     values: ['default', 'fastokens'],
     refused: { basetenkenizer: 'not built yet' },
     default: 'default',
-    usedBy: EDGES,
     source: 'Dynamo',
     about: "Tokenizer back end; the worker card's choice wins.",
   }),
-  tokenizerFallback: bool({
-    flags: ['--tokenizer-fallback'],
-    env: ['DYN_TOKENIZER_FALLBACK'],
+  tokenizerFallback: edges.bool({
+    names: '--tokenizer-fallback DYN_TOKENIZER_FALLBACK',
     default: true,
-    usedBy: EDGES,
-    source: '1.6.1',
     about: 'Falls back to the reference tokenizer when the chosen one fails.',
   }),
-  chatProcessor: choice({
-    flags: ['--dyn-chat-processor'],
-    env: ['DYN_CHAT_PROCESSOR'],
+  chatProcessor: edges.choice({
+    names: '--dyn-chat-processor DYN_CHAT_PROCESSOR',
     values: ['dynamo'],
     refused: { vllm: 'not built yet', sglang: 'not built yet' },
     default: 'dynamo',
-    usedBy: EDGES,
     source: 'Dynamo',
     about: 'Pre- and postprocessor.',
   }),
-  debugPerf: bool({
-    flags: ['--dyn-debug-perf'],
-    env: ['DYN_DEBUG_PERF'],
-    default: false,
-    usedBy: LISTENERS,
+  debugPerf: listeners.bool({
+    names: '--dyn-debug-perf DYN_DEBUG_PERF',
     source: 'Dynamo',
     about: 'Logs time per preprocessing function.',
   }),
-  preprocessWorkers: int({
-    flags: ['--dyn-preprocess-workers'],
-    env: ['DYN_PREPROCESS_WORKERS'],
-    min: 0,
+  preprocessWorkers: listeners.int({
+    names: '--dyn-preprocess-workers DYN_PREPROCESS_WORKERS',
+    range: { min: 0 },
     note: '0 = built-in pool only for long prompts',
     default: 0,
-    usedBy: LISTENERS,
     source: 'Dynamo',
     about: 'Workers for CPU-bound preprocessing.',
   }),
-  reasoningFieldName: choice({
-    flags: ['--reasoning-field-name'],
-    env: ['DYN_REASONING_FIELD_NAME'],
+  reasoningFieldName: edges.choice({
+    names: '--reasoning-field-name DYN_REASONING_FIELD_NAME',
     values: ['reasoning_content', 'reasoning'],
     default: 'reasoning_content',
-    usedBy: EDGES,
-    source: '1.6.1',
     about: 'Name of the reasoning field in chat replies.',
   }),
-  excludeToolsWhenToolChoiceNone: bool({
-    flags: ['--exclude-tools-when-tool-choice-none'],
-    env: ['DYN_EXCLUDE_TOOLS_WHEN_TOOL_CHOICE_NONE'],
+  excludeToolsWhenToolChoiceNone: rowsFor('frontend', 'worker', 'function', 'local').bool({
+    names: '--exclude-tools-when-tool-choice-none DYN_EXCLUDE_TOOLS_WHEN_TOOL_CHOICE_NONE',
     default: true,
-    usedBy: ['frontend', 'worker', 'function', 'local'],
-    source: '1.6.1',
     about: 'Hides tools from the template when tool_choice is none.',
   }),
-  customJinjaTemplate: file({
-    flags: ['--custom-jinja-template', '--chat-template'],
-    env: ['DYN_CUSTOM_JINJA_TEMPLATE'],
+  customJinjaTemplate: workers.file({
+    names: '--custom-jinja-template --chat-template DYN_CUSTOM_JINJA_TEMPLATE',
     allowed: 'an existing Jinja file, $VAR expanded',
     expandsVariables: true,
-    usedBy: WORKERS,
     source: '1.6.1; second spelling Stator',
     about: "Chat template that replaces the model's.",
   }),
-  toolCallParser: choice({
-    flags: ['--dyn-tool-call-parser'],
-    env: ['DYN_TOOL_CALL_PARSER'],
+  toolCallParser: workers.choice({
+    names: '--dyn-tool-call-parser DYN_TOOL_CALL_PARSER',
     values: TOOL_CALL_PARSERS,
     synonyms: TOOL_CALL_PARSER_SPELLINGS,
     refused: unpublished(TOOL_CALL_PARSERS_WITHOUT_GRAMMAR),
-    usedBy: WORKERS,
-    source: '1.6.1',
     about: 'Tool-call parser published in the model card.',
   }),
-  reasoningParser: choice({
-    flags: ['--dyn-reasoning-parser'],
-    env: ['DYN_REASONING_PARSER'],
+  reasoningParser: workers.choice({
+    names: '--dyn-reasoning-parser DYN_REASONING_PARSER',
     values: REASONING_PARSERS,
     synonyms: { deepseekv4: 'deepseek_v4' },
     refused: unpublished(REASONING_PARSERS_WITHOUT_GRAMMAR),
-    usedBy: WORKERS,
-    source: '1.6.1',
     about: 'Reasoning parser published in the model card.',
   }),
-  defaultThinkingMode: choice({
-    flags: ['--dyn-default-thinking-mode'],
-    env: ['DYN_DEFAULT_THINKING_MODE'],
+  defaultThinkingMode: workers.choice({
+    names: '--dyn-default-thinking-mode DYN_DEFAULT_THINKING_MODE',
     values: ['enabled', 'disabled'],
-    usedBy: WORKERS,
-    source: '1.6.1',
     about: "Template's thinking mode when the request names none.",
   }),
-  parserVersion: choice({
-    env: ['DYN_PARSER_VERSION'],
+  parserVersion: edges.choice({
+    names: 'DYN_PARSER_VERSION',
     values: ['auto', '1', '2'],
     default: 'auto',
-    usedBy: EDGES,
-    source: '1.6.1',
     about: 'Generation of tool-call parsers.',
   }),
-  contextWindow: int({
-    env: ['DYN_CONTEXT_WINDOW'],
-    unit: 'tokens',
+  contextWindow: edges.int({
+    names: 'DYN_CONTEXT_WINDOW',
+    range: { unit: 'tokens' },
     note: 'anything else is ignored',
     lenient: true,
-    usedBy: EDGES,
-    source: '1.6.1',
     about: 'context_window shown for every model in the list.',
   }),
-  maxOutputTokens: int({
-    env: ['DYN_MAX_OUTPUT_TOKENS'],
-    unit: 'tokens',
+  maxOutputTokens: edges.int({
+    names: 'DYN_MAX_OUTPUT_TOKENS',
+    range: { unit: 'tokens' },
     note: 'anything else is ignored',
     lenient: true,
-    usedBy: EDGES,
-    source: '1.6.1',
     about: 'max_output_tokens shown for every model in the list.',
   }),
-  tokenCacheMb: int({
-    env: ['STATOR_TOKEN_CACHE_MB'],
-    min: 0,
-    unit: 'MiB',
+  tokenCacheMb: edges.int({
+    names: 'STATOR_TOKEN_CACHE_MB',
+    range: { min: 0, unit: 'MiB' },
     note: '0 = off',
     default: 64,
-    usedBy: EDGES,
-    source: 'Stator',
     about: 'Bound of the token-prefix cache.',
   }),
-  encodeThreads: int({
-    env: ['STATOR_ENCODE_THREADS'],
-    min: 0,
+  encodeThreads: listeners.int({
+    names: 'STATOR_ENCODE_THREADS',
+    range: { min: 0 },
     defaultText: 'CPU cores - 1, at most 4',
-    usedBy: LISTENERS,
-    source: 'Stator',
     about: 'Threads that encode long prompts off the event loop.',
   }),
 };
 
 /** Rows of "LoRA". */
 export const loraRows = {
-  loraEnabled: bool({
-    env: ['DYN_LORA_ENABLED'],
-    default: false,
-    usedBy: ['worker'],
-    source: '1.6.1',
+  loraEnabled: worker.bool({
+    names: 'DYN_LORA_ENABLED',
     about: 'Opens the LoRA routes of the control server.',
   }),
-  loraPath: folder({
-    env: ['DYN_LORA_PATH'],
+  loraPath: worker.folder({
+    names: 'DYN_LORA_PATH',
     written: true,
     defaultText: 'home/.cache/dynamo_loras',
-    usedBy: ['worker'],
-    source: '1.6.1',
     about: 'Cache of adapters.',
   }),
-  enableLora: bool({
-    flags: ['--enable-lora'],
+  enableLora: worker.boolOrUnset({
+    names: '--enable-lora',
     defaultText: "engine's",
-    usedBy: ['worker'],
     source: 'engine',
     about: 'The engine serves adapters.',
   }),
-  maxLoraRank: int({
-    flags: ['--max-lora-rank'],
+  maxLoraRank: worker.int({
+    names: '--max-lora-rank',
     defaultText: "engine's",
-    usedBy: ['worker'],
     source: 'engine',
     about: 'Largest rank of an adapter in the engine.',
   }),
-  maxLoras: int({
-    flags: ['--max-loras'],
+  maxLoras: worker.int({
+    names: '--max-loras',
     defaultText: "engine's",
-    usedBy: ['worker'],
     source: 'engine',
     about: 'Adapters in one step of the engine.',
   }),
-  vllmAllowRuntimeLoraUpdating: bool({
-    env: ['VLLM_ALLOW_RUNTIME_LORA_UPDATING'],
+  vllmAllowRuntimeLoraUpdating: worker.boolOrUnset({
+    names: 'VLLM_ALLOW_RUNTIME_LORA_UPDATING',
     defaultText: 'true when LoRA is enabled',
-    usedBy: ['worker'],
     source: 'engine',
     about: 'Set for a started engine.',
   }),
-  awsAccessKeyId: secret({
-    env: ['AWS_ACCESS_KEY_ID'],
+  awsAccessKeyId: worker.secret({
+    names: 'AWS_ACCESS_KEY_ID',
     defaultText: 'standard credential chain',
-    usedBy: ['worker'],
     source: '1.6.1',
     about: 'Access key id of the AWS clients.',
   }),
-  awsSecretAccessKey: secret({
-    env: ['AWS_SECRET_ACCESS_KEY'],
+  awsSecretAccessKey: worker.secret({
+    names: 'AWS_SECRET_ACCESS_KEY',
     defaultText: 'standard credential chain',
-    usedBy: ['worker'],
     source: '1.6.1',
     about: 'Secret access key of the AWS clients.',
   }),
-  awsEndpoint: url({
-    env: ['AWS_ENDPOINT'],
+  awsEndpoint: fetchers.url({
+    names: 'AWS_ENDPOINT',
     defaultText: 'standard credential chain',
-    usedBy: [...EDGES, 'worker'],
     source: '1.6.1',
     about: 'S3 endpoint of adapters and of STATOR_ARTIFACTS_BUCKET.',
   }),
-  awsAllowHttp: bool({
-    env: ['AWS_ALLOW_HTTP'],
+  awsAllowHttp: fetchers.boolOrUnset({
+    names: 'AWS_ALLOW_HTTP',
     defaultText: 'standard credential chain',
-    usedBy: [...EDGES, 'worker'],
     source: '1.6.1',
     about: 'Permits plain HTTP to that endpoint.',
   }),

@@ -1,105 +1,81 @@
-import { bool, FLEET, file, int, secret, text, urls } from '../row.ts';
+import { fleet, rowsFor } from '../row.ts';
+
+/** Who makes and reads the event log. */
+const logUsers = rowsFor('frontend', 'worker', 'router');
 
 /** Rows of "NATS". */
 export const natsRows = {
-  natsServer: urls({
-    env: ['NATS_SERVER'],
+  natsServer: fleet.urls({
+    names: 'NATS_SERVER',
     schemes: ['nats', 'tls', 'ws', 'wss'],
     default: ['nats://localhost:4222'],
-    usedBy: FLEET,
     source: '1.6.1',
     about: 'NATS servers; ws and wss are native to our client.',
   }),
-  natsAuthUsername: text({
-    env: ['NATS_AUTH_USERNAME'],
+  natsAuthUsername: fleet.text({
+    names: 'NATS_AUTH_USERNAME',
     note: 'both or none',
-    usedBy: FLEET,
     source: '1.6.1',
     about: 'NATS user.',
   }),
-  natsAuthPassword: secret({
-    env: ['NATS_AUTH_PASSWORD'],
+  natsAuthPassword: fleet.secret({
+    names: 'NATS_AUTH_PASSWORD',
     note: 'both or none',
-    usedBy: FLEET,
     source: '1.6.1',
     about: 'NATS password.',
   }),
-  natsAuthToken: secret({
-    env: ['NATS_AUTH_TOKEN'],
-    usedBy: FLEET,
+  natsAuthToken: fleet.secret({
+    names: 'NATS_AUTH_TOKEN',
     source: '1.6.1',
     about: 'NATS token.',
   }),
-  natsAuthNkey: secret({
-    env: ['NATS_AUTH_NKEY'],
-    usedBy: FLEET,
+  natsAuthNkey: fleet.secret({
+    names: 'NATS_AUTH_NKEY',
     source: '1.6.1',
     about: 'NATS NKey seed.',
   }),
-  natsAuthCredentialsFile: file({
-    env: ['NATS_AUTH_CREDENTIALS_FILE'],
-    usedBy: FLEET,
+  natsAuthCredentialsFile: fleet.file({
+    names: 'NATS_AUTH_CREDENTIALS_FILE',
     source: '1.6.1',
     about: 'NATS credentials file.',
   }),
-  natsTlsCaCertPath: file({
-    flags: ['--nats-tls-ca-cert-path'],
-    env: ['NATS_TLS_CA_CERT_PATH'],
-    allowed: 'PEM',
-    usedBy: FLEET,
+  natsTlsCaCertPath: fleet.pem({
+    names: '--nats-tls-ca-cert-path NATS_TLS_CA_CERT_PATH',
     source: '1.6.1',
     about: 'CA that verifies the NATS server.',
   }),
-  natsTlsInsecure: bool({
-    flags: ['--nats-tls-insecure'],
-    env: ['NATS_TLS_INSECURE'],
-    default: false,
-    usedBy: FLEET,
+  natsTlsInsecure: fleet.bool({
+    names: '--nats-tls-insecure NATS_TLS_INSECURE',
     source: '1.6.1',
     about: 'Skips certificate checks; development only.',
   }),
-  natsTlsClientCertPath: file({
-    flags: ['--nats-tls-client-cert-path'],
-    env: ['NATS_TLS_CLIENT_CERT_PATH'],
-    allowed: 'PEM',
-    usedBy: FLEET,
+  natsTlsClientCertPath: fleet.pem({
+    names: '--nats-tls-client-cert-path NATS_TLS_CLIENT_CERT_PATH',
     source: '1.6.1',
     about: 'Client certificate for mutual TLS.',
   }),
-  natsTlsClientKeyPath: file({
-    flags: ['--nats-tls-client-key-path'],
-    env: ['NATS_TLS_CLIENT_KEY_PATH'],
-    allowed: 'PEM',
-    usedBy: FLEET,
+  natsTlsClientKeyPath: fleet.pem({
+    names: '--nats-tls-client-key-path NATS_TLS_CLIENT_KEY_PATH',
     source: '1.6.1',
     about: 'Key of the client certificate.',
   }),
-  natsStreamReplicas: int({
-    env: ['STATOR_NATS_STREAM_REPLICAS'],
-    min: 1,
-    max: 5,
+  natsStreamReplicas: logUsers.int({
+    names: 'STATOR_NATS_STREAM_REPLICAS',
+    range: { min: 1, max: 5 },
     note: 'production 3',
     default: 1,
-    usedBy: ['frontend', 'worker', 'router'],
-    source: 'Stator',
     about: 'Replicas of the JetStream event stream.',
   }),
-  natsStreamMaxAgeSecs: int({
-    env: ['STATOR_NATS_STREAM_MAX_AGE_SECS'],
-    min: 60,
-    unit: 's',
+  natsStreamMaxAgeSecs: logUsers.int({
+    names: 'STATOR_NATS_STREAM_MAX_AGE_SECS',
+    range: { min: 60, unit: 's' },
     default: 3600,
-    usedBy: ['frontend', 'worker', 'router'],
-    source: 'Stator',
     about: 'Age bound of the event log.',
   }),
-  natsStreamMaxMb: int({
-    env: ['STATOR_NATS_STREAM_MAX_MB'],
-    min: 16,
-    unit: 'MiB',
+  natsStreamMaxMb: logUsers.int({
+    names: 'STATOR_NATS_STREAM_MAX_MB',
+    range: { min: 16, unit: 'MiB' },
     default: 4096,
-    usedBy: ['frontend', 'worker', 'router'],
-    source: 'Stator',
     about: 'Size bound of the event log.',
   }),
 };

@@ -1,148 +1,101 @@
-import {
-  bool,
-  choice,
-  decimal,
-  FLEET,
-  FLEET_ROUTERS,
-  int,
-  LASTING_FLEET,
-  LASTING_FLEET_ROUTERS,
-  portRange,
-  secret,
-  text,
-} from '../row.ts';
+import { fleet, fleetRouters, lastingFleet, lastingFleetRouters } from '../row.ts';
 
 /** Rows of "Request plane". */
 export const requestPlaneRows = {
-  requestPlane: choice({
-    flags: ['--request-plane'],
-    env: ['DYN_REQUEST_PLANE'],
+  requestPlane: fleet.choice({
+    names: '--request-plane DYN_REQUEST_PLANE',
     values: ['tcp', 'nats'],
     default: 'tcp',
-    usedBy: FLEET,
     source: 'Dynamo',
-    about: 'Carries requests; memory exists only inside one process.',
+    about: 'Carries requests.',
   }),
-  responsePlane: choice({
-    flags: ['--response-plane'],
-    env: ['DYN_RESPONSE_PLANE'],
+  responsePlane: fleet.choice({
+    names: '--response-plane DYN_RESPONSE_PLANE',
     values: ['tcp'],
     refused: { quic: 'not built yet' },
     default: 'tcp',
-    usedBy: FLEET,
-    source: '1.6.1',
     about: 'Carries responses.',
   }),
-  requestPlaneCodec: choice({
-    env: ['DYN_REQUEST_PLANE_CODEC'],
+  requestPlaneCodec: fleet.choice({
+    names: 'DYN_REQUEST_PLANE_CODEC',
     values: ['msgpack'],
     refused: { json: 'not built yet' },
     default: 'msgpack',
-    usedBy: FLEET,
-    source: '1.6.1',
     about: 'Codec of request payloads.',
   }),
-  tcpRpcHost: text({
-    env: ['DYN_TCP_RPC_HOST'],
+  tcpRpcHost: lastingFleet.text({
+    names: 'DYN_TCP_RPC_HOST',
     allowed: 'IP or host name',
     defaultText: 'auto = every interface; loopback for file and mem where callers prove nothing',
-    usedBy: LASTING_FLEET,
-    source: '1.6.1',
     about: 'Address that a worker or resident router advertises and binds.',
   }),
-  tcpRpcPort: portRange({
-    env: ['DYN_TCP_RPC_PORT'],
+  tcpRpcPort: lastingFleet.portRange({
+    names: 'DYN_TCP_RPC_PORT',
     note: '0 = any free',
     decide: (facts) =>
       facts.read('discoveryBackend') === 'dynamodb' ? { first: 8800, last: 8863 } : { first: 0, last: 0 },
     defaultText: '8800-8863 for dynamodb; 0 for file and mem',
-    usedBy: LASTING_FLEET,
-    source: '1.6.1; range: product',
+    source: '1.6.1; range: Stator',
     about: 'Port that a worker or resident router binds: the first free one of a range, which a firewall can name.',
   }),
-  tcpRpcAdvertiseHost: text({
-    env: ['DYN_TCP_RPC_ADVERTISE_HOST'],
+  tcpRpcAdvertiseHost: lastingFleet.text({
+    names: 'DYN_TCP_RPC_ADVERTISE_HOST',
     allowed: 'IP or host name',
     defaultText: 'DYN_TCP_RPC_HOST; of every interface the first address that others can reach',
-    usedBy: LASTING_FLEET,
-    source: 'product',
+    source: 'Stator',
     about: 'Address under which others reach what DYN_TCP_RPC_HOST binds, where it is another one.',
   }),
-  tcpRequestTimeoutSecs: decimal({
-    env: ['DYN_TCP_REQUEST_TIMEOUT'],
-    above: 0,
-    unit: 's',
+  tcpRequestTimeoutSecs: fleetRouters.decimal({
+    names: 'DYN_TCP_REQUEST_TIMEOUT',
+    range: { above: 0, unit: 's' },
     default: 5,
-    usedBy: FLEET_ROUTERS,
-    source: '1.6.1',
     about: 'Deadline of PROLOGUE after OPEN.',
   }),
-  tcpConnectTimeoutSecs: decimal({
-    env: ['DYN_TCP_CONNECT_TIMEOUT'],
-    above: 0,
-    unit: 's',
+  tcpConnectTimeoutSecs: fleetRouters.decimal({
+    names: 'DYN_TCP_CONNECT_TIMEOUT',
+    range: { above: 0, unit: 's' },
     default: 5,
-    usedBy: FLEET_ROUTERS,
-    source: '1.6.1',
     about: 'Deadline of a connection.',
   }),
-  tcpPoolSize: int({
-    env: ['DYN_TCP_POOL_SIZE'],
-    min: 1,
+  tcpPoolSize: lastingFleetRouters.int({
+    names: 'DYN_TCP_POOL_SIZE',
+    range: { min: 1 },
     default: 100,
-    usedBy: LASTING_FLEET_ROUTERS,
-    source: '1.6.1',
     about: 'Connections per worker; a function uses at most 2.',
   }),
-  tcpChannelBuffer: int({
-    env: ['DYN_TCP_CHANNEL_BUFFER'],
-    min: 1,
-    max: 65536,
+  tcpChannelBuffer: fleetRouters.int({
+    names: 'DYN_TCP_CHANNEL_BUFFER',
+    range: { min: 1, max: 65536 },
     default: 1024,
-    usedBy: FLEET_ROUTERS,
-    source: '1.6.1',
     about: 'Streams in flight per connection; a worker takes as many as any caller may set.',
   }),
-  tcpMaxMessageSize: int({
-    env: ['DYN_TCP_MAX_MESSAGE_SIZE'],
-    min: 65536,
-    unit: 'bytes',
+  tcpMaxMessageSize: fleet.int({
+    names: 'DYN_TCP_MAX_MESSAGE_SIZE',
+    range: { min: 65536, unit: 'bytes' },
     default: 33554432,
-    usedBy: FLEET,
-    source: '1.6.1',
     about: 'Largest frame.',
   }),
-  planeToken: secret({
-    env: ['STATOR_PLANE_TOKEN'],
+  planeToken: fleet.secret({
+    names: 'STATOR_PLANE_TOKEN',
     minLength: 32,
     defaultText: 'unset = off',
-    usedBy: FLEET,
-    source: 'Stator',
     about: 'Shared secret that both ends of the request plane prove to each other; it never crosses the wire.',
   }),
-  planeTls: choice({
-    env: ['STATOR_PLANE_TLS'],
+  planeTls: fleet.choice({
+    names: 'STATOR_PLANE_TLS',
     values: ['auto', 'on', 'off'],
     default: 'auto',
-    usedBy: FLEET,
-    source: 'Stator',
     about:
       'Whether the plane token alone encrypts the TCP plane, and its services want a certificate; auto = beyond loopback.',
   }),
-  planeOpen: bool({
-    env: ['STATOR_PLANE_OPEN'],
-    default: false,
-    usedBy: LASTING_FLEET,
-    source: 'Stator',
+  planeOpen: lastingFleet.bool({
+    names: 'STATOR_PLANE_OPEN',
     about: 'Lets listeners for the fleet open beyond loopback although callers prove nothing.',
   }),
-  natsRequestTimeoutSecs: decimal({
-    env: ['DYN_NATS_REQUEST_TIMEOUT_SECS'],
-    above: 0,
-    unit: 's',
+  natsRequestTimeoutSecs: fleet.decimal({
+    names: 'DYN_NATS_REQUEST_TIMEOUT_SECS',
+    range: { above: 0, unit: 's' },
     default: 10,
-    usedBy: FLEET,
-    source: '1.6.1',
     about: 'Deadline of a request acknowledgement over NATS.',
   }),
 };

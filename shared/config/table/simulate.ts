@@ -1,269 +1,227 @@
-import { bool, choice, decimal, file, int, jsonOrFile, list } from '../row.ts';
+import { rowsFor, simulate } from '../row.ts';
+
+const poolMakers = rowsFor('simulate', 'local');
 
 /** Rows of "Simulate". */
 export const simulateRows = {
-  trace: file({
-    flags: ['--trace'],
+  trace: simulate.file({
+    names: '--trace',
     allowed: 'an existing Mooncake JSONL file, also gzipped',
-    usedBy: ['simulate'],
     source: 'Stator',
     about: 'Workload to replay.',
   }),
-  workers: int({
-    flags: ['--workers', '--num-workers'],
-    min: 1,
+  workers: simulate.int({
+    names: '--workers --num-workers',
+    range: { min: 1 },
     default: 4,
-    usedBy: ['simulate'],
     source: 'Stator',
     about: 'Aggregated workers.',
   }),
-  numPrefillWorkers: int({
-    flags: ['--num-prefill-workers'],
-    min: 1,
+  numPrefillWorkers: poolMakers.int({
+    names: '--num-prefill-workers',
+    range: { min: 1 },
     note: 'both or none',
-    usedBy: ['simulate', 'local'],
     source: '1.6.1; local Stator',
     about: 'Prefill workers of a disaggregated simulation, or of stator local.',
   }),
-  numDecodeWorkers: int({
-    flags: ['--num-decode-workers'],
-    min: 1,
+  numDecodeWorkers: poolMakers.int({
+    names: '--num-decode-workers',
+    range: { min: 1 },
     note: 'both or none',
-    usedBy: ['simulate', 'local'],
     source: '1.6.1; local Stator',
     about: 'Decode workers of a disaggregated simulation, or of stator local.',
   }),
-  mode: choice({
-    flags: ['--mode', '--router-mode'],
+  mode: simulate.choice({
+    names: '--mode --router-mode',
     values: ['round-robin', 'random', 'power-of-two', 'least-loaded', 'load-aware', 'kv'],
     synonyms: { 'kv-router': 'kv', 'power-of-two-choices': 'power-of-two' },
     default: 'round-robin',
-    usedBy: ['simulate'],
     source: 'Stator',
     about: 'Routing in the simulation; load-aware is kv without knowledge of the caches.',
   }),
-  costModel: choice({
-    flags: ['--cost-model', '--router-cost-model'],
+  costModel: simulate.choice({
+    names: '--cost-model --router-cost-model',
     values: ['auto', 'stator', 'dynamo'],
     default: 'auto',
-    usedBy: ['simulate'],
     source: 'Stator',
     about: 'Cost model in the simulation.',
   }),
-  numGpuBlocks: int({
-    flags: ['--num-gpu-blocks', '--num-gpu-blocks-override'],
-    min: 1,
+  numGpuBlocks: simulate.int({
+    names: '--num-gpu-blocks --num-gpu-blocks-override',
+    range: { min: 1 },
     default: 16384,
-    usedBy: ['simulate'],
     source: 'Stator',
     about: 'KV blocks per rank.',
   }),
-  arrivalSpeedup: decimal({
-    flags: ['--arrival-speedup', '--arrival-speedup-ratio'],
-    above: 0,
+  arrivalSpeedup: simulate.decimal({
+    names: '--arrival-speedup --arrival-speedup-ratio',
+    range: { above: 0 },
     default: 1,
-    usedBy: ['simulate'],
     source: 'Stator',
     about: 'Divides arrival times.',
   }),
-  kvEventLagMs: decimal({
-    flags: ['--kv-event-lag-ms'],
-    min: 0,
-    unit: 'ms',
+  kvEventLagMs: simulate.decimal({
+    names: '--kv-event-lag-ms',
+    range: { min: 0, unit: 'ms' },
     default: 0,
-    usedBy: ['simulate'],
     source: 'Stator',
     about: 'Delay from block to index.',
   }),
-  routers: int({
-    flags: ['--routers'],
-    min: 1,
+  routers: simulate.int({
+    names: '--routers',
+    range: { min: 1 },
     default: 1,
-    usedBy: ['simulate'],
     source: 'Stator',
     about: 'Routers that share the requests and their state.',
   }),
-  replicaSyncDelayMs: decimal({
-    flags: ['--replica-sync-delay-ms'],
-    min: 0,
-    unit: 'ms',
+  replicaSyncDelayMs: simulate.decimal({
+    names: '--replica-sync-delay-ms',
+    range: { min: 0, unit: 'ms' },
     default: 1,
-    usedBy: ['simulate'],
     source: 'Stator',
     about: 'Until a router knows what another decided; with --routers 2 or more.',
   }),
-  loadAgeMs: int({
-    flags: ['--load-age-ms'],
-    min: 0,
-    max: 60000,
-    unit: 'ms',
+  loadAgeMs: simulate.int({
+    names: '--load-age-ms',
+    range: { min: 0, max: 60000, unit: 'ms' },
     default: 1000,
-    usedBy: ['simulate'],
     source: 'Stator',
     about: 'Age of the loads that routers see with --router-role stateless.',
   }),
-  askDelayMs: decimal({
-    flags: ['--ask-delay-ms'],
-    min: 0,
-    max: 1000,
-    unit: 'ms',
+  askDelayMs: simulate.decimal({
+    names: '--ask-delay-ms',
+    range: { min: 0, max: 1000, unit: 'ms' },
     default: 0.5,
-    usedBy: ['simulate'],
     source: 'Stator',
     about: 'Until a worker that is asked has answered, with --router-role stateless.',
   }),
-  sweep: list({
-    flags: ['--sweep'],
+  sweep: simulate.list({
+    names: '--sweep',
     allowed: 'name=v1,v2,...',
     unsplit: true,
     default: [],
-    usedBy: ['simulate'],
     source: 'Stator',
     about: 'Runs side by side over values of one flag.',
   }),
-  json: bool({
-    flags: ['--json'],
-    default: false,
-    usedBy: ['simulate'],
+  json: simulate.bool({
+    names: '--json',
     source: 'Stator',
     about: 'Prints one JSON object.',
   }),
-  report: file({
-    flags: ['--report'],
+  report: simulate.file({
+    names: '--report',
     allowed: 'name ends in .html or .json',
     written: true,
-    usedBy: ['simulate'],
     source: 'Stator',
     about: 'Writes the report: a page with charts, or JSON.',
   }),
-  traceBlockSize: int({
-    flags: ['--trace-block-size'],
-    min: 1,
-    unit: 'tokens',
+  traceBlockSize: simulate.int({
+    names: '--trace-block-size',
+    range: { min: 1, unit: 'tokens' },
     note: 'multiple of --block-size',
     default: 512,
-    usedBy: ['simulate'],
     source: '1.6.1',
     about: 'Tokens per hash id of the trace.',
   }),
-  replayConcurrency: int({
-    flags: ['--replay-concurrency'],
-    min: 1,
+  replayConcurrency: simulate.int({
+    names: '--replay-concurrency',
+    range: { min: 1 },
     defaultText: 'unset = trace times',
-    usedBy: ['simulate'],
     source: '1.6.1',
     about: 'Closed loop of this many requests.',
   }),
-  workload: choice({
-    flags: ['--workload'],
+  workload: simulate.choice({
+    names: '--workload',
     values: ['steady', 'poisson', 'bursts', 'sessions'],
     defaultText: 'unset = --trace',
-    usedBy: ['simulate'],
     source: 'Stator',
     about: 'Synthetic workload instead of a trace: arrivals at even or random intervals, in bursts, or of sessions.',
   }),
-  inputTokens: int({
-    flags: ['--input-tokens'],
-    above: 0,
+  inputTokens: simulate.int({
+    names: '--input-tokens',
+    range: { above: 0 },
     default: 2048,
-    usedBy: ['simulate'],
     source: '1.6.1',
     about: 'Synthetic workload: prompt tokens of a request.',
   }),
-  outputTokens: int({
-    flags: ['--output-tokens'],
-    above: 0,
+  outputTokens: simulate.int({
+    names: '--output-tokens',
+    range: { above: 0 },
     default: 256,
-    usedBy: ['simulate'],
     source: '1.6.1',
     about: 'Synthetic workload: output tokens of a request.',
   }),
-  requestCount: int({
-    flags: ['--request-count'],
-    above: 0,
+  requestCount: simulate.int({
+    names: '--request-count',
+    range: { above: 0 },
     default: 1000,
-    usedBy: ['simulate'],
     source: '1.6.1',
     about: 'Synthetic workload: requests, or sessions where they have turns.',
   }),
-  arrivalIntervalMs: decimal({
-    flags: ['--arrival-interval-ms'],
-    above: 0,
-    unit: 'ms',
+  arrivalIntervalMs: simulate.decimal({
+    names: '--arrival-interval-ms',
+    range: { above: 0, unit: 'ms' },
     default: 250,
-    usedBy: ['simulate'],
     source: '1.6.1',
     about: 'Synthetic workload: mean time between arrivals.',
   }),
-  requestRate: decimal({
-    flags: ['--request-rate'],
-    above: 0,
+  requestRate: simulate.decimal({
+    names: '--request-rate',
+    range: { above: 0 },
     note: 'requests/s',
     defaultText: 'unset = --arrival-interval-ms',
-    usedBy: ['simulate'],
     source: 'Stator',
     about: 'Synthetic workload: arrivals, as a rate.',
   }),
-  burstSize: int({
-    flags: ['--burst-size'],
-    min: 1,
+  burstSize: simulate.int({
+    names: '--burst-size',
+    range: { min: 1 },
     default: 20,
-    usedBy: ['simulate'],
     source: 'Stator',
     about: 'Synthetic workload: requests of a burst, all at the same instant.',
   }),
-  lengthSpread: decimal({
-    flags: ['--length-spread'],
-    min: 0,
-    max: 1,
+  lengthSpread: simulate.decimal({
+    names: '--length-spread',
+    range: { min: 0, max: 1 },
     default: 0,
-    usedBy: ['simulate'],
     source: 'Stator',
     about: 'Synthetic workload: lengths vary evenly by this share of their mean.',
   }),
-  turnsPerSession: int({
-    flags: ['--turns-per-session'],
-    above: 0,
+  turnsPerSession: simulate.int({
+    names: '--turns-per-session',
+    range: { above: 0 },
     defaultText: '5 with --workload sessions, else 1',
-    usedBy: ['simulate'],
     source: '1.6.1',
     about: 'Synthetic workload: turns of a session.',
   }),
-  sharedPrefixRatio: decimal({
-    flags: ['--shared-prefix-ratio'],
-    min: 0,
-    max: 1,
+  sharedPrefixRatio: simulate.decimal({
+    names: '--shared-prefix-ratio',
+    range: { min: 0, max: 1 },
     default: 0,
-    usedBy: ['simulate'],
     source: '1.6.1',
     about: 'Synthetic workload: share of the prompt that is a shared prefix.',
   }),
-  numPrefixGroups: int({
-    flags: ['--num-prefix-groups'],
-    above: 0,
+  numPrefixGroups: simulate.int({
+    names: '--num-prefix-groups',
+    range: { above: 0 },
     default: 8,
-    usedBy: ['simulate'],
     source: '1.6.1',
     about: 'Synthetic workload: different shared prefixes.',
   }),
-  interTurnDelayMs: decimal({
-    flags: ['--inter-turn-delay-ms'],
-    min: 0,
-    unit: 'ms',
+  interTurnDelayMs: simulate.decimal({
+    names: '--inter-turn-delay-ms',
+    range: { min: 0, unit: 'ms' },
     default: 5000,
-    usedBy: ['simulate'],
     source: '1.6.1',
     about: 'Synthetic workload: pause between turns.',
   }),
-  prefillEngineArgs: jsonOrFile({
-    flags: ['--prefill-engine-args'],
-    usedBy: ['simulate'],
+  prefillEngineArgs: simulate.jsonOrFile({
+    names: '--prefill-engine-args',
     source: '1.6.1',
     about: 'Mocker settings of the prefill pool.',
   }),
-  decodeEngineArgs: jsonOrFile({
-    flags: ['--decode-engine-args'],
-    usedBy: ['simulate'],
+  decodeEngineArgs: simulate.jsonOrFile({
+    names: '--decode-engine-args',
     source: '1.6.1',
     about: 'Mocker settings of the decode pool.',
   }),

@@ -1,5 +1,5 @@
 import { setMaxListeners } from 'node:events';
-import { forAtMost, Serial } from '../../concurrency/index.ts';
+import { forAtMost, Semaphore } from '../../concurrency/index.ts';
 import { addressOf, encodePrefix } from '../keys.ts';
 import { LeasedDiscovery } from '../lease-keeper.ts';
 import { type DiscoveryBase, type DiscoveryBaseOptions, withDefaults } from '../options.ts';
@@ -86,7 +86,7 @@ export class DynamoDbDiscovery extends LeasedDiscovery<OwnedRecord> implements D
   readonly #book = new RecordBook(this.#shelf);
   readonly #watchers = new Set<RecordWatcher>();
   readonly #models: CatalogueBoard;
-  readonly #serial = new Serial(); // puts, removals and registrations
+  readonly #serial = new Semaphore(1); // puts, removals and registrations
   /** Somebody has asked for the fleet: it is read, and not only looked after. */
   #isFollowed = false;
 

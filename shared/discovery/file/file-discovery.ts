@@ -1,4 +1,4 @@
-import { forAtMost, inBatches, Serial } from '../../concurrency/index.ts';
+import { forAtMost, inBatches, Semaphore } from '../../concurrency/index.ts';
 import { reasonOf } from '../../errors/index.ts';
 import { addressOf, encodePrefix } from '../keys.ts';
 import { LeasedDiscovery } from '../lease-keeper.ts';
@@ -48,7 +48,7 @@ export class FileDiscovery extends LeasedDiscovery<OwnedFile> implements Discove
   /** Somebody named the folder, and answers for who can write it. */
   readonly #isShared: boolean;
   readonly #folders: Readonly<Record<FolderName, Folder>>;
-  readonly #serial = new Serial();
+  readonly #serial = new Semaphore(1);
   /** That the folder cannot be read is told to the watches of records. */
   readonly #loadsReader: FolderReader = {
     apply: (texts) => this.board.show(new Map([...texts].map(([key, text]) => [key, Buffer.from(text, 'base64')]))),

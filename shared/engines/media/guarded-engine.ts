@@ -148,8 +148,9 @@ async function readMedium(url: string, options: BudgetedOptions): Promise<Inline
   }
   const { localFolder: folder, fileBytesMax } = policy;
   const isLocal = folder !== undefined && /^file:/i.test(url);
-  const { mediaType, bytes } = await slots.run(signal, () =>
-    isLocal ? readLocalMedia(url, { folder, fileBytesMax, budget }, signal) : fetchMedia(url, options),
+  const { mediaType, bytes } = await slots.run(
+    () => (isLocal ? readLocalMedia(url, { folder, fileBytesMax, budget }, signal) : fetchMedia(url, options)),
+    signal,
   );
   return { text: `data:${mediaType};base64,${bytes.toString('base64')}`, bytes: bytes.length };
 }

@@ -24,7 +24,6 @@ export function eventPlane(settings: FleetSettings, clock: Clock, logger: Logger
     onProblem: tellSome(clock, (problem, untold) =>
       logger.warn('event plane problem', { problem: String(problem), ...(untold === 0 ? {} : { untold }) }),
     ),
-    ...(settings.eventPlaneCodec === undefined ? {} : { codec: settings.eventPlaneCodec }),
   };
   if (settings.eventPlane === 'nats') {
     const { natsStreamReplicas: replicas = 1, natsStreamMaxAgeSecs = 3600, natsStreamMaxMb = 4096 } = settings;

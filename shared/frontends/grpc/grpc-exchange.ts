@@ -1,7 +1,6 @@
-import { ANYBODY, type Grant } from '../../access/index.ts';
-import { ServeError } from '../../errors/index.ts';
+import { ANYBODY, type Grant, type Need } from '../../access/index.ts';
+import type { ServeError } from '../../errors/index.ts';
 import type { GrpcCall } from '../../grpc/index.ts';
-import type { FrontendMetrics } from '../../telemetry/index.ts';
 import {
   type BookedExchange,
   clientRequestId,
@@ -71,25 +70,14 @@ function dashed(id: string): string {
 
 /**
  * As whom a call is let in, before its message is read: keys travel as `authorization: Bearer` or `x-api-key`.
- * @throws ServeError, or rejects with one: see `Gate.admit`
+ * @throws ServeError see `Gate.admit`
  */
-export function admit(
-  { gate }: KserveDeps,
-  call: GrpcCall,
-  need: 'generate' | 'inference' | 'key',
-): Grant | Promise<Grant> {
+export async function admit({ gate }: KserveDeps, call: GrpcCall, need: Need): Promise<Grant> {
   return gate === undefined ? ANYBODY : gate.admit(call, need, call.path);
-}
-
-/** @throws ServeError `insufficient_permissions`, whether there is such a model or not */
-export function requireModelAllowed({ pipeline }: KserveDeps, grant: Grant, name: string): void {
-  if (grant.allowsModel(name, pipeline.requestable.find(name)?.primaryName ?? name)) return;
-  throw new ServeError('insufficient_permissions', `Key ${grant.key?.id} may not use model '${name}'`);
 }
 
 /** What the KServe service works with. */
 export interface KserveDeps extends InferenceDeps {
-  readonly metrics: InferenceDeps['metrics'] & Pick<FrontendMetrics, 'limitReached'>;
   /** Of the product, for `ServerMetadata`. */
   readonly version: string;
 }

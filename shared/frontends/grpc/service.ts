@@ -27,7 +27,8 @@ import {
 } from '../../grpc/messages/index.ts';
 import type { ServedModel } from '../../pipeline/index.ts';
 import { decodeModelInferRequest } from '../../protocol/kserve/index.ts';
-import { admit, type KserveDeps, requireModelAllowed } from './grpc-exchange.ts';
+import { requireAllowed } from '../inference/index.ts';
+import { admit, type KserveDeps } from './grpc-exchange.ts';
 import { IdleStreams, infer, serveStreamInfer } from './infer.ts';
 import { configOf, InferStatistics, metadataOf } from './models.ts';
 import { modelNotFound, UnaryResponses } from './responses.ts';
@@ -127,19 +128,18 @@ function method(
 ): GrpcMethod {
   return {
     path: path(name),
-    serve: (call) => {
-      const receive = (grant: Grant): void => receiveOne(call, (message) => serve(call, message, grant));
-      const admitted = admit(deps, call, need);
-      if (admitted instanceof Promise) return admitted.then(receive);
-      receive(admitted);
+    serve: async (call) => {
+      const grant = await admit(deps, call, need);
+      receiveOne(call, (message) => serve(call, message, grant));
     },
   };
 }
 
 /** @throws ServeError `insufficient_permissions` */
 function find(deps: KserveDeps, grant: Grant, name: string): ServedModel | undefined {
-  requireModelAllowed(deps, grant, name);
-  return deps.pipeline.requestable.find(name);
+  const model = deps.pipeline.requestable.find(name);
+  requireAllowed({ grant }, name, model?.primaryName);
+  return model;
 }
 
 /** The models that a key may use. */

@@ -1,4 +1,7 @@
-import { type Context, Hono } from 'hono';
+import { RegExpRouter } from 'hono/router/reg-exp-router';
+import { SmartRouter } from 'hono/router/smart-router';
+import { TrieRouter } from 'hono/router/trie-router';
+import { getPath } from 'hono/utils/url';
 import { ANYBODY, type Grant, OverBudget } from '../../access/index.ts';
 import type { Random } from '../../clock/index.ts';
 import { codeRow, LIMITS, type LimitName, overLimit, ServeError, toServeError } from '../../errors/index.ts';
@@ -6,149 +9,93 @@ import { clientRequestId, type TransportNames } from '../inference/index.ts';
 import { newRequestId, sendMessagesError } from './anthropic/wire.ts';
 import type { HttpAppDeps } from './deps.ts';
 import type { BodyIntake } from './hosts/body-intake.ts';
-import {
-  alreadySent,
-  type FrameSink,
-  type HostExchange,
-  type HttpBindings,
-  type HttpExchange,
-} from './hosts/exchange.ts';
+import type { FrameSink, HostExchange, HttpExchange } from './hosts/exchange.ts';
 import { WebExchange } from './hosts/web-exchange.ts';
-import { admit, refuseHost } from './operators.ts';
-import { type Route, type Serve, shownId } from './route.ts';
+import { admit, requireHost } from './operators.ts';
+import { type Route, shownId } from './route.ts';
 import { routesOf } from './route-table.ts';
-import { sendModelsError } from './routes/models.ts';
+import { wantsAnthropicModels } from './routes/models.ts';
 import { sendError } from './sinks/send.ts';
 
-export type HttpEnv = { Bindings: HttpBindings };
+/** The HTTP surface, the same for every host. */
+export interface HttpApp {
+  /** Serves a request through the exchange that its host has made for it. Never throws. */
+  serve(exchange: HostExchange): void;
+  /** The same for a plain fetch handler. @param host what it knows of the socket */
+  fetch(request: Request, host?: Pick<HostExchange, 'peer'>): Promise<Response>;
+}
 
 /**
- * The HTTP surface as one Hono app for every host. A host that has an exchange passes it as
- * `app.fetch(request, { exchange })` and gets `alreadySent()`; without one the app gives a `Response`.
- *
  * @example
  * const app = createHttpApp(deps);
  * const response = await app.fetch(new Request('http://localhost/v1/models'));
  */
-export function createHttpApp(deps: HttpAppDeps): Hono<HttpEnv> {
-  const app = new Hono<HttpEnv>();
-  for (const each of routesOf(deps.settings)) addRoute(app, deps, each);
-  app.notFound((context) => serveThrough(context, deps, 'open', serveNotFound));
-  app.onError((error, context) =>
-    serveThrough(context, deps, 'open', () => {
-      throw error;
-    }),
-  );
-  return app;
+export function createHttpApp(deps: HttpAppDeps): HttpApp {
+  const router = new SmartRouter<Route>({ routers: [new RegExpRouter(), new TrieRouter()] });
+  for (const route of routesOf(deps.settings)) router.add(ANY_METHOD, route.pattern, route);
+  const serve = (exchange: HostExchange): void => {
+    const [[found]] = router.match(ANY_METHOD, matchedPath(exchange.path));
+    void respond(deps, exchange, found?.[0]); // never rejects
+  };
+  return {
+    serve,
+    fetch: (request, host) => {
+      const exchange = new WebExchange(request, host?.peer);
+      serve(exchange);
+      return exchange.response;
+    },
+  };
 }
 
-/** One handler for every method: two matching handlers would send each request through Hono's slower composed path. */
-function addRoute(app: Hono<HttpEnv>, deps: HttpAppDeps, { pattern, allow, access, serve }: Route): void {
-  const methods = allow.split(',');
-  const refuseMethod: Serve = (_deps, exchange) => serveMethodNotAllowed(deps, exchange, allow);
-  app.all(pattern, (context) => {
-    const { method } = context.req.raw;
-    return serveThrough(context, deps, access, methods.includes(method) ? serve : refuseMethod);
-  });
+/** A route refuses the methods that it has not itself: 405 says which it has. */
+const ANY_METHOD = 'ALL';
+
+/** Decoded as far as it can be. */
+function matchedPath(path: string): string {
+  return getPath({ url: `http://localhost${path}` } as Request); // it reads nothing else
 }
 
-/** Runs a handler on the host's exchange, or on one over the fetch request. */
-function serveThrough(
-  context: Context<HttpEnv>,
-  deps: HttpAppDeps,
-  access: Route['access'],
-  serve: Serve,
-): Response | Promise<Response> {
-  const given = context.env?.exchange; // plain `app.fetch(request)` has no bindings at all
-  if (given !== undefined) {
-    run(deps, given, access, serve);
-    return context.env.sent ?? alreadySent();
-  }
-  const exchange = new WebExchange(context.req.raw, context.env?.peer);
-  run(deps, exchange, access, serve);
-  return exchange.response;
-}
-
-function run(deps: HttpAppDeps, given: HostExchange, access: Route['access'], serve: Serve): void {
-  const forPages = corsHeaders(given, deps.settings.corsOrigins);
-  const exchange = new ServedExchange(given, deps.random, forPages, deps.metrics.limitReached);
-  const foreign = refuseHost(deps.settings, given);
-  if (foreign !== undefined) {
-    refuse(deps, exchange, foreign);
-    return;
-  }
-  if (forPages !== undefined && sendPreflight(exchange)) return;
-  if (exchange.headerLines > LIMITS.header_lines.max) {
-    refuse(deps, exchange, overLimit('header_lines', `more than ${LIMITS.header_lines.max} header lines`));
-    return;
-  }
-  letIn(deps, given, exchange, access, (grant) => {
-    exchange.grant = grant;
-    handle(deps, exchange, serve);
-  });
-}
-
-/** Calls `onGrant` at once where the caller's key is known, or none is asked for. */
-function letIn(
-  deps: HttpAppDeps,
-  given: HostExchange,
-  exchange: ServedExchange,
-  access: Route['access'],
-  onGrant: (grant: Grant) => void,
-): void {
-  const refuseEntry = (thrown: unknown): void => {
+async function respond(deps: HttpAppDeps, host: HostExchange, route: Route | undefined): Promise<void> {
+  const forPages = corsHeaders(host, deps.settings.corsOrigins);
+  const exchange = new ServedExchange(host, deps.random, forPages, deps.metrics.limitReached);
+  try {
+    requireHost(deps.settings, host);
+    if (forPages !== undefined && sendPreflight(exchange)) return;
+    if (host.headerLines > LIMITS.header_lines.max) {
+      throw overLimit('header_lines', `more than ${LIMITS.header_lines.max} header lines`);
+    }
+    const { access = 'open' } = route ?? {};
+    exchange.grant = await admit(deps, host, typeof access === 'function' ? access(host.path) : access);
+    if (host.sink.closed.aborted) return; // nobody waits, and the body will not come
+    if (route === undefined) throw notFound(exchange);
+    if (route.allow.split(',').includes(host.method)) await route.serve(deps, exchange);
+    else refuseMethod(deps, exchange, route.allow);
+  } catch (thrown) {
+    if (thrown === host.sink.closed.reason) return; // nobody waits any more
     const error = toServeError(thrown);
-    const { requestId: x_request_id, path } = exchange;
-    // Nothing of ours has failed, and strangers must not fill the log.
-    deps.logger.debug('request is not let in', { x_request_id, path, code: error.code, reason: error.message });
+    log(deps, exchange, error);
     refuse(deps, exchange, error, error instanceof OverBudget ? error.headers : undefined);
-  };
-  let admitted: Grant | Promise<Grant>;
-  try {
-    admitted = admit(deps, given, typeof access === 'function' ? access(given.path) : access);
-  } catch (thrown) {
-    refuseEntry(thrown);
-    return;
-  }
-  if (!(admitted instanceof Promise)) {
-    onGrant(admitted);
-    return;
-  }
-  admitted.then((grant) => {
-    if (!given.sink.closed.aborted) onGrant(grant); // else nobody waits, and the body will not come
-  }, refuseEntry);
-}
-
-function handle(deps: HttpAppDeps, exchange: HttpExchange, serve: Serve): void {
-  const refuseThrown = (thrown: unknown): void => {
-    const error = toServeError(thrown);
-    deps.logger[codeRow(error.code).level]('request handler failed', {
-      x_request_id: exchange.requestId,
-      path: exchange.path,
-      error: error.cause ?? error,
-    });
-    refuse(deps, exchange, error);
-  };
-  try {
-    serve(deps, exchange)?.catch(refuseThrown);
-  } catch (thrown) {
-    refuseThrown(thrown);
   }
 }
 
-function serveNotFound(deps: HttpAppDeps, exchange: HttpExchange): void {
-  refuse(deps, exchange, new ServeError('not_found', `Route not found: ${exchange.method} ${shownId(exchange.path)}`));
+/** Failures of ours are told with their stack. Of the others nothing of ours has failed, and strangers must not fill the log. */
+function log({ logger }: HttpAppDeps, { requestId: x_request_id, path }: HttpExchange, error: ServeError): void {
+  const { code, message: reason, cause } = error;
+  if (codeRow(code).level === 'error') {
+    logger.error('request handler failed', { x_request_id, path, error: cause ?? error });
+  } else logger.debug('request is refused', { x_request_id, path, code, reason });
 }
 
-function serveMethodNotAllowed(deps: HttpAppDeps, exchange: HttpExchange, allow: string): void {
-  if (exchange.header('upgrade')?.toLowerCase() === 'websocket') {
-    refuse(deps, exchange, webSocketRefusal(shownId(exchange.path)), { allow });
-    return;
-  }
-  const error = new ServeError(
-    'method_not_allowed',
-    `Method ${exchange.method} is not allowed for ${shownId(exchange.path)}`,
-  );
+function notFound({ method, path }: HttpExchange): ServeError {
+  return new ServeError('not_found', `Route not found: ${method} ${shownId(path)}`);
+}
+
+function refuseMethod(deps: HttpAppDeps, exchange: HttpExchange, allow: string): void {
+  const path = shownId(exchange.path);
+  const asksForSocket = exchange.header('upgrade')?.toLowerCase() === 'websocket';
+  const error = asksForSocket
+    ? webSocketRefusal(path)
+    : new ServeError('method_not_allowed', `Method ${exchange.method} is not allowed for ${path}`);
   refuse(deps, exchange, error, { allow });
 }
 
@@ -157,7 +104,7 @@ function webSocketRefusal(path: string): ServeError {
   return new ServeError('websocket_not_supported', `${path} is served over HTTP, not over WebSocket`);
 }
 
-/** A failure that no handler told: in the envelope of the dialect whose path it is. */
+/** A failure that no handler told: in the envelope of the dialect whose path it is, or whose client. */
 function refuse(
   deps: HttpAppDeps,
   exchange: HttpExchange,
@@ -165,11 +112,10 @@ function refuse(
   headers?: Readonly<Record<string, string>>,
 ): void {
   const { anthropic, paths, overloadStatus } = deps.settings;
-  const isMessages = exchange.path === paths.messages || exchange.path.startsWith(`${paths.messages}/`);
-  if (anthropic.isEnabled && isMessages) {
+  const isBelow = (path: string): boolean => exchange.path === path || exchange.path.startsWith(`${path}/`);
+  const isMessages = anthropic.isEnabled && isBelow(paths.messages);
+  if (isMessages || (isBelow(paths.models) && wantsAnthropicModels(deps, exchange))) {
     sendMessagesError(exchange, error, newRequestId(deps.random), headers);
-  } else if (exchange.path === paths.models || exchange.path.startsWith(`${paths.models}/`)) {
-    sendModelsError(deps, exchange, error, headers);
   } else sendError(exchange, error, overloadStatus, headers);
 }
 
@@ -185,6 +131,9 @@ const HTTP: TransportNames = {
 /** A host's exchange with what every response carries: its id, and what pages of other origins have to be told. */
 class ServedExchange implements HttpExchange {
   readonly transport = HTTP;
+  readonly method: string;
+  readonly path: string;
+  readonly query: string;
   readonly sink: FrameSink;
   readonly deadline?: AbortSignal;
   readonly requestId: string;
@@ -209,6 +158,9 @@ class ServedExchange implements HttpExchange {
     this.#host = host;
     this.#forPages = forPages;
     this.#onLimit = onLimit;
+    this.method = host.method;
+    this.path = host.path;
+    this.query = host.query;
     this.sink = host.sink;
     if (host.deadline !== undefined) this.deadline = host.deadline;
     const given = clientRequestId(host.header('x-request-id'));
@@ -217,24 +169,8 @@ class ServedExchange implements HttpExchange {
     this.madeRequestId = given === undefined ? this.requestId : undefined;
   }
 
-  get method(): string {
-    return this.#host.method;
-  }
-
-  get path(): string {
-    return this.#host.path;
-  }
-
-  get query(): string {
-    return this.#host.query;
-  }
-
   get peer(): string | undefined {
     return this.#host.peer;
-  }
-
-  get headerLines(): number {
-    return this.#host.headerLines;
   }
 
   spanAttributes(): Readonly<Record<string, string>> {

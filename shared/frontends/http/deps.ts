@@ -1,28 +1,11 @@
 import type { EndpointRecord } from '../../discovery/index.ts';
 import type { CacheClearer, RequestCanceller, RoutingExplainer } from '../../pipeline/index.ts';
 import type { ResponseStore } from '../../responses/index.ts';
-import type { FrontendMetrics } from '../../telemetry/index.ts';
 import type { ByteBudget, InferenceDeps } from '../inference/index.ts';
 import type { HttpSettings } from './settings.ts';
 
-/** The part of the frontend's metrics that HTTP handlers count on. */
-export type FrontendMetricsPort = Pick<
-  FrontendMetrics,
-  | 'startRequest'
-  | 'embedded'
-  | 'rejected'
-  | 'cancelled'
-  | 'disconnected'
-  | 'failed'
-  | 'limitReached'
-  | 'ignoredKeys'
-  | 'contentType'
-  | 'render'
->;
-
 /** What the HTTP app works with. */
 export interface HttpAppDeps extends InferenceDeps {
-  readonly metrics: FrontendMetricsPort;
   readonly settings: HttpSettings;
   /** Room for the bodies that are being read, of all requests of the process. */
   readonly bodies: ByteBudget;

@@ -1,13 +1,13 @@
 /**
  * @module frontends/http
- * The OpenAI-compatible HTTP surface: one Hono app, one file a route group, and the seam between it and its hosts
+ * The OpenAI-compatible HTTP surface: one app, one file a route group, and the seam between it and its hosts
  * (`HostExchange`, `FrameSink`). Handlers are thin: decode to `GenerationRequest`, encode what the pipeline writes.
  */
 
-export { createHttpApp, type HttpEnv } from './app.ts';
-export type { FrontendMetricsPort, HttpAppDeps } from './deps.ts';
+export { createHttpApp, type HttpApp } from './app.ts';
+export type { HttpAppDeps } from './deps.ts';
 export { BodyIntake } from './hosts/body-intake.ts';
-export { alreadySent, type FrameSink, type HostExchange, type HttpBindings } from './hosts/exchange.ts';
+export type { FrameSink, HostExchange } from './hosts/exchange.ts';
 export { NodeExchange, NodeFrameSink } from './hosts/node-exchange.ts';
 export { WebExchange, WebFrameSink } from './hosts/web-exchange.ts';
 export { budgetBytes, type HttpSettings, httpSettings } from './settings.ts';

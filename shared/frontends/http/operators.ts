@@ -1,5 +1,6 @@
 import {
   ANYBODY,
+  type Caller,
   type Grant,
   holdsSecret,
   hostNameOf,
@@ -14,23 +15,22 @@ import type { Access } from './route.ts';
 import type { HttpSettings } from './settings.ts';
 
 /** Whether a request comes from whoever runs this process: from its machine, or with its admin key. */
-export function isOperator(deps: { readonly settings: HttpSettings }, exchange: HostExchange): boolean {
-  return refuseAsOperator(deps.settings, exchange) === undefined;
+export function isOperator({ settings }: HttpAppDeps, caller: Caller): boolean {
+  return refuseAsOperator(settings, caller) === undefined;
 }
 
 /**
  * As whom a request is let in: the one place that every route passes. Operators need no key for what is theirs.
- * @throws ServeError, or rejects with one: see `Gate.admit`; `insufficient_permissions` that says what is allowed
+ * @throws ServeError see `Gate.admit`; `insufficient_permissions` that says what is allowed
  */
-export function admit(deps: HttpAppDeps, exchange: HostExchange, access: Access): Grant | Promise<Grant> {
-  const { gate } = deps;
+export async function admit({ gate, settings }: HttpAppDeps, exchange: HostExchange, access: Access): Promise<Grant> {
   switch (access) {
     case 'open':
       return gate === undefined ? ANYBODY : STRANGER;
     case 'admin':
     case 'metrics':
     case 'docs': {
-      const stranger = refuseAsOperator(deps.settings, exchange);
+      const stranger = refuseAsOperator(settings, exchange);
       if (stranger === undefined) return ANYBODY;
       if (gate === undefined) throw forOperatorsAlone(exchange.path, stranger);
       return gate.admit(exchange, access === 'docs' ? 'key' : access, exchange.path);
@@ -49,18 +49,19 @@ function forOperatorsAlone(path: string, stranger: string): ServeError {
   return new ServeError('insufficient_permissions', message);
 }
 
-function refuseAsOperator({ adminKey }: HttpSettings, exchange: HostExchange): string | undefined {
-  return adminKey !== undefined && holdsSecret(exchange, adminKey) ? undefined : refuseStranger(exchange);
+function refuseAsOperator({ adminKey }: HttpSettings, caller: Caller): string | undefined {
+  return adminKey !== undefined && holdsSecret(caller, adminKey) ? undefined : refuseStranger(caller);
 }
 
 /**
  * Where only this machine is listened to, its browsers are all that strangers reach: a page that made its own name resolve to
- * this machine is known by that name. Undefined for requests that may pass.
+ * this machine is known by that name.
+ * @throws ServeError `insufficient_permissions` for requests that may not pass
  */
-export function refuseHost({ hosts }: HttpSettings, exchange: HostExchange): ServeError | undefined {
+export function requireHost({ hosts }: HttpSettings, exchange: HostExchange): void {
   const host = hosts === undefined ? undefined : exchange.header('host');
-  if (hosts === undefined || host === undefined || exchange.peer === undefined) return undefined; // not from a browser
-  if (namesThisMachine(host) || hosts.includes(hostNameOf(host))) return undefined;
+  if (hosts === undefined || host === undefined || exchange.peer === undefined) return; // not from a browser
+  if (namesThisMachine(host) || hosts.includes(hostNameOf(host))) return;
   const message = `Host ${host.slice(0, 255)} is not served: this server listens on loopback and answers to localhost, 127.0.0.1, [::1] and the names of --http-hosts`;
-  return new ServeError('insufficient_permissions', message);
+  throw new ServeError('insufficient_permissions', message);
 }

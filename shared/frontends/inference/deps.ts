@@ -10,7 +10,7 @@ import type { ServiceLifecycle } from './lifecycle.ts';
 /** What serving inference takes, whatever the transport. */
 export interface InferenceDeps {
   readonly pipeline: Pipeline;
-  readonly metrics: Pick<FrontendMetrics, 'startRequest' | 'rejected' | 'cancelled' | 'disconnected' | 'failed'>;
+  readonly metrics: FrontendMetrics;
   readonly logger: Logger;
   readonly clock: Clock;
   readonly random: Random;
@@ -32,6 +32,14 @@ export interface InferenceDeps {
   /** Makes a span of every inference request; undefined = none are made. */
   readonly tracer?: Tracer | undefined;
   readonly lifecycle: ServiceLifecycle;
+}
+
+/** What the client of a dialect reads; it is told when nobody does any more. */
+export interface Abandonable {
+  /** Ends with `error`, before or after the head has left. */
+  fail(error: ServeError): void;
+  /** The client has gone: release timers, write nothing. */
+  abandon(): void;
 }
 
 /** Hears that nobody waits for a response any more. */

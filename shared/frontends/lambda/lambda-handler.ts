@@ -1,9 +1,8 @@
 import { type Clock, type Random, systemClock, systemRandom, type Timer } from '../../clock/index.ts';
 import { untilAborted } from '../../concurrency/index.ts';
 import { openAiErrorBody, openAiStreamError, ServeError, toServeError } from '../../errors/index.ts';
-import type { BodyIntake, FrameSink, HostExchange } from '../http/index.ts';
+import type { BodyIntake, FrameSink, HostExchange, HttpApp } from '../http/index.ts';
 import { requestIdOf } from '../inference/index.ts';
-import type { FetchApp } from '../node/server.ts';
 import { fromLambdaEvent, isHttpEvent, type LambdaRequest, shardKeyOf } from './lambda-events.ts';
 import { type LambdaContext, LambdaSink, type OpenHttpStream, type StreamingHandler } from './lambda-sink.ts';
 
@@ -11,7 +10,7 @@ import { type LambdaContext, LambdaSink, type OpenHttpStream, type StreamingHand
 const LAMBDA_BODY_BYTES_MAX = 6 * 1024 * 1024;
 
 /** An app as a function runs it. */
-export interface FunctionApp extends FetchApp {
+export interface FunctionApp extends Pick<HttpApp, 'serve'> {
   /**
    * Brings up to date what stood still while the environment was frozen; the request waits for it, `signal` is its deadline.
    * Bounded in time by itself, and a rejection fails the request. `shardKey` is of the conversation (`shardKeyOf`).
@@ -128,12 +127,7 @@ async function answer(
   if (app.beforeRequest !== undefined) {
     await untilAborted(app.beforeRequest(deadline, shardKeyOf(request)), deadline);
   }
-  const response = await untilAborted(
-    Promise.resolve(app.fetch(asFetchRequest(request), { exchange, sent: SENT })),
-    sink.closed,
-  );
-  if (response === SENT || response.headers.has('x-hono-already-sent')) return;
-  await writeResponse(sink, response);
+  app.serve(exchange);
 }
 
 interface Limits {
@@ -168,34 +162,6 @@ function armLimits(
       for (const timer of timers) timer.cancel();
     },
   };
-}
-
-/** Given back by an app that has written to the exchange. Only looked at here, so it need not be a `Response`. */
-const SENT = {} as Response;
-
-/**
- * The request for the app's router, which reads the method, the address and, for what it writes itself, headers. The body stays in
- * the exchange: it is read once, with the route's own limit. Not made as a `Request`, for which Node loads all of its fetch: 15 ms
- * of CPU of every cold start.
- */
-function asFetchRequest(request: LambdaRequest): Request {
-  const query = request.query === '' ? '' : `?${request.query}`;
-  const asked = { method: request.method, url: `http://function${request.path}${query}`, headers: request.headers };
-  return asked as unknown as Request;
-}
-
-/** Writes an answer that the app made as a `Response`: errors of the router, metrics, health. */
-async function writeResponse(sink: LambdaSink, response: Response): Promise<void> {
-  const headers = Object.fromEntries([...response.headers].filter(([name]) => name !== 'set-cookie'));
-  sink.head(response.status, headers, response.headers.getSetCookie());
-  const writable = new WritableStream<Uint8Array>({
-    write(chunk) {
-      sink.write(chunk);
-      return sink.isBlocked() ? new Promise((resolve) => sink.onUnblocked(resolve)) : undefined;
-    },
-  });
-  await response.body?.pipeTo(writable, { signal: sink.closed });
-  sink.end();
 }
 
 /** Ends an answer that the app left unfinished. The dialect is the app's own business, so this speaks the most common one. */

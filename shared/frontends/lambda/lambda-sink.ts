@@ -5,21 +5,6 @@ import type { FrameSink } from '../http/index.ts';
 const WAITING_BYTES_MAX = 16 * 1024;
 
 /**
- * Headers that describe one connection, which is the service's and not ours. The length goes too: a streamed answer is
- * chunked, and both together are malformed.
- */
-const CONNECTION_HEADERS: ReadonlySet<string> = new Set([
-  'connection',
-  'content-length',
-  'keep-alive',
-  'proxy-connection',
-  'te',
-  'trailer',
-  'transfer-encoding',
-  'upgrade',
-]);
-
-/**
  * `FrameSink` over the response stream of a function. `closed` aborts only when a write fails or the handler cancels: a client that
  * leaves cannot be seen here.
  */
@@ -83,22 +68,15 @@ export class LambdaSink implements FrameSink, Flushable {
     return this.#prelude?.headers['content-type'];
   }
 
-  head(status: number, headers: Readonly<Record<string, string>>, cookies: readonly string[] = []): void {
+  head(status: number, headers: Readonly<Record<string, string>>): void {
     if (this.#state === 'ended') return;
     if (this.#state === 'open') throw new Error('head() was called twice');
     this.#state = 'open';
     if (status === 204 || status === 304) this.#hasBody = false;
-    const kept: Record<string, string> = {};
-    const allCookies = [...cookies];
-    for (const [name, value] of Object.entries(headers)) {
-      if (name === 'set-cookie') allCookies.push(value);
-      else if (!CONNECTION_HEADERS.has(name)) kept[name] = toAscii(value);
-    }
-    this.#prelude = {
-      statusCode: status,
-      headers: kept,
-      ...(allCookies.length === 0 ? {} : { cookies: allCookies }),
-    };
+    // A streamed answer is chunked by the service: with a length as well it would be malformed.
+    const { 'content-length': _length, ...kept } = headers;
+    const ascii = Object.entries(kept).map(([name, value]) => [name, toAscii(value)] as const);
+    this.#prelude = { statusCode: status, headers: Object.fromEntries(ascii) };
   }
 
   write(frame: string | Uint8Array): void {
@@ -210,8 +188,6 @@ export interface ResponsePrelude {
   readonly statusCode: number;
   /** One string a name. */
   readonly headers: Readonly<Record<string, string>>;
-  /** `Set-Cookie` values. */
-  readonly cookies?: readonly string[];
 }
 
 /**

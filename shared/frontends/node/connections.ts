@@ -2,13 +2,14 @@ import type { Server, ServerResponse } from 'node:http';
 import { Server as TlsServer } from 'node:https';
 import { Server as NetServer, type Socket } from 'node:net';
 import type { Clock } from '../../clock/index.ts';
-import { LIMITS } from '../../errors/index.ts';
 import type { ServiceLifecycle } from '../inference/index.ts';
 
 interface Connection {
-  /** Answers that have not wholly left, in the order of their requests. */
+  /** Answers that have not wholly left, in the order of their requests: what is read meanwhile is their bodies. */
   readonly responses: Set<ServerResponse>;
   hasServed: boolean;
+  /** Bytes that the socket had read when its last response had left. */
+  readBefore: number;
 }
 
 /**
@@ -38,7 +39,7 @@ export class Connections {
       });
     });
     server.on(server instanceof TlsServer ? 'secureConnection' : 'connection', (socket: Socket) => {
-      this.#connections.set(socket, { responses: new Set(), hasServed: false });
+      this.#connections.set(socket, { responses: new Set(), hasServed: false, readBefore: 0 });
       socket.once('close', () => {
         this.#connections.delete(socket);
         this.#changed();
@@ -56,6 +57,7 @@ export class Connections {
     if (this.#isRetiring) response.shouldKeepAlive = false;
     response.once('close', () => {
       connection.responses.delete(response);
+      connection.readBefore = socket.bytesRead;
       if (this.#isRetiring && connection.responses.size === 0) socket.end();
       this.#changed();
     });
@@ -80,6 +82,25 @@ export class Connections {
   /** Closes the connections on which nothing was asked yet. */
   closeFresh(): void {
     for (const [socket, { hasServed }] of this.#connections) if (!hasServed) socket.destroy();
+  }
+
+  /**
+   * Bounds the heads that have not come whole, of all connections together: each may have half a megabyte, and is kept until it
+   * is whole or late. Beyond the bound the connections with the most of it are closed.
+   * @param onClosed hears of each of them
+   */
+  boundHeads(bytesMax: number, onClosed: () => void): void {
+    const waiting = [...this.#connections]
+      .filter(([, { responses }]) => responses.size === 0)
+      .map(([socket, { readBefore }]) => ({ socket, bytes: socket.bytesRead - readBefore }));
+    let sum = waiting.reduce((total, { bytes }) => total + bytes, 0);
+    if (sum <= bytesMax) return;
+    for (const { socket, bytes } of waiting.sort((a, b) => b.bytes - a.bytes)) {
+      if (sum <= bytesMax) return;
+      socket.destroy();
+      onClosed();
+      sum -= bytes;
+    }
   }
 
   destroy(): void {
@@ -176,72 +197,4 @@ async function cutOff({ connections, lifecycle, clock }: DrainOptions): Promise<
   await connections.idle(clock, LAST_WORDS_MS);
   const left = new Set(connections.responses);
   return open.filter((response) => !unread.has(response) || left.has(response)).length;
-}
-
-/** Node tells nobody of a head before it is whole, so it is looked for. */
-const CHECK_MS = 500;
-
-interface SocketReads {
-  /** What the socket had read when its last response had left. */
-  readBefore: number;
-  /** Answers that have not wholly left: what is read meanwhile is their bodies. */
-  responses: number;
-}
-
-/**
- * Bounds the heads that have not come whole, of all connections of a server together: each may have half a megabyte, and is
- * kept until it is whole or late. Beyond the bound the connections with the most of it are closed.
- */
-export class UnfinishedHeads {
-  readonly #connections = new Map<Socket, SocketReads>();
-  readonly #bytesMax: number;
-  readonly #onClosed: () => void;
-
-  /** @param onClosed hears of each connection that is closed */
-  constructor(onClosed: () => void, bytesMax: number = LIMITS.unfinished_heads_bytes.max) {
-    this.#onClosed = onClosed;
-    this.#bytesMax = bytesMax;
-  }
-
-  /** Looks every half a second, until what is returned is called. */
-  watch(clock: Clock): () => void {
-    const timer = clock.every(CHECK_MS, () => this.look());
-    return () => timer.cancel();
-  }
-
-  opened(socket: Socket): void {
-    this.#connections.set(socket, { readBefore: 0, responses: 0 });
-    socket.once('close', () => this.#connections.delete(socket));
-  }
-
-  /** The head of a request has come whole. */
-  responding(response: ServerResponse): void {
-    const { socket } = response.req;
-    const connection = this.#connections.get(socket);
-    if (connection === undefined) return;
-    connection.responses++;
-    response.once('close', () => {
-      connection.responses--;
-      connection.readBefore = socket.bytesRead;
-    });
-  }
-
-  /** Closes what is too much. */
-  look(): void {
-    let sum = 0;
-    const waiting: { readonly socket: Socket; readonly bytes: number }[] = [];
-    for (const [socket, { responses, readBefore }] of this.#connections) {
-      const bytes = responses > 0 ? 0 : socket.bytesRead - readBefore;
-      if (bytes <= 0) continue;
-      sum += bytes;
-      waiting.push({ socket, bytes });
-    }
-    if (sum <= this.#bytesMax) return;
-    for (const { socket, bytes } of waiting.sort((a, b) => b.bytes - a.bytes)) {
-      socket.destroy();
-      this.#onClosed();
-      sum -= bytes;
-      if (sum <= this.#bytesMax) return;
-    }
-  }
 }

@@ -1,13 +1,11 @@
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import { createServer as createTlsServer, Server as TlsServer } from 'node:https';
 import type { AddressInfo, Socket } from 'node:net';
-import { getRequestListener } from '@hono/node-server';
 import { type Clock, type Random, systemClock, systemRandom } from '../../clock/index.ts';
-import { LIMITS, type LimitName, reasonOf } from '../../errors/index.ts';
-import type { Logger } from '../../telemetry/index.ts';
-import { type HttpBindings, NodeExchange } from '../http/index.ts';
+import { LIMITS, type LimitName } from '../../errors/index.ts';
+import { type HttpApp, NodeExchange } from '../http/index.ts';
 import type { ServiceLifecycle } from '../inference/index.ts';
-import { Connections, drainServer, UnfinishedHeads } from './connections.ts';
+import { Connections, drainServer } from './connections.ts';
 import type { TlsMaterial } from './tls-files.ts';
 import { answerUnparsable, refuseExpectation, refuseUnroutable } from './unparsable.ts';
 
@@ -22,17 +20,11 @@ interface ListeningAt {
 /** Every address of the machine, and the one of them that any machine has. */
 const LOOPBACK: Readonly<Record<string, string>> = { '0.0.0.0': '127.0.0.1', '::': '[::1]' };
 
-/** What a host needs of the app. */
-export interface FetchApp {
-  fetch(request: Request, bindings: HttpBindings): Response | Promise<Response>;
-}
-
 export interface HttpServerOptions {
   readonly host: string;
   /** 0 = any free port. */
   readonly port: number;
   readonly lifecycle: ServiceLifecycle;
-  readonly logger: Logger;
   /** Serves HTTPS; with an authority in it, only to clients with a certificate. @default plain HTTP */
   readonly tls?: TlsMaterial | undefined;
   /** Hears of limits of the HTTP parser that a client went beyond. @default nobody */
@@ -61,17 +53,22 @@ const KEEP_ALIVE_MS = 75_000;
 /** A head has to arrive within this; what is late is looked for every `HEAD_CHECK_MS`. */
 const HEAD_TIMEOUT_MS = 20_000;
 const HEAD_CHECK_MS = 5000;
+/** Node tells nobody of a head before it is whole, so it is looked for this often. */
+const UNFINISHED_CHECK_MS = 500;
 
 /**
  * Serves an app on a port.
  * @throws Error with one line that names the flag to change when the port cannot be bound.
  */
-export async function startHttpServer(app: FetchApp, options: HttpServerOptions): Promise<HttpServer> {
-  const { server, connections, heads } = createHost(app, options);
+export async function startHttpServer(app: HttpApp, options: HttpServerOptions): Promise<HttpServer> {
+  const { server, connections } = createHost(app, options);
   await listen(server, options);
   const bound = server.address() as AddressInfo; // a TCP server that listens has one
-  const { lifecycle, clock = systemClock } = options;
-  server.once('close', heads.watch(clock));
+  const { lifecycle, clock = systemClock, onLimit = () => {} } = options;
+  const check = clock.every(UNFINISHED_CHECK_MS, () =>
+    connections.boundHeads(LIMITS.unfinished_heads_bytes.max, () => onLimit('unfinished_heads_bytes')),
+  );
+  server.once('close', () => check.cancel());
   let closing: Promise<{ readonly cut: number }> | undefined;
   return {
     ...listeningAt(options.tls === undefined ? 'http' : 'https', options.host, bound),
@@ -86,13 +83,7 @@ export async function startHttpServer(app: FetchApp, options: HttpServerOptions)
   };
 }
 
-interface Host {
-  readonly server: Server;
-  readonly connections: Connections;
-  readonly heads: UnfinishedHeads;
-}
-
-function createHost(app: FetchApp, options: HttpServerOptions): Host {
+function createHost(app: HttpApp, options: HttpServerOptions) {
   const { onLimit = () => {}, random = systemRandom } = options;
   const limits = {
     noDelay: true,
@@ -102,25 +93,13 @@ function createHost(app: FetchApp, options: HttpServerOptions): Host {
     connectionsCheckingInterval: HEAD_CHECK_MS,
     requireHostHeader: false, // refused below, with our own words and the request's id
   };
-  const respond = getRequestListener(
-    (request, { incoming, outgoing }) =>
-      // Neither server here speaks HTTP/2, so these are the HTTP/1 classes.
-      app.fetch(request, {
-        exchange: new NodeExchange(incoming as IncomingMessage, outgoing as ServerResponse),
-      }),
-    { overrideGlobalObjects: false, hostname: 'localhost' },
-  );
   const latest = new WeakMap<Socket, ServerResponse>();
   const unparsable = new WeakSet<Socket>();
   const listener = (incoming: IncomingMessage, outgoing: ServerResponse): void => {
     if (!connections.opened(outgoing)) return;
-    heads.responding(outgoing);
     latest.set(incoming.socket, outgoing);
     if (refuseUnroutable(incoming, outgoing, random)) return;
-    respond(incoming, outgoing).catch((error: unknown) => {
-      options.logger.error('request could not be answered', { reason: reasonOf(error) });
-      outgoing.destroy();
-    });
+    app.serve(new NodeExchange(incoming, outgoing));
   };
   const { tls } = options;
   const server =
@@ -128,8 +107,6 @@ function createHost(app: FetchApp, options: HttpServerOptions): Host {
       ? createServer(limits, listener)
       : createTlsServer({ ...limits, ...tls, requestCert: tls.ca !== undefined }, listener);
   const connections = new Connections(server);
-  const heads = new UnfinishedHeads(() => onLimit('unfinished_heads_bytes'));
-  server.on(tls === undefined ? 'connection' : 'secureConnection', (socket: Socket) => heads.opened(socket));
   server.on('checkExpectation', (incoming, outgoing) => refuseExpectation(incoming, outgoing, random));
   server.on('clientError', (error: NodeJS.ErrnoException & { rawPacket?: Buffer }, socket: Socket) => {
     if (unparsable.has(socket)) return; // it is about to be closed
@@ -137,7 +114,7 @@ function createHost(app: FetchApp, options: HttpServerOptions): Host {
     if (error.code === 'HPE_HEADER_OVERFLOW') onLimit('head_bytes');
     answerUnparsable(app, error, socket, latest.get(socket), random).catch(() => socket.destroy()); // the connection is lost either way
   });
-  return { server, connections, heads };
+  return { server, connections };
 }
 
 function listen(server: Server, { host, port }: HttpServerOptions): Promise<void> {

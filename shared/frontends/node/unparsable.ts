@@ -3,8 +3,8 @@ import { type IncomingMessage, type ServerResponse, STATUS_CODES } from 'node:ht
 import type { Socket } from 'node:net';
 import type { Random } from '../../clock/index.ts';
 import { openAiErrorBody, ServeError } from '../../errors/index.ts';
+import type { HttpApp } from '../http/index.ts';
 import { requestIdOf } from '../inference/index.ts';
-import type { FetchApp } from './server.ts';
 
 type ParseError = NodeJS.ErrnoException & { readonly rawPacket?: Buffer };
 
@@ -19,7 +19,7 @@ const REQUEST_ID_LINE = /\nx-request-id:([^\r\n]*)\r?\n/i;
  * @param earlier the last response on this connection; bytes of ours must not get into the middle of it
  */
 export async function answerUnparsable(
-  app: FetchApp,
+  app: HttpApp,
   error: ParseError,
   socket: Socket,
   earlier: ServerResponse | undefined,
@@ -95,12 +95,12 @@ interface PlainAnswer {
   readonly body: string;
 }
 
-async function askApp(app: FetchApp, packet: string, requestId: string): Promise<PlainAnswer | undefined> {
+async function askApp(app: HttpApp, packet: string, requestId: string): Promise<PlainAnswer | undefined> {
   const match = REQUEST_LINE.exec(packet);
   if (match === null) return undefined;
   const [, method = '', path = ''] = match;
   const headers = { 'x-request-id': requestId };
-  const response = await app.fetch(new Request(`http://localhost${path}`, { method, headers }), {});
+  const response = await app.fetch(new Request(`http://localhost${path}`, { method, headers }));
   return { status: response.status, headers: Object.fromEntries(response.headers), body: await response.text() };
 }
 

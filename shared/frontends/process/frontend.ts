@@ -36,7 +36,6 @@ import {
   type ProcessLogger,
   type RequestRecorder,
 } from '../../telemetry/index.ts';
-import type { KserveDeps } from '../grpc/index.ts';
 import { budgetBytes, createHttpApp, httpSettings } from '../http/index.ts';
 import { ByteBudget, type InferenceDeps, ServiceLifecycle } from '../inference/index.ts';
 import { isOpenToAll, openGate, openNames } from './access.ts';
@@ -73,7 +72,7 @@ export interface FrontendOptions extends TimeAndChance {
 export interface Frontend {
   readonly app: ReturnType<typeof createHttpApp>;
   /** What other dialects of inference work with. */
-  readonly inference: InferenceDeps & Pick<KserveDeps, 'metrics'>;
+  readonly inference: InferenceDeps;
   readonly lifecycle: ServiceLifecycle;
   readonly models: LiveModelDirectory;
   readonly metrics: FrontendMetrics;
@@ -112,7 +111,6 @@ export async function composeFrontend(
     clock,
     prefix: settings.metricsPrefix,
     buckets: bucketsOf(settings),
-    logger: logger.for('metrics'),
   });
   const telemetry = await openTelemetry(settings, { clock, random }, logger, metrics.registry);
   const plane = await callingPlane(settings, clock, metrics.requestPlane, planeOptions, logger.for('requests'));
@@ -138,7 +136,7 @@ export async function composeFrontend(
     const held = createHeldBytesMetrics(metrics.registry);
     const http = httpSettings(settings);
     void beReadyWith(initial, lifecycle, logger.for('router'));
-    const inference: InferenceDeps & Pick<KserveDeps, 'metrics'> = {
+    const inference: InferenceDeps = {
       pipeline: models.pipeline,
       metrics,
       logger: logger.for('http'),
@@ -154,7 +152,6 @@ export async function composeFrontend(
     };
     const app = createHttpApp({
       ...inference,
-      metrics,
       settings: http,
       bodies: new ByteBudget('bodies_bytes', budgetBytes(settings.httpBodyBudgetMb), held.bodies),
       responseStore,
@@ -226,7 +223,7 @@ interface Parts extends TimeAndChance {
 
 /** Follows discovery, loads what it names, and makes the pipeline around it. */
 async function followModels(settings: EdgeSettings, parts: Parts, onWorkers: (workers: number) => void) {
-  const { clock, random, discovery, plane, metrics, logger, followsEvents, isLasting, onHeld } = parts;
+  const { clock, random, discovery, plane, metrics, logger, followsEvents } = parts;
   const log = logger.for('models');
   const store = new ModelStore({
     open: modelOpener(settings, parts, log, metrics.registry),
@@ -235,37 +232,28 @@ async function followModels(settings: EdgeSettings, parts: Parts, onWorkers: (wo
   });
   const openEventPlane = followsEvents ? await eventPlaneOpener(settings, parts) : undefined;
   const { registry } = metrics;
-  const feed = await openPlannerFeed(settings, { clock, random, registry, logger, discovery, openEventPlane });
+  const feed = await openPlannerFeed(settings, { ...parts, registry, openEventPlane });
   const namespaceOf = (model: string) => directory.known(model)?.namespace;
   const holding = openHold(settings, {
-    clock,
-    random,
+    ...parts,
     registry,
     logger: log,
-    discovery,
     openEventPlane,
     namespaceOf,
-    isLasting,
     outbox: feed?.outbox,
-    onHeld,
   });
   const keepsState = settings.routerMode === 'kv' && followsEvents;
   const shared = keepsState ? await openSharedState(settings, parts) : undefined;
   const routerMetrics = openRouterMetrics(settings, parts);
   let pipeline: ReturnType<typeof createPipeline> | undefined; // made around the routing
   const routing = await openRouting(settings, {
-    clock,
-    random,
+    ...parts,
     routerMetrics,
     openServingPlane: () => servingPlane(settings, clock, metrics.requestPlane, logger.for('requests')),
     limitsOf: (model) => pipeline?.thresholds.of(model) ?? {},
     onAnswering: (isAnswering) => feed?.answering(isAnswering),
     shared,
-    discovery,
-    plane,
     openEventPlane,
-    metrics,
-    logger,
   });
   const { router, explanations: source } = routing;
   const disaggregation = observeDisaggregation(registry, routerMetrics, log);

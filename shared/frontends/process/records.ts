@@ -30,7 +30,7 @@ export function openRequestRecords(
   const dropped = registry.counter(
     'stator_request_records_dropped_total',
     'Request records that were not written, because too many waited or a sink failed.',
-    ['reason'],
+    'reason',
   );
   let isFailing = false;
   return new QueuedRecorder({

@@ -1,18 +1,16 @@
 import type { Clock } from '../../clock/index.ts';
-import { turnOfItsOwn } from '../../concurrency/index.ts';
 import { isRecord } from '../../records/index.ts';
-import { decodeKeptRecord, encodeRecord, type RecordCodec } from '../record-codec.ts';
+import { decodeKeptRecord, encodeRecord } from '../record-codec.ts';
 import { LARGE_RECORD_BYTES, readSliced } from '../sliced-record.ts';
 import type { EventEnvelope, EventListener, EventPublisher, EventTransport } from './types.ts';
 
 /*
- * One message is an envelope record: topic, publisher, sequence and time, and
- * a payload that is itself a record of the same codec: bytes in msgpack, an array of byte values in JSON. NATS carries the
- * bare record; ZeroMQ multipart frames around it:
+ * One message is an envelope record: topic, publisher, sequence and time, and a payload, which is the bytes of a record itself.
+ * NATS carries the bare record; ZeroMQ multipart frames around it:
  *
  *   [topic] [publisher id: u64 BE] [sequence: u64 BE] [version: u8 = 1 | length: u32 BE | envelope record]
  *
- * There the binary frames are what counts, as they are exact in every codec.
+ * There the binary frames are what counts.
  */
 
 /** Longest message that is read: the blocks of one engine step over a million tokens fit. */
@@ -20,7 +18,6 @@ export const EVENT_BYTES_MAX = 4 << 20;
 
 const VERSION = 1;
 const HEADER_BYTES = 5;
-const JSON_OPENING = 0x7b; // '{'; a msgpack map never starts so
 
 /** The frames of one message behind its topic. */
 interface EnvelopeFrames {
@@ -37,31 +34,24 @@ export function u64Bytes(value: bigint): Buffer {
 }
 
 /** The envelope record alone. */
-export function encodeEnvelopeRecord(codec: RecordCodec, event: EventEnvelope): Uint8Array {
-  const publisherId = BigInt(`0x${event.publisherId}`);
-  const payload = encodeRecord(codec, event.payload);
-  // Integers beyond 32 bits would leave msgpack as floating point if they were numbers here.
-  const record =
-    codec === 'msgpack'
-      ? {
-          topic: event.topic,
-          publisher_id: publisherId,
-          sequence: event.sequence,
-          published_at: BigInt(event.publishedAtMs),
-          payload,
-        }
-      : {
-          topic: event.topic,
-          publisher_id: Number(publisherId), // at most 2^53 - 1 by agreement
-          sequence: event.sequence,
-          published_at: event.publishedAtMs,
-          payload: [...payload],
-        };
-  return encodeRecord(codec, record);
+export function encodeEnvelopeRecord({
+  topic,
+  publisherId,
+  sequence,
+  publishedAtMs,
+  payload,
+}: EventEnvelope): Uint8Array {
+  return encodeRecord({
+    topic,
+    publisher_id: BigInt(`0x${publisherId}`), // integers beyond 32 bits would leave msgpack as floating point if they were numbers
+    sequence,
+    published_at: BigInt(publishedAtMs),
+    payload: encodeRecord(payload),
+  });
 }
 
-export function encodeEnvelope(codec: RecordCodec, event: EventEnvelope): EnvelopeFrames {
-  const envelope = encodeEnvelopeRecord(codec, event);
+export function encodeEnvelope(event: EventEnvelope): EnvelopeFrames {
+  const envelope = encodeEnvelopeRecord(event);
   const body = Buffer.allocUnsafe(HEADER_BYTES + envelope.length);
   body[0] = VERSION;
   body.writeUInt32BE(envelope.length, 1);
@@ -69,7 +59,7 @@ export function encodeEnvelope(codec: RecordCodec, event: EventEnvelope): Envelo
   return { publisherId: u64Bytes(BigInt(`0x${event.publisherId}`)), sequence: u64Bytes(BigInt(event.sequence)), body };
 }
 
-/** Reads a message in either codec; a long one takes several turns. Throws, or rejects, when it is not one. */
+/** Reads a message; a long one takes several turns. Throws, or rejects, when it is not one. */
 export function decodeEnvelope(topic: string, frames: EnvelopeFrames): EventEnvelope | Promise<EventEnvelope> {
   const { body } = frames;
   if (body[0] !== VERSION || body.length < HEADER_BYTES || body.readUInt32BE(1) !== body.length - HEADER_BYTES) {
@@ -88,7 +78,7 @@ export function decodeEnvelope(topic: string, frames: EnvelopeFrames): EventEnve
   }));
 }
 
-/** Reads a bare envelope record in either codec; a long one takes several turns. Throws, or rejects, when it is not one. */
+/** Reads a bare envelope record; a long one takes several turns. Throws, or rejects, when it is not one. */
 export function decodeEnvelopeRecord(topic: string, bytes: Buffer): EventEnvelope | Promise<EventEnvelope> {
   return readContents(bytes, 0, ({ publisherId, sequence, publishedAtMs, payload }) => {
     if (!isId(publisherId) || !isId(sequence)) throw new RangeError('an event without publisher or sequence');
@@ -108,21 +98,18 @@ function readContents<Event>(
   start: number,
   toEvent: (contents: RecordContents) => Event,
 ): Event | Promise<Event> {
-  const codec: RecordCodec = bytes[start] === JSON_OPENING ? 'json' : 'msgpack';
-  if (bytes.length - start > LARGE_RECORD_BYTES) return readLong(codec, bytes.subarray(start)).then(toEvent);
-  const record = fieldsOf(decodeKeptRecord(codec, bytes, start, bytes.length));
-  const payload = Array.isArray(record.payload) ? Buffer.from(record.payload) : bytesOf(record.payload);
-  return toEvent(contentsOf(record, decodeKeptRecord(codec, payload, 0, payload.length)));
+  if (bytes.length - start > LARGE_RECORD_BYTES) return readLong(bytes.subarray(start)).then(toEvent);
+  const record = fieldsOf(decodeKeptRecord(bytes, start, bytes.length));
+  const payload = bytesOf(record.payload);
+  return toEvent(contentsOf(record, decodeKeptRecord(payload, 0, payload.length)));
 }
 
-async function readLong(codec: RecordCodec, bytes: Buffer): Promise<RecordContents> {
-  const record = fieldsOf(await readSliced(codec, bytes, { views: true }));
-  const { payload } = record;
-  const payloadBytes = Array.isArray(payload) ? await joinBytes(payload) : bytesOf(payload);
-  if (payloadBytes.length > LARGE_RECORD_BYTES) {
-    return contentsOf(record, await readSliced(codec, payloadBytes, { views: true }));
-  }
-  return contentsOf(record, decodeKeptRecord(codec, payloadBytes, 0, payloadBytes.length));
+async function readLong(bytes: Buffer): Promise<RecordContents> {
+  const record = fieldsOf(await readSliced(bytes, { views: true }));
+  const payload = bytesOf(record.payload);
+  const isLong = payload.length > LARGE_RECORD_BYTES;
+  const contents = isLong ? await readSliced(payload, { views: true }) : decodeKeptRecord(payload, 0, payload.length);
+  return contentsOf(record, contents);
 }
 
 function fieldsOf(record: unknown): Readonly<Record<string, unknown>> {
@@ -141,23 +128,6 @@ function contentsOf(
 function bytesOf(payload: unknown): Buffer {
   if (Buffer.isBuffer(payload)) return payload;
   throw new RangeError('an event whose payload is no bytes');
-}
-
-/** Values of bytes, so many a turn. */
-const JOINED_BYTES = 64 << 10;
-
-async function joinBytes(values: readonly unknown[]): Promise<Buffer> {
-  const bytes = Buffer.allocUnsafe(values.length);
-  for (let from = 0; from < values.length; from += JOINED_BYTES) {
-    await turnOfItsOwn();
-    const to = Math.min(values.length, from + JOINED_BYTES);
-    for (let at = from; at < to; at++) {
-      const value = values[at];
-      if (typeof value !== 'number') throw new RangeError('an event whose payload is no bytes');
-      bytes[at] = value;
-    }
-  }
-  return bytes;
 }
 
 function isId(value: unknown): value is number | bigint {
@@ -217,6 +187,25 @@ export class SequencedPublisher implements EventPublisher {
 const UNHEARD = -1;
 
 /**
+ * Hands what `read` gives to `deliver`: at once, or when the promise has resolved, which never rejects, where reading takes several
+ * turns. What cannot be read, and what `deliver` throws, goes to `onProblem`, so that the stream of events goes on.
+ */
+export function handOn<Read>(
+  read: () => Read | Promise<Read>,
+  deliver: (read: Read) => void,
+  onProblem: (problem: unknown) => void,
+): Promise<void> | undefined {
+  try {
+    const event = read();
+    if (event instanceof Promise) return event.then(deliver).catch(onProblem);
+    deliver(event);
+  } catch (problem) {
+    onProblem(problem);
+  }
+  return undefined;
+}
+
+/**
  * Follows the sequence of each publisher that it is connected to, and hears no other: drops duplicates and reports gaps before
  * the event behind them. A publisher first heard beyond 0 is a gap, too, from 0: the subscriber came late and needs a dump; but
  * what was published before it came does not count as missed.
@@ -224,14 +213,36 @@ const UNHEARD = -1;
 export class SequenceWatch {
   readonly #kind: EventTransport['kind'];
   readonly #listener: EventListener;
+  readonly #onProblem: (problem: unknown) => void;
   readonly #nextOf = new Map<string, number>();
   #missed = 0;
+  #isClosed = false;
 
-  /** @param kind how publishers of this plane are reached; one of another plane is not followed */
-  constructor(kind: EventTransport['kind'], listener: EventListener) {
+  /**
+   * @param kind how publishers of this plane are reached; one of another plane is not followed
+   * @param onProblem told of messages that cannot be read, and of a listener that throws
+   */
+  constructor(kind: EventTransport['kind'], listener: EventListener, onProblem: (problem: unknown) => void) {
     this.#kind = kind;
     this.#listener = listener;
+    this.#onProblem = onProblem;
   }
+
+  protected get isClosed(): boolean {
+    return this.#isClosed;
+  }
+
+  /** Nothing is told afterwards. */
+  protected endWatch(): void {
+    this.#isClosed = true;
+  }
+
+  /** Receives what `read` gives, as `handOn` does. */
+  protected hear(read: () => EventEnvelope | Promise<EventEnvelope>): Promise<void> | undefined {
+    return handOn(read, this.#receive, this.#onProblem);
+  }
+
+  readonly #receive = (envelope: EventEnvelope): void => this.receive(envelope);
 
   get missed(): number {
     return this.#missed;
@@ -251,6 +262,7 @@ export class SequenceWatch {
 
   /** Tells the listener of `envelope`, unless it was seen before or comes from a stranger. */
   receive(envelope: EventEnvelope): void {
+    if (this.#isClosed) return;
     const { publisherId, sequence } = envelope;
     const next = this.#nextOf.get(publisherId);
     if (next === undefined || sequence < next) return;

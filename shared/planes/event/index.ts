@@ -4,7 +4,6 @@
  */
 
 export { LARGE_RECORD_BYTES, readSliced } from '../sliced-record.ts';
-export { createMemoryEventPlane, type MemoryEventPlane, type MemoryEventPlaneOptions } from './memory-plane.ts';
 export {
   createNatsEventPlane,
   type NatsEventLogSettings,

@@ -2,6 +2,7 @@ import type { JetStreamManager } from '@nats-io/jetstream';
 import type { ObjectInfo, ObjectStore, Objm } from '@nats-io/obj';
 import { untilAborted, withDeadline } from '../../concurrency/index.ts';
 import { reasonOf } from '../../errors/index.ts';
+import type { NatsClient } from './client.ts';
 import {
   apiCodeOf,
   loadObjectStores,
@@ -10,22 +11,25 @@ import {
   STREAM_NOT_FOUND,
   WRONG_LAST_SEQUENCE,
 } from './library.ts';
-import type { NatsLink } from './link.ts';
-import type { NatsBucket, NatsBucketSettings } from './types.ts';
+import type { NatsBucketSettings } from './types.ts';
 
 const STALL_MS = 10_000;
 const ORPHAN_MS_MAX = 3_600_000;
 
-/** A bucket of NATS' object store. Its digest of an object is checked when the object is read. */
-export class LinkedBucket implements NatsBucket {
-  readonly #link: NatsLink;
+/**
+ * A bucket of NATS' object store. Its digest of an object is checked when the object is read. Calls wait for a connection; they
+ * reject with the signal's reason when it aborts.
+ */
+export class NatsBucket {
+  readonly #client: NatsClient;
   readonly #settings: NatsBucketSettings;
 
-  constructor(link: NatsLink, settings: NatsBucketSettings) {
-    this.#link = link;
+  constructor(client: NatsClient, settings: NatsBucketSettings) {
+    this.#client = client;
     this.#settings = settings;
   }
 
+  /** Rejects when there is an object of that name. */
   async put(
     name: string,
     chunks: AsyncIterable<Uint8Array> | Iterable<Uint8Array>,
@@ -49,6 +53,7 @@ export class LinkedBucket implements NatsBucket {
     }
   }
 
+  /** Undefined when there is none. Rejects when what is stored is not what was put. */
   async get(name: string, signal: AbortSignal): Promise<Uint8Array | undefined> {
     const store = await this.#find(signal);
     if (store === undefined) return undefined;
@@ -87,14 +92,14 @@ export class LinkedBucket implements NatsBucket {
     if (store === undefined || !isThere(await untilAborted(infoOf(store, name), signal))) return;
     await untilAborted(store.delete(name), signal);
     // The mark that is left behind, or names that are used once would pile up.
-    const { manager } = await openJetStream(this.#link, signal);
+    const { manager } = await openJetStream(this.#client, signal);
     const filter = `$O.${this.#settings.name}.M.${base64Url(name)}`;
     await untilAborted(manager.streams.purge(`OBJ_${this.#settings.name}`, { filter }), signal);
   }
 
   async #open(signal: AbortSignal): Promise<{ readonly stores: Objm; readonly manager: JetStreamManager }> {
     const obj = await loadObjectStores();
-    const { manager } = await openJetStream(this.#link, signal);
+    const { manager } = await openJetStream(this.#client, signal);
     return { stores: new obj.Objm(manager.jetstream()), manager };
   }
 
@@ -121,7 +126,7 @@ export class LinkedBucket implements NatsBucket {
     for (const subject of Object.keys(state.subjects ?? {})) {
       if (known.has(subject)) continue;
       const last = await manager.streams.getMessage(stream, { last_by_subj: subject });
-      const ageMs = last === null ? 0 : this.#link.clock.wallMs() - last.time.getTime();
+      const ageMs = last === null ? 0 : this.#client.clock.wallMs() - last.time.getTime();
       if (ageMs > ORPHAN_MS_MAX) await manager.streams.purge(stream, { filter: subject });
     }
   }
@@ -129,7 +134,7 @@ export class LinkedBucket implements NatsBucket {
   /** A part that never comes: the library would wait for it without end. */
   #beforeStall<T>(part: () => Promise<T>, name: string, signal: AbortSignal): Promise<T> {
     const lateMessage = `"${name}" is incomplete: nothing came for ${STALL_MS} ms`;
-    return withDeadline({ clock: this.#link.clock, timeoutMs: STALL_MS, signal, lateMessage }, part);
+    return withDeadline({ clock: this.#client.clock, timeoutMs: STALL_MS, signal, lateMessage }, part);
   }
 }
 

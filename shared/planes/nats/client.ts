@@ -1,288 +1,354 @@
-import type { JetStreamManager, StreamInfo } from '@nats-io/jetstream';
-import type { NatsConnection, Subscription } from '@nats-io/nats-core';
-import type { Timer } from '../../clock/index.ts';
-import { untilAborted } from '../../concurrency/index.ts';
-import { LinkedBucket } from './bucket.ts';
-import { apiCodeOf, type JetStreamAccess, loadNatsCore, openJetStream, STREAM_NOT_FOUND } from './library.ts';
-import { NatsLink } from './link.ts';
-import { ReceivedMessage } from './messages.ts';
-import type {
-  NatsBucket,
-  NatsBucketSettings,
-  NatsClient,
-  NatsMessage,
-  NatsOptions,
-  NatsStream,
-  NatsStreamFacts,
-  NatsStreamReader,
-  NatsStreamReceiver,
-  NatsStreamSettings,
+import type { Msg, NatsConnection, ServerInfo, Subscription } from '@nats-io/nats-core';
+import { type Clock, type Random, systemRandom } from '../../clock/index.ts';
+import { forAtMost, untilAborted } from '../../concurrency/index.ts';
+import { reasonOf } from '../../errors/index.ts';
+import { NatsBucket } from './bucket.ts';
+import { dialNats } from './dial.ts';
+import { MESSAGE_BYTES_MAX } from './guarded-transport.ts';
+import { KeptMessages, NatsMessage } from './messages.ts';
+import { NatsStream } from './stream.ts';
+import {
+  type NatsBucketSettings,
+  type NatsObserver,
+  type NatsOptions,
+  type NatsStreamSettings,
+  type NatsSubscription,
+  type NatsWatcher,
+  silentNatsObserver,
 } from './types.ts';
 
-const BATCH_MESSAGES = 4096;
-const BATCH_BYTES = 8 << 20; /** Heartbeats of the server that may be missing. */
-const SILENT_BEATS_MAX = 3;
-/** The server removes the consumer of a reader that is gone after this many heartbeats. */
-const FORGOTTEN_BEATS = 6;
+const RETRY_MS = 100;
+const RETRY_GROWTH_MAX = 50;
+const KEPT_BYTES_MAX = 8 << 20;
+const CLOSE_TIMEOUT_MS = 2000;
+/** Confirmations are asked for this often while something is published, and sooner when much of the room is taken. */
+const CONFIRM_MS = 100;
+/** The server's limit where nothing else is configured. */
+const MESSAGE_BYTES_DEFAULT = 1 << 20;
+/** Members of a cluster that are remembered. */
+const LEARNED_SERVERS_MAX = 64;
+const HOST_AND_PORT = /^(?:[a-z0-9.-]{1,253}|\[[0-9a-f:.]{2,45}\]):\d{1,5}$/i;
 
-interface StreamReaderOptions {
-  readonly access: JetStreamAccess;
-  readonly link: NatsLink;
-  readonly stream: string;
-  readonly fromSequence: number;
-  readonly heartbeatMs: number;
-  readonly receiver: NatsStreamReceiver;
+/** A subscription and what carries it on the connection of now. */
+interface Interest {
+  readonly subject: string;
+  readonly receive: (message: NatsMessage) => void;
+  carrier: Subscription | undefined;
+}
+
+/** Someone who waits for a connection. */
+interface Waiter {
+  readonly resolve: (connection: NatsConnection) => void;
+  readonly reject: (reason: unknown) => void;
 }
 
 /**
- * One JetStream consumer that lives as long as its connection, asked for batch after batch: nothing is in flight that was not
- * asked for, so a slow reader slows nobody down and meets no limit of the server's.
+ * One connection to NATS, made when first needed and made again when lost; the library behind it is known in this folder alone. It
+ * outlives every outage: subscriptions come back with the connection, and published messages are sent again. Every connection is a
+ * fresh one of the library's, which never reconnects by itself: it would lose what is published meanwhile, uncounted.
  *
- * | Server says | Batch |
- * |---|---|
- * | message | goes on; over when it is the last of the batch, or when nothing is behind it and the request does not wait |
- * | 100 heartbeat | goes on |
- * | 404, 408, 409 size, 409 batch completed | over |
- * | anything else, more than was asked for, silence, connection gone | the reader is lost |
- */
-class StreamReader implements NatsStreamReader {
-  readonly #options: StreamReaderOptions;
-  readonly #connection: NatsConnection;
-  readonly #requestSubject: string;
-  readonly #subscription: Subscription;
-  readonly #inbox: string;
-  readonly #heartbeat: Timer;
-  #isOver = false;
-  #isWaiting = false;
-  /** A batch is under way. */
-  #isAsked = false;
-  /** Messages still due in it. */
-  #due = 0;
-  #dueBytes = 0;
-  #silentBeats = 0;
-
-  private constructor(options: StreamReaderOptions, consumer: string, inbox: string) {
-    this.#options = options;
-    this.#connection = options.access.connection;
-    this.#requestSubject = `$JS.API.CONSUMER.MSG.NEXT.${options.stream}.${consumer}`;
-    this.#inbox = inbox;
-    this.#subscription = this.#connection.subscribe(inbox, {
-      callback: (error, message) => {
-        if (error !== null) this.#lose(error.message);
-        else options.link.guard(() => this.#receive(new ReceivedMessage(message)));
-      },
-    });
-    this.#heartbeat = options.link.clock.every(options.heartbeatMs, () => this.#beat());
-    const gone = (): void => this.#lose('the connection was lost');
-    this.#connection.closed().then(gone, gone);
-  }
-
-  static async open(options: StreamReaderOptions): Promise<StreamReader> {
-    const { access, stream, fromSequence, heartbeatMs } = options;
-    const { createInbox } = await loadNatsCore();
-    const consumer = await access.manager.consumers.add(stream, {
-      deliver_policy: 'by_start_sequence',
-      opt_start_seq: Math.max(1, fromSequence),
-      ack_policy: 'none',
-      mem_storage: true,
-      num_replicas: 1,
-      inactive_threshold: FORGOTTEN_BEATS * heartbeatMs * NS_PER_MS,
-    });
-    return new StreamReader(options, consumer.name, createInbox());
-  }
-
-  next(isWaiting: boolean): void {
-    if (this.#isOver) return;
-    this.#isAsked = true;
-    this.#due = BATCH_MESSAGES;
-    this.#isWaiting = isWaiting;
-    this.#silentBeats = 0;
-    const { heartbeatMs, link } = this.#options;
-    // Twice the longest message, so that one that does not fit is never the first of a batch.
-    const bytesMax = Math.max(BATCH_BYTES, 2 * link.messageBytesMax);
-    this.#dueBytes = bytesMax;
-    const limits = { batch: BATCH_MESSAGES, max_bytes: bytesMax };
-    const waiting = { expires: 6 * heartbeatMs * NS_PER_MS, idle_heartbeat: heartbeatMs * NS_PER_MS };
-    const request = JSON.stringify(isWaiting ? { ...limits, ...waiting } : { ...limits, no_wait: true });
-    this.#options.link.guard(() => this.#connection.publish(this.#requestSubject, request, { reply: this.#inbox }));
-  }
-
-  close(): void {
-    if (this.#isOver) return;
-    this.#isOver = true;
-    this.#heartbeat.cancel();
-    if (!this.#subscription.isClosed()) this.#subscription.unsubscribe(); // the server forgets the consumer by itself
-  }
-
-  #receive(message: NatsMessage): void {
-    if (this.#isOver) return;
-    this.#silentBeats = 0;
-    if (message.reply === '' || message.status !== undefined) {
-      this.#readStatus(message);
-      return;
-    }
-    const { sequence, pending } = readDelivery(message.reply);
-    this.#due--;
-    this.#dueBytes -= message.data.length;
-    // Behind the last of a batch one may come that is newer, but no more than the batch could have had.
-    const isAskedFor = this.#due >= 0 && this.#dueBytes >= 0;
-    if (!isAskedFor || !Number.isSafeInteger(sequence) || !Number.isSafeInteger(pending)) {
-      this.#lose('JetStream sends what was not asked for');
-      return;
-    }
-    this.#options.receiver.message(sequence, message.data);
-    if (this.#due > 0 && (this.#isWaiting || pending > 0)) return;
-    this.#endBatch(pending === 0);
-  }
-
-  #readStatus(message: NatsMessage): void {
-    const { status, statusText } = message;
-    switch (status) {
-      case 100:
-        return;
-      case 404:
-        this.#endBatch(true);
-        return;
-      case 408:
-        this.#endBatch(false);
-        return;
-      case 409:
-        if (/MaxBytes|Batch Completed/i.test(statusText)) this.#endBatch(false);
-        else this.#lose(statusText);
-        return;
-      default:
-        this.#lose(`JetStream says ${status} ${statusText}`);
-    }
-  }
-
-  #endBatch(isLast: boolean): void {
-    if (this.#isOver || !this.#isAsked) return;
-    this.#isAsked = false;
-    this.#options.receiver.batchEnded(isLast);
-  }
-
-  #beat(): void {
-    if (!this.#isAsked) return; // it is the receiver's turn
-    this.#silentBeats++;
-    if (this.#silentBeats > SILENT_BEATS_MAX) this.#lose('JetStream has fallen silent');
-  }
-
-  #lose(reason: string): void {
-    if (this.#isOver) return;
-    this.close();
-    this.#options.link.guard(() => this.#options.receiver.lost(reason));
-  }
-}
-
-/** `$JS.ACK.{stream}.{consumer}.{delivered}.{stream sequence}.{consumer sequence}.{time}.{pending}`; some servers put a domain and an account before the stream. */
-function readDelivery(reply: string): { readonly sequence: number; readonly pending: number } {
-  const parts = reply.split('.');
-  const at = parts.length > 9 ? 4 : 2;
-  return { sequence: Number(parts[at + 3]), pending: Number(parts[at + 6]) };
-}
-
-const NS_PER_MS = 1_000_000;
-
-/**
- * A client of NATS; the library behind it is known in this folder alone. Nothing is dialled before it is needed.
+ * | State | needed (publish, subscribe, wait) | dialled | attempt failed | connection lost | close |
+ * |---|---|---|---|---|---|
+ * | idle | -> dialling | - | - | - | -> closed |
+ * | dialling | waits | -> connected: subscribes, sends what is kept | again after a pause, or -> idle at the limit | - | -> closed |
+ * | connected | at once | - | - | -> dialling where something is subscribed or kept, else -> idle | -> closed |
+ * | closed | refused | closed again | - | - | - |
  *
  * @example
- * const client = createNatsClient({ clock: systemClock, servers: ['nats://localhost:4222'] });
+ * const client = new NatsClient({ clock: systemClock, servers: ['nats://localhost:4222'] });
  * client.subscribe('greetings', (message) => console.log(message.data));
  */
-export function createNatsClient(options: NatsOptions): NatsClient {
-  return new LinkedClient(options);
-}
+export class NatsClient {
+  readonly #options: NatsOptions;
+  readonly #clock: Clock;
+  readonly #observer: NatsObserver;
+  readonly #kept: KeptMessages;
+  readonly #interests = new Set<Interest>();
+  readonly #watchers = new Set<NatsWatcher>();
+  readonly #waiters = new Set<Waiter>();
+  readonly #closing = new AbortController();
+  #state: 'idle' | 'dialling' | 'connected' | 'closed' = 'idle';
+  #connection: NatsConnection | undefined;
+  #learnedServers: readonly string[] = [];
+  #messageBytesMax = MESSAGE_BYTES_DEFAULT;
+  #confirmation: 'none' | 'due' | 'asked' = 'none';
 
-class LinkedClient extends NatsLink implements NatsClient {
+  constructor(options: NatsOptions) {
+    this.#options = options;
+    this.#clock = options.clock;
+    this.#observer = options.observer ?? silentNatsObserver;
+    this.#kept = new KeptMessages(options.keptBytesMax ?? KEPT_BYTES_MAX);
+  }
+
+  get isConnected(): boolean {
+    return this.#state === 'connected';
+  }
+
+  /** Longest message that the server takes; the server's usual limit until one was seen. */
+  get messageBytesMax(): number {
+    return this.#messageBytesMax;
+  }
+
+  get clock(): Clock {
+    return this.#clock;
+  }
+
+  /** Resolves when there is a connection. Rejects at `signal`, when attempts are exhausted, and once closed. */
   async connected(signal: AbortSignal): Promise<void> {
     await this.connection(signal);
   }
 
+  /** The JetStream stream of `settings`; nothing is made until it is used. */
   stream(settings: NatsStreamSettings): NatsStream {
-    return new LinkedStream(this, settings);
+    return new NatsStream(this, settings);
   }
 
+  /** The object store of `settings`; nothing is made until something is put. */
   bucket(settings: NatsBucketSettings): NatsBucket {
-    return new LinkedBucket(this, settings);
-  }
-}
-
-/** A JetStream stream that captures one subject: limits, discard old, one file store. */
-class LinkedStream implements NatsStream {
-  readonly #link: NatsLink;
-  readonly #settings: NatsStreamSettings;
-
-  constructor(link: NatsLink, settings: NatsStreamSettings) {
-    this.#link = link;
-    this.#settings = settings;
+    return new NatsBucket(this, settings);
   }
 
-  async facts(signal: AbortSignal): Promise<NatsStreamFacts> {
-    const { manager } = await openJetStream(this.#link, signal);
-    return factsOf(await untilAborted(this.#ensure(manager), signal), this.#settings);
-  }
-
-  async read(fromSequence: number, receiver: NatsStreamReceiver, signal: AbortSignal): Promise<NatsStreamReader> {
-    const access = await openJetStream(this.#link, signal);
-    const { name, heartbeatMs = 5000 } = this.#settings;
-    const options = { access, link: this.#link, stream: name, fromSequence, heartbeatMs, receiver };
-    return untilAborted(StreamReader.open(options), signal);
-  }
-
-  async purge(sequence: number, signal: AbortSignal): Promise<void> {
-    const { manager } = await openJetStream(this.#link, signal);
-    const { name } = this.#settings;
-    const { state } = await untilAborted(manager.streams.info(name), signal);
-    // A purge beyond the end would move the sequence of what comes next.
-    const throughSequence = Math.min(sequence, state.last_seq);
-    if (throughSequence < state.first_seq) return;
-    await untilAborted(manager.streams.purge(name, { seq: throughSequence + 1 }), signal);
-  }
-
-  async #ensure(manager: JetStreamManager): Promise<StreamInfo> {
-    const { name, subject, replicas, bytesMax, ageMsMax } = this.#settings;
-    try {
-      return await manager.streams.info(name);
-    } catch (error) {
-      if (apiCodeOf(error) !== STREAM_NOT_FOUND) throw error;
-    }
-    // Adding one that another process has just added with the same settings answers as if this one had.
-    return manager.streams.add({
-      name,
-      subjects: [subject],
-      retention: 'limits',
-      discard: 'old',
-      storage: 'file',
-      num_replicas: replicas,
-      max_bytes: bytesMax,
-      max_age: ageMsMax * NS_PER_MS,
+  /** The library's connection of now, or the next one: for this folder. */
+  connection(signal: AbortSignal): Promise<NatsConnection> {
+    if (signal.aborted) return Promise.reject(signal.reason);
+    if (this.#connection !== undefined) return Promise.resolve(this.#connection);
+    if (this.#state === 'closed') return Promise.reject(new Error('the NATS client is closed'));
+    let waiter: Waiter | undefined;
+    const connection = new Promise<NatsConnection>((resolve, reject) => {
+      waiter = { resolve, reject };
+      this.#waiters.add(waiter);
     });
+    this.#need();
+    return untilAborted(connection, signal).finally(() => waiter !== undefined && this.#waiters.delete(waiter));
+  }
+
+  /** Sends now or not at all: false without a connection or for a message that is too long. Never throws. */
+  send(subject: string, data: Uint8Array, reply?: string): boolean {
+    if (this.#connection === undefined || data.length > this.#messageBytesMax) return false;
+    try {
+      this.#connection.publish(subject, data, reply === undefined ? {} : { reply });
+      return true;
+    } catch (error) {
+      this.#observer.problem(error); // a subject that is none, or a connection that is just closing
+      return false;
+    }
+  }
+
+  /**
+   * Publishes and keeps the message until the server has confirmed it: after an outage it is sent again, so it may arrive
+   * twice, and everything after it, too. False = refused: too long, too much unconfirmed, or closed. Never throws.
+   */
+  publish(subject: string, data: Uint8Array): boolean {
+    if (this.#state === 'closed' || data.length > this.#messageBytesMax) return false;
+    if (!this.#kept.add({ subject, data })) return false;
+    if (this.#connection === undefined) this.#need();
+    else this.#hand(this.#connection, subject, data);
+    return true;
+  }
+
+  /** Hears `subject` (wildcards allowed) from now on, through outages. What `receive` throws is observed as a problem. */
+  subscribe(subject: string, receive: (message: NatsMessage) => void): NatsSubscription {
+    const interest: Interest = { subject, receive, carrier: undefined };
+    this.#interests.add(interest);
+    if (this.#connection === undefined) this.#need();
+    else this.#carry(interest, this.#connection);
+    return {
+      unsubscribe: () => {
+        if (!this.#interests.delete(interest)) return;
+        if (interest.carrier?.isClosed() === false) interest.carrier.unsubscribe();
+      },
+    };
+  }
+
+  /** Tells `watcher` of every coming and going until the returned function is called. */
+  watch(watcher: NatsWatcher): () => void {
+    this.#watchers.add(watcher);
+    return () => void this.#watchers.delete(watcher);
+  }
+
+  /** Resolves when the server has taken everything sent so far. */
+  async flush(signal: AbortSignal): Promise<void> {
+    const connection = await this.connection(signal);
+    await untilAborted(confirmed(connection), signal);
+  }
+
+  /** Runs a callback of the owner; what it throws must not reach the library's reader, which would stop for good. */
+  guard(callback: () => void): void {
+    try {
+      callback();
+    } catch (problem) {
+      this.#observer.problem(problem);
+    }
+  }
+
+  /** Closes once what was published is confirmed, or at its deadline. Idempotent. */
+  async close(): Promise<void> {
+    if (this.#state === 'closed') return;
+    const connection = this.#connection;
+    if (connection !== undefined) {
+      const deadline = { clock: this.#clock, timeoutMs: this.#options.closeTimeoutMs ?? CLOSE_TIMEOUT_MS };
+      await forAtMost(deadline, () => confirmed(connection)).catch(() => {}); // then it is lost; subscribers see the gap
+    }
+    this.#state = 'closed';
+    this.#closing.abort();
+    this.#connection = undefined;
+    this.#interests.clear();
+    const error = new Error('the NATS client is closed');
+    for (const waiter of [...this.#waiters]) waiter.reject(error);
+    await connection?.close();
+    for (const watcher of [...this.#watchers]) this.guard(() => watcher.away?.('closed'));
+    this.#watchers.clear();
+  }
+
+  #need(): void {
+    if (this.#state !== 'idle') return;
+    this.#state = 'dialling';
+    this.#dial().catch((error: unknown) => this.#observer.problem(error));
+  }
+
+  /** Attempts until one succeeds, the limit is reached or the client is closed. Each failure is observed. */
+  async #dial(): Promise<void> {
+    const { attemptsMax = Number.POSITIVE_INFINITY } = this.#options;
+    for (let attempt = 1; this.#state === 'dialling'; attempt++) {
+      try {
+        const connection = await dialNats(this.#options, [...this.#options.servers, ...this.#learnedServers]);
+        await this.#adopt(connection);
+        return;
+      } catch (error) {
+        if (this.#state !== 'dialling') return;
+        this.#observer.away(reasonOf(error), attempt);
+        if (attempt >= attemptsMax) {
+          this.#state = 'idle';
+          for (const waiter of [...this.#waiters]) waiter.reject(error);
+          return;
+        }
+      }
+      await this.#clock.sleep(this.#pauseMs(attempt - 1), this.#closing.signal).catch(() => {}); // closed: the loop ends
+    }
+  }
+
+  async #adopt(connection: NatsConnection): Promise<void> {
+    if (this.#state === 'closed') {
+      await connection.close();
+      return;
+    }
+    this.#state = 'connected';
+    this.#connection = connection;
+    this.#messageBytesMax = messageBytesIn(connection.info);
+    this.#learnServers(connection);
+    this.#observeStatus(connection);
+    connection.closed().then(
+      (error) => this.#lost(connection, error),
+      (error: unknown) => this.#lost(connection, error),
+    );
+    this.#observer.connected(connection.getServer());
+    for (const interest of this.#interests) this.#carry(interest, connection);
+    for (const { subject, data } of this.#kept) this.#hand(connection, subject, data);
+    for (const waiter of [...this.#waiters]) waiter.resolve(connection);
+    for (const watcher of [...this.#watchers]) this.guard(() => watcher.connected?.());
+  }
+
+  /** Members of the cluster that the configuration does not name. */
+  #learnServers(connection: NatsConnection): void {
+    const scheme = this.#options.servers[0]?.split('://')[0] ?? 'nats';
+    const isWebSocket = scheme.startsWith('ws'); // the members' addresses are those of the other port
+    this.#learnedServers = isWebSocket ? [] : serversIn(connection.info).map((address) => `${scheme}://${address}`);
+  }
+
+  #observeStatus(connection: NatsConnection): void {
+    const follow = async (): Promise<void> => {
+      for await (const status of connection.status()) if (status.type === 'error') this.#observer.problem(status.error);
+    };
+    follow().catch((error: unknown) => this.#observer.problem(error));
+  }
+
+  #lost(connection: NatsConnection, error: unknown): void {
+    if (this.#connection !== connection) return;
+    this.#connection = undefined;
+    this.#state = 'idle';
+    this.#confirmation = 'none';
+    for (const interest of this.#interests) interest.carrier = undefined;
+    const reason = error === undefined ? 'the server closed the connection' : reasonOf(error);
+    this.#observer.away(reason, 0);
+    for (const watcher of [...this.#watchers]) this.guard(() => watcher.away?.(reason));
+    const isNeeded = this.#interests.size > 0 || this.#kept.count > 0 || this.#watchers.size > 0;
+    if (isNeeded) this.#clock.after(this.#pauseMs(0), () => this.#need());
+  }
+
+  #pauseMs(failures: number): number {
+    const { retryMs, random = systemRandom } = this.#options;
+    return retryPauseMs(failures, random, retryMs);
+  }
+
+  #carry(interest: Interest, connection: NatsConnection): void {
+    const callback = (error: Error | null, message: Msg): void => {
+      if (error !== null)
+        this.#observer.problem(error); // e.g. not permitted
+      else this.guard(() => interest.receive(new NatsMessage(message)));
+    };
+    interest.carrier = connection.subscribe(interest.subject, { callback });
+  }
+
+  /** Hands a kept message to the connection; what fails here stays kept and goes out with the next one. */
+  #hand(connection: NatsConnection, subject: string, data: Uint8Array): void {
+    this.guard(() => connection.publish(subject, data));
+    if (this.#confirmation === 'asked') return;
+    const isPressing = this.#kept.bytes > (this.#options.keptBytesMax ?? KEPT_BYTES_MAX) / 4;
+    if (isPressing) this.#confirm(connection);
+    else if (this.#confirmation === 'none') {
+      this.#confirmation = 'due';
+      this.#clock.after(CONFIRM_MS, () => this.#confirm(connection));
+    }
+  }
+
+  /** Asks the server whether it has everything so far, and forgets that much when it says so. */
+  #confirm(connection: NatsConnection): void {
+    if (this.#connection !== connection || this.#confirmation === 'asked') return;
+    this.#confirmation = 'asked';
+    const { count } = this.#kept;
+    confirmed(connection).then(
+      () => {
+        if (this.#connection !== connection) return;
+        this.#confirmation = 'none';
+        this.#kept.confirm(count);
+        if (this.#kept.count === 0) return;
+        this.#confirmation = 'due';
+        this.#clock.after(CONFIRM_MS, () => this.#confirm(connection));
+      },
+      () => {}, // the connection is gone, and what is kept goes out with the next
+    );
   }
 }
 
-function factsOf({ config, created, state }: StreamInfo, settings: NatsStreamSettings): NatsStreamFacts {
-  const isWhole = Array.isArray(config?.subjects) && typeof created === 'string';
-  const counts: readonly unknown[] = [state?.messages, state?.first_seq, state?.last_seq];
-  if (!isWhole || !counts.every((count) => Number.isSafeInteger(count) && Number(count) >= 0)) {
-    throw new Error(`JetStream says nothing useful of the stream ${settings.name}`);
-  }
-  if (!config.subjects.includes(settings.subject)) {
-    throw new Error(`the JetStream stream ${settings.name} captures ${config.subjects}, not ${settings.subject}`);
-  }
-  const differences = [
-    difference('replicas', config.num_replicas, settings.replicas),
-    difference('max_bytes', config.max_bytes, settings.bytesMax),
-    difference('max_age', config.max_age / NS_PER_MS, settings.ageMsMax),
-  ];
-  return {
-    createdAt: created,
-    firstSequence: state.messages === 0 ? state.last_seq + 1 : state.first_seq,
-    lastSequence: state.last_seq,
-    differences: differences.filter((each) => each !== undefined),
-  };
+/**
+ * Time until the next attempt after so many in a row that failed: doubles up to 50 times the first, and is spread around that, so
+ * that a fleet does not come back in one moment.
+ */
+export function retryPauseMs(failures: number, random: Random, firstMs: number = RETRY_MS): number {
+  return firstMs * Math.min(2 ** failures, RETRY_GROWTH_MAX) * (0.5 + random.next());
 }
 
-function difference(name: string, found: number, wanted: number): string | undefined {
-  return found === wanted ? undefined : `${name} is ${found}, the setting says ${wanted}`;
+/** What a server says of itself is not believed where it cannot be. */
+function messageBytesIn(info: ServerInfo | undefined): number {
+  const bytes: unknown = info?.max_payload;
+  return Number.isSafeInteger(bytes) && Number(bytes) > 0
+    ? Math.min(Number(bytes), MESSAGE_BYTES_MAX)
+    : MESSAGE_BYTES_DEFAULT;
+}
+
+/** One address that is none would end every later attempt. */
+function serversIn(info: ServerInfo | undefined): readonly string[] {
+  const urls: unknown = info?.connect_urls;
+  if (!Array.isArray(urls)) return [];
+  return urls.filter((url) => typeof url === 'string' && isAddress(url)).slice(0, LEARNED_SERVERS_MAX);
+}
+
+function isAddress(text: string): boolean {
+  return HOST_AND_PORT.test(text) && URL.canParse(`nats://${text}`);
+}
+
+/** Resolves at the server's answer to a ping behind everything sent; rejects when the connection goes first. */
+async function confirmed(connection: NatsConnection): Promise<void> {
+  const isAnswered = await Promise.race([connection.flush().then(() => true), connection.closed().then(() => false)]);
+  if (!isAnswered) throw new Error('the connection to NATS was lost');
 }

@@ -1,5 +1,4 @@
 import type { Msg } from '@nats-io/nats-core';
-import type { NatsMessage } from './types.ts';
 
 /** A published message that the server has not confirmed. */
 interface KeptMessage {
@@ -52,8 +51,8 @@ function costOf({ data }: KeptMessage): number {
   return data.length + OVERHEAD_BYTES;
 }
 
-/** The library's message in our terms; decodes only what is asked for. */
-export class ReceivedMessage implements NatsMessage {
+/** A received message; decodes only what is asked for. */
+export class NatsMessage {
   readonly #message: Msg;
 
   constructor(message: Msg) {
@@ -64,6 +63,7 @@ export class ReceivedMessage implements NatsMessage {
     return this.#message.subject;
   }
 
+  /** Where an answer goes; '' = nowhere. */
   get reply(): string {
     return this.#message.reply ?? '';
   }
@@ -72,11 +72,13 @@ export class ReceivedMessage implements NatsMessage {
     return this.#message.data;
   }
 
+  /** Code of a message from the server itself, e.g. 503 = nobody listens where a message of ours went; else undefined. */
   get status(): number | undefined {
     const code = this.#message.headers?.code ?? 0;
     return code === 0 ? undefined : code;
   }
 
+  /** The words that come with `status`. */
   get statusText(): string {
     return this.#message.headers?.description ?? '';
   }

@@ -58,18 +58,6 @@ export interface NatsOptions {
   readonly observer?: NatsObserver;
 }
 
-/** A received message. */
-export interface NatsMessage {
-  readonly subject: string;
-  /** Where an answer goes; '' = nowhere. */
-  readonly reply: string;
-  readonly data: Uint8Array;
-  /** Code of a message from the server itself, e.g. 503 = nobody listens where a message of ours went; else undefined. */
-  readonly status: number | undefined;
-  /** The words that come with `status`. */
-  readonly statusText: string;
-}
-
 export interface NatsSubscription {
   unsubscribe(): void;
 }
@@ -78,37 +66,6 @@ export interface NatsSubscription {
 export interface NatsWatcher {
   connected?(): void;
   away?(reason: string): void;
-}
-
-/**
- * One connection to NATS, made when first needed and made again when lost. It outlives every outage: subscriptions come back
- * with the connection, and published messages are sent again.
- */
-export interface NatsClient {
-  readonly isConnected: boolean;
-  /** Longest message that the server takes; the server's usual limit until one was seen. */
-  readonly messageBytesMax: number;
-  /** Resolves when there is a connection. Rejects at `signal`, when attempts are exhausted, and once closed. */
-  connected(signal: AbortSignal): Promise<void>;
-  /** Sends now or not at all: false without a connection or for a message that is too long. Never throws. */
-  send(subject: string, data: Uint8Array, reply?: string): boolean;
-  /**
-   * Publishes and keeps the message until the server has confirmed it: after an outage it is sent again, so it may arrive
-   * twice, and everything after it, too. False = refused: too long, too much unconfirmed, or closed. Never throws.
-   */
-  publish(subject: string, data: Uint8Array): boolean;
-  /** Hears `subject` (wildcards allowed) from now on, through outages. What `receive` throws is observed as a problem. */
-  subscribe(subject: string, receive: (message: NatsMessage) => void): NatsSubscription;
-  /** Tells `watcher` of every coming and going until the returned function is called. */
-  watch(watcher: NatsWatcher): () => void;
-  /** Resolves when the server has taken everything sent so far. */
-  flush(signal: AbortSignal): Promise<void>;
-  /** The JetStream stream of `settings`; nothing is made until it is used. */
-  stream(settings: NatsStreamSettings): NatsStream;
-  /** The object store of `settings`; nothing is made until something is put. */
-  bucket(settings: NatsBucketSettings): NatsBucket;
-  /** Closes once what was published is confirmed, or at its deadline. Idempotent. */
-  close(): Promise<void>;
 }
 
 export interface NatsStreamSettings {
@@ -131,43 +88,7 @@ export interface NatsStreamFacts {
   readonly differences: readonly string[];
 }
 
-/** What a reader is told. None may throw. */
-export interface NatsStreamReceiver {
-  message(sequence: number, data: Uint8Array): void;
-  /** The batch that `next` asked for is over. `isLast`: there was nothing behind it. */
-  batchEnded(isLast: boolean): void;
-  /** This reader will hear nothing more. Told once, and not after `close`. */
-  lost(reason: string): void;
-}
-
-/** An ordered reader of a stream. */
-export interface NatsStreamReader {
-  /** Asks for the next batch; at most one at a time. `isWaiting`: waits for messages yet to come. */
-  next(isWaiting: boolean): void;
-  close(): void;
-}
-
-/** A JetStream stream. Calls wait for a connection; they reject with the signal's reason when it aborts. */
-export interface NatsStream {
-  /** Makes the stream when there is none. Rejects when it cannot be made, or when its name belongs to other subjects. */
-  facts(signal: AbortSignal): Promise<NatsStreamFacts>;
-  /** Reads from `fromSequence`, or from the first message kept. Rejects when there is no stream. */
-  read(fromSequence: number, receiver: NatsStreamReceiver, signal: AbortSignal): Promise<NatsStreamReader>;
-  /** Forgets messages up to and including `sequence`. */
-  purge(sequence: number, signal: AbortSignal): Promise<void>;
-}
-
 export interface NatsBucketSettings {
   readonly name: string;
   readonly replicas: number;
-}
-
-/** Large objects. Calls wait for a connection; they reject with the signal's reason when it aborts. */
-export interface NatsBucket {
-  /** Rejects when there is an object of that name. */
-  put(name: string, chunks: AsyncIterable<Uint8Array> | Iterable<Uint8Array>, signal: AbortSignal): Promise<void>;
-  /** Undefined when there is none. Rejects when what is stored is not what was put. */
-  get(name: string, signal: AbortSignal): Promise<Uint8Array | undefined>;
-  list(signal: AbortSignal): Promise<readonly string[]>;
-  remove(name: string, signal: AbortSignal): Promise<void>;
 }

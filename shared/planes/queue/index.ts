@@ -1,9 +1,7 @@
 /**
  * @module planes/queue
- * A queue of small messages that keeps the order within a group: what workers and edges tell a planner. SQS in the cloud,
- * memory within one process.
+ * A queue of small messages that keeps the order within a group: what workers and edges tell a planner.
  */
-export { MemoryPlannerQueue } from './memory-queue.ts';
 export { PlannerOutbox, type PlannerOutboxOptions } from './planner-outbox.ts';
 export { SqsPlannerQueue, type SqsQueueOptions } from './sqs-queue.ts';
 export type {

@@ -12,9 +12,7 @@ export {
   listenInRange,
   refuseOpenListener,
 } from '../listen-address.ts';
-export type { RecordCodec } from '../record-codec.ts';
 export { type AskOnceLimits, askOnce, type OneAnswer } from './ask-once.ts';
-export { createMemoryRequestPlane, type MemoryRequestPlaneOptions } from './memory-plane.ts';
 export { createTcpRequestPlane, type TcpRequestPlane, type TcpRequestPlaneOptions } from './tcp/plane.ts';
 export {
   clientTlsOptions,

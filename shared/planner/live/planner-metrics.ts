@@ -66,13 +66,15 @@ export function createPlannerMetrics(
   gauge('sla_target_ttft_ms', 'What requests are to hold.').set(config.ttft_ms);
   gauge('sla_target_itl_ms', 'What requests are to hold.').set(config.itl_ms);
   const gpuHours = gauge('gpu_hours', 'GPU hours since the planner began.');
-  const load = registry.gauge('dynamo_planner_load_scaling_decision', '1 at what the load loop decided last.', [
+  const load = registry.gauge(
+    'dynamo_planner_load_scaling_decision',
+    '1 at what the load loop decided last.',
     'decision',
-  ]);
+  );
   const throughput = registry.gauge(
     'dynamo_planner_throughput_scaling_decision',
     '1 at what the throughput loop decided last.',
-    ['decision'],
+    'decision',
   );
   for (const reason in LOAD_REASONS) load.with(reason).set(0);
   for (const reason in THROUGHPUT_REASONS) throughput.with(reason).set(0);
@@ -84,7 +86,7 @@ export function createPlannerMetrics(
   const conflicts = registry
     .counter('stator_planner_conflicts_total', 'Writes that another planner forestalled.')
     .with();
-  const events = registry.counter('stator_planner_events_total', 'Events that were heard.', ['type']);
+  const events = registry.counter('stator_planner_events_total', 'Events that were heard.', 'type');
   for (const type of EVENT_TYPES) events.with(type);
   let gpuSeconds = 0;
   let lookedAtS: number | undefined;
@@ -158,9 +160,11 @@ function timeliness(registry: MetricRegistry) {
   const applied = registry
     .histogram('stator_planner_decision_applied_seconds', 'From decisions until the fleet was so.', APPLY_SECONDS)
     .with();
-  const lost = registry.counter('stator_planner_unapplied_decisions_total', 'Decisions that were not carried out.', [
+  const lost = registry.counter(
+    'stator_planner_unapplied_decisions_total',
+    'Decisions that were not carried out.',
     'status',
-  ]);
+  );
   const unapplied = { TIMED_OUT: lost.with('timed_out'), REJECTED_BUDGET: lost.with('rejected_budget') };
   let heardAtMs: number | undefined;
   return {
@@ -207,7 +211,7 @@ const WORKERS_MAX = 256;
 
 function engineGauges(registry: MetricRegistry): Pick<PlannerMetrics, 'worker' | 'gone'> {
   const labels = ['worker_id', 'dp_rank'];
-  const gauge = (name: string, help: string) => registry.gauge(`dynamo_planner_engine_${name}`, help, labels);
+  const gauge = (name: string, help: string) => registry.gauge(`dynamo_planner_engine_${name}`, help, ...labels);
   const shown = [
     [gauge('queued_prefill_tokens', 'Prompt tokens that wait at an engine.'), QUEUED_PREFILL_TOKENS],
     [gauge('queued_decode_kv_tokens', 'Context of requests that an engine has put off.'), QUEUED_DECODE_KV_TOKENS],

@@ -1,11 +1,10 @@
 /**
  * @module protocol/json
- * Bodies and records as JSON: read with bounds and written in pieces, so that a large one holds nobody up.
+ * Bodies as JSON: read with bounds and written in pieces, so that a large one holds nobody up.
  */
 export {
   DESERIALIZE_LEAD_IN,
   type JsonBody,
-  jsonSteps,
   parseJsonBody,
   parseLargeJsonBody,
   parseOwnJson,

@@ -1,6 +1,6 @@
 import { isAscii, isUtf8 } from 'node:buffer';
 import { ServeError } from '../../errors/index.ts';
-import { hasLoneSurrogate, JsonMemory, NO_LIMITS, RECORD_LIMITS } from './json-pieces.ts';
+import { hasLoneSurrogate, JsonMemory, NO_LIMITS } from './json-pieces.ts';
 import { JsonReader, type ReadJson, SIZES } from './json-reader.ts';
 import { repairJson, scanRoot } from './json-scan.ts';
 
@@ -64,17 +64,6 @@ export async function parseOwnJson(bytes: Buffer, nextTurn: () => Promise<void>)
     if (step.done) return step.value.value;
     await nextTurn();
   }
-}
-
-/**
- * Reads a JSON record of another process a piece at a step.
- * @throws SyntaxError; RangeError for what holds too many values
- */
-export function* jsonSteps(bytes: Buffer, depthMax: number): Generator<void, unknown> {
-  const memory = new JsonMemory(bytes.length, RECORD_LIMITS);
-  const { value, refusal } = yield* new JsonReader(bytes, depthMax, SIZES, memory).read();
-  if (refusal !== undefined) throw new RangeError(refusal.message);
-  return value;
 }
 
 /** Throws SyntaxError for what is no JSON. */

@@ -130,9 +130,6 @@ export const NO_LIMITS: JsonLimits = {
   elements: Number.POSITIVE_INFINITY,
 };
 
-/** For a record of another process of ours: every prompt token of a long context with its alternatives. */
-export const RECORD_LIMITS: JsonLimits = { bytes: Number.POSITIVE_INFINITY, containers: 2 ** 20, elements: 2 ** 22 };
-
 function limitsOfBody(bytes: number): JsonLimits {
   const memory = Math.max(BYTES_FREE, Math.floor(bytes * BYTES_PER_BODY_BYTE));
   return { bytes: memory, containers: CONTAINERS_MAX, elements: ELEMENTS_MAX };

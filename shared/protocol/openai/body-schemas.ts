@@ -5,7 +5,7 @@ import { embeddingsSchema } from './decode-embeddings.ts';
 import { imageEditsSchema, imagesSchema, videosSchema } from './decode-media.ts';
 import { invalidValue, requireShape } from './field-checks.ts';
 import { compactSchema, inputTokensSchema, responsesSchema, USABLE_KEYS } from './responses/body-schema.ts';
-import { CHAT_KEYS, COMPLETIONS_KEYS, usableKeys } from './root-keys.ts';
+import { CHAT_USABLE_KEYS, COMPLETIONS_KEYS } from './root-keys.ts';
 
 /** Body of `POST /busy_threshold`. Unknown keys are ignored. */
 const busyThresholdSchema = z.looseObject({
@@ -28,8 +28,8 @@ export interface BodySchema {
 
 /** The bodies of the OpenAI routes by the names that the OpenAPI document gives them. */
 export const bodySchemas = {
-  ChatCompletionRequest: { schema: chatSchema, keys: usableKeys(CHAT_KEYS) },
-  CompletionRequest: { schema: completionsSchema, keys: usableKeys(COMPLETIONS_KEYS) },
+  ChatCompletionRequest: { schema: chatSchema, keys: CHAT_USABLE_KEYS },
+  CompletionRequest: { schema: completionsSchema, keys: [...COMPLETIONS_KEYS] },
   ResponseRequest: { schema: responsesSchema, keys: USABLE_KEYS, ignoresOtherKeys: true },
   CompactRequest: { schema: compactSchema, keys: undefined },
   InputTokensRequest: { schema: inputTokensSchema, keys: undefined },

@@ -11,15 +11,13 @@ import {
   refuseUnknownKeys,
   unsupported,
 } from './field-checks.ts';
-import { CHAT_KEYS, unknownKeys, usableKeys } from './root-keys.ts';
+import { CHAT_KEYS, CHAT_USABLE_KEYS, unknownKeys } from './root-keys.ts';
 import { RANGES } from './shared-fields.ts';
 
 /** How lenient the deployment is (`DYN_IGNORE_OPENAI_FE_UNSUPPORTED_FIELDS`). */
 export interface CheckSettings extends BoundSettings {
   readonly ignoresUnknownKeys: boolean;
 }
-
-const USABLE_KEYS = usableKeys(CHAT_KEYS);
 
 /**
  * Everything about a chat body that its types do not say, in the order in which Dynamo checks it.
@@ -33,7 +31,7 @@ export function checkChatBody(body: ChatBody, settings: CheckSettings): void {
     throw invalidValue("The 'messages' field cannot be empty. At least one message is required.", 'messages');
   }
   checkStreamOptions(body);
-  if (!settings.ignoresUnknownKeys) refuseUnknownKeys(unknownKeys(body, CHAT_KEYS), USABLE_KEYS);
+  if (!settings.ignoresUnknownKeys) refuseUnknownKeys(unknownKeys(body, CHAT_KEYS), CHAT_USABLE_KEYS);
   checkTemplateArgs(body);
   checkMessages(body.messages);
   checkModel(body.model);

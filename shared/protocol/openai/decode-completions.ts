@@ -17,7 +17,7 @@ import {
   refuseUnknownKeys,
   requireShape,
 } from './field-checks.ts';
-import { COMPLETIONS_KEYS, unknownKeys, usableKeys } from './root-keys.ts';
+import { COMPLETIONS_KEYS, unknownKeys } from './root-keys.ts';
 import { type Nvext, RANGES } from './shared-fields.ts';
 
 const SUFFIX_CHARS_MAX = 10_000;
@@ -25,8 +25,6 @@ const SUFFIX_CHARS_MAX = 10_000;
 const EMBEDS_BYTES_MIN = 100;
 
 const EMBEDS_BYTES_MAX = 10 * 1024 * 1024;
-
-const USABLE_KEYS = usableKeys(COMPLETIONS_KEYS);
 
 /** A completions request: one generation request a prompt, all answered as one. */
 export interface DecodedCompletions extends UsageReporting {
@@ -114,7 +112,7 @@ function batchOf(request: GenerationRequest, body: CompletionsBody, prompts: rea
  */
 function checkCompletionsBody(body: CompletionsBody, settings: CheckSettings): void {
   checkStreamOptions(body);
-  if (!settings.ignoresUnknownKeys) refuseUnknownKeys(unknownKeys(body, COMPLETIONS_KEYS), USABLE_KEYS);
+  if (!settings.ignoresUnknownKeys) refuseUnknownKeys(unknownKeys(body, COMPLETIONS_KEYS), COMPLETIONS_KEYS);
   if (body.prompt_embeds != null) checkEmbeds(body.prompt_embeds);
   else checkPrompt(body.prompt);
   checkModel(body.model);

@@ -1,8 +1,8 @@
 import type { Clock } from '../../clock/index.ts';
 import type { BlockHashes } from '../../tokens/index.ts';
-import { Overlaps } from '../scheduler/prefix-index.ts';
+import { Overlaps, type PrefixIndex } from '../scheduler/prefix-index.ts';
 import type { RankTable } from '../scheduler/ranks.ts';
-import { FlatBlockIndex } from './flat-block-index.ts';
+import { BlockIndex } from './block-index.ts';
 import { BlockAllowance } from './memory.ts';
 import { TouchedBlocks } from './touched-blocks.ts';
 
@@ -30,42 +30,18 @@ export interface ApproximateIndexOptions {
   readonly onEvicted?: (blocks: number) => void;
 }
 
-/**
- * What ranks hold as far as the router's own decisions tell: instead of events in approximate
- * mode, or beside them (`raise`) to know of a prompt before its first event arrives.
- */
-export interface ApproximateIndex {
-  /** A request went to `rank`; its blocks count as stored there. Under `lru` they stay until it is `freed`. */
-  decided(requestId: string, rank: number, hashes: BlockHashes): void;
-  /** The request left its worker. Idempotent. */
-  freed(requestId: string): void;
-  /** How many blocks the rank has room for; undefined = unknown. Matters under `lru` only. */
-  setCapacity(rank: number, blocks: number | undefined): void;
-  /** The rank's number may be given to another pair afterwards. */
-  removeRank(rank: number): void;
-  /** Resets `overlaps` and fills it. All blocks count as on the device. */
-  match(hashes: BlockHashes, overlaps: Overlaps): void;
-  /** Raises what another index found on the device to what is known here; lower tiers go on where the device ends. */
-  raise(hashes: BlockHashes, overlaps: Overlaps): void;
-  /** Takes off what is out of date, no more than `blocksMax` blocks. @returns whether there is more to do */
-  housekeep(blocksMax?: number): boolean;
-  readonly blockCount: number;
-  /** Memory taken, as that of `BlockIndex`. */
-  readonly bytes: number;
-  blocksOf(rank: number): number;
-}
-
 interface Running {
   readonly rank: number;
   readonly sequence: Uint32Array;
 }
 
-export function createApproximateIndex(options: ApproximateIndexOptions): ApproximateIndex {
-  return new DecisionIndex(options);
-}
-
-class DecisionIndex implements ApproximateIndex {
-  readonly #index: FlatBlockIndex;
+/**
+ * What ranks hold as far as the router's own decisions tell: instead of events in approximate
+ * mode, or beside them (`raise`) to know of a prompt before its first event arrives.
+ */
+export class ApproximateIndex implements PrefixIndex {
+  readonly #ranks: RankTable;
+  readonly #index: BlockIndex;
   readonly #clock: Clock;
   readonly #policy: 'ttl' | 'lru';
   readonly #ttlMs: number;
@@ -90,8 +66,8 @@ class DecisionIndex implements ApproximateIndex {
     const { bytesMax = () => Number.POSITIVE_INFINITY } = options;
     // Twice as many, so that it is the list of uses that says what goes; under `lru` the ranks' own bounds hold.
     const roomBlocks = policy === 'lru' ? 1 << 24 : 2 * blocksMax;
-    const unbounded = () => Number.POSITIVE_INFINITY;
-    this.#index = new FlatBlockIndex({ ranks, blocksMax: roomBlocks, bytesMax: unbounded, onEvicted });
+    this.#index = new BlockIndex({ ranks, blocksMax: roomBlocks, onEvicted });
+    this.#ranks = ranks;
     this.#allowance = new BlockAllowance(Number.POSITIVE_INFINITY, bytesMax);
     this.#clock = clock;
     this.#policy = policy;
@@ -101,6 +77,7 @@ class DecisionIndex implements ApproximateIndex {
     this.#bucketMs = Math.min(BUCKET_MS, Math.max(1, ttlMs / 10));
   }
 
+  /** A request went to `rank`; its blocks count as stored there. Under `lru` they stay until it is `freed`. */
   decided(requestId: string, rank: number, { local, sequence }: BlockHashes): void {
     this.#expire(EXPIRED_PER_QUERY);
     this.#index.stored(rank, 'device', undefined, sequence, local);
@@ -118,6 +95,7 @@ class DecisionIndex implements ApproximateIndex {
     this.#makeRoom(rank, sequence.length >> 1);
   }
 
+  /** The request left its worker. Idempotent. */
   freed(requestId: string): void {
     const running = this.#running.get(requestId);
     if (running === undefined) return;
@@ -133,11 +111,13 @@ class DecisionIndex implements ApproximateIndex {
     this.#shrink(rank);
   }
 
+  /** How many blocks the rank has room for; undefined = unknown. Matters under `lru` only. */
   setCapacity(rank: number, blocks: number | undefined): void {
     this.#capacities[rank] = blocks;
     this.#shrink(rank);
   }
 
+  /** As `cleared` of a block index, and recycles the rank's number if its pair was dropped from the `RankTable`. */
   removeRank(rank: number): void {
     for (const [requestId, running] of this.#running) if (running.rank === rank) this.freed(requestId);
     this.#index.cleared(rank);
@@ -145,13 +125,16 @@ class DecisionIndex implements ApproximateIndex {
     const list = this.#lists[rank];
     this.#lists[rank] = undefined;
     if (list !== undefined) this.#goneLists.push(list);
+    this.#ranks.recycle(rank);
   }
 
+  /** Resets `overlaps` and fills it. All blocks count as on the device. */
   match(hashes: BlockHashes, overlaps: Overlaps): void {
     this.#expire(EXPIRED_PER_QUERY);
     this.#index.match(hashes, overlaps);
   }
 
+  /** Raises what another index found on the device to what is known here; lower tiers go on where the device ends. */
   raise(hashes: BlockHashes, overlaps: Overlaps): void {
     const found = this.#found;
     this.match(hashes, found);
@@ -169,6 +152,7 @@ class DecisionIndex implements ApproximateIndex {
     }
   }
 
+  /** Takes off what is out of date, no more than `blocksMax` blocks. @returns whether there is more to do */
   housekeep(blocksMax = 2000): boolean {
     const isLate = this.#expire(blocksMax);
     const hasGone = this.#forgetGone(blocksMax);
@@ -190,6 +174,7 @@ class DecisionIndex implements ApproximateIndex {
     return this.#index.blockCount;
   }
 
+  /** Memory taken, as that of `BlockIndex`. */
   get bytes(): number {
     return this.#index.bytes + this.#touched.bytes;
   }
@@ -252,4 +237,24 @@ class DecisionIndex implements ApproximateIndex {
     this.#index.removed(this.#touched.rankOf(record), 'device', this.#hash);
     this.#touched.remove(record);
   }
+}
+
+/** An index of events with decisions beside it, so that a burst of siblings meets before the first event arrives. */
+export function predictingIndex(
+  events: PrefixIndex,
+  predictions: Pick<ApproximateIndex, 'decided' | 'freed' | 'raise' | 'removeRank'>,
+): PrefixIndex {
+  return {
+    match: (hashes, overlaps) => {
+      events.match(hashes, overlaps);
+      predictions.raise(hashes, overlaps);
+    },
+    removeRank: (rank) => {
+      predictions.removeRank(rank);
+      events.removeRank(rank); // gives the number back when nothing refers to it
+    },
+    decided: (requestId, rank, hashes) => predictions.decided(requestId, rank, hashes),
+    freed: (requestId) => predictions.freed(requestId),
+    blocksOf: (rank) => events.blocksOf?.(rank) ?? 0,
+  };
 }

@@ -1,8 +1,10 @@
 import { chainHashes, type HashScratch, hashScratch } from '../../tokens/index.ts';
 import type { Overlaps } from '../scheduler/prefix-index.ts';
 import { ROOT } from './block-records.ts';
+import { U64Set } from './hash-table.ts';
 import { ALONE, fastest, HOLDER_MASK, INCARNATION_SHIFT, RECENT, TIER_BITS, TIERS_MASK } from './holder-sets.ts';
 import type { Residency } from './residency.ts';
+import type { HashPair } from './types.ts';
 
 /**
  * Longest held prefixes of a chain of sequence hashes. A block is found by the hash of its whole prefix, and its holders
@@ -127,6 +129,7 @@ export class Path {
   blocks = new Int32Array(256);
   /** Blocks that are in the index. */
   known = 0;
+  readonly #seen = new U64Set();
   readonly #scratch: HashScratch = hashScratch();
 
   constructor() {
@@ -175,13 +178,57 @@ export class Path {
     for (let missing = at; missing < count; missing++) blocks[missing] = 0;
   }
 
+  /** Whether the engine hashes the blocks as we do. */
+  isNamedBy(blockHashes: Uint32Array): boolean {
+    for (let at = 0; at < blockHashes.length; at++) {
+      if (((blockHashes[at] as number) | 0) !== this.sequence[at]) return false;
+    }
+    return true;
+  }
+
+  /**
+   * Engine hashes that stand for other blocks so far are given up: what the engine said last counts.
+   * @returns false when a block would be its own ancestor; nothing was changed then
+   */
+  makeWay(
+    residency: Residency,
+    incarnation: number,
+    parent: HashPair | undefined,
+    parentBlock: number,
+    blockHashes: Uint32Array,
+  ): boolean {
+    const seen = this.#seen;
+    seen.clear();
+    if (parent !== undefined) seen.add(parent[0] | 0, parent[1] | 0);
+    const count = blockHashes.length >> 1;
+    let renamed = 0;
+    for (let at = 0; at < count; at++) {
+      const low = (blockHashes[2 * at] as number) | 0;
+      const high = (blockHashes[2 * at + 1] as number) | 0;
+      if (!seen.add(low, high)) return false;
+      const entry = residency.find(incarnation, low, high);
+      if (entry === 0 || residency.blockOf(entry) === this.blocks[at]) continue;
+      if (this.#leadsThrough(residency, residency.blockOf(entry), parentBlock, at)) return false;
+      renamed++;
+    }
+    for (let at = 0; renamed > 0 && at < count; at++) {
+      const low = (blockHashes[2 * at] as number) | 0;
+      const high = (blockHashes[2 * at + 1] as number) | 0;
+      const entry = residency.find(incarnation, low, high);
+      if (entry === 0 || residency.blockOf(entry) === this.blocks[at]) continue;
+      residency.drop(incarnation, entry, TIER_BITS);
+      this.locate(residency, count);
+    }
+    return true;
+  }
+
   /** The last block of the path that is in the index; `parent` when none is. */
   last(parent: number): number {
     return this.known === 0 ? parent : (this.blocks[this.known - 1] as number);
   }
 
   /** Whether `block` stands before position `at` of a path that follows `parent`. */
-  leadsThrough(residency: Residency, block: number, parent: number, at: number): boolean {
+  #leadsThrough(residency: Residency, block: number, parent: number, at: number): boolean {
     const before = this.blocks.indexOf(block);
     if (before >= 0 && before < at) return true;
     for (let above = parent; above !== ROOT; above = residency.blocks.parentOf(above)) if (above === block) return true;

@@ -1,13 +1,10 @@
 import { ROOT } from './block-records.ts';
 import { BY_PRIVATE_HASH, BY_SHARED_HASH, fastest, TIER_BITS, tiersByAnyHash } from './holder-sets.ts';
 import type { Residency } from './residency.ts';
-import type { DumpSlice, HashPair, StorageTier, StoredRun } from './types.ts';
+import { type DumpSlice, type HashPair, type StorageTier, type StoredRun, TIERS } from './types.ts';
 
 /** A longer run is told in several. */
 const RUN_WORDS_MAX = 2 * 2048;
-
-/** By number. */
-export const TIERS: readonly StorageTier[] = ['device', 'host_pinned', 'disk', 'external'];
 
 /** Blocks looked at in a slice of less than 1 ms. */
 const LOOKED_AT = 1024;

@@ -3,17 +3,8 @@
  * Which blocks each rank holds: fed by events, asked for the longest held prefix of a prompt, bounded in memory.
  */
 
-export {
-  type ApproximateIndex,
-  type ApproximateIndexOptions,
-  createApproximateIndex,
-} from './approximate-index.ts';
-export {
-  type BlockIndexOptions,
-  createBlockIndex,
-  type LoadedBlockIndex,
-  ReplaceableBlockIndex,
-} from './create-block-index.ts';
+export { ApproximateIndex, type ApproximateIndexOptions, predictingIndex } from './approximate-index.ts';
+export { BlockIndex, type BlockIndexOptions } from './block-index.ts';
 export { IndexMemory } from './memory.ts';
-export { SnapshotError } from './snapshot.ts';
-export type { BlockIndex, DumpSlice, HashPair, IndexCounters, IndexStatus, StorageTier, StoredRun } from './types.ts';
+export { type LoadedBlockIndex, SnapshotError } from './snapshot.ts';
+export type { DumpSlice, HashPair, IndexStatus, StorageTier, StoredRun } from './types.ts';

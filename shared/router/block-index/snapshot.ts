@@ -11,7 +11,6 @@ import type { Residency } from './residency.ts';
  *     HEAD      version, and how far the numbers of records go
  *     RANKS     one line a rank: number, data-parallel rank, worker id
  *     INCARNATIONS   of all incarnations: ranks, blocks, flags
- *     CURSORS   the caller's, as they are
  *     CUTS      what removals have yet to take along; absent where that is nothing
  *     PAGES     one of some kind of record each, as it stands in memory
  *     END       bytes of the whole, two words, and the checksum of everything before, four words
@@ -25,7 +24,6 @@ export const SECTION_HEAD_WORDS = 4;
 export const HEAD = 1;
 export const RANKS = 2;
 export const INCARNATIONS = 3;
-export const CURSORS = 4;
 export const CUTS = 5;
 /** Pages of kind `PAGES + n` are those of `Residency.words[n]`. */
 export const PAGES = 8;
@@ -69,7 +67,6 @@ interface Frozen {
   readonly ranks: Int32Array;
   readonly blocks: Int32Array;
   readonly hasOwnHashes: Uint8Array;
-  readonly cursors: Uint8Array;
   readonly cuts: Int32Array;
   /** By kind of record. */
   readonly pages: readonly FrozenPages[];
@@ -82,12 +79,8 @@ interface Frozen {
  * Everything as it is when the first chunk is taken, in chunks. Nothing is held before that, nor once the generator has
  * ended, so that whoever fails before it reads, or leaves in the middle, keeps no copies alive.
  */
-export function* writeSnapshot(
-  residency: Residency,
-  table: RankTable,
-  cursors: Uint8Array,
-): Generator<Uint8Array, void, void> {
-  const frozen = freeze(residency, table, cursors);
+export function* writeSnapshot(residency: Residency, table: RankTable): Generator<Uint8Array, void, void> {
+  const frozen = freeze(residency, table);
   try {
     yield* chunks(residency, frozen);
   } finally {
@@ -95,7 +88,7 @@ export function* writeSnapshot(
   }
 }
 
-function freeze(residency: Residency, table: RankTable, cursors: Uint8Array): Frozen {
+function freeze(residency: Residency, table: RankTable): Frozen {
   const { blocks, engineHashes, sets, incarnations } = residency;
   const capacity = table.capacity;
   const head = Int32Array.of(MAGIC, VERSION, blocks.top, engineHashes.top, sets.top, incarnations.count, 0, 0);
@@ -106,7 +99,6 @@ function freeze(residency: Residency, table: RankTable, cursors: Uint8Array): Fr
     ranks: incarnations.ranks.slice(0, incarnations.count),
     blocks: incarnations.blocks.slice(0, incarnations.count),
     hasOwnHashes: incarnations.hasOwnHashes.slice(0, incarnations.count),
-    cursors: cursors.slice(),
     cuts: residency.cuts.toWords(),
     pages: residency.words.map((words) => words.freeze()),
     words: inUse.map((words, kind) => Math.min(words, (residency.words[kind]?.pages.length ?? 0) * PAGE_WORDS)),
@@ -123,7 +115,6 @@ function* chunks(residency: Residency, frozen: Frozen): Generator<Uint8Array, vo
   yield writer.section(INCARNATIONS, 0, frozen.ranks);
   yield writer.section(INCARNATIONS, 1, frozen.blocks);
   yield writer.section(INCARNATIONS, 2, frozen.hasOwnHashes);
-  yield writer.section(CURSORS, 0, frozen.cursors);
   if (frozen.cuts.length > 0) yield writer.section(CUTS, 0, frozen.cuts);
   for (const [kind, words] of residency.words.entries()) yield* pages(writer, kind, words, frozen);
   yield writer.end();
@@ -172,12 +163,12 @@ const SHARED_HASHES = PAGES + 1;
 const GRANULES_MIN = 2;
 const MIN_WORDS = SECTION_HEAD_WORDS + 8 + END_WORDS;
 
-/** What a snapshot says beside the blocks, which are all in place. */
-export interface LoadedSnapshot {
-  /** The caller's, as they were given. */
-  readonly cursors: Uint8Array;
+/** What was read of a snapshot and is to be put in place. */
+export interface LoadedBlockIndex {
+  readonly residency: Residency;
   /**
-   * Numbers the snapshot's ranks in `table`; nothing is held by anybody before.
+   * Numbers the snapshot's ranks in `table`, once, in the turn in which the index is put in place: who they are is as of that moment.
+   * Nothing is held by anybody before.
    * @returns the numbers of those that the table did not know
    */
   numberRanks(table: RankTable): readonly number[];
@@ -188,7 +179,7 @@ export interface LoadedSnapshot {
  * fails, it is of no use.
  * @throws SnapshotError when the snapshot is cut off, damaged, or of another version
  */
-export function* loadSnapshot(snapshot: Uint8Array, residency: Residency): Generator<void, LoadedSnapshot> {
+export function* loadSnapshot(snapshot: Uint8Array, residency: Residency): Generator<void, LoadedBlockIndex> {
   const words = framed(snapshot);
   const end = words.length - END_WORDS;
   const head = words.subarray(SECTION_HEAD_WORDS + 2, SECTION_HEAD_WORDS + 5);
@@ -201,14 +192,12 @@ export function* loadSnapshot(snapshot: Uint8Array, residency: Residency): Gener
   const incarnations: Uint8Array[] = [];
   const texts: Uint8Array[] = [];
   const pagesMax = Math.ceil(words.length / PAGE_WORDS) + 1;
-  let cursors = new Uint8Array(0);
   let cuts = new Int32Array(0);
   for (const { kind, number, at, next, bytes } of sections) {
     const from = at + SECTION_HEAD_WORDS;
     const content = new Uint8Array(words.buffer, words.byteOffset + 4 * from, bytes);
     if (kind === RANKS) texts.push(content);
     else if (kind === INCARNATIONS) incarnations.push(content.slice());
-    else if (kind === CURSORS) cursors = content.slice();
     else if (kind === CUTS) cuts = words.slice(from, from + (bytes >> 2));
     else if (kind >= PAGES && number >= 0 && number < pagesMax && bytes <= 4 * PAGE_WORDS) {
       residency.words[kind - PAGES]?.restore(number, words.subarray(from, from + (bytes >> 2)));
@@ -224,7 +213,7 @@ export function* loadSnapshot(snapshot: Uint8Array, residency: Residency): Gener
   yield* residency.restore(blocksTop, hashesTop, setsTop);
   residency.cuts.restore(cuts);
   return {
-    cursors,
+    residency,
     numberRanks(table) {
       const ranks = new Map<number, number>();
       const unknownRanks = texts.flatMap((text) => internRanks(new TextDecoder().decode(text), table, ranks));

@@ -276,8 +276,8 @@ export interface RecoveryRequest {
   readonly start_event_id?: number;
   /** Absent: up to the newest. */
   readonly end_event_id?: number;
-  /** The caller reads compact events, so the codec between the two carries bytes. @default false */
-  readonly compact?: boolean;
+  /** Said for workers that know another form, too. */
+  readonly compact?: true;
 }
 
 /**

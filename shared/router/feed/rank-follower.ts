@@ -318,7 +318,7 @@ export class RankFollower {
       if (attempt > 0) await clock.sleep(backOffMs(attempt, random), signal);
       let result: AttemptResult;
       try {
-        result = await slots.run(signal, () => this.#attempt(signal));
+        result = await slots.run(() => this.#attempt(signal), signal);
         if (result === 'failed') reason = 'the worker does not have the events that it announced';
       } catch (thrown) {
         if (signal.aborted) throw thrown;

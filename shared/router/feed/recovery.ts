@@ -20,8 +20,6 @@ export interface RecoveryClientOptions {
   readonly plane: RequestPlane;
   readonly clock: Clock;
   readonly random: Random;
-  /** Whether the plane's codec carries bytes; events then come compact. */
-  readonly carriesBytes: boolean;
   /** An event of an answer could not be read. */
   onSkip(reason: SkipReason): void;
 }
@@ -56,12 +54,12 @@ export class RecoveryClient {
     startEventId: number | undefined,
     signal: AbortSignal,
   ): Promise<RecoveryAnswer> {
-    const { plane, random, carriesBytes, onSkip } = this.#options;
+    const { plane, random, onSkip } = this.#options;
     const body: RecoveryRequest = {
       worker_id: u64OfHex(workerId).toString(),
       dp_rank: dpRank,
       ...(startEventId === undefined ? {} : { start_event_id: startEventId }),
-      ...(carriesBytes ? { compact: true } : {}),
+      compact: true,
     };
     return new Promise((resolve, reject) => {
       if (signal.aborted) return reject(signal.reason);

@@ -3,5 +3,5 @@
  * The resident router by gRPC (proto/router.proto), for who serves it and who asks it. A door of its own: it is loaded only
  * where a setting asks for gRPC.
  */
-export { openRouterLine, type RouterLineOptions } from './router-line.ts';
+export { RouterLine, type RouterLineOptions } from './router-line.ts';
 export { type RouterGrpcOptions, type RouterGrpcServer, serveRouterGrpc } from './router-server.ts';

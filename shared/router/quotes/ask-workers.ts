@@ -267,7 +267,7 @@ export function createAskMetrics(registry: MetricRegistry): AskMetrics {
   const asked = registry.counter(
     'stator_router_asked_total',
     'Requests for which workers were asked what they would cost there, by what came of it.',
-    ['outcome'],
+    'outcome',
   );
   for (const outcome of OUTCOMES) asked.with(outcome);
   return { asked: (outcome) => asked.with(outcome).add() };

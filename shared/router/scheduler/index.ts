@@ -1,18 +1,13 @@
 /**
  * @module router/scheduler
- * Chooses a worker by what each has cached and how loaded it is: `createKvRouter`, the router of mode `kv`, and `createScheduler`, its
- * core, pure. What decides without an index is behind the door of `router`: a bundler takes in everything behind a door, and a
+ * Chooses a worker by what each has cached and how loaded it is: `KvRouter`, the router of mode `kv`, and `Scheduler`, its core,
+ * pure. What decides without an index is behind the door of `router`: a bundler takes in everything behind a door, and a
  * function should start fast.
  */
 
 export { RendezvousShare } from '../rendezvous.ts';
 export { poolName, type QueueLimit, RoutingError, type RoutingFailure } from '../router.ts';
-export {
-  type CandidateRecord,
-  type ExplanationRecord,
-  explanationRecord,
-  renderExplanation,
-} from './explanation-record.ts';
+export { type CandidateRecord, type ExplanationRecord, renderExplanation } from './explanation-record.ts';
 export {
   defaultKvRouterConfig,
   type KvRouterConfig,
@@ -23,7 +18,7 @@ export {
   type QueuePolicy,
 } from './kv-config.ts';
 export { type CostModelChoice, costModelOf, kvRouterConfigOf, readKvRouterConfig } from './kv-config-sources.ts';
-export { createKvRouter, type KvPool, type KvRouter, type KvRouterOptions, type PeerTeller } from './kv-router.ts';
+export { type KvPool, KvRouter, type KvRouterOptions, type PeerTeller } from './kv-router.ts';
 export { ActiveLoad } from './load/active-load.ts';
 export {
   createPrefillEstimate,
@@ -31,8 +26,8 @@ export {
   type PrefillEstimateOptions,
   readModelShape,
 } from './load/prefill-estimate.ts';
-export { type MeteredRouterOptions, meterRouter, schedulerMetrics } from './metrics.ts';
-export { Overlaps, type Predictions, type PrefixIndex, predictedIndex, predictingIndex } from './prefix-index.ts';
+export { type MeteredRouterOptions, meterRouter } from './metrics.ts';
+export { Overlaps, type PrefixIndex } from './prefix-index.ts';
 export {
   type PolicyClass,
   type PolicyConfig,
@@ -41,17 +36,14 @@ export {
   readPolicyConfig,
 } from './queue/policy-config.ts';
 export { RankTable } from './ranks.ts';
-export { createScheduler, type SchedulerOptions } from './scheduler.ts';
+export { Scheduler, type SchedulerOptions } from './scheduler.ts';
 export { SessionAffinity, type SessionAffinityOptions, type SessionTarget } from './scheduling-request.ts';
 export { InFlight, type Pick, pickerFor } from './simple-router.ts';
 export { createKeyedTracking, KEY_BYTES, type TrackingHash, type TrackingKey } from './tracking-hash.ts';
 export type {
   Booking,
-  CandidateExplanation,
   Decision,
-  DecisionFacts,
   DecisionReason,
-  Explanation,
   KvRouterObserver,
   PendingTotals,
   PotentialLoad,
@@ -59,7 +51,6 @@ export type {
   RankLoad,
   RankWeight,
   SchedulableWorker,
-  Scheduler,
   SchedulerObserver,
   SchedulingOutcome,
   SchedulingRequest,

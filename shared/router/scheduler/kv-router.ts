@@ -11,21 +11,15 @@ import {
 } from '../router.ts';
 import type { ReplicaShare } from './cost.ts';
 import { Inhibition } from './eligibility.ts';
+import type { ExplanationRecord } from './explanation-record.ts';
 import type { TrackingHash } from './index.ts';
 import { type KvRouterConfig, kvRouterConfig, prefillPoolConfig } from './kv-config.ts';
 import type { PrefixIndex } from './prefix-index.ts';
 import { type PolicyConfig, profileFor } from './queue/policy-config.ts';
 import { RankTable } from './ranks.ts';
-import { createScheduler } from './scheduler.ts';
+import { Scheduler } from './scheduler.ts';
 import { hashPrompt, SessionAffinity, type SessionAffinityOptions, schedulingRequest } from './scheduling-request.ts';
-import type {
-  Decision,
-  Explanation,
-  KvRouterObserver,
-  PrefillDurationModel,
-  Scheduler,
-  SchedulingRequest,
-} from './types.ts';
+import type { Decision, KvRouterObserver, PrefillDurationModel, SchedulingRequest } from './types.ts';
 
 export interface KvRouterOptions {
   readonly config: KvRouterConfig;
@@ -73,30 +67,6 @@ export interface KvPool {
   readonly scheduler: Scheduler;
 }
 
-/** The router of mode `kv`: one scheduler for each worker set. */
-export interface KvRouter<Worker extends RoutableWorker = RoutableWorker> extends Router<Worker> {
-  readonly mode: 'kv';
-  /** What is known of workers that are not among them any more is forgotten: their blocks, their bookings. */
-  setWorkers(pool: WorkerPool, workers: readonly Worker[]): KvPool;
-  /** Worker sets in the order they appeared. */
-  readonly pools: readonly KvPool[];
-  find(pool: WorkerPool): KvPool | undefined;
-  /** What would be decided now and why, without booking. @throws ServeError for an override out of range, or no such pool */
-  explain(request: RouteRequest): Explanation;
-  /** What was decided for one of the last requests and why. */
-  explained(requestId: string): Explanation | undefined;
-  /** Waiting requests fail; timers end. Idempotent. */
-  close(): void;
-}
-
-/**
- * The router of mode `kv`.
- * @throws KvRouterConfigError for a configuration that contradicts itself
- */
-export function createKvRouter<Worker extends RoutableWorker>(options: KvRouterOptions): KvRouter<Worker> {
-  return new PooledKvRouter(options);
-}
-
 /** A pool with what the router itself keeps of it. */
 interface LivePool<Worker extends RoutableWorker> extends KvPool {
   /** The workers as `setWorkers` told them last, by which a new list is told from one seen before. */
@@ -111,13 +81,15 @@ interface LivePool<Worker extends RoutableWorker> extends KvPool {
 /** Divides costs where nobody says how large blocks are; without blocks only the order matters. */
 const BLOCK_SIZE_UNKNOWN = 16;
 
-class PooledKvRouter<Worker extends RoutableWorker> implements KvRouter<Worker> {
+/** The router of mode `kv`: one scheduler for each worker set. */
+export class KvRouter<Worker extends RoutableWorker = RoutableWorker> implements Router<Worker> {
   readonly mode = 'kv';
   readonly #options: KvRouterOptions;
   readonly #pools = new Map<string, LivePool<Worker>>(); // bounded by the models in discovery, two roles each
   readonly #inhibition: Inhibition;
   readonly #heard: ReservationEvents<Worker>;
 
+  /** @throws KvRouterConfigError for a configuration that contradicts itself */
   constructor(options: KvRouterOptions) {
     this.#options = { ...options, config: kvRouterConfig(options.config) };
     const { peers } = options;
@@ -135,6 +107,7 @@ class PooledKvRouter<Worker extends RoutableWorker> implements KvRouter<Worker> 
     this.#inhibition = new Inhibition(options.clock, options.inhibitedMs ?? 5000);
   }
 
+  /** Worker sets in the order they appeared. */
   get pools(): readonly KvPool[] {
     return [...this.#pools.values()];
   }
@@ -143,6 +116,7 @@ class PooledKvRouter<Worker extends RoutableWorker> implements KvRouter<Worker> 
     return this.#pools.get(poolName(pool));
   }
 
+  /** What is known of workers that are not among them any more is forgotten: their blocks, their bookings. */
   setWorkers(facts: WorkerPool, workers: readonly Worker[]): KvPool {
     const pool = this.#pools.get(poolName(facts)) ?? this.#addPool(facts);
     if (pool.listed !== workers) this.#replaceWorkers(pool, workers);
@@ -178,13 +152,15 @@ class PooledKvRouter<Worker extends RoutableWorker> implements KvRouter<Worker> 
     });
   }
 
-  explain(request: RouteRequest): Explanation {
+  /** What would be decided now and why, without booking. @throws ServeError for an override out of range, or no such pool */
+  explain(request: RouteRequest): ExplanationRecord {
     const pool = this.#poolOf(request);
     return pool.scheduler.explain(this.#ask(request, pool));
   }
 
-  explained(requestId: string): Explanation | undefined {
-    const legs: { prefill?: Explanation; answer?: Explanation } = {};
+  /** What was decided for one of the last requests and why. */
+  explained(requestId: string): ExplanationRecord | undefined {
+    const legs: { prefill?: ExplanationRecord; answer?: ExplanationRecord } = {};
     for (const { pool, scheduler } of this.#pools.values()) {
       const found = scheduler.explained(requestId);
       if (found !== undefined) legs[pool.role === 'prefill' ? 'prefill' : 'answer'] ??= found;
@@ -211,6 +187,7 @@ class PooledKvRouter<Worker extends RoutableWorker> implements KvRouter<Worker> 
     pool.scheduler.close();
   }
 
+  /** Waiting requests fail; timers end. Idempotent. */
   close(): void {
     for (const { pool } of [...this.#pools.values()]) this.removePool(pool);
   }
@@ -240,7 +217,7 @@ class PooledKvRouter<Worker extends RoutableWorker> implements KvRouter<Worker> 
     const config = poolConfig(pool.role, this.#options.config);
     const ranks = new RankTable();
     const index = config.overlapScoreCredit === 0 ? undefined : indexFor?.(pool, ranks);
-    const scheduler = createScheduler({
+    const scheduler = new Scheduler({
       config,
       blockSizeTokens: pool.blockSizeTokens === 0 ? BLOCK_SIZE_UNKNOWN : pool.blockSizeTokens,
       ranks,

@@ -4,22 +4,21 @@ import { RoutingError, type RoutingFailure } from '../router.ts';
 import { Chooser, type WeighedRequest } from './chooser.ts';
 import type { ReplicaShare } from './cost.ts';
 import { Decider } from './decider.ts';
+import type { ExplanationRecord } from './explanation-record.ts';
 import type { KvRouterConfig } from './kv-config.ts';
 import { ActiveLoad, PrefillPace } from './load/active-load.ts';
 import { Overlaps, type PrefixIndex } from './prefix-index.ts';
+import type { Waiting } from './queue/class-queue.ts';
 import { type PolicyProfile, singleClass } from './queue/policy-config.ts';
 import { RequestQueue } from './queue/request-queue.ts';
-import type { Waiting } from './queue/waiting-heap.ts';
 import { type RankTable, WorkerSet } from './ranks.ts';
 import type {
   Booking,
-  Explanation,
   PotentialLoad,
   PrefillDurationModel,
   RankLoad,
   RankWeight,
   SchedulableWorker,
-  Scheduler,
   SchedulerObserver,
   SchedulingOutcome,
   SchedulingRequest,
@@ -47,11 +46,6 @@ export interface SchedulerOptions {
   readonly observer?: SchedulerObserver | undefined;
 }
 
-/** The core of mode `kv` for one pool of workers; see `Scheduler`. */
-export function createScheduler(options: SchedulerOptions): Scheduler {
-  return new PoolScheduler(options);
-}
-
 /** Lost requests are looked for so often while others come in. */
 const EXPIRY_CHECK_MS = 30_000;
 const RECHECK_MS = 60_000;
@@ -59,7 +53,11 @@ const RECHECK_MS = 60_000;
 const DECAY_RECHECK_MS = 100;
 const DONE: SchedulingTicket = { isWaiting: false, position: undefined, cancel: () => {} };
 
-class PoolScheduler implements Scheduler {
+/**
+ * The router's core without sockets and timers: index, load, cost and queue of one pool of workers. Everything happens in
+ * the caller's turn; time comes from the clock it was made with.
+ */
+export class Scheduler {
   readonly recheckMs: number;
   readonly #options: SchedulerOptions;
   readonly #workers: WorkerSet;
@@ -89,6 +87,7 @@ class PoolScheduler implements Scheduler {
     this.#checkedExpiryMs = clock.nowMs();
   }
 
+  /** The pool as it is now. Workers that are gone lose their bookings and their blocks. */
   setWorkers(workers: readonly SchedulableWorker[]): void {
     const { ranks, index, clock } = this.#options;
     const gone = this.#workers.replace(workers);
@@ -134,6 +133,7 @@ class PoolScheduler implements Scheduler {
     return new QueueTicket(this.#queue, waiting, () => this.#drain());
   }
 
+  /** The first token came. Idempotent; unknown ids are ignored. */
   prefillDone(requestId: string): void {
     const end = this.#load.prefillDone(requestId, this.#options.clock.nowMs());
     if (end === undefined) return;
@@ -141,24 +141,35 @@ class PoolScheduler implements Scheduler {
     this.#drain();
   }
 
+  /** `outputTokens` so far. Needed only where output blocks are tracked. */
   produced(requestId: string, outputTokens: number): void {
     if (this.#options.config.trackOutputBlocks) this.#load.produced(requestId, outputTokens);
   }
 
+  /**
+   * One more block of output, counted by the caller, tracked in any case; `fraction` is the weight from now on of the blocks
+   * that only this request runs on. False for unknown ids.
+   */
   addOutputBlock(requestId: string, fraction?: number): boolean {
     return this.#load.addOutputBlock(requestId, fraction);
   }
 
+  /** Whether the request is booked at a worker: it was not freed and did not expire. */
   isActive(requestId: string): boolean {
     return this.#load.has(requestId);
   }
 
+  /** The request left its worker, however it ended. Idempotent. */
   free(requestId: string): void {
     if (!this.#load.free(requestId, this.#options.clock.nowMs())) return;
     this.#options.index?.freed?.(requestId);
     this.#drain();
   }
 
+  /**
+   * Books a request that somebody else sent to a worker: a peer's, or one chosen outside.
+   * False when the worker is unknown or the id is booked already; then nothing changes.
+   */
   book(booking: Booking): boolean {
     const { config, ranks, clock } = this.#options;
     const rank = ranks.find(booking.workerId, booking.dpRank);
@@ -170,11 +181,13 @@ class PoolScheduler implements Scheduler {
     return this.#load.add({ ...entry, isReusing: config.assumeKvReuse }, clock.nowMs());
   }
 
+  /** What the booked requests weigh on a rank; undefined when the rank is unknown. */
   bookedLoad(workerId: string, dpRank: number): RankWeight | undefined {
     const rank = this.#options.ranks.find(workerId, dpRank);
     return rank === undefined ? undefined : this.#load.booked(rank);
   }
 
+  /** What others have brought to a rank without a booking: it counts as the rank's load until told otherwise. */
   setUnattributedLoad(workerId: string, dpRank: number, load: RankWeight): void {
     const { ranks } = this.#options;
     const rank = ranks.find(workerId, dpRank);
@@ -183,6 +196,7 @@ class PoolScheduler implements Scheduler {
     this.#drain(); // others may have finished what the queue waits for
   }
 
+  /** Looks at the queue and at requests that were never freed; call it every `recheckMs`, and at `nextTickMs`. */
   tick(): void {
     const nowMs = this.#options.clock.nowMs();
     this.#expire(nowMs);
@@ -190,6 +204,7 @@ class PoolScheduler implements Scheduler {
     this.#drain();
   }
 
+  /** Instant at which the queue may open by the passing of time alone; undefined when only an event can open it. */
   get nextTickMs(): number | undefined {
     return this.#queue.nextOpeningMs();
   }
@@ -206,6 +221,7 @@ class PoolScheduler implements Scheduler {
     return this.#load.size;
   }
 
+  /** Load of every rank of the pool, in the order of worker id and rank. */
   loads(): readonly RankLoad[] {
     const { ranks, clock } = this.#options;
     const nowMs = clock.nowMs();
@@ -218,6 +234,7 @@ class PoolScheduler implements Scheduler {
     }));
   }
 
+  /** What each rank's load would be with the request there. */
   potentialLoads(hashes: SchedulingRequest['hashes'], promptTokens: number): readonly PotentialLoad[] {
     const { config, blockSizeTokens, ranks, index } = this.#options;
     const overlaps = new Overlaps(ranks.capacity);
@@ -240,24 +257,27 @@ class PoolScheduler implements Scheduler {
     });
   }
 
-  explain(request: SchedulingRequest): Explanation {
+  /** What would be decided now and why, without booking. */
+  explain(request: SchedulingRequest): ExplanationRecord {
     const weighed = this.#chooser.weigh(request);
     this.#chooser.look(request);
     const failure = this.#chooser.narrow(request);
     return failure === undefined ? this.#decider.explain(weighed) : this.#decider.explainFailure(weighed, failure);
   }
 
-  explained(requestId: string): Explanation | undefined {
+  /** What was decided for one of the last requests and why. */
+  explained(requestId: string): ExplanationRecord | undefined {
     return this.#decider.explained(requestId);
   }
 
+  /** Every waiting request is told `SubscriberShutdown`; later ones too. Idempotent. */
   close(): void {
     this.#isClosed = true;
     for (const waiting of this.#queue.leaveAll()) this.#reject(waiting.outcome, { kind: 'SubscriberShutdown' });
   }
 
   #dispatch(weighed: WeighedRequest, outcome: SchedulingOutcome, waitedMs: number, matchMs: number): void {
-    const decision = this.#decider.decide(weighed, { waitedMs, matchMs });
+    const decision = this.#decider.decide(weighed, waitedMs, matchMs);
     if (decision === undefined) this.#reject(outcome, { kind: 'BookingFailed', requestId: weighed.request.id });
     else outcome.decided(decision);
   }

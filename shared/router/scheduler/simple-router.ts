@@ -31,14 +31,10 @@ export interface RouterOptions {
   readonly random: Random;
 }
 
-/** A router for the modes that need no knowledge of what workers have cached. */
-export function createRouter<Worker extends RoutableWorker>(options: RouterOptions): Router<Worker> {
-  return new SimpleRouter(options);
-}
-
 const NOBODY: readonly never[] = [];
 
-class SimpleRouter<Worker extends RoutableWorker> implements Router<Worker> {
+/** A router for the modes that need no knowledge of what workers have cached. */
+export class SimpleRouter<Worker extends RoutableWorker = RoutableWorker> implements Router<Worker> {
   readonly mode: SimpleRouterMode;
   readonly #pools = new Map<string, readonly Worker[]>(); // bounded by the models in discovery, two roles each
   readonly #inFlight = new InFlight();

@@ -1,7 +1,8 @@
 import type { ServeError } from '../../errors/index.ts';
 import type { RouterConfigOverride } from '../../protocol/generation/index.ts';
+import type { RouterPoolMetrics } from '../../telemetry/index.ts';
 import type { BlockHashes } from '../../tokens/index.ts';
-import type { QueueLimit, RoutableWorker, WorkerPool } from '../router.ts';
+import type { RoutableWorker, WorkerPool } from '../router.ts';
 import type { WorkerFilter, WorkerPin } from './eligibility.ts';
 
 /** What the scheduler knows of a worker; one that does not say what its engine takes in one pass counts as 10,000,000 tokens. */
@@ -77,43 +78,6 @@ export interface Decision {
 
 export type DecisionReason = 'only' | 'lowest-cost' | 'tie' | 'drawn' | 'pinned' | 'session';
 
-/** A decision taken apart: plain values, ready for JSON. */
-export interface Explanation {
-  readonly requestId: string;
-  readonly costModel: 'dynamo' | 'stator';
-  readonly promptTokens: number;
-  readonly blocks: number;
-  readonly temperature: number;
-  readonly waitedMs: number;
-  /** Undefined when nobody could take the request; then `failure` says why. */
-  readonly chosen: { readonly workerId: string; readonly dpRank: number; readonly reason: DecisionReason } | undefined;
-  readonly failure: string | undefined;
-  /** Cheapest first. */
-  readonly candidates: readonly CandidateExplanation[];
-  /** Who computes the prompt, where that is decided apart. @default the chosen one does */
-  readonly prefill?: Explanation | undefined;
-}
-
-/** One candidate of a decision. Blocks unless named otherwise. */
-export interface CandidateExplanation {
-  readonly workerId: string;
-  readonly dpRank: number;
-  readonly cost: number;
-  readonly deviceBlocks: number;
-  readonly hostBlocks: number;
-  readonly diskBlocks: number;
-  readonly sharedBlocks: number;
-  readonly activePrefillTokens: number;
-  readonly activeDecodeBlocks: number;
-  /** Blocks that the request would add to those. */
-  readonly addedBlocks: number;
-  readonly activeRequests: number;
-  /** Named parts of the cost; they add up to it before `factor`. */
-  readonly terms: Readonly<Record<string, number>>;
-  /** What preferred taints multiplied the cost by. */
-  readonly factor: number;
-}
-
 /** Told once, synchronously from `submit` or later from the queue. */
 export interface SchedulingOutcome {
   /** The request is booked at the worker: `free` it when it ends. */
@@ -150,56 +114,6 @@ export interface RankWeight {
   readonly prefillTokens: number;
 }
 
-/**
- * The router's core without sockets and timers: index, load, cost and queue of one pool of workers. Everything happens in
- * the caller's turn; time comes from the clock it was made with.
- */
-export interface Scheduler {
-  /** The pool as it is now. Workers that are gone lose their bookings and their blocks. */
-  setWorkers(workers: readonly SchedulableWorker[]): void;
-  submit(request: SchedulingRequest, outcome: SchedulingOutcome): SchedulingTicket;
-  /** The first token came. Idempotent; unknown ids are ignored. */
-  prefillDone(requestId: string): void;
-  /** `outputTokens` so far. Needed only where output blocks are tracked. */
-  produced(requestId: string, outputTokens: number): void;
-  /**
-   * One more block of output, counted by the caller, tracked in any case; `fraction` is the weight from now on of the blocks
-   * that only this request runs on. False for unknown ids.
-   */
-  addOutputBlock(requestId: string, fraction?: number): boolean;
-  /** Whether the request is booked at a worker: it was not freed and did not expire. */
-  isActive(requestId: string): boolean;
-  /** The request left its worker, however it ended. Idempotent. */
-  free(requestId: string): void;
-  /**
-   * Books a request that somebody else sent to a worker: a peer's, or one chosen outside.
-   * False when the worker is unknown or the id is booked already; then nothing changes.
-   */
-  book(booking: Booking): boolean;
-  /** What the booked requests weigh on a rank; undefined when the rank is unknown. */
-  bookedLoad(workerId: string, dpRank: number): RankWeight | undefined;
-  /** What others have brought to a rank without a booking: it counts as the rank's load until told otherwise. */
-  setUnattributedLoad(workerId: string, dpRank: number, load: RankWeight): void;
-  /** Looks at the queue and at requests that were never freed; call it every `recheckMs`, and at `nextTickMs`. */
-  tick(): void;
-  readonly recheckMs: number;
-  /** Instant at which the queue may open by the passing of time alone; undefined when only an event can open it. */
-  readonly nextTickMs: number | undefined;
-  readonly pendingRequests: number;
-  readonly pendingPromptTokens: number;
-  readonly activeRequests: number;
-  /** Load of every rank of the pool, in the order of worker id and rank. */
-  loads(): readonly RankLoad[];
-  /** What each rank's load would be with the request there. */
-  potentialLoads(hashes: BlockHashes, promptTokens: number): readonly PotentialLoad[];
-  /** What would be decided now and why, without booking. */
-  explain(request: SchedulingRequest): Explanation;
-  /** What was decided for one of the last requests and why. */
-  explained(requestId: string): Explanation | undefined;
-  /** Every waiting request is told `SubscriberShutdown`; later ones too. Idempotent. */
-  close(): void;
-}
-
 /** A request at a worker that this scheduler did not choose. */
 export interface Booking {
   readonly requestId: string;
@@ -224,25 +138,8 @@ export interface RankLoad {
   readonly activeRequests: number;
 }
 
-/** What operators are told of routing decisions. Every call is in the request's path: be quick. */
-export interface SchedulerObserver {
-  /** A worker was chosen. Times in milliseconds; `bestCachedTokens` is the most that any eligible worker has cached. */
-  decided(decision: Decision, request: SchedulingRequest, facts: DecisionFacts): void;
-  /** A request began to wait, or a waiting one left. Numbers of its class after that. */
-  queued(policyClass: string, pending: PendingTotals): void;
-  /** A request was turned away because of the queue. */
-  backpressure(policyClass: string, reason: QueueLimit | 'do_not_queue'): void;
-}
-
-export interface DecisionFacts {
-  readonly matchMs: number;
-  /** Eligibility, load, cost and choice. */
-  readonly schedulingMs: number;
-  readonly bestDeviceBlocks: number;
-  readonly bestCachedTokens: number;
-  /** Hits of the shared pool beyond the chosen worker's own. */
-  readonly sharedBeyondBlocks: number;
-}
+/** What is counted of the decisions for one pool. Every call is in the request's path: be quick. */
+export type SchedulerObserver = Pick<RouterPoolMetrics, 'decided' | 'pending' | 'backpressure'>;
 
 export interface PendingTotals {
   readonly requests: number;

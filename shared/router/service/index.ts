@@ -1,17 +1,11 @@
 /**
  * @module router/service
  * The router as a service. A resident router answers `Choose` for processes that keep no index of their own
- * (`ResidentService`, on the request plane and by gRPC); those ask it through `createResidentRouter`, which decides by itself
+ * (`ResidentService`, on the request plane and by gRPC); those ask it through `ResidentRouter`, which decides by itself
  * whenever no answer comes.
  */
+export { createResidentMetrics, ResidentService, type ResidentServiceOptions } from './choose-service.ts';
 export {
-  createResidentMetrics,
-  Leadership,
-  ResidentService,
-  type ResidentServiceOptions,
-} from './choose-service.ts';
-export {
-  type ChooseListener,
   type ChooseMessage,
   type ChooseQuery,
   type ChooseService,
@@ -41,14 +35,13 @@ export {
   watchIndexers,
 } from './remote-index.ts';
 export { ResidentClient } from './resident-client.ts';
-export { createFallbackMetrics, createResidentRouter, type EmbeddedRouter } from './resident-router.ts';
+export { createFallbackMetrics, type EmbeddedRouter, ResidentRouter } from './resident-router.ts';
 export {
-  type AskedCall,
   CHANGE_MS_MAX,
-  type ChooseSink,
   EXPLAIN_MS_MAX,
   type ResidentAddress,
   type ResidentLine,
+  UNDECIDED,
   watchResidents,
   watchResidentUrls,
 } from './residents.ts';

@@ -35,6 +35,12 @@ export interface ResidentRouterOptions<Worker extends RoutableWorker = RoutableW
   readonly logger: Logger;
 }
 
+/** The workers of a pool as they were told last. */
+interface ListedPool<Worker> {
+  readonly workers: readonly Worker[];
+  readonly byId: ReadonlyMap<string, Worker>;
+}
+
 /**
  * A router that lets the resident router decide, and decides itself when that one does not:
  *
@@ -43,19 +49,7 @@ export interface ResidentRouterOptions<Worker extends RoutableWorker = RoutableW
  * each request anew, so that the first one after an outage is the resident's again. A request that the resident turns down
  * fails; one that it does not answer never does for that.
  */
-export function createResidentRouter<Worker extends RoutableWorker>(
-  options: ResidentRouterOptions<Worker>,
-): Router<Worker> {
-  return new ResidentRouter(options);
-}
-
-/** The workers of a pool as they were told last. */
-interface ListedPool<Worker> {
-  readonly workers: readonly Worker[];
-  readonly byId: ReadonlyMap<string, Worker>;
-}
-
-class ResidentRouter<Worker extends RoutableWorker> implements Router<Worker> {
+export class ResidentRouter<Worker extends RoutableWorker = RoutableWorker> implements Router<Worker> {
   readonly mode = 'kv';
   readonly #options: ResidentRouterOptions<Worker>;
   readonly #pools = new Map<string, ListedPool<Worker>>(); // bounded by the models in discovery, two roles each
@@ -206,13 +200,15 @@ const SOURCES: readonly DecisionSource[] = ['resident', 'embedded', 'stateless']
 const REASONS: readonly FallbackReason[] = ['no_resident', 'standby', 'lost', 'silent', 'unknown_worker'];
 
 export function createFallbackMetrics(registry: MetricRegistry): FallbackMetrics {
-  const decisions = registry.counter('stator_router_decisions_total', 'Routing decisions by where they were made.', [
+  const decisions = registry.counter(
+    'stator_router_decisions_total',
+    'Routing decisions by where they were made.',
     'source',
-  ]);
+  );
   const fallbacks = registry.counter(
     'stator_router_fallbacks_total',
     'Requests that the resident router did not decide, by why.',
-    ['reason'],
+    'reason',
   );
   const degraded = registry.gauge('stator_router_degraded', '1 while the last decision was not the resident router’s.');
   for (const source of SOURCES) decisions.with(source);

@@ -34,7 +34,6 @@ const REQUEST_TIMEOUT_MS = 1000;
 
 /** Router state in a DynamoDB table; its rows are below. */
 export class DynamoDbRouterState implements RouterState {
-  readonly name = 'dynamodb';
   readonly #table: Table;
   readonly #time: TableTime;
   readonly #operationTimeoutMs: number;

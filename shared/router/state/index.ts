@@ -20,15 +20,14 @@ export {
   type ReplicaSyncOptions,
   replicaBookings,
 } from './replica-sync.ts';
-export {
-  type LeaseRow,
-  MemoryRouterStateHub,
-  type RankId,
-  type RouterState,
-  type RouterStateErrorCode,
-  type SnapshotPlace,
-  type SnapshotPointer,
-  type StateName,
+export type {
+  LeaseRow,
+  RankId,
+  RouterState,
+  RouterStateErrorCode,
+  SnapshotPlace,
+  SnapshotPointer,
+  StateName,
 } from './router-state.ts';
 export {
   type ComponentFeed,
@@ -36,16 +35,13 @@ export {
   type ComponentIndexOptions,
   type ComponentPool,
   foldComponent,
-  type PoolIndex,
 } from './snapshots/component-index.ts';
 export { type HydratedFrom, IndexReader, type IndexReaderOptions } from './snapshots/index-reader.ts';
-export type { FoldedIndex, LogPosition, RankCursor, SnapshotStore } from './snapshots/snapshot.ts';
-export { type SnapshotOutcome, Snapshotter, type SnapshotterOptions } from './snapshots/snapshotter.ts';
 export {
-  createMemorySnapshotStore,
   createNatsSnapshotStore,
   type NatsSnapshotStoreOptions,
-  openFileSnapshotStore,
   snapshotBucketOf,
-} from './snapshots/stores.ts';
+} from './snapshots/nats-snapshot-store.ts';
+export type { FoldedIndex, LogPosition, RankCursor, SnapshotStore } from './snapshots/snapshot.ts';
+export { type SnapshotOutcome, Snapshotter, type SnapshotterOptions } from './snapshots/snapshotter.ts';
 export { REPORT_AGE_S, UnattributedLoad } from './unattributed-load.ts';

@@ -37,6 +37,7 @@ export class LeaseHolder {
   /** Another one each time, so that a late write of an earlier term finds another holder. */
   #holder: string;
   #fence: number | undefined;
+  #heldSinceMs = 0;
   #deadlineMs = 0;
   #deadline: Timer | undefined;
   #seen: { readonly fence: number; readonly sinceMs: number } | undefined;
@@ -65,6 +66,11 @@ export class LeaseHolder {
   get fence(): number | undefined {
     if (this.#fence !== undefined && this.#options.clock.nowMs() >= this.#deadlineMs) this.#lose();
     return this.#fence;
+  }
+
+  /** For how long the lease has been held without a break; undefined while it is not. */
+  get heldMs(): number | undefined {
+    return this.fence === undefined ? undefined : this.#options.clock.nowMs() - this.#heldSinceMs;
   }
 
   /** Renews now and resolves with the new fence, undefined when the lease is not ours. For work that needs a fence of its own. */
@@ -124,7 +130,9 @@ export class LeaseHolder {
     this.#deadlineMs = deadlineMs;
     this.#deadline?.cancel();
     this.#deadline = clock.after(deadlineMs - clock.nowMs(), () => this.#lose());
-    if (isNew) onAcquired?.(fence);
+    if (!isNew) return;
+    this.#heldSinceMs = clock.nowMs();
+    onAcquired?.(fence);
   }
 
   #lose(): void {

@@ -1,7 +1,7 @@
 import type { Clock, Timer } from '../../clock/index.ts';
 import type { EventPublisher } from '../../planes/event/index.ts';
 import { RecordReader, type UnknownRecord, u64OfHex } from '../../records/index.ts';
-import type { Scheduler } from '../scheduler/types.ts';
+import type { Scheduler } from '../scheduler/scheduler.ts';
 
 /** What another router did with a request. */
 export interface ActiveSequenceEvent {

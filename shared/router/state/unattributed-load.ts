@@ -1,5 +1,6 @@
 import type { FleetLoads, RankLoad } from '../../discovery/index.ts';
-import type { RankWeight, Scheduler } from '../scheduler/types.ts';
+import type { Scheduler } from '../scheduler/scheduler.ts';
+import type { RankWeight } from '../scheduler/types.ts';
 
 /** A report is as old as that when it is read, at most: a second each at the worker, on the way, and at the reader. */
 export const REPORT_AGE_S = 3;

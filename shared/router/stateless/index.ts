@@ -6,8 +6,8 @@
 export { keyOfText, type RendezvousKey } from '../rendezvous.ts';
 export {
   type AskOptions,
-  createStatelessRouter,
   StatelessDecider,
   type StatelessRequest,
+  StatelessRouter,
   type StatelessRouterOptions,
 } from './stateless-router.ts';

@@ -223,19 +223,13 @@ export interface AskOptions<Worker extends RoutableWorker> {
   readonly workersMax: number;
 }
 
+const NO_LOADS: FleetLoads = new Map();
+
 /**
  * What is left when no router answers and no index is fresh: hashing (`chooseStateless`). Every process decides alike, so that
  * conversations return to their worker. Where workers can be asked, hashing names a few and their answers decide.
  */
-export function createStatelessRouter<Worker extends RoutableWorker>(
-  options: StatelessRouterOptions<Worker>,
-): Router<Worker> {
-  return new StatelessRouter(options);
-}
-
-const NO_LOADS: FleetLoads = new Map();
-
-class StatelessRouter<Worker extends RoutableWorker> implements Router<Worker> {
+export class StatelessRouter<Worker extends RoutableWorker = RoutableWorker> implements Router<Worker> {
   readonly mode = 'kv';
   readonly #options: StatelessRouterOptions<Worker>;
   readonly #deciders = new Map<string, StatelessDecider<Worker>>(); // bounded by the models in discovery, two roles each

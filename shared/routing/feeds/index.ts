@@ -69,7 +69,6 @@ export function openFeeds(
     plane,
     clock,
     random,
-    carriesBytes: true, // the request plane's codec is msgpack
     onSkip: (reason) => routerMetrics.skipped(reason),
   });
   const surroundings = {

@@ -1,8 +1,8 @@
 import type { Clock } from '../../clock/index.ts';
 import type { FrontendFamilies } from './frontend-families.ts';
-import type { FrontendMetrics, RequestMeter, RequestOutcome, WorkerLabels } from './frontend-metrics.ts';
-import type { TurnClock } from './frontend-recorders.ts';
-import { type Counter, type Gauge, type Histogram, OVERFLOW_LABEL } from './registry.ts';
+import type { RequestOutcome, WorkerLabels } from './frontend-metrics.ts';
+import type { TurnClock, workerRecorder } from './frontend-recorders.ts';
+import { type Counter, OVERFLOW_LABEL } from './registry.ts';
 
 const MS_PER_SECOND = 1000;
 
@@ -14,7 +14,10 @@ interface RequestTimes {
 }
 
 /** Shows the figures of the last request of a worker. */
-type ShowWorker = FrontendMetrics['setWorker'];
+type ShowWorker = ReturnType<typeof workerRecorder>['setWorker'];
+
+/** Counts one request from the handler's entry to the end of its body. */
+export type RequestMeter = Pick<ActiveRequest, keyof ActiveRequest>;
 
 /**
  * The meter of one request. It counts straight onto the model's series, which are plain numbers: nothing has to be folded
@@ -26,7 +29,7 @@ type ShowWorker = FrontendMetrics['setWorker'];
  * | answering | | inter-token latency | ended |
  * | ended | ignored | ignored | ignored |
  */
-export class ActiveRequest implements RequestMeter {
+export class ActiveRequest {
   readonly #clock: Clock;
   readonly #turnClock: TurnClock;
   readonly #model: ModelSeries;
@@ -67,22 +70,27 @@ export class ActiveRequest implements RequestMeter {
     model.queued.add(1);
   }
 
+  /** Milliseconds since the handler's entry to the first token, once there was one. */
   get ttftMs(): number | undefined {
     return this.#ttftMs;
   }
 
+  /** Of its prompt and of its answer, so far. */
   get tokens(): number {
     return this.#promptTokens + this.#outputTokens + (this.#toldTokens ?? this.#pieces);
   }
 
+  /** Who answers it, or did last; undefined before it went to anybody. */
   get workerId(): string | undefined {
     return this.#decode?.workerId;
   }
 
+  /** How often it went on at another worker. */
   get moves(): number {
     return this.#moves;
   }
 
+  /** The prompt was tokenized. */
   promptTokens(count: number): void {
     if (this.#hasEnded || this.#hasPromptTokens) return; // a request that moves to another worker is one request
     this.#hasPromptTokens = true;
@@ -90,12 +98,14 @@ export class ActiveRequest implements RequestMeter {
     this.#model.inputTokens.observe(count);
   }
 
+  /** The worker reported how much of the prompt it had cached. */
   cachedTokens(count: number): void {
     if (this.#hasEnded || this.#hasCachedTokens) return;
     this.#hasCachedTokens = true;
     this.#model.cachedTokens.observe(count);
   }
 
+  /** Who computes its prompt and who goes on from there, mostly the same one; again after a migration. */
   servedBy(prefill: WorkerLabels, decode: WorkerLabels): void {
     if (this.#hasEnded) return;
     this.#showLatency(); // of the worker before
@@ -103,10 +113,12 @@ export class ActiveRequest implements RequestMeter {
     this.#decode = decode;
   }
 
+  /** It goes on at another worker. */
   moved(): void {
     this.#moves++;
   }
 
+  /** One engine output with `count` tokens arrived: the first sets TTFT, later ones count inter-token latency per token. */
   outputTokens(count: number): void {
     if (count <= 0 || this.#hasEnded) return;
     this.#arrived(count);
@@ -114,16 +126,19 @@ export class ActiveRequest implements RequestMeter {
     this.#model.outputTokens.value += count;
   }
 
+  /** A piece of text arrived whose tokens its worker counts: for TTFT and inter-token latency it is one token. */
   piece(): void {
     if (this.#hasEnded) return;
     this.#arrived(1);
     this.#pieces++;
   }
 
+  /** The worker says how many tokens the pieces so far hold; as long as it does not, each counts as one. Adds up over prompts. */
   piecesHold(tokens: number): void {
     this.#toldTokens = (this.#toldTokens ?? 0) + tokens;
   }
 
+  /** Closes the books; later calls do nothing. */
   end(outcome: RequestOutcome): void {
     if (this.#hasEnded) return;
     this.#hasEnded = true;
@@ -169,104 +184,72 @@ export class ActiveRequest implements RequestMeter {
 export type RequestTypeLabel = 'unary' | 'stream';
 
 /** Counters of one model on one route, looked up once. */
-export class RouteSeries {
-  readonly started: Counter;
-  readonly cancellations: Counter;
-  readonly #families: FrontendFamilies;
-  readonly #labels: readonly [string, string, string];
-  readonly #success: Counter;
-  readonly #errors = new Map<string, Counter>(); // error types are a closed list
+type RouteSeries = ReturnType<typeof routeSeries>;
 
-  constructor(families: FrontendFamilies, model: string, endpoint: string, requestType: RequestTypeLabel) {
-    this.#families = families;
-    this.#labels = [model, endpoint, requestType];
-    this.started = families.started.with(...this.#labels);
-    this.cancellations = families.cancellations.with(...this.#labels);
-    this.#success = families.requests.with(...this.#labels, 'success', '');
-  }
-
-  /** The counter of requests that ended so; `errorType` is undefined for success. */
-  ended(errorType: string | undefined): Counter {
-    if (errorType === undefined) return this.#success;
-    let counter = this.#errors.get(errorType);
-    if (counter === undefined) {
-      counter = this.#families.requests.with(...this.#labels, 'error', errorType);
-      this.#errors.set(errorType, counter);
-    }
-    return counter;
-  }
+function routeSeries(families: FrontendFamilies, ...labels: readonly [string, string, RequestTypeLabel]) {
+  const success = families.requests.with(...labels, 'success', '');
+  const errors = new Map<string, Counter>(); // error types are a closed list
+  return {
+    started: families.started.with(...labels),
+    cancellations: families.cancellations.with(...labels),
+    /** The counter of requests that ended so; `errorType` is undefined for success. */
+    ended(errorType: string | undefined): Counter {
+      if (errorType === undefined) return success;
+      let counter = errors.get(errorType);
+      if (counter === undefined) {
+        counter = families.requests.with(...labels, 'error', errorType);
+        errors.set(errorType, counter);
+      }
+      return counter;
+    },
+  };
 }
 
 /** Every series of one model that a request touches, looked up once. */
-export class ModelSeries {
-  readonly model: string;
-  readonly inflight: Gauge;
-  readonly active: Gauge;
-  readonly queued: Gauge;
-  readonly duration: Histogram;
-  readonly inputTokens: Histogram;
-  readonly outputLength: Histogram;
-  readonly cachedTokens: Histogram;
-  readonly outputTokens: Counter;
-  readonly ttft: Histogram;
-  readonly itl: Histogram;
-  readonly #families: FrontendFamilies;
-  readonly #unary = new Map<string, RouteSeries>(); // by endpoint, a closed list
-  readonly #stream = new Map<string, RouteSeries>();
+type ModelSeries = ReturnType<typeof modelSeries>;
 
-  constructor(families: FrontendFamilies, model: string) {
-    this.model = model;
-    this.inflight = families.inflight.with(model);
-    this.active = families.active.with(model);
-    this.queued = families.queued.with(model);
-    this.duration = families.duration.with(model);
-    this.inputTokens = families.inputTokens.with(model);
-    this.outputLength = families.outputLength.with(model);
-    this.cachedTokens = families.cachedTokens.with(model);
-    this.outputTokens = families.outputTokens.with(model);
-    this.ttft = families.ttft.with(model);
-    this.itl = families.itl.with(model);
-    this.#families = families;
-  }
-
-  route(endpoint: string, requestType: RequestTypeLabel): RouteSeries {
-    const routes = requestType === 'unary' ? this.#unary : this.#stream;
-    let route = routes.get(endpoint);
-    if (route === undefined) {
-      route = new RouteSeries(this.#families, this.model, endpoint, requestType);
-      routes.set(endpoint, route);
-    }
-    return route;
-  }
+function modelSeries(families: FrontendFamilies, model: string) {
+  const routes = { unary: new Map<string, RouteSeries>(), stream: new Map<string, RouteSeries>() }; // endpoints are a closed list
+  return {
+    model,
+    inflight: families.inflight.with(model),
+    active: families.active.with(model),
+    queued: families.queued.with(model),
+    duration: families.duration.with(model),
+    inputTokens: families.inputTokens.with(model),
+    outputLength: families.outputLength.with(model),
+    cachedTokens: families.cachedTokens.with(model),
+    outputTokens: families.outputTokens.with(model),
+    ttft: families.ttft.with(model),
+    itl: families.itl.with(model),
+    route(endpoint: string, requestType: RequestTypeLabel): RouteSeries {
+      let route = routes[requestType].get(endpoint);
+      if (route === undefined) {
+        route = routeSeries(families, model, endpoint, requestType);
+        routes[requestType].set(endpoint, route);
+      }
+      return route;
+    },
+  };
 }
 
 /**
- * The series of every model asked for so far. Names can come from clients, so there is a bound: what comes after
+ * The series of every model asked for so far, by its name. Names can come from clients, so there is a bound: what comes after
  * `modelsMax` names counts on one shared model, `__other__`.
  */
-export class ModelSeriesTable {
-  readonly #families: FrontendFamilies;
-  readonly #modelsMax: number;
-  readonly #onOverflow: () => void;
-  readonly #models = new Map<string, ModelSeries>();
-  #other: ModelSeries | undefined;
-
-  constructor(families: FrontendFamilies, modelsMax: number, onOverflow: () => void) {
-    this.#families = families;
-    this.#modelsMax = modelsMax;
-    this.#onOverflow = onOverflow;
-  }
-
-  of(model: string): ModelSeries {
-    const known = this.#models.get(model);
-    if (known !== undefined) return known;
-    if (this.#models.size >= this.#modelsMax) {
-      this.#onOverflow();
-      this.#other ??= new ModelSeries(this.#families, OVERFLOW_LABEL);
-      return this.#other;
+export function modelTable(families: FrontendFamilies, modelsMax: number, onOverflow: () => void) {
+  const models = new Map<string, ModelSeries>();
+  let other: ModelSeries | undefined;
+  return (model: string): ModelSeries => {
+    let series = models.get(model);
+    if (series !== undefined) return series;
+    if (models.size >= modelsMax) {
+      onOverflow();
+      other ??= modelSeries(families, OVERFLOW_LABEL);
+      return other;
     }
-    const series = new ModelSeries(this.#families, model);
-    this.#models.set(model, series);
+    series = modelSeries(families, model);
+    models.set(model, series);
     return series;
-  }
+  };
 }

@@ -1,5 +1,4 @@
 import type { EdgeSettings } from '../../config/index.ts';
-import type { Logger } from '../log/logger.ts';
 
 /** Buckets in equal steps of the logarithm from `min` to `max`, after a first bucket at 0. */
 export interface BucketRange {
@@ -9,30 +8,18 @@ export interface BucketRange {
   readonly count: number;
 }
 
-const DEFAULTS = {
+/** The configurable buckets; `DYN_METRICS_REQUEST_DURATION_MIN`, `_MAX` and `_COUNT` are `requestDuration`'s. */
+export const BUCKETS = {
   requestDuration: { min: 1, max: 512, count: 10 },
   inputSequence: { min: 50, max: 128_000, count: 12 },
   outputSequence: { min: 50, max: 32_000, count: 10 },
   ttft: { min: 0.001, max: 480, count: 18 },
   itl: { min: 0.001, max: 80, count: 20 },
   embeddingLatency: { min: 0.001, max: 10, count: 14 },
-} as const satisfies Record<string, BucketRange>;
+} satisfies Record<string, BucketRange>;
 
-/** A configurable set of buckets; `DYN_METRICS_REQUEST_DURATION_MIN`, `_MAX` and `_COUNT` are `requestDuration`'s. */
-export type BucketSet = keyof typeof DEFAULTS;
-
-/** What the configuration sets; what it leaves out keeps its default. */
-export type BucketOverrides = { readonly [S in BucketSet]?: Partial<BucketRange> };
-
-const COUNT_MAX = 512;
-
-/** Bounds of `set`. A range that makes no sense as a whole is logged and the default used. */
-export function bucketBounds(set: BucketSet, overrides: BucketOverrides, logger: Logger): readonly number[] {
-  const range = { ...DEFAULTS[set], ...overrides[set] };
-  if (isUsable(range)) return logBounds(range);
-  logger.warn('metric buckets need 0 < min < max and a count of 1 to 512; using the default', { set, ...range });
-  return logBounds(DEFAULTS[set]);
-}
+/** Ranges of all of them. */
+export type Buckets = Readonly<Record<keyof typeof BUCKETS, BucketRange>>;
 
 /** `[0, ...]`: each further bound rounded to two significant digits, neighbours that fall together merged. */
 export function logBounds({ min, max, count }: BucketRange): readonly number[] {
@@ -46,11 +33,6 @@ export function logBounds({ min, max, count }: BucketRange): readonly number[] {
   return bounds;
 }
 
-function isUsable({ min, max, count }: BucketRange): boolean {
-  const isRange = min > 0 && max > min && Number.isFinite(max);
-  return isRange && Number.isInteger(count) && count >= 1 && count <= COUNT_MAX;
-}
-
 /** Steps of the stage and request-plane histograms, in seconds; each metric takes a part of them. */
 const STEPS = [0.0001, 0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 2.5, 5] as const;
 
@@ -59,8 +41,8 @@ export function stepBounds(min: number, max: number): readonly number[] {
   return STEPS.filter((step) => step >= min && step <= max);
 }
 
-/** Histogram ranges as the settings say them. */
-export function bucketsOf(settings: EdgeSettings) {
+/** Histogram ranges as the settings say them, which have seen to it that they are ranges. */
+export function bucketsOf(settings: EdgeSettings): Buckets {
   return {
     requestDuration: {
       min: settings.metricsRequestDurationMin,

@@ -1,5 +1,4 @@
-import type { Logger } from '../log/logger.ts';
-import { type BucketOverrides, type BucketSet, bucketBounds, stepBounds } from './buckets.ts';
+import { type Buckets, logBounds, stepBounds } from './buckets.ts';
 import type { MetricRegistry } from './registry.ts';
 
 /** Prefix of the metrics that `DYN_METRICS_PREFIX` does not move. */
@@ -20,109 +19,112 @@ export function metricPrefix(text: string | undefined): string {
 }
 
 /** The frontend's metric families by what they count. */
-export type FrontendFamilies = ReturnType<typeof requestFamilies> &
-  ReturnType<typeof modelFamilies> &
-  ReturnType<typeof workerFamilies> &
-  ReturnType<typeof stageFamilies>;
+export type FrontendFamilies = ReturnType<typeof defineFrontendFamilies>;
 
-export function defineFrontendFamilies(
-  registry: MetricRegistry,
-  options: { readonly prefix: string | undefined; readonly buckets: BucketOverrides; readonly logger: Logger },
-): FrontendFamilies {
-  const prefix = metricPrefix(options.prefix);
-  const bounds = (set: BucketSet): readonly number[] => bucketBounds(set, options.buckets, options.logger);
+export function defineFrontendFamilies(registry: MetricRegistry, prefix: string | undefined, buckets: Buckets) {
+  const named = `${metricPrefix(prefix)}_`;
   return {
-    ...requestFamilies(registry, prefix, bounds),
-    ...modelFamilies(registry, prefix),
+    ...requestFamilies(registry, named, buckets),
+    ...modelFamilies(registry, named),
     ...workerFamilies(registry),
-    ...stageFamilies(registry, prefix),
+    ...stageFamilies(registry, named),
   };
 }
 
-type Bounds = (set: BucketSet) => readonly number[];
-
-function requestFamilies(registry: MetricRegistry, prefix: string, bounds: Bounds) {
-  const byModel = ['model'];
-  const counter = (name: string, help: string, labels = byModel) => registry.counter(`${prefix}_${name}`, help, labels);
-  const gauge = (name: string, help: string, labels = byModel) => registry.gauge(`${prefix}_${name}`, help, labels);
-  const histogram = (name: string, help: string, set: BucketSet) =>
-    registry.histogram(`${prefix}_${name}`, help, bounds(set), byModel);
+function requestFamilies(registry: MetricRegistry, prefix: string, buckets: Buckets) {
+  const { counter, gauge, histogram } = registry.under(prefix);
+  const own = registry.under('stator_frontend_');
+  const byModel = (name: string, help: string, set: keyof Buckets) =>
+    histogram(name, help, logBounds(buckets[set]), 'model');
   return {
-    requests: counter('requests_total', 'Requests that ended, by how they ended.', [
+    requests: counter(
+      'requests_total',
+      'Requests that ended, by how they ended.',
       ...ROUTE_LABELS,
       'status',
       'error_type',
-    ]),
-    started: counter('requests_started_total', 'Requests that a handler took on.', ROUTE_LABELS),
-    inflight: gauge('inflight_requests', 'Deprecated: the same as active_requests.'),
-    active: gauge('active_requests', 'Requests between the entry of the handler and the end of the response body.'),
-    queued: gauge('queued_requests', 'Requests between the entry of the handler and the first token.'),
-    limitsReached: registry.counter(
-      'stator_frontend_limits_reached_total',
+    ),
+    started: counter('requests_started_total', 'Requests that a handler took on.', ...ROUTE_LABELS),
+    inflight: gauge('inflight_requests', 'Deprecated: the same as active_requests.', 'model'),
+    active: gauge(
+      'active_requests',
+      'Requests between the entry of the handler and the end of the response body.',
+      'model',
+    ),
+    queued: gauge('queued_requests', 'Requests between the entry of the handler and the first token.', 'model'),
+    limitsReached: own.counter(
+      'limits_reached_total',
       'Requests, or what workers made of them, that went beyond a limit.',
-      ['limit'],
+      'limit',
     ),
-    disconnected: gauge('disconnected_clients', 'Clients that left before the response had ended.', []),
-    ignoredKeys: registry.counter(
-      'stator_frontend_ignored_keys_total',
+    disconnected: gauge('disconnected_clients', 'Clients that left before the response had ended.'),
+    ignoredKeys: own.counter(
+      'ignored_keys_total',
       'Requests with a root key that their route does not know, by that key; `other` for keys of no API.',
-      ['endpoint', 'key'],
+      'endpoint',
+      'key',
     ),
-    failures: counter('failures_total', 'Failures by class and reason.', ['class', 'reason']),
-    duration: histogram(
+    failures: counter('failures_total', 'Failures by class and reason.', 'class', 'reason'),
+    duration: byModel(
       'request_duration_seconds',
       'Time from the entry of the handler to the end of the response body.',
       'requestDuration',
     ),
-    inputTokens: histogram('input_sequence_tokens', 'Prompt tokens of a request.', 'inputSequence'),
-    outputLength: histogram('output_sequence_tokens', 'Output tokens of a request that had any.', 'outputSequence'),
-    cachedTokens: histogram('cached_tokens', 'Prompt tokens that the worker had cached.', 'inputSequence'),
-    outputTokens: counter('output_tokens_total', 'Output tokens so far.'),
-    ttft: histogram('time_to_first_token_seconds', 'Time from the entry of the handler to the first token.', 'ttft'),
-    itl: histogram('inter_token_latency_seconds', 'Time between output tokens, counted once a token.', 'itl'),
-    embeddingLatency: histogram(
+    inputTokens: byModel('input_sequence_tokens', 'Prompt tokens of a request.', 'inputSequence'),
+    outputLength: byModel('output_sequence_tokens', 'Output tokens of a request that had any.', 'outputSequence'),
+    cachedTokens: byModel('cached_tokens', 'Prompt tokens that the worker had cached.', 'inputSequence'),
+    outputTokens: counter('output_tokens_total', 'Output tokens so far.', 'model'),
+    ttft: byModel('time_to_first_token_seconds', 'Time from the entry of the handler to the first token.', 'ttft'),
+    itl: byModel('inter_token_latency_seconds', 'Time between output tokens, counted once a token.', 'itl'),
+    embeddingLatency: byModel(
       'embedding_latency_seconds',
       'Time that an embeddings request took, when it succeeded.',
       'embeddingLatency',
     ),
-    cancellations: counter('model_cancellation_total', 'Requests cancelled before they had ended.', ROUTE_LABELS),
-    rejections: counter('model_rejection_total', 'Requests turned away because every worker was full.', [
+    cancellations: counter('model_cancellation_total', 'Requests cancelled before they had ended.', ...ROUTE_LABELS),
+    rejections: counter(
+      'model_rejection_total',
+      'Requests turned away because every worker was full.',
       'model',
       'endpoint',
-    ]),
+    ),
   };
 }
 
 function modelFamilies(registry: MetricRegistry, prefix: string) {
-  const gauge = (name: string, help: string) => registry.gauge(`${prefix}_model_${name}`, help, ['model']);
+  const { counter, gauge, histogram } = registry.under(`${prefix}model_`);
   return {
-    totalKvBlocks: gauge('total_kv_blocks', 'KV blocks of one worker of the model.'),
-    maxNumSeqs: gauge('max_num_seqs', 'Sequences that one worker of the model runs at once.'),
-    maxNumBatchedTokens: gauge('max_num_batched_tokens', 'Tokens that one worker of the model computes in one step.'),
-    contextLength: gauge('context_length', 'Context length of the model in tokens.'),
-    kvCacheBlockSize: gauge('kv_cache_block_size', 'Tokens in a KV block of the model.'),
-    migrationLimit: gauge('migration_limit', 'Times that a request of the model may move to another worker.'),
-    ready: gauge('ready', '1 while every worker role that the model needs is present.'),
-    migrations: registry.counter(`${prefix}_model_migration_total`, 'Requests that moved to another worker.', [
+    totalKvBlocks: gauge('total_kv_blocks', 'KV blocks of one worker of the model.', 'model'),
+    maxNumSeqs: gauge('max_num_seqs', 'Sequences that one worker of the model runs at once.', 'model'),
+    maxNumBatchedTokens: gauge(
+      'max_num_batched_tokens',
+      'Tokens that one worker of the model computes in one step.',
       'model',
-      'migration_type',
-    ]),
-    migrationDuration: registry.histogram(
-      `${prefix}_model_migration_duration_seconds`,
+    ),
+    contextLength: gauge('context_length', 'Context length of the model in tokens.', 'model'),
+    kvCacheBlockSize: gauge('kv_cache_block_size', 'Tokens in a KV block of the model.', 'model'),
+    migrationLimit: gauge('migration_limit', 'Times that a request of the model may move to another worker.', 'model'),
+    ready: gauge('ready', '1 while every worker role that the model needs is present.', 'model'),
+    migrations: counter('migration_total', 'Requests that moved to another worker.', 'model', 'migration_type'),
+    migrationDuration: histogram(
+      'migration_duration_seconds',
       'Time from the loss of a worker to the first output of the next.',
       MIGRATION_SECONDS,
-      ['model', 'migration_type', 'outcome'],
+      'model',
+      'migration_type',
+      'outcome',
     ),
-    migrationTooLong: registry.counter(
-      `${prefix}_model_migration_max_seq_len_exceeded_total`,
+    migrationTooLong: counter(
+      'migration_max_seq_len_exceeded_total',
       'Requests that had grown too long to be moved.',
-      ['model'],
+      'model',
     ),
   };
 }
 
 function workerFamilies(registry: MetricRegistry) {
-  const gauge = (name: string, help: string) => registry.gauge(`${FIXED_PREFIX}_worker_${name}`, help, WORKER_LABELS);
+  const worker = registry.under(`${FIXED_PREFIX}_worker_`);
+  const gauge = (name: string, help: string) => worker.gauge(name, help, ...WORKER_LABELS);
   return {
     workerDecodeBlocks: gauge('active_decode_blocks', 'KV blocks in use on the worker.'),
     workerPrefillTokens: gauge('active_prefill_tokens', 'Prompt tokens that the worker has yet to compute.'),
@@ -133,43 +135,39 @@ function workerFamilies(registry: MetricRegistry) {
 }
 
 function stageFamilies(registry: MetricRegistry, prefix: string) {
-  const fixed = (name: string): string => `${FIXED_PREFIX}_${name}`;
+  const { counter, gauge, histogram } = registry.under(`${FIXED_PREFIX}_`);
+  const stages = stepBounds(0.0001, 5);
   return {
-    stageRequests: registry.gauge(fixed('stage_requests'), 'Requests that are in a stage.', ['stage', 'phase']),
-    stageDuration: registry.histogram(
-      fixed('stage_duration_seconds'),
-      'Time that a request spent in a stage.',
-      stepBounds(0.0001, 5),
-      ['stage'],
-    ),
-    tokenize: registry.histogram(fixed('tokenize_seconds'), 'Time to tokenize a prompt.', stepBounds(0.0001, 1)),
-    template: registry.histogram(fixed('template_seconds'), 'Time to render a chat template.', TEMPLATE_SECONDS),
-    detokenizeUs: registry.counter(fixed('detokenize_total_us'), 'Microseconds spent turning tokens into text.'),
-    detokenizeTokens: registry.counter(fixed('detokenize_token_count'), 'Tokens turned into text.'),
+    stageRequests: gauge('stage_requests', 'Requests that are in a stage.', 'stage', 'phase'),
+    stageDuration: histogram('stage_duration_seconds', 'Time that a request spent in a stage.', stages, 'stage'),
+    tokenize: histogram('tokenize_seconds', 'Time to tokenize a prompt.', stepBounds(0.0001, 1)).with(),
+    template: histogram('template_seconds', 'Time to render a chat template.', TEMPLATE_SECONDS).with(),
+    detokenizeUs: counter('detokenize_total_us', 'Microseconds spent turning tokens into text.').with(),
+    detokenizeTokens: counter('detokenize_token_count', 'Tokens turned into text.').with(),
     tokenizerLatency: registry.histogram(
-      `${prefix}_tokenizer_latency_ms`,
+      `${prefix}tokenizer_latency_ms`,
       'Milliseconds to tokenize a prompt, or to detokenize one token on average over a request.',
       TOKENIZER_LATENCY_MS,
-      ['operation'],
+      'operation',
     ),
-    cacheHits: registry.counter(fixed('tokenizer_cache_hits_total'), 'Prompts with a cached tokenized prefix.'),
-    cacheMisses: registry.counter(fixed('tokenizer_cache_misses_total'), 'Prompts without one.'),
-    cachedPromptTokens: registry.counter(
-      fixed('tokenizer_cache_cached_tokens_total'),
+    cacheHits: counter('tokenizer_cache_hits_total', 'Prompts with a cached tokenized prefix.').with(),
+    cacheMisses: counter('tokenizer_cache_misses_total', 'Prompts without one.').with(),
+    cachedPromptTokens: counter(
+      'tokenizer_cache_cached_tokens_total',
       'Prompt tokens taken from the tokenizer cache.',
-      ['model'],
+      'model',
     ),
-    uncachedPromptTokens: registry.counter(
-      fixed('tokenizer_cache_uncached_tokens_total'),
+    uncachedPromptTokens: counter(
+      'tokenizer_cache_uncached_tokens_total',
       'Prompt tokens that had to be tokenized.',
-      ['model'],
+      'model',
     ),
-    eventLoopDelay: registry.histogram(
-      fixed('event_loop_delay_seconds'),
+    eventLoopDelay: histogram(
+      'event_loop_delay_seconds',
       'How late a timer of 10 ms fired.',
       EVENT_LOOP_DELAY_SECONDS,
-    ),
-    eventLoopStalls: registry.counter(fixed('event_loop_stall_total'), 'Timers of 10 ms that fired over 5 ms late.'),
-    uptime: registry.gauge('dynamo_component_uptime_seconds', 'Seconds since the process started to count.'),
+    ).with(),
+    eventLoopStalls: counter('event_loop_stall_total', 'Timers of 10 ms that fired over 5 ms late.').with(),
+    uptime: registry.gauge('dynamo_component_uptime_seconds', 'Seconds since the process started to count.').with(),
   };
 }

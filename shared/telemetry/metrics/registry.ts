@@ -2,6 +2,16 @@ import type { Metric } from 'prom-client';
 import type { Clock } from '../../clock/index.ts';
 import { invariant } from '../../errors/index.ts';
 
+type Labels = Readonly<Record<string, string>>;
+
+/** One exposed line, in the form that prom-client prints. */
+interface Sample {
+  readonly labels: Readonly<Record<string, string | number>>;
+  readonly sharedLabels?: Labels;
+  readonly value: number;
+  readonly metricName?: string;
+}
+
 /** A number that only grows. */
 export class Counter {
   value = 0;
@@ -9,18 +19,16 @@ export class Counter {
   add(amount = 1): void {
     this.value += amount;
   }
+
+  samples(_name: string, labels: Labels): readonly Sample[] {
+    return [{ labels, value: this.value }];
+  }
 }
 
 /** A number that goes both ways. */
-export class Gauge {
-  value = 0;
-
+export class Gauge extends Counter {
   set(value: number): void {
     this.value = value;
-  }
-
-  add(amount: number): void {
-    this.value += amount;
   }
 }
 
@@ -31,13 +39,13 @@ export class Gauge {
  *     counts  [<= b0, (b0, b1], ... , > bn-1]
  */
 export class Histogram {
-  readonly counts: Float64Array;
-  sum = 0;
+  readonly #counts: Float64Array;
   readonly #bounds: Float64Array;
+  #sum = 0;
 
   constructor(bounds: Float64Array) {
     this.#bounds = bounds;
-    this.counts = new Float64Array(bounds.length + 1);
+    this.#counts = new Float64Array(bounds.length + 1);
   }
 
   /** Counts `value` `times` times. */
@@ -47,8 +55,21 @@ export class Histogram {
     // mispredicted branch or two.
     let at = 0;
     while (at < bounds.length && value > bounds[at]!) at++;
-    this.counts[at]! += times;
-    this.sum += value * times;
+    this.#counts[at]! += times;
+    this.#sum += value * times;
+  }
+
+  samples(name: string, sharedLabels: Labels): readonly Sample[] {
+    let seen = 0;
+    const buckets = Array.from(this.#counts, (count, at) => {
+      seen += count;
+      return { labels: { le: this.#bounds[at] ?? '+Inf' }, sharedLabels, value: seen, metricName: `${name}_bucket` };
+    });
+    return [
+      ...buckets,
+      { labels: {}, sharedLabels, value: this.#sum, metricName: `${name}_sum` },
+      { labels: {}, sharedLabels, value: seen, metricName: `${name}_count` },
+    ];
   }
 }
 
@@ -67,24 +88,16 @@ const SERIES_MAX_DEFAULT = 10_000;
 /** Value of every label of the series that takes what no longer fits under a family's bound. */
 export const OVERFLOW_LABEL = '__other__';
 
-/** One exposed line, in the form that prom-client prints. */
-interface Sample {
-  readonly labels: Readonly<Record<string, string | number>>;
-  readonly sharedLabels?: Readonly<Record<string, string>>;
-  readonly value: number;
-  readonly metricName?: string;
-}
-
-type FamilyKind = 'counter' | 'gauge' | 'histogram';
-
 interface FamilyOptions<S> {
   readonly name: string;
   readonly help: string;
-  readonly kind: FamilyKind;
+  readonly type: 'counter' | 'gauge' | 'histogram';
+  /** What the labels are called that its series differ in. */
   readonly labelNames: readonly string[];
-  readonly seriesMax: number;
+  /** Labels that all of its series have, before those. */
+  readonly shared: Labels;
   readonly makeSeries: () => S;
-  readonly sample: (name: string, labels: Readonly<Record<string, string>>, series: S, into: Sample[]) => void;
+  readonly seriesMax: number;
   readonly onOverflow: (name: string) => void;
 }
 
@@ -92,10 +105,10 @@ interface FamilyOptions<S> {
  * A metric with its series. Look a series up once, keep it, and count on it with plain arithmetic: prom-client's own
  * counters hash their labels at every call, which costs more than the rest of a short request's metrics together.
  */
-export class MetricFamily<S> {
+export class MetricFamily<S extends Counter | Histogram> {
   readonly name: string;
   readonly #options: FamilyOptions<S>;
-  readonly #series = new Map<string, { readonly labels: Readonly<Record<string, string>>; readonly series: S }>();
+  readonly #series = new Map<string, { readonly labels: Labels; readonly series: S }>();
 
   constructor(options: FamilyOptions<S>) {
     this.name = options.name;
@@ -105,7 +118,7 @@ export class MetricFamily<S> {
 
   /** The series with these label values, in the order of the family's label names; made at zero on first use. */
   with(...values: string[]): S {
-    const { labelNames, makeSeries, onOverflow, seriesMax } = this.#options;
+    const { labelNames, shared, makeSeries, onOverflow, seriesMax } = this.#options;
     if (values.length !== labelNames.length) throw new Error(`${this.name} has ${labelNames.length} labels`);
     const key = values.join('\0');
     const known = this.#series.get(key);
@@ -115,9 +128,9 @@ export class MetricFamily<S> {
       onOverflow(this.name);
       return this.with(...labelNames.map(() => OVERFLOW_LABEL));
     }
-    const labels = Object.fromEntries(labelNames.map((label, at) => [label, values[at]!]));
+    const own = Object.fromEntries(labelNames.map((label, at) => [label, values[at]!]));
     const series = makeSeries();
-    this.#series.set(key, { labels, series });
+    this.#series.set(key, { labels: { ...shared, ...own }, series });
     return series;
   }
 
@@ -127,12 +140,19 @@ export class MetricFamily<S> {
   }
 
   /** What prom-client asks a metric for. */
-  get(): { name: string; help: string; type: FamilyKind; values: Sample[]; aggregator: 'sum' } {
-    const { help, kind, name, sample } = this.#options;
-    const values: Sample[] = [];
-    for (const { labels, series } of this.#series.values()) sample(name, labels, series, values);
-    return { name, help, type: kind, values, aggregator: 'sum' };
+  get() {
+    const { help, type, name } = this.#options;
+    const values = Array.from(this.#series.values(), ({ labels, series }) => series.samples(name, labels)).flat();
+    return { name, help, type, values, aggregator: 'sum' };
   }
+}
+
+/** Makes metrics whose names begin alike and whose series share labels. A metric without labels of its own is there at zero at once. */
+export interface MetricScope {
+  counter(name: string, help: string, ...labelNames: string[]): MetricFamily<Counter>;
+  gauge(name: string, help: string, ...labelNames: string[]): MetricFamily<Gauge>;
+  /** `bounds` ascend; the bucket for everything above the last is added. */
+  histogram(name: string, help: string, bounds: readonly number[], ...labelNames: string[]): MetricFamily<Histogram>;
 }
 
 export interface MetricRegistryOptions {
@@ -141,40 +161,41 @@ export interface MetricRegistryOptions {
 }
 
 /** All metrics of a process, printed by prom-client, which the first scrape loads: few functions are ever asked for them. */
-export class MetricRegistry {
-  readonly #families = new Map<string, Pick<MetricFamily<unknown>, 'name' | 'get'>>();
+export class MetricRegistry implements MetricScope {
+  readonly #families = new Map<string, MetricFamily<Counter | Histogram>>();
   readonly #seriesMax: number;
   readonly #beforeScrape: (() => void)[] = [];
   readonly #overflow: MetricFamily<Counter>;
+  readonly counter: MetricScope['counter'];
+  readonly gauge: MetricScope['gauge'];
+  readonly histogram: MetricScope['histogram'];
 
-  constructor(options: MetricRegistryOptions = {}) {
-    this.#seriesMax = options.seriesMax ?? SERIES_MAX_DEFAULT;
+  constructor({ seriesMax = SERIES_MAX_DEFAULT }: MetricRegistryOptions = {}) {
+    this.#seriesMax = seriesMax;
+    ({ counter: this.counter, gauge: this.gauge, histogram: this.histogram } = this.under(''));
     this.#overflow = this.counter(
       'stator_metric_series_overflow_total',
       'Look-ups of a series that counted on the shared one, because the metric holds as many series as it may.',
-      ['metric'],
+      'metric',
     );
   }
 
-  counter(name: string, help: string, labelNames: readonly string[] = []): MetricFamily<Counter> {
-    return this.#add(name, help, 'counter', labelNames, () => new Counter(), sampleNumber);
-  }
-
-  gauge(name: string, help: string, labelNames: readonly string[] = []): MetricFamily<Gauge> {
-    return this.#add(name, help, 'gauge', labelNames, () => new Gauge(), sampleNumber);
-  }
-
-  /** `bounds` ascend; the bucket for everything above the last is added. */
-  histogram(
-    name: string,
-    help: string,
-    bounds: readonly number[],
-    labelNames: readonly string[] = [],
-  ): MetricFamily<Histogram> {
-    const upper = Float64Array.from(bounds);
-    const sample = (family: string, labels: Readonly<Record<string, string>>, series: Histogram, into: Sample[]) =>
-      sampleHistogram(family, labels, series, bounds, into);
-    return this.#add(name, help, 'histogram', labelNames, () => new Histogram(upper), sample);
+  /** Makes metrics whose names begin with `prefix` and whose series all have the labels `shared`, before their own. */
+  under(prefix: string, shared: Labels = {}): MetricScope {
+    const about = (name: string, help: string, labelNames: readonly string[]) => ({
+      name: prefix + name,
+      help,
+      labelNames,
+      shared,
+    });
+    return {
+      counter: (name, help, ...labels) => this.#add('counter', about(name, help, labels), () => new Counter()),
+      gauge: (name, help, ...labels) => this.#add('gauge', about(name, help, labels), () => new Gauge()),
+      histogram: (name, help, bounds, ...labels) => {
+        const upper = Float64Array.from(bounds);
+        return this.#add('histogram', about(name, help, labels), () => new Histogram(upper));
+      },
+    };
   }
 
   /** Tells operators that something of `metric` was counted on a shared series for want of room. */
@@ -211,54 +232,24 @@ export class MetricRegistry {
     return await registry.metrics();
   }
 
-  #add<S>(
-    name: string,
-    help: string,
-    kind: FamilyKind,
-    labelNames: readonly string[],
+  #add<S extends Counter | Histogram>(
+    type: FamilyOptions<S>['type'],
+    about: Pick<FamilyOptions<S>, 'name' | 'help' | 'labelNames' | 'shared'>,
     makeSeries: () => S,
-    sample: FamilyOptions<S>['sample'],
   ): MetricFamily<S> {
     const seriesMax = this.#seriesMax;
     const onOverflow = (metric: string): void => this.countOverflow(metric);
-    const family = new MetricFamily({ name, help, kind, labelNames, seriesMax, makeSeries, sample, onOverflow });
-    invariant(!this.#families.has(name), `a metric is named ${name} already`);
-    this.#families.set(name, family);
+    const family = new MetricFamily({ ...about, type, makeSeries, seriesMax, onOverflow });
+    invariant(!this.#families.has(about.name), `a metric is named ${about.name} already`);
+    this.#families.set(about.name, family);
     return family;
   }
-}
-
-function sampleNumber(
-  _name: string,
-  labels: Readonly<Record<string, string>>,
-  series: Counter | Gauge,
-  into: Sample[],
-): void {
-  into.push({ labels, value: series.value });
-}
-
-function sampleHistogram(
-  name: string,
-  sharedLabels: Readonly<Record<string, string>>,
-  series: Histogram,
-  bounds: readonly number[],
-  into: Sample[],
-): void {
-  let seen = 0;
-  for (const [at, le] of bounds.entries()) {
-    seen += series.counts[at]!;
-    into.push({ labels: { le }, sharedLabels, value: seen, metricName: `${name}_bucket` });
-  }
-  seen += series.counts[bounds.length]!;
-  into.push({ labels: { le: '+Inf' }, sharedLabels, value: seen, metricName: `${name}_bucket` });
-  into.push({ labels: {}, sharedLabels, value: series.sum, metricName: `${name}_sum` });
-  into.push({ labels: {}, sharedLabels, value: seen, metricName: `${name}_count` });
 }
 
 /** `stator_telemetry_dropped_total{kind}` in `registry`. */
 export function countDroppedTelemetry(registry: MetricRegistry): TelemetryDropped {
   const about = 'Spans and log lines that no collector got.';
-  const family = registry.counter('stator_telemetry_dropped_total', about, ['kind']);
+  const family = registry.counter('stator_telemetry_dropped_total', about, 'kind');
   for (const kind of ['spans', 'lines']) family.with(kind).add(0);
   return (kind, count) => family.with(kind).add(count);
 }

@@ -1,7 +1,6 @@
-import { type Logger, silentLogger } from '../log/logger.ts';
-import type { BucketOverrides } from './buckets.ts';
+import { BUCKETS, type Buckets } from './buckets.ts';
 import type { Counter, MetricRegistry } from './registry.ts';
-import { defineRouterFamilies, type RouterFamilies } from './router-families.ts';
+import { defineRouterFamilies, type RouterFamilies, type RouterIdentity } from './router-families.ts';
 
 /** Label `worker_type`: aggregated workers decode. */
 export type RouterWorkerType = 'prefill' | 'decode';
@@ -22,67 +21,16 @@ export interface DecisionFigures {
   readonly schedulingMs: number;
 }
 
-/** The router's metrics for one pool of workers. Called in the path of requests: series are looked up once. */
-export interface RouterPoolMetrics {
-  /** A request asked for a worker. */
-  received(policyClass: string): void;
-  /** It got none, because of the queue. */
-  backpressure(policyClass: string, reason: string): void;
-  /** What waits in a class now. */
-  pending(policyClass: string, requests: number, promptTokens: number, cachedTokens: number): void;
-  decided(figures: DecisionFigures): void;
-  /** Worker's own count of the prompt tokens it had cached. */
-  reused(tokens: number): void;
-  indexBlocks(blocks: number): void;
-  /** Memory taken for them. */
-  indexBytes(bytes: number): void;
-  /** What may be taken at most, as long as the other indexes of the process take what they do. */
-  indexBytesAllowed(bytes: number): void;
-  indexEvicted(blocks: number): void;
-}
-
-/** What the router's part of a frontend counts. Nothing here throws or waits. */
-export interface RouterMetrics {
-  /** Value of the label `router_id`. */
-  readonly routerId: string;
-  pool(model: string, workerType: RouterWorkerType, phase: RouterPhase): RouterPoolMetrics;
-  hashed(ms: number): void;
-  firstToken(ms: number): void;
-  /** `tokens` came `gapMs` after those before. */
-  tokens(gapMs: number, tokens: number): void;
-  ended(outputTokens: number): void;
-  /** From the end of a remote prefill to the first token of the decode worker. */
-  transferred(ms: number): void;
-  /** A rank can be routed to, or no longer. `workerId` is hex. */
-  registered(workerId: string, dpRank: number, workerType: RouterWorkerType): void;
-  unregistered(workerId: string): void;
-  applied(eventType: KvEventType, status: string): void;
-  /** Blocks stored where they were held already, since the start. */
-  duplicates(total: number): void;
-  skipped(reason: string): void;
-  stale(): void;
-  dropped(): void;
-  recovered(kind: 'restore' | 'gap', outcome: 'ok' | 'failed'): void;
-  /** Another router booked a request that is not remembered, as too many are. */
-  peerBookingUnremembered(): void;
-  /** Requests at the workers that neither this router nor one that it hears of has sent. */
-  unattributedRequests(requests: number): void;
-}
-
 export type KvEventType = 'stored' | 'removed' | 'cleared';
 
-export interface RouterMetricsOptions {
+export interface RouterMetricsOptions extends RouterIdentity {
   readonly registry: MetricRegistry;
-  readonly namespace: string;
-  /** Hex. */
-  readonly routerId: string;
   /** Whether requests are routed by KV cache; the index's series exist only then. */
   readonly isKvMode: boolean;
-  readonly buckets?: BucketOverrides;
-  readonly logger?: Logger;
+  /** Histogram ranges. @default those of the settings' defaults */
+  readonly buckets?: Buckets;
 }
 
-const COMPONENT = 'router';
 const EVENT_TYPES: readonly KvEventType[] = ['stored', 'removed', 'cleared'];
 const STATUSES = [
   'ok',
@@ -93,68 +41,61 @@ const STATUSES = [
   'unsupported_residency_domain',
 ];
 
+/** What the router's part of a frontend counts. Nothing here throws or waits. */
+export type RouterMetrics = ReturnType<typeof createRouterMetrics>;
+
 /** Makes the router's metrics. Those of requests are there at zero in every mode and count in mode `kv` alone. */
-export function createRouterMetrics(options: RouterMetricsOptions): RouterMetrics {
-  const { registry, namespace, routerId, isKvMode, buckets = {}, logger = silentLogger } = options;
-  const families = defineRouterFamilies(registry, { buckets, logger });
-  const own = [namespace, COMPONENT, routerId, routerId];
-  const index = [namespace, COMPONENT, routerId];
-  const requests = requestSeries(families, own, routerId);
+export function createRouterMetrics(options: RouterMetricsOptions) {
+  const { registry, routerId, isKvMode, buckets = BUCKETS } = options;
+  const families = defineRouterFamilies(registry, options, buckets);
+  const overhead = overheadOf(families);
   const applied = new Map<string, Counter>();
   if (isKvMode) {
     for (const type of EVENT_TYPES) {
-      for (const status of STATUSES) applied.set(`${type} ${status}`, families.applied.with(...index, type, status));
+      for (const status of STATUSES) applied.set(`${type} ${status}`, families.applied.with(type, status));
     }
-    families.warnings.with(...index, 'duplicate_store');
+    families.warnings.with('duplicate_store');
   }
   return {
+    /** Value of the label `router_id`. */
     routerId,
-    pool: (model, workerType, phase) => poolMetrics(families, requests, own, { model, workerType, phase }),
-    hashed: (ms) => requests.hashed(ms),
-    firstToken: (ms) => requests.ttft.observe(ms / 1000),
-    tokens: (gapMs, tokens) => requests.itl.observe(gapMs / 1000 / tokens, tokens),
-    transferred: (ms) => requests.transfer.observe(ms / 1000),
-    ended(outputTokens) {
-      requests.ended.add();
-      if (outputTokens > 0) requests.outputTokens.observe(outputTokens);
+    pool: (model: string, workerType: RouterWorkerType, phase: RouterPhase): RouterPoolMetrics =>
+      poolMetrics(families, overhead, { model, workerType, phase }),
+    hashed: (ms: number) => overhead.hashed(ms),
+    firstToken: (ms: number) => families.ttft.observe(ms / 1000),
+    /** `tokens` came `gapMs` after those before. */
+    tokens: (gapMs: number, tokens: number) => families.itl.observe(gapMs / 1000 / tokens, tokens),
+    ended(outputTokens: number): void {
+      families.ended.add();
+      if (outputTokens > 0) families.outputTokens.observe(outputTokens);
     },
-    registered: (workerId, dpRank, workerType) =>
-      families.registered.with(namespace, COMPONENT, routerId, workerId, `${dpRank}`, workerType).set(1),
-    unregistered: (workerId) => families.registered.removeWhere('router_worker_id', workerId),
-    applied: (type, status) => applied.get(`${type} ${status}`)?.add(),
-    duplicates(total) {
-      families.warnings.with(...index, 'duplicate_store').value = total;
+    /** From the end of a remote prefill to the first token of the decode worker. */
+    transferred: (ms: number) => families.transfer.observe(ms / 1000),
+    /** A rank can be routed to, or no longer. `workerId` is hex. */
+    registered: (workerId: string, dpRank: number, workerType: RouterWorkerType) =>
+      families.registered.with(workerId, `${dpRank}`, workerType).set(1),
+    unregistered: (workerId: string) => families.registered.removeWhere('router_worker_id', workerId),
+    applied: (type: KvEventType, status: string) => applied.get(`${type} ${status}`)?.add(),
+    /** Blocks stored where they were held already, since the start. */
+    duplicates(total: number): void {
+      families.warnings.with('duplicate_store').value = total;
     },
-    skipped: (reason) => families.skippedEvents.with(reason).add(),
-    stale: () => families.staleEvents.with().add(),
-    dropped: () => families.droppedEvents.with().add(),
-    recovered: (kind, outcome) => families.recoveries.with(kind, outcome).add(),
-    peerBookingUnremembered: () => families.forgottenBookings.with().add(),
-    unattributedRequests: (requests) => families.unattributed.with().set(requests),
+    skipped: (reason: string) => families.skippedEvents.with(reason).add(),
+    stale: () => families.staleEvents.add(),
+    dropped: () => families.droppedEvents.add(),
+    recovered: (kind: 'restore' | 'gap', outcome: 'ok' | 'failed') => families.recoveries.with(kind, outcome).add(),
+    /** Another router booked a request that is not remembered, as too many are. */
+    peerBookingUnremembered: () => families.forgottenBookings.add(),
+    /** Requests at the workers that neither this router nor one that it hears of has sent. */
+    unattributedRequests: (requests: number) => families.unattributed.set(requests),
   };
 }
 
-type RequestSeries = ReturnType<typeof requestSeries>;
+type Overhead = ReturnType<typeof overheadOf>;
 
-function requestSeries(families: RouterFamilies, own: readonly string[], routerId: string) {
-  const blockHashing = families.blockHashing.with(routerId);
-  const seqHashing = families.seqHashing.with(routerId);
-  const findMatches = families.findMatches.with(routerId);
-  const scheduling = families.scheduling.with(routerId);
-  const total = families.total.with(routerId);
-  families.sharedQuery.with(routerId);
-  families.sharedErrors.with(routerId);
-  families.sharedHitRate.with(...own);
+function overheadOf({ blockHashing, seqHashing, findMatches, scheduling, total }: RouterFamilies) {
   let hashedMs = 0; // of the request that is being decided: hashing and decision happen in one turn
   return {
-    transfer: families.transfer.with(...own),
-    started: families.started.with(...own),
-    ended: families.ended.with(...own),
-    ttft: families.ttft.with(...own),
-    itl: families.itl.with(...own),
-    outputTokens: families.outputTokens.with(...own),
-    hitRate: families.hitRate.with(...own),
-    sharedBeyond: families.sharedBeyond.with(...own),
     hashed(ms: number): void {
       hashedMs = ms;
       blockHashing.observe(ms);
@@ -169,50 +110,53 @@ function requestSeries(families: RouterFamilies, own: readonly string[], routerI
   };
 }
 
+/** The router's metrics for one pool of workers. Called in the path of requests: series are looked up once. */
+export type RouterPoolMetrics = ReturnType<typeof poolMetrics>;
+
 function poolMetrics(
   families: RouterFamilies,
-  requests: RequestSeries,
-  own: readonly string[],
+  overhead: Overhead,
   { model, workerType, phase }: { model: string; workerType: RouterWorkerType; phase: RouterPhase },
-): RouterPoolMetrics {
-  const byModel = [...own, model, phase];
-  const byType = [...own, workerType];
-  const inputTokens = families.inputTokens.with(...byModel);
-  const bestCached = families.bestCached.with(...byModel);
-  const selectedCached = families.selectedCached.with(...byModel);
-  const reused = families.reused.with(...byModel);
-  const nonMax = families.nonMaxSelections.with(...byType);
-  const lost = families.overlapLost.with(...byType);
-  const queue = (policyClass: string): string[] => [model, workerType, policyClass];
+) {
+  const { started, hitRate, sharedBeyond } = families;
+  const inputTokens = families.inputTokens.with(model, phase);
+  const bestCached = families.bestCached.with(model, phase);
+  const selectedCached = families.selectedCached.with(model, phase);
+  const reused = families.reused.with(model, phase);
+  const nonMax = families.nonMaxSelections.with(workerType);
+  const lost = families.overlapLost.with(workerType);
   const pending = new Map<string, ReturnType<typeof pendingSeries>>(); // bounded by the classes
   let lastClass: string | undefined; // nearly always the same, and once a request
   let received: Counter | undefined;
   return {
-    received(policyClass) {
-      if (policyClass !== lastClass) received = families.admissionReceived.with(...queue(policyClass));
+    /** A request asked for a worker. */
+    received(policyClass: string): void {
+      if (policyClass !== lastClass) received = families.admissionReceived.with(model, workerType, policyClass);
       lastClass = policyClass;
       received?.add();
     },
-    backpressure(policyClass, reason) {
-      families.backpressure.with(...queue(policyClass), reason).add();
-      families.admissionRejected.with(...queue(policyClass), reason).add();
+    /** It got none, because of the queue. */
+    backpressure(policyClass: string, reason: string): void {
+      families.backpressure.with(model, workerType, policyClass, reason).add();
+      families.admissionRejected.with(model, workerType, policyClass, reason).add();
     },
-    pending(policyClass, count, promptTokens, cachedTokens) {
+    /** What waits in a class now. */
+    pending(policyClass: string, requests: number, promptTokens: number, cachedTokens: number): void {
       let series = pending.get(policyClass);
       if (series === undefined) {
-        series = pendingSeries(families, queue(policyClass));
+        series = pendingSeries(families, [model, workerType, policyClass]);
         pending.set(policyClass, series);
       }
-      series.requests.set(count);
+      series.requests.set(requests);
       series.promptTokens.set(promptTokens);
       series.cachedTokens.set(cachedTokens);
     },
-    decided(figures) {
+    decided(figures: DecisionFigures): void {
       const { promptTokens, cachedTokens, blocksLost } = figures;
-      requests.started.add();
-      requests.decided(figures.matchMs, figures.schedulingMs);
-      requests.hitRate.observe(promptTokens === 0 ? 0 : Math.min(1, cachedTokens / promptTokens));
-      requests.sharedBeyond.observe(figures.sharedBeyondBlocks);
+      started.add();
+      overhead.decided(figures.matchMs, figures.schedulingMs);
+      hitRate.observe(promptTokens === 0 ? 0 : Math.min(1, cachedTokens / promptTokens));
+      sharedBeyond.observe(figures.sharedBeyondBlocks);
       inputTokens.observe(promptTokens);
       bestCached.add(figures.bestCachedTokens);
       selectedCached.add(cachedTokens);
@@ -220,11 +164,14 @@ function poolMetrics(
       nonMax.add();
       lost.observe(blocksLost);
     },
-    reused: (tokens) => reused.add(tokens),
-    indexBlocks: (blocks) => families.indexBlocks.with(model).set(blocks),
-    indexBytes: (bytes) => families.indexBytes.with(model).set(bytes),
-    indexBytesAllowed: (bytes) => families.indexBytesAllowed.with(model).set(bytes),
-    indexEvicted: (blocks) => families.evictedBlocks.with(model).add(blocks),
+    /** Worker's own count of the prompt tokens it had cached. */
+    reused: (tokens: number) => reused.add(tokens),
+    indexBlocks: (blocks: number) => families.indexBlocks.with(model).set(blocks),
+    /** Memory taken for them. */
+    indexBytes: (bytes: number) => families.indexBytes.with(model).set(bytes),
+    /** What may be taken at most, as long as the other indexes of the process take what they do. */
+    indexBytesAllowed: (bytes: number) => families.indexBytesAllowed.with(model).set(bytes),
+    indexEvicted: (blocks: number) => families.evictedBlocks.with(model).add(blocks),
   };
 }
 

@@ -1,6 +1,6 @@
 import { type Clock, systemClock } from '../../clock/index.ts';
-import { createRequestPlaneMetrics, type RequestPlaneMetrics } from './edge-metrics.ts';
-import { type Counter, exposeUptime, type Gauge, type Histogram, MetricRegistry } from './registry.ts';
+import { createRequestPlaneMetrics } from './edge-metrics.ts';
+import { exposeUptime, MetricRegistry, type MetricScope } from './registry.ts';
 
 /** Prometheus' own default bounds, as Dynamo's workers use. */
 const SECONDS = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10];
@@ -46,126 +46,93 @@ export interface WorkerRequestMeter {
 }
 
 /** The metrics of a worker process. Nothing here throws or waits, apart from `render`. */
-export interface WorkerMetrics {
-  readonly registry: MetricRegistry;
-  /** Observer of the plane that the worker serves on. */
-  readonly requestPlane: RequestPlaneMetrics;
-  /** A request of `requestBytes` bytes, 0 when unknown, was taken on. */
-  requestStarted(requestBytes?: number): WorkerRequestMeter;
-  /** So many requests more, or less, are at the engine. */
-  atEngine(change: 1 | -1): void;
-  /** So many requests more, or less, wait for a place at the engine. */
-  queued(change: 1 | -1): void;
-  /** A request found no place at the engine and none to wait. */
-  refused(): void;
-  /** What became of the requests that were under way when the worker began to drain. */
-  drained(counts: Readonly<Record<DrainOutcome, number>>): void;
-  /** KV cache of one data-parallel rank. */
-  setLoad(load: { readonly dpRank: number; readonly usedKvBlocks: number; readonly totalKvBlocks: number }): void;
-  setModelLoadTime(durationMs: number): void;
-  /** KV events of the engine that never reached the publisher. */
-  droppedKvEvents(count: number): void;
-  readonly contentType: string;
-  /** The text of the status server's `/metrics`. */
-  render(): Promise<string>;
-}
+export type WorkerMetrics = ReturnType<typeof createWorkerMetrics>;
 
-export function createWorkerMetrics(options: WorkerMetricsOptions): WorkerMetrics {
-  const clock = options.clock ?? systemClock;
-  const registry = options.registry ?? new MetricRegistry();
-  const labels = [options.namespace, options.component, options.endpoint, options.model];
-  const names = ['dynamo_namespace', 'dynamo_component', 'dynamo_endpoint', 'model'];
-  const gauge = (name: string, help: string, more: readonly string[] = []) =>
-    registry.gauge(`dynamo_component_${name}`, help, [...names, ...more]);
-
-  exposeUptime(registry, clock, gauge('uptime_seconds', 'Seconds since the worker started.').with(...labels));
-  const totalBlocks = gauge('total_blocks', 'KV blocks of a rank.', ['dp_rank']);
-  const cacheUsage = gauge('gpu_cache_usage_percent', 'Share of the KV blocks in use, 0 to 1.', ['dp_rank']);
-  const loadTime = gauge('model_load_time_seconds', 'Time that loading the model took.').with(...labels);
-  const droppedEvents = registry
+export function createWorkerMetrics(options: WorkerMetricsOptions) {
+  const { clock = systemClock, registry = new MetricRegistry() } = options;
+  const labels = {
+    dynamo_namespace: options.namespace,
+    dynamo_component: options.component,
+    dynamo_endpoint: options.endpoint,
+    model: options.model,
+  };
+  const component = registry.under('dynamo_component_', labels);
+  const { gauge } = component;
+  exposeUptime(registry, clock, gauge('uptime_seconds', 'Seconds since the worker started.').with());
+  const totalBlocks = gauge('total_blocks', 'KV blocks of a rank.', 'dp_rank');
+  const cacheUsage = gauge('gpu_cache_usage_percent', 'Share of the KV blocks in use, 0 to 1.', 'dp_rank');
+  const loadTime = gauge('model_load_time_seconds', 'Time that loading the model took.').with();
+  const droppedEvents = component
+    .counter('kv_publisher_engines_dropped_events_total', 'KV events of the engine that were lost.')
+    .with();
+  const series = requestSeries(component);
+  // Admission to the engine, under Dynamo's own names.
+  const admission = registry.under('dynamo_', labels);
+  const running = admission.gauge('engine_request', 'Requests at the engine.').with();
+  const waiting = admission.gauge('request_queue', 'Requests that wait for a place at the engine.').with();
+  const refused = admission.counter('rejection_request_total', 'Requests refused because the worker was full.').with();
+  const drained = registry
+    .under('stator_worker_', labels)
     .counter(
-      'dynamo_component_kv_publisher_engines_dropped_events_total',
-      'KV events of the engine that were lost.',
-      names,
-    )
-    .with(...labels);
-  const series = defineRequestSeries(registry, names, labels);
-  const admission = defineAdmission(registry, names, labels);
-  const drained = registry.counter(
-    'stator_worker_drained_requests_total',
-    'Requests under way when a drain began, by what became of them; failed = could not move and did not end in time.',
-    [...names, 'outcome'],
-  );
-  for (const outcome of DRAIN_OUTCOMES) drained.with(...labels, outcome).add(0);
+      'drained_requests_total',
+      'Requests under way when a drain began, by what became of them; failed = could not move and did not end in time.',
+      'outcome',
+    );
+  for (const outcome of DRAIN_OUTCOMES) drained.with(outcome);
   return {
     registry,
+    /** Observer of the plane that the worker serves on. */
     requestPlane: createRequestPlaneMetrics(registry),
+    /** A request of `requestBytes` bytes, 0 when unknown, was taken on. */
     requestStarted: (requestBytes = 0) => startRequest(series, clock, requestBytes),
-    atEngine: (change) => admission.running.add(change),
-    queued: (change) => admission.waiting.add(change),
-    refused: () => admission.refused.add(),
-    drained(counts) {
-      for (const outcome of DRAIN_OUTCOMES) drained.with(...labels, outcome).add(counts[outcome]);
+    /** So many requests more, or less, are at the engine. */
+    atEngine: (change: 1 | -1) => running.add(change),
+    /** So many requests more, or less, wait for a place at the engine. */
+    queued: (change: 1 | -1) => waiting.add(change),
+    /** A request found no place at the engine and none to wait. */
+    refused: () => refused.add(),
+    /** What became of the requests that were under way when the worker began to drain. */
+    drained(counts: Readonly<Record<DrainOutcome, number>>): void {
+      for (const outcome of DRAIN_OUTCOMES) drained.with(outcome).add(counts[outcome]);
     },
-    setLoad({ dpRank, usedKvBlocks, totalKvBlocks }) {
-      totalBlocks.with(...labels, `${dpRank}`).set(totalKvBlocks);
-      cacheUsage.with(...labels, `${dpRank}`).set(totalKvBlocks === 0 ? 0 : usedKvBlocks / totalKvBlocks);
+    /** KV cache of one data-parallel rank. */
+    setLoad({ dpRank, usedKvBlocks, totalKvBlocks }: RankLoad): void {
+      totalBlocks.with(`${dpRank}`).set(totalKvBlocks);
+      cacheUsage.with(`${dpRank}`).set(totalKvBlocks === 0 ? 0 : usedKvBlocks / totalKvBlocks);
     },
-    setModelLoadTime: (durationMs) => loadTime.set(durationMs / 1000),
-    droppedKvEvents: (count) => droppedEvents.add(count),
+    setModelLoadTime: (durationMs: number) => loadTime.set(durationMs / 1000),
+    /** KV events of the engine that never reached the publisher. */
+    droppedKvEvents: (count: number) => droppedEvents.add(count),
     contentType: registry.contentType,
+    /** The text of the status server's `/metrics`. */
     render: () => registry.render(),
   };
 }
 
-/** Admission to the engine, under Dynamo's own names. */
-function defineAdmission(registry: MetricRegistry, names: readonly string[], labels: readonly string[]) {
-  const gauge = (name: string, help: string): Gauge => registry.gauge(name, help, names).with(...labels);
-  return {
-    running: gauge('dynamo_engine_request', 'Requests at the engine.'),
-    waiting: gauge('dynamo_request_queue', 'Requests that wait for a place at the engine.'),
-    refused: registry
-      .counter('dynamo_rejection_request_total', 'Requests refused because the worker was full.', names)
-      .with(...labels),
-  };
+interface RankLoad {
+  readonly dpRank: number;
+  readonly usedKvBlocks: number;
+  readonly totalKvBlocks: number;
 }
 
-interface RequestSeries {
-  readonly requests: Counter;
-  readonly requestBytes: Counter;
-  readonly responseBytes: Counter;
-  readonly cancellations: Counter;
-  readonly errors: Readonly<Record<WorkerErrorType, Counter>>;
-  readonly inflight: Gauge;
-  readonly duration: Histogram;
-  readonly firstResponse: Histogram;
-}
+type RequestSeries = ReturnType<typeof requestSeries>;
 
-function defineRequestSeries(
-  registry: MetricRegistry,
-  names: readonly string[],
-  labels: readonly string[],
-): RequestSeries {
-  const counter = (name: string, help: string): Counter =>
-    registry.counter(`dynamo_component_${name}`, help, names).with(...labels);
-  const histogram = (name: string, help: string): Histogram =>
-    registry.histogram(`dynamo_component_${name}`, help, SECONDS, names).with(...labels);
-  const errors = registry.counter('dynamo_component_errors_total', 'Requests that failed, by where.', [
-    ...names,
-    'error_type',
-  ]);
+function requestSeries({ counter, gauge, histogram }: MetricScope) {
+  const errors = counter('errors_total', 'Requests that failed, by where.', 'error_type');
+  for (const type of ERROR_TYPES) errors.with(type);
   return {
-    requests: counter('requests_total', 'Requests taken on.'),
-    requestBytes: counter('request_bytes_total', 'Bytes of requests.'),
-    responseBytes: counter('response_bytes_total', 'Bytes of responses.'),
-    cancellations: counter('cancellation_total', 'Requests cancelled before they had ended.'),
-    errors: Object.fromEntries(ERROR_TYPES.map((type) => [type, errors.with(...labels, type)])) as Record<
-      WorkerErrorType,
-      Counter
-    >,
-    inflight: registry.gauge('dynamo_component_inflight_requests', 'Requests under way.', names).with(...labels),
-    duration: histogram('request_duration_seconds', 'Time that a request took at the worker.'),
-    firstResponse: histogram('time_to_first_response_seconds', 'Time to the first answer of a request.'),
+    errors,
+    requests: counter('requests_total', 'Requests taken on.').with(),
+    requestBytes: counter('request_bytes_total', 'Bytes of requests.').with(),
+    responseBytes: counter('response_bytes_total', 'Bytes of responses.').with(),
+    cancellations: counter('cancellation_total', 'Requests cancelled before they had ended.').with(),
+    inflight: gauge('inflight_requests', 'Requests under way.').with(),
+    duration: histogram('request_duration_seconds', 'Time that a request took at the worker.', SECONDS).with(),
+    firstResponse: histogram(
+      'time_to_first_response_seconds',
+      'Time to the first answer of a request.',
+      SECONDS,
+    ).with(),
   };
 }
 
@@ -189,7 +156,7 @@ function startRequest(series: RequestSeries, clock: Clock, requestBytes: number)
       series.inflight.add(-1);
       series.duration.observe((clock.nowMs() - startedMs) / 1000);
       if (outcome === 'cancelled') series.cancellations.add();
-      else if (outcome !== 'success') series.errors[outcome].add();
+      else if (outcome !== 'success') series.errors.with(outcome).add();
     },
   };
 }

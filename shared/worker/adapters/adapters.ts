@@ -1,4 +1,4 @@
-import { Serial } from '../../concurrency/index.ts';
+import { Semaphore } from '../../concurrency/index.ts';
 import type { ModelCard, ModelRecord } from '../../discovery/index.ts';
 import type { Engine } from '../../engines/index.ts';
 import { workerError } from '../../errors/index.ts';
@@ -46,7 +46,7 @@ const ID_MAX = 0x7fff_ffffn;
 export class Adapters {
   readonly #options: AdaptersOptions;
   readonly #loaded = new Map<string, Loaded>();
-  readonly #changes = new Serial();
+  readonly #changes = new Semaphore(1);
 
   constructor(options: AdaptersOptions) {
     this.#options = options;

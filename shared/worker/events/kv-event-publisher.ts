@@ -1,7 +1,7 @@
 import type { KvEvent } from '../../engines/index.ts';
 import type { EventPublisher } from '../../planes/event/index.ts';
 import { u64OfHex } from '../../records/index.ts';
-import { type BlockIndex, createBlockIndex } from '../../router/block-index/index.ts';
+import { BlockIndex } from '../../router/block-index/index.ts';
 import { EVENTS_PER_MESSAGE_MAX } from '../../router/feed/index.ts';
 import { defaultKvRouterConfig, Overlaps, RankTable } from '../../router/scheduler/index.ts';
 import { toRouterEvent } from './event-records.ts';
@@ -198,7 +198,7 @@ export class KvEventPublisher {
     this.#publisher = publisher;
     this.#workerId = u64OfHex(instanceId).toString();
     const ranks = new RankTable();
-    const index = createBlockIndex({ ranks });
+    const index = new BlockIndex({ ranks });
     this.#index = index;
     const { publisherId } = publisher;
     this.#ranks = Array.from({ length: dataParallelSize }, (_, dpRank) => ranks.intern(instanceId, dpRank));

@@ -4,7 +4,7 @@ import type { IncomingCall } from '../../planes/request/index.ts';
 import { isRecord } from '../../records/index.ts';
 import type { BlockIndex, StoredRun } from '../../router/block-index/index.ts';
 import type { RecoveryRequest, RecoveryResponse, RouterEventRecord } from '../../router/feed/index.ts';
-import { type EventForm, toRouterEvent } from './event-records.ts';
+import { toRouterEvent } from './event-records.ts';
 
 const EVENTS_MAX = 1024;
 
@@ -72,7 +72,7 @@ export class RankJournal {
       let from = 0;
       for (const { runs, isLast } of index.dump(rank)) {
         const ids = from; // of a dump, which has its own
-        const events = runs.map((run, at) => this.#record(ids + at, this.#stored(run), request));
+        const events = runs.map((run, at) => this.#record(ids + at, this.#stored(run)));
         if (events.length > 0) yield { TreeDump: { events, last_event_id: newest }, publisher_id };
         from += events.length;
         if (!isLast) yield undefined;
@@ -90,7 +90,7 @@ export class RankJournal {
         event: this.#ring.at(start + at),
       }));
       for (const part of inParts(kept, ({ event }) => event)) {
-        const events = part.map(({ id, event }) => this.#record(id, event, request));
+        const events = part.map(({ id, event }) => this.#record(id, event));
         yield { Events: { events, last_event_id: last }, publisher_id };
       }
     }
@@ -100,9 +100,8 @@ export class RankJournal {
     return { kind: 'stored', dpRank: this.#options.dpRank, tier, parentHash, blockHashes, tokensHashes };
   }
 
-  #record(eventId: number, event: KvEvent, { compact = false }: RecoveryRequest): RouterEventRecord {
-    const form: EventForm = compact ? 'compact' : 'plain';
-    return toRouterEvent(this.#options.workerId, eventId, event, form);
+  #record(eventId: number, event: KvEvent): RouterEventRecord {
+    return toRouterEvent(this.#options.workerId, eventId, event);
   }
 }
 
@@ -221,7 +220,7 @@ export class RecoveryService {
 
 function readRequest(body: unknown): RecoveryRequest | undefined {
   if (!isRecord(body)) return undefined;
-  const { start_event_id, end_event_id, compact, ...rest } = body;
+  const { start_event_id, end_event_id, ...rest } = body;
   const start = start_event_id ?? undefined;
   const end = end_event_id ?? undefined;
   if (!isEventId(start) || !isEventId(end)) return undefined;
@@ -229,7 +228,6 @@ function readRequest(body: unknown): RecoveryRequest | undefined {
     ...(rest as Pick<RecoveryRequest, 'worker_id' | 'dp_rank'>), // the endpoint says both already
     ...(start === undefined ? {} : { start_event_id: start }),
     ...(end === undefined ? {} : { end_event_id: end }),
-    compact: compact === true,
   };
 }
 

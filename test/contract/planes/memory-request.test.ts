@@ -1,5 +1,5 @@
 import { systemClock } from '../../../shared/clock/index.ts';
-import { createMemoryRequestPlane } from '../../../shared/planes/request/index.ts';
+import { createMemoryRequestPlane } from '../../support/memory-request-plane.ts';
 import { describeRequestPlane } from './request-plane.contract.ts';
 
 describeRequestPlane('memory', async (requestTimeoutMs) => {

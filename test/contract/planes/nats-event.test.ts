@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe } from 'vitest';
 import { systemClock } from '../../../shared/clock/index.ts';
 import { createNatsEventPlane, type EventPlane, type EventScope } from '../../../shared/planes/event/index.ts';
-import { createNatsClient } from '../../../shared/planes/nats/index.ts';
+import { NatsClient } from '../../../shared/planes/nats/index.ts';
 import { hasNatsServer, type NatsServer, startNatsServer } from '../../support/index.ts';
 import { deleteStreams } from '../../support/nats-streams.ts';
 import { describeEventLog } from './event-log.contract.ts';
@@ -17,7 +17,7 @@ describe.runIf(hasNatsServer())('with a nats-server', () => {
   afterAll(() => server?.stop());
 
   function open(): EventPlane {
-    const client = createNatsClient({ clock: systemClock, servers: [server.url], retryMs: 20 });
+    const client = new NatsClient({ clock: systemClock, servers: [server.url], retryMs: 20 });
     const log = { bytesMax: 256 * KIB, heartbeatMs: 200 };
     return createNatsEventPlane({ client, clock: systemClock, log, onProblem: () => {} });
   }

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe } from 'vitest';
 import { systemClock } from '../../../shared/clock/index.ts';
-import { createNatsClient } from '../../../shared/planes/nats/index.ts';
+import { NatsClient } from '../../../shared/planes/nats/index.ts';
 import { createNatsRequestPlane } from '../../../shared/planes/nats-requests/index.ts';
 import { hasNatsServer, type NatsServer, startNatsServer } from '../../support/index.ts';
 import { describeRequestPlane } from './request-plane.contract.ts';
@@ -13,7 +13,7 @@ describe.runIf(hasNatsServer())('with a nats-server', () => {
   afterAll(() => server?.stop());
 
   function open(requestTimeoutMs: number, token = 'a-shared-token') {
-    const client = createNatsClient({ clock: systemClock, servers: [server.url] });
+    const client = new NatsClient({ clock: systemClock, servers: [server.url] });
     const options = { client, clock: systemClock, requestTimeoutMs, token };
     return { client, plane: createNatsRequestPlane(options) };
   }

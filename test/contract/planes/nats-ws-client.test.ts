@@ -3,7 +3,7 @@ import { unpack } from 'msgpackr';
 import { describe, expect, it } from 'vitest';
 import { systemClock } from '../../../shared/clock/index.ts';
 import { createNatsEventPlane, type EventScope } from '../../../shared/planes/event/index.ts';
-import { createNatsClient } from '../../../shared/planes/nats/index.ts';
+import { NatsClient } from '../../../shared/planes/nats/index.ts';
 import { createNatsSnapshotStore, snapshotBucketOf } from '../../../shared/router/state/index.ts';
 import { hasNatsServer, spawnProgram, startNatsServer, waitUntil } from '../../support/index.ts';
 import { nodeIn } from '../../support/tools/nodes.ts';
@@ -16,8 +16,7 @@ describe.runIf(hasNatsServer() && Boolean(process.env.STATOR_TEST_NODES))(
   () => {
     it('reads KV events, live and out of the log, and a snapshot, all that went through a WebSocket of ours', async () => {
       const server = await startNatsServer();
-      const client = (): ReturnType<typeof createNatsClient> =>
-        createNatsClient({ clock: systemClock, servers: [server.webSocketUrl] });
+      const client = (): NatsClient => new NatsClient({ clock: systemClock, servers: [server.webSocketUrl] });
       const scope: EventScope = { kind: 'component', namespace: 'dynamo', component: 'backend' };
       const bucket = snapshotBucketOf('dynamo', 'backend');
       const plane = createNatsEventPlane({

@@ -1,24 +1,14 @@
 import { systemClock } from '../../../shared/clock/index.ts';
-import {
-  createTcpRequestPlane,
-  type PlaneTls,
-  type RecordCodec,
-  type TokenEncryption,
-} from '../../../shared/planes/request/index.ts';
+import { createTcpRequestPlane, type PlaneTls, type TokenEncryption } from '../../../shared/planes/request/index.ts';
 import { readTlsFixture } from '../../support/index.ts';
 import { describeRequestPlane } from './request-plane.contract.ts';
 
-function startTcp(
-  codec: RecordCodec,
-  tls?: PlaneTls,
-  encryption: TokenEncryption = 'auto',
-): Parameters<typeof describeRequestPlane>[1] {
+function startTcp(tls?: PlaneTls, encryption: TokenEncryption = 'auto'): Parameters<typeof describeRequestPlane>[1] {
   return async (requestTimeoutMs) => {
     const options = {
       clock: systemClock,
       host: '127.0.0.1',
       requestTimeoutMs,
-      codec,
       token: 'a-shared-token',
       encryption,
       ...(tls && { tls }),
@@ -37,11 +27,11 @@ function startTcp(
   };
 }
 
-describeRequestPlane('tcp', startTcp('msgpack'));
-describeRequestPlane('tcp encrypted by its token', startTcp('msgpack', undefined, 'on'));
+describeRequestPlane('tcp', startTcp());
+describeRequestPlane('tcp encrypted by its token', startTcp(undefined, 'on'));
 describeRequestPlane(
   'tcp with mutual TLS',
-  startTcp('msgpack', {
+  startTcp({
     server: {
       cert: readTlsFixture('first.crt'),
       key: readTlsFixture('first.key'),

@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest';
-import { systemClock, VirtualClock } from '../../../shared/clock/index.ts';
-import { MemoryPlannerQueue } from '../../../shared/planes/queue/index.ts';
+import { systemClock } from '../../../shared/clock/index.ts';
+import { MemoryPlannerQueue } from '../../support/memory-planner-queue.ts';
+import { VirtualClock } from '../../support/virtual-clock.ts';
 import { describePlannerQueue } from './queue.contract.ts';
 
 describePlannerQueue('memory', async () => {

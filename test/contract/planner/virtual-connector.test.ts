@@ -2,10 +2,10 @@ import { mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { VirtualClock } from '../../../shared/clock/index.ts';
 import { FolderKeys, VirtualConnector, type VirtualKeys } from '../../../shared/planner/live/index.ts';
 import { MemoryKeys } from '../../support/planner/memory-keys.ts';
 import { readRows } from '../../support/planner/records.ts';
+import { VirtualClock } from '../../support/virtual-clock.ts';
 import { describeConnector, type Fleet } from './connector.contract.ts';
 
 const NEVER = new AbortController().signal;

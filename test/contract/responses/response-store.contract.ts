@@ -1,8 +1,8 @@
 import fc from 'fast-check';
 import { afterEach, describe, expect, it } from 'vitest';
-import { VirtualClock } from '../../../shared/clock/index.ts';
 import type { ResponseStore, StoredResponse } from '../../../shared/responses/index.ts';
 import { countTurns } from '../../support/count-turns.ts';
+import { VirtualClock } from '../../support/virtual-clock.ts';
 
 /** One store for one test, with the clock that its records age by. */
 export interface StoreUnderTest {

@@ -1,5 +1,5 @@
-import { VirtualClock } from '../../../shared/clock/index.ts';
-import { MemoryRouterStateHub } from '../../../shared/router/state/index.ts';
+import { MemoryRouterStateHub } from '../../support/router/memory-router-state.ts';
+import { VirtualClock } from '../../support/virtual-clock.ts';
 import { describeRouterState } from './router-state.contract.ts';
 
 describeRouterState('memory', async () => {

@@ -2,7 +2,7 @@ import { jetstreamManager } from '@nats-io/jetstream';
 import { connect } from '@nats-io/transport-node';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { systemClock } from '../../../shared/clock/index.ts';
-import { createNatsClient } from '../../../shared/planes/nats/index.ts';
+import { NatsClient } from '../../../shared/planes/nats/index.ts';
 import { createNatsSnapshotStore, type SnapshotStore, snapshotBucketOf } from '../../../shared/router/state/index.ts';
 import { hasNatsServer, type NatsServer, startNatsServer } from '../../support/index.ts';
 import { describeSnapshotStore } from '../snapshot-store.ts';
@@ -23,7 +23,7 @@ describe.runIf(hasNatsServer())('with a nats-server', () => {
   });
 
   function open(): SnapshotStore {
-    const client = createNatsClient({ clock: systemClock, servers: [server.url] });
+    const client = new NatsClient({ clock: systemClock, servers: [server.url] });
     return createNatsSnapshotStore({ client, bucket });
   }
 

@@ -24,7 +24,8 @@ import {
   type ModelCacheOptions,
 } from '../../../shared/artifacts/fetching/index.ts';
 import { ModelFilesAbsent } from '../../../shared/artifacts/index.ts';
-import { systemRandom, VirtualClock } from '../../../shared/clock/index.ts';
+import { systemRandom } from '../../../shared/clock/index.ts';
+import { VirtualClock } from '../../support/virtual-clock.ts';
 
 const sumOf = (content: string): string => `sha256:${createHash('sha256').update(content).digest('hex')}`;
 

@@ -1,5 +1,6 @@
 import { describe, expect, it, vi } from 'vitest';
-import { type Clock, systemClock, VirtualClock } from '../../../shared/clock/index.ts';
+import { type Clock, systemClock } from '../../../shared/clock/index.ts';
+import { VirtualClock } from '../../support/virtual-clock.ts';
 
 const reason = new Error('enough');
 

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import { VirtualClock } from '../../../shared/clock/index.ts';
 import { Progress } from '../../../shared/commands/progress.ts';
+import { VirtualClock } from '../../support/virtual-clock.ts';
 
 function shownOn(terminal: { readonly isTTY?: boolean; readonly columns?: number }) {
   const clock = new VirtualClock();

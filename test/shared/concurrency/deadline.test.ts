@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import { VirtualClock } from '../../../shared/clock/index.ts';
 import { forAtMost, untilAborted, withDeadline } from '../../../shared/concurrency/index.ts';
+import { VirtualClock } from '../../support/virtual-clock.ts';
 
 const never = (): Promise<never> => new Promise(() => {});
 

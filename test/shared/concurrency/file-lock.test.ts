@@ -2,8 +2,9 @@ import { mkdtemp, readdir, readFile, rm, utimes, writeFile } from 'node:fs/promi
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { systemClock, VirtualClock } from '../../../shared/clock/index.ts';
+import { systemClock } from '../../../shared/clock/index.ts';
 import { withFileLock } from '../../../shared/concurrency/index.ts';
+import { VirtualClock } from '../../support/virtual-clock.ts';
 
 let folder: string;
 beforeAll(async () => {

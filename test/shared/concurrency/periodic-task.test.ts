@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest';
-import { seededRandom, VirtualClock } from '../../../shared/clock/index.ts';
+import { seededRandom } from '../../../shared/clock/index.ts';
 import { PeriodicTask } from '../../../shared/concurrency/index.ts';
+import { VirtualClock } from '../../support/virtual-clock.ts';
 
 function bedOf(run: (signal: AbortSignal) => Promise<void>) {
   const clock = new VirtualClock();

@@ -7,7 +7,7 @@ describe('Semaphore', () => {
     const begun: number[] = [];
     const ends: (() => void)[] = [];
     const all = [0, 1, 2, 3].map((at) =>
-      semaphore.run(undefined, async () => {
+      semaphore.run(async () => {
         begun.push(at);
         await new Promise<void>((resolve) => ends.push(resolve));
         return at;
@@ -26,24 +26,24 @@ describe('Semaphore', () => {
 
   it('gives its slot back by what fails', async () => {
     const semaphore = new Semaphore(1);
-    await expect(semaphore.run(undefined, () => Promise.reject(new Error('broken')))).rejects.toThrow('broken');
-    expect(await semaphore.run(undefined, async () => 'next')).toBe('next');
+    await expect(semaphore.run(() => Promise.reject(new Error('broken')))).rejects.toThrow('broken');
+    expect(await semaphore.run(async () => 'next')).toBe('next');
   });
 
   it('are left by who waits no longer', async () => {
     const semaphore = new Semaphore(1);
     let end = (): void => {};
-    const first = semaphore.run(undefined, () => new Promise<void>((resolve) => (end = resolve)));
+    const first = semaphore.run(() => new Promise<void>((resolve) => (end = resolve)));
     const aborter = new AbortController();
     let hasBegun = false;
-    const second = semaphore.run(aborter.signal, async () => {
+    const second = semaphore.run(async () => {
       hasBegun = true;
-    });
+    }, aborter.signal);
     aborter.abort(new Error('the client left'));
     await expect(second).rejects.toThrow('the client left');
     end();
     await first;
-    expect(await semaphore.run(undefined, async () => 'third')).toBe('third');
+    expect(await semaphore.run(async () => 'third')).toBe('third');
     expect(hasBegun).toBe(false);
   });
 });

@@ -6,7 +6,6 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type AttributeValue, DeleteItemCommand, DynamoDBClient, ScanCommand } from '@aws-sdk/client-dynamodb';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import { VirtualClock } from '../../../shared/clock/index.ts';
 import type { Discovery } from '../../../shared/discovery/index.ts';
 import { endpointAt, modelAt, Witness } from '../../contract/discovery/records.ts';
 import { createTestTable, type TestTable } from '../../contract/discovery/test-table.ts';
@@ -22,6 +21,7 @@ import {
   startDynoxide,
   waitUntil,
 } from '../../support/index.ts';
+import { VirtualClock } from '../../support/virtual-clock.ts';
 
 type DynamoDbOptions = Extract<SharedStoreOptions, { readonly backend: 'dynamodb' }>;
 

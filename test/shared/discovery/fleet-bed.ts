@@ -1,4 +1,4 @@
-import { seededRandom, VirtualClock } from '../../../shared/clock/index.ts';
+import { seededRandom } from '../../../shared/clock/index.ts';
 import {
   DynamoDbDiscovery,
   type DynamoDbDiscoveryOptions,
@@ -8,6 +8,7 @@ import { TableTime } from '../../../shared/discovery/table/index.ts';
 import { Witness } from '../../contract/discovery/records.ts';
 import { FreezableClock } from '../../support/index.ts';
 import { MemoryTable, type MemoryTableClient } from '../../support/memory-table.ts';
+import { VirtualClock } from '../../support/virtual-clock.ts';
 
 /** A process of a fleet in virtual time. */
 export interface BedProcess {

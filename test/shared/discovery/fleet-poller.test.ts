@@ -1,6 +1,7 @@
 import { beforeEach, describe, expect, it } from 'vitest';
-import { seededRandom, VirtualClock } from '../../../shared/clock/index.ts';
+import { seededRandom } from '../../../shared/clock/index.ts';
 import { FleetPoller, type ReadingRequest } from '../../../shared/discovery/dynamodb/fleet-poller.ts';
+import { VirtualClock } from '../../support/virtual-clock.ts';
 
 const POLL_MS = 1000;
 

@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest';
-import { seededRandom, VirtualClock } from '../../../shared/clock/index.ts';
+import { seededRandom } from '../../../shared/clock/index.ts';
 import { LeaseKeeper } from '../../../shared/discovery/lease-keeper.ts';
+import { VirtualClock } from '../../support/virtual-clock.ts';
 
 const TTL_MS = 10_000;
 

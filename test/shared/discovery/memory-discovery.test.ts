@@ -1,7 +1,8 @@
 import { describe, expect, it } from 'vitest';
-import { seededRandom, VirtualClock } from '../../../shared/clock/index.ts';
+import { seededRandom } from '../../../shared/clock/index.ts';
 import { MemoryDiscovery, MemoryHub } from '../../../shared/discovery/memory/memory-discovery.ts';
 import { endpointAt, Witness } from '../../contract/discovery/records.ts';
+import { VirtualClock } from '../../support/virtual-clock.ts';
 
 const instances = { bucket: 'v1/instances', prefix: '' } as const;
 

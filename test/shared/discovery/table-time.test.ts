@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { VirtualClock } from '../../../shared/clock/index.ts';
 import { TableTime } from '../../../shared/discovery/table/table-time.ts';
+import { VirtualClock } from '../../support/virtual-clock.ts';
 
 const EPOCH_MS = 1_700_000_000_000;
 

@@ -1,11 +1,11 @@
 import { beforeEach, describe, expect, it } from 'vitest';
-import { VirtualClock } from '../../../shared/clock/index.ts';
 import type { Fleet, Member } from '../../../shared/discovery/dynamodb/fleet/members.ts';
 import { cellItemKey } from '../../../shared/discovery/dynamodb/schema.ts';
 import { HeadWatch, ViewReader } from '../../../shared/discovery/dynamodb/view-reader.ts';
 import { FenceLost, ViewWriter } from '../../../shared/discovery/dynamodb/view-writer.ts';
 import { type Item, type ItemKey, momentOf, type Table, TableTime } from '../../../shared/discovery/table/index.ts';
 import { MemoryTable, type MemoryTableClient } from '../../support/memory-table.ts';
+import { VirtualClock } from '../../support/virtual-clock.ts';
 
 const TTL_MS = 3000;
 const { signal } = new AbortController();

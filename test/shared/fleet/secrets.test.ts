@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
-import { VirtualClock } from '../../../shared/clock/index.ts';
 import { openSecrets, SecretWatch } from '../../../shared/fleet/secrets/index.ts';
 import { captureLogger } from '../../../shared/telemetry/log/logger.ts';
+import { VirtualClock } from '../../support/virtual-clock.ts';
 
 const TOKEN = 'a-plane-token-of-thirty-two-letters';
 const NAMES = { STATOR_PLANE_TOKEN_SECRET: 'plane', STATOR_NATS_SECRET: 'arn:nats' };

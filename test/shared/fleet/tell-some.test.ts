@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest';
-import { VirtualClock } from '../../../shared/clock/index.ts';
 import { tellSome } from '../../../shared/fleet/nats.ts';
+import { VirtualClock } from '../../support/virtual-clock.ts';
 
 it('tells ten problems at once and then one a second, with how many were left out', async () => {
   const clock = new VirtualClock();

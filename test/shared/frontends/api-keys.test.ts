@@ -1,16 +1,16 @@
 import { connect } from 'node:net';
 import { describe, expect, it } from 'vitest';
 import { RequestNames } from '../../../shared/access/index.ts';
-import { issueKey, KeyGate, type KeyRecord, MemoryKeyStore, type NewKey } from '../../../shared/access/keys/index.ts';
+import { issueKey, KeyGate, type KeyRecord, type NewKey } from '../../../shared/access/keys/index.ts';
 import { systemClock } from '../../../shared/clock/index.ts';
 import { createHttpApp, type HttpSettings } from '../../../shared/frontends/http/index.ts';
 import { routesOf } from '../../../shared/frontends/http/route-table.ts';
 import { startHttpServer } from '../../../shared/frontends/node/server.ts';
 import type { GenerationRequest } from '../../../shared/protocol/generation/index.ts';
-import { silentLogger } from '../../../shared/telemetry/index.ts';
 import type { JsonObject } from '../../support/dynamo-http/records.ts';
 import { createTestApp } from '../../support/http-app.ts';
 import { defaultHttpSettings } from '../../support/http-settings.ts';
+import { MemoryKeyStore } from '../../support/memory-key-store.ts';
 import { playTexts, ScriptedPipeline } from '../../support/scripted-pipeline.ts';
 import { waitUntil } from '../../support/wait-until.ts';
 
@@ -192,7 +192,7 @@ describe('a request under a key', () => {
     const gate = new KeyGate({ store: slow, clock: systemClock, cacheMs: 0, onRead: () => reads++ });
     const { deps, lifecycle, lines } = createTestApp({ gate });
     const app = createHttpApp(deps);
-    const server = await startHttpServer(app, { host: '127.0.0.1', port: 0, lifecycle, logger: silentLogger });
+    const server = await startHttpServer(app, { host: '127.0.0.1', port: 0, lifecycle });
     const request = connect(server.port, '127.0.0.1');
     const head = `POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer ${text}\r\n`;
     request.write(`${head}content-length: 1000\r\n\r\n{`);

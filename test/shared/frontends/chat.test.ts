@@ -1,5 +1,4 @@
 import { describe, expect, it } from 'vitest';
-import { VirtualClock } from '../../../shared/clock/index.ts';
 import { ServeError, workerError } from '../../../shared/errors/index.ts';
 import type { Frame, JsonObject } from '../../support/dynamo-http/records.ts';
 import { parseFrames } from '../../support/dynamo-http/wire-answer.ts';
@@ -7,6 +6,7 @@ import { type GenerationEvent, tell } from '../../support/generation-events.ts';
 import { createTestApp, type TestAppOptions } from '../../support/http-app.ts';
 import { defaultHttpSettings } from '../../support/http-settings.ts';
 import { playTexts, type ScriptedCall, ScriptedPipeline } from '../../support/scripted-pipeline.ts';
+import { VirtualClock } from '../../support/virtual-clock.ts';
 
 const MESSAGES = [{ role: 'user', content: 'hi' }];
 
@@ -461,9 +461,8 @@ describe('a host with a deadline', () => {
     const { app } = createTestApp({ pipeline });
     const { WebExchange } = await import('../../../shared/frontends/http/index.ts');
     const deadline = new AbortController();
-    const request = post({ stream: true });
-    const exchange = Object.assign(new WebExchange(request), { deadline: deadline.signal });
-    await app.fetch(request, { exchange });
+    const exchange = Object.assign(new WebExchange(post({ stream: true })), { deadline: deadline.signal });
+    app.serve(exchange);
     const { sink, options } = await pipeline.call(0);
     sink.text(0, 'a', 1);
     deadline.abort();

@@ -109,12 +109,4 @@ describe('a handler without books of its own that fails', () => {
       },
     ]);
   });
-
-  it('is told also where the router failed before any handler', async () => {
-    const { app, lines } = createTestApp();
-    app.get('/broken', bug);
-    const response = await app.fetch(new Request('http://localhost/broken'));
-    expect([response.status, await response.json()]).toEqual([500, INTERNAL]);
-    expect(lines).toMatchObject([{ level: 'error', fields: { error: new TypeError('x is not a function') } }]);
-  });
 });

@@ -1,10 +1,10 @@
 import { describe, expect, it } from 'vitest';
-import { VirtualClock } from '../../../shared/clock/index.ts';
 import { type ServeError, workerError } from '../../../shared/errors/index.ts';
 import { createLogger, type LoggerOptions, type RequestEnd } from '../../../shared/telemetry/index.ts';
 import { tell } from '../../support/generation-events.ts';
 import { createTestApp, type TestAppOptions } from '../../support/http-app.ts';
 import { playFailure, playTexts, type ScriptedCall, ScriptedPipeline } from '../../support/scripted-pipeline.ts';
+import { VirtualClock } from '../../support/virtual-clock.ts';
 
 const TRACE_ID = '0af7651916cd43dd8448eb211c80319c';
 const CALLER_SPAN_ID = 'b7ad6b7169203331';

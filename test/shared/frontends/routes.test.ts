@@ -1,9 +1,9 @@
 import { describe, expect, it } from 'vitest';
-import { VirtualClock } from '../../../shared/clock/index.ts';
 import type { EndpointRecord } from '../../../shared/discovery/records.ts';
 import { createTestApp } from '../../support/http-app.ts';
 import { defaultHttpSettings } from '../../support/http-settings.ts';
 import { playTexts, ScriptedPipeline, servedModel } from '../../support/scripted-pipeline.ts';
+import { VirtualClock } from '../../support/virtual-clock.ts';
 
 const NOT_READY = {
   isReady: false,

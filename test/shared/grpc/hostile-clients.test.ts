@@ -3,7 +3,7 @@ import http2 from 'node:http2';
 import { connect as connectTls } from 'node:tls';
 import { Client, credentials, type ServiceError, status } from '@grpc/grpc-js';
 import { afterEach, describe, expect, it } from 'vitest';
-import { seededRandom, systemClock, VirtualClock } from '../../../shared/clock/index.ts';
+import { seededRandom, systemClock } from '../../../shared/clock/index.ts';
 import {
   framed,
   type GrpcCall,
@@ -26,6 +26,7 @@ import {
   windowFrame,
 } from '../../support/grpc/raw-http2.ts';
 import { readTlsFixture, waitUntil } from '../../support/index.ts';
+import { VirtualClock } from '../../support/virtual-clock.ts';
 
 const opened: { close(): unknown }[] = [];
 

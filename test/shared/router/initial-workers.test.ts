@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import { VirtualClock } from '../../../shared/clock/index.ts';
 import { InitialWorkers } from '../../../shared/router/index.ts';
+import { VirtualClock } from '../../support/virtual-clock.ts';
 
 const MINUTE_MS = 60_000;
 

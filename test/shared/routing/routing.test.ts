@@ -1,19 +1,17 @@
 import { afterEach, describe, expect, it } from 'vitest';
-import { seededRandom, VirtualClock } from '../../../shared/clock/index.ts';
+import { seededRandom } from '../../../shared/clock/index.ts';
 import { resolveConfig } from '../../../shared/config/index.ts';
 import type { RankLoad } from '../../../shared/discovery/index.ts';
 import { MemoryDiscovery, MemoryHub } from '../../../shared/discovery/memory/memory-discovery.ts';
 import type { RoutableModel } from '../../../shared/pipeline/index.ts';
-import { createMemoryEventPlane } from '../../../shared/planes/event/index.ts';
-import {
-  createMemoryRequestPlane,
-  type PlaneHandler,
-  type RequestPlane,
-} from '../../../shared/planes/request/index.ts';
+import type { PlaneHandler, RequestPlane } from '../../../shared/planes/request/index.ts';
 import type { RouteRequest } from '../../../shared/router/index.ts';
 import { openRouterMetrics, openRouting, type Routing } from '../../../shared/routing/index.ts';
 import { createFrontendMetrics, type FrontendMetrics, silentLogger } from '../../../shared/telemetry/index.ts';
 import { QuoteService } from '../../../shared/worker/calls/quote-service.ts';
+import { createMemoryEventPlane } from '../../support/memory-event-plane.ts';
+import { createMemoryRequestPlane } from '../../support/memory-request-plane.ts';
+import { VirtualClock } from '../../support/virtual-clock.ts';
 import { model, worker } from '../pipeline/fixtures.ts';
 
 const NEVER = new AbortController().signal;

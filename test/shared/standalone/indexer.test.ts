@@ -1,5 +1,4 @@
 import { describe, expect, it } from 'vitest';
-import { VirtualClock } from '../../../shared/clock/index.ts';
 import type { BlockChange } from '../../../shared/router/feed/index.ts';
 import { StandaloneIndexer } from '../../../shared/standalone/indexer.ts';
 import { createIndexerMetrics, indexerRoutes } from '../../../shared/standalone/indexer-service.ts';
@@ -9,6 +8,7 @@ import { createServiceApp } from '../../../shared/standalone/service.ts';
 import { silentLogger } from '../../../shared/telemetry/index.ts';
 import { hashBlocks } from '../../../shared/tokens/index.ts';
 import { type ServiceClient, serviceClient } from '../../support/router/service-client.ts';
+import { VirtualClock } from '../../support/virtual-clock.ts';
 
 const BLOCK = 4;
 const MAX_ID = 2n ** 64n - 1n;

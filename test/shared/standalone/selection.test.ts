@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { seededRandom, VirtualClock } from '../../../shared/clock/index.ts';
+import { seededRandom } from '../../../shared/clock/index.ts';
 import type { BlockChange } from '../../../shared/router/feed/index.ts';
 import {
   type KvRouterConfig,
@@ -14,6 +14,7 @@ import { createServiceApp } from '../../../shared/standalone/service.ts';
 import { silentLogger } from '../../../shared/telemetry/index.ts';
 import { hashBlocks } from '../../../shared/tokens/index.ts';
 import { serviceClient } from '../../support/router/service-client.ts';
+import { VirtualClock } from '../../support/virtual-clock.ts';
 
 const BLOCK = 4;
 const MAX_ID = 2n ** 64n - 1n;

@@ -5,12 +5,13 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
 import { afterEach, describe, expect, it } from 'vitest';
-import { type Clock, SYSTEM, systemClock, VirtualClock } from '../../../shared/clock/index.ts';
+import { type Clock, SYSTEM, systemClock } from '../../../shared/clock/index.ts';
 import { resolveConfig } from '../../../shared/config/index.ts';
 import { startIndexer } from '../../../shared/standalone/indexer-service.ts';
 import { serveService } from '../../../shared/standalone/service.ts';
 import { captureLogger } from '../../../shared/telemetry/index.ts';
 import { readTlsFixture } from '../../support/index.ts';
+import { VirtualClock } from '../../support/virtual-clock.ts';
 
 const TOKEN = 't'.repeat(32);
 const cleanups: (() => unknown)[] = [];

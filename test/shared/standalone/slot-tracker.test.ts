@@ -1,10 +1,10 @@
 import { describe, expect, it } from 'vitest';
-import { VirtualClock } from '../../../shared/clock/index.ts';
 import { Peers, ReplicaPools } from '../../../shared/standalone/replicas.ts';
 import { createServiceApp } from '../../../shared/standalone/service.ts';
 import { SlotTracker, slotRoutes } from '../../../shared/standalone/slot-tracker.ts';
 import { silentLogger } from '../../../shared/telemetry/index.ts';
 import { serviceClient } from '../../support/router/service-client.ts';
+import { VirtualClock } from '../../support/virtual-clock.ts';
 
 const MAX_ID = 2n ** 64n - 1n;
 const NAMES = { model_name: 'm', routing_group: 'g' };

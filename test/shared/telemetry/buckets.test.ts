@@ -1,10 +1,10 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { captureLogger, silentLogger } from '../../../shared/telemetry/index.ts';
-import { type BucketSet, bucketBounds, logBounds, stepBounds } from '../../../shared/telemetry/metrics/buckets.ts';
+import { resolveConfig } from '../../../shared/config/index.ts';
+import { BUCKETS, type Buckets, bucketsOf, logBounds, stepBounds } from '../../../shared/telemetry/metrics/buckets.ts';
 
 /** Dynamo's buckets. */
-const TABLE: Record<BucketSet, readonly number[]> = {
+const TABLE: Record<keyof Buckets, readonly number[]> = {
   requestDuration: [0, 2, 4, 8, 16, 32, 64, 130, 260, 510],
   inputSequence: [0, 100, 210, 430, 870, 1800, 3600, 7400, 15000, 31000, 63000, 130000],
   outputSequence: [0, 100, 210, 430, 880, 1800, 3700, 7600, 16000, 32000],
@@ -17,7 +17,7 @@ const TABLE: Record<BucketSet, readonly number[]> = {
 
 describe('histogram bounds', () => {
   it.each(Object.entries(TABLE))('of %s are the published ones by default', (set, bounds) => {
-    expect(bucketBounds(set as BucketSet, {}, silentLogger)).toEqual(bounds);
+    expect(logBounds(BUCKETS[set as keyof Buckets])).toEqual(bounds);
   });
 
   it('follow the same formula for the router’s inter-token latency', () => {
@@ -25,26 +25,28 @@ describe('histogram bounds', () => {
     expect(logBounds({ min: 0.001, max: 2, count: 13 })).toEqual(bounds);
   });
 
-  it('take each part of a range from the configuration', () => {
-    expect(bucketBounds('requestDuration', { requestDuration: { count: 2 } }, silentLogger)).toEqual([0, 510]);
-    expect(bucketBounds('itl', { itl: { min: 1, max: 100, count: 3 } }, silentLogger)).toEqual([0, 10, 100]);
-    expect(bucketBounds('ttft', { ttft: { count: 1 } }, silentLogger)).toEqual([0]);
+  it('come from the settings, whose defaults they are', () => {
+    expect(bucketsOf(resolveConfig('frontend', [], {}).settings)).toEqual(BUCKETS);
+    const env = { DYN_METRICS_ITL_MIN: '1', DYN_METRICS_ITL_MAX: '100', DYN_METRICS_ITL_COUNT: '3' };
+    const { itl, ttft } = bucketsOf(resolveConfig('frontend', [], env).settings);
+    expect([logBounds(itl), logBounds({ ...ttft, count: 1 })]).toEqual([[0, 10, 100], [0]]);
   });
 
   it.each([
-    { min: 0 },
-    { min: -1 },
-    { min: 600 },
-    { max: 1 },
-    { count: 0 },
-    { count: 513 },
-    { count: 2.5 },
-    { max: Number.NaN },
-    { max: Infinity },
-  ])('stay the default, with one warning, for %j', (range) => {
-    const { logger, lines } = captureLogger();
-    expect(bucketBounds('requestDuration', { requestDuration: range }, logger)).toEqual(TABLE.requestDuration);
-    expect(lines).toMatchObject([{ level: 'warn', fields: { set: 'requestDuration', ...range } }]);
+    ['MIN', '0'],
+    ['MIN', '-1'],
+    ['MIN', '600'],
+    ['MAX', '1'],
+    ['COUNT', '0'],
+    ['COUNT', '513'],
+    ['COUNT', '2.5'],
+    ['MAX', 'NaN'],
+    ['MAX', 'Infinity'],
+  ])('stay the default, with a warning, where %s is %s', (end, text) => {
+    const name = `DYN_METRICS_REQUEST_DURATION_${end}`;
+    const { settings, warnings } = resolveConfig('frontend', [], { [name]: text });
+    expect(bucketsOf(settings)).toEqual(BUCKETS);
+    expect(warnings.join()).toContain(name);
   });
 
   it('ascend strictly for any range that makes sense', () => {

@@ -1,8 +1,8 @@
 import { describe, expect, it } from 'vitest';
-import { VirtualClock } from '../../../shared/clock/index.ts';
 import { ServeError } from '../../../shared/errors/index.ts';
 import { createFrontendMetrics, type FrontendMetrics } from '../../../shared/telemetry/index.ts';
 import { metricPrefix } from '../../../shared/telemetry/metrics/frontend-families.ts';
+import { VirtualClock } from '../../support/virtual-clock.ts';
 import { type ParsedFamily, parseFamilies } from './prometheus-text.ts';
 
 const MODEL = ['model'];

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
-import { VirtualClock } from '../../../shared/clock/index.ts';
 import { ServeError } from '../../../shared/errors/index.ts';
 import { captureLogger, createLogger, type LoggerOptions, silentLogger } from '../../../shared/telemetry/index.ts';
+import { VirtualClock } from '../../support/virtual-clock.ts';
 
 function written(options: LoggerOptions = {}) {
   const lines: string[] = [];

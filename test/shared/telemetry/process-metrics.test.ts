@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest';
-import { type Clock, VirtualClock } from '../../../shared/clock/index.ts';
+import type { Clock } from '../../../shared/clock/index.ts';
 import { createFrontendMetrics, createWorkerMetrics } from '../../../shared/telemetry/index.ts';
+import { VirtualClock } from '../../support/virtual-clock.ts';
 import { parseFamilies, parseSamples } from './prometheus-text.ts';
 
 const LABELS = 'dynamo_namespace="ns",dynamo_component="backend",dynamo_endpoint="generate",model="m"';

@@ -17,7 +17,7 @@ describe('a metric registry', () => {
 
   it('prints series with their labels and escapes what clients may have written', async () => {
     const registry = new MetricRegistry();
-    const family = registry.counter('a_total', 'Things.', ['model', 'status']);
+    const family = registry.counter('a_total', 'Things.', 'model', 'status');
     family.with('q"\\\n', 'ok').add(2);
     family.with('q"\\\n', 'ok').add();
     expect(linesOf(await registry.render(), 'a_total{')).toEqual(['a_total{model="q\\"\\\\\\n",status="ok"} 3']);
@@ -49,7 +49,7 @@ describe('a metric registry', () => {
 
   it('counts on one shared series beyond its bound, and tells so', async () => {
     const registry = new MetricRegistry({ seriesMax: 2 });
-    const family = registry.counter('a_total', 'Things.', ['model']);
+    const family = registry.counter('a_total', 'Things.', 'model');
     for (const model of ['m1', 'm2', 'm3', 'm4', 'm1']) family.with(model).add();
     const text = await registry.render();
     expect(linesOf(text, 'a_total{')).toEqual([
@@ -62,7 +62,7 @@ describe('a metric registry', () => {
 
   it('forgets series by label', async () => {
     const registry = new MetricRegistry();
-    const family = registry.gauge('load', 'Load.', ['worker', 'rank']);
+    const family = registry.gauge('load', 'Load.', 'worker', 'rank');
     for (const [worker, rank] of [
       ['a', '0'],
       ['a', '1'],
@@ -83,7 +83,7 @@ describe('a metric registry', () => {
 
   it('refuses a second metric of the same name and the wrong number of labels', () => {
     const registry = new MetricRegistry();
-    const family = registry.counter('a_total', 'Things.', ['model']);
+    const family = registry.counter('a_total', 'Things.', 'model');
     expect(() => registry.counter('a_total', 'Others.')).toThrow('a_total');
     expect(() => family.with()).toThrow('a_total has 1 labels');
   });

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { PassThrough } from 'node:stream';
 import { gunzipSync } from 'node:zlib';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { systemClock, VirtualClock } from '../../../shared/clock/index.ts';
+import { systemClock } from '../../../shared/clock/index.ts';
 import {
   createFileSink,
   createStreamSink,
@@ -12,6 +12,7 @@ import {
   type RecordSink,
   type RequestEnd,
 } from '../../../shared/telemetry/index.ts';
+import { VirtualClock } from '../../support/virtual-clock.ts';
 
 function end(requestId: string, fields: Partial<RequestEnd> = {}): RequestEnd {
   return {

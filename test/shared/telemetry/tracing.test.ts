@@ -1,7 +1,8 @@
 import { describe, expect, it } from 'vitest';
-import { seededRandom, VirtualClock } from '../../../shared/clock/index.ts';
+import { seededRandom } from '../../../shared/clock/index.ts';
 import { ServeError } from '../../../shared/errors/index.ts';
 import { captureLogger, inSpan, logSpans, type Span, type SpanSink, Tracer } from '../../../shared/telemetry/index.ts';
+import { VirtualClock } from '../../support/virtual-clock.ts';
 
 function start(sampleRatio = 1) {
   const clock = new VirtualClock();

@@ -1,5 +1,5 @@
 import { execFile } from 'node:child_process';
-import { cp, mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { cp, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -145,7 +145,9 @@ describe('loadModelFolder says in one line what is wrong and what to do', () => 
     await remove('tokenizer.json');
     await write('config.json', { model_type: 'kimi_k2' });
     await write('own.tiktoken', 'AA== zero');
-    expect(await failure()).toMatch(/own\.tiktoken: broken tiktoken file \(line 1: no rank\); download it again/);
+    expect(await failure()).toMatch(
+      /own\.tiktoken: broken tiktoken file \(line 1: not a token in base64, a space and a rank\); download it again/,
+    );
   });
 
   it.each([
@@ -256,15 +258,24 @@ describe('readModelInfo', () => {
 });
 
 describe('the loader thread', () => {
-  it('gives a bundled process the same model, and the same error for a broken file', async () => {
+  it('gives a bundled process the same model for a large file, and the same error for a broken one; a small one needs none', async () => {
     const root = fileURLToPath(new URL('../../../', import.meta.url));
     const dist = join(folder, 'dist');
     const main = `
       import { loadModelFolder } from '${root}shared/tokens/index.ts';
-      import { threadId } from 'node:worker_threads';
-      const { tokenizer } = await loadModelFolder(process.argv[2]);
-      const broken = await loadModelFolder(process.argv[3]).catch((error) => error.message);
-      console.log(JSON.stringify({ ids: [...tokenizer.encode('Hello there, <|im_end|> caf\u00e9')], broken, threadId }));
+      let threads = 0;
+      process.on('worker', () => threads++);
+      async function answer(folder) {
+        const before = threads;
+        const said = await loadModelFolder(folder).then(
+          ({ tokenizer }) => [...tokenizer.encode('Hello there, <|im_end|> caf\u00e9')],
+          (error) => error.message,
+        );
+        return { said, threads: threads - before };
+      }
+      const answers = [];
+      for (const folder of process.argv.slice(2)) answers.push(await answer(folder));
+      console.log(JSON.stringify(answers));
     `;
     await writeFile(join(folder, 'main.ts'), main);
     await build({
@@ -280,13 +291,24 @@ describe('the loader thread', () => {
       outExtension: { '.js': '.js' },
     });
     await writeFile(join(dist, 'package.json'), '{"type":"module"}');
-    const broken = join(folder, 'broken');
-    await cp(builtinModelPath(), broken, { recursive: true });
-    await writeFile(join(broken, 'tokenizer.json'), '{"model": ');
-    const { stdout } = await promisify(execFile)(process.execPath, [join(dist, 'main.js'), builtinModelPath(), broken]);
-    const answer = JSON.parse(stdout) as { ids: number[]; broken: string };
+    const variant = async (name: string, tokenizerJson: string): Promise<string> => {
+      const path = join(folder, name);
+      await cp(builtinModelPath(), path, { recursive: true });
+      await writeFile(join(path, 'tokenizer.json'), tokenizerJson);
+      return path;
+    };
+    const whole = await readFile(join(builtinModelPath(), 'tokenizer.json'), 'utf8');
+    const room = ' '.repeat(600 * 1024);
+    const large = await variant('large', `${room}${whole}`);
+    const broken = await variant('broken', `${room}{"model": `);
+    const folders = [builtinModelPath(), large, broken];
+    const { stdout } = await promisify(execFile)(process.execPath, [join(dist, 'main.js'), ...folders]);
     const { tokenizer } = await loadModelFolder(builtinModelPath());
-    expect(answer.ids).toEqual([...tokenizer.encode('Hello there, <|im_end|> caf\u00e9')]);
-    expect(answer.broken).toMatch(/tokenizer\.json: broken JSON \(.* at byte \d+\)/);
+    const said = [...tokenizer.encode('Hello there, <|im_end|> caf\u00e9')];
+    expect(JSON.parse(stdout)).toEqual([
+      { said, threads: 0 },
+      { said, threads: 1 },
+      { said: expect.stringMatching(/tokenizer\.json: broken JSON \(.* at byte 6144\d\d\)/), threads: 1 },
+    ]);
   });
 });

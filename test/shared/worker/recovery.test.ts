@@ -3,7 +3,7 @@ import type { KvEvent } from '../../../shared/engines/index.ts';
 import type { ServeError } from '../../../shared/errors/index.ts';
 import type { IncomingCall } from '../../../shared/planes/request/index.ts';
 import type { EngineOutput } from '../../../shared/protocol/generation/index.ts';
-import { createBlockIndex } from '../../../shared/router/block-index/index.ts';
+import { BlockIndex } from '../../../shared/router/block-index/index.ts';
 import type { RecoveryResponse } from '../../../shared/router/feed/index.ts';
 import { RankTable } from '../../../shared/router/scheduler/index.ts';
 import { EventRing, RankJournal, RecoveryService } from '../../../shared/worker/events/rank-journal.ts';
@@ -18,7 +18,7 @@ function journalOf(count: number, blocks = 1): RankJournal {
   const rank = ranks.intern('abc', 0);
   const journal = new RankJournal({
     dpRank: 0,
-    index: createBlockIndex({ ranks }),
+    index: new BlockIndex({ ranks }),
     rank,
     workerId: '2748',
     publisherId: 'p',
@@ -36,7 +36,7 @@ function stored(salt: number, blocks: number): KvEvent {
 /** What a router holds that applies all of it in order: low halves of the names. */
 function held(parts: readonly RecoveryResponse[]): number[] {
   const ranks = new RankTable();
-  const index = createBlockIndex({ ranks });
+  const index = new BlockIndex({ ranks });
   const rank = ranks.intern('abc', 0);
   const answer = decodeAnswer(parts);
   if ('events' in answer) for (const { change } of answer.events) applyTo(index, rank, change);

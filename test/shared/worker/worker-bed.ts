@@ -1,15 +1,10 @@
-import { seededRandom, VirtualClock } from '../../../shared/clock/index.ts';
+import { seededRandom } from '../../../shared/clock/index.ts';
 import type { DiscoveryRecord } from '../../../shared/discovery/index.ts';
 import { MemoryDiscovery, MemoryHub } from '../../../shared/discovery/memory/memory-discovery.ts';
 import type { Engine, EngineInfo, EngineLoad, EngineSink, KvEvent } from '../../../shared/engines/index.ts';
 import type { ServeError } from '../../../shared/errors/index.ts';
-import { createMemoryEventPlane, type EventEnvelope } from '../../../shared/planes/event/index.ts';
-import {
-  type Call,
-  type CallSink,
-  createMemoryRequestPlane,
-  type Transport,
-} from '../../../shared/planes/request/index.ts';
+import type { EventEnvelope } from '../../../shared/planes/event/index.ts';
+import type { Call, CallSink, Transport } from '../../../shared/planes/request/index.ts';
 import {
   type EngineOutput,
   type EngineRequest,
@@ -17,6 +12,9 @@ import {
 } from '../../../shared/protocol/generation/index.ts';
 import { captureLogger, createWorkerMetrics } from '../../../shared/telemetry/index.ts';
 import { EndpointHealth, startWorker, type Worker, type WorkerOptions } from '../../../shared/worker/index.ts';
+import { createMemoryEventPlane } from '../../support/memory-event-plane.ts';
+import { createMemoryRequestPlane } from '../../support/memory-request-plane.ts';
+import { VirtualClock } from '../../support/virtual-clock.ts';
 import { engineRequest } from '../engines/mocker/support.ts';
 
 /** What names a request beside its id, as a frontend passes it on. */

@@ -2,12 +2,12 @@ import { afterEach, describe, expect, it } from 'vitest';
 import { systemClock, systemRandom } from '../../../shared/clock/index.ts';
 import { MemoryDiscovery, MemoryHub } from '../../../shared/discovery/memory/memory-discovery.ts';
 import { createMockEngine } from '../../../shared/engines/mocker/index.ts';
-import { createMemoryEventPlane } from '../../../shared/planes/event/index.ts';
 import { createTcpRequestPlane } from '../../../shared/planes/request/index.ts';
 import { encodeEngineRequest } from '../../../shared/protocol/generation/index.ts';
 import { createWorkerMetrics, silentLogger } from '../../../shared/telemetry/index.ts';
 import { startWorker } from '../../../shared/worker/index.ts';
 import { waitUntil } from '../../support/index.ts';
+import { createMemoryEventPlane } from '../../support/memory-event-plane.ts';
 import { engineRequest } from '../engines/mocker/support.ts';
 import { ADDRESS, CallerSink } from './worker-bed.ts';
 

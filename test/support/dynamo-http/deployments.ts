@@ -14,17 +14,14 @@ import {
   type Worker,
   workerSetsOf,
 } from '../../../shared/pipeline/index.ts';
-import {
-  createMemoryRequestPlane,
-  type IncomingCall,
-  type RequestPlane,
-} from '../../../shared/planes/request/index.ts';
+import type { IncomingCall, RequestPlane } from '../../../shared/planes/request/index.ts';
 import { decodeEngineRequest } from '../../../shared/protocol/generation/index.ts';
 import { MemoryResponseStore } from '../../../shared/responses/index.ts';
-import { createRouter } from '../../../shared/router/index.ts';
+import { SimpleRouter } from '../../../shared/router/index.ts';
 import { createFrontendMetrics, silentLogger } from '../../../shared/telemetry/index.ts';
 import { type LoadedModel, loadModelFolder } from '../../../shared/tokens/index.ts';
 import { defaultHttpSettings } from '../http-settings.ts';
+import { createMemoryRequestPlane } from '../memory-request-plane.ts';
 import { ScriptedEngine, type WorkerScript } from '../scripted-engine.ts';
 import { playMedia } from './media.ts';
 import { loadModels, type RegisteredModel } from './records.ts';
@@ -112,7 +109,7 @@ export async function startDeployment(
   const registered = [...(name.startsWith('mocker') ? MOCKED : loadModels(folder)), ...more];
   const instances = new Map<string, string>();
   if (name !== 'empty') await registerModels(name, registered, { plane, discovery, engine, instances });
-  const router = createRouter<Worker>({
+  const router = new SimpleRouter<Worker>({
     mode: 'round-robin',
     inhibitedMs: 0,
     clock: systemClock,
@@ -149,7 +146,7 @@ export async function startDeployment(
     lifecycle,
   });
   if (name === 'mocker-draining') lifecycle.drain();
-  const server = await startHttpServer(app, { host: '127.0.0.1', port: 0, lifecycle, logger: silentLogger });
+  const server = await startHttpServer(app, { host: '127.0.0.1', port: 0, lifecycle });
   return {
     port: server.port,
     engine,

@@ -3,7 +3,7 @@ import { decodeEventBatch } from '../../../shared/engines/kv-stream/engine-event
 import { EventNormaliser } from '../../../shared/engines/kv-stream/event-normaliser.ts';
 import { MsgpackError } from '../../../shared/engines/kv-stream/msgpack-cursor.ts';
 import { decodeEnvelope, decodeEnvelopeRecord } from '../../../shared/planes/event/envelope.ts';
-import { MsgpackReader, sliceLeadingRecord, sliceRecord } from '../../../shared/planes/sliced-record.ts';
+import { MsgpackReader } from '../../../shared/planes/sliced-record.ts';
 import { decodeRouterEvents } from '../../../shared/router/feed/kv-events.ts';
 import type { HostileValues } from './hostile-values.ts';
 import type { Part } from './parts.ts';
@@ -20,19 +20,17 @@ export const EVENT_PARTS: Readonly<Record<string, Part>> = {
     mayRefuse(() => decodeEnvelope('x', { publisherId: values.bytes(9), sequence: values.bytes(9), body }));
   },
   'large records': (values) => {
-    const codec = values.one(['msgpack', 'json'] as const);
     const record = values.json() ?? null;
-    const bytes = damaged(values, codec === 'json' ? Buffer.from(JSON.stringify(record)) : packr.pack(record));
+    const bytes = damaged(values, packr.pack(record));
     const reader = new MsgpackReader(bytes, { views: values.chance(0.5), leading: values.chance(0.5) });
     mayRefuse(() => {
       while (!reader.read(1 + values.random.below(100)));
       if (reader.end > bytes.length) throw 'a record that ends behind its bytes';
     });
-    for (const sliced of [sliceRecord(codec, bytes), sliceLeadingRecord(codec, bytes)]) {
-      mayRefuse(() => {
-        while (!sliced.read());
-      });
-    }
+    const sliced = new MsgpackReader(bytes);
+    mayRefuse(() => {
+      while (!sliced.read());
+    });
   },
   'router events': (values) => {
     const record = routerEvent(values);

@@ -14,13 +14,14 @@ import {
   type Worker,
   workerSetsOf,
 } from '../../../shared/pipeline/index.ts';
-import { createMemoryRequestPlane, type IncomingCall, type PlaneServer } from '../../../shared/planes/request/index.ts';
-import { createBlockIndex } from '../../../shared/router/block-index/index.ts';
-import { createRouter } from '../../../shared/router/index.ts';
-import { createKvRouter, kvRouterConfig } from '../../../shared/router/scheduler/index.ts';
+import type { IncomingCall, PlaneServer } from '../../../shared/planes/request/index.ts';
+import { BlockIndex } from '../../../shared/router/block-index/index.ts';
+import { SimpleRouter } from '../../../shared/router/index.ts';
+import { KvRouter, kvRouterConfig } from '../../../shared/router/scheduler/index.ts';
 import { createFrontendMetrics, type FrontendMetrics, silentLogger } from '../../../shared/telemetry/index.ts';
 import { letterModel } from '../../shared/pipeline/fixtures.ts';
 import { defaultHttpSettings } from '../http-settings.ts';
+import { createMemoryRequestPlane } from '../memory-request-plane.ts';
 import { serveEcho, serveText } from './scripted-engines.ts';
 
 const TRITON_ECHO =
@@ -133,13 +134,13 @@ export async function startScriptedKserve(options: ScriptedKserveOptions = {}): 
     await add(name, model, (call) => (isTensor ? serveEcho(call) : serveText(call, (body) => bodies.push(body))));
   }
   const router = options.queues
-    ? createKvRouter<Worker>({
+    ? new KvRouter<Worker>({
         config: kvRouterConfig({ queueThreshold: 0 }),
         clock,
         random,
-        indexFor: (_, ranks) => createBlockIndex({ ranks }),
+        indexFor: (_, ranks) => new BlockIndex({ ranks }),
       })
-    : createRouter<Worker>({ mode: 'round-robin', inhibitedMs: 0, clock, random });
+    : new SimpleRouter<Worker>({ mode: 'round-robin', inhibitedMs: 0, clock, random });
   const observer = { holding() {}, wanted() {}, held() {} };
   const hold = options.holds ? new ColdStartQueue({ clock, timeoutMs: 60_000, observer }) : undefined;
   const pools = new FollowedPools(router);

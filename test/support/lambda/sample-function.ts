@@ -1,9 +1,8 @@
 /** A small app under the real adapter, for the suites of the adapter. Each route shows one behaviour. */
-import { Hono } from 'hono';
-import { isErrorCode, ServeError } from '../../../shared/errors/index.ts';
-import { alreadySent, BodyIntake, type HostExchange, type HttpBindings } from '../../../shared/frontends/http/index.ts';
+import { isErrorCode, openAiErrorBody, ServeError, toServeError } from '../../../shared/errors/index.ts';
+import { BodyIntake, type HostExchange } from '../../../shared/frontends/http/index.ts';
 import { ByteBudget } from '../../../shared/frontends/inference/index.ts';
-import { createLambdaHandler } from '../../../shared/frontends/lambda/lambda-handler.ts';
+import { createLambdaHandler, type FunctionApp } from '../../../shared/frontends/lambda/lambda-handler.ts';
 import type { LambdaRuntime } from '../../../shared/frontends/lambda/lambda-sink.ts';
 
 declare const awslambda: LambdaRuntime;
@@ -13,133 +12,113 @@ let requests = 0;
 let starts = 0;
 let endsByCancel = 0;
 
-const app = new Hono<{ Bindings: HttpBindings }>();
-app.onError((error) => {
-  throw error; // to the adapter, whose answer is under test
-});
+/** By the first part of the path. */
+const routes: Readonly<Record<string, (exchange: HostExchange, query: URLSearchParams) => void | Promise<void>>> = {
+  async echo(exchange) {
+    const limitBytes = 192 * 1024 * 1024;
+    const intake = new BodyIntake(limitBytes, new ByteBudget('bodies_bytes', limitBytes), undefined);
+    await exchange.readBody(intake);
+    const body = Buffer.from(await intake.finish());
+    const headers = Object.fromEntries(exchange.headerNames().map((name) => [name, exchange.header(name)]));
+    const { method, path, query, headerLines } = exchange;
+    const told = { method, path, query, headerLines, headers, bytes: body.length, body: body.toString('hex', 0, 64) };
+    sendJson(exchange, 200, told);
+  },
 
-app.all('/echo', async (c) => {
-  const exchange = exchangeOf(c.env);
-  const limitBytes = 192 * 1024 * 1024;
-  const intake = new BodyIntake(limitBytes, new ByteBudget('bodies_bytes', limitBytes), undefined);
-  await exchange.readBody(intake);
-  const body = Buffer.from(await intake.finish());
-  const headers = Object.fromEntries(exchange.headerNames().map((name) => [name, exchange.header(name)]));
-  const { method, path, query, headerLines } = exchange;
-  return c.json({ method, path, query, headerLines, headers, bytes: body.length, body: body.toString('hex', 0, 64) });
-});
+  counts: (exchange) => sendJson(exchange, 200, { requests: ++requests, starts, endsByCancel, pid: process.pid }),
 
-app.get('/counts', (c) => c.json({ requests: ++requests, starts, endsByCancel, pid: process.pid }));
+  headers({ sink }) {
+    sink.head(200, { 'content-length': '5', 'x-text': 'caf\u00e9 au lait' });
+    sink.write('hello');
+    sink.end();
+  },
 
-app.get('/cookies', (c) => {
-  c.header('set-cookie', 'a=1; Path=/', { append: true });
-  c.header('set-cookie', 'b=2', { append: true });
-  c.header('connection', 'keep-alive');
-  c.header('x-text', 'caf\u00e9 au lait');
-  return c.text('hello');
-});
+  written({ sink }, query) {
+    sink.head(Number(query.get('status') ?? '200'), { 'x-written': 'yes' });
+    sink.write('a body');
+    sink.end();
+  },
 
-app.get('/written', (c) => {
-  const { sink } = exchangeOf(c.env);
-  sink.head(Number(c.req.query('status') ?? '200'), { 'x-written': 'yes' });
-  sink.write('a body');
-  sink.end();
-  return alreadySent();
-});
+  /** Fails before it has an exchange with the app. */
+  error({ path }) {
+    const code = path.split('/')[2] ?? '';
+    throw isErrorCode(code) ? new ServeError(code, 'as asked', { retryAfterMs: 1500 }) : new Error('a secret detail');
+  },
 
-app.get('/nothing', (c) => c.body(null, 204));
-app.get('/elsewhere', (c) => c.redirect('/counts'));
-
-app.get('/error/:code', (c) => {
-  const code = c.req.param('code');
-  throw isErrorCode(code) ? new ServeError(code, 'as asked', { retryAfterMs: 1500 }) : new Error('a secret detail');
-});
-
-/** One event, then one more each time the gate answers. */
-app.get('/gated', (c) => {
-  const { sink } = exchangeOf(c.env);
-  const gate = c.req.query('gate') ?? '';
-  const events = Number(c.req.query('events') ?? '3');
-  sink.head(200, EVENT_STREAM);
-  void (async () => {
-    for (let at = 0; at < events; at++) {
-      if (at > 0) await (await fetch(gate)).text();
+  /** One event, then one more each time the gate answers. */
+  async gated({ sink }, query) {
+    sink.head(200, EVENT_STREAM);
+    for (let at = 0; at < Number(query.get('events') ?? '3'); at++) {
+      if (at > 0) await (await fetch(query.get('gate') ?? '')).text();
       sink.write(`data: ${at}\n\n`);
     }
     sink.end();
-  })();
-  return alreadySent();
-});
+  },
 
-/** Many bytes, as fast as the reader takes them; tells how often it had to wait. */
-app.get('/flood', (c) => {
-  const { sink } = exchangeOf(c.env);
-  const frames = Number(c.req.query('frames'));
-  const frame = Buffer.alloc(64 * 1024, 'x');
-  sink.head(200, { 'content-type': 'application/octet-stream' });
-  let sent = 0;
-  let waits = 0;
-  const pump = (): void => {
-    while (sent < frames) {
+  /** Many bytes, as fast as the reader takes them; tells how often it had to wait. */
+  async flood({ sink }, query) {
+    const frame = Buffer.alloc(64 * 1024, 'x');
+    sink.head(200, { 'content-type': 'application/octet-stream' });
+    let waits = 0;
+    for (let sent = 0; sent < Number(query.get('frames')); sent++) {
       if (sink.isBlocked()) {
         waits++;
-        sink.onUnblocked(pump);
-        return;
+        await new Promise<void>((resolve) => sink.onUnblocked(resolve));
       }
       sink.write(frame);
-      sent++;
     }
     sink.write(`waits=${waits}`);
     sink.end();
-  };
-  pump();
-  return alreadySent();
-});
+  },
 
-/** Never ends by itself; `polite` ends when the deadline says so. */
-app.get('/endless', (c) => {
-  const { sink, deadline } = exchangeOf(c.env);
-  if (c.req.query('head') !== 'never') {
-    sink.head(200, { 'content-type': c.req.query('type') ?? 'text/event-stream' });
-    sink.write('data: first\n\n');
-  }
-  sink.closed.addEventListener('abort', () => endsByCancel++);
-  if (c.req.query('polite') === 'true') {
-    deadline?.addEventListener('abort', () => {
-      sink.write(`event: error\ndata: ${(deadline.reason as ServeError).code}\n\n`);
-      sink.end();
+  /** Never ends by itself; `polite` ends when the deadline says so. */
+  endless({ sink, deadline }, query) {
+    if (query.get('head') !== 'never') {
+      sink.head(200, { 'content-type': query.get('type') ?? 'text/event-stream' });
+      sink.write('data: first\n\n');
+    }
+    sink.closed.addEventListener('abort', () => endsByCancel++);
+    if (query.get('polite') === 'true') {
+      deadline?.addEventListener('abort', () => {
+        sink.write(`event: error\ndata: ${(deadline.reason as ServeError).code}\n\n`);
+        sink.end();
+      });
+    }
+  },
+
+  'broken-body'({ sink }) {
+    sink.head(200, { 'content-type': 'text/plain' });
+    sink.write('half of ');
+    setTimeout(() => sink.breakOff(new Error('the source failed')), 1); // a turn, in which the first half leaves
+  },
+
+  crash() {
+    setImmediate(() => {
+      throw new Error('outside of every handler');
     });
-  }
-  return alreadySent();
-});
+  },
+};
 
-app.get('/broken-body', () => {
-  const chunks = [new TextEncoder().encode('half of ')];
-  const body = new ReadableStream<Uint8Array>({
-    async pull(controller) {
-      const chunk = chunks.pop();
-      if (chunk === undefined) await new Promise((resolve) => setTimeout(resolve, 1)); // a turn, in which the first half leaves
-      if (chunk === undefined) controller.error(new Error('the source failed'));
-      else controller.enqueue(chunk);
-    },
-  });
-  return new Response(body, { headers: { 'content-type': 'text/plain' } });
-});
+const app: FunctionApp = {
+  serve(exchange) {
+    const serve = routes[exchange.path.split('/')[1] ?? ''];
+    if (serve === undefined) return sendJson(exchange, 404, {});
+    const served = serve(exchange, new URLSearchParams(exchange.query));
+    served?.catch((thrown: unknown) => {
+      const error = toServeError(thrown);
+      sendJson(exchange, error.status, openAiErrorBody(error));
+    });
+  },
+};
 
-app.get('/crash', () => {
-  setImmediate(() => {
-    throw new Error('outside of every handler');
-  });
-  return alreadySent();
-});
-
-function exchangeOf(bindings: HttpBindings): HostExchange {
-  if (bindings.exchange === undefined) throw new Error('the host gave no exchange');
-  return bindings.exchange;
+function sendJson({ sink }: HostExchange, status: number, body: object): void {
+  sink.head(status, { 'content-type': 'application/json' });
+  sink.write(JSON.stringify(body));
+  sink.end();
 }
 
 /** Fails as often as `FAILING_STARTS` says. */
-async function startApp(): Promise<typeof app> {
+async function startApp(): Promise<FunctionApp> {
   starts++;
   if (starts <= Number(process.env.FAILING_STARTS ?? '0')) throw new Error('the table is away');
   return app;

@@ -1,4 +1,4 @@
-import { type BlockIndex, createBlockIndex } from '../../../shared/router/block-index/index.ts';
+import { BlockIndex } from '../../../shared/router/block-index/index.ts';
 import { RankTable } from '../../../shared/router/scheduler/index.ts';
 import { Overlaps } from '../../../shared/router/scheduler/prefix-index.ts';
 import { chainHashes } from '../../../shared/tokens/index.ts';
@@ -34,7 +34,7 @@ interface Operation {
 /** Applies the operations and asks the queries in their order; what is not as recorded. */
 export function playIndexSequence({ ops, queries }: IndexSequence): readonly string[] {
   const ranks = new RankTable();
-  const index = createBlockIndex({ ranks });
+  const index = new BlockIndex({ ranks });
   const overlaps = new Overlaps(0);
   const failures: string[] = [];
   let done = 0;

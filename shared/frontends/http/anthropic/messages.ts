@@ -1,4 +1,4 @@
-import { ServeError, toServeError } from '../../../errors/index.ts';
+import { ServeError } from '../../../errors/index.ts';
 import { missingModelHint } from '../../../pipeline/index.ts';
 import {
   decodeCountTokens,
@@ -33,7 +33,6 @@ import {
   refuseMessages,
   requestIdHeader,
   StreamMessageNames,
-  sendMessagesError,
   toolUseId,
 } from './wire.ts';
 
@@ -68,20 +67,16 @@ export const serveMessages = serveInference({
 
 /**
  * `POST /v1/messages/count_tokens`: the prompt's true length where a tokenizer
- * is known, a guess elsewhere. Never rejects.
+ * is known, a guess elsewhere.
  */
 export async function serveCountTokens(deps: HttpAppDeps, exchange: HttpExchange): Promise<void> {
-  const requestId = newRequestId(deps.random);
-  try {
-    requireService(deps);
-    const body = parseCountTokensBody(await readJson(exchange, deps));
-    requireAllowed(exchange, body.model, deps.pipeline.requestable.find(body.model)?.primaryName);
-    const request = decodeCountTokens(body, decodeContext({ deps, exchange }), decodeOptions(deps, body.model));
-    const counted = await deps.pipeline.countTokens(request);
-    sendJson(exchange, 200, { input_tokens: counted ?? estimateTokens(body) }, requestIdHeader(requestId));
-  } catch (thrown) {
-    sendMessagesError(exchange, toServeError(thrown), requestId);
-  }
+  requireService(deps);
+  const body = parseCountTokensBody(await readJson(exchange, deps));
+  requireAllowed(exchange, body.model, deps.pipeline.requestable.find(body.model)?.primaryName);
+  const request = decodeCountTokens(body, decodeContext({ deps, exchange }), decodeOptions(deps, body.model));
+  const counted = await deps.pipeline.countTokens(request);
+  const headers = requestIdHeader(newRequestId(deps.random));
+  sendJson(exchange, 200, { input_tokens: counted ?? estimateTokens(body) }, headers);
 }
 
 function decodeOptions({ settings, pipeline }: HttpAppDeps, model: string): MessagesDecodeOptions {

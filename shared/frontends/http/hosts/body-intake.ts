@@ -8,9 +8,6 @@ const LARGE_CHUNK_BYTES = 16 * 1024;
 const BLOCK_BYTES_MAX = 1024 * 1024;
 const BLOCK_BYTES_MIN = 4 * 1024;
 
-/** Room for a whole body is made once this part of it is there: who only announces megabytes gets none. */
-const CERTAIN_PART = 0.25;
-
 const NOTHING = new Uint8Array(0);
 
 /**
@@ -23,30 +20,25 @@ export class BodyBytes {
   #block = NOTHING;
   #filled = 0;
   #sizeBytes = 0;
-  #announcedBytes = 0;
 
   get sizeBytes(): number {
     return this.#sizeBytes;
   }
 
-  /** So many bytes are to come: a hint, by which the body need not be copied at its end. */
-  announce(bytes: number): void {
-    this.#announcedBytes = bytes;
-  }
-
   add(chunk: Uint8Array): void {
     this.#sizeBytes += chunk.length;
-    const fits = chunk.length <= this.#block.length - this.#filled;
-    const isWholeSoFar = this.#sizeBytes === chunk.length;
-    if (!fits && (isWholeSoFar || chunk.length >= LARGE_CHUNK_BYTES)) {
+    if (chunk.length >= LARGE_CHUNK_BYTES || chunk.length === this.#sizeBytes) {
       this.#closeBlock();
       this.#parts.push(chunk);
-      this.#makeRoom();
-    } else {
-      if (!fits) this.#openBlock(chunk.length);
-      this.#block.set(chunk, this.#filled);
-      this.#filled += chunk.length;
+      return;
     }
+    if (chunk.length > this.#block.length - this.#filled) {
+      this.#closeBlock();
+      const bytes = Math.min(Math.max(this.#sizeBytes, BLOCK_BYTES_MIN), BLOCK_BYTES_MAX);
+      this.#block = Buffer.allocUnsafeSlow(Math.max(bytes, chunk.length));
+    }
+    this.#block.set(chunk, this.#filled);
+    this.#filled += chunk.length;
   }
 
   /** Everything in one piece; what came in one chunk is not copied. Empties this. */
@@ -62,27 +54,6 @@ export class BodyBytes {
     this.#block = NOTHING;
     this.#filled = 0;
     this.#sizeBytes = 0;
-  }
-
-  /** Puts what is there into a block for the whole body. */
-  #makeRoom(): void {
-    const bytes = this.#announcedBytes;
-    if (this.#sizeBytes >= bytes || this.#sizeBytes < bytes * CERTAIN_PART) return;
-    const block = Buffer.allocUnsafeSlow(bytes);
-    let filled = 0;
-    for (const part of this.#parts) {
-      block.set(part, filled);
-      filled += part.length;
-    }
-    this.#parts = [];
-    this.#block = block;
-    this.#filled = filled;
-  }
-
-  #openBlock(bytesMin: number): void {
-    this.#closeBlock();
-    const bytes = Math.min(Math.max(this.#sizeBytes, BLOCK_BYTES_MIN), BLOCK_BYTES_MAX);
-    this.#block = Buffer.allocUnsafeSlow(Math.max(bytes, bytesMin));
   }
 
   #closeBlock(): void {
@@ -136,7 +107,6 @@ export class BodyIntake {
    */
   expect(bytes: number): void {
     this.#requireWithin(bytes);
-    this.#bytes.announce(bytes);
   }
 
   /** @throws ServeError `request_too_large`, `server_overloaded`. */

@@ -3,8 +3,7 @@ import type { BodyIntake } from './body-intake.ts';
 
 /**
  * One HTTP request together with the place for its response. A host (Node server, Lambda stream) makes one per request and
- * hands it to the app as `c.env.exchange`; without one the app makes its own over the fetch `Request` and gives a
- * `Response` whose body is a web stream.
+ * hands it to the app; over a fetch `Request` the app makes its own, whose `Response` has a web stream for a body.
  */
 export interface HostExchange {
   /** Upper case. */
@@ -36,31 +35,11 @@ export interface HostExchange {
 }
 
 /** An exchange as handlers get it: all that they know of their host. */
-export interface HttpExchange extends HostExchange, BookedExchange {
+export interface HttpExchange extends Omit<HostExchange, 'headerLines'>, BookedExchange {
   readonly sink: FrameSink;
   readonly deadline?: AbortSignal;
   /** As `sink.head`, with the headers that every response carries. */
   head(status: number, headers: Readonly<Record<string, string>>): void;
-}
-
-/** What a host passes as the second argument of `app.fetch`. */
-export interface HttpBindings {
-  readonly exchange?: HostExchange;
-  /** `HostExchange.peer` of a host that has no exchange. */
-  readonly peer?: string | undefined;
-  /** What `app.fetch` gives back when the response went into `exchange.sink`. @default `alreadySent()` */
-  readonly sent?: Response;
-}
-
-let sent: Response | undefined;
-
-/**
- * A response that tells Hono's Node host that there is nothing to send. Made when it is first asked for: the name `Response` alone
- * makes Node load all of its fetch, 15 ms of CPU.
- */
-export function alreadySent(): Response {
-  sent ??= new Response(null, { headers: { 'x-hono-already-sent': 'true' } });
-  return sent;
 }
 
 /**

@@ -8,7 +8,7 @@ import type { HttpAppDeps } from '../deps.ts';
 import type { HttpExchange } from '../hosts/exchange.ts';
 import type { Operation, Serve } from '../route.ts';
 import type { HttpSettings } from '../settings.ts';
-import { sendError, sendText } from '../sinks/send.ts';
+import { sendText } from '../sinks/send.ts';
 import { exampleModels } from './examples.ts';
 
 export const OPENAPI_PATH = '/openapi.json';
@@ -70,14 +70,15 @@ export function redirectToDocs(_deps: HttpAppDeps, exchange: HttpExchange): void
 }
 
 /** `GET /docs/` and what the page loads. */
-export async function serveDocs({ settings }: HttpAppDeps, exchange: HttpExchange): Promise<void> {
+export async function serveDocs(_deps: HttpAppDeps, exchange: HttpExchange): Promise<void> {
   const name = exchange.path.slice(DOCS_PATH.length + 1);
   const type = ASSETS.get(name);
   const folder = assetFolder();
   if (folder === undefined || (name !== '' && type === undefined)) {
     const message = folder === undefined ? NO_PAGE : `Route not found: ${exchange.method} ${exchange.path}`;
-    sendError(exchange, new ServeError('not_found', message), settings.overloadStatus);
-  } else if (type === undefined) {
+    throw new ServeError('not_found', message);
+  }
+  if (type === undefined) {
     sendText(exchange, 200, 'text/html; charset=utf-8', PAGE);
   } else {
     sendText(exchange, 200, type, await readFile(join(folder, name), 'utf8'), CACHED);

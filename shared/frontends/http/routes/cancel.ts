@@ -3,7 +3,7 @@ import { cancelRequest } from '../../inference/index.ts';
 import type { HttpAppDeps } from '../deps.ts';
 import type { HttpExchange } from '../hosts/exchange.ts';
 import { decodePath, shownId } from '../route.ts';
-import { sendError, sendJson } from '../sinks/send.ts';
+import { sendJson } from '../sinks/send.ts';
 
 /** Below it stands the id of a response, or at the edge that serves it the request id that the server gave. */
 export const CANCEL_PATH = '/v1/cancel';
@@ -14,10 +14,8 @@ export const CANCEL_PATH = '/v1/cancel';
  */
 export async function serveCancel(deps: HttpAppDeps, exchange: HttpExchange): Promise<void> {
   const id = decodePath(exchange.path.slice(CANCEL_PATH.length + 1));
-  if (await cancelRequest(deps, id, exchange.grant.owner))
-    sendJson(exchange, 200, { id, object: 'cancellation', cancelled: true });
-  else {
-    const error = new ServeError('not_found', `No running request has the id ${shownId(id)}`);
-    sendError(exchange, error, deps.settings.overloadStatus);
+  if (!(await cancelRequest(deps, id, exchange.grant.owner))) {
+    throw new ServeError('not_found', `No running request has the id ${shownId(id)}`);
   }
+  sendJson(exchange, 200, { id, object: 'cancellation', cancelled: true });
 }

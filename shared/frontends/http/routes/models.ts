@@ -1,4 +1,3 @@
-import { ServeError } from '../../../errors/index.ts';
 import {
   type ModelReadiness,
   modelNotFound,
@@ -6,12 +5,12 @@ import {
   type NamespaceReadiness,
   type ServedModel,
 } from '../../../pipeline/index.ts';
-import { newRequestId, sendMessagesError } from '../anthropic/wire.ts';
+import { requireService } from '../../inference/index.ts';
 import type { HttpAppDeps } from '../deps.ts';
 import type { HttpExchange } from '../hosts/exchange.ts';
 import { type Access, decodePath } from '../route.ts';
 import type { HttpSettings } from '../settings.ts';
-import { sendError, sendJson } from '../sinks/send.ts';
+import { sendJson } from '../sinks/send.ts';
 
 const READY_SUFFIX = '/ready';
 
@@ -22,10 +21,7 @@ export function modelAccess(path: string): Access {
 
 /** `GET /v1/models`: models that can be served now. */
 export function serveModelList(deps: HttpAppDeps, exchange: HttpExchange): void {
-  if (!deps.lifecycle.isTakingRequests) {
-    sendModelsError(deps, exchange, new ServeError('service_unavailable', 'Service is not ready'));
-    return;
-  }
+  requireService(deps);
   const { grant } = exchange;
   const models = deps.pipeline.models
     .list()
@@ -43,15 +39,13 @@ export function serveModel(deps: HttpAppDeps, exchange: HttpExchange): void {
   const { models } = deps.pipeline;
   const model = models.known(id);
   if (model !== undefined && exchange.grant.allowsModel(model.name, model.primaryName)) {
+    if (!model.readiness.isReady) throw modelNotReady(id);
     const body = wantsAnthropicModels(deps, exchange) ? anthropicModel : modelBody;
-    if (model.readiness.isReady) sendJson(exchange, 200, body(model, deps));
-    else sendModelsError(deps, exchange, modelNotReady(id));
-    return;
-  }
-  if (id.endsWith(READY_SUFFIX)) serveReadiness(deps, exchange, id.slice(0, -READY_SUFFIX.length));
+    sendJson(exchange, 200, body(model, deps));
+  } else if (id.endsWith(READY_SUFFIX)) serveReadiness(deps, exchange, id.slice(0, -READY_SUFFIX.length));
   else {
     const shown = models.list().filter(({ name, primaryName }) => exchange.grant.allowsModel(name, primaryName));
-    sendModelsError(deps, exchange, modelNotFound(shown, { name: id }));
+    throw modelNotFound(shown, { name: id });
   }
 }
 
@@ -59,10 +53,7 @@ export function serveModel(deps: HttpAppDeps, exchange: HttpExchange): void {
 export function serveReadiness(deps: HttpAppDeps, exchange: HttpExchange, name: string): void {
   const { lifecycle, pipeline } = deps;
   const model = pipeline.models.known(name);
-  if (model === undefined) {
-    sendModelsError(deps, exchange, modelNotFound(pipeline.models.list(), { name }));
-    return;
-  }
+  if (model === undefined) throw modelNotFound(pipeline.models.list(), { name });
   const { readiness } = model;
   const isReady = readiness.isReady && lifecycle.isTakingRequests;
   const reason = lifecycle.isTakingRequests ? readiness.reason : (lifecycle.waitsFor ?? 'Service is not ready');
@@ -111,19 +102,8 @@ function namespaceBody(namespace: NamespaceReadiness): object {
 }
 
 /** The client speaks Anthropic's dialect and may. */
-function wantsAnthropicModels({ settings }: HttpAppDeps, exchange: HttpExchange): boolean {
+export function wantsAnthropicModels({ settings }: HttpAppDeps, exchange: HttpExchange): boolean {
   return settings.anthropic.isEnabled && exchange.header('anthropic-version') !== undefined;
-}
-
-/** Sends a failure of the routes of models in the dialect of the client. */
-export function sendModelsError(
-  deps: HttpAppDeps,
-  exchange: HttpExchange,
-  error: ServeError,
-  headers?: Readonly<Record<string, string>>,
-): void {
-  if (wantsAnthropicModels(deps, exchange)) sendMessagesError(exchange, error, newRequestId(deps.random), headers);
-  else sendError(exchange, error, deps.settings.overloadStatus, headers);
 }
 
 /** A model in Anthropic's shape. */

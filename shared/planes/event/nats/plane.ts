@@ -1,16 +1,16 @@
 import { type Clock, type Random, systemRandom } from '../../../clock/index.ts';
-import type { NatsClient, NatsStream } from '../../nats/index.ts';
-import type { RecordCodec } from '../../record-codec.ts';
+import { type NatsClient, type NatsStream, retryPauseMs } from '../../nats/index.ts';
 import { encodeEnvelopeRecord, SequencedPublisher } from '../envelope.ts';
 import {
   type EventLog,
+  type EventLogFollower,
   type EventPlane,
   type EventScope,
   LOGGED_TOPICS,
   subjectOf,
   subjectPrefixOf,
 } from '../types.ts';
-import { type LogFollower, NatsEventLog, retryPauseMs } from './log.ts';
+import { NatsEventLog } from './log.ts';
 import { NatsSubscription } from './subscription.ts';
 
 /** The bounds of a log. An existing stream is left as it is; what differs is reported. */
@@ -32,8 +32,6 @@ export interface NatsEventPlaneOptions {
   readonly clock: Clock;
   /** @default systemRandom */
   readonly random?: Random;
-  /** `DYN_EVENT_PLANE_CODEC`; readers understand both. @default 'msgpack' */
-  readonly codec?: RecordCodec;
   readonly log?: NatsEventLogSettings;
   /** Told of messages that cannot be read, listeners that throw and streams that cannot be made. */
   readonly onProblem: (problem: unknown) => void;
@@ -47,9 +45,9 @@ export interface NatsEventPlaneOptions {
  * publishers batch far below that, and a subscriber that sees the gap asks for a dump.
  */
 export function createNatsEventPlane(options: NatsEventPlaneOptions): EventPlane {
-  const { client, clock, random = systemRandom, codec = 'msgpack', onProblem } = options;
+  const { client, clock, random = systemRandom, onProblem } = options;
   const streams = new LogStreams(options);
-  const followers = new Set<LogFollower>();
+  const followers = new Set<EventLogFollower>();
 
   return {
     name: 'nats',
@@ -61,7 +59,7 @@ export function createNatsEventPlane(options: NatsEventPlaneOptions): EventPlane
         publisherId: random.instanceId(),
         transport: { kind: 'Nats', config: { subject_prefix: subjectPrefixOf(scope) } },
         clock,
-        send: (event) => client.publish(subject, encodeEnvelopeRecord(codec, event)),
+        send: (event) => client.publish(subject, encodeEnvelopeRecord(event)),
       });
     },
     subscribe: async (scope, topic, listener) =>

@@ -2,71 +2,6 @@ import type { NatsMessage, NatsSubscription as Subscribed } from '../../nats/ind
 import { decodeEnvelopeRecord, EVENT_BYTES_MAX, SequenceWatch } from '../envelope.ts';
 import type { EventListener, EventSubscription } from '../types.ts';
 
-interface Delivery<Event> {
-  /** A promise for an event that takes several turns to read. */
-  read(): Event | Promise<Event>;
-  deliver(event: Event): void;
-}
-
-/** Hands events on in the order in which they came, at once unless one before them takes several turns to read. */
-export class InOrder {
-  readonly #onProblem: (problem: unknown) => void;
-  #last: Promise<void> | undefined;
-  #waitingBytes = 0;
-
-  /** @param onProblem told of what cannot be read, and of a `deliver` that throws */
-  constructor(onProblem: (problem: unknown) => void) {
-    this.#onProblem = onProblem;
-  }
-
-  /** Messages that wait for one before them. */
-  get waitingBytes(): number {
-    return this.#waitingBytes;
-  }
-
-  /** Resolves when nothing waits any more; undefined = nothing does. Never rejects. */
-  get idle(): Promise<void> | undefined {
-    return this.#last;
-  }
-
-  /** @param bytes length of the message, which is kept until its turn comes */
-  push<Event>(bytes: number, delivery: Delivery<Event>): void {
-    let event: Promise<Event> | undefined;
-    if (this.#last === undefined) {
-      try {
-        const read = delivery.read();
-        if (!(read instanceof Promise)) {
-          delivery.deliver(read);
-          return;
-        }
-        event = read;
-      } catch (problem) {
-        this.#onProblem(problem);
-        return;
-      }
-    }
-    this.#waitingBytes += bytes;
-    const last = this.#follow(this.#last, event, delivery).finally(() => {
-      this.#waitingBytes -= bytes;
-      if (this.#last === last) this.#last = undefined;
-    });
-    this.#last = last;
-  }
-
-  async #follow<Event>(
-    before: Promise<void> | undefined,
-    event: Promise<Event> | undefined,
-    { read, deliver }: Delivery<Event>,
-  ): Promise<void> {
-    await before;
-    try {
-      deliver(await (event ?? read()));
-    } catch (problem) {
-      this.#onProblem(problem);
-    }
-  }
-}
-
 interface NatsSubscriptionOptions {
   readonly subscribe: (receive: (message: Pick<NatsMessage, 'data'>) => void) => Subscribed;
   readonly topic: string;
@@ -82,34 +17,51 @@ const WAITING_BYTES_MAX = 4 * EVENT_BYTES_MAX;
 export class NatsSubscription extends SequenceWatch implements EventSubscription {
   readonly #options: NatsSubscriptionOptions;
   readonly #subscribed: Subscribed;
-  readonly #inOrder: InOrder;
-  #isClosed = false;
+  /** Messages behind a long one, and the bytes of them all. */
+  readonly #waiting: Uint8Array[] = [];
+  #waitingBytes = 0;
+  #isReading = false;
 
   constructor(options: NatsSubscriptionOptions) {
-    super('Nats', options.listener);
+    super('Nats', options.listener, options.onProblem);
     this.#options = options;
-    this.#inOrder = new InOrder(options.onProblem);
-    this.#subscribed = options.subscribe((message) => this.#deliver(message));
+    this.#subscribed = options.subscribe((message) => this.#receive(message.data));
   }
 
   async close(): Promise<void> {
-    this.#isClosed = true;
+    this.endWatch();
     this.#subscribed.unsubscribe();
   }
 
-  #deliver({ data }: Pick<NatsMessage, 'data'>): void {
-    if (this.#isClosed) return;
-    if (data.length > EVENT_BYTES_MAX || this.#inOrder.waitingBytes > WAITING_BYTES_MAX) {
-      const waiting = this.#inOrder.waitingBytes;
-      this.#options.onProblem(new RangeError(`an event of ${data.length} bytes, behind ${waiting} bytes of others`));
+  #receive(data: Uint8Array): void {
+    if (data.length > EVENT_BYTES_MAX || this.#waitingBytes > WAITING_BYTES_MAX) {
+      const reason = `an event of ${data.length} bytes, behind ${this.#waitingBytes} bytes of others`;
+      this.#options.onProblem(new RangeError(reason));
       return;
     }
-    this.#inOrder.push(data.length, {
-      read: () => decodeEnvelopeRecord(this.#options.topic, bufferOf(data)),
-      deliver: (event) => {
-        if (!this.#isClosed) this.receive(event);
-      },
-    });
+    if (this.#isReading) {
+      this.#waiting.push(data);
+      this.#waitingBytes += data.length;
+      return;
+    }
+    const long = this.#read(data);
+    if (long !== undefined) void this.#readOn(long, data.length); // never rejects
+  }
+
+  #read(data: Uint8Array): Promise<void> | undefined {
+    return this.hear(() => decodeEnvelopeRecord(this.#options.topic, bufferOf(data)));
+  }
+
+  async #readOn(long: Promise<void>, bytes: number): Promise<void> {
+    this.#isReading = true;
+    this.#waitingBytes += bytes;
+    await long;
+    this.#waitingBytes -= bytes;
+    for (let data = this.#waiting.shift(); data !== undefined; data = this.#waiting.shift()) {
+      await this.#read(data);
+      this.#waitingBytes -= data.length;
+    }
+    this.#isReading = false;
   }
 }
 

@@ -1,7 +1,6 @@
 import type { Publisher, Subscriber } from 'zeromq';
 import { type Clock, type Random, systemRandom } from '../../../clock/index.ts';
 import { formatHostPort, listenAddress } from '../../listen-address.ts';
-import type { RecordCodec } from '../../record-codec.ts';
 import { EVENT_BYTES_MAX, encodeEnvelope, SequencedPublisher } from '../envelope.ts';
 import {
   type EventListener,
@@ -29,8 +28,6 @@ export interface ZmqEventPlaneOptions {
   readonly advertiseHost?: string | undefined;
   /** Why publishers must not bind `host`, in one line that says what to set: nothing of ZeroMQ asks who subscribes. @default they may */
   readonly refusal?: string | undefined;
-  /** `DYN_EVENT_PLANE_CODEC`; readers understand both. @default 'msgpack' */
-  readonly codec?: RecordCodec;
   /** Proxies between publishers and subscribers. @default none: subscribers connect to publishers */
   readonly brokers?: ZmqBrokerSource;
   /** Told of messages that cannot be read, of listeners that throw, and once an outage of each broker that cannot be reached. */
@@ -51,7 +48,7 @@ const RECEIVING = { receiveHighWaterMark: HIGH_WATER_MARK, linger: 0, maxMessage
  * With several brokers a message comes once from each, and the first counts: while one is left nothing is lost.
  */
 export function createZmqEventPlane(options: ZmqEventPlaneOptions): EventPlane {
-  const { clock, random = systemRandom, host = 'auto', codec = 'msgpack', brokers, refusal, onProblem } = options;
+  const { clock, random = systemRandom, host = 'auto', brokers, refusal, onProblem } = options;
   const open = new Set<{ close(): Promise<void> }>();
   const absent = new Set<string>(); // brokers
 
@@ -77,7 +74,7 @@ export function createZmqEventPlane(options: ZmqEventPlaneOptions): EventPlane {
       clock,
       // With a send timeout of 0 the socket takes or refuses a message at once.
       send(event) {
-        const frames = encodeEnvelope(codec, event);
+        const frames = encodeEnvelope(event);
         return socket.send([key, frames.publisherId, frames.sequence, frames.body]);
       },
       onClosed() {

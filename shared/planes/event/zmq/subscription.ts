@@ -1,7 +1,7 @@
 import type { Subscriber } from 'zeromq';
 import { endOfTurn } from '../../../concurrency/index.ts';
 import { decodeEnvelope, SequenceWatch } from '../envelope.ts';
-import type { EventEnvelope, EventListener, EventSubscription, EventTransport } from '../types.ts';
+import type { EventListener, EventSubscription, EventTransport } from '../types.ts';
 
 interface ZmqSubscriptionOptions {
   readonly kind: EventTransport['kind'];
@@ -27,24 +27,19 @@ export class ZmqSubscription extends SequenceWatch implements EventSubscription 
   readonly #options: ZmqSubscriptionOptions;
   readonly #key: Buffer;
   readonly #reading: Promise<void>;
-  #isClosed = false;
 
   constructor(options: ZmqSubscriptionOptions) {
-    super(options.kind, options.listener);
+    super(options.kind, options.listener, options.onProblem);
     this.#options = options;
     this.#key = Buffer.from(options.key);
     options.socket.subscribe(options.key);
     this.#reading = this.#read();
   }
 
-  protected get isClosed(): boolean {
-    return this.#isClosed;
-  }
-
   /** Closes the socket. Nothing is delivered afterwards. */
   async close(): Promise<void> {
-    if (this.#isClosed) return;
-    this.#isClosed = true;
+    if (this.isClosed) return;
+    this.endWatch();
     this.#options.onClosed();
     this.#options.socket.close();
     await this.#reading;
@@ -52,7 +47,7 @@ export class ZmqSubscription extends SequenceWatch implements EventSubscription 
 
   async #read(): Promise<void> {
     let turnBytes = 0;
-    while (!this.#isClosed) {
+    while (!this.isClosed) {
       if (turnBytes > TURN_BYTES) {
         await endOfTurn();
         turnBytes = 0;
@@ -61,7 +56,7 @@ export class ZmqSubscription extends SequenceWatch implements EventSubscription 
       try {
         frames = await this.#options.socket.receive();
       } catch (error) {
-        if (!this.#isClosed) this.#options.onProblem(error);
+        if (!this.isClosed) this.#options.onProblem(error);
         return; // closed, or broken for good: receive() has no time limit that could pass
       }
       turnBytes += frames.reduce((sum, frame) => sum + frame.length, MESSAGE_COST_BYTES);
@@ -74,27 +69,12 @@ export class ZmqSubscription extends SequenceWatch implements EventSubscription 
   #deliver(frames: readonly Buffer[]): Promise<void> | undefined {
     const [key, publisherId, sequence, body] = frames;
     // A SUB socket matches keys by prefix.
-    if (this.#isClosed || key?.equals(this.#key) !== true) return undefined;
-    try {
-      if (publisherId === undefined || sequence === undefined || body === undefined) {
-        throw new RangeError(`an event of ${frames.length} frames`);
-      }
-      const event = decodeEnvelope(this.#options.topic, { publisherId, sequence, body });
-      if (event instanceof Promise) return this.#deliverLong(event);
-      this.receive(event);
-    } catch (problem) {
-      this.#options.onProblem(problem); // the stream of events goes on
-    }
-    return undefined;
-  }
-
-  async #deliverLong(event: Promise<EventEnvelope>): Promise<void> {
-    try {
-      const read = await event;
-      if (!this.#isClosed) this.receive(read);
-    } catch (problem) {
-      this.#options.onProblem(problem);
-    }
+    if (this.isClosed || key?.equals(this.#key) !== true) return undefined;
+    return this.hear(() => {
+      if (publisherId !== undefined && sequence !== undefined && body !== undefined)
+        return decodeEnvelope(this.#options.topic, { publisherId, sequence, body });
+      throw new RangeError(`an event of ${frames.length} frames`);
+    });
   }
 }
 

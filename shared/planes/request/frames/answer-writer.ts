@@ -1,5 +1,5 @@
 import { type WireError, workerError } from '../../../errors/index.ts';
-import { bytesOf, encodePieces, encodeRecord, type RecordCodec, type RecordPieces } from '../../record-codec.ts';
+import { bytesOf, encodePieces, encodeRecord, type RecordPieces } from '../../record-codec.ts';
 import {
   appendTokens,
   closeTokensFrame,
@@ -9,25 +9,11 @@ import {
   tokenEntryBytes,
 } from './frame.ts';
 import { ByteWriter } from './outbox.ts';
-import { flagsOf, type Prologue } from './records.ts';
+import type { Prologue } from './records.ts';
 
-/** Records that are the same for every stream, by codec. */
-interface ConstantRecords {
-  readonly prologue: Uint8Array;
-  readonly end: Uint8Array;
-}
-
-function constantRecords(codec: RecordCodec): ConstantRecords {
-  return {
-    prologue: encodeRecord(codec, { error: null } satisfies Prologue),
-    end: encodeRecord(codec, { complete_final: true }),
-  };
-}
-
-const CONSTANTS: Readonly<Record<RecordCodec, ConstantRecords>> = {
-  msgpack: constantRecords('msgpack'),
-  json: constantRecords('json'),
-};
+// Records that are the same for every stream.
+const PROLOGUE = encodeRecord({ error: null } satisfies Prologue);
+const END = encodeRecord({ complete_final: true });
 
 /**
  * Puts together what one connection sends in a turn: however an engine step mixes its streams, their tokens leave in one
@@ -40,8 +26,6 @@ const CONSTANTS: Readonly<Record<RecordCodec, ConstantRecords>> = {
 export class AnswerWriter {
   /** Longest payload that the caller takes. */
   payloadBytesMax: number;
-  /** Codec of the caller's HELLO. */
-  codec: RecordCodec = 'msgpack';
   readonly #target: ByteWriter;
   readonly #tokens = new ByteWriter();
   readonly #frames = new ByteWriter();
@@ -59,7 +43,7 @@ export class AnswerWriter {
 
   /** Nothing of the stream precedes its PROLOGUE, so it may pass what other streams have waiting. */
   prologue(streamId: number): void {
-    this.#target.frame(FrameType.prologue, flagsOf(this.codec), streamId, CONSTANTS[this.codec].prologue);
+    this.#target.frame(FrameType.prologue, streamId, PROLOGUE);
   }
 
   tokens(streamId: number, choice: number, ids: ArrayLike<number>, start: number, count: number): void {
@@ -70,25 +54,25 @@ export class AnswerWriter {
 
   /** The record of a frame; its bytes are copied, once. Throws `PayloadTooLarge` beyond the caller's limit. */
   encode(value: unknown): RecordPieces {
-    const record = encodePieces(this.codec, value, { isKept: false }); // an engine may use its buffers again
+    const record = encodePieces(value, { isKept: false }); // an engine may use its buffers again
     const bytes = bytesOf(record);
     if (bytes <= this.payloadBytesMax) return record;
     throw workerError('PayloadTooLarge', `an item of ${bytes} bytes; the limit is ${this.payloadBytesMax}`);
   }
 
   item(streamId: number, record: RecordPieces): void {
-    this.#frames.frameOf(FrameType.data, flagsOf(this.codec), streamId, record);
+    this.#frames.frameOf(FrameType.data, streamId, record);
     this.#framed.add(streamId);
   }
 
   end(streamId: number): void {
-    this.#frame(FrameType.end, streamId, CONSTANTS[this.codec].end);
+    this.#frame(FrameType.end, streamId, END);
   }
 
   fail(streamId: number, error: WireError, isAccepted: boolean): void {
     const prologue: Prologue = { error: error.message, typed_error: error };
     const type = isAccepted ? FrameType.error : FrameType.prologue;
-    this.#frame(type, streamId, encodeRecord(this.codec, isAccepted ? error : prologue));
+    this.#frame(type, streamId, encodeRecord(isAccepted ? error : prologue));
   }
 
   /** Moves everything to the target, in order. */
@@ -103,7 +87,7 @@ export class AnswerWriter {
   }
 
   #frame(type: FrameTypeCode, streamId: number, record: Uint8Array): void {
-    this.#frames.frame(type, flagsOf(this.codec), streamId, record);
+    this.#frames.frame(type, streamId, record);
     this.#framed.add(streamId);
   }
 }

@@ -1,6 +1,8 @@
 /** What a connection needs of the byte stream that carries it. A `net.Socket` is one. */
 export interface ByteChannel {
   readonly destroyed: boolean;
+  /** It counts as connected once it is secured, which 'secureConnect' tells: before that, whom it speaks to is not known. */
+  readonly encrypted?: boolean;
   /** Bytes written that have not left yet. */
   readonly writableLength: number;
   /** Takes the bytes; false = write no more before 'drain'. Their memory may be used again when `writableLength` is 0. */
@@ -16,7 +18,7 @@ export interface ByteChannel {
   readonly remoteAddress?: string | undefined;
   /** What only the two ends of this very channel can know (RFC 5705); an encrypted one has it. */
   exportKeyingMaterial?(bytes: number, label: string, context: Buffer): Buffer;
-  on(event: 'connect' | 'drain' | 'close', listener: () => void): unknown;
+  on(event: 'connect' | 'secureConnect' | 'drain' | 'close', listener: () => void): unknown;
   on(event: 'error', listener: (error: Error) => void): unknown;
   on(event: 'data', listener: (bytes: Buffer) => void): unknown;
   once(event: 'close', listener: () => void): unknown;

@@ -20,9 +20,9 @@ import {
 } from './frame.ts';
 import { type Heartbeat, Liveness, type Pulse } from './heartbeat.ts';
 import { Outbox } from './outbox.ts';
-import { NO_PROOF, PeerFault, quotePeer, toPeerFault } from './peer-trust.ts';
+import { explainHandshake, NO_PROOF, PeerFault, quotePeer, toPeerFault } from './peer-trust.ts';
 import type { PendingOpen } from './pool.ts';
-import { codecOf, deliverToCall, readHelloAck, readWireError, writeOpenFrame } from './records.ts';
+import { deliverToCall, readHelloAck, readWireError, writeOpenFrame } from './records.ts';
 import { type ConnectionSettings, GREETING_BYTES_MAX, outboundBytesMax } from './settings.ts';
 import { SlowStreams } from './slow-streams.ts';
 
@@ -130,7 +130,7 @@ export class ClientConnection<Target extends CallTarget> implements FrameReceive
     if (this.#state === 'closed') return;
     const { waiting } = this.#outbox;
     const at = waiting.reserve(FRAME_HEADER_BYTES + 4);
-    writeFrameHeader(waiting.bytes, at, 4, FrameType.credit, 0, streamId);
+    writeFrameHeader(waiting.bytes, at, 4, FrameType.credit, streamId);
     writeU32(waiting.bytes, at + FRAME_HEADER_BYTES, amount);
     this.#schedule();
   }
@@ -180,17 +180,9 @@ export class ClientConnection<Target extends CallTarget> implements FrameReceive
     this.#resendHeld();
   }
 
-  frame(
-    type: FrameTypeCode,
-    flags: number,
-    streamId: number,
-    bytes: Buffer,
-    start: number,
-    end: number,
-    isKept: boolean,
-  ): void {
+  frame(type: FrameTypeCode, streamId: number, bytes: Buffer, start: number, end: number, isKept: boolean): void {
     if (this.#state === 'proving') {
-      this.#unprovenFrame(type, flags, bytes, start, end);
+      this.#unprovenFrame(type, bytes, start, end);
       return;
     }
     if (type === FrameType.tokens) {
@@ -198,7 +190,7 @@ export class ClientConnection<Target extends CallTarget> implements FrameReceive
       return;
     }
     if (streamId === CONNECTION_STREAM) {
-      this.#connectionFrame(type, flags, bytes, start, end);
+      this.#connectionFrame(type, bytes, start, end);
       return;
     }
     const call = this.#calls.get(streamId);
@@ -207,8 +199,8 @@ export class ClientConnection<Target extends CallTarget> implements FrameReceive
         throw new FrameError(`stream ${streamId} was never opened`);
       return; // a late frame of a stream that is over
     }
-    if (this.#slow.takesFrame(call, streamId, type, flags, { bytes, start, end, isKept })) return;
-    const record = decodeRecord(codecOf(flags), bytes, start, end);
+    if (this.#slow.takesFrame(call, streamId, type, { bytes, start, end, isKept })) return;
+    const record = decodeRecord(bytes, start, end);
     try {
       deliverToCall(call, type, record);
     } catch (thrown) {
@@ -238,9 +230,9 @@ export class ClientConnection<Target extends CallTarget> implements FrameReceive
   #openNow(pending: PendingOpen<Target>): void {
     const { call, target, request } = pending;
     if (call.isClosed) return;
-    const { codec, requestTimeoutMs } = this.#settings;
+    const { requestTimeoutMs } = this.#settings;
     const streamId = this.#nextStreamId;
-    writeOpenFrame(this.#outbox.waiting, codec, streamId, { endpoint: target.endpoint, request }, this.#sendBytesMax);
+    writeOpenFrame(this.#outbox.waiting, streamId, { endpoint: target.endpoint, request }, this.#sendBytesMax);
     this.#nextStreamId += 2;
     this.#outbox.schedule();
     if (this.#calls.size === 0) this.#socket.ref();
@@ -255,9 +247,9 @@ export class ClientConnection<Target extends CallTarget> implements FrameReceive
   }
 
   /** All that counts of a worker that has proved nothing is its proof, or why it refuses. */
-  #unprovenFrame(type: FrameTypeCode, flags: number, bytes: Buffer, start: number, end: number): void {
+  #unprovenFrame(type: FrameTypeCode, bytes: Buffer, start: number, end: number): void {
     if (type === FrameType.error) {
-      this.#refused(decodeRecord(codecOf(flags), bytes, start, end));
+      this.#refused(decodeRecord(bytes, start, end));
       return;
     }
     if (type !== FrameType.challenge) throw new PeerFault(NO_PROOF);
@@ -284,11 +276,11 @@ export class ClientConnection<Target extends CallTarget> implements FrameReceive
     this.#socket.write(hello);
   }
 
-  #connectionFrame(type: FrameTypeCode, flags: number, bytes: Buffer, start: number, end: number): void {
+  #connectionFrame(type: FrameTypeCode, bytes: Buffer, start: number, end: number): void {
     if (end - start > CONNECTION_RECORD_BYTES_MAX) throw new FrameError(`${end - start} bytes on stream 0`);
     switch (type) {
       case FrameType.helloAck:
-        this.#greeted(decodeRecord(codecOf(flags), bytes, start, end));
+        this.#greeted(decodeRecord(bytes, start, end));
         break;
       case FrameType.ping:
         if (end - start > PING_BYTES_MAX) throw new FrameError(`PING of ${end - start} bytes`);
@@ -301,7 +293,7 @@ export class ClientConnection<Target extends CallTarget> implements FrameReceive
         this.#drain();
         break;
       case FrameType.error:
-        this.#refused(decodeRecord(codecOf(flags), bytes, start, end));
+        this.#refused(decodeRecord(bytes, start, end));
         break;
       default:
         throw new FrameError(`frame type ${type} on stream 0`);
@@ -309,12 +301,13 @@ export class ClientConnection<Target extends CallTarget> implements FrameReceive
   }
 
   #watchSocket(): void {
-    this.#socket.on('connect', () => this.#connected());
+    this.#socket.on(this.#socket.encrypted ? 'secureConnect' : 'connect', () => this.#connected());
     this.#socket.on('drain', () => {
       if (!this.#isUnproven()) this.#outbox.unblock();
     });
     this.#socket.on('error', (error) => {
-      this.#socketError = error; // 'close' follows
+      const reason = this.#state === 'connecting' ? explainHandshake(error, 'worker') : undefined;
+      this.#socketError = reason === undefined ? error : new PeerFault(reason, { cause: error }); // 'close' follows
     });
     this.#socket.on('close', () => {
       if (this.#state === 'closed') return;
@@ -381,7 +374,7 @@ export class ClientConnection<Target extends CallTarget> implements FrameReceive
 
   #send(type: FrameTypeCode, streamId: number, payload: Uint8Array): void {
     if (this.#state === 'closed') return;
-    this.#outbox.waiting.frame(type, 0, streamId, payload);
+    this.#outbox.waiting.frame(type, streamId, payload);
     this.#schedule();
   }
 

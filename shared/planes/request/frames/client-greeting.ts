@@ -1,10 +1,10 @@
 import { randomBytes } from 'node:crypto';
-import { encodeRecord, RECORD_CODECS } from '../../record-codec.ts';
+import { encodeRecord } from '../../record-codec.ts';
 import { type ByteChannel, channelBinding } from './byte-channel.ts';
 import { CONNECTION_STREAM, FRAME_HEADER_BYTES, FrameType } from './frame.ts';
 import { ByteWriter } from './outbox.ts';
 import { NO_GREETING, NO_PROOF, NONCE_BYTES, PeerFault, PROOF_BYTES, type Transcript } from './peer-trust.ts';
-import { flagsOf, type Hello, PLANE_PROTOCOL } from './records.ts';
+import { type Hello, PLANE_PROTOCOL } from './records.ts';
 import type { ConnectionSettings } from './settings.ts';
 
 /**
@@ -17,10 +17,10 @@ export class ClientGreeting {
 
   constructor(settings: ConnectionSettings, instanceId: string) {
     this.#settings = settings;
-    const { codec, frameBytesMax, secret } = settings;
-    const hello: Hello = { proto: PLANE_PROTOCOL, codecs: RECORD_CODECS, maxFrame: frameBytesMax, instanceId };
+    const { frameBytesMax, secret } = settings;
+    const hello: Hello = { proto: PLANE_PROTOCOL, codecs: ['msgpack'], maxFrame: frameBytesMax, instanceId };
     const nonce = secret && randomBytes(NONCE_BYTES).toString('base64url');
-    this.#hello = encodeRecord(codec, nonce === undefined ? hello : { ...hello, nonce });
+    this.#hello = encodeRecord(nonce === undefined ? hello : { ...hello, nonce });
   }
 
   get hasToken(): boolean {
@@ -36,7 +36,7 @@ export class ClientGreeting {
 
   /** Begins what `writer` will send once it may: with HELLO, or with room for the proof where HELLO leaves alone. */
   prepare(writer: ByteWriter): void {
-    if (this.hasToken) writer.frame(FrameType.proof, 0, CONNECTION_STREAM, new Uint8Array(PROOF_BYTES));
+    if (this.hasToken) writer.frame(FrameType.proof, CONNECTION_STREAM, new Uint8Array(PROOF_BYTES));
     else this.#write(writer);
   }
 
@@ -65,6 +65,6 @@ export class ClientGreeting {
   }
 
   #write(writer: ByteWriter): void {
-    writer.frame(FrameType.hello, flagsOf(this.#settings.codec), CONNECTION_STREAM, this.#hello);
+    writer.frame(FrameType.hello, CONNECTION_STREAM, this.#hello);
   }
 }

@@ -11,8 +11,6 @@ import { PeerFault, TLS_SPOKEN } from './peer-trust.ts';
 
 export const FRAME_HEADER_BYTES = 12;
 const FRAME_VERSION = 1;
-/** Flag bit 0: the record in the payload is msgpack; without it JSON. */
-export const MSGPACK_FLAG = 1;
 /** Longest payload of PING and PONG. */
 export const PING_BYTES_MAX = 64;
 /** Stream id of frames that concern the connection. */
@@ -36,6 +34,12 @@ export const FrameType = {
   challenge: 15,
   proof: 16,
 } as const;
+
+/** Bit 0 of the flags: the payload is, or begins with, a record in msgpack. It says no more than the type. */
+const FLAGS = new Uint8Array(FrameType.proof + 1);
+for (const name of ['hello', 'helloAck', 'open', 'prologue', 'data', 'end', 'error', 'goAway'] as const) {
+  FLAGS[FrameType[name]] = 1;
+}
 
 export type FrameTypeCode = (typeof FrameType)[keyof typeof FrameType];
 
@@ -65,14 +69,13 @@ export function writeFrameHeader(
   at: number,
   payloadBytes: number,
   type: FrameTypeCode,
-  flags: number,
   streamId: number,
 ): void {
   writeU32(bytes, at, payloadBytes);
   bytes[at + 4] = FRAME_VERSION;
   bytes[at + 5] = type;
-  bytes[at + 6] = flags >>> 8;
-  bytes[at + 7] = flags;
+  bytes[at + 6] = 0;
+  bytes[at + 7] = FLAGS[type]!; // one for each type
   writeU32(bytes, at + 8, streamId);
 }
 
@@ -82,15 +85,7 @@ export interface FrameReceiver {
    * One frame; its payload is `bytes[start .. end)`.
    * @param isKept nobody writes to `bytes` again; else the payload is only valid during the call
    */
-  frame(
-    type: FrameTypeCode,
-    flags: number,
-    streamId: number,
-    bytes: Buffer,
-    start: number,
-    end: number,
-    isKept: boolean,
-  ): void;
+  frame(type: FrameTypeCode, streamId: number, bytes: Buffer, start: number, end: number, isKept: boolean): void;
   /** A frame longer than the limit. Its payload is skipped. */
   oversize(type: FrameTypeCode, streamId: number, payloadBytes: number): void;
 }
@@ -200,9 +195,8 @@ export class FrameParser {
 
   #deliver(bytes: Buffer, at: number, frameBytes: number, isKept: boolean): void {
     const type = bytes[at + 5] as FrameTypeCode; // checked by `#startSkip`
-    const flags = (bytes[at + 6]! << 8) | bytes[at + 7]!; // inside the header
     const streamId = readU32(bytes, at + 8);
-    this.#receiver.frame(type, flags, streamId, bytes, at + FRAME_HEADER_BYTES, at + frameBytes, isKept);
+    this.#receiver.frame(type, streamId, bytes, at + FRAME_HEADER_BYTES, at + frameBytes, isKept);
   }
 
   /** Checks a complete header; true when its payload is too long and will be skipped. */
@@ -280,7 +274,7 @@ export function appendTokens(
 
 /** Completes the header of the frame that `appendTokens` started. */
 export function closeTokensFrame(writer: ByteWriter): void {
-  writeFrameHeader(writer.bytes, 0, writer.length - FRAME_HEADER_BYTES, FrameType.tokens, 0, CONNECTION_STREAM);
+  writeFrameHeader(writer.bytes, 0, writer.length - FRAME_HEADER_BYTES, FrameType.tokens, CONNECTION_STREAM);
 }
 
 const scratch = new Uint32Array(IDS_MAX);

@@ -40,14 +40,14 @@ export class ByteWriter {
   }
 
   /** Appends a whole frame. A large payload is not copied: nobody writes to it again. */
-  frame(type: FrameTypeCode, flags: number, streamId: number, payload: Uint8Array): void {
+  frame(type: FrameTypeCode, streamId: number, payload: Uint8Array): void {
     const { length } = payload;
     if (length > COPIED_BYTES_MAX) {
-      this.frameOf(type, flags, streamId, [payload]);
+      this.frameOf(type, streamId, [payload]);
       return;
     }
     const at = this.reserve(FRAME_HEADER_BYTES + length);
-    writeFrameHeader(this.bytes, at, length, type, flags, streamId);
+    writeFrameHeader(this.bytes, at, length, type, streamId);
     this.bytes.set(payload, at + FRAME_HEADER_BYTES);
   }
 
@@ -55,9 +55,9 @@ export class ByteWriter {
    * Appends a frame whose payload is `pieces`, and `tailBytes` more that the caller appends.
    * @param pieces large ones are not copied: nobody writes to them again
    */
-  frameOf(type: FrameTypeCode, flags: number, streamId: number, pieces: RecordPieces, tailBytes = 0): void {
+  frameOf(type: FrameTypeCode, streamId: number, pieces: RecordPieces, tailBytes = 0): void {
     const at = this.reserve(FRAME_HEADER_BYTES);
-    writeFrameHeader(this.bytes, at, bytesOf(pieces) + tailBytes, type, flags, streamId);
+    writeFrameHeader(this.bytes, at, bytesOf(pieces) + tailBytes, type, streamId);
     for (const piece of pieces) this.#append(piece);
   }
 

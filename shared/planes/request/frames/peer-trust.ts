@@ -62,6 +62,19 @@ export function toPeerFault(thrown: unknown): PeerFault {
   return thrown instanceof PeerFault ? thrown : new PeerFault(NO_PROOF, { cause: thrown });
 }
 
+/** What a failed handshake with `peer` says to an operator; undefined = nothing that a setting would mend. */
+export function explainHandshake(error: Error, peer: 'caller' | 'worker'): string | undefined {
+  const code = 'code' in error ? String(error.code) : '';
+  if (/WRONG_VERSION_NUMBER|HTTP_REQUEST|UNEXPECTED_MESSAGE/.test(code)) {
+    return `the ${peer} speaks plainly and this process encrypts: set the same STATOR_PLANE_TOKEN and STATOR_PLANE_TLS, or certificates, at both ends`;
+  }
+  if (/BAD_RECORD_MAC|DECRYPT/.test(code)) return `the ${peer} knows another STATOR_PLANE_TOKEN`;
+  if (/NO_SHARED_CIPHER|HANDSHAKE_FAILURE|PROTOCOL_VERSION|UNSUPPORTED_PROTOCOL|NO_PROTOCOLS/.test(code)) {
+    return `the ${peer} and this process do not encrypt alike: one has certificates (DYN_TCP_TLS_*), the other STATOR_PLANE_TOKEN alone`;
+  }
+  return undefined;
+}
+
 /** What a peer says about itself is shown only so far: it has proved nothing. */
 const WORDS_MAX = 300;
 

@@ -6,13 +6,12 @@ import {
   decodeLeadingRecord,
   encodePieces,
   type LeadingRecord,
-  type RecordCodec,
   type RecordPieces,
 } from '../../record-codec.ts';
 import type { ClientCall } from '../client-call.ts';
 import type { ServerCallRequest } from '../server-call.ts';
 import type { PlaneRequest } from '../types.ts';
-import { FrameError, FrameType, type FrameTypeCode, MSGPACK_FLAG, readU32, writeU32 } from './frame.ts';
+import { FrameError, FrameType, type FrameTypeCode, readU32, writeU32 } from './frame.ts';
 import type { ByteWriter } from './outbox.ts';
 
 /** Changes with what the two ends say before the first request; both must speak the same. */
@@ -21,7 +20,7 @@ export const PLANE_PROTOCOL = 2;
 /** First record of a connection, from the caller. */
 export interface Hello {
   readonly proto: typeof PLANE_PROTOCOL;
-  readonly codecs: readonly RecordCodec[];
+  readonly codecs: readonly string[];
   /** Longest payload that the sender takes, in bytes. */
   readonly maxFrame: number;
   /** The instance that the caller means to reach. */
@@ -52,33 +51,24 @@ export interface Prologue {
 
 const IS_LITTLE_ENDIAN = endianness() === 'LE';
 
-export function codecOf(flags: number): RecordCodec {
-  return (flags & MSGPACK_FLAG) === 0 ? 'json' : 'msgpack';
-}
-
-export function flagsOf(codec: RecordCodec): number {
-  return codec === 'msgpack' ? MSGPACK_FLAG : 0;
-}
-
 /**
  * Appends an OPEN frame: Dynamo's control message with what belongs to one request as its record, then the
  * prompt as a raw tail (u32 count, ids). Large byte strings of the body are not copied. Throws `PayloadTooLarge` beyond `payloadBytesMax` and writes nothing then.
  */
 export function writeOpenFrame(
   writer: ByteWriter,
-  codec: RecordCodec,
   streamId: number,
   { endpoint, request }: { readonly endpoint: string; readonly request: PlaneRequest },
   payloadBytesMax: number,
 ): void {
   const { tokenIds } = request;
-  const record = encodeOpenRecord(codec, endpoint, request);
+  const record = encodeOpenRecord(endpoint, request);
   const tailBytes = tokenIds === undefined ? 0 : 4 + tokenIds.byteLength;
   const payloadBytes = bytesOf(record) + tailBytes;
   if (payloadBytes > payloadBytesMax) {
     throw workerError('PayloadTooLarge', `request of ${payloadBytes} bytes; the limit is ${payloadBytesMax}`);
   }
-  writer.frameOf(FrameType.open, flagsOf(codec), streamId, record, tailBytes);
+  writer.frameOf(FrameType.open, streamId, record, tailBytes);
   if (tokenIds === undefined) return;
   const tailAt = writer.reserve(tailBytes);
   writeU32(writer.bytes, tailAt, tokenIds.length);
@@ -88,23 +78,23 @@ export function writeOpenFrame(
   if (IS_LITTLE_ENDIAN) target.swap32();
 }
 
-function encodeOpenRecord(codec: RecordCodec, endpoint: string, request: PlaneRequest): RecordPieces {
+function encodeOpenRecord(endpoint: string, request: PlaneRequest): RecordPieces {
   const record = {
     id: request.id,
     request_type: 'single_in',
     response_type: 'many_out',
-    payload_codec: codec,
+    payload_codec: 'msgpack',
     endpoint,
     headers: request.headers,
     deadlineMs: request.deadlineMs,
     body: request.body,
   };
-  return encodePieces(codec, record, { isKept: true });
+  return encodePieces(record, { isKept: true });
 }
 
 /** The request of an OPEN payload. Throws `FrameError` when it is not one. */
-export function readOpen(codec: RecordCodec, bytes: Buffer, start: number, end: number): ServerCallRequest {
-  return toOpen(decodeLeadingRecord(codec, bytes, start, end), bytes, end);
+export function readOpen(bytes: Buffer, start: number, end: number): ServerCallRequest {
+  return toOpen(decodeLeadingRecord(bytes, start, end), bytes, end);
 }
 
 /** The request of an OPEN payload that ends at `end` of `bytes`, and whose record has been read. Throws `FrameError`. */

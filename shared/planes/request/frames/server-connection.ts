@@ -19,7 +19,7 @@ import {
 import { type Heartbeat, Liveness, type Pulse } from './heartbeat.ts';
 import { Outbox } from './outbox.ts';
 import { PeerFault } from './peer-trust.ts';
-import { codecOf, flagsOf, type HelloAck, type ReadHello } from './records.ts';
+import type { HelloAck, ReadHello } from './records.ts';
 import { ServerGreeting } from './server-greeting.ts';
 import { type ConnectionSettings, GREETING_BYTES_MAX, outboundBytesMax } from './settings.ts';
 import { type OpenPayload, SlowOpens } from './slow-opens.ts';
@@ -111,7 +111,7 @@ export class ServerConnection implements FrameReceiver, AnswerWire, Pulse {
   beat(): void {
     switch (this.#liveness.beat(this.#calls.size)) {
       case 'ping':
-        this.#outbox.waiting.frame(FrameType.ping, 0, CONNECTION_STREAM, PING_PAYLOAD);
+        this.#outbox.waiting.frame(FrameType.ping, CONNECTION_STREAM, PING_PAYLOAD);
         this.#schedule();
         break;
       case 'dead':
@@ -125,17 +125,9 @@ export class ServerConnection implements FrameReceiver, AnswerWire, Pulse {
     }
   }
 
-  frame(
-    type: FrameTypeCode,
-    flags: number,
-    streamId: number,
-    bytes: Buffer,
-    start: number,
-    end: number,
-    isKept: boolean,
-  ): void {
-    if (this.#state !== 'ready') this.#meet(type, flags, bytes, start, end);
-    else if (type === FrameType.open) this.#open(flags, streamId, { bytes, start, end, isKept });
+  frame(type: FrameTypeCode, streamId: number, bytes: Buffer, start: number, end: number, isKept: boolean): void {
+    if (this.#state !== 'ready') this.#meet(type, bytes, start, end);
+    else if (type === FrameType.open) this.#open(streamId, { bytes, start, end, isKept });
     else if (streamId === CONNECTION_STREAM) this.#connectionFrame(type, bytes, start, end);
     else this.#streamFrame(type, streamId, bytes, start, end);
   }
@@ -208,12 +200,12 @@ export class ServerConnection implements FrameReceiver, AnswerWire, Pulse {
   }
 
   /** A frame of a caller that is not known yet. */
-  #meet(type: FrameTypeCode, flags: number, bytes: Buffer, start: number, end: number): void {
+  #meet(type: FrameTypeCode, bytes: Buffer, start: number, end: number): void {
     const expected = this.#state === 'greeting' ? FrameType.hello : FrameType.proof;
     if (type !== expected)
       throw new FrameError(`frame type ${type} before ${expected === FrameType.hello ? 'HELLO' : 'PROOF'}`);
     try {
-      if (type === FrameType.hello) this.#greet(flags, bytes, start, end);
+      if (type === FrameType.hello) this.#greet(bytes, start, end);
       else {
         this.#greeting.verify(bytes, start, end);
         this.#welcome();
@@ -224,15 +216,14 @@ export class ServerConnection implements FrameReceiver, AnswerWire, Pulse {
     }
   }
 
-  #greet(flags: number, bytes: Buffer, start: number, end: number): void {
-    this.#answers.codec = codecOf(flags);
-    const challenge = this.#greeting.challenge(flags, bytes, start, end);
+  #greet(bytes: Buffer, start: number, end: number): void {
+    const challenge = this.#greeting.challenge(bytes, start, end);
     if (challenge === undefined) {
       this.#welcome();
       return;
     }
     this.#state = 'proving';
-    this.#outbox.waiting.frame(FrameType.challenge, 0, CONNECTION_STREAM, challenge);
+    this.#outbox.waiting.frame(FrameType.challenge, CONNECTION_STREAM, challenge);
     this.#outbox.flush(); // the caller waits for nothing else
   }
 
@@ -248,10 +239,10 @@ export class ServerConnection implements FrameReceiver, AnswerWire, Pulse {
     if (this.#host.isDraining) this.sendGoAway();
   }
 
-  #open(flags: number, streamId: number, payload: OpenPayload): void {
+  #open(streamId: number, payload: OpenPayload): void {
     if (streamId % 2 === 0 || streamId <= this.#lastStreamId) throw new FrameError(`OPEN of stream ${streamId}`);
     this.#lastStreamId = streamId;
-    const request = this.#slowOpens.read(streamId, codecOf(flags), payload);
+    const request = this.#slowOpens.read(streamId, payload);
     if (request !== undefined) this.#run(streamId, request);
   }
 
@@ -281,7 +272,7 @@ export class ServerConnection implements FrameReceiver, AnswerWire, Pulse {
       if (end - start > PING_BYTES_MAX) throw new FrameError(`PING of ${end - start} bytes`);
       if (this.#owesPong && this.#outbox.isBlocked) return; // one answer is enough for a caller that does not read
       this.#owesPong = this.#outbox.isBlocked;
-      this.#outbox.waiting.frame(FrameType.pong, 0, CONNECTION_STREAM, bytes.subarray(start, end));
+      this.#outbox.waiting.frame(FrameType.pong, CONNECTION_STREAM, bytes.subarray(start, end));
       this.#schedule();
     } else if (type !== FrameType.pong) {
       throw new FrameError(`frame type ${type} on stream 0`);
@@ -315,8 +306,7 @@ export class ServerConnection implements FrameReceiver, AnswerWire, Pulse {
   }
 
   #sendRecord(type: FrameTypeCode, streamId: number, value: unknown): void {
-    const { codec } = this.#answers;
-    this.#outbox.waiting.frame(type, flagsOf(codec), streamId, encodeRecord(codec, value));
+    this.#outbox.waiting.frame(type, streamId, encodeRecord(value));
     this.#schedule();
   }
 

@@ -5,7 +5,7 @@ import { decodeRecord } from '../../record-codec.ts';
 import { type ByteChannel, channelBinding } from './byte-channel.ts';
 import { FrameError } from './frame.ts';
 import { NONCE_BYTES, PeerFault, type PlaneSecret, PROOF_BYTES, type Transcript } from './peer-trust.ts';
-import { codecOf, isFrameBound, PLANE_PROTOCOL, type ReadHello } from './records.ts';
+import { isFrameBound, PLANE_PROTOCOL, type ReadHello } from './records.ts';
 
 const NONCE_TEXT = /^[\w-]{43}$/; // 32 bytes in base64url
 
@@ -31,8 +31,8 @@ export class ServerGreeting {
    * Reads HELLO. Throws `FrameError` for what is none, `PeerFault` for that of another release, and `Unauthenticated` when one side has a token and the other none.
    * @returns payload of the CHALLENGE that the caller must answer; undefined = nothing is to be proved
    */
-  challenge(flags: number, bytes: Buffer, start: number, end: number): Uint8Array | undefined {
-    const hello = readHello(decodeRecord(codecOf(flags), bytes, start, end));
+  challenge(bytes: Buffer, start: number, end: number): Uint8Array | undefined {
+    const hello = readHello(decodeRecord(bytes, start, end));
     this.#hello = hello;
     if (this.#secret === undefined) {
       if (hello.nonce === undefined) return undefined;

@@ -1,5 +1,4 @@
 import type { Clock } from '../../../clock/index.ts';
-import type { RecordCodec } from '../../record-codec.ts';
 import { type RequestPlaneObserver, silentObserver } from '../types.ts';
 import { PlaneSecret } from './peer-trust.ts';
 
@@ -8,8 +7,6 @@ export interface ConnectionOptions {
   readonly clock: Clock;
   /** Shared secret that both ends prove to each other first (`STATOR_PLANE_TOKEN`). @default none */
   readonly token?: string;
-  /** Codec of requests; answers come in the same. @default 'msgpack' */
-  readonly codec?: RecordCodec;
   /** Deadline of a connection, of the proofs and of its HELLO_ACK, all together. @default 5000 */
   readonly connectTimeoutMs?: number;
   /** Deadline of PROLOGUE after OPEN. @default 5000 */
@@ -43,7 +40,6 @@ export type ConnectionSettings = Required<Omit<ConnectionOptions, 'token'>> & {
 
 export function withDefaults({ token, ...options }: ConnectionOptions): ConnectionSettings {
   return {
-    codec: 'msgpack',
     connectTimeoutMs: 5000,
     requestTimeoutMs: 5000,
     poolSizeMax: 100,

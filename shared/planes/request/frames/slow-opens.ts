@@ -1,7 +1,6 @@
 import { inTurnOfItsOwn } from '../../../concurrency/index.ts';
 import { type ServeError, workerError } from '../../../errors/index.ts';
-import type { RecordCodec } from '../../record-codec.ts';
-import { LARGE_RECORD_BYTES, type SlicedLeadingRecord, sliceLeadingRecord } from '../../sliced-record.ts';
+import { LARGE_RECORD_BYTES, MsgpackReader } from '../../sliced-record.ts';
 import type { ServerCallRequest } from '../server-call.ts';
 import { FrameError } from './frame.ts';
 import { orFault, readOpen, toOpen } from './records.ts';
@@ -31,7 +30,7 @@ export interface OpenPayload {
 
 interface SlowOpen {
   readonly payload: Buffer;
-  readonly record: SlicedLeadingRecord;
+  readonly record: MsgpackReader;
   readonly frames: (() => void)[];
 }
 
@@ -53,19 +52,15 @@ export class SlowOpens {
   }
 
   /** The request of an OPEN payload; undefined = it is read in slices, or refused. Throws `FrameError` for what is none. */
-  read(
-    streamId: number,
-    codec: RecordCodec,
-    { bytes, start, end, isKept }: OpenPayload,
-  ): ServerCallRequest | undefined {
-    if (end - start <= LARGE_RECORD_BYTES) return readOpen(codec, bytes, start, end);
+  read(streamId: number, { bytes, start, end, isKept }: OpenPayload): ServerCallRequest | undefined {
+    if (end - start <= LARGE_RECORD_BYTES) return readOpen(bytes, start, end);
     const payload = bytes.subarray(start, end);
-    const record = sliceLeadingRecord(codec, payload);
+    const record = new MsgpackReader(payload, { leading: true });
     if (orFault('a request', () => record.read())) return toOpen(record, payload, payload.length);
     if (isKept) this.#add(streamId, payload, record);
     else {
       const copy = Buffer.from(payload); // the connection reads into its buffer again
-      this.#add(streamId, copy, sliceLeadingRecord(codec, copy));
+      this.#add(streamId, copy, new MsgpackReader(copy, { leading: true }));
     }
     return undefined;
   }
@@ -84,7 +79,7 @@ export class SlowOpens {
     this.#bytes = 0;
   }
 
-  #add(streamId: number, payload: Buffer, record: SlicedLeadingRecord): void {
+  #add(streamId: number, payload: Buffer, record: MsgpackReader): void {
     if (this.#bytes + payload.length > this.#options.bytesMax) {
       const message = `Server overloaded: large requests of this connection take ${this.#options.bytesMax} bytes`;
       this.#options.refused(streamId, workerError('WorkerOverloaded', message));

@@ -1,10 +1,10 @@
 import { inTurnOfItsOwn } from '../../../concurrency/index.ts';
 import { type ServeError, workerError } from '../../../errors/index.ts';
 import { decodeRecord } from '../../record-codec.ts';
-import { LARGE_RECORD_BYTES, sliceRecord } from '../../sliced-record.ts';
+import { LARGE_RECORD_BYTES, MsgpackReader } from '../../sliced-record.ts';
 import type { ClientCall } from '../client-call.ts';
 import { FrameError, type FrameTypeCode } from './frame.ts';
-import { codecOf, deliverToCall, orFault } from './records.ts';
+import { deliverToCall, orFault } from './records.ts';
 
 /** A shorter record is decoded in slices, too, once so many bytes were decoded in one turn of the event loop. */
 const TURN_BYTES_MAX = 256 << 10;
@@ -50,19 +50,17 @@ export class SlowStreams {
     call: ClientCall,
     streamId: number,
     type: FrameTypeCode,
-    flags: number,
     payload: { readonly bytes: Buffer; readonly start: number; readonly end: number; readonly isKept: boolean },
   ): boolean {
     const { bytes, start, end, isKept } = payload;
     const isLarge = takesTurns(end - start);
     if (!isLarge && !this.#streams.has(streamId)) return false;
-    const codec = codecOf(flags);
     const view = bytes.subarray(start, end);
     const copy = isKept ? view : Buffer.from(view); // the connection may read into its buffer again
-    const reader = isLarge ? sliceRecord(codec, copy, { views: true }) : undefined; // the copy is nobody else's
+    const reader = isLarge ? new MsgpackReader(copy, { views: true }) : undefined; // the copy is nobody else's
     this.#add(call, streamId, copy.length, () => {
       if (reader !== undefined && !orFault('a record', () => reader.read())) return false;
-      const whole = (): unknown => decodeRecord(codec, copy, 0, copy.length);
+      const whole = (): unknown => decodeRecord(copy, 0, copy.length);
       const record = reader === undefined ? orFault('a record', whole) : reader.value;
       deliverToCall(call, type, record);
       return true;

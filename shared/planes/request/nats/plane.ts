@@ -43,7 +43,7 @@ export interface NatsRequestPlaneOptions extends Omit<ConnectionOptions, 'reques
  * the streams of its channel with `Disconnected`, and they are retried as after any lost connection.
  *
  * @example
- * const plane = createNatsRequestPlane({ clock: systemClock, client: createNatsClient({ ... }) });
+ * const plane = createNatsRequestPlane({ clock: systemClock, client: new NatsClient({ ... }) });
  */
 export function createNatsRequestPlane(options: NatsRequestPlaneOptions): RequestPlane {
   const { client, random = systemRandom, ...rest } = options;

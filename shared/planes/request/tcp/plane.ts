@@ -1,4 +1,5 @@
 import { connect } from 'node:net';
+import { connect as connectSecurely, type ConnectionOptions as TlsConnectionOptions } from 'node:tls';
 import type { PortRange } from '../../../config/index.ts';
 import { workerError } from '../../../errors/index.ts';
 import { ClientCall } from '../client-call.ts';
@@ -7,14 +8,7 @@ import { ConnectionPool } from '../frames/pool.ts';
 import { type ConnectionOptions, type ConnectionSettings, withDefaults } from '../frames/settings.ts';
 import type { Call, CallSink, PlaneRequest, PlaneServer, RequestPlane, ServeOptions, Transport } from '../types.ts';
 import type { TcpPlaneServer } from './server.ts';
-import {
-  connectSecurely,
-  type PlaneClientTls,
-  type PlaneTls,
-  type Security,
-  securityTo,
-  type TokenEncryption,
-} from './tls.ts';
+import { type PlaneTls, securityTo, type TokenEncryption } from './tls.ts';
 
 // Reads are synchronous and frames that outlive one are copied, so every connection of the process can share one buffer.
 const readBuffer = Buffer.allocUnsafeSlow(64 << 10);
@@ -73,14 +67,15 @@ export function createTcpRequestPlane(options: TcpRequestPlaneOptions): TcpReque
 function dialTcp(
   { host, port }: TcpTarget,
   onBytes: (bytes: Buffer) => void,
-  security?: Security<PlaneClientTls>,
+  security: TlsConnectionOptions | undefined,
 ): ByteChannel {
   const callback = (count: number): boolean => {
     onBytes(readBuffer.subarray(0, count));
     return true;
   };
   const options = { host, port, noDelay: true, onread: { buffer: readBuffer, callback } };
-  return security === undefined ? connect(options) : connectSecurely(options, security);
+  if (security === undefined) return connect(options);
+  return connectSecurely({ ...options, ...security } as TlsConnectionOptions); // its types leave out what it hands to the socket
 }
 
 /** Settings of the TCP plane. */

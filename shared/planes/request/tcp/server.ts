@@ -5,35 +5,11 @@ import { formatHostPort, listenAddress, listenInRange, refuseOpenListener } from
 import type { ByteChannel } from '../frames/byte-channel.ts';
 import { EndpointHost } from '../frames/endpoint-host.ts';
 import { Heartbeat } from '../frames/heartbeat.ts';
+import { explainHandshake } from '../frames/peer-trust.ts';
 import { ServerConnection } from '../frames/server-connection.ts';
 import type { PlaneHandler, PlaneServer, ServeOptions, Transport } from '../types.ts';
 import type { TcpSettings } from './plane.ts';
-import {
-  type EncryptionSettings,
-  explainHandshake,
-  handshakeTimeoutOf,
-  keyServerOptions,
-  type PlaneServerTls,
-  securityAt,
-  serverTlsOptions,
-} from './tls.ts';
-
-/** Who hears of a listener's connections. */
-interface ListenerEvents {
-  /** A connection that can be used, secured where it must be. */
-  accepted(channel: ByteChannel): void;
-  /** A handshake failed; the listener goes on. */
-  failed(): void;
-  /** A handshake failed in a way that will not pass: `reason` says what to set. */
-  refused(address: string, reason: string): void;
-}
-
-/** A listener that does not listen yet. */
-interface PlaneListener {
-  readonly server: Server;
-  /** Shows another certificate from the next connection on; one without certificates stays so. */
-  renew(tls: PlaneServerTls): void;
-}
+import { type PlaneServerTls, securityAt, serverTlsOptions } from './tls.ts';
 
 // write() says "enough" at this many bytes not yet taken by the kernel, a few engine steps of a full connection.
 const WRITE_BUFFER_BYTES = 256 << 10;
@@ -42,40 +18,45 @@ const SOCKET_OPTIONS = { noDelay: true, highWaterMark: WRITE_BUFFER_BYTES };
 
 const CONNECTIONS_MAX = 16_384;
 
+/** Some address beyond this machine: what is encrypted at any is encrypted there. */
+const ANYWHERE = '0.0.0.0';
+
+/** Time of a handshake where the certificates' settings do not say it. */
+const HANDSHAKE_TIMEOUT_MS = 3000;
+
 /** The serving side: one listener for every endpoint of the process, whatever their instance ids. */
 export class TcpPlaneServer extends EndpointHost implements PlaneServer {
-  readonly #listener: PlaneListener;
-  readonly #server: Server;
+  readonly #settings: TcpSettings;
+  readonly #heartbeat: Heartbeat;
   readonly #advertise: string;
+  readonly #server: Server;
+  /** Handshakes on sockets that are handed to it; it listens nowhere itself. Undefined = nothing is encrypted. */
+  readonly #securing: TlsServer | undefined;
 
   private constructor(settings: TcpSettings, options: ServeOptions, advertise: string) {
     super(settings, options.instanceId);
-    const { observer } = settings;
-    const heartbeat = new Heartbeat(settings.clock, settings.pingIntervalMs);
+    this.#settings = settings;
+    this.#heartbeat = new Heartbeat(settings.clock, settings.pingIntervalMs);
     this.#advertise = advertise;
-    this.#listener = createListener(settings, {
-      accepted: (channel) => this.add(new ServerConnection(channel, settings, heartbeat, this)),
-      failed: () => observer.connectionError(),
-      refused: (address, reason) => observer.peerRefused?.(address, reason),
-    });
-    this.#server = this.#listener.server;
+    const security = securityAt(ANYWHERE, settings);
+    this.#securing = security && this.#secure(security);
+    this.#server = createServer(SOCKET_OPTIONS, (socket) => this.#meet(socket));
     this.#server.maxConnections = CONNECTIONS_MAX;
   }
 
   /** Listens. Rejects when the address cannot be bound, or when others reach it and their callers prove nothing. */
   static async listen(settings: TcpSettings, options: ServeOptions): Promise<TcpPlaneServer> {
     const { bind, advertise } = listenAddress(settings.host);
-    const advertised = settings.advertiseHost ?? advertise;
     refuseOpen(settings, bind);
-    const created = new TcpPlaneServer(settings, options, advertised);
+    const created = new TcpPlaneServer(settings, options, settings.advertiseHost ?? advertise);
     await listenInRange(created.#server, settings.ports, bind);
     created.#server.on('error', () => settings.observer.connectionError()); // of an accept: the listener goes on
     return created;
   }
 
-  /** Shows another certificate from the next connection on. */
+  /** Shows another certificate from the next connection on; one without certificates stays so. */
   renew(tls: PlaneServerTls): void {
-    this.#listener.renew(tls);
+    if (this.#settings.tls?.server !== undefined) this.#securing?.setSecureContext(serverTlsOptions(tls));
   }
 
   override handle(endpoint: string, handler: PlaneHandler): Transport {
@@ -90,6 +71,31 @@ export class TcpPlaneServer extends EndpointHost implements PlaneServer {
     this.#server.close();
     this.closeConnections();
     await closed;
+  }
+
+  /** A connection is encrypted, or not, by the address that its caller has dialled. */
+  #meet(socket: Socket): void {
+    const dialled = this.#settings.advertiseHost ?? socket.localAddress ?? '';
+    if (this.#securing === undefined || securityAt(dialled, this.#settings) === undefined) this.#accept(socket);
+    else this.#securing.emit('connection', socket);
+  }
+
+  #accept(channel: ByteChannel): void {
+    this.add(new ServerConnection(channel, this.#settings, this.#heartbeat, this));
+  }
+
+  #secure(security: TlsOptions): TlsServer {
+    const { observer, tls } = this.#settings;
+    const handshakeTimeout = tls?.handshakeTimeoutMs ?? HANDSHAKE_TIMEOUT_MS;
+    const server = createTlsServer({ ...SOCKET_OPTIONS, ...security, handshakeTimeout });
+    server.on('secureConnection', (socket) => this.#accept(socket));
+    server.on('tlsClientError', (error, socket) => {
+      observer.connectionError();
+      const reason = explainHandshake(error, 'caller'); // undefined for what may pass
+      if (reason !== undefined) observer.peerRefused?.(socket.remoteAddress ?? 'a caller', reason);
+      socket.destroy();
+    });
+    return server;
   }
 }
 
@@ -106,40 +112,4 @@ function refuseOpen({ secret, tls, open }: TcpSettings, address: string): void {
     ],
   });
   if (refusal !== undefined) throw new Error(refusal);
-}
-
-/** Accepts connections; each is encrypted, or not, by the address that its caller has dialled. */
-function createListener(settings: TcpSettings, events: ListenerEvents): PlaneListener {
-  const { tls, secret, advertiseHost } = settings;
-  const securing =
-    tls?.server !== undefined
-      ? secured(serverTlsOptions(tls.server), settings, events)
-      : secret !== undefined && settings.encryption !== 'off'
-        ? secured(keyServerOptions(secret.tlsKey), settings, events)
-        : undefined;
-  const server = createServer(SOCKET_OPTIONS, (socket: Socket) => {
-    const isPlain = securityAt(advertiseHost ?? socket.localAddress ?? '', settings) === undefined;
-    if (isPlain || securing === undefined) events.accepted(socket);
-    else securing.emit('connection', socket);
-  });
-  return {
-    server,
-    renew: (renewed) => {
-      if (tls?.server !== undefined) securing?.setSecureContext(serverTlsOptions(renewed));
-    },
-  };
-}
-
-/** Handshakes on sockets that are handed to it; it listens nowhere itself. */
-function secured(options: TlsOptions, settings: EncryptionSettings, events: ListenerEvents): TlsServer {
-  const handshakeTimeout = handshakeTimeoutOf(settings.tls);
-  const server = createTlsServer({ ...SOCKET_OPTIONS, ...options, handshakeTimeout });
-  server.on('secureConnection', (socket) => events.accepted(socket));
-  server.on('tlsClientError', (error, socket) => {
-    events.failed();
-    const reason = explainHandshake(error, 'caller');
-    if (reason !== undefined) events.refused(socket.remoteAddress ?? 'a caller', reason);
-    socket.destroy();
-  });
-  return server;
 }

@@ -2,7 +2,7 @@ import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { Clock, Random, Timer } from '../../../clock/index.ts';
 import type { EventEnvelope, EventLog } from '../../../planes/event/index.ts';
 import { asWholeNumber, isRecord } from '../../../records/index.ts';
-import type { LoadedBlockIndex } from '../../block-index/index.ts';
+import type { BlockIndex, LoadedBlockIndex } from '../../block-index/index.ts';
 import type { LeaseHolder } from '../lease-holder.ts';
 import type { RankId, RouterState, StateName } from '../router-state.ts';
 import { type HydratedFrom, IndexReader } from './index-reader.ts';
@@ -148,16 +148,7 @@ export interface ComponentPool {
   readonly workerIds: ReadonlySet<string>;
   /** Whether all its workers publish on this component's log. Others are left to their workers' dumps. */
   readonly isWhole: boolean;
-  readonly index: PoolIndex;
-}
-
-/** The index of a worker set, which can be replaced; `ReplaceableBlockIndex` is one. */
-export interface PoolIndex {
-  readonly ranks: { find(workerId: string, dpRank: number): number | undefined };
-  cleared(rank: number): void;
-  snapshot(): Iterable<Uint8Array>;
-  read(snapshot: Uint8Array): Generator<void, LoadedBlockIndex>;
-  replaceBy(loaded?: LoadedBlockIndex): void;
+  readonly index: BlockIndex;
 }
 
 /** Whoever follows the event ids of each rank of the component (`KvEventFeed`). */
@@ -178,7 +169,7 @@ export interface ComponentFeed {
 /** All worker sets whose events are in one log, as `IndexReader` and `Snapshotter` see them. */
 export function foldComponent(feed: ComponentFeed, pools: () => readonly ComponentPool[]): FoldedIndex {
   /** Replaces whole pools by what was read of them, and forgets of the others what came from this component. */
-  function replace(read: ReadonlyMap<PoolIndex, LoadedBlockIndex>, cursors: readonly RankCursor[]): void {
+  function replace(read: ReadonlyMap<BlockIndex, LoadedBlockIndex>, cursors: readonly RankCursor[]): void {
     const held = new Set<string>();
     for (const { index, isWhole, workerIds } of pools()) {
       const next = read.get(index);
@@ -196,7 +187,7 @@ export function foldComponent(feed: ComponentFeed, pools: () => readonly Compone
     async load(snapshot, cursors, signal) {
       signal.throwIfAborted();
       const directory = readDirectory(snapshot);
-      const read = new Map<PoolIndex, LoadedBlockIndex>();
+      const read = new Map<BlockIndex, LoadedBlockIndex>();
       for (const { name, index, isWhole } of pools()) {
         const bytes = directory.get(name);
         if (isWhole && bytes !== undefined) read.set(index, await inSlices(index.read(bytes), signal));
@@ -224,7 +215,7 @@ function placesOf(feed: ComponentFeed, pools: readonly ComponentPool[]): readonl
   return feed.places().filter(({ workerId }) => whole.some(({ workerIds }) => workerIds.has(workerId)));
 }
 
-function clearRanks(index: PoolIndex, ranks: readonly RankId[], workerIds: ReadonlySet<string>): void {
+function clearRanks(index: BlockIndex, ranks: readonly RankId[], workerIds: ReadonlySet<string>): void {
   for (const { workerId, dpRank } of ranks) {
     const rank = workerIds.has(workerId) ? index.ranks.find(workerId, dpRank) : undefined;
     if (rank !== undefined) index.cleared(rank);

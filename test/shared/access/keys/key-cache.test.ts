@@ -1,8 +1,8 @@
 import { describe, expect, it } from 'vitest';
 import { KeyCache } from '../../../../shared/access/keys/key-cache.ts';
 import { type KeyRecord, newKeyId } from '../../../../shared/access/keys/key-record.ts';
-import { VirtualClock } from '../../../../shared/clock/index.ts';
 import { someKey } from '../../../contract/keys/key-store.contract.ts';
+import { VirtualClock } from '../../../support/virtual-clock.ts';
 
 const MINUTE_MS = 60_000;
 

@@ -7,14 +7,14 @@ import {
   issueKey,
   KeyGate,
   type KeyGateOptions,
-  MemoryKeyStore,
   type NewKey,
   revokeKey,
   rotateKey,
 } from '../../../../shared/access/keys/index.ts';
 import { ReadyKey } from '../../../../shared/access/keys/key-record.ts';
-import { VirtualClock } from '../../../../shared/clock/index.ts';
 import { codeRow, ServeError } from '../../../../shared/errors/index.ts';
+import { MemoryKeyStore } from '../../../support/memory-key-store.ts';
+import { VirtualClock } from '../../../support/virtual-clock.ts';
 
 const MINUTE_MS = 60_000;
 const CHAT = '/v1/chat/completions';
@@ -97,9 +97,9 @@ describe('the gate', () => {
         .catch((error: ServeError) => codeRow(error.code).grpc);
       expect(refusal).toBe(7); // PERMISSION_DENIED
     }
-    expect(() => gate.admit(caller(new Metadata()), 'generate', method)).toThrow(
-      expect.objectContaining({ code: 'invalid_api_key' }),
-    );
+    await expect(gate.admit(caller(new Metadata()), 'generate', method)).rejects.toMatchObject({
+      code: 'invalid_api_key',
+    });
     expect(codeRow('invalid_api_key').grpc).toBe(16); // UNAUTHENTICATED
   });
 

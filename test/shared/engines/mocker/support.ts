@@ -1,8 +1,8 @@
-import { VirtualClock } from '../../../../shared/clock/index.ts';
 import type { Engine, EngineSink } from '../../../../shared/engines/index.ts';
 import { createMockEngine, type MockEngineOptions } from '../../../../shared/engines/mocker/index.ts';
 import type { ServeError } from '../../../../shared/errors/index.ts';
 import type { EngineOutput, EngineRequest } from '../../../../shared/protocol/generation/index.ts';
+import { VirtualClock } from '../../../support/virtual-clock.ts';
 
 /** What one request got, in order. */
 export class RecordingSink implements EngineSink {

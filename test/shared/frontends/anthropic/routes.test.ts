@@ -1,9 +1,9 @@
 import { describe, expect, it } from 'vitest';
-import { VirtualClock } from '../../../../shared/clock/index.ts';
 import type { JsonObject } from '../../../support/dynamo-http/records.ts';
 import { createTestApp, type TestAppOptions } from '../../../support/http-app.ts';
 import { defaultHttpSettings } from '../../../support/http-settings.ts';
 import { playTexts, ScriptedPipeline, servedModel } from '../../../support/scripted-pipeline.ts';
+import { VirtualClock } from '../../../support/virtual-clock.ts';
 import { ANTHROPIC, answer, post } from './messages-bed.ts';
 
 async function json(request: Request, options: TestAppOptions = {}) {

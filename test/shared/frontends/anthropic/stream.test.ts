@@ -1,10 +1,10 @@
 import { describe, expect, it } from 'vitest';
-import { VirtualClock } from '../../../../shared/clock/index.ts';
 import { ServeError, workerError } from '../../../../shared/errors/index.ts';
 import type { JsonObject } from '../../../support/dynamo-http/records.ts';
 import { finish, reasoning, tell, toolArguments, toolCall } from '../../../support/generation-events.ts';
 import { createTestApp } from '../../../support/http-app.ts';
 import { ScriptedPipeline, servedModel } from '../../../support/scripted-pipeline.ts';
+import { VirtualClock } from '../../../support/virtual-clock.ts';
 import { ANTHROPIC, answer, dataOf, frames, namesOf, post, USAGE } from './messages-bed.ts';
 
 const event = (type: string, rest: string) => `event: ${type}\ndata: {"type":"${type}"${rest}}\n\n`;

@@ -8,7 +8,6 @@ import {
 } from 'node:http2';
 import { fromBinary, toBinary } from '@bufbuild/protobuf';
 import { afterEach, describe, expect, it } from 'vitest';
-import { VirtualClock } from '../../../../shared/clock/index.ts';
 import { ServeError } from '../../../../shared/errors/index.ts';
 import { framed, STATUS } from '../../../../shared/grpc/index.ts';
 import {
@@ -24,6 +23,7 @@ import {
   type ScriptedKserveOptions,
   startScriptedKserve,
 } from '../../../support/kserve/scripted-server.ts';
+import { VirtualClock } from '../../../support/virtual-clock.ts';
 
 const INFER = '/inference.GRPCInferenceService/ModelInfer';
 const STREAM_INFER = '/inference.GRPCInferenceService/ModelStreamInfer';

@@ -1,19 +1,16 @@
 import { Writable } from 'node:stream';
 import { describe, expect, it } from 'vitest';
-import { VirtualClock } from '../../../../shared/clock/index.ts';
 import { ServeError } from '../../../../shared/errors/index.ts';
-import { alreadySent, type HostExchange } from '../../../../shared/frontends/http/index.ts';
+import type { HostExchange } from '../../../../shared/frontends/http/index.ts';
 import { createLambdaHandler, type FunctionApp } from '../../../../shared/frontends/lambda/lambda-handler.ts';
 import type { LambdaResponseStream, ResponsePrelude } from '../../../../shared/frontends/lambda/lambda-sink.ts';
+import { VirtualClock } from '../../../support/virtual-clock.ts';
 
 const EVENT = { httpMethod: 'GET', path: '/', headers: {} };
 const REMAINING_MS = 900_000;
 
-/** Runs one request of `answer` under a virtual clock, with a Node stream in place of the runtime's. */
-function startRequest(
-  answer: (exchange: HostExchange) => Response,
-  more: Pick<FunctionApp, 'beforeRequest' | 'afterRequest'> = {},
-) {
+/** Runs one request of `serve` under a virtual clock, with a Node stream in place of the runtime's. */
+function startRequest(serve: FunctionApp['serve'], more: Pick<FunctionApp, 'beforeRequest' | 'afterRequest'> = {}) {
   const clock = new VirtualClock();
   const written: string[] = [];
   const preludes: ResponsePrelude[] = [];
@@ -25,14 +22,7 @@ function startRequest(
       done();
     },
   });
-  const app: FunctionApp = {
-    ...more,
-    fetch: (_request, bindings) => {
-      if (bindings.exchange === undefined) throw new Error('no exchange');
-      return answer(bindings.exchange);
-    },
-  };
-  const { handler } = createLambdaHandler(async () => app, {
+  const { handler } = createLambdaHandler(async () => ({ serve, ...more }), {
     clock,
     openHttpStream: (underlying, prelude) => {
       preludes.push(prelude);
@@ -55,7 +45,6 @@ describe('the deadline of a request', () => {
       sink.head(200, { 'content-type': 'text/event-stream' });
       deadline?.addEventListener('abort', () => told.push(['deadline', request.clock.nowMs()]));
       sink.closed.addEventListener('abort', () => told.push(['closed', request.clock.nowMs()]));
-      return alreadySent();
     });
     await request.clock.advance(REMAINING_MS);
     await request.done;
@@ -73,7 +62,6 @@ describe('the deadline of a request', () => {
       sink.head(200, {});
       sink.write('done');
       sink.end();
-      return alreadySent();
     });
     await request.done;
     expect(request.context.callbackWaitsForEmptyEventLoop).toBe(false);
@@ -99,7 +87,6 @@ describe('the deadline of a request', () => {
       sink.write('late');
       sink.head(500, {});
       sink.end();
-      return alreadySent();
     });
     await request.done;
     expect([request.written.join(''), request.preludes]).toEqual(['', [{ statusCode: 200, headers: {} }]]);
@@ -107,11 +94,10 @@ describe('the deadline of a request', () => {
 });
 
 describe('what stood still while the environment was frozen', () => {
-  const answered = ({ sink }: HostExchange): Response => {
+  const answered = ({ sink }: HostExchange): void => {
     sink.head(200, {});
     sink.write('done');
     sink.end();
-    return alreadySent();
   };
 
   it('is brought up to date before the app sees the request', async () => {
@@ -120,7 +106,7 @@ describe('what stood still while the environment was frozen', () => {
     const request = startRequest(
       (exchange) => {
         order.push('request');
-        return answered(exchange);
+        answered(exchange);
       },
       {
         beforeRequest: async () => {

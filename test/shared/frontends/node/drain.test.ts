@@ -1,7 +1,6 @@
 import { connect } from 'node:net';
 import { afterEach, describe, expect, it } from 'vitest';
 import { type HttpServer, startHttpServer } from '../../../../shared/frontends/node/server.ts';
-import { silentLogger } from '../../../../shared/telemetry/index.ts';
 import { createTestApp, type TestApp } from '../../../support/http-app.ts';
 import { waitUntil } from '../../../support/index.ts';
 import { playTexts, ScriptedPipeline } from '../../../support/scripted-pipeline.ts';
@@ -25,7 +24,7 @@ async function start(): Promise<TestApp & { readonly server: HttpServer; readonl
   const settings = { anthropic: { isEnabled: true, stripsPreamble: true } };
   const test = createTestApp({ pipeline, settings });
   const { lifecycle } = test;
-  const server = await startHttpServer(test.app, { host: '127.0.0.1', port: 0, lifecycle, logger: silentLogger });
+  const server = await startHttpServer(test.app, { host: '127.0.0.1', port: 0, lifecycle });
   servers.push(server);
   return { ...test, server, pipeline };
 }

@@ -6,7 +6,6 @@ import { fileURLToPath } from 'node:url';
 import { afterEach, describe, expect, it } from 'vitest';
 import { type HttpServer, startHttpServer } from '../../../../shared/frontends/node/server.ts';
 import type { TlsMaterial } from '../../../../shared/frontends/node/tls-files.ts';
-import { silentLogger } from '../../../../shared/telemetry/index.ts';
 import { createTestApp } from '../../../support/http-app.ts';
 
 const pem = (file: string) =>
@@ -20,7 +19,7 @@ afterEach(async () => {
 
 async function start(tls: TlsMaterial): Promise<HttpServer> {
   const { app, lifecycle } = createTestApp();
-  const server = await startHttpServer(app, { host: '127.0.0.1', port: 0, lifecycle, logger: silentLogger, tls });
+  const server = await startHttpServer(app, { host: '127.0.0.1', port: 0, lifecycle, tls });
   servers.push(server);
   return server;
 }

@@ -1,6 +1,5 @@
 import { afterEach, describe, expect, it } from 'vitest';
 import { type HttpServer, startHttpServer } from '../../../../shared/frontends/node/server.ts';
-import { silentLogger } from '../../../../shared/telemetry/index.ts';
 import { createTestApp, type TestApp, type TestAppOptions } from '../../../support/http-app.ts';
 import { waitUntil } from '../../../support/index.ts';
 import { playTexts, ScriptedPipeline } from '../../../support/scripted-pipeline.ts';
@@ -17,7 +16,6 @@ async function start(options: TestAppOptions = {}): Promise<TestApp & { readonly
     host: '127.0.0.1',
     port: 0,
     lifecycle: test.lifecycle,
-    logger: silentLogger,
   });
   servers.push(server);
   return { ...test, server };
@@ -271,7 +269,7 @@ describe('starting', () => {
     'on %s says how it is reached and what it listens on, with the port that it was given',
     async (host, url, address) => {
       const { app, lifecycle } = createTestApp();
-      const server = await startHttpServer(app, { host, port: 0, lifecycle, logger: silentLogger });
+      const server = await startHttpServer(app, { host, port: 0, lifecycle });
       servers.push(server);
       expect(server.port).toBeGreaterThan(0);
       expect(server.url).toBe(`${url}:${server.port}`);
@@ -283,13 +281,13 @@ describe('starting', () => {
 
   it('names the flag when the port is in use', async () => {
     const { server, app, lifecycle } = await start();
-    const again = startHttpServer(app, { host: '127.0.0.1', port: server.port, lifecycle, logger: silentLogger });
+    const again = startHttpServer(app, { host: '127.0.0.1', port: server.port, lifecycle });
     await expect(again).rejects.toThrow(`port ${server.port} is in use on 127.0.0.1: choose another with --http-port`);
   });
 
   it('names the flag when the host is not ours', async () => {
     const { app, lifecycle } = await start();
-    const elsewhere = startHttpServer(app, { host: '192.0.2.1', port: 0, lifecycle, logger: silentLogger });
+    const elsewhere = startHttpServer(app, { host: '192.0.2.1', port: 0, lifecycle });
     await expect(elsewhere).rejects.toThrow('--http-host');
   });
 });

@@ -3,10 +3,10 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { VirtualClock } from '../../../../shared/clock/index.ts';
 import { readTlsFiles, type TlsMaterial, watchTlsFiles } from '../../../../shared/frontends/node/tls-files.ts';
 import { captureLogger } from '../../../../shared/telemetry/index.ts';
 import { waitUntil } from '../../../support/index.ts';
+import { VirtualClock } from '../../../support/virtual-clock.ts';
 
 const FIXTURES = fileURLToPath(new URL('../../../fixtures/tls', import.meta.url));
 let folder: string;

@@ -1,11 +1,10 @@
 import { afterEach, describe, expect, it } from 'vitest';
-import { VirtualClock } from '../../../../shared/clock/index.ts';
 import type { LimitName } from '../../../../shared/errors/index.ts';
 import { type HttpServer, startHttpServer } from '../../../../shared/frontends/node/server.ts';
-import { silentLogger } from '../../../../shared/telemetry/index.ts';
 import { createTestApp } from '../../../support/http-app.ts';
 import { waitUntil } from '../../../support/index.ts';
 import { playTexts, ScriptedPipeline } from '../../../support/scripted-pipeline.ts';
+import { VirtualClock } from '../../../support/virtual-clock.ts';
 import { LIVE, postText, RawClient } from './raw-client.ts';
 
 const servers: HttpServer[] = [];
@@ -22,7 +21,6 @@ async function start() {
     host: '127.0.0.1',
     port: 0,
     lifecycle: test.lifecycle,
-    logger: silentLogger,
     onLimit: (limit) => limits.push(limit),
     clock,
   });

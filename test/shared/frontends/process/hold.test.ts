@@ -4,15 +4,11 @@ import { resolveConfig } from '../../../../shared/config/index.ts';
 import type { Discovery } from '../../../../shared/discovery/index.ts';
 import { MemoryDiscovery, MemoryHub } from '../../../../shared/discovery/memory/memory-discovery.ts';
 import { openHold } from '../../../../shared/frontends/process/hold.ts';
-import {
-  createMemoryEventPlane,
-  createNatsEventPlane,
-  type EventEnvelope,
-  type EventPlane,
-} from '../../../../shared/planes/event/index.ts';
-import { createNatsClient } from '../../../../shared/planes/nats/index.ts';
+import { createNatsEventPlane, type EventEnvelope, type EventPlane } from '../../../../shared/planes/event/index.ts';
+import { NatsClient } from '../../../../shared/planes/nats/index.ts';
 import { MetricRegistry, silentLogger } from '../../../../shared/telemetry/index.ts';
 import { hasNatsServer, type NatsServer, startNatsServer, waitUntil } from '../../../support/index.ts';
+import { createMemoryEventPlane } from '../../../support/memory-event-plane.ts';
 
 const SCOPE = { kind: 'namespace', namespace: 'prod' } as const;
 /** Where the workers of the models were. */
@@ -147,7 +143,7 @@ describe('the wish for a worker', () => {
 
     it('reaches it as well', async () => {
       const open = (): EventPlane => {
-        const client = createNatsClient({ clock: systemClock, servers: [server.url], retryMs: 20 });
+        const client = new NatsClient({ clock: systemClock, servers: [server.url], retryMs: 20 });
         return createNatsEventPlane({ client, clock: systemClock, onProblem: () => {} });
       };
       expectWishes(await holdAndListen(open(), open()));

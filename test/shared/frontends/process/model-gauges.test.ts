@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
-import { VirtualClock } from '../../../../shared/clock/index.ts';
 import { logPreprocessing, ModelGauges } from '../../../../shared/frontends/process/observers.ts';
 import { captureLogger } from '../../../../shared/telemetry/index.ts';
+import { VirtualClock } from '../../../support/virtual-clock.ts';
 
 function start(intervalMs: number | undefined) {
   const clock = new VirtualClock();

@@ -1,8 +1,9 @@
 import { describe, expect, it } from 'vitest';
-import { seededRandom, VirtualClock } from '../../../../shared/clock/index.ts';
+import { seededRandom } from '../../../../shared/clock/index.ts';
 import { QueuedRequests } from '../../../../shared/frontends/process/hold.ts';
 import type { Reservation, RoutableWorker, RouteRequest, WorkerPool } from '../../../../shared/router/index.ts';
-import { createKvRouter, kvRouterConfig } from '../../../../shared/router/scheduler/index.ts';
+import { KvRouter, kvRouterConfig } from '../../../../shared/router/scheduler/index.ts';
+import { VirtualClock } from '../../../support/virtual-clock.ts';
 
 const pool: WorkerPool = { key: 'sum', model: 'm', role: 'aggregated', blockSizeTokens: 16 };
 const only = { id: 'a', dataParallelStartRank: 0, dataParallelSize: 1, deviceType: undefined, taints: [] };
@@ -15,7 +16,7 @@ function watched() {
     clock,
     onWaiting: (model, oldestAtMs) => told.push([model, queued.count(model), oldestAtMs]),
   });
-  const inner = createKvRouter<RoutableWorker>({
+  const inner = new KvRouter<RoutableWorker>({
     config: kvRouterConfig({ queueThreshold: 0 }),
     clock,
     random: seededRandom(3),

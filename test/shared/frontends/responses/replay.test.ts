@@ -1,6 +1,7 @@
 import OpenAI from 'openai';
 import { describe, expect, it } from 'vitest';
 import { systemClock } from '../../../../shared/clock/index.ts';
+import { endOfTurn } from '../../../../shared/concurrency/index.ts';
 import type { GenerationSink } from '../../../../shared/protocol/generation/index.ts';
 import { MemoryResponseStore } from '../../../../shared/responses/index.ts';
 import { countTurns } from '../../../support/count-turns.ts';
@@ -109,6 +110,7 @@ describe('the events of a stored response', () => {
     const head = new TextDecoder().decode((await reader.read()).value);
     const id = /"id":"(resp_\w+)"/.exec(head)?.[1];
     const replay = bed.send('GET', `/v1/responses/${id}?stream=true`);
+    await endOfTurn(); // it has come by then
     say(sink!, 'lo');
     stop(sink!);
     const events = eventsOf(await (await replay).text());

@@ -1,9 +1,9 @@
 import { describe, expect, it } from 'vitest';
-import { VirtualClock } from '../../../../shared/clock/index.ts';
 import { ServeError } from '../../../../shared/errors/index.ts';
 import type { JsonObject } from '../../../support/dynamo-http/records.ts';
 import { finish, tell } from '../../../support/generation-events.ts';
 import { defaultHttpSettings } from '../../../support/http-settings.ts';
+import { VirtualClock } from '../../../support/virtual-clock.ts';
 import { args, brief, call, eventsOf, openBed, say, stop, think, USAGE } from './responses-bed.ts';
 
 const last = (events: readonly JsonObject[]) => events.at(-1)?.response as JsonObject;

@@ -1,10 +1,12 @@
 import { describe, expect, it } from 'vitest';
 import type { NamedRequest } from '../../../../shared/access/index.ts';
-import { seededRandom, VirtualClock } from '../../../../shared/clock/index.ts';
+import { seededRandom } from '../../../../shared/clock/index.ts';
 import type { EndpointRecord } from '../../../../shared/discovery/index.ts';
 import { workerError } from '../../../../shared/errors/index.ts';
 import { type ControlCaller, RequestCanceller } from '../../../../shared/pipeline/index.ts';
-import { createMemoryRequestPlane, type PlaneHandler } from '../../../../shared/planes/request/index.ts';
+import type { PlaneHandler } from '../../../../shared/planes/request/index.ts';
+import { createMemoryRequestPlane } from '../../../support/memory-request-plane.ts';
+import { VirtualClock } from '../../../support/virtual-clock.ts';
 
 const KEY = '1b4e28ba2fa14d3ba3f5ef19b5a7633b';
 

@@ -1,5 +1,4 @@
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { VirtualClock } from '../../../../shared/clock/index.ts';
 import type { EndpointRecord, ModelCard, ModelRecord } from '../../../../shared/discovery/index.ts';
 import { MemoryDiscovery, MemoryHub } from '../../../../shared/discovery/memory/memory-discovery.ts';
 import {
@@ -8,6 +7,7 @@ import {
   nextPrefillState,
   workerSetsOf,
 } from '../../../../shared/pipeline/index.ts';
+import { VirtualClock } from '../../../support/virtual-clock.ts';
 
 const clock = new VirtualClock();
 let workers: MemoryDiscovery;

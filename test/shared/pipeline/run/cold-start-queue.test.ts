@@ -1,8 +1,8 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { VirtualClock } from '../../../../shared/clock/index.ts';
 import type { ServeError } from '../../../../shared/errors/index.ts';
 import { ColdStartQueue, type WorkerCapacity } from '../../../../shared/pipeline/index.ts';
+import { VirtualClock } from '../../../support/virtual-clock.ts';
 
 function holdBed({ timeoutMs = 60_000, requestsMax = 3 } = {}) {
   const clock = new VirtualClock();

@@ -1,19 +1,19 @@
 import { describe, expect, it } from 'vitest';
-import { seededRandom, VirtualClock } from '../../../../shared/clock/index.ts';
+import { seededRandom } from '../../../../shared/clock/index.ts';
 import { type ServeError, workerError } from '../../../../shared/errors/index.ts';
 import { ResponseAssembler } from '../../../../shared/pipeline/answer/response-assembler.ts';
 import type { Worker } from '../../../../shared/pipeline/index.ts';
-import { preprocess } from '../../../../shared/pipeline/prompt/preprocess.ts';
+import { passThrough } from '../../../../shared/pipeline/prompt/preprocess.ts';
 import { EncodeStage } from '../../../../shared/pipeline/run/encode-stage.ts';
 import { RequestRun } from '../../../../shared/pipeline/run/run.ts';
 import { decodeEngineRequest, type GenerationRequest } from '../../../../shared/protocol/generation/index.ts';
-import { createRouter, Inhibition } from '../../../../shared/router/index.ts';
+import { Inhibition, SimpleRouter } from '../../../../shared/router/index.ts';
+import { VirtualClock } from '../../../support/virtual-clock.ts';
 import {
   HandPlane,
   idleMeter,
   letterModel,
   model,
-  promptTools,
   RecordingSink,
   request,
   type SeenCall,
@@ -55,7 +55,7 @@ function fleet({
     encodedInline: (_model: string, failure?: ServeError) => void inline.push(failure),
   };
   const stalledWorkers = new Set(stalled);
-  const router = createRouter<Worker>({ mode: 'round-robin', clock, random: seededRandom(1) });
+  const router = new SimpleRouter<Worker>({ mode: 'round-robin', clock, random: seededRandom(1) });
   router.setWorkers(served.pool, workers);
   const shared = { plane, clock, observer, stalledWorkers };
   const context = {
@@ -76,8 +76,7 @@ function fleet({
     const body = { messages: MESSAGES, stream: true };
     const prompt = { kind: 'chat', messages: MESSAGES } as unknown as GenerationRequest['prompt'];
     const asking = request({ endpoint: 'chat_completions', prompt, body, ...asked });
-    const ready = preprocess(asking, served, undefined, promptTools());
-    if (ready instanceof Promise) throw new Error('not at once');
+    const ready = passThrough(asking, served);
     const input = { kind: 'tokens', tokenIds: Uint32Array.of(1, 2, 3) } as const;
     const prepared = isTokens ? { ...ready, request: { ...ready.request, input } } : ready;
     const answer = new ResponseAssembler(asking, prepared, isTokens ? letterModel : undefined, sink, idleMeter);

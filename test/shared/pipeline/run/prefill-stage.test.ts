@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { seededRandom, VirtualClock } from '../../../../shared/clock/index.ts';
+import { seededRandom } from '../../../../shared/clock/index.ts';
 import type { ModelCard } from '../../../../shared/discovery/index.ts';
 import { workerError } from '../../../../shared/errors/index.ts';
 import { ResponseAssembler } from '../../../../shared/pipeline/answer/response-assembler.ts';
@@ -12,8 +12,9 @@ import {
   type GenerationRequest,
   RELEASE_PREFILL,
 } from '../../../../shared/protocol/generation/index.ts';
-import { BYPASS_ANNOTATION, createRouter, Inhibition, type SimpleRouterMode } from '../../../../shared/router/index.ts';
+import { BYPASS_ANNOTATION, Inhibition, SimpleRouter, type SimpleRouterMode } from '../../../../shared/router/index.ts';
 import type { WorkerLabels } from '../../../../shared/telemetry/index.ts';
+import { VirtualClock } from '../../../support/virtual-clock.ts';
 import {
   HandPlane,
   idleMeter,
@@ -56,7 +57,7 @@ function start(asked: Partial<GenerationRequest> = {}, setup: Setup = {}) {
     reused: [] as [string, number][],
     served: [] as (readonly WorkerLabels[])[],
   };
-  const router = createRouter<Worker>({ mode: setup.mode ?? 'round-robin', clock, random: seededRandom(1) });
+  const router = new SimpleRouter<Worker>({ mode: setup.mode ?? 'round-robin', clock, random: seededRandom(1) });
   const pool = { key: 'sum', role: 'decode', blockSizeTokens: 16 } as const;
   const card = { ...model().card, needs: [['prefill']] } as ModelCard;
   const split =

@@ -1,11 +1,12 @@
-import { seededRandom, VirtualClock } from '../../../../shared/clock/index.ts';
+import { seededRandom } from '../../../../shared/clock/index.ts';
 import { ResponseAssembler } from '../../../../shared/pipeline/answer/response-assembler.ts';
 import type { Worker } from '../../../../shared/pipeline/index.ts';
 import { RequestRun } from '../../../../shared/pipeline/run/run.ts';
 import { StalledWorkers, StreamWatch } from '../../../../shared/pipeline/run/stalled-workers.ts';
 
 import type { GenerationRequest } from '../../../../shared/protocol/generation/index.ts';
-import { createRouter, Inhibition } from '../../../../shared/router/index.ts';
+import { Inhibition, SimpleRouter } from '../../../../shared/router/index.ts';
+import { VirtualClock } from '../../../support/virtual-clock.ts';
 import {
   HandPlane,
   idleMeter,
@@ -38,7 +39,7 @@ export function start(
   const moves: string[] = [];
   const unreachable: string[] = [];
   const overran: (string | undefined)[] = [];
-  const router = createRouter<Worker>({ mode: 'round-robin', clock, random: seededRandom(1) });
+  const router = new SimpleRouter<Worker>({ mode: 'round-robin', clock, random: seededRandom(1) });
   const served = model({ workers: model().workers.slice(0, workers) });
   router.setWorkers(served.pool, served.workers);
   const asking = request(asked);

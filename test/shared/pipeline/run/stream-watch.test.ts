@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import { VirtualClock } from '../../../../shared/clock/index.ts';
 import { StalledWorkers, StreamWatch, type WatchedStream } from '../../../../shared/pipeline/run/stalled-workers.ts';
+import { VirtualClock } from '../../../support/virtual-clock.ts';
 import { model, worker } from '../fixtures.ts';
 
 interface Setup {

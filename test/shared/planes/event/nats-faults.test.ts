@@ -1,10 +1,11 @@
 import { afterEach, describe, expect, it } from 'vitest';
-import { seededRandom, systemClock, VirtualClock } from '../../../../shared/clock/index.ts';
+import { seededRandom, systemClock } from '../../../../shared/clock/index.ts';
 import { createNatsEventPlane, type EventPlane, type EventScope } from '../../../../shared/planes/event/index.ts';
-import { createNatsClient, type NatsClient } from '../../../../shared/planes/nats/index.ts';
+import { NatsClient } from '../../../../shared/planes/nats/index.ts';
 import { LogHearing } from '../../../contract/planes/event-log.contract.ts';
 import { hasNatsServer, type NatsServer, startNatsServer, waitUntil } from '../../../support/index.ts';
 import { deleteStreams } from '../../../support/nats-streams.ts';
+import { VirtualClock } from '../../../support/virtual-clock.ts';
 
 const SCOPE: EventScope = { kind: 'component', namespace: 'dynamo', component: 'backend' };
 const TOPIC = 'kv-events';
@@ -76,7 +77,7 @@ describe.runIf(hasNatsServer())('the NATS event plane', () => {
 
   function open(options: { readonly keptBytesMax?: number; readonly logBytesMax?: number } = {}): EventPlane {
     const { keptBytesMax, logBytesMax = 4 * MIB } = options;
-    const client = createNatsClient({
+    const client = new NatsClient({
       clock: systemClock,
       servers: [server.url],
       retryMs: 20,

@@ -1,91 +1,86 @@
 import { describe, expect, it } from 'vitest';
 import { encodeEnvelopeRecord } from '../../../../shared/planes/event/envelope.ts';
-import { InOrder, NatsSubscription } from '../../../../shared/planes/event/nats/subscription.ts';
+import { NatsSubscription } from '../../../../shared/planes/event/nats/subscription.ts';
+import type { EventListener } from '../../../../shared/planes/event/types.ts';
 import { waitUntil } from '../../../support/index.ts';
 
-function start() {
-  const heard: unknown[] = [];
-  const inOrder = new InOrder((problem) => heard.push((problem as Error).message));
-  const push = (read: () => unknown, bytes = 10): void =>
-    inOrder.push(bytes, { read, deliver: (event) => heard.push(event) });
-  return { heard, inOrder, push };
+/** Takes several turns to read. */
+const LONG = new Array<number>(100_000).fill(1);
+/** Of many bytes, of which the last are missing: that shows when the others have been read. */
+const CUT = encode(0, LONG).subarray(0, -100);
+
+function encode(sequence: number, payload: unknown): Uint8Array {
+  return encodeEnvelopeRecord({ topic: 't', publisherId: '2a', sequence, publishedAtMs: 1, payload });
 }
 
-describe('events in order', () => {
-  it('are handed on at once while none before them is being read', () => {
-    const { heard, inOrder, push } = start();
-    push(() => 1);
-    push(() => {
-      throw new Error('no event');
-    });
-    push(() => 2);
-    expect(heard).toEqual([1, 'no event', 2]);
-    expect(inOrder).toMatchObject({ idle: undefined, waitingBytes: 0 });
+function start(more: Partial<EventListener> = {}) {
+  const heard: number[] = [];
+  const problems: string[] = [];
+  let receive: (message: { data: Uint8Array }) => void = () => {};
+  const subscription = new NatsSubscription({
+    subscribe: (take) => {
+      receive = take;
+      return { unsubscribe: () => {} };
+    },
+    topic: 't',
+    listener: { event: ({ sequence }) => heard.push(sequence), ...more },
+    onProblem: (problem) => problems.push((problem as Error).message),
   });
-
-  it('wait, unread, for one that takes long, whatever becomes of it', async () => {
-    const { heard, inOrder, push } = start();
-    let reject: (problem: Error) => void = () => {};
-    push(
-      () =>
-        new Promise((_, lose) => {
-          reject = lose;
-        }),
-      100,
-    );
-    push(() => Promise.resolve(2));
-    push(() => {
-      heard.push('read 3');
-      return 3;
-    });
-    expect(inOrder.waitingBytes).toBe(120);
-    expect(heard).toEqual([]);
-    reject(new Error('lost'));
-    await inOrder.idle;
-    expect(heard).toEqual(['lost', 2, 'read 3', 3]);
-    expect(inOrder).toMatchObject({ idle: undefined, waitingBytes: 0 });
-    push(() => 4);
-    expect(heard.at(-1)).toBe(4);
-  });
-
-  it('go on behind a listener that throws', async () => {
-    const { heard, inOrder, push } = start();
-    const fail = (): never => {
-      throw new Error('listener');
-    };
-    inOrder.push(1, { read: () => Promise.resolve(1), deliver: fail });
-    inOrder.push(1, { read: () => 2, deliver: fail });
-    push(() => 3);
-    await inOrder.idle;
-    expect(heard).toEqual(['listener', 'listener', 3]);
-  });
-});
+  subscription.connect('2a', { kind: 'Nats', config: { subject_prefix: 'x' } });
+  const send = (data: Uint8Array): void => receive({ data });
+  return { subscription, heard, problems, send, publish: (at: number, content: unknown) => send(encode(at, content)) };
+}
 
 describe('a subscription by NATS', () => {
+  it('hands events on at once while none before them is being read', () => {
+    const { heard, problems, send, publish } = start();
+    publish(0, 'a');
+    send(new Uint8Array([1]));
+    publish(1, 'b');
+    expect(heard).toEqual([0, 1]);
+    expect(problems).toHaveLength(1);
+  });
+
+  it('keeps the order behind one that takes long, whatever becomes of it', async () => {
+    const { heard, problems, send, publish } = start();
+    send(CUT);
+    publish(0, LONG);
+    publish(1, 'short');
+    expect([heard, problems]).toEqual([[], []]);
+    await waitUntil(() => heard.length === 2);
+    expect(heard).toEqual([0, 1]);
+    expect(problems).toHaveLength(1);
+    await Promise.resolve();
+    publish(2, 'at once');
+    expect(heard).toEqual([0, 1, 2]);
+  });
+
+  it('goes on behind a listener that throws', async () => {
+    const fail = ({ sequence }: { readonly sequence: number }): never => {
+      throw new Error(`listener ${sequence}`);
+    };
+    const { problems, publish } = start({ event: fail });
+    publish(0, LONG);
+    publish(1, 'short');
+    publish(2, 'short');
+    await waitUntil(() => problems.length === 3);
+    expect(problems).toEqual(['listener 0', 'listener 1', 'listener 2']);
+  });
+
+  it('tells nothing once it is closed, not even what is being read', async () => {
+    const { subscription, heard, publish } = start();
+    publish(0, LONG);
+    publish(1, 'short');
+    await subscription.close();
+    for (let turn = 0; turn < 50; turn++) await new Promise((resolve) => setImmediate(resolve));
+    expect(heard).toEqual([]);
+  });
+
   it('keeps a bound behind a long event, and tells of what it loses', async () => {
-    const heard: number[] = [];
     const gaps: number[] = [];
-    const problems: string[] = [];
-    let receive: (message: { data: Uint8Array }) => void = () => {};
-    const subscription = new NatsSubscription({
-      subscribe: (take) => {
-        receive = take;
-        return { unsubscribe: () => {} };
-      },
-      topic: 't',
-      listener: {
-        event: ({ sequence }) => heard.push(sequence),
-        gap: (_publisherId, expected) => gaps.push(expected),
-      },
-      onProblem: (problem) => problems.push((problem as Error).message),
-    });
-    subscription.connect('2a', { kind: 'Nats', config: { subject_prefix: 'x' } });
+    const { subscription, heard, problems, publish } = start({ gap: (_publisherId, expected) => gaps.push(expected) });
     // Sixteen of them are a little more than may wait.
     const payload = new Array<number>(1 << 20).fill(1);
-    const publish = (sequence: number, content: unknown): void => {
-      const event = { topic: 't', publisherId: '2a', sequence, publishedAtMs: 1, payload: content };
-      receive({ data: encodeEnvelopeRecord('msgpack', event) });
-    };
     for (let sequence = 0; sequence < 20; sequence++) publish(sequence, payload);
     expect(problems).toHaveLength(4);
     await waitUntil(() => heard.length === 16);

@@ -1,7 +1,7 @@
 import { fileURLToPath } from 'node:url';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { systemClock } from '../../../../shared/clock/index.ts';
-import { createNatsClient, type NatsClient, type NatsOptions } from '../../../../shared/planes/nats/index.ts';
+import { NatsClient, type NatsOptions } from '../../../../shared/planes/nats/index.ts';
 import {
   hasNatsServer,
   type NatsServer,
@@ -45,7 +45,7 @@ describe.runIf(hasNatsServer())('a NATS client', () => {
 
   function open(options: Partial<NatsOptions> = {}): NatsClient {
     const { observer } = sightings;
-    const client = createNatsClient({
+    const client = new NatsClient({
       clock: systemClock,
       servers: [server.url],
       retryMs: 20,

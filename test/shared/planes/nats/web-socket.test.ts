@@ -3,7 +3,7 @@ import type { AddressInfo } from 'node:net';
 import { afterEach, describe, expect, it } from 'vitest';
 import { WebSocketServer } from 'ws';
 import { systemClock } from '../../../../shared/clock/index.ts';
-import { createNatsClient, type NatsClient } from '../../../../shared/planes/nats/index.ts';
+import { NatsClient } from '../../../../shared/planes/nats/index.ts';
 
 const INFO = 'INFO {"server_id":"a","version":"2.10.0","proto":1,"max_payload":1048576,"headers":true}\r\n';
 
@@ -27,7 +27,7 @@ describe('a NATS client whose server speaks through a WebSocket', () => {
       });
     });
     const { port } = server.address() as AddressInfo;
-    client = createNatsClient({ clock: systemClock, servers: [`ws://127.0.0.1:${port}`], attemptsMax: 1 });
+    client = new NatsClient({ clock: systemClock, servers: [`ws://127.0.0.1:${port}`], attemptsMax: 1 });
     const connecting = client.connected(new AbortController().signal).catch(() => {}); // it may be over before it is told
     const reason = await closed;
     await connecting;

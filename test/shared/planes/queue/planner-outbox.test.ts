@@ -1,10 +1,10 @@
 import { describe, expect, it } from 'vitest';
-import { VirtualClock } from '../../../../shared/clock/index.ts';
 import { type OutgoingMessage, PlannerOutbox, type PlannerQueue } from '../../../../shared/planes/queue/index.ts';
 import { QueueError } from '../../../../shared/planes/queue/types.ts';
 import type { PlannerSignal } from '../../../../shared/protocol/planner/index.ts';
 import { captureLogger, createPlannerQueueMetrics, MetricRegistry } from '../../../../shared/telemetry/index.ts';
 import { changeAt, heldAt } from '../../../support/planner/fleet-signals.ts';
+import { VirtualClock } from '../../../support/virtual-clock.ts';
 
 /** A queue that takes what it is sent when `answer` says so. */
 function bedOf(answer: (batch: readonly OutgoingMessage[]) => Promise<void> | void = () => {}) {

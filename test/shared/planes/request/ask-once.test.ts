@@ -1,7 +1,8 @@
 import { describe, expect, it } from 'vitest';
-import { VirtualClock } from '../../../../shared/clock/index.ts';
-import { askOnce, createMemoryRequestPlane, type PlaneHandler } from '../../../../shared/planes/request/index.ts';
+import { askOnce, type PlaneHandler } from '../../../../shared/planes/request/index.ts';
 import { waitUntil } from '../../../support/index.ts';
+import { createMemoryRequestPlane } from '../../../support/memory-request-plane.ts';
+import { VirtualClock } from '../../../support/virtual-clock.ts';
 
 async function asking(handler: PlaneHandler, signal?: AbortSignal) {
   const clock = new VirtualClock();

@@ -1,8 +1,8 @@
 import { describe, expect, it } from 'vitest';
-import { VirtualClock } from '../../../../shared/clock/index.ts';
 import { ClientCall, INITIAL_CREDIT } from '../../../../shared/planes/request/client-call.ts';
 import { silentObserver } from '../../../../shared/planes/request/types.ts';
 import { RecordingSink } from '../../../contract/planes/recording-sink.ts';
+import { VirtualClock } from '../../../support/virtual-clock.ts';
 
 function open() {
   const sink = new RecordingSink();

@@ -1,9 +1,9 @@
 import { describe, expect, it } from 'vitest';
-import { VirtualClock } from '../../../../shared/clock/index.ts';
 import { type DecisionRecord, MemoryPlannerStore } from '../../../../shared/planner/index.ts';
 import { actOnNewest } from '../../../../shared/planner/live/act.ts';
 import type { Connector } from '../../../../shared/planner/live/index.ts';
 import type { Targets } from '../../../../shared/planner/types.ts';
+import { VirtualClock } from '../../../support/virtual-clock.ts';
 
 const NEVER = new AbortController().signal;
 const GROUP = 'g';

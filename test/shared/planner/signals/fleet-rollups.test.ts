@@ -1,17 +1,20 @@
 import fc from 'fast-check';
 import { afterEach, describe, expect, it } from 'vitest';
-import { seededRandom, VirtualClock } from '../../../../shared/clock/index.ts';
+import { seededRandom } from '../../../../shared/clock/index.ts';
 import { MemoryDiscovery, MemoryHub } from '../../../../shared/discovery/memory/memory-discovery.ts';
-import { createMemoryEventPlane } from '../../../../shared/planes/event/index.ts';
-import { MemoryPlannerQueue, PlannerOutbox, type PlannerQueue } from '../../../../shared/planes/queue/index.ts';
+import { PlannerOutbox, type PlannerQueue } from '../../../../shared/planes/queue/index.ts';
 import { QueueError } from '../../../../shared/planes/queue/types.ts';
 import { handleBatch, MemoryPlannerStore, parsePlannerConfig } from '../../../../shared/planner/index.ts';
 import { FleetRollups } from '../../../../shared/planner/signals/index.ts';
 import type { PlannerEventOf, PlannerSignal } from '../../../../shared/protocol/planner/index.ts';
-import { LeaseHolder, MemoryRouterStateHub, type RouterState } from '../../../../shared/router/state/index.ts';
+import { LeaseHolder, type RouterState } from '../../../../shared/router/state/index.ts';
 import { captureLogger, createPlannerQueueMetrics, MetricRegistry } from '../../../../shared/telemetry/index.ts';
+import { createMemoryEventPlane } from '../../../support/memory-event-plane.ts';
+import { MemoryPlannerQueue } from '../../../support/memory-planner-queue.ts';
 import { heldAt } from '../../../support/planner/fleet-signals.ts';
 import { ToldWorker } from '../../../support/planner/told-fleet.ts';
+import { MemoryRouterStateHub } from '../../../support/router/memory-router-state.ts';
+import { VirtualClock } from '../../../support/virtual-clock.ts';
 
 const BEGIN_MS = 1_800_000_000_000;
 const NEVER = new AbortController().signal;

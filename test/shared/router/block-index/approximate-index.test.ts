@@ -1,14 +1,13 @@
 import { describe, expect, it } from 'vitest';
-import { VirtualClock } from '../../../../shared/clock/index.ts';
 import {
-  type ApproximateIndex,
+  ApproximateIndex,
   type ApproximateIndexOptions,
-  createApproximateIndex,
-  createBlockIndex,
+  BlockIndex,
 } from '../../../../shared/router/block-index/index.ts';
 import { Overlaps } from '../../../../shared/router/scheduler/prefix-index.ts';
 import { RankTable } from '../../../../shared/router/scheduler/ranks.ts';
 import { type BlockHashes, chainHashes } from '../../../../shared/tokens/index.ts';
+import { VirtualClock } from '../../../support/virtual-clock.ts';
 
 const A = 0;
 const B = 1;
@@ -23,7 +22,7 @@ function setUp(options: Partial<ApproximateIndexOptions> = {}) {
   const ranks = new RankTable();
   ranks.intern('a', 0);
   ranks.intern('b', 0);
-  const index = createApproximateIndex({ ranks, clock, policy: 'ttl', ttlMs: 120_000, ...options });
+  const index = new ApproximateIndex({ ranks, clock, policy: 'ttl', ttlMs: 120_000, ...options });
   return { clock, ranks, index };
 }
 
@@ -144,7 +143,7 @@ describe('approximate index by capacity', () => {
 describe('approximate index beside events', () => {
   it('raises the device to the larger of the two, and lower tiers go on from there', () => {
     const { ranks, index } = setUp({ ttlMs: 5000 });
-    const events = createBlockIndex({ ranks });
+    const events = new BlockIndex({ ranks });
     const { local, sequence } = prompt(1, 2, 3, 4, 5, 6);
     events.stored(A, 'device', undefined, sequence.subarray(0, 2), local.subarray(0, 2));
     events.stored(A, 'host_pinned', undefined, sequence.subarray(0, 8), local.subarray(0, 8));

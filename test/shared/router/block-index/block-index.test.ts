@@ -1,10 +1,10 @@
 import { describe, expect, it } from 'vitest';
-import { createBlockIndex, type StoredRun } from '../../../../shared/router/block-index/index.ts';
+import { BlockIndex, type StoredRun } from '../../../../shared/router/block-index/index.ts';
 import { deviceOf, dumpOf, longPrompt, overlapsOf, prompt, remove, store, tableOf } from './prompts.ts';
 
 describe('block index, what events do', () => {
   it('refuses a store that names its own parent, or a block twice, and changes nothing', () => {
-    const index = createBlockIndex({ ranks: tableOf(1) });
+    const index = new BlockIndex({ ranks: tableOf(1) });
     store(index, 0, prompt(1));
     const { local, sequence } = prompt(1, 2, 3);
     const names = Uint32Array.of(...sequence.subarray(0, 4), ...sequence.subarray(0, 2));
@@ -15,7 +15,7 @@ describe('block index, what events do', () => {
   });
 
   it('takes a removal parent first as no error, and brings nothing back by itself', () => {
-    const index = createBlockIndex({ ranks: tableOf(1) });
+    const index = new BlockIndex({ ranks: tableOf(1) });
     store(index, 0, prompt(1, 2, 3));
     expect(remove(index, 0, prompt(1, 2, 3), [1, 2])).toBe('ok');
     expect(deviceOf(index, prompt(1, 2, 3))).toEqual({ 0: 1 });
@@ -26,7 +26,7 @@ describe('block index, what events do', () => {
   });
 
   it('processes a removal to its end and reports the first failure', () => {
-    const index = createBlockIndex({ ranks: tableOf(1) });
+    const index = new BlockIndex({ ranks: tableOf(1) });
     store(index, 0, prompt(1, 2, 3));
     expect(index.removed(0, 'device', Uint32Array.of(5, 5, ...prompt(1, 2, 3).sequence.subarray(4)))).toBe(
       'block_not_found',
@@ -35,7 +35,7 @@ describe('block index, what events do', () => {
   });
 
   it('keeps one rank when another is cleared, whose old parents are unknown then', () => {
-    const index = createBlockIndex({ ranks: tableOf(2) });
+    const index = new BlockIndex({ ranks: tableOf(2) });
     store(index, 0, prompt(1, 2));
     store(index, 1, prompt(1, 2));
     index.cleared(0);
@@ -45,7 +45,7 @@ describe('block index, what events do', () => {
   });
 
   it('accepts empty events, and refuses hashes that do not pair up', () => {
-    const index = createBlockIndex({ ranks: tableOf(1) });
+    const index = new BlockIndex({ ranks: tableOf(1) });
     const none = new Uint32Array(0);
     expect(index.stored(0, 'device', [1, 1], none, none)).toBe('ok');
     expect(index.removed(0, 'device', none)).toBe('ok');
@@ -54,7 +54,7 @@ describe('block index, what events do', () => {
   });
 
   it('stores a prompt of 20,000 blocks in one event', () => {
-    const index = createBlockIndex({ ranks: tableOf(1) });
+    const index = new BlockIndex({ ranks: tableOf(1) });
     const long = longPrompt(1, 20_000);
     expect(store(index, 0, long)).toBe('ok');
     expect(deviceOf(index, long)).toEqual({ 0: 20_000 });
@@ -63,18 +63,18 @@ describe('block index, what events do', () => {
   });
 
   it('counts blocks stored where they were', () => {
-    const index = createBlockIndex({ ranks: tableOf(2) });
+    const index = new BlockIndex({ ranks: tableOf(2) });
     store(index, 0, prompt(1, 2, 3));
     store(index, 1, prompt(1, 2));
     store(index, 0, prompt(1, 2));
-    expect(index.counters.duplicateBlocks).toBe(2);
+    expect(index.duplicateBlocks).toBe(2);
     expect(index.blockCount).toBe(3);
   });
 });
 
 describe('block index, engines that hash in their own ways', () => {
   it('lets them share prefixes, and follows the names of each', () => {
-    const index = createBlockIndex({ ranks: tableOf(3) });
+    const index = new BlockIndex({ ranks: tableOf(3) });
     const hashes = prompt(1, 2, 3, 4);
     const ownNames = (rank: number): Uint32Array => hashes.sequence.map((half) => half ^ rank);
     for (const rank of [0, 1, 2])
@@ -88,7 +88,7 @@ describe('block index, engines that hash in their own ways', () => {
   });
 
   it('believes the engine when a name comes to mean another block', () => {
-    const index = createBlockIndex({ ranks: tableOf(1) });
+    const index = new BlockIndex({ ranks: tableOf(1) });
     store(index, 0, prompt(1, 2), { names: Uint32Array.of(1, 0, 2, 0) });
     store(index, 0, prompt(5), { names: Uint32Array.of(1, 0) });
     expect(deviceOf(index, prompt(1, 2))).toEqual({});
@@ -99,7 +99,7 @@ describe('block index, engines that hash in their own ways', () => {
 
 describe('block index, tiers', () => {
   it('goes on in host memory and on disk where the faster tier ends', () => {
-    const index = createBlockIndex({ ranks: tableOf(2) });
+    const index = new BlockIndex({ ranks: tableOf(2) });
     const hashes = prompt(1, 2, 3, 4, 5, 6, 7);
     store(index, 0, prompt(1, 2, 3));
     store(index, 0, prompt(1, 2, 3, 4, 5), { from: 1, tier: 'host_pinned' });
@@ -112,7 +112,7 @@ describe('block index, tiers', () => {
   });
 
   it('keeps what still hangs on a slower copy of a removed block, and forgets what hangs on nothing', () => {
-    const index = createBlockIndex({ ranks: tableOf(1) });
+    const index = new BlockIndex({ ranks: tableOf(1) });
     const hashes = prompt(1, 2, 3);
     store(index, 0, hashes);
     store(index, 0, hashes, { tier: 'host_pinned' });
@@ -124,7 +124,7 @@ describe('block index, tiers', () => {
   });
 
   it('wants the parent in a tier that is as fast', () => {
-    const index = createBlockIndex({ ranks: tableOf(1) });
+    const index = new BlockIndex({ ranks: tableOf(1) });
     store(index, 0, prompt(1), { tier: 'disk' });
     expect(store(index, 0, prompt(1, 2), { from: 1 })).toBe('parent_block_not_found');
     expect(store(index, 0, prompt(1, 2), { from: 1, tier: 'disk' })).toBe('ok');
@@ -133,7 +133,7 @@ describe('block index, tiers', () => {
 
 describe('block index, dumps', () => {
   it('tells a chain in one event, and branches with their parents', () => {
-    const index = createBlockIndex({ ranks: tableOf(2) });
+    const index = new BlockIndex({ ranks: tableOf(2) });
     store(index, 0, prompt(1, 2, 3, 4));
     store(index, 1, prompt(1, 2, 9));
     expect(dumpOf(index, 0)).toEqual([
@@ -152,7 +152,7 @@ describe('block index, dumps', () => {
   });
 
   it('come in slices, however wide or long what is held is', () => {
-    const index = createBlockIndex({ ranks: tableOf(2) });
+    const index = new BlockIndex({ ranks: tableOf(2) });
     store(index, 0, prompt(1));
     for (let at = 0; at < 130_000; at++) store(index, 0, prompt(1, at + 10), { from: 1 });
     store(index, 0, longPrompt(9, 20_000));
@@ -163,7 +163,7 @@ describe('block index, dumps', () => {
     expect(slices.length).toBeGreaterThan(130);
     expect(Math.max(...slices.map(blocksOf))).toBeLessThanOrEqual(4096);
     expect(blocksOf(slices.flat())).toBe(150_001);
-    const copy = createBlockIndex({ ranks: tableOf(1) });
+    const copy = new BlockIndex({ ranks: tableOf(1) });
     for (const { tier, parent, blockHashes, tokensHashes } of slices.flat()) {
       expect(copy.stored(0, tier, parent, blockHashes, tokensHashes)).toBe('ok');
     }
@@ -173,7 +173,7 @@ describe('block index, dumps', () => {
 
 describe('block index, size', () => {
   it('finds every prompt among 200,000 blocks, and forgets them all again', () => {
-    const index = createBlockIndex({ ranks: tableOf(8) });
+    const index = new BlockIndex({ ranks: tableOf(8) });
     const prompts = Array.from({ length: 800 }, (_, at) => longPrompt(at, 250));
     for (const [at, each] of prompts.entries()) expect(store(index, at % 8, each)).toBe('ok');
     expect(index.blockCount).toBe(200_000);
@@ -185,7 +185,7 @@ describe('block index, size', () => {
   });
 
   it('holds a prompt that 10,000 workers share, whatever they hold beside it', () => {
-    const index = createBlockIndex({ ranks: tableOf(10_000) });
+    const index = new BlockIndex({ ranks: tableOf(10_000) });
     const common = longPrompt(1, 20);
     for (let rank = 0; rank < 10_000; rank++) {
       store(index, rank, common);
@@ -206,7 +206,7 @@ describe('block index, size', () => {
 describe('block index, ranks that leave', () => {
   it('forgets them at once, and gives their blocks back in slices', () => {
     const ranks = tableOf(3);
-    const index = createBlockIndex({ ranks });
+    const index = new BlockIndex({ ranks });
     for (let at = 0; at < 100; at++) {
       store(index, 0, longPrompt(at, 100));
       store(index, 1, longPrompt(at, 50));
@@ -225,7 +225,7 @@ describe('block index, ranks that leave', () => {
   });
 
   it('has events do their share, so that nothing piles up without housekeeping', () => {
-    const index = createBlockIndex({ ranks: tableOf(1) });
+    const index = new BlockIndex({ ranks: tableOf(1) });
     for (let round = 0; round < 300; round++) {
       store(index, 0, longPrompt(round, 100));
       index.cleared(0);
@@ -234,7 +234,7 @@ describe('block index, ranks that leave', () => {
   });
 
   it('goes on when ranks come and go more often than a sweep takes', () => {
-    const index = createBlockIndex({ ranks: tableOf(1) });
+    const index = new BlockIndex({ ranks: tableOf(1) });
     for (let round = 0; round < 2000; round++) {
       expect(store(index, 0, prompt(round, 1))).toBe('ok');
       expect(deviceOf(index, prompt(round, 1))).toEqual({ 0: 2 });
@@ -248,19 +248,18 @@ describe('block index, ranks that leave', () => {
 describe('block index, full', () => {
   it('gives up the blocks stored longest ago, ends of prompts first', () => {
     const evicted: number[] = [];
-    const index = createBlockIndex({ ranks: tableOf(2), blocksMax: 300, onEvicted: (blocks) => evicted.push(blocks) });
+    const index = new BlockIndex({ ranks: tableOf(2), blocksMax: 300, onEvicted: (blocks) => evicted.push(blocks) });
     for (let at = 0; at < 10; at++) store(index, at % 2, longPrompt(at, 50));
     expect(index.blockCount).toBeLessThanOrEqual(300);
     expect(deviceOf(index, longPrompt(9, 50))).toEqual({ 1: 50 });
     expect(deviceOf(index, longPrompt(8, 50))).toEqual({ 0: 50 });
     expect(Object.values(deviceOf(index, longPrompt(0, 50)))[0] ?? 0).toBeLessThan(50);
     expect(evicted.reduce((sum, blocks) => sum + blocks)).toBe(500 - index.blockCount);
-    expect(index.counters.evictedBlocks).toBe(500 - index.blockCount);
     expect(index.blocksOf(0) + index.blocksOf(1)).toBe(index.blockCount);
   });
 
   it('spares what was stored again', () => {
-    const index = createBlockIndex({ ranks: tableOf(2), blocksMax: 1000 });
+    const index = new BlockIndex({ ranks: tableOf(2), blocksMax: 1000 });
     for (let at = 0; at < 20; at++) store(index, 0, longPrompt(at, 50));
     store(index, 1, longPrompt(0, 50));
     for (let at = 20; at < 24; at++) store(index, 0, longPrompt(at, 50));
@@ -268,7 +267,7 @@ describe('block index, full', () => {
   });
 
   it('never gives up the parent of what it stores', () => {
-    const index = createBlockIndex({ ranks: tableOf(1), blocksMax: 100 });
+    const index = new BlockIndex({ ranks: tableOf(1), blocksMax: 100 });
     for (let length = 1; length <= 100; length++) {
       expect(store(index, 0, longPrompt(1, length), { from: length - 1 })).toBe('ok');
     }
@@ -280,7 +279,7 @@ describe('block index, full', () => {
   });
 
   it('keeps names in step with blocks that gave way', () => {
-    const index = createBlockIndex({ ranks: tableOf(2), blocksMax: 100 });
+    const index = new BlockIndex({ ranks: tableOf(2), blocksMax: 100 });
     for (let at = 0; at < 50; at++) {
       const each = longPrompt(at, 20);
       for (const rank of [0, 1]) store(index, rank, each, { names: each.sequence.map((half) => half ^ (rank + 1)) });

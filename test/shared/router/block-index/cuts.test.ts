@@ -1,12 +1,12 @@
 import { describe, expect, it } from 'vitest';
-import { type BlockIndex, createBlockIndex } from '../../../../shared/router/block-index/index.ts';
+import { BlockIndex } from '../../../../shared/router/block-index/index.ts';
 import { deviceOf, dumpOf, longPrompt, prompt, remove, store, tableOf } from './prompts.ts';
 
 const SYSTEM = [1, 2, 3];
 
 /** Conversations that go on from one system prompt, one block each, told by one rank. */
 function wideIndex(conversations: number, ranks = 2): BlockIndex {
-  const index = createBlockIndex({ ranks: tableOf(ranks) });
+  const index = new BlockIndex({ ranks: tableOf(ranks) });
   for (let rank = 0; rank < ranks; rank++) store(index, rank, prompt(...SYSTEM));
   for (let at = 0; at < conversations; at++) store(index, 0, conversation(at), { from: 3 });
   return index;
@@ -63,7 +63,7 @@ describe('a block that goes from the middle', () => {
 
   it('is done with when the rank is cleared, and its number serves another', () => {
     const table = tableOf(2);
-    const index = createBlockIndex({ ranks: table });
+    const index = new BlockIndex({ ranks: table });
     for (let at = 0; at < 5000; at++) store(index, 0, conversation(at));
     remove(index, 0, prompt(...SYSTEM), [0]);
     table.drop(0);
@@ -78,7 +78,7 @@ describe('a block that goes from the middle', () => {
 
   it('loses its place neither when the next one in turn goes by itself, nor when a new one has its number', () => {
     for (let steps = 0; steps < 40; steps++) {
-      const index = createBlockIndex({ ranks: tableOf(2), looksMax: 0 });
+      const index = new BlockIndex({ ranks: tableOf(2), looksMax: 0 });
       for (let at = 0; at < 30; at++) store(index, 0, conversation(at, 5));
       remove(index, 0, prompt(...SYSTEM), [2]);
       index.housekeep(4 * steps);
@@ -90,7 +90,7 @@ describe('a block that goes from the middle', () => {
   });
 
   it('gives way to eviction with all that hangs on it', () => {
-    const index = createBlockIndex({ ranks: tableOf(2), blocksMax: 5000, looksMax: 0 });
+    const index = new BlockIndex({ ranks: tableOf(2), blocksMax: 5000, looksMax: 0 });
     for (let at = 0; at < 4000; at++) store(index, 0, conversation(at));
     remove(index, 0, prompt(...SYSTEM), [2]);
     for (let at = 0; at < 500; at++) store(index, 1, longPrompt(at + 10, 30));

@@ -1,10 +1,10 @@
 import { describe, expect, it } from 'vitest';
-import { FlatBlockIndex } from '../../../../shared/router/block-index/flat-block-index.ts';
+import { BlockIndex } from '../../../../shared/router/block-index/block-index.ts';
 import { HOLDER_MASK } from '../../../../shared/router/block-index/holder-sets.ts';
 import { longPrompt, prompt, remove, store, tableOf } from './prompts.ts';
 
-function emptyIndex(): FlatBlockIndex {
-  return new FlatBlockIndex({
+function emptyIndex(): BlockIndex {
+  return new BlockIndex({
     ranks: tableOf(3),
     blocksMax: 10_000,
     bytesMax: () => Number.POSITIVE_INFINITY,
@@ -13,7 +13,7 @@ function emptyIndex(): FlatBlockIndex {
 }
 
 /** The number of a block that the index has. */
-function blockOf({ residency }: FlatBlockIndex, { sequence }: { readonly sequence: Uint32Array }, position: number) {
+function blockOf({ residency }: BlockIndex, { sequence }: { readonly sequence: Uint32Array }, position: number) {
   const block = residency.table.findBlock(sequence[2 * position]! | 0, sequence[2 * position + 1]! | 0);
   expect(block).toBeGreaterThan(0);
   return block;

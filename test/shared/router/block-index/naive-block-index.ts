@@ -25,14 +25,28 @@ interface Name {
   tiers: number;
 }
 
+/** What an index is told and asked. */
+export type IndexContract = Pick<
+  BlockIndex,
+  | 'stored'
+  | 'removed'
+  | 'cleared'
+  | 'removeRank'
+  | 'match'
+  | 'blockCount'
+  | 'blocksOf'
+  | 'dump'
+  | 'housekeep'
+  | 'duplicateBlocks'
+>;
+
 /** The index as its contract tells it, on maps. */
-export class NaiveBlockIndex implements BlockIndex {
+export class NaiveBlockIndex implements IndexContract {
   readonly #ranks: RankTable;
   readonly #names = new Map<number, Map<bigint, Name>>();
   /** Of each rank, by sequence, until something changes. */
   #tiers: Map<number, ReadonlyMap<bigint, number>> | undefined;
-  readonly bytes = 0;
-  readonly counters = { duplicateBlocks: 0, evictedBlocks: 0 };
+  duplicateBlocks = 0;
 
   constructor(ranks: RankTable) {
     this.#ranks = ranks;
@@ -75,7 +89,7 @@ export class NaiveBlockIndex implements BlockIndex {
       if (name !== undefined && name.block.sequence !== block.sequence) {
         for (const each of TIERS.keys()) if ((name.tiers >> each) & 1) this.#drop(names, hash, name, each, new Set());
       }
-      if ((tiersOf(names, block) >> level) & 1) this.counters.duplicateBlocks++;
+      if ((tiersOf(names, block) >> level) & 1) this.duplicateBlocks++;
       const kept = names.get(hash);
       if (kept === undefined) names.set(hash, { block, tiers: 1 << level });
       else kept.tiers |= 1 << level;
@@ -190,19 +204,6 @@ export class NaiveBlockIndex implements BlockIndex {
 
   housekeep(): boolean {
     return false;
-  }
-
-  *snapshot(cursors: Uint8Array): Generator<Uint8Array, void, void> {
-    const ranks = [...this.#names.keys()].map((rank) => ({
-      workerId: this.#ranks.workerIdOf(rank),
-      dpRank: this.#ranks.dpRankOf(rank),
-      runs: this.#runsOf(rank).map((run) => ({
-        ...run,
-        blockHashes: [...run.blockHashes],
-        tokensHashes: [...run.tokensHashes],
-      })),
-    }));
-    yield new TextEncoder().encode(JSON.stringify({ cursors: [...cursors], ranks }));
   }
 }
 

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { ReplaceableBlockIndex, SnapshotError } from '../../../../shared/router/block-index/index.ts';
+import { BlockIndex, SnapshotError } from '../../../../shared/router/block-index/index.ts';
 import { RankTable } from '../../../../shared/router/scheduler/ranks.ts';
 import { deviceOf, longPrompt, prompt } from './prompts.ts';
 
@@ -8,7 +8,7 @@ const PROMPTS = 80;
 function openIndex(workerIds: readonly string[]) {
   const ranks = new RankTable();
   for (const workerId of workerIds) ranks.intern(workerId, 0);
-  const index = new ReplaceableBlockIndex({ ranks });
+  const index = new BlockIndex({ ranks });
   return {
     ranks,
     index,

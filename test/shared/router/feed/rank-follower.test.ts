@@ -1,8 +1,9 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { seededRandom, VirtualClock } from '../../../../shared/clock/index.ts';
+import { seededRandom } from '../../../../shared/clock/index.ts';
 import { Semaphore } from '../../../../shared/concurrency/index.ts';
 import { type RankEvent, RankFollower, type RecoveryAnswer } from '../../../../shared/router/feed/index.ts';
+import { VirtualClock } from '../../../support/virtual-clock.ts';
 import { ScriptedRank, WatchedIndex } from './scripted-rank.ts';
 
 const MINUTE_MS = 60_000;

@@ -1,5 +1,5 @@
 import type { KvEvent } from '../../../../shared/engines/index.ts';
-import { type BlockIndex, createBlockIndex } from '../../../../shared/router/block-index/index.ts';
+import { BlockIndex } from '../../../../shared/router/block-index/index.ts';
 import {
   type BlockChange,
   decodeRouterEvent,
@@ -22,7 +22,7 @@ export class ScriptedRank {
 
   constructor() {
     const ranks = new RankTable();
-    this.index = createBlockIndex({ ranks });
+    this.index = new BlockIndex({ ranks });
     this.rank = ranks.intern('abc', 0);
     this.#journal = this.#open();
   }
@@ -66,7 +66,6 @@ export class ScriptedRank {
     const request = {
       worker_id: WORKER_DECIMAL,
       dp_rank: 0,
-      compact: true,
       ...(start === undefined ? {} : { start_event_id: start }),
       ...(end === undefined ? {} : { end_event_id: end }),
     };
@@ -119,7 +118,7 @@ export class WatchedIndex {
 
   constructor() {
     const ranks = new RankTable();
-    this.index = createBlockIndex({ ranks });
+    this.index = new BlockIndex({ ranks });
     this.rank = ranks.intern('abc', 0);
   }
 

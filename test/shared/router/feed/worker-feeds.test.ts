@@ -2,8 +2,7 @@ import { describe, expect, it } from 'vitest';
 import { seededRandom } from '../../../../shared/clock/index.ts';
 import { Semaphore } from '../../../../shared/concurrency/index.ts';
 import type { KvEvent } from '../../../../shared/engines/index.ts';
-import { createMemoryRequestPlane } from '../../../../shared/planes/request/index.ts';
-import { type BlockIndex, createBlockIndex } from '../../../../shared/router/block-index/index.ts';
+import { BlockIndex } from '../../../../shared/router/block-index/index.ts';
 import {
   BusyWorkers,
   type EventSource,
@@ -17,6 +16,7 @@ import {
 import { RankTable } from '../../../../shared/router/scheduler/index.ts';
 import { captureLogger } from '../../../../shared/telemetry/index.ts';
 import type { Worker } from '../../../../shared/worker/index.ts';
+import { createMemoryRequestPlane } from '../../../support/memory-request-plane.ts';
 import { load, ScriptedEngine, workerBed } from '../../worker/worker-bed.ts';
 import { heldBy } from './scripted-rank.ts';
 
@@ -47,7 +47,7 @@ function fleetBed() {
       const counts = { skipped: 0, applied: [] as string[], recovered: [] as string[] };
       const { logger, lines } = captureLogger();
       const ranks = new RankTable();
-      const index: BlockIndex = createBlockIndex({ ranks });
+      const index: BlockIndex = new BlockIndex({ ranks });
       const loads = new WorkerLoads();
       const random = seededRandom(7);
       const feeds = new WorkerFeeds(
@@ -67,7 +67,6 @@ function fleetBed() {
             plane: requestPlane,
             clock: bed.clock,
             random,
-            carriesBytes: true,
             onSkip: () => counts.skipped++,
           }),
           slots: new Semaphore(16),

@@ -1,31 +1,28 @@
 import protobuf from 'protobufjs';
 import { afterEach, describe, expect, it } from 'vitest';
-import { SYSTEM, seededRandom, systemClock, VirtualClock } from '../../../../shared/clock/index.ts';
-import {
-  createMemoryRequestPlane,
-  type PlaneClientTls,
-  type PlaneServerTls,
-} from '../../../../shared/planes/request/index.ts';
+import { SYSTEM, seededRandom, systemClock } from '../../../../shared/clock/index.ts';
+import type { PlaneClientTls, PlaneServerTls } from '../../../../shared/planes/request/index.ts';
 import { decodeChooseResponse, encodeChooseRequest } from '../../../../shared/router/grpc/codec.ts';
 import {
-  openRouterLine,
   type RouterGrpcServer,
+  RouterLine,
   type RouterLineOptions,
   serveRouterGrpc,
 } from '../../../../shared/router/grpc/index.ts';
 import type { Router } from '../../../../shared/router/index.ts';
 import {
-  type ChooseListener,
   type ChooseService,
   createFallbackMetrics,
-  createResidentRouter,
   queryOf,
   type ResidentAddress,
   ResidentClient,
+  ResidentRouter,
 } from '../../../../shared/router/service/index.ts';
-import { createStatelessRouter } from '../../../../shared/router/stateless/index.ts';
+import { StatelessRouter } from '../../../../shared/router/stateless/index.ts';
 import { captureLogger, MetricRegistry } from '../../../../shared/telemetry/index.ts';
 import { freePort, readTlsFixture, waitUntil } from '../../../support/index.ts';
+import { createMemoryRequestPlane } from '../../../support/memory-request-plane.ts';
+import { VirtualClock } from '../../../support/virtual-clock.ts';
 import { choose } from '../choose.ts';
 import { NEVER, POOL, prompt, Resident, request, WORKERS } from '../service/resident-rig.ts';
 
@@ -48,7 +45,6 @@ async function serve(
     port,
     secret,
     tls,
-    isLeader: () => true,
   });
   opened.push(server);
   const place = `127.0.0.1:${server.port}`;
@@ -69,12 +65,12 @@ class Asker {
       random: seededRandom(9),
       chooseTimeoutMs,
       connectTimeoutMs: 5000,
-      grpcLine: (place) => openRouterLine(place, clock, options),
+      grpcLine: (place) => new RouterLine(place, clock, options),
     });
     opened.push(this.client);
-    this.router = createResidentRouter({
+    this.router = new ResidentRouter({
       client: this.client,
-      stateless: createStatelessRouter({ clock }),
+      stateless: new StatelessRouter({ clock }),
       clock,
       metrics: createFallbackMetrics(this.#registry),
       logger: captureLogger().logger,
@@ -255,10 +251,7 @@ describe('a router whose resident does not answer by gRPC', () => {
       reservationId: 'r1',
     };
     const service: ChooseService = {
-      choose: (_: unknown, listener: ChooseListener) => {
-        decisions.push(() => listener.decided(chosen));
-        return () => {};
-      },
+      choose: () => new Promise((resolve) => decisions.push(() => resolve(chosen))),
       release: (change: unknown) => void released.push(change),
       loads: () => [],
       explained: () => undefined,

@@ -1,9 +1,10 @@
 import { type ChannelCredentials, Client, credentials, type ServiceError, status } from '@grpc/grpc-js';
 import protobuf from 'protobufjs';
 import { afterEach, beforeAll, describe, expect, it } from 'vitest';
-import { SYSTEM, VirtualClock } from '../../../../shared/clock/index.ts';
+import { SYSTEM } from '../../../../shared/clock/index.ts';
 import { type RouterGrpcServer, serveRouterGrpc } from '../../../../shared/router/grpc/index.ts';
 import { hashBlocks } from '../../../../shared/tokens/index.ts';
+import { VirtualClock } from '../../../support/virtual-clock.ts';
 import { BLOCK, POOL, prompt, Resident, settle } from '../service/resident-rig.ts';
 
 let root: protobuf.Root;
@@ -32,7 +33,6 @@ async function open(secret?: string) {
     host: '127.0.0.1',
     port: 0,
     secret,
-    isLeader: () => resident.isLeader,
   });
   const plain: ChannelCredentials = credentials.createInsecure();
   const client = new Client(`127.0.0.1:${server.port}`, plain);

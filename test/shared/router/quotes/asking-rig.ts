@@ -1,11 +1,7 @@
-import { seededRandom, VirtualClock } from '../../../../shared/clock/index.ts';
+import { seededRandom } from '../../../../shared/clock/index.ts';
 import type { EngineLoad } from '../../../../shared/engines/index.ts';
 import type { ServeError } from '../../../../shared/errors/index.ts';
-import {
-  createMemoryRequestPlane,
-  type PlaneHandler,
-  type PlaneServer,
-} from '../../../../shared/planes/request/index.ts';
+import type { PlaneHandler, PlaneServer } from '../../../../shared/planes/request/index.ts';
 import type { RoutableWorker } from '../../../../shared/router/index.ts';
 import {
   type AskedPlace,
@@ -16,6 +12,8 @@ import {
 } from '../../../../shared/router/quotes/index.ts';
 import { MetricRegistry } from '../../../../shared/telemetry/index.ts';
 import { QuoteService } from '../../../../shared/worker/calls/quote-service.ts';
+import { createMemoryRequestPlane } from '../../../support/memory-request-plane.ts';
+import { VirtualClock } from '../../../support/virtual-clock.ts';
 import { BLOCK, NEVER, settle, worker } from '../service/resident-rig.ts';
 
 export const DEADLINE_MS = 50;

@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { VirtualClock } from '../../../../shared/clock/index.ts';
 import { PlaceBook } from '../../../../shared/router/quotes/index.ts';
+import { VirtualClock } from '../../../support/virtual-clock.ts';
 
 const LIFE_MS = 250;
 

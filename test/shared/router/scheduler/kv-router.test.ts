@@ -1,16 +1,17 @@
 import { describe, expect, it } from 'vitest';
-import { seededRandom, VirtualClock } from '../../../../shared/clock/index.ts';
-import { createBlockIndex } from '../../../../shared/router/block-index/index.ts';
+import { seededRandom } from '../../../../shared/clock/index.ts';
+import { BlockIndex } from '../../../../shared/router/block-index/index.ts';
 import type { RoutableWorker, RouteRequest, WorkerPool } from '../../../../shared/router/index.ts';
 import {
   createKeyedTracking,
-  createKvRouter,
+  KvRouter,
   type KvRouterOptions,
   kvRouterConfig,
   type SchedulingRequest,
 } from '../../../../shared/router/scheduler/index.ts';
 import { askingRouter } from '../../../../shared/router/service/index.ts';
 import { hashBlocks } from '../../../../shared/tokens/index.ts';
+import { VirtualClock } from '../../../support/virtual-clock.ts';
 import { choose } from '../choose.ts';
 import { promptTokens } from './pool.ts';
 
@@ -26,11 +27,11 @@ function request(id: string, tokens: Uint32Array, more: Partial<RouteRequest> = 
 }
 
 function router(options: Partial<KvRouterOptions> = {}, clock = new VirtualClock()) {
-  return createKvRouter<RoutableWorker>({
+  return new KvRouter<RoutableWorker>({
     config: kvRouterConfig({ queueThreshold: 0 }),
     clock,
     random: seededRandom(3),
-    indexFor: (_, ranks) => createBlockIndex({ ranks }),
+    indexFor: (_, ranks) => new BlockIndex({ ranks }),
     ...options,
   });
 }
@@ -41,7 +42,7 @@ const two = [worker('a', { maxNumBatchedTokens: 1000 }), worker('b', { maxNumBat
 function store(routing: ReturnType<typeof router>, workerId: string, tokens: Uint32Array, scope = {}): void {
   const { index, ranks } = routing.setWorkers(pool, two);
   const { local, sequence } = hashBlocks(tokens, { blockSizeTokens: 16, ...scope });
-  (index as ReturnType<typeof createBlockIndex>).stored(ranks.find(workerId, 0)!, 'device', undefined, sequence, local);
+  (index as BlockIndex).stored(ranks.find(workerId, 0)!, 'device', undefined, sequence, local);
 }
 
 describe('mode kv', () => {
@@ -51,7 +52,7 @@ describe('mode kv', () => {
     store(routing, 'b', prompt);
     const held = await choose(routing, request('r', prompt), two);
     expect(held).toMatchObject({ worker: two[1], dpRank: 0, overlapBlocks: 10, cachedTokens: 160 });
-    expect(routing.explained('r')?.chosen).toMatchObject({ workerId: 'b' });
+    expect(routing.explained('r')?.chosen).toMatchObject({ worker_id: 'b' });
   });
 
   it('explains both decisions of a request whose prompt is computed apart', async () => {
@@ -59,11 +60,11 @@ describe('mode kv', () => {
     const prompt = promptTokens(160);
     const prefill: WorkerPool = { ...pool, key: 'sum.prefill', role: 'prefill' };
     await choose(routing, request('r', prompt, { pool: prefill }), [worker('p')]);
-    expect(routing.explained('r')).toMatchObject({ chosen: { workerId: 'p' } });
+    expect(routing.explained('r')).toMatchObject({ chosen: { worker_id: 'p' } });
     await choose(routing, request('r', prompt, { pool: { ...pool, role: 'decode' } }), [worker('d')]);
     expect(routing.explained('r')).toMatchObject({
-      chosen: { workerId: 'd' },
-      prefill: { requestId: 'r', promptTokens: 160, chosen: { workerId: 'p' }, candidates: [{ workerId: 'p' }] },
+      chosen: { worker_id: 'd' },
+      prefill: { request_id: 'r', prompt_tokens: 160, chosen: { worker_id: 'p' }, candidates: [{ worker_id: 'p' }] },
     });
   });
 
@@ -265,7 +266,7 @@ describe('a router that waits for something before it chooses', () => {
     await late;
     const { index, ranks, scheduler } = routing.find(pool)!;
     const rank = ranks.find('b', 0)!;
-    const blocks = index as ReturnType<typeof createBlockIndex>;
+    const blocks = index as BlockIndex;
     expect(blocks.blocksOf(rank)).toBe(10);
     expect(scheduler.isActive('running')).toBe(true);
     const longer = hashBlocks(promptTokens(176), { blockSizeTokens: 16 });

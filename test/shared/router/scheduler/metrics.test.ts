@@ -1,7 +1,8 @@
 import { describe, expect, it } from 'vitest';
-import { seededRandom, VirtualClock } from '../../../../shared/clock/index.ts';
-import { createRouter } from '../../../../shared/router/index.ts';
+import { seededRandom } from '../../../../shared/clock/index.ts';
+import { SimpleRouter } from '../../../../shared/router/index.ts';
 import { meterRouter } from '../../../../shared/router/scheduler/index.ts';
+import { VirtualClock } from '../../../support/virtual-clock.ts';
 import { choose } from '../choose.ts';
 
 const WORKER = { id: 'a', dataParallelStartRank: 0, dataParallelSize: 1, deviceType: undefined, taints: [] };
@@ -18,7 +19,7 @@ const REQUEST = {
 async function reserve() {
   const clock = new VirtualClock();
   const seen: unknown[] = [];
-  const router = meterRouter(createRouter({ mode: 'round-robin', clock, random: seededRandom(1) }), {
+  const router = meterRouter(new SimpleRouter({ mode: 'round-robin', clock, random: seededRandom(1) }), {
     clock,
     metrics: {
       firstToken: (ms) => seen.push(['first', ms]),

@@ -1,19 +1,19 @@
-import { seededRandom, VirtualClock } from '../../../../shared/clock/index.ts';
+import { seededRandom } from '../../../../shared/clock/index.ts';
 import type { ServeError } from '../../../../shared/errors/index.ts';
-import { createBlockIndex } from '../../../../shared/router/block-index/index.ts';
+import { BlockIndex } from '../../../../shared/router/block-index/index.ts';
 import {
-  createScheduler,
   type Decision,
   type KvRouterConfig,
   kvRouterConfig,
   RankTable,
   type SchedulableWorker,
-  type Scheduler,
+  Scheduler,
   type SchedulerOptions,
   type SchedulingRequest,
   type SchedulingTicket,
 } from '../../../../shared/router/scheduler/index.ts';
 import { hashBlocks } from '../../../../shared/tokens/index.ts';
+import { VirtualClock } from '../../../support/virtual-clock.ts';
 
 export function worker(id: string, more: Partial<SchedulableWorker> = {}): SchedulableWorker {
   return {
@@ -49,13 +49,13 @@ export interface PoolOptions extends Partial<Omit<SchedulerOptions, 'config' | '
 export class Pool {
   readonly clock = new VirtualClock();
   readonly ranks = new RankTable();
-  readonly index = createBlockIndex({ ranks: this.ranks });
+  readonly index = new BlockIndex({ ranks: this.ranks });
   readonly scheduler: Scheduler;
   readonly blockSizeTokens: number;
 
   constructor({ config = {}, workers = [worker('a'), worker('b')], seed = 7, ...options }: PoolOptions = {}) {
     this.blockSizeTokens = options.blockSizeTokens ?? 16;
-    this.scheduler = createScheduler({
+    this.scheduler = new Scheduler({
       index: this.index,
       ...options,
       blockSizeTokens: this.blockSizeTokens,

@@ -1,22 +1,21 @@
 import { describe, expect, it } from 'vitest';
-import { seededRandom, VirtualClock } from '../../../../shared/clock/index.ts';
-import { createBlockIndex } from '../../../../shared/router/block-index/index.ts';
-import {
-  createScheduler,
-  kvRouterConfig,
-  type Predictions,
-  predictedIndex,
-  predictingIndex,
-  RankTable,
-} from '../../../../shared/router/scheduler/index.ts';
+import { seededRandom } from '../../../../shared/clock/index.ts';
+import { BlockIndex, predictingIndex } from '../../../../shared/router/block-index/index.ts';
+import { kvRouterConfig, type PrefixIndex, RankTable, Scheduler } from '../../../../shared/router/scheduler/index.ts';
 import { hashBlocks } from '../../../../shared/tokens/index.ts';
+import { VirtualClock } from '../../../support/virtual-clock.ts';
 import { promptTokens, worker } from './pool.ts';
 
 /** Remembers whole prompts by rank: enough to see who is told what. */
-class RememberedPrompts implements Predictions {
+class RememberedPrompts implements PrefixIndex {
+  readonly #ranks: RankTable;
   readonly capacities = new Map<number, number | undefined>();
   readonly running = new Set<string>();
   readonly #blocks = new Map<number, Set<number>>();
+
+  constructor(ranks: RankTable) {
+    this.#ranks = ranks;
+  }
 
   decided(requestId: string, rank: number, { sequence }: { sequence: Uint32Array }): void {
     this.running.add(requestId);
@@ -35,13 +34,14 @@ class RememberedPrompts implements Predictions {
 
   removeRank(rank: number): void {
     this.#blocks.delete(rank);
+    this.#ranks.recycle(rank);
   }
 
-  match(...args: Parameters<Predictions['match']>): void {
+  match(...args: Parameters<PrefixIndex['match']>): void {
     this.raise(...args);
   }
 
-  raise({ sequence }: Parameters<Predictions['raise']>[0], overlaps: Parameters<Predictions['raise']>[1]): void {
+  raise(...[{ sequence }, overlaps]: Parameters<PrefixIndex['match']>): void {
     for (const [rank, held] of this.#blocks) {
       let depth = 0;
       while (2 * depth < sequence.length && held.has(sequence[2 * depth]!)) depth++;
@@ -59,10 +59,9 @@ class RememberedPrompts implements Predictions {
 describe.each(['alone', 'beside events'] as const)('predictions %s', (kind) => {
   function pool() {
     const ranks = new RankTable();
-    const predictions = new RememberedPrompts();
-    const index =
-      kind === 'alone' ? predictedIndex(predictions, ranks) : predictingIndex(createBlockIndex({ ranks }), predictions);
-    const scheduler = createScheduler({
+    const predictions = new RememberedPrompts(ranks);
+    const index = kind === 'alone' ? predictions : predictingIndex(new BlockIndex({ ranks }), predictions);
+    const scheduler = new Scheduler({
       config: kvRouterConfig({ queueThreshold: undefined }),
       blockSizeTokens: 16,
       ranks,

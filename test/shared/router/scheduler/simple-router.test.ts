@@ -1,14 +1,15 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { seededRandom, VirtualClock } from '../../../../shared/clock/index.ts';
+import { seededRandom } from '../../../../shared/clock/index.ts';
 import type { RoutingHints } from '../../../../shared/protocol/generation/index.ts';
 import {
-  createRouter,
   type RoutableWorker,
   type RouteRequest,
+  SimpleRouter,
   type SimpleRouterMode,
   type WorkerPool,
 } from '../../../../shared/router/index.ts';
+import { VirtualClock } from '../../../support/virtual-clock.ts';
 import { choose } from '../choose.ts';
 
 const pool: WorkerPool = { key: 'm', role: 'aggregated', blockSizeTokens: 16 };
@@ -22,7 +23,7 @@ function request(routing: RoutingHints = {}, excluded: readonly string[] = []): 
 }
 
 function router(mode: SimpleRouterMode, clock = new VirtualClock(), seed = 7) {
-  return createRouter<RoutableWorker>({ mode, clock, random: seededRandom(seed), inhibitedMs: 5000 });
+  return new SimpleRouter<RoutableWorker>({ mode, clock, random: seededRandom(seed), inhibitedMs: 5000 });
 }
 
 const three = [worker('a'), worker('b'), worker('c')];

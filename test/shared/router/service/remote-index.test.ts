@@ -1,14 +1,9 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { seededRandom, VirtualClock } from '../../../../shared/clock/index.ts';
-import {
-  createMemoryRequestPlane,
-  type PlaneServer,
-  type RequestPlane,
-  type Transport,
-} from '../../../../shared/planes/request/index.ts';
-import { createApproximateIndex, createBlockIndex } from '../../../../shared/router/block-index/index.ts';
-import { predictedIndex, RankTable } from '../../../../shared/router/scheduler/index.ts';
+import { seededRandom } from '../../../../shared/clock/index.ts';
+import type { PlaneServer, RequestPlane, Transport } from '../../../../shared/planes/request/index.ts';
+import { ApproximateIndex, BlockIndex } from '../../../../shared/router/block-index/index.ts';
+import { RankTable } from '../../../../shared/router/scheduler/index.ts';
 import { Overlaps } from '../../../../shared/router/scheduler/prefix-index.ts';
 import {
   type IndexerAddress,
@@ -17,6 +12,8 @@ import {
   serveIndexOnPlane,
 } from '../../../../shared/router/service/index.ts';
 import { hashBlocks } from '../../../../shared/tokens/index.ts';
+import { createMemoryRequestPlane } from '../../../support/memory-request-plane.ts';
+import { VirtualClock } from '../../../support/virtual-clock.ts';
 import { BLOCK, NEVER, prompt, settle } from './resident-rig.ts';
 
 const hashesOf = (tokens: Uint32Array) => hashBlocks(tokens, { blockSizeTokens: BLOCK });
@@ -27,8 +24,8 @@ class Rig {
   readonly plane: RequestPlane = createMemoryRequestPlane({ clock: this.clock });
   /** Of the indexer. */
   readonly ranks = new RankTable();
-  readonly served = createBlockIndex({ ranks: this.ranks });
-  readonly decisions = createApproximateIndex({ ranks: this.ranks, clock: this.clock, policy: 'ttl', ttlMs: 1000 });
+  readonly served = new BlockIndex({ ranks: this.ranks });
+  readonly decisions = new ApproximateIndex({ ranks: this.ranks, clock: this.clock, policy: 'ttl', ttlMs: 1000 });
   /** Of the router that asks: numbered in another order. */
   readonly own = new RankTable();
   readonly failures = { queries: 0, writes: 0 };
@@ -56,7 +53,7 @@ class Rig {
 
   async serve(): Promise<void> {
     this.server = await this.plane.serve({ instanceId: '9' });
-    const index = this.isRecording ? predictedIndex(this.decisions, this.ranks) : this.served;
+    const index = this.isRecording ? this.decisions : this.served;
     const served: ServedIndex = { index, ranks: this.ranks };
     const endpoints = serveIndexOnPlane(this.server, {
       instanceId: '9',

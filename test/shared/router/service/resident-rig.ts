@@ -1,12 +1,8 @@
-import { seededRandom, type VirtualClock } from '../../../../shared/clock/index.ts';
-import {
-  createMemoryRequestPlane,
-  type PlaneServer,
-  type RequestPlane,
-} from '../../../../shared/planes/request/index.ts';
-import { createBlockIndex } from '../../../../shared/router/block-index/index.ts';
+import { seededRandom } from '../../../../shared/clock/index.ts';
+import type { PlaneServer, RequestPlane } from '../../../../shared/planes/request/index.ts';
+import { BlockIndex } from '../../../../shared/router/block-index/index.ts';
 import type { RoutableWorker, RouteRequest, WorkerPool } from '../../../../shared/router/index.ts';
-import { createKvRouter, type KvRouter, kvRouterConfig } from '../../../../shared/router/scheduler/index.ts';
+import { KvRouter, kvRouterConfig } from '../../../../shared/router/scheduler/index.ts';
 import {
   type ResidentAddress,
   ResidentService,
@@ -14,6 +10,8 @@ import {
   serveRouterOnPlane,
 } from '../../../../shared/router/service/index.ts';
 import { hashBlocks } from '../../../../shared/tokens/index.ts';
+import { createMemoryRequestPlane } from '../../../support/memory-request-plane.ts';
+import type { VirtualClock } from '../../../support/virtual-clock.ts';
 
 export const BLOCK = 16;
 export const POOL: WorkerPool = { key: 'sum', model: 'm', role: 'aggregated', blockSizeTokens: BLOCK };
@@ -54,11 +52,11 @@ export class Resident {
     workers: readonly RoutableWorker[],
     more: Partial<ResidentServiceOptions>,
   ) {
-    this.kv = createKvRouter({
+    this.kv = new KvRouter({
       config: kvRouterConfig({ queueThreshold: 0 }),
       clock,
       random: seededRandom(3),
-      indexFor: (_, ranks) => createBlockIndex({ ranks }),
+      indexFor: (_, ranks) => new BlockIndex({ ranks }),
     });
     this.service = new ResidentService({
       router: this.kv,
@@ -100,13 +98,7 @@ export class Resident {
   store(workerId: string, tokens: Uint32Array): void {
     const [{ index, ranks }] = this.kv.pools as [KvRouter['pools'][number]];
     const { local, sequence } = hashBlocks(tokens, { blockSizeTokens: BLOCK });
-    (index as ReturnType<typeof createBlockIndex>).stored(
-      ranks.intern(workerId, 0),
-      'device',
-      undefined,
-      sequence,
-      local,
-    );
+    (index as BlockIndex).stored(ranks.intern(workerId, 0), 'device', undefined, sequence, local);
   }
 
   /** Requests that the router counts at a worker, and their prompt tokens still to compute. */

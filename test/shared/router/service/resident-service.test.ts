@@ -1,9 +1,8 @@
 import { describe, expect, it } from 'vitest';
-import { seededRandom, VirtualClock } from '../../../../shared/clock/index.ts';
 import type { ServeError } from '../../../../shared/errors/index.ts';
-import { type ChooseQuery, type ChosenWorker, Leadership } from '../../../../shared/router/service/index.ts';
-import { LeaseHolder, MemoryRouterStateHub } from '../../../../shared/router/state/index.ts';
+import type { ChooseQuery, ChosenWorker } from '../../../../shared/router/service/index.ts';
 import { hashBlocks } from '../../../../shared/tokens/index.ts';
+import { VirtualClock } from '../../../support/virtual-clock.ts';
 import { BLOCK, POOL, prompt, Resident, settle, WORKERS } from './resident-rig.ts';
 
 function query(requestId: string, tokens: Uint32Array, more: Partial<ChooseQuery> = {}): ChooseQuery {
@@ -31,17 +30,19 @@ interface Told {
 
 async function choose(resident: Resident, asked: ChooseQuery): Promise<Told> {
   const told: Told = { queued: undefined, chosen: undefined, error: undefined, leave: () => {} };
-  told.leave = resident.service.choose(asked, {
-    queued: (position) => {
-      told.queued = position;
-    },
-    decided: (chosen) => {
+  const caller = new AbortController();
+  told.leave = () => caller.abort();
+  const onQueued = (position: number): void => {
+    told.queued = position;
+  };
+  resident.service.choose(asked, caller.signal, onQueued).then(
+    (chosen) => {
       told.chosen = chosen;
     },
-    failed: (error) => {
+    (error) => {
       told.error = error;
     },
-  });
+  );
   await settle();
   return told;
 }
@@ -221,55 +222,11 @@ describe('explaining', () => {
     const resident = await Resident.open(new VirtualClock());
     resident.store('b', prompt(160));
     await choose(resident, query('r', prompt(160)));
-    expect(resident.service.explained('r')?.chosen?.workerId).toBe('b');
+    expect(resident.service.explained('r')?.chosen?.worker_id).toBe('b');
     expect(resident.service.explained('unknown')).toBeUndefined();
     const explanation = resident.service.explain(query('x', prompt(320)));
-    expect(explanation.candidates.find(({ workerId }) => workerId === 'b')?.deviceBlocks).toBe(10);
+    expect(explanation.candidates.find(({ worker_id: id }) => id === 'b')?.overlap.device).toBe(10);
     expect(resident.service.reservations).toBe(1);
     expect(resident.service.loads()).toMatchObject([{ model: 'm', poolKey: 'sum', pendingRequests: 0 }]);
-  });
-});
-
-describe('who answers', () => {
-  it('is the holder of the lease, once it has listened for two report intervals', async () => {
-    const clock = new VirtualClock();
-    const hub = new MemoryRouterStateHub(clock);
-    const open = (seed: number) => {
-      const stoodDown: number[] = [];
-      const leadership = new Leadership({ clock, settleMs: 2000, onStoodDown: () => stoodDown.push(clock.nowMs()) });
-      const lease = new LeaseHolder({
-        state: hub.open(),
-        lease: { namespace: 'ns', name: 'router' },
-        clock,
-        random: seededRandom(seed),
-        ttlMs: 3000,
-        onAcquired: () => leadership.acquired(),
-        onLost: () => leadership.lost(),
-        onProblem: () => {},
-      });
-      leadership.follow(lease);
-      return { leadership, lease, stoodDown };
-    };
-    const pass = async (ms: number): Promise<void> => {
-      for (let passed = 0; passed < ms; passed += 100) {
-        await clock.advance(100);
-        await settle();
-      }
-    };
-    const [first, second] = [open(1), open(2)];
-    first.lease.start();
-    await settle();
-    second.lease.start();
-    await settle();
-    expect([first.leadership.isLeader, second.leadership.isLeader]).toEqual([false, false]);
-    await pass(2000);
-    expect([first.leadership.isLeader, second.leadership.isLeader]).toEqual([true, false]);
-    await first.lease.stop(new AbortController().signal);
-    expect([first.leadership.isLeader, first.stoodDown.length]).toEqual([false, 1]);
-    await pass(1500);
-    expect(second.lease.fence).toBeDefined();
-    expect(second.leadership.isLeader).toBe(false);
-    await pass(2000);
-    expect(second.leadership.isLeader).toBe(true);
   });
 });

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import { VirtualClock } from '../../../../shared/clock/index.ts';
 import { type ResidentAddress, watchResidentUrls } from '../../../../shared/router/service/index.ts';
+import { VirtualClock } from '../../../support/virtual-clock.ts';
 import { settle } from './resident-rig.ts';
 
 /** The resident routers at `urls` while names stand for what `names` says. */

@@ -1,19 +1,20 @@
 import { describe, expect, it } from 'vitest';
-import { seededRandom, VirtualClock } from '../../../../shared/clock/index.ts';
+import { seededRandom } from '../../../../shared/clock/index.ts';
 import type { EventLog } from '../../../../shared/planes/event/index.ts';
-import { ReplaceableBlockIndex } from '../../../../shared/router/block-index/index.ts';
+import { BlockIndex } from '../../../../shared/router/block-index/index.ts';
 import { RankTable } from '../../../../shared/router/scheduler/index.ts';
 import {
   type ComponentFeed,
   ComponentIndex,
   type ComponentPool,
-  createMemorySnapshotStore,
   foldComponent,
   LeaseHolder,
-  MemoryRouterStateHub,
   type RankCursor,
   type SnapshotStore,
 } from '../../../../shared/router/state/index.ts';
+import { MemoryRouterStateHub } from '../../../support/router/memory-router-state.ts';
+import { createMemorySnapshotStore } from '../../../support/router/memory-snapshot-store.ts';
+import { VirtualClock } from '../../../support/virtual-clock.ts';
 import { waitUntil } from '../../../support/wait-until.ts';
 import { ScriptedEventLog } from './event-log.ts';
 
@@ -30,7 +31,7 @@ interface Stored {
 function poolOf(name: string, workerIds: readonly string[], isWhole = true) {
   const ranks = new RankTable();
   for (const workerId of workerIds) ranks.intern(workerId, 0);
-  const index = new ReplaceableBlockIndex({ ranks });
+  const index = new BlockIndex({ ranks });
   return { name, workerIds: new Set(workerIds), isWhole, index } satisfies ComponentPool;
 }
 

@@ -1,7 +1,9 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { seededRandom, VirtualClock } from '../../../../shared/clock/index.ts';
-import { LeaseHolder, MemoryRouterStateHub, type RouterState } from '../../../../shared/router/state/index.ts';
+import { seededRandom } from '../../../../shared/clock/index.ts';
+import { LeaseHolder, type RouterState } from '../../../../shared/router/state/index.ts';
+import { MemoryRouterStateHub } from '../../../support/router/memory-router-state.ts';
+import { VirtualClock } from '../../../support/virtual-clock.ts';
 import { type Fault, FaultLine } from './faults.ts';
 
 const never = new AbortController().signal;
@@ -130,5 +132,20 @@ describe('a lease', () => {
       }),
       { numRuns: 25 },
     );
+  });
+
+  it('tells for how long it has been held, through renewals, and anew after another one had it', async () => {
+    const { clock, holder } = world();
+    const [first, second] = [holder(), holder()];
+    await clock.advance(10);
+    expect([first.lease.heldMs, second.lease.heldMs]).toEqual([10, undefined]);
+    for (let round = 0; round < 10; round++) await clock.advance(100);
+    expect([first.lease.heldMs, second.lease.heldMs]).toEqual([1010, undefined]);
+    await first.lease.stop(never);
+    await clock.advance(200);
+    expect(first.lease.heldMs).toBeUndefined();
+    expect(second.lease.heldMs).toBeLessThanOrEqual(200);
+    for (let round = 0; round < 10; round++) await clock.advance(100);
+    expect(second.lease.heldMs).toBeGreaterThanOrEqual(1000);
   });
 });

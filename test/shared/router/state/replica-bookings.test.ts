@@ -1,11 +1,12 @@
 import { describe, expect, it } from 'vitest';
-import { seededRandom, VirtualClock } from '../../../../shared/clock/index.ts';
-import { createScheduler, RankTable } from '../../../../shared/router/scheduler/index.ts';
+import { seededRandom } from '../../../../shared/clock/index.ts';
+import { RankTable, Scheduler } from '../../../../shared/router/scheduler/index.ts';
 import { kvRouterConfig } from '../../../../shared/router/scheduler/kv-config.ts';
 import { type ActiveSequenceEvent, replicaBookings } from '../../../../shared/router/state/index.ts';
+import { VirtualClock } from '../../../support/virtual-clock.ts';
 
 function openScheduler() {
-  const scheduler = createScheduler({
+  const scheduler = new Scheduler({
     config: kvRouterConfig({}),
     blockSizeTokens: 16,
     ranks: new RankTable(),

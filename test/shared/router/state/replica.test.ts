@@ -1,7 +1,5 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { VirtualClock } from '../../../../shared/clock/index.ts';
-import { createMemoryEventPlane } from '../../../../shared/planes/event/index.ts';
 import {
   ACTIVE_SEQUENCES_TOPIC,
   type ActiveSequenceEvent,
@@ -10,6 +8,8 @@ import {
   ReplicaSync,
 } from '../../../../shared/router/state/index.ts';
 import { parseExactJson } from '../../../../shared/standalone/body-fields.ts';
+import { createMemoryEventPlane } from '../../../support/memory-event-plane.ts';
+import { VirtualClock } from '../../../support/virtual-clock.ts';
 
 const SCOPE = { kind: 'component', namespace: 'ns', component: 'backend' } as const;
 const rank = { workerId: 'a1', dpRank: 0 };

@@ -1,15 +1,16 @@
 import { describe, expect, it } from 'vitest';
-import { seededRandom, VirtualClock } from '../../../../shared/clock/index.ts';
+import { seededRandom } from '../../../../shared/clock/index.ts';
 import type { EventLog, EventLogListener } from '../../../../shared/planes/event/index.ts';
 import {
-  createMemorySnapshotStore,
   IndexReader,
   LeaseHolder,
-  MemoryRouterStateHub,
   type RouterState,
   type SnapshotStore,
   Snapshotter,
 } from '../../../../shared/router/state/index.ts';
+import { MemoryRouterStateHub } from '../../../support/router/memory-router-state.ts';
+import { createMemorySnapshotStore } from '../../../support/router/memory-snapshot-store.ts';
+import { VirtualClock } from '../../../support/virtual-clock.ts';
 import { ScriptedEventLog } from './event-log.ts';
 import { type Fault, FaultLine } from './faults.ts';
 import { NaiveIndex, ScriptedWorkers } from './naive-index.ts';

@@ -1,9 +1,10 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { seededRandom, VirtualClock } from '../../../../shared/clock/index.ts';
+import { seededRandom } from '../../../../shared/clock/index.ts';
 import type { FleetLoads } from '../../../../shared/discovery/index.ts';
-import { createScheduler, kvRouterConfig, RankTable } from '../../../../shared/router/scheduler/index.ts';
+import { kvRouterConfig, RankTable, Scheduler } from '../../../../shared/router/scheduler/index.ts';
 import { UnattributedLoad } from '../../../../shared/router/state/index.ts';
+import { VirtualClock } from '../../../support/virtual-clock.ts';
 
 const SECOND_MS = 1000;
 const PROMPT_TOKENS = 160;
@@ -16,7 +17,7 @@ class Router {
 
   constructor(clock: VirtualClock) {
     this.#clock = clock;
-    this.scheduler = createScheduler({
+    this.scheduler = new Scheduler({
       config: kvRouterConfig({ queueThreshold: undefined }),
       blockSizeTokens: 16,
       ranks: new RankTable(),

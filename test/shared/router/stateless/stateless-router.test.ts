@@ -1,8 +1,8 @@
 import { describe, expect, it } from 'vitest';
-import { VirtualClock } from '../../../../shared/clock/index.ts';
 import type { FleetLoads } from '../../../../shared/discovery/index.ts';
 import type { RoutableWorker } from '../../../../shared/router/index.ts';
-import { createStatelessRouter } from '../../../../shared/router/stateless/index.ts';
+import { StatelessRouter } from '../../../../shared/router/stateless/index.ts';
+import { VirtualClock } from '../../../support/virtual-clock.ts';
 import { choose } from '../choose.ts';
 import { prompt, request, worker } from '../service/resident-rig.ts';
 
@@ -21,7 +21,7 @@ function loadsOf(requestsOf: (worker: RoutableWorker) => number): FleetLoads {
 
 /** A process that has its own memory of what it saw. */
 function process(loads: () => FleetLoads = () => new Map(), clock = new VirtualClock()) {
-  return createStatelessRouter<RoutableWorker>({ clock, loads });
+  return new StatelessRouter<RoutableWorker>({ clock, loads });
 }
 
 /** A system prompt that all share, then `tokens` of the user's own. */

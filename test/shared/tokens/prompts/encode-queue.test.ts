@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
-import { VirtualClock } from '../../../../shared/clock/index.ts';
 import { EncodeQueue, type Lane } from '../../../../shared/tokens/prompts/encode-queue.ts';
 import type { EncodedStretches, EncodeJob } from '../../../../shared/tokens/prompts/stretches.ts';
+import { VirtualClock } from '../../../support/virtual-clock.ts';
 import { letterTokenizer } from '../../pipeline/fixtures.ts';
 
 /** A lane that does nothing until the test says so. */

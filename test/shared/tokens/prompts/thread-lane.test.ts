@@ -5,13 +5,14 @@ import { fileURLToPath } from 'node:url';
 import { build } from 'esbuild';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { builtinModelPath } from '../../../../shared/artifacts/index.ts';
-import { systemClock, VirtualClock } from '../../../../shared/clock/index.ts';
+import { systemClock } from '../../../../shared/clock/index.ts';
 import { scanTokenizerJson } from '../../../../shared/tokens/bpe/build-tables.ts';
 import { createBpeTokenizer } from '../../../../shared/tokens/bpe/tokenizer.ts';
 import { createGeneralTokenizer } from '../../../../shared/tokens/general-tokenizer.ts';
 import type { Tokenizer } from '../../../../shared/tokens/index.ts';
 import { ThreadLane } from '../../../../shared/tokens/prompts/encode-queue.ts';
 import { builtinTokenizer } from '../../../support/tokens/variants.ts';
+import { VirtualClock } from '../../../support/virtual-clock.ts';
 
 let folder: string;
 let encodeThread: string;

@@ -11,12 +11,13 @@ import {
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
-import { systemRandom, VirtualClock } from '../../../../shared/clock/index.ts';
+import { systemRandom } from '../../../../shared/clock/index.ts';
 import type { ServeError } from '../../../../shared/errors/index.ts';
 import { captureLogger } from '../../../../shared/telemetry/index.ts';
 import { AdapterCache, type AdapterCacheOptions } from '../../../../shared/worker/index.ts';
 import { waitUntil } from '../../../support/index.ts';
 import { type S3Server, startS3Server } from '../../../support/s3-server.ts';
+import { VirtualClock } from '../../../support/virtual-clock.ts';
 
 const never = new AbortController().signal;
 const WEIGHTS = Buffer.alloc(200_000, 'w');

@@ -1,7 +1,6 @@
 import { readFile } from 'node:fs/promises';
 import { afterEach, describe, expect, it } from 'vitest';
 import { builtinModelPath } from '../../../../shared/artifacts/index.ts';
-import { VirtualClock } from '../../../../shared/clock/index.ts';
 import { createWorkerMetrics, silentLogger } from '../../../../shared/telemetry/index.ts';
 import { readModelInfo } from '../../../../shared/tokens/index.ts';
 import {
@@ -10,6 +9,7 @@ import {
   type StatusServerOptions,
   startStatusServer,
 } from '../../../../shared/worker/index.ts';
+import { VirtualClock } from '../../../support/virtual-clock.ts';
 
 describe('status server', () => {
   const servers: SmallServer[] = [];

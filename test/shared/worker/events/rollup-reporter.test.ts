@@ -1,9 +1,10 @@
 import { describe, expect, it } from 'vitest';
-import { seededRandom, VirtualClock } from '../../../../shared/clock/index.ts';
+import { seededRandom } from '../../../../shared/clock/index.ts';
 import type { Engine, EngineInfo, EngineLoad, EnginePass } from '../../../../shared/engines/index.ts';
 import { type PlannerEventOf, readPlannerEvent } from '../../../../shared/protocol/planner/index.ts';
 import { PASS_SAMPLES_MAX } from '../../../../shared/protocol/planner-topics/index.ts';
 import { RollupReporter, TrafficCounter } from '../../../../shared/worker/events/rollup-reporter.ts';
+import { VirtualClock } from '../../../support/virtual-clock.ts';
 
 const INFO: EngineInfo = {
   contextLength: 8192,
@@ -36,6 +37,8 @@ const passOf = (wallTimeS: number, dpRank = 0): EnginePass => ({
   decodeKvTokens: 900,
   queuedPrefillRequests: 2,
   queuedPrefillTokens: 256,
+  queuedDecodeRequests: 1,
+  queuedDecodeKvTokens: 300,
 });
 
 interface BedOptions {
@@ -134,8 +137,8 @@ describe('what a worker says of itself', () => {
     pass(passOf(9, 1));
     await clock.advance(1000);
     const [first, second] = told.at(-1)!.ranks;
-    expect(first?.last).toEqual([0.499, 1, 128, 64, 5, 900, 2, 256, 0, 0]);
-    expect(second).toMatchObject({ dp_rank: 1, last: [9, 1, 128, 64, 5, 900, 2, 256, 0, 0] });
+    expect(first?.last).toEqual([0.499, 1, 128, 64, 5, 900, 2, 256, 1, 300]);
+    expect(second).toMatchObject({ dp_rank: 1, last: [9, 1, 128, 64, 5, 900, 2, 256, 1, 300] });
     const samples = first?.samples ?? [];
     expect(samples.length).toBeGreaterThan(PASS_SAMPLES_MAX - 3);
     expect(samples.length).toBeLessThanOrEqual(PASS_SAMPLES_MAX);

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
-import { VirtualClock } from '../../../../shared/clock/index.ts';
 import { NO_TRAFFIC } from '../../../../shared/protocol/planner-topics/index.ts';
 import { TrafficCounter, UNSEEN } from '../../../../shared/worker/events/rollup-reporter.ts';
+import { VirtualClock } from '../../../support/virtual-clock.ts';
 
 function bed() {
   const clock = new VirtualClock();

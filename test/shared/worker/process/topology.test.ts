@@ -2,11 +2,11 @@ import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { VirtualClock } from '../../../../shared/clock/index.ts';
 import { resolveConfig } from '../../../../shared/config/index.ts';
 import { silentLogger } from '../../../../shared/telemetry/index.ts';
 import { topologyCard } from '../../../../shared/worker/process/topology.ts';
 import { waitUntil } from '../../../support/index.ts';
+import { VirtualClock } from '../../../support/virtual-clock.ts';
 
 let folder: string;
 beforeEach(() => {

@@ -1,5 +1,5 @@
-import { endOfTurn } from '../../../../concurrency/index.ts';
-import { ServeError, toServeError } from '../../../../errors/index.ts';
+import { endOfTurn, untilAborted } from '../../../../concurrency/index.ts';
+import { ServeError } from '../../../../errors/index.ts';
 import { type NamedLogprob, requestKeyOf, type TokenLogprob } from '../../../../protocol/generation/index.ts';
 import { jsonPieces } from '../../../../protocol/json/index.ts';
 import { openSummary, storedIdOf } from '../../../../protocol/openai/index.ts';
@@ -7,19 +7,12 @@ import type { JsonObject, StoredResponse } from '../../../../responses/index.ts'
 import { cancelRequest } from '../../../inference/index.ts';
 import type { HttpAppDeps } from '../../deps.ts';
 import type { HttpExchange } from '../../hosts/exchange.ts';
-import { sendError, sendStored } from '../../sinks/send.ts';
+import { pathBelow } from '../../route.ts';
+import { sendStored } from '../../sinks/send.ts';
 import { type FinalEvent, ItemEvents } from './outlets.ts';
 import type { OutputItem } from './output-items.ts';
 import { findStored, lookForStored, responseNotFound, storeFailure } from './response-keeper.ts';
-
-/** A response that is being made in this process. */
-export interface RunningResponse {
-  readonly owner: string;
-  /** The response as it stands; its last state once it is over. */
-  snapshot(): JsonObject;
-  /** The response once it is over; undefined when it ended without one. Never rejects. */
-  readonly recorded: Promise<Pick<StoredResponse, 'response' | 'pieces'> | undefined>;
-}
+import { ResponseSink } from './response-sink.ts';
 
 const LIMIT_DEFAULT = 20;
 const LIMIT_MAX = 100;
@@ -28,21 +21,13 @@ const LIMIT_MAX = 100;
  * `GET` and `DELETE /v1/responses/{id}`: a stored one, or, to look at, one that is being made in this process. With
  * `stream=true` its events, from the one behind `starting_after` on.
  */
-export async function serveStoredResponse(
-  deps: HttpAppDeps,
-  exchange: HttpExchange,
-  id: string,
-  running: RunningResponses,
-): Promise<void> {
-  await responding(deps, exchange, async () => {
-    if (exchange.method === 'DELETE') return deleteStored(deps, exchange, id);
-    const replay = readReplayQuery(new URLSearchParams(exchange.query));
-    if (replay !== undefined) {
-      await serveReplay(deps, exchange, id, running, replay);
-      return undefined;
-    }
-    return running.find(id, exchange.grant.owner)?.snapshot() ?? (await findStored(deps, id, exchange)).response;
-  });
+export async function serveStoredResponse(deps: HttpAppDeps, exchange: HttpExchange): Promise<void> {
+  const id = idOf(deps, exchange);
+  if (exchange.method === 'DELETE') return sendStored(exchange, await deleteStored(deps, exchange, id));
+  const replay = readReplayQuery(new URLSearchParams(exchange.query));
+  if (replay !== undefined) return serveReplay(deps, exchange, id, replay);
+  const running = findRunning(deps, id, exchange)?.snapshot();
+  await sendStored(exchange, running ?? (await findStored(deps, id, exchange)).response);
 }
 
 /** Pauses between looks for a response that another edge stores once it has heard of its end. */
@@ -52,19 +37,11 @@ const STORED_PAUSES_MS = [50, 100, 200, 400];
  * `POST /v1/responses/{id}/cancel`: ends a response that is being made, here or at another edge. One that is complete is given
  * back as it is.
  */
-export async function serveResponseCancel(
-  deps: HttpAppDeps,
-  exchange: HttpExchange,
-  id: string,
-  running: RunningResponses,
-): Promise<void> {
-  await responding(deps, exchange, async () => {
-    const { owner } = exchange.grant;
-    const found = running.find(id, owner);
-    if (found === undefined) return cancelElsewhere(deps, id, exchange);
-    deps.lifecycle.running.cancel(id, owner);
-    return found.snapshot();
-  });
+export async function serveResponseCancel(deps: HttpAppDeps, exchange: HttpExchange): Promise<void> {
+  const id = idOf(deps, exchange);
+  const found = findRunning(deps, id, exchange);
+  if (found !== undefined) deps.lifecycle.running.cancel(id, exchange.grant.owner);
+  await sendStored(exchange, found?.snapshot() ?? (await cancelElsewhere(deps, id, exchange)));
 }
 
 /** @throws ServeError `not_found`, or `service_unavailable` when the store or a worker cannot be asked */
@@ -82,22 +59,20 @@ async function cancelElsewhere(deps: HttpAppDeps, id: string, exchange: HttpExch
 }
 
 /** `GET /v1/responses/{id}/input_items`: newest first, unless `order=asc`; `limit` 1 to 100; `after` an item's id. */
-export async function serveInputItems(deps: HttpAppDeps, exchange: HttpExchange, id: string): Promise<void> {
-  await responding(deps, exchange, async () => {
-    const query = new URLSearchParams(exchange.query);
-    const limit = readLimit(query.get('limit'));
-    const order = readOrder(query.get('order'));
-    const { input } = await findStored(deps, id, exchange);
-    const ordered = order === 'asc' ? input : input.toReversed();
-    const from = afterIndex(ordered, query.get('after'));
-    const data = ordered.slice(from, from + limit);
-    return {
-      object: 'list',
-      data,
-      first_id: data[0]?.id ?? null,
-      last_id: data.at(-1)?.id ?? null,
-      has_more: from + limit < ordered.length,
-    };
+export async function serveInputItems(deps: HttpAppDeps, exchange: HttpExchange): Promise<void> {
+  const query = new URLSearchParams(exchange.query);
+  const limit = readLimit(query.get('limit'));
+  const order = readOrder(query.get('order'));
+  const { input } = await findStored(deps, idOf(deps, exchange), exchange);
+  const ordered = order === 'asc' ? input : input.toReversed();
+  const from = afterIndex(ordered, query.get('after'));
+  const data = ordered.slice(from, from + limit);
+  await sendStored(exchange, {
+    object: 'list',
+    data,
+    first_id: data[0]?.id ?? null,
+    last_id: data.at(-1)?.id ?? null,
+    has_more: from + limit < ordered.length,
   });
 }
 
@@ -110,19 +85,6 @@ async function deleteStored(deps: HttpAppDeps, exchange: HttpExchange, id: strin
     throw storeFailure(deps, id, cause, sink.closed);
   }
   return { id, object: 'response', deleted: true };
-}
-
-async function responding(
-  { settings }: HttpAppDeps,
-  exchange: HttpExchange,
-  make: () => Promise<JsonObject | undefined>,
-): Promise<void> {
-  try {
-    const body = await make();
-    if (body !== undefined) await sendStored(exchange, body); // else it has been sent
-  } catch (thrown) {
-    sendError(exchange, toServeError(thrown), settings.overloadStatus);
-  }
 }
 
 function readLimit(text: string | null): number {
@@ -144,24 +106,15 @@ function afterIndex(items: readonly JsonObject[], after: string | null): number 
   throw new ServeError('invalid_value', `no item with id '${after}'`, { param: 'after' });
 }
 
-/** The responses under way in this process, by id. Bounded by the requests that are under way. */
-export class RunningResponses {
-  readonly #byId = new Map<string, RunningResponse>();
+/** The id in a path that matched: what stands between the API's path and the next slash. */
+function idOf({ settings }: HttpAppDeps, { path }: HttpExchange): string {
+  return path.slice(pathBelow(settings.paths.responses).length + 1).split('/')[0]!; // a split has at least one part
+}
 
-  add(id: string, running: RunningResponse): void {
-    this.#byId.set(id, running);
-  }
-
-  /** @param running the one that ended: a later one of the same id stays */
-  remove(id: string, running: RunningResponse): void {
-    if (this.#byId.get(id) === running) this.#byId.delete(id);
-  }
-
-  /** Undefined for ids that nobody works on and for those of another owner. */
-  find(id: string, owner: string): RunningResponse | undefined {
-    const running = this.#byId.get(storedIdOf(id));
-    return running?.owner === owner ? running : undefined;
-  }
+/** The response as it is being made in this process; undefined where its owner has none of that id. */
+function findRunning({ lifecycle }: HttpAppDeps, id: string, { grant }: HttpExchange): ResponseSink | undefined {
+  const sink = lifecycle.running.sinkOf(id, grant.owner);
+  return sink instanceof ResponseSink ? sink : undefined;
 }
 
 /** Characters that are written before others get a turn. */
@@ -194,12 +147,11 @@ async function serveReplay(
   deps: HttpAppDeps,
   exchange: HttpExchange,
   id: string,
-  running: RunningResponses,
   { after }: ReplayQuery,
 ): Promise<void> {
   const { sink } = exchange;
-  const made = running.find(id, exchange.grant.owner);
-  const found = made === undefined ? await findStored(deps, id, exchange) : await whenMade(made.recorded, exchange);
+  const made = findRunning(deps, id, exchange);
+  const found = made === undefined ? await findStored(deps, id, exchange) : await untilLeft(made.recorded, exchange);
   if (found === undefined) throw responseNotFound(id);
   exchange.head(200, { 'content-type': 'text/event-stream', 'cache-control': 'no-cache' });
   let chars = 0;
@@ -219,20 +171,9 @@ async function serveReplay(
 type Recorded = Pick<StoredResponse, 'response' | 'pieces'>;
 
 /** Waits as long as the response takes, whose own time is bounded, and no longer than the client and the host do. */
-function whenMade(
-  recorded: Promise<Recorded | undefined>,
-  { sink, deadline }: HttpExchange,
-): Promise<Recorded | undefined> {
-  return new Promise((resolve, reject) => {
-    const leave = (): void => reject(new ServeError('client_closed_request', 'client disconnected'));
-    const late = (): void => reject(new ServeError('deadline_exceeded', 'Request deadline exceeded'));
-    sink.closed.addEventListener('abort', leave, { once: true });
-    deadline?.addEventListener('abort', late, { once: true });
-    recorded.then(resolve, reject).finally(() => {
-      sink.closed.removeEventListener('abort', leave);
-      deadline?.removeEventListener('abort', late);
-    });
-  });
+function untilLeft<T>(made: Promise<T>, { sink, deadline }: HttpExchange): Promise<T> {
+  const whileRead = untilAborted(made, sink.closed);
+  return deadline === undefined ? whileRead : untilAborted(whileRead, deadline);
 }
 
 const FINAL_EVENTS: Readonly<Record<string, FinalEvent>> = {

@@ -9,6 +9,7 @@ function plainFrame(streamId: number, payload: Uint8Array): Buffer {
   header.writeUInt32BE(payload.length);
   header[4] = 1;
   header[5] = FrameType.data;
+  header[7] = 1;
   header.writeUInt32BE(streamId, 8);
   return Buffer.concat([header, payload]);
 }
@@ -35,8 +36,8 @@ describe('a byte writer', () => {
           }
           const whole = Buffer.concat(each.pieces);
           expected[each.at as 0 | 1].push(plainFrame(streamId, whole));
-          if (each.pieces.length === 1) writers[each.at]!.frame(FrameType.data, 0, streamId, each.pieces[0]!);
-          else writers[each.at]!.frameOf(FrameType.data, 0, streamId, each.pieces);
+          if (each.pieces.length === 1) writers[each.at]!.frame(FrameType.data, streamId, each.pieces[0]!);
+          else writers[each.at]!.frameOf(FrameType.data, streamId, each.pieces);
         }
         for (const [at, writer] of writers.entries()) {
           const all = Buffer.concat(expected[at]!);
@@ -50,9 +51,9 @@ describe('a byte writer', () => {
   it('does not copy large pieces, and keeps what stands before them', () => {
     const writer = new ByteWriter();
     const large = new Uint8Array(100_000);
-    writer.frame(FrameType.proof, 0, 0, new Uint8Array(4));
-    writer.frame(FrameType.data, 0, 1, large);
-    writer.frame(FrameType.end, 0, 1, new Uint8Array(0));
+    writer.frame(FrameType.proof, 0, new Uint8Array(4));
+    writer.frame(FrameType.data, 1, large);
+    writer.frame(FrameType.end, 1, new Uint8Array(0));
     writer.overwrite(12, Uint8Array.of(1, 2, 3, 4));
     expect(writer.pieces()).toContain(large);
     expect(Buffer.concat(writer.pieces()).subarray(12, 16)).toEqual(Buffer.of(1, 2, 3, 4));

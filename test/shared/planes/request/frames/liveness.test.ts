@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest';
-import { VirtualClock } from '../../../../../shared/clock/index.ts';
 import { Heartbeat, Liveness } from '../../../../../shared/planes/request/frames/heartbeat.ts';
+import { VirtualClock } from '../../../../support/virtual-clock.ts';
 
 it('pings while streams are open and takes the peer for dead after its silent beats', () => {
   const liveness = new Liveness(3, 100);

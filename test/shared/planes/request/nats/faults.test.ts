@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { systemClock } from '../../../../../shared/clock/index.ts';
 import { isMigratable } from '../../../../../shared/errors/index.ts';
-import { createNatsClient, type NatsClient } from '../../../../../shared/planes/nats/index.ts';
+import { NatsClient } from '../../../../../shared/planes/nats/index.ts';
 import { createNatsRequestPlane } from '../../../../../shared/planes/nats-requests/index.ts';
 import type { RequestPlane } from '../../../../../shared/planes/request/index.ts';
 import { HeldCalls, RecordingSink } from '../../../../contract/planes/recording-sink.ts';
@@ -32,7 +32,7 @@ describe.runIf(hasNatsServer())('the NATS request plane', () => {
   });
 
   function open(port = server.port, token = 'a-shared-token', connectTimeoutMs = 5000): RequestPlane {
-    const client = createNatsClient({
+    const client = new NatsClient({
       clock: systemClock,
       servers: [`nats://127.0.0.1:${port}`],
       retryMs: 20,

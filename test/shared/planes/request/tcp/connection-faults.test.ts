@@ -1,5 +1,6 @@
 import { afterEach, describe, expect, it } from 'vitest';
-import { systemClock, VirtualClock } from '../../../../../shared/clock/index.ts';
+import { systemClock } from '../../../../../shared/clock/index.ts';
+import { encodeRecord } from '../../../../../shared/planes/record-codec.ts';
 import { FrameType } from '../../../../../shared/planes/request/frames/frame.ts';
 import {
   createTcpRequestPlane,
@@ -13,7 +14,10 @@ import {
 } from '../../../../../shared/planes/request/index.ts';
 import { HeldCalls, RecordingSink } from '../../../../contract/planes/recording-sink.ts';
 import { freePort, startTcpProxy, type TcpProxy, waitUntil } from '../../../../support/index.ts';
+import { VirtualClock } from '../../../../support/virtual-clock.ts';
 import { type FrameLog, frameBytes, HELLO_ACK, RawCaller, startRawWorker } from './raw-peer.ts';
+
+const HALF_A_TAIL = Buffer.concat([encodeRecord({ id: 'a', endpoint: 'b' }), Buffer.of(0, 0, 0, 2, 0, 0)]);
 
 const ENDPOINT = '2a/dynamo/backend/generate';
 const cleanups: (() => unknown)[] = [];
@@ -102,7 +106,7 @@ describe('a lost connection', () => {
   it('is closed when idle', async () => {
     let isClosed = false;
     const worker = await startRawWorker((socket) => {
-      socket.once('data', () => socket.write(Buffer.concat([HELLO_ACK, frameBytes(FrameType.end, 1, '{}')])));
+      socket.once('data', () => socket.write(Buffer.concat([HELLO_ACK, frameBytes(FrameType.end, 1, {})])));
       socket.on('close', () => {
         isClosed = true;
       });
@@ -233,7 +237,7 @@ describe('the pool', () => {
       connections++;
       socket.once('data', () => {
         opens.push(log.ofType(FrameType.open).length);
-        socket.write(Buffer.concat([HELLO_ACK, frameBytes(FrameType.end, 1, '{}')])); // and deaf from then on
+        socket.write(Buffer.concat([HELLO_ACK, frameBytes(FrameType.end, 1, {})])); // and deaf from then on
       });
     });
     cleanups.push(worker.close);
@@ -251,10 +255,10 @@ describe('the pool', () => {
 describe('broken peers', () => {
   it.each([
     ['bytes that are no frames', Buffer.from('HTTP/1.1 400 Bad Request\r\n\r\n')],
-    ['a frame that only callers send', frameBytes(FrameType.open, 1, '{}')],
-    ['a record that is cut off', frameBytes(FrameType.data, 1, '{"data":')],
-    ['a record of another shape', frameBytes(FrameType.data, 1, '[1]')],
-    ['a stream that was never opened', frameBytes(FrameType.end, 999, '{}')],
+    ['a frame that only callers send', frameBytes(FrameType.open, 1, {})],
+    ['a record that is cut off', frameBytes(FrameType.data, 1, encodeRecord({ data: {} }).subarray(0, -1))],
+    ['a record of another shape', frameBytes(FrameType.data, 1, [1])],
+    ['a stream that was never opened', frameBytes(FrameType.end, 999, {})],
     ['tokens cut inside an entry', frameBytes(FrameType.tokens, 0, new Uint8Array(5))],
     ['a second HELLO_ACK', HELLO_ACK],
   ])('fail streams as BackendProtocol when the worker sends %s', async (_name, bytes) => {
@@ -267,13 +271,13 @@ describe('broken peers', () => {
 
   it.each([
     ['bytes that are no frames', Buffer.from('GET / HTTP/1.1\r\nHost: a\r\n\r\n'), true],
-    ['a frame before HELLO', frameBytes(FrameType.open, 1, '{}'), true],
-    ['a HELLO of another protocol', frameBytes(FrameType.hello, 0, '{"proto":1,"maxFrame":1}'), true],
+    ['a frame before HELLO', frameBytes(FrameType.open, 1, {}), true],
+    ['a HELLO of another protocol', frameBytes(FrameType.hello, 0, { proto: 1, maxFrame: 1 }), true],
     ['a HELLO beyond its limit', frameBytes(FrameType.hello, 0, new Uint8Array(4097)), true],
-    ['a frame that only workers send', frameBytes(FrameType.data, 1, '{}'), false],
-    ['an OPEN without an endpoint', frameBytes(FrameType.open, 1, '{"id":"a"}'), false],
-    ['an OPEN with half a tail', frameBytes(FrameType.open, 1, '{"id":"a","endpoint":"b"}\0\0\0\x02\0\0'), false],
-    ['an OPEN with an even stream', frameBytes(FrameType.open, 2, '{"id":"a","endpoint":"b"}'), false],
+    ['a frame that only workers send', frameBytes(FrameType.data, 1, {}), false],
+    ['an OPEN without an endpoint', frameBytes(FrameType.open, 1, { id: 'a' }), false],
+    ['an OPEN with half a tail', frameBytes(FrameType.open, 1, HALF_A_TAIL), false],
+    ['an OPEN with an even stream', frameBytes(FrameType.open, 2, { id: 'a', endpoint: 'b' }), false],
     ['CREDIT of a wrong length', frameBytes(FrameType.credit, 1, 'abc'), false],
   ])('are cut off by the worker when they send %s, and nobody else is', async (_name, bytes, isFirst) => {
     const held = new HeldCalls();
@@ -301,11 +305,11 @@ describe('broken peers', () => {
       socket.once('data', () => socket.write(HELLO_ACK));
       answer = () => {
         expect(log.ofType(FrameType.kill)).toHaveLength(1);
-        socket.write(frameBytes(FrameType.prologue, 1, '{"error":null}'));
+        socket.write(frameBytes(FrameType.prologue, 1, { error: null }));
         socket.write(frameBytes(FrameType.tokens, 0, Uint8Array.of(0, 0, 0, 1, 0, 1, 0, 0, 0, 9)));
-        socket.write(frameBytes(FrameType.data, 1, '{"data":{}}'));
-        socket.write(frameBytes(FrameType.end, 1, '{}'));
-        socket.write(frameBytes(FrameType.end, 3, '{}'));
+        socket.write(frameBytes(FrameType.data, 1, { data: {} }));
+        socket.write(frameBytes(FrameType.end, 1, {}));
+        socket.write(frameBytes(FrameType.end, 3, {}));
       };
     });
     cleanups.push(worker.close);

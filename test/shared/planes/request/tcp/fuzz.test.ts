@@ -1,6 +1,7 @@
 import fc from 'fast-check';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { systemClock } from '../../../../../shared/clock/index.ts';
+import { encodeRecord } from '../../../../../shared/planes/record-codec.ts';
 import { FrameType, type FrameTypeCode } from '../../../../../shared/planes/request/frames/frame.ts';
 import {
   createTcpRequestPlane,
@@ -34,14 +35,13 @@ afterAll(async () => {
 const payload = fc.oneof(
   fc.uint8Array({ maxLength: 40 }),
   fc
-    .constantFrom('{}', '{"id":"a","endpoint":"2a/dynamo/backend/generate"}', '{"error":null}', '{"data":{}}', '[]')
-    .map(Buffer.from),
+    .constantFrom({}, { id: 'a', endpoint: '2a/dynamo/backend/generate' }, { error: null }, { data: {} }, [])
+    .map((record) => encodeRecord(record)),
 );
 const frames = fc.array(
   fc.record({
     type: fc.constantFrom<FrameTypeCode>(...Object.values(FrameType)),
     streamId: fc.oneof(fc.nat(6), fc.nat({ max: 0xffff_ffff })),
-    flags: fc.nat(1),
     payload,
   }),
   { minLength: 1, maxLength: 6 },
@@ -52,7 +52,7 @@ it('a worker survives any frames in any order and goes on serving others', async
     fc.asyncProperty(frames, fc.boolean(), async (sent, isGreeted) => {
       const raw = await RawCaller.connect(transport);
       if (isGreeted) raw.hello();
-      for (const each of sent) raw.socket.write(frameBytes(each.type, each.streamId, each.payload, each.flags));
+      for (const each of sent) raw.socket.write(frameBytes(each.type, each.streamId, each.payload));
       raw.socket.end();
       await waitUntil(() => raw.isClosed, { pollMs: 1 });
       const sink = new RecordingSink();
@@ -70,7 +70,7 @@ it('a caller survives any frames in any order, and every stream of it ends', asy
       const worker = await startRawWorker((socket) => {
         socket.once('data', () => {
           socket.write(HELLO_ACK);
-          for (const each of sent) socket.write(frameBytes(each.type, each.streamId, each.payload, each.flags));
+          for (const each of sent) socket.write(frameBytes(each.type, each.streamId, each.payload));
           socket.end();
         });
       });

@@ -1,7 +1,7 @@
 import { afterEach, describe, expect, it } from 'vitest';
 import { systemClock } from '../../../../../shared/clock/index.ts';
 import { encodeRecord } from '../../../../../shared/planes/record-codec.ts';
-import { FrameType, MSGPACK_FLAG } from '../../../../../shared/planes/request/frames/frame.ts';
+import { FrameType } from '../../../../../shared/planes/request/frames/frame.ts';
 import {
   createTcpRequestPlane,
   type PlaneHandler,
@@ -44,7 +44,7 @@ describe('a hostile worker', () => {
     entry[5] = count;
     return frameBytes(FrameType.tokens, 0, entry);
   };
-  const item = (data: unknown): Buffer => frameBytes(FrameType.data, 1, JSON.stringify({ data }));
+  const item = (data: unknown): Buffer => frameBytes(FrameType.data, 1, { data });
 
   it('that sends more than a caller in need of a pause has granted loses the stream', async () => {
     const { sink, call } = await ask(tokens(200), tokens(56), tokens(1), tokens(1));
@@ -66,7 +66,7 @@ describe('a hostile worker', () => {
 
   it('that fails in a million words is quoted in part', async () => {
     const error = { kind: 'Internal', message: 'x'.repeat(1e6), param: 'y'.repeat(1e6), retryAfterMs: 1e300 };
-    const { sink } = await ask(frameBytes(FrameType.error, 1, encodeRecord('msgpack', error), MSGPACK_FLAG));
+    const { sink } = await ask(frameBytes(FrameType.error, 1, encodeRecord(error)));
     const failure = await sink.failed();
     expect(String(failure.cause).length).toBeLessThan(20_000);
     expect(failure.param?.length ?? 0).toBeLessThan(300);
@@ -74,8 +74,8 @@ describe('a hostile worker', () => {
   });
 
   it.each([
-    ['a limit that is none', frameBytes(FrameType.helloAck, 0, '{"instanceId":"2a","maxFrame":-1}')],
-    ['a letter on stream 0', frameBytes(FrameType.helloAck, 0, `{"instanceId":"${'x'.repeat(70_000)}"}`)],
+    ['a limit that is none', frameBytes(FrameType.helloAck, 0, { instanceId: '2a', maxFrame: -1 })],
+    ['a letter on stream 0', frameBytes(FrameType.helloAck, 0, { instanceId: 'x'.repeat(70_000), maxFrame: 1 })],
     ['tokens without a token', Buffer.concat([HELLO_ACK, tokens(0)])],
     ['a step of five megabytes', Buffer.concat([HELLO_ACK, frameBytes(FrameType.tokens, 0, Buffer.alloc(5 << 20, 1))])],
     ['a PING that is a letter', Buffer.concat([HELLO_ACK, frameBytes(FrameType.ping, 0, new Uint8Array(65))])],
@@ -149,7 +149,7 @@ describe('a hostile caller', () => {
       isRunning = false;
     });
     raw.socket.pause();
-    const nowhere = Buffer.from(JSON.stringify({ id: 'a', endpoint: 'x'.repeat(10_000) }));
+    const nowhere = { id: 'a', endpoint: 'x'.repeat(10_000) };
     let streamId = -1;
     const pour = (): void => {
       let hasRoom = true;

@@ -1,5 +1,6 @@
 import { once } from 'node:events';
 import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
+import { decodeRecord, encodeRecord } from '../../../../../shared/planes/record-codec.ts';
 import {
   FrameParser,
   type FrameReceiver,
@@ -12,7 +13,6 @@ import type { Transport } from '../../../../../shared/planes/request/index.ts';
 /** One frame as it crossed the wire. */
 export interface SeenFrame {
   readonly type: FrameTypeCode;
-  readonly flags: number;
   readonly streamId: number;
   readonly payload: Buffer;
 }
@@ -22,8 +22,8 @@ export class FrameLog implements FrameReceiver {
   readonly frames: SeenFrame[] = [];
   readonly oversized: { readonly type: FrameTypeCode; readonly streamId: number; readonly payloadBytes: number }[] = [];
 
-  frame(type: FrameTypeCode, flags: number, streamId: number, bytes: Buffer, start: number, end: number): void {
-    this.frames.push({ type, flags, streamId, payload: Buffer.from(bytes.subarray(start, end)) });
+  frame(type: FrameTypeCode, streamId: number, bytes: Buffer, start: number, end: number): void {
+    this.frames.push({ type, streamId, payload: Buffer.from(bytes.subarray(start, end)) });
   }
 
   oversize(type: FrameTypeCode, streamId: number, payloadBytes: number): void {
@@ -35,10 +35,16 @@ export class FrameLog implements FrameReceiver {
   }
 }
 
-export function frameBytes(type: FrameTypeCode, streamId: number, payload: string | Uint8Array, flags = 0): Buffer {
+/** @param payload bytes, or text for them, as they are; anything else is a record */
+export function frameBytes(type: FrameTypeCode, streamId: number, payload: unknown): Buffer {
   const writer = new ByteWriter();
-  writer.frame(type, flags, streamId, typeof payload === 'string' ? Buffer.from(payload) : payload);
+  const bytes = typeof payload === 'string' ? Buffer.from(payload) : payload;
+  writer.frame(type, streamId, bytes instanceof Uint8Array ? bytes : encodeRecord(payload));
   return Buffer.concat(writer.pieces());
+}
+
+export function recordOf({ payload }: SeenFrame): unknown {
+  return decodeRecord(payload, 0, payload.length);
 }
 
 /** A caller made of frames: says exactly what a test wants and keeps what comes back. */
@@ -65,11 +71,11 @@ export class RawCaller extends FrameLog {
   }
 
   send(type: FrameTypeCode, streamId: number, payload: unknown): void {
-    this.socket.write(frameBytes(type, streamId, JSON.stringify(payload)));
+    this.socket.write(frameBytes(type, streamId, payload));
   }
 
   hello(fields: Readonly<Record<string, unknown>> = {}): void {
-    this.send(FrameType.hello, 0, { proto: 2, codecs: ['json'], maxFrame: 1 << 20, instanceId: '2a', ...fields });
+    this.send(FrameType.hello, 0, { proto: 2, maxFrame: 1 << 20, instanceId: '2a', ...fields });
   }
 }
 
@@ -97,8 +103,4 @@ export async function startRawWorker(
   };
 }
 
-export const HELLO_ACK = frameBytes(
-  FrameType.helloAck,
-  0,
-  JSON.stringify({ instanceId: '2a', endpoints: [], maxFrame: 1 << 20 }),
-);
+export const HELLO_ACK = frameBytes(FrameType.helloAck, 0, { instanceId: '2a', endpoints: [], maxFrame: 1 << 20 });

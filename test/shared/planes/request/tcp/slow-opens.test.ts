@@ -1,7 +1,7 @@
 import { afterEach, describe, expect, it } from 'vitest';
 import { systemClock } from '../../../../../shared/clock/index.ts';
 import { encodeRecord } from '../../../../../shared/planes/record-codec.ts';
-import { FrameType, MSGPACK_FLAG } from '../../../../../shared/planes/request/frames/frame.ts';
+import { FrameType } from '../../../../../shared/planes/request/frames/frame.ts';
 import { createTcpRequestPlane, type IncomingCall } from '../../../../../shared/planes/request/index.ts';
 import { HeldCalls, RecordingSink } from '../../../../contract/planes/recording-sink.ts';
 import { waitUntil } from '../../../../support/index.ts';
@@ -28,7 +28,7 @@ async function start(frameBytesMax = 4 << 20) {
   const connect = async (): Promise<RawCaller> => {
     const caller = await RawCaller.connect(transport);
     cleanups.push(() => caller.socket.destroy());
-    caller.hello({ codecs: ['json', 'msgpack'], maxFrame: frameBytesMax });
+    caller.hello({ maxFrame: frameBytesMax });
     return caller;
   };
   return { caller: await connect(), connect, held, server, plane, transport };
@@ -36,19 +36,14 @@ async function start(frameBytesMax = 4 << 20) {
 
 const request = (id: string, body: unknown) => ({ id, endpoint: ENDPOINT, headers: {}, body });
 const open = (streamId: number, id: string, body: unknown): Buffer =>
-  frameBytes(FrameType.open, streamId, encodeRecord('msgpack', request(id, body)), MSGPACK_FLAG);
+  frameBytes(FrameType.open, streamId, encodeRecord(request(id, body)));
 const credit = (streamId: number): Buffer => frameBytes(FrameType.credit, streamId, Buffer.of(0, 0, 0, 1));
 const ids = ({ calls }: HeldCalls): readonly string[] => calls.map(({ id }: IncomingCall) => id);
 
 describe('a long request', () => {
-  it.each(['msgpack', 'json'] as const)('of %s lets others of its connection pass', async (codec) => {
+  it('lets others of its connection pass', async () => {
     const { caller, held, server } = await start();
-    const long = frameBytes(
-      FrameType.open,
-      1,
-      encodeRecord(codec, request('long', NUMBERS)),
-      codec === 'msgpack' ? MSGPACK_FLAG : 0,
-    );
+    const long = frameBytes(FrameType.open, 1, request('long', NUMBERS));
     caller.socket.write(Buffer.concat([long, open(3, 'short', {})]));
     expect((await held.at(0)).id).toBe('short');
     expect(server.activeStreams).toBe(2);
@@ -94,8 +89,8 @@ describe('a long request', () => {
     ['followed by what is no prompt', (payload: Buffer) => Buffer.concat([payload, Buffer.of(0, 0, 0, 9)])],
   ])('ends its connection where it is %s', async (_name, spoil) => {
     const { caller, held } = await start();
-    const payload = spoil(Buffer.from(encodeRecord('msgpack', request('long', NUMBERS))));
-    caller.socket.write(frameBytes(FrameType.open, 1, payload, MSGPACK_FLAG));
+    const payload = spoil(Buffer.from(encodeRecord(request('long', NUMBERS))));
+    caller.socket.write(frameBytes(FrameType.open, 1, payload));
     await waitUntil(() => caller.isClosed);
     expect(caller.ofType(FrameType.error).map(({ streamId }) => streamId)).toEqual([0]);
     expect(held.calls).toEqual([]);

@@ -2,7 +2,7 @@ import type { Socket } from 'node:net';
 import { afterEach, describe, expect, it } from 'vitest';
 import { systemClock } from '../../../../../shared/clock/index.ts';
 import { encodeRecord } from '../../../../../shared/planes/record-codec.ts';
-import { FrameType, MSGPACK_FLAG } from '../../../../../shared/planes/request/frames/frame.ts';
+import { FrameType } from '../../../../../shared/planes/request/frames/frame.ts';
 import { createTcpRequestPlane, type TcpRequestPlaneOptions } from '../../../../../shared/planes/request/index.ts';
 import { RecordingSink, type SinkEvent } from '../../../../contract/planes/recording-sink.ts';
 import { waitUntil } from '../../../../support/index.ts';
@@ -17,10 +17,10 @@ afterEach(async () => {
 const NUMBERS = Array.from({ length: 200_000 }, (_, at) => -(at + 1) / 7);
 const LARGE = { engine_data: { prompt_logprobs: NUMBERS } };
 
-const record = (value: unknown): Uint8Array => encodeRecord('msgpack', value);
+const record = (value: unknown): Uint8Array => encodeRecord(value);
 const data = (streamId: number, output: unknown): Buffer =>
-  frameBytes(FrameType.data, streamId, record({ data: output }), MSGPACK_FLAG);
-const end = (streamId: number): Buffer => frameBytes(FrameType.end, streamId, record({}), MSGPACK_FLAG);
+  frameBytes(FrameType.data, streamId, record({ data: output }));
+const end = (streamId: number): Buffer => frameBytes(FrameType.end, streamId, record({}));
 
 /** A TOKENS frame with one token of a stream. */
 function token(streamId: number, id: number): Buffer {
@@ -127,19 +127,9 @@ describe('a stream with a large frame', () => {
 
   it('ends its connection when it cannot be read', async () => {
     const broken = Buffer.concat([record({ data: LARGE }), Buffer.of(0xc1)]);
-    const { large, small } = await ask((socket) => socket.write(frameBytes(FrameType.data, 1, broken, MSGPACK_FLAG)));
+    const { large, small } = await ask((socket) => socket.write(frameBytes(FrameType.data, 1, broken)));
     expect((await large.failed()).worker).toBe('BackendProtocol');
     expect((await small.failed()).worker).toBe('BackendProtocol');
-  });
-
-  it('lets the others pass in JSON, too', async () => {
-    const json = frameBytes(FrameType.data, 1, JSON.stringify({ data: LARGE }));
-    const { large, heard } = await ask((socket) =>
-      socket.write(Buffer.concat([json, end(1), data(3, { text: 'x' }), end(3)])),
-    );
-    await large.closed();
-    expect(heard).toEqual(['small output', 'small end', 'large output', 'large end']);
-    expect(large.events[1]).toEqual({ kind: 'output', output: LARGE });
   });
 
   it('takes its turn, short as it is, where this turn has had enough of them', async () => {

@@ -1,4 +1,4 @@
-import type { Clock } from '../../clock/index.ts';
+import type { Clock } from '../../shared/clock/index.ts';
 import {
   BATCH_MAX,
   checkMessage,
@@ -7,7 +7,7 @@ import {
   QueueError,
   type ReceivedMessage,
   type ReceiveOptions,
-} from './types.ts';
+} from '../../shared/planes/queue/types.ts';
 
 const DEDUPLICATION_MS = 5 * 60_000;
 /** Messages that wait; the oldest go first beyond that: newer signals say what they said. */

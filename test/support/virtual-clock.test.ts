@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { VirtualClock } from '../../../shared/clock/index.ts';
+import { VirtualClock } from './virtual-clock.ts';
 
 describe('VirtualClock', () => {
   it('moves only when told to', async () => {

@@ -1,6 +1,5 @@
-import { type Clock, type Random, systemRandom } from '../../clock/index.ts';
-import { decodeRecord, encodeRecord } from '../record-codec.ts';
-import { SequencedPublisher, SequenceWatch } from './envelope.ts';
+import { type Clock, type Random, systemRandom } from '../../shared/clock/index.ts';
+import { SequencedPublisher, SequenceWatch } from '../../shared/planes/event/envelope.ts';
 import {
   anotherLog,
   type EventEnvelope,
@@ -15,7 +14,8 @@ import {
   type EventSubscription,
   LOGGED_TOPICS,
   subjectOf,
-} from './types.ts';
+} from '../../shared/planes/event/types.ts';
+import { decodeRecord, encodeRecord } from '../../shared/planes/record-codec.ts';
 
 export interface MemoryEventPlaneOptions {
   readonly clock: Clock;
@@ -51,13 +51,13 @@ export function createMemoryEventPlane(options: MemoryEventPlaneOptions): Memory
 
   function publish(subject: string, { payload, ...envelope }: EventEnvelope): boolean {
     if (isClosed) return true;
-    const bytes = Buffer.from(encodeRecord('msgpack', payload));
+    const bytes = Buffer.from(encodeRecord(payload));
     logs.get(subject)?.append(envelope, bytes);
     for (const subscription of subscriptions) {
       if (subscription.topic !== envelope.topic || !subscription.follows(envelope.publisherId)) continue;
       queueMicrotask(() => {
         if (!subscriptions.has(subscription)) return;
-        subscription.receive({ ...envelope, payload: decodeRecord('msgpack', bytes, 0, bytes.length) });
+        subscription.receive({ ...envelope, payload: decodeRecord(bytes, 0, bytes.length) });
       });
     }
     return true;
@@ -94,7 +94,7 @@ class MemorySubscription extends SequenceWatch implements EventSubscription {
   readonly #onClosed: () => void;
 
   constructor(topic: string, listener: EventListener, onClosed: () => void) {
-    super('Memory', listener);
+    super('Memory', listener, () => {});
     this.topic = topic;
     this.#onClosed = onClosed;
   }
@@ -148,7 +148,7 @@ class LogRecord {
   /** A copy of what stands at `sequence`, which is kept. */
   entry(sequence: number): EventLogEntry {
     const { envelope, payload } = this.#ring[sequence % this.#ring.length]!; // within the bounds kept
-    return { sequence, envelope: { ...envelope, payload: decodeRecord('msgpack', payload, 0, payload.length) } };
+    return { sequence, envelope: { ...envelope, payload: decodeRecord(payload, 0, payload.length) } };
   }
 
   add(follower: MemoryFollower): void {

@@ -1,9 +1,8 @@
-import type { Clock } from '../../clock/index.ts';
-import { type WireError, workerError } from '../../errors/index.ts';
-import type { EngineOutput } from '../../protocol/generation/index.ts';
-import { decodeRecord, encodeRecord, type RecordPieces } from '../record-codec.ts';
-import { type CallerWire, ClientCall } from './client-call.ts';
-import { type AnswerWire, ServerCall } from './server-call.ts';
+import type { Clock } from '../../shared/clock/index.ts';
+import { type WireError, workerError } from '../../shared/errors/index.ts';
+import { decodeRecord, encodeRecord, type RecordPieces } from '../../shared/planes/record-codec.ts';
+import { type CallerWire, ClientCall } from '../../shared/planes/request/client-call.ts';
+import { type AnswerWire, ServerCall } from '../../shared/planes/request/server-call.ts';
 import {
   type Call,
   type CallSink,
@@ -14,7 +13,8 @@ import {
   type RequestPlaneObserver,
   silentObserver,
   type Transport,
-} from './types.ts';
+} from '../../shared/planes/request/types.ts';
+import type { EngineOutput } from '../../shared/protocol/generation/index.ts';
 
 export interface MemoryRequestPlaneOptions {
   readonly clock: Clock;
@@ -114,7 +114,7 @@ class MemoryStream implements CallerWire, AnswerWire {
   /** Copies the request over and hands it to `handler` on a later turn. */
   open(endpoint: string, request: PlaneRequest, handler: PlaneHandler): void {
     const record = { id: request.id, headers: request.headers, body: request.body };
-    const bytes = encodeRecord('msgpack', record);
+    const bytes = encodeRecord(record);
     const tokenIds = request.tokenIds?.slice();
     queueMicrotask(() => {
       if (this.#caller.isClosed) this.#over();
@@ -161,7 +161,7 @@ class MemoryStream implements CallerWire, AnswerWire {
   }
 
   encodeItem(output: EngineOutput): RecordPieces {
-    return [encodeRecord('msgpack', output)];
+    return [encodeRecord(output)];
   }
 
   item(_streamId: number, record: RecordPieces): void {
@@ -203,5 +203,5 @@ class MemoryStream implements CallerWire, AnswerWire {
 }
 
 function decode(record: Uint8Array): unknown {
-  return decodeRecord('msgpack', Buffer.from(record.buffer, record.byteOffset, record.length), 0, record.length);
+  return decodeRecord(Buffer.from(record.buffer, record.byteOffset, record.length), 0, record.length);
 }

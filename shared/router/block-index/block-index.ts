@@ -5,7 +5,6 @@ import { BLOCKS_PER_PAGE, ROOT } from './block-records.ts';
 import { matchChain, Path } from './chains.ts';
 import { dumpRank } from './dump.ts';
 import { ClockEviction, Gc } from './gc.ts';
-import { U64Set } from './hash-table.ts';
 import {
   ALONE,
   HOLDER_MASK,
@@ -13,14 +12,13 @@ import {
   hasTier,
   INCARNATION_SHIFT,
   RECENT,
-  TIER_BITS,
   TIERS_MASK,
   tiersByAnyHash,
 } from './holder-sets.ts';
 import { BlockAllowance } from './memory.ts';
 import { Residency } from './residency.ts';
-import { writeSnapshot } from './snapshot.ts';
-import type { BlockIndex, DumpSlice, HashPair, IndexCounters, IndexStatus, StorageTier } from './types.ts';
+import { type LoadedBlockIndex, loadSnapshot, writeSnapshot } from './snapshot.ts';
+import { type DumpSlice, type HashPair, type IndexStatus, type StorageTier, TIER_NUMBERS } from './types.ts';
 
 /** Blocks that an event looks at for the sweep, for each block of its own and for itself. */
 const SWEPT_PER_BLOCK = 2;
@@ -30,39 +28,67 @@ const SWEPT_PER_EVENT = 8;
 const EVICTED_AHEAD = 1024;
 
 const LOOKS_MAX = 512;
+const BLOCKS_MAX = (1 << 25) - 2;
+/** Where memory has no bound. */
+const BLOCKS_UNBOUNDED = 1 << 24;
 
-export interface FlatIndexOptions {
+export interface BlockIndexOptions {
   readonly ranks: RankTable;
-  readonly blocksMax: number;
-  readonly bytesMax: () => number;
-  readonly onEvicted: (blocks: number) => void;
-  /** As in `BlockIndexOptions`. */
+  /**
+   * Most distinct blocks; the blocks stored longest ago give way. At most 33,554,430. @default 16,777,216, or as memory
+   * allows
+   */
+  readonly blocksMax?: number;
+  /** Most memory, asked for whenever the index has grown; blocks give way as above. @default none */
+  readonly bytesMax?: () => number;
+  /** Told the number of blocks that gave way. */
+  readonly onEvicted?: (blocks: number) => void;
+  /**
+   * Blocks below a removed one that its event looks at by itself, beside a few for each hash; what is beyond goes in
+   * slices. 0 = none. @default 512, which takes less than 0.1 ms
+   */
   readonly looksMax?: number;
 }
 
-/** The index in typed arrays; see `Residency`. */
-export class FlatBlockIndex implements BlockIndex {
-  readonly residency: Residency;
-  readonly #ranks: RankTable;
+/**
+ * Which blocks each rank holds, in typed arrays (see `Residency`). Hashes are pairs of u32 halves, low half first.
+ * `blockHashes` are the engine's own, in whatever way it makes them; `tokensHashes` are ours. Ranks are numbers of a
+ * `RankTable`. Applying an event twice equals applying it once.
+ *
+ * What a rank holds always reaches back to the start of its prompts: a block is held in a tier only while the block before
+ * it is held in that tier or a faster one. A removal that breaks this takes along what it cuts off.
+ */
+export class BlockIndex {
+  readonly ranks: RankTable;
+  /** Another one after `replaceBy`. */
+  residency: Residency;
   readonly #blocksMax: number;
-  readonly #allowance: BlockAllowance;
+  readonly #bytesMax: () => number;
+  readonly #looksMax: number;
   readonly #onEvicted: (blocks: number) => void;
-  readonly #gc: Gc;
-  readonly #eviction: ClockEviction;
+  #allowance: BlockAllowance;
+  #gc: Gc;
+  #eviction: ClockEviction;
   readonly #path = new Path();
-  readonly #seen = new U64Set();
-  readonly #counters = { duplicateBlocks: 0, evictedBlocks: 0 };
+  #duplicateBlocks = 0;
 
-  constructor(options: FlatIndexOptions) {
-    this.#ranks = options.ranks;
-    this.#blocksMax = options.blocksMax;
-    this.#allowance = new BlockAllowance(options.blocksMax, options.bytesMax);
-    this.#onEvicted = options.onEvicted;
-    this.residency = new Residency(4 * options.blocksMax + (1 << 16), options.looksMax ?? LOOKS_MAX);
+  constructor({ ranks, blocksMax, bytesMax, onEvicted = () => {}, looksMax = LOOKS_MAX }: BlockIndexOptions) {
+    this.ranks = ranks;
+    this.#blocksMax = blocksMax ?? (bytesMax === undefined ? BLOCKS_UNBOUNDED : BLOCKS_MAX);
+    this.#bytesMax = bytesMax ?? (() => Number.POSITIVE_INFINITY);
+    this.#looksMax = looksMax;
+    this.#onEvicted = onEvicted;
+    this.residency = this.#emptyResidency();
+    this.#allowance = new BlockAllowance(this.#blocksMax, this.#bytesMax);
     this.#gc = new Gc(this.residency);
     this.#eviction = new ClockEviction(this.residency);
   }
 
+  #emptyResidency(): Residency {
+    return new Residency(4 * this.#blocksMax + (1 << 16), this.#looksMax);
+  }
+
+  /** The parent must be held in `tier` or a faster one. */
   stored(
     rank: number,
     tier: StorageTier,
@@ -79,7 +105,7 @@ export class FlatBlockIndex implements BlockIndex {
     }
     residency.beginEvent(count);
     if (!this.#gc.isIdle) this.#gc.sweep(SWEPT_PER_BLOCK * count + SWEPT_PER_EVENT);
-    const tierNumber = numberOf(tier);
+    const tierNumber = TIER_NUMBERS[tier];
     let parentBlock = ROOT;
     if (parent !== undefined) {
       // Nobody holds anything in incarnation 0.
@@ -90,61 +116,16 @@ export class FlatBlockIndex implements BlockIndex {
     if (incarnation === 0) return 'capacity_exhausted';
     this.#path.chain(residency, parentBlock, tokensHashes);
     this.#path.locate(residency, count);
-    const isOurs = this.#isOurs(blockHashes);
+    const isOurs = this.#path.isNamedBy(blockHashes);
     if (!isOurs || residency.incarnations.hasOwnHashes[incarnation] === 1) {
       residency.incarnations.hasOwnHashes[incarnation] = 1;
-      if (!this.#makeWay(incarnation, parent, parentBlock, blockHashes)) return 'invalid_block';
+      if (!this.#path.makeWay(residency, incarnation, parent, parentBlock, blockHashes)) return 'invalid_block';
       if (!residency.cuts.isEmpty) this.#path.locate(residency, count); // of what was cut off, some may be gone
     }
-    const evicted = this.#counters.evictedBlocks;
     const isStored = this.#store(incarnation, tierNumber, parentBlock, isOurs ? undefined : blockHashes, tokensHashes);
     if (isStored) residency.incarnations.last[incarnation] = this.#path.blocks[count - 1] as number;
     else residency.giveBack(this.#path.last(parentBlock));
-    if (this.#counters.evictedBlocks > evicted) this.#onEvicted(this.#counters.evictedBlocks - evicted);
     return isStored ? 'ok' : 'capacity_exhausted';
-  }
-
-  /** Whether the engine hashes the blocks of the path as we do. */
-  #isOurs(blockHashes: Uint32Array): boolean {
-    const { sequence } = this.#path;
-    for (let at = 0; at < blockHashes.length; at++) {
-      if (((blockHashes[at] as number) | 0) !== sequence[at]) return false;
-    }
-    return true;
-  }
-
-  /**
-   * Engine hashes that stand for other blocks so far are given up: what the engine said last counts.
-   * @returns false when a block would be its own ancestor; nothing was changed then
-   */
-  #makeWay(incarnation: number, parent: HashPair | undefined, parentBlock: number, blockHashes: Uint32Array): boolean {
-    const { residency } = this;
-    const seen = this.#seen;
-    seen.clear();
-    if (parent !== undefined) seen.add(parent[0] | 0, parent[1] | 0);
-    const count = blockHashes.length >> 1;
-    let renamed = 0;
-    for (let at = 0; at < count; at++) {
-      const low = (blockHashes[2 * at] as number) | 0;
-      const high = (blockHashes[2 * at + 1] as number) | 0;
-      if (!seen.add(low, high)) return false;
-      const entry = residency.find(incarnation, low, high);
-      if (entry === 0 || residency.blockOf(entry) === this.#path.blocks[at]) continue;
-      if (this.#path.leadsThrough(residency, residency.blockOf(entry), parentBlock, at)) return false;
-      renamed++;
-    }
-    if (renamed === 0) return true;
-    for (let at = 0; at < count; at++) {
-      const entry = residency.find(
-        incarnation,
-        (blockHashes[2 * at] as number) | 0,
-        (blockHashes[2 * at + 1] as number) | 0,
-      );
-      if (entry === 0 || residency.blockOf(entry) === this.#path.blocks[at]) continue;
-      residency.drop(incarnation, entry, TIER_BITS);
-      this.#path.locate(residency, count);
-    }
-    return true;
   }
 
   /**
@@ -193,13 +174,14 @@ export class FlatBlockIndex implements BlockIndex {
   #makeRoom(blocks: number, pinned: number): boolean {
     const { blocks: records, bytes } = this.residency;
     const blocksMax = this.#allowance.blocksMax(records.count, bytes);
-    for (let left = blocks + EVICTED_AHEAD; left > 0 && records.count + blocks > blocksMax; ) {
-      const freed = this.#eviction.evict(pinned);
-      if (freed === 0) return false;
-      this.#counters.evictedBlocks += freed;
-      left -= freed;
+    let evicted = 0;
+    let freed = 1;
+    while (freed > 0 && evicted < blocks + EVICTED_AHEAD && records.count + blocks > blocksMax) {
+      freed = this.#eviction.evict(pinned);
+      evicted += freed;
     }
-    return true;
+    if (evicted > 0) this.#onEvicted(evicted);
+    return freed > 0;
   }
 
   /** Makes the blocks of the path that are not in the index, the first of them below `last`. @returns how many */
@@ -245,7 +227,7 @@ export class FlatBlockIndex implements BlockIndex {
         to = sets.replace(holders, incarnation, before | (1 << tier));
       }
       if (before === 0) incarnations.blocks[incarnation] = (incarnations.blocks[incarnation] as number) + 1;
-      else if (hasTier(before, tier)) this.#counters.duplicateBlocks++;
+      else if (hasTier(before, tier)) this.#duplicateBlocks++;
       records.setHolders(block, to | RECENT);
     }
     return true;
@@ -265,17 +247,18 @@ export class FlatBlockIndex implements BlockIndex {
       const hasRoom = before !== 0 || sets.countOf(holders) < HOLDERS_MAX;
       const bit = !hasRoom ? 0 : isOurs ? 1 << tier : engineHashes.bind(block, incarnation, before, low, high, tier);
       if (bit === 0) return false;
-      if (hasTier(before, tier)) this.#counters.duplicateBlocks++;
+      if (hasTier(before, tier)) this.#duplicateBlocks++;
       this.residency.change(block, incarnation, before, before | bit);
       if (at < 2 * known) records.setHolders(block, records.holders(block) | RECENT);
     }
     return true;
   }
 
+  /** All hashes are processed; the first failure is reported. */
   removed(rank: number, tier: StorageTier, blockHashes: Uint32Array): IndexStatus {
     const { residency } = this;
     const incarnation = residency.incarnations.find(rank);
-    const lost = 1 << numberOf(tier);
+    const lost = 1 << TIER_NUMBERS[tier];
     residency.beginEvent(blockHashes.length >> 1);
     if (!this.#gc.isIdle) this.#gc.sweep(blockHashes.length + SWEPT_PER_EVENT);
     residency.table.warm(blockHashes, 0, blockHashes.length >> 1);
@@ -293,52 +276,93 @@ export class FlatBlockIndex implements BlockIndex {
     return status;
   }
 
+  /** The rank holds nothing any more. Its blocks are invisible at once and given back in slices. */
   cleared(rank: number): void {
     this.residency.end(rank);
   }
 
+  /** As `cleared`, and recycles the rank's number if its pair was dropped from the `RankTable`. */
   removeRank(rank: number): void {
     this.cleared(rank);
-    this.#ranks.recycle(rank);
+    this.ranks.recycle(rank);
   }
 
+  /** Resets `overlaps` and fills it with what each rank holds of the prompt, from its first block on. */
   match(hashes: BlockHashes, overlaps: Overlaps): void {
-    overlaps.reset(this.#ranks.capacity);
+    overlaps.reset(this.ranks.capacity);
     matchChain(this.residency, hashes.sequence, overlaps);
   }
 
+  /** Distinct blocks held by anybody, and those that wait for `housekeep`. */
   get blockCount(): number {
     return this.residency.blocks.count;
   }
 
+  /** Distinct blocks that `rank` holds in any tier, and those that a removal has cut off and that wait for `housekeep`. */
   blocksOf(rank: number): number {
     const { incarnations } = this.residency;
     return incarnations.blocks[incarnations.find(rank)] ?? 0;
   }
 
+  /**
+   * What `rank` holds, as events that build it up again in an empty index: tiers one after another, breadth first, runs
+   * merged. Each step gives what it found in less than 1 ms, perhaps nothing: take one a turn. Events that come between
+   * the steps may be in it or not; applied once more after all of it, they make it right.
+   */
   dump(rank: number): Generator<DumpSlice, void, void> {
     return dumpRank(this.residency, rank);
   }
 
+  /**
+   * Gives back what cleared and removed ranks left behind, looking at no more than `blocksMax` blocks. Call it from a
+   * timer; events do a share of it too, so it cannot fall behind.
+   * @param blocksMax @default 5000, which takes less than 1 ms
+   * @returns whether there is more to do
+   */
   housekeep(blocksMax = 5000): boolean {
     if (this.#allowance.isOver(this.residency.bytes) && this.residency.blocks.top > BLOCKS_PER_PAGE) this.#gc.trim();
     const isMore = this.#gc.sweep(blocksMax);
     const trimmed = this.#gc.takeTrimmed();
-    if (trimmed > 0) {
-      this.#counters.evictedBlocks += trimmed;
-      this.#onEvicted(trimmed);
-    }
+    if (trimmed > 0) this.#onEvicted(trimmed);
     return isMore;
   }
 
-  snapshot(cursors: Uint8Array): Generator<Uint8Array, void, void> {
-    return writeSnapshot(this.residency, this.#ranks, cursors);
+  /**
+   * The index as of the first chunk, in chunks to be written one after another; events may go on between the chunks. Their
+   * lengths are multiples of 4. Take a chunk a turn: each costs less than 1 ms. A snapshot begun later ends this one; one that is
+   * left before its end is to be ended (`return`, which `for` does), as it keeps copies of what changes meanwhile.
+   */
+  snapshot(): Generator<Uint8Array, void, void> {
+    return writeSnapshot(this.residency, this.ranks);
   }
 
-  get counters(): IndexCounters {
-    return this.#counters;
+  /**
+   * Reads a snapshot in slices of less than 1 ms, and changes nothing yet, so that the index answers meanwhile: `replaceBy`
+   * puts it in place. The bytes belong to what was read from now on.
+   * @throws SnapshotError when it is cut off, damaged, or of another version
+   */
+  read(snapshot: Uint8Array): Generator<void, LoadedBlockIndex> {
+    return loadSnapshot(snapshot, this.#emptyResidency());
   }
 
+  /** Puts what `read` gave, or nothing, in place of all that is held now. Ranks that the table does not know are forgotten. */
+  replaceBy(loaded?: LoadedBlockIndex): void {
+    this.residency = loaded?.residency ?? this.#emptyResidency();
+    this.#allowance = new BlockAllowance(this.#blocksMax, this.#bytesMax);
+    this.#gc = new Gc(this.residency);
+    this.#eviction = new ClockEviction(this.residency);
+    for (const rank of loaded?.numberRanks(this.ranks) ?? []) {
+      this.ranks.drop(rank);
+      this.removeRank(rank);
+    }
+  }
+
+  /** Blocks that were stored where they were held already, since the index was made. */
+  get duplicateBlocks(): number {
+    return this.#duplicateBlocks;
+  }
+
+  /** Memory reserved for blocks, holders and names; what is not written yet takes none of the machine's. */
   get bytes(): number {
     return this.residency.bytes;
   }
@@ -348,17 +372,4 @@ export class FlatBlockIndex implements BlockIndex {
 function isHeldAlone(holders: number, incarnation: number, tier: number): boolean {
   if (holders >= 0 || (holders & HOLDER_MASK) >>> INCARNATION_SHIFT !== incarnation) return false;
   return tiersByAnyHash(holders & TIERS_MASK) === 1 << tier;
-}
-
-function numberOf(tier: StorageTier): number {
-  switch (tier) {
-    case 'device':
-      return 0;
-    case 'host_pinned':
-      return 1;
-    case 'disk':
-      return 2;
-    case 'external':
-      return 3;
-  }
 }

@@ -1,0 +1,116 @@
+import {
+  anything,
+  byField,
+  fields,
+  flag,
+  fraction,
+  listOf,
+  maybe,
+  oneOf,
+  onlyFields,
+  optional,
+  recordOf,
+  type Shape,
+  text,
+  whole,
+} from '../records/index.ts';
+
+/* Newer processes may write fields that this one does not know, and they must survive. Those that this one reads are bounded
+   here, so that nobody behind has to doubt a record: it may be written by a process gone wrong. */
+
+/** Ranks of one worker: each costs its own load, queue and index entries in every router. */
+const RANKS_MAX = 1024;
+const ITEMS_MAX = 256;
+const BYTES_MAX = 2 ** 50;
+/** A port of a status server, and nothing else on it: whoever writes a record decides what is asked for there. */
+const FILES_AT = /^[^\s/?#@\\]{1,255}:\d{1,5}\/v1\/metadata\/[^\s?#\\]+$/;
+
+const name = text(1, 1024);
+const word = text(0, 1024);
+const words = listOf(word, ITEMS_MAX);
+const count = whole(0);
+const instanceId = text(1, 16, /^[0-9a-f]+$/);
+const workerType = oneOf('aggregated', 'prefill', 'decode', 'encode');
+const addressed = { namespace: name, component: name, endpoint: name, instance_id: instanceId };
+
+const runtimeConfig = fields({
+  context_length: maybe(count),
+  total_kv_blocks: maybe(count),
+  max_num_seqs: maybe(count),
+  max_num_batched_tokens: maybe(count),
+  tool_call_parser: maybe(word),
+  reasoning_parser: maybe(word),
+  default_thinking_mode: maybe(oneOf('enabled', 'disabled')),
+  tokenizer_backend: maybe(word),
+  exclude_tools_when_tool_choice_none: maybe(flag),
+  data_parallel_start_rank: maybe(whole(0, RANKS_MAX)),
+  data_parallel_size: maybe(whole(1, RANKS_MAX)),
+  enable_local_indexer: maybe(flag),
+  kv_event_publishing_enabled: maybe(flag),
+  taints: maybe(words),
+  topology_domains: maybe(recordOf(word, word)),
+  kv_transfer_domain: maybe(word),
+  kv_transfer_enforcement: maybe(oneOf('required', 'preferred')),
+  kv_transfer_preferred_weight: maybe(fraction(0, 1)),
+  route_to_encoder: maybe(flag),
+  stable_routing_id: maybe(word),
+  disaggregated_endpoint: maybe(fields({ bootstrap_host: maybe(word), bootstrap_port: maybe(whole(0, 65_535)) })),
+});
+
+const tensors = listOf(
+  onlyFields({
+    name,
+    data_type: word,
+    shape: listOf(whole(-1), ITEMS_MAX),
+    parameters: optional(recordOf(word, anything)),
+  }),
+  ITEMS_MAX,
+);
+
+export const modelCardShape: Shape = fields({
+  display_name: name,
+  slug: word,
+  files: recordOf(word, fields({ path: text(0, 4096), checksum: word, size: whole(0, BYTES_MAX) })),
+  architectural_max_context_length: maybe(count),
+  kv_cache_block_size: whole(0, 2 ** 20),
+  model_type: words,
+  model_input: oneOf('Tokens', 'Text', 'Tensor'),
+  worker_type: workerType,
+  needs: listOf(listOf(workerType, ITEMS_MAX), ITEMS_MAX),
+  aliases: words,
+  runtime_config: runtimeConfig,
+  tensor_model_config: maybe(
+    onlyFields({
+      name: word,
+      inputs: tensors,
+      outputs: tensors,
+      triton_model_config: maybe(listOf(whole(0, 255), 65_536)),
+    }),
+  ),
+});
+
+const SCOPES: Readonly<Record<string, Shape>> = {
+  namespace: fields({ namespace: name }),
+  component: fields({ namespace: name, component: name }),
+  endpoint: fields({ namespace: name, component: name, endpoint: name }),
+};
+
+const requestTransport: Shape = (value) => recordOf(name, name)(value) && Object.keys(value as object).length === 1;
+
+const RECORDS: Readonly<Record<string, Shape>> = {
+  Endpoint: fields({ ...addressed, transport: requestTransport }),
+  Model: fields({
+    ...addressed,
+    card: modelCardShape,
+    files_at: optional(text(0, 2048, FILES_AT)),
+    model_suffix: optional(name),
+  }),
+  EventChannel: fields({
+    scope: byField('kind', SCOPES),
+    topic: name,
+    instance_id: instanceId,
+    transport: fields({ kind: oneOf('Zmq', 'ZmqBroker', 'Nats', 'Memory'), config: fields({}) }),
+  }),
+};
+
+export const recordShape: Shape = byField('type', RECORDS);

@@ -1,0 +1,292 @@
+import type { JetStreamManager, StreamInfo } from '@nats-io/jetstream';
+import type { NatsConnection, Subscription } from '@nats-io/nats-core';
+import type { Timer } from '../../clock/index.ts';
+import { untilAborted } from '../../concurrency/index.ts';
+import type { NatsClient } from './client.ts';
+import { apiCodeOf, type JetStreamAccess, loadNatsCore, openJetStream, STREAM_NOT_FOUND } from './library.ts';
+import { NatsMessage } from './messages.ts';
+import type { NatsStreamFacts, NatsStreamSettings } from './types.ts';
+
+const BATCH_MESSAGES = 4096;
+const BATCH_BYTES = 8 << 20;
+/** Heartbeats of the server that may be missing. */
+const SILENT_BEATS_MAX = 3;
+/** The server removes the consumer of a reader that is gone after this many heartbeats. */
+const FORGOTTEN_BEATS = 6;
+const NS_PER_MS = 1_000_000;
+
+interface StreamMessage {
+  readonly sequence: number;
+  readonly data: Uint8Array;
+}
+
+/** Some of what a stream holds, in order. */
+interface StreamPage {
+  readonly messages: readonly StreamMessage[];
+  /** Nothing was behind it. */
+  readonly isLast: boolean;
+}
+
+interface StreamReaderOptions {
+  readonly access: JetStreamAccess;
+  readonly client: NatsClient;
+  readonly stream: string;
+  readonly fromSequence: number;
+  readonly heartbeatMs: number;
+}
+
+/**
+ * One JetStream consumer that lives as long as its connection, asked for batch after batch: nothing is in flight that was not
+ * asked for, so a slow reader slows nobody down and meets no limit of the server's.
+ *
+ * | Server says | Batch |
+ * |---|---|
+ * | message | goes on; over when it is the last of the batch, or when nothing is behind it and the request does not wait |
+ * | 100 heartbeat | goes on |
+ * | 404, 408, 409 size, 409 batch completed | over |
+ * | anything else, more than was asked for, silence, connection gone | the reader is lost |
+ */
+export class NatsStreamReader {
+  readonly #options: StreamReaderOptions;
+  readonly #connection: NatsConnection;
+  readonly #requestSubject: string;
+  readonly #subscription: Subscription;
+  readonly #inbox: string;
+  readonly #heartbeat: Timer;
+  #isOver = false;
+  #isWaiting = false;
+  /** A batch is under way. */
+  #isAsked = false;
+  /** Messages still due in it. */
+  #due = 0;
+  #dueBytes = 0;
+  #silentBeats = 0;
+  /** What has come and was not taken yet: no more than a batch. */
+  #messages: StreamMessage[] = [];
+  #isLast = false;
+  #wake: (() => void) | undefined;
+
+  private constructor(options: StreamReaderOptions, consumer: string, inbox: string) {
+    this.#options = options;
+    this.#connection = options.access.connection;
+    this.#requestSubject = `$JS.API.CONSUMER.MSG.NEXT.${options.stream}.${consumer}`;
+    this.#inbox = inbox;
+    this.#subscription = this.#connection.subscribe(inbox, {
+      callback: (error, message) => {
+        if (error !== null) this.#lose();
+        else options.client.guard(() => this.#receive(new NatsMessage(message)));
+      },
+    });
+    this.#heartbeat = options.client.clock.every(options.heartbeatMs, () => this.#beat());
+    const gone = (): void => this.#lose();
+    this.#connection.closed().then(gone, gone);
+  }
+
+  static async open(options: StreamReaderOptions): Promise<NatsStreamReader> {
+    const { access, stream, fromSequence, heartbeatMs } = options;
+    const { createInbox } = await loadNatsCore();
+    const consumer = await access.manager.consumers.add(stream, {
+      deliver_policy: 'by_start_sequence',
+      opt_start_seq: Math.max(1, fromSequence),
+      ack_policy: 'none',
+      mem_storage: true,
+      num_replicas: 1,
+      inactive_threshold: FORGOTTEN_BEATS * heartbeatMs * NS_PER_MS,
+    });
+    return new NatsStreamReader(options, consumer.name, createInbox());
+  }
+
+  /**
+   * What has come since the last call, once something has; asks for the next batch where none is under way. Undefined when this
+   * reader will hear nothing more. Rejects with the signal's reason.
+   *
+   * @param isWaiting a batch that is asked for now waits for messages yet to come
+   */
+  async next(isWaiting: boolean, signal: AbortSignal): Promise<StreamPage | undefined> {
+    signal.throwIfAborted();
+    if (this.#messages.length === 0 && !this.#isOver) {
+      if (!this.#isAsked) this.#ask(isWaiting);
+      const woken = new Promise<void>((resolve) => {
+        this.#wake = resolve;
+      });
+      await untilAborted(woken, signal);
+    }
+    const messages = this.#messages;
+    if (messages.length === 0 && this.#isOver) return undefined;
+    this.#messages = [];
+    return { messages, isLast: this.#isLast };
+  }
+
+  close(): void {
+    if (this.#isOver) return;
+    this.#isOver = true;
+    this.#heartbeat.cancel();
+    if (!this.#subscription.isClosed()) this.#subscription.unsubscribe(); // the server forgets the consumer by itself
+  }
+
+  #ask(isWaiting: boolean): void {
+    this.#isAsked = true;
+    this.#isLast = false;
+    this.#due = BATCH_MESSAGES;
+    this.#isWaiting = isWaiting;
+    this.#silentBeats = 0;
+    const { heartbeatMs, client } = this.#options;
+    // Twice the longest message, so that one that does not fit is never the first of a batch.
+    const bytesMax = Math.max(BATCH_BYTES, 2 * client.messageBytesMax);
+    this.#dueBytes = bytesMax;
+    const limits = { batch: BATCH_MESSAGES, max_bytes: bytesMax };
+    const waiting = { expires: 6 * heartbeatMs * NS_PER_MS, idle_heartbeat: heartbeatMs * NS_PER_MS };
+    const request = JSON.stringify(isWaiting ? { ...limits, ...waiting } : { ...limits, no_wait: true });
+    client.guard(() => this.#connection.publish(this.#requestSubject, request, { reply: this.#inbox }));
+  }
+
+  #receive(message: NatsMessage): void {
+    if (this.#isOver) return;
+    this.#silentBeats = 0;
+    if (message.reply === '' || message.status !== undefined) {
+      this.#readStatus(message);
+      return;
+    }
+    const { sequence, pending } = readDelivery(message.reply);
+    this.#due--;
+    this.#dueBytes -= message.data.length;
+    // Behind the last of a batch one may come that is newer, but no more than the batch could have had.
+    const isAskedFor = this.#due >= 0 && this.#dueBytes >= 0;
+    if (!isAskedFor || !Number.isSafeInteger(sequence) || !Number.isSafeInteger(pending)) {
+      this.#lose();
+      return;
+    }
+    this.#messages.push({ sequence, data: message.data });
+    if (this.#due > 0 && (this.#isWaiting || pending > 0)) this.#wake?.();
+    else this.#endBatch(pending === 0);
+  }
+
+  #readStatus({ status, statusText }: NatsMessage): void {
+    switch (status) {
+      case 100:
+        return;
+      case 404:
+        this.#endBatch(true);
+        return;
+      case 408:
+        this.#endBatch(false);
+        return;
+      case 409:
+        if (/MaxBytes|Batch Completed/i.test(statusText)) this.#endBatch(false);
+        else this.#lose();
+        return;
+      default:
+        this.#lose();
+    }
+  }
+
+  #endBatch(isLast: boolean): void {
+    if (this.#isOver || !this.#isAsked) return;
+    this.#isAsked = false;
+    this.#isLast = isLast;
+    this.#wake?.();
+  }
+
+  #beat(): void {
+    if (!this.#isAsked) return; // it is the reader's turn
+    this.#silentBeats++;
+    if (this.#silentBeats > SILENT_BEATS_MAX) this.#lose();
+  }
+
+  #lose(): void {
+    this.close();
+    this.#wake?.();
+  }
+}
+
+/** `$JS.ACK.{stream}.{consumer}.{delivered}.{stream sequence}.{consumer sequence}.{time}.{pending}`; some servers put a domain and an account before the stream. */
+function readDelivery(reply: string): { readonly sequence: number; readonly pending: number } {
+  const parts = reply.split('.');
+  const at = parts.length > 9 ? 4 : 2;
+  return { sequence: Number(parts[at + 3]), pending: Number(parts[at + 6]) };
+}
+
+/**
+ * A JetStream stream that captures one subject: limits, discard old, one file store. Calls wait for a connection; they reject with
+ * the signal's reason when it aborts.
+ */
+export class NatsStream {
+  readonly #client: NatsClient;
+  readonly #settings: NatsStreamSettings;
+
+  constructor(client: NatsClient, settings: NatsStreamSettings) {
+    this.#client = client;
+    this.#settings = settings;
+  }
+
+  /** Makes the stream when there is none. Rejects when it cannot be made, or when its name belongs to other subjects. */
+  async facts(signal: AbortSignal): Promise<NatsStreamFacts> {
+    const { manager } = await openJetStream(this.#client, signal);
+    return factsOf(await untilAborted(this.#ensure(manager), signal), this.#settings);
+  }
+
+  /** Reads from `fromSequence`, or from the first message kept. Rejects when there is no stream. */
+  async read(fromSequence: number, signal: AbortSignal): Promise<NatsStreamReader> {
+    const access = await openJetStream(this.#client, signal);
+    const { name, heartbeatMs = 5000 } = this.#settings;
+    const options = { access, client: this.#client, stream: name, fromSequence, heartbeatMs };
+    return untilAborted(NatsStreamReader.open(options), signal);
+  }
+
+  /** Forgets messages up to and including `sequence`. */
+  async purge(sequence: number, signal: AbortSignal): Promise<void> {
+    const { manager } = await openJetStream(this.#client, signal);
+    const { name } = this.#settings;
+    const { state } = await untilAborted(manager.streams.info(name), signal);
+    // A purge beyond the end would move the sequence of what comes next.
+    const throughSequence = Math.min(sequence, state.last_seq);
+    if (throughSequence < state.first_seq) return;
+    await untilAborted(manager.streams.purge(name, { seq: throughSequence + 1 }), signal);
+  }
+
+  async #ensure(manager: JetStreamManager): Promise<StreamInfo> {
+    const { name, subject, replicas, bytesMax, ageMsMax } = this.#settings;
+    try {
+      return await manager.streams.info(name);
+    } catch (error) {
+      if (apiCodeOf(error) !== STREAM_NOT_FOUND) throw error;
+    }
+    // Adding one that another process has just added with the same settings answers as if this one had.
+    return manager.streams.add({
+      name,
+      subjects: [subject],
+      retention: 'limits',
+      discard: 'old',
+      storage: 'file',
+      num_replicas: replicas,
+      max_bytes: bytesMax,
+      max_age: ageMsMax * NS_PER_MS,
+    });
+  }
+}
+
+function factsOf({ config, created, state }: StreamInfo, settings: NatsStreamSettings): NatsStreamFacts {
+  const isWhole = Array.isArray(config?.subjects) && typeof created === 'string';
+  const counts: readonly unknown[] = [state?.messages, state?.first_seq, state?.last_seq];
+  if (!isWhole || !counts.every((count) => Number.isSafeInteger(count) && Number(count) >= 0)) {
+    throw new Error(`JetStream says nothing useful of the stream ${settings.name}`);
+  }
+  if (!config.subjects.includes(settings.subject)) {
+    throw new Error(`the JetStream stream ${settings.name} captures ${config.subjects}, not ${settings.subject}`);
+  }
+  const differences = [
+    difference('replicas', config.num_replicas, settings.replicas),
+    difference('max_bytes', config.max_bytes, settings.bytesMax),
+    difference('max_age', config.max_age / NS_PER_MS, settings.ageMsMax),
+  ];
+  return {
+    createdAt: created,
+    firstSequence: state.messages === 0 ? state.last_seq + 1 : state.first_seq,
+    lastSequence: state.last_seq,
+    differences: differences.filter((each) => each !== undefined),
+  };
+}
+
+function difference(name: string, found: number, wanted: number): string | undefined {
+  return found === wanted ? undefined : `${name} is ${found}, the setting says ${wanted}`;
+}

@@ -1,0 +1,88 @@
+import { sleepOn } from '../../shared/clock/clock.ts';
+import type { Clock, Timer } from '../../shared/clock/index.ts';
+
+interface Scheduled {
+  dueMs: number;
+  order: number; // timers due at the same instant fire in the order they were armed
+  readonly periodMs: number | undefined;
+  readonly callback: () => void;
+}
+
+/** As the machine's timers: a shorter period would never let `advance` reach its end. */
+const PERIOD_MS_MIN = 1;
+
+/** A clock that moves only when told to. Timers fire in due order while it advances. */
+export class VirtualClock implements Clock {
+  #nowMs = 0;
+  #order = 0;
+  readonly #epochMs: number;
+  readonly #timers = new Set<Scheduled>();
+
+  constructor(epochMs = 1_700_000_000_000) {
+    this.#epochMs = epochMs;
+  }
+
+  nowMs(): number {
+    return this.#nowMs;
+  }
+
+  wallMs(): number {
+    return Math.floor(this.#epochMs + this.#nowMs);
+  }
+
+  after(delayMs: number, callback: () => void): Timer {
+    return this.#arm(delayMs, undefined, callback);
+  }
+
+  every(periodMs: number, callback: () => void): Timer {
+    const atLeastMs = Math.max(PERIOD_MS_MIN, periodMs);
+    return this.#arm(atLeastMs, atLeastMs, callback);
+  }
+
+  sleep(delayMs: number, signal?: AbortSignal): Promise<void> {
+    return sleepOn(this, delayMs, signal);
+  }
+
+  /** Timers waiting to fire; a test asserts 0 to prove that nothing was left armed. */
+  get pendingTimers(): number {
+    return this.#timers.size;
+  }
+
+  /** Moves time forward by `ms`, firing every timer that falls due, and lets promise callbacks run between them. */
+  async advance(ms: number): Promise<void> {
+    const untilMs = this.#nowMs + ms;
+    await settle();
+    for (let next = this.#nextDue(untilMs); next !== undefined; next = this.#nextDue(untilMs)) {
+      this.#nowMs = Math.max(this.#nowMs, next.dueMs);
+      if (next.periodMs === undefined) this.#timers.delete(next);
+      else {
+        next.dueMs += next.periodMs;
+        next.order = this.#order++;
+      }
+      next.callback();
+      await settle();
+    }
+    this.#nowMs = untilMs;
+  }
+
+  #arm(delayMs: number, periodMs: number | undefined, callback: () => void): Timer {
+    const timer = { dueMs: this.#nowMs + Math.max(0, delayMs), order: this.#order++, periodMs, callback };
+    this.#timers.add(timer);
+    return { cancel: () => void this.#timers.delete(timer) };
+  }
+
+  #nextDue(untilMs: number): Scheduled | undefined {
+    let first: Scheduled | undefined;
+    for (const timer of this.#timers) {
+      if (timer.dueMs > untilMs) continue;
+      const isSooner = first === undefined || timer.dueMs < first.dueMs;
+      if (isSooner || (timer.dueMs === first?.dueMs && timer.order < first.order)) first = timer;
+    }
+    return first;
+  }
+}
+
+/** Gives pending promise callbacks a few turns, so that code awaiting a fired timer runs before the next one fires. */
+async function settle(): Promise<void> {
+  for (let turn = 0; turn < 10; turn++) await Promise.resolve();
+}
