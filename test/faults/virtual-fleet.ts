@@ -4,7 +4,7 @@ import { type Clock, seededRandom } from '../../shared/clock/index.ts';
 import type { Discovery } from '../../shared/discovery/index.ts';
 import { MemoryDiscovery, MemoryHub } from '../../shared/discovery/memory/memory-discovery.ts';
 import type { Engine } from '../../shared/engines/index.ts';
-import { createMockEngine, memoryHandoffs } from '../../shared/engines/mocker/index.ts';
+import { createMockEngine } from '../../shared/engines/mocker/index.ts';
 import {
   createPipeline,
   FollowedPools,
@@ -21,6 +21,7 @@ import { letterModel } from '../shared/pipeline/fixtures.ts';
 import { createTestApp, type TestApp } from '../support/http-app.ts';
 import { FreezableClock } from '../support/index.ts';
 import { createMemoryEventPlane } from '../support/memory-event-plane.ts';
+import { memoryHandoffs } from '../support/memory-handoffs.ts';
 import { createMemoryRequestPlane } from '../support/memory-request-plane.ts';
 import { VirtualClock } from '../support/virtual-clock.ts';
 

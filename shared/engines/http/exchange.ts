@@ -137,6 +137,8 @@ interface ExchangeStart {
   readonly sink: EngineSink;
   /** Drops the exchange; the sink is left alone. */
   readonly signal: AbortSignal;
+  /** The first of its events has come. */
+  onBegun?(): void;
   /** It was dropped, and its connection closed. */
   onDropped?(): void;
   /** It is over, however it ended. */
@@ -255,6 +257,7 @@ class EngineExchange {
 
   #stream(response: IncomingMessage): void {
     const parser = new SseParser((data) => this.#event(data));
+    response.once('data', () => this.#start.onBegun?.());
     response.on('data', (chunk: Buffer) => {
       this.#lastActivityMs = this.#deps.clock.nowMs();
       this.#guard(() => parser.push(chunk));

@@ -1,8 +1,6 @@
 import { connect, createServer, type Socket } from 'node:net';
 import { reasonOf } from '../../errors/index.ts';
 
-const HOST = 'memory';
-
 /** A decode engine that asks for the blocks of one prompt, seen from the engine that has them. */
 export interface HandoffCaller {
   /** The blocks are there: they may be fetched. */
@@ -52,38 +50,6 @@ export interface HandoffNetwork {
    * blocks goes before the fetch is closed.
    */
   fetch(request: HandoffRequest, ready: () => void, failed: (reason: string) => void): HandoffFetch;
-}
-
-/** Handoffs between the engines of one process. */
-export function memoryHandoffs(): HandoffNetwork {
-  const desks = new Map<number, HandoffDesk>();
-  let nextPort = 1;
-  return {
-    async listen(asked, desk) {
-      const port = asked === 0 ? nextPort++ : asked;
-      if (desks.has(port)) throw new Error(`port ${port} is in use`);
-      desks.set(port, desk);
-      return { host: HOST, port, close: async () => void desks.delete(port) };
-    },
-    fetch({ port, key, mayWait }, ready, failed) {
-      let isClosed = false;
-      let over = (): void => {};
-      const later = (tell: () => void) => queueMicrotask(() => !isClosed && tell());
-      queueMicrotask(() => {
-        if (isClosed) return;
-        const desk = desks.get(port);
-        if (desk === undefined) return later(() => failed('nobody listens'));
-        over = desk.asked(key, mayWait, { ready: () => later(ready), refuse: (reason) => later(() => failed(reason)) });
-      });
-      return {
-        close() {
-          if (isClosed) return;
-          isClosed = true;
-          over();
-        },
-      };
-    },
-  };
 }
 
 interface TcpHandoffOptions {

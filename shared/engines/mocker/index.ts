@@ -5,7 +5,7 @@
  */
 
 export type { EngineType } from './capacity-rules.ts';
-export { memoryHandoffs, tcpHandoffs } from './handoffs.ts';
+export { tcpHandoffs } from './handoffs.ts';
 export { createMockEngine } from './mock-engine.ts';
 export { engineModel, type KvStreamOptions, type MockEngineOptions } from './options.ts';
 export { KvJournal } from './rank.ts';

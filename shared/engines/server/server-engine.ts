@@ -1,4 +1,4 @@
-import type { Clock } from '../../clock/index.ts';
+import type { Clock, Timer } from '../../clock/index.ts';
 import { reasonOf, toServeError, workerError } from '../../errors/index.ts';
 import type { EngineRequest } from '../../protocol/generation/index.ts';
 import type { Logger } from '../../telemetry/index.ts';
@@ -10,7 +10,7 @@ import { sourcesOfRanks } from '../kv-stream/rank-stream.ts';
 import type { Engine, EngineInfo, EngineLatency, EngineLoad, EngineSink, KvEvent } from '../types.ts';
 import type { EngineDialect, LaunchPlan, TokenRequest } from './dialect.ts';
 import { EngineHost } from './engine-host.ts';
-import { LoadScraper, type PartialLoad, PrefillWatch, readLatency, readLoads } from './engine-metrics.ts';
+import { type PartialLoad, readLatency, readLoads } from './engine-metrics.ts';
 
 /** Options of engines that have a server of their own. */
 export interface ServerEngineOptions {
@@ -63,11 +63,13 @@ export class ServerEngine implements Engine {
   readonly #deps: ServerEngineDeps;
   readonly #host: EngineHost;
   readonly #open: OpenExchanges;
-  readonly #prefills = new PrefillWatch();
+  /** Prompt tokens and rank of requests without output: engines do not tell how much they have still to prefill. */
+  readonly #prefills = new Map<EngineRequest, { readonly dpRank: number; readonly tokens: number }>();
   readonly #stopping = new AbortController();
   #info: EngineInfo | undefined;
   #relay: EventRelay | undefined;
-  #scraper: LoadScraper | undefined;
+  #scrapeTimer: Timer | undefined;
+  #scraping: Promise<void> | undefined;
   #metrics: string | undefined;
   #loads: readonly PartialLoad[] = [];
   #latency: EngineLatency | undefined;
@@ -105,14 +107,8 @@ export class ServerEngine implements Engine {
       this.#relay.catchUp();
       if (this.#listener !== undefined) this.#relay.listen(this.#listener);
     }
-    this.#scraper = new LoadScraper({
-      clock,
-      intervalMs: this.#options.scrapeIntervalMs ?? 1000,
-      fetch: async () => (await this.#host.ask({ path: '/metrics' }, PROBE_TIMEOUT_MS)).text,
-      onMetrics: (text) => this.#readMetrics(text),
-      onSilence: (reason) => {
-        if (isRefused(reason)) this.#wasAway = true; // one that is busy may be late to answer and is the same still
-      },
+    this.#scrapeTimer = clock.every(this.#options.scrapeIntervalMs ?? 1000, () => {
+      this.#scraping ??= this.#scrape();
     });
     return info;
   }
@@ -122,18 +118,21 @@ export class ServerEngine implements Engine {
     let plan: Plan;
     try {
       this.#refuse();
-      plan = request.input.kind === 'tokens' ? this.#plan(request, sink) : this.#planText(request, sink);
+      plan =
+        request.input.kind === 'tokens' ? this.#plan(request as TokenRequest, sink) : this.#planText(request, sink);
     } catch (thrown) {
       sink.fail(toServeError(thrown));
       return;
     }
+    const prefilled = (): void => void this.#prefills.delete(request);
     this.#open.start({
       upstream: this.#host.upstream,
       plan,
       sink,
       signal,
+      onBegun: prefilled,
       onDropped: () => this.#abort(request),
-      onClosed: () => this.#prefills.remove(request.id),
+      onClosed: prefilled,
     });
   }
 
@@ -161,7 +160,7 @@ export class ServerEngine implements Engine {
       waitingRequests: 0,
       usedKvBlocks: 0,
       totalKvBlocks,
-      activePrefillTokens: this.#prefills.tokensOf(dpRank),
+      activePrefillTokens: this.#prefillTokens(dpRank),
       ...this.#loads.find((load) => load.dpRank === dpRank),
       dpRank,
     }));
@@ -216,7 +215,7 @@ export class ServerEngine implements Engine {
   async stop(): Promise<void> {
     if (this.#stopping.signal.aborted) return;
     this.#stopping.abort(new Error('the engine is stopped'));
-    this.#scraper?.stop();
+    this.#scrapeTimer?.cancel();
     this.#open.fail(workerError('EngineShutdown', 'the engine is stopped'));
     await this.#relay?.close();
     await this.#host.stop();
@@ -228,15 +227,10 @@ export class ServerEngine implements Engine {
     if (this.#isAsleep) throw workerError('WorkerUnavailable', 'the engine is asleep');
   }
 
-  #plan(request: EngineRequest, sink: EngineSink): Plan {
-    const tokens = request as TokenRequest; // asked by the caller
-    this.#prefills.add(request.id, request.routing.dp_rank ?? 0, tokens.input.tokenIds.length);
-    try {
-      return this.#dialect.plan(tokens, this.#prefills.watch(request.id, sink));
-    } catch (thrown) {
-      this.#prefills.remove(request.id);
-      throw thrown;
-    }
+  #plan(request: TokenRequest, sink: EngineSink): Plan {
+    const plan = this.#dialect.plan(request, sink);
+    this.#prefills.set(request, { dpRank: request.routing.dp_rank ?? 0, tokens: request.input.tokenIds.length });
+    return plan;
   }
 
   #planText(request: EngineRequest, sink: EngineSink): Plan {
@@ -250,6 +244,24 @@ export class ServerEngine implements Engine {
     this.#host.ask(message, ABORT_TIMEOUT_MS).catch((reason: unknown) => {
       this.#deps.logger.debug('the engine was not told of an abort', { reason: reasonOf(reason) });
     });
+  }
+
+  #prefillTokens(dpRank: number): number {
+    let sum = 0;
+    for (const prefill of this.#prefills.values()) if (prefill.dpRank === dpRank) sum += prefill.tokens;
+    return sum;
+  }
+
+  /** Never rejects. */
+  async #scrape(): Promise<void> {
+    try {
+      const { text } = await this.#host.ask({ path: '/metrics' }, PROBE_TIMEOUT_MS);
+      if (!this.#stopping.signal.aborted) this.#readMetrics(text);
+    } catch (reason) {
+      if (isRefused(reason)) this.#wasAway = true; // one that is busy may be late to answer and is the same still
+    } finally {
+      this.#scraping = undefined;
+    }
   }
 
   #readMetrics(text: string): void {

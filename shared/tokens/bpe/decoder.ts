@@ -1,5 +1,6 @@
+import { TextDecoder } from 'node:util';
 import type { Detokenizer } from '../types.ts';
-import { UNFINISHED_MAX, unfinishedLength, utf8Text } from './byte-text.ts';
+import { utf8Text } from './byte-text.ts';
 import { type BpeTables, TOKEN_PRESENT, TOKEN_SPECIAL } from './tables.ts';
 
 /** The text cannot be known without the tokens around it. */
@@ -41,62 +42,56 @@ export class ByteDecoder {
   wholeText(id: number): string | null {
     const known = this.#texts[id];
     if (known !== undefined) return known;
-    const start = this.tables.starts[id]!;
-    const end = start + this.tables.lengths[id]!;
-    const decoded = utf8Text(this.tables.blob, start, end);
+    const decoded = this.bytesOf(id).toString('utf8');
     const text = decoded.includes('\ufffd') ? IN_CONTEXT : decoded;
     this.#texts[id] = text;
     return text;
   }
+
+  bytesOf(id: number): Buffer {
+    const { blob, starts, lengths } = this.tables;
+    return Buffer.from(blob.buffer, blob.byteOffset + starts[id]!, lengths[id]!);
+  }
 }
+
+/** Ids at the end of a prompt that may hold a part of a character. */
+const PROMPT_TAIL_IDS = 4;
 
 /**
  * Incremental detokenizer of one stream.
  *
- * | Held back | Token | Text |
+ * | Behind | Token | Text |
  * |---|---|---|
- * | nothing | whole characters | the token's, from the table |
- * | nothing or a part | anything else | what is complete in held + token; the unfinished end is held |
+ * | whole characters | whole characters | the token's, from the table |
+ * | broken ones | anything | what is complete in held + token; the unfinished end is held |
  */
 export class ByteDetokenizer implements Detokenizer {
   readonly #decoder: ByteDecoder;
   readonly #skipsSpecial: boolean;
-  readonly #held = new Uint8Array(UNFINISHED_MAX);
-  #heldLength = 0;
+  /** Holds the unfinished end; most streams never need it. */
+  #utf8: TextDecoder | undefined;
+  #isBroken = false;
 
   constructor(decoder: ByteDecoder, promptTail: ArrayLike<number>, skipsSpecial: boolean) {
     this.#decoder = decoder;
     this.#skipsSpecial = skipsSpecial;
     // A prompt may end inside a character, which the first tokens then complete.
-    for (let at = Math.max(0, promptTail.length - UNFINISHED_MAX - 1); at < promptTail.length; at++) {
+    for (let at = Math.max(0, promptTail.length - PROMPT_TAIL_IDS); at < promptTail.length; at++) {
       this.push(promptTail[at]!);
     }
   }
 
   push(id: number): string {
     if (!this.#decoder.isShown(id, this.#skipsSpecial)) return '';
-    if (this.#heldLength === 0) {
-      const text = this.#decoder.wholeText(id);
-      if (text !== null) return text;
-    }
-    return this.#pushBytes(id);
+    const text = this.#decoder.wholeText(id);
+    if (text !== IN_CONTEXT && !this.#isBroken) return text;
+    this.#isBroken = text === IN_CONTEXT;
+    this.#utf8 ??= new TextDecoder('utf-8', { ignoreBOM: true });
+    return this.#utf8.decode(this.#decoder.bytesOf(id), { stream: true });
   }
 
   flush(): string {
-    const isUnfinished = this.#heldLength > 0;
-    this.#heldLength = 0;
-    return isUnfinished ? '\ufffd' : '';
-  }
-
-  #pushBytes(id: number): string {
-    const { starts, lengths, blob } = this.#decoder.tables;
-    const start = starts[id]!;
-    const bytes = new Uint8Array(this.#heldLength + lengths[id]!);
-    bytes.set(this.#held.subarray(0, this.#heldLength));
-    bytes.set(blob.subarray(start, start + lengths[id]!), this.#heldLength);
-    const unfinished = unfinishedLength(bytes, bytes.length);
-    this.#held.set(bytes.subarray(bytes.length - unfinished));
-    this.#heldLength = unfinished;
-    return utf8Text(bytes, 0, bytes.length - unfinished);
+    this.#isBroken = false;
+    return this.#utf8?.decode() ?? '';
   }
 }

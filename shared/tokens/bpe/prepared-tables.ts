@@ -1,19 +1,25 @@
 import { createHash, randomBytes } from 'node:crypto';
 import { closeSync, constants, openSync, renameSync, rmSync, writeSync } from 'node:fs';
 import { open } from 'node:fs/promises';
+import { endianness } from 'node:os';
 import type { ScannedTokenizer } from './build-tables.ts';
 import type { BpeTables } from './tables.ts';
 
-/** Changes with every change of the layout or of what the tables mean. */
-const VERSION = 1;
-/** Read back as another number on a machine of the other byte order, for which the tables are of no use. */
-const BYTE_ORDER = 0x5354_4f52;
+/** Changes with every change of the layout or of what the tables mean; tables are of no use to the other byte order. */
+const VERSION = `2 ${endianness()}`;
+const TYPES = {
+  blob: Uint8Array,
+  starts: Uint32Array,
+  lengths: Uint16Array,
+  flags: Uint8Array,
+  tokenSlots: Int32Array,
+  pairSlots: Int32Array,
+  byteIds: Int32Array,
+} as const;
+const NAMES = Object.keys(TYPES) as (keyof BpeTables)[];
 const SUM_BYTES = 32;
-const SECTIONS = ['blob', 'starts', 'lengths', 'flags', 'tokenSlots', 'pairSlots', 'byteIds', 'rest'] as const;
-/** Byte order, version, two checksums, and where each section is. */
-const HEADER_BYTES = 8 + 2 * SUM_BYTES + 8 * SECTIONS.length;
-const BODY_SUM_AT = 8 + SUM_BYTES;
-const ALIGNMENT = 8;
+/** The checksum, and the length of the JSON behind it. */
+const HEAD_BYTES = SUM_BYTES + 4;
 const FILE_BYTES_MAX = 1 << 30;
 /** Read, and summed up, in one turn. */
 const CHUNK_BYTES = 256 << 10;
@@ -28,37 +34,34 @@ export interface PreparedFile {
 /**
  * The tables of a tokenizer as they lie in memory, so that opening it parses nothing and makes no object a token:
  *
- *     byte order u32 | version u32 | SHA-256 of the tokenizer file | SHA-256 of the body | {start u32, bytes u32} a section
- *     body: the sections, each from a multiple of 8; the last one is the JSON of what is no table
+ *     SHA-256 of what follows | bytes of the JSON u32 | {version, source, rest, counts} as JSON | tables, each from a multiple of 8
  */
 export function packTokenizer(
   { tables, rest }: ScannedTokenizer & { readonly tables: BpeTables },
   source: string,
 ): Buffer {
-  const json = Buffer.from(JSON.stringify(rest ?? null));
-  const parts = SECTIONS.map((name) => (name === 'rest' ? json : bytesOf(tables[name])));
-  const starts: number[] = [];
-  let end = HEADER_BYTES;
-  for (const part of parts) {
-    starts.push(end);
-    end += Math.ceil(part.length / ALIGNMENT) * ALIGNMENT;
+  const counts = NAMES.map((name) => tables[name].length);
+  const json = Buffer.from(JSON.stringify({ version: VERSION, source, rest: rest ?? null, counts }));
+  const starts = startsOf(json.length, counts);
+  const file = Buffer.alloc(starts.at(-1)!);
+  file.writeUInt32LE(json.length, SUM_BYTES);
+  file.set(json, HEAD_BYTES);
+  for (const [at, name] of NAMES.entries()) {
+    const { buffer, byteOffset, byteLength } = tables[name];
+    file.set(new Uint8Array(buffer, byteOffset, byteLength), starts[at]);
   }
-  const file = Buffer.alloc(end);
-  const words = new Uint32Array(file.buffer, file.byteOffset, HEADER_BYTES / 4);
-  words.set([BYTE_ORDER, VERSION]);
-  file.write(source, 8, 'hex');
-  const table = (BODY_SUM_AT + SUM_BYTES) / 4;
-  parts.forEach((part, at) => {
-    words.set([starts[at]!, part.length], table + 2 * at);
-    file.set(part, starts[at]!);
-  });
-  file.set(
-    createHash('sha256')
-      .update(file.subarray(BODY_SUM_AT + SUM_BYTES))
-      .digest(),
-    BODY_SUM_AT,
-  );
+  file.set(createHash('sha256').update(file.subarray(SUM_BYTES)).digest());
   return file;
+}
+
+/** Where each table begins, and the end of the last. */
+function startsOf(jsonBytes: number, counts: readonly number[]): readonly number[] {
+  const aligned = (bytes: number): number => Math.ceil(bytes / 8) * 8;
+  const starts = [aligned(HEAD_BYTES + jsonBytes)];
+  for (const [at, name] of NAMES.entries()) {
+    starts.push(starts[at]! + aligned(counts[at]! * TYPES[name].BYTES_PER_ELEMENT));
+  }
+  return starts;
 }
 
 /**
@@ -70,16 +73,16 @@ export async function readPrepared({ path, source }: PreparedFile): Promise<Scan
   if (handle === undefined) return undefined;
   try {
     const { size } = await handle.stat();
-    if (size < HEADER_BYTES || size > FILE_BYTES_MAX) return undefined;
+    if (size < HEAD_BYTES || size > FILE_BYTES_MAX) return undefined;
     const bytes = new Uint8Array(new SharedArrayBuffer(size));
     const sum = createHash('sha256');
     for (let at = 0; at < size; ) {
       const { bytesRead } = await handle.read(bytes, at, Math.min(CHUNK_BYTES, size - at), at);
       if (bytesRead === 0) return undefined;
-      sum.update(bytes.subarray(Math.max(at, BODY_SUM_AT + SUM_BYTES), at + bytesRead));
+      sum.update(bytes.subarray(Math.max(at, SUM_BYTES), at + bytesRead));
       at += bytesRead;
     }
-    return unpack(bytes, source, sum.digest('hex'));
+    return sum.digest().equals(bytes.slice(0, SUM_BYTES)) ? unpack(bytes, source) : undefined;
   } finally {
     await handle.close();
   }
@@ -102,39 +105,21 @@ export function writePrepared({ path, source }: PreparedFile, { rest, tables }: 
   }
 }
 
-function unpack(file: Uint8Array, source: string, bodySum: string): ScannedTokenizer | undefined {
-  const words = new Uint32Array(file.buffer, 0, HEADER_BYTES / 4);
-  const hex = (at: number): string => Buffer.from(file.slice(at, at + SUM_BYTES)).toString('hex');
-  if (words[0] !== BYTE_ORDER || words[1] !== VERSION || hex(8) !== source || hex(BODY_SUM_AT) !== bodySum)
-    return undefined;
-  const table = (BODY_SUM_AT + SUM_BYTES) / 4;
-  const places = SECTIONS.map((_, at) => ({ start: words[table + 2 * at]!, length: words[table + 2 * at + 1]! }));
-  const isInside = places.every(({ start, length }) => start % ALIGNMENT === 0 && start + length <= file.length);
-  if (!isInside || places.some(({ length }, at) => length % WIDTHS[at]! !== 0)) return undefined;
-  const [blob, starts, lengths, flags, tokenSlots, pairSlots, byteIds, rest] = places;
-  const words32 = ({ start, length }: Place): Int32Array<ArrayBufferLike> =>
-    new Int32Array(file.buffer, start, length / 4);
-  const tables: BpeTables = {
-    blob: file.subarray(blob!.start, blob!.start + blob!.length),
-    starts: new Uint32Array(file.buffer, starts!.start, starts!.length / 4),
-    lengths: new Uint16Array(file.buffer, lengths!.start, lengths!.length / 2),
-    flags: file.subarray(flags!.start, flags!.start + flags!.length),
-    tokenSlots: words32(tokenSlots!),
-    pairSlots: words32(pairSlots!),
-    byteIds: words32(byteIds!),
-  };
-  if (!isSound(tables)) return undefined;
-  const json = Buffer.from(file.slice(rest!.start, rest!.start + rest!.length)).toString();
-  return { rest: JSON.parse(json) ?? undefined, tables };
+function unpack(file: Uint8Array, source: string): ScannedTokenizer | undefined {
+  try {
+    const buffer = file.buffer as ArrayBuffer; // or shared, which is read alike
+    const jsonBytes = new DataView(buffer).getUint32(SUM_BYTES, true);
+    const json = Buffer.from(file.slice(HEAD_BYTES, HEAD_BYTES + jsonBytes)).toString();
+    const { version, source: made, rest, counts } = JSON.parse(json) as Readonly<Record<string, unknown>>;
+    if (version !== VERSION || made !== source || !Array.isArray(counts)) return undefined;
+    const starts = startsOf(jsonBytes, counts);
+    const parts = NAMES.map((name, at) => [name, new TYPES[name](buffer, starts[at], Number(counts[at]))] as const);
+    const tables = Object.fromEntries(parts) as unknown as BpeTables;
+    return isSound(tables) ? { rest: rest ?? undefined, tables } : undefined;
+  } catch {
+    return undefined; // of an older layout: no JSON, or tables that lie outside of the file
+  }
 }
-
-interface Place {
-  readonly start: number;
-  readonly length: number;
-}
-
-/** Bytes of an element of each section. */
-const WIDTHS = [1, 4, 2, 1, 4, 4, 4, 1];
 
 /** Whether look-ups end and stay inside: what a file says is believed no further than that. */
 function isSound({ blob, starts, lengths, flags, tokenSlots, pairSlots, byteIds }: BpeTables): boolean {
@@ -157,8 +142,4 @@ function isSound({ blob, starts, lengths, flags, tokenSlots, pairSlots, byteIds 
 
 function isPowerOfTwo(value: number): boolean {
   return Number.isInteger(value) && value > 0 && (value & (value - 1)) === 0;
-}
-
-function bytesOf({ buffer, byteOffset, byteLength }: Uint8Array | Uint16Array | Uint32Array | Int32Array): Uint8Array {
-  return new Uint8Array(buffer, byteOffset, byteLength);
 }

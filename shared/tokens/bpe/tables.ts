@@ -68,39 +68,25 @@ export function findToken(tables: BpeTables, bytes: Uint8Array, start: number, e
 /** `tables` in memory that threads share. */
 export function shareTables(tables: BpeTables): BpeTables {
   return {
-    blob: sharedBytes(tables.blob.length, tables.blob),
-    starts: sharedWords(tables.starts.length, tables.starts),
-    lengths: sharedLengths(tables.lengths.length, tables.lengths),
-    flags: sharedBytes(tables.flags.length, tables.flags),
-    tokenSlots: sharedSlots(tables.tokenSlots),
-    pairSlots: sharedSlots(tables.pairSlots),
-    byteIds: sharedSlots(tables.byteIds),
+    blob: shared(Uint8Array, tables.blob),
+    starts: shared(Uint32Array, tables.starts),
+    lengths: shared(Uint16Array, tables.lengths),
+    flags: shared(Uint8Array, tables.flags),
+    tokenSlots: shared(Int32Array, tables.tokenSlots),
+    pairSlots: shared(Int32Array, tables.pairSlots),
+    byteIds: shared(Int32Array, tables.byteIds),
   };
 }
 
-/** `length` bytes of shared memory that begin with `content`. */
-export function sharedBytes(length: number, content: Uint8Array): Uint8Array {
-  const bytes = new Uint8Array(new SharedArrayBuffer(length));
-  bytes.set(content);
-  return bytes;
-}
-
-export function sharedWords(length: number, content: Uint32Array): Uint32Array {
-  const words = new Uint32Array(new SharedArrayBuffer(4 * length));
-  words.set(content);
-  return words;
-}
-
-export function sharedLengths(length: number, content: Uint16Array): Uint16Array {
-  const lengths = new Uint16Array(new SharedArrayBuffer(2 * length));
-  lengths.set(content);
-  return lengths;
-}
-
-function sharedSlots(content: Int32Array): Int32Array {
-  const slots = new Int32Array(new SharedArrayBuffer(content.byteLength));
-  slots.set(content);
-  return slots;
+/** `length` elements in shared memory, of which the first are `content`. */
+export function shared<T extends { readonly length: number; set(content: T): void }>(
+  type: { readonly BYTES_PER_ELEMENT: number; new (buffer: SharedArrayBuffer): T },
+  content: T,
+  length = content.length,
+): T {
+  const array = new type(new SharedArrayBuffer(type.BYTES_PER_ELEMENT * length));
+  array.set(content);
+  return array;
 }
 
 /** Ids beyond this are refused: tables are sized by the largest id. */
@@ -110,12 +96,12 @@ export const TOKEN_ID_MAX = 4_000_000;
 export interface VocabularyEntries {
   readonly count: number;
   readonly idMax: number;
-  readonly ids: Uint32Array;
+  readonly ids: ArrayLike<number>;
   /** End of each token's bytes in `blob`; the first begins at 0. */
-  readonly ends: Uint32Array;
+  readonly ends: ArrayLike<number>;
   /** 1 for tokens outside the byte alphabet. */
   readonly isPlain: Uint8Array;
-  readonly blob: Uint8Array<ArrayBuffer>;
+  readonly blob: Uint8Array;
   readonly blobLength: number;
 }
 

@@ -1,107 +1,47 @@
-import { type BpeTables, findToken, TOKEN_ID_MAX, tabulatePairs, tabulateVocabulary } from './tables.ts';
+import {
+  type BpeTables,
+  findToken,
+  TOKEN_ID_MAX,
+  tabulatePairs,
+  tabulateVocabulary,
+  type VocabularyEntries,
+} from './tables.ts';
 
-const LINE_END = 0x0a;
-const RETURN = 0x0d;
-const SPACE = 0x20;
-const PADDING = 0x3d;
 /** Finding a token's merge takes time quadratic in its length; published vocabularies stay below 300 bytes. */
 const TOKEN_BYTES_MAX = 1024;
-
-const BASE64 = 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/';
-const SEXTETS = new Int8Array(256).fill(-1);
-for (let value = 0; value < 64; value++) SEXTETS[BASE64.charCodeAt(value)] = value;
+const LINE = /^([A-Za-z0-9+/]+)=* (\d+)$/;
 
 /**
  * Reads a tiktoken file: a line for each token, its bytes in base64, a space and its rank, which is its id too.
  * @throws SyntaxError naming the line, when the file is broken or lacks one of the 256 bytes
  */
 export function scanTiktoken(file: Uint8Array): BpeTables {
-  const tables = tabulateVocabulary(new LineReader(file).readAll());
+  const tables = tabulateVocabulary(readEntries(Buffer.from(file).toString('latin1')));
   if (tables === undefined) throw new SyntaxError('a byte without a token of its own');
   return { ...tables, pairSlots: findMerges(tables) };
 }
 
-class LineReader {
-  readonly #file: Uint8Array;
-  #at = 0;
-  #line = 0;
-  readonly #blob: Uint8Array<ArrayBuffer>;
-  #blobLength = 0;
-
-  constructor(file: Uint8Array) {
-    this.#file = file;
-    this.#blob = new Uint8Array(file.length);
-  }
-
-  readAll(): Parameters<typeof tabulateVocabulary>[0] {
-    const countMax = Math.ceil(this.#file.length / 6) + 1; // `AA== 0` is the shortest line
-    const ids = new Uint32Array(countMax);
-    const ends = new Uint32Array(countMax);
-    let count = 0;
-    let idMax = 0;
-    while (this.#at < this.#file.length) {
-      this.#line++;
-      if (this.#skipLineEnd()) continue;
-      this.#readToken();
-      const id = this.#readRank();
-      idMax = Math.max(idMax, id);
-      ids[count] = id;
-      ends[count++] = this.#blobLength;
-    }
-    return {
-      count,
-      idMax,
-      ids,
-      ends,
-      isPlain: new Uint8Array(countMax),
-      blob: this.#blob,
-      blobLength: this.#blobLength,
+function readEntries(text: string): VocabularyEntries {
+  const blob = Buffer.alloc(text.length); // longer than what it spells
+  let blobLength = 0;
+  const ids: number[] = [];
+  const ends: number[] = [];
+  for (const [at, line] of text.split(/\r\n|\n|\r/).entries()) {
+    if (line === '') continue;
+    const fail = (problem: string): never => {
+      throw new SyntaxError(`line ${at + 1}: ${problem}`);
     };
+    const [, base64, rank] = LINE.exec(line) ?? fail('not a token in base64, a space and a rank');
+    const bytes = blob.write(base64!, blobLength, 'base64');
+    if (bytes === 0) fail('no token in base64');
+    if (bytes > TOKEN_BYTES_MAX) fail(`a token of more than ${TOKEN_BYTES_MAX} bytes`);
+    if (Number(rank) > TOKEN_ID_MAX) fail(`a rank above ${TOKEN_ID_MAX}`);
+    blobLength += bytes;
+    ids.push(Number(rank));
+    ends.push(blobLength);
   }
-
-  #readToken(): void {
-    const start = this.#blobLength;
-    let bits = 0;
-    let bitCount = 0;
-    for (;;) {
-      const sextet = SEXTETS[this.#file[this.#at] ?? SPACE]!;
-      if (sextet < 0) break;
-      this.#at++;
-      bits = ((bits << 6) | sextet) & 0xffff;
-      bitCount += 6;
-      if (bitCount < 8) continue;
-      bitCount -= 8;
-      this.#blob[this.#blobLength++] = (bits >> bitCount) & 0xff;
-    }
-    while (this.#file[this.#at] === PADDING) this.#at++;
-    if (this.#blobLength === start) this.#fail('no token in base64');
-    if (this.#blobLength - start > TOKEN_BYTES_MAX) this.#fail(`a token of more than ${TOKEN_BYTES_MAX} bytes`);
-    if (this.#file[this.#at++] !== SPACE) this.#fail('no space after the token');
-  }
-
-  #readRank(): number {
-    let rank = -1;
-    for (; this.#at < this.#file.length; this.#at++) {
-      const digit = this.#file[this.#at]! - 0x30;
-      if (digit < 0 || digit > 9) break;
-      rank = Math.max(rank, 0) * 10 + digit;
-      if (rank > TOKEN_ID_MAX) this.#fail(`a rank above ${TOKEN_ID_MAX}`);
-    }
-    if (rank < 0) this.#fail('no rank');
-    if (this.#at < this.#file.length && !this.#skipLineEnd()) this.#fail('text after the rank');
-    return rank;
-  }
-
-  #skipLineEnd(): boolean {
-    const from = this.#at;
-    if (this.#file[this.#at] === RETURN) this.#at++;
-    if (this.#file[this.#at] === LINE_END) this.#at++;
-    return this.#at > from;
-  }
-
-  #fail(problem: string): never {
-    throw new SyntaxError(`line ${this.#line}: ${problem}`);
-  }
+  const idMax = ids.reduce((most, id) => Math.max(most, id), 0);
+  return { count: ids.length, idMax, ids, ends, isPlain: new Uint8Array(ids.length), blob, blobLength };
 }
 
 /**

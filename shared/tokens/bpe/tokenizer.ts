@@ -6,16 +6,7 @@ import { spellBytes, tokenTextToBytes, unspellBytes, utf8Text } from './byte-tex
 import { ByteDecoder, ByteDetokenizer } from './decoder.ts';
 import { BpeEncoder, type EncoderSettings } from './encoder.ts';
 import { readNormalizer, readPostProcessor, readPreTokenizer, type Surroundings } from './encoding-rules.ts';
-import {
-  type BpeTables,
-  findToken,
-  sharedBytes,
-  sharedLengths,
-  sharedWords,
-  TOKEN_PLAIN,
-  TOKEN_PRESENT,
-  TOKEN_SPECIAL,
-} from './tables.ts';
+import { type BpeTables, findToken, shared, TOKEN_PLAIN, TOKEN_PRESENT, TOKEN_SPECIAL } from './tables.ts';
 import { cutterFor, fewestTokensFor } from './text-bounds.ts';
 
 /** A tokenizer on our own tables, or undefined when the file uses what only the general tokenizer covers. */
@@ -85,10 +76,10 @@ function withAddedTokens(tables: BpeTables, added: readonly AddedToken[]): BpeTa
   const bytes = tables.blob.length + texts.reduce((sum, text) => sum + text.length, 0);
   const grown = {
     ...tables,
-    blob: sharedBytes(bytes, tables.blob),
-    starts: sharedWords(size, tables.starts),
-    lengths: sharedLengths(size, tables.lengths),
-    flags: sharedBytes(size, tables.flags),
+    blob: shared(Uint8Array, tables.blob, bytes),
+    starts: shared(Uint32Array, tables.starts, size),
+    lengths: shared(Uint16Array, tables.lengths, size),
+    flags: shared(Uint8Array, tables.flags, size),
   };
   let end = tables.blob.length;
   added.forEach((token, index) => {

@@ -38,7 +38,6 @@ export interface BlockHasher {
 
 /** Of a block's own hash and of every step along a public chain. */
 const PUBLIC_SEED: Seed = { low: 1337, high: 0 };
-const PAGES = 5;
 const INPUT = FREE;
 const INPUT_BYTES = 0x20000;
 const LOCAL = INPUT + INPUT_BYTES;
@@ -65,8 +64,8 @@ function xxh3(): Hashing {
 }
 
 function openHashing(): Hashing {
-  const module = createXxh3Module(PAGES);
-  const { buffer } = module.memory; // never grows
+  const module = createXxh3Module();
+  const { buffer } = module.memory;
   return {
     ...module,
     input: new Uint32Array(buffer, INPUT, INPUT_BYTES >> 2),

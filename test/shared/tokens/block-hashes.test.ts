@@ -1,7 +1,9 @@
+import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { xxh3 } from '@node-rs/xxhash';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+import { XXH3_SOURCE } from '../../../shared/tokens/hashing/xxh3-code.ts';
 import {
   borrowChain,
   chainHashes,
@@ -43,6 +45,11 @@ function tokensOf(vector: HashVector): Uint32Array {
 }
 
 describe('block hashes', () => {
+  it('are made by what was compiled from the source as it stands', () => {
+    const source = readFileSync(new URL('../../../wasm/xxh3.ts', import.meta.url));
+    expect(createHash('sha256').update(source).digest('hex'), 'npm run wasm').toBe(XXH3_SOURCE);
+  });
+
   it.each([0, 1, 2, 300, 9000])('of %i blocks are the same chained for keeps and for a moment', (blocks) => {
     const local = Uint32Array.from({ length: 2 * blocks }, (_, at) => Math.imul(at + 1, 0x9e3779b1) >>> 0);
     expect([...borrowChain(local)]).toEqual([...chainHashes(local)]);

@@ -145,7 +145,9 @@ describe('loadModelFolder says in one line what is wrong and what to do', () => 
     await remove('tokenizer.json');
     await write('config.json', { model_type: 'kimi_k2' });
     await write('own.tiktoken', 'AA== zero');
-    expect(await failure()).toMatch(/own\.tiktoken: broken tiktoken file \(line 1: no rank\); download it again/);
+    expect(await failure()).toMatch(
+      /own\.tiktoken: broken tiktoken file \(line 1: not a token in base64, a space and a rank\); download it again/,
+    );
   });
 
   it.each([

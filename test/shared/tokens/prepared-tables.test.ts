@@ -13,8 +13,8 @@ import { anyText } from '../../support/tokens/texts.ts';
 import { BYTE_LEVEL_VARIANTS, builtinTokenizer } from '../../support/tokens/variants.ts';
 
 const SOURCE = createHash('sha256').update('a tokenizer file').digest('hex');
-/** Where the body's checksum stands, and where the body begins that it is of. */
-const [SUM_AT, BODY_AT] = [40, 72];
+/** The checksum that the file begins with is of all behind it. */
+const SUM_BYTES = 32;
 
 let folder: string;
 let prepared: { readonly path: string; readonly source: string };
@@ -98,11 +98,18 @@ describe('a file of prepared tables', () => {
     expect(await readPrepared(prepared)).toBeUndefined();
   });
 
-  it('is none when its sections lie outside of it, its checksum right', async () => {
+  it.each([
+    ['its tables lie outside of it', /"counts":\[\d+/, '"counts":[99999'],
+    ['it does not say how long they are', /"counts":\[\d+/, '"counts":[null'],
+    ['it is of another version', /"version":"\d/, '"version":"7'],
+    ['what it says is no JSON', /^\{"version"/, '["version"'],
+  ])('is none when %s, its checksum right', async (_, pattern, wrong) => {
     writePrepared(prepared, scannedOf(FIRST));
     const whole = readFileSync(prepared.path);
-    whole.writeUInt32LE(0xffff_fff8, BODY_AT);
-    createHash('sha256').update(whole.subarray(BODY_AT)).digest().copy(whole, SUM_AT);
+    const json = whole.toString('latin1', SUM_BYTES + 4);
+    const at = SUM_BYTES + 4 + pattern.exec(json)!.index;
+    whole.write(wrong, at, 'latin1');
+    createHash('sha256').update(whole.subarray(SUM_BYTES)).digest().copy(whole);
     writeFileSync(prepared.path, whole);
     expect(await readPrepared(prepared)).toBeUndefined();
   });

@@ -121,14 +121,15 @@ describe('tiktoken files', () => {
   });
 
   it.each([
-    ['no rank', 'YQ==\n', 'line 1: no space'],
-    ['an empty rank', 'YQ== \n', 'line 1: no rank'],
-    ['a rank that is no number', 'YQ== 1\nYg== x', 'line 2: no rank'],
-    ['a negative rank', 'YQ== -1', 'line 1: no rank'],
+    ['no rank', 'YQ==\n', 'line 1: not a token in base64'],
+    ['an empty rank', 'YQ== \n', 'line 1: not a token in base64'],
+    ['a rank that is no number', 'YQ== 1\nYg== x', 'line 2: not a token in base64'],
+    ['a negative rank', 'YQ== -1', 'line 1: not a token in base64'],
     ['a huge rank', 'YQ== 99999999999', 'line 1: a rank above'],
-    ['no token', ' 3', 'line 1: no token'],
-    ['bytes that are no base64', '\u0000\u0001\u0002', 'line 1: no token'],
-    ['a text after the rank', 'YQ== 1 2', 'line 1: text after the rank'],
+    ['no token', ' 3', 'line 1: not a token'],
+    ['bytes that are no base64', '\u0000\u0001\u0002', 'line 1: not a token'],
+    ['too little for a byte', 'A 0', 'line 1: no token in base64'],
+    ['a text after the rank', 'YQ== 1 2', 'line 1: not a token in base64'],
     ['a token of enormous length', `${'A'.repeat(4000)} 0`, 'line 1: a token of more than 1024 bytes'],
     ['too few tokens', 'YQ== 0\n', 'a byte without a token of its own'],
     ['nothing', '', 'a byte without a token of its own'],
