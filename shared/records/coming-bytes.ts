@@ -81,7 +81,10 @@ export class ComingBytes {
 }
 
 /** A copy of `list` with room for `length`. @default twice as many */
-export function grown<List extends Uint8Array | Uint32Array | Int32Array>(list: List, length = 2 * list.length): List {
+export function grown<List extends Uint8Array | Uint32Array | Int32Array | Float64Array>(
+  list: List,
+  length = 2 * list.length,
+): List {
   const larger = new (list.constructor as new (length: number) => List)(length);
   larger.set(list);
   return larger;

@@ -119,6 +119,21 @@ export interface Router<Worker extends RoutableWorker = RoutableWorker> {
   forget(workerId: string): void;
 }
 
+/** `router`, which chooses by `choose`. */
+export function withChoose<Worker extends RoutableWorker>(
+  router: Router<Worker>,
+  choose: Router<Worker>['choose'],
+): Router<Worker> {
+  return {
+    mode: router.mode,
+    setWorkers: (pool, workers) => router.setWorkers(pool, workers),
+    removePool: (pool) => router.removePool(pool),
+    choose,
+    inhibit: (workerId) => router.inhibit(workerId),
+    forget: (workerId) => router.forget(workerId),
+  };
+}
+
 /** Why no worker took a request. */
 export type RoutingFailure =
   | { readonly kind: 'NoEndpoints' }

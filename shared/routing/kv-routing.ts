@@ -19,7 +19,6 @@ import {
 } from '../router/feed/index.ts';
 import type { Router, WorkerPool } from '../router/index.ts';
 import {
-  explanationRecord,
   KvRouter,
   type KvRouterConfig,
   kvRouterConfigOf,
@@ -29,7 +28,6 @@ import {
   poolName,
   type RankTable,
   RendezvousShare,
-  schedulerMetrics,
 } from '../router/scheduler/index.ts';
 import type { ComponentPool } from '../router/state/index.ts';
 import type { RouterPoolMetrics, RouterWorkerType } from '../telemetry/index.ts';
@@ -119,7 +117,7 @@ export class KvRouting implements Routing {
         shareFor: (pool: WorkerPool, ranks: RankTable) => this.#shareFor(pool, ranks),
       }),
       observer: {
-        pool: (pool) => schedulerMetrics(this.#fedOf(pool).metrics),
+        pool: (pool) => this.#fedOf(pool).metrics,
         hashed: (ms) => routerMetrics.hashed(ms),
       },
     });
@@ -131,14 +129,8 @@ export class KvRouting implements Routing {
       },
     });
     this.explanations = {
-      explained: async (requestId) => {
-        const found = this.#kv.explained(requestId);
-        return found && explanationRecord(found);
-      },
-      explain: async (request) => {
-        const asked = (await this.#remote?.ask(request)) ?? request;
-        return explanationRecord(this.#kv.explain(asked));
-      },
+      explained: async (requestId) => this.#kv.explained(requestId),
+      explain: async (request) => this.#kv.explain((await this.#remote?.ask(request)) ?? request),
     };
     this.#stalenessMs = settings.indexStalenessMs;
     const indexes = () => [...this.#fed.values()].flatMap(({ index, predictions }) => [index, predictions]);

@@ -78,8 +78,8 @@ export class PlaneRouter {
   /** Whom a request would go to; nothing is booked. */
   #bestWorker(asked: Asked): unknown {
     const { chosen, failure } = this.#options.router.explain(this.#request(asked));
-    if (chosen === undefined) throw workerError('Unavailable', failure);
-    return { worker_id: u64OfHex(chosen.workerId).toString(), dp_rank: chosen.dpRank };
+    if (chosen === null) throw workerError('Unavailable', failure ?? undefined);
+    return { worker_id: u64OfHex(chosen.worker_id).toString(), dp_rank: chosen.dp_rank };
   }
 
   #overlapScores({ tokens, routing }: Asked): unknown {

@@ -2,12 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { ServeError } from '../errors/index.ts';
 import type { RouterConfigOverride, RoutingConstraints } from '../protocol/generation/index.ts';
 import { u64OfHex } from '../records/index.ts';
-import {
-  type Explanation,
-  RoutingError,
-  type RoutingFailure,
-  type SchedulingRequest,
-} from '../router/scheduler/index.ts';
+import { RoutingError, type RoutingFailure, type SchedulingRequest } from '../router/scheduler/index.ts';
 import { type BodyFields, DEFAULT_GROUP, type Prompt, promptOf, ServiceError } from './body-fields.ts';
 import type { WorkerOverlap } from './pools.ts';
 import { DEFAULT_MODEL, type SelectionPool } from './selection-pool.ts';
@@ -70,19 +65,19 @@ async function decide(
 
 /** What would be chosen now, whether or not there is room. */
 function advise(pool: SelectionPool, request: SchedulingRequest): Made {
-  const { chosen, candidates, failure }: Explanation = pool.scheduler.explain(request);
-  const row = candidates.find(({ workerId, dpRank }) => workerId === chosen?.workerId && dpRank === chosen.dpRank);
+  const { chosen, candidates, failure } = pool.scheduler.explain(request);
+  const row = candidates.find((each) => each.worker_id === chosen?.worker_id && each.dp_rank === chosen.dp_rank);
   if (row === undefined) throw new ServiceError(503, failure ?? 'no endpoints available to route work');
-  const { workerId, dpRank, activeDecodeBlocks, activePrefillTokens, activeRequests, addedBlocks } = row;
+  const { worker_id: workerId, dp_rank: dpRank, load } = row;
   const { promptTokens, hashes } = request;
   return {
     facts: { workerId, dpRank, uncachedTokens: pool.uncachedTokens(workerId, dpRank, hashes, promptTokens) },
     shown: {
-      potentialDecodeBlocks: activeDecodeBlocks + addedBlocks + Math.ceil(promptTokens / pool.blockSizeTokens),
+      potentialDecodeBlocks: load.decode_blocks + load.added_blocks + Math.ceil(promptTokens / pool.blockSizeTokens),
       workerLoad: {
-        active_prefill_tokens: activePrefillTokens,
-        active_decode_blocks: activeDecodeBlocks,
-        active_requests: activeRequests,
+        active_prefill_tokens: load.prefill_tokens,
+        active_decode_blocks: load.decode_blocks,
+        active_requests: load.requests,
       },
     },
   };

@@ -7,19 +7,18 @@ import {
   type ServiceError,
 } from '@grpc/grpc-js';
 import type { Clock } from '../../clock/index.ts';
-import { fromWire, type ServeError, toServeError, type WorkerErrorKind, workerError } from '../../errors/index.ts';
+import { fromWire, type ServeError, type WorkerErrorKind, workerError } from '../../errors/index.ts';
 import { HEALTH } from '../../grpc/index.ts';
 import type { PlaneClientTls } from '../../planes/request/index.ts';
 import type { ExplanationRecord } from '../scheduler/explanation-record.ts';
 import {
-  type AskedCall,
   CHANGE_MS_MAX,
-  type ChooseMessage,
   type ChooseQuery,
-  type ChooseSink,
+  type ChosenWorker,
   EXPLAIN_MS_MAX,
   type ReservationChangeQuery,
   type ResidentLine,
+  UNDECIDED,
 } from '../service/index.ts';
 import {
   decodeChooseResponse,
@@ -73,29 +72,25 @@ export class RouterLine implements ResidentLine {
     return false;
   }
 
-  choose(query: ChooseQuery, sink: ChooseSink): AskedCall {
+  choose(query: ChooseQuery, signal: AbortSignal, onQueued: () => void): Promise<ChosenWorker> {
     const request = encodeChooseRequest(query);
-    const call = this.#connected().makeServerStreamRequest(
-      `/${ROUTER}/Choose`,
-      toBuffer,
-      same,
-      request,
-      this.#metadata,
-    );
-    call.on('data', (bytes: Buffer) => {
-      let message: ChooseMessage;
-      try {
-        message = decodeChooseResponse(bytes);
-      } catch (thrown) {
-        call.cancel();
-        sink.fail(toServeError(thrown));
-        return;
-      }
-      sink.message(message);
+    const path = `/${ROUTER}/Choose`;
+    return new Promise((resolve, reject) => {
+      const call = this.#connected().makeServerStreamRequest(path, toBuffer, same, request, this.#metadata);
+      call.on('data', (bytes: Buffer) => {
+        try {
+          const message = decodeChooseResponse(bytes);
+          if (message.kind === 'decision') resolve(message.chosen);
+          else onQueued();
+        } catch (thrown) {
+          call.cancel();
+          reject(thrown);
+        }
+      });
+      call.on('error', (error: ServiceError) => reject(failureOf(error)));
+      call.on('end', () => reject(UNDECIDED));
+      signal.addEventListener('abort', () => call.cancel(), { once: true });
     });
-    call.on('error', (error: ServiceError) => sink.fail(failureOf(error)));
-    call.on('end', () => sink.end());
-    return { kill: () => call.cancel() };
   }
 
   change(change: ReservationChangeQuery): void {

@@ -17,7 +17,6 @@ import {
 } from '../../grpc/index.ts';
 import { file_health, file_router } from '../../grpc/messages/index.ts';
 import type { PlaneServerTls } from '../../planes/request/index.ts';
-import { explanationRecord } from '../scheduler/explanation-record.ts';
 import type { ChooseQuery, ChooseService } from '../service/index.ts';
 import {
   decodeChooseRequest,
@@ -127,20 +126,14 @@ function choose(service: ChooseService, call: GrpcCall, secret: string | undefin
     throw classed(thrown, 'BackendProtocol'); // another fleet's: it decides without this router, rather than fail its request
   }
   receiveOne(call, (bytes) => {
-    const query = readQuery(bytes);
-    try {
-      const leave = service.choose(query, {
-        queued: (position) => call.write(framed(encodeQueuedResponse(position))),
-        decided: (chosen) => {
-          call.write(framed(encodeDecisionResponse(chosen)));
-          call.end();
-        },
-        failed: (error) => call.end(classed(error)),
-      });
-      call.closed.addEventListener('abort', leave, { once: true });
-    } catch (thrown) {
-      throw classed(thrown);
-    }
+    const onQueued = (position: number): void => call.write(framed(encodeQueuedResponse(position)));
+    service.choose(readQuery(bytes), call.closed, onQueued).then(
+      (chosen) => {
+        call.write(framed(encodeDecisionResponse(chosen)));
+        call.end();
+      },
+      (thrown: unknown) => call.end(classed(thrown)),
+    );
   });
 }
 
@@ -157,7 +150,7 @@ function explain(service: ChooseService, bytes: Uint8Array): unknown {
   const about = decodeExplainRequest(bytes);
   const found = about.kind === 'request' ? service.explained(about.requestId) : service.explain(about.query);
   if (found === undefined) throw new ServeError('not_found', 'No decision is kept for that id: only the last ones are');
-  return explanationRecord(found);
+  return found;
 }
 
 /** @throws ServeError `invalid_api_key` for callers that do not show `secret` */

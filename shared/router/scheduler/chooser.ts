@@ -13,7 +13,7 @@ import type { KvRouterConfig } from './kv-config.ts';
 import { asksForDynamo, weightsFor } from './kv-config-sources.ts';
 import type { ActiveLoad, PrefillPace } from './load/active-load.ts';
 import { Overlaps, type PrefixIndex } from './prefix-index.ts';
-import { growNumbers, type RankTable, type WorkerSet } from './ranks.ts';
+import { type RankTable, roomy, type WorkerSet } from './ranks.ts';
 import type { DecisionReason, SchedulingRequest } from './types.ts';
 
 export interface ChooserOptions {
@@ -195,7 +195,7 @@ export class Chooser {
     const preferredAt = this.#preferredAt(request);
     if (preferredAt !== -1) return { at: preferredAt, reason: 'session' };
     if (temperature > 0) {
-      this.#chances = growNumbers(this.#chances, count);
+      this.#chances = roomy(this.#chances, count);
       return { at: drawByCost(this.candidates, temperature, random, this.#chances), reason: 'drawn' };
     }
     const { at, ties } = selectLowest(this.candidates, random, this.#blocksOf);

@@ -1,6 +1,6 @@
 import type { RequestWeights } from './kv-config-sources.ts';
 import type { Overlaps } from './prefix-index.ts';
-import { growNumbers, growWords } from './ranks.ts';
+import { roomy } from './ranks.ts';
 
 export interface PromptFacts {
   readonly blockSizeTokens: number;
@@ -64,10 +64,10 @@ export class Candidates {
 
   reserve(count: number): void {
     if (count <= this.ranks.length) return;
-    this.ranks = growWords(this.ranks, count);
-    this.costs = growNumbers(this.costs, count);
-    this.prefillTokens = growNumbers(this.prefillTokens, count);
-    this.cachedTokens = growNumbers(this.cachedTokens, count);
+    this.ranks = roomy(this.ranks, count);
+    this.costs = roomy(this.costs, count);
+    this.prefillTokens = roomy(this.prefillTokens, count);
+    this.cachedTokens = roomy(this.cachedTokens, count);
   }
 
   add(rank: number): void {

@@ -3,15 +3,9 @@ import { describeFailure } from '../router.ts';
 import type { Chooser, ChooserOptions, WeighedRequest } from './chooser.ts';
 import { hitsBeyond, uncachedTokens } from './cost.ts';
 import { DecisionLog, explanationOf, recordOf } from './decision-log.ts';
+import type { ExplanationRecord } from './explanation-record.ts';
 import type { ActiveLoad } from './load/active-load.ts';
-import type {
-  Decision,
-  DecisionReason,
-  Explanation,
-  PrefillDurationModel,
-  SchedulerObserver,
-  SchedulingRequest,
-} from './types.ts';
+import type { Decision, DecisionReason, PrefillDurationModel, SchedulerObserver, SchedulingRequest } from './types.ts';
 
 export interface DeciderOptions extends ChooserOptions {
   readonly chooser: Chooser;
@@ -19,12 +13,6 @@ export interface DeciderOptions extends ChooserOptions {
   readonly observer: SchedulerObserver | undefined;
   /** Decisions kept for `explained`. */
   readonly explainedMax: number;
-}
-
-/** What the index had said, and how long that took. */
-export interface Lookup {
-  readonly waitedMs: number;
-  readonly matchMs: number;
 }
 
 /** Turns a choice into a decision: books it, remembers why, and tells who wants to know. */
@@ -43,16 +31,19 @@ export class Decider {
     this.#log = new DecisionLog(options.explainedMax);
   }
 
-  /** Chooses among the chooser's candidates and books; undefined when a request of that id is booked already. */
-  decide(weighed: WeighedRequest, lookup: Lookup): Decision | undefined {
+  /**
+   * Chooses among the chooser's candidates and books; undefined when a request of that id is booked already.
+   * @param matchMs how long the index took
+   */
+  decide(weighed: WeighedRequest, waitedMs: number, matchMs: number): Decision | undefined {
     const { request, weights } = weighed;
     if (this.#load.has(request.id)) return undefined;
     const { observer, config, index } = this.#options;
     const startMs = observer === undefined ? 0 : this.#clock.nowMs();
     const { at, reason } = this.#chooser.choose(weighed);
-    const decision = this.#describe(weighed, at, reason, lookup.waitedMs);
+    const decision = this.#describe(weighed, at, reason, waitedMs);
     const { prefillTokens, prefillMs } = decision;
-    if (this.#log.isOn) this.#record(weighed, at, reason, lookup.waitedMs);
+    if (this.#log.isOn) this.#log.add(this.#facts(weighed, at, reason, waitedMs), this.#chooser.candidates);
     this.#load.add(
       {
         id: request.id,
@@ -67,12 +58,12 @@ export class Decider {
       this.#clock.nowMs(),
     );
     index?.decided?.(request.id, decision.rank, request.hashes);
-    if (observer !== undefined) this.#tell(observer, decision, request, lookup, startMs);
+    if (observer !== undefined) this.#tell(observer, decision, request, matchMs, startMs);
     return decision;
   }
 
   /** What would be decided among the chooser's candidates. */
-  explain(weighed: WeighedRequest): Explanation {
+  explain(weighed: WeighedRequest): ExplanationRecord {
     const { at, reason } = this.#chooser.choose(weighed);
     const record = recordOf(this.#facts(weighed, at, reason, 0), this.#chooser.candidates);
     return explanationOf(record, this.#options.ranks, this.#options.share);
@@ -82,21 +73,21 @@ export class Decider {
   explainFailure(
     { request, weights, costModel }: WeighedRequest,
     failure: Parameters<typeof describeFailure>[0],
-  ): Explanation {
+  ): ExplanationRecord {
     return {
-      requestId: request.id,
-      costModel,
-      promptTokens: request.promptTokens,
+      request_id: request.id,
+      cost_model: costModel,
+      prompt_tokens: request.promptTokens,
       blocks: request.hashes.local.length >> 1,
       temperature: weights.routerTemperature,
-      waitedMs: 0,
-      chosen: undefined,
+      waited_ms: 0,
+      chosen: null,
       failure: describeFailure(failure),
       candidates: [],
     };
   }
 
-  explained(requestId: string): Explanation | undefined {
+  explained(requestId: string): ExplanationRecord | undefined {
     const record = this.#log.find(requestId);
     if (record === undefined) return undefined;
     return explanationOf(record, this.#options.ranks, this.#options.share);
@@ -160,29 +151,27 @@ export class Decider {
     };
   }
 
-  #record(weighed: WeighedRequest, at: number, reason: DecisionReason, waitedMs: number): void {
-    this.#log.add(this.#facts(weighed, at, reason, waitedMs), this.#chooser.candidates);
-  }
-
   #tell(
     observer: SchedulerObserver,
-    decision: Decision,
-    request: SchedulingRequest,
-    { matchMs }: Lookup,
+    { deviceBlocks, cachedTokens }: Decision,
+    { promptTokens, sharedRanges }: SchedulingRequest,
+    matchMs: number,
     startMs: number,
   ): void {
     const { ranks, count } = this.#chooser.candidates;
+    const { device } = this.#chooser.overlaps;
     let bestDeviceBlocks = 0;
     for (let at = 0; at < count; at++) {
-      bestDeviceBlocks = Math.max(bestDeviceBlocks, this.#chooser.overlaps.device[ranks[at] as number] as number);
+      bestDeviceBlocks = Math.max(bestDeviceBlocks, device[ranks[at] as number] as number);
     }
-    observer.decided(decision, request, {
+    observer.decided({
+      promptTokens,
+      cachedTokens,
+      bestCachedTokens: this.#chooser.bestCachedTokens(),
+      blocksLost: bestDeviceBlocks - deviceBlocks,
+      sharedBeyondBlocks: sharedRanges === undefined ? 0 : hitsBeyond(sharedRanges, deviceBlocks),
       matchMs,
       schedulingMs: this.#clock.nowMs() - startMs,
-      bestDeviceBlocks,
-      bestCachedTokens: this.#chooser.bestCachedTokens(),
-      sharedBeyondBlocks:
-        request.sharedRanges === undefined ? 0 : hitsBeyond(request.sharedRanges, decision.deviceBlocks),
     });
   }
 }

@@ -9,9 +9,10 @@ import {
   statorTerms,
   uncachedWeight,
 } from './cost.ts';
+import type { CandidateRecord, ExplanationRecord } from './explanation-record.ts';
 import type { KvRouterConfig } from './kv-config.ts';
 import type { RankTable } from './ranks.ts';
-import type { CandidateExplanation, DecisionReason, Explanation } from './types.ts';
+import type { DecisionReason } from './types.ts';
 
 /** What a decision was made on, as numbers; `explain` makes it readable. */
 export interface DecisionRecord {
@@ -34,15 +35,9 @@ export interface DecisionRecord {
 /** A place in the log, written over and over. */
 type WritableRecord = { -readonly [Field in keyof DecisionRecord]: DecisionRecord[Field] };
 
-export interface RecordedChoice {
-  readonly requestId: string;
+/** What a record is made from, beside the candidates. */
+export interface RecordedChoice extends Omit<DecisionRecord, 'promptTokens' | 'blockSizeTokens' | 'count' | 'columns'> {
   readonly inputs: CostInputs;
-  readonly blocks: number;
-  readonly weights: DynamoWeights;
-  readonly costModel: KvRouterConfig['costModel'];
-  readonly waitedMs: number;
-  readonly chosenAt: number;
-  readonly reason: DecisionReason;
 }
 
 /** One candidate of a record. */
@@ -207,12 +202,12 @@ export function readRow({ columns }: DecisionRecord, at: number): RecordedCandid
 
 type FixedRow = readonly [number, number, number, number, number, number, number, number, number, number];
 
-/** A record as plain values: candidates cheapest first, each with the parts of its cost. */
+/** A record as operators read it: candidates cheapest first, each with the parts of its cost. */
 export function explanationOf(
   record: DecisionRecord,
   ranks: Pick<RankTable, 'workerIdOf' | 'dpRankOf'>,
   share?: ReplicaShare,
-): Explanation {
+): ExplanationRecord {
   const rows = Array.from({ length: record.count }, (_, at) => readRow(record, at));
   const chosen = rows[record.chosenAt];
   const pool: PoolFacts = {
@@ -220,18 +215,18 @@ export function explanationOf(
     weight: uncachedWeight(rows.filter(({ prefillTokens }) => prefillTokens > 0).length, rows.length),
   };
   const nameOf = ({ rank }: RecordedCandidate) => ({
-    workerId: ranks.workerIdOf(rank) ?? 'gone',
-    dpRank: ranks.dpRankOf(rank),
+    worker_id: ranks.workerIdOf(rank) ?? 'gone',
+    dp_rank: ranks.dpRankOf(rank),
   });
   return {
-    requestId: record.requestId,
-    costModel: record.costModel,
-    promptTokens: record.promptTokens,
+    request_id: record.requestId,
+    cost_model: record.costModel,
+    prompt_tokens: record.promptTokens,
     blocks: record.blocks,
     temperature: record.weights.routerTemperature,
-    waitedMs: record.waitedMs,
-    chosen: chosen === undefined ? undefined : { ...nameOf(chosen), reason: record.reason },
-    failure: undefined,
+    waited_ms: record.waitedMs,
+    chosen: chosen === undefined ? null : { ...nameOf(chosen), reason: record.reason },
+    failure: null,
     candidates: rows
       .map((row) => ({ ...nameOf(row), ...describe(row, record, pool, share?.isOwn(row.rank) ?? true) }))
       .sort((a, b) => a.cost - b.cost),
@@ -250,7 +245,7 @@ function describe(
   record: DecisionRecord,
   { leastTokens, weight }: PoolFacts,
   isOwn: boolean,
-): Omit<CandidateExplanation, 'workerId' | 'dpRank'> {
+): Omit<CandidateRecord, 'worker_id' | 'dp_rank'> {
   const { weights } = record;
   const terms =
     record.costModel === 'dynamo'
@@ -262,15 +257,18 @@ function describe(
       : terms.prefill + terms.decode + terms.requests;
   return {
     cost: row.cost,
-    deviceBlocks: row.deviceBlocks,
-    hostBlocks: row.hostBlocks,
-    diskBlocks: row.diskBlocks,
-    sharedBlocks: row.sharedBlocks,
-    activePrefillTokens: row.prefillTokens,
-    activeDecodeBlocks: row.activeBlocks,
-    addedBlocks: row.addedBlocks,
-    activeRequests: row.activeRequests,
-    terms: { ...terms },
+    overlap: { device: row.deviceBlocks, host_pinned: row.hostBlocks, disk: row.diskBlocks, shared: row.sharedBlocks },
+    load: {
+      prefill_tokens: row.prefillTokens,
+      decode_blocks: row.activeBlocks,
+      added_blocks: row.addedBlocks,
+      requests: row.activeRequests,
+    },
+    terms: Object.fromEntries(Object.entries(terms).map(([name, part]) => [toSnakeCase(name), part])),
     factor: sum === 0 ? 1 : row.cost / sum,
   };
+}
+
+function toSnakeCase(name: string): string {
+  return name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
 }

@@ -1,6 +1,4 @@
-import type { CandidateExplanation, Explanation } from './types.ts';
-
-/** An explanation as operators read it: on HTTP, on the request plane and, but for its encoding, by gRPC. */
+/** A decision taken apart, as operators read it: on HTTP, on the request plane and, but for its encoding, by gRPC. */
 export interface ExplanationRecord {
   readonly request_id: string;
   readonly cost_model: 'dynamo' | 'stator';
@@ -41,48 +39,6 @@ export interface CandidateRecord {
   readonly terms: Readonly<Record<string, number>>;
   /** What preferred taints multiply the cost by. */
   readonly factor: number;
-}
-
-export function explanationRecord(explanation: Explanation): ExplanationRecord {
-  const { chosen, failure, prefill } = explanation;
-  return {
-    request_id: explanation.requestId,
-    cost_model: explanation.costModel,
-    prompt_tokens: explanation.promptTokens,
-    blocks: explanation.blocks,
-    temperature: explanation.temperature,
-    waited_ms: explanation.waitedMs,
-    chosen: chosen === undefined ? null : { worker_id: chosen.workerId, dp_rank: chosen.dpRank, reason: chosen.reason },
-    failure: failure ?? null,
-    candidates: explanation.candidates.map(candidateRecord),
-    ...(prefill === undefined ? {} : { prefill: explanationRecord(prefill) }),
-  };
-}
-
-function candidateRecord(candidate: CandidateExplanation): CandidateRecord {
-  return {
-    worker_id: candidate.workerId,
-    dp_rank: candidate.dpRank,
-    cost: candidate.cost,
-    overlap: {
-      device: candidate.deviceBlocks,
-      host_pinned: candidate.hostBlocks,
-      disk: candidate.diskBlocks,
-      shared: candidate.sharedBlocks,
-    },
-    load: {
-      prefill_tokens: candidate.activePrefillTokens,
-      decode_blocks: candidate.activeDecodeBlocks,
-      added_blocks: candidate.addedBlocks,
-      requests: candidate.activeRequests,
-    },
-    terms: Object.fromEntries(Object.entries(candidate.terms).map(([name, part]) => [toSnakeCase(name), part])),
-    factor: candidate.factor,
-  };
-}
-
-function toSnakeCase(name: string): string {
-  return name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
 }
 
 /** The explanation as a table for people; two of them where the prompt is computed apart from the answer. */

@@ -7,12 +7,7 @@
 
 export { RendezvousShare } from '../rendezvous.ts';
 export { poolName, type QueueLimit, RoutingError, type RoutingFailure } from '../router.ts';
-export {
-  type CandidateRecord,
-  type ExplanationRecord,
-  explanationRecord,
-  renderExplanation,
-} from './explanation-record.ts';
+export { type CandidateRecord, type ExplanationRecord, renderExplanation } from './explanation-record.ts';
 export {
   defaultKvRouterConfig,
   type KvRouterConfig,
@@ -31,7 +26,7 @@ export {
   type PrefillEstimateOptions,
   readModelShape,
 } from './load/prefill-estimate.ts';
-export { type MeteredRouterOptions, meterRouter, schedulerMetrics } from './metrics.ts';
+export { type MeteredRouterOptions, meterRouter } from './metrics.ts';
 export { Overlaps, type PrefixIndex } from './prefix-index.ts';
 export {
   type PolicyClass,
@@ -47,11 +42,8 @@ export { InFlight, type Pick, pickerFor } from './simple-router.ts';
 export { createKeyedTracking, KEY_BYTES, type TrackingHash, type TrackingKey } from './tracking-hash.ts';
 export type {
   Booking,
-  CandidateExplanation,
   Decision,
-  DecisionFacts,
   DecisionReason,
-  Explanation,
   KvRouterObserver,
   PendingTotals,
   PotentialLoad,

@@ -11,6 +11,7 @@ import {
 } from '../router.ts';
 import type { ReplicaShare } from './cost.ts';
 import { Inhibition } from './eligibility.ts';
+import type { ExplanationRecord } from './explanation-record.ts';
 import type { TrackingHash } from './index.ts';
 import { type KvRouterConfig, kvRouterConfig, prefillPoolConfig } from './kv-config.ts';
 import type { PrefixIndex } from './prefix-index.ts';
@@ -18,7 +19,7 @@ import { type PolicyConfig, profileFor } from './queue/policy-config.ts';
 import { RankTable } from './ranks.ts';
 import { Scheduler } from './scheduler.ts';
 import { hashPrompt, SessionAffinity, type SessionAffinityOptions, schedulingRequest } from './scheduling-request.ts';
-import type { Decision, Explanation, KvRouterObserver, PrefillDurationModel, SchedulingRequest } from './types.ts';
+import type { Decision, KvRouterObserver, PrefillDurationModel, SchedulingRequest } from './types.ts';
 
 export interface KvRouterOptions {
   readonly config: KvRouterConfig;
@@ -152,14 +153,14 @@ export class KvRouter<Worker extends RoutableWorker = RoutableWorker> implements
   }
 
   /** What would be decided now and why, without booking. @throws ServeError for an override out of range, or no such pool */
-  explain(request: RouteRequest): Explanation {
+  explain(request: RouteRequest): ExplanationRecord {
     const pool = this.#poolOf(request);
     return pool.scheduler.explain(this.#ask(request, pool));
   }
 
   /** What was decided for one of the last requests and why. */
-  explained(requestId: string): Explanation | undefined {
-    const legs: { prefill?: Explanation; answer?: Explanation } = {};
+  explained(requestId: string): ExplanationRecord | undefined {
+    const legs: { prefill?: ExplanationRecord; answer?: ExplanationRecord } = {};
     for (const { pool, scheduler } of this.#pools.values()) {
       const found = scheduler.explained(requestId);
       if (found !== undefined) legs[pool.role === 'prefill' ? 'prefill' : 'answer'] ??= found;

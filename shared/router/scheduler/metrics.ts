@@ -1,7 +1,6 @@
 import type { Clock } from '../../clock/index.ts';
-import type { RouterMetrics, RouterPoolMetrics } from '../../telemetry/index.ts';
-import type { Reservation, RoutableWorker, RouteRequest, Router } from '../router.ts';
-import type { SchedulerObserver } from './types.ts';
+import type { RouterMetrics } from '../../telemetry/index.ts';
+import { type Reservation, type RoutableWorker, type RouteRequest, type Router, withChoose } from '../router.ts';
 
 type RequestMetrics = Pick<RouterMetrics, 'firstToken' | 'tokens' | 'ended'>;
 
@@ -18,17 +17,10 @@ export function meterRouter<Worker extends RoutableWorker>(
   { metrics, clock, onAsked }: MeteredRouterOptions,
 ): Router<Worker> {
   const meter = (reservation: Reservation<Worker>) => new MeteredReservation(reservation, metrics, clock);
-  return {
-    mode: router.mode,
-    setWorkers: (pool, workers) => router.setWorkers(pool, workers),
-    removePool: (pool) => router.removePool(pool),
-    choose(request, signal) {
-      onAsked(request);
-      return router.choose(request, signal).then(meter);
-    },
-    inhibit: (workerId) => router.inhibit(workerId),
-    forget: (workerId) => router.forget(workerId),
-  };
+  return withChoose(router, (request, signal) => {
+    onAsked(request);
+    return router.choose(request, signal).then(meter);
+  });
 }
 
 class MeteredReservation<Worker extends RoutableWorker> implements Reservation<Worker> {
@@ -83,24 +75,4 @@ class MeteredReservation<Worker extends RoutableWorker> implements Reservation<W
     this.#isReleased = true;
     this.#metrics.ended(this.#outputTokens);
   }
-}
-
-/** Counts what the scheduler of one pool decides. */
-export function schedulerMetrics(metrics: RouterPoolMetrics): SchedulerObserver {
-  return {
-    decided(decision, request, facts) {
-      metrics.decided({
-        promptTokens: request.promptTokens,
-        cachedTokens: decision.cachedTokens,
-        bestCachedTokens: facts.bestCachedTokens,
-        blocksLost: facts.bestDeviceBlocks - decision.deviceBlocks,
-        sharedBeyondBlocks: facts.sharedBeyondBlocks,
-        matchMs: facts.matchMs,
-        schedulingMs: facts.schedulingMs,
-      });
-    },
-    queued: (policyClass, { requests, promptTokens, cachedTokens }) =>
-      metrics.pending(policyClass, requests, promptTokens, cachedTokens),
-    backpressure: (policyClass, reason) => metrics.backpressure(policyClass, reason),
-  };
 }

@@ -4,16 +4,16 @@ import { RoutingError, type RoutingFailure } from '../router.ts';
 import { Chooser, type WeighedRequest } from './chooser.ts';
 import type { ReplicaShare } from './cost.ts';
 import { Decider } from './decider.ts';
+import type { ExplanationRecord } from './explanation-record.ts';
 import type { KvRouterConfig } from './kv-config.ts';
 import { ActiveLoad, PrefillPace } from './load/active-load.ts';
 import { Overlaps, type PrefixIndex } from './prefix-index.ts';
+import type { Waiting } from './queue/class-queue.ts';
 import { type PolicyProfile, singleClass } from './queue/policy-config.ts';
 import { RequestQueue } from './queue/request-queue.ts';
-import type { Waiting } from './queue/waiting-heap.ts';
 import { type RankTable, WorkerSet } from './ranks.ts';
 import type {
   Booking,
-  Explanation,
   PotentialLoad,
   PrefillDurationModel,
   RankLoad,
@@ -258,7 +258,7 @@ export class Scheduler {
   }
 
   /** What would be decided now and why, without booking. */
-  explain(request: SchedulingRequest): Explanation {
+  explain(request: SchedulingRequest): ExplanationRecord {
     const weighed = this.#chooser.weigh(request);
     this.#chooser.look(request);
     const failure = this.#chooser.narrow(request);
@@ -266,7 +266,7 @@ export class Scheduler {
   }
 
   /** What was decided for one of the last requests and why. */
-  explained(requestId: string): Explanation | undefined {
+  explained(requestId: string): ExplanationRecord | undefined {
     return this.#decider.explained(requestId);
   }
 
@@ -277,7 +277,7 @@ export class Scheduler {
   }
 
   #dispatch(weighed: WeighedRequest, outcome: SchedulingOutcome, waitedMs: number, matchMs: number): void {
-    const decision = this.#decider.decide(weighed, { waitedMs, matchMs });
+    const decision = this.#decider.decide(weighed, waitedMs, matchMs);
     if (decision === undefined) this.#reject(outcome, { kind: 'BookingFailed', requestId: weighed.request.id });
     else outcome.decided(decision);
   }

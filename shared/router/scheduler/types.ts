@@ -1,7 +1,8 @@
 import type { ServeError } from '../../errors/index.ts';
 import type { RouterConfigOverride } from '../../protocol/generation/index.ts';
+import type { RouterPoolMetrics } from '../../telemetry/index.ts';
 import type { BlockHashes } from '../../tokens/index.ts';
-import type { QueueLimit, RoutableWorker, WorkerPool } from '../router.ts';
+import type { RoutableWorker, WorkerPool } from '../router.ts';
 import type { WorkerFilter, WorkerPin } from './eligibility.ts';
 
 /** What the scheduler knows of a worker; one that does not say what its engine takes in one pass counts as 10,000,000 tokens. */
@@ -77,43 +78,6 @@ export interface Decision {
 
 export type DecisionReason = 'only' | 'lowest-cost' | 'tie' | 'drawn' | 'pinned' | 'session';
 
-/** A decision taken apart: plain values, ready for JSON. */
-export interface Explanation {
-  readonly requestId: string;
-  readonly costModel: 'dynamo' | 'stator';
-  readonly promptTokens: number;
-  readonly blocks: number;
-  readonly temperature: number;
-  readonly waitedMs: number;
-  /** Undefined when nobody could take the request; then `failure` says why. */
-  readonly chosen: { readonly workerId: string; readonly dpRank: number; readonly reason: DecisionReason } | undefined;
-  readonly failure: string | undefined;
-  /** Cheapest first. */
-  readonly candidates: readonly CandidateExplanation[];
-  /** Who computes the prompt, where that is decided apart. @default the chosen one does */
-  readonly prefill?: Explanation | undefined;
-}
-
-/** One candidate of a decision. Blocks unless named otherwise. */
-export interface CandidateExplanation {
-  readonly workerId: string;
-  readonly dpRank: number;
-  readonly cost: number;
-  readonly deviceBlocks: number;
-  readonly hostBlocks: number;
-  readonly diskBlocks: number;
-  readonly sharedBlocks: number;
-  readonly activePrefillTokens: number;
-  readonly activeDecodeBlocks: number;
-  /** Blocks that the request would add to those. */
-  readonly addedBlocks: number;
-  readonly activeRequests: number;
-  /** Named parts of the cost; they add up to it before `factor`. */
-  readonly terms: Readonly<Record<string, number>>;
-  /** What preferred taints multiplied the cost by. */
-  readonly factor: number;
-}
-
 /** Told once, synchronously from `submit` or later from the queue. */
 export interface SchedulingOutcome {
   /** The request is booked at the worker: `free` it when it ends. */
@@ -174,25 +138,8 @@ export interface RankLoad {
   readonly activeRequests: number;
 }
 
-/** What operators are told of routing decisions. Every call is in the request's path: be quick. */
-export interface SchedulerObserver {
-  /** A worker was chosen. Times in milliseconds; `bestCachedTokens` is the most that any eligible worker has cached. */
-  decided(decision: Decision, request: SchedulingRequest, facts: DecisionFacts): void;
-  /** A request began to wait, or a waiting one left. Numbers of its class after that. */
-  queued(policyClass: string, pending: PendingTotals): void;
-  /** A request was turned away because of the queue. */
-  backpressure(policyClass: string, reason: QueueLimit | 'do_not_queue'): void;
-}
-
-export interface DecisionFacts {
-  readonly matchMs: number;
-  /** Eligibility, load, cost and choice. */
-  readonly schedulingMs: number;
-  readonly bestDeviceBlocks: number;
-  readonly bestCachedTokens: number;
-  /** Hits of the shared pool beyond the chosen worker's own. */
-  readonly sharedBeyondBlocks: number;
-}
+/** What is counted of the decisions for one pool. Every call is in the request's path: be quick. */
+export type SchedulerObserver = Pick<RouterPoolMetrics, 'decided' | 'pending' | 'backpressure'>;
 
 export interface PendingTotals {
   readonly requests: number;

@@ -1,10 +1,9 @@
-import { type ServeError, toServeError, workerError } from '../../errors/index.ts';
+import { type ServeError, workerError } from '../../errors/index.ts';
 import type { MetricRegistry } from '../../telemetry/index.ts';
 import type { PoolRole, RouteRequest, Router } from '../router.ts';
+import type { ExplanationRecord } from '../scheduler/explanation-record.ts';
 import type { KvRouter } from '../scheduler/kv-router.ts';
-import type { Explanation } from '../scheduler/types.ts';
 import type {
-  ChooseListener,
   ChooseQuery,
   ChooseService,
   ChosenWorker,
@@ -57,28 +56,29 @@ export class ResidentService implements ChooseService {
     return this.#waiting.size;
   }
 
-  choose(query: ChooseQuery, listener: ChooseListener): () => void {
+  async choose(query: ChooseQuery, signal: AbortSignal, onQueued: (position: number) => void): Promise<ChosenWorker> {
     const { requestId } = query;
+    if (!this.isLeader) throw notLeading('another router answers, or nobody does yet');
+    const held = this.#heldFor(query);
+    if (held !== undefined) return held;
+    if (this.#waiting.size >= WAITING_MAX) throw workerError('WorkerOverloaded', 'too many requests wait');
+    const request = { ...routeRequestOf(query, this.#poolOf(query)), onQueued };
+    const leaving = new AbortController();
+    const onAbort = (): void => leaving.abort(workerError('Cancelled'));
+    this.#leave(requestId, 'another query with its id'); // its caller has lost patience, and asks again
+    this.#waiting.set(requestId, leaving);
+    signal.addEventListener('abort', onAbort, { once: true });
+    if (signal.aborted) onAbort();
     try {
-      this.#requireLeader();
-      const held = this.#heldFor(query);
-      if (held !== undefined) {
-        listener.decided(held);
-        return () => {};
+      const reservation = await this.#options.router.choose(request, leaving.signal);
+      if (leaving.signal.aborted) {
+        reservation.release(); // it left in the very turn of its decision
+        throw leaving.signal.reason;
       }
-      if (this.#waiting.size >= WAITING_MAX) throw workerError('WorkerOverloaded', 'too many requests wait');
-      const present = this.#poolOf(query);
-      const leaving = new AbortController();
-      this.#leave(requestId, 'another query with its id'); // its caller has lost patience, and asks again
-      this.#waiting.set(requestId, leaving);
-      void this.#decide(query, present, listener, leaving); // never rejects
-      return () => {
-        // Callers also leave after the decision: a failure with its stack would cost more than they do.
-        if (this.#waiting.get(requestId) === leaving) leaving.abort(workerError('Cancelled'));
-      };
-    } catch (thrown) {
-      listener.failed(toServeError(thrown));
-      return () => {};
+      return this.#book.add(requestId, reservation);
+    } finally {
+      signal.removeEventListener('abort', onAbort);
+      if (this.#waiting.get(requestId) === leaving) this.#waiting.delete(requestId);
     }
   }
 
@@ -109,11 +109,11 @@ export class ResidentService implements ChooseService {
     }));
   }
 
-  explained(requestId: string): Explanation | undefined {
+  explained(requestId: string): ExplanationRecord | undefined {
     return this.#options.kv.explained(requestId);
   }
 
-  explain(query: ChooseQuery): Explanation {
+  explain(query: ChooseQuery): ExplanationRecord {
     const present = this.#poolOf(query);
     return this.#options.kv.explain(routeRequestOf(query, present));
   }
@@ -136,39 +136,9 @@ export class ResidentService implements ChooseService {
     return undefined;
   }
 
-  async #decide(
-    query: ChooseQuery,
-    present: PresentPool,
-    listener: ChooseListener,
-    leaving: AbortController,
-  ): Promise<void> {
-    const { requestId } = query;
-    const onQueued = (position: number): void => listener.queued(position);
-    const request = { ...routeRequestOf(query, present), onQueued };
-    let chosen: ChosenWorker;
-    try {
-      const reservation = await this.#options.router.choose(request, leaving.signal);
-      if (leaving.signal.aborted) {
-        reservation.release(); // it left in the very turn of its decision
-        throw leaving.signal.reason;
-      }
-      chosen = this.#book.add(requestId, reservation);
-    } catch (thrown) {
-      listener.failed(toServeError(thrown));
-      return;
-    } finally {
-      if (this.#waiting.get(requestId) === leaving) this.#waiting.delete(requestId);
-    }
-    listener.decided(chosen);
-  }
-
   #leave(requestId: string, why: string): void {
     this.#waiting.get(requestId)?.abort(notLeading(why));
     this.#waiting.delete(requestId);
-  }
-
-  #requireLeader(): void {
-    if (!this.isLeader) throw notLeading('another router answers, or nobody does yet');
   }
 
   #poolOf({ poolKey, role, blockSizeTokens }: ChooseQuery): PresentPool {

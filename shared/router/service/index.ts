@@ -6,7 +6,6 @@
  */
 export { createResidentMetrics, ResidentService, type ResidentServiceOptions } from './choose-service.ts';
 export {
-  type ChooseListener,
   type ChooseMessage,
   type ChooseQuery,
   type ChooseService,
@@ -38,12 +37,11 @@ export {
 export { ResidentClient } from './resident-client.ts';
 export { createFallbackMetrics, type EmbeddedRouter, ResidentRouter } from './resident-router.ts';
 export {
-  type AskedCall,
   CHANGE_MS_MAX,
-  type ChooseSink,
   EXPLAIN_MS_MAX,
   type ResidentAddress,
   type ResidentLine,
+  UNDECIDED,
   watchResidents,
   watchResidentUrls,
 } from './residents.ts';

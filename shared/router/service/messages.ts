@@ -1,9 +1,10 @@
-import { type ServeError, workerError } from '../../errors/index.ts';
+import { workerError } from '../../errors/index.ts';
 import type { RouterConfigOverride, RoutingHints } from '../../protocol/generation/index.ts';
 import { RecordReader, type UnknownRecord } from '../../records/index.ts';
 import type { HashedPrompt, PoolRole, RouteRequest, WorkerPool } from '../router.ts';
+import type { ExplanationRecord } from '../scheduler/explanation-record.ts';
 import { hashPrompt } from '../scheduler/scheduling-request.ts';
-import type { Explanation, RankLoad } from '../scheduler/types.ts';
+import type { RankLoad } from '../scheduler/types.ts';
 
 /*
  * The router's own records on the request plane, in the names of proto/router.proto. Block hashes are in none of them: they
@@ -171,15 +172,6 @@ export interface ChosenWorker {
   readonly reservationId: string;
 }
 
-/** Told what becomes of a query: `queued` at most once and first, then one of the others. */
-export interface ChooseListener {
-  /** So many requests are ahead of it; the decision comes when its turn does. */
-  queued(position: number): void;
-  decided(chosen: ChosenWorker): void;
-  /** Nothing is reserved. */
-  failed(error: ServeError): void;
-}
-
 /** How far a request with a reservation has come. `prefill_done`: its first token is there. */
 export type ReservationStage = 'prefill_done' | 'end';
 
@@ -211,15 +203,18 @@ export interface PresentPool {
 export interface ChooseService {
   /** Whether this process answers `choose`; for health checks of the router by name. */
   readonly isLeader: boolean;
-  /** Asks for a worker. Returns what leaves the queue again; without effect once the listener was told the outcome. */
-  choose(query: ChooseQuery, listener: ChooseListener): () => void;
+  /**
+   * Asks for a worker. May wait until `signal` aborts; `onQueued` is told once, in the same turn, how many requests are ahead.
+   * Rejects with a `ServeError`, and then nothing is reserved.
+   */
+  choose(query: ChooseQuery, signal: AbortSignal, onQueued: (position: number) => void): Promise<ChosenWorker>;
   /** A reservation goes on or ends. Idempotent; one that is not known is ignored. */
   release(change: ReservationChangeQuery): void;
   loads(): readonly PoolLoads[];
   /** What was decided for a request, if it was one of the last. */
-  explained(requestId: string): Explanation | undefined;
+  explained(requestId: string): ExplanationRecord | undefined;
   /** What would be decided now. @throws ServeError as `choose` fails */
-  explain(query: ChooseQuery): Explanation;
+  explain(query: ChooseQuery): ExplanationRecord;
 }
 
 const NOBODY: ReadonlySet<string> = new Set();

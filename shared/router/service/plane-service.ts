@@ -1,7 +1,6 @@
-import { reasonOf } from '../../errors/index.ts';
+import { reasonOf, toServeError } from '../../errors/index.ts';
 import type { IncomingCall, PlaneHandler, PlaneServer, Transport } from '../../planes/request/index.ts';
 import { borrowChain } from '../../tokens/index.ts';
-import { explanationRecord } from '../scheduler/explanation-record.ts';
 import { Overlaps, type PrefixIndex } from '../scheduler/prefix-index.ts';
 import type { RankTable } from '../scheduler/ranks.ts';
 import {
@@ -83,16 +82,14 @@ function serveChoose(service: ChooseService, call: IncomingCall): void {
     return;
   }
   const query = decodeQuery(call.id, call.body, call.tokenIds);
-  const leave = service.choose(query, {
-    queued: (position) => call.output({ body: encodeQueued(position) }),
-    decided: (chosen) => {
+  const onQueued = (position: number): void => call.output({ body: encodeQueued(position) });
+  service.choose(query, call.stopped, onQueued).then(
+    (chosen) => {
       call.output({ body: encodeDecision(chosen) });
       call.end();
     },
-    failed: (error) => call.fail(error),
-  });
-  call.stopped.addEventListener('abort', leave, { once: true });
-  if (call.stopped.aborted) leave();
+    (thrown: unknown) => call.fail(toServeError(thrown)),
+  );
 }
 
 /** By request id (`{ explain: id }`), or of a query. */
@@ -102,7 +99,7 @@ function serveExplain(service: ChooseService, call: IncomingCall): void {
     typeof explain === 'string'
       ? service.explained(explain)
       : service.explain(decodeQuery(call.id, call.body, call.tokenIds));
-  call.output({ body: { explanation: explanation === undefined ? null : explanationRecord(explanation) } });
+  call.output({ body: { explanation: explanation ?? null } });
   call.end();
 }
 

@@ -5,7 +5,7 @@ import { RecordReader, type UnknownRecord, u64OfHex } from '../../records/index.
 import type { MetricRegistry } from '../../telemetry/index.ts';
 import type { BlockHashes } from '../../tokens/index.ts';
 import type { ComponentScope } from '../feed/index.ts';
-import type { RoutableWorker, RouteRequest, Router, WorkerPool } from '../router.ts';
+import { type RoutableWorker, type RouteRequest, type Router, type WorkerPool, withChoose } from '../router.ts';
 import type { Overlaps, PrefixIndex } from '../scheduler/prefix-index.ts';
 import type { RankTable } from '../scheduler/ranks.ts';
 import { hashedPrompt } from './messages.ts';
@@ -310,14 +310,7 @@ export function askingRouter<Worker extends RoutableWorker>(
   router: Router<Worker>,
   indexOf: (pool: WorkerPool) => RemoteIndex | undefined,
 ): Router<Worker> {
-  return {
-    mode: router.mode,
-    setWorkers: (pool, workers) => router.setWorkers(pool, workers),
-    removePool: (pool) => router.removePool(pool),
-    choose: async (request, signal) => router.choose(await askIndex(request, indexOf, signal), signal),
-    inhibit: (workerId) => router.inhibit(workerId),
-    forget: (workerId) => router.forget(workerId),
-  };
+  return withChoose(router, async (request, signal) => router.choose(await askIndex(request, indexOf, signal), signal));
 }
 
 /** The request with its blocks named, and the index asked about them. */

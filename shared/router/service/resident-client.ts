@@ -1,15 +1,7 @@
-import type { Clock, Timer } from '../../clock/index.ts';
 import type { ServeError } from '../../errors/index.ts';
 import type { ExplanationRecord } from '../scheduler/explanation-record.ts';
-import type { ChooseMessage, ChooseQuery, ChosenWorker } from './messages.ts';
-import {
-  type AskedCall,
-  type ChooseSink,
-  PlaneLine,
-  type PlaneLineOptions,
-  type ResidentAddress,
-  type ResidentLine,
-} from './residents.ts';
+import type { ChooseQuery, ChosenWorker } from './messages.ts';
+import { PlaneLine, type PlaneLineOptions, type ResidentAddress, type ResidentLine } from './residents.ts';
 
 /**
  * Why a resident router did not decide. `standby`: it leaves that to another one. `lost`: it could not be reached, or went
@@ -119,6 +111,8 @@ function keyOf(address: ResidentAddress): string {
 }
 
 const CONNECT_TIMEOUT_MS = 100;
+/** How long a late answer is waited for, to give its place back; then the resident frees it by itself. */
+const LATE_MS_MAX = 2000;
 /** A channel that is closed is tried again so often at most, and only while somebody asks. */
 const RETRY_MS = 250;
 
@@ -162,22 +156,64 @@ class ResidentChannel {
     return this.#probe;
   }
 
-  /** Asks the router. Rejects with the signal's reason only. */
+  /**
+   * Asks the router. Rejects with the signal's reason only.
+   *
+   * | State | queued | decision | failure, end | no message in time | signal |
+   * |---|---|---|---|---|---|
+   * | waiting | -> queued | decided | rejected or unanswered | unanswered, -> late | killed |
+   * | queued | - | decided | rejected or unanswered | - | killed: leaves the queue |
+   * | late | killed | place given back | - | killed after 2 s | - |
+   */
   async choose(query: ChooseQuery, firstMessageMs: number, signal: AbortSignal): Promise<ChooseAnswer> {
     const { clock } = this.#options;
     const answer = await new Promise<ChooseAnswer>((resolve, reject) => {
-      const sink = new ChooseCall({
-        clock,
-        firstMessageMs,
-        signal,
-        onLate: ({ reservationId }) => this.line.change({ requestId: query.requestId, reservationId, stage: 'end' }),
-        settled: resolve,
-        aborted: reject,
-      });
-      sink.attach(this.line.choose(query, sink));
+      const asking = new AbortController();
+      let state: 'waiting' | 'queued' | 'late' | 'over' = 'waiting';
+      const enter = (next: typeof state): void => {
+        state = next;
+        timer.cancel();
+        if (next !== 'queued') signal.removeEventListener('abort', onAbort);
+      };
+      const onAbort = (): void => {
+        enter('over');
+        asking.abort();
+        reject(signal.reason);
+      };
+      const giveUp = (): void => {
+        if (state !== 'waiting') return;
+        enter('late');
+        timer = clock.after(LATE_MS_MAX, () => asking.abort());
+        resolve({ kind: 'unanswered', reason: 'silent' });
+      };
+      // A busy process may find the timer due before it has read the answer that is there.
+      let timer = clock.after(firstMessageMs, () => setImmediate(giveUp));
+      signal.addEventListener('abort', onAbort, { once: true });
+      const onQueued = (): void => {
+        if (state === 'waiting') enter('queued');
+        else asking.abort();
+      };
+      this.line.choose(query, asking.signal, onQueued).then(
+        (chosen) => {
+          const isLate = state === 'late';
+          enter('over');
+          if (isLate) this.#giveBack(query, chosen);
+          else resolve({ kind: 'decided', chosen });
+        },
+        (error: ServeError) => {
+          enter('over');
+          resolve(isDecision(error) ? { kind: 'rejected', error } : { kind: 'unanswered', reason: reasonOf(error) });
+        },
+      );
+      if (signal.aborted) onAbort();
     });
     if (answer.kind === 'unanswered' && answer.reason !== 'standby') this.#isOpen = false;
     return answer;
+  }
+
+  /** A decision that came too late holds a place that nobody will use. */
+  #giveBack({ requestId }: ChooseQuery, { reservationId }: ChosenWorker): void {
+    this.line.change({ requestId, reservationId, stage: 'end' });
   }
 
   /** No more is asked. */
@@ -191,108 +227,6 @@ function lineTo(address: ResidentAddress, options: ResidentClientOptions): Resid
   if (!('grpc' in address)) return new PlaneLine(address, options);
   if (options.grpcLine === undefined) throw new TypeError(`nothing here speaks gRPC to ${address.grpc}`);
   return options.grpcLine(address.grpc);
-}
-
-interface ChooseCallOptions {
-  readonly clock: Clock;
-  /** The first message must be there within. */
-  readonly firstMessageMs: number;
-  /** The request's own end. */
-  readonly signal: AbortSignal;
-  /** A decision that came too late holds a place that nobody will use. */
-  onLate(chosen: ChosenWorker): void;
-  settled(answer: ChooseAnswer): void;
-  /** The signal aborted first. */
-  aborted(reason: unknown): void;
-}
-
-/** How long a late answer is waited for, to give its place back; then the resident frees it by itself. */
-const LATE_MS_MAX = 2000;
-
-/**
- * The caller's side of one `Choose`.
- *
- * | State | queued | decision | failure, end | no message in time | signal |
- * |---|---|---|---|---|---|
- * | waiting | -> queued | decided | rejected or unanswered | unanswered, -> late | killed |
- * | queued | - | decided | rejected or unanswered | - | killed: leaves the queue |
- * | late | killed | place given back | - | - | - |
- */
-class ChooseCall implements ChooseSink {
-  readonly #options: ChooseCallOptions;
-  #state: 'waiting' | 'queued' | 'late' | 'over' = 'waiting';
-  #call: AskedCall | undefined;
-  #timer: Timer | undefined;
-
-  constructor(options: ChooseCallOptions) {
-    this.#options = options;
-    const { clock, firstMessageMs, signal } = options;
-    // A busy process may find the timer due before it has read the answer that is there.
-    this.#timer = clock.after(firstMessageMs, () => setImmediate(() => this.#giveUp()));
-    signal.addEventListener('abort', this.#onAbort, { once: true });
-  }
-
-  /** The call that this is the sink of. */
-  attach(call: AskedCall): void {
-    this.#call = call;
-    if (this.#options.signal.aborted) this.#onAbort();
-  }
-
-  message(message: ChooseMessage): void {
-    if (this.#state === 'over') return;
-    if (this.#state === 'late') this.#takeLate(message);
-    else if (message.kind === 'decision') this.#settle({ kind: 'decided', chosen: message.chosen });
-    else this.#wait();
-  }
-
-  end(): void {
-    this.#settle({ kind: 'unanswered', reason: 'lost' });
-  }
-
-  fail(error: ServeError): void {
-    this.#settle(isDecision(error) ? { kind: 'rejected', error } : { kind: 'unanswered', reason: reasonOf(error) });
-  }
-
-  #wait(): void {
-    this.#state = 'queued';
-    this.#timer?.cancel();
-  }
-
-  #takeLate(message: ChooseMessage): void {
-    if (message.kind === 'decision') this.#options.onLate(message.chosen);
-    else this.#call?.kill();
-    this.#close();
-  }
-
-  #giveUp(): void {
-    if (this.#state !== 'waiting') return;
-    this.#state = 'late';
-    this.#options.signal.removeEventListener('abort', this.#onAbort);
-    this.#timer = this.#options.clock.after(LATE_MS_MAX, () => {
-      this.#call?.kill();
-      this.#close();
-    });
-    this.#options.settled({ kind: 'unanswered', reason: 'silent' });
-  }
-
-  #settle(answer: ChooseAnswer): void {
-    const isAwaited = this.#state === 'waiting' || this.#state === 'queued';
-    this.#close();
-    if (isAwaited) this.#options.settled(answer);
-  }
-
-  #close(): void {
-    this.#state = 'over';
-    this.#timer?.cancel();
-    this.#options.signal.removeEventListener('abort', this.#onAbort);
-  }
-
-  readonly #onAbort = (): void => {
-    if (this.#state === 'over') return;
-    this.#close();
-    this.#call?.kill();
-    this.#options.aborted(this.#options.signal.reason);
-  };
 }
 
 /** Whether the router has said no, rather than nothing: a full fleet, or a mistake of the client. */

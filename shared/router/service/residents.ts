@@ -1,6 +1,6 @@
 import type { Clock, Random } from '../../clock/index.ts';
 import type { Discovery, EndpointRecord, Watch } from '../../discovery/index.ts';
-import { type ServeError, toServeError, workerError } from '../../errors/index.ts';
+import { type ServeError, workerError } from '../../errors/index.ts';
 import {
   askOnce,
   type OneAnswer,
@@ -12,8 +12,8 @@ import type { ComponentScope } from '../feed/index.ts';
 import type { ExplanationRecord } from '../scheduler/explanation-record.ts';
 import {
   CHOOSE_ENDPOINT,
-  type ChooseMessage,
   type ChooseQuery,
+  type ChosenWorker,
   decodeMessage,
   EXPLAIN_ENDPOINT,
   encodeChange,
@@ -34,8 +34,11 @@ export const EXPLAIN_MS_MAX = 2000;
 export interface ResidentLine {
   /** Connects where that is to be done, and sees whether the router is there. Never rejects, and ends in time. */
   probe(timeoutMs: number): Promise<boolean>;
-  /** Asks for a worker; what comes of it is told to `sink`, on a later turn. */
-  choose(query: ChooseQuery, sink: ChooseSink): AskedCall;
+  /**
+   * Asks for a worker, and leaves the router's queue when `signal` aborts: what comes of it then means nothing. `onQueued` is told
+   * when the request has to wait. Rejects with the class that the router or the way to it gives: `WorkerUnavailable` is a standby's.
+   */
+  choose(query: ChooseQuery, signal: AbortSignal, onQueued: () => void): Promise<ChosenWorker>;
   /** Tells how far a request is. Not waited for, and given up after `CHANGE_MS_MAX`. Never throws. */
   change(change: ReservationChangeQuery): void;
   /** Why one of the last requests went to its worker, or where a query would go now; undefined when it cannot say. */
@@ -44,19 +47,8 @@ export interface ResidentLine {
   close(): void;
 }
 
-/** What a question is told: messages, then its end or why it failed. */
-export interface ChooseSink {
-  message(message: ChooseMessage): void;
-  end(): void;
-  /** With the class that the router or the way to it gives: `WorkerUnavailable` is a standby's. */
-  fail(error: ServeError): void;
-}
-
-/** A question under way. */
-export interface AskedCall {
-  /** Leaves the router's queue. What the sink is told afterwards means nothing. Idempotent. */
-  kill(): void;
-}
+/** The router has ended its answer before it decided. */
+export const UNDECIDED: ServeError = workerError('Disconnected', 'an answer without a decision');
 
 /** Where a resident router is reached on the request plane. */
 interface PlaneAddress {
@@ -89,26 +81,27 @@ export class PlaneLine implements ResidentLine {
     return (await this.#ask(this.#address.choose, { body: PROBE_BODY }, timeoutMs)).kind === 'answered';
   }
 
-  choose(query: ChooseQuery, sink: ChooseSink): AskedCall {
+  choose(query: ChooseQuery, signal: AbortSignal, onQueued: () => void): Promise<ChosenWorker> {
     const request = { id: query.requestId, headers: {}, ...encodeQuery(query) };
-    const call = this.#options.plane.call(this.#address.choose, request, {
-      accepted() {},
-      tokens: () => sink.fail(workerError('BackendProtocol', 'a router that sends tokens')),
-      output: ({ body }) => {
-        let message: ChooseMessage;
-        try {
-          message = decodeMessage(body);
-        } catch (thrown) {
-          call.kill();
-          sink.fail(toServeError(thrown));
-          return;
-        }
-        sink.message(message);
-      },
-      end: () => sink.end(),
-      fail: (error) => sink.fail(error),
+    return new Promise((resolve, reject) => {
+      const call = this.#options.plane.call(this.#address.choose, request, {
+        accepted() {},
+        tokens: () => reject(workerError('BackendProtocol', 'a router that sends tokens')),
+        output: ({ body }) => {
+          try {
+            const message = decodeMessage(body);
+            if (message.kind === 'decision') resolve(message.chosen);
+            else onQueued();
+          } catch (thrown) {
+            call.kill();
+            reject(thrown);
+          }
+        },
+        end: () => reject(UNDECIDED),
+        fail: reject,
+      });
+      signal.addEventListener('abort', () => call.kill(), { once: true });
     });
-    return call;
   }
 
   change(change: ReservationChangeQuery): void {

@@ -1,5 +1,5 @@
 import { invariant } from '../../../errors/index.ts';
-import { growNumbers } from '../ranks.ts';
+import { roomy } from '../ranks.ts';
 import type { RankWeight } from '../types.ts';
 import { BlockUses } from './block-uses.ts';
 
@@ -38,22 +38,22 @@ export interface PrefillEnd {
  * out for hundreds of ranks without touching an object.
  */
 export class ActiveLoad {
-  readonly uses: BlockUses;
+  readonly uses = new BlockUses(0);
   /** Distinct blocks of the rank's requests, rounded where output decays. */
-  activeBlocks: Float64Array<ArrayBuffer>;
+  activeBlocks = new Float64Array(0);
   /** Tokens of the rank's prefills, without regard to time. */
-  prefillSum: Float64Array<ArrayBuffer>;
+  prefillSum = new Float64Array(0);
   /** Tokens of the rank's oldest prefill, 0 = none. */
-  oldestTokens: Float64Array<ArrayBuffer>;
+  oldestTokens = new Float64Array(0);
   /** When that became the oldest. */
-  oldestSinceMs: Float64Array<ArrayBuffer>;
-  prefills: Float64Array<ArrayBuffer>;
-  requests: Float64Array<ArrayBuffer>;
-  readonly #oldestMs: NumberPerRank;
-  readonly #unpredicted: NumberPerRank; // prefills without a predicted length
-  readonly #blocks: NumberPerRank;
-  readonly #discounts: NumberPerRank; // by which expected ends lighten those blocks
-  readonly #unattributedBlocks: NumberPerRank;
+  oldestSinceMs = new Float64Array(0);
+  prefills = new Float64Array(0);
+  requests = new Float64Array(0);
+  #oldestMs = new Float64Array(0);
+  #unpredicted = new Float64Array(0); // prefills without a predicted length
+  #blocks = new Float64Array(0);
+  #discounts = new Float64Array(0); // by which expected ends lighten those blocks
+  #unattributedBlocks = new Float64Array(0);
   readonly #unattributed: (RankWeight | undefined)[] = [];
   readonly #newest: (ActiveRequest | undefined)[] = [];
   readonly #byId = new Map<string, ActiveRequest>(); // bounded by expiry; in the order of their start
@@ -63,41 +63,25 @@ export class ActiveLoad {
 
   /** @param capacity largest rank number plus one, see `reserve` */
   constructor(capacity: number, { blockSizeTokens, expiryMs }: ActiveLoadOptions) {
-    this.uses = new BlockUses(capacity);
-    this.activeBlocks = new Float64Array(capacity);
-    this.prefillSum = new Float64Array(capacity);
-    this.oldestTokens = new Float64Array(capacity);
-    this.oldestSinceMs = new Float64Array(capacity);
-    this.prefills = new Float64Array(capacity);
-    this.requests = new Float64Array(capacity);
-    this.#oldestMs = { values: new Float64Array(capacity) };
-    this.#unpredicted = { values: new Float64Array(capacity) };
-    this.#blocks = { values: new Float64Array(capacity) };
-    this.#discounts = { values: new Float64Array(capacity) };
-    this.#unattributedBlocks = { values: new Float64Array(capacity) };
     this.#blockSizeTokens = blockSizeTokens;
     this.#expiryMs = expiryMs;
+    this.reserve(capacity);
   }
 
   /** Makes room for rank numbers below `capacity`. */
   reserve(capacity: number): void {
-    if (capacity <= this.activeBlocks.length) return;
     this.uses.reserve(capacity);
-    this.activeBlocks = growNumbers(this.activeBlocks, capacity);
-    this.prefillSum = growNumbers(this.prefillSum, capacity);
-    this.oldestTokens = growNumbers(this.oldestTokens, capacity);
-    this.oldestSinceMs = growNumbers(this.oldestSinceMs, capacity);
-    this.prefills = growNumbers(this.prefills, capacity);
-    this.requests = growNumbers(this.requests, capacity);
-    for (const numbers of [
-      this.#oldestMs,
-      this.#unpredicted,
-      this.#blocks,
-      this.#discounts,
-      this.#unattributedBlocks,
-    ]) {
-      numbers.values = growNumbers(numbers.values, capacity);
-    }
+    this.activeBlocks = roomy(this.activeBlocks, capacity);
+    this.prefillSum = roomy(this.prefillSum, capacity);
+    this.oldestTokens = roomy(this.oldestTokens, capacity);
+    this.oldestSinceMs = roomy(this.oldestSinceMs, capacity);
+    this.prefills = roomy(this.prefills, capacity);
+    this.requests = roomy(this.requests, capacity);
+    this.#oldestMs = roomy(this.#oldestMs, capacity);
+    this.#unpredicted = roomy(this.#unpredicted, capacity);
+    this.#blocks = roomy(this.#blocks, capacity);
+    this.#discounts = roomy(this.#discounts, capacity);
+    this.#unattributedBlocks = roomy(this.#unattributedBlocks, capacity);
   }
 
   /** Requests under way on all ranks. */
@@ -150,7 +134,7 @@ export class ActiveLoad {
     if (blocks <= request.blocksSeen) return;
     request.blocksSeen = blocks;
     request.ownBlocks++;
-    this.#blocks.values[request.rank]!++;
+    this.#blocks[request.rank]!++;
     const expected = request.expectedOutputTokens;
     if (expected !== undefined) this.#lighten(request, Math.max(0, 1 - outputTokens / Math.max(expected, 1)));
     this.#roundBlocks(request.rank);
@@ -166,7 +150,7 @@ export class ActiveLoad {
     if (!request.hasBlocks) return true;
     request.blocksSeen++;
     request.ownBlocks++;
-    this.#blocks.values[request.rank]!++;
+    this.#blocks[request.rank]!++;
     if (fraction !== undefined) this.#lighten(request, fraction);
     this.#roundBlocks(request.rank);
     return true;
@@ -189,7 +173,7 @@ export class ActiveLoad {
     const { requests = 0, prefillTokens = 0 } = this.#unattributed[rank] ?? {};
     return {
       requests: (this.requests[rank] as number) - requests,
-      decodeBlocks: (this.activeBlocks[rank] as number) - (this.#unattributedBlocks.values[rank] as number),
+      decodeBlocks: (this.activeBlocks[rank] as number) - (this.#unattributedBlocks[rank] as number),
       prefillTokens: (this.prefillSum[rank] as number) - prefillTokens,
     };
   }
@@ -200,7 +184,7 @@ export class ActiveLoad {
     this.#unattributed[rank] = load;
     this.requests[rank]! += (load?.requests ?? 0) - (before?.requests ?? 0);
     this.prefillSum[rank]! += (load?.prefillTokens ?? 0) - (before?.prefillTokens ?? 0);
-    this.#unattributedBlocks.values[rank] = Math.round(load?.decodeBlocks ?? 0);
+    this.#unattributedBlocks[rank] = Math.round(load?.decodeBlocks ?? 0);
     this.#roundBlocks(rank);
   }
 
@@ -228,9 +212,9 @@ export class ActiveLoad {
     if (!this.#hasPredictions || this.prefills[rank] === 0) return sum;
     const tokens = this.oldestTokens[rank] as number;
     const elapsedMs = nowMs - (this.oldestSinceMs[rank] as number);
-    const expectedMs = this.#oldestMs.values[rank] as number;
+    const expectedMs = this.#oldestMs[rank] as number;
     const unattributedTokens = this.#unattributed[rank]?.prefillTokens ?? 0; // nobody predicts those
-    const isPredicted = this.#unpredicted.values[rank] === 0 && unattributedTokens === 0;
+    const isPredicted = this.#unpredicted[rank] === 0 && unattributedTokens === 0;
     if (isPredicted) return spilledRemainder(sum, tokens, elapsedMs, expectedMs);
     return sum - tokens + anchoredRemainder(tokens, elapsedMs, expectedMs);
   }
@@ -240,47 +224,47 @@ export class ActiveLoad {
     request.hasBlocks = true;
     if (isReusing) {
       request.lastUse = this.uses.acquire(rank, hashes);
-      this.#blocks.values[rank]! += this.uses.added;
+      this.#blocks[rank]! += this.uses.added;
     } else {
       request.ownBlocks = hashes.length >> 1; // as if each had a hash of its own: nobody shares them
-      this.#blocks.values[rank]! += request.ownBlocks;
+      this.#blocks[rank]! += request.ownBlocks;
     }
     this.#roundBlocks(rank);
   }
 
   #removeBlocks(request: ActiveRequest): void {
     const { rank } = request;
-    this.#blocks.values[rank]! -= request.ownBlocks;
-    this.#discounts.values[rank]! -= request.ownDiscount;
+    this.#blocks[rank]! -= request.ownBlocks;
+    this.#discounts[rank]! -= request.ownDiscount;
     if (request.lastUse !== -1) {
-      this.#blocks.values[rank]! -= this.uses.release(request.lastUse);
-      this.#discounts.values[rank]! -= this.uses.releasedDiscount;
+      this.#blocks[rank]! -= this.uses.release(request.lastUse);
+      this.#discounts[rank]! -= this.uses.releasedDiscount;
     }
-    invariant((this.#blocks.values[rank] as number) >= 0, 'requests take no more blocks off a rank than they brought');
-    if (this.#blocks.values[rank] === 0) this.#discounts.values[rank] = 0; // what rounding may have left
+    invariant((this.#blocks[rank] as number) >= 0, 'requests take no more blocks off a rank than they brought');
+    if (this.#blocks[rank] === 0) this.#discounts[rank] = 0; // what rounding may have left
     this.#roundBlocks(rank);
   }
 
   /** Gives every block that only this request runs on the weight `fraction`. */
   #lighten(request: ActiveRequest, fraction: number): void {
     const ownDiscount = request.ownBlocks * (1 - fraction);
-    this.#discounts.values[request.rank]! += ownDiscount - request.ownDiscount;
+    this.#discounts[request.rank]! += ownDiscount - request.ownDiscount;
     request.ownDiscount = ownDiscount;
     if (request.lastUse !== -1) {
-      this.#discounts.values[request.rank]! += this.uses.lightenTail(request.lastUse, 1 - fraction);
+      this.#discounts[request.rank]! += this.uses.lightenTail(request.lastUse, 1 - fraction);
     }
   }
 
   #roundBlocks(rank: number): void {
-    const weight = (this.#blocks.values[rank] as number) - (this.#discounts.values[rank] as number);
-    this.activeBlocks[rank] = Math.max(0, Math.round(weight)) + (this.#unattributedBlocks.values[rank] as number);
+    const weight = (this.#blocks[rank] as number) - (this.#discounts[rank] as number);
+    this.activeBlocks[rank] = Math.max(0, Math.round(weight)) + (this.#unattributedBlocks[rank] as number);
   }
 
   #addPrefill(request: ActiveRequest, nowMs: number): void {
     const { rank } = request;
     this.prefillSum[rank]! += request.prefillTokens;
     this.prefills[rank]!++;
-    if (Number.isNaN(request.prefillMs)) this.#unpredicted.values[rank]!++;
+    if (Number.isNaN(request.prefillMs)) this.#unpredicted[rank]!++;
     else this.#hasPredictions = true;
     const newest = this.#newest[rank];
     request.older = newest;
@@ -294,11 +278,8 @@ export class ActiveLoad {
     const elapsedMs = older === undefined ? nowMs - (this.oldestSinceMs[rank] as number) : undefined;
     this.prefillSum[rank]! -= tokens;
     this.prefills[rank]!--;
-    if (Number.isNaN(request.prefillMs)) this.#unpredicted.values[rank]!--;
-    invariant(
-      (this.prefills[rank] as number) >= 0 && (this.#unpredicted.values[rank] as number) >= 0,
-      'a prefill ends once',
-    );
+    if (Number.isNaN(request.prefillMs)) this.#unpredicted[rank]!--;
+    invariant((this.prefills[rank] as number) >= 0 && (this.#unpredicted[rank] as number) >= 0, 'a prefill ends once');
     request.prefillTokens = 0;
     request.older = undefined;
     request.newer = undefined;
@@ -312,12 +293,8 @@ export class ActiveLoad {
   #becomeOldest(rank: number, request: ActiveRequest | undefined, nowMs: number): void {
     this.oldestTokens[rank] = request?.prefillTokens ?? 0;
     this.oldestSinceMs[rank] = nowMs;
-    this.#oldestMs.values[rank] = request?.prefillMs ?? Number.NaN;
+    this.#oldestMs[rank] = request?.prefillMs ?? Number.NaN;
   }
-}
-
-interface NumberPerRank {
-  values: Float64Array<ArrayBuffer>;
 }
 
 /** A request under way; prefills of a rank are linked in the order of their start. */

@@ -1,5 +1,5 @@
 import { invariant } from '../../../errors/index.ts';
-import { growInts, growNumbers, growWords } from '../ranks.ts';
+import { roomy } from '../ranks.ts';
 
 /**
  * Which ranks run requests on which blocks, counted once a rank however many of its requests share the block.
@@ -17,8 +17,8 @@ import { growInts, growNumbers, growWords } from '../ranks.ts';
  * request needs to remember only its last use; when the run of that is cut, it is a use of the tail.
  */
 export class BlockUses {
-  #depths: Uint32Array<ArrayBuffer>;
-  #touched: Uint32Array<ArrayBuffer>;
+  #depths = new Uint32Array(0);
+  #touched = new Uint32Array(0);
   #touchedCount = 0;
 
   #slots = new Int32Array(256); // run number plus one; 0 = empty
@@ -34,12 +34,6 @@ export class BlockUses {
   #freeUse = NONE;
   #discounts = new Float64Array(0); // of each block, by use; grown by the first `lightenTail`
 
-  /** @param capacity largest rank number plus one */
-  constructor(capacity: number) {
-    this.#depths = new Uint32Array(capacity);
-    this.#touched = new Uint32Array(capacity);
-  }
-
   /** Shared depth of each rank in the prompt last given to `matchDepths`, in blocks. By rank number. */
   get depths(): Uint32Array {
     return this.#depths;
@@ -50,9 +44,15 @@ export class BlockUses {
     return this.#liveBlocks;
   }
 
+  /** @param capacity largest rank number plus one, see `reserve` */
+  constructor(capacity: number) {
+    this.reserve(capacity);
+  }
+
+  /** Makes room for rank numbers below `capacity`. */
   reserve(capacity: number): void {
-    this.#depths = growWords(this.#depths, capacity);
-    this.#touched = growWords(this.#touched, capacity);
+    this.#depths = roomy(this.#depths, capacity);
+    this.#touched = roomy(this.#touched, capacity);
   }
 
   /**
@@ -200,7 +200,7 @@ export class BlockUses {
   /** Room for the discount of every use. */
   #makeDiscounts(): void {
     if (this.#discounts.length >= this.#useCount) return;
-    this.#discounts = growNumbers(this.#discounts, this.#uses.length / USE_WORDS);
+    this.#discounts = roomy(this.#discounts, this.#uses.length / USE_WORDS);
   }
 
   #useOf(run: number, rank: number): number {
@@ -218,7 +218,7 @@ export class BlockUses {
     let use = this.#freeUse;
     if (use === NONE) {
       use = this.#useCount++;
-      this.#uses = growInts(this.#uses, this.#useCount * USE_WORDS);
+      this.#uses = roomy(this.#uses, this.#useCount * USE_WORDS);
     } else {
       this.#freeUse = this.#uses[use * USE_WORDS + NEXT] as number;
     }
@@ -276,7 +276,7 @@ export class BlockUses {
     let run = this.#freeRun;
     if (run === NONE) {
       run = this.#runCount++;
-      this.#runs = growInts(this.#runs, this.#runCount * RUN_WORDS);
+      this.#runs = roomy(this.#runs, this.#runCount * RUN_WORDS);
     } else {
       this.#freeRun = this.#runs[run * RUN_WORDS + FIRST_USE] as number;
     }

@@ -5,9 +5,9 @@ import { SHORT_BACKLOG_TOKENS, uncachedTokens } from '../cost.ts';
 import type { QueuePolicy } from '../kv-config.ts';
 import { copyOverlaps, restoreOverlaps } from '../prefix-index.ts';
 import type { SchedulerObserver, SchedulingOutcome, SchedulingRequest } from '../types.ts';
+import type { ClassQueue, Waiting } from './class-queue.ts';
 import { canWait, isFull, type PolicyProfile } from './policy-config.ts';
 import { PolicyQueue } from './policy-queue.ts';
-import type { Waiting } from './waiting-heap.ts';
 
 export interface RequestQueueOptions extends ChooserOptions {
   readonly chooser: Chooser;
@@ -69,10 +69,10 @@ export class RequestQueue {
 
   /** Whether the request that the chooser narrowed to must wait: nobody has room, or others of its class wait already. */
   mustWait({ request }: WeighedRequest): boolean {
-    const classAt = this.#classOf(request);
-    if (!canWait(this.#lines.classAt(classAt))) return false;
-    if (this.#lines.hasLineFor(classAt, request)) return true;
-    return !this.#hasRoom(classAt, uncachedTokens(request.promptTokens, this.#chooser.bestCachedTokens()));
+    const line = this.#lineFor(request);
+    if (!canWait(line.policyClass)) return false;
+    if (line.hasLineFor(request)) return true;
+    return !this.#hasRoom(line, uncachedTokens(request.promptTokens, this.#chooser.bestCachedTokens()));
   }
 
   /** Whether requests wait, but none where this one would: time may have made room for them that it must not take. */
@@ -85,12 +85,12 @@ export class RequestQueue {
     const { request } = weighed;
     const cachedTokens = Math.min(this.#chooser.bestCachedTokens(), request.promptTokens);
     const missing = request.promptTokens - cachedTokens;
-    const classAt = this.#classOf(request);
-    if (request.mayWait === false) return this.#doNotQueue(classAt);
-    const refusal = this.#lines.refusal(classAt, missing, this.#options.workers.workers.length);
+    const line = this.#lineFor(request);
+    if (request.mayWait === false) return doNotQueue(line);
+    const refusal = this.#lines.refusal(line, missing, this.#options.workers.workers.length);
     if (refusal !== undefined) return refusal;
     const costTokens = Math.max(1, missing);
-    const { policy } = this.#lines.classAt(classAt);
+    const { policy } = line.policyClass;
     const waiting: Waiting = {
       weighed,
       outcome,
@@ -99,7 +99,7 @@ export class RequestQueue {
       key: queueKey(policy, (nowMs - this.#startMs) / 1000, request.priorityJump ?? 0, costTokens),
       cachedTokens,
       costTokens,
-      classAt,
+      line,
       found: copyOverlaps(this.#chooser.overlaps),
       foundMs: nowMs,
       uncachedTokens: uncachedTokens(request.promptTokens, cachedTokens),
@@ -110,7 +110,7 @@ export class RequestQueue {
     this.#lines.add(waiting);
     this.#byAge.add(waiting);
     if (request.deadlineMs !== undefined) this.#deadlines++;
-    this.#tell(classAt);
+    this.#tell(line);
     return waiting;
   }
 
@@ -133,7 +133,7 @@ export class RequestQueue {
   #left(waiting: Waiting): void {
     this.#byAge.delete(waiting);
     if (waiting.weighed.request.deadlineMs !== undefined) this.#deadlines--;
-    this.#tell(waiting.classAt);
+    this.#tell(waiting.line);
   }
 
   leaveAll(): readonly Waiting[] {
@@ -144,7 +144,7 @@ export class RequestQueue {
 
   /** Requests ahead in its class; undefined once it left. */
   positionOf(waiting: Waiting): number | undefined {
-    return waiting.heapAt === -1 ? undefined : this.#lines.before(waiting);
+    return waiting.heapAt === -1 ? undefined : waiting.line.before(waiting);
   }
 
   /** Puts what the index had said of the request back before the chooser, asked anew when that is too old. */
@@ -181,8 +181,8 @@ export class RequestQueue {
     return overdue;
   }
 
-  #classOf(request: SchedulingRequest): number {
-    return this.#lines.classOf(request.policyClass, () => this.#missingTokens(request));
+  #lineFor(request: SchedulingRequest): ClassQueue {
+    return this.#lines.lineFor(request.policyClass, () => this.#missingTokens(request));
   }
 
   #missingTokens({ promptTokens }: SchedulingRequest): number {
@@ -190,10 +190,9 @@ export class RequestQueue {
   }
 
   /** Whether some rank that the chooser narrowed to can take one more, of which `costTokens` are left to compute. */
-  #hasRoom(classAt: number, costTokens: number): boolean {
+  #hasRoom({ policyClass }: ClassQueue, costTokens: number): boolean {
     const { workers, clock } = this.#options;
     const { ranks, count } = this.#chooser.candidates;
-    const policyClass = this.#lines.classAt(classAt);
     const isForeseeing = this.#isStator && !policyClass.hasOwnBounds;
     const nowMs = clock.nowMs();
     const enough = count - policyClass.busyShare * count; // more ranks with room than that, and nobody waits
@@ -213,19 +212,8 @@ export class RequestQueue {
   #canGo(waiting: Waiting): boolean {
     if (isOverdue(waiting, this.#options.clock.nowMs())) return true;
     return (
-      this.#chooser.narrow(waiting.weighed.request) !== undefined || this.#hasRoom(waiting.classAt, waiting.costTokens)
+      this.#chooser.narrow(waiting.weighed.request) !== undefined || this.#hasRoom(waiting.line, waiting.costTokens)
     );
-  }
-
-  #doNotQueue(classAt: number): RoutingFailure {
-    const { requests, promptTokens, cachedTokens } = this.#lines.totalsOf(classAt);
-    return {
-      kind: 'DoNotQueue',
-      policyClass: this.#lines.classAt(classAt).name,
-      pendingRequests: requests,
-      pendingPromptTokens: promptTokens,
-      pendingCachedTokens: cachedTokens,
-    };
   }
 
   /** Least left to compute first; waiting makes a request seem shorter. */
@@ -265,7 +253,7 @@ export class RequestQueue {
     if (this.#chooser.narrow(request) !== undefined) return;
     waiting.uncachedTokens = uncachedTokens(request.promptTokens, this.#chooser.bestCachedTokens());
     waiting.key = this.#urgencyOf(waiting);
-    this.#lines.moved(waiting);
+    waiting.line.moved(waiting);
   }
 
   /** The first instant at which the last prefill of some rank should be over. */
@@ -287,9 +275,19 @@ export class RequestQueue {
     return load.decays ? clock.nowMs() + DECAY_POLL_MS : Number.POSITIVE_INFINITY;
   }
 
-  #tell(classAt: number): void {
-    this.#options.observer?.queued(this.#lines.classAt(classAt).name, this.#lines.totalsOf(classAt));
+  #tell({ policyClass, totals: { requests, promptTokens, cachedTokens } }: ClassQueue): void {
+    this.#options.observer?.pending(policyClass.name, requests, promptTokens, cachedTokens);
   }
+}
+
+function doNotQueue({ policyClass, totals }: ClassQueue): RoutingFailure {
+  return {
+    kind: 'DoNotQueue',
+    policyClass: policyClass.name,
+    pendingRequests: totals.requests,
+    pendingPromptTokens: totals.promptTokens,
+    pendingCachedTokens: totals.cachedTokens,
+  };
 }
 
 function isOverdue({ weighed }: Waiting, nowMs: number): boolean {

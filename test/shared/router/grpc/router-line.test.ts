@@ -11,7 +11,6 @@ import {
 } from '../../../../shared/router/grpc/index.ts';
 import type { Router } from '../../../../shared/router/index.ts';
 import {
-  type ChooseListener,
   type ChooseService,
   createFallbackMetrics,
   queryOf,
@@ -252,10 +251,7 @@ describe('a router whose resident does not answer by gRPC', () => {
       reservationId: 'r1',
     };
     const service: ChooseService = {
-      choose: (_: unknown, listener: ChooseListener) => {
-        decisions.push(() => listener.decided(chosen));
-        return () => {};
-      },
+      choose: () => new Promise((resolve) => decisions.push(() => resolve(chosen))),
       release: (change: unknown) => void released.push(change),
       loads: () => [],
       explained: () => undefined,

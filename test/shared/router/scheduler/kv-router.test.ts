@@ -52,7 +52,7 @@ describe('mode kv', () => {
     store(routing, 'b', prompt);
     const held = await choose(routing, request('r', prompt), two);
     expect(held).toMatchObject({ worker: two[1], dpRank: 0, overlapBlocks: 10, cachedTokens: 160 });
-    expect(routing.explained('r')?.chosen).toMatchObject({ workerId: 'b' });
+    expect(routing.explained('r')?.chosen).toMatchObject({ worker_id: 'b' });
   });
 
   it('explains both decisions of a request whose prompt is computed apart', async () => {
@@ -60,11 +60,11 @@ describe('mode kv', () => {
     const prompt = promptTokens(160);
     const prefill: WorkerPool = { ...pool, key: 'sum.prefill', role: 'prefill' };
     await choose(routing, request('r', prompt, { pool: prefill }), [worker('p')]);
-    expect(routing.explained('r')).toMatchObject({ chosen: { workerId: 'p' } });
+    expect(routing.explained('r')).toMatchObject({ chosen: { worker_id: 'p' } });
     await choose(routing, request('r', prompt, { pool: { ...pool, role: 'decode' } }), [worker('d')]);
     expect(routing.explained('r')).toMatchObject({
-      chosen: { workerId: 'd' },
-      prefill: { requestId: 'r', promptTokens: 160, chosen: { workerId: 'p' }, candidates: [{ workerId: 'p' }] },
+      chosen: { worker_id: 'd' },
+      prefill: { request_id: 'r', prompt_tokens: 160, chosen: { worker_id: 'p' }, candidates: [{ worker_id: 'p' }] },
     });
   });
 

@@ -40,10 +40,10 @@ describe('the choice', () => {
       hashBlocks(prompt.subarray(0, 8 * BLOCK), { blockSizeTokens: BLOCK }).local,
     );
     const { candidates, chosen } = pool.scheduler.explain(pool.request('r', prompt));
-    const costs = Object.fromEntries(candidates.map(({ workerId, cost }) => [workerId, cost]));
+    const costs = Object.fromEntries(candidates.map(({ worker_id: id, cost }) => [id, cost]));
     // Worker 2 prefills and decodes 40 blocks here, of which the prompt shares 12: 60 - 12 raw, 40 + 8 blocks.
     expect(costs).toEqual({ '1': 65, '2': 20 + 40 - 12 + 48, '3': 58 });
-    expect(chosen).toEqual({ workerId: '3', dpRank: 0, reason: 'lowest-cost' });
+    expect(chosen).toEqual({ worker_id: '3', dp_rank: 0, reason: 'lowest-cost' });
   });
 
   it('falls on each of equally cheap workers about equally often (case 2)', () => {
@@ -302,20 +302,26 @@ describe('explanations', () => {
     pool.store('b', promptTokens(32));
     occupy(pool, 'x', 'a', promptTokens(160, 3));
     const wanted = {
-      costModel: 'dynamo',
-      promptTokens: 64,
+      cost_model: 'dynamo',
+      prompt_tokens: 64,
       blocks: 4,
-      chosen: { workerId: 'b', dpRank: 0, reason: 'lowest-cost' },
+      chosen: { worker_id: 'b', dp_rank: 0, reason: 'lowest-cost' },
       candidates: [
         {
-          workerId: 'b',
+          worker_id: 'b',
           cost: 6,
-          deviceBlocks: 2,
-          addedBlocks: 4,
+          overlap: { device: 2 },
+          load: { added_blocks: 4 },
           terms: { prefill: 2, decode: 4, requests: 0 },
           factor: 1,
         },
-        { workerId: 'a', cost: 20, activeDecodeBlocks: 10, terms: { prefill: 4, decode: 14, requests: 2 }, factor: 1 },
+        {
+          worker_id: 'a',
+          cost: 20,
+          load: { decode_blocks: 10 },
+          terms: { prefill: 4, decode: 14, requests: 2 },
+          factor: 1,
+        },
       ],
     };
     expect(pool.scheduler.explain(pool.request('r', promptTokens(64)))).toMatchObject(wanted);
@@ -328,7 +334,7 @@ describe('explanations', () => {
   it('say why nobody could take a request', () => {
     const pool = new Pool({ workers: [] });
     expect(pool.scheduler.explain(pool.request('r', promptTokens(64)))).toMatchObject({
-      chosen: undefined,
+      chosen: null,
       failure: 'no endpoints available to route work',
       candidates: [],
     });
@@ -350,7 +356,7 @@ describe('the cost model stator', () => {
     pool.store('a', promptTokens(512));
     pool.submit('x', promptTokens(1600, 1), { pinned: { workerId: 'a' } });
     const { candidates } = pool.scheduler.explain(pool.request('r', promptTokens(1024)));
-    const costs = Object.fromEntries(candidates.map(({ workerId, cost }) => [workerId, cost]));
+    const costs = Object.fromEntries(candidates.map(({ worker_id: id, cost }) => [id, cost]));
     const weight = 2 + 2 * Math.sqrt(1 / candidates.length); // one of them prefills
     expect(costs.a).toBeCloseTo(1600 + 2000 + weight * 512 + 0.003 * BLOCK * (100 + 64), 6);
     expect(costs.b).toBeCloseTo(weight * 1024 + 0.003 * BLOCK * 64, 6);
@@ -389,7 +395,7 @@ describe('the cost model stator', () => {
       pool.submit('x', promptTokens(1600, 1), { pinned: { workerId: 'b' } });
       return pool.scheduler.explain(pool.request('r', promptTokens(1024), { override, sharedRanges: [[40, 60]] }));
     };
-    expect(costsUnder('stator')).toEqual({ ...costsUnder('dynamo'), costModel: 'dynamo' });
+    expect(costsUnder('stator')).toEqual({ ...costsUnder('dynamo'), cost_model: 'dynamo' });
   });
 
   it('goes where such a weight sends the request, and says afterwards which formula that was', () => {
@@ -404,15 +410,15 @@ describe('the cost model stator', () => {
       pool.scheduler.free(id);
     }
     const [plain, weighed] = ['plain', 'weighed'].map((id) => pool.scheduler.explained(id));
-    expect(plain).toMatchObject({ costModel: 'stator', chosen: { workerId: 'a' } });
-    expect(weighed).toMatchObject({ costModel: 'dynamo', chosen: { workerId: 'b' } });
+    expect(plain).toMatchObject({ cost_model: 'stator', chosen: { worker_id: 'a' } });
+    expect(weighed).toMatchObject({ cost_model: 'dynamo', chosen: { worker_id: 'b' } });
     expect(weighed?.candidates[0]?.terms).toMatchObject({ prefill: 4 * 256, decode: 256 });
   });
 
   it('stays with its own formula for what every formula goes by', () => {
     const pool = new Pool({ config: stator });
     const override = { assume_kv_reuse: false, track_prefill_tokens: true };
-    expect(pool.scheduler.explain(pool.request('r', promptTokens(64), { override })).costModel).toBe('stator');
+    expect(pool.scheduler.explain(pool.request('r', promptTokens(64), { override })).cost_model).toBe('stator');
   });
 
   it('counts a fully cached prompt as one token, and lets the backlog shrink with time', async () => {
@@ -434,10 +440,10 @@ describe('observers', () => {
       config: { queueThreshold: 0 },
       workers: [worker('a', { maxNumBatchedTokens: 100 }), worker('b', { maxNumBatchedTokens: 100 })],
       observer: {
-        decided: ({ workerId }, { id }, { bestCachedTokens, bestDeviceBlocks }) =>
-          told.push([id, workerId, bestCachedTokens, bestDeviceBlocks]),
-        queued: (policyClass, { requests, promptTokens: tokens }) => told.push([policyClass, requests, tokens]),
-        backpressure: (policyClass, reason) => told.push([policyClass, reason]),
+        decided: ({ promptTokens: tokens, cachedTokens, bestCachedTokens, blocksLost }) =>
+          void told.push([tokens, cachedTokens, bestCachedTokens, blocksLost]),
+        pending: (...line) => void told.push(line),
+        backpressure: (policyClass, reason) => void told.push([policyClass, reason]),
       },
     });
     const prompt = promptTokens(64);
@@ -449,12 +455,12 @@ describe('observers', () => {
     pool.scheduler.free('r1');
     pool.submit('r4', prompt);
     expect(told).toEqual([
-      ['r1', 'a', 0, 0],
-      ['default', 1, 64],
+      [64, 0, 0, 0],
+      ['default', 1, 64, 0],
       ['default', 'do_not_queue'],
-      ['default', 0, 0],
-      ['r2', 'a', 0, 0],
-      ['r4', 'b', 64, 4],
+      ['default', 0, 0, 0],
+      [64, 0, 0, 0],
+      [64, 64, 64, 0],
     ]);
   });
 });

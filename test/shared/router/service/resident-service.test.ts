@@ -30,17 +30,19 @@ interface Told {
 
 async function choose(resident: Resident, asked: ChooseQuery): Promise<Told> {
   const told: Told = { queued: undefined, chosen: undefined, error: undefined, leave: () => {} };
-  told.leave = resident.service.choose(asked, {
-    queued: (position) => {
-      told.queued = position;
-    },
-    decided: (chosen) => {
+  const caller = new AbortController();
+  told.leave = () => caller.abort();
+  const onQueued = (position: number): void => {
+    told.queued = position;
+  };
+  resident.service.choose(asked, caller.signal, onQueued).then(
+    (chosen) => {
       told.chosen = chosen;
     },
-    failed: (error) => {
+    (error) => {
       told.error = error;
     },
-  });
+  );
   await settle();
   return told;
 }
@@ -220,10 +222,10 @@ describe('explaining', () => {
     const resident = await Resident.open(new VirtualClock());
     resident.store('b', prompt(160));
     await choose(resident, query('r', prompt(160)));
-    expect(resident.service.explained('r')?.chosen?.workerId).toBe('b');
+    expect(resident.service.explained('r')?.chosen?.worker_id).toBe('b');
     expect(resident.service.explained('unknown')).toBeUndefined();
     const explanation = resident.service.explain(query('x', prompt(320)));
-    expect(explanation.candidates.find(({ workerId }) => workerId === 'b')?.deviceBlocks).toBe(10);
+    expect(explanation.candidates.find(({ worker_id: id }) => id === 'b')?.overlap.device).toBe(10);
     expect(resident.service.reservations).toBe(1);
     expect(resident.service.loads()).toMatchObject([{ model: 'm', poolKey: 'sum', pendingRequests: 0 }]);
   });

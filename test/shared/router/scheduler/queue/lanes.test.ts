@@ -5,9 +5,9 @@ import {
   type SchedulableWorker,
   type SchedulingRequest,
 } from '../../../../../shared/router/scheduler/index.ts';
+import type { Waiting } from '../../../../../shared/router/scheduler/queue/class-queue.ts';
 import { singleClass } from '../../../../../shared/router/scheduler/queue/policy-config.ts';
 import { PolicyQueue } from '../../../../../shared/router/scheduler/queue/policy-queue.ts';
-import type { Waiting } from '../../../../../shared/router/scheduler/queue/waiting-heap.ts';
 import { Pool, promptTokens, worker } from '../pool.ts';
 
 const MODELS: readonly (readonly [name: KvRouterConfig['costModel'], config: Partial<KvRouterConfig>])[] = [
@@ -101,7 +101,7 @@ describe('ten thousand waiting requests', () => {
         weighed: { request: { ...request, ...limit(at) } },
         order: at,
         key: -at,
-        classAt: 0,
+        line: queue.lineFor(undefined, () => 1),
         costTokens: 1,
         cachedTokens: 0,
         heapAt: -1,
