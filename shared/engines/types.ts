@@ -37,7 +37,7 @@ export interface EngineLoad {
   readonly activePrefillTokens: number;
 }
 
-/** One scheduler iteration of a rank: what it ran, how long it took and what waited. Counts of requests and tokens. */
+/** One scheduler iteration of a rank: what it ran, how long it took and what it left waiting. Counts of requests and tokens. */
 export interface EnginePass {
   readonly dpRank: number;
   /** From the schedule to the processed output, in seconds. */
@@ -51,8 +51,12 @@ export interface EnginePass {
   readonly decodeRequests: number;
   /** Context of all decoding requests. */
   readonly decodeKvTokens: number;
+  /** Queued ones are those that it found and had no room for: what came while it ran is for the next one to tell. */
   readonly queuedPrefillRequests: number;
   readonly queuedPrefillTokens: number;
+  /** Preempted ones. */
+  readonly queuedDecodeRequests: number;
+  readonly queuedDecodeKvTokens: number;
 }
 
 /** Time between two tokens of a request, as the engine counts it since it began. */

@@ -38,6 +38,11 @@ function isInBand(total: number, { min, max }: GpuBounds, tolerance: number): bo
   return (max < 0 || total <= max) && (min < 0 || total >= min - tolerance);
 }
 
+/** Whether so many GPUs are within the bounds, to an engine of the largest size. */
+export function fitsBudget(total: number, gpusOfEngine: number, bounds: GpuBounds): boolean {
+  return isInBand(total, bounds, bounds.min >= 0 && bounds.max >= 0 ? gpusOfEngine : 0);
+}
+
 /** One pool's count within the bounds: cut to the ceiling, raised to the floor; 0 where not even the minimum fits. */
 export function clampSingle(count: number, gpus: number, { min, max }: GpuBounds, endpointsMin: number): number {
   if (gpus <= 0) return count;

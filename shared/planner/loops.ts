@@ -2,6 +2,7 @@ import type { PlannerConfig } from './config.ts';
 import { runsLoadLoop, runsThroughputLoop } from './config.ts';
 import type { ForwardPass } from './forward-pass/metrics.ts';
 import { NO_PASSES, observePasses, type PassModelState } from './forward-pass/model.ts';
+import { type Invariant, keepInvariants } from './laws/invariants.ts';
 import { type LoadOutcome, modelOptions, poolsOf, runLoadLoop } from './laws/load-loop.ts';
 import { type ExpectedDemand, runThroughputLoop, type ThroughputOutcome } from './laws/throughput-loop.ts';
 import {
@@ -34,6 +35,8 @@ export interface LoopOutcome {
   readonly load?: LoadOutcome | undefined;
   readonly throughput?: ThroughputOutcome | undefined;
   readonly demand?: ExpectedDemand | undefined;
+  /** What held whatever the loops said. */
+  readonly kept?: Invariant | undefined;
 }
 
 /** The state at the start, at `nowS`. */
@@ -131,10 +134,8 @@ export function tickLoops(
   }
   const proposed = load?.targets ?? throughput?.targets;
   const settled = whileStarting(state, proposed, load, input, config);
-  return {
-    state: settled.state,
-    outcome: { targets: settled.targets, load: settled.load, throughput, demand },
-  };
+  const { targets, kept } = keepInvariants(settled.targets, input.counts, config, engines);
+  return { state: settled.state, outcome: { targets, kept, load: settled.load, throughput, demand } };
 }
 
 function isDue(nowS: number, lastS: number, intervalS: number): boolean {

@@ -159,7 +159,7 @@ function figure(value: number | null | undefined): number | undefined {
   return typeof value === 'number' && value >= 0 && value <= FIGURE_MAX ? value : undefined; // NaN is neither
 }
 
-function saneCounts<T extends PoolCounts & { readonly starting?: number }>(counts: T): T {
+function saneCounts<T extends PoolCounts>(counts: T): T {
   const whole = (value: number | undefined): number | undefined => {
     const known = figure(value);
     return known === undefined ? undefined : Math.floor(known);
@@ -196,14 +196,20 @@ function isSaneWindow({ seconds, requests, isl, osl }: TrafficWindow): boolean {
 }
 
 /** Why Dynamo's loops decided as they did, in a sentence. */
-function explainLoops({ targets, load, throughput }: LoopOutcome, counts: PerPool<PoolCounts>): string {
+function explainLoops({ targets, kept, load, throughput }: LoopOutcome, counts: PerPool<PoolCounts>): string {
   const parts = [
     load?.reason && load.reason !== 'disabled' ? LOAD_REASONS[load.reason] : undefined,
     throughput && THROUGHPUT_REASONS[throughput.reason],
+    kept && KEPT[kept],
   ].filter((part) => part !== undefined);
   const why = parts.length > 0 ? parts.join('; ') : 'no loop is due';
   return `${moves(targets ?? {}, counts)}: ${why}`;
 }
+
+const KEPT = {
+  minimum: 'fewer than the minimum serve',
+  budget: 'what serves is outside the GPU budget',
+} as const;
 
 /** Why the rate law did. */
 function explainRate({ targets, pools, unknown }: RateOutcome, counts: PerPool<PoolCounts>): string {
@@ -236,7 +242,7 @@ const LIMITS = {
   minimum: 'and the minimum is kept',
 } as const;
 
-function moves(targets: PerPool<number>, counts: PerPool<PoolCounts & { readonly starting?: number }>): string {
+function moves(targets: PerPool<number>, counts: PerPool<PoolCounts>): string {
   const changed = Object.entries(targets).flatMap(([pool, target]) => {
     const now = counts[pool as keyof typeof counts];
     const have = (now?.ready ?? 0) + (now?.starting ?? 0);

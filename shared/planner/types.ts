@@ -36,6 +36,8 @@ export interface PoolCounts {
   readonly ready: number;
   /** What was decided last, as far as the environment says. */
   readonly expected?: number | undefined;
+  /** Being started. */
+  readonly starting?: number | undefined;
   /** Being started, where nothing is being stopped: they may still be cancelled. */
   readonly pending?: number | undefined;
   readonly isScaling?: boolean | undefined;

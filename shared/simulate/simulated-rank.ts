@@ -49,6 +49,7 @@ export class SimulatedRank {
   readonly #scheduler: Scheduler;
   readonly #journal: KvJournal | undefined;
   readonly #lastWork = { prefills: 0, prefillStart: 0, prefillEnd: 0, decodes: 0, decodeContext: 0 };
+  readonly #lastLeft = { requests: 0, tokens: 0, preempted: 0, preemptedTokens: 0 };
   #lastMs = 0;
   /** Requests that run or wait here. */
   readonly #underWay = new Set<SimulatedRequest>();
@@ -83,11 +84,11 @@ export class SimulatedRank {
     return this.#scheduler.isIdle;
   }
 
-  /** The pass that ended last and what waits now, as its engine would report it; undefined before the first one. */
+  /** The pass that ended last, as its engine would report it; undefined before the first one. */
   get lastPass(): ForwardPass | undefined {
     if (this.#lastMs === 0) return undefined;
-    const { waitingCount, waitingTokens } = this.#scheduler;
     const { prefills, prefillStart, prefillEnd, decodes, decodeContext } = this.#lastWork;
+    const { requests, tokens, preempted, preemptedTokens } = this.#lastLeft;
     return {
       workerId: `${this.worker}`,
       dpRank: this.dpRank,
@@ -97,10 +98,10 @@ export class SimulatedRank {
       prefillKvTokens: prefillStart,
       decodeRequests: decodes,
       decodeKvTokens: decodeContext,
-      queuedPrefillRequests: waitingCount,
-      queuedPrefillTokens: waitingTokens,
-      queuedDecodeRequests: 0,
-      queuedDecodeKvTokens: 0,
+      queuedPrefillRequests: requests,
+      queuedPrefillTokens: tokens,
+      queuedDecodeRequests: preempted,
+      queuedDecodeKvTokens: preemptedTokens,
     };
   }
 
@@ -162,6 +163,7 @@ export class SimulatedRank {
     this.inPass = false;
     this.#lastMs = this.passMs;
     Object.assign(this.#lastWork, this.#scheduler.work);
+    Object.assign(this.#lastLeft, this.#scheduler.left);
     this.#scheduler.finishPass();
     for (const request of this.finished) {
       this.#underWay.delete(request);

@@ -40,7 +40,7 @@ export function createRank(
   return { scheduler, publisher, reportEvents, loop: new PassLoop(scheduler, clock, defer, endPass) };
 }
 
-function passOf(dpRank: number, { work, waitingCount, waitingTokens }: Scheduler, passMs: number): EnginePass {
+function passOf(dpRank: number, { work, left }: Scheduler, passMs: number): EnginePass {
   return {
     dpRank,
     wallTimeS: passMs / 1000,
@@ -49,8 +49,10 @@ function passOf(dpRank: number, { work, waitingCount, waitingTokens }: Scheduler
     prefillKvTokens: work.prefillStart,
     decodeRequests: work.decodes,
     decodeKvTokens: work.decodeContext,
-    queuedPrefillRequests: waitingCount,
-    queuedPrefillTokens: waitingTokens,
+    queuedPrefillRequests: left.requests,
+    queuedPrefillTokens: left.tokens,
+    queuedDecodeRequests: left.preempted,
+    queuedDecodeKvTokens: left.preemptedTokens,
   };
 }
 

@@ -1,7 +1,7 @@
 import assert from 'node:assert';
 import { type BlockListener, BlockPool } from './block-pool.ts';
 import { type CapacityRule, type CapacityRuleOptions, capacityRule } from './capacity-rules.ts';
-import { type Sequence, WaitingQueue } from './sequence.ts';
+import { type Sequence, type Waiting, WaitingQueue } from './sequence.ts';
 import { type PassWork, passMs, type SpeedUp } from './timing.ts';
 
 /** The engine model of one data-parallel rank. */
@@ -34,6 +34,7 @@ export class Scheduler {
   #cancelledInPass = false;
   #wasPreempted = false;
   #budget = 0;
+  readonly #left: Waiting = { requests: 0, tokens: 0, preempted: 0, preemptedTokens: 0 };
   readonly #work: PassWork = { prefills: 0, prefillStart: 0, prefillEnd: 0, decodes: 0, decodeContext: 0 };
 
   constructor(options: SchedulerOptions, listener?: BlockListener) {
@@ -58,8 +59,7 @@ export class Scheduler {
   get pendingPrefillTokens(): number {
     let tokens = 0;
     for (const sequence of this.#running) if (sequence.isPrefilling) tokens += sequence.length - sequence.computed;
-    for (let sequence = this.#waiting.head; sequence !== undefined; sequence = sequence.next) tokens += sequence.length;
-    return tokens;
+    return tokens + this.#waiting.sums.tokens + this.#waiting.sums.preemptedTokens;
   }
 
   /** What the pass that was started last has to do; the same object each time. */
@@ -67,11 +67,9 @@ export class Scheduler {
     return this.#work;
   }
 
-  /** Known tokens of the sequences that wait. */
-  get waitingTokens(): number {
-    let tokens = 0;
-    for (let sequence = this.#waiting.head; sequence !== undefined; sequence = sequence.next) tokens += sequence.length;
-    return tokens;
+  /** What it left waiting: what comes while it runs is for the next one to see. The same object each time. */
+  get left(): Readonly<Waiting> {
+    return this.#left;
   }
 
   submit(sequence: Sequence): void {
@@ -121,6 +119,7 @@ export class Scheduler {
       this.#admitWaiting();
       this.#rule.passed?.();
     }
+    Object.assign(this.#left, this.#waiting.sums);
     return passMs(this.#sumWork(), this.pool.capacity * this.#options.blockSizeTokens, this.#options);
   }
 

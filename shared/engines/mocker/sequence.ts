@@ -69,14 +69,30 @@ export abstract class Sequence {
   }
 }
 
+/** How many sequences wait, and their known tokens. */
+export interface Waiting {
+  /** Those that have not run yet. */
+  requests: number;
+  tokens: number;
+  /** Those that had to give way. */
+  preempted: number;
+  preemptedTokens: number;
+}
+
 /** Waiting sequences in arrival order; preempted ones return to the front. Linked, so that a cancelled one leaves at once. */
 export class WaitingQueue {
   #head: Sequence | undefined;
   #tail: Sequence | undefined;
-  #size = 0;
+  /** Kept as they come and go: there may be thousands. The same object each time. */
+  readonly sums: Readonly<Waiting>;
+  readonly #sums: Waiting = { requests: 0, tokens: 0, preempted: 0, preemptedTokens: 0 };
+
+  constructor() {
+    this.sums = this.#sums;
+  }
 
   get size(): number {
-    return this.#size;
+    return this.#sums.requests + this.#sums.preempted;
   }
 
   get head(): Sequence | undefined {
@@ -89,7 +105,7 @@ export class WaitingQueue {
     if (this.#tail === undefined) this.#head = sequence;
     else this.#tail.next = sequence;
     this.#tail = sequence;
-    this.#size++;
+    this.#count(sequence, 1);
   }
 
   pushFront(sequence: Sequence): void {
@@ -98,7 +114,7 @@ export class WaitingQueue {
     if (this.#head === undefined) this.#tail = sequence;
     else this.#head.previous = sequence;
     this.#head = sequence;
-    this.#size++;
+    this.#count(sequence, 1);
   }
 
   remove(sequence: Sequence): void {
@@ -108,7 +124,19 @@ export class WaitingQueue {
     else sequence.next.previous = sequence.previous;
     sequence.next = undefined;
     sequence.previous = undefined;
-    this.#size--;
+    this.#count(sequence, -1);
+  }
+
+  /** Neither its length nor how often it gave way changes while a sequence waits. */
+  #count({ length, preemptions }: Sequence, change: 1 | -1): void {
+    const sums = this.#sums;
+    if (preemptions > 0) {
+      sums.preempted += change;
+      sums.preemptedTokens += change * length;
+    } else {
+      sums.requests += change;
+      sums.tokens += change * length;
+    }
   }
 }
 

@@ -6,9 +6,6 @@ import type { EnginePass } from '../../engines/index.ts';
  */
 export interface ForwardPass extends EnginePass {
   readonly workerId: string;
-  /** Preempted ones. */
-  readonly queuedDecodeRequests: number;
-  readonly queuedDecodeKvTokens: number;
 }
 
 /** Load of one pass, as far as its duration depends on it. */

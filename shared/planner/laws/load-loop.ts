@@ -82,6 +82,9 @@ export function runLoadLoop(view: LoadView): LoadOutcome {
     const reasons = pools.length > 1 ? Object.fromEntries(pools.map((pool) => [pool, closed])) : {};
     return { reason: closed, reasons };
   }
+  if (view.config.mode === 'agg' && view.config.law === 'sla' && modelOf('decode', view) === undefined) {
+    return { reason: 'insufficient_data', reasons: {} }; // of one pool that does both, not even the floor is looked at
+  }
   const found = new Map(pools.map((pool) => [pool, wishOf(pool, view)]));
   const estimates = {
     estimatedTtftMs: [...found.values()].find(({ ttftMs }) => ttftMs !== undefined)?.ttftMs,
@@ -111,7 +114,8 @@ function gateOf(view: LoadView, pools: readonly Pool[]): LoadReason | undefined 
   return reason;
 }
 
-function isScaling(counts: PoolCounts | undefined): boolean {
+/** Whether what was decided is still to come, as far as the environment says. */
+export function isScaling(counts: PoolCounts | undefined): boolean {
   if (counts === undefined || (counts.pending ?? 0) > 0) return false;
   return counts.isScaling === true || (counts.expected !== undefined && counts.expected !== counts.ready);
 }
@@ -176,8 +180,7 @@ function bothSides(view: LatencyView): Found {
   }
   const refused = [prefill.wish, decode.wish].find(({ reason }) => reason === 'scale_down_refused_consolidation');
   if (refused !== undefined) return pick(refused);
-  const unknown = [prefill.wish, decode.wish].every(({ reason }) => reason === 'insufficient_data');
-  return pick({ count: view.workers, reason: unknown ? 'insufficient_data' : 'no_change' });
+  return pick({ count: view.workers, reason: 'no_change' });
 }
 
 function withFloor(pool: Pool, wish: PoolWish, { floors, counts, config }: LoadView): PoolWish {

@@ -34,7 +34,10 @@ export interface ThroughputOutcome {
   readonly capacities: PerPool<number>;
 }
 
-/** Divides the expected demand by what one engine serves. */
+/**
+ * Divides the expected demand by what one engine serves. Where nothing is known of that, of two pools of either, what serves is
+ * what is needed: no loop takes a worker away without knowing what it served.
+ */
 export function runThroughputLoop(view: ThroughputView): ThroughputOutcome {
   const { config, counts } = view;
   const pools = poolsOf(config);
@@ -44,30 +47,26 @@ export function runThroughputLoop(view: ThroughputView): ThroughputOutcome {
       return capacity === undefined ? [] : [[pool, capacity]];
     }),
   ) as PerPool<number>;
-  const same = (reason: ThroughputReason): PerPool<ThroughputReason> =>
-    pools.length > 1 ? { prefill: reason, decode: reason } : {};
   const missing = pools.filter((pool) => capacities[pool] === undefined);
-  if (missing.length > 0) {
-    const reasons =
-      pools.length > 1
-        ? Object.fromEntries(
-            pools.map((pool) => [pool, missing.includes(pool) ? 'model_not_ready' : 'partner_not_ready'] as const),
-          )
-        : {};
-    return { reason: 'model_not_ready', reasons, capacities };
-  }
   const perSecond = view.demand.requests / view.windowSeconds;
-  const wanted = Object.fromEntries(
-    pools.map((pool) => [pool, neededOf(pool, perSecond / capacities[pool]!, view)]),
-  ) as PerPool<number>;
+  const enginesOf = (pool: Pool): number =>
+    missing.length > 0 ? (counts[pool]?.ready ?? 0) : perSecond / capacities[pool]!;
+  const wanted = Object.fromEntries(pools.map((pool) => [pool, neededOf(pool, enginesOf(pool), view)]));
   const { fitted, reason } = withinBudget(view, wanted);
-  if (view.setsFloors) {
-    const why = reason ?? 'set_lower_bound';
-    return { floors: fitted, reason: why, reasons: same(why), capacities };
-  }
   const isChanged = pools.some((pool) => fitted[pool] !== (counts[pool]?.ready ?? 0));
-  const why = reason ?? (isChanged ? 'scale' : 'no_change');
-  return { targets: isChanged ? fitted : undefined, reason: why, reasons: same(why), capacities };
+  const found = view.setsFloors ? { floors: fitted } : { targets: isChanged ? fitted : undefined };
+  if (missing.length > 0) {
+    const reasonOf = (pool: Pool): ThroughputReason =>
+      missing.includes(pool) ? 'model_not_ready' : 'partner_not_ready';
+    return { ...found, reason: 'model_not_ready', reasons: ofEach(pools, reasonOf), capacities };
+  }
+  const why = reason ?? (view.setsFloors ? 'set_lower_bound' : isChanged ? 'scale' : 'no_change');
+  return { ...found, reason: why, reasons: ofEach(pools, () => why), capacities };
+}
+
+/** Of two pools, each its own reason; one has that of the loop. */
+function ofEach(pools: readonly Pool[], reasonOf: (pool: Pool) => ThroughputReason): PerPool<ThroughputReason> {
+  return pools.length > 1 ? Object.fromEntries(pools.map((pool) => [pool, reasonOf(pool)])) : {};
 }
 
 function capacityOfPool(pool: Pool, view: ThroughputView): number | undefined {

@@ -31,7 +31,6 @@ export class PlannerPolicy implements ScalingPolicy {
   readonly #planner: Planner;
   readonly #startSeconds: number;
   #state: PlannerState;
-  #targets: Targets = {};
   #past: Past[] = [];
 
   /** @param profiles passes that were measured before */
@@ -53,19 +52,18 @@ export class PlannerPolicy implements ScalingPolicy {
       return target !== (now?.ready ?? 0) + (now?.starting ?? 0);
     });
     if (isChange) this.reasons.push({ atMs: view.nowMs, reason: effect.reason });
-    this.#targets = { ...this.#targets, ...targets };
     return targets;
   }
 
   #inputOf({ nowMs, pools, started, isl, osl, running }: ScalingView): PlannerInput {
-    const each = <T>(read: (pool: ScaledPool, name: Pool) => T): Partial<Record<Pool, T>> =>
-      Object.fromEntries(Object.entries(pools).map(([name, pool]) => [name, read(pool, name as Pool)]));
+    const each = <T>(read: (pool: ScaledPool) => T): Partial<Record<Pool, T>> =>
+      Object.fromEntries(Object.entries(pools).map(([name, pool]) => [name, read(pool)]));
     return {
       nowS: nowMs / 1000,
-      counts: each(({ ready, starting }, name) => ({
+      counts: each(({ ready, starting }) => ({
         ready,
         starting,
-        expected: this.#targets[name],
+        expected: ready + starting, // what was lost, or failed to start, is not on its way any more
       })),
       passes: each(({ pool }) => passesOf(pool)),
       traffic: this.#window(nowMs),

@@ -87,8 +87,8 @@ export class RollupReporter {
       pass.decodeKvTokens,
       pass.queuedPrefillRequests,
       pass.queuedPrefillTokens,
-      0,
-      0,
+      pass.queuedDecodeRequests,
+      pass.queuedDecodeKvTokens,
     ];
     const known = this.#passes.get(pass.dpRank) ?? { last, samples: [], nextSampleMs: 0 };
     known.last = last;

@@ -47,6 +47,11 @@ describe('why a planner decides as it does', () => {
       },
       /^decode 4 -> [123]: /,
     ],
+    [
+      'the loops have nothing to say, but the minimum holds',
+      { signals: steady(5, 1), config: { law: 'latency', min_endpoint: 3 } },
+      /^decode 1 -> 3: .*; fewer than the minimum serve$/,
+    ],
     ['nothing changes', { signals: steady(5, 1) }, /^no change: .*1 needed$/],
     [
       'the past is kept',

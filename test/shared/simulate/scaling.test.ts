@@ -1,7 +1,8 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import type { Targets } from '../../../shared/planner/index.ts';
+import { parsePlannerConfig, type Targets } from '../../../shared/planner/index.ts';
 import { type SimulationOptions, simulate, summarize } from '../../../shared/simulate/index.ts';
+import { PlannerPolicy } from '../../../shared/simulate/scaling/policies.ts';
 import type { ScalingOptions, ScalingView } from '../../../shared/simulate/scaling/scaling.ts';
 import { options, REFERENCE_ENGINE, routing, workloadOf } from './simulation-bed.ts';
 
@@ -41,6 +42,20 @@ describe('a fleet whose workers come and go', () => {
     expect(scaling.heldMax).toBe(20);
     expect(summary.ttftMs.p50).toBeGreaterThan(12_000);
     expect(scaling.attainment).toBe(0);
+  });
+
+  it.each([
+    ['nothing, however many come while passes run', 256, 0],
+    ['those for whom there was no room', 2, 58],
+  ])('engines report with their passes as waiting: %s', (_, maxNumSeqs, most) => {
+    const queued: number[] = [];
+    const decide = ({ pools }: ScalingView): undefined => {
+      const [worker] = pools.decode!.pool.workers;
+      queued.push(worker!.ranks[0]!.lastPass?.queuedPrefillRequests ?? 0);
+    };
+    const engine = { ...REFERENCE_ENGINE, maxNumSeqs };
+    scaled(() => undefined, { policy: { tickMs: 7, decide } }, { engine, workload: steady(60, 10, 200) });
+    expect(Math.max(...queued)).toBe(most);
   });
 
   it("counts what waits in routers' queues as held: new workers can take it", () => {
@@ -113,6 +128,19 @@ describe('workers with two minutes of notice', () => {
     // Nobody waits for a first token twice, and nobody makes a token twice.
     expect(Math.max(...simulation.ttftMs)).toBeLessThan(5000);
     expect(Math.max(...simulation.e2eMs)).toBeLessThan(30_000 * 20);
+  });
+
+  it("are replaced by Dynamo's laws too, though of the last one's passes nobody tells any more", () => {
+    const config = parsePlannerConfig({ mode: 'agg', law: 'latency', min_endpoint: 2 });
+    const policy = new PlannerPolicy({ config, engines: { decode: { gpus: 1 } } }, 10_000);
+    const { simulation, scaling } = scaled(
+      () => undefined,
+      { policy, interruptionsPerHour: 12 },
+      { workload: steady(900, 1000, 10), workers: 2 },
+    );
+    expect(scaling.interruptions).toBeGreaterThan(4);
+    const missing = simulation.scaling!.points.filter(({ ready, starting }) => ready + starting < 2);
+    expect(missing.length).toBeLessThanOrEqual(scaling.interruptions); // until the next tick, that is
   });
 
   it('lose no request in one pool or two, whatever goes and comes', () => {

@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { seededRandom } from '../../../../shared/clock/index.ts';
-import type { KvEvent } from '../../../../shared/engines/index.ts';
+import type { EnginePass, KvEvent } from '../../../../shared/engines/index.ts';
 import { createMockEngine, type MockEngineOptions } from '../../../../shared/engines/mocker/index.ts';
 import { isMigratable } from '../../../../shared/errors/index.ts';
 import { VirtualClock } from '../../../support/virtual-clock.ts';
@@ -76,6 +76,35 @@ describe('mock engine', () => {
     expect((sink.turns[1] ?? 0) - (sink.turns[0] ?? 0)).toBeCloseTo(step, 6);
     expect(sink.turns).toHaveLength(4);
     expect(clock.pendingTimers).toBe(0);
+  });
+
+  it('tells of each pass what it ran and left waiting, and not what came meanwhile', async () => {
+    const { clock, engine, ask } = await startMockBed({ maxNumSeqs: 2 });
+    const passes: EnginePass[] = [];
+    engine.onPasses?.((pass) => passes.push(pass));
+    ask({ prompt: range(1000), stop: { max_tokens: 3 } });
+    await clock.advance(1); // within the first pass
+    for (const length of [300, 200, 500]) ask({ prompt: range(length, 10 * length), stop: { max_tokens: 1 } });
+    await clock.advance(1000);
+    expect(passes).toMatchObject([
+      { prefillRequests: 1, prefillTokens: 1000, decodeRequests: 0, queuedPrefillRequests: 0, queuedPrefillTokens: 0 },
+      {
+        prefillRequests: 1,
+        prefillTokens: 300,
+        decodeKvTokens: 1001,
+        queuedPrefillRequests: 2,
+        queuedPrefillTokens: 700,
+      },
+      {
+        prefillRequests: 1,
+        prefillTokens: 200,
+        decodeKvTokens: 1002,
+        queuedPrefillRequests: 1,
+        queuedPrefillTokens: 500,
+      },
+      { prefillRequests: 1, prefillTokens: 500, decodeRequests: 0, queuedPrefillRequests: 0, queuedDecodeRequests: 0 },
+    ]);
+    expect(passes[0]?.wallTimeS).toBeCloseTo(0.0321, 4);
   });
 
   it('keeps to the schedule when timers are late', async () => {

@@ -12,10 +12,11 @@ export interface NaiveRequest {
   isPrefilling: boolean;
   passTokens: number;
   cachedTokens: number;
+  gaveWay: boolean;
 }
 
 export function naiveRequest(id: number, prompt: readonly number[], outputLength: number): NaiveRequest {
-  const rest = { computed: 0, blocks: [], isPrefilling: false, passTokens: 0, cachedTokens: -1 };
+  const rest = { computed: 0, blocks: [], isPrefilling: false, passTokens: 0, cachedTokens: -1, gaveWay: false };
   return { id, prompt, outputLength, tokens: [...prompt], ...rest };
 }
 
@@ -38,6 +39,15 @@ export class NaiveScheduler {
 
   get available(): number {
     return this.#options.numGpuBlocks - this.active;
+  }
+
+  /** What waits, those that have run apart from those that have not. */
+  get left() {
+    const lengths = (gaveWay: boolean): readonly number[] =>
+      this.waiting.filter((request) => request.gaveWay === gaveWay).map(({ tokens }) => tokens.length);
+    const sum = (values: readonly number[]): number => values.reduce((total, value) => total + value, 0);
+    const [fresh, again] = [lengths(false), lengths(true)];
+    return { requests: fresh.length, tokens: sum(fresh), preempted: again.length, preemptedTokens: sum(again) };
   }
 
   startPass(): number {
@@ -143,6 +153,7 @@ export class NaiveScheduler {
 
   #preempt(victim: NaiveRequest): void {
     this.#free(victim);
+    victim.gaveWay = true;
     this.waiting.unshift(victim);
   }
 

@@ -106,6 +106,19 @@ describe('scheduler', () => {
     expect(pass().emitted).toEqual([0, 1]); // 1 + 3
   });
 
+  it('says what a pass left waiting, and not what came while it ran', () => {
+    const { scheduler, submit, pass } = bed({ maxNumSeqs: 1 });
+    submit(range(8), 3);
+    submit(range(5, 100), 1);
+    scheduler.startPass();
+    submit(range(20, 200), 1);
+    expect(scheduler.left).toEqual({ requests: 1, tokens: 5, preempted: 0, preemptedTokens: 0 });
+    scheduler.finishPass();
+    expect(scheduler.left).toMatchObject({ requests: 1, tokens: 5 }); // until the next one
+    pass();
+    expect(scheduler.left).toMatchObject({ requests: 2, tokens: 25 });
+  });
+
   it('waits for a whole pass when prompts may not be cut', () => {
     const { submit, pass } = bed({ maxNumBatchedTokens: 10, enableChunkedPrefill: false });
     submit(range(6), 1);
@@ -207,7 +220,7 @@ const settings = fc
   }));
 
 describe('scheduler against a naive model', () => {
-  it('takes the same time, emits to the same sequences and stores and removes the same blocks', () => {
+  it('takes the same time, emits to the same sequences, stores and removes the same blocks and leaves the same waiting', () => {
     fc.assert(
       fc.property(settings, arrivals, (partial, requests) => {
         const options = { ...OPTIONS, ...partial };
@@ -248,6 +261,7 @@ describe('scheduler against a naive model', () => {
           expect(seen.emitted).toEqual(emitted);
           expect(scheduler.pool.active).toBe(naive.active);
           expect(events.splice(0)).toEqual(naive.events.splice(0));
+          expect(scheduler.left).toEqual(naive.left);
         }
         expect(scheduler.isIdle).toBe(true);
         expect(scheduler.pool.active).toBe(0);

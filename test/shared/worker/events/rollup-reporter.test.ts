@@ -37,6 +37,8 @@ const passOf = (wallTimeS: number, dpRank = 0): EnginePass => ({
   decodeKvTokens: 900,
   queuedPrefillRequests: 2,
   queuedPrefillTokens: 256,
+  queuedDecodeRequests: 1,
+  queuedDecodeKvTokens: 300,
 });
 
 interface BedOptions {
@@ -135,8 +137,8 @@ describe('what a worker says of itself', () => {
     pass(passOf(9, 1));
     await clock.advance(1000);
     const [first, second] = told.at(-1)!.ranks;
-    expect(first?.last).toEqual([0.499, 1, 128, 64, 5, 900, 2, 256, 0, 0]);
-    expect(second).toMatchObject({ dp_rank: 1, last: [9, 1, 128, 64, 5, 900, 2, 256, 0, 0] });
+    expect(first?.last).toEqual([0.499, 1, 128, 64, 5, 900, 2, 256, 1, 300]);
+    expect(second).toMatchObject({ dp_rank: 1, last: [9, 1, 128, 64, 5, 900, 2, 256, 1, 300] });
     const samples = first?.samples ?? [];
     expect(samples.length).toBeGreaterThan(PASS_SAMPLES_MAX - 3);
     expect(samples.length).toBeLessThanOrEqual(PASS_SAMPLES_MAX);

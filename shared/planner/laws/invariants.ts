@@ -1,0 +1,44 @@
+import type { PlannerConfig } from '../config.ts';
+import { clampPair, clampSingle, fitsBudget } from '../gpu-budget.ts';
+import type { EngineCapabilities, PerPool, PoolCounts, Targets } from '../types.ts';
+import { isScaling, pairLimits, poolsOf } from './load-loop.ts';
+
+/** What a fleet was outside of. */
+export type Invariant = 'minimum' | 'budget';
+
+/**
+ * What holds even where the loops have nothing to say, as when all workers are lost and nobody reports passes any more: a pool
+ * below its minimum and a fleet outside its GPU budget are brought back, as soon as nothing is under way.
+ */
+export function keepInvariants(
+  targets: Targets | undefined,
+  counts: PerPool<PoolCounts>,
+  config: PlannerConfig,
+  engines: PerPool<EngineCapabilities>,
+): { readonly targets?: Targets | undefined; readonly kept?: Invariant | undefined } {
+  const pools = poolsOf(config);
+  if (pools.some((pool) => counts[pool] === undefined || isUnderWay(counts[pool]))) return { targets };
+  const ready = { prefill: counts.prefill?.ready ?? 0, decode: counts.decode?.ready ?? 0 };
+  const limits = pairLimits({ config, engines });
+  const { gpus, bounds, endpointsMin } = limits;
+  const short = pools.filter((pool) => ready[pool] < endpointsMin[pool]);
+  const total = pools.reduce((sum, pool) => sum + ready[pool] * gpus[pool], 0);
+  const isFitting = fitsBudget(total, Math.max(...pools.map((pool) => gpus[pool])), bounds);
+  if (short.length === 0 && isFitting) return { targets };
+  const wanted = { ...ready };
+  for (const pool of pools) wanted[pool] = Math.max(targets?.[pool] ?? ready[pool], endpointsMin[pool]);
+  const [only, second] = pools;
+  const fitted =
+    second === undefined
+      ? { ...ready, [only!]: clampSingle(wanted[only!], gpus[only!], bounds, endpointsMin[only!]) }
+      : clampPair(wanted, limits);
+  if (pools.every((pool) => fitted[pool] === ready[pool])) return {};
+  // A pool that nobody moves is not named: that would call off what is on its way to it.
+  const told = pools.filter((pool) => fitted[pool] !== ready[pool] || targets?.[pool] !== undefined);
+  const kept = short.length > 0 ? 'minimum' : 'budget';
+  return { targets: Object.fromEntries(told.map((pool) => [pool, fitted[pool]])), kept };
+}
+
+function isUnderWay(counts: PoolCounts): boolean {
+  return isScaling(counts) || (counts.pending ?? 0) > 0 || (counts.starting ?? 0) > 0;
+}
