@@ -5,7 +5,7 @@
  *     npm run bench:part -- bench/access.ts [--json]
  */
 import { RequestNames } from '../shared/access/index.ts';
-import { issueKey, KeyGate, type KeyLimits, MemoryKeyStore } from '../shared/access/keys/index.ts';
+import { issueKey, KeyGate, type KeyLimits } from '../shared/access/keys/index.ts';
 import { systemClock } from '../shared/clock/index.ts';
 import type { BodyIntake } from '../shared/frontends/http/hosts/body-intake.ts';
 import type { FrameSink, HostExchange } from '../shared/frontends/http/hosts/exchange.ts';
@@ -16,6 +16,7 @@ import type { IncomingCall } from '../shared/planes/request/index.ts';
 import { silentLogger } from '../shared/telemetry/index.ts';
 import { createTestApp } from '../test/support/http-app.ts';
 import { type ScriptedKserve, startScriptedKserve } from '../test/support/kserve/scripted-server.ts';
+import { MemoryKeyStore } from '../test/support/memory-key-store.ts';
 import { playTexts, ScriptedPipeline } from '../test/support/scripted-pipeline.ts';
 
 const CHECKS_A_ROUND = 20_000;

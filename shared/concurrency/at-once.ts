@@ -1,3 +1,5 @@
+import type { Clock } from '../clock/index.ts';
+
 /**
  * Lets so many run at once, or one after the other; the others wait in the order they came. Whoever may ask bounds how many
  * wait.
@@ -59,5 +61,37 @@ export async function inBatches<T>(items: readonly T[], visit: (item: T) => Prom
     const results = await Promise.allSettled(items.slice(at, at + PARALLEL).map(visit));
     const failure = results.find((result) => result.status === 'rejected');
     if (failure !== undefined) throw failure.reason;
+  }
+}
+
+/**
+ * How often something may be done a second, on average. What is asked for while something is left is granted whole, and paid
+ * back by waiting.
+ */
+export class RateBudget {
+  readonly #clock: Clock;
+  readonly #perSecond: number;
+  readonly #savedMax: number;
+  #left: number;
+  #filledMs: number;
+
+  /** @param savedMax the most that is saved up */
+  constructor(clock: Clock, perSecond: number, savedMax: number) {
+    this.#clock = clock;
+    this.#perSecond = perSecond;
+    this.#savedMax = savedMax;
+    this.#left = savedMax;
+    this.#filledMs = clock.nowMs();
+  }
+
+  /** Whether so many may be done now; they are spent then. */
+  take(count: number): boolean {
+    const nowMs = this.#clock.nowMs();
+    const earned = ((nowMs - this.#filledMs) / 1000) * this.#perSecond;
+    this.#left = Math.min(this.#savedMax, this.#left + earned);
+    this.#filledMs = nowMs;
+    if (this.#left < 1) return false;
+    this.#left -= count;
+    return true;
   }
 }

@@ -3,7 +3,7 @@
  * How many things are done at once, when, for how long, and what ends them.
  */
 
-export { inBatches, Semaphore } from './at-once.ts';
+export { inBatches, RateBudget, Semaphore } from './at-once.ts';
 export { afterSocketsAreRead, forAtMost, tellWhile, untilAborted, withDeadline } from './deadline.ts';
 export { withFileLock } from './file-lock.ts';
 export { PeriodicTask } from './periodic-task.ts';

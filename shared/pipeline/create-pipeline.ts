@@ -10,7 +10,7 @@ import {
 } from '../protocol/generation/index.ts';
 import { Inhibition, type Router } from '../router/index.ts';
 import { inSpan } from '../telemetry/index.ts';
-import { type LoadedModel, PromptEncoder } from '../tokens/index.ts';
+import { PromptEncoder } from '../tokens/index.ts';
 import { ResponseAssembler } from './answer/response-assembler.ts';
 import { planSplit } from './answer/text-split.ts';
 import { type LiveModelDirectory, type RoutableModel, routableWorkers, type Worker } from './models/model-directory.ts';
@@ -160,42 +160,10 @@ class DiscoveredPipeline implements Pipeline {
   }
 
   generate(request: GenerationRequest, sink: GenerationSink, options: GenerateOptions): void {
-    try {
-      const model = this.#resolve(request);
-      if (model === undefined) throw this.#notFound(request.model, ENDPOINTS[request.endpoint].modelType);
-      const isHeld = this.#hold?.isHolding(model.primaryName) ?? false;
-      if (this.#hold === undefined || (model.readiness.isReady && !isHeld)) {
-        this.#load(request, model, sink, options);
-        return;
-      }
-      const find = (): (WorkerCapacity & { readonly ready: RoutableModel }) | undefined => {
-        const ready = this.models.find(request.model);
-        return ready?.readiness.isReady === true ? { ready, capacity: capacityOf(ready, ready.workers) } : undefined;
-      };
-      this.#hold
-        .until(model.primaryName, find, sink, options.signal)
-        .then(({ ready }) => this.#load(request, ready, sink, options))
-        .catch((thrown: unknown) => this.#fail(thrown, sink, options));
-    } catch (thrown) {
-      this.#fail(thrown, sink, options);
-    }
-  }
-
-  #load(request: GenerationRequest, model: RoutableModel, sink: GenerationSink, options: GenerateOptions): void {
-    if (!model.readiness.isReady) throw modelNotReady(request.model);
-    const loaded = model.card.model_input === 'Tokens' ? this.#store.get(model) : undefined;
-    if (!(loaded instanceof Promise)) {
-      this.#begin(request, model, loaded, sink, options);
-      return;
-    }
-    loaded
-      .then((ready) => this.#begin(request, model, ready, sink, options))
-      .catch((thrown: unknown) => this.#fail(thrown, sink, options));
-  }
-
-  #fail(thrown: unknown, sink: GenerationSink, { signal }: GenerateOptions): void {
-    this.#hold?.over(sink);
-    if (!signal.aborted) sink.fail(toServeError(thrown));
+    this.#serve(request, sink, options).catch((thrown: unknown) => {
+      this.#hold?.over(sink);
+      if (!options.signal.aborted) sink.fail(toServeError(thrown));
+    });
   }
 
   close(): void {
@@ -225,43 +193,18 @@ class DiscoveredPipeline implements Pipeline {
     return modelNotFound(this.models.list(), { name, type, param: 'model' });
   }
 
-  /** The model that the request names, ready or not; undefined when there is none for that kind of request. */
-  #resolve({ model: name, endpoint }: GenerationRequest): RoutableModel | undefined {
-    const model = this.models.known(name);
-    return model?.card.model_type.includes(ENDPOINTS[endpoint].modelType) === true ? model : undefined;
-  }
-
-  #begin(
-    asked: GenerationRequest,
-    model: RoutableModel,
-    loaded: LoadedModel | undefined,
-    sink: GenerationSink,
-    options: GenerateOptions,
-  ): void {
-    if (options.signal.aborted) return;
+  async #serve(asked: GenerationRequest, sink: GenerationSink, { signal, meter }: GenerateOptions): Promise<void> {
+    const model = await this.#modelFor(asked, sink, signal);
+    const loaded = model.card.model_input === 'Tokens' ? await this.#store.get(model) : undefined;
+    if (signal.aborted) return;
     const request = this.#asModelWants(asked, model);
     const startMs = this.#clock.nowMs();
-    const preprocessed = inSpan(request.trace.span, 'tokenize', () =>
-      preprocess(request, model, loaded, this.#tools, options.signal),
+    const preprocessed = await inSpan(request.trace.span, 'tokenize', () =>
+      preprocess(request, model, loaded, this.#tools, signal),
     );
-    const run = (ready: Preprocessed): void => {
-      this.#observer.stage('preprocess', this.#clock.nowMs() - startMs);
-      this.#run(request, model, loaded, ready, sink, options);
-    };
-    if (!(preprocessed instanceof Promise)) run(preprocessed);
-    else preprocessed.then(run).catch((thrown: unknown) => this.#fail(thrown, sink, options));
-  }
-
-  #run(
-    request: GenerationRequest,
-    model: RoutableModel,
-    loaded: LoadedModel | undefined,
-    preprocessed: Preprocessed,
-    sink: GenerationSink,
-    options: GenerateOptions,
-  ): void {
-    if (options.signal.aborted) return;
-    if (loaded !== undefined) options.meter.promptTokens(preprocessed.promptTokens); // else the worker will tell
+    this.#observer.stage('preprocess', this.#clock.nowMs() - startMs);
+    if (signal.aborted) return;
+    if (loaded !== undefined) meter.promptTokens(preprocessed.promptTokens); // else the worker will tell
     annotate(request, preprocessed.formattedPrompt, preprocessed.request.input, sink);
     const plan = planSplit({
       request,
@@ -271,8 +214,28 @@ class DiscoveredPipeline implements Pipeline {
       random: this.#random,
     });
     const prompt = plan?.keepsSpecialTokens ? keepSpecialTokens(preprocessed) : preprocessed;
-    const response = new ResponseAssembler(request, prompt, loaded, sink, options.meter, plan);
-    new RequestRun(this.#context, request, model, prompt, response, sink, options.signal).start();
+    const response = new ResponseAssembler(request, prompt, loaded, sink, meter, plan);
+    new RequestRun(this.#context, request, model, prompt, response, sink, signal).start();
+  }
+
+  /** The model that the request names, once it can be served. @throws ServeError `model_not_found`, `service_unavailable` */
+  async #modelFor(
+    { model: name, endpoint }: GenerationRequest,
+    sink: GenerationSink,
+    signal: AbortSignal,
+  ): Promise<RoutableModel> {
+    const type = ENDPOINTS[endpoint].modelType;
+    const model = this.models.known(name);
+    if (model === undefined || !model.card.model_type.includes(type)) throw this.#notFound(name, type);
+    if (this.#hold === undefined || (model.readiness.isReady && !this.#hold.isHolding(model.primaryName))) {
+      if (!model.readiness.isReady) throw modelNotReady(name);
+      return model;
+    }
+    const find = (): (WorkerCapacity & { readonly ready: RoutableModel }) | undefined => {
+      const ready = this.models.find(name);
+      return ready?.readiness.isReady === true ? { ready, capacity: capacityOf(ready, ready.workers) } : undefined;
+    };
+    return (await this.#hold.until(model.primaryName, find, sink, signal)).ready;
   }
 }
 

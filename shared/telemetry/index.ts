@@ -17,6 +17,7 @@ export {
   QUIET,
   silentLogger,
 } from './log/logger.ts';
+export type { RequestMeter } from './metrics/active-request.ts';
 export { bucketsOf } from './metrics/buckets.ts';
 export {
   createAccessMetrics,
@@ -38,7 +39,6 @@ export {
   createFrontendMetrics,
   type FrontendMetrics,
   type FrontendMetricsOptions,
-  type RequestMeter,
   type RequestOutcome,
   type RequestRoute,
   type WorkerLabels,

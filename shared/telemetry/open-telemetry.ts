@@ -47,15 +47,8 @@ async function openExport(
   registry: MetricRegistry | undefined,
 ) {
   const { openOtlp, otlpTargets } = await import('./otlp/open-otlp.ts');
-  const targets = otlpTargets({
-    endpoint: settings.otelExporterOtlpEndpoint,
-    tracesEndpoint: settings.otelExporterOtlpTracesEndpoint,
-    logsEndpoint: settings.otelExporterOtlpLogsEndpoint,
-    tracesProtocol: settings.otelExporterOtlpTracesProtocol,
-    logsProtocol: settings.otelExporterOtlpLogsProtocol,
-  });
   return openOtlp({
-    ...targets,
+    ...otlpTargets(settings),
     serviceName: settings.otelServiceName,
     clock,
     logger: logger.for('telemetry'),

@@ -1,6 +1,6 @@
 /**
  * @module access/keys
- * API keys: records in a DynamoDB table, a file or memory, which hold no secret; a gate that checks them from memory, with a
+ * API keys: records in a DynamoDB table or a file, which hold no secret; a gate that checks them from memory, with a
  * read a key and `STATOR_KEY_CACHE_SECS`; budgets of requests and tokens, counted by each process for itself.
  */
 export { DynamoDbKeyStore, type DynamoDbKeyStoreOptions } from './dynamodb-key-store.ts';
@@ -23,7 +23,6 @@ export {
   type IssuedKey,
   issueKey,
   type KeyStore,
-  MemoryKeyStore,
   type NewKey,
   revokeKey,
   rotateKey,

@@ -1,4 +1,5 @@
 import type { Clock } from '../../clock/index.ts';
+import { RateBudget } from '../../concurrency/index.ts';
 import { ServeError } from '../../errors/index.ts';
 import { ReadyKey } from './key-record.ts';
 import type { KeyStore } from './key-store.ts';
@@ -56,13 +57,12 @@ export class KeyCache {
   /** Until when; oldest first. */
   readonly #unknown = new Map<string, number>();
   readonly #reading = new Map<string, Promise<ReadyKey | undefined>>();
-  #looks = LOOKS_AT_ONCE;
-  #looksAtMs: number;
+  readonly #looks: RateBudget;
   #awayUntilMs = Number.NEGATIVE_INFINITY;
 
   constructor(options: KeyCacheOptions) {
     this.#options = options;
-    this.#looksAtMs = options.clock.nowMs();
+    this.#looks = new RateBudget(options.clock, LOOKS_PER_SECOND, LOOKS_AT_ONCE);
   }
 
   /** Entries of every kind, for tests of the bounds. */
@@ -105,21 +105,12 @@ export class KeyCache {
     const reading = this.#reading.get(id);
     if (reading !== undefined) return reading;
     if (nowMs < this.#awayUntilMs) throw storeAway();
-    if (!this.#takeLook(nowMs)) {
+    if (!this.#looks.take(1)) {
       throw new ServeError('service_unavailable', 'Too many unknown API keys are being looked up; try again', {
         retryAfterMs: RETRY_MS,
       });
     }
     return this.#read(id);
-  }
-
-  #takeLook(nowMs: number): boolean {
-    const earned = ((nowMs - this.#looksAtMs) / 1000) * LOOKS_PER_SECOND;
-    this.#looks = Math.min(LOOKS_AT_ONCE, this.#looks + earned);
-    this.#looksAtMs = nowMs;
-    if (this.#looks < 1) return false;
-    this.#looks--;
-    return true;
   }
 
   #read(id: string): Promise<ReadyKey | undefined> {

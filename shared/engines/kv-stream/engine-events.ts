@@ -171,7 +171,7 @@ function readField(cursor: MsgpackCursor, name: string, draft: Draft): void {
       draft.extraKeys = readExtraKeys(cursor);
       return;
     default:
-      cursor.skip();
+      cursor.value();
   }
 }
 
@@ -189,7 +189,7 @@ function readTokenIds(cursor: MsgpackCursor): Uint32Array | undefined {
   let isPlain = true;
   for (let at = 0; at < count; at++) {
     if (cursor.isArray()) {
-      cursor.skip();
+      cursor.value();
       isPlain = false;
     } else {
       ids[at] = cursor.integer();

@@ -50,8 +50,7 @@ export class MsgpackCursor {
   array(): number {
     const type = this.#next();
     if (type >> 4 === 0x9) return type & 0x0f;
-    if (type === 0xdc) return this.#take(2, (at) => this.#view.getUint16(at));
-    if (type === 0xdd) return this.#bounded(this.#take(4, (at) => this.#view.getUint32(at)));
+    if (type === 0xdc || type === 0xdd) return this.#bounded(this.#unsigned(type - 0xdb));
     throw this.#unexpected('a list', type);
   }
 
@@ -59,15 +58,15 @@ export class MsgpackCursor {
   map(): number {
     const type = this.#next();
     if (type >> 4 === 0x8) return type & 0x0f;
-    if (type === 0xde) return this.#take(2, (at) => this.#view.getUint16(at));
-    if (type === 0xdf) return this.#bounded(this.#take(4, (at) => this.#view.getUint32(at)));
+    if (type === 0xde || type === 0xdf) return this.#bounded(this.#unsigned(type - 0xdd));
     throw this.#unexpected('a map', type);
   }
 
   text(): string {
     const type = this.#next();
-    const length = this.#textLength(type);
-    if (length === undefined) throw this.#unexpected('a text', type);
+    const isShort = type >> 5 === 0x5;
+    if (!isShort && (type < 0xd9 || type > 0xdb)) throw this.#unexpected('a text', type);
+    const length = isShort ? type & 0x1f : this.#unsigned(type - 0xd9);
     return Buffer.from(this.#slice(length)).toString('utf8');
   }
 
@@ -78,11 +77,9 @@ export class MsgpackCursor {
     if (type >= 0xe0) return type - 0x100;
     switch (type) {
       case 0xcc:
-        return this.#take(1, (at) => this.#view.getUint8(at));
       case 0xcd:
-        return this.#take(2, (at) => this.#view.getUint16(at));
       case 0xce:
-        return this.#take(4, (at) => this.#view.getUint32(at));
+        return this.#unsigned(type - 0xcc);
       case 0xcf:
         return this.#safe(this.#take(8, (at) => this.#view.getBigUint64(at)));
       case 0xd0:
@@ -134,13 +131,11 @@ export class MsgpackCursor {
 
   binary(): Uint8Array {
     const type = this.#next();
-    if (type === 0xc4) return this.#slice(this.#take(1, (at) => this.#view.getUint8(at)));
-    if (type === 0xc5) return this.#slice(this.#take(2, (at) => this.#view.getUint16(at)));
-    if (type === 0xc6) return this.#slice(this.#take(4, (at) => this.#view.getUint32(at)));
-    throw this.#unexpected('bytes', type);
+    if (type < 0xc4 || type > 0xc6) throw this.#unexpected('bytes', type);
+    return this.#slice(this.#unsigned(type - 0xc4));
   }
 
-  /** Any value: texts, numbers, booleans, nil as null, bytes, lists of them, maps with text keys. */
+  /** Any value: texts, numbers (of 64 bits as bigints), booleans, nil as null, bytes, lists of them, maps with text keys. */
   value(depth = 0): unknown {
     if (depth > DEPTH_MAX) throw new MsgpackError('the value is nested too deeply');
     const type = this.#peek();
@@ -149,6 +144,10 @@ export class MsgpackCursor {
       this.#at++;
       return type === 0xc3;
     }
+    if (type === 0xcf || type === 0xd3) {
+      this.#at++;
+      return this.#take(8, (at) => (type === 0xcf ? this.#view.getBigUint64(at) : this.#view.getBigInt64(at)));
+    }
     if (this.isText()) return this.text();
     if (type >= 0xc4 && type <= 0xc6) return this.binary();
     if (this.isArray()) return Array.from({ length: this.array() }, () => this.value(depth + 1));
@@ -156,31 +155,6 @@ export class MsgpackCursor {
     const entries: [string, unknown][] = [];
     for (let left = this.map(); left > 0; left--) entries.push([String(this.value(depth + 1)), this.value(depth + 1)]);
     return Object.fromEntries(entries);
-  }
-
-  /** Reads past any value. */
-  skip(depth = 0): void {
-    if (depth > DEPTH_MAX) throw new MsgpackError('the value is nested too deeply');
-    if (this.isArray()) for (let left = this.array(); left > 0; left--) this.skip(depth + 1);
-    else if (this.isMap()) for (let left = 2 * this.map(); left > 0; left--) this.skip(depth + 1);
-    else this.#skipPlain();
-  }
-
-  #skipPlain(): void {
-    const type = this.#peek();
-    if (this.isText()) this.#slice(this.#textLength(this.#next()) ?? 0);
-    else if (type >= 0xc4 && type <= 0xc6) this.binary();
-    else if (type === 0xcf || type === 0xd3) this.#at = this.#need(9) + 9;
-    else if (type === 0xc0 || type === 0xc2 || type === 0xc3) this.#at++;
-    else this.number();
-  }
-
-  #textLength(type: number): number | undefined {
-    if (type >> 5 === 0x5) return type & 0x1f;
-    if (type === 0xd9) return this.#take(1, (at) => this.#view.getUint8(at));
-    if (type === 0xda) return this.#take(2, (at) => this.#view.getUint16(at));
-    if (type === 0xdb) return this.#take(4, (at) => this.#view.getUint32(at));
-    return undefined;
   }
 
   #peek(): number {
@@ -192,6 +166,14 @@ export class MsgpackCursor {
     const type = this.#peek();
     this.#at++;
     return type;
+  }
+
+  /** A number of 1, 2 or 4 bytes: 2 to the power of `power`. */
+  #unsigned(power: number): number {
+    const at = this.#need(1 << power);
+    this.#at += 1 << power;
+    if (power === 0) return this.#bytes[at]!;
+    return power === 1 ? this.#view.getUint16(at) : this.#view.getUint32(at);
   }
 
   #take<T>(width: number, read: (at: number) => T): T {

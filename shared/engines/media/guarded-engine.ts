@@ -7,7 +7,7 @@ import type { EngineRequest } from '../../protocol/generation/index.ts';
 import type { Engine, EngineSink } from '../types.ts';
 import { checkMediaUrl, type MediaPolicy, mediaPolicy } from './media-policy.ts';
 import { type NamedMedium, type RebuiltBody, rebuildMessages } from './media-urls.ts';
-import { fetchMedia, MediaBudget, MediaConnections, readLocalMedia } from './read-media.ts';
+import { fetchMedia, MediaBudget, MediaConnections, type MediaFetchOptions, readLocalMedia } from './read-media.ts';
 
 /** Media of one request; models take a handful. */
 const MEDIA_MAX = 64;
@@ -19,13 +19,10 @@ interface MediaGuardOptions {
   readonly fetchesMax?: number;
 }
 
-interface FetchOptions {
-  readonly policy: MediaPolicy;
-  readonly clock: Clock;
-  readonly signal: AbortSignal;
+interface ReadOptions extends MediaFetchOptions {
+  readonly budget: MediaBudget;
   /** Of the fetches under way. */
   readonly slots: Semaphore;
-  readonly connections: MediaConnections;
 }
 
 /**
@@ -40,7 +37,8 @@ export function createMediaGuardedEngine(
   const connections = new MediaConnections(policy);
   const generate = (request: EngineRequest, sink: EngineSink, signal: AbortSignal): void => {
     if (request.input.kind === 'text') {
-      inline(request, request.input, { policy, clock, signal, slots, connections }, (ready) => {
+      const budget = new MediaBudget(policy.requestBytesMax);
+      inline(request, request.input, { policy, clock, signal, slots, connections, budget }, (ready) => {
         if (signal.aborted) return;
         if (ready instanceof Error) sink.fail(ready);
         else engine.generate(ready, sink, signal);
@@ -61,24 +59,19 @@ export function withGenerate(engine: Engine, generate: Engine['generate']): Engi
   });
 }
 
-interface BudgetedOptions extends FetchOptions {
-  readonly budget: MediaBudget;
-}
-
 type TextInput = Extract<EngineRequest['input'], { readonly kind: 'text' }>;
 
 /** Gives the request with its media inline, or what is wrong with them; in this turn when there is nothing to read. */
 function inline(
   request: EngineRequest,
   input: TextInput,
-  options: FetchOptions,
+  options: ReadOptions,
   done: (ready: EngineRequest | ServeError) => void,
 ): void {
-  const budget = new MediaBudget(options.policy.requestBytesMax);
   let rebuilt: RebuiltBody;
   try {
     rebuilt = rebuildMessages(input.body);
-    takeInline(rebuilt, options.policy, budget);
+    takeInline(rebuilt, options);
   } catch (thrown) {
     done(toServeError(thrown));
     return;
@@ -88,13 +81,13 @@ function inline(
     done(ready);
     return;
   }
-  readMedia(rebuilt.media, { ...options, budget }).then(
+  readMedia(rebuilt.media, options).then(
     () => done(ready),
     (thrown: unknown) => done(toServeError(thrown)),
   );
 }
 
-async function readMedia(media: readonly NamedMedium[], options: BudgetedOptions): Promise<void> {
+async function readMedia(media: readonly NamedMedium[], options: ReadOptions): Promise<void> {
   const failed = new AbortController();
   const signal = AbortSignal.any([options.signal, failed.signal]);
   const byUrl = new Map<string, Promise<InlineMedium>>();
@@ -117,7 +110,7 @@ async function readMedia(media: readonly NamedMedium[], options: BudgetedOptions
 }
 
 /** Counts the media, and the bytes of those that stand in the messages as such. @throws ServeError `invalid_value` */
-function takeInline({ media, sounds }: RebuiltBody, { dataUrlBytesMax }: MediaPolicy, budget: MediaBudget): void {
+function takeInline({ media, sounds }: RebuiltBody, { policy: { dataUrlBytesMax }, budget }: ReadOptions): void {
   const named = media.length + sounds.length;
   if (named > MEDIA_MAX) {
     throw workerError('InvalidArgument', `a request may name ${MEDIA_MAX} media, not ${named}`, { param: 'messages' });
@@ -138,7 +131,7 @@ interface InlineMedium {
   readonly bytes: number;
 }
 
-async function readMedium(url: string, options: BudgetedOptions): Promise<InlineMedium> {
+async function readMedium(url: string, options: ReadOptions): Promise<InlineMedium> {
   const { policy, signal, slots, budget } = options;
   if (/^data:/i.test(url)) {
     const fault = checkMediaUrl(url, policy);

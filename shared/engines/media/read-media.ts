@@ -7,6 +7,7 @@ import type { LookupFunction } from 'node:net';
 import { extname, relative, resolve, sep } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type { Clock } from '../../clock/index.ts';
+import { forAtMost } from '../../concurrency/index.ts';
 import { overLimit, ServeError, workerError } from '../../errors/index.ts';
 import { checkMediaUrl, isInternalAddress, type MediaPolicy } from './media-policy.ts';
 
@@ -37,27 +38,28 @@ export interface MediaFetchOptions {
  * @throws ServeError `invalid_value` that says what the client can change; the signal's reason when it aborts.
  */
 export async function fetchMedia(url: string, options: MediaFetchOptions): Promise<FetchedMedia> {
-  const { policy, clock, signal } = options;
-  const expired = new AbortController();
-  const timer = clock.after(policy.timeoutMs, () => expired.abort(refused(`was not read in ${policy.timeoutMs} ms`)));
-  const both = AbortSignal.any([signal, expired.signal]);
-  try {
-    let at = url;
-    for (let redirects = 0; redirects <= REDIRECTS_MAX; redirects++) {
-      const fault = checkMediaUrl(at, policy);
-      if (fault !== undefined) throw refused(redirects === 0 ? fault : `redirects to one that ${fault}`);
-      const response = await get(new URL(at), options, both);
-      const next = redirectOf(response, at);
-      if (next === undefined) return await readWhole(response, policy, options.budget);
-      response.destroy();
-      at = next;
-    }
-    throw refused(`redirects more than ${REDIRECTS_MAX} times`);
-  } catch (thrown) {
-    throw both.aborted ? both.reason : thrown;
-  } finally {
-    timer.cancel();
+  const { clock, policy, signal } = options;
+  const { timeoutMs } = policy;
+  let media: FetchedMedia | undefined;
+  await forAtMost({ clock, timeoutMs, signal }, async (limited) => {
+    media = await follow(url, options, limited);
+  });
+  if (media === undefined) throw refused(`was not read in ${timeoutMs} ms`);
+  return media;
+}
+
+async function follow(url: string, options: MediaFetchOptions, signal: AbortSignal): Promise<FetchedMedia> {
+  let at = url;
+  for (let redirects = 0; redirects <= REDIRECTS_MAX; redirects++) {
+    const fault = checkMediaUrl(at, options.policy);
+    if (fault !== undefined) throw refused(redirects === 0 ? fault : `redirects to one that ${fault}`);
+    const response = await get(new URL(at), options, signal);
+    const next = redirectOf(response, at);
+    if (next === undefined) return await readWhole(response, options.policy, options.budget);
+    response.destroy();
+    at = next;
   }
+  throw refused(`redirects more than ${REDIRECTS_MAX} times`);
 }
 
 /** The client named this medium, so what is wrong with it is the client's to read. */

@@ -1,5 +1,5 @@
 import { ANYBODY, type Grant, type Need } from '../../access/index.ts';
-import { ServeError } from '../../errors/index.ts';
+import type { ServeError } from '../../errors/index.ts';
 import type { GrpcCall } from '../../grpc/index.ts';
 import {
   type BookedExchange,
@@ -74,12 +74,6 @@ function dashed(id: string): string {
  */
 export async function admit({ gate }: KserveDeps, call: GrpcCall, need: Need): Promise<Grant> {
   return gate === undefined ? ANYBODY : gate.admit(call, need, call.path);
-}
-
-/** @throws ServeError `insufficient_permissions`, whether there is such a model or not */
-export function requireModelAllowed({ pipeline }: KserveDeps, grant: Grant, name: string): void {
-  if (grant.allowsModel(name, pipeline.requestable.find(name)?.primaryName ?? name)) return;
-  throw new ServeError('insufficient_permissions', `Key ${grant.key?.id} may not use model '${name}'`);
 }
 
 /** What the KServe service works with. */

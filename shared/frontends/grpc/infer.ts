@@ -12,8 +12,15 @@ import {
   tensorRequestOf,
 } from '../../protocol/kserve/index.ts';
 import { assembleTextless, decodeCompletions, parseCompletionsBody } from '../../protocol/openai/index.ts';
-import { decodeContext, generate, InferenceBooks, openForModel, requireService } from '../inference/index.ts';
-import { admit, GrpcExchange, type KserveDeps, requireModelAllowed } from './grpc-exchange.ts';
+import {
+  decodeContext,
+  generate,
+  InferenceBooks,
+  openForModel,
+  requireAllowed,
+  requireService,
+} from '../inference/index.ts';
+import { admit, GrpcExchange, type KserveDeps } from './grpc-exchange.ts';
 import type { InferStatistics } from './models.ts';
 import { modelNotFound, modelUnavailable, parseFailure, type Responses, StreamResponses } from './responses.ts';
 import { TensorSink, TextFold, TextStream } from './sinks.ts';
@@ -36,8 +43,9 @@ export function infer(run: InferRun): void {
   const { deps, grant, request, responses } = run;
   try {
     requireService(deps);
-    requireModelAllowed(deps, grant, request.modelName);
-    const types = deps.pipeline.requestable.find(request.modelName)?.card.model_type ?? [];
+    const model = deps.pipeline.requestable.find(request.modelName);
+    requireAllowed({ grant }, request.modelName, model?.primaryName);
+    const types = model?.card.model_type ?? [];
     if (types.includes('TensorBased')) inferTensors(run);
     else if (types.includes('Completions')) inferText(run);
     else throw modelNotFound(request.modelName);

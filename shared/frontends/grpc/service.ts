@@ -27,7 +27,8 @@ import {
 } from '../../grpc/messages/index.ts';
 import type { ServedModel } from '../../pipeline/index.ts';
 import { decodeModelInferRequest } from '../../protocol/kserve/index.ts';
-import { admit, type KserveDeps, requireModelAllowed } from './grpc-exchange.ts';
+import { requireAllowed } from '../inference/index.ts';
+import { admit, type KserveDeps } from './grpc-exchange.ts';
 import { IdleStreams, infer, serveStreamInfer } from './infer.ts';
 import { configOf, InferStatistics, metadataOf } from './models.ts';
 import { modelNotFound, UnaryResponses } from './responses.ts';
@@ -136,8 +137,9 @@ function method(
 
 /** @throws ServeError `insufficient_permissions` */
 function find(deps: KserveDeps, grant: Grant, name: string): ServedModel | undefined {
-  requireModelAllowed(deps, grant, name);
-  return deps.pipeline.requestable.find(name);
+  const model = deps.pipeline.requestable.find(name);
+  requireAllowed({ grant }, name, model?.primaryName);
+  return model;
 }
 
 /** The models that a key may use. */

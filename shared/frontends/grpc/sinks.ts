@@ -6,7 +6,6 @@ import {
   framedBytes,
   type InferTensor,
   type ModelInferResponse,
-  NO_CONTENTS,
   NO_PARAMETERS,
   tensorResponseOf,
 } from '../../protocol/kserve/index.ts';
@@ -281,7 +280,7 @@ function textResponse(
     datatype: 'BYTES',
     shape,
     parameters: NO_PARAMETERS,
-    contents: isRaw ? undefined : { ...NO_CONTENTS, bytes },
+    contents: isRaw ? undefined : { bytes },
   });
   return {
     modelName,

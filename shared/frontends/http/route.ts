@@ -74,6 +74,11 @@ export function serveLater(load: () => Promise<Serve>): Serve {
   };
 }
 
+/** A slash at the end of an API's own path does not count for what stands below. */
+export function pathBelow(path: string): string {
+  return path.endsWith('/') ? path.slice(0, -1) : path;
+}
+
 /** A path that is not valid percent-encoding names itself. */
 export function decodePath(text: string): string {
   try {

@@ -8,7 +8,7 @@ import type { HttpAppDeps } from './deps.ts';
 import { BodyIntake } from './hosts/body-intake.ts';
 import type { HttpExchange } from './hosts/exchange.ts';
 import type { Serve } from './route.ts';
-import { sendError, statusOf } from './sinks/send.ts';
+import { sendError } from './sinks/send.ts';
 
 /** What every body of an inference request says. */
 interface Asked {
@@ -70,9 +70,7 @@ export class Inference extends InferenceBooks<HttpExchange, HttpAppDeps> {
 }
 
 function refuseInOpenAi({ exchange, deps }: Inference, error: ServeError): number {
-  const { overloadStatus } = deps.settings;
-  sendError(exchange, error, overloadStatus);
-  return statusOf(error, overloadStatus);
+  return sendError(exchange, error, deps.settings.overloadStatus);
 }
 
 /** Reads a body and hands it to `use`; its bytes count against the room for bodies until that has ended. */

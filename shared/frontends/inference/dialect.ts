@@ -12,8 +12,8 @@ import {
 } from '../../protocol/generation/index.ts';
 import type { DecodeContext } from '../../protocol/openai/index.ts';
 import type { RequestMeter } from '../../telemetry/index.ts';
-import type { BookedExchange, InferenceDeps } from './deps.ts';
-import { type Abandonable, type InferenceBooks, UNKNOWN_MODEL } from './inference-books.ts';
+import type { Abandonable, BookedExchange, InferenceDeps } from './deps.ts';
+import { type InferenceBooks, UNKNOWN_MODEL } from './inference-books.ts';
 
 /* The steps that every inference request takes, whatever its dialect. */
 

@@ -4,6 +4,7 @@
  * answer is written to.
  */
 export {
+  type Abandonable,
   type BookedExchange,
   ByteBudget,
   clientRequestId,
@@ -23,5 +24,5 @@ export {
   requireServed,
   requireService,
 } from './dialect.ts';
-export { type Abandonable, CHOSEN_ID, InferenceBooks, idIsTaken } from './inference-books.ts';
+export { CHOSEN_ID, InferenceBooks, idIsTaken } from './inference-books.ts';
 export { cancelRequest, ServiceLifecycle, type ServiceStage } from './lifecycle.ts';

@@ -23,7 +23,7 @@ import {
   type TraceContext,
   type Tracer,
 } from '../../telemetry/index.ts';
-import type { BookedExchange, ExchangeListener, InferenceDeps } from './deps.ts';
+import type { Abandonable, BookedExchange, ExchangeListener, InferenceDeps } from './deps.ts';
 import { AnswerRoom, KeptSink } from './kept-sink.ts';
 
 /** Header by which a client chooses the id of its request. */
@@ -37,14 +37,6 @@ export function idIsTaken(): ServeError {
 
 /** Metric label of names that no worker registered, so that clients cannot make series. */
 export const UNKNOWN_MODEL = 'unknown_model';
-
-/** What the client of a dialect reads; it is told when nobody does any more. */
-export interface Abandonable {
-  /** Ends with `error`, before or after the head has left. */
-  fail(error: ServeError): void;
-  /** The client has gone: release timers, write nothing. */
-  abandon(): void;
-}
 
 /**
  * The books of one inference request: its meter, its one log line, its place among the responses under way. Closed exactly
@@ -175,7 +167,8 @@ export class InferenceBooks<
     if (this.#isOver) unwatch();
     else this.#unwatch = unwatch; // other requests may come on the same stream
     const id = this.#request?.id;
-    if (!this.#isOver && id !== undefined) this.#forget = this.deps.lifecycle.running.add(id, this.owner, breakOff);
+    if (!this.#isOver && id !== undefined)
+      this.#forget = this.deps.lifecycle.running.add(id, this.owner, breakOff, sink);
     return { signal: work.signal, cancel: () => work.abort() };
   }
 

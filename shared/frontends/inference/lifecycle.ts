@@ -3,10 +3,12 @@ import type { Clock } from '../../clock/index.ts';
 import { ServeError } from '../../errors/index.ts';
 import type { RequestCanceller } from '../../pipeline/index.ts';
 import { requestKeyOf, requestNameOf } from '../../protocol/generation/index.ts';
+import type { Abandonable } from './deps.ts';
 
 interface Running {
   readonly id: string;
   readonly owner: string;
+  readonly sink: Abandonable;
   readonly breakOff: (error: ServeError) => void;
   /** Made when somebody first looks for a request. */
   key: string | undefined;
@@ -23,10 +25,11 @@ export class RunningRequests {
    * @param id the server's own; what a client chose (`x-request-id`) need not be its alone
    * @param owner who alone may cancel it
    * @param breakOff ends work and response, which tells the error in its dialect
+   * @param sink what its client reads
    * @returns takes the request out again
    */
-  add(id: string, owner: string, breakOff: (error: ServeError) => void): () => void {
-    const running: Running = { id, owner, breakOff, key: undefined };
+  add(id: string, owner: string, breakOff: (error: ServeError) => void, sink: Abandonable): () => void {
+    const running: Running = { id, owner, sink, breakOff, key: undefined };
     this.#running.add(running);
     return () => {
       this.#running.delete(running);
@@ -36,6 +39,11 @@ export class RunningRequests {
   /** Whether something runs under a response or request id, whoever's it is. */
   has(id: string): boolean {
     return this.#find(id).length > 0;
+  }
+
+  /** What its client reads of what an owner runs under a response or request id. */
+  sinkOf(id: string, owner: string): Abandonable | undefined {
+    return this.#find(id).find((running) => running.owner === owner)?.sink;
   }
 
   /** Cancels what an owner runs under a response or request id; false when nothing does. */

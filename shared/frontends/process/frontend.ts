@@ -223,7 +223,7 @@ interface Parts extends TimeAndChance {
 
 /** Follows discovery, loads what it names, and makes the pipeline around it. */
 async function followModels(settings: EdgeSettings, parts: Parts, onWorkers: (workers: number) => void) {
-  const { clock, random, discovery, plane, metrics, logger, followsEvents, isLasting, onHeld } = parts;
+  const { clock, random, discovery, plane, metrics, logger, followsEvents } = parts;
   const log = logger.for('models');
   const store = new ModelStore({
     open: modelOpener(settings, parts, log, metrics.registry),
@@ -232,37 +232,28 @@ async function followModels(settings: EdgeSettings, parts: Parts, onWorkers: (wo
   });
   const openEventPlane = followsEvents ? await eventPlaneOpener(settings, parts) : undefined;
   const { registry } = metrics;
-  const feed = await openPlannerFeed(settings, { clock, random, registry, logger, discovery, openEventPlane });
+  const feed = await openPlannerFeed(settings, { ...parts, registry, openEventPlane });
   const namespaceOf = (model: string) => directory.known(model)?.namespace;
   const holding = openHold(settings, {
-    clock,
-    random,
+    ...parts,
     registry,
     logger: log,
-    discovery,
     openEventPlane,
     namespaceOf,
-    isLasting,
     outbox: feed?.outbox,
-    onHeld,
   });
   const keepsState = settings.routerMode === 'kv' && followsEvents;
   const shared = keepsState ? await openSharedState(settings, parts) : undefined;
   const routerMetrics = openRouterMetrics(settings, parts);
   let pipeline: ReturnType<typeof createPipeline> | undefined; // made around the routing
   const routing = await openRouting(settings, {
-    clock,
-    random,
+    ...parts,
     routerMetrics,
     openServingPlane: () => servingPlane(settings, clock, metrics.requestPlane, logger.for('requests')),
     limitsOf: (model) => pipeline?.thresholds.of(model) ?? {},
     onAnswering: (isAnswering) => feed?.answering(isAnswering),
     shared,
-    discovery,
-    plane,
     openEventPlane,
-    metrics,
-    logger,
   });
   const { router, explanations: source } = routing;
   const disaggregation = observeDisaggregation(registry, routerMetrics, log);

@@ -41,7 +41,7 @@ export function openHold(settings: EdgeSettings, parts: HoldParts): OpenHold | u
   const { clock, logger, registry } = parts;
   const events = new HeldEvents(parts);
   const metrics = createHoldMetrics(registry);
-  const refreshing = new RefreshWhileHeld(parts);
+  const refreshWhile = refresher(parts);
   const want = (model: string, oldestAtMs: number): void => {
     const count = hold.countOf(model) + queued.count(model);
     const event = events.publish(parts.namespaceOf(model) ?? namespace, model, count, oldestAtMs);
@@ -57,7 +57,7 @@ export function openHold(settings: EdgeSettings, parts: HoldParts): OpenHold | u
       ...metrics,
       holding: (model, count) => {
         metrics.holding(model, count);
-        if (!parts.isLasting) refreshing.begin(() => hold.count > 0);
+        if (!parts.isLasting) void refreshWhile(() => hold.count > 0); // never rejects
       },
       wanted: (model, count, oldestAtMs) => {
         logger.info('requests wait for a worker', { model, requests: count });
@@ -69,29 +69,19 @@ export function openHold(settings: EdgeSettings, parts: HoldParts): OpenHold | u
 }
 
 /** Looks for workers each second while requests wait for some, in a process whose discovery does not by itself. */
-class RefreshWhileHeld {
-  readonly #parts: HoldParts;
-  #isRunning = false;
-
-  constructor(parts: HoldParts) {
-    this.#parts = parts;
-  }
-
-  begin(isHolding: () => boolean): void {
-    if (!this.#isRunning) void this.#run(isHolding); // never rejects
-  }
-
-  async #run(isHolding: () => boolean): Promise<void> {
-    const { clock, discovery, logger } = this.#parts;
-    this.#isRunning = true;
+function refresher({ clock, discovery, logger }: HoldParts): (isHolding: () => boolean) => Promise<void> {
+  let isRunning = false;
+  return async (isHolding) => {
+    if (isRunning) return;
+    isRunning = true;
     do {
       await clock.sleep(REFRESH_MS);
       await discovery
         .refresh(REFRESH_MS)
         .catch((thrown: unknown) => logger.debug('the fleet was not read', { reason: reasonOf(thrown) }));
     } while (isHolding());
-    this.#isRunning = false;
-  }
+    isRunning = false;
+  };
 }
 
 const REFRESH_MS = 1000;

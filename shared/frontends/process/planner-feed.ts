@@ -1,4 +1,4 @@
-import type { Clock, Random } from '../../clock/index.ts';
+import type { TimeAndChance } from '../../clock/index.ts';
 import type { EdgeSettings } from '../../config/index.ts';
 import type { Discovery } from '../../discovery/index.ts';
 import type { RoutableModel } from '../../pipeline/index.ts';
@@ -6,9 +6,7 @@ import type { EventPlane } from '../../planes/event/index.ts';
 import type { PlannerOutbox } from '../../planes/queue/index.ts';
 import type { MetricRegistry, ProcessLogger } from '../../telemetry/index.ts';
 
-interface FeedParts {
-  readonly clock: Clock;
-  readonly random: Random;
+interface FeedParts extends TimeAndChance {
   readonly registry: MetricRegistry;
   readonly logger: ProcessLogger;
   readonly discovery: Discovery;

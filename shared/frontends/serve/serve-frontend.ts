@@ -29,7 +29,7 @@ export async function serveFrontend(
   const log = logger.for('http');
   const { clock, random } = frontend.inference;
   const watch = frontend.metrics.watchEventLoop();
-  let grpc: KserveServer | undefined;
+  let grpc: Awaited<ReturnType<typeof openKserveServer>>;
   try {
     const paths = tlsPathsOf(settings);
     const tls = paths === undefined ? undefined : await readTlsFiles(paths);
@@ -88,17 +88,6 @@ function tlsPathsOf(settings: Settings<'frontend' | 'local'>): TlsPaths | undefi
   return cert === undefined || key === undefined ? undefined : { cert, key, clientCa };
 }
 
-/** A gRPC server over the frontend's pipeline. */
-interface KserveServer {
-  /** What it listens on: `0.0.0.0:8001`. */
-  readonly address: string;
-  useCertificate(tls: GrpcTls): void;
-  /**
-   * Says NOT_SERVING to who watches, takes no new connections, asks clients to go, and cuts what is left after `graceMs`.
-   */
-  close(graceMs: number): Promise<void>;
-}
-
 const MEBIBYTE = 1024 * 1024;
 
 /**
@@ -110,7 +99,7 @@ async function openKserveServer(
   settings: Settings<'frontend' | 'local'>,
   tls: GrpcTls | undefined,
   logger: Logger,
-): Promise<KserveServer | undefined> {
+) {
   const isAlone = settings.kserveGrpcServer === true;
   const port = isAlone ? settings.httpPort : settings.grpcPort;
   if (port === undefined) return undefined;
@@ -145,8 +134,9 @@ async function openKserveServer(
   const unfollow = [frontend.models.follow(changed), frontend.lifecycle.follow(changed)];
   return {
     address: `${host.includes(':') ? `[${host}]` : host}:${server.port}`,
-    useCertificate: (renewed) => server.useCertificate(renewed),
-    close: async (graceMs) => {
+    useCertificate: (renewed: GrpcTls) => server.useCertificate(renewed),
+    /** Says NOT_SERVING to who watches, takes no new connections, asks clients to go, and cuts what is left after `graceMs`. */
+    close: async (graceMs: number) => {
       for (const each of unfollow) each();
       service.shutDown();
       await server.close(graceMs);

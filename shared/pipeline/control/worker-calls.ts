@@ -1,6 +1,6 @@
 import type { NamedRequest } from '../../access/index.ts';
 import type { Clock, Random } from '../../clock/index.ts';
-import { Semaphore } from '../../concurrency/index.ts';
+import { RateBudget, Semaphore } from '../../concurrency/index.ts';
 import type { EndpointRecord } from '../../discovery/index.ts';
 import { ServeError, toWire } from '../../errors/index.ts';
 import { askOnce, type OneAnswer, type RequestPlane, type Transport } from '../../planes/request/index.ts';
@@ -108,7 +108,7 @@ const CANCEL_ENDPOINT = 'cancel';
 const CANCEL_MS_MAX = 2000;
 /** Requests that are looked for at a time. */
 const CANCELS_AT_ONCE_MAX = 64;
-/** Some tenths of a processor core; a fleet of 50 workers is asked 100 times a second. */
+/** Some tenths of a processor core; a fleet of 50 workers is asked 100 times a second, one of any size now and then. */
 const CALLS_PER_SECOND_MAX = 5000;
 
 /** What one worker said. */
@@ -128,12 +128,12 @@ const SILENT: Said = Object.freeze({ cancelled: undefined, hasLeft: false });
  */
 export class RequestCanceller {
   readonly #options: ControlCaller;
-  readonly #budget: CallBudget;
+  readonly #budget: RateBudget;
   readonly #underWay = new Map<string, Promise<CancelOutcome>>(); // by request key
 
   constructor(options: ControlCaller) {
     this.#options = options;
-    this.#budget = new CallBudget(options.clock, CALLS_PER_SECOND_MAX);
+    this.#budget = new RateBudget(options.clock, CALLS_PER_SECOND_MAX, CALLS_PER_SECOND_MAX);
   }
 
   /**
@@ -190,34 +190,4 @@ function outcomeOf(said: readonly Said[]): CancelOutcome {
 
 function tooMany(): ServeError {
   return new ServeError('server_overloaded', 'Too many requests are being cancelled', { retryAfterMs: 1000 });
-}
-
-/**
- * How many calls may be made a second, on average, for requests that anybody can send. What is asked for while something is
- * left is granted whole, and paid back by waiting: a fleet of any size can be asked now and then.
- */
-class CallBudget {
-  readonly #clock: Clock;
-  readonly #perSecond: number;
-  #left: number;
-  #filledMs: number;
-
-  /** @param perSecond also the most that is saved up */
-  constructor(clock: Clock, perSecond: number) {
-    this.#clock = clock;
-    this.#perSecond = perSecond;
-    this.#left = perSecond;
-    this.#filledMs = clock.nowMs();
-  }
-
-  /** Whether so many calls may be made now; they are spent then. */
-  take(calls: number): boolean {
-    const nowMs = this.#clock.nowMs();
-    const earned = ((nowMs - this.#filledMs) / 1000) * this.#perSecond;
-    this.#left = Math.min(this.#perSecond, this.#left + earned);
-    this.#filledMs = nowMs;
-    if (this.#left <= 0) return false;
-    this.#left -= calls;
-    return true;
-  }
 }

@@ -1,4 +1,5 @@
 import type { Clock } from '../../clock/index.ts';
+import { untilAborted } from '../../concurrency/index.ts';
 import type {
   Discovery,
   DiscoveryEvent,
@@ -114,8 +115,7 @@ export class LiveModelDirectory implements ModelDirectory {
   readonly #catalogued: CataloguedModels;
   #watches: Watch[] = [];
   #isDirty = false;
-  readonly #waiters = new Set<() => void>(); // one for each `until` under way
-  readonly #followers = new Set<() => void>(); // one for each part of the process that follows changes
+  readonly #followers = new Set<() => void>(); // one for each part of the process that follows changes, or waits for one
 
   constructor(options: ModelDirectoryOptions) {
     this.#options = options;
@@ -189,22 +189,16 @@ export class LiveModelDirectory implements ModelDirectory {
   }
 
   /** Resolves once `holds` is true of the list: at once, or after the change that makes it so. Rejects with the signal's reason. */
-  until(holds: (models: readonly RoutableModel[]) => boolean, signal: AbortSignal): Promise<void> {
-    return new Promise((resolve, reject) => {
-      const end = (settle: () => void): void => {
-        this.#waiters.delete(look);
-        signal.removeEventListener('abort', giveUp);
-        settle();
-      };
-      const look = (): void => {
-        if (holds(this.#listed)) end(resolve);
-      };
-      const giveUp = (): void => end(() => reject(signal.reason));
-      if (signal.aborted) return giveUp();
-      signal.addEventListener('abort', giveUp, { once: true });
-      this.#waiters.add(look);
-      look();
+  async until(holds: (models: readonly RoutableModel[]) => boolean, signal: AbortSignal): Promise<void> {
+    signal.throwIfAborted();
+    if (holds(this.#listed)) return;
+    let unfollow = (): void => {};
+    const held = new Promise<void>((resolve) => {
+      unfollow = this.follow(() => {
+        if (holds(this.#listed)) resolve();
+      });
     });
+    await untilAborted(held, signal).finally(unfollow);
   }
 
   /** Whether the workers of a namespace are followed. */
@@ -271,7 +265,6 @@ export class LiveModelDirectory implements ModelDirectory {
     this.#models = models;
     this.#listed = [...models.values()].sort((a, b) => (a.name < b.name ? -1 : 1));
     this.#options.onChange?.();
-    for (const look of this.#waiters) look();
     for (const tell of this.#followers) tell();
   }
 

@@ -17,10 +17,13 @@ export interface ModelStoreOptions {
   readonly retryAfterMs?: number;
 }
 
-type Slot =
-  | { readonly kind: 'loading'; readonly promise: Promise<LoadedModel> }
-  | { readonly kind: 'loaded'; readonly model: LoadedModel }
-  | { readonly kind: 'failed'; readonly error: ServeError; readonly retryAtMs: number; readonly failures: number };
+interface Slot {
+  readonly loaded: Promise<LoadedModel>;
+  /** Failed loads in a row, this one included. */
+  failures: number;
+  /** `Clock.nowMs` from which on it is loaded anew; infinite unless it has failed. */
+  retryAtMs: number;
+}
 
 const RETRY_MS_MAX = 60_000;
 
@@ -33,16 +36,12 @@ export class ModelStore {
     this.#options = { ...options, modelsMax, retryAfterMs };
   }
 
-  /** The loaded model, at once when it is there. Throws or rejects with `service_unavailable` when it cannot be opened. */
-  get(model: RoutableModel): LoadedModel | Promise<LoadedModel> {
+  /** The loaded model. Rejects with `service_unavailable` when it cannot be opened. */
+  get(model: RoutableModel): Promise<LoadedModel> {
     const slot = this.#slots.get(model.mdcSum);
-    if (slot?.kind === 'loaded') {
-      this.#put(model.mdcSum, slot); // used last
-      return slot.model;
-    }
-    if (slot?.kind === 'loading') return slot.promise;
-    if (slot?.kind === 'failed' && slot.retryAtMs > this.#options.clock.nowMs()) throw slot.error;
-    return this.#load(model, slot?.failures);
+    if (slot === undefined || this.#options.clock.nowMs() >= slot.retryAtMs) return this.#load(model, slot?.failures);
+    this.#put(model.mdcSum, slot); // used last
+    return slot.loaded;
   }
 
   /** Starts loading what is not loaded yet, so that the first request does not wait for it. Pushes nothing out. */
@@ -59,29 +58,16 @@ export class ModelStore {
   #load(model: RoutableModel, failures = 0): Promise<LoadedModel> {
     const { open, clock, onFailure } = this.#options;
     const retryAfterMs = Math.min(this.#options.retryAfterMs * 2 ** failures, RETRY_MS_MAX);
-    const promise = open(model).then(
-      (loaded) => {
-        this.#put(model.mdcSum, { kind: 'loaded', model: loaded });
-        return loaded;
-      },
-      (cause: unknown) => {
-        const error = new ServeError(
-          'service_unavailable',
-          `Model \`${model.name}\` cannot be loaded by the frontend`,
-          { cause, retryAfterMs },
-        );
-        this.#put(model.mdcSum, {
-          kind: 'failed',
-          error,
-          retryAtMs: clock.nowMs() + retryAfterMs,
-          failures: failures + 1,
-        });
-        onFailure(model.name, reasonOf(cause));
-        throw error;
-      },
-    );
-    this.#put(model.mdcSum, { kind: 'loading', promise });
-    return promise;
+    const loaded = open(model).catch((cause: unknown) => {
+      slot.failures++;
+      slot.retryAtMs = clock.nowMs() + retryAfterMs;
+      onFailure(model.name, reasonOf(cause));
+      const message = `Model \`${model.name}\` cannot be loaded by the frontend`;
+      throw new ServeError('service_unavailable', message, { cause, retryAfterMs });
+    });
+    const slot: Slot = { loaded, failures, retryAtMs: Number.POSITIVE_INFINITY };
+    this.#put(model.mdcSum, slot);
+    return loaded;
   }
 
   #put(mdcSum: string, slot: Slot): void {

@@ -29,25 +29,25 @@ export interface Preprocessed {
 }
 
 /**
- * Turns a request into what workers take: render, tokenize, check the length, fill in stop conditions. At once unless the prompt is long. `loaded` is undefined exactly for models that take text or tensors.
- * @throws ServeError `invalid_value`, `context_length_exceeded`; rejects with these and as `PromptEncoder.encode` does
+ * Turns a request into what workers take: render, tokenize, check the length, fill in stop conditions. `loaded` is undefined
+ * exactly for models that take text or tensors.
+ * @throws ServeError `invalid_value`, `context_length_exceeded`; as `PromptEncoder.encode` rejects
  */
-export function preprocess(
+export async function preprocess(
   request: GenerationRequest,
   model: RoutableModel,
   loaded: LoadedModel | undefined,
   tools: PromptTools,
   signal?: AbortSignal,
-): Preprocessed | Promise<Preprocessed> {
+): Promise<Preprocessed> {
   if (loaded === undefined) return passThrough(request, model);
-  const limits = { model: model.primaryName, contextLength: model.contextLength, signal };
-  const tokens = tokenizePrompt(request, loaded, tools, limits);
-  return tokens instanceof Promise
-    ? tokens.then((ready) => complete(request, model, loaded, ready))
-    : complete(request, model, loaded, tokens);
+  const { primaryName, contextLength } = model;
+  const limits = { model: primaryName, contextLength, signal };
+  return withTokens(request, model, loaded, await tokenizePrompt(request, loaded, tools, limits));
 }
 
-function complete(
+/** The request with its prompt in tokens. @throws as `preprocess` */
+export function withTokens(
   request: GenerationRequest,
   model: RoutableModel,
   loaded: LoadedModel,
@@ -80,7 +80,8 @@ export async function promptTokens(
   return tokenIds.length;
 }
 
-function passThrough(request: GenerationRequest, model: RoutableModel): Preprocessed {
+/** The request of a worker that reads prompts itself. */
+export function passThrough(request: GenerationRequest, model: RoutableModel): Preprocessed {
   const { prompt } = request;
   const input: EngineInput =
     prompt.kind === 'tensor'

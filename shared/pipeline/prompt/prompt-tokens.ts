@@ -1,21 +1,14 @@
 import type { Clock } from '../../clock/index.ts';
 import { overLimit, ServeError } from '../../errors/index.ts';
 import type { ChatMessage, EngineRequest, GenerationRequest, PromptInput } from '../../protocol/generation/index.ts';
-import type { EncodedPrompt, LoadedModel, PromptEncoder, Tokenizer } from '../../tokens/index.ts';
-
-/** What operators are told of prompts. */
-interface PromptObserver {
-  template(ms: number): void;
-  tokenize(ms: number): void;
-  /** A prompt was looked up in the cache of tokens. */
-  tokenizerCache(model: string, cachedTokens: number, uncachedTokens: number): void;
-}
+import type { LoadedModel, PromptEncoder, Tokenizer } from '../../tokens/index.ts';
+import type { PipelineObserver } from '../pipeline.ts';
 
 /** What turns prompts into tokens. */
 export interface PromptTools {
   readonly encoder: PromptEncoder;
   readonly clock: Clock;
-  readonly observer: PromptObserver;
+  readonly observer: Pick<PipelineObserver, 'template' | 'tokenize' | 'tokenizerCache'>;
 }
 
 interface PromptLimits {
@@ -37,21 +30,22 @@ export interface PromptTokens {
 const NO_TOKENS = new Uint32Array(0);
 
 /**
- * The prompt in tokens: at once, or later when it is long.
- * @throws ServeError `invalid_value`, `context_length_exceeded`, `not_implemented`; rejects as `PromptEncoder.encode` does
+ * The prompt in tokens.
+ * @throws ServeError `invalid_value`, `context_length_exceeded`, `not_implemented`; as `PromptEncoder.encode` rejects
  */
-export function tokenizePrompt(
+export async function tokenizePrompt(
   request: GenerationRequest,
   loaded: LoadedModel,
   tools: PromptTools,
   limits: PromptLimits,
-): PromptTokens | Promise<PromptTokens> {
+): Promise<PromptTokens> {
   const { prompt } = request;
+  const whole = { tokenIds: NO_TOKENS, isWhole: true, formattedPrompt: undefined, promptEmbeds: undefined };
   switch (prompt.kind) {
     case 'tokens':
-      return whole({ tokenIds: new Uint32Array(prompt.tokenIds) });
+      return { ...whole, tokenIds: new Uint32Array(prompt.tokenIds) };
     case 'embeds':
-      return whole({ promptEmbeds: prompt.data });
+      return { ...whole, promptEmbeds: prompt.data };
     case 'raw':
       return encode(request, prompt.text, loaded, tools, limits);
     case 'chat':
@@ -62,40 +56,27 @@ export function tokenizePrompt(
   }
 }
 
-function whole({
-  tokenIds = NO_TOKENS,
-  promptEmbeds,
-}: {
-  readonly tokenIds?: Uint32Array;
-  readonly promptEmbeds?: string;
-}): PromptTokens {
-  return { tokenIds, isWhole: true, formattedPrompt: undefined, promptEmbeds };
-}
-
 /**
  * Special tokens are not added to what is continued: a chat template writes its own, a raw prompt is the client's. Embedding models are trained on texts with them: some read the vector off the last one.
  */
-function encode(
+async function encode(
   request: GenerationRequest,
   text: string,
   { tokenizer }: LoadedModel,
   { encoder, clock, observer }: PromptTools,
   { model, contextLength, signal }: PromptLimits,
-): PromptTokens | Promise<PromptTokens> {
+): Promise<PromptTokens> {
   const startMs = clock.nowMs();
   const clean = stripNuls(text);
   refuseHopeless(request, clean, tokenizer, contextLength);
-  const finish = ({ ids, isWhole, cachedTokens }: EncodedPrompt): PromptTokens => {
-    observer.tokenize(clock.nowMs() - startMs);
-    if (cachedTokens !== undefined) observer.tokenizerCache(model, cachedTokens, ids.length - cachedTokens);
-    return { tokenIds: ids, isWhole, formattedPrompt: text, promptEmbeds: undefined };
-  };
-  const encoded = encoder.encode(tokenizer, clean, {
+  const { ids, isWhole, cachedTokens } = await encoder.encode(tokenizer, clean, {
     addSpecialTokens: request.embedding !== undefined,
     enoughTokens: contextLength === 0 ? Number.POSITIVE_INFINITY : contextLength,
     signal,
   });
-  return encoded instanceof Promise ? encoded.then(finish) : finish(encoded);
+  observer.tokenize(clock.nowMs() - startMs);
+  if (cachedTokens !== undefined) observer.tokenizerCache(model, cachedTokens, ids.length - cachedTokens);
+  return { tokenIds: ids, isWhole, formattedPrompt: text, promptEmbeds: undefined };
 }
 
 function render(request: GenerationRequest, loaded: LoadedModel, { clock, observer }: PromptTools): string {

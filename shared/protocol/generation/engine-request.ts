@@ -22,22 +22,36 @@ export interface BootstrapInfo {
   readonly handoff_id?: string;
 }
 
+/** What a dialect asks for and a worker gets in the same words. */
+export interface RequestTerms {
+  /** Request id (UUID v4), `<id>-<index>` of a part of a batch; also the key of cancellation. */
+  readonly id: string;
+  /** In a frontend as the client wrote it: the pipeline resolves aliases. */
+  readonly model: string;
+  readonly stop: StopConditions;
+  readonly sampling: SamplingOptions;
+  readonly output: OutputOptions;
+  readonly routing: RoutingHints;
+  readonly routerConfigOverride?: RouterConfigOverride;
+  /** `nvext.annotations`. */
+  readonly annotations: readonly string[];
+  readonly extraArgs?: Readonly<Record<string, unknown>>;
+  readonly agentContext?: Readonly<Record<string, unknown>>;
+  readonly requestTimestampMs?: number;
+  /** `nvext.router`: latency targets in milliseconds. */
+  readonly router?: { readonly ttft_target?: number; readonly itl_target?: number };
+  readonly mmProcessorKwargs?: Readonly<Record<string, unknown>>;
+  /** Set when the prompt's embedding is wanted: the engine answers with one `body`, an `EmbeddingRecord`. */
+  readonly embedding?: EmbeddingOptions;
+}
+
 /**
  * The request record that crosses the request plane (`PreprocessedRequest`).
  * Absent and null are equal. Token ids ride as a raw u32 tail of the OPEN frame, never inside the record.
  */
-export interface EngineRequest {
-  /** Request id; also the key of cancellation. */
-  readonly id: string;
-  readonly model: string;
+export interface EngineRequest extends RequestTerms {
   readonly input: EngineInput;
-  readonly stop: StopConditions;
-  readonly sampling: SamplingOptions;
-  readonly output: OutputOptions;
   readonly eosTokenIds: readonly number[];
-  readonly routing: RoutingHints;
-  readonly annotations: readonly string[];
-  readonly routerConfigOverride?: RouterConfigOverride;
   readonly mdcSum?: string;
   readonly prefillResult?: PrefillResult;
   readonly bootstrapInfo?: BootstrapInfo;
@@ -45,14 +59,7 @@ export interface EngineRequest {
   readonly migrationLink?: { readonly trace_id: string; readonly span_id: string };
   readonly multiModalData?: Readonly<Record<string, readonly unknown[]>>;
   readonly mmRoutingInfo?: unknown;
-  readonly mmProcessorKwargs?: Readonly<Record<string, unknown>>;
-  readonly extraArgs?: Readonly<Record<string, unknown>>;
   readonly requireReasoning?: boolean;
-  readonly router?: { readonly ttft_target?: number; readonly itl_target?: number };
-  readonly agentContext?: Readonly<Record<string, unknown>>;
-  readonly requestTimestampMs?: number;
-  /** Set when the prompt's embedding is wanted: the engine answers with one `body`, an `EmbeddingRecord`. */
-  readonly embedding?: EmbeddingOptions;
   /** A probe: served locally, without peers. */
   readonly isHealthCheck?: boolean;
   /** W3C trace context and the client's own request id. They cross in the call's headers, not in the record. */

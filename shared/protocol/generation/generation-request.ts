@@ -1,12 +1,5 @@
 import type { Span } from '../../telemetry/index.ts';
-import type {
-  EmbeddingOptions,
-  OutputOptions,
-  RouterConfigOverride,
-  RoutingHints,
-  SamplingOptions,
-  StopConditions,
-} from './engine-request.ts';
+import type { RequestTerms } from './engine-request.ts';
 
 /** `request_type` label of metrics. */
 export type RequestType = 'unary' | 'stream';
@@ -64,33 +57,19 @@ export interface ReasoningOptions {
  * One request in the product's own terms: what every dialect decodes to and all that the pipeline knows.
  * One prompt; a batch of prompts is several requests with one parent signal.
  */
-export interface GenerationRequest {
-  /** Server request id (UUID v4). Sub-requests of a batch are `<id>-<index>`. */
-  readonly id: string;
-  /** Name as the client wrote it; the pipeline resolves aliases. */
-  readonly model: string;
+export interface GenerationRequest extends RequestTerms {
   readonly endpoint: Endpoint;
   readonly stream: boolean;
   readonly prompt: PromptInput;
-  readonly stop: StopConditions;
   /** Most tokens of a choice with which an answer that is kept until it is whole stays within its room. @default any number */
   readonly answerTokensMax?: number;
-  readonly sampling: SamplingOptions;
   /** Choices with which a worker that takes the body untouched may answer. @default `sampling.n` */
   readonly bodyChoicesMax?: number;
-  readonly output: OutputOptions;
-  readonly routing: RoutingHints;
-  readonly routerConfigOverride?: RouterConfigOverride;
   readonly reasoning?: ReasoningOptions;
-  /** `nvext.annotations`. */
-  readonly annotations: readonly string[];
   /** The client is not told how much of its prompt was cached: others may have sent it. @default false */
   readonly hidesCache?: boolean;
   /** `nvext.extra_fields`: what the client wants to read back. */
   readonly extraFields: readonly string[];
-  readonly extraArgs?: Readonly<Record<string, unknown>>;
-  /** Set when the prompt's embedding is wanted. */
-  readonly embedding?: EmbeddingOptions;
   /** The client's body, for models that take it untouched. */
   readonly body?: Readonly<Record<string, unknown>>;
   /** `x-dynamo-meta-*` headers and the like, passed to the worker. */
@@ -103,11 +82,6 @@ export interface GenerationRequest {
     /** Our span of the request, where spans are made; its parts begin from it. Stays in this process. */
     readonly span?: Span;
   };
-  readonly agentContext?: Readonly<Record<string, unknown>>;
-  readonly requestTimestampMs?: number;
-  /** `nvext.router`: latency targets in milliseconds. */
-  readonly router?: { readonly ttft_target?: number; readonly itl_target?: number };
-  readonly mmProcessorKwargs?: Readonly<Record<string, unknown>>;
 }
 
 /**

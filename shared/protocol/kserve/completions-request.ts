@@ -79,7 +79,7 @@ function readPrompt({ datatype, shape, contents }: InferTensor, raw: Uint8Array 
   const isOne = (shape.length === 1 || shape.length === 2) && shape.every((dimension) => dimension === 1);
   if (!isOne) throw invalid(`Expected 'text_input' to have shape [1], got [${shape.join(', ')}]`);
   if (contents !== undefined) {
-    const [first] = framedStrings(contents.bytes.framed);
+    const [first] = framedStrings(contents.bytes?.framed ?? new Uint8Array(0));
     if (first === undefined) throw invalid("'text_input' must contain exactly one element");
     return textOf(first);
   }
@@ -104,8 +104,9 @@ function readStream({ name, datatype, shape, contents }: InferTensor, raw: Uint8
     throw invalid(`Expected '${name}' to have shape [1], got [${shape.join(', ')}]`);
   }
   if (contents !== undefined) {
-    if (contents.bool[0] === undefined) throw invalid(`'${name}' must contain exactly one element`);
-    return contents.bool[0] !== 0;
+    const [first] = contents.bool ?? [];
+    if (first === undefined) throw invalid(`'${name}' must contain exactly one element`);
+    return first !== 0;
   }
   if (raw === undefined) throw invalid(`Missing raw input for '${name}'`);
   if (raw[0] === undefined) throw invalid(`'${name}' raw input must contain at least one byte`);

@@ -7,11 +7,9 @@ import {
   undecodable,
   VARINT,
 } from './message-wire.ts';
-import { NO_CONTENTS, type TensorContents } from './messages.ts';
+import type { FramedBytes, NumberArray, TensorContents } from './messages.ts';
 
 /* The fields of InferTensorContents, packed and one by one, to and from arrays of the machine's own form. */
-
-type NumberArray = Uint8Array | Int32Array | Uint32Array | BigInt64Array | BigUint64Array | Float32Array | Float64Array;
 
 /** What elements are put into as they come: two places of 32 bits for one of 64, which bigints would take many times as long for. */
 type Places = Uint8Array | Int32Array | Uint32Array | Float32Array | Float64Array;
@@ -170,7 +168,7 @@ class ByteStrings {
   #length = 0;
   #count = 0;
 
-  get all(): TensorContents['bytes'] {
+  get all(): FramedBytes {
     return { count: this.#count, framed: this.#framed.subarray(0, this.#length) };
   }
 
@@ -190,8 +188,9 @@ class ByteStrings {
   }
 }
 
+/** By the number that the field has. */
 const KINDS = [undefined, BOOL, INT, INT64, UINT, UINT64, FP32, FP64] as const;
-const FAMILIES = [undefined, 'bool', 'int', 'int64', 'uint', 'uint64', 'fp32', 'fp64'] as const;
+const NAMES = [undefined, 'bool', 'int', 'int64', 'uint', 'uint64', 'fp32', 'fp64'] as const;
 const BYTES_FIELD = 8;
 
 /** Reads an `InferTensorContents`, which may come in several parts. */
@@ -217,29 +216,29 @@ export class ContentsReader {
   }
 
   get all(): TensorContents {
-    const contents: Record<string, unknown> = { ...NO_CONTENTS };
+    const contents: Record<string, unknown> = {};
     for (const [field, list] of this.#lists.entries()) {
-      if (list !== undefined) contents[FAMILIES[field]!] = list.all; // a list only stands where a family does
+      if (list !== undefined) contents[NAMES[field]!] = list.all; // a list only stands where a name does
     }
     if (this.#strings !== undefined) contents.bytes = this.#strings.all;
-    return contents as unknown as TensorContents; // every family stands in NO_CONTENTS
+    return contents;
   }
 }
 
 /** Writes the fields of `contents`, last first. */
 export function writeContents(writer: MessageWriter, contents: TensorContents): void {
-  writeStrings(writer, contents.bytes);
-  writeFixed(writer, 7, contents.fp64);
-  writeFixed(writer, 6, contents.fp32);
-  writeVarints(writer, 5, contents.uint64);
-  writeVarints(writer, 4, contents.uint);
-  writeVarints(writer, 3, contents.int64);
-  writeVarints(writer, 2, contents.int);
-  writeVarints(writer, 1, contents.bool);
+  if (contents.bytes !== undefined) writeStrings(writer, contents.bytes);
+  for (let field = NAMES.length - 1; field >= 1; field--) {
+    const list = contents[NAMES[field]!]; // from 1 on each has a name
+    if (list !== undefined && list.length > 0) writeNumbers(writer, field, list);
+  }
 }
 
-function writeVarints(writer: MessageWriter, field: number, list: NumberArray): void {
-  if (list.length === 0) return;
+function writeNumbers(writer: MessageWriter, field: number, list: NumberArray): void {
+  if (list instanceof Float32Array || list instanceof Float64Array) {
+    writer.bytes(field, new Uint8Array(list.buffer, list.byteOffset, list.byteLength));
+    return;
+  }
   const before = writer.length;
   if (list instanceof BigInt64Array || list instanceof BigUint64Array) {
     const words = new Uint32Array(list.buffer, list.byteOffset, list.length * 2);
@@ -250,12 +249,7 @@ function writeVarints(writer: MessageWriter, field: number, list: NumberArray): 
   writer.prefix(field, before);
 }
 
-function writeFixed(writer: MessageWriter, field: number, list: Float32Array | Float64Array): void {
-  if (list.length === 0) return;
-  writer.bytes(field, new Uint8Array(list.buffer, list.byteOffset, list.byteLength));
-}
-
-function writeStrings(writer: MessageWriter, { count, framed }: TensorContents['bytes']): void {
+function writeStrings(writer: MessageWriter, { count, framed }: FramedBytes): void {
   if (count === 0) return;
   const view = Buffer.from(framed.buffer, framed.byteOffset, framed.length);
   const starts = new Uint32Array(count);

@@ -15,7 +15,6 @@ export {
   type ModelInferRequest,
   type ModelInferResponse,
   type ModelStreamInferResponse,
-  NO_CONTENTS,
   NO_PARAMETERS,
   recordTypeOf,
   type TensorContents,

@@ -223,9 +223,10 @@ function responseBytes({ outputs, rawOutputContents }: ModelInferResponse): numb
   for (const raw of rawOutputContents) bytes += copiedBytes(raw);
   for (const { contents } of outputs) {
     if (contents === undefined) continue;
-    const { fp32, fp64, int, int64, uint, uint64, bool, bytes: strings } = contents;
-    bytes += copiedBytes(fp32) + copiedBytes(fp64) + strings.framed.length;
-    bytes += int.byteLength + int64.byteLength + uint.byteLength + uint64.byteLength + bool.length;
+    const { bytes: strings, fp32, fp64, ...varints } = contents;
+    bytes += strings?.framed.length ?? 0;
+    for (const list of [fp32, fp64]) if (list !== undefined) bytes += copiedBytes(list);
+    for (const list of Object.values(varints)) bytes += list.byteLength;
   }
   return bytes;
 }

@@ -11,20 +11,30 @@ export type InferParameter =
 
 export type InferParameters = Readonly<Record<string, InferParameter | undefined>>;
 
-/**
- * `InferTensorContents`: what came in each of its fields, in the machine's own form. A list of byte strings is kept in the
- * form that raw contents have: a length of 4 bytes, little-endian, before each.
- */
+/** Arrays of numbers, and of bytes that are numbers. */
+export type NumberArray =
+  | Uint8Array
+  | Uint16Array
+  | Uint32Array
+  | BigUint64Array
+  | Int8Array
+  | Int16Array
+  | Int32Array
+  | BigInt64Array
+  | Float32Array
+  | Float64Array;
+
+/** `InferTensorContents`: what came in each of its fields, in the machine's own form; a field that is empty may be absent. */
 export interface TensorContents {
   /** A byte each: 0 or 1. */
-  readonly bool: Uint8Array;
-  readonly int: Int32Array;
-  readonly int64: BigInt64Array;
-  readonly uint: Uint32Array;
-  readonly uint64: BigUint64Array;
-  readonly fp32: Float32Array;
-  readonly fp64: Float64Array;
-  readonly bytes: FramedBytes;
+  readonly bool?: Uint8Array;
+  readonly int?: Int32Array;
+  readonly int64?: BigInt64Array;
+  readonly uint?: Uint32Array;
+  readonly uint64?: BigUint64Array;
+  readonly fp32?: Float32Array;
+  readonly fp64?: Float64Array;
+  readonly bytes?: FramedBytes;
 }
 
 /** Byte strings behind each other, a length of 4 bytes, little-endian, before each. */
@@ -73,26 +83,25 @@ export interface ModelStreamInferResponse {
   readonly inferResponse: ModelInferResponse | undefined;
 }
 
-const NO_BYTES = new Uint8Array(0);
-
-export const NO_CONTENTS: TensorContents = Object.freeze({
-  bool: NO_BYTES,
-  int: new Int32Array(0),
-  int64: new BigInt64Array(0),
-  uint: new Uint32Array(0),
-  uint64: new BigUint64Array(0),
-  fp32: new Float32Array(0),
-  fp64: new Float64Array(0),
-  bytes: Object.freeze({ count: 0, framed: NO_BYTES }),
-});
-
 export const NO_PARAMETERS: InferParameters = Object.freeze({});
 
-/**
- * Families of `InferTensorContents`: one repeated field each, into which the narrower types of a kind are widened. Half
- * precision has none and travels raw alone.
- */
-type ContentsFamily = 'bool' | 'int' | 'int64' | 'uint' | 'uint64' | 'fp32' | 'fp64' | 'bytes';
+interface ArrayType {
+  readonly BYTES_PER_ELEMENT: number;
+  new (length: number): NumberArray;
+  new (buffer: ArrayBufferLike, offset?: number, length?: number): NumberArray;
+  new (elements: ArrayLike<number> | ArrayLike<bigint>): NumberArray;
+}
+
+/** What the fields of `TensorContents` are that hold numbers. */
+export const NUMBER_FIELDS: Readonly<Record<Exclude<keyof TensorContents, 'bytes'>, ArrayType>> = {
+  bool: Uint8Array,
+  int: Int32Array,
+  int64: BigInt64Array,
+  uint: Uint32Array,
+  uint64: BigUint64Array,
+  fp32: Float32Array,
+  fp64: Float64Array,
+};
 
 /** One element type of a tensor. */
 export interface DataType {
@@ -102,36 +111,42 @@ export interface DataType {
   readonly config: number;
   /** As workers read it: `Int32`. */
   readonly record: string;
+  /** The array that holds raw elements as they are; byte strings have none. */
+  readonly array: ArrayType | undefined;
   /** Bytes of one raw element; 0 = each has its own length. */
   readonly bytes: number;
-  readonly family: ContentsFamily | undefined;
+  /**
+   * The field of `InferTensorContents` into which elements are put, the narrower types of a kind widened. Half precision has none
+   * and travels raw alone.
+   */
+  readonly field: keyof TensorContents | undefined;
 }
 
 function type(
   wire: string,
   config: number,
   record: string,
-  bytes: number,
-  family: ContentsFamily | undefined,
+  array: ArrayType | undefined,
+  field: DataType['field'],
 ): DataType {
-  return { wire, config, record, bytes, family };
+  return { wire, config, record, array, bytes: array?.BYTES_PER_ELEMENT ?? 0, field };
 }
 
 export const DATA_TYPES: readonly DataType[] = [
-  type('BOOL', 1, 'Bool', 1, 'bool'),
-  type('UINT8', 2, 'Uint8', 1, 'uint'),
-  type('UINT16', 3, 'Uint16', 2, 'uint'),
-  type('UINT32', 4, 'Uint32', 4, 'uint'),
-  type('UINT64', 5, 'Uint64', 8, 'uint64'),
-  type('INT8', 6, 'Int8', 1, 'int'),
-  type('INT16', 7, 'Int16', 2, 'int'),
-  type('INT32', 8, 'Int32', 4, 'int'),
-  type('INT64', 9, 'Int64', 8, 'int64'),
-  type('FP16', 10, 'Float16', 2, undefined),
-  type('FP32', 11, 'Float32', 4, 'fp32'),
-  type('FP64', 12, 'Float64', 8, 'fp64'),
-  type('BYTES', 13, 'Bytes', 0, 'bytes'),
-  type('BF16', 14, 'BFloat16', 2, undefined),
+  type('BOOL', 1, 'Bool', Uint8Array, 'bool'),
+  type('UINT8', 2, 'Uint8', Uint8Array, 'uint'),
+  type('UINT16', 3, 'Uint16', Uint16Array, 'uint'),
+  type('UINT32', 4, 'Uint32', Uint32Array, 'uint'),
+  type('UINT64', 5, 'Uint64', BigUint64Array, 'uint64'),
+  type('INT8', 6, 'Int8', Int8Array, 'int'),
+  type('INT16', 7, 'Int16', Int16Array, 'int'),
+  type('INT32', 8, 'Int32', Int32Array, 'int'),
+  type('INT64', 9, 'Int64', BigInt64Array, 'int64'),
+  type('FP16', 10, 'Float16', Uint16Array, undefined),
+  type('FP32', 11, 'Float32', Float32Array, 'fp32'),
+  type('FP64', 12, 'Float64', Float64Array, 'fp64'),
+  type('BYTES', 13, 'Bytes', undefined, 'bytes'),
+  type('BF16', 14, 'BFloat16', Uint16Array, undefined),
 ];
 
 const BY_WIRE: ReadonlyMap<string, DataType> = new Map(DATA_TYPES.map((each) => [each.wire, each]));

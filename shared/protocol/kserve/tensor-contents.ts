@@ -1,5 +1,12 @@
-import { assertNever, type ServeError, workerError } from '../../errors/index.ts';
-import { type DataType, type FramedBytes, type Int64, NO_CONTENTS, type TensorContents } from './messages.ts';
+import { type ServeError, workerError } from '../../errors/index.ts';
+import {
+  type DataType,
+  type FramedBytes,
+  type Int64,
+  NUMBER_FIELDS,
+  type NumberArray,
+  type TensorContents,
+} from './messages.ts';
 
 /* Elements of tensors between the two forms that messages have for them, typed lists and raw bytes, and their counts. */
 
@@ -75,22 +82,20 @@ function saturatedProduct(shape: readonly Int64[]): bigint {
 }
 
 /** Elements in the field of `contents` that a type has; one in another field is none. */
-export function typedCount({ family }: DataType, contents: TensorContents): number {
-  if (family === undefined) return 0;
-  return family === 'bytes' ? contents.bytes.count : contents[family].length;
+export function typedCount({ field }: DataType, contents: TensorContents): number {
+  if (field === undefined) return 0;
+  return (field === 'bytes' ? contents.bytes?.count : contents[field]?.length) ?? 0;
 }
 
-/** Types that travel widened. Their arrays cut what is put into them to its low bits. */
-const NARROW: ReadonlyMap<string, typeof Int8Array | typeof Int16Array | typeof Uint8Array | typeof Uint16Array> =
-  new Map(Object.entries({ INT8: Int8Array, INT16: Int16Array, UINT8: Uint8Array, UINT16: Uint16Array }));
-
 /** Typed contents as raw bytes. All machines that Node has builds for are little-endian, as raw contents are. */
-export function rawOf({ family, wire }: DataType, contents: TensorContents): Uint8Array {
-  if (family === undefined) return NO_CONTENTS.bytes.framed;
-  if (family === 'bytes') return contents.bytes.framed;
-  const list = contents[family];
-  const Narrow = NARROW.get(wire);
-  const { buffer, byteOffset, byteLength } = Narrow === undefined ? list : new Narrow(list as Int32Array | Uint32Array);
+export function rawOf({ field, array: Own }: DataType, contents: TensorContents): Uint8Array {
+  if (field === undefined || field === 'bytes' || Own === undefined) return contents.bytes?.framed ?? new Uint8Array(0);
+  const list = contents[field] ?? new Own(0);
+  return bytesOf(list instanceof Own ? list : new Own(list)); // what travels widened is cut to its low bits
+}
+
+/** The bytes of an array, not copied. */
+export function bytesOf({ buffer, byteOffset, byteLength }: NumberArray): Uint8Array {
   return new Uint8Array(buffer, byteOffset, byteLength);
 }
 
@@ -98,33 +103,15 @@ export function rawOf({ family, wire }: DataType, contents: TensorContents): Uin
  * Raw bytes as typed contents, which half precision has none of.
  * @param count of byte strings in `raw`
  */
-export function typedOf({ family, wire }: DataType, raw: Uint8Array, count: number): TensorContents {
-  if (family === undefined) return NO_CONTENTS;
-  if (family === 'bytes') return { ...NO_CONTENTS, bytes: { count, framed: raw } };
-  const { buffer } = Uint8Array.from(raw); // views of messages begin anywhere
-  return { ...NO_CONTENTS, [family]: listOf(family, wire, buffer) };
-}
-
-function listOf(family: Exclude<keyof TensorContents, 'bytes'>, wire: string, buffer: ArrayBuffer) {
-  const Narrow = NARROW.get(wire);
-  switch (family) {
-    case 'bool':
-      return truthOf(new Uint8Array(buffer));
-    case 'int':
-      return Narrow === undefined ? new Int32Array(buffer) : Int32Array.from(new Narrow(buffer));
-    case 'uint':
-      return Narrow === undefined ? new Uint32Array(buffer) : Uint32Array.from(new Narrow(buffer));
-    case 'int64':
-      return new BigInt64Array(buffer);
-    case 'uint64':
-      return new BigUint64Array(buffer);
-    case 'fp32':
-      return new Float32Array(buffer);
-    case 'fp64':
-      return new Float64Array(buffer);
-    default:
-      return assertNever(family);
-  }
+export function typedOf({ field, array: Own }: DataType, raw: Uint8Array, count: number): TensorContents {
+  if (field === 'bytes') return { bytes: { count, framed: raw } };
+  if (field === undefined || Own === undefined) return {};
+  const elements = new Own(Uint8Array.from(raw).buffer); // views of messages begin anywhere
+  if (field === 'bool') return { bool: truthOf(elements as Uint8Array) };
+  const Field = NUMBER_FIELDS[field];
+  return {
+    [field]: elements instanceof Field ? elements : new Field(elements),
+  };
 }
 
 /** Bytes that are 0 or 1: any other is true, too. */

@@ -12,6 +12,7 @@ import {
   recordTypeOf,
 } from './messages.ts';
 import {
+  bytesOf,
   checkRaw,
   countFault,
   countFramed,
@@ -98,9 +99,9 @@ function tensorOf(input: InferTensor, raw: Uint8Array | undefined, index: number
   if (contents === undefined) {
     if (raw === undefined) throw invalid(`Missing data of input '${name}': give contents or raw_input_contents`);
     checkRaw(name, type, shape, raw);
-    return { metadata, data: { data_type: type.record, values: type.family === 'bool' ? truthOf(raw) : raw } };
+    return { metadata, data: { data_type: type.record, values: type.field === 'bool' ? truthOf(raw) : raw } };
   }
-  if (type.family === undefined) {
+  if (type.field === undefined) {
     const reason = '`InferTensorContents` has no typed field for half-precision';
     throw invalid(`FP16/BF16 tensors must be sent via \`raw_input_contents\`; ${reason} (input '${name}')`);
   }
@@ -226,11 +227,16 @@ function rawValues(at: string, type: DataType, values: unknown): Uint8Array {
 
 /** Elements of a list as raw bytes. @throws Error that says what an element must be */
 export function rawOfList(type: DataType, values: readonly unknown[]): Uint8Array {
-  if (type.family === 'bytes') return framedBytes(values.map(byteString)).framed;
-  const bytes = Buffer.alloc(values.length * type.bytes);
-  const write = WRITERS[type.wire]!; // one for each type of fixed size
-  for (const [index, value] of values.entries()) write(bytes, index * type.bytes, value);
-  return bytes;
+  if (type.array === undefined) return framedBytes(values.map(byteString)).framed;
+  const array = new type.array(values.length);
+  const elements: Record<number, number | bigint> = array; // each takes what `elementOf` makes for its type
+  const isRounded = type.field === 'fp32' || type.field === 'fp64';
+  for (const [index, value] of values.entries()) {
+    const element = elementOf(type, value);
+    elements[index] = element;
+    if (!isRounded && elements[index] !== element) throw new Error(`an element must be ${type.record}, got ${element}`);
+  }
+  return bytesOf(array);
 }
 
 function byteString(value: unknown): string | Uint8Array {
@@ -241,23 +247,20 @@ function byteString(value: unknown): string | Uint8Array {
   throw new Error('an element must be a text or bytes');
 }
 
-type Write = (bytes: Buffer, at: number, value: unknown) => void;
-
-const WRITERS: Readonly<Record<string, Write>> = {
-  BOOL: (bytes, at, value) => void bytes.writeUInt8(value === false || value === 0 ? 0 : 1, at),
-  UINT8: (bytes, at, value) => void bytes.writeUInt8(whole(value), at),
-  UINT16: (bytes, at, value) => void bytes.writeUInt16LE(whole(value), at),
-  UINT32: (bytes, at, value) => void bytes.writeUInt32LE(whole(value), at),
-  UINT64: (bytes, at, value) => void bytes.writeBigUInt64LE(BigInt(value as number), at),
-  INT8: (bytes, at, value) => void bytes.writeInt8(whole(value), at),
-  INT16: (bytes, at, value) => void bytes.writeInt16LE(whole(value), at),
-  INT32: (bytes, at, value) => void bytes.writeInt32LE(whole(value), at),
-  INT64: (bytes, at, value) => void bytes.writeBigInt64LE(BigInt(value as number), at),
-  FP16: (bytes, at, value) => void bytes.writeUInt16LE(whole(value), at),
-  BF16: (bytes, at, value) => void bytes.writeUInt16LE(whole(value), at),
-  FP32: (bytes, at, value) => void bytes.writeFloatLE(decimal(value), at),
-  FP64: (bytes, at, value) => void bytes.writeDoubleLE(decimal(value), at),
-};
+function elementOf({ field }: DataType, value: unknown): number | bigint {
+  switch (field) {
+    case 'bool':
+      return value === false || value === 0 ? 0 : 1;
+    case 'fp32':
+    case 'fp64':
+      return decimal(value);
+    case 'int64':
+    case 'uint64':
+      return BigInt(value as number);
+    default:
+      return whole(value);
+  }
+}
 
 function whole(value: unknown): number {
   if (!Number.isInteger(value)) throw new Error(`an element must be a whole number, got ${String(value).slice(0, 40)}`);
@@ -301,7 +304,7 @@ function isParameter(value: unknown): boolean {
 }
 
 function outputOf({ name, type, shape, parameters, raw, count }: ReadTensor, isRaw: boolean): InferTensor {
-  if (!isRaw && type.family === undefined) {
+  if (!isRaw && type.field === undefined) {
     const reason = 'use `raw_output_contents` (set_raw_output_contents = true)';
     const message = `FP16/BF16 tensors cannot be returned via \`InferTensorContents\`; ${reason} for output '${name}'`;
     throw new BadTensorResponse('no-typed-form', message);

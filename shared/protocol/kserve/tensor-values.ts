@@ -1,5 +1,5 @@
-import { DATA_TYPES, type DataType, type Int64, recordTypeOf } from './messages.ts';
-import { elementsOf, framedBytes, framedStrings } from './tensor-contents.ts';
+import { DATA_TYPES, type DataType, type Int64, type NumberArray, recordTypeOf } from './messages.ts';
+import { bytesOf, elementsOf, framedBytes, framedStrings } from './tensor-contents.ts';
 import { rawOfList, type TensorRecord } from './tensor-record.ts';
 
 /* Numbers of 16 bits, for which JavaScript has no arrays. */
@@ -53,38 +53,7 @@ function roundHalfEven(value: number): number {
 /* Tensors as the code of a model has them: arrays of JavaScript. */
 
 /** Elements of a tensor, row by row. Truth values are bytes 0 and 1, half precision is widened, byte strings are buffers. */
-export type TensorValues =
-  | Uint8Array
-  | Uint16Array
-  | Uint32Array
-  | BigUint64Array
-  | Int8Array
-  | Int16Array
-  | Int32Array
-  | BigInt64Array
-  | Float32Array
-  | Float64Array
-  | readonly Uint8Array[];
-
-type NumberArray = Exclude<TensorValues, readonly Uint8Array[]>;
-type NumberArrayOf = new (buffer: ArrayBufferLike, offset: number, length: number) => NumberArray;
-
-/** The array that holds raw elements as they are. */
-const ARRAYS: Readonly<Record<string, NumberArrayOf>> = {
-  Bool: Uint8Array,
-  Uint8: Uint8Array,
-  Uint16: Uint16Array,
-  Uint32: Uint32Array,
-  Uint64: BigUint64Array,
-  Int8: Int8Array,
-  Int16: Int16Array,
-  Int32: Int32Array,
-  Int64: BigInt64Array,
-  Float16: Uint16Array,
-  BFloat16: Uint16Array,
-  Float32: Float32Array,
-  Float64: Float64Array,
-};
+export type TensorValues = NumberArray | readonly Uint8Array[];
 
 const HALVES = new Map([
   ['Float16', FP16],
@@ -98,19 +67,14 @@ const HALVES = new Map([
 export function readTensor({ data }: Pick<TensorRecord, 'data'>): TensorValues {
   const type = typeOf(data.data_type);
   const raw = data.values instanceof Uint8Array ? data.values : rawOfList(type, data.values);
-  if (type.family === 'bytes') {
+  if (type.array === undefined) {
     return [...framedStrings(raw)].map((each) => Buffer.from(each.buffer, each.byteOffset, each.byteLength));
   }
-  const array = arrayOf(type, raw);
+  // A view where the bytes lie as the processor wants them, else a copy.
+  const { buffer, byteOffset, byteLength } = raw.byteOffset % type.bytes === 0 ? raw : Uint8Array.from(raw);
+  const array = new type.array(buffer, byteOffset, byteLength / type.bytes);
   const half = HALVES.get(type.record);
   return half === undefined ? array : Float32Array.from(array as Uint16Array, (bits) => fromBits16(bits, half));
-}
-
-/** A view where the bytes lie as the processor wants them, else a copy. */
-function arrayOf({ record, bytes }: DataType, raw: Uint8Array): NumberArray {
-  const ArrayType = ARRAYS[record]!; // every type but that of byte strings has one
-  const { buffer, byteOffset, byteLength } = raw.byteOffset % bytes === 0 ? raw : Uint8Array.from(raw);
-  return new ArrayType(buffer, byteOffset, byteLength / bytes);
 }
 
 /** What a tensor may be made of: an array of the type's own kind, or any list of its elements. */
@@ -144,10 +108,9 @@ export function writeTensor(
 }
 
 function rawOf(type: DataType, values: TensorElements): Uint8Array {
-  if (type.family === 'bytes')
+  if (type.array === undefined)
     return framedBytes(Array.from(values as ArrayLike<string | Uint8Array>, stringOrBytes)).framed;
-  const OwnArray = ARRAYS[type.record]!; // every other type has one
-  if (values instanceof OwnArray) return new Uint8Array(values.buffer, values.byteOffset, values.byteLength);
+  if (values instanceof type.array) return bytesOf(values);
   const half = HALVES.get(type.record);
   if (half === undefined) return rawOfList(type, Array.from(values));
   return rawOf(

@@ -1,7 +1,7 @@
 import type { Clock } from '../../clock/index.ts';
 import type { FrontendFamilies } from './frontend-families.ts';
-import type { FrontendMetrics, RequestMeter, RequestOutcome, WorkerLabels } from './frontend-metrics.ts';
-import type { TurnClock } from './frontend-recorders.ts';
+import type { RequestOutcome, WorkerLabels } from './frontend-metrics.ts';
+import type { TurnClock, workerRecorder } from './frontend-recorders.ts';
 import { type Counter, OVERFLOW_LABEL } from './registry.ts';
 
 const MS_PER_SECOND = 1000;
@@ -14,7 +14,10 @@ interface RequestTimes {
 }
 
 /** Shows the figures of the last request of a worker. */
-type ShowWorker = FrontendMetrics['setWorker'];
+type ShowWorker = ReturnType<typeof workerRecorder>['setWorker'];
+
+/** Counts one request from the handler's entry to the end of its body. */
+export type RequestMeter = Pick<ActiveRequest, keyof ActiveRequest>;
 
 /**
  * The meter of one request. It counts straight onto the model's series, which are plain numbers: nothing has to be folded
@@ -26,7 +29,7 @@ type ShowWorker = FrontendMetrics['setWorker'];
  * | answering | | inter-token latency | ended |
  * | ended | ignored | ignored | ignored |
  */
-export class ActiveRequest implements RequestMeter {
+export class ActiveRequest {
   readonly #clock: Clock;
   readonly #turnClock: TurnClock;
   readonly #model: ModelSeries;
@@ -67,22 +70,27 @@ export class ActiveRequest implements RequestMeter {
     model.queued.add(1);
   }
 
+  /** Milliseconds since the handler's entry to the first token, once there was one. */
   get ttftMs(): number | undefined {
     return this.#ttftMs;
   }
 
+  /** Of its prompt and of its answer, so far. */
   get tokens(): number {
     return this.#promptTokens + this.#outputTokens + (this.#toldTokens ?? this.#pieces);
   }
 
+  /** Who answers it, or did last; undefined before it went to anybody. */
   get workerId(): string | undefined {
     return this.#decode?.workerId;
   }
 
+  /** How often it went on at another worker. */
   get moves(): number {
     return this.#moves;
   }
 
+  /** The prompt was tokenized. */
   promptTokens(count: number): void {
     if (this.#hasEnded || this.#hasPromptTokens) return; // a request that moves to another worker is one request
     this.#hasPromptTokens = true;
@@ -90,12 +98,14 @@ export class ActiveRequest implements RequestMeter {
     this.#model.inputTokens.observe(count);
   }
 
+  /** The worker reported how much of the prompt it had cached. */
   cachedTokens(count: number): void {
     if (this.#hasEnded || this.#hasCachedTokens) return;
     this.#hasCachedTokens = true;
     this.#model.cachedTokens.observe(count);
   }
 
+  /** Who computes its prompt and who goes on from there, mostly the same one; again after a migration. */
   servedBy(prefill: WorkerLabels, decode: WorkerLabels): void {
     if (this.#hasEnded) return;
     this.#showLatency(); // of the worker before
@@ -103,10 +113,12 @@ export class ActiveRequest implements RequestMeter {
     this.#decode = decode;
   }
 
+  /** It goes on at another worker. */
   moved(): void {
     this.#moves++;
   }
 
+  /** One engine output with `count` tokens arrived: the first sets TTFT, later ones count inter-token latency per token. */
   outputTokens(count: number): void {
     if (count <= 0 || this.#hasEnded) return;
     this.#arrived(count);
@@ -114,16 +126,19 @@ export class ActiveRequest implements RequestMeter {
     this.#model.outputTokens.value += count;
   }
 
+  /** A piece of text arrived whose tokens its worker counts: for TTFT and inter-token latency it is one token. */
   piece(): void {
     if (this.#hasEnded) return;
     this.#arrived(1);
     this.#pieces++;
   }
 
+  /** The worker says how many tokens the pieces so far hold; as long as it does not, each counts as one. Adds up over prompts. */
   piecesHold(tokens: number): void {
     this.#toldTokens = (this.#toldTokens ?? 0) + tokens;
   }
 
+  /** Closes the books; later calls do nothing. */
   end(outcome: RequestOutcome): void {
     if (this.#hasEnded) return;
     this.#hasEnded = true;

@@ -1,17 +1,10 @@
 import { type Clock, systemClock } from '../../clock/index.ts';
 import { type ErrorCode, type LimitName, limitNames, type ServeError } from '../../errors/index.ts';
-import { ActiveRequest, modelTable, type RequestTypeLabel } from './active-request.ts';
+import { ActiveRequest, modelTable, type RequestMeter, type RequestTypeLabel } from './active-request.ts';
 import { BUCKETS, type Buckets } from './buckets.ts';
-import { createRequestPlaneMetrics, type RequestPlaneMetrics } from './edge-metrics.ts';
+import { createRequestPlaneMetrics } from './edge-metrics.ts';
 import { defineFrontendFamilies } from './frontend-families.ts';
-import {
-  type EventLoopWatch,
-  modelRecorder,
-  stageRecorder,
-  TurnClock,
-  watchEventLoop,
-  workerRecorder,
-} from './frontend-recorders.ts';
+import { modelRecorder, stageRecorder, TurnClock, watchEventLoop, workerRecorder } from './frontend-recorders.ts';
 import { exposeUptime, MetricRegistry } from './registry.ts';
 
 /** How a request ended, for the counters. */
@@ -27,37 +20,6 @@ export interface WorkerLabels {
   /** Absent = `none`. */
   readonly dpRank?: number | undefined;
   readonly workerType: 'prefill' | 'decode';
-}
-
-/**
- * Counts one request from the handler's entry to the end of its body. Per-token work is plain numbers in the meter; it is
- * folded into the registry when the request ends or the registry is scraped.
- */
-export interface RequestMeter {
-  /** The prompt was tokenized. */
-  promptTokens(count: number): void;
-  /** The worker reported how much of the prompt it had cached. */
-  cachedTokens(count: number): void;
-  /** Who computes its prompt and who goes on from there, mostly the same one; again after a migration. */
-  servedBy(prefill: WorkerLabels, decode: WorkerLabels): void;
-  /** It goes on at another worker. */
-  moved(): void;
-  /** One engine output with `count` tokens arrived: the first sets TTFT, later ones count inter-token latency per token. */
-  outputTokens(count: number): void;
-  /** A piece of text arrived whose tokens its worker counts: for TTFT and inter-token latency it is one token. */
-  piece(): void;
-  /** The worker says how many tokens the pieces so far hold; as long as it does not, each counts as one. Adds up over prompts. */
-  piecesHold(tokens: number): void;
-  /** Milliseconds since the handler's entry to the first token, once there was one. */
-  readonly ttftMs: number | undefined;
-  /** Of its prompt and of its answer, so far. */
-  readonly tokens: number;
-  /** Who answers it, or did last; undefined before it went to anybody. */
-  readonly workerId: string | undefined;
-  /** How often it went on at another worker. */
-  readonly moves: number;
-  /** Closes the books; later calls do nothing. */
-  end(outcome: RequestOutcome): void;
 }
 
 /** Labels of a request. */
@@ -99,55 +61,7 @@ export type MigrationType = 'new_request' | 'ongoing_request';
  * The metrics of a frontend process; also the observer that the pipeline reports its steps to.
  * Nothing here throws or waits, apart from `render`.
  */
-export interface FrontendMetrics {
-  readonly registry: MetricRegistry;
-  readonly requestPlane: RequestPlaneMetrics;
-  /** Opens the books of one request. All its times count from the handler's entry. */
-  startRequest(route: RequestRoute): RequestMeter;
-  /** Every worker was full. */
-  rejected(model: string, endpoint: string): void;
-  cancelled(model: string, endpoint: string, requestType: RequestTypeLabel): void;
-  /** A client left before its response had ended. */
-  disconnected(): void;
-  /** A request had root keys that its route ignores. @param keys from a closed list: they become labels */
-  ignoredKeys(endpoint: string, keys: readonly string[]): void;
-  /** Counts `error` under the class and the reason that belong to it. */
-  failed(error: ServeError): void;
-  /** A request, or what a worker made of one, went beyond a limit. */
-  limitReached(limit: LimitName): void;
-  /** A request is in `stage`, until `stageLeft` with the same arguments. `phase` defaults to none. */
-  stageEntered(stage: StageLabel, phase?: PhaseLabel): void;
-  stageLeft(stage: StageLabel, phase?: PhaseLabel): void;
-  /** A request was in `stage` for so long. */
-  stage(stage: TimedStageLabel, durationMs: number): void;
-  /** A prompt was tokenized, a chat template rendered. */
-  tokenize(durationMs: number): void;
-  template(durationMs: number): void;
-  /** Once a request: all the time it spent turning `tokenCount` tokens into text. */
-  detokenize(totalMs: number, tokenCount: number): void;
-  /** A prompt was tokenized, `cachedTokens` of it from the tokenizer's cache. */
-  tokenizerCache(model: string, cachedTokens: number, uncachedTokens: number): void;
-  /** Once per embeddings request that succeeded. */
-  embedded(model: string, durationMs: number): void;
-  migrated(model: string, type: MigrationType): void;
-  migrationTook(model: string, type: MigrationType, outcome: string, durationMs: number): void;
-  /** A request was too long to be moved to another worker. */
-  migrationTooLong(model: string): void;
-  /** Shows what a model's card says. Never removed. */
-  setModel(facts: ModelFacts): void;
-  /** Where `model_ready` comes from: asked at every scrape. Aliases must not be in it. Replaces an earlier source. */
-  readModelsFrom(source: () => Iterable<{ readonly model: string; readonly isReady: boolean }>): void;
-  setWorker(worker: WorkerLabels, figures: WorkerFigures): void;
-  /** Which workers there are: asked at every scrape, and the others are forgotten. Replaces an earlier source. */
-  readWorkersFrom(source: () => Iterable<string>): void;
-  /** Forgets a worker that has gone. */
-  removeWorker(workerId: string): void;
-  /** Starts to measure delays of the event loop. Not for functions. */
-  watchEventLoop(): EventLoopWatch;
-  readonly contentType: string;
-  /** The text of `/metrics`. */
-  render(): Promise<string>;
-}
+export type FrontendMetrics = ReturnType<typeof createFrontendMetrics>;
 
 /** Labels of the failures counter. */
 interface FailureLabels {
@@ -206,7 +120,7 @@ export interface FrontendMetricsOptions {
 }
 
 /** Makes the metrics of a frontend process, every family at zero. */
-export function createFrontendMetrics(options: FrontendMetricsOptions = {}): FrontendMetrics {
+export function createFrontendMetrics(options: FrontendMetricsOptions = {}) {
   const { prefix, buckets = BUCKETS, clock = systemClock, registry = new MetricRegistry() } = options;
   const { modelsMax = MODELS_MAX_DEFAULT } = options;
   const turnClock = new TurnClock(clock);
@@ -218,27 +132,36 @@ export function createFrontendMetrics(options: FrontendMetricsOptions = {}): Fro
   return {
     registry,
     requestPlane: createRequestPlaneMetrics(registry),
-    startRequest({ model, endpoint, requestType, startedMs = clock.nowMs() }) {
+    /** Opens the books of one request. All its times count from the handler's entry. */
+    startRequest({ model, endpoint, requestType, startedMs = clock.nowMs() }: RequestRoute): RequestMeter {
       const series = seriesOf(model);
       const route = series.route(endpoint, requestType);
       return new ActiveRequest({ clock, turnClock, startedMs }, series, route, workers.setWorker);
     },
-    rejected: (model, endpoint) => families.rejections.with(seriesOf(model).model, endpoint).add(),
-    cancelled: (model, endpoint, requestType) => seriesOf(model).route(endpoint, requestType).cancellations.add(),
+    /** Every worker was full. */
+    rejected: (model: string, endpoint: string) => families.rejections.with(seriesOf(model).model, endpoint).add(),
+    cancelled: (model: string, endpoint: string, requestType: RequestTypeLabel) =>
+      seriesOf(model).route(endpoint, requestType).cancellations.add(),
+    /** A client left before its response had ended. */
     disconnected: () => families.disconnected.with().add(1),
-    ignoredKeys(endpoint, keys) {
+    /** A request had root keys that its route ignores. @param keys from a closed list: they become labels */
+    ignoredKeys(endpoint: string, keys: readonly string[]): void {
       for (const key of keys) families.ignoredKeys.with(endpoint, key).add();
     },
-    failed({ code }) {
+    /** Counts `error` under the class and the reason that belong to it. */
+    failed({ code }: ServeError): void {
       const labels = LABELS[code];
       families.failures.with(labels.class, labels.reason).add();
     },
-    limitReached: (limit) => families.limitsReached.with(limit).add(),
+    /** A request, or what a worker made of one, went beyond a limit. */
+    limitReached: (limit: LimitName) => families.limitsReached.with(limit).add(),
     ...stageRecorder(families),
     ...modelRecorder(families, registry),
     ...workers,
+    /** Starts to measure delays of the event loop. Not for functions. */
     watchEventLoop: () => watchEventLoop(clock, families.eventLoopDelay, families.eventLoopStalls),
     contentType: registry.contentType,
+    /** The text of `/metrics`. */
     render: () => registry.render(),
   };
 }

@@ -1,15 +1,18 @@
 import type { Clock, Timer } from '../../clock/index.ts';
 import type { FrontendFamilies } from './frontend-families.ts';
-import type { FrontendMetrics, PhaseLabel, StageLabel, WorkerLabels } from './frontend-metrics.ts';
+import type {
+  MigrationType,
+  ModelFacts,
+  PhaseLabel,
+  StageLabel,
+  TimedStageLabel,
+  WorkerFigures,
+  WorkerLabels,
+} from './frontend-metrics.ts';
 import type { Counter, Gauge, Histogram, MetricRegistry } from './registry.ts';
 
-type StageMethods = Pick<
-  FrontendMetrics,
-  'stageEntered' | 'stageLeft' | 'stage' | 'tokenize' | 'template' | 'detokenize'
->;
-
 /** Counts what happens between a request's entry and its end. Series are looked up once, here. */
-export function stageRecorder(families: FrontendFamilies): StageMethods {
+export function stageRecorder(families: FrontendFamilies) {
   const { tokenize, template, detokenizeUs, detokenizeTokens, stageDuration, stageRequests, tokenizerLatency } =
     families;
   const tokenizeLatency = tokenizerLatency.with('tokenize');
@@ -28,15 +31,20 @@ export function stageRecorder(families: FrontendFamilies): StageMethods {
   });
   const requests = { preprocess: phasesOf('preprocess'), route: phasesOf('route'), dispatch: phasesOf('dispatch') };
   return {
-    stageEntered: (stage, phase = '') => requests[stage][phase].add(1),
-    stageLeft: (stage, phase = '') => requests[stage][phase].add(-1),
-    stage: (stage, durationMs) => durations[stage].observe(durationMs / 1000),
-    tokenize(durationMs) {
+    /** A request is in `stage`, until `stageLeft` with the same arguments. `phase` defaults to none. */
+    stageEntered: (stage: StageLabel, phase: PhaseLabel = '') => requests[stage][phase].add(1),
+    stageLeft: (stage: StageLabel, phase: PhaseLabel = '') => requests[stage][phase].add(-1),
+    /** A request was in `stage` for so long. */
+    stage: (stage: TimedStageLabel, durationMs: number) => durations[stage].observe(durationMs / 1000),
+    /** A prompt was tokenized. */
+    tokenize(durationMs: number): void {
       tokenize.observe(durationMs / 1000);
       tokenizeLatency.observe(durationMs);
     },
-    template: (durationMs) => template.observe(durationMs / 1000),
-    detokenize(totalMs, tokenCount) {
+    /** A chat template was rendered. */
+    template: (durationMs: number) => template.observe(durationMs / 1000),
+    /** Once a request: all the time it spent turning `tokenCount` tokens into text. */
+    detokenize(totalMs: number, tokenCount: number): void {
       if (tokenCount === 0) return;
       detokenizeUs.add(totalMs * 1000);
       detokenizeTokens.add(tokenCount);
@@ -45,35 +53,35 @@ export function stageRecorder(families: FrontendFamilies): StageMethods {
   };
 }
 
-type ModelMethods = Pick<
-  FrontendMetrics,
-  'tokenizerCache' | 'embedded' | 'migrated' | 'migrationTook' | 'migrationTooLong' | 'setModel' | 'readModelsFrom'
->;
-
 /** Counts what happens to a model, and shows its card and readiness. */
-export function modelRecorder(families: FrontendFamilies, registry: MetricRegistry): ModelMethods {
+export function modelRecorder(families: FrontendFamilies, registry: MetricRegistry) {
   let readModels: () => Iterable<{ readonly model: string; readonly isReady: boolean }> = () => [];
   registry.beforeScrape(() => {
     for (const { model, isReady } of readModels()) families.ready.with(model).set(isReady ? 1 : 0);
   });
   return {
-    tokenizerCache(model, cachedTokens, uncachedTokens) {
+    /** A prompt was tokenized, `cachedTokens` of it from the tokenizer's cache. */
+    tokenizerCache(model: string, cachedTokens: number, uncachedTokens: number): void {
       (cachedTokens > 0 ? families.cacheHits : families.cacheMisses).add();
       families.cachedPromptTokens.with(model).add(cachedTokens);
       families.uncachedPromptTokens.with(model).add(uncachedTokens);
     },
-    embedded: (model, durationMs) => families.embeddingLatency.with(model).observe(durationMs / 1000),
-    migrated: (model, type) => families.migrations.with(model, type).add(),
-    migrationTook: (model, type, outcome, durationMs) =>
+    /** Once per embeddings request that succeeded. */
+    embedded: (model: string, durationMs: number) => families.embeddingLatency.with(model).observe(durationMs / 1000),
+    migrated: (model: string, type: MigrationType) => families.migrations.with(model, type).add(),
+    migrationTook: (model: string, type: MigrationType, outcome: string, durationMs: number) =>
       families.migrationDuration.with(model, type, outcome).observe(durationMs / 1000),
-    migrationTooLong: (model) => families.migrationTooLong.with(model).add(),
-    setModel(facts) {
+    /** A request was too long to be moved to another worker. */
+    migrationTooLong: (model: string) => families.migrationTooLong.with(model).add(),
+    /** Shows what a model's card says. Never removed. */
+    setModel(facts: ModelFacts): void {
       for (const fact of MODEL_FACTS) {
         const value = facts[fact];
         if (value !== undefined) families[fact].with(facts.model).set(value);
       }
     },
-    readModelsFrom(source) {
+    /** Where `model_ready` comes from: asked at every scrape. Aliases must not be in it. Replaces an earlier source. */
+    readModelsFrom(source: typeof readModels): void {
       readModels = source;
     },
   };
@@ -88,8 +96,6 @@ const MODEL_FACTS = [
   'migrationLimit',
 ] as const;
 
-type WorkerMethods = Pick<FrontendMetrics, 'setWorker' | 'readWorkersFrom' | 'removeWorker'>;
-
 /** Workers shown at most, between two scrapes also some that left. */
 const WORKERS_MAX = 20_000;
 
@@ -99,7 +105,7 @@ interface ShownRank extends Pick<WorkerLabels, 'dpRank' | 'workerType'> {
 }
 
 /** Shows the load and the last request of workers, as long as they are there. */
-export function workerRecorder(families: FrontendFamilies, registry: MetricRegistry): WorkerMethods {
+export function workerRecorder(families: FrontendFamilies, registry: MetricRegistry) {
   const figureGauges = [
     ['activeDecodeBlocks', families.workerDecodeBlocks, 1],
     ['activePrefillTokens', families.workerPrefillTokens, 1],
@@ -132,7 +138,7 @@ export function workerRecorder(families: FrontendFamilies, registry: MetricRegis
     return rank;
   };
   return {
-    setWorker(worker, figures) {
+    setWorker(worker: WorkerLabels, figures: WorkerFigures): void {
       const rank = rankOf(worker);
       if (rank === undefined) return;
       for (let at = 0; at < figureGauges.length; at++) {
@@ -143,9 +149,11 @@ export function workerRecorder(families: FrontendFamilies, registry: MetricRegis
         rank.gauges[at]?.set(value / unitsPerMetricUnit);
       }
     },
-    readWorkersFrom(source) {
+    /** Which workers there are: asked at every scrape, and the others are forgotten. Replaces an earlier source. */
+    readWorkersFrom(source: () => Iterable<string>): void {
       readWorkers = source;
     },
+    /** Forgets a worker that has gone. */
     removeWorker,
   };
 }

@@ -7,6 +7,7 @@ import { type Resource, resourceFromAttributes } from '@opentelemetry/resources'
 import { BatchLogRecordProcessor, LoggerProvider, type LogRecordExporter } from '@opentelemetry/sdk-logs';
 import { BatchSpanProcessor, type ReadableSpan, type SpanExporter } from '@opentelemetry/sdk-trace';
 import type { Clock } from '../../clock/index.ts';
+import type { FleetSettings } from '../../config/index.ts';
 import { hideSecretText, type LineWriter, type LogLevel, toLoggable } from '../log/lines.ts';
 import type { Logger } from '../log/logger.ts';
 import type { TelemetryDropped } from '../metrics/registry.ts';
@@ -18,17 +19,6 @@ interface OtlpTarget {
   /** With gRPC the address of the collector; with http/protobuf the whole URL, path included. */
   readonly url: string;
 }
-
-export interface OtlpAddresses {
-  readonly endpoint: string;
-  /** Endpoint of one signal, used as it is. */
-  readonly tracesEndpoint?: string | undefined;
-  readonly logsEndpoint?: string | undefined;
-  readonly tracesProtocol: OtlpTarget['protocol'];
-  readonly logsProtocol: OtlpTarget['protocol'];
-}
-
-const SIGNAL_PATH = { traces: '/v1/traces', logs: '/v1/logs' } as const;
 
 const KINDS = { server: SpanKind.SERVER, client: SpanKind.CLIENT, internal: SpanKind.INTERNAL } as const;
 
@@ -187,16 +177,22 @@ function hrTime(ms: number): HrTime {
   return [seconds, Math.round((ms - seconds * 1000) * 1e6)];
 }
 
+type OtlpSettings = Pick<
+  FleetSettings,
+  'otelExporterOtlpEndpoint' | 'otelExporterOtlpTracesProtocol' | 'otelExporterOtlpLogsProtocol'
+> &
+  Partial<Pick<FleetSettings, 'otelExporterOtlpTracesEndpoint' | 'otelExporterOtlpLogsEndpoint'>>;
+
 /** Where traces and logs go: over HTTP, the path of the signal is put behind the general endpoint. */
-export function otlpTargets(addresses: OtlpAddresses): { readonly traces: OtlpTarget; readonly logs: OtlpTarget } {
-  const { endpoint, tracesEndpoint, logsEndpoint, tracesProtocol, logsProtocol } = addresses;
-  const target = (signal: keyof typeof SIGNAL_PATH, own: string | undefined, protocol: OtlpTarget['protocol']) => {
-    const url = own ?? (protocol === 'grpc' ? endpoint : `${endpoint.replace(/\/+$/, '')}${SIGNAL_PATH[signal]}`);
-    return { protocol, url };
-  };
+export function otlpTargets(settings: OtlpSettings): { readonly traces: OtlpTarget; readonly logs: OtlpTarget } {
+  const { otelExporterOtlpEndpoint: endpoint } = settings;
+  const target = (path: string, own: string | undefined, protocol: OtlpTarget['protocol']) => ({
+    protocol,
+    url: own ?? (protocol === 'grpc' ? endpoint : endpoint.replace(/\/+$/, '') + path),
+  });
   return {
-    traces: target('traces', tracesEndpoint, tracesProtocol),
-    logs: target('logs', logsEndpoint, logsProtocol),
+    traces: target('/v1/traces', settings.otelExporterOtlpTracesEndpoint, settings.otelExporterOtlpTracesProtocol),
+    logs: target('/v1/logs', settings.otelExporterOtlpLogsEndpoint, settings.otelExporterOtlpLogsProtocol),
   };
 }
 

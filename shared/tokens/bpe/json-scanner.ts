@@ -1,3 +1,4 @@
+import { grown } from '../../records/index.ts';
 import { byteOfChar } from './byte-text.ts';
 
 const QUOTE = 0x22;
@@ -88,7 +89,10 @@ export class JsonScanner {
     for (;;) {
       const codePoint = this.#readCodePoint();
       if (codePoint < 0) return;
-      if (this.rawLength + 4 > this.raw.length) this.#grow();
+      if (this.rawLength + 4 > this.raw.length) {
+        this.raw = grown(this.raw);
+        this.spelled = grown(this.spelled);
+      }
       this.#appendRaw(codePoint);
       const byte = byteOfChar(codePoint);
       if (byte < 0) this.isSpelled = false;
@@ -182,15 +186,6 @@ export class JsonScanner {
       raw[at++] = 0x80 | (codePoint & 0x3f);
     }
     this.rawLength = at;
-  }
-
-  #grow(): void {
-    const raw = new Uint8Array(this.raw.length * 2);
-    raw.set(this.raw);
-    const spelled = new Uint8Array(raw.length);
-    spelled.set(this.spelled);
-    this.raw = raw;
-    this.spelled = spelled;
   }
 }
 

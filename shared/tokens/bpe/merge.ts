@@ -1,3 +1,4 @@
+import { grown } from '../../records/index.ts';
 import { type BpeTables, findPair } from './tables.ts';
 
 /** Words of more symbols are merged with a heap: the plain search for the best pair is quadratic. */
@@ -133,7 +134,10 @@ class PairHeap {
   }
 
   push(rank: number, position: number): void {
-    if (this.#size === this.#ranks.length) this.#grow();
+    if (this.#size === this.#ranks.length) {
+      this.#ranks = grown(this.#ranks);
+      this.#positions = grown(this.#positions);
+    }
     const ranks = this.#ranks;
     const positions = this.#positions;
     let at = this.#size++;
@@ -174,14 +178,5 @@ class PairHeap {
     ranks[at] = rank;
     positions[at] = position;
     return true;
-  }
-
-  #grow(): void {
-    const ranks = new Int32Array(this.#ranks.length * 2);
-    ranks.set(this.#ranks);
-    const positions = new Int32Array(ranks.length);
-    positions.set(this.#positions);
-    this.#ranks = ranks;
-    this.#positions = positions;
   }
 }

@@ -1,4 +1,4 @@
-import { MemoryKeyStore } from '../../../shared/access/keys/index.ts';
+import { MemoryKeyStore } from '../../support/memory-key-store.ts';
 import { describeKeyStore } from './key-store.contract.ts';
 
 describeKeyStore('memory', async () => {

@@ -1,7 +1,7 @@
 import { connect } from 'node:net';
 import { describe, expect, it } from 'vitest';
 import { RequestNames } from '../../../shared/access/index.ts';
-import { issueKey, KeyGate, type KeyRecord, MemoryKeyStore, type NewKey } from '../../../shared/access/keys/index.ts';
+import { issueKey, KeyGate, type KeyRecord, type NewKey } from '../../../shared/access/keys/index.ts';
 import { systemClock } from '../../../shared/clock/index.ts';
 import { createHttpApp, type HttpSettings } from '../../../shared/frontends/http/index.ts';
 import { routesOf } from '../../../shared/frontends/http/route-table.ts';
@@ -10,6 +10,7 @@ import type { GenerationRequest } from '../../../shared/protocol/generation/inde
 import type { JsonObject } from '../../support/dynamo-http/records.ts';
 import { createTestApp } from '../../support/http-app.ts';
 import { defaultHttpSettings } from '../../support/http-settings.ts';
+import { MemoryKeyStore } from '../../support/memory-key-store.ts';
 import { playTexts, ScriptedPipeline } from '../../support/scripted-pipeline.ts';
 import { waitUntil } from '../../support/wait-until.ts';
 

@@ -221,13 +221,14 @@ describe('POST /v1/cancel/{id} for a request of another process', () => {
 
 describe('the running requests', () => {
   const OTHER = '9b4e28ba-2fa1-4d3b-a3f5-ef19b5a7633b';
+  const SINK = { fail: () => {}, abandon: () => {} };
 
   it('cancels by id and forgets each by itself', () => {
     const running = new RunningRequests();
     const ended: string[] = [];
-    const forget = running.add(ID, 'me', (error) => ended.push(`a ${error.code}`));
-    running.add(ID, 'me', (error) => ended.push(`b ${error.code}`));
-    running.add(OTHER, 'me', (error) => ended.push(`c ${error.code}`));
+    const forget = running.add(ID, 'me', (error) => ended.push(`a ${error.code}`), SINK);
+    running.add(ID, 'me', (error) => ended.push(`b ${error.code}`), SINK);
+    running.add(OTHER, 'me', (error) => ended.push(`c ${error.code}`), SINK);
     expect(running.cancel(ID, 'somebody else')).toBe(false);
     expect(running.cancel(ID, 'me')).toBe(true);
     expect(ended.splice(0)).toEqual(['a client_closed_request', 'b client_closed_request']);
@@ -240,8 +241,8 @@ describe('the running requests', () => {
   it('ends them all with one error', () => {
     const running = new RunningRequests();
     const ended: string[] = [];
-    running.add(ID, 'me', (error) => ended.push(error.message));
-    running.add(OTHER, 'me', (error) => ended.push(error.message));
+    running.add(ID, 'me', (error) => ended.push(error.message), SINK);
+    running.add(OTHER, 'me', (error) => ended.push(error.message), SINK);
     expect(running.breakOff(new ServeError('service_unavailable', 'over'))).toBe(2);
     expect(ended).toEqual(['over', 'over']);
   });

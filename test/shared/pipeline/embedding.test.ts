@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { decodeEngineRequest, encodeEngineRequest, readEmbeddings } from '../../../shared/protocol/generation/index.ts';
 import type { EncodeOptions } from '../../../shared/tokens/index.ts';
-import { letterModel, letterTokenizer, model, preprocessNow, request } from './fixtures.ts';
+import { letterModel, letterTokenizer, model, preprocessed, request } from './fixtures.ts';
 
 /** Letters, with an end token where special tokens are asked for. */
 const closing = {
@@ -17,22 +17,22 @@ const asking = (text: string) =>
   request({ endpoint: 'embeddings', prompt: { kind: 'raw', text }, embedding: { dimensions: 8 } });
 
 describe('the prompt of an embedding', () => {
-  it('has the special tokens of its model, no stop conditions, and says what is wanted', () => {
-    const { request: sent, promptTokens } = preprocessNow(asking('ab'), model(), closing);
+  it('has the special tokens of its model, no stop conditions, and says what is wanted', async () => {
+    const { request: sent, promptTokens } = await preprocessed(asking('ab'), model(), closing);
     expect(promptTokens).toBe(3);
     expect(sent).toMatchObject({ input: { kind: 'tokens', tokenIds: Uint32Array.of(1, 2, 0) }, stop: {} });
     const { body, tokenIds } = encodeEngineRequest(sent);
     expect(decodeEngineRequest('r1', body, tokenIds).embedding).toEqual({ dimensions: 8 });
   });
 
-  it('leaves special tokens to whoever wrote a prompt that is continued', () => {
-    const { promptTokens } = preprocessNow(request(), model(), closing);
+  it('leaves special tokens to whoever wrote a prompt that is continued', async () => {
+    const { promptTokens } = await preprocessed(request(), model(), closing);
     expect(promptTokens).toBe(3);
   });
 
-  it('is refused when it does not fit, under the name of its field', () => {
+  it('is refused when it does not fit, under the name of its field', async () => {
     const prompt = asking('a'.repeat(100));
-    expect(() => preprocessNow(prompt, model(), closing)).toThrow(
+    await expect(preprocessed(prompt, model(), closing)).rejects.toThrow(
       expect.objectContaining({ code: 'context_length_exceeded', param: 'input' }),
     );
   });

@@ -1,7 +1,7 @@
 import type { ModelCard } from '../../../shared/discovery/index.ts';
 import { ServeError } from '../../../shared/errors/index.ts';
 import type { RoutableModel, Worker } from '../../../shared/pipeline/index.ts';
-import { type Preprocessed, preprocess } from '../../../shared/pipeline/prompt/preprocess.ts';
+import { type Preprocessed, preprocess, withTokens } from '../../../shared/pipeline/prompt/preprocess.ts';
 import type { PromptTools } from '../../../shared/pipeline/prompt/prompt-tokens.ts';
 import type {
   Call,
@@ -112,11 +112,20 @@ export function promptTools(clock = new VirtualClock()): PromptTools {
   return { encoder: new PromptEncoder({ clock }), clock, observer };
 }
 
-/** `preprocess` of a prompt that is short enough to be ready at once. */
+/** `preprocess` in this thread. */
+export function preprocessed(
+  asked: GenerationRequest,
+  served: RoutableModel,
+  loaded: LoadedModel,
+): Promise<Preprocessed> {
+  return preprocess(asked, served, loaded, promptTools());
+}
+
+/** The same of a raw prompt, at once. */
 export function preprocessNow(asked: GenerationRequest, served: RoutableModel, loaded: LoadedModel): Preprocessed {
-  const ready = preprocess(asked, served, loaded, promptTools());
-  if (ready instanceof Promise) throw new Error('not at once');
-  return ready;
+  const text = asked.prompt.kind === 'raw' ? asked.prompt.text : '';
+  const tokenIds = Uint32Array.from(loaded.tokenizer.encode(text));
+  return withTokens(asked, served, loaded, { tokenIds, isWhole: true, formattedPrompt: text, promptEmbeds: undefined });
 }
 
 export const idleMeter: RequestMeter = {

@@ -112,19 +112,15 @@ export function requestIdHeader(requestId: string): { readonly 'request-id': str
   return { 'request-id': requestId };
 }
 
-function messagesStatusOf(error: ServeError): number {
-  return statusOf(error, OVERLOAD_STATUS);
-}
-
-/** Sends a failure in Anthropic's envelope. */
+/** Sends a failure in Anthropic's envelope. Returns its status. */
 export function sendMessagesError(
   exchange: HttpExchange,
   error: ServeError,
   requestId: string,
   headers?: Readonly<Record<string, string>>,
-): void {
-  sendFailure(exchange, error, {
-    status: messagesStatusOf(error),
+): number {
+  return sendFailure(exchange, error, {
+    status: statusOf(error, OVERLOAD_STATUS),
     body: anthropicErrorBody(error, requestId),
     headers: { ...headers, ...requestIdHeader(requestId) },
   });
@@ -132,8 +128,5 @@ export function sendMessagesError(
 
 /** An inference request failed; see `Inference.refuse`. */
 export function refuseMessages(inference: Inference, error: ServeError, requestId: string): void {
-  inference.refuse(error, ({ exchange }) => {
-    sendMessagesError(exchange, error, requestId);
-    return messagesStatusOf(error);
-  });
+  inference.refuse(error, ({ exchange }) => sendMessagesError(exchange, error, requestId));
 }

@@ -21,40 +21,25 @@ import { sendJson } from '../sinks/send.ts';
 /** A body that is JSON but not of the right shape, on this route alone. */
 const WRONG_SHAPE_STATUS = 422;
 
-/** `GET /busy_threshold` lists the thresholds of every model, `POST` reads or sets those of one. Never rejects. */
+/** `GET /busy_threshold` lists the thresholds of every model, `POST` reads or sets those of one: failures in an envelope of its own. */
 export async function serveBusyThreshold(deps: HttpAppDeps, exchange: HttpExchange): Promise<void> {
-  if (exchange.method !== 'POST') {
-    const { models, thresholds } = deps.pipeline;
-    const all = models.list().map(({ name, primaryName }) => thresholdBody(name, thresholds.of(primaryName)));
-    sendJson(exchange, 200, { thresholds: all });
-    return;
-  }
-  let json: JsonBody;
   try {
-    json = await readJson(exchange, deps);
+    sendJson(exchange, 200, exchange.method === 'POST' ? await setThresholds(deps, exchange) : listThresholds(deps));
   } catch (thrown) {
     const error = toServeError(thrown);
-    sendThresholdError(exchange, error.status, error);
-    return;
+    if (error.code === 'internal_error') throw error; // told as everywhere
+    sendJson(exchange, error.status, { error: error.message });
   }
-  setThresholds(deps, exchange, json);
 }
 
-function setThresholds(deps: HttpAppDeps, exchange: HttpExchange, json: JsonBody): void {
-  let body: BusyThresholdBody;
-  try {
-    body = parseBusyThresholdBody(json);
-  } catch (thrown) {
-    sendThresholdError(exchange, WRONG_SHAPE_STATUS, toServeError(thrown));
-    return;
-  }
-  try {
-    checkBusyThresholdBody(body);
-  } catch (thrown) {
-    const error = toServeError(thrown);
-    sendThresholdError(exchange, error.status, error);
-    return;
-  }
+function listThresholds({ pipeline: { models, thresholds } }: HttpAppDeps): object {
+  const all = models.list().map(({ name, primaryName }) => thresholdBody(name, thresholds.of(primaryName)));
+  return { thresholds: all };
+}
+
+async function setThresholds(deps: HttpAppDeps, exchange: HttpExchange): Promise<object> {
+  const body = shapeOf(await readJson(exchange, deps));
+  checkBusyThresholdBody(body);
   const { models, thresholds } = deps.pipeline;
   const model = models.find(body.model);
   const values: BusyThresholdValues = {
@@ -63,14 +48,22 @@ function setThresholds(deps: HttpAppDeps, exchange: HttpExchange, json: JsonBody
     prefillTokensFraction: body.active_prefill_tokens_threshold_frac ?? undefined,
   };
   const isRead = Object.values(values).every((value) => value === undefined);
-  if (model === undefined && !isRead) {
-    const error = `Model '${body.model}' not found. Thresholds can only be set for discovered models.`;
-    sendJson(exchange, 404, { error });
-    return;
+  if (model === undefined) {
+    if (isRead) return thresholdBody(body.model, {});
+    const message = `Model '${body.model}' not found. Thresholds can only be set for discovered models.`;
+    throw new ServeError('model_not_found', message);
   }
-  const stored =
-    model === undefined ? {} : isRead ? thresholds.of(model.primaryName) : thresholds.set(model.primaryName, values);
-  sendJson(exchange, 200, thresholdBody(body.model, stored));
+  const { primaryName } = model;
+  return thresholdBody(body.model, isRead ? thresholds.of(primaryName) : thresholds.set(primaryName, values));
+}
+
+function shapeOf(json: JsonBody): BusyThresholdBody {
+  try {
+    return parseBusyThresholdBody(json);
+  } catch (thrown) {
+    const { code, message } = toServeError(thrown);
+    throw new ServeError(code, message, { status: WRONG_SHAPE_STATUS });
+  }
 }
 
 function thresholdBody(model: string, values: BusyThresholdValues): object {
@@ -80,11 +73,6 @@ function thresholdBody(model: string, values: BusyThresholdValues): object {
     active_prefill_tokens_threshold: values.prefillTokens ?? null,
     active_prefill_tokens_threshold_frac: values.prefillTokensFraction ?? null,
   };
-}
-
-/** This route's own envelope, unlike all others. */
-function sendThresholdError(exchange: HttpExchange, status: number, error: ServeError): void {
-  sendJson(exchange, status, { error: error.message });
 }
 
 /** `POST /clear_kv_blocks`: empties the prefix caches of every worker, and lists what became of each. */

@@ -4,7 +4,7 @@ import type { Usage } from '../../../protocol/generation/index.ts';
 import { DialectSink, PartialSink } from '../../inference/index.ts';
 import type { FrameSink } from '../hosts/exchange.ts';
 import type { Inference } from '../serve-inference.ts';
-import { sendError, statusOf } from './send.ts';
+import { sendError } from './send.ts';
 
 /** A comment frame: tells proxies and clients that the stream lives. */
 export const COMMENT_FRAME = ':\n\n';
@@ -58,11 +58,6 @@ export class SseStream {
     return this.#isCommitted;
   }
 
-  /** The status when the response fails now: the failure's own, or 200 once the head is out. */
-  statusOf(error: ServeError): number {
-    return this.#isCommitted ? 200 : statusOf(error, this.#inference.deps.settings.overloadStatus);
-  }
-
   /** The hot path: queues one ready-made frame; after the end there is nobody to read it. */
   write(frame: string, isKnownAscii = false): void {
     if (this.#isClosed) return;
@@ -80,17 +75,15 @@ export class SseStream {
     else this.#held.push(frame);
   }
 
-  /** Ends the stream with a failure. */
-  fail(error: ServeError): void {
-    if (this.#isClosed) return;
+  /** Ends the stream with a failure, which has not ended before. Returns its status: 200 once the head is out. */
+  fail(error: ServeError): number {
     const isCommitted = this.#isCommitted;
     this.abandon();
-    if (!isCommitted) {
-      sendError(this.#inference.exchange, error, this.#inference.deps.settings.overloadStatus);
-      return;
-    }
+    const { exchange, deps } = this.#inference;
+    if (!isCommitted) return sendError(exchange, error, deps.settings.overloadStatus);
     this.#sink.write(openAiStreamError(error));
     this.#sink.end();
+    return 200;
   }
 
   /** Ends the stream: `[DONE]`. */
@@ -172,9 +165,7 @@ export abstract class StreamSink extends DialectSink<Inference> {
 
   /** By the status, or inside the stream. */
   protected tell(error: ServeError): void {
-    const status = this.out.statusOf(error);
-    this.out.fail(error);
-    this.inference.fail(error, status);
+    this.inference.fail(error, this.out.fail(error));
   }
 }
 

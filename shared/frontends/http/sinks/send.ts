@@ -42,9 +42,15 @@ export function statusOf(error: ServeError, overloadStatus: number): number {
   return error.code === 'server_overloaded' ? overloadStatus : error.status;
 }
 
-/** Sends a failure in the OpenAI envelope. */
-export function sendError(exchange: HttpExchange, error: ServeError, overloadStatus: number, headers?: Headers): void {
-  sendFailure(exchange, error, { status: statusOf(error, overloadStatus), body: openAiErrorBody(error), headers });
+/** Sends a failure in the OpenAI envelope. Returns its status. */
+export function sendError(
+  exchange: HttpExchange,
+  error: ServeError,
+  overloadStatus: number,
+  headers?: Headers,
+): number {
+  const status = statusOf(error, overloadStatus);
+  return sendFailure(exchange, error, { status, body: openAiErrorBody(error), headers });
 }
 
 /** How a dialect words a failure. */
@@ -57,18 +63,21 @@ export interface FailureResponse {
 /**
  * Sends a failure, and says when to try again where time may mend it. A response that has begun is cut off
  * instead: who knows its dialect ends it in its own words before coming here, and then nothing is left to do.
+ * @returns the status
  */
-export function sendFailure(exchange: HttpExchange, error: ServeError, response: FailureResponse): void {
+export function sendFailure(exchange: HttpExchange, error: ServeError, response: FailureResponse): number {
+  const { status } = response;
   exchange.failed(error);
   if (!exchange.sink.isNew) {
     exchange.sink.breakOff(error);
-    return;
+    return status;
   }
   const retryAfterMs = error.retryAfterMs ?? (error.code === 'server_overloaded' ? OVERLOAD_RETRY_MS : undefined);
-  sendJson(exchange, response.status, response.body, {
+  sendJson(exchange, status, response.body, {
     ...response.headers,
     ...(retryAfterMs === undefined ? {} : { 'retry-after': String(Math.ceil(retryAfterMs / MS_PER_SECOND)) }),
   });
+  return status;
 }
 
 /**

@@ -7,13 +7,13 @@ import {
   issueKey,
   KeyGate,
   type KeyGateOptions,
-  MemoryKeyStore,
   type NewKey,
   revokeKey,
   rotateKey,
 } from '../../../../shared/access/keys/index.ts';
 import { ReadyKey } from '../../../../shared/access/keys/key-record.ts';
 import { codeRow, ServeError } from '../../../../shared/errors/index.ts';
+import { MemoryKeyStore } from '../../../support/memory-key-store.ts';
 import { VirtualClock } from '../../../support/virtual-clock.ts';
 
 const MINUTE_MS = 60_000;

@@ -46,7 +46,7 @@ describe('batches of KV events', () => {
       medium: 'CPU_PINNED',
       cache_salt: 's',
       lora_name: 'ad',
-      invented_later: { deep: [1, 2.5, 'x', true, null] },
+      invented_later: { deep: [1, 2.5, 'x', true, null, 2n ** 63n] },
     };
     const sglang = decodeEventBatch(pack([1, [stored, { type: 'Whatever' }, ['BlockRemoved', [7n]]], 3]));
     expect(sglang.dataParallelRank).toBe(3);
@@ -94,9 +94,6 @@ describe('batches of KV events', () => {
         const cursor = new MsgpackCursor(bytes);
         expect(normal(cursor.value())).toEqual(normal(any));
         expect(cursor.isAtEnd).toBe(true);
-        const skipping = new MsgpackCursor(bytes);
-        skipping.skip();
-        expect(skipping.isAtEnd).toBe(true);
       }),
     );
   });

@@ -1,18 +1,13 @@
 import { type ClientHttp2Session, connect } from 'node:http2';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import {
-  issueKey,
-  KeyGate,
-  MemoryKeyStore,
-  type NewKey,
-  type RefusalReason,
-} from '../../../../shared/access/keys/index.ts';
+import { issueKey, KeyGate, type NewKey, type RefusalReason } from '../../../../shared/access/keys/index.ts';
 import { systemClock } from '../../../../shared/clock/index.ts';
 import { framed, STATUS } from '../../../../shared/grpc/index.ts';
 import { encodeMessage, ModelInferRequestSchema } from '../../../../shared/grpc/messages/index.ts';
 import type { IncomingCall } from '../../../../shared/planes/request/index.ts';
 import { waitUntil } from '../../../support/index.ts';
 import { type ScriptedKserve, startScriptedKserve } from '../../../support/kserve/scripted-server.ts';
+import { MemoryKeyStore } from '../../../support/memory-key-store.ts';
 
 const SERVICE = '/inference.GRPCInferenceService';
 const PROMPT = framed(

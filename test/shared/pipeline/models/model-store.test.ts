@@ -51,14 +51,14 @@ async function load(store: ModelStore, one: RoutableModel): Promise<LoadedModel>
 }
 
 describe('a model', () => {
-  it('is loaded once for all who ask meanwhile, and given at once afterwards', async () => {
+  it('is loaded once for all who ask meanwhile, and given to all who ask afterwards', async () => {
     const store = storeOf();
     const [first, second] = [store.get(named('a')), store.get(named('a'))];
     await clock.advance(100);
     const loaded = await first;
     expect(await second).toBe(loaded);
-    expect(store.get(named('a'))).toBe(loaded); // no promise
-    expect(store.get(named('alias', { mdcSum: 'sum of a' }))).toBe(loaded);
+    expect(await store.get(named('a'))).toBe(loaded);
+    expect(await store.get(named('alias', { mdcSum: 'sum of a' }))).toBe(loaded);
     expect(opened).toEqual(['a']);
   });
 
@@ -74,7 +74,7 @@ describe('a model', () => {
     };
     for (const outcome of await waiting) expect(outcome).toMatchObject({ status: 'rejected', reason: expected });
     await clock.advance(RETRY_MS - 1);
-    expect(() => store.get(named('a'))).toThrow(expect.objectContaining(expected));
+    await expect(store.get(named('a'))).rejects.toMatchObject(expected);
     expect([opened.length, failures]).toEqual([1, ['a: /m/tokenizer.json is missing']]);
 
     problem = undefined;
@@ -122,7 +122,7 @@ describe('loading ahead', () => {
     store.prefetch([named('a')]);
     await clock.advance(100);
     expect(opened).toEqual(['a', 'b']);
-    expect(store.get(named('b'))).toMatchObject({ path: '/b' });
+    expect(await store.get(named('b'))).toMatchObject({ path: '/b' });
   });
 
   it('tells of a failure and leaves it to the next request', async () => {

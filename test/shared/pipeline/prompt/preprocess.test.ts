@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest';
 import { preprocess } from '../../../../shared/pipeline/prompt/preprocess.ts';
 import type { GenerationRequest } from '../../../../shared/protocol/generation/index.ts';
 import { compileChatTemplate, type LoadedModel, type Tokenizer } from '../../../../shared/tokens/index.ts';
-import { letterModel, letterTokenizer, model, preprocessNow, promptTools, request } from '../fixtures.ts';
+import { letterModel, letterTokenizer, model, preprocessed, promptTools, request } from '../fixtures.ts';
 
 type ChatPrompt = Extract<GenerationRequest['prompt'], { kind: 'chat' }>;
 
@@ -18,10 +18,10 @@ function cutModel(more: Partial<Tokenizer> = {}): LoadedModel {
 }
 
 describe('what a worker gets of a request', () => {
-  it('includes latency targets and the options of a multimodal processor', () => {
+  it('includes latency targets and the options of a multimodal processor', async () => {
     const more = { router: { ttft_target: 100, itl_target: 10 }, mmProcessorKwargs: { fps: 2 } };
-    expect(preprocessNow(raw('abc', more), model(), letterModel).request).toMatchObject(more);
-    const sent = preprocessNow(raw('abc'), model(), letterModel).request;
+    expect((await preprocessed(raw('abc', more), model(), letterModel)).request).toMatchObject(more);
+    const sent = (await preprocessed(raw('abc'), model(), letterModel)).request;
     expect(Object.keys(sent)).not.toContain('router');
     expect(Object.keys(sent)).not.toContain('mmProcessorKwargs');
   });
@@ -34,17 +34,17 @@ describe('media for a model whose template knows only text', () => {
     return request({ prompt: { kind: 'chat', messages, addGenerationPrompt: true } as ChatPrompt });
   };
 
-  it('are refused with a hint, and so are no other messages', () => {
+  it('are refused with a hint, and so are no other messages', async () => {
     const image = { type: 'image_url', image_url: { url: 'https://example.com/a.png' } };
-    expect(() => preprocessNow(chat([image]), model(), blind)).toThrow(
+    await expect(preprocessed(chat([image]), model(), blind)).rejects.toThrow(
       expect.objectContaining({
         code: 'invalid_value',
         message: expect.stringMatching(/refuses these messages: .*\. They hold media, which model `.+` may not take$/),
         param: 'messages',
       }),
     );
-    expect(preprocessNow(chat('abc'), model(), blind).promptTokens).toBe('user abc'.length);
-    expect(() => preprocessNow(chat([{ type: 'text', text: 'abc' }]), model(), blind)).not.toThrow(/media/);
+    expect((await preprocessed(chat('abc'), model(), blind)).promptTokens).toBe('user abc'.length);
+    await expect(preprocessed(chat([{ type: 'text', text: 'abc' }]), model(), blind)).resolves.toBeDefined();
   });
 });
 
@@ -55,25 +55,25 @@ describe('a prompt that does not fit', () => {
     param,
   });
 
-  it('is refused with its length', () => {
-    expect(() => preprocessNow(raw('a'.repeat(100)), model(), letterModel)).toThrow(
+  it('is refused with its length', async () => {
+    await expect(preprocessed(raw('a'.repeat(100)), model(), letterModel)).rejects.toThrow(
       expect.objectContaining(refusal('100')),
     );
-    expect(preprocessNow(raw('a'.repeat(99)), model(), letterModel).request.stop.max_tokens).toBe(1);
+    expect((await preprocessed(raw('a'.repeat(99)), model(), letterModel)).request.stop.max_tokens).toBe(1);
   });
 
   it.each([
     ['chat_completions', 'messages'],
     ['anthropic_messages', 'messages'],
     ['responses', 'input'],
-  ] as const)('names the field of %s that held it', (endpoint, param) => {
+  ] as const)('names the field of %s that held it', async (endpoint, param) => {
     const spoken = { ...letterModel, chatTemplate: compileChatTemplate('{{ messages[0].content }}') };
     const messages = [{ role: 'user', content: 'a'.repeat(100) }];
     const asked = request({ endpoint, prompt: { kind: 'chat', messages } });
-    expect(() => preprocessNow(asked, model(), spoken)).toThrow(
+    await expect(preprocessed(asked, model(), spoken)).rejects.toThrow(
       expect.objectContaining({ code: 'context_length_exceeded', param }),
     );
-    expect(() => preprocessNow(asked, model(), letterModel)).toThrow(
+    await expect(preprocessed(asked, model(), letterModel)).rejects.toThrow(
       expect.objectContaining({ code: 'invalid_value', param }), // no template
     );
   });
@@ -83,22 +83,22 @@ describe('a prompt that does not fit', () => {
     ['responses', 'nvext.token_data'],
     ['completions', 'prompt'],
     ['embeddings', 'input'],
-  ] as const)('names the field of %s that held its token ids', (endpoint, param) => {
+  ] as const)('names the field of %s that held its token ids', async (endpoint, param) => {
     const asked = request({ endpoint, prompt: { kind: 'tokens', tokenIds: Array(100).fill(1) } });
-    expect(() => preprocessNow(asked, model(), letterModel)).toThrow(
+    await expect(preprocessed(asked, model(), letterModel)).rejects.toThrow(
       expect.objectContaining({ code: 'context_length_exceeded', param }),
     );
   });
 
-  it('is not even encoded when it is too long whatever its tokens are', () => {
+  it('is not even encoded when it is too long whatever its tokens are', async () => {
     const encode = () => {
       throw new Error('encoded');
     };
     const loaded = cutModel({ encode, fewestTokens: (units) => Math.ceil(units / 2) });
-    const ask = (text: string) => () => preprocessNow(raw(text), model(), loaded);
-    expect(ask('a'.repeat(199))).toThrow(expect.objectContaining(refusal('at least 100')));
-    expect(ask('a'.repeat(198))).toThrow('encoded');
-    expect(() => preprocessNow(raw('a'.repeat(1000)), model({ contextLength: 0 }), loaded)).toThrow('encoded');
+    const ask = (text: string) => preprocessed(raw(text), model(), loaded);
+    await expect(ask('a'.repeat(199))).rejects.toThrow(expect.objectContaining(refusal('at least 100')));
+    await expect(ask('a'.repeat(198))).rejects.toThrow('encoded');
+    await expect(preprocessed(raw('a'.repeat(1000)), model({ contextLength: 0 }), loaded)).rejects.toThrow('encoded');
   });
 
   it('is encoded no further than the context reaches', async () => {
@@ -120,7 +120,7 @@ describe('a long prompt', () => {
     const served = model({ contextLength: 100_000 });
     const asked = preprocess(raw(text), served, cutModel(), promptTools());
     expect(asked).toBeInstanceOf(Promise);
-    expect(await asked).toEqual(preprocessNow(raw(text), served, letterModel));
+    expect(await asked).toEqual(await preprocessed(raw(text), served, letterModel));
   });
 
   it('is given up with its client', async () => {

@@ -3,7 +3,7 @@ import { seededRandom } from '../../../../shared/clock/index.ts';
 import { type ServeError, workerError } from '../../../../shared/errors/index.ts';
 import { ResponseAssembler } from '../../../../shared/pipeline/answer/response-assembler.ts';
 import type { Worker } from '../../../../shared/pipeline/index.ts';
-import { preprocess } from '../../../../shared/pipeline/prompt/preprocess.ts';
+import { passThrough } from '../../../../shared/pipeline/prompt/preprocess.ts';
 import { EncodeStage } from '../../../../shared/pipeline/run/encode-stage.ts';
 import { RequestRun } from '../../../../shared/pipeline/run/run.ts';
 import { decodeEngineRequest, type GenerationRequest } from '../../../../shared/protocol/generation/index.ts';
@@ -14,7 +14,6 @@ import {
   idleMeter,
   letterModel,
   model,
-  promptTools,
   RecordingSink,
   request,
   type SeenCall,
@@ -77,8 +76,7 @@ function fleet({
     const body = { messages: MESSAGES, stream: true };
     const prompt = { kind: 'chat', messages: MESSAGES } as unknown as GenerationRequest['prompt'];
     const asking = request({ endpoint: 'chat_completions', prompt, body, ...asked });
-    const ready = preprocess(asking, served, undefined, promptTools());
-    if (ready instanceof Promise) throw new Error('not at once');
+    const ready = passThrough(asking, served);
     const input = { kind: 'tokens', tokenIds: Uint32Array.of(1, 2, 3) } as const;
     const prepared = isTokens ? { ...ready, request: { ...ready.request, input } } : ready;
     const answer = new ResponseAssembler(asking, prepared, isTokens ? letterModel : undefined, sink, idleMeter);

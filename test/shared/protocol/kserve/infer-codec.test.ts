@@ -41,14 +41,16 @@ function parametersJson(parameters: InferParameters): Record<string, unknown> {
 
 function contentsJson(contents: TensorContents) {
   return {
-    bool_contents: [...contents.bool].map((byte) => byte === 1),
-    int_contents: [...contents.int],
-    int64_contents: [...contents.int64].map(String),
-    uint_contents: [...contents.uint],
-    uint64_contents: [...contents.uint64].map(String),
-    fp32_contents: [...contents.fp32],
-    fp64_contents: [...contents.fp64],
-    bytes_contents: [...framedStrings(contents.bytes.framed)].map((bytes) => Buffer.from(bytes).toString('base64')),
+    bool_contents: [...(contents.bool ?? [])].map((byte) => byte === 1),
+    int_contents: [...(contents.int ?? [])],
+    int64_contents: [...(contents.int64 ?? [])].map(String),
+    uint_contents: [...(contents.uint ?? [])],
+    uint64_contents: [...(contents.uint64 ?? [])].map(String),
+    fp32_contents: [...(contents.fp32 ?? [])],
+    fp64_contents: [...(contents.fp64 ?? [])],
+    bytes_contents: [...framedStrings(contents.bytes?.framed ?? new Uint8Array(0))].map((bytes) =>
+      Buffer.from(bytes).toString('base64'),
+    ),
   };
 }
 

@@ -69,6 +69,7 @@ describe('tensors in the code of a model', () => {
     ['a dimension that is none', ['Int32', [-1], [1]], 'tensor x (Int32): Shape contains negative dimension: -1'],
     ['a fraction', ['Int32', [1], [1.5]], 'tensor x (Int32): an element must be a whole number, got 1.5'],
     ['a number out of range', ['Uint8', [1], [300]], /tensor x \(Uint8\): .*300/],
+    ['a number beyond 64 bits', ['Int64', [1], [2n ** 63n]], /tensor x \(Int64\): .*9223372036854775808/],
     ['a text as a number', ['Float16', [1], ['1']], 'tensor x (Float16): an element must be a number, got 1'],
     ['a number as a text', ['Bytes', [1], [1]], 'tensor x (Bytes): an element must be a text or bytes, got 1'],
   ] as const)('are refused with %s', (_, [type, shape, values], message) => {

@@ -20,7 +20,11 @@ async function startCollector(protocol: 'grpc' | 'http/protobuf', port?: number)
 }
 
 async function openExport(protocol: 'grpc' | 'http/protobuf', endpoint: string) {
-  const targets = otlpTargets({ endpoint, tracesProtocol: protocol, logsProtocol: protocol });
+  const targets = otlpTargets({
+    otelExporterOtlpEndpoint: endpoint,
+    otelExporterOtlpTracesProtocol: protocol,
+    otelExporterOtlpLogsProtocol: protocol,
+  });
   const { logger, lines } = captureLogger();
   const registry = new MetricRegistry();
   const onDropped = countDroppedTelemetry(registry);
@@ -143,13 +147,24 @@ describe.each(['grpc', 'http/protobuf'] as const)('over %s', (protocol) => {
 });
 
 it('puts the path of the signal behind the general endpoint over HTTP, and leaves endpoints of a signal as they are', async () => {
-  expect(otlpTargets({ endpoint: 'http://c:4318/', tracesProtocol: 'http/protobuf', logsProtocol: 'grpc' })).toEqual({
+  expect(
+    otlpTargets({
+      otelExporterOtlpEndpoint: 'http://c:4318/',
+      otelExporterOtlpTracesProtocol: 'http/protobuf',
+      otelExporterOtlpLogsProtocol: 'grpc',
+    }),
+  ).toEqual({
     traces: { protocol: 'http/protobuf', url: 'http://c:4318/v1/traces' },
     logs: { protocol: 'grpc', url: 'http://c:4318/' },
   });
-  const own = { tracesEndpoint: 'http://t:1/in', logsEndpoint: 'http://l:2' };
+  const own = { otelExporterOtlpTracesEndpoint: 'http://t:1/in', otelExporterOtlpLogsEndpoint: 'http://l:2' };
   expect(
-    otlpTargets({ endpoint: 'http://c', ...own, tracesProtocol: 'http/protobuf', logsProtocol: 'http/protobuf' }),
+    otlpTargets({
+      otelExporterOtlpEndpoint: 'http://c',
+      ...own,
+      otelExporterOtlpTracesProtocol: 'http/protobuf',
+      otelExporterOtlpLogsProtocol: 'http/protobuf',
+    }),
   ).toEqual({
     traces: { protocol: 'http/protobuf', url: 'http://t:1/in' },
     logs: { protocol: 'http/protobuf', url: 'http://l:2' },

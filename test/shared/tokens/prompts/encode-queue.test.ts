@@ -54,6 +54,7 @@ describe('the queue of long prompts', () => {
     const { lanes, ask } = start({ lanesMax: 2 });
     expect(lanes).toHaveLength(0);
     const answers = Promise.all([ask('a'), ask('bb'), ask('ccc')]);
+    await turn();
     expect(lanes.map(({ jobs }) => jobs.map(({ text }) => text))).toEqual([['a'], ['bb']]);
     lanes[1]!.jobs[0]!.end();
     await turn();
@@ -93,6 +94,7 @@ describe('the queue of long prompts', () => {
     const client = new AbortController();
     const gone = ask('a', client.signal);
     const next = ask('bb');
+    await turn();
     client.abort(new Error('gone'));
     expect(await gone).toBe('gone');
     expect(lanes[0]!.jobs[0]!.signal.aborted).toBe(true);
@@ -114,6 +116,7 @@ describe('the queue of long prompts', () => {
   it('goes on after a job that failed', async () => {
     const { lanes, ask } = start();
     const answers = Promise.all([ask('a'), ask('bb')]);
+    await turn();
     lanes[0]!.jobs[0]!.fail(new Error('broken'));
     await turn();
     lanes[0]!.jobs[1]!.end();
@@ -123,6 +126,7 @@ describe('the queue of long prompts', () => {
   it('fails what waits and what is under way when it closes, and takes nothing more', async () => {
     const { lanes, queue, ask } = start();
     const answers = Promise.all([ask('a'), ask('bb')]);
+    await turn();
     await queue.close();
     expect(lanes[0]!.isClosed).toBe(true);
     expect(await answers).toEqual(['closed', 'service_unavailable']);

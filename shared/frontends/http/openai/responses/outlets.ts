@@ -177,8 +177,6 @@ function deltaPieces(growth: string, { id, index }: OutputItem, place: string): 
   };
 }
 
-const EVENT_END = '}\n\n';
-
 /** How a response ends. */
 export type FinalEvent = 'response.completed' | 'response.incomplete' | 'response.failed';
 
@@ -195,8 +193,8 @@ export interface ResponseOutlet {
   annotate(frame: string): void;
   /** @returns as `sendObject` */
   finish(event: FinalEvent, body: object, nvext: Iterable<string>): Promise<void> | undefined;
-  /** Ends a response that has not begun with a status. */
-  refuse(error: ServeError): void;
+  /** Ends a response that has not begun. Returns its status. */
+  refuse(error: ServeError): number;
   abandon(): void;
 }
 
@@ -227,8 +225,8 @@ export class ObjectOutlet implements ResponseOutlet {
     return sendObject(this.#inference, body, nvext, this.#headers);
   }
 
-  refuse(error: ServeError): void {
-    sendError(this.#inference.exchange, error, this.#inference.deps.settings.overloadStatus);
+  refuse(error: ServeError): number {
+    return sendError(this.#inference.exchange, error, this.#inference.deps.settings.overloadStatus);
   }
 
   abandon(): void {
@@ -256,7 +254,7 @@ export class StreamOutlet implements ResponseOutlet {
   begin(body: () => string): void {
     for (const event of ['response.created', 'response.in_progress']) {
       const head = this.observer.responseHead(event); // takes the event's number
-      this.#out.annotate(() => `${head}${body()}${EVENT_END}`);
+      this.#out.annotate(() => `${head}${body()}${END}`);
     }
   }
 
@@ -268,8 +266,8 @@ export class StreamOutlet implements ResponseOutlet {
     this.#out.close(this.observer.response(event, objectText(body, nvext)));
   }
 
-  refuse(error: ServeError): void {
-    this.#out.fail(error);
+  refuse(error: ServeError): number {
+    return this.#out.fail(error);
   }
 
   abandon(): void {

@@ -12,7 +12,6 @@ import type { JsonObject, StoredResponse } from '../../../../responses/index.ts'
 import { DialectSink } from '../../../inference/index.ts';
 import type { Inference } from '../../serve-inference.ts';
 import { nothingSent } from '../../sinks/dialect-sink.ts';
-import { statusOf } from '../../sinks/send.ts';
 import { ChatBodyReader } from '../chat-body-reader.ts';
 import { NvextFields } from '../nvext.ts';
 import { annotationFrame, preprocessorFrame, type WireNames } from '../wire.ts';
@@ -33,8 +32,6 @@ export interface ResponseSinkParts {
   readonly outlet: ResponseOutlet;
   /** Undefined when the response is not stored. */
   readonly kept: KeptInput | undefined;
-  /** Runs once, when the response is over in any way. */
-  readonly onOver: () => void;
   /** What the client is told of a state. @default a response object */
   readonly compose?: (state: ResponseState) => JsonObject;
 }
@@ -161,10 +158,7 @@ export class ResponseSink extends DialectSink<Inference> {
     if (isClientCancel(error) && !this.#parts.decoded.compacts)
       this.#cancelled(error); // half a summary is none
     else if (this.#outlet.isBegun) this.#failBegun(error);
-    else {
-      this.#outlet.refuse(error);
-      this.inference.fail(error, statusOf(error, this.inference.deps.settings.overloadStatus));
-    }
+    else this.inference.fail(error, this.#outlet.refuse(error));
   }
 
   /** The response as it stands. */
@@ -180,7 +174,6 @@ export class ResponseSink extends DialectSink<Inference> {
 
   protected override close(): boolean {
     if (!super.close()) return false;
-    this.#parts.onOver();
     // By the next turn the end is known, and with it the last state.
     queueMicrotask(() => this.#tellRecorded(this.#final === undefined ? undefined : this.#recorded(this.#final)));
     return true;

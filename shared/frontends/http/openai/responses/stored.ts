@@ -7,19 +7,12 @@ import type { JsonObject, StoredResponse } from '../../../../responses/index.ts'
 import { cancelRequest } from '../../../inference/index.ts';
 import type { HttpAppDeps } from '../../deps.ts';
 import type { HttpExchange } from '../../hosts/exchange.ts';
+import { pathBelow } from '../../route.ts';
 import { sendStored } from '../../sinks/send.ts';
 import { type FinalEvent, ItemEvents } from './outlets.ts';
 import type { OutputItem } from './output-items.ts';
 import { findStored, lookForStored, responseNotFound, storeFailure } from './response-keeper.ts';
-
-/** A response that is being made in this process. */
-export interface RunningResponse {
-  readonly owner: string;
-  /** The response as it stands; its last state once it is over. */
-  snapshot(): JsonObject;
-  /** The response once it is over; undefined when it ended without one. Never rejects. */
-  readonly recorded: Promise<Pick<StoredResponse, 'response' | 'pieces'> | undefined>;
-}
+import { ResponseSink } from './response-sink.ts';
 
 const LIMIT_DEFAULT = 20;
 const LIMIT_MAX = 100;
@@ -28,17 +21,13 @@ const LIMIT_MAX = 100;
  * `GET` and `DELETE /v1/responses/{id}`: a stored one, or, to look at, one that is being made in this process. With
  * `stream=true` its events, from the one behind `starting_after` on.
  */
-export async function serveStoredResponse(
-  deps: HttpAppDeps,
-  exchange: HttpExchange,
-  id: string,
-  running: RunningResponses,
-): Promise<void> {
+export async function serveStoredResponse(deps: HttpAppDeps, exchange: HttpExchange): Promise<void> {
+  const id = idOf(deps, exchange);
   if (exchange.method === 'DELETE') return sendStored(exchange, await deleteStored(deps, exchange, id));
   const replay = readReplayQuery(new URLSearchParams(exchange.query));
-  if (replay !== undefined) return serveReplay(deps, exchange, id, running, replay);
-  const begun = running.find(id, exchange.grant.owner)?.snapshot();
-  await sendStored(exchange, begun ?? (await findStored(deps, id, exchange)).response);
+  if (replay !== undefined) return serveReplay(deps, exchange, id, replay);
+  const running = findRunning(deps, id, exchange)?.snapshot();
+  await sendStored(exchange, running ?? (await findStored(deps, id, exchange)).response);
 }
 
 /** Pauses between looks for a response that another edge stores once it has heard of its end. */
@@ -48,15 +37,10 @@ const STORED_PAUSES_MS = [50, 100, 200, 400];
  * `POST /v1/responses/{id}/cancel`: ends a response that is being made, here or at another edge. One that is complete is given
  * back as it is.
  */
-export async function serveResponseCancel(
-  deps: HttpAppDeps,
-  exchange: HttpExchange,
-  id: string,
-  running: RunningResponses,
-): Promise<void> {
-  const { owner } = exchange.grant;
-  const found = running.find(id, owner);
-  if (found !== undefined) deps.lifecycle.running.cancel(id, owner);
+export async function serveResponseCancel(deps: HttpAppDeps, exchange: HttpExchange): Promise<void> {
+  const id = idOf(deps, exchange);
+  const found = findRunning(deps, id, exchange);
+  if (found !== undefined) deps.lifecycle.running.cancel(id, exchange.grant.owner);
   await sendStored(exchange, found?.snapshot() ?? (await cancelElsewhere(deps, id, exchange)));
 }
 
@@ -75,11 +59,11 @@ async function cancelElsewhere(deps: HttpAppDeps, id: string, exchange: HttpExch
 }
 
 /** `GET /v1/responses/{id}/input_items`: newest first, unless `order=asc`; `limit` 1 to 100; `after` an item's id. */
-export async function serveInputItems(deps: HttpAppDeps, exchange: HttpExchange, id: string): Promise<void> {
+export async function serveInputItems(deps: HttpAppDeps, exchange: HttpExchange): Promise<void> {
   const query = new URLSearchParams(exchange.query);
   const limit = readLimit(query.get('limit'));
   const order = readOrder(query.get('order'));
-  const { input } = await findStored(deps, id, exchange);
+  const { input } = await findStored(deps, idOf(deps, exchange), exchange);
   const ordered = order === 'asc' ? input : input.toReversed();
   const from = afterIndex(ordered, query.get('after'));
   const data = ordered.slice(from, from + limit);
@@ -122,24 +106,15 @@ function afterIndex(items: readonly JsonObject[], after: string | null): number 
   throw new ServeError('invalid_value', `no item with id '${after}'`, { param: 'after' });
 }
 
-/** The responses under way in this process, by id. Bounded by the requests that are under way. */
-export class RunningResponses {
-  readonly #byId = new Map<string, RunningResponse>();
+/** The id in a path that matched: what stands between the API's path and the next slash. */
+function idOf({ settings }: HttpAppDeps, { path }: HttpExchange): string {
+  return path.slice(pathBelow(settings.paths.responses).length + 1).split('/')[0]!; // a split has at least one part
+}
 
-  add(id: string, running: RunningResponse): void {
-    this.#byId.set(id, running);
-  }
-
-  /** @param running the one that ended: a later one of the same id stays */
-  remove(id: string, running: RunningResponse): void {
-    if (this.#byId.get(id) === running) this.#byId.delete(id);
-  }
-
-  /** Undefined for ids that nobody works on and for those of another owner. */
-  find(id: string, owner: string): RunningResponse | undefined {
-    const running = this.#byId.get(storedIdOf(id));
-    return running?.owner === owner ? running : undefined;
-  }
+/** The response as it is being made in this process; undefined where its owner has none of that id. */
+function findRunning({ lifecycle }: HttpAppDeps, id: string, { grant }: HttpExchange): ResponseSink | undefined {
+  const sink = lifecycle.running.sinkOf(id, grant.owner);
+  return sink instanceof ResponseSink ? sink : undefined;
 }
 
 /** Characters that are written before others get a turn. */
@@ -172,11 +147,10 @@ async function serveReplay(
   deps: HttpAppDeps,
   exchange: HttpExchange,
   id: string,
-  running: RunningResponses,
   { after }: ReplayQuery,
 ): Promise<void> {
   const { sink } = exchange;
-  const made = running.find(id, exchange.grant.owner);
+  const made = findRunning(deps, id, exchange);
   const found = made === undefined ? await findStored(deps, id, exchange) : await untilLeft(made.recorded, exchange);
   if (found === undefined) throw responseNotFound(id);
   exchange.head(200, { 'content-type': 'text/event-stream', 'cache-control': 'no-cache' });
