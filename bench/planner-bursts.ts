@@ -22,6 +22,10 @@ export const BURSTS = {
   'burst-short': { ...EVEN, seed: 102, baseRate: 24, everyS: [600, 600], lastS: [60, 60], rate: [72, 72] },
   'burst-uneven': { ...EVEN, seed: 103, everyS: [450, 1350], lastS: [60, 120], rate: [48, 80] },
   'burst-rare': { ...EVEN, seed: 104, baseRate: 10, everyS: [1400, 1700], lastS: [60, 150], rate: [60, 60] },
+  'burst-long': { ...EVEN, seed: 205, baseRate: 12, everyS: [700, 1100], lastS: [120, 240], rate: [40, 70] },
+  'burst-often': { ...EVEN, seed: 206, baseRate: 20, everyS: [240, 540], lastS: [30, 60], rate: [50, 110] },
+  'burst-low': { ...EVEN, seed: 207, baseRate: 40, everyS: [500, 1000], lastS: [45, 120], rate: [70, 95] },
+  'burst-mixed': { ...EVEN, seed: 308, baseRate: 14, everyS: [300, 800], lastS: [45, 150], rate: [35, 75] },
 } as const satisfies Record<string, BurstShape>;
 
 interface Burst {

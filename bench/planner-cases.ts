@@ -33,11 +33,11 @@ export const DYNAMO: readonly FleetCase[] = [
 ];
 
 /** Whoever saves awaits no bursts. */
-const SAVING = { ...MEASURED, rate_deviations: 0, rate_surge_hold_seconds: 0 };
+const SAVING = { ...MEASURED, rate_deviations: 0, rate_surge_worth: 0 };
 const ECONOMY = { ...SAVING, rate_target_load: 1.15, rate_window_seconds: 30, rate_down_window_seconds: 60 };
 /** Nothing in reserve, and nothing kept for longer than half a minute. */
 const TIGHT = { ...MEASURED, rate_target_load: 1, rate_deviations: 0, rate_down_window_seconds: 30 };
-/** Grows only for what has lasted longer than a start. */
+/** Grows only for what has lasted longer than a start; with less than 1 there is a reserve, always. */
 const PATIENT = {
   ...SAVING,
   rate_target_load: 1,
@@ -53,6 +53,8 @@ const FRUGAL = {
   rate_down_window_seconds: 180,
   rate_up_window_seconds: 120,
 };
+/** Runs after no jump, and has what bursts were seen to need when they are due. */
+const EXPECTANT = { ...TIGHT, rate_up_window_seconds: 240 };
 const FOUR_AT_MOST = { max_gpu_budget: 4 };
 
 /** What is shipped, with its settings. */
@@ -60,11 +62,19 @@ export const RATE: readonly FleetCase[] = [
   { name: 'rate', settings: MEASURED },
   { name: 'rate, planned with 0.7', settings: { ...MEASURED, rate_target_load: 0.7 } },
   { name: 'rate, planned with 0.95', settings: { ...MEASURED, rate_target_load: 0.95 } },
-  { name: 'rate, without memory', settings: { ...MEASURED, rate_surge_hold_seconds: 0 } },
+  { name: 'rate, without memory', settings: { ...MEASURED, rate_surge_worth: 0 } },
   { name: 'rate, tight', settings: TIGHT },
-  { name: 'rate, tight, planned with 1.2', settings: { ...TIGHT, rate_target_load: 1.2 } },
   { name: 'rate, patient', settings: PATIENT },
-  { name: 'rate, patient, planned with 0.6', settings: { ...PATIENT, rate_target_load: 0.6 } },
+  ...[1.2, 0.7, 0.5, 0.4, 0.3].map((load) => ({
+    name: `rate, patient, planned with ${load}`,
+    settings: { ...PATIENT, rate_target_load: load },
+  })),
+  ...[1.3, 1.2, 1, 0.7, 0.5].flatMap((load) =>
+    [900, 0].map((seconds) => ({
+      name: `rate, expectant with ${load}, kept for ${seconds} s`,
+      settings: { ...EXPECTANT, rate_target_load: load, rate_surge_hold_seconds: seconds },
+    })),
+  ),
   { name: 'rate, economy', settings: ECONOMY },
   { name: 'rate, economy, 4 GPUs', settings: { ...ECONOMY, ...FOUR_AT_MOST } },
   { name: 'rate, frugal', settings: FRUGAL },

@@ -1,7 +1,7 @@
 import { assertNever } from '../errors/index.ts';
 import type { EventScope } from '../planes/event/index.ts';
 import { encodeSegment } from '../planes/names/index.ts';
-import type { DiscoveryRecord } from './records.ts';
+import type { DiscoveryRecord, EndpointRecord, ModelRecord } from './records.ts';
 import type { Bucket } from './types.ts';
 
 /** Every bucket of the key space. */
@@ -10,23 +10,20 @@ export const BUCKETS = ['v1/instances', 'v1/mdc', 'v1/event_channels'] as const 
 /** Where a record is kept. `key` is made of encoded segments joined by `/`. */
 export interface RecordAddress {
   readonly bucket: Bucket;
-  readonly namespace: string;
   readonly key: string;
 }
 
-/** Bucket, namespace and key of `record`. */
+/** Bucket and key of `record`. */
 export function addressOf(record: DiscoveryRecord): RecordAddress {
   switch (record.type) {
     case 'Endpoint':
-      return address('v1/instances', record.namespace, endpointPath(record));
+      return address('v1/instances', endpointPath(record));
     case 'Model': {
       const suffix = record.model_suffix === undefined ? [] : [record.model_suffix];
-      return address('v1/mdc', record.namespace, [...endpointPath(record), ...suffix]);
+      return address('v1/mdc', [...endpointPath(record), ...suffix]);
     }
-    case 'EventChannel': {
-      const path = [...scopePath(record.scope), 'topic', record.topic, record.instance_id];
-      return address('v1/event_channels', record.scope.namespace, path);
-    }
+    case 'EventChannel':
+      return address('v1/event_channels', [...scopePath(record.scope), 'topic', record.topic, record.instance_id]);
     default:
       return assertNever(record);
   }
@@ -50,17 +47,12 @@ export function isUnder(key: string, encodedPrefix: string): boolean {
   return encodedPrefix === '' || key === encodedPrefix || key.startsWith(`${encodedPrefix}/`);
 }
 
-function address(bucket: Bucket, namespace: string, path: readonly string[]): RecordAddress {
-  return { bucket, namespace, key: path.map(encodeSegment).join('/') };
+function address(bucket: Bucket, path: readonly string[]): RecordAddress {
+  return { bucket, key: path.map(encodeSegment).join('/') };
 }
 
-function endpointPath(record: {
-  readonly namespace: string;
-  readonly component: string;
-  readonly endpoint: string;
-  readonly instance_id: string;
-}): string[] {
-  return [record.namespace, record.component, record.endpoint, record.instance_id];
+function endpointPath({ namespace, component, endpoint, instance_id }: EndpointRecord | ModelRecord): string[] {
+  return [namespace, component, endpoint, instance_id];
 }
 
 function scopePath(scope: EventScope): string[] {

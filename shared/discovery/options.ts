@@ -20,12 +20,8 @@ export interface DiscoveryBaseOptions {
 }
 
 /** The options with every default filled in. */
-export interface DiscoveryBase {
-  readonly ttlMs: number;
-  readonly clock: Clock;
-  readonly random: Random;
+export interface DiscoveryBase extends Required<Omit<DiscoveryBaseOptions, 'onProblem'>> {
   readonly report: ReportProblem;
-  readonly observer: ViewObserver;
 }
 
 const TTL_MS = 10_000;

@@ -14,10 +14,6 @@ export class PackedWriter {
     this.#bytes = Buffer.allocUnsafe(expectedBytes);
   }
 
-  get length(): number {
-    return this.#length;
-  }
-
   byte(value: number): void {
     this.#reserve(1);
     this.#bytes[this.#length++] = value;

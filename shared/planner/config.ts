@@ -78,6 +78,7 @@ const SHAPE = z.object({
   rate_down_window_seconds: z.number().min(0).max(7200).default(120),
   rate_up_window_seconds: z.number().min(0).max(7200).default(0),
   rate_surge_hold_seconds: z.number().min(0).max(86_400).default(900),
+  rate_surge_worth: z.number().min(0).max(1000).default(10),
   rate_requests_per_second: z.number().positive().max(1e6).nullish(),
   /** Of one of two pools. */
   rate_prefill_requests_per_second: z.number().positive().max(1e6).nullish(),

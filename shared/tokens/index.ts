@@ -21,7 +21,7 @@ export {
   xxh3Hash,
 } from './hashing/block-hashes.ts';
 export { compareModelFile, describeModelFile, ModelFolderError } from './model-files.ts';
-export { type LoadModelOptions, loadModelFolder } from './model-folder.ts';
+export { type LoadModelOptions, loadFolderTokenizer, loadModelFolder } from './model-folder.ts';
 export { type ReadModelInfoOptions, readModelInfo, type SpecialTokens } from './model-info.ts';
 export {
   type EncodedPrompt,

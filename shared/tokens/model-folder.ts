@@ -5,7 +5,7 @@ import { type LoadTokenizerOptions, loadTokenizer } from './load-tokenizer.ts';
 import { checkFolder, ModelFolderError, readModelFiles } from './model-files.ts';
 import { type ModelConfigs, readConfigs, readSpecialTokens, toModelInfo } from './model-info.ts';
 import { type ChatTemplateSource, compileChatTemplate } from './template/chat-template.ts';
-import type { ChatTemplate, LoadedModel } from './types.ts';
+import type { ChatTemplate, LoadedModel, Tokenizer } from './types.ts';
 
 export interface LoadModelOptions extends LoadTokenizerOptions {
   /** For messages. @default the folder's name */
@@ -36,6 +36,18 @@ export async function loadModelFolder(path: string, options: LoadModelOptions = 
     chatTemplate: compileFor(options.modelName ?? basename(folder), source, readSpecialTokens(configs.tokenizerConfig)),
     info: options.checksums === true ? { ...info, files: await readModelFiles(folder) } : info,
   };
+}
+
+/**
+ * The tokenizer of a Hugging Face model folder, for who needs nothing else of it.
+ * @throws ModelFolderError as `loadModelFolder` does, but for the chat template, which nobody looks at
+ */
+export async function loadFolderTokenizer(path: string): Promise<Tokenizer> {
+  const folder = resolve(path);
+  await checkFolder(folder);
+  const reading = readConfigs(folder);
+  const [tokenizer] = await Promise.all([loadTokenizer(folder, reading, {}), reading]);
+  return tokenizer;
 }
 
 function compileFor(

@@ -18,7 +18,7 @@ const QUICK = {
   rate_window_seconds: 5,
   rate_down_window_seconds: 5,
   idle_to_zero_seconds: 5,
-  rate_surge_hold_seconds: 0,
+  rate_surge_worth: 0,
   load_adjustment_interval_seconds: 1,
   min_endpoint: 0,
   max_gpu_budget: 3,

@@ -172,7 +172,7 @@ async function plannerOf(settings: Settings<'planner'>): Promise<Planner> {
   const { plannerConnector: connector } = settings;
   const preset = {
     mode: 'agg',
-    ...(connector === 'local' ? { start_seconds: LOCAL_START_S, rate_surge_hold_seconds: 0 } : {}),
+    ...(connector === 'local' ? { start_seconds: LOCAL_START_S, rate_surge_worth: 0 } : {}),
   };
   const config = await readPlannerConfig(settings, preset, {}, lawOf(settings));
   if (connector === 'local' && config.mode !== 'agg') {

@@ -44,7 +44,7 @@ export async function localPlanning(settings: Settings<'local'>): Promise<LocalP
   const fixed = { mode: 'agg', min_endpoint: minWorkers, max_gpu_budget: maxWorkers };
   const preset = {
     start_seconds: LOCAL_START_S,
-    rate_surge_hold_seconds: 0, // what starts in seconds need not be kept for the next burst
+    rate_surge_worth: 0, // what starts in seconds need not wait for the next burst
     live_dashboard_port: 0,
     control_api_port: 0,
     report_interval_hours: null,

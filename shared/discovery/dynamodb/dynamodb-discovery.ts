@@ -41,12 +41,6 @@ export interface DynamoDbDiscoveryOptions extends DiscoveryBaseOptions {
   readonly isLasting?: boolean;
 }
 
-const POLL_MS = 1000;
-const SKEW_MS = 1000;
-const OPERATION_TIMEOUT_MS = 10_000;
-const REQUEST_TIMEOUT_MS = 2000;
-const REFRESH_TIMEOUT_MS = 1000;
-const SWEEP_AFTER_MS = 60_000;
 /** Looks at the head by processes that do not follow the fleet, a second, in the whole fleet: one is to find it too old soon. */
 const CANDIDATES_PER_SECOND = 10;
 
@@ -127,8 +121,8 @@ export class DynamoDbDiscovery extends LeasedDiscovery<OwnedRecord> implements D
   /** Loads the SDK. The table itself is first touched by the first operation. */
   static async open(options: DynamoDbDiscoveryOptions & TableOptions): Promise<DynamoDbDiscovery> {
     const { clock, random } = withDefaults(options);
+    const { requestTimeoutMs = 2000 } = options;
     const time = new TableTime(clock);
-    const requestTimeoutMs = options.requestTimeoutMs ?? REQUEST_TIMEOUT_MS;
     const table = await Table.open(discoveryTablePlace(options), { clock, random, time, requestTimeoutMs });
     return DynamoDbDiscovery.over(table, time, options);
   }
@@ -137,20 +131,19 @@ export class DynamoDbDiscovery extends LeasedDiscovery<OwnedRecord> implements D
   static over(table: Table, time: TableTime, options: DynamoDbDiscoveryOptions): DynamoDbDiscovery {
     const base = withDefaults(options);
     const { clock, random, report, observer } = base;
-    const { pollMs = POLL_MS, isLasting = true } = options;
+    const { pollMs = 1000, skewMs = 1000, sweepAfterMs = 60_000, isLasting = true } = options;
+    const { operationTimeoutMs = 10_000, refreshTimeoutMs = 1000 } = options;
     const leaseId = random.instanceId();
     const reader = new FleetReader({
       ...{ table, time, clock, random, pollMs, observer, report },
-      liveness: new LeaseLiveness(options.skewMs ?? SKEW_MS),
-      cleaner: new LeaseCleaner(table, clock, options.sweepAfterMs ?? SWEEP_AFTER_MS),
+      liveness: new LeaseLiveness(skewMs),
+      cleaner: new LeaseCleaner(table, clock, sweepAfterMs),
       holder: leaseId,
       mayGather: isLasting,
     });
     return new DynamoDbDiscovery({
-      ...{ base, table, time, leaseId, reader, pollMs, isLasting },
+      ...{ base, table, time, leaseId, reader, pollMs, isLasting, operationTimeoutMs, refreshTimeoutMs },
       cards: new CardWriter(table, time, clock),
-      operationTimeoutMs: options.operationTimeoutMs ?? OPERATION_TIMEOUT_MS,
-      refreshTimeoutMs: options.refreshTimeoutMs ?? REFRESH_TIMEOUT_MS,
     });
   }
 

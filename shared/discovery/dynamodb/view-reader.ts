@@ -53,8 +53,8 @@ export class ViewReader {
   }
 
   /** Undefined while there is none. */
-  async readHead(signal: AbortSignal, isConsistent = false): Promise<ViewHead | undefined> {
-    const item = await this.#table.get(HEAD_KEY, signal, isConsistent);
+  async readHead(signal: AbortSignal): Promise<ViewHead | undefined> {
+    const item = await this.#table.get(HEAD_KEY, signal, false);
     return item === undefined ? undefined : toViewHead(item);
   }
 

@@ -82,7 +82,7 @@ export class BucketFolder {
       const key = version === undefined ? undefined : keyOf(name);
       if (version === undefined || key === undefined) return;
       const cached = this.#cache.get(key);
-      const text = cached?.version === version ? cached.text : await readIfPresent(join(this.path, name));
+      const text = cached?.version === version ? cached.text : await ifPresent(readRegular(join(this.path, name)));
       if (text !== undefined) cache.set(key, { version, text });
     });
     this.#cache = cache;
@@ -126,10 +126,6 @@ function isOurs(name: string): boolean {
   return TEMPORARY_NAME.test(name) || keyOf(name) !== undefined;
 }
 
-function readIfPresent(path: string): Promise<string | undefined> {
-  return ifPresent(readRegular(path));
-}
-
 /** The text of a file that is no link. */
 async function readRegular(path: string): Promise<string> {
   const file = await open(path, constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK);
@@ -169,8 +165,9 @@ export async function makeOwnFolder(path: string): Promise<void> {
   await mkdir(path, { mode: 0o700 }).catch((error: NodeJS.ErrnoException) => {
     if (error.code !== 'EEXIST') throw error;
   });
-  const { isFolder, uid, mode } = await look(path);
-  const fault = !isFolder
+  const status = await lstat(path);
+  const { uid, mode } = status;
+  const fault = !status.isDirectory()
     ? 'is a link or no folder'
     : uid !== (process.getuid?.() ?? uid)
       ? `belongs to another user (${uid})`
@@ -184,11 +181,6 @@ export async function makeOwnFolder(path: string): Promise<void> {
 
 /** @throws DiscoveryError `misconfigured` when a link stands where a folder of records should be: it would be read, and swept, elsewhere */
 async function checkRealFolder(path: string): Promise<void> {
-  if ((await look(path)).isFolder) return;
+  if ((await lstat(path)).isDirectory()) return;
   throw new DiscoveryError('misconfigured', `${path} is a link or no folder; records are kept in real folders only`);
-}
-
-async function look(path: string): Promise<{ isFolder: boolean; uid: number; mode: number }> {
-  const status = await lstat(path);
-  return { isFolder: status.isDirectory(), uid: status.uid, mode: status.mode };
 }

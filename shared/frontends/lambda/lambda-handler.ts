@@ -182,30 +182,22 @@ function endWithError(sink: LambdaSink, error: ServeError, requestId: string): v
 
 /** One event and the place for its answer, as the app sees them. */
 class LambdaExchange implements HostExchange {
+  readonly method: string;
+  readonly path: string;
+  readonly query: string;
+  readonly headerLines: number;
   readonly sink: FrameSink;
   readonly deadline: AbortSignal;
   readonly #request: LambdaRequest;
 
   constructor(request: LambdaRequest, sink: FrameSink, deadline: AbortSignal) {
+    this.method = request.method;
+    this.path = request.path;
+    this.query = request.query;
+    this.headerLines = request.headerLines;
     this.#request = request;
     this.sink = sink;
     this.deadline = deadline;
-  }
-
-  get method(): string {
-    return this.#request.method;
-  }
-
-  get path(): string {
-    return this.#request.path;
-  }
-
-  get query(): string {
-    return this.#request.query;
-  }
-
-  get headerLines(): number {
-    return this.#request.headerLines;
   }
 
   headerNames(): readonly string[] {

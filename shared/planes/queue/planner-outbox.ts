@@ -1,5 +1,5 @@
 import type { Clock } from '../../clock/index.ts';
-import { untilAborted } from '../../concurrency/index.ts';
+import { forAtMost, untilAborted } from '../../concurrency/index.ts';
 import { reasonOf } from '../../errors/index.ts';
 import { deduplicationIdOf, groupOf, type PlannerSignal, sourceOf } from '../../protocol/planner/index.ts';
 import type { Logger, PlannerQueueMetrics } from '../../telemetry/index.ts';
@@ -80,10 +80,8 @@ export class PlannerOutbox {
   /** Sends what waits for at most `timeoutMs`, and closes the queue. */
   async close(timeoutMs: number): Promise<void> {
     const { clock, queue } = this.#options;
-    const giveUp = new AbortController();
-    const timer = clock.after(timeoutMs, () => giveUp.abort(new Error('the process ends')));
-    await this.flush(giveUp.signal).catch(() => this.#drop('no_time', [...this.#waiting.keys()]));
-    timer.cancel();
+    const isSent = await forAtMost({ clock, timeoutMs }, (signal) => this.flush(signal));
+    if (!isSent) this.#drop('no_time', [...this.#waiting.keys()]);
     this.#ended.abort(new Error('the outbox is closed'));
     await this.#sending;
     await queue.close();

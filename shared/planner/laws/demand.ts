@@ -12,7 +12,7 @@ export interface DemandState {
   readonly rates?: readonly { readonly atS: number; readonly rate: number }[];
   /** Only with `rate_seasonal`. */
   readonly season: SeasonalState;
-  /** Only with `rate_surge_hold_seconds`. */
+  /** Only with `rate_surge_worth`. */
   readonly surges?: SurgeState | undefined;
 }
 
@@ -80,7 +80,7 @@ function count(
     trend = follow(trend, bucket.count / (nowS - bucket.fromS));
     bucket = { fromS: nowS, count: 0 };
   }
-  if (config.rate_surge_hold_seconds > 0) {
+  if (config.rate_surge_worth > 0) {
     surges = observeSurge(surges, { nowS, seconds, rate: ratePerSecond(bins, 0), startSeconds });
   }
   const season = config.rate_seasonal ? observeSeason(before.season, nowS, seconds, started) : before.season;
@@ -102,13 +102,13 @@ function demandOf(
   startSeconds: number,
   config: PlannerConfig,
 ): Demand {
-  const holdS = config.rate_surge_hold_seconds;
+  const remembers = config.rate_surge_worth > 0;
   const arrivals = ratePerSecond(state.bins, config.rate_deviations);
   const usual = config.rate_seasonal ? seasonalRate(state.season, nowS + startSeconds) : 0;
-  const passes = holdS > 0 && isPassing(surges, nowS, startSeconds);
+  const passes = remembers && isPassing(surges, nowS, startSeconds);
   // The trend has jumped with what passes.
   const forecast = Math.max(passes ? 0 : forecastOf(state, startSeconds), usual);
-  const surge = holdS > 0 ? surgeRate(surges, nowS, startSeconds, holdS) : 0;
+  const surge = remembers ? surgeRate(surges, nowS, startSeconds, config) : 0;
   const rate = Math.max(passes ? (surges.usual ?? 0) : arrivals, forecast);
   return { rate, arrivals, forecast, surge, isPassing: passes };
 }
@@ -150,7 +150,7 @@ const SURGES_KEPT = 8;
 const USUAL_S = 60;
 const JUMP_SHARE = 1.6;
 const JUMP_RATE = 2;
-/** By which share gaps and lengths may differ from those that were seen. */
+/** By which share gaps, lengths and heights may differ from those that were seen. */
 const MARGIN = 0.1;
 
 /**
@@ -173,19 +173,54 @@ function observeSurge(
   return { usual, peak: 0, past: [...past, { fromS: sinceS, toS: nowS, rate: peak }].slice(-SURGES_KEPT) };
 }
 
-/**
- * Requests a second that the next surge brings, as long as it may be under way; else 0. After the first one it may come
- * within `holdS`; later ones come after gaps as they were seen.
- */
-function surgeRate({ past }: SurgeState, nowS: number, startSeconds: number, holdS: number): number {
-  const last = past.at(-1);
+/** Requests a second that the next surge may bring, while it is worth having workers wait for it; else 0. */
+function surgeRate(surges: SurgeState, nowS: number, startSeconds: number, config: PlannerConfig): number {
+  const last = surges.past.at(-1);
   if (last === undefined) return 0;
-  const rate = Math.max(...past.map((surge) => surge.rate));
+  if (surges.past.length === 1) return nowS < last.toS + config.rate_surge_hold_seconds ? last.rate : 0;
+  const { rate, fromS, toS } = bestWait(surges, startSeconds, config.rate_surge_worth);
+  const sinceS = nowS - last.fromS;
+  return sinceS >= fromS && sinceS < toS ? rate : 0;
+}
+
+/** How many requests a second are waited for, and when after the start of the last surge; `gain` is what it is worth. */
+interface Wait {
+  readonly gain: number;
+  readonly rate: number;
+  readonly fromS: number;
+  readonly toS: number;
+}
+
+/**
+ * Of the heights and gaps that were seen those that are worth most, as if any height might follow any gap: `worth` for each request in
+ * time, less the requests that the workers could have served while they waited.
+ */
+function bestWait({ past, usual = 0 }: SurgeState, startSeconds: number, worth: number): Wait {
   const gaps = past.slice(1).map(({ fromS }, at) => fromS - past[at]!.fromS);
-  if (gaps.length === 0) return nowS < last.toS + holdS ? rate : 0;
-  const fromS = last.fromS + (1 - MARGIN) * Math.min(...gaps) - startSeconds;
-  const toS = last.fromS + (1 + MARGIN) * Math.max(...gaps);
-  return nowS >= fromS && nowS < toS ? rate : 0;
+  const levels = past.map(({ rate }) => {
+    const served = past.filter((surge) => surge.rate <= (1 + MARGIN) * rate);
+    // A surge that finds too few makes late what comes with it, and what comes until others have started.
+    const inTime = sumOf(served.map((surge) => surge.rate * (surge.toS - surge.fromS) + usual * startSeconds));
+    return { rate, inTimeEach: inTime / past.length };
+  });
+  let best: Wait = { gain: 0, rate: 0, fromS: 0, toS: 0 };
+  for (const shortest of gaps) {
+    for (const longest of gaps) {
+      const fromS = Math.max(0, (1 - MARGIN) * shortest - startSeconds);
+      const toS = (1 + MARGIN) * longest;
+      const met = gaps.filter((gap) => gap >= shortest && gap <= longest).length;
+      const waitS = sumOf(gaps.map((gap) => Math.max(0, Math.min(gap, toS) - fromS)));
+      for (const { rate, inTimeEach } of levels) {
+        const gain = worth * met * inTimeEach - waitS * (rate - usual);
+        if (gain > best.gain) best = { gain, rate, fromS, toS };
+      }
+    }
+  }
+  return best;
+}
+
+function sumOf(values: readonly number[]): number {
+  return values.reduce((total, value) => total + value, 0);
 }
 
 /** Whether what goes on will be over, as others were, before a new worker serves. */

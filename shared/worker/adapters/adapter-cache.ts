@@ -29,50 +29,26 @@ interface BucketAdapter {
 /** The file by which engines know an adapter. */
 const CONFIG = 'adapter_config.json';
 
-/** Reads adapters out of buckets that speak S3. The SDK, too large to load for nothing, is loaded with the first one. */
-class Buckets {
-  readonly #s3: S3;
-
-  private constructor(s3: S3) {
-    this.#s3 = s3;
+/**
+ * Lists what lies under `s3://bucket/prefix/`.
+ * @throws ServeError `NotFound` without an adapter there, `InvalidArgument` for an address of something else
+ */
+async function findAdapter({ sdk, client }: S3, uri: string, signal: AbortSignal): Promise<BucketAdapter> {
+  const [, bucket, path = ''] = /^s3:\/\/([^/]+)(?:\/(.*))?$/.exec(uri) ?? [];
+  if (bucket === undefined) throw refuse(`\`${uri}\` is not s3://bucket/prefix`);
+  const prefix = path === '' || path.endsWith('/') ? path : `${path}/`;
+  const command = new sdk.ListObjectsV2Command({ Bucket: bucket, Prefix: prefix });
+  const listed = await client.send(command, { abortSignal: signal });
+  if (listed.IsTruncated === true) throw refuse(`\`${uri}\` holds more than one adapter: over 1000 objects`);
+  const files: BucketFile[] = [];
+  for (const { Key = '', Size: bytes = 0, ETag } of listed.Contents ?? []) {
+    if (Key.endsWith('/')) continue; // stands for a folder
+    const name = Key.slice(prefix.length);
+    if (leavesItsFolder(name)) throw refuse(`\`${uri}\` holds the key \`${Key}\`, which is no path of a file`);
+    files.push({ name, bytes, object: { Bucket: bucket, Key, IfMatch: ETag } }); // its reading fails when it has changed since
   }
-
-  static async open(place: BucketPlace): Promise<Buckets> {
-    return new Buckets(await openS3(place));
-  }
-
-  /**
-   * Lists what lies under `s3://bucket/prefix/`.
-   * @throws ServeError `NotFound` without an adapter there, `InvalidArgument` for an address of something else
-   */
-  async find(uri: string, signal: AbortSignal): Promise<BucketAdapter> {
-    const [, bucket, path = ''] = /^s3:\/\/([^/]+)(?:\/(.*))?$/.exec(uri) ?? [];
-    if (bucket === undefined) throw refuse(`\`${uri}\` is not s3://bucket/prefix`);
-    const prefix = path === '' || path.endsWith('/') ? path : `${path}/`;
-    const command = new this.#s3.sdk.ListObjectsV2Command({ Bucket: bucket, Prefix: prefix });
-    const listed = await this.#s3.client.send(command, { abortSignal: signal });
-    if (listed.IsTruncated === true) throw refuse(`\`${uri}\` holds more than one adapter: over 1000 objects`);
-    const files: BucketFile[] = [];
-    for (const { Key = '', Size: bytes = 0, ETag } of listed.Contents ?? []) {
-      if (Key.endsWith('/')) continue; // stands for a folder
-      const name = Key.slice(prefix.length);
-      if (leavesItsFolder(name)) throw refuse(`\`${uri}\` holds the key \`${Key}\`, which is no path of a file`);
-      files.push({ name, bytes, object: { Bucket: bucket, Key, IfMatch: ETag } });
-    }
-    if (!files.some(({ name }) => name === CONFIG)) throw workerError('NotFound', `no ${CONFIG} under ${uri}`);
-    return { version: versionOf(uri, files), bytes: files.reduce((sum, { bytes }) => sum + bytes, 0), files };
-  }
-
-  /** The bytes of `file`, as it was listed: fails when it has changed since. */
-  async read(file: BucketFile, signal: AbortSignal): Promise<Readable> {
-    const command = new this.#s3.sdk.GetObjectCommand(file.object);
-    return (await this.#s3.client.send(command, { abortSignal: signal })).Body as Readable;
-  }
-
-  /** Breaks what is still under way. */
-  close(): void {
-    this.#s3.client.destroy();
-  }
+  if (!files.some(({ name }) => name === CONFIG)) throw workerError('NotFound', `no ${CONFIG} under ${uri}`);
+  return { version: versionOf(uri, files), bytes: files.reduce((sum, { bytes }) => sum + bytes, 0), files };
 }
 
 /** What went wrong with `uri`, in words for whoever wants it loaded. */
@@ -115,7 +91,7 @@ export interface AdapterCacheOptions {
 
 /** One fetch under way. */
 interface Fetch {
-  readonly buckets: Buckets;
+  readonly s3: S3;
   /** Of all its files so far. */
   readonly progress: { bytes: number };
   readonly signal: AbortSignal;
@@ -164,10 +140,9 @@ export class AdapterCache {
       if (progress.bytes === seenBytes) silence.abort(new Error('its bucket is silent'));
       seenBytes = progress.bytes;
     });
-    const buckets = await Buckets.open(place);
+    const s3 = await openS3(place); // the SDK, too large to load for nothing, is loaded with the first one
     try {
-      const fetching = (abort: AbortSignal): Promise<string> =>
-        this.#folderOf(uri, { buckets, progress, signal: abort });
+      const fetching = (abort: AbortSignal): Promise<string> => this.#folderOf(uri, { s3, progress, signal: abort });
       const either = AbortSignal.any([signal, silence.signal]);
       const lateMessage = `the fetch took more than ${FETCH_MS_MAX} ms`;
       const folder = await withDeadline({ clock, timeoutMs: FETCH_MS_MAX, signal: either, lateMessage }, fetching);
@@ -178,7 +153,7 @@ export class AdapterCache {
       throw toBucketError(uri, thrown);
     } finally {
       watch.cancel();
-      buckets.close();
+      s3.client.destroy(); // breaks what is still under way
     }
   }
 
@@ -189,7 +164,7 @@ export class AdapterCache {
 
   async #folderOf(uri: string, fetch: Fetch): Promise<string> {
     const { clock, logger } = this.#options;
-    const adapter = await fetch.buckets.find(uri, fetch.signal);
+    const adapter = await findAdapter(fetch.s3, uri, fetch.signal);
     const folder = this.#folders.pathOf(`s3-${adapter.version}`);
     if (await this.#folders.use(folder)) return folder;
     const startedMs = clock.nowMs();
@@ -201,7 +176,7 @@ export class AdapterCache {
   }
 }
 
-async function download(file: BucketFile, path: string, { buckets, progress, signal }: Fetch): Promise<void> {
+async function download(file: BucketFile, path: string, { s3, progress, signal }: Fetch): Promise<void> {
   await mkdir(dirname(path), { recursive: true });
   let bytes = 0;
   const counted = async function* (source: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array> {
@@ -212,6 +187,7 @@ async function download(file: BucketFile, path: string, { buckets, progress, sig
       yield chunk;
     }
   };
-  await pipeline(await buckets.read(file, signal), counted, createWriteStream(path, { flush: true }), { signal });
+  const { Body } = await s3.client.send(new s3.sdk.GetObjectCommand(file.object), { abortSignal: signal });
+  await pipeline(Body as Readable, counted, createWriteStream(path, { flush: true }), { signal });
   if (bytes !== file.bytes) throw new Error(`${file.name} has ${bytes} bytes, not ${file.bytes}`);
 }

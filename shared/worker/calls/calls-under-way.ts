@@ -81,11 +81,8 @@ export class CallsUnderWay {
     if (key === undefined) return;
     this.#left.delete(key);
     this.#left.add(key);
-    if (this.#left.size <= LEFT_MAX) return;
-    for (const oldest of this.#left) {
-      this.#left.delete(oldest);
-      return; // one in, one out
-    }
+    const [oldest] = this.#left;
+    if (this.#left.size > LEFT_MAX && oldest !== undefined) this.#left.delete(oldest); // one in, one out
   }
 }
 

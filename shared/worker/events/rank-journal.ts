@@ -127,12 +127,6 @@ export class EventRing {
   #next = 1;
   #blocks = 0;
 
-  /** @param lastEventId id before the first one that is added. @default 0 */
-  constructor(lastEventId = 0) {
-    this.#first = lastEventId + 1;
-    this.#next = lastEventId + 1;
-  }
-
   /** Id of the last event added; one before the first id when there was none. */
   get newest(): number {
     return this.#next - 1;

@@ -18,7 +18,7 @@ import { reasonOf } from '../../errors/index.ts';
 import { fleetHost } from '../../fleet/index.ts';
 import { type ListenAddress, listenAddress, refuseOpenListener } from '../../planes/request/index.ts';
 import type { Logger } from '../../telemetry/index.ts';
-import { loadModelFolder, type ModelInfo, readModelInfo } from '../../tokens/index.ts';
+import { loadFolderTokenizer, type ModelInfo, readModelInfo } from '../../tokens/index.ts';
 
 const BUILTIN_MODEL_NAME = 'stator-mini';
 
@@ -169,7 +169,7 @@ const FIRST_QUESTION = { opening: 'What', whole: 'What are you' } as const;
 const INTRODUCTION_PARAGRAPHS = 2;
 
 async function readableIds(folder: string) {
-  const { tokenizer } = await loadModelFolder(folder);
+  const tokenizer = await loadFolderTokenizer(folder);
   const paragraphs = builtinText().trim().split(PARAGRAPH_BREAK);
   const introduction = paragraphs.slice(0, INTRODUCTION_PARAGRAPHS).join(PARAGRAPH_BREAK);
   // Its last words alone: the first has other tokens behind some prompts than at the beginning of a text.

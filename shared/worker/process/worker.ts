@@ -1,28 +1,26 @@
 import type { Clock, TimeAndChance } from '../../clock/index.ts';
 import { tellWhile } from '../../concurrency/index.ts';
 import { ConfigError, type Settings } from '../../config/index.ts';
-import type { Discovery, WorkerType } from '../../discovery/index.ts';
+import type { WorkerType } from '../../discovery/index.ts';
 import { type Engine, type EngineKind, type OpenedEngine, relabelEngineMetrics } from '../../engines/index.ts';
 import { eventPlane } from '../../fleet/events/index.ts';
 import { openDiscovery, servingPlane } from '../../fleet/index.ts';
-import type { EventPlane } from '../../planes/event/index.ts';
-import { formatHostPort, listenAddress, type RequestPlane } from '../../planes/request/index.ts';
+import { formatHostPort, listenAddress } from '../../planes/request/index.ts';
 import {
   createWorkerMetrics,
   type MetricRegistry,
   openTelemetry,
   type ProcessLogger,
-  type Tracer,
   type WorkerMetrics,
 } from '../../telemetry/index.ts';
 import {
-  type AdapterCache,
   type CardSettings,
   EndpointHealth,
   type ServedNames,
   startWorker,
   type Worker,
   type WorkerAddress,
+  type WorkerOptions,
 } from '../index.ts';
 import * as ENGINES from './engines.ts';
 import { adapterCache as openAdapterCache, openControlServer, openStatusServer } from './open-parts.ts';
@@ -42,19 +40,9 @@ export interface WorkerProcess {
 }
 
 /** Everything the workers of a process share. */
-interface Surroundings extends TimeAndChance {
+interface Surroundings extends Omit<WorkerOptions, 'engine' | 'model' | 'card' | 'names' | 'settings' | 'logger'> {
   readonly settings: Settings<'worker'>;
   readonly logger: ProcessLogger;
-  readonly discovery: Discovery;
-  readonly requestPlane: RequestPlane;
-  readonly eventPlane: EventPlane;
-  readonly metrics: WorkerMetrics;
-  readonly tracer: Tracer | undefined;
-  readonly health: EndpointHealth;
-  readonly address: WorkerAddress;
-  readonly adapterCache: AdapterCache | undefined;
-  /** `host:port` of the status server. */
-  readonly filesFrom: string | undefined;
 }
 
 /** A model that is not the settings' to choose: one made from code. */

@@ -176,7 +176,7 @@ describe.runIf(hasDynamoDb())('what the fleet costs', { timeout: 60_000 }, () =>
       return { leaseId: id, epoch: 1, rev: 1, block: packBlock(recordsOf(id, at).map(packed)), load: new Uint8Array() };
     });
     const writer = new ViewWriter({ ...opened, clock: systemClock, holder: 'test', ttlMs: 60_000 });
-    await writer.take(await new ViewReader(opened.table).readHead(signal, true), signal);
+    await writer.take(await new ViewReader(opened.table).readHead(signal), signal);
     const write = async (round: number): Promise<void> => {
       const gone = members[round % 2]?.leaseId;
       const living = members.filter(({ leaseId }) => leaseId !== gone);

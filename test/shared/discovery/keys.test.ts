@@ -28,7 +28,6 @@ describe('keys', () => {
     const component = { kind: 'component', namespace: 'dynamo', component: 'backend' } as const;
     expect(addressOf(endpointAt('dynamo/backend/generate/694d98147d54be25'))).toEqual({
       bucket: 'v1/instances',
-      namespace: 'dynamo',
       key: 'dynamo/backend/generate/694d98147d54be25',
     });
     expect(addressOf(modelAt('dynamo/backend/generate/ab', 'my.lora'))).toMatchObject({
@@ -37,7 +36,6 @@ describe('keys', () => {
     });
     expect(addressOf(channelOf({ ...component, kind: 'endpoint', endpoint: 'generate' }, 'kv-events', '1f'))).toEqual({
       bucket: 'v1/event_channels',
-      namespace: 'dynamo',
       key: 'namespace/dynamo/component/backend/endpoint/generate/topic/kv-events/1f',
     });
   });

@@ -6,15 +6,26 @@ const QUIET = { rate: 16 };
 const BURST = { rate: 64 };
 const SMOOTH = { rate_deviations: 0, rate_target_load: 1, rate_down_window_seconds: 30 };
 
-/** Quiet, and a burst of 90 s every quarter of an hour, so many times; ends with the last of them. */
-function withBursts(times: number, settings: object = {}): ObedientFleet {
+/** Ten quiet minutes, and bursts of 90 s of so many requests a second, so long after the one before; ends with the last of them. */
+function bursting(
+  bursts: readonly { readonly gap?: number; readonly rate?: number }[],
+  settings: object = {},
+): ObedientFleet {
   const fleet = new ObedientFleet(plannerOf({ ...SMOOTH, ...settings }));
   fleet.run(QUIET, 600);
-  for (let burst = 0; burst < times; burst++) {
-    if (burst > 0) fleet.run(QUIET, 810);
-    fleet.run(BURST, 90);
+  for (const [at, { gap = 900, rate = BURST.rate }] of bursts.entries()) {
+    if (at > 0) fleet.run(QUIET, gap - 90);
+    fleet.run({ rate }, 90);
   }
   return fleet;
+}
+
+/** The same burst every quarter of an hour, so many times. */
+function withBursts(times: number, settings: object = {}): ObedientFleet {
+  return bursting(
+    Array.from({ length: times }, () => ({})),
+    settings,
+  );
 }
 
 describe('bursts that are over before a worker has started', () => {
@@ -36,6 +47,36 @@ describe('bursts that are over before a worker has started', () => {
     expect(fleet.run(QUIET, 120)).toBe(2);
   });
 
+  it('have none after the first one where none are to be kept, and theirs from then on', () => {
+    const unkept = { rate_surge_hold_seconds: 0 };
+    expect(withBursts(1, unkept).run(QUIET, 60)).toBe(2);
+    expect(withBursts(2, unkept).run(QUIET, 560)).toBe(5);
+  });
+
+  it('are not waited for where that takes more work from the workers than a request in time is worth', () => {
+    // 8640 requests in time, of a burst and a start, for 270 s in which 48 a second could be served
+    expect(withBursts(3, { rate_surge_worth: 1.4 }).run(QUIET, 800)).toBe(2);
+    expect(withBursts(3, { rate_surge_worth: 1.6 }).run(QUIET, 800)).toBe(5);
+  });
+
+  it('have workers for the height that is worth it: not always the highest', () => {
+    const heights = [48, 80, 48, 48].map((rate) => ({ rate }));
+    expect(bursting(heights, { rate_surge_worth: 2 }).run(QUIET, 800)).toBe(4);
+    expect(bursting(heights).run(QUIET, 800)).toBe(6);
+  });
+
+  it('that come after long and short gaps are waited for at both, or at the one that is worth it', () => {
+    const saving = { rate_surge_worth: 5 };
+    const once = [{}, { gap: 400 }, { gap: 1600 }];
+    const late = bursting(once, saving);
+    expect(late.run(QUIET, 300)).toBe(2);
+    expect(late.run(QUIET, 1200)).toBe(5);
+    expect(bursting(once).run(QUIET, 300)).toBe(5);
+    const early = bursting([...once, { gap: 400 }], saving);
+    expect(early.run(QUIET, 300)).toBe(5);
+    expect(early.run(QUIET, 1200)).toBe(2);
+  });
+
   it('that stay away are awaited no longer than the longest gap, and a tenth', () => {
     const fleet = withBursts(2);
     expect(fleet.run(QUIET, 800)).toBe(5);
@@ -51,7 +92,7 @@ describe('bursts that are over before a worker has started', () => {
   });
 
   it('are forgotten where that is asked for', () => {
-    const fleet = withBursts(2, { rate_surge_hold_seconds: 0 });
+    const fleet = withBursts(2, { rate_surge_worth: 0 });
     expect(fleet.ready).toBe(5);
     expect(fleet.run(QUIET, 60)).toBe(2);
     expect(fleet.run(QUIET, 800)).toBe(2);
@@ -102,7 +143,7 @@ describe('bursts that are over before a worker has started', () => {
 });
 
 describe('workers that are far behind', () => {
-  const FULL = { ...SMOOTH, rate_target_load: 1.2, rate_surge_hold_seconds: 0 };
+  const FULL = { ...SMOOTH, rate_target_load: 1.2, rate_surge_worth: 0 };
   const behind = { rate: 16, backlog: { workers: 1, requests: 3000 } };
 
   it('do not count when they will not have caught up before a new one serves, and the reason says so', () => {
@@ -124,7 +165,7 @@ describe('workers that are far behind', () => {
 
 describe('with an up window', () => {
   it('only what lasts as long is grown for, and what waits for a worker at once', () => {
-    const fleet = new ObedientFleet(plannerOf({ ...SMOOTH, rate_surge_hold_seconds: 0, rate_up_window_seconds: 120 }));
+    const fleet = new ObedientFleet(plannerOf({ ...SMOOTH, rate_surge_worth: 0, rate_up_window_seconds: 120 }));
     expect(fleet.run({ rate: 12 }, 300)).toBe(1);
     expect(fleet.run(BURST, 90)).toBe(1);
     expect(fleet.reason).toContain('64 requests/s begin, 12 for as long as counts');

@@ -7,7 +7,7 @@ import { promisify } from 'node:util';
 import { build } from 'esbuild';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { builtinModelPath } from '../../../shared/artifacts/index.ts';
-import { loadModelFolder, ModelFolderError, readModelInfo } from '../../../shared/tokens/index.ts';
+import { loadFolderTokenizer, loadModelFolder, ModelFolderError, readModelInfo } from '../../../shared/tokens/index.ts';
 import { GENERAL_TOKENIZERS } from '../../support/tokens/variants.ts';
 
 let folder: string;
@@ -47,6 +47,15 @@ describe('loadModelFolder', () => {
       eosTokenIds: [1787, 1785],
       files: {},
     });
+  });
+
+  it('gives the tokenizer alone, with the same errors, whatever the chat template', async () => {
+    await write('chat_template.jinja', '{% no such thing %}');
+    const tokenizer = await loadFolderTokenizer(folder);
+    expect(tokenizer.encode('Hi').length).toBeGreaterThan(0);
+    await write('config.json', '{');
+    await expect(loadFolderTokenizer(folder)).rejects.toThrow(/config\.json: broken JSON/);
+    await expect(loadFolderTokenizer(join(folder, 'none'))).rejects.toThrow(ModelFolderError);
   });
 
   it('serves completions without a chat template', async () => {

@@ -13,7 +13,6 @@ interface RecordChange {
 }
 
 interface Entry {
-  readonly leaseId: string;
   readonly bytes: Uint8Array;
   readonly bucket: Bucket;
   readonly key: string;
@@ -94,7 +93,7 @@ export class RecordBook {
 
   #replace(leaseId: string, block: Uint8Array | undefined, touched: Map<string, Entry | undefined>): void {
     const before = this.#members.get(leaseId);
-    const now = block === undefined ? undefined : this.#read(leaseId, block, before);
+    const now = block === undefined ? undefined : this.#read(block, before);
     for (const entry of before?.entries ?? []) if (now?.entries.includes(entry) !== true) this.#take(entry, touched);
     for (const entry of now?.entries ?? []) if (before?.entries.includes(entry) !== true) this.#add(entry, touched);
     if (now === undefined) this.#members.delete(leaseId);
@@ -102,7 +101,7 @@ export class RecordBook {
   }
 
   /** The member's records; those whose bytes are the same as before are the same entries. */
-  #read(leaseId: string, block: Uint8Array, before: KnownMember | undefined): KnownMember {
+  #read(block: Uint8Array, before: KnownMember | undefined): KnownMember {
     const known = new Map(before?.entries.map((entry) => [`${entry.bucket}/${entry.key}`, entry]));
     const entries = new Map<string, Entry>();
     let isPartial = false;
@@ -117,7 +116,7 @@ export class RecordBook {
       const name = `${bucket}/${key}`;
       const same = known.get(name);
       const isSame = same !== undefined && Buffer.compare(same.bytes, bytes) === 0;
-      entries.set(name, isSame ? same : { leaseId, bytes, bucket, key, record });
+      entries.set(name, isSame ? same : { bytes, bucket, key, record });
     }
     return { block, entries: [...entries.values()], isPartial };
   }

@@ -96,57 +96,33 @@ export function unpackBlock(block: Uint8Array): readonly Uint8Array[] {
 function readRecord(reader: PackedReader, kind: number): StoredRecord | undefined {
   switch (kind) {
     case ENDPOINT: {
-      const [namespace, component, endpoint] = [readName(reader), readName(reader), readName(reader)];
+      const path = readPath(reader);
       const transport = { [readName(reader)]: readName(reader) };
-      const deviceType = reader.text(NAME_BYTES_MAX);
+      const device_type = reader.text(NAME_BYTES_MAX);
       const instance_id = readId(reader);
-      const device = deviceType === '' ? {} : { device_type: deviceType };
-      return {
-        ...readRest(reader),
-        type: 'Endpoint',
-        namespace,
-        component,
-        endpoint,
-        instance_id,
-        transport,
-        ...device,
-      };
+      const device = device_type === '' ? {} : { device_type };
+      return { ...readRest(reader), type: 'Endpoint', ...path, instance_id, transport, ...device };
     }
     case MODEL: {
-      const [namespace, component, endpoint] = [readName(reader), readName(reader), readName(reader)];
-      const suffix = reader.text(NAME_BYTES_MAX);
+      const path = readPath(reader);
+      const model_suffix = reader.text(NAME_BYTES_MAX);
       const [cardSum, ownCard] = [reader.text(NAME_BYTES_MAX), reader.text(JSON_BYTES_MAX)];
       const instance_id = readId(reader);
-      const registeredAt = reader.count();
-      return {
-        ...readRest(reader),
-        type: 'Model',
-        namespace,
-        component,
-        endpoint,
-        instance_id,
-        cardSum,
-        ownCard,
-        ...(suffix === '' ? {} : { model_suffix: suffix }),
-        ...(registeredAt === 0 ? {} : { registered_at: registeredAt }),
-      };
+      const registered_at = reader.count();
+      const suffix = model_suffix === '' ? {} : { model_suffix };
+      const since = registered_at === 0 ? {} : { registered_at };
+      return { ...readRest(reader), type: 'Model', ...path, instance_id, cardSum, ownCard, ...suffix, ...since };
     }
     case CHANNEL: {
       const scopeKind = SCOPES[reader.byte()];
-      const channelKind = CHANNEL_KINDS[reader.byte()];
-      const scope = toScope(
-        scopeKind,
-        reader.text(NAME_BYTES_MAX),
-        reader.text(NAME_BYTES_MAX),
-        reader.text(NAME_BYTES_MAX),
-      );
-      const [topic, workerId] = [readName(reader), reader.text(NAME_BYTES_MAX)];
+      const kind = CHANNEL_KINDS[reader.byte()];
+      const scope = readScope(reader, scopeKind);
+      const [topic, worker_id] = [readName(reader), reader.text(NAME_BYTES_MAX)];
       const config: unknown = JSON.parse(reader.text(JSON_BYTES_MAX));
       const instance_id = readId(reader);
-      if (scope === undefined || channelKind === undefined || typeof config !== 'object' || config === null)
-        return undefined;
-      const transport = { kind: channelKind, config } as EventTransport; // whoever connects to it checks its addresses
-      const worker = workerId === '' ? {} : { worker_id: workerId };
+      if (scope === undefined || kind === undefined || typeof config !== 'object' || config === null) return undefined;
+      const transport = { kind, config } as EventTransport; // whoever connects to it checks its addresses
+      const worker = worker_id === '' ? {} : { worker_id };
       return { ...readRest(reader), type: 'EventChannel', scope, topic, instance_id, transport, ...worker };
     }
     default:
@@ -162,16 +138,18 @@ function scopeNames(scope: EventScope): readonly [string, string, string] {
   ];
 }
 
-function toScope(
-  kind: EventScope['kind'] | undefined,
-  namespace: string,
-  component: string,
-  endpoint: string,
-): EventScope | undefined {
-  if (namespace === '' || (kind !== 'namespace' && component === '')) return undefined;
+/** Three names, of which those that the kind has not are empty. */
+function readScope(reader: PackedReader, kind: EventScope['kind'] | undefined): EventScope | undefined {
+  const namespace = readName(reader);
+  const [component, endpoint] = [reader.text(NAME_BYTES_MAX), reader.text(NAME_BYTES_MAX)];
   if (kind === 'namespace') return { kind, namespace };
+  if (kind === undefined || component === '') return undefined;
   if (kind === 'component') return { kind, namespace, component };
-  return kind === undefined || endpoint === '' ? undefined : { kind, namespace, component, endpoint };
+  return endpoint === '' ? undefined : { kind, namespace, component, endpoint };
+}
+
+function readPath(reader: PackedReader) {
+  return { namespace: readName(reader), component: readName(reader), endpoint: readName(reader) };
 }
 
 function readName(reader: PackedReader): string {

@@ -2,12 +2,12 @@ import { anthropicErrorBody, type ServeError } from '../../../errors/index.ts';
 import type { GenerationRequest, TextFinish, Usage } from '../../../protocol/generation/index.ts';
 import { ChatBodyReader } from '../openai/chat-body-reader.ts';
 import type { RunningUsage } from '../openai/running-usage.ts';
-import { annotationFrame, preprocessorFrame } from '../openai/wire.ts';
+import { annotationFrame, preprocessorFrame, type WireNames } from '../openai/wire.ts';
 import type { Inference } from '../serve-inference.ts';
 import { COMMENT_FRAME, isAscii, type SseStream, StreamSink } from '../sinks/dialect-sink.ts';
 import {
+  anthropicRequestId,
   END_OF_TURN,
-  type MessageNames,
   type MessageStop,
   messageBody,
   messageStop,
@@ -49,18 +49,21 @@ export interface MessageCounts {
 /** Encodes one request as a Messages stream. A message has no place for what workers and engines tell of themselves. */
 export class MessageStream extends StreamSink {
   readonly #blocks: BlockEvents;
-  readonly #names: MessageNames;
+  readonly #names: WireNames;
+  readonly #requestId: string;
   readonly #counts: MessageCounts;
   readonly #stopSequences: readonly string[];
   #bodies: ChatBodyReader | undefined;
   #stop: MessageStop = END_OF_TURN;
   #isStarted = false;
 
-  constructor(inference: Inference, request: GenerationRequest, names: MessageNames, counts: MessageCounts) {
+  constructor(inference: Inference, request: GenerationRequest, names: WireNames, counts: MessageCounts) {
     // A stream that has to begin before its first event begins with comments: `ping` belongs inside of a message.
-    super(inference, requestIdHeader(names.requestId), () => (this.#isStarted ? PING_FRAME : COMMENT_FRAME));
+    const requestId = anthropicRequestId(request.id);
+    super(inference, requestIdHeader(requestId), () => (this.#isStarted ? PING_FRAME : COMMENT_FRAME));
     this.#blocks = new BlockEvents(this.out);
     this.#names = names;
+    this.#requestId = requestId;
     this.#counts = counts;
     this.#stopSequences = request.stop.stop ?? [];
     if (request.annotations.includes('request_id')) {
@@ -118,10 +121,10 @@ export class MessageStream extends StreamSink {
   protected override tell(error: ServeError): void {
     if (!this.out.isCommitted) {
       this.out.abandon();
-      refuseMessages(this.inference, error, this.#names.requestId);
+      refuseMessages(this.inference, error, this.#requestId);
       return;
     }
-    this.out.close(eventFrame('error', JSON.stringify(anthropicErrorBody(error, this.#names.requestId))));
+    this.out.close(eventFrame('error', JSON.stringify(anthropicErrorBody(error, this.#requestId))));
     this.inference.fail(error, 200);
   }
 

@@ -16,6 +16,7 @@ import type { HttpAppDeps } from '../deps.ts';
 import type { HttpExchange } from '../hosts/exchange.ts';
 import { ChatBodyReader } from '../openai/chat-body-reader.ts';
 import { RunningUsage } from '../openai/running-usage.ts';
+import { namesOf, type WireNames } from '../openai/wire.ts';
 import { type Inference, readJson, serveInference } from '../serve-inference.ts';
 import { WholeSink } from '../sinks/dialect-sink.ts';
 import { sendJson, sendObject } from '../sinks/send.ts';
@@ -23,7 +24,6 @@ import { MessageStream } from './message-stream.ts';
 import {
   anthropicRequestId,
   END_OF_TURN,
-  type MessageNames,
   type MessageStop,
   messageBody,
   messageStop,
@@ -32,7 +32,6 @@ import {
   notUnderWay,
   refuseMessages,
   requestIdHeader,
-  StreamMessageNames,
   toolUseId,
 } from './wire.ts';
 
@@ -46,11 +45,7 @@ export const serveMessages = serveInference({
     deps.metrics.ignoredKeys('anthropic_messages', ignoredKeyLabels(body, MESSAGES_KEYS));
     inference.identify(request);
     requireChatModel(deps, body.model);
-    const requestId = anthropicRequestId(request.id);
-    const id = `msg_${request.id.replaceAll('-', '')}`;
-    const names = request.stream
-      ? new StreamMessageNames(inference, id, primaryName, requestId)
-      : { id, requestId, model: primaryName };
+    const names = namesOf(inference, request.stream, `msg_${request.id.replaceAll('-', '')}`, primaryName);
     const running = new RunningUsage(meter, request);
     const estimate = (): number => estimateTokens(body);
     const sink = request.stream
@@ -99,7 +94,8 @@ type Block =
 
 /** Folds one request into a message object: the blocks of the stream, put together. */
 class Message extends WholeSink {
-  readonly #names: MessageNames;
+  readonly #names: WireNames;
+  readonly #requestId: string;
   readonly #estimate: () => number;
   readonly #stopSequences: readonly string[];
   readonly #blocks: Block[] = [];
@@ -108,9 +104,10 @@ class Message extends WholeSink {
   protected hasOutput = false;
 
   /** @param estimate stands in for a prompt that only a worker could count */
-  constructor(inference: Inference, request: GenerationRequest, names: MessageNames, estimate: () => number) {
+  constructor(inference: Inference, request: GenerationRequest, names: WireNames, estimate: () => number) {
     super(inference);
     this.#names = names;
+    this.#requestId = anthropicRequestId(request.id);
     this.#estimate = estimate;
     this.#stopSequences = request.stop.stop ?? [];
   }
@@ -151,11 +148,11 @@ class Message extends WholeSink {
     this.#bodies?.end();
     const content = this.#blocks.length === 0 ? [EMPTY_TEXT] : this.#blocks.map(blockBody);
     const body = messageBody(this.#names, content, this.#stop, messageUsage(usage, this.#estimate));
-    return sendObject(this.inference, body, [], requestIdHeader(this.#names.requestId));
+    return sendObject(this.inference, body, [], requestIdHeader(this.#requestId));
   }
 
   protected override tell(error: ServeError): void {
-    refuseMessages(this.inference, error, this.#names.requestId);
+    refuseMessages(this.inference, error, this.#requestId);
   }
 
   #grow(kind: 'text' | 'thinking', text: string): void {

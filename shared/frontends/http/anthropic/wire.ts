@@ -2,29 +2,9 @@ import type { Random } from '../../../clock/index.ts';
 import { anthropicErrorBody, type ServeError, workerError } from '../../../errors/index.ts';
 import type { FinishReason, TextFinish, Usage } from '../../../protocol/generation/index.ts';
 import type { HttpExchange } from '../hosts/exchange.ts';
-import { StreamNames } from '../openai/wire.ts';
+import type { WireNames } from '../openai/wire.ts';
 import type { Inference } from '../serve-inference.ts';
 import { sendFailure, statusOf } from '../sinks/send.ts';
-
-/** What every answer to one Messages request says of itself. */
-export interface MessageNames {
-  /** `msg_` and the request id. */
-  readonly id: string;
-  /** `req_` and the request id. */
-  readonly requestId: string;
-  /** Primary name of the model, also when an alias was asked for. */
-  readonly model: string;
-}
-
-/** Names of a streamed message. */
-export class StreamMessageNames extends StreamNames implements MessageNames {
-  readonly requestId: string;
-
-  constructor(inference: Inference, id: string, model: string, requestId: string) {
-    super(inference, id, model);
-    this.requestId = requestId;
-  }
-}
 
 /** Why a message ended, in Anthropic's terms. */
 export interface MessageStop {
@@ -68,7 +48,7 @@ export function messageUsage(usage: Usage, estimate: () => number): object {
 
 /** The message object; in a stream's first event it is empty and has not stopped. */
 export function messageBody(
-  { id, model }: MessageNames,
+  { id, model }: WireNames,
   content: readonly object[],
   stop: MessageStop | undefined,
   usage: object,

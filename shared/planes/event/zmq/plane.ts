@@ -107,36 +107,26 @@ export function createZmqEventPlane(options: ZmqEventPlaneOptions): EventPlane {
     return publisherOf({ topic, transport: { kind: 'ZmqBroker', config }, key }, socket, () => connections.close());
   }
 
-  async function subscribeToPublishers(topic: string, listener: EventListener): Promise<EventSubscription> {
+  async function subscribe(scope: EventScope, topic: string, listener: EventListener): Promise<EventSubscription> {
     const { Subscriber } = await loadZeromq();
-    const socket = new Subscriber(RECEIVING);
-    const onClosed = (): unknown => open.delete(subscription);
-    const subscription = new DirectZmqSubscription({
-      ...{ kind: 'Zmq', socket, key: topic, topic },
-      ...{ listener, onProblem, onClosed },
-    });
-    open.add(subscription);
-    return subscription;
-  }
-
-  async function subscribeToBrokers(
-    source: ZmqBrokerSource,
-    scope: EventScope,
-    topic: string,
-    listener: EventListener,
-  ): Promise<EventSubscription> {
-    const { Subscriber } = await loadZeromq();
+    const common = { topic, listener, onProblem };
+    if (brokers === undefined) {
+      const subscription: EventSubscription = new DirectZmqSubscription({
+        ...{ ...common, kind: 'Zmq', key: topic, socket: new Subscriber(RECEIVING) },
+        onClosed: () => open.delete(subscription),
+      });
+      open.add(subscription);
+      return subscription;
+    }
     const socket = new Subscriber({ ...RECEIVING, ...BROKER_CONNECTION });
     watchBrokers(socket);
-    const connections = await connectToBrokers(socket, 'xpub', source, scope.namespace, onProblem);
-    const onClosed = (): void => {
-      open.delete(subscription);
-      connections.close();
-    };
-    const key = subjectOf(scope, topic);
-    const subscription = new ZmqSubscription({
-      ...{ kind: 'ZmqBroker', socket, key, topic },
-      ...{ listener, onProblem, onClosed },
+    const connections = await connectToBrokers(socket, 'xpub', brokers, scope.namespace, onProblem);
+    const subscription: EventSubscription = new ZmqSubscription({
+      ...{ ...common, kind: 'ZmqBroker', key: subjectOf(scope, topic), socket },
+      onClosed() {
+        open.delete(subscription);
+        connections.close();
+      },
     });
     open.add(subscription);
     return subscription;
@@ -147,10 +137,7 @@ export function createZmqEventPlane(options: ZmqEventPlaneOptions): EventPlane {
     // Without brokers the scope is not in the messages: discovery tells which publishers belong to it.
     publisher: (scope, topic) =>
       brokers === undefined ? bindPublisher(topic) : connectPublisher(brokers, scope, topic),
-    subscribe: (scope, topic, listener) =>
-      brokers === undefined
-        ? subscribeToPublishers(topic, listener)
-        : subscribeToBrokers(brokers, scope, topic, listener),
+    subscribe,
     async close() {
       await Promise.all([...open].map((each) => each.close()));
     },

@@ -123,6 +123,16 @@ describe('the Node server', () => {
     client.socket.destroy();
   });
 
+  it('knows a path whose target has scheme and host in front, as it is sent to a proxy', async () => {
+    const { server } = await start();
+    const client = new RawClient(server.port);
+    client.send('GET http://t/v1/models/m HTTP/1.1\r\nhost: t\r\n\r\n');
+    await waitUntil(() => client.text.includes('"id":"m"'));
+    client.send('GET http://t/v1/models/none?a=b HTTP/1.1\r\nhost: t\r\n\r\n');
+    await waitUntil(() => client.text.includes('Model not found: `none`'));
+    client.socket.destroy();
+  });
+
   const withId = (line: string, rest = 'host: t\r\n'): string => `${line}\r\nx-request-id: mine\r\n${rest}\r\n`;
   it.each([
     ['no Host', 400, withId('GET /live HTTP/1.1', '')],

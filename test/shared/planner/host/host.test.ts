@@ -255,7 +255,7 @@ describe('signals that come as they do in a cloud', () => {
 
   it('come late or out of order, and end with what is needed all the same', async () => {
     const story = tellStory(600, STEP);
-    const forgetful = { size: 50, planner: plannerOf({ rate_surge_hold_seconds: 0 }) };
+    const forgetful = { size: 50, planner: plannerOf({ rate_surge_worth: 0 }) };
     const { target: right } = await play(story, forgetful);
     const delays = fc.array(fc.nat({ max: 30 }), { minLength: story.length, maxLength: story.length });
     await fc.assert(
