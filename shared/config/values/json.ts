@@ -80,12 +80,9 @@ export function jsonTextListType(limits: JsonLimits): ValueType<readonly string[
       if (!parsed.ok) return parsed;
       const { value } = parsed;
       if (!Array.isArray(value)) return refuse('not a JSON list');
-      const texts: string[] = [];
-      for (const element of value as readonly JsonValue[]) {
-        if (typeof element !== 'string') return refuse('holds something else than strings');
-        texts.push(element);
-      }
-      return accept(texts);
+      const texts: readonly unknown[] = value;
+      const areTexts = texts.every((element) => typeof element === 'string');
+      return areTexts ? accept(texts) : refuse('holds something else than strings');
     },
     show: (value) => JSON.stringify(value),
   });

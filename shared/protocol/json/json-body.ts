@@ -43,11 +43,19 @@ export function parseJsonBody(bytes: Uint8Array): JsonBody {
  * @throws ServeError as `parseJsonBody`; a body of too many small values has a `refusal`
  */
 export async function parseLargeJsonBody(bytes: Uint8Array, nextTurn: () => Promise<void>): Promise<JsonBody> {
-  const steps = readBody(bytes, (buffer) => new JsonReader(buffer, DEPTH_MAX).read());
+  await nextTurn();
+  return inTurns(
+    readBody(bytes, (buffer) => new JsonReader(buffer, DEPTH_MAX).read()),
+    nextTurn,
+  );
+}
+
+/** All steps, each in a turn of its own. */
+async function inTurns<T>(steps: Generator<void, T>, nextTurn: () => Promise<void>): Promise<T> {
   for (;;) {
-    await nextTurn();
     const step = steps.next();
     if (step.done) return step.value;
+    await nextTurn();
   }
 }
 
@@ -58,12 +66,8 @@ export async function parseLargeJsonBody(bytes: Uint8Array, nextTurn: () => Prom
  */
 export async function parseOwnJson(bytes: Buffer, nextTurn: () => Promise<void>): Promise<unknown> {
   const memory = new JsonMemory(bytes.length, NO_LIMITS);
-  const steps = new JsonReader(bytes, Number.POSITIVE_INFINITY, SIZES, memory).read();
-  for (;;) {
-    const step = steps.next();
-    if (step.done) return step.value.value;
-    await nextTurn();
-  }
+  const { value } = await inTurns(new JsonReader(bytes, Number.POSITIVE_INFINITY, SIZES, memory).read(), nextTurn);
+  return value;
 }
 
 /** Throws SyntaxError for what is no JSON. */

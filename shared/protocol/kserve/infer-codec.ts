@@ -17,25 +17,14 @@ import {
  * token. A test holds them against the generated ones.
  */
 
-/** Reads a field of a message into `into`; false where it is unknown, or has another wire type. */
-type FieldReader<M> = (field: number, wireType: number, reader: MessageReader, into: M) => boolean;
+/** Reads a field of a message; false where it is unknown, or has another wire type. */
+type ReadField = (field: number, wireType: number) => boolean;
 
-function readFields<M>(reader: MessageReader, into: M, read: FieldReader<M>): M {
+function readFields(reader: MessageReader, read: ReadField): void {
   while (reader.hasMore) {
     const tag = reader.tag();
-    if (!read(tag >>> 3, tag & 7, reader, into)) reader.skip(tag);
+    if (!read(tag >>> 3, tag & 7)) reader.skip(tag);
   }
-  return into;
-}
-
-interface ReadRequest {
-  modelName: string;
-  modelVersion: string;
-  id: string;
-  parameters: ParameterReader | undefined;
-  readonly inputs: InferTensor[];
-  readonly outputs: InferRequestedOutput[];
-  readonly rawInputContents: Uint8Array[];
 }
 
 /**
@@ -43,88 +32,68 @@ interface ReadRequest {
  * @throws ServeError `invalid_value` for bytes that are no such message, or lists beyond `LIMITS.infer_entries`
  */
 export function decodeModelInferRequest(bytes: Buffer): ModelInferRequest {
-  const request: ReadRequest = {
-    modelName: '',
-    modelVersion: '',
-    id: '',
-    parameters: undefined,
-    inputs: [],
-    outputs: [],
-    rawInputContents: [],
-  };
-  readFields(new MessageReader(bytes), request, readRequestField);
-  return { ...request, parameters: request.parameters?.all ?? NO_PARAMETERS };
-}
-
-const readRequestField: FieldReader<ReadRequest> = (field, wireType, reader, into) => {
-  if (wireType !== LENGTH) return false;
-  switch (field) {
-    case 1:
-      into.modelName = reader.text();
-      return true;
-    case 2:
-      into.modelVersion = reader.text();
-      return true;
-    case 3:
-      into.id = reader.text();
-      return true;
-    case 4:
-      into.parameters ??= new ParameterReader();
-      into.parameters.read(reader);
-      return true;
-    case 5:
-      into.inputs.push(reader.within(readTensor));
-      requireRoom('inputs', into.inputs.length);
-      return true;
-    case 6:
-      into.outputs.push(reader.within(readRequestedOutput));
-      requireRoom('outputs', into.outputs.length);
-      return true;
-    case 7:
-      into.rawInputContents.push(reader.slice());
-      requireRoom('raw_input_contents', into.rawInputContents.length);
-      return true;
-    default:
-      return false;
-  }
-};
-
-interface ReadTensor {
-  name: string;
-  datatype: string;
-  readonly shape: Int64[];
-  parameters: ParameterReader | undefined;
-  contents: ContentsReader | undefined;
+  const reader = new MessageReader(bytes);
+  let modelName = '';
+  let modelVersion = '';
+  let id = '';
+  const parameters = new ParameterReader();
+  const inputs: InferTensor[] = [];
+  const outputs: InferRequestedOutput[] = [];
+  const rawInputContents: Uint8Array[] = [];
+  readFields(reader, (field, wireType) => {
+    if (wireType !== LENGTH) return false;
+    switch (field) {
+      case 1:
+        modelName = reader.text();
+        return true;
+      case 2:
+        modelVersion = reader.text();
+        return true;
+      case 3:
+        id = reader.text();
+        return true;
+      case 4:
+        parameters.read(reader);
+        return true;
+      case 5:
+        inputs.push(reader.within(readTensor));
+        requireRoom('inputs', inputs.length);
+        return true;
+      case 6:
+        outputs.push(reader.within(readRequestedOutput));
+        requireRoom('outputs', outputs.length);
+        return true;
+      case 7:
+        rawInputContents.push(reader.slice());
+        requireRoom('raw_input_contents', rawInputContents.length);
+        return true;
+      default:
+        return false;
+    }
+  });
+  return { modelName, modelVersion, id, parameters: parameters.all, inputs, outputs, rawInputContents };
 }
 
 function readTensor(reader: MessageReader): InferTensor {
-  const tensor: ReadTensor = { name: '', datatype: '', shape: [], parameters: undefined, contents: undefined };
-  readFields(reader, tensor, readTensorField);
-  return { ...tensor, parameters: tensor.parameters?.all ?? NO_PARAMETERS, contents: tensor.contents?.all };
+  let name = '';
+  let datatype = '';
+  const shape: Int64[] = [];
+  const parameters = new ParameterReader();
+  let contents: ContentsReader | undefined;
+  readFields(reader, (field, wireType) => {
+    if (field === 3) return readShape(wireType, reader, shape);
+    if (wireType !== LENGTH) return false;
+    if (field === 1) name = reader.text();
+    else if (field === 2) datatype = reader.text();
+    else if (field === 4) parameters.read(reader);
+    else if (field === 5) {
+      contents ??= new ContentsReader();
+      reader.within((inner) => contents?.read(inner));
+    } else return false;
+    return true;
+  });
+  return { name, datatype, shape, parameters: parameters.all, contents: contents?.all };
 }
-
-const readTensorField: FieldReader<ReadTensor> = (field, wireType, reader, into) => {
-  if (field === 3) return readShape(wireType, reader, into.shape);
-  if (wireType !== LENGTH) return false;
-  switch (field) {
-    case 1:
-      into.name = reader.text();
-      return true;
-    case 2:
-      into.datatype = reader.text();
-      return true;
-    case 4:
-      into.parameters ??= new ParameterReader();
-      into.parameters.read(reader);
-      return true;
-    case 5:
-      into.contents ??= new ContentsReader();
-      reader.within((inner) => into.contents?.read(inner));
-      return true;
-    default:
-      return false;
-  }
-};
 
 function readShape(wireType: number, reader: MessageReader, shape: Int64[]): boolean {
   if (wireType === VARINT) shape.push(reader.int64());
@@ -143,45 +112,47 @@ function readShape(wireType: number, reader: MessageReader, shape: Int64[]): boo
 
 function readRequestedOutput(reader: MessageReader): InferRequestedOutput {
   let name = '';
-  let parameters: ParameterReader | undefined;
-  readFields(reader, undefined, (field, wireType) => {
+  const parameters = new ParameterReader();
+  readFields(reader, (field, wireType) => {
     if (wireType !== LENGTH) return false;
     if (field === 1) name = reader.text();
-    else if (field === 2) {
-      parameters ??= new ParameterReader();
-      parameters.read(reader);
-    } else return false;
+    else if (field === 2) parameters.read(reader);
+    else return false;
     return true;
   });
-  return { name, parameters: parameters?.all ?? NO_PARAMETERS };
+  return { name, parameters: parameters.all };
 }
 
 /** The entries of a map of parameters, one after the other. */
 class ParameterReader {
-  /** Keys are a stranger's: `__proto__` is one like any other. */
-  readonly all: Record<string, InferParameter | undefined> = Object.create(null);
+  #all: Record<string, InferParameter | undefined> | undefined;
   #entries = 0;
+
+  get all(): InferParameters {
+    return this.#all ?? NO_PARAMETERS;
+  }
 
   read(reader: MessageReader): void {
     requireRoom('parameters', ++this.#entries);
     let key = '';
     let value: InferParameter | undefined;
-    const readEntry: FieldReader<undefined> = (field, wireType) => {
+    const readEntry: ReadField = (field, wireType) => {
       if (wireType !== LENGTH) return false;
       if (field === 1) key = reader.text();
       else if (field === 2) value = reader.within((inner) => readParameterValue(inner, value));
       else return false;
       return true;
     };
-    reader.within(() => readFields(reader, undefined, readEntry));
-    this.all[key] = value;
+    reader.within(() => readFields(reader, readEntry));
+    this.#all ??= Object.create(null) as Record<string, InferParameter | undefined>; // keys are a stranger's: `__proto__` is one
+    this.#all[key] = value;
   }
 }
 
 /** The last member of the oneof that is set counts. */
 function readParameterValue(reader: MessageReader, known: InferParameter | undefined): InferParameter | undefined {
   let value = known;
-  readFields(reader, undefined, (field, wireType) => {
+  readFields(reader, (field, wireType) => {
     if (field === 1 && wireType === VARINT) value = { bool: reader.bool() };
     else if (field === 2 && wireType === VARINT) value = { int64: reader.int64() };
     else if (field === 3 && wireType === LENGTH) value = { string: reader.text() };

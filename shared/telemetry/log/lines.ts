@@ -123,27 +123,19 @@ export function rankOf(level: FilterLevel): number {
   return LOG_LEVELS.indexOf(level);
 }
 
-/** Which lines are written, by target. */
-export interface LogFilter {
-  /** The most detailed level that lines of `target` may have. */
-  levelOf(target: string): FilterLevel;
-}
-
-interface Directive {
-  readonly target: string;
-  readonly level: FilterLevel;
-}
+/** Which lines are written: the most detailed level that lines of a target may have. */
+export type LogFilter = (target: string) => FilterLevel;
 
 /**
  * Reads the `DYN_LOG` syntax: `<default>,<target>=<level>,...`, a target alone meaning all of its lines. The longest target
  * that names a line's target or a parent of it decides; `planes` is a parent of `planes.tcp`, `planes/tcp` and `planes::tcp`.
  *
  * @throws Error that names the part it cannot read and what is allowed.
- * @example parseLogFilter('warn,pipeline=debug').levelOf('pipeline.stop') // 'debug'
+ * @example parseLogFilter('warn,pipeline=debug')('pipeline.stop') // 'debug'
  */
 export function parseLogFilter(text: string): LogFilter {
   let defaultLevel: FilterLevel = 'info';
-  const directives: Directive[] = [];
+  const directives: { readonly target: string; readonly level: FilterLevel }[] = [];
   for (const part of text.split(',').map((piece) => piece.trim())) {
     if (part === '') continue;
     const equals = part.indexOf('=');
@@ -160,7 +152,7 @@ export function parseLogFilter(text: string): LogFilter {
     directives.push({ target: readTarget(part.slice(0, equals), part), level });
   }
   directives.sort((a, b) => b.target.length - a.target.length);
-  return { levelOf: (target) => directives.find((each) => covers(each.target, target))?.level ?? defaultLevel };
+  return (target) => directives.find((each) => covers(each.target, target))?.level ?? defaultLevel;
 }
 
 function readLevel(text: string): FilterLevel | undefined {

@@ -134,13 +134,13 @@ class RootLogger extends TargetLogger implements ProcessLogger {
   readonly #filter: LogFilter;
 
   constructor(writers: LineWriter[], filter: LogFilter) {
-    super(writers, ROOT_TARGET, rankOf(filter.levelOf(ROOT_TARGET)));
+    super(writers, ROOT_TARGET, rankOf(filter(ROOT_TARGET)));
     this.#all = writers;
     this.#filter = filter;
   }
 
   for(target: string): Logger {
-    return new TargetLogger(this.#all, target, rankOf(this.#filter.levelOf(target)));
+    return new TargetLogger(this.#all, target, rankOf(this.#filter(target)));
   }
 
   mirrorTo(writer: LineWriter): void {

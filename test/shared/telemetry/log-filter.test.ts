@@ -21,7 +21,7 @@ describe('parseLogFilter', () => {
     [' Info , Router=DEBUG ', 'Router', 'debug'],
     ['debug,error', 'pipeline', 'error'],
   ])('reads %j so that %s is logged at %s', (text, target, level) => {
-    expect(parseLogFilter(text).levelOf(target)).toBe(level);
+    expect(parseLogFilter(text)(target)).toBe(level);
   });
 
   it.each(['info,router=loud', 'router=', '=debug', 'info,[span]=debug', 'a b=info'])(
@@ -47,7 +47,7 @@ describe('parseLogFilter', () => {
             if (isParent && each[0].length > (best?.[0].length ?? 0)) best = each;
           }
           const text = ['warn', ...directives.map(([name, level]) => `${name}=${level}`)].join(',');
-          expect(parseLogFilter(text).levelOf(wanted)).toBe(best?.[1] ?? 'warn');
+          expect(parseLogFilter(text)(wanted)).toBe(best?.[1] ?? 'warn');
         },
       ),
     );
