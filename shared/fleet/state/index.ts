@@ -89,14 +89,13 @@ export class SharedRouterState {
     if (log === undefined) return undefined;
     const scope = { kind: 'component', namespace, component } as const;
     const { metrics } = this.watch;
-    const store = this.#openStore(namespace, component);
     const { snapshotIntervalSecs, routerSnapshotThreshold } = this.#settings;
     const resets = this.#resetsNow({ namespace, component });
-    const index = new ComponentIndex({
+    return new ComponentIndex({
       state: this.state,
       name: { namespace, name: component },
       openLog: (signal) => log(scope, KV_EVENTS_TOPIC, signal),
-      store,
+      store: this.#openStore(namespace, component),
       lease: this.leaseOf({ namespace, component }),
       pools,
       resets,
@@ -116,13 +115,6 @@ export class SharedRouterState {
       onWithoutLog: () => this.watch.failed('log', 'the event log cannot be read; asking the workers'),
       onProblem: (part, problem) => this.watch.failed(part, reasonOf(problem)),
     });
-    return {
-      start: (feed) => index.start(feed),
-      stop: async () => {
-        await index.stop();
-        await store.close();
-      },
-    };
   }
 
   /** `--router-reset-states` is meant for the start: a component that comes back is not reset again. */

@@ -12,6 +12,7 @@ import { HEALTH } from '../../grpc/index.ts';
 import type { PlaneClientTls } from '../../planes/request/index.ts';
 import type { ExplanationRecord } from '../scheduler/explanation-record.ts';
 import {
+  type AskedCall,
   CHANGE_MS_MAX,
   type ChooseQuery,
   type ChosenWorker,
@@ -72,11 +73,11 @@ export class RouterLine implements ResidentLine {
     return false;
   }
 
-  choose(query: ChooseQuery, signal: AbortSignal, onQueued: () => void): Promise<ChosenWorker> {
+  choose(query: ChooseQuery, onQueued: () => void): AskedCall {
     const request = encodeChooseRequest(query);
     const path = `/${ROUTER}/Choose`;
-    return new Promise((resolve, reject) => {
-      const call = this.#connected().makeServerStreamRequest(path, toBuffer, same, request, this.#metadata);
+    const call = this.#connected().makeServerStreamRequest(path, toBuffer, same, request, this.#metadata);
+    const decision = new Promise<ChosenWorker>((resolve, reject) => {
       call.on('data', (bytes: Buffer) => {
         try {
           const message = decodeChooseResponse(bytes);
@@ -89,8 +90,8 @@ export class RouterLine implements ResidentLine {
       });
       call.on('error', (error: ServiceError) => reject(failureOf(error)));
       call.on('end', () => reject(UNDECIDED));
-      signal.addEventListener('abort', () => call.cancel(), { once: true });
     });
+    return { decision, kill: () => call.cancel() };
   }
 
   change(change: ReservationChangeQuery): void {

@@ -13,14 +13,9 @@ import {
 type Reader = (value: unknown, field: string) => Partial<KvRouterConfig>;
 
 /**
- * The object form of the configuration, `KvRouterConfig` of the original: snake_case, seconds.
- * @throws KvRouterConfigError for an unknown key, a value of the wrong type or range, and fields that exclude each other
+ * The fields that the object form of the configuration sets, `KvRouterConfig` of the original: snake_case, seconds.
+ * @throws KvRouterConfigError for an unknown key, and a value of the wrong type
  */
-export function readKvRouterConfig(object: Readonly<Record<string, unknown>>): KvRouterConfig {
-  return kvRouterConfig(readGivenConfig(object));
-}
-
-/** The fields that the object form sets, for laying them over others. @throws KvRouterConfigError as `readKvRouterConfig` */
 export function readGivenConfig(object: Readonly<Record<string, unknown>>): Partial<KvRouterConfig> {
   const given: Partial<Record<keyof KvRouterConfig, unknown>> = {};
   for (const [field, value] of Object.entries(object)) {

@@ -64,7 +64,10 @@ export class ResidentService implements ChooseService {
     if (this.#waiting.size >= WAITING_MAX) throw workerError('WorkerOverloaded', 'too many requests wait');
     const request = { ...routeRequestOf(query, this.#poolOf(query)), onQueued };
     const leaving = new AbortController();
-    const onAbort = (): void => leaving.abort(workerError('Cancelled'));
+    const onAbort = (): void => {
+      // Callers also leave after the decision: a failure with its stack would cost more than they do.
+      if (this.#waiting.get(requestId) === leaving) leaving.abort(workerError('Cancelled'));
+    };
     this.#leave(requestId, 'another query with its id'); // its caller has lost patience, and asks again
     this.#waiting.set(requestId, leaving);
     signal.addEventListener('abort', onAbort, { once: true });
@@ -77,7 +80,6 @@ export class ResidentService implements ChooseService {
       }
       return this.#book.add(requestId, reservation);
     } finally {
-      signal.removeEventListener('abort', onAbort);
       if (this.#waiting.get(requestId) === leaving) this.#waiting.delete(requestId);
     }
   }

@@ -37,6 +37,7 @@ export {
 export { ResidentClient } from './resident-client.ts';
 export { createFallbackMetrics, type EmbeddedRouter, ResidentRouter } from './resident-router.ts';
 export {
+  type AskedCall,
   CHANGE_MS_MAX,
   EXPLAIN_MS_MAX,
   type ResidentAddress,

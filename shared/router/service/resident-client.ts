@@ -168,7 +168,6 @@ class ResidentChannel {
   async choose(query: ChooseQuery, firstMessageMs: number, signal: AbortSignal): Promise<ChooseAnswer> {
     const { clock } = this.#options;
     const answer = await new Promise<ChooseAnswer>((resolve, reject) => {
-      const asking = new AbortController();
       let state: 'waiting' | 'queued' | 'late' | 'over' = 'waiting';
       const enter = (next: typeof state): void => {
         state = next;
@@ -177,13 +176,13 @@ class ResidentChannel {
       };
       const onAbort = (): void => {
         enter('over');
-        asking.abort();
+        call.kill();
         reject(signal.reason);
       };
       const giveUp = (): void => {
         if (state !== 'waiting') return;
         enter('late');
-        timer = clock.after(LATE_MS_MAX, () => asking.abort());
+        timer = clock.after(LATE_MS_MAX, () => call.kill());
         resolve({ kind: 'unanswered', reason: 'silent' });
       };
       // A busy process may find the timer due before it has read the answer that is there.
@@ -191,9 +190,10 @@ class ResidentChannel {
       signal.addEventListener('abort', onAbort, { once: true });
       const onQueued = (): void => {
         if (state === 'waiting') enter('queued');
-        else asking.abort();
+        else call.kill();
       };
-      this.line.choose(query, asking.signal, onQueued).then(
+      const call = this.line.choose(query, onQueued);
+      call.decision.then(
         (chosen) => {
           const isLate = state === 'late';
           enter('over');

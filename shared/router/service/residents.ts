@@ -34,17 +34,22 @@ export const EXPLAIN_MS_MAX = 2000;
 export interface ResidentLine {
   /** Connects where that is to be done, and sees whether the router is there. Never rejects, and ends in time. */
   probe(timeoutMs: number): Promise<boolean>;
-  /**
-   * Asks for a worker, and leaves the router's queue when `signal` aborts: what comes of it then means nothing. `onQueued` is told
-   * when the request has to wait. Rejects with the class that the router or the way to it gives: `WorkerUnavailable` is a standby's.
-   */
-  choose(query: ChooseQuery, signal: AbortSignal, onQueued: () => void): Promise<ChosenWorker>;
+  /** Asks for a worker. `onQueued` is told when the request has to wait, on a later turn. */
+  choose(query: ChooseQuery, onQueued: () => void): AskedCall;
   /** Tells how far a request is. Not waited for, and given up after `CHANGE_MS_MAX`. Never throws. */
   change(change: ReservationChangeQuery): void;
   /** Why one of the last requests went to its worker, or where a query would go now; undefined when it cannot say. */
   explain(about: string | ChooseQuery): Promise<ExplanationRecord | undefined>;
   /** Nothing is asked any more. Questions under way may still be answered. */
   close(): void;
+}
+
+/** A question under way. */
+export interface AskedCall {
+  /** Rejects with the class that the router or the way to it gives: `WorkerUnavailable` is a standby's. */
+  readonly decision: Promise<ChosenWorker>;
+  /** Leaves the router's queue. What comes of the question then means nothing. Idempotent. */
+  kill(): void;
 }
 
 /** The router has ended its answer before it decided. */
@@ -81,15 +86,18 @@ export class PlaneLine implements ResidentLine {
     return (await this.#ask(this.#address.choose, { body: PROBE_BODY }, timeoutMs)).kind === 'answered';
   }
 
-  choose(query: ChooseQuery, signal: AbortSignal, onQueued: () => void): Promise<ChosenWorker> {
+  choose(query: ChooseQuery, onQueued: () => void): AskedCall {
     const request = { id: query.requestId, headers: {}, ...encodeQuery(query) };
-    return new Promise((resolve, reject) => {
+    let kill = (): void => {};
+    let isDecided = false; // rejecting what is resolved is not free
+    const decision = new Promise<ChosenWorker>((resolve, reject) => {
       const call = this.#options.plane.call(this.#address.choose, request, {
         accepted() {},
         tokens: () => reject(workerError('BackendProtocol', 'a router that sends tokens')),
         output: ({ body }) => {
           try {
             const message = decodeMessage(body);
+            isDecided = message.kind === 'decision';
             if (message.kind === 'decision') resolve(message.chosen);
             else onQueued();
           } catch (thrown) {
@@ -97,11 +105,14 @@ export class PlaneLine implements ResidentLine {
             reject(thrown);
           }
         },
-        end: () => reject(UNDECIDED),
+        end: () => {
+          if (!isDecided) reject(UNDECIDED);
+        },
         fail: reject,
       });
-      signal.addEventListener('abort', () => call.kill(), { once: true });
+      kill = () => call.kill();
     });
+    return { decision, kill };
   }
 
   change(change: ReservationChangeQuery): void {

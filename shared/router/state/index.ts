@@ -42,6 +42,6 @@ export {
   type NatsSnapshotStoreOptions,
   snapshotBucketOf,
 } from './snapshots/nats-snapshot-store.ts';
-export type { FoldedIndex, LogPosition, RankCursor, SnapshotStore } from './snapshots/snapshot.ts';
+export type { FoldedIndex, LogPosition, SnapshotStore } from './snapshots/snapshot.ts';
 export { type SnapshotOutcome, Snapshotter, type SnapshotterOptions } from './snapshots/snapshotter.ts';
 export { REPORT_AGE_S, UnattributedLoad } from './unattributed-load.ts';

@@ -7,7 +7,8 @@ import {
   fillDynamoCosts,
 } from '../../../shared/router/scheduler/cost.ts';
 import { fillEligible, taintFactor } from '../../../shared/router/scheduler/eligibility.ts';
-import { readKvRouterConfig, weightsFor } from '../../../shared/router/scheduler/kv-config-sources.ts';
+import { kvRouterConfig } from '../../../shared/router/scheduler/kv-config.ts';
+import { readGivenConfig, weightsFor } from '../../../shared/router/scheduler/kv-config-sources.ts';
 import { Overlaps } from '../../../shared/router/scheduler/prefix-index.ts';
 import { RankTable, WorkerSet } from '../../../shared/router/scheduler/ranks.ts';
 import type { SchedulingRequest } from '../../../shared/router/scheduler/types.ts';
@@ -96,7 +97,7 @@ function decide(selection: SelectionCase) {
   const failure = fillEligible(request, workers, candidates);
   if (failure !== undefined) return { failure };
 
-  const config = readKvRouterConfig(selection.config);
+  const config = kvRouterConfig(readGivenConfig(selection.config));
   const weights: DynamoWeights = {
     ...config,
     ...weightsFor(config, selection.override),
@@ -199,7 +200,7 @@ const CHANCE_TOLERANCE = 5e-7;
 
 function refusedConfig({ config }: SelectionCase, wanted: string): readonly string[] {
   try {
-    readKvRouterConfig(config);
+    kvRouterConfig(readGivenConfig(config));
     return [`configuration: expected "${wanted}", but it was taken`];
   } catch (thrown) {
     const { message } = thrown as Error;

@@ -1,12 +1,13 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { Clock, Random, Timer } from '../../../clock/index.ts';
-import type { EventEnvelope, EventLog } from '../../../planes/event/index.ts';
+import type { EventLog } from '../../../planes/event/index.ts';
 import { asWholeNumber, isRecord } from '../../../records/index.ts';
 import type { BlockIndex, LoadedBlockIndex } from '../../block-index/index.ts';
+import type { EventSource, KvEventFeed, RankPlace } from '../../feed/kv-event-feed.ts';
 import type { LeaseHolder } from '../lease-holder.ts';
 import type { RankId, RouterState, StateName } from '../router-state.ts';
 import { type HydratedFrom, IndexReader } from './index-reader.ts';
-import type { FoldedIndex, RankCursor, SnapshotStore } from './snapshot.ts';
+import type { FoldedIndex, SnapshotStore } from './snapshot.ts';
 import { Snapshotter } from './snapshotter.ts';
 
 export interface ComponentIndexOptions {
@@ -15,6 +16,7 @@ export interface ComponentIndexOptions {
   readonly name: StateName;
   /** Opens the log; waits while its server is away. */
   readonly openLog: (signal: AbortSignal) => Promise<EventLog>;
+  /** Closed with the index. */
   readonly store: SnapshotStore;
   readonly lease: LeaseHolder;
   /** Worker sets with workers of this component. */
@@ -43,7 +45,7 @@ const PATIENCE_MS = 2000;
  * The indexes of one component's worker sets, kept at the head of its event log: hydrated from the newest snapshot, written
  * to a new one while the lease is held. Where the log cannot be had, the workers' own dumps do.
  */
-export class ComponentIndex {
+export class ComponentIndex implements EventSource {
   readonly #options: ComponentIndexOptions;
   readonly #log: EventLog;
   #reader: IndexReader | undefined;
@@ -88,6 +90,7 @@ export class ComponentIndex {
     this.#patience?.cancel();
     await this.#snapshotter?.stop();
     await this.#reader?.stop();
+    await this.#options.store.close();
   }
 
   #openReader(index: FoldedIndex): IndexReader {
@@ -152,13 +155,7 @@ export interface ComponentPool {
 }
 
 /** Whoever follows the event ids of each rank of the component (`KvEventFeed`). */
-export interface ComponentFeed {
-  apply(envelope: EventEnvelope): void;
-  places(): readonly RankCursor[];
-  resume(places: readonly RankCursor[]): void;
-  ranks(): readonly RankId[];
-  recover(workerId: string, dpRank: number, signal: AbortSignal): Promise<void>;
-}
+export type ComponentFeed = Pick<KvEventFeed, 'apply' | 'places' | 'resume' | 'ranks' | 'recover'>;
 
 /*
  * Indexes of all worker sets of a component, one behind the other, then where each one lies:
@@ -169,7 +166,7 @@ export interface ComponentFeed {
 /** All worker sets whose events are in one log, as `IndexReader` and `Snapshotter` see them. */
 export function foldComponent(feed: ComponentFeed, pools: () => readonly ComponentPool[]): FoldedIndex {
   /** Replaces whole pools by what was read of them, and forgets of the others what came from this component. */
-  function replace(read: ReadonlyMap<BlockIndex, LoadedBlockIndex>, cursors: readonly RankCursor[]): void {
+  function replace(read: ReadonlyMap<BlockIndex, LoadedBlockIndex>, cursors: readonly RankPlace[]): void {
     const held = new Set<string>();
     for (const { index, isWhole, workerIds } of pools()) {
       const next = read.get(index);
@@ -210,7 +207,7 @@ async function inSlices<T>(slices: Generator<void, T>, signal: AbortSignal): Pro
   }
 }
 
-function placesOf(feed: ComponentFeed, pools: readonly ComponentPool[]): readonly RankCursor[] {
+function placesOf(feed: ComponentFeed, pools: readonly ComponentPool[]): readonly RankPlace[] {
   const whole = pools.filter(({ isWhole }) => isWhole);
   return feed.places().filter(({ workerId }) => whole.some(({ workerIds }) => workerIds.has(workerId)));
 }

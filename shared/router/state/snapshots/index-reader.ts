@@ -1,18 +1,10 @@
 import { setMaxListeners } from 'node:events';
-import type { Clock, Random } from '../../../clock/index.ts';
 import { PeriodicTask } from '../../../concurrency/index.ts';
-import type { EventLog, EventLogFollower, EventLogListener, EventLogState } from '../../../planes/event/index.ts';
-import type { RankId, RouterState, SnapshotPlace, SnapshotPointer, StateName } from '../router-state.ts';
-import { type FoldedIndex, type LogPosition, readSnapshot, type SnapshotStore } from './snapshot.ts';
+import type { EventLogFollower, EventLogListener, EventLogState } from '../../../planes/event/index.ts';
+import type { RankId, SnapshotPlace, SnapshotPointer } from '../router-state.ts';
+import { type LogPosition, readSnapshot, type SnapshotParts } from './snapshot.ts';
 
-export interface IndexReaderOptions {
-  readonly state: RouterState;
-  readonly pointer: StateName;
-  readonly store: SnapshotStore;
-  readonly log: EventLog;
-  readonly index: FoldedIndex;
-  readonly clock: Clock;
-  readonly random: Random;
+export interface IndexReaderOptions extends SnapshotParts {
   /** Between two attempts to hydrate, while they fail; and between two looks whether the log is still the same one. @default 1000 */
   readonly checkMs?: number;
   /** What is stored is not to be trusted: the pointer is dropped before anything is read. @default false */

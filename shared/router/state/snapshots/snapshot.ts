@@ -1,20 +1,14 @@
-import type { EventEnvelope } from '../../../planes/event/index.ts';
-import type { RankId, StateName } from '../router-state.ts';
-
-/** How far the events of one rank are in a snapshot. */
-export interface RankCursor extends RankId {
-  /** Id of the last event that is applied. */
-  readonly eventId: number;
-  /** Whose count that is, hex; undefined = the worker does not say. */
-  readonly publisherId: string | undefined;
-}
+import type { Clock, Random } from '../../../clock/index.ts';
+import type { EventEnvelope, EventLog } from '../../../planes/event/index.ts';
+import type { RankPlace } from '../../feed/kv-event-feed.ts';
+import type { RankId, RouterState, StateName } from '../router-state.ts';
 
 /** What a snapshot says of itself. */
 interface SnapshotHead {
   readonly createdAt: string;
   readonly sequence: number;
   /** Ranks that were complete. Others may be in it, in part: they are asked for a dump. */
-  readonly cursors: readonly RankCursor[];
+  readonly cursors: readonly RankPlace[];
 }
 
 /*
@@ -67,7 +61,7 @@ export function readSnapshot(bytes: Uint8Array): { readonly head: SnapshotHead; 
   const cursorsEnd = cursorsAt + CURSOR_BYTES * count;
   const indexAt = aligned(cursorsEnd);
   if (indexAt > view.length) throw new RangeError('a snapshot that is cut short');
-  const cursors: RankCursor[] = [];
+  const cursors: RankPlace[] = [];
   for (let at = cursorsAt; at < cursorsEnd; at += CURSOR_BYTES) {
     const workerId = view.readBigUInt64LE(at).toString(16);
     const publisher = view.readBigUInt64LE(at + 20);
@@ -83,7 +77,7 @@ function aligned(bytes: number): number {
   return Math.ceil(bytes / ALIGNMENT) * ALIGNMENT;
 }
 
-function packCursors(cursors: readonly RankCursor[]): Uint8Array {
+function packCursors(cursors: readonly RankPlace[]): Uint8Array {
   const bytes = Buffer.alloc(CURSOR_BYTES * cursors.length);
   let at = 0;
   for (const { workerId, dpRank, eventId, publisherId } of cursors) {
@@ -115,15 +109,26 @@ export interface FoldedIndex {
    * Replaces everything by what `write` gave, and the positions of all ranks by `cursors`. Recoveries under way are void.
    * Rejects when it cannot read the bytes; it may then be left in any state.
    */
-  load(snapshot: Uint8Array, cursors: readonly RankCursor[], signal: AbortSignal): Promise<void>;
+  load(snapshot: Uint8Array, cursors: readonly RankPlace[], signal: AbortSignal): Promise<void>;
   /** Forgets everything, cursors included. Recoveries under way are void. */
   clear(): void;
   /** Ranks that are complete, with their positions. */
-  cursors(): readonly RankCursor[];
+  cursors(): readonly RankPlace[];
   /** Every rank of the pool as discovery knows it. */
   ranks(): readonly RankId[];
   /** Asks the worker for what the rank holds and replaces it by the answer. Bounds its own tries; rejects when they fail. */
   recover(rank: RankId, signal: AbortSignal): Promise<void>;
+}
+
+/** What reading and writing snapshots of one index takes. */
+export interface SnapshotParts {
+  readonly state: RouterState;
+  readonly pointer: StateName;
+  readonly store: SnapshotStore;
+  readonly log: EventLog;
+  readonly index: FoldedIndex;
+  readonly clock: Clock;
+  readonly random: Random;
 }
 
 /** Where a reader stands in the log. */

@@ -1,22 +1,13 @@
-import type { Clock, Random } from '../../../clock/index.ts';
 import { PeriodicTask } from '../../../concurrency/index.ts';
-import type { EventLog } from '../../../planes/event/index.ts';
 import type { LeaseHolder } from '../lease-holder.ts';
-import type { RouterState, SnapshotPlace, SnapshotPointer, StateName } from '../router-state.ts';
+import type { SnapshotPlace, SnapshotPointer } from '../router-state.ts';
 import type { IndexReader } from './index-reader.ts';
-import { type FoldedIndex, objectName, objectPrefix, type SnapshotStore, writeSnapshot } from './snapshot.ts';
+import { objectName, objectPrefix, type SnapshotParts, writeSnapshot } from './snapshot.ts';
 
-export interface SnapshotterOptions {
-  readonly state: RouterState;
-  readonly pointer: StateName;
-  readonly store: SnapshotStore;
-  readonly log: EventLog;
-  readonly index: FoldedIndex;
+export interface SnapshotterOptions extends SnapshotParts {
   /** Keeps `index` at the head of `log`. */
   readonly reader: Pick<IndexReader, 'position' | 'hydrations'>;
   readonly lease: Pick<LeaseHolder, 'fence' | 'renew'>;
-  readonly clock: Clock;
-  readonly random: Random;
   /** Longest time between two snapshots. @default 60_000 */
   readonly intervalMs?: number;
   /** Messages between two snapshots, at most. @default 1_000_000 */

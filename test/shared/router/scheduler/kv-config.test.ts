@@ -8,8 +8,11 @@ import {
   kvRouterConfigOf,
   loadAware,
   prefillPoolConfig,
-  readKvRouterConfig,
 } from '../../../../shared/router/scheduler/index.ts';
+import { readGivenConfig } from '../../../../shared/router/scheduler/kv-config-sources.ts';
+
+/** The configuration that an object alone gives. */
+const read = (object: Readonly<Record<string, unknown>>) => kvRouterConfig(readGivenConfig(object));
 
 describe('the configuration', () => {
   it.each<[Partial<KvRouterConfig>, string]>([
@@ -37,7 +40,7 @@ describe('the configuration', () => {
 
   it('takes the object form, with seconds, null for off, and the older weight', () => {
     expect(
-      readKvRouterConfig({
+      read({
         overlap_score_credit: 2,
         router_ttl_secs: 5,
         router_queue_threshold: null,
@@ -53,9 +56,7 @@ describe('the configuration', () => {
       sharedCacheMultiplier: 0.5,
       queueByIncomingMissingIsl: [{ missingTokensFloor: 0, tokensPerWorkerMax: 4194304 }],
     });
-    expect(
-      readKvRouterConfig({ overlap_score_weight: 0, overlap_score_credit: 2, prefill_load_scale: 3 }),
-    ).toMatchObject({
+    expect(read({ overlap_score_weight: 0, overlap_score_credit: 2, prefill_load_scale: 3 })).toMatchObject({
       overlapScoreCredit: 0,
       prefillLoadScale: 0,
     });
@@ -69,7 +70,7 @@ describe('the configuration', () => {
     [{ router_event_threads: 0 }, 'router_event_threads must be'],
     [{ use_kv_events: 1 }, 'use_kv_events must be true or false'],
   ])('refuses what the object form does not know: %j', (object, message) => {
-    expect(() => readKvRouterConfig(object)).toThrow(message);
+    expect(() => read(object)).toThrow(message);
   });
 
   it('of flags is the defaults, a set weight keeps its meaning, and the preset looks at load alone', () => {

@@ -2,6 +2,7 @@ import { describe, expect, it } from 'vitest';
 import { seededRandom } from '../../../../shared/clock/index.ts';
 import type { EventLog } from '../../../../shared/planes/event/index.ts';
 import { BlockIndex } from '../../../../shared/router/block-index/index.ts';
+import type { RankPlace } from '../../../../shared/router/feed/index.ts';
 import { RankTable } from '../../../../shared/router/scheduler/index.ts';
 import {
   type ComponentFeed,
@@ -9,7 +10,6 @@ import {
   type ComponentPool,
   foldComponent,
   LeaseHolder,
-  type RankCursor,
   type SnapshotStore,
 } from '../../../../shared/router/state/index.ts';
 import { MemoryRouterStateHub } from '../../../support/router/memory-router-state.ts';
@@ -52,7 +52,7 @@ function blocksOf(pool: Pool, workerId: string): number {
 /** Follows ids without a gap; `recover` stores what the worker holds. */
 class ScriptedFeed implements ComponentFeed {
   readonly #pools: readonly Pool[];
-  #places = new Map<string, RankCursor>();
+  #places = new Map<string, RankPlace>();
   readonly recovered: string[] = [];
   restored = 0;
 
@@ -66,11 +66,11 @@ class ScriptedFeed implements ComponentFeed {
     this.#places.set(workerId, { workerId, dpRank: 0, eventId, publisherId: undefined });
   }
 
-  places(): readonly RankCursor[] {
+  places(): readonly RankPlace[] {
     return [...this.#places.values()];
   }
 
-  resume(places: readonly RankCursor[]): void {
+  resume(places: readonly RankPlace[]): void {
     this.#places = new Map(places.map((place) => [place.workerId, place]));
   }
 

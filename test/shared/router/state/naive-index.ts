@@ -1,6 +1,7 @@
 import type { Random } from '../../../../shared/clock/index.ts';
 import type { EventEnvelope } from '../../../../shared/planes/event/index.ts';
-import type { FoldedIndex, RankCursor, RankId } from '../../../../shared/router/state/index.ts';
+import type { RankPlace } from '../../../../shared/router/feed/index.ts';
+import type { FoldedIndex, RankId } from '../../../../shared/router/state/index.ts';
 import type { ScriptedEventLog } from './event-log.ts';
 
 interface BlockEvent {
@@ -68,7 +69,7 @@ export class ScriptedWorkers {
 export class NaiveIndex implements FoldedIndex {
   readonly #workers: ScriptedWorkers;
   #held = new Map<string, Set<number>>();
-  #cursors = new Map<string, RankCursor>();
+  #cursors = new Map<string, RankPlace>();
   readonly #recovering = new Map<string, BlockEvent[]>();
   #generation = 0;
   dumps = 0;
@@ -105,7 +106,7 @@ export class NaiveIndex implements FoldedIndex {
     yield Buffer.from('end\n');
   }
 
-  async load(snapshot: Uint8Array, cursors: readonly RankCursor[]): Promise<void> {
+  async load(snapshot: Uint8Array, cursors: readonly RankPlace[]): Promise<void> {
     const lines = Buffer.from(snapshot).toString().split('\n');
     if (lines.at(-2) !== 'end') throw new RangeError('the index is cut short');
     this.clear();
@@ -123,7 +124,7 @@ export class NaiveIndex implements FoldedIndex {
     this.#recovering.clear();
   }
 
-  cursors(): readonly RankCursor[] {
+  cursors(): readonly RankPlace[] {
     return [...this.#cursors.values()].filter((cursor) => !this.#recovering.has(keyOf(cursor)));
   }
 
