@@ -33,6 +33,8 @@ interface StreamReaderOptions {
   readonly stream: string;
   readonly fromSequence: number;
   readonly heartbeatMs: number;
+  /** Ends the reader. Heard once for all pages: to hear it for each costs more than to read the page. */
+  readonly signal: AbortSignal;
 }
 
 /**
@@ -65,6 +67,7 @@ export class NatsStreamReader {
   #messages: StreamMessage[] = [];
   #isLast = false;
   #wake: (() => void) | undefined;
+  readonly #onAbort: () => void;
 
   private constructor(options: StreamReaderOptions, consumer: string, inbox: string) {
     this.#options = options;
@@ -80,6 +83,9 @@ export class NatsStreamReader {
     this.#heartbeat = options.client.clock.every(options.heartbeatMs, () => this.#beat());
     const gone = (): void => this.#lose();
     this.#connection.closed().then(gone, gone);
+    this.#onAbort = gone;
+    if (options.signal.aborted) this.close();
+    else options.signal.addEventListener('abort', gone, { once: true });
   }
 
   static async open(options: StreamReaderOptions): Promise<NatsStreamReader> {
@@ -102,14 +108,15 @@ export class NatsStreamReader {
    *
    * @param isWaiting a batch that is asked for now waits for messages yet to come
    */
-  async next(isWaiting: boolean, signal: AbortSignal): Promise<StreamPage | undefined> {
+  async next(isWaiting: boolean): Promise<StreamPage | undefined> {
+    const { signal } = this.#options;
     signal.throwIfAborted();
     if (this.#messages.length === 0 && !this.#isOver) {
       if (!this.#isAsked) this.#ask(isWaiting);
-      const woken = new Promise<void>((resolve) => {
+      await new Promise<void>((resolve) => {
         this.#wake = resolve;
       });
-      await untilAborted(woken, signal);
+      signal.throwIfAborted();
     }
     const messages = this.#messages;
     if (messages.length === 0 && this.#isOver) return undefined;
@@ -121,6 +128,7 @@ export class NatsStreamReader {
     if (this.#isOver) return;
     this.#isOver = true;
     this.#heartbeat.cancel();
+    this.#options.signal.removeEventListener('abort', this.#onAbort);
     if (!this.#subscription.isClosed()) this.#subscription.unsubscribe(); // the server forgets the consumer by itself
   }
 
@@ -229,7 +237,7 @@ export class NatsStream {
   async read(fromSequence: number, signal: AbortSignal): Promise<NatsStreamReader> {
     const access = await openJetStream(this.#client, signal);
     const { name, heartbeatMs = 5000 } = this.#settings;
-    const options = { access, client: this.#client, stream: name, fromSequence, heartbeatMs };
+    const options = { access, client: this.#client, stream: name, fromSequence, heartbeatMs, signal };
     return untilAborted(NatsStreamReader.open(options), signal);
   }
 

@@ -96,9 +96,9 @@ export const TOKEN_ID_MAX = 4_000_000;
 export interface VocabularyEntries {
   readonly count: number;
   readonly idMax: number;
-  readonly ids: ArrayLike<number>;
+  readonly ids: Uint32Array;
   /** End of each token's bytes in `blob`; the first begins at 0. */
-  readonly ends: ArrayLike<number>;
+  readonly ends: Uint32Array;
   /** 1 for tokens outside the byte alphabet. */
   readonly isPlain: Uint8Array;
   readonly blob: Uint8Array;

@@ -22,26 +22,31 @@ export function scanTiktoken(file: Uint8Array): BpeTables {
 }
 
 function readEntries(text: string): VocabularyEntries {
+  const lines = text.split(/\r\n?|\n/);
   const blob = Buffer.alloc(text.length); // longer than what it spells
+  const ids = new Uint32Array(lines.length);
+  const ends = new Uint32Array(lines.length);
+  let count = 0;
+  let idMax = 0;
   let blobLength = 0;
-  const ids: number[] = [];
-  const ends: number[] = [];
-  for (const [at, line] of text.split(/\r\n|\n|\r/).entries()) {
-    if (line === '') continue;
-    const fail = (problem: string): never => {
-      throw new SyntaxError(`line ${at + 1}: ${problem}`);
-    };
-    const [, base64, rank] = LINE.exec(line) ?? fail('not a token in base64, a space and a rank');
+  for (let at = 0; at < lines.length; at++) {
+    if (lines[at] === '') continue;
+    const [, base64, rank] = LINE.exec(lines[at]!) ?? fail(at, 'not a token in base64, a space and a rank');
     const bytes = blob.write(base64!, blobLength, 'base64');
-    if (bytes === 0) fail('no token in base64');
-    if (bytes > TOKEN_BYTES_MAX) fail(`a token of more than ${TOKEN_BYTES_MAX} bytes`);
-    if (Number(rank) > TOKEN_ID_MAX) fail(`a rank above ${TOKEN_ID_MAX}`);
+    if (bytes === 0) fail(at, 'no token in base64');
+    if (bytes > TOKEN_BYTES_MAX) fail(at, `a token of more than ${TOKEN_BYTES_MAX} bytes`);
+    const id = Number(rank);
+    if (id > TOKEN_ID_MAX) fail(at, `a rank above ${TOKEN_ID_MAX}`);
     blobLength += bytes;
-    ids.push(Number(rank));
-    ends.push(blobLength);
+    idMax = Math.max(idMax, id);
+    ids[count] = id;
+    ends[count++] = blobLength;
   }
-  const idMax = ids.reduce((most, id) => Math.max(most, id), 0);
-  return { count: ids.length, idMax, ids, ends, isPlain: new Uint8Array(ids.length), blob, blobLength };
+  return { count, idMax, ids, ends, isPlain: new Uint8Array(count), blob, blobLength };
+}
+
+function fail(at: number, problem: string): never {
+  throw new SyntaxError(`line ${at + 1}: ${problem}`);
 }
 
 /**

@@ -42,6 +42,7 @@ const RATE = { rate_requests_per_second: 15 };
 describe('on the reference workloads, with workers that take three minutes to start', () => {
   const step = readWorkload('step');
   const diurnal = readWorkload('diurnal');
+  const burst = readWorkload('burst');
 
   it('the rate law serves an eightfold step as well as one can who does not see it coming', () => {
     const { attainment, gpuHours, requests } = play(step, planner(RATE));
@@ -67,7 +68,7 @@ describe('on the reference workloads, with workers that take three minutes to st
 
   it('bursts that come again are served from the second one on, for fewer hours than any law that keeps as much', () => {
     const tight = { rate_target_load: 1, rate_deviations: 0, rate_down_window_seconds: 30 };
-    const { attainment, gpuHours } = play(readWorkload('burst'), planner({ ...RATE, ...tight }));
+    const { attainment, gpuHours } = play(burst, planner({ ...RATE, ...tight }));
     expect(attainment).toBeGreaterThanOrEqual(0.905); // the first of four comes unannounced: 0.91
     expect(gpuHours).toBeLessThanOrEqual(3.6); // load with 5 % has 0.896 for 3.74
     const expectant = { ...tight, rate_target_load: 1.2, rate_up_window_seconds: 240, rate_surge_hold_seconds: 0 };
@@ -83,20 +84,32 @@ describe('on the reference workloads, with workers that take three minutes to st
   });
 
   /** Attainment within five points and hours within a tenth of a replay of Dynamo 1.6.1 with its own planner. */
-  function isAsReplayed(played: ReturnType<typeof play>, attainment: number, gpuHours: number): void {
+  function isAsReplayed(played: Pick<ReturnType<typeof play>, 'attainment' | 'gpuHours'>, replayed: readonly number[]) {
+    const [attainment = Number.NaN, gpuHours = Number.NaN] = replayed;
     expect(Math.abs(played.attainment - attainment)).toBeLessThan(0.05);
     expect(Math.abs(played.gpuHours / gpuHours - 1)).toBeLessThan(0.1);
   }
 
   it("Dynamo's latency law comes out as in Dynamo's own replay", () => {
-    isAsReplayed(play(diurnal, planner({ law: 'latency' })), 0.863, 3.06);
+    isAsReplayed(play(burst, planner({ law: 'latency' })), [0.528, 2.14]);
   });
 
   /**
-   * One draw of each: a hash table's order decides what it forgets. Replays of Dynamo gave 0.545 to 0.591 / 2.70 to 2.80 here; on
-   * the bursts, with both loops, 0.544 to 0.566 / 2.25 to 2.54, and eight seeds of ours 0.540 to 0.565 / 2.18 to 2.48.
+   * One run is one draw: a hash table's order decides what Dynamo forgets, and which of two idle workers is taken decides here.
+   * The means of several are compared, with one replay and with the mean of 22.
    */
-  it('and its sla law, whose own replays differ by as much as the order in which it forgets passes', () => {
-    isAsReplayed(play(step, planner({ law: 'sla' }), 2), 0.545, 2.8);
+  it('and so does its sla law with both loops, in the mean of a few runs', () => {
+    const settings = {
+      law: 'sla',
+      enable_load_scaling: true,
+      enable_throughput_scaling: true,
+      load_predictor: 'constant',
+    };
+    const runs = [1, 2, 3].map((seed) => play(burst, planner(settings), seed));
+    const mean = (read: (run: ReturnType<typeof play>) => number): number =>
+      runs.reduce((total, run) => total + read(run), 0) / runs.length;
+    const played = { attainment: mean((run) => run.attainment), gpuHours: mean((run) => run.gpuHours) };
+    isAsReplayed(played, [0.554, 2.25]);
+    isAsReplayed(played, [0.553, 2.4]);
   });
 });

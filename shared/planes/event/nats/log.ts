@@ -52,7 +52,7 @@ export class NatsEventLog implements EventLog {
         const facts = await stream.facts(signal);
         if (facts.createdAt !== atStart.createdAt) throw anotherLog();
         for (;;) {
-          const page = await reader.next(false, signal);
+          const page = await reader.next(false);
           if (page === undefined) break; // it is lost, and opened again behind what was read
           for (const { sequence, data } of page.messages) {
             if (sequence > atStart.lastSequence) return;
@@ -172,7 +172,7 @@ class LogFollower implements EventLogFollower {
       this.#onOpen?.();
       for (;;) {
         const isCaughtUp = this.#cursor > lastSequence;
-        const page = await reader.next(isCaughtUp, signal);
+        const page = await reader.next(isCaughtUp);
         if (page === undefined) return;
         for (const { sequence, data } of page.messages) {
           const long = this.#receive(sequence, data);
