@@ -128,7 +128,7 @@ export async function serveUntilStopped<Running extends Drainable>(
   const first = await Promise.race([ready, stopped]);
   if (typeof first !== 'string') return serve(first, stopped);
   starting.abort(new Error(first));
-  await ready.then((running) => running.drain()).catch(() => undefined);
+  await ready.then((running) => running.drain()).catch(() => undefined); // a start that was given up may well have failed
   return 0;
 }
 

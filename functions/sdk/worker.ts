@@ -45,7 +45,7 @@ export interface RunningWorker {
 export interface DefinedWorker {
   /** Starts serving and resolves once registered. Rejects, everything closed again, with what to change. */
   start(options?: StartOptions): Promise<RunningWorker>;
-  /** The whole life of a process: starts, serves until SIGTERM or SIGINT, drains. Resolves with the exit code. */
+  /** The whole life of a process: starts, serves until SIGTERM, SIGINT or SIGHUP, drains. Resolves with the exit code. */
   run(options?: Omit<StartOptions, 'signal'>): Promise<number>;
 }
 

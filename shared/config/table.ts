@@ -20,7 +20,7 @@ import { routerScoringRows } from './table/router-scoring.ts';
 import { simulateRows } from './table/simulate.ts';
 import { workerRows } from './table/worker.ts';
 
-/** The sections of the table under their titles, in the order of help and documentation. Each is a file of table/. */
+/** The sections of the table under their titles, in the order of help and documentation. Each is the rows of a file of table/, some of which have two. */
 const SECTIONS = {
   'HTTP server and routes': httpRows,
   'API keys': accessRows,

@@ -7,7 +7,7 @@ import type { KeyStore } from './key-store.ts';
 export interface KeyCacheOptions {
   readonly store: Pick<KeyStore, 'get'>;
   readonly clock: Clock;
-  /** How long a record counts without being read again: the longest time until a revoked key is refused. */
+  /** How long a record counts without being read again: the longest until a revoked key is refused, while the store answers. */
   readonly freshMs: number;
   /** A read of the store came to an end. */
   readonly onRead?: (outcome: 'found' | 'unknown' | 'failed', failure?: unknown) => void;
@@ -32,7 +32,7 @@ interface Known {
   readonly ready: ReadyKey;
   readonly readAt: Instant;
   /** When the store may be tried again; undefined = it answered the last time. */
-  retryMs: number | undefined;
+  retryAtMs: number | undefined;
 }
 
 /** Both clocks: one may be set, the other may stand still while a function is frozen. */
@@ -79,10 +79,10 @@ export class KeyCache {
     if (known === undefined) return this.#look(id);
     const ageMs = this.#ageMs(known.readAt);
     if (ageMs < this.#options.freshMs) return known.ready;
-    const { retryMs } = known;
-    if (retryMs === undefined) return this.#read(id);
+    const { retryAtMs } = known;
+    if (retryAtMs === undefined) return this.#read(id);
     // The store was away the last time: nobody waits for the next try but the first asker of a record that is too old.
-    if (this.#options.clock.nowMs() >= retryMs) {
+    if (this.#options.clock.nowMs() >= retryAtMs) {
       const reading = this.#read(id);
       if (ageMs >= AWAY_MS_MAX) return reading;
       reading.catch(() => {}); // told by `onRead`
@@ -91,10 +91,10 @@ export class KeyCache {
     throw storeAway();
   }
 
-  /** As `find`, for a key that does not match the record that is known; that one where it was read just now. */
+  /** As `find`, for a key that does not match the known record: reads it again, unless that was done just now. */
   findAgain(id: string): ReadyKey | undefined | Promise<ReadyKey | undefined> {
     const known = this.#known.get(id);
-    if (known === undefined || known.retryMs !== undefined) return known?.ready;
+    if (known === undefined || known.retryAtMs !== undefined) return known?.ready;
     return this.#ageMs(known.readAt) < REREAD_MS ? known.ready : this.#read(id);
   }
 
@@ -134,16 +134,16 @@ export class KeyCache {
         return undefined;
       }
       const ready = new ReadyKey(record);
-      this.#known.set(id, { ready, readAt, retryMs: undefined });
+      this.#known.set(id, { ready, readAt, retryAtMs: undefined });
       dropOldest(this.#known, KNOWN_MAX);
       return ready;
     } catch (thrown) {
       onRead?.('failed', thrown);
-      const retryMs = clock.nowMs() + RETRY_MS;
-      this.#awayUntilMs = retryMs;
+      const retryAtMs = clock.nowMs() + RETRY_MS;
+      this.#awayUntilMs = retryAtMs;
       const known = this.#known.get(id);
       if (known === undefined) throw storeAway(thrown);
-      known.retryMs = retryMs;
+      known.retryAtMs = retryAtMs;
       if (this.#ageMs(known.readAt) < AWAY_MS_MAX) return known.ready;
       throw storeAway(thrown);
     }

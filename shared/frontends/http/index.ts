@@ -1,6 +1,6 @@
 /**
  * @module frontends/http
- * The OpenAI-compatible HTTP surface: one app, one file a route group, and the seam between it and its hosts
+ * The HTTP surface, OpenAI's and Anthropic's: one app, one file a route group, and the seam between it and its hosts
  * (`HostExchange`, `FrameSink`). Handlers are thin: decode to `GenerationRequest`, encode what the pipeline writes.
  */
 

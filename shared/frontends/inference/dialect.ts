@@ -31,7 +31,7 @@ export function generate(
   inference.deps.pipeline.generate(request, isWritten ? sink : inference.kept(sink), { signal, meter });
 }
 
-/** Refuses while the process drains, before the body is read. @throws ServeError 503 */
+/** Refuses while the process drains or still waits for its first workers, before the body is read. @throws ServeError 503 */
 export function requireService({ lifecycle }: Pick<InferenceDeps, 'lifecycle'>): void {
   if (!lifecycle.isTakingRequests) throw new ServeError('service_unavailable', 'Service is not ready');
 }

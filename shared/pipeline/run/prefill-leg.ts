@@ -54,7 +54,7 @@ export class PrefillLeg implements CallSink, WatchedStream {
   readonly done: Promise<PrefillReport>;
   /** Resolves with the reason when there is nothing to go on from: the worker failed, or fell silent before `fetched`. */
   readonly lost: Promise<ServeError>;
-  hasMoved = false;
+  showedLife = false;
   readonly hasBegun = false; // one token at the end is all that there is
   readonly isPaused = false;
   /** `Clock.nowMs` when the worker was done. */
@@ -139,7 +139,7 @@ export class PrefillLeg implements CallSink, WatchedStream {
   }
 
   accepted(): void {
-    this.hasMoved = true;
+    this.showedLife = true;
   }
 
   tokens(index: number, ids: ArrayLike<number>, start: number, count: number): void {
@@ -148,7 +148,7 @@ export class PrefillLeg implements CallSink, WatchedStream {
   }
 
   output(output: EngineOutput): void {
-    this.hasMoved = true;
+    this.showedLife = true;
     const { disaggregated_params: params, ...said } = output;
     if (params != null) this.#params = params;
     if (output.completion_usage != null) this.#usage = output.completion_usage;

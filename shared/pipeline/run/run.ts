@@ -51,7 +51,7 @@ export class RequestRun implements CallSink, WatchedStream {
   readonly #prefillers: WorkerEligibility;
   readonly #budget: MigrationBudget;
   /** No more prefill workers for this request. */
-  #isAlone = false;
+  #isWithoutPrefill = false;
   #encoded: Promise<EncoderResult | undefined> | undefined;
   #attempt = new Attempt();
   #attempts = 0;
@@ -61,7 +61,7 @@ export class RequestRun implements CallSink, WatchedStream {
   #hasToldCached = false;
   #isPaused = false;
   #isClosed = false;
-  hasMoved = false;
+  showedLife = false;
 
   constructor(
     context: RunContext,
@@ -103,7 +103,7 @@ export class RequestRun implements CallSink, WatchedStream {
   }
 
   accepted(): void {
-    this.hasMoved = true;
+    this.showedLife = true;
   }
 
   tokens(choice: number, ids: ArrayLike<number>, start: number, count: number): void {
@@ -222,7 +222,7 @@ export class RequestRun implements CallSink, WatchedStream {
       ...reservation.headers,
       ...(this.#attempts > 1 ? ANOTHER_ATTEMPT : {}),
     };
-    this.hasMoved = false;
+    this.showedLife = false;
     this.#context.streamWatch?.add(this, reservation.worker, this.#model);
     attempt.call = this.#context.plane.call(
       reservation.worker.transport,
@@ -244,7 +244,8 @@ export class RequestRun implements CallSink, WatchedStream {
   /** Has the prompt computed by a prefill worker, where there are any. */
   async #prefill(request: EngineRequest): Promise<Prefilled> {
     const { prefill } = this.#context;
-    if (prefill === undefined || this.#model.pool.role !== 'decode' || this.#isAlone) return { kind: 'here', request };
+    if (prefill === undefined || this.#model.pool.role !== 'decode' || this.#isWithoutPrefill)
+      return { kind: 'here', request };
     const prefilled = await prefill.run({
       request,
       routed: this.#routed,
@@ -333,7 +334,7 @@ export class RequestRun implements CallSink, WatchedStream {
 
   #noteOutput(tokens: number): void {
     const attempt = this.#attempt;
-    this.hasMoved = true;
+    this.showedLife = true;
     this.#hasOutput = true;
     attempt.outputTokens += tokens;
     if (attempt.outputTokens === tokens) attempt.reservation?.prefillDone(); // the first tokens of this worker
@@ -360,8 +361,8 @@ export class RequestRun implements CallSink, WatchedStream {
   #mayGoOn(error: ServeError, isPrefillLost: boolean): boolean {
     if (this.#mayMove(error, isPrefillLost)) return true;
     const { prefill, observer } = this.#context;
-    if (!isPrefillLost || this.#isAlone || this.#signal.aborted || prefill?.isEnforced === true) return false;
-    this.#isAlone = true;
+    if (!isPrefillLost || this.#isWithoutPrefill || this.#signal.aborted || prefill?.isEnforced === true) return false;
+    this.#isWithoutPrefill = true;
     observer.decodedAlone?.(this.#model.primaryName, error);
     return true;
   }

@@ -126,7 +126,7 @@ export function canaryProbe({ plane, clock, random, timeoutMs }: CanaryOptions):
 /** A stream that may fall silent. */
 export interface WatchedStream {
   /** Set by the stream at every sign of life of its worker; the watch clears it. One store a token is all that this costs. */
-  hasMoved: boolean;
+  showedLife: boolean;
   /** Its client reads too slowly: silence says nothing of the worker. */
   readonly isPaused: boolean;
   /** Its present worker has begun to answer. */
@@ -220,9 +220,9 @@ export class StreamWatch {
     const nowMs = clock.nowMs();
     for (const entry of this.#entries.values()) {
       const { stream, worker } = entry;
-      if (stream.hasMoved) worker.lastMs = nowMs;
-      if (stream.hasMoved || stream.isPaused || stream.isDone) entry.lastMs = nowMs;
-      stream.hasMoved = false;
+      if (stream.showedLife) worker.lastMs = nowMs;
+      if (stream.showedLife || stream.isPaused || stream.isDone) entry.lastMs = nowMs;
+      stream.showedLife = false;
     }
     if (silenceMsMax > 0) this.#timeOut(nowMs - silenceMsMax);
     if (stallMs > 0) for (const worker of [...this.#workers.values()]) this.#judge(worker, nowMs);
@@ -259,8 +259,8 @@ export class StreamWatch {
     void probing.then((hasPassed) => {
       worker.isProbed = false;
       const entries = [...worker.entries];
-      const hasMoved = worker.lastMs > sinceMs || entries.some(({ stream }) => stream.hasMoved);
-      if (!hasPassed && !hasMoved) return this.#stall(worker, entries);
+      const showedLife = worker.lastMs > sinceMs || entries.some(({ stream }) => stream.showedLife);
+      if (!hasPassed && !showedLife) return this.#stall(worker, entries);
       worker.lastMs = this.#options.clock.nowMs(); // the count begins anew
       for (const entry of entries) entry.lastMs = worker.lastMs;
     });

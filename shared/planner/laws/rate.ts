@@ -42,7 +42,7 @@ export interface RateState extends DemandState {
 
 interface RatePool {
   readonly target: number;
-  /** What was needed, over the window in which nothing shrinks. */
+  /** What was needed, over the window in which nothing shrinks: only what nothing later exceeds, so the first is the most. */
   readonly needs: readonly { readonly atS: number; readonly count: number }[];
   /** How much of its stated capacity an engine has shown. */
   readonly correction: number;
@@ -63,7 +63,7 @@ export interface RateDecision extends Demand {
 }
 
 export interface RateOutcome {
-  /** Every pool, always: workers that are lost are replaced by it. Undefined while nothing is known of capacity or demand. */
+  /** Every pool, always: workers that are lost are replaced by it. Undefined while nothing is known of demand. */
   readonly targets?: Targets | undefined;
   readonly pools: PerPool<RateDecision>;
   readonly unknown?: 'demand' | 'capacity' | undefined;
@@ -178,9 +178,9 @@ function decidePool(
   const { nowS, held, startSeconds = config.start_seconds } = input;
   const floor = floorOf(pool, state, nowS, startSeconds, config);
   const { need, behind, isForSurge } = needOf(pool, demand, floor === 0, input, config);
-  const windowS = nowS - config.rate_down_window_seconds;
+  const sinceS = nowS - config.rate_down_window_seconds;
   const needs = [
-    ...known.needs.filter(({ atS, count: one }) => atS > windowS && one > need),
+    ...known.needs.filter(({ atS, count: one }) => atS > sinceS && one > need),
     { atS: nowS, count: need },
   ].slice(-NEEDS_MAX);
   const mostNeeded = floor === 0 ? need : (needs[0]?.count ?? need);

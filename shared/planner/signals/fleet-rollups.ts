@@ -192,9 +192,9 @@ export class FleetRollups {
       model.changes = 0;
       if (model.folder.size === 0 && nowMs - model.heardAtMs > FORGOTTEN_MS) this.#models.delete(key);
       if (this.#term === undefined || !this.#isSettled(model.namespace)) continue;
+      const { leftOut } = model.folder;
       const rollup = model.folder.fold(nowMs, clock.wallMs());
       if (rollup !== undefined) outbox.put(fitted(rollup));
-      const { leftOut } = model.folder;
       if (leftOut > 0) logger.warn('planners hear nothing of workers: there are too many', { workers: leftOut });
     }
   }

@@ -29,7 +29,7 @@ interface HeardWorker {
 
 interface PoolSamples {
   rows: PassRow[];
-  /** Every so many-th sample is kept. */
+  /** Of which `rows` are an even draw. */
   seen: number;
 }
 
@@ -45,7 +45,7 @@ export class RollupFolder {
   readonly #samples = new Map<PoolName, PoolSamples>();
   #sequence = 0;
   #hasNews = false;
-  #leftOut = 0;
+  readonly #leftOut = new Set<string>();
 
   constructor(options: RollupFolderOptions) {
     this.#options = options;
@@ -71,9 +71,9 @@ export class RollupFolder {
     this.#hasNews = this.#workers.size > 0;
   }
 
-  /** Workers that there was no room for. */
+  /** Workers that spoke since the last message and for which there was no room, as far as they are counted. */
   get leftOut(): number {
-    return this.#leftOut;
+    return this.#leftOut.size;
   }
 
   /** False for a message that was seen before, or is older than what its worker has said since. */
@@ -83,7 +83,7 @@ export class RollupFolder {
     const isSame = known?.epoch === epoch;
     if (isSame && seq <= known.seq) return false;
     if (known === undefined && this.#workers.size >= WORKERS_MAX) {
-      this.#leftOut++;
+      if (this.#leftOut.size < WORKERS_MAX) this.#leftOut.add(id);
       return false;
     }
     this.#hasNews = true;
@@ -104,6 +104,7 @@ export class RollupFolder {
   /** What all of them say; undefined where nobody has said anything since the last one. */
   fold(nowMs: number, wallMs: number): PlannerEventOf<'model.rollup'> | undefined {
     this.#dropSilent(nowMs);
+    this.#leftOut.clear();
     if (!this.#hasNews) return undefined;
     this.#hasNews = false;
     const { namespace, model, source } = this.#options;
@@ -146,7 +147,7 @@ export class RollupFolder {
     };
   }
 
-  /** Evenly over the workers and the time: where there is no room any more, every second one goes. */
+  /** An even draw over the workers and the time: where there is no room, a later one takes the place of another by a hash of its number. */
   #sample(name: PoolName, row: PassRow): void {
     const kept = this.#samples.get(name) ?? { rows: [], seen: 0 };
     this.#samples.set(name, kept);

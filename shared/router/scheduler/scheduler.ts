@@ -106,6 +106,7 @@ export class Scheduler {
     this.#drain();
   }
 
+  /** Books the request on a worker, now or when one has room. `outcome` hears once, possibly before this returns. */
   submit(request: SchedulingRequest, outcome: SchedulingOutcome): SchedulingTicket {
     if (this.#isClosed) return this.#reject(outcome, { kind: 'SubscriberShutdown' });
     let weighed: WeighedRequest;

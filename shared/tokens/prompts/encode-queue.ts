@@ -20,7 +20,7 @@ interface EncodeQueueOptions {
   /** Jobs that wait; one more is refused. */
   readonly waitingMax: number;
   /** From a job's arrival to its answer. */
-  readonly deadlineMs: number;
+  readonly timeoutMs: number;
 }
 
 /** Jobs in order of arrival on a bounded number of lanes, which are made when they are first needed. */
@@ -40,12 +40,13 @@ export class EncodeQueue {
 
   /**
    * Rejects with the signal's reason when it aborts, with `server_overloaded` when too many jobs wait, with
-   * `deadline_exceeded` when it took too long.
+   * `deadline_exceeded` when it took too long, with `service_unavailable` after `close`.
    */
   async encode(job: EncodeJob, signal?: AbortSignal): Promise<EncodedStretches> {
     signal?.throwIfAborted();
-    const { clock, deadlineMs: timeoutMs, lanesMax, waitingMax } = this.#options;
-    if (this.#isClosed || this.#jobs >= lanesMax + waitingMax) {
+    const { clock, timeoutMs, lanesMax, waitingMax } = this.#options;
+    if (this.#isClosed) throw shuttingDown();
+    if (this.#jobs >= lanesMax + waitingMax) {
       throw new ServeError('server_overloaded', 'Too many long prompts are waiting to be tokenized');
     }
     let encoded: EncodedStretches | undefined;
@@ -69,7 +70,7 @@ export class EncodeQueue {
 
   /** A lane whose job was given up is free when it has stopped. */
   async #run(job: EncodeJob, signal: AbortSignal): Promise<EncodedStretches> {
-    if (this.#isClosed) throw new ServeError('service_unavailable', 'The frontend is shutting down');
+    if (this.#isClosed) throw shuttingDown();
     const lane = this.#idle.pop() ?? this.#options.openLane();
     this.#lanes.add(lane);
     try {
@@ -78,6 +79,10 @@ export class EncodeQueue {
       this.#idle.push(lane);
     }
   }
+}
+
+function shuttingDown(): ServeError {
+  return new ServeError('service_unavailable', 'The frontend is shutting down');
 }
 
 /** What a thread is started with. */

@@ -24,7 +24,7 @@ export interface PromptEncoderOptions {
   /** Long prompts that may wait; one more is refused. @default 256 */
   readonly waitingMax?: number;
   /** For a long prompt, waiting included. @default 30000 */
-  readonly deadlineMs?: number;
+  readonly timeoutMs?: number;
   /** A thread ended by itself; the prompt it had has failed. */
   readonly onThreadLost?: (reason: Error) => void;
 }
@@ -74,7 +74,7 @@ export class PromptEncoder {
           : () => new ThreadLane({ clock, entry, onLost: onThreadLost }),
       lanesMax: entry === undefined ? 1 : threadsMax,
       waitingMax: options.waitingMax ?? 256,
-      deadlineMs: options.deadlineMs ?? 30_000,
+      timeoutMs: options.timeoutMs ?? 30_000,
     });
   }
 

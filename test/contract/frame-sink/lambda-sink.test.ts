@@ -13,7 +13,7 @@ import {
   itKeepsTheFrameSinkContract,
   type OpenSink,
   type SinkClient,
-} from './frame-sink-contract.ts';
+} from './frame-sink.contract.ts';
 
 const PRELUDE_END = Buffer.alloc(8);
 

@@ -3,7 +3,7 @@ import { type AddressInfo, connect, Socket } from 'node:net';
 import { Duplex } from 'node:stream';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { NodeFrameSink } from '../../../shared/frontends/http/index.ts';
-import { type FrameSinkHost, itKeepsTheFrameSinkContract, type OpenSink } from './frame-sink-contract.ts';
+import { type FrameSinkHost, itKeepsTheFrameSinkContract, type OpenSink } from './frame-sink.contract.ts';
 import { RawResponseReader } from './raw-response-reader.ts';
 
 describe('FrameSink over a Node response', () => {

@@ -1,5 +1,5 @@
 import type { Socket } from 'node:net';
-import type { SinkClient } from './frame-sink-contract.ts';
+import type { SinkClient } from './frame-sink.contract.ts';
 
 /** Reads one HTTP/1.1 response from a socket, piece by piece as it arrives. */
 export class RawResponseReader implements SinkClient {

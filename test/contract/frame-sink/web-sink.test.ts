@@ -5,7 +5,7 @@ import {
   itKeepsTheFrameSinkContract,
   type OpenSink,
   type SinkClient,
-} from './frame-sink-contract.ts';
+} from './frame-sink.contract.ts';
 
 describe('FrameSink over a web stream', () => {
   itKeepsTheFrameSinkContract(() => webHost);

@@ -5,7 +5,7 @@ import { systemClock } from '../../../shared/clock/index.ts';
 import { NatsClient } from '../../../shared/planes/nats/index.ts';
 import { createNatsSnapshotStore, type SnapshotStore, snapshotBucketOf } from '../../../shared/router/state/index.ts';
 import { hasNatsServer, type NatsServer, startNatsServer } from '../../support/index.ts';
-import { describeSnapshotStore } from '../snapshot-store.ts';
+import { describeSnapshotStore } from './snapshot-store.contract.ts';
 
 const never = new AbortController().signal;
 

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { createMemorySnapshotStore } from '../../support/router/memory-snapshot-store.ts';
-import { describeSnapshotStore } from '../snapshot-store.ts';
+import { describeSnapshotStore } from './snapshot-store.contract.ts';
 
 const never = new AbortController().signal;
 

@@ -3,7 +3,7 @@ import type { ByteWriter } from './outbox.ts';
 import { PeerFault, TLS_SPOKEN } from './peer-trust.ts';
 
 /*
- * Frames of the TCP plane, big-endian:
+ * Frames of the TCP and NATS planes, big-endian:
  *
  *   0         4        5     6       8           12
  *   | length  | version | type | flags | stream id | payload (length bytes) |

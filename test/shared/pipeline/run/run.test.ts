@@ -503,10 +503,10 @@ describe('a stream of a worker that makes text itself', () => {
     expect(run.hasBegun).toBe(false);
     call.sink.output({ body: { choices: [{ delta: { content: 'he' } }] } });
     expect(run.hasBegun).toBe(true);
-    const mover = { hasMoved: true, isPaused: false, hasBegun: true, promptTokens: 1, timedOut() {}, stalled() {} };
+    const mover = { showedLife: true, isPaused: false, hasBegun: true, promptTokens: 1, timedOut() {}, stalled() {} };
     context.streamWatch?.add(mover, served.workers[0]!, served); // another stream of the same worker goes on
     for (let second = 0; second < 13; second++) {
-      mover.hasMoved = true;
+      mover.showedLife = true;
       await clock.advance(1000);
     }
     expect([...stalledWorkers.ids]).toEqual(['a']);

@@ -9,7 +9,7 @@ interface Setup {
 }
 
 class FakeStream implements WatchedStream {
-  hasMoved = false;
+  showedLife = false;
   isPaused = false;
   hasBegun = true;
   promptTokens = 100;
@@ -55,7 +55,7 @@ function watchBed({ stallMs = 10_000, silenceMsMax = 0 }: Setup = {}) {
   /** Moves time on; each of `moving` shows a sign of life every second. */
   const pass = async (seconds: number, moving: readonly FakeStream[] = []): Promise<void> => {
     for (let second = 0; second < seconds; second++) {
-      for (const stream of moving) stream.hasMoved = true;
+      for (const stream of moving) stream.showedLife = true;
       await clock.advance(1000);
     }
   };
@@ -132,7 +132,7 @@ describe('a worker that falls silent altogether', () => {
     answers.passes = false;
     const stream = open();
     await pass(12);
-    stream.hasMoved = true;
+    stream.showedLife = true;
     await pass(2);
     expect(stream.told).toEqual([]);
     expect(stalledWorkers.ids.size).toBe(0);

@@ -134,7 +134,10 @@ describe('the roll-ups of a fleet, folded', () => {
     for (let worker = 0; worker < 20_000; worker++) folder.add(said(worker, 0, 0), 0);
     expect(folder.add(said(20_000, 0, 0), 0)).toBe(false);
     expect(folder.add(said(0, 1, 0), 0)).toBe(true);
-    expect(folder.leftOut).toBe(1);
+    expect(folder.add(said(20_000, 1, 0), 5000)).toBe(false);
+    expect(folder.leftOut).toBe(1); // workers, not what they say
+    folder.fold(5000, WALL_MS);
+    expect(folder.leftOut).toBe(0);
   });
 
   it('show the last pass of 1,024 ranks, and say how many more there are', () => {

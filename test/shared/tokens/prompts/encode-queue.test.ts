@@ -35,7 +35,7 @@ function start({ lanesMax = 1, waitingMax = 2 } = {}) {
     lanes.push(lane);
     return lane;
   };
-  const queue = new EncodeQueue({ clock, openLane, lanesMax, waitingMax, deadlineMs: 1000 });
+  const queue = new EncodeQueue({ clock, openLane, lanesMax, waitingMax, timeoutMs: 1000 });
   const ask = (text: string, signal?: AbortSignal) => {
     const job = { tokenizer: letterTokenizer, texts: [text], addSpecialTokens: false, enoughTokens: 10 };
     return queue.encode(job, signal).then(
@@ -130,6 +130,6 @@ describe('the queue of long prompts', () => {
     await queue.close();
     expect(lanes[0]!.isClosed).toBe(true);
     expect(await answers).toEqual(['closed', 'service_unavailable']);
-    expect(await ask('c')).toBe('server_overloaded');
+    expect(await ask('c')).toBe('service_unavailable');
   });
 });

@@ -138,6 +138,6 @@ describe('a prompt encoder', () => {
     await expect(asked).rejects.toThrow('gone');
     expect(encoded).toBeLessThan(3);
     await encoder.close();
-    await expect(encode(encoder, slow, 'x'.repeat(10_000))).rejects.toMatchObject({ code: 'server_overloaded' });
+    await expect(encode(encoder, slow, 'x'.repeat(10_000))).rejects.toMatchObject({ code: 'service_unavailable' });
   });
 });
