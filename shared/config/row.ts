@@ -1,4 +1,5 @@
 import { jsonObjectType, jsonOrFileType, jsonTextListType, type PathLimits, pathType } from './values/json.ts';
+import { logFilterType } from './values/log-filter.ts';
 import { decimalType, integerType, type NumberRange, portRangeType, portType } from './values/numbers.ts';
 import {
   type BrokerAddresses,
@@ -9,7 +10,6 @@ import {
   choiceType,
   listOfType,
   listType,
-  logFilterType,
   restType,
   routeType,
   secretType,

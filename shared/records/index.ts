@@ -2,8 +2,8 @@
  * @module records
  * What somebody else wrote: records of other processes, bodies, configuration files. Nothing of them is believed before it
  * was read here: the `as` functions return undefined for what is not of their kind, a `RecordReader` throws an error that names
- * field and value. No schema is walked and nothing is copied, so that readers of hot paths can use it, too.
- * Nor is a length believed: room is made by what has come.
+ * field and value, a `Shape` says of a whole record whether it is one. Nothing is copied, so that readers of hot paths can use
+ * it, too. Nor is a length believed: room is made by what has come.
  */
 
 export { ComingBytes, grown } from './coming-bytes.ts';

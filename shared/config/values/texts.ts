@@ -106,28 +106,6 @@ export function urlListType(limits: UrlLimits): ValueType<readonly string[]> {
   };
 }
 
-const LOG_LEVELS = new Set(['error', 'warn', 'info', 'debug', 'trace', 'off']);
-
-/** A log filter: a default level and levels of targets, e.g. `info,router=debug`. */
-export function logFilterType(): ValueType<string> {
-  return oneText({
-    name: 'filter',
-    allowed: 'level,target=level,... with levels error, warn, info, debug, trace, off',
-    parse: (text) => {
-      const wrong = text.split(',').find(
-        (part) =>
-          !LOG_LEVELS.has(
-            part
-              .slice(part.indexOf('=') + 1)
-              .trim()
-              .toLowerCase(),
-          ),
-      );
-      return wrong === undefined ? accept(text) : refuse(`${JSON.stringify(wrong)} has no level`);
-    },
-  });
-}
-
 /** Addresses of message brokers: where publishers connect, and where subscribers do. */
 export interface BrokerAddresses {
   readonly xsub: readonly string[];

@@ -199,14 +199,14 @@ export const LOAD_TOPIC = 'kv_metrics';
 /** Events in one message on `kv-events`: what comes at once is read in one turn of the event loop. */
 export const EVENTS_PER_MESSAGE_MAX = 4096;
 
-/** Blocks of a store in this product's own form: 8 bytes a block, little-endian. Needs the msgpack codec. */
+/** Blocks of a store in this product's own form: 8 bytes a block, little-endian. */
 interface CompactStored {
   readonly parent_hash: Uint8Array | null;
   readonly block_hashes: Uint8Array;
   readonly tokens_hashes: Uint8Array;
 }
 
-/** Blocks of a store in Dynamo's form; 64-bit values as decimal text. Any codec. */
+/** Blocks of a store in Dynamo's form; 64-bit values as decimal text. */
 export interface PlainStored {
   readonly parent_hash: string | null;
   readonly start_position: null;

@@ -12,8 +12,8 @@ import { hashedPrompt } from './messages.ts';
 import { type ServingInstance, watchInstances } from './residents.ts';
 
 /*
- * A block index asked from elsewhere. Records are Dynamo's; 64-bit integers are written as decimal
- * text, which both codecs carry exactly, and read as text, bigint or a number that is exact.
+ * A block index asked from elsewhere. Records are Dynamo's; 64-bit integers are written as decimal text, and read as text, bigint
+ * or a number that is exact.
  */
 
 /** Endpoints in the component of the workers whose blocks are indexed. */

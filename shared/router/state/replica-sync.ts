@@ -38,7 +38,7 @@ const MS_PER_SECOND = 1000;
 const NANOS_PER_MS = 1e6;
 
 /**
- * The record of one event in our own form: Dynamo's, with ids as decimal text and hashes as bytes, 8 each, little-endian. Needs the msgpack codec.
+ * The record of one event in our own form: Dynamo's, with ids as decimal text and hashes as bytes, 8 each, little-endian.
  */
 export function encodeActiveSequence(event: ActiveSequenceEvent): unknown {
   return {

@@ -1,4 +1,5 @@
 import type { Clock } from '../../clock/index.ts';
+import { type FilterLevel, LOG_FILTER_ALLOWED, LOG_LEVELS, parseLogLevels } from '../../config/index.ts';
 import { detailOf } from '../../errors/index.ts';
 
 /** Takes finished lines. */
@@ -110,11 +111,6 @@ function timestamp(wallMs: number, useLocalTime: boolean): string {
   return `${local}${offsetMinutes < 0 ? '-' : '+'}${pad(ahead / 60)}:${pad(ahead % 60)}`;
 }
 
-/** Levels in rising detail. `off` lets nothing through. */
-export const LOG_LEVELS = ['off', 'error', 'warn', 'info', 'debug', 'trace'] as const;
-
-/** A level that a filter names. */
-type FilterLevel = (typeof LOG_LEVELS)[number];
 /** A level that a line has. */
 export type LogLevel = Exclude<FilterLevel, 'off' | 'trace'>;
 
@@ -127,43 +123,18 @@ export function rankOf(level: FilterLevel): number {
 export type LogFilter = (target: string) => FilterLevel;
 
 /**
- * Reads the `DYN_LOG` syntax: `<default>,<target>=<level>,...`, a target alone meaning all of its lines. The longest target
- * that names a line's target or a parent of it decides; `planes` is a parent of `planes.tcp`, `planes/tcp` and `planes::tcp`.
+ * Reads `DYN_LOG` as the configuration does, `<default>,<target>=<level>,...`; the default is `info`. The longest target that
+ * names a line's target or a parent of it decides; `planes` is a parent of `planes.tcp`, `planes/tcp` and `planes::tcp`.
  *
  * @throws Error that names the part it cannot read and what is allowed.
  * @example parseLogFilter('warn,pipeline=debug')('pipeline.stop') // 'debug'
  */
 export function parseLogFilter(text: string): LogFilter {
-  let defaultLevel: FilterLevel = 'info';
-  const directives: { readonly target: string; readonly level: FilterLevel }[] = [];
-  for (const part of text.split(',').map((piece) => piece.trim())) {
-    if (part === '') continue;
-    const equals = part.indexOf('=');
-    if (equals === -1) {
-      const level = readLevel(part);
-      if (level === undefined) directives.push({ target: readTarget(part, part), level: 'trace' });
-      else defaultLevel = level;
-      continue;
-    }
-    const level = readLevel(part.slice(equals + 1));
-    if (level === undefined) {
-      throw new Error(`DYN_LOG: unknown level in "${part}"; allowed are ${LOG_LEVELS.join(', ')}`);
-    }
-    directives.push({ target: readTarget(part.slice(0, equals), part), level });
-  }
-  directives.sort((a, b) => b.target.length - a.target.length);
-  return (target) => directives.find((each) => covers(each.target, target))?.level ?? defaultLevel;
-}
-
-function readLevel(text: string): FilterLevel | undefined {
-  const wanted = text.trim().toLowerCase();
-  return LOG_LEVELS.find((level) => level === wanted);
-}
-
-function readTarget(text: string, part: string): string {
-  const target = text.trim();
-  if (/^[\w.:/-]+$/.test(target)) return target;
-  throw new Error(`DYN_LOG: cannot read "${part}"; write a level, or target=level`);
+  const parsed = parseLogLevels(text);
+  if (!parsed.ok) throw new Error(`DYN_LOG: ${parsed.fault}; allowed: ${LOG_FILTER_ALLOWED}`);
+  const { targets, others } = parsed.value;
+  const longestFirst = targets.toSorted((a, b) => b.target.length - a.target.length);
+  return (target) => longestFirst.find((each) => covers(each.target, target))?.level ?? others;
 }
 
 function covers(parent: string, target: string): boolean {

@@ -133,6 +133,7 @@ export class AdapterCache {
    */
   async hold(uri: string, signal: AbortSignal): Promise<string> {
     const { clock, buckets: place } = this.#options;
+    const s3 = await openS3(place); // the SDK, too large to load for nothing, is loaded with the first one
     const silence = new AbortController();
     const progress = { bytes: 0 };
     let seenBytes = -1;
@@ -140,7 +141,6 @@ export class AdapterCache {
       if (progress.bytes === seenBytes) silence.abort(new Error('its bucket is silent'));
       seenBytes = progress.bytes;
     });
-    const s3 = await openS3(place); // the SDK, too large to load for nothing, is loaded with the first one
     try {
       const fetching = (abort: AbortSignal): Promise<string> => this.#folderOf(uri, { s3, progress, signal: abort });
       const either = AbortSignal.any([signal, silence.signal]);

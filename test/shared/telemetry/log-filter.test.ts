@@ -1,6 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { LOG_LEVELS, parseLogFilter } from '../../../shared/telemetry/log/lines.ts';
+import { LOG_LEVELS, resolveConfig } from '../../../shared/config/index.ts';
+import { parseLogFilter } from '../../../shared/telemetry/log/lines.ts';
 
 describe('parseLogFilter', () => {
   it.each([
@@ -22,12 +23,14 @@ describe('parseLogFilter', () => {
     ['debug,error', 'pipeline', 'error'],
   ])('reads %j so that %s is logged at %s', (text, target, level) => {
     expect(parseLogFilter(text)(target)).toBe(level);
+    expect(() => resolveConfig('frontend', [], { DYN_LOG: text })).not.toThrow();
   });
 
-  it.each(['info,router=loud', 'router=', '=debug', 'info,[span]=debug', 'a b=info'])(
+  it.each(['info,router=loud', 'router=', '=debug', 'info,[span]=debug', 'a b=info', 'info,a b', 'loud'])(
     'refuses %j with a text that says what is allowed',
     (text) => {
       expect(() => parseLogFilter(text)).toThrow(/^DYN_LOG: .*(allowed are off, error|target=level)/);
+      expect(() => resolveConfig('frontend', [], { DYN_LOG: text })).toThrow(/DYN_LOG .*target=level/);
     },
   );
 

@@ -18,7 +18,7 @@ export class NatsSubscription extends SequenceWatch implements EventSubscription
   readonly #options: NatsSubscriptionOptions;
   readonly #subscribed: Subscribed;
   /** Messages behind a long one, and the bytes of them all. */
-  readonly #waiting: Uint8Array[] = [];
+  #waiting: Uint8Array[] = [];
   #waitingBytes = 0;
   #isReading = false;
 
@@ -57,9 +57,13 @@ export class NatsSubscription extends SequenceWatch implements EventSubscription
     this.#waitingBytes += bytes;
     await long;
     this.#waitingBytes -= bytes;
-    for (let data = this.#waiting.shift(); data !== undefined; data = this.#waiting.shift()) {
-      await this.#read(data);
-      this.#waitingBytes -= data.length;
+    while (this.#waiting.length > 0) {
+      const waited = this.#waiting;
+      this.#waiting = []; // taking the first of a long list moves all the others
+      for (const data of waited) {
+        await this.#read(data);
+        this.#waitingBytes -= data.length;
+      }
     }
     this.#isReading = false;
   }

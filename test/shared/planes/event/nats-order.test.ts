@@ -55,6 +55,17 @@ describe('a subscription by NATS', () => {
     expect(heard).toEqual([0, 1, 2]);
   });
 
+  it('keeps the order of what comes while others that waited are read', async () => {
+    const { heard, problems, publish } = start();
+    publish(0, LONG);
+    publish(1, LONG);
+    await waitUntil(() => heard.length > 0);
+    publish(2, LONG);
+    publish(3, 'short');
+    await waitUntil(() => heard.length === 4);
+    expect([heard, problems]).toEqual([[0, 1, 2, 3], []]);
+  });
+
   it('goes on behind a listener that throws', async () => {
     const fail = ({ sequence }: { readonly sequence: number }): never => {
       throw new Error(`listener ${sequence}`);
