@@ -63,7 +63,7 @@ export interface RateDecision extends Demand {
 }
 
 export interface RateOutcome {
-  /** Every pool, always: workers that are lost are replaced by it. Undefined while nothing is known of demand. */
+  /** Every pool, always: workers that are lost are replaced by it. Undefined while nothing is known of demand or, unless a held request needs the first worker, capacity. */
   readonly targets?: Targets | undefined;
   readonly pools: PerPool<RateDecision>;
   readonly unknown?: 'demand' | 'capacity' | undefined;

@@ -190,7 +190,7 @@ class ResidentChannel {
       signal.addEventListener('abort', onAbort, { once: true });
       const onQueued = (): void => {
         if (state === 'waiting') enter('queued');
-        else call.kill();
+        else if (state === 'late') call.kill();
       };
       const call = this.line.choose(query, onQueued);
       call.decision.then(

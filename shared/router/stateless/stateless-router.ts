@@ -223,8 +223,6 @@ export interface AskOptions<Worker extends RoutableWorker> {
   readonly workersMax: number;
 }
 
-const NO_LOADS: FleetLoads = new Map();
-
 /**
  * What is left when no router answers and no index is fresh: hashing (`chooseStateless`). Every process decides alike, so that
  * conversations return to their worker. Where workers can be asked, hashing names a few and their answers decide.
@@ -282,7 +280,7 @@ export class StatelessRouter<Worker extends RoutableWorker = RoutableWorker> imp
     const said = routing.session_id ?? routing.prompt_cache_key;
     const conversation = said === undefined ? messages && conversationKey(messages) : keyOfText(said);
     const asked = { id, prompt, conversation };
-    const look = decider.look(asked, loads?.() ?? NO_LOADS, clock.nowMs(), mayTake);
+    const look = decider.look(asked, loads?.() ?? NOTHING_SAID, clock.nowMs(), mayTake);
     if (look === undefined) return reservationOf(eligible[0] as Worker, rankIn(pool, routing)); // they all left this instant
     const place = await this.#ask(request, prompt, look, signal);
     signal.throwIfAborted();

@@ -279,6 +279,30 @@ describe('a router whose resident does not answer', () => {
     expect(silent.released).toEqual([{ request_id: 'r', reservation_id: 'r1', stage: 'end' }]);
   });
 
+  it('waits on where it is told again that the request waits', async () => {
+    const { clock, plane } = bed();
+    const talkative = await impostor(plane, (call) => {
+      call.output({ body: { queued: { position: 1 } } });
+      call.output({ body: { queued: { position: 0 } } });
+      void clock.sleep(20).then(() => {
+        call.output({ body: { decision: DECISION } });
+        call.end();
+      });
+    });
+    const asker = new Asker(
+      clock,
+      plane,
+      embeddedRouter(clock, () => true),
+    );
+    await asker.know(talkative);
+    const choosing = asker.choose(request('r', prompt(16)));
+    await settle();
+    await clock.advance(20);
+    await settle();
+    await choosing;
+    expect(await asker.metric('stator_router_decisions_total', 'source="resident"')).toBe(1);
+  });
+
   it('leaves the queue that it hears of too late', async () => {
     const { clock, plane } = bed();
     const signals: AbortSignal[] = [];
