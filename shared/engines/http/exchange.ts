@@ -137,7 +137,7 @@ interface ExchangeStart {
   readonly sink: EngineSink;
   /** Drops the exchange; the sink is left alone. */
   readonly signal: AbortSignal;
-  /** The first of its events has come. */
+  /** The first of its events has come and is written. */
   onBegun?(): void;
   /** It was dropped, and its connection closed. */
   onDropped?(): void;
@@ -190,6 +190,7 @@ class EngineExchange {
   #connection: Connection | undefined;
   #idleTimer: Timer | undefined;
   #lastActivityMs: number;
+  #hasBegun = false;
   #isPaused = false;
   #isClosed = false;
   /** A failure is being looked into; what else arrives does not count. */
@@ -257,7 +258,6 @@ class EngineExchange {
 
   #stream(response: IncomingMessage): void {
     const parser = new SseParser((data) => this.#event(data));
-    response.once('data', () => this.#start.onBegun?.());
     response.on('data', (chunk: Buffer) => {
       this.#lastActivityMs = this.#deps.clock.nowMs();
       this.#guard(() => parser.push(chunk));
@@ -314,6 +314,10 @@ class EngineExchange {
     if (this.#isClosed || this.#isFailing) return;
     if (data !== '[DONE]') {
       this.#reader.event(data);
+      if (!this.#hasBegun) {
+        this.#hasBegun = true;
+        this.#start.onBegun?.();
+      }
       return;
     }
     this.#reader.finish(true);

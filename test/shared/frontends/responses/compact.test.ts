@@ -60,6 +60,17 @@ describe('a conversation that is compacted', () => {
     expect(asked.at(-1)).toMatchObject({ role: 'user', content: expect.stringContaining('summary') });
   });
 
+  it('is no response that can be looked at while it is made', async () => {
+    const bed = openBed(({ sink }) => say(sink, 'The user'));
+    const made = compact(bed, { model: 'm', input: CONVERSATION });
+    const { request, sink } = await bed.pipeline.call(0);
+    const path = `/v1/responses/resp_${request.id.replaceAll('-', '')}`;
+    expect((await bed.send('GET', path)).status).toBe(404);
+    expect((await bed.send('GET', `${path}?stream=true`)).status).toBe(404);
+    stop(sink);
+    expect(await made).toMatchObject({ object: 'response.compaction' });
+  });
+
   it('is gone on from with its output as input', async () => {
     const bed = summing();
     const { output } = await compact(bed, { model: 'm', input: CONVERSATION });

@@ -73,6 +73,11 @@ export class ResponseSink extends DialectSink<Inference> {
     this.#begin(decoded.request);
   }
 
+  /** Whether it becomes a response that has an id: a compaction is none. */
+  get isResponse(): boolean {
+    return this.#parts.compose === undefined;
+  }
+
   /** The hot path. */
   override text(_choice: number, text: string): void {
     if (!this.isOver && text !== '') this.#items.text(text);

@@ -114,7 +114,7 @@ function idOf({ settings }: HttpAppDeps, { path }: HttpExchange): string {
 /** The response as it is being made in this process; undefined where its owner has none of that id. */
 function findRunning({ lifecycle }: HttpAppDeps, id: string, { grant }: HttpExchange): ResponseSink | undefined {
   const sink = lifecycle.running.sinkOf(id, grant.owner);
-  return sink instanceof ResponseSink ? sink : undefined;
+  return sink instanceof ResponseSink && sink.isResponse ? sink : undefined;
 }
 
 /** Characters that are written before others get a turn. */
