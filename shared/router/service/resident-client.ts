@@ -1,3 +1,4 @@
+import { afterSocketsAreRead } from '../../concurrency/index.ts';
 import type { ServeError } from '../../errors/index.ts';
 import type { ExplanationRecord } from '../scheduler/explanation-record.ts';
 import type { ChooseQuery, ChosenWorker } from './messages.ts';
@@ -180,19 +181,17 @@ class ResidentChannel {
         reject(signal.reason);
       };
       const giveUp = (): void => {
-        if (state !== 'waiting') return;
         enter('late');
         timer = clock.after(LATE_MS_MAX, () => call.kill());
         resolve({ kind: 'unanswered', reason: 'silent' });
       };
-      // A busy process may find the timer due before it has read the answer that is there.
-      let timer = clock.after(firstMessageMs, () => setImmediate(giveUp));
-      signal.addEventListener('abort', onAbort, { once: true });
       const onQueued = (): void => {
         if (state === 'waiting') enter('queued');
         else if (state === 'late') call.kill();
       };
-      const call = this.line.choose(query, onQueued);
+      const call = this.line.choose(query, onQueued); // it tells nothing in this turn
+      let timer = afterSocketsAreRead(clock, firstMessageMs, giveUp);
+      signal.addEventListener('abort', onAbort, { once: true });
       call.decision.then(
         (chosen) => {
           const isLate = state === 'late';
