@@ -12,6 +12,8 @@ interface NatsSubscriptionOptions {
 
 /** Bytes that wait behind a long event; what comes beyond them is lost, which the sequence of its publisher tells. */
 const WAITING_BYTES_MAX = 4 * EVENT_BYTES_MAX;
+/** What a message that waits takes beside its data. */
+const WAITING_BYTES_EACH = 256;
 
 /** One subscription of a subject; as on the planes without a broker, it hears the publishers it was connected to. */
 export class NatsSubscription extends SequenceWatch implements EventSubscription {
@@ -41,7 +43,7 @@ export class NatsSubscription extends SequenceWatch implements EventSubscription
     }
     if (this.#isReading) {
       this.#waiting.push(data);
-      this.#waitingBytes += data.length;
+      this.#waitingBytes += data.length + WAITING_BYTES_EACH;
       return;
     }
     const long = this.#read(data);
@@ -62,7 +64,7 @@ export class NatsSubscription extends SequenceWatch implements EventSubscription
       this.#waiting = []; // taking the first of a long list moves all the others
       for (const data of waited) {
         await this.#read(data);
-        this.#waitingBytes -= data.length;
+        this.#waitingBytes -= data.length + WAITING_BYTES_EACH;
       }
     }
     this.#isReading = false;

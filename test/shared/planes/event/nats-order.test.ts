@@ -103,4 +103,13 @@ describe('a subscription by NATS', () => {
     publish(20, 'short');
     expect([heard.at(-1), gaps, subscription.missed]).toEqual([20, [16], 4]);
   });
+
+  it('keeps a bound on how many events wait, though they be empty', async () => {
+    const { subscription, problems, send, publish } = start();
+    publish(0, LONG);
+    for (let at = 0; at < 100_000; at++) send(new Uint8Array());
+    expect(problems.length).toBeGreaterThan(30_000);
+    expect(problems.length).toBeLessThan(40_000);
+    await subscription.close();
+  });
 });
