@@ -36,7 +36,10 @@ describe('a fleet whose every worker is above a busy threshold', () => {
     await untilRefused();
     first.leave();
     await untilRoom();
-    const running = await openChat(frontend.url, { ...SHORT, max_tokens: 600 });
+    // A report of the request that found room may come late, and refuse one more.
+    const running = await waitUntil(() => openChat(frontend.url, { ...SHORT, max_tokens: 600 }), {
+      what: 'a long request that is taken',
+    });
     const refused = await untilRefused();
     expect(refused.status).toBe(503);
     expect(refused.headers.get('retry-after')).toBe('1');
