@@ -185,11 +185,7 @@ const TOYS: Readonly<Record<'route' | 'parser' | 'engine' | 'request plane' | 'd
         '  mem: async',
         "  toy: async () => (await import('./toy/toy-discovery.ts')).openToy,",
       ],
-      [
-        'shared/config/table/discovery.ts',
-        "  mem: 'one process',",
-        "  toy: 'one machine',",
-      ],
+      ['shared/config/table/discovery.ts', "  mem: 'one process',", "  toy: 'one machine',"],
     ],
   },
   flag: {
