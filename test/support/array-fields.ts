@@ -1,4 +1,18 @@
 import type * as z from 'zod';
+import type { RouteBody } from '../../shared/frontends/http/route.ts';
+import { routesOf } from '../../shared/frontends/http/route-table.ts';
+import { defaultHttpSettings } from './http-settings.ts';
+
+/** The bodies that routes take, by their paths. */
+export async function bodiesOfRoutes(): Promise<ReadonlyMap<string, RouteBody>> {
+  const routes = routesOf({ ...defaultHttpSettings, anthropic: { isEnabled: true, stripsPreamble: true } });
+  const bodies = new Map<string, RouteBody>();
+  for (const { path, bodies: loads = [] } of routes.flatMap(({ operations }) => operations)) {
+    const [body] = await Promise.all(loads.map((load) => load()));
+    if (body !== undefined) bodies.set(path, body);
+  }
+  return bodies;
+}
 
 /** One place in a body where an array stands. */
 export interface ArrayField {

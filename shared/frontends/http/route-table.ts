@@ -1,7 +1,9 @@
 import { responsesRoutes } from './openai/responses/routes.ts';
 import { DOCS_PATH, OPENAPI_PATH, redirectToDocs, serveDocs, serveOpenApi, serveRoot } from './openapi/serve-docs.ts';
 import {
+  type BodyRoute,
   BUSY_THRESHOLD_PATH,
+  bodyRoute,
   CLEAR_KV_BLOCKS_PATH,
   EXPLAIN_PATH,
   type Operation,
@@ -16,16 +18,8 @@ import { modelAccess, serveModel, serveModelList } from './routes/models.ts';
 import type { HttpSettings } from './settings.ts';
 
 /** What reads bodies is loaded when the first of its kind comes: the schemas of one are no small part of a start. */
-const serveChat = serveLater(async () => (await import('./openai/chat.ts')).serveChat);
-const serveCompletions = serveLater(async () => (await import('./openai/completions.ts')).serveCompletions);
-const serveEmbeddings = serveLater(async () => (await import('./openai/embeddings.ts')).serveEmbeddings);
-const serveImages = serveLater(async () => (await import('./openai/images.ts')).serveImages);
-const serveImageEdits = serveLater(async () => (await import('./openai/images.ts')).serveImageEdits);
-const serveVideos = serveLater(async () => (await import('./openai/videos.ts')).serveVideos);
-const serveMotionJpeg = serveLater(async () => (await import('./openai/videos.ts')).serveMotionJpeg);
-const serveMessages = serveLater(async () => (await import('./anthropic/messages.ts')).serveMessages);
-const serveCountTokens = serveLater(async () => (await import('./anthropic/messages.ts')).serveCountTokens);
-const serveBusyThreshold = serveLater(async () => (await import('./routes/admin.ts')).serveBusyThreshold);
+const loadBusyThreshold = async () => (await import('./routes/admin.ts')).busyThreshold;
+const serveBusyThreshold = serveLater(async () => (await loadBusyThreshold()).serve);
 const serveClearKvBlocks = serveLater(async () => (await import('./routes/admin.ts')).serveClearKvBlocks);
 const serveExplain = serveLater(async () => (await import('./routes/admin.ts')).serveExplain);
 const serveExplained = serveLater(async () => (await import('./routes/admin.ts')).serveExplained);
@@ -65,45 +59,28 @@ export function routesOf(settings: HttpSettings): readonly Route[] {
 function clientRoutes(paths: HttpSettings['paths']): readonly Route[] {
   const made = (
     path: string,
-    serve: Serve,
+    load: () => Promise<BodyRoute>,
     id: string,
     summary: string,
-    body: string,
     contentTypes?: readonly string[],
-  ) =>
-    route(path, 'generate', serve, {
-      path,
-      method: 'post',
-      id,
-      tag: 'Generation',
-      summary,
-      body,
-      ...(contentTypes && { contentTypes }),
-    });
+  ) => bodyRoute(path, 'generate', load, { id, tag: 'Generation', summary, ...(contentTypes && { contentTypes }) });
+  const loadChat = async () => (await import('./openai/chat.ts')).chat;
+  const loadCompletions = async () => (await import('./openai/completions.ts')).completions;
+  const loadEmbeddings = async () => (await import('./openai/embeddings.ts')).embeddings;
+  const loadImages = async () => (await import('./openai/images.ts')).images;
+  const loadEdits = async () => (await import('./openai/images.ts')).imageEdits;
+  const loadVideos = async () => (await import('./openai/videos.ts')).videos;
+  const loadMotionJpeg = async () => (await import('./openai/videos.ts')).motionJpeg;
   const cancel = `${CANCEL_PATH}/{id}`;
   return [
-    made(
-      paths.chat,
-      serveChat,
-      'createChatCompletion',
-      'Answers a conversation.',
-      'ChatCompletionRequest',
-      JSON_OR_EVENTS,
-    ),
-    made(
-      paths.completions,
-      serveCompletions,
-      'createCompletion',
-      'Continues prompts.',
-      'CompletionRequest',
-      JSON_OR_EVENTS,
-    ),
-    made(paths.embeddings, serveEmbeddings, 'createEmbedding', 'Turns texts into vectors.', 'EmbeddingRequest'),
-    made('/v1/images/generations', serveImages, 'createImage', 'Makes pictures.', 'ImageRequest'),
-    made('/v1/images/edits', serveImageEdits, 'createImageEdit', 'Makes pictures from a picture.', 'ImageEditRequest'),
+    made(paths.chat, loadChat, 'createChatCompletion', 'Answers a conversation.', JSON_OR_EVENTS),
+    made(paths.completions, loadCompletions, 'createCompletion', 'Continues prompts.', JSON_OR_EVENTS),
+    made(paths.embeddings, loadEmbeddings, 'createEmbedding', 'Turns texts into vectors.'),
+    made('/v1/images/generations', loadImages, 'createImage', 'Makes pictures.'),
+    made('/v1/images/edits', loadEdits, 'createImageEdit', 'Makes pictures from a picture.'),
     ...VIDEO_PATHS.flatMap(([path, suffix, video, pictures]) => [
-      made(path, serveVideos, `createVideo${suffix}`, video, 'VideoRequest', JSON_OR_EVENTS),
-      made(`${path}/stream`, serveMotionJpeg, `streamVideo${suffix}`, pictures, 'VideoRequest', MOTION_JPEG),
+      made(path, loadVideos, `createVideo${suffix}`, video, JSON_OR_EVENTS),
+      made(`${path}/stream`, loadMotionJpeg, `streamVideo${suffix}`, pictures, MOTION_JPEG),
     ]),
     route(cancel, 'inference', serveCancel, {
       path: cancel,
@@ -118,23 +95,20 @@ function clientRoutes(paths: HttpSettings['paths']): readonly Route[] {
 }
 
 function messagesRoutes({ messages }: HttpSettings['paths']): readonly Route[] {
-  const shared = { method: 'post', tag: 'Messages', failure: 'MessagesError' } as const;
-  const count = `${messages}/count_tokens`;
+  const shared = { tag: 'Messages', failure: 'MessagesError' } as const;
+  const loadMessages = async () => (await import('./anthropic/messages.ts')).messages;
+  const loadCount = async () => (await import('./anthropic/messages.ts')).countTokens;
   return [
-    route(messages, 'generate', serveMessages, {
+    bodyRoute(messages, 'generate', loadMessages, {
       ...shared,
-      path: messages,
       id: 'createMessage',
       summary: "Answers a conversation in Anthropic's shape.",
-      body: 'MessageRequest',
       contentTypes: JSON_OR_EVENTS,
     }),
-    route(count, 'generate', serveCountTokens, {
+    bodyRoute(`${messages}/count_tokens`, 'generate', loadCount, {
       ...shared,
-      path: count,
       id: 'countTokens',
       summary: 'Counts the tokens of one.',
-      body: 'CountTokensRequest',
     }),
   ];
 }
@@ -209,7 +183,7 @@ function adminRoutes(): readonly Route[] {
         method: 'post',
         id: 'setBusyThreshold',
         summary: 'Reads or sets the loads above which the workers of a model are busy.',
-        body: 'BusyThresholdRequest',
+        bodies: [async () => (await loadBusyThreshold()).body],
         failure: 'ThresholdError',
         codes: [
           'invalid_value',
@@ -245,8 +219,10 @@ function adminRoutes(): readonly Route[] {
       method: 'post',
       id: 'explainPrompt',
       summary: 'Where the request of a chat or completions body would go now, and why.',
-      body: 'ChatCompletionRequest',
-      bodies: ['ChatCompletionRequest', 'CompletionRequest'],
+      bodies: [
+        async () => (await import('./openai/chat.ts')).chat.body,
+        async () => (await import('./openai/completions.ts')).completions.body,
+      ],
       codes: [
         'invalid_value',
         'model_not_found',

@@ -1,5 +1,7 @@
 import type { Need } from '../../access/index.ts';
 import type { ErrorCode } from '../../errors/index.ts';
+import type { ENDPOINTS, Endpoint } from '../../protocol/generation/index.ts';
+import type { BodySchema } from '../../protocol/openai/index.ts';
 import type { HttpAppDeps } from './deps.ts';
 import type { HttpExchange } from './hosts/exchange.ts';
 
@@ -8,6 +10,23 @@ export type Serve = (deps: HttpAppDeps, exchange: HttpExchange) => void | Promis
 
 /** Who may use a route: everybody, or as the need says; `docs` = operators and whoever has a key. */
 export type Access = Need | 'docs' | 'open';
+
+/** Names of served models that examples ask for, by what they can do. */
+export type ExampleModels = Readonly<Record<(typeof ENDPOINTS)[Endpoint]['modelType'], string>>;
+
+/** A body as a route takes it. */
+export interface RouteBody extends BodySchema {
+  /** Its name among the schemas of the OpenAPI document. */
+  readonly name: string;
+  /** A short body that is taken as it stands: the page of the API sends it. */
+  readonly example: (models: ExampleModels) => object;
+}
+
+/** A handler, and the body that it takes. */
+export interface BodyRoute {
+  readonly serve: Serve;
+  readonly body: RouteBody;
+}
 
 /** The envelopes that failures come in. */
 export type FailureName = 'Error' | 'MessagesError' | 'ThresholdError';
@@ -21,12 +40,10 @@ export interface Operation {
   readonly id: string;
   readonly tag: 'Generation' | 'Responses' | 'Messages' | 'Models' | 'Operations';
   readonly summary: string;
-  /** Name of the body's schema among the components. */
-  readonly body?: string;
+  /** The body, or those that it may be; the first gives the example. @default none */
+  readonly bodies?: readonly (() => RouteBody | Promise<RouteBody>)[];
   /** Content types of a good response, the usual one first. @default JSON */
   readonly contentTypes?: readonly string[];
-  /** Names of the body's schemas where it may be one of several; the first has the example. @default `body` alone */
-  readonly bodies?: readonly string[];
   /** Envelope of failures. @default 'Error' */
   readonly failure?: FailureName;
   /** Failures apart from those of every route. @default those of a model's answer where there is a body, else those of the tag */
@@ -72,6 +89,25 @@ export function serveLater(load: () => Promise<Serve>): Serve {
       return serve(deps, exchange);
     });
   };
+}
+
+/**
+ * A POST whose handler, with what is to be said of its body, is loaded when first needed.
+ * @param path its pattern, and what the document shows unless `operation` says otherwise
+ */
+export function bodyRoute(
+  path: string,
+  access: Route['access'],
+  load: () => Promise<BodyRoute>,
+  operation: Omit<Operation, 'method' | 'path' | 'bodies'> & { readonly path?: string },
+): Route {
+  const serve = serveLater(async () => (await load()).serve);
+  return route(path, access, serve, {
+    path,
+    ...operation,
+    method: 'post',
+    bodies: [async () => (await load()).body],
+  });
 }
 
 /** A slash at the end of an API's own path does not count for what stands below. */

@@ -4,10 +4,11 @@
  */
 export {
   type BodySchema,
-  type BusyThresholdBody,
-  bodySchemas,
-  checkBusyThresholdBody,
-  parseBusyThresholdBody,
+  chatBody,
+  compactBody,
+  completionsBody,
+  inputTokensBody,
+  responsesBody,
 } from './body-schemas.ts';
 export type { ChatBody, CompletionsBody } from './chat-schema.ts';
 export { type DecodedChat, decodeChat, parseChatBody } from './decode-chat.ts';
@@ -17,22 +18,8 @@ export type {
   OpenAiDecodeSettings,
   RequestHeaders,
 } from './decode-context.ts';
-export {
-  type DecodedEmbeddings,
-  decodeEmbeddings,
-  type EmbeddingsBody,
-  parseEmbeddingsBody,
-} from './decode-embeddings.ts';
-export {
-  decodeImages,
-  decodeVideos,
-  type ImagesBody,
-  type NamedImagesBody,
-  parseImagesBody,
-  parseVideosBody,
-  type VideosBody,
-} from './decode-media.ts';
-export { assembleTextless, type UsageReporting } from './decode-request.ts';
+export { assembleTextless, promptOf, type UsageReporting } from './decode-request.ts';
+export { checkRange, invalidValue, requireShape } from './field-checks.ts';
 export { RESPONSES_KEYS, type ResponsesBody } from './responses/body-schema.ts';
 export {
   COMPACT_KEYS,
@@ -59,3 +46,5 @@ export {
 } from './responses/items.ts';
 export { openSummary, sealSummary } from './responses/items-to-messages.ts';
 export { ignoredKeyLabels } from './root-keys.ts';
+export { atMost } from './shape-check.ts';
+export { i32, modelName, RANGES, ranged, u32 } from './shared-fields.ts';

@@ -1,24 +1,16 @@
 import { describe, expect, it } from 'vitest';
-import { countTokensSchema, messagesSchema } from '../../../shared/protocol/anthropic/index.ts';
-import { bodySchemas } from '../../../shared/protocol/openai/index.ts';
-import { arrayFieldsOf } from '../../support/array-fields.ts';
+import { arrayFieldsOf, bodiesOfRoutes } from '../../support/array-fields.ts';
 import { createTestApp } from '../../support/http-app.ts';
 import { playTexts, ScriptedPipeline } from '../../support/scripted-pipeline.ts';
 
 const BODY_BYTES = 1024 * 1024;
-const ROUTES = [
-  ['/v1/chat/completions', bodySchemas.ChatCompletionRequest.schema],
-  ['/v1/completions', bodySchemas.CompletionRequest.schema],
-  ['/v1/embeddings', bodySchemas.EmbeddingRequest.schema],
-  ['/v1/responses', bodySchemas.ResponseRequest.schema],
-  ['/v1/responses/input_tokens', bodySchemas.InputTokensRequest.schema],
-  ['/v1/messages', messagesSchema],
-  ['/v1/messages/count_tokens', countTokensSchema],
-] as const;
+/** Those whose answers a script can play. */
+const TEXT = /^\/v1\/(?:chat|completions|embeddings|responses(?!\/compact)|messages)/;
+const ROUTES = [...(await bodiesOfRoutes())].filter(([path]) => TEXT.test(path));
 
 /** Elements of every kind that JSON has, few bytes each. */
 const ELEMENTS = ['1', 'true', '"ab"', '{}', '[1]'];
-const FIELDS = ROUTES.flatMap(([route, schema]) => arrayFieldsOf(schema).map((field) => ({ route, ...field })));
+const FIELDS = ROUTES.flatMap(([route, { schema }]) => arrayFieldsOf(schema).map((field) => ({ route, ...field })));
 
 /** `field` of the route's body, filled with `element` up to the size of `BODY_BYTES`. */
 function bodyOf({ route, bodyWith }: (typeof FIELDS)[number], element: string): string {

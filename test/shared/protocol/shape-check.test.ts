@@ -2,16 +2,12 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import * as z from 'zod';
 import { LIMITS } from '../../../shared/errors/index.ts';
-import { countTokensSchema, messagesSchema } from '../../../shared/protocol/anthropic/index.ts';
-import { bodySchemas } from '../../../shared/protocol/openai/index.ts';
 import { ITEM_SCHEMAS } from '../../../shared/protocol/openai/responses/items.ts';
 import { atMost, findFault } from '../../../shared/protocol/openai/shape-check.ts';
-import { arrayFieldsOf, sampleOf } from '../../support/array-fields.ts';
+import { arrayFieldsOf, bodiesOfRoutes, sampleOf } from '../../support/array-fields.ts';
 
 const SCHEMAS: readonly (readonly [string, z.ZodType])[] = [
-  ...Object.entries(bodySchemas).map(([name, { schema }]) => [name, schema] as const),
-  ['MessagesRequest', messagesSchema],
-  ['CountTokensRequest', countTokensSchema],
+  ...[...(await bodiesOfRoutes())].map(([path, { schema }]) => [path, schema] as const),
   ...Object.entries(ITEM_SCHEMAS).map(([kind, schema]) => [`item ${kind}`, schema as z.ZodType] as const),
 ];
 const FIELDS = SCHEMAS.flatMap(([name, schema]) =>

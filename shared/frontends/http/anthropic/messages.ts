@@ -1,11 +1,13 @@
 import { ServeError } from '../../../errors/index.ts';
 import { missingModelHint } from '../../../pipeline/index.ts';
 import {
+  countTokensSchema,
   decodeCountTokens,
   decodeMessages,
   estimateTokens,
   MESSAGES_KEYS,
   type MessagesDecodeOptions,
+  messagesSchema,
   parseCountTokensBody,
   parseMessagesBody,
 } from '../../../protocol/anthropic/index.ts';
@@ -17,6 +19,7 @@ import type { HttpExchange } from '../hosts/exchange.ts';
 import { ChatBodyReader } from '../openai/chat-body-reader.ts';
 import { RunningUsage } from '../openai/running-usage.ts';
 import { namesOf, type WireNames } from '../openai/wire.ts';
+import type { BodyRoute } from '../route.ts';
 import { type Inference, readJson, serveInference } from '../serve-inference.ts';
 import { WholeSink } from '../sinks/dialect-sink.ts';
 import { sendJson, sendObject } from '../sinks/send.ts';
@@ -36,7 +39,7 @@ import {
 } from './wire.ts';
 
 /** `POST /v1/messages`. */
-export const serveMessages = serveInference({
+const serveMessages = serveInference({
   endpoint: 'anthropic_messages',
   parse: parseMessagesBody,
   start: (inference, body, { meter, primaryName }) => {
@@ -60,11 +63,20 @@ export const serveMessages = serveInference({
   },
 });
 
+export const messages: BodyRoute = {
+  serve: serveMessages,
+  body: {
+    name: 'MessageRequest',
+    schema: messagesSchema,
+    example: ({ Chat: model }) => ({ model, messages: [{ role: 'user', content: 'What are you?' }], max_tokens: 64 }),
+  },
+};
+
 /**
  * `POST /v1/messages/count_tokens`: the prompt's true length where a tokenizer
  * is known, a guess elsewhere.
  */
-export async function serveCountTokens(deps: HttpAppDeps, exchange: HttpExchange): Promise<void> {
+async function serveCountTokens(deps: HttpAppDeps, exchange: HttpExchange): Promise<void> {
   requireService(deps);
   const body = parseCountTokensBody(await readJson(exchange, deps));
   requireAllowed(exchange, body.model, deps.pipeline.requestable.find(body.model)?.primaryName);
@@ -73,6 +85,15 @@ export async function serveCountTokens(deps: HttpAppDeps, exchange: HttpExchange
   const headers = requestIdHeader(newRequestId(deps.random));
   sendJson(exchange, 200, { input_tokens: counted ?? estimateTokens(body) }, headers);
 }
+
+export const countTokens: BodyRoute = {
+  serve: serveCountTokens,
+  body: {
+    name: 'CountTokensRequest',
+    schema: countTokensSchema,
+    example: ({ Chat: model }) => ({ model, messages: [{ role: 'user', content: 'What are you?' }] }),
+  },
+};
 
 function decodeOptions({ settings, pipeline }: HttpAppDeps, model: string): MessagesDecodeOptions {
   const parser = pipeline.requestable.find(model)?.card.runtime_config.reasoning_parser;

@@ -5,8 +5,9 @@ import type {
   TextFinish,
   Usage,
 } from '../../../protocol/generation/index.ts';
-import { decodeChat, parseChatBody } from '../../../protocol/openai/index.ts';
+import { chatBody, decodeChat, parseChatBody } from '../../../protocol/openai/index.ts';
 import { decodeContext, generate, requireServed } from '../../inference/index.ts';
+import type { BodyRoute } from '../route.ts';
 import { type Inference, serveInference } from '../serve-inference.ts';
 import { WholeSink } from '../sinks/dialect-sink.ts';
 import { sendObject } from '../sinks/send.ts';
@@ -17,7 +18,7 @@ import { RunningUsage } from './running-usage.ts';
 import { namesOf, usageBody, type WireNames } from './wire.ts';
 
 /** `POST /v1/chat/completions`. */
-export const serveChat = serveInference({
+const serveChat = serveInference({
   endpoint: 'chat_completions',
   isOffWithoutModel: true,
   parse: parseChatBody,
@@ -33,6 +34,15 @@ export const serveChat = serveInference({
     generate(inference, request, sink, { meter: running ?? meter });
   },
 });
+
+export const chat: BodyRoute = {
+  serve: serveChat,
+  body: {
+    name: 'ChatCompletionRequest',
+    ...chatBody,
+    example: ({ Chat: model }) => ({ model, messages: [{ role: 'user', content: 'What are you?' }], max_tokens: 64 }),
+  },
+};
 
 interface ToolCall {
   readonly id: string;

@@ -7,10 +7,16 @@ import {
   textMemory,
   type Usage,
 } from '../../../protocol/generation/index.ts';
-import { type DecodedCompletions, decodeCompletions, parseCompletionsBody } from '../../../protocol/openai/index.ts';
+import {
+  completionsBody,
+  type DecodedCompletions,
+  decodeCompletions,
+  parseCompletionsBody,
+} from '../../../protocol/openai/index.ts';
 import type { RequestMeter } from '../../../telemetry/index.ts';
 import { decodeContext, requireServed } from '../../inference/index.ts';
 import type { HttpAppDeps } from '../deps.ts';
+import type { BodyRoute } from '../route.ts';
 import { type Inference, serveInference } from '../serve-inference.ts';
 import { BatchPart, BatchUsage, WholeSink } from '../sinks/dialect-sink.ts';
 import { sendObject } from '../sinks/send.ts';
@@ -31,7 +37,7 @@ export interface CompletionsParts {
 }
 
 /** `POST /v1/completions`. */
-export const serveCompletions = serveInference({
+const serveCompletions = serveInference({
   endpoint: 'completions',
   isOffWithoutModel: true,
   parse: parseCompletionsBody,
@@ -46,6 +52,15 @@ export const serveCompletions = serveInference({
     generateAll(inference, { names, decoded, echoes }, meter);
   },
 });
+
+export const completions: BodyRoute = {
+  serve: serveCompletions,
+  body: {
+    name: 'CompletionRequest',
+    ...completionsBody,
+    example: ({ Completions: model }) => ({ model, prompt: 'Once upon a time', max_tokens: 32 }),
+  },
+};
 
 /** What `echo` repeats of each prompt: of token ids, the text that they stand for. */
 async function echoedTexts(

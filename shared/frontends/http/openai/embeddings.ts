@@ -1,20 +1,101 @@
-import { ServeError } from '../../../errors/index.ts';
-import { readEmbeddings, type Usage } from '../../../protocol/generation/index.ts';
+import * as z from 'zod';
+import { LIMITS, overLimit, ServeError } from '../../../errors/index.ts';
+import {
+  type GenerationRequest,
+  type PromptInput,
+  readEmbeddings,
+  type Usage,
+} from '../../../protocol/generation/index.ts';
 import { LazyList } from '../../../protocol/json/index.ts';
-import { type DecodedEmbeddings, decodeEmbeddings, parseEmbeddingsBody } from '../../../protocol/openai/index.ts';
+import {
+  assembleTextless,
+  atMost,
+  type DecodeContext,
+  invalidValue,
+  modelName,
+  promptOf,
+  requireShape,
+  u32,
+} from '../../../protocol/openai/index.ts';
 import type { RequestMeter } from '../../../telemetry/index.ts';
 import { decodeContext, requireServed } from '../../inference/index.ts';
+import type { BodyRoute } from '../route.ts';
 import { type Inference, serveInference } from '../serve-inference.ts';
 import { BatchPart, BatchUsage, nothingSent, WholeSink } from '../sinks/dialect-sink.ts';
 import { sendObject, sendParts } from '../sinks/send.ts';
+
+const atLeastOne = { minItems: 1 };
+
+/** Body of `POST /v1/embeddings`. Other root keys and other keys of `nvext` are ignored. */
+const embeddingsSchema = z.looseObject({
+  model: modelName,
+  input: z.union([
+    z.string(),
+    z.array(z.string()).meta(atLeastOne),
+    z.array(u32).meta(atLeastOne),
+    z.array(z.array(u32)).meta(atLeastOne),
+  ]),
+  encoding_format: z.enum(['float', 'base64']).nullish(),
+  dimensions: u32.nullish(),
+  user: z.string().nullish(),
+  nvext: z.looseObject({ annotations: atMost(z.array(z.string()), 'names').nullish() }).nullish(),
+});
+
+type EmbeddingsBody = z.infer<typeof embeddingsSchema>;
+
+/** An embeddings request: one generation request an input, all answered as one. */
+interface DecodedEmbeddings {
+  /** Server id; a batch's requests are `<id>-<index>`. */
+  readonly id: string;
+  readonly requests: readonly GenerationRequest[];
+  /** How the client wants to read the vectors. */
+  readonly format: 'float' | 'base64';
+}
+
+/**
+ * Turns an embeddings body whose types are right into requests.
+ * @param isPassedOn the model takes the body itself, which is then one request whatever it holds
+ * @throws ServeError `invalid_value`, `headers_too_large`.
+ */
+function decodeEmbeddings(body: EmbeddingsBody, isPassedOn: boolean, context: DecodeContext): DecodedEmbeddings {
+  if (Array.isArray(body.input) && body.input.length === 0) throw invalidValue('`input` cannot be empty', 'input');
+  const prompts = isPassedOn ? [{ kind: 'body' } as const] : decodeInputs(body.input);
+  const { stream: _neverStreamed, ...passedOn } = body;
+  const parts = {
+    model: body.model,
+    endpoint: 'embeddings',
+    stream: false,
+    prompt: prompts[0]!,
+    body: passedOn,
+  } as const;
+  const request = assembleTextless(body, parts, context);
+  request.embedding = body.dimensions == null ? {} : { dimensions: body.dimensions };
+  const { id } = request;
+  return {
+    id,
+    requests:
+      prompts.length === 1 ? [request] : prompts.map((prompt, index) => ({ ...request, prompt, id: `${id}-${index}` })),
+    format: body.encoding_format ?? 'float',
+  };
+}
+
+function decodeInputs(input: EmbeddingsBody['input']): readonly PromptInput[] {
+  if (typeof input === 'string') return [{ kind: 'raw', text: input }];
+  if (typeof input[0] === 'number') return [{ kind: 'tokens', tokenIds: input as readonly number[] }];
+  if (input.length > LIMITS.embedding_inputs.max) {
+    const message = `\`input\` cannot hold more than ${LIMITS.embedding_inputs.max} entries, got ${input.length}`;
+    throw overLimit('embedding_inputs', message, { param: 'input' });
+  }
+  return (input as readonly (string | readonly number[])[]).map(promptOf);
+}
 
 /** Inputs of one batch that are with workers at a time; the others wait for one of them to end. */
 const IN_FLIGHT_MAX = 64;
 
 /** `POST /v1/embeddings`. */
-export const serveEmbeddings = serveInference({
+const serveEmbeddings = serveInference({
   endpoint: 'embeddings',
-  parse: parseEmbeddingsBody,
+  parse: (json) => requireShape(embeddingsSchema, json),
   start: (inference, body, { meter, primaryName }) => {
     const isPassedOn = inference.deps.pipeline.requestable.find(body.model)?.card.model_input === 'Text';
     const decoded = decodeEmbeddings(body, isPassedOn, decodeContext(inference));
@@ -23,6 +104,15 @@ export const serveEmbeddings = serveInference({
     embedAll(inference, decoded, primaryName, meter);
   },
 });
+
+export const embeddings: BodyRoute = {
+  serve: serveEmbeddings,
+  body: {
+    name: 'EmbeddingRequest',
+    schema: embeddingsSchema,
+    example: ({ Embedding: model }) => ({ model, input: 'A sentence to compare with others' }),
+  },
+};
 
 /** Starts the inputs of the batch under one signal, each as soon as there is room for it. */
 function embedAll(inference: Inference, decoded: DecodedEmbeddings, model: string, meter: RequestMeter): void {

@@ -1,13 +1,23 @@
+import * as z from 'zod';
 import { endOfTurn } from '../../../concurrency/index.ts';
 import { LIMITS, overLimit, ServeError } from '../../../errors/index.ts';
+import type { GenerationRequest } from '../../../protocol/generation/index.ts';
 import type { JsonBody } from '../../../protocol/json/index.ts';
-import { decodeImages, parseImagesBody } from '../../../protocol/openai/index.ts';
+import {
+  atMost,
+  checkRange,
+  type DecodeContext,
+  RANGES,
+  ranged,
+  requireShape,
+  u32,
+} from '../../../protocol/openai/index.ts';
 import { decodeContext, generate, requireServed } from '../../inference/index.ts';
 import type { HttpAppDeps } from '../deps.ts';
 import type { HttpExchange } from '../hosts/exchange.ts';
-import type { Serve } from '../route.ts';
+import type { BodyRoute, ExampleModels, Serve } from '../route.ts';
 import { readJson, serveInference, withBody } from '../serve-inference.ts';
-import { imagesBody, MediaObject } from './media.ts';
+import { imagesBody, MediaObject, mediaRequest } from './media.ts';
 
 /** Bytes that are made into base64 in one turn of the event loop; a multiple of three, so that the pieces fit together. */
 const SLICE_BYTES = 3 * 256 * 1024;
@@ -19,15 +29,72 @@ const FLAGS: ReadonlySet<string> = new Set(['stream']);
 
 const PICTURES: ReadonlySet<string> = new Set(['image', 'image[]']);
 
+/** A picture of one pixel. */
+const PIXEL =
+  'data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==';
+
 const PNG = Buffer.of(0x89, 0x50, 0x4e, 0x47);
 
 const JPEG = Buffer.of(0xff, 0xd8, 0xff);
 
+/** Body of `POST /v1/images/generations` and `/v1/images/edits`: types only. */
+const imagesSchema = z.looseObject({
+  prompt: z.string(),
+  model: z.string().nullish(),
+  n: ranged(u32, RANGES.images).nullish(),
+  size: z.string().nullish(),
+  quality: z.enum(['standard', 'hd', 'high', 'medium', 'low', 'xhigh', 'max', 'auto']).nullish(),
+  response_format: z.enum(['url', 'b64_json']).nullish(),
+  output_format: z.enum(['png', 'jpeg', 'webp']).nullish(),
+  output_compression: u32.nullish(),
+  background: z.enum(['auto', 'transparent', 'opaque']).nullish(),
+  moderation: z.enum(['auto', 'low']).nullish(),
+  style: z.enum(['vivid', 'natural']).nullish(),
+  partial_images: u32.nullish(),
+  stream: z.boolean().nullish(),
+  user: z.string().nullish(),
+  input_reference: z.string().nullish(),
+  nvext: z
+    .looseObject({
+      annotations: atMost(z.array(z.string()), 'names').nullish(),
+      negative_prompt: z.string().nullish(),
+      num_inference_steps: u32.nullish(),
+      guidance_scale: z.number().nullish(),
+      seed: z.int().nullish(),
+    })
+    .nullish(),
+});
+
+/** What the edits route shows: it starts from a picture. */
+const imageEditsSchema = imagesSchema.extend({ input_reference: z.string() });
+
+type ImagesBody = z.infer<typeof imagesSchema>;
+
+/** Model of an images request that names none. */
+const DEFAULT_IMAGE_MODEL = 'diffusion';
+
+/** An images body whose model is known. */
+type NamedImagesBody = ImagesBody & { readonly model: string };
+
 /** `POST /v1/images/generations`. */
-export const serveImages = serveRoute('generations');
+export const images: BodyRoute = {
+  serve: serveRoute('generations'),
+  body: { name: 'ImageRequest', schema: imagesSchema, example: exampleOf },
+};
 
 /** `POST /v1/images/edits`: the same, starting from a picture, as JSON or as the form that OpenAI's clients send. */
-export const serveImageEdits = serveRoute('edits');
+export const imageEdits: BodyRoute = {
+  serve: serveRoute('edits'),
+  body: {
+    name: 'ImageEditRequest',
+    schema: imageEditsSchema,
+    example: (models) => ({ ...exampleOf(models), input_reference: PIXEL }),
+  },
+};
+
+function exampleOf({ Images: model }: ExampleModels) {
+  return { model, prompt: 'A lighthouse at dusk', size: '512x512' };
+}
 
 function serveRoute(route: 'generations' | 'edits'): Serve {
   return serveInference({
@@ -35,7 +102,7 @@ function serveRoute(route: 'generations' | 'edits'): Serve {
     isOffWithoutModel: true,
     read: (exchange, deps) =>
       route === 'edits' && isForm(exchange) ? readImageForm(exchange, deps) : readJson(exchange, deps),
-    parse: parseImagesBody,
+    parse: parseImages,
     isStream: () => false,
     start: (inference, body, { meter, primaryName }) => {
       const request = decodeImages(body, route, decodeContext(inference));
@@ -46,6 +113,30 @@ function serveRoute(route: 'generations' | 'edits'): Serve {
       generate(inference, request, sink, { meter, isWritten: false });
     },
   });
+}
+
+/** @throws ServeError 400; see `requireShape` */
+function parseImages(body: JsonBody): NamedImagesBody {
+  const images = requireShape(imagesSchema, body);
+  return { ...images, model: images.model ?? DEFAULT_IMAGE_MODEL };
+}
+
+/**
+ * Turns an images body whose types are right into a request.
+ * @param route `edits` starts from a picture, which is then required
+ * @throws ServeError `invalid_value`, `missing_required_parameter`, `headers_too_large`.
+ */
+function decodeImages(
+  body: NamedImagesBody,
+  route: 'generations' | 'edits',
+  context: DecodeContext,
+): GenerationRequest {
+  checkRange(body.n, RANGES.images, 'n', 'n');
+  if (route === 'edits' && body.input_reference == null) {
+    const message = 'input_reference is required for /v1/images/edits';
+    throw new ServeError('missing_required_parameter', message, { param: 'input_reference' });
+  }
+  return mediaRequest('images', body, imagesSchema.shape, context);
 }
 
 function isForm(exchange: HttpExchange): boolean {

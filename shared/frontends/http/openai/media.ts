@@ -1,3 +1,5 @@
+import type { GenerationRequest } from '../../../protocol/generation/index.ts';
+import { assembleTextless, type DecodeContext } from '../../../protocol/openai/index.ts';
 import { isRecord } from '../../../records/index.ts';
 import type { Inference } from '../serve-inference.ts';
 import { WholeSink } from '../sinks/dialect-sink.ts';
@@ -5,6 +7,8 @@ import { sendObject } from '../sinks/send.ts';
 import type { WireNames } from './wire.ts';
 
 type Body = Readonly<Record<string, unknown>>;
+
+type MediaBody = Parameters<typeof assembleTextless>[0] & Body & { readonly model: string };
 
 /** Gathers what a media worker sends, which takes bodies untouched, and sends one object. */
 export class MediaObject extends WholeSink {
@@ -70,4 +74,34 @@ export function foldedVideoBody(parts: readonly Body[], names: WireNames): Body 
 /** The pictures or clips of a part. */
 export function dataOf({ data }: Body): readonly Body[] {
   return Array.isArray(data) ? data.filter(isRecord) : [];
+}
+
+/** A request for a media worker, which takes the body itself. @param known the keys of its schema */
+export function mediaRequest(
+  endpoint: 'images' | 'videos',
+  body: MediaBody,
+  known: Body,
+  context: DecodeContext,
+): GenerationRequest {
+  const stream = endpoint === 'videos' && body.stream === true;
+  const parts = {
+    model: body.model,
+    endpoint,
+    stream,
+    prompt: { kind: 'body' },
+    body: forWorker(body, known),
+  } as const;
+  return assembleTextless(body, parts, context);
+}
+
+/** The body as media workers read it: what nobody here knows is theirs to judge and stands apart. */
+function forWorker(body: Body, known: Body): Body {
+  const named: Record<string, unknown> = {};
+  const unknown: Record<string, unknown> = {};
+  for (const [key, value] of Object.entries(body)) {
+    if (value === null) continue;
+    if (Object.hasOwn(known, key)) named[key] = value;
+    else unknown[key] = value;
+  }
+  return Object.keys(unknown).length === 0 ? named : { ...named, extra_args: { media_passthrough: unknown } };
 }

@@ -1,25 +1,49 @@
+import * as z from 'zod';
 import type { ServeError } from '../../../errors/index.ts';
 import type { GenerationSink, Usage } from '../../../protocol/generation/index.ts';
-import { decodeVideos, parseVideosBody } from '../../../protocol/openai/index.ts';
+import { atMost, i32, requireShape } from '../../../protocol/openai/index.ts';
 import { isRecord } from '../../../records/index.ts';
 import { type Abandonable, DialectSink, decodeContext, generate, requireServed } from '../../inference/index.ts';
-import type { Serve } from '../route.ts';
+import type { BodyRoute, Serve } from '../route.ts';
 import { type Inference, serveInference } from '../serve-inference.ts';
 import { StreamSink } from '../sinks/dialect-sink.ts';
-import { dataOf, foldedVideoBody, MediaObject, videoBody } from './media.ts';
+import { dataOf, foldedVideoBody, MediaObject, mediaRequest, videoBody } from './media.ts';
 import type { WireNames } from './wire.ts';
 
 const BOUNDARY = 'frame';
 
 const LINE_END = Buffer.from('\r\n');
 
+/** Body of `POST /v1/videos/generations` and its stream: types only. */
+const videosSchema = z.looseObject({
+  prompt: z.string(),
+  model: z.string(),
+  input_reference: z.string().nullish(),
+  seconds: i32.nullish(),
+  size: z.string().nullish(),
+  response_format: z.enum(['url', 'b64_json']).nullish(),
+  output_format: z.string().nullish(),
+  stream: z.boolean().nullish(),
+  user: z.string().nullish(),
+  nvext: z.looseObject({ annotations: atMost(z.array(z.string()), 'names').nullish() }).nullish(),
+});
+
+const body: BodyRoute['body'] = {
+  name: 'VideoRequest',
+  schema: videosSchema,
+  example: ({ Videos: model }) => ({ model, prompt: 'Waves that roll in', seconds: 2, size: '512x512' }),
+};
+
 /** `POST /v1/videos/generations`: one object, or a stream of them. */
-export const serveVideos = serveRoute(false, (inference, names, isStream) =>
-  isStream ? new VideoStream(inference, names) : new MediaObject(inference, (parts) => foldedVideoBody(parts, names)),
-);
+export const videos: BodyRoute = {
+  serve: serveRoute(false, (inference, names, isStream) =>
+    isStream ? new VideoStream(inference, names) : new MediaObject(inference, (parts) => foldedVideoBody(parts, names)),
+  ),
+  body,
+};
 
 /** `POST /v1/videos/generations/stream`: pictures as they come. */
-export const serveMotionJpeg = serveRoute(true, (inference) => new MotionJpeg(inference));
+export const motionJpeg: BodyRoute = { serve: serveRoute(true, (inference) => new MotionJpeg(inference)), body };
 
 function serveRoute(
   alwaysStreams: boolean,
@@ -28,10 +52,10 @@ function serveRoute(
   return serveInference({
     endpoint: 'videos',
     isOffWithoutModel: true,
-    parse: parseVideosBody,
+    parse: (json) => requireShape(videosSchema, json),
     isStream: (body) => alwaysStreams || body.stream === true,
     start: (inference, body, { meter, primaryName, isStream }) => {
-      const request = decodeVideos(body, decodeContext(inference));
+      const request = mediaRequest('videos', body, videosSchema.shape, decodeContext(inference));
       inference.identify(request);
       requireServed(inference.deps, body.model, 'videos');
       const names = { id: `video_${request.id}`, created: inference.createdSecs, model: primaryName };

@@ -1,33 +1,30 @@
 import * as z from 'zod';
 import packageJson from '../../../../package.json' with { type: 'json' };
 import { codeRow, type ErrorCode } from '../../../errors/index.ts';
-import { countTokensSchema, messagesSchema } from '../../../protocol/anthropic/index.ts';
-import { type BodySchema, bodySchemas } from '../../../protocol/openai/index.ts';
 import { OVERLOAD_STATUS } from '../anthropic/wire.ts';
-import type { FailureName, Operation } from '../route.ts';
+import type { ExampleModels, FailureName, Operation, RouteBody } from '../route.ts';
 import type { HttpSettings } from '../settings.ts';
-import { type ExampleModels, exampleBodies, exampleId } from './examples.ts';
+import { exampleId } from './examples.ts';
 
 type Json = Readonly<Record<string, unknown>>;
-
-const BODIES: Readonly<Record<string, BodySchema>> = {
-  ...bodySchemas,
-  MessageRequest: { schema: messagesSchema, keys: undefined },
-  CountTokensRequest: { schema: countTokensSchema, keys: undefined },
-};
 
 /**
  * The OpenAPI 3.1 document of an app with these settings. The bodies are described by the very schemas that check them.
  * @param models that the examples ask for
  */
-export function openApiDocument(operations: readonly Operation[], settings: HttpSettings, models: ExampleModels): Json {
+export async function openApiDocument(
+  operations: readonly Operation[],
+  settings: HttpSettings,
+  models: ExampleModels,
+): Promise<Json> {
+  const schemas = new Map<string, Json>();
   const paths: Record<string, Record<string, Json>> = {};
   for (const operation of operations) {
+    const bodies = await Promise.all((operation.bodies ?? []).map((load) => load()));
+    for (const body of bodies) schemas.set(body.name, schemaOf(body, settings));
     paths[operation.path] ??= {};
-    paths[operation.path]![operation.method] = operationOf(operation, settings, models); // was just made
+    paths[operation.path]![operation.method] = operationOf(operation, bodies, settings, models); // was just made
   }
-  const used = new Set(operations.map(({ body }) => body));
-  const schemas = Object.entries(BODIES).filter(([name]) => used.has(name));
   return {
     openapi: '3.1.0',
     info: {
@@ -41,7 +38,7 @@ export function openApiDocument(operations: readonly Operation[], settings: Http
     paths,
     components: {
       schemas: {
-        ...Object.fromEntries(schemas.map(([name, body]) => [name, schemaOf(body, settings)])),
+        ...Object.fromEntries(schemas),
         ...FAILURES,
       },
       responses: failureResponses(operations, settings),
@@ -49,7 +46,12 @@ export function openApiDocument(operations: readonly Operation[], settings: Http
   };
 }
 
-function operationOf(operation: Operation, settings: HttpSettings, models: ExampleModels): Json {
+function operationOf(
+  operation: Operation,
+  bodies: readonly RouteBody[],
+  settings: HttpSettings,
+  models: ExampleModels,
+): Json {
   const { path, method, id, tag, summary, contentTypes, states = [] } = operation;
   const names = [...path.matchAll(/\{(\w+)\}/g)].map(([, name]) => name);
   const state = { description: 'The state that was asked for: not well.', content: contentOf() };
@@ -60,7 +62,7 @@ function operationOf(operation: Operation, settings: HttpSettings, models: Examp
     ...(names.length === 0
       ? {}
       : { parameters: names.map((name) => pathParameter(name, exampleId(operation, models))) }),
-    ...(operation.body === undefined ? {} : { requestBody: bodyOf(operation.bodies ?? [operation.body], models) }),
+    ...(bodies.length === 0 ? {} : { requestBody: bodyOf(bodies, models) }),
     responses: {
       200: { description: method === 'post' ? 'The answer.' : 'What was asked for.', content: contentOf(contentTypes) },
       ...failuresOf(operation, settings),
@@ -73,11 +75,10 @@ function pathParameter(name: string | undefined, example: string): Json {
   return { name, in: 'path', required: true, schema: { type: 'string' }, example };
 }
 
-function bodyOf(names: readonly string[], models: ExampleModels): Json {
-  const refs = names.map((name) => ({ $ref: `#/components/schemas/${name}` }));
+function bodyOf(bodies: readonly RouteBody[], models: ExampleModels): Json {
+  const refs = bodies.map(({ name }) => ({ $ref: `#/components/schemas/${name}` }));
   const schema = refs.length === 1 ? refs[0] : { anyOf: refs };
-  const example = exampleBodies(models)[names[0] ?? ''];
-  return { required: true, content: { 'application/json': { schema, ...(example && { example }) } } };
+  return { required: true, content: { 'application/json': { schema, example: bodies[0]?.example(models) } } };
 }
 
 /** Only objects and text have a schema: of a sequence of events or pictures, readers take one for that of a part. */
@@ -91,7 +92,7 @@ const CONTENTS: Readonly<Record<string, Json>> = {
 };
 
 /** A schema as JSON Schema; on a route that refuses unknown keys, with exactly those that can be used. */
-function schemaOf({ schema, keys, ignoresOtherKeys = false }: BodySchema, { decode }: HttpSettings): Json {
+function schemaOf({ schema, keys, ignoresOtherKeys = false }: RouteBody, { decode }: HttpSettings): Json {
   const { $schema: _dialect, ...described } = z.toJSONSchema(schema, { io: 'input', unrepresentable: 'any' });
   if (keys === undefined || decode.ignoresUnknownKeys) return described;
   const typed: Json = described.properties ?? {};
@@ -206,7 +207,7 @@ export function failureResponses(operations: readonly Operation[], settings: Htt
 }
 
 function statusesOf(operation: Operation, settings: HttpSettings): readonly string[] {
-  const isInference = operation.body !== undefined && operation.tag !== 'Operations';
+  const isInference = operation.bodies !== undefined && operation.tag !== 'Operations';
   const codes = [...ANYWHERE, ...(operation.codes ?? (isInference ? INFERENCE : CODES_OF_TAG[operation.tag]))];
   const statuses = codes.map((code) => String(statusOf(code, operation, settings)));
   const own = operation.statuses?.map(String) ?? [];

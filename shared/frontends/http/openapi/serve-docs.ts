@@ -28,7 +28,7 @@ export function serveOpenApi(operations: readonly Operation[]): Serve {
     if (document?.models !== key) {
       // Loaded on demand: a function that nobody asks for it never parses it.
       const { openApiDocument } = await import('./document.ts');
-      document = { models: key, text: JSON.stringify(openApiDocument(operations, settings, models)) };
+      document = { models: key, text: JSON.stringify(await openApiDocument(operations, settings, models)) };
     }
     sendText(exchange, 200, 'application/json', document.text);
   };

@@ -1,28 +1,38 @@
+import * as z from 'zod';
 import { ServeError, toServeError } from '../../../errors/index.ts';
 import type { BusyThresholdValues } from '../../../pipeline/index.ts';
 import type { GenerationRequest } from '../../../protocol/generation/index.ts';
 import type { JsonBody } from '../../../protocol/json/index.ts';
 import {
-  type BusyThresholdBody,
-  checkBusyThresholdBody,
   decodeChat,
   decodeCompletions,
-  parseBusyThresholdBody,
+  invalidValue,
   parseChatBody,
   parseCompletionsBody,
+  requireShape,
 } from '../../../protocol/openai/index.ts';
 import { decodeContext } from '../../inference/index.ts';
 import type { HttpAppDeps } from '../deps.ts';
 import type { HttpExchange } from '../hosts/exchange.ts';
-import { decodePath, EXPLAIN_PATH, shownId } from '../route.ts';
+import { type BodyRoute, decodePath, EXPLAIN_PATH, shownId } from '../route.ts';
 import { readJson } from '../serve-inference.ts';
 import { sendJson } from '../sinks/send.ts';
 
 /** A body that is JSON but not of the right shape, on this route alone. */
 const WRONG_SHAPE_STATUS = 422;
 
+/** Body of `POST /busy_threshold`. Unknown keys are ignored. */
+const busyThresholdSchema = z.looseObject({
+  model: z.string(),
+  active_decode_blocks_threshold: z.number().nullish(),
+  active_prefill_tokens_threshold: z.int().min(0).nullish(),
+  active_prefill_tokens_threshold_frac: z.number().nullish(),
+});
+
+type BusyThresholdBody = z.infer<typeof busyThresholdSchema>;
+
 /** `GET /busy_threshold` lists the thresholds of every model, `POST` reads or sets those of one: failures in an envelope of its own. */
-export async function serveBusyThreshold(deps: HttpAppDeps, exchange: HttpExchange): Promise<void> {
+async function serveBusyThreshold(deps: HttpAppDeps, exchange: HttpExchange): Promise<void> {
   try {
     sendJson(exchange, 200, exchange.method === 'POST' ? await setThresholds(deps, exchange) : listThresholds(deps));
   } catch (thrown) {
@@ -32,6 +42,15 @@ export async function serveBusyThreshold(deps: HttpAppDeps, exchange: HttpExchan
   }
 }
 
+export const busyThreshold: BodyRoute = {
+  serve: serveBusyThreshold,
+  body: {
+    name: 'BusyThresholdRequest',
+    schema: busyThresholdSchema,
+    example: ({ Chat: model }) => ({ model, active_decode_blocks_threshold: 0.9 }),
+  },
+};
+
 function listThresholds({ pipeline: { models, thresholds } }: HttpAppDeps): object {
   const all = models.list().map(({ name, primaryName }) => thresholdBody(name, thresholds.of(primaryName)));
   return { thresholds: all };
@@ -39,7 +58,7 @@ function listThresholds({ pipeline: { models, thresholds } }: HttpAppDeps): obje
 
 async function setThresholds(deps: HttpAppDeps, exchange: HttpExchange): Promise<object> {
   const body = shapeOf(await readJson(exchange, deps));
-  checkBusyThresholdBody(body);
+  checkThresholds(body);
   const { models, thresholds } = deps.pipeline;
   const model = models.find(body.model);
   const values: BusyThresholdValues = {
@@ -59,10 +78,24 @@ async function setThresholds(deps: HttpAppDeps, exchange: HttpExchange): Promise
 
 function shapeOf(json: JsonBody): BusyThresholdBody {
   try {
-    return parseBusyThresholdBody(json);
+    return requireShape(busyThresholdSchema, json);
   } catch (thrown) {
     const { code, message } = toServeError(thrown);
     throw new ServeError(code, message, { status: WRONG_SHAPE_STATUS });
+  }
+}
+
+/** Checks the bounds of the body. @throws ServeError `invalid_value` */
+function checkThresholds(body: BusyThresholdBody): void {
+  const share = body.active_decode_blocks_threshold ?? 0;
+  if (share < 0 || share > 1) {
+    const param = 'active_decode_blocks_threshold';
+    throw invalidValue(`${param} must be between 0.0 and 1.0, got ${share}`, param);
+  }
+  const fraction = body.active_prefill_tokens_threshold_frac ?? 0;
+  if (fraction < 0) {
+    const param = 'active_prefill_tokens_threshold_frac';
+    throw invalidValue(`${param} must be a finite value greater than or equal to 0.0, got ${fraction}`, param);
   }
 }
 

@@ -1,10 +1,16 @@
-import { type Operation, pathBelow, type Route, route, type Serve, serveLater } from '../../route.ts';
+import {
+  type BodyRoute,
+  bodyRoute,
+  type Operation,
+  pathBelow,
+  type Route,
+  route,
+  type Serve,
+  serveLater,
+} from '../../route.ts';
 
 type Described = Omit<Operation, 'path' | 'tag'>;
 
-const serveResponses = serveLater(async () => (await import('./serve-responses.ts')).serveResponses);
-const serveInputTokens = serveLater(async () => (await import('./serve-responses.ts')).serveInputTokens);
-const serveCompact = serveLater(async () => (await import('./serve-responses.ts')).serveCompact);
 const serveStoredResponse = serveLater(async () => (await import('./stored.ts')).serveStoredResponse);
 const serveResponseCancel = serveLater(async () => (await import('./stored.ts')).serveResponseCancel);
 const serveInputItems = serveLater(async () => (await import('./stored.ts')).serveInputItems);
@@ -15,8 +21,16 @@ const JSON_OR_EVENTS = ['application/json', 'text/event-stream'];
 export function responsesRoutes(path: string): readonly Route[] {
   const below = pathBelow(path);
   const stored = `${below}/{id}`;
-  const made = (at: string, serve: Serve, id: string, summary: string, body: string, more: Partial<Operation> = {}) =>
-    of(at, 'generate', serve, { method: 'post', id, summary, body, ...more });
+  const made = (
+    at: string,
+    load: () => Promise<BodyRoute>,
+    id: string,
+    summary: string,
+    contentTypes?: readonly string[],
+  ) => bodyRoute(at, 'generate', load, { id, tag: 'Responses', summary, ...(contentTypes && { contentTypes }) });
+  const loadResponses = async () => (await import('./serve-responses.ts')).responses;
+  const loadInputTokens = async () => (await import('./serve-responses.ts')).inputTokens;
+  const loadCompact = async () => (await import('./serve-responses.ts')).compact;
   const of = (at: string, access: Route['access'], serve: Serve, ...operations: readonly Described[]): Route =>
     route(
       at.replace('{id}', ':id{resp_[^/]+}'), // whatever else stands below the path is not found
@@ -25,23 +39,9 @@ export function responsesRoutes(path: string): readonly Route[] {
       ...operations.map((each) => ({ path: at, tag: 'Responses' as const, ...each })),
     );
   return [
-    made(path, serveResponses, 'createResponse', 'Answers items, and keeps the answer when asked.', 'ResponseRequest', {
-      contentTypes: JSON_OR_EVENTS,
-    }),
-    made(
-      `${below}/input_tokens`,
-      serveInputTokens,
-      'countInputTokens',
-      'Estimates the tokens of items.',
-      'InputTokensRequest',
-    ),
-    made(
-      `${below}/compact`,
-      serveCompact,
-      'compactResponse',
-      'Sums a conversation up, to go on from.',
-      'CompactRequest',
-    ),
+    made(path, loadResponses, 'createResponse', 'Answers items, and keeps the answer when asked.', JSON_OR_EVENTS),
+    made(`${below}/input_tokens`, loadInputTokens, 'countInputTokens', 'Estimates the tokens of items.'),
+    made(`${below}/compact`, loadCompact, 'compactResponse', 'Sums a conversation up, to go on from.'),
     of(
       stored,
       'inference',

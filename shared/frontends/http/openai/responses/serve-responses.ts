@@ -3,16 +3,19 @@ import {
   COMPACT_KEYS,
   COMPACTION_TRIGGER,
   checkResponsesBody,
+  compactBody,
   type DecodedResponses,
   decodeResponses,
   estimateInputTokens,
   type InputItem,
   ignoredKeyLabels,
+  inputTokensBody,
   parseCompactBody,
   parseResponsesBody,
   RESPONSES_KEYS,
   type ResponsesBody,
   responseIdOf,
+  responsesBody,
   toListedItems,
 } from '../../../../protocol/openai/index.ts';
 import {
@@ -25,6 +28,7 @@ import {
 } from '../../../inference/index.ts';
 import type { HttpAppDeps } from '../../deps.ts';
 import type { HttpExchange } from '../../hosts/exchange.ts';
+import type { BodyRoute } from '../../route.ts';
 import { type Inference, readJson, serveInference } from '../../serve-inference.ts';
 import { sendJson } from '../../sinks/send.ts';
 import { namesOf } from '../wire.ts';
@@ -34,7 +38,7 @@ import { gatherItems, isStored, isUserMessage, lookForStored } from './response-
 import { ResponseSink } from './response-sink.ts';
 
 /** `POST /v1/responses`. */
-export const serveResponses = serveInference({
+const serveResponses = serveInference({
   endpoint: 'responses',
   parse: (json) => {
     const parsed = parseResponsesBody(json);
@@ -67,6 +71,15 @@ export const serveResponses = serveInference({
   },
 });
 
+export const responses: BodyRoute = {
+  serve: serveResponses,
+  body: {
+    name: 'ResponseRequest',
+    ...responsesBody,
+    example: ({ Chat: model }) => ({ model, input: 'What are you?', max_output_tokens: 64 }),
+  },
+};
+
 /** @throws ServeError `invalid_value` when the client chose the id of a stored response, `service_unavailable`. */
 async function requireUnstored({ deps, exchange }: Inference, id: string): Promise<void> {
   if (exchange.header(CHOSEN_ID) === undefined || deps.responseStore === undefined) return;
@@ -74,11 +87,20 @@ async function requireUnstored({ deps, exchange }: Inference, id: string): Promi
 }
 
 /** `POST /v1/responses/input_tokens`: an estimate, without a look at the model. */
-export async function serveInputTokens(deps: HttpAppDeps, exchange: HttpExchange): Promise<void> {
+async function serveInputTokens(deps: HttpAppDeps, exchange: HttpExchange): Promise<void> {
   requireService(deps);
   const json = await readJson(exchange, deps);
   sendJson(exchange, 200, { object: 'response.input_tokens', input_tokens: estimateInputTokens(json) });
 }
+
+export const inputTokens: BodyRoute = {
+  serve: serveInputTokens,
+  body: {
+    name: 'InputTokensRequest',
+    ...inputTokensBody,
+    example: ({ Chat: model }) => ({ model, input: 'What are you?' }),
+  },
+};
 
 /** Tells which tools the model was not told of. */
 function warningHeader(dropped: readonly string[]): Readonly<Record<string, string>> {
@@ -91,7 +113,7 @@ function warningHeader(dropped: readonly string[]): Readonly<Record<string, stri
  * `POST /v1/responses/compact`: lets the model sum the conversation up, and sends what takes its place: what the user
  * said, and the summary as one item.
  */
-export const serveCompact = serveInference({
+const serveCompact = serveInference({
   endpoint: 'responses',
   parse: async (json, deps, exchange) => {
     const parsed = parseCompactBody(json);
@@ -114,6 +136,15 @@ export const serveCompact = serveInference({
     generate(inference, decoded.request, sink, { meter, isWritten: false });
   },
 });
+
+export const compact: BodyRoute = {
+  serve: serveCompact,
+  body: {
+    name: 'CompactRequest',
+    ...compactBody,
+    example: ({ Chat: model }) => ({ model, input: 'What are you?' }),
+  },
+};
 
 /** The response in the published shape. @param said what the user said: kept as it is, before the summary */
 function compaction(
