@@ -7,10 +7,7 @@ export { type DiscoveryHost, openDiscovery } from './discovery.ts';
 export { type CallingPlaneOptions, callingPlane, servingPlane } from './planes.ts';
 export {
   createServiceServer,
-  fleetHost,
   followServiceCertificate,
-  protectionOf,
-  readPlaneTls,
   refuseClearToken,
   type ServiceSecurity,
   secureService,

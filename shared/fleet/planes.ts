@@ -1,13 +1,12 @@
 import type { Clock } from '../clock/index.ts';
 import type { CallerSettings, FleetSettings } from '../config/index.ts';
-import type {
-  OpenPlaneOptions,
-  RequestPlane,
-  RequestPlaneKind,
-  RequestPlaneObserver,
+import {
+  type OpenPlaneOptions,
+  type RequestPlane,
+  type RequestPlaneObserver,
+  requestPlaneKind,
 } from '../planes/request/index.ts';
 import type { Logger } from '../telemetry/index.ts';
-import { tcp } from './tcp-plane.ts';
 
 /** A reason is told again after this long, with how often it was met meanwhile. */
 const AGAIN_MS = 60_000;
@@ -20,12 +19,6 @@ interface Told {
   silent: number;
 }
 
-/** Every request plane by its name in `--request-plane`. What most processes do without is loaded when it is opened. */
-const PLANES: Readonly<Record<FleetSettings['requestPlane'], () => Promise<RequestPlaneKind>>> = {
-  nats: async () => (await import('./nats-plane.ts')).nats,
-  tcp: async () => tcp,
-};
-
 /** How a host wants its connections to workers. */
 export type CallingPlaneOptions = Omit<OpenPlaneOptions, 'clock' | 'observer' | 'logger'>;
 
@@ -37,7 +30,7 @@ export async function callingPlane(
   more: CallingPlaneOptions = {},
   logger?: Logger,
 ): Promise<RequestPlane> {
-  const plane = await PLANES[settings.requestPlane]();
+  const plane = await requestPlaneKind(settings);
   return plane.openCalling(settings, {
     ...commonOptions(settings, clock, watched(observer, clock, logger, connectionLines)),
     connectTimeoutMs: settings.tcpConnectTimeoutSecs * 1000,
@@ -79,7 +72,7 @@ export async function servingPlane(
   observer: RequestPlaneObserver,
   logger?: Logger,
 ): Promise<RequestPlane> {
-  const plane = await PLANES[settings.requestPlane]();
+  const plane = await requestPlaneKind(settings);
   return plane.openServing(settings, {
     ...commonOptions(settings, clock, watched(observer, clock, logger)),
     streamsPerConnectionMax: STREAMS_TAKEN_MAX,

@@ -3,9 +3,9 @@ import type { Clock } from '../clock/index.ts';
 import { ConfigError, type EdgeSettings } from '../config/index.ts';
 import type { Discovery, FleetLoads } from '../discovery/index.ts';
 import { reasonOf, ServeError } from '../errors/index.ts';
-import { readPlaneTls, refuseClearToken } from '../fleet/index.ts';
+import { refuseClearToken } from '../fleet/index.ts';
 import { type ExplanationSource, FollowedPools, type RoutableModel, type Worker } from '../pipeline/index.ts';
-import { type PlaneClientTls, siblingTransport, type Transport } from '../planes/request/index.ts';
+import { type PlaneClientTls, type RequestPlane, readPlaneTls, type Transport } from '../planes/request/index.ts';
 import type { BusyLimits } from '../router/feed/index.ts';
 import type { Router, WorkerPool } from '../router/index.ts';
 import { createAskMetrics, QUOTE_ENDPOINT, WorkerAsker } from '../router/quotes/index.ts';
@@ -64,7 +64,7 @@ export async function openChooseRouting(
   });
   const namespace = settings.namespace ?? 'dynamo';
   const onChange = (residents: readonly ResidentAddress[]): void => client.setResidents(residents);
-  const watch = asksResidents ? await follow(settings, { namespace, discovery, onChange, log, clock }) : undefined;
+  const watch = asksResidents ? await follow(settings, { namespace, discovery, plane, onChange, log, clock }) : undefined;
   await client.open(); // bounded by itself; requests never wait for a connection
   const router = asksResidents
     ? new ResidentRouter({
@@ -95,7 +95,7 @@ function askOptions(
     if (!(worker.publishesKvEvents && worker.hasLocalIndexer)) return undefined;
     const known = places.get(worker);
     if (known !== undefined) return known;
-    const place = siblingTransport(worker.transport, QUOTE_ENDPOINT);
+    const place = plane.sibling(worker.transport, QUOTE_ENDPOINT);
     if (place !== undefined) places.set(worker, place);
     return place;
   };
@@ -148,6 +148,7 @@ interface Following {
   readonly clock: Clock;
   readonly namespace: string;
   readonly discovery: Discovery;
+  readonly plane: RequestPlane;
   readonly onChange: (residents: readonly ResidentAddress[]) => void;
   readonly log: Logger;
 }
@@ -155,12 +156,11 @@ interface Following {
 /** The resident routers: those at the URLs that the settings name, or those in discovery. */
 function follow(
   settings: EdgeSettings,
-  { namespace, discovery, onChange, log, clock }: Following,
+  { namespace, discovery, plane, onChange, log, clock }: Following,
 ): Promise<{ close(): void }> {
   const { routerUrl: urls = [], tcpTlsCaCertPath } = settings;
   if (urls.length === 0) return watchResidents(discovery, namespace, onChange, AbortSignal.timeout(WATCH_MS_MAX));
-  const isTcp = settings.requestPlane === 'tcp';
-  const unfit = urls.find((url) => new URL(url).port === '' || !(isTcp || isGrpc(url)));
+  const unfit = urls.find((url) => new URL(url).port === '' || !(plane.at !== undefined || isGrpc(url)));
   if (unfit !== undefined) {
     throw new ConfigError([
       'STATOR_ROUTER_URL takes tcp://host:port, the DYN_TCP_RPC_PORT of a resident router, with --request-plane tcp, ' +
@@ -172,7 +172,7 @@ function follow(
   // A certificate is for the name, so a name that has several addresses stays one.
   const resolve = async (host: string): Promise<readonly string[]> =>
     tcpTlsCaCertPath === undefined ? (await lookup(host, { all: true })).map(({ address }) => address) : [host];
-  return watchResidentUrls({ urls, namespace, clock, resolve, onChange, onProblem });
+  return watchResidentUrls({ urls, namespace, plane, clock, resolve, onChange, onProblem });
 }
 
 /** Whoever made a decision explains it: a resident, or this process. */

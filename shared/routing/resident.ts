@@ -1,8 +1,8 @@
 import type { Clock, Random } from '../clock/index.ts';
 import type { EdgeSettings } from '../config/index.ts';
-import { fleetHost, followServiceCertificate, protectionOf, secureService } from '../fleet/index.ts';
+import { followServiceCertificate, secureService } from '../fleet/index.ts';
 import type { RoutableModel } from '../pipeline/index.ts';
-import { listenAddress } from '../planes/request/index.ts';
+import { fleetHost, listenAddress, protectionOf } from '../planes/request/index.ts';
 import type { PoolRole, Router } from '../router/index.ts';
 import type { KvRouter } from '../router/scheduler/index.ts';
 import {
@@ -84,7 +84,7 @@ export async function openResident(settings: EdgeSettings, parts: ResidentParts)
     });
   const service = makeService(settings, parts, lease);
   const endpoints = serveRouterOnPlane(server.plane, { instanceId, namespace }, service);
-  if (settings.requestPlane === 'tcp') {
+  if (server.plane.place !== undefined) {
     serveRouterOnPlane(server.plane, { instanceId: WELL_KNOWN_INSTANCE, namespace }, service); // for STATOR_ROUTER_URL
   }
   const grpc = await openGrpc(settings, service, parts);

@@ -268,7 +268,8 @@ describe('a newcomer adds, in one file and at most two lines elsewhere,', () => 
   });
 
   it('a discovery store that processes register in', async () => {
-    const { fleetHost, openDiscovery } = await load<typeof Fleet>('shared/fleet/index.ts');
+    const { openDiscovery } = await load<typeof Fleet>('shared/fleet/index.ts');
+    const { fleetHost } = await load<typeof RequestPlanes>('shared/planes/request/index.ts');
     const { resolveConfig } = await load<typeof Config>('shared/config/index.ts');
     const { silentLogger } = await load<typeof Telemetry>('shared/telemetry/index.ts');
     const { settings } = resolveConfig('frontend', ['--discovery-backend=toy'], {});

@@ -12,10 +12,9 @@ import {
   fixedBrokers,
   type ZmqBrokerSource,
 } from '../../planes/event/index.ts';
-import { listenAddress, refuseOpenListener } from '../../planes/request/index.ts';
+import { openNats, tellSome } from '../../planes/nats/index.ts';
+import { fleetHost, listenAddress, refuseOpenListener } from '../../planes/request/index.ts';
 import type { Logger } from '../../telemetry/index.ts';
-import { openNats, tellSome } from '../nats.ts';
-import { fleetHost } from '../security.ts';
 
 /** The event plane of a worker, or of a process that follows workers. Its brokers, if any, may be named in `discovery`. */
 export function eventPlane(settings: FleetSettings, clock: Clock, logger: Logger, discovery: Discovery): EventPlane {

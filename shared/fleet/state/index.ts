@@ -6,6 +6,7 @@ import type { Clock, Random } from '../../clock/index.ts';
 import type { EdgeSettings } from '../../config/index.ts';
 import { reasonOf } from '../../errors/index.ts';
 import type { EventPlane } from '../../planes/event/index.ts';
+import { openNats } from '../../planes/nats/index.ts';
 import { type ComponentScope, type EventSource, KV_EVENTS_TOPIC } from '../../router/feed/index.ts';
 import {
   ComponentIndex,
@@ -25,7 +26,6 @@ import {
   type RouterStateMetrics,
   type SharedPart,
 } from '../../telemetry/index.ts';
-import { openNats } from '../nats.ts';
 
 /** Giving leases back at the end takes no longer. */
 const CLOSE_MS_MAX = 1000;

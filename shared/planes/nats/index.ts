@@ -5,6 +5,7 @@
  */
 export { NatsClient, retryPauseMs } from './client.ts';
 export type { NatsMessage } from './messages.ts';
+export { openNats, tellSome } from './open-nats.ts';
 export type { NatsStream } from './stream.ts';
 export type {
   NatsIdentity,

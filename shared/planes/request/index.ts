@@ -13,7 +13,9 @@ export {
   refuseOpenListener,
 } from '../listen-address.ts';
 export { type AskOnceLimits, askOnce, type OneAnswer } from './ask-once.ts';
+export { requestPlaneKind } from './kinds.ts';
 export { createTcpRequestPlane, type TcpRequestPlane, type TcpRequestPlaneOptions } from './tcp/plane.ts';
+export { fleetHost, followCertificates, protectionOf, readPlaneTls, readServerTls } from './tcp/protection.ts';
 export {
   clientTlsOptions,
   type PlaneClientTls,
@@ -34,7 +36,6 @@ export {
   type RequestPlaneKind,
   type RequestPlaneObserver,
   type ServeOptions,
-  siblingTransport,
   silentObserver,
   type Transport,
 } from './types.ts';

@@ -68,6 +68,8 @@ export interface PlaneServer {
   unhandle(endpoint: string): void;
   /** Sends GOAWAY on every connection and refuses new requests; streams under way go on. */
   drain(): void;
+  /** Where all of its endpoints are reached, `host:port`; undefined where each has an address of its own. */
+  readonly place?: string;
   /** Streams now open. */
   readonly activeStreams: number;
   /** Closes the listener and every connection; open streams are aborted. */
@@ -85,6 +87,16 @@ export interface RequestPlane {
    * with a worker kind (`CannotConnect`, `ConnectionTimeout`, `Disconnected`, ...), on a later turn.
    */
   call(transport: Transport, request: PlaneRequest, sink: CallSink): Call;
+  /**
+   * How another endpoint of the same component and instance is reached; undefined for what is no transport of this plane.
+   * Whether something serves it shows when it is called.
+   *
+   * @param endpoint letters, digits and underscores
+   * @example plane.sibling({ tcp: '10.0.0.1:8800/2a/ns/backend/generate' }, 'quote') // { tcp: '10.0.0.1:8800/2a/ns/backend/quote' }
+   */
+  sibling(transport: Transport, endpoint: string): Transport | undefined;
+  /** How `endpoint` is reached at `host:port`. Absent = only its discovery record says how. */
+  readonly at?: (place: string, endpoint: string) => Transport;
   /** Closes pooled connections; open calls fail with `Disconnected`. */
   close(): Promise<void>;
 }
@@ -137,20 +149,4 @@ export interface RequestPlaneKind {
   openCalling(settings: CallerSettings, options: OpenPlaneOptions): RequestPlane;
   /** For one that serves. */
   openServing(settings: FleetSettings, options: OpenPlaneOptions): RequestPlane;
-}
-
-/**
- * How another endpoint of the same component and instance is reached; undefined for an address of an unknown form. Whether
- * something serves it shows when it is called.
- *
- * @param endpoint letters, digits and underscores
- * @example siblingTransport({ tcp: '10.0.0.1:8800/2a/ns/backend/generate' }, 'quote') // { tcp: '10.0.0.1:8800/2a/ns/backend/quote' }
- */
-export function siblingTransport(transport: Transport, endpoint: string): Transport | undefined {
-  const [[kind, address] = ['', '']] = Object.entries(transport);
-  const path = /^(?<component>.*\/)[^/]+$/.exec(address)?.groups;
-  if (path !== undefined) return { [kind]: `${path.component}${endpoint}` };
-  const subject = /^(?<component>[^.]+\.)[^.]+(?<instance>-[0-9a-f]+)$/.exec(address)?.groups;
-  if (subject !== undefined) return { [kind]: `${subject.component}${endpoint}${subject.instance}` };
-  return undefined;
 }

@@ -209,6 +209,8 @@ export function watchResidents(
 interface ResidentUrlOptions {
   readonly urls: readonly string[];
   readonly namespace: string;
+  /** Says how a router is reached at the place of a `tcp` URL. */
+  readonly plane: Pick<RequestPlane, 'at'>;
   readonly clock: Clock;
   /** Addresses of the host name of a URL: a name of several tasks has several, of which one answers. */
   resolve(host: string): Promise<readonly string[]>;
@@ -222,7 +224,8 @@ const REFRESH_MS = 5000;
 
 /** Follows the addresses behind the URLs. Resolves once every name was looked up; never rejects. */
 export async function watchResidentUrls(options: ResidentUrlOptions): Promise<{ close(): void }> {
-  const { urls, namespace, clock, resolve, onChange, onProblem } = options;
+  const { urls, namespace, plane, clock, resolve, onChange, onProblem } = options;
+  const planeAddressOf = (place: string): ResidentAddress => addressOnPlane(plane, place, namespace);
   const known = new Map<string, readonly ResidentAddress[]>(); // by URL
   let before = '';
   let isLooking = false;
@@ -232,12 +235,12 @@ export async function watchResidentUrls(options: ResidentUrlOptions): Promise<{ 
     await Promise.all(
       urls.map(async (url) => {
         const { protocol, hostname, port } = new URL(url);
-        const addressOf = protocol === 'grpc:' ? grpcAddressOf : tcpAddressOf;
+        const addressOf = protocol === 'grpc:' ? grpcAddressOf : planeAddressOf;
         try {
           const hosts = await resolve(hostname.replace(/^\[|\]$/g, ''));
           known.set(
             url,
-            [...hosts].sort().map((host) => addressOf(placeOf(host, port), namespace)),
+            [...hosts].sort().map((host) => addressOf(placeOf(host, port))),
           );
         } catch (reason) {
           onProblem(url, reason);
@@ -263,10 +266,10 @@ function grpcAddressOf(place: string): ResidentAddress {
   return { instanceId: place, grpc: place };
 }
 
-function tcpAddressOf(place: string, namespace: string): ResidentAddress {
-  const transportOf = (endpoint: string) => ({
-    tcp: `${place}/${WELL_KNOWN_INSTANCE}/${namespace}/${ROUTER_COMPONENT}/${endpoint}`,
-  });
+function addressOnPlane({ at }: Pick<RequestPlane, 'at'>, place: string, namespace: string): ResidentAddress {
+  if (at === undefined) throw new Error('endpoints of this request plane are found by discovery alone');
+  const transportOf = (endpoint: string): Transport =>
+    at(place, `${WELL_KNOWN_INSTANCE}/${namespace}/${ROUTER_COMPONENT}/${endpoint}`);
   return {
     instanceId: place,
     choose: transportOf(CHOOSE_ENDPOINT),

@@ -15,8 +15,7 @@ import {
   tcpHandoffs,
 } from '../../engines/mocker/index.ts';
 import { reasonOf } from '../../errors/index.ts';
-import { fleetHost } from '../../fleet/index.ts';
-import { type ListenAddress, listenAddress, refuseOpenListener } from '../../planes/request/index.ts';
+import { fleetHost, type ListenAddress, listenAddress, refuseOpenListener } from '../../planes/request/index.ts';
 import type { Logger } from '../../telemetry/index.ts';
 import { loadFolderTokenizer, type ModelInfo, readModelInfo } from '../../tokens/index.ts';
 

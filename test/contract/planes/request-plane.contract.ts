@@ -8,7 +8,6 @@ import {
   type PlaneRequest,
   type PlaneServer,
   type RequestPlane,
-  siblingTransport,
   type Transport,
 } from '../../../shared/planes/request/index.ts';
 import { waitUntil } from '../../support/index.ts';
@@ -556,7 +555,7 @@ export function describeRequestPlane(
           call.end();
         });
         const generate = serveWith((call) => call.end());
-        const { sink } = send(siblingTransport(generate, 'ping') as Transport);
+        const { sink } = send(harness.caller.sibling(generate, 'ping') as Transport);
         await sink.closed();
         expect(heard).toEqual([PING_ENDPOINT]);
       });

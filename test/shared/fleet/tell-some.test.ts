@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { tellSome } from '../../../shared/fleet/nats.ts';
+import { tellSome } from '../../../shared/planes/nats/open-nats.ts';
 import { VirtualClock } from '../../support/virtual-clock.ts';
 
 it('tells ten problems at once and then one a second, with how many were left out', async () => {

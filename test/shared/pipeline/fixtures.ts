@@ -233,5 +233,9 @@ export class HandPlane implements RequestPlane {
     return this.calls[count - 1] as SeenCall;
   }
 
+  sibling(): undefined {
+    return undefined;
+  }
+
   async close(): Promise<void> {}
 }

@@ -62,6 +62,10 @@ export function createNatsRequestPlane(options: NatsRequestPlaneOptions): Reques
       call.guard(() => pool.open({ call, target: readNatsTarget(transport), request }));
       return call;
     },
+    sibling({ nats_tcp: subject = '' }: Transport, endpoint: string): Transport | undefined {
+      const parts = SUBJECT.exec(subject)?.groups;
+      return parts && { nats_tcp: `${parts.ns}_${parts.component}.${endpoint}-${parts.instance}` };
+    },
     async close() {
       pool.close();
       await client.close();

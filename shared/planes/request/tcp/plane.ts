@@ -57,6 +57,9 @@ export function createTcpRequestPlane(options: TcpRequestPlaneOptions): TcpReque
       call.guard(() => pool.open({ call, target: targetOf(transport), request }));
       return call;
     },
+    sibling: ({ tcp = '' }: Transport, endpoint: string): Transport | undefined =>
+      TRANSPORT.test(tcp) ? { tcp: tcp.replace(/[^/]+$/, endpoint) } : undefined,
+    at: (place: string, endpoint: string): Transport => ({ tcp: `${place}/${endpoint}` }),
     async close() {
       pool.close();
     },

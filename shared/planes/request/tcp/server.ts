@@ -61,8 +61,12 @@ export class TcpPlaneServer extends EndpointHost implements PlaneServer {
 
   override handle(endpoint: string, handler: PlaneHandler): Transport {
     super.handle(endpoint, handler);
+    return { tcp: `${this.place}/${endpoint}` };
+  }
+
+  get place(): string {
     const { port } = this.#server.address() as AddressInfo; // a listening TCP server has an AddressInfo
-    return { tcp: `${formatHostPort(this.#advertise, port)}/${endpoint}` };
+    return formatHostPort(this.#advertise, port);
   }
 
   async close(): Promise<void> {

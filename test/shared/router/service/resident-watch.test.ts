@@ -11,6 +11,7 @@ async function follow(urls: readonly string[], names: Map<string, readonly strin
   const watch = await watchResidentUrls({
     urls,
     namespace: 'ns',
+    plane: { at: (place, endpoint) => ({ tcp: `${place}/${endpoint}` }) },
     clock,
     resolve: async (host) => names.get(host) ?? Promise.reject(new Error('no such name')),
     onChange: (residents) => void told.push(residents),

@@ -1,6 +1,6 @@
-import { createNatsRequestPlane } from '../planes/nats-requests/index.ts';
-import type { RequestPlaneKind } from '../planes/request/index.ts';
-import { openNats } from './nats.ts';
+import { openNats } from '../../nats/index.ts';
+import type { RequestPlaneKind } from '../types.ts';
+import { createNatsRequestPlane } from './plane.ts';
 
 export const nats: RequestPlaneKind = {
   openCalling(settings, { logger, brokerAttemptsMax: attemptsMax, ...options }) {

@@ -1,11 +1,7 @@
-import type { FleetSettings } from '../config/index.ts';
-import {
-  createTcpRequestPlane,
-  type RequestPlane,
-  type RequestPlaneKind,
-  type TcpRequestPlaneOptions,
-} from '../planes/request/index.ts';
-import { fleetHost, followPlaneTls, protectionOf, readPlaneTls } from './security.ts';
+import type { FleetSettings } from '../../../config/index.ts';
+import type { RequestPlane, RequestPlaneKind } from '../types.ts';
+import { createTcpRequestPlane, type TcpRequestPlaneOptions } from './plane.ts';
+import { fleetHost, followPlaneTls, protectionOf, readPlaneTls } from './protection.ts';
 
 export const tcp: RequestPlaneKind = {
   openCalling: (settings, options) =>

@@ -1,14 +1,9 @@
-import type { Clock } from '../clock/index.ts';
-import type { FleetSettings } from '../config/index.ts';
-import { reasonOf } from '../errors/index.ts';
-import {
-  NatsClient,
-  type NatsIdentity,
-  type NatsObserver,
-  type NatsOptions,
-  type NatsTls,
-} from '../planes/nats/index.ts';
-import type { Logger } from '../telemetry/index.ts';
+import type { Clock } from '../../clock/index.ts';
+import type { FleetSettings } from '../../config/index.ts';
+import { reasonOf } from '../../errors/index.ts';
+import type { Logger } from '../../telemetry/index.ts';
+import { NatsClient } from './client.ts';
+import type { NatsIdentity, NatsObserver, NatsOptions, NatsTls } from './types.ts';
 
 /** A connection to NATS for one purpose, which its server shows as `stator-{purpose}`. Made when first needed. */
 export function openNats(

@@ -1,0 +1,14 @@
+import type { FleetSettings } from '../../config/index.ts';
+import { tcp } from './tcp/kind.ts';
+import type { RequestPlaneKind } from './types.ts';
+
+/** Every request plane by its name in `--request-plane`. What most processes do without is loaded when it is opened. */
+const KINDS: Readonly<Record<FleetSettings['requestPlane'], () => Promise<RequestPlaneKind>>> = {
+  nats: async () => (await import('./nats/kind.ts')).nats,
+  tcp: async () => tcp,
+};
+
+/** The request plane that the settings name. */
+export function requestPlaneKind({ requestPlane }: Pick<FleetSettings, 'requestPlane'>): Promise<RequestPlaneKind> {
+  return KINDS[requestPlane]();
+}
