@@ -10,6 +10,40 @@ export interface BlockListener {
   cleared?(): void;
 }
 
+/** Blocks of one sequence stored one after the other, removals in a row as pairs of u32 halves, or the end of all. */
+export type BlockChange =
+  | { readonly kind: 'stored'; readonly names: BlockNames; readonly start: number; end: number }
+  | { readonly kind: 'removed'; readonly hashes: number[] }
+  | { readonly kind: 'cleared' };
+
+/** Collects the block changes of one pass. Bounded by the blocks one pass can touch. */
+export class BlockJournal implements BlockListener {
+  #changes: BlockChange[] = [];
+
+  stored(names: BlockNames, index: number): void {
+    const last = this.#changes.at(-1);
+    if (last?.kind === 'stored' && last.names === names && last.end === index) last.end++;
+    else this.#changes.push({ kind: 'stored', names, start: index, end: index + 1 });
+  }
+
+  removed(hashLow: number, hashHigh: number): void {
+    const last = this.#changes.at(-1);
+    if (last?.kind === 'removed') last.hashes.push(hashLow, hashHigh);
+    else this.#changes.push({ kind: 'removed', hashes: [hashLow, hashHigh] });
+  }
+
+  cleared(): void {
+    this.#changes.push({ kind: 'cleared' });
+  }
+
+  /** The changes since the last call, in order. */
+  drain(): readonly BlockChange[] {
+    const changes = this.#changes;
+    if (changes.length > 0) this.#changes = [];
+    return changes;
+  }
+}
+
 /**
  * Paged KV cache of one rank: numbered slots, of which each is in one of four places.
  *
