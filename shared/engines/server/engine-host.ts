@@ -3,8 +3,9 @@ import { reasonOf } from '../../errors/index.ts';
 import type { Logger } from '../../telemetry/index.ts';
 import { baseUrl } from '../http/openai-wire.ts';
 import { ask, Upstream, type UpstreamAnswer, type UpstreamMessage } from '../http/upstream.ts';
-import type { EngineServer, LaunchPlan } from './dialect.ts';
+import type { EngineServer } from './dialect.ts';
 import { EngineProcess, freePorts, levelOfLine, type ProcessEnd } from './engine-process.ts';
+import type { LaunchPlan } from './launch.ts';
 
 const HEALTH_PAUSE_MS = 250;
 const ASK_TIMEOUT_MS = 5000;
