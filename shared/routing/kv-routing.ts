@@ -109,7 +109,7 @@ export class KvRouting implements Routing {
       ...files,
       clock,
       random: settings.routerSeed === undefined ? random : seededRandom(settings.routerSeed),
-      inhibitedMs: settings.inhibitedDurationSecs * 1000,
+      inhibition: parts.inhibition,
       indexFor: (pool, ranks) => this.#indexFor(pool, ranks),
       ...(affinitySecs === undefined ? {} : { sessionAffinity: { ttlMs: affinitySecs * 1000, mode: affinityMode } }),
       ...(settings.routerReplicaSync && {

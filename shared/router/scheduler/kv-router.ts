@@ -10,7 +10,7 @@ import {
   type WorkerPool,
 } from '../router.ts';
 import type { ReplicaShare } from './cost.ts';
-import { Inhibition } from './eligibility.ts';
+import type { Inhibition } from './eligibility.ts';
 import type { ExplanationRecord } from './explanation-record.ts';
 import type { TrackingHash } from './index.ts';
 import { type KvRouterConfig, kvRouterConfig, prefillPoolConfig } from './kv-config.ts';
@@ -25,8 +25,8 @@ export interface KvRouterOptions {
   readonly config: KvRouterConfig;
   readonly clock: Clock;
   readonly random: Random;
-  /** How long a worker that failed is passed over, 0 = never. @default 5000 */
-  readonly inhibitedMs?: number;
+  /** Workers that failed lately. @default nobody is passed over */
+  readonly inhibition?: Inhibition;
   /**
    * The block index of a worker set, asked for once when the set appears. What feeds it numbers workers with `ranks`
    * (`intern`, `find`) and stops for a rank after `removeRank`. Not called when the overlap credit is 0.
@@ -86,7 +86,6 @@ export class KvRouter<Worker extends RoutableWorker = RoutableWorker> implements
   readonly mode = 'kv';
   readonly #options: KvRouterOptions;
   readonly #pools = new Map<string, LivePool<Worker>>(); // bounded by the models in discovery, two roles each
-  readonly #inhibition: Inhibition;
   readonly #heard: ReservationEvents<Worker>;
 
   /** @throws KvRouterConfigError for a configuration that contradicts itself */
@@ -104,7 +103,6 @@ export class KvRouter<Worker extends RoutableWorker = RoutableWorker> implements
         this.#arm(pool);
       },
     };
-    this.#inhibition = new Inhibition(options.clock, options.inhibitedMs ?? 5000);
   }
 
   /** Worker sets in the order they appeared. */
@@ -169,14 +167,6 @@ export class KvRouter<Worker extends RoutableWorker = RoutableWorker> implements
     return answer === undefined || prefill === undefined ? (answer ?? prefill) : { ...answer, prefill };
   }
 
-  inhibit(workerId: string): void {
-    this.#inhibition.add(workerId);
-  }
-
-  forget(workerId: string): void {
-    this.#inhibition.forget(workerId);
-  }
-
   /** Its index is left to its owner. */
   removePool(facts: WorkerPool): void {
     const pool = this.#pools.get(poolName(facts));
@@ -237,7 +227,7 @@ export class KvRouter<Worker extends RoutableWorker = RoutableWorker> implements
   }
 
   #ask(request: RouteRequest, live: LivePool<Worker>) {
-    const { observer, clock, tracking } = this.#options;
+    const { observer, clock, tracking, inhibition } = this.#options;
     const { pool, listed: workers, affinity } = live;
     const startMs = observer?.hashed === undefined ? 0 : clock.nowMs();
     const hashes = hashPrompt(request, pool);
@@ -248,7 +238,7 @@ export class KvRouter<Worker extends RoutableWorker = RoutableWorker> implements
       workers,
       activeHashes,
       affinity,
-      avoidedWorkers: this.#inhibition.among(workers, request.avoided),
+      avoidedWorkers: inhibition === undefined ? request.avoided : inhibition.among(workers, request.avoided),
     });
   }
 

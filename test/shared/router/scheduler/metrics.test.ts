@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { seededRandom } from '../../../../shared/clock/index.ts';
-import { SimpleRouter } from '../../../../shared/router/index.ts';
+import { Inhibition, SimpleRouter } from '../../../../shared/router/index.ts';
 import { meterRouter } from '../../../../shared/router/scheduler/index.ts';
 import { VirtualClock } from '../../../support/virtual-clock.ts';
 import { choose } from '../choose.ts';
@@ -19,15 +19,18 @@ const REQUEST = {
 async function reserve() {
   const clock = new VirtualClock();
   const seen: unknown[] = [];
-  const router = meterRouter(new SimpleRouter({ mode: 'round-robin', clock, random: seededRandom(1) }), {
-    clock,
-    metrics: {
-      firstToken: (ms) => seen.push(['first', ms]),
-      tokens: (gapMs, tokens) => seen.push(['tokens', gapMs, tokens]),
-      ended: (outputTokens) => seen.push(['ended', outputTokens]),
+  const router = meterRouter(
+    new SimpleRouter({ mode: 'round-robin', random: seededRandom(1), inhibition: new Inhibition(clock, 0) }),
+    {
+      clock,
+      metrics: {
+        firstToken: (ms) => seen.push(['first', ms]),
+        tokens: (gapMs, tokens) => seen.push(['tokens', gapMs, tokens]),
+        ended: (outputTokens) => seen.push(['ended', outputTokens]),
+      },
+      onAsked: ({ id }) => seen.push(['asked', id]),
     },
-    onAsked: ({ id }) => seen.push(['asked', id]),
-  });
+  );
   const reservation = await choose(router, REQUEST, [WORKER]);
   return { clock, seen, reservation };
 }
