@@ -22,7 +22,6 @@ import {
   KvRouter,
   type KvRouterConfig,
   kvRouterConfigOf,
-  meterRouter,
   type PeerTeller,
   type PrefixIndex,
   poolName,
@@ -116,18 +115,9 @@ export class KvRouting implements Routing {
         peers: this.#peers(),
         shareFor: (pool: WorkerPool, ranks: RankTable) => this.#shareFor(pool, ranks),
       }),
-      observer: {
-        pool: (pool) => this.#fedOf(pool).metrics,
-        hashed: (ms) => routerMetrics.hashed(ms),
-      },
+      observer: { pool: (pool) => this.#fedOf(pool).metrics, requests: routerMetrics },
     });
-    this.router = meterRouter(this.#remote?.asking(this.#kv) ?? this.#kv, {
-      metrics: routerMetrics,
-      clock,
-      onAsked: ({ pool, policyClass = 'default' }) => {
-        this.#fedOf(pool).metrics.received(policyClass);
-      },
-    });
+    this.router = this.#remote?.asking(this.#kv) ?? this.#kv;
     this.explanations = {
       explained: async (requestId) => this.#kv.explained(requestId),
       explain: async (request) => this.#kv.explain((await this.#remote?.ask(request)) ?? request),

@@ -91,8 +91,10 @@ export class KvRouter<Worker extends RoutableWorker = RoutableWorker> implements
   /** @throws KvRouterConfigError for a configuration that contradicts itself */
   constructor(options: KvRouterOptions) {
     this.#options = { ...options, config: kvRouterConfig(options.config) };
-    const { peers } = options;
+    const { peers, observer, clock } = options;
     this.#heard = {
+      clock,
+      metrics: observer?.requests,
       progressed: ({ pool, decision }) => {
         peers?.prefillDone(pool.pool, decision);
         this.#arm(pool);
@@ -218,7 +220,7 @@ export class KvRouter<Worker extends RoutableWorker = RoutableWorker> implements
       policies: profileFor(policies, pool.model ?? pool.key, config),
       prefillDuration,
       ...(explainedMax === undefined ? {} : { explainedMax }),
-      observer: observer?.pool?.(pool),
+      observer: observer?.pool(pool),
       share: shareFor?.(pool, ranks),
     });
     const affinity = sessionAffinity && new SessionAffinity(sessionAffinity, clock);
@@ -229,10 +231,10 @@ export class KvRouter<Worker extends RoutableWorker = RoutableWorker> implements
   #ask(request: RouteRequest, live: LivePool<Worker>) {
     const { observer, clock, tracking, inhibition } = this.#options;
     const { pool, listed: workers, affinity } = live;
-    const startMs = observer?.hashed === undefined ? 0 : clock.nowMs();
+    const startMs = observer === undefined ? 0 : clock.nowMs();
     const hashes = hashPrompt(request, pool);
     const activeHashes = tracking?.activeHashes(request, pool, hashes);
-    observer?.hashed?.(clock.nowMs() - startMs);
+    observer?.requests.hashed(clock.nowMs() - startMs);
     return schedulingRequest(request, hashes, {
       pool,
       workers,
@@ -281,6 +283,8 @@ interface Booked<Worker extends RoutableWorker> {
 
 /** Told after the scheduler was: load has changed, the queue may open at another time. */
 interface ReservationEvents<Worker extends RoutableWorker> {
+  readonly clock: Pick<Clock, 'nowMs'>;
+  readonly metrics: KvRouterObserver['requests'] | undefined;
   progressed(booked: Booked<Worker>): void;
   ended(booked: Booked<Worker>): void;
 }
@@ -291,11 +295,15 @@ class KvReservation<Worker extends RoutableWorker> implements Reservation<Worker
   readonly #events: ReservationEvents<Worker>;
   #isPrefilled = false;
   #isReleased = false; // a later request may carry the same id
+  /** Of the decision, then of each output. */
+  #lastMs: number;
+  #outputTokens = 0;
 
   constructor(worker: Worker, booked: Booked<Worker>, events: ReservationEvents<Worker>) {
     this.worker = worker;
     this.#booked = booked;
     this.#events = events;
+    this.#lastMs = events.clock.nowMs();
   }
 
   get dpRank(): number {
@@ -316,11 +324,17 @@ class KvReservation<Worker extends RoutableWorker> implements Reservation<Worker
     const { pool, decision } = this.#booked;
     pool.scheduler.prefillDone(decision.requestId);
     this.#events.progressed(this.#booked);
+    this.#events.metrics?.firstToken(this.#sinceLastMs());
   }
 
   produced(outputTokens: number): void {
+    if (this.#isReleased) return;
     const { pool, decision } = this.#booked;
-    if (!this.#isReleased) pool.scheduler.produced(decision.requestId, outputTokens);
+    pool.scheduler.produced(decision.requestId, outputTokens);
+    const before = this.#outputTokens;
+    this.#outputTokens = outputTokens;
+    if (before === 0 || outputTokens <= before) return; // the first output is the first token, however many it brings
+    this.#events.metrics?.tokens(this.#sinceLastMs(), outputTokens - before);
   }
 
   release(): void {
@@ -329,6 +343,13 @@ class KvReservation<Worker extends RoutableWorker> implements Reservation<Worker
     const { pool, decision } = this.#booked;
     pool.scheduler.free(decision.requestId);
     this.#events.ended(this.#booked);
+    this.#events.metrics?.ended(this.#outputTokens);
+  }
+
+  #sinceLastMs(): number {
+    const beforeMs = this.#lastMs;
+    this.#lastMs = this.#events.clock.nowMs();
+    return this.#lastMs - beforeMs;
   }
 }
 
