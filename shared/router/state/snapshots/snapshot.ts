@@ -47,7 +47,12 @@ export function* writeSnapshot(
   yield facts;
   let bytes = facts.length;
   for (let from = 0; from < cursors.length; from += CURSORS_AT_ONCE) {
-    const lines = Buffer.from(cursors.slice(from, from + CURSORS_AT_ONCE).map(lineOf).join(''));
+    const lines = Buffer.from(
+      cursors
+        .slice(from, from + CURSORS_AT_ONCE)
+        .map(lineOf)
+        .join(''),
+    );
     bytes += lines.length;
     yield lines;
   }
@@ -123,11 +128,7 @@ export interface FoldedIndex {
    * Replaces everything by what `write` gave, by name, and the positions of all ranks by `cursors`. Recoveries under way are
    * void. Rejects when it cannot read the bytes; it may then be left in any state.
    */
-  load(
-    indexes: ReadonlyMap<string, Uint8Array>,
-    cursors: readonly RankPlace[],
-    signal: AbortSignal,
-  ): Promise<void>;
+  load(indexes: ReadonlyMap<string, Uint8Array>, cursors: readonly RankPlace[], signal: AbortSignal): Promise<void>;
   /** Forgets everything, cursors included. Recoveries under way are void. */
   clear(): void;
   /** Ranks that are complete, with their positions. */

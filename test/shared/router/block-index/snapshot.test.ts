@@ -74,7 +74,7 @@ describe('snapshot of a block index', () => {
       expect(load(bytes.slice(0, length)), `${length} bytes`).toThrow(/cut off after \d+ bytes/);
     }
     const overlong = bytes.slice();
-    overlong[19 + 4 * 12] = 0x7f; // of the second section
+    overlong[59] = 0x7f; // length of the second section
     expect(load(overlong)).toThrow('the snapshot is damaged: its parts do not fit together');
     const newer = bytes.slice();
     newer[20] = 3;

@@ -111,7 +111,9 @@ export class NaiveIndex implements FoldedIndex {
   }
 
   async load(indexes: ReadonlyMap<string, Uint8Array>, cursors: readonly RankPlace[]): Promise<void> {
-    const lines = Buffer.from(indexes.get('all') ?? []).toString().split('\n');
+    const lines = Buffer.from(indexes.get('all') ?? [])
+      .toString()
+      .split('\n');
     if (lines.at(-2) !== 'end') throw new RangeError('the index is cut short');
     this.clear();
     for (const line of lines.slice(0, -2)) {
