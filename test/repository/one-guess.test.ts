@@ -15,9 +15,27 @@ import type * as RequestPlanes from '../../shared/planes/request/index.ts';
 import type * as Telemetry from '../../shared/telemetry/index.ts';
 import type * as WorkerProcess from '../../shared/worker/process/worker.ts';
 import type * as HttpApp from '../support/http-app.ts';
+import type * as Scripted from '../support/scripted-pipeline.ts';
 
 const LINES_ELSEWHERE_MAX = 2;
-const COPIED = ['shared', 'functions', 'test/support', 'package.json', 'tsconfig.json'];
+/** What is said of all that there is: an addition is none of their business. */
+const SUITES = [
+  'test/shared/config/table.test.ts',
+  'test/shared/config/resolve.test.ts',
+  'test/shared/config/checks.test.ts',
+  'test/shared/parsers/tool-calls/registry.test.ts',
+  'test/shared/frontends/openapi.test.ts',
+];
+const COPIED = [
+  'shared',
+  'functions',
+  'test/support',
+  'test/shared/config',
+  'test/shared/parsers/tool-calls',
+  'test/shared/frontends/openapi.test.ts',
+  'package.json',
+  'tsconfig.json',
+];
 
 let folder: string;
 const linesElsewhere = new Map<string, number>();
@@ -60,24 +78,62 @@ interface Toy {
   readonly lines: readonly (readonly [path: string, anchor: string, line: string, place?: 'instead'])[];
 }
 
+interface SuiteReport {
+  readonly numPassedTests: number;
+  readonly testResults: readonly {
+    readonly message: string;
+    readonly assertionResults: readonly { readonly status: string; readonly failureMessages: readonly string[] }[];
+  }[];
+}
+
+/** As far as a toy is looked for in it. */
+interface Described {
+  readonly paths: Readonly<
+    Record<
+      string,
+      { post: { requestBody: { content: { 'application/json': { schema: unknown; example: unknown } } } } }
+    >
+  >;
+  readonly components: { readonly schemas: unknown };
+}
+
 const TOYS: Readonly<Record<'route' | 'parser' | 'engine' | 'request plane' | 'discovery store' | 'flag', Toy>> = {
   route: {
     file: 'shared/frontends/http/openai/toy.ts',
     text: `
-      import { parseCompletionsBody } from '../../../protocol/openai/index.ts';
-      import { sendJson } from '../sinks/send.ts';
+      import * as z from 'zod';
+      import { assembleTextless, modelName, requireShape } from '../../../protocol/openai/index.ts';
+      import { decodeContext, generate, requireServed } from '../../inference/index.ts';
+      import type { BodyRoute } from '../route.ts';
       import { serveInference } from '../serve-inference.ts';
-      export const serveToy = serveInference({
-        endpoint: 'completions',
-        parse: parseCompletionsBody,
-        start: (inference, body) => sendJson(inference.exchange, 200, { toy: body.model }),
-      });`,
+      import { MediaObject } from './media.ts';
+      const schema = z.looseObject({ model: modelName, ball: z.string() });
+      export const toys: BodyRoute = {
+        serve: serveInference({
+          endpoint: 'toys',
+          parse: (json) => requireShape(schema, json),
+          start: (inference, body, { meter }) => {
+            const { model } = body;
+            const parts = { model, endpoint: 'toys', stream: false, prompt: { kind: 'body' }, body } as const;
+            const request = assembleTextless({}, parts, decodeContext(inference));
+            inference.identify(request);
+            requireServed(inference.deps, model, 'toys');
+            const sink = new MediaObject(inference, ([toy]) => ({ toy }));
+            generate(inference, request, sink, { meter, isWritten: false });
+          },
+        }),
+        body: { name: 'ToyRequest', schema, example: ({ Audios: model }) => ({ model, ball: 'red' }) },
+      };`,
     lines: [
-      ['shared/frontends/http/route-table.ts', 'import { DOCS_PATH', "import { serveToy } from './openai/toy.ts';"],
       [
         'shared/frontends/http/route-table.ts',
         '    ...responsesRoutes(',
-        "    made('/v1/toys', serveToy, 'createToy', 'Makes a toy.', 'CompletionRequest'),",
+        "    made('/v1/toys', async () => (await import('./openai/toy.ts')).toys, 'createToy', 'Makes a toy.'),",
+      ],
+      [
+        'shared/protocol/generation/generation-request.ts',
+        '  responses: {',
+        "  toys: { modelType: 'Audios', kind: 'toys', enginePath: undefined },",
       ],
     ],
   },
@@ -150,19 +206,19 @@ const TOYS: Readonly<Record<'route' | 'parser' | 'engine' | 'request plane' | 'd
     ],
   },
   'request plane': {
-    file: 'shared/planes/toy-requests/index.ts',
+    file: 'shared/planes/request/toy/kind.ts',
     text: `
-      import { createMemoryRequestPlane } from '../../../test/support/memory-request-plane.ts';
-      import type { RequestPlaneKind } from '../request/index.ts';
+      import { createMemoryRequestPlane } from '../../../../test/support/memory-request-plane.ts';
+      import type { RequestPlaneKind } from '../types.ts';
       export const toy: RequestPlaneKind = {
         openCalling: (_settings, { clock }) => ({ ...createMemoryRequestPlane({ clock }), name: 'toy' }),
         openServing: (_settings, { clock }) => ({ ...createMemoryRequestPlane({ clock }), name: 'toy' }),
       };`,
     lines: [
       [
-        'shared/fleet/planes.ts',
+        'shared/planes/request/kinds.ts',
         '  tcp: async () => tcp,',
-        "  toy: async () => (await import('../planes/toy-requests/index.ts')).toy,",
+        "  toy: async () => (await import('./toy/kind.ts')).toy,",
       ],
       [
         'shared/config/table/request-plane.ts',
@@ -197,7 +253,7 @@ const TOYS: Readonly<Record<'route' | 'parser' | 'engine' | 'request plane' | 'd
           names: '--toy-count STATOR_TOY_COUNT',
           range: { min: 0, max: 9 },
           default: 3,
-          about: 'Toys.',
+          about: 'How many toys there are.',
         }),
       };`,
     lines: [
@@ -212,18 +268,27 @@ describe('a newcomer adds, in one file and at most two lines elsewhere,', () => 
     expect(linesElsewhere.get(kind)).toBeLessThanOrEqual(LINES_ELSEWHERE_MAX);
   });
 
-  it('a route that is served, refuses other methods and is documented', async () => {
+  it('a route that is served, refuses other methods and is documented with its body and an example', async () => {
     const { createTestApp } = await load<typeof HttpApp>('test/support/http-app.ts');
-    const { app } = createTestApp();
-    const headers = { 'content-type': 'application/json' };
-    const body = JSON.stringify({ model: 'm', prompt: 'x' });
+    const { ScriptedPipeline, servedModel } = await load<typeof Scripted>('test/support/scripted-pipeline.ts');
+    const speaker = servedModel('m', {
+      card: { ...servedModel('m').card, model_type: ['Audios'], model_input: 'Text' },
+    });
+    const pipeline = new ScriptedPipeline([speaker]).onGenerate(({ sink }) => {
+      sink.body({ colour: 'red' });
+      sink.end({ promptTokens: 0, completionTokens: 0 }, false);
+    });
+    const { app } = createTestApp({ pipeline });
     const ask = (path: string, init?: RequestInit) => app.fetch(new Request(`http://localhost${path}`, init));
-    const served = await ask('/v1/toys', { method: 'POST', headers, body });
-    expect(await served.json()).toEqual({ toy: 'm' });
+    const document = (await (await ask('/openapi.json')).json()) as Described;
+    const { schema, example } = document.paths['/v1/toys']!.post.requestBody.content['application/json'];
+    expect(schema).toEqual({ $ref: '#/components/schemas/ToyRequest' });
+    expect(document.components.schemas).toHaveProperty('ToyRequest.properties.ball');
+    const headers = { 'content-type': 'application/json' };
+    const served = await ask('/v1/toys', { method: 'POST', headers, body: JSON.stringify(example) });
+    expect(await served.json()).toEqual({ toy: { colour: 'red' } });
     const refused = await ask('/v1/toys');
     expect([refused.status, refused.headers.get('allow')]).toEqual([405, 'POST']);
-    const document = (await (await ask('/openapi.json')).json()) as { paths: Record<string, unknown> };
-    expect(document.paths).toHaveProperty('/v1/toys');
   });
 
   it('a tool-call parser that the flag takes and that reads calls', async () => {
@@ -287,6 +352,26 @@ describe('a newcomer adds, in one file and at most two lines elsewhere,', () => 
     expect(renderHelp('frontend')).toContain('--toy-count');
     expect(renderConfigurationDocs()).toContain('STATOR_TOY_COUNT');
   });
+
+  it('none of which fails a suite that looks at every one of its kind', async () => {
+    const config = {
+      cacheDir: '.vite',
+      test: { include: SUITES, testTimeout: 60_000, pool: 'forks', isolate: false, maxWorkers: 1 },
+    };
+    await writeFile(join(folder, 'vitest.config.mjs'), `export default ${JSON.stringify(config)};`);
+    const env = Object.fromEntries(Object.entries(process.env).filter(([name]) => !name.startsWith('VITEST')));
+    const argv = ['node_modules/vitest/vitest.mjs', 'run', '--reporter=json'];
+    const { stdout } = await promisify(execFile)(process.execPath, argv, { cwd: folder, env }).catch(
+      (error: { stdout: string }) => error,
+    );
+    const { numPassedTests, testResults } = JSON.parse(stdout) as SuiteReport;
+    const failures = testResults.flatMap(({ message, assertionResults }) => [
+      ...(message === '' ? [] : [message]),
+      ...assertionResults.filter(({ status }) => status === 'failed').map(({ failureMessages: [why] }) => why),
+    ]);
+    expect(failures).toEqual([]);
+    expect(numPassedTests).toBeGreaterThan(100);
+  }, 120_000); // they load the sources once more
 
   it('all of which the compiler accepts', async () => {
     const tsconfig = { extends: './tsconfig.json', include: ['shared', 'functions'] };
