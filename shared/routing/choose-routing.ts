@@ -63,7 +63,9 @@ export async function openChooseRouting(
   });
   const namespace = settings.namespace ?? 'dynamo';
   const onChange = (residents: readonly ResidentAddress[]): void => client.setResidents(residents);
-  const watch = asksResidents ? await follow(settings, { namespace, discovery, plane, onChange, log, clock }) : undefined;
+  const watch = asksResidents
+    ? await follow(settings, { namespace, discovery, plane, onChange, log, clock })
+    : undefined;
   await client.open(); // bounded by itself; requests never wait for a connection
   const router = asksResidents
     ? new ResidentRouter({

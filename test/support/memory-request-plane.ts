@@ -67,7 +67,9 @@ export function createMemoryRequestPlane(options: MemoryRequestPlaneOptions): Re
       call.guard(() => connect(transport, request, call));
       return call;
     },
-    sibling: ({ memory = '' }: Transport, endpoint: string): Transport => ({ memory: memory.replace(/[^/]+$/, endpoint) }),
+    sibling: ({ memory = '' }: Transport, endpoint: string): Transport => ({
+      memory: memory.replace(/[^/]+$/, endpoint),
+    }),
     async close() {
       for (const stream of [...openStreams]) stream.lose('the plane was closed');
     },

@@ -1,14 +1,14 @@
 import fc from 'fast-check';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { ServeError, workerError } from '../../../shared/errors/index.ts';
-import {
-  type Call,
-  type IncomingCall,
-  type PlaneHandler,
-  type PlaneRequest,
-  type PlaneServer,
-  type RequestPlane,
-  type Transport,
+import type {
+  Call,
+  IncomingCall,
+  PlaneHandler,
+  PlaneRequest,
+  PlaneServer,
+  RequestPlane,
+  Transport,
 } from '../../../shared/planes/request/index.ts';
 import { waitUntil } from '../../support/index.ts';
 import { HeldCalls, RecordingSink, type SinkEvent } from './recording-sink.ts';

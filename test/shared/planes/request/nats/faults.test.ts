@@ -2,8 +2,8 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { systemClock } from '../../../../../shared/clock/index.ts';
 import { isMigratable } from '../../../../../shared/errors/index.ts';
 import { NatsClient } from '../../../../../shared/planes/nats/index.ts';
-import { createNatsRequestPlane } from '../../../../../shared/planes/request/nats/plane.ts';
 import type { RequestPlane } from '../../../../../shared/planes/request/index.ts';
+import { createNatsRequestPlane } from '../../../../../shared/planes/request/nats/plane.ts';
 import { HeldCalls, RecordingSink } from '../../../../contract/planes/recording-sink.ts';
 import {
   hasNatsServer,
