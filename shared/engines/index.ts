@@ -12,6 +12,7 @@ export {
   type RequestHandler,
 } from './handler-engine.ts';
 export { isRefused } from './http/upstream.ts';
+export { engineKind } from './kinds.ts';
 export { EventRelay, type EventRelayOptions } from './kv-stream/event-relay.ts';
 export type { RankSource } from './kv-stream/rank-stream.ts';
 export { relabelEngineMetrics } from './server/engine-metrics.ts';

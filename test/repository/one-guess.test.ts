@@ -164,7 +164,7 @@ const TOYS: Readonly<Record<'route' | 'parser' | 'engine' | 'request plane' | 'd
     ],
   },
   engine: {
-    file: 'shared/engines/toy/index.ts',
+    file: 'shared/engines/toy/toy-engine.ts',
     text: `
       import type { EngineKind } from '../types.ts';
       import type { Engine } from '../types.ts';
@@ -192,11 +192,7 @@ const TOYS: Readonly<Record<'route' | 'parser' | 'engine' | 'request plane' | 'd
         open: async () => ({ engine, model: {} }),
       };`,
     lines: [
-      [
-        'shared/worker/process/engines.ts',
-        'export { mocker }',
-        "export { toy } from '../../../shared/engines/toy/index.ts';",
-      ],
+      ['shared/engines/kinds.ts', '  openai: async', "  toy: async () => (await import('./toy/toy-engine.ts')).toy,"],
       [
         'shared/config/table/worker.ts',
         "    values: ['mocker',",

@@ -2,7 +2,13 @@ import type { Clock, TimeAndChance } from '../../clock/index.ts';
 import { tellWhile } from '../../concurrency/index.ts';
 import { ConfigError, type ResolvedConfig, type Settings } from '../../config/index.ts';
 import type { WorkerType } from '../../discovery/index.ts';
-import { type Engine, type EngineKind, type OpenedEngine, relabelEngineMetrics } from '../../engines/index.ts';
+import {
+  type Engine,
+  type EngineKind,
+  engineKind,
+  type OpenedEngine,
+  relabelEngineMetrics,
+} from '../../engines/index.ts';
 import { eventPlane } from '../../fleet/events/index.ts';
 import { openDiscovery, servingPlane } from '../../fleet/index.ts';
 import { formatHostPort, listenAddress } from '../../planes/request/index.ts';
@@ -22,13 +28,9 @@ import {
   type WorkerAddress,
   type WorkerOptions,
 } from '../index.ts';
-import * as ENGINES from './engines.ts';
 import { adapterCache as openAdapterCache, openControlServer, openStatusServer } from './open-parts.ts';
 import { startSecondaryNode } from './secondary-node.ts';
 import { topologyCard } from './topology.ts';
-
-// A name that `--engine` takes and nothing is exported for does not compile.
-const KINDS: Readonly<Record<Settings<'worker'>['engine'], EngineKind>> = ENGINES;
 
 /** The settings of a worker: of those that nobody gave, some are the engine's to choose. */
 type WorkerConfig = ResolvedConfig<'worker'>;
@@ -67,10 +69,10 @@ export async function startWorkerProcess(
   const address = parseEndpoint(settings.endpoint);
   if (settings.headless) return startSecondaryNode(config, address, clock, logger);
   const adapterCache = openAdapterCache(settings, { clock, random }, logger.for('worker'));
-  const kind: EngineKind = KINDS[settings.engine];
-  const names = defined?.names ?? { displayName: kind.displayName(settings) };
+  const kind = defined === undefined ? await engineKind(settings) : undefined;
+  const names = defined?.names ?? { displayName: kind?.displayName(settings) };
   const metrics = createWorkerMetrics({ clock, ...address, model: names.displayName ?? '' });
-  const count = defined === undefined && kind.isSeveral === true ? settings.numWorkers : 1;
+  const count = kind?.isSeveral === true ? settings.numWorkers : 1;
   const health = new EndpointHealth(clock, [address.endpoint], {
     starting: settings.systemStartingHealthStatus,
     counting: settings.systemUseEndpointHealthStatus,
@@ -111,7 +113,7 @@ export async function startWorkerProcess(
     const onDroppedKvEvents = (count: number): void => metrics.droppedKvEvents(count);
     const context = { clock, logger: logger.for('engine'), onDroppedKvEvents };
     let opened = 0;
-    const model = defined ?? {
+    const ofEngine = kind && {
       open: () => kind.open(config, { ...context, at: opened++ }),
       names,
       card: {
@@ -122,6 +124,7 @@ export async function startWorkerProcess(
         ...(kind.runtimeData === undefined ? {} : { runtime_data: kind.runtimeData }),
       },
     };
+    const model = (defined ?? ofEngine)!; // what is not defined has an engine
     const staggerMs = staggerDelayMs(settings.staggerDelaySecs, count);
     for (let at = 0; at < count; at++) {
       if (at > 0 && staggerMs > 0) await clock.sleep(staggerMs, signal);

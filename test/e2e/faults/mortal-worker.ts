@@ -3,8 +3,8 @@
 import { stopSignal } from '../../../functions/process.ts';
 import { SYSTEM } from '../../../shared/clock/index.ts';
 import { resolveConfig } from '../../../shared/config/index.ts';
+import { mockEngineFor } from '../../../shared/engines/mocker/kind.ts';
 import { openLogger } from '../../../shared/telemetry/index.ts';
-import { mockEngineFor } from '../../../shared/worker/process/mock-engine.ts';
 import { startWorkerProcess } from '../../../shared/worker/process/worker.ts';
 
 const config = resolveConfig('worker', process.argv.slice(2), process.env, { allowMissing: true });

@@ -4,7 +4,7 @@ import { SYSTEM, systemClock } from '../../../../shared/clock/index.ts';
 import { ConfigError, resolveConfig } from '../../../../shared/config/index.ts';
 import type { Engine } from '../../../../shared/engines/index.ts';
 import { withMediaGuard } from '../../../../shared/engines/media/guarded-engine.ts';
-import { mockEngineFor } from '../../../../shared/worker/process/mock-engine.ts';
+import { mockEngineFor } from '../../../../shared/engines/mocker/kind.ts';
 
 const read = (argv: readonly string[], env = {}) => resolveConfig('worker', ['--engine=mocker', ...argv], env).settings;
 

@@ -2,22 +2,17 @@ import { readFile } from 'node:fs/promises';
 import { builtinModelPath, builtinText, describeChatTemplate } from '../../artifacts/index.ts';
 import type { Clock } from '../../clock/index.ts';
 import { ConfigError, type Settings } from '../../config/index.ts';
-import type { Engine, EngineKind } from '../../engines/index.ts';
-import {
-  createMockEngine,
-  engineModel,
-  type KvStreamOptions,
-  kvBytesPerToken,
-  type MockEngineOptions,
-  readTimingProfile,
-  type Thinking,
-  type TimingModel,
-  tcpHandoffs,
-} from '../../engines/mocker/index.ts';
 import { reasonOf } from '../../errors/index.ts';
 import { fleetHost, type ListenAddress, listenAddress, refuseOpenListener } from '../../planes/request/index.ts';
 import type { Logger } from '../../telemetry/index.ts';
 import { loadFolderTokenizer, type ModelInfo, readModelInfo } from '../../tokens/index.ts';
+import type { Engine, EngineKind } from '../types.ts';
+import { tcpHandoffs } from './handoffs.ts';
+import { createMockEngine } from './mock-engine.ts';
+import { engineModel, type KvStreamOptions, type MockEngineOptions } from './options.ts';
+import { readTimingProfile, type TimingModel } from './timing.ts';
+import type { Thinking } from './token-cursor.ts';
+import { kvBytesPerToken } from './transfers.ts';
 
 const BUILTIN_MODEL_NAME = 'stator-mini';
 
