@@ -1,3 +1,5 @@
+import { type PlaneClientTls, type RequestPlane, type Transport, readPlaneTls } from '../planes/index.ts';
+import { type AskOptions, type BusyLimits, QUOTE_ENDPOINT, type ResidentAddress, ResidentClient, type ResidentLine, ResidentRouter, type Router, StatelessRouter, WorkerAsker, type WorkerPool, createAskMetrics, createFallbackMetrics, queryOf, watchResidentUrls, watchResidents } from '../router/index.ts';
 import { lookup } from 'node:dns/promises';
 import type { Clock } from '../clock/index.ts';
 import { ConfigError, type EdgeSettings } from '../config/index.ts';
@@ -5,23 +7,8 @@ import type { Discovery, FleetLoads } from '../discovery/index.ts';
 import { reasonOf, ServeError } from '../errors/index.ts';
 import { refuseClearToken } from '../fleet/index.ts';
 import { type ExplanationSource, FollowedPools, type RoutableModel, type Worker } from '../pipeline/index.ts';
-import { type PlaneClientTls, type RequestPlane, readPlaneTls, type Transport } from '../planes/request/index.ts';
-import type { BusyLimits } from '../router/feed/index.ts';
-import type { Router, WorkerPool } from '../router/index.ts';
-import { createAskMetrics, QUOTE_ENDPOINT, WorkerAsker } from '../router/quotes/index.ts';
-import {
-  createFallbackMetrics,
-  queryOf,
-  type ResidentAddress,
-  ResidentClient,
-  type ResidentLine,
-  ResidentRouter,
-  watchResidents,
-  watchResidentUrls,
-} from '../router/service/index.ts';
-import { type AskOptions, StatelessRouter } from '../router/stateless/index.ts';
 import type { Logger } from '../telemetry/index.ts';
-import type { RoutingParts } from './feeds/index.ts';
+import type { RoutingParts } from './feeds.ts';
 import type { KvRouting } from './kv-routing.ts';
 import type { Routing } from './routing.ts';
 
@@ -136,7 +123,7 @@ async function loadGrpcLine(
     }
     return known;
   };
-  const { RouterLine } = await import('../router/grpc/index.ts');
+  const { RouterLine } = await import('../router/index.ts');
   return (place) => new RouterLine(place, clock, { secret, tls });
 }
 

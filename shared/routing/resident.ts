@@ -1,19 +1,9 @@
+import { fleetHost, listenAddress, protectionOf } from '../planes/index.ts';
+import { type KvRouter, LeaseHolder, type PoolRole, type PresentPool, ROUTER_COMPONENT, ResidentService, type Router, type RouterState, WELL_KNOWN_INSTANCE, createResidentMetrics, serveRouterOnPlane } from '../router/index.ts';
 import type { Clock, Random } from '../clock/index.ts';
 import type { EdgeSettings } from '../config/index.ts';
 import { followServiceCertificate, secureService } from '../fleet/index.ts';
 import type { RoutableModel } from '../pipeline/index.ts';
-import { fleetHost, listenAddress, protectionOf } from '../planes/request/index.ts';
-import type { PoolRole, Router } from '../router/index.ts';
-import type { KvRouter } from '../router/scheduler/index.ts';
-import {
-  createResidentMetrics,
-  type PresentPool,
-  ResidentService,
-  ROUTER_COMPONENT,
-  serveRouterOnPlane,
-  WELL_KNOWN_INSTANCE,
-} from '../router/service/index.ts';
-import { LeaseHolder, type RouterState } from '../router/state/index.ts';
 import type { FrontendMetrics, ProcessLogger } from '../telemetry/index.ts';
 import type { RouterServer } from './router-server.ts';
 
@@ -118,7 +108,7 @@ async function openGrpc(
     host,
     remedy: 'set DYN_TCP_RPC_HOST=127.0.0.1',
   });
-  const { serveRouterGrpc } = await import('../router/grpc/index.ts');
+  const { serveRouterGrpc } = await import('../router/index.ts');
   const server = await serveRouterGrpc({ service, host, port, clock, random, secret, tls });
   const following = followServiceCertificate(settings, clock, tls, server.useCertificate);
   return {

@@ -1,7 +1,6 @@
+import type { BodySchema, ENDPOINTS, Endpoint } from '../../protocol/index.ts';
 import type { Need } from '../../access/index.ts';
 import type { ErrorCode } from '../../errors/index.ts';
-import type { ENDPOINTS, Endpoint } from '../../protocol/generation/index.ts';
-import type { BodySchema } from '../../protocol/openai/index.ts';
 import type { HttpAppDeps } from './deps.ts';
 import type { HttpExchange } from './hosts/exchange.ts';
 

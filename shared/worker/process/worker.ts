@@ -1,3 +1,5 @@
+import { eventPlane, openDiscovery, servingPlane } from '../../fleet/index.ts';
+import { formatHostPort, listenAddress } from '../../planes/index.ts';
 import type { Clock, TimeAndChance } from '../../clock/index.ts';
 import { tellWhile } from '../../concurrency/index.ts';
 import { ConfigError, type ResolvedConfig, type Settings } from '../../config/index.ts';
@@ -9,9 +11,6 @@ import {
   type OpenedEngine,
   relabelEngineMetrics,
 } from '../../engines/index.ts';
-import { eventPlane } from '../../fleet/events/index.ts';
-import { openDiscovery, servingPlane } from '../../fleet/index.ts';
-import { formatHostPort, listenAddress } from '../../planes/request/index.ts';
 import {
   createWorkerMetrics,
   type MetricRegistry,
@@ -144,7 +143,7 @@ const OUTBOX_MS_MAX = 2000;
 /** Its code is loaded where a queue is named: beside a frontend that answers for the fleet, workers need none. */
 async function openOutbox(settings: Settings<'worker'>, clock: Clock, logger: ProcessLogger, registry: MetricRegistry) {
   if (settings.plannerQueueUrl === undefined) return undefined;
-  const { openPlannerOutbox } = await import('../../fleet/planner-queue/index.ts');
+  const { openPlannerOutbox } = await import('../../fleet/index.ts');
   return openPlannerOutbox(settings, { clock, logger: logger.for('planner'), registry });
 }
 

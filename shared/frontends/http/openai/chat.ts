@@ -1,12 +1,5 @@
-import type {
-  GenerationRequest,
-  ServingWorkers,
-  TextDelta,
-  TextFinish,
-  Usage,
-} from '../../../protocol/generation/index.ts';
-import { chatBody, decodeChat, parseChatBody } from '../../../protocol/openai/index.ts';
-import { decodeContext, generate, requireServed } from '../../inference/index.ts';
+import { type GenerationRequest, type ServingWorkers, type TextDelta, type TextFinish, type Usage, chatBody, decodeChat, parseChatBody } from '../../../protocol/index.ts';
+import { decodeContext, generate, requireServed } from '../../inference/dialect.ts';
 import type { BodyRoute } from '../route.ts';
 import { type Inference, serveInference } from '../serve-inference.ts';
 import { WholeSink } from '../sinks/dialect-sink.ts';

@@ -1,20 +1,7 @@
+import { type DecodedCompletions, type GenerationRequest, type ServingWorkers, type TextDelta, type TextFinish, type Usage, completionsBody, decodeCompletions, parseCompletionsBody, textMemory } from '../../../protocol/index.ts';
 import type { ServeError } from '../../../errors/index.ts';
-import {
-  type GenerationRequest,
-  type ServingWorkers,
-  type TextDelta,
-  type TextFinish,
-  textMemory,
-  type Usage,
-} from '../../../protocol/generation/index.ts';
-import {
-  completionsBody,
-  type DecodedCompletions,
-  decodeCompletions,
-  parseCompletionsBody,
-} from '../../../protocol/openai/index.ts';
 import type { RequestMeter } from '../../../telemetry/index.ts';
-import { decodeContext, requireServed } from '../../inference/index.ts';
+import { decodeContext, requireServed } from '../../inference/dialect.ts';
 import type { HttpAppDeps } from '../deps.ts';
 import type { BodyRoute } from '../route.ts';
 import { type Inference, serveInference } from '../serve-inference.ts';

@@ -1,24 +1,8 @@
+import { type DecodeContext, type GenerationRequest, LazyList, type PromptInput, type Usage, assembleTextless, atMost, invalidValue, modelName, promptOf, readEmbeddings, requireShape, u32 } from '../../../protocol/index.ts';
+import { decodeContext, requireServed } from '../../inference/dialect.ts';
 import * as z from 'zod';
 import { LIMITS, overLimit, ServeError } from '../../../errors/index.ts';
-import {
-  type GenerationRequest,
-  type PromptInput,
-  readEmbeddings,
-  type Usage,
-} from '../../../protocol/generation/index.ts';
-import { LazyList } from '../../../protocol/json/index.ts';
-import {
-  assembleTextless,
-  atMost,
-  type DecodeContext,
-  invalidValue,
-  modelName,
-  promptOf,
-  requireShape,
-  u32,
-} from '../../../protocol/openai/index.ts';
 import type { RequestMeter } from '../../../telemetry/index.ts';
-import { decodeContext, requireServed } from '../../inference/index.ts';
 import type { BodyRoute } from '../route.ts';
 import { type Inference, serveInference } from '../serve-inference.ts';
 import { BatchPart, BatchUsage, nothingSent, WholeSink } from '../sinks/dialect-sink.ts';

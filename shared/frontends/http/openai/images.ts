@@ -1,18 +1,8 @@
+import { type DecodeContext, type GenerationRequest, type JsonBody, RANGES, atMost, checkRange, ranged, requireShape, u32 } from '../../../protocol/index.ts';
+import { decodeContext, generate, requireServed } from '../../inference/dialect.ts';
 import * as z from 'zod';
 import { endOfTurn } from '../../../concurrency/index.ts';
 import { LIMITS, overLimit, ServeError } from '../../../errors/index.ts';
-import type { GenerationRequest } from '../../../protocol/generation/index.ts';
-import type { JsonBody } from '../../../protocol/json/index.ts';
-import {
-  atMost,
-  checkRange,
-  type DecodeContext,
-  RANGES,
-  ranged,
-  requireShape,
-  u32,
-} from '../../../protocol/openai/index.ts';
-import { decodeContext, generate, requireServed } from '../../inference/index.ts';
 import type { HttpAppDeps } from '../deps.ts';
 import type { HttpExchange } from '../hosts/exchange.ts';
 import type { BodyRoute, ExampleModels, Serve } from '../route.ts';

@@ -1,5 +1,4 @@
-import type { GenerationRequest } from '../../../protocol/generation/index.ts';
-import { assembleTextless, type DecodeContext } from '../../../protocol/openai/index.ts';
+import { type DecodeContext, type GenerationRequest, assembleTextless } from '../../../protocol/index.ts';
 import { isRecord } from '../../../records/index.ts';
 import type { Inference } from '../serve-inference.ts';
 import { WholeSink } from '../sinks/dialect-sink.ts';

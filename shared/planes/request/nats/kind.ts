@@ -1,4 +1,4 @@
-import { openNats } from '../../nats/index.ts';
+import { openNats } from '../../nats/open-nats.ts';
 import type { RequestPlaneKind } from '../types.ts';
 import { createNatsRequestPlane } from './plane.ts';
 
