@@ -36,7 +36,7 @@ export { SqsPlannerQueue } from './queue/sqs-queue.ts';
 export type { ReceivedMessage } from './queue/types.ts';
 export { askOnce, type OneAnswer } from './request/ask-once.ts';
 export { requestPlaneKind } from './request/kinds.ts';
-export { createTcpRequestPlane } from './request/tcp/plane.ts';
+export { createTcpRequestPlane, type TcpRequestPlane, type TcpRequestPlaneOptions } from './request/tcp/plane.ts';
 export { fleetHost, followCertificates, protectionOf, readPlaneTls, readServerTls } from './request/tcp/protection.ts';
 export {
   clientTlsOptions,
