@@ -135,7 +135,7 @@ export class KvRouting implements Routing {
         loads: this.#loads,
         followsKvEvents,
         onReport: (report) => this.#heard(report),
-        ...(shared && { sourceOf: (plane, scope) => shared.sourceOf(plane, scope, () => this.#poolsOf(scope)) }),
+        sourceOf: shared && ((scope) => shared.sourceOf(eventPlane, scope, () => this.#poolsOf(scope))),
       });
     if (settings.routerReplicaSync && this.#open !== undefined) {
       const { eventPlane } = this.#open;

@@ -69,7 +69,7 @@ export interface FeedSurroundings {
   /** Gives way to other work. @default the end of the turn of the event loop */
   readonly defer?: () => Promise<void>;
   /** The log of a component's events. @default none: the topic is subscribed to, and every rank is restored by its worker */
-  readonly sourceOf?: (scope: ComponentScope) => EventSource | undefined;
+  readonly sourceOf?: ((scope: ComponentScope) => EventSource | undefined) | undefined;
 }
 
 /** Workers whose events go through one event plane topic. */
@@ -183,11 +183,6 @@ export class KvEventFeed {
     this.#restoresRanks = true;
     if (!this.#isOpen) return;
     for (const { ranks } of this.#workers.values()) for (const rank of ranks.values()) rank.start();
-  }
-
-  /** Workers followed. */
-  get size(): number {
-    return this.#workers.size;
   }
 
   /** The worker's own report says which event was its last. While a source still fills the indexes, nothing is late yet. */

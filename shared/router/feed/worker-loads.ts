@@ -53,12 +53,6 @@ interface ExpectedWorker {
 /** The last report of each rank of the workers that are followed. */
 export class WorkerLoads {
   readonly #workers = new Map<string, ExpectedWorker>();
-  #version = 0;
-
-  /** Changes with every report and every worker that leaves. */
-  get version(): number {
-    return this.#version;
-  }
 
   /** Keeps the report, without its requests, if it is of a rank that is expected. */
   set(report: LoadReport): void {
@@ -68,7 +62,6 @@ export class WorkerLoads {
     const { dataParallelStartRank: start, dataParallelSize: size, reports } = worker;
     if (dpRank < start || dpRank >= start + size) return;
     reports.set(dpRank, { ...report, arrivedRequests: NO_TEXTS, leftRequests: NO_TEXTS });
-    this.#version++;
   }
 
   of(workerId: string, dpRank: number): LoadReport | undefined {
@@ -85,7 +78,7 @@ export class WorkerLoads {
   }
 
   forget(workerId: string): void {
-    if (this.#workers.delete(workerId)) this.#version++;
+    this.#workers.delete(workerId);
   }
 }
 

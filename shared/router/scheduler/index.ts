@@ -17,7 +17,7 @@ export {
   prefillPoolConfig,
   type QueuePolicy,
 } from './kv-config.ts';
-export { type CostModelChoice, costModelOf, kvRouterConfigOf } from './kv-config-sources.ts';
+export { kvRouterConfigOf } from './kv-config-sources.ts';
 export { type KvPool, KvRouter, type KvRouterOptions, type PeerTeller } from './kv-router.ts';
 export { ActiveLoad } from './load/active-load.ts';
 export {

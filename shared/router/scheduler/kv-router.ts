@@ -41,8 +41,6 @@ export interface KvRouterOptions {
   readonly prefillDuration?: PrefillDurationModel | undefined;
   /** Names the blocks of running requests. @default their public sequence hashes */
   readonly tracking?: TrackingHash | undefined;
-  /** Decisions kept for `explained`, 0 = none. @default 1000 */
-  readonly explainedMax?: number;
   readonly observer?: KvRouterObserver | undefined;
   /** The ranks of a worker set that this router prefers among equals. @default it places requests alone */
   readonly shareFor?: (pool: WorkerPool, ranks: RankTable) => ReplicaShare;
@@ -204,7 +202,7 @@ export class KvRouter<Worker extends RoutableWorker = RoutableWorker> implements
   }
 
   #makePool(pool: WorkerPool): LivePool<Worker> {
-    const { clock, random, observer, policies, sessionAffinity, prefillDuration, explainedMax, indexFor, shareFor } =
+    const { clock, random, observer, policies, sessionAffinity, prefillDuration, indexFor, shareFor } =
       this.#options;
     const config = poolConfig(pool.role, this.#options.config);
     const ranks = new RankTable();
@@ -219,7 +217,6 @@ export class KvRouter<Worker extends RoutableWorker = RoutableWorker> implements
       isDecodePool: pool.role === 'decode',
       policies: profileFor(policies, pool.model ?? pool.key, config),
       prefillDuration,
-      ...(explainedMax === undefined ? {} : { explainedMax }),
       observer: observer?.pool(pool),
       share: shareFor?.(pool, ranks),
     });

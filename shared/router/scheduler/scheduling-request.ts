@@ -142,10 +142,6 @@ export class SessionAffinity {
     this.#ttlMs = ttlMs;
   }
 
-  get size(): number {
-    return this.#bindings.size;
-  }
-
   find(sessionId: string): SessionTarget | undefined {
     const binding = this.#bindings.get(sessionId);
     if (binding === undefined) return undefined;

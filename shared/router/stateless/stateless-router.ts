@@ -145,7 +145,10 @@ export class StatelessDecider<Worker extends RoutableWorker> {
   /** The request goes to that worker, whose load it is from now on. One that has left meanwhile is nobody's. */
   sent({ id }: Pick<Worker, 'id'>, { prompt }: StatelessRequest, nowMs: number): void {
     const worker = this.#fleet.ids.indexOf(id);
-    if (worker >= 0) this.#send({ worker, tokens: prompt.tokens, atMs: nowMs });
+    if (worker < 0) return;
+    const sent = { worker, tokens: prompt.tokens, atMs: nowMs };
+    this.#sent.push(sent);
+    this.#weigh(sent, 1);
   }
 
   /** How much of the traffic has each key: what was seen, and while little was seen, as much as may be. */
@@ -172,11 +175,6 @@ export class StatelessDecider<Worker extends RoutableWorker> {
       this.#fleet.loads[at] = loadOf(said.get(id), dataParallelSize);
     });
     for (const sent of this.#sent.slice(this.#sentFrom)) this.#weigh(sent, 1);
-  }
-
-  #send(sent: Sent): void {
-    this.#sent.push(sent);
-    this.#weigh(sent, 1);
   }
 
   #forgetSent(nowMs: number): void {

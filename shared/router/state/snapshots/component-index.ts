@@ -28,8 +28,6 @@ export interface ComponentIndexOptions {
   readonly snapshotIntervalMs?: number;
   /** Messages between two snapshots, at most; null = time alone decides. @default 1_000_000 */
   readonly snapshotMessagesMax?: number | null;
-  /** Without a log for so long, the workers are asked for what they hold; a snapshot may take longer. @default 2000 */
-  readonly patienceMs?: number;
   /** The index was made anew. */
   onHydrated(from: HydratedFrom): void;
   onSnapshot(): void;
@@ -38,6 +36,7 @@ export interface ComponentIndexOptions {
   onProblem(part: 'log' | 'snapshots', problem: unknown): void;
 }
 
+/** Without a log for so long, the workers are asked for what they hold; a snapshot may take longer. */
 const PATIENCE_MS = 2000;
 
 /**
@@ -73,8 +72,8 @@ export class ComponentIndex implements EventSource {
 
   /** A snapshot that is on its way is waited for, however long it takes: the store gives up one that has stopped coming. */
   #awaitLog(reader: IndexReader, restoreAll: () => void): void {
-    const { clock, patienceMs = PATIENCE_MS, onWithoutLog } = this.#options;
-    this.#patience = clock.after(patienceMs, () => {
+    const { clock, onWithoutLog } = this.#options;
+    this.#patience = clock.after(PATIENCE_MS, () => {
       if (this.isFollowing) return;
       if (reader.isHydrating) {
         this.#awaitLog(reader, restoreAll);
