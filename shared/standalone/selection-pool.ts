@@ -13,7 +13,7 @@ import {
   type SchedulingRequest,
   SessionAffinity,
   type SessionAffinityOptions,
-  type SessionTarget,
+  type RankId,
 } from '../router/scheduler/index.ts';
 import type { ActiveSequenceEvent } from '../router/state/index.ts';
 import type { Logger } from '../telemetry/index.ts';
@@ -130,7 +130,7 @@ export class SelectionPool {
   }
 
   /** Where the session goes while that can be had; a binding that cannot is dropped. */
-  sessionTarget(sessionId: string | undefined): SessionTarget | undefined {
+  sessionTarget(sessionId: string | undefined): RankId | undefined {
     const target = sessionId === undefined ? undefined : this.affinity?.find(sessionId);
     if (sessionId === undefined || target === undefined) return undefined;
     const worker = this.workers.get(target.workerId);

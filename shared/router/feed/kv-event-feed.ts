@@ -5,6 +5,7 @@ import { reasonOf, workerError } from '../../errors/index.ts';
 import type { EventEnvelope, EventPlane } from '../../planes/event/index.ts';
 import type { Transport } from '../../planes/request/index.ts';
 import type { Logger } from '../../telemetry/index.ts';
+import type { RankId } from '../router.ts';
 import {
   type BlockChange,
   decodeRouterEvents,
@@ -39,9 +40,7 @@ export interface FeedObserver extends FollowerObserver {
 }
 
 /** How far the events of one rank are in a snapshot of the index. */
-export interface RankPlace {
-  readonly workerId: string;
-  readonly dpRank: number;
+export interface RankPlace extends RankId {
   readonly eventId: number;
   /** Hex; undefined = the worker does not say. */
   readonly publisherId: string | undefined;
@@ -97,7 +96,7 @@ export class KvEventFeed {
   readonly #workers = new Map<string, Followed>();
   /** Recovery endpoints by worker and rank, as discovery has them. */
   readonly #endpoints = new Map<string, Map<number, Transport>>();
-  readonly #endpointOfKey = new Map<string, { readonly workerId: string; readonly dpRank: number }>();
+  readonly #endpointOfKey = new Map<string, RankId>();
   readonly #events: TopicFollower | undefined;
   readonly #source: EventSource | undefined;
   readonly #stopping = new AbortController();
@@ -158,7 +157,7 @@ export class KvEventFeed {
   }
 
   /** Every rank that is followed. */
-  ranks(): readonly { readonly workerId: string; readonly dpRank: number }[] {
+  ranks(): readonly RankId[] {
     return [...this.#workers.values()].flatMap(({ worker, ranks }) =>
       Array.from(ranks.keys(), (dpRank) => ({ workerId: worker.id, dpRank })),
     );

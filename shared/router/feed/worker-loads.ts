@@ -1,14 +1,12 @@
 import type { Clock } from '../../clock/index.ts';
 import { asRecord, asWholeNumber } from '../../records/index.ts';
-import type { RoutableWorker } from '../router.ts';
+import type { RankId, RoutableWorker } from '../router.ts';
+import { hasRank } from '../scheduler/eligibility.ts';
 import type { FollowedWorker } from './kv-event-feed.ts';
 import { workerIdOf } from './kv-events.ts';
 
 /** What a worker says of one of its ranks. Undefined = it does not say. */
-export interface LoadReport {
-  /** Hex. */
-  readonly workerId: string;
-  readonly dpRank: number;
+export interface LoadReport extends RankId {
   readonly usedKvBlocks: number | undefined;
   readonly activePrefillTokens: number | undefined;
   readonly activeDecodeBlocks: number | undefined;
@@ -59,9 +57,8 @@ export class WorkerLoads {
     const { workerId, dpRank } = report;
     const worker = this.#workers.get(workerId);
     if (worker === undefined) return;
-    const { dataParallelStartRank: start, dataParallelSize: size, reports } = worker;
-    if (dpRank < start || dpRank >= start + size) return;
-    reports.set(dpRank, { ...report, arrivedRequests: NO_TEXTS, leftRequests: NO_TEXTS });
+    if (!hasRank(worker, dpRank)) return;
+    worker.reports.set(dpRank, { ...report, arrivedRequests: NO_TEXTS, leftRequests: NO_TEXTS });
   }
 
   of(workerId: string, dpRank: number): LoadReport | undefined {
@@ -73,7 +70,7 @@ export class WorkerLoads {
     const reports = this.#workers.get(id)?.reports ?? new Map<number, LoadReport>();
     this.#workers.set(id, { dataParallelStartRank, dataParallelSize, reports });
     for (const dpRank of reports.keys()) {
-      if (dpRank < dataParallelStartRank || dpRank >= dataParallelStartRank + dataParallelSize) reports.delete(dpRank);
+      if (!hasRank({ dataParallelStartRank, dataParallelSize }, dpRank)) reports.delete(dpRank);
     }
   }
 

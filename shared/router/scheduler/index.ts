@@ -6,7 +6,7 @@
  */
 
 export { RendezvousShare } from '../rendezvous.ts';
-export { poolName, type QueueLimit, RoutingError, type RoutingFailure } from '../router.ts';
+export { poolName, type QueueLimit, type RankId, RoutingError, type RoutingFailure } from '../router.ts';
 export { type CandidateRecord, type ExplanationRecord, renderExplanation } from './explanation-record.ts';
 export {
   defaultKvRouterConfig,
@@ -36,7 +36,7 @@ export {
 } from './queue/policy-config.ts';
 export { RankTable } from './ranks.ts';
 export { Scheduler, type SchedulerOptions } from './scheduler.ts';
-export { SessionAffinity, type SessionAffinityOptions, type SessionTarget } from './scheduling-request.ts';
+export { SessionAffinity, type SessionAffinityOptions } from './scheduling-request.ts';
 export { InFlight, type Pick, pickerFor } from './simple-router.ts';
 export { createKeyedTracking, KEY_BYTES, type TrackingHash, type TrackingKey } from './tracking-hash.ts';
 export type {

@@ -1,8 +1,8 @@
 import type { Clock } from '../../clock/index.ts';
 import type { RoutingHints } from '../../protocol/generation/index.ts';
 import { type BlockHashes, hashBlocks } from '../../tokens/index.ts';
-import type { RoutableWorker, RouteRequest, WorkerPool } from '../router.ts';
-import { pinnedIn } from './eligibility.ts';
+import type { RankId, RoutableWorker, RouteRequest, WorkerPool } from '../router.ts';
+import { hasRank, pinnedIn } from './eligibility.ts';
 import type { SchedulingRequest } from './types.ts';
 
 const NO_HASHES: BlockHashes = { local: new Uint32Array(0), sequence: new Uint32Array(0) };
@@ -78,14 +78,13 @@ function sessionTarget(
   { routing, excluded }: RouteRequest,
   workers: readonly RoutableWorker[],
   affinity: SessionAffinity | undefined,
-): { readonly workerId: string; readonly dpRank: number } | undefined {
+): RankId | undefined {
   const sessionId = routing.session_id;
   if (affinity === undefined || sessionId === undefined) return undefined;
   const target = affinity.find(sessionId);
   if (target === undefined) return undefined;
   const worker = workers.find(({ id }) => id === target.workerId);
-  const offset = target.dpRank - (worker?.dataParallelStartRank ?? 0);
-  if (worker !== undefined && offset < worker.dataParallelSize && !excluded.has(worker.id)) return target;
+  if (worker !== undefined && hasRank(worker, target.dpRank) && !excluded.has(worker.id)) return target;
   affinity.unbind(sessionId);
   return undefined;
 }
@@ -113,14 +112,8 @@ export interface SessionAffinityOptions {
   readonly mode?: 'hard' | 'soft';
 }
 
-/** Where a session's requests go. */
-export interface SessionTarget {
-  readonly workerId: string;
-  readonly dpRank: number;
-}
-
 interface Binding {
-  target: SessionTarget;
+  target: RankId;
   /** Requests under way; while there are any the binding does not expire. */
   requests: number;
   idleSinceMs: number;
@@ -142,7 +135,7 @@ export class SessionAffinity {
     this.#ttlMs = ttlMs;
   }
 
-  find(sessionId: string): SessionTarget | undefined {
+  find(sessionId: string): RankId | undefined {
     const binding = this.#bindings.get(sessionId);
     if (binding === undefined) return undefined;
     if (binding.requests > 0 || this.#clock.nowMs() - binding.idleSinceMs <= this.#ttlMs) return binding.target;
@@ -151,7 +144,7 @@ export class SessionAffinity {
   }
 
   /** A request of the session was sent to `target`. Ids that are too long are not bound. */
-  began(sessionId: string, target: SessionTarget): void {
+  began(sessionId: string, target: RankId): void {
     if (Buffer.byteLength(sessionId) > ID_BYTES_MAX) return;
     const binding = this.#bindings.get(sessionId) ?? { target, requests: 0, idleSinceMs: 0 };
     binding.target = target;

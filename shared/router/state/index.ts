@@ -22,7 +22,6 @@ export {
 } from './replica-sync.ts';
 export type {
   LeaseRow,
-  RankId,
   RouterState,
   RouterStateErrorCode,
   SnapshotPlace,
