@@ -164,11 +164,12 @@ export interface ReplicaSyncOptions {
   onMalformed?(): void;
   /** A booking of another router is not remembered, as too many are: only that router, or time, will free it. */
   onFull?(): void;
+  /** Open requests of other routers that are remembered. @default 262_144 */
+  readonly peerRequestsMax?: number;
 }
 
 /** Events in one message. */
 const BATCH_MAX = 256;
-/** Open requests of other routers that are remembered. */
 const PEER_REQUESTS_MAX = 262_144;
 const BATCH_MS = 1;
 
@@ -225,10 +226,11 @@ export class ReplicaSync {
   }
 
   #remember(event: ActiveSequenceEvent): void {
+    const { peerRequestsMax = PEER_REQUESTS_MAX, onFull } = this.#options;
     const booking = bookingOf(event);
     if (event.change.kind === 'freed') this.#peerRequests.delete(booking);
     else if (event.change.kind === 'added') {
-      if (this.#peerRequests.size >= PEER_REQUESTS_MAX && !this.#peerRequests.has(booking)) this.#options.onFull?.();
+      if (this.#peerRequests.size >= peerRequestsMax && !this.#peerRequests.has(booking)) onFull?.();
       else this.#peerRequests.set(booking, { ...event, change: { kind: 'freed' } }); // without its hashes
     }
   }
