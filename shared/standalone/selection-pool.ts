@@ -8,12 +8,12 @@ import {
   Overlaps,
   type PolicyProfile,
   type PrefillDurationModel,
+  type RankId,
   RankTable,
   Scheduler,
   type SchedulingRequest,
   SessionAffinity,
   type SessionAffinityOptions,
-  type RankId,
 } from '../router/scheduler/index.ts';
 import type { ActiveSequenceEvent } from '../router/state/index.ts';
 import type { Logger } from '../telemetry/index.ts';

@@ -116,7 +116,9 @@ export class SharedRouterState {
     const name = `${namespace}/${component}`;
     if (this.#options.settings.routerResetStates !== true || this.#reset.has(name)) return false;
     this.#reset.add(name);
-    this.#options.logger.for('router').warn('the stored snapshot of the block index is dropped', { namespace, component });
+    this.#options.logger
+      .for('router')
+      .warn('the stored snapshot of the block index is dropped', { namespace, component });
     return true;
   }
 

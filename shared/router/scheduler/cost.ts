@@ -47,7 +47,9 @@ export function cachedTokensOf(
   { blockSizeTokens }: PromptFacts,
   { hostCacheHitWeight, diskCacheHitWeight }: TierWeights,
 ): number {
-  return Math.round((deviceBlocks + hostCacheHitWeight * hostBlocks + diskCacheHitWeight * diskBlocks) * blockSizeTokens);
+  return Math.round(
+    (deviceBlocks + hostCacheHitWeight * hostBlocks + diskCacheHitWeight * diskBlocks) * blockSizeTokens,
+  );
 }
 
 /** Blocks of the outside pool at positions `from` and later. */

@@ -51,7 +51,10 @@ export function hasTaints({ taints }: FilteredWorker, constraints: RoutingConstr
 
 /** @param rank undefined = any will do */
 export function hasRank(
-  { dataParallelStartRank: start, dataParallelSize: size }: Pick<RoutableWorker, 'dataParallelStartRank' | 'dataParallelSize'>,
+  {
+    dataParallelStartRank: start,
+    dataParallelSize: size,
+  }: Pick<RoutableWorker, 'dataParallelStartRank' | 'dataParallelSize'>,
   rank: number | undefined,
 ): boolean {
   return rank === undefined || (rank >= start && rank < start + size);

@@ -18,7 +18,7 @@ import type { PrefixIndex } from './prefix-index.ts';
 import { type PolicyConfig, profileFor } from './queue/policy-config.ts';
 import { RankTable } from './ranks.ts';
 import { Scheduler } from './scheduler.ts';
-import { hashPrompt, SessionAffinity, type SessionAffinityOptions, schedulingRequest } from './scheduling-request.ts';
+import { hashedPrompt, SessionAffinity, type SessionAffinityOptions, schedulingRequest } from './scheduling-request.ts';
 import type { Decision, KvRouterObserver, PrefillDurationModel, SchedulingRequest } from './types.ts';
 
 export interface KvRouterOptions {
@@ -202,8 +202,7 @@ export class KvRouter<Worker extends RoutableWorker = RoutableWorker> implements
   }
 
   #makePool(pool: WorkerPool): LivePool<Worker> {
-    const { clock, random, observer, policies, sessionAffinity, prefillDuration, indexFor, shareFor } =
-      this.#options;
+    const { clock, random, observer, policies, sessionAffinity, prefillDuration, indexFor, shareFor } = this.#options;
     const config = poolConfig(pool.role, this.#options.config);
     const ranks = new RankTable();
     const index = config.overlapScoreCredit === 0 ? undefined : indexFor?.(pool, ranks);
@@ -229,10 +228,10 @@ export class KvRouter<Worker extends RoutableWorker = RoutableWorker> implements
     const { observer, clock, tracking, inhibition } = this.#options;
     const { pool, listed: workers, affinity } = live;
     const startMs = observer === undefined ? 0 : clock.nowMs();
-    const hashes = hashPrompt(request, pool);
-    const activeHashes = tracking?.activeHashes(request, pool, hashes);
+    const prompt = hashedPrompt(request);
+    const activeHashes = tracking?.activeHashes(request, pool, prompt.hashes);
     observer?.requests.hashed(clock.nowMs() - startMs);
-    return schedulingRequest(request, hashes, {
+    return schedulingRequest(request, prompt, {
       pool,
       workers,
       activeHashes,

@@ -5,10 +5,17 @@ import { RecordReader, type UnknownRecord, u64OfHex } from '../../records/index.
 import type { MetricRegistry } from '../../telemetry/index.ts';
 import type { BlockHashes } from '../../tokens/index.ts';
 import type { ComponentScope } from '../feed/index.ts';
-import { type RankId, type RoutableWorker, type RouteRequest, type Router, type WorkerPool, withChoose } from '../router.ts';
+import {
+  type RankId,
+  type RoutableWorker,
+  type RouteRequest,
+  type Router,
+  type WorkerPool,
+  withChoose,
+} from '../router.ts';
 import type { Overlaps, PrefixIndex } from '../scheduler/prefix-index.ts';
 import type { RankTable } from '../scheduler/ranks.ts';
-import { hashedPrompt } from './messages.ts';
+import { hashedPrompt } from '../scheduler/scheduling-request.ts';
 import { type ServingInstance, watchInstances } from './residents.ts';
 
 /*
@@ -317,7 +324,7 @@ export async function askIndex(
   const { pool } = request;
   const index = indexOf(pool);
   if (index === undefined) return request;
-  const prompt = hashedPrompt(request, pool);
+  const prompt = hashedPrompt(request);
   await index.look(prompt.hashes, signal);
   return { ...request, prompt };
 }

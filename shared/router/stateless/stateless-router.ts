@@ -12,7 +12,7 @@ import {
   type WorkerPool,
 } from '../router.ts';
 import { eligibleWorkers, type Inhibition, pinnedIn, rankIn } from '../scheduler/eligibility.ts';
-import { hashPrompt } from '../scheduler/scheduling-request.ts';
+import { hashedPrompt } from '../scheduler/scheduling-request.ts';
 import { candidatesOf, chooseStateless, type DemandedKey, type StatelessFleet } from './choose-stateless.ts';
 import { conversationKey, PrefixDemand, type PromptLevels, promptLevels } from './prompt-keys.ts';
 
@@ -260,8 +260,8 @@ export class StatelessRouter<Worker extends RoutableWorker = RoutableWorker> imp
     eligible: readonly Worker[],
     signal: AbortSignal,
   ): Promise<Reservation<Worker>> {
-    const { id, pool, routing, messages, tokenIds } = request;
-    const prompt = request.prompt ?? { tokens: tokenIds?.length ?? 0, hashes: hashPrompt(request, pool) };
+    const { id, pool, routing, messages } = request;
+    const prompt = hashedPrompt(request);
     const { clock, loads } = this.#options;
     const mayTake = eligible === decider.workers ? undefined : new Set(eligible.map((worker) => worker.id));
     const said = routing.session_id ?? routing.prompt_cache_key;
