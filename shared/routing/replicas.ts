@@ -23,7 +23,8 @@ import {
   replicaBookings,
   UnattributedLoad,
 } from '../router/state/index.ts';
-import type { ProcessLogger, RouterMetrics } from '../telemetry/index.ts';
+import type { RouterMetrics } from '../telemetry/index.ts';
+import type { RoutingParts } from './feeds/index.ts';
 
 interface PeerLoadsOptions {
   readonly clock: Clock;
@@ -97,17 +98,14 @@ class PeerLoads {
   }
 }
 
-interface ReplicaParts {
-  readonly clock: Clock;
+interface ReplicaParts extends Pick<RoutingParts, 'clock' | 'discovery' | 'logger'> {
   /** Names this router among them; hex. */
   readonly routerId: string;
   /** Told when another router has come or gone: those there are now. */
   onPeers(routerIds: readonly string[]): void;
-  readonly discovery: Discovery;
   readonly eventPlane: EventPlane;
   /** Told when replicas cannot be heard. @default nobody is */
   readonly watch: PartWatch | undefined;
-  readonly logger: ProcessLogger;
   readonly routerMetrics: Pick<RouterMetrics, 'peerBookingUnremembered' | 'unattributedRequests'>;
   /** Worker sets of the router. */
   pools(): readonly KvPool[];

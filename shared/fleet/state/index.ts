@@ -83,20 +83,19 @@ export class SharedRouterState {
     if (log === undefined) return undefined;
     const scope = { kind: 'component', namespace, component } as const;
     const { settings, state, watch, logger, clock, random } = this.#options;
-    const { snapshotIntervalSecs, routerSnapshotThreshold } = settings;
-    const resets = this.#resetsNow({ namespace, component });
+    const { snapshotIntervalSecs, routerSnapshotThreshold: threshold } = settings;
     return new ComponentIndex({
       state,
-      name: { namespace, name: component },
+      pointer: { namespace, name: component },
       openLog: (signal) => log(scope, KV_EVENTS_TOPIC, signal),
       store: this.#openStore(namespace, component),
       lease: this.#leaseOf({ namespace, component }),
       pools,
-      resets,
+      dropsPointer: this.#resetsNow({ namespace, component }),
       clock,
       random,
-      ...(snapshotIntervalSecs === undefined ? {} : { snapshotIntervalMs: snapshotIntervalSecs * 1000 }),
-      ...(routerSnapshotThreshold === undefined ? {} : { snapshotMessagesMax: routerSnapshotThreshold }),
+      intervalMs: snapshotIntervalSecs && snapshotIntervalSecs * 1000,
+      messagesMax: threshold === null ? Number.POSITIVE_INFINITY : threshold, // null: time alone decides
       onHydrated: (from) => {
         watch.succeeded('log');
         watch.metrics.hydrated(from);
