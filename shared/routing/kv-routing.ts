@@ -22,7 +22,6 @@ import {
   KvRouter,
   type KvRouterConfig,
   kvRouterConfigOf,
-  type PeerTeller,
   type PrefixIndex,
   poolName,
   type RankTable,
@@ -102,29 +101,6 @@ export class KvRouting implements Routing {
     this.#busy = new BusyWorkers(this.#loads, clock);
     this.#config = kvRouterConfigOf(settings, policies?.settings);
     this.#remote = this.#config.overlapScoreCredit > 0 ? openRemote?.(!this.#config.useKvEvents) : undefined;
-    const { routerSessionAffinityTtlSecs: affinitySecs, routerSessionAffinityMode: affinityMode } = settings;
-    this.#kv = new KvRouter({
-      config: this.#config,
-      ...files,
-      clock,
-      random: settings.routerSeed === undefined ? random : seededRandom(settings.routerSeed),
-      inhibition: parts.inhibition,
-      indexFor: (pool, ranks) => this.#indexFor(pool, ranks),
-      ...(affinitySecs === undefined ? {} : { sessionAffinity: { ttlMs: affinitySecs * 1000, mode: affinityMode } }),
-      ...(settings.routerReplicaSync && {
-        peers: this.#peers(),
-        shareFor: (pool: WorkerPool, ranks: RankTable) => this.#shareFor(pool, ranks),
-      }),
-      observer: { pool: (pool) => this.#fedOf(pool).metrics, requests: routerMetrics },
-    });
-    this.router = this.#remote?.asking(this.#kv) ?? this.#kv;
-    this.explanations = {
-      explained: async (requestId) => this.#kv.explained(requestId),
-      explain: async (request) => this.#kv.explain((await this.#remote?.ask(request)) ?? request),
-    };
-    this.#stalenessMs = settings.indexStalenessMs;
-    const indexes = () => [...this.#fed.values()].flatMap(({ index, predictions }) => [index, predictions]);
-    this.#memory = new IndexMemory(settings.indexMaxMb * MIB, indexes);
     const keepsIndex = this.#remote === undefined && this.#config.overlapScoreCredit > 0;
     const followsKvEvents = this.#config.useKvEvents && keepsIndex;
     const { shared } = parts;
@@ -137,8 +113,7 @@ export class KvRouting implements Routing {
         onReport: (report) => this.#heard(report),
         sourceOf: shared && ((scope) => shared.sourceOf(eventPlane, scope, () => this.#poolsOf(scope))),
       });
-    if (settings.routerReplicaSync && this.#open !== undefined) {
-      const { eventPlane } = this.#open;
+    if (settings.routerReplicaSync && eventPlane !== undefined) {
       this.#replicas = new Replicas({
         ...parts,
         watch: shared?.watch,
@@ -148,6 +123,29 @@ export class KvRouting implements Routing {
         pools: () => this.#kv.pools,
       });
     }
+    const { routerSessionAffinityTtlSecs: affinitySecs, routerSessionAffinityMode: affinityMode } = settings;
+    this.#kv = new KvRouter({
+      config: this.#config,
+      ...files,
+      clock,
+      random: settings.routerSeed === undefined ? random : seededRandom(settings.routerSeed),
+      inhibition: parts.inhibition,
+      indexFor: (pool, ranks) => this.#indexFor(pool, ranks),
+      ...(affinitySecs === undefined ? {} : { sessionAffinity: { ttlMs: affinitySecs * 1000, mode: affinityMode } }),
+      peers: this.#replicas,
+      ...(settings.routerReplicaSync && {
+        shareFor: (pool: WorkerPool, ranks: RankTable) => this.#shareFor(pool, ranks),
+      }),
+      observer: { pool: (pool) => this.#fedOf(pool).metrics, requests: routerMetrics },
+    });
+    this.router = this.#remote?.asking(this.#kv) ?? this.#kv;
+    this.explanations = {
+      explained: async (requestId) => this.#kv.explained(requestId),
+      explain: async (request) => this.#kv.explain((await this.#remote?.ask(request)) ?? request),
+    };
+    this.#stalenessMs = settings.indexStalenessMs;
+    const indexes = () => [...this.#fed.values()].flatMap(({ index, predictions }) => [index, predictions]);
+    this.#memory = new IndexMemory(settings.indexMaxMb * MIB, indexes);
     metrics.registry.beforeScrape(() => this.#showState());
     this.#housekeeping = this.#clock.after(HOUSEKEEPING_MS, () => this.#keepHouse());
   }
@@ -254,15 +252,6 @@ export class KvRouting implements Routing {
   #setPeers(routerIds: readonly string[]): void {
     this.#peerIds = routerIds;
     for (const share of this.#shares.values()) share.setOthers(routerIds);
-  }
-
-  /** Replicas are opened after the router that tells them. */
-  #peers(): PeerTeller {
-    return {
-      booked: (...booking) => this.#replicas?.booked(...booking),
-      prefillDone: (...booking) => this.#replicas?.prefillDone(...booking),
-      ended: (...booking) => this.#replicas?.ended(...booking),
-    };
   }
 
   #fedOf(pool: WorkerPool): Fed {
