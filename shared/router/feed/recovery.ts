@@ -1,6 +1,6 @@
 import type { Clock, Random } from '../../clock/index.ts';
 import { workerError } from '../../errors/index.ts';
-import { askOnce, type RequestPlane, type Transport } from '../../planes/request/index.ts';
+import { askOnce, type RequestPlane, type Transport } from '../../planes/index.ts';
 import { RecordReader, u64OfHex } from '../../records/index.ts';
 import { decodeRouterEvent, type RankEvent, type RecoveryRequest, type SkipReason } from './kv-events.ts';
 

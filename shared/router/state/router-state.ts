@@ -1,4 +1,4 @@
-import { StoreError } from '../../discovery/table/index.ts';
+import { StoreError } from '../../discovery/index.ts';
 
 /** A lease or a pointer. */
 export interface StateName {

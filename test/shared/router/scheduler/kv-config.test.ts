@@ -3,11 +3,11 @@ import { resolveConfig } from '../../../../shared/config/index.ts';
 import {
   defaultKvRouterConfig,
   type KvRouterConfig,
-  kvRouterConfig,
   kvRouterConfigOf,
   loadAware,
   prefillPoolConfig,
-} from '../../../../shared/router/scheduler/index.ts';
+} from '../../../../shared/router/index.ts';
+import { kvRouterConfig } from '../../../../shared/router/scheduler/kv-config.ts';
 import { readGivenConfig } from '../../../../shared/router/scheduler/kv-config-sources.ts';
 
 /** The configuration that an object alone gives. */
