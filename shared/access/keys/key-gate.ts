@@ -55,11 +55,11 @@ export class KeyGate implements Gate {
     this.#budgets = new KeyBudgets(clock);
   }
 
-  async admit(caller: Pick<Caller, 'header'>, need: Need, path: string): Promise<Grant> {
+  admit(caller: Pick<Caller, 'header'>, need: Need, path: string): Grant | Promise<Grant> {
     const shown = this.#shownKey(caller);
-    const ready = await this.#find(shown);
-    if (ready === undefined) throw this.#refuse('invalid', invalidKey(shown.id));
-    return this.#grant(ready.record, need, path);
+    const known = this.#cache.fresh(shown.id);
+    if (known?.matches(shown.text, this.#options.clock.wallMs())) return this.#grant(known.record, need, path);
+    return this.#read(shown, need, path);
   }
 
   close(): void {
@@ -78,7 +78,14 @@ export class KeyGate implements Gate {
     throw this.#refuse('no_key', new ServeError('invalid_api_key', message));
   }
 
-  /** Undefined for what is no key. One that does not match may have been rotated since its record was read. */
+  /** Lets in by a record that has to be read first, or again: the key may have been rotated since. */
+  async #read(shown: ShownKey, need: Need, path: string): Promise<Grant> {
+    const ready = await this.#find(shown);
+    if (ready === undefined) throw this.#refuse('invalid', invalidKey(shown.id));
+    return this.#grant(ready.record, need, path);
+  }
+
+  /** Undefined for what is no key. */
   async #find({ text, id }: ShownKey): Promise<ReadyKey | undefined> {
     const { clock } = this.#options;
     try {
