@@ -5,16 +5,17 @@
  */
 
 export { InitialWorkers } from './initial-workers.ts';
-export type {
-  HashedPrompt,
-  PoolRole,
-  Reservation,
-  RoutableWorker,
-  RouteRequest,
-  Router,
-  RouterMode,
-  SimpleRouterMode,
-  WorkerPool,
+export {
+  type HashedPrompt,
+  type PoolRole,
+  type Reservation,
+  type RoutableWorker,
+  type RouteRequest,
+  type Router,
+  type RouterMode,
+  type SimpleRouterMode,
+  type WorkerPool,
+  withChoose,
 } from './router.ts';
 export {
   BYPASS_ANNOTATION,

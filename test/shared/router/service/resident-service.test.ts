@@ -32,10 +32,11 @@ async function choose(resident: Resident, asked: ChooseQuery): Promise<Told> {
   const told: Told = { queued: undefined, chosen: undefined, error: undefined, leave: () => {} };
   const caller = new AbortController();
   told.leave = () => caller.abort();
-  const onQueued = (position: number): void => {
+  const onQueued = (position: number): AbortSignal => {
     told.queued = position;
+    return caller.signal;
   };
-  resident.service.choose(asked, caller.signal, onQueued).then(
+  resident.service.choose(asked, onQueued).then(
     (chosen) => {
       told.chosen = chosen;
     },
