@@ -70,17 +70,17 @@ export class KeyCache {
     return this.#known.size + this.#unknown.size + this.#reading.size;
   }
 
-  /** The record of an id where it is fresh, which nobody has to wait for. */
+  /** The record of an id where it is fresh: nothing is to be waited for. */
   fresh(id: string): ReadyKey | undefined {
     const known = this.#known.get(id);
     return known !== undefined && this.#ageMs(known.readAt) < this.#options.freshMs ? known.ready : undefined;
   }
 
   /**
-   * The record of an id; undefined when nobody has it.
-   * @throws ServeError `service_unavailable`
+   * The record of an id, at once where it is known; undefined when nobody has it.
+   * @throws ServeError `service_unavailable`, or rejects with it
    */
-  async find(id: string): Promise<ReadyKey | undefined> {
+  find(id: string): ReadyKey | undefined | Promise<ReadyKey | undefined> {
     const known = this.#known.get(id);
     if (known === undefined) return this.#look(id);
     const ageMs = this.#ageMs(known.readAt);
@@ -98,13 +98,13 @@ export class KeyCache {
   }
 
   /** As `find`, for a key that does not match the known record: reads it again, unless that was done just now. */
-  async findAgain(id: string): Promise<ReadyKey | undefined> {
+  findAgain(id: string): ReadyKey | undefined | Promise<ReadyKey | undefined> {
     const known = this.#known.get(id);
     if (known === undefined || known.retryAtMs !== undefined) return known?.ready;
     return this.#ageMs(known.readAt) < REREAD_MS ? known.ready : this.#read(id);
   }
 
-  async #look(id: string): Promise<ReadyKey | undefined> {
+  #look(id: string): undefined | Promise<ReadyKey | undefined> {
     const nowMs = this.#options.clock.nowMs();
     const unknownUntilMs = this.#unknown.get(id);
     if (unknownUntilMs !== undefined && nowMs < unknownUntilMs) return undefined;
