@@ -87,6 +87,10 @@ describe('the configuration', () => {
     expect(resolve('--router-kv-overlap-score-credit', '0.5').costModel).toBe('dynamo');
     expect(resolve('--no-router-track-prefill-tokens').costModel).toBe('dynamo');
     expect(resolve('--router-cost-model', 'dynamo').costModel).toBe('dynamo');
+    expect(resolve('--router-tie-break', 'fewest-blocks')).toMatchObject({
+      tieBreak: 'fewest-blocks',
+      costModel: 'stator',
+    });
   });
 
   it('finds the cost model of auto by what is proven and what is set', () => {
