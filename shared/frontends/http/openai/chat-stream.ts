@@ -4,8 +4,8 @@ import type {
   TextDelta,
   TextFinish,
   Usage,
-} from '../../../protocol/generation/index.ts';
-import type { UsageReporting } from '../../../protocol/openai/index.ts';
+  UsageReporting,
+} from '../../../protocol/index.ts';
 import type { Inference } from '../serve-inference.ts';
 import { isAscii, StreamSink } from '../sinks/dialect-sink.ts';
 import { chatLogprobs } from './choices.ts';

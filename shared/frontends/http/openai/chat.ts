@@ -1,12 +1,13 @@
-import type {
-  GenerationRequest,
-  ServingWorkers,
-  TextDelta,
-  TextFinish,
-  Usage,
-} from '../../../protocol/generation/index.ts';
-import { decodeChat, parseChatBody } from '../../../protocol/openai/index.ts';
-import { decodeContext, generate, requireServed } from '../../inference/index.ts';
+import {
+  decodeChat,
+  type GenerationRequest,
+  parseChatBody,
+  type ServingWorkers,
+  type TextDelta,
+  type TextFinish,
+  type Usage,
+} from '../../../protocol/index.ts';
+import { decodeContext, generate, requireServed } from '../../inference/dialect.ts';
 import { type Inference, serveInference } from '../serve-inference.ts';
 import { WholeSink } from '../sinks/dialect-sink.ts';
 import { sendObject } from '../sinks/send.ts';

@@ -1,11 +1,11 @@
-import type {
-  FinishReason,
-  NamedLogprob,
-  TextDelta,
-  TextFinish,
-  TokenLogprob,
-} from '../../../protocol/generation/index.ts';
-import { LazyList } from '../../../protocol/json/index.ts';
+import {
+  type FinishReason,
+  LazyList,
+  type NamedLogprob,
+  type TextDelta,
+  type TextFinish,
+  type TokenLogprob,
+} from '../../../protocol/index.ts';
 import { isRecord } from '../../../records/index.ts';
 import { type WireNames, withFirstChoice, withWireNames } from './wire.ts';
 

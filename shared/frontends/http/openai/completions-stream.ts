@@ -1,11 +1,5 @@
 import type { ServeError } from '../../../errors/index.ts';
-import type {
-  GenerationRequest,
-  ServingWorkers,
-  TextDelta,
-  TextFinish,
-  Usage,
-} from '../../../protocol/generation/index.ts';
+import type { GenerationRequest, ServingWorkers, TextDelta, TextFinish, Usage } from '../../../protocol/index.ts';
 import type { Inference } from '../serve-inference.ts';
 import { BatchPart, BatchUsage, isAscii, StreamSink } from '../sinks/dialect-sink.ts';
 import { completionLogprobs } from './choices.ts';

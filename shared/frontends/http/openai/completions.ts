@@ -1,15 +1,17 @@
 import type { ServeError } from '../../../errors/index.ts';
 import {
+  type DecodedCompletions,
+  decodeCompletions,
   type GenerationRequest,
+  parseCompletionsBody,
   type ServingWorkers,
   type TextDelta,
   type TextFinish,
   textMemory,
   type Usage,
-} from '../../../protocol/generation/index.ts';
-import { type DecodedCompletions, decodeCompletions, parseCompletionsBody } from '../../../protocol/openai/index.ts';
+} from '../../../protocol/index.ts';
 import type { RequestMeter } from '../../../telemetry/index.ts';
-import { decodeContext, requireServed } from '../../inference/index.ts';
+import { decodeContext, requireServed } from '../../inference/dialect.ts';
 import type { HttpAppDeps } from '../deps.ts';
 import { type Inference, serveInference } from '../serve-inference.ts';
 import { BatchPart, BatchUsage, WholeSink } from '../sinks/dialect-sink.ts';
