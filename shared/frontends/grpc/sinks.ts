@@ -1,4 +1,4 @@
-import { type ServeError, toServeError, workerError } from '../../errors/index.ts';
+import { type ServeError, workerError } from '../../errors/index.ts';
 import { GrpcStatus, STATUS } from '../../grpc/index.ts';
 import type { TextFinish, Usage } from '../../protocol/generation/index.ts';
 import {
@@ -83,10 +83,7 @@ export class TextStream extends KserveSink<TextParts> {
   /** A chunk without choices says what was used, and is told with none. */
   override body(body: unknown): void {
     const { model, choices } = readBody(body);
-    this.#write(
-      model ?? this.parts.model,
-      choices.map(({ text, finish }) => ({ text, finish })),
-    );
+    this.#write(model ?? this.parts.model, choices);
   }
 
   end(usage: Usage): void {
@@ -229,11 +226,7 @@ export class TensorSink extends KserveSink<ResponseParts> {
 
   /** Ends work and call through a fault of the worker's answer. */
   #breakOff(status: GrpcStatus): void {
-    if (!this.close()) return;
-    this.parts.responses.abort(status);
-    this.inference.breakOff(toServeError(status)); // ends the work; nothing of it is told twice
-    this.inference.fail(workerError('BackendProtocol', status.message), status.code);
-    this.parts.onOver();
+    if (this.close()) this.abort(workerError('BackendProtocol', status.message), status);
   }
 }
 
