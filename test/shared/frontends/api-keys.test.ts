@@ -56,7 +56,7 @@ const OPEN = new Set(['/health', '/live', '/metrics', '/', '/openapi.json', '/do
 describe('where API keys are asked for', () => {
   const settings = { ...defaultHttpSettings, anthropic: { isEnabled: true, stripsPreamble: true } };
 
-  it.each(routesOf(settings).map(({ pattern, allow }) => [pattern, allow.split(',')[0]!] as const))(
+  it.each(routesOf(settings).map(({ pattern, methods }) => [pattern, [...methods][0]!] as const))(
     '%s refuses strangers, unless it is open',
     async (pattern, method) => {
       const { ask } = bed();
