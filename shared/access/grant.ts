@@ -1,6 +1,6 @@
 import { createHash, timingSafeEqual } from 'node:crypto';
 import { ServeError } from '../errors/index.ts';
-import { isLoopback } from '../planes/request/index.ts';
+import { isLoopback } from '../planes/index.ts';
 
 type Headers = Readonly<Record<string, string>>;
 

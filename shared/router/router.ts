@@ -1,5 +1,5 @@
 import { type ErrorCode, ServeError } from '../errors/index.ts';
-import type { ChatMessage, RouterConfigOverride, RoutingHints } from '../protocol/generation/index.ts';
+import type { ChatMessage, RouterConfigOverride, RoutingHints } from '../protocol/index.ts';
 import type { BlockHashes } from '../tokens/index.ts';
 
 /** What the router knows of a worker from its discovery records. */

@@ -7,7 +7,7 @@ import {
   type ExchangeListener,
   type InferenceDeps,
   type TransportNames,
-} from '../inference/index.ts';
+} from '../inference/deps.ts';
 
 const GRPC: TransportNames = {
   spanName: 'grpc-request',

@@ -3,23 +3,19 @@ import type { Timer } from '../../clock/index.ts';
 import { endOfTurn } from '../../concurrency/index.ts';
 import { LIMITS, ServeError, toServeError } from '../../errors/index.ts';
 import { type GrpcCall, GrpcStatus, STATUS, statusOf } from '../../grpc/index.ts';
-import type { GenerationRequest } from '../../protocol/generation/index.ts';
 import {
+  assembleTextless,
   completionsOf,
+  decodeCompletions,
   decodeModelInferRequest,
   encodeModelStreamInferResponse,
+  type GenerationRequest,
   type ModelInferRequest,
+  parseCompletionsBody,
   tensorRequestOf,
-} from '../../protocol/kserve/index.ts';
-import { assembleTextless, decodeCompletions, parseCompletionsBody } from '../../protocol/openai/index.ts';
-import {
-  decodeContext,
-  generate,
-  InferenceBooks,
-  openForModel,
-  requireAllowed,
-  requireService,
-} from '../inference/index.ts';
+} from '../../protocol/index.ts';
+import { decodeContext, generate, openForModel, requireAllowed, requireService } from '../inference/dialect.ts';
+import { InferenceBooks } from '../inference/inference-books.ts';
 import { admit, GrpcExchange, type KserveDeps } from './grpc-exchange.ts';
 import type { InferStatistics } from './models.ts';
 import { modelNotFound, modelUnavailable, parseFailure, type Responses, StreamResponses } from './responses.ts';

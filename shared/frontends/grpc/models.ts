@@ -1,16 +1,17 @@
 import type { MessageInitShape } from '@bufbuild/protobuf';
 import type { ModelCard, TensorModelConfig } from '../../discovery/index.ts';
-import { GrpcStatus, STATUS } from '../../grpc/index.ts';
 import {
   decodeMessage,
   encodeMessage,
+  GrpcStatus,
   type ModelConfig,
   ModelConfigResponseSchema,
   ModelConfigSchema,
   ModelMetadataResponseSchema,
   type ModelStatisticsResponseSchema,
-} from '../../grpc/messages/index.ts';
-import { recordTypeOf, wireNameOf } from '../../protocol/kserve/index.ts';
+  STATUS,
+} from '../../grpc/index.ts';
+import { recordTypeOf, wireNameOf } from '../../protocol/index.ts';
 import { modelNotFound } from './responses.ts';
 
 /* What is told of a model: a completions model is described here, a tensor model by its worker. */

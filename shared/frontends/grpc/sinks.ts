@@ -1,16 +1,18 @@
 import { type ServeError, workerError } from '../../errors/index.ts';
 import { GrpcStatus, STATUS } from '../../grpc/index.ts';
-import type { TextFinish, Usage } from '../../protocol/generation/index.ts';
 import {
   BadTensorResponse,
   framedBytes,
   type InferTensor,
   type ModelInferResponse,
   NO_PARAMETERS,
+  type TextFinish,
   tensorResponseOf,
-} from '../../protocol/kserve/index.ts';
+  type Usage,
+} from '../../protocol/index.ts';
 import { asRecord } from '../../records/index.ts';
-import { DialectSink, type InferenceBooks } from '../inference/index.ts';
+import { DialectSink } from '../inference/dialect.ts';
+import type { InferenceBooks } from '../inference/inference-books.ts';
 import { dispatchFailure, failureText, foldFailure, isEngineFailure, type Responses } from './responses.ts';
 
 /** How the responses to one request look. */

@@ -5,7 +5,7 @@ import { getPath } from 'hono/utils/url';
 import { ANYBODY, type Grant, OverBudget } from '../../access/index.ts';
 import type { Random } from '../../clock/index.ts';
 import { codeRow, LIMITS, type LimitName, overLimit, ServeError, toServeError } from '../../errors/index.ts';
-import { clientRequestId, type TransportNames } from '../inference/index.ts';
+import { clientRequestId, type TransportNames } from '../inference/deps.ts';
 import { newRequestId, sendMessagesError } from './anthropic/wire.ts';
 import type { HttpAppDeps } from './deps.ts';
 import type { BodyIntake } from './hosts/body-intake.ts';

@@ -7,7 +7,7 @@ import {
   type RequestType,
   requestKeyOf,
   type Usage,
-} from '../../protocol/generation/index.ts';
+} from '../../protocol/index.ts';
 import {
   continueTrace,
   parseTraceparent,

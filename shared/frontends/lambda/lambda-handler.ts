@@ -1,8 +1,10 @@
 import { type Clock, type Random, systemClock, systemRandom, type Timer } from '../../clock/index.ts';
 import { untilAborted } from '../../concurrency/index.ts';
 import { openAiErrorBody, openAiStreamError, ServeError, toServeError } from '../../errors/index.ts';
-import type { BodyIntake, FrameSink, HostExchange, HttpApp } from '../http/index.ts';
-import { requestIdOf } from '../inference/index.ts';
+import type { HttpApp } from '../http/app.ts';
+import type { BodyIntake } from '../http/hosts/body-intake.ts';
+import type { FrameSink, HostExchange } from '../http/hosts/exchange.ts';
+import { requestIdOf } from '../inference/deps.ts';
 import { fromLambdaEvent, isHttpEvent, type LambdaRequest, shardKeyOf } from './lambda-events.ts';
 import { type LambdaContext, LambdaSink, type OpenHttpStream, type StreamingHandler } from './lambda-sink.ts';
 

@@ -3,10 +3,8 @@ import type { EdgeSettings } from '../../config/index.ts';
 import type { Discovery } from '../../discovery/index.ts';
 import { reasonOf } from '../../errors/index.ts';
 import { ColdStartQueue } from '../../pipeline/index.ts';
-import type { EventPlane, EventPublisher, EventScope } from '../../planes/event/index.ts';
-import type { PlannerOutbox } from '../../planes/queue/index.ts';
-import type { PlannerEventOf } from '../../protocol/planner/index.ts';
-import { HELD_TOPIC, PLANNER_EVENT_VERSION } from '../../protocol/planner-topics/index.ts';
+import type { EventPlane, EventPublisher, EventScope, PlannerOutbox } from '../../planes/index.ts';
+import { HELD_TOPIC, PLANNER_EVENT_VERSION, type PlannerEventOf } from '../../protocol/index.ts';
 import type { RoutableWorker, Router } from '../../router/index.ts';
 import { createHoldMetrics, type Logger, type MetricRegistry } from '../../telemetry/index.ts';
 

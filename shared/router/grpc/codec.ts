@@ -1,9 +1,15 @@
 import protobuf from 'protobufjs/minimal.js';
 import { workerError } from '../../errors/index.ts';
-import type { RouterConfigOverride, RoutingHints } from '../../protocol/generation/index.ts';
+import type { RouterConfigOverride, RoutingHints } from '../../protocol/index.ts';
 import { isRecord } from '../../records/index.ts';
 import type { PoolRole } from '../router.ts';
-import type { ChooseMessage, ChooseQuery, ChosenWorker, PoolLoads, ReservationChangeQuery } from '../service/index.ts';
+import type {
+  ChooseMessage,
+  ChooseQuery,
+  ChosenWorker,
+  PoolLoads,
+  ReservationChangeQuery,
+} from '../service/messages.ts';
 
 /** The service that a router serves by gRPC, as both ends name it. */
 export const ROUTER = 'stator.router.v1.Router';

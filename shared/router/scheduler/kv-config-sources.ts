@@ -1,6 +1,6 @@
 import type { RouterSettings } from '../../config/index.ts';
 import { ServeError } from '../../errors/index.ts';
-import type { RouterConfigOverride } from '../../protocol/generation/index.ts';
+import type { RouterConfigOverride } from '../../protocol/index.ts';
 import {
   type KvRouterConfig,
   KvRouterConfigError,

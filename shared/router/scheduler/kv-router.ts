@@ -12,13 +12,13 @@ import {
 import type { ReplicaShare } from './cost.ts';
 import type { Inhibition } from './eligibility.ts';
 import type { ExplanationRecord } from './explanation-record.ts';
-import type { TrackingHash } from './index.ts';
 import { type KvRouterConfig, kvRouterConfig, prefillPoolConfig } from './kv-config.ts';
 import type { PrefixIndex } from './prefix-index.ts';
 import { type PolicyConfig, profileFor } from './queue/policy-config.ts';
 import { RankTable } from './ranks.ts';
 import { Scheduler } from './scheduler.ts';
 import { hashPrompt, SessionAffinity, type SessionAffinityOptions, schedulingRequest } from './scheduling-request.ts';
+import type { TrackingHash } from './tracking-hash.ts';
 import type { Decision, KvRouterObserver, PrefillDurationModel, SchedulingRequest } from './types.ts';
 
 export interface KvRouterOptions {

@@ -1,5 +1,5 @@
 import { workerError } from '../../errors/index.ts';
-import type { RouterConfigOverride, RoutingHints } from '../../protocol/generation/index.ts';
+import type { RouterConfigOverride, RoutingHints } from '../../protocol/index.ts';
 import { RecordReader, type UnknownRecord } from '../../records/index.ts';
 import type { HashedPrompt, PoolRole, RouteRequest, WorkerPool } from '../router.ts';
 import type { ExplanationRecord } from '../scheduler/explanation-record.ts';

@@ -1,5 +1,5 @@
 import { reasonOf, toServeError } from '../../errors/index.ts';
-import type { IncomingCall, PlaneHandler, PlaneServer, Transport } from '../../planes/request/index.ts';
+import type { IncomingCall, PlaneHandler, PlaneServer, Transport } from '../../planes/index.ts';
 import { borrowChain } from '../../tokens/index.ts';
 import { Overlaps, type PrefixIndex } from '../scheduler/prefix-index.ts';
 import type { RankTable } from '../scheduler/ranks.ts';

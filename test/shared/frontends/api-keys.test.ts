@@ -1,12 +1,13 @@
 import { connect } from 'node:net';
 import { describe, expect, it } from 'vitest';
-import { RequestNames } from '../../../shared/access/index.ts';
-import { issueKey, KeyGate, type KeyRecord, type NewKey } from '../../../shared/access/keys/index.ts';
+import { issueKey, KeyGate, type KeyRecord, RequestNames } from '../../../shared/access/index.ts';
+import type { NewKey } from '../../../shared/access/keys/key-store.ts';
 import { systemClock } from '../../../shared/clock/index.ts';
-import { createHttpApp, type HttpSettings } from '../../../shared/frontends/http/index.ts';
+import { createHttpApp } from '../../../shared/frontends/http/app.ts';
 import { routesOf } from '../../../shared/frontends/http/route-table.ts';
+import type { HttpSettings } from '../../../shared/frontends/http/settings.ts';
 import { startHttpServer } from '../../../shared/frontends/node/server.ts';
-import type { GenerationRequest } from '../../../shared/protocol/generation/index.ts';
+import type { GenerationRequest } from '../../../shared/protocol/index.ts';
 import type { JsonObject } from '../../support/dynamo-http/records.ts';
 import { createTestApp } from '../../support/http-app.ts';
 import { defaultHttpSettings } from '../../support/http-settings.ts';

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { workerError } from '../../../shared/errors/index.ts';
-import type { GenerationSink } from '../../../shared/protocol/generation/index.ts';
+import type { GenerationSink } from '../../../shared/protocol/index.ts';
 import type { JsonObject } from '../../support/dynamo-http/records.ts';
 import { parseFrames } from '../../support/dynamo-http/wire-answer.ts';
 import { tell } from '../../support/generation-events.ts';

@@ -1,6 +1,5 @@
-import type { FinishReason, TokenLogprob } from '../../../protocol/generation/index.ts';
-import { decodeChat, parseChatBody } from '../../../protocol/openai/index.ts';
-import { decodeContext, requireServed } from '../../inference/index.ts';
+import { decodeChat, type FinishReason, parseChatBody, type TokenLogprob } from '../../../protocol/index.ts';
+import { decodeContext, requireServed } from '../../inference/dialect.ts';
 import { serveInference } from '../serve-inference.ts';
 import { chatLogprobs, type SaidCall, wholeChatLogprobs } from './choices.ts';
 import { DispatchEvents } from './dispatch-events.ts';

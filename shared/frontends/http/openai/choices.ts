@@ -1,5 +1,4 @@
-import type { FinishReason, NamedLogprob, TokenLogprob } from '../../../protocol/generation/index.ts';
-import { LazyList } from '../../../protocol/json/index.ts';
+import { type FinishReason, LazyList, type NamedLogprob, type TokenLogprob } from '../../../protocol/index.ts';
 import { isRecord } from '../../../records/index.ts';
 import { type WireNames, withFirstChoice, withWireNames } from './wire.ts';
 

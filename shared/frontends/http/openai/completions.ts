@@ -1,6 +1,11 @@
-import type { FinishReason, TokenLogprob } from '../../../protocol/generation/index.ts';
-import { type DecodedCompletions, decodeCompletions, parseCompletionsBody } from '../../../protocol/openai/index.ts';
-import { decodeContext, requireServed } from '../../inference/index.ts';
+import {
+  type DecodedCompletions,
+  decodeCompletions,
+  type FinishReason,
+  parseCompletionsBody,
+  type TokenLogprob,
+} from '../../../protocol/index.ts';
+import { decodeContext, requireServed } from '../../inference/dialect.ts';
 import type { HttpAppDeps } from '../deps.ts';
 import { serveInference } from '../serve-inference.ts';
 import { completionLogprobs, wholeCompletionLogprobs } from './choices.ts';

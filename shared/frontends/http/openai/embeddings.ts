@@ -1,9 +1,14 @@
 import { ServeError } from '../../../errors/index.ts';
-import { readEmbeddings, type Usage } from '../../../protocol/generation/index.ts';
-import { LazyList } from '../../../protocol/json/index.ts';
-import { type DecodedEmbeddings, decodeEmbeddings, parseEmbeddingsBody } from '../../../protocol/openai/index.ts';
+import {
+  type DecodedEmbeddings,
+  decodeEmbeddings,
+  LazyList,
+  parseEmbeddingsBody,
+  readEmbeddings,
+  type Usage,
+} from '../../../protocol/index.ts';
 import type { RequestMeter } from '../../../telemetry/index.ts';
-import { decodeContext, requireServed } from '../../inference/index.ts';
+import { decodeContext, requireServed } from '../../inference/dialect.ts';
 import { type Inference, serveInference } from '../serve-inference.ts';
 import { BatchPart, BatchUsage, nothingSent, WholeSink } from '../sinks/dialect-sink.ts';
 import { sendObject, sendParts } from '../sinks/send.ts';

@@ -5,8 +5,8 @@ import {
   type TextFinish,
   textMemory,
   type Usage,
-} from '../../../protocol/generation/index.ts';
-import type { OpenedModel } from '../../inference/index.ts';
+} from '../../../protocol/index.ts';
+import type { OpenedModel } from '../../inference/dialect.ts';
 import type { Inference } from '../serve-inference.ts';
 import { BatchPart, BatchUsage, WholeSink } from '../sinks/dialect-sink.ts';
 import { sendObject } from '../sinks/send.ts';

@@ -1,12 +1,12 @@
 import type {
+  DecodedCompletions,
   FinishReason,
   ServingWorkers,
   TextDelta,
   TextFinish,
   TokenLogprob,
   Usage,
-} from '../../../protocol/generation/index.ts';
-import type { DecodedCompletions } from '../../../protocol/openai/index.ts';
+} from '../../../protocol/index.ts';
 import type { Inference } from '../serve-inference.ts';
 import { BatchPart, BatchUsage, isAscii, type SseStream, StreamSink } from '../sinks/dialect-sink.ts';
 import type { SaidChoice } from './choices.ts';

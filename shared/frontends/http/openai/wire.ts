@@ -1,4 +1,4 @@
-import type { Usage } from '../../../protocol/generation/index.ts';
+import type { Usage } from '../../../protocol/index.ts';
 import { isRecord } from '../../../records/index.ts';
 import type { Inference } from '../serve-inference.ts';
 

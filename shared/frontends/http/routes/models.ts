@@ -5,7 +5,7 @@ import {
   type NamespaceReadiness,
   type ServedModel,
 } from '../../../pipeline/index.ts';
-import { requireService } from '../../inference/index.ts';
+import { requireService } from '../../inference/dialect.ts';
 import type { HttpAppDeps } from '../deps.ts';
 import type { HttpExchange } from '../hosts/exchange.ts';
 import { type Access, decodePath, pathBelow } from '../route.ts';

@@ -2,16 +2,10 @@ import crypto from 'node:crypto';
 import { syncBuiltinESMExports } from 'node:module';
 import { Metadata } from '@grpc/grpc-js';
 import { afterEach, describe, expect, it, vi } from 'vitest';
-import type { Grant, Need } from '../../../../shared/access/index.ts';
-import {
-  issueKey,
-  KeyGate,
-  type KeyGateOptions,
-  type NewKey,
-  revokeKey,
-  rotateKey,
-} from '../../../../shared/access/keys/index.ts';
+import { type Grant, issueKey, KeyGate, type Need, revokeKey, rotateKey } from '../../../../shared/access/index.ts';
+import type { KeyGateOptions } from '../../../../shared/access/keys/key-gate.ts';
 import { ReadyKey } from '../../../../shared/access/keys/key-record.ts';
+import type { NewKey } from '../../../../shared/access/keys/key-store.ts';
 import { codeRow, ServeError } from '../../../../shared/errors/index.ts';
 import { MemoryKeyStore } from '../../../support/memory-key-store.ts';
 import { VirtualClock } from '../../../support/virtual-clock.ts';

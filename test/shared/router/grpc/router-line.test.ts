@@ -1,24 +1,23 @@
 import protobuf from 'protobufjs';
 import { afterEach, describe, expect, it } from 'vitest';
 import { SYSTEM, seededRandom, systemClock } from '../../../../shared/clock/index.ts';
-import type { PlaneClientTls, PlaneServerTls } from '../../../../shared/planes/request/index.ts';
+import type { PlaneClientTls, PlaneServerTls } from '../../../../shared/planes/index.ts';
 import { decodeChooseResponse, encodeChooseRequest } from '../../../../shared/router/grpc/codec.ts';
+import type { RouterLineOptions } from '../../../../shared/router/grpc/router-line.ts';
+import type { RouterGrpcServer } from '../../../../shared/router/grpc/router-server.ts';
 import {
-  type RouterGrpcServer,
-  RouterLine,
-  type RouterLineOptions,
-  serveRouterGrpc,
-} from '../../../../shared/router/grpc/index.ts';
-import { Inhibition, type Router } from '../../../../shared/router/index.ts';
-import {
-  type ChooseService,
   createFallbackMetrics,
+  Inhibition,
   queryOf,
   type ResidentAddress,
   ResidentClient,
   ResidentRouter,
-} from '../../../../shared/router/service/index.ts';
-import { StatelessRouter } from '../../../../shared/router/stateless/index.ts';
+  type Router,
+  RouterLine,
+  StatelessRouter,
+  serveRouterGrpc,
+} from '../../../../shared/router/index.ts';
+import type { ChooseService } from '../../../../shared/router/service/messages.ts';
 import { captureLogger, MetricRegistry } from '../../../../shared/telemetry/index.ts';
 import { freePort, readTlsFixture, waitUntil } from '../../../support/index.ts';
 import { createMemoryRequestPlane } from '../../../support/memory-request-plane.ts';

@@ -1,15 +1,14 @@
 import { describe, expect, it } from 'vitest';
 import { resolveConfig } from '../../../../shared/config/index.ts';
 import {
-  costModelOf,
   defaultKvRouterConfig,
   type KvRouterConfig,
-  kvRouterConfig,
   kvRouterConfigOf,
   loadAware,
   prefillPoolConfig,
-} from '../../../../shared/router/scheduler/index.ts';
-import { readGivenConfig } from '../../../../shared/router/scheduler/kv-config-sources.ts';
+} from '../../../../shared/router/index.ts';
+import { kvRouterConfig } from '../../../../shared/router/scheduler/kv-config.ts';
+import { costModelOf, readGivenConfig } from '../../../../shared/router/scheduler/kv-config-sources.ts';
 
 /** The configuration that an object alone gives. */
 const read = (object: Readonly<Record<string, unknown>>) => kvRouterConfig(readGivenConfig(object));

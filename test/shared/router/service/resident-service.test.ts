@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import type { ServeError } from '../../../../shared/errors/index.ts';
-import type { ChooseQuery, ChosenWorker } from '../../../../shared/router/service/index.ts';
+import type { ChooseQuery, ChosenWorker } from '../../../../shared/router/service/messages.ts';
 import { hashBlocks } from '../../../../shared/tokens/index.ts';
 import { VirtualClock } from '../../../support/virtual-clock.ts';
 import { BLOCK, POOL, prompt, Resident, settle, WORKERS } from './resident-rig.ts';
