@@ -25,8 +25,6 @@ interface ResponseOptions {
 /** What the responses to a request are made with. */
 interface ResponseParts extends ResponseOptions {
   readonly responses: Responses;
-  /** Runs once, when nothing more is written. */
-  readonly onOver: () => void;
 }
 
 interface TextParts extends ResponseParts {
@@ -43,30 +41,22 @@ abstract class KserveSink<Parts extends ResponseParts> extends DialectSink {
     this.parts = parts;
   }
 
-  override abandon(): void {
-    super.abandon();
-    this.parts.onOver();
-  }
-
   /** All was written. */
   protected succeed(usage: Usage): void {
     this.parts.responses.end();
     this.inference.succeed(usage);
-    this.parts.onOver();
   }
 
   /** Tells of a failure by the call's own end. */
   protected abort(error: ServeError, status: GrpcStatus): void {
     this.parts.responses.abort(status);
     this.inference.fail(error, status.code);
-    this.parts.onOver();
   }
 
   /** Tells of a failure inside a stream that goes on. @param code what the books have of it */
   protected fault(error: ServeError, code: number): void {
     this.parts.responses.fault(failureText(error), true);
     this.inference.fail(error, code);
-    this.parts.onOver();
   }
 }
 

@@ -48,6 +48,8 @@ export class InferenceBooks<
   readonly span: Span | undefined;
   /** What the answer may take in memory until it is whole; given back when the request is over. */
   readonly room: AnswerRoom;
+  /** Runs once, when the request is over. */
+  onOver: (() => void) | undefined;
   readonly #endpoint: Endpoint;
   readonly #startedMs: number;
   #meter: RequestMeter | undefined;
@@ -230,6 +232,7 @@ export class InferenceBooks<
     this.#log(status, usage, error);
     this.#endSpan(status, usage, error);
     if (this.deps.records !== undefined) this.#record(this.deps.records, status, usage, error);
+    this.onOver?.();
   }
 
   /** The key's owner pays for what a worker was given to do, unless we failed it before its first token. */
