@@ -20,7 +20,7 @@ function bed(options: Partial<KeyGateOptions> = {}) {
   const gate = new KeyGate({
     store,
     clock,
-    cacheMs: MINUTE_MS,
+    freshMs: MINUTE_MS,
     onRefused: (reason) => refused.push(reason),
     ...options,
   });
