@@ -79,7 +79,8 @@ export const routerScoringRows = {
     names: '--router-tie-break STATOR_ROUTER_TIE_BREAK',
     values: ['random', 'fewest-blocks'],
     default: 'random',
-    about: 'Which of equally cheap workers: any, or the one whose caches hold the fewest blocks (the rule of Dynamo 1.0).',
+    about:
+      'Which of equally cheap workers: any, or the one whose caches hold the fewest blocks (the rule of Dynamo 1.0).',
   }),
   routerTrackActiveBlocks: routers.bool({
     names: '--router-track-active-blocks DYN_ROUTER_TRACK_ACTIVE_BLOCKS',
