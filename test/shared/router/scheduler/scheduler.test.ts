@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { RoutingError } from '../../../../shared/router/scheduler/index.ts';
+import { RoutingError } from '../../../../shared/router/index.ts';
 import { hashBlocks } from '../../../../shared/tokens/index.ts';
 import { Pool, promptTokens, worker } from './pool.ts';
 
