@@ -60,6 +60,7 @@ export {
   type RoutingFailure,
   type SimpleRouterMode,
   type WorkerPool,
+  withChoose,
 } from './router.ts';
 export {
   BYPASS_ANNOTATION,

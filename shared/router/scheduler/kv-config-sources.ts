@@ -162,6 +162,7 @@ export function kvRouterConfigOf(settings: RouterSettings, policyFile: Partial<K
     diskCacheHitWeight: settings.routerDiskCacheHitWeight,
     sharedCacheMultiplier: settings.sharedCacheMultiplier ?? 0,
     routerTemperature: settings.routerTemperature,
+    tieBreak: settings.routerTieBreak,
     useKvEvents: settings.routerKvEvents,
     ttlMs: settings.routerTtlSecs * 1000,
     approximateCachePolicy: settings.routerApproximateCachePolicy,

@@ -138,14 +138,15 @@ export class KvRouter<Worker extends RoutableWorker = RoutableWorker> implements
         },
       });
       if (!ticket.isWaiting) return;
-      if (request.onQueued !== undefined) request.onQueued(ticket.position ?? 0);
+      const leaving = request.onQueued?.(ticket.position ?? 0) ?? signal;
       const giveUp = (): void => {
         ticket.cancel();
         this.#arm(pool);
-        reject(signal.reason);
+        reject(leaving.reason);
       };
-      leave = () => signal.removeEventListener('abort', giveUp);
-      signal.addEventListener('abort', giveUp, { once: true });
+      leave = () => leaving.removeEventListener('abort', giveUp);
+      leaving.addEventListener('abort', giveUp, { once: true });
+      if (leaving.aborted) giveUp();
       this.#arm(pool);
     });
   }

@@ -86,6 +86,10 @@ describe('the configuration', () => {
     expect(resolve('--no-router-track-prefill-tokens').costModel).toBe('dynamo');
     expect(resolve('--router-cost-model', 'dynamo').costModel).toBe('dynamo');
     expect(resolve('--router-temperature', '0.5', '--router-cost-model', 'stator').costModel).toBe('stator');
+    expect(resolve('--router-tie-break', 'fewest-blocks')).toMatchObject({
+      tieBreak: 'fewest-blocks',
+      costModel: 'stator',
+    });
   });
 
   it('of a pool of prefill workers tracks no blocks; of the preset no overlap', () => {
