@@ -7,12 +7,10 @@ import {
   type ModelFacts,
   type RequestHandler,
 } from '../../shared/engines/index.ts';
+import { MODEL_TYPES, type ModelKind } from '../../shared/protocol/generation/index.ts';
 import { DATA_TYPES, recordTypeOf } from '../../shared/protocol/kserve/index.ts';
 import { readModelInfo } from '../../shared/tokens/index.ts';
 import type { CardSettings } from '../../shared/worker/index.ts';
-
-/** What a model answers: the routes on which it is offered. */
-export type ModelKind = 'chat' | 'completions' | 'embeddings' | 'images' | 'videos' | 'tensor';
 
 /** What the frontend and its router may know of the engine behind a worker. All of it is optional. */
 export interface RuntimeFacts {
@@ -56,15 +54,6 @@ export interface WorkerDefinition {
   readonly load?: () => readonly EngineLoad[];
   readonly stop?: () => Promise<void>;
 }
-
-const MODEL_TYPES = {
-  chat: 'Chat',
-  completions: 'Completions',
-  embeddings: 'Embedding',
-  images: 'Images',
-  videos: 'Videos',
-  tensor: 'TensorBased',
-} as const;
 
 const MODEL_INPUTS = { tokens: 'Tokens', text: 'Text', tensor: 'Tensor' } as const;
 

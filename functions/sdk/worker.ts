@@ -11,7 +11,7 @@ import { checkDefinition, engineOf, type WorkerDefinition } from './worker-defin
 
 export type { EngineLoad, HandlerContext, HandlerOutput, RequestHandler } from '../../shared/engines/index.ts';
 export { ServeError } from '../../shared/errors/index.ts';
-export type { EngineOutput, EngineRequest } from '../../shared/protocol/generation/index.ts';
+export type { EngineOutput, EngineRequest, ModelKind } from '../../shared/protocol/generation/index.ts';
 export {
   readTensor,
   type TensorElements,
@@ -21,7 +21,7 @@ export {
   type TensorValues,
   writeTensor,
 } from '../../shared/protocol/kserve/index.ts';
-export type { ModelKind, RuntimeFacts, WorkerDefinition } from './worker-definition.ts';
+export type { RuntimeFacts, WorkerDefinition } from './worker-definition.ts';
 
 export interface StartOptions {
   /** Flags of `stator worker` (docs/configuration.md), such as `['--discovery-backend', 'file']`. @default none */

@@ -14,7 +14,6 @@ export {
 export { isRefused } from './http/upstream.ts';
 export { EventRelay, type EventRelayOptions } from './kv-stream/event-relay.ts';
 export type { RankSource } from './kv-stream/rank-stream.ts';
-export { configuredEvents, type ServerLaunchSettings } from './server/dialect.ts';
 export { relabelEngineMetrics } from './server/engine-metrics.ts';
 export type {
   Engine,

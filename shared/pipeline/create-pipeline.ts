@@ -38,6 +38,8 @@ export interface PipelineOptions {
   readonly store: ModelStore;
   /** Told by its owner who the workers are, as `models` change. */
   readonly router: Router<Worker>;
+  /** The router's; told of workers that fail. */
+  readonly inhibition: Inhibition;
   readonly plane: RequestPlane;
   readonly clock: Clock;
   /** Encodes prompts. @default one without a cache and without threads */
@@ -135,6 +137,7 @@ class DiscoveredPipeline implements Pipeline {
       observer,
       streamWatch,
       stalledWorkers: this.#stalled.ids,
+      failedWorkers: options.inhibition,
       fullWorkers: new Inhibition(clock, LOAD_REPORT_MS),
       onUnreachable: options.onUnreachable,
       busyOf,

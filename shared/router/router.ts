@@ -113,10 +113,6 @@ export interface Router<Worker extends RoutableWorker = RoutableWorker> {
    * `server_overloaded` when all that may take it are busy or the queue is full.
    */
   choose(request: RouteRequest, signal: AbortSignal): Promise<Reservation<Worker>>;
-  /** The worker failed a request: it gets no new one for a while. */
-  inhibit(workerId: string): void;
-  /** Forgets what is known of a worker that discovery added anew or removed. */
-  forget(workerId: string): void;
 }
 
 /** `router`, which chooses by `choose`. */
@@ -129,8 +125,6 @@ export function withChoose<Worker extends RoutableWorker>(
     setWorkers: (pool, workers) => router.setWorkers(pool, workers),
     removePool: (pool) => router.removePool(pool),
     choose,
-    inhibit: (workerId) => router.inhibit(workerId),
-    forget: (workerId) => router.forget(workerId),
   };
 }
 

@@ -40,17 +40,16 @@ export async function openChooseRouting(
   parts: RoutingParts,
   { asksResidents, embedded }: ChooseRoutingOptions,
 ): Promise<Routing> {
-  const { plane, discovery, logger, metrics, clock, random } = parts;
+  const { plane, discovery, logger, metrics, clock, random, inhibition } = parts;
   const log = logger.for('router');
-  const { routerChooseTimeoutMs, routerConnectTimeoutMs, inhibitedDurationSecs } = settings;
-  const inhibitedMs = inhibitedDurationSecs * 1000;
+  const { routerChooseTimeoutMs, routerConnectTimeoutMs } = settings;
   let loads: FleetLoads = new Map();
   const watchedLoads = discovery.watchLoads((now) => {
     loads = now;
   });
   const stateless = new StatelessRouter<Worker>({
     clock,
-    inhibitedMs,
+    inhibition,
     loads: () => loads,
     asker: askOptions(settings, parts),
   });
@@ -71,8 +70,7 @@ export async function openChooseRouting(
         client,
         embedded,
         stateless,
-        inhibitedMs,
-        clock,
+        inhibition,
         metrics: createFallbackMetrics(metrics.registry),
         logger: log,
       })

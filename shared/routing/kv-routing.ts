@@ -22,7 +22,6 @@ import {
   KvRouter,
   type KvRouterConfig,
   kvRouterConfigOf,
-  meterRouter,
   type PeerTeller,
   type PrefixIndex,
   poolName,
@@ -109,25 +108,16 @@ export class KvRouting implements Routing {
       ...files,
       clock,
       random: settings.routerSeed === undefined ? random : seededRandom(settings.routerSeed),
-      inhibitedMs: settings.inhibitedDurationSecs * 1000,
+      inhibition: parts.inhibition,
       indexFor: (pool, ranks) => this.#indexFor(pool, ranks),
       ...(affinitySecs === undefined ? {} : { sessionAffinity: { ttlMs: affinitySecs * 1000, mode: affinityMode } }),
       ...(settings.routerReplicaSync && {
         peers: this.#peers(),
         shareFor: (pool: WorkerPool, ranks: RankTable) => this.#shareFor(pool, ranks),
       }),
-      observer: {
-        pool: (pool) => this.#fedOf(pool).metrics,
-        hashed: (ms) => routerMetrics.hashed(ms),
-      },
+      observer: { pool: (pool) => this.#fedOf(pool).metrics, requests: routerMetrics },
     });
-    this.router = meterRouter(this.#remote?.asking(this.#kv) ?? this.#kv, {
-      metrics: routerMetrics,
-      clock,
-      onAsked: ({ pool, policyClass = 'default' }) => {
-        this.#fedOf(pool).metrics.received(policyClass);
-      },
-    });
+    this.router = this.#remote?.asking(this.#kv) ?? this.#kv;
     this.explanations = {
       explained: async (requestId) => this.#kv.explained(requestId),
       explain: async (request) => this.#kv.explain((await this.#remote?.ask(request)) ?? request),

@@ -10,9 +10,8 @@ import type { Routing } from './routing.ts';
 export function openPlainRouting(mode: SimpleRouterMode, settings: EdgeSettings, parts: RoutingParts): Routing {
   const router = new SimpleRouter<Worker>({
     mode,
-    inhibitedMs: settings.inhibitedDurationSecs * 1000,
+    inhibition: parts.inhibition,
     cudaToCpuRatio: settings.encoderCudaToCpuRatio,
-    clock: parts.clock,
     random: parts.random,
   });
   return new PlainRouting(router, parts);

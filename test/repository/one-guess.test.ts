@@ -185,12 +185,7 @@ const TOYS: Readonly<Record<'route' | 'parser' | 'engine' | 'request plane' | 'd
         '  mem: async',
         "  toy: async () => (await import('./toy/toy-discovery.ts')).openToy,",
       ],
-      [
-        'shared/config/table/discovery.ts',
-        "    values: ['dynamodb', 'file', 'mem'],",
-        "    values: ['dynamodb', 'file', 'mem', 'toy'],",
-        'instead',
-      ],
+      ['shared/config/table/discovery.ts', "  mem: 'one process',", "  toy: 'one machine',"],
     ],
   },
   flag: {
@@ -273,12 +268,13 @@ describe('a newcomer adds, in one file and at most two lines elsewhere,', () => 
   });
 
   it('a discovery store that processes register in', async () => {
-    const { openDiscovery } = await load<typeof Fleet>('shared/fleet/index.ts');
+    const { fleetHost, openDiscovery } = await load<typeof Fleet>('shared/fleet/index.ts');
     const { resolveConfig } = await load<typeof Config>('shared/config/index.ts');
     const { silentLogger } = await load<typeof Telemetry>('shared/telemetry/index.ts');
     const { settings } = resolveConfig('frontend', ['--discovery-backend=toy'], {});
     const discovery = await openDiscovery(settings, silentLogger);
     expect(discovery.backend).toBe('toy');
+    expect(fleetHost(undefined, settings, undefined)).toBe('127.0.0.1'); // it reaches no other machine
     await discovery.close();
   });
 

@@ -23,7 +23,7 @@ import {
 } from '../../pipeline/index.ts';
 import type { RequestPlane } from '../../planes/request/index.ts';
 import type { PlannerEventOf } from '../../protocol/planner/index.ts';
-import { InitialWorkers } from '../../router/index.ts';
+import { Inhibition, InitialWorkers } from '../../router/index.ts';
 import { openRouterMetrics, openRouting } from '../../routing/index.ts';
 import {
   bucketsOf,
@@ -246,8 +246,10 @@ async function followModels(settings: EdgeSettings, parts: Parts, onWorkers: (wo
   const shared = keepsState ? await openSharedState(settings, parts) : undefined;
   const routerMetrics = openRouterMetrics(settings, parts);
   let pipeline: ReturnType<typeof createPipeline> | undefined; // made around the routing
+  const inhibition = new Inhibition(clock, settings.inhibitedDurationSecs * 1000);
   const routing = await openRouting(settings, {
     ...parts,
+    inhibition,
     routerMetrics,
     openServingPlane: () => servingPlane(settings, clock, metrics.requestPlane, logger.for('requests')),
     limitsOf: (model) => pipeline?.thresholds.of(model) ?? {},
@@ -289,7 +291,7 @@ async function followModels(settings: EdgeSettings, parts: Parts, onWorkers: (wo
       holding?.hold.look();
     },
     serves: cardFilter(settings.parserVersion, log),
-    onWorkerAdded: (workerId) => router.forget(workerId),
+    onWorkerAdded: (workerId) => inhibition.forget(workerId),
     onDiscoveryFailing: (error) =>
       log.warn('discovery cannot be read; serving what is known', { reason: reasonOf(error) }),
     onDiscoveryRecovered: () => log.info('discovery can be read again'),
@@ -306,6 +308,7 @@ async function followModels(settings: EdgeSettings, parts: Parts, onWorkers: (wo
     store,
     encoder,
     router: holding === undefined ? router : holding.queued.watch(router),
+    inhibition,
     plane,
     clock,
     random,

@@ -237,8 +237,6 @@ export class QueuedRequests {
         };
         return router.choose(watched, signal).finally(() => leave());
       },
-      inhibit: (workerId) => router.inhibit(workerId),
-      forget: (workerId) => router.forget(workerId),
     };
   }
 

@@ -20,6 +20,8 @@ export interface DispatchContext {
   readonly streamWatch: StreamWatch | undefined;
   /** Workers that get no new request. */
   readonly stalledWorkers: ReadonlySet<string>;
+  /** Workers that failed a request, which the router passes over. */
+  readonly failedWorkers: Inhibition;
   /** Workers that turned a request away because they are full: passed over until their next report, while another is left. */
   readonly fullWorkers: Inhibition;
   /** Told of a worker that no connection could be made to. @default nobody is */

@@ -41,6 +41,8 @@ export {
   type Endpoint,
   enginePathOf,
   type GenerationRequest,
+  MODEL_TYPES,
+  type ModelKind,
   type PromptInput,
   type ReasoningOptions,
   type RequestType,

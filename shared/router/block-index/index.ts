@@ -6,5 +6,5 @@
 export { ApproximateIndex, type ApproximateIndexOptions, predictingIndex } from './approximate-index.ts';
 export { BlockIndex, type BlockIndexOptions } from './block-index.ts';
 export { IndexMemory } from './memory.ts';
-export { type LoadedBlockIndex, SnapshotError } from './snapshot.ts';
+export type { LoadedBlockIndex } from './snapshot.ts';
 export type { DumpSlice, HashPair, IndexStatus, StorageTier, StoredRun } from './types.ts';

@@ -26,7 +26,6 @@ export {
   type PrefillEstimateOptions,
   readModelShape,
 } from './load/prefill-estimate.ts';
-export { type MeteredRouterOptions, meterRouter } from './metrics.ts';
 export { Overlaps, type PrefixIndex } from './prefix-index.ts';
 export {
   type PolicyClass,

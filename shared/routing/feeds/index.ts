@@ -19,6 +19,7 @@ import {
   WorkerFeeds,
   type WorkerLoads,
 } from '../../router/feed/index.ts';
+import type { Inhibition } from '../../router/index.ts';
 import type { FrontendMetrics, ProcessLogger, RouterMetrics } from '../../telemetry/index.ts';
 
 /** What routing is made of. */
@@ -26,6 +27,8 @@ export interface RoutingParts {
   readonly clock: Clock;
   readonly random: Random;
   readonly discovery: Discovery;
+  /** Workers that failed lately. */
+  readonly inhibition: Inhibition;
   /** Calls workers and other routers. */
   readonly plane: RequestPlane;
   /** A plane to answer other processes on; asked for by a router that does. */

@@ -1,6 +1,6 @@
 import type { Clock, TimeAndChance } from '../../clock/index.ts';
 import { tellWhile } from '../../concurrency/index.ts';
-import { ConfigError, type Settings } from '../../config/index.ts';
+import { ConfigError, type ResolvedConfig, type Settings } from '../../config/index.ts';
 import type { WorkerType } from '../../discovery/index.ts';
 import { type Engine, type EngineKind, type OpenedEngine, relabelEngineMetrics } from '../../engines/index.ts';
 import { eventPlane } from '../../fleet/events/index.ts';
@@ -24,11 +24,14 @@ import {
 } from '../index.ts';
 import * as ENGINES from './engines.ts';
 import { adapterCache as openAdapterCache, openControlServer, openStatusServer } from './open-parts.ts';
-import { startSecondaryNode, type WorkerConfig } from './server-engine.ts';
+import { startSecondaryNode } from './secondary-node.ts';
 import { topologyCard } from './topology.ts';
 
 // A name that `--engine` takes and nothing is exported for does not compile.
 const KINDS: Readonly<Record<Settings<'worker'>['engine'], EngineKind>> = ENGINES;
+
+/** The settings of a worker: of those that nobody gave, some are the engine's to choose. */
+type WorkerConfig = ResolvedConfig<'worker'>;
 
 /** The workers of one process: one, or several mock ones. */
 export interface WorkerProcess {

@@ -17,7 +17,7 @@ import {
 import type { IncomingCall, RequestPlane } from '../../../shared/planes/request/index.ts';
 import { decodeEngineRequest } from '../../../shared/protocol/generation/index.ts';
 import { MemoryResponseStore } from '../../../shared/responses/index.ts';
-import { SimpleRouter } from '../../../shared/router/index.ts';
+import { Inhibition, SimpleRouter } from '../../../shared/router/index.ts';
 import { createFrontendMetrics, silentLogger } from '../../../shared/telemetry/index.ts';
 import { type LoadedModel, loadModelFolder } from '../../../shared/tokens/index.ts';
 import { defaultHttpSettings } from '../http-settings.ts';
@@ -109,12 +109,8 @@ export async function startDeployment(
   const registered = [...(name.startsWith('mocker') ? MOCKED : loadModels(folder)), ...more];
   const instances = new Map<string, string>();
   if (name !== 'empty') await registerModels(name, registered, { plane, discovery, engine, instances });
-  const router = new SimpleRouter<Worker>({
-    mode: 'round-robin',
-    inhibitedMs: 0,
-    clock: systemClock,
-    random: seededRandom(1),
-  });
+  const inhibition = new Inhibition(systemClock, 0);
+  const router = new SimpleRouter<Worker>({ mode: 'round-robin', random: seededRandom(1), inhibition });
   const pools = new FollowedPools(router);
   const onChange = (): void => pools.follow(models.list().flatMap(workerSetsOf));
   const models: LiveModelDirectory = new LiveModelDirectory({ discovery, clock: systemClock, onChange });
@@ -124,6 +120,7 @@ export async function startDeployment(
     models,
     store: new ModelStore({ open: async () => loaded, clock: systemClock, onFailure: () => {} }),
     router,
+    inhibition,
     plane,
     clock: systemClock,
     observer: metrics,

@@ -16,7 +16,7 @@ import {
 } from '../../../shared/pipeline/index.ts';
 import type { IncomingCall, PlaneServer } from '../../../shared/planes/request/index.ts';
 import { BlockIndex } from '../../../shared/router/block-index/index.ts';
-import { SimpleRouter } from '../../../shared/router/index.ts';
+import { Inhibition, SimpleRouter } from '../../../shared/router/index.ts';
 import { KvRouter, kvRouterConfig } from '../../../shared/router/scheduler/index.ts';
 import { createFrontendMetrics, type FrontendMetrics, silentLogger } from '../../../shared/telemetry/index.ts';
 import { letterModel } from '../../shared/pipeline/fixtures.ts';
@@ -133,6 +133,7 @@ export async function startScriptedKserve(options: ScriptedKserveOptions = {}): 
     const isTensor = model.model_input === 'Tensor';
     await add(name, model, (call) => (isTensor ? serveEcho(call) : serveText(call, (body) => bodies.push(body))));
   }
+  const inhibition = new Inhibition(clock, 0);
   const router = options.queues
     ? new KvRouter<Worker>({
         config: kvRouterConfig({ queueThreshold: 0 }),
@@ -140,7 +141,7 @@ export async function startScriptedKserve(options: ScriptedKserveOptions = {}): 
         random,
         indexFor: (_, ranks) => new BlockIndex({ ranks }),
       })
-    : new SimpleRouter<Worker>({ mode: 'round-robin', inhibitedMs: 0, clock, random });
+    : new SimpleRouter<Worker>({ mode: 'round-robin', random, inhibition });
   const observer = { holding() {}, wanted() {}, held() {} };
   const hold = options.holds ? new ColdStartQueue({ clock, timeoutMs: 60_000, observer }) : undefined;
   const pools = new FollowedPools(router);
@@ -168,6 +169,7 @@ export async function startScriptedKserve(options: ScriptedKserveOptions = {}): 
       onFailure: () => {},
     }),
     router,
+    inhibition,
     plane,
     clock,
     hold,

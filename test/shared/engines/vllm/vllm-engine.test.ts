@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { systemClock } from '../../../../shared/clock/index.ts';
 import type { Engine } from '../../../../shared/engines/index.ts';
-import { createVllmEngine, type VllmEngineOptions } from '../../../../shared/engines/vllm/index.ts';
+import { createVllmEngine, type VllmEngineOptions } from '../../../../shared/engines/vllm/launch.ts';
 import type { EngineRequest } from '../../../../shared/protocol/generation/index.ts';
 import { captureLogger } from '../../../../shared/telemetry/index.ts';
 import { waitUntil } from '../../../support/index.ts';

@@ -57,7 +57,9 @@ function start(asked: Partial<GenerationRequest> = {}, setup: Setup = {}) {
     reused: [] as [string, number][],
     served: [] as (readonly WorkerLabels[])[],
   };
-  const router = new SimpleRouter<Worker>({ mode: setup.mode ?? 'round-robin', clock, random: seededRandom(1) });
+  const failedWorkers = new Inhibition(clock, 5000);
+  const mode = setup.mode ?? 'round-robin';
+  const router = new SimpleRouter<Worker>({ mode, random: seededRandom(1), inhibition: failedWorkers });
   const pool = { key: 'sum', role: 'decode', blockSizeTokens: 16 } as const;
   const card = { ...model().card, needs: [['prefill']] } as ModelCard;
   const split =
@@ -94,6 +96,7 @@ function start(asked: Partial<GenerationRequest> = {}, setup: Setup = {}) {
     observer,
     streamWatch,
     stalledWorkers: stalled.ids,
+    failedWorkers,
     fullWorkers: new Inhibition(clock, 1000),
     busyOf: () => setup.busy,
   };

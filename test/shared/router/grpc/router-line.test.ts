@@ -9,7 +9,7 @@ import {
   type RouterLineOptions,
   serveRouterGrpc,
 } from '../../../../shared/router/grpc/index.ts';
-import type { Router } from '../../../../shared/router/index.ts';
+import { Inhibition, type Router } from '../../../../shared/router/index.ts';
 import {
   type ChooseService,
   createFallbackMetrics,
@@ -57,8 +57,11 @@ class Asker {
   readonly router: Router;
   readonly #registry = new MetricRegistry();
 
+  readonly inhibition = new Inhibition(systemClock, 5000);
+
   constructor(chooseTimeoutMs = 5000, options: RouterLineOptions = {}) {
     const clock = systemClock;
+    const { inhibition } = this;
     this.client = new ResidentClient({
       plane: createMemoryRequestPlane({ clock }),
       clock,
@@ -70,8 +73,8 @@ class Asker {
     opened.push(this.client);
     this.router = new ResidentRouter({
       client: this.client,
-      stateless: new StatelessRouter({ clock }),
-      clock,
+      stateless: new StatelessRouter({ clock, inhibition }),
+      inhibition,
       metrics: createFallbackMetrics(this.#registry),
       logger: captureLogger().logger,
     });
@@ -164,7 +167,7 @@ describe('a router that asks the resident one by gRPC', () => {
     const second = await asker.choose('r2', prompt(16), { excluded: new Set(['b']) });
     expect(second.worker.id).toBe('a');
     second.release();
-    asker.router.inhibit('a');
+    asker.inhibition.add('a');
     expect((await asker.choose('r3', prompt(16))).worker.id).toBe('b');
   });
 

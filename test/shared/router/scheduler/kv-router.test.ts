@@ -1,7 +1,12 @@
 import { describe, expect, it } from 'vitest';
 import { seededRandom } from '../../../../shared/clock/index.ts';
 import { BlockIndex } from '../../../../shared/router/block-index/index.ts';
-import type { RoutableWorker, RouteRequest, WorkerPool } from '../../../../shared/router/index.ts';
+import {
+  Inhibition,
+  type RoutableWorker,
+  type RouteRequest,
+  type WorkerPool,
+} from '../../../../shared/router/index.ts';
 import {
   createKeyedTracking,
   KvRouter,
@@ -163,8 +168,9 @@ describe('mode kv', () => {
 
   it('passes over a worker that failed for five seconds', async () => {
     const clock = new VirtualClock();
-    const routing = router({ config: kvRouterConfig({ queueThreshold: undefined }) }, clock);
-    routing.inhibit('a');
+    const inhibition = new Inhibition(clock, 5000);
+    const routing = router({ config: kvRouterConfig({ queueThreshold: undefined }), inhibition }, clock);
+    inhibition.add('a');
     for (let at = 0; at < 4; at++) {
       expect((await choose(routing, request(`r${at}`, promptTokens(16, at)), two)).worker.id).toBe('b');
     }

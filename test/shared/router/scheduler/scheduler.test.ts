@@ -440,6 +440,7 @@ describe('observers', () => {
       config: { queueThreshold: 0, queuedRequestsMax: 2 },
       workers: [worker('a', { maxNumBatchedTokens: 100 }), worker('b', { maxNumBatchedTokens: 100 })],
       observer: {
+        received: (policyClass) => void told.push(policyClass),
         decided: ({ promptTokens: tokens, cachedTokens, bestCachedTokens, blocksLost, sharedBeyondBlocks }) =>
           void told.push([tokens, cachedTokens, bestCachedTokens, blocksLost, sharedBeyondBlocks]),
         pending: (...line) => void told.push(line),
@@ -457,16 +458,23 @@ describe('observers', () => {
     pool.submit('r6', prompt, a); // one more than may
     pool.scheduler.free('r1'); // for r5
     pool.scheduler.free('r5');
-    pool.submit('r7', prompt, { sharedRanges: [[2, 4]] }); // to a, as b is busy
+    pool.submit('r7', prompt, { sharedRanges: [[2, 4]], policyClass: 'premium' }); // to a, as b is busy
     expect(told).toEqual([
+      'default',
       [64, 0, 0, 0, 0],
+      'default',
       [64, 16, 16, 0, 0],
+      'default',
       ['default', 1, 64, 16],
+      'default',
       ['default', 'do_not_queue'],
+      'default',
       ['default', 2, 128, 16],
+      'default',
       ['default', 'request_limit'],
       ['default', 1, 64, 16],
       [64, 0, 0, 0, 0],
+      'premium',
       [64, 0, 16, 1, 2],
     ]);
   });
@@ -475,7 +483,7 @@ describe('observers', () => {
     const told: unknown[] = [];
     const decided: SchedulerObserver['decided'] = ({ matchMs, schedulingMs }) =>
       void told.push([matchMs, schedulingMs]);
-    const pool = new Pool({ observer: { decided, pending: () => {}, backpressure: () => {} } });
+    const pool = new Pool({ observer: { decided, received: () => {}, pending: () => {}, backpressure: () => {} } });
     let nowMs = 0;
     const match = pool.index.match.bind(pool.index);
     Object.assign(pool.clock, { nowMs: () => nowMs });

@@ -99,15 +99,21 @@ export class NaiveIndex implements FoldedIndex {
     this.#cursors.set(key, { ...event.rank, eventId: event.eventId, publisherId: 'ab' });
   }
 
-  *write(): Generator<Uint8Array> {
+  write() {
+    return [{ name: 'all', chunks: this.#lines() }];
+  }
+
+  *#lines(): Generator<Uint8Array> {
     for (const key of [...this.#held.keys()]) {
       yield Buffer.from(`${JSON.stringify([key, [...(this.#held.get(key) ?? [])]])}\n`);
     }
     yield Buffer.from('end\n');
   }
 
-  async load(snapshot: Uint8Array, cursors: readonly RankPlace[]): Promise<void> {
-    const lines = Buffer.from(snapshot).toString().split('\n');
+  async load(indexes: ReadonlyMap<string, Uint8Array>, cursors: readonly RankPlace[]): Promise<void> {
+    const lines = Buffer.from(indexes.get('all') ?? [])
+      .toString()
+      .split('\n');
     if (lines.at(-2) !== 'end') throw new RangeError('the index is cut short');
     this.clear();
     for (const line of lines.slice(0, -2)) {
