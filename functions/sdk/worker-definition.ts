@@ -7,8 +7,7 @@ import {
   type ModelFacts,
   type RequestHandler,
 } from '../../shared/engines/index.ts';
-import { MODEL_TYPES, type ModelKind } from '../../shared/protocol/generation/index.ts';
-import { DATA_TYPES, recordTypeOf } from '../../shared/protocol/kserve/index.ts';
+import { DATA_TYPES, MODEL_TYPES, type ModelKind, recordTypeOf } from '../../shared/protocol/index.ts';
 import { readModelInfo } from '../../shared/tokens/index.ts';
 import type { CardSettings } from '../../shared/worker/index.ts';
 
@@ -138,7 +137,7 @@ function checkTensor(at: string, tensor: TensorModelConfig['inputs'][number]): v
 /** Rejects, as above, with bytes that are no `inference.ModelConfig`. The code that reads them is loaded for it. */
 async function checkTritonConfig({ triton_model_config: bytes }: TensorModelConfig): Promise<void> {
   if (bytes === undefined) return;
-  const { decodeMessage, ModelConfigSchema } = await import('../../shared/grpc/messages/index.ts');
+  const { decodeMessage, ModelConfigSchema } = await import('../../shared/grpc/index.ts');
   try {
     decodeMessage(ModelConfigSchema, Uint8Array.from(bytes));
   } catch (cause) {

@@ -4,7 +4,6 @@
  * effective settings of a process, and docs/configuration.md. To add a setting, add a row under table/ and
  * read it where it is used. Names that are known and do nothing stand in unbuilt.ts.
  */
-
 export {
   describeSettings,
   forwardSettings,

@@ -14,7 +14,7 @@ import {
   refuseOpenListener,
   serverTlsOptions,
   type TcpRequestPlane,
-} from '../planes/request/index.ts';
+} from '../planes/index.ts';
 
 /** Renewed files show within this. */
 const LOOK_INTERVAL_MS = 10_000;

@@ -1,13 +1,8 @@
 import { type Clock, type Random, systemRandom } from '../clock/index.ts';
 import type { ModelType } from '../discovery/index.ts';
 import { type ServeError, toServeError } from '../errors/index.ts';
-import type { RequestPlane } from '../planes/request/index.ts';
-import {
-  ENDPOINTS,
-  type GenerationRequest,
-  type GenerationSink,
-  type OutputOptions,
-} from '../protocol/generation/index.ts';
+import type { RequestPlane } from '../planes/index.ts';
+import { ENDPOINTS, type GenerationRequest, type GenerationSink, type OutputOptions } from '../protocol/index.ts';
 import { Inhibition, type Router } from '../router/index.ts';
 import { inSpan } from '../telemetry/index.ts';
 import { PromptEncoder } from '../tokens/index.ts';

@@ -4,33 +4,30 @@ import type { ExplanationSource, RoutableModel, Worker } from '../pipeline/index
 import {
   ApproximateIndex,
   type ApproximateIndexOptions,
-  BlockIndex,
-  IndexMemory,
-  predictingIndex,
-} from '../router/block-index/index.ts';
-import {
   type BlockChangeSink,
+  BlockIndex,
   type BusyLimits,
   BusyWorkers,
+  type ComponentPool,
   type ComponentScope,
+  IndexMemory,
   indexSink,
-  type LoadReport,
-  WorkerLoads,
-} from '../router/feed/index.ts';
-import type { Router, WorkerPool } from '../router/index.ts';
-import {
   KvRouter,
   type KvRouterConfig,
   kvRouterConfigOf,
+  type LoadReport,
   type PeerTeller,
   type PrefixIndex,
   poolName,
+  predictingIndex,
   type RankTable,
   RendezvousShare,
-} from '../router/scheduler/index.ts';
-import type { ComponentPool } from '../router/state/index.ts';
+  type Router,
+  WorkerLoads,
+  type WorkerPool,
+} from '../router/index.ts';
 import type { RouterPoolMetrics, RouterWorkerType } from '../telemetry/index.ts';
-import { type OpenFeeds, openFeeds, type RoutingParts } from './feeds/index.ts';
+import { type OpenFeeds, openFeeds, type RoutingParts } from './feeds.ts';
 import type { RemoteIndexes } from './remote-indexes.ts';
 import { Replicas } from './replicas.ts';
 import type { Resident } from './resident.ts';

@@ -1,5 +1,11 @@
-import type { KvEvent } from '../engines/index.ts';
-import { BlockJournal, Scheduler, type SchedulerOptions, Sequence, toKvEvents } from '../engines/mocker/index.ts';
+import {
+  BlockJournal,
+  type KvEvent,
+  Scheduler,
+  type SchedulerOptions,
+  Sequence,
+  toKvEvents,
+} from '../engines/index.ts';
 import type { ForwardPass } from '../planner/index.ts';
 import type { PoolRole } from '../router/index.ts';
 import type { GapHistogram } from './percentiles.ts';

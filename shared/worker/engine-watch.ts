@@ -2,7 +2,7 @@ import type { Clock, Timer } from '../clock/index.ts';
 import { forAtMost, withDeadline } from '../concurrency/index.ts';
 import { type Engine, type EngineInfo, type EngineSink, isRefused } from '../engines/index.ts';
 import { ServeError } from '../errors/index.ts';
-import type { EngineRequest } from '../protocol/generation/index.ts';
+import type { EngineRequest } from '../protocol/index.ts';
 import type { SettledOptions } from './options.ts';
 
 /** Failures in a row after which an engine counts as down. */

@@ -1,9 +1,7 @@
 import type { Clock, Random } from '../clock/index.ts';
 import type { Discovery } from '../discovery/index.ts';
 import type { Engine, EngineInfo, ModelFacts } from '../engines/index.ts';
-import type { EventPlane } from '../planes/event/index.ts';
-import type { PlannerOutbox } from '../planes/queue/index.ts';
-import type { RequestPlane } from '../planes/request/index.ts';
+import type { EventPlane, PlannerOutbox, RequestPlane } from '../planes/index.ts';
 import type { Logger, Tracer, WorkerMetrics } from '../telemetry/index.ts';
 import type { AdapterCache } from './adapters/adapter-cache.ts';
 import type { EndpointHealth } from './control/endpoint-health.ts';

@@ -1,10 +1,9 @@
 import type { DiscoveryRecord, EndpointRecord, ModelCard, ModelRecord } from '../discovery/index.ts';
 import type { EngineInfo, ModelFacts } from '../engines/index.ts';
 import { detailOf, type ServeError, workerError } from '../errors/index.ts';
-import type { IncomingCall, PlaneServer, Transport } from '../planes/request/index.ts';
-import { healthCheckRequest } from '../protocol/generation/index.ts';
-import { RESERVATION_HEADER } from '../router/feed/index.ts';
-import { QUOTE_ENDPOINT } from '../router/quotes/index.ts';
+import type { IncomingCall, PlaneServer, Transport } from '../planes/index.ts';
+import { healthCheckRequest } from '../protocol/index.ts';
+import { QUOTE_ENDPOINT, RESERVATION_HEADER } from '../router/index.ts';
 import { Adapters } from './adapters/adapters.ts';
 import {
   Admission,

@@ -3,8 +3,7 @@ import '../../shared/frontends/http/openai/chat.ts';
 import { type Clock, seededRandom } from '../../shared/clock/index.ts';
 import type { Discovery } from '../../shared/discovery/index.ts';
 import { MemoryDiscovery, MemoryHub } from '../../shared/discovery/memory/memory-discovery.ts';
-import type { Engine } from '../../shared/engines/index.ts';
-import { createMockEngine } from '../../shared/engines/mocker/index.ts';
+import { createMockEngine, type Engine } from '../../shared/engines/index.ts';
 import {
   createPipeline,
   FollowedPools,
@@ -13,7 +12,7 @@ import {
   type Worker as PipelineWorker,
   workerSetsOf,
 } from '../../shared/pipeline/index.ts';
-import type { PlaneServer, RequestPlane } from '../../shared/planes/request/index.ts';
+import type { PlaneServer, RequestPlane } from '../../shared/planes/index.ts';
 import { Inhibition, SimpleRouter } from '../../shared/router/index.ts';
 import { captureLogger, createFrontendMetrics, createWorkerMetrics } from '../../shared/telemetry/index.ts';
 import { EndpointHealth, startWorker, type Worker } from '../../shared/worker/index.ts';

@@ -1,11 +1,11 @@
 import type { Clock } from '../../clock/index.ts';
 import { toServeError, workerError } from '../../errors/index.ts';
-import type { EngineRequest } from '../../protocol/generation/index.ts';
+import type { EngineRequest } from '../../protocol/index.ts';
 import type { Logger } from '../../telemetry/index.ts';
 import { OpenExchanges, type Plan } from '../http/exchange.ts';
 import { planText, readModels } from '../http/openai-wire.ts';
 import { tracingHeaders, type UpstreamAnswer } from '../http/upstream.ts';
-import { withMediaGuard } from '../media/index.ts';
+import { withMediaGuard } from '../media/guarded-engine.ts';
 import { EngineHost } from '../server/engine-host.ts';
 import { serverSettings } from '../server/launch.ts';
 import type { Engine, EngineInfo, EngineKind, EngineLoad, EngineSink } from '../types.ts';

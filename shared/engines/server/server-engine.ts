@@ -1,6 +1,6 @@
 import type { Clock, Timer } from '../../clock/index.ts';
 import { detailOf, reasonOf, toServeError, workerError } from '../../errors/index.ts';
-import type { EngineRequest } from '../../protocol/generation/index.ts';
+import type { EngineRequest } from '../../protocol/index.ts';
 import type { Logger } from '../../telemetry/index.ts';
 import { OpenExchanges, type Plan } from '../http/exchange.ts';
 import { planText } from '../http/openai-wire.ts';

@@ -1,5 +1,5 @@
 import type { ResolvedConfig } from '../../config/index.ts';
-import { withMediaGuard } from '../media/index.ts';
+import { withMediaGuard } from '../media/guarded-engine.ts';
 import {
   argumentsOf,
   givenValue,

@@ -2,7 +2,7 @@ import { networkInterfaces } from 'node:os';
 import type { Clock } from '../../clock/index.ts';
 import type { ResolvedConfig, Settings } from '../../config/index.ts';
 import type { Logger } from '../../telemetry/index.ts';
-import { withMediaGuard } from '../media/index.ts';
+import { withMediaGuard } from '../media/guarded-engine.ts';
 import { EngineProcess, freePorts, levelOfLine } from '../server/engine-process.ts';
 import {
   argumentsOf,

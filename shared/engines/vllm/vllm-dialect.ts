@@ -1,5 +1,5 @@
 import { workerError } from '../../errors/index.ts';
-import type { EngineRequest } from '../../protocol/generation/index.ts';
+import type { EngineRequest } from '../../protocol/index.ts';
 import { asRecord } from '../../records/index.ts';
 import type { Plan } from '../http/exchange.ts';
 import { type ListedModel, readModels } from '../http/openai-wire.ts';

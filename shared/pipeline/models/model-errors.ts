@@ -1,6 +1,6 @@
 import type { ModelType } from '../../discovery/index.ts';
 import { nearestName, ServeError } from '../../errors/index.ts';
-import { MODEL_TYPES } from '../../protocol/generation/index.ts';
+import { MODEL_TYPES } from '../../protocol/index.ts';
 import type { ServedModel } from '../pipeline.ts';
 
 /** What a request asked for, as far as it was read. */

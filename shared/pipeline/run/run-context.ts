@@ -1,6 +1,6 @@
 import type { Clock } from '../../clock/index.ts';
-import type { RequestPlane } from '../../planes/request/index.ts';
-import type { ChatMessage, GenerationRequest } from '../../protocol/generation/index.ts';
+import type { RequestPlane } from '../../planes/index.ts';
+import type { ChatMessage, GenerationRequest } from '../../protocol/index.ts';
 import type { Inhibition, Router } from '../../router/index.ts';
 import type { Span } from '../../telemetry/index.ts';
 import type { RoutableModel, Worker, WorkersOfPool } from '../models/model-directory.ts';

@@ -1,5 +1,5 @@
 import { isInhibiting, type ServeError, toServeError } from '../../errors/index.ts';
-import type { EngineRequest, RoutingHints } from '../../protocol/generation/index.ts';
+import type { EngineRequest, RoutingHints } from '../../protocol/index.ts';
 import type { Reservation, RouteRequest } from '../../router/index.ts';
 import { inSpan } from '../../telemetry/index.ts';
 import type { Worker, WorkersOfPool } from '../models/model-directory.ts';

@@ -1,6 +1,6 @@
 import type { Clock } from '../../clock/index.ts';
 import { ServeError, workerError } from '../../errors/index.ts';
-import type { RoutingConstraints, RoutingHints } from '../../protocol/generation/index.ts';
+import type { RoutingConstraints, RoutingHints } from '../../protocol/index.ts';
 import {
   type RoutableWorker,
   type RouteRequest,

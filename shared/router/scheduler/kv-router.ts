@@ -12,13 +12,13 @@ import {
 import type { ReplicaShare } from './cost.ts';
 import type { Inhibition } from './eligibility.ts';
 import type { ExplanationRecord } from './explanation-record.ts';
-import type { TrackingHash } from './index.ts';
 import { type KvRouterConfig, kvRouterConfig, prefillPoolConfig } from './kv-config.ts';
 import type { PrefixIndex } from './prefix-index.ts';
 import { type PolicyConfig, profileFor } from './queue/policy-config.ts';
 import { RankTable } from './ranks.ts';
 import { Scheduler } from './scheduler.ts';
 import { hashPrompt, SessionAffinity, type SessionAffinityOptions, schedulingRequest } from './scheduling-request.ts';
+import type { TrackingHash } from './tracking-hash.ts';
 import type { Decision, KvRouterObserver, PrefillDurationModel, SchedulingRequest } from './types.ts';
 
 export interface KvRouterOptions {
@@ -140,14 +140,15 @@ export class KvRouter<Worker extends RoutableWorker = RoutableWorker> implements
         },
       });
       if (!ticket.isWaiting) return;
-      if (request.onQueued !== undefined) request.onQueued(ticket.position ?? 0);
+      const leaving = request.onQueued?.(ticket.position ?? 0) ?? signal;
       const giveUp = (): void => {
         ticket.cancel();
         this.#arm(pool);
-        reject(signal.reason);
+        reject(leaving.reason);
       };
-      leave = () => signal.removeEventListener('abort', giveUp);
-      signal.addEventListener('abort', giveUp, { once: true });
+      leave = () => leaving.removeEventListener('abort', giveUp);
+      leaving.addEventListener('abort', giveUp, { once: true });
+      if (leaving.aborted) giveUp();
       this.#arm(pool);
     });
   }

@@ -1,5 +1,5 @@
 import type { ServeError } from '../../errors/index.ts';
-import type { RouterConfigOverride } from '../../protocol/generation/index.ts';
+import type { RouterConfigOverride } from '../../protocol/index.ts';
 import type { RouterMetrics, RouterPoolMetrics } from '../../telemetry/index.ts';
 import type { BlockHashes } from '../../tokens/index.ts';
 import type { RoutableWorker, WorkerPool } from '../router.ts';

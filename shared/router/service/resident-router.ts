@@ -1,6 +1,6 @@
 import { assertNever } from '../../errors/index.ts';
 import type { Logger, MetricRegistry } from '../../telemetry/index.ts';
-import { RESERVATION_HEADER } from '../feed/index.ts';
+import { RESERVATION_HEADER } from '../feed/kv-events.ts';
 import {
   poolName,
   type Reservation,

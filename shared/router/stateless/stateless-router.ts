@@ -1,6 +1,6 @@
 import type { Clock } from '../../clock/index.ts';
 import type { FleetLoads, WorkerLoad } from '../../discovery/index.ts';
-import type { AskedPlace, WorkerAsker } from '../quotes/index.ts';
+import type { AskedPlace, WorkerAsker } from '../quotes/ask-workers.ts';
 import { keyOfText, type RendezvousKey, seedOf } from '../rendezvous.ts';
 import {
   type HashedPrompt,

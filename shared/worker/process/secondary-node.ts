@@ -1,9 +1,10 @@
 import type { Clock } from '../../clock/index.ts';
 import { ConfigError, type ResolvedConfig } from '../../config/index.ts';
-import { startSecondaryVllm } from '../../engines/vllm/index.ts';
+import { startSecondaryVllm } from '../../engines/index.ts';
 import { reasonOf } from '../../errors/index.ts';
 import { createWorkerMetrics, type ProcessLogger } from '../../telemetry/index.ts';
-import { EndpointHealth, type WorkerAddress } from '../index.ts';
+import { EndpointHealth } from '../control/endpoint-health.ts';
+import type { WorkerAddress } from '../options.ts';
 import { openStatusServer } from './open-parts.ts';
 
 /** What its status server shows in place of endpoints. */

@@ -4,7 +4,7 @@ import { resolveConfig } from '../../../shared/config/index.ts';
 import type { RankLoad } from '../../../shared/discovery/index.ts';
 import { MemoryDiscovery, MemoryHub } from '../../../shared/discovery/memory/memory-discovery.ts';
 import type { RoutableModel } from '../../../shared/pipeline/index.ts';
-import type { PlaneHandler, RequestPlane } from '../../../shared/planes/request/index.ts';
+import type { PlaneHandler, RequestPlane } from '../../../shared/planes/index.ts';
 import { Inhibition, type RouteRequest } from '../../../shared/router/index.ts';
 import { openRouterMetrics, openRouting, type Routing } from '../../../shared/routing/index.ts';
 import { createFrontendMetrics, type FrontendMetrics, silentLogger } from '../../../shared/telemetry/index.ts';

@@ -3,8 +3,10 @@ import { seededRandom, systemClock, systemRandom } from '../../../shared/clock/i
 import type { ModelCard, ModelType } from '../../../shared/discovery/index.ts';
 import { MemoryDiscovery, MemoryHub } from '../../../shared/discovery/memory/memory-discovery.ts';
 import { workerError } from '../../../shared/errors/index.ts';
-import { createHttpApp, type HttpSettings } from '../../../shared/frontends/http/index.ts';
-import { ByteBudget, ServiceLifecycle } from '../../../shared/frontends/inference/index.ts';
+import { createHttpApp } from '../../../shared/frontends/http/app.ts';
+import type { HttpSettings } from '../../../shared/frontends/http/settings.ts';
+import { ByteBudget } from '../../../shared/frontends/inference/deps.ts';
+import { ServiceLifecycle } from '../../../shared/frontends/inference/lifecycle.ts';
 import { startHttpServer } from '../../../shared/frontends/node/server.ts';
 import {
   createPipeline,
@@ -14,8 +16,8 @@ import {
   type Worker,
   workerSetsOf,
 } from '../../../shared/pipeline/index.ts';
-import type { IncomingCall, RequestPlane } from '../../../shared/planes/request/index.ts';
-import { decodeEngineRequest } from '../../../shared/protocol/generation/index.ts';
+import type { IncomingCall, RequestPlane } from '../../../shared/planes/index.ts';
+import { decodeEngineRequest } from '../../../shared/protocol/index.ts';
 import { MemoryResponseStore } from '../../../shared/responses/index.ts';
 import { Inhibition, SimpleRouter } from '../../../shared/router/index.ts';
 import { createFrontendMetrics, silentLogger } from '../../../shared/telemetry/index.ts';

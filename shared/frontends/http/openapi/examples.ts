@@ -1,5 +1,5 @@
 import type { ServedModel } from '../../../pipeline/index.ts';
-import { ENDPOINTS, type Endpoint } from '../../../protocol/generation/index.ts';
+import { ENDPOINTS, type Endpoint } from '../../../protocol/index.ts';
 import type { Operation } from '../route.ts';
 
 /** Names of served models that examples ask for, by what they can do. */

@@ -1,7 +1,8 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { Clock, Random, Timer } from '../../../clock/index.ts';
-import type { EventLog } from '../../../planes/event/index.ts';
-import type { BlockIndex, LoadedBlockIndex } from '../../block-index/index.ts';
+import type { EventLog } from '../../../planes/index.ts';
+import type { BlockIndex } from '../../block-index/block-index.ts';
+import type { LoadedBlockIndex } from '../../block-index/snapshot.ts';
 import type { EventSource, KvEventFeed, RankPlace } from '../../feed/kv-event-feed.ts';
 import type { LeaseHolder } from '../lease-holder.ts';
 import type { RankId, RouterState, StateName } from '../router-state.ts';

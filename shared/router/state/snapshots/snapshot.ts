@@ -1,5 +1,5 @@
 import type { Clock, Random } from '../../../clock/index.ts';
-import type { EventEnvelope, EventLog } from '../../../planes/event/index.ts';
+import type { EventEnvelope, EventLog } from '../../../planes/index.ts';
 import { asRecord, type UnknownRecord } from '../../../records/index.ts';
 import type { RankPlace } from '../../feed/kv-event-feed.ts';
 import type { RankId, RouterState, StateName } from '../router-state.ts';

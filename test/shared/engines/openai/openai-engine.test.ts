@@ -1,10 +1,10 @@
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { systemClock } from '../../../../shared/clock/index.ts';
 import { resolveConfig } from '../../../../shared/config/index.ts';
-import type { Engine } from '../../../../shared/engines/index.ts';
-import { createOpenAiEngine, type OpenAiEngineOptions, openai } from '../../../../shared/engines/openai/index.ts';
+import { type Engine, openai } from '../../../../shared/engines/index.ts';
+import { createOpenAiEngine, type OpenAiEngineOptions } from '../../../../shared/engines/openai/openai-engine.ts';
 import { isMigratable } from '../../../../shared/errors/index.ts';
-import type { EngineOutput, EngineRequest } from '../../../../shared/protocol/generation/index.ts';
+import type { EngineOutput, EngineRequest } from '../../../../shared/protocol/index.ts';
 import { silentLogger } from '../../../../shared/telemetry/index.ts';
 import { freePort } from '../../../support/index.ts';
 import { RecordingSink } from '../recording-sink.ts';

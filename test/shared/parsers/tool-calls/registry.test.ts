@@ -8,12 +8,9 @@ import {
   TOOL_CALL_PARSERS,
   TOOL_CALL_PARSERS_WITHOUT_GRAMMAR,
 } from '../../../../shared/config/parser-names.ts';
+import { createToolCallParser, describeToolCallParser } from '../../../../shared/parsers/index.ts';
 import { REASONING_FORMATS } from '../../../../shared/parsers/reasoning/formats.ts';
-import {
-  createToolCallParser,
-  describeToolCallParser,
-  TOOL_CALL_PARSER_NAMES,
-} from '../../../../shared/parsers/tool-calls/index.ts';
+import { TOOL_CALL_PARSER_NAMES } from '../../../../shared/parsers/tool-calls/registry.ts';
 import { declare } from './read-calls.ts';
 
 describe('the flags for parsers', () => {

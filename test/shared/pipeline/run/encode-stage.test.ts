@@ -6,7 +6,7 @@ import type { Worker } from '../../../../shared/pipeline/index.ts';
 import { passThrough } from '../../../../shared/pipeline/prompt/preprocess.ts';
 import { EncodeStage } from '../../../../shared/pipeline/run/encode-stage.ts';
 import { RequestRun } from '../../../../shared/pipeline/run/run.ts';
-import { decodeEngineRequest, type GenerationRequest } from '../../../../shared/protocol/generation/index.ts';
+import { decodeEngineRequest, type GenerationRequest } from '../../../../shared/protocol/index.ts';
 import { Inhibition, SimpleRouter } from '../../../../shared/router/index.ts';
 import { VirtualClock } from '../../../support/virtual-clock.ts';
 import {

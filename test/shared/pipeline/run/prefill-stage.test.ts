@@ -7,11 +7,7 @@ import { type Worker, workerSetsOf } from '../../../../shared/pipeline/index.ts'
 import { type Bypass, PrefillStage } from '../../../../shared/pipeline/run/prefill-stage.ts';
 import { RequestRun } from '../../../../shared/pipeline/run/run.ts';
 import { StalledWorkers, StreamWatch } from '../../../../shared/pipeline/run/stalled-workers.ts';
-import {
-  decodeEngineRequest,
-  type GenerationRequest,
-  RELEASE_PREFILL,
-} from '../../../../shared/protocol/generation/index.ts';
+import { decodeEngineRequest, type GenerationRequest, RELEASE_PREFILL } from '../../../../shared/protocol/index.ts';
 import { BYPASS_ANNOTATION, Inhibition, SimpleRouter, type SimpleRouterMode } from '../../../../shared/router/index.ts';
 import type { WorkerLabels } from '../../../../shared/telemetry/index.ts';
 import { VirtualClock } from '../../../support/virtual-clock.ts';

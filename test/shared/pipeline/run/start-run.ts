@@ -4,7 +4,7 @@ import type { Worker } from '../../../../shared/pipeline/index.ts';
 import { RequestRun } from '../../../../shared/pipeline/run/run.ts';
 import { StalledWorkers, StreamWatch } from '../../../../shared/pipeline/run/stalled-workers.ts';
 
-import type { GenerationRequest } from '../../../../shared/protocol/generation/index.ts';
+import type { GenerationRequest } from '../../../../shared/protocol/index.ts';
 import { Inhibition, SimpleRouter } from '../../../../shared/router/index.ts';
 import { VirtualClock } from '../../../support/virtual-clock.ts';
 import {

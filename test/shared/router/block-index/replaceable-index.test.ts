@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { BlockIndex } from '../../../../shared/router/block-index/index.ts';
+import { BlockIndex } from '../../../../shared/router/index.ts';
 import { RankTable } from '../../../../shared/router/scheduler/ranks.ts';
 import { deviceOf, longPrompt, prompt } from './prompts.ts';
 

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { BlockIndex } from '../../../../shared/router/block-index/index.ts';
+import { BlockIndex } from '../../../../shared/router/index.ts';
 import { RankTable } from '../../../../shared/router/scheduler/ranks.ts';
 import { loadBlockIndex } from '../../../support/router/load-block-index.ts';
 import { deviceOf, dumpOf, longPrompt, prompt, remove, store, tableOf } from './prompts.ts';

@@ -1,20 +1,18 @@
 import { describe, expect, it } from 'vitest';
 import { seededRandom } from '../../../../shared/clock/index.ts';
-import { BlockIndex } from '../../../../shared/router/block-index/index.ts';
 import {
+  askingRouter,
+  BlockIndex,
+  createKeyedTracking,
   Inhibition,
+  KvRouter,
   type RoutableWorker,
   type RouteRequest,
+  type SchedulingRequest,
   type WorkerPool,
 } from '../../../../shared/router/index.ts';
-import {
-  createKeyedTracking,
-  KvRouter,
-  type KvRouterOptions,
-  kvRouterConfig,
-  type SchedulingRequest,
-} from '../../../../shared/router/scheduler/index.ts';
-import { askingRouter } from '../../../../shared/router/service/index.ts';
+import { kvRouterConfig } from '../../../../shared/router/scheduler/kv-config.ts';
+import type { KvRouterOptions } from '../../../../shared/router/scheduler/kv-router.ts';
 import { hashBlocks } from '../../../../shared/tokens/index.ts';
 import { VirtualClock } from '../../../support/virtual-clock.ts';
 import { choose } from '../choose.ts';

@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { seededRandom } from '../../../../shared/clock/index.ts';
-import { KvRouter, kvRouterConfig } from '../../../../shared/router/scheduler/index.ts';
+import { KvRouter } from '../../../../shared/router/index.ts';
+import { kvRouterConfig } from '../../../../shared/router/scheduler/kv-config.ts';
 import { VirtualClock } from '../../../support/virtual-clock.ts';
 import { choose } from '../choose.ts';
 

@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import { RoutingError, type SchedulerObserver } from '../../../../shared/router/scheduler/index.ts';
+import { RoutingError } from '../../../../shared/router/index.ts';
+import type { SchedulerObserver } from '../../../../shared/router/scheduler/types.ts';
 import { hashBlocks } from '../../../../shared/tokens/index.ts';
 import { Pool, promptTokens, worker } from './pool.ts';
 

@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { seededRandom } from '../../../../shared/clock/index.ts';
-import type { RoutingHints } from '../../../../shared/protocol/generation/index.ts';
+import type { RoutingHints } from '../../../../shared/protocol/index.ts';
 import {
   Inhibition,
   type RoutableWorker,

@@ -1,28 +1,22 @@
 import { describe, expect, it } from 'vitest';
 import { seededRandom, systemClock, systemRandom } from '../../../../shared/clock/index.ts';
-import {
-  createTcpRequestPlane,
-  type PlaneHandler,
-  type RequestPlane,
-} from '../../../../shared/planes/request/index.ts';
-import {
-  Inhibition,
-  type Reservation,
-  type RouteRequest,
-  type Router,
-  SimpleRouter,
-} from '../../../../shared/router/index.ts';
+import { createTcpRequestPlane, type PlaneHandler, type RequestPlane } from '../../../../shared/planes/index.ts';
 import {
   createFallbackMetrics,
-  type EmbeddedRouter,
+  Inhibition,
   queryOf,
+  type Reservation,
   type ResidentAddress,
   ResidentClient,
   ResidentRouter,
   ResidentService,
+  type RouteRequest,
+  type Router,
+  SimpleRouter,
+  StatelessRouter,
   serveRouterOnPlane,
-} from '../../../../shared/router/service/index.ts';
-import { StatelessRouter } from '../../../../shared/router/stateless/index.ts';
+} from '../../../../shared/router/index.ts';
+import type { EmbeddedRouter } from '../../../../shared/router/service/resident-router.ts';
 import { captureLogger, MetricRegistry } from '../../../../shared/telemetry/index.ts';
 import { createMemoryRequestPlane } from '../../../support/memory-request-plane.ts';
 import { VirtualClock } from '../../../support/virtual-clock.ts';

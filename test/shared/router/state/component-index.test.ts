@@ -1,18 +1,17 @@
 import { describe, expect, it } from 'vitest';
 import { seededRandom } from '../../../../shared/clock/index.ts';
-import type { EventLog } from '../../../../shared/planes/event/index.ts';
-import { BlockIndex } from '../../../../shared/router/block-index/index.ts';
-import type { RankPlace } from '../../../../shared/router/feed/index.ts';
-import { RankTable } from '../../../../shared/router/scheduler/index.ts';
+import type { EventLog } from '../../../../shared/planes/index.ts';
+import type { RankPlace } from '../../../../shared/router/feed/kv-event-feed.ts';
 import {
-  type ComponentFeed,
+  BlockIndex,
   ComponentIndex,
   type ComponentPool,
-  type FoldedIndex,
-  foldComponent,
   LeaseHolder,
+  RankTable,
   type SnapshotStore,
-} from '../../../../shared/router/state/index.ts';
+} from '../../../../shared/router/index.ts';
+import { type ComponentFeed, foldComponent } from '../../../../shared/router/state/snapshots/component-index.ts';
+import type { FoldedIndex } from '../../../../shared/router/state/snapshots/snapshot.ts';
 import { MemoryRouterStateHub } from '../../../support/router/memory-router-state.ts';
 import { createMemorySnapshotStore } from '../../../support/router/memory-snapshot-store.ts';
 import { VirtualClock } from '../../../support/virtual-clock.ts';

@@ -1,7 +1,8 @@
 import type { Random } from '../../../../shared/clock/index.ts';
-import type { EventEnvelope } from '../../../../shared/planes/event/index.ts';
-import type { RankPlace } from '../../../../shared/router/feed/index.ts';
-import type { FoldedIndex, RankId } from '../../../../shared/router/state/index.ts';
+import type { EventEnvelope } from '../../../../shared/planes/index.ts';
+import type { RankPlace } from '../../../../shared/router/feed/kv-event-feed.ts';
+import type { RankId } from '../../../../shared/router/state/router-state.ts';
+import type { FoldedIndex } from '../../../../shared/router/state/snapshots/snapshot.ts';
 import type { ScriptedEventLog } from './event-log.ts';
 
 interface BlockEvent {

@@ -1,14 +1,9 @@
 import { describe, expect, it } from 'vitest';
 import { seededRandom } from '../../../../shared/clock/index.ts';
-import type { EventLog, EventLogListener } from '../../../../shared/planes/event/index.ts';
-import {
-  type HydratedFrom,
-  IndexReader,
-  LeaseHolder,
-  type RouterState,
-  type SnapshotStore,
-  Snapshotter,
-} from '../../../../shared/router/state/index.ts';
+import type { EventLog, EventLogListener } from '../../../../shared/planes/index.ts';
+import { LeaseHolder, type RouterState, type SnapshotStore } from '../../../../shared/router/index.ts';
+import { type HydratedFrom, IndexReader } from '../../../../shared/router/state/snapshots/index-reader.ts';
+import { Snapshotter } from '../../../../shared/router/state/snapshots/snapshotter.ts';
 import { MemoryRouterStateHub } from '../../../support/router/memory-router-state.ts';
 import { createMemorySnapshotStore } from '../../../support/router/memory-snapshot-store.ts';
 import { VirtualClock } from '../../../support/virtual-clock.ts';

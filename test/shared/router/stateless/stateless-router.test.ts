@@ -1,7 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import type { FleetLoads } from '../../../../shared/discovery/index.ts';
-import { Inhibition, type RoutableWorker } from '../../../../shared/router/index.ts';
-import { StatelessRouter } from '../../../../shared/router/stateless/index.ts';
+import { Inhibition, type RoutableWorker, StatelessRouter } from '../../../../shared/router/index.ts';
 import { VirtualClock } from '../../../support/virtual-clock.ts';
 import { choose } from '../choose.ts';
 import { prompt, request, worker } from '../service/resident-rig.ts';

@@ -1,21 +1,18 @@
-/**
- * @module fleet/events
- * The event plane that the settings name.
- */
-import type { Clock } from '../../clock/index.ts';
-import type { FleetSettings } from '../../config/index.ts';
-import { type Discovery, discoveredBrokers } from '../../discovery/index.ts';
+import type { Clock } from '../clock/index.ts';
+import type { FleetSettings } from '../config/index.ts';
+import { type Discovery, discoveredBrokers } from '../discovery/index.ts';
 import {
   createNatsEventPlane,
   createZmqEventPlane,
   type EventPlane,
   fixedBrokers,
+  listenAddress,
+  refuseOpenListener,
   type ZmqBrokerSource,
-} from '../../planes/event/index.ts';
-import { listenAddress, refuseOpenListener } from '../../planes/request/index.ts';
-import type { Logger } from '../../telemetry/index.ts';
-import { openNats, tellSome } from '../nats.ts';
-import { fleetHost } from '../security.ts';
+} from '../planes/index.ts';
+import type { Logger } from '../telemetry/index.ts';
+import { openNats, tellSome } from './nats.ts';
+import { fleetHost } from './security.ts';
 
 /** The event plane of a worker, or of a process that follows workers. Its brokers, if any, may be named in `discovery`. */
 export function eventPlane(settings: FleetSettings, clock: Clock, logger: Logger, discovery: Discovery): EventPlane {

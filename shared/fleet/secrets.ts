@@ -1,12 +1,8 @@
-/**
- * @module fleet/secrets
- * Secrets that a process reads for itself: the environment names them, Secrets Manager has them. Loaded where one is named.
- */
-
-import type { Clock } from '../../clock/index.ts';
-import { reasonOf } from '../../errors/index.ts';
-import { isRecord } from '../../records/index.ts';
-import type { Logger } from '../../telemetry/index.ts';
+/** Secrets that a process reads for itself: the environment names them, Secrets Manager has them. */
+import type { Clock } from '../clock/index.ts';
+import { reasonOf } from '../errors/index.ts';
+import { isRecord } from '../records/index.ts';
+import type { Logger } from '../telemetry/index.ts';
 
 export interface SecretWatchOptions {
   readonly clock: Clock;

@@ -1,10 +1,6 @@
-/**
- * @module fleet/planner-queue
- * The queue of planners, as the settings name it. A door of its own: its code is loaded where there is one.
- */
-import type { Clock } from '../../clock/index.ts';
-import { PlannerOutbox, SqsPlannerQueue } from '../../planes/queue/index.ts';
-import { createPlannerQueueMetrics, type Logger, type MetricRegistry } from '../../telemetry/index.ts';
+import type { Clock } from '../clock/index.ts';
+import { PlannerOutbox, SqsPlannerQueue } from '../planes/index.ts';
+import { createPlannerQueueMetrics, type Logger, type MetricRegistry } from '../telemetry/index.ts';
 
 interface QueueSettings {
   readonly plannerQueueUrl?: string | undefined;

@@ -1,22 +1,21 @@
-/**
- * @module fleet/state
- * What the routers of a fleet share: the router-state table, leases, logs of events with their snapshots.
- */
-import type { Clock, Random } from '../../clock/index.ts';
-import type { EdgeSettings } from '../../config/index.ts';
-import { reasonOf } from '../../errors/index.ts';
-import type { EventPlane } from '../../planes/event/index.ts';
-import { type ComponentScope, type EventSource, KV_EVENTS_TOPIC } from '../../router/feed/index.ts';
+/** What the routers of a fleet share: the router-state table, leases, logs of events with their snapshots. */
+import type { Clock, Random } from '../clock/index.ts';
+import type { EdgeSettings } from '../config/index.ts';
+import { reasonOf } from '../errors/index.ts';
+import type { EventPlane } from '../planes/index.ts';
 import {
   ComponentIndex,
   type ComponentPool,
+  type ComponentScope,
   createNatsSnapshotStore,
   DynamoDbRouterState,
+  type EventSource,
+  KV_EVENTS_TOPIC,
   LeaseHolder,
   type RouterState,
   type SnapshotStore,
   snapshotBucketOf,
-} from '../../router/state/index.ts';
+} from '../router/index.ts';
 import {
   createRouterStateMetrics,
   type Logger,
@@ -24,8 +23,8 @@ import {
   type ProcessLogger,
   type RouterStateMetrics,
   type SharedPart,
-} from '../../telemetry/index.ts';
-import { openNats } from '../nats.ts';
+} from '../telemetry/index.ts';
+import { openNats } from './nats.ts';
 
 /** Giving leases back at the end takes no longer. */
 const CLOSE_MS_MAX = 1000;

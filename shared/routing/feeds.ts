@@ -1,26 +1,22 @@
-/**
- * @module routing/feeds
- * What follows workers for a router. A door of its own: a function that follows nothing does not load it.
- */
-import type { Clock, Random } from '../../clock/index.ts';
-import { Semaphore } from '../../concurrency/index.ts';
-import type { Discovery } from '../../discovery/index.ts';
-import type { SharedRouterState } from '../../fleet/state/index.ts';
-import type { RoutableModel } from '../../pipeline/index.ts';
-import type { EventPlane } from '../../planes/event/index.ts';
-import type { RequestPlane } from '../../planes/request/index.ts';
+/** What follows workers for a router: a function that follows nothing does not load it. */
+import type { Clock, Random } from '../clock/index.ts';
+import { Semaphore } from '../concurrency/index.ts';
+import type { Discovery } from '../discovery/index.ts';
+import type { SharedRouterState } from '../fleet/index.ts';
+import type { RoutableModel } from '../pipeline/index.ts';
+import type { EventPlane, RequestPlane } from '../planes/index.ts';
 import {
   type BusyLimits,
   type ComponentScope,
   type EventSource,
+  type Inhibition,
   type LoadReport,
   RECOVERIES_AT_ONCE_MAX,
   RecoveryClient,
   WorkerFeeds,
   type WorkerLoads,
-} from '../../router/feed/index.ts';
-import type { Inhibition } from '../../router/index.ts';
-import type { FrontendMetrics, ProcessLogger, RouterMetrics } from '../../telemetry/index.ts';
+} from '../router/index.ts';
+import type { FrontendMetrics, ProcessLogger, RouterMetrics } from '../telemetry/index.ts';
 
 /** What routing is made of. */
 export interface RoutingParts {
