@@ -29,10 +29,6 @@ const ROOMS = [
   'commands',
 ];
 
-// Rooms with several doors: each sub-folder is a public part of its own, and so is each command.
-const DOORS = '(index|[a-z-]+/index)\\.ts$';
-const COMMAND = '[a-z-]+\\.ts$';
-
 export default {
   forbidden: [
     {
@@ -52,7 +48,7 @@ export default {
       name: `${room}-has-one-door`,
       severity: 'error',
       from: { path: '^(shared|functions|infra)/', pathNot: `^shared/${room}/` },
-      to: { path: `^shared/${room}/`, pathNot: `^shared/${room}/(${DOORS}|${room === 'commands' ? COMMAND : DOORS})` },
+      to: { path: `^shared/${room}/`, pathNot: `^shared/${room}/index\\.ts$` },
     })),
     {
       name: 'shared-knows-no-host',

@@ -6,6 +6,7 @@
 import { existsSync, readFileSync, statSync } from 'node:fs';
 import { chmod, cp, mkdir, readdir, rm, writeFile } from 'node:fs/promises';
 import { describeThirdParties } from './third-party.mjs';
+import { throughDoors } from './through-doors.mjs';
 
 const NATIVE = ['zeromq'];
 /** The page at /docs, with the licences of what it is made of. */
@@ -35,6 +36,7 @@ const common = {
   logLevel: 'warning',
   metafile: true,
   external: NATIVE,
+  plugins: [throughDoors],
   // msgpackr looks for a native helper beside itself, where a bundle has none.
   define: { 'process.env.MSGPACKR_NATIVE_ACCELERATION_DISABLED': '"true"' },
   // CommonJS packages inside an ES module bundle still call require() for node's own modules.
@@ -102,7 +104,9 @@ async function bundle(build) {
   }
   const own = sources.filter((path) => !/^node_modules|:/.test(path));
   const model = (await readdir(MODEL)).map((name) => `${MODEL}/${name}`);
-  const inputs = ['esbuild.config.mjs', 'third-party.mjs', 'package-lock.json', ...model, ...own];
+  const doors = (await readdir('shared')).map((room) => `shared/${room}/index.ts`);
+  const scripts = ['esbuild.config.mjs', 'third-party.mjs', 'through-doors.mjs'];
+  const inputs = [...scripts, 'package-lock.json', ...model, ...doors, ...own];
   const record = { variant, outputs, inputs: Object.fromEntries(inputs.map((path) => [path, stampOf(path)])) };
   await mkdir('node_modules/.cache/stator', { recursive: true });
   await writeFile(RECORD, JSON.stringify(record));

@@ -4,15 +4,14 @@
  *
  *     npm run bench:part -- bench/access.ts [--json]
  */
-import { RequestNames } from '../shared/access/index.ts';
-import { issueKey, KeyGate, type KeyLimits } from '../shared/access/keys/index.ts';
+import { issueKey, KeyGate, type KeyLimits, RequestNames } from '../shared/access/index.ts';
 import { systemClock } from '../shared/clock/index.ts';
+import { createHttpApp } from '../shared/frontends/http/app.ts';
 import type { BodyIntake } from '../shared/frontends/http/hosts/body-intake.ts';
 import type { FrameSink, HostExchange } from '../shared/frontends/http/hosts/exchange.ts';
-import { createHttpApp } from '../shared/frontends/http/index.ts';
-import { type GrpcCall, type GrpcMethod, type GrpcStatus, STATUS } from '../shared/grpc/index.ts';
-import { encodeMessage, ModelInferRequestSchema } from '../shared/grpc/messages/index.ts';
-import type { IncomingCall } from '../shared/planes/request/index.ts';
+import { encodeMessage, type GrpcCall, type GrpcMethod, type GrpcStatus, STATUS } from '../shared/grpc/index.ts';
+import { ModelInferRequestSchema } from '../shared/grpc/messages/generated/grpc_service_pb.js';
+import type { IncomingCall } from '../shared/planes/index.ts';
 import { silentLogger } from '../shared/telemetry/index.ts';
 import { createTestApp } from '../test/support/http-app.ts';
 import { type ScriptedKserve, startScriptedKserve } from '../test/support/kserve/scripted-server.ts';
@@ -53,7 +52,7 @@ async function medianUs(count: number, round: () => void | Promise<void>): Promi
 
 async function openGate(limits: KeyLimits) {
   const store = new MemoryKeyStore();
-  const gate = new KeyGate({ store, clock: systemClock, cacheMs: 300_000 });
+  const gate = new KeyGate({ store, clock: systemClock, freshMs: 300_000 });
   const { text } = await issueKey(store, systemClock, { name: 'bench', owner: 'bench', scopes: ['inference'], limits });
   const authorization = `Bearer ${text}`;
   const caller = { header: (name: string) => (name === 'authorization' ? authorization : undefined) };

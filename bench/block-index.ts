@@ -2,7 +2,7 @@
 // eight of which share their first 64 blocks. Process CPU time, each row in a process of its own. By itself:
 //   npm run bench:part -- bench/block-index.ts [--quick] [--json]
 import { execFileSync } from 'node:child_process';
-import { BlockIndex, type HashPair } from '../shared/router/block-index/index.ts';
+import { BlockIndex, type HashPair } from '../shared/router/index.ts';
 import { Overlaps } from '../shared/router/scheduler/prefix-index.ts';
 import { RankTable } from '../shared/router/scheduler/ranks.ts';
 import { borrowChain, chainHashes } from '../shared/tokens/index.ts';

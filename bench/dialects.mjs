@@ -40,22 +40,11 @@ async function measureAll() {
 }
 
 async function bundle(outfile) {
-  const contents = [
-    'clock',
-    'config',
-    'frontends/http',
-    'frontends/inference',
-    'pipeline',
-    'protocol/openai',
-    'telemetry',
-  ]
-    .map((room) => `export * from './shared/${room}/index.ts';`)
-    .join('\n');
-  const stdin = {
-    contents: `${contents}\nexport * from './shared/frontends/node/server.ts';`,
-    resolveDir: process.cwd(),
-    loader: 'ts',
-  };
+  const rooms = ['clock', 'config', 'pipeline', 'protocol', 'telemetry'];
+  const inside = ['http/app', 'http/settings', 'inference/deps', 'inference/lifecycle', 'node/server'];
+  const files = [...rooms.map((room) => `${room}/index`), ...inside.map((file) => `frontends/${file}`)];
+  const contents = files.map((file) => `export * from './shared/${file}.ts';`).join('\n');
+  const stdin = { contents, resolveDir: process.cwd(), loader: 'ts' };
   const target = { platform: 'node', format: 'esm', target: 'node20', packages: 'external' };
   await build({ stdin, outfile, bundle: true, ...target, logLevel: 'error' });
   return import(outfile);

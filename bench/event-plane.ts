@@ -14,8 +14,8 @@ import {
   createZmqEventPlane,
   type EventPlane,
   type EventScope,
-} from '../shared/planes/event/index.ts';
-import { NatsClient } from '../shared/planes/nats/index.ts';
+  NatsClient,
+} from '../shared/planes/index.ts';
 import { freePort } from '../test/support/free-port.ts';
 import { natsServer } from '../test/support/tools/nats-server.ts';
 

@@ -48,7 +48,7 @@ type Message = { readonly role: string; readonly content: string };
 const temporary = mkdtempSync(join(tmpdir(), 'stator-functions-fleet-'));
 const directory = join(temporary, 'function');
 await setup();
-bundleFunction({ outdir: directory });
+await bundleFunction({ outdir: directory });
 const server = await startDynamoDb();
 const first = Number(values.from);
 const last = first + Number(values.seeds) - 1;

@@ -29,7 +29,7 @@ const temporary = mkdtempSync(join(tmpdir(), 'stator-lambda-start-'));
 const directory = values.directory === undefined ? join(temporary, 'function') : resolve(values.directory);
 await setup();
 if (values.directory === undefined) {
-  const { bytes, initBytes } = bundleFunction({ outdir: directory });
+  const { bytes, initBytes } = await bundleFunction({ outdir: directory });
   console.log(`bundle: init ${(initBytes / 2 ** 20).toFixed(3)} MiB of ${(bytes / 2 ** 20).toFixed(2)} MiB`);
 }
 const server = await startDynamoDb();

@@ -19,7 +19,7 @@ const BODY = WORDS.replaceAll('"', '\\"').replaceAll('<', 'lt');
 const folder = await mkdtemp(join(process.cwd(), 'node_modules', '.bench-parsers-'));
 try {
   const outfile = join(folder, 'parsers.mjs');
-  const contents = `export * from './shared/parsers/tool-calls/index.ts'; export * from './shared/parsers/reasoning/index.ts';
+  const contents = `export * from './shared/parsers/index.ts';
     export { systemRandom } from './shared/clock/index.ts';`;
   const stdin = { contents, resolveDir: process.cwd(), loader: 'ts' };
   await build({ stdin, outfile, bundle: true, platform: 'node', format: 'esm', target: 'node20', logLevel: 'error' });

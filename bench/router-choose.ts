@@ -5,9 +5,8 @@
  *     npm run bench:part -- bench/router-choose.ts [--json]
  */
 import { seededRandom } from '../shared/clock/index.ts';
-import { BlockIndex } from '../shared/router/block-index/index.ts';
-import { kvRouterConfig, RankTable, Scheduler, type SchedulingRequest } from '../shared/router/scheduler/index.ts';
-import { StatelessDecider } from '../shared/router/stateless/index.ts';
+import { BlockIndex, RankTable, Scheduler, type SchedulingRequest, StatelessDecider } from '../shared/router/index.ts';
+import { kvRouterConfig } from '../shared/router/scheduler/kv-config.ts';
 import { type BlockHashes, hashBlocks } from '../shared/tokens/index.ts';
 
 const BLOCK_SIZE_TOKENS = 16;

@@ -10,17 +10,18 @@ import { parseArgs } from 'node:util';
 import { Client, credentials } from '@grpc/grpc-js';
 import protobuf from 'protobufjs/minimal.js';
 import { seededRandom, systemClock, systemRandom } from '../shared/clock/index.ts';
-import { createTcpRequestPlane, type Transport } from '../shared/planes/request/index.ts';
-import { BlockIndex } from '../shared/router/block-index/index.ts';
-import { serveRouterGrpc } from '../shared/router/grpc/index.ts';
+import { createTcpRequestPlane, type Transport } from '../shared/planes/index.ts';
 import type { WorkerPool } from '../shared/router/index.ts';
-import { KvRouter, kvRouterConfig } from '../shared/router/scheduler/index.ts';
 import {
-  type ChooseQuery,
+  BlockIndex,
+  KvRouter,
   ResidentClient,
   ResidentService,
+  serveRouterGrpc,
   serveRouterOnPlane,
-} from '../shared/router/service/index.ts';
+} from '../shared/router/index.ts';
+import { kvRouterConfig } from '../shared/router/scheduler/kv-config.ts';
+import type { ChooseQuery } from '../shared/router/service/messages.ts';
 import { hashBlocks } from '../shared/tokens/index.ts';
 
 const BLOCK = 16;

@@ -4,7 +4,8 @@ import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { gunzipSync } from 'node:zlib';
-import { type KvRouterConfig, kvRouterConfig } from '../shared/router/scheduler/index.ts';
+import type { KvRouterConfig } from '../shared/router/index.ts';
+import { kvRouterConfig } from '../shared/router/scheduler/kv-config.ts';
 import {
   parseTrace,
   type RoutingMode,

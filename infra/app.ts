@@ -19,7 +19,7 @@ if (!ENVIRONMENTS.some((known) => known === environment)) {
   throw new Error(`-c env=${String(environment)}: must be one of ${ENVIRONMENTS.join(', ')}`);
 }
 const settings = await loadConfig(app.node.tryGetContext('config') as string | undefined);
-const httpFunctionCode = Code.fromAsset(bundleFunction().directory);
+const httpFunctionCode = Code.fromAsset((await bundleFunction()).directory);
 if (environment === 'dev') new DevStack(app, settings.name, { httpFunctionCode, settings });
 else new ProductionStacks(app, settings.name, { httpFunctionCode, settings });
 app.synth();

@@ -1,6 +1,7 @@
 import { cpSync, mkdirSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { basename, join, resolve } from 'node:path';
-import { type BuildOptions, buildSync, type Metafile } from 'esbuild';
+import { type BuildOptions, build, buildSync, type Metafile } from 'esbuild';
+import { throughDoors } from '../through-doors.mjs';
 
 /** Packages with native code: never packed with a function, and never loaded when a function starts. */
 const NATIVE_PACKAGES = ['zeromq', 'tokenizers', '@node-rs/xxhash'];
@@ -72,13 +73,14 @@ export interface BundleOptions {
  *
  * @throws Error when a module that loads with the function needs a package with native code.
  */
-export function bundleFunction(options: BundleOptions = {}): FunctionBundle {
+export async function bundleFunction(options: BundleOptions = {}): Promise<FunctionBundle> {
   const root = options.root ?? process.cwd();
   const directory = resolve(root, options.outdir ?? HTTP_FUNCTION_DIRECTORY);
   rmSync(directory, { recursive: true, force: true });
   mkdirSync(directory, { recursive: true });
-  const { metafile } = buildSync({
+  const { metafile } = await build({
     ...BUILD,
+    plugins: [throughDoors],
     absWorkingDir: root,
     entryPoints: { index: options.entry ?? HTTP_FUNCTION_ENTRY },
     outdir: directory,

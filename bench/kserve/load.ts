@@ -1,6 +1,7 @@
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import type { Client } from '@grpc/grpc-js';
-import { encodeMessage, ModelInferRequestSchema } from '../../shared/grpc/messages/index.ts';
+import { encodeMessage } from '../../shared/grpc/index.ts';
+import { ModelInferRequestSchema } from '../../shared/grpc/messages/generated/grpc_service_pb.js';
 
 export const SERVICE = '/inference.GRPCInferenceService';
 

@@ -1,8 +1,7 @@
 import { SYSTEM } from '../../shared/clock/index.ts';
-import { chatWith } from '../../shared/commands/chat.ts';
+import { chatWith } from '../../shared/commands/index.ts';
 import type { ResolvedConfig } from '../../shared/config/index.ts';
-import { composeFrontend } from '../../shared/frontends/process/index.ts';
-import { serveFrontend } from '../../shared/frontends/serve/index.ts';
+import { composeFrontend, serveFrontend } from '../../shared/frontends/index.ts';
 import { openLogger, openQuietLogger } from '../../shared/telemetry/index.ts';
 import { stopSignal } from '../process.ts';
 

@@ -1,5 +1,5 @@
 import type { Settings } from '../../shared/config/index.ts';
-import type { Frontend } from '../../shared/frontends/process/index.ts';
+import type { Frontend } from '../../shared/frontends/index.ts';
 import type { LocalFleet } from './local-workers.ts';
 
 export interface BannerFacts {

@@ -1,7 +1,7 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { systemClock } from '../../shared/clock/index.ts';
 import { ConfigError, type Settings } from '../../shared/config/index.ts';
-import type { ScalableWorkers } from '../../shared/planner/live/index.ts';
+import type { ScalableWorkers } from '../../shared/planner/index.ts';
 import type { Logger } from '../../shared/telemetry/index.ts';
 
 interface WorkerProcessesOptions {

@@ -2,20 +2,19 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { SYSTEM } from '../../shared/clock/index.ts';
-import { chatWith } from '../../shared/commands/chat.ts';
 import {
+  chatWith,
   type LocalRun,
   localPlanning,
   openLocalPlanner,
   rollupIntervalMs,
-} from '../../shared/commands/planner/index.ts';
+} from '../../shared/commands/index.ts';
 import { tellWhile, withDeadline } from '../../shared/concurrency/index.ts';
 import { type Environment, forwardSettings, type ResolvedConfig, type Settings } from '../../shared/config/index.ts';
-import { composeFrontend, type Frontend } from '../../shared/frontends/process/index.ts';
-import { serveFrontend } from '../../shared/frontends/serve/index.ts';
+import { composeFrontend, type Frontend, serveFrontend } from '../../shared/frontends/index.ts';
 import type { RoutableModel } from '../../shared/pipeline/index.ts';
 import { openLogger, openQuietLogger, type ProcessLogger, QUIET } from '../../shared/telemetry/index.ts';
-import { staggerDelayMs } from '../../shared/worker/process/index.ts';
+import { staggerDelayMs } from '../../shared/worker/index.ts';
 import { stopSignal } from '../process.ts';
 import { renderBanner } from './local-banner.ts';
 import { type LocalFleet, localFleet, WorkerProcesses } from './local-workers.ts';

@@ -1,6 +1,5 @@
 import { systemClock, systemRandom } from '../../shared/clock/index.ts';
-import { UsageError } from '../../shared/commands/config.ts';
-import { openPlanner } from '../../shared/commands/planner/index.ts';
+import { openPlanner, UsageError } from '../../shared/commands/index.ts';
 import { ConfigError, type Environment, type ResolvedConfig } from '../../shared/config/index.ts';
 import { reasonOf } from '../../shared/errors/index.ts';
 import { openLogger } from '../../shared/telemetry/index.ts';

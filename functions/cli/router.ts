@@ -1,5 +1,5 @@
 import { SYSTEM } from '../../shared/clock/index.ts';
-import { UsageError } from '../../shared/commands/config.ts';
+import { UsageError } from '../../shared/commands/index.ts';
 import type { ResolvedConfig } from '../../shared/config/index.ts';
 import {
   type ServiceSettings,

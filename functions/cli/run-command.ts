@@ -1,6 +1,6 @@
 import packageJson from '../../package.json' with { type: 'json' };
 import { SYSTEM } from '../../shared/clock/index.ts';
-import { CONFIG_HELP, showConfig } from '../../shared/commands/config.ts';
+import { CONFIG_HELP, showConfig } from '../../shared/commands/index.ts';
 import {
   type Command,
   type Environment,
@@ -50,7 +50,7 @@ async function readSecrets(settings: object, env: Environment) {
   if (!('secretCacheSecs' in settings)) return undefined;
   const { planeTokenSecret, natsSecret, secretCacheSecs } = settings as Settings<'frontend' | 'worker'>;
   if ((planeTokenSecret ?? natsSecret) === undefined) return undefined;
-  const { openSecrets, SecretWatch } = await import('../../shared/fleet/secrets/index.ts');
+  const { openSecrets, SecretWatch } = await import('../../shared/fleet/index.ts');
   const { openLogger } = await import('../../shared/telemetry/index.ts');
   const secrets = await openSecrets(env);
   const lookMs = secretCacheSecs * 1000;
@@ -119,28 +119,28 @@ async function runCommand(argv: readonly string[], env: Environment): Promise<nu
   const help = readHelp(rest);
   if (name === 'config') return help === undefined ? runConfig(rest, env) : print(CONFIG_HELP);
   if (name === 'models') {
-    const { MODELS_HELP, runModels } = await import('../../shared/commands/models.ts'); // the SDK of the table is loaded by nobody else
+    const { MODELS_HELP, runModels } = await import('../../shared/commands/index.ts'); // the SDK of the table is loaded by nobody else
     return print(help === undefined ? await runModels(rest, env) : MODELS_HELP);
   }
   if (name === 'router' && rest[0] === 'explain') {
-    const { EXPLAIN_HELP, explainRouting } = await import('../../shared/commands/router-explain.ts');
+    const { EXPLAIN_HELP, explainRouting } = await import('../../shared/commands/index.ts');
     return print(help === undefined ? await explainRouting(rest.slice(1)) : EXPLAIN_HELP);
   }
   if (name === 'planner' && rest[0] === 'explain') {
-    const { EXPLAIN_PLANNER_HELP, explainPlanner } = await import('../../shared/commands/planner-explain.ts');
+    const { EXPLAIN_PLANNER_HELP, explainPlanner } = await import('../../shared/commands/index.ts');
     const wallMs = SYSTEM.clock.wallMs();
     return print(help === undefined ? await explainPlanner(rest.slice(1), env, wallMs) : EXPLAIN_PLANNER_HELP);
   }
   if (name === 'artifacts') {
-    const { ARTIFACTS_HELP, runArtifacts } = await import('../../shared/commands/artifacts.ts');
+    const { ARTIFACTS_HELP, runArtifacts } = await import('../../shared/commands/index.ts');
     return print(help === undefined ? await runArtifacts(rest) : ARTIFACTS_HELP);
   }
   if (name === 'profile') {
-    const { PROFILE_HELP, runProfile } = await import('../../shared/commands/profile/index.ts');
+    const { PROFILE_HELP, runProfile } = await import('../../shared/commands/index.ts');
     return print(help === undefined ? await runProfile(rest, env, SYSTEM) : PROFILE_HELP);
   }
   if (name === 'deploy') {
-    const { DEPLOY_HELP, runDeploy } = await import('../../shared/commands/deploy.ts');
+    const { DEPLOY_HELP, runDeploy } = await import('../../shared/commands/index.ts');
     return print(help === undefined ? await runDeploy(rest, print) : DEPLOY_HELP);
   }
   if (name === 'keys') return keys(rest, help !== undefined, env);
@@ -151,7 +151,7 @@ async function runCommand(argv: readonly string[], env: Environment): Promise<nu
 
 /** Loaded when it is run: no other command needs it. */
 async function keys(argv: readonly string[], asksHelp: boolean, env: Environment): Promise<number> {
-  const { KEYS_HELP, runKeys } = await import('../../shared/commands/keys.ts');
+  const { KEYS_HELP, runKeys } = await import('../../shared/commands/index.ts');
   return print(asksHelp ? KEYS_HELP : await runKeys(argv, env, SYSTEM.clock));
 }
 

@@ -1,7 +1,7 @@
 import { mkdir, writeFile } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { performance } from 'node:perf_hooks';
-import { Progress } from '../../shared/commands/progress.ts';
+import { Progress } from '../../shared/commands/index.ts';
 import {
   ConfigError,
   type Environment,

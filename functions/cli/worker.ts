@@ -2,7 +2,7 @@ import { SYSTEM } from '../../shared/clock/index.ts';
 import type { ResolvedConfig } from '../../shared/config/index.ts';
 import { reasonOf } from '../../shared/errors/index.ts';
 import { type Logger, openLogger } from '../../shared/telemetry/index.ts';
-import { applyEngineArgs, readEngineArgs, startWorkerProcess } from '../../shared/worker/process/index.ts';
+import { applyEngineArgs, readEngineArgs, startWorkerProcess } from '../../shared/worker/index.ts';
 import { serveUntilStopped } from '../process.ts';
 import { reportToParent } from './local-workers.ts';
 

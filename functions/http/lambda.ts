@@ -5,9 +5,7 @@
 import { SYSTEM } from '../../shared/clock/index.ts';
 import { resolveConfig } from '../../shared/config/index.ts';
 import { reasonOf } from '../../shared/errors/index.ts';
-import type { LambdaRuntime } from '../../shared/frontends/lambda/index.ts';
-import { createLambdaHandler } from '../../shared/frontends/lambda/index.ts';
-import { composeFrontend } from '../../shared/frontends/process/index.ts';
+import { composeFrontend, createLambdaHandler, type LambdaRuntime } from '../../shared/frontends/index.ts';
 import { EmbeddedMetrics, type MetricRegistry, openLogger } from '../../shared/telemetry/index.ts';
 
 declare const awslambda: LambdaRuntime;
@@ -94,7 +92,7 @@ await new Promise<void>((resolve) => {
 /** The settings with what Secrets Manager has for them, where the environment names secrets. */
 async function readSecrets() {
   if ((given.planeTokenSecret ?? given.natsSecret) === undefined) return { settings: given };
-  const { openSecrets, SecretWatch } = await import('../../shared/fleet/secrets/index.ts');
+  const { openSecrets, SecretWatch } = await import('../../shared/fleet/index.ts');
   const secrets = await openSecrets(process.env);
   const ageMsMax = given.secretCacheSecs * 1000;
   const watch = new SecretWatch(secrets, { clock: SYSTEM.clock, ageMsMax, logger: log });

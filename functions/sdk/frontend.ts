@@ -4,8 +4,7 @@
  */
 import { SYSTEM } from '../../shared/clock/index.ts';
 import { resolveConfig } from '../../shared/config/index.ts';
-import { composeFrontend, type Frontend } from '../../shared/frontends/process/index.ts';
-import { serveFrontend } from '../../shared/frontends/serve/index.ts';
+import { composeFrontend, type Frontend, serveFrontend } from '../../shared/frontends/index.ts';
 import { openLogger } from '../../shared/telemetry/index.ts';
 import { dumpConfig } from '../process.ts';
 

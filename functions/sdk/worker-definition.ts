@@ -7,12 +7,9 @@ import {
   type ModelFacts,
   type RequestHandler,
 } from '../../shared/engines/index.ts';
-import { DATA_TYPES, recordTypeOf } from '../../shared/protocol/kserve/index.ts';
+import { DATA_TYPES, MODEL_TYPES, type ModelKind, recordTypeOf } from '../../shared/protocol/index.ts';
 import { readModelInfo } from '../../shared/tokens/index.ts';
 import type { CardSettings } from '../../shared/worker/index.ts';
-
-/** What a model answers: the routes on which it is offered. */
-export type ModelKind = 'chat' | 'completions' | 'embeddings' | 'images' | 'videos' | 'tensor';
 
 /** What the frontend and its router may know of the engine behind a worker. All of it is optional. */
 export interface RuntimeFacts {
@@ -56,15 +53,6 @@ export interface WorkerDefinition {
   readonly load?: () => readonly EngineLoad[];
   readonly stop?: () => Promise<void>;
 }
-
-const MODEL_TYPES = {
-  chat: 'Chat',
-  completions: 'Completions',
-  embeddings: 'Embedding',
-  images: 'Images',
-  videos: 'Videos',
-  tensor: 'TensorBased',
-} as const;
 
 const MODEL_INPUTS = { tokens: 'Tokens', text: 'Text', tensor: 'Tensor' } as const;
 
@@ -149,7 +137,7 @@ function checkTensor(at: string, tensor: TensorModelConfig['inputs'][number]): v
 /** Rejects, as above, with bytes that are no `inference.ModelConfig`. The code that reads them is loaded for it. */
 async function checkTritonConfig({ triton_model_config: bytes }: TensorModelConfig): Promise<void> {
   if (bytes === undefined) return;
-  const { decodeMessage, ModelConfigSchema } = await import('../../shared/grpc/messages/index.ts');
+  const { decodeMessage, ModelConfigSchema } = await import('../../shared/grpc/index.ts');
   try {
     decodeMessage(ModelConfigSchema, Uint8Array.from(bytes));
   } catch (cause) {

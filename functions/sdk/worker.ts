@@ -5,13 +5,13 @@
 import { SYSTEM } from '../../shared/clock/index.ts';
 import { resolveConfig } from '../../shared/config/index.ts';
 import { openLogger } from '../../shared/telemetry/index.ts';
-import { startWorkerProcess } from '../../shared/worker/process/index.ts';
+import { startWorkerProcess } from '../../shared/worker/index.ts';
 import { dumpConfig, exitCodeOf, serveUntilStopped } from '../process.ts';
 import { checkDefinition, engineOf, type WorkerDefinition } from './worker-definition.ts';
 
 export type { EngineLoad, HandlerContext, HandlerOutput, RequestHandler } from '../../shared/engines/index.ts';
 export { ServeError } from '../../shared/errors/index.ts';
-export type { EngineOutput, EngineRequest } from '../../shared/protocol/generation/index.ts';
+export type { EngineOutput, EngineRequest, ModelKind } from '../../shared/protocol/index.ts';
 export {
   readTensor,
   type TensorElements,
@@ -20,8 +20,8 @@ export {
   type TensorResponseRecord,
   type TensorValues,
   writeTensor,
-} from '../../shared/protocol/kserve/index.ts';
-export type { ModelKind, RuntimeFacts, WorkerDefinition } from './worker-definition.ts';
+} from '../../shared/protocol/index.ts';
+export type { RuntimeFacts, WorkerDefinition } from './worker-definition.ts';
 
 export interface StartOptions {
   /** Flags of `stator worker` (docs/configuration.md), such as `['--discovery-backend', 'file']`. @default none */

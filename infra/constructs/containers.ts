@@ -84,6 +84,7 @@ export const IMAGE_SOURCES = [
   'package-lock.json',
   'esbuild.config.mjs',
   'third-party.mjs',
+  'through-doors.mjs',
   'LICENSE',
   'bin',
   'functions',

@@ -1,5 +1,5 @@
 import { basename, resolve } from 'node:path';
-import { bucketPlace, listArtifacts, pushFolder } from '../artifacts/fetching/index.ts';
+import { bucketPlace, listArtifacts, pushFolder } from '../artifacts/index.ts';
 import { parseFlags, UsageError } from './config.ts';
 
 /** Lines of `stator artifacts --help`. */

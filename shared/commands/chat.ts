@@ -1,7 +1,7 @@
 import { createInterface } from 'node:readline';
 import type { Readable, Writable } from 'node:stream';
 import { reasonOf } from '../errors/index.ts';
-import type { Frontend } from '../frontends/process/index.ts';
+import type { Frontend } from '../frontends/index.ts';
 import type { RoutableModel } from '../pipeline/index.ts';
 
 /**

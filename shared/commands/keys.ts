@@ -17,7 +17,7 @@ import {
   SCOPES,
   type Scope,
   TEXT_MAX,
-} from '../access/keys/index.ts';
+} from '../access/index.ts';
 import type { Clock } from '../clock/index.ts';
 import { type Environment, resolveConfig } from '../config/index.ts';
 import { reasonOf } from '../errors/index.ts';

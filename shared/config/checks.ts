@@ -1,5 +1,6 @@
 import type { Process } from './row.ts';
 import type { Findings, Given } from './sources.ts';
+import { DISCOVERY_STORES, type DiscoveryStore } from './table/discovery.ts';
 import { nameOf, type SettingName, type ValuesBySetting } from './table.ts';
 import type { PortRange } from './values/numbers.ts';
 
@@ -165,7 +166,7 @@ const DEPENDENCIES: readonly Dependency[] = [
   },
   {
     setting: 'discoveryBackend',
-    holds: ({ process, values }) => process !== 'local' || values.discoveryBackend === 'file',
+    holds: ({ process, values }) => process !== 'local' || reachOf(values) === 'one machine',
     says: 'must be file for stator local: its workers are processes of their own on this machine',
   },
   {
@@ -264,6 +265,10 @@ const WITHOUT_EFFECT: readonly WithoutEffect[] = [
   ),
 ];
 
+function reachOf({ discoveryBackend }: SettingValues): (typeof DISCOVERY_STORES)[DiscoveryStore] | undefined {
+  return discoveryBackend && DISCOVERY_STORES[discoveryBackend];
+}
+
 function isSet(value: unknown): boolean {
   return value !== undefined && value !== false;
 }
@@ -297,7 +302,7 @@ export function findProblems(view: ConfigView, { problems, warnings }: Findings)
       `--router-kv-overlap-score-credit ${credit} is above 1.0; --router-prefill-load-scale weighs prefill`,
     );
   const isAlone = process === 'frontend' || process === 'worker' || process === 'router';
-  if (isAlone && values.discoveryBackend === 'mem' && !given.has('discoveryBackend')) {
+  if (isAlone && reachOf(values) === 'one process' && !given.has('discoveryBackend')) {
     warnings.push(
       'discovery is in memory, so no other process is seen: use --discovery-backend file or set STATOR_DISCOVERY_TABLE',
     );

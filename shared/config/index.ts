@@ -4,7 +4,6 @@
  * effective settings of a process, and docs/configuration.md. To add a setting, add a row under table/ and
  * read it where it is used. Names that are known and do nothing stand in unbuilt.ts.
  */
-
 export {
   describeSettings,
   forwardSettings,
@@ -22,6 +21,7 @@ export {
 } from './parser-names.ts';
 export { ConfigError, type ResolvedConfig, type ResolveOptions, resolveConfig } from './resolve.ts';
 export { type Command, PROCESSES, type Process, type Row } from './row.ts';
+export { isOfManyMachines } from './table/discovery.ts';
 export { PLANNER_LAWS } from './table/planner.ts';
 export {
   type CallerSettings,

@@ -1,6 +1,5 @@
 import { assertNever } from '../errors/index.ts';
-import type { EventScope } from '../planes/event/index.ts';
-import { encodeSegment } from '../planes/names/index.ts';
+import { type EventScope, encodeSegment } from '../planes/index.ts';
 import type { DiscoveryRecord, EndpointRecord, ModelRecord } from './records.ts';
 import type { Bucket } from './types.ts';
 

@@ -1,5 +1,5 @@
 import { type Clock, type Random, systemClock, systemRandom } from '../clock/index.ts';
-import { StoreError } from './table/index.ts';
+import { StoreError } from './table/table-errors.ts';
 import type { ReportProblem } from './types.ts';
 
 /** What went wrong: `unavailable` may pass, the others will not by themselves. */

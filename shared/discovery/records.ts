@@ -1,5 +1,4 @@
-import type { EventScope, EventTransport } from '../planes/event/index.ts';
-import type { Transport } from '../planes/request/index.ts';
+import type { EventScope, EventTransport, Transport } from '../planes/index.ts';
 import type { ModelFile } from '../tokens/index.ts';
 import { addressOf } from './keys.ts';
 import { modelCardShape, recordShape } from './record-shapes.ts';

@@ -1,4 +1,4 @@
-import type { ZmqBrokerSource, ZmqBrokers } from '../planes/event/index.ts';
+import type { ZmqBrokerSource, ZmqBrokers } from '../planes/index.ts';
 import { eventChannelPrefix } from './keys.ts';
 import type { Discovery } from './types.ts';
 

@@ -1,5 +1,5 @@
 import { ServeError, workerError } from '../errors/index.ts';
-import type { EngineOutput, EngineRequest } from '../protocol/generation/index.ts';
+import type { EngineOutput, EngineRequest } from '../protocol/index.ts';
 import type { Engine, EngineInfo, EngineLoad, EngineSink } from './types.ts';
 
 /**

@@ -2,7 +2,8 @@
  * @module engines
  * How a worker drives its inference engine: one folder an engine behind the `Engine` seam, and its `EngineKind`, by which a
  * worker opens it; any async generator as an engine, for the worker SDK; the KV events of an engine, read from its ZeroMQ
- * sockets: in order, each once, with what was missed asked for again.
+ * sockets: in order, each once, with what was missed asked for again. The mock engine's `Scheduler` has no time of its own: it is
+ * the simulator's, too.
  */
 export {
   createHandlerEngine,
@@ -14,8 +15,19 @@ export {
 export { isRefused } from './http/upstream.ts';
 export { EventRelay, type EventRelayOptions } from './kv-stream/event-relay.ts';
 export type { RankSource } from './kv-stream/rank-stream.ts';
-export { configuredEvents, type ServerLaunchSettings } from './server/dialect.ts';
+export { BlockJournal } from './mocker/block-pool.ts';
+export { tcpHandoffs } from './mocker/handoffs.ts';
+export { createMockEngine } from './mocker/mock-engine.ts';
+export { engineModel, type KvStreamOptions, type MockEngineOptions } from './mocker/options.ts';
+export { toKvEvents } from './mocker/rank.ts';
+export { Scheduler, type SchedulerOptions } from './mocker/scheduler.ts';
+export { type BlockNames, Sequence } from './mocker/sequence.ts';
+export { passMs, readTimingProfile, type TimingModel } from './mocker/timing.ts';
+export type { Thinking } from './mocker/token-cursor.ts';
+export { kvBytesPerToken, type TransferModel, transferMs } from './mocker/transfers.ts';
+export { openai } from './openai/openai-engine.ts';
 export { relabelEngineMetrics } from './server/engine-metrics.ts';
+export { sglang } from './sglang/launch.ts';
 export type {
   Engine,
   EngineContext,
@@ -30,3 +42,4 @@ export type {
   ModelFacts,
   OpenedEngine,
 } from './types.ts';
+export { startSecondaryVllm, vllm } from './vllm/launch.ts';

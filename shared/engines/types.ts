@@ -1,7 +1,7 @@
 import type { Clock } from '../clock/index.ts';
 import type { ResolvedConfig, Settings } from '../config/index.ts';
 import type { CheckedFile, ModelInput, ModelType } from '../discovery/index.ts';
-import type { EngineRequest, OutputSink } from '../protocol/generation/index.ts';
+import type { EngineRequest, OutputSink } from '../protocol/index.ts';
 import type { Logger } from '../telemetry/index.ts';
 
 /** What an engine says of itself once it is ready. */

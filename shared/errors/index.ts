@@ -3,13 +3,7 @@
  * Every failure a client, an operator or another process can see: one class, one table of codes, one table of what a
  * worker may report. HTTP and gRPC bodies are made here and nowhere else.
  */
-
-export {
-  codeRow,
-  type ErrorCode,
-  errorCodes,
-  isErrorCode,
-} from './codes.ts';
+export { codeRow, type ErrorCode, errorCodes, isErrorCode } from './codes.ts';
 export {
   type FixedLimit,
   isLimitName,

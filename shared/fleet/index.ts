@@ -1,10 +1,14 @@
 /**
  * @module fleet
- * How a process belongs to a fleet, as its settings say: discovery, the planes, and NATS under them. `events` and `state` have
- * doors of their own: a function that starts cold loads neither.
+ * How a process belongs to a fleet, as its settings say: discovery, the planes and NATS under them, what routers share, the
+ * planner's queue, and secrets that a process reads for itself.
  */
 export { type DiscoveryHost, openDiscovery } from './discovery.ts';
+export { eventPlane } from './event-plane.ts';
 export { type CallingPlaneOptions, callingPlane, servingPlane } from './planes.ts';
+export { openPlannerOutbox } from './planner-outbox.ts';
+export { openRouterState, PartWatch, SharedRouterState } from './router-state.ts';
+export { openSecrets, SecretWatch } from './secrets.ts';
 export {
   createServiceServer,
   fleetHost,

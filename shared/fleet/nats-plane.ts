@@ -1,5 +1,4 @@
-import { createNatsRequestPlane } from '../planes/nats-requests/index.ts';
-import type { RequestPlaneKind } from '../planes/request/index.ts';
+import { createNatsRequestPlane, type RequestPlaneKind } from '../planes/index.ts';
 import { openNats } from './nats.ts';
 
 export const nats: RequestPlaneKind = {

@@ -1,13 +1,7 @@
 import type { Clock } from '../clock/index.ts';
 import type { FleetSettings } from '../config/index.ts';
 import { reasonOf } from '../errors/index.ts';
-import {
-  NatsClient,
-  type NatsIdentity,
-  type NatsObserver,
-  type NatsOptions,
-  type NatsTls,
-} from '../planes/nats/index.ts';
+import { NatsClient, type NatsIdentity, type NatsObserver, type NatsOptions, type NatsTls } from '../planes/index.ts';
 import type { Logger } from '../telemetry/index.ts';
 
 /** A connection to NATS for one purpose, which its server shows as `stator-{purpose}`. Made when first needed. */

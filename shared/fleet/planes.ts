@@ -1,11 +1,6 @@
 import type { Clock } from '../clock/index.ts';
 import type { CallerSettings, FleetSettings } from '../config/index.ts';
-import type {
-  OpenPlaneOptions,
-  RequestPlane,
-  RequestPlaneKind,
-  RequestPlaneObserver,
-} from '../planes/request/index.ts';
+import type { OpenPlaneOptions, RequestPlane, RequestPlaneKind, RequestPlaneObserver } from '../planes/index.ts';
 import type { Logger } from '../telemetry/index.ts';
 import { tcp } from './tcp-plane.ts';
 

@@ -4,7 +4,7 @@ import { createServer as createTlsServer } from 'node:https';
 import { createSecureContext } from 'node:tls';
 import type { Admission } from '../access/index.ts';
 import type { Clock, Timer } from '../clock/index.ts';
-import type { FleetSettings } from '../config/index.ts';
+import { type FleetSettings, isOfManyMachines } from '../config/index.ts';
 import { reasonOf } from '../errors/index.ts';
 import {
   isLoopback,
@@ -14,7 +14,7 @@ import {
   refuseOpenListener,
   serverTlsOptions,
   type TcpRequestPlane,
-} from '../planes/request/index.ts';
+} from '../planes/index.ts';
 
 /** Renewed files show within this. */
 const LOOK_INTERVAL_MS = 10_000;
@@ -219,9 +219,6 @@ export function followServiceCertificate(
   return tls && followCertificates(clock, () => readServerTls(settings), tls, use);
 }
 
-/** Discovery that reaches no other machine, and so no process that could not use loopback. */
-const OF_ONE_MACHINE: readonly string[] = ['file', 'mem'];
-
 /**
  * What a listener of the fleet binds where its address is `auto` or not set: loopback while nothing is proven by callers and the
  * whole fleet is on this machine, else every interface.
@@ -234,5 +231,5 @@ export function fleetHost(
 ): string {
   if (host !== undefined && host !== 'auto') return host;
   const isReached = protectedBy !== undefined || settings.planeOpen === true;
-  return isReached || !OF_ONE_MACHINE.includes(settings.discoveryBackend) ? 'auto' : '127.0.0.1';
+  return isReached || isOfManyMachines(settings.discoveryBackend) ? 'auto' : '127.0.0.1';
 }

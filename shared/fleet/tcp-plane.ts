@@ -4,7 +4,7 @@ import {
   type RequestPlane,
   type RequestPlaneKind,
   type TcpRequestPlaneOptions,
-} from '../planes/request/index.ts';
+} from '../planes/index.ts';
 import { fleetHost, followPlaneTls, protectionOf, readPlaneTls } from './security.ts';
 
 export const tcp: RequestPlaneKind = {

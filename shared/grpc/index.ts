@@ -3,8 +3,27 @@
  * gRPC servers over HTTP/2: calls and their messages, limits of connections, health checks and reflection. What the messages of
  * a method mean is its service's business.
  */
-
 export { framed } from './message-frames.ts';
+export { decodeMessage, encodeMessage } from './messages/codec.ts';
+export {
+  file_grpc_service,
+  ModelConfigRequestSchema,
+  ModelConfigResponseSchema,
+  ModelMetadataRequestSchema,
+  ModelMetadataResponseSchema,
+  ModelReadyRequestSchema,
+  ModelReadyResponseSchema,
+  ModelStatisticsRequestSchema,
+  ModelStatisticsResponseSchema,
+  RepositoryIndexRequestSchema,
+  RepositoryIndexResponseSchema,
+  ServerLiveResponseSchema,
+  ServerMetadataResponseSchema,
+  ServerReadyResponseSchema,
+} from './messages/generated/grpc_service_pb.js';
+export { file_health } from './messages/generated/health_pb.js';
+export { type ModelConfig, ModelConfigSchema } from './messages/generated/model_config_pb.js';
+export { file_router } from './messages/generated/router_pb.js';
 export { type GrpcCall, type GrpcMethod, receiveOne, unary } from './methods.ts';
 export { type GrpcServer, type GrpcServerOptions, type GrpcTls, openGrpcServer } from './server.ts';
 export { HEALTH, HealthService, reflectionMethods } from './standard-services.ts';

@@ -1,14 +1,9 @@
 import { type DescFile, type MessageInitShape, toBinary } from '@bufbuild/protobuf';
 import { FileDescriptorProtoSchema } from '@bufbuild/protobuf/wkt';
 import { framed } from './message-frames.ts';
-import {
-  decodeMessage,
-  encodeMessage,
-  HealthCheckRequestSchema,
-  HealthCheckResponseSchema,
-  ServerReflectionRequestSchema,
-  ServerReflectionResponseSchema,
-} from './messages/index.ts';
+import { decodeMessage, encodeMessage } from './messages/codec.ts';
+import { HealthCheckRequestSchema, HealthCheckResponseSchema } from './messages/generated/health_pb.js';
+import { ServerReflectionRequestSchema, ServerReflectionResponseSchema } from './messages/generated/reflection_pb.js';
 import { type GrpcCall, type GrpcMethod, receiveOne, unary } from './methods.ts';
 import { GrpcStatus, STATUS, statusOf } from './status.ts';
 

@@ -1,13 +1,8 @@
 import { type Clock, type Random, systemRandom } from '../clock/index.ts';
 import type { ModelType } from '../discovery/index.ts';
 import { type ServeError, toServeError } from '../errors/index.ts';
-import type { RequestPlane } from '../planes/request/index.ts';
-import {
-  ENDPOINTS,
-  type GenerationRequest,
-  type GenerationSink,
-  type OutputOptions,
-} from '../protocol/generation/index.ts';
+import type { RequestPlane } from '../planes/index.ts';
+import { ENDPOINTS, type GenerationRequest, type GenerationSink, type OutputOptions } from '../protocol/index.ts';
 import { Inhibition, type Router } from '../router/index.ts';
 import { inSpan } from '../telemetry/index.ts';
 import { PromptEncoder } from '../tokens/index.ts';
@@ -38,6 +33,8 @@ export interface PipelineOptions {
   readonly store: ModelStore;
   /** Told by its owner who the workers are, as `models` change. */
   readonly router: Router<Worker>;
+  /** The router's; told of workers that fail. */
+  readonly inhibition: Inhibition;
   readonly plane: RequestPlane;
   readonly clock: Clock;
   /** Encodes prompts. @default one without a cache and without threads */
@@ -135,6 +132,7 @@ class DiscoveredPipeline implements Pipeline {
       observer,
       streamWatch,
       stalledWorkers: this.#stalled.ids,
+      failedWorkers: options.inhibition,
       fullWorkers: new Inhibition(clock, LOAD_REPORT_MS),
       onUnreachable: options.onUnreachable,
       busyOf,

@@ -2,7 +2,6 @@
  * @module pipeline
  * One request's life: resolve the model, render, tokenize, route, dispatch, detokenize, stop, count.
  */
-
 export {
   conditionalBypass,
   type ExplanationSource,

@@ -1,6 +1,6 @@
 import type { ModelCard } from '../discovery/index.ts';
 import type { ServeError } from '../errors/index.ts';
-import type { GenerationRequest, GenerationSink } from '../protocol/generation/index.ts';
+import type { GenerationRequest, GenerationSink } from '../protocol/index.ts';
 import type { WorkerPool } from '../router/index.ts';
 import type { RequestMeter } from '../telemetry/index.ts';
 

@@ -4,7 +4,6 @@
  * why; hosts keep its state and act. The laws of Dynamo's planner (`throughput`, `latency`, `load`, `sla`) decide as it does;
  * `rate`, the default, is this product's own.
  */
-
 export {
   type PlannerConfig,
   PlannerConfigError,
@@ -24,6 +23,15 @@ export {
 } from './host/handle-batch.ts';
 export { DIRECT_WORKERS_MAX, packState, startModel, unpackState } from './host/model-state.ts';
 export type { RateDecision, RateInput } from './laws/rate.ts';
+export {
+  type Connector,
+  FolderKeys,
+  LocalConnector,
+  type ScalableWorkers,
+  VirtualConnector,
+} from './live/connectors.ts';
+export { FleetPlanner, type FleetPlannerOptions } from './live/fleet-planner.ts';
+export { createPlannerMetrics } from './live/planner-metrics.ts';
 export { type LoopOutcome, type LoopState, learnPasses, startLoops, tickLoops, warmUp } from './loops.ts';
 export {
   type Planner,
@@ -36,16 +44,9 @@ export {
   tick,
   wattsOf,
 } from './planner.ts';
+export { FleetRollups } from './signals/fleet-rollups.ts';
 export { DynamoDbPlannerStore, type DynamoDbPlannerStoreOptions } from './store/dynamodb-store.ts';
 export { FilePlannerStore } from './store/file-store.ts';
 export { MemoryPlannerStore } from './store/memory-store.ts';
 export type { DecisionRecord, DecisionStatus, LookRecord, PlannerStore } from './store/types.ts';
-export type {
-  EngineCapabilities,
-  PerPool,
-  Pool,
-  PoolCounts,
-  Targets,
-  TickInput,
-  TrafficWindow,
-} from './types.ts';
+export type { EngineCapabilities, PerPool, Pool, PoolCounts, Targets, TickInput, TrafficWindow } from './types.ts';

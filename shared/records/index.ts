@@ -5,7 +5,6 @@
  * field and value, a `Shape` says of a whole record whether it is one. Nothing is copied, so that readers of hot paths can use
  * it, too. Nor is a length believed: room is made by what has come.
  */
-
 export { ComingBytes, grown } from './coming-bytes.ts';
 export {
   asRecord,

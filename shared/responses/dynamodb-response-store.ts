@@ -2,14 +2,7 @@ import { promisify } from 'node:util';
 import { gunzip, gzip } from 'node:zlib';
 import type { Clock, Random } from '../clock/index.ts';
 import { inBatches, withDeadline } from '../concurrency/index.ts';
-import {
-  type Item,
-  type ItemKey,
-  Table,
-  type TableOptions,
-  type TablePlace,
-  TableTime,
-} from '../discovery/table/index.ts';
+import { type Item, type ItemKey, Table, type TableOptions, type TablePlace, TableTime } from '../discovery/index.ts';
 import {
   type ResponseStore,
   ResponseStoreError,

@@ -1,6 +1,6 @@
 import { endOfTurn } from '../concurrency/index.ts';
-import { StoreError } from '../discovery/table/index.ts';
-import { isLongJson, jsonPieces, parseOwnJson } from '../protocol/json/index.ts';
+import { StoreError } from '../discovery/index.ts';
+import { isLongJson, jsonPieces, parseOwnJson } from '../protocol/index.ts';
 
 /** One JSON object. */
 export type JsonObject = Readonly<Record<string, unknown>>;

@@ -1,5 +1,5 @@
 import { type ErrorCode, ServeError } from '../errors/index.ts';
-import type { ChatMessage, RouterConfigOverride, RoutingHints } from '../protocol/generation/index.ts';
+import type { ChatMessage, RouterConfigOverride, RoutingHints } from '../protocol/index.ts';
 import type { BlockHashes } from '../tokens/index.ts';
 
 /** What the router knows of a worker from its discovery records. */
@@ -57,8 +57,8 @@ export interface RouteRequest {
   readonly busy?: ReadonlySet<string> | undefined;
   /** Family or name of the queue class (header `x-dynamo-meta-policy-class`). */
   readonly policyClass?: string | undefined;
-  /** Told once, in the turn of `choose`, when the request has to wait: so many are ahead of it. */
-  readonly onQueued?: ((position: number) => void) | undefined;
+  /** Told once when the request has to wait: so many are ahead of it. May give a signal by which it leaves the queue, in place of `choose`'s. */
+  readonly onQueued?: ((position: number) => AbortSignal | undefined) | undefined;
 }
 
 /** A prompt as far as routing it goes. */
@@ -113,10 +113,6 @@ export interface Router<Worker extends RoutableWorker = RoutableWorker> {
    * `server_overloaded` when all that may take it are busy or the queue is full.
    */
   choose(request: RouteRequest, signal: AbortSignal): Promise<Reservation<Worker>>;
-  /** The worker failed a request: it gets no new one for a while. */
-  inhibit(workerId: string): void;
-  /** Forgets what is known of a worker that discovery added anew or removed. */
-  forget(workerId: string): void;
 }
 
 /** `router`, which chooses by `choose`. */
@@ -129,8 +125,6 @@ export function withChoose<Worker extends RoutableWorker>(
     setWorkers: (pool, workers) => router.setWorkers(pool, workers),
     removePool: (pool) => router.removePool(pool),
     choose,
-    inhibit: (workerId) => router.inhibit(workerId),
-    forget: (workerId) => router.forget(workerId),
   };
 }
 

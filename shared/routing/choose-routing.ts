@@ -5,23 +5,27 @@ import type { Discovery, FleetLoads } from '../discovery/index.ts';
 import { reasonOf, ServeError } from '../errors/index.ts';
 import { readPlaneTls, refuseClearToken } from '../fleet/index.ts';
 import { type ExplanationSource, FollowedPools, type RoutableModel, type Worker } from '../pipeline/index.ts';
-import { type PlaneClientTls, siblingTransport, type Transport } from '../planes/request/index.ts';
-import type { BusyLimits } from '../router/feed/index.ts';
-import type { Router, WorkerPool } from '../router/index.ts';
-import { createAskMetrics, QUOTE_ENDPOINT, WorkerAsker } from '../router/quotes/index.ts';
+import { type PlaneClientTls, siblingTransport, type Transport } from '../planes/index.ts';
 import {
+  type AskOptions,
+  type BusyLimits,
+  createAskMetrics,
   createFallbackMetrics,
+  QUOTE_ENDPOINT,
   queryOf,
   type ResidentAddress,
   ResidentClient,
   type ResidentLine,
   ResidentRouter,
+  type Router,
+  StatelessRouter,
+  WorkerAsker,
+  type WorkerPool,
   watchResidents,
   watchResidentUrls,
-} from '../router/service/index.ts';
-import { type AskOptions, StatelessRouter } from '../router/stateless/index.ts';
+} from '../router/index.ts';
 import type { Logger } from '../telemetry/index.ts';
-import type { RoutingParts } from './feeds/index.ts';
+import type { RoutingParts } from './feeds.ts';
 import type { KvRouting } from './kv-routing.ts';
 import type { Routing } from './routing.ts';
 
@@ -40,17 +44,16 @@ export async function openChooseRouting(
   parts: RoutingParts,
   { asksResidents, embedded }: ChooseRoutingOptions,
 ): Promise<Routing> {
-  const { plane, discovery, logger, metrics, clock, random } = parts;
+  const { plane, discovery, logger, metrics, clock, random, inhibition } = parts;
   const log = logger.for('router');
-  const { routerChooseTimeoutMs, routerConnectTimeoutMs, inhibitedDurationSecs } = settings;
-  const inhibitedMs = inhibitedDurationSecs * 1000;
+  const { routerChooseTimeoutMs, routerConnectTimeoutMs } = settings;
   let loads: FleetLoads = new Map();
   const watchedLoads = discovery.watchLoads((now) => {
     loads = now;
   });
   const stateless = new StatelessRouter<Worker>({
     clock,
-    inhibitedMs,
+    inhibition,
     loads: () => loads,
     asker: askOptions(settings, parts),
   });
@@ -71,8 +74,7 @@ export async function openChooseRouting(
         client,
         embedded,
         stateless,
-        inhibitedMs,
-        clock,
+        inhibition,
         metrics: createFallbackMetrics(metrics.registry),
         logger: log,
       })
@@ -136,7 +138,7 @@ async function loadGrpcLine(
     }
     return known;
   };
-  const { RouterLine } = await import('../router/grpc/index.ts');
+  const { RouterLine } = await import('../router/index.ts');
   return (place) => new RouterLine(place, clock, { secret, tls });
 }
 

@@ -4,34 +4,30 @@ import type { ExplanationSource, RoutableModel, Worker } from '../pipeline/index
 import {
   ApproximateIndex,
   type ApproximateIndexOptions,
-  BlockIndex,
-  IndexMemory,
-  predictingIndex,
-} from '../router/block-index/index.ts';
-import {
   type BlockChangeSink,
+  BlockIndex,
   type BusyLimits,
   BusyWorkers,
+  type ComponentPool,
   type ComponentScope,
+  IndexMemory,
   indexSink,
-  type LoadReport,
-  WorkerLoads,
-} from '../router/feed/index.ts';
-import type { Router, WorkerPool } from '../router/index.ts';
-import {
   KvRouter,
   type KvRouterConfig,
   kvRouterConfigOf,
-  meterRouter,
+  type LoadReport,
   type PeerTeller,
   type PrefixIndex,
   poolName,
+  predictingIndex,
   type RankTable,
   RendezvousShare,
-} from '../router/scheduler/index.ts';
-import type { ComponentPool } from '../router/state/index.ts';
+  type Router,
+  WorkerLoads,
+  type WorkerPool,
+} from '../router/index.ts';
 import type { RouterPoolMetrics, RouterWorkerType } from '../telemetry/index.ts';
-import { type OpenFeeds, openFeeds, type RoutingParts } from './feeds/index.ts';
+import { type OpenFeeds, openFeeds, type RoutingParts } from './feeds.ts';
 import type { RemoteIndexes } from './remote-indexes.ts';
 import { Replicas } from './replicas.ts';
 import type { Resident } from './resident.ts';
@@ -109,25 +105,16 @@ export class KvRouting implements Routing {
       ...files,
       clock,
       random: settings.routerSeed === undefined ? random : seededRandom(settings.routerSeed),
-      inhibitedMs: settings.inhibitedDurationSecs * 1000,
+      inhibition: parts.inhibition,
       indexFor: (pool, ranks) => this.#indexFor(pool, ranks),
       ...(affinitySecs === undefined ? {} : { sessionAffinity: { ttlMs: affinitySecs * 1000, mode: affinityMode } }),
       ...(settings.routerReplicaSync && {
         peers: this.#peers(),
         shareFor: (pool: WorkerPool, ranks: RankTable) => this.#shareFor(pool, ranks),
       }),
-      observer: {
-        pool: (pool) => this.#fedOf(pool).metrics,
-        hashed: (ms) => routerMetrics.hashed(ms),
-      },
+      observer: { pool: (pool) => this.#fedOf(pool).metrics, requests: routerMetrics },
     });
-    this.router = meterRouter(this.#remote?.asking(this.#kv) ?? this.#kv, {
-      metrics: routerMetrics,
-      clock,
-      onAsked: ({ pool, policyClass = 'default' }) => {
-        this.#fedOf(pool).metrics.received(policyClass);
-      },
-    });
+    this.router = this.#remote?.asking(this.#kv) ?? this.#kv;
     this.explanations = {
       explained: async (requestId) => this.#kv.explained(requestId),
       explain: async (request) => this.#kv.explain((await this.#remote?.ask(request)) ?? request),

@@ -1,18 +1,22 @@
 import type { EdgeSettings } from '../config/index.ts';
 import { FollowedPools, type RoutableModel, type Worker } from '../pipeline/index.ts';
-import { type BusyLimits, BusyWorkers, WorkerLoads } from '../router/feed/index.ts';
-import type { Router, SimpleRouterMode } from '../router/index.ts';
-import { SimpleRouter } from '../router/index.ts';
-import { followLoads, type OpenFeeds, openFeeds, type RoutingParts } from './feeds/index.ts';
+import {
+  type BusyLimits,
+  BusyWorkers,
+  type Router,
+  SimpleRouter,
+  type SimpleRouterMode,
+  WorkerLoads,
+} from '../router/index.ts';
+import { followLoads, type OpenFeeds, openFeeds, type RoutingParts } from './feeds.ts';
 import type { Routing } from './routing.ts';
 
 /** Routing in a mode that knows nothing of caches. */
 export function openPlainRouting(mode: SimpleRouterMode, settings: EdgeSettings, parts: RoutingParts): Routing {
   const router = new SimpleRouter<Worker>({
     mode,
-    inhibitedMs: settings.inhibitedDurationSecs * 1000,
+    inhibition: parts.inhibition,
     cudaToCpuRatio: settings.encoderCudaToCpuRatio,
-    clock: parts.clock,
     random: parts.random,
   });
   return new PlainRouting(router, parts);

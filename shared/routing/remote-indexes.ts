@@ -1,18 +1,22 @@
 import type { Watch } from '../discovery/index.ts';
 import { reasonOf } from '../errors/index.ts';
 import type { RoutableModel } from '../pipeline/index.ts';
-import type { RoutableWorker, RouteRequest, Router, WorkerPool } from '../router/index.ts';
-import { poolName, type RankTable } from '../router/scheduler/index.ts';
 import {
   askIndex,
   askingRouter,
   createRemoteIndexMetrics,
   type IndexerAddress,
+  poolName,
+  type RankTable,
   RemoteIndex,
   type RemoteIndexObserver,
+  type RoutableWorker,
+  type RouteRequest,
+  type Router,
+  type WorkerPool,
   watchIndexers,
-} from '../router/service/index.ts';
-import type { RoutingParts } from './feeds/index.ts';
+} from '../router/index.ts';
+import type { RoutingParts } from './feeds.ts';
 
 const WATCH_MS_MAX = 15_000;
 /** Operators wait for an explanation; the index is given up before that. */

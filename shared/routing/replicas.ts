@@ -2,27 +2,26 @@ import type { Clock, Timer } from '../clock/index.ts';
 import { withDeadline } from '../concurrency/index.ts';
 import type { Discovery, EventChannelRecord, FleetLoads, Watch } from '../discovery/index.ts';
 import { reasonOf } from '../errors/index.ts';
-import type { PartWatch } from '../fleet/state/index.ts';
+import type { PartWatch } from '../fleet/index.ts';
 import type { RoutableModel, Worker } from '../pipeline/index.ts';
-import type { EventPlane, EventPublisher } from '../planes/event/index.ts';
-import { type ComponentScope, TopicFollower } from '../router/feed/index.ts';
-import type { WorkerPool } from '../router/index.ts';
-import {
-  type Decision,
-  type KvPool,
-  type PeerTeller,
-  poolName,
-  type SchedulingRequest,
-} from '../router/scheduler/index.ts';
+import type { EventPlane, EventPublisher } from '../planes/index.ts';
 import {
   ACTIVE_SEQUENCES_TOPIC,
   type ActiveSequenceChange,
   type ActiveSequenceEvent,
+  type ComponentScope,
+  type Decision,
+  type KvPool,
+  type PeerTeller,
+  poolName,
   REPORT_AGE_S,
   ReplicaSync,
   replicaBookings,
+  type SchedulingRequest,
+  TopicFollower,
   UnattributedLoad,
-} from '../router/state/index.ts';
+  type WorkerPool,
+} from '../router/index.ts';
 import type { ProcessLogger, RouterMetrics } from '../telemetry/index.ts';
 
 interface PeerLoadsOptions {

@@ -2,18 +2,20 @@ import type { Clock, Random } from '../clock/index.ts';
 import type { EdgeSettings } from '../config/index.ts';
 import { fleetHost, followServiceCertificate, protectionOf, secureService } from '../fleet/index.ts';
 import type { RoutableModel } from '../pipeline/index.ts';
-import { listenAddress } from '../planes/request/index.ts';
-import type { PoolRole, Router } from '../router/index.ts';
-import type { KvRouter } from '../router/scheduler/index.ts';
+import { listenAddress } from '../planes/index.ts';
 import {
   createResidentMetrics,
+  type KvRouter,
+  LeaseHolder,
+  type PoolRole,
   type PresentPool,
   ResidentService,
   ROUTER_COMPONENT,
+  type Router,
+  type RouterState,
   serveRouterOnPlane,
   WELL_KNOWN_INSTANCE,
-} from '../router/service/index.ts';
-import { LeaseHolder, type RouterState } from '../router/state/index.ts';
+} from '../router/index.ts';
 import type { FrontendMetrics, ProcessLogger } from '../telemetry/index.ts';
 import type { RouterServer } from './router-server.ts';
 
@@ -118,7 +120,7 @@ async function openGrpc(
     host,
     remedy: 'set DYN_TCP_RPC_HOST=127.0.0.1',
   });
-  const { serveRouterGrpc } = await import('../router/grpc/index.ts');
+  const { serveRouterGrpc } = await import('../router/index.ts');
   const server = await serveRouterGrpc({ service, host, port, clock, random, secret, tls });
   const following = followServiceCertificate(settings, clock, tls, server.useCertificate);
   return {

@@ -13,7 +13,7 @@ import {
   readModelShape,
   readPolicyConfig,
   type TrackingHash,
-} from '../router/scheduler/index.ts';
+} from '../router/index.ts';
 
 /** What the files that a router's settings name say. */
 export interface RouterFiles {

@@ -1,16 +1,16 @@
 import type { Discovery, EndpointRecord } from '../discovery/index.ts';
 import { reasonOf } from '../errors/index.ts';
 import type { RoutableModel } from '../pipeline/index.ts';
-import type { PlaneServer } from '../planes/request/index.ts';
-import type { KvRouter } from '../router/scheduler/index.ts';
+import type { PlaneServer } from '../planes/index.ts';
 import {
   INDEX_RECORD_ENDPOINT,
+  type KvRouter,
   type RouterEndpoint,
   type ServedIndex,
   serveIndexOnPlane,
-} from '../router/service/index.ts';
+} from '../router/index.ts';
 import type { Logger } from '../telemetry/index.ts';
-import type { RoutingParts } from './feeds/index.ts';
+import type { RoutingParts } from './feeds.ts';
 
 /** Where a frontend answers other routers: its listener on the request plane, and its records in discovery. */
 export interface RouterServer {

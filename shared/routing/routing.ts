@@ -1,9 +1,8 @@
 import type { EdgeSettings, RouterSettings } from '../config/index.ts';
 import type { ExplanationSource, RoutableModel, Worker } from '../pipeline/index.ts';
-import type { BusyLimits } from '../router/feed/index.ts';
-import type { Router, WorkerPool } from '../router/index.ts';
+import type { BusyLimits, Router, WorkerPool } from '../router/index.ts';
 import { bucketsOf, createRouterMetrics, type RouterMetrics } from '../telemetry/index.ts';
-import type { RoutingParts } from './feeds/index.ts';
+import type { RoutingParts } from './feeds.ts';
 import type { KvRouting } from './kv-routing.ts';
 import type { RouterFiles } from './router-files.ts';
 

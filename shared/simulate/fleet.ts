@@ -1,7 +1,6 @@
 import assert from 'node:assert';
 import { type Random, seededRandom } from '../clock/index.ts';
-import type { KvEvent } from '../engines/index.ts';
-import { type TransferModel, transferMs } from '../engines/mocker/index.ts';
+import { type KvEvent, type TransferModel, transferMs } from '../engines/index.ts';
 import { EventQueue } from './event-queue.ts';
 import { FleetPool } from './fleet-pool.ts';
 import { GapHistogram } from './percentiles.ts';

@@ -1,17 +1,21 @@
 import { type Random, seededRandom } from '../clock/index.ts';
 import type { FleetLoads, RankLoad } from '../discovery/index.ts';
-import type { RoutableWorker } from '../router/index.ts';
 import {
   bestQuote,
   CLAIMS_MAX,
   type HeldPlace,
+  InFlight,
+  keyOfText,
+  type Pick,
   PlaceBook,
+  pickerFor,
   placeOn,
   type RankQuote,
+  type RoutableWorker,
+  StatelessDecider,
+  type StatelessRequest,
   termsOf,
-} from '../router/quotes/index.ts';
-import { InFlight, type Pick, pickerFor } from '../router/scheduler/index.ts';
-import { keyOfText, StatelessDecider, type StatelessRequest } from '../router/stateless/index.ts';
+} from '../router/index.ts';
 import type { PoolView, RoutedPool, RouterBench, RoutingMode } from './routers.ts';
 import type { SimulatedRank, SimulatedRequest } from './simulated-rank.ts';
 

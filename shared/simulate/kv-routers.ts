@@ -1,9 +1,15 @@
 import assert from 'node:assert';
 import type { KvEvent } from '../engines/index.ts';
-import type { RouterConfigOverride } from '../protocol/generation/index.ts';
-import { BlockIndex } from '../router/block-index/index.ts';
-import { decodeOverride } from '../router/index.ts';
-import { type Decision, prefillPoolConfig, RankTable, RendezvousShare, Scheduler } from '../router/scheduler/index.ts';
+import type { RouterConfigOverride } from '../protocol/index.ts';
+import {
+  BlockIndex,
+  type Decision,
+  decodeOverride,
+  prefillPoolConfig,
+  RankTable,
+  RendezvousShare,
+  Scheduler,
+} from '../router/index.ts';
 import { routerRandom } from './indexless-routers.ts';
 import type { PoolView, RoutedPool, RouterBench } from './routers.ts';
 import type { SimulatedRequest } from './simulated-rank.ts';

@@ -1,7 +1,5 @@
-import type { KvEvent } from '../engines/index.ts';
-import type { SchedulerOptions } from '../engines/mocker/index.ts';
-import type { PoolRole } from '../router/index.ts';
-import type { KvRouterConfig, PolicyProfile, PrefillDurationModel } from '../router/scheduler/index.ts';
+import type { KvEvent, SchedulerOptions } from '../engines/index.ts';
+import type { KvRouterConfig, PolicyProfile, PoolRole, PrefillDurationModel } from '../router/index.ts';
 import type { SimulatedRank, SimulatedRequest } from './simulated-rank.ts';
 
 /** How requests find a worker. `load-aware` is `kv` without knowledge of the caches, `stateless` without that of anything but old loads. */

@@ -1,5 +1,11 @@
-import type { KvEvent } from '../engines/index.ts';
-import { KvJournal, Scheduler, type SchedulerOptions, Sequence } from '../engines/mocker/index.ts';
+import {
+  BlockJournal,
+  type KvEvent,
+  Scheduler,
+  type SchedulerOptions,
+  Sequence,
+  toKvEvents,
+} from '../engines/index.ts';
 import type { ForwardPass } from '../planner/index.ts';
 import type { PoolRole } from '../router/index.ts';
 import type { GapHistogram } from './percentiles.ts';
@@ -47,7 +53,7 @@ export class SimulatedRank {
   /** Blocks in use, summed over time. */
   activeBlockMs = 0;
   readonly #scheduler: Scheduler;
-  readonly #journal: KvJournal | undefined;
+  readonly #journal: BlockJournal | undefined;
   readonly #lastWork = { prefills: 0, prefillStart: 0, prefillEnd: 0, decodes: 0, decodeContext: 0 };
   readonly #lastLeft = { requests: 0, tokens: 0, preempted: 0, preemptedTokens: 0 };
   #lastMs = 0;
@@ -66,7 +72,7 @@ export class SimulatedRank {
     this.dpRank = dpRank;
     this.gaps = notes.gaps;
     this.growthBlockTokens = notes.notesGrowth ? options.blockSizeTokens : 0;
-    this.#journal = notes.hasJournal ? new KvJournal(dpRank) : undefined;
+    this.#journal = notes.hasJournal ? new BlockJournal() : undefined;
     this.#scheduler = new Scheduler(options, this.#journal);
   }
 
@@ -170,7 +176,7 @@ export class SimulatedRank {
       this.outputTokens += request.outputTokens;
       this.preemptions += request.preemptions;
     }
-    return this.#journal?.drain() ?? NO_EVENTS;
+    return this.#journal === undefined ? NO_EVENTS : toKvEvents(this.#journal.drain(), this.dpRank);
   }
 }
 

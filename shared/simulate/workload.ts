@@ -1,4 +1,4 @@
-import type { BlockNames } from '../engines/mocker/index.ts';
+import type { BlockNames } from '../engines/index.ts';
 import { type BlockHashes, chainHashes } from '../tokens/index.ts';
 
 /**

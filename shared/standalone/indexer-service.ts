@@ -5,7 +5,7 @@ import { text } from 'node:stream/consumers';
 import type { TimeAndChance } from '../clock/index.ts';
 import { reasonOf } from '../errors/index.ts';
 import { readPlaneTls, refuseClearToken } from '../fleet/index.ts';
-import { clientTlsOptions } from '../planes/request/index.ts';
+import { clientTlsOptions } from '../planes/index.ts';
 import { u64OfHex } from '../records/index.ts';
 import { type Logger, MetricRegistry } from '../telemetry/index.ts';
 import { hashBlocks } from '../tokens/index.ts';

@@ -1,7 +1,16 @@
 import { asRecord, u64OfHex } from '../records/index.ts';
-import { BlockIndex, type HashPair, IndexMemory, type StoredRun } from '../router/block-index/index.ts';
-import { applyChange, decodeRouterEvents, indexSink, type OnApplied } from '../router/feed/index.ts';
-import { Overlaps, RankTable } from '../router/scheduler/index.ts';
+import {
+  applyChange,
+  BlockIndex,
+  decodeRouterEvents,
+  type HashPair,
+  IndexMemory,
+  indexSink,
+  type OnApplied,
+  Overlaps,
+  RankTable,
+  type StoredRun,
+} from '../router/index.ts';
 import type { Logger, MetricRegistry } from '../telemetry/index.ts';
 import { type BlockHashes, borrowChain } from '../tokens/index.ts';
 import { ServiceError, writeExactJson } from './body-fields.ts';

@@ -1,11 +1,18 @@
 import { ServeError, workerError } from '../errors/index.ts';
-import type { Call, IncomingCall, PlaneServer, RequestPlane, Transport } from '../planes/request/index.ts';
-import type { RouterConfigOverride, RoutingHints } from '../protocol/generation/index.ts';
+import type { Call, IncomingCall, PlaneServer, RequestPlane, Transport } from '../planes/index.ts';
+import type { RouterConfigOverride, RoutingHints } from '../protocol/index.ts';
 import { asRecord, u64OfHex } from '../records/index.ts';
-import type { PlacedWorker } from '../router/feed/index.ts';
-import type { Reservation, RoutableWorker, RouteRequest, WorkerPool } from '../router/index.ts';
-import { type KvRouter, Overlaps } from '../router/scheduler/index.ts';
-import { type RouterEndpoint, serveEndpoints } from '../router/service/index.ts';
+import {
+  type KvRouter,
+  Overlaps,
+  type PlacedWorker,
+  type Reservation,
+  type RoutableWorker,
+  type RouteRequest,
+  type RouterEndpoint,
+  serveEndpoints,
+  type WorkerPool,
+} from '../router/index.ts';
 import { hashBlocks } from '../tokens/index.ts';
 import { overlapScores } from './pools.ts';
 

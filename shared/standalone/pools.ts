@@ -1,5 +1,5 @@
 import { u64OfHex } from '../records/index.ts';
-import type { Overlaps, PotentialLoad, RankTable } from '../router/scheduler/index.ts';
+import type { Overlaps, PotentialLoad, RankTable } from '../router/index.ts';
 import { ServiceError } from './body-fields.ts';
 
 /** The workers of one model and routing group. */

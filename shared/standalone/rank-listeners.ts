@@ -1,7 +1,7 @@
 import type { Clock } from '../clock/index.ts';
 import { EventRelay, type KvEvent } from '../engines/index.ts';
 import { reasonOf } from '../errors/index.ts';
-import type { BlockChange, BlockChangeSink } from '../router/feed/index.ts';
+import type { BlockChange, BlockChangeSink } from '../router/index.ts';
 import type { Logger } from '../telemetry/index.ts';
 
 /** Where an engine publishes the cache changes of one rank. */

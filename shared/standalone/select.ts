@@ -1,8 +1,8 @@
 import { randomUUID } from 'node:crypto';
 import { ServeError } from '../errors/index.ts';
-import type { RouterConfigOverride, RoutingConstraints } from '../protocol/generation/index.ts';
+import type { RouterConfigOverride, RoutingConstraints } from '../protocol/index.ts';
 import { u64OfHex } from '../records/index.ts';
-import { RoutingError, type RoutingFailure, type SchedulingRequest } from '../router/scheduler/index.ts';
+import { RoutingError, type RoutingFailure, type SchedulingRequest } from '../router/index.ts';
 import { type BodyFields, DEFAULT_GROUP, type Prompt, promptOf, ServiceError } from './body-fields.ts';
 import type { WorkerOverlap } from './pools.ts';
 import { DEFAULT_MODEL, type SelectionPool } from './selection-pool.ts';

@@ -1,9 +1,11 @@
 import type { Clock, Random } from '../clock/index.ts';
 import { u64OfHex } from '../records/index.ts';
-import { BlockIndex, type IndexMemory } from '../router/block-index/index.ts';
-import { indexSink } from '../router/feed/index.ts';
 import {
+  type ActiveSequenceEvent,
+  BlockIndex,
   type Decision,
+  type IndexMemory,
+  indexSink,
   type KvRouterConfig,
   Overlaps,
   type PolicyProfile,
@@ -14,8 +16,7 @@ import {
   SessionAffinity,
   type SessionAffinityOptions,
   type SessionTarget,
-} from '../router/scheduler/index.ts';
-import type { ActiveSequenceEvent } from '../router/state/index.ts';
+} from '../router/index.ts';
 import type { Logger } from '../telemetry/index.ts';
 import type { BlockHashes } from '../tokens/index.ts';
 import { type BodyFields, DEFAULT_GROUP, ServiceError } from './body-fields.ts';

@@ -1,7 +1,6 @@
 import type { Clock, TimeAndChance } from '../clock/index.ts';
 import { u64OfHex } from '../records/index.ts';
-import { ActiveLoad, type PotentialLoad, type RankLoad, RankTable } from '../router/scheduler/index.ts';
-import type { ActiveSequenceEvent } from '../router/state/index.ts';
+import { ActiveLoad, type ActiveSequenceEvent, type PotentialLoad, type RankLoad, RankTable } from '../router/index.ts';
 import type { Logger } from '../telemetry/index.ts';
 import { type BodyFields, DEFAULT_GROUP, ServiceError } from './body-fields.ts';
 import { type Pool, Pools, potentialLoadJson } from './pools.ts';

@@ -1,14 +1,17 @@
 import { seededRandom, type TimeAndChance } from '../clock/index.ts';
 import type { Discovery, DiscoveryEvent, EndpointRecord, ModelRecord, Watch } from '../discovery/index.ts';
-import { eventPlane } from '../fleet/events/index.ts';
-import { callingPlane, openDiscovery, servingPlane } from '../fleet/index.ts';
-import { type RequestPlane, silentObserver } from '../planes/request/index.ts';
-import { BlockIndex } from '../router/block-index/index.ts';
-import { indexSink, WorkerLoads } from '../router/feed/index.ts';
-import { InitialWorkers, type WorkerPool } from '../router/index.ts';
-import { KvRouter, kvRouterConfigOf } from '../router/scheduler/index.ts';
-import { openFeeds } from '../routing/feeds/index.ts';
-import { openRouterFiles, type RouterFiles } from '../routing/index.ts';
+import { callingPlane, eventPlane, openDiscovery, servingPlane } from '../fleet/index.ts';
+import { type RequestPlane, silentObserver } from '../planes/index.ts';
+import {
+  BlockIndex,
+  InitialWorkers,
+  indexSink,
+  KvRouter,
+  kvRouterConfigOf,
+  WorkerLoads,
+  type WorkerPool,
+} from '../router/index.ts';
+import { openFeeds, openRouterFiles, type RouterFiles } from '../routing/index.ts';
 import { createRouterMetrics, MetricRegistry, type ProcessLogger } from '../telemetry/index.ts';
 import { type EndpointWorker, PlaneRouter, STANDALONE_COMPONENT } from './plane-router.ts';
 import type { ServiceSettings } from './service.ts';

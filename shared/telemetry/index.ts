@@ -3,7 +3,6 @@
  * Logs, metrics and traces: what operators see of a process. Counting and a line that is filtered out cost nanoseconds;
  * labels and log fields are bounded, so that what clients send cannot fill the memory.
  */
-
 export {
   type CapturedLine,
   captureLogger,

@@ -2,8 +2,8 @@ import type { Clock, Timer } from '../clock/index.ts';
 import { forAtMost, withDeadline } from '../concurrency/index.ts';
 import { type Engine, type EngineInfo, type EngineSink, isRefused } from '../engines/index.ts';
 import { ServeError } from '../errors/index.ts';
-import type { EngineRequest } from '../protocol/generation/index.ts';
-import { DEFAULT_WORKER_SETTINGS, type WorkerOptions } from './options.ts';
+import type { EngineRequest } from '../protocol/index.ts';
+import type { SettledOptions } from './options.ts';
 
 /** Failures in a row after which an engine counts as down. */
 const FAILURES_MAX = 3;
@@ -181,16 +181,16 @@ export class EngineCanary {
 }
 
 /** Loads the engine; what it says of itself then, with no more sequences than it is given requests. */
-export async function startEngine({ engine, settings }: WorkerOptions, signal: AbortSignal): Promise<EngineInfo> {
+export async function startEngine({ engine, settings }: SettledOptions, signal: AbortSignal): Promise<EngineInfo> {
   const info = await engine.start(signal);
-  if (settings?.requestLimit === undefined) return info;
+  if (settings.requestLimit === undefined) return info;
   const ofRank = Math.ceil(settings.requestLimit / info.dataParallelSize);
   return { ...info, maxNumSeqs: Math.min(info.maxNumSeqs ?? ofRank, ofRank) };
 }
 
 /** Waits no longer than it may: the end of the process takes an engine of its own along. */
-export async function stopEngine({ engine, clock, logger, settings }: WorkerOptions): Promise<void> {
-  const { engineStopMs } = { ...DEFAULT_WORKER_SETTINGS, ...settings };
+export async function stopEngine({ engine, clock, logger, settings }: SettledOptions): Promise<void> {
+  const { engineStopMs } = settings;
   if (await forAtMost({ clock, timeoutMs: engineStopMs }, () => engine.stop())) return;
   logger.error('engine does not stop', { engine: engine.kind, timeout_ms: engineStopMs });
 }

@@ -3,7 +3,6 @@
  * Puts an engine behind an endpoint: serves it on the request plane, registers it under the process's lease, publishes its
  * cache changes and load, watches its health, and drains without losing a request.
  */
-
 export { AdapterCache, type AdapterCacheOptions } from './adapters/adapter-cache.ts';
 export type { WorkerControl } from './control/control.ts';
 export { type ControlServerOptions, startControlServer } from './control/control-server.ts';
@@ -12,4 +11,6 @@ export type { SmallServer } from './control/small-server.ts';
 export { metadataPath, type StatusServerOptions, startStatusServer } from './control/status-server.ts';
 export { buildModelCard, type CardSettings, type ServedNames } from './model-card.ts';
 export type { WorkerAddress, WorkerOptions } from './options.ts';
+export { applyEngineArgs, readEngineArgs } from './process/engine-args.ts';
+export { staggerDelayMs, startWorkerProcess } from './process/worker.ts';
 export { startWorker, type Worker } from './worker.ts';

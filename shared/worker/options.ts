@@ -1,9 +1,7 @@
 import type { Clock, Random } from '../clock/index.ts';
 import type { Discovery } from '../discovery/index.ts';
 import type { Engine, EngineInfo, ModelFacts } from '../engines/index.ts';
-import type { EventPlane } from '../planes/event/index.ts';
-import type { PlannerOutbox } from '../planes/queue/index.ts';
-import type { RequestPlane } from '../planes/request/index.ts';
+import type { EventPlane, PlannerOutbox, RequestPlane } from '../planes/index.ts';
 import type { Logger, Tracer, WorkerMetrics } from '../telemetry/index.ts';
 import type { AdapterCache } from './adapters/adapter-cache.ts';
 import type { EndpointHealth } from './control/endpoint-health.ts';
@@ -23,62 +21,47 @@ export interface CanarySettings {
   readonly payload?: Readonly<Record<string, unknown>> | undefined;
 }
 
-export interface WorkerSettings {
-  /** How long streams may run on after a drain began, before those that can move are moved. Default 5000. */
-  readonly graceMs: number;
-  /** How long streams that cannot move may run on after a drain began. Default 900,000. */
-  readonly drainLimitMs: number;
-  /** How long a prefill worker keeps its engine after the last prompt, for decode workers to fetch. Default 0. */
-  readonly prefillDrainMs: number;
-  /** Requests that the engine has at once (`--engine-request-limit`). Default undefined = no limit. */
-  readonly requestLimit: number | undefined;
-  /** Requests that wait for one of those to end (`DYN_DYNAMO_REQUEST_QUEUE_LIMIT`). Default 16. */
-  readonly requestQueueLimit: number;
-  /** Default 1000. */
-  readonly loadReportIntervalMs: number;
-  /** Between two messages to planners; 0 = none (`STATOR_EVENT_ROLLUP_INTERVAL_MS`). Default 5000. */
-  readonly rollupIntervalMs: number;
-  /** GPUs of the engine, as planners count them. Default 1. */
-  readonly gpus: number;
-  /** How often a large change of load is looked for. Default 100. */
-  readonly loadLookIntervalMs: number;
-  /** Between two checks of the engine's health. Default 2000. */
-  readonly healthIntervalMs: number;
-  /** Longest check; one that takes longer says that the engine is down. Default 30,000. */
-  readonly healthTimeoutMs: number;
-  /** Longest wait for the engine to stop. Default 60,000. */
-  readonly engineStopMs: number;
-  /** Whether the worker keeps an index of what it published and answers routers that missed some. Default true. */
-  readonly enableLocalIndexer: boolean;
-  /** Whether adapters may be loaded and unloaded (`DYN_LORA_ENABLED`). Default false. */
-  readonly servesAdapters: boolean;
-  /** Depth of a sleep that does not name one. Default 1. */
-  readonly sleepLevel: number;
-  /** Probes of an idle engine (`DYN_HEALTH_CHECK_ENABLED`). Default none. */
-  readonly canary: CanarySettings | undefined;
-  /** Longest write of one record to discovery once the worker has started. Default 5000. */
-  readonly discoveryTimeoutMs: number;
-}
-
-export const DEFAULT_WORKER_SETTINGS: WorkerSettings = {
+/** What `WorkerSettings` are unless given. */
+export const DEFAULT_WORKER_SETTINGS = {
+  /** How long streams may run on after a drain began, before those that can move are moved. */
   graceMs: 5000,
+  /** How long streams that cannot move may run on after a drain began. */
   drainLimitMs: 900_000,
+  /** How long a prefill worker keeps its engine after the last prompt, for decode workers to fetch. */
   prefillDrainMs: 0,
-  requestLimit: undefined,
+  /** Requests that the engine has at once (`--engine-request-limit`); undefined = no limit. */
+  requestLimit: undefined as number | undefined,
+  /** Requests that wait for one of those to end (`DYN_DYNAMO_REQUEST_QUEUE_LIMIT`). */
   requestQueueLimit: 16,
   loadReportIntervalMs: 1000,
-  loadLookIntervalMs: 100,
+  /** Between two messages to planners; 0 = none (`STATOR_EVENT_ROLLUP_INTERVAL_MS`). */
   rollupIntervalMs: 5000,
+  /** GPUs of the engine, as planners count them. */
   gpus: 1,
+  /** How often a large change of load is looked for. */
+  loadLookIntervalMs: 100,
+  /** Between two checks of the engine's health. */
   healthIntervalMs: 2000,
+  /** Longest check; one that takes longer says that the engine is down. */
   healthTimeoutMs: 30_000,
+  /** Longest wait for the engine to stop. */
   engineStopMs: 60_000,
+  /** Whether the worker keeps an index of what it published and answers routers that missed some. */
   enableLocalIndexer: true,
+  /** Whether adapters may be loaded and unloaded (`DYN_LORA_ENABLED`). */
   servesAdapters: false,
+  /** Depth of a sleep that does not name one. */
   sleepLevel: 1,
-  canary: undefined,
+  /** Probes of an idle engine (`DYN_HEALTH_CHECK_ENABLED`); undefined = none. */
+  canary: undefined as CanarySettings | undefined,
+  /** Longest write of one record to discovery once the worker has started. */
   discoveryTimeoutMs: 5000,
 };
+
+export type WorkerSettings = Readonly<typeof DEFAULT_WORKER_SETTINGS>;
+
+/** `WorkerOptions` with every setting. */
+export type SettledOptions = WorkerOptions & { readonly settings: WorkerSettings };
 
 /** What a worker is made of. It stops the engine; the planes and discovery stay open, as others may use them. */
 export interface WorkerOptions {

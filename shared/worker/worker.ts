@@ -1,10 +1,9 @@
 import type { DiscoveryRecord, EndpointRecord, ModelCard, ModelRecord } from '../discovery/index.ts';
 import type { EngineInfo, ModelFacts } from '../engines/index.ts';
 import { detailOf, type ServeError, workerError } from '../errors/index.ts';
-import type { IncomingCall, PlaneServer, Transport } from '../planes/request/index.ts';
-import { healthCheckRequest } from '../protocol/generation/index.ts';
-import { RESERVATION_HEADER } from '../router/feed/index.ts';
-import { QUOTE_ENDPOINT } from '../router/quotes/index.ts';
+import type { IncomingCall, PlaneServer, Transport } from '../planes/index.ts';
+import { healthCheckRequest } from '../protocol/index.ts';
+import { QUOTE_ENDPOINT, RESERVATION_HEADER } from '../router/index.ts';
 import { Adapters } from './adapters/adapters.ts';
 import {
   Admission,
@@ -25,7 +24,13 @@ import { ReservedRequests } from './events/event-records.ts';
 import { WorkerReports } from './events/reports.ts';
 import { TrafficCounter } from './events/rollup-reporter.ts';
 import { buildModelCard } from './model-card.ts';
-import { type CanarySettings, DEFAULT_WORKER_SETTINGS, type WorkerOptions, type WorkerSettings } from './options.ts';
+import {
+  type CanarySettings,
+  DEFAULT_WORKER_SETTINGS,
+  type SettledOptions,
+  type WorkerOptions,
+  type WorkerSettings,
+} from './options.ts';
 import { Registration } from './registration.ts';
 
 /** A worker that serves. */
@@ -55,13 +60,14 @@ export interface Worker {
  * const worker = await startWorker({ engine, discovery, requestPlane, eventPlane, address, ... }, signal);
  * process.once('SIGTERM', () => void worker.drain().then(() => process.exit(0)));
  */
-export async function startWorker(options: WorkerOptions, signal: AbortSignal): Promise<Worker> {
+export async function startWorker(given: WorkerOptions, signal: AbortSignal): Promise<Worker> {
+  const options = { ...given, settings: { ...DEFAULT_WORKER_SETTINGS, ...given.settings } };
   const { clock, metrics } = options;
   const startedMs = clock.nowMs();
   try {
     const info = await startEngine(options, signal);
     metrics.setModelLoadTime(clock.nowMs() - startedMs);
-    const keepsIndex = info.publishesKvEvents && (options.settings?.enableLocalIndexer ?? true);
+    const keepsIndex = info.publishesKvEvents && options.settings.enableLocalIndexer;
     const settings = { enable_local_indexer: keepsIndex, ...options.card };
     const facts = typeof options.model === 'function' ? await options.model(info) : options.model;
     const card = buildModelCard(facts, info, options.names, settings);
@@ -107,7 +113,7 @@ class ServingWorker implements Worker {
   readonly engineInfo: EngineInfo;
   readonly card: ModelCard;
   readonly engineExit: Promise<Error>;
-  readonly #options: WorkerOptions;
+  readonly #options: SettledOptions;
   readonly #settings: WorkerSettings;
   readonly #path: string;
   readonly #calls = new CallsUnderWay();
@@ -131,12 +137,12 @@ class ServingWorker implements Worker {
   #drained: Promise<DrainReport> | undefined;
   #giveUpEngine: (reason: Error) => void = () => {};
 
-  constructor(options: WorkerOptions, info: EngineInfo, card: ModelCard) {
+  constructor(options: SettledOptions, info: EngineInfo, card: ModelCard) {
     this.instanceId = options.instanceId ?? options.random.instanceId();
     this.engineInfo = info;
     this.card = card;
     this.#options = options;
-    this.#settings = { ...DEFAULT_WORKER_SETTINGS, ...options.settings };
+    this.#settings = options.settings;
     this.#traffic = new TrafficCounter(options.clock);
     const { namespace, component, endpoint } = options.address;
     this.#endpointNames.push(endpoint);

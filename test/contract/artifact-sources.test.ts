@@ -3,14 +3,8 @@ import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
-import {
-  type Artifact,
-  type ArtifactSource,
-  artifactKey,
-  bucketSource,
-  folderSource,
-  workerSource,
-} from '../../shared/artifacts/fetching/index.ts';
+import { type Artifact, artifactKey, folderSource } from '../../shared/artifacts/fetching/sources.ts';
+import { type ArtifactSource, bucketSource, workerSource } from '../../shared/artifacts/index.ts';
 import { createWorkerMetrics, silentLogger } from '../../shared/telemetry/index.ts';
 import { EndpointHealth, metadataPath, startStatusServer } from '../../shared/worker/index.ts';
 import { type S3Server, startS3Server } from '../support/s3-server.ts';

@@ -16,9 +16,9 @@ const MIB = 1024 * 1024;
 let directory: string;
 const running: LambdaRuntime[] = [];
 
-beforeAll(() => {
+beforeAll(async () => {
   directory = mkdtempSync(join(tmpdir(), 'stator-lambda-'));
-  bundleFunction({ entry: 'test/support/lambda/sample-function.ts', outdir: directory });
+  await bundleFunction({ entry: 'test/support/lambda/sample-function.ts', outdir: directory });
 });
 
 afterAll(() => rmSync(directory, { recursive: true, force: true }));

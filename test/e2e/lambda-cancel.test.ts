@@ -3,7 +3,8 @@ import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { bundleFunction } from '../../infra/bundle.ts';
-import { DynamoDbKeyStore, issueKey } from '../../shared/access/keys/index.ts';
+import { issueKey } from '../../shared/access/index.ts';
+import { DynamoDbKeyStore } from '../../shared/access/keys/dynamodb-key-store.ts';
 import { systemClock } from '../../shared/clock/index.ts';
 import { createTestTable, type TestTable } from '../contract/discovery/test-table.ts';
 import {
@@ -59,7 +60,7 @@ function startMockWorker(): SpawnedProcess {
 describe.runIf(hasLambdaRuntime() && hasDynamoDb())('a stream of the deployed HTTP function', () => {
   beforeAll(async () => {
     directory = mkdtempSync(join(tmpdir(), 'stator-function-'));
-    bundleFunction({ outdir: directory });
+    await bundleFunction({ outdir: directory });
     server = await startDynamoDb();
     table = await createTestTable(server.url);
     const keysTable = `${table.tableName}-keys`;

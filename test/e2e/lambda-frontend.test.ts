@@ -87,7 +87,7 @@ function post(body: unknown): Promise<Response> {
 describe.runIf(hasLambdaRuntime() && hasDynamoDb())('the deployed HTTP function', () => {
   beforeAll(async () => {
     directory = mkdtempSync(join(tmpdir(), 'stator-function-'));
-    bundle = bundleFunction({ outdir: directory });
+    bundle = await bundleFunction({ outdir: directory });
     server = await startDynamoDb();
     table = await createTestTable(server.url);
     responsesTable = await createTestTable(server.url);

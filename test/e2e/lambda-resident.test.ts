@@ -106,7 +106,7 @@ async function untilDecidedBy(source: string): Promise<void> {
 describe.runIf(hasLambdaRuntime() && hasDynamoDb())('the deployed function in router mode kv', () => {
   beforeAll(async () => {
     directory = mkdtempSync(join(tmpdir(), 'stator-function-'));
-    bundleFunction({ outdir: directory });
+    await bundleFunction({ outdir: directory });
     server = await startDynamoDb();
     table = await createTestTable(server.url);
     await Promise.all([startWorker(), startWorker()]);

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { SqsPlannerQueue } from '../../shared/planes/queue/index.ts';
+import { SqsPlannerQueue } from '../../shared/planes/index.ts';
 import { handleBatch, MemoryPlannerStore, parsePlannerConfig } from '../../shared/planner/index.ts';
-import { type PlannerSignal, readPlannerText } from '../../shared/protocol/planner/index.ts';
+import { type PlannerSignal, readPlannerText } from '../../shared/protocol/index.ts';
 import {
   createTable,
   type DynamoDbServer,

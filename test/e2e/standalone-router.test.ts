@@ -1,7 +1,7 @@
 import { afterAll, describe, expect, it } from 'vitest';
 import { systemClock } from '../../shared/clock/index.ts';
 import type { EndpointRecord } from '../../shared/discovery/index.ts';
-import { createTcpRequestPlane, silentObserver } from '../../shared/planes/request/index.ts';
+import { createTcpRequestPlane, silentObserver } from '../../shared/planes/index.ts';
 import { createDiscovery } from '../support/create-discovery.ts';
 import { type StatorProcess, useFleet, waitUntil } from '../support/index.ts';
 

@@ -123,7 +123,7 @@ describe.runIf(hasLambdaRuntime() && hasDynamoDb())('the built function on anoth
 
   beforeAll(async () => {
     cpSync(resolve('shared/artifacts/builtin-model'), theirs, { recursive: true });
-    bundleFunction({ outdir: bundle });
+    await bundleFunction({ outdir: bundle });
     server = await startDynamoDb();
     table = await createTestTable(server.url);
     const flags = [`--model-path=${ELSEWHERE}`, `--model-name=${MODEL}`, '--speedup-ratio=100'];

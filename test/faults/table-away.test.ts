@@ -1,8 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { type Clock, seededRandom } from '../../shared/clock/index.ts';
 import { DynamoDbDiscovery } from '../../shared/discovery/dynamodb/dynamodb-discovery.ts';
-import type { Discovery } from '../../shared/discovery/index.ts';
-import { TableTime } from '../../shared/discovery/table/index.ts';
+import { type Discovery, TableTime } from '../../shared/discovery/index.ts';
 import { Witness } from '../contract/discovery/records.ts';
 import { MemoryTable, type MemoryTableClient } from '../support/memory-table.ts';
 import type { VirtualClock } from '../support/virtual-clock.ts';
@@ -34,7 +33,7 @@ class SharedTable {
       const client = table.connect();
       client[this.#how](this.#isAway);
       this.#clients.push(client);
-      return DynamoDbDiscovery.over(client.table, new TableTime(own), {
+      return new DynamoDbDiscovery(client.table, new TableTime(own), {
         clock: own,
         random: seededRandom(this.#clients.length),
         onProblem: () => {},

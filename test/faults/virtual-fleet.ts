@@ -3,8 +3,7 @@ import '../../shared/frontends/http/openai/chat.ts';
 import { type Clock, seededRandom } from '../../shared/clock/index.ts';
 import type { Discovery } from '../../shared/discovery/index.ts';
 import { MemoryDiscovery, MemoryHub } from '../../shared/discovery/memory/memory-discovery.ts';
-import type { Engine } from '../../shared/engines/index.ts';
-import { createMockEngine } from '../../shared/engines/mocker/index.ts';
+import { createMockEngine, type Engine } from '../../shared/engines/index.ts';
 import {
   createPipeline,
   FollowedPools,
@@ -13,8 +12,8 @@ import {
   type Worker as PipelineWorker,
   workerSetsOf,
 } from '../../shared/pipeline/index.ts';
-import type { PlaneServer, RequestPlane } from '../../shared/planes/request/index.ts';
-import { SimpleRouter } from '../../shared/router/index.ts';
+import type { PlaneServer, RequestPlane } from '../../shared/planes/index.ts';
+import { Inhibition, SimpleRouter } from '../../shared/router/index.ts';
 import { captureLogger, createFrontendMetrics, createWorkerMetrics } from '../../shared/telemetry/index.ts';
 import { EndpointHealth, startWorker, type Worker } from '../../shared/worker/index.ts';
 import { letterModel } from '../shared/pipeline/fixtures.ts';
@@ -238,7 +237,8 @@ export class VirtualFleet {
     const { clock, metrics } = this;
     this.#frontend = mortalCaller(this.#plane);
     const random = this.#random;
-    const router = new SimpleRouter<PipelineWorker>({ mode: 'round-robin', clock, random, inhibitedMs: INHIBITED_MS });
+    const inhibition = new Inhibition(clock, INHIBITED_MS);
+    const router = new SimpleRouter<PipelineWorker>({ mode: 'round-robin', random, inhibition });
     const pools = new FollowedPools(router);
     const onChange = (): void => pools.follow(models.list().flatMap(workerSetsOf));
     const models: LiveModelDirectory = new LiveModelDirectory({ discovery: this.discovery, clock, onChange });
@@ -246,6 +246,7 @@ export class VirtualFleet {
       models,
       store: new ModelStore({ open: async () => letterModel, clock, onFailure: () => {} }),
       router,
+      inhibition,
       plane: this.#frontend.plane,
       clock,
       random,

@@ -1,6 +1,6 @@
-import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { bundleFunction } from '../../infra/bundle.ts';
@@ -12,14 +12,17 @@ beforeEach(() => {
 afterEach(() => rmSync(root, { recursive: true, force: true }));
 
 function bundle(files: Record<string, string>): ReturnType<typeof bundleFunction> {
-  for (const [name, text] of Object.entries(files)) writeFileSync(join(root, name), text);
+  for (const [name, text] of Object.entries(files)) {
+    mkdirSync(dirname(join(root, name)), { recursive: true });
+    writeFileSync(join(root, name), text);
+  }
   return bundleFunction({ root, entry: 'entry.ts', outdir: 'out' });
 }
 
 describe('bundleFunction', () => {
-  it('keeps lazily imported modules out of what a cold start loads', () => {
+  it('keeps lazily imported modules out of what a cold start loads', async () => {
     const lazy = `export const text = '${'x'.repeat(10_000)}';`;
-    const result = bundle({
+    const result = await bundle({
       'entry.ts': `export const handler = async () => (await import('./lazy.ts')).text;`,
       'lazy.ts': lazy,
     });
@@ -28,17 +31,45 @@ describe('bundleFunction', () => {
     expect(result.initBytes).toBeLessThan(1000);
   });
 
-  it('allows a native package where it is loaded lazily', () => {
-    expect(() => bundle({ 'entry.ts': `export const handler = () => import('zeromq');` })).not.toThrow();
+  const ROOM = {
+    'room/index.ts': `export { small, type Size } from './small.ts'; export { large as big } from './large.ts';`,
+    'room/small.ts': `export type Size = 1; export const small = 'small';`,
+    'room/large.ts': `export const large = '${'x'.repeat(10_000)}';`,
+  };
+
+  it('loads no more of a room than what is taken from its door, at once or later', async () => {
+    const { bytes, initBytes, directory } = await bundle({
+      ...ROOM,
+      'entry.ts': `
+        import { small as one, type Size } from './room/index.ts';
+        export const handler = async (): Promise<unknown> => {
+          const { small, big: large } = await import('./room/index.ts');
+          const { length } = (await import('./room/index.ts')).big;
+          return [one satisfies string, small, large.length === length, length as Size];
+        };`,
+    });
+    expect(initBytes).toBeLessThan(1000);
+    expect(bytes - initBytes).toBeGreaterThan(10_000);
+    const { handler } = (await import(pathToFileURL(join(directory, 'index.mjs')).href)) as { handler: () => unknown };
+    expect(await handler()).toEqual(['small', 'small', true, 10_000]);
   });
 
-  it('refuses a native package that loads with the function, and names who imports it', () => {
+  it('refuses to load a whole room later', async () => {
+    const lazy = { ...ROOM, 'entry.ts': `export const handler = () => import('./room/index.ts');` };
+    await expect(bundle(lazy)).rejects.toThrow(/entry\.ts: write const \{ name \} = await import\(door\);/);
+  });
+
+  it('allows a native package where it is loaded lazily', async () => {
+    await bundle({ 'entry.ts': `export const handler = () => import('zeromq');` });
+  });
+
+  it('refuses a native package that loads with the function, and names who imports it', async () => {
     const files = { 'entry.ts': `export * from './plane.ts';`, 'plane.ts': `export { Push } from 'zeromq';` };
-    expect(() => bundle(files)).toThrow(/zeromq has native code.*in plane\.ts/);
+    await expect(bundle(files)).rejects.toThrow(/zeromq has native code.*in plane\.ts/);
   });
 
-  it('packs the page at /docs beside the function, and schemas of bodies, outside of what a cold start loads', () => {
-    const { directory, bytes, initBytes } = bundleFunction({ outdir: join(root, 'http') });
+  it('packs the page at /docs beside the function, and schemas of bodies, outside of what a cold start loads', async () => {
+    const { directory, bytes, initBytes } = await bundleFunction({ outdir: join(root, 'http') });
     const hasSchemas = (name: string): boolean => readFileSync(join(directory, name), 'utf8').includes('ZodObject');
     const files = readdirSync(directory).filter((name) => name.endsWith('.mjs'));
     expect(files.filter(hasSchemas)).toHaveLength(1);
@@ -50,7 +81,7 @@ describe('bundleFunction', () => {
   });
 
   it('takes modules of Node without having them looked at name by name, in whatever way they are imported', async () => {
-    const { directory } = bundle({
+    const { directory } = await bundle({
       'entry.ts': `
         import whole, { join as joined } from 'node:path';
         import * as every from 'node:util';
@@ -68,9 +99,9 @@ describe('bundleFunction', () => {
     expect(await handler()).toEqual(['a/b', '/', "'c'", true, true, '/']);
   });
 
-  it('leaves nothing of an earlier bundle behind', () => {
-    bundle({ 'entry.ts': `export const handler = () => import('./a.ts');`, 'a.ts': 'export const a = 1;' });
-    const { directory } = bundle({ 'entry.ts': 'export const handler = 1;' });
+  it('leaves nothing of an earlier bundle behind', async () => {
+    await bundle({ 'entry.ts': `export const handler = () => import('./a.ts');`, 'a.ts': 'export const a = 1;' });
+    const { directory } = await bundle({ 'entry.ts': 'export const handler = 1;' });
     expect(readdirSync(directory)).toEqual(['index.mjs', 'init.mjs']);
   });
 });

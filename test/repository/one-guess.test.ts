@@ -1,5 +1,5 @@
 // Adds a toy of each kind to a copy of the tree, as CONTRIBUTING.md ("How to add") says: one new file, and at most two lines
-// elsewhere. What else a real one would need is what this test is to find.
+// elsewhere, with a third in the door of a room that another one opens. What else a real one would need is what this test is to find.
 import { execFile } from 'node:child_process';
 import { cp, mkdir, mkdtemp, readFile, realpath, rm, symlink, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -10,8 +10,8 @@ import type * as Time from '../../shared/clock/index.ts';
 import { SYSTEM } from '../../shared/clock/index.ts';
 import type * as Config from '../../shared/config/index.ts';
 import type * as Fleet from '../../shared/fleet/index.ts';
-import type * as ToolCalls from '../../shared/parsers/tool-calls/index.ts';
-import type * as RequestPlanes from '../../shared/planes/request/index.ts';
+import type * as Parsers from '../../shared/parsers/index.ts';
+import type * as Planes from '../../shared/planes/index.ts';
 import type * as Telemetry from '../../shared/telemetry/index.ts';
 import type * as WorkerProcess from '../../shared/worker/process/worker.ts';
 import type * as HttpApp from '../support/http-app.ts';
@@ -30,7 +30,7 @@ beforeAll(async () => {
     await mkdir(dirname(join(folder, file)), { recursive: true });
     await writeFile(join(folder, file), text, { flag: 'wx' });
     for (const [path, anchor, line, place] of lines) await addLine(path, anchor, line, place === 'instead' ? 1 : 0);
-    linesElsewhere.set(kind, lines.length);
+    linesElsewhere.set(kind, lines.filter(([path]) => !path.endsWith('/index.ts')).length);
   }
 });
 
@@ -64,7 +64,7 @@ const TOYS: Readonly<Record<'route' | 'parser' | 'engine' | 'request plane' | 'd
   route: {
     file: 'shared/frontends/http/openai/toy.ts',
     text: `
-      import { parseCompletionsBody } from '../../../protocol/openai/index.ts';
+      import { parseCompletionsBody } from '../../../protocol/index.ts';
       import { sendJson } from '../sinks/send.ts';
       import { serveInference } from '../serve-inference.ts';
       export const serveToy = serveInference({
@@ -103,12 +103,12 @@ const TOYS: Readonly<Record<'route' | 'parser' | 'engine' | 'request plane' | 'd
         },
       };`,
     lines: [
-      ['shared/parsers/tool-calls/formats/index.ts', 'export { pythonic }', "export { toy } from './toy.ts';"],
+      ['shared/parsers/tool-calls/formats/by-name.ts', 'export { pythonic }', "export { toy } from './toy.ts';"],
       ['shared/config/parser-names.ts', "  'pythonic',", "  'toy',"],
     ],
   },
   engine: {
-    file: 'shared/engines/toy/index.ts',
+    file: 'shared/engines/toy/toy-engine.ts',
     text: `
       import type { EngineKind } from '../types.ts';
       import type { Engine } from '../types.ts';
@@ -136,11 +136,8 @@ const TOYS: Readonly<Record<'route' | 'parser' | 'engine' | 'request plane' | 'd
         open: async () => ({ engine, model: {} }),
       };`,
     lines: [
-      [
-        'shared/worker/process/engines.ts',
-        'export { mocker }',
-        "export { toy } from '../../../shared/engines/toy/index.ts';",
-      ],
+      ['shared/worker/process/engines.ts', 'export { mocker }', "export { toy } from '../../engines/index.ts';"],
+      ['shared/engines/index.ts', 'export { openai }', "export { toy } from './toy/toy-engine.ts';"],
       [
         'shared/config/table/worker.ts',
         "    values: ['mocker',",
@@ -150,10 +147,10 @@ const TOYS: Readonly<Record<'route' | 'parser' | 'engine' | 'request plane' | 'd
     ],
   },
   'request plane': {
-    file: 'shared/planes/toy-requests/index.ts',
+    file: 'shared/planes/toy-requests/toy-plane.ts',
     text: `
       import { createMemoryRequestPlane } from '../../../test/support/memory-request-plane.ts';
-      import type { RequestPlaneKind } from '../request/index.ts';
+      import type { RequestPlaneKind } from '../request/types.ts';
       export const toy: RequestPlaneKind = {
         openCalling: (_settings, { clock }) => ({ ...createMemoryRequestPlane({ clock }), name: 'toy' }),
         openServing: (_settings, { clock }) => ({ ...createMemoryRequestPlane({ clock }), name: 'toy' }),
@@ -162,8 +159,9 @@ const TOYS: Readonly<Record<'route' | 'parser' | 'engine' | 'request plane' | 'd
       [
         'shared/fleet/planes.ts',
         '  tcp: async () => tcp,',
-        "  toy: async () => (await import('../planes/toy-requests/index.ts')).toy,",
+        "  toy: async () => (await import('../planes/index.ts')).toy,",
       ],
+      ['shared/planes/index.ts', 'export { LARGE_RECORD', "export { toy } from './toy-requests/toy-plane.ts';"],
       [
         'shared/config/table/request-plane.ts',
         "    values: ['tcp', 'nats'],",
@@ -185,12 +183,7 @@ const TOYS: Readonly<Record<'route' | 'parser' | 'engine' | 'request plane' | 'd
         '  mem: async',
         "  toy: async () => (await import('./toy/toy-discovery.ts')).openToy,",
       ],
-      [
-        'shared/config/table/discovery.ts',
-        "    values: ['dynamodb', 'file', 'mem'],",
-        "    values: ['dynamodb', 'file', 'mem', 'toy'],",
-        'instead',
-      ],
+      ['shared/config/table/discovery.ts', "  mem: 'one process',", "  toy: 'one machine',"],
     ],
   },
   flag: {
@@ -232,7 +225,7 @@ describe('a newcomer adds, in one file and at most two lines elsewhere,', () => 
   });
 
   it('a tool-call parser that the flag takes and that reads calls', async () => {
-    const { createToolCallParser } = await load<typeof ToolCalls>('shared/parsers/tool-calls/index.ts');
+    const { createToolCallParser } = await load<typeof Parsers>('shared/parsers/index.ts');
     const { systemRandom } = await load<typeof Time>('shared/clock/index.ts');
     const tools = [{ type: 'function', function: { name: 'ball' } }] as const;
     const heard: string[] = [];
@@ -260,7 +253,7 @@ describe('a newcomer adds, in one file and at most two lines elsewhere,', () => 
 
   it('a request plane that processes call and serve by', async () => {
     const { callingPlane, servingPlane } = await load<typeof Fleet>('shared/fleet/index.ts');
-    const { silentObserver } = await load<typeof RequestPlanes>('shared/planes/request/index.ts');
+    const { silentObserver } = await load<typeof Planes>('shared/planes/index.ts');
     const { resolveConfig } = await load<typeof Config>('shared/config/index.ts');
     const argv = ['--request-plane=toy'];
     const calling = await callingPlane(resolveConfig('frontend', argv, {}).settings, SYSTEM.clock, silentObserver);
@@ -273,12 +266,13 @@ describe('a newcomer adds, in one file and at most two lines elsewhere,', () => 
   });
 
   it('a discovery store that processes register in', async () => {
-    const { openDiscovery } = await load<typeof Fleet>('shared/fleet/index.ts');
+    const { fleetHost, openDiscovery } = await load<typeof Fleet>('shared/fleet/index.ts');
     const { resolveConfig } = await load<typeof Config>('shared/config/index.ts');
     const { silentLogger } = await load<typeof Telemetry>('shared/telemetry/index.ts');
     const { settings } = resolveConfig('frontend', ['--discovery-backend=toy'], {});
     const discovery = await openDiscovery(settings, silentLogger);
     expect(discovery.backend).toBe('toy');
+    expect(fleetHost(undefined, settings, undefined)).toBe('127.0.0.1'); // it reaches no other machine
     await discovery.close();
   });
 

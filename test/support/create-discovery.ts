@@ -3,8 +3,7 @@ import {
   type DynamoDbDiscoveryOptions,
 } from '../../shared/discovery/dynamodb/dynamodb-discovery.ts';
 import { FileDiscovery, type FileDiscoveryOptions } from '../../shared/discovery/file/file-discovery.ts';
-import type { Discovery } from '../../shared/discovery/index.ts';
-import type { TableOptions } from '../../shared/discovery/table/index.ts';
+import type { Discovery, TableOptions } from '../../shared/discovery/index.ts';
 
 /** A store that several processes share, by name, with options that no setting has. */
 export type SharedStoreOptions =

@@ -1,4 +1,4 @@
-import type { GenerationSink, ServingWorkers, TextDelta, TextFinish } from '../../shared/protocol/generation/index.ts';
+import type { GenerationSink, ServingWorkers, TextDelta, TextFinish } from '../../shared/protocol/index.ts';
 
 /** A call of a `GenerationSink` as a value, to be listed and compared. Plain text, end and failure are none. */
 export type GenerationEvent =

@@ -1,7 +1,10 @@
 import type { RequestNames } from '../../shared/access/index.ts';
 import { type Clock, systemClock, systemRandom } from '../../shared/clock/index.ts';
-import { createHttpApp, type HttpAppDeps, type HttpSettings } from '../../shared/frontends/http/index.ts';
-import { ByteBudget, ServiceLifecycle, type ServiceStage } from '../../shared/frontends/inference/index.ts';
+import { createHttpApp } from '../../shared/frontends/http/app.ts';
+import type { HttpAppDeps } from '../../shared/frontends/http/deps.ts';
+import type { HttpSettings } from '../../shared/frontends/http/settings.ts';
+import { ByteBudget } from '../../shared/frontends/inference/deps.ts';
+import { ServiceLifecycle, type ServiceStage } from '../../shared/frontends/inference/lifecycle.ts';
 import type { Pipeline } from '../../shared/pipeline/index.ts';
 import { MemoryResponseStore, type ResponseStore } from '../../shared/responses/index.ts';
 import { type CapturedLine, captureLogger, createFrontendMetrics } from '../../shared/telemetry/index.ts';

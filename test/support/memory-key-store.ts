@@ -1,4 +1,4 @@
-import type { KeyRecord, KeyStore } from '../../shared/access/keys/index.ts';
+import type { KeyRecord, KeyStore } from '../../shared/access/index.ts';
 import { idIsTaken, type KeyChange, oldestFirst } from '../../shared/access/keys/key-store.ts';
 
 /** Keeps keys in this process. */

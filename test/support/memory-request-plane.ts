@@ -14,7 +14,7 @@ import {
   silentObserver,
   type Transport,
 } from '../../shared/planes/request/types.ts';
-import type { EngineOutput } from '../../shared/protocol/generation/index.ts';
+import type { EngineOutput } from '../../shared/protocol/index.ts';
 
 export interface MemoryRequestPlaneOptions {
   readonly clock: Clock;

@@ -1,6 +1,7 @@
 import type { AttributeValue } from '@aws-sdk/client-dynamodb';
 import type { Clock } from '../../shared/clock/index.ts';
-import type { Item, ItemChange, ItemKey, ItemOutcome, Table } from '../../shared/discovery/table/index.ts';
+import type { Item, ItemKey, Table } from '../../shared/discovery/index.ts';
+import type { ItemChange, ItemOutcome } from '../../shared/discovery/table/table.ts';
 
 /** What one process asked of a table. */
 export interface TableCounts {

@@ -4,12 +4,13 @@ import { isDeepStrictEqual } from 'node:util';
 import { seededRandom } from '../../shared/clock/index.ts';
 import {
   createReasoningParser,
+  createToolCallParser,
   findReasoningFormat,
   planReasoning,
   type ReasoningParser,
-} from '../../shared/parsers/reasoning/index.ts';
-import { createToolCallParser, type ToolCallSink } from '../../shared/parsers/tool-calls/index.ts';
-import type { FinishReason, ToolChoice, ToolDefinition } from '../../shared/protocol/generation/index.ts';
+  type ToolCallSink,
+} from '../../shared/parsers/index.ts';
+import type { FinishReason, ToolChoice, ToolDefinition } from '../../shared/protocol/index.ts';
 import { applyParserDifferences } from './parsers-differences.ts';
 
 /** A call as a row expects it: by value, by its bytes, or as far as the text goes. */

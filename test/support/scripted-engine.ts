@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type ServeError, type WorkerErrorKind, workerError } from '../../shared/errors/index.ts';
-import type { EngineOutput, EngineRequest, OutputSink, TopLogprob } from '../../shared/protocol/generation/index.ts';
+import type { EngineOutput, EngineRequest, OutputSink, TopLogprob } from '../../shared/protocol/index.ts';
 
 /** One engine output of a script. */
 export interface ScriptStep {

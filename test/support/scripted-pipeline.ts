@@ -6,7 +6,7 @@ import {
   type Pipeline,
   type ServedModel,
 } from '../../shared/pipeline/index.ts';
-import type { GenerationRequest, GenerationSink } from '../../shared/protocol/generation/index.ts';
+import type { GenerationRequest, GenerationSink } from '../../shared/protocol/index.ts';
 
 /** One request as the pipeline sees it, with its sink in the test's hands. */
 export interface ScriptedCall {

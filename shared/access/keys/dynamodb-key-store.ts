@@ -6,7 +6,7 @@ import {
   type TableOptions,
   type TablePlace,
   TableTime,
-} from '../../discovery/table/index.ts';
+} from '../../discovery/index.ts';
 import { reasonOf } from '../../errors/index.ts';
 import { type KeyRecord, readKeyRecord } from './key-record.ts';
 import { idIsTaken, type KeyChange, type KeyStore, KeyStoreError, oldestFirst } from './key-store.ts';

@@ -1,5 +1,5 @@
 import type { Clock } from '../../clock/index.ts';
-import { StoreError } from '../../discovery/table/index.ts';
+import { StoreError } from '../../discovery/index.ts';
 import { digestOf, type KeyLimits, type KeyRecord, newKeyId, newKeyText, type Scope } from './key-record.ts';
 
 /** What went wrong: `unavailable` may pass, `misconfigured` will not by itself, `conflict` is somebody else's change. */

@@ -1,28 +1,25 @@
 import type { Clock, Random } from '../../clock/index.ts';
 import { ConfigError, type Environment, type Settings } from '../../config/index.ts';
 import { reasonOf } from '../../errors/index.ts';
-import { eventPlane } from '../../fleet/events/index.ts';
-import { openDiscovery } from '../../fleet/index.ts';
+import { eventPlane, openDiscovery } from '../../fleet/index.ts';
 import {
+  type Connector,
+  createPlannerMetrics,
   type DecisionRecord,
+  FleetPlanner,
+  type FleetPlannerOptions,
+  FolderKeys,
+  LocalConnector,
   type Look,
   MemoryPlannerStore,
   type Planner,
   type PlannerConfig,
   type PlannerStore,
-  wattsOf,
-} from '../../planner/index.ts';
-import {
-  type Connector,
-  createPlannerMetrics,
-  FleetPlanner,
-  type FleetPlannerOptions,
-  FolderKeys,
-  LocalConnector,
   type Pool,
   type ScalableWorkers,
   VirtualConnector,
-} from '../../planner/live/index.ts';
+  wattsOf,
+} from '../../planner/index.ts';
 import { readPlannerConfig } from '../../simulate/index.ts';
 import { type Logger, MetricRegistry, type ProcessLogger } from '../../telemetry/index.ts';
 import { type LoopbackServer, PlannerPages, serveLoopback } from './pages.ts';

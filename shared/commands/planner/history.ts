@@ -2,8 +2,7 @@ import { mkdir, rename, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { gzip } from 'node:zlib';
-import type { Look, PlannerConfig } from '../../planner/index.ts';
-import type { Pool } from '../../planner/live/index.ts';
+import type { Look, PlannerConfig, Pool } from '../../planner/index.ts';
 
 /** Numbers of one look, or the means of several, by name. */
 export interface HistoryPoint {

@@ -1,7 +1,6 @@
 import type { Clock } from '../../clock/index.ts';
 import { withDeadline } from '../../concurrency/index.ts';
-import type { TrafficTotals } from '../../protocol/planner/index.ts';
-import { NO_TRAFFIC } from '../../protocol/planner-topics/index.ts';
+import { NO_TRAFFIC, type TrafficTotals } from '../../protocol/index.ts';
 import { isRecord } from '../../records/index.ts';
 
 export interface PrometheusOptions {

@@ -1,7 +1,7 @@
 import { homedir } from 'node:os';
 import { join } from 'node:path';
 import { ConfigError, type Environment, type Settings } from '../../config/index.ts';
-import { engineModel } from '../../engines/mocker/index.ts';
+import { engineModel } from '../../engines/index.ts';
 import {
   DynamoDbPlannerStore,
   FilePlannerStore,

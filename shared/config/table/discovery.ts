@@ -1,5 +1,33 @@
 import { type DefaultFacts, edges, fleet, lastingFleet, rowsFor, worker } from '../row.ts';
 
+/**
+ * The discovery stores by name, and whose processes find each other there: those of many machines, of one machine, or of one
+ * process. What listeners bind, and which ports and planes are taken by default, follows from it.
+ */
+export const DISCOVERY_STORES = {
+  dynamodb: 'many machines',
+  file: 'one machine',
+  mem: 'one process',
+} as const satisfies Readonly<Record<string, 'many machines' | 'one machine' | 'one process'>>;
+
+export type DiscoveryStore = keyof typeof DISCOVERY_STORES;
+
+const STORES = Object.keys(DISCOVERY_STORES) as readonly DiscoveryStore[]; // its own keys
+
+/** Whether the processes of several machines find each other in `store`. */
+export function isOfManyMachines(store: DiscoveryStore): boolean {
+  return DISCOVERY_STORES[store] === 'many machines';
+}
+
+/** For the texts of defaults. */
+export const MANY_MACHINES = STORES.filter(isOfManyMachines).join(' and ');
+export const ONE_MACHINE = STORES.filter((store) => !isOfManyMachines(store)).join(' and ');
+
+/** `many` where the discovery that is set is one of many machines, else `one`. */
+export function byMachines<T>(facts: DefaultFacts, many: T, one: T): T {
+  return isOfManyMachines(facts.read('discoveryBackend') as DiscoveryStore) ? many : one; // a row above, which has a value
+}
+
 const NOT_A_BACKEND = 'not built: use dynamodb (needs STATOR_DISCOVERY_TABLE), file or mem';
 
 /** `dyn://{namespace}.backend.generate`, with the role of a prefill or encode worker instead; a suffix is part of the namespace. */
@@ -17,7 +45,7 @@ function workerEndpoint(facts: DefaultFacts): string {
 export const discoveryRows = {
   discoveryBackend: fleet.choice({
     names: '--discovery-backend DYN_DISCOVERY_BACKEND',
-    values: ['dynamodb', 'file', 'mem'],
+    values: STORES,
     refused: { etcd: NOT_A_BACKEND, kubernetes: NOT_A_BACKEND },
     decide: (facts) =>
       facts.process === 'local' ? 'file' : facts.read('discoveryTable') === undefined ? 'mem' : 'dynamodb',

@@ -1,12 +1,13 @@
 import { fleet, lastingFleet, planeServers, worker, workers } from '../row.ts';
+import { byMachines, MANY_MACHINES, ONE_MACHINE } from './discovery.ts';
 
 /** Rows of "Event plane". */
 export const eventPlaneRows = {
   eventPlane: fleet.choice({
     names: '--event-plane DYN_EVENT_PLANE',
     values: ['zmq', 'nats'],
-    decide: (facts) => (facts.read('discoveryBackend') === 'dynamodb' ? 'nats' : 'zmq'),
-    defaultText: 'zmq for file and mem; nats for dynamodb',
+    decide: (facts) => byMachines(facts, 'nats', 'zmq'),
+    defaultText: `zmq for ${ONE_MACHINE}; nats for ${MANY_MACHINES}`,
     source: 'Dynamo; 1.6.1: zmq always',
     about: 'Carries KV events and load.',
   }),

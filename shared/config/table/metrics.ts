@@ -1,4 +1,5 @@
 import { edges, planeServers, rowsFor, worker, workers } from '../row.ts';
+import { byMachines, MANY_MACHINES, ONE_MACHINE } from './discovery.ts';
 
 const statusServers = rowsFor('worker', 'router');
 
@@ -48,9 +49,8 @@ export const metricsRows = {
     names: 'DYN_SYSTEM_PORT',
     range: { min: -1 },
     note: '-1 = off, 0 = any free',
-    decide: (facts) =>
-      facts.read('discoveryBackend') === 'dynamodb' ? { first: 9100, last: 9163 } : { first: -1, last: -1 },
-    defaultText: '9100-9163 for dynamodb; -1 for file and mem',
+    decide: (facts) => byMachines(facts, { first: 9100, last: 9163 }, { first: -1, last: -1 }),
+    defaultText: `9100-9163 for ${MANY_MACHINES}; -1 for ${ONE_MACHINE}`,
     source: '1.6.1; range: Stator',
     about: 'Status server of a worker: health, live, metrics, files of the model. The first free port of a range.',
   }),

@@ -1,4 +1,5 @@
 import { fleet, fleetRouters, lastingFleet, lastingFleetRouters } from '../row.ts';
+import { byMachines, MANY_MACHINES, ONE_MACHINE } from './discovery.ts';
 
 /** Rows of "Request plane". */
 export const requestPlaneRows = {
@@ -26,15 +27,14 @@ export const requestPlaneRows = {
   tcpRpcHost: lastingFleet.text({
     names: 'DYN_TCP_RPC_HOST',
     allowed: 'IP or host name',
-    defaultText: 'auto = every interface; loopback for file and mem where callers prove nothing',
+    defaultText: `auto = every interface; loopback for ${ONE_MACHINE} where callers prove nothing`,
     about: 'Address that a worker or resident router advertises and binds.',
   }),
   tcpRpcPort: lastingFleet.portRange({
     names: 'DYN_TCP_RPC_PORT',
     note: '0 = any free',
-    decide: (facts) =>
-      facts.read('discoveryBackend') === 'dynamodb' ? { first: 8800, last: 8863 } : { first: 0, last: 0 },
-    defaultText: '8800-8863 for dynamodb; 0 for file and mem',
+    decide: (facts) => byMachines(facts, { first: 8800, last: 8863 }, { first: 0, last: 0 }),
+    defaultText: `8800-8863 for ${MANY_MACHINES}; 0 for ${ONE_MACHINE}`,
     source: '1.6.1; range: Stator',
     about: 'Port that a worker or resident router binds: the first free one of a range, which a firewall can name.',
   }),

@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import type { Clock } from '../../clock/index.ts';
 import { inBatches } from '../../concurrency/index.ts';
-import { encodeSegment } from '../../planes/names/index.ts';
+import { encodeSegment } from '../../planes/index.ts';
 import { DiscoveryError } from '../options.ts';
 
 const TEMPORARY_PREFIX = '.tmp_';

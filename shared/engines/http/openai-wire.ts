@@ -6,7 +6,7 @@ import {
   type EngineOutput,
   type EngineRequest,
   enginePathOf,
-} from '../../protocol/generation/index.ts';
+} from '../../protocol/index.ts';
 import { asRecord, isRecord } from '../../records/index.ts';
 import type { EngineSink } from '../types.ts';
 import { type AnswerReader, type Plan, readEvent } from './exchange.ts';

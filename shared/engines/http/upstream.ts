@@ -9,7 +9,7 @@ import { Agent as HttpsAgent, request as requestHttps } from 'node:https';
 import type { Clock, Timer } from '../../clock/index.ts';
 import { withDeadline } from '../../concurrency/index.ts';
 import { type ServeError, type WorkerErrorKind, workerError } from '../../errors/index.ts';
-import type { EngineRequest } from '../../protocol/generation/index.ts';
+import type { EngineRequest } from '../../protocol/index.ts';
 import { isRecord } from '../../records/index.ts';
 
 /** Idle connections that are kept for the next request. */

@@ -1,4 +1,6 @@
-import { MsgpackCursor, MsgpackError } from './msgpack-cursor.ts';
+import { Unpackr } from 'msgpackr';
+import { reasonOf } from '../../errors/index.ts';
+import { asRecord, fields, maybe, type Shape, type UnknownRecord } from '../../records/index.ts';
 
 /** Hashes as pairs of u32 halves, low half first. */
 export type EngineEvent =
@@ -39,8 +41,17 @@ export interface EventBatch {
   readonly unreadable: number;
 }
 
+/** The payload of a message is no batch of events. */
+export class EventBatchError extends Error {
+  override readonly name = 'EventBatchError';
+}
+
+/** Numbers of 64 bits, as hashes are, come as bigints: one that is made a number loses bits. */
+const unpackr = new Unpackr({ useRecords: false, mapsAsObjects: true, int64AsType: 'bigint' });
+
 /** Positions of the fields in events that are arrays (vLLM to 0.22, SGLang to 0.5.9). */
 const STORED_FIELDS = [
+  'type',
   'block_hashes',
   'parent_block_hash',
   'token_ids',
@@ -52,156 +63,156 @@ const STORED_FIELDS = [
   'group_idx',
   'kv_cache_spec_kind',
 ] as const;
-const REMOVED_FIELDS = ['block_hashes', 'medium', 'group_idx'] as const;
+const REMOVED_FIELDS = ['type', 'block_hashes', 'medium', 'group_idx'] as const;
 
-/** Fields of one event as they are read, in any order. */
-interface Draft {
-  type: string | undefined;
-  hashes: Uint32Array | undefined;
-  parent: Uint32Array | undefined;
-  tokens: Uint32Array | undefined;
-  blockSize: number | undefined;
-  extraKeys: readonly (readonly unknown[] | null)[] | undefined;
-  loraId: number | undefined;
-  loraName: string | undefined;
-  cacheSalt: string | undefined;
-  medium: string | undefined;
-  group: number | undefined;
-  cacheKind: string | undefined;
+const list: Shape = Array.isArray;
+const word: Shape = maybe((value) => typeof value === 'string');
+const integer: Shape = (value) => Number.isSafeInteger(typeof value === 'bigint' ? Number(value) : value);
+
+const removedShape = fields({ block_hashes: list, medium: word, group_idx: maybe(integer) });
+const storedShape = fields({
+  block_hashes: list,
+  token_ids: list,
+  block_size: integer,
+  lora_id: maybe(integer),
+  medium: word,
+  lora_name: word,
+  cache_salt: word,
+  extra_keys: maybe(list),
+  group_idx: maybe(integer),
+  kv_cache_spec_kind: word,
+});
+
+/** What `storedShape` lets through. */
+interface StoredFields {
+  readonly block_hashes: readonly unknown[];
+  readonly parent_block_hash?: unknown;
+  readonly token_ids: readonly unknown[];
+  readonly block_size: number | bigint;
+  readonly lora_id?: number | bigint | null;
+  readonly medium?: string | null;
+  readonly lora_name?: string | null;
+  readonly cache_salt?: string | null;
+  readonly extra_keys?: readonly unknown[] | null;
+  readonly group_idx?: number | bigint | null;
+  readonly kv_cache_spec_kind?: string | null;
 }
 
 /**
  * Reads one batch of an engine's KV events in any layout: the batch is an array,
  * events are arrays or maps, fields may be left out or follow that are not known.
  *
- * @throws MsgpackError when the payload is no batch at all
+ * @throws EventBatchError when the payload is no batch at all
  */
-export function decodeEventBatch(payload: Uint8Array): EventBatch {
-  const cursor = new MsgpackCursor(payload);
-  const fields = cursor.array();
-  if (fields < 2) throw new MsgpackError(`a batch of ${fields} fields`);
-  const timestampSecs = cursor.number();
-  const events: EngineEvent[] = [];
-  let unreadable = 0;
-  for (let left = cursor.array(); left > 0; left--) {
-    const event = readEvent(cursor);
-    if (event === undefined) unreadable++;
-    else events.push(event);
+export function decodeEventBatch(payload: Buffer): EventBatch {
+  let batch: unknown;
+  try {
+    batch = unpackr.unpack(payload);
+  } catch (cause) {
+    throw new EventBatchError(reasonOf(cause), { cause });
   }
-  const dataParallelRank = fields > 2 && !cursor.nil() ? cursor.integer() : undefined;
-  return { timestampSecs, events, dataParallelRank, unreadable };
-}
-
-/** Undefined for an event of a kind that is not known, or that says too little. */
-function readEvent(cursor: MsgpackCursor): EngineEvent | undefined {
-  const draft = {} as Draft;
-  if (cursor.isMap()) for (let left = cursor.map(); left > 0; left--) readField(cursor, cursor.text(), draft);
-  else readPositions(cursor, draft);
-  const { hashes } = draft;
-  if (draft.type === 'AllBlocksCleared') return { kind: 'cleared' };
-  if (hashes === undefined) return undefined;
-  if (draft.type === 'BlockRemoved') {
-    return { kind: 'removed', blockHashes: hashes, medium: draft.medium, group: draft.group };
+  const [timestampSecs, told, rank = null]: readonly unknown[] = Array.isArray(batch) ? batch : [];
+  const isTime = typeof timestampSecs === 'number' || typeof timestampSecs === 'bigint';
+  if (!isTime || !Array.isArray(told) || !(rank === null || integer(rank))) {
+    throw new EventBatchError('not a time, a list of events and a rank');
   }
-  if (draft.type !== 'BlockStored' || draft.tokens === undefined || draft.blockSize === undefined) return undefined;
-  if (draft.blockSize < 1 || draft.tokens.length !== draft.blockSize * (hashes.length / 2)) return undefined;
+  const events = told.map(readEvent).filter((event) => event !== undefined);
   return {
-    kind: 'stored',
-    blockHashes: hashes,
-    parentHash: draft.parent,
-    tokenIds: draft.tokens,
-    blockSizeTokens: draft.blockSize,
-    extraKeys: draft.extraKeys,
-    loraId: draft.loraId,
-    loraName: draft.loraName,
-    cacheSalt: draft.cacheSalt,
-    medium: draft.medium,
-    group: draft.group,
-    cacheKind: draft.cacheKind,
+    timestampSecs: Number(timestampSecs),
+    events,
+    dataParallelRank: rank === null ? undefined : Number(rank),
+    unreadable: told.length - events.length,
   };
 }
 
-function readPositions(cursor: MsgpackCursor, draft: Draft): void {
-  let left = cursor.array();
-  if (left === 0) return;
-  draft.type = cursor.text();
-  left--;
-  const names = draft.type === 'BlockStored' ? STORED_FIELDS : draft.type === 'BlockRemoved' ? REMOVED_FIELDS : [];
-  for (let at = 0; at < left; at++) readField(cursor, names[at] ?? '', draft);
-}
-
-function readField(cursor: MsgpackCursor, name: string, draft: Draft): void {
-  if (cursor.nil()) return;
-  switch (name) {
-    case 'type':
-      draft.type = cursor.text();
-      return;
-    case 'block_hashes':
-      draft.hashes = readHashes(cursor);
-      return;
-    case 'parent_block_hash':
-      draft.parent = new Uint32Array(2);
-      cursor.hash(draft.parent, 0);
-      return;
-    case 'token_ids':
-      draft.tokens = readTokenIds(cursor);
-      return;
-    case 'block_size':
-      draft.blockSize = cursor.integer();
-      return;
-    case 'lora_id':
-      draft.loraId = cursor.integer();
-      return;
-    case 'lora_name':
-      draft.loraName = cursor.text();
-      return;
-    case 'cache_salt':
-      draft.cacheSalt = cursor.text();
-      return;
-    case 'medium':
-      draft.medium = cursor.text();
-      return;
-    case 'group_idx':
-      draft.group = cursor.integer();
-      return;
-    case 'kv_cache_spec_kind':
-      draft.cacheKind = cursor.text();
-      return;
-    case 'extra_keys':
-      draft.extraKeys = readExtraKeys(cursor);
-      return;
+/** Undefined for an event of a kind or shape that is not known. */
+function readEvent(told: unknown): EngineEvent | undefined {
+  const event = fieldsOf(told);
+  switch (event.type) {
+    case 'AllBlocksCleared':
+      return { kind: 'cleared' };
+    case 'BlockRemoved':
+      return removedShape(event) ? readRemoved(event as unknown as StoredFields) : undefined;
+    case 'BlockStored':
+      return storedShape(event) ? readStored(event as unknown as StoredFields) : undefined;
     default:
-      cursor.value();
+      return undefined;
   }
 }
 
-function readHashes(cursor: MsgpackCursor): Uint32Array {
-  const count = cursor.array();
-  const pairs = new Uint32Array(2 * count);
-  for (let at = 0; at < count; at++) cursor.hash(pairs, 2 * at);
-  return pairs;
+/** By their names, whichever layout they came in. */
+function fieldsOf(told: unknown): UnknownRecord {
+  if (!Array.isArray(told)) return asRecord(told) ?? {};
+  const event: Record<string, unknown> = { type: told[0] };
+  const names = told[0] === 'BlockStored' ? STORED_FIELDS : REMOVED_FIELDS;
+  for (const [at, name] of names.entries()) event[name] = told[at];
+  return event;
+}
+
+function readRemoved({ block_hashes, medium, group_idx }: StoredFields): EngineEvent | undefined {
+  const blockHashes = toHashes(block_hashes);
+  return blockHashes && { kind: 'removed', blockHashes, medium: medium ?? undefined, group: toNumber(group_idx) };
+}
+
+function readStored(event: StoredFields): EngineEvent | undefined {
+  const { parent_block_hash: parent = null, extra_keys: extraKeys } = event;
+  const [blockHashes, tokenIds] = [toHashes(event.block_hashes), toTokenIds(event.token_ids)];
+  const parentHash = parent === null ? undefined : toHashes([parent]);
+  const blockSizeTokens = Number(event.block_size);
+  if (blockHashes === undefined || tokenIds === undefined || (parent !== null && parentHash === undefined)) {
+    return undefined;
+  }
+  if (blockSizeTokens < 1 || tokenIds.length !== blockSizeTokens * (blockHashes.length / 2)) return undefined;
+  return {
+    kind: 'stored',
+    blockHashes,
+    parentHash,
+    tokenIds,
+    blockSizeTokens,
+    extraKeys: extraKeys?.map((keys) => (Array.isArray(keys) ? keys : null)),
+    loraId: toNumber(event.lora_id),
+    loraName: event.lora_name ?? undefined,
+    cacheSalt: event.cache_salt ?? undefined,
+    medium: event.medium ?? undefined,
+    group: toNumber(event.group_idx),
+    cacheKind: event.kv_cache_spec_kind ?? undefined,
+  };
+}
+
+function toNumber(value: number | bigint | null | undefined): number | undefined {
+  return value === undefined || value === null ? undefined : Number(value);
 }
 
 /** Undefined when the entries are no ids: engines that speculate may send pairs of tokens. */
-function readTokenIds(cursor: MsgpackCursor): Uint32Array | undefined {
-  const count = cursor.array();
-  const ids = new Uint32Array(count);
-  let isPlain = true;
-  for (let at = 0; at < count; at++) {
-    if (cursor.isArray()) {
-      cursor.value();
-      isPlain = false;
-    } else {
-      ids[at] = cursor.integer();
-    }
+function toTokenIds(list: readonly unknown[]): Uint32Array | undefined {
+  const ids = new Uint32Array(list.length);
+  for (let at = 0; at < list.length; at++) {
+    const id = list[at];
+    if (typeof id !== 'number') return undefined;
+    ids[at] = id;
   }
-  return isPlain ? ids : undefined;
+  return ids;
 }
 
-function readExtraKeys(cursor: MsgpackCursor): (readonly unknown[] | null)[] {
-  const count = cursor.array();
-  return Array.from({ length: count }, () => {
-    const keys = cursor.value();
-    return Array.isArray(keys) ? keys : null;
-  });
+const wide = new BigUint64Array(1);
+const halves = new Uint32Array(wide.buffer); // low half first, on every machine that Node has builds for
+
+/** Integers, signed ones bit for bit, or the last 8 bytes of binary hashes, big-endian; undefined for anything else. */
+function toHashes(list: readonly unknown[]): Uint32Array | undefined {
+  const pairs = new Uint32Array(2 * list.length);
+  for (let at = 0; at < list.length; at++) {
+    const hash = list[at];
+    if (Buffer.isBuffer(hash)) {
+      if (hash.length < 8) return undefined;
+      pairs[2 * at] = hash.readUInt32BE(hash.length - 4);
+      pairs[2 * at + 1] = hash.readUInt32BE(hash.length - 8);
+      continue;
+    }
+    if (typeof hash === 'bigint') wide[0] = hash;
+    else if (Number.isSafeInteger(hash)) wide[0] = BigInt(hash as number);
+    else return undefined;
+    pairs[2 * at] = halves[0]!;
+    pairs[2 * at + 1] = halves[1]!;
+  }
+  return pairs;
 }

@@ -3,7 +3,7 @@ import type { Clock } from '../../clock/index.ts';
 import { Semaphore } from '../../concurrency/index.ts';
 import { ConfigError, type Settings } from '../../config/index.ts';
 import { type ServeError, toServeError, workerError } from '../../errors/index.ts';
-import type { EngineRequest } from '../../protocol/generation/index.ts';
+import type { EngineRequest } from '../../protocol/index.ts';
 import type { Engine, EngineSink } from '../types.ts';
 import { checkMediaUrl, type MediaPolicy, mediaPolicy } from './media-policy.ts';
 import { type NamedMedium, type RebuiltBody, rebuildMessages } from './media-urls.ts';

@@ -10,6 +10,53 @@ export interface BlockListener {
   cleared?(): void;
 }
 
+/** Blocks of one sequence stored one after the other, removals in a row as pairs of u32 halves, or the end of all. */
+export type BlockChange =
+  | { readonly kind: 'stored'; readonly names: BlockNames; readonly start: number; end: number }
+  | { readonly kind: 'removed'; readonly hashes: number[] }
+  | { readonly kind: 'cleared' };
+
+/** Collects the block changes of one pass. Bounded by the blocks one pass can touch. */
+export class BlockJournal implements BlockListener {
+  #changes: BlockChange[] = [];
+  /** The last of them, where it may go on. */
+  #stored: Extract<BlockChange, { kind: 'stored' }> | undefined;
+  #removed: Extract<BlockChange, { kind: 'removed' }> | undefined;
+
+  stored(names: BlockNames, index: number): void {
+    const open = this.#stored;
+    if (open !== undefined && open.names === names && open.end === index) {
+      open.end++;
+      return;
+    }
+    this.#stored = { kind: 'stored', names, start: index, end: index + 1 };
+    this.#removed = undefined;
+    this.#changes.push(this.#stored);
+  }
+
+  removed(hashLow: number, hashHigh: number): void {
+    if (this.#removed === undefined) {
+      this.#removed = { kind: 'removed', hashes: [] };
+      this.#stored = undefined;
+      this.#changes.push(this.#removed);
+    }
+    this.#removed.hashes.push(hashLow, hashHigh);
+  }
+
+  cleared(): void {
+    this.#stored = this.#removed = undefined;
+    this.#changes.push({ kind: 'cleared' });
+  }
+
+  /** The changes since the last call, in order. */
+  drain(): readonly BlockChange[] {
+    const changes = this.#changes;
+    if (changes.length > 0) this.#changes = [];
+    this.#stored = this.#removed = undefined;
+    return changes;
+  }
+}
+
 /**
  * Paged KV cache of one rank: numbered slots, of which each is in one of four places.
  *

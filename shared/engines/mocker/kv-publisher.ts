@@ -2,8 +2,8 @@ import { Packr } from 'msgpackr';
 import type { Publisher, Router } from 'zeromq';
 import type { Clock } from '../../clock/index.ts';
 import { reasonOf } from '../../errors/index.ts';
-import type { BlockListener } from './block-pool.ts';
-import { type BlockNames, TokenNames } from './sequence.ts';
+import type { BlockChange } from './block-pool.ts';
+import { TokenNames } from './sequence.ts';
 
 interface KvPublisherOptions {
   readonly dpRank: number;
@@ -13,6 +13,7 @@ interface KvPublisherOptions {
   readonly port: number;
   /** Of this rank; 0 = any. @default nothing is replayed */
   readonly replayPort?: number | undefined;
+  readonly blockSizeTokens: number;
   readonly clock: Clock;
 }
 
@@ -67,13 +68,13 @@ export class KvPublisher {
     this.#serving = this.#serve(this.#router);
   }
 
-  /** Sends the events of one pass, and keeps them for replays. */
-  publish(events: readonly WireEvent[]): void {
+  /** Sends the changes of one pass, of which there are some, and keeps them for replays. */
+  publish(changes: readonly BlockChange[]): void {
     const publisher = this.#publisher;
-    if (events.length === 0 || publisher === undefined) return;
-    const { clock, dpRank } = this.#options;
+    if (publisher === undefined) return;
+    const { clock, dpRank, blockSizeTokens } = this.#options;
     const sequence = this.#first + this.#batches.length;
-    const batch = this.#packr.pack([clock.wallMs() / 1000, events, dpRank]);
+    const batch = this.#packr.pack([clock.wallMs() / 1000, toWireEvents(changes, blockSizeTokens), dpRank]);
     this.#batches.push(batch);
     if (this.#batches.length >= BATCHES_MAX + SLACK) {
       this.#batches = this.#batches.slice(SLACK);
@@ -131,85 +132,32 @@ function eightBytes(value: number): Buffer {
   return bytes;
 }
 
-/** One event as vLLM 0.25 and later writes it. */
-type WireEvent =
-  | {
-      readonly type: 'BlockStored';
-      readonly block_hashes: bigint[];
-      readonly parent_block_hash: bigint | null;
-      readonly token_ids: number[];
-      readonly block_size: number;
-      readonly lora_id: null;
-      readonly medium: 'GPU';
-      readonly lora_name: string | null;
-      readonly extra_keys: (readonly string[] | null)[];
-      readonly group_idx: 0;
-      readonly kv_cache_spec_kind: 'full_attention';
-    }
-  | { readonly type: 'BlockRemoved'; readonly block_hashes: bigint[]; readonly medium: 'GPU'; readonly group_idx: 0 }
-  | { readonly type: 'AllBlocksCleared' };
+/** `changes` as vLLM 0.25 and later writes them: removals come one by one. */
+function toWireEvents(changes: readonly BlockChange[], blockSizeTokens: number): readonly object[] {
+  return changes.flatMap((change): object | object[] => {
+    if (change.kind === 'cleared') return { type: 'AllBlocksCleared' };
+    if (change.kind === 'stored') return toStored(change, blockSizeTokens);
+    return hashesOf(change.hashes, 0, change.hashes.length / 2).map((hash) => {
+      return { type: 'BlockRemoved', block_hashes: [hash], medium: 'GPU', group_idx: 0 };
+    });
+  });
+}
 
-type Stored = Extract<WireEvent, { type: 'BlockStored' }>;
-
-/**
- * Collects the block changes of one pass with their tokens. Blocks of one sequence stored one after the other are one event,
- * as vLLM tells them; removals come one by one.
- */
-export class EngineJournal implements BlockListener {
-  readonly #blockSizeTokens: number;
-  #events: WireEvent[] = [];
-  #open: { readonly event: Stored; readonly names: BlockNames; nextIndex: number } | undefined;
-
-  constructor(blockSizeTokens: number) {
-    this.#blockSizeTokens = blockSizeTokens;
-  }
-
-  stored(names: BlockNames, index: number): void {
-    if (!(names instanceof TokenNames)) throw new TypeError('only blocks of known tokens can be published');
-    if (this.#open?.names !== names || this.#open.nextIndex !== index) this.#begin(names, index);
-    const { event } = this.#open!; // set by `begin`, or there before
-    const size = this.#blockSizeTokens;
-    event.block_hashes.push(hashAt(names.hashes, index));
-    for (let at = index * size; at < (index + 1) * size; at++) event.token_ids.push(names.tokens[at]!);
-    event.extra_keys.push(extraKeys(names, index));
-    this.#open!.nextIndex = index + 1;
-  }
-
-  removed(hashLow: number, hashHigh: number): void {
-    this.#open = undefined;
-    this.#events.push({ type: 'BlockRemoved', block_hashes: [toHash(hashLow, hashHigh)], medium: 'GPU', group_idx: 0 });
-  }
-
-  cleared(): void {
-    this.#open = undefined;
-    this.#events.push({ type: 'AllBlocksCleared' });
-  }
-
-  /** The events since the last call, in order. */
-  drain(): readonly WireEvent[] {
-    this.#open = undefined; // lets go of a finished request
-    const events = this.#events;
-    if (events.length > 0) this.#events = [];
-    return events;
-  }
-
-  #begin(names: TokenNames, index: number): void {
-    const event: Stored = {
-      type: 'BlockStored',
-      block_hashes: [],
-      parent_block_hash: index === 0 ? null : hashAt(names.hashes, index - 1),
-      token_ids: [],
-      block_size: this.#blockSizeTokens,
-      lora_id: null,
-      medium: 'GPU',
-      lora_name: names.scope.loraName ?? null,
-      extra_keys: [],
-      group_idx: 0,
-      kv_cache_spec_kind: 'full_attention',
-    };
-    this.#open = { event, names, nextIndex: index };
-    this.#events.push(event);
-  }
+function toStored({ names, start, end }: Extract<BlockChange, { kind: 'stored' }>, blockSizeTokens: number): object {
+  if (!(names instanceof TokenNames)) throw new TypeError('only blocks of known tokens can be published');
+  return {
+    type: 'BlockStored',
+    block_hashes: hashesOf(names.hashes, start, end),
+    parent_block_hash: hashesOf(names.hashes, start - 1, start)[0] ?? null,
+    token_ids: [...names.tokens.subarray(start * blockSizeTokens, end * blockSizeTokens)],
+    block_size: blockSizeTokens,
+    lora_id: null,
+    medium: 'GPU',
+    lora_name: names.scope.loraName ?? null,
+    extra_keys: Array.from({ length: end - start }, (_, at) => extraKeys(names, start + at)),
+    group_idx: 0,
+    kv_cache_spec_kind: 'full_attention',
+  };
 }
 
 /** The adapter's name on every block, the salt on the first one alone. */
@@ -218,10 +166,11 @@ function extraKeys({ scope: { loraName, cacheSalt } }: TokenNames, index: number
   return keys.length === 0 ? null : (keys as readonly string[]);
 }
 
-function hashAt(pairs: Uint32Array, index: number): bigint {
-  return toHash(pairs[2 * index]!, pairs[2 * index + 1]!);
-}
-
-function toHash(low: number, high: number): bigint {
-  return (BigInt(high) << 32n) | BigInt(low);
+/** The hashes `start .. end` of pairs of u32 halves. */
+function hashesOf(pairs: ArrayLike<number>, start: number, end: number): bigint[] {
+  const hashes: bigint[] = [];
+  for (let at = Math.max(0, start); at < end; at++) {
+    hashes.push((BigInt(pairs[2 * at + 1]!) << 32n) | BigInt(pairs[2 * at]!));
+  }
+  return hashes;
 }

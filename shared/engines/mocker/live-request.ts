@@ -1,5 +1,5 @@
 import type { ServeError } from '../../errors/index.ts';
-import type { EngineFinishReason, EngineOutput, EngineRequest, TopLogprob } from '../../protocol/generation/index.ts';
+import type { EngineFinishReason, EngineOutput, EngineRequest, TopLogprob } from '../../protocol/index.ts';
 import type { EngineSink } from '../types.ts';
 import { Sequence, type TokenNames } from './sequence.ts';
 import { NATURAL_END, type TokenCursor } from './token-cursor.ts';

@@ -1,5 +1,5 @@
 import { type ServeError, workerError } from '../../errors/index.ts';
-import type { EngineFinishReason, EngineRequest } from '../../protocol/generation/index.ts';
+import type { EngineFinishReason, EngineRequest } from '../../protocol/index.ts';
 import { type BlockHasher, createBlockHasher } from '../../tokens/index.ts';
 import type { Engine, EngineInfo, EngineLoad, EnginePass, EngineSink, KvEvent } from '../types.ts';
 import { choiceCount, type Limits, LiveRequest, LiveSequence, limitsOf } from './live-request.ts';

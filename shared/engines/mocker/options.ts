@@ -3,8 +3,7 @@ import type { Settings } from '../../config/index.ts';
 import type { ModelType } from '../../discovery/index.ts';
 import type { HandoffNetwork } from './handoffs.ts';
 import type { SchedulerOptions } from './scheduler.ts';
-import { type IdRange, type Introduction, type PassageTokens, passageTokens, type Thinking } from './token-cursor.ts';
-import type { TransfersOptions } from './transfers.ts';
+import { type IdRange, type Introduction, passageTokens, type Thinking } from './token-cursor.ts';
 
 /** Runs a callback on a later turn of the event loop. */
 export type Defer = (callback: () => void) => void;
@@ -74,26 +73,12 @@ export interface MockEngineDeps {
 }
 
 /** The options with every default filled in. */
-export interface MockSettings {
-  readonly scheduler: SchedulerOptions;
-  readonly contextLength: number;
-  readonly dataParallelSize: number;
-  readonly startupTimeMs: number;
-  readonly seed: number;
-  readonly waitingRequestsMax: number;
-  readonly text: PassageTokens | undefined;
-  readonly randomIds: IdRange;
-  readonly thinking: Thinking | undefined;
-  readonly kvStream: KvStreamOptions | undefined;
-  readonly modelType: readonly ModelType[];
-  readonly publishesKvEvents: boolean;
-  readonly transfer: Omit<TransfersOptions, 'clock' | 'network'>;
-}
+export type MockSettings = ReturnType<typeof resolveMockOptions>;
 
 const RANDOM_IDS: IdRange = { first: 0, count: 32_000 };
 
 /** Fills in defaults. Throws a `RangeError` that names the option and its value. */
-export function resolveMockOptions(options: MockEngineOptions): MockSettings {
+export function resolveMockOptions(options: MockEngineOptions) {
   const scheduler: SchedulerOptions = {
     numGpuBlocks: whole('numGpuBlocks', options.numGpuBlocks ?? 16_384),
     blockSizeTokens: whole('blockSizeTokens', options.blockSizeTokens ?? 64),
@@ -108,7 +93,7 @@ export function resolveMockOptions(options: MockEngineOptions): MockSettings {
     speedupRatio: ratio('speedupRatio', options.speedupRatio ?? 1),
     decodeSpeedupRatio: ratio('decodeSpeedupRatio', options.decodeSpeedupRatio ?? 1),
   };
-  const randomIds = options.randomIds ?? RANDOM_IDS;
+  const { randomIds = RANDOM_IDS, readableTokenIds: ids } = options;
   whole('randomIds.count', randomIds.count);
   return {
     scheduler,
@@ -117,7 +102,7 @@ export function resolveMockOptions(options: MockEngineOptions): MockSettings {
     startupTimeMs: ratio('startupTimeMs', options.startupTimeMs ?? 0),
     seed: options.seed ?? 0,
     waitingRequestsMax: whole('waitingRequestsMax', options.waitingRequestsMax ?? 16_384),
-    text: textOf(options.readableTokenIds),
+    text: ids && passageTokens(ids.passages, ids.separator, ids.introduction),
     randomIds,
     thinking: options.thinking && checkThinking(options.thinking),
     kvStream: scheduler.enablePrefixCaching ? options.kvStream : undefined,
@@ -132,10 +117,6 @@ export function resolveMockOptions(options: MockEngineOptions): MockSettings {
       timeoutMs: ratio('handoffTimeoutMs', options.handoffTimeoutMs ?? 300_000),
     },
   };
-}
-
-function textOf(ids: MockEngineOptions['readableTokenIds']): PassageTokens | undefined {
-  return ids && passageTokens(ids.passages, ids.separator, ids.introduction);
 }
 
 /** A sequence must be able to run alone, or it would wait or be preempted for ever. */

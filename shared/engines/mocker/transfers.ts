@@ -1,5 +1,5 @@
 import type { Clock, Timer } from '../../clock/index.ts';
-import type { EngineRequest } from '../../protocol/generation/index.ts';
+import type { EngineRequest } from '../../protocol/index.ts';
 import { asRecord, isRecord, type UnknownRecord } from '../../records/index.ts';
 import type { HandoffCaller, HandoffDesk, HandoffListener, HandoffNetwork, HandoffRequest } from './handoffs.ts';
 

@@ -1,16 +1,18 @@
 import type { Clock } from '../../clock/index.ts';
-import { reasonOf, toServeError, workerError } from '../../errors/index.ts';
-import type { EngineRequest } from '../../protocol/generation/index.ts';
+import { toServeError, workerError } from '../../errors/index.ts';
+import type { EngineRequest } from '../../protocol/index.ts';
+import type { Logger } from '../../telemetry/index.ts';
 import { OpenExchanges, type Plan } from '../http/exchange.ts';
-import { baseUrl, planText, readModels } from '../http/openai-wire.ts';
-import { ask, tracingHeaders, Upstream, type UpstreamAnswer } from '../http/upstream.ts';
-import { withMediaGuard } from '../media/index.ts';
+import { planText, readModels } from '../http/openai-wire.ts';
+import { tracingHeaders, type UpstreamAnswer } from '../http/upstream.ts';
+import { withMediaGuard } from '../media/guarded-engine.ts';
+import { EngineHost } from '../server/engine-host.ts';
+import { serverSettings } from '../server/launch.ts';
 import type { Engine, EngineInfo, EngineKind, EngineLoad, EngineSink } from '../types.ts';
 
 const PROBE_TIMEOUT_MS = 5000;
 /** Whoever asks for the health has a deadline of their own. */
 const HEALTH_TIMEOUT_MS_MAX = 600_000;
-const PROBE_PAUSE_MS = 250;
 
 export interface OpenAiEngineOptions {
   /** Base URL of the server, with or without `/v1`. */
@@ -24,7 +26,12 @@ export interface OpenAiEngineOptions {
   /** Longest silence of the server within a request, its first answer included. Default 300,000. */
   readonly idleTimeoutMs?: number;
   /** How long `start` waits for the server to come up. Default 10,000. */
-  readonly startTimeoutMs?: number;
+  readonly startTimeoutMs?: number | undefined;
+}
+
+interface OpenAiEngineDeps {
+  readonly clock: Clock;
+  readonly logger: Logger;
 }
 
 /**
@@ -33,38 +40,35 @@ export interface OpenAiEngineOptions {
  *
  * @throws TypeError when `url` is no HTTP URL.
  */
-export function createOpenAiEngine(options: OpenAiEngineOptions, deps: { readonly clock: Clock }): Engine {
-  return new OpenAiEngine(options, deps.clock);
+export function createOpenAiEngine(options: OpenAiEngineOptions, deps: OpenAiEngineDeps): Engine {
+  return new OpenAiEngine(options, deps);
 }
 
 class OpenAiEngine implements Engine {
   readonly kind = 'openai';
   readonly #options: OpenAiEngineOptions;
-  readonly #clock: Clock;
-  readonly #url: URL;
-  readonly #upstream: Upstream;
+  readonly #host: EngineHost;
   readonly #open: OpenExchanges;
-  readonly #stopping = new AbortController();
   #modelName: string | undefined;
+  #isStopped = false;
 
-  constructor(options: OpenAiEngineOptions, clock: Clock) {
+  constructor(options: OpenAiEngineOptions, deps: OpenAiEngineDeps) {
     this.#options = options;
-    this.#clock = clock;
-    this.#url = baseUrl(options.url);
-    const { apiKey, connectTimeoutMs = 5000, idleTimeoutMs = 300_000 } = options;
-    this.#open = new OpenExchanges({ clock, idleTimeoutMs, probe: (signal) => this.#probe(PROBE_TIMEOUT_MS, signal) });
-    this.#upstream = new Upstream({ url: this.#url, apiKey, connectTimeoutMs, clock });
+    const { url, apiKey, connectTimeoutMs = 5000, idleTimeoutMs = 300_000, startTimeoutMs = 10_000 } = options;
+    const probe = (signal: AbortSignal): Promise<void> => this.#probe(PROBE_TIMEOUT_MS, signal);
+    this.#open = new OpenExchanges({ clock: deps.clock, idleTimeoutMs, probe });
+    this.#host = new EngineHost({ ...deps, url, apiKey, connectTimeoutMs, startTimeoutMs });
   }
 
   async start(signal: AbortSignal): Promise<EngineInfo> {
-    const answer = await this.#firstAnswer(signal);
+    const answer = await this.#host.untilUp('/v1/models', (first) => this.#faultOf(first), signal);
     const models = answer.status === 200 ? readModels(answer.text) : [];
     const wanted = this.#options.modelName;
     const model = wanted === undefined ? models[0] : models.find((candidate) => candidate.id === wanted);
     if (model === undefined && (wanted === undefined || models.length > 0)) {
       const known = models.map(({ id }) => id).join(', ') || 'none';
       const missing = wanted === undefined ? 'lists no model: name it' : `does not serve \`${wanted}\``;
-      throw new Error(`the engine at ${this.#url.href} ${missing} (models it lists: ${known})`);
+      throw new Error(`the engine at ${this.#options.url} ${missing} (models it lists: ${known})`);
     }
     this.#modelName = model?.id ?? wanted;
     return {
@@ -87,12 +91,12 @@ class OpenAiEngine implements Engine {
     let plan: Plan;
     try {
       plan = planText(request, sink, 'an OpenAI-compatible engine', this.#modelName, headersOf(request));
-      if (this.#stopping.signal.aborted) throw workerError('EngineShutdown', 'the engine is stopped');
+      if (this.#isStopped) throw workerError('EngineShutdown', 'the engine is stopped');
     } catch (thrown) {
       sink.fail(toServeError(thrown));
       return;
     }
-    this.#open.start({ upstream: this.#upstream, plan, sink, signal });
+    this.#open.start({ upstream: this.#host.upstream, plan, sink, signal });
   }
 
   health(signal: AbortSignal): Promise<void> {
@@ -100,8 +104,10 @@ class OpenAiEngine implements Engine {
   }
 
   async #probe(timeoutMs: number, signal: AbortSignal): Promise<void> {
-    let answer = await this.#get('/health', signal, timeoutMs);
-    if (answer.status === 404 || answer.status === 405) answer = await this.#get('/v1/models', signal, timeoutMs);
+    let answer = await this.#host.askUntil({ path: '/health' }, timeoutMs, signal);
+    if (answer.status === 404 || answer.status === 405) {
+      answer = await this.#host.askUntil({ path: '/v1/models' }, timeoutMs, signal);
+    }
     if (answer.status >= 300) throw workerError('Unavailable', `the engine's health check answered ${answer.status}`);
   }
 
@@ -115,33 +121,17 @@ class OpenAiEngine implements Engine {
   }
 
   async stop(): Promise<void> {
-    this.#stopping.abort(new Error('the engine is stopped'));
+    this.#isStopped = true;
     this.#open.fail(workerError('EngineShutdown', 'the engine is stopped'));
-    this.#upstream.close();
+    await this.#host.stop();
   }
 
-  #get(path: string, signal: AbortSignal, timeoutMs = PROBE_TIMEOUT_MS): Promise<UpstreamAnswer> {
-    const both = AbortSignal.any([signal, this.#stopping.signal]);
-    return ask(this.#upstream, { path }, { clock: this.#clock, timeoutMs, signal: both });
-  }
-
-  /** The server's list of models; asks again until it is up, within the start's deadline. */
-  async #firstAnswer(signal: AbortSignal): Promise<UpstreamAnswer> {
-    const { startTimeoutMs = 10_000 } = this.#options;
-    const untilMs = this.#clock.nowMs() + startTimeoutMs;
-    for (;;) {
-      const answer = await this.#get('/v1/models', signal).catch((thrown: unknown) => reasonOf(thrown));
-      signal.throwIfAborted();
-      if (typeof answer !== 'string' && answer.status < 500) {
-        if (answer.status !== 401 && answer.status !== 403) return answer; // 404: it serves the model that it is told
-        throw new Error(`the engine at ${this.#url.href} refuses the API key (${answer.status}): check the key`);
-      }
-      const reason = typeof answer === 'string' ? answer : `it answers ${answer.status}`;
-      if (this.#clock.nowMs() + PROBE_PAUSE_MS > untilMs) {
-        throw new Error(`no engine at ${this.#url.href} within ${startTimeoutMs} ms (${reason}): check the URL`);
-      }
-      await this.#clock.sleep(PROBE_PAUSE_MS, signal);
+  /** Why to ask again. @throws Error when that would not help */
+  #faultOf({ status }: UpstreamAnswer): string | undefined {
+    if (status === 401 || status === 403) {
+      throw new Error(`the engine at ${this.#options.url} refuses the API key (${status}): check the key`);
     }
+    return status < 500 ? undefined : `it answers ${status}`; // 404: it serves the model that it is told
   }
 }
 
@@ -156,10 +146,11 @@ function headersOf(request: EngineRequest): Readonly<Record<string, string>> {
 export const openai: EngineKind = {
   displayName: ({ servedModelName, modelName }) => servedModelName ?? modelName,
 
-  async open({ settings }, { clock }) {
-    const { engineUrl, engineApiKey, model } = settings;
-    if (engineUrl === undefined) throw new Error('--engine openai needs --engine-url');
-    const engine = createOpenAiEngine({ url: engineUrl, apiKey: engineApiKey, modelName: model }, { clock });
+  async open({ settings }, { clock, logger }) {
+    const { url, apiKey, startTimeoutMs } = serverSettings(settings);
+    if (url === undefined) throw new Error('--engine openai needs --engine-url');
+    const options = { url, apiKey, startTimeoutMs, modelName: settings.model };
+    const engine = createOpenAiEngine(options, { clock, logger });
     return { engine: withMediaGuard(engine, settings, clock), model: {} };
   },
 };

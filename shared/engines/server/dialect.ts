@@ -1,20 +1,12 @@
-import { detailOf, workerError } from '../../errors/index.ts';
-import type { EngineRequest, GuidedDecoding } from '../../protocol/generation/index.ts';
+import { workerError } from '../../errors/index.ts';
+import type { EngineRequest, GuidedDecoding } from '../../protocol/index.ts';
 import { asRecord, type UnknownRecord } from '../../records/index.ts';
 import type { Plan } from '../http/exchange.ts';
 import { EmbeddingReader } from '../http/openai-wire.ts';
-import {
-  asText,
-  faultOfStatus,
-  jsonOrText,
-  readFault,
-  type UpstreamAnswer,
-  type UpstreamMessage,
-} from '../http/upstream.ts';
+import { asText, jsonOrText, type UpstreamAnswer, type UpstreamMessage } from '../http/upstream.ts';
 import type { EventSource } from '../kv-stream/rank-stream.ts';
 import type { EngineInfo, EngineSink } from '../types.ts';
 import type { LoadMetrics } from './engine-metrics.ts';
-import type { LaunchCommand } from './engine-process.ts';
 import { stopIds } from './token-reader.ts';
 
 /** The HTTP server of an engine, for questions that are no requests of clients. */
@@ -36,30 +28,6 @@ export interface Probed {
 /** A request that gives tokens. */
 export type TokenRequest = EngineRequest & { readonly input: { readonly kind: 'tokens' } };
 
-/** Addresses that a started engine is told to use. */
-export interface LaunchPorts {
-  readonly http: number;
-  /** First of the ports of KV events, one a rank. */
-  readonly events: number;
-  /** First of the ports of replays, one a rank. */
-  readonly replay: number;
-}
-
-/** How an engine is started. */
-export interface LaunchPlan {
-  /** Data-parallel ranks, each with ports of its own. */
-  readonly ranks: number;
-  /** First port to look for free ones for KV events; 0 = anywhere. */
-  readonly eventsPort: number;
-  command(ports: LaunchPorts): LaunchCommand;
-  /** Arguments that older versions do not know and that are left out then, each with its values. */
-  readonly optional: readonly (readonly string[])[];
-  /** What its output says, or its shell, where the program is not installed. */
-  readonly missing: RegExp;
-  /** What installs it. */
-  readonly install: string;
-}
-
 /** What differs from one engine server to another. Requests and answers in one place, questions in another. */
 export interface EngineDialect {
   readonly kind: 'vllm' | 'sglang';
@@ -74,11 +42,13 @@ export interface EngineDialect {
   plan(request: TokenRequest, sink: EngineSink): Plan;
   /** Stops a request whose connection is closed already; undefined where closing is enough. */
   abort?(request: EngineRequest): UpstreamMessage;
-  clearKvBlocks(server: EngineServer): Promise<void>;
-  sleep(server: EngineServer, level: number): Promise<void>;
-  wake(server: EngineServer, tags: readonly string[]): Promise<void>;
-  loadLora(server: EngineServer, name: string, path: string): Promise<void>;
-  unloadLora(server: EngineServer, name: string): Promise<void>;
+  /** What tells the server to, by POST; so do the next two. */
+  readonly clearKvBlocks: UpstreamMessage;
+  sleep(level: number): UpstreamMessage;
+  wake(tags: readonly string[]): UpstreamMessage;
+  /** Paths that take an adapter. */
+  readonly loadLora: string;
+  readonly unloadLora: string;
 }
 
 /** The JSON object at `path`; undefined when the server has no such route or answers something else. */
@@ -86,29 +56,6 @@ export async function getRecord(server: EngineServer, path: string): Promise<Unk
   const { status, text } = await server.ask({ path });
   const body = status === 200 ? jsonOrText(text) : undefined;
   return asRecord(body);
-}
-
-/**
- * Tells the engine to do something.
- * @throws ServeError with the engine's own words when it does not
- */
-export async function command(server: EngineServer, message: UpstreamMessage, timeoutMs?: number): Promise<string> {
-  const { status, text } = await server.ask({ method: 'POST', ...message }, timeoutMs);
-  if (status < 300) return text;
-  const fault = readFault(jsonOrText(text), 'no message');
-  if (status === 404 && fault.message === 'Not Found') {
-    throw workerError('NotImplemented', `the engine has no ${message.path}`);
-  }
-  throw faultOfStatus(status, fault);
-}
-
-/** `load`, where an engine that has the adapter already counts as one that has loaded it: it may outlive its worker. */
-export async function loadOnce(load: Promise<unknown>): Promise<void> {
-  try {
-    await load;
-  } catch (error) {
-    if (!/already (been )?loaded/i.test(detailOf(error))) throw error;
-  }
 }
 
 /** A positive whole number, also one that is written as text. */
@@ -226,33 +173,6 @@ export function transferParams(request: EngineRequest): unknown {
   return asRecord(request.prefillResult?.disaggregated_params)?.kv_transfer_params ?? undefined;
 }
 
-/** What a started engine is told, whichever it is. Absent fields leave the choice to it. */
-export interface ServerLaunchSettings {
-  /** Program and its first arguments. @default the engine's own */
-  readonly program?: readonly string[] | undefined;
-  /** Model id or folder. */
-  readonly model: string;
-  readonly servedModelName: string;
-  readonly tensorParallelSize?: number | undefined;
-  readonly dataParallelSize?: number | undefined;
-  readonly enablePrefixCaching: boolean;
-  readonly streamIntervalTokens?: number | undefined;
-  /** KV events as the user configured them; undefined = as the sidecar wants them. */
-  readonly kvEventsConfig?: Readonly<Record<string, unknown>> | undefined;
-  /** Whether KV events are wanted: not of decode workers. */
-  readonly publishesKvEvents: boolean;
-  /** First port to look for free ones for KV events. */
-  readonly eventsPort: number;
-  readonly enableLora: boolean;
-  readonly maxLoraRank?: number | undefined;
-  readonly maxLoras?: number | undefined;
-  /** Engine arguments from a file, by name. */
-  readonly fromFile?: Readonly<Record<string, unknown>> | undefined;
-  /** Arguments of the user's, last, so that they win. */
-  readonly args: readonly string[];
-  readonly env?: Readonly<Record<string, string>> | undefined;
-}
-
 /** Where an engine publishes that was configured with `config`, which vLLM and SGLang name alike. */
 export function configuredEvents(config: UnknownRecord): EventSource {
   return {
@@ -260,39 +180,4 @@ export function configuredEvents(config: UnknownRecord): EventSource {
     replayEndpoint: asText(config.replay_endpoint),
     topic: asText(config.topic) ?? '',
   };
-}
-
-/**
- * The engine's KV event settings, with `more` that only it has; undefined = none. An address without a wildcard is one that the engine connects to: its
- * prompts' tokens do not leave the machine.
- */
-export function launchEvents(
-  { kvEventsConfig, publishesKvEvents, enablePrefixCaching }: ServerLaunchSettings,
-  ports: LaunchPorts,
-  more: Readonly<Record<string, unknown>> = {},
-): Readonly<Record<string, unknown>> | undefined {
-  if (!publishesKvEvents || !enablePrefixCaching) return undefined;
-  return (
-    kvEventsConfig ?? {
-      ...more,
-      publisher: 'zmq',
-      topic: 'kv-events',
-      endpoint: `tcp://127.0.0.1:${ports.events}`,
-      replay_endpoint: `tcp://127.0.0.1:${ports.replay}`,
-    }
-  );
-}
-
-/**
- * Named values as the arguments of an engine written in Python: `true` is the bare flag, `false` its `--no-` form, objects
- * are JSON, lists several values; undefined is left out. `_` in names may stand for `-`.
- */
-export function argumentsOf(named: Readonly<Record<string, unknown>>): readonly string[] {
-  return Object.entries(named).flatMap(([name, value]) => {
-    const flag = name.replaceAll('_', '-');
-    if (value === undefined || value === null) return [];
-    if (typeof value === 'boolean') return [value ? `--${flag}` : `--no-${flag}`];
-    if (Array.isArray(value)) return [`--${flag}`, ...value.map(String)];
-    return [`--${flag}`, typeof value === 'object' ? JSON.stringify(value) : String(value)];
-  });
 }

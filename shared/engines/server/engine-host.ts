@@ -3,8 +3,9 @@ import { reasonOf } from '../../errors/index.ts';
 import type { Logger } from '../../telemetry/index.ts';
 import { baseUrl } from '../http/openai-wire.ts';
 import { ask, Upstream, type UpstreamAnswer, type UpstreamMessage } from '../http/upstream.ts';
-import type { EngineServer, LaunchPlan } from './dialect.ts';
+import type { EngineServer } from './dialect.ts';
 import { EngineProcess, freePorts, levelOfLine, type ProcessEnd } from './engine-process.ts';
+import type { LaunchPlan } from './launch.ts';
 
 const HEALTH_PAUSE_MS = 250;
 const ASK_TIMEOUT_MS = 5000;
@@ -58,8 +59,8 @@ export class EngineHost implements EngineServer {
   /** Starts the server if it is ours, and waits until it is healthy. Rejects with what to change. */
   async start(signal: AbortSignal): Promise<void> {
     const { launch, clock, startTimeoutMs } = this.#options;
-    const untilMs = clock.nowMs() + startTimeoutMs;
-    if (launch === undefined) await this.#healthy(untilMs, signal);
+    const untilMs = clock.nowMs() + startTimeoutMs; // over all tries
+    if (launch === undefined) await this.untilUp('/health', faultOfHealth, signal);
     else await this.#launch(launch, launch.optional, untilMs, signal);
     this.#isUp = true;
     this.#tellExit();
@@ -68,6 +69,31 @@ export class EngineHost implements EngineServer {
   ask(message: UpstreamMessage, timeoutMs = ASK_TIMEOUT_MS): Promise<UpstreamAnswer> {
     const { clock } = this.#options;
     return ask(this.upstream, message, { clock, timeoutMs, signal: this.#stopping.signal });
+  }
+
+  /**
+   * Asks for `path` until `faultOf` finds nothing wrong with the answer, which it returns.
+   * @param faultOf why to ask again; what it throws ends the asking
+   * @param untilMs by the clock; a start's time from now unless given. Rejects then with what was wrong last
+   */
+  async untilUp(
+    path: string,
+    faultOf: (answer: UpstreamAnswer) => string | undefined,
+    signal: AbortSignal,
+    untilMs: number = this.#options.clock.nowMs() + this.#options.startTimeoutMs,
+  ): Promise<UpstreamAnswer> {
+    const { clock, startTimeoutMs, url } = this.#options;
+    for (;;) {
+      const answer = await this.askUntil({ path }, ASK_TIMEOUT_MS, signal).catch(reasonOf);
+      signal.throwIfAborted();
+      const fault = typeof answer === 'string' ? answer : faultOf(answer);
+      if (typeof answer !== 'string' && fault === undefined) return answer;
+      if (clock.nowMs() + HEALTH_PAUSE_MS > untilMs) {
+        const [where, hint] = url === undefined ? ['', ''] : [` at ${url}`, ': check the URL'];
+        throw new Error(`no engine${where} within ${startTimeoutMs} ms (${fault})${hint}`);
+      }
+      await clock.sleep(HEALTH_PAUSE_MS, signal);
+    }
   }
 
   /** Within one wait, with a signal of the asker's. */
@@ -118,7 +144,7 @@ export class EngineHost implements EngineServer {
       this.#ended(how);
     });
     try {
-      await this.#healthy(untilMs, AbortSignal.any([signal, death.signal]));
+      await this.untilUp('/health', faultOfHealth, AbortSignal.any([signal, death.signal]), untilMs);
     } catch (thrown) {
       await process.stop(STOP_GRACE_MS);
       if (signal.aborted) throw thrown;
@@ -129,21 +155,6 @@ export class EngineHost implements EngineServer {
       this.#upstream.close();
       const known = optional.filter((group) => !unknown.includes(group));
       await this.#launch(launch, known, untilMs, signal);
-    }
-  }
-
-  async #healthy(untilMs: number, signal: AbortSignal): Promise<void> {
-    const { clock, startTimeoutMs, url } = this.#options;
-    for (;;) {
-      const answer = await this.askUntil({ path: '/health' }, ASK_TIMEOUT_MS, signal).catch(reasonOf);
-      signal.throwIfAborted();
-      if (typeof answer !== 'string' && answer.status === 200) return;
-      const reason = typeof answer === 'string' ? answer : `its health check answers ${answer.status}`;
-      if (clock.nowMs() + HEALTH_PAUSE_MS > untilMs) {
-        const where = url === undefined ? '' : ` at ${url}`;
-        throw new Error(`no engine${where} within ${startTimeoutMs} ms (${reason})`);
-      }
-      await clock.sleep(HEALTH_PAUSE_MS, signal);
     }
   }
 
@@ -171,6 +182,10 @@ export class EngineHost implements EngineServer {
     this.#onExit = undefined;
     listener(this.#exit);
   }
+}
+
+function faultOfHealth({ status }: UpstreamAnswer): string | undefined {
+  return status === 200 ? undefined : `its health check answers ${status}`;
 }
 
 const SHELL_FOUND_NOTHING = 127;

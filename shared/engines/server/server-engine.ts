@@ -1,16 +1,24 @@
 import type { Clock, Timer } from '../../clock/index.ts';
-import { reasonOf, toServeError, workerError } from '../../errors/index.ts';
-import type { EngineRequest } from '../../protocol/generation/index.ts';
+import { detailOf, reasonOf, toServeError, workerError } from '../../errors/index.ts';
+import type { EngineRequest } from '../../protocol/index.ts';
 import type { Logger } from '../../telemetry/index.ts';
 import { OpenExchanges, type Plan } from '../http/exchange.ts';
 import { planText } from '../http/openai-wire.ts';
-import { isRefused, tracingHeaders } from '../http/upstream.ts';
+import {
+  faultOfStatus,
+  isRefused,
+  jsonOrText,
+  readFault,
+  tracingHeaders,
+  type UpstreamMessage,
+} from '../http/upstream.ts';
 import { EventRelay } from '../kv-stream/event-relay.ts';
 import { sourcesOfRanks } from '../kv-stream/rank-stream.ts';
 import type { Engine, EngineInfo, EngineLatency, EngineLoad, EngineSink, KvEvent } from '../types.ts';
-import type { EngineDialect, LaunchPlan, TokenRequest } from './dialect.ts';
+import type { EngineDialect, TokenRequest } from './dialect.ts';
 import { EngineHost } from './engine-host.ts';
 import { type PartialLoad, readLatency, readLoads } from './engine-metrics.ts';
+import type { LaunchPlan } from './launch.ts';
 
 /** Options of engines that have a server of their own. */
 export interface ServerEngineOptions {
@@ -45,6 +53,8 @@ const END_SEEN_MS = 500;
 /** Whoever asks for the health has a deadline of their own. */
 const HEALTH_TIMEOUT_MS_MAX = 600_000;
 const ABORT_TIMEOUT_MS = 2000;
+/** Loading an adapter, or going to sleep and waking up, moves weights. */
+const WEIGHTS_TIMEOUT_MS = 300_000;
 
 /**
  * An inference engine behind its own HTTP server: vLLM or SGLang, started or attached.
@@ -184,14 +194,14 @@ export class ServerEngine implements Engine {
   }
 
   async clearKvBlocks(): Promise<void> {
-    await this.#dialect.clearKvBlocks(this.#host);
+    await this.#tell(this.#dialect.clearKvBlocks);
     this.#relay?.clear();
   }
 
   async sleep(level: number): Promise<void> {
     this.#isAsleep = true;
     try {
-      await this.#dialect.sleep(this.#host, level);
+      await this.#tell(this.#dialect.sleep(level), WEIGHTS_TIMEOUT_MS);
       this.#relay?.clear();
     } catch (error) {
       this.#isAsleep = false;
@@ -200,16 +210,21 @@ export class ServerEngine implements Engine {
   }
 
   async wake(tags: readonly string[]): Promise<void> {
-    await this.#dialect.wake(this.#host, tags);
+    await this.#tell(this.#dialect.wake(tags), WEIGHTS_TIMEOUT_MS);
     this.#isAsleep = false;
   }
 
-  loadLora(name: string, path: string): Promise<void> {
-    return this.#dialect.loadLora(this.#host, name, path);
+  async loadLora(name: string, folder: string): Promise<void> {
+    const body = JSON.stringify({ lora_name: name, lora_path: folder });
+    try {
+      await this.#tell({ path: this.#dialect.loadLora, body }, WEIGHTS_TIMEOUT_MS);
+    } catch (error) {
+      if (!/already (been )?loaded/i.test(detailOf(error))) throw error; // the engine may outlive its worker
+    }
   }
 
   unloadLora(name: string): Promise<void> {
-    return this.#dialect.unloadLora(this.#host, name);
+    return this.#tell({ path: this.#dialect.unloadLora, body: JSON.stringify({ lora_name: name }) });
   }
 
   async stop(): Promise<void> {
@@ -225,6 +240,17 @@ export class ServerEngine implements Engine {
   #refuse(): void {
     if (this.#stopping.signal.aborted) throw workerError('EngineShutdown', 'the engine is stopped');
     if (this.#isAsleep) throw workerError('WorkerUnavailable', 'the engine is asleep');
+  }
+
+  /** @throws ServeError with the engine's own words when it does not do what it is told */
+  async #tell(message: UpstreamMessage, timeoutMs?: number): Promise<void> {
+    const { status, text } = await this.#host.ask({ method: 'POST', ...message }, timeoutMs);
+    if (status < 300) return;
+    const fault = readFault(jsonOrText(text), 'no message');
+    if (status === 404 && fault.message === 'Not Found') {
+      throw workerError('NotImplemented', `the engine has no ${message.path}`);
+    }
+    throw faultOfStatus(status, fault);
   }
 
   #plan(request: TokenRequest, sink: EngineSink): Plan {

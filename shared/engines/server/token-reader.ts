@@ -5,7 +5,7 @@ import type {
   EngineOutput,
   EngineRequest,
   TopLogprob,
-} from '../../protocol/generation/index.ts';
+} from '../../protocol/index.ts';
 import { grown } from '../../records/index.ts';
 import { type AnswerReader, readEvent } from '../http/exchange.ts';
 import type { EngineSink } from '../types.ts';

@@ -1,67 +1,72 @@
+import type { ResolvedConfig } from '../../config/index.ts';
+import { withMediaGuard } from '../media/guarded-engine.ts';
 import {
   argumentsOf,
+  givenValue,
   type LaunchPlan,
-  type LaunchPorts,
+  launchBasics,
   launchEvents,
-  type ServerLaunchSettings,
-} from '../server/dialect.ts';
-import type { LaunchCommand } from '../server/engine-process.ts';
+  openedServer,
+  servedNameOf,
+  serverSettings,
+} from '../server/launch.ts';
 import { ServerEngine, type ServerEngineDeps, type ServerEngineOptions } from '../server/server-engine.ts';
-import type { Engine } from '../types.ts';
+import type { Engine, EngineKind } from '../types.ts';
 import { SglangDialect, type SglangDialectOptions } from './sglang-dialect.ts';
 
-export interface SglangEngineOptions extends Omit<ServerEngineOptions, 'launch'>, Pick<SglangDialectOptions, 'events'> {
-  /** How to start the server; without it `url` names one that runs. */
-  readonly launch?: SglangLaunchSettings | undefined;
-  /** The engine renders and tokenizes chats itself. Default false. */
-  readonly takesText?: boolean | undefined;
-}
+export interface SglangEngineOptions extends ServerEngineOptions, SglangDialectOptions {}
 
-/** What SGLang's server is started with; `program` is `python3 -m sglang.launch_server` by default. */
-export interface SglangLaunchSettings extends ServerLaunchSettings {
-  readonly maxRunningRequests?: number | undefined;
-  readonly contextLengthTokens?: number | undefined;
-  readonly pageSizeTokens?: number | undefined;
-  /** Role in a disaggregated deployment. */
-  readonly disaggregationMode?: 'prefill' | 'decode' | undefined;
-}
+/** `--engine sglang`: attached by `--engine-url`, else started. */
+export const sglang: EngineKind = {
+  roles: ['prefill', 'decode', 'pd'],
+  displayName: servedNameOf,
+  async open(config, context) {
+    const { settings } = config;
+    const launch = settings.engineUrl === undefined ? await sglangLaunch(config) : undefined;
+    const engine = createSglangEngine({ ...serverSettings(settings), launch }, context);
+    return openedServer(withMediaGuard(engine, settings, context.clock), settings);
+  },
+};
 
 /** How the sidecar starts SGLang: on the loopback, with metrics and KV events. */
-export function sglangLaunch(settings: SglangLaunchSettings): LaunchPlan {
+export async function sglangLaunch(config: ResolvedConfig<'worker'>): Promise<LaunchPlan> {
+  const { settings } = config;
+  const { model, servedName, words, enableLora, fromFile } = await launchBasics(settings);
+  const [program = 'python3', ...before] = words ?? ['python3', '-m', 'sglang.launch_server'];
+  const { disaggregationMode: role, pythonhashseed: seed } = settings;
+  const ranks = givenValue(config, 'dataParallelSize');
   return {
-    ranks: settings.dataParallelSize ?? 1,
-    eventsPort: settings.eventsPort,
-    command: (ports) => commandOf(settings, ports),
-    // Each event then has the new ids alone; without it the ids so far are sent again and again.
+    ranks: ranks ?? 1,
+    eventsPort: settings.vllmKvEventPort,
+    command: (ports) => {
+      const named = argumentsOf({
+        'model-path': model,
+        host: '127.0.0.1',
+        port: ports.http,
+        'served-model-name': servedName,
+        'enable-metrics': true,
+        'max-running-requests': givenValue(config, 'maxNumSeqs'),
+        'context-length': settings.maxModelLen,
+        'page-size': givenValue(config, 'blockSize'),
+        'tp-size': givenValue(config, 'tensorParallelSize'),
+        'dp-size': ranks,
+        'disable-radix-cache': settings.enablePrefixCaching ? undefined : true,
+        'stream-interval': settings.streamInterval,
+        'kv-events-config': launchEvents(settings, ports),
+        'enable-lora': enableLora || undefined,
+        'max-lora-rank': settings.maxLoraRank,
+        'max-loras-per-batch': settings.maxLoras,
+        'disaggregation-mode': role === 'prefill' || role === 'decode' ? role : undefined,
+        ...fromFile,
+      });
+      const env: Readonly<Record<string, string>> = seed === undefined ? {} : { PYTHONHASHSEED: `${seed}` };
+      return { program, args: [...before, ...named, ...settings.engineArguments], env };
+    },
     missing: /No module named '?sglang/,
     install: "pip install 'sglang[all]'",
+    // Each event then has the new ids alone; without it the ids so far are sent again and again.
     optional: [['--incremental-streaming-output']],
   };
-}
-
-function commandOf(settings: SglangLaunchSettings, ports: LaunchPorts): LaunchCommand {
-  const [program, ...before] = settings.program ?? ['python3', '-m', 'sglang.launch_server'];
-  const named = argumentsOf({
-    'model-path': settings.model,
-    host: '127.0.0.1',
-    port: ports.http,
-    'served-model-name': settings.servedModelName,
-    'enable-metrics': true,
-    'max-running-requests': settings.maxRunningRequests,
-    'context-length': settings.contextLengthTokens,
-    'page-size': settings.pageSizeTokens,
-    'tp-size': settings.tensorParallelSize,
-    'dp-size': settings.dataParallelSize,
-    'disable-radix-cache': settings.enablePrefixCaching ? undefined : true,
-    'stream-interval': settings.streamIntervalTokens,
-    'kv-events-config': launchEvents(settings, ports),
-    'enable-lora': settings.enableLora || undefined,
-    'max-lora-rank': settings.maxLoraRank,
-    'max-loras-per-batch': settings.maxLoras,
-    'disaggregation-mode': settings.disaggregationMode,
-    ...settings.fromFile,
-  });
-  return { program: program ?? 'python3', args: [...before, ...named, ...settings.args], env: { ...settings.env } };
 }
 
 /**
@@ -72,7 +77,5 @@ function commandOf(settings: SglangLaunchSettings, ports: LaunchPorts): LaunchCo
  * const engine = createSglangEngine({ url: 'http://127.0.0.1:30000' }, { clock: systemClock, logger });
  */
 export function createSglangEngine(options: SglangEngineOptions, deps: ServerEngineDeps): Engine {
-  const { launch, takesText = false, events, ...server } = options;
-  const dialect = new SglangDialect({ takesText, events });
-  return new ServerEngine(dialect, { ...server, launch: launch && sglangLaunch(launch) }, deps);
+  return new ServerEngine(new SglangDialect(options), options, deps);
 }

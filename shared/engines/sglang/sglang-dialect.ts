@@ -1,5 +1,5 @@
 import { workerError } from '../../errors/index.ts';
-import type { EngineRequest } from '../../protocol/generation/index.ts';
+import type { EngineRequest } from '../../protocol/index.ts';
 import { asRecord, type UnknownRecord } from '../../records/index.ts';
 import type { Plan } from '../http/exchange.ts';
 import { readModels } from '../http/openai-wire.ts';
@@ -8,13 +8,11 @@ import type { EventSource } from '../kv-stream/rank-stream.ts';
 import {
   asCount,
   bodyWithIds,
-  command,
   configuredEvents,
   EMBEDDINGS,
   type EngineDialect,
   type EngineServer,
   getRecord,
-  loadOnce,
   mapFields,
   type Probed,
   planEmbedding,
@@ -25,15 +23,13 @@ import type { EngineSink } from '../types.ts';
 import { readSglangAnswer, requestFields, SAMPLING_FIELDS, type SglangAbilities } from './sglang-wire.ts';
 
 export interface SglangDialectOptions {
-  /** Whether clients' bodies go to the server, which then renders and tokenizes itself. */
-  readonly takesText: boolean;
+  /** Clients' bodies go to the server, which then renders and tokenizes itself. @default false */
+  readonly takesText?: boolean;
   /** Where KV events are, if the server does not tell. */
   readonly events?: EventSource | undefined;
 }
 
 const GENERATE = '/generate';
-/** Loading an adapter or waking up reads weights. */
-const WEIGHTS_TIMEOUT_MS = 300_000;
 
 /** SGLang's server and its native `/generate`. */
 export class SglangDialect implements EngineDialect {
@@ -48,6 +44,9 @@ export class SglangDialect implements EngineDialect {
     waiting: 'sglang:num_queue_reqs',
     usage: ['sglang:token_usage'],
   } as const;
+  readonly clearKvBlocks = { path: '/flush_cache' };
+  readonly loadLora = '/load_lora_adapter';
+  readonly unloadLora = '/unload_lora_adapter';
   readonly #options: SglangDialectOptions;
   #modelName = '';
   #contextLength = 0;
@@ -137,27 +136,13 @@ export class SglangDialect implements EngineDialect {
     return { path: '/abort_request', body: JSON.stringify({ rid: id }) };
   }
 
-  async clearKvBlocks(server: EngineServer): Promise<void> {
-    await command(server, { path: '/flush_cache' });
-  }
-
   /** Levels above 1 mean the same: weights and cache leave the device. */
-  async sleep(server: EngineServer): Promise<void> {
-    await command(server, { path: '/release_memory_occupation', body: '{}' }, WEIGHTS_TIMEOUT_MS);
+  sleep(): UpstreamMessage {
+    return { path: '/release_memory_occupation', body: '{}' };
   }
 
-  async wake(server: EngineServer, tags: readonly string[]): Promise<void> {
-    const body = JSON.stringify(tags.length === 0 ? {} : { tags });
-    await command(server, { path: '/resume_memory_occupation', body }, WEIGHTS_TIMEOUT_MS);
-  }
-
-  async loadLora(server: EngineServer, name: string, path: string): Promise<void> {
-    const body = JSON.stringify({ lora_name: name, lora_path: path });
-    await loadOnce(command(server, { path: '/load_lora_adapter', body }, WEIGHTS_TIMEOUT_MS));
-  }
-
-  async unloadLora(server: EngineServer, name: string): Promise<void> {
-    await command(server, { path: '/unload_lora_adapter', body: JSON.stringify({ lora_name: name }) });
+  wake(tags: readonly string[]): UpstreamMessage {
+    return { path: '/resume_memory_occupation', body: JSON.stringify(tags.length === 0 ? {} : { tags }) };
   }
 }
 

@@ -1,5 +1,5 @@
 import { workerError } from '../../errors/index.ts';
-import type { CompletionUsage, EngineRequest, GuidedDecoding, TopLogprob } from '../../protocol/generation/index.ts';
+import type { CompletionUsage, EngineRequest, GuidedDecoding, TopLogprob } from '../../protocol/index.ts';
 import { asRecord, type UnknownRecord } from '../../records/index.ts';
 import { asText, faultOfStatus } from '../http/upstream.ts';
 import { COMMON_SAMPLING_FIELDS, type FieldRow, guidedKind, jsonText, nonEmpty, sampling } from '../server/dialect.ts';

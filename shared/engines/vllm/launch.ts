@@ -1,93 +1,118 @@
+import { networkInterfaces } from 'node:os';
 import type { Clock } from '../../clock/index.ts';
+import type { ResolvedConfig, Settings } from '../../config/index.ts';
 import type { Logger } from '../../telemetry/index.ts';
+import { withMediaGuard } from '../media/guarded-engine.ts';
+import { EngineProcess, freePorts, levelOfLine } from '../server/engine-process.ts';
 import {
   argumentsOf,
+  givenValue,
   type LaunchPlan,
-  type LaunchPorts,
+  launchBasics,
   launchEvents,
-  type ServerLaunchSettings,
-} from '../server/dialect.ts';
-import { EngineProcess, freePorts, type LaunchCommand, levelOfLine } from '../server/engine-process.ts';
+  openedServer,
+  servedNameOf,
+  serverSettings,
+} from '../server/launch.ts';
 import { ServerEngine, type ServerEngineDeps, type ServerEngineOptions } from '../server/server-engine.ts';
-import type { Engine } from '../types.ts';
+import type { Engine, EngineKind } from '../types.ts';
+import { createMultimodalEngine } from './multimodal-engine.ts';
 import { VllmDialect, type VllmDialectOptions } from './vllm-dialect.ts';
 
-export interface VllmEngineOptions
-  extends Omit<ServerEngineOptions, 'launch'>,
-    Pick<VllmDialectOptions, 'modelName' | 'events'> {
-  /** How to start `vllm serve`; without it `url` names a server that runs. */
-  readonly launch?: VllmLaunchSettings | undefined;
-  /** The engine computes prompts and hands their blocks to decode workers. Default false. */
-  readonly isPrefill?: boolean | undefined;
-  /** The engine renders and tokenizes chats itself. Default false. */
-  readonly takesText?: boolean | undefined;
-}
+export interface VllmEngineOptions extends ServerEngineOptions, VllmDialectOptions {}
 
-/** What `vllm serve` is started with; `program` is what comes before `serve`, `vllm` by default. */
-export interface VllmLaunchSettings extends ServerLaunchSettings {
-  readonly maxNumSeqs: number;
-  readonly maxNumBatchedTokens: number;
-  readonly maxModelLen?: number | undefined;
-  readonly blockSizeTokens?: number | undefined;
-  readonly numGpuBlocks?: number | undefined;
-  readonly prefixCachingAlgo?: string | undefined;
-  readonly kvTransferConfig?: Readonly<Record<string, unknown>> | undefined;
-  readonly enablePromptEmbeds: boolean;
-  readonly shutdownTimeoutSecs: number;
-}
+/** `--engine vllm`: attached by `--engine-url`, else started. */
+export const vllm: EngineKind = {
+  roles: ['prefill', 'decode', 'pd', 'encode'],
+  displayName: servedNameOf,
+  async open(config, context) {
+    const { settings } = config;
+    const { model, modelPath, engineUrl, disaggregationMode: role, maxNumSeqs, maxNumBatchedTokens } = settings;
+    const server = { ...serverSettings(settings), isPrefill: role === 'prefill' };
+    const modelName = servedNameOf(settings) ?? model ?? modelPath;
+    const own =
+      engineUrl === undefined
+        ? { launch: await vllmLaunch(config), modelName, maxNumSeqs, maxNumBatchedTokens }
+        : { modelName: model };
+    const guarded = withMediaGuard(createVllmEngine({ ...server, ...own }, context), settings, context.clock);
+    const engine = createMultimodalEngine(guarded, {
+      accepts: settings.enableMultimodal,
+      isEncoder: role === 'encode',
+      // The default is what Dynamo writes around prompts of one old model; models of today bring templates of their own.
+      promptTemplate: givenValue(config, 'mmPromptTemplate'),
+    });
+    return openedServer(engine, settings);
+  },
+};
 
 /** How the sidecar starts vLLM: on the loopback, with what its own duties need. */
-export function vllmLaunch(settings: VllmLaunchSettings): LaunchPlan {
+export async function vllmLaunch(config: ResolvedConfig<'worker'>): Promise<LaunchPlan> {
+  const { settings } = config;
+  const { model, servedName, words = [], enableLora, fromFile } = await launchBasics(settings);
+  const [program = 'vllm', ...before] = words;
+  const ranks = givenValue(config, 'dataParallelSize');
+  const statsSecs = givenValue(config, 'vllmLogStatsIntervalSecs');
+  const shutdownSecs = Math.max(1, Math.floor(settings.gracefulShutdownGracePeriodSecs) - 1); // just under our own drain
+  const env = {
+    // Equal hashes in every process, also of versions before 0.30.
+    PYTHONHASHSEED: `${settings.pythonhashseed ?? 0}`,
+    // Opens /reset_prefix_cache, /sleep and /wake_up; the server listens on the loopback alone.
+    VLLM_SERVER_DEV_MODE: '1',
+    ...(enableLora ? { VLLM_ALLOW_RUNTIME_LORA_UPDATING: 'True' } : {}),
+    ...sideChannelOf(settings),
+    ...(statsSecs === undefined ? {} : { VLLM_LOG_STATS_INTERVAL: `${statsSecs}` }),
+  };
   return {
-    ranks: settings.dataParallelSize ?? 1,
-    eventsPort: settings.eventsPort,
-    command: (ports) => commandOf(settings, ports),
+    ranks: ranks ?? 1,
+    eventsPort: settings.vllmKvEventPort,
+    command: (ports) => {
+      const named = argumentsOf({
+        host: '127.0.0.1',
+        port: ports.http,
+        'served-model-name': servedName,
+        'max-num-seqs': settings.maxNumSeqs,
+        'max-num-batched-tokens': settings.maxNumBatchedTokens,
+        'max-model-len': settings.maxModelLen,
+        'block-size': givenValue(config, 'blockSize'),
+        'num-gpu-blocks-override': givenValue(config, 'numGpuBlocksOverride'),
+        'tensor-parallel-size': givenValue(config, 'tensorParallelSize'),
+        'data-parallel-size': ranks,
+        'enable-prefix-caching': settings.enablePrefixCaching,
+        'prefix-caching-hash-algo': settings.prefixCachingAlgo,
+        'stream-interval': settings.streamInterval,
+        'kv-transfer-config': settings.kvTransferConfig,
+        'kv-events-config': launchEvents(settings, ports, { enable_kv_cache_events: true }),
+        'enable-lora': enableLora || undefined,
+        'max-lora-rank': settings.maxLoraRank,
+        'max-loras': settings.maxLoras,
+        'enable-prompt-embeds': settings.enablePromptEmbeds || undefined,
+        ...fromFile,
+      });
+      return { program, args: [...before, 'serve', model, ...named, ...settings.engineArguments], env };
+    },
     missing: /No module named '?vllm/,
     install: 'pip install vllm',
     optional: [
       ['--enable-scale-out'],
-      ['--shutdown-timeout', `${settings.shutdownTimeoutSecs}`],
+      ['--shutdown-timeout', `${shutdownSecs}`],
       ['--enable-prompt-tokens-details'],
       ['--disable-uvicorn-access-log'],
     ],
   };
 }
 
-function commandOf(settings: VllmLaunchSettings, ports: LaunchPorts): LaunchCommand {
-  const [program = 'vllm', ...before] = settings.program ?? [];
-  const named = argumentsOf({
-    host: '127.0.0.1',
-    port: ports.http,
-    'served-model-name': settings.servedModelName,
-    'max-num-seqs': settings.maxNumSeqs,
-    'max-num-batched-tokens': settings.maxNumBatchedTokens,
-    'max-model-len': settings.maxModelLen,
-    'block-size': settings.blockSizeTokens,
-    'num-gpu-blocks-override': settings.numGpuBlocks,
-    'tensor-parallel-size': settings.tensorParallelSize,
-    'data-parallel-size': settings.dataParallelSize,
-    'enable-prefix-caching': settings.enablePrefixCaching,
-    'prefix-caching-hash-algo': settings.prefixCachingAlgo,
-    'stream-interval': settings.streamIntervalTokens,
-    'kv-transfer-config': settings.kvTransferConfig,
-    'kv-events-config': launchEvents(settings, ports, { enable_kv_cache_events: true }),
-    'enable-lora': settings.enableLora || undefined,
-    'max-lora-rank': settings.maxLoraRank,
-    'max-loras': settings.maxLoras,
-    'enable-prompt-embeds': settings.enablePromptEmbeds || undefined,
-    ...settings.fromFile,
-  });
+/** The NIXL connector tells its peers where to fetch blocks: an address that other machines reach. */
+function sideChannelOf(settings: Settings<'worker'>): Readonly<Record<string, string>> {
+  const { vllmNixlSideChannelHost: host, vllmNixlSideChannelPort: port, kvTransferConfig } = settings;
+  if (!JSON.stringify(kvTransferConfig ?? {}).includes('NixlConnector')) return {};
+  const own = Object.values(networkInterfaces())
+    .flatMap((addresses) => addresses ?? [])
+    .find(({ internal, family, address }) => !internal && family === 'IPv4' && !address.startsWith('169.254.'));
+  const address = host ?? own?.address;
+  if (address === undefined) throw new Error('no address for the NIXL connector: set VLLM_NIXL_SIDE_CHANNEL_HOST');
   return {
-    program,
-    args: [...before, 'serve', settings.model, ...named, ...settings.args],
-    env: {
-      // Equal hashes in every process, also of versions before 0.30.
-      PYTHONHASHSEED: '0',
-      // Opens /reset_prefix_cache, /sleep and /wake_up; the server listens on the loopback alone.
-      VLLM_SERVER_DEV_MODE: '1',
-      ...(settings.enableLora ? { VLLM_ALLOW_RUNTIME_LORA_UPDATING: 'True' } : {}),
-      ...settings.env,
-    },
+    VLLM_NIXL_SIDE_CHANNEL_HOST: address,
+    ...(port === undefined ? {} : { VLLM_NIXL_SIDE_CHANNEL_PORT: `${port}` }),
   };
 }
 
@@ -100,16 +125,7 @@ function commandOf(settings: VllmLaunchSettings, ports: LaunchPorts): LaunchComm
  * const { contextLength } = await engine.start(signal);
  */
 export function createVllmEngine(options: VllmEngineOptions, deps: ServerEngineDeps): Engine {
-  const { launch, isPrefill = false, takesText = false, modelName, events, ...server } = options;
-  const dialect = new VllmDialect({
-    modelName: modelName ?? launch?.servedModelName,
-    isPrefill,
-    takesText,
-    maxNumSeqs: launch?.maxNumSeqs,
-    maxNumBatchedTokens: launch?.maxNumBatchedTokens,
-    events,
-  });
-  return new ServerEngine(dialect, { ...server, launch: launch && vllmLaunch(launch) }, deps);
+  return new ServerEngine(new VllmDialect(options), options, deps);
 }
 
 const STOP_GRACE_MS = 2000;
@@ -124,14 +140,14 @@ export interface SecondaryNode {
 
 /**
  * Starts `vllm serve --headless`. How the nodes find each other is vLLM's own matter:
- * `--data-parallel-address`, `--data-parallel-start-rank` and the like are among `settings.args`.
+ * `--data-parallel-address`, `--data-parallel-start-rank` and the like are among the engine's arguments.
  */
 export async function startSecondaryVllm(
-  settings: VllmLaunchSettings,
+  config: ResolvedConfig<'worker'>,
   { clock, logger }: { readonly clock: Clock; readonly logger: Logger },
 ): Promise<SecondaryNode> {
-  const http = await freePorts(1);
-  const planned = vllmLaunch({ ...settings, publishesKvEvents: false }).command({ http, events: 0, replay: 0 });
+  const plan = await vllmLaunch(config);
+  const planned = plan.command({ http: await freePorts(1), events: 0, replay: 0 });
   const command = { ...planned, args: [...planned.args, '--headless'] };
   logger.info('starting a secondary node of the engine', { program: command.program, args: command.args.join(' ') });
   const process = new EngineProcess({ command, clock, onLine: (line) => logger[levelOfLine(line)](line) });

@@ -1,7 +1,8 @@
 import { toServeError, workerError } from '../../errors/index.ts';
-import type { EngineOutput, EngineRequest } from '../../protocol/generation/index.ts';
+import type { EngineOutput, EngineRequest } from '../../protocol/index.ts';
 import { asRecord, isRecord } from '../../records/index.ts';
-import { mediaUrlsOf, withGenerate } from '../media/index.ts';
+import { withGenerate } from '../media/guarded-engine.ts';
+import { mediaUrlsOf } from '../media/media-urls.ts';
 import type { Engine, EngineSink } from '../types.ts';
 
 export interface MultimodalOptions {

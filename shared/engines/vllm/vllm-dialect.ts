@@ -1,20 +1,18 @@
 import { workerError } from '../../errors/index.ts';
-import type { EngineRequest } from '../../protocol/generation/index.ts';
+import type { EngineRequest } from '../../protocol/index.ts';
 import { asRecord } from '../../records/index.ts';
 import type { Plan } from '../http/exchange.ts';
 import { type ListedModel, readModels } from '../http/openai-wire.ts';
-import { asText, jsonOrText, readFault, tracingHeaders } from '../http/upstream.ts';
+import { asText, jsonOrText, readFault, tracingHeaders, type UpstreamMessage } from '../http/upstream.ts';
 import type { EventSource } from '../kv-stream/rank-stream.ts';
 import {
   asCount,
   bodyWithIds,
-  command,
   configuredEvents,
   EMBEDDINGS,
   type EngineDialect,
   type EngineServer,
   getRecord,
-  loadOnce,
   mapFields,
   type Probed,
   planEmbedding,
@@ -28,10 +26,10 @@ import { REMOTE_DECODE, ROUTING_FIELDS, readVllmAnswer, routingHeaders, SAMPLING
 export interface VllmDialectOptions {
   /** What the server calls the model. Default: the first one that it lists. */
   readonly modelName?: string | undefined;
-  /** Whether requests are the first leg of a disaggregated request. */
-  readonly isPrefill: boolean;
-  /** Whether clients' bodies go to the server, which then renders and tokenizes itself. */
-  readonly takesText: boolean;
+  /** The engine computes prompts and hands their blocks to decode workers. @default false */
+  readonly isPrefill?: boolean;
+  /** Clients' bodies go to the server, which then renders and tokenizes itself. @default false */
+  readonly takesText?: boolean;
   /** Read from the command line that started the engine: its server does not tell them. */
   readonly maxNumSeqs?: number | undefined;
   readonly maxNumBatchedTokens?: number | undefined;
@@ -46,8 +44,6 @@ const CACHE_CONFIG = 'vllm:cache_config_info';
 
 /** The first request may compile kernels. */
 const FIRST_TOKEN_TIMEOUT_MS = 120_000;
-/** Loading an adapter or waking up reads weights. */
-const WEIGHTS_TIMEOUT_MS = 300_000;
 
 /** vLLM's server: `/inference/v1/generate` where it has it, else `/v1/completions`. */
 export class VllmDialect implements EngineDialect {
@@ -63,6 +59,9 @@ export class VllmDialect implements EngineDialect {
     waiting: 'vllm:num_requests_waiting',
     usage: ['vllm:kv_cache_usage_perc', 'vllm:gpu_cache_usage_perc'],
   } as const;
+  readonly clearKvBlocks = { path: '/reset_prefix_cache' };
+  readonly loadLora = '/v1/load_lora_adapter';
+  readonly unloadLora = '/v1/unload_lora_adapter';
   readonly #options: VllmDialectOptions;
   #modelName = '';
   #contextLength = 0;
@@ -120,7 +119,7 @@ export class VllmDialect implements EngineDialect {
     if (request.embedding !== undefined) {
       return planEmbedding(request, sink, headers, { model, encoding_format: 'base64' });
     }
-    const isPrefill = this.#options.isPrefill && request.isHealthCheck !== true;
+    const isPrefill = this.#options.isPrefill === true && request.isHealthCheck !== true;
     // Neither way streams what a prefill hands over, and one refuses to stream log probabilities of the prompt.
     const isStream = !isPrefill && request.output.prompt_logprobs === undefined;
     const routing = mapFields(ROUTING_FIELDS, request, 'vLLM');
@@ -158,26 +157,13 @@ export class VllmDialect implements EngineDialect {
     return { message: { path, body, headers }, reader };
   }
 
-  async clearKvBlocks(server: EngineServer): Promise<void> {
-    await command(server, { path: '/reset_prefix_cache' });
+  sleep(level: number): UpstreamMessage {
+    return { path: `/sleep?level=${level}` };
   }
 
-  async sleep(server: EngineServer, level: number): Promise<void> {
-    await command(server, { path: `/sleep?level=${level}` }, WEIGHTS_TIMEOUT_MS);
-  }
-
-  async wake(server: EngineServer, tags: readonly string[]): Promise<void> {
+  wake(tags: readonly string[]): UpstreamMessage {
     const query = tags.map((tag) => `tags=${encodeURIComponent(tag)}`).join('&');
-    await command(server, { path: query === '' ? '/wake_up' : `/wake_up?${query}` }, WEIGHTS_TIMEOUT_MS);
-  }
-
-  async loadLora(server: EngineServer, name: string, path: string): Promise<void> {
-    const body = JSON.stringify({ lora_name: name, lora_path: path });
-    await loadOnce(command(server, { path: '/v1/load_lora_adapter', body }, WEIGHTS_TIMEOUT_MS));
-  }
-
-  async unloadLora(server: EngineServer, name: string): Promise<void> {
-    await command(server, { path: '/v1/unload_lora_adapter', body: JSON.stringify({ lora_name: name }) });
+    return { path: query === '' ? '/wake_up' : `/wake_up?${query}` };
   }
 
   #choose(models: readonly ListedModel[]): ListedModel {

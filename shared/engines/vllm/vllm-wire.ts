@@ -1,5 +1,5 @@
 import { workerError } from '../../errors/index.ts';
-import type { CompletionUsage, EngineRequest, TopLogprob } from '../../protocol/generation/index.ts';
+import type { CompletionUsage, EngineRequest, TopLogprob } from '../../protocol/index.ts';
 import { asRecord, type UnknownRecord } from '../../records/index.ts';
 import {
   COMMON_SAMPLING_FIELDS,

@@ -7,7 +7,7 @@ import {
   type ModelInferRequest,
   type ModelInferResponse,
   NO_PARAMETERS,
-} from '../../protocol/kserve/index.ts';
+} from '../../protocol/index.ts';
 
 /** Opts in to the flag on every response of a stream, and to a last one of its own. */
 const WANTS_FINAL = 'triton_enable_empty_final_response';

@@ -1,18 +1,13 @@
 import type { Grant } from '../../access/index.ts';
 import {
-  framed,
-  type GrpcCall,
-  type GrpcMethod,
-  HealthService,
-  receiveOne,
-  reflectionMethods,
-  unary,
-} from '../../grpc/index.ts';
-import {
   decodeMessage,
   encodeMessage,
   file_grpc_service,
   file_health,
+  framed,
+  type GrpcCall,
+  type GrpcMethod,
+  HealthService,
   ModelConfigRequestSchema,
   ModelMetadataRequestSchema,
   ModelReadyRequestSchema,
@@ -21,13 +16,16 @@ import {
   ModelStatisticsResponseSchema,
   RepositoryIndexRequestSchema,
   RepositoryIndexResponseSchema,
+  receiveOne,
+  reflectionMethods,
   ServerLiveResponseSchema,
   ServerMetadataResponseSchema,
   ServerReadyResponseSchema,
-} from '../../grpc/messages/index.ts';
+  unary,
+} from '../../grpc/index.ts';
 import type { ServedModel } from '../../pipeline/index.ts';
-import { decodeModelInferRequest } from '../../protocol/kserve/index.ts';
-import { requireAllowed } from '../inference/index.ts';
+import { decodeModelInferRequest } from '../../protocol/index.ts';
+import { requireAllowed } from '../inference/dialect.ts';
 import { admit, type KserveDeps } from './grpc-exchange.ts';
 import { IdleStreams, infer, serveStreamInfer } from './infer.ts';
 import { configOf, InferStatistics, metadataOf } from './models.ts';

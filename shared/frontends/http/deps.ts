@@ -1,7 +1,7 @@
 import type { EndpointRecord } from '../../discovery/index.ts';
 import type { CacheClearer, RequestCanceller, RoutingExplainer } from '../../pipeline/index.ts';
 import type { ResponseStore } from '../../responses/index.ts';
-import type { ByteBudget, InferenceDeps } from '../inference/index.ts';
+import type { ByteBudget, InferenceDeps } from '../inference/deps.ts';
 import type { HttpSettings } from './settings.ts';
 
 /** What the HTTP app works with. */

@@ -4,7 +4,7 @@ import {
   BUSY_THRESHOLD_PATH,
   CLEAR_KV_BLOCKS_PATH,
   EXPLAIN_PATH,
-  type Operation,
+  pathBelow,
   type Route,
   route,
   type Serve,
@@ -70,17 +70,7 @@ function clientRoutes(paths: HttpSettings['paths']): readonly Route[] {
     summary: string,
     body: string,
     contentTypes?: readonly string[],
-  ) =>
-    route(path, 'generate', serve, {
-      path,
-      method: 'post',
-      id,
-      tag: 'Generation',
-      summary,
-      body,
-      ...(contentTypes && { contentTypes }),
-    });
-  const cancel = `${CANCEL_PATH}/{id}`;
+  ) => route(path, 'generate', serve, { method: 'post', tag: 'Generation', id, summary, body, contentTypes });
   return [
     made(
       paths.chat,
@@ -105,8 +95,7 @@ function clientRoutes(paths: HttpSettings['paths']): readonly Route[] {
       made(path, serveVideos, `createVideo${suffix}`, video, 'VideoRequest', JSON_OR_EVENTS),
       made(`${path}/stream`, serveMotionJpeg, `streamVideo${suffix}`, pictures, 'VideoRequest', MOTION_JPEG),
     ]),
-    route(cancel, 'inference', serveCancel, {
-      path: cancel,
+    route(`${CANCEL_PATH}/{id}`, 'inference', serveCancel, {
       method: 'post',
       id: 'cancelRequest',
       tag: 'Generation',
@@ -119,19 +108,16 @@ function clientRoutes(paths: HttpSettings['paths']): readonly Route[] {
 
 function messagesRoutes({ messages }: HttpSettings['paths']): readonly Route[] {
   const shared = { method: 'post', tag: 'Messages', failure: 'MessagesError' } as const;
-  const count = `${messages}/count_tokens`;
   return [
     route(messages, 'generate', serveMessages, {
       ...shared,
-      path: messages,
       id: 'createMessage',
       summary: "Answers a conversation in Anthropic's shape.",
       body: 'MessageRequest',
       contentTypes: JSON_OR_EVENTS,
     }),
-    route(count, 'generate', serveCountTokens, {
+    route(`${pathBelow(messages)}/count_tokens`, 'generate', serveCountTokens, {
       ...shared,
-      path: count,
       id: 'countTokens',
       summary: 'Counts the tokens of one.',
       body: 'CountTokensRequest',
@@ -141,11 +127,10 @@ function messagesRoutes({ messages }: HttpSettings['paths']): readonly Route[] {
 
 function modelRoutes({ models }: HttpSettings['paths']): readonly Route[] {
   const shared = { method: 'get', tag: 'Models' } as const;
-  const model = `${models}/{id}`;
+  const model = `${pathBelow(models)}/{id}`;
   return [
     route(models, 'key', serveModelList, {
       ...shared,
-      path: models,
       id: 'listModels',
       summary: 'Models that can be served now.',
       codes: ['service_unavailable'],
@@ -154,7 +139,7 @@ function modelRoutes({ models }: HttpSettings['paths']): readonly Route[] {
       model,
       modelAccess,
       serveModel,
-      { ...shared, path: model, id: 'getModel', summary: 'One model.' },
+      { ...shared, id: 'getModel', summary: 'One model.' },
       {
         ...shared,
         path: `${model}/ready`,
@@ -172,7 +157,6 @@ function operationRoutes({ paths: { health, live, metrics }, metricsAuth }: Http
   return [
     route(health, 'open', serveHealth, {
       ...shared,
-      path: health,
       id: 'getHealth',
       summary: 'State of the service, with its endpoints; of one model with ?ready=MODEL.',
       codes: ['model_not_found'],
@@ -180,14 +164,12 @@ function operationRoutes({ paths: { health, live, metrics }, metricsAuth }: Http
     }),
     route(live, 'open', serveLive, {
       ...shared,
-      path: live,
       id: 'getLive',
       summary: 'Whether the process lives.',
       states: [503],
     }),
     route(metrics, metricsAuth === true ? 'metrics' : 'open', serveMetrics, {
       ...shared,
-      path: metrics,
       id: 'getMetrics',
       summary: 'Metrics for Prometheus.',
       contentTypes: ['text/plain'],
@@ -197,15 +179,14 @@ function operationRoutes({ paths: { health, live, metrics }, metricsAuth }: Http
 
 /** Of the fleet rather than of a client's request: for whoever runs it. */
 function adminRoutes(): readonly Route[] {
-  const admin = (pattern: string, serve: Serve, ...operations: readonly Omit<Operation, 'tag'>[]): Route =>
-    route(pattern, 'admin', serve, ...operations.map((each) => ({ ...each, tag: 'Operations' as const })));
-  const explained = `${EXPLAIN_PATH}/{id}`;
+  const tag = 'Operations';
   return [
-    admin(
+    route(
       BUSY_THRESHOLD_PATH,
+      'admin',
       serveBusyThreshold,
       {
-        path: BUSY_THRESHOLD_PATH,
+        tag,
         method: 'post',
         id: 'setBusyThreshold',
         summary: 'Reads or sets the loads above which the workers of a model are busy.',
@@ -221,27 +202,27 @@ function adminRoutes(): readonly Route[] {
         statuses: [422],
       },
       {
-        path: BUSY_THRESHOLD_PATH,
+        tag,
         method: 'get',
         id: 'listBusyThresholds',
         summary: 'Busy thresholds of every model.',
       },
     ),
-    admin(CLEAR_KV_BLOCKS_PATH, serveClearKvBlocks, {
-      path: CLEAR_KV_BLOCKS_PATH,
+    route(CLEAR_KV_BLOCKS_PATH, 'admin', serveClearKvBlocks, {
+      tag,
       method: 'post',
       id: 'clearKvBlocks',
       summary: 'Empties the prefix cache of every worker.',
     }),
-    admin(explained, serveExplained, {
-      path: explained,
+    route(`${EXPLAIN_PATH}/{id}`, 'admin', serveExplained, {
+      tag,
       method: 'get',
       id: 'explainRequest',
       summary: 'Why a request went to its worker, by its id.',
       codes: ['not_found', 'not_implemented', 'service_unavailable'],
     }),
-    admin(EXPLAIN_PATH, serveExplain, {
-      path: EXPLAIN_PATH,
+    route(EXPLAIN_PATH, 'admin', serveExplain, {
+      tag,
       method: 'post',
       id: 'explainPrompt',
       summary: 'Where the request of a chat or completions body would go now, and why.',

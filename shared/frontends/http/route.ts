@@ -24,7 +24,7 @@ export interface Operation {
   /** Name of the body's schema among the components. */
   readonly body?: string;
   /** Content types of a good response, the usual one first. @default JSON */
-  readonly contentTypes?: readonly string[];
+  readonly contentTypes?: readonly string[] | undefined;
   /** Names of the body's schemas where it may be one of several; the first has the example. @default `body` alone */
   readonly bodies?: readonly string[];
   /** Envelope of failures. @default 'Error' */
@@ -44,19 +44,34 @@ export interface Route {
   /** Where it depends on the path, by that. */
   readonly access: Access | ((path: string) => Access);
   readonly serve: Serve;
-  /** As the `allow` header says it. */
-  readonly allow: string;
+  readonly methods: ReadonlySet<string>;
   /** None for pages that show the document itself. */
   readonly operations: readonly Operation[];
 }
 
-const METHODS = { get: 'GET,HEAD', post: 'POST', delete: 'DELETE' } as const;
+const METHODS = { get: ['GET', 'HEAD'], post: ['POST'], delete: ['DELETE'] } as const;
+
+/** An operation of a route. */
+type RouteOperation = Omit<Operation, 'path'> & {
+  /** @default that of the route */
+  readonly path?: string;
+};
 
 /** A route whose methods are those of its operations; one without is read. `{id}` stands for whatever is there, slashes too. */
-export function route(path: string, access: Route['access'], serve: Serve, ...operations: readonly Operation[]): Route {
-  const methods = new Set(operations.map(({ method }) => METHODS[method]));
-  const pattern = path.replace('{id}', ':id{.+}');
-  return { pattern, access, serve, allow: [...methods].join(',') || METHODS.get, operations };
+export function route(
+  path: string,
+  access: Route['access'],
+  serve: Serve,
+  ...operations: readonly RouteOperation[]
+): Route {
+  const methods = new Set<string>(operations.flatMap(({ method }) => METHODS[method]));
+  return {
+    pattern: path.replace('{id}', ':id{.+}'),
+    access,
+    serve,
+    methods: methods.size === 0 ? new Set(METHODS.get) : methods,
+    operations: operations.map((operation) => ({ path, ...operation })),
+  };
 }
 
 /**

@@ -1,9 +1,9 @@
 import { endOfTurn } from '../../concurrency/index.ts';
 import { ServeError, toServeError } from '../../errors/index.ts';
 import { modelNotFound } from '../../pipeline/index.ts';
-import { ENDPOINTS, type Endpoint } from '../../protocol/generation/index.ts';
-import { type JsonBody, parseJsonBody, parseLargeJsonBody } from '../../protocol/json/index.ts';
-import { InferenceBooks, type OpenedModel, openForModel, requireService } from '../inference/index.ts';
+import { ENDPOINTS, type Endpoint, type JsonBody, parseJsonBody, parseLargeJsonBody } from '../../protocol/index.ts';
+import { type OpenedModel, openForModel, requireService } from '../inference/dialect.ts';
+import { InferenceBooks } from '../inference/inference-books.ts';
 import type { HttpAppDeps } from './deps.ts';
 import { BodyIntake } from './hosts/body-intake.ts';
 import type { HttpExchange } from './hosts/exchange.ts';

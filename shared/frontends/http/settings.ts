@@ -1,6 +1,6 @@
 import { getHeapStatistics } from 'node:v8';
 import type { EdgeSettings } from '../../config/index.ts';
-import { isLoopback } from '../../planes/request/index.ts';
+import { isLoopback } from '../../planes/index.ts';
 
 const MEBIBYTE = 1024 * 1024;
 

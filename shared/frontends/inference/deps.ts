@@ -2,8 +2,7 @@ import type { Gate, Grant, RequestNames } from '../../access/index.ts';
 import type { Clock, Random } from '../../clock/index.ts';
 import { LIMITS, overLimit, type ServeError } from '../../errors/index.ts';
 import type { Pipeline } from '../../pipeline/index.ts';
-import type { Endpoint } from '../../protocol/generation/index.ts';
-import type { OpenAiDecodeSettings } from '../../protocol/openai/index.ts';
+import type { Endpoint, OpenAiDecodeSettings } from '../../protocol/index.ts';
 import type { FrontendMetrics, Logger, RequestRecorder, Tracer } from '../../telemetry/index.ts';
 import type { ServiceLifecycle } from './lifecycle.ts';
 

@@ -1,6 +1,7 @@
 import { ServeError } from '../../errors/index.ts';
 import { modelNotFound, modelNotReady } from '../../pipeline/index.ts';
 import {
+  type DecodeContext,
   ENDPOINTS,
   type Endpoint,
   type GenerationRequest,
@@ -9,8 +10,7 @@ import {
   type TextDelta,
   type TextFinish,
   type Usage,
-} from '../../protocol/generation/index.ts';
-import type { DecodeContext } from '../../protocol/openai/index.ts';
+} from '../../protocol/index.ts';
 import type { RequestMeter } from '../../telemetry/index.ts';
 import type { Abandonable, BookedExchange, InferenceDeps } from './deps.ts';
 import { type InferenceBooks, UNKNOWN_MODEL } from './inference-books.ts';
@@ -27,7 +27,7 @@ export function generate(
   sink: Abandonable & GenerationSink,
   { meter, isWritten = request.stream }: { readonly meter: RequestMeter; readonly isWritten?: boolean },
 ): void {
-  const { signal } = inference.watch(sink);
+  const signal = inference.watch(sink);
   inference.deps.pipeline.generate(request, isWritten ? sink : inference.kept(sink), { signal, meter });
 }
 
@@ -119,7 +119,7 @@ export abstract class DialectSink<Books extends InferenceBooks = InferenceBooks>
   extends PartialSink
   implements Abandonable
 {
-  protected readonly inference: Books;
+  readonly inference: Books;
   #isOver = false;
 
   constructor(inference: Books) {

@@ -8,7 +8,7 @@ import {
   textMemory,
   type Usage,
   valueMemory,
-} from '../../protocol/generation/index.ts';
+} from '../../protocol/index.ts';
 import type { ByteBudget } from './deps.ts';
 
 const MEBIBYTE = 1024 * 1024;

@@ -2,7 +2,7 @@ import type { RequestNames } from '../../access/index.ts';
 import type { Clock } from '../../clock/index.ts';
 import { ServeError } from '../../errors/index.ts';
 import type { RequestCanceller } from '../../pipeline/index.ts';
-import { requestKeyOf, requestNameOf } from '../../protocol/generation/index.ts';
+import { requestKeyOf, requestNameOf } from '../../protocol/index.ts';
 import type { Abandonable } from './deps.ts';
 
 interface Running {

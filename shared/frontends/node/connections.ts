@@ -2,7 +2,7 @@ import type { Server, ServerResponse } from 'node:http';
 import { Server as TlsServer } from 'node:https';
 import { Server as NetServer, type Socket } from 'node:net';
 import type { Clock } from '../../clock/index.ts';
-import type { ServiceLifecycle } from '../inference/index.ts';
+import type { ServiceLifecycle } from '../inference/lifecycle.ts';
 
 interface Connection {
   /** Answers that have not wholly left, in the order of their requests: what is read meanwhile is their bodies. */

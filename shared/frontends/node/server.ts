@@ -3,8 +3,9 @@ import { createServer as createTlsServer, Server as TlsServer } from 'node:https
 import type { AddressInfo, Socket } from 'node:net';
 import { type Clock, type Random, systemClock, systemRandom } from '../../clock/index.ts';
 import { LIMITS, type LimitName } from '../../errors/index.ts';
-import { type HttpApp, NodeExchange } from '../http/index.ts';
-import type { ServiceLifecycle } from '../inference/index.ts';
+import type { HttpApp } from '../http/app.ts';
+import { NodeExchange } from '../http/hosts/node-exchange.ts';
+import type { ServiceLifecycle } from '../inference/lifecycle.ts';
 import { Connections, drainServer } from './connections.ts';
 import type { TlsMaterial } from './tls-files.ts';
 import { answerUnparsable, refuseExpectation, refuseUnroutable } from './unparsable.ts';

@@ -3,8 +3,8 @@ import { type IncomingMessage, type ServerResponse, STATUS_CODES } from 'node:ht
 import type { Socket } from 'node:net';
 import type { Random } from '../../clock/index.ts';
 import { openAiErrorBody, ServeError } from '../../errors/index.ts';
-import type { HttpApp } from '../http/index.ts';
-import { requestIdOf } from '../inference/index.ts';
+import type { HttpApp } from '../http/app.ts';
+import { requestIdOf } from '../inference/deps.ts';
 
 type ParseError = NodeJS.ErrnoException & { readonly rawPacket?: Buffer };
 

@@ -2,7 +2,7 @@ import { type Gate, RequestNames } from '../../access/index.ts';
 import type { Clock } from '../../clock/index.ts';
 import type { EdgeSettings } from '../../config/index.ts';
 import { reasonOf } from '../../errors/index.ts';
-import { isLoopback } from '../../planes/request/index.ts';
+import { isLoopback } from '../../planes/index.ts';
 import { createAccessMetrics, type Logger, type MetricRegistry } from '../../telemetry/index.ts';
 
 /**
@@ -16,15 +16,15 @@ export async function openGate(
   log: Logger,
 ): Promise<Gate | undefined> {
   if (!asksForKeys(settings)) return undefined;
-  const keys = await import('../../access/keys/index.ts');
-  const store = await keys.openKeyStore(settings);
+  const { KeyGate, openKeyStore } = await import('../../access/index.ts');
+  const store = await openKeyStore(settings);
   if (store === undefined) throw new Error('STATOR_AUTH=on needs STATOR_KEYS_TABLE or --keys-file');
   const metrics = createAccessMetrics(registry);
   let isAway = false;
-  return new keys.KeyGate({
+  return new KeyGate({
     store,
     clock,
-    cacheMs: settings.keyCacheSecs * 1000,
+    freshMs: settings.keyCacheSecs * 1000,
     onRefused: metrics.refused,
     onAdmitted: metrics.admitted,
     onSpent: metrics.spent,

@@ -21,9 +21,9 @@ import {
   RoutingExplainer,
   workerSetsOf,
 } from '../../pipeline/index.ts';
-import type { RequestPlane } from '../../planes/request/index.ts';
-import type { PlannerEventOf } from '../../protocol/planner/index.ts';
-import { InitialWorkers } from '../../router/index.ts';
+import type { RequestPlane } from '../../planes/index.ts';
+import type { PlannerEventOf } from '../../protocol/index.ts';
+import { Inhibition, InitialWorkers } from '../../router/index.ts';
 import { openRouterMetrics, openRouting } from '../../routing/index.ts';
 import {
   bucketsOf,
@@ -36,8 +36,10 @@ import {
   type ProcessLogger,
   type RequestRecorder,
 } from '../../telemetry/index.ts';
-import { budgetBytes, createHttpApp, httpSettings } from '../http/index.ts';
-import { ByteBudget, type InferenceDeps, ServiceLifecycle } from '../inference/index.ts';
+import { createHttpApp } from '../http/app.ts';
+import { budgetBytes, httpSettings } from '../http/settings.ts';
+import { ByteBudget, type InferenceDeps } from '../inference/deps.ts';
+import { ServiceLifecycle } from '../inference/lifecycle.ts';
 import { isOpenToAll, openGate, openNames } from './access.ts';
 import { observeDisaggregation, openBypass } from './disaggregation.ts';
 import { openHold } from './hold.ts';
@@ -246,8 +248,10 @@ async function followModels(settings: EdgeSettings, parts: Parts, onWorkers: (wo
   const shared = keepsState ? await openSharedState(settings, parts) : undefined;
   const routerMetrics = openRouterMetrics(settings, parts);
   let pipeline: ReturnType<typeof createPipeline> | undefined; // made around the routing
+  const inhibition = new Inhibition(clock, settings.inhibitedDurationSecs * 1000);
   const routing = await openRouting(settings, {
     ...parts,
+    inhibition,
     routerMetrics,
     openServingPlane: () => servingPlane(settings, clock, metrics.requestPlane, logger.for('requests')),
     limitsOf: (model) => pipeline?.thresholds.of(model) ?? {},
@@ -289,7 +293,7 @@ async function followModels(settings: EdgeSettings, parts: Parts, onWorkers: (wo
       holding?.hold.look();
     },
     serves: cardFilter(settings.parserVersion, log),
-    onWorkerAdded: (workerId) => router.forget(workerId),
+    onWorkerAdded: (workerId) => inhibition.forget(workerId),
     onDiscoveryFailing: (error) =>
       log.warn('discovery cannot be read; serving what is known', { reason: reasonOf(error) }),
     onDiscoveryRecovered: () => log.info('discovery can be read again'),
@@ -306,6 +310,7 @@ async function followModels(settings: EdgeSettings, parts: Parts, onWorkers: (wo
     store,
     encoder,
     router: holding === undefined ? router : holding.queued.watch(router),
+    inhibition,
     plane,
     clock,
     random,
@@ -345,14 +350,14 @@ async function followModels(settings: EdgeSettings, parts: Parts, onWorkers: (wo
 }
 
 async function eventPlaneOpener(settings: EdgeSettings, { clock, logger, discovery }: Parts) {
-  const { eventPlane } = await import('../../fleet/events/index.ts');
+  const { eventPlane } = await import('../../fleet/index.ts');
   return () => eventPlane(settings, clock, logger.for('events'), discovery);
 }
 
 /** Its code is loaded where there is a table. */
 async function openSharedState(settings: EdgeSettings, { clock, random, logger, metrics }: Parts) {
   if (settings.stateTable === undefined) return undefined;
-  const { openRouterState } = await import('../../fleet/state/index.ts');
+  const { openRouterState } = await import('../../fleet/index.ts');
   return openRouterState(settings, { logger, registry: metrics.registry, clock, random });
 }
 

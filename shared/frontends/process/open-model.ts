@@ -1,13 +1,17 @@
 import { availableParallelism, homedir } from 'node:os';
 import { join } from 'node:path';
-import type { ArtifactSource, ModelCache } from '../../artifacts/fetching/index.ts';
-import { ModelFilesAbsent, openChatTemplate, openModelFolder } from '../../artifacts/index.ts';
+import {
+  type ArtifactSource,
+  type ModelCache,
+  ModelFilesAbsent,
+  openChatTemplate,
+  openModelFolder,
+} from '../../artifacts/index.ts';
 import type { Clock, TimeAndChance } from '../../clock/index.ts';
 import { tellWhile } from '../../concurrency/index.ts';
 import type { EdgeSettings, Settings } from '../../config/index.ts';
 import type { ModelCard } from '../../discovery/index.ts';
-import { findReasoningFormat } from '../../parsers/reasoning/index.ts';
-import { hasParserOfVersion } from '../../parsers/tool-calls/index.ts';
+import { findReasoningFormat, hasParserOfVersion } from '../../parsers/index.ts';
 import type { ModelStore, OpenModel, RoutableModel, Worker } from '../../pipeline/index.ts';
 import { createArtifactMetrics, type Logger, type MetricRegistry } from '../../telemetry/index.ts';
 import { type LoadedModel, loadModelFolder, ModelFolderError, PromptEncoder } from '../../tokens/index.ts';
@@ -65,7 +69,7 @@ async function openFetching(
   log: Logger,
   registry: MetricRegistry,
 ): Promise<Fetching> {
-  const { bucketPlace, bucketSource, ModelCache, workerSource } = await import('../../artifacts/fetching/index.ts');
+  const { bucketPlace, bucketSource, ModelCache, workerSource } = await import('../../artifacts/index.ts');
   const metrics = createArtifactMetrics(registry);
   const { artifactsBucket } = settings;
   const bucket = artifactsBucket === undefined ? [] : [bucketSource(artifactsBucket, bucketPlace(settings))];

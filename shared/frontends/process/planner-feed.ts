@@ -2,8 +2,7 @@ import type { TimeAndChance } from '../../clock/index.ts';
 import type { EdgeSettings } from '../../config/index.ts';
 import type { Discovery } from '../../discovery/index.ts';
 import type { RoutableModel } from '../../pipeline/index.ts';
-import type { EventPlane } from '../../planes/event/index.ts';
-import type { PlannerOutbox } from '../../planes/queue/index.ts';
+import type { EventPlane, PlannerOutbox } from '../../planes/index.ts';
 import type { MetricRegistry, ProcessLogger } from '../../telemetry/index.ts';
 
 interface FeedParts extends TimeAndChance {
@@ -32,13 +31,13 @@ const CLOSE_MS_MAX = 3000;
 export async function openPlannerFeed(settings: EdgeSettings, parts: FeedParts): Promise<PlannerFeed | undefined> {
   if (settings.plannerQueueUrl === undefined) return undefined;
   const { openEventPlane, discovery, registry, clock, random } = parts;
-  const { openPlannerOutbox } = await import('../../fleet/planner-queue/index.ts');
+  const { openPlannerOutbox } = await import('../../fleet/index.ts');
   const logger = parts.logger.for('planner');
   const outbox = await openPlannerOutbox(settings, { clock, logger, registry });
   if (outbox === undefined) return undefined;
   const canLead = settings.routerRole === 'resident' && openEventPlane !== undefined;
   const eventPlane = canLead ? openEventPlane() : undefined;
-  const { FleetRollups } = await import('../../planner/signals/index.ts');
+  const { FleetRollups } = await import('../../planner/index.ts');
   const rollups = eventPlane && new FleetRollups({ discovery, eventPlane, clock, random, logger, outbox });
   rollups?.follow([settings.namespace ?? 'dynamo']);
   return {

@@ -4,7 +4,7 @@ import type { GrpcTls } from '../../grpc/index.ts';
 import type { Logger, ProcessLogger } from '../../telemetry/index.ts';
 import { startHttpServer } from '../node/server.ts';
 import { readTlsFiles, type TlsPaths, watchTlsFiles } from '../node/tls-files.ts';
-import type { Frontend } from '../process/index.ts';
+import type { Frontend } from '../process/frontend.ts';
 
 export interface FrontendServer {
   /** As clients on this machine reach it. */
@@ -103,11 +103,9 @@ async function openKserveServer(
   const isAlone = settings.kserveGrpcServer === true;
   const port = isAlone ? settings.httpPort : settings.grpcPort;
   if (port === undefined) return undefined;
-  const [{ openGrpcServer }, { createKserveService }, { default: product }] = await Promise.all([
-    import('../../grpc/index.ts'),
-    import('../grpc/index.ts'),
-    import('../../../package.json', { with: { type: 'json' } }),
-  ]);
+  const { openGrpcServer } = await import('../../grpc/index.ts');
+  const { createKserveService } = await import('../grpc/service.ts');
+  const { default: product } = await import('../../../package.json', { with: { type: 'json' } });
   const host = settings.httpHost ?? '0.0.0.0';
   const { clock, random } = frontend.inference;
   const service = createKserveService({ ...frontend.inference, logger, version: product.version });

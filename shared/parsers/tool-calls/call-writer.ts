@@ -1,5 +1,5 @@
 import type { Random } from '../../clock/index.ts';
-import type { FinishReason, ToolChoice, ToolDefinition } from '../../protocol/generation/index.ts';
+import type { FinishReason, ToolChoice, ToolDefinition } from '../../protocol/index.ts';
 
 /** Makes the id of a call from the call's place in the message and its name. */
 export type NewCallId = (random: Random, index: number, name: string) => string;

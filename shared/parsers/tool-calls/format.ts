@@ -1,4 +1,4 @@
-import type { FinishReason } from '../../protocol/generation/index.ts';
+import type { FinishReason } from '../../protocol/index.ts';
 import type { Finder } from '../markers.ts';
 import {
   CallWriter,

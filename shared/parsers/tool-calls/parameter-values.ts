@@ -1,4 +1,4 @@
-import type { ToolDefinition } from '../../protocol/generation/index.ts';
+import type { ToolDefinition } from '../../protocol/index.ts';
 import { isRecord } from '../../records/index.ts';
 import { compactJson } from './json-scan.ts';
 import { numberToJson, pythonToJson } from './python-literal.ts';

@@ -3,11 +3,11 @@ import {
   TOOL_CALL_PARSERS_WITHOUT_GRAMMAR,
   type ToolCallParserName,
 } from '../../config/index.ts';
-import type { FinishReason } from '../../protocol/generation/index.ts';
+import type { FinishReason } from '../../protocol/index.ts';
 import { eitherFinder, Markers } from '../markers.ts';
 import type { ToolCallOptions, ToolCallParser, ToolCallSink } from './call-writer.ts';
 import { finishReasonAfterCalls, MarkupParser, type ToolCallFormat } from './format.ts';
-import * as BY_NAME from './formats/index.ts';
+import * as BY_NAME from './formats/by-name.ts';
 import { defaultJson, readForcedJson } from './formats/json-family.ts';
 
 // A name that the configuration takes and nothing is exported for does not compile.

@@ -1,4 +1,4 @@
-import { BYTES_PER_TOKEN } from '../../protocol/generation/index.ts';
+import { BYTES_PER_TOKEN } from '../../protocol/index.ts';
 import type { Detokenizer, Tokenizer } from '../../tokens/index.ts';
 
 /**

@@ -7,7 +7,7 @@ import type {
   GenerationSink,
   TokenLogprob,
   Usage,
-} from '../../protocol/generation/index.ts';
+} from '../../protocol/index.ts';
 import type { RequestMeter, WorkerLabels } from '../../telemetry/index.ts';
 import type { LoadedModel } from '../../tokens/index.ts';
 import type { Preprocessed } from '../prompt/preprocess.ts';

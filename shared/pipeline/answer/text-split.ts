@@ -3,21 +3,19 @@ import type { ModelCard } from '../../discovery/index.ts';
 import { ServeError } from '../../errors/index.ts';
 import {
   createReasoningParser,
+  createToolCallParser,
+  describeToolCallParser,
   findReasoningFormat,
   needsSpecialTokens,
   planReasoning,
   type ReasoningParser,
   type ReasoningPlan,
   type ReasoningSink,
-} from '../../parsers/reasoning/index.ts';
-import {
-  createToolCallParser,
-  describeToolCallParser,
   type ToolCallOptions,
   type ToolCallParser,
   type ToolCallSink,
-} from '../../parsers/tool-calls/index.ts';
-import type { FinishReason, GenerationRequest, GenerationSink } from '../../protocol/generation/index.ts';
+} from '../../parsers/index.ts';
+import type { FinishReason, GenerationRequest, GenerationSink } from '../../protocol/index.ts';
 import type { Tokenizer } from '../../tokens/index.ts';
 
 /** How the text of one request becomes reasoning, content and tool calls; the same for all its choices. */

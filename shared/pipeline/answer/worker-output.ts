@@ -1,11 +1,5 @@
 import { fromWire, type ServeError, workerError } from '../../errors/index.ts';
-import type {
-  EngineOutput,
-  FinishReason,
-  NamedLogprob,
-  TokenLogprob,
-  TopLogprob,
-} from '../../protocol/generation/index.ts';
+import type { EngineOutput, FinishReason, NamedLogprob, TokenLogprob, TopLogprob } from '../../protocol/index.ts';
 import { isRecord, type UnknownRecord } from '../../records/index.ts';
 import type { Tokenizer } from '../../tokens/index.ts';
 

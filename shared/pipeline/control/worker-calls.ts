@@ -3,7 +3,7 @@ import type { Clock, Random } from '../../clock/index.ts';
 import { RateBudget, Semaphore } from '../../concurrency/index.ts';
 import type { EndpointRecord } from '../../discovery/index.ts';
 import { ServeError, toWire } from '../../errors/index.ts';
-import { askOnce, type OneAnswer, type RequestPlane, type Transport } from '../../planes/request/index.ts';
+import { askOnce, type OneAnswer, type RequestPlane, type Transport } from '../../planes/index.ts';
 import { asRecord, asWholeNumber } from '../../records/index.ts';
 import type { RoutableModel, Worker } from '../models/model-directory.ts';
 

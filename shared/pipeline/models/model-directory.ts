@@ -9,7 +9,7 @@ import type {
   Watch,
   WatchListener,
 } from '../../discovery/index.ts';
-import type { Transport } from '../../planes/request/index.ts';
+import type { Transport } from '../../planes/index.ts';
 import type { KvTransferPolicy, RoutableWorker, WorkerPool } from '../../router/index.ts';
 import type { ModelDirectory, ServedModel } from '../pipeline.ts';
 import { CataloguedModels, RememberedModels } from './absent-models.ts';

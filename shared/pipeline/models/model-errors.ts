@@ -1,5 +1,6 @@
 import type { ModelType } from '../../discovery/index.ts';
 import { nearestName, ServeError } from '../../errors/index.ts';
+import { MODEL_TYPES } from '../../protocol/index.ts';
 import type { ServedModel } from '../pipeline.ts';
 
 /** What a request asked for, as far as it was read. */
@@ -30,20 +31,13 @@ export function missingModelHint(models: readonly ServedModel[], { name, type }:
   const served = models.filter(
     ({ card, readiness }) => readiness.isReady && (type === undefined || card.model_type.includes(type)),
   );
-  const what = (type && REQUESTS[type]) ?? 'such requests';
+  const kind = Object.entries(MODEL_TYPES).find(([, modelType]) => modelType === type)?.[0] ?? 'such';
+  const what = `${kind.replace(/s$/, '')} requests`;
   if (served.length === 0) return `No model that is served here takes ${what}.`;
   const isOfOtherKind = models.some((model) => model.name === name);
   const about = isOfOtherKind ? [`It takes no ${what}.`] : suggestion(name, served);
   return [...about, listing(served)].join(' ');
 }
-
-const REQUESTS: Partial<Readonly<Record<ModelType, string>>> = {
-  Chat: 'chat requests',
-  Completions: 'completion requests',
-  Embedding: 'embedding requests',
-  Images: 'image requests',
-  Videos: 'video requests',
-};
 
 function suggestion(name: string | undefined, served: readonly ServedModel[]): readonly string[] {
   if (name === undefined || name.length > NAME_CHARS_MAX) return [];

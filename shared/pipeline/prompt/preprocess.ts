@@ -6,7 +6,7 @@ import type {
   GenerationRequest,
   SamplingOptions,
   StopConditions,
-} from '../../protocol/generation/index.ts';
+} from '../../protocol/index.ts';
 import { clientAnnotations } from '../../router/index.ts';
 import type { LoadedModel } from '../../tokens/index.ts';
 import type { RoutableModel } from '../models/model-directory.ts';

@@ -1,6 +1,6 @@
 import type { Clock } from '../../clock/index.ts';
 import { overLimit, ServeError } from '../../errors/index.ts';
-import type { ChatMessage, EngineRequest, GenerationRequest, PromptInput } from '../../protocol/generation/index.ts';
+import type { ChatMessage, EngineRequest, GenerationRequest, PromptInput } from '../../protocol/index.ts';
 import type { LoadedModel, PromptEncoder, Tokenizer } from '../../tokens/index.ts';
 import type { PipelineObserver } from '../pipeline.ts';
 

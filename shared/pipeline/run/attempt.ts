@@ -1,6 +1,6 @@
 import { isMigratable, type ServeError } from '../../errors/index.ts';
-import type { Call } from '../../planes/request/index.ts';
-import { type EngineRequest, isMovable, isPinned } from '../../protocol/generation/index.ts';
+import type { Call } from '../../planes/index.ts';
+import { type EngineRequest, isMovable, isPinned } from '../../protocol/index.ts';
 import type { Reservation } from '../../router/index.ts';
 import type { Span } from '../../telemetry/index.ts';
 import type { Worker } from '../models/model-directory.ts';

@@ -1,6 +1,6 @@
 import { toServeError, workerError } from '../../errors/index.ts';
-import { askOnce } from '../../planes/request/index.ts';
-import { type EngineOutput, type EngineRequest, encodeEngineRequest } from '../../protocol/generation/index.ts';
+import { askOnce } from '../../planes/index.ts';
+import { type EngineOutput, type EngineRequest, encodeEngineRequest } from '../../protocol/index.ts';
 import { isRecord } from '../../records/index.ts';
 import type { RoutableModel, Worker } from '../models/model-directory.ts';
 import type { DispatchContext, RoutedRequest } from './run-context.ts';

@@ -1,12 +1,12 @@
 import { type ServeError, workerError } from '../../errors/index.ts';
-import type { Call, CallSink } from '../../planes/request/index.ts';
+import type { Call, CallSink } from '../../planes/index.ts';
 import {
   type CompletionUsage,
   type EngineOutput,
   type EngineRequest,
   encodeEngineRequest,
   RELEASE_PREFILL,
-} from '../../protocol/generation/index.ts';
+} from '../../protocol/index.ts';
 import type { Reservation } from '../../router/index.ts';
 import type { Span } from '../../telemetry/index.ts';
 import { failureInFinish } from '../answer/worker-output.ts';

@@ -1,7 +1,7 @@
 import type { Random } from '../../clock/index.ts';
 import { untilAborted } from '../../concurrency/index.ts';
 import { ServeError, toServeError, workerError } from '../../errors/index.ts';
-import type { BootstrapInfo, EngineOutput, EngineRequest, RoutingHints } from '../../protocol/generation/index.ts';
+import type { BootstrapInfo, EngineOutput, EngineRequest, RoutingHints } from '../../protocol/index.ts';
 import {
   BYPASS_ANNOTATION,
   bootstrapRoom,

@@ -1,6 +1,6 @@
 import type { Clock } from '../../clock/index.ts';
-import type { RequestPlane } from '../../planes/request/index.ts';
-import type { ChatMessage, GenerationRequest } from '../../protocol/generation/index.ts';
+import type { RequestPlane } from '../../planes/index.ts';
+import type { ChatMessage, GenerationRequest } from '../../protocol/index.ts';
 import type { Inhibition, Router } from '../../router/index.ts';
 import type { Span } from '../../telemetry/index.ts';
 import type { RoutableModel, Worker, WorkersOfPool } from '../models/model-directory.ts';
@@ -20,6 +20,8 @@ export interface DispatchContext {
   readonly streamWatch: StreamWatch | undefined;
   /** Workers that get no new request. */
   readonly stalledWorkers: ReadonlySet<string>;
+  /** Workers that failed a request, which the router passes over. */
+  readonly failedWorkers: Inhibition;
   /** Workers that turned a request away because they are full: passed over until their next report, while another is left. */
   readonly fullWorkers: Inhibition;
   /** Told of a worker that no connection could be made to. @default nobody is */

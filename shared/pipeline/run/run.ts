@@ -1,5 +1,5 @@
 import { type ServeError, toServeError, workerError } from '../../errors/index.ts';
-import type { CallSink } from '../../planes/request/index.ts';
+import type { CallSink } from '../../planes/index.ts';
 import {
   type CompletionUsage,
   type EngineOutput,
@@ -7,8 +7,8 @@ import {
   encodeEngineRequest,
   type GenerationRequest,
   type GenerationSink,
-} from '../../protocol/generation/index.ts';
-import { RETRY_HEADER } from '../../protocol/planner-topics/index.ts';
+  RETRY_HEADER,
+} from '../../protocol/index.ts';
 import type { Reservation, WorkerPool } from '../../router/index.ts';
 import type { ResponseAssembler } from '../answer/response-assembler.ts';
 import type { RoutableModel, Worker } from '../models/model-directory.ts';

@@ -1,6 +1,6 @@
 import type { Clock, Random, Timer } from '../../clock/index.ts';
-import type { CallSink, RequestPlane } from '../../planes/request/index.ts';
-import { encodeEngineRequest, healthCheckRequest } from '../../protocol/generation/index.ts';
+import type { CallSink, RequestPlane } from '../../planes/index.ts';
+import { encodeEngineRequest, healthCheckRequest } from '../../protocol/index.ts';
 import type { RoutableModel, Worker } from '../models/model-directory.ts';
 import type { PipelineObserver } from '../pipeline.ts';
 

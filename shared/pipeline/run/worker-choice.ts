@@ -1,5 +1,5 @@
 import { isInhibiting, type ServeError, toServeError } from '../../errors/index.ts';
-import type { EngineRequest, RoutingHints } from '../../protocol/generation/index.ts';
+import type { EngineRequest, RoutingHints } from '../../protocol/index.ts';
 import type { Reservation, RouteRequest } from '../../router/index.ts';
 import { inSpan } from '../../telemetry/index.ts';
 import type { Worker, WorkersOfPool } from '../models/model-directory.ts';
@@ -91,11 +91,15 @@ export class WorkerEligibility {
 
 /** Keeps new requests away from a worker for as long as its failure of one says something of the next. */
 export function avoidAfter(
-  { router, fullWorkers, onUnreachable }: Pick<DispatchContext, 'router' | 'fullWorkers' | 'onUnreachable'>,
+  {
+    failedWorkers,
+    fullWorkers,
+    onUnreachable,
+  }: Pick<DispatchContext, 'failedWorkers' | 'fullWorkers' | 'onUnreachable'>,
   workerId: string,
   error: ServeError,
 ): void {
-  if (isInhibiting(error)) router.inhibit(workerId);
+  if (isInhibiting(error)) failedWorkers.add(workerId);
   if (error.worker === 'WorkerOverloaded') fullWorkers.add(workerId);
   if (error.worker === 'CannotConnect') onUnreachable?.(workerId);
 }

@@ -1,7 +1,7 @@
 import type { Clock } from '../../clock/index.ts';
 import { forAtMost, untilAborted } from '../../concurrency/index.ts';
 import { reasonOf } from '../../errors/index.ts';
-import { deduplicationIdOf, groupOf, type PlannerSignal, sourceOf } from '../../protocol/planner/index.ts';
+import { deduplicationIdOf, groupOf, type PlannerSignal, sourceOf } from '../../protocol/index.ts';
 import type { Logger, PlannerQueueMetrics } from '../../telemetry/index.ts';
 import { BATCH_MAX, MESSAGE_BYTES_MAX, type OutgoingMessage, type PlannerQueue, QueueError } from './types.ts';
 

@@ -1,7 +1,7 @@
 import type { Clock } from '../../clock/index.ts';
 import { afterSocketsAreRead } from '../../concurrency/index.ts';
 import { type ServeError, toServeError, workerError } from '../../errors/index.ts';
-import type { EngineOutput } from '../../protocol/generation/index.ts';
+import type { EngineOutput } from '../../protocol/index.ts';
 import type { PlaneRequest, RequestPlane, Transport } from './types.ts';
 
 /** What a question was answered with, or why it was not. */

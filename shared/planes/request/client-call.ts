@@ -1,6 +1,6 @@
 import type { Clock, Timer } from '../../clock/index.ts';
 import { fromWire, ServeError, toServeError, type WireError, workerError } from '../../errors/index.ts';
-import { type EngineOutput, readEngineOutput } from '../../protocol/generation/index.ts';
+import { type EngineOutput, readEngineOutput } from '../../protocol/index.ts';
 import type { Call, CallSink, RequestPlaneObserver } from './types.ts';
 
 /** Tokens or items that a worker may send before it is granted more. */

@@ -1,6 +1,6 @@
 import type { Clock, Timer } from '../../clock/index.ts';
 import { type ServeError, toServeError, toWire, type WireError, workerError } from '../../errors/index.ts';
-import type { EngineOutput } from '../../protocol/generation/index.ts';
+import type { EngineOutput } from '../../protocol/index.ts';
 import { bytesOf, type RecordPieces } from '../record-codec.ts';
 import { INITIAL_CREDIT } from './client-call.ts';
 import type { IncomingCall, PlaneHandler, RequestPlaneObserver } from './types.ts';

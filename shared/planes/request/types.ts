@@ -1,5 +1,5 @@
 import type { CallerSettings, FleetSettings } from '../../config/index.ts';
-import type { OutputSink } from '../../protocol/generation/index.ts';
+import type { OutputSink } from '../../protocol/index.ts';
 import type { Logger, RequestPlaneMetrics } from '../../telemetry/index.ts';
 import type { ConnectionOptions } from './frames/settings.ts';
 

@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import { NO_TRAFFIC as EMPTY } from '../../protocol/planner-topics/index.ts';
+import { NO_TRAFFIC as EMPTY } from '../../protocol/index.ts';
 import { runsThroughputLoop } from '../config.ts';
 import type { ForwardPass } from '../forward-pass/metrics.ts';
 import { type Planner, type PlannerEffect, type PlannerInput, teach, tick } from '../planner.ts';

@@ -1,12 +1,12 @@
 import {
   type EngineFacts,
+  NO_TRAFFIC,
   type PlannerEventOf,
   type PlannerSignal,
   type PoolName,
   sourceOf,
   type TrafficTotals,
-} from '../../protocol/planner/index.ts';
-import { NO_TRAFFIC } from '../../protocol/planner-topics/index.ts';
+} from '../../protocol/index.ts';
 import type { ForwardPass } from '../forward-pass/metrics.ts';
 import type { Pool } from '../types.ts';
 import {

@@ -1,5 +1,5 @@
-import type { ReceivedMessage } from '../../planes/queue/index.ts';
-import { readPlannerText } from '../../protocol/planner/index.ts';
+import type { ReceivedMessage } from '../../planes/index.ts';
+import { readPlannerText } from '../../protocol/index.ts';
 import type { ForwardPass } from '../forward-pass/metrics.ts';
 import { teach } from '../planner.ts';
 import type { DecisionRecord, LookRecord, PlannerStore } from '../store/types.ts';

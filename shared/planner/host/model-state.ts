@@ -1,5 +1,4 @@
-import type { EngineFacts, PassRow, PoolName, TrafficTotals } from '../../protocol/planner/index.ts';
-import { NO_TRAFFIC } from '../../protocol/planner-topics/index.ts';
+import { type EngineFacts, NO_TRAFFIC, type PassRow, type PoolName, type TrafficTotals } from '../../protocol/index.ts';
 import { type PlannerState, startPlanner } from '../planner.ts';
 import type { PerPool, Pool } from '../types.ts';
 

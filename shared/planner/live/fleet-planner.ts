@@ -2,16 +2,18 @@ import type { Clock, Random } from '../../clock/index.ts';
 import { withDeadline } from '../../concurrency/index.ts';
 import type { Discovery } from '../../discovery/index.ts';
 import { reasonOf } from '../../errors/index.ts';
-import type { EventPlane } from '../../planes/event/index.ts';
+import type { EventPlane } from '../../planes/index.ts';
 import {
   groupOf,
+  HELD_TOPIC,
+  PLANNER_EVENT_VERSION,
   type PlannerEventOf,
   type PlannerSignal,
+  ROLLUP_TOPIC,
   readPlannerEvent,
   type TrafficTotals,
-} from '../../protocol/planner/index.ts';
-import { HELD_TOPIC, PLANNER_EVENT_VERSION, ROLLUP_TOPIC } from '../../protocol/planner-topics/index.ts';
-import { TopicFollower } from '../../router/feed/index.ts';
+} from '../../protocol/index.ts';
+import { TopicFollower } from '../../router/index.ts';
 import type { Logger } from '../../telemetry/index.ts';
 import type { PlannerConfig } from '../config.ts';
 import type { ForwardPass } from '../forward-pass/metrics.ts';

@@ -1,4 +1,4 @@
-import type { PlannerEventOf } from '../../protocol/planner/index.ts';
+import type { PlannerEventOf } from '../../protocol/index.ts';
 import type { MetricRegistry } from '../../telemetry/index.ts';
 import type { PlannerConfig } from '../config.ts';
 import type { Look } from '../host/decide.ts';

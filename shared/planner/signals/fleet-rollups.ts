@@ -1,10 +1,15 @@
 import type { Clock, Random, Timer } from '../../clock/index.ts';
 import type { Discovery } from '../../discovery/index.ts';
-import type { EventPlane } from '../../planes/event/index.ts';
-import type { PlannerOutbox } from '../../planes/queue/index.ts';
-import { PLANNER_EVENT_BYTES_MAX, type PlannerEventOf, readPlannerEvent } from '../../protocol/planner/index.ts';
-import { HELD_TOPIC, PLANNER_EVENT_VERSION, ROLLUP_TOPIC } from '../../protocol/planner-topics/index.ts';
-import { TopicFollower } from '../../router/feed/index.ts';
+import type { EventPlane, PlannerOutbox } from '../../planes/index.ts';
+import {
+  HELD_TOPIC,
+  PLANNER_EVENT_BYTES_MAX,
+  PLANNER_EVENT_VERSION,
+  type PlannerEventOf,
+  ROLLUP_TOPIC,
+  readPlannerEvent,
+} from '../../protocol/index.ts';
+import { TopicFollower } from '../../router/index.ts';
 import type { Logger } from '../../telemetry/index.ts';
 import { RollupFolder } from './rollup-folder.ts';
 

@@ -1,10 +1,14 @@
-import type { FoldedPool, PassRow, PlannerEventOf, PoolName, TrafficTotals } from '../../protocol/planner/index.ts';
 import {
   FOLDED_RANKS_MAX,
+  type FoldedPool,
   NO_TRAFFIC,
   PASS_SAMPLES_MAX,
+  type PassRow,
   PLANNER_EVENT_VERSION,
-} from '../../protocol/planner-topics/index.ts';
+  type PlannerEventOf,
+  type PoolName,
+  type TrafficTotals,
+} from '../../protocol/index.ts';
 import { addTraffic, trafficSince } from '../host/model-state.ts';
 
 type WorkerRollup = PlannerEventOf<'worker.rollup'>;

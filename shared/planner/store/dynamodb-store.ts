@@ -6,7 +6,7 @@ import {
   type TableOptions,
   type TablePlace,
   TableTime,
-} from '../../discovery/table/index.ts';
+} from '../../discovery/index.ts';
 import {
   COUNT_MAX,
   type Commit,

@@ -1,4 +1,4 @@
-import { StoreError } from '../../discovery/table/index.ts';
+import { StoreError } from '../../discovery/index.ts';
 import type { Targets } from '../types.ts';
 
 /** A decision as it is kept, for a week. Times are Unix milliseconds. */

@@ -1,6 +1,6 @@
 import * as z from 'zod';
 import { ServeError } from '../../errors/index.ts';
-import type { ChatMessage } from '../generation/index.ts';
+import type { ChatMessage } from '../generation/generation-request.ts';
 import { invalidValue, jsonPath, requireShapeAt } from '../openai/field-checks.ts';
 import { anyObject } from '../openai/shared-fields.ts';
 import { type AnyBlock, type BlockContent, blockContent, type MessageParam } from './messages-schema.ts';

@@ -6,8 +6,8 @@ import {
   type GenerationRequest,
   type ToolChoice,
   type ToolDefinition,
-} from '../generation/index.ts';
-import type { JsonBody } from '../json/index.ts';
+} from '../generation/generation-request.ts';
+import type { JsonBody } from '../json/json-body.ts';
 import { checkTool } from '../openai/chat-checks.ts';
 import type { ChatBody } from '../openai/chat-schema.ts';
 import { decodeChatRequest } from '../openai/decode-chat.ts';

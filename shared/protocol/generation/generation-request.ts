@@ -86,21 +86,31 @@ export interface GenerationRequest extends RequestTerms {
 
 /**
  * The kinds of request, by their name in the `endpoint` label of metrics. `modelType` is what a model registers as to serve
- * them; `enginePath` is where an OpenAI-compatible server takes the client's body as it is.
+ * them, and `kind` what the SDK calls that; `enginePath` is where an OpenAI-compatible server takes the client's body as it is.
  */
 export const ENDPOINTS = {
-  chat_completions: { modelType: 'Chat', enginePath: '/v1/chat/completions' },
-  completions: { modelType: 'Completions', enginePath: '/v1/completions' },
-  embeddings: { modelType: 'Embedding', enginePath: '/v1/embeddings' },
-  images: { modelType: 'Images', enginePath: '/v1/images/generations' },
-  videos: { modelType: 'Videos', enginePath: '/v1/videos' },
-  responses: { modelType: 'Chat', enginePath: undefined },
-  anthropic_messages: { modelType: 'Chat', enginePath: undefined },
-  tensor: { modelType: 'TensorBased', enginePath: undefined },
+  chat_completions: { modelType: 'Chat', kind: 'chat', enginePath: '/v1/chat/completions' },
+  completions: { modelType: 'Completions', kind: 'completions', enginePath: '/v1/completions' },
+  embeddings: { modelType: 'Embedding', kind: 'embeddings', enginePath: '/v1/embeddings' },
+  images: { modelType: 'Images', kind: 'images', enginePath: '/v1/images/generations' },
+  videos: { modelType: 'Videos', kind: 'videos', enginePath: '/v1/videos' },
+  responses: { modelType: 'Chat', kind: 'chat', enginePath: undefined },
+  anthropic_messages: { modelType: 'Chat', kind: 'chat', enginePath: undefined },
+  tensor: { modelType: 'TensorBased', kind: 'tensor', enginePath: undefined },
 } as const;
 
 /** Route family of a request. */
 export type Endpoint = keyof typeof ENDPOINTS;
+
+type EndpointRow = (typeof ENDPOINTS)[Endpoint];
+
+/** What a model answers, as a worker made of code says it. */
+export type ModelKind = EndpointRow['kind'];
+
+/** What a model registers as, by its kind. */
+export const MODEL_TYPES = Object.fromEntries(
+  Object.values(ENDPOINTS).map(({ kind, modelType }) => [kind, modelType]),
+) as Readonly<Record<ModelKind, EndpointRow['modelType']>>; // each row has both
 
 /** Where an OpenAI-compatible server takes bodies of `endpoint`, a name that a frontend sent; undefined where it takes none. */
 export function enginePathOf(endpoint: string): string | undefined {

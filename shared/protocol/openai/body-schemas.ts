@@ -1,5 +1,5 @@
 import * as z from 'zod';
-import type { JsonBody } from '../json/index.ts';
+import type { JsonBody } from '../json/json-body.ts';
 import { chatSchema, completionsSchema } from './chat-schema.ts';
 import { embeddingsSchema } from './decode-embeddings.ts';
 import { imageEditsSchema, imagesSchema, videosSchema } from './decode-media.ts';

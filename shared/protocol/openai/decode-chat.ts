@@ -1,5 +1,11 @@
-import type { ChatMessage, Endpoint, GenerationRequest, PromptInput, ToolDefinition } from '../generation/index.ts';
-import type { JsonBody } from '../json/index.ts';
+import type {
+  ChatMessage,
+  Endpoint,
+  GenerationRequest,
+  PromptInput,
+  ToolDefinition,
+} from '../generation/generation-request.ts';
+import type { JsonBody } from '../json/json-body.ts';
 import { checkChatBody } from './chat-checks.ts';
 import { type ChatBody, chatSchema } from './chat-schema.ts';
 import type { DecodeContext } from './decode-context.ts';

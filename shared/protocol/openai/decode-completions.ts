@@ -1,6 +1,6 @@
 import { LIMITS, overLimit, ServeError } from '../../errors/index.ts';
-import type { GenerationRequest, PromptInput } from '../generation/index.ts';
-import { DESERIALIZE_LEAD_IN, type JsonBody } from '../json/index.ts';
+import type { GenerationRequest, PromptInput } from '../generation/generation-request.ts';
+import { DESERIALIZE_LEAD_IN, type JsonBody } from '../json/json-body.ts';
 import type { CheckSettings } from './chat-checks.ts';
 import { type CompletionsBody, completionsSchema } from './chat-schema.ts';
 import { requireOneChoice } from './decode-chat.ts';

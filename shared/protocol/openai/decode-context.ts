@@ -1,7 +1,7 @@
 import type { Random } from '../../clock/index.ts';
 import { LIMITS, overLimit, type ServeError } from '../../errors/index.ts';
 import { continueTrace, type Span } from '../../telemetry/index.ts';
-import type { GenerationRequest } from '../generation/index.ts';
+import type { GenerationRequest } from '../generation/generation-request.ts';
 
 /** The header lines of a request, by lower-case name. */
 export interface RequestHeaders {

@@ -1,7 +1,7 @@
 import * as z from 'zod';
 import { LIMITS, overLimit } from '../../errors/index.ts';
-import type { GenerationRequest, PromptInput } from '../generation/index.ts';
-import type { JsonBody } from '../json/index.ts';
+import type { GenerationRequest, PromptInput } from '../generation/generation-request.ts';
+import type { JsonBody } from '../json/json-body.ts';
 import type { DecodeContext } from './decode-context.ts';
 import { assembleTextless, promptOf } from './decode-request.ts';
 import { invalidValue, requireShape } from './field-checks.ts';

@@ -1,6 +1,6 @@
 import { ServeError } from '../../errors/index.ts';
 import { isRecord } from '../../records/index.ts';
-import type { GuidedDecoding } from '../generation/index.ts';
+import type { GuidedDecoding } from '../generation/engine-request.ts';
 import type { ChatBody, CompletionsBody } from './chat-schema.ts';
 import type { Mutable } from './decode-context.ts';
 import { invalidValue } from './field-checks.ts';

@@ -1,7 +1,7 @@
 import * as z from 'zod';
 import { ServeError } from '../../errors/index.ts';
-import type { GenerationRequest } from '../generation/index.ts';
-import type { JsonBody } from '../json/index.ts';
+import type { GenerationRequest } from '../generation/generation-request.ts';
+import type { JsonBody } from '../json/json-body.ts';
 import type { DecodeContext } from './decode-context.ts';
 import { assembleTextless } from './decode-request.ts';
 import { checkRange, requireShape } from './field-checks.ts';

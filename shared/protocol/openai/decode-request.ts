@@ -1,13 +1,6 @@
-import {
-  type Endpoint,
-  type GenerationRequest,
-  type GuidedDecoding,
-  type OutputOptions,
-  type PromptInput,
-  type SamplingOptions,
-  type StopConditions,
-  tokensThatFit,
-} from '../generation/index.ts';
+import type { GuidedDecoding, OutputOptions, SamplingOptions, StopConditions } from '../generation/engine-request.ts';
+import type { Endpoint, GenerationRequest, PromptInput } from '../generation/generation-request.ts';
+import { tokensThatFit } from '../generation/generation-sink.ts';
 import type { ChatBody, CompletionsBody } from './chat-schema.ts';
 import { type DecodeContext, decodeEnvelope, type Mutable } from './decode-context.ts';
 import { agentContextOf, decodeRouting, decodeSession } from './decode-routing.ts';

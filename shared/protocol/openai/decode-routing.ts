@@ -1,5 +1,6 @@
 import { LIMITS, overLimit, ServeError } from '../../errors/index.ts';
-import type { ChatMessage, GenerationRequest, RoutingHints } from '../generation/index.ts';
+import type { RoutingHints } from '../generation/engine-request.ts';
+import type { ChatMessage, GenerationRequest } from '../generation/generation-request.ts';
 import type { DecodeContext, Mutable, RequestHeaders } from './decode-context.ts';
 import { MOVED_TO_ROOT, type Nvext } from './shared-fields.ts';
 

@@ -1,6 +1,6 @@
 import type * as z from 'zod';
 import { assertNever, LIMITS, misspeltName, overLimit, ServeError } from '../../errors/index.ts';
-import { DESERIALIZE_LEAD_IN, type JsonBody } from '../json/index.ts';
+import { DESERIALIZE_LEAD_IN, type JsonBody } from '../json/json-body.ts';
 import type { ChatBody, CompletionsBody } from './chat-schema.ts';
 import { findFault, type ShapeFault } from './shape-check.ts';
 import { INTEGER_FIELDS, RANGES, type Range } from './shared-fields.ts';

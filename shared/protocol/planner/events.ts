@@ -1,5 +1,5 @@
 import * as z from 'zod';
-import { FOLDED_RANKS_MAX, PASS_SAMPLES_MAX, PLANNER_EVENT_VERSION } from '../planner-topics/index.ts';
+import { FOLDED_RANKS_MAX, PASS_SAMPLES_MAX, PLANNER_EVENT_VERSION } from './topics.ts';
 
 const count = z.number().int().min(0).max(1e15);
 const amount = z.number().min(0).max(1e15);

@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import { isRecord } from '../../records/index.ts';
-import { PLANNER_EVENT_VERSION } from '../planner-topics/index.ts';
 import { PLANNER_EVENT, type PlannerEvent, type PlannerSignal } from './events.ts';
+import { PLANNER_EVENT_VERSION } from './topics.ts';
 
 /** Longest event in bytes of JSON: what every queue takes. */
 export const PLANNER_EVENT_BYTES_MAX = 256 * 1024;

@@ -339,7 +339,7 @@ export class BlockIndex {
   /**
    * Reads a snapshot in slices of less than 1 ms, and changes nothing yet, so that the index answers meanwhile: `replaceBy`
    * puts it in place. The bytes belong to what was read from now on.
-   * @throws SnapshotError when it is cut off, damaged, or of another version
+   * @throws RangeError when it is cut off, its parts do not fit together, or it is of another version
    */
   read(snapshot: Uint8Array): Generator<void, LoadedBlockIndex> {
     return loadSnapshot(snapshot, this.#emptyResidency());

@@ -183,10 +183,7 @@ export class BlockRecords {
   }
 
   parentOf(block: number): number {
-    if (this.#get(block, DEPTH) < 0) return this.#get(block, SKIP);
-    let back = this.#get(block, BACK);
-    while ((back & IS_FIRST) === 0) back = this.#get(back, BACK); // only in snapshots of earlier versions
-    return back & ~IS_FIRST;
+    return this.#get(block, DEPTH) < 0 ? this.#get(block, SKIP) : this.#get(block, BACK) & ~IS_FIRST;
   }
 
   /** Position of the block in its prompts, from 1. */

@@ -13,49 +13,21 @@ import type { Residency } from './residency.ts';
  *     INCARNATIONS   of all incarnations: ranks, blocks, flags
  *     CUTS      what removals have yet to take along; absent where that is nothing
  *     PAGES     one of some kind of record each, as it stands in memory
- *     END       bytes of the whole, two words, and the checksum of everything before, four words
+ *     END       bytes of the whole, two words
  *
- * Hash tables are not written: filling them anew takes less time than reading them.
+ * Hash tables are not written: filling them anew takes less time than reading them. Damage is for whoever keeps the bytes to find.
  */
-export const VERSION = 1;
-export const MAGIC = 0x4e53_4253; // SBSN
-export const SECTION_HEAD_WORDS = 4;
+const VERSION = 2;
+const MAGIC = 0x4e53_4253; // SBSN
+const SECTION_HEAD_WORDS = 4;
 
-export const HEAD = 1;
-export const RANKS = 2;
-export const INCARNATIONS = 3;
-export const CUTS = 5;
+const HEAD = 1;
+const RANKS = 2;
+const INCARNATIONS = 3;
+const CUTS = 5;
 /** Pages of kind `PAGES + n` are those of `Residency.words[n]`. */
-export const PAGES = 8;
-export const END = 16;
-
-/** A snapshot that cannot be loaded; `message` says what is wrong with it. */
-export class SnapshotError extends Error {
-  override readonly name = 'SnapshotError';
-}
-
-const PRIME = 0x0100_0193;
-
-/** Four sums side by side, so that the processor need not wait for each. It finds damage, not malice. */
-export class Checksum {
-  readonly #sums = Int32Array.of(0x9e37_79b1, 0x85eb_ca77, 0xc2b2_ae3d, 0x27d4_eb2f);
-
-  /** @param words a multiple of four */
-  add(words: Int32Array): void {
-    let [a, b, c, d] = this.#sums as unknown as [number, number, number, number];
-    for (let at = 0; at < words.length; at += 4) {
-      a = Math.imul(a ^ (words[at] as number), PRIME);
-      b = Math.imul(b ^ (words[at + 1] as number), PRIME);
-      c = Math.imul(c ^ (words[at + 2] as number), PRIME);
-      d = Math.imul(d ^ (words[at + 3] as number), PRIME);
-    }
-    this.#sums.set([a, b, c, d]);
-  }
-
-  get words(): Int32Array {
-    return this.#sums;
-  }
-}
+const PAGES = 8;
+const END = 16;
 
 /** Ranks spelt in one chunk. */
 const RANKS_PER_CHUNK = 2000;
@@ -136,9 +108,8 @@ function spellRanks({ workerIds, dpRanks }: Frozen, from: number, to: number): s
   return text;
 }
 
-/** Sections one after another, with the sum of them all at the end. */
+/** Sections one after another, with their length at the end. */
 class SectionWriter {
-  readonly #checksum = new Checksum();
   #bytes = 0;
 
   section(kind: number, number: number, content: Int32Array | Uint8Array): Uint8Array {
@@ -146,18 +117,17 @@ class SectionWriter {
     words.set([kind, number, content.byteLength, 0]);
     const bytes = new Uint8Array(words.buffer);
     bytes.set(new Uint8Array(content.buffer, content.byteOffset, content.byteLength), 4 * SECTION_HEAD_WORDS);
-    this.#checksum.add(words);
     this.#bytes += bytes.length;
     return bytes;
   }
 
   end(): Uint8Array {
-    const whole = this.#bytes + 4 * (SECTION_HEAD_WORDS + 8);
-    return this.section(END, 0, Int32Array.of(whole | 0, Math.floor(whole / 2 ** 32), 0, 0, ...this.#checksum.words));
+    const whole = this.#bytes + 4 * END_WORDS;
+    return this.section(END, 0, Int32Array.of(whole | 0, Math.floor(whole / 2 ** 32)));
   }
 }
 
-const END_WORDS = SECTION_HEAD_WORDS + 8;
+const END_WORDS = SECTION_HEAD_WORDS + 4;
 const SHARED_HASHES = PAGES + 1;
 /** Least room of a set of holders. */
 const GRANULES_MIN = 2;
@@ -177,7 +147,7 @@ export interface LoadedBlockIndex {
 /**
  * Fills an empty `residency` in slices of less than 1 ms; the bytes of the snapshot belong to it from now on. When it
  * fails, it is of no use.
- * @throws SnapshotError when the snapshot is cut off, damaged, or of another version
+ * @throws RangeError when the snapshot is cut off, its parts do not fit together, or it is of another version
  */
 export function* loadSnapshot(snapshot: Uint8Array, residency: Residency): Generator<void, LoadedBlockIndex> {
   const words = framed(snapshot);
@@ -188,13 +158,11 @@ export function* loadSnapshot(snapshot: Uint8Array, residency: Residency): Gener
   const sections = sectionsOf(words, end);
   const hashed = sections.some(({ kind }) => kind === SHARED_HASHES) ? blocksTop : 0;
   yield* residency.table.expect(blocksTop + hashed + hashesTop + setsTop / GRANULES_MIN);
-  const checksum = new Checksum();
   const incarnations: Uint8Array[] = [];
   const texts: Uint8Array[] = [];
   const pagesMax = Math.ceil(words.length / PAGE_WORDS) + 1;
   let cuts = new Int32Array(0);
-  for (const { kind, number, at, next, bytes } of sections) {
-    const from = at + SECTION_HEAD_WORDS;
+  for (const { kind, number, from, bytes } of sections) {
     const content = new Uint8Array(words.buffer, words.byteOffset + 4 * from, bytes);
     if (kind === RANKS) texts.push(content);
     else if (kind === INCARNATIONS) incarnations.push(content.slice());
@@ -202,12 +170,9 @@ export function* loadSnapshot(snapshot: Uint8Array, residency: Residency): Gener
     else if (kind >= PAGES && number >= 0 && number < pagesMax && bytes <= 4 * PAGE_WORDS) {
       residency.words[kind - PAGES]?.restore(number, words.subarray(from, from + (bytes >> 2)));
     }
-    // While the section is near the processor.
-    checksum.add(words.subarray(at, next));
     if (kind === PAGES) residency.blocks.restore(Math.min(blocksTop, (number + 1) * BLOCKS_PER_PAGE));
     yield;
   }
-  if (checksum.words.some((word, at) => word !== words[end + SECTION_HEAD_WORDS + 4 + at])) throw damaged();
   const [ofIncarnation, blocks, hasOwnHashes] = incarnations;
   if (ofIncarnation === undefined || blocks === undefined || hasOwnHashes === undefined) throw damaged();
   yield* residency.restore(blocksTop, hashesTop, setsTop);
@@ -227,9 +192,8 @@ export function* loadSnapshot(snapshot: Uint8Array, residency: Residency): Gener
 interface Section {
   readonly kind: number;
   readonly number: number;
-  /** First word, and the first one after it. */
-  readonly at: number;
-  readonly next: number;
+  /** First word of its content. */
+  readonly from: number;
   /** Of its content. */
   readonly bytes: number;
 }
@@ -238,10 +202,10 @@ function sectionsOf(words: Int32Array, end: number): readonly Section[] {
   const sections: Section[] = [];
   for (let at = 0; at < end; ) {
     const [kind = 0, number = 0, bytes = 0] = words.subarray(at, at + 3);
-    const next = at + SECTION_HEAD_WORDS + 4 * Math.ceil(bytes / 16);
-    if (bytes < 0 || next > end) throw damaged();
-    sections.push({ kind, number, at, next, bytes });
-    at = next;
+    const from = at + SECTION_HEAD_WORDS;
+    at = from + 4 * Math.ceil(bytes / 16);
+    if (bytes < 0 || at > end) throw damaged();
+    sections.push({ kind, number, from, bytes });
   }
   return sections;
 }
@@ -252,11 +216,11 @@ function framed(snapshot: Uint8Array): Int32Array {
   const words = new Int32Array(aligned.buffer, aligned.byteOffset, aligned.byteLength >> 2);
   if (words.length < MIN_WORDS) throw cutOff(snapshot);
   if (words[0] !== HEAD || words[SECTION_HEAD_WORDS] !== MAGIC) {
-    throw new SnapshotError('this is no snapshot of a block index');
+    throw new RangeError('this is no snapshot of a block index');
   }
   const version = words[SECTION_HEAD_WORDS + 1] as number;
   if (version !== VERSION) {
-    throw new SnapshotError(`the snapshot has version ${version}; this program reads version ${VERSION}`);
+    throw new RangeError(`the snapshot has version ${version}; this program reads version ${VERSION}`);
   }
   const end = words.subarray(words.length - END_WORDS);
   const bytes = ((end[SECTION_HEAD_WORDS] as number) >>> 0) + (end[SECTION_HEAD_WORDS + 1] as number) * 2 ** 32;
@@ -278,10 +242,10 @@ function internRanks(text: string, table: RankTable, ranks: Map<number, number>)
   return unknownRanks;
 }
 
-function cutOff(snapshot: Uint8Array): SnapshotError {
-  return new SnapshotError(`the snapshot is cut off after ${snapshot.length} bytes`);
+function cutOff(snapshot: Uint8Array): RangeError {
+  return new RangeError(`the snapshot is cut off after ${snapshot.length} bytes`);
 }
 
-function damaged(): SnapshotError {
-  return new SnapshotError('the snapshot is damaged: its checksum is another one');
+function damaged(): RangeError {
+  return new RangeError('the snapshot is damaged: its parts do not fit together');
 }

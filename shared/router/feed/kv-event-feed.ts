@@ -2,8 +2,7 @@ import type { Clock, Random } from '../../clock/index.ts';
 import { endOfTurn, type Semaphore, withDeadline } from '../../concurrency/index.ts';
 import type { Discovery, Watch, WatchListener } from '../../discovery/index.ts';
 import { reasonOf, workerError } from '../../errors/index.ts';
-import type { EventEnvelope, EventPlane } from '../../planes/event/index.ts';
-import type { Transport } from '../../planes/request/index.ts';
+import type { EventEnvelope, EventPlane, Transport } from '../../planes/index.ts';
 import type { Logger } from '../../telemetry/index.ts';
 import {
   type BlockChange,

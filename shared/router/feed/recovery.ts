@@ -1,7 +1,7 @@
 import type { Clock, Random } from '../../clock/index.ts';
 import { type ServeError, workerError } from '../../errors/index.ts';
-import type { CallSink, RequestPlane, Transport } from '../../planes/request/index.ts';
-import type { EngineOutput } from '../../protocol/generation/index.ts';
+import type { CallSink, RequestPlane, Transport } from '../../planes/index.ts';
+import type { EngineOutput } from '../../protocol/index.ts';
 import { RecordReader, u64OfHex } from '../../records/index.ts';
 import { decodeRouterEvent, type RankEvent, type RecoveryRequest, type SkipReason } from './kv-events.ts';
 

@@ -2,7 +2,7 @@ import type { Clock } from '../../clock/index.ts';
 import { withDeadline } from '../../concurrency/index.ts';
 import { type Discovery, eventChannelPrefix, type Watch, type WatchListener } from '../../discovery/index.ts';
 import { reasonOf } from '../../errors/index.ts';
-import type { EventListener, EventPlane, EventScope, EventSubscription } from '../../planes/event/index.ts';
+import type { EventListener, EventPlane, EventScope, EventSubscription } from '../../planes/index.ts';
 import type { Logger } from '../../telemetry/index.ts';
 
 export interface TopicFollowerOptions {

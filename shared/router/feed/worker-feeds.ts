@@ -1,6 +1,7 @@
 import { reasonOf } from '../../errors/index.ts';
-import type { EventEnvelope } from '../../planes/event/index.ts';
-import type { BlockIndex, IndexStatus } from '../block-index/index.ts';
+import type { EventEnvelope } from '../../planes/index.ts';
+import type { BlockIndex } from '../block-index/block-index.ts';
+import type { IndexStatus } from '../block-index/types.ts';
 import type { RankTable } from '../scheduler/ranks.ts';
 import {
   type BlockChangeSink,

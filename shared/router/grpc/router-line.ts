@@ -9,18 +9,10 @@ import {
 import type { Clock } from '../../clock/index.ts';
 import { fromWire, type ServeError, type WorkerErrorKind, workerError } from '../../errors/index.ts';
 import { HEALTH } from '../../grpc/index.ts';
-import type { PlaneClientTls } from '../../planes/request/index.ts';
+import type { PlaneClientTls } from '../../planes/index.ts';
 import type { ExplanationRecord } from '../scheduler/explanation-record.ts';
-import {
-  type AskedCall,
-  CHANGE_MS_MAX,
-  type ChooseQuery,
-  type ChosenWorker,
-  EXPLAIN_MS_MAX,
-  type ReservationChangeQuery,
-  type ResidentLine,
-  UNDECIDED,
-} from '../service/index.ts';
+import type { ChooseQuery, ChosenWorker, ReservationChangeQuery } from '../service/messages.ts';
+import { type AskedCall, CHANGE_MS_MAX, EXPLAIN_MS_MAX, type ResidentLine, UNDECIDED } from '../service/residents.ts';
 import {
   decodeChooseResponse,
   decodeExplainResponse,

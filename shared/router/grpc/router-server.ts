@@ -2,6 +2,8 @@ import { holdsSecret } from '../../access/index.ts';
 import type { TimeAndChance } from '../../clock/index.ts';
 import { codeRow, reasonOf, ServeError, toServeError, toWire, type WorkerErrorKind } from '../../errors/index.ts';
 import {
+  file_health,
+  file_router,
   framed,
   type GrpcCall,
   type GrpcMethod,
@@ -15,9 +17,8 @@ import {
   reflectionMethods,
   unary,
 } from '../../grpc/index.ts';
-import { file_health, file_router } from '../../grpc/messages/index.ts';
-import type { PlaneServerTls } from '../../planes/request/index.ts';
-import type { ChooseQuery, ChooseService } from '../service/index.ts';
+import type { PlaneServerTls } from '../../planes/index.ts';
+import type { ChooseQuery, ChooseService } from '../service/messages.ts';
 import {
   decodeChooseRequest,
   decodeExplainRequest,
@@ -126,8 +127,11 @@ function choose(service: ChooseService, call: GrpcCall, secret: string | undefin
     throw classed(thrown, 'BackendProtocol'); // another fleet's: it decides without this router, rather than fail its request
   }
   receiveOne(call, (bytes) => {
-    const onQueued = (position: number): void => call.write(framed(encodeQueuedResponse(position)));
-    service.choose(readQuery(bytes), call.closed, onQueued).then(
+    const onQueued = (position: number): AbortSignal => {
+      call.write(framed(encodeQueuedResponse(position)));
+      return call.closed;
+    };
+    service.choose(readQuery(bytes), onQueued).then(
       (chosen) => {
         call.write(framed(encodeDecisionResponse(chosen)));
         call.end();

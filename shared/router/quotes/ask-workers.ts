@@ -1,6 +1,6 @@
 import type { Clock, Random } from '../../clock/index.ts';
 import { afterSocketsAreRead } from '../../concurrency/index.ts';
-import { askOnce, type RequestPlane, type Transport } from '../../planes/request/index.ts';
+import { askOnce, type RequestPlane, type Transport } from '../../planes/index.ts';
 import type { MetricRegistry } from '../../telemetry/index.ts';
 import type { RoutableWorker } from '../router.ts';
 import { Inhibition } from '../scheduler/eligibility.ts';

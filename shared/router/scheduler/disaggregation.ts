@@ -1,11 +1,6 @@
 import type { Random } from '../../clock/index.ts';
 import { assertNever, ServeError } from '../../errors/index.ts';
-import type {
-  RouterConfigOverride,
-  RoutingConstraints,
-  RoutingHints,
-  StopConditions,
-} from '../../protocol/generation/index.ts';
+import type { RouterConfigOverride, RoutingConstraints, RoutingHints, StopConditions } from '../../protocol/index.ts';
 import type { RoutableWorker } from '../router.ts';
 import { hasTaints, pinnedIn } from './eligibility.ts';
 import { KvRouterConfigError } from './kv-config.ts';

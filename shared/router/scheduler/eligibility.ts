@@ -1,6 +1,6 @@
 import type { Clock } from '../../clock/index.ts';
 import { ServeError, workerError } from '../../errors/index.ts';
-import type { RoutingConstraints, RoutingHints } from '../../protocol/generation/index.ts';
+import type { RoutingConstraints, RoutingHints } from '../../protocol/index.ts';
 import {
   type RoutableWorker,
   type RouteRequest,
@@ -191,7 +191,7 @@ export function taintFactor(preferred: Readonly<Record<string, number>>, taints:
   return sum === 0 ? 1 : Math.exp(-Math.tanh(sum));
 }
 
-/** Workers that failed lately and are passed over until their time is up. */
+/** Workers that failed lately and are passed over until their time is up, by all that send them requests of this process. */
 export class Inhibition {
   readonly #untilMs = new Map<string, number>(); // bounded: entries whose time is up leave when they are read or swept
   readonly #clock: Clock;
@@ -203,6 +203,7 @@ export class Inhibition {
     this.#durationMs = durationMs;
   }
 
+  /** The worker failed a request: it gets no new one for a while. */
   add(workerId: string): void {
     if (this.#durationMs <= 0) return;
     const nowMs = this.#clock.nowMs();
@@ -210,6 +211,7 @@ export class Inhibition {
     this.#untilMs.set(workerId, nowMs + this.#durationMs);
   }
 
+  /** Discovery added it anew: it is another process. */
   forget(workerId: string): void {
     this.#untilMs.delete(workerId);
   }

@@ -1,6 +1,6 @@
 import type { RouterSettings } from '../../config/index.ts';
 import { ServeError } from '../../errors/index.ts';
-import type { RouterConfigOverride } from '../../protocol/generation/index.ts';
+import type { RouterConfigOverride } from '../../protocol/index.ts';
 import {
   type KvRouterConfig,
   KvRouterConfigError,
@@ -161,6 +161,7 @@ export function kvRouterConfigOf(settings: RouterSettings, policyFile: Partial<K
     diskCacheHitWeight: settings.routerDiskCacheHitWeight,
     sharedCacheMultiplier: settings.sharedCacheMultiplier ?? 0,
     routerTemperature: settings.routerTemperature,
+    tieBreak: settings.routerTieBreak,
     useKvEvents: settings.routerKvEvents,
     ttlMs: settings.routerTtlSecs * 1000,
     approximateCachePolicy: settings.routerApproximateCachePolicy,

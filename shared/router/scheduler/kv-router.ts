@@ -10,23 +10,23 @@ import {
   type WorkerPool,
 } from '../router.ts';
 import type { ReplicaShare } from './cost.ts';
-import { Inhibition } from './eligibility.ts';
+import type { Inhibition } from './eligibility.ts';
 import type { ExplanationRecord } from './explanation-record.ts';
-import type { TrackingHash } from './index.ts';
 import { type KvRouterConfig, kvRouterConfig, prefillPoolConfig } from './kv-config.ts';
 import type { PrefixIndex } from './prefix-index.ts';
 import { type PolicyConfig, profileFor } from './queue/policy-config.ts';
 import { RankTable } from './ranks.ts';
 import { Scheduler } from './scheduler.ts';
 import { hashPrompt, SessionAffinity, type SessionAffinityOptions, schedulingRequest } from './scheduling-request.ts';
+import type { TrackingHash } from './tracking-hash.ts';
 import type { Decision, KvRouterObserver, PrefillDurationModel, SchedulingRequest } from './types.ts';
 
 export interface KvRouterOptions {
   readonly config: KvRouterConfig;
   readonly clock: Clock;
   readonly random: Random;
-  /** How long a worker that failed is passed over, 0 = never. @default 5000 */
-  readonly inhibitedMs?: number;
+  /** Workers that failed lately. @default nobody is passed over */
+  readonly inhibition?: Inhibition;
   /**
    * The block index of a worker set, asked for once when the set appears. What feeds it numbers workers with `ranks`
    * (`intern`, `find`) and stops for a rank after `removeRank`. Not called when the overlap credit is 0.
@@ -86,14 +86,15 @@ export class KvRouter<Worker extends RoutableWorker = RoutableWorker> implements
   readonly mode = 'kv';
   readonly #options: KvRouterOptions;
   readonly #pools = new Map<string, LivePool<Worker>>(); // bounded by the models in discovery, two roles each
-  readonly #inhibition: Inhibition;
   readonly #heard: ReservationEvents<Worker>;
 
   /** @throws KvRouterConfigError for a configuration that contradicts itself */
   constructor(options: KvRouterOptions) {
     this.#options = { ...options, config: kvRouterConfig(options.config) };
-    const { peers } = options;
+    const { peers, observer, clock } = options;
     this.#heard = {
+      clock,
+      metrics: observer?.requests,
       progressed: ({ pool, decision }) => {
         peers?.prefillDone(pool.pool, decision);
         this.#arm(pool);
@@ -104,7 +105,6 @@ export class KvRouter<Worker extends RoutableWorker = RoutableWorker> implements
         this.#arm(pool);
       },
     };
-    this.#inhibition = new Inhibition(options.clock, options.inhibitedMs ?? 5000);
   }
 
   /** Worker sets in the order they appeared. */
@@ -140,14 +140,15 @@ export class KvRouter<Worker extends RoutableWorker = RoutableWorker> implements
         },
       });
       if (!ticket.isWaiting) return;
-      if (request.onQueued !== undefined) request.onQueued(ticket.position ?? 0);
+      const leaving = request.onQueued?.(ticket.position ?? 0) ?? signal;
       const giveUp = (): void => {
         ticket.cancel();
         this.#arm(pool);
-        reject(signal.reason);
+        reject(leaving.reason);
       };
-      leave = () => signal.removeEventListener('abort', giveUp);
-      signal.addEventListener('abort', giveUp, { once: true });
+      leave = () => leaving.removeEventListener('abort', giveUp);
+      leaving.addEventListener('abort', giveUp, { once: true });
+      if (leaving.aborted) giveUp();
       this.#arm(pool);
     });
   }
@@ -167,14 +168,6 @@ export class KvRouter<Worker extends RoutableWorker = RoutableWorker> implements
     }
     const { prefill, answer } = legs;
     return answer === undefined || prefill === undefined ? (answer ?? prefill) : { ...answer, prefill };
-  }
-
-  inhibit(workerId: string): void {
-    this.#inhibition.add(workerId);
-  }
-
-  forget(workerId: string): void {
-    this.#inhibition.forget(workerId);
   }
 
   /** Its index is left to its owner. */
@@ -228,7 +221,7 @@ export class KvRouter<Worker extends RoutableWorker = RoutableWorker> implements
       policies: profileFor(policies, pool.model ?? pool.key, config),
       prefillDuration,
       ...(explainedMax === undefined ? {} : { explainedMax }),
-      observer: observer?.pool?.(pool),
+      observer: observer?.pool(pool),
       share: shareFor?.(pool, ranks),
     });
     const affinity = sessionAffinity && new SessionAffinity(sessionAffinity, clock);
@@ -237,18 +230,18 @@ export class KvRouter<Worker extends RoutableWorker = RoutableWorker> implements
   }
 
   #ask(request: RouteRequest, live: LivePool<Worker>) {
-    const { observer, clock, tracking } = this.#options;
+    const { observer, clock, tracking, inhibition } = this.#options;
     const { pool, listed: workers, affinity } = live;
-    const startMs = observer?.hashed === undefined ? 0 : clock.nowMs();
+    const startMs = observer === undefined ? 0 : clock.nowMs();
     const hashes = hashPrompt(request, pool);
     const activeHashes = tracking?.activeHashes(request, pool, hashes);
-    observer?.hashed?.(clock.nowMs() - startMs);
+    observer?.requests.hashed(clock.nowMs() - startMs);
     return schedulingRequest(request, hashes, {
       pool,
       workers,
       activeHashes,
       affinity,
-      avoidedWorkers: this.#inhibition.among(workers, request.avoided),
+      avoidedWorkers: inhibition === undefined ? request.avoided : inhibition.among(workers, request.avoided),
     });
   }
 
@@ -291,6 +284,8 @@ interface Booked<Worker extends RoutableWorker> {
 
 /** Told after the scheduler was: load has changed, the queue may open at another time. */
 interface ReservationEvents<Worker extends RoutableWorker> {
+  readonly clock: Pick<Clock, 'nowMs'>;
+  readonly metrics: KvRouterObserver['requests'] | undefined;
   progressed(booked: Booked<Worker>): void;
   ended(booked: Booked<Worker>): void;
 }
@@ -301,11 +296,15 @@ class KvReservation<Worker extends RoutableWorker> implements Reservation<Worker
   readonly #events: ReservationEvents<Worker>;
   #isPrefilled = false;
   #isReleased = false; // a later request may carry the same id
+  /** Of the decision, then of each output. */
+  #lastMs: number;
+  #outputTokens = 0;
 
   constructor(worker: Worker, booked: Booked<Worker>, events: ReservationEvents<Worker>) {
     this.worker = worker;
     this.#booked = booked;
     this.#events = events;
+    this.#lastMs = events.clock.nowMs();
   }
 
   get dpRank(): number {
@@ -326,11 +325,17 @@ class KvReservation<Worker extends RoutableWorker> implements Reservation<Worker
     const { pool, decision } = this.#booked;
     pool.scheduler.prefillDone(decision.requestId);
     this.#events.progressed(this.#booked);
+    this.#events.metrics?.firstToken(this.#sinceLastMs());
   }
 
   produced(outputTokens: number): void {
+    if (this.#isReleased) return;
     const { pool, decision } = this.#booked;
-    if (!this.#isReleased) pool.scheduler.produced(decision.requestId, outputTokens);
+    pool.scheduler.produced(decision.requestId, outputTokens);
+    const before = this.#outputTokens;
+    this.#outputTokens = outputTokens;
+    if (before === 0 || outputTokens <= before) return; // the first output is the first token, however many it brings
+    this.#events.metrics?.tokens(this.#sinceLastMs(), outputTokens - before);
   }
 
   release(): void {
@@ -339,6 +344,13 @@ class KvReservation<Worker extends RoutableWorker> implements Reservation<Worker
     const { pool, decision } = this.#booked;
     pool.scheduler.free(decision.requestId);
     this.#events.ended(this.#booked);
+    this.#events.metrics?.ended(this.#outputTokens);
+  }
+
+  #sinceLastMs(): number {
+    const beforeMs = this.#lastMs;
+    this.#lastMs = this.#events.clock.nowMs();
+    return this.#lastMs - beforeMs;
   }
 }
 

@@ -108,6 +108,8 @@ export class Scheduler {
 
   /** Books the request on a worker, now or when one has room. `outcome` hears once, possibly before this returns. */
   submit(request: SchedulingRequest, outcome: SchedulingOutcome): SchedulingTicket {
+    const { clock, observer } = this.#options;
+    observer?.received(request.policyClass ?? 'default');
     if (this.#isClosed) return this.#reject(outcome, { kind: 'SubscriberShutdown' });
     let weighed: WeighedRequest;
     try {
@@ -117,7 +119,6 @@ export class Scheduler {
       return DONE;
     }
     if (this.#queue.waitsElsewhere(request)) this.#drain(); // who waited goes first
-    const { clock, observer } = this.#options;
     const startMs = clock.nowMs();
     this.#expireSometimes(startMs);
     this.#chooser.look(request);

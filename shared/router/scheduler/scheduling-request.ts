@@ -1,5 +1,5 @@
 import type { Clock } from '../../clock/index.ts';
-import type { RoutingHints } from '../../protocol/generation/index.ts';
+import type { RoutingHints } from '../../protocol/index.ts';
 import { type BlockHashes, hashBlocks } from '../../tokens/index.ts';
 import type { RoutableWorker, RouteRequest, WorkerPool } from '../router.ts';
 import { pinnedIn } from './eligibility.ts';

@@ -1,4 +1,4 @@
-import type { Clock, Random } from '../../clock/index.ts';
+import type { Random } from '../../clock/index.ts';
 import { ServeError } from '../../errors/index.ts';
 import {
   poolName,
@@ -9,7 +9,7 @@ import {
   type SimpleRouterMode,
   type WorkerPool,
 } from '../router.ts';
-import { eligibleWorkers, Inhibition, pinnedIn, rankIn } from './eligibility.ts';
+import { eligibleWorkers, type Inhibition, pinnedIn, rankIn } from './eligibility.ts';
 
 /** Picks one of at least one eligible worker. */
 export type Pick = <Worker extends RoutableWorker>(workers: readonly Worker[]) => Worker;
@@ -23,11 +23,9 @@ interface PickOptions {
 
 export interface RouterOptions {
   readonly mode: SimpleRouterMode;
-  /** How long a worker that failed is passed over, 0 = never. @default 5000 */
-  readonly inhibitedMs?: number;
+  readonly inhibition: Inhibition;
   /** Throughput of an accelerator against a CPU, for `device-aware-weighted`. @default 8 */
   readonly cudaToCpuRatio?: number;
-  readonly clock: Clock;
   readonly random: Random;
 }
 
@@ -43,9 +41,9 @@ export class SimpleRouter<Worker extends RoutableWorker = RoutableWorker> implem
   /** Prefill workers have turns of their own: a request takes one of each. */
   readonly #pickPrefill: Pick;
 
-  constructor({ mode, inhibitedMs = 5000, cudaToCpuRatio = 8, clock, random }: RouterOptions) {
+  constructor({ mode, cudaToCpuRatio = 8, random, inhibition }: RouterOptions) {
     this.mode = mode;
-    this.#inhibition = new Inhibition(clock, inhibitedMs);
+    this.#inhibition = inhibition;
     this.#pick = pickerFor(mode, { inFlight: this.#inFlight, random, cudaToCpuRatio });
     this.#pickPrefill = pickerFor(mode, { inFlight: this.#inFlight, random, cudaToCpuRatio });
   }
@@ -67,14 +65,6 @@ export class SimpleRouter<Worker extends RoutableWorker = RoutableWorker> implem
     const worker = isPinned ? at(open, 0) : pick(open);
     this.#inFlight.add(worker.id);
     return new SimpleReservation(worker, rankIn(pool, routing), this.#inFlight);
-  }
-
-  inhibit(workerId: string): void {
-    this.#inhibition.add(workerId);
-  }
-
-  forget(workerId: string): void {
-    this.#inhibition.forget(workerId);
   }
 }
 

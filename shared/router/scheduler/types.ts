@@ -1,6 +1,6 @@
 import type { ServeError } from '../../errors/index.ts';
-import type { RouterConfigOverride } from '../../protocol/generation/index.ts';
-import type { RouterPoolMetrics } from '../../telemetry/index.ts';
+import type { RouterConfigOverride } from '../../protocol/index.ts';
+import type { RouterMetrics, RouterPoolMetrics } from '../../telemetry/index.ts';
 import type { BlockHashes } from '../../tokens/index.ts';
 import type { RoutableWorker, WorkerPool } from '../router.ts';
 import type { WorkerFilter, WorkerPin } from './eligibility.ts';
@@ -139,7 +139,7 @@ export interface RankLoad {
 }
 
 /** What is counted of the decisions for one pool. Every call is in the request's path: be quick. */
-export type SchedulerObserver = Pick<RouterPoolMetrics, 'decided' | 'pending' | 'backpressure'>;
+export type SchedulerObserver = Pick<RouterPoolMetrics, 'received' | 'decided' | 'pending' | 'backpressure'>;
 
 export interface PendingTotals {
   readonly requests: number;
@@ -150,7 +150,6 @@ export interface PendingTotals {
 /** What the router around the scheduler adds. */
 export interface KvRouterObserver {
   /** Observer of one pool's scheduler, made with the pool. */
-  pool?(pool: WorkerPool): SchedulerObserver | undefined;
-  /** Hashing the prompt took so long. */
-  hashed?(ms: number): void;
+  pool(pool: WorkerPool): SchedulerObserver;
+  readonly requests: Pick<RouterMetrics, 'hashed' | 'firstToken' | 'tokens' | 'ended'>;
 }

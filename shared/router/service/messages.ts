@@ -1,5 +1,5 @@
 import { workerError } from '../../errors/index.ts';
-import type { RouterConfigOverride, RoutingHints } from '../../protocol/generation/index.ts';
+import type { RouterConfigOverride, RoutingHints } from '../../protocol/index.ts';
 import { RecordReader, type UnknownRecord } from '../../records/index.ts';
 import type { HashedPrompt, PoolRole, RouteRequest, WorkerPool } from '../router.ts';
 import type { ExplanationRecord } from '../scheduler/explanation-record.ts';
@@ -199,15 +199,18 @@ export interface PresentPool {
   readonly busy?: ReadonlySet<string> | undefined;
 }
 
+/** Hears how many requests are ahead. The signal aborts when nobody waits any more; few wait, and making one costs microseconds. */
+export type QueuedListener = (position: number) => AbortSignal;
+
 /** The resident router, whatever carries its answers. */
 export interface ChooseService {
   /** Whether this process answers `choose`; for health checks of the router by name. */
   readonly isLeader: boolean;
   /**
-   * Asks for a worker. May wait until `signal` aborts; `onQueued` is told once, in the same turn, how many requests are ahead.
+   * Asks for a worker. `onQueued` is told once when the request has to wait, and says by which signal it leaves the queue.
    * Rejects with a `ServeError`, and then nothing is reserved.
    */
-  choose(query: ChooseQuery, signal: AbortSignal, onQueued: (position: number) => void): Promise<ChosenWorker>;
+  choose(query: ChooseQuery, onQueued: QueuedListener): Promise<ChosenWorker>;
   /** A reservation goes on or ends. Idempotent; one that is not known is ignored. */
   release(change: ReservationChangeQuery): void;
   loads(): readonly PoolLoads[];

@@ -1,10 +1,10 @@
 import type { Clock, Random } from '../../clock/index.ts';
 import type { Discovery, Watch } from '../../discovery/index.ts';
-import { askOnce, type RequestPlane, type Transport } from '../../planes/request/index.ts';
+import { askOnce, type RequestPlane, type Transport } from '../../planes/index.ts';
 import { RecordReader, type UnknownRecord, u64OfHex } from '../../records/index.ts';
 import type { MetricRegistry } from '../../telemetry/index.ts';
 import type { BlockHashes } from '../../tokens/index.ts';
-import type { ComponentScope } from '../feed/index.ts';
+import type { ComponentScope } from '../feed/kv-event-feed.ts';
 import { type RoutableWorker, type RouteRequest, type Router, type WorkerPool, withChoose } from '../router.ts';
 import type { Overlaps, PrefixIndex } from '../scheduler/prefix-index.ts';
 import type { RankTable } from '../scheduler/ranks.ts';

@@ -1,7 +1,6 @@
-import type { Clock } from '../../clock/index.ts';
 import { assertNever } from '../../errors/index.ts';
 import type { Logger, MetricRegistry } from '../../telemetry/index.ts';
-import { RESERVATION_HEADER } from '../feed/index.ts';
+import { RESERVATION_HEADER } from '../feed/kv-events.ts';
 import {
   poolName,
   type Reservation,
@@ -10,7 +9,7 @@ import {
   type Router,
   type WorkerPool,
 } from '../router.ts';
-import { Inhibition } from '../scheduler/eligibility.ts';
+import type { Inhibition } from '../scheduler/eligibility.ts';
 import { type ChosenWorker, queryOf, type ReservationStage } from './messages.ts';
 import type { ResidentAnswer, ResidentClient, UnansweredReason } from './resident-client.ts';
 import type { ResidentLine } from './residents.ts';
@@ -28,9 +27,7 @@ export interface ResidentRouterOptions<Worker extends RoutableWorker = RoutableW
   readonly embedded?: EmbeddedRouter<Worker> | undefined;
   /** Decides when nobody else can. */
   readonly stateless: Router<Worker>;
-  /** How long a worker that failed is passed over, 0 = never. @default 5000 */
-  readonly inhibitedMs?: number;
-  readonly clock: Clock;
+  readonly inhibition: Inhibition;
   readonly metrics: FallbackMetrics;
   readonly logger: Logger;
 }
@@ -53,12 +50,10 @@ export class ResidentRouter<Worker extends RoutableWorker = RoutableWorker> impl
   readonly mode = 'kv';
   readonly #options: ResidentRouterOptions<Worker>;
   readonly #pools = new Map<string, ListedPool<Worker>>(); // bounded by the models in discovery, two roles each
-  readonly #inhibition: Inhibition;
   #source: DecisionSource | undefined;
 
   constructor(options: ResidentRouterOptions<Worker>) {
     this.#options = options;
-    this.#inhibition = new Inhibition(options.clock, options.inhibitedMs ?? 5000);
   }
 
   setWorkers(pool: WorkerPool, workers: readonly Worker[]): void {
@@ -77,26 +72,15 @@ export class ResidentRouter<Worker extends RoutableWorker = RoutableWorker> impl
   }
 
   async choose(request: RouteRequest, signal: AbortSignal): Promise<Reservation<Worker>> {
-    const avoided = this.#inhibition.among(this.#pools.get(poolName(request.pool))?.workers ?? [], request.avoided);
-    const query = queryOf(request, avoided);
+    const { client, inhibition } = this.#options;
+    const workers = this.#pools.get(poolName(request.pool))?.workers ?? [];
+    const query = queryOf(request, inhibition.among(workers, request.avoided));
     const { prompt } = query;
-    const answer = await this.#options.client.choose(query, signal);
+    const answer = await client.choose(query, signal);
     const held = this.#take(answer, request);
     if (typeof held === 'object') return held;
     this.#options.metrics.fellBack(held);
     return this.#fallBack(held, { ...request, prompt }, signal);
-  }
-
-  inhibit(workerId: string): void {
-    this.#inhibition.add(workerId);
-    this.#options.embedded?.router.inhibit(workerId);
-    this.#options.stateless.inhibit(workerId);
-  }
-
-  forget(workerId: string): void {
-    this.#inhibition.forget(workerId);
-    this.#options.embedded?.router.forget(workerId);
-    this.#options.stateless.forget(workerId);
   }
 
   /** What the resident's answer gives, or why it gives nothing. @throws ServeError when it turns the request down */

@@ -1,14 +1,8 @@
 import type { Clock, Random } from '../../clock/index.ts';
 import type { Discovery, EndpointRecord, Watch } from '../../discovery/index.ts';
 import { type ServeError, workerError } from '../../errors/index.ts';
-import {
-  askOnce,
-  type OneAnswer,
-  type PlaneRequest,
-  type RequestPlane,
-  type Transport,
-} from '../../planes/request/index.ts';
-import type { ComponentScope } from '../feed/index.ts';
+import { askOnce, type OneAnswer, type PlaneRequest, type RequestPlane, type Transport } from '../../planes/index.ts';
+import type { ComponentScope } from '../feed/kv-event-feed.ts';
 import type { ExplanationRecord } from '../scheduler/explanation-record.ts';
 import {
   CHOOSE_ENDPOINT,

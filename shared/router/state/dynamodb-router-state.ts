@@ -7,8 +7,8 @@ import {
   type TableOptions,
   type TablePlace,
   TableTime,
-} from '../../discovery/table/index.ts';
-import { encodeSegment } from '../../planes/names/index.ts';
+} from '../../discovery/index.ts';
+import { encodeSegment } from '../../planes/index.ts';
 import {
   type LeaseRow,
   type RouterState,

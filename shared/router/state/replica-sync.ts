@@ -1,5 +1,5 @@
 import type { Clock, Timer } from '../../clock/index.ts';
-import type { EventPublisher } from '../../planes/event/index.ts';
+import type { EventPublisher } from '../../planes/index.ts';
 import { RecordReader, type UnknownRecord, u64OfHex } from '../../records/index.ts';
 import type { Scheduler } from '../scheduler/scheduler.ts';
 

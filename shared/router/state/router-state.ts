@@ -1,4 +1,4 @@
-import { StoreError } from '../../discovery/table/index.ts';
+import { StoreError } from '../../discovery/index.ts';
 
 /** One data-parallel rank of one worker. */
 export interface RankId {

@@ -1,4 +1,4 @@
-import type { ChatMessage } from '../../protocol/generation/index.ts';
+import type { ChatMessage } from '../../protocol/index.ts';
 import { keyOfText, type RendezvousKey } from '../rendezvous.ts';
 import type { HashedPrompt } from '../router.ts';
 

@@ -1,6 +1,6 @@
 import type { Clock } from '../../clock/index.ts';
 import type { FleetLoads, WorkerLoad } from '../../discovery/index.ts';
-import type { AskedPlace, WorkerAsker } from '../quotes/index.ts';
+import type { AskedPlace, WorkerAsker } from '../quotes/ask-workers.ts';
 import { keyOfText, type RendezvousKey, seedOf } from '../rendezvous.ts';
 import {
   type HashedPrompt,
@@ -11,7 +11,7 @@ import {
   type Router,
   type WorkerPool,
 } from '../router.ts';
-import { eligibleWorkers, Inhibition, pinnedIn, rankIn } from '../scheduler/eligibility.ts';
+import { eligibleWorkers, type Inhibition, pinnedIn, rankIn } from '../scheduler/eligibility.ts';
 import { hashPrompt } from '../scheduler/scheduling-request.ts';
 import { candidatesOf, chooseStateless, type DemandedKey, type StatelessFleet } from './choose-stateless.ts';
 import { conversationKey, PrefixDemand, type PromptLevels, promptLevels } from './prompt-keys.ts';
@@ -209,8 +209,7 @@ function loadOf(said: WorkerLoad | undefined, ranks: number): number {
 
 export interface StatelessRouterOptions<Worker extends RoutableWorker = RoutableWorker> {
   readonly clock: Clock;
-  /** How long a worker that failed is passed over, 0 = never. @default 5000 */
-  readonly inhibitedMs?: number;
+  readonly inhibition: Inhibition;
   /** What workers say of themselves, about a second old. @default nothing: what this process has sent is the only known load */
   loads?(): FleetLoads;
   /** Asks workers what a prompt would cost there. @default nobody is asked */
@@ -231,11 +230,9 @@ export class StatelessRouter<Worker extends RoutableWorker = RoutableWorker> imp
   readonly mode = 'kv';
   readonly #options: StatelessRouterOptions<Worker>;
   readonly #deciders = new Map<string, StatelessDecider<Worker>>(); // bounded by the models in discovery, two roles each
-  readonly #inhibition: Inhibition;
 
   constructor(options: StatelessRouterOptions<Worker>) {
     this.#options = options;
-    this.#inhibition = new Inhibition(options.clock, options.inhibitedMs ?? 5000);
   }
 
   setWorkers(pool: WorkerPool, workers: readonly Worker[]): void {
@@ -253,18 +250,10 @@ export class StatelessRouter<Worker extends RoutableWorker = RoutableWorker> imp
     const { pool, routing } = request;
     const decider = this.#deciders.get(poolName(pool));
     const workers = decider?.workers ?? [];
-    const eligible = eligibleWorkers(request, workers, this.#inhibition);
+    const eligible = eligibleWorkers(request, workers, this.#options.inhibition);
     const isPinned = pinnedIn(pool, routing) !== undefined;
     if (isPinned || decider === undefined) return reservationOf(eligible[0] as Worker, rankIn(pool, routing)); // never empty
     return this.#decide(request, decider, eligible, signal);
-  }
-
-  inhibit(workerId: string): void {
-    this.#inhibition.add(workerId);
-  }
-
-  forget(workerId: string): void {
-    this.#inhibition.forget(workerId);
   }
 
   async #decide(

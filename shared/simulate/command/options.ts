@@ -2,16 +2,11 @@ import { readFile } from 'node:fs/promises';
 import { basename } from 'node:path';
 import { gunzipSync } from 'node:zlib';
 import { ConfigError, type ResolvedConfig, type Settings } from '../../config/index.ts';
-import { engineModel, readTimingProfile } from '../../engines/mocker/index.ts';
+import { engineModel, readTimingProfile } from '../../engines/index.ts';
 import { reasonOf } from '../../errors/index.ts';
-import {
-  type KvRouterConfig,
-  KvRouterConfigError,
-  kvRouterConfigOf,
-  type PolicyConfig,
-} from '../../router/scheduler/index.ts';
+import { type KvRouterConfig, KvRouterConfigError, kvRouterConfigOf, type PolicyConfig } from '../../router/index.ts';
 import { openRouterFiles } from '../../routing/index.ts';
-import { applyEngineArgs, readEngineArgs } from '../../worker/process/index.ts';
+import { applyEngineArgs, readEngineArgs } from '../../worker/index.ts';
 import type { RoutingMode, RoutingOptions } from '../routers.ts';
 import type { SimulationOptions } from '../simulate.ts';
 import { makeWorkload } from '../synthetic.ts';

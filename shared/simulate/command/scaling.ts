@@ -1,7 +1,7 @@
 import { readFile } from 'node:fs/promises';
 import { parse } from 'yaml';
 import { ConfigError, type Settings } from '../../config/index.ts';
-import type { SchedulerOptions } from '../../engines/mocker/index.ts';
+import type { SchedulerOptions } from '../../engines/index.ts';
 import { reasonOf } from '../../errors/index.ts';
 import {
   type PlannerConfig,

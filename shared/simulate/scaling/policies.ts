@@ -1,4 +1,4 @@
-import { passMs, type SchedulerOptions } from '../../engines/mocker/index.ts';
+import { passMs, type SchedulerOptions } from '../../engines/index.ts';
 import {
   type ForwardPass,
   type PerPool,

@@ -5,7 +5,7 @@ import { dirname, join } from 'node:path';
 import type { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import type { GetObjectCommandInput } from '@aws-sdk/client-s3';
-import { type BucketPlace, FolderCache, openS3, type S3 } from '../../artifacts/fetching/index.ts';
+import { type BucketPlace, FolderCache, openS3, type S3 } from '../../artifacts/index.ts';
 import type { Clock, Random } from '../../clock/index.ts';
 import { withDeadline } from '../../concurrency/index.ts';
 import { reasonOf, ServeError, workerError } from '../../errors/index.ts';

@@ -1,7 +1,7 @@
 import type { Clock } from '../../clock/index.ts';
 import type { EngineLoad } from '../../engines/index.ts';
 import { type ServeError, toServeError, workerError } from '../../errors/index.ts';
-import type { IncomingCall } from '../../planes/request/index.ts';
+import type { IncomingCall } from '../../planes/index.ts';
 import {
   type ClaimAnswer,
   decodeQuestion,
@@ -12,7 +12,7 @@ import {
   type PlaceClaim,
   placeOn,
   type QuotedRank,
-} from '../../router/quotes/index.ts';
+} from '../../router/index.ts';
 
 export interface QuoteServiceOptions {
   readonly clock: Clock;

@@ -1,15 +1,15 @@
 import type { Engine, EngineSink } from '../../engines/index.ts';
 import { codeRow, isInhibiting, type ServeError, toServeError, toWire, workerError } from '../../errors/index.ts';
-import type { IncomingCall } from '../../planes/request/index.ts';
+import type { IncomingCall } from '../../planes/index.ts';
 import {
   cutLongOutput,
   decodeEngineRequest,
   type EngineOutput,
   type EngineRequest,
   isMovable,
+  RETRY_HEADER,
   requestKeyOf,
-} from '../../protocol/generation/index.ts';
-import { RETRY_HEADER } from '../../protocol/planner-topics/index.ts';
+} from '../../protocol/index.ts';
 import { isRecord } from '../../records/index.ts';
 import {
   type Logger,

@@ -1,7 +1,7 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { type Admission, refuseCaller } from '../../access/index.ts';
 import { ServeError, toServeError, workerError } from '../../errors/index.ts';
-import type { PlaneServerTls } from '../../planes/request/index.ts';
+import type { PlaneServerTls } from '../../planes/index.ts';
 import type { Logger } from '../../telemetry/index.ts';
 import type { WorkerControl } from './control.ts';
 import { type SmallServer, startSmallServer } from './small-server.ts';

@@ -1,9 +1,9 @@
 import type { EndpointRecord } from '../../discovery/index.ts';
 import type { Engine } from '../../engines/index.ts';
 import { toServeError, workerError } from '../../errors/index.ts';
-import type { IncomingCall, PlaneHandler, Transport } from '../../planes/request/index.ts';
+import type { IncomingCall, PlaneHandler, Transport } from '../../planes/index.ts';
 import { isRecord, type UnknownRecord } from '../../records/index.ts';
-import { recoveryEndpoint } from '../../router/feed/index.ts';
+import { recoveryEndpoint } from '../../router/index.ts';
 import type { Adapters } from '../adapters/adapters.ts';
 import type { CallsUnderWay } from '../calls/calls-under-way.ts';
 import { type RankJournal, RecoveryService } from '../events/rank-journal.ts';

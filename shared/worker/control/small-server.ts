@@ -3,7 +3,7 @@ import type { AddressInfo } from 'node:net';
 import type { PortRange } from '../../config/index.ts';
 import { reasonOf } from '../../errors/index.ts';
 import { createServiceServer } from '../../fleet/index.ts';
-import { listenInRange, type PlaneServerTls } from '../../planes/request/index.ts';
+import { listenInRange, type PlaneServerTls } from '../../planes/index.ts';
 import type { Logger } from '../../telemetry/index.ts';
 
 /** A server of a worker process that listens. */

@@ -1,9 +1,7 @@
 import type { KvEvent } from '../../engines/index.ts';
-import type { EventPublisher } from '../../planes/event/index.ts';
+import type { EventPublisher } from '../../planes/index.ts';
 import { u64OfHex } from '../../records/index.ts';
-import { BlockIndex } from '../../router/block-index/index.ts';
-import { EVENTS_PER_MESSAGE_MAX } from '../../router/feed/index.ts';
-import { defaultKvRouterConfig, Overlaps, RankTable } from '../../router/scheduler/index.ts';
+import { BlockIndex, defaultKvRouterConfig, EVENTS_PER_MESSAGE_MAX, Overlaps, RankTable } from '../../router/index.ts';
 import { toRouterEvent } from './event-records.ts';
 import { RankJournal } from './rank-journal.ts';
 

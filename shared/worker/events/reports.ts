@@ -1,10 +1,10 @@
 import type { Clock, Timer } from '../../clock/index.ts';
 import type { EventChannelRecord, WorkerLoad } from '../../discovery/index.ts';
 import type { EngineLoad } from '../../engines/index.ts';
-import type { EventPublisher, EventScope } from '../../planes/event/index.ts';
-import { ROLLUP_TOPIC } from '../../protocol/planner-topics/index.ts';
+import type { EventPublisher, EventScope } from '../../planes/index.ts';
+import { ROLLUP_TOPIC } from '../../protocol/index.ts';
 import { u64OfHex } from '../../records/index.ts';
-import { KV_EVENTS_TOPIC, LOAD_TOPIC } from '../../router/feed/index.ts';
+import { KV_EVENTS_TOPIC, LOAD_TOPIC } from '../../router/index.ts';
 import type { WorkerOptions, WorkerSettings } from '../options.ts';
 import { type ReservedRequests, toActiveLoad } from './event-records.ts';
 import { KvEventPublisher } from './kv-event-publisher.ts';

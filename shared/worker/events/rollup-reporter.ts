@@ -1,9 +1,17 @@
 import type { Clock, Timer } from '../../clock/index.ts';
 import type { ModelCard } from '../../discovery/index.ts';
 import type { EngineInfo, EngineLoad, EnginePass } from '../../engines/index.ts';
-import type { EventPublisher } from '../../planes/event/index.ts';
-import type { PassRow, PlannerEventOf, PoolName, RankLoadRow, TrafficTotals } from '../../protocol/planner/index.ts';
-import { NO_TRAFFIC, PASS_SAMPLES_MAX, PLANNER_EVENT_VERSION } from '../../protocol/planner-topics/index.ts';
+import type { EventPublisher } from '../../planes/index.ts';
+import {
+  NO_TRAFFIC,
+  PASS_SAMPLES_MAX,
+  type PassRow,
+  PLANNER_EVENT_VERSION,
+  type PlannerEventOf,
+  type PoolName,
+  type RankLoadRow,
+  type TrafficTotals,
+} from '../../protocol/index.ts';
 import type { WorkerOptions, WorkerSettings } from '../options.ts';
 
 export interface RollupReporterOptions {

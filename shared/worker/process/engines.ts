@@ -1,7 +1,6 @@
 /**
  * The engines under the names that `--engine` takes (`shared/config/table/worker.ts`). To add one: a folder of
- * `shared/engines` with its `EngineKind`, its line below, its name there. Kinds that need more of a worker's process are beside this file.
+ * `shared/engines` with its `EngineKind`, its line below, its name there. That of the mock engine, which listens as its fleet does, is beside this file.
  */
-export { openai } from '../../engines/openai/index.ts';
+export { openai, sglang, vllm } from '../../engines/index.ts';
 export { mocker } from './mock-engine.ts';
-export { sglang, vllm } from './server-engine.ts';

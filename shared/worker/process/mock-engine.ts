@@ -2,9 +2,10 @@ import { readFile } from 'node:fs/promises';
 import { builtinModelPath, builtinText, describeChatTemplate } from '../../artifacts/index.ts';
 import type { Clock } from '../../clock/index.ts';
 import { ConfigError, type Settings } from '../../config/index.ts';
-import type { Engine, EngineKind } from '../../engines/index.ts';
 import {
   createMockEngine,
+  type Engine,
+  type EngineKind,
   engineModel,
   type KvStreamOptions,
   kvBytesPerToken,
@@ -13,10 +14,10 @@ import {
   type Thinking,
   type TimingModel,
   tcpHandoffs,
-} from '../../engines/mocker/index.ts';
+} from '../../engines/index.ts';
 import { reasonOf } from '../../errors/index.ts';
 import { fleetHost } from '../../fleet/index.ts';
-import { type ListenAddress, listenAddress, refuseOpenListener } from '../../planes/request/index.ts';
+import { type ListenAddress, listenAddress, refuseOpenListener } from '../../planes/index.ts';
 import type { Logger } from '../../telemetry/index.ts';
 import { loadFolderTokenizer, type ModelInfo, readModelInfo } from '../../tokens/index.ts';
 

@@ -1,18 +1,14 @@
 import { homedir } from 'node:os';
 import { join } from 'node:path';
-import { bucketPlace } from '../../artifacts/fetching/index.ts';
+import { bucketPlace } from '../../artifacts/index.ts';
 import type { Clock, TimeAndChance } from '../../clock/index.ts';
 import type { Settings } from '../../config/index.ts';
 import { followServiceCertificate, secureService } from '../../fleet/index.ts';
 import type { Logger, ProcessLogger } from '../../telemetry/index.ts';
-import {
-  AdapterCache,
-  type ControlServerOptions,
-  type SmallServer,
-  type StatusServerOptions,
-  startControlServer,
-  startStatusServer,
-} from '../index.ts';
+import { AdapterCache } from '../adapters/adapter-cache.ts';
+import { type ControlServerOptions, startControlServer } from '../control/control-server.ts';
+import type { SmallServer } from '../control/small-server.ts';
+import { type StatusServerOptions, startStatusServer } from '../control/status-server.ts';
 
 /** The status server that the settings ask for; undefined = none. */
 export async function openStatusServer(

@@ -1,11 +1,10 @@
 import type { Clock, TimeAndChance } from '../../clock/index.ts';
 import { tellWhile } from '../../concurrency/index.ts';
-import { ConfigError, type Settings } from '../../config/index.ts';
+import { ConfigError, type ResolvedConfig, type Settings } from '../../config/index.ts';
 import type { WorkerType } from '../../discovery/index.ts';
 import { type Engine, type EngineKind, type OpenedEngine, relabelEngineMetrics } from '../../engines/index.ts';
-import { eventPlane } from '../../fleet/events/index.ts';
-import { openDiscovery, servingPlane } from '../../fleet/index.ts';
-import { formatHostPort, listenAddress } from '../../planes/request/index.ts';
+import { eventPlane, openDiscovery, servingPlane } from '../../fleet/index.ts';
+import { formatHostPort, listenAddress } from '../../planes/index.ts';
 import {
   createWorkerMetrics,
   type MetricRegistry,
@@ -13,22 +12,20 @@ import {
   type ProcessLogger,
   type WorkerMetrics,
 } from '../../telemetry/index.ts';
-import {
-  type CardSettings,
-  EndpointHealth,
-  type ServedNames,
-  startWorker,
-  type Worker,
-  type WorkerAddress,
-  type WorkerOptions,
-} from '../index.ts';
+import { EndpointHealth } from '../control/endpoint-health.ts';
+import type { CardSettings, ServedNames } from '../model-card.ts';
+import type { WorkerAddress, WorkerOptions } from '../options.ts';
+import { startWorker, type Worker } from '../worker.ts';
 import * as ENGINES from './engines.ts';
 import { adapterCache as openAdapterCache, openControlServer, openStatusServer } from './open-parts.ts';
-import { startSecondaryNode, type WorkerConfig } from './server-engine.ts';
+import { startSecondaryNode } from './secondary-node.ts';
 import { topologyCard } from './topology.ts';
 
 // A name that `--engine` takes and nothing is exported for does not compile.
 const KINDS: Readonly<Record<Settings<'worker'>['engine'], EngineKind>> = ENGINES;
+
+/** The settings of a worker: of those that nobody gave, some are the engine's to choose. */
+type WorkerConfig = ResolvedConfig<'worker'>;
 
 /** The workers of one process: one, or several mock ones. */
 export interface WorkerProcess {
@@ -138,7 +135,7 @@ const OUTBOX_MS_MAX = 2000;
 /** Its code is loaded where a queue is named: beside a frontend that answers for the fleet, workers need none. */
 async function openOutbox(settings: Settings<'worker'>, clock: Clock, logger: ProcessLogger, registry: MetricRegistry) {
   if (settings.plannerQueueUrl === undefined) return undefined;
-  const { openPlannerOutbox } = await import('../../fleet/planner-queue/index.ts');
+  const { openPlannerOutbox } = await import('../../fleet/index.ts');
   return openPlannerOutbox(settings, { clock, logger: logger.for('planner'), registry });
 }
 

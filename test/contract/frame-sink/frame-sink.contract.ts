@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import type { FrameSink } from '../../../shared/frontends/http/index.ts';
+import type { FrameSink } from '../../../shared/frontends/http/hosts/exchange.ts';
 import { waitUntil } from '../../support/wait-until.ts';
 
 /** The client's end of one response. */

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { DynamoDbKeyStore } from '../../../shared/access/keys/index.ts';
+import { DynamoDbKeyStore } from '../../../shared/access/keys/dynamodb-key-store.ts';
 import { createTable, type DynamoDbServer, hasDynamoDb, startDynamoDb } from '../../support/index.ts';
 import { describeKeyStore, someKey } from './key-store.contract.ts';
 

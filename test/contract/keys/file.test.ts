@@ -2,7 +2,7 @@ import { chmod, mkdtemp, readdir, readFile, rm, stat, utimes, writeFile } from '
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { FileKeyStore } from '../../../shared/access/keys/index.ts';
+import { FileKeyStore } from '../../../shared/access/keys/file-key-store.ts';
 import { describeKeyStore, someKey } from './key-store.contract.ts';
 
 async function folder(): Promise<string> {

@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import type { KeyRecord, KeyStore } from '../../../shared/access/keys/index.ts';
+import type { KeyRecord, KeyStore } from '../../../shared/access/index.ts';
 import { newKeyId } from '../../../shared/access/keys/key-record.ts';
 
 /** Stores over the same keys: what one process writes, another reads. */

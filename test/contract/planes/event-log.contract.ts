@@ -1,12 +1,12 @@
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import type { EventLogEntry } from '../../../shared/planes/event/types.ts';
 import type {
   EventLog,
-  EventLogEntry,
   EventLogFollower,
   EventPlane,
   EventPublisher,
   EventScope,
-} from '../../../shared/planes/event/index.ts';
+} from '../../../shared/planes/index.ts';
 import { waitUntil } from '../../support/index.ts';
 
 /** Two processes of one deployment. Their logs hold fewer than 100 messages of 4 KiB, and at least 30. */

@@ -5,7 +5,7 @@ import type {
   EventPublisher,
   EventScope,
   EventSubscription,
-} from '../../../shared/planes/event/index.ts';
+} from '../../../shared/planes/index.ts';
 import { waitUntil } from '../../support/index.ts';
 
 /** Two processes of one deployment. */

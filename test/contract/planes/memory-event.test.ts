@@ -1,5 +1,5 @@
 import { systemClock } from '../../../shared/clock/index.ts';
-import type { EventScope } from '../../../shared/planes/event/index.ts';
+import type { EventScope } from '../../../shared/planes/index.ts';
 import { createMemoryEventPlane } from '../../support/memory-event-plane.ts';
 import { describeEventLog, LOG_TOPIC } from './event-log.contract.ts';
 import { describeEventPlane } from './event-plane.contract.ts';

@@ -1,7 +1,6 @@
 import { afterAll, beforeAll, describe } from 'vitest';
 import { systemClock } from '../../../shared/clock/index.ts';
-import { createNatsEventPlane, type EventPlane, type EventScope } from '../../../shared/planes/event/index.ts';
-import { NatsClient } from '../../../shared/planes/nats/index.ts';
+import { createNatsEventPlane, type EventPlane, type EventScope, NatsClient } from '../../../shared/planes/index.ts';
 import { hasNatsServer, type NatsServer, startNatsServer } from '../../support/index.ts';
 import { deleteStreams } from '../../support/nats-streams.ts';
 import { describeEventLog } from './event-log.contract.ts';

@@ -1,7 +1,6 @@
 import { afterAll, beforeAll, describe } from 'vitest';
 import { systemClock } from '../../../shared/clock/index.ts';
-import { NatsClient } from '../../../shared/planes/nats/index.ts';
-import { createNatsRequestPlane } from '../../../shared/planes/nats-requests/index.ts';
+import { createNatsRequestPlane, NatsClient } from '../../../shared/planes/index.ts';
 import { hasNatsServer, type NatsServer, startNatsServer } from '../../support/index.ts';
 import { describeRequestPlane } from './request-plane.contract.ts';
 

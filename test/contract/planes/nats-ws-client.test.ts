@@ -2,9 +2,8 @@ import { fileURLToPath } from 'node:url';
 import { unpack } from 'msgpackr';
 import { describe, expect, it } from 'vitest';
 import { systemClock } from '../../../shared/clock/index.ts';
-import { createNatsEventPlane, type EventScope } from '../../../shared/planes/event/index.ts';
-import { NatsClient } from '../../../shared/planes/nats/index.ts';
-import { createNatsSnapshotStore, snapshotBucketOf } from '../../../shared/router/state/index.ts';
+import { createNatsEventPlane, type EventScope, NatsClient } from '../../../shared/planes/index.ts';
+import { createNatsSnapshotStore, snapshotBucketOf } from '../../../shared/router/index.ts';
 import { hasNatsServer, spawnProgram, startNatsServer, waitUntil } from '../../support/index.ts';
 import { nodeIn } from '../../support/tools/nodes.ts';
 

@@ -1,6 +1,6 @@
 import type { ServeError } from '../../../shared/errors/index.ts';
-import type { CallSink, IncomingCall } from '../../../shared/planes/request/index.ts';
-import type { EngineOutput } from '../../../shared/protocol/generation/index.ts';
+import type { CallSink, IncomingCall } from '../../../shared/planes/index.ts';
+import type { EngineOutput } from '../../../shared/protocol/index.ts';
 import { waitUntil } from '../../support/index.ts';
 
 /** What a sink was told, tokens of one choice in a row merged: transports may cut and join them. */

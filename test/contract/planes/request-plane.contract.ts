@@ -10,7 +10,7 @@ import {
   type RequestPlane,
   siblingTransport,
   type Transport,
-} from '../../../shared/planes/request/index.ts';
+} from '../../../shared/planes/index.ts';
 import { waitUntil } from '../../support/index.ts';
 import { HeldCalls, RecordingSink, type SinkEvent } from './recording-sink.ts';
 

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe } from 'vitest';
 import { systemClock } from '../../../shared/clock/index.ts';
-import { createZmqEventPlane, fixedBrokers } from '../../../shared/planes/event/index.ts';
+import { createZmqEventPlane, fixedBrokers } from '../../../shared/planes/index.ts';
 import { provingEach, startZmqBroker, type ZmqBroker } from '../../support/zmq-broker.ts';
 import { describeEventPlane } from './event-plane.contract.ts';
 

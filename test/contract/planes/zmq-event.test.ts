@@ -1,5 +1,5 @@
 import { systemClock } from '../../../shared/clock/index.ts';
-import { createZmqEventPlane } from '../../../shared/planes/event/index.ts';
+import { createZmqEventPlane } from '../../../shared/planes/index.ts';
 import { describeEventPlane } from './event-plane.contract.ts';
 
 describeEventPlane('zmq', async () => {

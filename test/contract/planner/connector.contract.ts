@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { afterEach, describe, expect, it } from 'vitest';
-import type { Connector } from '../../../shared/planner/live/index.ts';
+import type { Connector } from '../../../shared/planner/index.ts';
 
 const NEVER = new AbortController().signal;
 

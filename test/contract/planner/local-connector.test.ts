@@ -1,7 +1,7 @@
 import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
 import { WorkerProcesses } from '../../../functions/cli/local-workers.ts';
-import { LocalConnector, type ScalableWorkers } from '../../../shared/planner/live/index.ts';
+import { LocalConnector, type ScalableWorkers } from '../../../shared/planner/index.ts';
 import { silentLogger } from '../../../shared/telemetry/index.ts';
 import { waitUntil } from '../../support/index.ts';
 import { describeConnector, type Fleet } from './connector.contract.ts';

@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import type { OutgoingMessage, PlannerQueue, ReceivedMessage } from '../../../shared/planes/queue/index.ts';
+import type { ReceivedMessage } from '../../../shared/planes/index.ts';
+import type { OutgoingMessage, PlannerQueue } from '../../../shared/planes/queue/types.ts';
 
 const NEVER = new AbortController().signal;
 const SHORT = { waitMs: 1000, hiddenMs: 1000 };

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { SqsPlannerQueue } from '../../../shared/planes/queue/index.ts';
+import { SqsPlannerQueue } from '../../../shared/planes/index.ts';
 import { hasSqs, type SqsServer, startSqs } from '../../support/index.ts';
 import { describePlannerQueue } from './queue.contract.ts';
 

@@ -16,14 +16,9 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Writable } from 'node:stream';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import {
-  type Artifact,
-  type ArtifactSource,
-  type CardFiles,
-  ModelCache,
-  type ModelCacheOptions,
-} from '../../../shared/artifacts/fetching/index.ts';
-import { ModelFilesAbsent } from '../../../shared/artifacts/index.ts';
+import type { CardFiles, ModelCacheOptions } from '../../../shared/artifacts/fetching/model-cache.ts';
+import type { Artifact } from '../../../shared/artifacts/fetching/sources.ts';
+import { type ArtifactSource, ModelCache, ModelFilesAbsent } from '../../../shared/artifacts/index.ts';
 import { systemRandom } from '../../../shared/clock/index.ts';
 import { VirtualClock } from '../../support/virtual-clock.ts';
 

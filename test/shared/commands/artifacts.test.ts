@@ -2,7 +2,7 @@ import { mkdtempSync, readdirSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
-import { type ArtifactSource, bucketSource, ModelCache } from '../../../shared/artifacts/fetching/index.ts';
+import { type ArtifactSource, bucketSource, ModelCache } from '../../../shared/artifacts/index.ts';
 import { systemClock, systemRandom } from '../../../shared/clock/index.ts';
 import { runArtifacts } from '../../../shared/commands/artifacts.ts';
 import { readModelInfo } from '../../../shared/tokens/index.ts';

@@ -7,9 +7,9 @@ import { join } from 'node:path';
 import fc from 'fast-check';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { SYSTEM } from '../../../shared/clock/index.ts';
-import { runProfile } from '../../../shared/commands/profile/index.ts';
+import { runProfile } from '../../../shared/commands/index.ts';
 import { type DecodePoint, tablesOf } from '../../../shared/commands/profile/profile.ts';
-import { readTimingProfile } from '../../../shared/engines/mocker/index.ts';
+import { readTimingProfile } from '../../../shared/engines/index.ts';
 
 const folder = mkdtempSync(join(tmpdir(), 'stator-profile-'));
 afterAll(() => rmSync(folder, { recursive: true, force: true }));

@@ -4,6 +4,7 @@ import {
   type Process,
   type ResolveOptions,
   resolveConfig,
+  TABLE,
   UNBUILT,
 } from '../../../shared/config/index.ts';
 import { machineWith } from './surroundings.ts';
@@ -349,7 +350,7 @@ describe('defaults', () => {
   });
 
   it('are absent for what must be given', () => {
-    expect(problemsOf('worker', [])).toEqual(['--engine is required: mocker, vllm, sglang, openai']);
+    expect(problemsOf('worker', [])).toEqual([`--engine is required: ${TABLE.get('engine')?.allowed}`]);
     expect(problemsOf('worker', [], {}, { allowMissing: true })).toEqual([]);
   });
 });

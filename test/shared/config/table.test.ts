@@ -92,7 +92,7 @@ describe('configuration table', () => {
     expectTypeOf<Settings<'frontend'>['httpPort']>().toEqualTypeOf<number>();
     expectTypeOf<Settings<'frontend'>['modelName']>().toEqualTypeOf<string | undefined>();
     expectTypeOf<Settings<'frontend'>['routerQueueThreshold']>().toEqualTypeOf<number | null>();
-    expectTypeOf<Settings<'worker'>['engine']>().toEqualTypeOf<'mocker' | 'vllm' | 'sglang' | 'openai'>();
+    expectTypeOf<Settings<'worker'>['planeTls']>().toEqualTypeOf<'auto' | 'on' | 'off'>();
     expectTypeOf<Settings<'worker'>['mockOutput']>().toEqualTypeOf<'text' | 'random'>();
     expectTypeOf<Settings<'function'>>().not.toHaveProperty('httpPort');
     expectTypeOf<Settings<'frontend'>>().not.toHaveProperty('seed');

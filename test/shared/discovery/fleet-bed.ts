@@ -3,8 +3,8 @@ import {
   DynamoDbDiscovery,
   type DynamoDbDiscoveryOptions,
 } from '../../../shared/discovery/dynamodb/dynamodb-discovery.ts';
+import { TableTime } from '../../../shared/discovery/index.ts';
 import type { ReadingSource } from '../../../shared/discovery/options.ts';
-import { TableTime } from '../../../shared/discovery/table/index.ts';
 import { Witness } from '../../contract/discovery/records.ts';
 import { FreezableClock } from '../../support/index.ts';
 import { MemoryTable, type MemoryTableClient } from '../../support/memory-table.ts';
@@ -36,7 +36,7 @@ export class FleetBed {
     const client = this.table.connect();
     const clock = new FreezableClock(this.clock);
     const [problems, sources, gathering]: [string[], ReadingSource[], boolean[]] = [[], [], []];
-    const discovery = DynamoDbDiscovery.over(client.table, new TableTime(clock), {
+    const discovery = new DynamoDbDiscovery(client.table, new TableTime(clock), {
       clock,
       random: seededRandom(this.#seed++),
       onProblem: ({ message }) => problems.push(message),

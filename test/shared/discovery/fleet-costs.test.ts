@@ -10,10 +10,11 @@ import { LeaseWriter } from '../../../shared/discovery/dynamodb/lease-writer.ts'
 import { discoveryTablePlace } from '../../../shared/discovery/dynamodb/schema.ts';
 import { ViewReader } from '../../../shared/discovery/dynamodb/view-reader.ts';
 import { ViewWriter } from '../../../shared/discovery/dynamodb/view-writer.ts';
+import { Table, TableTime } from '../../../shared/discovery/index.ts';
 import { addressOf } from '../../../shared/discovery/keys.ts';
 import { packLoads } from '../../../shared/discovery/loads.ts';
 import type { DiscoveryRecord, EndpointRecord, ModelRecord } from '../../../shared/discovery/records.ts';
-import { momentOf, Table, TableTime } from '../../../shared/discovery/table/index.ts';
+import { momentOf } from '../../../shared/discovery/table/table-time.ts';
 import { endpointAt, modelAt, Witness } from '../../contract/discovery/records.ts';
 import { createTestTable, type TestTable } from '../../contract/discovery/test-table.ts';
 import { startCountingTableProxy, type TableUse } from '../../support/counting-table-proxy.ts';

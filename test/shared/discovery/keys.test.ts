@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { LEASE_PARTITIONS, leaseItemKey, recordItemKey } from '../../../shared/discovery/dynamodb/schema.ts';
 import { addressOf, encodePrefix, isUnder } from '../../../shared/discovery/keys.ts';
-import { encodeSegment } from '../../../shared/planes/names/index.ts';
+import { encodeSegment } from '../../../shared/planes/index.ts';
 import { channelOf, endpointAt, modelAt } from '../../contract/discovery/records.ts';
 
 const segment = fc.string({ minLength: 1, unit: 'grapheme' });

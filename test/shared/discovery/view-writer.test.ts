@@ -3,7 +3,8 @@ import type { Fleet, Member } from '../../../shared/discovery/dynamodb/fleet/mem
 import { cellItemKey } from '../../../shared/discovery/dynamodb/schema.ts';
 import { HeadWatch, ViewReader } from '../../../shared/discovery/dynamodb/view-reader.ts';
 import { FenceLost, ViewWriter } from '../../../shared/discovery/dynamodb/view-writer.ts';
-import { type Item, type ItemKey, momentOf, type Table, TableTime } from '../../../shared/discovery/table/index.ts';
+import { type Item, type ItemKey, type Table, TableTime } from '../../../shared/discovery/index.ts';
+import { momentOf } from '../../../shared/discovery/table/table-time.ts';
 import { MemoryTable, type MemoryTableClient } from '../../support/memory-table.ts';
 import { VirtualClock } from '../../support/virtual-clock.ts';
 

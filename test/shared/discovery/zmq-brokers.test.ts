@@ -1,7 +1,7 @@
 import { afterEach, expect, it } from 'vitest';
 import { discoveredBrokers, type EventChannelRecord } from '../../../shared/discovery/index.ts';
 import { MemoryDiscovery, MemoryHub } from '../../../shared/discovery/memory/memory-discovery.ts';
-import type { ZmqBrokers } from '../../../shared/planes/event/index.ts';
+import type { ZmqBrokers } from '../../../shared/planes/index.ts';
 import { waitUntil } from '../../support/index.ts';
 
 const cleanups: (() => unknown)[] = [];

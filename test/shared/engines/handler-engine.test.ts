@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { createHandlerEngine, type EngineSink, type RequestHandler } from '../../../shared/engines/index.ts';
 import { ServeError } from '../../../shared/errors/index.ts';
-import type { EngineOutput } from '../../../shared/protocol/generation/index.ts';
+import type { EngineOutput } from '../../../shared/protocol/index.ts';
 import { chatRequest, TEXT_ENGINE_INFO } from './recording-sink.ts';
 
 const REQUEST = chatRequest();

@@ -1,6 +1,6 @@
 import type { EngineInfo, EngineSink } from '../../../shared/engines/index.ts';
 import type { ServeError } from '../../../shared/errors/index.ts';
-import type { EngineOutput, EngineRequest } from '../../../shared/protocol/generation/index.ts';
+import type { EngineOutput, EngineRequest } from '../../../shared/protocol/index.ts';
 
 /** Keeps what an engine writes. */
 export class RecordingSink implements EngineSink {

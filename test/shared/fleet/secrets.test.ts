@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { openSecrets, SecretWatch } from '../../../shared/fleet/secrets/index.ts';
+import { openSecrets, SecretWatch } from '../../../shared/fleet/index.ts';
 import { captureLogger } from '../../../shared/telemetry/log/logger.ts';
 import { VirtualClock } from '../../support/virtual-clock.ts';
 

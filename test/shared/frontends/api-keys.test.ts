@@ -1,12 +1,13 @@
 import { connect } from 'node:net';
 import { describe, expect, it } from 'vitest';
-import { RequestNames } from '../../../shared/access/index.ts';
-import { issueKey, KeyGate, type KeyRecord, type NewKey } from '../../../shared/access/keys/index.ts';
+import { issueKey, KeyGate, type KeyRecord, RequestNames } from '../../../shared/access/index.ts';
+import type { NewKey } from '../../../shared/access/keys/key-store.ts';
 import { systemClock } from '../../../shared/clock/index.ts';
-import { createHttpApp, type HttpSettings } from '../../../shared/frontends/http/index.ts';
+import { createHttpApp } from '../../../shared/frontends/http/app.ts';
 import { routesOf } from '../../../shared/frontends/http/route-table.ts';
+import type { HttpSettings } from '../../../shared/frontends/http/settings.ts';
 import { startHttpServer } from '../../../shared/frontends/node/server.ts';
-import type { GenerationRequest } from '../../../shared/protocol/generation/index.ts';
+import type { GenerationRequest } from '../../../shared/protocol/index.ts';
 import type { JsonObject } from '../../support/dynamo-http/records.ts';
 import { createTestApp } from '../../support/http-app.ts';
 import { defaultHttpSettings } from '../../support/http-settings.ts';
@@ -20,7 +21,7 @@ const CHAT = { model: 'm', messages: [{ role: 'user', content: 'x' }] };
 
 function bed(settings: Partial<HttpSettings> = {}) {
   const store = new MemoryKeyStore();
-  const gate = new KeyGate({ store, clock: systemClock, cacheMs: 60_000 });
+  const gate = new KeyGate({ store, clock: systemClock, freshMs: 60_000 });
   const pipeline = new ScriptedPipeline().onGenerate(({ sink }) => playTexts(sink, ['hello']));
   const all = { anthropic: { isEnabled: true, stripsPreamble: true }, adminKey: ADMIN, ...settings };
   const test = createTestApp({ pipeline, gate, settings: all, names: new RequestNames('shared') });
@@ -56,7 +57,7 @@ const OPEN = new Set(['/health', '/live', '/metrics', '/', '/openapi.json', '/do
 describe('where API keys are asked for', () => {
   const settings = { ...defaultHttpSettings, anthropic: { isEnabled: true, stripsPreamble: true } };
 
-  it.each(routesOf(settings).map(({ pattern, allow }) => [pattern, allow.split(',')[0]!] as const))(
+  it.each(routesOf(settings).map(({ pattern, methods }) => [pattern, [...methods][0]!] as const))(
     '%s refuses strangers, unless it is open',
     async (pattern, method) => {
       const { ask } = bed();
@@ -189,7 +190,7 @@ describe('a request under a key', () => {
         }),
     });
     let reads = 0;
-    const gate = new KeyGate({ store: slow, clock: systemClock, cacheMs: 0, onRead: () => reads++ });
+    const gate = new KeyGate({ store: slow, clock: systemClock, freshMs: 0, onRead: () => reads++ });
     const { deps, lifecycle, lines } = createTestApp({ gate });
     const app = createHttpApp(deps);
     const server = await startHttpServer(app, { host: '127.0.0.1', port: 0, lifecycle });

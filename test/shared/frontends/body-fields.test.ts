@@ -1,6 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { countTokensSchema, messagesSchema } from '../../../shared/protocol/anthropic/index.ts';
-import { bodySchemas } from '../../../shared/protocol/openai/index.ts';
+import { bodySchemas, countTokensSchema, messagesSchema } from '../../../shared/protocol/index.ts';
 import { arrayFieldsOf } from '../../support/array-fields.ts';
 import { createTestApp } from '../../support/http-app.ts';
 import { playTexts, ScriptedPipeline } from '../../support/scripted-pipeline.ts';

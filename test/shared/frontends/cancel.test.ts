@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { type NamedRequest, RequestNames } from '../../../shared/access/index.ts';
 import { ServeError, workerError } from '../../../shared/errors/index.ts';
-import type { HttpAppDeps } from '../../../shared/frontends/http/index.ts';
+import type { HttpAppDeps } from '../../../shared/frontends/http/deps.ts';
 import { RunningRequests } from '../../../shared/frontends/inference/lifecycle.ts';
 import { parseFrames } from '../../support/dynamo-http/wire-answer.ts';
 import { createTestApp, type TestApp } from '../../support/http-app.ts';

@@ -1,8 +1,9 @@
 import { describe, expect, it } from 'vitest';
 import { ServeError } from '../../../shared/errors/index.ts';
-import { createHttpApp, type HttpAppDeps } from '../../../shared/frontends/http/index.ts';
-import type { GenerationRequest } from '../../../shared/protocol/generation/index.ts';
-import type { ExplanationRecord } from '../../../shared/router/scheduler/index.ts';
+import { createHttpApp } from '../../../shared/frontends/http/app.ts';
+import type { HttpAppDeps } from '../../../shared/frontends/http/deps.ts';
+import type { GenerationRequest } from '../../../shared/protocol/index.ts';
+import type { ExplanationRecord } from '../../../shared/router/index.ts';
 import { createTestApp, fromThisMachine } from '../../support/http-app.ts';
 
 const ID = '1b4e28ba-2fa1-4d3b-a3f5-ef19b5a7633b';

@@ -1,6 +1,6 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
-import type { GenerationSink } from '../../../shared/protocol/generation/index.ts';
+import type { GenerationSink } from '../../../shared/protocol/index.ts';
 import { countTurns } from '../../support/count-turns.ts';
 import { type GenerationEvent, tell } from '../../support/generation-events.ts';
 import { createTestApp, type TestApp } from '../../support/http-app.ts';

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import type { HttpSettings } from '../../../shared/frontends/http/index.ts';
+import type { HttpSettings } from '../../../shared/frontends/http/settings.ts';
 import type { ServedModel } from '../../../shared/pipeline/index.ts';
 import { createTestApp } from '../../support/http-app.ts';
 import { defaultHttpSettings } from '../../support/http-settings.ts';

@@ -5,6 +5,7 @@ import { Client, credentials, type ServiceError, status } from '@grpc/grpc-js';
 import { afterEach, describe, expect, it } from 'vitest';
 import { seededRandom, systemClock } from '../../../shared/clock/index.ts';
 import {
+  encodeMessage,
   framed,
   type GrpcCall,
   type GrpcMethod,
@@ -15,7 +16,7 @@ import {
   openGrpcServer,
   unary,
 } from '../../../shared/grpc/index.ts';
-import { encodeMessage, HealthCheckRequestSchema } from '../../../shared/grpc/messages/index.ts';
+import { HealthCheckRequestSchema } from '../../../shared/grpc/messages/generated/health_pb.js';
 import {
   dataFrame,
   FRAME,

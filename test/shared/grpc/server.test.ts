@@ -4,6 +4,9 @@ import { type ChannelCredentials, Client, credentials, Metadata, type ServiceErr
 import { afterEach, describe, expect, it } from 'vitest';
 import { seededRandom, systemClock } from '../../../shared/clock/index.ts';
 import {
+  decodeMessage,
+  encodeMessage,
+  file_health,
   framed,
   type GrpcCall,
   type GrpcMethod,
@@ -16,14 +19,13 @@ import {
   unary,
 } from '../../../shared/grpc/index.ts';
 import {
-  decodeMessage,
-  encodeMessage,
-  file_health,
   HealthCheckRequestSchema,
   HealthCheckResponseSchema,
+} from '../../../shared/grpc/messages/generated/health_pb.js';
+import {
   ServerReflectionRequestSchema,
   ServerReflectionResponseSchema,
-} from '../../../shared/grpc/messages/index.ts';
+} from '../../../shared/grpc/messages/generated/reflection_pb.js';
 import { waitUntil } from '../../support/index.ts';
 
 const opened: { close(): unknown }[] = [];

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { decodeEngineRequest, encodeEngineRequest, readEmbeddings } from '../../../shared/protocol/generation/index.ts';
+import { decodeEngineRequest, encodeEngineRequest, readEmbeddings } from '../../../shared/protocol/index.ts';
 import type { EncodeOptions } from '../../../shared/tokens/index.ts';
 import { letterModel, letterTokenizer, model, preprocessed, request } from './fixtures.ts';
 

@@ -10,8 +10,8 @@ import type {
   PlaneServer,
   RequestPlane,
   Transport,
-} from '../../../shared/planes/request/index.ts';
-import type { GenerationRequest, GenerationSink, Usage } from '../../../shared/protocol/generation/index.ts';
+} from '../../../shared/planes/index.ts';
+import type { GenerationRequest, GenerationSink, Usage } from '../../../shared/protocol/index.ts';
 import type { RequestMeter } from '../../../shared/telemetry/index.ts';
 import { type LoadedModel, PromptEncoder, type Tokenizer } from '../../../shared/tokens/index.ts';
 import { EventSink, type GenerationEvent } from '../../support/generation-events.ts';

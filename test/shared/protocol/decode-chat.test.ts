@@ -1,7 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import type { ServeError } from '../../../shared/errors/index.ts';
-import { parseJsonBody } from '../../../shared/protocol/json/index.ts';
-import { decodeChat, parseChatBody } from '../../../shared/protocol/openai/index.ts';
+import { decodeChat, parseChatBody, parseJsonBody } from '../../../shared/protocol/index.ts';
 import { contextWith } from './decode-context.ts';
 
 const MESSAGES = [{ role: 'user', content: 'hi' }];

@@ -1,6 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { parseJsonBody } from '../../../shared/protocol/json/index.ts';
-import { decodeCompletions, parseCompletionsBody } from '../../../shared/protocol/openai/index.ts';
+import { decodeCompletions, parseCompletionsBody, parseJsonBody } from '../../../shared/protocol/index.ts';
 import { contextWith } from './decode-context.ts';
 
 function decode(fields: object) {

@@ -1,5 +1,5 @@
 import { seededRandom } from '../../../shared/clock/index.ts';
-import type { DecodeContext, OpenAiDecodeSettings } from '../../../shared/protocol/openai/index.ts';
+import type { DecodeContext, OpenAiDecodeSettings } from '../../../shared/protocol/index.ts';
 import { defaultHttpSettings } from '../../support/http-settings.ts';
 
 /** A decode context with these headers and settings; warnings are collected. */

@@ -1,10 +1,14 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import type { ServeError } from '../../../shared/errors/index.ts';
-import { type JsonBody, parseJsonBody, parseLargeJsonBody } from '../../../shared/protocol/json/index.ts';
+import {
+  type JsonBody,
+  parseCompletionsBody,
+  parseJsonBody,
+  parseLargeJsonBody,
+} from '../../../shared/protocol/index.ts';
 import { JsonReader, type PieceSizes } from '../../../shared/protocol/json/json-reader.ts';
 import { scanRoot } from '../../../shared/protocol/json/json-scan.ts';
-import { parseCompletionsBody } from '../../../shared/protocol/openai/index.ts';
 
 const parse = (text: string) => parseJsonBody(Buffer.from(text));
 

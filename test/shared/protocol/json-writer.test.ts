@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { isLongJson, jsonPieces, LazyList, objectPieces } from '../../../shared/protocol/json/index.ts';
+import { isLongJson, jsonPieces, LazyList, objectPieces } from '../../../shared/protocol/index.ts';
 
 const PIECE_CHARS = 64 * 1024;
 /** Escapes make one character six. */

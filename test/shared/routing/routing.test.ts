@@ -4,8 +4,8 @@ import { resolveConfig } from '../../../shared/config/index.ts';
 import type { RankLoad } from '../../../shared/discovery/index.ts';
 import { MemoryDiscovery, MemoryHub } from '../../../shared/discovery/memory/memory-discovery.ts';
 import type { RoutableModel } from '../../../shared/pipeline/index.ts';
-import type { PlaneHandler, RequestPlane } from '../../../shared/planes/request/index.ts';
-import type { RouteRequest } from '../../../shared/router/index.ts';
+import type { PlaneHandler, RequestPlane } from '../../../shared/planes/index.ts';
+import { Inhibition, type RouteRequest } from '../../../shared/router/index.ts';
 import { openRouterMetrics, openRouting, type Routing } from '../../../shared/routing/index.ts';
 import { createFrontendMetrics, type FrontendMetrics, silentLogger } from '../../../shared/telemetry/index.ts';
 import { QuoteService } from '../../../shared/worker/calls/quote-service.ts';
@@ -52,6 +52,7 @@ class FleetRig {
     const routing = await openRouting(settings, {
       ...common,
       plane: this.#plane,
+      inhibition: new Inhibition(clock, 5000),
       openServingPlane: async () => shared(this.#plane),
       openEventPlane: followsEvents ? () => ({ ...this.#events, close: async () => {} }) : undefined,
       routerMetrics: openRouterMetrics(settings, common),

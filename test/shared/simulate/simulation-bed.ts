@@ -1,6 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { gunzipSync } from 'node:zlib';
-import { type KvRouterConfig, kvRouterConfig } from '../../../shared/router/scheduler/index.ts';
+import type { KvRouterConfig } from '../../../shared/router/index.ts';
+import { kvRouterConfig } from '../../../shared/router/scheduler/kv-config.ts';
 import {
   parseTrace,
   type RoutingMode,

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import type { BlockChange } from '../../../shared/router/feed/index.ts';
+import type { BlockChange } from '../../../shared/router/index.ts';
 import { StandaloneIndexer } from '../../../shared/standalone/indexer.ts';
 import { createIndexerMetrics, indexerRoutes } from '../../../shared/standalone/indexer-service.ts';
 import type { OpenListener } from '../../../shared/standalone/rank-listeners.ts';

@@ -1,11 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { seededRandom } from '../../../shared/clock/index.ts';
-import type { BlockChange } from '../../../shared/router/feed/index.ts';
-import {
-  type KvRouterConfig,
-  kvRouterConfig,
-  type SessionAffinityOptions,
-} from '../../../shared/router/scheduler/index.ts';
+import type { BlockChange, KvRouterConfig, SessionAffinityOptions } from '../../../shared/router/index.ts';
+import { kvRouterConfig } from '../../../shared/router/scheduler/kv-config.ts';
 import type { OpenListener } from '../../../shared/standalone/rank-listeners.ts';
 import { Peers } from '../../../shared/standalone/replicas.ts';
 import { selectionRoutes } from '../../../shared/standalone/selection-service.ts';

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import type { KvEvent } from '../../../shared/engines/index.ts';
 import { toWire, workerError } from '../../../shared/errors/index.ts';
-import { askOnce } from '../../../shared/planes/request/index.ts';
+import { askOnce } from '../../../shared/planes/index.ts';
 import { hashBlocks } from '../../../shared/tokens/index.ts';
 import type { Worker } from '../../../shared/worker/index.ts';
 import { load, ScriptedEngine, workerBed } from './worker-bed.ts';

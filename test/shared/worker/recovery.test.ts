@@ -1,11 +1,9 @@
 import { describe, expect, it } from 'vitest';
 import type { KvEvent } from '../../../shared/engines/index.ts';
 import type { ServeError } from '../../../shared/errors/index.ts';
-import type { IncomingCall } from '../../../shared/planes/request/index.ts';
-import type { EngineOutput } from '../../../shared/protocol/generation/index.ts';
-import { BlockIndex } from '../../../shared/router/block-index/index.ts';
-import type { RecoveryResponse } from '../../../shared/router/feed/index.ts';
-import { RankTable } from '../../../shared/router/scheduler/index.ts';
+import type { IncomingCall } from '../../../shared/planes/index.ts';
+import type { EngineOutput } from '../../../shared/protocol/index.ts';
+import { BlockIndex, RankTable, type RecoveryResponse } from '../../../shared/router/index.ts';
 import { EventRing, RankJournal, RecoveryService } from '../../../shared/worker/events/rank-journal.ts';
 import { waitUntil } from '../../support/wait-until.ts';
 import { applyTo, decodeAnswer, heldBy } from '../router/feed/scripted-rank.ts';

@@ -3,13 +3,8 @@ import type { DiscoveryRecord } from '../../../shared/discovery/index.ts';
 import { MemoryDiscovery, MemoryHub } from '../../../shared/discovery/memory/memory-discovery.ts';
 import type { Engine, EngineInfo, EngineLoad, EngineSink, KvEvent } from '../../../shared/engines/index.ts';
 import type { ServeError } from '../../../shared/errors/index.ts';
-import type { EventEnvelope } from '../../../shared/planes/event/index.ts';
-import type { Call, CallSink, Transport } from '../../../shared/planes/request/index.ts';
-import {
-  type EngineOutput,
-  type EngineRequest,
-  encodeEngineRequest,
-} from '../../../shared/protocol/generation/index.ts';
+import type { Call, CallSink, EventEnvelope, Transport } from '../../../shared/planes/index.ts';
+import { type EngineOutput, type EngineRequest, encodeEngineRequest } from '../../../shared/protocol/index.ts';
 import { captureLogger, createWorkerMetrics } from '../../../shared/telemetry/index.ts';
 import { EndpointHealth, startWorker, type Worker, type WorkerOptions } from '../../../shared/worker/index.ts';
 import { createMemoryEventPlane } from '../../support/memory-event-plane.ts';

@@ -1,9 +1,9 @@
 import { afterEach, describe, expect, it } from 'vitest';
 import { systemClock, systemRandom } from '../../../shared/clock/index.ts';
 import { MemoryDiscovery, MemoryHub } from '../../../shared/discovery/memory/memory-discovery.ts';
-import { createMockEngine } from '../../../shared/engines/mocker/index.ts';
-import { createTcpRequestPlane } from '../../../shared/planes/request/index.ts';
-import { encodeEngineRequest } from '../../../shared/protocol/generation/index.ts';
+import { createMockEngine } from '../../../shared/engines/index.ts';
+import { createTcpRequestPlane } from '../../../shared/planes/index.ts';
+import { encodeEngineRequest } from '../../../shared/protocol/index.ts';
 import { createWorkerMetrics, silentLogger } from '../../../shared/telemetry/index.ts';
 import { startWorker } from '../../../shared/worker/index.ts';
 import { waitUntil } from '../../support/index.ts';

@@ -1,8 +1,8 @@
 import { describe, expect, it } from 'vitest';
 import type { FleetLoads } from '../../../shared/discovery/index.ts';
-import { createMockEngine } from '../../../shared/engines/mocker/index.ts';
+import { createMockEngine } from '../../../shared/engines/index.ts';
 import { isMigratable, workerError } from '../../../shared/errors/index.ts';
-import { type EngineRequest, RELEASE_PREFILL } from '../../../shared/protocol/generation/index.ts';
+import { type EngineRequest, RELEASE_PREFILL } from '../../../shared/protocol/index.ts';
 import { memoryHandoffs } from '../../support/memory-handoffs.ts';
 import { range } from '../engines/mocker/support.ts';
 import { load, ScriptedEngine, workerBed } from './worker-bed.ts';

@@ -3,8 +3,10 @@ import { seededRandom, systemClock, systemRandom } from '../../../shared/clock/i
 import type { ModelCard, ModelType } from '../../../shared/discovery/index.ts';
 import { MemoryDiscovery, MemoryHub } from '../../../shared/discovery/memory/memory-discovery.ts';
 import { workerError } from '../../../shared/errors/index.ts';
-import { createHttpApp, type HttpSettings } from '../../../shared/frontends/http/index.ts';
-import { ByteBudget, ServiceLifecycle } from '../../../shared/frontends/inference/index.ts';
+import { createHttpApp } from '../../../shared/frontends/http/app.ts';
+import type { HttpSettings } from '../../../shared/frontends/http/settings.ts';
+import { ByteBudget } from '../../../shared/frontends/inference/deps.ts';
+import { ServiceLifecycle } from '../../../shared/frontends/inference/lifecycle.ts';
 import { startHttpServer } from '../../../shared/frontends/node/server.ts';
 import {
   createPipeline,
@@ -14,10 +16,10 @@ import {
   type Worker,
   workerSetsOf,
 } from '../../../shared/pipeline/index.ts';
-import type { IncomingCall, RequestPlane } from '../../../shared/planes/request/index.ts';
-import { decodeEngineRequest } from '../../../shared/protocol/generation/index.ts';
+import type { IncomingCall, RequestPlane } from '../../../shared/planes/index.ts';
+import { decodeEngineRequest } from '../../../shared/protocol/index.ts';
 import { MemoryResponseStore } from '../../../shared/responses/index.ts';
-import { SimpleRouter } from '../../../shared/router/index.ts';
+import { Inhibition, SimpleRouter } from '../../../shared/router/index.ts';
 import { createFrontendMetrics, silentLogger } from '../../../shared/telemetry/index.ts';
 import { type LoadedModel, loadModelFolder } from '../../../shared/tokens/index.ts';
 import { defaultHttpSettings } from '../http-settings.ts';
@@ -109,12 +111,8 @@ export async function startDeployment(
   const registered = [...(name.startsWith('mocker') ? MOCKED : loadModels(folder)), ...more];
   const instances = new Map<string, string>();
   if (name !== 'empty') await registerModels(name, registered, { plane, discovery, engine, instances });
-  const router = new SimpleRouter<Worker>({
-    mode: 'round-robin',
-    inhibitedMs: 0,
-    clock: systemClock,
-    random: seededRandom(1),
-  });
+  const inhibition = new Inhibition(systemClock, 0);
+  const router = new SimpleRouter<Worker>({ mode: 'round-robin', random: seededRandom(1), inhibition });
   const pools = new FollowedPools(router);
   const onChange = (): void => pools.follow(models.list().flatMap(workerSetsOf));
   const models: LiveModelDirectory = new LiveModelDirectory({ discovery, clock: systemClock, onChange });
@@ -124,6 +122,7 @@ export async function startDeployment(
     models,
     store: new ModelStore({ open: async () => loaded, clock: systemClock, onFailure: () => {} }),
     router,
+    inhibition,
     plane,
     clock: systemClock,
     observer: metrics,

@@ -1,4 +1,4 @@
-import type { EngineRequest, OutputSink } from '../../../shared/protocol/generation/index.ts';
+import type { EngineRequest, OutputSink } from '../../../shared/protocol/index.ts';
 import type { ScriptedEngine } from '../scripted-engine.ts';
 
 /** Bytes FF D8 and a name: as much of a JPEG as the recorded workers sent. */

@@ -1,7 +1,6 @@
 import { Packr } from 'msgpackr';
-import { decodeEventBatch } from '../../../shared/engines/kv-stream/engine-events.ts';
+import { decodeEventBatch, EventBatchError } from '../../../shared/engines/kv-stream/engine-events.ts';
 import { EventNormaliser } from '../../../shared/engines/kv-stream/event-normaliser.ts';
-import { MsgpackError } from '../../../shared/engines/kv-stream/msgpack-cursor.ts';
 import { decodeEnvelope, decodeEnvelopeRecord } from '../../../shared/planes/event/envelope.ts';
 import { MsgpackReader } from '../../../shared/planes/sliced-record.ts';
 import { decodeRouterEvents } from '../../../shared/router/feed/kv-events.ts';
@@ -60,7 +59,7 @@ export const EVENT_PARTS: Readonly<Record<string, Part>> = {
     try {
       for (const each of decodeEventBatch(payload).events) normaliser.apply(each);
     } catch (error) {
-      if (!(error instanceof MsgpackError || error instanceof RangeError)) throw error;
+      if (!(error instanceof EventBatchError || error instanceof RangeError)) throw error;
     }
   },
 };

@@ -8,7 +8,7 @@ import {
   encodeModelInferResponse,
   tensorRequestOf,
   tensorResponseOf,
-} from '../../../shared/protocol/kserve/index.ts';
+} from '../../../shared/protocol/index.ts';
 import type { HostileValues } from './hostile-values.ts';
 import type { Part } from './parts.ts';
 

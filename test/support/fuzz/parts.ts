@@ -1,11 +1,11 @@
 import { seededRandom } from '../../../shared/clock/index.ts';
 import { fromText } from '../../../shared/discovery/records.ts';
+import { createReasoningParser, createToolCallParser, planReasoning } from '../../../shared/parsers/index.ts';
 import { REASONING_FORMATS } from '../../../shared/parsers/reasoning/formats.ts';
-import { createReasoningParser, planReasoning } from '../../../shared/parsers/reasoning/index.ts';
-import { createToolCallParser, TOOL_CALL_PARSER_NAMES } from '../../../shared/parsers/tool-calls/index.ts';
+import { TOOL_CALL_PARSER_NAMES } from '../../../shared/parsers/tool-calls/registry.ts';
 import { FrameError, FrameParser, writeU32 } from '../../../shared/planes/request/frames/frame.ts';
 import { PeerFault } from '../../../shared/planes/request/frames/peer-trust.ts';
-import { readEngineOutput } from '../../../shared/protocol/generation/index.ts';
+import { readEngineOutput } from '../../../shared/protocol/index.ts';
 import { JsonReader } from '../../../shared/protocol/json/json-reader.ts';
 import { EVENT_PARTS } from './event-parts.ts';
 import { GRPC_PARTS } from './grpc-parts.ts';

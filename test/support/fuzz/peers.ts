@@ -3,8 +3,8 @@ import { type AddressInfo, createServer, type Socket } from 'node:net';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { seededRandom, systemClock } from '../../../shared/clock/index.ts';
-import { createTcpRequestPlane, type IncomingCall } from '../../../shared/planes/request/index.ts';
-import type { EngineOutput } from '../../../shared/protocol/generation/index.ts';
+import { createTcpRequestPlane, type IncomingCall } from '../../../shared/planes/index.ts';
+import type { EngineOutput } from '../../../shared/protocol/index.ts';
 import { HostileValues } from './hostile-values.ts';
 import { frame } from './parts.ts';
 

@@ -1,7 +1,6 @@
 import { readFileSync } from 'node:fs';
 import { ServeError } from '../../../shared/errors/index.ts';
-import { parseJsonBody } from '../../../shared/protocol/json/index.ts';
-import { decodeChat, parseChatBody } from '../../../shared/protocol/openai/index.ts';
+import { decodeChat, parseChatBody, parseJsonBody } from '../../../shared/protocol/index.ts';
 import { type ChatTemplate, type ChatTemplateInput, compileChatTemplate } from '../../../shared/tokens/index.ts';
 import { contextWith } from '../../shared/protocol/decode-context.ts';
 import type { HostileValues } from './hostile-values.ts';

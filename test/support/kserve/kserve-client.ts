@@ -1,6 +1,6 @@
 import { type DescMethod, fromBinary, fromJson, type JsonValue, toBinary, toJson } from '@bufbuild/protobuf';
 import { type ChannelCredentials, Client, credentials, Metadata, type ServiceError } from '@grpc/grpc-js';
-import { GRPCInferenceService } from '../../../shared/grpc/messages/index.ts';
+import { GRPCInferenceService } from '../../../shared/grpc/messages/generated/grpc_service_pb.js';
 
 /** What a call came to. */
 export interface Outcome {

@@ -1,7 +1,12 @@
 import { workerError } from '../../../shared/errors/index.ts';
-import type { IncomingCall } from '../../../shared/planes/request/index.ts';
-import { decodeEngineRequest, type EngineRequest } from '../../../shared/protocol/generation/index.ts';
-import type { InferParameter, TensorRecord, TensorRequestRecord } from '../../../shared/protocol/kserve/index.ts';
+import type { IncomingCall } from '../../../shared/planes/index.ts';
+import {
+  decodeEngineRequest,
+  type EngineRequest,
+  type TensorRecord,
+  type TensorRequestRecord,
+} from '../../../shared/protocol/index.ts';
+import type { InferParameter } from '../../../shared/protocol/kserve/messages.ts';
 
 /* The scripted models of test/fixtures/kserve/README.md: what a worker of each answers. */
 

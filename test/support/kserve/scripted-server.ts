@@ -2,8 +2,9 @@ import type { Gate } from '../../../shared/access/index.ts';
 import { type Clock, seededRandom, systemClock, systemRandom } from '../../../shared/clock/index.ts';
 import type { ModelCard, ModelInput, ModelType } from '../../../shared/discovery/index.ts';
 import { MemoryDiscovery, MemoryHub } from '../../../shared/discovery/memory/memory-discovery.ts';
-import { createKserveService, type KserveService } from '../../../shared/frontends/grpc/index.ts';
-import { ByteBudget, ServiceLifecycle } from '../../../shared/frontends/inference/index.ts';
+import { createKserveService, type KserveService } from '../../../shared/frontends/grpc/service.ts';
+import { ByteBudget } from '../../../shared/frontends/inference/deps.ts';
+import { ServiceLifecycle } from '../../../shared/frontends/inference/lifecycle.ts';
 import { type GrpcServer, type GrpcServerOptions, openGrpcServer } from '../../../shared/grpc/index.ts';
 import {
   ColdStartQueue,
@@ -14,10 +15,9 @@ import {
   type Worker,
   workerSetsOf,
 } from '../../../shared/pipeline/index.ts';
-import type { IncomingCall, PlaneServer } from '../../../shared/planes/request/index.ts';
-import { BlockIndex } from '../../../shared/router/block-index/index.ts';
-import { SimpleRouter } from '../../../shared/router/index.ts';
-import { KvRouter, kvRouterConfig } from '../../../shared/router/scheduler/index.ts';
+import type { IncomingCall, PlaneServer } from '../../../shared/planes/index.ts';
+import { BlockIndex, Inhibition, KvRouter, SimpleRouter } from '../../../shared/router/index.ts';
+import { kvRouterConfig } from '../../../shared/router/scheduler/kv-config.ts';
 import { createFrontendMetrics, type FrontendMetrics, silentLogger } from '../../../shared/telemetry/index.ts';
 import { letterModel } from '../../shared/pipeline/fixtures.ts';
 import { defaultHttpSettings } from '../http-settings.ts';
@@ -133,6 +133,7 @@ export async function startScriptedKserve(options: ScriptedKserveOptions = {}): 
     const isTensor = model.model_input === 'Tensor';
     await add(name, model, (call) => (isTensor ? serveEcho(call) : serveText(call, (body) => bodies.push(body))));
   }
+  const inhibition = new Inhibition(clock, 0);
   const router = options.queues
     ? new KvRouter<Worker>({
         config: kvRouterConfig({ queueThreshold: 0 }),
@@ -140,7 +141,7 @@ export async function startScriptedKserve(options: ScriptedKserveOptions = {}): 
         random,
         indexFor: (_, ranks) => new BlockIndex({ ranks }),
       })
-    : new SimpleRouter<Worker>({ mode: 'round-robin', inhibitedMs: 0, clock, random });
+    : new SimpleRouter<Worker>({ mode: 'round-robin', random, inhibition });
   const observer = { holding() {}, wanted() {}, held() {} };
   const hold = options.holds ? new ColdStartQueue({ clock, timeoutMs: 60_000, observer }) : undefined;
   const pools = new FollowedPools(router);
@@ -168,6 +169,7 @@ export async function startScriptedKserve(options: ScriptedKserveOptions = {}): 
       onFailure: () => {},
     }),
     router,
+    inhibition,
     plane,
     clock,
     hold,

@@ -1,6 +1,5 @@
 import type { SentSignal } from '../../../shared/planner/index.ts';
-import type { PlannerEventOf, TrafficTotals } from '../../../shared/protocol/planner/index.ts';
-import { NO_TRAFFIC } from '../../../shared/protocol/planner-topics/index.ts';
+import { NO_TRAFFIC, type PlannerEventOf, type TrafficTotals } from '../../../shared/protocol/index.ts';
 
 /** Where the queue's clock stands when the stories of these tests begin. */
 export const BEGIN_S = 1_800_000_000;

@@ -1,8 +1,7 @@
 import type { Clock, Random } from '../../../shared/clock/index.ts';
 import { MemoryDiscovery, type MemoryHub } from '../../../shared/discovery/memory/memory-discovery.ts';
-import type { EventPlane, EventPublisher } from '../../../shared/planes/event/index.ts';
-import type { PlannerEventOf } from '../../../shared/protocol/planner/index.ts';
-import { NO_TRAFFIC, ROLLUP_TOPIC } from '../../../shared/protocol/planner-topics/index.ts';
+import type { EventPlane, EventPublisher } from '../../../shared/planes/index.ts';
+import { NO_TRAFFIC, type PlannerEventOf, ROLLUP_TOPIC } from '../../../shared/protocol/index.ts';
 import { rollupOf } from './fleet-signals.ts';
 
 const SCOPE = { kind: 'namespace', namespace: 'ns' } as const;

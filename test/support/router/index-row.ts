@@ -1,5 +1,4 @@
-import { BlockIndex } from '../../../shared/router/block-index/index.ts';
-import { RankTable } from '../../../shared/router/scheduler/index.ts';
+import { BlockIndex, RankTable } from '../../../shared/router/index.ts';
 import { Overlaps } from '../../../shared/router/scheduler/prefix-index.ts';
 import { chainHashes } from '../../../shared/tokens/index.ts';
 import { difference, pairOf, pairsOf } from './row.ts';

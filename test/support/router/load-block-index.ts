@@ -1,4 +1,5 @@
-import { BlockIndex, type BlockIndexOptions } from '../../../shared/router/block-index/index.ts';
+import type { BlockIndexOptions } from '../../../shared/router/block-index/block-index.ts';
+import { BlockIndex } from '../../../shared/router/index.ts';
 
 /** The index that a snapshot was taken of, loaded at once: about 50 ms for a million blocks. All its ranks get numbers. */
 export function loadBlockIndex(snapshot: Uint8Array, options: BlockIndexOptions): BlockIndex {

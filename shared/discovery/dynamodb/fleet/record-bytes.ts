@@ -1,4 +1,4 @@
-import type { EventScope, EventTransport } from '../../../planes/event/index.ts';
+import type { EventScope, EventTransport } from '../../../planes/index.ts';
 import { PackedReader, PackedWriter } from '../../packed.ts';
 import type { EndpointRecord, EventChannelRecord, ModelRecord } from '../../records.ts';
 

@@ -1,5 +1,5 @@
 import { anthropicErrorBody, type ServeError } from '../../../errors/index.ts';
-import type { GenerationRequest, TextFinish, Usage } from '../../../protocol/generation/index.ts';
+import type { GenerationRequest, TextFinish, Usage } from '../../../protocol/index.ts';
 import { ChatBodyReader } from '../openai/chat-body-reader.ts';
 import type { RunningUsage } from '../openai/running-usage.ts';
 import { annotationFrame, preprocessorFrame, type WireNames } from '../openai/wire.ts';

@@ -4,14 +4,16 @@ import {
   decodeCountTokens,
   decodeMessages,
   estimateTokens,
+  type GenerationRequest,
+  ignoredKeyLabels,
   MESSAGES_KEYS,
   type MessagesDecodeOptions,
   parseCountTokensBody,
   parseMessagesBody,
-} from '../../../protocol/anthropic/index.ts';
-import type { GenerationRequest, TextFinish, Usage } from '../../../protocol/generation/index.ts';
-import { ignoredKeyLabels } from '../../../protocol/openai/index.ts';
-import { decodeContext, generate, requireAllowed, requireService } from '../../inference/index.ts';
+  type TextFinish,
+  type Usage,
+} from '../../../protocol/index.ts';
+import { decodeContext, generate, requireAllowed, requireService } from '../../inference/dialect.ts';
 import type { HttpAppDeps } from '../deps.ts';
 import type { HttpExchange } from '../hosts/exchange.ts';
 import { ChatBodyReader } from '../openai/chat-body-reader.ts';

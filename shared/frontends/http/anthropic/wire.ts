@@ -1,6 +1,6 @@
 import type { Random } from '../../../clock/index.ts';
 import { anthropicErrorBody, type ServeError, workerError } from '../../../errors/index.ts';
-import type { FinishReason, TextFinish, Usage } from '../../../protocol/generation/index.ts';
+import type { FinishReason, TextFinish, Usage } from '../../../protocol/index.ts';
 import type { HttpExchange } from '../hosts/exchange.ts';
 import type { WireNames } from '../openai/wire.ts';
 import type { Inference } from '../serve-inference.ts';

@@ -1,6 +1,6 @@
 import { createBrotliDecompress, createGunzip, createInflate } from 'node:zlib';
 import { overLimit, reasonOf, ServeError } from '../../../errors/index.ts';
-import type { ByteBudget } from '../../inference/index.ts';
+import type { ByteBudget } from '../../inference/deps.ts';
 
 /** A chunk from here on is kept as it came; copying it would cost more than its own overhead. */
 const LARGE_CHUNK_BYTES = 16 * 1024;

@@ -1,4 +1,4 @@
-import type { BookedExchange } from '../../inference/index.ts';
+import type { BookedExchange } from '../../inference/deps.ts';
 import type { BodyIntake } from './body-intake.ts';
 
 /**

@@ -1,4 +1,4 @@
-import type { FinishReason, GenerationSink } from '../../../protocol/generation/index.ts';
+import type { FinishReason, GenerationSink } from '../../../protocol/index.ts';
 import { isRecord } from '../../../records/index.ts';
 
 type Body = Readonly<Record<string, unknown>>;

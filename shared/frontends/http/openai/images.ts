@@ -1,8 +1,7 @@
 import { endOfTurn } from '../../../concurrency/index.ts';
 import { LIMITS, overLimit, ServeError } from '../../../errors/index.ts';
-import type { JsonBody } from '../../../protocol/json/index.ts';
-import { decodeImages, parseImagesBody } from '../../../protocol/openai/index.ts';
-import { decodeContext, generate, requireServed } from '../../inference/index.ts';
+import { decodeImages, type JsonBody, parseImagesBody } from '../../../protocol/index.ts';
+import { decodeContext, generate, requireServed } from '../../inference/dialect.ts';
 import type { HttpAppDeps } from '../deps.ts';
 import type { HttpExchange } from '../hosts/exchange.ts';
 import type { Serve } from '../route.ts';

@@ -1,5 +1,4 @@
-import type { GenerationRequest, ServingWorkers } from '../../../protocol/generation/index.ts';
-import { jsonPieces } from '../../../protocol/json/index.ts';
+import { type GenerationRequest, jsonPieces, type ServingWorkers } from '../../../protocol/index.ts';
 import type { Inference } from '../serve-inference.ts';
 
 /** What one chunk contributes to `nvext`. */

@@ -1,4 +1,4 @@
-import type { GenerationRequest, Usage } from '../../../protocol/generation/index.ts';
+import type { GenerationRequest, Usage } from '../../../protocol/index.ts';
 import type { RequestMeter, RequestOutcome, WorkerLabels } from '../../../telemetry/index.ts';
 
 /**

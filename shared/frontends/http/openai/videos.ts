@@ -1,8 +1,8 @@
 import type { ServeError } from '../../../errors/index.ts';
-import type { GenerationSink, Usage } from '../../../protocol/generation/index.ts';
-import { decodeVideos, parseVideosBody } from '../../../protocol/openai/index.ts';
+import { decodeVideos, type GenerationSink, parseVideosBody, type Usage } from '../../../protocol/index.ts';
 import { isRecord } from '../../../records/index.ts';
-import { type Abandonable, DialectSink, decodeContext, generate, requireServed } from '../../inference/index.ts';
+import type { Abandonable } from '../../inference/deps.ts';
+import { DialectSink, decodeContext, generate, requireServed } from '../../inference/dialect.ts';
 import type { Serve } from '../route.ts';
 import { type Inference, serveInference } from '../serve-inference.ts';
 import { StreamSink } from '../sinks/dialect-sink.ts';

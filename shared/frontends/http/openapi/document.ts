@@ -1,8 +1,7 @@
 import * as z from 'zod';
 import packageJson from '../../../../package.json' with { type: 'json' };
 import { codeRow, type ErrorCode } from '../../../errors/index.ts';
-import { countTokensSchema, messagesSchema } from '../../../protocol/anthropic/index.ts';
-import { type BodySchema, bodySchemas } from '../../../protocol/openai/index.ts';
+import { type BodySchema, bodySchemas, countTokensSchema, messagesSchema } from '../../../protocol/index.ts';
 import { OVERLOAD_STATUS } from '../anthropic/wire.ts';
 import type { FailureName, Operation } from '../route.ts';
 import type { HttpSettings } from '../settings.ts';

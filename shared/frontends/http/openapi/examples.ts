@@ -1,9 +1,11 @@
-import type { ModelType } from '../../../discovery/index.ts';
 import type { ServedModel } from '../../../pipeline/index.ts';
+import { ENDPOINTS, type Endpoint } from '../../../protocol/index.ts';
 import type { Operation } from '../route.ts';
 
 /** Names of served models that examples ask for, by what they can do. */
-export type ExampleModels = Readonly<Record<'Chat' | 'Completions' | 'Embedding' | 'Images' | 'Videos', string>>;
+export type ExampleModels = Readonly<Record<ServedType, string>>;
+
+type ServedType = (typeof ENDPOINTS)[Endpoint]['modelType'];
 
 /** Stands in examples while nothing is served. */
 const NO_MODEL = 'MODEL';
@@ -17,14 +19,9 @@ const PICTURE =
 export function exampleModels(models: readonly ServedModel[]): ExampleModels {
   const ready = models.filter(({ readiness }) => readiness.isReady);
   const any = (ready[0] ?? models[0])?.name ?? NO_MODEL;
-  const of = (type: ModelType): string => ready.find(({ card }) => card.model_type.includes(type))?.name ?? any;
-  return {
-    Chat: of('Chat'),
-    Completions: of('Completions'),
-    Embedding: of('Embedding'),
-    Images: of('Images'),
-    Videos: of('Videos'),
-  };
+  const of = (type: ServedType): string => ready.find(({ card }) => card.model_type.includes(type))?.name ?? any;
+  const named = Object.values(ENDPOINTS).map(({ modelType }) => [modelType, of(modelType)]);
+  return Object.fromEntries(named) as ExampleModels; // of every row
 }
 
 /** A short body that is taken as it stands, for each schema of a body. */

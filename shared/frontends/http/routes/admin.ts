@@ -1,17 +1,17 @@
 import { ServeError, toServeError } from '../../../errors/index.ts';
 import type { BusyThresholdValues } from '../../../pipeline/index.ts';
-import type { GenerationRequest } from '../../../protocol/generation/index.ts';
-import type { JsonBody } from '../../../protocol/json/index.ts';
 import {
   type BusyThresholdBody,
   checkBusyThresholdBody,
   decodeChat,
   decodeCompletions,
+  type GenerationRequest,
+  type JsonBody,
   parseBusyThresholdBody,
   parseChatBody,
   parseCompletionsBody,
-} from '../../../protocol/openai/index.ts';
-import { decodeContext } from '../../inference/index.ts';
+} from '../../../protocol/index.ts';
+import { decodeContext } from '../../inference/dialect.ts';
 import type { HttpAppDeps } from '../deps.ts';
 import type { HttpExchange } from '../hosts/exchange.ts';
 import { decodePath, EXPLAIN_PATH, shownId } from '../route.ts';

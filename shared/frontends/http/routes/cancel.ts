@@ -1,5 +1,5 @@
 import { ServeError } from '../../../errors/index.ts';
-import { cancelRequest } from '../../inference/index.ts';
+import { cancelRequest } from '../../inference/lifecycle.ts';
 import type { HttpAppDeps } from '../deps.ts';
 import type { HttpExchange } from '../hosts/exchange.ts';
 import { decodePath, shownId } from '../route.ts';

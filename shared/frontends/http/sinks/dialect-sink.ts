@@ -1,7 +1,7 @@
 import type { Timer } from '../../../clock/index.ts';
 import { openAiStreamError, ServeError, toServeError } from '../../../errors/index.ts';
-import type { Usage } from '../../../protocol/generation/index.ts';
-import { DialectSink, PartialSink } from '../../inference/index.ts';
+import type { Usage } from '../../../protocol/index.ts';
+import { DialectSink, PartialSink } from '../../inference/dialect.ts';
 import type { FrameSink } from '../hosts/exchange.ts';
 import type { Inference } from '../serve-inference.ts';
 import { sendError } from './send.ts';
@@ -150,7 +150,7 @@ export function isAscii(text: string): boolean {
 
 /** An answer that is written event by event. */
 export abstract class StreamSink extends DialectSink<Inference> {
-  protected readonly out: SseStream;
+  readonly out: SseStream;
 
   /** The parameters behind `inference` are those of `SseStream`. */
   constructor(inference: Inference, headers?: Readonly<Record<string, string>>, keepAliveFrame?: () => string) {

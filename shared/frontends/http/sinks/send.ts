@@ -1,6 +1,6 @@
 import { endOfTurn } from '../../../concurrency/index.ts';
 import { openAiErrorBody, type ServeError } from '../../../errors/index.ts';
-import { isLongJson, jsonPieces, objectPieces } from '../../../protocol/json/index.ts';
+import { isLongJson, jsonPieces, objectPieces } from '../../../protocol/index.ts';
 import type { HttpExchange } from '../hosts/exchange.ts';
 import type { Inference } from '../serve-inference.ts';
 

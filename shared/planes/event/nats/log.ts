@@ -1,6 +1,8 @@
 import type { Clock, Random } from '../../../clock/index.ts';
 import { untilAborted } from '../../../concurrency/index.ts';
-import { type NatsStream, type NatsStreamFacts, retryPauseMs } from '../../nats/index.ts';
+import { retryPauseMs } from '../../nats/client.ts';
+import type { NatsStream } from '../../nats/stream.ts';
+import type { NatsStreamFacts } from '../../nats/types.ts';
 import { decodeEnvelopeRecord, handOn } from '../envelope.ts';
 import {
   anotherLog,

@@ -1,5 +1,6 @@
 import { type Clock, type Random, systemRandom } from '../../../clock/index.ts';
-import { type NatsClient, type NatsStream, retryPauseMs } from '../../nats/index.ts';
+import { type NatsClient, retryPauseMs } from '../../nats/client.ts';
+import type { NatsStream } from '../../nats/stream.ts';
 import { encodeEnvelopeRecord, SequencedPublisher } from '../envelope.ts';
 import {
   type EventLog,

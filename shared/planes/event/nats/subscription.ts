@@ -1,4 +1,5 @@
-import type { NatsMessage, NatsSubscription as Subscribed } from '../../nats/index.ts';
+import type { NatsMessage } from '../../nats/messages.ts';
+import type { NatsSubscription as Subscribed } from '../../nats/types.ts';
 import { decodeEnvelopeRecord, EVENT_BYTES_MAX, SequenceWatch } from '../envelope.ts';
 import type { EventListener, EventSubscription } from '../types.ts';
 

@@ -1,6 +1,6 @@
 import type { Timer } from '../../../clock/index.ts';
 import { ServeError, toWire, type WireError, workerError } from '../../../errors/index.ts';
-import type { EngineOutput } from '../../../protocol/generation/index.ts';
+import type { EngineOutput } from '../../../protocol/index.ts';
 import { bytesOf, encodeRecord, type RecordPieces } from '../../record-codec.ts';
 import { type AnswerWire, ServerCall, type ServerCallRequest } from '../server-call.ts';
 import type { PlaneHandler } from '../types.ts';

@@ -1,8 +1,10 @@
 import { type Random, systemRandom } from '../../../clock/index.ts';
 import { forAtMost } from '../../../concurrency/index.ts';
 import { workerError } from '../../../errors/index.ts';
-import { encodeSegment } from '../../names/index.ts';
-import type { NatsClient, NatsMessage, NatsSubscription } from '../../nats/index.ts';
+import { encodeSegment } from '../../event/types.ts';
+import type { NatsClient } from '../../nats/client.ts';
+import type { NatsMessage } from '../../nats/messages.ts';
+import type { NatsSubscription } from '../../nats/types.ts';
 import { ClientCall } from '../client-call.ts';
 import type { ByteChannel, CallTarget, Dial } from '../frames/byte-channel.ts';
 import { EndpointHost } from '../frames/endpoint-host.ts';

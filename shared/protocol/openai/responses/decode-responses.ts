@@ -1,6 +1,6 @@
 import { ServeError } from '../../../errors/index.ts';
-import { BYTES_PER_TOKEN, type ChatMessage, type GenerationRequest } from '../../generation/index.ts';
-import type { JsonBody } from '../../json/index.ts';
+import { BYTES_PER_TOKEN, type ChatMessage, type GenerationRequest } from '../../generation/generation-request.ts';
+import type { JsonBody } from '../../json/json-body.ts';
 import type { ChatBody } from '../chat-schema.ts';
 import { decodeChatRequest } from '../decode-chat.ts';
 import type { DecodeContext, Mutable } from '../decode-context.ts';

@@ -1,5 +1,5 @@
 import { assertNever } from '../../../errors/index.ts';
-import type { ChatMessage } from '../../generation/index.ts';
+import type { ChatMessage } from '../../generation/generation-request.ts';
 import { invalidValue } from '../field-checks.ts';
 import { chatToolName, TOOL_SEARCH } from './decode-tools.ts';
 import type { ContentPart, InputItem, MessageItem } from './items.ts';

@@ -1,8 +1,8 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { Clock, Random, Timer } from '../../../clock/index.ts';
-import type { EventLog } from '../../../planes/event/index.ts';
-import { asWholeNumber, isRecord } from '../../../records/index.ts';
-import type { BlockIndex, LoadedBlockIndex } from '../../block-index/index.ts';
+import type { EventLog } from '../../../planes/index.ts';
+import type { BlockIndex } from '../../block-index/block-index.ts';
+import type { LoadedBlockIndex } from '../../block-index/snapshot.ts';
 import type { EventSource, KvEventFeed, RankPlace } from '../../feed/kv-event-feed.ts';
 import type { LeaseHolder } from '../lease-holder.ts';
 import type { RankId, RouterState, StateName } from '../router-state.ts';
@@ -64,7 +64,7 @@ export class ComponentIndex implements EventSource {
 
   /** Begins to fill the indexes; `feed` follows the event ids of each rank. */
   start(feed: ComponentFeed & { restoreAll(): void }): void {
-    const index = this.#noticing(foldComponent(feed, () => this.#options.pools()));
+    const index = foldComponent(feed, () => this.#options.pools());
     this.#reader = this.#openReader(index);
     this.#snapshotter = this.#openSnapshotter(index, this.#reader);
     this.#awaitLog(this.#reader, () => feed.restoreAll());
@@ -94,10 +94,12 @@ export class ComponentIndex implements EventSource {
   }
 
   #openReader(index: FoldedIndex): IndexReader {
-    const { state, name: pointer, store, clock, random, resets: dropsPointer = false, onProblem } = this.#options;
-    const onLogProblem = (problem: unknown): void => onProblem('log', problem);
-    const common = { state, pointer, store, log: this.#log, index, clock, random };
-    return new IndexReader({ ...common, dropsPointer, onProblem: onLogProblem });
+    const { state, name: pointer, store, clock, random, resets = false, onHydrated, onProblem } = this.#options;
+    return new IndexReader({
+      ...{ state, pointer, store, log: this.#log, index, clock, random, onHydrated },
+      dropsPointer: resets,
+      onProblem: (problem) => onProblem('log', problem),
+    });
   }
 
   #openSnapshotter(index: FoldedIndex, reader: IndexReader): Snapshotter {
@@ -109,21 +111,6 @@ export class ComponentIndex implements EventSource {
       ...(messagesMax === undefined ? {} : { messagesMax: messagesMax ?? Number.POSITIVE_INFINITY }),
       onProblem: (problem) => onProblem('snapshots', problem),
     });
-  }
-
-  #noticing(index: FoldedIndex): FoldedIndex {
-    const { onHydrated } = this.#options;
-    return {
-      ...index,
-      async load(...snapshot) {
-        await index.load(...snapshot);
-        onHydrated('snapshot');
-      },
-      clear() {
-        index.clear();
-        onHydrated('dumps');
-      },
-    };
   }
 }
 
@@ -157,12 +144,6 @@ export interface ComponentPool {
 /** Whoever follows the event ids of each rank of the component (`KvEventFeed`). */
 export type ComponentFeed = Pick<KvEventFeed, 'apply' | 'places' | 'resume' | 'ranks' | 'recover'>;
 
-/*
- * Indexes of all worker sets of a component, one behind the other, then where each one lies:
- *
- *   [index] [index] ... [directory: JSON, {name: bytes}] [length of the directory: u32, little-endian]
- */
-
 /** All worker sets whose events are in one log, as `IndexReader` and `Snapshotter` see them. */
 export function foldComponent(feed: ComponentFeed, pools: () => readonly ComponentPool[]): FoldedIndex {
   /** Replaces whole pools by what was read of them, and forgets of the others what came from this component. */
@@ -180,13 +161,13 @@ export function foldComponent(feed: ComponentFeed, pools: () => readonly Compone
   return {
     apply: (envelope) => feed.apply(envelope),
     cursors: () => placesOf(feed, pools()),
-    write: () => writeIndexes(pools()),
-    async load(snapshot, cursors, signal) {
+    // Each is as of its first chunk, none older than the cursors: events that are in it already change nothing when they come again.
+    write: () => wholeOf(pools()).map(({ name, index }) => ({ name, chunks: index.snapshot() })),
+    async load(indexes, cursors, signal) {
       signal.throwIfAborted();
-      const directory = readDirectory(snapshot);
       const read = new Map<BlockIndex, LoadedBlockIndex>();
       for (const { name, index, isWhole } of pools()) {
-        const bytes = directory.get(name);
+        const bytes = indexes.get(name);
         if (isWhole && bytes !== undefined) read.set(index, await inSlices(index.read(bytes), signal));
       }
       replace(read, cursors); // all in one turn, with the pools as they are now
@@ -207,8 +188,12 @@ async function inSlices<T>(slices: Generator<void, T>, signal: AbortSignal): Pro
   }
 }
 
+function wholeOf(pools: readonly ComponentPool[]): readonly ComponentPool[] {
+  return pools.filter(({ isWhole }) => isWhole);
+}
+
 function placesOf(feed: ComponentFeed, pools: readonly ComponentPool[]): readonly RankPlace[] {
-  const whole = pools.filter(({ isWhole }) => isWhole);
+  const whole = wholeOf(pools);
   return feed.places().filter(({ workerId }) => whole.some(({ workerIds }) => workerIds.has(workerId)));
 }
 
@@ -217,59 +202,4 @@ function clearRanks(index: BlockIndex, ranks: readonly RankId[], workerIds: Read
     const rank = workerIds.has(workerId) ? index.ranks.find(workerId, dpRank) : undefined;
     if (rank !== undefined) index.cleared(rank);
   }
-}
-
-function writeIndexes(pools: readonly ComponentPool[]): Iterable<Uint8Array> {
-  const whole = pools.filter(({ isWhole }) => isWhole);
-  // Each is as of its first chunk, none older than the cursors: events that are in it already change nothing when they come again.
-  const snapshots = whole.map(({ name, index }) => ({ name, chunks: index.snapshot() }));
-  return concatenated(snapshots);
-}
-
-function* concatenated(
-  snapshots: readonly { readonly name: string; readonly chunks: Iterable<Uint8Array> }[],
-): Generator<Uint8Array> {
-  const lengths: Record<string, number> = {};
-  for (const { name, chunks } of snapshots) {
-    let bytes = 0;
-    for (const chunk of chunks) {
-      bytes += chunk.length;
-      yield chunk;
-    }
-    lengths[name] = bytes;
-  }
-  const directory = Buffer.from(JSON.stringify(lengths));
-  const length = Buffer.alloc(4);
-  length.writeUInt32LE(directory.length);
-  yield directory;
-  yield length;
-}
-
-/** @throws RangeError when the snapshot is cut short */
-function readDirectory(snapshot: Uint8Array): ReadonlyMap<string, Uint8Array> {
-  const view = Buffer.from(snapshot.buffer, snapshot.byteOffset, snapshot.length);
-  const length = view.length < 4 ? Number.POSITIVE_INFINITY : view.readUInt32LE(view.length - 4);
-  const end = view.length - 4 - length;
-  if (end < 0) throw new RangeError('the indexes of a snapshot are cut short');
-  const lengths = parseLengths(view.toString('utf8', end, view.length - 4));
-  const parts = new Map<string, Uint8Array>();
-  let from = 0;
-  for (const [name, bytes] of Object.entries(lengths)) {
-    parts.set(name, new Uint8Array(snapshot.buffer, snapshot.byteOffset + from, bytes));
-    from += bytes;
-  }
-  if (from !== end) throw new RangeError('the indexes of a snapshot do not fill it');
-  return parts;
-}
-
-function parseLengths(text: string): Readonly<Record<string, number>> {
-  let lengths: unknown;
-  try {
-    lengths = JSON.parse(text);
-  } catch (cause) {
-    throw new RangeError('the directory of a snapshot cannot be read', { cause });
-  }
-  const isWhole = isRecord(lengths) && Object.values(lengths).every((bytes) => asWholeNumber(bytes) !== undefined);
-  if (!isWhole) throw new RangeError('the directory of a snapshot is not one');
-  return lengths as Readonly<Record<string, number>>; // every value was looked at
 }

@@ -1,6 +1,6 @@
 import { setMaxListeners } from 'node:events';
 import { PeriodicTask } from '../../../concurrency/index.ts';
-import type { EventLogFollower, EventLogListener, EventLogState } from '../../../planes/event/index.ts';
+import type { EventLogFollower, EventLogListener, EventLogState } from '../../../planes/index.ts';
 import type { RankId, SnapshotPlace, SnapshotPointer } from '../router-state.ts';
 import { type LogPosition, readSnapshot, type SnapshotParts } from './snapshot.ts';
 
@@ -9,6 +9,8 @@ export interface IndexReaderOptions extends SnapshotParts {
   readonly checkMs?: number;
   /** What is stored is not to be trusted: the pointer is dropped before anything is read. @default false */
   readonly dropsPointer?: boolean;
+  /** The index was made anew. */
+  onHydrated(from: HydratedFrom): void;
   /** Hears of snapshots that could not be used, of ranks that could not be recovered, and of attempts that failed. */
   onProblem(problem: unknown): void;
 }
@@ -35,7 +37,6 @@ export class IndexReader {
   readonly #task: PeriodicTask;
   #position: LogPosition | undefined;
   #follower: EventLogFollower | undefined;
-  #hydratedFrom: HydratedFrom | undefined;
   #hydration: AbortController | undefined;
   #hydrations = 0;
   #mustDrop: boolean;
@@ -72,10 +73,6 @@ export class IndexReader {
     return this.#hydrations;
   }
 
-  get hydratedFrom(): HydratedFrom | undefined {
-    return this.#hydratedFrom;
-  }
-
   async stop(): Promise<void> {
     this.#forget();
     await this.#task.stop();
@@ -100,8 +97,8 @@ export class IndexReader {
     const signal = AbortSignal.any([stopping, hydration.signal]);
     setMaxListeners(0, signal); // every rank may be waiting for its dump
     const loaded = await this.#loadNewest(state, signal);
-    this.#hydratedFrom = loaded === undefined ? 'dumps' : 'snapshot';
     if (loaded === undefined) this.#options.index.clear();
+    this.#options.onHydrated(loaded === undefined ? 'dumps' : 'snapshot');
     // Nothing before the log's present end is needed for dumps: workers apply to what they dump before they publish.
     const sequence = loaded?.sequence ?? state.lastSequence;
     this.#position = { createdAt: state.createdAt, sequence };
@@ -149,11 +146,11 @@ export class IndexReader {
   async #load(place: SnapshotPlace, signal: AbortSignal): Promise<boolean> {
     const bytes = await this.#options.store.get(place.object, signal);
     if (bytes === undefined) return false;
-    const { head, index } = readSnapshot(bytes);
+    const { head, indexes } = readSnapshot(bytes);
     if (head.createdAt !== place.createdAt || head.sequence !== place.sequence) {
       throw new RangeError(`snapshot "${place.object}" is not the one that its pointer means`);
     }
-    await this.#options.index.load(index, head.cursors, signal);
+    await this.#options.index.load(indexes, head.cursors, signal);
     return true;
   }
 

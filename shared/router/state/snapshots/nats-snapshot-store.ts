@@ -1,5 +1,5 @@
 import { reasonOf } from '../../../errors/index.ts';
-import type { NatsClient } from '../../../planes/nats/index.ts';
+import type { NatsClient } from '../../../planes/index.ts';
 import { RouterStateError } from '../router-state.ts';
 import { assertObjectName, type SnapshotStore } from './snapshot.ts';
 

@@ -1,93 +1,112 @@
 import type { Clock, Random } from '../../../clock/index.ts';
-import type { EventEnvelope, EventLog } from '../../../planes/event/index.ts';
+import type { EventEnvelope, EventLog } from '../../../planes/index.ts';
+import { asRecord, type UnknownRecord } from '../../../records/index.ts';
 import type { RankPlace } from '../../feed/kv-event-feed.ts';
 import type { RankId, RouterState, StateName } from '../router-state.ts';
 
 /** What a snapshot says of itself. */
-interface SnapshotHead {
-  readonly createdAt: string;
-  readonly sequence: number;
+interface SnapshotHead extends LogPosition {
   /** Ranks that were complete. Others may be in it, in part: they are asked for a dump. */
   readonly cursors: readonly RankPlace[];
 }
 
+/** An index as it writes itself; each chunk is made in at most 1 ms. */
+export interface WrittenIndex {
+  readonly name: string;
+  readonly chunks: Iterable<Uint8Array>;
+}
+
 /*
- * A snapshot object, little-endian:
+ * A snapshot object, indexes one behind the other and then what they are, in lines:
  *
- *   ['STSI'] [version: u32 = 1] [sequence: f64] [cursors: u32] [length of created at: u32] [created at]
- *   cursors of 28 bytes: [worker id: u64] [rank: u32] [event id: f64] [publisher id: u64, 0 = unknown]
- *   [zeros up to a multiple of 8] [the index, as it writes itself]
+ *   [index] [index] ... [facts: JSON] [cursor] [cursor] ... [bytes of the lines: u32, little-endian]
+ *
+ *   facts     {version, createdAt, sequence, indexes: {name: bytes}}
+ *   cursor    worker id, rank, event id, publisher id or nothing, with spaces between
  *
  * Whether the bytes are those that were put is the store's to check.
  */
 
-const MAGIC = 0x49535453; // 'STSI'
-const VERSION = 1;
-const HEAD_BYTES = 24;
-const CURSOR_BYTES = 28;
-const CURSORS_AT_ONCE = 2048; // about 0.2 ms
-const ALIGNMENT = 8; // an index of typed arrays is read where it lies
+const VERSION = 2;
+const CURSORS_AT_ONCE = 2048; // about 1 ms
 
-/** The bytes of a snapshot, in slices. The head is as of the first slice, so the index must not be older than that. */
-export async function* writeSnapshot(
-  head: SnapshotHead,
-  index: AsyncIterable<Uint8Array> | Iterable<Uint8Array>,
-): AsyncGenerator<Uint8Array> {
-  const createdAt = Buffer.from(head.createdAt);
-  const first = Buffer.alloc(HEAD_BYTES + createdAt.length);
-  first.writeUInt32LE(MAGIC, 0);
-  first.writeUInt32LE(VERSION, 4);
-  first.writeDoubleLE(head.sequence, 8);
-  first.writeUInt32LE(head.cursors.length, 16);
-  first.writeUInt32LE(createdAt.length, 20);
-  first.set(createdAt, HEAD_BYTES);
-  yield first;
-  for (let from = 0; from < head.cursors.length; from += CURSORS_AT_ONCE) {
-    yield packCursors(head.cursors.slice(from, from + CURSORS_AT_ONCE));
+/** The bytes of a snapshot, in slices. The head is as of the first slice, so no index must be older than that. */
+export function* writeSnapshot(
+  { createdAt, sequence, cursors }: SnapshotHead,
+  written: readonly WrittenIndex[],
+): Generator<Uint8Array> {
+  const indexes: Record<string, number> = {};
+  for (const { name, chunks } of written) {
+    indexes[name] = 0;
+    for (const chunk of chunks) {
+      indexes[name] += chunk.length;
+      yield chunk;
+    }
   }
-  const headBytes = HEAD_BYTES + createdAt.length + CURSOR_BYTES * head.cursors.length;
-  yield new Uint8Array(aligned(headBytes) - headBytes);
-  yield* index;
+  const facts = Buffer.from(JSON.stringify({ version: VERSION, createdAt, sequence, indexes }));
+  yield facts;
+  let bytes = facts.length;
+  for (let from = 0; from < cursors.length; from += CURSORS_AT_ONCE) {
+    const lines = Buffer.from(
+      cursors
+        .slice(from, from + CURSORS_AT_ONCE)
+        .map(lineOf)
+        .join(''),
+    );
+    bytes += lines.length;
+    yield lines;
+  }
+  const length = Buffer.alloc(LENGTH_BYTES);
+  length.writeUInt32LE(bytes);
+  yield length;
 }
 
-/** Reads a snapshot. @throws RangeError when it is none, cut short, or of a later version */
-export function readSnapshot(bytes: Uint8Array): { readonly head: SnapshotHead; readonly index: Uint8Array } {
+const LENGTH_BYTES = 4;
+
+function lineOf({ workerId, dpRank, eventId, publisherId = '' }: RankPlace): string {
+  return `\n${workerId} ${dpRank} ${eventId} ${publisherId}`;
+}
+
+/** Reads a snapshot; its indexes are views of the bytes. @throws RangeError when it is none, cut short, or of another version */
+export function readSnapshot(bytes: Uint8Array): {
+  readonly head: SnapshotHead;
+  readonly indexes: ReadonlyMap<string, Uint8Array>;
+} {
   const view = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length);
-  if (view.length < HEAD_BYTES || view.readUInt32LE(0) !== MAGIC) throw new RangeError('not a snapshot of an index');
-  const version = view.readUInt32LE(4);
+  const linesEnd = view.length - LENGTH_BYTES;
+  const end = linesEnd < 0 ? -1 : linesEnd - view.readUInt32LE(linesEnd);
+  if (end < 0) throw new RangeError('a snapshot that is cut short');
+  const [first = '', ...lines] = view.toString('utf8', end, linesEnd).split('\n');
+  const facts = parseFacts(first);
+  const indexes = new Map<string, Uint8Array>();
+  let from = 0;
+  for (const [name, length] of Object.entries(facts.indexes)) {
+    indexes.set(name, new Uint8Array(bytes.buffer, bytes.byteOffset + from, length));
+    from += length;
+  }
+  if (from !== end) throw new RangeError('the indexes of a snapshot do not fill it');
+  const cursors = lines.map((line) => {
+    const [workerId = '', dpRank, eventId, publisherId] = line.split(' ');
+    return { workerId, dpRank: Number(dpRank), eventId: Number(eventId), publisherId: publisherId || undefined };
+  });
+  return { head: { createdAt: facts.createdAt, sequence: facts.sequence, cursors }, indexes };
+}
+
+interface SnapshotFacts extends LogPosition {
+  readonly indexes: Readonly<Record<string, number>>;
+}
+
+function parseFacts(text: string): SnapshotFacts {
+  let facts: UnknownRecord | undefined;
+  try {
+    facts = asRecord(JSON.parse(text));
+  } catch {
+    // told below, as for JSON of another kind
+  }
+  if (facts === undefined) throw new RangeError('not a snapshot of an index');
+  const { version } = facts;
   if (version !== VERSION) throw new RangeError(`a snapshot of version ${version}, not ${VERSION}`);
-  const count = view.readUInt32LE(16);
-  const cursorsAt = HEAD_BYTES + view.readUInt32LE(20);
-  const cursorsEnd = cursorsAt + CURSOR_BYTES * count;
-  const indexAt = aligned(cursorsEnd);
-  if (indexAt > view.length) throw new RangeError('a snapshot that is cut short');
-  const cursors: RankPlace[] = [];
-  for (let at = cursorsAt; at < cursorsEnd; at += CURSOR_BYTES) {
-    const workerId = view.readBigUInt64LE(at).toString(16);
-    const publisher = view.readBigUInt64LE(at + 20);
-    const publisherId = publisher === 0n ? undefined : publisher.toString(16);
-    cursors.push({ workerId, dpRank: view.readUInt32LE(at + 8), eventId: view.readDoubleLE(at + 12), publisherId });
-  }
-  const createdAt = view.toString('utf8', HEAD_BYTES, cursorsAt);
-  const head = { createdAt, sequence: view.readDoubleLE(8), cursors };
-  return { head, index: new Uint8Array(bytes.buffer, bytes.byteOffset + indexAt, bytes.length - indexAt) };
-}
-
-function aligned(bytes: number): number {
-  return Math.ceil(bytes / ALIGNMENT) * ALIGNMENT;
-}
-
-function packCursors(cursors: readonly RankPlace[]): Uint8Array {
-  const bytes = Buffer.alloc(CURSOR_BYTES * cursors.length);
-  let at = 0;
-  for (const { workerId, dpRank, eventId, publisherId } of cursors) {
-    bytes.writeBigUInt64LE(BigInt(`0x${workerId}`), at);
-    bytes.writeUInt32LE(dpRank, at + 8);
-    bytes.writeDoubleLE(eventId, at + 12);
-    bytes.writeBigUInt64LE(BigInt(`0x${publisherId ?? '0'}`), at + 20);
-    at += CURSOR_BYTES;
-  }
-  return bytes;
+  return facts as unknown as SnapshotFacts; // written by this program
 }
 
 /**
@@ -101,15 +120,15 @@ export interface FoldedIndex {
    */
   apply(envelope: EventEnvelope): void;
   /**
-   * The index in slices, each made in at most 1 ms. Events may be applied in between: an event applied twice equals once, so
-   * a reader that goes on from where the log stood at the first slice ends up with the same.
+   * What it is made of, in chunks. Events may be applied in between: an event applied twice equals once, so a reader that goes
+   * on from where the log stood at the first chunk ends up with the same.
    */
-  write(): AsyncIterable<Uint8Array> | Iterable<Uint8Array>;
+  write(): readonly WrittenIndex[];
   /**
-   * Replaces everything by what `write` gave, and the positions of all ranks by `cursors`. Recoveries under way are void.
-   * Rejects when it cannot read the bytes; it may then be left in any state.
+   * Replaces everything by what `write` gave, by name, and the positions of all ranks by `cursors`. Recoveries under way are
+   * void. Rejects when it cannot read the bytes; it may then be left in any state.
    */
-  load(snapshot: Uint8Array, cursors: readonly RankPlace[], signal: AbortSignal): Promise<void>;
+  load(indexes: ReadonlyMap<string, Uint8Array>, cursors: readonly RankPlace[], signal: AbortSignal): Promise<void>;
   /** Forgets everything, cursors included. Recoveries under way are void. */
   clear(): void;
   /** Ranks that are complete, with their positions. */

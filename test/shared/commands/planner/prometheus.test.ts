@@ -3,7 +3,7 @@ import type { AddressInfo } from 'node:net';
 import { afterEach, describe, expect, it } from 'vitest';
 import { systemClock } from '../../../../shared/clock/index.ts';
 import { PrometheusTraffic } from '../../../../shared/commands/planner/prometheus.ts';
-import { NO_TRAFFIC } from '../../../../shared/protocol/planner-topics/index.ts';
+import { NO_TRAFFIC } from '../../../../shared/protocol/index.ts';
 
 const NEVER = new AbortController().signal;
 const BEGIN_S = 1_800_000_000;

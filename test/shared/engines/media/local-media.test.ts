@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { readLocalMedia } from '../../../../shared/engines/media/index.ts';
+import { readLocalMedia } from '../../../../shared/engines/media/read-media.ts';
 
 const OUTSIDE = 'outside of the folder';
 

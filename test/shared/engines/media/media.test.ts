@@ -6,15 +6,10 @@ import { join } from 'node:path';
 import { afterEach, describe, expect, it } from 'vitest';
 import { systemClock } from '../../../../shared/clock/index.ts';
 import { createHandlerEngine, type Engine } from '../../../../shared/engines/index.ts';
-import {
-  checkMediaUrl,
-  createMediaGuardedEngine,
-  fetchMedia,
-  type MediaFetchOptions,
-  type MediaPolicy,
-  mediaPolicy,
-} from '../../../../shared/engines/media/index.ts';
-import type { EngineOutput, EngineRequest } from '../../../../shared/protocol/generation/index.ts';
+import { createMediaGuardedEngine } from '../../../../shared/engines/media/guarded-engine.ts';
+import { checkMediaUrl, type MediaPolicy, mediaPolicy } from '../../../../shared/engines/media/media-policy.ts';
+import { fetchMedia, type MediaFetchOptions } from '../../../../shared/engines/media/read-media.ts';
+import type { EngineOutput, EngineRequest } from '../../../../shared/protocol/index.ts';
 import { chatRequest, TEXT_ENGINE_INFO } from '../recording-sink.ts';
 
 const PUBLIC = mediaPolicy();

@@ -1,11 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import {
-  type EngineType,
-  Scheduler,
-  type SchedulerOptions,
-  Sequence,
-} from '../../../../shared/engines/mocker/index.ts';
+import { Scheduler, type SchedulerOptions, Sequence } from '../../../../shared/engines/index.ts';
+import type { EngineType } from '../../../../shared/engines/mocker/capacity-rules.ts';
 import { TokenNames } from '../../../../shared/engines/mocker/sequence.ts';
 import { createBlockHasher } from '../../../../shared/tokens/index.ts';
 import { range } from './support.ts';

@@ -1,9 +1,13 @@
 import { afterEach, describe, expect, it } from 'vitest';
 import { systemClock } from '../../../../shared/clock/index.ts';
-import type { Engine, KvEvent } from '../../../../shared/engines/index.ts';
+import {
+  createMockEngine,
+  type Engine,
+  type KvEvent,
+  type MockEngineOptions,
+} from '../../../../shared/engines/index.ts';
 import { EventRelay } from '../../../../shared/engines/kv-stream/event-relay.ts';
 import { sourcesOfRanks } from '../../../../shared/engines/kv-stream/rank-stream.ts';
-import { createMockEngine, type MockEngineOptions } from '../../../../shared/engines/mocker/index.ts';
 import { captureLogger } from '../../../../shared/telemetry/index.ts';
 import { freePort, waitUntil } from '../../../support/index.ts';
 import { engineRequest, RecordingSink, range } from './support.ts';

@@ -1,4 +1,4 @@
-import type { SchedulerOptions } from '../../../../shared/engines/mocker/index.ts';
+import type { SchedulerOptions } from '../../../../shared/engines/index.ts';
 import { decodeMs, prefillMs } from '../../../../shared/engines/mocker/timing.ts';
 
 /** A request of the naive model: its tokens are numbers, and a block is named by all tokens up to its end. */

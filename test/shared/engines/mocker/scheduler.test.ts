@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+import { Scheduler, type SchedulerOptions, Sequence } from '../../../../shared/engines/index.ts';
 import type { BlockListener } from '../../../../shared/engines/mocker/block-pool.ts';
-import { Scheduler, type SchedulerOptions, Sequence } from '../../../../shared/engines/mocker/index.ts';
 import { TokenNames } from '../../../../shared/engines/mocker/sequence.ts';
 import { createBlockHasher } from '../../../../shared/tokens/index.ts';
 import { NaiveScheduler, naiveRequest } from './naive-scheduler.ts';

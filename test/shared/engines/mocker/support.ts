@@ -1,7 +1,11 @@
-import type { Engine, EngineSink } from '../../../../shared/engines/index.ts';
-import { createMockEngine, type MockEngineOptions } from '../../../../shared/engines/mocker/index.ts';
+import {
+  createMockEngine,
+  type Engine,
+  type EngineSink,
+  type MockEngineOptions,
+} from '../../../../shared/engines/index.ts';
 import type { ServeError } from '../../../../shared/errors/index.ts';
-import type { EngineOutput, EngineRequest } from '../../../../shared/protocol/generation/index.ts';
+import type { EngineOutput, EngineRequest } from '../../../../shared/protocol/index.ts';
 import { VirtualClock } from '../../../support/virtual-clock.ts';
 
 /** What one request got, in order. */

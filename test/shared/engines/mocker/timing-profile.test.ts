@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { deflateRawSync } from 'node:zlib';
 import { afterAll, describe, expect, it } from 'vitest';
-import { readTimingProfile } from '../../../../shared/engines/mocker/index.ts';
+import { readTimingProfile } from '../../../../shared/engines/index.ts';
 
 const folder = mkdtempSync(join(tmpdir(), 'stator-profile-'));
 afterAll(() => rmSync(folder, { recursive: true, force: true }));

@@ -1,7 +1,11 @@
 import { afterEach, describe, expect, it } from 'vitest';
-import type { Engine } from '../../../../shared/engines/index.ts';
-import { createMockEngine, type MockEngineOptions, tcpHandoffs } from '../../../../shared/engines/mocker/index.ts';
-import type { EngineRequest } from '../../../../shared/protocol/generation/index.ts';
+import {
+  createMockEngine,
+  type Engine,
+  type MockEngineOptions,
+  tcpHandoffs,
+} from '../../../../shared/engines/index.ts';
+import type { EngineRequest } from '../../../../shared/protocol/index.ts';
 import { memoryHandoffs } from '../../../support/memory-handoffs.ts';
 import { VirtualClock } from '../../../support/virtual-clock.ts';
 import { engineRequest, RecordingSink, range } from './support.ts';

@@ -1,9 +1,11 @@
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { systemClock } from '../../../../shared/clock/index.ts';
-import type { Engine } from '../../../../shared/engines/index.ts';
-import { createOpenAiEngine, type OpenAiEngineOptions } from '../../../../shared/engines/openai/index.ts';
+import { resolveConfig } from '../../../../shared/config/index.ts';
+import { type Engine, openai } from '../../../../shared/engines/index.ts';
+import { createOpenAiEngine, type OpenAiEngineOptions } from '../../../../shared/engines/openai/openai-engine.ts';
 import { isMigratable } from '../../../../shared/errors/index.ts';
-import type { EngineOutput, EngineRequest } from '../../../../shared/protocol/generation/index.ts';
+import type { EngineOutput, EngineRequest } from '../../../../shared/protocol/index.ts';
+import { silentLogger } from '../../../../shared/telemetry/index.ts';
 import { freePort } from '../../../support/index.ts';
 import { RecordingSink } from '../recording-sink.ts';
 import { type Answer, chunk, FakeServer, sendEvents, sendJson, startEvents, writeEvent } from './fake-server.ts';
@@ -43,7 +45,7 @@ describe('engine behind an OpenAI-compatible server', () => {
   });
 
   function create(options: Partial<OpenAiEngineOptions> = {}): Engine {
-    const engine = createOpenAiEngine({ url: server.url, ...options }, { clock: systemClock });
+    const engine = createOpenAiEngine({ url: server.url, ...options }, { clock: systemClock, logger: silentLogger });
     engines.push(engine);
     return engine;
   }
@@ -82,6 +84,15 @@ describe('engine behind an OpenAI-compatible server', () => {
     await expect(create({ modelName: 'm' }).start(never)).rejects.toThrow(
       'does not serve `m` (models it lists: upstream-model)',
     );
+  });
+
+  it('waits for it as long as the settings say', async () => {
+    const flags = ['--engine=openai', `--engine-url=http://127.0.0.1:${await freePort()}`];
+    const config = resolveConfig('worker', flags, { STATOR_ENGINE_START_TIMEOUT_SECS: '0.3' });
+    const context = { clock: systemClock, logger: silentLogger, at: 0, onDroppedKvEvents: () => {} };
+    const { engine } = await openai.open(config, context);
+    engines.push(engine);
+    await expect(engine.start(never)).rejects.toThrow('within 300 ms');
   });
 
   it('says what to check when nobody listens, the key is refused or the URL is none', async () => {

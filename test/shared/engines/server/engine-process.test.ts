@@ -1,8 +1,8 @@
 import { fileURLToPath } from 'node:url';
 import { afterEach, describe, expect, it } from 'vitest';
 import { systemClock } from '../../../../shared/clock/index.ts';
-import type { Engine } from '../../../../shared/engines/index.ts';
-import { createVllmEngine, type VllmLaunchSettings } from '../../../../shared/engines/vllm/index.ts';
+import { resolveConfig } from '../../../../shared/config/index.ts';
+import { type Engine, vllm } from '../../../../shared/engines/index.ts';
 import { type CapturedLine, captureLogger } from '../../../../shared/telemetry/index.ts';
 import { isRunning, spawnTypeScript, waitUntil } from '../../../support/index.ts';
 import { RecordingSink, tokenRequest } from '../recording-sink.ts';
@@ -10,20 +10,14 @@ import { RecordingSink, tokenRequest } from '../recording-sink.ts';
 const never = new AbortController().signal;
 const FAKE = fileURLToPath(new URL('fake-engine.mjs', import.meta.url));
 
-const LAUNCH: VllmLaunchSettings = {
-  program: [process.execPath, FAKE],
-  model: '/models/fake',
-  servedModelName: 'fake',
-  maxNumSeqs: 4,
-  maxNumBatchedTokens: 512,
-  enablePrefixCaching: true,
-  eventsPort: 0,
-  publishesKvEvents: false,
-  enableLora: false,
-  enablePromptEmbeds: false,
-  shutdownTimeoutSecs: 4,
-  args: [],
-};
+const SETTINGS = [
+  '--engine=vllm',
+  '--model=/models/fake',
+  '--served-model-name=fake',
+  '--max-num-seqs=4',
+  '--max-num-batched-tokens=512',
+  '--kv-events-config={"enable_kv_cache_events":false}',
+];
 
 describe('an engine that the worker starts', () => {
   const engines: Engine[] = [];
@@ -33,10 +27,13 @@ describe('an engine that the worker starts', () => {
     for (const engine of engines.splice(0)) await engine.stop();
   });
 
-  function create(launch: Partial<VllmLaunchSettings> = {}): Engine {
+  async function create(env: Readonly<Record<string, string>> = {}, args: readonly string[] = []): Promise<Engine> {
     const { logger, lines: captured } = captureLogger();
     lines = captured;
-    const engine = createVllmEngine({ launch: { ...LAUNCH, ...launch } }, { clock: systemClock, logger });
+    const command = ['env', ...Object.entries(env).map((each) => each.join('=')), process.execPath, FAKE];
+    const flags = [...SETTINGS, `--engine-command=${command.join(' ')}`, ...args];
+    const context = { clock: systemClock, logger, at: 0, onDroppedKvEvents: () => {} };
+    const { engine } = await vllm.open(resolveConfig('worker', flags, {}), context);
     engines.push(engine);
     return engine;
   }
@@ -47,7 +44,7 @@ describe('an engine that the worker starts', () => {
   };
 
   it('serves, and its output is in our log by its own levels', async () => {
-    const engine = create();
+    const engine = await create();
     expect(await engine.start(never)).toMatchObject({
       modelName: 'fake',
       contextLength: 512,
@@ -65,7 +62,7 @@ describe('an engine that the worker starts', () => {
   });
 
   it('leaves no process behind when it stops', async () => {
-    const engine = create();
+    const engine = await create();
     await engine.start(never);
     const helper = helperPid();
     expect(isRunning(helper)).toBe(true);
@@ -74,7 +71,7 @@ describe('an engine that the worker starts', () => {
   });
 
   it('kills one that will not stop, with all that belongs to it', async () => {
-    const engine = create({ env: { FAKE_DEAF: '1' } });
+    const engine = await create({ FAKE_DEAF: '1' });
     await engine.start(never);
     const helper = helperPid();
     await engine.stop();
@@ -82,7 +79,7 @@ describe('an engine that the worker starts', () => {
   });
 
   it('tells at once that the engine has died, and takes its other processes along', async () => {
-    const engine = create({ env: { FAKE_HANGS: '1' } });
+    const engine = await create({ FAKE_HANGS: '1' });
     await engine.start(never);
     const exit = new Promise<Error>((resolve) => engine.onExit?.(resolve));
     const sink = new RecordingSink();
@@ -98,32 +95,32 @@ describe('an engine that the worker starts', () => {
   });
 
   it('says why an engine ended before it was ready', async () => {
-    await expect(create({ env: { FAKE_DIES: 'at once' } }).start(never)).rejects.toThrow(
-      /ended with 1: Traceback .* ValueError: no room on the device/,
-    );
-    await expect(create({ program: ['/nowhere/vllm'] }).start(never)).rejects.toThrow(
+    const dying = await create({ FAKE_DIES: 'early' });
+    await expect(dying.start(never)).rejects.toThrow(/ended with 1: Traceback .* ValueError: no room on the device/);
+    const missing = await create({}, ['--engine-command=/nowhere/vllm']);
+    await expect(missing.start(never)).rejects.toThrow(
       'the engine is not installed here (`/nowhere/vllm` cannot run it): pip install vllm, name another command with ' +
         '--engine-command, or attach a server that runs already with --engine-url',
     );
   });
 
   it('starts an older engine without the arguments that it does not know', async () => {
-    const engine = create({ env: { FAKE_UNKNOWN: '--enable-scale-out --shutdown-timeout' } });
+    const engine = await create({ FAKE_UNKNOWN: '--enable-scale-out,--shutdown-timeout' });
     await engine.start(never);
     const starts = lines
       .filter(({ message }) => message === 'starting the engine')
-      .map(({ fields }) => String(fields?.args));
+      .map(({ fields }) => String(fields?.args).split(' serve ')[1]);
     expect(starts).toHaveLength(2);
     expect(starts[0]).toContain('--enable-scale-out --shutdown-timeout 4');
     expect(starts[1]).not.toMatch(/--enable-scale-out|--shutdown-timeout/);
     expect(starts[1]).toContain('--enable-prompt-tokens-details');
-    const wrong = create({ env: { FAKE_UNKNOWN: '--typo' }, args: ['--typo'] });
+    const wrong = await create({ FAKE_UNKNOWN: '--typo' }, ['--', '--typo']);
     await expect(wrong.start(never)).rejects.toThrow('unrecognized arguments: --typo');
   });
 
   it('gives up a start that is aborted', async () => {
     const aborter = new AbortController();
-    const engine = create();
+    const engine = await create();
     const starting = engine.start(aborter.signal);
     aborter.abort(new Error('told to stop'));
     await expect(starting).rejects.toThrow('told to stop');

@@ -4,13 +4,13 @@ import { createServer } from 'node:http';
 
 const args = process.argv.slice(2);
 const value = (name) => args[args.indexOf(name) + 1];
-const known = process.env.FAKE_UNKNOWN?.split(' ') ?? [];
+const known = process.env.FAKE_UNKNOWN?.split(',') ?? [];
 const unknown = args.filter((arg) => known.includes(arg));
 if (unknown.length > 0) {
   console.error(`fake: error: unrecognized arguments: ${unknown.join(' ')}`);
   process.exit(2);
 }
-if (process.env.FAKE_DIES === 'at once') {
+if (process.env.FAKE_DIES === 'early') {
   console.error('Traceback (most recent call last):\nValueError: no room on the device');
   process.exit(1);
 }

@@ -1,22 +1,20 @@
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { argumentsOf } from '../../../../shared/engines/server/dialect.ts';
+import { resolveConfig } from '../../../../shared/config/index.ts';
+import { argumentsOf } from '../../../../shared/engines/server/launch.ts';
 import { sglangLaunch } from '../../../../shared/engines/sglang/launch.ts';
-import { type VllmLaunchSettings, vllmLaunch } from '../../../../shared/engines/vllm/launch.ts';
+import { vllmLaunch } from '../../../../shared/engines/vllm/launch.ts';
 
 const PORTS = { http: 8001, events: 20080, replay: 20081 };
-const SETTINGS: VllmLaunchSettings = {
-  model: 'org/model',
-  servedModelName: 'name',
-  maxNumSeqs: 256,
-  maxNumBatchedTokens: 8192,
-  enablePrefixCaching: true,
-  eventsPort: 20080,
-  publishesKvEvents: true,
-  enableLora: false,
-  enablePromptEmbeds: false,
-  shutdownTimeoutSecs: 4,
-  args: [],
-};
+
+async function started(engine: 'vllm' | 'sglang', flags: readonly string[] = [], env: Record<string, string> = {}) {
+  const named = [`--engine=${engine}`, '--model=org/model', '--served-model-name=name'];
+  const config = resolveConfig('worker', [...named, ...flags], env);
+  const plan = await (engine === 'vllm' ? vllmLaunch(config) : sglangLaunch(config));
+  return plan.command(PORTS);
+}
 
 describe('how engines are started', () => {
   it('writes named values as Python programs take them', () => {
@@ -24,8 +22,8 @@ describe('how engines are started', () => {
     expect(argumentsOf(named)).toEqual(['--a-b', '1', '--on', '--no-off', '--object', '{"x":1}', '--list', 'p', '2']);
   });
 
-  it('starts vLLM on the loopback, with events to an address that it connects to', () => {
-    const { program, args, env } = vllmLaunch(SETTINGS).command(PORTS);
+  it('starts vLLM on the loopback, with events to an address that it connects to', async () => {
+    const { program, args, env } = await started('vllm');
     expect([program, ...args].join(' ')).toBe(
       'vllm serve org/model --host 127.0.0.1 --port 8001 --served-model-name name --max-num-seqs 256 ' +
         '--max-num-batched-tokens 8192 --enable-prefix-caching --kv-events-config ' +
@@ -35,19 +33,24 @@ describe('how engines are started', () => {
     expect(env).toEqual({ PYTHONHASHSEED: '0', VLLM_SERVER_DEV_MODE: '1' });
   });
 
-  it('gives vLLM what the user wants: a file’s arguments over ours, those behind -- last', () => {
-    const { program, args, env } = vllmLaunch({
-      ...SETTINGS,
-      program: ['python3', '-m', 'vllm'],
-      enablePrefixCaching: false,
-      enableLora: true,
-      maxLoras: 2,
-      blockSizeTokens: 16,
-      kvTransferConfig: { kv_connector: 'NixlConnector' },
-      fromFile: { max_num_seqs: 8, 'max-num-seqs': 9 },
-      args: ['--gpu-memory-utilization', '0.5'],
-      env: { PYTHONHASHSEED: '7' },
-    }).command(PORTS);
+  it('gives vLLM what the user wants: a file’s arguments over ours, those behind -- last', async () => {
+    const folder = mkdtempSync(join(tmpdir(), 'stator-launch-'));
+    const file = join(folder, 'engine.json');
+    writeFileSync(file, '{"max_num_seqs":8,"max-num-seqs":9}');
+    const flags = ['--engine-command=python3 -m vllm', '--no-enable-prefix-caching', '--enable-lora', '--max-loras=2'];
+    flags.push(
+      '--block-size=16',
+      '--kv-transfer-config={"kv_connector":"NixlConnector"}',
+      '--engine-config-json',
+      file,
+    );
+    const environment = { PYTHONHASHSEED: '7', VLLM_NIXL_SIDE_CHANNEL_HOST: '10.0.0.1' };
+    const { program, args, env } = await started(
+      'vllm',
+      [...flags, '--', '--gpu-memory-utilization', '0.5'],
+      environment,
+    );
+    rmSync(folder, { recursive: true });
     expect([program, ...args.slice(0, 3)]).toEqual(['python3', '-m', 'vllm', 'serve']);
     const text = args.join(' ');
     expect(text).toContain('--no-enable-prefix-caching');
@@ -56,21 +59,28 @@ describe('how engines are started', () => {
     expect(text).toContain('--enable-lora --max-loras 2');
     expect(text).toContain('--kv-transfer-config {"kv_connector":"NixlConnector"}');
     expect(text).toMatch(/--max-num-seqs 9.* --gpu-memory-utilization 0.5$/);
-    expect(env).toMatchObject({ PYTHONHASHSEED: '7', VLLM_ALLOW_RUNTIME_LORA_UPDATING: 'True' });
+    expect(env).toMatchObject({ ...environment, VLLM_ALLOW_RUNTIME_LORA_UPDATING: 'True' });
   });
 
-  it('takes the user’s configuration of KV events as it is', () => {
-    const kvEventsConfig = { enable_kv_cache_events: true, endpoint: 'tcp://*:5557' };
-    const { args } = vllmLaunch({ ...SETTINGS, kvEventsConfig }).command(PORTS);
-    expect(args).toContain(JSON.stringify(kvEventsConfig));
-    const decode = vllmLaunch({ ...SETTINGS, kvEventsConfig, publishesKvEvents: false }).command(PORTS);
+  it('gives vLLM its interval of statistics, when somebody has set one', async () => {
+    expect((await started('vllm', [], { VLLM_LOG_STATS_INTERVAL: '2.5' })).env).toMatchObject({
+      VLLM_LOG_STATS_INTERVAL: '2.5',
+    });
+    expect((await started('vllm')).env).not.toHaveProperty('VLLM_LOG_STATS_INTERVAL');
+  });
+
+  it('takes the user’s configuration of KV events as it is', async () => {
+    const kvEventsConfig = JSON.stringify({ enable_kv_cache_events: true, endpoint: 'tcp://*:5557' });
+    const flag = `--kv-events-config=${kvEventsConfig}`;
+    expect((await started('vllm', [flag])).args).toContain(kvEventsConfig);
+    const decode = await started('vllm', [flag, '--disaggregation-mode=decode']);
     expect(decode.args.join(' ')).not.toContain('kv-events');
+    const off = await started('vllm', ['--kv-events-config={"enable_kv_cache_events":false}']);
+    expect(off.args.join(' ')).not.toContain('kv-events');
   });
 
-  it('starts SGLang with metrics and events', () => {
-    const { program, args } = sglangLaunch({ ...SETTINGS, pageSizeTokens: 16, disaggregationMode: 'prefill' }).command(
-      PORTS,
-    );
+  it('starts SGLang with metrics and events', async () => {
+    const { program, args } = await started('sglang', ['--block-size=16', '--disaggregation-mode=prefill']);
     expect([program, ...args].join(' ')).toBe(
       'python3 -m sglang.launch_server --model-path org/model --host 127.0.0.1 --port 8001 --served-model-name name ' +
         '--enable-metrics --page-size 16 --kv-events-config {"publisher":"zmq","topic":"kv-events",' +

@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { systemClock } from '../../../../shared/clock/index.ts';
 import type { Engine, KvEvent } from '../../../../shared/engines/index.ts';
-import { createVllmEngine, type VllmEngineOptions } from '../../../../shared/engines/vllm/index.ts';
+import { createVllmEngine, type VllmEngineOptions } from '../../../../shared/engines/vllm/launch.ts';
 import { isInhibiting, isMigratable } from '../../../../shared/errors/index.ts';
 import { captureLogger } from '../../../../shared/telemetry/index.ts';
 import { waitUntil } from '../../../support/index.ts';

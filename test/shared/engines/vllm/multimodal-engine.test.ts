@@ -1,8 +1,8 @@
 import { describe, expect, it } from 'vitest';
 import type { Engine } from '../../../../shared/engines/index.ts';
-import { createMultimodalEngine, type MultimodalOptions } from '../../../../shared/engines/vllm/index.ts';
+import { createMultimodalEngine, type MultimodalOptions } from '../../../../shared/engines/vllm/multimodal-engine.ts';
 import { workerError } from '../../../../shared/errors/index.ts';
-import type { EngineOutput, EngineRequest } from '../../../../shared/protocol/generation/index.ts';
+import type { EngineOutput, EngineRequest } from '../../../../shared/protocol/index.ts';
 import { chatRequest, RecordingSink } from '../recording-sink.ts';
 
 const IMAGE = { type: 'image_url', image_url: { url: 'data:image/png;base64,AAAA' } };

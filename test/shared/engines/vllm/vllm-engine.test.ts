@@ -1,8 +1,8 @@
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { systemClock } from '../../../../shared/clock/index.ts';
 import type { Engine } from '../../../../shared/engines/index.ts';
-import { createVllmEngine, type VllmEngineOptions } from '../../../../shared/engines/vllm/index.ts';
-import type { EngineRequest } from '../../../../shared/protocol/generation/index.ts';
+import { createVllmEngine, type VllmEngineOptions } from '../../../../shared/engines/vllm/launch.ts';
+import type { EngineRequest } from '../../../../shared/protocol/index.ts';
 import { captureLogger } from '../../../../shared/telemetry/index.ts';
 import { waitUntil } from '../../../support/index.ts';
 import type { Received } from '../fake-engine-server.ts';

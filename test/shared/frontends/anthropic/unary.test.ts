@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { ServeError } from '../../../../shared/errors/index.ts';
-import type { GenerationSink } from '../../../../shared/protocol/generation/index.ts';
+import type { GenerationSink } from '../../../../shared/protocol/index.ts';
 import type { Frame, JsonObject } from '../../../support/dynamo-http/records.ts';
 import { finish, reasoning, tell, toolArguments, toolCall } from '../../../support/generation-events.ts';
 import { answer, dataOf, frames, message, USAGE } from './messages-bed.ts';

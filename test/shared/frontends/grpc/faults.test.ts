@@ -9,14 +9,13 @@ import {
 import { fromBinary, toBinary } from '@bufbuild/protobuf';
 import { afterEach, describe, expect, it } from 'vitest';
 import { ServeError } from '../../../../shared/errors/index.ts';
-import { framed, STATUS } from '../../../../shared/grpc/index.ts';
+import { encodeMessage, framed, STATUS } from '../../../../shared/grpc/index.ts';
 import {
-  encodeMessage,
   ModelInferRequestSchema,
   ModelInferResponseSchema,
   ModelStreamInferResponseSchema,
-} from '../../../../shared/grpc/messages/index.ts';
-import type { IncomingCall } from '../../../../shared/planes/request/index.ts';
+} from '../../../../shared/grpc/messages/generated/grpc_service_pb.js';
+import type { IncomingCall } from '../../../../shared/planes/index.ts';
 import { waitUntil } from '../../../support/index.ts';
 import {
   type ScriptedKserve,

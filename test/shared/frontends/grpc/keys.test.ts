@@ -1,10 +1,12 @@
 import { type ClientHttp2Session, connect } from 'node:http2';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { issueKey, KeyGate, type NewKey, type RefusalReason } from '../../../../shared/access/keys/index.ts';
+import { issueKey, KeyGate } from '../../../../shared/access/index.ts';
+import type { RefusalReason } from '../../../../shared/access/keys/key-gate.ts';
+import type { NewKey } from '../../../../shared/access/keys/key-store.ts';
 import { systemClock } from '../../../../shared/clock/index.ts';
-import { framed, STATUS } from '../../../../shared/grpc/index.ts';
-import { encodeMessage, ModelInferRequestSchema } from '../../../../shared/grpc/messages/index.ts';
-import type { IncomingCall } from '../../../../shared/planes/request/index.ts';
+import { encodeMessage, framed, STATUS } from '../../../../shared/grpc/index.ts';
+import { ModelInferRequestSchema } from '../../../../shared/grpc/messages/generated/grpc_service_pb.js';
+import type { IncomingCall } from '../../../../shared/planes/index.ts';
 import { waitUntil } from '../../../support/index.ts';
 import { type ScriptedKserve, startScriptedKserve } from '../../../support/kserve/scripted-server.ts';
 import { MemoryKeyStore } from '../../../support/memory-key-store.ts';
@@ -37,7 +39,7 @@ describe('KServe behind API keys', () => {
     const gate = new KeyGate({
       store,
       clock: systemClock,
-      cacheMs: 300_000,
+      freshMs: 300_000,
       onRefused: (reason) => refused.push(reason),
       onSpent: (owner, tokens) => spent.push([owner, tokens]),
     });

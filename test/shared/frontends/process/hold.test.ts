@@ -4,8 +4,12 @@ import { resolveConfig } from '../../../../shared/config/index.ts';
 import type { Discovery } from '../../../../shared/discovery/index.ts';
 import { MemoryDiscovery, MemoryHub } from '../../../../shared/discovery/memory/memory-discovery.ts';
 import { openHold } from '../../../../shared/frontends/process/hold.ts';
-import { createNatsEventPlane, type EventEnvelope, type EventPlane } from '../../../../shared/planes/event/index.ts';
-import { NatsClient } from '../../../../shared/planes/nats/index.ts';
+import {
+  createNatsEventPlane,
+  type EventEnvelope,
+  type EventPlane,
+  NatsClient,
+} from '../../../../shared/planes/index.ts';
 import { MetricRegistry, silentLogger } from '../../../../shared/telemetry/index.ts';
 import { hasNatsServer, type NatsServer, startNatsServer, waitUntil } from '../../../support/index.ts';
 import { createMemoryEventPlane } from '../../../support/memory-event-plane.ts';

@@ -1,8 +1,14 @@
 import { describe, expect, it } from 'vitest';
 import { seededRandom } from '../../../../shared/clock/index.ts';
 import { QueuedRequests } from '../../../../shared/frontends/process/hold.ts';
-import type { Reservation, RoutableWorker, RouteRequest, WorkerPool } from '../../../../shared/router/index.ts';
-import { KvRouter, kvRouterConfig } from '../../../../shared/router/scheduler/index.ts';
+import {
+  KvRouter,
+  type Reservation,
+  type RoutableWorker,
+  type RouteRequest,
+  type WorkerPool,
+} from '../../../../shared/router/index.ts';
+import { kvRouterConfig } from '../../../../shared/router/scheduler/kv-config.ts';
 import { VirtualClock } from '../../../support/virtual-clock.ts';
 
 const pool: WorkerPool = { key: 'sum', model: 'm', role: 'aggregated', blockSizeTokens: 16 };
@@ -25,7 +31,9 @@ function watched() {
   router.setWorkers(pool, [{ ...only, maxNumBatchedTokens: 1000 }]);
   const positions: number[] = [];
   const ask = (id: string, signal = new AbortController().signal): Promise<Reservation<RoutableWorker>> => {
-    const onQueued = (position: number): void => void positions.push(position);
+    const onQueued = (position: number): undefined => {
+      positions.push(position);
+    };
     const tokenIds = Uint32Array.from({ length: 160 }, (_, at) => at + id.charCodeAt(0));
     const request: RouteRequest = {
       id,

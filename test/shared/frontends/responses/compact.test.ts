@@ -1,6 +1,6 @@
 import OpenAI from 'openai';
 import { describe, expect, it } from 'vitest';
-import type { ChatMessage } from '../../../../shared/protocol/generation/index.ts';
+import type { ChatMessage } from '../../../../shared/protocol/index.ts';
 import type { JsonObject } from '../../../support/dynamo-http/records.ts';
 import { createTestApp } from '../../../support/http-app.ts';
 import { ScriptedPipeline, servedModel } from '../../../support/scripted-pipeline.ts';

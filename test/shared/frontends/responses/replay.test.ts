@@ -2,7 +2,7 @@ import OpenAI from 'openai';
 import { describe, expect, it } from 'vitest';
 import { systemClock } from '../../../../shared/clock/index.ts';
 import { endOfTurn } from '../../../../shared/concurrency/index.ts';
-import type { GenerationSink } from '../../../../shared/protocol/generation/index.ts';
+import type { GenerationSink } from '../../../../shared/protocol/index.ts';
 import { MemoryResponseStore } from '../../../../shared/responses/index.ts';
 import { countTurns } from '../../../support/count-turns.ts';
 import type { JsonObject } from '../../../support/dynamo-http/records.ts';

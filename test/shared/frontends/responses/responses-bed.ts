@@ -1,4 +1,4 @@
-import type { GenerationSink } from '../../../../shared/protocol/generation/index.ts';
+import type { GenerationSink } from '../../../../shared/protocol/index.ts';
 import type { Frame, JsonObject } from '../../../support/dynamo-http/records.ts';
 import { parseFrames } from '../../../support/dynamo-http/wire-answer.ts';
 import { finish, reasoning, tell, toolArguments, toolCall } from '../../../support/generation-events.ts';

@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest';
 import { RequestNames } from '../../../../shared/access/index.ts';
 import { systemClock } from '../../../../shared/clock/index.ts';
 import { workerError } from '../../../../shared/errors/index.ts';
-import type { ChatMessage } from '../../../../shared/protocol/generation/index.ts';
+import type { ChatMessage } from '../../../../shared/protocol/index.ts';
 import { MemoryResponseStore, type ResponseStore, ResponseStoreError } from '../../../../shared/responses/index.ts';
 import type { JsonObject } from '../../../support/dynamo-http/records.ts';
 import { waitUntil } from '../../../support/wait-until.ts';

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import type { GenerationSink } from '../../../../shared/protocol/generation/index.ts';
+import type { GenerationSink } from '../../../../shared/protocol/index.ts';
 import type { JsonObject } from '../../../support/dynamo-http/records.ts';
 import { args, call, openBed, say, stop, think, USAGE } from './responses-bed.ts';
 

@@ -1,11 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import { REASONING_FORMATS } from '../../../../shared/parsers/reasoning/formats.ts';
-import {
-  findReasoningFormat,
-  needsSpecialTokens,
-  planReasoning,
-  type ReasoningRequest,
-} from '../../../../shared/parsers/reasoning/index.ts';
+import { findReasoningFormat, needsSpecialTokens, planReasoning } from '../../../../shared/parsers/index.ts';
+import { REASONING_FORMATS, type ReasoningRequest } from '../../../../shared/parsers/reasoning/formats.ts';
 import { cut, formatOf, runParser } from './run-parser.ts';
 
 const isSplit = (name: string, request: Partial<ReasoningRequest>): boolean =>

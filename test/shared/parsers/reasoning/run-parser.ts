@@ -1,11 +1,6 @@
 import fc from 'fast-check';
-import {
-  createReasoningParser,
-  findReasoningFormat,
-  planReasoning,
-  type ReasoningFormat,
-  type ReasoningRequest,
-} from '../../../../shared/parsers/reasoning/index.ts';
+import { createReasoningParser, findReasoningFormat, planReasoning } from '../../../../shared/parsers/index.ts';
+import type { ReasoningFormat, ReasoningRequest } from '../../../../shared/parsers/reasoning/formats.ts';
 
 /** A text taken apart; both parts joined over the whole stream. */
 export interface Split {

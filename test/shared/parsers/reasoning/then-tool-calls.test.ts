@@ -1,8 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { seededRandom } from '../../../../shared/clock/index.ts';
-import { createReasoningParser, planReasoning } from '../../../../shared/parsers/reasoning/index.ts';
-import { createToolCallParser } from '../../../../shared/parsers/tool-calls/index.ts';
+import { createReasoningParser, createToolCallParser, planReasoning } from '../../../../shared/parsers/index.ts';
 import { anySplit, formatOf, THINKING_ARGS } from './run-parser.ts';
 
 interface Message {

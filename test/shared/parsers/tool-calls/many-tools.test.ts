@@ -1,8 +1,9 @@
 import { describe, expect, it } from 'vitest';
 import { seededRandom } from '../../../../shared/clock/index.ts';
 import { TOOL_CALL_PARSER_SPELLINGS } from '../../../../shared/config/index.ts';
-import { createToolCallParser, TOOL_CALL_PARSER_NAMES } from '../../../../shared/parsers/tool-calls/index.ts';
-import type { ToolDefinition } from '../../../../shared/protocol/generation/index.ts';
+import { createToolCallParser } from '../../../../shared/parsers/index.ts';
+import { TOOL_CALL_PARSER_NAMES } from '../../../../shared/parsers/tool-calls/registry.ts';
+import type { ToolDefinition } from '../../../../shared/protocol/index.ts';
 import { countNativeScans } from '../../../support/count-native-scans.ts';
 import { takeSteps } from '../../../support/count-steps.ts';
 

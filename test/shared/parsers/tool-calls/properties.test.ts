@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { TOOL_CALL_PARSER_NAMES } from '../../../../shared/parsers/tool-calls/index.ts';
-import type { ToolChoice } from '../../../../shared/protocol/generation/index.ts';
+import { TOOL_CALL_PARSER_NAMES } from '../../../../shared/parsers/tool-calls/registry.ts';
+import type { ToolChoice } from '../../../../shared/protocol/index.ts';
 import { anyCut, declare, readCalls } from './read-calls.ts';
 
 const TOOLS = declare({

@@ -1,11 +1,7 @@
 import fc from 'fast-check';
 import { seededRandom } from '../../../../shared/clock/index.ts';
-import {
-  createToolCallParser,
-  type ToolCallOptions,
-  type ToolCallSink,
-} from '../../../../shared/parsers/tool-calls/index.ts';
-import type { FinishReason, ToolDefinition } from '../../../../shared/protocol/generation/index.ts';
+import { createToolCallParser, type ToolCallOptions, type ToolCallSink } from '../../../../shared/parsers/index.ts';
+import type { FinishReason, ToolDefinition } from '../../../../shared/protocol/index.ts';
 
 export interface ReadCall {
   readonly id: string;

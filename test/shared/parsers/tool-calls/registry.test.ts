@@ -4,15 +4,13 @@ import { resolveConfig } from '../../../../shared/config/index.ts';
 import {
   REASONING_PARSERS,
   REASONING_PARSERS_WITHOUT_GRAMMAR,
+  TOOL_CALL_PARSER_SPELLINGS,
   TOOL_CALL_PARSERS,
   TOOL_CALL_PARSERS_WITHOUT_GRAMMAR,
 } from '../../../../shared/config/parser-names.ts';
+import { createToolCallParser, describeToolCallParser } from '../../../../shared/parsers/index.ts';
 import { REASONING_FORMATS } from '../../../../shared/parsers/reasoning/formats.ts';
-import {
-  createToolCallParser,
-  describeToolCallParser,
-  TOOL_CALL_PARSER_NAMES,
-} from '../../../../shared/parsers/tool-calls/index.ts';
+import { TOOL_CALL_PARSER_NAMES } from '../../../../shared/parsers/tool-calls/registry.ts';
 import { declare } from './read-calls.ts';
 
 describe('the flags for parsers', () => {
@@ -42,7 +40,8 @@ describe('the flags for parsers', () => {
 describe('names of tool-call parsers', () => {
   it('are all built', () => {
     for (const name of TOOL_CALL_PARSER_NAMES) expect(describeToolCallParser(name).kind).toBe('built');
-    expect(TOOL_CALL_PARSER_NAMES).toHaveLength(34);
+    const spellings = Object.keys(TOOL_CALL_PARSER_SPELLINGS);
+    expect([...TOOL_CALL_PARSER_NAMES].sort()).toEqual([...TOOL_CALL_PARSERS, ...spellings].sort());
   });
 
   it('are matched exactly, and an unknown one is refused with the list of known ones', () => {

@@ -4,12 +4,7 @@ import { seededRandom } from '../../../../shared/clock/index.ts';
 import type { RuntimeConfig } from '../../../../shared/discovery/index.ts';
 import { ResponseAssembler } from '../../../../shared/pipeline/answer/response-assembler.ts';
 import { planSplit } from '../../../../shared/pipeline/answer/text-split.ts';
-import type {
-  FinishReason,
-  GenerationRequest,
-  GenerationSink,
-  Usage,
-} from '../../../../shared/protocol/generation/index.ts';
+import type { FinishReason, GenerationRequest, GenerationSink, Usage } from '../../../../shared/protocol/index.ts';
 import type { LoadedModel, Tokenizer } from '../../../../shared/tokens/index.ts';
 import { EventSink, type GenerationEvent } from '../../../support/generation-events.ts';
 import { idleMeter, letterModel, model, request } from '../fixtures.ts';

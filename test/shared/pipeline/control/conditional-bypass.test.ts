@@ -1,7 +1,10 @@
 import { describe, expect, it } from 'vitest';
 import { conditionalBypass, type ExplanationSource } from '../../../../shared/pipeline/index.ts';
-import { type RouteRequest, readConditionalDisaggregation } from '../../../../shared/router/index.ts';
-import type { ExplanationRecord } from '../../../../shared/router/scheduler/index.ts';
+import {
+  type ExplanationRecord,
+  type RouteRequest,
+  readConditionalDisaggregation,
+} from '../../../../shared/router/index.ts';
 import { worker } from '../fixtures.ts';
 
 interface Facts {

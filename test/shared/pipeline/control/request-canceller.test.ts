@@ -4,7 +4,7 @@ import { seededRandom } from '../../../../shared/clock/index.ts';
 import type { EndpointRecord } from '../../../../shared/discovery/index.ts';
 import { workerError } from '../../../../shared/errors/index.ts';
 import { type ControlCaller, RequestCanceller } from '../../../../shared/pipeline/index.ts';
-import type { PlaneHandler } from '../../../../shared/planes/request/index.ts';
+import type { PlaneHandler } from '../../../../shared/planes/index.ts';
 import { createMemoryRequestPlane } from '../../../support/memory-request-plane.ts';
 import { VirtualClock } from '../../../support/virtual-clock.ts';
 

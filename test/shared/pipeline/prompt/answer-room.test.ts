@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import type { GenerationRequest } from '../../../../shared/protocol/generation/index.ts';
+import type { GenerationRequest } from '../../../../shared/protocol/index.ts';
 import { letterModel, model, preprocessNow, request } from '../fixtures.ts';
 
 const asked = (more: Partial<GenerationRequest>) =>

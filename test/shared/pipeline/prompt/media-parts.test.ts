@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { mediaParts } from '../../../../shared/pipeline/prompt/prompt-tokens.ts';
-import type { ChatMessage } from '../../../../shared/protocol/generation/index.ts';
+import type { ChatMessage } from '../../../../shared/protocol/index.ts';
 
 const mediaOf = (...messages: ChatMessage[]) => mediaParts({ kind: 'chat', messages });
 

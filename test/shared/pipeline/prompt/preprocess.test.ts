@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { preprocess } from '../../../../shared/pipeline/prompt/preprocess.ts';
-import type { GenerationRequest } from '../../../../shared/protocol/generation/index.ts';
+import type { GenerationRequest } from '../../../../shared/protocol/index.ts';
 import { compileChatTemplate, type LoadedModel, type Tokenizer } from '../../../../shared/tokens/index.ts';
 import { letterModel, letterTokenizer, model, preprocessed, promptTools, request } from '../fixtures.ts';
 

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import type { RuntimeConfig } from '../../../../shared/discovery/index.ts';
 import { withCardDefaults } from '../../../../shared/pipeline/prompt/preprocess.ts';
-import type { ToolChoice } from '../../../../shared/protocol/generation/index.ts';
+import type { ToolChoice } from '../../../../shared/protocol/index.ts';
 import { model, request } from '../fixtures.ts';
 
 const TOOL = { type: 'function', function: { name: 'f' } } as const;

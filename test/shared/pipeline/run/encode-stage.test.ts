@@ -6,7 +6,7 @@ import type { Worker } from '../../../../shared/pipeline/index.ts';
 import { passThrough } from '../../../../shared/pipeline/prompt/preprocess.ts';
 import { EncodeStage } from '../../../../shared/pipeline/run/encode-stage.ts';
 import { RequestRun } from '../../../../shared/pipeline/run/run.ts';
-import { decodeEngineRequest, type GenerationRequest } from '../../../../shared/protocol/generation/index.ts';
+import { decodeEngineRequest, type GenerationRequest } from '../../../../shared/protocol/index.ts';
 import { Inhibition, SimpleRouter } from '../../../../shared/router/index.ts';
 import { VirtualClock } from '../../../support/virtual-clock.ts';
 import {
@@ -55,13 +55,15 @@ function fleet({
     encodedInline: (_model: string, failure?: ServeError) => void inline.push(failure),
   };
   const stalledWorkers = new Set(stalled);
-  const router = new SimpleRouter<Worker>({ mode: 'round-robin', clock, random: seededRandom(1) });
+  const failedWorkers = new Inhibition(clock, 5000);
+  const router = new SimpleRouter<Worker>({ mode: 'round-robin', random: seededRandom(1), inhibition: failedWorkers });
   router.setWorkers(served.pool, workers);
   const shared = { plane, clock, observer, stalledWorkers };
   const context = {
     ...shared,
     router,
     streamWatch: undefined,
+    failedWorkers,
     fullWorkers: new Inhibition(clock, 1000),
     encode: new EncodeStage({ ...shared, modelNow: () => served }),
     migrationLimit: 3,

@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { continuationOf, GeneratedTokens } from '../../../../shared/pipeline/run/attempt.ts';
-import { type EngineRequest, isMovable } from '../../../../shared/protocol/generation/index.ts';
+import { type EngineRequest, isMovable } from '../../../../shared/protocol/index.ts';
 
 function request(more: Partial<EngineRequest> = {}): EngineRequest {
   return {

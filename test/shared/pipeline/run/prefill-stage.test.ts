@@ -7,11 +7,7 @@ import { type Worker, workerSetsOf } from '../../../../shared/pipeline/index.ts'
 import { type Bypass, PrefillStage } from '../../../../shared/pipeline/run/prefill-stage.ts';
 import { RequestRun } from '../../../../shared/pipeline/run/run.ts';
 import { StalledWorkers, StreamWatch } from '../../../../shared/pipeline/run/stalled-workers.ts';
-import {
-  decodeEngineRequest,
-  type GenerationRequest,
-  RELEASE_PREFILL,
-} from '../../../../shared/protocol/generation/index.ts';
+import { decodeEngineRequest, type GenerationRequest, RELEASE_PREFILL } from '../../../../shared/protocol/index.ts';
 import { BYPASS_ANNOTATION, Inhibition, SimpleRouter, type SimpleRouterMode } from '../../../../shared/router/index.ts';
 import type { WorkerLabels } from '../../../../shared/telemetry/index.ts';
 import { VirtualClock } from '../../../support/virtual-clock.ts';
@@ -57,7 +53,9 @@ function start(asked: Partial<GenerationRequest> = {}, setup: Setup = {}) {
     reused: [] as [string, number][],
     served: [] as (readonly WorkerLabels[])[],
   };
-  const router = new SimpleRouter<Worker>({ mode: setup.mode ?? 'round-robin', clock, random: seededRandom(1) });
+  const failedWorkers = new Inhibition(clock, 5000);
+  const mode = setup.mode ?? 'round-robin';
+  const router = new SimpleRouter<Worker>({ mode, random: seededRandom(1), inhibition: failedWorkers });
   const pool = { key: 'sum', role: 'decode', blockSizeTokens: 16 } as const;
   const card = { ...model().card, needs: [['prefill']] } as ModelCard;
   const split =
@@ -94,6 +92,7 @@ function start(asked: Partial<GenerationRequest> = {}, setup: Setup = {}) {
     observer,
     streamWatch,
     stalledWorkers: stalled.ids,
+    failedWorkers,
     fullWorkers: new Inhibition(clock, 1000),
     busyOf: () => setup.busy,
   };

@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest';
 import { workerError } from '../../../../shared/errors/index.ts';
 import { routedRequest } from '../../../../shared/pipeline/run/run-context.ts';
 import { WorkerChoice } from '../../../../shared/pipeline/run/worker-choice.ts';
-import { decodeEngineRequest } from '../../../../shared/protocol/generation/index.ts';
+import { decodeEngineRequest } from '../../../../shared/protocol/index.ts';
 import { letterModel, model, preprocessNow, request } from '../fixtures.ts';
 import { finish, say, start } from './start-run.ts';
 

@@ -4,7 +4,7 @@ import type { Worker } from '../../../../shared/pipeline/index.ts';
 import { RequestRun } from '../../../../shared/pipeline/run/run.ts';
 import { StalledWorkers, StreamWatch } from '../../../../shared/pipeline/run/stalled-workers.ts';
 
-import type { GenerationRequest } from '../../../../shared/protocol/generation/index.ts';
+import type { GenerationRequest } from '../../../../shared/protocol/index.ts';
 import { Inhibition, SimpleRouter } from '../../../../shared/router/index.ts';
 import { VirtualClock } from '../../../support/virtual-clock.ts';
 import {
@@ -39,7 +39,8 @@ export function start(
   const moves: string[] = [];
   const unreachable: string[] = [];
   const overran: (string | undefined)[] = [];
-  const router = new SimpleRouter<Worker>({ mode: 'round-robin', clock, random: seededRandom(1) });
+  const failedWorkers = new Inhibition(clock, 5000);
+  const router = new SimpleRouter<Worker>({ mode: 'round-robin', random: seededRandom(1), inhibition: failedWorkers });
   const served = model({ workers: model().workers.slice(0, workers) });
   router.setWorkers(served.pool, served.workers);
   const asking = request(asked);
@@ -74,6 +75,7 @@ export function start(
         ? undefined
         : new StreamWatch({ ...watched, silenceMsMax: silenceMs ?? 0, stallMs: stallMs ?? 0 }),
     stalledWorkers: stalled,
+    failedWorkers,
     fullWorkers: new Inhibition(clock, 1000),
     onUnreachable: (workerId: string) => void unreachable.push(workerId),
     migrationLimit: limit,

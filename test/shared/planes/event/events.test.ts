@@ -6,7 +6,8 @@ import {
   encodeEnvelope,
   SequenceWatch,
 } from '../../../../shared/planes/event/envelope.ts';
-import { type EventListener, subjectOf } from '../../../../shared/planes/event/index.ts';
+import { subjectOf } from '../../../../shared/planes/event/types.ts';
+import type { EventListener } from '../../../../shared/planes/index.ts';
 import { decodeRecord, encodeRecord } from '../../../../shared/planes/record-codec.ts';
 import { readSliced } from '../../../../shared/planes/sliced-record.ts';
 

@@ -1,7 +1,6 @@
 import { afterEach, describe, expect, it } from 'vitest';
 import { seededRandom, systemClock } from '../../../../shared/clock/index.ts';
-import { createNatsEventPlane, type EventPlane, type EventScope } from '../../../../shared/planes/event/index.ts';
-import { NatsClient } from '../../../../shared/planes/nats/index.ts';
+import { createNatsEventPlane, type EventPlane, type EventScope, NatsClient } from '../../../../shared/planes/index.ts';
 import { LogHearing } from '../../../contract/planes/event-log.contract.ts';
 import { hasNatsServer, type NatsServer, startNatsServer, waitUntil } from '../../../support/index.ts';
 import { deleteStreams } from '../../../support/nats-streams.ts';

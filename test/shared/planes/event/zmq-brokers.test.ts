@@ -7,7 +7,7 @@ import {
   fixedBrokers,
   type ZmqBrokerSource,
   type ZmqBrokers,
-} from '../../../../shared/planes/event/index.ts';
+} from '../../../../shared/planes/index.ts';
 import { waitUntil } from '../../../support/index.ts';
 import { provingEach, startZmqBroker, type ZmqBroker } from '../../../support/zmq-broker.ts';
 

@@ -2,7 +2,7 @@ import { afterEach, expect, it } from 'vitest';
 import { Publisher } from 'zeromq';
 import { systemClock } from '../../../../shared/clock/index.ts';
 import { EVENT_BYTES_MAX, encodeEnvelope, u64Bytes } from '../../../../shared/planes/event/envelope.ts';
-import { createZmqEventPlane, type EventEnvelope, type EventPlane } from '../../../../shared/planes/event/index.ts';
+import { createZmqEventPlane, type EventEnvelope, type EventPlane } from '../../../../shared/planes/index.ts';
 import { waitUntil } from '../../../support/index.ts';
 
 const SCOPE = { kind: 'namespace', namespace: 'dynamo' } as const;

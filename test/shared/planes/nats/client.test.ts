@@ -1,7 +1,7 @@
 import { fileURLToPath } from 'node:url';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { systemClock } from '../../../../shared/clock/index.ts';
-import { NatsClient, type NatsOptions } from '../../../../shared/planes/nats/index.ts';
+import { NatsClient, type NatsOptions } from '../../../../shared/planes/index.ts';
 import {
   hasNatsServer,
   type NatsServer,

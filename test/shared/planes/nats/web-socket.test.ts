@@ -3,7 +3,7 @@ import type { AddressInfo } from 'node:net';
 import { afterEach, describe, expect, it } from 'vitest';
 import { WebSocketServer } from 'ws';
 import { systemClock } from '../../../../shared/clock/index.ts';
-import { NatsClient } from '../../../../shared/planes/nats/index.ts';
+import { NatsClient } from '../../../../shared/planes/index.ts';
 
 const INFO = 'INFO {"server_id":"a","version":"2.10.0","proto":1,"max_payload":1048576,"headers":true}\r\n';
 

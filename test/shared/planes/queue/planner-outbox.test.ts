@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
-import { type OutgoingMessage, PlannerOutbox, type PlannerQueue } from '../../../../shared/planes/queue/index.ts';
-import { QueueError } from '../../../../shared/planes/queue/types.ts';
-import type { PlannerSignal } from '../../../../shared/protocol/planner/index.ts';
+import { PlannerOutbox } from '../../../../shared/planes/index.ts';
+import { type OutgoingMessage, type PlannerQueue, QueueError } from '../../../../shared/planes/queue/types.ts';
+import type { PlannerSignal } from '../../../../shared/protocol/index.ts';
 import { captureLogger, createPlannerQueueMetrics, MetricRegistry } from '../../../../shared/telemetry/index.ts';
 import { changeAt, heldAt } from '../../../support/planner/fleet-signals.ts';
 import { VirtualClock } from '../../../support/virtual-clock.ts';

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { askOnce, type PlaneHandler } from '../../../../shared/planes/request/index.ts';
+import { askOnce, type PlaneHandler } from '../../../../shared/planes/index.ts';
 import { waitUntil } from '../../../support/index.ts';
 import { createMemoryRequestPlane } from '../../../support/memory-request-plane.ts';
 import { VirtualClock } from '../../../support/virtual-clock.ts';

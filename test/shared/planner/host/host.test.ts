@@ -15,8 +15,7 @@ import {
   unpackState,
 } from '../../../../shared/planner/index.ts';
 import { RollupFolder } from '../../../../shared/planner/signals/rollup-folder.ts';
-import type { PlannerEventOf } from '../../../../shared/protocol/planner/index.ts';
-import { NO_TRAFFIC } from '../../../../shared/protocol/planner-topics/index.ts';
+import { NO_TRAFFIC, type PlannerEventOf } from '../../../../shared/protocol/index.ts';
 import { BEGIN_S, changeAt, heldAt, rollupOf, tellStory, tickAt } from '../../../support/planner/fleet-signals.ts';
 
 const NEVER = new AbortController().signal;

@@ -1,7 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import { type DecisionRecord, MemoryPlannerStore } from '../../../../shared/planner/index.ts';
+import { type Connector, type DecisionRecord, MemoryPlannerStore } from '../../../../shared/planner/index.ts';
 import { actOnNewest } from '../../../../shared/planner/live/act.ts';
-import type { Connector } from '../../../../shared/planner/live/index.ts';
 import type { Targets } from '../../../../shared/planner/types.ts';
 import { VirtualClock } from '../../../support/virtual-clock.ts';
 

@@ -1,6 +1,6 @@
 import { afterEach, describe, expect, it } from 'vitest';
-import type { FleetPlanner } from '../../../../shared/planner/live/index.ts';
-import { NO_TRAFFIC } from '../../../../shared/protocol/planner-topics/index.ts';
+import type { FleetPlanner } from '../../../../shared/planner/index.ts';
+import { NO_TRAFFIC } from '../../../../shared/protocol/index.ts';
 import { type FleetPlannerBedOptions, fleetPlannerBed } from '../../../support/planner/fleet-planner-bed.ts';
 import { heldAt, rollupOf } from '../../../support/planner/fleet-signals.ts';
 

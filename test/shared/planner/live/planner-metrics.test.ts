@@ -1,12 +1,13 @@
 import { afterEach, describe, expect, it } from 'vitest';
 import {
+  createPlannerMetrics,
+  type FleetPlanner,
   handleSignals,
   MemoryPlannerStore,
   parsePlannerConfig,
   type SentSignal,
 } from '../../../../shared/planner/index.ts';
-import { createPlannerMetrics, type FleetPlanner } from '../../../../shared/planner/live/index.ts';
-import { NO_TRAFFIC } from '../../../../shared/protocol/planner-topics/index.ts';
+import { NO_TRAFFIC } from '../../../../shared/protocol/index.ts';
 import { MetricRegistry } from '../../../../shared/telemetry/index.ts';
 import { lintMetrics } from '../../../support/lint-metrics.ts';
 import { type FleetPlannerBedOptions, fleetPlannerBed } from '../../../support/planner/fleet-planner-bed.ts';

@@ -2,11 +2,13 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { RollupFolder } from '../../../../shared/planner/signals/rollup-folder.ts';
 import {
+  FOLDED_RANKS_MAX,
+  NO_TRAFFIC,
+  PASS_SAMPLES_MAX,
   type PlannerEventOf,
   readPlannerEvent,
   type TrafficTotals,
-} from '../../../../shared/protocol/planner/index.ts';
-import { FOLDED_RANKS_MAX, NO_TRAFFIC, PASS_SAMPLES_MAX } from '../../../../shared/protocol/planner-topics/index.ts';
+} from '../../../../shared/protocol/index.ts';
 import { rollupOf } from '../../../support/planner/fleet-signals.ts';
 
 type WorkerRollup = PlannerEventOf<'worker.rollup'>;

@@ -5,11 +5,11 @@ import {
   decodeMessages,
   estimateTokens,
   type MessagesDecodeOptions,
+  type PromptInput,
   parseCountTokensBody,
+  parseJsonBody,
   parseMessagesBody,
-} from '../../../../shared/protocol/anthropic/index.ts';
-import type { PromptInput } from '../../../../shared/protocol/generation/index.ts';
-import { parseJsonBody } from '../../../../shared/protocol/json/index.ts';
+} from '../../../../shared/protocol/index.ts';
 import { contextWith } from '../decode-context.ts';
 
 type Chat = Extract<PromptInput, { readonly kind: 'chat' }>;

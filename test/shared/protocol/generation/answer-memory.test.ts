@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { valueMemory } from '../../../../shared/protocol/generation/index.ts';
+import { valueMemory } from '../../../../shared/protocol/index.ts';
 
 describe('the memory of a value', () => {
   it('grows with texts, entries and elements', () => {

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { cutLongOutput, type EngineOutput, readEngineOutput } from '../../../../shared/protocol/generation/index.ts';
+import { cutLongOutput, type EngineOutput, readEngineOutput } from '../../../../shared/protocol/index.ts';
 
 const TOP = { rank: 1, token_id: 5, token: 'a', logprob: -0.5, bytes: [97] };
 

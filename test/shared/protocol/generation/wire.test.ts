@@ -1,11 +1,7 @@
 import fc from 'fast-check';
 import { Packr } from 'msgpackr';
 import { describe, expect, it } from 'vitest';
-import {
-  decodeEngineRequest,
-  type EngineRequest,
-  encodeEngineRequest,
-} from '../../../../shared/protocol/generation/index.ts';
+import { decodeEngineRequest, type EngineRequest, encodeEngineRequest } from '../../../../shared/protocol/index.ts';
 
 const record = fc.dictionary(
   fc.string({ maxLength: 8 }).filter((key) => key !== '__proto__'),

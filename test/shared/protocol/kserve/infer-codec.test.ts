@@ -7,18 +7,18 @@ import {
   ModelInferRequestSchema,
   ModelInferResponseSchema,
   ModelStreamInferResponseSchema,
-} from '../../../../shared/grpc/messages/index.ts';
+} from '../../../../shared/grpc/messages/generated/grpc_service_pb.js';
 import {
   decodeModelInferRequest,
   encodeModelInferResponse,
   encodeModelStreamInferResponse,
   framedBytes,
-  framedStrings,
   type InferParameters,
   type InferTensor,
   type ModelInferRequest,
-  type TensorContents,
-} from '../../../../shared/protocol/kserve/index.ts';
+} from '../../../../shared/protocol/index.ts';
+import type { TensorContents } from '../../../../shared/protocol/kserve/messages.ts';
+import { framedStrings } from '../../../../shared/protocol/kserve/tensor-contents.ts';
 import { inferRequests, inferResponses } from '../../../support/kserve/arbitrary-messages.ts';
 import { draws, REQUEST, scramble } from '../../../support/kserve/scramble.ts';
 import { same } from '../../../support/same.ts';

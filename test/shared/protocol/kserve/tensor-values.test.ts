@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { readTensor, writeTensor } from '../../../../shared/protocol/kserve/index.ts';
+import { readTensor, writeTensor } from '../../../../shared/protocol/index.ts';
 import { BF16, FP16, fromBits16, toBits16 } from '../../../../shared/protocol/kserve/tensor-values.ts';
 
 const whole = (bits: number, isSigned: boolean) =>

@@ -3,12 +3,12 @@ import { describe, expect, it } from 'vitest';
 import {
   deduplicationIdOf,
   groupOf,
+  NO_TRAFFIC,
   type PlannerEventOf,
   readPlannerEvent,
   readPlannerText,
   sourceOf,
-} from '../../../../shared/protocol/planner/index.ts';
-import { NO_TRAFFIC } from '../../../../shared/protocol/planner-topics/index.ts';
+} from '../../../../shared/protocol/index.ts';
 
 const HELD: PlannerEventOf<'request.held'> = {
   type: 'request.held',

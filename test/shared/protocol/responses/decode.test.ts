@@ -1,19 +1,20 @@
 import { describe, expect, it } from 'vitest';
 import { seededRandom } from '../../../../shared/clock/index.ts';
 import type { ServeError } from '../../../../shared/errors/index.ts';
-import type { ChatMessage, GenerationRequest } from '../../../../shared/protocol/generation/index.ts';
-import { parseJsonBody } from '../../../../shared/protocol/json/index.ts';
 import {
+  type ChatMessage,
   checkResponsesBody,
   type DecodedResponses,
   decodeResponses,
   estimateInputTokens,
+  type GenerationRequest,
   itemIdOf,
+  parseJsonBody,
   parseResponsesBody,
   responseIdOf,
   responseIdOfItem,
   toListedItems,
-} from '../../../../shared/protocol/openai/index.ts';
+} from '../../../../shared/protocol/index.ts';
 import { defaultHttpSettings } from '../../../support/http-settings.ts';
 
 const CONTEXT = {

@@ -1,9 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import {
-  ApproximateIndex,
-  type ApproximateIndexOptions,
-  BlockIndex,
-} from '../../../../shared/router/block-index/index.ts';
+import { ApproximateIndex, type ApproximateIndexOptions, BlockIndex } from '../../../../shared/router/index.ts';
 import { Overlaps } from '../../../../shared/router/scheduler/prefix-index.ts';
 import { RankTable } from '../../../../shared/router/scheduler/ranks.ts';
 import { type BlockHashes, chainHashes } from '../../../../shared/tokens/index.ts';

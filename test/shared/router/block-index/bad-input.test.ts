@@ -1,6 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { BlockIndex, type HashPair } from '../../../../shared/router/block-index/index.ts';
-import { RankTable } from '../../../../shared/router/scheduler/index.ts';
+import { BlockIndex, type HashPair, RankTable } from '../../../../shared/router/index.ts';
 import { Overlaps } from '../../../../shared/router/scheduler/prefix-index.ts';
 import { chainHashes } from '../../../../shared/tokens/index.ts';
 

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { BlockIndex, type StoredRun } from '../../../../shared/router/block-index/index.ts';
+import { BlockIndex, type StoredRun } from '../../../../shared/router/index.ts';
 import { deviceOf, dumpOf, longPrompt, overlapsOf, prompt, remove, store, tableOf } from './prompts.ts';
 
 describe('block index, what events do', () => {

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { BlockIndex } from '../../../../shared/router/block-index/index.ts';
+import { BlockIndex } from '../../../../shared/router/index.ts';
 import { deviceOf, dumpOf, longPrompt, prompt, remove, store, tableOf } from './prompts.ts';
 
 const SYSTEM = [1, 2, 3];

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { ApproximateIndex, BlockIndex, IndexMemory } from '../../../../shared/router/block-index/index.ts';
+import { ApproximateIndex, BlockIndex, IndexMemory } from '../../../../shared/router/index.ts';
 import { loadBlockIndex } from '../../../support/router/load-block-index.ts';
 import { VirtualClock } from '../../../support/virtual-clock.ts';
 import { deviceOf, longPrompt, prompt, remove, store, tableOf } from './prompts.ts';

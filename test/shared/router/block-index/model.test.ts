@@ -1,6 +1,7 @@
 import fc from 'fast-check';
 import { describe, it } from 'vitest';
-import { BlockIndex, type StorageTier, type StoredRun } from '../../../../shared/router/block-index/index.ts';
+import type { StorageTier } from '../../../../shared/router/block-index/types.ts';
+import { BlockIndex, type StoredRun } from '../../../../shared/router/index.ts';
 import { Overlaps } from '../../../../shared/router/scheduler/prefix-index.ts';
 import { RankTable } from '../../../../shared/router/scheduler/ranks.ts';
 import { chainHashes } from '../../../../shared/tokens/index.ts';

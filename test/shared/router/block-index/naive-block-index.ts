@@ -1,11 +1,5 @@
-import type {
-  BlockIndex,
-  DumpSlice,
-  HashPair,
-  IndexStatus,
-  StorageTier,
-  StoredRun,
-} from '../../../../shared/router/block-index/index.ts';
+import type { DumpSlice, IndexStatus, StorageTier } from '../../../../shared/router/block-index/types.ts';
+import type { BlockIndex, HashPair, StoredRun } from '../../../../shared/router/index.ts';
 import type { Overlaps } from '../../../../shared/router/scheduler/prefix-index.ts';
 import type { RankTable } from '../../../../shared/router/scheduler/ranks.ts';
 import { type BlockHashes, chainHashes } from '../../../../shared/tokens/index.ts';

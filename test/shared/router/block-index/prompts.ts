@@ -1,10 +1,5 @@
-import type {
-  BlockIndex,
-  HashPair,
-  IndexStatus,
-  StorageTier,
-  StoredRun,
-} from '../../../../shared/router/block-index/index.ts';
+import type { IndexStatus, StorageTier } from '../../../../shared/router/block-index/types.ts';
+import type { BlockIndex, HashPair, StoredRun } from '../../../../shared/router/index.ts';
 import { Overlaps } from '../../../../shared/router/scheduler/prefix-index.ts';
 import { RankTable } from '../../../../shared/router/scheduler/ranks.ts';
 import { type BlockHashes, chainHashes } from '../../../../shared/tokens/index.ts';

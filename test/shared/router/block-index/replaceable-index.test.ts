@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { BlockIndex, SnapshotError } from '../../../../shared/router/block-index/index.ts';
+import { BlockIndex } from '../../../../shared/router/index.ts';
 import { RankTable } from '../../../../shared/router/scheduler/ranks.ts';
 import { deviceOf, longPrompt, prompt } from './prompts.ts';
 
@@ -71,8 +71,8 @@ describe('an index that a snapshot takes the place of', () => {
     const { index, store, held } = openIndex(['a']);
     store('a', prompt(1, 2));
     const snapshot = snapshotOfTwo();
-    snapshot[snapshot.length >> 1]! ^= 1;
-    expect(() => [...index.read(snapshot)]).toThrow(SnapshotError);
+    snapshot[59] = 0x7f; // length of the second section
+    expect(() => [...index.read(snapshot)]).toThrow('the snapshot is damaged');
     expect(held(prompt(1, 2))).toEqual({ a: 2 });
   });
 

@@ -1,7 +1,8 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import type { KvEvent } from '../../../../shared/engines/index.ts';
-import { decodeRouterEvent, decodeRouterEvents } from '../../../../shared/router/feed/index.ts';
+import { decodeRouterEvent } from '../../../../shared/router/feed/kv-events.ts';
+import { decodeRouterEvents } from '../../../../shared/router/index.ts';
 import { toRouterEvent } from '../../../../shared/worker/events/event-records.ts';
 
 /** Larger than what a JSON number holds exactly. */

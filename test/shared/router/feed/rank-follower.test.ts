@@ -2,7 +2,9 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { seededRandom } from '../../../../shared/clock/index.ts';
 import { Semaphore } from '../../../../shared/concurrency/index.ts';
-import { type RankEvent, RankFollower, type RecoveryAnswer } from '../../../../shared/router/feed/index.ts';
+import type { RankEvent } from '../../../../shared/router/feed/kv-events.ts';
+import { RankFollower } from '../../../../shared/router/feed/rank-follower.ts';
+import type { RecoveryAnswer } from '../../../../shared/router/feed/recovery.ts';
 import { VirtualClock } from '../../../support/virtual-clock.ts';
 import { ScriptedRank, WatchedIndex } from './scripted-rank.ts';
 

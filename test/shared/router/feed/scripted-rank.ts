@@ -1,13 +1,7 @@
 import type { KvEvent } from '../../../../shared/engines/index.ts';
-import { BlockIndex } from '../../../../shared/router/block-index/index.ts';
-import {
-  type BlockChange,
-  decodeRouterEvent,
-  type RankEvent,
-  type RecoveryAnswer,
-  type RecoveryResponse,
-} from '../../../../shared/router/feed/index.ts';
-import { RankTable } from '../../../../shared/router/scheduler/index.ts';
+import { decodeRouterEvent, type RankEvent } from '../../../../shared/router/feed/kv-events.ts';
+import type { RecoveryAnswer } from '../../../../shared/router/feed/recovery.ts';
+import { type BlockChange, BlockIndex, RankTable, type RecoveryResponse } from '../../../../shared/router/index.ts';
 import { toRouterEvent } from '../../../../shared/worker/events/event-records.ts';
 import { RankJournal } from '../../../../shared/worker/events/rank-journal.ts';
 

@@ -2,18 +2,18 @@ import { describe, expect, it } from 'vitest';
 import { seededRandom } from '../../../../shared/clock/index.ts';
 import { Semaphore } from '../../../../shared/concurrency/index.ts';
 import type { KvEvent } from '../../../../shared/engines/index.ts';
-import { BlockIndex } from '../../../../shared/router/block-index/index.ts';
 import {
+  BlockIndex,
   BusyWorkers,
   type EventSource,
   indexSink,
   type LoadReport,
   type PlacedWorker,
+  RankTable,
   RecoveryClient,
   WorkerFeeds,
   WorkerLoads,
-} from '../../../../shared/router/feed/index.ts';
-import { RankTable } from '../../../../shared/router/scheduler/index.ts';
+} from '../../../../shared/router/index.ts';
 import { captureLogger } from '../../../../shared/telemetry/index.ts';
 import type { Worker } from '../../../../shared/worker/index.ts';
 import { createMemoryRequestPlane } from '../../../support/memory-request-plane.ts';

@@ -1,24 +1,24 @@
 import protobuf from 'protobufjs';
 import { afterEach, describe, expect, it } from 'vitest';
 import { SYSTEM, seededRandom, systemClock } from '../../../../shared/clock/index.ts';
-import type { PlaneClientTls, PlaneServerTls } from '../../../../shared/planes/request/index.ts';
+import { framed, type GrpcCall, HealthService, openGrpcServer, receiveOne } from '../../../../shared/grpc/index.ts';
+import type { PlaneClientTls, PlaneServerTls } from '../../../../shared/planes/index.ts';
 import { decodeChooseResponse, encodeChooseRequest } from '../../../../shared/router/grpc/codec.ts';
+import type { RouterLineOptions } from '../../../../shared/router/grpc/router-line.ts';
+import type { RouterGrpcServer } from '../../../../shared/router/grpc/router-server.ts';
 import {
-  type RouterGrpcServer,
-  RouterLine,
-  type RouterLineOptions,
-  serveRouterGrpc,
-} from '../../../../shared/router/grpc/index.ts';
-import type { Router } from '../../../../shared/router/index.ts';
-import {
-  type ChooseService,
   createFallbackMetrics,
+  Inhibition,
   queryOf,
   type ResidentAddress,
   ResidentClient,
   ResidentRouter,
-} from '../../../../shared/router/service/index.ts';
-import { StatelessRouter } from '../../../../shared/router/stateless/index.ts';
+  type Router,
+  RouterLine,
+  StatelessRouter,
+  serveRouterGrpc,
+} from '../../../../shared/router/index.ts';
+import type { ChooseService } from '../../../../shared/router/service/messages.ts';
 import { captureLogger, MetricRegistry } from '../../../../shared/telemetry/index.ts';
 import { freePort, readTlsFixture, waitUntil } from '../../../support/index.ts';
 import { createMemoryRequestPlane } from '../../../support/memory-request-plane.ts';
@@ -57,8 +57,11 @@ class Asker {
   readonly router: Router;
   readonly #registry = new MetricRegistry();
 
+  readonly inhibition = new Inhibition(systemClock, 5000);
+
   constructor(chooseTimeoutMs = 5000, options: RouterLineOptions = {}) {
     const clock = systemClock;
+    const { inhibition } = this;
     this.client = new ResidentClient({
       plane: createMemoryRequestPlane({ clock }),
       clock,
@@ -70,8 +73,8 @@ class Asker {
     opened.push(this.client);
     this.router = new ResidentRouter({
       client: this.client,
-      stateless: new StatelessRouter({ clock }),
-      clock,
+      stateless: new StatelessRouter({ clock, inhibition }),
+      inhibition,
       metrics: createFallbackMetrics(this.#registry),
       logger: captureLogger().logger,
     });
@@ -164,7 +167,7 @@ describe('a router that asks the resident one by gRPC', () => {
     const second = await asker.choose('r2', prompt(16), { excluded: new Set(['b']) });
     expect(second.worker.id).toBe('a');
     second.release();
-    asker.router.inhibit('a');
+    asker.inhibition.add('a');
     expect((await asker.choose('r3', prompt(16))).worker.id).toBe('b');
   });
 
@@ -265,6 +268,23 @@ describe('a router whose resident does not answer by gRPC', () => {
     for (const decide of decisions) decide();
     await waitUntil(() => released.length === 1, { what: 'the place given back' });
     expect(released).toEqual([{ requestId: 'r', reservationId: 'r1', stage: 'end' }]);
+  });
+
+  it.each([
+    ['a message that cannot be read', [0x12, 0x05, 0x0a]],
+    ['a decision that cannot be read', [0x12, 0x02, 0x0a, 0x05]],
+    ['a place in the queue that cannot be read', [0x0a, 0x01, 0x08]],
+    ['neither a decision nor a place in the queue', []],
+  ])('decides by itself when the answer is %s', async (_, bytes) => {
+    const health = new HealthService(() => true);
+    const choose = (call: GrpcCall): void => receiveOne(call, () => call.write(framed(Uint8Array.from(bytes))));
+    const methods = [...health.methods, { path: '/stator.router.v1.Router/Choose', serve: choose }];
+    const server = await openGrpcServer({ ...SYSTEM, host: '127.0.0.1', port: 0, methods });
+    opened.push({ close: () => server.close(0) });
+    const asker = new Asker();
+    await asker.know({ instanceId: 'another', grpc: `127.0.0.1:${server.port}` });
+    expect(WORKERS).toContain((await asker.choose('r', prompt(16))).worker);
+    expect(await asker.alone('lost')).toBe(1);
   });
 
   it('decides by itself, and later, when nobody listens there', async () => {

@@ -2,7 +2,8 @@ import { type ChannelCredentials, Client, credentials, type ServiceError, status
 import protobuf from 'protobufjs';
 import { afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { SYSTEM } from '../../../../shared/clock/index.ts';
-import { type RouterGrpcServer, serveRouterGrpc } from '../../../../shared/router/grpc/index.ts';
+import type { RouterGrpcServer } from '../../../../shared/router/grpc/router-server.ts';
+import { serveRouterGrpc } from '../../../../shared/router/index.ts';
 import { hashBlocks } from '../../../../shared/tokens/index.ts';
 import { VirtualClock } from '../../../support/virtual-clock.ts';
 import { BLOCK, POOL, prompt, Resident, settle } from '../service/resident-rig.ts';

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { workerError } from '../../../../shared/errors/index.ts';
-import type { IncomingCall } from '../../../../shared/planes/request/index.ts';
+import type { IncomingCall } from '../../../../shared/planes/index.ts';
 import { AskingRig, asked, DEADLINE_MS } from './asking-rig.ts';
 
 const FOUR = ['a', 'b', 'c', 'd'];

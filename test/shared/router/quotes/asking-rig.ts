@@ -1,15 +1,9 @@
 import { seededRandom } from '../../../../shared/clock/index.ts';
 import type { EngineLoad } from '../../../../shared/engines/index.ts';
 import type { ServeError } from '../../../../shared/errors/index.ts';
-import type { PlaneHandler, PlaneServer } from '../../../../shared/planes/request/index.ts';
-import type { RoutableWorker } from '../../../../shared/router/index.ts';
-import {
-  type AskedPlace,
-  type AskedPrompt,
-  createAskMetrics,
-  QUOTE_ENDPOINT,
-  WorkerAsker,
-} from '../../../../shared/router/quotes/index.ts';
+import type { PlaneHandler, PlaneServer } from '../../../../shared/planes/index.ts';
+import { createAskMetrics, QUOTE_ENDPOINT, type RoutableWorker, WorkerAsker } from '../../../../shared/router/index.ts';
+import type { AskedPlace, AskedPrompt } from '../../../../shared/router/quotes/ask-workers.ts';
 import { MetricRegistry } from '../../../../shared/telemetry/index.ts';
 import { QuoteService } from '../../../../shared/worker/calls/quote-service.ts';
 import { createMemoryRequestPlane } from '../../../support/memory-request-plane.ts';

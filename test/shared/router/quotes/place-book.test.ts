@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { PlaceBook } from '../../../../shared/router/quotes/index.ts';
+import { PlaceBook } from '../../../../shared/router/index.ts';
 import { VirtualClock } from '../../../support/virtual-clock.ts';
 
 const LIFE_MS = 250;

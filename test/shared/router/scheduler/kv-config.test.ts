@@ -1,15 +1,14 @@
 import { describe, expect, it } from 'vitest';
 import { resolveConfig } from '../../../../shared/config/index.ts';
 import {
-  costModelOf,
   defaultKvRouterConfig,
   type KvRouterConfig,
-  kvRouterConfig,
   kvRouterConfigOf,
   loadAware,
   prefillPoolConfig,
-} from '../../../../shared/router/scheduler/index.ts';
-import { readGivenConfig } from '../../../../shared/router/scheduler/kv-config-sources.ts';
+} from '../../../../shared/router/index.ts';
+import { kvRouterConfig } from '../../../../shared/router/scheduler/kv-config.ts';
+import { costModelOf, readGivenConfig } from '../../../../shared/router/scheduler/kv-config-sources.ts';
 
 /** The configuration that an object alone gives. */
 const read = (object: Readonly<Record<string, unknown>>) => kvRouterConfig(readGivenConfig(object));
@@ -87,6 +86,10 @@ describe('the configuration', () => {
     expect(resolve('--router-kv-overlap-score-credit', '0.5').costModel).toBe('dynamo');
     expect(resolve('--no-router-track-prefill-tokens').costModel).toBe('dynamo');
     expect(resolve('--router-cost-model', 'dynamo').costModel).toBe('dynamo');
+    expect(resolve('--router-tie-break', 'fewest-blocks')).toMatchObject({
+      tieBreak: 'fewest-blocks',
+      costModel: 'stator',
+    });
   });
 
   it('finds the cost model of auto by what is proven and what is set', () => {

@@ -1,15 +1,18 @@
 import { describe, expect, it } from 'vitest';
 import { seededRandom } from '../../../../shared/clock/index.ts';
-import { BlockIndex } from '../../../../shared/router/block-index/index.ts';
-import type { RoutableWorker, RouteRequest, WorkerPool } from '../../../../shared/router/index.ts';
 import {
+  askingRouter,
+  BlockIndex,
   createKeyedTracking,
+  Inhibition,
   KvRouter,
-  type KvRouterOptions,
-  kvRouterConfig,
+  type RoutableWorker,
+  type RouteRequest,
   type SchedulingRequest,
-} from '../../../../shared/router/scheduler/index.ts';
-import { askingRouter } from '../../../../shared/router/service/index.ts';
+  type WorkerPool,
+} from '../../../../shared/router/index.ts';
+import { kvRouterConfig } from '../../../../shared/router/scheduler/kv-config.ts';
+import type { KvRouterOptions } from '../../../../shared/router/scheduler/kv-router.ts';
 import { hashBlocks } from '../../../../shared/tokens/index.ts';
 import { VirtualClock } from '../../../support/virtual-clock.ts';
 import { choose } from '../choose.ts';
@@ -163,8 +166,9 @@ describe('mode kv', () => {
 
   it('passes over a worker that failed for five seconds', async () => {
     const clock = new VirtualClock();
-    const routing = router({ config: kvRouterConfig({ queueThreshold: undefined }) }, clock);
-    routing.inhibit('a');
+    const inhibition = new Inhibition(clock, 5000);
+    const routing = router({ config: kvRouterConfig({ queueThreshold: undefined }), inhibition }, clock);
+    inhibition.add('a');
     for (let at = 0; at < 4; at++) {
       expect((await choose(routing, request(`r${at}`, promptTokens(16, at)), two)).worker.id).toBe('b');
     }

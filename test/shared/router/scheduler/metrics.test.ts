@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { seededRandom } from '../../../../shared/clock/index.ts';
-import { SimpleRouter } from '../../../../shared/router/index.ts';
-import { meterRouter } from '../../../../shared/router/scheduler/index.ts';
+import { KvRouter } from '../../../../shared/router/index.ts';
+import { kvRouterConfig } from '../../../../shared/router/scheduler/kv-config.ts';
 import { VirtualClock } from '../../../support/virtual-clock.ts';
 import { choose } from '../choose.ts';
 
@@ -19,14 +19,22 @@ const REQUEST = {
 async function reserve() {
   const clock = new VirtualClock();
   const seen: unknown[] = [];
-  const router = meterRouter(new SimpleRouter({ mode: 'round-robin', clock, random: seededRandom(1) }), {
+  const tell =
+    (what: string) =>
+    (...values: unknown[]) =>
+      void seen.push([what, ...values]);
+  const pool = { received: tell('asked'), decided: () => {}, pending: () => {}, backpressure: () => {} };
+  const requests = {
+    hashed: () => {},
+    firstToken: tell('first'),
+    tokens: tell('tokens'),
+    ended: tell('ended'),
+  };
+  const router = new KvRouter({
+    config: kvRouterConfig(),
     clock,
-    metrics: {
-      firstToken: (ms) => seen.push(['first', ms]),
-      tokens: (gapMs, tokens) => seen.push(['tokens', gapMs, tokens]),
-      ended: (outputTokens) => seen.push(['ended', outputTokens]),
-    },
-    onAsked: ({ id }) => seen.push(['asked', id]),
+    random: seededRandom(1),
+    observer: { pool: () => pool, requests },
   });
   const reservation = await choose(router, REQUEST, [WORKER]);
   return { clock, seen, reservation };
@@ -43,7 +51,7 @@ describe('a metered request', () => {
     reservation.release();
     reservation.release();
     expect(seen).toEqual([
-      ['asked', 'r'],
+      ['asked', 'default'],
       ['first', 40],
       ['tokens', 10, 2],
       ['ended', 5],
@@ -54,7 +62,7 @@ describe('a metered request', () => {
     const { seen, reservation } = await reserve();
     reservation.release();
     expect(seen).toEqual([
-      ['asked', 'r'],
+      ['asked', 'default'],
       ['ended', 0],
     ]);
   });

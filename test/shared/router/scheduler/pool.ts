@@ -1,17 +1,16 @@
 import { seededRandom } from '../../../../shared/clock/index.ts';
 import type { ServeError } from '../../../../shared/errors/index.ts';
-import { BlockIndex } from '../../../../shared/router/block-index/index.ts';
 import {
+  BlockIndex,
   type Decision,
   type KvRouterConfig,
-  kvRouterConfig,
   RankTable,
-  type SchedulableWorker,
   Scheduler,
-  type SchedulerOptions,
   type SchedulingRequest,
-  type SchedulingTicket,
-} from '../../../../shared/router/scheduler/index.ts';
+} from '../../../../shared/router/index.ts';
+import { kvRouterConfig } from '../../../../shared/router/scheduler/kv-config.ts';
+import type { SchedulerOptions } from '../../../../shared/router/scheduler/scheduler.ts';
+import type { SchedulableWorker, SchedulingTicket } from '../../../../shared/router/scheduler/types.ts';
 import { hashBlocks } from '../../../../shared/tokens/index.ts';
 import { VirtualClock } from '../../../support/virtual-clock.ts';
 

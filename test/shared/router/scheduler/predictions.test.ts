@@ -1,7 +1,13 @@
 import { describe, expect, it } from 'vitest';
 import { seededRandom } from '../../../../shared/clock/index.ts';
-import { BlockIndex, predictingIndex } from '../../../../shared/router/block-index/index.ts';
-import { kvRouterConfig, type PrefixIndex, RankTable, Scheduler } from '../../../../shared/router/scheduler/index.ts';
+import {
+  BlockIndex,
+  type PrefixIndex,
+  predictingIndex,
+  RankTable,
+  Scheduler,
+} from '../../../../shared/router/index.ts';
+import { kvRouterConfig } from '../../../../shared/router/scheduler/kv-config.ts';
 import { hashBlocks } from '../../../../shared/tokens/index.ts';
 import { VirtualClock } from '../../../support/virtual-clock.ts';
 import { promptTokens, worker } from './pool.ts';

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { RankTable, RendezvousShare } from '../../../../shared/router/scheduler/index.ts';
+import { RankTable, RendezvousShare } from '../../../../shared/router/index.ts';
 
 function tableOf(workers: number): RankTable {
   const ranks = new RankTable();

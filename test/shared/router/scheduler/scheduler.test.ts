@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { RoutingError } from '../../../../shared/router/scheduler/index.ts';
+import { RoutingError } from '../../../../shared/router/index.ts';
 import { hashBlocks } from '../../../../shared/tokens/index.ts';
 import { Pool, promptTokens, worker } from './pool.ts';
 
@@ -440,6 +440,7 @@ describe('observers', () => {
       config: { queueThreshold: 0 },
       workers: [worker('a', { maxNumBatchedTokens: 100 }), worker('b', { maxNumBatchedTokens: 100 })],
       observer: {
+        received: (policyClass) => void told.push(policyClass),
         decided: ({ promptTokens: tokens, cachedTokens, bestCachedTokens, blocksLost }) =>
           void told.push([tokens, cachedTokens, bestCachedTokens, blocksLost]),
         pending: (...line) => void told.push(line),
@@ -453,13 +454,17 @@ describe('observers', () => {
     pool.submit('r2', prompt, { allowedWorkers });
     pool.submit('r3', prompt, { allowedWorkers, mayWait: false });
     pool.scheduler.free('r1');
-    pool.submit('r4', prompt);
+    pool.submit('r4', prompt, { policyClass: 'premium' });
     expect(told).toEqual([
+      'default',
       [64, 0, 0, 0],
+      'default',
       ['default', 1, 64, 0],
+      'default',
       ['default', 'do_not_queue'],
       ['default', 0, 0, 0],
       [64, 0, 0, 0],
+      'premium',
       [64, 64, 64, 0],
     ]);
   });

@@ -1,8 +1,9 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { seededRandom } from '../../../../shared/clock/index.ts';
-import type { RoutingHints } from '../../../../shared/protocol/generation/index.ts';
+import type { RoutingHints } from '../../../../shared/protocol/index.ts';
 import {
+  Inhibition,
   type RoutableWorker,
   type RouteRequest,
   SimpleRouter,
@@ -22,8 +23,8 @@ function request(routing: RoutingHints = {}, excluded: readonly string[] = []): 
   return { id: 'r', pool, routing, override: undefined, tokenIds: undefined, excluded: new Set(excluded) };
 }
 
-function router(mode: SimpleRouterMode, clock = new VirtualClock(), seed = 7) {
-  return new SimpleRouter<RoutableWorker>({ mode, clock, random: seededRandom(seed), inhibitedMs: 5000 });
+function router(mode: SimpleRouterMode, inhibition = new Inhibition(new VirtualClock(), 5000), seed = 7) {
+  return new SimpleRouter<RoutableWorker>({ mode, random: seededRandom(seed), inhibition });
 }
 
 const three = [worker('a'), worker('b'), worker('c')];
@@ -61,7 +62,7 @@ describe('least-loaded', () => {
         fc.integer(),
         async (size, count, seed) => {
           const workers = Array.from({ length: size }, (_, index) => worker(`w${index}`));
-          const routing = router('least-loaded', new VirtualClock(), seed);
+          const routing = router('least-loaded', undefined, seed);
           const load = new Map<string, number>(workers.map(({ id }) => [id, 0]));
           for (let index = 0; index < count; index++) {
             const { worker: chosen } = await choose(routing, request(), workers);
@@ -184,11 +185,12 @@ describe('filters', () => {
 
   it('passes over a worker that failed for five seconds, and not when no other is left', async () => {
     const clock = new VirtualClock();
-    const routing = router('round-robin', clock);
+    const inhibition = new Inhibition(clock, 5000);
+    const routing = router('round-robin', inhibition);
     const two = [worker('a'), worker('b')];
-    routing.inhibit('a');
+    inhibition.add('a');
     for (let index = 0; index < 4; index++) expect((await choose(routing, request(), two)).worker.id).toBe('b');
-    routing.inhibit('b');
+    inhibition.add('b');
     expect(['a', 'b']).toContain((await choose(routing, request(), two)).worker.id);
     await clock.advance(5001);
     const ids = [await choose(routing, request(), two), await choose(routing, request(), two)];
@@ -196,9 +198,10 @@ describe('filters', () => {
   });
 
   it('takes a worker back at once when discovery announces it anew', async () => {
-    const routing = router('round-robin');
-    routing.inhibit('a');
-    routing.forget('a');
+    const inhibition = new Inhibition(new VirtualClock(), 5000);
+    const routing = router('round-robin', inhibition);
+    inhibition.add('a');
+    inhibition.forget('a');
     const held = [
       await choose(routing, request(), three),
       await choose(routing, request(), three),

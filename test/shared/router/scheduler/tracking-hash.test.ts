@@ -1,6 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import type { RouteRequest, WorkerPool } from '../../../../shared/router/index.ts';
-import { createKeyedTracking } from '../../../../shared/router/scheduler/index.ts';
+import { createKeyedTracking, type RouteRequest, type WorkerPool } from '../../../../shared/router/index.ts';
 import { blake3Keyed, seedsOf } from '../../../../shared/router/scheduler/tracking-hash.ts';
 import { hashBlocks, seededHashes } from '../../../../shared/tokens/index.ts';
 

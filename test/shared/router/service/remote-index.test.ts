@@ -1,16 +1,17 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { seededRandom } from '../../../../shared/clock/index.ts';
-import type { PlaneServer, RequestPlane, Transport } from '../../../../shared/planes/request/index.ts';
-import { ApproximateIndex, BlockIndex } from '../../../../shared/router/block-index/index.ts';
-import { RankTable } from '../../../../shared/router/scheduler/index.ts';
-import { Overlaps } from '../../../../shared/router/scheduler/prefix-index.ts';
+import type { PlaneServer, RequestPlane, Transport } from '../../../../shared/planes/index.ts';
 import {
+  ApproximateIndex,
+  BlockIndex,
   type IndexerAddress,
+  RankTable,
   RemoteIndex,
   type ServedIndex,
   serveIndexOnPlane,
-} from '../../../../shared/router/service/index.ts';
+} from '../../../../shared/router/index.ts';
+import { Overlaps } from '../../../../shared/router/scheduler/prefix-index.ts';
 import { hashBlocks } from '../../../../shared/tokens/index.ts';
 import { createMemoryRequestPlane } from '../../../support/memory-request-plane.ts';
 import { VirtualClock } from '../../../support/virtual-clock.ts';

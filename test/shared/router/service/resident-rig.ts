@@ -1,14 +1,17 @@
 import { seededRandom } from '../../../../shared/clock/index.ts';
-import type { PlaneServer, RequestPlane } from '../../../../shared/planes/request/index.ts';
-import { BlockIndex } from '../../../../shared/router/block-index/index.ts';
-import type { RoutableWorker, RouteRequest, WorkerPool } from '../../../../shared/router/index.ts';
-import { KvRouter, kvRouterConfig } from '../../../../shared/router/scheduler/index.ts';
+import type { PlaneServer, RequestPlane } from '../../../../shared/planes/index.ts';
 import {
+  BlockIndex,
+  KvRouter,
   type ResidentAddress,
   ResidentService,
-  type ResidentServiceOptions,
+  type RoutableWorker,
+  type RouteRequest,
   serveRouterOnPlane,
-} from '../../../../shared/router/service/index.ts';
+  type WorkerPool,
+} from '../../../../shared/router/index.ts';
+import { kvRouterConfig } from '../../../../shared/router/scheduler/kv-config.ts';
+import type { ResidentServiceOptions } from '../../../../shared/router/service/choose-service.ts';
 import { hashBlocks } from '../../../../shared/tokens/index.ts';
 import { createMemoryRequestPlane } from '../../../support/memory-request-plane.ts';
 import type { VirtualClock } from '../../../support/virtual-clock.ts';

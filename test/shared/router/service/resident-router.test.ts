@@ -1,22 +1,22 @@
 import { describe, expect, it } from 'vitest';
 import { seededRandom, systemClock, systemRandom } from '../../../../shared/clock/index.ts';
-import {
-  createTcpRequestPlane,
-  type PlaneHandler,
-  type RequestPlane,
-} from '../../../../shared/planes/request/index.ts';
-import { type Reservation, type RouteRequest, type Router, SimpleRouter } from '../../../../shared/router/index.ts';
+import { createTcpRequestPlane, type PlaneHandler, type RequestPlane } from '../../../../shared/planes/index.ts';
 import {
   createFallbackMetrics,
-  type EmbeddedRouter,
+  Inhibition,
   queryOf,
+  type Reservation,
   type ResidentAddress,
   ResidentClient,
   ResidentRouter,
   ResidentService,
+  type RouteRequest,
+  type Router,
+  SimpleRouter,
+  StatelessRouter,
   serveRouterOnPlane,
-} from '../../../../shared/router/service/index.ts';
-import { StatelessRouter } from '../../../../shared/router/stateless/index.ts';
+} from '../../../../shared/router/index.ts';
+import type { EmbeddedRouter } from '../../../../shared/router/service/resident-router.ts';
 import { captureLogger, MetricRegistry } from '../../../../shared/telemetry/index.ts';
 import { createMemoryRequestPlane } from '../../../support/memory-request-plane.ts';
 import { VirtualClock } from '../../../support/virtual-clock.ts';
@@ -27,16 +27,19 @@ import { NEVER, POOL, prompt, Resident, request, settle, WORKERS, worker } from 
 class Asker {
   readonly client: ResidentClient;
   readonly router: Router;
+  readonly inhibition: Inhibition;
   readonly log = captureLogger();
   readonly #registry = new MetricRegistry();
 
   constructor(clock: VirtualClock, plane: RequestPlane, embedded?: EmbeddedRouter) {
+    const inhibition = new Inhibition(clock, 5000);
+    this.inhibition = inhibition;
     this.client = new ResidentClient({ plane, clock, random: seededRandom(9) });
     this.router = new ResidentRouter({
       client: this.client,
       embedded,
-      stateless: new StatelessRouter({ clock }),
-      clock,
+      stateless: new StatelessRouter({ clock, inhibition }),
+      inhibition,
       metrics: createFallbackMetrics(this.#registry),
       logger: this.log.logger,
     });
@@ -65,7 +68,8 @@ function bed() {
 
 /** A router of this process that always takes worker `b`. */
 function embeddedRouter(clock: VirtualClock, isFresh: () => boolean): EmbeddedRouter {
-  const router = new SimpleRouter({ mode: 'round-robin', clock, random: seededRandom(1) });
+  const inhibition = new Inhibition(clock, 0);
+  const router = new SimpleRouter({ mode: 'round-robin', random: seededRandom(1), inhibition });
   return {
     router: {
       ...router,
@@ -73,8 +77,6 @@ function embeddedRouter(clock: VirtualClock, isFresh: () => boolean): EmbeddedRo
       setWorkers: (pool, workers) => router.setWorkers(pool, workers),
       removePool: (pool) => router.removePool(pool),
       choose: (asked, signal) => router.choose({ ...asked, routing: { backend_instance_id: 'b' } }, signal),
-      inhibit() {},
-      forget() {},
     },
     isFresh,
   };
@@ -143,10 +145,10 @@ describe('a router that asks the resident one', () => {
     expect(pinned.worker.id).toBe('b');
     pinned.release();
     resident.store('b', prompt(160));
-    asker.router.inhibit('b');
+    asker.inhibition.add('b');
     expect((await asker.choose(request('r2', prompt(160)))).worker.id).toBe('a');
     expect((await asker.choose(request('r3', prompt(160), { excluded: new Set(['a']) }))).worker.id).toBe('b');
-    asker.router.forget('b');
+    asker.inhibition.forget('b');
     expect((await asker.choose(request('r4', prompt(160)))).worker.id).toBe('b');
   });
 
@@ -435,10 +437,11 @@ describe('over TCP', () => {
       },
     ]);
     await client.open();
+    const inhibition = new Inhibition(systemClock, 0);
     const router = new ResidentRouter({
       client,
-      stateless: new StatelessRouter({ clock: systemClock }),
-      clock: systemClock,
+      stateless: new StatelessRouter({ clock: systemClock, inhibition }),
+      inhibition,
       metrics: createFallbackMetrics(new MetricRegistry()),
       logger: captureLogger().logger,
     });

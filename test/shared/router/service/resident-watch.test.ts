@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { type ResidentAddress, watchResidentUrls } from '../../../../shared/router/service/index.ts';
+import { type ResidentAddress, watchResidentUrls } from '../../../../shared/router/index.ts';
 import { VirtualClock } from '../../../support/virtual-clock.ts';
 import { settle } from './resident-rig.ts';
 

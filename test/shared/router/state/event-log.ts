@@ -1,11 +1,11 @@
+import type { EventLogEntry } from '../../../../shared/planes/event/types.ts';
 import type {
   EventEnvelope,
   EventLog,
-  EventLogEntry,
   EventLogFollower,
   EventLogListener,
   EventLogState,
-} from '../../../../shared/planes/event/index.ts';
+} from '../../../../shared/planes/index.ts';
 
 interface Following {
   next: number;

@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { seededRandom } from '../../../../shared/clock/index.ts';
-import { LeaseHolder, type RouterState } from '../../../../shared/router/state/index.ts';
+import { LeaseHolder, type RouterState } from '../../../../shared/router/index.ts';
 import { MemoryRouterStateHub } from '../../../support/router/memory-router-state.ts';
 import { VirtualClock } from '../../../support/virtual-clock.ts';
 import { type Fault, FaultLine } from './faults.ts';

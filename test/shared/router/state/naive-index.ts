@@ -1,7 +1,8 @@
 import type { Random } from '../../../../shared/clock/index.ts';
-import type { EventEnvelope } from '../../../../shared/planes/event/index.ts';
-import type { RankPlace } from '../../../../shared/router/feed/index.ts';
-import type { FoldedIndex, RankId } from '../../../../shared/router/state/index.ts';
+import type { EventEnvelope } from '../../../../shared/planes/index.ts';
+import type { RankPlace } from '../../../../shared/router/feed/kv-event-feed.ts';
+import type { RankId } from '../../../../shared/router/state/router-state.ts';
+import type { FoldedIndex } from '../../../../shared/router/state/snapshots/snapshot.ts';
 import type { ScriptedEventLog } from './event-log.ts';
 
 interface BlockEvent {
@@ -99,15 +100,21 @@ export class NaiveIndex implements FoldedIndex {
     this.#cursors.set(key, { ...event.rank, eventId: event.eventId, publisherId: 'ab' });
   }
 
-  *write(): Generator<Uint8Array> {
+  write() {
+    return [{ name: 'all', chunks: this.#lines() }];
+  }
+
+  *#lines(): Generator<Uint8Array> {
     for (const key of [...this.#held.keys()]) {
       yield Buffer.from(`${JSON.stringify([key, [...(this.#held.get(key) ?? [])]])}\n`);
     }
     yield Buffer.from('end\n');
   }
 
-  async load(snapshot: Uint8Array, cursors: readonly RankPlace[]): Promise<void> {
-    const lines = Buffer.from(snapshot).toString().split('\n');
+  async load(indexes: ReadonlyMap<string, Uint8Array>, cursors: readonly RankPlace[]): Promise<void> {
+    const lines = Buffer.from(indexes.get('all') ?? [])
+      .toString()
+      .split('\n');
     if (lines.at(-2) !== 'end') throw new RangeError('the index is cut short');
     this.clear();
     for (const line of lines.slice(0, -2)) {

@@ -1,8 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { seededRandom } from '../../../../shared/clock/index.ts';
-import { RankTable, Scheduler } from '../../../../shared/router/scheduler/index.ts';
+import { type ActiveSequenceEvent, RankTable, replicaBookings, Scheduler } from '../../../../shared/router/index.ts';
 import { kvRouterConfig } from '../../../../shared/router/scheduler/kv-config.ts';
-import { type ActiveSequenceEvent, replicaBookings } from '../../../../shared/router/state/index.ts';
 import { VirtualClock } from '../../../support/virtual-clock.ts';
 
 function openScheduler() {

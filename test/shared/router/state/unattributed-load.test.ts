@@ -2,8 +2,8 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { seededRandom } from '../../../../shared/clock/index.ts';
 import type { FleetLoads } from '../../../../shared/discovery/index.ts';
-import { kvRouterConfig, RankTable, Scheduler } from '../../../../shared/router/scheduler/index.ts';
-import { UnattributedLoad } from '../../../../shared/router/state/index.ts';
+import { RankTable, Scheduler, UnattributedLoad } from '../../../../shared/router/index.ts';
+import { kvRouterConfig } from '../../../../shared/router/scheduler/kv-config.ts';
 import { VirtualClock } from '../../../support/virtual-clock.ts';
 
 const SECOND_MS = 1000;

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import type { ChatMessage } from '../../../../shared/protocol/generation/index.ts';
+import type { ChatMessage } from '../../../../shared/protocol/index.ts';
 import { conversationKey } from '../../../../shared/router/stateless/prompt-keys.ts';
 
 const content = fc.oneof(

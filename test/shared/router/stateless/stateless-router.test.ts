@@ -1,7 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import type { FleetLoads } from '../../../../shared/discovery/index.ts';
-import type { RoutableWorker } from '../../../../shared/router/index.ts';
-import { StatelessRouter } from '../../../../shared/router/stateless/index.ts';
+import { Inhibition, type RoutableWorker, StatelessRouter } from '../../../../shared/router/index.ts';
 import { VirtualClock } from '../../../support/virtual-clock.ts';
 import { choose } from '../choose.ts';
 import { prompt, request, worker } from '../service/resident-rig.ts';
@@ -20,8 +19,12 @@ function loadsOf(requestsOf: (worker: RoutableWorker) => number): FleetLoads {
 }
 
 /** A process that has its own memory of what it saw. */
-function process(loads: () => FleetLoads = () => new Map(), clock = new VirtualClock()) {
-  return new StatelessRouter<RoutableWorker>({ clock, loads });
+function process(
+  loads: () => FleetLoads = () => new Map(),
+  clock = new VirtualClock(),
+  inhibition = new Inhibition(clock, 5000),
+) {
+  return new StatelessRouter<RoutableWorker>({ clock, loads, inhibition });
 }
 
 /** A system prompt that all share, then `tokens` of the user's own. */
@@ -116,7 +119,8 @@ describe('processes that have seen some requests', () => {
   it('pass over workers that are loaded above their share, drain, failed, or may not take it', async () => {
     const clock = new VirtualClock();
     let loads = loadsOf(() => 4);
-    const each = process(() => loads, clock);
+    const inhibition = new Inhibition(clock, 5000);
+    const each = process(() => loads, clock, inhibition);
     for (let user = 0; user < 10; user++) await choose(each, request(`w${user}`, asked(user, 900)), MANY);
     let turns = 0;
     const turn = (id: string, more = {}) => choose(each, request(id, asked(77, 2000 + 50 * turns++), more), MANY);
@@ -133,7 +137,7 @@ describe('processes that have seen some requests', () => {
     expect((await turn('back')).worker).toBe(home);
     expect((await turn('failed', { excluded: new Set([home.id]) })).worker).not.toBe(home);
     expect((await turn('pinned', { routing: { backend_instance_id: MANY[7]?.id } })).worker).toBe(MANY[7]);
-    each.inhibit(home.id);
+    inhibition.add(home.id);
     expect((await turn('inhibited')).worker).not.toBe(home);
   });
 

@@ -1,12 +1,8 @@
 import { describe, expect, it } from 'vitest';
 import type { Engine } from '../../../../shared/engines/index.ts';
 import type { ServeError } from '../../../../shared/errors/index.ts';
-import type { IncomingCall } from '../../../../shared/planes/request/index.ts';
-import {
-  type EngineRequest,
-  encodeEngineRequest,
-  RELEASE_PREFILL,
-} from '../../../../shared/protocol/generation/index.ts';
+import type { IncomingCall } from '../../../../shared/planes/index.ts';
+import { type EngineRequest, encodeEngineRequest, RELEASE_PREFILL } from '../../../../shared/protocol/index.ts';
 import { servePrefillRelease } from '../../../../shared/worker/calls/calls-under-way.ts';
 
 const PARAMS = { kv_transfer_params: { remote_request_id: 'r1#0' } };

@@ -1,8 +1,8 @@
 import { afterEach, describe, expect, it } from 'vitest';
 import type { ModelRecord } from '../../../../shared/discovery/index.ts';
-import { createMockEngine } from '../../../../shared/engines/mocker/index.ts';
+import { createMockEngine } from '../../../../shared/engines/index.ts';
 import { workerError } from '../../../../shared/errors/index.ts';
-import type { RequestPlane } from '../../../../shared/planes/request/index.ts';
+import type { RequestPlane } from '../../../../shared/planes/index.ts';
 import { silentLogger } from '../../../../shared/telemetry/index.ts';
 import { type SmallServer, startControlServer, type Worker } from '../../../../shared/worker/index.ts';
 import { range } from '../../engines/mocker/support.ts';

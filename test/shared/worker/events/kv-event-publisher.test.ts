@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import type { KvEvent } from '../../../../shared/engines/index.ts';
-import type { EventPublisher } from '../../../../shared/planes/event/index.ts';
-import { decodeRouterEvents } from '../../../../shared/router/feed/index.ts';
+import type { EventPublisher } from '../../../../shared/planes/index.ts';
+import { decodeRouterEvents } from '../../../../shared/router/index.ts';
 import { KvEventPublisher } from '../../../../shared/worker/events/kv-event-publisher.ts';
 
 function start() {

@@ -1,8 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { seededRandom } from '../../../../shared/clock/index.ts';
 import type { Engine, EngineInfo, EngineLoad, EnginePass } from '../../../../shared/engines/index.ts';
-import { type PlannerEventOf, readPlannerEvent } from '../../../../shared/protocol/planner/index.ts';
-import { PASS_SAMPLES_MAX } from '../../../../shared/protocol/planner-topics/index.ts';
+import { PASS_SAMPLES_MAX, type PlannerEventOf, readPlannerEvent } from '../../../../shared/protocol/index.ts';
 import { RollupReporter, TrafficCounter } from '../../../../shared/worker/events/rollup-reporter.ts';
 import { VirtualClock } from '../../../support/virtual-clock.ts';
 

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { NO_TRAFFIC } from '../../../../shared/protocol/planner-topics/index.ts';
+import { NO_TRAFFIC } from '../../../../shared/protocol/index.ts';
 import { TrafficCounter, UNSEEN } from '../../../../shared/worker/events/rollup-reporter.ts';
 import { VirtualClock } from '../../../support/virtual-clock.ts';
 

@@ -8,7 +8,6 @@ import { SYSTEM } from '../../../../shared/clock/index.ts';
 import { introduce } from '../../../../shared/commands/chat.ts';
 import { resolveConfig } from '../../../../shared/config/index.ts';
 import { captureLogger } from '../../../../shared/telemetry/index.ts';
-import { vllmLaunchSettings } from '../../../../shared/worker/process/server-engine.ts';
 import { startWorkerProcess, type WorkerProcess } from '../../../../shared/worker/process/worker.ts';
 import { freePort, isRunning, waitUntil } from '../../../support/index.ts';
 
@@ -71,14 +70,6 @@ describe('a worker process', () => {
     await expect(start(['--engine=mocker', '--disaggregation-mode=pd'])).rejects.toThrow(
       '--disaggregation-mode pd: --engine mocker cannot do that',
     );
-  });
-
-  it('gives vLLM its interval of statistics, when somebody has set one', async () => {
-    const launch = async (env: Readonly<Record<string, string>>) => {
-      return (await vllmLaunchSettings(resolveConfig('worker', ['--engine=vllm', ...ENGINE], env))).env;
-    };
-    expect(await launch({ VLLM_LOG_STATS_INTERVAL: '2.5' })).toEqual({ VLLM_LOG_STATS_INTERVAL: '2.5' });
-    expect(await launch({})).toEqual({});
   });
 
   describe('of a secondary node', () => {

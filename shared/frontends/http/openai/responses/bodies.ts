@@ -1,7 +1,13 @@
 import { assertNever, type ServeError } from '../../../../errors/index.ts';
-import type { FinishReason, NamedLogprob, TokenLogprob, Usage } from '../../../../protocol/generation/index.ts';
-import { LazyList } from '../../../../protocol/json/index.ts';
-import { type ResponseEcho, sealSummary } from '../../../../protocol/openai/index.ts';
+import {
+  type FinishReason,
+  LazyList,
+  type NamedLogprob,
+  type ResponseEcho,
+  sealSummary,
+  type TokenLogprob,
+  type Usage,
+} from '../../../../protocol/index.ts';
 import type { WireNames } from '../wire.ts';
 import type { OutputItem } from './output-items.ts';
 

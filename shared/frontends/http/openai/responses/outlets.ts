@@ -1,6 +1,5 @@
 import { assertNever, type ServeError } from '../../../../errors/index.ts';
-import type { TokenLogprob } from '../../../../protocol/generation/index.ts';
-import { LazyList } from '../../../../protocol/json/index.ts';
+import { LazyList, type TokenLogprob } from '../../../../protocol/index.ts';
 import type { Inference } from '../../serve-inference.ts';
 import { isAscii, SseStream } from '../../sinks/dialect-sink.ts';
 import { objectText, sendError, sendObject } from '../../sinks/send.ts';

@@ -1,6 +1,11 @@
 import { ServeError } from '../../../../errors/index.ts';
-import type { TokenLogprob } from '../../../../protocol/generation/index.ts';
-import { type CallShape, type DecodedResponses, itemIdOf, type OutputKind } from '../../../../protocol/openai/index.ts';
+import {
+  type CallShape,
+  type DecodedResponses,
+  itemIdOf,
+  type OutputKind,
+  type TokenLogprob,
+} from '../../../../protocol/index.ts';
 
 /** How the arguments of a custom tool's function begin, up to its one text; spaces may stand between the pieces. */
 const OPENING = ['{', '"input"', ':', '"'] as const;

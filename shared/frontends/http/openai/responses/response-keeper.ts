@@ -1,14 +1,14 @@
 import { endOfTurn } from '../../../../concurrency/index.ts';
 import { LIMITS, overLimit, reasonOf, ServeError } from '../../../../errors/index.ts';
-import { jsonPieces } from '../../../../protocol/json/index.ts';
 import {
   type InputItem,
+  jsonPieces,
   type ParsedResponses,
   type ResponsesBody,
   responseIdOfItem,
   storedIdOf,
   toListedItems,
-} from '../../../../protocol/openai/index.ts';
+} from '../../../../protocol/index.ts';
 import { ResponseStoreError, type StoredResponse } from '../../../../responses/index.ts';
 import type { HttpAppDeps } from '../../deps.ts';
 import type { HttpExchange } from '../../hosts/exchange.ts';

@@ -1,15 +1,15 @@
 import { isClientCancel, ServeError, toServeError } from '../../../../errors/index.ts';
 import type {
+  DecodedResponses,
   FinishReason,
   GenerationRequest,
   ServingWorkers,
   TextDelta,
   TextFinish,
   Usage,
-} from '../../../../protocol/generation/index.ts';
-import type { DecodedResponses } from '../../../../protocol/openai/index.ts';
+} from '../../../../protocol/index.ts';
 import type { JsonObject, StoredResponse } from '../../../../responses/index.ts';
-import { DialectSink } from '../../../inference/index.ts';
+import { DialectSink } from '../../../inference/dialect.ts';
 import type { Inference } from '../../serve-inference.ts';
 import { nothingSent } from '../../sinks/dialect-sink.ts';
 import { ChatBodyReader } from '../chat-body-reader.ts';

@@ -14,15 +14,9 @@ import {
   type ResponsesBody,
   responseIdOf,
   toListedItems,
-} from '../../../../protocol/openai/index.ts';
-import {
-  CHOSEN_ID,
-  decodeContext,
-  generate,
-  idIsTaken,
-  requireServed,
-  requireService,
-} from '../../../inference/index.ts';
+} from '../../../../protocol/index.ts';
+import { decodeContext, generate, requireServed, requireService } from '../../../inference/dialect.ts';
+import { CHOSEN_ID, idIsTaken } from '../../../inference/inference-books.ts';
 import type { HttpAppDeps } from '../../deps.ts';
 import type { HttpExchange } from '../../hosts/exchange.ts';
 import { type Inference, readJson, serveInference } from '../../serve-inference.ts';

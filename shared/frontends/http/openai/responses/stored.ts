@@ -1,10 +1,15 @@
 import { endOfTurn, untilAborted } from '../../../../concurrency/index.ts';
 import { ServeError } from '../../../../errors/index.ts';
-import { type NamedLogprob, requestKeyOf, type TokenLogprob } from '../../../../protocol/generation/index.ts';
-import { jsonPieces } from '../../../../protocol/json/index.ts';
-import { openSummary, storedIdOf } from '../../../../protocol/openai/index.ts';
+import {
+  jsonPieces,
+  type NamedLogprob,
+  openSummary,
+  requestKeyOf,
+  storedIdOf,
+  type TokenLogprob,
+} from '../../../../protocol/index.ts';
 import type { JsonObject, StoredResponse } from '../../../../responses/index.ts';
-import { cancelRequest } from '../../../inference/index.ts';
+import { cancelRequest } from '../../../inference/lifecycle.ts';
 import type { HttpAppDeps } from '../../deps.ts';
 import type { HttpExchange } from '../../hosts/exchange.ts';
 import { pathBelow } from '../../route.ts';

@@ -1,9 +1,7 @@
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { systemClock } from '../../../../../shared/clock/index.ts';
 import { isMigratable } from '../../../../../shared/errors/index.ts';
-import { NatsClient } from '../../../../../shared/planes/nats/index.ts';
-import { createNatsRequestPlane } from '../../../../../shared/planes/nats-requests/index.ts';
-import type { RequestPlane } from '../../../../../shared/planes/request/index.ts';
+import { createNatsRequestPlane, NatsClient, type RequestPlane } from '../../../../../shared/planes/index.ts';
 import { HeldCalls, RecordingSink } from '../../../../contract/planes/recording-sink.ts';
 import {
   hasNatsServer,

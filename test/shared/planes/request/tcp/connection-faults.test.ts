@@ -1,7 +1,5 @@
 import { afterEach, describe, expect, it } from 'vitest';
 import { systemClock } from '../../../../../shared/clock/index.ts';
-import { encodeRecord } from '../../../../../shared/planes/record-codec.ts';
-import { FrameType } from '../../../../../shared/planes/request/frames/frame.ts';
 import {
   createTcpRequestPlane,
   type IncomingCall,
@@ -11,7 +9,9 @@ import {
   silentObserver,
   type TcpRequestPlaneOptions,
   type Transport,
-} from '../../../../../shared/planes/request/index.ts';
+} from '../../../../../shared/planes/index.ts';
+import { encodeRecord } from '../../../../../shared/planes/record-codec.ts';
+import { FrameType } from '../../../../../shared/planes/request/frames/frame.ts';
 import { HeldCalls, RecordingSink } from '../../../../contract/planes/recording-sink.ts';
 import { freePort, startTcpProxy, type TcpProxy, waitUntil } from '../../../../support/index.ts';
 import { VirtualClock } from '../../../../support/virtual-clock.ts';

@@ -3,18 +3,22 @@ import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
 import { connect as connectTls, createServer as createTlsServer } from 'node:tls';
 import { afterEach, describe, expect, it } from 'vitest';
 import { systemClock } from '../../../../../shared/clock/index.ts';
-import { FrameType } from '../../../../../shared/planes/request/frames/frame.ts';
-import { PlaneSecret } from '../../../../../shared/planes/request/frames/peer-trust.ts';
-import { UNPROVEN_MAX } from '../../../../../shared/planes/request/frames/settings.ts';
 import {
   createTcpRequestPlane,
   type RequestPlane,
   silentObserver,
   type TcpRequestPlaneOptions,
-  type TokenEncryption,
   type Transport,
-} from '../../../../../shared/planes/request/index.ts';
-import { clientTlsOptions, securityAt, securityTo } from '../../../../../shared/planes/request/tcp/tls.ts';
+} from '../../../../../shared/planes/index.ts';
+import { FrameType } from '../../../../../shared/planes/request/frames/frame.ts';
+import { PlaneSecret } from '../../../../../shared/planes/request/frames/peer-trust.ts';
+import { UNPROVEN_MAX } from '../../../../../shared/planes/request/frames/settings.ts';
+import {
+  clientTlsOptions,
+  securityAt,
+  securityTo,
+  type TokenEncryption,
+} from '../../../../../shared/planes/request/tcp/tls.ts';
 import { HeldCalls, RecordingSink } from '../../../../contract/planes/recording-sink.ts';
 import { readTlsFixture, waitUntil } from '../../../../support/index.ts';
 import { VirtualClock } from '../../../../support/virtual-clock.ts';

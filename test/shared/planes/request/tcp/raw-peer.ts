@@ -1,5 +1,6 @@
 import { once } from 'node:events';
 import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
+import type { Transport } from '../../../../../shared/planes/index.ts';
 import { decodeRecord, encodeRecord } from '../../../../../shared/planes/record-codec.ts';
 import {
   FrameParser,
@@ -8,7 +9,6 @@ import {
   type FrameTypeCode,
 } from '../../../../../shared/planes/request/frames/frame.ts';
 import { ByteWriter } from '../../../../../shared/planes/request/frames/outbox.ts';
-import type { Transport } from '../../../../../shared/planes/request/index.ts';
 
 /** One frame as it crossed the wire. */
 export interface SeenFrame {

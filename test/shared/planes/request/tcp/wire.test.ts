@@ -1,6 +1,5 @@
 import { afterEach, describe, expect, it } from 'vitest';
 import { systemClock } from '../../../../../shared/clock/index.ts';
-import { FrameType } from '../../../../../shared/planes/request/frames/frame.ts';
 import {
   createTcpRequestPlane,
   type PlaneHandler,
@@ -9,7 +8,8 @@ import {
   silentObserver,
   type TcpRequestPlaneOptions,
   type Transport,
-} from '../../../../../shared/planes/request/index.ts';
+} from '../../../../../shared/planes/index.ts';
+import { FrameType } from '../../../../../shared/planes/request/frames/frame.ts';
 import { HeldCalls, RecordingSink } from '../../../../contract/planes/recording-sink.ts';
 import { waitUntil } from '../../../../support/index.ts';
 import { frameBytes, RawCaller, recordOf } from './raw-peer.ts';

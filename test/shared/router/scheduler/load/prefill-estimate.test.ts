@@ -1,11 +1,10 @@
 import { readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
-import {
-  createPrefillEstimate,
-  type ModelShape,
-  type PrefillEstimateOptions,
-  readModelShape,
-} from '../../../../../shared/router/scheduler/index.ts';
+import { createPrefillEstimate, readModelShape } from '../../../../../shared/router/index.ts';
+import type {
+  ModelShape,
+  PrefillEstimateOptions,
+} from '../../../../../shared/router/scheduler/load/prefill-estimate.ts';
 
 function configOf(model: string): Record<string, unknown> {
   const path = new URL(`../../../../fixtures/router/models/${model}/config.json`, import.meta.url);

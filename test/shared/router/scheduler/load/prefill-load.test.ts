@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import type { PrefillDurationModel } from '../../../../../shared/router/scheduler/index.ts';
+import type { PrefillDurationModel } from '../../../../../shared/router/index.ts';
 import { Pool, promptTokens, worker } from '../pool.ts';
 
 /** Ten milliseconds a token, and what was asked. */

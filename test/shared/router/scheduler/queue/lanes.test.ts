@@ -2,12 +2,12 @@ import { describe, expect, it } from 'vitest';
 import {
   defaultKvRouterConfig,
   type KvRouterConfig,
-  type SchedulableWorker,
   type SchedulingRequest,
-} from '../../../../../shared/router/scheduler/index.ts';
+} from '../../../../../shared/router/index.ts';
 import type { Waiting } from '../../../../../shared/router/scheduler/queue/class-queue.ts';
 import { singleClass } from '../../../../../shared/router/scheduler/queue/policy-config.ts';
 import { PolicyQueue } from '../../../../../shared/router/scheduler/queue/policy-queue.ts';
+import type { SchedulableWorker } from '../../../../../shared/router/scheduler/types.ts';
 import { Pool, promptTokens, worker } from '../pool.ts';
 
 const MODELS: readonly (readonly [name: KvRouterConfig['costModel'], config: Partial<KvRouterConfig>])[] = [

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { defaultKvRouterConfig, RoutingError } from '../../../../../shared/router/scheduler/index.ts';
+import { defaultKvRouterConfig, RoutingError } from '../../../../../shared/router/index.ts';
 import { singleClass } from '../../../../../shared/router/scheduler/queue/policy-config.ts';
 import { parsePolicyConfig } from '../../../../../shared/router/scheduler/queue/policy-file.ts';
 import { queueKey } from '../../../../../shared/router/scheduler/queue/request-queue.ts';

@@ -1,0 +1,16 @@
+/**
+ * @module commands
+ * What `stator` does besides running a process, a file or folder a command. Each is loaded when it is run.
+ */
+export { ARTIFACTS_HELP, runArtifacts } from './artifacts.ts';
+export { chatWith } from './chat.ts';
+export { CONFIG_HELP, showConfig, UsageError } from './config.ts';
+export { DEPLOY_HELP, runDeploy } from './deploy.ts';
+export { KEYS_HELP, runKeys } from './keys.ts';
+export { MODELS_HELP, runModels } from './models.ts';
+export { type LocalRun, openLocalPlanner, openPlanner, rollupIntervalMs } from './planner/fleet.ts';
+export { localPlanning } from './planner/settings.ts';
+export { EXPLAIN_PLANNER_HELP, explainPlanner } from './planner-explain.ts';
+export { PROFILE_HELP, runProfile } from './profile/command.ts';
+export { Progress } from './progress.ts';
+export { EXPLAIN_HELP, explainRouting } from './router-explain.ts';

@@ -1,2 +1,0 @@
-export { type LocalRun, openLocalPlanner, openPlanner, rollupIntervalMs } from './fleet.ts';
-export { localPlanning, openPlannerStore } from './settings.ts';

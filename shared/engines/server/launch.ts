@@ -1,0 +1,144 @@
+import { readFile } from 'node:fs/promises';
+import { findLocalModel } from '../../artifacts/index.ts';
+import type { ResolvedConfig, SettingName, Settings } from '../../config/index.ts';
+import { reasonOf } from '../../errors/index.ts';
+import { isRecord } from '../../records/index.ts';
+import { readModelInfo } from '../../tokens/index.ts';
+import type { Engine, EngineInfo, ModelFacts, OpenedEngine } from '../types.ts';
+import { configuredEvents } from './dialect.ts';
+import type { LaunchCommand } from './engine-process.ts';
+
+/** Addresses that a started engine is told to use. */
+export interface LaunchPorts {
+  readonly http: number;
+  /** First of the ports of KV events, one a rank. */
+  readonly events: number;
+  /** First of the ports of replays, one a rank. */
+  readonly replay: number;
+}
+
+/** How an engine is started. */
+export interface LaunchPlan {
+  /** Data-parallel ranks, each with ports of its own. */
+  readonly ranks: number;
+  /** First port to look for free ones for KV events. */
+  readonly eventsPort: number;
+  command(ports: LaunchPorts): LaunchCommand;
+  /** Arguments that older versions do not know and that are left out then, each with its values. */
+  readonly optional: readonly (readonly string[])[];
+  /** What its output says, or its shell, where the program is not installed. */
+  readonly missing: RegExp;
+  /** What installs it. */
+  readonly install: string;
+}
+
+/** What the settings say of an engine's server, whichever it is. */
+export function serverSettings(settings: Settings<'worker'>) {
+  const { engineUrl: url, engineApiKey: apiKey, engineStartTimeoutSecs: startSecs, kvEventsConfig: config } = settings;
+  const isToldOfEvents = url !== undefined && config !== undefined && config.enable_kv_cache_events !== false;
+  return {
+    url,
+    apiKey,
+    events: isToldOfEvents ? configuredEvents(config) : undefined,
+    // Only the engine's own renderer knows where media stand in a prompt.
+    takesText: settings.useVllmTokenizer || settings.enableMultimodal,
+    startTimeoutMs: startSecs === undefined ? undefined : startSecs * 1000,
+  };
+}
+
+/** The name clients use for a model that an engine serves; undefined where an attached engine's own name is best. */
+export function servedNameOf({ servedModelName, modelName, model, modelPath, engineUrl }: Settings<'worker'>) {
+  const given = servedModelName ?? modelName;
+  if (given !== undefined || engineUrl !== undefined) return given;
+  const named = model ?? modelPath;
+  return named !== undefined && /^[./]/.test(named) ? named.split('/').findLast((part) => part !== '') : named;
+}
+
+/** `engine` with the facts of the model that it will have loaded. */
+export function openedServer(engine: Engine, settings: Settings<'worker'>): OpenedEngine {
+  return { engine, model: (info) => modelFactsOf(settings, info) };
+}
+
+/**
+ * The files of the model that an engine has loaded, for the card: frontends tokenize for it. Rejects when they are not on
+ * this machine.
+ */
+async function modelFactsOf(settings: Settings<'worker'>, engine: EngineInfo): Promise<ModelFacts> {
+  if (engine.modelInput === 'Text') return {};
+  const names = [settings.modelPath, settings.model, engine.modelPath].filter((name) => name !== undefined);
+  for (const name of names) {
+    const folder = await findLocalModel(name);
+    if (folder === undefined) continue;
+    const info = await readModelInfo(folder);
+    return { files: info.files, contextLength: info.contextLength, sourcePath: name };
+  }
+  const looked = names.length === 0 ? '' : ` (looked for ${names.join(', ')})`;
+  throw new Error(`the model's files are not on this machine${looked}: give their folder with --model-path`);
+}
+
+/** The value that somebody gave; undefined where the engine chooses. */
+export function givenValue<K extends SettingName & keyof Settings<'worker'>>(
+  { given, settings }: ResolvedConfig<'worker'>,
+  setting: K,
+) {
+  return given.has(setting) ? settings[setting] : undefined;
+}
+
+/** Model and program of an engine that is to be started, and its arguments out of a file, by name. */
+export async function launchBasics(settings: Settings<'worker'>) {
+  const model = settings.model ?? settings.modelPath;
+  if (model === undefined) throw new Error(`--engine ${settings.engine} needs --model or --engine-url`);
+  return {
+    model,
+    servedName: servedNameOf(settings) ?? model,
+    words: settings.engineCommand?.split(/\s+/).filter((word) => word !== ''),
+    enableLora: settings.enableLora ?? settings.loraEnabled,
+    fromFile: await argumentsIn(settings.engineConfigJson),
+  };
+}
+
+async function argumentsIn(path: string | undefined): Promise<Readonly<Record<string, unknown>>> {
+  if (path === undefined) return {};
+  let value: unknown;
+  try {
+    value = JSON.parse(await readFile(path, 'utf8'));
+  } catch (error) {
+    throw new Error(`--engine-config-json ${path}: ${reasonOf(error)}`, { cause: error });
+  }
+  if (!isRecord(value)) throw new Error(`--engine-config-json ${path}: it holds no JSON object`);
+  return value;
+}
+
+/**
+ * The engine's KV event settings, with `more` that only it has; undefined = none. An address without a wildcard is one that the engine connects to: its
+ * prompts' tokens do not leave the machine.
+ */
+export function launchEvents(
+  { kvEventsConfig, disaggregationMode, enablePrefixCaching, headless }: Settings<'worker'>,
+  ports: LaunchPorts,
+  more: Readonly<Record<string, unknown>> = {},
+): Readonly<Record<string, unknown>> | undefined {
+  if (disaggregationMode === 'decode' || !enablePrefixCaching || headless) return undefined;
+  if (kvEventsConfig !== undefined) return kvEventsConfig.enable_kv_cache_events === false ? undefined : kvEventsConfig;
+  return {
+    ...more,
+    publisher: 'zmq',
+    topic: 'kv-events',
+    endpoint: `tcp://127.0.0.1:${ports.events}`,
+    replay_endpoint: `tcp://127.0.0.1:${ports.replay}`,
+  };
+}
+
+/**
+ * Named values as the arguments of an engine written in Python: `true` is the bare flag, `false` its `--no-` form, objects
+ * are JSON, lists several values; undefined is left out. `_` in names may stand for `-`.
+ */
+export function argumentsOf(named: Readonly<Record<string, unknown>>): readonly string[] {
+  return Object.entries(named).flatMap(([name, value]) => {
+    const flag = name.replaceAll('_', '-');
+    if (value === undefined || value === null) return [];
+    if (typeof value === 'boolean') return [value ? `--${flag}` : `--no-${flag}`];
+    if (Array.isArray(value)) return [`--${flag}`, ...value.map(String)];
+    return [`--${flag}`, typeof value === 'object' ? JSON.stringify(value) : String(value)];
+  });
+}

@@ -1,0 +1,60 @@
+import type { Clock } from '../clock/index.ts';
+import type { FleetSettings } from '../config/index.ts';
+import { type Discovery, discoveredBrokers } from '../discovery/index.ts';
+import {
+  createNatsEventPlane,
+  createZmqEventPlane,
+  type EventPlane,
+  fixedBrokers,
+  listenAddress,
+  refuseOpenListener,
+  type ZmqBrokerSource,
+} from '../planes/index.ts';
+import type { Logger } from '../telemetry/index.ts';
+import { openNats, tellSome } from './nats.ts';
+import { fleetHost } from './security.ts';
+
+/** The event plane of a worker, or of a process that follows workers. Its brokers, if any, may be named in `discovery`. */
+export function eventPlane(settings: FleetSettings, clock: Clock, logger: Logger, discovery: Discovery): EventPlane {
+  const common = {
+    clock,
+    onProblem: tellSome(clock, (problem, untold) =>
+      logger.warn('event plane problem', { problem: String(problem), ...(untold === 0 ? {} : { untold }) }),
+    ),
+  };
+  if (settings.eventPlane === 'nats') {
+    const { natsStreamReplicas: replicas = 1, natsStreamMaxAgeSecs = 3600, natsStreamMaxMb = 4096 } = settings;
+    const log = { replicas, ageMsMax: natsStreamMaxAgeSecs * 1000, bytesMax: natsStreamMaxMb * 2 ** 20 };
+    return createNatsEventPlane({ ...common, client: openNats(settings, clock, 'events', logger), log });
+  }
+  const brokers = brokersOf(settings, logger, discovery);
+  const host = fleetHost(settings.eventPlaneHost, settings, undefined);
+  const refusal = refuseOpenListener({
+    name: 'a ZMQ publisher of the event plane',
+    address: listenAddress(host).bind,
+    protectedBy: undefined, // nothing of ZeroMQ asks who subscribes
+    open: settings.planeOpen ?? false,
+    remedies: ['set DYN_EVENT_PLANE=nats', 'set DYN_EVENT_PLANE_HOST=127.0.0.1'],
+  });
+  const { tcpRpcAdvertiseHost: advertiseHost } = settings;
+  return createZmqEventPlane({
+    ...common,
+    host,
+    advertiseHost,
+    refusal,
+    ...(brokers === undefined ? {} : { brokers }),
+  });
+}
+
+/** Addresses that are set win over those in discovery. */
+function brokersOf(
+  { zmqBrokerUrl, zmqBrokerEnabled }: FleetSettings,
+  logger: Logger,
+  discovery: Discovery,
+): ZmqBrokerSource | undefined {
+  if (zmqBrokerUrl !== undefined) return fixedBrokers(zmqBrokerUrl);
+  if (zmqBrokerEnabled !== true) return undefined;
+  return discoveredBrokers(discovery, (namespace) =>
+    logger.warn('no ZMQ broker in discovery yet: events reach nobody until there is one', { namespace }),
+  );
+}

@@ -1,0 +1,213 @@
+/** What the routers of a fleet share: the router-state table, leases, logs of events with their snapshots. */
+import type { Clock, Random } from '../clock/index.ts';
+import type { EdgeSettings } from '../config/index.ts';
+import { reasonOf } from '../errors/index.ts';
+import type { EventPlane } from '../planes/index.ts';
+import {
+  ComponentIndex,
+  type ComponentPool,
+  type ComponentScope,
+  createNatsSnapshotStore,
+  DynamoDbRouterState,
+  type EventSource,
+  KV_EVENTS_TOPIC,
+  LeaseHolder,
+  type RouterState,
+  type SnapshotStore,
+  snapshotBucketOf,
+} from '../router/index.ts';
+import {
+  createRouterStateMetrics,
+  type Logger,
+  type MetricRegistry,
+  type ProcessLogger,
+  type RouterStateMetrics,
+  type SharedPart,
+} from '../telemetry/index.ts';
+import { openNats } from './nats.ts';
+
+/** Giving leases back at the end takes no longer. */
+const CLOSE_MS_MAX = 1000;
+
+/**
+ * Opens what the routers of a fleet share (docs/router-state.md). Undefined without a router-state table: one process alone,
+ * or several that each ask the workers. The table is first touched in the background.
+ */
+export async function openRouterState(
+  settings: EdgeSettings,
+  parts: Pick<SharedRouterStateOptions, 'logger' | 'clock' | 'random'> & { readonly registry: MetricRegistry },
+): Promise<SharedRouterState | undefined> {
+  const { stateTable: tableName, dynamodbEndpoint: endpoint, awsRegion: region } = settings;
+  if (tableName === undefined) return undefined;
+  const watch = new PartWatch(createRouterStateMetrics(parts.registry), parts.logger.for('router'));
+  const place = { ...(endpoint === undefined ? {} : { endpoint }), ...(region === undefined ? {} : { region }) };
+  const table = await DynamoDbRouterState.open({ tableName, ...place });
+  return new SharedRouterState({ ...parts, state: watchedState(table, watch), watch, settings });
+}
+
+export interface SharedRouterStateOptions {
+  readonly settings: EdgeSettings;
+  readonly state: RouterState;
+  /** Told of the state's failures. */
+  readonly watch: PartWatch;
+  readonly logger: ProcessLogger;
+  readonly clock: Clock;
+  readonly random: Random;
+}
+
+/** The shared state of one process: leases, and by component the event log with its snapshots. */
+export class SharedRouterState {
+  readonly state: RouterState;
+  readonly watch: PartWatch;
+  readonly #settings: EdgeSettings;
+  readonly #logger: ProcessLogger;
+  readonly #clock: Clock;
+  readonly #random: Random;
+  readonly #leases = new Map<string, LeaseHolder>(); // by component; bounded by the components of the fleet
+  readonly #reset = new Set<string>(); // components; bounded likewise
+
+  constructor({ settings, state, watch, logger, clock, random }: SharedRouterStateOptions) {
+    this.#settings = settings;
+    this.state = state;
+    this.watch = watch;
+    this.#logger = logger;
+    this.#clock = clock;
+    this.#random = random;
+  }
+
+  /**
+   * Where the events of a component come from: its log and its snapshots. Undefined on event planes that keep none.
+   * @param pools worker sets with workers of the component
+   */
+  sourceOf(
+    plane: EventPlane,
+    { namespace, component }: ComponentScope,
+    pools: () => readonly ComponentPool[],
+  ): EventSource | undefined {
+    const { log } = plane;
+    if (log === undefined) return undefined;
+    const scope = { kind: 'component', namespace, component } as const;
+    const { metrics } = this.watch;
+    const { snapshotIntervalSecs, routerSnapshotThreshold } = this.#settings;
+    const resets = this.#resetsNow({ namespace, component });
+    return new ComponentIndex({
+      state: this.state,
+      name: { namespace, name: component },
+      openLog: (signal) => log(scope, KV_EVENTS_TOPIC, signal),
+      store: this.#openStore(namespace, component),
+      lease: this.leaseOf({ namespace, component }),
+      pools,
+      resets,
+      clock: this.#clock,
+      random: this.#random,
+      ...(snapshotIntervalSecs === undefined ? {} : { snapshotIntervalMs: snapshotIntervalSecs * 1000 }),
+      ...(routerSnapshotThreshold === undefined ? {} : { snapshotMessagesMax: routerSnapshotThreshold }),
+      onHydrated: (from) => {
+        this.watch.succeeded('log');
+        metrics.hydrated(from);
+        this.#logger.for('router').info('the block index was made anew', { namespace, component, from });
+      },
+      onSnapshot: () => {
+        this.watch.succeeded('snapshots');
+        metrics.snapshotWritten();
+      },
+      onWithoutLog: () => this.watch.failed('log', 'the event log cannot be read; asking the workers'),
+      onProblem: (part, problem) => this.watch.failed(part, reasonOf(problem)),
+    });
+  }
+
+  /** `--router-reset-states` is meant for the start: a component that comes back is not reset again. */
+  #resetsNow({ namespace, component }: ComponentScope): boolean {
+    const name = `${namespace}/${component}`;
+    if (this.#settings.routerResetStates !== true || this.#reset.has(name)) return false;
+    this.#reset.add(name);
+    this.#logger.for('router').warn('the stored snapshot of the block index is dropped', { namespace, component });
+    return true;
+  }
+
+  /** The lease under which one router of the fleet writes for the others what belongs to a component. */
+  leaseOf({ namespace, component }: ComponentScope): LeaseHolder {
+    const name = `index/${component}`;
+    const known = this.#leases.get(`${namespace}/${name}`);
+    if (known !== undefined) return known;
+    const { metrics } = this.watch;
+    const lease = new LeaseHolder({
+      state: this.state,
+      lease: { namespace, name },
+      clock: this.#clock,
+      random: this.#random,
+      ttlMs: this.#settings.leaseTtlSecs * 1000,
+      onAcquired: () => metrics.leaseHeld(component, true),
+      onLost: () => metrics.leaseHeld(component, false),
+      onProblem: () => {}, // every failure of the table is told by the state itself
+    });
+    this.#leases.set(`${namespace}/${name}`, lease);
+    metrics.leaseHeld(component, false);
+    lease.start();
+    return lease;
+  }
+
+  /** Gives leases back, so that another router takes them at once. */
+  async close(): Promise<void> {
+    const deadline = AbortSignal.timeout(CLOSE_MS_MAX);
+    await Promise.allSettled([...this.#leases.values()].map((lease) => lease.stop(deadline))); // they run out by themselves
+    this.state.close();
+  }
+
+  #openStore(namespace: string, component: string): SnapshotStore {
+    const { natsStreamReplicas: replicas } = this.#settings;
+    return createNatsSnapshotStore({
+      client: openNats(this.#settings, this.#clock, 'snapshots', this.#logger.for('events')),
+      bucket: snapshotBucketOf(namespace, component),
+      ...(replicas === undefined ? {} : { replicas }),
+    });
+  }
+}
+
+/** Counts failures, and says once that a part is away and once that it is back. */
+export class PartWatch {
+  readonly metrics: RouterStateMetrics;
+  readonly #logger: Logger;
+  readonly #away = new Set<SharedPart>();
+
+  constructor(metrics: RouterStateMetrics, logger: Logger) {
+    this.metrics = metrics;
+    this.#logger = logger;
+  }
+
+  failed(part: SharedPart, reason: string): void {
+    this.metrics.problem(part);
+    if (this.#away.has(part)) return;
+    this.#away.add(part);
+    this.metrics.away(part, true);
+    this.#logger.warn('routing on what was last known', { part, reason });
+  }
+
+  succeeded(part: SharedPart): void {
+    if (!this.#away.delete(part)) return;
+    this.metrics.away(part, false);
+    this.#logger.info('what routers share is there again', { part });
+  }
+}
+
+/** The same state, whose every answer and failure is told: what uses it need not. */
+function watchedState(state: RouterState, watch: PartWatch): RouterState {
+  return new Proxy(state, {
+    get(target, name) {
+      const member: unknown = Reflect.get(target, name, target);
+      if (typeof member !== 'function') return member;
+      return (...given: unknown[]): unknown => {
+        const answer: unknown = Reflect.apply(member, target, given);
+        if (!(answer instanceof Promise)) return answer;
+        answer.then(
+          () => watch.succeeded('table'),
+          (problem: unknown) => {
+            const isGivenUp = given.some((value) => value instanceof AbortSignal && value.aborted);
+            if (!isGivenUp) watch.failed('table', reasonOf(problem));
+          },
+        );
+        return answer;
+      };
+    },
+  });
+}

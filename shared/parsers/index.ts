@@ -1,0 +1,16 @@
+/**
+ * @module parsers
+ * Tool calls and reasoning out of generated text, for every model family, as a stream: content at once, a call's name and arguments
+ * as they are produced, markup never. Pure and synchronous; ids come from the given `Random`. What a parser holds is bounded by its
+ * longest marker or header, or by one call where a format is shown whole; values nest at most 64 deep.
+ */
+export {
+  createReasoningParser,
+  needsSpecialTokens,
+  planReasoning,
+  type ReasoningPlan,
+} from './reasoning/create-parser.ts';
+export { findReasoningFormat } from './reasoning/formats.ts';
+export type { ReasoningParser, ReasoningSink } from './reasoning/parser.ts';
+export type { ToolCallOptions, ToolCallParser, ToolCallSink } from './tool-calls/call-writer.ts';
+export { createToolCallParser, describeToolCallParser, hasParserOfVersion } from './tool-calls/registry.ts';

@@ -1,0 +1,61 @@
+/**
+ * @module planes
+ * Moving bytes, nothing about models. Behind `RequestPlane` calls to workers and their answers, by TCP or NATS; behind `EventPlane`
+ * what many hear, by ZeroMQ or NATS; messages in order within a group, by SQS. Every call has a deadline, every queue a bound.
+ */
+export { createNatsEventPlane } from './event/nats/plane.ts';
+export {
+  type EventEnvelope,
+  type EventListener,
+  type EventLog,
+  type EventLogFollower,
+  type EventLogListener,
+  type EventLogState,
+  type EventPlane,
+  type EventPublisher,
+  type EventScope,
+  type EventSubscription,
+  type EventTransport,
+  encodeSegment,
+} from './event/types.ts';
+export { fixedBrokers, type ZmqBrokerSource, type ZmqBrokers } from './event/zmq/brokers.ts';
+export { createZmqEventPlane } from './event/zmq/plane.ts';
+export {
+  formatHostPort,
+  isLoopback,
+  type ListenAddress,
+  listenAddress,
+  listenInRange,
+  refuseOpenListener,
+} from './listen-address.ts';
+export { NatsClient } from './nats/client.ts';
+export type { NatsIdentity, NatsObserver, NatsOptions, NatsTls } from './nats/types.ts';
+export { PlannerOutbox } from './queue/planner-outbox.ts';
+export { SqsPlannerQueue } from './queue/sqs-queue.ts';
+export type { ReceivedMessage } from './queue/types.ts';
+export { askOnce, type OneAnswer } from './request/ask-once.ts';
+export { createNatsRequestPlane } from './request/nats/plane.ts';
+export { createTcpRequestPlane, type TcpRequestPlane, type TcpRequestPlaneOptions } from './request/tcp/plane.ts';
+export {
+  clientTlsOptions,
+  type PlaneClientTls,
+  type PlaneServerTls,
+  type PlaneTls,
+  serverTlsOptions,
+} from './request/tcp/tls.ts';
+export {
+  type Call,
+  type CallSink,
+  type IncomingCall,
+  type OpenPlaneOptions,
+  type PlaneHandler,
+  type PlaneRequest,
+  type PlaneServer,
+  type RequestPlane,
+  type RequestPlaneKind,
+  type RequestPlaneObserver,
+  siblingTransport,
+  silentObserver,
+  type Transport,
+} from './request/types.ts';
+export { LARGE_RECORD_BYTES, readSliced } from './sliced-record.ts';

@@ -1,0 +1,166 @@
+/**
+ * @module protocol
+ * What is said on the wire, and the internal contract between dialects and engines (`generation/`): dialects
+ * decode to `GenerationRequest` and encode through a `GenerationSink`, N above, M engines below. `openai/`, `anthropic/` and
+ * `kserve/` read and write what clients speak; `planner/` is what fleets tell the planner; `json/` reads bodies with bounds and
+ * writes them in pieces, so that a large one holds nobody up.
+ */
+export {
+  decodeCountTokens,
+  decodeMessages,
+  estimateTokens,
+  type MessagesDecodeOptions,
+  parseCountTokensBody,
+  parseMessagesBody,
+} from './anthropic/decode-messages.ts';
+export { countTokensSchema, MESSAGES_KEYS, messagesSchema } from './anthropic/messages-schema.ts';
+export {
+  type CompletionUsage,
+  cutLongOutput,
+  type EmbeddingRecord,
+  type EngineFinishReason,
+  type EngineOutput,
+  type NamedLogprob,
+  type OutputSink,
+  readEmbeddings,
+  readEngineOutput,
+  type TokenLogprob,
+  type TopLogprob,
+} from './generation/engine-output.ts';
+export {
+  type BootstrapInfo,
+  type EngineInput,
+  type EngineRequest,
+  type GuidedDecoding,
+  isMovable,
+  isPinned,
+  type OutputOptions,
+  RELEASE_PREFILL,
+  type RouterConfigOverride,
+  type RoutingConstraints,
+  type RoutingHints,
+  type SamplingOptions,
+  type StopConditions,
+} from './generation/engine-request.ts';
+export {
+  BYTES_PER_TOKEN,
+  type ChatMessage,
+  ENDPOINTS,
+  type Endpoint,
+  enginePathOf,
+  type GenerationRequest,
+  MODEL_TYPES,
+  type ModelKind,
+  type PromptInput,
+  type RequestType,
+  requestKeyOf,
+  requestNameOf,
+  type ToolChoice,
+  type ToolDefinition,
+} from './generation/generation-request.ts';
+export {
+  type FinishReason,
+  type GenerationSink,
+  logprobsMemory,
+  type ServingWorkers,
+  type TextDelta,
+  type TextFinish,
+  textMemory,
+  type Usage,
+  valueMemory,
+} from './generation/generation-sink.ts';
+export { decodeEngineRequest, encodeEngineRequest, healthCheckRequest } from './generation/wire.ts';
+export { type JsonBody, parseJsonBody, parseLargeJsonBody, parseOwnJson } from './json/json-body.ts';
+export { isLongJson, jsonPieces, LazyList, objectPieces } from './json/json-writer.ts';
+export { completionsOf } from './kserve/completions-request.ts';
+export {
+  decodeModelInferRequest,
+  encodeModelInferResponse,
+  encodeModelStreamInferResponse,
+} from './kserve/infer-codec.ts';
+export {
+  DATA_TYPES,
+  type InferParameters,
+  type InferTensor,
+  type Int64,
+  type ModelInferRequest,
+  type ModelInferResponse,
+  NO_PARAMETERS,
+  recordTypeOf,
+  wireNameOf,
+} from './kserve/messages.ts';
+export { framedBytes } from './kserve/tensor-contents.ts';
+export {
+  BadTensorResponse,
+  type TensorRecord,
+  type TensorRequestRecord,
+  type TensorResponseRecord,
+  tensorRequestOf,
+  tensorResponseOf,
+} from './kserve/tensor-record.ts';
+export { readTensor, type TensorElements, type TensorValues, writeTensor } from './kserve/tensor-values.ts';
+export {
+  type BodySchema,
+  type BusyThresholdBody,
+  bodySchemas,
+  checkBusyThresholdBody,
+  parseBusyThresholdBody,
+} from './openai/body-schemas.ts';
+export { decodeChat, parseChatBody } from './openai/decode-chat.ts';
+export { type DecodedCompletions, decodeCompletions, parseCompletionsBody } from './openai/decode-completions.ts';
+export type { DecodeContext, OpenAiDecodeSettings } from './openai/decode-context.ts';
+export { type DecodedEmbeddings, decodeEmbeddings, parseEmbeddingsBody } from './openai/decode-embeddings.ts';
+export { decodeImages, decodeVideos, parseImagesBody, parseVideosBody } from './openai/decode-media.ts';
+export { assembleTextless, type UsageReporting } from './openai/decode-request.ts';
+export { RESPONSES_KEYS, type ResponsesBody } from './openai/responses/body-schema.ts';
+export {
+  COMPACT_KEYS,
+  COMPACTION_TRIGGER,
+  checkResponsesBody,
+  type DecodedResponses,
+  decodeResponses,
+  estimateInputTokens,
+  type ParsedResponses,
+  parseCompactBody,
+  parseResponsesBody,
+  type ResponseEcho,
+} from './openai/responses/decode-responses.ts';
+export type { CallShape } from './openai/responses/decode-tools.ts';
+export {
+  type InputItem,
+  itemIdOf,
+  type OutputKind,
+  responseIdOf,
+  responseIdOfItem,
+  storedIdOf,
+  toListedItems,
+} from './openai/responses/items.ts';
+export { openSummary, sealSummary } from './openai/responses/items-to-messages.ts';
+export { ignoredKeyLabels } from './openai/root-keys.ts';
+export type {
+  EngineFacts,
+  FoldedPool,
+  PassRow,
+  PlannerEventOf,
+  PlannerSignal,
+  PoolName,
+  RankLoadRow,
+  TrafficTotals,
+} from './planner/events.ts';
+export {
+  deduplicationIdOf,
+  groupOf,
+  PLANNER_EVENT_BYTES_MAX,
+  readPlannerEvent,
+  readPlannerText,
+  sourceOf,
+} from './planner/read-event.ts';
+export {
+  FOLDED_RANKS_MAX,
+  HELD_TOPIC,
+  NO_TRAFFIC,
+  PASS_SAMPLES_MAX,
+  PLANNER_EVENT_VERSION,
+  RETRY_HEADER,
+  ROLLUP_TOPIC,
+} from './planner/topics.ts';

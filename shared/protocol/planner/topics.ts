@@ -1,0 +1,35 @@
+/**
+ * What those who tell a planner of the fleet have to know. The events are described apart: their schemas would cost every start.
+ */
+/** The version of every event here. Another one is refused: what it means is not known. */
+export const PLANNER_EVENT_VERSION = 1;
+
+/** Topic of the roll-ups of workers and of requests that wait, each on the event plane of a namespace. */
+export const ROLLUP_TOPIC = 'planner_rollups';
+export const HELD_TOPIC = 'request_held';
+
+/** Header of a request that was at another worker before: it does not begin here. */
+export const RETRY_HEADER = 'x-stator-retry';
+
+/** Samples of passes that one roll-up carries for a rank. */
+export const PASS_SAMPLES_MAX = 16;
+/** Engines' ranks that one folded message names; the numbers of all beyond are in its sums. */
+export const FOLDED_RANKS_MAX = 1024;
+
+/** Every total at its beginning. */
+export const NO_TRAFFIC = {
+  started: 0,
+  completed: 0,
+  ttft_sum_s: 0,
+  ttft_count: 0,
+  itl_sum_s: 0,
+  itl_count: 0,
+  isl_sum: 0,
+  isl_count: 0,
+  osl_sum: 0,
+  osl_count: 0,
+  dur_sum_s: 0,
+  dur_count: 0,
+  kv_hit_sum: 0,
+  kv_hit_count: 0,
+};

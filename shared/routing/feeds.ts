@@ -1,0 +1,100 @@
+/** What follows workers for a router: a function that follows nothing does not load it. */
+import type { Clock, Random } from '../clock/index.ts';
+import { Semaphore } from '../concurrency/index.ts';
+import type { Discovery } from '../discovery/index.ts';
+import type { SharedRouterState } from '../fleet/index.ts';
+import type { RoutableModel } from '../pipeline/index.ts';
+import type { EventPlane, RequestPlane } from '../planes/index.ts';
+import {
+  type BusyLimits,
+  type ComponentScope,
+  type EventSource,
+  type Inhibition,
+  type LoadReport,
+  RECOVERIES_AT_ONCE_MAX,
+  RecoveryClient,
+  WorkerFeeds,
+  type WorkerLoads,
+} from '../router/index.ts';
+import type { FrontendMetrics, ProcessLogger, RouterMetrics } from '../telemetry/index.ts';
+
+/** What routing is made of. */
+export interface RoutingParts {
+  readonly clock: Clock;
+  readonly random: Random;
+  readonly discovery: Discovery;
+  /** Workers that failed lately. */
+  readonly inhibition: Inhibition;
+  /** Calls workers and other routers. */
+  readonly plane: RequestPlane;
+  /** A plane to answer other processes on; asked for by a router that does. */
+  openServingPlane(): Promise<RequestPlane>;
+  /** Opened when something is to be followed; undefined on hosts that can follow nothing. */
+  readonly openEventPlane: (() => EventPlane) | undefined;
+  readonly metrics: FrontendMetrics;
+  readonly routerMetrics: RouterMetrics;
+  readonly logger: ProcessLogger;
+  /** Busy limits of a model, by its primary name, as they are now. */
+  limitsOf(model: string): BusyLimits;
+  /** Told when this process begins and ends to answer for the fleet. @default nobody is */
+  readonly onAnswering?: ((isAnswering: boolean) => void) | undefined;
+  /** What is shared with other routers. @default nothing */
+  readonly shared?: SharedRouterState | undefined;
+}
+
+/** The feeds of a process, and the event plane that they opened. */
+export interface OpenFeeds {
+  readonly feeds: WorkerFeeds;
+  readonly eventPlane: EventPlane;
+  close(): Promise<void>;
+}
+
+/** Follows workers over `eventPlane`, which is its to close. */
+export function openFeeds(
+  parts: Pick<RoutingParts, 'clock' | 'random' | 'discovery' | 'plane' | 'routerMetrics' | 'logger'>,
+  eventPlane: EventPlane,
+  options: {
+    readonly loads: WorkerLoads;
+    readonly followsKvEvents: boolean;
+    /** Told of every load that a worker reports. */
+    readonly onReport?: (report: LoadReport) => void;
+    /** The log of a component's events. @default none */
+    readonly sourceOf?: (plane: EventPlane, scope: ComponentScope) => EventSource | undefined;
+  },
+): OpenFeeds {
+  const { discovery, plane, routerMetrics, logger, clock, random } = parts;
+  const { sourceOf } = options;
+  const recovery = new RecoveryClient({
+    plane,
+    clock,
+    random,
+    onSkip: (reason) => routerMetrics.skipped(reason),
+  });
+  const surroundings = {
+    eventPlane,
+    discovery,
+    recovery,
+    slots: new Semaphore(RECOVERIES_AT_ONCE_MAX),
+    clock,
+    random,
+    logger: logger.for('router'),
+    observer: routerMetrics,
+    ...(sourceOf === undefined ? {} : { sourceOf: (scope: ComponentScope) => sourceOf(eventPlane, scope) }),
+  };
+  const feeds = new WorkerFeeds(surroundings, options);
+  return {
+    feeds,
+    eventPlane,
+    close: async () => {
+      await feeds.close();
+      await eventPlane.close();
+    },
+  };
+}
+
+/** Follows the loads of every model's workers, and nothing else of them. */
+export function followLoads(feeds: WorkerFeeds, models: readonly RoutableModel[]): void {
+  const keys = new Set(models.map(({ pool }) => pool.key));
+  for (const key of feeds.keys) if (!keys.has(key)) feeds.setWorkers(key, [], undefined);
+  for (const { pool, workers } of models) feeds.setWorkers(pool.key, workers, undefined);
+}

@@ -1,7 +1,0 @@
-/**
- * @module worker/process
- * The workers of a process as its settings say: engines, model cards, status and control servers.
- */
-export { applyEngineArgs, type EngineArgs, readEngineArgs } from './engine-args.ts';
-export type { WorkerConfig } from './server-engine.ts';
-export { type DefinedModel, staggerDelayMs, startWorkerProcess, type WorkerProcess } from './worker.ts';

@@ -1,0 +1,46 @@
+import type { Clock } from '../../clock/index.ts';
+import { ConfigError, type ResolvedConfig } from '../../config/index.ts';
+import { startSecondaryVllm } from '../../engines/index.ts';
+import { reasonOf } from '../../errors/index.ts';
+import { createWorkerMetrics, type ProcessLogger } from '../../telemetry/index.ts';
+import { EndpointHealth } from '../control/endpoint-health.ts';
+import type { WorkerAddress } from '../options.ts';
+import { openStatusServer } from './open-parts.ts';
+
+/** What its status server shows in place of endpoints. */
+const ENGINE = 'engine';
+
+/**
+ * A secondary node of an engine that spans machines (`--headless`): the engine runs, and this process is known to nobody. Ends
+ * with its engine.
+ *
+ * @throws ConfigError for settings that no secondary node can have
+ */
+export async function startSecondaryNode(
+  config: ResolvedConfig<'worker'>,
+  address: WorkerAddress,
+  clock: Clock,
+  logger: ProcessLogger,
+) {
+  const { settings } = config;
+  if (settings.engine !== 'vllm')
+    throw new ConfigError([`--headless needs --engine vllm: ${settings.engine} has no such nodes`]);
+  if (settings.engineUrl !== undefined) throw new ConfigError(['--headless starts an engine: leave --engine-url out']);
+  const health = new EndpointHealth(clock, [ENGINE]);
+  const metrics = createWorkerMetrics({ clock, ...address, model: '' });
+  const status = await openStatusServer(settings, logger, { health, metrics });
+  const log = logger.for('engine');
+  const node = await startSecondaryVllm(config, { clock, logger: log });
+  health.set(ENGINE, 'ready');
+  const engineExit = node.exit.then((reason) => {
+    health.set(ENGINE, 'notready');
+    log.error('the engine has ended', { reason: reasonOf(reason) });
+    return reason;
+  });
+  const drain = async (): Promise<void> => {
+    health.set(ENGINE, 'notready');
+    await node.stop();
+    await status?.close();
+  };
+  return { workers: [], engineExit, drain };
+}
