@@ -52,7 +52,7 @@ async function medianUs(count: number, round: () => void | Promise<void>): Promi
 
 async function openGate(limits: KeyLimits) {
   const store = new MemoryKeyStore();
-  const gate = new KeyGate({ store, clock: systemClock, cacheMs: 300_000 });
+  const gate = new KeyGate({ store, clock: systemClock, freshMs: 300_000 });
   const { text } = await issueKey(store, systemClock, { name: 'bench', owner: 'bench', scopes: ['inference'], limits });
   const authorization = `Bearer ${text}`;
   const caller = { header: (name: string) => (name === 'authorization' ? authorization : undefined) };

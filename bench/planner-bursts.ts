@@ -26,6 +26,9 @@ export const BURSTS = {
   'burst-often': { ...EVEN, seed: 206, baseRate: 20, everyS: [240, 540], lastS: [30, 60], rate: [50, 110] },
   'burst-low': { ...EVEN, seed: 207, baseRate: 40, everyS: [500, 1000], lastS: [45, 120], rate: [70, 95] },
   'burst-mixed': { ...EVEN, seed: 308, baseRate: 14, everyS: [300, 800], lastS: [45, 150], rate: [35, 75] },
+  'burst-tall': { ...EVEN, seed: 409, baseRate: 10, everyS: [400, 1000], lastS: [30, 90], rate: [60, 110] },
+  'burst-busy': { ...EVEN, seed: 410, baseRate: 18, everyS: [250, 600], lastS: [60, 150], rate: [35, 60] },
+  'burst-wild': { ...EVEN, seed: 411, baseRate: 20, everyS: [250, 1400], lastS: [30, 170], rate: [40, 100] },
 } as const satisfies Record<string, BurstShape>;
 
 interface Burst {

@@ -75,6 +75,16 @@ export const RATE: readonly FleetCase[] = [
       settings: { ...EXPECTANT, rate_target_load: load, rate_surge_hold_seconds: seconds },
     })),
   ),
+  ...[2, 1.5].flatMap((worth) =>
+    [900, 0].map((seconds) => ({
+      name: `rate, expectant, worth ${worth}, kept for ${seconds} s`,
+      settings: { ...EXPECTANT, rate_surge_worth: worth, rate_surge_hold_seconds: seconds },
+    })),
+  ),
+  {
+    name: 'rate, expectant with 1.2, worth 1.5, kept for 0 s',
+    settings: { ...EXPECTANT, rate_target_load: 1.2, rate_surge_worth: 1.5, rate_surge_hold_seconds: 0 },
+  },
   { name: 'rate, economy', settings: ECONOMY },
   { name: 'rate, economy, 4 GPUs', settings: { ...ECONOMY, ...FOUR_AT_MOST } },
   { name: 'rate, frugal', settings: FRUGAL },

@@ -42,13 +42,13 @@ export class OverBudget extends ServeError {
 /** Lets requests in, or refuses them. One for all routes of a process, whatever their transport. */
 export interface Gate {
   /**
-   * As whom a request is let in.
+   * As whom a request is let in; at once where nobody has to be asked.
    * @param caller HTTP headers or gRPC metadata, by lower-case names
    * @param path of the route; a gRPC method's full name
-   * @throws ServeError `invalid_api_key`, `insufficient_permissions`, `rate_limit_exceeded`, `insufficient_quota`,
-   *   `service_unavailable` while keys cannot be looked up
+   * @throws ServeError, or rejects with one: `invalid_api_key`, `insufficient_permissions`, `rate_limit_exceeded`,
+   *   `insufficient_quota`, `service_unavailable` while keys cannot be looked up
    */
-  admit(caller: Pick<Caller, 'header'>, need: Need, path: string): Promise<Grant>;
+  admit(caller: Pick<Caller, 'header'>, need: Need, path: string): Grant | Promise<Grant>;
   close(): void;
 }
 

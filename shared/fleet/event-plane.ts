@@ -6,12 +6,12 @@ import {
   createZmqEventPlane,
   type EventPlane,
   fixedBrokers,
-  listenAddress,
-  refuseOpenListener,
-  type ZmqBrokerSource,
   fleetHost,
+  listenAddress,
   openNats,
+  refuseOpenListener,
   tellSome,
+  type ZmqBrokerSource,
 } from '../planes/index.ts';
 import type { Logger } from '../telemetry/index.ts';
 

@@ -1,6 +1,11 @@
-import { type OpenPlaneOptions, type RequestPlane, type RequestPlaneObserver, requestPlaneKind } from '../planes/index.ts';
 import type { Clock } from '../clock/index.ts';
 import type { CallerSettings, FleetSettings } from '../config/index.ts';
+import {
+  type OpenPlaneOptions,
+  type RequestPlane,
+  type RequestPlaneObserver,
+  requestPlaneKind,
+} from '../planes/index.ts';
 import type { Logger } from '../telemetry/index.ts';
 
 /** A reason is told again after this long, with how often it was met meanwhile. */

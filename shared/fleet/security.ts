@@ -1,9 +1,17 @@
-import { type PlaneServerTls, followCertificates, isLoopback, protectionOf, readServerTls, refuseOpenListener, serverTlsOptions } from '../planes/index.ts';
 import { createServer, type RequestListener, type Server, type ServerOptions } from 'node:http';
 import { createServer as createTlsServer } from 'node:https';
 import type { Admission } from '../access/index.ts';
 import type { Clock, Timer } from '../clock/index.ts';
 import type { FleetSettings } from '../config/index.ts';
+import {
+  followCertificates,
+  isLoopback,
+  type PlaneServerTls,
+  protectionOf,
+  readServerTls,
+  refuseOpenListener,
+  serverTlsOptions,
+} from '../planes/index.ts';
 
 /** Where the plane token would be shown as a header. */
 interface ShownToken {

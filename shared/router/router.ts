@@ -20,6 +20,13 @@ export interface RoutableWorker {
   readonly stableId?: string | undefined;
 }
 
+/** One data-parallel rank of one worker. */
+export interface RankId {
+  /** Instance id, lower-case hex. */
+  readonly workerId: string;
+  readonly dpRank: number;
+}
+
 /** The worker set that a request is for; made once a model, not once a request. */
 export interface WorkerPool {
   /** Names the worker set: the same key means the same prompt format and block size. */
@@ -57,8 +64,8 @@ export interface RouteRequest {
   readonly busy?: ReadonlySet<string> | undefined;
   /** Family or name of the queue class (header `x-dynamo-meta-policy-class`). */
   readonly policyClass?: string | undefined;
-  /** Told once, in the turn of `choose`, when the request has to wait: so many are ahead of it. */
-  readonly onQueued?: ((position: number) => void) | undefined;
+  /** Told once when the request has to wait: so many are ahead of it. May give a signal by which it leaves the queue, in place of `choose`'s. */
+  readonly onQueued?: ((position: number) => AbortSignal | undefined) | undefined;
 }
 
 /** A prompt as far as routing it goes. */

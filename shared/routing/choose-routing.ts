@@ -1,5 +1,3 @@
-import { type PlaneClientTls, type RequestPlane, type Transport, readPlaneTls } from '../planes/index.ts';
-import { type AskOptions, type BusyLimits, QUOTE_ENDPOINT, type ResidentAddress, ResidentClient, type ResidentLine, ResidentRouter, type Router, StatelessRouter, WorkerAsker, type WorkerPool, createAskMetrics, createFallbackMetrics, queryOf, watchResidentUrls, watchResidents } from '../router/index.ts';
 import { lookup } from 'node:dns/promises';
 import type { Clock } from '../clock/index.ts';
 import { ConfigError, type EdgeSettings } from '../config/index.ts';
@@ -7,6 +5,25 @@ import type { Discovery, FleetLoads } from '../discovery/index.ts';
 import { reasonOf, ServeError } from '../errors/index.ts';
 import { refuseClearToken } from '../fleet/index.ts';
 import { type ExplanationSource, FollowedPools, type RoutableModel, type Worker } from '../pipeline/index.ts';
+import { type PlaneClientTls, type RequestPlane, readPlaneTls, type Transport } from '../planes/index.ts';
+import {
+  type AskOptions,
+  type BusyLimits,
+  createAskMetrics,
+  createFallbackMetrics,
+  QUOTE_ENDPOINT,
+  queryOf,
+  type ResidentAddress,
+  ResidentClient,
+  type ResidentLine,
+  ResidentRouter,
+  type Router,
+  StatelessRouter,
+  WorkerAsker,
+  type WorkerPool,
+  watchResidents,
+  watchResidentUrls,
+} from '../router/index.ts';
 import type { Logger } from '../telemetry/index.ts';
 import type { RoutingParts } from './feeds.ts';
 import type { KvRouting } from './kv-routing.ts';

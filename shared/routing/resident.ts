@@ -1,16 +1,25 @@
-import { fleetHost, listenAddress, protectionOf } from '../planes/index.ts';
-import { type KvRouter, LeaseHolder, type PoolRole, type PresentPool, ROUTER_COMPONENT, ResidentService, type Router, type RouterState, WELL_KNOWN_INSTANCE, createResidentMetrics, serveRouterOnPlane } from '../router/index.ts';
-import type { Clock, Random } from '../clock/index.ts';
 import type { EdgeSettings } from '../config/index.ts';
 import { followServiceCertificate, secureService } from '../fleet/index.ts';
 import type { RoutableModel } from '../pipeline/index.ts';
-import type { FrontendMetrics, ProcessLogger } from '../telemetry/index.ts';
+import { fleetHost, listenAddress, protectionOf } from '../planes/index.ts';
+import {
+  createResidentMetrics,
+  type KvRouter,
+  LeaseHolder,
+  type PoolRole,
+  type PresentPool,
+  ResidentService,
+  ROUTER_COMPONENT,
+  type Router,
+  type RouterState,
+  serveRouterOnPlane,
+  WELL_KNOWN_INSTANCE,
+} from '../router/index.ts';
+import type { RoutingParts } from './feeds.ts';
 import type { RouterServer } from './router-server.ts';
 
 /** What a resident router is made of. */
-export interface ResidentParts {
-  readonly clock: Clock;
-  readonly random: Random;
+export interface ResidentParts extends Pick<RoutingParts, 'clock' | 'random' | 'metrics' | 'logger' | 'onAnswering'> {
   /** Decides, for others as for this process. */
   readonly router: Pick<Router, 'choose'>;
   readonly kv: KvRouter;
@@ -20,12 +29,8 @@ export interface ResidentParts {
   busyWorkers(model: RoutableModel): ReadonlySet<string> | undefined;
   /** Shared with the other residents. @default nothing: this is the only one */
   readonly state: RouterState | undefined;
-  /** Told when this process holds the lease under which one router answers, and when it does no more. @default nobody is */
-  readonly onAnswering?: ((isAnswering: boolean) => void) | undefined;
   /** Where it answers. */
   readonly server: RouterServer;
-  readonly metrics: FrontendMetrics;
-  readonly logger: ProcessLogger;
 }
 
 /** A resident router that serves. */

@@ -1,4 +1,3 @@
-import { clientTlsOptions, readPlaneTls } from '../planes/index.ts';
 import { once } from 'node:events';
 import { request as ask, type IncomingMessage } from 'node:http';
 import { request as askTls } from 'node:https';
@@ -6,6 +5,7 @@ import { text } from 'node:stream/consumers';
 import type { TimeAndChance } from '../clock/index.ts';
 import { reasonOf } from '../errors/index.ts';
 import { refuseClearToken } from '../fleet/index.ts';
+import { clientTlsOptions, readPlaneTls } from '../planes/index.ts';
 import { u64OfHex } from '../records/index.ts';
 import { type Logger, MetricRegistry } from '../telemetry/index.ts';
 import { hashBlocks } from '../tokens/index.ts';

@@ -33,7 +33,7 @@ class SharedTable {
       const client = table.connect();
       client[this.#how](this.#isAway);
       this.#clients.push(client);
-      return DynamoDbDiscovery.over(client.table, new TableTime(own), {
+      return new DynamoDbDiscovery(client.table, new TableTime(own), {
         clock: own,
         random: seededRandom(this.#clients.length),
         onProblem: () => {},

@@ -28,13 +28,17 @@ export class KeyBudgets {
     this.#budgets.delete(id);
     const budget = known ?? new Budget(this.#clock);
     this.#budgets.set(id, budget); // the latest last
-    if (this.#budgets.size > KEYS_MAX) {
-      for (const oldest of this.#budgets.keys()) {
-        this.#budgets.delete(oldest);
-        break; // one in, one out
-      }
-    }
+    dropOldest(this.#budgets, KEYS_MAX);
     return budget;
+  }
+}
+
+/** Keeps a map that gets one entry at a time within its bound. */
+export function dropOldest(map: Map<string, unknown>, sizeMax: number): void {
+  if (map.size <= sizeMax) return;
+  for (const oldest of map.keys()) {
+    map.delete(oldest);
+    return; // one in, one out
   }
 }
 

@@ -1,13 +1,17 @@
 import type { Clock } from '../../clock/index.ts';
 import { RateBudget } from '../../concurrency/index.ts';
 import { ServeError } from '../../errors/index.ts';
+import { dropOldest } from './budgets.ts';
 import { ReadyKey } from './key-record.ts';
 import type { KeyStore } from './key-store.ts';
 
 export interface KeyCacheOptions {
   readonly store: Pick<KeyStore, 'get'>;
   readonly clock: Clock;
-  /** How long a record counts without being read again: the longest until a revoked key is refused, while the store answers. */
+  /**
+   * How long a record counts without being read again: the longest until a revoked key is refused, while the store answers
+   * (`STATOR_KEY_CACHE_SECS`).
+   */
   readonly freshMs: number;
   /** A read of the store came to an end. */
   readonly onRead?: (outcome: 'found' | 'unknown' | 'failed', failure?: unknown) => void;
@@ -68,6 +72,12 @@ export class KeyCache {
   /** Entries of every kind, for tests of the bounds. */
   get size(): number {
     return this.#known.size + this.#unknown.size + this.#reading.size;
+  }
+
+  /** The record of an id where it is fresh: nothing is to be waited for. */
+  fresh(id: string): ReadyKey | undefined {
+    const known = this.#known.get(id);
+    return known !== undefined && this.#ageMs(known.readAt) < this.#options.freshMs ? known.ready : undefined;
   }
 
   /**
@@ -168,14 +178,6 @@ export class KeyCache {
   #ageMs({ nowMs, wallMs }: Instant): number {
     const { clock } = this.#options;
     return Math.max(clock.nowMs() - nowMs, clock.wallMs() - wallMs);
-  }
-}
-
-function dropOldest(map: Map<string, unknown>, sizeMax: number): void {
-  if (map.size <= sizeMax) return;
-  for (const oldest of map.keys()) {
-    map.delete(oldest);
-    return; // one in, one out
   }
 }
 

@@ -1,22 +1,16 @@
-import type { Clock } from '../../clock/index.ts';
 import { ServeError } from '../../errors/index.ts';
 import { type Caller, type Gate, type Grant, type Need, shownSecrets } from '../grant.ts';
 import { type Budget, KeyBudgets } from './budgets.ts';
-import { KeyCache } from './key-cache.ts';
+import { KeyCache, type KeyCacheOptions } from './key-cache.ts';
 import { isInForce, KEY_PREFIX, type KeyRecord, keyIdOf, type ReadyKey, type Scope } from './key-record.ts';
 import type { KeyStore } from './key-store.ts';
 
 /** Why a request was not let in, for the count of refusals. */
 export type RefusalReason = 'no_key' | 'invalid' | 'expired' | 'scope' | 'route' | 'rate' | 'quota' | 'store';
 
-export interface KeyGateOptions {
+export interface KeyGateOptions extends KeyCacheOptions {
   readonly store: KeyStore;
-  readonly clock: Clock;
-  /** `STATOR_KEY_CACHE_SECS`, in milliseconds. */
-  readonly cacheMs: number;
   readonly onRefused?: (reason: RefusalReason) => void;
-  /** A read of the store came to an end. */
-  readonly onRead?: (outcome: 'found' | 'unknown' | 'failed', failure?: unknown) => void;
   /** Tokens were used under keys of an owner. */
   readonly onSpent?: (owner: string, tokens: number) => void;
   /** A request that generates was let in. */
@@ -50,16 +44,15 @@ export class KeyGate implements Gate {
 
   constructor(options: KeyGateOptions) {
     this.#options = options;
-    const { store, clock, cacheMs: freshMs, onRead } = options;
-    this.#cache = new KeyCache({ store, clock, freshMs, ...(onRead && { onRead }) });
-    this.#budgets = new KeyBudgets(clock);
+    this.#cache = new KeyCache(options);
+    this.#budgets = new KeyBudgets(options.clock);
   }
 
-  async admit(caller: Pick<Caller, 'header'>, need: Need, path: string): Promise<Grant> {
+  admit(caller: Pick<Caller, 'header'>, need: Need, path: string): Grant | Promise<Grant> {
     const shown = this.#shownKey(caller);
-    const ready = await this.#find(shown);
-    if (ready === undefined) throw this.#refuse('invalid', invalidKey(shown.id));
-    return this.#grant(ready.record, need, path);
+    const known = this.#cache.fresh(shown.id);
+    if (known?.matches(shown.text, this.#options.clock.wallMs())) return this.#grant(known.record, need, path);
+    return this.#read(shown, need, path);
   }
 
   close(): void {
@@ -78,7 +71,14 @@ export class KeyGate implements Gate {
     throw this.#refuse('no_key', new ServeError('invalid_api_key', message));
   }
 
-  /** Undefined for what is no key. One that does not match may have been rotated since its record was read. */
+  /** Lets in by a record that has to be read first, or again: the key may have been rotated since. */
+  async #read(shown: ShownKey, need: Need, path: string): Promise<Grant> {
+    const ready = await this.#find(shown);
+    if (ready === undefined) throw this.#refuse('invalid', invalidKey(shown.id));
+    return this.#grant(ready.record, need, path);
+  }
+
+  /** Undefined for what is no key. */
   async #find({ text, id }: ShownKey): Promise<ReadyKey | undefined> {
     const { clock } = this.#options;
     try {
@@ -104,7 +104,17 @@ export class KeyGate implements Gate {
     }
     const budget = this.#budgets.of(record);
     if (need === 'generate') this.#take(record, budget);
-    return new KeyGrant(record, budget, this.#options.onSpent);
+    const { owner, models, limits } = record;
+    return {
+      owner,
+      key: record,
+      allowsModel: (...names) => models === undefined || names.some((name) => models.includes(name)),
+      headers: () => budget?.headers(limits),
+      spent: (tokens) => {
+        budget?.spend(tokens);
+        this.#options.onSpent?.(owner, tokens);
+      },
+    };
   }
 
   #take({ owner, limits }: KeyRecord, budget: Budget | undefined): void {
@@ -132,38 +142,4 @@ function invalidKey(id?: string): ServeError {
 function allowsRoute(routes: readonly string[] | undefined, path: string): boolean {
   if (routes === undefined) return true;
   return routes.some((route) => (route.endsWith('*') ? path.startsWith(route.slice(0, -1)) : path === route));
-}
-
-class KeyGrant implements Grant {
-  readonly #record: KeyRecord;
-  readonly #budget: Budget | undefined;
-  readonly #onSpent: KeyGateOptions['onSpent'];
-
-  constructor(record: KeyRecord, budget: Budget | undefined, onSpent: KeyGateOptions['onSpent']) {
-    this.#record = record;
-    this.#budget = budget;
-    this.#onSpent = onSpent;
-  }
-
-  get owner(): string {
-    return this.#record.owner;
-  }
-
-  get key(): { readonly id: string; readonly name: string } {
-    return this.#record;
-  }
-
-  allowsModel(...names: readonly string[]): boolean {
-    const { models } = this.#record;
-    return models === undefined || names.some((name) => models.includes(name));
-  }
-
-  headers(): Readonly<Record<string, string>> | undefined {
-    return this.#budget?.headers(this.#record.limits);
-  }
-
-  spent(tokens: number): void {
-    this.#budget?.spend(tokens);
-    this.#onSpent?.(this.#record.owner, tokens);
-  }
 }

@@ -75,6 +75,13 @@ export const routerScoringRows = {
     source: 'Dynamo',
     about: 'Softmax temperature over normalised worker costs.',
   }),
+  routerTieBreak: routers.choice({
+    names: '--router-tie-break STATOR_ROUTER_TIE_BREAK',
+    values: ['random', 'fewest-blocks'],
+    default: 'random',
+    about:
+      'Which of equally cheap workers: any, or the one whose caches hold the fewest blocks (the rule of Dynamo 1.0).',
+  }),
   routerTrackActiveBlocks: routers.bool({
     names: '--router-track-active-blocks DYN_ROUTER_TRACK_ACTIVE_BLOCKS',
     olderNames: '--track-active-blocks',

@@ -2,7 +2,7 @@ import { setMaxListeners } from 'node:events';
 import { forAtMost, Semaphore } from '../../concurrency/index.ts';
 import { addressOf, encodePrefix } from '../keys.ts';
 import { LeasedDiscovery } from '../lease-keeper.ts';
-import { type DiscoveryBase, type DiscoveryBaseOptions, withDefaults } from '../options.ts';
+import { type DiscoveryBaseOptions, withDefaults } from '../options.ts';
 import type { DiscoveryRecord } from '../records.ts';
 import type { OpenStore } from '../stores.ts';
 import { Table, type TableOptions } from '../table/table.ts';
@@ -44,19 +44,6 @@ export interface DynamoDbDiscoveryOptions extends DiscoveryBaseOptions {
 /** Looks at the head by processes that do not follow the fleet, a second, in the whole fleet: one is to find it too old soon. */
 const CANDIDATES_PER_SECOND = 10;
 
-interface Parts {
-  readonly base: DiscoveryBase;
-  readonly table: Table;
-  readonly leaseId: string;
-  readonly time: TableTime;
-  readonly cards: CardWriter;
-  readonly reader: FleetReader;
-  readonly pollMs: number;
-  readonly operationTimeoutMs: number;
-  readonly refreshTimeoutMs: number;
-  readonly isLasting: boolean;
-}
-
 export const openDynamoDb: OpenStore = (settings, options) => {
   const { discoveryTable: tableName, dynamodbEndpoint, awsRegion } = settings;
   if (tableName === undefined) throw new Error('discovery backend dynamodb needs STATOR_DISCOVERY_TABLE');
@@ -72,7 +59,13 @@ export const openDynamoDb: OpenStore = (settings, options) => {
 export class DynamoDbDiscovery extends LeasedDiscovery<OwnedRecord> implements Discovery {
   readonly backend = 'dynamodb';
   readonly catalogue: Catalogue;
-  readonly #parts: Parts;
+  readonly #table: Table;
+  readonly #cards: CardWriter;
+  readonly #reader: FleetReader;
+  readonly #pollMs: number;
+  readonly #operationTimeoutMs: number;
+  readonly #refreshTimeoutMs: number;
+  readonly #isLasting: boolean;
   readonly #writer: LeaseWriter;
   readonly #poller: FleetPoller;
   readonly #lookup: LeaseLookup;
@@ -84,12 +77,29 @@ export class DynamoDbDiscovery extends LeasedDiscovery<OwnedRecord> implements D
   /** Somebody has asked for the fleet: it is read, and not only looked after. */
   #isFollowed = false;
 
-  private constructor(parts: Parts) {
-    super(parts.base);
-    this.#parts = parts;
-    const { base, table, reader } = parts;
-    this.#models = new CatalogueBoard(this.#shelf, base.report);
-    this.#writer = new LeaseWriter({ ...parts, ...base, load: () => this.loads.packed });
+  /** @param table closed with the handle; first touched by the first operation */
+  constructor(table: Table, time: TableTime, options: DynamoDbDiscoveryOptions) {
+    super(withDefaults(options));
+    const { base } = this;
+    const { clock, random, report } = base;
+    const { pollMs = 1000, skewMs = 1000, sweepAfterMs = 60_000, isLasting = true } = options;
+    const leaseId = random.instanceId();
+    const reader = new FleetReader({
+      ...{ ...base, table, time, pollMs },
+      liveness: new LeaseLiveness(skewMs),
+      cleaner: new LeaseCleaner(table, clock, sweepAfterMs),
+      holder: leaseId,
+      mayGather: isLasting,
+    });
+    this.#table = table;
+    this.#cards = new CardWriter(table, time, clock);
+    this.#reader = reader;
+    this.#pollMs = pollMs;
+    this.#operationTimeoutMs = options.operationTimeoutMs ?? 10_000;
+    this.#refreshTimeoutMs = options.refreshTimeoutMs ?? 1000;
+    this.#isLasting = isLasting;
+    this.#models = new CatalogueBoard(this.#shelf, report);
+    this.#writer = new LeaseWriter({ ...base, table, time, leaseId, load: () => this.loads.packed });
     this.#poller = new FleetPoller({
       ...base,
       periodMs: () => this.#periodMs(),
@@ -112,44 +122,24 @@ export class DynamoDbDiscovery extends LeasedDiscovery<OwnedRecord> implements D
       },
       list: (signal) => this.#listModels(signal),
       forget: (name, signal) =>
-        table.attempt(parts.operationTimeoutMs, this.#operation(signal), (limited) =>
+        table.attempt(this.#operationTimeoutMs, this.#operation(signal), (limited) =>
           forgetModel(table, name, limited),
         ),
     };
   }
 
-  /** Loads the SDK. The table itself is first touched by the first operation. */
+  /** Loads the SDK. */
   static async open(options: DynamoDbDiscoveryOptions & TableOptions): Promise<DynamoDbDiscovery> {
     const { clock, random } = withDefaults(options);
     const { requestTimeoutMs = 2000 } = options;
     const time = new TableTime(clock);
     const table = await Table.open(discoveryTablePlace(options), { clock, random, time, requestTimeoutMs });
-    return DynamoDbDiscovery.over(table, time, options);
-  }
-
-  /** Discovery over a table that is open; it is closed with the handle. */
-  static over(table: Table, time: TableTime, options: DynamoDbDiscoveryOptions): DynamoDbDiscovery {
-    const base = withDefaults(options);
-    const { clock, random, report, observer } = base;
-    const { pollMs = 1000, skewMs = 1000, sweepAfterMs = 60_000, isLasting = true } = options;
-    const { operationTimeoutMs = 10_000, refreshTimeoutMs = 1000 } = options;
-    const leaseId = random.instanceId();
-    const reader = new FleetReader({
-      ...{ table, time, clock, random, pollMs, observer, report },
-      liveness: new LeaseLiveness(skewMs),
-      cleaner: new LeaseCleaner(table, clock, sweepAfterMs),
-      holder: leaseId,
-      mayGather: isLasting,
-    });
-    return new DynamoDbDiscovery({
-      ...{ base, table, time, leaseId, reader, pollMs, isLasting, operationTimeoutMs, refreshTimeoutMs },
-      cards: new CardWriter(table, time, clock),
-    });
+    return new DynamoDbDiscovery(table, time, options);
   }
 
   async put(record: DiscoveryRecord, signal?: AbortSignal): Promise<void> {
     const owned = toOwned(record);
-    const { cards, isLasting } = this.#parts;
+    const cards = this.#cards;
     await this.#change(signal, async (operation) => {
       const sentAtMs = await this.#writer.ensureLease(operation);
       if (sentAtMs !== undefined) this.keeper.begin(sentAtMs);
@@ -159,7 +149,7 @@ export class DynamoDbDiscovery extends LeasedDiscovery<OwnedRecord> implements D
       await this.#tellChange(operation);
       if (owned.card !== undefined) await cards.ensureEntry(owned.card, operation);
     });
-    if (isLasting) this.#poller.start();
+    if (this.#isLasting) this.#poller.start();
   }
 
   async remove(record: DiscoveryRecord, signal?: AbortSignal): Promise<void> {
@@ -179,11 +169,10 @@ export class DynamoDbDiscovery extends LeasedDiscovery<OwnedRecord> implements D
   }
 
   async watch(query: DiscoveryQuery, listener: WatchListener, signal?: AbortSignal): Promise<Watch> {
-    const { isLasting, pollMs } = this.#parts;
     const watcher = new RecordWatcher(query, listener, this.base.report);
     // A process that lasts begins with what is stored; one of hundreds that start cold, with the view.
-    const isCurrent = this.#isFollowed && this.#poller.isShown(2 * pollMs);
-    if (!isCurrent) await this.#readOnce({ isExact: isLasting, shardKey: undefined }, signal);
+    const isCurrent = this.#isFollowed && this.#poller.isShown(2 * this.#pollMs);
+    if (!isCurrent) await this.#readOnce({ isExact: this.#isLasting, shardKey: undefined }, signal);
     this.assertUsable(signal);
     watcher.begin(this.#book);
     this.#watchers.add(watcher);
@@ -200,14 +189,14 @@ export class DynamoDbDiscovery extends LeasedDiscovery<OwnedRecord> implements D
     const operation = this.#operation(signal);
     operation.throwIfAborted();
     if (!this.#isFollowed) return;
-    const { refreshTimeoutMs: timeoutMs } = this.#parts;
+    const timeoutMs = this.#refreshTimeoutMs;
     const bounds = { clock: this.base.clock, timeoutMs, signal: operation };
     const isDone = await forAtMost(bounds, (patience) => this.#poller.refresh(maxAgeMs, shardKey, patience));
     if (!isDone) this.#tellFailing(new Error(`no reading of the discovery table within ${timeoutMs} ms`));
   }
 
   recheck(instanceId: string): void {
-    if (!this.#parts.isLasting) return; // frozen between its requests, it reads for these alone
+    if (!this.#isLasting) return; // frozen between its requests, it reads for these alone
     for (const leaseId of this.#book.holdersOf(instanceId)) this.#lookup.ask(leaseId);
   }
 
@@ -224,44 +213,41 @@ export class DynamoDbDiscovery extends LeasedDiscovery<OwnedRecord> implements D
     this.#lookup.close();
     this.#watchers.clear();
     this.#models.close();
-    const { table, reader, operationTimeoutMs } = this.#parts;
     const { clock, report } = this.base;
     const patience = new AbortController();
     setMaxListeners(0, patience.signal);
-    const timer = clock.after(operationTimeoutMs, () => patience.abort(new Error('closing took too long')));
+    const timer = clock.after(this.#operationTimeoutMs, () => patience.abort(new Error('closing took too long')));
     try {
       await this.#serial.run(() => this.#writer.withdraw([...this.owned.values()], patience.signal));
-      await reader.close(patience.signal);
+      await this.#reader.close(patience.signal);
     } catch (error) {
-      report(table.explain(error));
+      report(this.#table.explain(error));
     } finally {
       timer.cancel();
-      table.close();
+      this.#table.close();
     }
   }
 
   /** From now on the fleet is read whether or not anybody asks. */
   #follow(): void {
-    if (this.#isFollowed && !this.#parts.isLasting) return;
+    if (this.#isFollowed && !this.#isLasting) return;
     const wasFollowed = this.#isFollowed;
     this.#isFollowed = true;
-    if (!this.#parts.isLasting) return;
+    if (!this.#isLasting) return;
     this.#poller.start();
     if (!wasFollowed) this.#poller.hasten();
   }
 
   #periodMs(): number {
-    const { pollMs, reader } = this.#parts;
-    if (this.#isFollowed || reader.isGathering) return pollMs;
-    return Math.max(pollMs, (1000 * reader.leases) / CANDIDATES_PER_SECOND);
+    if (this.#isFollowed || this.#reader.isGathering) return this.#pollMs;
+    return Math.max(this.#pollMs, (1000 * this.#reader.leases) / CANDIDATES_PER_SECOND);
   }
 
   async #readAndShow({ isExact, shardKey }: ReadingRequest, signal: AbortSignal): Promise<void> {
-    const { reader } = this.#parts;
     const { isFailing } = this.#poller;
     const reading = isExact
-      ? await reader.readExactly(isFailing, signal)
-      : await reader.read({ shardKey, isFollowed: this.#isFollowed, isFailing }, signal);
+      ? await this.#reader.readExactly(isFailing, signal)
+      : await this.#reader.read({ shardKey, isFollowed: this.#isFollowed, isFailing }, signal);
     if (this.#isFollowed) await this.#show(reading, signal);
   }
 
@@ -276,7 +262,7 @@ export class DynamoDbDiscovery extends LeasedDiscovery<OwnedRecord> implements D
 
   #fetchCards(fleet: Fleet | undefined, signal: AbortSignal): Promise<void> {
     const missing = fleet === undefined ? [] : this.#book.missingCards(fleet);
-    return fetchCards(this.#parts.table, this.#shelf, [...missing, ...this.#models.missingCards()], signal);
+    return fetchCards(this.#table, this.#shelf, [...missing, ...this.#models.missingCards()], signal);
   }
 
   #showFleet(fleet: Fleet): void {
@@ -297,13 +283,14 @@ export class DynamoDbDiscovery extends LeasedDiscovery<OwnedRecord> implements D
     const operation = this.#operation(signal);
     operation.throwIfAborted();
     this.#isFollowed = true;
-    const { table, operationTimeoutMs } = this.#parts;
-    await table.attempt(operationTimeoutMs, operation, (limited) => this.#poller.readOnce(request, limited));
+    await this.#table.attempt(this.#operationTimeoutMs, operation, (limited) =>
+      this.#poller.readOnce(request, limited),
+    );
   }
 
   async #listModels(signal: AbortSignal | undefined): ReturnType<Catalogue['list']> {
-    const { table, operationTimeoutMs } = this.#parts;
-    return table.attempt(operationTimeoutMs, this.#operation(signal), async (operation) => {
+    const table = this.#table;
+    return table.attempt(this.#operationTimeoutMs, this.#operation(signal), async (operation) => {
       const stored = await readCatalogue(table, operation, true);
       const missing = stored.map(({ cardSum }) => cardSum).filter((sum) => !this.#shelf.has(sum));
       await fetchCards(table, this.#shelf, missing, operation);
@@ -312,20 +299,19 @@ export class DynamoDbDiscovery extends LeasedDiscovery<OwnedRecord> implements D
   }
 
   protected async renew(signal: AbortSignal): Promise<void> {
-    const { table, cards } = this.#parts;
     const operation = this.#operation(signal);
     try {
       if (!(await this.#writer.renew(operation))) {
         await this.#serial.run(() => this.#registerAgain(operation), operation);
       }
-      for (const { card } of this.owned.values()) if (card !== undefined) await cards.ensureCard(card, operation);
+      for (const { card } of this.owned.values()) if (card !== undefined) await this.#cards.ensureCard(card, operation);
     } catch (error) {
-      throw table.explain(error);
+      throw this.#table.explain(error);
     }
   }
 
   async #registerAgain(operation: AbortSignal): Promise<void> {
-    const { cards } = this.#parts;
+    const cards = this.#cards;
     const owned = [...this.owned.values()];
     cards.forget();
     for (const { card } of owned) {
@@ -344,8 +330,7 @@ export class DynamoDbDiscovery extends LeasedDiscovery<OwnedRecord> implements D
   /** One change of the table at a time, repeated while the table is away. */
   #change(signal: AbortSignal | undefined, work: (operation: AbortSignal) => Promise<void>): Promise<void> {
     const operation = this.#operation(signal);
-    const { table, operationTimeoutMs } = this.#parts;
-    return this.#serial.run(() => table.attempt(operationTimeoutMs, operation, work), operation);
+    return this.#serial.run(() => this.#table.attempt(this.#operationTimeoutMs, operation, work), operation);
   }
 
   /** Aborts with `signal` and when the handle closes; widened for the parallel calls of an operation. */

@@ -80,24 +80,7 @@ export class LeaseWriter {
 
   /** Extends the lease and says what its workers carry, in one write. False when it is gone: all must be registered again. */
   renew(signal: AbortSignal): Promise<boolean> {
-    const { table, time, ttlMs, load, leaseId } = this.#options;
-    const expiresAtMs = time.nowMs() + ttlMs;
-    return table.update(
-      'SET expiresAtMs = :expires, #ttl = :ttl, rev = :rev, #load = :load',
-      {
-        key: leaseItemKey(leaseId),
-        condition: EPOCH_IS_MINE,
-        names: { '#ttl': 'ttl', '#load': 'load' },
-        values: {
-          ':expires': expiresAtMs,
-          ':ttl': garbageAt(expiresAtMs),
-          ':rev': this.#rev,
-          ':load': load(),
-          ':epoch': this.#epoch,
-        },
-      },
-      signal,
-    );
+    return this.#setLease(EPOCH_IS_MINE, this.#epoch, signal);
   }
 
   /**
@@ -131,13 +114,19 @@ export class LeaseWriter {
 
   /** `<=` and not `<`: a write whose answer was lost is repeated under the same epoch. */
   async #writeLease(epoch: number, signal: AbortSignal): Promise<void> {
+    const condition = 'attribute_not_exists(sk) OR epoch <= :epoch';
+    if (await this.#setLease(condition, epoch, signal)) return;
+    throw new DiscoveryError('unavailable', `lease ${this.#options.leaseId} is held under a later epoch`);
+  }
+
+  #setLease(condition: string, epoch: number, signal: AbortSignal): Promise<boolean> {
     const { table, time, ttlMs, leaseId, load } = this.#options;
     const expiresAtMs = time.nowMs() + ttlMs;
-    const isWritten = await table.update(
+    return table.update(
       'SET expiresAtMs = :expires, ttlMs = :ttlMs, epoch = :epoch, rev = :rev, #load = :load, #ttl = :ttl',
       {
         key: leaseItemKey(leaseId),
-        condition: 'attribute_not_exists(sk) OR epoch <= :epoch',
+        condition,
         names: { '#ttl': 'ttl', '#load': 'load' },
         values: {
           ':expires': expiresAtMs,
@@ -145,17 +134,12 @@ export class LeaseWriter {
           ':epoch': epoch,
           ':rev': this.#rev,
           ':load': load(),
-          ':ttl': garbageAt(expiresAtMs),
+          ':ttl': Math.ceil(expiresAtMs / 1000) + GARBAGE_AFTER_S,
         },
       },
       signal,
     );
-    if (!isWritten) throw new DiscoveryError('unavailable', `lease ${leaseId} is held under a later epoch`);
   }
-}
-
-function garbageAt(expiresAtMs: number): number {
-  return Math.ceil(expiresAtMs / 1000) + GARBAGE_AFTER_S;
 }
 
 /** The record as its process writes it. */

@@ -1,9 +1,9 @@
-import { type ListenAddress, fleetHost, listenAddress, refuseOpenListener } from '../../planes/index.ts';
 import { readFile } from 'node:fs/promises';
 import { builtinModelPath, builtinText, describeChatTemplate } from '../../artifacts/index.ts';
 import type { Clock } from '../../clock/index.ts';
 import { ConfigError, type Settings } from '../../config/index.ts';
 import { reasonOf } from '../../errors/index.ts';
+import { fleetHost, type ListenAddress, listenAddress, refuseOpenListener } from '../../planes/index.ts';
 import type { Logger } from '../../telemetry/index.ts';
 import { loadFolderTokenizer, type ModelInfo, readModelInfo } from '../../tokens/index.ts';
 import type { Engine, EngineKind } from '../types.ts';

@@ -132,27 +132,9 @@ function eightBytes(value: number): Buffer {
   return bytes;
 }
 
-/** One event as vLLM 0.25 and later writes it. */
-type WireEvent =
-  | {
-      readonly type: 'BlockStored';
-      readonly block_hashes: bigint[];
-      readonly parent_block_hash: bigint | null;
-      readonly token_ids: number[];
-      readonly block_size: number;
-      readonly lora_id: null;
-      readonly medium: 'GPU';
-      readonly lora_name: string | null;
-      readonly extra_keys: (readonly string[] | null)[];
-      readonly group_idx: 0;
-      readonly kv_cache_spec_kind: 'full_attention';
-    }
-  | { readonly type: 'BlockRemoved'; readonly block_hashes: bigint[]; readonly medium: 'GPU'; readonly group_idx: 0 }
-  | { readonly type: 'AllBlocksCleared' };
-
-/** `changes` as vLLM tells them: removals come one by one. */
-function toWireEvents(changes: readonly BlockChange[], blockSizeTokens: number): readonly WireEvent[] {
-  return changes.flatMap((change): WireEvent | WireEvent[] => {
+/** `changes` as vLLM 0.25 and later writes them: removals come one by one. */
+function toWireEvents(changes: readonly BlockChange[], blockSizeTokens: number): readonly object[] {
+  return changes.flatMap((change): object | object[] => {
     if (change.kind === 'cleared') return { type: 'AllBlocksCleared' };
     if (change.kind === 'stored') return toStored(change, blockSizeTokens);
     return hashesOf(change.hashes, 0, change.hashes.length / 2).map((hash) => {
@@ -161,7 +143,7 @@ function toWireEvents(changes: readonly BlockChange[], blockSizeTokens: number):
   });
 }
 
-function toStored({ names, start, end }: Extract<BlockChange, { kind: 'stored' }>, blockSizeTokens: number): WireEvent {
+function toStored({ names, start, end }: Extract<BlockChange, { kind: 'stored' }>, blockSizeTokens: number): object {
   if (!(names instanceof TokenNames)) throw new TypeError('only blocks of known tokens can be published');
   return {
     type: 'BlockStored',

@@ -42,7 +42,7 @@ export interface EngineDialect {
   plan(request: TokenRequest, sink: EngineSink): Plan;
   /** Stops a request whose connection is closed already; undefined where closing is enough. */
   abort?(request: EngineRequest): UpstreamMessage;
-  /** What the server is told for it, as are those below; a POST. */
+  /** What tells the server to, by POST; so do the next two. */
   readonly clearKvBlocks: UpstreamMessage;
   sleep(level: number): UpstreamMessage;
   wake(tags: readonly string[]): UpstreamMessage;

@@ -70,9 +70,9 @@ function dashed(id: string): string {
 
 /**
  * As whom a call is let in, before its message is read: keys travel as `authorization: Bearer` or `x-api-key`.
- * @throws ServeError see `Gate.admit`
+ * @throws ServeError, or rejects with one: see `Gate.admit`
  */
-export async function admit({ gate }: KserveDeps, call: GrpcCall, need: Need): Promise<Grant> {
+export function admit({ gate }: KserveDeps, call: GrpcCall, need: Need): Grant | Promise<Grant> {
   return gate === undefined ? ANYBODY : gate.admit(call, need, call.path);
 }
 

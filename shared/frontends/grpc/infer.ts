@@ -81,7 +81,10 @@ function inferText(run: InferRun): void {
       model: primaryName,
       id: request.id,
       isRaw: request.rawInputContents.length > 0,
-      onOver: over(statistics, primaryName, books, () => late?.cancel()),
+    };
+    books.onOver = () => {
+      late?.cancel();
+      note(statistics, primaryName, books);
     };
     const sink = generation.stream ? new TextStream(books, parts) : new TextFold(books, parts);
     generate(books, generation, sink, { meter });
@@ -133,29 +136,16 @@ function inferTensors(run: InferRun): void {
       decodeContext(books),
     );
     books.identify(generation);
-    const sink = new TensorSink(books, {
-      responses,
-      id: request.id,
-      isRaw: request.rawInputContents.length > 0,
-      onOver: over(statistics, primaryName, books),
-    });
+    books.onOver = () => note(statistics, primaryName, books);
+    const sink = new TensorSink(books, { responses, id: request.id, isRaw: request.rawInputContents.length > 0 });
     generate(books, generation, sink, { meter });
   });
 }
 
-/** Notes how a request went, once. */
-function over(statistics: InferStatistics, model: string, books: InferenceBooks, then?: () => void): () => void {
-  let isNoted = false;
-  return () => {
-    if (isNoted) return;
-    isNoted = true;
-    statistics.noted(model, {
-      hasSucceeded: books.hasSucceeded,
-      ms: books.elapsedMs,
-      wallMs: books.deps.clock.wallMs(),
-    });
-    then?.();
-  };
+/** Notes how a request went. */
+function note(statistics: InferStatistics, model: string, books: InferenceBooks): void {
+  const { hasSucceeded, elapsedMs: ms, deps } = books;
+  statistics.noted(model, { hasSucceeded, ms, wallMs: deps.clock.wallMs() });
 }
 
 /** Requests that may be done within one turn before others have theirs. */

@@ -11,84 +11,57 @@ import {
   type ModelStatisticsResponseSchema,
   STATUS,
 } from '../../grpc/index.ts';
-import { type Int64, recordTypeOf, wireNameOf } from '../../protocol/index.ts';
+import { recordTypeOf, wireNameOf } from '../../protocol/index.ts';
 import { modelNotFound } from './responses.ts';
 
 /* What is told of a model: a completions model is described here, a tensor model by its worker. */
 
 const PLATFORM = 'dynamo';
 const VERSIONS = ['1'];
-const TYPE_BOOL = 1;
-const TYPE_STRING = 13;
+
+/** A tensor that a model takes or gives. */
+interface DescribedTensor {
+  readonly name: string;
+  /** Undefined for one that is not known here. */
+  readonly type: { readonly wire: string; readonly config: number } | undefined;
+  readonly dims: bigint[];
+  readonly optional?: boolean;
+}
+
+/** What is known of a model: its tensors, or Triton's own description, where the worker has one. */
+type Description =
+  | {
+      readonly kind: 'tensors';
+      readonly name: string;
+      readonly inputs: readonly DescribedTensor[];
+      readonly outputs: readonly DescribedTensor[];
+    }
+  | { readonly kind: 'triton'; readonly raw: Uint8Array; readonly config: ModelConfig };
+
+const BYTES = { wire: 'BYTES', config: 13 } as const;
+const BOOL = { wire: 'BOOL', config: 1 } as const;
+const COMPLETIONS = {
+  kind: 'tensors',
+  inputs: [
+    { name: 'text_input', type: BYTES, dims: [1n] },
+    { name: 'streaming', type: BOOL, dims: [1n], optional: true },
+  ],
+  outputs: [
+    { name: 'text_output', type: BYTES, dims: [-1n] },
+    { name: 'finish_reason', type: BYTES, dims: [-1n] },
+  ],
+} as const satisfies Omit<Extract<Description, { kind: 'tensors' }>, 'name'>;
 
 /** @throws GrpcStatus for a model that is not served here, or whose worker describes it badly */
-export function metadataOf(name: string, card: ModelCard | undefined): Uint8Array {
-  if (card?.model_type.includes('TensorBased') === true) return tensorMetadata(name, tensorConfigOf(name, card));
-  if (card?.model_type.includes('Completions') !== true) throw modelNotFound(name);
-  const tensor = (tensorName: string, datatype: string, size: bigint) => ({
-    name: tensorName,
-    datatype,
-    shape: [size],
-  });
-  return encodeMessage(ModelMetadataResponseSchema, {
-    name,
-    versions: VERSIONS,
-    platform: PLATFORM,
-    inputs: [tensor('text_input', 'BYTES', 1n), tensor('streaming', 'BOOL', 1n)],
-    outputs: [tensor('text_output', 'BYTES', -1n), tensor('finish_reason', 'BYTES', -1n)],
-  });
-}
-
-/** @throws GrpcStatus as `metadataOf` does */
-export function configOf(name: string, card: ModelCard | undefined): Uint8Array {
-  if (card?.model_type.includes('TensorBased') === true) return tensorConfig(name, tensorConfigOf(name, card));
-  if (card?.model_type.includes('Completions') !== true) throw modelNotFound(name);
-  return encodeMessage(ModelConfigResponseSchema, {
-    config: {
-      name,
-      platform: PLATFORM,
-      backend: PLATFORM,
-      input: [
-        { name: 'text_input', dataType: TYPE_STRING, dims: [1n] },
-        { name: 'streaming', dataType: TYPE_BOOL, dims: [1n], optional: true },
-      ],
-      output: [
-        { name: 'text_output', dataType: TYPE_STRING, dims: [-1n] },
-        { name: 'finish_reason', dataType: TYPE_STRING, dims: [-1n] },
-      ],
-    },
-  });
-}
-
-function tensorConfigOf(name: string, card: ModelCard): TensorModelConfig {
-  const config = card.tensor_model_config;
-  if (config !== undefined) return config;
-  throw badConfig(name, 'no model config is provided');
-}
-
-function badConfig(name: string, reason: string): GrpcStatus {
-  return new GrpcStatus(STATUS.INVALID_ARGUMENT, `Model '${name}' has type Tensor but: ${reason}`);
-}
-
-/** Triton's own description, where the worker has one. */
-function tritonConfigOf(name: string, { triton_model_config: bytes }: TensorModelConfig) {
-  if (bytes === undefined) return undefined;
-  const raw = Uint8Array.from(bytes);
-  try {
-    return { raw, config: decodeMessage(ModelConfigSchema, raw) };
-  } catch (thrown) {
-    throw badConfig(name, thrown instanceof Error ? thrown.message : 'failed to decode Protobuf message');
-  }
-}
-
-function tensorMetadata(asked: string, described: TensorModelConfig): Uint8Array {
-  const triton = tritonConfigOf(asked, described);
-  if (triton !== undefined) return encodeMessage(ModelMetadataResponseSchema, metadataOfTriton(triton.config));
+export function metadataOf(asked: string, card: ModelCard | undefined): Uint8Array {
+  const described = descriptionOf(asked, card);
+  if (described.kind === 'triton')
+    return encodeMessage(ModelMetadataResponseSchema, metadataOfTriton(described.config));
   const { name, inputs, outputs } = described;
-  const tensor = (each: TensorModelConfig['inputs'][number]) => ({
-    name: each.name,
-    datatype: recordTypeOf(each.data_type)?.wire ?? 'TYPE_INVALID',
-    shape: each.shape.map(big),
+  const tensor = ({ name: tensorName, type, dims: shape }: DescribedTensor) => ({
+    name: tensorName,
+    datatype: type?.wire ?? 'TYPE_INVALID',
+    shape,
   });
   return encodeMessage(ModelMetadataResponseSchema, {
     name,
@@ -109,15 +82,12 @@ function metadataOfTriton({ name, platform, input, output, maxBatchSize }: Model
   return { name, versions: VERSIONS, platform, inputs: input.map(tensor), outputs: output.map(tensor) };
 }
 
-function tensorConfig(asked: string, described: TensorModelConfig): Uint8Array {
-  const triton = tritonConfigOf(asked, described);
-  if (triton !== undefined) return asField1(triton.raw);
+/** @throws GrpcStatus as `metadataOf` does */
+export function configOf(asked: string, card: ModelCard | undefined): Uint8Array {
+  const described = descriptionOf(asked, card);
+  if (described.kind === 'triton') return asField1(described.raw);
   const { name, inputs, outputs } = described;
-  const tensor = (each: TensorModelConfig['inputs'][number]) => ({
-    name: each.name,
-    dataType: recordTypeOf(each.data_type)?.config ?? 0,
-    dims: each.shape.map(big),
-  });
+  const tensor = ({ type, ...told }: DescribedTensor) => ({ ...told, dataType: type?.config ?? 0 });
   return encodeMessage(ModelConfigResponseSchema, {
     config: {
       name,
@@ -129,6 +99,34 @@ function tensorConfig(asked: string, described: TensorModelConfig): Uint8Array {
   });
 }
 
+function descriptionOf(asked: string, card: ModelCard | undefined): Description {
+  if (card?.model_type.includes('TensorBased') !== true) {
+    if (card?.model_type.includes('Completions') !== true) throw modelNotFound(asked);
+    return { ...COMPLETIONS, name: asked };
+  }
+  const { tensor_model_config: told } = card;
+  if (told === undefined) throw badConfig(asked, 'no model config is provided');
+  if (told.triton_model_config !== undefined) return tritonConfigOf(asked, Uint8Array.from(told.triton_model_config));
+  const tensor = ({ name, data_type, shape }: TensorModelConfig['inputs'][number]): DescribedTensor => ({
+    name,
+    type: recordTypeOf(data_type),
+    dims: shape.map(BigInt),
+  });
+  return { kind: 'tensors', name: told.name, inputs: told.inputs.map(tensor), outputs: told.outputs.map(tensor) };
+}
+
+function tritonConfigOf(name: string, raw: Uint8Array): Description {
+  try {
+    return { kind: 'triton', raw, config: decodeMessage(ModelConfigSchema, raw) };
+  } catch (thrown) {
+    throw badConfig(name, thrown instanceof Error ? thrown.message : 'failed to decode Protobuf message');
+  }
+}
+
+function badConfig(name: string, reason: string): GrpcStatus {
+  return new GrpcStatus(STATUS.INVALID_ARGUMENT, `Model '${name}' has type Tensor but: ${reason}`);
+}
+
 /** The bytes as a worker registered them, so that fields of a later Triton stay. */
 function asField1(raw: Uint8Array): Uint8Array {
   const length: number[] = [];
@@ -137,10 +135,6 @@ function asField1(raw: Uint8Array): Uint8Array {
     if (rest < 0x80) break;
   }
   return Buffer.concat([Uint8Array.of(0x0a, ...length), raw]);
-}
-
-function big(dimension: Int64): bigint {
-  return BigInt(dimension);
 }
 
 /** How one request went. */

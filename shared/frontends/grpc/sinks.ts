@@ -1,4 +1,4 @@
-import { type ServeError, toServeError, workerError } from '../../errors/index.ts';
+import { type ServeError, workerError } from '../../errors/index.ts';
 import { GrpcStatus, STATUS } from '../../grpc/index.ts';
 import {
   BadTensorResponse,
@@ -25,8 +25,6 @@ interface ResponseOptions {
 /** What the responses to a request are made with. */
 interface ResponseParts extends ResponseOptions {
   readonly responses: Responses;
-  /** Runs once, when nothing more is written. */
-  readonly onOver: () => void;
 }
 
 interface TextParts extends ResponseParts {
@@ -43,30 +41,22 @@ abstract class KserveSink<Parts extends ResponseParts> extends DialectSink {
     this.parts = parts;
   }
 
-  override abandon(): void {
-    super.abandon();
-    this.parts.onOver();
-  }
-
   /** All was written. */
   protected succeed(usage: Usage): void {
     this.parts.responses.end();
     this.inference.succeed(usage);
-    this.parts.onOver();
   }
 
   /** Tells of a failure by the call's own end. */
   protected abort(error: ServeError, status: GrpcStatus): void {
     this.parts.responses.abort(status);
     this.inference.fail(error, status.code);
-    this.parts.onOver();
   }
 
   /** Tells of a failure inside a stream that goes on. @param code what the books have of it */
   protected fault(error: ServeError, code: number): void {
     this.parts.responses.fault(failureText(error), true);
     this.inference.fail(error, code);
-    this.parts.onOver();
   }
 }
 
@@ -85,10 +75,7 @@ export class TextStream extends KserveSink<TextParts> {
   /** A chunk without choices says what was used, and is told with none. */
   override body(body: unknown): void {
     const { model, choices } = readBody(body);
-    this.#write(
-      model ?? this.parts.model,
-      choices.map(({ text, finish }) => ({ text, finish })),
-    );
+    this.#write(model ?? this.parts.model, choices);
   }
 
   end(usage: Usage): void {
@@ -231,11 +218,7 @@ export class TensorSink extends KserveSink<ResponseParts> {
 
   /** Ends work and call through a fault of the worker's answer. */
   #breakOff(status: GrpcStatus): void {
-    if (!this.close()) return;
-    this.parts.responses.abort(status);
-    this.inference.breakOff(toServeError(status)); // ends the work; nothing of it is told twice
-    this.inference.fail(workerError('BackendProtocol', status.message), status.code);
-    this.parts.onOver();
+    if (this.close()) this.abort(workerError('BackendProtocol', status.message), status);
   }
 }
 

@@ -12,7 +12,7 @@ import type { BodyIntake } from './hosts/body-intake.ts';
 import type { FrameSink, HostExchange, HttpExchange } from './hosts/exchange.ts';
 import { WebExchange } from './hosts/web-exchange.ts';
 import { admit, requireHost } from './operators.ts';
-import { type Route, shownId } from './route.ts';
+import { pathBelow, type Route, shownId } from './route.ts';
 import { routesOf } from './route-table.ts';
 import { wantsAnthropicModels } from './routes/models.ts';
 import { sendError } from './sinks/send.ts';
@@ -68,8 +68,8 @@ async function respond(deps: HttpAppDeps, host: HostExchange, route: Route | und
     exchange.grant = await admit(deps, host, typeof access === 'function' ? access(host.path) : access);
     if (host.sink.closed.aborted) return; // nobody waits, and the body will not come
     if (route === undefined) throw notFound(exchange);
-    if (route.allow.split(',').includes(host.method)) await route.serve(deps, exchange);
-    else refuseMethod(deps, exchange, route.allow);
+    if (route.methods.has(host.method)) await route.serve(deps, exchange);
+    else refuseMethod(deps, exchange, [...route.methods].join(','));
   } catch (thrown) {
     if (thrown === host.sink.closed.reason) return; // nobody waits any more
     const error = toServeError(thrown);
@@ -112,7 +112,7 @@ function refuse(
   headers?: Readonly<Record<string, string>>,
 ): void {
   const { anthropic, paths, overloadStatus } = deps.settings;
-  const isBelow = (path: string): boolean => exchange.path === path || exchange.path.startsWith(`${path}/`);
+  const isBelow = (path: string): boolean => `${exchange.path}/`.startsWith(`${pathBelow(path)}/`);
   const isMessages = anthropic.isEnabled && isBelow(paths.messages);
   if (isMessages || (isBelow(paths.models) && wantsAnthropicModels(deps, exchange))) {
     sendMessagesError(exchange, error, newRequestId(deps.random), headers);

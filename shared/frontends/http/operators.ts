@@ -21,9 +21,9 @@ export function isOperator({ settings }: HttpAppDeps, caller: Caller): boolean {
 
 /**
  * As whom a request is let in: the one place that every route passes. Operators need no key for what is theirs.
- * @throws ServeError see `Gate.admit`; `insufficient_permissions` that says what is allowed
+ * @throws ServeError, or rejects with one: see `Gate.admit`; `insufficient_permissions` that says what is allowed
  */
-export async function admit({ gate, settings }: HttpAppDeps, exchange: HostExchange, access: Access): Promise<Grant> {
+export function admit({ gate, settings }: HttpAppDeps, exchange: HostExchange, access: Access): Grant | Promise<Grant> {
   switch (access) {
     case 'open':
       return gate === undefined ? ANYBODY : STRANGER;

@@ -6,10 +6,9 @@ import {
   bodyRoute,
   CLEAR_KV_BLOCKS_PATH,
   EXPLAIN_PATH,
-  type Operation,
+  pathBelow,
   type Route,
   route,
-  type Serve,
   serveLater,
 } from './route.ts';
 import { CANCEL_PATH, serveCancel } from './routes/cancel.ts';
@@ -63,7 +62,7 @@ function clientRoutes(paths: HttpSettings['paths']): readonly Route[] {
     id: string,
     summary: string,
     contentTypes?: readonly string[],
-  ) => bodyRoute(path, 'generate', load, { id, tag: 'Generation', summary, ...(contentTypes && { contentTypes }) });
+  ) => bodyRoute(path, 'generate', load, { tag: 'Generation', id, summary, contentTypes });
   const loadChat = async () => (await import('./openai/chat.ts')).chat;
   const loadCompletions = async () => (await import('./openai/completions.ts')).completions;
   const loadEmbeddings = async () => (await import('./openai/embeddings.ts')).embeddings;
@@ -71,7 +70,6 @@ function clientRoutes(paths: HttpSettings['paths']): readonly Route[] {
   const loadEdits = async () => (await import('./openai/images.ts')).imageEdits;
   const loadVideos = async () => (await import('./openai/videos.ts')).videos;
   const loadMotionJpeg = async () => (await import('./openai/videos.ts')).motionJpeg;
-  const cancel = `${CANCEL_PATH}/{id}`;
   return [
     made(paths.chat, loadChat, 'createChatCompletion', 'Answers a conversation.', JSON_OR_EVENTS),
     made(paths.completions, loadCompletions, 'createCompletion', 'Continues prompts.', JSON_OR_EVENTS),
@@ -82,8 +80,7 @@ function clientRoutes(paths: HttpSettings['paths']): readonly Route[] {
       made(path, loadVideos, `createVideo${suffix}`, video, JSON_OR_EVENTS),
       made(`${path}/stream`, loadMotionJpeg, `streamVideo${suffix}`, pictures, MOTION_JPEG),
     ]),
-    route(cancel, 'inference', serveCancel, {
-      path: cancel,
+    route(`${CANCEL_PATH}/{id}`, 'inference', serveCancel, {
       method: 'post',
       id: 'cancelRequest',
       tag: 'Generation',
@@ -105,7 +102,7 @@ function messagesRoutes({ messages }: HttpSettings['paths']): readonly Route[] {
       summary: "Answers a conversation in Anthropic's shape.",
       contentTypes: JSON_OR_EVENTS,
     }),
-    bodyRoute(`${messages}/count_tokens`, 'generate', loadCount, {
+    bodyRoute(`${pathBelow(messages)}/count_tokens`, 'generate', loadCount, {
       ...shared,
       id: 'countTokens',
       summary: 'Counts the tokens of one.',
@@ -115,11 +112,10 @@ function messagesRoutes({ messages }: HttpSettings['paths']): readonly Route[] {
 
 function modelRoutes({ models }: HttpSettings['paths']): readonly Route[] {
   const shared = { method: 'get', tag: 'Models' } as const;
-  const model = `${models}/{id}`;
+  const model = `${pathBelow(models)}/{id}`;
   return [
     route(models, 'key', serveModelList, {
       ...shared,
-      path: models,
       id: 'listModels',
       summary: 'Models that can be served now.',
       codes: ['service_unavailable'],
@@ -128,7 +124,7 @@ function modelRoutes({ models }: HttpSettings['paths']): readonly Route[] {
       model,
       modelAccess,
       serveModel,
-      { ...shared, path: model, id: 'getModel', summary: 'One model.' },
+      { ...shared, id: 'getModel', summary: 'One model.' },
       {
         ...shared,
         path: `${model}/ready`,
@@ -146,7 +142,6 @@ function operationRoutes({ paths: { health, live, metrics }, metricsAuth }: Http
   return [
     route(health, 'open', serveHealth, {
       ...shared,
-      path: health,
       id: 'getHealth',
       summary: 'State of the service, with its endpoints; of one model with ?ready=MODEL.',
       codes: ['model_not_found'],
@@ -154,14 +149,12 @@ function operationRoutes({ paths: { health, live, metrics }, metricsAuth }: Http
     }),
     route(live, 'open', serveLive, {
       ...shared,
-      path: live,
       id: 'getLive',
       summary: 'Whether the process lives.',
       states: [503],
     }),
     route(metrics, metricsAuth === true ? 'metrics' : 'open', serveMetrics, {
       ...shared,
-      path: metrics,
       id: 'getMetrics',
       summary: 'Metrics for Prometheus.',
       contentTypes: ['text/plain'],
@@ -171,15 +164,14 @@ function operationRoutes({ paths: { health, live, metrics }, metricsAuth }: Http
 
 /** Of the fleet rather than of a client's request: for whoever runs it. */
 function adminRoutes(): readonly Route[] {
-  const admin = (pattern: string, serve: Serve, ...operations: readonly Omit<Operation, 'tag'>[]): Route =>
-    route(pattern, 'admin', serve, ...operations.map((each) => ({ ...each, tag: 'Operations' as const })));
-  const explained = `${EXPLAIN_PATH}/{id}`;
+  const tag = 'Operations';
   return [
-    admin(
+    route(
       BUSY_THRESHOLD_PATH,
+      'admin',
       serveBusyThreshold,
       {
-        path: BUSY_THRESHOLD_PATH,
+        tag,
         method: 'post',
         id: 'setBusyThreshold',
         summary: 'Reads or sets the loads above which the workers of a model are busy.',
@@ -195,27 +187,27 @@ function adminRoutes(): readonly Route[] {
         statuses: [422],
       },
       {
-        path: BUSY_THRESHOLD_PATH,
+        tag,
         method: 'get',
         id: 'listBusyThresholds',
         summary: 'Busy thresholds of every model.',
       },
     ),
-    admin(CLEAR_KV_BLOCKS_PATH, serveClearKvBlocks, {
-      path: CLEAR_KV_BLOCKS_PATH,
+    route(CLEAR_KV_BLOCKS_PATH, 'admin', serveClearKvBlocks, {
+      tag,
       method: 'post',
       id: 'clearKvBlocks',
       summary: 'Empties the prefix cache of every worker.',
     }),
-    admin(explained, serveExplained, {
-      path: explained,
+    route(`${EXPLAIN_PATH}/{id}`, 'admin', serveExplained, {
+      tag,
       method: 'get',
       id: 'explainRequest',
       summary: 'Why a request went to its worker, by its id.',
       codes: ['not_found', 'not_implemented', 'service_unavailable'],
     }),
-    admin(EXPLAIN_PATH, serveExplain, {
-      path: EXPLAIN_PATH,
+    route(EXPLAIN_PATH, 'admin', serveExplain, {
+      tag,
       method: 'post',
       id: 'explainPrompt',
       summary: 'Where the request of a chat or completions body would go now, and why.',

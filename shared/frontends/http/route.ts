@@ -1,6 +1,6 @@
-import type { BodySchema, ENDPOINTS, Endpoint } from '../../protocol/index.ts';
 import type { Need } from '../../access/index.ts';
 import type { ErrorCode } from '../../errors/index.ts';
+import type { BodySchema, ENDPOINTS, Endpoint } from '../../protocol/index.ts';
 import type { HttpAppDeps } from './deps.ts';
 import type { HttpExchange } from './hosts/exchange.ts';
 
@@ -42,7 +42,7 @@ export interface Operation {
   /** The body, or those that it may be; the first gives the example. @default none */
   readonly bodies?: readonly (() => RouteBody | Promise<RouteBody>)[];
   /** Content types of a good response, the usual one first. @default JSON */
-  readonly contentTypes?: readonly string[];
+  readonly contentTypes?: readonly string[] | undefined;
   /** Envelope of failures. @default 'Error' */
   readonly failure?: FailureName;
   /** Failures apart from those of every route. @default those of a model's answer where there is a body, else those of the tag */
@@ -60,19 +60,34 @@ export interface Route {
   /** Where it depends on the path, by that. */
   readonly access: Access | ((path: string) => Access);
   readonly serve: Serve;
-  /** As the `allow` header says it. */
-  readonly allow: string;
+  readonly methods: ReadonlySet<string>;
   /** None for pages that show the document itself. */
   readonly operations: readonly Operation[];
 }
 
-const METHODS = { get: 'GET,HEAD', post: 'POST', delete: 'DELETE' } as const;
+const METHODS = { get: ['GET', 'HEAD'], post: ['POST'], delete: ['DELETE'] } as const;
+
+/** An operation of a route. */
+type RouteOperation = Omit<Operation, 'path'> & {
+  /** @default that of the route */
+  readonly path?: string;
+};
 
 /** A route whose methods are those of its operations; one without is read. `{id}` stands for whatever is there, slashes too. */
-export function route(path: string, access: Route['access'], serve: Serve, ...operations: readonly Operation[]): Route {
-  const methods = new Set(operations.map(({ method }) => METHODS[method]));
-  const pattern = path.replace('{id}', ':id{.+}');
-  return { pattern, access, serve, allow: [...methods].join(',') || METHODS.get, operations };
+export function route(
+  path: string,
+  access: Route['access'],
+  serve: Serve,
+  ...operations: readonly RouteOperation[]
+): Route {
+  const methods = new Set<string>(operations.flatMap(({ method }) => METHODS[method]));
+  return {
+    pattern: path.replace('{id}', ':id{.+}'),
+    access,
+    serve,
+    methods: methods.size === 0 ? new Set(METHODS.get) : methods,
+    operations: operations.map((operation) => ({ path, ...operation })),
+  };
 }
 
 /**
@@ -90,19 +105,15 @@ export function serveLater(load: () => Promise<Serve>): Serve {
   };
 }
 
-/**
- * A POST whose handler, with what is to be said of its body, is loaded when first needed.
- * @param path its pattern, and what the document shows unless `operation` says otherwise
- */
+/** A POST whose handler, with what is to be said of its body, is loaded when first needed. */
 export function bodyRoute(
   path: string,
   access: Route['access'],
   load: () => Promise<BodyRoute>,
-  operation: Omit<Operation, 'method' | 'path' | 'bodies'> & { readonly path?: string },
+  operation: Omit<RouteOperation, 'method' | 'bodies'>,
 ): Route {
   const serve = serveLater(async () => (await load()).serve);
   return route(path, access, serve, {
-    path,
     ...operation,
     method: 'post',
     bodies: [async () => (await load()).body],

@@ -27,7 +27,7 @@ export function generate(
   sink: Abandonable & GenerationSink,
   { meter, isWritten = request.stream }: { readonly meter: RequestMeter; readonly isWritten?: boolean },
 ): void {
-  const { signal } = inference.watch(sink);
+  const signal = inference.watch(sink);
   inference.deps.pipeline.generate(request, isWritten ? sink : inference.kept(sink), { signal, meter });
 }
 
@@ -119,7 +119,7 @@ export abstract class DialectSink<Books extends InferenceBooks = InferenceBooks>
   extends PartialSink
   implements Abandonable
 {
-  protected readonly inference: Books;
+  readonly inference: Books;
   #isOver = false;
 
   constructor(inference: Books) {

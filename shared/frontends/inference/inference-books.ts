@@ -1,11 +1,5 @@
 import { setMaxListeners } from 'node:events';
-import {
-  codeRow,
-  detailOf,
-  isClientCancel,
-  type ServeError,
-  ServeError as ServeErrorClass,
-} from '../../errors/index.ts';
+import { codeRow, detailOf, isClientCancel, ServeError } from '../../errors/index.ts';
 import {
   type Endpoint,
   type GenerationRequest,
@@ -32,7 +26,7 @@ export const CHOSEN_ID = 'x-dynamo-request-id';
 /** A chosen id that names another request or response: who has it could be cancelled, or replaced, by it. */
 export function idIsTaken(): ServeError {
   const message = `${CHOSEN_ID} names a request that exists: choose another UUID, or leave it out`;
-  return new ServeErrorClass('invalid_value', message, { param: CHOSEN_ID });
+  return new ServeError('invalid_value', message, { param: CHOSEN_ID });
 }
 
 /** Metric label of names that no worker registered, so that clients cannot make series. */
@@ -54,6 +48,8 @@ export class InferenceBooks<
   readonly span: Span | undefined;
   /** What the answer may take in memory until it is whole; given back when the request is over. */
   readonly room: AnswerRoom;
+  /** Runs once, when the request is over. */
+  onOver: (() => void) | undefined;
   readonly #endpoint: Endpoint;
   readonly #startedMs: number;
   #meter: RequestMeter | undefined;
@@ -62,8 +58,8 @@ export class InferenceBooks<
   #request: GenerationRequest | undefined;
   #forget: (() => void) | undefined;
   #unwatch: (() => void) | undefined;
-  /** Ends work and response with a failure; known once there is a sink. */
-  #breakOff: ((error: ServeError) => void) | undefined;
+  /** What is done for the response, and its sink; known once there is one. */
+  #work: { readonly controller: AbortController; readonly sink: Abandonable } | undefined;
   #isOver = false;
   #hasSucceeded = false;
 
@@ -143,33 +139,30 @@ export class InferenceBooks<
   }
 
   /**
-   * The signal that ends the work when nobody waits for the answer, tied to `sink`. `cancel` ends the work while the
-   * client is still there. The request must have been identified: from here on it can be cancelled by its id.
+   * The signal that ends the work when nobody waits for the answer of `sink` any more, or it has failed. The request must have
+   * been identified: from here on it can be cancelled by its id.
    * @throws ServeError `invalid_value` when another request has come by that id since
    */
-  watch(sink: Abandonable): { readonly signal: AbortSignal; cancel(): void } {
+  watch(sink: Abandonable): AbortSignal {
     if (this.#request !== undefined) this.#requireFree(this.#request.id);
-    const work = new AbortController();
-    setMaxListeners(0, work.signal); // a batch listens once for each of its prompts, whose number is bounded
-    const leave = (): void => {
-      work.abort();
-      sink.abandon();
-      this.#abandoned();
+    const controller = new AbortController();
+    setMaxListeners(0, controller.signal); // a batch listens once for each of its prompts, whose number is bounded
+    this.#work = { controller, sink };
+    const listener: ExchangeListener = {
+      left: () => {
+        controller.abort();
+        sink.abandon();
+        this.#abandoned();
+      },
+      late: () => this.breakOff(new ServeError('deadline_exceeded', 'Request deadline exceeded')),
     };
-    const late = (): void => breakOff(new ServeErrorClass('deadline_exceeded', 'Request deadline exceeded'));
-    const breakOff = (error: ServeError): void => {
-      work.abort();
-      sink.fail(error);
-    };
-    this.#breakOff = breakOff;
-    const listener = { left: leave, late };
     const unwatch = this.exchange.watch?.(listener) ?? watchSignals(this.exchange, listener);
     if (this.#isOver) unwatch();
     else this.#unwatch = unwatch; // other requests may come on the same stream
     const id = this.#request?.id;
     if (!this.#isOver && id !== undefined)
-      this.#forget = this.deps.lifecycle.running.add(id, this.owner, breakOff, sink);
-    return { signal: work.signal, cancel: () => work.abort() };
+      this.#forget = this.deps.lifecycle.running.add(id, this.owner, (error) => this.breakOff(error), sink);
+    return controller.signal;
   }
 
   /** `sink` of an answer that is kept until it is whole, within its room. @throws ServeError `server_overloaded` */
@@ -180,7 +173,8 @@ export class InferenceBooks<
 
   /** Ends work and response with a failure; nothing before there is a sink. */
   breakOff(error: ServeError): void {
-    this.#breakOff?.(error);
+    this.#work?.controller.abort();
+    this.#work?.sink.fail(error);
   }
 
   /** @param usage undefined when the worker told none. */
@@ -194,12 +188,13 @@ export class InferenceBooks<
   /** @param status what the client got: that of a success when the failure came inside a stream. */
   fail(error: ServeError, status: number): void {
     if (this.#close()) return;
+    this.#work?.controller.abort();
     const { metrics } = this.deps;
     metrics.failed(error);
     this.exchange.failed(error);
     if (error.code === 'server_overloaded') metrics.rejected(this.#model, this.#endpoint);
-    const hadBegun = this.#breakOff !== undefined;
-    if (hadBegun && isClientCancel(error)) metrics.cancelled(this.#model, this.#cancelledEndpoint, this.#requestType);
+    if (this.#work !== undefined && isClientCancel(error))
+      metrics.cancelled(this.#model, this.#cancelledEndpoint, this.#requestType);
     const meter = this.#meter ?? this.open(UNKNOWN_MODEL, 'unary');
     meter.end({ status: 'error', errorType: codeRow(error.code).metric });
     this.#tell(status, undefined, error);
@@ -214,7 +209,7 @@ export class InferenceBooks<
     this.#tell(
       this.exchange.transport.goneStatus,
       undefined,
-      new ServeErrorClass('client_closed_request', 'client disconnected'),
+      new ServeError('client_closed_request', 'client disconnected'),
     );
   }
 
@@ -237,6 +232,7 @@ export class InferenceBooks<
     this.#log(status, usage, error);
     this.#endSpan(status, usage, error);
     if (this.deps.records !== undefined) this.#record(this.deps.records, status, usage, error);
+    this.onOver?.();
   }
 
   /** The key's owner pays for what a worker was given to do, unless we failed it before its first token. */

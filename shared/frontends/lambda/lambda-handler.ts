@@ -124,7 +124,7 @@ async function answer(
   startedApp: () => Promise<FunctionApp>,
 ): Promise<void> {
   if (request === undefined) throw new ServeError('invalid_value', 'The event is not an HTTP request');
-  const exchange = new LambdaExchange(request, sink, deadline);
+  const exchange = exchangeOf(request, sink, deadline);
   const app = await untilAborted(startedApp(), deadline);
   if (app.beforeRequest !== undefined) {
     await untilAborted(app.beforeRequest(deadline, shardKeyOf(request)), deadline);
@@ -183,43 +183,29 @@ function endWithError(sink: LambdaSink, error: ServeError, requestId: string): v
 }
 
 /** One event and the place for its answer, as the app sees them. */
-class LambdaExchange implements HostExchange {
-  readonly method: string;
-  readonly path: string;
-  readonly query: string;
-  readonly headerLines: number;
-  readonly sink: FrameSink;
-  readonly deadline: AbortSignal;
-  readonly #request: LambdaRequest;
+function exchangeOf(request: LambdaRequest, sink: FrameSink, deadline: AbortSignal): HostExchange {
+  const { method, path, query, headerLines, headers } = request;
+  return {
+    method,
+    path,
+    query,
+    headerLines,
+    sink,
+    deadline,
+    headerNames: () => [...headers.keys()],
+    header: (name) => headers.get(name),
+    readBody: (intake) => readBody(request, intake),
+  };
+}
 
-  constructor(request: LambdaRequest, sink: FrameSink, deadline: AbortSignal) {
-    this.method = request.method;
-    this.path = request.path;
-    this.query = request.query;
-    this.headerLines = request.headerLines;
-    this.#request = request;
-    this.sink = sink;
-    this.deadline = deadline;
+async function readBody({ body, isBase64 }: LambdaRequest, intake: BodyIntake): Promise<void> {
+  const encoding = isBase64 ? 'base64' : 'utf8';
+  // Counted before anything is decoded.
+  const sizeBytes = Buffer.byteLength(body, encoding);
+  if (sizeBytes > LAMBDA_BODY_BYTES_MAX) {
+    const limitMb = LAMBDA_BODY_BYTES_MAX / 1024 / 1024;
+    throw new ServeError('request_too_large', `Request body exceeds the limit of ${limitMb} MB`);
   }
-
-  headerNames(): readonly string[] {
-    return [...this.#request.headers.keys()];
-  }
-
-  header(name: string): string | undefined {
-    return this.#request.headers.get(name);
-  }
-
-  async readBody(intake: BodyIntake): Promise<void> {
-    const { body, isBase64 } = this.#request;
-    const encoding = isBase64 ? 'base64' : 'utf8';
-    // Counted before anything is decoded.
-    const sizeBytes = Buffer.byteLength(body, encoding);
-    if (sizeBytes > LAMBDA_BODY_BYTES_MAX) {
-      const limitMb = LAMBDA_BODY_BYTES_MAX / 1024 / 1024;
-      throw new ServeError('request_too_large', `Request body exceeds the limit of ${limitMb} MB`);
-    }
-    intake.expect(sizeBytes);
-    if (sizeBytes > 0) intake.add(Buffer.from(body, encoding));
-  }
+  intake.expect(sizeBytes);
+  if (sizeBytes > 0) intake.add(Buffer.from(body, encoding));
 }

@@ -24,7 +24,7 @@ export async function openGate(
   return new KeyGate({
     store,
     clock,
-    cacheMs: settings.keyCacheSecs * 1000,
+    freshMs: settings.keyCacheSecs * 1000,
     onRefused: metrics.refused,
     onAdmitted: metrics.admitted,
     onSpent: metrics.spent,

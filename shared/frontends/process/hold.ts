@@ -5,7 +5,7 @@ import { reasonOf } from '../../errors/index.ts';
 import { ColdStartQueue } from '../../pipeline/index.ts';
 import type { EventPlane, EventPublisher, EventScope, PlannerOutbox } from '../../planes/index.ts';
 import { HELD_TOPIC, PLANNER_EVENT_VERSION, type PlannerEventOf } from '../../protocol/index.ts';
-import type { RoutableWorker, Router } from '../../router/index.ts';
+import { type RoutableWorker, type Router, withChoose } from '../../router/index.ts';
 import { createHoldMetrics, type Logger, type MetricRegistry } from '../../telemetry/index.ts';
 
 interface HoldParts extends TimeAndChance {
@@ -219,23 +219,18 @@ export class QueuedRequests {
 
   /** `router`, with those that wait in its queue counted. */
   watch<Worker extends RoutableWorker>(router: Router<Worker>): Router<Worker> {
-    return {
-      mode: router.mode,
-      setWorkers: (pool, workers) => router.setWorkers(pool, workers),
-      removePool: (pool) => router.removePool(pool),
-      choose: (request, signal) => {
-        let leave = (): void => {};
-        const { pool, onQueued } = request;
-        const watched = {
-          ...request,
-          onQueued: (position: number) => {
-            leave = this.#enter(pool.model ?? pool.key);
-            onQueued?.(position);
-          },
-        };
-        return router.choose(watched, signal).finally(() => leave());
-      },
-    };
+    return withChoose(router, (request, signal) => {
+      let leave = (): void => {};
+      const { pool, onQueued } = request;
+      const watched = {
+        ...request,
+        onQueued: (position: number) => {
+          leave = this.#enter(pool.model ?? pool.key);
+          return onQueued?.(position);
+        },
+      };
+      return router.choose(watched, signal).finally(() => leave());
+    });
   }
 
   #enter(model: string): () => void {

@@ -81,7 +81,8 @@ function count(
     bucket = { fromS: nowS, count: 0 };
   }
   if (config.rate_surge_worth > 0) {
-    surges = observeSurge(surges, { nowS, seconds, rate: ratePerSecond(bins, 0), startSeconds });
+    const rate = ratePerSecond(bins, 0);
+    surges = observeSurge(surges, { nowS, seconds, rate, startSeconds, worth: config.rate_surge_worth });
   }
   const season = config.rate_seasonal ? observeSeason(before.season, nowS, seconds, started) : before.season;
   return { ...before, lastAtS: nowS, bins, bucket, trend, surges, season };
@@ -135,6 +136,8 @@ interface SurgeState {
   readonly peak: number;
   /** Those that were over before two starts, oldest first. */
   readonly past: readonly Surge[];
+  /** For what is waited now, as it was settled when the last of them was over. */
+  readonly wait?: Wait | undefined;
 }
 
 interface Surge {
@@ -153,34 +156,41 @@ const JUMP_RATE = 2;
 /** By which share gaps, lengths and heights may differ from those that were seen. */
 const MARGIN = 0.1;
 
-/**
- * Tells what comes and goes within two starts from what stays.
- *
- * @param rate requests a second, over a window
- * @param seconds since the last look
- */
-function observeSurge(
-  before: SurgeState,
-  { nowS, seconds, rate, startSeconds }: { nowS: number; seconds: number; rate: number; startSeconds: number },
-): SurgeState {
-  const { usual = rate, sinceS, peak, past } = before;
-  if (sinceS === undefined) {
-    if (rate > JUMP_SHARE * usual + JUMP_RATE) return { usual, sinceS: nowS, peak: rate, past };
-    return { ...before, usual: usual + Math.min(1, seconds / USUAL_S) * (rate - usual) };
-  }
-  if (nowS - sinceS >= 2 * startSeconds) return { usual: rate, peak: 0, past };
-  if (rate >= (usual + peak) / 2) return { ...before, peak: Math.max(peak, rate) };
-  return { usual, peak: 0, past: [...past, { fromS: sinceS, toS: nowS, rate: peak }].slice(-SURGES_KEPT) };
+/** What a tick tells of surges: requests a second over a window, seconds since the last look, what a request in time is worth. */
+interface SurgeTick {
+  readonly nowS: number;
+  readonly seconds: number;
+  readonly rate: number;
+  readonly startSeconds: number;
+  readonly worth: number;
 }
 
-/** Requests a second that the next surge may bring, while it is worth having workers wait for it; else 0. */
+/** Tells what comes and goes within two starts from what stays. */
+function observeSurge(before: SurgeState, { nowS, seconds, rate, startSeconds, worth }: SurgeTick): SurgeState {
+  const { usual = rate, sinceS, peak, past, wait } = before;
+  if (sinceS === undefined) {
+    if (rate > JUMP_SHARE * usual + JUMP_RATE) return { usual, sinceS: nowS, peak: rate, past, wait };
+    return { ...before, usual: usual + Math.min(1, seconds / USUAL_S) * (rate - usual) };
+  }
+  if (nowS - sinceS >= 2 * startSeconds) return { usual: rate, peak: 0, past, wait };
+  if (rate >= (usual + peak) / 2) return { ...before, peak: Math.max(peak, rate) };
+  const known = [...past, { fromS: sinceS, toS: nowS, rate: peak }].slice(-SURGES_KEPT);
+  const settled = known.length > 1 ? bestWait(known, usual, startSeconds, worth) : undefined;
+  return { usual, peak: 0, past: known, wait: settled };
+}
+
+/** Requests a second that the next surge may bring, while it is worth having workers wait for it or it is there; else 0. */
 function surgeRate(surges: SurgeState, nowS: number, startSeconds: number, config: PlannerConfig): number {
-  const last = surges.past.at(-1);
+  const { past, sinceS, wait } = surges;
+  const last = past.at(-1);
   if (last === undefined) return 0;
-  if (surges.past.length === 1) return nowS < last.toS + config.rate_surge_hold_seconds ? last.rate : 0;
-  const { rate, fromS, toS } = bestWait(surges, startSeconds, config.rate_surge_worth);
-  const sinceS = nowS - last.fromS;
-  return sinceS >= fromS && sinceS < toS ? rate : 0;
+  const cameS = sinceS ?? nowS;
+  if (past.length === 1) return cameS < last.toS + config.rate_surge_hold_seconds ? last.rate : 0;
+  const { rate, fromS, toS } = wait ?? bestWait(past, surges.usual ?? 0, startSeconds, config.rate_surge_worth);
+  const gapS = cameS - last.fromS;
+  // Workers that began to wait too late for the surge that has come are not awaited any more.
+  const lateS = sinceS === undefined ? 0 : fromS + startSeconds - gapS;
+  return gapS >= fromS && gapS < toS && lateS < lengthOf(past) ? rate : 0;
 }
 
 /** How many requests a second are waited for, and when after the start of the last surge; `gain` is what it is worth. */
@@ -192,31 +202,81 @@ interface Wait {
 }
 
 /**
- * Of the heights and gaps that were seen those that are worth most, as if any height might follow any gap: `worth` for each request in
- * time, less the requests that the workers could have served while they waited.
+ * The height to wait for, and from which gap to which, that is worth most: `worth` for each request in time, less the requests that
+ * the workers could have served while they waited. Any height may follow any gap.
  */
-function bestWait({ past, usual = 0 }: SurgeState, startSeconds: number, worth: number): Wait {
-  const gaps = past.slice(1).map(({ fromS }, at) => fromS - past[at]!.fromS);
-  const levels = past.map(({ rate }) => {
-    const served = past.filter((surge) => surge.rate <= (1 + MARGIN) * rate);
-    // A surge that finds too few makes late what comes with it, and what comes until others have started.
-    const inTime = sumOf(served.map((surge) => surge.rate * (surge.toS - surge.fromS) + usual * startSeconds));
-    return { rate, inTimeEach: inTime / past.length };
-  });
+function bestWait(past: SurgeState['past'], usual: number, startSeconds: number, worth: number): Wait {
+  const gaps = nextOf(past.slice(1).map(({ fromS }, at) => fromS - past[at]!.fromS));
+  const heights = nextOf(past.map(({ rate }) => rate));
+  const lengthS = lengthOf(past);
+  const edges = edgesOf(gaps);
+  const waits = edges.flatMap(([shortest]) =>
+    edges
+      .filter(([, longest]) => longest > shortest)
+      .map(([, longest]) => {
+        const fromS = Math.max(0, shortest - startSeconds);
+        const met = shareBelow(gaps, longest) - shareBelow(gaps, shortest);
+        return { fromS, toS: longest, met, waitS: meanUpTo(gaps, longest) - meanUpTo(gaps, fromS) };
+      }),
+  );
   let best: Wait = { gain: 0, rate: 0, fromS: 0, toS: 0 };
-  for (const shortest of gaps) {
-    for (const longest of gaps) {
-      const fromS = Math.max(0, (1 - MARGIN) * shortest - startSeconds);
-      const toS = (1 + MARGIN) * longest;
-      const met = gaps.filter((gap) => gap >= shortest && gap <= longest).length;
-      const waitS = sumOf(gaps.map((gap) => Math.max(0, Math.min(gap, toS) - fromS)));
-      for (const { rate, inTimeEach } of levels) {
-        const gain = worth * met * inTimeEach - waitS * (rate - usual);
-        if (gain > best.gain) best = { gain, rate, fromS, toS };
-      }
+  for (const rate of [...heights.seen, heights.high]) {
+    // A surge that finds too few makes late what comes with it, and what comes until others have started.
+    const served = shareBelow(heights, (1 + MARGIN) * rate);
+    const inTime = meanBelow(heights, (1 + MARGIN) * rate) * lengthS + served * usual * startSeconds;
+    for (const { fromS, toS, met, waitS } of waits) {
+      const gain = worth * met * inTime - waitS * (rate - usual);
+      if (gain > 0 && gain >= best.gain) best = { gain, rate, fromS, toS }; // of two that are worth the same the longer one
     }
   }
   return best;
+}
+
+/** What comes next: each that was seen is as likely as something new, which may be anything from the lowest to the highest. */
+interface Next {
+  readonly seen: readonly number[];
+  readonly low: number;
+  readonly high: number;
+}
+
+/** What is new is as far from those that were seen, at most, as they lie apart on average. */
+function nextOf(seen: readonly number[]): Next {
+  const [least, most] = [Math.min(...seen), Math.max(...seen)];
+  const apart = seen.length > 1 ? (most - least) / (seen.length - 1) : 0;
+  return { seen, low: Math.max(0, least - apart), high: most + apart };
+}
+
+/**
+ * Where a wait may begin and end: at each that was seen, or at the lowest and the highest. Few gaps that happen to be alike say little
+ * of how long one may be, and to wait on costs nothing where the surge comes: the last end is later the fewer there were.
+ */
+function edgesOf({ seen, low, high }: Next): readonly (readonly [number, number])[] {
+  const latest = seen.length > 1 ? Math.max(high, (1 + 1 / (seen.length + 1)) * Math.max(...seen)) : high;
+  return [...seen.map((each) => [each, each] as const), [low, latest] as const].map(
+    ([from, to]) => [(1 - MARGIN) * from, (1 + MARGIN) * to] as const,
+  );
+}
+
+/** How likely what comes next is at most the bound. */
+function shareBelow({ seen, low, high }: Next, bound: number): number {
+  const below = bound >= high ? 1 : bound <= low ? 0 : (bound - low) / (high - low);
+  return (seen.filter((each) => each <= bound).length + below) / (seen.length + 1);
+}
+
+/** The mean of what comes next, where all that is above the bound counts as the bound. */
+function meanUpTo({ seen, low, high }: Next, bound: number): number {
+  const below = bound >= high ? 1 : bound <= low ? 0 : (bound - low) / (high - low);
+  const meanOfNew = (below * (low + Math.min(bound, high))) / 2 + (1 - below) * bound;
+  return (sumOf(seen.map((each) => Math.min(each, bound))) + meanOfNew) / (seen.length + 1);
+}
+
+/** The part of the mean that comes of what is at most the bound. */
+function meanBelow(next: Next, bound: number): number {
+  return meanUpTo(next, bound) - bound * (1 - shareBelow(next, bound));
+}
+
+function lengthOf(past: SurgeState['past']): number {
+  return sumOf(past.map(({ fromS, toS }) => toS - fromS)) / past.length;
 }
 
 function sumOf(values: readonly number[]): number {

@@ -1,5 +1,5 @@
 import protobuf from 'protobufjs/minimal.js';
-import { workerError } from '../../errors/index.ts';
+import { type WorkerErrorKind, workerError } from '../../errors/index.ts';
 import type { RouterConfigOverride, RoutingHints } from '../../protocol/index.ts';
 import { isRecord } from '../../records/index.ts';
 import type { PoolRole } from '../router.ts';
@@ -108,8 +108,16 @@ function writeOne(writer: protobuf.Writer, number: number, type: Field[1], value
   writer[type](value as never); // it is of the type that the table says
 }
 
-/** Fills `message`, which has what absent fields mean. Fields that it does not know are passed over. */
-function read<Message extends object>(fields: Fields, bytes: Uint8Array, message: Message): Message {
+/**
+ * Fills `message`, which has what absent fields mean. Fields that it does not know are passed over.
+ * @param fault whose one is that cannot be read: the client's request, or the router's answer
+ */
+function read<Message extends object>(
+  fields: Fields,
+  bytes: Uint8Array,
+  message: Message,
+  fault: WorkerErrorKind = 'InvalidArgument',
+): Message {
   const values = message as Record<string, unknown>;
   try {
     const reader = protobuf.Reader.create(bytes);
@@ -122,7 +130,7 @@ function read<Message extends object>(fields: Fields, bytes: Uint8Array, message
     }
     return message;
   } catch {
-    throw invalid('the message cannot be read');
+    throw workerError(fault, 'the message cannot be read');
   }
 }
 
@@ -213,18 +221,18 @@ export function encodeDecisionResponse(chosen: ChosenWorker): Uint8Array {
   return write(CHOOSE_RESPONSE, { decision: write(DECISION, chosen) });
 }
 
-/** @throws ServeError `BackendProtocol` for an answer of which nothing is known */
+/** @throws ServeError `BackendProtocol` for an answer that cannot be read, or of which nothing is known */
 export function decodeChooseResponse(bytes: Uint8Array): ChooseMessage {
   const nothing: { queued?: Uint8Array; decision?: Uint8Array } = {};
-  const { queued, decision } = read(CHOOSE_RESPONSE, bytes, nothing);
+  const { queued, decision } = read(CHOOSE_RESPONSE, bytes, nothing, 'BackendProtocol');
   if (decision !== undefined) return { kind: 'decision', chosen: readDecision(decision) };
-  if (queued !== undefined) return { kind: 'queued', ...read(QUEUED, queued, { position: 0 }) };
+  if (queued !== undefined) return { kind: 'queued', ...read(QUEUED, queued, { position: 0 }, 'BackendProtocol') };
   throw workerError('BackendProtocol', 'message must be queued or decision');
 }
 
 function readDecision(bytes: Uint8Array): ChosenWorker {
   const absent = { workerId: '', dpRank: undefined, overlapBlocks: 0, cachedTokens: 0, reservationId: '' };
-  const chosen = read(DECISION, bytes, absent);
+  const chosen = read(DECISION, bytes, absent, 'BackendProtocol');
   if (chosen.workerId === '' || chosen.reservationId === '') {
     throw workerError('BackendProtocol', 'decision must be a worker');
   }

@@ -127,8 +127,11 @@ function choose(service: ChooseService, call: GrpcCall, secret: string | undefin
     throw classed(thrown, 'BackendProtocol'); // another fleet's: it decides without this router, rather than fail its request
   }
   receiveOne(call, (bytes) => {
-    const onQueued = (position: number): void => call.write(framed(encodeQueuedResponse(position)));
-    service.choose(readQuery(bytes), call.closed, onQueued).then(
+    const onQueued = (position: number): AbortSignal => {
+      call.write(framed(encodeQueuedResponse(position)));
+      return call.closed;
+    };
+    service.choose(readQuery(bytes), onQueued).then(
       (chosen) => {
         call.write(framed(encodeDecisionResponse(chosen)));
         call.end();

@@ -9,6 +9,7 @@ import type {
   ChosenWorker,
   PoolLoads,
   PresentPool,
+  QueuedListener,
   ReservationChangeQuery,
 } from './messages.ts';
 import { ReservationBook, type ReservationBookOptions } from './reservation-book.ts';
@@ -24,6 +25,8 @@ export interface ResidentServiceOptions extends ReservationBookOptions {
   isLeader(): boolean;
 }
 
+/** Only who waits in the queue leaves before the decision. */
+const NEVER = new AbortController().signal;
 /** Queries that wait at once; a fleet with more than that waiting has its own queue limits too high. */
 const WAITING_MAX = 65_536;
 
@@ -56,31 +59,30 @@ export class ResidentService implements ChooseService {
     return this.#waiting.size;
   }
 
-  async choose(query: ChooseQuery, signal: AbortSignal, onQueued: (position: number) => void): Promise<ChosenWorker> {
+  async choose(query: ChooseQuery, onQueued: QueuedListener): Promise<ChosenWorker> {
     const { requestId } = query;
     if (!this.isLeader) throw notLeading('another router answers, or nobody does yet');
     const held = this.#heldFor(query);
     if (held !== undefined) return held;
     if (this.#waiting.size >= WAITING_MAX) throw workerError('WorkerOverloaded', 'too many requests wait');
-    const request = { ...routeRequestOf(query, this.#poolOf(query)), onQueued };
-    const leaving = new AbortController();
-    const onAbort = (): void => {
-      // Callers also leave after the decision: a failure with its stack would cost more than they do.
-      if (this.#waiting.get(requestId) === leaving) leaving.abort(workerError('Cancelled'));
+    let waiting: AbortController | undefined;
+    const request = {
+      ...routeRequestOf(query, this.#poolOf(query)),
+      onQueued: (position: number) => {
+        waiting = this.#wait(requestId, onQueued(position));
+        return waiting.signal;
+      },
     };
     this.#leave(requestId, 'another query with its id'); // its caller has lost patience, and asks again
-    this.#waiting.set(requestId, leaving);
-    signal.addEventListener('abort', onAbort, { once: true });
-    if (signal.aborted) onAbort();
     try {
-      const reservation = await this.#options.router.choose(request, leaving.signal);
-      if (leaving.signal.aborted) {
+      const reservation = await this.#options.router.choose(request, NEVER);
+      if (waiting?.signal.aborted) {
         reservation.release(); // it left in the very turn of its decision
-        throw leaving.signal.reason;
+        throw waiting.signal.reason;
       }
       return this.#book.add(requestId, reservation);
     } finally {
-      if (this.#waiting.get(requestId) === leaving) this.#waiting.delete(requestId);
+      if (waiting !== undefined && this.#waiting.get(requestId) === waiting) this.#waiting.delete(requestId);
     }
   }
 
@@ -136,6 +138,19 @@ export class ResidentService implements ChooseService {
     if (held === undefined || !excluded.has(held.workerId)) return held;
     this.#book.free(requestId);
     return undefined;
+  }
+
+  /** Until its turn comes, it is told to leave, or `gone` aborts. */
+  #wait(requestId: string, gone: AbortSignal): AbortController {
+    const waiting = new AbortController();
+    this.#waiting.set(requestId, waiting);
+    const leave = (): void => {
+      // Callers also leave after the decision: a failure with its stack would cost more than they do.
+      if (this.#waiting.get(requestId) === waiting) waiting.abort(workerError('Cancelled'));
+    };
+    gone.addEventListener('abort', leave, { once: true });
+    if (gone.aborted) leave();
+    return waiting;
   }
 
   #leave(requestId: string, why: string): void {

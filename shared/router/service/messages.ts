@@ -3,7 +3,7 @@ import type { RouterConfigOverride, RoutingHints } from '../../protocol/index.ts
 import { RecordReader, type UnknownRecord } from '../../records/index.ts';
 import type { HashedPrompt, PoolRole, RouteRequest, WorkerPool } from '../router.ts';
 import type { ExplanationRecord } from '../scheduler/explanation-record.ts';
-import { hashPrompt } from '../scheduler/scheduling-request.ts';
+import { hashedPrompt } from '../scheduler/scheduling-request.ts';
 import type { RankLoad } from '../scheduler/types.ts';
 
 /*
@@ -199,15 +199,18 @@ export interface PresentPool {
   readonly busy?: ReadonlySet<string> | undefined;
 }
 
+/** Hears how many requests are ahead. The signal aborts when nobody waits any more; few wait, and making one costs microseconds. */
+export type QueuedListener = (position: number) => AbortSignal;
+
 /** The resident router, whatever carries its answers. */
 export interface ChooseService {
   /** Whether this process answers `choose`; for health checks of the router by name. */
   readonly isLeader: boolean;
   /**
-   * Asks for a worker. May wait until `signal` aborts; `onQueued` is told once, in the same turn, how many requests are ahead.
+   * Asks for a worker. `onQueued` is told once when the request has to wait, and says by which signal it leaves the queue.
    * Rejects with a `ServeError`, and then nothing is reserved.
    */
-  choose(query: ChooseQuery, signal: AbortSignal, onQueued: (position: number) => void): Promise<ChosenWorker>;
+  choose(query: ChooseQuery, onQueued: QueuedListener): Promise<ChosenWorker>;
   /** A reservation goes on or ends. Idempotent; one that is not known is ignored. */
   release(change: ReservationChangeQuery): void;
   loads(): readonly PoolLoads[];
@@ -223,11 +226,6 @@ const NOBODY: ReadonlySet<string> = new Set();
 export function queryOf(request: RouteRequest, avoided = request.avoided ?? NOBODY): ChooseQuery {
   const { id: requestId, pool, routing, override, excluded, policyClass } = request;
   const { key: poolKey, role, blockSizeTokens } = pool;
-  const prompt = hashedPrompt(request, pool);
+  const prompt = hashedPrompt(request);
   return { requestId, poolKey, role, blockSizeTokens, prompt, routing, override, excluded, avoided, policyClass };
-}
-
-/** The prompt of a request, its blocks named where nobody has done that before. */
-export function hashedPrompt(request: RouteRequest, pool: WorkerPool): HashedPrompt {
-  return request.prompt ?? { tokens: request.tokenIds?.length ?? 0, hashes: hashPrompt(request, pool) };
 }

@@ -82,8 +82,11 @@ function serveChoose(service: ChooseService, call: IncomingCall): void {
     return;
   }
   const query = decodeQuery(call.id, call.body, call.tokenIds);
-  const onQueued = (position: number): void => call.output({ body: encodeQueued(position) });
-  service.choose(query, call.stopped, onQueued).then(
+  const onQueued = (position: number): AbortSignal => {
+    call.output({ body: encodeQueued(position) });
+    return call.stopped;
+  };
+  service.choose(query, onQueued).then(
     (chosen) => {
       call.output({ body: encodeDecision(chosen) });
       call.end();

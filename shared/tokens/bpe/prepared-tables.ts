@@ -3,20 +3,10 @@ import { closeSync, constants, openSync, renameSync, rmSync, writeSync } from 'n
 import { open } from 'node:fs/promises';
 import { endianness } from 'node:os';
 import type { ScannedTokenizer } from './build-tables.ts';
-import type { BpeTables } from './tables.ts';
+import { type BpeTables, TABLE_NAMES, TABLE_TYPES } from './tables.ts';
 
 /** Changes with every change of the layout or of what the tables mean; tables are of no use to the other byte order. */
 const VERSION = `2 ${endianness()}`;
-const TYPES = {
-  blob: Uint8Array,
-  starts: Uint32Array,
-  lengths: Uint16Array,
-  flags: Uint8Array,
-  tokenSlots: Int32Array,
-  pairSlots: Int32Array,
-  byteIds: Int32Array,
-} as const;
-const NAMES = Object.keys(TYPES) as (keyof BpeTables)[];
 const SUM_BYTES = 32;
 /** The checksum, and the length of the JSON behind it. */
 const HEAD_BYTES = SUM_BYTES + 4;
@@ -40,13 +30,13 @@ export function packTokenizer(
   { tables, rest }: ScannedTokenizer & { readonly tables: BpeTables },
   source: string,
 ): Buffer {
-  const counts = NAMES.map((name) => tables[name].length);
+  const counts = TABLE_NAMES.map((name) => tables[name].length);
   const json = Buffer.from(JSON.stringify({ version: VERSION, source, rest: rest ?? null, counts }));
   const starts = startsOf(json.length, counts);
   const file = Buffer.alloc(starts.at(-1)!);
   file.writeUInt32LE(json.length, SUM_BYTES);
   file.set(json, HEAD_BYTES);
-  for (const [at, name] of NAMES.entries()) {
+  for (const [at, name] of TABLE_NAMES.entries()) {
     const { buffer, byteOffset, byteLength } = tables[name];
     file.set(new Uint8Array(buffer, byteOffset, byteLength), starts[at]);
   }
@@ -58,8 +48,8 @@ export function packTokenizer(
 function startsOf(jsonBytes: number, counts: readonly number[]): readonly number[] {
   const aligned = (bytes: number): number => Math.ceil(bytes / 8) * 8;
   const starts = [aligned(HEAD_BYTES + jsonBytes)];
-  for (const [at, name] of NAMES.entries()) {
-    starts.push(starts[at]! + aligned(counts[at]! * TYPES[name].BYTES_PER_ELEMENT));
+  for (const [at, name] of TABLE_NAMES.entries()) {
+    starts.push(starts[at]! + aligned(counts[at]! * TABLE_TYPES[name].BYTES_PER_ELEMENT));
   }
   return starts;
 }
@@ -113,7 +103,9 @@ function unpack(file: Uint8Array, source: string): ScannedTokenizer | undefined 
     const { version, source: made, rest, counts } = JSON.parse(json) as Readonly<Record<string, unknown>>;
     if (version !== VERSION || made !== source || !Array.isArray(counts)) return undefined;
     const starts = startsOf(jsonBytes, counts);
-    const parts = NAMES.map((name, at) => [name, new TYPES[name](buffer, starts[at], Number(counts[at]))] as const);
+    const parts = TABLE_NAMES.map(
+      (name, at) => [name, new TABLE_TYPES[name](buffer, starts[at], Number(counts[at]))] as const,
+    );
     const tables = Object.fromEntries(parts) as unknown as BpeTables;
     return isSound(tables) ? { rest: rest ?? undefined, tables } : undefined;
   } catch {

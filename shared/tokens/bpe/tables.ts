@@ -6,17 +6,21 @@
  *     bytes ──hash──> tokenSlots                       id, or -1 for an empty slot
  *     (left, right) ──hash──> pairSlots[4 * slot]      left (-1 = empty), right, rank, id of the merged token
  */
-export interface BpeTables {
-  readonly blob: Uint8Array;
-  readonly starts: Uint32Array;
-  readonly lengths: Uint16Array;
+export type BpeTables = { readonly [Name in keyof typeof TABLE_TYPES]: InstanceType<(typeof TABLE_TYPES)[Name]> };
+
+/** In the order in which they are kept. */
+export const TABLE_TYPES = {
+  blob: Uint8Array,
+  starts: Uint32Array,
+  lengths: Uint16Array,
   /** Bits of `TOKEN_*` by id. */
-  readonly flags: Uint8Array;
-  readonly tokenSlots: Int32Array;
-  readonly pairSlots: Int32Array;
+  flags: Uint8Array,
+  tokenSlots: Int32Array,
+  pairSlots: Int32Array,
   /** Id of each single byte. */
-  readonly byteIds: Int32Array;
-}
+  byteIds: Int32Array,
+} as const;
+export const TABLE_NAMES = Object.keys(TABLE_TYPES) as (keyof BpeTables)[];
 
 /** The id exists. */
 export const TOKEN_PRESENT = 1;
@@ -67,15 +71,11 @@ export function findToken(tables: BpeTables, bytes: Uint8Array, start: number, e
 
 /** `tables` in memory that threads share. */
 export function shareTables(tables: BpeTables): BpeTables {
-  return {
-    blob: shared(Uint8Array, tables.blob),
-    starts: shared(Uint32Array, tables.starts),
-    lengths: shared(Uint16Array, tables.lengths),
-    flags: shared(Uint8Array, tables.flags),
-    tokenSlots: shared(Int32Array, tables.tokenSlots),
-    pairSlots: shared(Int32Array, tables.pairSlots),
-    byteIds: shared(Int32Array, tables.byteIds),
-  };
+  // One of the types stands for whichever it is.
+  const copies = TABLE_NAMES.map((name) => {
+    return [name, shared(TABLE_TYPES[name] as typeof Uint8Array, tables[name] as Uint8Array)] as const;
+  });
+  return Object.fromEntries(copies) as unknown as BpeTables;
 }
 
 /** `length` elements in shared memory, of which the first are `content`. */

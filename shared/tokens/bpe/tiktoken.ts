@@ -9,7 +9,8 @@ import {
 
 /** Finding a token's merge takes time quadratic in its length; published vocabularies stay below 300 bytes. */
 const TOKEN_BYTES_MAX = 1024;
-const LINE = /^([A-Za-z0-9+/]+)=* (\d+)$/;
+/** With its end; an empty line is one, too. */
+const LINE = /(?:([A-Za-z0-9+/]+)=* (\d+))?(?:\r\n?|\n|$)/y;
 
 /**
  * Reads a tiktoken file: a line for each token, its bytes in base64, a space and its rank, which is its id too.
@@ -22,17 +23,18 @@ export function scanTiktoken(file: Uint8Array): BpeTables {
 }
 
 function readEntries(text: string): VocabularyEntries {
-  const lines = text.split(/\r\n?|\n/);
   const blob = Buffer.alloc(text.length); // longer than what it spells
-  const ids = new Uint32Array(lines.length);
-  const ends = new Uint32Array(lines.length);
+  const countMax = Math.ceil(text.length / 5) + 1; // `AA 0` and its end are the shortest line
+  const ids = new Uint32Array(countMax);
+  const ends = new Uint32Array(countMax);
   let count = 0;
   let idMax = 0;
   let blobLength = 0;
-  for (let at = 0; at < lines.length; at++) {
-    if (lines[at] === '') continue;
-    const [, base64, rank] = LINE.exec(lines[at]!) ?? fail(at, 'not a token in base64, a space and a rank');
-    const bytes = blob.write(base64!, blobLength, 'base64');
+  LINE.lastIndex = 0;
+  for (let at = 0; LINE.lastIndex < text.length; at++) {
+    const [, base64, rank] = LINE.exec(text) ?? fail(at, 'not a token in base64, a space and a rank');
+    if (base64 === undefined) continue;
+    const bytes = blob.write(base64, blobLength, 'base64');
     if (bytes === 0) fail(at, 'no token in base64');
     if (bytes > TOKEN_BYTES_MAX) fail(at, `a token of more than ${TOKEN_BYTES_MAX} bytes`);
     const id = Number(rank);
@@ -100,10 +102,12 @@ class TokenParts {
       const best = this.#lowest(count);
       if (best < 0) return false;
       this.ids[best] = this.#ranks[best]!;
-      this.ids.copyWithin(best + 1, best + 2, count);
-      this.#ranks.copyWithin(best + 1, best + 2, count);
-      this.#starts.copyWithin(best + 1, best + 2, count + 1);
       count--;
+      for (let at = best + 1; at <= count; at++) {
+        this.ids[at] = this.ids[at + 1]!;
+        this.#ranks[at] = this.#ranks[at + 1]!;
+        this.#starts[at] = this.#starts[at + 1]!;
+      }
       if (best + 1 < count) this.#rank(best);
       if (best > 0) this.#rank(best - 1);
     }

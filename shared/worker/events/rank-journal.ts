@@ -94,7 +94,7 @@ export class RankJournal {
         id: start + at,
         event: this.#ring.at(start + at),
       }));
-      for (const part of inParts(kept, ({ event }) => event)) {
+      for (const part of inParts(kept)) {
         const events = part.map(({ id, event }) => this.#record(id, event));
         yield { Events: { events, last_event_id: last }, publisher_id };
       }
@@ -110,19 +110,23 @@ export class RankJournal {
   }
 }
 
-/** `items` in groups of at most a part's blocks, at least one group; a single larger item is a group of its own. */
-function* inParts<T>(items: readonly T[], eventOf: (item: T) => KvEvent): Generator<readonly T[], void, void> {
+interface KeptEvent {
+  readonly id: number;
+  readonly event: KvEvent;
+}
+
+/** `kept` in groups of at most a part's blocks, at least one group; a single larger event is a group of its own. */
+function* inParts(kept: readonly KeptEvent[]): Generator<readonly KeptEvent[], void, void> {
   let from = 0;
   let blocks = 0;
-  for (const [at, item] of items.entries()) {
-    const event = eventOf(item);
-    blocks += event.kind === 'cleared' ? 0 : event.blockHashes.length / 2;
+  for (const [at, { event }] of kept.entries()) {
+    blocks += blocksOf(event);
     if (blocks < PART_BLOCKS_MAX) continue;
-    yield items.slice(from, at + 1);
+    yield kept.slice(from, at + 1);
     from = at + 1;
     blocks = 0;
   }
-  if (from < items.length || from === 0) yield items.slice(from);
+  if (from < kept.length || from === 0) yield kept.slice(from);
 }
 
 /** The last events of one rank, for routers that missed some. Ids have no gaps. */

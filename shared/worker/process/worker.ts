@@ -1,5 +1,3 @@
-import { eventPlane, openDiscovery, servingPlane } from '../../fleet/index.ts';
-import { formatHostPort, listenAddress } from '../../planes/index.ts';
 import type { Clock, TimeAndChance } from '../../clock/index.ts';
 import { tellWhile } from '../../concurrency/index.ts';
 import { ConfigError, type ResolvedConfig, type Settings } from '../../config/index.ts';
@@ -11,6 +9,8 @@ import {
   type OpenedEngine,
   relabelEngineMetrics,
 } from '../../engines/index.ts';
+import { eventPlane, openDiscovery, servingPlane } from '../../fleet/index.ts';
+import { formatHostPort, listenAddress } from '../../planes/index.ts';
 import {
   createWorkerMetrics,
   type MetricRegistry,
@@ -18,15 +18,10 @@ import {
   type ProcessLogger,
   type WorkerMetrics,
 } from '../../telemetry/index.ts';
-import {
-  type CardSettings,
-  EndpointHealth,
-  type ServedNames,
-  startWorker,
-  type Worker,
-  type WorkerAddress,
-  type WorkerOptions,
-} from '../index.ts';
+import { EndpointHealth } from '../control/endpoint-health.ts';
+import type { CardSettings, ServedNames } from '../model-card.ts';
+import type { WorkerAddress, WorkerOptions } from '../options.ts';
+import { startWorker, type Worker } from '../worker.ts';
 import { adapterCache as openAdapterCache, openControlServer, openStatusServer } from './open-parts.ts';
 import { startSecondaryNode } from './secondary-node.ts';
 import { topologyCard } from './topology.ts';

@@ -1,6 +1,6 @@
-import { NatsClient } from '../../../shared/planes/index.ts';
 import { afterAll, beforeAll, describe } from 'vitest';
 import { systemClock } from '../../../shared/clock/index.ts';
+import { NatsClient } from '../../../shared/planes/index.ts';
 import { createNatsRequestPlane } from '../../../shared/planes/request/nats/plane.ts';
 import { hasNatsServer, type NatsServer, startNatsServer } from '../../support/index.ts';
 import { describeRequestPlane } from './request-plane.contract.ts';

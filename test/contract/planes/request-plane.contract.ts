@@ -1,7 +1,15 @@
-import type { Call, IncomingCall, PlaneHandler, PlaneRequest, PlaneServer, RequestPlane, Transport } from '../../../shared/planes/index.ts';
 import fc from 'fast-check';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { ServeError, workerError } from '../../../shared/errors/index.ts';
+import type {
+  Call,
+  IncomingCall,
+  PlaneHandler,
+  PlaneRequest,
+  PlaneServer,
+  RequestPlane,
+  Transport,
+} from '../../../shared/planes/index.ts';
 import { waitUntil } from '../../support/index.ts';
 import { HeldCalls, RecordingSink, type SinkEvent } from './recording-sink.ts';
 

@@ -36,7 +36,7 @@ export class FleetBed {
     const client = this.table.connect();
     const clock = new FreezableClock(this.clock);
     const [problems, sources, gathering]: [string[], ReadingSource[], boolean[]] = [[], [], []];
-    const discovery = DynamoDbDiscovery.over(client.table, new TableTime(clock), {
+    const discovery = new DynamoDbDiscovery(client.table, new TableTime(clock), {
       clock,
       random: seededRandom(this.#seed++),
       onProblem: ({ message }) => problems.push(message),

@@ -21,7 +21,7 @@ const CHAT = { model: 'm', messages: [{ role: 'user', content: 'x' }] };
 
 function bed(settings: Partial<HttpSettings> = {}) {
   const store = new MemoryKeyStore();
-  const gate = new KeyGate({ store, clock: systemClock, cacheMs: 60_000 });
+  const gate = new KeyGate({ store, clock: systemClock, freshMs: 60_000 });
   const pipeline = new ScriptedPipeline().onGenerate(({ sink }) => playTexts(sink, ['hello']));
   const all = { anthropic: { isEnabled: true, stripsPreamble: true }, adminKey: ADMIN, ...settings };
   const test = createTestApp({ pipeline, gate, settings: all, names: new RequestNames('shared') });
@@ -57,7 +57,7 @@ const OPEN = new Set(['/health', '/live', '/metrics', '/', '/openapi.json', '/do
 describe('where API keys are asked for', () => {
   const settings = { ...defaultHttpSettings, anthropic: { isEnabled: true, stripsPreamble: true } };
 
-  it.each(routesOf(settings).map(({ pattern, allow }) => [pattern, allow.split(',')[0]!] as const))(
+  it.each(routesOf(settings).map(({ pattern, methods }) => [pattern, [...methods][0]!] as const))(
     '%s refuses strangers, unless it is open',
     async (pattern, method) => {
       const { ask } = bed();
@@ -190,7 +190,7 @@ describe('a request under a key', () => {
         }),
     });
     let reads = 0;
-    const gate = new KeyGate({ store: slow, clock: systemClock, cacheMs: 0, onRead: () => reads++ });
+    const gate = new KeyGate({ store: slow, clock: systemClock, freshMs: 0, onRead: () => reads++ });
     const { deps, lifecycle, lines } = createTestApp({ gate });
     const app = createHttpApp(deps);
     const server = await startHttpServer(app, { host: '127.0.0.1', port: 0, lifecycle });

@@ -30,6 +30,38 @@ function end(sink: GenerationSink, choices = 1, promptTokens = 1): void {
 
 const PROMPTS = ['a', 'b', 'c'];
 
+describe('engine data of a completions stream', () => {
+  const told = async (play: (call: ScriptedCall) => void) => {
+    const nvext = { extra_fields: ['engine_data'] };
+    const { frames } = await answer({ stream: true, nvext, prompt: PROMPTS.slice(0, 2), n: 2 }, play);
+    return frames.filter((frame) => frame.nvext !== undefined);
+  };
+
+  it('waits for a text when none is shown yet', async () => {
+    const seen = await told(({ sink }) => {
+      tell(sink, { kind: 'engine-data', data: { x: 1 } });
+      sink.text(0, '', 0); // a part of a character
+      sink.text(0, 'a', 1);
+      end(sink);
+    });
+    const data = { nvext: { engine_data: { x: 1 } } };
+    expect(seen).toMatchObject([
+      { choices: [{ text: 'a', index: 0 }], ...data },
+      { choices: [{ text: 'a', index: 2 }], ...data },
+    ]);
+  });
+
+  it('comes in a chunk of its own where nothing follows', async () => {
+    const seen = await told(({ sink }) => {
+      sink.text(0, 'a', 1);
+      tell(sink, { kind: 'finish', choice: 0, text: '', tokenIds: [], reason: 'stop' });
+      tell(sink, { kind: 'engine-data', data: { x: 1 } });
+      sink.end({ promptTokens: 1, completionTokens: 2 }, true);
+    });
+    expect(seen.map(({ choices }) => choices)).toEqual([[{ text: '', index: 0 }], [{ text: '', index: 2 }]]);
+  });
+});
+
 /** A worker that takes bodies untouched and tells its usage apart. */
 function tellUsage({ sink }: ScriptedCall): void {
   tell(sink, { kind: 'body', body: { choices: [{ index: 0, text: 'x', finish_reason: 'stop' }], usage: null } });

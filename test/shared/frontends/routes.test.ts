@@ -46,6 +46,21 @@ describe('GET /', () => {
   });
 });
 
+describe('paths that end in a slash', () => {
+  it('have what stands below them where it is without one, with failures of their dialect', async () => {
+    const paths = { ...defaultHttpSettings.paths, models: '/own/models/', messages: '/own/messages/' };
+    const settings = { paths, anthropic: { isEnabled: true, stripsPreamble: false } };
+    const test = createTestApp({ pipeline: new ScriptedPipeline(models), settings });
+    expect((await get(test, '/own/models/org/m')).body).toMatchObject({ id: 'org/m' });
+    expect((await get(test, '/own/models/')).body).toMatchObject({ object: 'list' });
+    const headers = { 'content-type': 'application/json' };
+    const body = JSON.stringify({ model: 'org/m', messages: [{ role: 'user', content: 'hi' }] });
+    const counted = await get(test, '/own/messages/count_tokens', { method: 'POST', headers, body });
+    expect(counted.body).toHaveProperty('input_tokens');
+    expect((await get(test, '/own/messages/none')).body).toMatchObject({ type: 'error' });
+  });
+});
+
 describe('a model that nobody serves', () => {
   const chat = (model: string, on = models) =>
     get(createTestApp({ pipeline: new ScriptedPipeline(on) }), '/v1/chat/completions', {

@@ -83,6 +83,44 @@ describe('bursts that are over before a worker has started', () => {
     expect(fleet.run(QUIET, 200)).toBe(2);
   });
 
+  it('whose gaps differ are awaited sooner and longer than those that were seen, the more the fewer there were', () => {
+    const uneven = [{}, { gap: 700 }, { gap: 900 }];
+    const fleet = bursting(uneven, { rate_surge_worth: 30 });
+    expect(fleet.run(QUIET, 160)).toBe(2);
+    expect(fleet.run(QUIET, 120)).toBe(5); // 370 s after the last one, and the shortest gap was 700
+    expect(fleet.run(QUIET, 820)).toBe(5); // 1,190 s, and the longest was 900
+    expect(fleet.run(QUIET, 300)).toBe(2);
+    const even = bursting([{}, { gap: 800 }, { gap: 800 }], { rate_surge_worth: 30 });
+    expect(even.run(QUIET, 380)).toBe(2);
+  });
+
+  it('are awaited for longer than a tenth where more than one gap was seen, as long as was settled after the last one', () => {
+    expect(withBursts(3).run(QUIET, 1090)).toBe(5);
+    expect(withBursts(3).run(QUIET, 1300)).toBe(2);
+    // Of 10 requests a second between bursts such a wait is not worth it.
+    expect(withBursts(3, { rate_surge_worth: 1.6 }).run({ rate: 10 }, 800)).toBe(5);
+  });
+
+  it('whose heights differ are awaited higher than the highest where that is worth it', () => {
+    const heights = [32, 62, 32].map((rate) => ({ rate }));
+    expect(bursting(heights, { rate_surge_worth: 1000 }).run(QUIET, 800)).toBe(6);
+    expect(bursting(heights, { rate_surge_worth: 5 }).run(QUIET, 800)).toBe(5);
+  });
+
+  it('keep the workers that waited for them until they are over, however late they come', () => {
+    const fleet = withBursts(2);
+    fleet.run(QUIET, 890); // ten seconds before none would wait any more
+    expect(fleet.run(BURST, 85)).toBe(5);
+    expect(fleet.run(QUIET, 120)).toBe(2);
+  });
+
+  it('that come before those that wait for them serve call these off', () => {
+    const fleet = withBursts(2);
+    fleet.run(QUIET, 560); // 20 s after they began to start
+    expect(fleet.ready).toBe(5);
+    expect(fleet.run(BURST, 60)).toBe(2);
+  });
+
   it('are not run after once they are known, but for one that lasts longer than those before', () => {
     const fleet = withBursts(2);
     fleet.run(QUIET, 300); // too early for the third one

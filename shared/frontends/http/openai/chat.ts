@@ -1,30 +1,24 @@
-import { type GenerationRequest, type ServingWorkers, type TextDelta, type TextFinish, type Usage, chatBody, decodeChat, parseChatBody } from '../../../protocol/index.ts';
-import { decodeContext, generate, requireServed } from '../../inference/dialect.ts';
+import { chatBody, decodeChat, type FinishReason, parseChatBody, type TokenLogprob } from '../../../protocol/index.ts';
+import { decodeContext, requireServed } from '../../inference/dialect.ts';
 import type { BodyRoute } from '../route.ts';
-import { type Inference, serveInference } from '../serve-inference.ts';
-import { WholeSink } from '../sinks/dialect-sink.ts';
-import { sendObject } from '../sinks/send.ts';
-import { ChatStream } from './chat-stream.ts';
-import { BodyFold, type SaidChoice, SaidChoices, wholeChatLogprobs } from './choices.ts';
-import { NvextFields } from './nvext.ts';
-import { RunningUsage } from './running-usage.ts';
-import { namesOf, usageBody, type WireNames } from './wire.ts';
+import { serveInference } from '../serve-inference.ts';
+import { chatLogprobs, type SaidCall, wholeChatLogprobs } from './choices.ts';
+import { DispatchEvents } from './dispatch-events.ts';
+import { generateAnswer } from './text-answer.ts';
+import { PromptStream, type TextDialect } from './text-stream.ts';
 
 /** `POST /v1/chat/completions`. */
 const serveChat = serveInference({
   endpoint: 'chat_completions',
   isOffWithoutModel: true,
   parse: parseChatBody,
-  start: (inference, body, { meter, primaryName }) => {
-    const { request, ...reporting } = decodeChat(body, decodeContext(inference));
+  start: (inference, body, model) => {
+    const { request, includesUsage, isContinuous } = decodeChat(body, decodeContext(inference));
     inference.identify(request);
     requireServed(inference.deps, body.model, 'chat_completions');
-    const names = namesOf(inference, request.stream, `chatcmpl-${request.id}`, primaryName);
-    const running = reporting.isContinuous ? new RunningUsage(meter, request) : undefined;
-    const sink = request.stream
-      ? new ChatStream(inference, request, names, reporting, running)
-      : new ChatCompletion(inference, request, names);
-    generate(inference, request, sink, { meter: running ?? meter });
+    const { id } = request;
+    const answer = { dialect: CHAT, id, requests: [request], choicesPerPrompt: 1, includesUsage, isContinuous };
+    generateAnswer(inference, answer, model);
   },
 });
 
@@ -37,109 +31,95 @@ export const chat: BodyRoute = {
   },
 };
 
-interface ToolCall {
-  readonly id: string;
-  readonly name: string;
-  arguments: string;
+const CHAT: TextDialect = {
+  idPrefix: 'chatcmpl-',
+  object: 'chat.completion',
+  chunkFields: '"object":"chat.completion.chunk"',
+  alwaysHasUsage: false,
+  stream: (...parts) => new ChatStream(...parts),
+  whole: ({ id, created, model }, choices, usage) => ({
+    id,
+    choices,
+    created,
+    model,
+    object: CHAT.object,
+    ...(usage && { usage }),
+  }),
+  choiceBody: ({ text, reasoning, tools, finish, logprobs }, index, { deps }) => ({
+    index,
+    message: {
+      content: text === '' ? null : text,
+      refusal: null,
+      ...(tools.length === 0 ? {} : { tool_calls: tools.map(toolBody) }),
+      role: 'assistant',
+      ...(reasoning === '' ? {} : { [deps.settings.reasoningField]: reasoning }),
+    },
+    finish_reason: finish,
+    logprobs: wholeChatLogprobs(logprobs),
+  }),
+};
+
+function toolBody({ id, name, arguments: text }: SaidCall): object {
+  return { id, type: 'function', function: { name, arguments: text } };
 }
 
-/** One choice as it grows. */
-interface ChatChoice extends SaidChoice {
-  reasoning: string;
-  readonly tools: ToolCall[];
-}
-
-/** Folds one request into a chat completion object. */
-class ChatCompletion extends WholeSink {
-  readonly #names: WireNames;
-  readonly #nvext: NvextFields | undefined;
-  readonly #choices = new SaidChoices<ChatChoice>(() => ({
-    text: '',
-    reasoning: '',
-    tools: [],
-    logprobs: [],
-    finish: null,
-  }));
-  #bodies: BodyFold | undefined;
-
-  constructor(inference: Inference, request: GenerationRequest, names: WireNames) {
-    super(inference);
-    this.#names = names;
-    this.#nvext = NvextFields.for(request, inference);
-  }
-
-  override text(choice: number, text: string): void {
-    this.#choices.at(choice).text += text;
-  }
-
-  override delta(delta: TextDelta): void {
-    this.#choices.delta(delta);
-  }
-
-  override finish(finish: TextFinish): void {
-    this.#choices.finish(finish);
-  }
+/** Encodes a chat completion stream. */
+class ChatStream extends PromptStream {
+  readonly #dispatch = DispatchEvents.for(this.batch.inference.deps.settings.dispatch);
+  readonly #hasRole: boolean[] = [];
 
   override reasoning(choice: number, text: string): void {
-    this.#choices.at(choice).reasoning += text;
+    if (this.#dispatch !== undefined) this.#tellFirst(this.#dispatch.reasoning(choice, text));
+    if (this.#hasRole[choice] !== true) this.#writeRole(choice, '""');
+    this.#writeDelta(choice, `{"${this.batch.inference.deps.settings.reasoningField}":${JSON.stringify(text)}}`);
   }
 
   override toolCall(choice: number, index: number, id: string, name: string): void {
-    this.#choices.at(choice).tools[index] = { id, name, arguments: '' };
+    if (this.#dispatch !== undefined) this.#tellFirst(this.#dispatch.callStart(choice, index, id, name));
+    if (this.#hasRole[choice] !== true) this.#writeRole(choice, 'null');
+    const called = `"type":"function","function":{"name":${JSON.stringify(name)},"arguments":""}`;
+    this.#writeDelta(choice, `{"tool_calls":[{"index":${index},"id":${JSON.stringify(id)},${called}}]}`);
   }
 
   override toolArguments(choice: number, index: number, text: string): void {
-    const tool = this.#choices.at(choice).tools[index];
-    if (tool !== undefined) tool.arguments += text;
+    this.#dispatch?.callArguments(choice, text);
+    if (this.#hasRole[choice] !== true) this.#writeRole(choice, 'null');
+    this.#writeDelta(choice, `{"tool_calls":[{"index":${index},"function":{"arguments":${JSON.stringify(text)}}}]}`);
   }
 
-  override worker(workers: ServingWorkers): void {
-    this.#nvext?.worker(workers);
+  protected begin(choice: number, text: string, isLast: boolean): string {
+    if (this.#hasRole[choice] !== true) this.#writeRole(choice, '""');
+    if (this.#dispatch !== undefined && (isLast || text !== '')) this.#tellFirst(this.#dispatch.close(choice));
+    return text;
   }
 
-  override engineData(data: Readonly<Record<string, unknown>>): void {
-    this.#nvext?.engineData(data);
+  protected around(choice: number): readonly [head: string, tail: string] {
+    return [`{"index":${choice},"delta":{"content":`, '},"finish_reason":null,"logprobs":null}'];
   }
 
-  override body(body: unknown): void {
-    this.#bodies ??= new BodyFold('chat.completion');
-    this.#bodies.add(body);
+  protected choiceText(
+    choice: number,
+    text: string,
+    logprobs: readonly TokenLogprob[],
+    reason: FinishReason | null,
+  ): string {
+    const delta = text === '' ? '{}' : `{"content":${JSON.stringify(text)}}`;
+    const ending = `"finish_reason":${JSON.stringify(reason)},"logprobs":${JSON.stringify(chatLogprobs(logprobs))}`;
+    return `{"index":${choice},"delta":${delta},${ending}}`;
   }
 
-  protected get hasOutput(): boolean {
-    return this.#bodies !== undefined || this.#choices.all.length > 0;
+  /** Side events stand before the chunk that they complete. */
+  #tellFirst(frames: string): void {
+    if (frames !== '') this.out.write(frames);
   }
 
-  protected write(usage: Usage, finished: boolean): Promise<void> | undefined {
-    if (this.#bodies !== undefined) return sendObject(this.inference, this.#bodies.whole(this.#names));
-    const { id, created, model } = this.#names;
-    const object = {
-      id,
-      choices: this.#choices.all.map((choice, index) => this.#choiceBody(choice, index)),
-      created,
-      model,
-      object: 'chat.completion',
-      ...(finished ? { usage: usageBody(usage) } : {}),
-    };
-    return sendObject(this.inference, object, this.#nvext?.pieces(this.#choices.ending));
+  /** The first chunk of a choice says who speaks, and only that. @param content JSON text */
+  #writeRole(choice: number, content: string): void {
+    this.#hasRole[choice] = true;
+    this.#writeDelta(choice, `{"role":"assistant","content":${content}}`);
   }
 
-  #choiceBody(choice: ChatChoice, index: number): object {
-    return {
-      index,
-      message: {
-        content: choice.text === '' ? null : choice.text,
-        refusal: null,
-        ...(choice.tools.length === 0 ? {} : { tool_calls: choice.tools.map(toolBody) }),
-        role: 'assistant',
-        ...(choice.reasoning === '' ? {} : { [this.inference.deps.settings.reasoningField]: choice.reasoning }),
-      },
-      finish_reason: choice.finish,
-      logprobs: wholeChatLogprobs(choice.logprobs),
-    };
+  #writeDelta(choice: number, delta: string): void {
+    this.writeChoice(`{"index":${choice},"delta":${delta},"finish_reason":null,"logprobs":null}`);
   }
-}
-
-function toolBody({ id, name, arguments: text }: ToolCall): object {
-  return { id, type: 'function', function: { name, arguments: text } };
 }

@@ -1,56 +1,21 @@
-import {
-  type FinishReason,
-  LazyList,
-  type NamedLogprob,
-  type TextDelta,
-  type TextFinish,
-  type TokenLogprob,
-} from '../../../protocol/index.ts';
+import { type FinishReason, LazyList, type NamedLogprob, type TokenLogprob } from '../../../protocol/index.ts';
 import { isRecord } from '../../../records/index.ts';
 import { type WireNames, withFirstChoice, withWireNames } from './wire.ts';
 
-/** What every choice of a whole object has, as it grows. */
-export interface SaidChoice {
-  text: string;
-  readonly logprobs: TokenLogprob[];
-  finish: FinishReason | null;
+/** A tool call of a whole answer as it grows. */
+export interface SaidCall {
+  readonly id: string;
+  readonly name: string;
+  arguments: string;
 }
 
-/** The choices of one whole object, in the order of their indices. */
-export class SaidChoices<Choice extends SaidChoice = SaidChoice> {
-  readonly all: Choice[] = [];
-  readonly #open: () => Choice;
-  readonly #tokenIds: number[] = [];
-  #stopReason: string | number | undefined;
-
-  /** @param open makes a choice of which nothing was said yet */
-  constructor(open: () => Choice) {
-    this.#open = open;
-  }
-
-  /** The choice at `index`; those before it exist then, too. */
-  at(index: number): Choice {
-    while (this.all.length <= index) this.all.push(this.#open());
-    return this.all[index]!; // just filled up to it
-  }
-
-  delta(delta: TextDelta): Choice {
-    const choice = this.at(delta.choice);
-    choice.text += delta.text;
-    for (const logprob of delta.logprobs ?? []) choice.logprobs.push(logprob); // any number of them
-    for (const id of delta.tokenIds) this.#tokenIds.push(id);
-    return choice;
-  }
-
-  finish(finish: TextFinish): void {
-    this.delta(finish).finish = finish.reason;
-    this.#stopReason = finish.stopReason;
-  }
-
-  /** What `nvext` tells of the end of the answer. */
-  get ending() {
-    return { tokenIds: this.#tokenIds, finish: { stopReason: this.#stopReason } };
-  }
+/** A choice of a whole answer as it grows. */
+export interface SaidChoice {
+  text: string;
+  reasoning: string;
+  readonly tools: SaidCall[];
+  readonly logprobs: TokenLogprob[];
+  finish: FinishReason | null;
 }
 
 type Body = Record<string, unknown>;

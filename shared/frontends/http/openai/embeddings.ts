@@ -1,8 +1,22 @@
-import { type DecodeContext, type GenerationRequest, LazyList, type PromptInput, type Usage, assembleTextless, atMost, invalidValue, modelName, promptOf, readEmbeddings, requireShape, u32 } from '../../../protocol/index.ts';
-import { decodeContext, requireServed } from '../../inference/dialect.ts';
 import * as z from 'zod';
 import { LIMITS, overLimit, ServeError } from '../../../errors/index.ts';
+import {
+  assembleTextless,
+  atMost,
+  type DecodeContext,
+  type GenerationRequest,
+  invalidValue,
+  LazyList,
+  modelName,
+  type PromptInput,
+  promptOf,
+  readEmbeddings,
+  requireShape,
+  type Usage,
+  u32,
+} from '../../../protocol/index.ts';
 import type { RequestMeter } from '../../../telemetry/index.ts';
+import { decodeContext, requireServed } from '../../inference/dialect.ts';
 import type { BodyRoute } from '../route.ts';
 import { type Inference, serveInference } from '../serve-inference.ts';
 import { BatchPart, BatchUsage, nothingSent, WholeSink } from '../sinks/dialect-sink.ts';
@@ -104,12 +118,12 @@ function embedAll(inference: Inference, decoded: DecodedEmbeddings, model: strin
   const startNext = (): void => {
     const index = next++;
     const request = decoded.requests[index];
-    if (request === undefined || work.signal.aborted) return;
+    if (request === undefined || signal.aborted) return;
     const sink = inference.kept(new EmbeddingInput(batch, index, startNext));
-    inference.deps.pipeline.generate(request, sink, { signal: work.signal, meter });
+    inference.deps.pipeline.generate(request, sink, { signal, meter });
   };
-  const batch = new EmbeddingsList(inference, decoded, model, () => work.cancel());
-  const work = inference.watch(batch);
+  const batch = new EmbeddingsList(inference, decoded, model);
+  const signal = inference.watch(batch);
   for (let started = 0; started < IN_FLIGHT_MAX; started++) startNext();
 }
 
@@ -117,18 +131,15 @@ function embedAll(inference: Inference, decoded: DecodedEmbeddings, model: strin
 class EmbeddingsList extends WholeSink {
   readonly #decoded: DecodedEmbeddings;
   readonly #model: string;
-  readonly #cancel: () => void;
   /** JSON text of each input's vector, in the order of the inputs. */
   readonly #vectors: string[] = [];
   #body: object | undefined;
   readonly #usage: BatchUsage;
 
-  /** @param cancel ends the work of all inputs */
-  constructor(inference: Inference, decoded: DecodedEmbeddings, model: string, cancel: () => void) {
+  constructor(inference: Inference, decoded: DecodedEmbeddings, model: string) {
     super(inference);
     this.#decoded = decoded;
     this.#model = model;
-    this.#cancel = cancel;
     this.#usage = new BatchUsage(decoded.requests.length);
   }
 
@@ -169,11 +180,6 @@ class EmbeddingsList extends WholeSink {
         : sendObject(this.inference, { ...this.#body, model: this.#model });
     deps.metrics.embedded(this.#model, elapsedMs);
     return written;
-  }
-
-  protected override tell(error: ServeError): void {
-    super.tell(error);
-    this.#cancel();
   }
 
   *#parts({ promptTokens }: Usage): Generator<string> {

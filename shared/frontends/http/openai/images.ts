@@ -1,8 +1,18 @@
-import { type DecodeContext, type GenerationRequest, type JsonBody, RANGES, atMost, checkRange, ranged, requireShape, u32 } from '../../../protocol/index.ts';
-import { decodeContext, generate, requireServed } from '../../inference/dialect.ts';
 import * as z from 'zod';
 import { endOfTurn } from '../../../concurrency/index.ts';
 import { LIMITS, overLimit, ServeError } from '../../../errors/index.ts';
+import {
+  atMost,
+  checkRange,
+  type DecodeContext,
+  type GenerationRequest,
+  type JsonBody,
+  RANGES,
+  ranged,
+  requireShape,
+  u32,
+} from '../../../protocol/index.ts';
+import { decodeContext, generate, requireServed } from '../../inference/dialect.ts';
 import type { HttpAppDeps } from '../deps.ts';
 import type { HttpExchange } from '../hosts/exchange.ts';
 import type { BodyRoute, ExampleModels, Serve } from '../route.ts';

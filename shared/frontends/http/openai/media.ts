@@ -1,4 +1,4 @@
-import { type DecodeContext, type GenerationRequest, assembleTextless } from '../../../protocol/index.ts';
+import { assembleTextless, type DecodeContext, type GenerationRequest } from '../../../protocol/index.ts';
 import { isRecord } from '../../../records/index.ts';
 import type { Inference } from '../serve-inference.ts';
 import { WholeSink } from '../sinks/dialect-sink.ts';

@@ -1,9 +1,9 @@
-import { type GenerationSink, type Usage, atMost, i32, requireShape } from '../../../protocol/index.ts';
-import type { Abandonable } from '../../inference/deps.ts';
-import { DialectSink, decodeContext, generate, requireServed } from '../../inference/dialect.ts';
 import * as z from 'zod';
 import type { ServeError } from '../../../errors/index.ts';
+import { atMost, type GenerationSink, i32, requireShape, type Usage } from '../../../protocol/index.ts';
 import { isRecord } from '../../../records/index.ts';
+import type { Abandonable } from '../../inference/deps.ts';
+import { DialectSink, decodeContext, generate, requireServed } from '../../inference/dialect.ts';
 import type { BodyRoute, Serve } from '../route.ts';
 import { type Inference, serveInference } from '../serve-inference.ts';
 import { StreamSink } from '../sinks/dialect-sink.ts';

@@ -13,25 +13,20 @@ export interface WireNames {
 }
 
 /** Names of a streamed response. Its id says where it is cancelled, and so is made when it is first told: the worker is known by then. */
-export class StreamNames implements WireNames {
+class StreamNames implements WireNames {
   readonly created: number;
   readonly model: string;
-  readonly #inference: Pick<Inference, 'nameOf'>;
-  readonly #plainId: string;
-  readonly #isShared: boolean;
+  readonly #nameOf: () => string;
   #id: string | undefined;
 
-  /** @param plainId what stands before the name; @param isShared several workers may have a part of it */
-  constructor(inference: Inference, plainId: string, model: string, isShared = false) {
-    this.#inference = inference;
-    this.#plainId = plainId;
-    this.#isShared = isShared;
-    this.created = inference.createdSecs;
+  constructor(created: number, model: string, nameOf: () => string) {
+    this.created = created;
     this.model = model;
+    this.#nameOf = nameOf;
   }
 
   get id(): string {
-    this.#id ??= this.#plainId + this.#inference.nameOf(this.#plainId, this.#isShared);
+    this.#id ??= this.#nameOf();
     return this.#id;
   }
 }
@@ -44,18 +39,8 @@ export function namesOf(
   model: string,
   isShared = false,
 ): WireNames {
-  if (isStream) return new StreamNames(inference, id, model, isShared);
-  return { id, created: inference.createdSecs, model };
-}
-
-/** What a chunk carries beside its text or delta; all JSON text. */
-export interface ChunkParts {
-  readonly finish?: string;
-  readonly logprobs?: string;
-  /** Replaces the `usage: null` of a stream that shows one. */
-  readonly usage?: string;
-  /** `,"nvext":{...}` or nothing. */
-  readonly nvext?: string;
+  const { createdSecs: created } = inference;
+  return isStream ? new StreamNames(created, model, () => id + inference.nameOf(id, isShared)) : { id, created, model };
 }
 
 /** A side event: a name and a comment with a JSON value, no data. */

@@ -1,5 +1,5 @@
-import { ENDPOINTS } from '../../../protocol/index.ts';
 import type { ServedModel } from '../../../pipeline/index.ts';
+import { ENDPOINTS } from '../../../protocol/index.ts';
 import type { ExampleModels, Operation } from '../route.ts';
 
 /** Stands in examples while nothing is served. */

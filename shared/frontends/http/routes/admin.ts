@@ -1,8 +1,17 @@
-import { decodeChat, decodeCompletions, type GenerationRequest, invalidValue, type JsonBody, parseChatBody, parseCompletionsBody, requireShape } from '../../../protocol/index.ts';
-import { decodeContext } from '../../inference/dialect.ts';
 import * as z from 'zod';
 import { ServeError, toServeError } from '../../../errors/index.ts';
 import type { BusyThresholdValues } from '../../../pipeline/index.ts';
+import {
+  decodeChat,
+  decodeCompletions,
+  type GenerationRequest,
+  invalidValue,
+  type JsonBody,
+  parseChatBody,
+  parseCompletionsBody,
+  requireShape,
+} from '../../../protocol/index.ts';
+import { decodeContext } from '../../inference/dialect.ts';
 import type { HttpAppDeps } from '../deps.ts';
 import type { HttpExchange } from '../hosts/exchange.ts';
 import { type BodyRoute, decodePath, EXPLAIN_PATH, shownId } from '../route.ts';

@@ -8,7 +8,7 @@ import {
 import { requireService } from '../../inference/dialect.ts';
 import type { HttpAppDeps } from '../deps.ts';
 import type { HttpExchange } from '../hosts/exchange.ts';
-import { type Access, decodePath } from '../route.ts';
+import { type Access, decodePath, pathBelow } from '../route.ts';
 import type { HttpSettings } from '../settings.ts';
 import { sendJson } from '../sinks/send.ts';
 
@@ -35,7 +35,7 @@ export function serveModelList(deps: HttpAppDeps, exchange: HttpExchange): void 
  * encoded; a model whose own name ends in `/ready` wins over the suffix.
  */
 export function serveModel(deps: HttpAppDeps, exchange: HttpExchange): void {
-  const id = decodePath(exchange.path.slice(deps.settings.paths.models.length + 1));
+  const id = decodePath(exchange.path.slice(pathBelow(deps.settings.paths.models).length + 1));
   const { models } = deps.pipeline;
   const model = models.known(id);
   if (model !== undefined && exchange.grant.allowsModel(model.name, model.primaryName)) {

@@ -150,7 +150,7 @@ export function isAscii(text: string): boolean {
 
 /** An answer that is written event by event. */
 export abstract class StreamSink extends DialectSink<Inference> {
-  protected readonly out: SseStream;
+  readonly out: SseStream;
 
   /** The parameters behind `inference` are those of `SseStream`. */
   constructor(inference: Inference, headers?: Readonly<Record<string, string>>, keepAliveFrame?: () => string) {

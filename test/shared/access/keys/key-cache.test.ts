@@ -59,6 +59,16 @@ describe('the cache of keys', () => {
     expect(cache.find(key.id)).toMatchObject({ record: key });
   });
 
+  it('has at hand what is fresh, and nothing else', async () => {
+    const key = someKey();
+    const { cache, find, clock } = bed([key]);
+    expect(cache.fresh(key.id)).toBeUndefined();
+    await find(key.id);
+    expect(cache.fresh(key.id)).toMatchObject({ record: key });
+    await clock.advance(MINUTE_MS);
+    expect(cache.fresh(key.id)).toBeUndefined();
+  });
+
   it('shows a change within its time', async () => {
     const key = someKey();
     const { store, find, clock } = bed([key]);

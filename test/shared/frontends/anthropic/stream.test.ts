@@ -177,12 +177,15 @@ describe('failures of a Messages stream', () => {
     });
   });
 
-  it('include a worker that goes back to a call which has ended', async () => {
-    const seen = await frames({}, ({ sink }) => {
+  it('include a worker that goes back to a call which has ended, and is told to stop', async () => {
+    let isStopped = false;
+    const seen = await frames({}, ({ sink, options }) => {
       tell(sink, toolCall(0, 'f'));
       tell(sink, toolCall(1, 'g'));
       tell(sink, toolArguments(0, '{}'));
+      isStopped = options.signal.aborted;
     });
+    expect(isStopped).toBe(true);
     expect(namesOf(seen).at(-1)).toBe('error');
     expect((dataOf(seen.at(-1)).error as JsonObject).message).toBe(workerError('BackendProtocol', '').message);
   });

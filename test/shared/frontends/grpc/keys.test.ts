@@ -39,7 +39,7 @@ describe('KServe behind API keys', () => {
     const gate = new KeyGate({
       store,
       clock: systemClock,
-      cacheMs: 300_000,
+      freshMs: 300_000,
       onRefused: (reason) => refused.push(reason),
       onSpent: (owner, tokens) => spent.push([owner, tokens]),
     });

@@ -31,7 +31,9 @@ function watched() {
   router.setWorkers(pool, [{ ...only, maxNumBatchedTokens: 1000 }]);
   const positions: number[] = [];
   const ask = (id: string, signal = new AbortController().signal): Promise<Reservation<RoutableWorker>> => {
-    const onQueued = (position: number): void => void positions.push(position);
+    const onQueued = (position: number): undefined => {
+      positions.push(position);
+    };
     const tokenIds = Uint32Array.from({ length: 160 }, (_, at) => at + id.charCodeAt(0));
     const request: RouteRequest = {
       id,

@@ -1,6 +1,7 @@
 import protobuf from 'protobufjs';
 import { afterEach, describe, expect, it } from 'vitest';
 import { SYSTEM, seededRandom, systemClock } from '../../../../shared/clock/index.ts';
+import { framed, type GrpcCall, HealthService, openGrpcServer, receiveOne } from '../../../../shared/grpc/index.ts';
 import type { PlaneClientTls, PlaneServerTls } from '../../../../shared/planes/index.ts';
 import { decodeChooseResponse, encodeChooseRequest } from '../../../../shared/router/grpc/codec.ts';
 import type { RouterLineOptions } from '../../../../shared/router/grpc/router-line.ts';
@@ -267,6 +268,23 @@ describe('a router whose resident does not answer by gRPC', () => {
     for (const decide of decisions) decide();
     await waitUntil(() => released.length === 1, { what: 'the place given back' });
     expect(released).toEqual([{ requestId: 'r', reservationId: 'r1', stage: 'end' }]);
+  });
+
+  it.each([
+    ['a message that cannot be read', [0x12, 0x05, 0x0a]],
+    ['a decision that cannot be read', [0x12, 0x02, 0x0a, 0x05]],
+    ['a place in the queue that cannot be read', [0x0a, 0x01, 0x08]],
+    ['neither a decision nor a place in the queue', []],
+  ])('decides by itself when the answer is %s', async (_, bytes) => {
+    const health = new HealthService(() => true);
+    const choose = (call: GrpcCall): void => receiveOne(call, () => call.write(framed(Uint8Array.from(bytes))));
+    const methods = [...health.methods, { path: '/stator.router.v1.Router/Choose', serve: choose }];
+    const server = await openGrpcServer({ ...SYSTEM, host: '127.0.0.1', port: 0, methods });
+    opened.push({ close: () => server.close(0) });
+    const asker = new Asker();
+    await asker.know({ instanceId: 'another', grpc: `127.0.0.1:${server.port}` });
+    expect(WORKERS).toContain((await asker.choose('r', prompt(16))).worker);
+    expect(await asker.alone('lost')).toBe(1);
   });
 
   it('decides by itself, and later, when nobody listens there', async () => {

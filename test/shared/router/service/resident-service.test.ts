@@ -28,14 +28,15 @@ interface Told {
   leave: () => void;
 }
 
-async function choose(resident: Resident, asked: ChooseQuery): Promise<Told> {
+async function choose(resident: Resident, asked: ChooseQuery, gone?: AbortSignal): Promise<Told> {
   const told: Told = { queued: undefined, chosen: undefined, error: undefined, leave: () => {} };
   const caller = new AbortController();
   told.leave = () => caller.abort();
-  const onQueued = (position: number): void => {
+  const onQueued = (position: number): AbortSignal => {
     told.queued = position;
+    return gone ?? caller.signal;
   };
-  resident.service.choose(asked, caller.signal, onQueued).then(
+  resident.service.choose(asked, onQueued).then(
     (chosen) => {
       told.chosen = chosen;
     },
@@ -164,6 +165,13 @@ describe('the queue of the resident router', () => {
     await settle();
     expect(resident.pending).toBe(0);
     expect(resident.service.waiting).toBe(0);
+    expect(third.error?.code).toBe('client_closed_request');
+  });
+
+  it('is not entered for a caller that has gone before', async () => {
+    const { resident } = await full();
+    const third = await choose(resident, query('r3', prompt(160, 3)), AbortSignal.abort());
+    expect([resident.pending, resident.service.waiting]).toEqual([0, 0]);
     expect(third.error?.code).toBe('client_closed_request');
   });
 

@@ -27,7 +27,7 @@ export function responsesRoutes(path: string): readonly Route[] {
     id: string,
     summary: string,
     contentTypes?: readonly string[],
-  ) => bodyRoute(at, 'generate', load, { id, tag: 'Responses', summary, ...(contentTypes && { contentTypes }) });
+  ) => bodyRoute(at, 'generate', load, { id, tag: 'Responses', summary, contentTypes });
   const loadResponses = async () => (await import('./serve-responses.ts')).responses;
   const loadInputTokens = async () => (await import('./serve-responses.ts')).inputTokens;
   const loadCompact = async () => (await import('./serve-responses.ts')).compact;

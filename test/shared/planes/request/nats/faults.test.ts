@@ -1,7 +1,7 @@
-import { NatsClient, type RequestPlane } from '../../../../../shared/planes/index.ts';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { systemClock } from '../../../../../shared/clock/index.ts';
 import { isMigratable } from '../../../../../shared/errors/index.ts';
+import { NatsClient, type RequestPlane } from '../../../../../shared/planes/index.ts';
 import { createNatsRequestPlane } from '../../../../../shared/planes/request/nats/plane.ts';
 import { HeldCalls, RecordingSink } from '../../../../contract/planes/recording-sink.ts';
 import {

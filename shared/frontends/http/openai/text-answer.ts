@@ -1,0 +1,178 @@
+import {
+  type GenerationRequest,
+  type ServingWorkers,
+  type TextDelta,
+  type TextFinish,
+  textMemory,
+  type Usage,
+} from '../../../protocol/index.ts';
+import type { OpenedModel } from '../../inference/dialect.ts';
+import type { Inference } from '../serve-inference.ts';
+import { BatchPart, BatchUsage, WholeSink } from '../sinks/dialect-sink.ts';
+import { sendObject } from '../sinks/send.ts';
+import { BodyFold, type SaidChoice } from './choices.ts';
+import { NvextFields } from './nvext.ts';
+import { RunningUsage } from './running-usage.ts';
+import { type TextAnswer, TextStream } from './text-stream.ts';
+import { namesOf, usageBody, type WireNames } from './wire.ts';
+
+/**
+ * Starts every prompt of an answer under one signal.
+ * @throws ServeError `server_overloaded` where there is no room for an answer that is kept until it is whole
+ */
+export function generateAnswer(
+  inference: Inference,
+  answer: TextAnswer,
+  { meter, primaryName, isStream }: OpenedModel,
+): void {
+  const { requests, id, dialect, isContinuous, choicesPerPrompt, echoes } = answer;
+  const names = namesOf(inference, isStream, dialect.idPrefix + id, primaryName, requests.length > 1);
+  for (const echo of echoes ?? []) inference.room.take(textMemory(echo) * choicesPerPrompt); // each choice begins with it
+  const batch = isStream ? new TextStream(inference, answer, names) : new TextObject(inference, answer, names);
+  const signal = inference.watch(batch);
+  for (const [index, request] of requests.entries()) {
+    if (index > 0 && signal.aborted) return; // an earlier prompt failed at once
+    const running = isContinuous ? new RunningUsage(meter, request) : undefined;
+    const sink = batch.prompt(index, running);
+    const kept = isStream ? sink : inference.kept(sink);
+    inference.deps.pipeline.generate(request, kept, { signal, meter: running ?? meter });
+  }
+}
+
+/** Folds the answer to one prompt, or to a batch of them, into one object. */
+class TextObject extends WholeSink {
+  readonly answer: TextAnswer;
+  /** What workers sent that took the body untouched. */
+  readonly bodies: BodyFold;
+  readonly #names: WireNames;
+  readonly #prompts: PromptFold[] = [];
+  readonly #usage: BatchUsage;
+  #isFinished = false;
+
+  constructor(inference: Inference, answer: TextAnswer, names: WireNames) {
+    super(inference);
+    this.answer = answer;
+    this.#names = names;
+    this.bodies = new BodyFold(answer.dialect.object);
+    this.#usage = new BatchUsage(answer.requests.length);
+  }
+
+  /** The sink of one prompt. */
+  prompt(index: number): PromptFold {
+    const fold = new PromptFold(this, index);
+    this.#prompts.push(fold);
+    return fold;
+  }
+
+  promptEnded(usage: Usage, finished: boolean): void {
+    if (this.isOver) return;
+    this.#isFinished ||= finished;
+    const whole = this.#usage.ended(usage);
+    if (whole !== undefined) this.end(whole, this.#isFinished);
+  }
+
+  protected get hasOutput(): boolean {
+    return !this.bodies.isEmpty || this.#prompts.some(({ choices }) => choices.length > 0);
+  }
+
+  protected write(usage: Usage, finished: boolean): Promise<void> | undefined {
+    const { inference, bodies } = this;
+    if (!bodies.isEmpty) {
+      if (this.#prompts.length > 1) bodies.add({ usage: usageBody(usage) }); // each worker counted its own prompt
+      return sendObject(inference, bodies.whole(this.#names));
+    }
+    const choices = this.#prompts.flatMap((prompt) => prompt.choiceBodies());
+    const object = this.answer.dialect.whole(this.#names, choices, finished ? usageBody(usage) : undefined);
+    return sendObject(inference, object, this.#prompts[0]?.nvextPieces());
+  }
+}
+
+/** Folds one prompt. */
+class PromptFold extends BatchPart<TextObject> {
+  /** In the order of their indices. */
+  readonly choices: SaidChoice[] = [];
+  readonly #index: number;
+  readonly #nvext: NvextFields | undefined;
+  readonly #tokenIds: number[] = [];
+  #stopReason: string | number | undefined;
+
+  constructor(batch: TextObject, index: number) {
+    super(batch);
+    this.#index = index;
+    const request: GenerationRequest = batch.answer.requests[index]!; // the caller counts over the same array
+    this.#nvext = NvextFields.for(request, batch.inference);
+  }
+
+  override text(choice: number, text: string): void {
+    this.#at(choice).text += text;
+  }
+
+  override delta(delta: TextDelta): void {
+    const choice = this.#at(delta.choice);
+    choice.text += delta.text;
+    for (const logprob of delta.logprobs ?? []) choice.logprobs.push(logprob); // any number of them
+    for (const id of delta.tokenIds) this.#tokenIds.push(id);
+  }
+
+  override finish(finish: TextFinish): void {
+    this.delta(finish);
+    this.#at(finish.choice).finish = finish.reason;
+    this.#stopReason = finish.stopReason;
+  }
+
+  override reasoning(choice: number, text: string): void {
+    this.#at(choice).reasoning += text;
+  }
+
+  override toolCall(choice: number, index: number, id: string, name: string): void {
+    this.#at(choice).tools[index] = { id, name, arguments: '' };
+  }
+
+  override toolArguments(choice: number, index: number, text: string): void {
+    const tool = this.#at(choice).tools[index];
+    if (tool !== undefined) tool.arguments += text;
+  }
+
+  override worker(workers: ServingWorkers): void {
+    this.#nvext?.worker(workers);
+  }
+
+  override engineData(data: Readonly<Record<string, unknown>>): void {
+    this.#nvext?.engineData(data);
+  }
+
+  override body(body: unknown): void {
+    this.batch.bodies.add(body, this.#firstChoice);
+  }
+
+  end(usage: Usage, finished: boolean): void {
+    this.batch.promptEnded(usage, finished);
+  }
+
+  choiceBodies(): object[] {
+    const { answer, inference } = this.batch;
+    const body = (choice: SaidChoice, at: number): object =>
+      answer.dialect.choiceBody(choice, this.#firstChoice + at, inference);
+    return this.choices.map(body);
+  }
+
+  nvextPieces(): Iterable<string> | undefined {
+    return this.#nvext?.pieces({ tokenIds: this.#tokenIds, finish: { stopReason: this.#stopReason } });
+  }
+
+  get #firstChoice(): number {
+    return this.#index * this.batch.answer.choicesPerPrompt;
+  }
+
+  #at(index: number): SaidChoice {
+    return this.choices[index] ?? this.#open(index);
+  }
+
+  /** Makes the choice at `index`, and those before it. */
+  #open(index: number): SaidChoice {
+    const text = this.batch.answer.echoes?.[this.#index] ?? '';
+    while (this.choices.length <= index)
+      this.choices.push({ text, reasoning: '', tools: [], logprobs: [], finish: null });
+    return this.choices[index]!; // just filled up to it
+  }
+}

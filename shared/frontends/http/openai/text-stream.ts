@@ -1,0 +1,276 @@
+import type {
+  DecodedCompletions,
+  FinishReason,
+  ServingWorkers,
+  TextDelta,
+  TextFinish,
+  TokenLogprob,
+  Usage,
+} from '../../../protocol/index.ts';
+import type { Inference } from '../serve-inference.ts';
+import { BatchPart, BatchUsage, isAscii, type SseStream, StreamSink } from '../sinks/dialect-sink.ts';
+import type { SaidChoice } from './choices.ts';
+import { NvextFields } from './nvext.ts';
+import type { RunningUsage } from './running-usage.ts';
+import {
+  annotationFrame,
+  hasUsage,
+  namesOf,
+  preprocessorFrame,
+  usageBody,
+  type WireNames,
+  withFirstChoice,
+  withoutUsage,
+  withWireNames,
+} from './wire.ts';
+
+/** What tells chats and completions apart. */
+export interface TextDialect {
+  /** What stands before the id of an answer. */
+  readonly idPrefix: string;
+  /** `object` of a whole answer. */
+  readonly object: 'chat.completion' | 'text_completion';
+  /** What every chunk of a stream says of itself: JSON text. */
+  readonly chunkFields: string;
+  /** Chunks say `usage: null` whether or not usage was asked for. */
+  readonly alwaysHasUsage: boolean;
+  stream(batch: TextStream, index: number, running: RunningUsage | undefined): PromptStream;
+  /** A whole answer. @param usage of the wire; undefined = nobody counted */
+  whole(names: WireNames, choices: readonly object[], usage: object | undefined): object;
+  /** An entry of its `choices`. */
+  choiceBody(choice: SaidChoice, index: number, inference: Inference): object;
+}
+
+/** What the answer to one prompt, or to a batch of them, is made with. */
+export interface TextAnswer extends Omit<DecodedCompletions, 'echoes'> {
+  readonly dialect: TextDialect;
+  /** Text before each prompt's choices. @default none */
+  readonly echoes?: readonly string[] | undefined;
+}
+
+/**
+ * Encodes the answer to one prompt, or to a batch of them, as one stream. Each prompt writes through its own `PromptStream`; the
+ * first failure ends all of them, the last end ends the stream.
+ */
+export class TextStream extends StreamSink {
+  readonly answer: TextAnswer;
+  readonly names: WireNames;
+  readonly #usage: BatchUsage;
+  #isUntold = false;
+
+  constructor(inference: Inference, answer: TextAnswer, names: WireNames) {
+    super(inference);
+    this.answer = answer;
+    this.names = names;
+    const { requests, id } = answer;
+    this.#usage = new BatchUsage(requests.length);
+    if (requests[0]?.annotations.includes('request_id')) {
+      this.out.annotate(annotationFrame('request_id', JSON.stringify(id)));
+    }
+  }
+
+  /** The sink of one prompt. */
+  prompt(index: number, running: RunningUsage | undefined): PromptStream {
+    return this.answer.dialect.stream(this, index, running);
+  }
+
+  /** One prompt has ended. @param isUntold its usage is known, and the client has not been told it */
+  promptEnded(usage: Usage, isUntold: boolean): void {
+    if (this.isOver) return;
+    this.#isUntold ||= isUntold;
+    const whole = this.#usage.ended(usage);
+    if (whole !== undefined) this.end(whole);
+  }
+
+  end(usage: Usage): void {
+    this.close();
+    const { includesUsage, dialect } = this.answer;
+    if (includesUsage && this.#isUntold) {
+      const told = `,"usage":${JSON.stringify(usageBody(usage))}`;
+      this.out.write(`${startOf(this.names)}${identityOf(this.names, dialect)}${told}}\n\n`); // a chunk without choices
+    }
+    this.out.finish();
+    this.inference.succeed(usage);
+  }
+}
+
+const NO_LOGPROBS: readonly TokenLogprob[] = [];
+
+/** Encodes one prompt of a stream. */
+export abstract class PromptStream extends BatchPart<TextStream> {
+  protected readonly index: number;
+  protected readonly out: SseStream;
+  readonly #names: WireNames;
+  readonly #chunks: Chunks;
+  readonly #nvext: NvextFields | undefined;
+  readonly #firstChoice: number;
+  readonly #showsWorkerUsage: boolean;
+  /** Present with continuous usage. */
+  readonly #running: RunningUsage | undefined;
+  /** Chunks of text alone can be put together from constants. */
+  #isPlain: boolean;
+  #sawBody = false;
+  /** A chunk of the worker's own has told it. */
+  #hasToldUsage = false;
+
+  constructor(batch: TextStream, index: number, running: RunningUsage | undefined) {
+    super(batch);
+    const { inference, answer, names, out } = batch;
+    const { requests, choicesPerPrompt, includesUsage, dialect } = answer;
+    const request = requests[index]!; // the caller counts over the same array
+    const isAlone = requests.length === 1;
+    this.index = index;
+    this.out = out;
+    this.#names = isAlone ? names : namesOf(inference, true, dialect.idPrefix + request.id, names.model, true);
+    this.#firstChoice = index * choicesPerPrompt;
+    this.#chunks = new Chunks(this.#names, answer, (choice) => this.around(this.#firstChoice + choice));
+    this.#nvext = NvextFields.for(request, inference);
+    this.#showsWorkerUsage = includesUsage && isAlone; // of several prompts the client reads one sum instead
+    this.#running = running;
+    this.#isPlain = running === undefined && this.#nvext?.variesByChunk !== true;
+  }
+
+  override text(choice: number, text: string): void {
+    const shown = this.begin(choice, text, false);
+    if (shown === '') return;
+    if (this.#isPlain) this.out.write(this.#chunks.content(choice, shown), this.#chunks.isAsciiContent(shown));
+    else this.writeChoice(this.choiceText(this.#firstChoice + choice, shown, NO_LOGPROBS, null));
+  }
+
+  override delta(delta: TextDelta): void {
+    this.#writeText(delta, undefined);
+  }
+
+  override finish(finish: TextFinish): void {
+    this.#writeText(finish, finish);
+  }
+
+  override annotation(name: string, value: string): void {
+    this.out.annotate(preprocessorFrame(name, value));
+  }
+
+  override worker(workers: ServingWorkers): void {
+    this.#nvext?.worker(workers);
+    this.#chunks.setNvext(this.#nvext?.take() ?? '');
+  }
+
+  override engineData(data: Readonly<Record<string, unknown>>): void {
+    this.#nvext?.engineData(data);
+    if (this.#nvext?.variesByChunk === true) this.#isPlain = false;
+  }
+
+  override body(body: unknown): void {
+    this.#sawBody = true;
+    const shown = this.#showsWorkerUsage ? body : withoutUsage(body);
+    if (shown === undefined) return;
+    this.#hasToldUsage ||= hasUsage(shown);
+    const named = withWireNames(withFirstChoice(shown, this.#firstChoice), this.#names);
+    this.out.write(`data: ${JSON.stringify(named)}\n\n`);
+  }
+
+  end(usage: Usage, finished: boolean): void {
+    if (this.#nvext?.hasEngineData === true)
+      this.writeChoice(this.choiceText(this.#firstChoice, '', NO_LOGPROBS, null));
+    const isKnown = this.#sawBody ? usage.promptTokens > 0 : finished; // where a worker counts, it may have said nothing
+    this.batch.promptEnded(usage, isKnown && !this.#hasToldUsage);
+  }
+
+  /** Text of a choice is about to be written: writes what stands before it. Returns the text that is shown. */
+  protected abstract begin(choice: number, text: string, isLast: boolean): string;
+  /** The JSON text of a choice in two pieces, around a text that comes with nothing else. */
+  protected abstract around(choice: number): readonly [head: string, tail: string];
+  /** The JSON text of a choice. */
+  protected abstract choiceText(
+    choice: number,
+    text: string,
+    logprobs: readonly TokenLogprob[],
+    reason: FinishReason | null,
+  ): string;
+
+  /** Writes a chunk. @param choice JSON text */
+  protected writeChoice(choice: string, nvext = this.#nvext?.take() ?? ''): void {
+    const usage = this.#running && JSON.stringify(usageBody(this.#running.usage));
+    this.out.write(this.#chunks.chunk(choice, nvext, usage));
+  }
+
+  /** @param finish the same where it ends the choice */
+  #writeText({ choice, text, tokenIds, logprobs = NO_LOGPROBS }: TextDelta, finish: TextFinish | undefined): void {
+    const shown = this.begin(choice, text, finish !== undefined);
+    const nvext = this.#nvext?.take({ tokenIds, ...(finish && { finish: { stopReason: finish.stopReason } }) }) ?? '';
+    if (finish === undefined && shown === '' && logprobs.length === 0 && nvext === '') return; // a part of a character
+    this.writeChoice(this.choiceText(this.#firstChoice + choice, shown, logprobs, finish?.reason ?? null), nvext);
+  }
+}
+
+/**
+ * The chunks of one prompt as text. What does not change from chunk to chunk is built once; a chunk of text alone is then three
+ * strings put together.
+ */
+class Chunks {
+  readonly #names: WireNames;
+  readonly #around: (choice: number) => readonly [head: string, tail: string];
+  readonly #identity: string;
+  readonly #plainUsage: string;
+  /** Begins every chunk. The id is first asked for with the first of them. */
+  #start: string | undefined;
+  #nvext = '';
+  #isTailAscii: boolean;
+  /** Around the text of each choice. */
+  readonly #contents: { readonly head: string; readonly tail: string }[] = [];
+
+  constructor(
+    names: WireNames,
+    { dialect, includesUsage }: TextAnswer,
+    around: (choice: number) => readonly [head: string, tail: string],
+  ) {
+    this.#names = names;
+    this.#around = around;
+    this.#identity = identityOf(names, dialect);
+    this.#plainUsage = includesUsage || dialect.alwaysHasUsage ? ',"usage":null' : '';
+    this.#isTailAscii = isAscii(this.#identity);
+  }
+
+  /** Sets the `nvext` text that every chunk of text alone carries from now on. */
+  setNvext(nvext: string): void {
+    this.#nvext = nvext;
+    this.#contents.length = 0;
+    this.#isTailAscii = isAscii(this.#identity) && isAscii(nvext);
+  }
+
+  /** The hot path: a chunk with nothing but text. */
+  content(choice: number, text: string): string {
+    const { head, tail } = this.#contents[choice] ?? this.#open(choice);
+    return head + JSON.stringify(text) + tail;
+  }
+
+  /** Whether the chunk that `content` makes of `text` is all ASCII. */
+  isAsciiContent(text: string): boolean {
+    return this.#isTailAscii && isAscii(text);
+  }
+
+  /** Any chunk. `choice` and `usage` are JSON text, `nvext` is `,"nvext":{...}` or nothing. */
+  chunk(choice: string, nvext: string, usage: string | undefined): string {
+    const told = usage === undefined ? this.#plainUsage : `,"usage":${usage}`;
+    this.#start ??= startOf(this.#names);
+    return `${this.#start}${choice}${this.#identity}${told}${nvext}}\n\n`;
+  }
+
+  #open(choice: number): { readonly head: string; readonly tail: string } {
+    const [head, tail] = this.#around(choice);
+    this.#start ??= startOf(this.#names);
+    const content = {
+      head: this.#start + head,
+      tail: `${tail}${this.#identity}${this.#plainUsage}${this.#nvext}}\n\n`,
+    };
+    this.#contents[choice] = content;
+    return content;
+  }
+}
+
+function startOf({ id }: WireNames): string {
+  return `data: {"id":${JSON.stringify(id)},"choices":[`;
+}
+
+function identityOf({ created, model }: WireNames, { chunkFields }: TextDialect): string {
+  return `],"created":${created},"model":${JSON.stringify(model)},${chunkFields}`;
+}
