@@ -59,20 +59,14 @@ export interface SharedRouterStateOptions {
 export class SharedRouterState {
   readonly state: RouterState;
   readonly watch: PartWatch;
-  readonly #settings: EdgeSettings;
-  readonly #logger: ProcessLogger;
-  readonly #clock: Clock;
-  readonly #random: Random;
+  readonly #options: SharedRouterStateOptions;
   readonly #leases = new Map<string, LeaseHolder>(); // by component; bounded by the components of the fleet
   readonly #reset = new Set<string>(); // components; bounded likewise
 
-  constructor({ settings, state, watch, logger, clock, random }: SharedRouterStateOptions) {
-    this.#settings = settings;
-    this.state = state;
-    this.watch = watch;
-    this.#logger = logger;
-    this.#clock = clock;
-    this.#random = random;
+  constructor(options: SharedRouterStateOptions) {
+    this.#options = options;
+    this.state = options.state;
+    this.watch = options.watch;
   }
 
   /**
@@ -87,56 +81,58 @@ export class SharedRouterState {
     const { log } = plane;
     if (log === undefined) return undefined;
     const scope = { kind: 'component', namespace, component } as const;
-    const { metrics } = this.watch;
-    const { snapshotIntervalSecs, routerSnapshotThreshold } = this.#settings;
-    const resets = this.#resetsNow({ namespace, component });
+    const { settings, state, watch, logger, clock, random } = this.#options;
+    const { snapshotIntervalSecs, routerSnapshotThreshold: threshold } = settings;
     return new ComponentIndex({
-      state: this.state,
-      name: { namespace, name: component },
+      state,
+      pointer: { namespace, name: component },
       openLog: (signal) => log(scope, KV_EVENTS_TOPIC, signal),
       store: this.#openStore(namespace, component),
-      lease: this.leaseOf({ namespace, component }),
+      lease: this.#leaseOf({ namespace, component }),
       pools,
-      resets,
-      clock: this.#clock,
-      random: this.#random,
-      ...(snapshotIntervalSecs === undefined ? {} : { snapshotIntervalMs: snapshotIntervalSecs * 1000 }),
-      ...(routerSnapshotThreshold === undefined ? {} : { snapshotMessagesMax: routerSnapshotThreshold }),
+      dropsPointer: this.#resetsNow({ namespace, component }),
+      clock,
+      random,
+      intervalMs: snapshotIntervalSecs && snapshotIntervalSecs * 1000,
+      messagesMax: threshold === null ? Number.POSITIVE_INFINITY : threshold, // null: time alone decides
       onHydrated: (from) => {
-        this.watch.succeeded('log');
-        metrics.hydrated(from);
-        this.#logger.for('router').info('the block index was made anew', { namespace, component, from });
+        watch.succeeded('log');
+        watch.metrics.hydrated(from);
+        logger.for('router').info('the block index was made anew', { namespace, component, from });
       },
       onSnapshot: () => {
-        this.watch.succeeded('snapshots');
-        metrics.snapshotWritten();
+        watch.succeeded('snapshots');
+        watch.metrics.snapshotWritten();
       },
-      onWithoutLog: () => this.watch.failed('log', 'the event log cannot be read; asking the workers'),
-      onProblem: (part, problem) => this.watch.failed(part, reasonOf(problem)),
+      onWithoutLog: () => watch.failed('log', 'the event log cannot be read; asking the workers'),
+      onProblem: (part, problem) => watch.failed(part, reasonOf(problem)),
     });
   }
 
   /** `--router-reset-states` is meant for the start: a component that comes back is not reset again. */
   #resetsNow({ namespace, component }: ComponentScope): boolean {
     const name = `${namespace}/${component}`;
-    if (this.#settings.routerResetStates !== true || this.#reset.has(name)) return false;
+    if (this.#options.settings.routerResetStates !== true || this.#reset.has(name)) return false;
     this.#reset.add(name);
-    this.#logger.for('router').warn('the stored snapshot of the block index is dropped', { namespace, component });
+    this.#options.logger
+      .for('router')
+      .warn('the stored snapshot of the block index is dropped', { namespace, component });
     return true;
   }
 
   /** The lease under which one router of the fleet writes for the others what belongs to a component. */
-  leaseOf({ namespace, component }: ComponentScope): LeaseHolder {
+  #leaseOf({ namespace, component }: ComponentScope): LeaseHolder {
     const name = `index/${component}`;
     const known = this.#leases.get(`${namespace}/${name}`);
     if (known !== undefined) return known;
+    const { settings, state, clock, random } = this.#options;
     const { metrics } = this.watch;
     const lease = new LeaseHolder({
-      state: this.state,
+      state,
       lease: { namespace, name },
-      clock: this.#clock,
-      random: this.#random,
-      ttlMs: this.#settings.leaseTtlSecs * 1000,
+      clock,
+      random,
+      ttlMs: settings.leaseTtlSecs * 1000,
       onAcquired: () => metrics.leaseHeld(component, true),
       onLost: () => metrics.leaseHeld(component, false),
       onProblem: () => {}, // every failure of the table is told by the state itself
@@ -155,9 +151,10 @@ export class SharedRouterState {
   }
 
   #openStore(namespace: string, component: string): SnapshotStore {
-    const { natsStreamReplicas: replicas } = this.#settings;
+    const { settings, clock, logger } = this.#options;
+    const { natsStreamReplicas: replicas } = settings;
     return createNatsSnapshotStore({
-      client: openNats(this.#settings, this.#clock, 'snapshots', this.#logger.for('events')),
+      client: openNats(settings, clock, 'snapshots', logger.for('events')),
       bucket: snapshotBucketOf(namespace, component),
       ...(replicas === undefined ? {} : { replicas }),
     });

@@ -50,6 +50,7 @@ export {
   type HashedPrompt,
   type PoolRole,
   poolName,
+  type RankId,
   type Reservation,
   type RoutableWorker,
   type RouteRequest,
@@ -102,7 +103,7 @@ export {
 } from './scheduler/queue/policy-config.ts';
 export { RankTable } from './scheduler/ranks.ts';
 export { Scheduler } from './scheduler/scheduler.ts';
-export { SessionAffinity, type SessionAffinityOptions, type SessionTarget } from './scheduler/scheduling-request.ts';
+export { SessionAffinity, type SessionAffinityOptions } from './scheduler/scheduling-request.ts';
 export { InFlight, type Pick, pickerFor, type RouterOptions, SimpleRouter } from './scheduler/simple-router.ts';
 export { createKeyedTracking, KEY_BYTES, type TrackingHash } from './scheduler/tracking-hash.ts';
 export type { Decision, PotentialLoad, PrefillDurationModel, RankLoad, SchedulingRequest } from './scheduler/types.ts';

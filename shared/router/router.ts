@@ -20,6 +20,13 @@ export interface RoutableWorker {
   readonly stableId?: string | undefined;
 }
 
+/** One data-parallel rank of one worker. */
+export interface RankId {
+  /** Instance id, lower-case hex. */
+  readonly workerId: string;
+  readonly dpRank: number;
+}
+
 /** The worker set that a request is for; made once a model, not once a request. */
 export interface WorkerPool {
   /** Names the worker set: the same key means the same prompt format and block size. */

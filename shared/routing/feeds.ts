@@ -59,11 +59,10 @@ export function openFeeds(
     /** Told of every load that a worker reports. */
     readonly onReport?: (report: LoadReport) => void;
     /** The log of a component's events. @default none */
-    readonly sourceOf?: (plane: EventPlane, scope: ComponentScope) => EventSource | undefined;
+    readonly sourceOf?: ((scope: ComponentScope) => EventSource | undefined) | undefined;
   },
 ): OpenFeeds {
   const { discovery, plane, routerMetrics, logger, clock, random } = parts;
-  const { sourceOf } = options;
   const recovery = new RecoveryClient({
     plane,
     clock,
@@ -79,7 +78,7 @@ export function openFeeds(
     random,
     logger: logger.for('router'),
     observer: routerMetrics,
-    ...(sourceOf === undefined ? {} : { sourceOf: (scope: ComponentScope) => sourceOf(eventPlane, scope) }),
+    sourceOf: options.sourceOf,
   };
   const feeds = new WorkerFeeds(surroundings, options);
   return {

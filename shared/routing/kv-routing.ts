@@ -16,7 +16,6 @@ import {
   type KvRouterConfig,
   kvRouterConfigOf,
   type LoadReport,
-  type PeerTeller,
   type PrefixIndex,
   poolName,
   predictingIndex,
@@ -99,6 +98,28 @@ export class KvRouting implements Routing {
     this.#busy = new BusyWorkers(this.#loads, clock);
     this.#config = kvRouterConfigOf(settings, policies?.settings);
     this.#remote = this.#config.overlapScoreCredit > 0 ? openRemote?.(!this.#config.useKvEvents) : undefined;
+    const keepsIndex = this.#remote === undefined && this.#config.overlapScoreCredit > 0;
+    const followsKvEvents = this.#config.useKvEvents && keepsIndex;
+    const { shared } = parts;
+    const eventPlane = parts.openEventPlane?.();
+    this.#open =
+      eventPlane &&
+      openFeeds(parts, eventPlane, {
+        loads: this.#loads,
+        followsKvEvents,
+        onReport: (report) => this.#heard(report),
+        sourceOf: shared && ((scope) => shared.sourceOf(eventPlane, scope, () => this.#poolsOf(scope))),
+      });
+    if (settings.routerReplicaSync && eventPlane !== undefined) {
+      this.#replicas = new Replicas({
+        ...parts,
+        watch: shared?.watch,
+        eventPlane,
+        routerId: this.#routerId,
+        onPeers: (routerIds) => this.#setPeers(routerIds),
+        pools: () => this.#kv.pools,
+      });
+    }
     const { routerSessionAffinityTtlSecs: affinitySecs, routerSessionAffinityMode: affinityMode } = settings;
     this.#kv = new KvRouter({
       config: this.#config,
@@ -108,8 +129,8 @@ export class KvRouting implements Routing {
       inhibition: parts.inhibition,
       indexFor: (pool, ranks) => this.#indexFor(pool, ranks),
       ...(affinitySecs === undefined ? {} : { sessionAffinity: { ttlMs: affinitySecs * 1000, mode: affinityMode } }),
+      peers: this.#replicas,
       ...(settings.routerReplicaSync && {
-        peers: this.#peers(),
         shareFor: (pool: WorkerPool, ranks: RankTable) => this.#shareFor(pool, ranks),
       }),
       observer: { pool: (pool) => this.#fedOf(pool).metrics, requests: routerMetrics },
@@ -122,29 +143,6 @@ export class KvRouting implements Routing {
     this.#stalenessMs = settings.indexStalenessMs;
     const indexes = () => [...this.#fed.values()].flatMap(({ index, predictions }) => [index, predictions]);
     this.#memory = new IndexMemory(settings.indexMaxMb * MIB, indexes);
-    const keepsIndex = this.#remote === undefined && this.#config.overlapScoreCredit > 0;
-    const followsKvEvents = this.#config.useKvEvents && keepsIndex;
-    const { shared } = parts;
-    const eventPlane = parts.openEventPlane?.();
-    this.#open =
-      eventPlane &&
-      openFeeds(parts, eventPlane, {
-        loads: this.#loads,
-        followsKvEvents,
-        onReport: (report) => this.#heard(report),
-        ...(shared && { sourceOf: (plane, scope) => shared.sourceOf(plane, scope, () => this.#poolsOf(scope)) }),
-      });
-    if (settings.routerReplicaSync && this.#open !== undefined) {
-      const { eventPlane } = this.#open;
-      this.#replicas = new Replicas({
-        ...parts,
-        watch: shared?.watch,
-        eventPlane,
-        routerId: this.#routerId,
-        onPeers: (routerIds) => this.#setPeers(routerIds),
-        pools: () => this.#kv.pools,
-      });
-    }
     metrics.registry.beforeScrape(() => this.#showState());
     this.#housekeeping = this.#clock.after(HOUSEKEEPING_MS, () => this.#keepHouse());
   }
@@ -251,15 +249,6 @@ export class KvRouting implements Routing {
   #setPeers(routerIds: readonly string[]): void {
     this.#peerIds = routerIds;
     for (const share of this.#shares.values()) share.setOthers(routerIds);
-  }
-
-  /** Replicas are opened after the router that tells them. */
-  #peers(): PeerTeller {
-    return {
-      booked: (...booking) => this.#replicas?.booked(...booking),
-      prefillDone: (...booking) => this.#replicas?.prefillDone(...booking),
-      ended: (...booking) => this.#replicas?.ended(...booking),
-    };
   }
 
   #fedOf(pool: WorkerPool): Fed {

@@ -22,7 +22,8 @@ import {
   UnattributedLoad,
   type WorkerPool,
 } from '../router/index.ts';
-import type { ProcessLogger, RouterMetrics } from '../telemetry/index.ts';
+import type { RouterMetrics } from '../telemetry/index.ts';
+import type { RoutingParts } from './feeds.ts';
 
 interface PeerLoadsOptions {
   readonly clock: Clock;
@@ -96,17 +97,14 @@ class PeerLoads {
   }
 }
 
-interface ReplicaParts {
-  readonly clock: Clock;
+interface ReplicaParts extends Pick<RoutingParts, 'clock' | 'discovery' | 'logger'> {
   /** Names this router among them; hex. */
   readonly routerId: string;
   /** Told when another router has come or gone: those there are now. */
   onPeers(routerIds: readonly string[]): void;
-  readonly discovery: Discovery;
   readonly eventPlane: EventPlane;
   /** Told when replicas cannot be heard. @default nobody is */
   readonly watch: PartWatch | undefined;
-  readonly logger: ProcessLogger;
   readonly routerMetrics: Pick<RouterMetrics, 'peerBookingUnremembered' | 'unattributedRequests'>;
   /** Worker sets of the router. */
   pools(): readonly KvPool[];

@@ -1,4 +1,3 @@
-import type { Clock, Random } from '../clock/index.ts';
 import type { EdgeSettings } from '../config/index.ts';
 import { fleetHost, followServiceCertificate, protectionOf, secureService } from '../fleet/index.ts';
 import type { RoutableModel } from '../pipeline/index.ts';
@@ -16,13 +15,11 @@ import {
   serveRouterOnPlane,
   WELL_KNOWN_INSTANCE,
 } from '../router/index.ts';
-import type { FrontendMetrics, ProcessLogger } from '../telemetry/index.ts';
+import type { RoutingParts } from './feeds.ts';
 import type { RouterServer } from './router-server.ts';
 
 /** What a resident router is made of. */
-export interface ResidentParts {
-  readonly clock: Clock;
-  readonly random: Random;
+export interface ResidentParts extends Pick<RoutingParts, 'clock' | 'random' | 'metrics' | 'logger' | 'onAnswering'> {
   /** Decides, for others as for this process. */
   readonly router: Pick<Router, 'choose'>;
   readonly kv: KvRouter;
@@ -32,12 +29,8 @@ export interface ResidentParts {
   busyWorkers(model: RoutableModel): ReadonlySet<string> | undefined;
   /** Shared with the other residents. @default nothing: this is the only one */
   readonly state: RouterState | undefined;
-  /** Told when this process holds the lease under which one router answers, and when it does no more. @default nobody is */
-  readonly onAnswering?: ((isAnswering: boolean) => void) | undefined;
   /** Where it answers. */
   readonly server: RouterServer;
-  readonly metrics: FrontendMetrics;
-  readonly logger: ProcessLogger;
 }
 
 /** A resident router that serves. */

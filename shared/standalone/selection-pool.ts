@@ -10,12 +10,12 @@ import {
   Overlaps,
   type PolicyProfile,
   type PrefillDurationModel,
+  type RankId,
   RankTable,
   Scheduler,
   type SchedulingRequest,
   SessionAffinity,
   type SessionAffinityOptions,
-  type SessionTarget,
 } from '../router/index.ts';
 import type { Logger } from '../telemetry/index.ts';
 import type { BlockHashes } from '../tokens/index.ts';
@@ -131,7 +131,7 @@ export class SelectionPool {
   }
 
   /** Where the session goes while that can be had; a binding that cannot is dropped. */
-  sessionTarget(sessionId: string | undefined): SessionTarget | undefined {
+  sessionTarget(sessionId: string | undefined): RankId | undefined {
     const target = sessionId === undefined ? undefined : this.affinity?.find(sessionId);
     if (sessionId === undefined || target === undefined) return undefined;
     const worker = this.workers.get(target.workerId);

@@ -65,6 +65,12 @@ export class VirtualClock implements Clock {
     this.#nowMs = untilMs;
   }
 
+  /** As `advance`, by no more than it takes until the next timers are due. */
+  advanceToTimers(msMax: number): Promise<void> {
+    const next = this.#nextDue(this.#nowMs + msMax);
+    return this.advance(next === undefined ? msMax : Math.max(0, next.dueMs - this.#nowMs));
+  }
+
   #arm(delayMs: number, periodMs: number | undefined, callback: () => void): Timer {
     const timer = { dueMs: this.#nowMs + Math.max(0, delayMs), order: this.#order++, periodMs, callback };
     this.#timers.add(timer);

@@ -22,12 +22,14 @@ export interface AskOnceLimits {
 /**
  * Asks a question that has one short answer. Resolves within `timeoutMs`, and at once when `signal` aborts; never rejects. Where
  * this process stood still meanwhile, an answer that has come counts.
+ * @param onOutput told of every output of an answer of several; what it throws fails the question
  */
 export function askOnce(
   plane: Pick<RequestPlane, 'call'>,
   transport: Transport,
   question: PlaneRequest,
   { clock, timeoutMs, signal }: AskOnceLimits,
+  onOutput?: (output: EngineOutput) => void,
 ): Promise<OneAnswer> {
   if (signal?.aborted) return Promise.resolve({ kind: 'failed', error: toServeError(signal.reason) });
   return new Promise((resolve) => {
@@ -50,6 +52,11 @@ export function askOnce(
       tokens() {},
       output(output) {
         last = output;
+        try {
+          onOutput?.(output);
+        } catch (thrown) {
+          giveUp(toServeError(thrown));
+        }
       },
       end: () => settle({ kind: 'answered', output: last }),
       fail: (error) => settle({ kind: 'failed', error }),

@@ -1,4 +1,6 @@
 import { invariant } from '../../errors/index.ts';
+import { grown } from '../../records/index.ts';
+import { roomy } from '../scheduler/ranks.ts';
 
 /** Incarnations in use and waiting; 18 bits of a holding. */
 const INCARNATIONS_MAX = (1 << 18) - 1;
@@ -11,13 +13,13 @@ const NOBODY = -1;
  */
 export class Incarnations {
   /** -1 = ended or unused. */
-  ranks = new Int32Array(64).fill(NOBODY);
+  ranks: Int32Array = new Int32Array(64).fill(NOBODY);
   /** Blocks held. */
-  blocks = new Int32Array(64);
+  blocks: Int32Array = new Int32Array(64);
   /** 1 = some of its blocks have another hash with the engine than with us. */
-  hasOwnHashes = new Uint8Array(64);
+  hasOwnHashes: Uint8Array = new Uint8Array(64);
   /** Number of the block that was stored last, which most often is the parent of the next; it may be gone. 0 = unknown. */
-  last = new Int32Array(64);
+  last: Int32Array = new Int32Array(64);
   #ofRank = new Int32Array(64);
   #count = 1;
   #free: number[] = [];
@@ -34,18 +36,19 @@ export class Incarnations {
     if (current !== 0) return current;
     if (rank < 0 || rank > INCARNATIONS_MAX || (this.#free.length === 0 && this.#count > INCARNATIONS_MAX)) return 0;
     const incarnation = this.#free.pop() ?? this.#count++;
-    if (rank >= this.#ofRank.length) this.#ofRank = grown(this.#ofRank, rank + 1, 0);
-    if (incarnation >= this.ranks.length) {
-      this.ranks = grown(this.ranks, incarnation + 1, NOBODY);
-      this.blocks = grown(this.blocks, incarnation + 1, 0);
-      this.last = grown(this.last, incarnation + 1, 0);
-      const hasOwnHashes = new Uint8Array(this.ranks.length);
-      hasOwnHashes.set(this.hasOwnHashes);
-      this.hasOwnHashes = hasOwnHashes;
-    }
+    this.#ofRank = roomy(this.#ofRank, rank + 1);
+    if (incarnation >= this.ranks.length) this.#grow();
     this.ranks[incarnation] = rank;
     this.#ofRank[rank] = incarnation;
     return incarnation;
+  }
+
+  #grow(): void {
+    const before = this.ranks.length;
+    this.ranks = grown(this.ranks).fill(NOBODY, before);
+    this.blocks = grown(this.blocks);
+    this.last = grown(this.last);
+    this.hasOwnHashes = grown(this.hasOwnHashes);
   }
 
   /** The incarnation holds one block less. */
@@ -88,23 +91,16 @@ export class Incarnations {
   /** Takes over the incarnations of a snapshot, by number; -1 among `ranks` = ended or unused. */
   restore(ranks: Int32Array, blocks: Int32Array, hasOwnHashes: Uint8Array): void {
     this.#count = ranks.length;
-    this.ranks = grown(ranks, ranks.length, NOBODY);
-    this.blocks = grown(blocks, ranks.length, 0);
-    this.hasOwnHashes = new Uint8Array(this.ranks.length);
-    this.hasOwnHashes.set(hasOwnHashes);
+    this.ranks = grown(ranks).fill(NOBODY, ranks.length);
+    this.blocks = grown(blocks);
+    this.hasOwnHashes = grown(hasOwnHashes);
     this.last = new Int32Array(this.ranks.length);
     for (let incarnation = 1; incarnation < ranks.length; incarnation++) {
       const rank = ranks[incarnation] as number;
-      if (rank >= this.#ofRank.length) this.#ofRank = grown(this.#ofRank, rank + 1, 0);
+      this.#ofRank = roomy(this.#ofRank, rank + 1);
       if (rank !== NOBODY) this.#ofRank[rank] = incarnation;
       else if (blocks[incarnation] === 0) this.#free.push(incarnation);
       else this.#ended.push(incarnation);
     }
   }
-}
-
-function grown(words: Int32Array, length: number, filler: number): Int32Array<ArrayBuffer> {
-  const larger = new Int32Array(Math.max(length, 2 * words.length)).fill(filler, words.length);
-  larger.set(words);
-  return larger;
 }

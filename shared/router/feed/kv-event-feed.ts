@@ -4,6 +4,7 @@ import type { Discovery, Watch, WatchListener } from '../../discovery/index.ts';
 import { reasonOf, workerError } from '../../errors/index.ts';
 import type { EventEnvelope, EventPlane, Transport } from '../../planes/index.ts';
 import type { Logger } from '../../telemetry/index.ts';
+import type { RankId } from '../router.ts';
 import {
   type BlockChange,
   decodeRouterEvents,
@@ -38,9 +39,7 @@ export interface FeedObserver extends FollowerObserver {
 }
 
 /** How far the events of one rank are in a snapshot of the index. */
-export interface RankPlace {
-  readonly workerId: string;
-  readonly dpRank: number;
+export interface RankPlace extends RankId {
   readonly eventId: number;
   /** Hex; undefined = the worker does not say. */
   readonly publisherId: string | undefined;
@@ -68,7 +67,7 @@ export interface FeedSurroundings {
   /** Gives way to other work. @default the end of the turn of the event loop */
   readonly defer?: () => Promise<void>;
   /** The log of a component's events. @default none: the topic is subscribed to, and every rank is restored by its worker */
-  readonly sourceOf?: (scope: ComponentScope) => EventSource | undefined;
+  readonly sourceOf?: ((scope: ComponentScope) => EventSource | undefined) | undefined;
 }
 
 /** Workers whose events go through one event plane topic. */
@@ -96,7 +95,7 @@ export class KvEventFeed {
   readonly #workers = new Map<string, Followed>();
   /** Recovery endpoints by worker and rank, as discovery has them. */
   readonly #endpoints = new Map<string, Map<number, Transport>>();
-  readonly #endpointOfKey = new Map<string, { readonly workerId: string; readonly dpRank: number }>();
+  readonly #endpointOfKey = new Map<string, RankId>();
   readonly #events: TopicFollower | undefined;
   readonly #source: EventSource | undefined;
   readonly #stopping = new AbortController();
@@ -157,7 +156,7 @@ export class KvEventFeed {
   }
 
   /** Every rank that is followed. */
-  ranks(): readonly { readonly workerId: string; readonly dpRank: number }[] {
+  ranks(): readonly RankId[] {
     return [...this.#workers.values()].flatMap(({ worker, ranks }) =>
       Array.from(ranks.keys(), (dpRank) => ({ workerId: worker.id, dpRank })),
     );
@@ -182,11 +181,6 @@ export class KvEventFeed {
     this.#restoresRanks = true;
     if (!this.#isOpen) return;
     for (const { ranks } of this.#workers.values()) for (const rank of ranks.values()) rank.start();
-  }
-
-  /** Workers followed. */
-  get size(): number {
-    return this.#workers.size;
   }
 
   /** The worker's own report says which event was its last. While a source still fills the indexes, nothing is late yet. */

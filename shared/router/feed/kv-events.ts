@@ -1,23 +1,15 @@
 import { RecordReader, type UnknownRecord } from '../../records/index.ts';
-import type { StorageTier } from '../block-index/types.ts';
+import type { HashPair, StorageTier, StoredRun } from '../block-index/types.ts';
+import type { RankId } from '../router.ts';
 
 /** A change of what one rank holds, in the form that the index takes: hashes as pairs of u32 halves, low half first. */
 export type BlockChange =
-  | {
-      readonly kind: 'stored';
-      readonly tier: StorageTier;
-      readonly parent: readonly [low: number, high: number] | undefined;
-      readonly blockHashes: Uint32Array;
-      readonly tokensHashes: Uint32Array;
-    }
+  | ({ readonly kind: 'stored' } & StoredRun)
   | { readonly kind: 'removed'; readonly tier: StorageTier; readonly blockHashes: Uint32Array }
   | { readonly kind: 'cleared' };
 
 /** A change with its place in the events of one rank. */
-export interface RankEvent {
-  /** Instance id, lower-case hex. */
-  readonly workerId: string;
-  readonly dpRank: number;
+export interface RankEvent extends RankId {
   readonly eventId: number;
   readonly change: BlockChange;
 }
@@ -145,7 +137,7 @@ function assembled(bytes: Uint8Array): Uint32Array {
   return words;
 }
 
-function pairOf(value: unknown): readonly [number, number] {
+function pairOf(value: unknown): HashPair {
   const pair = value instanceof Uint8Array ? pairsOf(value) : read.u64Pairs([value], 'parent_hash', 1);
   if (pair.length !== 2) throw MALFORMED;
   return [pair[0]!, pair[1]!];

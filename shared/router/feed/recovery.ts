@@ -1,7 +1,6 @@
 import type { Clock, Random } from '../../clock/index.ts';
-import { type ServeError, workerError } from '../../errors/index.ts';
-import type { CallSink, RequestPlane, Transport } from '../../planes/index.ts';
-import type { EngineOutput } from '../../protocol/index.ts';
+import { workerError } from '../../errors/index.ts';
+import { askOnce, type RequestPlane, type Transport } from '../../planes/index.ts';
 import { RecordReader, u64OfHex } from '../../records/index.ts';
 import { decodeRouterEvent, type RankEvent, type RecoveryRequest, type SkipReason } from './kv-events.ts';
 
@@ -10,8 +9,7 @@ export type RecoveryAnswer = {
   /** Hex; undefined when the worker does not say. */
   readonly publisherId: string | undefined;
 } & (
-  | { readonly kind: 'events'; readonly events: readonly RankEvent[]; readonly lastEventId: number }
-  | { readonly kind: 'dump'; readonly events: readonly RankEvent[]; readonly lastEventId: number }
+  | { readonly kind: 'events' | 'dump'; readonly events: readonly RankEvent[]; readonly lastEventId: number }
   | { readonly kind: 'too_new'; readonly newestEventId: number }
   | { readonly kind: 'refused'; readonly reason: string }
 );
@@ -47,96 +45,49 @@ export class RecoveryClient {
    *
    * @param workerId hex
    */
-  query(
+  async query(
     transport: Transport,
     workerId: string,
     dpRank: number,
     startEventId: number | undefined,
     signal: AbortSignal,
   ): Promise<RecoveryAnswer> {
-    const { plane, random, onSkip } = this.#options;
+    const { plane, clock, random, onSkip } = this.#options;
     const body: RecoveryRequest = {
       worker_id: u64OfHex(workerId).toString(),
       dp_rank: dpRank,
       ...(startEventId === undefined ? {} : { start_event_id: startEventId }),
       compact: true,
     };
-    return new Promise((resolve, reject) => {
-      if (signal.aborted) return reject(signal.reason);
-      const answer = new AnswerReader(onSkip, settle(resolve), settle(reject));
-      const call = plane.call(transport, { id: random.uuid(), headers: {}, deadlineMs: ANSWER_MS_MAX, body }, answer);
-      const timer = this.#options.clock.after(ANSWER_MS_MAX, () => {
-        call.kill();
-        answer.fail(workerError('DeadlineExceeded', `no answer within ${ANSWER_MS_MAX} ms`));
-      });
-      const onAbort = (): void => {
-        call.kill();
-        answer.fail(signal.reason);
-      };
-      signal.addEventListener('abort', onAbort, { once: true });
-      function settle<T>(finish: (value: T) => void): (value: T) => void {
-        return (value) => {
-          timer.cancel();
-          signal.removeEventListener('abort', onAbort);
-          finish(value);
-        };
-      }
-    });
+    const question = { id: random.uuid(), headers: {}, deadlineMs: ANSWER_MS_MAX, body };
+    const limits = { clock, timeoutMs: ANSWER_MS_MAX, signal };
+    const answer = new AnswerReader(onSkip);
+    const outcome = await askOnce(plane, transport, question, limits, (output) => answer.take(output.body));
+    signal.throwIfAborted();
+    if (outcome.kind === 'failed') throw outcome.error;
+    return answer.whole();
   }
 }
 
 /** Puts the parts of an answer together. */
-class AnswerReader implements CallSink {
+class AnswerReader {
   readonly #onSkip: (reason: SkipReason) => void;
-  readonly #resolve: (answer: RecoveryAnswer) => void;
-  readonly #reject: (reason: unknown) => void;
   readonly #events: RankEvent[] = [];
   #blocks = 0;
   #answer: RecoveryAnswer | undefined;
-  #isOver = false;
 
-  constructor(
-    onSkip: (reason: SkipReason) => void,
-    resolve: (answer: RecoveryAnswer) => void,
-    reject: (reason: unknown) => void,
-  ) {
+  constructor(onSkip: (reason: SkipReason) => void) {
     this.#onSkip = onSkip;
-    this.#resolve = resolve;
-    this.#reject = reject;
   }
 
-  accepted(): void {}
-
-  tokens(): void {
-    this.fail(workerError('BackendProtocol', 'a recovery endpoint that sends tokens'));
+  /** @throws ServeError when nothing was taken */
+  whole(): RecoveryAnswer {
+    if (this.#answer === undefined) throw workerError('BackendProtocol', 'an empty recovery answer');
+    return this.#answer;
   }
 
-  output(output: EngineOutput): void {
-    if (this.#isOver) return;
-    try {
-      this.#take(output.body);
-    } catch (thrown) {
-      this.fail(thrown as ServeError); // `#take` throws nothing else
-    }
-  }
-
-  end(): void {
-    if (this.#answer === undefined) this.fail(workerError('BackendProtocol', 'an empty recovery answer'));
-    else this.#settle(() => this.#resolve(this.#answer as RecoveryAnswer)); // seen to be there one line above
-  }
-
-  /** @param error also the reason of an aborted signal */
-  fail(error: unknown): void {
-    this.#settle(() => this.#reject(error));
-  }
-
-  #settle(finish: () => void): void {
-    if (this.#isOver) return;
-    this.#isOver = true;
-    finish();
-  }
-
-  #take(body: unknown): void {
+  /** @throws ServeError for a part that is none */
+  take(body: unknown): void {
     const {
       Events,
       TreeDump,
@@ -181,15 +132,12 @@ export interface LiveEvent {
   readonly event: RankEvent;
 }
 
+/** Events that wait for the one that is missing. */
+const BUFFERED_MAX = 1024;
+
 /** Live events of one rank that wait for a recovery to end. Bounded: the one that waits longest is dropped. */
 export class EventBuffer {
   readonly #events = new Map<number, LiveEvent>();
-  readonly #eventsMax: number;
-
-  /** @param eventsMax events that wait for the one that is missing. @default 1024 */
-  constructor(eventsMax = 1024) {
-    this.#eventsMax = eventsMax;
-  }
 
   get isEmpty(): boolean {
     return this.#events.size === 0;
@@ -198,7 +146,7 @@ export class EventBuffer {
   /** Returns how many events were dropped for it. */
   add(live: LiveEvent): number {
     this.#events.set(live.event.eventId, live);
-    if (this.#events.size <= this.#eventsMax) return 0;
+    if (this.#events.size <= BUFFERED_MAX) return 0;
     const [oldest] = this.#events.keys();
     if (oldest !== undefined) this.#events.delete(oldest);
     return 1;

@@ -20,14 +20,9 @@ export interface PlacedWorker extends FollowedWorker {
 }
 
 interface OpenScope {
-  readonly scope: ComponentScope;
   readonly workers: Set<string>;
   readonly events: KvEventFeed | undefined;
   readonly loads: TopicFollower;
-}
-
-interface FollowedSet {
-  readonly scopeOf: Map<string, OpenScope>;
 }
 
 export interface WorkerFeedsOptions {
@@ -46,7 +41,8 @@ export class WorkerFeeds {
   readonly #surroundings: FeedSurroundings;
   readonly #options: WorkerFeedsOptions;
   readonly #scopes = new Map<string, OpenScope>();
-  readonly #sets = new Map<string, FollowedSet>();
+  /** By worker set: the scope of each of its workers. */
+  readonly #sets = new Map<string, Map<string, OpenScope>>();
   readonly #closing = new Set<Promise<void>>();
 
   constructor(surroundings: FeedSurroundings, options: WorkerFeedsOptions) {
@@ -56,15 +52,15 @@ export class WorkerFeeds {
 
   /** The workers of the set `key` as they are now; their cache changes go to `sink`, if there is one. */
   setWorkers(key: string, workers: readonly PlacedWorker[], sink: BlockChangeSink | undefined): void {
-    const set = this.#sets.get(key) ?? { scopeOf: new Map<string, OpenScope>() };
+    const set = this.#sets.get(key) ?? new Map<string, OpenScope>();
     this.#sets.set(key, set);
     const present = new Set(workers.map(({ id }) => id));
-    for (const [workerId, open] of set.scopeOf) {
+    for (const [workerId, open] of set) {
       if (!present.has(workerId)) this.#leave(set, workerId, open);
     }
     for (const worker of workers) {
       const open = this.#open(worker.scope);
-      set.scopeOf.set(worker.id, open);
+      set.set(worker.id, open);
       open.workers.add(worker.id);
       this.#options.loads.expect(worker);
       if (sink !== undefined) open.events?.follow(worker, sink);
@@ -88,8 +84,8 @@ export class WorkerFeeds {
     await Promise.all(this.#closing);
   }
 
-  #leave(set: FollowedSet, workerId: string, open: OpenScope): void {
-    set.scopeOf.delete(workerId);
+  #leave(set: Map<string, OpenScope>, workerId: string, open: OpenScope): void {
+    set.delete(workerId);
     open.workers.delete(workerId);
     open.events?.unfollow(workerId);
     this.#options.loads.forget(workerId);
@@ -106,7 +102,7 @@ export class WorkerFeeds {
       topic: LOAD_TOPIC,
       listener: { event: (envelope) => this.#receiveLoad(envelope, events) },
     });
-    const open: OpenScope = { scope, workers: new Set(), events, loads };
+    const open: OpenScope = { workers: new Set(), events, loads };
     this.#scopes.set(key, open);
     return open;
   }

@@ -1,14 +1,12 @@
 import type { Clock } from '../../clock/index.ts';
 import { asRecord, asWholeNumber } from '../../records/index.ts';
-import type { RoutableWorker } from '../router.ts';
+import type { RankId, RoutableWorker } from '../router.ts';
+import { hasRank } from '../scheduler/eligibility.ts';
 import type { FollowedWorker } from './kv-event-feed.ts';
 import { workerIdOf } from './kv-events.ts';
 
 /** What a worker says of one of its ranks. Undefined = it does not say. */
-export interface LoadReport {
-  /** Hex. */
-  readonly workerId: string;
-  readonly dpRank: number;
+export interface LoadReport extends RankId {
   readonly usedKvBlocks: number | undefined;
   readonly activePrefillTokens: number | undefined;
   readonly activeDecodeBlocks: number | undefined;
@@ -53,22 +51,14 @@ interface ExpectedWorker {
 /** The last report of each rank of the workers that are followed. */
 export class WorkerLoads {
   readonly #workers = new Map<string, ExpectedWorker>();
-  #version = 0;
-
-  /** Changes with every report and every worker that leaves. */
-  get version(): number {
-    return this.#version;
-  }
 
   /** Keeps the report, without its requests, if it is of a rank that is expected. */
   set(report: LoadReport): void {
     const { workerId, dpRank } = report;
     const worker = this.#workers.get(workerId);
     if (worker === undefined) return;
-    const { dataParallelStartRank: start, dataParallelSize: size, reports } = worker;
-    if (dpRank < start || dpRank >= start + size) return;
-    reports.set(dpRank, { ...report, arrivedRequests: NO_TEXTS, leftRequests: NO_TEXTS });
-    this.#version++;
+    if (!hasRank(worker, dpRank)) return;
+    worker.reports.set(dpRank, { ...report, arrivedRequests: NO_TEXTS, leftRequests: NO_TEXTS });
   }
 
   of(workerId: string, dpRank: number): LoadReport | undefined {
@@ -80,12 +70,12 @@ export class WorkerLoads {
     const reports = this.#workers.get(id)?.reports ?? new Map<number, LoadReport>();
     this.#workers.set(id, { dataParallelStartRank, dataParallelSize, reports });
     for (const dpRank of reports.keys()) {
-      if (dpRank < dataParallelStartRank || dpRank >= dataParallelStartRank + dataParallelSize) reports.delete(dpRank);
+      if (!hasRank({ dataParallelStartRank, dataParallelSize }, dpRank)) reports.delete(dpRank);
     }
   }
 
   forget(workerId: string): void {
-    if (this.#workers.delete(workerId)) this.#version++;
+    this.#workers.delete(workerId);
   }
 }
 

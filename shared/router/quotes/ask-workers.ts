@@ -3,7 +3,7 @@ import { afterSocketsAreRead } from '../../concurrency/index.ts';
 import { askOnce, type RequestPlane, type Transport } from '../../planes/index.ts';
 import type { MetricRegistry } from '../../telemetry/index.ts';
 import type { RoutableWorker } from '../router.ts';
-import { Inhibition } from '../scheduler/eligibility.ts';
+import { hasRank, Inhibition } from '../scheduler/eligibility.ts';
 import { decodeClaimAnswer, decodeQuotes, encodeQuestion, type HoldTerms, type QuoteQuestion } from './claims.ts';
 import { type BestQuote, bestQuote, CLAIMS_MAX, type PlacedPrompt, type RankQuote, termsOf } from './weigh-quotes.ts';
 
@@ -201,9 +201,8 @@ export class WorkerAsker<Worker extends RoutableWorker> {
   ): Promise<{ readonly quotes: readonly RankQuote[]; readonly heldAt: number | undefined }> {
     const body = await this.#ask(worker, { kind: 'quote', sequence, blockSizeTokens, hold }, limits);
     const { ranks, heldAt } = this.#read(worker, body, decodeQuotes) ?? { ranks: [] };
-    const { dataParallelStartRank: first, dataParallelSize: size } = worker;
     const quotes = ranks
-      .filter(({ dpRank }) => (asked ?? dpRank) === dpRank && dpRank >= first && dpRank < first + size)
+      .filter(({ dpRank }) => (asked ?? dpRank) === dpRank && hasRank(worker, dpRank))
       .map((rank) => ({ ...rank, cachedTokens: Math.min(rank.cachedTokens, tokens), workerId: worker.id }));
     return { quotes, heldAt };
   }

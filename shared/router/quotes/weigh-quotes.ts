@@ -36,7 +36,6 @@ export interface BestQuote {
 const AWAY_TOKENS = 3000;
 /** A claim is refused for no less: another question takes time, too. */
 const CLAIM_SLACK_TOKENS = 1000;
-const TIERS = { hostCacheHitWeight: 0, diskCacheHitWeight: 0 }; // counted by whoever quoted
 
 /**
  * The terms on which the worker that hashing names takes a prompt without others being asked: it would compute so little that
@@ -92,18 +91,8 @@ function costsOf(
   const busy = quotes.filter(({ prefillTokens }) => prefillTokens > 0).length;
   const weight = uncachedWeight(busy, quotes.length);
   return quotes.map(({ workerId, cachedTokens, prefillTokens, activeBlocks }) => {
-    const row = {
-      prefillTokens,
-      deviceBlocks: cachedTokens / blockSizeTokens,
-      hostBlocks: 0,
-      diskBlocks: 0,
-      sharedBlocks: 0,
-      activeBlocks,
-      addedBlocks: 0,
-      activeRequests: 0,
-    };
-    const facts = { blockSizeTokens, promptTokens };
-    const { backlog, uncached, decode } = statorTerms(row, facts, TIERS, { weight, isOwn: true });
+    const row = { prefillTokens, cachedTokens, activeBlocks, addedBlocks: 0 };
+    const { backlog, uncached, decode } = statorTerms(row, { blockSizeTokens, promptTokens }, { weight, isOwn: true });
     return backlog + uncached + decode + (workerId === homeId ? 0 : awayTokens(promptTokens, weight));
   });
 }

@@ -42,6 +42,8 @@ export interface WeighedRequest {
 export interface Choice {
   readonly at: number;
   readonly reason: DecisionReason;
+  /** What the formulas saw. */
+  readonly inputs: CostInputs;
 }
 
 const NO_HASHES = new Uint32Array(0);
@@ -57,7 +59,6 @@ export class Chooser {
   readonly #options: ChooserOptions;
   readonly #weights: DynamoWeights;
   readonly #blocksOf: ((rank: number) => number) | undefined;
-  #inputs: CostInputs | undefined;
   #chances = new Float64Array(64);
 
   constructor(options: ChooserOptions) {
@@ -93,16 +94,12 @@ export class Chooser {
   /** Weighs the candidates, of which there is at least one. */
   choose(weighed: WeighedRequest): Choice {
     this.#fillPrefill(weighed);
-    this.#fillCosts(weighed);
     const { request, weights } = weighed;
+    const inputs = this.#inputsOf(weighed);
+    if (weighed.costModel === 'dynamo') fillDynamoCosts(this.candidates, inputs, weights);
+    else fillStatorCosts(this.candidates, inputs, weights, this.#options.share);
     this.#applyPreferences(request);
-    return this.#select(request, weights.routerTemperature);
-  }
-
-  /** What the formulas saw at the last `choose`. */
-  get inputs(): CostInputs {
-    if (this.#inputs === undefined) throw new Error('nothing was chosen yet');
-    return this.#inputs;
+    return this.#select(request, weights.routerTemperature, inputs);
   }
 
   #inputsOf({ request, weights }: WeighedRequest): CostInputs {
@@ -160,13 +157,6 @@ export class Chooser {
     }
   }
 
-  #fillCosts(weighed: WeighedRequest): void {
-    const inputs = this.#inputsOf(weighed);
-    this.#inputs = inputs;
-    if (weighed.costModel === 'dynamo') fillDynamoCosts(this.candidates, inputs, weighed.weights);
-    else fillStatorCosts(this.candidates, inputs, weighed.weights, this.#options.share);
-  }
-
   /** What preferred taints multiply the cost of a rank by; a pinned request has no preferences. */
   factorOf(rank: number, { constraints, pinned }: SchedulingRequest): number {
     const preferred = constraints?.preferred_taints;
@@ -187,19 +177,19 @@ export class Chooser {
     return rank === undefined ? -1 : this.candidates.ranks.subarray(0, this.candidates.count).indexOf(rank);
   }
 
-  #select(request: SchedulingRequest, temperature: number): Choice {
+  #select(request: SchedulingRequest, temperature: number, inputs: CostInputs): Choice {
     const { random } = this.#options;
     const { count } = this.candidates;
-    if (request.pinned !== undefined && count === 1) return { at: 0, reason: 'pinned' };
-    if (count === 1) return { at: 0, reason: 'only' };
+    if (request.pinned !== undefined && count === 1) return { at: 0, reason: 'pinned', inputs };
+    if (count === 1) return { at: 0, reason: 'only', inputs };
     const preferredAt = this.#preferredAt(request);
-    if (preferredAt !== -1) return { at: preferredAt, reason: 'session' };
+    if (preferredAt !== -1) return { at: preferredAt, reason: 'session', inputs };
     if (temperature > 0) {
       this.#chances = roomy(this.#chances, count);
-      return { at: drawByCost(this.candidates, temperature, random, this.#chances), reason: 'drawn' };
+      return { at: drawByCost(this.candidates, temperature, random, this.#chances), reason: 'drawn', inputs };
     }
     const { at, ties } = selectLowest(this.candidates, random, this.#blocksOf);
-    return { at, reason: ties > 1 ? 'tie' : 'lowest-cost' };
+    return { at, reason: ties > 1 ? 'tie' : 'lowest-cost', inputs };
   }
 }
 

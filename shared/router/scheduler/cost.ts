@@ -41,6 +41,17 @@ export interface CandidateRow {
   readonly activeRequests: number;
 }
 
+/** Prompt tokens that a candidate has cached, whatever the tier. */
+export function cachedTokensOf(
+  { deviceBlocks, hostBlocks, diskBlocks }: CandidateRow,
+  { blockSizeTokens }: PromptFacts,
+  { hostCacheHitWeight, diskCacheHitWeight }: TierWeights,
+): number {
+  return Math.round(
+    (deviceBlocks + hostCacheHitWeight * hostBlocks + diskCacheHitWeight * diskBlocks) * blockSizeTokens,
+  );
+}
+
 /** Blocks of the outside pool at positions `from` and later. */
 export function hitsBeyond(ranges: readonly (readonly [number, number])[], from: number): number {
   let hits = 0;
@@ -158,7 +169,7 @@ export function dynamoTerms(
     (weights.overlapScoreCredit / fade) * row.deviceBlocks +
     lowerTiers +
     weights.sharedCacheMultiplier * row.sharedBlocks;
-  const cachedTokens = Math.round((row.deviceBlocks + lowerTiers) * blockSizeTokens);
+  const cachedTokens = cachedTokensOf(row, prompt, weights);
   const rawTokens = weights.trackPrefillTokens ? row.prefillTokens + Math.max(promptTokens, cachedTokens) : 0;
   const rawPrefillBlocks = rawTokens / blockSizeTokens;
   const decodeBlocks = row.activeBlocks + row.addedBlocks;
@@ -277,18 +288,14 @@ export function fillStatorCosts(
 
 /** The parts of one candidate's cost, for people. `weight` is that of the decision. */
 export function statorTerms(
-  row: CandidateRow,
-  prompt: PromptFacts,
-  weights: TierWeights,
+  row: Pick<CandidateRow, 'prefillTokens' | 'activeBlocks' | 'addedBlocks'> & { readonly cachedTokens: number },
+  { blockSizeTokens, promptTokens }: PromptFacts,
   { weight, isOwn }: { readonly weight: number; readonly isOwn: boolean },
 ): StatorTerms {
-  const blocks =
-    row.deviceBlocks + weights.hostCacheHitWeight * row.hostBlocks + weights.diskCacheHitWeight * row.diskBlocks;
-  const cached = Math.round(blocks * prompt.blockSizeTokens);
   return {
     backlog: withSharedPass(row.prefillTokens),
-    uncached: weight * uncachedTokens(prompt.promptTokens, cached),
-    decode: DECODE_WEIGHT * prompt.blockSizeTokens * (row.activeBlocks + row.addedBlocks),
-    share: isOwn ? 0 : othersShareCost(prompt.promptTokens, weight),
+    uncached: weight * uncachedTokens(promptTokens, row.cachedTokens),
+    decode: DECODE_WEIGHT * blockSizeTokens * (row.activeBlocks + row.addedBlocks),
+    share: isOwn ? 0 : othersShareCost(promptTokens, weight),
   };
 }

@@ -1,11 +1,11 @@
 import type { Clock } from '../../clock/index.ts';
 import { describeFailure } from '../router.ts';
-import type { Chooser, ChooserOptions, WeighedRequest } from './chooser.ts';
+import type { Choice, Chooser, ChooserOptions, WeighedRequest } from './chooser.ts';
 import { hitsBeyond, uncachedTokens } from './cost.ts';
-import { DecisionLog, explanationOf, recordOf } from './decision-log.ts';
+import { DecisionLog, explanationOf, type RecordedChoice, recordOf } from './decision-log.ts';
 import type { ExplanationRecord } from './explanation-record.ts';
 import type { ActiveLoad } from './load/active-load.ts';
-import type { Decision, DecisionReason, PrefillDurationModel, SchedulerObserver, SchedulingRequest } from './types.ts';
+import type { Decision, PrefillDurationModel, SchedulerObserver, SchedulingRequest } from './types.ts';
 
 export interface DeciderOptions extends ChooserOptions {
   readonly chooser: Chooser;
@@ -40,10 +40,10 @@ export class Decider {
     if (this.#load.has(request.id)) return undefined;
     const { observer, config, index } = this.#options;
     const startMs = observer === undefined ? 0 : this.#clock.nowMs();
-    const { at, reason } = this.#chooser.choose(weighed);
-    const decision = this.#describe(weighed, at, reason, waitedMs);
+    const choice = this.#chooser.choose(weighed);
+    const decision = this.#describe(weighed, choice, waitedMs);
     const { prefillTokens, prefillMs } = decision;
-    if (this.#log.isOn) this.#log.add(this.#facts(weighed, at, reason, waitedMs), this.#chooser.candidates);
+    if (this.#log.isOn) this.#log.add(recorded(weighed, choice, waitedMs), this.#chooser.candidates);
     this.#load.add(
       {
         id: request.id,
@@ -64,8 +64,7 @@ export class Decider {
 
   /** What would be decided among the chooser's candidates. */
   explain(weighed: WeighedRequest): ExplanationRecord {
-    const { at, reason } = this.#chooser.choose(weighed);
-    const record = recordOf(this.#facts(weighed, at, reason, 0), this.#chooser.candidates);
+    const record = recordOf(recorded(weighed, this.#chooser.choose(weighed), 0), this.#chooser.candidates);
     return explanationOf(record, this.#options.ranks, this.#options.share);
   }
 
@@ -93,7 +92,7 @@ export class Decider {
     return explanationOf(record, this.#options.ranks, this.#options.share);
   }
 
-  #describe(weighed: WeighedRequest, at: number, reason: DecisionReason, waitedMs: number): Decision {
+  #describe(weighed: WeighedRequest, { at, reason }: Choice, waitedMs: number): Decision {
     const { request } = weighed;
     const { config, ranks, blockSizeTokens } = this.#options;
     const { candidates, overlaps } = this.#chooser;
@@ -137,20 +136,6 @@ export class Decider {
     return { uncachedTokens: left, prefillTokens, prefillMs };
   }
 
-  #facts({ request, weights, costModel }: WeighedRequest, chosenAt: number, reason: DecisionReason, waitedMs: number) {
-    const inputs = this.#chooser.inputs;
-    return {
-      requestId: request.id,
-      blocks: request.hashes.local.length >> 1,
-      inputs,
-      weights,
-      costModel,
-      waitedMs,
-      chosenAt,
-      reason,
-    };
-  }
-
   #tell(
     observer: SchedulerObserver,
     { deviceBlocks, cachedTokens }: Decision,
@@ -174,4 +159,13 @@ export class Decider {
       schedulingMs: this.#clock.nowMs() - startMs,
     });
   }
+}
+
+function recorded(
+  { request, weights, costModel }: WeighedRequest,
+  { at: chosenAt, reason, inputs }: Choice,
+  waitedMs: number,
+): RecordedChoice {
+  const blocks = request.hashes.local.length >> 1;
+  return { requestId: request.id, blocks, inputs, weights, costModel, waitedMs, chosenAt, reason };
 }

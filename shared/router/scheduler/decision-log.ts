@@ -2,6 +2,7 @@ import {
   type CandidateRow,
   type Candidates,
   type CostInputs,
+  cachedTokensOf,
   type DynamoWeights,
   dynamoTerms,
   hitsBeyond,
@@ -46,7 +47,20 @@ export interface RecordedCandidate extends CandidateRow {
   readonly cost: number;
 }
 
-const COLUMNS = 10;
+/** What is kept of a candidate, in the order in which `writeRows` writes it. */
+const FIELDS = [
+  'rank',
+  'cost',
+  'prefillTokens',
+  'deviceBlocks',
+  'hostBlocks',
+  'diskBlocks',
+  'sharedBlocks',
+  'activeBlocks',
+  'addedBlocks',
+  'activeRequests',
+] as const satisfies readonly (keyof RecordedCandidate)[];
+const COLUMNS = FIELDS.length;
 /** Candidates kept in all records together, 10 MiB: 1,000 decisions among up to 131 workers, 256 among 512. */
 const CANDIDATES_MAX = 131_072;
 /** 32 KiB. */
@@ -174,33 +188,9 @@ function writeRows(columns: Float64Array, candidates: Candidates, inputs: CostIn
 
 /** The candidate at `at` of a record. */
 export function readRow({ columns }: DecisionRecord, at: number): RecordedCandidate {
-  const [
-    rank,
-    cost,
-    prefillTokens,
-    deviceBlocks,
-    hostBlocks,
-    diskBlocks,
-    sharedBlocks,
-    activeBlocks,
-    addedBlocks,
-    requests,
-  ] = columns.subarray(COLUMNS * at, COLUMNS * (at + 1)) as unknown as FixedRow;
-  return {
-    rank,
-    cost,
-    prefillTokens,
-    deviceBlocks,
-    hostBlocks,
-    diskBlocks,
-    sharedBlocks,
-    activeBlocks,
-    addedBlocks,
-    activeRequests: requests,
-  };
+  const row = FIELDS.map((field, column) => [field, columns[COLUMNS * at + column]]);
+  return Object.fromEntries(row) as RecordedCandidate;
 }
-
-type FixedRow = readonly [number, number, number, number, number, number, number, number, number, number];
 
 /** A record as operators read it: candidates cheapest first, each with the parts of its cost. */
 export function explanationOf(
@@ -250,7 +240,7 @@ function describe(
   const terms =
     record.costModel === 'dynamo'
       ? dynamoTerms(row, record, leastTokens, weights)
-      : statorTerms(row, record, weights, { weight, isOwn });
+      : statorTerms({ ...row, cachedTokens: cachedTokensOf(row, record, weights) }, record, { weight, isOwn });
   const sum =
     'backlog' in terms
       ? terms.backlog + terms.uncached + terms.decode + terms.share

@@ -49,7 +49,14 @@ export function hasTaints({ taints }: FilteredWorker, constraints: RoutingConstr
   return (constraints?.required_taints ?? []).every((taint) => taints.includes(taint));
 }
 
-function hasRank({ dataParallelStartRank: start, dataParallelSize: size }: FilteredWorker, rank: number | undefined) {
+/** @param rank undefined = any will do */
+export function hasRank(
+  {
+    dataParallelStartRank: start,
+    dataParallelSize: size,
+  }: Pick<RoutableWorker, 'dataParallelStartRank' | 'dataParallelSize'>,
+  rank: number | undefined,
+): boolean {
   return rank === undefined || (rank >= start && rank < start + size);
 }
 

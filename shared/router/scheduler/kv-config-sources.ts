@@ -137,9 +137,6 @@ function missingIsl(value: unknown, field: string): readonly MissingIslLimit[] {
   });
 }
 
-/** What `--router-cost-model` takes. */
-export type CostModelChoice = 'auto' | 'stator' | 'dynamo';
-
 /**
  * The configuration that settings stand for.
  * @param policyFile the `router` section of the policy file, which overrides flags
@@ -151,8 +148,12 @@ export function kvRouterConfigOf(settings: RouterSettings, policyFile: Partial<K
   const tracksPrefill = policyFile.trackPrefillTokens ?? settings.routerTrackPrefillTokens;
   const prefillLoadModel = policyFile.prefillLoadModel ?? settings.routerPrefillLoadModel; // stator has a pace of its own
   const isDynamoAsked = isWeightSet || !tracksPrefill || prefillLoadModel !== 'none';
+  // Our replay tables (docs/simulate.md) show `stator` within 2 % of the best Dynamo setting or better on every row, and no worse
+  // than `dynamo` with late events and with two routers. Whoever set what only Dynamo's formula has gets that one.
+  const { routerCostModel = 'auto' } = settings;
+  const autoModel = isDynamoAsked ? 'dynamo' : 'stator';
   const config: KvRouterConfig = kvRouterConfig({
-    costModel: costModelOf(settings.routerCostModel ?? 'auto', isDynamoAsked),
+    costModel: routerCostModel === 'auto' ? autoModel : routerCostModel,
     overlapScoreCredit: settings.routerKvOverlapScoreCredit,
     overlapScoreCreditDecay: settings.routerKvOverlapScoreCreditDecay,
     prefillLoadScale: settings.routerPrefillLoadScale,
@@ -193,18 +194,6 @@ const FORMULA_FIELDS = [
 
 function setsWeight(policyFile: Partial<KvRouterConfig>): boolean {
   return FORMULA_FIELDS.some((field) => policyFile[field] !== undefined);
-}
-
-/**
- * The formula behind a choice. `auto` is `stator`: our replay tables (docs/simulate.md) show it within 2 % of the
- * best Dynamo setting or better on every row of docs/simulate.md, and no worse than `dynamo` with late events and
- * with two routers. Whoever set what only Dynamo's formula has gets that one.
- * @param isDynamoAsked whether the operator set a weight of Dynamo's formula or its load model, which must keep their meaning,
- *   or turned off the tracking of prompt tokens, without which there is no other
- */
-export function costModelOf(choice: CostModelChoice, isDynamoAsked: boolean): 'stator' | 'dynamo' {
-  if (choice !== 'auto') return choice;
-  return isDynamoAsked ? 'dynamo' : 'stator';
 }
 
 /** The part of the configuration that one request may set otherwise. */

@@ -135,9 +135,6 @@ function checkRanges(config: KvRouterConfig): void {
   for (const [field, name, max] of RANGES) checkRange(name, config[field], max);
   if (config.queueThreshold !== undefined) checkRange('router_queue_threshold', config.queueThreshold);
   if (config.predictedTtlMs !== undefined) checkRange('router_predicted_ttl_secs', config.predictedTtlMs);
-  if (!Number.isInteger(config.queuedRequestsMax) || config.queuedRequestsMax < 1) {
-    throw new KvRouterConfigError('queuedRequestsMax', 'queuedRequestsMax must be a whole number of at least 1');
-  }
   checkMissingIsl(config.queueByIncomingMissingIsl);
 }
 

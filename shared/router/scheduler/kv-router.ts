@@ -17,7 +17,7 @@ import type { PrefixIndex } from './prefix-index.ts';
 import { type PolicyConfig, profileFor } from './queue/policy-config.ts';
 import { RankTable } from './ranks.ts';
 import { Scheduler } from './scheduler.ts';
-import { hashPrompt, SessionAffinity, type SessionAffinityOptions, schedulingRequest } from './scheduling-request.ts';
+import { hashedPrompt, SessionAffinity, type SessionAffinityOptions, schedulingRequest } from './scheduling-request.ts';
 import type { TrackingHash } from './tracking-hash.ts';
 import type { Decision, KvRouterObserver, PrefillDurationModel, SchedulingRequest } from './types.ts';
 
@@ -41,8 +41,6 @@ export interface KvRouterOptions {
   readonly prefillDuration?: PrefillDurationModel | undefined;
   /** Names the blocks of running requests. @default their public sequence hashes */
   readonly tracking?: TrackingHash | undefined;
-  /** Decisions kept for `explained`, 0 = none. @default 1000 */
-  readonly explainedMax?: number;
   readonly observer?: KvRouterObserver | undefined;
   /** The ranks of a worker set that this router prefers among equals. @default it places requests alone */
   readonly shareFor?: (pool: WorkerPool, ranks: RankTable) => ReplicaShare;
@@ -205,8 +203,7 @@ export class KvRouter<Worker extends RoutableWorker = RoutableWorker> implements
   }
 
   #makePool(pool: WorkerPool): LivePool<Worker> {
-    const { clock, random, observer, policies, sessionAffinity, prefillDuration, explainedMax, indexFor, shareFor } =
-      this.#options;
+    const { clock, random, observer, policies, sessionAffinity, prefillDuration, indexFor, shareFor } = this.#options;
     const config = poolConfig(pool.role, this.#options.config);
     const ranks = new RankTable();
     const index = config.overlapScoreCredit === 0 ? undefined : indexFor?.(pool, ranks);
@@ -220,7 +217,6 @@ export class KvRouter<Worker extends RoutableWorker = RoutableWorker> implements
       isDecodePool: pool.role === 'decode',
       policies: profileFor(policies, pool.model ?? pool.key, config),
       prefillDuration,
-      ...(explainedMax === undefined ? {} : { explainedMax }),
       observer: observer?.pool(pool),
       share: shareFor?.(pool, ranks),
     });
@@ -233,10 +229,10 @@ export class KvRouter<Worker extends RoutableWorker = RoutableWorker> implements
     const { observer, clock, tracking, inhibition } = this.#options;
     const { pool, listed: workers, affinity } = live;
     const startMs = observer === undefined ? 0 : clock.nowMs();
-    const hashes = hashPrompt(request, pool);
-    const activeHashes = tracking?.activeHashes(request, pool, hashes);
+    const prompt = hashedPrompt(request);
+    const activeHashes = tracking?.activeHashes(request, pool, prompt.hashes);
     observer?.requests.hashed(clock.nowMs() - startMs);
-    return schedulingRequest(request, hashes, {
+    return schedulingRequest(request, prompt, {
       pool,
       workers,
       activeHashes,

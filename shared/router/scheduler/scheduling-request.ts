@@ -1,23 +1,22 @@
 import type { Clock } from '../../clock/index.ts';
 import type { RoutingHints } from '../../protocol/index.ts';
 import { type BlockHashes, hashBlocks } from '../../tokens/index.ts';
-import type { RoutableWorker, RouteRequest, WorkerPool } from '../router.ts';
-import { pinnedIn } from './eligibility.ts';
+import type { HashedPrompt, RankId, RoutableWorker, RouteRequest, WorkerPool } from '../router.ts';
+import { hasRank, pinnedIn } from './eligibility.ts';
 import type { SchedulingRequest } from './types.ts';
 
 const NO_HASHES: BlockHashes = { local: new Uint32Array(0), sequence: new Uint32Array(0) };
 
-/** Names the blocks of the request's prompt; none where it has no tokens or the block size is not known. */
-export function hashPrompt(request: RouteRequest, { blockSizeTokens, isEagle }: WorkerPool): BlockHashes {
-  const { tokenIds, prompt, routing } = request;
-  if (prompt !== undefined) return prompt.hashes;
-  if (tokenIds === undefined || blockSizeTokens === 0) return NO_HASHES;
-  return hashBlocks(tokenIds, {
-    blockSizeTokens,
-    isEagle,
-    loraName: routing.lora_name,
-    cacheSalt: routing.cache_salt,
-  });
+/**
+ * The prompt of a request, its blocks named where nobody has done that before; they have no names where it has no tokens or
+ * the block size is not known.
+ */
+export function hashedPrompt({ tokenIds, prompt, routing, pool }: RouteRequest): HashedPrompt {
+  if (prompt !== undefined) return prompt;
+  const { blockSizeTokens, isEagle } = pool;
+  if (tokenIds === undefined || blockSizeTokens === 0) return { tokens: tokenIds?.length ?? 0, hashes: NO_HASHES };
+  const { lora_name: loraName, cache_salt: cacheSalt } = routing;
+  return { tokens: tokenIds.length, hashes: hashBlocks(tokenIds, { blockSizeTokens, isEagle, loraName, cacheSalt }) };
 }
 
 export interface RequestSurroundings {
@@ -30,10 +29,10 @@ export interface RequestSurroundings {
   readonly affinity: SessionAffinity | undefined;
 }
 
-/** What the scheduler is asked for a request; `hashes` from `hashPrompt`. */
+/** What the scheduler is asked for a request, of which `prompt` is the `hashedPrompt`. */
 export function schedulingRequest(
   request: RouteRequest,
-  hashes: BlockHashes,
+  prompt: HashedPrompt,
   { pool, workers, activeHashes, avoidedWorkers, affinity }: RequestSurroundings,
 ): SchedulingRequest {
   const { routing } = request;
@@ -42,8 +41,8 @@ export function schedulingRequest(
   const isHard = affinity?.mode === 'hard';
   return {
     id: request.id,
-    promptTokens: request.prompt?.tokens ?? request.tokenIds?.length ?? 0,
-    hashes,
+    promptTokens: prompt.tokens,
+    hashes: prompt.hashes,
     activeHashes,
     override: request.override,
     priorityJump: routing.priority_jump,
@@ -78,14 +77,13 @@ function sessionTarget(
   { routing, excluded }: RouteRequest,
   workers: readonly RoutableWorker[],
   affinity: SessionAffinity | undefined,
-): { readonly workerId: string; readonly dpRank: number } | undefined {
+): RankId | undefined {
   const sessionId = routing.session_id;
   if (affinity === undefined || sessionId === undefined) return undefined;
   const target = affinity.find(sessionId);
   if (target === undefined) return undefined;
   const worker = workers.find(({ id }) => id === target.workerId);
-  const offset = target.dpRank - (worker?.dataParallelStartRank ?? 0);
-  if (worker !== undefined && offset < worker.dataParallelSize && !excluded.has(worker.id)) return target;
+  if (worker !== undefined && hasRank(worker, target.dpRank) && !excluded.has(worker.id)) return target;
   affinity.unbind(sessionId);
   return undefined;
 }
@@ -113,14 +111,8 @@ export interface SessionAffinityOptions {
   readonly mode?: 'hard' | 'soft';
 }
 
-/** Where a session's requests go. */
-export interface SessionTarget {
-  readonly workerId: string;
-  readonly dpRank: number;
-}
-
 interface Binding {
-  target: SessionTarget;
+  target: RankId;
   /** Requests under way; while there are any the binding does not expire. */
   requests: number;
   idleSinceMs: number;
@@ -142,11 +134,7 @@ export class SessionAffinity {
     this.#ttlMs = ttlMs;
   }
 
-  get size(): number {
-    return this.#bindings.size;
-  }
-
-  find(sessionId: string): SessionTarget | undefined {
+  find(sessionId: string): RankId | undefined {
     const binding = this.#bindings.get(sessionId);
     if (binding === undefined) return undefined;
     if (binding.requests > 0 || this.#clock.nowMs() - binding.idleSinceMs <= this.#ttlMs) return binding.target;
@@ -155,7 +143,7 @@ export class SessionAffinity {
   }
 
   /** A request of the session was sent to `target`. Ids that are too long are not bound. */
-  began(sessionId: string, target: SessionTarget): void {
+  began(sessionId: string, target: RankId): void {
     if (Buffer.byteLength(sessionId) > ID_BYTES_MAX) return;
     const binding = this.#bindings.get(sessionId) ?? { target, requests: 0, idleSinceMs: 0 };
     binding.target = target;

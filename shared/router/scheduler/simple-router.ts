@@ -201,9 +201,4 @@ export class InFlight {
     if (left > 0) this.#counts.set(workerId, left);
     else this.#counts.delete(workerId);
   }
-
-  /** Workers with at least one request. */
-  get size(): number {
-    return this.#counts.size;
-  }
 }

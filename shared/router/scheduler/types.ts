@@ -2,7 +2,7 @@ import type { ServeError } from '../../errors/index.ts';
 import type { RouterConfigOverride } from '../../protocol/index.ts';
 import type { RouterMetrics, RouterPoolMetrics } from '../../telemetry/index.ts';
 import type { BlockHashes } from '../../tokens/index.ts';
-import type { RoutableWorker, WorkerPool } from '../router.ts';
+import type { RankId, RoutableWorker, WorkerPool } from '../router.ts';
 import type { WorkerFilter, WorkerPin } from './eligibility.ts';
 
 /** What the scheduler knows of a worker; one that does not say what its engine takes in one pass counts as 10,000,000 tokens. */
@@ -45,14 +45,12 @@ export interface SchedulingRequest extends WorkerFilter {
   /** Blocks that an outside pool holds: sorted, disjoint, `[start, end)`. @default none */
   readonly sharedRanges?: readonly (readonly [start: number, end: number])[] | undefined;
   /** Worker that its session went to before; kept while it may take the request. */
-  readonly preferredWorker?: { readonly workerId: string; readonly dpRank: number } | undefined;
+  readonly preferredWorker?: RankId | undefined;
 }
 
 /** The worker and rank that took a request, and what the choice was made on. */
-export interface Decision {
+export interface Decision extends RankId {
   readonly requestId: string;
-  readonly workerId: string;
-  readonly dpRank: number;
   /** Number of the pair in the router's `RankTable`. */
   readonly rank: number;
   readonly cost: number;
@@ -97,9 +95,7 @@ export interface SchedulingTicket {
 }
 
 /** Load of a rank if a request went there. */
-export interface PotentialLoad {
-  readonly workerId: string;
-  readonly dpRank: number;
+export interface PotentialLoad extends RankId {
   readonly potentialPrefillTokens: number;
   readonly potentialDecodeBlocks: number;
   readonly activeRequests: number;
@@ -115,10 +111,8 @@ export interface RankWeight {
 }
 
 /** A request at a worker that this scheduler did not choose. */
-export interface Booking {
+export interface Booking extends RankId {
   readonly requestId: string;
-  readonly workerId: string;
-  readonly dpRank: number;
   readonly promptTokens: number;
   /** Undefined = its blocks are not known. */
   readonly hashes: BlockHashes | undefined;
@@ -130,9 +124,7 @@ export interface Booking {
 }
 
 /** Present load of a rank. */
-export interface RankLoad {
-  readonly workerId: string;
-  readonly dpRank: number;
+export interface RankLoad extends RankId {
   readonly activePrefillTokens: number;
   readonly activeDecodeBlocks: number;
   readonly activeRequests: number;

@@ -3,7 +3,7 @@ import type { RouterConfigOverride, RoutingHints } from '../../protocol/index.ts
 import { RecordReader, type UnknownRecord } from '../../records/index.ts';
 import type { HashedPrompt, PoolRole, RouteRequest, WorkerPool } from '../router.ts';
 import type { ExplanationRecord } from '../scheduler/explanation-record.ts';
-import { hashPrompt } from '../scheduler/scheduling-request.ts';
+import { hashedPrompt } from '../scheduler/scheduling-request.ts';
 import type { RankLoad } from '../scheduler/types.ts';
 
 /*
@@ -226,11 +226,6 @@ const NOBODY: ReadonlySet<string> = new Set();
 export function queryOf(request: RouteRequest, avoided = request.avoided ?? NOBODY): ChooseQuery {
   const { id: requestId, pool, routing, override, excluded, policyClass } = request;
   const { key: poolKey, role, blockSizeTokens } = pool;
-  const prompt = hashedPrompt(request, pool);
+  const prompt = hashedPrompt(request);
   return { requestId, poolKey, role, blockSizeTokens, prompt, routing, override, excluded, avoided, policyClass };
-}
-
-/** The prompt of a request, its blocks named where nobody has done that before. */
-export function hashedPrompt(request: RouteRequest, pool: WorkerPool): HashedPrompt {
-  return request.prompt ?? { tokens: request.tokenIds?.length ?? 0, hashes: hashPrompt(request, pool) };
 }

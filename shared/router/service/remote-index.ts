@@ -5,10 +5,17 @@ import { RecordReader, type UnknownRecord, u64OfHex } from '../../records/index.
 import type { MetricRegistry } from '../../telemetry/index.ts';
 import type { BlockHashes } from '../../tokens/index.ts';
 import type { ComponentScope } from '../feed/kv-event-feed.ts';
-import { type RoutableWorker, type RouteRequest, type Router, type WorkerPool, withChoose } from '../router.ts';
+import {
+  type RankId,
+  type RoutableWorker,
+  type RouteRequest,
+  type Router,
+  type WorkerPool,
+  withChoose,
+} from '../router.ts';
 import type { Overlaps, PrefixIndex } from '../scheduler/prefix-index.ts';
 import type { RankTable } from '../scheduler/ranks.ts';
-import { hashedPrompt } from './messages.ts';
+import { hashedPrompt } from '../scheduler/scheduling-request.ts';
 import { type ServingInstance, watchInstances } from './residents.ts';
 
 /*
@@ -30,10 +37,7 @@ interface IndexQuery {
 }
 
 /** How many blocks of a prompt one rank holds. */
-export interface RankBlocks {
-  /** Hex. */
-  readonly workerId: string;
-  readonly dpRank: number;
+export interface RankBlocks extends RankId {
   readonly blocks: number;
 }
 
@@ -45,10 +49,8 @@ interface IndexScores {
 }
 
 /** A request went to a rank, which holds its blocks from now on. */
-interface RoutingRecord {
+interface RoutingRecord extends RankId {
   readonly model: string;
-  readonly workerId: string;
-  readonly dpRank: number;
   readonly local: Uint32Array;
   readonly sequence: Uint32Array;
 }
@@ -154,7 +156,7 @@ function workerOf(workerId: string, dpRank: number): UnknownRecord {
   return { worker_id: u64OfHex(workerId).toString(), dp_rank: dpRank };
 }
 
-function rankOf(worker: unknown): { readonly workerId: string; readonly dpRank: number } {
+function rankOf(worker: unknown): RankId {
   const { worker_id: id, dp_rank: dpRank } = read.record(worker, 'worker');
   return { workerId: read.u64(id, 'worker_id').toString(16), dpRank: read.wholeNumber(dpRank, 'dp_rank') };
 }
@@ -322,7 +324,7 @@ export async function askIndex(
   const { pool } = request;
   const index = indexOf(pool);
   if (index === undefined) return request;
-  const prompt = hashedPrompt(request, pool);
+  const prompt = hashedPrompt(request);
   await index.look(prompt.hashes, signal);
   return { ...request, prompt };
 }

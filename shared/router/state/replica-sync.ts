@@ -1,14 +1,12 @@
 import type { Clock, Timer } from '../../clock/index.ts';
 import type { EventPublisher } from '../../planes/index.ts';
 import { RecordReader, type UnknownRecord, u64OfHex } from '../../records/index.ts';
+import type { RankId } from '../router.ts';
 import type { Scheduler } from '../scheduler/scheduler.ts';
 
 /** What another router did with a request. */
-export interface ActiveSequenceEvent {
+export interface ActiveSequenceEvent extends RankId {
   readonly requestId: string;
-  /** Instance id, lower-case hex. */
-  readonly workerId: string;
-  readonly dpRank: number;
   /** Of the router that says so; hex. */
   readonly routerId: string;
   readonly loraName: string | undefined;

@@ -1,12 +1,5 @@
 import { StoreError } from '../../discovery/index.ts';
 
-/** One data-parallel rank of one worker. */
-export interface RankId {
-  /** Instance id, lower-case hex. */
-  readonly workerId: string;
-  readonly dpRank: number;
-}
-
 /** A lease or a pointer. */
 export interface StateName {
   readonly namespace: string;

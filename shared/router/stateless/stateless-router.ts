@@ -12,7 +12,7 @@ import {
   type WorkerPool,
 } from '../router.ts';
 import { eligibleWorkers, type Inhibition, pinnedIn, rankIn } from '../scheduler/eligibility.ts';
-import { hashPrompt } from '../scheduler/scheduling-request.ts';
+import { hashedPrompt } from '../scheduler/scheduling-request.ts';
 import { candidatesOf, chooseStateless, type DemandedKey, type StatelessFleet } from './choose-stateless.ts';
 import { conversationKey, PrefixDemand, type PromptLevels, promptLevels } from './prompt-keys.ts';
 
@@ -145,7 +145,10 @@ export class StatelessDecider<Worker extends RoutableWorker> {
   /** The request goes to that worker, whose load it is from now on. One that has left meanwhile is nobody's. */
   sent({ id }: Pick<Worker, 'id'>, { prompt }: StatelessRequest, nowMs: number): void {
     const worker = this.#fleet.ids.indexOf(id);
-    if (worker >= 0) this.#send({ worker, tokens: prompt.tokens, atMs: nowMs });
+    if (worker < 0) return;
+    const sent = { worker, tokens: prompt.tokens, atMs: nowMs };
+    this.#sent.push(sent);
+    this.#weigh(sent, 1);
   }
 
   /** How much of the traffic has each key: what was seen, and while little was seen, as much as may be. */
@@ -172,11 +175,6 @@ export class StatelessDecider<Worker extends RoutableWorker> {
       this.#fleet.loads[at] = loadOf(said.get(id), dataParallelSize);
     });
     for (const sent of this.#sent.slice(this.#sentFrom)) this.#weigh(sent, 1);
-  }
-
-  #send(sent: Sent): void {
-    this.#sent.push(sent);
-    this.#weigh(sent, 1);
   }
 
   #forgetSent(nowMs: number): void {
@@ -262,8 +260,8 @@ export class StatelessRouter<Worker extends RoutableWorker = RoutableWorker> imp
     eligible: readonly Worker[],
     signal: AbortSignal,
   ): Promise<Reservation<Worker>> {
-    const { id, pool, routing, messages, tokenIds } = request;
-    const prompt = request.prompt ?? { tokens: tokenIds?.length ?? 0, hashes: hashPrompt(request, pool) };
+    const { id, pool, routing, messages } = request;
+    const prompt = hashedPrompt(request);
     const { clock, loads } = this.#options;
     const mayTake = eligible === decider.workers ? undefined : new Set(eligible.map((worker) => worker.id));
     const said = routing.session_id ?? routing.prompt_cache_key;

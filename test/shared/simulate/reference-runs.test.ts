@@ -72,7 +72,7 @@ describe('on the reference workloads, with workers that take three minutes to st
     expect(attainment).toBeGreaterThanOrEqual(0.905); // the first of four comes unannounced: 0.91
     expect(gpuHours).toBeLessThanOrEqual(3.6); // load with 5 % has 0.896 for 3.74
     const expectant = { ...tight, rate_target_load: 1.2, rate_up_window_seconds: 240, rate_surge_hold_seconds: 0 };
-    const cheaper = play(readWorkload('burst'), planner({ ...RATE, ...expectant }));
+    const cheaper = play(burst, planner({ ...RATE, ...expectant }));
     expect(cheaper.attainment).toBeGreaterThanOrEqual(0.675); // the last two of four
     expect(cheaper.gpuHours).toBeLessThanOrEqual(1.9); // load with 10 % has 0.632 for 2.53
   });

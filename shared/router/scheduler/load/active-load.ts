@@ -27,7 +27,6 @@ export interface LoadEntry {
 
 /** The oldest prefill of a rank gave its first token. */
 export interface PrefillEnd {
-  readonly rank: number;
   readonly tokens: number;
   /** Time since it became the oldest of its rank; undefined when it was not. */
   readonly elapsedMs: number | undefined;
@@ -132,12 +131,9 @@ export class ActiveLoad {
     if (request === undefined || !request.hasBlocks) return;
     const blocks = Math.ceil((request.promptTokens + outputTokens) / this.#blockSizeTokens);
     if (blocks <= request.blocksSeen) return;
-    request.blocksSeen = blocks;
-    request.ownBlocks++;
-    this.#blocks[request.rank]!++;
     const expected = request.expectedOutputTokens;
-    if (expected !== undefined) this.#lighten(request, Math.max(0, 1 - outputTokens / Math.max(expected, 1)));
-    this.#roundBlocks(request.rank);
+    const fraction = expected === undefined ? undefined : Math.max(0, 1 - outputTokens / Math.max(expected, 1));
+    this.#growBlocks(request, blocks, fraction);
   }
 
   /**
@@ -147,12 +143,7 @@ export class ActiveLoad {
   addOutputBlock(id: string, fraction: number | undefined): boolean {
     const request = this.#byId.get(id);
     if (request === undefined) return false;
-    if (!request.hasBlocks) return true;
-    request.blocksSeen++;
-    request.ownBlocks++;
-    this.#blocks[request.rank]!++;
-    if (fraction !== undefined) this.#lighten(request, fraction);
-    this.#roundBlocks(request.rank);
+    if (request.hasBlocks) this.#growBlocks(request, request.blocksSeen + 1, fraction);
     return true;
   }
 
@@ -232,6 +223,15 @@ export class ActiveLoad {
     this.#roundBlocks(rank);
   }
 
+  /** One block more, the last of `blocksSeen`. */
+  #growBlocks(request: ActiveRequest, blocksSeen: number, fraction: number | undefined): void {
+    request.blocksSeen = blocksSeen;
+    request.ownBlocks++;
+    this.#blocks[request.rank]!++;
+    if (fraction !== undefined) this.#lighten(request, fraction);
+    this.#roundBlocks(request.rank);
+  }
+
   #removeBlocks(request: ActiveRequest): void {
     const { rank } = request;
     this.#blocks[rank]! -= request.ownBlocks;
@@ -287,7 +287,7 @@ export class ActiveLoad {
     else newer.older = older;
     if (older === undefined) this.#becomeOldest(rank, newer, nowMs);
     else older.newer = newer;
-    return { rank, tokens, elapsedMs };
+    return { tokens, elapsedMs };
   }
 
   #becomeOldest(rank: number, request: ActiveRequest | undefined, nowMs: number): void {

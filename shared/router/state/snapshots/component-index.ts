@@ -1,44 +1,27 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import type { Clock, Random, Timer } from '../../../clock/index.ts';
+import type { Timer } from '../../../clock/index.ts';
 import type { EventLog } from '../../../planes/index.ts';
 import type { BlockIndex } from '../../block-index/block-index.ts';
 import type { LoadedBlockIndex } from '../../block-index/snapshot.ts';
 import type { EventSource, KvEventFeed, RankPlace } from '../../feed/kv-event-feed.ts';
-import type { LeaseHolder } from '../lease-holder.ts';
-import type { RankId, RouterState, StateName } from '../router-state.ts';
-import { type HydratedFrom, IndexReader } from './index-reader.ts';
-import type { FoldedIndex, SnapshotStore } from './snapshot.ts';
-import { Snapshotter } from './snapshotter.ts';
+import type { RankId } from '../../router.ts';
+import { IndexReader, type IndexReaderOptions } from './index-reader.ts';
+import type { FoldedIndex } from './snapshot.ts';
+import { Snapshotter, type SnapshotterOptions } from './snapshotter.ts';
 
-export interface ComponentIndexOptions {
-  readonly state: RouterState;
-  /** Namespace and component. */
-  readonly name: StateName;
+export interface ComponentIndexOptions
+  extends Omit<SnapshotterOptions, 'log' | 'index' | 'reader' | 'onProblem'>,
+    Pick<IndexReaderOptions, 'dropsPointer' | 'onHydrated'> {
   /** Opens the log; waits while its server is away. */
-  readonly openLog: (signal: AbortSignal) => Promise<EventLog>;
-  /** Closed with the index. */
-  readonly store: SnapshotStore;
-  readonly lease: LeaseHolder;
+  openLog(signal: AbortSignal): Promise<EventLog>;
   /** Worker sets with workers of this component. */
   pools(): readonly ComponentPool[];
-  readonly clock: Clock;
-  readonly random: Random;
-  /** Forgets the snapshot that is stored, and begins with what the workers hold. @default false */
-  readonly resets?: boolean;
-  /** @default 60_000 */
-  readonly snapshotIntervalMs?: number;
-  /** Messages between two snapshots, at most; null = time alone decides. @default 1_000_000 */
-  readonly snapshotMessagesMax?: number | null;
-  /** Without a log for so long, the workers are asked for what they hold; a snapshot may take longer. @default 2000 */
-  readonly patienceMs?: number;
-  /** The index was made anew. */
-  onHydrated(from: HydratedFrom): void;
-  onSnapshot(): void;
   /** The log cannot be followed: the workers are asked instead. Told once, until the log is there. */
   onWithoutLog(): void;
   onProblem(part: 'log' | 'snapshots', problem: unknown): void;
 }
 
+/** Without a log for so long, the workers are asked for what they hold; a snapshot may take longer. */
 const PATIENCE_MS = 2000;
 
 /**
@@ -64,18 +47,20 @@ export class ComponentIndex implements EventSource {
 
   /** Begins to fill the indexes; `feed` follows the event ids of each rank. */
   start(feed: ComponentFeed & { restoreAll(): void }): void {
-    const index = foldComponent(feed, () => this.#options.pools());
-    this.#reader = this.#openReader(index);
-    this.#snapshotter = this.#openSnapshotter(index, this.#reader);
-    this.#awaitLog(this.#reader, () => feed.restoreAll());
-    this.#reader.start();
+    const { pools, onProblem } = this.#options;
+    const parts = { ...this.#options, log: this.#log, index: foldComponent(feed, pools) };
+    const reader = new IndexReader({ ...parts, onProblem: (problem) => onProblem('log', problem) });
+    this.#reader = reader;
+    this.#snapshotter = new Snapshotter({ ...parts, reader, onProblem: (problem) => onProblem('snapshots', problem) });
+    this.#awaitLog(reader, () => feed.restoreAll());
+    reader.start();
     this.#snapshotter.start();
   }
 
   /** A snapshot that is on its way is waited for, however long it takes: the store gives up one that has stopped coming. */
   #awaitLog(reader: IndexReader, restoreAll: () => void): void {
-    const { clock, patienceMs = PATIENCE_MS, onWithoutLog } = this.#options;
-    this.#patience = clock.after(patienceMs, () => {
+    const { clock, onWithoutLog } = this.#options;
+    this.#patience = clock.after(PATIENCE_MS, () => {
       if (this.isFollowing) return;
       if (reader.isHydrating) {
         this.#awaitLog(reader, restoreAll);
@@ -86,31 +71,12 @@ export class ComponentIndex implements EventSource {
     });
   }
 
+  /** Closes its store, too. */
   async stop(): Promise<void> {
     this.#patience?.cancel();
     await this.#snapshotter?.stop();
     await this.#reader?.stop();
     await this.#options.store.close();
-  }
-
-  #openReader(index: FoldedIndex): IndexReader {
-    const { state, name: pointer, store, clock, random, resets = false, onHydrated, onProblem } = this.#options;
-    return new IndexReader({
-      ...{ state, pointer, store, log: this.#log, index, clock, random, onHydrated },
-      dropsPointer: resets,
-      onProblem: (problem) => onProblem('log', problem),
-    });
-  }
-
-  #openSnapshotter(index: FoldedIndex, reader: IndexReader): Snapshotter {
-    const { state, name: pointer, store, lease, clock, random, onSnapshot, onProblem } = this.#options;
-    const { snapshotIntervalMs: intervalMs, snapshotMessagesMax: messagesMax } = this.#options;
-    return new Snapshotter({
-      ...{ state, pointer, store, lease, index, reader, clock, random, onSnapshot, log: this.#log },
-      ...(intervalMs === undefined ? {} : { intervalMs }),
-      ...(messagesMax === undefined ? {} : { messagesMax: messagesMax ?? Number.POSITIVE_INFINITY }),
-      onProblem: (problem) => onProblem('snapshots', problem),
-    });
   }
 }
 

@@ -1,7 +1,8 @@
 import { setMaxListeners } from 'node:events';
 import { PeriodicTask } from '../../../concurrency/index.ts';
 import type { EventLogFollower, EventLogListener, EventLogState } from '../../../planes/index.ts';
-import type { RankId, SnapshotPlace, SnapshotPointer } from '../router-state.ts';
+import type { RankId } from '../../router.ts';
+import type { SnapshotPlace, SnapshotPointer } from '../router-state.ts';
 import { type LogPosition, readSnapshot, type SnapshotParts } from './snapshot.ts';
 
 export interface IndexReaderOptions extends SnapshotParts {

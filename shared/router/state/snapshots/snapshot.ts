@@ -2,7 +2,8 @@ import type { Clock, Random } from '../../../clock/index.ts';
 import type { EventEnvelope, EventLog } from '../../../planes/index.ts';
 import { asRecord, type UnknownRecord } from '../../../records/index.ts';
 import type { RankPlace } from '../../feed/kv-event-feed.ts';
-import type { RankId, RouterState, StateName } from '../router-state.ts';
+import type { RankId } from '../../router.ts';
+import type { RouterState, StateName } from '../router-state.ts';
 
 /** What a snapshot says of itself. */
 interface SnapshotHead extends LogPosition {

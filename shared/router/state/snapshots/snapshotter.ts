@@ -9,9 +9,9 @@ export interface SnapshotterOptions extends SnapshotParts {
   readonly reader: Pick<IndexReader, 'position' | 'hydrations'>;
   readonly lease: Pick<LeaseHolder, 'fence' | 'renew'>;
   /** Longest time between two snapshots. @default 60_000 */
-  readonly intervalMs?: number;
+  readonly intervalMs?: number | undefined;
   /** Messages between two snapshots, at most. @default 1_000_000 */
-  readonly messagesMax?: number;
+  readonly messagesMax?: number | undefined;
   onSnapshot?(place: SnapshotPlace): void;
   /** Hears of snapshots that failed; the next look tries again. */
   onProblem(problem: unknown): void;

@@ -91,6 +91,14 @@ describe('what a planner shows of itself', () => {
     expect((await shown([])).text).not.toContain('_watts');
   });
 
+  it('counts decisions that a budget has no room for, apart from those that ran out of time', async () => {
+    const { metrics, registry, decision } = await shown(tellStory(60, { rate: () => 30, workers: () => 2 }));
+    metrics.acted({ ...decision!, status: 'REJECTED_BUDGET' }, 0);
+    const text = await registry.render();
+    expect(text).toContain('stator_planner_unapplied_decisions_total{status="rejected_budget"} 1\n');
+    expect(text).toContain('stator_planner_unapplied_decisions_total{status="timed_out"} 0\n');
+  });
+
   it('has the load of each rank while its worker is there', async () => {
     const rollup = rollupOf(3, 0, NO_TRAFFIC, 1_800_000_000_000);
     const { metrics, registry } = await shown([]);

@@ -17,10 +17,7 @@ const ENGINES: readonly (readonly [what: string, holders: number, names: Names])
   ['hold the same, but not all of it', 8, ({ sequence }) => sequence],
 ];
 
-/** Minutes, on a slow machine that does other things beside: millions of blocks. */
-const TIME = { timeout: 120_000 };
-
-describe('the memory of an index', TIME, () => {
+describe('the memory of an index', () => {
   it.each(ENGINES)('stays within its bound while blocks come and go, with engines that %s', (_, holders, names) => {
     let evicted = 0;
     const index = new BlockIndex({

@@ -8,7 +8,7 @@ import {
   prefillPoolConfig,
 } from '../../../../shared/router/index.ts';
 import { kvRouterConfig } from '../../../../shared/router/scheduler/kv-config.ts';
-import { costModelOf, readGivenConfig } from '../../../../shared/router/scheduler/kv-config-sources.ts';
+import { readGivenConfig } from '../../../../shared/router/scheduler/kv-config-sources.ts';
 
 /** The configuration that an object alone gives. */
 const read = (object: Readonly<Record<string, unknown>>) => kvRouterConfig(readGivenConfig(object));
@@ -32,7 +32,6 @@ describe('the configuration', () => {
     [{ routerTemperature: -1 }, 'router_temperature must be'],
     [{ queueThreshold: -1 }, 'router_queue_threshold must be'],
     [{ queueByIncomingMissingIsl: [{ missingTokensFloor: 1, tokensPerWorkerMax: 1 }] }, 'floors must start at 0'],
-    [{ queuedRequestsMax: 0 }, 'queuedRequestsMax must be'],
   ])('is refused with the field that is at fault: %j', (given, message) => {
     expect(() => kvRouterConfig(given)).toThrow(message);
   });
@@ -86,16 +85,11 @@ describe('the configuration', () => {
     expect(resolve('--router-kv-overlap-score-credit', '0.5').costModel).toBe('dynamo');
     expect(resolve('--no-router-track-prefill-tokens').costModel).toBe('dynamo');
     expect(resolve('--router-cost-model', 'dynamo').costModel).toBe('dynamo');
+    expect(resolve('--router-temperature', '0.5', '--router-cost-model', 'stator').costModel).toBe('stator');
     expect(resolve('--router-tie-break', 'fewest-blocks')).toMatchObject({
       tieBreak: 'fewest-blocks',
       costModel: 'stator',
     });
-  });
-
-  it('finds the cost model of auto by what is proven and what is set', () => {
-    expect(costModelOf('auto', false)).toBe('stator');
-    expect(costModelOf('auto', true)).toBe('dynamo');
-    expect(costModelOf('stator', true)).toBe('stator');
   });
 
   it('of a pool of prefill workers tracks no blocks; of the preset no overlap', () => {

@@ -332,8 +332,13 @@ describe('sessions', () => {
     expect((await choose(routing, inSession('r2', 2), two)).worker).not.toBe(first.worker);
   });
 
-  it('move when their worker is gone or failed the request', async () => {
+  it('move when their worker is gone, has other ranks or failed the request', async () => {
     const routing = router({ config, sessionAffinity: { ttlMs: 1000 } });
+    const before = await choose(routing, inSession('r', 3), [worker('a')]);
+    const ranks = { dataParallelStartRank: 2, dataParallelSize: 2 };
+    const after = await choose(routing, inSession('r again', 3), [worker('a', ranks)]);
+    expect([before.dpRank, after.dpRank]).toEqual([0, expect.toBeOneOf([2, 3])]);
+    after.release();
     const first = await choose(routing, inSession('r0', 0), two);
     const { id } = first.worker;
     const moved = await choose(routing, inSession('r1', 1, { excluded: new Set([id]) }), two);

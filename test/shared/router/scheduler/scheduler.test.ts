@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { RoutingError } from '../../../../shared/router/index.ts';
+import type { SchedulerObserver } from '../../../../shared/router/scheduler/types.ts';
 import { hashBlocks } from '../../../../shared/tokens/index.ts';
 import { Pool, promptTokens, worker } from './pool.ts';
 
@@ -437,35 +438,66 @@ describe('observers', () => {
   it('are told of decisions, of what waits and of what is turned away', () => {
     const told: unknown[] = [];
     const pool = new Pool({
-      config: { queueThreshold: 0 },
+      config: { queueThreshold: 0, queuedRequestsMax: 2 },
       workers: [worker('a', { maxNumBatchedTokens: 100 }), worker('b', { maxNumBatchedTokens: 100 })],
       observer: {
         received: (policyClass) => void told.push(policyClass),
-        decided: ({ promptTokens: tokens, cachedTokens, bestCachedTokens, blocksLost }) =>
-          void told.push([tokens, cachedTokens, bestCachedTokens, blocksLost]),
+        decided: ({ promptTokens: tokens, cachedTokens, bestCachedTokens, blocksLost, sharedBeyondBlocks }) =>
+          void told.push([tokens, cachedTokens, bestCachedTokens, blocksLost, sharedBeyondBlocks]),
         pending: (...line) => void told.push(line),
         backpressure: (policyClass, reason) => void told.push([policyClass, reason]),
       },
     });
     const prompt = promptTokens(64);
-    pool.store('b', prompt);
-    const allowedWorkers = new Set(['a']);
-    pool.submit('r1', prompt, { allowedWorkers });
-    pool.submit('r2', prompt, { allowedWorkers });
-    pool.submit('r3', prompt, { allowedWorkers, mayWait: false });
-    pool.scheduler.free('r1');
-    pool.submit('r4', prompt, { policyClass: 'premium' });
+    pool.store('b', prompt.subarray(0, 16));
+    const [a, b] = ['a', 'b'].map((id) => ({ allowedWorkers: new Set([id]) }));
+    pool.submit('r1', prompt, a);
+    pool.submit('r2', prompt, b);
+    pool.submit('r3', prompt, b); // waits
+    pool.submit('r4', prompt, { ...a, mayWait: false });
+    pool.submit('r5', prompt, a); // waits, too
+    pool.submit('r6', prompt, a); // one more than may
+    pool.scheduler.free('r1'); // for r5
+    pool.scheduler.free('r5');
+    pool.submit('r7', prompt, { sharedRanges: [[2, 4]], policyClass: 'premium' }); // to a, as b is busy
     expect(told).toEqual([
       'default',
-      [64, 0, 0, 0],
+      [64, 0, 0, 0, 0],
       'default',
-      ['default', 1, 64, 0],
+      [64, 16, 16, 0, 0],
+      'default',
+      ['default', 1, 64, 16],
       'default',
       ['default', 'do_not_queue'],
-      ['default', 0, 0, 0],
-      [64, 0, 0, 0],
+      'default',
+      ['default', 2, 128, 16],
+      'default',
+      ['default', 'request_limit'],
+      ['default', 1, 64, 16],
+      [64, 0, 0, 0, 0],
       'premium',
-      [64, 64, 64, 0],
+      [64, 0, 16, 1, 2],
     ]);
+  });
+
+  it('are told how long the index and the decision took', () => {
+    const told: unknown[] = [];
+    const decided: SchedulerObserver['decided'] = ({ matchMs, schedulingMs }) =>
+      void told.push([matchMs, schedulingMs]);
+    const pool = new Pool({ observer: { decided, received: () => {}, pending: () => {}, backpressure: () => {} } });
+    let nowMs = 0;
+    const match = pool.index.match.bind(pool.index);
+    Object.assign(pool.clock, { nowMs: () => nowMs });
+    Object.assign(pool.index, {
+      match(...[hashes, overlaps]: Parameters<typeof match>) {
+        nowMs += 3;
+        match(hashes, overlaps);
+      },
+      decided: () => {
+        nowMs += 2;
+      },
+    });
+    pool.submit('r', promptTokens(64));
+    expect(told).toEqual([[3, 2]]);
   });
 });

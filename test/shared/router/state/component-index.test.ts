@@ -196,9 +196,9 @@ describe('a component with a log', () => {
     const lease = new LeaseHolder({ state, lease: NAME, clock, random, onProblem: () => {} });
     const told: string[] = [];
     const index = new ComponentIndex({
-      ...{ state, name: NAME, openLog, lease, clock, random, store, resets },
+      ...{ state, pointer: NAME, openLog, lease, clock, random, store, dropsPointer: resets },
       pools: () => pools,
-      snapshotIntervalMs: 1000,
+      intervalMs: 1000,
       onHydrated: (from) => told.push(from),
       onSnapshot: () => told.push('written'),
       onWithoutLog: () => told.push('without log'),

@@ -1,7 +1,7 @@
 import type { Random } from '../../../../shared/clock/index.ts';
 import type { EventEnvelope } from '../../../../shared/planes/index.ts';
 import type { RankPlace } from '../../../../shared/router/feed/kv-event-feed.ts';
-import type { RankId } from '../../../../shared/router/state/router-state.ts';
+import type { RankId } from '../../../../shared/router/router.ts';
 import type { FoldedIndex } from '../../../../shared/router/state/snapshots/snapshot.ts';
 import type { ScriptedEventLog } from './event-log.ts';
 
