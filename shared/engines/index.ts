@@ -19,16 +19,13 @@ export type { RankSource } from './kv-stream/rank-stream.ts';
 export { BlockJournal } from './mocker/block-pool.ts';
 export { tcpHandoffs } from './mocker/handoffs.ts';
 export { createMockEngine } from './mocker/mock-engine.ts';
-export { engineModel, type KvStreamOptions, type MockEngineOptions } from './mocker/options.ts';
+export { engineModel, type MockEngineOptions } from './mocker/options.ts';
 export { toKvEvents } from './mocker/rank.ts';
 export { Scheduler, type SchedulerOptions } from './mocker/scheduler.ts';
 export { type BlockNames, Sequence } from './mocker/sequence.ts';
-export { passMs, readTimingProfile, type TimingModel } from './mocker/timing.ts';
-export type { Thinking } from './mocker/token-cursor.ts';
+export { passMs, readTimingProfile } from './mocker/timing.ts';
 export { kvBytesPerToken, type TransferModel, transferMs } from './mocker/transfers.ts';
-export { openai } from './openai/openai-engine.ts';
 export { relabelEngineMetrics } from './server/engine-metrics.ts';
-export { sglang } from './sglang/launch.ts';
 export type {
   Engine,
   EngineContext,
@@ -43,4 +40,4 @@ export type {
   ModelFacts,
   OpenedEngine,
 } from './types.ts';
-export { startSecondaryVllm, vllm } from './vllm/launch.ts';
+export { startSecondaryVllm } from './vllm/launch.ts';

@@ -1,8 +1,12 @@
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { systemClock } from '../../../../shared/clock/index.ts';
 import { resolveConfig } from '../../../../shared/config/index.ts';
-import { type Engine, openai } from '../../../../shared/engines/index.ts';
-import { createOpenAiEngine, type OpenAiEngineOptions } from '../../../../shared/engines/openai/openai-engine.ts';
+import type { Engine } from '../../../../shared/engines/index.ts';
+import {
+  createOpenAiEngine,
+  type OpenAiEngineOptions,
+  openai,
+} from '../../../../shared/engines/openai/openai-engine.ts';
 import { isMigratable } from '../../../../shared/errors/index.ts';
 import type { EngineOutput, EngineRequest } from '../../../../shared/protocol/index.ts';
 import { silentLogger } from '../../../../shared/telemetry/index.ts';
