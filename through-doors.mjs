@@ -27,7 +27,8 @@ function originsOf(door) {
   return origins;
 }
 
-/** For esbuild's `plugins`. */
+/** For esbuild's `plugins`.
+ * @type {import('esbuild').Plugin} */
 export const throughDoors = {
   name: 'through-doors',
   setup({ onLoad }) {

@@ -7,6 +7,7 @@ import { build } from 'esbuild';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import type { runCommandLine } from '../../../functions/cli/run-command.ts';
 import packageJson from '../../../package.json' with { type: 'json' };
+import { throughDoors } from '../../../through-doors.mjs';
 
 let folder = '';
 let run: typeof runCommandLine;
@@ -31,6 +32,7 @@ beforeAll(async () => {
     platform: 'node',
     format: 'esm',
     plugins: [
+      throughDoors,
       {
         name: 'echo-commands',
         setup: (builder) => {
