@@ -144,10 +144,10 @@ export class InferenceBooks<
    * @throws ServeError `invalid_value` when another request has come by that id since
    */
   watch(sink: Abandonable): AbortSignal {
-    if (this.#request !== undefined) this.#requireFree(this.#request.id);
     const controller = new AbortController();
     setMaxListeners(0, controller.signal); // a batch listens once for each of its prompts, whose number is bounded
-    this.#work = { controller, sink };
+    this.#work = { controller, sink }; // what is refused from here on ends the sink, and with it the sink's timers
+    if (this.#request !== undefined) this.#requireFree(this.#request.id);
     const listener: ExchangeListener = {
       left: () => {
         controller.abort();

@@ -6,6 +6,7 @@ import { RunningRequests } from '../../../shared/frontends/inference/lifecycle.t
 import { parseFrames } from '../../support/dynamo-http/wire-answer.ts';
 import { createTestApp, type TestApp } from '../../support/http-app.ts';
 import { playTexts, ScriptedPipeline } from '../../support/scripted-pipeline.ts';
+import { VirtualClock } from '../../support/virtual-clock.ts';
 
 const ID = '1b4e28ba-2fa1-4d3b-a3f5-ef19b5a7633b';
 
@@ -272,6 +273,22 @@ describe('an id that a client chooses', () => {
     next.text(0, 'hello', 1);
     next.end({ promptTokens: 1, completionTokens: 1, cachedTokens: 0 }, true);
     expect((await again).status).toBe(200);
+  });
+
+  it('is had by one of two streams that begin at once, and the other leaves no timer behind', async () => {
+    const clock = new VirtualClock();
+    const pipeline = new ScriptedPipeline();
+    const test: TestApp = createTestApp({ pipeline, clock });
+    const before = clock.pendingTimers;
+    const body = { model: 'm', prompt: 'x', stream: true };
+    const both = [1, 2].map(() => post(test, '/v1/completions', body, WITH_ID));
+    const { sink } = await pipeline.call(0);
+    sink.text(0, 'hello', 1);
+    sink.end({ promptTokens: 1, completionTokens: 1, cachedTokens: 0 }, true);
+    const responses = await Promise.all(both);
+    for (const response of responses) await response.text();
+    expect(responses.map(({ status }) => status).sort()).toEqual([200, 400]);
+    expect(clock.pendingTimers).toBe(before);
   });
 
   it('cannot be that of a stored response, which stays as it is', async () => {
