@@ -197,6 +197,7 @@ export class KvRouting implements Routing {
       this.#resident = await openResident(settings, {
         ...parts,
         router: this.router,
+        asksFirst: this.#remote !== undefined,
         state: parts.shared?.state,
         busyWorkers: ({ workers, primaryName }) => this.#busy.of(workers, parts.limitsOf(primaryName)),
       });

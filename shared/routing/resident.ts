@@ -22,6 +22,8 @@ import type { RouterServer } from './router-server.ts';
 export interface ResidentParts extends Pick<RoutingParts, 'clock' | 'random' | 'metrics' | 'logger' | 'onAnswering'> {
   /** Decides, for others as for this process. */
   readonly router: Pick<Router, 'choose'>;
+  /** The router asks an index elsewhere before it decides. */
+  readonly asksFirst: boolean;
   readonly kv: KvRouter;
   /** The models as they are now. */
   models(): readonly RoutableModel[];
@@ -125,11 +127,12 @@ async function openGrpc(
 }
 
 function makeService(settings: EdgeSettings, parts: ResidentParts, lease: LeaseHolder | undefined): ResidentService {
-  const { router, kv, metrics, clock, random } = parts;
+  const { router, asksFirst, kv, metrics, clock, random } = parts;
   const { loadReportIntervalMs = REPORT_INTERVAL_MS, reservationTtlMs } = settings;
   const settleMs = REPORTS_TO_SETTLE * loadReportIntervalMs;
   const service: ResidentService = new ResidentService({
     router,
+    asksFirst,
     kv,
     clock,
     random,

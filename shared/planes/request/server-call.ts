@@ -167,6 +167,10 @@ export class ServerCall implements IncomingCall {
     return this.#state === 'closed';
   }
 
+  get isStopped(): boolean {
+    return this.#isStopped;
+  }
+
   get signal(): AbortSignal {
     if (this.#aborter === undefined) {
       this.#aborter = new AbortController();

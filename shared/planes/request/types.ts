@@ -49,6 +49,8 @@ export interface IncomingCall extends OutputSink {
   readonly signal: AbortSignal;
   /** Aborts on STOP (and on everything that aborts `signal`). */
   readonly stopped: AbortSignal;
+  /** Whether `stopped` has aborted; costs no signal. */
+  readonly isStopped: boolean;
   /** Sends the prologue: the request was taken on. Implied by the first `tokens`, `output` or `end`. */
   accept(): void;
   /** True while the caller has granted no credit: an engine that can wait should. Output is kept meanwhile. */

@@ -18,7 +18,7 @@ import {
   unary,
 } from '../../grpc/index.ts';
 import type { PlaneServerTls } from '../../planes/index.ts';
-import type { ChooseQuery, ChooseService } from '../service/messages.ts';
+import type { ChooseCaller, ChooseQuery, ChooseService } from '../service/messages.ts';
 import {
   decodeChooseRequest,
   decodeExplainRequest,
@@ -127,11 +127,16 @@ function choose(service: ChooseService, call: GrpcCall, secret: string | undefin
     throw classed(thrown, 'BackendProtocol'); // another fleet's: it decides without this router, rather than fail its request
   }
   receiveOne(call, (bytes) => {
-    const onQueued = (position: number): AbortSignal => {
-      call.write(framed(encodeQueuedResponse(position)));
-      return call.closed;
+    const caller: ChooseCaller = {
+      get hasLeft() {
+        return call.isOver;
+      },
+      get left() {
+        return call.closed;
+      },
+      queued: (position) => call.write(framed(encodeQueuedResponse(position))),
     };
-    service.choose(readQuery(bytes), onQueued).then(
+    service.choose(readQuery(bytes), caller).then(
       (chosen) => {
         call.write(framed(encodeDecisionResponse(chosen)));
         call.end();

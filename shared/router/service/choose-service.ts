@@ -4,12 +4,12 @@ import type { PoolRole, RouteRequest, Router } from '../router.ts';
 import type { ExplanationRecord } from '../scheduler/explanation-record.ts';
 import type { KvRouter } from '../scheduler/kv-router.ts';
 import type {
+  ChooseCaller,
   ChooseQuery,
   ChooseService,
   ChosenWorker,
   PoolLoads,
   PresentPool,
-  QueuedListener,
   ReservationChangeQuery,
 } from './messages.ts';
 import { ReservationBook, type ReservationBookOptions } from './reservation-book.ts';
@@ -17,6 +17,8 @@ import { ReservationBook, type ReservationBookOptions } from './reservation-book
 export interface ResidentServiceOptions extends ReservationBookOptions {
   /** Decides; the same router that serves this process's own requests. */
   readonly router: Pick<Router, 'choose'>;
+  /** The router asks elsewhere before it decides, so that queries wait for that, too. @default false */
+  readonly asksFirst?: boolean | undefined;
   /** Tells of it. */
   readonly kv: Pick<KvRouter, 'explain' | 'explained' | 'pools'>;
   /** The worker set as it is now. */
@@ -25,7 +27,7 @@ export interface ResidentServiceOptions extends ReservationBookOptions {
   isLeader(): boolean;
 }
 
-/** Only who waits in the queue leaves before the decision. */
+/** Of queries that do not wait: they are decided as they are asked. */
 const NEVER = new AbortController().signal;
 /** Queries that wait at once; a fleet with more than that waiting has its own queue limits too high. */
 const WAITING_MAX = 65_536;
@@ -59,7 +61,7 @@ export class ResidentService implements ChooseService {
     return this.#waiting.size;
   }
 
-  async choose(query: ChooseQuery, onQueued: QueuedListener): Promise<ChosenWorker> {
+  async choose(query: ChooseQuery, caller: ChooseCaller): Promise<ChosenWorker> {
     const { requestId } = query;
     if (!this.isLeader) throw notLeading('another router answers, or nobody does yet');
     const held = this.#heldFor(query);
@@ -69,16 +71,18 @@ export class ResidentService implements ChooseService {
     const request = {
       ...routeRequestOf(query, this.#poolOf(query)),
       onQueued: (position: number) => {
-        waiting = this.#wait(requestId, onQueued(position));
+        caller.queued(position);
+        waiting ??= this.#wait(requestId, caller.left);
         return waiting.signal;
       },
     };
     this.#leave(requestId, 'another query with its id'); // its caller has lost patience, and asks again
+    if (this.#options.asksFirst) waiting = this.#wait(requestId, caller.left);
     try {
-      const reservation = await this.#options.router.choose(request, NEVER);
-      if (waiting?.signal.aborted) {
-        reservation.release(); // it left in the very turn of its decision
-        throw waiting.signal.reason;
+      const reservation = await this.#options.router.choose(request, waiting?.signal ?? NEVER);
+      if (waiting?.signal.aborted || caller.hasLeft) {
+        reservation.release(); // it left in the very turn of its decision, or was never there to hear it
+        throw waiting?.signal.reason ?? workerError('Cancelled');
       }
       return this.#book.add(requestId, reservation);
     } finally {

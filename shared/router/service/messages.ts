@@ -199,18 +199,25 @@ export interface PresentPool {
   readonly busy?: ReadonlySet<string> | undefined;
 }
 
-/** Hears how many requests are ahead. The signal aborts when nobody waits any more; few wait, and making one costs microseconds. */
-export type QueuedListener = (position: number) => AbortSignal;
+/** Who asks, as the service sees it. */
+export interface ChooseCaller {
+  /** Whether it has left: its connection is gone, or it asks no more. */
+  readonly hasLeft: boolean;
+  /** Aborts then. Made when it is first read: few queries wait, and a signal costs microseconds. */
+  readonly left: AbortSignal;
+  /** Its query waits, with so many ahead of it. Told once, and not where it need not wait. */
+  queued(position: number): void;
+}
 
 /** The resident router, whatever carries its answers. */
 export interface ChooseService {
   /** Whether this process answers `choose`; for health checks of the router by name. */
   readonly isLeader: boolean;
   /**
-   * Asks for a worker. `onQueued` is told once when the request has to wait, and says by which signal it leaves the queue.
-   * Rejects with a `ServeError`, and then nothing is reserved.
+   * Asks for a worker. Rejects with a `ServeError`, also where the caller has left before the decision, and then nothing is
+   * reserved.
    */
-  choose(query: ChooseQuery, onQueued: QueuedListener): Promise<ChosenWorker>;
+  choose(query: ChooseQuery, caller: ChooseCaller): Promise<ChosenWorker>;
   /** A reservation goes on or ends. Idempotent; one that is not known is ignored. */
   release(change: ReservationChangeQuery): void;
   loads(): readonly PoolLoads[];

@@ -5,6 +5,7 @@ import { Overlaps, type PrefixIndex } from '../scheduler/prefix-index.ts';
 import type { RankTable } from '../scheduler/ranks.ts';
 import {
   CHOOSE_ENDPOINT,
+  type ChooseCaller,
   type ChooseService,
   decodeChange,
   decodeQuery,
@@ -82,11 +83,16 @@ function serveChoose(service: ChooseService, call: IncomingCall): void {
     return;
   }
   const query = decodeQuery(call.id, call.body, call.tokenIds);
-  const onQueued = (position: number): AbortSignal => {
-    call.output({ body: encodeQueued(position) });
-    return call.stopped;
+  const caller: ChooseCaller = {
+    get hasLeft() {
+      return call.isStopped;
+    },
+    get left() {
+      return call.stopped;
+    },
+    queued: (position) => call.output({ body: encodeQueued(position) }),
   };
-  service.choose(query, onQueued).then(
+  service.choose(query, caller).then(
     (chosen) => {
       call.output({ body: encodeDecision(chosen) });
       call.end();

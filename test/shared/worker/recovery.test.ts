@@ -143,6 +143,7 @@ class HeldCall implements IncomingCall {
   readonly #stop = new AbortController();
   readonly signal = this.#stop.signal;
   readonly stopped = this.signal;
+  readonly isStopped = false;
   readonly body: unknown;
   readonly outputs: EngineOutput[] = [];
   hasEnded = false;

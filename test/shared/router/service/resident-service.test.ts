@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import type { ServeError } from '../../../../shared/errors/index.ts';
+import type { RouteRequest } from '../../../../shared/router/router.ts';
 import type { ChooseQuery, ChosenWorker } from '../../../../shared/router/service/messages.ts';
 import { hashBlocks } from '../../../../shared/tokens/index.ts';
 import { VirtualClock } from '../../../support/virtual-clock.ts';
@@ -32,11 +33,17 @@ async function choose(resident: Resident, asked: ChooseQuery, gone?: AbortSignal
   const told: Told = { queued: undefined, chosen: undefined, error: undefined, leave: () => {} };
   const caller = new AbortController();
   told.leave = () => caller.abort();
-  const onQueued = (position: number): AbortSignal => {
-    told.queued = position;
-    return gone ?? caller.signal;
+  const left = gone ?? caller.signal;
+  const asking = {
+    left,
+    get hasLeft() {
+      return left.aborted;
+    },
+    queued: (position: number) => {
+      told.queued = position;
+    },
   };
-  resident.service.choose(asked, onQueued).then(
+  resident.service.choose(asked, asking).then(
     (chosen) => {
       told.chosen = chosen;
     },
@@ -175,6 +182,15 @@ describe('the queue of the resident router', () => {
     expect(third.error?.code).toBe('client_closed_request');
   });
 
+  it('keeps no place for a caller that has gone before a decision without waiting', async () => {
+    const resident = await Resident.open(new VirtualClock());
+    const asked = await choose(resident, query('r', prompt(160)), AbortSignal.abort());
+    expect([resident.service.reservations, ...WORKERS.map(({ id }) => resident.loadOf(id).requests)]).toEqual([
+      0, 0, 0,
+    ]);
+    expect(asked.error?.code).toBe('client_closed_request');
+  });
+
   it('is left by a query that another one of the same request replaces', async () => {
     const { resident, held } = await full();
     const first = await choose(resident, query('r3', prompt(160, 3)));
@@ -184,6 +200,26 @@ describe('the queue of the resident router', () => {
     resident.service.release({ requestId: 'held 1', reservationId: held[0]!.reservationId, stage: 'end' });
     await settle();
     expect(second.chosen).toBeDefined();
+  });
+
+  it('is what a query waits in while an index elsewhere is asked, too', async () => {
+    const asking: (() => void)[] = [];
+    const router = {
+      choose: async (asked: RouteRequest, signal: AbortSignal) => {
+        await new Promise<void>((resolve) => asking.push(resolve));
+        return resident.kv.choose(asked, signal);
+      },
+    };
+    const resident = await Resident.open(new VirtualClock(), undefined, { router, asksFirst: true });
+    const first = await choose(resident, query('r', prompt(160)));
+    const second = await choose(resident, query('r', prompt(160)));
+    const gone = await choose(resident, query('r2', prompt(160)));
+    gone.leave();
+    for (const answer of asking) answer();
+    await settle();
+    expect([first.error?.worker, second.chosen?.workerId]).toEqual(['WorkerUnavailable', expect.any(String)]);
+    expect(gone.error?.code).toBe('client_closed_request');
+    expect([resident.service.reservations, resident.service.waiting]).toEqual([1, 0]);
   });
 
   it('sends everybody away when another router takes over, and keeps what is reserved', async () => {
