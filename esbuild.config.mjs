@@ -104,7 +104,8 @@ async function bundle(build) {
   }
   const own = sources.filter((path) => !/^node_modules|:/.test(path));
   const model = (await readdir(MODEL)).map((name) => `${MODEL}/${name}`);
-  const doors = (await readdir('shared')).map((room) => `shared/${room}/index.ts`);
+  const rooms = (await readdir('shared', { withFileTypes: true })).filter((each) => each.isDirectory());
+  const doors = rooms.map(({ name }) => `shared/${name}/index.ts`);
   const scripts = ['esbuild.config.mjs', 'third-party.mjs', 'through-doors.mjs'];
   const inputs = [...scripts, 'package-lock.json', ...model, ...doors, ...own];
   const record = { variant, outputs, inputs: Object.fromEntries(inputs.map((path) => [path, stampOf(path)])) };

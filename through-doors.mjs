@@ -42,7 +42,7 @@ export const throughDoors = {
         const [file, declared] = doors.get(door).get(name) ?? [door, name];
         parts.set(file, [...(parts.get(file) ?? []), [declared, own]]);
       }
-      const written = [...parts].map(([file, names]) => write(names, `'${file}'`));
+      const written = [...parts].map(([file, names]) => write(names, JSON.stringify(file)));
       return written.join(' ') + taken.replaceAll(/[^\n]/g, ''); // as many lines as before: stack traces name them
     };
     const pairs = (names, between) => `{ ${names.map((pair) => pair.join(between)).join(', ')} }`;

@@ -110,7 +110,7 @@ export {
 export { decodeChat, parseChatBody } from './openai/decode-chat.ts';
 export { type DecodedCompletions, decodeCompletions, parseCompletionsBody } from './openai/decode-completions.ts';
 export type { DecodeContext, OpenAiDecodeSettings } from './openai/decode-context.ts';
-export { assembleTextless, promptOf, type UsageReporting } from './openai/decode-request.ts';
+export { assembleTextless, promptOf } from './openai/decode-request.ts';
 export { checkRange, invalidValue, requireShape } from './openai/field-checks.ts';
 export { RESPONSES_KEYS, type ResponsesBody } from './openai/responses/body-schema.ts';
 export {

@@ -52,7 +52,7 @@ export class KeyGate implements Gate {
     const shown = this.#shownKey(caller);
     const known = this.#cache.fresh(shown.id);
     if (known?.matches(shown.text, this.#options.clock.wallMs())) return this.#grant(known.record, need, path);
-    return this.#read(shown, need, path);
+    return this.#read(shown, known, need, path);
   }
 
   close(): void {
@@ -72,18 +72,18 @@ export class KeyGate implements Gate {
   }
 
   /** Lets in by a record that has to be read first, or again: the key may have been rotated since. */
-  async #read(shown: ShownKey, need: Need, path: string): Promise<Grant> {
-    const ready = await this.#find(shown);
+  async #read(shown: ShownKey, refused: ReadyKey | undefined, need: Need, path: string): Promise<Grant> {
+    const ready = await this.#find(shown, refused);
     if (ready === undefined) throw this.#refuse('invalid', invalidKey(shown.id));
     return this.#grant(ready.record, need, path);
   }
 
-  /** Undefined for what is no key. */
-  async #find({ text, id }: ShownKey): Promise<ReadyKey | undefined> {
+  /** Undefined for what is no key. @param refused what is known to have another secret */
+  async #find({ text, id }: ShownKey, refused: ReadyKey | undefined): Promise<ReadyKey | undefined> {
     const { clock } = this.#options;
     try {
       const known = await this.#cache.find(id);
-      if (known === undefined || known.matches(text, clock.wallMs())) return known;
+      if (known === undefined || (known !== refused && known.matches(text, clock.wallMs()))) return known;
       const latest = await this.#cache.findAgain(id);
       return latest !== known && latest?.matches(text, clock.wallMs()) ? latest : undefined;
     } catch (thrown) {

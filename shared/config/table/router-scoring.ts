@@ -78,6 +78,7 @@ export const routerScoringRows = {
   routerTieBreak: routers.choice({
     names: '--router-tie-break STATOR_ROUTER_TIE_BREAK',
     values: ['random', 'fewest-blocks'],
+    note: 'fewest-blocks needs an index in this process',
     default: 'random',
     about:
       'Which of equally cheap workers: any, or the one whose caches hold the fewest blocks (the rule of Dynamo 1.0).',

@@ -1,6 +1,5 @@
 import type { Clock } from '../../clock/index.ts';
 import { ConfigError, type ResolvedConfig } from '../../config/index.ts';
-import { startSecondaryVllm } from '../../engines/index.ts';
 import { reasonOf } from '../../errors/index.ts';
 import { createWorkerMetrics, type ProcessLogger } from '../../telemetry/index.ts';
 import { EndpointHealth } from '../control/endpoint-health.ts';
@@ -30,6 +29,7 @@ export async function startSecondaryNode(
   const metrics = createWorkerMetrics({ clock, ...address, model: '' });
   const status = await openStatusServer(settings, logger, { health, metrics });
   const log = logger.for('engine');
+  const { startSecondaryVllm } = await import('../../engines/index.ts');
   const node = await startSecondaryVllm(config, { clock, logger: log });
   health.set(ENGINE, 'ready');
   const engineExit = node.exit.then((reason) => {

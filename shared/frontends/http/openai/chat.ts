@@ -17,7 +17,14 @@ const serveChat = serveInference({
     inference.identify(request);
     requireServed(inference.deps, body.model, 'chat_completions');
     const { id } = request;
-    const answer = { dialect: CHAT, id, requests: [request], choicesPerPrompt: 1, includesUsage, isContinuous };
+    const answer = {
+      dialect: CHAT,
+      id,
+      requests: [request],
+      choicesPerPrompt: body.n ?? 1,
+      includesUsage,
+      isContinuous,
+    };
     generateAnswer(inference, answer, model);
   },
 });

@@ -18,7 +18,8 @@ import { namesOf, usageBody, type WireNames } from './wire.ts';
 
 /**
  * Starts every prompt of an answer under one signal.
- * @throws ServeError `server_overloaded` where there is no room for an answer that is kept until it is whole
+ * @throws ServeError `server_overloaded` where there is no room for an answer that is kept until it is whole, `invalid_value` where
+ * its echoes alone are too large for one, or another request has its id
  */
 export function generateAnswer(
   inference: Inference,

@@ -123,7 +123,7 @@ export class IndexReader {
         if (await this.#load(place, signal)) return place;
       } catch (problem) {
         signal.throwIfAborted();
-        this.#options.onProblem(problem); // cut short, damaged, or of a later version: the next best
+        this.#options.onProblem(problem); // cut short, damaged, or of another version: the next best
       }
     }
     return undefined;

@@ -106,7 +106,10 @@ function parseFacts(text: string): SnapshotFacts {
   }
   if (facts === undefined) throw new RangeError('not a snapshot of an index');
   const { version } = facts;
-  if (version !== VERSION) throw new RangeError(`a snapshot of version ${version}, not ${VERSION}`);
+  if (version !== VERSION)
+    throw new RangeError(
+      `a snapshot of ${version === undefined ? 'an earlier version' : `version ${version}`}, not ${VERSION}`,
+    );
   return facts as unknown as SnapshotFacts; // written by this program
 }
 
