@@ -244,6 +244,8 @@ async function followModels(settings: EdgeSettings, parts: Parts, onWorkers: (wo
     namespaceOf,
     outbox: feed?.outbox,
   });
+  const { roles = [] } = settings;
+  const isRouterAlone = roles.length > 0 && roles.every((role) => role === 'router'); // it is asked by hashes of prompts
   const keepsState = settings.routerMode === 'kv' && followsEvents;
   const shared = keepsState ? await openSharedState(settings, parts) : undefined;
   const routerMetrics = openRouterMetrics(settings, parts);
@@ -280,7 +282,7 @@ async function followModels(settings: EdgeSettings, parts: Parts, onWorkers: (wo
     rememberedMs: holding === undefined ? settings.modelMemorySecs * 1000 : Number.POSITIVE_INFINITY,
     onChange: () => {
       const models = directory.list();
-      store.prefetch(models);
+      if (!isRouterAlone) store.prefetch(models);
       const primary = primaryModels(directory);
       gauges.changed();
       lines.changed(primary);
