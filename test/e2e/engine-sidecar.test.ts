@@ -61,7 +61,7 @@ describe('a worker that starts its engine', () => {
   });
 
   it('says why it cannot start', async () => {
-    const child = fleet.spawn(['worker', ...ENGINE], { FAKE_DIES: 'at once' });
+    const child = fleet.spawn(['worker', ...ENGINE], { FAKE_DIES: 'early' });
     expect(await child.exited).toBe(1);
     expect(child.stderr()).toMatch(/ended with 1: .*ValueError: no room on the device/);
   });
