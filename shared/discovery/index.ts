@@ -5,8 +5,8 @@
  * lease's time to live plus a poll or two. In the table one process gathers a view that all others read, so that what reading
  * costs grows with the fleet once; the view holds up to about 100,000 workers.
  */
-export { eventChannelPrefix } from './keys.ts';
-export type { ReadingSource, ViewObserver } from './options.ts';
+export { type Bucket, eventChannelPrefix } from './keys.ts';
+export type { ReadingSource, StoreOptions, ViewObserver } from './options.ts';
 export type {
   CheckedFile,
   DiscoveryRecord,
@@ -21,13 +21,13 @@ export type {
   TensorModelConfig,
   WorkerType,
 } from './records.ts';
-export { openStore, type StoreOptions } from './stores.ts';
+export { openStore } from './stores.ts';
 export { quietSdkNotice } from './table/sdk.ts';
-export { type Item, type ItemKey, Table, type TableOptions } from './table/table.ts';
+export { type Item, type ItemKey, Table } from './table/table.ts';
+export type { TableOptions } from './table/table-client.ts';
 export { StoreError, type TablePlace } from './table/table-errors.ts';
 export { TableTime } from './table/table-time.ts';
 export type {
-  Bucket,
   Catalogue,
   CatalogueEntry,
   Discovery,

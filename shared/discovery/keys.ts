@@ -1,10 +1,11 @@
 import { assertNever } from '../errors/index.ts';
 import { type EventScope, encodeSegment } from '../planes/index.ts';
 import type { DiscoveryRecord, EndpointRecord, ModelRecord } from './records.ts';
-import type { Bucket } from './types.ts';
 
 /** Every bucket of the key space. */
-export const BUCKETS = ['v1/instances', 'v1/mdc', 'v1/event_channels'] as const satisfies readonly Bucket[];
+export const BUCKETS = ['v1/instances', 'v1/mdc', 'v1/event_channels'] as const;
+
+export type Bucket = (typeof BUCKETS)[number];
 
 /** Where a record is kept. `key` is made of encoded segments joined by `/`. */
 export interface RecordAddress {

@@ -1,6 +1,7 @@
 import { type Clock, type Random, systemClock, systemRandom } from '../clock/index.ts';
+import type { FleetSettings } from '../config/index.ts';
 import { StoreError } from './table/table-errors.ts';
-import type { ReportProblem } from './types.ts';
+import type { Discovery, ReportProblem } from './types.ts';
 
 /** What went wrong: `unavailable` may pass, the others will not by themselves. */
 type DiscoveryErrorCode = 'unavailable' | 'misconfigured' | 'record_too_large' | 'closed';
@@ -18,6 +19,15 @@ export interface DiscoveryBaseOptions {
   /** Told how the fleet is read, by stores that keep a view of it. @default nobody is */
   readonly observer?: ViewObserver;
 }
+
+/** What a store is opened with. */
+export interface StoreOptions extends DiscoveryBaseOptions {
+  /** Whether the process lives on between its requests; one that is frozen writes nothing that is for all. @default true */
+  readonly isLasting?: boolean;
+}
+
+/** Opens a store as the settings of a process say. Throws one line for an operator where something is missing. */
+export type OpenStore = (settings: FleetSettings, options: StoreOptions) => Discovery | Promise<Discovery>;
 
 /** The options with every default filled in. */
 export interface DiscoveryBase extends Required<Omit<DiscoveryBaseOptions, 'onProblem'>> {

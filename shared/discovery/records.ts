@@ -1,8 +1,5 @@
 import type { EventScope, EventTransport, Transport } from '../planes/index.ts';
 import type { ModelFile } from '../tokens/index.ts';
-import { addressOf } from './keys.ts';
-import { modelCardShape, recordShape } from './record-shapes.ts';
-import type { Bucket } from './types.ts';
 
 /** Role of a worker in a deployment. */
 export type WorkerType = 'aggregated' | 'prefill' | 'decode' | 'encode';
@@ -131,37 +128,3 @@ export interface EventChannelRecord {
 }
 
 export type DiscoveryRecord = EndpointRecord | ModelRecord | EventChannelRecord;
-
-/** Longest text of a record. A table's item holds 400 KB; a model card takes some. */
-const TEXT_LENGTH_MAX = 400_000;
-
-/** The stored form of a record. */
-export function toText(value: DiscoveryRecord): string {
-  return JSON.stringify(value);
-}
-
-/**
- * The record that `text` holds, or undefined when it is no record, holds values out of bounds, or belongs under another key:
- * half-written files, rows of other programs and of processes gone wrong are told apart from data here and nowhere else.
- */
-export function fromText(text: string, bucket: Bucket, key: string): DiscoveryRecord | undefined {
-  if (text.length > TEXT_LENGTH_MAX) return undefined;
-  let value: unknown;
-  try {
-    value = JSON.parse(text);
-  } catch {
-    return undefined; // half written; the caller keeps what it had
-  }
-  if (!isRecord(value)) return undefined;
-  const address = addressOf(value);
-  return address.bucket === bucket && address.key === key ? value : undefined;
-}
-
-/** Whether `value` is a model card within all bounds. */
-export function isModelCard(value: unknown): value is ModelCard {
-  return modelCardShape(value);
-}
-
-function isRecord(value: unknown): value is DiscoveryRecord {
-  return recordShape(value);
-}

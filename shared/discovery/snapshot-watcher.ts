@@ -1,7 +1,7 @@
-import { encodePrefix, isUnder } from './keys.ts';
-import { type DiscoveryRecord, fromText } from './records.ts';
+import { type Bucket, encodePrefix, isUnder } from './keys.ts';
+import { fromText } from './record-text.ts';
+import type { DiscoveryRecord } from './records.ts';
 import {
-  type Bucket,
   type DiscoveryEvent,
   type DiscoveryQuery,
   type ReportProblem,

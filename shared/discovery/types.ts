@@ -1,8 +1,6 @@
 import { reasonOf } from '../errors/index.ts';
+import type { Bucket } from './keys.ts';
 import type { DiscoveryRecord, ModelCard } from './records.ts';
-
-/** Buckets of the key space. */
-export type Bucket = 'v1/instances' | 'v1/mdc' | 'v1/event_channels';
 
 /** What to list or watch. `prefix` matches whole path segments: `ns/comp` matches `ns/comp/ep/1`, never `ns/component2`. */
 export interface DiscoveryQuery {

@@ -10,7 +10,6 @@ export {
   LIMITS,
   type LimitName,
   limitNames,
-  overLimit,
   type RefusingLimit,
 } from './limits.ts';
 export { misspeltName, nearestName } from './nearest.ts';
@@ -22,6 +21,7 @@ export {
   type OpenAiErrorBody,
   openAiErrorBody,
   openAiStreamError,
+  overLimit,
   reasonOf,
   ServeError,
   type ServeErrorOptions,

@@ -1,5 +1,4 @@
 import type { ErrorCode } from './codes.ts';
-import { ServeError, type ServeErrorOptions } from './serve-error.ts';
 
 /** What one bound holds, and what happens beyond it. */
 interface LimitRow {
@@ -113,16 +112,4 @@ export const limitNames = Object.keys(LIMITS) as readonly LimitName[];
 /** Whether a peer's name of a limit is one that we know. */
 export function isLimitName(text: unknown): text is LimitName {
   return typeof text === 'string' && Object.hasOwn(LIMITS, text);
-}
-
-/**
- * The failure of a request that goes beyond a limit, with the code that the limit has. It is counted under the limit's name
- * when it is told.
- */
-export function overLimit(
-  limit: RefusingLimit,
-  message: string,
-  options: Omit<ServeErrorOptions, 'limit'> = {},
-): ServeError {
-  return new ServeError(LIMITS[limit].code, message, { ...options, limit });
 }

@@ -1,5 +1,5 @@
 import { codeRow, type ErrorCode } from './codes.ts';
-import type { LimitName } from './limits.ts';
+import { LIMITS, type LimitName, type RefusingLimit } from './limits.ts';
 import type { WorkerErrorKind } from './worker-kinds.ts';
 
 export interface ServeErrorOptions {
@@ -43,6 +43,18 @@ export class ServeError extends Error {
   get retryable(): boolean {
     return codeRow(this.code).retryable;
   }
+}
+
+/**
+ * The failure of a request that goes beyond a limit, with the code that the limit has. It is counted under the limit's name
+ * when it is told.
+ */
+export function overLimit(
+  limit: RefusingLimit,
+  message: string,
+  options: Omit<ServeErrorOptions, 'limit'> = {},
+): ServeError {
+  return new ServeError(LIMITS[limit].code, message, { ...options, limit });
 }
 
 /** Any thrown value as a `ServeError`; what is not one already becomes `internal_error` with a text that reveals nothing. */

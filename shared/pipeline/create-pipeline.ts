@@ -8,9 +8,10 @@ import { inSpan } from '../telemetry/index.ts';
 import { PromptEncoder } from '../tokens/index.ts';
 import { ResponseAssembler } from './answer/response-assembler.ts';
 import { planSplit } from './answer/text-split.ts';
-import { type LiveModelDirectory, type RoutableModel, routableWorkers, type Worker } from './models/model-directory.ts';
+import type { LiveModelDirectory } from './models/model-directory.ts';
 import { modelNotFound, modelNotReady } from './models/model-errors.ts';
 import type { ModelStore } from './models/model-store.ts';
+import { type RoutableModel, routableWorkers, type Worker } from './models/routable-model.ts';
 import {
   BusyThresholds,
   type BusyThresholdValues,
@@ -24,8 +25,7 @@ import type { PromptTools } from './prompt/prompt-tokens.ts';
 import { type ColdStartQueue, capacityOf, type WorkerCapacity } from './run/cold-start-queue.ts';
 import { EncodeStage } from './run/encode-stage.ts';
 import { type Bypass, PrefillStage } from './run/prefill-stage.ts';
-import { RequestRun } from './run/run.ts';
-import type { RunContext } from './run/run-context.ts';
+import { RequestRun, type RunParts } from './run/run.ts';
 import { canaryProbe, StalledWorkers, StreamWatch } from './run/stalled-workers.ts';
 
 export interface PipelineOptions {
@@ -87,7 +87,7 @@ class DiscoveredPipeline implements Pipeline {
   readonly #observer: PipelineObserver;
   readonly #excludesTools: boolean;
   readonly #tools: PromptTools;
-  readonly #context: RunContext;
+  readonly #context: RunParts;
   readonly #stalled: StalledWorkers;
 
   constructor({ migrationLimit = 3, streamSilenceMsMax: silenceMsMax = 0, stallMs = 0, ...options }: PipelineOptions) {
@@ -119,7 +119,7 @@ class DiscoveredPipeline implements Pipeline {
     });
     const watched = { clock, silenceMsMax, stallMs, probe, stalledWorkers: this.#stalled };
     const streamWatch = silenceMsMax > 0 || stallMs > 0 ? new StreamWatch(watched) : undefined;
-    const busyOf: RunContext['busyOf'] = (model, workers) =>
+    const busyOf: RunParts['busyOf'] = (model, workers) =>
       options.busyWorkers?.(workers, this.thresholds.of(model.primaryName));
     const modelNow = ({ primaryName, mdcSum }: RoutableModel): RoutableModel | undefined => {
       const now = models.find(primaryName);

@@ -18,18 +18,18 @@ export {
 } from './control/worker-calls.ts';
 export { createPipeline, type PipelineOptions } from './create-pipeline.ts';
 export { FollowedPools } from './models/followed-pools.ts';
-export { nextPrefillState, type PrefillState } from './models/join-cards.ts';
+export { LiveModelDirectory, type ModelDirectoryOptions } from './models/model-directory.ts';
+export { missingModelHint, modelNotFound, modelNotReady } from './models/model-errors.ts';
+export { ModelStore, type ModelStoreOptions, type OpenModel } from './models/model-store.ts';
 export {
-  LiveModelDirectory,
-  type ModelDirectoryOptions,
+  nextPrefillState,
   type PrefillPool,
+  type PrefillState,
   type RoutableModel,
   type Worker,
   type WorkersOfPool,
   workerSetsOf,
-} from './models/model-directory.ts';
-export { missingModelHint, modelNotFound, modelNotReady } from './models/model-errors.ts';
-export { ModelStore, type ModelStoreOptions, type OpenModel } from './models/model-store.ts';
+} from './models/routable-model.ts';
 export {
   BusyThresholds,
   type BusyThresholdValues,

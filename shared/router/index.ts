@@ -99,8 +99,8 @@ export {
   type PolicyConfig,
   type PolicyProfile,
   profileFor,
-  readPolicyConfig,
 } from './scheduler/queue/policy-config.ts';
+export { parsePolicyConfig } from './scheduler/queue/policy-file.ts';
 export { RankTable } from './scheduler/ranks.ts';
 export { Scheduler } from './scheduler/scheduler.ts';
 export { SessionAffinity, type SessionAffinityOptions } from './scheduler/scheduling-request.ts';

@@ -25,9 +25,8 @@ import {
   watchResidentUrls,
 } from '../router/index.ts';
 import type { Logger } from '../telemetry/index.ts';
-import type { RoutingParts } from './feeds.ts';
+import type { Routing, RoutingParts } from './feeds.ts';
 import type { KvRouting } from './kv-routing.ts';
-import type { Routing } from './routing.ts';
 
 const WATCH_MS_MAX = 15_000;
 

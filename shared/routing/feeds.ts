@@ -3,7 +3,7 @@ import type { Clock, Random } from '../clock/index.ts';
 import { Semaphore } from '../concurrency/index.ts';
 import type { Discovery } from '../discovery/index.ts';
 import type { SharedRouterState } from '../fleet/index.ts';
-import type { RoutableModel } from '../pipeline/index.ts';
+import type { ExplanationSource, RoutableModel, Worker } from '../pipeline/index.ts';
 import type { EventPlane, RequestPlane } from '../planes/index.ts';
 import {
   type BusyLimits,
@@ -13,8 +13,10 @@ import {
   type LoadReport,
   RECOVERIES_AT_ONCE_MAX,
   RecoveryClient,
+  type Router,
   WorkerFeeds,
   type WorkerLoads,
+  type WorkerPool,
 } from '../router/index.ts';
 import type { FrontendMetrics, ProcessLogger, RouterMetrics } from '../telemetry/index.ts';
 
@@ -40,6 +42,20 @@ export interface RoutingParts {
   readonly onAnswering?: ((isAnswering: boolean) => void) | undefined;
   /** What is shared with other routers. @default nothing */
   readonly shared?: SharedRouterState | undefined;
+}
+
+/** How a frontend chooses workers, and what keeps it informed. */
+export interface Routing {
+  readonly router: Router<Worker>;
+  /** Why requests go where they go; undefined in modes that know nothing of caches. */
+  readonly explanations: ExplanationSource | undefined;
+  /** Workers above the busy limits; undefined where none is set. */
+  busyWorkers(workers: readonly Worker[], limits: BusyLimits): ReadonlySet<string> | undefined;
+  /** A worker says how many prompt tokens of a request it had cached. */
+  reused(pool: WorkerPool, tokens: number): void;
+  /** The models as they are now, aliases left out. */
+  follow(models: readonly RoutableModel[]): void;
+  close(): Promise<void>;
 }
 
 /** The feeds of a process, and the event plane that they opened. */

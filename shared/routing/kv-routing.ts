@@ -26,13 +26,12 @@ import {
   type WorkerPool,
 } from '../router/index.ts';
 import type { RouterPoolMetrics, RouterWorkerType } from '../telemetry/index.ts';
-import { type OpenFeeds, openFeeds, type RoutingParts } from './feeds.ts';
+import { type OpenFeeds, openFeeds, type Routing, type RoutingParts } from './feeds.ts';
 import type { RemoteIndexes } from './remote-indexes.ts';
 import { Replicas } from './replicas.ts';
 import type { Resident } from './resident.ts';
 import type { RouterFiles } from './router-files.ts';
 import type { IndexServer, RouterServer } from './router-server.ts';
-import type { Routing } from './routing.ts';
 
 /** Dropped blocks are given back in slices of less than 1 ms, this often, and more often while there is much to do. */
 const HOUSEKEEPING_MS = 100;

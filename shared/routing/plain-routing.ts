@@ -8,8 +8,7 @@ import {
   type SimpleRouterMode,
   WorkerLoads,
 } from '../router/index.ts';
-import { followLoads, type OpenFeeds, openFeeds, type RoutingParts } from './feeds.ts';
-import type { Routing } from './routing.ts';
+import { followLoads, type OpenFeeds, openFeeds, type Routing, type RoutingParts } from './feeds.ts';
 
 /** Routing in a mode that knows nothing of caches. */
 export function openPlainRouting(mode: SimpleRouterMode, settings: EdgeSettings, parts: RoutingParts): Routing {

@@ -11,7 +11,6 @@ import {
   type PolicyConfig,
   type PrefillDurationModel,
   readModelShape,
-  readPolicyConfig,
   type TrackingHash,
 } from '../router/index.ts';
 
@@ -48,7 +47,8 @@ async function readPolicies(path: string | undefined): Promise<PolicyConfig | un
   } catch (cause) {
     throw new Error(`--router-policy-config: ${reasonOf(cause)}`, { cause });
   }
-  return readPolicyConfig(yaml);
+  const { parsePolicyConfig } = await import('../router/index.ts'); // a reader of YAML, for who has such a file
+  return parsePolicyConfig(yaml);
 }
 
 /**

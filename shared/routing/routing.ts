@@ -1,24 +1,8 @@
 import type { EdgeSettings, RouterSettings } from '../config/index.ts';
-import type { ExplanationSource, RoutableModel, Worker } from '../pipeline/index.ts';
-import type { BusyLimits, Router, WorkerPool } from '../router/index.ts';
 import { bucketsOf, createRouterMetrics, type RouterMetrics } from '../telemetry/index.ts';
-import type { RoutingParts } from './feeds.ts';
+import type { Routing, RoutingParts } from './feeds.ts';
 import type { KvRouting } from './kv-routing.ts';
 import type { RouterFiles } from './router-files.ts';
-
-/** How a frontend chooses workers, and what keeps it informed. */
-export interface Routing {
-  readonly router: Router<Worker>;
-  /** Why requests go where they go; undefined in modes that know nothing of caches. */
-  readonly explanations: ExplanationSource | undefined;
-  /** Workers above the busy limits; undefined where none is set. */
-  busyWorkers(workers: readonly Worker[], limits: BusyLimits): ReadonlySet<string> | undefined;
-  /** A worker says how many prompt tokens of a request it had cached. */
-  reused(pool: WorkerPool, tokens: number): void;
-  /** The models as they are now, aliases left out. */
-  follow(models: readonly RoutableModel[]): void;
-  close(): Promise<void>;
-}
 
 /**
  * The routing that the settings name.

@@ -16,7 +16,7 @@ export {
   QUIET,
   silentLogger,
 } from './log/logger.ts';
-export type { RequestMeter } from './metrics/active-request.ts';
+export type { RequestMeter, RequestOutcome } from './metrics/active-request.ts';
 export { bucketsOf } from './metrics/buckets.ts';
 export {
   createAccessMetrics,
@@ -38,10 +38,9 @@ export {
   createFrontendMetrics,
   type FrontendMetrics,
   type FrontendMetricsOptions,
-  type RequestOutcome,
   type RequestRoute,
-  type WorkerLabels,
 } from './metrics/frontend-metrics.ts';
+export type { WorkerLabels } from './metrics/frontend-recorders.ts';
 export { countDroppedTelemetry, MetricRegistry, type TelemetryDropped } from './metrics/registry.ts';
 export {
   createRouterMetrics,

@@ -228,7 +228,7 @@ const TOYS: Readonly<Record<'route' | 'parser' | 'engine' | 'request plane' | 'd
     file: 'shared/discovery/toy/toy-discovery.ts',
     text: `
       import { openMemory } from '../memory/memory-discovery.ts';
-      import type { OpenStore } from '../stores.ts';
+      import type { OpenStore } from '../options.ts';
       export const openToy: OpenStore = async (settings, options) =>
         Object.assign(await openMemory(settings, options), { backend: 'toy' });`,
     lines: [

@@ -1,6 +1,7 @@
 import type { RecordAddress } from '../keys.ts';
 import { DiscoveryError } from '../options.ts';
-import type { ItemKey, TableOptions } from '../table/table.ts';
+import type { ItemKey } from '../table/table.ts';
+import type { TableOptions } from '../table/table-client.ts';
 import type { TablePlace } from '../table/table-errors.ts';
 
 /*

@@ -1,12 +1,12 @@
 import { forAtMost, inBatches, Semaphore } from '../../concurrency/index.ts';
 import { reasonOf } from '../../errors/index.ts';
-import { addressOf, encodePrefix } from '../keys.ts';
+import { addressOf, type Bucket, encodePrefix } from '../keys.ts';
 import { LeasedDiscovery } from '../lease-keeper.ts';
-import { type DiscoveryBaseOptions, DiscoveryError, withDefaults } from '../options.ts';
-import { type DiscoveryRecord, toText } from '../records.ts';
+import { type DiscoveryBaseOptions, DiscoveryError, type OpenStore, withDefaults } from '../options.ts';
+import { toText } from '../record-text.ts';
+import type { DiscoveryRecord } from '../records.ts';
 import { recordsUnder, SnapshotWatcher } from '../snapshot-watcher.ts';
-import type { OpenStore } from '../stores.ts';
-import type { Bucket, Discovery, DiscoveryQuery, FleetLoads, Watch, WatchListener } from '../types.ts';
+import type { Discovery, DiscoveryQuery, FleetLoads, Watch, WatchListener } from '../types.ts';
 import { BucketFolder, makeOwnFolder, userFolderPath } from './bucket-folder.ts';
 import { FolderFollower, type FolderReader } from './folder-follower.ts';
 

@@ -1,11 +1,11 @@
 import { type Clock, systemClock, type Timer } from '../../clock/index.ts';
-import { addressOf, BUCKETS, encodePrefix } from '../keys.ts';
+import { addressOf, BUCKETS, type Bucket, encodePrefix } from '../keys.ts';
 import { LeasedDiscovery } from '../lease-keeper.ts';
-import { type DiscoveryBaseOptions, withDefaults } from '../options.ts';
-import { type DiscoveryRecord, toText } from '../records.ts';
+import { type DiscoveryBaseOptions, type OpenStore, withDefaults } from '../options.ts';
+import { toText } from '../record-text.ts';
+import type { DiscoveryRecord } from '../records.ts';
 import { recordsUnder, SnapshotWatcher } from '../snapshot-watcher.ts';
-import type { OpenStore } from '../stores.ts';
-import type { Bucket, Discovery, DiscoveryQuery, FleetLoads, Watch, WatchListener } from '../types.ts';
+import type { Discovery, DiscoveryQuery, FleetLoads, Watch, WatchListener } from '../types.ts';
 
 interface Entry {
   readonly leaseId: string;

@@ -2,8 +2,15 @@ import type * as Sdk from '@aws-sdk/client-dynamodb';
 import type { DynamoDBClient } from '@aws-sdk/client-dynamodb';
 import type { Clock } from '../../clock/index.ts';
 import { type DynamoDbSdk, loadSdk } from './sdk.ts';
-import type { TableOptions } from './table.ts';
 import type { TableTime } from './table-time.ts';
+
+export interface TableOptions {
+  readonly tableName: string;
+  /** @default the SDK's, by region */
+  readonly endpoint?: string | undefined;
+  /** @default the SDK's (`AWS_REGION`, profile); `us-east-1` with an endpoint */
+  readonly region?: string | undefined;
+}
 
 /** The calls that are made on tables, by their names in DynamoDB's protocol. */
 export interface TableCalls {

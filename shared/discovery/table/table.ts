@@ -38,14 +38,6 @@ export interface ItemOutcome {
   readonly item: Item | undefined;
 }
 
-export interface TableOptions {
-  readonly tableName: string;
-  /** @default the SDK's, by region */
-  readonly endpoint?: string | undefined;
-  /** @default the SDK's (`AWS_REGION`, profile); `us-east-1` with an endpoint */
-  readonly region?: string | undefined;
-}
-
 export type TableDependencies = TableClientDependencies & { readonly random: Random };
 
 /** Keys of one BatchGetItem. */

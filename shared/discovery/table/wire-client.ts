@@ -1,8 +1,7 @@
 import { createHash, createHmac } from 'node:crypto';
 import * as http from 'node:http';
 import * as https from 'node:https';
-import type { TableOptions } from './table.ts';
-import type { TableCalls, TableClient, TableClientDependencies } from './table-client.ts';
+import type { TableCalls, TableClient, TableClientDependencies, TableOptions } from './table-client.ts';
 
 /** Variables that tell the SDK what this client does not know. */
 const SDK_ONLY = [

@@ -33,14 +33,6 @@ export interface InferenceDeps {
   readonly lifecycle: ServiceLifecycle;
 }
 
-/** What the client of a dialect reads; it is told when nobody does any more. */
-export interface Abandonable {
-  /** Ends with `error`, before or after the head has left. */
-  fail(error: ServeError): void;
-  /** The client has gone: release timers, write nothing. */
-  abandon(): void;
-}
-
 /** Hears that nobody waits for a response any more. */
 export interface ExchangeListener {
   /** Nobody reads it any more. */

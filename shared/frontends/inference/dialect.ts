@@ -12,8 +12,9 @@ import {
   type Usage,
 } from '../../protocol/index.ts';
 import type { RequestMeter } from '../../telemetry/index.ts';
-import type { Abandonable, BookedExchange, InferenceDeps } from './deps.ts';
+import type { BookedExchange, InferenceDeps } from './deps.ts';
 import { type InferenceBooks, UNKNOWN_MODEL } from './inference-books.ts';
+import type { Abandonable } from './lifecycle.ts';
 
 /* The steps that every inference request takes, whatever its dialect. */
 

@@ -17,8 +17,9 @@ import {
   type TraceContext,
   type Tracer,
 } from '../../telemetry/index.ts';
-import type { Abandonable, BookedExchange, ExchangeListener, InferenceDeps } from './deps.ts';
+import type { BookedExchange, ExchangeListener, InferenceDeps } from './deps.ts';
 import { AnswerRoom, KeptSink } from './kept-sink.ts';
+import type { Abandonable } from './lifecycle.ts';
 
 /** Header by which a client chooses the id of its request. */
 export const CHOSEN_ID = 'x-dynamo-request-id';

@@ -3,7 +3,14 @@ import type { Clock } from '../../clock/index.ts';
 import { ServeError } from '../../errors/index.ts';
 import type { RequestCanceller } from '../../pipeline/index.ts';
 import { requestKeyOf, requestNameOf } from '../../protocol/index.ts';
-import type { Abandonable } from './deps.ts';
+
+/** What the client of a dialect reads; it is told when nobody does any more. */
+export interface Abandonable {
+  /** Ends with `error`, before or after the head has left. */
+  fail(error: ServeError): void;
+  /** The client has gone: release timers, write nothing. */
+  abandon(): void;
+}
 
 interface Running {
   readonly id: string;

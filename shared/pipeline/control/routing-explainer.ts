@@ -10,9 +10,10 @@ import {
   type RouteRequest,
 } from '../../router/index.ts';
 import type { PromptEncoder } from '../../tokens/index.ts';
-import type { LiveModelDirectory, Worker } from '../models/model-directory.ts';
+import type { LiveModelDirectory } from '../models/model-directory.ts';
 import { modelNotFound } from '../models/model-errors.ts';
 import type { ModelStore } from '../models/model-store.ts';
+import type { Worker } from '../models/routable-model.ts';
 import { preprocess, withCardDefaults } from '../prompt/preprocess.ts';
 import { type Bypass, prefillRouting } from '../run/prefill-stage.ts';
 

@@ -5,7 +5,7 @@ import type { EndpointRecord } from '../../discovery/index.ts';
 import { ServeError, toWire } from '../../errors/index.ts';
 import { askOnce, type OneAnswer, type RequestPlane, type Transport } from '../../planes/index.ts';
 import { asRecord, asWholeNumber } from '../../records/index.ts';
-import type { RoutableModel, Worker } from '../models/model-directory.ts';
+import type { RoutableModel, Worker } from '../models/routable-model.ts';
 
 /** What asks a worker's control endpoints. */
 export interface ControlCaller {

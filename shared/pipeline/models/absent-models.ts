@@ -1,7 +1,6 @@
 import type { Clock } from '../../clock/index.ts';
 import type { CatalogueEntry } from '../../discovery/index.ts';
-import { modelOf } from './join-cards.ts';
-import type { ModelDirectoryOptions, RoutableModel } from './model-directory.ts';
+import { type ModelTerms, modelOf, type RoutableModel } from './routable-model.ts';
 
 interface RememberedModelsOptions {
   readonly clock: Pick<Clock, 'nowMs'>;
@@ -82,12 +81,12 @@ const NO_INSTANCE = '0';
 /** The models of the fleet's catalogue, which outlive their workers: known also to a process that never saw one. */
 export class CataloguedModels {
   readonly #clock: Pick<Clock, 'wallMs'>;
-  readonly #options: ModelDirectoryOptions;
+  readonly #terms: ModelTerms;
   #models: ReadonlyMap<string, RoutableModel> = new Map();
 
-  constructor(options: ModelDirectoryOptions) {
-    this.#clock = options.clock;
-    this.#options = options;
+  constructor(clock: Pick<Clock, 'wallMs'>, terms: ModelTerms) {
+    this.#clock = clock;
+    this.#terms = terms;
   }
 
   /** Takes over the entries, which are all in scope. */
@@ -97,7 +96,7 @@ export class CataloguedModels {
       const name = card.display_name;
       const record = { type: 'Model', namespace, component, endpoint, instance_id: NO_INSTANCE, card } as const;
       const createdSecs = this.#models.get(name)?.createdSecs ?? Math.floor(this.#clock.wallMs() / 1000);
-      const model = { ...modelOf(name, [{ record, endpoint: undefined }], this.#options), createdSecs };
+      const model = { ...modelOf(name, [{ record, endpoint: undefined }], this.#terms), createdSecs };
       models.set(name, model);
       for (const alias of card.aliases) if (!models.has(alias)) models.set(alias, { ...model, name: alias });
     }

@@ -1,5 +1,5 @@
 import type { Router, WorkerPool } from '../../router/index.ts';
-import type { Worker, WorkersOfPool } from './model-directory.ts';
+import type { Worker, WorkersOfPool } from './routable-model.ts';
 
 /** Tells a router who the workers of each pool are, as the models change. */
 export class FollowedPools {

@@ -1,7 +1,7 @@
 import type { Clock } from '../../clock/index.ts';
 import { reasonOf, ServeError } from '../../errors/index.ts';
 import type { LoadedModel } from '../../tokens/index.ts';
-import type { RoutableModel } from './model-directory.ts';
+import type { RoutableModel } from './routable-model.ts';
 
 /** Opens the model's files, that its card names. Rejects with a message that says what is wrong and what to do. */
 export type OpenModel = (model: Pick<RoutableModel, 'card' | 'workers'>) => Promise<LoadedModel>;

@@ -9,7 +9,7 @@ import type {
 } from '../../protocol/index.ts';
 import { clientAnnotations } from '../../router/index.ts';
 import type { LoadedModel } from '../../tokens/index.ts';
-import type { RoutableModel } from '../models/model-directory.ts';
+import type { RoutableModel } from '../models/routable-model.ts';
 import {
   mediaParts,
   type PromptTokens,

@@ -3,7 +3,7 @@ import type { Call } from '../../planes/index.ts';
 import { type EngineRequest, isMovable, isPinned } from '../../protocol/index.ts';
 import type { Reservation } from '../../router/index.ts';
 import type { Span } from '../../telemetry/index.ts';
-import type { Worker } from '../models/model-directory.ts';
+import type { Worker } from '../models/routable-model.ts';
 import type { PrefillLeg } from './prefill-leg.ts';
 import type { RunContext } from './run-context.ts';
 

@@ -1,6 +1,6 @@
 import type { Clock, Timer } from '../../clock/index.ts';
 import { ServeError, workerError } from '../../errors/index.ts';
-import type { RoutableModel, Worker } from '../models/model-directory.ts';
+import type { RoutableModel, Worker } from '../models/routable-model.ts';
 
 /** Told of the requests that wait for a worker. Durations in milliseconds. */
 export interface ColdStartObserver {

@@ -2,7 +2,7 @@ import { toServeError, workerError } from '../../errors/index.ts';
 import { askOnce } from '../../planes/index.ts';
 import { type EngineOutput, type EngineRequest, encodeEngineRequest } from '../../protocol/index.ts';
 import { isRecord } from '../../records/index.ts';
-import type { RoutableModel, Worker } from '../models/model-directory.ts';
+import type { RoutableModel, Worker } from '../models/routable-model.ts';
 import type { DispatchContext, RoutedRequest } from './run-context.ts';
 
 /** Longest time that media may take to be encoded elsewhere: after it they are encoded where the prompt is computed. */

@@ -10,7 +10,7 @@ import {
 import type { Reservation } from '../../router/index.ts';
 import type { Span } from '../../telemetry/index.ts';
 import { failureInFinish } from '../answer/worker-output.ts';
-import type { PrefillPool, RoutableModel, Worker } from '../models/model-directory.ts';
+import type { PrefillPool, RoutableModel, Worker } from '../models/routable-model.ts';
 import type { DispatchContext } from './run-context.ts';
 import type { WatchedStream } from './stalled-workers.ts';
 import { avoidAfter } from './worker-choice.ts';

@@ -13,7 +13,7 @@ import {
   requirePrefillWorker,
   withTransferPolicy,
 } from '../../router/index.ts';
-import type { PrefillPool, RoutableModel, Worker } from '../models/model-directory.ts';
+import type { PrefillPool, RoutableModel, Worker } from '../models/routable-model.ts';
 import { dispatchSpan, traceHeaders } from './attempt.ts';
 import { PrefillLeg, type PrefillReport } from './prefill-leg.ts';
 import type { DispatchContext, RoutedRequest } from './run-context.ts';

@@ -3,11 +3,9 @@ import type { RequestPlane } from '../../planes/index.ts';
 import type { ChatMessage, GenerationRequest } from '../../protocol/index.ts';
 import type { Inhibition, Router } from '../../router/index.ts';
 import type { Span } from '../../telemetry/index.ts';
-import type { RoutableModel, Worker, WorkersOfPool } from '../models/model-directory.ts';
+import type { RoutableModel, Worker, WorkersOfPool } from '../models/routable-model.ts';
 import type { PipelineObserver } from '../pipeline.ts';
 import type { ColdStartQueue } from './cold-start-queue.ts';
-import type { EncodeStage } from './encode-stage.ts';
-import type { PrefillStage } from './prefill-stage.ts';
 import type { StreamWatch } from './stalled-workers.ts';
 
 /** What every leg of every request of one pipeline shares. */
@@ -30,12 +28,8 @@ export interface DispatchContext {
   busyOf(model: RoutableModel, workers: readonly Worker[]): ReadonlySet<string> | undefined;
 }
 
-/** What every run of one pipeline shares. */
+/** What every attempt of every run of one pipeline shares. */
 export interface RunContext extends DispatchContext {
-  /** Where media are encoded apart; undefined = nowhere. */
-  readonly encode?: EncodeStage | undefined;
-  /** Where prompts are computed apart; undefined = nowhere. */
-  readonly prefill?: PrefillStage | undefined;
   /** Times that one request may move to another worker. */
   readonly migrationLimit: number;
   /** Prompt plus output above this is no longer moved; undefined = no limit. */

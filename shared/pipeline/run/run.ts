@@ -11,19 +11,27 @@ import {
 } from '../../protocol/index.ts';
 import type { Reservation, WorkerPool } from '../../router/index.ts';
 import type { ResponseAssembler } from '../answer/response-assembler.ts';
-import type { RoutableModel, Worker } from '../models/model-directory.ts';
+import type { RoutableModel, Worker } from '../models/routable-model.ts';
 import type { Preprocessed } from '../prompt/preprocess.ts';
 import { mediaParts } from '../prompt/prompt-tokens.ts';
 import { Attempt, MigrationBudget } from './attempt.ts';
-import type { EncoderResult } from './encode-stage.ts';
+import type { EncoderResult, EncodeStage } from './encode-stage.ts';
 import type { PrefillLeg } from './prefill-leg.ts';
-import type { Prefilled } from './prefill-stage.ts';
+import type { Prefilled, PrefillStage } from './prefill-stage.ts';
 import { type RoutedRequest, type RunContext, routedRequest } from './run-context.ts';
 import type { WatchedStream } from './stalled-workers.ts';
 import { avoidAfter, WorkerChoice, WorkerEligibility } from './worker-choice.ts';
 
 /** It began at another worker. */
 const ANOTHER_ATTEMPT = { [RETRY_HEADER]: '1' };
+
+/** What every run of one pipeline shares, with the stages before its attempts. */
+export interface RunParts extends RunContext {
+  /** Where media are encoded apart; undefined = nowhere. */
+  readonly encode?: EncodeStage | undefined;
+  /** Where prompts are computed apart; undefined = nowhere. */
+  readonly prefill?: PrefillStage | undefined;
+}
 
 /**
  * One request at its worker, or on its way to the next one. A long file, since it is one state machine: every step of it reads
@@ -39,7 +47,7 @@ const ANOTHER_ATTEMPT = { [RETRY_HEADER]: '1' };
  * | streaming | - | - | choosing, with the tokens so far | failed | ended | killed |
  */
 export class RequestRun implements CallSink, WatchedStream {
-  readonly #context: RunContext;
+  readonly #context: RunParts;
   readonly #request: GenerationRequest;
   readonly #model: RoutableModel;
   readonly #prompt: Preprocessed;
@@ -64,7 +72,7 @@ export class RequestRun implements CallSink, WatchedStream {
   showedLife = false;
 
   constructor(
-    context: RunContext,
+    context: RunParts,
     request: GenerationRequest,
     model: RoutableModel,
     prompt: Preprocessed,

@@ -1,7 +1,7 @@
 import type { Clock, Random, Timer } from '../../clock/index.ts';
 import type { CallSink, RequestPlane } from '../../planes/index.ts';
 import { encodeEngineRequest, healthCheckRequest } from '../../protocol/index.ts';
-import type { RoutableModel, Worker } from '../models/model-directory.ts';
+import type { RoutableModel, Worker } from '../models/routable-model.ts';
 import type { PipelineObserver } from '../pipeline.ts';
 
 type Probed = Pick<RoutableModel, 'primaryName' | 'card'>;

@@ -2,7 +2,7 @@ import { isInhibiting, type ServeError, toServeError } from '../../errors/index.
 import type { EngineRequest, RoutingHints } from '../../protocol/index.ts';
 import type { Reservation, RouteRequest } from '../../router/index.ts';
 import { inSpan } from '../../telemetry/index.ts';
-import type { Worker, WorkersOfPool } from '../models/model-directory.ts';
+import type { Worker, WorkersOfPool } from '../models/routable-model.ts';
 import { capacityOf, type WorkerCapacity } from './cold-start-queue.ts';
 import type { DispatchContext, RoutedRequest, RunContext } from './run-context.ts';
 

@@ -92,14 +92,14 @@ export class NatsBucket {
     if (store === undefined || !isThere(await untilAborted(infoOf(store, name), signal))) return;
     await untilAborted(store.delete(name), signal);
     // The mark that is left behind, or names that are used once would pile up.
-    const { manager } = await openJetStream(this.#client, signal);
+    const { manager } = await openJetStream(await this.#client.connection(signal));
     const filter = `$O.${this.#settings.name}.M.${base64Url(name)}`;
     await untilAborted(manager.streams.purge(`OBJ_${this.#settings.name}`, { filter }), signal);
   }
 
   async #open(signal: AbortSignal): Promise<{ readonly stores: Objm; readonly manager: JetStreamManager }> {
     const obj = await loadObjectStores();
-    const { manager } = await openJetStream(this.#client, signal);
+    const { manager } = await openJetStream(await this.#client.connection(signal));
     return { stores: new obj.Objm(manager.jetstream()), manager };
   }
 

@@ -1,6 +1,5 @@
 import type { JetStreamManager } from '@nats-io/jetstream';
 import type { NatsConnection } from '@nats-io/nats-core';
-import type { NatsClient } from './client.ts';
 
 /*
  * The client library, loaded on first use: a process without NATS does not pay for it. Its packages are CommonJS, whose names
@@ -52,10 +51,9 @@ export interface JetStreamAccess {
   readonly manager: JetStreamManager;
 }
 
-/** The connection of now, or the next one, with JetStream. Whether the server has JetStream shows at the first call. */
-export async function openJetStream(client: NatsClient, signal: AbortSignal): Promise<JetStreamAccess> {
+/** `connection` with JetStream. Whether the server has JetStream shows at the first call. */
+export async function openJetStream(connection: NatsConnection): Promise<JetStreamAccess> {
   const { jetstreamManager } = await loadJetStream();
-  const connection = await client.connection(signal);
   const manager = await jetstreamManager(connection, { checkAPI: false, timeout: API_TIMEOUT_MS });
   return { connection, manager };
 }

@@ -229,13 +229,13 @@ export class NatsStream {
 
   /** Makes the stream when there is none. Rejects when it cannot be made, or when its name belongs to other subjects. */
   async facts(signal: AbortSignal): Promise<NatsStreamFacts> {
-    const { manager } = await openJetStream(this.#client, signal);
+    const { manager } = await openJetStream(await this.#client.connection(signal));
     return factsOf(await untilAborted(this.#ensure(manager), signal), this.#settings);
   }
 
   /** Reads from `fromSequence`, or from the first message kept. Rejects when there is no stream. */
   async read(fromSequence: number, signal: AbortSignal): Promise<NatsStreamReader> {
-    const access = await openJetStream(this.#client, signal);
+    const access = await openJetStream(await this.#client.connection(signal));
     const { name, heartbeatMs = 5000 } = this.#settings;
     const options = { access, client: this.#client, stream: name, fromSequence, heartbeatMs, signal };
     return untilAborted(NatsStreamReader.open(options), signal);
@@ -243,7 +243,7 @@ export class NatsStream {
 
   /** Forgets messages up to and including `sequence`. */
   async purge(sequence: number, signal: AbortSignal): Promise<void> {
-    const { manager } = await openJetStream(this.#client, signal);
+    const { manager } = await openJetStream(await this.#client.connection(signal));
     const { name } = this.#settings;
     const { state } = await untilAborted(manager.streams.info(name), signal);
     // A purge beyond the end would move the sequence of what comes next.

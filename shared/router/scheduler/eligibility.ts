@@ -10,25 +10,7 @@ import {
 } from '../router.ts';
 import type { Candidates } from './cost.ts';
 import type { WorkerSet } from './ranks.ts';
-
-/** The hard filters of a request, before load or overlap are looked at. Absent = it does not narrow. */
-export interface WorkerFilter {
-  /** Undefined = every worker. */
-  readonly allowedWorkers?: ReadonlySet<string> | undefined;
-  /** Workers this request must not go to: they failed it, or are stalled. */
-  readonly excludedWorkers?: ReadonlySet<string> | undefined;
-  /** Workers above their busy thresholds; when only such are left, the request fails as overload. */
-  readonly busyWorkers?: ReadonlySet<string> | undefined;
-  /** Workers to pass over while another is left. */
-  readonly avoidedWorkers?: ReadonlySet<string> | undefined;
-  readonly constraints?: RoutingConstraints | undefined;
-}
-
-/** The one place that will do. */
-export interface WorkerPin {
-  readonly workerId: string;
-  readonly dpRank?: number | undefined;
-}
+import type { WorkerFilter, WorkerPin } from './types.ts';
 
 type FilteredWorker = Pick<RoutableWorker, 'id' | 'dataParallelStartRank' | 'dataParallelSize' | 'taints'>;
 

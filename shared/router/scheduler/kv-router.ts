@@ -33,7 +33,7 @@ export interface KvRouterOptions {
    * @default no index: load alone decides
    */
   readonly indexFor?: (pool: WorkerPool, ranks: RankTable) => PrefixIndex | undefined;
-  /** Queue classes of a model (`readPolicyConfig`). @default one class as the configuration says */
+  /** Queue classes of a model (`parsePolicyConfig`). @default one class as the configuration says */
   readonly policies?: PolicyConfig | undefined;
   /** @default off */
   readonly sessionAffinity?: SessionAffinityOptions | undefined;

@@ -1,9 +1,8 @@
 import type { ServeError } from '../../errors/index.ts';
-import type { RouterConfigOverride } from '../../protocol/index.ts';
+import type { RouterConfigOverride, RoutingConstraints } from '../../protocol/index.ts';
 import type { RouterMetrics, RouterPoolMetrics } from '../../telemetry/index.ts';
 import type { BlockHashes } from '../../tokens/index.ts';
 import type { RankId, RoutableWorker, WorkerPool } from '../router.ts';
-import type { WorkerFilter, WorkerPin } from './eligibility.ts';
 
 /** What the scheduler knows of a worker; one that does not say what its engine takes in one pass counts as 10,000,000 tokens. */
 export type SchedulableWorker = Pick<
@@ -19,6 +18,25 @@ export interface PrefillDurationModel {
    * decision. Never throws.
    */
   durationMs(uncachedTokens: number, cachedTokens: number): number | undefined;
+}
+
+/** The hard filters of a request, before load or overlap are looked at. Absent = it does not narrow. */
+export interface WorkerFilter {
+  /** Undefined = every worker. */
+  readonly allowedWorkers?: ReadonlySet<string> | undefined;
+  /** Workers this request must not go to: they failed it, or are stalled. */
+  readonly excludedWorkers?: ReadonlySet<string> | undefined;
+  /** Workers above their busy thresholds; when only such are left, the request fails as overload. */
+  readonly busyWorkers?: ReadonlySet<string> | undefined;
+  /** Workers to pass over while another is left. */
+  readonly avoidedWorkers?: ReadonlySet<string> | undefined;
+  readonly constraints?: RoutingConstraints | undefined;
+}
+
+/** The one place that will do. */
+export interface WorkerPin {
+  readonly workerId: string;
+  readonly dpRank?: number | undefined;
 }
 
 /** One request, as far as choosing its worker goes. */

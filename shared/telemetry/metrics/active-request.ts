@@ -1,10 +1,15 @@
 import type { Clock } from '../../clock/index.ts';
 import type { FrontendFamilies } from './frontend-families.ts';
-import type { RequestOutcome, WorkerLabels } from './frontend-metrics.ts';
-import type { TurnClock, workerRecorder } from './frontend-recorders.ts';
+import type { TurnClock, WorkerLabels, workerRecorder } from './frontend-recorders.ts';
 import { type Counter, OVERFLOW_LABEL } from './registry.ts';
 
 const MS_PER_SECOND = 1000;
+
+/** How a request ended, for the counters. */
+export type RequestOutcome =
+  | { readonly status: 'success' }
+  /** `errorType` is the label of the request counter: validation, not_found, overload, cancelled, ... */
+  | { readonly status: 'error'; readonly errorType: string };
 
 interface RequestTimes {
   readonly clock: Clock;

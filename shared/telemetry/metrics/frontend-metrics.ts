@@ -7,21 +7,6 @@ import { defineFrontendFamilies } from './frontend-families.ts';
 import { modelRecorder, stageRecorder, TurnClock, watchEventLoop, workerRecorder } from './frontend-recorders.ts';
 import { exposeUptime, MetricRegistry } from './registry.ts';
 
-/** How a request ended, for the counters. */
-export type RequestOutcome =
-  | { readonly status: 'success' }
-  /** `errorType` is the label of the request counter: validation, not_found, overload, cancelled, ... */
-  | { readonly status: 'error'; readonly errorType: string };
-
-/** A rank of a worker, as metrics name it. */
-export interface WorkerLabels {
-  /** Hex. */
-  readonly workerId: string;
-  /** Absent = `none`. */
-  readonly dpRank?: number | undefined;
-  readonly workerType: 'prefill' | 'decode';
-}
-
 /** Labels of a request. */
 export interface RequestRoute {
   readonly model: string;
@@ -31,31 +16,6 @@ export interface RequestRoute {
   /** When the handler was entered, on the metrics' clock, if the model was not known then. Default now. */
   readonly startedMs?: number;
 }
-
-/** What a model's card says; a fact left out is not shown. */
-export interface ModelFacts {
-  readonly model: string;
-  readonly totalKvBlocks?: number | undefined;
-  readonly maxNumSeqs?: number | undefined;
-  readonly maxNumBatchedTokens?: number | undefined;
-  readonly contextLength?: number | undefined;
-  readonly kvCacheBlockSize?: number | undefined;
-  readonly migrationLimit?: number | undefined;
-}
-
-/** The last request's figures and the present load of a worker; what is left out keeps its value. */
-export interface WorkerFigures {
-  readonly activeDecodeBlocks?: number;
-  readonly activePrefillTokens?: number;
-  readonly lastTtftMs?: number;
-  readonly lastInputTokens?: number;
-  readonly lastItlMs?: number;
-}
-
-export type StageLabel = 'preprocess' | 'route' | 'dispatch';
-export type TimedStageLabel = 'preprocess' | 'route' | 'transport_roundtrip' | 'postprocess';
-export type PhaseLabel = 'prefill' | 'decode' | 'aggregated' | '';
-export type MigrationType = 'new_request' | 'ongoing_request';
 
 /**
  * The metrics of a frontend process; also the observer that the pipeline reports its steps to.

@@ -1,15 +1,40 @@
 import type { Clock, Timer } from '../../clock/index.ts';
 import type { FrontendFamilies } from './frontend-families.ts';
-import type {
-  MigrationType,
-  ModelFacts,
-  PhaseLabel,
-  StageLabel,
-  TimedStageLabel,
-  WorkerFigures,
-  WorkerLabels,
-} from './frontend-metrics.ts';
 import type { Counter, Gauge, Histogram, MetricRegistry } from './registry.ts';
+
+/** A rank of a worker, as metrics name it. */
+export interface WorkerLabels {
+  /** Hex. */
+  readonly workerId: string;
+  /** Absent = `none`. */
+  readonly dpRank?: number | undefined;
+  readonly workerType: 'prefill' | 'decode';
+}
+
+/** What a model's card says; a fact left out is not shown. */
+export interface ModelFacts {
+  readonly model: string;
+  readonly totalKvBlocks?: number | undefined;
+  readonly maxNumSeqs?: number | undefined;
+  readonly maxNumBatchedTokens?: number | undefined;
+  readonly contextLength?: number | undefined;
+  readonly kvCacheBlockSize?: number | undefined;
+  readonly migrationLimit?: number | undefined;
+}
+
+/** The last request's figures and the present load of a worker; what is left out keeps its value. */
+export interface WorkerFigures {
+  readonly activeDecodeBlocks?: number;
+  readonly activePrefillTokens?: number;
+  readonly lastTtftMs?: number;
+  readonly lastInputTokens?: number;
+  readonly lastItlMs?: number;
+}
+
+export type StageLabel = 'preprocess' | 'route' | 'dispatch';
+export type TimedStageLabel = 'preprocess' | 'route' | 'transport_roundtrip' | 'postprocess';
+export type PhaseLabel = 'prefill' | 'decode' | 'aggregated' | '';
+export type MigrationType = 'new_request' | 'ongoing_request';
 
 /** Counts what happens between a request's entry and its end. Series are looked up once, here. */
 export function stageRecorder(families: FrontendFamilies) {

@@ -4,8 +4,8 @@
  */
 import { type HrTime, ROOT_CONTEXT, SpanKind, SpanStatusCode, TraceFlags, trace } from '@opentelemetry/api';
 import { type Resource, resourceFromAttributes } from '@opentelemetry/resources';
-import { BatchLogRecordProcessor, LoggerProvider, type LogRecordExporter } from '@opentelemetry/sdk-logs';
-import { BatchSpanProcessor, type ReadableSpan, type SpanExporter } from '@opentelemetry/sdk-trace';
+import { BatchLogRecordProcessor, LoggerProvider } from '@opentelemetry/sdk-logs';
+import { BatchSpanProcessor, type ReadableSpan } from '@opentelemetry/sdk-trace';
 import type { Clock } from '../../clock/index.ts';
 import type { FleetSettings } from '../../config/index.ts';
 import { hideSecretText, type LineWriter, type LogLevel, toLoggable } from '../log/lines.ts';
@@ -39,17 +39,6 @@ export interface OtlpOptions {
   readonly onDropped?: TelemetryDropped | undefined;
 }
 
-/** The exporters of one protocol. */
-export interface OtlpExporters {
-  spans(options: ExporterOptions): SpanExporter;
-  lines(options: ExporterOptions): LogRecordExporter;
-}
-
-interface ExporterOptions {
-  readonly url: string;
-  readonly timeoutMillis: number;
-}
-
 /** Spans and log lines on their way to a collector. */
 export interface OtlpExport {
   /** Takes the sampled ones. */
@@ -80,10 +69,10 @@ export async function openOtlp(options: OtlpOptions): Promise<OtlpExport> {
     queueMax: QUEUE_MAX,
     onDropped: (count: number) => onDropped(kind, count),
   });
-  const spanExporter = (await exportersOf(traces.protocol)).spans({ url: traces.url, ...PATIENCE });
+  const spanExporter = new (await exportersOf(traces)).OTLPTraceExporter({ url: traces.url, ...PATIENCE });
   const spans = watchExporter(spanExporter, watched('traces', 'spans'));
   const spanBatches = new BatchSpanProcessor({ exporter: spans.exporter, ...LIMITS });
-  const lineExporter = (await exportersOf(logs.protocol)).lines({ url: logs.url, ...PATIENCE });
+  const lineExporter = new (await exportersOf(logs)).OTLPLogExporter({ url: logs.url, ...PATIENCE });
   const lines = watchExporter(lineExporter, watched('logs', 'lines'));
   const lineBatches = new BatchLogRecordProcessor({ exporter: lines.exporter, ...LIMITS });
   const provider = new LoggerProvider({ resource, processors: [lineBatches] });
@@ -111,9 +100,8 @@ export async function openOtlp(options: OtlpOptions): Promise<OtlpExport> {
   };
 }
 
-async function exportersOf(protocol: OtlpTarget['protocol']): Promise<OtlpExporters> {
-  if (protocol === 'grpc') return (await import('./grpc-exporters.ts')).grpcExporters;
-  return (await import('./http-exporters.ts')).httpExporters;
+function exportersOf({ protocol }: OtlpTarget) {
+  return protocol === 'grpc' ? import('./grpc-exporters.ts') : import('./http-exporters.ts');
 }
 
 /** Log lines as log records: secrets hidden as in the line, and of the span that the line names. */

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import type { DiscoveryRecord } from '../../../shared/discovery/index.ts';
 import { addressOf } from '../../../shared/discovery/keys.ts';
-import { fromText } from '../../../shared/discovery/records.ts';
+import { fromText } from '../../../shared/discovery/record-text.ts';
 import { channelOf, endpointAt, modelAt } from '../../contract/discovery/records.ts';
 import { recordSchema } from './record-schema.ts';
 

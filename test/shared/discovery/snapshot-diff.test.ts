@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import type { DiscoveryRecord } from '../../../shared/discovery/index.ts';
-import { fromText, toText } from '../../../shared/discovery/records.ts';
+import { fromText, toText } from '../../../shared/discovery/record-text.ts';
 import { diffSnapshot, type KnownRecord } from '../../../shared/discovery/snapshot-watcher.ts';
 import { channelOf, endpointAt, modelAt } from '../../contract/discovery/records.ts';
 

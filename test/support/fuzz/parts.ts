@@ -1,5 +1,5 @@
 import { seededRandom } from '../../../shared/clock/index.ts';
-import { fromText } from '../../../shared/discovery/records.ts';
+import { fromText } from '../../../shared/discovery/record-text.ts';
 import { createReasoningParser, createToolCallParser, planReasoning } from '../../../shared/parsers/index.ts';
 import { REASONING_FORMATS } from '../../../shared/parsers/reasoning/formats.ts';
 import { TOOL_CALL_PARSER_NAMES } from '../../../shared/parsers/tool-calls/registry.ts';

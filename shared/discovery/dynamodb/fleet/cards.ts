@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto';
-import { isModelCard, type ModelCard, type RuntimeConfig } from '../../records.ts';
+import { isModelCard } from '../../record-text.ts';
+import type { ModelCard, RuntimeConfig } from '../../records.ts';
 
 /** What may differ between the workers of one model: it is kept with each worker's record, the rest once for all. */
 const OWN_FIELDS = [

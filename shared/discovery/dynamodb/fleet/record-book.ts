@@ -1,6 +1,6 @@
-import { addressOf, BUCKETS, encodePrefix, isUnder } from '../../keys.ts';
+import { addressOf, BUCKETS, type Bucket, encodePrefix, isUnder } from '../../keys.ts';
 import type { DiscoveryRecord } from '../../records.ts';
-import { type Bucket, type DiscoveryQuery, type ReportProblem, type WatchListener, WatchTeller } from '../../types.ts';
+import { type DiscoveryQuery, type ReportProblem, type WatchListener, WatchTeller } from '../../types.ts';
 import type { CardShelf } from './cards.ts';
 import type { Fleet } from './members.ts';
 import { type StoredRecord, unpackBlock, unpackRecord } from './record-bytes.ts';

@@ -1,8 +1,8 @@
 import { endOfTurn } from '../../../concurrency/index.ts';
 import { openAiErrorBody, type ServeError } from '../../../errors/index.ts';
 import { isLongJson, jsonPieces, objectPieces } from '../../../protocol/index.ts';
+import type { InferenceBooks } from '../../inference/inference-books.ts';
 import type { HttpExchange } from '../hosts/exchange.ts';
-import type { Inference } from '../serve-inference.ts';
 
 type Headers = Readonly<Record<string, string>>;
 
@@ -86,14 +86,13 @@ export function sendFailure(exchange: HttpExchange, error: ServeError, response:
  * @returns resolves when nothing more will be written; undefined when that is so already
  */
 export function sendObject(
-  inference: Inference,
+  { exchange, room }: InferenceBooks<HttpExchange>,
   object: object,
   more: Iterable<string> = [],
   headers?: Headers,
 ): Promise<void> | undefined {
-  if (inference.room.usedBytes >= LARGE_BYTES)
-    return sendPieces(inference.exchange, objectPieces(object, more), headers);
-  return sendJsonText(inference.exchange, objectText(object, more), headers);
+  if (room.usedBytes >= LARGE_BYTES) return sendPieces(exchange, objectPieces(object, more), headers);
+  return sendJsonText(exchange, objectText(object, more), headers);
 }
 
 /** The text of `object` with `more` at its end. */
@@ -104,9 +103,12 @@ export function objectText(object: object, more: Iterable<string>): string {
 }
 
 /** As `sendObject`, of an object whose JSON text comes in parts. */
-export function sendParts(inference: Inference, parts: Iterable<string>): Promise<void> | undefined {
-  if (inference.room.usedBytes >= LARGE_BYTES) return sendPieces(inference.exchange, parts);
-  return sendJsonText(inference.exchange, [...parts].join(''));
+export function sendParts(
+  { exchange, room }: InferenceBooks<HttpExchange>,
+  parts: Iterable<string>,
+): Promise<void> | undefined {
+  if (room.usedBytes >= LARGE_BYTES) return sendPieces(exchange, parts);
+  return sendJsonText(exchange, [...parts].join(''));
 }
 
 /** As `sendObject`, of an object of which nobody knows how large it is. */

@@ -2,6 +2,7 @@ import type { Timer } from '../../../clock/index.ts';
 import { fromWire, ServeError, workerError } from '../../../errors/index.ts';
 import { decodeRecord } from '../../record-codec.ts';
 import type { CallerWire, ClientCall } from '../client-call.ts';
+import type { PlaneRequest } from '../types.ts';
 import type { ByteChannel, CallTarget, Dial } from './byte-channel.ts';
 import { ClientGreeting } from './client-greeting.ts';
 import {
@@ -21,7 +22,6 @@ import {
 import { type Heartbeat, Liveness, type Pulse } from './heartbeat.ts';
 import { Outbox } from './outbox.ts';
 import { explainHandshake, NO_PROOF, PeerFault, quotePeer, toPeerFault } from './peer-trust.ts';
-import type { PendingOpen } from './pool.ts';
 import { deliverToCall, readHelloAck, readWireError, writeOpenFrame } from './records.ts';
 import { type ConnectionSettings, GREETING_BYTES_MAX, outboundBytesMax } from './settings.ts';
 import { SlowStreams } from './slow-streams.ts';
@@ -31,6 +31,13 @@ const EMPTY = new Uint8Array(0);
 /** HELLO_ACK and ERROR: an instance, the names of its endpoints, a reason. */
 const CONNECTION_RECORD_BYTES_MAX = 64 << 10;
 const PING_PAYLOAD = new Uint8Array(8);
+
+/** A call with what is needed to send it, maybe over another connection. */
+export interface PendingOpen<Target extends CallTarget> {
+  readonly call: ClientCall;
+  readonly target: Target;
+  readonly request: PlaneRequest;
+}
 
 /** What a connection tells the pool that owns it. */
 export interface ConnectionOwner<Target extends CallTarget> {

@@ -1,17 +1,8 @@
 import { workerError } from '../../../errors/index.ts';
-import type { ClientCall } from '../client-call.ts';
-import type { PlaneRequest } from '../types.ts';
 import type { CallTarget, Dial } from './byte-channel.ts';
-import { ClientConnection, type ConnectionOwner } from './client-connection.ts';
+import { ClientConnection, type ConnectionOwner, type PendingOpen } from './client-connection.ts';
 import { Heartbeat } from './heartbeat.ts';
 import type { ConnectionSettings } from './settings.ts';
-
-/** A call with what is needed to send it, maybe over another connection. */
-export interface PendingOpen<Target extends CallTarget> {
-  readonly call: ClientCall;
-  readonly target: Target;
-  readonly request: PlaneRequest;
-}
 
 /**
  * Connections by worker. The first one with room takes every stream, so that a worker's step arrives in one frame; another

@@ -5,9 +5,9 @@ import { workerError } from '../../../errors/index.ts';
 import { ClientCall } from '../client-call.ts';
 import type { ByteChannel, CallTarget } from '../frames/byte-channel.ts';
 import { ConnectionPool } from '../frames/pool.ts';
-import { type ConnectionOptions, type ConnectionSettings, withDefaults } from '../frames/settings.ts';
+import { type ConnectionOptions, withDefaults } from '../frames/settings.ts';
 import type { Call, CallSink, PlaneRequest, PlaneServer, RequestPlane, ServeOptions, Transport } from '../types.ts';
-import type { TcpPlaneServer } from './server.ts';
+import type { TcpPlaneServer, TcpSettings } from './server.ts';
 import { type PlaneTls, securityTo, type TokenEncryption } from './tls.ts';
 
 // Reads are synchronous and frames that outlive one are copied, so every connection of the process can share one buffer.
@@ -102,16 +102,6 @@ export interface TcpRequestPlaneOptions extends ConnectionOptions {
    */
   readonly open?: boolean;
 }
-
-/** The options with their defaults applied. */
-export type TcpSettings = ConnectionSettings & {
-  readonly host: string;
-  readonly advertiseHost: string | undefined;
-  readonly ports: PortRange;
-  readonly tls: PlaneTls | undefined;
-  readonly encryption: TokenEncryption;
-  readonly open: boolean;
-};
 
 /** A worker's endpoint as its discovery record names it; its connections are those to `host:port/{instance}`. */
 interface TcpTarget extends CallTarget {

@@ -1,15 +1,16 @@
 import { once } from 'node:events';
 import { type AddressInfo, createServer, type Server, type Socket } from 'node:net';
 import { createServer as createTlsServer, type TlsOptions, type Server as TlsServer } from 'node:tls';
+import type { PortRange } from '../../../config/index.ts';
 import { formatHostPort, listenAddress, listenInRange, refuseOpenListener } from '../../listen-address.ts';
 import type { ByteChannel } from '../frames/byte-channel.ts';
 import { EndpointHost } from '../frames/endpoint-host.ts';
 import { Heartbeat } from '../frames/heartbeat.ts';
 import { explainHandshake } from '../frames/peer-trust.ts';
 import { ServerConnection } from '../frames/server-connection.ts';
+import type { ConnectionSettings } from '../frames/settings.ts';
 import type { PlaneHandler, PlaneServer, ServeOptions, Transport } from '../types.ts';
-import type { TcpSettings } from './plane.ts';
-import { type PlaneServerTls, securityAt, serverTlsOptions } from './tls.ts';
+import { type PlaneServerTls, type PlaneTls, securityAt, serverTlsOptions, type TokenEncryption } from './tls.ts';
 
 // write() says "enough" at this many bytes not yet taken by the kernel, a few engine steps of a full connection.
 const WRITE_BUFFER_BYTES = 256 << 10;
@@ -23,6 +24,16 @@ const ANYWHERE = '0.0.0.0';
 
 /** Time of a handshake where the certificates' settings do not say it. */
 const HANDSHAKE_TIMEOUT_MS = 3000;
+
+/** The options of the plane with their defaults applied. */
+export type TcpSettings = ConnectionSettings & {
+  readonly host: string;
+  readonly advertiseHost: string | undefined;
+  readonly ports: PortRange;
+  readonly tls: PlaneTls | undefined;
+  readonly encryption: TokenEncryption;
+  readonly open: boolean;
+};
 
 /** The serving side: one listener for every endpoint of the process, whatever their instance ids. */
 export class TcpPlaneServer extends EndpointHost implements PlaneServer {

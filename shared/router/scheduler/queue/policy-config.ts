@@ -38,15 +38,6 @@ export interface PolicyConfig {
   readonly settings: Partial<KvRouterConfig>;
 }
 
-/**
- * Reads `--router-policy-config`. A reader of YAML is loaded only where there is a file.
- * @throws KvRouterConfigError that names the field
- */
-export async function readPolicyConfig(yaml: string): Promise<PolicyConfig> {
-  const { parsePolicyConfig } = await import('./policy-file.ts');
-  return parsePolicyConfig(yaml);
-}
-
 /** Without classes: one for all requests, as the router's own settings say. */
 export function singleClass(config: KvRouterConfig): PolicyProfile {
   const only: PolicyClass = {

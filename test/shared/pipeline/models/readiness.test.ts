@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import type { ModelCard, ModelRecord, WorkerType } from '../../../../shared/discovery/index.ts';
-import { readinessOf } from '../../../../shared/pipeline/models/join-cards.ts';
+import { readinessOf } from '../../../../shared/pipeline/models/routable-model.ts';
 
 function record(type: WorkerType, needs: WorkerType[][] = [], namespace = 'dynamo'): ModelRecord {
   const card = { worker_type: type, needs } as unknown as ModelCard;

@@ -1,10 +1,84 @@
 import { createHash } from 'node:crypto';
 import type { EndpointRecord, ModelCard, ModelRecord, WorkerType } from '../../discovery/index.ts';
-import { kvTransferPolicy, type PoolRole, type WorkerPool } from '../../router/index.ts';
-import type { ModelReadiness, NamespaceReadiness } from '../pipeline.ts';
-import type { ModelDirectoryOptions, PrefillPool, RoutableModel, Worker } from './model-directory.ts';
+import type { Transport } from '../../planes/index.ts';
+import {
+  type KvTransferPolicy,
+  kvTransferPolicy,
+  type PoolRole,
+  type RoutableWorker,
+  type WorkerPool,
+} from '../../router/index.ts';
+import type { ModelReadiness, NamespaceReadiness, ServedModel } from '../pipeline.ts';
+
+/** A live endpoint instance that serves a model. */
+export interface Worker extends RoutableWorker {
+  readonly transport: Transport;
+  readonly endpoint: string;
+  /** Component whose topics carry the worker's events and load. */
+  readonly scope: { readonly namespace: string; readonly component: string };
+  /** Whether it publishes what its cache holds. */
+  readonly publishesKvEvents: boolean;
+  /** Whether it answers a router that has missed such events. */
+  readonly hasLocalIndexer: boolean;
+  /** Where decode workers meet the engine of a prefill worker, if it has such a place. */
+  readonly rendezvous?: { readonly host: string; readonly port: number } | undefined;
+  /** Which decode workers may or should fetch the blocks of a prefill worker. @default any */
+  readonly kvTransfer?: KvTransferPolicy | undefined;
+  /** Where the files of its card can be fetched: `host:port/path`. @default nowhere */
+  readonly filesAt?: string | undefined;
+  /** Whether it takes media that an encode worker has encoded. @default false */
+  readonly routesToEncoder?: boolean | undefined;
+}
+
+/** A pool and those who are in it. */
+export interface WorkersOfPool {
+  readonly pool: WorkerPool;
+  /** In key order. */
+  readonly workers: readonly Worker[];
+}
+
+/** The prefill workers of a model whose decode workers have their prompts computed elsewhere: at least one. */
+export type PrefillPool = WorkersOfPool;
+
+/** A model as the pipeline needs it: what clients see, and who serves it. */
+export interface RoutableModel extends ServedModel {
+  /** Checksum of the card's identity; workers with another one are another worker set. */
+  readonly mdcSum: string;
+  /** Of the card; workers of the model may be in others too. Kept after the last worker has left. */
+  readonly namespace: string;
+  /** The worker set as the router names it. */
+  readonly pool: WorkerPool;
+  /** Workers that take requests now, in key order; empty while the model is not ready. */
+  readonly workers: readonly Worker[];
+  /** Decode workers whose prefill workers have all left: they end what was begun, and take nothing new. @default none */
+  readonly standing?: readonly Worker[];
+  /** Who computes their prompts; undefined = they do. */
+  readonly prefill?: PrefillPool | undefined;
+  /** Who encodes media for them. @default nobody */
+  readonly encoders?: readonly Worker[];
+}
+
+/** The worker sets of a model as routing follows them: its own, and its prefill workers as one more. */
+export function workerSetsOf(model: RoutableModel): readonly RoutableModel[] {
+  const { prefill } = model;
+  const own = model.workers.length > 0 ? model : { ...model, workers: routableWorkers(model) };
+  return prefill === undefined ? [own] : [own, { ...model, ...prefill, prefill: undefined }];
+}
+
+/** Those who may take a request of the model: who take new ones, or else who end what was begun. */
+export function routableWorkers({ workers, standing = NO_WORKERS }: RoutableModel): readonly Worker[] {
+  return workers.length > 0 ? workers : standing;
+}
 
 const NO_WORKERS: readonly Worker[] = [];
+
+/** What the settings of a process say of every model. */
+export interface ModelTerms {
+  /** Block size of every model's KV cache, whatever the cards say. */
+  readonly kvCacheBlockSizeTokens?: number | undefined;
+  /** Decode workers serve without prefill workers (`--decode-fallback`). @default false */
+  readonly decodesAlone?: boolean | undefined;
+}
 
 /** A card with the endpoint instance that serves it, while that lives. */
 export interface JoinedCard {
@@ -15,9 +89,9 @@ export interface JoinedCard {
 export function modelOf(
   name: string,
   cards: readonly JoinedCard[],
-  options: ModelDirectoryOptions,
+  terms: ModelTerms,
 ): Omit<RoutableModel, 'createdSecs'> {
-  const { kvCacheBlockSizeTokens: blockSizeTokens, decodesAlone = false } = options;
+  const { kvCacheBlockSizeTokens: blockSizeTokens, decodesAlone = false } = terms;
   const live = cards.filter(({ endpoint }) => endpoint !== undefined);
   const readiness = readinessOf(
     live.map(({ record }) => record),

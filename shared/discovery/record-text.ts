@@ -14,6 +14,8 @@ import {
   text,
   whole,
 } from '../records/index.ts';
+import { addressOf, type Bucket } from './keys.ts';
+import type { DiscoveryRecord, ModelCard } from './records.ts';
 
 /* Newer processes may write fields that this one does not know, and they must survive. Those that this one reads are bounded
    here, so that nobody behind has to doubt a record: it may be written by a process gone wrong. */
@@ -67,7 +69,7 @@ const tensors = listOf(
   ITEMS_MAX,
 );
 
-export const modelCardShape: Shape = fields({
+const modelCardShape: Shape = fields({
   display_name: name,
   slug: word,
   files: recordOf(word, fields({ path: text(0, 4096), checksum: word, size: whole(0, BYTES_MAX) })),
@@ -113,4 +115,38 @@ const RECORDS: Readonly<Record<string, Shape>> = {
   }),
 };
 
-export const recordShape: Shape = byField('type', RECORDS);
+const recordShape: Shape = byField('type', RECORDS);
+
+/** Longest text of a record. A table's item holds 400 KB; a model card takes some. */
+const TEXT_LENGTH_MAX = 400_000;
+
+/** The stored form of a record. */
+export function toText(value: DiscoveryRecord): string {
+  return JSON.stringify(value);
+}
+
+/**
+ * The record that `text` holds, or undefined when it is no record, holds values out of bounds, or belongs under another key:
+ * half-written files, rows of other programs and of processes gone wrong are told apart from data here and nowhere else.
+ */
+export function fromText(text: string, bucket: Bucket, key: string): DiscoveryRecord | undefined {
+  if (text.length > TEXT_LENGTH_MAX) return undefined;
+  let value: unknown;
+  try {
+    value = JSON.parse(text);
+  } catch {
+    return undefined; // half written; the caller keeps what it had
+  }
+  if (!isRecord(value)) return undefined;
+  const address = addressOf(value);
+  return address.bucket === bucket && address.key === key ? value : undefined;
+}
+
+/** Whether `value` is a model card within all bounds. */
+export function isModelCard(value: unknown): value is ModelCard {
+  return modelCardShape(value);
+}
+
+function isRecord(value: unknown): value is DiscoveryRecord {
+  return recordShape(value);
+}
