@@ -154,9 +154,14 @@ async function startWorker(more: Env = {}): Promise<StatorProcess> {
   return worker;
 }
 
-/** The edge container. */
+/** The edge container. What it reads of the bucket shows: its cache is its own, and begins empty. */
 async function startRouter(): Promise<StatorProcess> {
-  const own = { DYN_HTTP_PORT: '0', DYN_TCP_RPC_PORT: '0', STATOR_SNAPSHOT_INTERVAL_SECS: '1' };
+  const own = {
+    DYN_HTTP_PORT: '0',
+    DYN_TCP_RPC_PORT: '0',
+    STATOR_SNAPSHOT_INTERVAL_SECS: '1',
+    STATOR_ARTIFACTS_CACHE_DIR: join(folder, 'router'),
+  };
   const [, ...flags] = taskOf('edge').container.command;
   const router = await fleet.frontend(flags, { ...environmentOf('edge', 'task'), ...TIMES, ...LOOPBACK, ...own });
   routers.push(router);

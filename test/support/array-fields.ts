@@ -3,12 +3,12 @@ import type { RouteBody } from '../../shared/frontends/http/route.ts';
 import { routesOf } from '../../shared/frontends/http/route-table.ts';
 import { defaultHttpSettings } from './http-settings.ts';
 
-/** The bodies that routes take, by their paths. */
+/** The bodies that routes take, by their paths; of a route that takes several kinds the first. */
 export async function bodiesOfRoutes(): Promise<ReadonlyMap<string, RouteBody>> {
   const routes = routesOf({ ...defaultHttpSettings, anthropic: { isEnabled: true, stripsPreamble: true } });
   const bodies = new Map<string, RouteBody>();
   for (const { path, bodies: loads = [] } of routes.flatMap(({ operations }) => operations)) {
-    const [body] = await Promise.all(loads.map((load) => load()));
+    const body = await loads[0]?.();
     if (body !== undefined) bodies.set(path, body);
   }
   return bodies;

@@ -1,9 +1,8 @@
 import { responsesRoutes } from './openai/responses/routes.ts';
 import { DOCS_PATH, OPENAPI_PATH, redirectToDocs, serveDocs, serveOpenApi, serveRoot } from './openapi/serve-docs.ts';
 import {
-  type BodyRoute,
   BUSY_THRESHOLD_PATH,
-  bodyRoute,
+  bodyRoutes,
   CLEAR_KV_BLOCKS_PATH,
   EXPLAIN_PATH,
   pathBelow,
@@ -17,6 +16,8 @@ import { modelAccess, serveModel, serveModelList } from './routes/models.ts';
 import type { HttpSettings } from './settings.ts';
 
 /** What reads bodies is loaded when the first of its kind comes: the schemas of one are no small part of a start. */
+const loadChat = async () => (await import('./openai/chat.ts')).chat;
+const loadCompletions = async () => (await import('./openai/completions.ts')).completions;
 const loadBusyThreshold = async () => (await import('./routes/admin.ts')).busyThreshold;
 const serveBusyThreshold = serveLater(async () => (await loadBusyThreshold()).serve);
 const serveClearKvBlocks = serveLater(async () => (await import('./routes/admin.ts')).serveClearKvBlocks);
@@ -56,15 +57,7 @@ export function routesOf(settings: HttpSettings): readonly Route[] {
 }
 
 function clientRoutes(paths: HttpSettings['paths']): readonly Route[] {
-  const made = (
-    path: string,
-    load: () => Promise<BodyRoute>,
-    id: string,
-    summary: string,
-    contentTypes?: readonly string[],
-  ) => bodyRoute(path, 'generate', load, { tag: 'Generation', id, summary, contentTypes });
-  const loadChat = async () => (await import('./openai/chat.ts')).chat;
-  const loadCompletions = async () => (await import('./openai/completions.ts')).completions;
+  const made = bodyRoutes('Generation');
   const loadEmbeddings = async () => (await import('./openai/embeddings.ts')).embeddings;
   const loadImages = async () => (await import('./openai/images.ts')).images;
   const loadEdits = async () => (await import('./openai/images.ts')).imageEdits;
@@ -92,21 +85,12 @@ function clientRoutes(paths: HttpSettings['paths']): readonly Route[] {
 }
 
 function messagesRoutes({ messages }: HttpSettings['paths']): readonly Route[] {
-  const shared = { tag: 'Messages', failure: 'MessagesError' } as const;
+  const made = bodyRoutes('Messages', 'MessagesError');
   const loadMessages = async () => (await import('./anthropic/messages.ts')).messages;
   const loadCount = async () => (await import('./anthropic/messages.ts')).countTokens;
   return [
-    bodyRoute(messages, 'generate', loadMessages, {
-      ...shared,
-      id: 'createMessage',
-      summary: "Answers a conversation in Anthropic's shape.",
-      contentTypes: JSON_OR_EVENTS,
-    }),
-    bodyRoute(`${pathBelow(messages)}/count_tokens`, 'generate', loadCount, {
-      ...shared,
-      id: 'countTokens',
-      summary: 'Counts the tokens of one.',
-    }),
+    made(messages, loadMessages, 'createMessage', "Answers a conversation in Anthropic's shape.", JSON_OR_EVENTS),
+    made(`${pathBelow(messages)}/count_tokens`, loadCount, 'countTokens', 'Counts the tokens of one.'),
   ];
 }
 
@@ -211,10 +195,7 @@ function adminRoutes(): readonly Route[] {
       method: 'post',
       id: 'explainPrompt',
       summary: 'Where the request of a chat or completions body would go now, and why.',
-      bodies: [
-        async () => (await import('./openai/chat.ts')).chat.body,
-        async () => (await import('./openai/completions.ts')).completions.body,
-      ],
+      bodies: [async () => (await loadChat()).body, async () => (await loadCompletions()).body],
       codes: [
         'invalid_value',
         'model_not_found',

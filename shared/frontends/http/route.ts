@@ -1,6 +1,6 @@
 import type { Need } from '../../access/index.ts';
 import type { ErrorCode } from '../../errors/index.ts';
-import type { BodySchema, ENDPOINTS, Endpoint } from '../../protocol/index.ts';
+import type { BodySchema, MODEL_TYPES, ModelKind } from '../../protocol/index.ts';
 import type { HttpAppDeps } from './deps.ts';
 import type { HttpExchange } from './hosts/exchange.ts';
 
@@ -11,7 +11,7 @@ export type Serve = (deps: HttpAppDeps, exchange: HttpExchange) => void | Promis
 export type Access = Need | 'docs' | 'open';
 
 /** Names of served models that examples ask for, by what they can do. */
-export type ExampleModels = Readonly<Record<(typeof ENDPOINTS)[Endpoint]['modelType'], string>>;
+export type ExampleModels = Readonly<Record<(typeof MODEL_TYPES)[ModelKind], string>>;
 
 /** A body as a route takes it. */
 export interface RouteBody extends BodySchema {
@@ -40,11 +40,11 @@ export interface Operation {
   readonly tag: 'Generation' | 'Responses' | 'Messages' | 'Models' | 'Operations';
   readonly summary: string;
   /** The body, or those that it may be; the first gives the example. @default none */
-  readonly bodies?: readonly (() => RouteBody | Promise<RouteBody>)[];
+  readonly bodies?: readonly (() => Promise<RouteBody>)[];
   /** Content types of a good response, the usual one first. @default JSON */
   readonly contentTypes?: readonly string[] | undefined;
   /** Envelope of failures. @default 'Error' */
-  readonly failure?: FailureName;
+  readonly failure?: FailureName | undefined;
   /** Failures apart from those of every route. @default those of a model's answer where there is a body, else those of the tag */
   readonly codes?: readonly ErrorCode[];
   /** Statuses of failures that no code stands for. @default none */
@@ -105,19 +105,22 @@ export function serveLater(load: () => Promise<Serve>): Serve {
   };
 }
 
-/** A POST whose handler, with what is to be said of its body, is loaded when first needed. */
-export function bodyRoute(
+/** A POST that a model answers. @param load its handler, with what is to be said of its body, when first needed */
+type PostRoute = (
   path: string,
-  access: Route['access'],
   load: () => Promise<BodyRoute>,
-  operation: Omit<RouteOperation, 'method' | 'bodies'>,
-): Route {
-  const serve = serveLater(async () => (await load()).serve);
-  return route(path, access, serve, {
-    ...operation,
-    method: 'post',
-    bodies: [async () => (await load()).body],
-  });
+  id: string,
+  summary: string,
+  contentTypes?: readonly string[],
+) => Route;
+
+/** Makes the POSTs of one tag, whose failures come in the same envelope. */
+export function bodyRoutes(tag: Operation['tag'], failure?: FailureName): PostRoute {
+  return (path, load, id, summary, contentTypes) => {
+    const serve = serveLater(async () => (await load()).serve);
+    const bodies = [async () => (await load()).body];
+    return route(path, 'generate', serve, { method: 'post', tag, failure, id, summary, contentTypes, bodies });
+  };
 }
 
 /** A slash at the end of an API's own path does not count for what stands below. */

@@ -22,6 +22,11 @@ function bodyOf({ route, bodyWith }: (typeof FIELDS)[number], element: string): 
 }
 
 describe('an array that fills a body', () => {
+  it('is tried on every route whose answer a script can play', () => {
+    // Chat, completions, embeddings, responses and their input tokens, messages and their tokens.
+    expect(ROUTES).toHaveLength(7);
+  });
+
   it.each(FIELDS)('is refused in the words of its field, in several turns: $route $path', async (field) => {
     const { app, deps } = createTestApp({
       pipeline: new ScriptedPipeline().onGenerate(({ sink }) => playTexts(sink, ['a'])),

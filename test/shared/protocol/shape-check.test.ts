@@ -7,7 +7,7 @@ import { atMost, findFault } from '../../../shared/protocol/openai/shape-check.t
 import { arrayFieldsOf, bodiesOfRoutes, sampleOf } from '../../support/array-fields.ts';
 
 const SCHEMAS: readonly (readonly [string, z.ZodType])[] = [
-  ...[...(await bodiesOfRoutes())].map(([path, { schema }]) => [path, schema] as const),
+  ...new Map([...(await bodiesOfRoutes()).values()].map(({ name, schema }) => [name, schema])),
   ...Object.entries(ITEM_SCHEMAS).map(([kind, schema]) => [`item ${kind}`, schema as z.ZodType] as const),
 ];
 const FIELDS = SCHEMAS.flatMap(([name, schema]) =>

@@ -13,19 +13,11 @@ const serveChat = serveInference({
   isOffWithoutModel: true,
   parse: parseChatBody,
   start: (inference, body, model) => {
-    const { request, includesUsage, isContinuous } = decodeChat(body, decodeContext(inference));
+    const { request, ...reporting } = decodeChat(body, decodeContext(inference));
     inference.identify(request);
     requireServed(inference.deps, body.model, 'chat_completions');
-    const { id } = request;
-    const answer = {
-      dialect: CHAT,
-      id,
-      requests: [request],
-      choicesPerPrompt: body.n ?? 1,
-      includesUsage,
-      isContinuous,
-    };
-    generateAnswer(inference, answer, model);
+    const prompts = { id: request.id, requests: [request], choicesPerPrompt: body.n ?? 1 };
+    generateAnswer(inference, { ...prompts, ...reporting, dialect: CHAT }, model);
   },
 });
 
@@ -43,15 +35,8 @@ const CHAT: TextDialect = {
   object: 'chat.completion',
   chunkFields: '"object":"chat.completion.chunk"',
   alwaysHasUsage: false,
+  extra: {},
   stream: (...parts) => new ChatStream(...parts),
-  whole: ({ id, created, model }, choices, usage) => ({
-    id,
-    choices,
-    created,
-    model,
-    object: CHAT.object,
-    ...(usage && { usage }),
-  }),
   choiceBody: ({ text, reasoning, tools, finish, logprobs }, index, { deps }) => ({
     index,
     message: {

@@ -136,9 +136,8 @@ function alternative({ token, logprob, bytes }: NamedLogprob): object {
 }
 
 /** `choices[].logprobs` of a chat; null when there are none. */
-export function chatLogprobs(tokens: readonly TokenLogprob[] | undefined): object | null {
-  if (tokens === undefined || tokens.length === 0) return null;
-  return { content: tokens.map(chatLogprob), refusal: null };
+export function chatLogprobs(tokens: readonly TokenLogprob[]): object | null {
+  return tokens.length === 0 ? null : { content: tokens.map(chatLogprob), refusal: null };
 }
 
 /** As `chatLogprobs`, of a whole answer. */

@@ -53,16 +53,8 @@ const COMPLETIONS: TextDialect = {
   object: 'text_completion',
   chunkFields: '"system_fingerprint":null,"object":"text_completion"',
   alwaysHasUsage: true,
+  extra: { system_fingerprint: null },
   stream: (...parts) => new CompletionStream(...parts),
-  whole: ({ id, created, model }, choices, usage) => ({
-    id,
-    choices,
-    created,
-    model,
-    system_fingerprint: null,
-    object: COMPLETIONS.object,
-    ...(usage && { usage }),
-  }),
   choiceBody: ({ text, finish, logprobs }, index) => ({
     text,
     index,

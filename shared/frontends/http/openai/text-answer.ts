@@ -1,5 +1,4 @@
 import {
-  type GenerationRequest,
   type ServingWorkers,
   type TextDelta,
   type TextFinish,
@@ -82,9 +81,11 @@ class TextObject extends WholeSink {
       if (this.#prompts.length > 1) bodies.add({ usage: usageBody(usage) }); // each worker counted its own prompt
       return sendObject(inference, bodies.whole(this.#names));
     }
+    const { id, created, model } = this.#names;
+    const { extra, object } = this.answer.dialect;
     const choices = this.#prompts.flatMap((prompt) => prompt.choiceBodies());
-    const object = this.answer.dialect.whole(this.#names, choices, finished ? usageBody(usage) : undefined);
-    return sendObject(inference, object, this.#prompts[0]?.nvextPieces());
+    const whole = { id, choices, created, model, ...extra, object, ...(finished && { usage: usageBody(usage) }) };
+    return sendObject(inference, whole, this.#prompts[0]?.nvextPieces());
   }
 }
 
@@ -100,7 +101,7 @@ class PromptFold extends BatchPart<TextObject> {
   constructor(batch: TextObject, index: number) {
     super(batch);
     this.#index = index;
-    const request: GenerationRequest = batch.answer.requests[index]!; // the caller counts over the same array
+    const request = batch.answer.requests[index]!; // the caller counts over the same array
     this.#nvext = NvextFields.for(request, batch.inference);
   }
 

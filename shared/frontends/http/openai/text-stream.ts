@@ -35,9 +35,9 @@ export interface TextDialect {
   /** Chunks say `usage: null` whether or not usage was asked for. */
   readonly alwaysHasUsage: boolean;
   stream(batch: TextStream, index: number, running: RunningUsage | undefined): PromptStream;
-  /** A whole answer. @param usage of the wire; undefined = nobody counted */
-  whole(names: WireNames, choices: readonly object[], usage: object | undefined): object;
-  /** An entry of its `choices`. */
+  /** What a whole answer has besides, in front of its `object`. */
+  readonly extra: object;
+  /** An entry of the `choices` of a whole answer. */
   choiceBody(choice: SaidChoice, index: number, inference: Inference): object;
 }
 

@@ -21,7 +21,7 @@ export async function openApiDocument(
   const paths: Record<string, Record<string, Json>> = {};
   for (const operation of operations) {
     const bodies = await Promise.all((operation.bodies ?? []).map((load) => load()));
-    for (const body of bodies) schemas.set(body.name, schemaOf(body, settings));
+    for (const body of bodies) if (!schemas.has(body.name)) schemas.set(body.name, schemaOf(body, settings));
     paths[operation.path] ??= {};
     paths[operation.path]![operation.method] = operationOf(operation, bodies, settings, models); // was just made
   }

@@ -1,5 +1,5 @@
 import type { ServedModel } from '../../../pipeline/index.ts';
-import { ENDPOINTS } from '../../../protocol/index.ts';
+import { MODEL_TYPES } from '../../../protocol/index.ts';
 import type { ExampleModels, Operation } from '../route.ts';
 
 /** Stands in examples while nothing is served. */
@@ -13,8 +13,8 @@ export function exampleModels(models: readonly ServedModel[]): ExampleModels {
   const any = (ready[0] ?? models[0])?.name ?? NO_MODEL;
   const of = (type: keyof ExampleModels): string =>
     ready.find(({ card }) => card.model_type.includes(type))?.name ?? any;
-  const named = Object.values(ENDPOINTS).map(({ modelType }) => [modelType, of(modelType)]);
-  return Object.fromEntries(named) as ExampleModels; // of every row
+  const named = Object.values(MODEL_TYPES).map((type) => [type, of(type)]);
+  return Object.fromEntries(named) as ExampleModels; // of every type
 }
 
 /** What stands in the place of `{id}`: a model that is there, or the form of an id that a response had. */

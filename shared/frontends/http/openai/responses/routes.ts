@@ -1,13 +1,4 @@
-import {
-  type BodyRoute,
-  bodyRoute,
-  type Operation,
-  pathBelow,
-  type Route,
-  route,
-  type Serve,
-  serveLater,
-} from '../../route.ts';
+import { bodyRoutes, type Operation, pathBelow, type Route, route, type Serve, serveLater } from '../../route.ts';
 
 type Described = Omit<Operation, 'path' | 'tag'>;
 
@@ -21,13 +12,7 @@ const JSON_OR_EVENTS = ['application/json', 'text/event-stream'];
 export function responsesRoutes(path: string): readonly Route[] {
   const below = pathBelow(path);
   const stored = `${below}/{id}`;
-  const made = (
-    at: string,
-    load: () => Promise<BodyRoute>,
-    id: string,
-    summary: string,
-    contentTypes?: readonly string[],
-  ) => bodyRoute(at, 'generate', load, { id, tag: 'Responses', summary, contentTypes });
+  const made = bodyRoutes('Responses');
   const loadResponses = async () => (await import('./serve-responses.ts')).responses;
   const loadInputTokens = async () => (await import('./serve-responses.ts')).inputTokens;
   const loadCompact = async () => (await import('./serve-responses.ts')).compact;
