@@ -28,7 +28,6 @@ export { kvBytesPerToken, type TransferModel, transferMs } from './mocker/transf
 export { relabelEngineMetrics } from './server/engine-metrics.ts';
 export type {
   Engine,
-  EngineContext,
   EngineInfo,
   EngineKind,
   EngineLoad,
@@ -40,4 +39,3 @@ export type {
   ModelFacts,
   OpenedEngine,
 } from './types.ts';
-export { startSecondaryVllm } from './vllm/launch.ts';

@@ -186,4 +186,17 @@ export interface EngineKind {
    * @throws ConfigError for settings that it cannot have
    */
   open(config: ResolvedConfig<'worker'>, context: EngineContext): Promise<OpenedEngine>;
+  /** Starts the part of an engine that runs on one more machine (`--headless`). Absent = the engine has no such nodes. */
+  startSecondary?(
+    config: ResolvedConfig<'worker'>,
+    context: Pick<EngineContext, 'clock' | 'logger'>,
+  ): Promise<SecondaryNode>;
+}
+
+/** The part of an engine that runs on one more machine: it computes, and answers nobody but the engine's first node. */
+export interface SecondaryNode {
+  /** Resolves when the process has ended by itself, with the reason. */
+  readonly exit: Promise<Error>;
+  /** Ends the process. Idempotent. */
+  stop(): Promise<void>;
 }

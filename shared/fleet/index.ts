@@ -13,6 +13,5 @@ export {
   createServiceServer,
   followServiceCertificate,
   refuseClearToken,
-  type ServiceSecurity,
   secureService,
 } from './security.ts';

@@ -30,7 +30,7 @@ export {
 } from './listen-address.ts';
 export { NatsClient } from './nats/client.ts';
 export { openNats, tellSome } from './nats/open-nats.ts';
-export type { NatsIdentity, NatsObserver, NatsOptions, NatsTls } from './nats/types.ts';
+export type { NatsOptions } from './nats/types.ts';
 export { PlannerOutbox } from './queue/planner-outbox.ts';
 export { SqsPlannerQueue } from './queue/sqs-queue.ts';
 export type { ReceivedMessage } from './queue/types.ts';
@@ -54,7 +54,6 @@ export {
   type PlaneRequest,
   type PlaneServer,
   type RequestPlane,
-  type RequestPlaneKind,
   type RequestPlaneObserver,
   silentObserver,
   type Transport,

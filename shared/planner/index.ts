@@ -8,21 +8,17 @@ export {
   type PlannerConfig,
   PlannerConfigError,
   type PlannerLaw,
-  type PlannerMode,
   parsePlannerConfig,
 } from './config.ts';
 export type { ForwardPass } from './forward-pass/metrics.ts';
-export { type CountedWorkers, type DecideOptions, decide, type Look } from './host/decide.ts';
+export { decide, type Look } from './host/decide.ts';
 export type { SentSignal } from './host/fold.ts';
 export {
-  type BatchOptions,
-  type BatchOutcome,
   handleBatch,
   handleSignals,
   PlannerConflict,
 } from './host/handle-batch.ts';
 export { DIRECT_WORKERS_MAX, packState, startModel, unpackState } from './host/model-state.ts';
-export type { RateDecision, RateInput } from './laws/rate.ts';
 export {
   type Connector,
   FolderKeys,
@@ -36,7 +32,6 @@ export { type LoopOutcome, type LoopState, learnPasses, startLoops, tickLoops, w
 export {
   type Planner,
   type PlannerBounds,
-  type PlannerEffect,
   type PlannerInput,
   type PlannerState,
   startPlanner,
@@ -45,8 +40,8 @@ export {
   wattsOf,
 } from './planner.ts';
 export { FleetRollups } from './signals/fleet-rollups.ts';
-export { DynamoDbPlannerStore, type DynamoDbPlannerStoreOptions } from './store/dynamodb-store.ts';
+export { DynamoDbPlannerStore } from './store/dynamodb-store.ts';
 export { FilePlannerStore } from './store/file-store.ts';
 export { MemoryPlannerStore } from './store/memory-store.ts';
-export type { DecisionRecord, DecisionStatus, LookRecord, PlannerStore } from './store/types.ts';
-export type { EngineCapabilities, PerPool, Pool, PoolCounts, Targets, TickInput, TrafficWindow } from './types.ts';
+export type { DecisionRecord, LookRecord, PlannerStore } from './store/types.ts';
+export type { EngineCapabilities, PerPool, Pool, Targets, TickInput, TrafficWindow } from './types.ts';

@@ -47,7 +47,6 @@ export {
 export { bestQuote, CLAIMS_MAX, placeOn, type RankQuote, termsOf } from './quotes/weigh-quotes.ts';
 export { keyOfText, RendezvousShare } from './rendezvous.ts';
 export {
-  type HashedPrompt,
   type PoolRole,
   poolName,
   type RankId,
@@ -55,7 +54,6 @@ export {
   type RoutableWorker,
   type RouteRequest,
   type Router,
-  type RouterMode,
   RoutingError,
   type RoutingFailure,
   type SimpleRouterMode,
@@ -64,7 +62,6 @@ export {
 } from './router.ts';
 export {
   BYPASS_ANNOTATION,
-  type BypassFacts,
   bootstrapRoom,
   bypassesRemotePrefill,
   type ConditionalDisaggregation,
@@ -104,7 +101,7 @@ export { parsePolicyConfig } from './scheduler/queue/policy-file.ts';
 export { RankTable } from './scheduler/ranks.ts';
 export { Scheduler } from './scheduler/scheduler.ts';
 export { SessionAffinity, type SessionAffinityOptions } from './scheduler/scheduling-request.ts';
-export { InFlight, type Pick, pickerFor, type RouterOptions, SimpleRouter } from './scheduler/simple-router.ts';
+export { InFlight, type Pick, pickerFor, SimpleRouter } from './scheduler/simple-router.ts';
 export { createKeyedTracking, KEY_BYTES, type TrackingHash } from './scheduler/tracking-hash.ts';
 export type { Decision, PotentialLoad, PrefillDurationModel, RankLoad, SchedulingRequest } from './scheduler/types.ts';
 export { createResidentMetrics, ResidentService } from './service/choose-service.ts';

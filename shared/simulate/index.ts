@@ -23,6 +23,6 @@ export type { RoutingMode, RoutingOptions } from './routers.ts';
 export { profilePasses } from './scaling/policies.ts';
 export { type Simulation, type SimulationOptions, simulate } from './simulate.ts';
 export { type Summary, summarize } from './summary.ts';
-export { makeWorkload, type SyntheticOptions, type WorkloadShape } from './synthetic.ts';
+export { makeWorkload, type SyntheticOptions } from './synthetic.ts';
 export { parseTrace, TraceError } from './trace.ts';
 export { toWorkload, type Workload, type WorkloadRequest } from './workload.ts';

@@ -93,10 +93,14 @@ async function readFrom(
       yield chunk;
     }
   };
+  let written: Writable | undefined;
   try {
     const chunks = await source.read(file, stop);
-    await pipeline(chunks, checked, create(path), { signal: stop });
+    written = create(path);
+    await pipeline(chunks, checked, written, { signal: stop });
   } catch (thrown) {
+    // A file that is being made appears even so: only then can it be removed.
+    if (written?.closed === false) await new Promise((resolve) => written?.once('close', resolve));
     signal.throwIfAborted();
     throw silence.signal.aborted ? silence.signal.reason : thrown;
   } finally {

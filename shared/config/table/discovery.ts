@@ -21,7 +21,7 @@ export function isOfManyMachines(store: DiscoveryStore): boolean {
 
 /** For the texts of defaults. */
 export const MANY_MACHINES = STORES.filter(isOfManyMachines).join(' and ');
-export const ONE_MACHINE = STORES.filter((store) => !isOfManyMachines(store)).join(' and ');
+export const WITHIN_A_MACHINE = STORES.filter((store) => !isOfManyMachines(store)).join(' and ');
 
 /** `many` where the discovery that is set is one of many machines, else `one`. */
 export function byMachines<T>(facts: DefaultFacts, many: T, one: T): T {

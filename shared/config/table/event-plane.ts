@@ -1,5 +1,5 @@
 import { fleet, lastingFleet, planeServers, worker, workers } from '../row.ts';
-import { byMachines, MANY_MACHINES, ONE_MACHINE } from './discovery.ts';
+import { byMachines, MANY_MACHINES, WITHIN_A_MACHINE } from './discovery.ts';
 
 /** Rows of "Event plane". */
 export const eventPlaneRows = {
@@ -7,7 +7,7 @@ export const eventPlaneRows = {
     names: '--event-plane DYN_EVENT_PLANE',
     values: ['zmq', 'nats'],
     decide: (facts) => byMachines(facts, 'nats', 'zmq'),
-    defaultText: `zmq for ${ONE_MACHINE}; nats for ${MANY_MACHINES}`,
+    defaultText: `zmq for ${WITHIN_A_MACHINE}; nats for ${MANY_MACHINES}`,
     source: 'Dynamo; 1.6.1: zmq always',
     about: 'Carries KV events and load.',
   }),

@@ -1,5 +1,5 @@
 import { edges, planeServers, rowsFor, worker, workers } from '../row.ts';
-import { byMachines, MANY_MACHINES, ONE_MACHINE } from './discovery.ts';
+import { byMachines, MANY_MACHINES, WITHIN_A_MACHINE } from './discovery.ts';
 
 const statusServers = rowsFor('worker', 'router');
 
@@ -50,7 +50,7 @@ export const metricsRows = {
     range: { min: -1 },
     note: '-1 = off, 0 = any free',
     decide: (facts) => byMachines(facts, { first: 9100, last: 9163 }, { first: -1, last: -1 }),
-    defaultText: `9100-9163 for ${MANY_MACHINES}; -1 for ${ONE_MACHINE}`,
+    defaultText: `9100-9163 for ${MANY_MACHINES}; -1 for ${WITHIN_A_MACHINE}`,
     source: '1.6.1; range: Stator',
     about: 'Status server of a worker: health, live, metrics, files of the model. The first free port of a range.',
   }),

@@ -1,5 +1,5 @@
 import { fleet, fleetRouters, lastingFleet, lastingFleetRouters } from '../row.ts';
-import { byMachines, MANY_MACHINES, ONE_MACHINE } from './discovery.ts';
+import { byMachines, MANY_MACHINES, WITHIN_A_MACHINE } from './discovery.ts';
 
 /** Rows of "Request plane". */
 export const requestPlaneRows = {
@@ -27,14 +27,14 @@ export const requestPlaneRows = {
   tcpRpcHost: lastingFleet.text({
     names: 'DYN_TCP_RPC_HOST',
     allowed: 'IP or host name',
-    defaultText: `auto = every interface; loopback for ${ONE_MACHINE} where callers prove nothing`,
+    defaultText: `auto = every interface; loopback for ${WITHIN_A_MACHINE} where callers prove nothing`,
     about: 'Address that a worker or resident router advertises and binds.',
   }),
   tcpRpcPort: lastingFleet.portRange({
     names: 'DYN_TCP_RPC_PORT',
     note: '0 = any free',
     decide: (facts) => byMachines(facts, { first: 8800, last: 8863 }, { first: 0, last: 0 }),
-    defaultText: `8800-8863 for ${MANY_MACHINES}; 0 for ${ONE_MACHINE}`,
+    defaultText: `8800-8863 for ${MANY_MACHINES}; 0 for ${WITHIN_A_MACHINE}`,
     source: '1.6.1; range: Stator',
     about: 'Port that a worker or resident router binds: the first free one of a range, which a firewall can name.',
   }),

@@ -188,8 +188,8 @@ function toTokenIds(list: readonly unknown[]): Uint32Array | undefined {
   const ids = new Uint32Array(list.length);
   for (let at = 0; at < list.length; at++) {
     const id = list[at];
-    if (typeof id !== 'number') return undefined;
-    ids[at] = id;
+    if (!Number.isInteger(id)) return undefined;
+    ids[at] = id as number;
   }
   return ids;
 }

@@ -19,32 +19,20 @@ export type BlockChange =
 /** Collects the block changes of one pass. Bounded by the blocks one pass can touch. */
 export class BlockJournal implements BlockListener {
   #changes: BlockChange[] = [];
-  /** The last of them, where it may go on. */
-  #stored: Extract<BlockChange, { kind: 'stored' }> | undefined;
-  #removed: Extract<BlockChange, { kind: 'removed' }> | undefined;
 
   stored(names: BlockNames, index: number): void {
-    const open = this.#stored;
-    if (open !== undefined && open.names === names && open.end === index) {
-      open.end++;
-      return;
-    }
-    this.#stored = { kind: 'stored', names, start: index, end: index + 1 };
-    this.#removed = undefined;
-    this.#changes.push(this.#stored);
+    const last = this.#changes.at(-1);
+    if (last?.kind === 'stored' && last.names === names && last.end === index) last.end++;
+    else this.#changes.push({ kind: 'stored', names, start: index, end: index + 1 });
   }
 
   removed(hashLow: number, hashHigh: number): void {
-    if (this.#removed === undefined) {
-      this.#removed = { kind: 'removed', hashes: [] };
-      this.#stored = undefined;
-      this.#changes.push(this.#removed);
-    }
-    this.#removed.hashes.push(hashLow, hashHigh);
+    const last = this.#changes.at(-1);
+    if (last?.kind === 'removed') last.hashes.push(hashLow, hashHigh);
+    else this.#changes.push({ kind: 'removed', hashes: [hashLow, hashHigh] });
   }
 
   cleared(): void {
-    this.#stored = this.#removed = undefined;
     this.#changes.push({ kind: 'cleared' });
   }
 
@@ -52,7 +40,6 @@ export class BlockJournal implements BlockListener {
   drain(): readonly BlockChange[] {
     const changes = this.#changes;
     if (changes.length > 0) this.#changes = [];
-    this.#stored = this.#removed = undefined;
     return changes;
   }
 }

@@ -60,7 +60,7 @@ export class EngineHost implements EngineServer {
   async start(signal: AbortSignal): Promise<void> {
     const { launch, clock, startTimeoutMs } = this.#options;
     const untilMs = clock.nowMs() + startTimeoutMs; // over all tries
-    if (launch === undefined) await this.untilUp('/health', faultOfHealth, signal);
+    if (launch === undefined) await this.untilUp('/health', faultOfHealth, signal, untilMs);
     else await this.#launch(launch, launch.optional, untilMs, signal);
     this.#isUp = true;
     this.#tellExit();

@@ -1,7 +1,5 @@
 import { networkInterfaces } from 'node:os';
-import type { Clock } from '../../clock/index.ts';
 import type { ResolvedConfig, Settings } from '../../config/index.ts';
-import type { Logger } from '../../telemetry/index.ts';
 import { withMediaGuard } from '../media/guarded-engine.ts';
 import { EngineProcess, freePorts, levelOfLine } from '../server/engine-process.ts';
 import {
@@ -15,7 +13,7 @@ import {
   serverSettings,
 } from '../server/launch.ts';
 import { ServerEngine, type ServerEngineDeps, type ServerEngineOptions } from '../server/server-engine.ts';
-import type { Engine, EngineKind } from '../types.ts';
+import type { Engine, EngineContext, EngineKind, SecondaryNode } from '../types.ts';
 import { createMultimodalEngine } from './multimodal-engine.ts';
 import { VllmDialect, type VllmDialectOptions } from './vllm-dialect.ts';
 
@@ -43,6 +41,7 @@ export const vllm: EngineKind = {
     });
     return openedServer(engine, settings);
   },
+  startSecondary,
 };
 
 /** How the sidecar starts vLLM: on the loopback, with what its own duties need. */
@@ -130,21 +129,13 @@ export function createVllmEngine(options: VllmEngineOptions, deps: ServerEngineD
 
 const STOP_GRACE_MS = 2000;
 
-/** The part of an engine that runs on one more machine: it computes, and answers nobody but the engine's first node. */
-export interface SecondaryNode {
-  /** Resolves when the process has ended by itself, with the reason. */
-  readonly exit: Promise<Error>;
-  /** Ends the process. Idempotent. */
-  stop(): Promise<void>;
-}
-
 /**
  * Starts `vllm serve --headless`. How the nodes find each other is vLLM's own matter:
  * `--data-parallel-address`, `--data-parallel-start-rank` and the like are among the engine's arguments.
  */
-export async function startSecondaryVllm(
+async function startSecondary(
   config: ResolvedConfig<'worker'>,
-  { clock, logger }: { readonly clock: Clock; readonly logger: Logger },
+  { clock, logger }: Pick<EngineContext, 'clock' | 'logger'>,
 ): Promise<SecondaryNode> {
   const plan = await vllmLaunch(config);
   const planned = plan.command({ http: await freePorts(1), events: 0, replay: 0 });

@@ -186,6 +186,7 @@ function surgeRate(surges: SurgeState, nowS: number, startSeconds: number, confi
   if (last === undefined) return 0;
   const cameS = sinceS ?? nowS;
   if (past.length === 1) return cameS < last.toS + config.rate_surge_hold_seconds ? last.rate : 0;
+  // A state that was kept by an earlier release has bursts and no plan.
   const { rate, fromS, toS } = wait ?? bestWait(past, surges.usual ?? 0, startSeconds, config.rate_surge_worth);
   const gapS = cameS - last.fromS;
   // Workers that began to wait too late for the surge that has come are not awaited any more.
@@ -257,15 +258,22 @@ function edgesOf({ seen, low, high }: Next): readonly (readonly [number, number]
   );
 }
 
+/** How likely what is new is at most the bound. */
+function newBelow({ low, high }: Next, bound: number): number {
+  if (bound >= high) return 1;
+  return bound <= low ? 0 : (bound - low) / (high - low);
+}
+
 /** How likely what comes next is at most the bound. */
-function shareBelow({ seen, low, high }: Next, bound: number): number {
-  const below = bound >= high ? 1 : bound <= low ? 0 : (bound - low) / (high - low);
-  return (seen.filter((each) => each <= bound).length + below) / (seen.length + 1);
+function shareBelow(next: Next, bound: number): number {
+  const { seen } = next;
+  return (seen.filter((each) => each <= bound).length + newBelow(next, bound)) / (seen.length + 1);
 }
 
 /** The mean of what comes next, where all that is above the bound counts as the bound. */
-function meanUpTo({ seen, low, high }: Next, bound: number): number {
-  const below = bound >= high ? 1 : bound <= low ? 0 : (bound - low) / (high - low);
+function meanUpTo(next: Next, bound: number): number {
+  const { seen, low, high } = next;
+  const below = newBelow(next, bound);
   const meanOfNew = (below * (low + Math.min(bound, high))) / 2 + (1 - below) * bound;
   return (sumOf(seen.map((each) => Math.min(each, bound))) + meanOfNew) / (seen.length + 1);
 }

@@ -43,8 +43,8 @@ export interface CandidateRow {
 
 /** Prompt tokens that a candidate has cached, whatever the tier. */
 export function cachedTokensOf(
-  { deviceBlocks, hostBlocks, diskBlocks }: CandidateRow,
-  { blockSizeTokens }: PromptFacts,
+  { deviceBlocks, hostBlocks, diskBlocks }: Pick<CandidateRow, 'deviceBlocks' | 'hostBlocks' | 'diskBlocks'>,
+  { blockSizeTokens }: Pick<PromptFacts, 'blockSizeTokens'>,
   { hostCacheHitWeight, diskCacheHitWeight }: TierWeights,
 ): number {
   return Math.round(

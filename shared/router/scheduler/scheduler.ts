@@ -2,7 +2,7 @@ import type { Clock, Random } from '../../clock/index.ts';
 import { toServeError } from '../../errors/index.ts';
 import { RoutingError, type RoutingFailure } from '../router.ts';
 import { Chooser, type WeighedRequest } from './chooser.ts';
-import type { ReplicaShare } from './cost.ts';
+import { cachedTokensOf, type ReplicaShare } from './cost.ts';
 import { Decider } from './decider.ts';
 import type { ExplanationRecord } from './explanation-record.ts';
 import type { KvRouterConfig } from './kv-config.ts';
@@ -238,16 +238,19 @@ export class Scheduler {
 
   /** What each rank's load would be with the request there. */
   potentialLoads(hashes: SchedulingRequest['hashes'], promptTokens: number): readonly PotentialLoad[] {
-    const { config, blockSizeTokens, ranks, index } = this.#options;
+    const { config, ranks, index } = this.#options;
     const overlaps = new Overlaps(ranks.capacity);
     index?.match(hashes, overlaps);
     this.#load.uses.matchDepths(hashes.sequence);
     const depths = this.#load.uses.depths;
-    const { hostCacheHitWeight, diskCacheHitWeight } = config;
     return this.loads().map((load, at) => {
       const rank = this.#workers.allRanks[at] as number;
-      const lower = hostCacheHitWeight * (overlaps.host[rank] ?? 0) + diskCacheHitWeight * (overlaps.disk[rank] ?? 0);
-      const cachedTokens = Math.round(((overlaps.device[rank] ?? 0) + lower) * blockSizeTokens);
+      const cached = {
+        deviceBlocks: overlaps.device[rank] ?? 0,
+        hostBlocks: overlaps.host[rank] ?? 0,
+        diskBlocks: overlaps.disk[rank] ?? 0,
+      };
+      const cachedTokens = cachedTokensOf(cached, this.#options, config);
       const addedBlocks = config.trackActiveBlocks ? (hashes.sequence.length >> 1) - (depths[rank] as number) : 0;
       return {
         workerId: load.workerId,

@@ -1,5 +1,6 @@
 import type { Clock } from '../../clock/index.ts';
 import { ConfigError, type ResolvedConfig } from '../../config/index.ts';
+import { engineKind } from '../../engines/index.ts';
 import { reasonOf } from '../../errors/index.ts';
 import { createWorkerMetrics, type ProcessLogger } from '../../telemetry/index.ts';
 import { EndpointHealth } from '../control/endpoint-health.ts';
@@ -22,15 +23,16 @@ export async function startSecondaryNode(
   logger: ProcessLogger,
 ) {
   const { settings } = config;
-  if (settings.engine !== 'vllm')
+  const kind = await engineKind(settings);
+  if (kind.startSecondary === undefined) {
     throw new ConfigError([`--headless needs --engine vllm: ${settings.engine} has no such nodes`]);
+  }
   if (settings.engineUrl !== undefined) throw new ConfigError(['--headless starts an engine: leave --engine-url out']);
   const health = new EndpointHealth(clock, [ENGINE]);
   const metrics = createWorkerMetrics({ clock, ...address, model: '' });
   const status = await openStatusServer(settings, logger, { health, metrics });
   const log = logger.for('engine');
-  const { startSecondaryVllm } = await import('../../engines/index.ts');
-  const node = await startSecondaryVllm(config, { clock, logger: log });
+  const node = await kind.startSecondary(config, { clock, logger: log });
   health.set(ENGINE, 'ready');
   const engineExit = node.exit.then((reason) => {
     health.set(ENGINE, 'notready');

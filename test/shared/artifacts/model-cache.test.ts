@@ -112,6 +112,27 @@ describe('a model from elsewhere', () => {
     expect(good.asked).toContain('config.json');
   });
 
+  it('is taken from the next source also where the first one is cut before its file was made', async () => {
+    const good = sourceOf(CONTENTS);
+    let files = 0;
+    const create = (path: string): Writable => {
+      if (files++ > 0) return createWriteStream(path, { flags: 'wx' });
+      return new Writable({
+        async construct(done) {
+          // Until the next source is read, which is too late, or for as long as that would have taken.
+          for (let turn = 0; turn < 10_000 && good.asked.length === 0; turn++) {
+            await new Promise((resolve) => setImmediate(resolve));
+          }
+          writeFileSync(path, '', { flag: 'wx' });
+          done();
+        },
+      });
+    };
+    const sources = [sourceOf({}, async () => cut()), good];
+    expect(await cacheWith({ create }).withFolder(CARD, sources, namesIn)).toHaveLength(2);
+    expect(reads).toContain('failed');
+  });
+
   it('is not there at all when no source gives all of it, and the reason names file and sources', async () => {
     const broken = sourceOf({ ...CONTENTS, 'tokenizer.json': '{"a":2}' });
     const attempt = cacheWith().withFolder(CARD, [broken], namesIn);

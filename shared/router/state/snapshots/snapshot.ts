@@ -1,6 +1,6 @@
 import type { Clock, Random } from '../../../clock/index.ts';
 import type { EventEnvelope, EventLog } from '../../../planes/index.ts';
-import { asRecord, type UnknownRecord } from '../../../records/index.ts';
+import { RecordReader } from '../../../records/index.ts';
 import type { RankPlace } from '../../feed/kv-event-feed.ts';
 import type { RankId } from '../../router.ts';
 import type { RouterState, StateName } from '../router-state.ts';
@@ -29,6 +29,7 @@ export interface WrittenIndex {
  */
 
 const VERSION = 2;
+const LENGTH_BYTES = 4;
 const CURSORS_AT_ONCE = 2048; // about 1 ms
 
 /** The bytes of a snapshot, in slices. The head is as of the first slice, so no index must be older than that. */
@@ -61,8 +62,6 @@ export function* writeSnapshot(
   length.writeUInt32LE(bytes);
   yield length;
 }
-
-const LENGTH_BYTES = 4;
 
 function lineOf({ workerId, dpRank, eventId, publisherId = '' }: RankPlace): string {
   return `\n${workerId} ${dpRank} ${eventId} ${publisherId}`;
@@ -97,20 +96,29 @@ interface SnapshotFacts extends LogPosition {
   readonly indexes: Readonly<Record<string, number>>;
 }
 
+const READ = new RecordReader((what) => new RangeError(`not a snapshot of an index: ${what}`));
+
 function parseFacts(text: string): SnapshotFacts {
-  let facts: UnknownRecord | undefined;
+  let told: unknown;
   try {
-    facts = asRecord(JSON.parse(text));
+    told = JSON.parse(text);
   } catch {
     // told below, as for JSON of another kind
   }
-  if (facts === undefined) throw new RangeError('not a snapshot of an index');
-  const { version } = facts;
-  if (version !== VERSION)
+  const { version, createdAt, sequence, indexes } = READ.record(told, 'its facts');
+  if (version !== VERSION) {
     throw new RangeError(
       `a snapshot of ${version === undefined ? 'an earlier version' : `version ${version}`}, not ${VERSION}`,
     );
-  return facts as unknown as SnapshotFacts; // written by this program
+  }
+  const lengths = Object.entries(READ.record(indexes, 'indexes')).map(
+    ([name, bytes]) => [name, READ.wholeNumber(bytes, name)] as const,
+  );
+  return {
+    createdAt: READ.text(createdAt, 'createdAt'),
+    sequence: READ.wholeNumber(sequence, 'sequence'),
+    indexes: Object.fromEntries(lengths),
+  };
 }
 
 /**

@@ -26,7 +26,7 @@ const MESSAGES_MAX = 1_000_000;
 const CHECK_MS = 1000;
 
 /**
- * Writes the index where late readers find it, while the lease is held (design, "Snapshots"):
+ * Writes the index where late readers find it, while the lease is held (docs/router-state.md):
  *
  *   renew lease -> put object -> move pointer -> purge log -> remove old objects
  *    own fence    new name      version, fence  <= previous    < previous

@@ -65,9 +65,10 @@ describe('batches of KV events', () => {
     const short = ['BlockStored', [1, 2], null, [1, 2, 3], 2, null];
     const wrong = { type: 'BlockStored', block_hashes: [1], token_ids: [1], block_size: 1, lora_name: 7 };
     const hashless = ['BlockStored', [Buffer.alloc(7)], null, [1], 1, null];
+    const broken = ['BlockStored', [1], null, [1.5], 1, null];
     const fit = ['BlockRemoved', [1], null];
-    const batch = decodeEventBatch(pack([1, [pairs, short, wrong, hashless, fit]]));
-    expect(batch).toMatchObject({ events: [{ kind: 'removed' }], unreadable: 4 });
+    const batch = decodeEventBatch(pack([1, [pairs, short, wrong, hashless, broken, fit]]));
+    expect(batch).toMatchObject({ events: [{ kind: 'removed' }], unreadable: 5 });
   });
 
   it('refuses what is no batch, whatever the bytes', () => {

@@ -253,13 +253,13 @@ describe('signals that come as they do in a cloud', () => {
   });
 
   it('come late or out of order, and end with what is needed all the same', async () => {
-    const story = tellStory(600, STEP);
+    const story = tellStory(900, STEP);
     const forgetful = { size: 50, planner: plannerOf({ rate_surge_worth: 0 }) };
     const { target: right } = await play(story, forgetful);
     const delays = fc.array(fc.nat({ max: 30 }), { minLength: story.length, maxLength: story.length });
     await fc.assert(
       fc.asyncProperty(delays, async (delayOf) => {
-        const isCalm = (at: number): boolean => at > story.length / 3;
+        const isCalm = (at: number): boolean => at > story.length / 5; // a trend forgets slowly
         const late = story
           .map((each, at) => ({ each, at: at + (isCalm(at) ? 0 : delayOf[at]!) }))
           .toSorted((one, other) => one.at - other.at)
