@@ -1,6 +1,5 @@
 import type { ResolvedConfig } from './resolve.ts';
 import type { Process, Row } from './row.ts';
-import type { Given } from './sources.ts';
 import { GROUPS, rowsOf, type SettingName, TABLE } from './table.ts';
 import { UNBUILT } from './unbuilt.ts';
 import type { JsonValue } from './values/json.ts';
@@ -149,21 +148,18 @@ function code(names: readonly string[]): string {
 function flagCell(row: Row): string {
   if (row.type.arity === 'rest') return 'after `--`';
   const negation = row.type.arity === 'switch' && row.flags[0] !== undefined ? [`--no-${row.flags[0].slice(2)}`] : [];
-  const current = code([...row.flags, ...negation]);
-  const older = row.olderFlags.length === 0 ? '' : `, older ${code(row.olderFlags)}`;
-  return current + older || '-';
+  return namesCell([...row.flags, ...negation], row.olderFlags);
 }
 
-function variableCell(row: Row): string {
-  const older = row.olderEnv.length === 0 ? '' : `, older ${code(row.olderEnv)}`;
-  return row.env.length === 0 ? '-' : code(row.env) + older;
+function namesCell(names: readonly string[], older: readonly string[]): string {
+  return code(names) + (older.length === 0 ? '' : `, older ${code(older)}`) || '-';
 }
 
 function describeRow(row: Row): string {
   const about = row.deprecated === undefined ? row.about : `${row.about} Deprecated: ${row.deprecated}.`;
   const type = row.type.name;
   const columns = [cell(type), cell(showDefault(row)), cell(row.allowed) || '-', row.usedBy.join(', ')];
-  return `| ${[flagCell(row), variableCell(row), ...columns, cell(row.source), cell(about)].join(' | ')} |`;
+  return `| ${[flagCell(row), namesCell(row.env, row.olderEnv), ...columns, cell(row.source), cell(about)].join(' | ')} |`;
 }
 
 function renderUnbuilt(): string {
@@ -197,11 +193,6 @@ interface ForwardedSettings {
   readonly env: Readonly<Record<string, string>>;
 }
 
-function flagsOf(row: Row, given: Given): readonly string[] {
-  if (row.type.arity !== 'switch') return given.texts.map((text) => `${given.name}=${text}`);
-  return [`${given.name}=${given.texts.at(-1)}`];
-}
-
 // One dump file and one count of processes belong to the parent; a child that read them too would write over the dump
 // and multiply the workers.
 const PARENT_ONLY: ReadonlySet<SettingName> = new Set(['dumpConfigTo', 'numWorkers']);
@@ -219,7 +210,7 @@ export function forwardSettings(config: Pick<ResolvedConfig, 'given'>, child: Pr
     if (given.kind !== 'flag' || !row.usedBy.includes(child)) continue;
     const variable = row.env[0];
     if (row.type.isSecret && variable !== undefined) env[variable] = given.texts.at(-1) ?? '';
-    else if (row.type.arity !== 'rest') argv.push(...flagsOf(row, given));
+    else if (row.type.arity !== 'rest') argv.push(...given.texts.map((text) => `${given.name}=${text}`));
   }
   return { argv, env };
 }

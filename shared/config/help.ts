@@ -76,7 +76,7 @@ function briefLine(process: Process, asked: Asked): string {
 /** The examples and the dozen flags of `command` that matter most; `renderHelp` has all. */
 export function renderBriefHelp(command: Command): string {
   const { examples, flags } = BRIEFS[command];
-  const shown = examples.map(({ command, about }) => `  ${command}\n${wrapText(about, INDENT)}`);
+  const shown = Object.entries(examples).map(([example, about]) => `  ${example}\n${wrapText(about, INDENT)}`);
   return `Examples\n${shown.join('\n')}\n\nFlags\n${flags.map((flag) => briefLine(command, flag)).join('\n')}\n`;
 }
 
@@ -93,7 +93,8 @@ interface Asked {
 
 /** What `stator COMMAND --help` shows first. */
 interface Brief {
-  readonly examples: readonly { readonly command: string; readonly about: string }[];
+  /** Command lines, and what each of them does. */
+  readonly examples: Readonly<Record<string, string>>;
   readonly flags: readonly Asked[];
 }
 
@@ -118,14 +119,12 @@ const DUMP: Asked = {
 };
 
 const LOCAL: Brief = {
-  examples: [
-    { command: 'stator local', about: 'two mock workers behind http://127.0.0.1:8000: no GPU, no model, no cloud' },
-    { command: 'stator local --router-mode kv', about: 'each request goes where most of its prompt is cached' },
-    {
-      command: 'stator local --engine openai --engine-url http://127.0.0.1:8001',
-      about: 'in front of a server of yours that speaks the OpenAI API',
-    },
-  ],
+  examples: {
+    'stator local': 'two mock workers behind http://127.0.0.1:8000: no GPU, no model, no cloud',
+    'stator local --router-mode kv': 'each request goes where most of its prompt is cached',
+    'stator local --engine openai --engine-url http://127.0.0.1:8001':
+      'in front of a server of yours that speaks the OpenAI API',
+  },
   flags: [
     {
       ...MODEL_PATH,
@@ -146,20 +145,13 @@ const LOCAL: Brief = {
 };
 
 const FRONTEND: Brief = {
-  examples: [
-    {
-      command: 'stator frontend --discovery-backend file --router-mode kv',
-      about: 'serves the workers of this machine, each request where most of its prompt is cached',
-    },
-    {
-      command: 'STATOR_DISCOVERY_TABLE=stator stator frontend',
-      about: 'serves the workers that register in a DynamoDB table',
-    },
-    {
-      command: 'stator frontend --discovery-backend file --enable-anthropic-api --http-port 8080',
-      about: 'Anthropic Messages beside the OpenAI API, on another port',
-    },
-  ],
+  examples: {
+    'stator frontend --discovery-backend file --router-mode kv':
+      'serves the workers of this machine, each request where most of its prompt is cached',
+    'STATOR_DISCOVERY_TABLE=stator stator frontend': 'serves the workers that register in a DynamoDB table',
+    'stator frontend --discovery-backend file --enable-anthropic-api --http-port 8080':
+      'Anthropic Messages beside the OpenAI API, on another port',
+  },
   flags: [
     DISCOVERY,
     { ...NAMESPACE, about: 'Serves the models of this fleet alone (default: all)' },
@@ -178,20 +170,13 @@ const FRONTEND: Brief = {
 };
 
 const WORKER: Brief = {
-  examples: [
-    {
-      command: 'stator worker --engine mocker --discovery-backend file',
-      about: 'a mock GPU, for a frontend on this machine; --model-path FOLDER gives it a tokenizer of yours',
-    },
-    {
-      command: 'stator worker --engine vllm --model Qwen/Qwen3-0.6B --discovery-backend file',
-      about: 'starts vLLM and serves it',
-    },
-    {
-      command: 'stator worker --engine openai --engine-url http://127.0.0.1:8001 --discovery-backend file',
-      about: 'serves what a running server offers',
-    },
-  ],
+  examples: {
+    'stator worker --engine mocker --discovery-backend file':
+      'a mock GPU, for a frontend on this machine; --model-path FOLDER gives it a tokenizer of yours',
+    'stator worker --engine vllm --model Qwen/Qwen3-0.6B --discovery-backend file': 'starts vLLM and serves it',
+    'stator worker --engine openai --engine-url http://127.0.0.1:8001 --discovery-backend file':
+      'serves what a running server offers',
+  },
   flags: [
     { setting: 'engine', value: 'ENGINE', about: 'mocker, openai, vllm or sglang; must be given' },
     { setting: 'engineUrl', value: 'URL', about: 'A server that runs already, instead of starting one' },
@@ -222,17 +207,13 @@ const WORKER: Brief = {
 };
 
 const ROUTER: Brief = {
-  examples: [
-    {
-      command: 'stator router --endpoint dynamo.backend.generate --router-block-size 64 --discovery-backend file',
-      about: 'chooses workers for whoever asks on the request plane',
-    },
-    { command: 'stator router --service indexer', about: 'tells by HTTP which worker has how much of a prompt' },
-    {
-      command: "stator router explain --prompt 'Once upon a time' --url http://127.0.0.1:8000",
-      about: 'where a frontend would send this prompt now, and why; nothing is sent to a worker',
-    },
-  ],
+  examples: {
+    'stator router --endpoint dynamo.backend.generate --router-block-size 64 --discovery-backend file':
+      'chooses workers for whoever asks on the request plane',
+    'stator router --service indexer': 'tells by HTTP which worker has how much of a prompt',
+    "stator router explain --prompt 'Once upon a time' --url http://127.0.0.1:8000":
+      'where a frontend would send this prompt now, and why; nothing is sent to a worker',
+  },
   flags: [
     { setting: 'service', value: 'SERVICE', about: 'router (default), or by HTTP: indexer, slots or selection' },
     { setting: 'routerEndpoint', value: 'NAME', about: 'The workers to choose from: NAMESPACE.COMPONENT.ENDPOINT' },
@@ -253,20 +234,14 @@ const ROUTER: Brief = {
 };
 
 const SIMULATE: Brief = {
-  examples: [
-    {
-      command: 'stator simulate --workload sessions --request-rate 2 --router-mode kv',
-      about: 'conversations on four workers: waiting times, hit rate, GPU hours',
-    },
-    {
-      command: 'stator simulate --workload poisson --sweep workers=4,8 --sweep router-mode=round-robin,kv',
-      about: 'four fleets side by side',
-    },
-    {
-      command: 'stator simulate --trace requests.jsonl --workers 8 --report fleet.html',
-      about: 'replays recorded traffic and writes a page with charts',
-    },
-  ],
+  examples: {
+    'stator simulate --workload sessions --request-rate 2 --router-mode kv':
+      'conversations on four workers: waiting times, hit rate, GPU hours',
+    'stator simulate --workload poisson --sweep workers=4,8 --sweep router-mode=round-robin,kv':
+      'four fleets side by side',
+    'stator simulate --trace requests.jsonl --workers 8 --report fleet.html':
+      'replays recorded traffic and writes a page with charts',
+  },
   flags: [
     { setting: 'trace', value: 'FILE', about: 'Recorded requests, in the JSONL of the Mooncake traces' },
     { setting: 'workload', value: 'KIND', about: 'Made-up requests instead: steady, poisson, bursts or sessions' },
@@ -290,14 +265,12 @@ const SIMULATE: Brief = {
 };
 
 const PLANNER: Brief = {
-  examples: [
-    { command: 'stator planner', about: 'leaves targets for a system of yours, and waits until they are acknowledged' },
-    {
-      command: 'stator planner --planner-connector local -- --engine mocker',
-      about: 'starts and ends workers of this machine, each a stator worker --engine mocker',
-    },
-    { command: 'stator planner explain', about: 'why it decided as it did, for every decision of the last week' },
-  ],
+  examples: {
+    'stator planner': 'leaves targets for a system of yours, and waits until they are acknowledged',
+    'stator planner --planner-connector local -- --engine mocker':
+      'starts and ends workers of this machine, each a stator worker --engine mocker',
+    'stator planner explain': 'why it decided as it did, for every decision of the last week',
+  },
   flags: [
     {
       setting: 'plannerConfig',

@@ -37,7 +37,7 @@ interface RowFields {
   readonly olderNames?: string;
   /**
    * Who has the setting: Dynamo by its documentation, a release of it (`1.6.1`), an engine, or Stator alone.
-   * @default what the first variable says: Stator for `STATOR_*`, 1.6.1 for `DYN_*`
+   * @default Stator where the first variable is `STATOR_*`, else 1.6.1: names of Dynamo stay as they are
    */
   readonly source?: string;
   /** What to use instead; shown in a warning when the row is set. */
@@ -102,7 +102,7 @@ function buildRow<T, P extends Process>(usedBy: readonly P[], type: ValueType<T>
     env,
     olderEnv: variablesIn(olderNames),
     usedBy,
-    source: fields.source ?? ownerOf(env[0]),
+    source: fields.source ?? (env[0]?.startsWith('STATOR_') === true ? 'Stator' : '1.6.1'),
     deprecated: fields.deprecated,
     lenient: fields.lenient ?? false,
     allowed: [type.allowed, fields.note].filter((part) => part !== undefined && part !== '').join(', '),
@@ -121,11 +121,6 @@ function flagsIn(names: string): readonly string[] {
 
 function variablesIn(names: string): readonly string[] {
   return names.split(' ').filter((name) => /^[A-Z]/.test(name));
-}
-
-function ownerOf(variable = ''): string {
-  if (variable.startsWith('STATOR_')) return 'Stator';
-  return variable.startsWith('DYN_') ? '1.6.1' : '';
 }
 
 /** What a row takes, for messages: `int s, >= 1`. Words and paths speak for themselves. */

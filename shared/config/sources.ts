@@ -121,13 +121,6 @@ interface FlagUse {
   readonly text: string;
 }
 
-/** A command line, read but not yet checked. */
-interface CommandLine {
-  readonly uses: ReadonlyMap<SettingName, readonly FlagUse[]>;
-  /** What follows `--`. */
-  readonly rest: readonly string[];
-}
-
 interface FlagMeaning {
   readonly setting: SettingName;
   readonly row: Row;
@@ -186,7 +179,7 @@ function readText(
  * `parseArgs` of `node:util`, to which `--a --b` is the flag `--a` with the value `--b`, `-abc` three flags, and what follows an
  * unknown flag an argument of its own: telling these apart again takes more lines than splitting at `=`.
  */
-function readCommandLine(process: Process, argv: readonly string[], findings: Findings): CommandLine {
+function readCommandLine(process: Process, argv: readonly string[], findings: Findings) {
   const flags = flagsOf(process);
   const end = argv.indexOf('--');
   const own = end < 0 ? argv : argv.slice(0, end);
@@ -223,7 +216,8 @@ function readCommandLine(process: Process, argv: readonly string[], findings: Fi
     uses.set(meaning.setting, [...(uses.get(meaning.setting) ?? []), { flag: meaning.flag, text: said.text }]);
   }
   findings.warnings.push(...unbuiltUses);
-  return { uses, rest: end < 0 ? [] : argv.slice(end + 1) };
+  const rest = end < 0 ? [] : argv.slice(end + 1);
+  return { uses, rest };
 }
 
 /** A negative number is none. */

@@ -1,9 +1,9 @@
 import { edges, listeners } from '../row.ts';
 
 /** Where a route of clients is served. */
-const svcPath = (names: string, path: string, what: string) =>
+const svcPath = (env: string, path: string, what: string) =>
   edges.route({
-    names,
+    names: `${env}_ENV ${env}`,
     note: 'the name with _ENV wins',
     default: path,
     source: 'Dynamo',
@@ -66,35 +66,19 @@ export const httpRows = {
     about:
       'Time for running answers to reach their clients after SIGTERM; what is not over by then ends with an error.',
   }),
-  httpSvcChatPath: svcPath(
-    'DYN_HTTP_SVC_CHAT_PATH_ENV DYN_HTTP_SVC_CHAT_PATH',
-    '/v1/chat/completions',
-    'chat completions',
-  ),
-  httpSvcCmpPath: svcPath('DYN_HTTP_SVC_CMP_PATH_ENV DYN_HTTP_SVC_CMP_PATH', '/v1/completions', 'completions'),
-  httpSvcEmbPath: svcPath('DYN_HTTP_SVC_EMB_PATH_ENV DYN_HTTP_SVC_EMB_PATH', '/v1/embeddings', 'embeddings'),
-  httpSvcResponsesPath: svcPath(
-    'DYN_HTTP_SVC_RESPONSES_PATH_ENV DYN_HTTP_SVC_RESPONSES_PATH',
-    '/v1/responses',
-    'responses; sub-paths move with it',
-  ),
-  httpSvcModelsPath: svcPath(
-    'DYN_HTTP_SVC_MODELS_PATH_ENV DYN_HTTP_SVC_MODELS_PATH',
-    '/v1/models',
-    'the model list; sub-paths move with it',
-  ),
+  httpSvcChatPath: svcPath('DYN_HTTP_SVC_CHAT_PATH', '/v1/chat/completions', 'chat completions'),
+  httpSvcCmpPath: svcPath('DYN_HTTP_SVC_CMP_PATH', '/v1/completions', 'completions'),
+  httpSvcEmbPath: svcPath('DYN_HTTP_SVC_EMB_PATH', '/v1/embeddings', 'embeddings'),
+  httpSvcResponsesPath: svcPath('DYN_HTTP_SVC_RESPONSES_PATH', '/v1/responses', 'responses; sub-paths move with it'),
+  httpSvcModelsPath: svcPath('DYN_HTTP_SVC_MODELS_PATH', '/v1/models', 'the model list; sub-paths move with it'),
   httpSvcAnthropicPath: svcPath(
-    'DYN_HTTP_SVC_ANTHROPIC_PATH_ENV DYN_HTTP_SVC_ANTHROPIC_PATH',
+    'DYN_HTTP_SVC_ANTHROPIC_PATH',
     '/v1/messages',
     'Anthropic messages; count_tokens moves with it',
   ),
-  httpSvcHealthPath: svcPath('DYN_HTTP_SVC_HEALTH_PATH_ENV DYN_HTTP_SVC_HEALTH_PATH', '/health', 'the health check'),
-  httpSvcLivePath: svcPath('DYN_HTTP_SVC_LIVE_PATH_ENV DYN_HTTP_SVC_LIVE_PATH', '/live', 'the liveness check'),
-  httpSvcMetricsPath: svcPath(
-    'DYN_HTTP_SVC_METRICS_PATH_ENV DYN_HTTP_SVC_METRICS_PATH',
-    '/metrics',
-    'Prometheus metrics',
-  ),
+  httpSvcHealthPath: svcPath('DYN_HTTP_SVC_HEALTH_PATH', '/health', 'the health check'),
+  httpSvcLivePath: svcPath('DYN_HTTP_SVC_LIVE_PATH', '/live', 'the liveness check'),
+  httpSvcMetricsPath: svcPath('DYN_HTTP_SVC_METRICS_PATH', '/metrics', 'Prometheus metrics'),
   httpSvcConfigMetricsPollIntervalSecs: listeners.decimal({
     names: 'DYN_HTTP_SVC_CONFIG_METRICS_POLL_INTERVAL_SECS',
     range: { above: 0, unit: 's' },

@@ -1,5 +1,17 @@
 import { edges, fleet } from '../row.ts';
 
+const PROTOCOLS = ['grpc', 'http/protobuf'] as const;
+
+/** The protocol of one signal: that of all, unless it has its own. */
+const signalProtocol = (env: string, signal: string) =>
+  fleet.choice({
+    names: env,
+    values: PROTOCOLS,
+    decide: (facts) => facts.read('otelExporterOtlpProtocol') as (typeof PROTOCOLS)[number], // a row above, which has a value
+    defaultText: 'that of OTEL_EXPORTER_OTLP_PROTOCOL',
+    about: `OTLP protocol of ${signal}.`,
+  });
+
 /** Rows of "Logging and tracing". */
 export const loggingRows = {
   dumpConfigTo: fleet.file({
@@ -28,52 +40,32 @@ export const loggingRows = {
   }),
   otelExportEnabled: fleet.bool({
     names: 'OTEL_EXPORT_ENABLED',
-    source: '1.6.1',
     about: 'Exports traces and logs.',
   }),
   otelExporterOtlpEndpoint: fleet.url({
     names: 'OTEL_EXPORTER_OTLP_ENDPOINT',
     default: 'http://localhost:4317',
-    source: '1.6.1',
     about: 'OTLP collector.',
   }),
   otelExporterOtlpTracesEndpoint: fleet.url({
     names: 'OTEL_EXPORTER_OTLP_TRACES_ENDPOINT',
-    source: '1.6.1',
     about: 'Endpoint of traces, used as it is.',
   }),
   otelExporterOtlpLogsEndpoint: fleet.url({
     names: 'OTEL_EXPORTER_OTLP_LOGS_ENDPOINT',
-    source: '1.6.1',
     about: 'Endpoint of logs, used as it is.',
   }),
   otelExporterOtlpProtocol: fleet.choice({
     names: 'OTEL_EXPORTER_OTLP_PROTOCOL',
-    values: ['grpc', 'http/protobuf'],
+    values: PROTOCOLS,
     default: 'grpc',
-    source: '1.6.1',
     about: 'OTLP protocol.',
   }),
-  otelExporterOtlpTracesProtocol: fleet.choice({
-    names: 'OTEL_EXPORTER_OTLP_TRACES_PROTOCOL',
-    values: ['grpc', 'http/protobuf'],
-    decide: (facts) => (facts.read('otelExporterOtlpProtocol') === 'http/protobuf' ? 'http/protobuf' : 'grpc'),
-    defaultText: 'that of OTEL_EXPORTER_OTLP_PROTOCOL',
-    source: '1.6.1',
-    about: 'OTLP protocol of traces.',
-  }),
-  otelExporterOtlpLogsProtocol: fleet.choice({
-    names: 'OTEL_EXPORTER_OTLP_LOGS_PROTOCOL',
-    values: ['grpc', 'http/protobuf'],
-    decide: (facts) => (facts.read('otelExporterOtlpProtocol') === 'http/protobuf' ? 'http/protobuf' : 'grpc'),
-    defaultText: 'that of OTEL_EXPORTER_OTLP_PROTOCOL',
-    source: '1.6.1',
-    about: 'OTLP protocol of logs.',
-  }),
+  otelExporterOtlpTracesProtocol: signalProtocol('OTEL_EXPORTER_OTLP_TRACES_PROTOCOL', 'traces'),
+  otelExporterOtlpLogsProtocol: signalProtocol('OTEL_EXPORTER_OTLP_LOGS_PROTOCOL', 'logs'),
   otelServiceName: fleet.text({
     names: 'OTEL_SERVICE_NAME',
     default: 'dynamo',
-    source: '1.6.1',
     about: 'Service name in spans.',
   }),
   otelTracesSampleRatio: fleet.decimal({

@@ -200,25 +200,21 @@ export const loraRows = {
   awsAccessKeyId: worker.secret({
     names: 'AWS_ACCESS_KEY_ID',
     defaultText: 'standard credential chain',
-    source: '1.6.1',
     about: 'Access key id of the AWS clients.',
   }),
   awsSecretAccessKey: worker.secret({
     names: 'AWS_SECRET_ACCESS_KEY',
     defaultText: 'standard credential chain',
-    source: '1.6.1',
     about: 'Secret access key of the AWS clients.',
   }),
   awsEndpoint: fetchers.url({
     names: 'AWS_ENDPOINT',
     defaultText: 'standard credential chain',
-    source: '1.6.1',
     about: 'S3 endpoint of adapters and of STATOR_ARTIFACTS_BUCKET.',
   }),
   awsAllowHttp: fetchers.boolOrUnset({
     names: 'AWS_ALLOW_HTTP',
     defaultText: 'standard credential chain',
-    source: '1.6.1',
     about: 'Permits plain HTTP to that endpoint.',
   }),
 };

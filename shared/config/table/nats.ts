@@ -9,54 +9,44 @@ export const natsRows = {
     names: 'NATS_SERVER',
     schemes: ['nats', 'tls', 'ws', 'wss'],
     default: ['nats://localhost:4222'],
-    source: '1.6.1',
     about: 'NATS servers; ws and wss are native to our client.',
   }),
   natsAuthUsername: fleet.text({
     names: 'NATS_AUTH_USERNAME',
     note: 'both or none',
-    source: '1.6.1',
     about: 'NATS user.',
   }),
   natsAuthPassword: fleet.secret({
     names: 'NATS_AUTH_PASSWORD',
     note: 'both or none',
-    source: '1.6.1',
     about: 'NATS password.',
   }),
   natsAuthToken: fleet.secret({
     names: 'NATS_AUTH_TOKEN',
-    source: '1.6.1',
     about: 'NATS token.',
   }),
   natsAuthNkey: fleet.secret({
     names: 'NATS_AUTH_NKEY',
-    source: '1.6.1',
     about: 'NATS NKey seed.',
   }),
   natsAuthCredentialsFile: fleet.file({
     names: 'NATS_AUTH_CREDENTIALS_FILE',
-    source: '1.6.1',
     about: 'NATS credentials file.',
   }),
   natsTlsCaCertPath: fleet.pem({
     names: '--nats-tls-ca-cert-path NATS_TLS_CA_CERT_PATH',
-    source: '1.6.1',
     about: 'CA that verifies the NATS server.',
   }),
   natsTlsInsecure: fleet.bool({
     names: '--nats-tls-insecure NATS_TLS_INSECURE',
-    source: '1.6.1',
     about: 'Skips certificate checks; development only.',
   }),
   natsTlsClientCertPath: fleet.pem({
     names: '--nats-tls-client-cert-path NATS_TLS_CLIENT_CERT_PATH',
-    source: '1.6.1',
     about: 'Client certificate for mutual TLS.',
   }),
   natsTlsClientKeyPath: fleet.pem({
     names: '--nats-tls-client-key-path NATS_TLS_CLIENT_KEY_PATH',
-    source: '1.6.1',
     about: 'Key of the client certificate.',
   }),
   natsStreamReplicas: logUsers.int({

@@ -108,26 +108,22 @@ export const plannerProcessRows = {
     names: 'SCALING_MAX_WAIT_TIME',
     range: { above: 0, unit: 's' },
     default: 1800,
-    source: '1.6.1',
     about: 'An external system that has not acknowledged a decision for so long gets the next one.',
   }),
   plannerMetricsPort: planner.port({
     names: '--planner-metrics-port PLANNER_PROMETHEUS_PORT',
     note: '0 = off',
     default: 0,
-    source: '1.6.1',
     about: "Port of the planner's own /metrics, on loopback.",
   }),
   prometheusEndpoint: planner.url({
     names: '--prometheus-endpoint PROMETHEUS_ENDPOINT',
     schemes: ['http', 'https'],
     defaultText: 'unset = workers say what they serve',
-    source: '1.6.1',
     about: 'Prometheus that the traffic is read from.',
   }),
   prometheusToken: planner.secret({
     names: 'PROMETHEUS_TOKEN',
-    source: '1.6.1',
     about: 'Bearer token for that Prometheus.',
   }),
   plannerPrometheusRequestTimeoutSeconds: planner.decimal({

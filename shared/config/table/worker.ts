@@ -51,13 +51,11 @@ export const workerRows = {
     names: '--served-model-name',
     allowed: 'one name',
     defaultText: 'value of --model',
-    source: '1.6.1',
     about: 'Name under which the model is registered.',
   }),
   engineConfigJson: worker.file({
     names: '--engine-config-json',
     allowed: 'a JSON file of engine arguments',
-    source: '1.6.1',
     about: 'Engine arguments from a file; unknown keys are errors.',
   }),
   engineArguments: rowsFor('worker', 'planner').rest({
@@ -156,13 +154,11 @@ export const workerRows = {
   vllmNixlSideChannelHost: worker.text({
     names: 'VLLM_NIXL_SIDE_CHANNEL_HOST',
     defaultText: 'own address',
-    source: '1.6.1',
     about: 'Host of the side channel of the NIXL connector; set to the own address when unset.',
   }),
   vllmNixlSideChannelPort: worker.port({
     names: 'VLLM_NIXL_SIDE_CHANNEL_PORT',
     defaultText: "engine's",
-    source: '1.6.1',
     about: 'Port of the side channel of the NIXL connector.',
   }),
   vllmServerDevMode: worker.boolOrUnset({

@@ -59,30 +59,26 @@ function allowedText(limits: JsonLimits, what: string): string {
 
 /** A JSON object, inline or from `@file`. */
 export function jsonObjectType(limits: JsonLimits): ValueType<JsonObject> {
-  return oneText({
-    name: 'JSON',
-    allowed: allowedText(limits, 'a JSON object'),
-    parse: (text, around) => {
-      const parsed = parseJson(text, around);
-      return parsed.ok ? checkObject(parsed.value, limits) : parsed;
-    },
-    show: (value) => JSON.stringify(value),
-  });
+  return jsonType('JSON', allowedText(limits, 'a JSON object'), (value) => checkObject(value, limits));
 }
 
 /** A JSON list of texts, inline or from `@file`. */
 export function jsonTextListType(limits: JsonLimits): ValueType<readonly string[]> {
+  return jsonType('JSON list', allowedText(limits, 'a JSON list of strings'), (value) => {
+    if (!Array.isArray(value)) return refuse('not a JSON list');
+    const texts: readonly unknown[] = value;
+    const areTexts = texts.every((element) => typeof element === 'string');
+    return areTexts ? accept(texts) : refuse('holds something else than strings');
+  });
+}
+
+function jsonType<T>(name: string, allowed: string, check: (value: JsonValue) => Parsed<T>): ValueType<T> {
   return oneText({
-    name: 'JSON list',
-    allowed: allowedText(limits, 'a JSON list of strings'),
+    name,
+    allowed,
     parse: (text, around) => {
       const parsed = parseJson(text, around);
-      if (!parsed.ok) return parsed;
-      const { value } = parsed;
-      if (!Array.isArray(value)) return refuse('not a JSON list');
-      const texts: readonly unknown[] = value;
-      const areTexts = texts.every((element) => typeof element === 'string');
-      return areTexts ? accept(texts) : refuse('holds something else than strings');
+      return parsed.ok ? check(parsed.value) : parsed;
     },
     show: (value) => JSON.stringify(value),
   });

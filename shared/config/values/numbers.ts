@@ -1,4 +1,4 @@
-import { accept, oneText, type Parsed, refuse, type ValueType } from './value-type.ts';
+import { accept, oneText, refuse, type ValueType } from './value-type.ts';
 
 /** Unit of a number, written after the type: `int s`. */
 export type Unit = 's' | 'ms' | 'MiB' | 'bytes' | 'tokens' | 'blocks' | 'GB/s';
@@ -12,9 +12,6 @@ export interface NumberRange {
   readonly unit?: Unit;
 }
 
-const INTEGER = /^[+-]?\d+$/;
-const DECIMAL = /^[+-]?(\d+(\.\d*)?|\.\d+)(e[+-]?\d+)?$/i;
-
 /** A range in words: `0-65535`, `>= 1`, `> 0`. */
 export function rangeText(range: NumberRange): string {
   if (range.min !== undefined && range.max !== undefined) {
@@ -27,46 +24,38 @@ export function rangeText(range: NumberRange): string {
   return parts.join(', ');
 }
 
-function inRange(value: number, range: NumberRange): boolean {
-  if (range.min !== undefined && value < range.min) return false;
-  if (range.above !== undefined && value <= range.above) return false;
-  return range.max === undefined || value <= range.max;
+function isInRange(value: number, { min = -Infinity, max = Infinity, above = -Infinity }: NumberRange): boolean {
+  return value >= min && value <= max && value > above;
 }
 
-function check(value: number, range: NumberRange): Parsed<number> {
-  return inRange(value, range) ? accept(value) : refuse('out of range');
-}
-
-function withUnit(name: string, unit: Unit | undefined): string {
-  return unit === undefined ? name : `${name} ${unit}`;
+/** @param isHeld whether a JavaScript number holds what was written */
+function numberType(
+  { unit, ...range }: NumberRange,
+  [name, written, fault]: readonly [name: string, written: RegExp, fault: string],
+  isHeld: (value: number) => boolean,
+): ValueType<number> {
+  return oneText({
+    name: unit === undefined ? name : `${name} ${unit}`,
+    allowed: rangeText(range),
+    parse: (text) => {
+      const digits = text.trim();
+      if (!written.test(digits)) return refuse(fault);
+      const value = Number(digits);
+      if (!isHeld(value)) return refuse('too large');
+      return isInRange(value, range) ? accept(value) : refuse('out of range');
+    },
+  });
 }
 
 /** A whole number that a JavaScript number holds exactly. */
 export function integerType(range: NumberRange): ValueType<number> {
-  return oneText({
-    name: withUnit('int', range.unit),
-    allowed: rangeText(range),
-    parse: (text) => {
-      const digits = text.trim();
-      if (!INTEGER.test(digits)) return refuse('not a whole number');
-      const value = Number(digits);
-      return Number.isSafeInteger(value) ? check(value, range) : refuse('too large');
-    },
-  });
+  return numberType(range, ['int', /^[+-]?\d+$/, 'not a whole number'], Number.isSafeInteger);
 }
 
 /** A finite decimal number. */
 export function decimalType(range: NumberRange): ValueType<number> {
-  return oneText({
-    name: withUnit('number', range.unit),
-    allowed: rangeText(range),
-    parse: (text) => {
-      const digits = text.trim();
-      if (!DECIMAL.test(digits)) return refuse('not a number');
-      const value = Number(digits);
-      return Number.isFinite(value) ? check(value, range) : refuse('too large');
-    },
-  });
+  const written = /^[+-]?(\d+(\.\d*)?|\.\d+)(e[+-]?\d+)?$/i;
+  return numberType(range, ['number', written, 'not a number'], Number.isFinite);
 }
 
 /** A TCP port; -1 counts only where `range.min` says so. */

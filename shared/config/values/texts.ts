@@ -64,10 +64,11 @@ export interface UrlLimits {
   readonly schemes?: readonly string[];
 }
 
-function checkUrl(text: string, schemes: readonly string[] | undefined): string | undefined {
-  if (!URL.canParse(text)) return 'not a URL';
+function readUrl(text: string, { schemes }: UrlLimits): Parsed<string> {
+  if (!URL.canParse(text)) return refuse('not a URL');
   const scheme = new URL(text).protocol.slice(0, -1);
-  return schemes === undefined || schemes.includes(scheme) ? undefined : `scheme ${scheme} is not one of the allowed`;
+  const isAllowed = schemes === undefined || schemes.includes(scheme);
+  return isAllowed ? accept(text) : refuse(`scheme ${scheme} is not one of the allowed`);
 }
 
 /** A URL without the password that it may carry. */
@@ -80,10 +81,7 @@ export function urlType(limits: UrlLimits): ValueType<string> {
   return oneText({
     name: 'URL',
     allowed: limits.schemes?.join(', ') ?? '',
-    parse: (text) => {
-      const fault = checkUrl(text.trim(), limits.schemes);
-      return fault === undefined ? accept(text.trim()) : refuse(fault);
-    },
+    parse: (text) => readUrl(text.trim(), limits),
     show: hideUrlPassword,
   });
 }
@@ -97,11 +95,7 @@ export function urlListType(limits: UrlLimits): ValueType<readonly string[]> {
     name: 'URL list',
     allowed: limits.schemes?.join(', ') ?? '',
     ...MANY,
-    parse: (texts) => {
-      const urls = splitList(texts);
-      const fault = urls.map((url) => checkUrl(url, limits.schemes)).find((found) => found !== undefined);
-      return fault === undefined ? accept(urls) : refuse(fault);
-    },
+    parse: (texts) => readEach(texts, (text) => readUrl(text, limits)),
     show: (urls) => urls.map(hideUrlPassword).join(','),
   };
 }
@@ -174,16 +168,7 @@ export function choiceListType<E extends string>(limits: ChoiceLimits<E>): Value
   return {
     ...listType({}),
     allowed: limits.values.join(', '),
-    parse: (texts) => {
-      const picked = splitList(texts).map((text) => pick(text, limits));
-      const values: E[] = [];
-      for (const one of picked) {
-        if (!one.ok) return one;
-        values.push(one.value);
-      }
-      return accept(values);
-    },
-    show: (values) => values.join(','),
+    parse: (texts) => readEach(texts, (text) => pick(text, limits)),
   };
 }
 
@@ -196,6 +181,17 @@ export interface ListLimits {
 
 function splitList(texts: readonly string[]): readonly string[] {
   return texts.flatMap((text) => text.split(/[\s,]+/)).filter((text) => text !== '');
+}
+
+/** The values of all elements, or what is wrong with the first that has none. */
+function readEach<T>(texts: readonly string[], read: (text: string) => Parsed<T>): Parsed<readonly T[]> {
+  const values: T[] = [];
+  for (const text of splitList(texts)) {
+    const parsed = read(text);
+    if (!parsed.ok) return parsed;
+    values.push(parsed.value);
+  }
+  return accept(values);
 }
 
 /** Texts, separated by commas or blanks; a repeated flag appends. */
@@ -215,15 +211,11 @@ export function listOfType<T>(element: ValueType<T>, name: string): ValueType<re
     name,
     allowed: element.allowed,
     ...MANY,
-    parse: (texts, around) => {
-      const values: T[] = [];
-      for (const text of splitList(texts)) {
+    parse: (texts, around) =>
+      readEach(texts, (text) => {
         const parsed = element.parse([text], around);
-        if (!parsed.ok) return refuse(`${text} is ${parsed.fault}`);
-        values.push(parsed.value);
-      }
-      return accept(values);
-    },
+        return parsed.ok ? parsed : refuse(`${text} is ${parsed.fault}`);
+      }),
     show: (values) => values.map((value) => element.show(value)).join(','),
   };
 }

@@ -25,7 +25,7 @@ export interface LineWriter {
 const RESERVED: ReadonlySet<string> = new Set(['time', 'level', 'target', 'message']);
 
 /** One JSON object a line: `level`, `time`, `target`, the fields, `message`. */
-export function jsonLines(destination: LogDestination, clock: Clock, useLocalTime: boolean): LineWriter {
+export function jsonLines(destination: LogDestination, clock: Clock, useLocalTime = false): LineWriter {
   return {
     write(level, target, message, bindings, _shown, full) {
       const time = timestamp(clock.wallMs(), useLocalTime);
@@ -39,12 +39,14 @@ export function jsonLines(destination: LogDestination, clock: Clock, useLocalTim
   };
 }
 
-interface TextStyle {
-  /** Local time instead of UTC. */
-  readonly useLocalTime: boolean;
-  /** The time of the day alone. */
-  readonly isTerminal: boolean;
-  readonly isPainted: boolean;
+/** How text lines look. */
+export interface TextStyle {
+  /** Local time instead of UTC. Default false. */
+  readonly useLocalTime?: boolean;
+  /** They are read on a terminal: their time is that of the day, without its date. Default false. */
+  readonly isTerminal?: boolean;
+  /** Default false. */
+  readonly isPainted?: boolean;
 }
 
 /** One line for people: `time LEVEL target: message key=value ...`. */
@@ -102,7 +104,7 @@ function escapeControls(text: string): string {
 }
 
 /** ISO 8601 in milliseconds: UTC with `Z`, or local time with its offset. */
-function timestamp(wallMs: number, useLocalTime: boolean): string {
+function timestamp(wallMs: number, useLocalTime = false): string {
   if (!useLocalTime) return new Date(wallMs).toISOString();
   const offsetMinutes = -new Date(wallMs).getTimezoneOffset();
   const local = new Date(wallMs + offsetMinutes * 60_000).toISOString().slice(0, -1);

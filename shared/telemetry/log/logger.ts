@@ -10,6 +10,7 @@ import {
   type LogLevel,
   parseLogFilter,
   rankOf,
+  type TextStyle,
   textLines,
 } from './lines.ts';
 
@@ -37,17 +38,11 @@ export interface ProcessLogger extends Logger {
   mirrorTo(writer: LineWriter): void;
 }
 
-export interface LoggerOptions {
+export interface LoggerOptions extends TextStyle {
   /** `DYN_LOG`. Default `info`. */
   readonly filter?: string;
   /** One JSON object a line instead of text for people. Default false. */
   readonly jsonl?: boolean;
-  /** Local time instead of UTC. Default false. */
-  readonly useLocalTime?: boolean;
-  /** Text lines are read on a terminal: their time is that of the day, without its date. Default false. */
-  readonly isTerminal?: boolean;
-  /** Text lines are painted. Default false. */
-  readonly isPainted?: boolean;
   /** Default: standard error. */
   readonly destination?: LogDestination;
   /** Default: the machine's clock. */
@@ -67,16 +62,9 @@ const ROOT_TARGET = 'stator';
  * routerLog.debug('chose a worker', { worker_id: '1f', overlap_blocks: 12 });
  */
 export function createLogger(options: LoggerOptions = {}): ProcessLogger {
-  const filter = parseLogFilter(options.filter ?? 'info');
-  const destination = options.destination ?? openStderr();
-  const clock = options.clock ?? systemClock;
-  const useLocalTime = options.useLocalTime === true;
-  const { isTerminal = false, isPainted = false } = options;
-  const lines =
-    options.jsonl === true
-      ? jsonLines(destination, clock, useLocalTime)
-      : textLines(destination, clock, { useLocalTime, isTerminal, isPainted });
-  return new RootLogger([lines], filter);
+  const { filter = 'info', jsonl = false, destination = openStderr(), clock = systemClock } = options;
+  const lines = jsonl ? jsonLines(destination, clock, options.useLocalTime) : textLines(destination, clock, options);
+  return new RootLogger([lines], parseLogFilter(filter));
 }
 
 const ERROR_RANK = rankOf('error');

@@ -43,28 +43,17 @@ export function stepBounds(min: number, max: number): readonly number[] {
 
 /** Histogram ranges as the settings say them, which have seen to it that they are ranges. */
 export function bucketsOf(settings: EdgeSettings): Buckets {
+  const range = (name: `metrics${Capitalize<keyof Buckets>}`): BucketRange => ({
+    min: settings[`${name}Min`],
+    max: settings[`${name}Max`],
+    count: settings[`${name}Count`],
+  });
   return {
-    requestDuration: {
-      min: settings.metricsRequestDurationMin,
-      max: settings.metricsRequestDurationMax,
-      count: settings.metricsRequestDurationCount,
-    },
-    inputSequence: {
-      min: settings.metricsInputSequenceMin,
-      max: settings.metricsInputSequenceMax,
-      count: settings.metricsInputSequenceCount,
-    },
-    outputSequence: {
-      min: settings.metricsOutputSequenceMin,
-      max: settings.metricsOutputSequenceMax,
-      count: settings.metricsOutputSequenceCount,
-    },
-    ttft: { min: settings.metricsTtftMin, max: settings.metricsTtftMax, count: settings.metricsTtftCount },
-    itl: { min: settings.metricsItlMin, max: settings.metricsItlMax, count: settings.metricsItlCount },
-    embeddingLatency: {
-      min: settings.metricsEmbeddingLatencyMin,
-      max: settings.metricsEmbeddingLatencyMax,
-      count: settings.metricsEmbeddingLatencyCount,
-    },
+    requestDuration: range('metricsRequestDuration'),
+    inputSequence: range('metricsInputSequence'),
+    outputSequence: range('metricsOutputSequence'),
+    ttft: range('metricsTtft'),
+    itl: range('metricsItl'),
+    embeddingLatency: range('metricsEmbeddingLatency'),
   };
 }

@@ -11,7 +11,7 @@ import type { FleetSettings } from '../../config/index.ts';
 import { hideSecretText, type LineWriter, type LogLevel, toLoggable } from '../log/lines.ts';
 import type { Logger } from '../log/logger.ts';
 import type { TelemetryDropped } from '../metrics/registry.ts';
-import type { Span, SpanSink, TraceContext } from '../tracing.ts';
+import type { Span, SpanSink } from '../tracing.ts';
 
 /** How one signal is sent. */
 interface OtlpTarget {
@@ -137,7 +137,7 @@ function toReadableSpan(span: Span, resource: Resource): ReadableSpan {
   return {
     name: span.name,
     kind: KINDS[span.kind],
-    spanContext: () => spanContextOf(context),
+    spanContext: () => context,
     ...(parentSpanId === undefined ? {} : { parentSpanContext: { traceId, spanId: parentSpanId, traceFlags } }),
     startTime: hrTime(span.beganAtMs),
     endTime: hrTime(span.beganAtMs + durationMs),
@@ -145,7 +145,7 @@ function toReadableSpan(span: Span, resource: Resource): ReadableSpan {
     ended: true,
     status: error === undefined ? { code: SpanStatusCode.UNSET } : { code: SpanStatusCode.ERROR, message: error },
     attributes: span.attributes,
-    links: span.links.map((link) => ({ context: spanContextOf(link) })),
+    links: span.links.map((link) => ({ context: link })),
     events: [],
     resource,
     instrumentationScope: SCOPE,
@@ -153,10 +153,6 @@ function toReadableSpan(span: Span, resource: Resource): ReadableSpan {
     droppedEventsCount: 0,
     droppedLinksCount: 0,
   };
-}
-
-function spanContextOf({ traceId, spanId, traceFlags }: TraceContext) {
-  return { traceId, spanId, traceFlags };
 }
 
 /** Seconds and nanoseconds. */

@@ -7,15 +7,12 @@ const REQUESTS_MAX = 100;
 const OTHER_MODELS = '__other__';
 const NAMESPACE = 'Stator';
 
-/** What CloudWatch makes of each line, with the units that it knows. */
-const UNITS = {
-  TimeToFirstToken: 'Milliseconds',
-  OutputTokens: 'Count',
-  /** Requests that were refused because nobody serves their model. */
-  Unserved: 'Count',
-} as const;
+/** The one metric that is no count. */
+const TTFT = 'TimeToFirstToken';
 /** Requests that no resident router decided; not of a model. */
 const FALLBACKS = 'RouterFallbacks';
+/** Requests that were refused because nobody serves their model. */
+const UNSERVED = 'Unserved';
 
 export interface EmbeddedMetricsOptions {
   /** Name of the function, under which the metrics are found. */
@@ -77,7 +74,7 @@ export class EmbeddedMetrics implements Pick<RequestRecorder, 'requestEnded'> {
   #write(figures: Readonly<Record<string, number>>, model: string | undefined, beside: object = {}): void {
     const names = Object.keys(figures);
     if (names.length === 0) return;
-    const Metrics = names.map((Name) => ({ Name, Unit: UNITS[Name as keyof typeof UNITS] ?? 'Count' }));
+    const Metrics = names.map((Name) => ({ Name, Unit: Name === TTFT ? 'Milliseconds' : 'Count' }));
     const Dimensions = [['FunctionName'], ...(model === undefined ? [] : [['FunctionName', 'Model']])];
     const line = {
       _aws: {
@@ -95,8 +92,8 @@ export class EmbeddedMetrics implements Pick<RequestRecorder, 'requestEnded'> {
 
 function figuresOf({ ttftMs, outputTokens, errorType }: RequestEnd): Readonly<Record<string, number>> {
   return {
-    ...(ttftMs === undefined ? {} : { TimeToFirstToken: Math.round(ttftMs * 1000) / 1000 }),
+    ...(ttftMs === undefined ? {} : { [TTFT]: Math.round(ttftMs * 1000) / 1000 }),
     ...(outputTokens === undefined ? {} : { OutputTokens: outputTokens }),
-    ...(errorType === 'unavailable' ? { Unserved: 1 } : {}),
+    ...(errorType === 'unavailable' ? { [UNSERVED]: 1 } : {}),
   };
 }

@@ -69,20 +69,20 @@ export interface RecordSink {
   readonly name: string;
   /** Writes records, each one line of JSON without its end. */
   write(records: readonly string[]): Promise<void>;
-  close(): Promise<void>;
 }
 
 export interface QueuedRecorderOptions {
   readonly sinks: readonly RecordSink[];
   readonly clock: Clock;
-  /** Records that wait to be written; later ones are dropped. @default 1024 */
-  readonly capacity?: number;
-  /** Longest time that a record waits. @default 1000 */
-  readonly flushMs?: number;
+  /** Records that wait to be written; later ones are dropped. */
+  readonly capacity: number;
   /** Told of records that nobody will read: there was no room, or a sink failed. */
   readonly onDropped: (count: number, reason: 'queue_full' | 'sink_failed') => void;
   readonly onFailure: (sink: string, error: unknown) => void;
 }
+
+/** Longest time that a record waits. */
+const FLUSH_MS = 1000;
 
 /**
  * Writes records behind the requests' backs: in batches, one at a time, with a bound on what waits. A sink that is slow or
@@ -90,24 +90,23 @@ export interface QueuedRecorderOptions {
  */
 export class QueuedRecorder implements RequestRecorder {
   readonly #options: QueuedRecorderOptions;
-  readonly #capacity: number;
   #waiting: RequestEnd[] = [];
   #timer: Timer | undefined;
   #writing: Promise<void> | undefined;
 
   constructor(options: QueuedRecorderOptions) {
     this.#options = options;
-    this.#capacity = options.capacity ?? 1024;
   }
 
   requestEnded(end: RequestEnd): void {
-    if (this.#waiting.length >= this.#capacity) {
-      this.#options.onDropped(1, 'queue_full');
+    const { capacity, clock, onDropped } = this.#options;
+    if (this.#waiting.length >= capacity) {
+      onDropped(1, 'queue_full');
       return;
     }
     this.#waiting.push(end);
-    this.#timer ??= this.#options.clock.after(this.#options.flushMs ?? 1000, () => this.#startWriting());
-    if (this.#waiting.length * 2 >= this.#capacity) this.#startWriting();
+    this.#timer ??= clock.after(FLUSH_MS, () => this.#startWriting());
+    if (this.#waiting.length * 2 >= capacity) this.#startWriting();
   }
 
   async close(): Promise<void> {
@@ -115,7 +114,6 @@ export class QueuedRecorder implements RequestRecorder {
       this.#startWriting();
       await this.#writing;
     }
-    await Promise.all(this.#options.sinks.map((sink) => sink.close().catch((error) => this.#failed(sink, error, 0))));
   }
 
   #startWriting(): void {
@@ -131,14 +129,13 @@ export class QueuedRecorder implements RequestRecorder {
   }
 
   async #write(batch: readonly string[]): Promise<void> {
-    await Promise.all(
-      this.#options.sinks.map((sink) => sink.write(batch).catch((error) => this.#failed(sink, error, batch.length))),
-    );
-  }
-
-  #failed(sink: RecordSink, error: unknown, records: number): void {
-    if (records > 0) this.#options.onDropped(records, 'sink_failed');
-    this.#options.onFailure(sink.name, error);
+    const { sinks, onDropped, onFailure } = this.#options;
+    const writeTo = (sink: RecordSink): Promise<void> =>
+      sink.write(batch).catch((error: unknown) => {
+        onDropped(batch.length, 'sink_failed');
+        onFailure(sink.name, error);
+      });
+    await Promise.all(sinks.map(writeTo));
   }
 }
 
@@ -173,7 +170,6 @@ export function createFileSink(options: FileSinkOptions): RecordSink {
       const timestamp = Math.round(clock.nowMs() - startedMs);
       await target(records.map((record) => `{"timestamp":${timestamp},"event":${record}}\n`).join(''));
     },
-    close: async () => {},
   };
 }
 
@@ -218,6 +214,5 @@ export function createStreamSink(name: string, stream: Writable): RecordSink {
       new Promise((resolve, reject) => {
         stream.write(`${records.join('\n')}\n`, (error) => (error == null ? resolve() : reject(error)));
       }),
-    close: async () => {},
   };
 }

@@ -49,8 +49,6 @@ class HeldSink implements RecordSink {
     this.#ends.shift()?.(error);
     await new Promise((resolve) => setImmediate(resolve));
   }
-
-  close = async (): Promise<void> => {};
 }
 
 function recorderOver(sink: RecordSink, capacity = 4) {
