@@ -80,27 +80,19 @@ class DiscoveredPipeline implements Pipeline {
   readonly models: LiveModelDirectory;
   readonly requestable: ModelDirectory;
   readonly thresholds: BusyThresholds;
-  readonly #hold: ColdStartQueue | undefined;
-  readonly #store: ModelStore;
-  readonly #clock: Clock;
+  readonly #options: PipelineOptions;
   readonly #random: Random;
-  readonly #observer: PipelineObserver;
-  readonly #excludesTools: boolean;
   readonly #tools: PromptTools;
   readonly #context: RunParts;
   readonly #stalled: StalledWorkers;
 
   constructor({ migrationLimit = 3, streamSilenceMsMax: silenceMsMax = 0, stallMs = 0, ...options }: PipelineOptions) {
-    const { models, store, clock, observer } = options;
+    const { models, clock, observer } = options;
+    this.#options = options;
     this.models = models;
     this.requestable = requestableModels(models, options.hold !== undefined);
-    this.#hold = options.hold;
     this.thresholds = new BusyThresholds(options.thresholds);
-    this.#store = store;
-    this.#clock = clock;
     this.#random = options.random ?? systemRandom;
-    this.#observer = observer;
-    this.#excludesTools = options.excludesUnusableTools ?? true;
     this.#tools = { encoder: options.encoder ?? new PromptEncoder({ clock }), clock, observer };
     const { canaryTimeoutMs: timeoutMs = Math.min(3000, stallMs || 3000), plane } = options;
     const probe = canaryProbe({ plane, clock, random: this.#random, timeoutMs });
@@ -159,7 +151,7 @@ class DiscoveredPipeline implements Pipeline {
 
   generate(request: GenerationRequest, sink: GenerationSink, options: GenerateOptions): void {
     this.#serve(request, sink, options).catch((thrown: unknown) => {
-      this.#hold?.over(sink);
+      this.#options.hold?.over(sink);
       if (!options.signal.aborted) sink.fail(toServeError(thrown));
     });
   }
@@ -171,20 +163,20 @@ class DiscoveredPipeline implements Pipeline {
   async countTokens(request: GenerationRequest): Promise<number | undefined> {
     const model = this.models.known(request.model);
     if (model === undefined || model.card.model_input !== 'Tokens') return undefined;
-    return promptTokens(this.#asModelWants(request, model), await this.#store.get(model), this.#tools);
+    return promptTokens(this.#asModelWants(request, model), await this.#options.store.get(model), this.#tools);
   }
 
   async textOf(name: string, tokenIds: readonly number[]): Promise<string> {
     const model = this.models.known(name);
     if (model === undefined) throw this.#notFound(name);
     if (model.card.model_input !== 'Tokens') return '';
-    const { tokenizer } = await this.#store.get(model);
+    const { tokenizer } = await this.#options.store.get(model);
     return tokenizer.decode(tokenIds, { skipSpecialTokens: false });
   }
 
   /** The request with what the model's card and this deployment say about its prompt. */
   #asModelWants(request: GenerationRequest, { card }: RoutableModel): GenerationRequest {
-    return withCardDefaults(request, card, this.#excludesTools);
+    return withCardDefaults(request, card, this.#options.excludesUnusableTools ?? true);
   }
 
   #notFound(name: string, type?: ModelType): ServeError {
@@ -193,14 +185,14 @@ class DiscoveredPipeline implements Pipeline {
 
   async #serve(asked: GenerationRequest, sink: GenerationSink, { signal, meter }: GenerateOptions): Promise<void> {
     const model = await this.#modelFor(asked, sink, signal);
-    const loaded = model.card.model_input === 'Tokens' ? await this.#store.get(model) : undefined;
+    const loaded = model.card.model_input === 'Tokens' ? await this.#options.store.get(model) : undefined;
     if (signal.aborted) return;
     const request = this.#asModelWants(asked, model);
-    const startMs = this.#clock.nowMs();
+    const startMs = this.#options.clock.nowMs();
     const preprocessed = await inSpan(request.trace.span, 'tokenize', () =>
       preprocess(request, model, loaded, this.#tools, signal),
     );
-    this.#observer.stage('preprocess', this.#clock.nowMs() - startMs);
+    this.#options.observer.stage('preprocess', this.#options.clock.nowMs() - startMs);
     if (signal.aborted) return;
     if (loaded !== undefined) meter.promptTokens(preprocessed.promptTokens); // else the worker will tell
     annotate(request, preprocessed.formattedPrompt, preprocessed.request.input, sink);
@@ -225,7 +217,10 @@ class DiscoveredPipeline implements Pipeline {
     const type = ENDPOINTS[endpoint].modelType;
     const model = this.models.known(name);
     if (model === undefined || !model.card.model_type.includes(type)) throw this.#notFound(name, type);
-    if (this.#hold === undefined || (model.readiness.isReady && !this.#hold.isHolding(model.primaryName))) {
+    if (
+      this.#options.hold === undefined ||
+      (model.readiness.isReady && !this.#options.hold.isHolding(model.primaryName))
+    ) {
       if (!model.readiness.isReady) throw modelNotReady(name);
       return model;
     }
@@ -233,7 +228,7 @@ class DiscoveredPipeline implements Pipeline {
       const ready = this.models.find(name);
       return ready?.readiness.isReady === true ? { ready, capacity: capacityOf(ready, ready.workers) } : undefined;
     };
-    return (await this.#hold.until(model.primaryName, find, sink, signal)).ready;
+    return (await this.#options.hold.until(model.primaryName, find, sink, signal)).ready;
   }
 }
 

@@ -136,13 +136,11 @@ function hasValue(value: unknown): boolean {
   return value !== undefined && value !== null;
 }
 
-/** Special tokens by their template names, as text. Absent ones are undefined. */
-export interface SpecialTokens {
-  readonly bosToken?: string | undefined;
-  readonly eosToken?: string | undefined;
-  readonly unkToken?: string | undefined;
-  readonly padToken?: string | undefined;
-}
+/** Special tokens that a template may write. */
+const SPECIAL_TOKENS = ['bos_token', 'eos_token', 'unk_token', 'pad_token'] as const;
+
+/** Their texts; of one that there is none of, the empty one. */
+export type SpecialTokens = Readonly<Record<(typeof SPECIAL_TOKENS)[number], string>>;
 
 /** Text of a token that tokenizer_config.json writes as a string or as an object with `content`. */
 function tokenText(value: unknown): string | undefined {
@@ -151,11 +149,8 @@ function tokenText(value: unknown): string | undefined {
   return typeof content === 'string' ? content : undefined;
 }
 
-export function readSpecialTokens(tokenizerConfig: UnknownRecord): SpecialTokens {
-  return {
-    bosToken: tokenText(tokenizerConfig.bos_token),
-    eosToken: tokenText(tokenizerConfig.eos_token),
-    unkToken: tokenText(tokenizerConfig.unk_token),
-    padToken: tokenText(tokenizerConfig.pad_token),
-  };
+/** @param config tokenizer_config.json */
+export function readSpecialTokens(config: UnknownRecord): SpecialTokens {
+  const texts = SPECIAL_TOKENS.map((name) => [name, tokenText(config[name]) ?? ''] as const);
+  return Object.fromEntries(texts) as SpecialTokens; // with each of the names
 }

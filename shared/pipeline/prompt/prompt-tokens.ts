@@ -130,9 +130,10 @@ export function stripNuls(text: string): string {
   return bytes.toString('utf8', 0, kept);
 }
 
-type MediaKind = 'image_url' | 'video_url' | 'audio_url';
 type MediaData = NonNullable<EngineRequest['multiModalData']>;
-type Part = Readonly<Record<string, unknown>>;
+
+/** Kinds of parts that workers fetch. `input_audio` has no place on the request plane (1.6.1). */
+const MEDIA = ['image_url', 'video_url', 'audio_url'] as const;
 
 /**
  * The pictures, clips and sounds of a chat, by kind and in the order of the prompt: the template leaves a placeholder for
@@ -141,26 +142,19 @@ type Part = Readonly<Record<string, unknown>>;
  */
 export function mediaParts(prompt: PromptInput): MediaData | undefined {
   if (prompt.kind !== 'chat') return undefined;
-  let found: Partial<Record<MediaKind, { readonly Url: string }[]>> | undefined;
+  let found: Partial<Record<(typeof MEDIA)[number], { readonly Url: string }[]>> | undefined;
   for (const part of partsOf(prompt.messages)) {
-    const media = mediaOf(part);
-    if (media === undefined) continue;
+    const kind = MEDIA.find((each) => each === part.type);
+    if (kind === undefined) continue;
     found ??= {};
-    found[media.kind] ??= [];
-    found[media.kind]?.push({ Url: media.url });
+    found[kind] ??= [];
+    found[kind].push({ Url: (part[kind] as { readonly url: string }).url }); // shapes of parts were checked with the body
   }
   return found;
 }
 
-function* partsOf(messages: readonly ChatMessage[]): Generator<Part> {
+function* partsOf(messages: readonly ChatMessage[]): Generator<Readonly<Record<string, unknown>>> {
   for (const { content } of messages) if (Array.isArray(content)) yield* content;
-}
-
-/** `input_audio` has no place on the request plane (1.6.1). */
-function mediaOf(part: Part): { readonly kind: MediaKind; readonly url: string } | undefined {
-  const { type } = part;
-  if (type !== 'image_url' && type !== 'video_url' && type !== 'audio_url') return undefined;
-  return { kind: type, url: (part[type] as { readonly url: string }).url }; // shapes of parts were checked with the body
 }
 
 /** How long a prompt is known to be. */

@@ -42,36 +42,22 @@ export function decodeModelInferRequest(bytes: Buffer): ModelInferRequest {
   const rawInputContents: Uint8Array[] = [];
   readFields(reader, (field, wireType) => {
     if (wireType !== LENGTH) return false;
-    switch (field) {
-      case 1:
-        modelName = reader.text();
-        return true;
-      case 2:
-        modelVersion = reader.text();
-        return true;
-      case 3:
-        id = reader.text();
-        return true;
-      case 4:
-        parameters.read(reader);
-        return true;
-      case 5:
-        inputs.push(reader.within(readTensor));
-        requireRoom('inputs', inputs.length);
-        return true;
-      case 6:
-        outputs.push(reader.within(readRequestedOutput));
-        requireRoom('outputs', outputs.length);
-        return true;
-      case 7:
-        rawInputContents.push(reader.slice());
-        requireRoom('raw_input_contents', rawInputContents.length);
-        return true;
-      default:
-        return false;
-    }
+    if (field === 1) modelName = reader.text();
+    else if (field === 2) modelVersion = reader.text();
+    else if (field === 3) id = reader.text();
+    else if (field === 4) parameters.read(reader);
+    else if (field === 5) addEntry('inputs', inputs, reader.within(readTensor));
+    else if (field === 6) addEntry('outputs', outputs, reader.within(readRequestedOutput));
+    else if (field === 7) addEntry('raw_input_contents', rawInputContents, reader.slice());
+    else return false;
+    return true;
   });
   return { modelName, modelVersion, id, parameters: parameters.all, inputs, outputs, rawInputContents };
+}
+
+function addEntry<Entry>(list: string, entries: Entry[], entry: Entry): void {
+  entries.push(entry);
+  requireRoom(list, entries.length);
 }
 
 function readTensor(reader: MessageReader): InferTensor {
@@ -96,17 +82,14 @@ function readTensor(reader: MessageReader): InferTensor {
 }
 
 function readShape(wireType: number, reader: MessageReader, shape: Int64[]): boolean {
-  if (wireType === VARINT) shape.push(reader.int64());
+  const readOne = (): void => addEntry('shape', shape, reader.int64());
+  if (wireType === VARINT) readOne();
   else if (wireType !== LENGTH) return false;
   else {
     reader.within(() => {
-      while (reader.hasMore) {
-        shape.push(reader.int64());
-        requireRoom('shape', shape.length);
-      }
+      while (reader.hasMore) readOne();
     });
   }
-  requireRoom('shape', shape.length);
   return true;
 }
 

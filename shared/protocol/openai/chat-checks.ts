@@ -55,13 +55,13 @@ function checkThinking(thinking: unknown): void {
 }
 
 function refuseDeprecated(body: ChatBody): void {
-  if (body.function_call != null) {
-    const message = '`function_call` is deprecated. Please migrate to use `tool_choice` instead.';
-    throw new ServeError('not_implemented', message, { param: 'function_call' });
-  }
-  if (body.functions != null) {
-    const message = '`functions` is deprecated. Please migrate to use `tools` instead.';
-    throw new ServeError('not_implemented', message, { param: 'functions' });
+  for (const [field, successor] of [
+    ['function_call', 'tool_choice'],
+    ['functions', 'tools'],
+  ] as const) {
+    if (body[field] == null) continue;
+    const message = `\`${field}\` is deprecated. Please migrate to use \`${successor}\` instead.`;
+    throw new ServeError('not_implemented', message, { param: field });
   }
 }
 

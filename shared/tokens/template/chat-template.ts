@@ -1,5 +1,5 @@
 import { ServeError } from '../../errors/index.ts';
-import type { SpecialTokens } from '../model-info.ts';
+import { readSpecialTokens, type SpecialTokens } from '../model-info.ts';
 import type { ChatTemplate, ChatTemplateInput } from '../types.ts';
 import { normalizeMessages, normalizeTools, type TemplateShape } from './normalize-messages.ts';
 import { compileProgram, type TemplateProgram } from './program.ts';
@@ -11,11 +11,8 @@ interface Turn {
 }
 
 const MARK = 'template_test';
-
 const system: Turn = { role: 'system', content: MARK };
-
 const user: Turn = { role: 'user', content: MARK };
-
 const assistant: Turn = { role: 'assistant', content: MARK };
 
 /** Template text, or one text for conversations with tools and one for those without. */
@@ -25,18 +22,12 @@ export type ChatTemplateSource = string | { readonly default: string; readonly t
  * Compiles a chat template and finds out what it takes; rendering is then a few microseconds.
  * @throws TemplateSyntaxError naming a construct, filter or test that is not supported
  */
-export function compileChatTemplate(source: ChatTemplateSource, tokens: SpecialTokens = {}): ChatTemplate {
+export function compileChatTemplate(source: ChatTemplateSource, tokens = readSpecialTokens({})): ChatTemplate {
   const sources = typeof source === 'string' ? { default: source, toolUse: source } : source;
-  const variables = {
-    bos_token: tokens.bosToken ?? '',
-    eos_token: tokens.eosToken ?? '',
-    unk_token: tokens.unkToken ?? '',
-    pad_token: tokens.padToken ?? '',
-  };
-  const withoutTools = compileVariant(sources.default, variables);
-  const withTools = sources.toolUse === sources.default ? withoutTools : compileVariant(sources.toolUse, variables);
+  const withoutTools = compileVariant(sources.default, tokens);
+  const withTools = sources.toolUse === sources.default ? withoutTools : compileVariant(sources.toolUse, tokens);
   return {
-    render: (input) => render(hasTools(input) ? withTools : withoutTools, input, variables),
+    render: (input) => render(hasTools(input) ? withTools : withoutTools, input, tokens),
     mentions: (name) => sources.default.includes(name) || sources.toolUse.includes(name),
   };
 }
@@ -46,20 +37,16 @@ interface Variant {
   readonly shape: TemplateShape;
 }
 
-function compileVariant(source: string, variables: Readonly<Record<string, unknown>>): Variant {
+function compileVariant(source: string, tokens: SpecialTokens): Variant {
   const program = compileProgram(source);
-  return { program, shape: probeTemplate(program, source, variables) };
+  return { program, shape: probeTemplate(program, source, tokens) };
 }
 
 function hasTools(input: ChatTemplateInput): boolean {
   return input.tools !== undefined && input.tools.length > 0;
 }
 
-function render(
-  { program, shape }: Variant,
-  input: ChatTemplateInput,
-  tokens: Readonly<Record<string, unknown>>,
-): string {
+function render({ program, shape }: Variant, input: ChatTemplateInput, tokens: SpecialTokens): string {
   checkFlags(input);
   const isContinued = input.continueFinalMessage === true;
   const variables: Record<string, unknown> = {
@@ -75,15 +62,15 @@ function render(
 function checkFlags(input: ChatTemplateInput): void {
   if (input.continueFinalMessage !== true) return;
   if (input.addGenerationPrompt === true) {
-    throw new ServeError('invalid_value', 'add_generation_prompt and continue_final_message cannot both be true', {
-      param: 'continue_final_message',
-    });
+    throw cannotContinue('add_generation_prompt and continue_final_message cannot both be true');
   }
   if (input.messages.at(-1)?.role !== 'assistant') {
-    throw new ServeError('invalid_value', 'continue_final_message needs a last message from the assistant', {
-      param: 'continue_final_message',
-    });
+    throw cannotContinue('continue_final_message needs a last message from the assistant');
   }
+}
+
+function cannotContinue(message: string): ServeError {
+  return new ServeError('invalid_value', message, { param: 'continue_final_message' });
 }
 
 /** Every failure while rendering comes from the messages: the template itself was proved at load. */
@@ -105,13 +92,7 @@ function cutAfterFinalMessage(text: string, messages: unknown): string {
   const content = lastTextOf(last?.content).trim();
   const at = text.lastIndexOf(content);
   if (content === '' || at < 0) {
-    throw new ServeError(
-      'invalid_value',
-      'continue_final_message: the chat template does not show the last message as it is',
-      {
-        param: 'continue_final_message',
-      },
-    );
+    throw cannotContinue('continue_final_message: the chat template does not show the last message as it is');
   }
   return text.slice(0, at + content.length);
 }
@@ -124,14 +105,10 @@ function lastTextOf(content: unknown): string {
 }
 
 /** Finds out by rendering small conversations what a template takes. */
-function probeTemplate(
-  program: TemplateProgram,
-  source: string,
-  variables: Readonly<Record<string, unknown>>,
-): TemplateShape {
+function probeTemplate(program: TemplateProgram, source: string, tokens: SpecialTokens): TemplateShape {
   const attempt = (messages: readonly object[]): string | undefined => {
     try {
-      return program({ ...variables, messages, add_generation_prompt: true }, 0);
+      return program({ ...tokens, messages, add_generation_prompt: true }, 0);
     } catch (error) {
       if (error instanceof TemplateRuntimeError) return undefined;
       throw error;

@@ -43,7 +43,7 @@ function compileStatement(node: Node): Execute {
     case 'Set':
       return compileSet(node.assignee, node.value, node.body);
     case 'Macro':
-      return compileMacro(node.name.value, node.args, node.body);
+      return compileDefinition(node.name.value, compileMacro(node.args, node.body));
     case 'CallStatement':
       return compileCallBlock(node);
     case 'FilterStatement':
@@ -110,11 +110,13 @@ function compileSet(target: Node, value: Node | null, body: readonly Node[]): Ex
 
 /** A block as an expression: what it prints. */
 function renderToText(block: Execute): Evaluate {
-  return (scope) => {
-    const output: Output = { text: '' };
-    block(new Scope(scope), output);
-    return output.text;
-  };
+  return (scope) => textOf(block, new Scope(scope));
+}
+
+function textOf(block: Execute, scope: Scope): string {
+  const output: Output = { text: '' };
+  block(scope, output);
+  return output.text;
 }
 
 function compileFor(node: ForNode): Execute {
@@ -208,26 +210,28 @@ function callMacro(block: Execute, scope: Scope): string {
   if (macroDepth >= MACRO_DEPTH_MAX) throw new TemplateRuntimeError('macros are nested too deeply');
   macroDepth++;
   try {
-    const output: Output = { text: '' };
-    block(scope, output);
-    return output.text;
+    return textOf(block, scope);
   } finally {
     macroDepth--;
   }
 }
 
-function compileMacro(name: string, parameterNodes: readonly Node[], body: readonly Node[]): Execute {
+/** A macro, or what a call block hands to one: a function of the scope that it is written in. */
+function compileMacro(parameterNodes: readonly Node[], body: readonly Node[]): (scope: Scope) => TemplateFunction {
   const parameters = compileParameters(parameterNodes);
   const block = compileBlock(body);
+  return (scope) => (args) => {
+    const inner = new Scope(scope);
+    const caller = args.named.get('caller');
+    if (caller !== undefined) inner.set('caller', caller);
+    bind(parameters, args, inner);
+    return callMacro(block, inner);
+  };
+}
+
+function compileDefinition(name: string, macro: (scope: Scope) => TemplateFunction): Execute {
   return (scope) => {
-    const macro: TemplateFunction = (args) => {
-      const inner = new Scope(scope);
-      const caller = args.named.get('caller');
-      if (caller !== undefined) inner.set('caller', caller);
-      bind(parameters, args, inner);
-      return callMacro(block, inner);
-    };
-    scope.set(name, macro);
+    scope.set(name, macro(scope));
     return NEXT;
   };
 }
@@ -235,18 +239,13 @@ function compileMacro(name: string, parameterNodes: readonly Node[], body: reado
 function compileCallBlock(node: Extract<Node, { type: 'CallStatement' }>): Execute {
   const target = compileExpression(node.call.callee);
   const pass = compileArguments(node.call.args);
-  const parameters = compileParameters(node.callerArgs ?? []);
-  const block = compileBlock(node.body);
+  const callerIn = compileMacro(node.callerArgs ?? [], node.body);
   return (scope, output) => {
-    const caller: TemplateFunction = (args) => {
-      const inner = new Scope(scope);
-      bind(parameters, args, inner);
-      return callMacro(block, inner);
-    };
     const called = target(scope);
     if (typeof called !== 'function') throw new TemplateRuntimeError('a call block needs a macro');
     const { positional, named } = pass(scope);
-    output.text += toText((called as TemplateFunction)({ positional, named: new Map([...named, ['caller', caller]]) }));
+    const withCaller = new Map([...named, ['caller', callerIn(scope)]]);
+    output.text += toText((called as TemplateFunction)({ positional, named: withCaller }));
     return NEXT;
   };
 }

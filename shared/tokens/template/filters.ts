@@ -118,8 +118,7 @@ const FILTERS: Readonly<Record<string, Filter>> = {
   reverse: (value) =>
     typeof value === 'string' ? Array.from(value).reverse().join('') : [...toItems(value)].reverse(),
   join: (value, args) => {
-    const attribute = argument(args, 1, 'attribute');
-    const items = attribute === undefined ? toItems(value) : toItems(value).map((item) => attributeOf(item, attribute));
+    const items = itemsBy(value, argument(args, 1, 'attribute'));
     return items.map(toText).join(toText(argument(args, 0, 'd')));
   },
   unique: (value) => uniqueItems(toItems(value)),
@@ -133,8 +132,7 @@ const FILTERS: Readonly<Record<string, Filter>> = {
   selectattr: (value, args) => toItems(value).filter(attributeTestOf(args)),
   rejectattr: (value, args) => toItems(value).filter((item) => !attributeTestOf(args)(item)),
   sum: (value, args) => {
-    const attribute = argument(args, 0, 'attribute');
-    const numbers = toItems(value).map((item) => (attribute === undefined ? item : attributeOf(item, attribute)));
+    const numbers = itemsBy(value, argument(args, 0, 'attribute'));
     return numbers.reduce((sum: number, item) => sum + toNumber(item, 'sum'), 0);
   },
   min: (value) => toItems(value).reduce((least, item) => (compare(item, least) < 0 ? item : least)),
@@ -164,6 +162,12 @@ function attributeOf(item: unknown, path: unknown): unknown {
       if (Array.isArray(value)) return value[Number(step)];
       return isDictionary(value) && Object.hasOwn(value, step) ? value[step] : undefined;
     }, item);
+}
+
+/** The items, or of each the attribute that is asked for. */
+function itemsBy(value: unknown, attribute: unknown): readonly unknown[] {
+  const items = toItems(value);
+  return attribute === undefined ? items : items.map((item) => attributeOf(item, attribute));
 }
 
 function entriesOf(value: unknown, filter: string): unknown[][] {

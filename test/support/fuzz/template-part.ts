@@ -11,7 +11,7 @@ const ROWS = readFileSync(new URL('../../fixtures/tokens/jinja-golden.jsonl', im
 /** Shows what a template must never be told by anybody but the request and the model. */
 const SHOW =
   "{{ bos_token }}|{{ add_generation_prompt }}|{{ messages | tojson }}|{{ tools | default('none') | tojson }}";
-const TOKENS = { bosToken: '<s>', eosToken: '</s>' };
+const TOKENS = { bos_token: '<s>', eos_token: '</s>', unk_token: '', pad_token: '' };
 const NAMES = ['enable_thinking', 'thinking', 'a', 'loop', 'namespace', 'range', 'documents', 'date_string', 'self'];
 const RESERVED = ['messages', 'tools', 'bos_token', 'add_generation_prompt', 'raise_exception', 'chat_template'];
 

@@ -18,34 +18,21 @@ const LINE_END = new Markers(['\n', CALL_END]);
 const FENCE = /^```(?:json)?\s*/;
 const FENCE_END = '```';
 
-interface Call {
-  readonly name: string;
-  readonly text: string;
-}
-
 /** DeepSeek V3: `function`, the separator, the name on a line of its own, and the arguments in a fence. */
-export const deepseekV3: ToolCallFormat = {
-  ...deepseek(function* (source) {
-    if ((yield* readUntil(source, IN_CALL)) !== SEPARATOR) return undefined;
-    const { text: name, marker } = yield* collectUntil(source, LINE_END);
-    if (marker !== '\n') return undefined;
-    const text = yield* collectArguments(source);
-    return text === undefined ? undefined : { name: name.trim(), text: stripFence(text) };
-  }),
-};
+export const deepseekV3: ToolCallFormat = deepseek(function* (source) {
+  if ((yield* readUntil(source, IN_CALL)) !== SEPARATOR) return undefined;
+  const { text: name, marker } = yield* collectUntil(source, LINE_END);
+  return marker === '\n' ? name : undefined;
+});
 
 /** DeepSeek V3.1: the name, the separator and the arguments. */
-export const deepseekV31: ToolCallFormat = {
-  ...deepseek(function* (source) {
-    const { text: name, marker } = yield* collectUntil(source, IN_CALL);
-    if (marker !== SEPARATOR) return undefined;
-    const text = yield* collectArguments(source);
-    return text === undefined ? undefined : { name: name.trim(), text: stripFence(text) };
-  }),
-};
+export const deepseekV31: ToolCallFormat = deepseek(function* (source) {
+  const { text: name, marker } = yield* collectUntil(source, IN_CALL);
+  return marker === SEPARATOR ? name : undefined;
+});
 
-/** No call is shown before the outer end marker. */
-function deepseek(readCall: (source: TextSource) => Parsing<Call | undefined>): ToolCallFormat {
+/** No call is shown before the outer end marker. @param readName reads up to the arguments */
+function deepseek(readName: (source: TextSource) => Parsing<string | undefined>): ToolCallFormat {
   return {
     newId: prefixedUuid,
     keepsSpecialTokens: true,
@@ -55,8 +42,9 @@ function deepseek(readCall: (source: TextSource) => Parsing<Call | undefined>): 
       calls.hold();
       let stop = yield* readUntil(source, IN_CALLS);
       while (stop === CALL) {
-        const call = yield* readCall(source);
-        if (call !== undefined) showCall(call, calls);
+        const name = yield* readName(source);
+        const text = name === undefined ? undefined : yield* collectArguments(source);
+        if (name !== undefined && text !== undefined) showCall(name.trim(), stripFence(text), calls);
         stop = yield* readUntil(source, IN_CALLS);
       }
       if (stop === CALLS_END) calls.release();
@@ -66,10 +54,10 @@ function deepseek(readCall: (source: TextSource) => Parsing<Call | undefined>): 
   };
 }
 
-function showCall(call: Call, calls: CallWriter): void {
-  if (call.name === '' || /[{}[\]]/.test(call.name)) return;
-  const json = compactJson(call.text) ?? compactJson(joinLines(call.text));
-  if (json !== undefined) calls.whole(call.name, json);
+function showCall(name: string, text: string, calls: CallWriter): void {
+  if (name === '' || /[{}[\]]/.test(name)) return;
+  const json = compactJson(text) ?? compactJson(joinLines(text));
+  if (json !== undefined) calls.whole(name, json);
 }
 
 /** Repairs raw line ends inside strings, which these models write. */
@@ -88,7 +76,7 @@ function* collectArguments(source: TextSource): Parsing<string | undefined> {
   };
   const first = yield* skipSpace(source);
   if (first === '`') {
-    const fence = yield* collectUntil(source, FENCE_OPENED);
+    const fence = yield* collectUntil(source, LINE_END);
     text = fence.text + (fence.marker ?? '');
     if (fence.marker === CALL_END) return fence.text;
     yield* skipSpace(source);
@@ -97,8 +85,6 @@ function* collectArguments(source: TextSource): Parsing<string | undefined> {
   const rest = yield* collectUntil(source, CALL_CLOSED);
   return rest.marker === undefined ? undefined : text + rest.text;
 }
-
-const FENCE_OPENED = new Markers(['\n', CALL_END]);
 
 function stripFence(text: string): string {
   const body = text.trim().replace(FENCE, '');

@@ -35,7 +35,7 @@ export const glm47: ToolCallFormat = {
   newId: bareUuid,
   finder: (tools) => new Markers([BLOCK, ...ORPHANS, ...tools.names.map((name) => name + KEY)]),
   *read(marker, source, calls, tools) {
-    if (marker === BLOCK) yield* readWholeBlock(source, calls, tools);
+    if (marker === BLOCK) yield* readBlock(readWholePairs, source, calls, tools);
     else if (marker.endsWith(KEY) && marker !== KEY) {
       yield* readWholePairs(marker.slice(0, -KEY.length), KEY, source, calls, tools);
     } else if (marker !== BLOCK_END) yield* readUntil(source, TO_BLOCK_END);
@@ -50,18 +50,21 @@ export const poolsideV1: ToolCallFormat = {
   newId: bareUuid,
   finder: () => BLOCK_ONLY,
   *read(_marker, source, calls, tools) {
-    const { text, marker } = yield* collectUntil(source, IN_BLOCK);
-    const name = text.trim();
-    if (NAME.test(name)) yield* streamPairs(name, marker, source, calls, tools);
-    else if (marker === KEY) yield* readUntil(source, TO_BLOCK_END);
+    yield* readBlock(streamPairs, source, calls, tools);
     return 'markup';
   },
 };
 
-function* readWholeBlock(source: TextSource, calls: CallWriter, tools: ToolSchemas): Parsing {
+/** Reads from behind the opener; without a name the block is read over. @param readPairs reads what follows the name */
+function* readBlock(
+  readPairs: typeof readWholePairs,
+  source: TextSource,
+  calls: CallWriter,
+  tools: ToolSchemas,
+): Parsing {
   const { text, marker } = yield* collectUntil(source, IN_BLOCK);
   const name = text.trim();
-  if (NAME.test(name)) yield* readWholePairs(name, marker, source, calls, tools);
+  if (NAME.test(name)) yield* readPairs(name, marker, source, calls, tools);
   else if (marker === KEY) yield* readUntil(source, TO_BLOCK_END);
 }
 

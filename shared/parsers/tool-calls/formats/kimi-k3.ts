@@ -59,12 +59,13 @@ function* readTagText(marker: string, source: TextSource): Parsing<Tag | undefin
 
 /** Reads the body of a call and returns the tag behind it. A call that another tag cuts off is closed there. */
 function* readCall(head: string, source: TextSource, calls: CallWriter): Parsing<Tag | undefined> {
-  const name = readAttribute(head, 'tool');
-  const writer = name ? new ArgumentsWriter(calls, name, callId(name, readAttribute(head, 'index'))) : undefined;
+  const name = readAttribute(head, 'tool') ?? '';
+  const id = callId(name, readAttribute(head, 'index'));
+  const writer = name === '' ? undefined : new ArgumentsWriter(calls, name, id);
   let tag = yield* readTag(source);
   while (tag?.kind === OPEN && /^(argument|json)\b/.test(tag.text)) {
     if (tag.text.startsWith('json')) {
-      if (!(yield* readRawArguments(name, head, source, calls))) return undefined;
+      if (!(yield* readRawArguments(name, id, source, calls))) return undefined;
       tag = yield* readTag(source);
       return tag?.kind === CLOSE && tag.text === 'call' ? yield* readTag(source) : tag;
     }
@@ -91,21 +92,16 @@ function* readArgument(head: string, source: TextSource, writer: ArgumentsWriter
   return marker !== undefined;
 }
 
-/** Arguments as one text, passed on as they are. */
-function* readRawArguments(
-  name: string | undefined,
-  head: string,
-  source: TextSource,
-  calls: CallWriter,
-): Parsing<boolean> {
+/** Arguments as one text, passed on as they are; of a call without a name nothing is. */
+function* readRawArguments(name: string, id: string, source: TextSource, calls: CallWriter): Parsing<boolean> {
   let isCommitted = false;
   const stop = yield* readUntil(source, JSON_CLOSED, (piece) => {
-    if (!name) return;
-    if (!isCommitted) calls.start(name, callId(name, readAttribute(head, 'index')));
+    if (name === '') return;
+    if (!isCommitted) calls.start(name, id);
     isCommitted = true;
     calls.arguments(piece);
   });
-  if (stop !== undefined && name && !isCommitted) calls.whole(name, '{}', callId(name, readAttribute(head, 'index')));
+  if (stop !== undefined && name !== '' && !isCommitted) calls.whole(name, '{}', id);
   return stop !== undefined;
 }
 
