@@ -1,7 +1,7 @@
 import { Markers } from '../../markers.ts';
 import { ArgumentsWriter, StringMember } from '../arguments-writer.ts';
 import { bareUuid, type CallWriter } from '../call-writer.ts';
-import type { ToolCallFormat } from '../format.ts';
+import type { Region, ToolCallFormat } from '../format.ts';
 import { compactJson, parseJson, writeJsonObject } from '../json-scan.ts';
 import {
   convertInteger,
@@ -35,8 +35,8 @@ export const glm47: ToolCallFormat = {
   newId: bareUuid,
   finder: (tools) => new Markers([BLOCK, ...ORPHANS, ...tools.names.map((name) => name + KEY)]),
   *read(marker, source, calls, tools) {
-    if (marker === BLOCK) yield* readBlock(readWholePairs, source, calls, tools);
-    else if (marker.endsWith(KEY) && marker !== KEY) {
+    if (marker === BLOCK) return yield* readBlock(readWholePairs, source, calls, tools);
+    if (marker.endsWith(KEY) && marker !== KEY) {
       yield* readWholePairs(marker.slice(0, -KEY.length), KEY, source, calls, tools);
     } else if (marker !== BLOCK_END) yield* readUntil(source, TO_BLOCK_END);
     return 'markup';
@@ -49,10 +49,7 @@ const BLOCK_ONLY = new Markers([BLOCK]);
 export const poolsideV1: ToolCallFormat = {
   newId: bareUuid,
   finder: () => BLOCK_ONLY,
-  *read(_marker, source, calls, tools) {
-    yield* readBlock(streamPairs, source, calls, tools);
-    return 'markup';
-  },
+  read: (_marker, source, calls, tools) => readBlock(streamPairs, source, calls, tools),
 };
 
 /** Reads from behind the opener; without a name the block is read over. @param readPairs reads what follows the name */
@@ -61,11 +58,12 @@ function* readBlock(
   source: TextSource,
   calls: CallWriter,
   tools: ToolSchemas,
-): Parsing {
+): Parsing<Region> {
   const { text, marker } = yield* collectUntil(source, IN_BLOCK);
   const name = text.trim();
   if (NAME.test(name)) yield* readPairs(name, marker, source, calls, tools);
   else if (marker === KEY) yield* readUntil(source, TO_BLOCK_END);
+  return 'markup';
 }
 
 function* readWholePairs(
