@@ -189,16 +189,17 @@ function readTensor(tensor: unknown, index: number, faults: string[]): ReadTenso
   const held = recordTypeOf(variant);
   if (held === undefined) throw unreadable(`${at}.data.data_type must name a type of elements`);
   const raw = rawValues(at, held, values);
-  const count = held.bytes > 0 ? raw.length / held.bytes : countOfStrings(at, name, raw);
+  const count = held.bytes > 0 ? raw.length / held.bytes : readable(at, () => countFramed(name, raw));
   if (held !== type) faults.push(`${at}.data_type: metadata.data_type does not match data variant`);
   const fault = countFault(index, shape, count);
   if (fault !== undefined) faults.push(fault);
   return { name, type, shape, parameters: readParameters(parameters), raw, count };
 }
 
-function countOfStrings(at: string, name: string, raw: Uint8Array): number {
+/** What `read` makes of the values; where it fails, they cannot be read. */
+function readable<T>(at: string, read: () => T): T {
   try {
-    return countFramed(name, raw);
+    return read();
   } catch (thrown) {
     throw unreadable(`${at}.data.values: ${thrown instanceof Error ? thrown.message : 'cannot be read'}`);
   }
@@ -218,11 +219,7 @@ function rawValues(at: string, type: DataType, values: unknown): Uint8Array {
     return values;
   }
   if (!Array.isArray(values)) throw unreadable(`${at}.data.values must be bytes or a list`);
-  try {
-    return rawOfList(type, values);
-  } catch (thrown) {
-    throw unreadable(`${at}.data.values: ${thrown instanceof Error ? thrown.message : 'cannot be read'}`);
-  }
+  return readable(at, () => rawOfList(type, values));
 }
 
 /** Elements of a list as raw bytes. @throws Error that says what an element must be */
