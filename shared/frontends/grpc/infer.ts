@@ -75,20 +75,11 @@ function inferText(run: InferRun): void {
     const { meter, primaryName } = openForModel(books, request.modelName, body.stream);
     const generation = textRequest(request.modelName, body, books);
     books.identify(generation);
-    let late: Timer | undefined;
-    const parts = {
-      responses,
-      model: primaryName,
-      id: request.id,
-      isRaw: request.rawInputContents.length > 0,
-    };
-    books.onOver = () => {
-      late?.cancel();
-      note(statistics, primaryName, books);
-    };
+    const late = timeoutMs === undefined ? undefined : deps.clock.after(timeoutMs, () => books.breakOff(tooLate()));
+    books.onOver = noteOf(statistics, primaryName, books, late);
+    const parts = { responses, model: primaryName, id: request.id, isRaw: request.rawInputContents.length > 0 };
     const sink = generation.stream ? new TextStream(books, parts) : new TextFold(books, parts);
     generate(books, generation, sink, { meter });
-    if (timeoutMs !== undefined && !sink.isOver) late = deps.clock.after(timeoutMs, () => books.breakOff(tooLate()));
   });
 }
 
@@ -136,16 +127,22 @@ function inferTensors(run: InferRun): void {
       decodeContext(books),
     );
     books.identify(generation);
-    books.onOver = () => note(statistics, primaryName, books);
+    books.onOver = noteOf(statistics, primaryName, books);
     const sink = new TensorSink(books, { responses, id: request.id, isRaw: request.rawInputContents.length > 0 });
     generate(books, generation, sink, { meter });
   });
 }
 
-/** Notes how a request went. */
-function note(statistics: InferStatistics, model: string, books: InferenceBooks): void {
-  const { hasSucceeded, elapsedMs: ms, deps } = books;
-  statistics.noted(model, { hasSucceeded, ms, wallMs: deps.clock.wallMs() });
+/**
+ * Notes how a request went, and ends its timer. Made here, and not where the request is served: there it would hold all that is known of
+ * the request, which then outlives its turn by a collection of garbage or two, at a tenth of the CPU of a request.
+ */
+function noteOf(statistics: InferStatistics, model: string, books: InferenceBooks, timer?: Timer): () => void {
+  return () => {
+    timer?.cancel();
+    const { hasSucceeded, elapsedMs: ms, deps } = books;
+    statistics.noted(model, { hasSucceeded, ms, wallMs: deps.clock.wallMs() });
+  };
 }
 
 /** Requests that may be done within one turn before others have theirs. */
