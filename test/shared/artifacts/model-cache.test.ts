@@ -114,16 +114,22 @@ describe('a model from elsewhere', () => {
 
   it('is taken from the next source also where the first one is cut before its file was made', async () => {
     const good = sourceOf(CONTENTS);
-    let files = 0;
+    let makeLate: (() => void) | undefined;
     const create = (path: string): Writable => {
-      if (files++ > 0) return createWriteStream(path, { flags: 'wx' });
+      if (makeLate !== undefined) {
+        makeLate();
+        return createWriteStream(path, { flags: 'wx' });
+      }
+      let isMade = false;
+      makeLate = () => {
+        if (!isMade) writeFileSync(path, '', { flag: 'wx' });
+        isMade = true;
+      };
       return new Writable({
         async construct(done) {
-          // Until the next source is read, which is too late, or for as long as that would have taken.
-          for (let turn = 0; turn < 10_000 && good.asked.length === 0; turn++) {
-            await new Promise((resolve) => setImmediate(resolve));
-          }
-          writeFileSync(path, '', { flag: 'wx' });
+          // Long after it was cut, or just before the next source's file is opened: that is too late.
+          for (let turn = 0; turn < 10_000 && !isMade; turn++) await new Promise((resolve) => setImmediate(resolve));
+          makeLate?.();
           done();
         },
       });
