@@ -188,11 +188,12 @@ class DiscoveredPipeline implements Pipeline {
     const loaded = model.card.model_input === 'Tokens' ? await this.#options.store.get(model) : undefined;
     if (signal.aborted) return;
     const request = this.#asModelWants(asked, model);
-    const startMs = this.#options.clock.nowMs();
+    const { clock, observer } = this.#options;
+    const startMs = clock.nowMs();
     const preprocessed = await inSpan(request.trace.span, 'tokenize', () =>
       preprocess(request, model, loaded, this.#tools, signal),
     );
-    this.#options.observer.stage('preprocess', this.#options.clock.nowMs() - startMs);
+    observer.stage('preprocess', clock.nowMs() - startMs);
     if (signal.aborted) return;
     if (loaded !== undefined) meter.promptTokens(preprocessed.promptTokens); // else the worker will tell
     annotate(request, preprocessed.formattedPrompt, preprocessed.request.input, sink);
@@ -217,10 +218,8 @@ class DiscoveredPipeline implements Pipeline {
     const type = ENDPOINTS[endpoint].modelType;
     const model = this.models.known(name);
     if (model === undefined || !model.card.model_type.includes(type)) throw this.#notFound(name, type);
-    if (
-      this.#options.hold === undefined ||
-      (model.readiness.isReady && !this.#options.hold.isHolding(model.primaryName))
-    ) {
+    const { hold } = this.#options;
+    if (hold === undefined || (model.readiness.isReady && !hold.isHolding(model.primaryName))) {
       if (!model.readiness.isReady) throw modelNotReady(name);
       return model;
     }
@@ -228,7 +227,7 @@ class DiscoveredPipeline implements Pipeline {
       const ready = this.models.find(name);
       return ready?.readiness.isReady === true ? { ready, capacity: capacityOf(ready, ready.workers) } : undefined;
     };
-    return (await this.#options.hold.until(model.primaryName, find, sink, signal)).ready;
+    return (await hold.until(model.primaryName, find, sink, signal)).ready;
   }
 }
 

@@ -54,11 +54,14 @@ function checkThinking(thinking: unknown): void {
   throw invalidValue('`thinking.type` must be `enabled`, `disabled`, or `adaptive`', 'thinking.type');
 }
 
+/** Fields that are refused, and what to use instead. */
+const DEPRECATED = [
+  ['function_call', 'tool_choice'],
+  ['functions', 'tools'],
+] as const;
+
 function refuseDeprecated(body: ChatBody): void {
-  for (const [field, successor] of [
-    ['function_call', 'tool_choice'],
-    ['functions', 'tools'],
-  ] as const) {
+  for (const [field, successor] of DEPRECATED) {
     if (body[field] == null) continue;
     const message = `\`${field}\` is deprecated. Please migrate to use \`${successor}\` instead.`;
     throw new ServeError('not_implemented', message, { param: field });
