@@ -141,10 +141,10 @@ export class EngineHost implements EngineServer {
     void process.ended.then((how) => {
       end = how;
       death.abort(new Error(how.reason));
-      this.#ended(how);
     });
     try {
       await this.untilUp('/health', faultOfHealth, AbortSignal.any([signal, death.signal]), untilMs);
+      void process.ended.then((how) => this.#ended(how)); // of this try alone: an earlier one's end is no death
     } catch (thrown) {
       await process.stop(STOP_GRACE_MS);
       if (signal.aborted) throw thrown;

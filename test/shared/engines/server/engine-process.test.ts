@@ -119,6 +119,21 @@ describe('an engine that the worker starts', () => {
     await expect(wrong.start(never)).rejects.toThrow('unrecognized arguments: --typo');
   });
 
+  it('tells of the death of an engine that was started twice, and not of the first start', async () => {
+    const engine = await create({ FAKE_UNKNOWN: '--enable-scale-out' });
+    const deaths: string[] = [];
+    engine.onExit?.(({ message }) => deaths.push(message));
+    await engine.start(never);
+    const sink = new RecordingSink();
+    engine.generate(tokenRequest([1]), sink, never);
+    await sink.closed;
+    expect(deaths).toEqual([]);
+    const port = /--port (\d+)/.exec(String(lines.findLast(({ fields }) => fields?.args)?.fields?.args))?.[1];
+    await fetch(`http://127.0.0.1:${port}/die`).catch(() => undefined); // dies instead of answering
+    await waitUntil(() => deaths.length > 0);
+    expect(deaths).toEqual([expect.stringContaining('ended with 3')]);
+  });
+
   it('gives up a start that is aborted', async () => {
     const aborter = new AbortController();
     const engine = await create();
