@@ -56,6 +56,7 @@ export {
   type Router,
   RoutingError,
   type RoutingFailure,
+  rootOf,
   type SimpleRouterMode,
   type WorkerPool,
   withChoose,

@@ -39,6 +39,11 @@ export interface WorkerPool {
   readonly blockSizeTokens: number;
   /** The engines speculate: a block also covers the first token after it. @default false */
   readonly isEagle?: boolean | undefined;
+  /**
+   * The pool of the base model, for an adapter's: its workers are among those, whose caches and loads are the same. Blocks of
+   * adapters have names of their own, so that one index holds them all. @default its workers serve nobody else
+   */
+  readonly base?: WorkerPool | undefined;
 }
 
 export type PoolRole = 'aggregated' | 'prefill' | 'decode';
@@ -214,6 +219,11 @@ export function describeFailure(failure: RoutingFailure): string {
     case 'BookingFailed':
       return `request ${failure.requestId} is booked already`;
   }
+}
+
+/** The pool whose caches and loads those of `pool` are. */
+export function rootOf(pool: WorkerPool): WorkerPool {
+  return pool.base ?? pool;
 }
 
 const names = new WeakMap<Pick<WorkerPool, 'role' | 'key'>, string>(); // every request asks, of few pools

@@ -22,6 +22,7 @@ import {
   type RankTable,
   RendezvousShare,
   type Router,
+  rootOf,
   WorkerLoads,
   type WorkerPool,
 } from '../router/index.ts';
@@ -165,11 +166,13 @@ export class KvRouting implements Routing {
   }
 
   follow(models: readonly RoutableModel[]): void {
-    this.#models = models;
     const present = new Set(models.map(({ pool }) => poolName(pool)));
-    for (const { pool } of this.#kv.pools) if (!present.has(poolName(pool))) this.#forget(pool);
-    for (const { pool, workers } of models) {
-      this.#kv.setWorkers(pool, workers);
+    const before = this.#kv.pools;
+    for (const { pool } of this.#models) if (!present.has(poolName(pool))) this.#kv.removePool(pool);
+    for (const { pool } of before) if (this.#kv.find(pool) === undefined) this.#forget(pool);
+    this.#models = models;
+    for (const { pool, workers } of models) this.#kv.setWorkers(pool, workers);
+    for (const { pool, workers } of this.#kv.pools) {
       const followed = workers.filter(({ publishesKvEvents }) => publishesKvEvents);
       this.#open?.feeds.setWorkers(poolName(pool), followed, this.#fedOf(pool).sink);
     }
@@ -229,7 +232,7 @@ export class KvRouting implements Routing {
 
   /** Worker sets whose events come, wholly or in part, from one component. */
   #poolsOf({ namespace, component }: ComponentScope): readonly ComponentPool[] {
-    return this.#models.flatMap(({ pool, workers }) => {
+    return this.#kv.pools.flatMap(({ pool, workers }) => {
       const { index } = this.#fedOf(pool);
       const publishing = workers.filter(({ publishesKvEvents }) => publishesKvEvents);
       const own = publishing.filter(({ scope }) => scope.namespace === namespace && scope.component === component);
@@ -251,7 +254,9 @@ export class KvRouting implements Routing {
     for (const share of this.#shares.values()) share.setOthers(routerIds);
   }
 
-  #fedOf(pool: WorkerPool): Fed {
+  /** Adapters are fed with their base model. */
+  #fedOf(facts: WorkerPool): Fed {
+    const pool = rootOf(facts);
     const name = poolName(pool);
     const known = this.#fed.get(name);
     if (known !== undefined) return known;
@@ -291,7 +296,6 @@ export class KvRouting implements Routing {
 
   #forget(pool: WorkerPool): void {
     this.#open?.feeds.setWorkers(poolName(pool), [], undefined);
-    this.#kv.removePool(pool);
     this.#remote?.forget(pool);
     this.#fed.delete(poolName(pool));
     this.#shares.delete(poolName(pool));

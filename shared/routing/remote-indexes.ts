@@ -13,6 +13,7 @@ import {
   type RoutableWorker,
   type RouteRequest,
   type Router,
+  rootOf,
   type WorkerPool,
   watchIndexers,
 } from '../router/index.ts';
@@ -35,8 +36,8 @@ export class RemoteIndexes {
   readonly #observer: RemoteIndexObserver;
   readonly #indexes = new Map<string, RemoteIndex>(); // by worker set, as the router has them
   readonly #components = new Map<string, Followed>(); // bounded by the components of the fleet
-  /** Components of the workers of a worker set. */
-  readonly #componentsOf = new Map<string, ReadonlySet<string>>();
+  /** Components of the workers of a worker set, its adapters' included. */
+  readonly #componentsOf = new Map<string, Set<string>>();
 
   /** @param isRecording the indexers know of decisions alone, so they are told of them */
   constructor(parts: RoutingParts, isRecording: boolean) {
@@ -77,14 +78,16 @@ export class RemoteIndexes {
   }
 
   follow(models: readonly RoutableModel[]): void {
+    this.#componentsOf.clear();
     for (const { pool, workers } of models) {
-      const components = new Set<string>();
+      const root = poolName(rootOf(pool));
+      const components = this.#componentsOf.get(root) ?? new Set<string>();
+      this.#componentsOf.set(root, components);
       for (const { scope } of workers) {
         const name = `${scope.namespace}/${scope.component}`;
         components.add(name);
         if (!this.#components.has(name)) this.#watch(name, scope);
       }
-      this.#componentsOf.set(poolName(pool), components);
     }
   }
 
@@ -98,10 +101,10 @@ export class RemoteIndexes {
     for (const watch of watches) watch?.close();
   }
 
-  readonly #indexOf = (pool: WorkerPool): RemoteIndex | undefined => this.#indexes.get(poolName(pool));
+  readonly #indexOf = (pool: WorkerPool): RemoteIndex | undefined => this.#indexes.get(poolName(rootOf(pool)));
 
   #indexersOf(pool: WorkerPool): readonly IndexerAddress[] {
-    const components = [...(this.#componentsOf.get(poolName(pool)) ?? [])];
+    const components = [...(this.#componentsOf.get(poolName(rootOf(pool))) ?? [])];
     return components.flatMap((name) => this.#components.get(name)?.indexers ?? []);
   }
 

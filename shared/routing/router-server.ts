@@ -77,7 +77,7 @@ export async function openRouterServer({
 export interface IndexServerOptions {
   readonly server: RouterServer;
   readonly discovery: Discovery;
-  readonly kv: Pick<KvRouter, 'pools'>;
+  readonly kv: Pick<KvRouter, 'find'>;
   /** The models as they are now. */
   models(): readonly RoutableModel[];
   /** The index knows of decisions alone: one process a component may serve it, or none would know of all. */
@@ -152,9 +152,7 @@ export class IndexServer {
       .find(({ workers }) =>
         workers.some(({ scope }) => scope.namespace === namespace && scope.component === component),
       );
-    const found = this.#options.kv.pools.find(
-      ({ pool }) => pool.key === served?.pool.key && pool.role === served.pool.role,
-    );
+    const found = served && this.#options.kv.find(served.pool);
     return found?.index && { index: found.index, ranks: found.ranks };
   }
 }

@@ -1,7 +1,7 @@
 import { readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { postJson, runStator, type StatorProcess, useFleet, waitUntil } from '../support/index.ts';
+import { askAbout, postJson, runStator, type StatorProcess, untilHeld, useFleet, waitUntil } from '../support/index.ts';
 import { type S3Server, startS3Server } from '../support/s3-server.ts';
 
 const ADAPTER = { lora_name: 'tuned', source: { uri: 'file:///adapters/tuned' } };
@@ -88,5 +88,47 @@ describe('an adapter in a bucket', () => {
       code: 2,
       stderr: expect.stringContaining('AWS_ENDPOINT is plain HTTP: set AWS_ALLOW_HTTP=true to permit that'),
     });
+  });
+});
+
+describe('adapters in mode kv', () => {
+  const fleet = useFleet({ DYN_LORA_ENABLED: 'true' });
+  let frontend: StatorProcess;
+  let workers: readonly StatorProcess[];
+
+  beforeAll(async () => {
+    const small = ['--block-size=16', '--speedup-ratio=50'];
+    const started = await Promise.all([fleet.frontend(['--router-mode=kv']), fleet.worker(small), fleet.worker(small)]);
+    frontend = started[0];
+    workers = [started[1], started[2]];
+    for (const { controlUrl } of workers) expect((await postJson(`${controlUrl}/v1/loras`, ADAPTER)).status).toBe(200);
+    await fleet.untilWorkers(frontend, 2, 'tuned');
+  });
+
+  it('are found again where their prompts are cached, and so is the base model beside them', async () => {
+    let [found, asked] = [0, 0];
+    for (const model of ['tuned', 'stator-mini']) {
+      for (let topic = 0; topic < 12; topic++) {
+        const first = await askAbout(frontend, `topic ${topic}`, 40, model);
+        expect(first.cached).toBe(0); // what the other model has cached of the same words is none of its own
+        expect(await untilHeld(frontend, `topic ${topic}`, 40, model)).toEqual([first.worker]);
+        const again = await askAbout(frontend, `topic ${topic}`, 40, model);
+        asked++;
+        if (again.worker === first.worker && again.cached > again.prompt - 32) found++;
+      }
+    }
+    expect([found, asked]).toEqual([24, 24]);
+  });
+
+  it('leave what is known of the base model when they are unloaded', async () => {
+    const { worker } = await askAbout(frontend, 'before', 40);
+    expect(await untilHeld(frontend, 'before', 40)).toEqual([worker]);
+    for (const { controlUrl } of workers) await fetch(`${controlUrl}/v1/loras/tuned`, { method: 'DELETE' });
+    await waitUntil(async () => (await postJson(`${frontend.url}/v1/chat/completions`, CHAT)).status === 404, {
+      what: 'the adapter to be unloaded',
+    });
+    const after = await askAbout(frontend, 'after', 40);
+    expect(await untilHeld(frontend, 'after', 40)).toEqual([after.worker]);
+    expect(await untilHeld(frontend, 'before', 40)).toEqual([worker]);
   });
 });

@@ -26,9 +26,16 @@ interface Explained {
   readonly candidates: readonly { readonly worker_id: string; readonly overlap: { readonly device: number } }[];
 }
 
-/** One short answer of `stator-mini` to a long prompt about `topic`: a sentence said `times` times. */
-export async function askAbout(frontend: StatorProcess, topic: string, times: number): Promise<PlacedAnswer> {
-  const response = await postJson(`${frontend.url}/v1/chat/completions`, requestAbout(topic, times));
+const MODEL = 'stator-mini';
+
+/** One short answer of `model` to a long prompt about `topic`: a sentence said `times` times. */
+export async function askAbout(
+  frontend: StatorProcess,
+  topic: string,
+  times: number,
+  model = MODEL,
+): Promise<PlacedAnswer> {
+  const response = await postJson(`${frontend.url}/v1/chat/completions`, requestAbout(topic, times, model));
   expect(response.status).toBe(200);
   const { usage, nvext } = (await response.json()) as Answer;
   return {
@@ -42,10 +49,15 @@ export async function askAbout(frontend: StatorProcess, topic: string, times: nu
  * Waits until `frontend` knows workers that hold most of that prompt; resolves with them. To ask for an answer instead could
  * give the prompt to one worker more: a router that does not know yet who holds it goes by load.
  */
-export function untilHeld(frontend: StatorProcess, topic: string, times: number): Promise<readonly number[]> {
+export function untilHeld(
+  frontend: StatorProcess,
+  topic: string,
+  times: number,
+  model = MODEL,
+): Promise<readonly number[]> {
   return waitUntil(
     async () => {
-      const response = await postJson(`${frontend.url}/router/explain`, requestAbout(topic, times));
+      const response = await postJson(`${frontend.url}/router/explain`, requestAbout(topic, times, model));
       const { blocks, candidates } = (await response.json()) as Explained;
       const holders = candidates.filter(({ overlap }) => overlap.device > blocks / 2);
       return holders.length > 0 && holders.map(({ worker_id: id }) => Number(BigInt(`0x${id}`)));
@@ -54,10 +66,10 @@ export function untilHeld(frontend: StatorProcess, topic: string, times: number)
   );
 }
 
-function requestAbout(topic: string, times: number) {
+function requestAbout(topic: string, times: number, model: string) {
   const content = `${topic}: ${'parts meet where their edges fit; '.repeat(times)}`;
   return {
-    model: 'stator-mini',
+    model,
     max_tokens: 2,
     messages: [{ role: 'user', content }],
     nvext: { extra_fields: ['worker_id'] },

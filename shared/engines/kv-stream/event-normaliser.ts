@@ -1,5 +1,6 @@
 import { type BlockHashes, hashBlocks, mediaHash } from '../../tokens/index.ts';
 import type { KvEvent, KvTier } from '../types.ts';
+import { scopeOfSalt } from './adapter-salt.ts';
 import type { EngineEvent } from './engine-events.ts';
 
 type Stored = Extract<EngineEvent, { kind: 'stored' }>;
@@ -66,13 +67,14 @@ export class EventNormaliser {
       return undefined;
     }
     const salt = this.#saltOf(event);
+    const scope = event.cacheSalt === undefined ? undefined : scopeOfSalt(event.cacheSalt);
     const hashes: BlockHashes = hashBlocks(event.tokenIds, {
       blockSizeTokens,
-      loraName: event.loraName,
-      cacheSalt: salt ?? this.#options.cacheSalt,
+      loraName: event.loraName ?? scope?.loraName,
+      cacheSalt: scope?.cacheSalt ?? salt ?? this.#options.cacheSalt,
       mediaHashes: mediaOf(event),
     });
-    if (salt !== undefined) this.#rememberSalt(event.blockHashes, salt);
+    if (scope === undefined && salt !== undefined) this.#rememberSalt(event.blockHashes, salt);
     this.#isEmpty = false;
     const parent = event.parentHash;
     return {
@@ -112,9 +114,8 @@ export class EventNormaliser {
     return loraId !== undefined && loraName === undefined ? 'an adapter without a name' : undefined;
   }
 
-  /** The prompt's salt: named on the event, on its first block, or known of its parent. */
+  /** The prompt's salt where the event does not name it: named on its first block, or known of its parent. */
   #saltOf(event: Stored): string | undefined {
-    if (event.cacheSalt !== undefined) return event.cacheSalt;
     if (event.parentHash !== undefined) return this.#saltOfBlock.get(keyOf(event.parentHash, 0));
     const texts = (event.extraKeys?.[0] ?? []).filter((key) => typeof key === 'string');
     // Untagged and in this order: the adapter's name on every block, then the salt.

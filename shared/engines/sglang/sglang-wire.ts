@@ -2,6 +2,7 @@ import { workerError } from '../../errors/index.ts';
 import type { CompletionUsage, EngineRequest, GuidedDecoding, TopLogprob } from '../../protocol/index.ts';
 import { asRecord, type UnknownRecord } from '../../records/index.ts';
 import { asText, faultOfStatus } from '../http/upstream.ts';
+import { saltWithAdapter } from '../kv-stream/adapter-salt.ts';
 import { COMMON_SAMPLING_FIELDS, type FieldRow, guidedKind, jsonText, nonEmpty, sampling } from '../server/dialect.ts';
 import { logprobOf, type TokenAnswer, type TokenDelta } from '../server/token-reader.ts';
 
@@ -39,7 +40,7 @@ export function requestFields({ priority, saltField }: SglangAbilities): readonl
   const asked = ({ routing }: EngineRequest): unknown => routing.priority && sign * routing.priority;
   return [
     { ours: 'lora_name', theirs: 'lora_path', read: ({ routing }) => routing.lora_name },
-    { ours: 'cache_salt', theirs: saltField, read: ({ routing }) => routing.cache_salt || undefined },
+    { ours: 'cache_salt', theirs: saltField, read: ({ routing }) => saltOf(routing, saltField) },
     // A hint: an engine without priorities may refuse requests that have one.
     { ours: 'priority', theirs: priority === undefined ? null : 'priority', read: asked },
     { ours: 'dp_rank', theirs: 'data_parallel_rank', read: ({ routing }) => routing.dp_rank },
@@ -54,6 +55,14 @@ export function requestFields({ priority, saltField }: SglangAbilities): readonl
     { ours: 'bootstrap_host', theirs: 'bootstrap_host', read: ({ bootstrapInfo }) => bootstrapInfo?.bootstrap_host },
     { ours: 'bootstrap_port', theirs: 'bootstrap_port', read: ({ bootstrapInfo }) => bootstrapInfo?.bootstrap_port },
   ];
+}
+
+/** Events name a `cache_salt`, and adapters at best where the engine was started to; an `extra_key` they do not name. */
+function saltOf(
+  { lora_name: loraName, cache_salt: cacheSalt }: EngineRequest['routing'],
+  field: SglangAbilities['saltField'],
+): string | undefined {
+  return field === 'cache_salt' ? saltWithAdapter(loraName, cacheSalt) : cacheSalt || undefined;
 }
 
 function guided(

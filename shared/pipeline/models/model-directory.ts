@@ -182,7 +182,9 @@ export class LiveModelDirectory implements ModelDirectory {
     this.#isDirty = false;
     const byName = new Map<string, JoinedCard[]>();
     for (const [key, record] of [...this.#cards].sort(byKey)) {
-      const card: JoinedCard = { record, endpoint: this.#endpoints.get(endpointKeyOf(key, record)) };
+      const instance = endpointKeyOf(key, record);
+      const base = record.card.lora === undefined ? undefined : this.#cards.get(instance);
+      const card: JoinedCard = { record, endpoint: this.#endpoints.get(instance), base };
       const cards = byName.get(record.card.display_name);
       if (cards === undefined) byName.set(record.card.display_name, [card]);
       else cards.push(card);

@@ -84,6 +84,8 @@ export interface ModelTerms {
 export interface JoinedCard {
   readonly record: ModelRecord;
   readonly endpoint: EndpointRecord | undefined;
+  /** Of an adapter: the card of the base model at the same instance. @default it is none, or that is not known */
+  readonly base?: ModelRecord | undefined;
 }
 
 export function modelOf(
@@ -105,8 +107,9 @@ export function modelOf(
   const { card } = chosen.record;
   const mdcSum = cardChecksum(card);
   const role = roleOf(card);
-  const isAlike = ({ record }: JoinedCard): boolean =>
-    roleOf(record.card) === role && cardChecksum(record.card) === mdcSum;
+  const baseSum = baseSumOf(chosen);
+  const isAlike = (joined: JoinedCard): boolean =>
+    roleOf(joined.record.card) === role && cardChecksum(joined.record.card) === mdcSum && baseSumOf(joined) === baseSum;
   const workers = ready.filter(isAlike).flatMap(workerOf);
   const contextLength = card.runtime_config.context_length ?? card.architectural_max_context_length ?? 0;
   const pool: WorkerPool = {
@@ -115,6 +118,7 @@ export function modelOf(
     role,
     blockSizeTokens: card.model_input === 'Tokens' ? (blockSizeTokens ?? card.kv_cache_block_size) : 0,
   };
+  const base = baseSum && { ...pool, key: baseSum, model: chosen.base?.card.display_name };
   const helpers = live.filter(
     ({ record }) => roleOf(record.card) === 'prefill' && isReady(record.namespace) && computesFor(record.card, card),
   );
@@ -132,7 +136,7 @@ export function modelOf(
     readiness,
     mdcSum,
     namespace: chosen.record.namespace,
-    pool,
+    pool: base ? { ...pool, base } : pool,
     workers,
     standing,
     prefill,
@@ -155,6 +159,11 @@ function computesFor(prefill: ModelCard, decode: ModelCard): boolean {
   if (prefill.model_input !== decode.model_input) return false;
   const [ours, theirs] = [Object.entries(prefill.files), decode.files];
   return ours.every(([role, { checksum }]) => theirs[role] === undefined || theirs[role].checksum === checksum);
+}
+
+/** Names the worker set of the base model of an adapter; undefined for other models. */
+function baseSumOf({ base }: JoinedCard): string | undefined {
+  return base && cardChecksum(base.card);
 }
 
 function roleOf({ worker_type: type }: ModelCard): PoolRole {

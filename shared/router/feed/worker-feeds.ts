@@ -84,8 +84,10 @@ export class WorkerFeeds {
     await Promise.all(this.#closing);
   }
 
+  /** A worker may be in several sets: it has left when the last of them does without it. */
   #leave(set: Map<string, OpenScope>, workerId: string, open: OpenScope): void {
     set.delete(workerId);
+    for (const other of this.#sets.values()) if (other.get(workerId) === open) return;
     open.workers.delete(workerId);
     open.events?.unfollow(workerId);
     this.#options.loads.forget(workerId);

@@ -7,12 +7,15 @@ import {
   type RoutableWorker,
   type RouteRequest,
   type Router,
+  RoutingError,
+  rootOf,
   type WorkerPool,
 } from '../router.ts';
 import type { ReplicaShare } from './cost.ts';
 import type { Inhibition } from './eligibility.ts';
 import type { ExplanationRecord } from './explanation-record.ts';
 import { type KvRouterConfig, kvRouterConfig, prefillPoolConfig } from './kv-config.ts';
+import { type PoolMember, PoolMembers } from './pool-members.ts';
 import type { PrefixIndex } from './prefix-index.ts';
 import { type PolicyConfig, profileFor } from './queue/policy-config.ts';
 import { RankTable } from './ranks.ts';
@@ -57,19 +60,20 @@ export interface PeerTeller {
   ended(pool: WorkerPool, decision: Decision): void;
 }
 
-/** One worker set of a KV router and what decides for it. */
-export interface KvPool {
+/** One worker set of a KV router, its adapters included, and what decides for it. */
+export interface KvPool<Worker extends RoutableWorker = RoutableWorker> {
+  /** Of the base model. */
   readonly pool: WorkerPool;
+  /** Those of the base model and of its adapters. */
+  readonly workers: readonly Worker[];
   readonly ranks: RankTable;
   readonly index: PrefixIndex | undefined;
   readonly scheduler: Scheduler;
 }
 
 /** A pool with what the router itself keeps of it. */
-interface LivePool<Worker extends RoutableWorker> extends KvPool {
-  /** The workers as `setWorkers` told them last, by which a new list is told from one seen before. */
-  listed: readonly Worker[];
-  byId: ReadonlyMap<string, Worker>;
+interface LivePool<Worker extends RoutableWorker> extends KvPool<Worker> {
+  readonly members: PoolMembers<Worker>;
   readonly affinity: SessionAffinity | undefined;
   readonly recheck: Timer;
   /** Set while the queue is to be looked at before the next recheck. */
@@ -105,27 +109,28 @@ export class KvRouter<Worker extends RoutableWorker = RoutableWorker> implements
     };
   }
 
-  /** Worker sets in the order they appeared. */
-  get pools(): readonly KvPool[] {
+  /** Worker sets in the order they appeared, adapters with their base models. */
+  get pools(): readonly KvPool<Worker>[] {
     return [...this.#pools.values()];
   }
 
-  find(pool: WorkerPool): KvPool | undefined {
-    return this.#pools.get(poolName(pool));
+  find(pool: WorkerPool): KvPool<Worker> | undefined {
+    return this.#pools.get(poolName(rootOf(pool)));
   }
 
-  /** What is known of workers that are not among them any more is forgotten: their blocks, their bookings. */
-  setWorkers(facts: WorkerPool, workers: readonly Worker[]): KvPool {
-    const pool = this.#pools.get(poolName(facts)) ?? this.#addPool(facts);
-    if (pool.listed !== workers) this.#replaceWorkers(pool, workers);
+  /** What is known of workers that are in no set of the pool any more is forgotten: their blocks, their bookings. */
+  setWorkers(facts: WorkerPool, workers: readonly Worker[]): KvPool<Worker> {
+    const root = rootOf(facts);
+    const pool = this.#pools.get(poolName(root)) ?? this.#addPool(root);
+    if (pool.members.set(facts, workers)) this.#replaceWorkers(pool);
     return pool;
   }
 
   choose(request: RouteRequest, signal: AbortSignal): Promise<Reservation<Worker>> {
     return new Promise((resolve, reject) => {
       signal.throwIfAborted();
-      const pool = this.#poolOf(request);
-      const asked = this.#ask(request, pool);
+      const { pool, member } = this.#poolOf(request);
+      const asked = this.#ask(request, pool, member);
       let leave = (): void => {};
       const ticket = pool.scheduler.submit(asked, {
         decided: (decision) => {
@@ -139,13 +144,19 @@ export class KvRouter<Worker extends RoutableWorker = RoutableWorker> implements
       });
       if (!ticket.isWaiting) return;
       const leaving = request.onQueued?.(ticket.position ?? 0) ?? signal;
-      const giveUp = (): void => {
+      const end = (reason: unknown): void => {
+        leave();
         ticket.cancel();
         this.#arm(pool);
-        reject(leaving.reason);
+        reject(reason);
       };
-      leave = () => leaving.removeEventListener('abort', giveUp);
+      const giveUp = (): void => end(leaving.reason);
+      leave = () => {
+        leaving.removeEventListener('abort', giveUp);
+        member.waits.delete(end);
+      };
       leaving.addEventListener('abort', giveUp, { once: true });
+      member.waits.add(end);
       if (leaving.aborted) giveUp();
       this.#arm(pool);
     });
@@ -153,8 +164,8 @@ export class KvRouter<Worker extends RoutableWorker = RoutableWorker> implements
 
   /** What would be decided now and why, without booking. @throws ServeError for an override out of range, or no such pool */
   explain(request: RouteRequest): ExplanationRecord {
-    const pool = this.#poolOf(request);
-    return pool.scheduler.explain(this.#ask(request, pool));
+    const { pool, member } = this.#poolOf(request);
+    return pool.scheduler.explain(this.#ask(request, pool, member));
   }
 
   /** What was decided for one of the last requests and why. */
@@ -168,25 +179,32 @@ export class KvRouter<Worker extends RoutableWorker = RoutableWorker> implements
     return answer === undefined || prefill === undefined ? (answer ?? prefill) : { ...answer, prefill };
   }
 
-  /** Its index is left to its owner. */
+  /** Its index is left to its owner. One that others share stays for them. */
   removePool(facts: WorkerPool): void {
-    const pool = this.#pools.get(poolName(facts));
+    const pool = this.#pools.get(poolName(rootOf(facts)));
     if (pool === undefined) return;
-    this.#pools.delete(poolName(facts));
+    pool.members.remove(facts, new RoutingError({ kind: 'SubscriberShutdown' }));
+    if (pool.members.isEmpty) this.#endPool(pool);
+    else this.#replaceWorkers(pool);
+  }
+
+  /** Waiting requests fail; timers end. Idempotent. */
+  close(): void {
+    for (const pool of [...this.#pools.values()]) this.#endPool(pool);
+  }
+
+  #endPool(pool: LivePool<Worker>): void {
+    this.#pools.delete(poolName(pool.pool));
     pool.recheck.cancel();
     pool.next?.timer.cancel();
     pool.scheduler.close();
   }
 
-  /** Waiting requests fail; timers end. Idempotent. */
-  close(): void {
-    for (const { pool } of [...this.#pools.values()]) this.removePool(pool);
-  }
-
-  #poolOf({ pool }: RouteRequest): LivePool<Worker> {
-    const known = this.#pools.get(poolName(pool));
-    if (known === undefined) throw workerError('Unavailable');
-    return known;
+  #poolOf({ pool: facts }: RouteRequest): { readonly pool: LivePool<Worker>; readonly member: PoolMember<Worker> } {
+    const pool = this.#pools.get(poolName(rootOf(facts)));
+    const member = pool?.members.find(facts);
+    if (pool === undefined || member === undefined) throw workerError('Unavailable');
+    return { pool, member };
   }
 
   #addPool(facts: WorkerPool): LivePool<Worker> {
@@ -195,10 +213,8 @@ export class KvRouter<Worker extends RoutableWorker = RoutableWorker> implements
     return pool;
   }
 
-  #replaceWorkers(pool: LivePool<Worker>, workers: readonly Worker[]): void {
-    pool.listed = workers;
-    pool.byId = new Map(workers.map((worker) => [worker.id, worker]));
-    pool.scheduler.setWorkers(workers);
+  #replaceWorkers(pool: LivePool<Worker>): void {
+    pool.scheduler.setWorkers(pool.workers);
     this.#arm(pool);
   }
 
@@ -222,12 +238,25 @@ export class KvRouter<Worker extends RoutableWorker = RoutableWorker> implements
     });
     const affinity = sessionAffinity && new SessionAffinity(sessionAffinity, clock);
     const recheck = clock.every(scheduler.recheckMs, () => scheduler.tick());
-    return { pool, ranks, index, scheduler, affinity, recheck, listed: [], byId: new Map(), next: undefined };
+    const members = new PoolMembers<Worker>();
+    return {
+      pool,
+      members,
+      get workers() {
+        return members.all;
+      },
+      ranks,
+      index,
+      scheduler,
+      affinity,
+      recheck,
+      next: undefined,
+    };
   }
 
-  #ask(request: RouteRequest, live: LivePool<Worker>) {
+  #ask(request: RouteRequest, { pool, affinity, members }: LivePool<Worker>, member: PoolMember<Worker>) {
     const { observer, clock, tracking, inhibition } = this.#options;
-    const { pool, listed: workers, affinity } = live;
+    const { workers } = member;
     const startMs = observer === undefined ? 0 : clock.nowMs();
     const prompt = hashedPrompt(request);
     const activeHashes = tracking?.activeHashes(request, pool, prompt.hashes);
@@ -235,6 +264,7 @@ export class KvRouter<Worker extends RoutableWorker = RoutableWorker> implements
     return schedulingRequest(request, prompt, {
       pool,
       workers,
+      holders: members.narrowing(member),
       activeHashes,
       affinity,
       avoidedWorkers: inhibition === undefined ? request.avoided : inhibition.among(workers, request.avoided),
@@ -248,7 +278,8 @@ export class KvRouter<Worker extends RoutableWorker = RoutableWorker> implements
     pool: LivePool<Worker>,
   ): Reservation<Worker> {
     // The scheduler chooses only among the workers that were last told for the pool.
-    const worker = pool.byId.get(decision.workerId) as Worker;
+    const own = pool.members.find(request.pool)?.byId.get(decision.workerId);
+    const worker = own ?? (pool.workers.find(({ id }) => id === decision.workerId) as Worker);
     const sessionId = request.routing.session_id;
     if (sessionId !== undefined) pool.affinity?.began(sessionId, decision);
     this.#options.peers?.booked(pool.pool, decision, asked);

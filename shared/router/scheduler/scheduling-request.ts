@@ -21,7 +21,10 @@ export function hashedPrompt({ tokenIds, prompt, routing, pool }: RouteRequest):
 
 export interface RequestSurroundings {
   readonly pool: WorkerPool;
+  /** Those of the request's own set. */
   readonly workers: readonly RoutableWorker[];
+  /** Their ids, where others are in the pool beside them. @default nobody is */
+  readonly holders?: ReadonlySet<string> | undefined;
   /** Undefined = blocks go by their public names. */
   readonly activeHashes: Uint32Array | undefined;
   /** Workers that failed lately. */
@@ -33,7 +36,7 @@ export interface RequestSurroundings {
 export function schedulingRequest(
   request: RouteRequest,
   prompt: HashedPrompt,
-  { pool, workers, activeHashes, avoidedWorkers, affinity }: RequestSurroundings,
+  { pool, workers, holders, activeHashes, avoidedWorkers, affinity }: RequestSurroundings,
 ): SchedulingRequest {
   const { routing } = request;
   const explicit = pinnedIn(pool, routing);
@@ -49,7 +52,7 @@ export function schedulingRequest(
     strictPriority: routing.strict_priority,
     expectedOutputTokens: routing.expected_output_tokens,
     policyClass: request.policyClass,
-    allowedWorkers: allowedWorkers(routing, workers, explicit?.workerId),
+    allowedWorkers: within(holders, allowedWorkers(routing, workers, explicit?.workerId)),
     excludedWorkers: request.excluded,
     busyWorkers: request.busy,
     avoidedWorkers,
@@ -67,7 +70,14 @@ function allowedWorkers(
   const allowed = ids && new Set(ids);
   if (loraName === undefined || loraName === '') return allowed;
   const candidates = allowed === undefined ? workers : workers.filter(({ id }) => allowed.has(id));
-  const holders = adapterHolders(candidates, loraName, pinnedId);
+  return within(adapterHolders(candidates, loraName, pinnedId), allowed);
+}
+
+/** Those who are in both, where each may be anybody. */
+function within(
+  holders: ReadonlySet<string> | undefined,
+  allowed: ReadonlySet<string> | undefined,
+): ReadonlySet<string> | undefined {
   if (holders === undefined || allowed === undefined) return holders ?? allowed;
   return new Set([...allowed].filter((id) => holders.has(id)));
 }

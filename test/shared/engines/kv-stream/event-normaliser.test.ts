@@ -1,4 +1,5 @@
 import { beforeEach, describe, expect, it } from 'vitest';
+import { saltWithAdapter } from '../../../../shared/engines/kv-stream/adapter-salt.ts';
 import { decodeEventBatch, type EngineEvent } from '../../../../shared/engines/kv-stream/engine-events.ts';
 import { EventNormaliser } from '../../../../shared/engines/kv-stream/event-normaliser.ts';
 import { hashBlocks, mediaHash } from '../../../../shared/tokens/index.ts';
@@ -72,6 +73,22 @@ describe('KV events in our own terms', () => {
     expect(tokensHash(normaliser.apply(third))).toEqual(local([1, 2], { cacheSalt: 's' }));
     normaliser.apply({ kind: 'removed', blockHashes: Uint32Array.of(2, 0), medium: 'GPU', group: undefined });
     expect(tokensHash(normaliser.apply(third))).toEqual(local([1, 2]));
+  });
+
+  it('finds the adapter in the salt of an engine that names salts alone, as the request to it had them', () => {
+    for (const scope of [
+      { loraName: 'tuned' },
+      { loraName: 'a:b/c ü', cacheSalt: 's:1' },
+      { cacheSalt: 's' },
+      { cacheSalt: 'adapter:tuned:' }, // a client's own
+      { cacheSalt: 'adapter:%:' },
+      {},
+    ]) {
+      const { loraName, cacheSalt }: { loraName?: string; cacheSalt?: string } = scope;
+      const event = stored({ cacheSalt: saltWithAdapter(loraName, cacheSalt) });
+      expect(tokensHash(create(2).apply(event))).toEqual(local([1, 2], scope));
+      expect(tokensHash(create(2).apply({ ...event, loraName }))).toEqual(local([1, 2], scope)); // if it names both
+    }
   });
 
   it('mixes media into the blocks that they stand in', () => {

@@ -204,7 +204,7 @@ describe('SGLang', () => {
       rid: 'r1',
       stream: true,
       lora_path: 'ad',
-      cache_salt: 's',
+      cache_salt: 'adapter:ad:s',
       priority: 2,
       data_parallel_rank: 1,
       disagg_prefill_dp_rank: 0,

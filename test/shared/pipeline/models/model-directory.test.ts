@@ -264,8 +264,24 @@ describe('names', () => {
     expect(names()).toEqual(['letters', 'letters-french']);
     expect([workerIds(), workerIds('letters-french')]).toEqual([['a', 'b'], ['b']]);
     expect(directory.find('letters-french')?.mdcSum).not.toBe(directory.find('letters')?.mdcSum);
+    expect(directory.find('letters-french')?.pool.base).toEqual(directory.find('letters')?.pool);
     await settled(workers.remove(endpoint('b')));
     expect([workerIds(), workerIds('letters-french')]).toEqual([['a'], []]);
+  });
+});
+
+describe('adapters of one name for two base models', () => {
+  it('are two sets of workers, of which the first in key order serves', async () => {
+    const lora = { display_name: 'french', lora: { name: 'french' } };
+    await register('a');
+    await register('b', { display_name: 'digits' });
+    for (const id of ['a', 'b']) await workers.put(card(id, lora));
+    await follow();
+    expect(workerIds('french')).toEqual(['a']);
+    expect(directory.find('french')?.pool.base).toEqual(directory.find('letters')?.pool);
+    await settled(workers.remove(endpoint('a')));
+    expect(workerIds('french')).toEqual(['b']);
+    expect(directory.find('french')?.pool.base).toEqual(directory.find('digits')?.pool);
   });
 });
 

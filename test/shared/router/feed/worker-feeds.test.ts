@@ -204,6 +204,21 @@ describe('the feed of a fleet', () => {
     expect(router.blocks('b1')).toEqual([2]);
   });
 
+  it('follows a worker of several sets until the last of them does without it', async () => {
+    const bed = fleetBed();
+    const a = await bed.worker('a1');
+    const router = bed.router();
+    router.set(placed('a1'));
+    router.feeds.setWorkers('adapter', [placed('a1')], undefined);
+    router.feeds.setWorkers('adapter', [], undefined);
+    await bed.clock.advance(1000);
+    a.engine.emitKvEvents([stored(0, 1)]);
+    await bed.clock.advance(1000);
+    expect(router.blocks('a1')).toEqual([1]);
+    expect(router.loads.of('a1', 0)).toBeDefined();
+    await router.feeds.close();
+  });
+
   it('wipes a rank whose endpoint moved, before anybody took the worker off', async () => {
     const bed = fleetBed();
     const { engine } = await bed.worker('a1');

@@ -109,6 +109,51 @@ describe('mode kv', () => {
     expect((await choose(routing, request('r2', prompt, { routing: routed }), two)).worker.id).toBe('b');
   });
 
+  describe('with an adapter that some workers of a pool have', () => {
+    const adapted: WorkerPool = { ...pool, key: 'adapter', model: 'tuned', base: pool };
+    const [a, b] = two as [RoutableWorker, RoutableWorker];
+    const asked = (id: string, tokens: Uint32Array): RouteRequest =>
+      request(id, tokens, { pool: adapted, routing: { lora_name: 'tuned' } });
+
+    it('sends its requests to those alone, where its own blocks are cached', async () => {
+      const routing = router();
+      const prompt = promptTokens(160);
+      store(routing, 'a', prompt, { loraName: 'tuned' });
+      store(routing, 'b', prompt);
+      routing.setWorkers(adapted, two);
+      expect(await routing.choose(asked('r1', prompt), NEVER)).toMatchObject({ worker: a, cachedTokens: 160 });
+      routing.setWorkers(adapted, [b]);
+      expect(await routing.choose(asked('r2', prompt), NEVER)).toMatchObject({ worker: b, cachedTokens: 0 });
+      expect(routing.pools).toHaveLength(1);
+    });
+
+    it('counts its requests as load of the base model, and the other way round', async () => {
+      const routing = router({ config: kvRouterConfig({ costModel: 'dynamo' }) });
+      routing.setWorkers(pool, two);
+      routing.setWorkers(adapted, [b]);
+      const held = await routing.choose(asked('r1', promptTokens(160, 1)), NEVER);
+      expect(held.worker).toBe(b);
+      expect((await routing.choose(request('r2', promptTokens(160, 2)), NEVER)).worker).toBe(a);
+    });
+
+    it('fails who waits for it when it is unloaded, and nobody else', async () => {
+      const routing = router();
+      routing.setWorkers(pool, two);
+      routing.setWorkers(adapted, two);
+      const held = await Promise.all(
+        ['r1', 'r2'].map((id, at) => routing.choose(request(id, promptTokens(160, at)), NEVER)),
+      );
+      const base = routing.choose(request('r3', promptTokens(160, 3)), NEVER);
+      const lost = routing.choose(asked('r4', promptTokens(160, 4)), NEVER);
+      routing.removePool(adapted);
+      await expect(lost).rejects.toMatchObject({ code: 'service_unavailable' });
+      for (const reservation of held) reservation.release();
+      expect(two).toContain((await base).worker);
+      routing.removePool(pool);
+      expect(routing.pools).toEqual([]);
+    });
+  });
+
   it('waits for room, and leaves the queue when the caller does', async () => {
     const clock = new VirtualClock();
     const routing = router({}, clock);
