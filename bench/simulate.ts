@@ -150,7 +150,7 @@ async function compareModels(title: string, conditions: Partial<Setting>): Promi
   }
 }
 
-const STATOR: Partial<KvRouterConfig> = { costModel: 'stator', queueThreshold: 0 };
+const STATOR: Partial<KvRouterConfig> = { costModel: 'stator', queueThreshold: 'auto' };
 const TABLES: Readonly<Record<string, () => Promise<void>>> = {
   rr: () =>
     compare(

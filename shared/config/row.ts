@@ -17,7 +17,7 @@ import {
   urlListType,
   urlType,
 } from './values/texts.ts';
-import { orNone, type ValueType } from './values/value-type.ts';
+import { orAuto, orNone, type ValueType } from './values/value-type.ts';
 
 /** What a default may look at when it is decided at start. */
 export interface DefaultFacts {
@@ -191,6 +191,8 @@ export function rowsFor<const P extends Process>(...usedBy: readonly P[]) {
     decimal: ofNumbers(decimalType),
     /** A number, or null when switched off. */
     decimalOrNone: ofNumbers((range) => orNone(decimalType(range))),
+    /** A number, null when switched off, or `auto`. */
+    decimalOrAuto: ofNumbers((range) => orAuto(orNone(decimalType(range)))),
     /** A TCP port. */
     port: ofNumbers(portType),
     /** TCP ports. */

@@ -87,6 +87,7 @@ export {
   KvRouterConfigError,
   loadAware,
   prefillPoolConfig,
+  QUEUE_THRESHOLD,
 } from './scheduler/kv-config.ts';
 export { kvRouterConfigOf } from './scheduler/kv-config-sources.ts';
 export { type KvPool, KvRouter, type PeerTeller } from './scheduler/kv-router.ts';

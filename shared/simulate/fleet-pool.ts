@@ -12,7 +12,7 @@ export interface SimulatedWorker {
 }
 
 /** What a pool needs of its fleet. */
-interface PoolFleet extends Pick<PoolView, 'nowMs' | 'after' | 'hintsOf' | 'firstTurnOf' | 'refuse'> {
+interface PoolFleet extends Pick<PoolView, 'nowMs' | 'after' | 'hintsOf' | 'firstTurnOf' | 'workerNamedBy' | 'refuse'> {
   /** Of all pools. */
   readonly ranks: SimulatedRank[];
   readonly gaps: GapHistogram;
@@ -32,11 +32,14 @@ export class FleetPool implements PoolView {
   /** Requests that came while no worker served, oldest first. */
   readonly held: SimulatedRequest[] = [];
   readonly #fleet: PoolFleet;
+  readonly #cpuEngine: PoolOptions['engine'];
   #readyCount: number;
 
   constructor(fleet: PoolFleet, options: PoolOptions, makeRouters: (pool: PoolView) => RouterBench) {
     this.#fleet = fleet;
     this.options = options;
+    const { engine, cpus } = options;
+    this.#cpuEngine = { ...engine, speedupRatio: engine.speedupRatio / (cpus?.slowdown ?? 1) };
     this.routers = makeRouters(this);
     this.#readyCount = options.workers;
     for (let count = 0; count < options.workers; count++) this.addWorker('ready');
@@ -44,8 +47,9 @@ export class FleetPool implements PoolView {
 
   /** A new worker with empty caches. */
   addWorker(state: 'starting' | 'ready'): SimulatedWorker {
-    const { role, dataParallelSize, engine } = this.options;
+    const { role, dataParallelSize, cpus } = this.options;
     const number = this.workers.length;
+    const engine = number < (cpus?.count ?? 0) ? this.#cpuEngine : this.options.engine;
     const ranks = Array.from({ length: dataParallelSize }, (_, dpRank) => {
       const place = { role, at: this.#fleet.ranks.length, inPool: this.ranks.length, worker: number, dpRank };
       const rank = new SimulatedRank(place, engine, {
@@ -115,6 +119,10 @@ export class FleetPool implements PoolView {
 
   firstTurnOf(request: number): number | undefined {
     return this.#fleet.firstTurnOf(request);
+  }
+
+  workerNamedBy(request: number): number | undefined {
+    return this.#fleet.workerNamedBy(request);
   }
 
   dispatch(request: SimulatedRequest, rank: number): void {

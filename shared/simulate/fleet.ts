@@ -133,6 +133,12 @@ export class Fleet {
     return first;
   }
 
+  /** Number of the worker that the client named; undefined where it named none. */
+  workerNamedBy(request: number): number | undefined {
+    const worker = this.#workload.worker[request]!;
+    return worker < 0 ? undefined : worker;
+  }
+
   /** Turns a request away: no rank can hold it, or its router does not take it. */
   refuse(request: SimulatedRequest): void {
     this.refused++;

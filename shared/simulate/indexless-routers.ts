@@ -16,7 +16,7 @@ import {
   type StatelessRequest,
   termsOf,
 } from '../router/index.ts';
-import type { PoolView, RoutedPool, RouterBench, RoutingMode } from './routers.ts';
+import type { CpuWorkers, PoolView, RoutedPool, RouterBench, RoutingMode } from './routers.ts';
 import type { SimulatedRank, SimulatedRequest } from './simulated-rank.ts';
 
 interface AskedWorkersOptions {
@@ -130,19 +130,24 @@ class AskedWorkers {
   }
 }
 
-type SimpleMode = Exclude<RoutingMode, 'kv' | 'load-aware' | 'stateless'>;
+const CUDA_TO_CPU_RATIO = 8;
+
+type SimpleMode = Exclude<RoutingMode, 'direct' | 'kv' | 'load-aware' | 'stateless'>;
 
 interface NumberedWorker extends RoutableWorker {
   readonly number: number;
 }
 
-function numbered(number: number, dataParallelSize: number): NumberedWorker {
+function numbered(
+  number: number,
+  { dataParallelSize, cpus }: { readonly dataParallelSize: number; readonly cpus?: CpuWorkers | undefined },
+): NumberedWorker {
   return {
     number,
     id: number.toString(16),
     dataParallelStartRank: 0,
     dataParallelSize,
-    deviceType: undefined,
+    deviceType: number < (cpus?.count ?? 0) ? 'cpu' : undefined,
     taints: [],
   };
 }
@@ -161,37 +166,61 @@ export class SimpleRouters implements RouterBench {
   readonly count: number;
   readonly pending = 0;
   readonly #pool: PoolView;
-  readonly #dataParallelSize: number;
+  readonly #options: RoutedPool;
   #workers: readonly NumberedWorker[] = [];
   readonly #inFlight: readonly InFlight[];
   readonly #picks: readonly Pick[];
 
-  constructor(
-    pool: PoolView,
-    { mode, routers, workers, dataParallelSize, seed }: RoutedPool & { readonly mode: SimpleMode },
-  ) {
+  constructor(pool: PoolView, options: RoutedPool & { readonly mode: SimpleMode }) {
+    const { mode, routers, workers, seed, cudaToCpuRatio = CUDA_TO_CPU_RATIO } = options;
     this.#pool = pool;
     this.count = routers;
-    this.#dataParallelSize = dataParallelSize;
+    this.#options = options;
     this.setWorkers(Array.from({ length: workers }, (_, number) => number));
     this.#inFlight = Array.from({ length: routers }, () => new InFlight());
     this.#picks = this.#inFlight.map((inFlight, router) =>
-      pickerFor(mode, { inFlight, random: routerRandom(seed, router), cudaToCpuRatio: 1 }),
+      pickerFor(mode, { inFlight, random: routerRandom(seed, router), cudaToCpuRatio }),
     );
   }
 
   setWorkers(numbers: readonly number[]): void {
-    this.#workers = numbers.map((number) => numbered(number, this.#dataParallelSize));
+    this.#workers = numbers.map((number) => numbered(number, this.#options));
   }
 
   submit(request: SimulatedRequest): void {
     const worker = this.#picks[request.router]!(this.#workers);
     this.#inFlight[request.router]!.add(worker.id);
-    this.#pool.dispatch(request, leastLoadedRank(this.#pool, worker.number, this.#dataParallelSize));
+    this.#pool.dispatch(request, leastLoadedRank(this.#pool, worker.number, this.#options.dataParallelSize));
   }
 
   finished(request: SimulatedRequest): void {
     this.#inFlight[request.router]!.remove(request.rank!.worker.toString(16));
+  }
+}
+
+/** Routers of the mode `direct`: the client names the worker. One that is not there, or not named, is an error. */
+export class DirectRouters implements RouterBench {
+  readonly count: number;
+  readonly pending = 0;
+  readonly #pool: PoolView;
+  readonly #dataParallelSize: number;
+  #workers: ReadonlySet<number> = new Set();
+
+  constructor(pool: PoolView, { routers, workers, dataParallelSize }: RoutedPool) {
+    this.#pool = pool;
+    this.count = routers;
+    this.#dataParallelSize = dataParallelSize;
+    this.setWorkers(Array.from({ length: workers }, (_, number) => number));
+  }
+
+  setWorkers(numbers: readonly number[]): void {
+    this.#workers = new Set(numbers);
+  }
+
+  submit(request: SimulatedRequest): void {
+    const worker = this.#pool.workerNamedBy(request.index);
+    if (worker === undefined || !this.#workers.has(worker)) this.#pool.refuse(request);
+    else this.#pool.dispatch(request, leastLoadedRank(this.#pool, worker, this.#dataParallelSize));
   }
 }
 
@@ -249,7 +278,7 @@ export class StatelessRouters implements RouterBench {
   }
 
   setWorkers(numbers: readonly number[]): void {
-    this.#workers = numbers.map((number) => numbered(number, this.#dataParallelSize));
+    this.#workers = numbers.map((number) => numbered(number, { dataParallelSize: this.#dataParallelSize }));
     for (const decider of this.#deciders) decider.setWorkers(this.#workers);
   }
 
@@ -279,7 +308,7 @@ export class StatelessRouters implements RouterBench {
     rank: number,
   ): void {
     const worker = Math.floor(rank / this.#dataParallelSize);
-    decider.sent(numbered(worker, this.#dataParallelSize), asked, this.#pool.nowMs);
+    decider.sent(numbered(worker, { dataParallelSize: this.#dataParallelSize }), asked, this.#pool.nowMs);
     this.#pool.dispatch(request, rank);
   }
 

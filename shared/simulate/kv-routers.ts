@@ -2,9 +2,12 @@ import assert from 'node:assert';
 import type { KvEvent } from '../engines/index.ts';
 import type { RouterConfigOverride } from '../protocol/index.ts';
 import {
+  ApproximateIndex,
   BlockIndex,
   type Decision,
   decodeOverride,
+  type PrefixIndex,
+  predictingIndex,
   prefillPoolConfig,
   RankTable,
   RendezvousShare,
@@ -16,7 +19,8 @@ import type { SimulatedRequest } from './simulated-rank.ts';
 
 /**
  * Routers of mode `kv`: the product's own scheduler and block index. All follow one log of KV events with the same lag, so
- * they share one index; each has its own load, queue and chance, and learns of the others' requests after a delay.
+ * they share one index; each has its own load, queue, chance and predictions, and learns of the others' requests after a
+ * delay, or never.
  */
 export class KvRouters implements RouterBench {
   readonly count: number;
@@ -24,7 +28,7 @@ export class KvRouters implements RouterBench {
   readonly wantsGrowth: boolean;
   readonly #pool: PoolView;
   readonly #override: RouterConfigOverride | undefined;
-  readonly #replicaSyncDelayMs: number;
+  readonly #replicaSyncDelayMs: number | undefined;
   readonly #index: BlockIndex | undefined;
   readonly #schedulers: readonly Scheduler[];
   readonly #ranks: RankTable;
@@ -118,28 +122,50 @@ export class KvRouters implements RouterBench {
 
   #createScheduler(router: number, options: RoutedPool, ranks: RankTable): Scheduler {
     const { engine, kv, seed } = options;
-    const share = new RendezvousShare(ranks, routerName(router));
-    share.setOthers(Array.from({ length: this.count }, (_, other) => routerName(other)));
     const scheduler = new Scheduler({
       config: kv,
       ranks,
-      index: this.#index,
+      index: this.#indexOfRouter(),
       isDecodePool: options.role === 'decode',
       blockSizeTokens: engine.blockSizeTokens,
       policies: options.policies,
       prefillDuration: options.prefillDuration,
       explainedMax: 0,
-      share,
+      share: this.#shareOf(router, ranks),
       clock: { nowMs: () => this.#pool.nowMs },
       random: routerRandom(seed, router),
     });
     return scheduler;
   }
 
+  /** Routers that hear of each other prefer a share of the ranks each. */
+  #shareOf(router: number, ranks: RankTable): RendezvousShare | undefined {
+    if (this.#replicaSyncDelayMs === undefined) return undefined;
+    const share = new RendezvousShare(ranks, routerName(router));
+    share.setOthers(Array.from({ length: this.count }, (_, other) => routerName(other)));
+    return share;
+  }
+
+  /** What one router knows of caches: the events of all workers, its own decisions, or both. */
+  #indexOfRouter(): PrefixIndex | undefined {
+    const { useKvEvents, overlapScoreCredit, approximateCachePolicy: policy, ttlMs, predictedTtlMs } = this.#options.kv;
+    if (this.#options.role === 'decode' || overlapScoreCredit === 0) return undefined;
+    const shared = { ranks: this.#ranks, clock: { nowMs: () => this.#pool.nowMs } };
+    if (!useKvEvents) return new ApproximateIndex({ ...shared, policy, ttlMs, ...this.#bytesMax() });
+    if (this.#index === undefined || predictedTtlMs === undefined) return this.#index;
+    const predictions = new ApproximateIndex({ ...shared, policy: 'ttl', ttlMs: predictedTtlMs, ...this.#bytesMax() });
+    return predictingIndex(this.#index, predictions);
+  }
+
+  #bytesMax(): { readonly bytesMax?: () => number } {
+    const { indexBytesMax } = this.#options;
+    return indexBytesMax === undefined ? {} : { bytesMax: () => indexBytesMax };
+  }
+
   #decided(request: SimulatedRequest, decision: Decision): void {
     const { workerId, dpRank, uncachedTokens, prefillMs } = decision;
     this.#pool.dispatch(request, Number.parseInt(workerId, 16) * this.#options.dataParallelSize + dpRank);
-    if (this.count === 1) return;
+    if (this.count === 1 || this.#replicaSyncDelayMs === undefined) return;
     const { id, promptLength, router } = request;
     const booking = {
       requestId: id,
@@ -161,7 +187,7 @@ export class KvRouters implements RouterBench {
   #tell(router: number, act: (scheduler: Scheduler) => void): void {
     act(this.#schedulers[router]!);
     this.#armTick(router);
-    if (this.count === 1) return;
+    if (this.count === 1 || this.#replicaSyncDelayMs === undefined) return;
     this.#pool.after(this.#replicaSyncDelayMs, () => {
       this.#schedulers.forEach((scheduler, other) => {
         if (other === router) return;

@@ -8,6 +8,8 @@ export type RoutingMode =
   | 'random'
   | 'power-of-two'
   | 'least-loaded'
+  | 'device-aware-weighted'
+  | 'direct'
   | 'load-aware'
   | 'kv'
   | 'stateless';
@@ -23,12 +25,14 @@ export interface RoutingOptions {
   readonly mode: RoutingMode;
   /** Routers that share the work: arrivals are dealt to them in turn. */
   readonly routers: number;
-  /** Until a router knows of another's decisions, first tokens and ends. */
-  readonly replicaSyncDelayMs: number;
+  /** Until a router knows of another's decisions, first tokens and ends; undefined = it never does. */
+  readonly replicaSyncDelayMs: number | undefined;
   /** How old the loads are that routers of mode `stateless` see. */
   readonly loadAgeMs: number;
   /** Whether those ask workers what a request would cost there. @default they hash alone */
   readonly asking?: AskingOptions | undefined;
+  /** Throughput of an accelerator against a CPU, for `device-aware-weighted`. @default 8 */
+  readonly cudaToCpuRatio?: number | undefined;
   /** For the modes `kv` and `load-aware`. */
   readonly kv: KvRouterConfig;
   /** Memory of a pool's block index. @default unbounded */
@@ -46,6 +50,14 @@ export interface PoolOptions {
   /** Ranks of a worker. */
   readonly dataParallelSize: number;
   readonly engine: SchedulerOptions;
+  /** The first workers are CPUs. @default none is */
+  readonly cpus?: CpuWorkers | undefined;
+}
+
+export interface CpuWorkers {
+  readonly count: number;
+  /** How often as long as an accelerator's their passes take. */
+  readonly slowdown: number;
 }
 
 /** What routers are made for. */
@@ -57,6 +69,8 @@ export interface RoutedPool extends RoutingOptions, PoolOptions {
 export interface PoolView {
   readonly nowMs: number;
   readonly ranks: readonly SimulatedRank[];
+  /** Number of the worker that the client named; undefined where it named none. */
+  workerNamedBy(request: number): number | undefined;
   after(delayMs: number, callback: () => void): void;
   /** What the workload asks of the routers' queue. */
   hintsOf(request: number): { readonly priorityJump: number; readonly strictPriority: number };

@@ -3,10 +3,10 @@ import { seededRandom } from '../clock/index.ts';
 import type { SchedulerOptions, TransferModel } from '../engines/index.ts';
 import { loadAware } from '../router/index.ts';
 import { Fleet } from './fleet.ts';
-import { SimpleRouters, StatelessRouters } from './indexless-routers.ts';
+import { DirectRouters, SimpleRouters, StatelessRouters } from './indexless-routers.ts';
 import { KvRouters } from './kv-routers.ts';
 import type { GapHistogram } from './percentiles.ts';
-import type { PoolOptions, PoolView, RoutedPool, RouterBench, RoutingOptions } from './routers.ts';
+import type { CpuWorkers, PoolOptions, PoolView, RoutedPool, RouterBench, RoutingOptions } from './routers.ts';
 import type { Scaling, ScalingOptions, ScalingPoint } from './scaling/scaling.ts';
 import type { SimulatedRank, SimulatedRequest } from './simulated-rank.ts';
 import type { Workload } from './workload.ts';
@@ -30,6 +30,8 @@ export interface SimulationOptions {
   /** Ranks of a worker. */
   readonly dataParallelSize: number;
   readonly engine: SchedulerOptions;
+  /** The first workers are CPUs. @default none is */
+  readonly cpus?: CpuWorkers | undefined;
   /** Longest prompt with its answer; longer requests are refused. @default what a rank can hold */
   readonly contextTokensMax?: number | undefined;
   readonly routing: RoutingOptions;
@@ -69,6 +71,8 @@ export interface Simulation {
   /** The same over all admissions: a preempted request finds its own blocks again. */
   readonly reusedTokens: Float64Array;
   readonly preemptions: Uint32Array;
+  /** Place among `ranks` of the one that made the answer; -1 where the request was refused. */
+  readonly answeredBy: Int32Array;
   readonly gaps: GapHistogram;
   readonly ranks: readonly SimulatedRank[];
   /** How workers came and went. */
@@ -152,12 +156,13 @@ function poolsOf({
   workers,
   dataParallelSize,
   engine,
+  cpus,
 }: SimulationOptions): readonly [PoolOptions, ...PoolOptions[]] {
-  if (prefill === undefined) return [{ role: 'aggregated', workers, dataParallelSize, engine }];
+  if (prefill === undefined) return [{ role: 'aggregated', workers, dataParallelSize, engine, cpus }];
   assert(prefill.engine.blockSizeTokens === engine.blockSizeTokens, 'blocks cross between pools as they are');
   return [
     { ...prefill, role: 'prefill' },
-    { role: 'decode', workers, dataParallelSize, engine },
+    { role: 'decode', workers, dataParallelSize, engine, cpus },
   ];
 }
 
@@ -169,7 +174,15 @@ function speedUp(workload: Workload, arrivalSpeedup: number): Workload {
 
 type Records = Pick<
   Simulation,
-  'arrivedMs' | 'ttftMs' | 'e2eMs' | 'queuedMs' | 'cachedTokens' | 'reusedTokens' | 'preemptions' | 'legs'
+  | 'arrivedMs'
+  | 'ttftMs'
+  | 'e2eMs'
+  | 'queuedMs'
+  | 'cachedTokens'
+  | 'reusedTokens'
+  | 'preemptions'
+  | 'answeredBy'
+  | 'legs'
 >;
 
 function openRecords(size: number, isApart: boolean): Records {
@@ -183,6 +196,7 @@ function openRecords(size: number, isApart: boolean): Records {
     cachedTokens: new Uint32Array(size),
     reusedTokens: new Float64Array(size),
     preemptions: new Uint32Array(size),
+    answeredBy: new Int32Array(size).fill(-1),
   };
 }
 
@@ -198,6 +212,7 @@ function record(records: Records, request: SimulatedRequest, nowMs: number): voi
   records.cachedTokens[index] = Math.max(0, first.cachedTokens);
   records.reusedTokens[index] = first.reusedTokens;
   records.preemptions[index] = first.preemptions;
+  records.answeredBy[index] = request.rank?.at ?? -1;
   const { legs } = records;
   if (prefill === undefined || legs === undefined) return;
   const decodeQueuedMs = request.dispatchedMs - request.arrivedMs;
@@ -301,5 +316,6 @@ function createRouters(pool: PoolView, options: RoutedPool): RouterBench {
   if (mode === 'stateless') return new StatelessRouters(pool, options);
   if (mode === 'kv') return new KvRouters(pool, options);
   if (mode === 'load-aware') return new KvRouters(pool, { ...options, kv: loadAware(options.kv) });
+  if (mode === 'direct') return new DirectRouters(pool, options);
   return new SimpleRouters(pool, { ...options, mode });
 }

@@ -27,6 +27,8 @@ export interface SyntheticOptions {
   /** Granularity of prefixes: the engine's block. */
   readonly stretchTokens: number;
   readonly seed: number;
+  /** Each session names one of so many workers, any. @default no request names one */
+  readonly namedWorkers?: number;
 }
 
 /**
@@ -56,23 +58,29 @@ function exponential(mean: number, random: Random): number {
   return -Math.log(1 - random.next()) * mean;
 }
 
+const NAMING = 0x6e61_6d65;
+
 class SessionWriter {
   readonly #options: SyntheticOptions;
   readonly #random: Random;
+  /** Of the workers that sessions name, so that prompts are the same with and without them. */
+  readonly #naming: Random;
   readonly #prefixStretches: number;
   #nextId: number;
 
   constructor(options: SyntheticOptions, random: Random) {
     this.#options = options;
     this.#random = random;
+    this.#naming = seededRandom(options.seed ^ NAMING);
     // Prefixes have the first ids: stretch k of group g is g * stretches + k.
     this.#prefixStretches = Math.floor((options.inputTokens * options.sharedPrefixRatio) / options.stretchTokens);
     this.#nextId = options.prefixGroups * this.#prefixStretches;
   }
 
   write(session: number, arrivalMs: number): readonly WorkloadRequest[] {
-    const { turnsPerSession, outputTokens, interTurnDelayMs } = this.#options;
+    const { turnsPerSession, outputTokens, interTurnDelayMs, namedWorkers } = this.#options;
     const turns: WorkloadRequest[] = [];
+    const worker = namedWorkers === undefined ? undefined : this.#naming.below(namedWorkers);
     let known = this.#prefix();
     let inputTokens = 0;
     for (let turn = 0; turn < turnsPerSession; turn++) {
@@ -86,6 +94,7 @@ class SessionWriter {
         stretchIds,
         sessionId: turnsPerSession > 1 ? String(session) : undefined,
         delayMs: turn === 0 ? 0 : interTurnDelayMs,
+        worker,
       });
       known = stretchIds.slice(0, Math.floor(inputTokens / this.#options.stretchTokens));
       inputTokens += answerTokens;

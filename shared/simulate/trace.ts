@@ -27,6 +27,7 @@ const PRIORITY_MAX = 2 ** 31;
  * | `hash_ids` | one id per started stretch of `stretchTokens` prompt tokens; equal ids are equal prefixes |
  * | `session_id`, `delay` or `delay_ms` | optional: the request waits for the session's one before, then `delay` ms |
  * | `priority`, `strict_priority` | optional: seconds ahead in the router's queue, and its tier |
+ * | `worker` | optional: number of the worker that the client names, from 0; for the mode `direct` |
  *
  * @throws TraceError that names the line and the field
  */
@@ -102,11 +103,12 @@ class RecordReader {
     return { inputTokens, outputTokens, stretchIds: ids };
   }
 
-  hints(): Pick<WorkloadRequest, 'delayMs' | 'priorityJump' | 'strictPriority'> {
+  hints(): Pick<WorkloadRequest, 'delayMs' | 'priorityJump' | 'strictPriority' | 'worker'> {
     return {
       delayMs: this.#optional('delay_ms') ?? this.#optional('delay'),
       priorityJump: this.#optional('priority'),
       strictPriority: 'strict_priority' in this.#fields ? this.#whole('strict_priority', 0, PRIORITY_MAX) : undefined,
+      worker: 'worker' in this.#fields ? this.#whole('worker', 0, PRIORITY_MAX) : undefined,
     };
   }
 

@@ -25,6 +25,8 @@ export interface Workload {
   /** Seconds that the request is ahead of its arrival in the router's queue. */
   readonly priorityJump: Float64Array;
   readonly strictPriority: Uint32Array;
+  /** Number of the worker that the client named, or -1. */
+  readonly worker: Int32Array;
 }
 
 /** One request while a workload is put together. */
@@ -38,6 +40,7 @@ export interface WorkloadRequest {
   readonly delayMs?: number | undefined;
   readonly priorityJump?: number | undefined;
   readonly strictPriority?: number | undefined;
+  readonly worker?: number | undefined;
 }
 
 /** Puts requests into columns. Ids are numbered densely in the order of their first use. */
@@ -59,6 +62,7 @@ export function toWorkload(requests: readonly WorkloadRequest[], stretchTokens: 
     delayMs: Float64Array.from(requests, ({ delayMs = 0 }) => delayMs),
     priorityJump: Float64Array.from(requests, ({ priorityJump = 0 }) => priorityJump),
     strictPriority: Uint32Array.from(requests, ({ strictPriority = 0 }) => strictPriority),
+    worker: Int32Array.from(requests, ({ worker = -1 }) => worker),
   };
 }
 

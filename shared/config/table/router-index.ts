@@ -32,6 +32,7 @@ export const routerIndexRows = {
   }),
   routerReplicaSync: routers.bool({
     names: '--router-replica-sync DYN_ROUTER_REPLICA_SYNC',
+    defaultFor: { simulate: true },
     source: 'Dynamo',
     about: 'Shares active requests between router replicas.',
   }),

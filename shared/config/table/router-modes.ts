@@ -95,21 +95,23 @@ export const routerModesRows = {
 
 /** Rows of "Queue and admission". */
 export const queueRows = {
-  routerQueueThreshold: routers.decimalOrNone({
+  routerQueueThreshold: routers.decimalOrAuto({
     names: '--router-queue-threshold DYN_ROUTER_QUEUE_THRESHOLD',
     range: { min: 0 },
     // The selection service queues only where it is told to: workers need not say then how many tokens they batch.
-    decide: (facts): number | null => (facts.read('service') === 'selection' ? null : 16),
-    defaultText: '16; stator router --service selection: None',
-    source: 'Dynamo; 1.6.1: unset',
-    about: 'Fraction of prefill capacity above which requests queue.',
+    decide: (facts): number | 'auto' | null => (facts.read('service') === 'selection' ? null : 'auto'),
+    defaultText: 'auto; stator router --service selection: None',
+    source: 'Dynamo: 16; 1.6.1: unset',
+    about:
+      'Fraction of prefill capacity above which requests queue, with either cost model. auto: 16 with dynamo; with stator requests queue while every worker prefills.',
   }),
   routerQueuePolicy: routers.choice({
     names: '--router-queue-policy DYN_ROUTER_QUEUE_POLICY',
-    values: ['fcfs', 'wspt', 'lcfs'],
-    default: 'fcfs',
-    source: 'Dynamo; 1.6.1: no lcfs',
-    about: 'Order of the router queue.',
+    values: ['fcfs', 'wspt', 'lcfs', 'auto'],
+    default: 'auto',
+    source: 'Dynamo: fcfs; 1.6.1: no lcfs',
+    about:
+      'Order of the router queue, with either cost model. auto: fcfs with dynamo; with stator the least left to compute first, and waiting counts.',
   }),
   admissionControl: edges.choice({
     names: '--admission-control DYN_ADMISSION_CONTROL',

@@ -153,13 +153,13 @@ export const routerScoringRows = {
     names: '--aic-moe-tp-size --ais-moe-tp-size DYN_AIC_MOE_TP_SIZE DYN_AIS_MOE_TP_SIZE',
     range: { min: 1 },
     source: 'Dynamo; ais 1.6.1',
-    about: 'MoE tensor-parallel size; tp x dp = moe_tp x moe_ep.',
+    about: 'MoE tensor-parallel size; tp x dp = moe_tp x moe_ep. The built-in estimate only checks that.',
   }),
   aicMoeEpSize: timingModelUsers.int({
     names: '--aic-moe-ep-size --ais-moe-ep-size DYN_AIC_MOE_EP_SIZE DYN_AIS_MOE_EP_SIZE',
     range: { min: 1 },
     source: 'Dynamo; ais 1.6.1',
-    about: 'MoE expert-parallel size.',
+    about: 'MoE expert-parallel size. The built-in estimate only checks that it fits.',
   }),
   aicAttentionDpSize: timingModelUsers.int({
     names: '--aic-attention-dp-size --ais-attention-dp-size DYN_AIC_ATTENTION_DP_SIZE DYN_AIS_ATTENTION_DP_SIZE',

@@ -33,11 +33,35 @@ export const simulateRows = {
   }),
   mode: simulate.choice({
     names: '--mode --router-mode',
-    values: ['round-robin', 'random', 'power-of-two', 'least-loaded', 'load-aware', 'kv'],
+    values: [
+      'round-robin',
+      'random',
+      'power-of-two',
+      'least-loaded',
+      'device-aware-weighted',
+      'direct',
+      'load-aware',
+      'kv',
+    ],
     synonyms: { 'kv-router': 'kv', 'power-of-two-choices': 'power-of-two' },
     default: 'round-robin',
     source: 'Stator',
-    about: 'Routing in the simulation; load-aware is kv without knowledge of the caches.',
+    about:
+      'Routing in the simulation; load-aware is kv without knowledge of the caches, direct sends a request where its line of the trace says (worker), or all of a made-up session to any one worker.',
+  }),
+  numCpuWorkers: simulate.int({
+    names: '--num-cpu-workers',
+    range: { min: 0 },
+    default: 0,
+    source: 'Stator',
+    about: 'Workers among them that are CPUs, for --mode device-aware-weighted.',
+  }),
+  cpuSlowdown: simulate.decimal({
+    names: '--cpu-slowdown',
+    range: { min: 1 },
+    default: 8,
+    source: 'Stator',
+    about: 'How many times as long as an accelerator a CPU worker takes.',
   }),
   costModel: simulate.choice({
     names: '--cost-model --router-cost-model',

@@ -76,3 +76,14 @@ export function orNone<T>(type: ValueType<T>): ValueType<T | null> {
     show: (value) => (value === null ? 'None' : type.show(value)),
   };
 }
+
+/** `type`, or the word `auto`: something else decides. */
+export function orAuto<T>(type: ValueType<T>): ValueType<T | 'auto'> {
+  return {
+    ...type,
+    allowed: type.allowed === '' ? 'auto' : `${type.allowed}, auto`,
+    parse: (texts, around) =>
+      (texts.at(-1) ?? '').trim().toLowerCase() === 'auto' ? accept('auto') : type.parse(texts, around),
+    show: (value) => (value === 'auto' ? 'auto' : type.show(value)),
+  };
+}

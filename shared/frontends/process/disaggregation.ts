@@ -9,7 +9,7 @@ import {
   type PrefillState,
   type RoutableModel,
 } from '../../pipeline/index.ts';
-import { readConditionalDisaggregation } from '../../router/index.ts';
+import { QUEUE_THRESHOLD, readConditionalDisaggregation } from '../../router/index.ts';
 import {
   createDisaggregationMetrics,
   type Logger,
@@ -72,6 +72,7 @@ export function observeDisaggregation(
 export function openBypass(settings: EdgeSettings, source: ExplanationSource | undefined): Bypass | undefined {
   const { routerConditionalDisagg: isOn, routerConditionalDisaggConfig: config, routerQueueThreshold } = settings;
   if (!isOn) return undefined;
-  const rule = readConditionalDisaggregation(config, routerQueueThreshold ?? undefined);
+  const busyThreshold = routerQueueThreshold === 'auto' ? QUEUE_THRESHOLD : (routerQueueThreshold ?? undefined);
+  const rule = readConditionalDisaggregation(config, busyThreshold);
   return source && conditionalBypass(rule, source);
 }

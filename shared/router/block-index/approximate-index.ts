@@ -17,7 +17,7 @@ const BY_TIME = 0;
 
 export interface ApproximateIndexOptions {
   readonly ranks: RankTable;
-  readonly clock: Clock;
+  readonly clock: Pick<Clock, 'nowMs'>;
   /** `lru`: a rank keeps as many blocks as it has room for (`setCapacity`); until that is known, by time. */
   readonly policy: 'ttl' | 'lru';
   /** How long a block counts as held after the last decision that used it. */
@@ -42,7 +42,7 @@ interface Running {
 export class ApproximateIndex implements PrefixIndex {
   readonly #ranks: RankTable;
   readonly #index: BlockIndex;
-  readonly #clock: Clock;
+  readonly #clock: Pick<Clock, 'nowMs'>;
   readonly #policy: 'ttl' | 'lru';
   readonly #ttlMs: number;
   readonly #bucketMs: number;

@@ -33,9 +33,13 @@ export interface KvRouterConfig {
   readonly assumeKvReuse: boolean;
   readonly trackPrefillTokens: boolean;
   readonly prefillLoadModel: 'none' | 'aic';
-  /** Multiple of a worker's batched tokens above which requests wait; undefined = nobody ever waits. */
-  readonly queueThreshold: number | undefined;
-  readonly queuePolicy: QueuePolicy;
+  /**
+   * Multiple of a worker's batched tokens above which requests wait; undefined = nobody ever waits; `auto` = as the cost
+   * model has it: 16 with `dynamo`, a gate of its own with `stator`.
+   */
+  readonly queueThreshold: number | 'auto' | undefined;
+  /** `auto` = as the cost model has it: `fcfs` with `dynamo`, an order of its own with `stator`. */
+  readonly queuePolicy: QueuePolicy | 'auto';
   /** Rows by what of the prompt nobody has cached; empty = no such limit. */
   readonly queueByIncomingMissingIsl: readonly MissingIslLimit[];
   /** Requests that may wait in all; one more is refused. */
@@ -47,6 +51,9 @@ export interface KvRouterConfig {
 }
 
 export type QueuePolicy = 'fcfs' | 'lcfs' | 'wspt';
+
+/** What `auto` is where the cost model has no gate of its own. */
+export const QUEUE_THRESHOLD = 16;
 
 export interface MissingIslLimit {
   readonly missingTokensFloor: number;
@@ -77,8 +84,8 @@ export const defaultKvRouterConfig: KvRouterConfig = {
   assumeKvReuse: true,
   trackPrefillTokens: true,
   prefillLoadModel: 'none',
-  queueThreshold: 16,
-  queuePolicy: 'fcfs',
+  queueThreshold: 'auto',
+  queuePolicy: 'auto',
   queueByIncomingMissingIsl: [],
   queuedRequestsMax: 65_536,
   overlapRefreshAfterMs: 10_000,
@@ -133,7 +140,7 @@ export function checkRange(field: string, value: number, max = Number.MAX_VALUE)
 
 function checkRanges(config: KvRouterConfig): void {
   for (const [field, name, max] of RANGES) checkRange(name, config[field], max);
-  if (config.queueThreshold !== undefined) checkRange('router_queue_threshold', config.queueThreshold);
+  if (typeof config.queueThreshold === 'number') checkRange('router_queue_threshold', config.queueThreshold);
   if (config.predictedTtlMs !== undefined) checkRange('router_predicted_ttl_secs', config.predictedTtlMs);
   checkMissingIsl(config.queueByIncomingMissingIsl);
 }

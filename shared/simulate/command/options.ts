@@ -7,7 +7,7 @@ import { reasonOf } from '../../errors/index.ts';
 import { type KvRouterConfig, KvRouterConfigError, kvRouterConfigOf, type PolicyConfig } from '../../router/index.ts';
 import { openRouterFiles } from '../../routing/index.ts';
 import { applyEngineArgs, readEngineArgs } from '../../worker/index.ts';
-import type { RoutingMode, RoutingOptions } from '../routers.ts';
+import type { CpuWorkers, RoutingMode, RoutingOptions } from '../routers.ts';
 import type { SimulationOptions } from '../simulate.ts';
 import { makeWorkload } from '../synthetic.ts';
 import { parseTrace, TraceError } from '../trace.ts';
@@ -24,14 +24,18 @@ export async function simulationOptions(
 ): Promise<SimulationOptions> {
   const { settings } = config;
   const { policies, prefillDuration } = await explainRefusal(() => openRouterFiles(settings));
+  const mode = modeOf(settings);
+  if (mode === 'direct') checkNamedWorkers(workload, fleet);
   return {
     workload,
     ...fleet,
+    cpus: cpusOf(settings, fleet),
     contextTokensMax: settings.maxModelLen,
     routing: {
-      mode: modeOf(settings),
+      mode,
       routers: settings.routers,
-      replicaSyncDelayMs: settings.replicaSyncDelayMs,
+      replicaSyncDelayMs: settings.routerReplicaSync ? settings.replicaSyncDelayMs : undefined,
+      cudaToCpuRatio: settings.encoderCudaToCpuRatio,
       loadAgeMs: settings.loadAgeMs,
       asking: { workersMax: settings.routerAskedWorkers, delayMs: settings.askDelayMs },
       kv: await kvConfig(config, policies),
@@ -52,6 +56,26 @@ function modeOf({ loadAware, mode, routerRole }: Settings<'simulate'>): RoutingM
   if (routerRole !== 'stateless') return mode;
   if (mode === 'kv') return 'stateless';
   throw new ConfigError([`--router-role stateless decides for --mode kv, not for ${mode}`]);
+}
+
+/** @throws ConfigError where a request does not say which worker is to take it, and in two pools, where it would have to name two */
+function checkNamedWorkers({ worker }: Workload, { prefill }: Pick<SimulationOptions, 'prefill'>): void {
+  if (prefill !== undefined)
+    throw new ConfigError(['--mode direct is for one pool of workers, not for prefill and decode']);
+  const at = worker.indexOf(-1);
+  if (at >= 0)
+    throw new ConfigError([
+      `--mode direct needs the field "worker" in every request of --trace; request ${at + 1} has none`,
+    ]);
+}
+
+/** @throws ConfigError for more CPUs than workers */
+function cpusOf(
+  { numCpuWorkers: count, cpuSlowdown: slowdown }: Settings<'simulate'>,
+  { workers }: Pick<SimulationOptions, 'workers'>,
+): CpuWorkers | undefined {
+  if (count > workers) throw new ConfigError([`--num-cpu-workers ${count} is more than the ${workers} workers`]);
+  return count === 0 ? undefined : { count, slowdown };
 }
 
 function kvConfig(
@@ -206,6 +230,7 @@ export class WorkloadSource {
       prefixGroups: settings.numPrefixGroups,
       stretchTokens: settings.blockSize,
       seed: settings.seed,
+      ...(settings.mode === 'direct' && { namedWorkers: settings.workers }),
     });
   }
 

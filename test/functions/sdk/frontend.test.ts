@@ -30,7 +30,7 @@ async function withFrontend<T>(
 
 describe('a frontend in a program decides as stator frontend does', () => {
   it.each([
-    [[], {}, { routerCostModel: 'auto', routerQueueThreshold: 16 }],
+    [[], {}, { routerCostModel: 'auto', routerQueueThreshold: 'auto' }],
     [['--router-kv-overlap-score-credit', '0.2'], {}, { routerCostModel: 'dynamo' }],
     [[...KV, '--router-temperature', '0.5'], {}, { routerCostModel: 'dynamo', routerTemperature: 0.5 }],
     [[...KV, '--router-temperature', '0.5', '--router-cost-model', 'stator'], {}, { routerCostModel: 'stator' }],

@@ -91,7 +91,7 @@ describe('configuration table', () => {
   it('types the resolved settings of a process from its rows', () => {
     expectTypeOf<Settings<'frontend'>['httpPort']>().toEqualTypeOf<number>();
     expectTypeOf<Settings<'frontend'>['modelName']>().toEqualTypeOf<string | undefined>();
-    expectTypeOf<Settings<'frontend'>['routerQueueThreshold']>().toEqualTypeOf<number | null>();
+    expectTypeOf<Settings<'frontend'>['routerQueueThreshold']>().toEqualTypeOf<number | 'auto' | null>();
     expectTypeOf<Settings<'worker'>['planeTls']>().toEqualTypeOf<'auto' | 'on' | 'off'>();
     expectTypeOf<Settings<'worker'>['mockOutput']>().toEqualTypeOf<'text' | 'random'>();
     expectTypeOf<Settings<'function'>>().not.toHaveProperty('httpPort');

@@ -1,9 +1,10 @@
-import type { KvRouterConfig, MissingIslLimit, QueuePolicy } from '../kv-config.ts';
+import { type KvRouterConfig, type MissingIslLimit, QUEUE_THRESHOLD, type QueuePolicy } from '../kv-config.ts';
 
 /** One class of waiting requests. Undefined = no such bound. */
 export interface PolicyClass {
   readonly name: string;
-  readonly policy: QueuePolicy;
+  /** `auto` = as the cost model has it. */
+  readonly policy: QueuePolicy | 'auto';
   /** Uncached tokens that the class may send in one round of the classes. */
   readonly quantumTokens: number;
   /** Active prefill tokens above which a worker is full for the class. */
@@ -13,8 +14,8 @@ export interface PolicyClass {
   /** Share of the eligible ranks that must be full before requests wait. @default 1 */
   readonly busyShare: number;
   /**
-   * Somebody set the bounds above for this class: they hold under every cost model. Otherwise they are the router's own
-   * threshold, in whose place `stator` has a gate of its own.
+   * Somebody set the bounds above: they hold under every cost model. Otherwise they are Dynamo's, in whose place `stator` has
+   * a gate of its own.
    */
   readonly hasOwnBounds: boolean;
   readonly requestsPerWorkerMax: number | undefined;
@@ -40,14 +41,15 @@ export interface PolicyConfig {
 
 /** Without classes: one for all requests, as the router's own settings say. */
 export function singleClass(config: KvRouterConfig): PolicyProfile {
+  const hasOwnBounds = config.queueThreshold !== 'auto';
   const only: PolicyClass = {
     name: 'default',
     policy: config.queuePolicy,
     quantumTokens: 1,
     busyTokens: undefined,
-    busyFraction: config.queueThreshold,
+    busyFraction: config.queueThreshold === 'auto' ? QUEUE_THRESHOLD : config.queueThreshold,
     busyShare: 1,
-    hasOwnBounds: false,
+    hasOwnBounds,
     requestsPerWorkerMax: undefined,
     promptTokensPerWorkerMax: undefined,
     cachedTokensPerWorkerMax: undefined,

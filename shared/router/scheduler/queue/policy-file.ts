@@ -12,7 +12,7 @@ const classSchema = z.strictObject({
   name,
   policy_family: name.optional(),
   cache_bucket: name.optional(),
-  queue_policy: z.enum(['fcfs', 'wspt']).default('fcfs'),
+  queue_policy: z.enum(['fcfs', 'wspt']).optional(),
   quantum: z.int().min(1),
   prefill_busy_threshold: z.int().min(0).optional(),
   prefill_busy_threshold_frac: z.number().min(0).optional(),
@@ -156,7 +156,7 @@ function familiesOf(
 function toClass(row: ClassRow): PolicyClass {
   return {
     name: row.name,
-    policy: row.queue_policy,
+    policy: row.queue_policy ?? 'auto',
     quantumTokens: row.quantum,
     busyTokens: row.prefill_busy_threshold,
     busyFraction: row.prefill_busy_threshold_frac,

@@ -33,7 +33,7 @@ const INVALID = Number.NEGATIVE_INFINITY;
 /**
  * The gate before a choice: who must wait, in what order they leave, and when. `dynamo` waits while every eligible rank has
  * more active prefill tokens than the class allows; `stator` while every one has any that should not be
- * done by now, unless the class has bounds of its own.
+ * done by now, and orders by what is left to compute. Bounds and an order that somebody set hold in either.
  */
 export class RequestQueue {
   readonly #options: RequestQueueOptions;
@@ -90,13 +90,12 @@ export class RequestQueue {
     const refusal = this.#lines.refusal(line, missing, this.#options.workers.workers.length);
     if (refusal !== undefined) return refusal;
     const costTokens = Math.max(1, missing);
-    const { policy } = line.policyClass;
     const waiting: Waiting = {
       weighed,
       outcome,
       arrivedMs: nowMs,
       order: this.#arrivals++,
-      key: queueKey(policy, (nowMs - this.#startMs) / 1000, request.priorityJump ?? 0, costTokens),
+      key: 0,
       cachedTokens,
       costTokens,
       line,
@@ -106,7 +105,7 @@ export class RequestQueue {
       lane: '',
       heapAt: -1,
     };
-    if (this.#isStator) waiting.key = this.#urgencyOf(waiting);
+    waiting.key = this.#keyOf(waiting);
     this.#lines.add(waiting);
     this.#byAge.add(waiting);
     if (request.deadlineMs !== undefined) this.#deadlines++;
@@ -216,6 +215,19 @@ export class RequestQueue {
     );
   }
 
+  /** Whether the line is in the order of `stator`, whose keys change while requests wait. */
+  #ages({ policyClass }: ClassQueue): boolean {
+    return this.#isStator && policyClass.policy === 'auto';
+  }
+
+  #keyOf(waiting: Waiting): number {
+    const { line, arrivedMs, costTokens, weighed } = waiting;
+    if (this.#ages(line)) return this.#urgencyOf(waiting);
+    const { policy } = line.policyClass;
+    const arrivedSecs = (arrivedMs - this.#startMs) / 1000;
+    return queueKey(policy === 'auto' ? 'fcfs' : policy, arrivedSecs, weighed.request.priorityJump ?? 0, costTokens);
+  }
+
   /** Least left to compute first; waiting makes a request seem shorter. */
   #urgencyOf({ uncachedTokens: left, arrivedMs, weighed }: Waiting): number {
     const jumpMs = 1000 * Math.max(0, weighed.request.priorityJump ?? 0);
@@ -230,7 +242,7 @@ export class RequestQueue {
     const aging = STATOR_AGING / pace.msPerToken;
     if (aging === this.#aging || (!isShort && Math.abs(aging / this.#aging - 1) < PACE_DRIFT_MAX)) return;
     this.#aging = aging;
-    this.#lines.rekey((waiting) => this.#urgencyOf(waiting));
+    this.#lines.rekey((waiting) => this.#keyOf(waiting));
   }
 
   #refreshOldest(nowMs: number, most: number): void {
@@ -252,7 +264,7 @@ export class RequestQueue {
     if (isAsBefore) return; // nobody had any of it, and nobody has
     if (this.#chooser.narrow(request) !== undefined) return;
     waiting.uncachedTokens = uncachedTokens(request.promptTokens, this.#chooser.bestCachedTokens());
-    waiting.key = this.#urgencyOf(waiting);
+    waiting.key = this.#keyOf(waiting);
     waiting.line.moved(waiting);
   }
 

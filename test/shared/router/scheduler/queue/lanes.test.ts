@@ -11,7 +11,7 @@ import type { SchedulableWorker } from '../../../../../shared/router/scheduler/t
 import { Pool, promptTokens, worker } from '../pool.ts';
 
 const MODELS: readonly (readonly [name: KvRouterConfig['costModel'], config: Partial<KvRouterConfig>])[] = [
-  ['stator', { costModel: 'stator', queueThreshold: 16 }],
+  ['stator', { costModel: 'stator', queueThreshold: 'auto' }],
   ['dynamo', { costModel: 'dynamo', queueThreshold: 0.001 }],
 ];
 const SOME = new Set(['1', '2']);
@@ -76,7 +76,7 @@ describe.each(MODELS)('requests that only busy workers may take, with the cost m
 
 describe('time alone', () => {
   it('makes room for who waits, not for who comes just then and might go elsewhere, too', async () => {
-    const pool = new Pool({ workers: fleet().slice(0, 2), config: { costModel: 'stator', queueThreshold: 16 } });
+    const pool = new Pool({ workers: fleet().slice(0, 2), config: { costModel: 'stator', queueThreshold: 'auto' } });
     pool.submit('runs1', promptTokens(2000, 1), { allowedWorkers: new Set(['1']) });
     pool.submit('runs2', promptTokens(50_000, 2), { allowedWorkers: new Set(['2']) });
     const waits = pool.submit('waits', promptTokens(2500, 3), { allowedWorkers: new Set(['1']) });

@@ -375,7 +375,7 @@ models:
 });
 
 describe('the queue of the cost model stator', () => {
-  const stator = { costModel: 'stator', queueThreshold: 0 } as const;
+  const stator = { costModel: 'stator', queueThreshold: 'auto' } as const;
 
   it('sends while some eligible worker is idle, to the cheapest one, idle or not', () => {
     const pool = narrow({ config: stator, workers: [worker('a'), worker('b')] });
@@ -425,6 +425,39 @@ policy_classes:
       pool.submit(`r${at}`, promptTokens(3000, at), { policyClass: 'batch' }),
     );
     expect(sent.map(({ decision }) => decision !== undefined)).toEqual([true, true, false, false]);
+  });
+
+  it.each([
+    ['fcfs', ['long', 'short', 'middle']],
+    ['lcfs', ['middle', 'short', 'long']],
+    ['wspt', ['short', 'middle', 'long']],
+  ] as const)('keeps the order that somebody chose: %s', async (queuePolicy, order) => {
+    const pool = narrow({ config: { ...stator, queuePolicy } });
+    pool.submit('r1', promptTokens(100_000, 1));
+    const long = pool.submit('long', promptTokens(5600, 2));
+    await pool.clock.advance(500);
+    const short = pool.submit('short', promptTokens(4160, 3));
+    await pool.clock.advance(500);
+    const middle = pool.submit('middle', promptTokens(4640, 4));
+    expect(drainOrder(pool, 'r1', { long, short, middle })).toEqual(order);
+  });
+
+  it('keeps a threshold that somebody set: requests go to a busy worker up to it, and no further', () => {
+    const pool = narrow({
+      config: { ...stator, queueThreshold: 1 },
+      workers: [worker('a', { maxNumBatchedTokens: 5000 })],
+    });
+    const sent = Array.from({ length: 4 }, (_, at) => pool.submit(`r${at}`, promptTokens(3000, at)));
+    expect(sent.map(({ decision }) => decision !== undefined)).toEqual([true, true, false, false]);
+  });
+
+  it('keeps the order of a policy class', () => {
+    const pool = narrow({ config: stator, policies: bounded('prefill_busy_threshold: 0, queue_policy: fcfs') });
+    const more = { policyClass: 'batch' };
+    pool.submit('r1', promptTokens(100_000, 1), more);
+    const long = pool.submit('long', promptTokens(5600, 2), more);
+    const short = pool.submit('short', promptTokens(4160, 3), more);
+    expect(drainOrder(pool, 'r1', { long, short })).toEqual(['long', 'short']);
   });
 
   it('opens when a prefill should be over, before its first token is seen', async () => {
