@@ -2,7 +2,8 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { defineConfig } from 'vitest/config';
 import { BaseSequencer, type TestSpecification } from 'vitest/node';
 
-const shared = { testTimeout: 30_000, hookTimeout: 60_000, pool: 'forks' } as const;
+const OWN_STATE = 'test/support/own-state.ts';
+const shared = { testTimeout: 30_000, hookTimeout: 60_000, pool: 'forks' as const, setupFiles: [OWN_STATE] };
 
 /** What takes longest, the longest first: begun last, it would run alone at the end. A clean clone has no times to go by. */
 const LONGEST = [
@@ -137,7 +138,7 @@ export default defineConfig({
           name: 'computing',
           include: COMPUTING,
           testTimeout: 400_000, // they wait for their turn
-          setupFiles: ['test/support/behind-others.ts'],
+          setupFiles: [OWN_STATE, 'test/support/behind-others.ts'],
           ...BESIDE,
         },
       },

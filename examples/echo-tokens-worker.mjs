@@ -1,5 +1,5 @@
 // A model that takes token ids: the frontend renders the chat template, tokenizes, and makes text of the tokens again.
-//   MODEL_FOLDER=~/models/Qwen3-0.6B node examples/echo-tokens-worker.mjs --discovery-backend file
+//   MODEL_FOLDER=~/models/Qwen3-0.6B node examples/echo-tokens-worker.mjs
 // @ts-check
 import { defineWorker } from 'stator/worker';
 

@@ -1,5 +1,5 @@
 // The frontend inside a program of your own: its routes beside ours, on one server.
-//   node examples/embedded-frontend.mjs --discovery-backend file
+//   node examples/embedded-frontend.mjs
 //   curl http://127.0.0.1:8000/hello
 // Outside of a clone it needs `npm install @hono/node-server`, or any server that speaks fetch.
 // @ts-check

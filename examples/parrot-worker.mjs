@@ -1,6 +1,6 @@
 // A model in a few lines: it says back what it hears, a word at a time.
-//   node examples/parrot-worker.mjs --discovery-backend file
-//   npx stator frontend --discovery-backend file
+//   node examples/parrot-worker.mjs
+//   npx stator frontend
 //   curl http://127.0.0.1:8000/v1/chat/completions -H 'content-type: application/json' \
 //     -d '{"model":"parrot","stream":true,"messages":[{"role":"user","content":"hello there"}]}'
 // @ts-check

@@ -1,5 +1,5 @@
 // A tensor model for KServe's clients: Triton's `simple`, which adds and subtracts two vectors.
-//   node examples/tensor-worker.mjs --discovery-backend file
+//   node examples/tensor-worker.mjs
 // @ts-check
 import { defineWorker, readTensor, ServeError, writeTensor } from 'stator/worker';
 

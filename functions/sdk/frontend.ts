@@ -32,7 +32,7 @@ export interface EmbeddedFrontend {
  * A frontend with the settings of `stator frontend`. Rejects with one line when discovery cannot be read.
  *
  * @example
- * const frontend = await createFrontend({ flags: ['--discovery-backend', 'file'] });
+ * const frontend = await createFrontend({ flags: ['--router-mode', 'kv'] });
  * export default { fetch: frontend.fetch };
  */
 export async function createFrontend({

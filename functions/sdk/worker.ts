@@ -24,7 +24,7 @@ export {
 export type { RuntimeFacts, WorkerDefinition } from './worker-definition.ts';
 
 export interface StartOptions {
-  /** Flags of `stator worker` (docs/configuration.md), such as `['--discovery-backend', 'file']`. @default none */
+  /** Flags of `stator worker` (docs/configuration.md), such as `['--namespace', 'mine']`. @default none */
   readonly flags?: readonly string[];
   /** Variables; flags win. @default process.env */
   readonly env?: Readonly<Record<string, string | undefined>>;

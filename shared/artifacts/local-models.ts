@@ -1,8 +1,8 @@
 import { existsSync, readFileSync } from 'node:fs';
 import { readFile, stat } from 'node:fs/promises';
-import { homedir } from 'node:os';
 import { dirname, isAbsolute, join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { homeFolder } from '../config/index.ts';
 
 /**
  * The local folder of a model that an engine names: the folder itself, or the copy that the engine has downloaded from the
@@ -15,7 +15,7 @@ export async function findLocalModel(
 ): Promise<string | undefined> {
   if (await isFolder(name)) return resolve(name);
   if (isAbsolute(name) || !/^[\w.-]+\/[\w.-]+$/.test(name)) return undefined;
-  const root = env.HF_HUB_CACHE || join(env.HF_HOME || join(homedir(), '.cache', 'huggingface'), 'hub');
+  const root = env.HF_HUB_CACHE || join(env.HF_HOME || join(homeFolder(), '.cache', 'huggingface'), 'hub');
   const folder = join(root, `models--${name.replace('/', '--')}`);
   const revision = await readFile(join(folder, 'refs', 'main'), 'utf8').catch(() => ''); // not downloaded
   const snapshot = join(folder, 'snapshots', revision.trim());

@@ -275,7 +275,7 @@ function isSet(value: unknown): boolean {
 
 /** Checks that need more than one setting. */
 export function findProblems(view: ConfigView, { problems, warnings }: Findings): void {
-  const { process, given, values } = view;
+  const { given, values } = view;
   const givenName = (setting: SettingName): string => given.get(setting)?.name ?? nameOf(setting);
   for (const [one, other] of TOGETHER) {
     const [present, absent] = values[one] === undefined ? [other, one] : [one, other];
@@ -301,12 +301,6 @@ export function findProblems(view: ConfigView, { problems, warnings }: Findings)
     warnings.push(
       `--router-kv-overlap-score-credit ${credit} is above 1.0; --router-prefill-load-scale weighs prefill`,
     );
-  const isAlone = process === 'frontend' || process === 'worker' || process === 'router';
-  if (isAlone && reachOf(values) === 'one process' && !given.has('discoveryBackend')) {
-    warnings.push(
-      'discovery is in memory, so no other process is seen: use --discovery-backend file or set STATOR_DISCOVERY_TABLE',
-    );
-  }
 }
 
 /** Whether each of `processes` finds a port in the range. */

@@ -109,7 +109,8 @@ const ROUTER_MODE: Asked = {
 const DISCOVERY: Asked = {
   setting: 'discoveryBackend',
   value: 'WHERE',
-  about: 'Where workers and frontends find each other: file (one machine; folder in DYN_FILE_KV) or dynamodb',
+  about:
+    'Where workers and frontends find each other: file (this machine; the default without a table), dynamodb or mem',
 };
 const NAMESPACE: Asked = { setting: 'namespace', value: 'NAME', about: 'The fleet that this belongs to' };
 const DUMP: Asked = {

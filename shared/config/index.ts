@@ -34,6 +34,7 @@ export {
   TABLE,
 } from './table.ts';
 export { UNBUILT } from './unbuilt.ts';
+export { homeFolder, stateFolder, USER_SUFFIX } from './user-folders.ts';
 export { type FilterLevel, LOG_FILTER_ALLOWED, LOG_LEVELS, parseLogLevels } from './values/log-filter.ts';
 export type { PortRange } from './values/numbers.ts';
 export type { Environment, Surroundings } from './values/value-type.ts';

@@ -1,9 +1,9 @@
 import { readFileSync, statSync } from 'node:fs';
-import { homedir } from 'node:os';
 import { type ConfigView, findProblems, type SettingValues } from './checks.ts';
 import { describeAllowed, type Process, type Row } from './row.ts';
 import { collectSources, type Findings, type Given } from './sources.ts';
 import { type NamedRow, nameOf, rowsOf, type SettingName, type Settings, TABLE } from './table.ts';
+import { homeFolder } from './user-folders.ts';
 import { hideUrlPassword } from './values/texts.ts';
 import type { Environment, Surroundings } from './values/value-type.ts';
 
@@ -82,7 +82,7 @@ type UnknownValues = Partial<Record<SettingName, unknown>>;
 /** The machine that this process runs on. Configuration is read once, before anything is served, so reads may block. */
 function machineSurroundings(env: Environment): Surroundings {
   return {
-    homeDir: homedir(),
+    homeDir: homeFolder(),
     env,
     kindOf: (path) => {
       const found = statSync(path, { throwIfNoEntry: false });

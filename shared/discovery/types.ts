@@ -74,6 +74,8 @@ export interface Catalogue {
 export interface Discovery {
   /** Its name in `--discovery-backend`. */
   readonly backend: string;
+  /** Where processes meet that were not told where; undefined where they were, or where there is no such place. */
+  readonly meetingPlace?: string | undefined;
   /** Writes or replaces a record under this process's lease; starts renewing with the first one. */
   put(record: DiscoveryRecord, signal?: AbortSignal): Promise<void>;
   /** Removes a record of this process. No error when it is gone already; after a failure the record is still there. */

@@ -15,17 +15,20 @@ export interface DiscoveryHost extends Pick<StoreOptions, 'isLasting' | 'clock' 
 }
 
 /** Opens the discovery back end that the settings name. */
-export function openDiscovery(
+export async function openDiscovery(
   settings: FleetSettings,
   logger: Logger,
   { registry, ...host }: DiscoveryHost = {},
 ): Promise<Discovery> {
-  return openStore(settings, {
+  const discovery = await openStore(settings, {
     ...host,
     ttlMs: settings.leaseTtlSecs * 1000,
     onProblem: (problem) => logger.warn('discovery problem', { problem: problem.message }),
     observer: observeView(logger, registry),
   });
+  if (discovery.meetingPlace !== undefined)
+    logger.info('processes of this user meet in', { folder: discovery.meetingPlace });
+  return discovery;
 }
 
 /** One log line when the way changes in which the fleet is read, and the metrics of each reading. */

@@ -90,6 +90,7 @@ export async function runStator(
 class SpawnedFleet implements Fleet {
   readonly fileKv: string;
   readonly temporary: string;
+  readonly #state: string;
   readonly #env: Env;
   readonly #processes: { readonly name: string; readonly child: SpawnedProcess }[] = [];
 
@@ -97,13 +98,14 @@ class SpawnedFleet implements Fleet {
     this.fileKv = join(folder, 'kv');
     this.temporary = join(folder, 'tmp');
     mkdirSync(this.temporary);
+    this.#state = join(folder, 'state');
     this.#env = env;
   }
 
   spawn(args: readonly string[], env: Env = {}, { node = process.execPath, cwd }: Place = {}): SpawnedProcess {
     const child = spawnProgram(node, [PROGRAM, ...args], {
       ...(cwd === undefined ? {} : { cwd }),
-      env: { ...withoutOurs(), TMPDIR: this.temporary, ...this.#env, ...env },
+      env: { ...withoutOurs(), TMPDIR: this.temporary, XDG_STATE_HOME: this.#state, ...this.#env, ...env },
     });
     this.#processes.push({ name: args.join(' '), child });
     return child;

@@ -1,3 +1,5 @@
+import { tmpdir } from 'node:os';
+import { dirname } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { hasDynamoDb, spawnNode, startDynamoDb, waitUntil } from './index.ts';
 
@@ -20,6 +22,16 @@ describe('spawnNode', () => {
     child.signal('SIGTERM');
     await child.kill();
     expect(await child.exited).toBeNull();
+  });
+});
+
+describe('the state of the user who runs the tests', () => {
+  it('is out of reach of every process that they start', async () => {
+    const own = process.env.XDG_STATE_HOME ?? '';
+    expect(dirname(own)).toBe(tmpdir());
+    const child = spawnNode(['-p', 'process.env.XDG_STATE_HOME']);
+    await child.exited;
+    expect(child.stdout().trim()).toBe(own);
   });
 });
 

@@ -1,6 +1,5 @@
-import { homedir } from 'node:os';
 import { join } from 'node:path';
-import { ConfigError, type Environment, type Settings } from '../../config/index.ts';
+import { ConfigError, type Environment, type Settings, stateFolder } from '../../config/index.ts';
 import { engineModel } from '../../engines/index.ts';
 import {
   DynamoDbPlannerStore,
@@ -78,7 +77,7 @@ type StoreSettings = Pick<Settings<'planner'>, 'plannerDir'> &
 
 /** The folder of a user's planners. */
 export function plannerFolder({ plannerDir }: Pick<Settings<'planner'>, 'plannerDir'>, env: Environment): string {
-  return plannerDir ?? join(env.XDG_STATE_HOME || join(homedir(), '.local', 'state'), 'stator', 'planner');
+  return plannerDir ?? join(stateFolder(env), 'planner');
 }
 
 /** Where a planner keeps what it decided: the table, where there is one, else the folder. */

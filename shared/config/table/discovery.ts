@@ -47,11 +47,13 @@ export const discoveryRows = {
     names: '--discovery-backend DYN_DISCOVERY_BACKEND',
     values: STORES,
     refused: { etcd: NOT_A_BACKEND, kubernetes: NOT_A_BACKEND },
-    decide: (facts) =>
-      facts.process === 'local' ? 'file' : facts.read('discoveryTable') === undefined ? 'mem' : 'dynamodb',
-    defaultText: 'dynamodb with a table, else mem; stator local: file',
+    decide: (facts) => {
+      if (facts.process !== 'local' && facts.read('discoveryTable') !== undefined) return 'dynamodb';
+      return facts.process === 'function' ? 'mem' : 'file'; // nobody else is where a function runs
+    },
+    defaultText: 'dynamodb with a table, else file; stator local: file; function without a table: mem',
     source: 'Dynamo: etcd',
-    about: 'Service discovery.',
+    about: 'Service discovery: of many machines (dynamodb), of one (file), or of one process alone (mem).',
   }),
   namespace: fleet.text({
     names: '--namespace DYN_NAMESPACE',
@@ -72,8 +74,10 @@ export const discoveryRows = {
   fileKv: lastingFleet.folder({
     names: 'DYN_FILE_KV',
     written: true,
-    defaultText: 'temporary folder/dynamo_store_kv-UID, for this user alone; stator local makes one for each run',
-    about: 'Root of the file back end; stator local makes a private one.',
+    defaultText:
+      '$XDG_STATE_HOME/stator/discovery/HOST, else ~/.local/state/stator/discovery/HOST (macOS: without HOST), for this user alone; ' +
+      'temporary folder/dynamo_store_kv-UID where that cannot be written; stator local makes one for each run',
+    about: 'Root of the file back end: processes that share it find each other.',
   }),
   endpoint: worker.text({
     names: '--endpoint DYN_ENDPOINT',

@@ -1,7 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import { constants } from 'node:fs';
 import { lstat, lutimes, mkdir, open, readdir, rename, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import type { Clock } from '../../clock/index.ts';
 import { inBatches } from '../../concurrency/index.ts';
@@ -148,35 +147,6 @@ async function ifPresent<T>(reading: Promise<T>): Promise<T | undefined> {
 function isMissing(error: unknown): boolean {
   const { code } = error as NodeJS.ErrnoException;
   return code === 'ENOENT' || code === 'ELOOP'; // a link put there since it was looked at: not ours
-}
-
-/** Where processes of one user meet when nobody names a folder: below the temporary folder, a name of the user's own. */
-export function userFolderPath(): string {
-  return join(tmpdir(), `dynamo_store_kv-${process.getuid?.() ?? 'user'}`);
-}
-
-/**
- * Makes `path` for this user alone, or checks that it is so: anybody may make a folder of that name in the temporary folder
- * first, and whoever can write it decides where requests go.
- *
- * @throws DiscoveryError `misconfigured` when it is a link or no folder, belongs to another user, or others may write or read it
- */
-export async function makeOwnFolder(path: string): Promise<void> {
-  await mkdir(path, { mode: 0o700 }).catch((error: NodeJS.ErrnoException) => {
-    if (error.code !== 'EEXIST') throw error;
-  });
-  const status = await lstat(path);
-  const { uid, mode } = status;
-  const fault = !status.isDirectory()
-    ? 'is a link or no folder'
-    : uid !== (process.getuid?.() ?? uid)
-      ? `belongs to another user (${uid})`
-      : (mode & 0o077) !== 0
-        ? `is open to other users (mode ${(mode & 0o777).toString(8)}; needed: 700)`
-        : undefined;
-  if (fault === undefined) return;
-  const hint = 'Remove it, or set DYN_FILE_KV to a folder that only trusted processes can write';
-  throw new DiscoveryError('misconfigured', `the discovery folder ${path} ${fault}. ${hint}`);
 }
 
 /** @throws DiscoveryError `misconfigured` when a link stands where a folder of records should be: it would be read, and swept, elsewhere */

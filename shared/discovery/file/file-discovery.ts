@@ -7,15 +7,15 @@ import { toText } from '../record-text.ts';
 import type { DiscoveryRecord } from '../records.ts';
 import { recordsUnder, SnapshotWatcher } from '../snapshot-watcher.ts';
 import type { Discovery, DiscoveryQuery, FleetLoads, Watch, WatchListener } from '../types.ts';
-import { BucketFolder, makeOwnFolder, userFolderPath } from './bucket-folder.ts';
+import { BucketFolder } from './bucket-folder.ts';
 import { FolderFollower, type FolderReader } from './folder-follower.ts';
+import { makeOwnFolder, userFolder } from './user-folder.ts';
 
 export interface FileDiscoveryOptions extends DiscoveryBaseOptions {
-  /**
-   * Root folder (`DYN_FILE_KV`), made when absent. Processes that share it see each other, and trust whoever can write it.
-   * @default a folder of this user alone below the temporary folder
-   */
-  readonly rootPath?: string | undefined;
+  /** Root folder, made when absent. Processes that share it see each other, and trust whoever can write it. */
+  readonly rootPath: string;
+  /** Nobody named the folder, and so it must be one of this user alone. @default false */
+  readonly isOwn?: boolean;
   /** Longest time between two readings while watching. @default 1000, at most half the time to live */
   readonly pollMs?: number;
 }
@@ -39,14 +39,20 @@ const POLL_MS = 1000;
 /** A folder over a network may hang. */
 const REFRESH_TIMEOUT_MS = 1000;
 
-export const openFile: OpenStore = ({ fileKv }, options) => new FileDiscovery({ ...options, rootPath: fileKv });
+export const openFile: OpenStore = async ({ fileKv }, options) => {
+  if (fileKv !== undefined) return new FileDiscovery({ ...options, rootPath: fileKv });
+  const { path, insteadOf } = await userFolder();
+  if (insteadOf !== undefined) withDefaults(options).report(new Error(`${insteadOf}; using the folder ${path}`));
+  return new FileDiscovery({ ...options, rootPath: path, isOwn: true });
+};
 
 /** Discovery through a folder that processes of one machine share. */
 export class FileDiscovery extends LeasedDiscovery<OwnedFile> implements Discovery {
   readonly backend = 'file';
+  readonly meetingPlace: string | undefined;
   readonly #rootPath: string;
-  /** Somebody named the folder, and answers for who can write it. */
-  readonly #isShared: boolean;
+  /** Else somebody named the folder, and answers for who can write it. */
+  readonly #isOwn: boolean;
   readonly #folders: Readonly<Record<FolderName, Folder>>;
   readonly #serial = new Semaphore(1);
   /** That the folder cannot be read is told to the watches of records. */
@@ -60,8 +66,9 @@ export class FileDiscovery extends LeasedDiscovery<OwnedFile> implements Discove
 
   constructor(options: FileDiscoveryOptions) {
     super(withDefaults(options));
-    this.#rootPath = options.rootPath ?? userFolderPath();
-    this.#isShared = options.rootPath !== undefined;
+    this.#rootPath = options.rootPath;
+    this.#isOwn = options.isOwn === true;
+    this.meetingPlace = this.#isOwn ? this.#rootPath : undefined;
     const { clock, ttlMs, report, random } = this.base;
     const pollMs = Math.min(options.pollMs ?? POLL_MS, ttlMs / 2);
     const open = (name: FolderName): Folder => {
@@ -201,7 +208,7 @@ export class FileDiscovery extends LeasedDiscovery<OwnedFile> implements Discove
 
   async #attempt<T>(verb: string, work: () => Promise<T>): Promise<T> {
     try {
-      if (!this.#isShared) await makeOwnFolder(this.#rootPath);
+      if (this.#isOwn) await makeOwnFolder(this.#rootPath);
       return await work();
     } catch (error) {
       if (error instanceof DiscoveryError) throw error;

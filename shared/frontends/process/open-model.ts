@@ -1,4 +1,4 @@
-import { availableParallelism, homedir } from 'node:os';
+import { availableParallelism } from 'node:os';
 import { join } from 'node:path';
 import {
   type ArtifactSource,
@@ -9,7 +9,7 @@ import {
 } from '../../artifacts/index.ts';
 import type { Clock, TimeAndChance } from '../../clock/index.ts';
 import { tellWhile } from '../../concurrency/index.ts';
-import type { EdgeSettings, Settings } from '../../config/index.ts';
+import { type EdgeSettings, homeFolder, type Settings } from '../../config/index.ts';
 import type { ModelCard } from '../../discovery/index.ts';
 import { findReasoningFormat, hasParserOfVersion } from '../../parsers/index.ts';
 import type { ModelStore, OpenModel, RoutableModel, Worker } from '../../pipeline/index.ts';
@@ -74,7 +74,7 @@ async function openFetching(
   const { artifactsBucket } = settings;
   const bucket = artifactsBucket === undefined ? [] : [bucketSource(artifactsBucket, bucketPlace(settings))];
   const cache = new ModelCache({
-    root: settings.artifactsCacheDir ?? join(homedir(), '.cache', 'stator'),
+    root: settings.artifactsCacheDir ?? join(homeFolder(), '.cache', 'stator'),
     bytesMax: settings.artifactsCacheMb * 2 ** 20,
     clock,
     random,

@@ -1,8 +1,7 @@
-import { homedir } from 'node:os';
 import { join } from 'node:path';
 import { bucketPlace } from '../../artifacts/index.ts';
 import type { Clock, TimeAndChance } from '../../clock/index.ts';
-import type { Settings } from '../../config/index.ts';
+import { homeFolder, type Settings } from '../../config/index.ts';
 import { followServiceCertificate, secureService } from '../../fleet/index.ts';
 import type { Logger, ProcessLogger } from '../../telemetry/index.ts';
 import { AdapterCache } from '../adapters/adapter-cache.ts';
@@ -65,7 +64,7 @@ export function adapterCache(
 ): AdapterCache | undefined {
   const { loraEnabled, loraPath } = settings;
   if (!loraEnabled) return undefined;
-  const folder = loraPath ?? join(homedir(), '.cache', 'dynamo_loras');
+  const folder = loraPath ?? join(homeFolder(), '.cache', 'dynamo_loras');
   const buckets = bucketPlace(settings);
   return new AdapterCache({ folder, buckets, clock, random, logger });
 }

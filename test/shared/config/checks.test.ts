@@ -316,8 +316,8 @@ describe('what is allowed but doubtful', () => {
     expect(settingsOf('--router-kv-overlap-score-credit=4').warnings.join()).toContain('is above 1.0');
   });
 
-  it('warns of a single process whose discovery nobody shares, unless it was chosen', () => {
-    expect(settingsOf().warnings.join()).toContain('discovery is in memory');
+  it('has nothing to say of where processes meet', () => {
+    expect(settingsOf().warnings).toEqual([]);
     expect(settingsOf('--discovery-backend=mem').warnings).toEqual([]);
     expect(resolveConfig('local', [], {}).warnings).toEqual([]);
   });

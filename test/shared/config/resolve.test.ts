@@ -338,7 +338,8 @@ describe('defaults', () => {
 
   it('can follow from other settings', () => {
     expect(resolveConfig('local', [], {}).settings.discoveryBackend).toBe('file');
-    expect(resolveConfig('frontend', [], {}).settings.discoveryBackend).toBe('mem');
+    expect(resolveConfig('frontend', [], {}).settings.discoveryBackend).toBe('file');
+    expect(resolveConfig('function', [], {}).settings.discoveryBackend).toBe('mem');
     const cloud = resolveConfig('frontend', [], { STATOR_DISCOVERY_TABLE: 't' }).settings;
     expect(cloud.discoveryBackend).toBe('dynamodb');
     expect(worker([]).settings.blockSize).toBe(64);

@@ -12,12 +12,13 @@ import {
   utimes,
   writeFile,
 } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { hostname, tmpdir } from 'node:os';
+import { dirname, join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { type Clock, systemClock } from '../../../shared/clock/index.ts';
-import { makeOwnFolder } from '../../../shared/discovery/file/bucket-folder.ts';
-import type { Discovery } from '../../../shared/discovery/index.ts';
+import { resolveConfig } from '../../../shared/config/index.ts';
+import { makeOwnFolder } from '../../../shared/discovery/file/user-folder.ts';
+import { type Discovery, openStore } from '../../../shared/discovery/index.ts';
 import { endpointAt, Witness } from '../../contract/discovery/records.ts';
 import { createDiscovery } from '../../support/create-discovery.ts';
 import { FreezableClock, waitUntil } from '../../support/index.ts';
@@ -111,11 +112,13 @@ describe('what somebody else put there', () => {
 });
 
 describe('the folder that nobody named', () => {
+  const host = process.platform === 'darwin' ? [] : [hostname()];
   let own: string;
 
   beforeEach(() => {
     vi.stubEnv('TMPDIR', folder);
-    own = join(folder, `dynamo_store_kv-${process.getuid?.()}`);
+    vi.stubEnv('XDG_STATE_HOME', join(folder, 'state'));
+    own = join(folder, 'state', 'stator', 'discovery', ...host);
   });
 
   afterEach(() => {
@@ -123,21 +126,52 @@ describe('the folder that nobody named', () => {
   });
 
   async function openDefault(): Promise<Discovery> {
-    const discovery = await createDiscovery({ backend: 'file' });
+    const { settings } = resolveConfig('worker', ['--engine=mocker'], {});
+    const discovery = await openStore(settings, { onProblem: ({ message }) => void problems.push(message) });
     opened.push(discovery);
     return discovery;
   }
 
-  it('is one of this user alone', async () => {
+  async function expectMeeting(place: string): Promise<void> {
     const [writer, reader] = [await openDefault(), await openDefault()];
     await writer.put(endpointAt('ns/backend/generate/a'));
     expect(await reader.list(instances)).toHaveLength(1);
-    expect((await stat(own)).mode & 0o777).toBe(0o700);
+    expect([writer.meetingPlace, reader.meetingPlace]).toEqual([place, place]);
+    expect((await stat(place)).mode & 0o777).toBe(0o700);
+  }
+
+  it("is one of this user alone, among the user's state", async () => {
+    await expectMeeting(own);
+    expect((await stat(join(folder, 'state', 'stator'))).mode & 0o777).toBe(0o700);
+    expect(problems).toEqual([]);
   });
 
-  it.each<[string, () => Promise<void>, string]>([
-    ['that others may write', () => mkdir(own).then(() => chmod(own, 0o777)), 'is open to other users (mode 777'],
-    ['that is a link', () => mkdir(rootPath).then(() => symlink(rootPath, own)), 'is a link or no folder'],
+  it('is in the home where no folder of states is named, or one that is not absolute', async () => {
+    vi.stubEnv('HOME', join(folder, 'home'));
+    vi.stubEnv('XDG_STATE_HOME', 'state');
+    await expectMeeting(join(folder, 'home', '.local', 'state', 'stator', 'discovery', ...host));
+  });
+
+  it.each<[string, () => Promise<void>]>([
+    ['cannot be made', () => writeFile(join(folder, 'state'), '')],
+    ['has a name that is too long', async () => void vi.stubEnv('XDG_STATE_HOME', join(folder, 'x'.repeat(300)))],
+  ])('is in the temporary folder where that one %s, which is said', async (_how, prepare) => {
+    await prepare();
+    await expectMeeting(join(folder, `dynamo_store_kv-${process.getuid?.()}`));
+    expect(problems[0]).toMatch(/discovery.*cannot be used \(.*\); using the folder .*dynamo_store_kv/);
+  });
+
+  it.each<[string, () => Promise<unknown>, string]>([
+    ['that others may write', () => mkdir(own, { recursive: true }).then(() => chmod(own, 0o777)), 'is open to other'],
+    [
+      'that is a link',
+      async () => {
+        await mkdir(rootPath);
+        await mkdir(dirname(own), { recursive: true });
+        await symlink(rootPath, own);
+      },
+      'is a link or no folder',
+    ],
   ])('is refused when somebody made one first %s', async (_how, make, says) => {
     await make();
     const discovery = await openDefault();
@@ -146,7 +180,7 @@ describe('the folder that nobody named', () => {
   });
 
   it('is refused when it belongs to another user', async () => {
-    await mkdir(own, { mode: 0o700 });
+    await mkdir(own, { mode: 0o700, recursive: true });
     const canGiveAway = process.getuid?.() === 0; // nobody else can; the system's own folder is then the stranger's
     if (canGiveAway) await chown(own, 12345, 12345);
     await expect(makeOwnFolder(canGiveAway ? own : '/usr')).rejects.toThrow('belongs to another user');

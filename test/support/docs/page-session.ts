@@ -123,7 +123,8 @@ export class PageSession {
 
   #environment(): NodeJS.ProcessEnv {
     const outside = Object.entries(process.env).filter(([name]) => !/^(DYN|STATOR|AWS|VITEST|npm)_|^NODE_/.test(name));
-    const own = { HOME: this.#folder, TMPDIR: this.#folder, PORT: `${this.#ports.http}`, NO_COLOR: '1' };
+    const places = { HOME: this.#folder, XDG_STATE_HOME: join(this.#folder, 'state'), TMPDIR: this.#folder };
+    const own = { ...places, PORT: `${this.#ports.http}`, NO_COLOR: '1' };
     return { ...Object.fromEntries(outside), ...own, ...toolchainEnvironment(), DYN_HTTP_PORT: `${this.#ports.http}` };
   }
 
