@@ -257,6 +257,25 @@ describe('POST /v1/videos/generations/stream', () => {
     expect(bytes.toString()).toBe(part('one') + part('two'));
   });
 
+  it.each([
+    ['a URL', { data: [{ url: 'https://a.example/b.mp4' }] }, 'holds no picture'],
+    ['nothing', { data: [] }, 'holds no picture'],
+    ['a whole video', picture('\0\0\0\x18ftypisom'), 'holds a whole video and no pictures'],
+  ])('is 502 where the worker answers with %s', async (_, answer, says) => {
+    const { response, body, lines } = await ask(path, { model: 'vid', prompt: 'x' }, sends(answer));
+    expect(response.status).toBe(502);
+    expect(body.error).toMatchObject({ code: 'bad_worker_response' });
+    expect(body.error.message).toContain(`${says} to stream: ask for \`response_format\` \`b64_json\`, or without`);
+    expect(lines.at(-1)?.fields).toMatchObject({ status: 502 });
+  });
+
+  it('refuses clients that want a URL before the work', async () => {
+    const refused = await ask(path, { model: 'vid', prompt: 'x', response_format: 'url' }, sends(picture('one')));
+    expect(refused.response.status).toBe(400);
+    expect(refused.body.error).toMatchObject({ code: 'invalid_value', param: 'response_format' });
+    expect(refused.pipeline.calls).toHaveLength(0);
+  });
+
   it('fails with a status before the first picture and just ends after it', async () => {
     const early = await ask(path, { model: 'vid', prompt: 'x' }, ({ sink }) => sink.fail(workerError('Unavailable')));
     expect(early.response.status).toBe(503);

@@ -1,5 +1,5 @@
 import * as z from 'zod';
-import type { ServeError } from '../../../errors/index.ts';
+import { ServeError } from '../../../errors/index.ts';
 import { atMost, type GenerationSink, i32, requireShape, type Usage } from '../../../protocol/index.ts';
 import { isRecord } from '../../../records/index.ts';
 import { DialectSink, decodeContext, generate, requireServed } from '../../inference/dialect.ts';
@@ -45,6 +45,13 @@ export const videos: BodyRoute = {
 /** `POST /v1/videos/generations/stream`: pictures as they come. */
 export const motionJpeg: BodyRoute = { serve: serveRoute(true, (inference) => new MotionJpeg(inference)), body };
 
+/** Pictures are bytes of the answer: a place where they could be fetched is none. @throws ServeError `invalid_value` */
+function requireInline({ response_format: format }: z.infer<typeof videosSchema>): void {
+  if (format !== 'url') return;
+  const message = '`response_format` must be `b64_json` here: the stream carries the pictures themselves, got `url`';
+  throw new ServeError('invalid_value', message, { param: 'response_format' });
+}
+
 function serveRoute(
   alwaysStreams: boolean,
   openSink: (inference: Inference, names: WireNames, isStream: boolean) => Abandonable & GenerationSink,
@@ -55,6 +62,7 @@ function serveRoute(
     parse: (json) => requireShape(videosSchema, json),
     isStream: (body) => alwaysStreams || body.stream === true,
     start: (inference, body, { meter, primaryName, isStream }) => {
+      if (alwaysStreams) requireInline(body);
       const request = mediaRequest('videos', body, videosSchema.shape, decodeContext(inference));
       inference.identify(request);
       requireServed(inference.deps, body.model, 'videos');
@@ -75,6 +83,10 @@ class MotionJpeg extends DialectSink<Inference> {
     if (this.isOver || !isRecord(body)) return;
     const picture = pictureOf(dataOf(body)[0]?.b64_json);
     if (picture === undefined) return;
+    if (isClip(picture)) {
+      this.fail(noPictures('a whole video and no pictures'));
+      return;
+    }
     this.#commit();
     const { sink } = this.inference.exchange;
     sink.write(`--${BOUNDARY}\r\nContent-Type: image/jpeg\r\nContent-Length: ${picture.length}\r\n\r\n`);
@@ -83,8 +95,8 @@ class MotionJpeg extends DialectSink<Inference> {
   }
 
   end(usage: Usage): void {
+    if (!this.#isCommitted) this.fail(noPictures('no picture'));
     if (!this.close()) return;
-    this.#commit();
     this.inference.exchange.sink.end();
     this.inference.succeed(usage);
   }
@@ -103,6 +115,18 @@ class MotionJpeg extends DialectSink<Inference> {
     this.#isCommitted = true;
     this.inference.exchange.head(200, { 'content-type': `multipart/x-mixed-replace; boundary=${BOUNDARY}` });
   }
+}
+
+function noPictures(holds: string): ServeError {
+  const says = `the model's answer holds ${holds} to stream: ask for \`response_format\` \`b64_json\`, or without the stream`;
+  return new ServeError('bad_worker_response', says);
+}
+
+const WEBM = Buffer.of(0x1a, 0x45, 0xdf, 0xa3);
+
+/** Whether the bytes are a video of their own, MP4 or WebM, which no part of a stream of pictures can be. */
+function isClip(bytes: Buffer): boolean {
+  return bytes.toString('latin1', 4, 8) === 'ftyp' || bytes.subarray(0, 4).equals(WEBM);
 }
 
 /** The bytes of a picture; undefined for what is no base64, which is skipped. */
