@@ -4,6 +4,7 @@ import {
   type Engine,
   type EngineInfo,
   type EngineLoad,
+  KvEventReports,
   type ModelFacts,
   type RequestHandler,
 } from '../../shared/engines/index.ts';
@@ -25,6 +26,12 @@ export interface RuntimeFacts {
   readonly maxNumBatchedTokens?: number;
   /** @default 1 */
   readonly dataParallelSize?: number;
+  /** What the model runs on, for `--router-mode device-aware-weighted`; `--device-type` counts instead. @default unknown, which counts as `cuda` */
+  readonly deviceType?: 'cpu' | 'cuda';
+  /** Whether the model tells, by `worker.kvCache`, what its cache holds; for `tokens`. @default false */
+  readonly publishesKvEvents?: boolean;
+  /** Whether prompts may come as embeddings (`input.promptEmbeds`). @default false */
+  readonly takesPromptEmbeds?: boolean;
 }
 
 /** A model made from code. */
@@ -54,10 +61,12 @@ export interface WorkerDefinition {
   readonly stop?: () => Promise<void>;
 }
 
+const BLOCK_SIZE_TOKENS = 16;
+
 const MODEL_INPUTS = { tokens: 'Tokens', text: 'Text', tensor: 'Tensor' } as const;
 
 /** @throws TypeError that names the field, what it holds, and what is allowed. */
-export function checkDefinition({ model, input, kinds, modelPath, card, generate }: WorkerDefinition): void {
+export function checkDefinition({ model, input, kinds, modelPath, runtime, card, generate }: WorkerDefinition): void {
   if (typeof model !== 'string' || model === '') throw new TypeError(`model ${show(model)}: expected a name`);
   if (!(input in MODEL_INPUTS)) throw wrong('input', input, Object.keys(MODEL_INPUTS));
   if (!Array.isArray(kinds) || kinds.length === 0) throw wrong('kinds', kinds, Object.keys(MODEL_TYPES));
@@ -68,13 +77,26 @@ export function checkDefinition({ model, input, kinds, modelPath, card, generate
   if ((input === 'tensor') !== kinds.every((kind) => kind === 'tensor')) {
     throw new TypeError(`kinds ${show(kinds)}: input "tensor" and kind "tensor" belong together`);
   }
+  if (runtime?.publishesKvEvents === true && input !== 'tokens') {
+    throw new TypeError(
+      `runtime.publishesKvEvents true: only a model with input "tokens" has blocks that routers know`,
+    );
+  }
   if (card?.tensorModelConfig !== undefined) checkTensorModelConfig(card.tensorModelConfig);
   if (typeof generate !== 'function') throw new TypeError(`generate ${show(generate)}: expected an async generator`);
+}
+
+/** Where the model tells of its cache; undefined where its definition does not say that it will. */
+export function kvCacheOf({ runtime = {} }: WorkerDefinition): KvEventReports | undefined {
+  if (runtime.publishesKvEvents !== true) return undefined;
+  const { kvBlockSizeTokens: blockSizeTokens = BLOCK_SIZE_TOKENS, dataParallelSize = 1 } = runtime;
+  return new KvEventReports({ blockSizeTokens, dataParallelSize });
 }
 
 /** The definition as a worker takes it. Rejects when the model folder or Triton's description cannot be read. */
 export async function engineOf(
   definition: WorkerDefinition,
+  kvCache: KvEventReports | undefined,
 ): Promise<{ readonly engine: Engine; readonly model: ModelFacts }> {
   const { modelPath, card, generate, start, health, load, stop } = definition;
   if (card?.tensorModelConfig !== undefined) await checkTritonConfig(card.tensorModelConfig);
@@ -83,6 +105,7 @@ export async function engineOf(
     info: infoOf(definition, folder?.contextLength),
     handler: generate,
     ...{ start, health, load, stop },
+    onKvEvents: (listener) => kvCache?.listen(listener),
   });
   const model = folder === undefined ? {} : { files: folder.files, contextLength: folder.contextLength };
   return { engine, model: { ...model, sourcePath: modelPath ?? definition.model } };
@@ -91,14 +114,17 @@ export async function engineOf(
 function infoOf({ input, kinds, runtime = {} }: WorkerDefinition, folderContext: number | undefined): EngineInfo {
   return {
     contextLength: runtime.contextLength ?? folderContext,
-    kvBlockSizeTokens: runtime.kvBlockSizeTokens ?? 16,
+    kvBlockSizeTokens: runtime.kvBlockSizeTokens ?? BLOCK_SIZE_TOKENS,
     totalKvBlocks: runtime.totalKvBlocks ?? 0,
     maxNumSeqs: runtime.maxNumSeqs,
     maxNumBatchedTokens: runtime.maxNumBatchedTokens,
     dataParallelSize: runtime.dataParallelSize ?? 1,
     modelInput: MODEL_INPUTS[input],
     modelType: kinds.map((kind) => MODEL_TYPES[kind]),
-    publishesKvEvents: false,
+    publishesKvEvents: runtime.publishesKvEvents ?? false,
+    holdsBlocksOnce: true,
+    takesPromptEmbeds: runtime.takesPromptEmbeds ?? false,
+    ...(runtime.deviceType === undefined ? {} : { deviceType: runtime.deviceType }),
   };
 }
 

@@ -4,12 +4,21 @@
  */
 import { SYSTEM } from '../../shared/clock/index.ts';
 import { resolveConfig } from '../../shared/config/index.ts';
+import type { KvCacheReports, KvEventReports } from '../../shared/engines/index.ts';
 import { openLogger } from '../../shared/telemetry/index.ts';
 import { startWorkerProcess } from '../../shared/worker/index.ts';
 import { dumpConfig, exitCodeOf, serveUntilStopped } from '../process.ts';
-import { checkDefinition, engineOf, type WorkerDefinition } from './worker-definition.ts';
+import { checkDefinition, engineOf, kvCacheOf, type WorkerDefinition } from './worker-definition.ts';
 
-export type { EngineLoad, HandlerContext, HandlerOutput, RequestHandler } from '../../shared/engines/index.ts';
+export type {
+  EngineLoad,
+  HandlerContext,
+  HandlerOutput,
+  KvCacheReports,
+  RemovedBlocks,
+  RequestHandler,
+  StoredBlocks,
+} from '../../shared/engines/index.ts';
 export { ServeError } from '../../shared/errors/index.ts';
 export type { EngineOutput, EngineRequest, ModelKind } from '../../shared/protocol/index.ts';
 export {
@@ -43,6 +52,11 @@ export interface RunningWorker {
 }
 
 export interface DefinedWorker {
+  /**
+   * Takes what the model's cache holds, so that routers find it.
+   * @throws Error on reading where the definition lacks `runtime.publishesKvEvents`
+   */
+  readonly kvCache: KvCacheReports;
   /** Starts serving and resolves once registered. Rejects, everything closed again, with what to change. */
   start(options?: StartOptions): Promise<RunningWorker>;
   /** The whole life of a process: starts, serves until SIGTERM, SIGINT or SIGHUP, drains. Resolves with the exit code. */
@@ -67,14 +81,22 @@ export interface DefinedWorker {
  */
 export function defineWorker(definition: WorkerDefinition): DefinedWorker {
   checkDefinition(definition);
+  const kvCache = kvCacheOf(definition);
   return {
-    start: (options) => startDefined(definition, options),
-    run: (options) => runDefined(definition, options),
+    get kvCache() {
+      if (kvCache === undefined) throw new Error('the definition of the worker lacks runtime.publishesKvEvents: true');
+      return kvCache;
+    },
+    start: (options) => startDefined({ ...definition, kvCache }, options),
+    run: (options) => runDefined({ ...definition, kvCache }, options),
   };
 }
 
+/** With where the model tells of its cache, if it does. */
+type OpenDefinition = WorkerDefinition & { readonly kvCache: KvEventReports | undefined };
+
 async function startDefined(
-  definition: WorkerDefinition,
+  definition: OpenDefinition,
   { flags = [], env = process.env, signal = new AbortController().signal }: StartOptions = {},
 ): Promise<RunningWorker> {
   // Which engine to start is the only setting that must be given, and here it comes from code.
@@ -84,7 +106,7 @@ async function startDefined(
   await dumpConfig(config);
   const { model, aliases = [], card = {} } = definition;
   const running = await startWorkerProcess(config, SYSTEM, logger, signal, {
-    open: () => engineOf(definition),
+    open: () => engineOf(definition, definition.kvCache),
     names: { displayName: model, aliases },
     card,
   });
@@ -100,11 +122,11 @@ async function startDefined(
 }
 
 /** Ends as `stator worker` does: what went wrong is a line on stderr. A mistake in the model's own code is thrown, with its place. */
-async function runDefined(definition: WorkerDefinition, options: StartOptions = {}): Promise<number> {
+async function runDefined(definition: OpenDefinition, options: StartOptions = {}): Promise<number> {
   // The timers of a worker do not keep the process alive; a handler that waits must not end it.
   const alive = setInterval(() => {}, 3_600_000);
   let ofModel: { readonly thrown: unknown } | undefined;
-  const noted: WorkerDefinition = {
+  const noted: OpenDefinition = {
     ...definition,
     start: async (signal) => {
       try {

@@ -1,6 +1,6 @@
 import { ServeError, workerError } from '../errors/index.ts';
 import type { EngineOutput, EngineRequest } from '../protocol/index.ts';
-import type { Engine, EngineInfo, EngineLoad, EngineSink } from './types.ts';
+import type { Engine, EngineInfo, EngineLoad, EngineSink, KvEvent } from './types.ts';
 
 /**
  * One piece of an answer.
@@ -33,6 +33,8 @@ export interface HandlerEngineOptions {
   /** One entry a data-parallel rank. @default the requests under way, without blocks */
   readonly load?: (() => readonly EngineLoad[]) | undefined;
   readonly stop?: (() => Promise<void>) | undefined;
+  /** Reports what its cache holds, for an engine that says it does. @default nothing is told */
+  readonly onKvEvents?: ((listener: (events: readonly KvEvent[]) => void) => void) | undefined;
 }
 
 /** An engine whose work is done by an async generator. */
@@ -69,8 +71,8 @@ class HandlerEngine implements Engine {
     return this.#options.load?.() ?? [{ dpRank: 0, runningRequests: this.#running, ...unknown }];
   }
 
-  onKvEvents(): void {
-    // A handler keeps no cache that routers could know of.
+  onKvEvents(listener: (events: readonly KvEvent[]) => void): void {
+    this.#options.onKvEvents?.(listener);
   }
 
   async stop(): Promise<void> {

@@ -14,6 +14,13 @@ export {
 } from './handler-engine.ts';
 export { isRefused } from './http/upstream.ts';
 export { engineKind } from './kinds.ts';
+export {
+  type KvCacheReports,
+  KvEventReports,
+  type KvReportsOptions,
+  type RemovedBlocks,
+  type StoredBlocks,
+} from './kv-reports.ts';
 export { EventRelay, type EventRelayOptions } from './kv-stream/event-relay.ts';
 export type { RankSource } from './kv-stream/rank-stream.ts';
 export { BlockJournal } from './mocker/block-pool.ts';

@@ -17,6 +17,12 @@ export interface EngineInfo {
   readonly modelType: readonly ModelType[];
   /** Whether `onKvEvents` will report. */
   readonly publishesKvEvents: boolean;
+  /** A block that it stores again is the same one, which one removal ends. @default each is a copy that is removed on its own */
+  readonly holdsBlocksOnce?: boolean;
+  /** Whether prompts may come as embeddings; undefined = the engine says so itself when it is asked. */
+  readonly takesPromptEmbeds?: boolean;
+  /** What it runs on, as its record in discovery names it (`cpu`, `cuda`). @default unknown */
+  readonly deviceType?: string;
   /** What the engine itself calls its model, when it says so; the name to serve under unless another is configured. */
   readonly modelName?: string;
   /** Folder or repository that the engine has loaded its model from, when it says so. */

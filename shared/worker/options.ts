@@ -70,6 +70,8 @@ export interface WorkerOptions {
   readonly requestPlane: RequestPlane;
   readonly eventPlane: EventPlane;
   readonly address: WorkerAddress;
+  /** What the engine runs on, for routers that weigh devices. @default what the engine says of itself */
+  readonly deviceType?: string | undefined;
   /** What is known of the model, or how to find out once the engine has loaded it. */
   readonly model: ModelFacts | ((engine: EngineInfo) => Promise<ModelFacts>);
   readonly names: ServedNames;

@@ -267,6 +267,7 @@ class ServingWorker implements Worker {
     const admit = (admitted: ServedCall): void => (isProbe ? admitted.run() : this.#admission.enter(admitted));
     const served = new ServedCall(call, {
       engine,
+      takesPromptEmbeds: this.engineInfo.takesPromptEmbeds,
       metrics,
       logger,
       traffic: this.#traffic,
@@ -406,10 +407,10 @@ class ServingWorker implements Worker {
   }
 
   #records(transport: Transport): DiscoveryRecord[] {
-    const { address, clock } = this.#options;
+    const { address, clock, deviceType = this.engineInfo.deviceType } = this.#options;
     const at = { ...address, instance_id: this.instanceId };
     return [
-      { type: 'Endpoint', ...at, transport },
+      { type: 'Endpoint', ...at, transport, ...(deviceType === undefined ? {} : { device_type: deviceType }) },
       { type: 'Model', ...at, registered_at: Math.floor(clock.wallMs() / 1000), ...this.#filesAt(), card: this.card },
     ];
   }

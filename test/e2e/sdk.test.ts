@@ -1,13 +1,17 @@
 import { fileURLToPath } from 'node:url';
 import { beforeAll, describe, expect, it } from 'vitest';
 import {
+  askAbout,
   freePort,
+  openChat,
   postJson,
   readChat,
   type SpawnedProcess,
   type StatorProcess,
   spawnNode,
+  untilHeld,
   useFleet,
+  waitUntil,
 } from '../support/index.ts';
 
 const EXAMPLES = fileURLToPath(new URL('../../examples/', import.meta.url));
@@ -110,6 +114,56 @@ describe('the examples of the SDK', () => {
     expect(await parrot.exited).toBe(0);
     expect(await echo.exited).toBe(0);
     await fleet.untilWorkers(frontend, 0, 'parrot');
+  });
+});
+
+describe('two workers of a model from code that tells of its cache', () => {
+  const fleet = useFleet();
+
+  it('get the prompts that they have cached, again and again, and new ones by load', async () => {
+    const env = { DYN_FILE_KV: fleet.fileKv, DYN_TCP_RPC_HOST: '127.0.0.1', DYN_EVENT_PLANE_HOST: '127.0.0.1' };
+    const start = () => fleet.adopt(spawnNode([`${EXAMPLES}cached-worker.mjs`, ...FILE], { cwd: ROOT, env }));
+    const [frontend] = await Promise.all([fleet.frontend(['--router-mode=kv']), start(), start()]);
+    await fleet.untilWorkers(frontend, 2, 'cached');
+    for (const topic of ['once more', 'of something else']) {
+      const first = await askAbout(frontend, topic, 60, 'cached');
+      expect(first.cached).toBe(0);
+      expect(await untilHeld(frontend, topic, 60, 'cached')).toEqual([first.worker]);
+      for (let turn = 0; turn < 6; turn++) {
+        const again = await askAbout(frontend, topic, 60, 'cached');
+        expect(again.worker).toBe(first.worker);
+        expect(again.cached).toBeGreaterThan(again.prompt - 32);
+      }
+    }
+  });
+});
+
+describe('one worker on a CPU and one on a GPU', () => {
+  const fleet = useFleet();
+
+  it('are told apart where devices are weighed: the CPU is given a request when the GPU has eight', async () => {
+    const flags = ['--engine=mocker', '--speedup-ratio=0.2'];
+    const [frontend, cpu, gpu] = await Promise.all([
+      fleet.frontend(['--router-mode=device-aware-weighted']),
+      fleet.worker([...flags, '--device-type=cpu']),
+      fleet.worker(flags, { STATOR_DEVICE_TYPE: 'cuda' }),
+    ]);
+    await fleet.untilWorkers(frontend, 2);
+    const body = { model: 'stator-mini', max_tokens: 500, messages: [{ role: 'user', content: 'Hello' }] };
+    const streams = [];
+    const underWay = (worker: StatorProcess) => worker.metric('dynamo_component_inflight_requests');
+    for (let sent = 1; sent <= 9; sent++) {
+      streams.push(await openChat(frontend.url, body));
+      const sum = await waitUntil(async () => (await underWay(cpu)) + (await underWay(gpu)) === sent);
+      expect(sum).toBe(true);
+    }
+    expect([await underWay(gpu), await underWay(cpu)]).toEqual([8, 1]);
+    const health = (await (await fetch(`${frontend.url}/health`)).json()) as {
+      readonly instances: readonly { readonly endpoint: string; readonly device_type: string }[];
+    };
+    const devices = health.instances.filter(({ endpoint }) => endpoint === 'generate').map((each) => each.device_type);
+    expect(devices.sort()).toEqual(['cpu', 'cuda']);
+    for (const stream of streams) stream.leave();
   });
 });
 

@@ -36,6 +36,12 @@ export const workerRows = {
     defaultText: '1800 for an engine that is started, else 10',
     about: 'How long a worker waits for its engine to be healthy.',
   }),
+  deviceType: workers.choice({
+    names: '--device-type STATOR_DEVICE_TYPE',
+    values: ['cpu', 'cuda'],
+    defaultText: 'cpu for a vLLM that says it is a CPU build, else unknown',
+    about: 'What the engine runs on, told to routers; unknown counts as cuda in device-aware mode.',
+  }),
   engineApiKey: workers.secret({
     names: '--engine-api-key STATOR_ENGINE_API_KEY',
     about: 'Bearer key sent to --engine-url.',

@@ -72,6 +72,7 @@ class MockEngine implements Engine {
       modelInput: 'Tokens',
       modelType,
       publishesKvEvents: this.#settings.publishesKvEvents,
+      takesPromptEmbeds: false,
       ...(meeting !== undefined && transfer.bootstrapPort !== undefined
         ? { bootstrapHost: meeting.host, bootstrapPort: meeting.port }
         : {}),

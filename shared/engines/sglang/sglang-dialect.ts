@@ -88,6 +88,7 @@ export class SglangDialect implements EngineDialect {
         modelInput: takesText ? 'Text' : 'Tokens',
         modelType: embeds ? ['Embedding'] : takesText ? ['Chat'] : ['Chat', 'Completions'],
         publishesKvEvents: events !== undefined && serverInfo.disable_radix_cache !== true,
+        takesPromptEmbeds: false,
         modelName: name,
         ...(modelPath === undefined ? {} : { modelPath }),
         ...(serverInfo.disaggregation_mode !== 'prefill' || bootstrapPort === undefined ? {} : { bootstrapPort }),

@@ -30,7 +30,13 @@ export const vllm: EngineKind = {
     const modelName = servedNameOf(settings) ?? model ?? modelPath;
     const own =
       engineUrl === undefined
-        ? { launch: await vllmLaunch(config), modelName, maxNumSeqs, maxNumBatchedTokens }
+        ? {
+            launch: await vllmLaunch(config),
+            takesPromptEmbeds: settings.enablePromptEmbeds,
+            modelName,
+            maxNumSeqs,
+            maxNumBatchedTokens,
+          }
         : { modelName: model };
     const guarded = withMediaGuard(createVllmEngine({ ...server, ...own }, context), settings, context.clock);
     const engine = createMultimodalEngine(guarded, {

@@ -30,6 +30,8 @@ export interface VllmDialectOptions {
   readonly isPrefill?: boolean;
   /** Clients' bodies go to the server, which then renders and tokenizes itself. @default false */
   readonly takesText?: boolean;
+  /** Whether it was started with `--enable-prompt-embeds`. @default its server says so when it is asked */
+  readonly takesPromptEmbeds?: boolean | undefined;
   /** Read from the command line that started the engine: its server does not tell them. */
   readonly maxNumSeqs?: number | undefined;
   readonly maxNumBatchedTokens?: number | undefined;
@@ -101,6 +103,10 @@ export class VllmDialect implements EngineDialect {
         modelInput: this.#options.takesText ? 'Text' : 'Tokens',
         modelType: embeds ? ['Embedding'] : this.#options.takesText ? ['Chat'] : ['Chat', 'Completions'],
         publishesKvEvents: events !== undefined && hasCache,
+        ...(this.#options.takesPromptEmbeds === undefined
+          ? {}
+          : { takesPromptEmbeds: this.#options.takesPromptEmbeds }),
+        ...(asText(version?.version)?.includes('+cpu') === true ? { deviceType: 'cpu' } : {}),
         modelName: model.id,
         ...(model.root === undefined ? {} : { modelPath: model.root }),
       },

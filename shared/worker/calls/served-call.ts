@@ -25,6 +25,8 @@ import { type TrafficCounter, type TrafficMeter, UNSEEN } from '../events/rollup
 
 export interface ServedCallDeps {
   readonly engine: Engine;
+  /** Whether the engine is handed prompts that are embeddings. @default true */
+  readonly takesPromptEmbeds?: boolean | undefined;
   readonly metrics: WorkerMetrics;
   readonly logger: Logger;
   /** Counts every request but canaries, for planners. */
@@ -187,6 +189,7 @@ export class ServedCall implements EngineSink {
     const { id, body, tokenIds } = this.#call;
     if (!isRecord(body)) throw workerError('InvalidArgument', 'the request is no record');
     const request = decodeEngineRequest(id, body, tokenIds);
+    if (this.#deps.takesPromptEmbeds === false) refuseEmbeds(request);
     const trace = traceOf(this.#call.headers, this.#span);
     return trace === undefined ? request : { ...request, trace };
   }
@@ -230,6 +233,13 @@ export class ServedCall implements EngineSink {
     this.#span?.end(outcome === 'success' ? undefined : outcome);
     this.#deps.onOver(this);
   }
+}
+
+/** @throws ServeError that names the field, and what the model's operator has to change */
+function refuseEmbeds({ input }: EngineRequest): void {
+  if (input.kind !== 'tokens' || input.promptEmbeds === undefined) return;
+  const says = 'this model takes no prompt_embeds: its workers need vLLM with --enable-prompt-embeds';
+  throw workerError('InvalidArgument', says, { param: 'prompt_embeds' });
 }
 
 /** Canaries are nobody's traffic. */

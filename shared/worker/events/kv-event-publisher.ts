@@ -16,6 +16,12 @@ type Removed = Extract<KvEvent, { kind: 'removed' }>;
  */
 export class KvEventFilter {
   readonly #copiesOfRank = new Map<string, BlockCopies>();
+  readonly #holdsOnce: boolean;
+
+  /** @param holdsOnce a block that is stored again is the same one, which one removal ends */
+  constructor(holdsOnce = false) {
+    this.#holdsOnce = holdsOnce;
+  }
 
   /** The events to publish, in order. Returns the same array when nothing was dropped. */
   apply(events: readonly KvEvent[]): readonly KvEvent[] {
@@ -36,7 +42,7 @@ export class KvEventFilter {
     const copies = this.#copiesOf(event);
     let start = 0; // first block of the run not yet given on
     for (let at = 0; at < hashes.length; at += 2) {
-      if (copies.add(hashes[at]!, hashes[at + 1]!)) continue;
+      if (copies.add(hashes[at]!, hashes[at + 1]!, this.#holdsOnce ? 1 : undefined)) continue;
       if (at > start) kept.push(cutStored(event, start, at));
       start = at + 2;
     }
@@ -95,12 +101,12 @@ export class BlockCopies {
     return this.#used;
   }
 
-  /** Counts one more copy. True when it is the first. */
-  add(low: number, high: number): boolean {
+  /** Counts one more copy, up to `copiesMax`. True when it is the first. */
+  add(low: number, high: number, copiesMax = Number.POSITIVE_INFINITY): boolean {
     if (this.#used * 2 >= this.#copies.length) this.#grow();
     const at = this.#slotOf(low, high);
     if (this.#copies[at]! > 0) {
-      this.#copies[at]!++;
+      if (this.#copies[at]! < copiesMax) this.#copies[at]!++;
       return false;
     }
     this.#low[at] = low;
@@ -174,6 +180,8 @@ interface KvEventPublisherOptions {
   /** Hex. */
   readonly instanceId: string;
   readonly dataParallelSize: number;
+  /** Of the filter. */
+  readonly holdsOnce?: boolean | undefined;
 }
 
 const NO_WORDS = new Uint32Array(0);
@@ -185,15 +193,16 @@ const NO_WORDS = new Uint32Array(0);
 export class KvEventPublisher {
   readonly #publisher: EventPublisher;
   readonly #workerId: string;
-  readonly #filter = new KvEventFilter();
+  readonly #filter: KvEventFilter;
   readonly #journals: readonly RankJournal[];
   readonly #index: BlockIndex;
   /** Numbers of the ranks in it. */
   readonly #ranks: readonly number[];
   readonly #overlaps = new Overlaps(0);
 
-  constructor({ publisher, instanceId, dataParallelSize }: KvEventPublisherOptions) {
+  constructor({ publisher, instanceId, dataParallelSize, holdsOnce }: KvEventPublisherOptions) {
     this.#publisher = publisher;
+    this.#filter = new KvEventFilter(holdsOnce);
     this.#workerId = u64OfHex(instanceId).toString();
     const ranks = new RankTable();
     const index = new BlockIndex({ ranks });

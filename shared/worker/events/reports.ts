@@ -121,9 +121,9 @@ export class WorkerReports {
     const { engine, clock, metrics } = worker;
     const channels: EventChannelRecord[] = [];
     if (engineInfo.publishesKvEvents) {
-      const { dataParallelSize } = engineInfo;
+      const { dataParallelSize, holdsBlocksOnce: holdsOnce } = engineInfo;
       const publisher = await this.#openChannel(KV_EVENTS_TOPIC, channels);
-      const events = new KvEventPublisher({ publisher, instanceId, dataParallelSize });
+      const events = new KvEventPublisher({ publisher, instanceId, dataParallelSize, holdsOnce });
       this.#events = events;
       engine.onKvEvents((step) => events.publish(step));
     }

@@ -158,6 +158,7 @@ async function startOne(
     {
       ...parts,
       engine,
+      deviceType: settings.deviceType,
       model,
       card,
       names,

@@ -35,6 +35,7 @@ describe('defineWorker', () => {
       'outputs[0].shape [-2]: expected a list',
     ],
     ['tensors that are no list', describing({ inputs: {} }), 'card.tensorModelConfig.inputs {}: expected a list'],
+    ['cache events of text', { runtime: { publishesKvEvents: true } }, 'only a model with input "tokens" has blocks'],
     ['no generator', { generate: 'text' }, 'generate "text": expected an async generator'],
   ])('refuses %s and says what is allowed', (_, wrong, message) => {
     expect(() => defineWorker({ ...GOOD, ...wrong } as WorkerDefinition)).toThrow(message);
@@ -59,5 +60,41 @@ describe('defineWorker', () => {
   it('reports a model folder that cannot be read', async () => {
     const worker = defineWorker({ ...GOOD, input: 'tokens', modelPath: '/nowhere' });
     await expect(worker.start({ flags: ['--discovery-backend', 'mem'], env: {} })).rejects.toThrow('/nowhere');
+  });
+});
+
+describe('what a worker from code tells of its cache', () => {
+  const TOKENS: WorkerDefinition = { ...GOOD, input: 'tokens', modelPath: 'shared/artifacts/builtin-model' };
+  const tells = defineWorker({
+    ...TOKENS,
+    runtime: { publishesKvEvents: true, kvBlockSizeTokens: 4, dataParallelSize: 2 },
+  });
+  const nine = Array.from({ length: 9 }, (_, at) => at);
+
+  it('is named block by block, those of an adapter or a tenant apart', () => {
+    const { kvCache } = tells;
+    const names = kvCache.stored({ tokenIds: nine });
+    expect(names).toHaveLength(2);
+    expect(kvCache.stored({ tokenIds: Uint32Array.from(nine.slice(0, 4)) })).toEqual([names[0]]);
+    expect(kvCache.stored({ tokenIds: nine, loraName: 'a' })).not.toEqual(names);
+    expect(kvCache.stored({ tokenIds: nine, cacheSalt: 'a' })).not.toEqual(names);
+    expect(kvCache.stored({ tokenIds: nine.slice(0, 4), blockHashes: [7n], parentHash: 8n })).toEqual([7n]);
+    expect(kvCache.stored({ tokenIds: [1] })).toEqual([]);
+  });
+
+  it.each([
+    ['tokenIds[3] -1: expected a token id', 'stored', { tokenIds: [1, 2, 3, -1] }],
+    ['dpRank 2: expected a whole number below 2', 'stored', { tokenIds: nine, dpRank: 2 }],
+    ['blockHashes has 1 entries: expected 2', 'stored', { tokenIds: nine, blockHashes: [1n] }],
+    ['blockHashes is missing', 'stored', { tokenIds: nine, parentHash: 1n }],
+    ['blockHashes 1: expected a bigint from 0 to 2^64-1', 'removed', { blockHashes: [1] }],
+    ['expected a bigint from 0', 'removed', { blockHashes: [2n ** 64n] }],
+    ['tier "tape": expected device, host_pinned', 'removed', { blockHashes: [], tier: 'tape' }],
+  ] as const)('is refused with the field and what is allowed: %s', (message, verb, blocks) => {
+    expect(() => tells.kvCache[verb](blocks as never)).toThrow(message);
+  });
+
+  it('has no place where the definition does not say that it will tell', () => {
+    expect(() => defineWorker(TOKENS).kvCache).toThrow('runtime.publishesKvEvents: true');
   });
 });

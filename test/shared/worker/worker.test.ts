@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import type { FleetLoads } from '../../../shared/discovery/index.ts';
+import type { EndpointRecord, FleetLoads } from '../../../shared/discovery/index.ts';
 import { createMockEngine } from '../../../shared/engines/index.ts';
 import { isMigratable, workerError } from '../../../shared/errors/index.ts';
 import { type EngineRequest, RELEASE_PREFILL } from '../../../shared/protocol/index.ts';
@@ -80,6 +80,19 @@ describe('starting a worker', () => {
     expect(endpoint).toMatchObject({ type: 'Endpoint', instance_id: worker.instanceId, transport: { memory: path } });
     expect(model).toMatchObject({ type: 'Model', card: { display_name: 'm', kv_cache_block_size: 64 } });
     expect(await bed.metrics.render()).toMatch(/model_load_time_seconds\{[^}]*\} 5\n/);
+  });
+
+  it.each([
+    ['what the engine says', 'cpu', undefined, 'cpu'],
+    ['what it is told, whatever the engine says', 'cpu', 'cuda', 'cuda'],
+    ['nothing where neither is known', undefined, undefined, undefined],
+  ])('says what it runs on: %s', async (_, ofEngine, told, expected) => {
+    const engine = new ScriptedEngine();
+    engine.info = { ...engine.info, ...(ofEngine === undefined ? {} : { deviceType: ofEngine }) };
+    const bed = workerBed(engine);
+    await bed.start({ deviceType: told });
+    const [endpoint] = await bed.discovery.list({ bucket: 'v1/instances', prefix: 'ns/backend/generate' });
+    expect((endpoint as EndpointRecord).device_type).toBe(expected);
   });
 
   it('closes everything again when discovery cannot be written', async () => {
@@ -164,6 +177,22 @@ describe('a request at a worker', () => {
     expect(sink.error?.message).toBe('the prompt is empty');
     expect(sink.isAccepted).toBe(false);
     expect(await bed.metrics.render()).toMatch(/errors_total\{[^}]*error_type="generate"[^}]*\} 1\n/);
+  });
+
+  it('is refused where it brings embeddings to an engine that takes none, with the field and what its workers need', async () => {
+    const input = { kind: 'tokens', tokenIds: new Uint32Array(0), promptEmbeds: 'AAAA' } as const;
+    const bed = mockBed();
+    const { sink } = bed.call(await bed.start(), [], { input });
+    await bed.clock.advance(10);
+    expect(sink.error).toMatchObject({ code: 'invalid_value', param: 'prompt_embeds' });
+    expect(sink.error?.message).toBe(
+      'this model takes no prompt_embeds: its workers need vLLM with --enable-prompt-embeds',
+    );
+    const engine = new ScriptedEngine(); // says nothing of them, and is asked
+    const other = workerBed(engine);
+    other.call(await other.start(), [], { input });
+    await other.clock.advance(10);
+    expect(engine.requests[0]?.request.input).toMatchObject({ promptEmbeds: 'AAAA' });
   });
 
   it('is refused when a field has the wrong shape, and leaves nothing counted as under way', async () => {

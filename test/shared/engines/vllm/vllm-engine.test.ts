@@ -75,6 +75,14 @@ describe('vLLM, as it was recorded', () => {
     expect(lines).toMatchObject([{ fields: { version: '0.32.0', tokens: '/inference/v1/generate' } }]);
   });
 
+  it('says that it is a CPU where its version says so', async () => {
+    server.json('GET /version', { version: '0.33.0+cpu' });
+    const { logger } = captureLogger();
+    const engine = createVllmEngine({ url: server.url }, { clock: systemClock, logger });
+    engines.push(engine);
+    expect((await engine.start(never)).deviceType).toBe('cpu');
+  });
+
   it.each([
     ['/inference/v1/generate', 'generate'],
     ['/v1/completions', 'completions'],

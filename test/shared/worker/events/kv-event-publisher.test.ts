@@ -4,7 +4,7 @@ import type { EventPublisher } from '../../../../shared/planes/index.ts';
 import { decodeRouterEvents } from '../../../../shared/router/index.ts';
 import { KvEventPublisher } from '../../../../shared/worker/events/kv-event-publisher.ts';
 
-function start() {
+function start({ holdsOnce }: { readonly holdsOnce?: boolean } = {}) {
   const messages: unknown[] = [];
   const publisher: EventPublisher = {
     publisherId: '2a',
@@ -13,7 +13,7 @@ function start() {
     dropped: 0,
     close: async () => {},
   };
-  return { messages, events: new KvEventPublisher({ publisher, instanceId: '2a', dataParallelSize: 1 }) };
+  return { messages, events: new KvEventPublisher({ publisher, instanceId: '2a', dataParallelSize: 1, holdsOnce }) };
 }
 
 const stored = (block: number): KvEvent => ({
@@ -30,6 +30,16 @@ describe('events of a step of an engine', () => {
     events.publish([stored(1), stored(2)]);
     events.publish([]);
     expect(messages).toHaveLength(1);
+  });
+
+  it.each([
+    ['of copies', false, 0],
+    ['of a cache that holds each block once', true, 1],
+  ])('that store a block twice and remove it once, %s', (_, holdsOnce, removals) => {
+    const { events, messages } = start({ holdsOnce });
+    events.publish([stored(1), stored(1), { kind: 'removed', dpRank: 0, blockHashes: Uint32Array.of(1, 1) }]);
+    const told = messages.flatMap((message) => decodeRouterEvents(message, (reason) => expect.unreachable(reason)));
+    expect(told).toHaveLength(1 + removals);
   });
 
   it('are several messages where they are very many: routers read every one', () => {
