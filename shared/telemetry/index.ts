@@ -41,7 +41,7 @@ export {
   type RequestRoute,
 } from './metrics/frontend-metrics.ts';
 export type { WorkerLabels } from './metrics/frontend-recorders.ts';
-export { countDroppedTelemetry, MetricRegistry, type TelemetryDropped } from './metrics/registry.ts';
+export { countDroppedTelemetry, MetricRegistry, metricPrefix, type TelemetryDropped } from './metrics/registry.ts';
 export {
   createRouterMetrics,
   type DecisionFigures,

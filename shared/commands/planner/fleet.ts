@@ -206,7 +206,8 @@ function trafficOf(
   const { prometheusEndpoint: url, prometheusToken: token } = settings;
   if (url === undefined) return undefined;
   const timeoutMs = settings.plannerPrometheusRequestTimeoutSeconds * 1000;
-  const traffic = new PrometheusTraffic({ url, token, timeoutMs, clock, namespace, model, onProblem });
+  const prefix = settings.metricsPrefix;
+  const traffic = new PrometheusTraffic({ url, token, timeoutMs, clock, namespace, prefix, model, onProblem });
   return (signal: AbortSignal) => traffic.read(clock.wallMs() / 1000, signal);
 }
 

@@ -2,6 +2,7 @@ import type { Clock } from '../../clock/index.ts';
 import { withDeadline } from '../../concurrency/index.ts';
 import { NO_TRAFFIC, type TrafficTotals } from '../../protocol/index.ts';
 import { isRecord } from '../../records/index.ts';
+import { metricPrefix } from '../../telemetry/index.ts';
 
 export interface PrometheusOptions {
   readonly url: string;
@@ -9,6 +10,8 @@ export interface PrometheusOptions {
   readonly timeoutMs: number;
   readonly clock: Clock;
   readonly namespace: string;
+  /** What names of a frontend's metrics begin with (`--metrics-prefix`). @default `dynamo_frontend` */
+  readonly prefix?: string;
   model(): string | undefined;
   onProblem(problem: string): void;
 }
@@ -88,7 +91,7 @@ export class PrometheusTraffic {
     // Labels are compared without regard to case; what is special in a pattern stands for itself.
     const labels =
       model === undefined ? '' : `{model=~"(?i)${escaped(model)}",dynamo_namespace=~"${escaped(namespace)}|"}`;
-    const query = `sum(increase(dynamo_frontend_${metric}${labels}[${seconds}s]))`;
+    const query = `sum(increase(${metricPrefix(this.#options.prefix)}_${metric}${labels}[${seconds}s]))`;
     const address = `${url.replace(/\/$/, '')}/api/v1/query?query=${encodeURIComponent(query)}`;
     const headers = token === undefined ? undefined : { authorization: `Bearer ${token}` };
     const text = await withDeadline({ clock, timeoutMs, signal }, (within) => textOf(address, headers, within));

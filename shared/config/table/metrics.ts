@@ -20,12 +20,12 @@ const bucketCount = (env: string, value: number, what: string) =>
 
 /** Rows of "Metrics and health". */
 export const metricsRows = {
-  metricsPrefix: edges.text({
+  metricsPrefix: rowsFor(...edges.usedBy, 'planner').text({
     names: '--metrics-prefix DYN_METRICS_PREFIX',
     allowed: 'invalid characters become _',
     default: 'dynamo_frontend',
     source: 'Dynamo',
-    about: 'Prefix of frontend metrics.',
+    about: 'Prefix of all frontend metrics; a planner reads them from Prometheus by it.',
   }),
   metricsRequestDurationMin: bucketEnd('DYN_METRICS_REQUEST_DURATION_MIN', 1, 'request duration, seconds'),
   metricsRequestDurationMax: bucketEnd('DYN_METRICS_REQUEST_DURATION_MAX', 512, 'request duration, seconds'),

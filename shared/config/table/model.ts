@@ -20,7 +20,8 @@ export const modelRows = {
   modelName: hosts.text({
     names: '--model-name DYN_MODEL_NAME',
     source: 'Dynamo',
-    about: 'Overrides the model name; for a mocker the name in API replies.',
+    about:
+      'Overrides the model name: a worker registers its model under it; a frontend shows its model by it alone, of several the first.',
   }),
   modelPath: hosts.folder({
     names: '--model-path DYN_MODEL_PATH',

@@ -235,13 +235,16 @@ async function followModels(settings: EdgeSettings, parts: Parts, onWorkers: (wo
   const openEventPlane = followsEvents ? await eventPlaneOpener(settings, parts) : undefined;
   const { registry } = metrics;
   const feed = await openPlannerFeed(settings, { ...parts, registry, openEventPlane });
-  const namespaceOf = (model: string) => directory.known(model)?.namespace;
   const holding = openHold(settings, {
     ...parts,
     registry,
     logger: log,
     openEventPlane,
-    namespaceOf,
+    fleetOf: (model) => {
+      const known = directory.known(model);
+      return known && { namespace: known.namespace, ownName: known.card.display_name };
+    },
+    nameOf: (ownName) => directory.shownNameOf(ownName),
     outbox: feed?.outbox,
   });
   const { roles = [] } = settings;
@@ -275,6 +278,9 @@ async function followModels(settings: EdgeSettings, parts: Parts, onWorkers: (wo
     discovery,
     namespace: settings.namespace,
     namespacePrefix: settings.namespacePrefix,
+    modelName: 'modelName' in settings ? settings.modelName : undefined,
+    onNotRenamed: (model, renamed) =>
+      log.warn('--model-name names one model: another keeps its own name', { model, renamed }),
     kvCacheBlockSizeTokens: settings.kvCacheBlockSize,
     decodesAlone: settings.decodeFallback,
     clock,

@@ -20,8 +20,10 @@ interface HoldParts extends TimeAndChance {
   readonly outbox?: Pick<PlannerOutbox, 'put'> | undefined;
   /** Whether discovery follows the fleet by itself; else it is asked to while requests wait. */
   readonly isLasting: boolean;
-  /** Where the workers of the model are, or last were; undefined = unknown. */
-  namespaceOf(model: string): string | undefined;
+  /** Where the workers of the model are, or last were, and what they call it; undefined = unknown. */
+  fleetOf(model: string): { readonly namespace: string; readonly ownName: string } | undefined;
+  /** What clients call the model that its workers call so. @default the same */
+  readonly nameOf?: (ownName: string) => string;
 }
 
 /** Where requests wait for workers, and the events that ask for some. */
@@ -42,11 +44,12 @@ export function openHold(settings: EdgeSettings, parts: HoldParts): OpenHold | u
   const refreshWhile = refresher(parts);
   const want = (model: string, oldestAtMs: number): void => {
     const count = hold.countOf(model) + queued.count(model);
-    const event = events.publish(parts.namespaceOf(model) ?? namespace, model, count, oldestAtMs);
+    const known = parts.fleetOf(model) ?? { namespace, ownName: model };
+    const event = events.publish(known.namespace, known.ownName, count, oldestAtMs); // planners know no other name
     parts.outbox?.put(event);
     parts.onHeld?.(event);
   };
-  const queued = new QueuedRequests({ clock, onWaiting: want });
+  const queued = new QueuedRequests({ clock, nameOf: parts.nameOf, onWaiting: want });
   const hold: ColdStartQueue = new ColdStartQueue({
     clock,
     timeoutMs: holdTimeoutSecs * 1000,
@@ -187,6 +190,8 @@ const HEARD_MS = 1000;
 
 interface QueuedRequestsOptions {
   readonly clock: Clock;
+  /** What clients call the model that its workers call so. @default the same */
+  readonly nameOf?: ((ownName: string) => string) | undefined;
   /** Requests of a model still wait: told every 5 s while any does, with when the oldest came as Unix time. */
   onWaiting(model: string, oldestAtMs: number): void;
 }
@@ -222,10 +227,11 @@ export class QueuedRequests {
     return withChoose(router, (request, signal) => {
       let leave = (): void => {};
       const { pool, onQueued } = request;
+      const name = pool.model ?? pool.key;
       const watched = {
         ...request,
         onQueued: (position: number) => {
-          leave = this.#enter(pool.model ?? pool.key);
+          leave = this.#enter(this.#options.nameOf?.(name) ?? name);
           return onQueued?.(position);
         },
       };

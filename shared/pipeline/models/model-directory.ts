@@ -11,6 +11,7 @@ import type {
 } from '../../discovery/index.ts';
 import type { ModelDirectory } from '../pipeline.ts';
 import { CataloguedModels, RememberedModels } from './absent-models.ts';
+import { ModelRenaming } from './model-renaming.ts';
 import { type JoinedCard, type ModelTerms, modelOf, type RoutableModel } from './routable-model.ts';
 
 export interface ModelDirectoryOptions extends ModelTerms {
@@ -19,6 +20,10 @@ export interface ModelDirectoryOptions extends ModelTerms {
   readonly namespace?: string | undefined;
   /** Serve only models of namespaces that start so; wins over `namespace`. */
   readonly namespacePrefix?: string | undefined;
+  /** Name that clients see in place of a model's own (`--model-name`). @default none */
+  readonly modelName?: string | undefined;
+  /** A further model keeps its own name, as another one has `modelName`: told once a model. */
+  readonly onNotRenamed?: (model: string, renamed: string) => void;
   readonly clock: Clock;
   /** How long names are remembered after their last worker has left. @default 0 */
   readonly rememberedMs?: number;
@@ -40,18 +45,20 @@ export class LiveModelDirectory implements ModelDirectory {
   readonly #endpoints = new Map<string, EndpointRecord>();
   /** Those in key order; made when somebody first looks after a change. */
   #instances: readonly EndpointRecord[] | undefined;
-  #models = new Map<string, RoutableModel>();
+  #models: ReadonlyMap<string, RoutableModel> = new Map();
   #listed: readonly RoutableModel[] = [];
   /** Names that nobody serves any more, with what was known of them. */
   readonly #remembered: RememberedModels;
   readonly #catalogued: CataloguedModels;
+  readonly #renaming: ModelRenaming | undefined;
   #watches: Watch[] = [];
   #isDirty = false;
   readonly #followers = new Set<() => void>(); // one for each part of the process that follows changes, or waits for one
 
   constructor(options: ModelDirectoryOptions) {
     this.#options = options;
-    const { clock, rememberedMs = 0, rememberedMax = REMEMBERED_MAX } = options;
+    const { clock, rememberedMs = 0, rememberedMax = REMEMBERED_MAX, modelName, onNotRenamed } = options;
+    if (modelName !== undefined) this.#renaming = new ModelRenaming(modelName, { onOther: onNotRenamed });
     const isWorkerLive = (id: string): boolean =>
       [...this.#endpoints.values()].some(({ instance_id: live }) => live === id);
     this.#remembered = new RememberedModels({ clock, rememberedMs, rememberedMax, isWorkerLive });
@@ -73,11 +80,11 @@ export class LiveModelDirectory implements ModelDirectory {
         signal,
       ),
     ]);
-    const catalogue = discovery.catalogue?.watch((entries) =>
-      this.#catalogued.show(
-        entries.filter(({ namespace, card }) => this.isInScope(namespace) && serves?.(card) !== false),
-      ),
-    );
+    const catalogue = discovery.catalogue?.watch((entries) => {
+      const served = entries.filter(({ namespace, card }) => this.isInScope(namespace) && serves?.(card) !== false);
+      this.#catalogued.show(served);
+      if (this.#renaming !== undefined) this.#scheduleRebuild();
+    });
     if (catalogue !== undefined) this.#watches.push(catalogue);
     this.#rebuild();
   }
@@ -97,13 +104,23 @@ export class LiveModelDirectory implements ModelDirectory {
 
   /** The model of that name, also after its last worker has left, or without one ever seen: a worker may be started for it. */
   known(name: string): RoutableModel | undefined {
-    return this.#models.get(name) ?? this.#remembered.find(name) ?? this.#catalogued.find(name);
+    const known = this.#models.get(name) ?? this.#remembered.find(name);
+    if (known !== undefined) return known;
+    const ownName = this.#renaming === undefined ? name : this.#renaming.ownNameOf(name);
+    const catalogued = ownName === undefined ? undefined : this.#catalogued.find(ownName);
+    return catalogued && this.#shown(catalogued);
+  }
+
+  /** What clients call the model that its workers call so. */
+  shownNameOf(ownName: string): string {
+    return this.#renaming?.shownNameOf(ownName) ?? ownName;
   }
 
   /** Every name that `known` would find. */
   listKnown(): readonly RoutableModel[] {
     const others = new Map<string, RoutableModel>();
-    for (const model of [...this.#catalogued.list(), ...this.#remembered.list()]) others.set(model.name, model);
+    const catalogued = [...this.#catalogued.list()].flatMap((model) => this.#shown(model) ?? []);
+    for (const model of [...catalogued, ...this.#remembered.list()]) others.set(model.name, model);
     const known = [...others.values()].filter(({ name }) => !this.#models.has(name));
     return known.length === 0 ? this.#listed : [...this.#listed, ...known];
   }
@@ -195,15 +212,33 @@ export class LiveModelDirectory implements ModelDirectory {
       models.set(name, model);
       for (const alias of model.card.aliases) if (!byName.has(alias)) models.set(alias, { ...model, name: alias });
     }
-    this.#remembered.change(this.#models, models);
-    this.#models = models;
-    this.#listed = [...models.values()].sort((a, b) => (a.name < b.name ? -1 : 1));
+    const shown = this.#renamed(models);
+    this.#remembered.change(this.#models, shown);
+    this.#models = shown;
+    this.#listed = [...shown.values()].sort((a, b) => (a.name < b.name ? -1 : 1));
     this.#options.onChange?.();
     for (const tell of this.#followers) tell();
   }
 
+  /** The models by the names that clients see. */
+  #renamed(models: ReadonlyMap<string, RoutableModel>): ReadonlyMap<string, RoutableModel> {
+    const renaming = this.#renaming;
+    if (renaming === undefined) return models;
+    const absent = [...this.#catalogued.list()].filter(({ name }) => !models.has(name));
+    const { name } = renaming;
+    const before = (this.#options.rememberedMs ?? 0) > 0 ? this.#models.get(name) : undefined;
+    renaming.choose([...models.values(), ...absent], before ?? this.#remembered.find(name));
+    const shown = [...models.values()].flatMap((model) => renaming.shown(model) ?? []);
+    return new Map(shown.map((model) => [model.name, model]));
+  }
+
+  #shown(model: RoutableModel): RoutableModel | undefined {
+    return this.#renaming === undefined ? model : this.#renaming.shown(model);
+  }
+
   /** The earliest time that any worker known so far has named, which stays when that worker leaves. */
-  #createdSecs(name: string, cards: readonly JoinedCard[]): number {
+  #createdSecs(ownName: string, cards: readonly JoinedCard[]): number {
+    const name = this.shownNameOf(ownName);
     const before = (this.#models.get(name) ?? this.#remembered.find(name))?.createdSecs ?? Number.POSITIVE_INFINITY;
     const named = cards.map(({ record }) => record.registered_at ?? Number.POSITIVE_INFINITY);
     const earliest = Math.min(before, ...named);

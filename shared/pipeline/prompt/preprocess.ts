@@ -90,7 +90,7 @@ export function passThrough(request: GenerationRequest, model: RoutableModel): P
           kind: 'text',
           // Every dialect over chat hands on a chat body, which is what such workers understand.
           endpoint: prompt.kind === 'chat' ? 'chat_completions' : request.endpoint,
-          body: { ...request.body, model: model.card.source_path ?? model.primaryName },
+          body: { ...request.body, model: model.card.source_path ?? model.card.display_name },
         };
   return {
     request: engineRequest(request, model, input, request.stop, []),
@@ -109,7 +109,7 @@ function engineRequest(
   const lora = model.card.lora?.name;
   return {
     id: request.id,
-    model: model.primaryName,
+    model: model.card.display_name, // the worker's own name for it, whatever clients call it
     input,
     stop,
     sampling: withoutSingleN(request.sampling),

@@ -97,8 +97,8 @@ interface CanaryOptions {
 
 /** Probes by one-token requests over the request plane. */
 export function canaryProbe({ plane, clock, random, timeoutMs }: CanaryOptions): Probe {
-  return (worker, { primaryName, card }) => {
-    const probed = { model: primaryName, input: card.model_input, types: card.model_type };
+  return (worker, { card }) => {
+    const probed = { model: card.display_name, input: card.model_input, types: card.model_type };
     const request = healthCheckRequest(`canary-${random.uuid()}`, probed);
     if (request === undefined) return undefined;
     const sent = { id: request.id, headers: {}, deadlineMs: timeoutMs, ...encodeEngineRequest(request) };

@@ -1,9 +1,6 @@
 import { type Buckets, logBounds, stepBounds } from './buckets.ts';
 import type { MetricRegistry } from './registry.ts';
 
-/** Prefix of the metrics that `DYN_METRICS_PREFIX` does not move. */
-const FIXED_PREFIX = 'dynamo_frontend';
-
 const TOKENIZER_LATENCY_MS = [0.5, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512];
 const TEMPLATE_SECONDS = [0.00001, 0.00005, 0.0001, 0.0005, 0.001, 0.005, 0.01, 0.05];
 const MIGRATION_SECONDS = [0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 40, 60];
@@ -12,27 +9,20 @@ const EVENT_LOOP_DELAY_SECONDS = [0, 0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25,
 const ROUTE_LABELS = ['model', 'endpoint', 'request_type'];
 const WORKER_LABELS = ['worker_id', 'dp_rank', 'worker_type'];
 
-/** Turns what an operator wrote into a legal metric prefix: `my-pre.fix` becomes `my_pre_fix`; nothing usable, the default. */
-export function metricPrefix(text: string | undefined): string {
-  const legal = (text ?? '').replaceAll(/[^a-zA-Z0-9_:]/g, '_').replace(/^(?=[0-9])/, '_');
-  return /^_*$/.test(legal) ? FIXED_PREFIX : legal;
-}
-
 /** The frontend's metric families by what they count. */
 export type FrontendFamilies = ReturnType<typeof defineFrontendFamilies>;
 
-export function defineFrontendFamilies(registry: MetricRegistry, prefix: string | undefined, buckets: Buckets) {
-  const named = `${metricPrefix(prefix)}_`;
+export function defineFrontendFamilies(registry: MetricRegistry, buckets: Buckets) {
   return {
-    ...requestFamilies(registry, named, buckets),
-    ...modelFamilies(registry, named),
+    ...requestFamilies(registry, buckets),
+    ...modelFamilies(registry),
     ...workerFamilies(registry),
-    ...stageFamilies(registry, named),
+    ...stageFamilies(registry),
   };
 }
 
-function requestFamilies(registry: MetricRegistry, prefix: string, buckets: Buckets) {
-  const { counter, gauge, histogram } = registry.under(prefix);
+function requestFamilies(registry: MetricRegistry, buckets: Buckets) {
+  const { counter, gauge, histogram } = registry.under('dynamo_frontend_');
   const own = registry.under('stator_frontend_');
   const byModel = (name: string, help: string, set: keyof Buckets) =>
     histogram(name, help, logBounds(buckets[set]), 'model');
@@ -91,8 +81,8 @@ function requestFamilies(registry: MetricRegistry, prefix: string, buckets: Buck
   };
 }
 
-function modelFamilies(registry: MetricRegistry, prefix: string) {
-  const { counter, gauge, histogram } = registry.under(`${prefix}model_`);
+function modelFamilies(registry: MetricRegistry) {
+  const { counter, gauge, histogram } = registry.under('dynamo_frontend_model_');
   return {
     totalKvBlocks: gauge('total_kv_blocks', 'KV blocks of one worker of the model.', 'model'),
     maxNumSeqs: gauge('max_num_seqs', 'Sequences that one worker of the model runs at once.', 'model'),
@@ -123,7 +113,7 @@ function modelFamilies(registry: MetricRegistry, prefix: string) {
 }
 
 function workerFamilies(registry: MetricRegistry) {
-  const worker = registry.under(`${FIXED_PREFIX}_worker_`);
+  const worker = registry.under('dynamo_frontend_worker_');
   const gauge = (name: string, help: string) => worker.gauge(name, help, ...WORKER_LABELS);
   return {
     workerDecodeBlocks: gauge('active_decode_blocks', 'KV blocks in use on the worker.'),
@@ -134,8 +124,8 @@ function workerFamilies(registry: MetricRegistry) {
   };
 }
 
-function stageFamilies(registry: MetricRegistry, prefix: string) {
-  const { counter, gauge, histogram } = registry.under(`${FIXED_PREFIX}_`);
+function stageFamilies(registry: MetricRegistry) {
+  const { counter, gauge, histogram } = registry.under('dynamo_frontend_');
   const stages = stepBounds(0.0001, 5);
   return {
     stageRequests: gauge('stage_requests', 'Requests that are in a stage.', 'stage', 'phase'),
@@ -144,8 +134,8 @@ function stageFamilies(registry: MetricRegistry, prefix: string) {
     template: histogram('template_seconds', 'Time to render a chat template.', TEMPLATE_SECONDS).with(),
     detokenizeUs: counter('detokenize_total_us', 'Microseconds spent turning tokens into text.').with(),
     detokenizeTokens: counter('detokenize_token_count', 'Tokens turned into text.').with(),
-    tokenizerLatency: registry.histogram(
-      `${prefix}tokenizer_latency_ms`,
+    tokenizerLatency: histogram(
+      'tokenizer_latency_ms',
       'Milliseconds to tokenize a prompt, or to detokenize one token on average over a request.',
       TOKENIZER_LATENCY_MS,
       'operation',

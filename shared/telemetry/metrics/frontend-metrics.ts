@@ -5,7 +5,7 @@ import { BUCKETS, type Buckets } from './buckets.ts';
 import { createRequestPlaneMetrics } from './edge-metrics.ts';
 import { defineFrontendFamilies } from './frontend-families.ts';
 import { modelRecorder, stageRecorder, TurnClock, watchEventLoop, workerRecorder } from './frontend-recorders.ts';
-import { exposeUptime, MetricRegistry } from './registry.ts';
+import { exposeUptime, MetricRegistry, metricPrefix } from './registry.ts';
 
 /** Labels of a request. */
 export interface RequestRoute {
@@ -73,18 +73,17 @@ export interface FrontendMetricsOptions {
   readonly buckets?: Buckets;
   /** Default: the machine's clock. */
   readonly clock?: Clock;
-  /** Where the metrics live, when the process has more of its own. Default: a registry of their own. */
-  readonly registry?: MetricRegistry;
   /** Models with series of their own. Default 1000; later names share one, `__other__`. */
   readonly modelsMax?: number;
 }
 
 /** Makes the metrics of a frontend process, every family at zero. */
 export function createFrontendMetrics(options: FrontendMetricsOptions = {}) {
-  const { prefix, buckets = BUCKETS, clock = systemClock, registry = new MetricRegistry() } = options;
+  const { prefix, buckets = BUCKETS, clock = systemClock } = options;
   const { modelsMax = MODELS_MAX_DEFAULT } = options;
+  const registry = new MetricRegistry({ frontendPrefix: metricPrefix(prefix) });
   const turnClock = new TurnClock(clock);
-  const families = defineFrontendFamilies(registry, prefix, buckets);
+  const families = defineFrontendFamilies(registry, buckets);
   for (const limit of limitNames) families.limitsReached.with(limit); // at zero, so that the first refusal is a rise
   const seriesOf = modelTable(families, modelsMax, () => registry.countOverflow(families.requests.name));
   const workers = workerRecorder(families, registry);

@@ -1,5 +1,6 @@
 import type { Metric } from 'prom-client';
 import type { Clock } from '../../clock/index.ts';
+import { ConfigError } from '../../config/index.ts';
 import { invariant } from '../../errors/index.ts';
 
 type Labels = Readonly<Record<string, string>>;
@@ -82,6 +83,15 @@ export function exposeUptime(registry: MetricRegistry, clock: Clock, gauge: Gaug
 /** What a collector did not get: no room was left to keep it, or it was not taken. */
 export type TelemetryDropped = (kind: 'spans' | 'lines', count: number) => void;
 
+/** What names of a frontend's own metrics begin with, unless `--metrics-prefix` says otherwise. */
+const FRONTEND_PREFIX = 'dynamo_frontend';
+
+/** Turns what an operator wrote into a legal metric prefix: `my-pre.fix` becomes `my_pre_fix`; nothing usable, the default. */
+export function metricPrefix(text: string | undefined): string {
+  const legal = (text ?? '').replaceAll(/[^a-zA-Z0-9_:]/g, '_').replace(/^(?=[0-9])/, '_');
+  return /^_*$/.test(legal) ? FRONTEND_PREFIX : legal;
+}
+
 /** Series a family keeps before further label values fall into one shared series. */
 const SERIES_MAX_DEFAULT = 10_000;
 
@@ -156,6 +166,8 @@ export interface MetricScope {
 }
 
 export interface MetricRegistryOptions {
+  /** What the names of a frontend's own metrics begin with in place of `dynamo_frontend`. @default they keep it */
+  readonly frontendPrefix?: string | undefined;
   /** Series a family keeps. Default 10,000; beyond it everything counts on one series whose labels are `__other__`. */
   readonly seriesMax?: number;
 }
@@ -164,14 +176,16 @@ export interface MetricRegistryOptions {
 export class MetricRegistry implements MetricScope {
   readonly #families = new Map<string, MetricFamily<Counter | Histogram>>();
   readonly #seriesMax: number;
+  readonly #frontendPrefix: string;
   readonly #beforeScrape: (() => void)[] = [];
   readonly #overflow: MetricFamily<Counter>;
   readonly counter: MetricScope['counter'];
   readonly gauge: MetricScope['gauge'];
   readonly histogram: MetricScope['histogram'];
 
-  constructor({ seriesMax = SERIES_MAX_DEFAULT }: MetricRegistryOptions = {}) {
+  constructor({ seriesMax = SERIES_MAX_DEFAULT, frontendPrefix = FRONTEND_PREFIX }: MetricRegistryOptions = {}) {
     this.#seriesMax = seriesMax;
+    this.#frontendPrefix = frontendPrefix;
     ({ counter: this.counter, gauge: this.gauge, histogram: this.histogram } = this.under(''));
     this.#overflow = this.counter(
       'stator_metric_series_overflow_total',
@@ -183,7 +197,7 @@ export class MetricRegistry implements MetricScope {
   /** Makes metrics whose names begin with `prefix` and whose series all have the labels `shared`, before their own. */
   under(prefix: string, shared: Labels = {}): MetricScope {
     const about = (name: string, help: string, labelNames: readonly string[]) => ({
-      name: prefix + name,
+      name: this.#named(prefix + name),
       help,
       labelNames,
       shared,
@@ -232,6 +246,18 @@ export class MetricRegistry implements MetricScope {
     return await registry.metrics();
   }
 
+  /** The name as it is shown: every metric of a frontend follows its prefix, whichever room makes it. */
+  #named(name: string): string {
+    return name.startsWith(`${FRONTEND_PREFIX}_`) ? this.#frontendPrefix + name.slice(FRONTEND_PREFIX.length) : name;
+  }
+
+  #refuseName(name: string): never {
+    invariant(this.#frontendPrefix !== FRONTEND_PREFIX, `a metric is named ${name} already`);
+    throw new ConfigError([
+      `--metrics-prefix ${this.#frontendPrefix} gives two metrics the name ${name}: choose another prefix`,
+    ]);
+  }
+
   #add<S extends Counter | Histogram>(
     type: FamilyOptions<S>['type'],
     about: Pick<FamilyOptions<S>, 'name' | 'help' | 'labelNames' | 'shared'>,
@@ -240,7 +266,7 @@ export class MetricRegistry implements MetricScope {
     const seriesMax = this.#seriesMax;
     const onOverflow = (metric: string): void => this.countOverflow(metric);
     const family = new MetricFamily({ ...about, type, makeSeries, seriesMax, onOverflow });
-    invariant(!this.#families.has(about.name), `a metric is named ${about.name} already`);
+    if (this.#families.has(about.name)) this.#refuseName(about.name);
     this.#families.set(about.name, family);
     return family;
   }

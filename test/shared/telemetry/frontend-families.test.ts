@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { ServeError } from '../../../shared/errors/index.ts';
 import { createFrontendMetrics, type FrontendMetrics } from '../../../shared/telemetry/index.ts';
-import { metricPrefix } from '../../../shared/telemetry/metrics/frontend-families.ts';
+import { metricPrefix } from '../../../shared/telemetry/metrics/registry.ts';
 import { VirtualClock } from '../../support/virtual-clock.ts';
 import { type ParsedFamily, parseFamilies } from './prometheus-text.ts';
 
@@ -40,27 +40,27 @@ const MOVING: Record<string, readonly [type: string, labels: readonly string[]]>
   model_cancellation_total: ['counter', ROUTE],
   model_rejection_total: ['counter', ['endpoint', 'model']],
   model_ready: ['gauge', MODEL],
+  worker_active_decode_blocks: ['gauge', WORKER],
+  worker_active_prefill_tokens: ['gauge', WORKER],
+  worker_last_time_to_first_token_seconds: ['gauge', WORKER],
+  worker_last_input_sequence_tokens: ['gauge', WORKER],
+  worker_last_inter_token_latency_seconds: ['gauge', WORKER],
+  stage_requests: ['gauge', ['phase', 'stage']],
+  stage_duration_seconds: ['histogram', ['stage']],
+  tokenize_seconds: ['histogram', []],
+  template_seconds: ['histogram', []],
+  detokenize_total_us: ['counter', []],
+  detokenize_token_count: ['counter', []],
+  tokenizer_cache_hits_total: ['counter', []],
+  tokenizer_cache_misses_total: ['counter', []],
+  tokenizer_cache_cached_tokens_total: ['counter', MODEL],
+  tokenizer_cache_uncached_tokens_total: ['counter', MODEL],
+  event_loop_delay_seconds: ['histogram', []],
+  event_loop_stall_total: ['counter', []],
 };
 
-/** Sections 16.1 and 16.3: the names that never move. */
+/** Those of the request plane and of the process: no prefix moves them. */
 const FIXED: Record<string, readonly [type: string, labels: readonly string[]]> = {
-  dynamo_frontend_worker_active_decode_blocks: ['gauge', WORKER],
-  dynamo_frontend_worker_active_prefill_tokens: ['gauge', WORKER],
-  dynamo_frontend_worker_last_time_to_first_token_seconds: ['gauge', WORKER],
-  dynamo_frontend_worker_last_input_sequence_tokens: ['gauge', WORKER],
-  dynamo_frontend_worker_last_inter_token_latency_seconds: ['gauge', WORKER],
-  dynamo_frontend_stage_requests: ['gauge', ['phase', 'stage']],
-  dynamo_frontend_stage_duration_seconds: ['histogram', ['stage']],
-  dynamo_frontend_tokenize_seconds: ['histogram', []],
-  dynamo_frontend_template_seconds: ['histogram', []],
-  dynamo_frontend_detokenize_total_us: ['counter', []],
-  dynamo_frontend_detokenize_token_count: ['counter', []],
-  dynamo_frontend_tokenizer_cache_hits_total: ['counter', []],
-  dynamo_frontend_tokenizer_cache_misses_total: ['counter', []],
-  dynamo_frontend_tokenizer_cache_cached_tokens_total: ['counter', MODEL],
-  dynamo_frontend_tokenizer_cache_uncached_tokens_total: ['counter', MODEL],
-  dynamo_frontend_event_loop_delay_seconds: ['histogram', []],
-  dynamo_frontend_event_loop_stall_total: ['counter', []],
   dynamo_request_plane_queue_seconds: ['histogram', []],
   dynamo_request_plane_send_seconds: ['histogram', []],
   dynamo_request_plane_roundtrip_ttft_seconds: ['histogram', []],
@@ -155,8 +155,14 @@ describe('the frontend’s /metrics', () => {
     expect([...families.keys()].sort()).toEqual(Object.keys(expectedShapes('dynamo_frontend')).sort());
   });
 
-  it('moves exactly the published names with the prefix', async () => {
+  it('moves every name of its own with the prefix', async () => {
     expect(shapes(parseFamilies(await exercised('my-pre.fix')))).toEqual(expectedShapes('my_pre_fix'));
+  });
+
+  it('refuses a prefix that gives two metrics one name, and names both', () => {
+    expect(() => createFrontendMetrics({ prefix: 'dynamo_request_plane' })).toThrow(
+      '--metrics-prefix dynamo_request_plane gives two metrics the name dynamo_request_plane_inflight_requests',
+    );
   });
 
   it.each(Object.entries(BOUNDS))('has the published bounds on %s', async (name, bounds) => {

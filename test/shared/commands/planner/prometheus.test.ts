@@ -38,12 +38,13 @@ interface BedOptions {
   readonly namespace?: string;
   readonly timeoutMs?: number;
   readonly token?: string;
+  readonly prefix?: string;
 }
 
 /** A server that says `said` of a metric without its prefix, or answers in another way with `answer`. */
 async function bedOf(
   said: (metric: string) => string | undefined,
-  { model = 'm', namespace = 'ns', timeoutMs = 5000, token }: BedOptions = {},
+  { model = 'm', namespace = 'ns', timeoutMs = 5000, token, prefix }: BedOptions = {},
   answer?: (request: IncomingMessage, response: ServerResponse) => void,
 ): Promise<Bed> {
   const asked: Asked[] = [];
@@ -51,7 +52,7 @@ async function bedOf(
   const server = createServer((request, response) => {
     const at = new URL(request.url ?? '/', 'http://localhost');
     const query = at.searchParams.get('query') ?? '';
-    const [, metric = '', seconds] = /dynamo_frontend_(\w+)(?:\{.*\})?\[(\d+)s\]/.exec(query) ?? [];
+    const [, metric = '', seconds] = /(?:dynamo_frontend|my_pre)_(\w+)(?:\{.*\})?\[(\d+)s\]/.exec(query) ?? [];
     asked.push({ query, metric, seconds: Number(seconds), authorization: request.headers.authorization });
     if (answer !== undefined) return answer(request, response);
     response.writeHead(at.pathname === '/api/v1/query' ? 200 : 404, { 'content-type': 'application/json' });
@@ -70,6 +71,7 @@ async function bedOf(
     timeoutMs,
     clock: systemClock,
     namespace,
+    ...(prefix === undefined ? {} : { prefix }),
     model: () => model,
     onProblem,
   });
@@ -91,6 +93,15 @@ const GROWN: Readonly<Record<string, string>> = {
 };
 
 describe('traffic that Prometheus counted', () => {
+  it('is asked for by the prefix of the frontends’ metrics', async () => {
+    const bed = await bedOf((metric) => GROWN[metric], { prefix: 'my-pre' });
+    await bed.read(BEGIN_S);
+    expect(bed.asked.map(({ query }) => query)).toEqual(
+      bed.asked.map(() => expect.stringMatching(/^sum\(increase\(my_pre_/)),
+    );
+    expect(bed.asked.length).toBeGreaterThan(5);
+  });
+
   it('begins with nothing, and then adds what each sum has grown by', async () => {
     const bed = await bedOf((metric) => GROWN[metric]);
     expect(await bed.read(BEGIN_S)).toEqual(NO_TRAFFIC); // what was before nobody asked for

@@ -16,7 +16,12 @@ import { createMemoryEventPlane } from '../../../support/memory-event-plane.ts';
 
 const SCOPE = { kind: 'namespace', namespace: 'prod' } as const;
 /** Where the workers of the models were. */
-const NAMESPACES: Readonly<Record<string, string>> = { a: 'prod', b: 'prod', c: 'other' };
+/** By what clients call a model: `b` is one that its workers call `own-b`. */
+const FLEETS: Readonly<Record<string, { readonly namespace: string; readonly ownName: string }>> = {
+  a: { namespace: 'prod', ownName: 'a' },
+  b: { namespace: 'prod', ownName: 'own-b' },
+  c: { namespace: 'other', ownName: 'c' },
+};
 
 const PROOF = 'heard by itself';
 
@@ -67,7 +72,7 @@ async function holdAndListen(
     discovery: ours,
     openEventPlane: () => frontend,
     isLasting: true,
-    namespaceOf: (model) => NAMESPACES[model],
+    fleetOf: (model) => FLEETS[model],
   });
   if (opened === undefined) throw new Error('nothing is held');
   const client = new AbortController();
@@ -89,7 +94,7 @@ function expectWishes({ beganMs, events }: Awaited<ReturnType<typeof holdAndList
   const common = { type: 'request.held', v: 1, namespace: 'prod', held_count: 1 };
   expect(events).toMatchObject([
     { ...common, model: 'a', seq: 0 },
-    { ...common, model: 'b' },
+    { ...common, model: 'own-b' },
   ]);
   expect(Number(second?.seq)).toBeGreaterThan(Number(first?.seq));
   expect(first?.source).toMatch(/^[0-9a-f]+$/);
@@ -126,7 +131,7 @@ describe('the wish for a worker', () => {
       discovery,
       openEventPlane: undefined,
     };
-    const opened = openHold(settings, { ...parts, isLasting: false, namespaceOf: () => undefined });
+    const opened = openHold(settings, { ...parts, isLasting: false, fleetOf: () => undefined });
     if (opened === undefined) throw new Error('nothing is held');
     const client = new AbortController();
     const held = opened.hold.until('m', () => undefined, {}, client.signal);

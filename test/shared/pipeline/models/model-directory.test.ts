@@ -238,6 +238,61 @@ describe('a model', () => {
   });
 });
 
+describe('a model that is renamed', () => {
+  const others: string[] = [];
+  const renamed = { modelName: 'ours', onNotRenamed: (model: string) => others.push(model) };
+  beforeEach(() => {
+    others.length = 0;
+  });
+
+  it('has that name alone, its own and its aliases gone', async () => {
+    await register('a', { aliases: ['abc'] });
+    await follow(renamed);
+    expect(names()).toEqual(['ours']);
+    expect(directory.find('ours')).toMatchObject({ name: 'ours', primaryName: 'ours', workers: [{ id: 'a' }] });
+    expect([directory.find('letters'), directory.known('abc')]).toEqual([undefined, undefined]);
+    expect(directory.shownNameOf('letters')).toBe('ours');
+  });
+
+  it('is the one that was offered first; adapters and further models keep their names, which is told once', async () => {
+    await follow(renamed);
+    await register('a');
+    await register('a', { display_name: 'letters-french', lora: { name: 'french' } });
+    await clock.advance(5000);
+    await register('b', { display_name: 'digits' });
+    await register('c', { display_name: 'digits' });
+    expect(names()).toEqual(['digits', 'letters-french', 'ours']);
+    expect([workerIds('ours'), others]).toEqual([['a'], ['digits']]);
+  });
+
+  it('gives the name up to the next model when its last worker leaves', async () => {
+    await follow(renamed);
+    await register('a');
+    await clock.advance(5000);
+    await register('b', { display_name: 'digits' });
+    await settled(workers.remove(card('a')));
+    expect([names(), workerIds('ours')]).toEqual([['ours'], ['b']]);
+  });
+
+  it('keeps the name while it is remembered', async () => {
+    await follow({ ...renamed, rememberedMs: 60_000 });
+    await register('a');
+    await register('b', { display_name: 'digits' });
+    await settled(workers.remove(card('a')));
+    await register('c', { display_name: 'digits' });
+    expect([names(), directory.known('ours')?.card.display_name]).toEqual([['digits'], 'letters']);
+    await register('d');
+    expect(workerIds('ours')).toEqual(['d']);
+  });
+
+  it('is none where one is called so already', async () => {
+    await register('a');
+    await register('b', { display_name: 'ours' });
+    await follow(renamed);
+    expect([names(), workerIds('ours')]).toEqual([['letters', 'ours'], ['b']]);
+  });
+});
+
 describe('names', () => {
   it('are those of the cards and their aliases, sorted, each found by itself', async () => {
     await register('a', { aliases: ['characters', 'abc'] });

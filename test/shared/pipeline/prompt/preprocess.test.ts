@@ -25,6 +25,18 @@ describe('what a worker gets of a request', () => {
     expect(Object.keys(sent)).not.toContain('router');
     expect(Object.keys(sent)).not.toContain('mmProcessorKwargs');
   });
+
+  it.each(['Tokens', 'Text'] as const)(
+    'names the model as its workers do, whatever clients call it: %s',
+    async (input) => {
+      const named = model();
+      const renamed = { ...named, name: 'ours', primaryName: 'ours', card: { ...named.card, model_input: input } };
+      const loaded = input === 'Tokens' ? letterModel : undefined;
+      const sent = (await preprocessed(raw('abc', { body: { model: 'ours' } }), renamed, loaded)).request;
+      expect(sent.model).toBe('letters');
+      if (input === 'Text') expect(sent.input).toMatchObject({ body: { model: 'letters' } });
+    },
+  );
 });
 
 describe('media for a model whose template knows only text', () => {
