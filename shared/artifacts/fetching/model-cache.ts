@@ -238,7 +238,7 @@ export class ModelCache {
       });
       return folder;
     } catch (thrown) {
-      throw new ModelFolderError(`model ${modelName}: ${detailOf(thrown)}`, { cause: thrown });
+      throw new ModelFilesAbsent(`model ${modelName}: ${detailOf(thrown)}`, { cause: thrown });
     }
   }
 

@@ -53,6 +53,7 @@ import {
   stallObserver,
 } from './observers.ts';
 import { cardFilter, chatCheck, modelOpener, openPromptEncoder } from './open-model.ts';
+import { requireTokenizer } from './own-folder.ts';
 import { openPlannerFeed } from './planner-feed.ts';
 import { openRequestRecords, openResponseStore } from './records.ts';
 
@@ -109,6 +110,7 @@ export async function composeFrontend(
     recorder,
   }: FrontendOptions,
 ): Promise<Frontend> {
+  if (settings.modelPath !== undefined) await requireTokenizer(settings.modelPath);
   const metrics = createFrontendMetrics({
     clock,
     prefix: settings.metricsPrefix,

@@ -11,10 +11,17 @@ import type { Clock, TimeAndChance } from '../../clock/index.ts';
 import { tellWhile } from '../../concurrency/index.ts';
 import { type EdgeSettings, homeFolder, type Settings } from '../../config/index.ts';
 import type { ModelCard } from '../../discovery/index.ts';
+import { reasonOf } from '../../errors/index.ts';
 import { findReasoningFormat, hasParserOfVersion } from '../../parsers/index.ts';
 import type { ModelStore, OpenModel, RoutableModel, Worker } from '../../pipeline/index.ts';
 import { createArtifactMetrics, type Logger, type MetricRegistry } from '../../telemetry/index.ts';
 import { type LoadedModel, loadModelFolder, ModelFolderError, PromptEncoder } from '../../tokens/index.ts';
+import { OwnFolder } from './own-folder.ts';
+
+/** Why the files of a model that are on another machine were not fetched, and what would have them fetched. */
+const NOWHERE =
+  ', or have them fetched: a worker gives its files over the network on its status server (DYN_SYSTEM_PORT of the worker), ' +
+  'which none of this model has, and STATOR_ARTIFACTS_BUCKET names no bucket';
 
 /** Workers that are asked for the files of a model, one after the other. */
 const WORKERS_ASKED_MAX = 3;
@@ -30,6 +37,14 @@ export function modelOpener(
   registry: MetricRegistry,
 ): OpenModel {
   let opening: Promise<Fetching> | undefined;
+  let isEncoderTold = false;
+  const own = new OwnFolder(settings.modelPath);
+  const encoderOf = (card: ModelCard) => {
+    if (!asksForFastOne(card, settings)) return {};
+    if (!isEncoderTold) log.debug('fastokens: the built-in encoder is the fast one here');
+    isEncoderTold = true;
+    return fastEncoder(card.display_name, settings, log);
+  };
   const open: OpenModel = async ({ card, workers }) => {
     opening ??= openFetching(settings, sources, log, registry);
     const { cache, sourcesOf } = await opening;
@@ -38,13 +53,34 @@ export function modelOpener(
       const reference = { modelName, files, modelPath };
       const [folder, chatTemplate] = await Promise.all([openModelFolder(reference), openChatTemplate(reference)]);
       const prepared = await cache.preparedOf(files);
-      return loadModelFolder(folder, { modelName, chatTemplate, prepared, ...tokenizerOf(card, settings, log) });
+      own.opened(modelName, folder);
+      return loadModelFolder(folder, { modelName, chatTemplate, prepared, ...encoderOf(card) });
     };
-    const loaded = await load(settings.modelPath).catch((thrown: unknown) => {
-      const sources = sourcesOf(workers);
-      if (!(thrown instanceof ModelFilesAbsent) || sources.length === 0) throw thrown;
-      return cache.withFolder({ modelName, files }, sources, load);
-    });
+    const fetchAndLoad = async (): Promise<LoadedModel> => {
+      try {
+        return await load(settings.modelPath);
+      } catch (thrown) {
+        if (!(thrown instanceof ModelFilesAbsent)) throw thrown;
+        const sources = sourcesOf(workers);
+        if (sources.length > 0) return await cache.withFolder({ modelName, files }, sources, load);
+        throw new ModelFilesAbsent(`${thrown.message}${NOWHERE}`, { cause: thrown });
+      }
+    };
+    /** With the operator's own folder as it is, where nothing else is to be had. */
+    const loadInstead = async (thrown: unknown): Promise<LoadedModel> => {
+      const folder = thrown instanceof ModelFilesAbsent ? own.insteadFor(modelName) : undefined;
+      if (folder === undefined) throw thrown;
+      const loaded = await loadModelFolder(folder, { modelName, ...encoderOf(card) });
+      own.opened(modelName, folder);
+      const reason = reasonOf(thrown);
+      log.warn("the worker's files are not to be had: tokenizer and template are those of --model-path", {
+        model: modelName,
+        folder,
+        reason,
+      });
+      return loaded;
+    };
+    const loaded = await fetchAndLoad().catch(loadInstead);
     warnOfReasoningFallback(card, log);
     return loaded;
   };
@@ -103,10 +139,12 @@ export function chatCheck(store: Pick<ModelStore, 'get'>): (model: RoutableModel
   };
 }
 
-/** What the card says of the tokenizer wins. `fastokens` is our own encoder, the fastest there is here. */
-function tokenizerOf({ display_name: model, runtime_config: runtime }: ModelCard, settings: EdgeSettings, log: Logger) {
-  if ((runtime.tokenizer_backend ?? settings.tokenizer) !== 'fastokens') return {};
-  log.warn('fastokens is not part of this product: the built-in encoder takes its place', { model });
+/** Whether a fast encoder is asked for, which the built-in one is. What the card says of the tokenizer wins. */
+function asksForFastOne({ runtime_config: runtime }: ModelCard, settings: EdgeSettings): boolean {
+  return (runtime.tokenizer_backend ?? settings.tokenizer) === 'fastokens';
+}
+
+function fastEncoder(model: string, settings: EdgeSettings, log: Logger) {
   return {
     onUncovered(path: string): void {
       if (!settings.tokenizerFallback) {

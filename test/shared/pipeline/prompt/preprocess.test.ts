@@ -32,7 +32,7 @@ describe('what a worker gets of a request', () => {
       const named = model();
       const renamed = { ...named, name: 'ours', primaryName: 'ours', card: { ...named.card, model_input: input } };
       const loaded = input === 'Tokens' ? letterModel : undefined;
-      const sent = (await preprocessed(raw('abc', { body: { model: 'ours' } }), renamed, loaded)).request;
+      const sent = (await preprocess(raw('abc', { body: { model: 'ours' } }), renamed, loaded, promptTools())).request;
       expect(sent.model).toBe('letters');
       if (input === 'Text') expect(sent.input).toMatchObject({ body: { model: 'letters' } });
     },
