@@ -28,6 +28,7 @@ export {
   type EdgeSettings,
   type FleetSettings,
   GROUPS,
+  nameOf,
   type RouterSettings,
   type SettingName,
   type Settings,

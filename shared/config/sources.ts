@@ -1,7 +1,7 @@
 import { nearestName } from '../errors/index.ts';
 import { commandOf, describeAllowed, PROCESSES, type Process, type Row } from './row.ts';
 import { rowsOf, type SettingName, TABLE } from './table.ts';
-import { findUnbuilt, sayUnbuilt, unbuiltNames } from './unbuilt.ts';
+import { findUnbuilt, refusalOf, sayUnbuilt, unbuiltNames } from './unbuilt.ts';
 import type { Environment } from './values/value-type.ts';
 
 /** Where a setting was given, and the texts that say what. */
@@ -146,6 +146,8 @@ function flagsOf(process: Process): ReadonlyMap<string, FlagMeaning> {
 
 function explainUnknown(flag: string, process: Process, spellings: Iterable<string>): string {
   const own = commandOf(process) ?? process;
+  const refusal = refusalOf(flag);
+  if (refusal !== undefined) return refusal;
   const unbuilt = findUnbuilt(flag);
   const takers = PROCESSES.filter((other) => unbuilt?.usedBy.includes(other) === true || flagsOf(other).has(flag));
   const owners = takers.flatMap((taker) => commandOf(taker) ?? []);

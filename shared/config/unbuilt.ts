@@ -219,6 +219,19 @@ export function unbuiltNames(process: Process): readonly string[] {
   return [...BY_NAME].flatMap(([name, { usedBy }]) => (usedBy.includes(process) && !name.includes('*') ? [name] : []));
 }
 
+/** Names of older releases that would change what a process does, so that they are not taken in silence: what to use. */
+const REFUSED: Readonly<Record<string, string>> = {
+  '--static-endpoint':
+    'is not taken: workers are found by discovery, on one machine without a server (--discovery-backend file), and ' +
+    '--namespace chooses among them; --router-mode direct sends a request to the worker that it names, and excludes KV routing as ' +
+    '--static-endpoint did',
+};
+
+/** Why a known name is refused; undefined for others. */
+export function refusalOf(name: string): string | undefined {
+  return Object.hasOwn(REFUSED, name) ? `${name} ${REFUSED[name]}` : undefined;
+}
+
 /** The warning that `name` was given. */
 export function sayUnbuilt(name: string, { about, instead }: Unbuilt): string {
   const hint = instead === undefined ? '' : `: use ${instead}`;

@@ -13,6 +13,7 @@ import type { FrameSink, HostExchange, HttpExchange } from './hosts/exchange.ts'
 import { WebExchange } from './hosts/web-exchange.ts';
 import { admit, requireHost } from './operators.ts';
 import { pathBelow, type Route, shownId } from './route.ts';
+import { requireOwnPaths } from './route-paths.ts';
 import { routesOf } from './route-table.ts';
 import { wantsAnthropicModels } from './routes/models.ts';
 import { sendError } from './sinks/send.ts';
@@ -26,13 +27,16 @@ export interface HttpApp {
 }
 
 /**
+ * @throws ConfigError for paths that two routes claim
  * @example
  * const app = createHttpApp(deps);
  * const response = await app.fetch(new Request('http://localhost/v1/models'));
  */
 export function createHttpApp(deps: HttpAppDeps): HttpApp {
   const router = new SmartRouter<Route>({ routers: [new RegExpRouter(), new TrieRouter()] });
-  for (const route of routesOf(deps.settings)) router.add(ANY_METHOD, route.pattern, route);
+  const routes = routesOf(deps.settings);
+  requireOwnPaths(routes, deps.settings.paths);
+  for (const route of routes) router.add(ANY_METHOD, route.pattern, route);
   const serve = (exchange: HostExchange): void => {
     const [[found]] = router.match(ANY_METHOD, matchedPath(exchange.path));
     void respond(deps, exchange, found?.[0]); // never rejects

@@ -209,6 +209,14 @@ describe('values', () => {
     ]);
   });
 
+  it('a static endpoint is refused with what to use in its place', () => {
+    for (const argv of [['--static-endpoint', 'ns.backend.generate'], ['--static-endpoint=ns.backend.generate']]) {
+      const [problem, ...more] = problemsOf('frontend', argv);
+      expect(problem).toMatch(/^--static-endpoint is not taken: .*--discovery-backend file.*--router-mode direct/);
+      expect(more).toEqual([]);
+    }
+  });
+
   it.each(['etcd', 'kubernetes'])('discovery back end %s is refused with what to use', (backend) => {
     expect(problemsOf('frontend', ['--discovery-backend', backend])[0]).toContain(
       'not built: use dynamodb (needs STATOR_DISCOVERY_TABLE), file or mem',

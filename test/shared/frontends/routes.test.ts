@@ -61,6 +61,43 @@ describe('paths that end in a slash', () => {
   });
 });
 
+describe('two routes at one path', () => {
+  const served = { isEnabled: true, stripsPreamble: false };
+  const refusalOf = (moved: Partial<typeof defaultHttpSettings.paths>, isMessagesServed = true) => {
+    const anthropic = { ...served, isEnabled: isMessagesServed };
+    return () => createTestApp({ settings: { paths: { ...defaultHttpSettings.paths, ...moved }, anthropic } });
+  };
+
+  it.each([
+    [{ chat: '/x', completions: '/x' }, 'DYN_HTTP_SVC_CHAT_PATH_ENV and DYN_HTTP_SVC_CMP_PATH_ENV are both at /x'],
+    [{ health: '/metrics' }, 'DYN_HTTP_SVC_HEALTH_PATH_ENV and DYN_HTTP_SVC_METRICS_PATH_ENV are both at /metrics'],
+    [
+      { responses: '/v1/models' },
+      'DYN_HTTP_SVC_RESPONSES_PATH_ENV and DYN_HTTP_SVC_MODELS_PATH_ENV are both at /v1/models',
+    ],
+    [{ chat: '/docs' }, 'DYN_HTTP_SVC_CHAT_PATH_ENV and a fixed route are both at /docs'],
+    [{ live: '/openapi.json' }, 'DYN_HTTP_SVC_LIVE_PATH_ENV and a fixed route are both at /openapi.json'],
+    [{ embeddings: '/v1/images/edits' }, 'DYN_HTTP_SVC_EMB_PATH_ENV and a fixed route are both at /v1/images/edits'],
+    [{ live: '/busy_threshold' }, 'DYN_HTTP_SVC_LIVE_PATH_ENV and a fixed route are both at /busy_threshold'],
+    [
+      { messages: '/v1/completions' },
+      'DYN_HTTP_SVC_CMP_PATH_ENV and DYN_HTTP_SVC_ANTHROPIC_PATH_ENV are both at /v1/completions',
+    ],
+    [{ health: '/v1/cancel/x' }, 'DYN_HTTP_SVC_HEALTH_PATH_ENV /v1/cancel/x lies where /v1/cancel/{id} is'],
+    [{ live: '/v1/models/live' }, 'DYN_HTTP_SVC_LIVE_PATH_ENV /v1/models/live lies where /v1/models/{id} is'],
+  ])('end the start by their names: %j', (moved, message) => {
+    expect(refusalOf(moved)).toThrow(message);
+  });
+
+  it('are none where one of them is not served, or both have what is below them apart', () => {
+    expect(refusalOf({ messages: '/v1/completions' }, false)).not.toThrow();
+    expect(
+      refusalOf({ models: '/a', responses: '/b', chat: '/a-b', health: '/healthz', metrics: '/m/x' }),
+    ).not.toThrow();
+    expect(refusalOf({})).not.toThrow();
+  });
+});
+
 describe('a model that nobody serves', () => {
   const chat = (model: string, on = models) =>
     get(createTestApp({ pipeline: new ScriptedPipeline(on) }), '/v1/chat/completions', {
