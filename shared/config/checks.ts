@@ -27,6 +27,8 @@ const EXCLUSIVE = [
   ['decodeFallback', 'enforceDisagg'],
   ['useRemoteIndexer', 'serveIndexer'],
   ['isPrefillWorker', 'isDecodeWorker'],
+  ['embeddingWorker', 'enableMultimodal'],
+  ['embeddingFrontendTokenization', 'useVllmTokenizer'],
   ['multimodalEncodeWorker', 'multimodalWorker'],
   ['multimodalEncodeWorker', 'multimodalDecodeWorker'],
   ['multimodalWorker', 'multimodalDecodeWorker'],
@@ -41,6 +43,7 @@ const NEEDS = [
   ['multimodalWorker', 'enableMultimodal'],
   ['multimodalDecodeWorker', 'enableMultimodal'],
   ['zmqReplayPorts', 'zmqKvEventsPorts'],
+  ['embeddingFrontendTokenization', 'embeddingWorker'],
 ] as const satisfies readonly (readonly [SettingName, SettingName])[];
 
 interface Dependency {
@@ -48,6 +51,26 @@ interface Dependency {
   readonly holds: (view: ConfigView) => boolean;
   readonly says: string;
 }
+
+/** What a worker of one kind asks of the other settings. */
+const WORKER_KINDS: readonly Dependency[] = [
+  {
+    setting: 'embeddingWorker',
+    holds: ({ values }) => values.embeddingWorker !== true || values.engine !== 'mocker',
+    says: 'needs --engine vllm, sglang or openai: the mocker makes no embeddings',
+  },
+  {
+    setting: 'embeddingWorker',
+    holds: ({ values: { embeddingWorker, disaggregationMode: mode = 'agg' } }) =>
+      embeddingWorker !== true || mode === 'agg',
+    says: 'needs --disaggregation-mode agg: an embedding has no decode',
+  },
+  {
+    setting: 'embeddingWorkerProcesses',
+    holds: ({ values }) => (values.embeddingWorkerProcesses ?? 1) === 1,
+    says: 'can be 1 alone: for more processes start more workers, which attach the engine of the first with --engine-url',
+  },
+];
 
 // What several settings say together, and the rows' own conditions.
 const DEPENDENCIES: readonly Dependency[] = [
@@ -153,6 +176,7 @@ const DEPENDENCIES: readonly Dependency[] = [
     holds: ({ values }) => values.enableMultimodal !== true || values.engine === 'vllm' || values.engine === 'openai',
     says: 'needs --engine vllm; --engine openai hands media on without it',
   },
+  ...WORKER_KINDS,
   {
     setting: 'mmPromptTemplate',
     holds: ({ values }) => values.mmPromptTemplate?.includes('<prompt>') !== false,

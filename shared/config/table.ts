@@ -19,6 +19,7 @@ import { queueRows, routerModesRows } from './table/router-modes.ts';
 import { routerScoringRows } from './table/router-scoring.ts';
 import { simulateRows } from './table/simulate.ts';
 import { workerRows } from './table/worker.ts';
+import { workerKindRows } from './table/worker-kinds.ts';
 
 /** The sections of the table under their titles, in the order of help and documentation. Each is the rows of a file of table/, some of which have two. */
 const SECTIONS = {
@@ -40,6 +41,7 @@ const SECTIONS = {
   'Metrics and health': metricsRows,
   'Logging and tracing': loggingRows,
   'Worker and vLLM engine': workerRows,
+  'Kinds of workers': workerKindRows,
   Mocker: mockerRows,
   'KV events publishing': kvEventsRows,
   LoRA: loraRows,

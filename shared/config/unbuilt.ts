@@ -107,12 +107,9 @@ export const UNBUILT: readonly Unbuilt[] = [
     names: '--kv-state-endpoint DYN_KV_STATE_ENDPOINT',
   },
   {
-    about: 'workers for embeddings, classification and reinforcement learning',
+    about: 'workers for classification and reinforcement learning',
     usedBy: ['worker'],
-    names:
-      '--embedding-worker DYN_VLLM_EMBEDDING_WORKER --embedding-worker-processes DYN_VLLM_EMBEDDING_WORKER_PROCESSES ' +
-      '--embedding-frontend-tokenization DYN_VLLM_EMBEDDING_FRONTEND_TOKENIZATION ' +
-      '--classify-worker DYN_VLLM_CLASSIFY_WORKER --enable-rl DYN_ENABLE_RL',
+    names: '--classify-worker DYN_VLLM_CLASSIFY_WORKER --enable-rl DYN_ENABLE_RL',
   },
   {
     about: 'generated media and realtime',

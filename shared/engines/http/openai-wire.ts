@@ -97,7 +97,7 @@ function outputOf(body: object): EngineOutput {
     body,
     ...(index === undefined ? {} : { index }),
     ...(reason === undefined ? {} : { finish_reason: reason }),
-    ...(isUsage(usage) ? { completion_usage: usage } : {}),
+    ...(isUsage(usage) ? { completion_usage: { ...usage, completion_tokens: usage.completion_tokens ?? 0 } } : {}),
   };
 }
 
@@ -107,8 +107,10 @@ function finishOf(choice: unknown): EngineFinishReason | undefined {
   return reason === 'length' || reason === 'content_filter' ? reason : 'stop'; // `tool_calls` and the like end by themselves
 }
 
-function isUsage(value: unknown): value is CompletionUsage {
-  return isRecord(value) && typeof value.prompt_tokens === 'number' && typeof value.completion_tokens === 'number';
+/** An embedding has no completion to count. */
+function isUsage(value: unknown): value is Partial<CompletionUsage> & Pick<CompletionUsage, 'prompt_tokens'> {
+  if (!isRecord(value) || typeof value.prompt_tokens !== 'number') return false;
+  return value.completion_tokens == null || typeof value.completion_tokens === 'number';
 }
 
 /** Where a server may say how long a sequence can be: vLLM and SGLang, then others. */

@@ -21,6 +21,8 @@ export interface OpenAiEngineOptions {
   readonly apiKey?: string | undefined;
   /** What the server calls the model. Default: the first one that it lists. */
   readonly modelName?: string | undefined;
+  /** The model is offered for embeddings alone (`--embedding-worker`). @default false */
+  readonly embedsOnly?: boolean;
   /** Longest time to make a connection. Default 5000. */
   readonly connectTimeoutMs?: number;
   /** Longest silence of the server within a request, its first answer included. Default 300,000. */
@@ -80,7 +82,7 @@ class OpenAiEngine implements Engine {
       dataParallelSize: 1,
       modelInput: 'Text',
       // Which of these the model can do, only the server knows: it says so when it is asked.
-      modelType: ['Chat', 'Completions', 'Embedding'],
+      modelType: this.#options.embedsOnly === true ? ['Embedding'] : ['Chat', 'Completions', 'Embedding'],
       publishesKvEvents: false,
       ...(this.#modelName === undefined ? {} : { modelName: this.#modelName }),
     };
@@ -149,7 +151,7 @@ export const openai: EngineKind = {
   async open({ settings }, { clock, logger }) {
     const { url, apiKey, startTimeoutMs } = serverSettings(settings);
     if (url === undefined) throw new Error('--engine openai needs --engine-url');
-    const options = { url, apiKey, startTimeoutMs, modelName: settings.model };
+    const options = { url, apiKey, startTimeoutMs, modelName: settings.model, embedsOnly: settings.embeddingWorker };
     const engine = createOpenAiEngine(options, { clock, logger });
     return { engine: withMediaGuard(engine, settings, clock), model: {} };
   },

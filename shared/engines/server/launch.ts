@@ -6,6 +6,7 @@ import { isRecord } from '../../records/index.ts';
 import { readModelInfo } from '../../tokens/index.ts';
 import type { Engine, EngineInfo, ModelFacts, OpenedEngine } from '../types.ts';
 import { configuredEvents } from './dialect.ts';
+import { embedsText } from './embedder.ts';
 import type { LaunchCommand } from './engine-process.ts';
 
 /** Addresses that a started engine is told to use. */
@@ -41,7 +42,7 @@ export function serverSettings(settings: Settings<'worker'>) {
     apiKey,
     events: isToldOfEvents ? configuredEvents(config) : undefined,
     // Only the engine's own renderer knows where media stand in a prompt.
-    takesText: settings.useVllmTokenizer || settings.enableMultimodal,
+    takesText: settings.useVllmTokenizer || settings.enableMultimodal || embedsText(settings),
     startTimeoutMs: startSecs === undefined ? undefined : startSecs * 1000,
   };
 }
@@ -114,11 +115,11 @@ async function argumentsIn(path: string | undefined): Promise<Readonly<Record<st
  * prompts' tokens do not leave the machine.
  */
 export function launchEvents(
-  { kvEventsConfig, disaggregationMode, enablePrefixCaching, headless }: Settings<'worker'>,
+  { kvEventsConfig, disaggregationMode, enablePrefixCaching, headless, embeddingWorker }: Settings<'worker'>,
   ports: LaunchPorts,
   more: Readonly<Record<string, unknown>> = {},
 ): Readonly<Record<string, unknown>> | undefined {
-  if (disaggregationMode === 'decode' || !enablePrefixCaching || headless) return undefined;
+  if (disaggregationMode === 'decode' || !enablePrefixCaching || headless || embeddingWorker) return undefined;
   if (kvEventsConfig !== undefined) return kvEventsConfig.enable_kv_cache_events === false ? undefined : kvEventsConfig;
   return {
     ...more,

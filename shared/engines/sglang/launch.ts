@@ -1,5 +1,6 @@
 import type { ResolvedConfig } from '../../config/index.ts';
 import { withMediaGuard } from '../media/guarded-engine.ts';
+import { forKind } from '../server/embedder.ts';
 import {
   argumentsOf,
   givenValue,
@@ -23,7 +24,8 @@ export const sglang: EngineKind = {
   async open(config, context) {
     const { settings } = config;
     const launch = settings.engineUrl === undefined ? await sglangLaunch(config) : undefined;
-    const engine = createSglangEngine({ ...serverSettings(settings), launch }, context);
+    const options = { ...serverSettings(settings), launch };
+    const engine = new ServerEngine(forKind(settings, new SglangDialect(options)), options, context);
     return openedServer(withMediaGuard(engine, settings, context.clock), settings);
   },
 };
@@ -53,6 +55,7 @@ export async function sglangLaunch(config: ResolvedConfig<'worker'>): Promise<La
         'disable-radix-cache': settings.enablePrefixCaching ? undefined : true,
         'stream-interval': settings.streamInterval,
         'kv-events-config': launchEvents(settings, ports),
+        'is-embedding': settings.embeddingWorker || undefined,
         'enable-lora': enableLora || undefined,
         'max-lora-rank': settings.maxLoraRank,
         'max-loras-per-batch': settings.maxLoras,

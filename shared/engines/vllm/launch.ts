@@ -1,6 +1,7 @@
 import { networkInterfaces } from 'node:os';
 import type { ResolvedConfig, Settings } from '../../config/index.ts';
 import { withMediaGuard } from '../media/guarded-engine.ts';
+import { forKind } from '../server/embedder.ts';
 import { EngineProcess, freePorts, levelOfLine } from '../server/engine-process.ts';
 import {
   argumentsOf,
@@ -38,7 +39,8 @@ export const vllm: EngineKind = {
             maxNumBatchedTokens,
           }
         : { modelName: model };
-    const guarded = withMediaGuard(createVllmEngine({ ...server, ...own }, context), settings, context.clock);
+    const dialect = forKind(settings, new VllmDialect({ ...server, ...own }));
+    const guarded = withMediaGuard(new ServerEngine(dialect, { ...server, ...own }, context), settings, context.clock);
     const engine = createMultimodalEngine(guarded, {
       accepts: settings.enableMultimodal,
       isEncoder: role === 'encode',
@@ -90,6 +92,7 @@ export async function vllmLaunch(config: ResolvedConfig<'worker'>): Promise<Laun
         'enable-lora': enableLora || undefined,
         'max-lora-rank': settings.maxLoraRank,
         'max-loras': settings.maxLoras,
+        runner: settings.embeddingWorker ? 'pooling' : undefined,
         'enable-prompt-embeds': settings.enablePromptEmbeds || undefined,
         ...fromFile,
       });

@@ -382,7 +382,7 @@ describe('names that do nothing in this version', () => {
       ['--benchmark-mode', '--benchmark-quiet'],
     ],
     [['--no-fpm-trace', '--seed=1'], ['--no-fpm-trace']],
-    [['--embedding-worker-processes', '-1', '--seed=1'], ['--embedding-worker-processes']],
+    [['--num-host-blocks', '-1', '--seed=1'], ['--num-host-blocks']],
     [['--fpm-trace', '--seed=1'], ['--fpm-trace']],
   ])('%j: a switch, a value and a pattern leave the flags around them alone', (argv, names) => {
     const { settings, warnings } = worker(argv);

@@ -43,6 +43,7 @@ describe('mock engine', () => {
       modelInput: 'Tokens',
       modelType: ['Chat', 'Completions'],
       publishesKvEvents: true,
+      takesPromptEmbeds: false,
     });
     await engine.health(new AbortController().signal);
   });

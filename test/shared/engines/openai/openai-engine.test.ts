@@ -196,7 +196,7 @@ describe('engine behind an OpenAI-compatible server', () => {
     expect(sink.isEnded).toBe(true);
   });
 
-  it('gives the list of embeddings as it came', async () => {
+  it('gives the list of embeddings as it came, and counts its tokens', async () => {
     const body = {
       object: 'list',
       data: [{ index: 0, embedding: [0.5] }],
@@ -205,7 +205,9 @@ describe('engine behind an OpenAI-compatible server', () => {
     server.answer = ({ response }) => sendJson(response, 200, body);
     const sink = await ask(await started(), { input: 'x', stream: false }, 'embeddings');
     expect(server.received[0]?.path).toBe('/v1/embeddings');
-    expect(sink.outputs).toEqual([{ body }]);
+    expect(sink.outputs).toEqual([
+      { body, completion_usage: { prompt_tokens: 1, completion_tokens: 0, total_tokens: 1 } },
+    ]);
     expect(sink.isEnded).toBe(true);
   });
 

@@ -93,6 +93,7 @@ describe('SGLang', () => {
       modelInput: 'Tokens',
       modelType: ['Chat', 'Completions'],
       publishesKvEvents: false,
+      takesPromptEmbeds: false,
       modelName: 'm',
       modelPath: '/models/m',
       bootstrapPort: 8998,
