@@ -103,6 +103,8 @@ export interface EndpointRecord extends Addressed {
   readonly type: 'Endpoint';
   readonly transport: Transport;
   readonly device_type?: string;
+  /** KV events that the worker's engine was asked for do not come. Absent = they come, or were not asked for. */
+  readonly kv_events?: 'missing';
 }
 
 export interface ModelRecord extends Addressed {

@@ -22,7 +22,7 @@ export {
   type StoredBlocks,
 } from './kv-reports.ts';
 export { EventRelay, type EventRelayOptions } from './kv-stream/event-relay.ts';
-export type { RankSource } from './kv-stream/rank-stream.ts';
+export type { RankSource } from './kv-stream/event-sources.ts';
 export { BlockJournal } from './mocker/block-pool.ts';
 export { tcpHandoffs } from './mocker/handoffs.ts';
 export { createMockEngine } from './mocker/mock-engine.ts';

@@ -121,6 +121,11 @@ export interface Engine {
   load(): readonly EngineLoad[];
   /** Reports KV cache changes, all of one engine step in one call, until `stop`. */
   onKvEvents(listener: (events: readonly KvEvent[]) => void): void;
+  /**
+   * Runs `listener` with the reason why KV events that the engine was asked for do not come, and with undefined once they do.
+   * Absent = none can be missing.
+   */
+  onKvEventFault?(listener: (fault: string | undefined) => void): void;
   /** Reports each pass when it is over, until `stop`. Absent = the engine does not say how long its passes take. */
   onPasses?(listener: (pass: EnginePass) => void): void;
   /** Its own count of the time between tokens; undefined before it was read. Absent = it has none. */

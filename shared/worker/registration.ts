@@ -71,6 +71,17 @@ export class Registration {
     return this.#change('put', record);
   }
 
+  /** Another record in the place of one, under the same name. A failure is logged: whoever looks sees the older one until the next change. */
+  async replace(older: DiscoveryRecord, record: DiscoveryRecord): Promise<void> {
+    const at = this.#records.indexOf(older);
+    if (at >= 0) this.#records[at] = record;
+    try {
+      await this.#change('put', record);
+    } catch (thrown) {
+      this.#options.logger.warn('a record could not be written', { type: record.type, reason: reasonOf(thrown) });
+    }
+  }
+
   /** One record less from now on. Rejects with the store's failure. */
   drop(record: DiscoveryRecord): Promise<void> {
     const at = this.#records.indexOf(record);

@@ -4,7 +4,8 @@ import type { Logger } from '../../telemetry/index.ts';
 import type { KvEvent } from '../types.ts';
 import type { EventBatch } from './engine-events.ts';
 import { EventNormaliser } from './event-normaliser.ts';
-import { type RankSource, RankStream } from './rank-stream.ts';
+import type { RankSource } from './event-sources.ts';
+import { RankStream } from './rank-stream.ts';
 
 export interface EventRelayOptions {
   readonly sources: readonly RankSource[];
@@ -17,6 +18,8 @@ export interface EventRelayOptions {
   readonly replayTimeoutMs?: number | undefined;
   /** Batches or events that never became events of ours. */
   onDropped(count: number): void;
+  /** Events that can be used have come. */
+  onCame?(): void;
 }
 
 interface Rank {
@@ -110,6 +113,7 @@ export class EventRelay {
   #emit(events: readonly (KvEvent | undefined)[]): void {
     const told = events.filter((event) => event !== undefined);
     if (told.length === 0) return;
+    this.#options.onCame?.();
     if (this.#listener !== undefined) this.#listener(told);
     else this.#early?.push(told);
   }

@@ -148,8 +148,9 @@ function headersOf(request: EngineRequest): Readonly<Record<string, string>> {
 export const openai: EngineKind = {
   displayName: ({ servedModelName, modelName }) => servedModelName ?? modelName,
 
-  async open({ settings }, { clock, logger }) {
-    const { url, apiKey, startTimeoutMs } = serverSettings(settings);
+  async open(config, { clock, logger }) {
+    const { settings } = config;
+    const { url, apiKey, startTimeoutMs } = serverSettings(config);
     if (url === undefined) throw new Error('--engine openai needs --engine-url');
     const options = { url, apiKey, startTimeoutMs, modelName: settings.model, embedsOnly: settings.embeddingWorker };
     const engine = createOpenAiEngine(options, { clock, logger });

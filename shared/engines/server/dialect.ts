@@ -3,11 +3,12 @@ import type { EngineRequest, GuidedDecoding } from '../../protocol/index.ts';
 import { asRecord, type UnknownRecord } from '../../records/index.ts';
 import type { Plan } from '../http/exchange.ts';
 import { EmbeddingReader } from '../http/openai-wire.ts';
-import { asText, jsonOrText, type UpstreamAnswer, type UpstreamMessage } from '../http/upstream.ts';
-import type { EventSource } from '../kv-stream/rank-stream.ts';
+import { jsonOrText, type UpstreamAnswer, type UpstreamMessage } from '../http/upstream.ts';
 import type { EngineInfo, EngineSink } from '../types.ts';
 import type { LoadMetrics } from './engine-metrics.ts';
+import type { EventPlan } from './followed-events.ts';
 import { stopIds } from './token-reader.ts';
+import type { Told } from './told.ts';
 
 /** The HTTP server of an engine, for questions that are no requests of clients. */
 export interface EngineServer {
@@ -18,8 +19,7 @@ export interface EngineServer {
 /** What an engine said of itself. */
 export interface Probed {
   readonly info: EngineInfo;
-  /** Where it publishes KV events; undefined = nowhere. */
-  readonly events: EventSource | undefined;
+  readonly events: EventPlan;
   readonly version: string | undefined;
   /** In words, for the log: which of its ways are used. */
   readonly ways: Readonly<Record<string, string>>;
@@ -36,8 +36,11 @@ export interface EngineDialect {
   readonly loadMetrics: LoadMetrics;
   /** Sum and count of the time between tokens, in seconds; what older versions call it behind it. */
   readonly latencyMetrics: readonly (readonly [sum: string, count: string])[];
-  /** Asks a server that is up what it is and can do. Rejects with what to change. */
-  probe(server: EngineServer): Promise<Probed>;
+  /**
+   * Asks a server that is up what it is and can do. Rejects with what to change.
+   * @param told by its command line; undefined where nobody knows that
+   */
+  probe(server: EngineServer, told: Told | undefined): Promise<Probed>;
   /** @throws ServeError when the engine cannot do what is asked */
   plan(request: TokenRequest, sink: EngineSink): Plan;
   /** Stops a request whose connection is closed already; undefined where closing is enough. */
@@ -171,13 +174,4 @@ export function planEmbedding(
 /** Parameters of a KV transfer that a prefill worker gave. */
 export function transferParams(request: EngineRequest): unknown {
   return asRecord(request.prefillResult?.disaggregated_params)?.kv_transfer_params ?? undefined;
-}
-
-/** Where an engine publishes that was configured with `config`, which vLLM and SGLang name alike. */
-export function configuredEvents(config: UnknownRecord): EventSource {
-  return {
-    endpoint: asText(config.endpoint) ?? 'tcp://*:5557',
-    replayEndpoint: asText(config.replay_endpoint),
-    topic: asText(config.topic) ?? '',
-  };
 }

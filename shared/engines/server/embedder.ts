@@ -1,5 +1,5 @@
 import type { Settings } from '../../config/index.ts';
-import type { EngineDialect, EngineServer, Probed } from './dialect.ts';
+import type { EngineDialect } from './dialect.ts';
 
 type KindSettings = Pick<Settings<'worker'>, 'embeddingWorker' | 'embeddingFrontendTokenization'>;
 
@@ -16,18 +16,19 @@ const REMEDY = {
 /** `dialect`, of whose server a worker of a kind of its own asks what that kind needs. */
 export function forKind({ embeddingWorker }: KindSettings, dialect: EngineDialect): EngineDialect {
   if (!embeddingWorker) return dialect;
-  return withProbe(dialect, async (server) => {
-    const probed = await dialect.probe(server);
+  return withProbe(dialect, async (server, told) => {
+    const probed = await dialect.probe(server, told);
     if (!probed.info.modelType.includes('Embedding')) {
       throw new Error(`the engine serves no embeddings: ${REMEDY[dialect.kind]}, or leave out --embedding-worker`);
     }
     // Prefixes of texts to embed are not routed by: nobody follows its events.
-    return { ...probed, info: { ...probed.info, publishesKvEvents: false }, events: undefined };
+    const events = { ranks: probed.events.ranks, followed: undefined };
+    return { ...probed, info: { ...probed.info, publishesKvEvents: false }, events };
   });
 }
 
 /** `dialect`, but for what it asks its server at the start. */
-function withProbe(dialect: EngineDialect, probe: (server: EngineServer) => Promise<Probed>): EngineDialect {
+function withProbe(dialect: EngineDialect, probe: EngineDialect['probe']): EngineDialect {
   return new Proxy(dialect, {
     get: (target, name) => {
       if (name === 'probe') return probe;

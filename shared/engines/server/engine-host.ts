@@ -37,6 +37,7 @@ export class EngineHost implements EngineServer {
   readonly #stopping = new AbortController();
   #process: EngineProcess | undefined;
   #upstream: Upstream | undefined;
+  #args: readonly string[] | undefined;
   #isUp = false;
   #onExit: ((reason: Error) => void) | undefined;
   #exit: Error | undefined;
@@ -54,6 +55,11 @@ export class EngineHost implements EngineServer {
 
   get pid(): number | undefined {
     return this.#process?.pid;
+  }
+
+  /** The arguments that the engine was started with; undefined for one that is attached. */
+  get args(): readonly string[] | undefined {
+    return this.#args;
   }
 
   /** Starts the server if it is ours, and waits until it is healthy. Rejects with what to change. */
@@ -135,6 +141,7 @@ export class EngineHost implements EngineServer {
     logger.info('starting the engine', { program: command.program, args: command.args.join(' ') });
     const process = new EngineProcess({ command, clock, onLine: (line) => this.#line(line) });
     this.#process = process;
+    this.#args = command.args;
     this.#upstream = this.#connect(`http://127.0.0.1:${http}`);
     const death = new AbortController();
     let end: ProcessEnd | undefined;

@@ -5,9 +5,9 @@ import { reasonOf } from '../../errors/index.ts';
 import { isRecord } from '../../records/index.ts';
 import { readModelInfo } from '../../tokens/index.ts';
 import type { Engine, EngineInfo, ModelFacts, OpenedEngine } from '../types.ts';
-import { configuredEvents } from './dialect.ts';
 import { embedsText } from './embedder.ts';
 import type { LaunchCommand } from './engine-process.ts';
+import { configuredEvents, portsOfRanks, type ServerKind, type Told, toldBy } from './told.ts';
 
 /** Addresses that a started engine is told to use. */
 export interface LaunchPorts {
@@ -18,9 +18,12 @@ export interface LaunchPorts {
   readonly replay: number;
 }
 
+/** Before any are chosen. */
+const NO_PORTS: LaunchPorts = { http: 0, events: 0, replay: 0 };
+
 /** How an engine is started. */
 export interface LaunchPlan {
-  /** Data-parallel ranks, each with ports of its own. */
+  /** Numbers of data-parallel ranks, from 0 on, whose ports lie here: each adds its number to the first of its kind. */
   readonly ranks: number;
   /** First port to look for free ones for KV events. */
   readonly eventsPort: number;
@@ -33,18 +36,34 @@ export interface LaunchPlan {
   readonly install: string;
 }
 
+/** `plan` with the ports that the ranks take of which its arguments tell, whoever wrote them. */
+export function withRanks(plan: Omit<LaunchPlan, 'ranks'>, kind: ServerKind): LaunchPlan {
+  return { ...plan, ranks: portsOfRanks(toldBy(plan.command(NO_PORTS).args, kind)) };
+}
+
 /** What the settings say of an engine's server, whichever it is. */
-export function serverSettings(settings: Settings<'worker'>) {
-  const { engineUrl: url, engineApiKey: apiKey, engineStartTimeoutSecs: startSecs, kvEventsConfig: config } = settings;
-  const isToldOfEvents = url !== undefined && config !== undefined && config.enable_kv_cache_events !== false;
+export function serverSettings(config: ResolvedConfig<'worker'>) {
+  const { settings } = config;
+  const { engineUrl: url, engineApiKey: apiKey, engineStartTimeoutSecs: startSecs } = settings;
   return {
     url,
     apiKey,
-    events: isToldOfEvents ? configuredEvents(config) : undefined,
+    told: url === undefined ? undefined : toldByUser(config),
     // Only the engine's own renderer knows where media stand in a prompt.
     takesText: settings.useVllmTokenizer || settings.enableMultimodal || embedsText(settings),
     startTimeoutMs: startSecs === undefined ? undefined : startSecs * 1000,
   };
+}
+
+/** What the user says of a server that runs already: nobody here has seen its command line. */
+function toldByUser(config: ResolvedConfig<'worker'>): Told | undefined {
+  const { engine, kvEventsConfig: events } = config.settings;
+  const ranks = givenValue(config, 'dataParallelSize');
+  const publishes = events !== undefined && events.enable_kv_cache_events !== false && events.publisher !== 'null';
+  if (ranks === undefined && !publishes) return undefined;
+  const kind = engine === 'sglang' ? 'sglang' : 'vllm';
+  const all = ranks ?? 1;
+  return { ranks: all, local: all, firstRank: 0, events: publishes ? configuredEvents(events, kind) : undefined };
 }
 
 /** The name clients use for a model that an engine serves; undefined where an attached engine's own name is best. */

@@ -13,12 +13,15 @@ import {
   type UpstreamMessage,
 } from '../http/upstream.ts';
 import { EventRelay } from '../kv-stream/event-relay.ts';
-import { sourcesOfRanks } from '../kv-stream/rank-stream.ts';
+import { sourcesOfRanks } from '../kv-stream/event-sources.ts';
+import { EventWatch } from '../kv-stream/event-watch.ts';
 import type { Engine, EngineInfo, EngineLatency, EngineLoad, EngineSink, KvEvent } from '../types.ts';
 import type { EngineDialect, TokenRequest } from './dialect.ts';
 import { EngineHost } from './engine-host.ts';
 import { type PartialLoad, readLatency, readLoads } from './engine-metrics.ts';
+import type { EventPlan } from './followed-events.ts';
 import type { LaunchPlan } from './launch.ts';
+import { type Told, toldBy } from './told.ts';
 
 /** Options of engines that have a server of their own. */
 export interface ServerEngineOptions {
@@ -26,6 +29,8 @@ export interface ServerEngineOptions {
   readonly url?: string | undefined;
   /** ... or starts one. */
   readonly launch?: LaunchPlan | undefined;
+  /** What is known of the command line of one that is attached. @default nothing */
+  readonly told?: Told | undefined;
   /** Sent as `Authorization: Bearer`. */
   readonly apiKey?: string | undefined;
   /** Longest time to make a connection. Default 5000. */
@@ -38,6 +43,8 @@ export interface ServerEngineOptions {
   readonly scrapeIntervalMs?: number | undefined;
   /** Longest wait for one answer of a replay of KV events. Default 2000. */
   readonly replayTimeoutMs?: number | undefined;
+  /** How long after the first output of a prompt its KV events may come. Default 5000. */
+  readonly eventWaitMs?: number | undefined;
 }
 
 export interface ServerEngineDeps {
@@ -76,6 +83,7 @@ export class ServerEngine implements Engine {
   /** Prompt tokens and rank of requests without output: engines do not tell how much they have still to prefill. */
   readonly #prefills = new Map<EngineRequest, { readonly dpRank: number; readonly tokens: number }>();
   readonly #stopping = new AbortController();
+  readonly #watch: EventWatch;
   #info: EngineInfo | undefined;
   #relay: EventRelay | undefined;
   #scrapeTimer: Timer | undefined;
@@ -95,6 +103,7 @@ export class ServerEngine implements Engine {
     const { url, launch, apiKey, connectTimeoutMs = 5000, idleTimeoutMs = 300_000 } = options;
     this.isOwn = launch !== undefined;
     const { clock, logger } = deps;
+    this.#watch = new EventWatch({ clock, logger, waitMs: options.eventWaitMs });
     this.#open = new OpenExchanges({ clock, idleTimeoutMs, probe: (signal) => this.#probe(PROBE_TIMEOUT_MS, signal) });
     const startTimeoutMs = options.startTimeoutMs ?? (launch === undefined ? 10_000 : 1_800_000);
     this.#host = new EngineHost({ url, launch, apiKey, connectTimeoutMs, startTimeoutMs, clock, logger });
@@ -102,25 +111,35 @@ export class ServerEngine implements Engine {
 
   async start(signal: AbortSignal): Promise<EngineInfo> {
     await this.#host.start(signal);
-    const { info, events, version, ways } = await this.#dialect.probe(this.#host);
+    const { args } = this.#host;
+    const told = args === undefined ? this.#options.told : toldBy(args, this.kind);
+    const { info, events, version, ways } = await this.#dialect.probe(this.#host, told);
     this.#info = info;
-    const { clock, logger, onDroppedKvEvents } = this.#deps;
-    logger.info('engine is up', { engine: this.kind, version, kv_events: events?.endpoint, ...ways });
-    if (events !== undefined) {
-      const host = this.#options.url === undefined ? '127.0.0.1' : this.#host.upstream.hostname;
-      const sources = sourcesOfRanks(events, info.dataParallelSize, host);
-      const { replayTimeoutMs } = this.#options;
-      const onDropped = (count: number): void => onDroppedKvEvents?.(count);
-      const { kvBlockSizeTokens: blockSizeTokens } = info;
-      this.#relay = new EventRelay({ sources, blockSizeTokens, clock, logger, replayTimeoutMs, onDropped });
-      await this.#relay.open();
-      this.#relay.catchUp();
-      if (this.#listener !== undefined) this.#relay.listen(this.#listener);
-    }
+    const { clock, logger } = this.#deps;
+    logger.info('engine is up', { engine: this.kind, version, kv_events: events.followed?.source.endpoint, ...ways });
+    await this.#follow(events, info);
     this.#scrapeTimer = clock.every(this.#options.scrapeIntervalMs ?? 1000, () => {
       this.#scraping ??= this.#scrape();
     });
     return info;
+  }
+
+  /** Subscribes to the KV events, and says where some that were asked for cannot be followed. */
+  async #follow({ followed, fault, ranks }: EventPlan, { kvBlockSizeTokens: blockSizeTokens }: EngineInfo) {
+    const { clock, logger, onDroppedKvEvents } = this.#deps;
+    if (fault !== undefined) this.#watch.cannotFollow(fault);
+    if (followed === undefined) return;
+    const { count } = followed.ranks;
+    if (count < ranks) logger.warn('KV events of ranks on other machines are not followed', { ranks, followed: count });
+    const host = this.#options.url === undefined ? '127.0.0.1' : this.#host.upstream.hostname;
+    const sources = sourcesOfRanks(followed.source, followed.ranks, host);
+    const { replayTimeoutMs } = this.#options;
+    const onDropped = (dropped: number): void => onDroppedKvEvents?.(dropped);
+    const onCame = (): void => this.#watch.came();
+    this.#relay = new EventRelay({ sources, blockSizeTokens, clock, logger, replayTimeoutMs, onDropped, onCame });
+    await this.#relay.open();
+    this.#relay.catchUp();
+    if (this.#listener !== undefined) this.#relay.listen(this.#listener);
   }
 
   generate(request: EngineRequest, sink: EngineSink, signal: AbortSignal): void {
@@ -135,12 +154,16 @@ export class ServerEngine implements Engine {
       return;
     }
     const prefilled = (): void => void this.#prefills.delete(request);
+    const begun = (): void => {
+      prefilled();
+      if (request.input.kind === 'tokens') this.#watchEvents(request.input.tokenIds.length);
+    };
     this.#open.start({
       upstream: this.#host.upstream,
       plan,
       sink,
       signal,
-      onBegun: prefilled,
+      onBegun: begun,
       onDropped: () => this.#abort(request),
       onClosed: prefilled,
     });
@@ -179,6 +202,15 @@ export class ServerEngine implements Engine {
   onKvEvents(listener: (events: readonly KvEvent[]) => void): void {
     this.#listener = listener;
     this.#relay?.listen(listener);
+  }
+
+  onKvEventFault(listener: (fault: string | undefined) => void): void {
+    this.#watch.listen(listener);
+  }
+
+  #watchEvents(promptTokens: number): void {
+    if (this.#relay === undefined || this.#info === undefined) return;
+    this.#watch.answered(Math.floor(promptTokens / this.#info.kvBlockSizeTokens));
   }
 
   tokenLatency(): EngineLatency | undefined {
@@ -231,6 +263,7 @@ export class ServerEngine implements Engine {
     if (this.#stopping.signal.aborted) return;
     this.#stopping.abort(new Error('the engine is stopped'));
     this.#scrapeTimer?.cancel();
+    this.#watch.close();
     this.#open.fail(workerError('EngineShutdown', 'the engine is stopped'));
     await this.#relay?.close();
     await this.#host.stop();

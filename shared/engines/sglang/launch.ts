@@ -10,6 +10,7 @@ import {
   openedServer,
   servedNameOf,
   serverSettings,
+  withRanks,
 } from '../server/launch.ts';
 import { ServerEngine, type ServerEngineDeps, type ServerEngineOptions } from '../server/server-engine.ts';
 import type { Engine, EngineKind } from '../types.ts';
@@ -24,7 +25,7 @@ export const sglang: EngineKind = {
   async open(config, context) {
     const { settings } = config;
     const launch = settings.engineUrl === undefined ? await sglangLaunch(config) : undefined;
-    const options = { ...serverSettings(settings), launch };
+    const options = { ...serverSettings(config), launch };
     const engine = new ServerEngine(forKind(settings, new SglangDialect(options)), options, context);
     return openedServer(withMediaGuard(engine, settings, context.clock), settings);
   },
@@ -37,8 +38,7 @@ export async function sglangLaunch(config: ResolvedConfig<'worker'>): Promise<La
   const [program = 'python3', ...before] = words ?? ['python3', '-m', 'sglang.launch_server'];
   const { disaggregationMode: role, pythonhashseed: seed } = settings;
   const ranks = givenValue(config, 'dataParallelSize');
-  return {
-    ranks: ranks ?? 1,
+  const plan: Omit<LaunchPlan, 'ranks'> = {
     eventsPort: settings.vllmKvEventPort,
     command: (ports) => {
       const named = argumentsOf({
@@ -70,6 +70,7 @@ export async function sglangLaunch(config: ResolvedConfig<'worker'>): Promise<La
     // Each event then has the new ids alone; without it the ids so far are sent again and again.
     optional: [['--incremental-streaming-output']],
   };
+  return withRanks(plan, 'sglang');
 }
 
 /**

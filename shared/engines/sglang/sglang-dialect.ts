@@ -4,11 +4,10 @@ import { asRecord, type UnknownRecord } from '../../records/index.ts';
 import type { Plan } from '../http/exchange.ts';
 import { readModels } from '../http/openai-wire.ts';
 import { asText, tracingHeaders, type UpstreamMessage } from '../http/upstream.ts';
-import type { EventSource } from '../kv-stream/rank-stream.ts';
+import type { EventSource } from '../kv-stream/event-sources.ts';
 import {
   asCount,
   bodyWithIds,
-  configuredEvents,
   EMBEDDINGS,
   type EngineDialect,
   type EngineServer,
@@ -18,15 +17,15 @@ import {
   planEmbedding,
   type TokenRequest,
 } from '../server/dialect.ts';
+import { planEvents } from '../server/followed-events.ts';
 import { TokenReader } from '../server/token-reader.ts';
+import { publisherOf, type Told } from '../server/told.ts';
 import type { EngineSink } from '../types.ts';
 import { readSglangAnswer, requestFields, SAMPLING_FIELDS, type SglangAbilities } from './sglang-wire.ts';
 
 export interface SglangDialectOptions {
   /** Clients' bodies go to the server, which then renders and tokenizes itself. @default false */
   readonly takesText?: boolean;
-  /** Where KV events are, if the server does not tell. */
-  readonly events?: EventSource | undefined;
 }
 
 const GENERATE = '/generate';
@@ -56,7 +55,7 @@ export class SglangDialect implements EngineDialect {
     this.#options = options;
   }
 
-  async probe(server: EngineServer): Promise<Probed> {
+  async probe(server: EngineServer, told: Told | undefined): Promise<Probed> {
     const [models, modelInfo, serverInfo, openapi] = await Promise.all([
       server.ask({ path: '/v1/models' }),
       eitherRecord(server, '/model_info', '/get_model_info'),
@@ -69,7 +68,9 @@ export class SglangDialect implements EngineDialect {
     const pageSize = asCount(serverInfo.page_size) ?? 1;
     const states: readonly unknown[] = Array.isArray(serverInfo.internal_states) ? serverInfo.internal_states : [];
     const capacity = asCount(serverInfo.max_total_num_tokens) ?? asCount(asRecord(states[0])?.max_total_num_tokens);
-    const events = this.#options.events ?? sourceOf(serverInfo);
+    const hasCache = serverInfo.disable_radix_cache !== true;
+    const ranksSeen = asCount(serverInfo.dp_size) ?? 1;
+    const events = planEvents({ told, described: sourceOf(serverInfo), hasCache, ranksSeen });
     const { takesText } = this.#options;
     const embeds = modelInfo.is_generation === false;
     this.#modelName = name;
@@ -84,16 +85,16 @@ export class SglangDialect implements EngineDialect {
         totalKvBlocks: Math.floor((capacity ?? 0) / pageSize),
         maxNumSeqs: asCount(serverInfo.max_running_requests),
         maxNumBatchedTokens: asCount(serverInfo.max_prefill_tokens),
-        dataParallelSize: asCount(serverInfo.dp_size) ?? 1,
+        dataParallelSize: events.ranks,
         modelInput: takesText ? 'Text' : 'Tokens',
         modelType: embeds ? ['Embedding'] : takesText ? ['Chat'] : ['Chat', 'Completions'],
-        publishesKvEvents: events !== undefined && serverInfo.disable_radix_cache !== true,
         takesPromptEmbeds: false,
+        publishesKvEvents: events.followed !== undefined,
         modelName: name,
         ...(modelPath === undefined ? {} : { modelPath }),
         ...(serverInfo.disaggregation_mode !== 'prefill' || bootstrapPort === undefined ? {} : { bootstrapPort }),
       },
-      events: serverInfo.disable_radix_cache === true ? undefined : events,
+      events,
       version: asText(serverInfo.version),
       ways: { tokens: embeds ? EMBEDDINGS : GENERATE },
     };
@@ -186,7 +187,7 @@ function configuredSource(text: string): EventSource | undefined {
   } catch {
     return undefined; // the server would not have started with it
   }
-  return config.publisher === 'zmq' ? configuredEvents(config) : undefined;
+  return publisherOf(config, 'sglang');
 }
 
 /** The room is a u64, which no JSON number of ours holds: its digits are written as they are. */

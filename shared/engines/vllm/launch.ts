@@ -12,6 +12,7 @@ import {
   openedServer,
   servedNameOf,
   serverSettings,
+  withRanks,
 } from '../server/launch.ts';
 import { ServerEngine, type ServerEngineDeps, type ServerEngineOptions } from '../server/server-engine.ts';
 import type { Engine, EngineContext, EngineKind, SecondaryNode } from '../types.ts';
@@ -27,7 +28,7 @@ export const vllm: EngineKind = {
   async open(config, context) {
     const { settings } = config;
     const { model, modelPath, engineUrl, disaggregationMode: role, maxNumSeqs, maxNumBatchedTokens } = settings;
-    const server = { ...serverSettings(settings), isPrefill: role === 'prefill' };
+    const server = { ...serverSettings(config), isPrefill: role === 'prefill' };
     const modelName = servedNameOf(settings) ?? model ?? modelPath;
     const own =
       engineUrl === undefined
@@ -69,8 +70,7 @@ export async function vllmLaunch(config: ResolvedConfig<'worker'>): Promise<Laun
     ...sideChannelOf(settings),
     ...(statsSecs === undefined ? {} : { VLLM_LOG_STATS_INTERVAL: `${statsSecs}` }),
   };
-  return {
-    ranks: ranks ?? 1,
+  const plan: Omit<LaunchPlan, 'ranks'> = {
     eventsPort: settings.vllmKvEventPort,
     command: (ports) => {
       const named = argumentsOf({
@@ -107,6 +107,7 @@ export async function vllmLaunch(config: ResolvedConfig<'worker'>): Promise<Laun
       ['--disable-uvicorn-access-log'],
     ],
   };
+  return withRanks(plan, 'vllm');
 }
 
 /** The NIXL connector tells its peers where to fetch blocks: an address that other machines reach. */

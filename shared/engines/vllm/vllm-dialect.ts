@@ -1,14 +1,13 @@
 import { workerError } from '../../errors/index.ts';
 import type { EngineRequest } from '../../protocol/index.ts';
-import { asRecord } from '../../records/index.ts';
+import { asRecord, type UnknownRecord } from '../../records/index.ts';
 import type { Plan } from '../http/exchange.ts';
 import { type ListedModel, readModels } from '../http/openai-wire.ts';
 import { asText, jsonOrText, readFault, tracingHeaders, type UpstreamMessage } from '../http/upstream.ts';
-import type { EventSource } from '../kv-stream/rank-stream.ts';
+import type { ListedRank } from '../kv-stream/event-sources.ts';
 import {
   asCount,
   bodyWithIds,
-  configuredEvents,
   EMBEDDINGS,
   type EngineDialect,
   type EngineServer,
@@ -19,7 +18,9 @@ import {
   type TokenRequest,
 } from '../server/dialect.ts';
 import { readSamples } from '../server/engine-metrics.ts';
+import { planEvents } from '../server/followed-events.ts';
 import { type TokenAnswer, TokenReader } from '../server/token-reader.ts';
+import { publisherOf, type Told } from '../server/told.ts';
 import type { EngineSink } from '../types.ts';
 import { REMOTE_DECODE, ROUTING_FIELDS, readVllmAnswer, routingHeaders, SAMPLING_FIELDS } from './vllm-wire.ts';
 
@@ -35,14 +36,13 @@ export interface VllmDialectOptions {
   /** Read from the command line that started the engine: its server does not tell them. */
   readonly maxNumSeqs?: number | undefined;
   readonly maxNumBatchedTokens?: number | undefined;
-  /** Where KV events are, if the server does not tell. */
-  readonly events?: EventSource | undefined;
 }
 
 const GENERATE = '/inference/v1/generate';
 const COMPLETIONS = '/v1/completions';
 
 const CACHE_CONFIG = 'vllm:cache_config_info';
+const RUNNING = 'vllm:num_requests_running';
 
 /** The first request may compile kernels. */
 const FIRST_TOKEN_TIMEOUT_MS = 120_000;
@@ -57,7 +57,7 @@ export class VllmDialect implements EngineDialect {
   ] as const;
   readonly loadMetrics = {
     rankLabel: 'engine',
-    running: 'vllm:num_requests_running',
+    running: RUNNING,
     waiting: 'vllm:num_requests_waiting',
     usage: ['vllm:kv_cache_usage_perc', 'vllm:gpu_cache_usage_perc'],
   } as const;
@@ -73,7 +73,7 @@ export class VllmDialect implements EngineDialect {
     this.#options = options;
   }
 
-  async probe(server: EngineServer): Promise<Probed> {
+  async probe(server: EngineServer, told: Told | undefined): Promise<Probed> {
     const [models, version, openapi, metrics, sources] = await Promise.all([
       server.ask({ path: '/v1/models' }),
       getRecord(server, '/version'),
@@ -84,14 +84,13 @@ export class VllmDialect implements EngineDialect {
     const model = this.#choose(readModels(models.text));
     const routes = asRecord(openapi?.paths) ?? {};
     const cache = readSamples(metrics.text, new Set([CACHE_CONFIG]))[0]?.labels ?? {};
-    const ranks = Math.max(1, Object.keys(sources ?? {}).length);
-    const events = this.#options.events ?? sourceOf(sources?.['0']);
+    const hasCache = cache.enable_prefix_caching !== 'False';
+    const events = planEvents({ told, ...describedIn(sources), hasCache, ranksSeen: ranksIn(metrics.text) });
     this.#modelName = model.id;
     this.#contextLength = model.contextLength ?? 0;
     const embeds = EMBEDDINGS in routes && !(COMPLETIONS in routes);
     if (!embeds) this.#hasGenerate = GENERATE in routes && (await this.#answersWithIds(server, GENERATE));
     if (!embeds && !this.#hasGenerate && !this.#options.takesText) await this.#needIds(server);
-    const hasCache = cache.enable_prefix_caching !== 'False';
     return {
       info: {
         contextLength: model.contextLength,
@@ -99,18 +98,18 @@ export class VllmDialect implements EngineDialect {
         totalKvBlocks: asCount(cache.num_gpu_blocks) ?? 0,
         maxNumSeqs: this.#options.maxNumSeqs,
         maxNumBatchedTokens: this.#options.maxNumBatchedTokens,
-        dataParallelSize: ranks,
+        dataParallelSize: events.ranks,
         modelInput: this.#options.takesText ? 'Text' : 'Tokens',
         modelType: embeds ? ['Embedding'] : this.#options.takesText ? ['Chat'] : ['Chat', 'Completions'],
-        publishesKvEvents: events !== undefined && hasCache,
         ...(this.#options.takesPromptEmbeds === undefined
           ? {}
           : { takesPromptEmbeds: this.#options.takesPromptEmbeds }),
         ...(asText(version?.version)?.includes('+cpu') === true ? { deviceType: 'cpu' } : {}),
+        publishesKvEvents: events.followed !== undefined,
         modelName: model.id,
         ...(model.root === undefined ? {} : { modelPath: model.root }),
       },
-      events: hasCache ? events : undefined,
+      events,
       version: asText(version?.version),
       ways: { tokens: embeds ? EMBEDDINGS : this.#hasGenerate ? GENERATE : COMPLETIONS },
     };
@@ -246,9 +245,16 @@ function prefillResult({ kvTransferParams }: TokenAnswer): unknown {
   return kvTransferParams === undefined ? {} : { kv_transfer_params: kvTransferParams };
 }
 
-/** What the server says of its publisher (`/kv_event_sources`). */
-function sourceOf(value: unknown): EventSource | undefined {
-  const config = asRecord(value);
-  if (asText(config?.endpoint) === undefined || config?.enable_kv_cache_events === false) return undefined;
-  return configuredEvents(config ?? {});
+/** What the server says of its publishers (`/kv_event_sources`, from 0.31 on), each with the ports of its own rank. */
+function describedIn(sources: UnknownRecord | undefined) {
+  const ranks = Object.entries(sources ?? {}).flatMap(([rank, value]) => {
+    const source = publisherOf(asRecord(value) ?? {}, 'vllm');
+    return source === undefined ? [] : [[Number(rank), source] as const];
+  });
+  return { described: ranks[0]?.[1], listed: new Map<number, ListedRank>(ranks) };
+}
+
+/** Ranks with metrics of their own. */
+function ranksIn(metrics: string): number {
+  return new Set(readSamples(metrics, new Set([RUNNING])).map(({ labels }) => labels.engine)).size;
 }

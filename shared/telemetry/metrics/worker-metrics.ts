@@ -71,13 +71,15 @@ export function createWorkerMetrics(options: WorkerMetricsOptions) {
   const running = admission.gauge('engine_request', 'Requests at the engine.').with();
   const waiting = admission.gauge('request_queue', 'Requests that wait for a place at the engine.').with();
   const refused = admission.counter('rejection_request_total', 'Requests refused because the worker was full.').with();
-  const drained = registry
-    .under('stator_worker_', labels)
-    .counter(
-      'drained_requests_total',
-      'Requests under way when a drain began, by what became of them; failed = could not move and did not end in time.',
-      'outcome',
-    );
+  const own = registry.under('stator_worker_', labels);
+  const drained = own.counter(
+    'drained_requests_total',
+    'Requests under way when a drain began, by what became of them; failed = could not move and did not end in time.',
+    'outcome',
+  );
+  const missingEvents = own
+    .gauge('kv_events_missing', '1 while KV events that the engine was asked for do not come, else 0.')
+    .with();
   for (const outcome of DRAIN_OUTCOMES) drained.with(outcome);
   return {
     registry,
@@ -103,6 +105,8 @@ export function createWorkerMetrics(options: WorkerMetricsOptions) {
     setModelLoadTime: (durationMs: number) => loadTime.set(durationMs / 1000),
     /** KV events of the engine that never reached the publisher. */
     droppedKvEvents: (count: number) => droppedEvents.add(count),
+    /** Whether KV events that the engine was asked for do not come. */
+    kvEventsMissing: (isMissing: boolean) => missingEvents.set(isMissing ? 1 : 0),
     contentType: registry.contentType,
     /** The text of the status server's `/metrics`. */
     render: () => registry.render(),

@@ -8,6 +8,8 @@ export interface HealthBody {
   readonly uptime: { readonly secs: number; readonly nanos: number };
   /** An endpoint that several workers serve is ready when all of them say so. */
   readonly endpoints: Readonly<Record<string, HealthStatus>>;
+  /** Why KV events that an engine was asked for do not come; it serves all the same. Absent = they come, or were not asked for. */
+  readonly kv_events?: { readonly status: 'missing'; readonly reason: string };
   /** The same of each worker by its instance id, in a process of several. */
   readonly workers?: Readonly<Record<string, Readonly<Record<string, HealthStatus>>>>;
 }
@@ -32,6 +34,8 @@ export class EndpointHealth {
   /** What each worker said, by its instance id. */
   readonly #workers = new Map<string, Map<string, HealthStatus>>();
   readonly #counting: ReadonlySet<string>;
+  /** Of each worker whose KV events are missing, why. */
+  readonly #eventFaults = new Map<string, string>();
 
   constructor(
     clock: Clock,
@@ -53,6 +57,12 @@ export class EndpointHealth {
     this.#endpoints.set(endpoint, this.#statusOf(endpoint));
   }
 
+  /** @param why undefined = the KV events of that worker's engine come */
+  setEventFault(why: string | undefined, worker = ''): void {
+    if (why === undefined) this.#eventFaults.delete(worker);
+    else this.#eventFaults.set(worker, why);
+  }
+
   get status(): HealthStatus {
     for (const [endpoint, status] of this.#endpoints) {
       if (status === 'notready' && (this.#counting.size === 0 || this.#counting.has(endpoint))) return 'notready';
@@ -67,7 +77,9 @@ export class EndpointHealth {
     const endpoints = Object.fromEntries(this.#endpoints);
     const each = [...this.#workers].map(([id, own]) => [id, Object.fromEntries(own)] as const);
     const workers = this.#workersMin > 1 ? { workers: Object.fromEntries(each) } : {};
-    return { status: this.status, uptime: { secs, nanos }, endpoints, ...workers };
+    const [reason] = this.#eventFaults.values();
+    const events = reason === undefined ? {} : { kv_events: { status: 'missing', reason } as const };
+    return { status: this.status, uptime: { secs, nanos }, endpoints, ...events, ...workers };
   }
 
   #statusOf(endpoint: string): HealthStatus {

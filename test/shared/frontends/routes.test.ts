@@ -218,6 +218,17 @@ describe('GET /health', () => {
     expect(text).toContain('"instance_id":18446744073709551615,');
   });
 
+  it('says of a worker that its KV events are missing', async () => {
+    const records = [
+      { ...endpoint, kv_events: 'missing' as const },
+      { ...endpoint, instance_id: '1' },
+    ];
+    const { body } = await get(createTestApp({ instances: () => records }), '/health');
+    const { instances } = body as { readonly instances: readonly object[] };
+    expect(instances[0]).toMatchObject({ kv_events: 'missing' });
+    expect(instances[1]).not.toHaveProperty('kv_events');
+  });
+
   it('looks at each of 1,000 endpoints once, however often it is asked', async () => {
     let looks = 0;
     const counted = (at: number): EndpointRecord => ({

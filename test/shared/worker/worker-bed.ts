@@ -40,6 +40,7 @@ export class ScriptedEngine implements Engine {
   hangs = false;
   isStopped = false;
   emitKvEvents: (events: readonly KvEvent[]) => void = () => {};
+  tellEventFault: (fault: string | undefined) => void = () => {};
 
   async start(): Promise<EngineInfo> {
     return this.info;
@@ -60,6 +61,10 @@ export class ScriptedEngine implements Engine {
 
   onKvEvents(listener: (events: readonly KvEvent[]) => void): void {
     this.emitKvEvents = listener;
+  }
+
+  onKvEventFault(listener: (fault: string | undefined) => void): void {
+    this.tellEventFault = listener;
   }
 
   async stop(): Promise<void> {

@@ -95,6 +95,27 @@ describe('starting a worker', () => {
     expect((endpoint as EndpointRecord).device_type).toBe(expected);
   });
 
+  it('shows in its health, its metrics and discovery that KV events are missing, and serves all the same', async () => {
+    const engine = new ScriptedEngine();
+    const bed = workerBed(engine);
+    await bed.start();
+    const endpoint = async () =>
+      (await bed.discovery.list({ bucket: 'v1/instances', prefix: 'ns/backend/generate' }))[0];
+    const missing = async () => /stator_worker_kv_events_missing\{[^}]*\} (\d)/.exec(await bed.metrics.render())?.[1];
+    expect([await missing(), bed.health.report().kv_events]).toEqual(['0', undefined]);
+    engine.tellEventFault('none came');
+    await bed.clock.advance(1);
+    expect(bed.health.report()).toMatchObject({
+      status: 'ready',
+      kv_events: { status: 'missing', reason: 'none came' },
+    });
+    expect([await missing(), await endpoint()]).toMatchObject(['1', { kv_events: 'missing' }]);
+    engine.tellEventFault(undefined);
+    await bed.clock.advance(1);
+    expect([await missing(), bed.health.report().kv_events]).toEqual(['0', undefined]);
+    expect(await endpoint()).not.toHaveProperty('kv_events');
+  });
+
   it('closes everything again when discovery cannot be written', async () => {
     const engine = new ScriptedEngine();
     const bed = workerBed(engine);

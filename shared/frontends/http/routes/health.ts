@@ -81,6 +81,7 @@ function instanceText(record: EndpointRecord): string {
     transport: record.transport,
     device_type: record.device_type ?? 'cuda',
     request_plane_codec: 'msgpack',
+    kv_events: record.kv_events,
   }).slice(1, -1);
   return `{${names},"instance_id":${BigInt(`0x${record.instance_id}`)},${rest}}`;
 }

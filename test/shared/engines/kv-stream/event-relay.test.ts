@@ -3,7 +3,7 @@ import { Subscriber } from 'zeromq';
 import { systemClock } from '../../../../shared/clock/index.ts';
 import type { KvEvent } from '../../../../shared/engines/index.ts';
 import { EventRelay } from '../../../../shared/engines/kv-stream/event-relay.ts';
-import { sourcesOfRanks } from '../../../../shared/engines/kv-stream/rank-stream.ts';
+import { sourcesOfRanks } from '../../../../shared/engines/kv-stream/event-sources.ts';
 import { captureLogger } from '../../../../shared/telemetry/index.ts';
 import { waitUntil } from '../../../support/index.ts';
 import { FakePublisher } from './fake-publisher.ts';
@@ -31,7 +31,7 @@ describe('relay of KV events', () => {
     // A publisher with a plain address would be one that connects: written with a wildcard, as engines are told to bind.
     const endpoint = engine.endpoint.replace('127.0.0.1', '*');
     relay = new EventRelay({
-      sources: sourcesOfRanks({ endpoint, replayEndpoint, topic: 'kv-events' }, 1, '127.0.0.1'),
+      sources: sourcesOfRanks({ endpoint, replayEndpoint, topic: 'kv-events' }, { first: 0, count: 1 }, '127.0.0.1'),
       blockSizeTokens: 1,
       clock: systemClock,
       logger,
@@ -211,7 +211,7 @@ describe('relay of KV events', () => {
 describe('endpoints of ranks', () => {
   it('adds the rank to the port, replaces wildcards, and binds where the engine connects', () => {
     const source = { endpoint: 'tcp://*:5557', replayEndpoint: 'tcp://*:6000', topic: '' };
-    expect(sourcesOfRanks(source, 2, '10.0.0.5')[1]).toEqual({
+    expect(sourcesOfRanks(source, { first: 0, count: 2 }, '10.0.0.5')[1]).toEqual({
       dpRank: 1,
       endpoint: 'tcp://10.0.0.5:5558',
       binds: false,
@@ -219,9 +219,15 @@ describe('endpoints of ranks', () => {
       topic: '',
     });
     const plain = { endpoint: 'tcp://127.0.0.1:7000', replayEndpoint: undefined, topic: '' };
-    expect(sourcesOfRanks(plain, 1, 'x')[0]).toMatchObject({ binds: true, endpoint: 'tcp://127.0.0.1:7000' });
+    expect(sourcesOfRanks(plain, { first: 0, count: 1 }, 'x')[0]).toMatchObject({
+      binds: true,
+      endpoint: 'tcp://127.0.0.1:7000',
+    });
     const six = { endpoint: 'tcp://[::]:7000', replayEndpoint: undefined, topic: '' };
-    expect(sourcesOfRanks(six, 1, 'fd00::1')[0]).toMatchObject({ binds: false, endpoint: 'tcp://[fd00::1]:7000' });
+    expect(sourcesOfRanks(six, { first: 0, count: 1 }, 'fd00::1')[0]).toMatchObject({
+      binds: false,
+      endpoint: 'tcp://[fd00::1]:7000',
+    });
   });
 });
 

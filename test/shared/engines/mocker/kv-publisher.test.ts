@@ -7,7 +7,7 @@ import {
   type MockEngineOptions,
 } from '../../../../shared/engines/index.ts';
 import { EventRelay } from '../../../../shared/engines/kv-stream/event-relay.ts';
-import { sourcesOfRanks } from '../../../../shared/engines/kv-stream/rank-stream.ts';
+import { sourcesOfRanks } from '../../../../shared/engines/kv-stream/event-sources.ts';
 import { captureLogger } from '../../../../shared/telemetry/index.ts';
 import { freePort, waitUntil } from '../../../support/index.ts';
 import { engineRequest, RecordingSink, range } from './support.ts';
@@ -70,7 +70,7 @@ describe('the KV events that a mock engine publishes like vLLM', () => {
     const endpoint = `tcp://*:${port}`;
     const replayEndpoint = `tcp://*:${replayPort}`;
     relay = new EventRelay({
-      sources: sourcesOfRanks({ endpoint, replayEndpoint, topic: '' }, ranks, '127.0.0.1'),
+      sources: sourcesOfRanks({ endpoint, replayEndpoint, topic: '' }, { first: 0, count: ranks }, '127.0.0.1'),
       blockSizeTokens: 16,
       clock: systemClock,
       logger: captureLogger().logger,

@@ -1,0 +1,125 @@
+import { asRecord, type UnknownRecord } from '../../records/index.ts';
+import { asText } from '../http/upstream.ts';
+import type { EventSource } from '../kv-stream/event-sources.ts';
+
+/** An engine that is started with a command line. */
+export type ServerKind = 'vllm' | 'sglang';
+
+/**
+ * What the command line of an engine says of its ranks and of its KV events, whoever wrote it: the settings, a file of
+ * arguments, or words that are passed on as they are. What it was told needs no answer of its server, which few releases have.
+ */
+export interface Told {
+  /** Data-parallel ranks that its server takes requests for. */
+  readonly ranks: number;
+  /** Those of them that run on this machine, and so publish here. */
+  readonly local: number;
+  /** What the engine calls the first of them: one of several servers may have the later ranks alone. */
+  readonly firstRank: number;
+  /** Undefined = it was asked for no events. */
+  readonly events: EventSource | undefined;
+}
+
+const EVENTS_FLAG = '--kv-events-config';
+/** By what each takes for the number of its ranks. */
+const RANKS_FLAGS = { vllm: ['--data-parallel-size', '-dp'], sglang: ['--dp-size', '--data-parallel-size'] } as const;
+
+/** Reads the arguments of an engine as its own parser does. */
+export function toldBy(args: readonly string[], kind: ServerKind): Told {
+  return { ...ranksIn(args, kind), events: eventsIn(args, kind) };
+}
+
+/** vLLM: one server may have all ranks, those of its machine (`-dpl`, with `-dpr` the first of them), or a single one (`-dpn`). */
+function ranksIn(args: readonly string[], kind: ServerKind): Omit<Told, 'events'> {
+  const ranks = countOf(args, RANKS_FLAGS[kind]) ?? 1;
+  if (kind === 'sglang') return { ranks, local: ranks, firstRank: 0 };
+  const only = countOf(args, ['--data-parallel-rank', '-dpn']);
+  if (only !== undefined) return { ranks: 1, local: 1, firstRank: only };
+  const local = Math.min(ranks, countOf(args, ['--data-parallel-size-local', '-dpl']) ?? ranks);
+  const firstRank = countOf(args, ['--data-parallel-start-rank', '-dpr']) ?? 0;
+  const isShared = firstRank > 0 || args.includes('--data-parallel-hybrid-lb') || args.includes('-dph');
+  return { ranks: isShared ? Math.max(1, local) : ranks, local, firstRank };
+}
+
+/** Ports of one kind that the ranks of this machine take, counted from the one of rank 0. */
+export function portsOfRanks({ firstRank, local }: Told): number {
+  return Math.max(1, firstRank + local);
+}
+
+/**
+ * The publisher that a configuration describes; undefined = none. The two engines name its fields alike; vLLM has to be told to
+ * publish, SGLang by what.
+ */
+export function publisherOf(config: UnknownRecord, kind: ServerKind): EventSource | undefined {
+  const publisher = asText(config.publisher) ?? (kind === 'vllm' ? 'zmq' : 'null');
+  if (publisher === 'null') return undefined;
+  if (kind === 'vllm' && config.enable_kv_cache_events !== true) return undefined;
+  return configuredEvents(config, kind);
+}
+
+/** Where an engine publishes that was configured with `config`. */
+export function configuredEvents(config: UnknownRecord, kind: ServerKind): EventSource {
+  const endpoint = asText(config.endpoint) ?? 'tcp://*:5557';
+  return {
+    endpoint,
+    replayEndpoint: asText(config.replay_endpoint),
+    topic: asText(config.topic) ?? '',
+    ...(kind === 'sglang' ? sglangBinding(config, endpoint) : {}),
+  };
+}
+
+/** SGLang takes one more address for a wildcard, and from 0.5.22 on what it is told. */
+function sglangBinding({ bind }: UnknownRecord, endpoint: string): Pick<EventSource, 'isBound'> {
+  if (typeof bind === 'boolean') return { isBound: bind };
+  return endpoint.includes('0.0.0.0') ? { isBound: true } : {};
+}
+
+function eventsIn(args: readonly string[], kind: ServerKind): EventSource | undefined {
+  const config = kind === 'vllm' ? (fieldsIn(args) ?? jsonIn(args)) : jsonIn(args);
+  return config && publisherOf(config, kind);
+}
+
+function jsonIn(args: readonly string[]): UnknownRecord | undefined {
+  const text = lastValue(args, [EVENTS_FLAG]);
+  return text === undefined ? undefined : asRecord(parsed(text));
+}
+
+/** vLLM takes `--kv-events-config.endpoint tcp://...`, too; such words are in place of the whole, wherever they stand. */
+function fieldsIn(args: readonly string[]): UnknownRecord | undefined {
+  const fields: Record<string, unknown> = {};
+  for (const [at, arg] of args.entries()) {
+    const [flag, value] = split(arg);
+    if (!flag.startsWith(`${EVENTS_FLAG}.`)) continue;
+    const text = value ?? args[at + 1] ?? '';
+    fields[flag.slice(EVENTS_FLAG.length + 1).replaceAll('-', '_')] = parsed(text) ?? text;
+  }
+  return Object.keys(fields).length === 0 ? undefined : fields;
+}
+
+/** The value of the last of these flags; undefined = none is there. */
+function lastValue(args: readonly string[], names: readonly string[]): string | undefined {
+  const at = args.findLastIndex((arg) => names.includes(split(arg)[0]));
+  if (at < 0) return undefined;
+  return split(args[at] ?? '')[1] ?? args[at + 1];
+}
+
+function countOf(args: readonly string[], names: readonly string[]): number | undefined {
+  const value = lastValue(args, names);
+  return value !== undefined && /^\d{1,5}$/.test(value) ? Number(value) : undefined;
+}
+
+/** `--a_b=c` is `--a-b` with `c`. */
+function split(arg: string): readonly [flag: string, value: string | undefined] {
+  const end = arg.indexOf('=');
+  const name = end < 0 ? arg : arg.slice(0, end);
+  const flag = name.startsWith('--') ? name.replaceAll('_', '-') : name;
+  return [flag, end < 0 ? undefined : arg.slice(end + 1)];
+}
+
+function parsed(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined; // a text, or what the engine itself will refuse
+  }
+}
