@@ -70,12 +70,13 @@ export const kvEventsRows = {
     source: '1.6.1 (mocker)',
     about: 'Mock replay socket.',
   }),
-  vllmKvEventPort: worker.port({
+  vllmKvEventPort: worker.portRange({
     names: 'DYN_VLLM_KV_EVENT_PORT',
     range: { min: 1024 },
-    default: 20080,
+    note: 'rank adds to it; taken = an error, a range = the first free one',
+    defaultText: 'one of STATOR_ENGINE_PORTS',
     source: 'older Dynamo',
-    about: "Port of the engine's event stream that the sidecar sets up.",
+    about: 'Port of the event stream that a started engine is set up with.',
   }),
   vllmKvEventsUseIntBlockHashes: worker.boolOrUnset({
     names: 'VLLM_KV_EVENTS_USE_INT_BLOCK_HASHES',

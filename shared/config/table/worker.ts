@@ -31,10 +31,17 @@ export const workerRows = {
     about: 'Starts the engine when --engine-url is not given.',
   }),
   engineStartTimeoutSecs: workers.decimal({
-    names: 'STATOR_ENGINE_START_TIMEOUT_SECS',
+    names: '--engine-start-timeout STATOR_ENGINE_START_TIMEOUT_SECS',
     range: { above: 0, unit: 's' },
     defaultText: '1800 for an engine that is started, else 10',
-    about: 'How long a worker waits for its engine to be healthy.',
+    about: 'How long a worker waits until its engine is healthy and has said what it is.',
+  }),
+  enginePorts: worker.portRange({
+    names: '--engine-ports STATOR_ENGINE_PORTS',
+    range: { min: 1024 },
+    default: { first: 21_000, last: 29_999 },
+    about:
+      'Ports for a started engine (HTTP, KV events, its own processes): free ones, kept from other workers meanwhile.',
   }),
   deviceType: workers.choice({
     names: '--device-type STATOR_DEVICE_TYPE',
@@ -164,7 +171,8 @@ export const workerRows = {
   }),
   vllmNixlSideChannelPort: worker.port({
     names: 'VLLM_NIXL_SIDE_CHANNEL_PORT',
-    defaultText: "engine's",
+    note: 'rank adds to it; taken = an error',
+    defaultText: 'one of STATOR_ENGINE_PORTS',
     about: 'Port of the side channel of the NIXL connector.',
   }),
   vllmServerDevMode: worker.boolOrUnset({

@@ -4,8 +4,10 @@ import type { Logger } from '../../telemetry/index.ts';
 import { baseUrl } from '../http/openai-wire.ts';
 import { ask, Upstream, type UpstreamAnswer, type UpstreamMessage } from '../http/upstream.ts';
 import type { EngineServer } from './dialect.ts';
-import { EngineProcess, freePorts, levelOfLine, type ProcessEnd } from './engine-process.ts';
-import type { LaunchPlan } from './launch.ts';
+import { EngineProcess, levelOfLine, type ProcessEnd } from './engine-process.ts';
+import { HeldPorts } from './held-ports.ts';
+import { type LaunchPlan, type LaunchPorts, type OptionalArgument, takePorts } from './launch-plan.ts';
+import { learnArguments } from './understood-arguments.ts';
 
 const HEALTH_PAUSE_MS = 250;
 const ASK_TIMEOUT_MS = 5000;
@@ -29,16 +31,21 @@ export interface EngineHostOptions {
  *
  * | State | healthy | process ends | stop |
  * |---|---|---|---|
- * | starting | -> up | start fails, or is tried again without the arguments that it does not know | ends it |
+ * | learning what it understands | - | - | ends what was asked |
+ * | starting | -> up | start fails, or is tried again without the arguments that it refused | ends it |
  * | up | - | `onExit` | ends it |
  */
 export class EngineHost implements EngineServer {
   readonly #options: EngineHostOptions;
   readonly #stopping = new AbortController();
+  readonly #ports = new HeldPorts();
   #process: EngineProcess | undefined;
   #upstream: Upstream | undefined;
   #args: readonly string[] | undefined;
   #isUp = false;
+  #startUntilMs = 0;
+  /** Aborted when the process of a start has ended. */
+  #death = new AbortController();
   #onExit: ((reason: Error) => void) | undefined;
   #exit: Error | undefined;
 
@@ -66,10 +73,33 @@ export class EngineHost implements EngineServer {
   async start(signal: AbortSignal): Promise<void> {
     const { launch, clock, startTimeoutMs } = this.#options;
     const untilMs = clock.nowMs() + startTimeoutMs; // over all tries
-    if (launch === undefined) await this.untilUp('/health', faultOfHealth, signal, untilMs);
-    else await this.#launch(launch, launch.optional, untilMs, signal);
+    this.#startUntilMs = untilMs;
+    try {
+      if (launch === undefined) await this.untilUp('/health', faultOfHealth, signal, untilMs);
+      else await this.#learnAndLaunch(launch, untilMs, signal);
+    } catch (thrown) {
+      this.#ports.release();
+      throw thrown;
+    }
     this.#isUp = true;
     this.#tellExit();
+  }
+
+  /**
+   * The server to ask what it is and can do: it may be slow to answer right after it has loaded, so it is asked again for as
+   * long as a start may take. Rejects then with the paths that were not answered, and at once when the engine ends.
+   */
+  whileStarting(signal: AbortSignal): EngineServer {
+    const unanswered = new Set<string>();
+    return {
+      ask: async (message, timeoutMs = ASK_TIMEOUT_MS) => {
+        const { path } = message;
+        unanswered.add(path);
+        const answer = await this.#askAgain(message, timeoutMs, signal, () => [...unanswered].join(', '));
+        unanswered.delete(path);
+        return answer;
+      },
+    };
   }
 
   ask(message: UpstreamMessage, timeoutMs = ASK_TIMEOUT_MS): Promise<UpstreamAnswer> {
@@ -123,27 +153,61 @@ export class EngineHost implements EngineServer {
   async stop(): Promise<void> {
     this.#stopping.abort(new Error('the engine is stopped'));
     await this.#process?.stop(STOP_GRACE_MS);
+    this.#ports.release();
     this.#upstream?.close();
+  }
+
+  async #askAgain(
+    message: UpstreamMessage,
+    timeoutMs: number,
+    signal: AbortSignal,
+    unanswered: () => string,
+  ): Promise<UpstreamAnswer> {
+    const { clock, logger, startTimeoutMs } = this.#options;
+    const both = AbortSignal.any([signal, this.#death.signal]);
+    for (let tries = 1; ; tries++) {
+      try {
+        return await this.askUntil(message, timeoutMs, both);
+      } catch (thrown) {
+        both.throwIfAborted();
+        this.#stopping.signal.throwIfAborted();
+        const reason = reasonOf(thrown);
+        if (clock.nowMs() + HEALTH_PAUSE_MS > this.#startUntilMs) {
+          const late = `${unanswered()}: no answer within ${startTimeoutMs} ms (${reason}, asked ${tries} times)`;
+          throw new Error(`the engine is up and does not say what it is: ${late}`, { cause: thrown });
+        }
+        if (tries === 1) logger.warn('the engine has not answered: asking again', { path: message.path, reason });
+        await clock.sleep(HEALTH_PAUSE_MS, both);
+      }
+    }
+  }
+
+  async #learnAndLaunch(launch: LaunchPlan, untilMs: number, signal: AbortSignal): Promise<void> {
+    const { clock, logger } = this.#options;
+    const ports = await takePorts(launch, this.#ports);
+    const both = AbortSignal.any([signal, this.#stopping.signal]);
+    const { version, optional } = await learnArguments(launch, { clock, logger, signal: both });
+    if (version !== undefined) logger.info('the engine is installed', { package: launch.packageName, version });
+    await this.#launch(launch, ports, optional, untilMs, signal);
   }
 
   async #launch(
     launch: LaunchPlan,
-    optional: LaunchPlan['optional'],
+    ports: LaunchPorts,
+    optional: readonly OptionalArgument[],
     untilMs: number,
     signal: AbortSignal,
   ): Promise<void> {
     const { clock, logger } = this.#options;
-    const { ranks, eventsPort } = launch;
-    const events = await freePorts(2 * ranks, eventsPort);
-    const http = await freePorts(1);
-    const planned = launch.command({ http, events, replay: events + ranks });
-    const command = { ...planned, args: [...planned.args, ...optional.flat()] };
+    const planned = launch.command(ports);
+    const command = { ...planned, args: [...planned.args, ...optional.flatMap(({ words }) => words)] };
     logger.info('starting the engine', { program: command.program, args: command.args.join(' ') });
     const process = new EngineProcess({ command, clock, onLine: (line) => this.#line(line) });
     this.#process = process;
     this.#args = command.args;
-    this.#upstream = this.#connect(`http://127.0.0.1:${http}`);
+    this.#upstream = this.#connect(`http://127.0.0.1:${ports.http}`);
     const death = new AbortController();
+    this.#death = death;
     let end: ProcessEnd | undefined;
     void process.ended.then((how) => {
       end = how;
@@ -155,13 +219,14 @@ export class EngineHost implements EngineServer {
     } catch (thrown) {
       await process.stop(STOP_GRACE_MS);
       if (signal.aborted) throw thrown;
-      const unknown = end === undefined ? [] : unknownArguments(end, optional);
+      const refused = end === undefined ? [] : refusedArguments(end, optional);
       if (end !== undefined && isMissing(end, launch)) throw new Error(missingText(command.program, launch));
-      if (unknown.length === 0) throw end === undefined ? thrown : new Error(end.reason);
-      logger.info('this engine is older than some arguments: starting it without them', { args: unknown.flat() });
+      if (refused.length === 0) throw end === undefined ? thrown : new Error(end.reason);
+      const args = refused.flatMap(({ words }) => words);
+      logger.warn('the engine refused some arguments: starting it without them', { args });
       this.#upstream.close();
-      const known = optional.filter((group) => !unknown.includes(group));
-      await this.#launch(launch, known, untilMs, signal);
+      const left = optional.filter((argument) => !refused.includes(argument));
+      await this.#launch(launch, ports, left, untilMs, signal);
     }
   }
 
@@ -209,7 +274,7 @@ function missingText(program: string, { install }: LaunchPlan): string {
 }
 
 /** Those of `optional` that the engine's argument parser said it does not know. */
-function unknownArguments(end: ProcessEnd, optional: LaunchPlan['optional']): LaunchPlan['optional'] {
+function refusedArguments(end: ProcessEnd, optional: readonly OptionalArgument[]): readonly OptionalArgument[] {
   const words = end.tail.flatMap((line) => /unrecognized arguments: (.*)/.exec(line)?.[1]?.split(' ') ?? []);
-  return optional.filter(([flag]) => flag !== undefined && words.includes(flag));
+  return optional.filter(({ words: [flag] }) => words.includes(flag));
 }

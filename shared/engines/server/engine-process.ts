@@ -1,8 +1,7 @@
 import { type ChildProcess, spawn } from 'node:child_process';
-import { once } from 'node:events';
-import { createServer } from 'node:net';
-import { type Clock, type Random, systemRandom } from '../../clock/index.ts';
+import type { Clock } from '../../clock/index.ts';
 import { forAtMost } from '../../concurrency/index.ts';
+import { RootCause } from './root-cause.ts';
 
 /** A longer line is cut: progress bars and dumps are not for logs. */
 const LINE_CHARS_MAX = 4096;
@@ -55,7 +54,7 @@ interface EngineProcessOptions {
 export interface ProcessEnd {
   readonly code: number | null;
   readonly signal: NodeJS.Signals | null;
-  /** In words, with the last lines of output. */
+  /** In words: with why, as far as its output says, else with the last lines of that. */
   readonly reason: string;
   /** The last lines of output. */
   readonly tail: readonly string[];
@@ -64,6 +63,8 @@ export interface ProcessEnd {
 const TAIL_LINES = 20;
 /** What a process may take to end after SIGKILL before it is given up: it hangs in the kernel. */
 const KILL_WAIT_MS = 5000;
+/** What the output of a process may take to arrive after its end. */
+const OUTPUT_WAIT_MS = 1000;
 
 /**
  * Runs in the shell that becomes the engine (`exec` keeps its process id, and with it the process group): a watcher waits
@@ -82,11 +83,12 @@ exec "$@" 3<&-
 
 /** One engine in a process group of its own. */
 export class EngineProcess {
-  /** Resolves when the engine's first process has ended, however it did. */
+  /** Resolves when the engine's first process has ended, however it did, and its output has been read. */
   readonly ended: Promise<ProcessEnd>;
   readonly #options: EngineProcessOptions;
   readonly #child: ChildProcess;
   readonly #tail: string[] = [];
+  readonly #cause = new RootCause();
   #hasEnded = false;
 
   constructor(options: EngineProcessOptions) {
@@ -98,15 +100,17 @@ export class EngineProcess {
       env: { ...process.env, ...command.env },
     });
     this.#readOutput();
+    const closed = new Promise<void>((resolve) => this.#child.once('close', () => resolve()));
     this.ended = new Promise((resolve) => {
-      const end = (code: number | null, signal: NodeJS.Signals | null, what: string): void => {
+      const end = async (code: number | null, signal: NodeJS.Signals | null, what: string): Promise<void> => {
         if (this.#hasEnded) return;
         this.#hasEnded = true;
         this.#killGroup(); // its other processes have no business without it
+        await forAtMost({ clock: options.clock, timeoutMs: OUTPUT_WAIT_MS }, () => closed);
         resolve({ code, signal, reason: this.#describe(what), tail: this.#tail });
       };
-      this.#child.once('error', (error) => end(null, null, `cannot be started (${error.message})`));
-      this.#child.once('exit', (code, signal) => end(code, signal, `ended with ${code ?? signal}`));
+      this.#child.once('error', (error) => void end(null, null, `cannot be started (${error.message})`));
+      this.#child.once('exit', (code, signal) => void end(code, signal, `ended with ${code ?? signal}`));
     });
   }
 
@@ -132,6 +136,7 @@ export class EngineProcess {
 
   #readOutput(): void {
     const lines = new OutputLines((line) => {
+      this.#cause.read(line);
       this.#tail.push(line);
       if (this.#tail.length > TAIL_LINES) this.#tail.shift();
       this.#options.onLine(line);
@@ -158,43 +163,8 @@ export class EngineProcess {
 
   #describe(what: string): string {
     const said = this.#tail.filter((line) => line.trim() !== '').slice(-3);
+    const why = this.#cause.find() ?? said.join(' | ');
     const { program } = this.#options.command;
-    return said.length === 0 ? `${program} ${what}` : `${program} ${what}: ${said.join(' | ')}`;
+    return why === '' ? `${program} ${what}` : `${program} ${what}: ${why}`;
   }
-}
-
-const TRIES_MAX = 50;
-/** Anywhere: below the ports that systems give to outgoing connections, which would take one while the engine loads. */
-const ANYWHERE = { from: 10_000, count: 20_000 } as const;
-
-/**
- * The first of `count` neighbouring TCP ports that are free on the loopback, from `first` up; 0 = anywhere. Another process
- * may take one before the engine does: the engine then fails to start and says so.
- *
- * @throws Error when there are none
- */
-export async function freePorts(count: number, first = 0, random: Random = systemRandom): Promise<number> {
-  for (let attempt = 0; attempt < TRIES_MAX; attempt++) {
-    const base = first === 0 ? ANYWHERE.from + random.below(ANYWHERE.count) : first + attempt * count;
-    if (await areFree(base, count)) return base;
-  }
-  throw new Error(`no ${count} free TCP ports from ${first} on`);
-}
-
-async function areFree(base: number, count: number): Promise<boolean> {
-  for (let at = 0; at < count; at++) if (!(await isFree(base + at))) return false;
-  return true;
-}
-
-async function isFree(port: number): Promise<boolean> {
-  if (port > 65_535) return false;
-  const server = createServer();
-  server.listen(port, '127.0.0.1');
-  try {
-    await once(server, 'listening');
-  } catch {
-    return false; // taken, or not ours to take
-  }
-  await new Promise((resolve) => server.close(resolve));
-  return true;
 }

@@ -6,40 +6,8 @@ import { isRecord } from '../../records/index.ts';
 import { readModelInfo } from '../../tokens/index.ts';
 import type { Engine, EngineInfo, ModelFacts, OpenedEngine } from '../types.ts';
 import { embedsText } from './embedder.ts';
-import type { LaunchCommand } from './engine-process.ts';
-import { configuredEvents, portsOfRanks, type ServerKind, type Told, toldBy } from './told.ts';
-
-/** Addresses that a started engine is told to use. */
-export interface LaunchPorts {
-  readonly http: number;
-  /** First of the ports of KV events, one a rank. */
-  readonly events: number;
-  /** First of the ports of replays, one a rank. */
-  readonly replay: number;
-}
-
-/** Before any are chosen. */
-const NO_PORTS: LaunchPorts = { http: 0, events: 0, replay: 0 };
-
-/** How an engine is started. */
-export interface LaunchPlan {
-  /** Numbers of data-parallel ranks, from 0 on, whose ports lie here: each adds its number to the first of its kind. */
-  readonly ranks: number;
-  /** First port to look for free ones for KV events. */
-  readonly eventsPort: number;
-  command(ports: LaunchPorts): LaunchCommand;
-  /** Arguments that older versions do not know and that are left out then, each with its values. */
-  readonly optional: readonly (readonly string[])[];
-  /** What its output says, or its shell, where the program is not installed. */
-  readonly missing: RegExp;
-  /** What installs it. */
-  readonly install: string;
-}
-
-/** `plan` with the ports that the ranks take of which its arguments tell, whoever wrote them. */
-export function withRanks(plan: Omit<LaunchPlan, 'ranks'>, kind: ServerKind): LaunchPlan {
-  return { ...plan, ranks: portsOfRanks(toldBy(plan.command(NO_PORTS).args, kind)) };
-}
+import type { LaunchPorts } from './launch-plan.ts';
+import { configuredEvents, type Told } from './told.ts';
 
 /** What the settings say of an engine's server, whichever it is. */
 export function serverSettings(config: ResolvedConfig<'worker'>) {
@@ -134,10 +102,11 @@ async function argumentsIn(path: string | undefined): Promise<Readonly<Record<st
  * prompts' tokens do not leave the machine.
  */
 export function launchEvents(
-  { kvEventsConfig, disaggregationMode, enablePrefixCaching, headless, embeddingWorker }: Settings<'worker'>,
+  settings: Settings<'worker'>,
   ports: LaunchPorts,
   more: Readonly<Record<string, unknown>> = {},
 ): Readonly<Record<string, unknown>> | undefined {
+  const { kvEventsConfig, disaggregationMode, enablePrefixCaching, headless, embeddingWorker } = settings;
   if (disaggregationMode === 'decode' || !enablePrefixCaching || headless || embeddingWorker) return undefined;
   if (kvEventsConfig !== undefined) return kvEventsConfig.enable_kv_cache_events === false ? undefined : kvEventsConfig;
   return {

@@ -20,7 +20,7 @@ import type { EngineDialect, TokenRequest } from './dialect.ts';
 import { EngineHost } from './engine-host.ts';
 import { type PartialLoad, readLatency, readLoads } from './engine-metrics.ts';
 import type { EventPlan } from './followed-events.ts';
-import type { LaunchPlan } from './launch.ts';
+import type { LaunchPlan } from './launch-plan.ts';
 import { type Told, toldBy } from './told.ts';
 
 /** Options of engines that have a server of their own. */
@@ -113,7 +113,7 @@ export class ServerEngine implements Engine {
     await this.#host.start(signal);
     const { args } = this.#host;
     const told = args === undefined ? this.#options.told : toldBy(args, this.kind);
-    const { info, events, version, ways } = await this.#dialect.probe(this.#host, told);
+    const { info, events, version, ways } = await this.#dialect.probe(this.#host.whileStarting(signal), told);
     this.#info = info;
     const { clock, logger } = this.#deps;
     logger.info('engine is up', { engine: this.kind, version, kv_events: events.followed?.source.endpoint, ...ways });

@@ -1,19 +1,22 @@
 import type { ResolvedConfig } from '../../config/index.ts';
 import { withMediaGuard } from '../media/guarded-engine.ts';
 import { forKind } from '../server/embedder.ts';
+import type { LaunchCommand } from '../server/engine-process.ts';
 import {
   argumentsOf,
   givenValue,
-  type LaunchPlan,
   launchBasics,
   launchEvents,
   openedServer,
   servedNameOf,
   serverSettings,
-  withRanks,
 } from '../server/launch.ts';
+import { type LaunchPlan, type LaunchPorts, NO_PORTS } from '../server/launch-plan.ts';
 import { ServerEngine, type ServerEngineDeps, type ServerEngineOptions } from '../server/server-engine.ts';
+import { toldBy } from '../server/told.ts';
 import type { Engine, EngineKind } from '../types.ts';
+import { sglangPorts } from './ports.ts';
+import { OPTIONAL_ARGUMENTS, SGLANG_RELEASES } from './releases.ts';
 import { SglangDialect, type SglangDialectOptions } from './sglang-dialect.ts';
 
 export interface SglangEngineOptions extends ServerEngineOptions, SglangDialectOptions {}
@@ -38,39 +41,45 @@ export async function sglangLaunch(config: ResolvedConfig<'worker'>): Promise<La
   const [program = 'python3', ...before] = words ?? ['python3', '-m', 'sglang.launch_server'];
   const { disaggregationMode: role, pythonhashseed: seed } = settings;
   const ranks = givenValue(config, 'dataParallelSize');
-  const plan: Omit<LaunchPlan, 'ranks'> = {
-    eventsPort: settings.vllmKvEventPort,
-    command: (ports) => {
-      const named = argumentsOf({
-        'model-path': model,
-        host: '127.0.0.1',
-        port: ports.http,
-        'served-model-name': servedName,
-        'enable-metrics': true,
-        'max-running-requests': givenValue(config, 'maxNumSeqs'),
-        'context-length': settings.maxModelLen,
-        'page-size': givenValue(config, 'blockSize'),
-        'tp-size': givenValue(config, 'tensorParallelSize'),
-        'dp-size': ranks,
-        'disable-radix-cache': settings.enablePrefixCaching ? undefined : true,
-        'stream-interval': settings.streamInterval,
-        'kv-events-config': launchEvents(settings, ports),
-        'is-embedding': settings.embeddingWorker || undefined,
-        'enable-lora': enableLora || undefined,
-        'max-lora-rank': settings.maxLoraRank,
-        'max-loras-per-batch': settings.maxLoras,
-        'disaggregation-mode': role === 'prefill' || role === 'decode' ? role : undefined,
-        ...fromFile,
-      });
-      const env: Readonly<Record<string, string>> = seed === undefined ? {} : { PYTHONHASHSEED: `${seed}` };
-      return { program, args: [...before, ...named, ...settings.engineArguments], env };
-    },
+  const command = (ports: LaunchPorts): LaunchCommand => {
+    const named = argumentsOf({
+      'model-path': model,
+      host: '127.0.0.1',
+      port: ports.http,
+      'served-model-name': servedName,
+      'enable-metrics': true,
+      'max-running-requests': givenValue(config, 'maxNumSeqs'),
+      'context-length': settings.maxModelLen,
+      'page-size': givenValue(config, 'blockSize'),
+      'tp-size': givenValue(config, 'tensorParallelSize'),
+      'dp-size': ranks,
+      'disable-radix-cache': settings.enablePrefixCaching ? undefined : true,
+      'stream-interval': settings.streamInterval,
+      'kv-events-config': launchEvents(settings, ports),
+      'is-embedding': settings.embeddingWorker || undefined,
+      'enable-lora': enableLora || undefined,
+      'max-lora-rank': settings.maxLoraRank,
+      'max-loras-per-batch': settings.maxLoras,
+      'nccl-port': ports.own,
+      'disaggregation-bootstrap-port': ports.bootstrap,
+      'disaggregation-mode': role === 'prefill' || role === 'decode' ? role : undefined,
+      ...fromFile,
+    });
+    const env: Readonly<Record<string, string>> = seed === undefined ? {} : { PYTHONHASHSEED: `${seed}` };
+    return { program, args: [...before, ...named, ...settings.engineArguments], env };
+  };
+  const { args } = command(NO_PORTS);
+  return {
+    packageName: 'sglang',
+    program: [program, ...before],
+    helpArguments: ['--help'],
+    releases: SGLANG_RELEASES,
+    optional: OPTIONAL_ARGUMENTS,
+    ...sglangPorts(settings, toldBy(args, 'sglang'), args),
+    command,
     missing: /No module named '?sglang/,
     install: "pip install 'sglang[all]'",
-    // Each event then has the new ids alone; without it the ids so far are sent again and again.
-    optional: [['--incremental-streaming-output']],
   };
-  return withRanks(plan, 'sglang');
 }
 
 /**

@@ -2,21 +2,24 @@ import { networkInterfaces } from 'node:os';
 import type { ResolvedConfig, Settings } from '../../config/index.ts';
 import { withMediaGuard } from '../media/guarded-engine.ts';
 import { forKind } from '../server/embedder.ts';
-import { EngineProcess, freePorts, levelOfLine } from '../server/engine-process.ts';
+import { EngineProcess, type LaunchCommand, levelOfLine } from '../server/engine-process.ts';
+import { HeldPorts } from '../server/held-ports.ts';
 import {
   argumentsOf,
   givenValue,
-  type LaunchPlan,
   launchBasics,
   launchEvents,
   openedServer,
   servedNameOf,
   serverSettings,
-  withRanks,
 } from '../server/launch.ts';
+import { type LaunchPlan, type LaunchPorts, NO_PORTS, takePorts } from '../server/launch-plan.ts';
 import { ServerEngine, type ServerEngineDeps, type ServerEngineOptions } from '../server/server-engine.ts';
+import { toldBy } from '../server/told.ts';
 import type { Engine, EngineContext, EngineKind, SecondaryNode } from '../types.ts';
 import { createMultimodalEngine } from './multimodal-engine.ts';
+import { handsOver, vllmPorts } from './ports.ts';
+import { optionalArguments, VLLM_RELEASES } from './releases.ts';
 import { VllmDialect, type VllmDialectOptions } from './vllm-dialect.ts';
 
 export interface VllmEngineOptions extends ServerEngineOptions, VllmDialectOptions {}
@@ -67,62 +70,65 @@ export async function vllmLaunch(config: ResolvedConfig<'worker'>): Promise<Laun
     // Opens /reset_prefix_cache, /sleep and /wake_up; the server listens on the loopback alone.
     VLLM_SERVER_DEV_MODE: '1',
     ...(enableLora ? { VLLM_ALLOW_RUNTIME_LORA_UPDATING: 'True' } : {}),
-    ...sideChannelOf(settings),
     ...(statsSecs === undefined ? {} : { VLLM_LOG_STATS_INTERVAL: `${statsSecs}` }),
   };
-  const plan: Omit<LaunchPlan, 'ranks'> = {
-    eventsPort: settings.vllmKvEventPort,
-    command: (ports) => {
-      const named = argumentsOf({
-        host: '127.0.0.1',
-        port: ports.http,
-        'served-model-name': servedName,
-        'max-num-seqs': settings.maxNumSeqs,
-        'max-num-batched-tokens': settings.maxNumBatchedTokens,
-        'max-model-len': settings.maxModelLen,
-        'block-size': givenValue(config, 'blockSize'),
-        'num-gpu-blocks-override': givenValue(config, 'numGpuBlocksOverride'),
-        'tensor-parallel-size': givenValue(config, 'tensorParallelSize'),
-        'data-parallel-size': ranks,
-        'enable-prefix-caching': settings.enablePrefixCaching,
-        'prefix-caching-hash-algo': settings.prefixCachingAlgo,
-        'stream-interval': settings.streamInterval,
-        'kv-transfer-config': settings.kvTransferConfig,
-        'kv-events-config': launchEvents(settings, ports, { enable_kv_cache_events: true }),
-        'enable-lora': enableLora || undefined,
-        'max-lora-rank': settings.maxLoraRank,
-        'max-loras': settings.maxLoras,
-        runner: settings.embeddingWorker ? 'pooling' : undefined,
-        'enable-prompt-embeds': settings.enablePromptEmbeds || undefined,
-        ...fromFile,
-      });
-      return { program, args: [...before, 'serve', model, ...named, ...settings.engineArguments], env };
-    },
+  const command = (ports: LaunchPorts): LaunchCommand => {
+    const named = argumentsOf({
+      host: '127.0.0.1',
+      port: ports.http,
+      'served-model-name': servedName,
+      'max-num-seqs': settings.maxNumSeqs,
+      'max-num-batched-tokens': settings.maxNumBatchedTokens,
+      'max-model-len': settings.maxModelLen,
+      'block-size': givenValue(config, 'blockSize'),
+      'num-gpu-blocks-override': givenValue(config, 'numGpuBlocksOverride'),
+      'tensor-parallel-size': givenValue(config, 'tensorParallelSize'),
+      'data-parallel-size': ranks,
+      'enable-prefix-caching': settings.enablePrefixCaching,
+      'prefix-caching-hash-algo': settings.prefixCachingAlgo,
+      'stream-interval': settings.streamInterval,
+      'kv-transfer-config': settings.kvTransferConfig,
+      'kv-events-config': launchEvents(settings, ports, { enable_kv_cache_events: true }),
+      'enable-lora': enableLora || undefined,
+      'max-lora-rank': settings.maxLoraRank,
+      'max-loras': settings.maxLoras,
+      runner: settings.embeddingWorker ? 'pooling' : undefined,
+      'enable-prompt-embeds': settings.enablePromptEmbeds || undefined,
+      ...fromFile,
+    });
+    const args = [...before, 'serve', model, ...named, ...settings.engineArguments];
+    const host = handsOver(args) ? { VLLM_NIXL_SIDE_CHANNEL_HOST: sideChannelHost(settings) } : {};
+    return { program, args, env: { ...env, ...host, ...portVariables(ports) } };
+  };
+  const { args } = command(NO_PORTS);
+  return {
+    packageName: 'vllm',
+    program: [program, ...before],
+    helpArguments: ['serve', '--help=all'],
+    releases: VLLM_RELEASES,
+    optional: optionalArguments(shutdownSecs),
+    ...vllmPorts(settings, toldBy(args, 'vllm'), args),
+    command,
     missing: /No module named '?vllm/,
     install: 'pip install vllm',
-    optional: [
-      ['--enable-scale-out'],
-      ['--shutdown-timeout', `${shutdownSecs}`],
-      ['--enable-prompt-tokens-details'],
-      ['--disable-uvicorn-access-log'],
-    ],
   };
-  return withRanks(plan, 'vllm');
+}
+
+function portVariables({ sideChannel, own }: LaunchPorts): Readonly<Record<string, string>> {
+  return {
+    ...(sideChannel === undefined ? {} : { VLLM_NIXL_SIDE_CHANNEL_PORT: `${sideChannel}` }),
+    ...(own === undefined ? {} : { VLLM_PORT: `${own}` }),
+  };
 }
 
 /** The NIXL connector tells its peers where to fetch blocks: an address that other machines reach. */
-function sideChannelOf(settings: Settings<'worker'>): Readonly<Record<string, string>> {
-  const { vllmNixlSideChannelHost: host, vllmNixlSideChannelPort: port, kvTransferConfig } = settings;
-  if (!JSON.stringify(kvTransferConfig ?? {}).includes('NixlConnector')) return {};
+function sideChannelHost({ vllmNixlSideChannelHost: host }: Settings<'worker'>): string {
   const own = Object.values(networkInterfaces())
     .flatMap((addresses) => addresses ?? [])
     .find(({ internal, family, address }) => !internal && family === 'IPv4' && !address.startsWith('169.254.'));
   const address = host ?? own?.address;
   if (address === undefined) throw new Error('no address for the NIXL connector: set VLLM_NIXL_SIDE_CHANNEL_HOST');
-  return {
-    VLLM_NIXL_SIDE_CHANNEL_HOST: address,
-    ...(port === undefined ? {} : { VLLM_NIXL_SIDE_CHANNEL_PORT: `${port}` }),
-  };
+  return address;
 }
 
 /**
@@ -148,12 +154,16 @@ async function startSecondary(
   { clock, logger }: Pick<EngineContext, 'clock' | 'logger'>,
 ): Promise<SecondaryNode> {
   const plan = await vllmLaunch(config);
-  const planned = plan.command({ http: await freePorts(1), events: 0, replay: 0 });
+  const held = new HeldPorts();
+  const planned = plan.command(await takePorts(plan, held));
   const command = { ...planned, args: [...planned.args, '--headless'] };
   logger.info('starting a secondary node of the engine', { program: command.program, args: command.args.join(' ') });
   const process = new EngineProcess({ command, clock, onLine: (line) => logger[levelOfLine(line)](line) });
   return {
     exit: process.ended.then(({ reason }) => new Error(reason)),
-    stop: () => process.stop(STOP_GRACE_MS),
+    async stop() {
+      await process.stop(STOP_GRACE_MS);
+      held.release();
+    },
   };
 }

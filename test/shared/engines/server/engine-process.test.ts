@@ -1,3 +1,6 @@
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterEach, describe, expect, it } from 'vitest';
 import { systemClock } from '../../../../shared/clock/index.ts';
@@ -44,6 +47,12 @@ describe('an engine that the worker starts', () => {
     return Number(words);
   };
 
+  /** The engine's own arguments of each start. */
+  const starts = (): readonly string[] =>
+    lines
+      .filter(({ message }) => message === 'starting the engine')
+      .map(({ fields }) => String(fields?.args).split(' serve ')[1] ?? '');
+
   it('serves, and its output is in our log by its own levels', async () => {
     const engine = await create();
     expect(await engine.start(never)).toMatchObject({
@@ -87,7 +96,7 @@ describe('an engine that the worker starts', () => {
     engine.generate(tokenRequest([1]), sink, never);
     await waitUntil(() => sink.plainIds > 0);
     const helper = helperPid();
-    const port = /--port (\d+)/.exec(String(lines[0]?.fields?.args))?.[1];
+    const port = /--port (\d+)/.exec(starts().at(-1) ?? '')?.[1];
     await fetch(`http://127.0.0.1:${port}/die`).catch(() => undefined); // dies instead of answering
     expect((await exit).message).toMatch(/ended with 3/);
     await sink.closed;
@@ -97,7 +106,7 @@ describe('an engine that the worker starts', () => {
 
   it('says why an engine ended before it was ready', async () => {
     const dying = await create({ FAKE_DIES: 'early' });
-    await expect(dying.start(never)).rejects.toThrow(/ended with 1: Traceback .* ValueError: no room on the device/);
+    await expect(dying.start(never)).rejects.toThrow(/ended with 1: ValueError: no room on the device$/);
     const missing = await create({}, ['--engine-command=/nowhere/vllm']);
     await expect(missing.start(never)).rejects.toThrow(
       'the engine is not installed here (`/nowhere/vllm` cannot run it): pip install vllm, name another command with ' +
@@ -105,16 +114,74 @@ describe('an engine that the worker starts', () => {
     );
   });
 
-  it('starts an older engine without the arguments that it does not know', async () => {
+  it.each([
+    ['0.20.2', false],
+    ['0.29.0+cpu', false],
+    ['0.30.0', true],
+    ['0.33.1', true],
+  ])('starts release %s with what it understands, and once', async (version, knows) => {
+    const engine = await create({ FAKE_VERSION: version, ...(knows ? {} : { FAKE_UNKNOWN: '--enable-scale-out' }) });
+    await engine.start(never);
+    expect(starts()).toHaveLength(1);
+    expect(starts()[0]?.includes('--enable-scale-out')).toBe(knows);
+    expect(starts()[0]).toContain('--shutdown-timeout 4 --enable-prompt-tokens-details --disable-uvicorn-access-log');
+    expect(lines).toContainEqual(
+      expect.objectContaining({ message: 'the engine is installed', fields: { package: 'vllm', version } }),
+    );
+  });
+
+  it.each(['0.12.0', '0.34.0', '0.1.dev1+g0abc', '0.31.0rc1'])(
+    'asks %s, of which it knows nothing, for its arguments, and starts it once',
+    async (version) => {
+      const engine = await create({ FAKE_VERSION: version, FAKE_UNKNOWN: '--enable-scale-out,--shutdown-timeout' });
+      await engine.start(never);
+      expect(starts()).toHaveLength(1);
+      expect(starts()[0]).not.toMatch(/--enable-scale-out|--shutdown-timeout/);
+      expect(starts()[0]).toContain('--enable-prompt-tokens-details');
+    },
+  );
+
+  it('starts one that says nothing of itself as the oldest release', async () => {
+    const engine = await create({ FAKE_MUTE: '1', FAKE_UNKNOWN: '--enable-scale-out' });
+    await engine.start(never);
+    expect(starts()).toHaveLength(1);
+    expect(starts()[0]).toContain('--shutdown-timeout');
+    expect(lines).toContainEqual(
+      expect.objectContaining({
+        message: 'the engine does not say what it understands: it is started as the oldest release',
+      }),
+    );
+  });
+
+  it('learns the version from the interpreter of the program, which it need not load', async () => {
+    const folder = mkdtempSync(join(tmpdir(), 'stator-engine-'));
+    const script = (name: string, text: string): string => {
+      writeFileSync(join(folder, name), text, { mode: 0o755 });
+      return join(folder, name);
+    };
+    // As pip writes them: a script whose first line names the interpreter of its environment.
+    const python = script(
+      'python3.11',
+      `#!/bin/sh\n[ "$1" = -c ] && { echo "$2" | grep -q 'm.version("vllm")' && echo version 0.20.2; exit; }\n` +
+        `shift; exec ${process.execPath} ${FAKE} "$@"\n`,
+    );
+    const program = script('vllm', `#!${python}\nimport sys\n`);
+    const environment = { FAKE_VERSION: '0.33.0', FAKE_UNKNOWN: '--enable-scale-out' };
+    const words = Object.entries(environment).map((each) => each.join('='));
+    const engine = await create({}, [`--engine-command=env ${words.join(' ')} ${program}`]);
+    await engine.start(never);
+    rmSync(folder, { recursive: true });
+    expect(starts()).toHaveLength(1);
+    expect(starts()[0]).not.toContain('--enable-scale-out');
+  });
+
+  it('starts one that refuses an argument after all without it, and refuses what the user gave', async () => {
     const engine = await create({ FAKE_UNKNOWN: '--enable-scale-out,--shutdown-timeout' });
     await engine.start(never);
-    const starts = lines
-      .filter(({ message }) => message === 'starting the engine')
-      .map(({ fields }) => String(fields?.args).split(' serve ')[1]);
-    expect(starts).toHaveLength(2);
-    expect(starts[0]).toContain('--enable-scale-out --shutdown-timeout 4');
-    expect(starts[1]).not.toMatch(/--enable-scale-out|--shutdown-timeout/);
-    expect(starts[1]).toContain('--enable-prompt-tokens-details');
+    expect(starts()).toHaveLength(2);
+    expect(starts()[0]).toContain('--enable-scale-out --shutdown-timeout 4');
+    expect(starts()[1]).not.toMatch(/--enable-scale-out|--shutdown-timeout/);
+    expect(starts()[1]).toContain('--enable-prompt-tokens-details');
     const wrong = await create({ FAKE_UNKNOWN: '--typo' }, ['--', '--typo']);
     await expect(wrong.start(never)).rejects.toThrow('unrecognized arguments: --typo');
   });
@@ -128,7 +195,7 @@ describe('an engine that the worker starts', () => {
     engine.generate(tokenRequest([1]), sink, never);
     await sink.closed;
     expect(deaths).toEqual([]);
-    const port = /--port (\d+)/.exec(String(lines.findLast(({ fields }) => fields?.args)?.fields?.args))?.[1];
+    const port = /--port (\d+)/.exec(starts().at(-1) ?? '')?.[1];
     await fetch(`http://127.0.0.1:${port}/die`).catch(() => undefined); // dies instead of answering
     await waitUntil(() => deaths.length > 0);
     expect(deaths).toEqual([expect.stringContaining('ended with 3')]);
@@ -140,6 +207,35 @@ describe('an engine that the worker starts', () => {
     const starting = engine.start(aborter.signal);
     aborter.abort(new Error('told to stop'));
     await expect(starting).rejects.toThrow('told to stop');
+  });
+
+  it('asks again for what an engine that has just loaded does not answer', async () => {
+    const engine = await create({ FAKE_DROPS: '/openapi.json:2,/v1/models:1' });
+    expect(await engine.start(never)).toMatchObject({ modelName: 'fake' });
+    expect(lines).toContainEqual(
+      expect.objectContaining({
+        level: 'warn',
+        message: 'the engine has not answered: asking again',
+        fields: { path: '/openapi.json', reason: 'socket hang up' },
+      }),
+    );
+  });
+
+  it('names what was not answered when the time of a start is over', async () => {
+    const engine = await create({ FAKE_DROPS: '/openapi.json:999,/metrics:999' }, ['--engine-start-timeout=3']);
+    await expect(engine.start(never)).rejects.toThrow(
+      /^the engine is up and does not say what it is: \/openapi.json, \/metrics: no answer within 3000 ms \(socket hang up, asked \d+ times\)$/,
+    );
+  });
+
+  it('tells at once of an engine that dies while it is asked what it is', async () => {
+    const engine = await create({ FAKE_DROPS: '/openapi.json:99999' });
+    const starting = engine.start(never);
+    starting.catch(() => undefined); // looked at below
+    await waitUntil(() => lines.some(({ message }) => message.includes('asking again')));
+    const port = /--port (\d+)/.exec(starts().at(-1) ?? '')?.[1];
+    await fetch(`http://127.0.0.1:${port}/die`).catch(() => undefined); // dies instead of answering
+    await expect(starting).rejects.toThrow('ended with 3');
   });
 
   it('ends with the process that started it, also when that is killed', async () => {

@@ -1,0 +1,81 @@
+import type { LaunchCommand } from './engine-process.ts';
+import type { HeldPorts, PortWish } from './held-ports.ts';
+import type { KnownReleases } from './understood-arguments.ts';
+
+/** What an engine is told to listen on. */
+export interface LaunchPorts {
+  readonly http: number;
+  /** First of the ports of KV events, one a rank. */
+  readonly events: number;
+  /** First of the ports of replays, one a rank. */
+  readonly replay: number;
+  /** First of the ports by which engines hand over KV blocks, one a rank; undefined = it has none of ours. */
+  readonly sideChannel?: number | undefined;
+  /** First of the ports for connections between its own processes; undefined = it draws them itself. */
+  readonly own?: number | undefined;
+  /** Where decode workers meet a prefill worker; undefined = it has none of ours. */
+  readonly bootstrap?: number | undefined;
+}
+
+/** Before any are chosen. */
+export const NO_PORTS: LaunchPorts = { http: 0, events: 0, replay: 0 };
+
+/** An argument that not every release knows, with its values. */
+export interface OptionalArgument {
+  readonly words: readonly [flag: string, ...values: string[]];
+  /** The first release that knows it. */
+  readonly since: string;
+}
+
+/** How an engine is started. */
+export interface LaunchPlan {
+  /** Name of its package, whose version says what it understands. */
+  readonly packageName: string;
+  /** The words that start the engine's program, before its own arguments: `python3 -m vllm`. */
+  readonly program: readonly [string, ...string[]];
+  /** Arguments with which the program lists all its arguments. */
+  readonly helpArguments: readonly string[];
+  readonly releases: KnownReleases;
+  /** Left out where they are not known. */
+  readonly optional: readonly OptionalArgument[];
+  readonly ports: Readonly<Partial<Record<keyof LaunchPorts, PortWish>>> & { readonly http: PortWish };
+  /** Ports that the user has given to the engine: they must be free. */
+  readonly givenPorts: readonly PortWish[];
+  command(ports: LaunchPorts): LaunchCommand;
+  /** What its output says, or its shell, where the program is not installed. */
+  readonly missing: RegExp;
+  /** What installs it. */
+  readonly install: string;
+}
+
+/** Takes what `plan` wishes for. @throws Error with one line that names setting and port */
+export async function takePorts(plan: Pick<LaunchPlan, 'ports' | 'givenPorts'>, held: HeldPorts): Promise<LaunchPorts> {
+  for (const wish of plan.givenPorts) await held.take(wish);
+  const taken: Partial<Record<keyof LaunchPorts, number>> = {};
+  // What somebody named comes first: a free one from a range must not be it.
+  const wishes = Object.entries(plan.ports).sort(([, one], [, other]) => countOf(one) - countOf(other));
+  for (const [name, wish] of wishes) taken[name as keyof LaunchPorts] = await held.take(wish);
+  return { ...NO_PORTS, ...taken };
+}
+
+function countOf({ ports: { first, last } }: PortWish): number {
+  return last - first;
+}
+
+/** The value of `flag` in arguments of an engine, the last one where it is repeated: `--flag value` or `--flag=value`. */
+export function argumentValue(words: readonly string[], flag: string): string | undefined {
+  let value: string | undefined;
+  for (const [at, word] of words.entries()) {
+    const [name = '', ...rest] = word.split('=');
+    if (!name.startsWith('--') || name.replaceAll('_', '-') !== flag) continue;
+    value = rest.length > 0 ? rest.join('=') : words[at + 1];
+  }
+  return value;
+}
+
+/** A wish for the very port that `value` is, which `setting` gives; undefined when it gives none. */
+export function givenPort(setting: string, value: unknown, more: Partial<PortWish> = {}): PortWish | undefined {
+  const port = typeof value === 'string' && /^\d+$/.test(value) ? Number(value) : value;
+  if (typeof port !== 'number' || !Number.isInteger(port) || port < 1 || port > 65_535) return undefined;
+  return { ...more, setting, ports: { first: port, last: port } };
+}

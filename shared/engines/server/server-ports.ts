@@ -1,0 +1,44 @@
+import type { Settings } from '../../config/index.ts';
+import type { PortWish } from './held-ports.ts';
+import { argumentValue, givenPort, type LaunchPlan } from './launch-plan.ts';
+import { portsOfRanks, type Told } from './told.ts';
+
+type EnginePorts = Pick<LaunchPlan, 'ports' | 'givenPorts'>;
+
+/** `count` neighbouring ports, by their distance from the first. */
+export function neighbours(count: number): readonly number[] {
+  return Array.from({ length: count }, (_, at) => at);
+}
+
+/**
+ * The ports that each engine has, whichever it is: its server's, and those of its KV events.
+ * @param told by its command line, before any ports are chosen
+ */
+export function serverPorts(settings: Settings<'worker'>, told: Told, args: readonly string[]): EnginePorts {
+  const { vllmKvEventPort: named, enginePorts } = settings;
+  const free = { setting: 'STATOR_ENGINE_PORTS', ports: enginePorts };
+  const http = givenPort('--port', argumentValue(args, '--port')) ?? free;
+  if (told.events === undefined) return { ports: { http }, givenPorts: [] };
+  const replay = { ...free, offsets: neighbours(portsOfRanks(told)) };
+  const events = named === undefined ? replay : { ...replay, setting: 'DYN_VLLM_KV_EVENT_PORT', ports: named };
+  const isOurs = told.events.endpoint === 'tcp://127.0.0.1:0';
+  return isOurs
+    ? { ports: { http, events, replay }, givenPorts: [] }
+    : { ports: { http }, givenPorts: givenEvents(told) };
+}
+
+/** The ports of events that the user has set up. */
+function givenEvents({ events, firstRank, local }: Told): readonly PortWish[] {
+  const offsets = neighbours(local).map((rank) => firstRank + rank);
+  const wishes = [
+    portOf('endpoint', events?.endpoint, offsets),
+    portOf('replay_endpoint', events?.replayEndpoint, offsets),
+  ];
+  return wishes.filter((wish) => wish !== undefined);
+}
+
+function portOf(name: string, address: string | undefined, offsets: readonly number[]): PortWish | undefined {
+  const [, host, port] = /^tcp:\/\/(.+):(\d+)$/.exec(address ?? '') ?? [];
+  const isEverywhere = host === '*' || host === '[::]' || host === '::';
+  return givenPort(`--kv-events-config (${name})`, port, { offsets, host: isEverywhere ? '0.0.0.0' : host });
+}

@@ -1,0 +1,160 @@
+import { open } from 'node:fs/promises';
+import { delimiter, isAbsolute, join } from 'node:path';
+import type { Clock } from '../../clock/index.ts';
+import { untilAborted } from '../../concurrency/index.ts';
+import type { Logger } from '../../telemetry/index.ts';
+import { EngineProcess } from './engine-process.ts';
+import type { LaunchPlan, OptionalArgument } from './launch-plan.ts';
+
+/** The releases of which it is known what they understand, both included: `0.20.0`, and `0.33` with whatever follows it. */
+export interface KnownReleases {
+  readonly oldest: string;
+  readonly newest: string;
+}
+
+/** An interpreter looks into a folder. */
+const METADATA_MS_MAX = 15_000;
+/** The program loads half of itself before it says anything. */
+const PROGRAM_MS_MAX = 60_000;
+const LINES_MAX = 20_000;
+const HEAD_BYTES = 1024;
+
+/** What a program answered: its output, and how it ended. */
+interface Answer {
+  readonly text: string;
+  readonly isWhole: boolean;
+  readonly isLate: boolean;
+}
+
+type Ask = (words: readonly [string, ...string[]], limitMs: number) => Promise<Answer>;
+
+interface LearnDeps {
+  readonly clock: Clock;
+  readonly logger: Logger;
+  readonly signal: AbortSignal;
+}
+
+/** What was learned of an engine before it loads. */
+export interface Learned {
+  /** As it calls itself; undefined when it did not say. */
+  readonly version: string | undefined;
+  /** The optional arguments that it understands. */
+  readonly optional: readonly OptionalArgument[];
+}
+
+/**
+ * Asks an engine what it understands before it loads: a start that fails on an argument costs as long as a whole import of
+ * its libraries. The interpreter of the program knows the version in a moment; a program that hides its interpreter is asked
+ * itself. Of a release that is not in the table the list of arguments is read. One that answers nothing is taken for the oldest.
+ */
+export async function learnArguments(plan: LaunchPlan, deps: LearnDeps): Promise<Learned> {
+  const ask: Ask = (words, limitMs) => answerOf(words, limitMs, deps);
+  const { program, optional, releases } = plan;
+  const asked = await askVersion(plan, ask);
+  const { version } = asked;
+  if (version !== undefined && isWithin(version, releases)) {
+    return { version, optional: optional.filter(({ since }) => compare(version, since) >= 0) };
+  }
+  // What hangs when it is asked for its version hangs when it is asked for more.
+  const help = asked.isLate ? undefined : await ask([...program, ...plan.helpArguments], PROGRAM_MS_MAX);
+  const listed = help === undefined ? new Set<string>() : flagsIn(help.text);
+  if (listed.has('--port')) return { version, optional: optional.filter(({ words: [flag] }) => listed.has(flag)) };
+  const from = releases.oldest;
+  deps.logger.info('the engine does not say what it understands: it is started as the oldest release', {
+    version,
+    oldest: from,
+  });
+  return { version, optional: optional.filter(({ since }) => compare(from, since) >= 0) };
+}
+
+async function askVersion(
+  { program, packageName }: LaunchPlan,
+  ask: Ask,
+): Promise<{ readonly version: string | undefined; readonly isLate: boolean }> {
+  const interpreter = await interpreterOf(program);
+  if (interpreter !== undefined) {
+    const code = `import importlib.metadata as m; print("version", m.version(${JSON.stringify(packageName)}))`;
+    const { text } = await ask([...interpreter, '-c', code], METADATA_MS_MAX);
+    const version = /^version (\S+)$/m.exec(text)?.[1];
+    if (version !== undefined) return { version, isLate: false };
+  }
+  const { text, isWhole, isLate } = await ask([...program, '--version'], PROGRAM_MS_MAX);
+  return { version: isWhole ? /^(?:\S+ )?v?(\d+(?:\.\w+)+(?:\+\S+)?)\s*$/m.exec(text)?.[1] : undefined, isLate };
+}
+
+/** The last is how installers write a script whose interpreter has a path that is too long for the system. */
+const SHEBANGS = [
+  /^#!\s*(\S*python[\d.]*)\s/,
+  /^#!\s*\S*\/env (?:-S )?(python[\d.]*)\s/,
+  /\n'''exec' "?([^"\s]*python[\d.]*)"? /,
+];
+
+/** The words that run the Python under `program`; undefined when it does not show one. */
+async function interpreterOf([first, ...rest]: LaunchPlan['program']): Promise<LaunchPlan['program'] | undefined> {
+  const at = rest.indexOf('-m');
+  if (at >= 0) return [first, ...rest.slice(0, at)];
+  const line = await firstLines(await pathOf(rest.at(-1) ?? first));
+  const python = SHEBANGS.map((shebang) => shebang.exec(line)?.[1]).find((found) => found !== undefined);
+  if (python === undefined) return undefined;
+  return rest.length === 0 ? [python] : [first, ...rest.slice(0, -1), python];
+}
+
+async function pathOf(word: string): Promise<string> {
+  if (isAbsolute(word) || word.includes('/')) return word;
+  for (const folder of (process.env.PATH ?? '').split(delimiter)) {
+    const path = join(folder, word);
+    if ((await firstLines(path)) !== '') return path;
+  }
+  return word;
+}
+
+/** The beginning of a file, or nothing when it cannot be read. */
+async function firstLines(path: string): Promise<string> {
+  try {
+    await using file = await open(path);
+    const { buffer, bytesRead } = await file.read(Buffer.alloc(HEAD_BYTES), 0, HEAD_BYTES, 0);
+    return buffer.toString('latin1', 0, bytesRead);
+  } catch {
+    return ''; // then the program is asked itself
+  }
+}
+
+/** In a process group of its own, as an engine is: nothing that was asked outlives its answer. */
+async function answerOf(words: readonly [string, ...string[]], limitMs: number, deps: LearnDeps): Promise<Answer> {
+  const { clock, signal } = deps;
+  const [program, ...args] = words;
+  const lines: string[] = [];
+  const onLine = (line: string): void => void (lines.length < LINES_MAX && lines.push(line));
+  const asked = new EngineProcess({ command: { program, args, env: {} }, clock, onLine });
+  try {
+    const end = await untilAborted(asked.endedWithin(limitMs), signal);
+    return { text: lines.join('\n'), isWhole: end?.code === 0, isLate: end === undefined };
+  } finally {
+    await asked.stop(0);
+  }
+}
+
+/** The flags that a list of arguments names. */
+function flagsIn(help: string): ReadonlySet<string> {
+  return new Set(help.match(/--[a-z][\w-]*/g));
+}
+
+/** Whether `version` is a release of the table: what was built between releases is none. */
+function isWithin(version: string, { oldest, newest }: KnownReleases): boolean {
+  const isRelease = /^\d+(\.\d+)*(\.post\d+)?(\+.*)?$/.test(version);
+  return isRelease && compare(version, oldest) >= 0 && compare(version, newest) <= 0;
+}
+
+/** Below 0 when `version` is the older; as many numbers as `other` has count. */
+function compare(version: string, other: string): number {
+  const ours = numbersOf(version);
+  for (const [at, number] of numbersOf(other).entries()) {
+    const difference = (ours[at] ?? 0) - number;
+    if (difference !== 0) return difference;
+  }
+  return 0;
+}
+
+function numbersOf(version: string): readonly number[] {
+  return (/^[\d.]+/.exec(version)?.[0] ?? '').split('.').map(Number);
+}

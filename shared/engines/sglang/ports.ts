@@ -1,0 +1,39 @@
+import type { Settings } from '../../config/index.ts';
+import { argumentValue, givenPort, type LaunchPlan } from '../server/launch-plan.ts';
+import { neighbours, serverPorts } from '../server/server-ports.ts';
+import type { Told } from '../server/told.ts';
+
+/** How far above its HTTP port SGLang takes the first port of its ranks when they attend together, and how many from there. */
+const DERIVED_FROM = 233;
+const DERIVED = 8;
+
+const NCCL = '--nccl-port';
+const BOOTSTRAP = '--disaggregation-bootstrap-port';
+
+/** The ports that an SGLang with these arguments listens on. */
+export function sglangPorts(
+  settings: Settings<'worker'>,
+  told: Told,
+  args: readonly string[],
+  env: Readonly<Record<string, string | undefined>> = process.env,
+): Pick<LaunchPlan, 'ports' | 'givenPorts'> {
+  const { ports, givenPorts } = serverPorts(settings, told, args);
+  const free = { setting: 'STATOR_ENGINE_PORTS', ports: settings.enginePorts };
+  const attendsTogether = args.some((arg) => /^--enable[-_]dp[-_]attention$/.test(arg));
+  const offsets = attendsTogether ? [0, ...neighbours(DERIVED).map((at) => DERIVED_FROM + at)] : undefined;
+  const given = [givenPort(NCCL, argumentValue(args, NCCL)), givenPort(BOOTSTRAP, argumentValue(args, BOOTSTRAP))];
+  const [nccl, bootstrap] = given;
+  const isPrefill = argumentValue(args, '--disaggregation-mode') === 'prefill';
+  // Where its server is written in Rust, the HTTP port is the one at which workers meet.
+  const meetsApart = isPrefill && !/^(1|true|yes|on)$/i.test(env.SGLANG_RUST_SERVER ?? '');
+  return {
+    ports: {
+      ...ports,
+      http: offsets === undefined ? ports.http : { ...ports.http, offsets },
+      // Of several ranks each needs another one, and takes it.
+      ...(told.ranks === 1 && nccl === undefined ? { own: free } : {}),
+      ...(meetsApart && bootstrap === undefined ? { bootstrap: free } : {}),
+    },
+    givenPorts: [...given.filter((wish) => wish !== undefined), ...givenPorts],
+  };
+}

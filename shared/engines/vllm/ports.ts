@@ -1,0 +1,51 @@
+import type { Settings } from '../../config/index.ts';
+import type { PortWish } from '../server/held-ports.ts';
+import type { LaunchPlan } from '../server/launch-plan.ts';
+import { neighbours, serverPorts } from '../server/server-ports.ts';
+import { portsOfRanks, type Told } from '../server/told.ts';
+
+/**
+ * Ports that the processes of one engine draw for their own connections (torch's rendezvous among them), from the first up.
+ * Several ranks draw at the same time, each from the first: they are left to the system, which gives each another.
+ */
+const OWN_PORTS = 16;
+
+/** The ports that a vLLM with these arguments listens on. */
+export function vllmPorts(
+  settings: Settings<'worker'>,
+  told: Told,
+  args: readonly string[],
+  env: Readonly<Record<string, string | undefined>> = process.env,
+): Pick<LaunchPlan, 'ports' | 'givenPorts'> {
+  const { ports, givenPorts } = serverPorts(settings, told, args);
+  const { VLLM_PORT: named = '' } = env;
+  // Kubernetes sets it to a URL beside a service that is called vllm.
+  const drawsOwn = told.ranks === 1 && (named === '' || named.includes('://'));
+  const own = {
+    setting: 'STATOR_ENGINE_PORTS',
+    ports: settings.enginePorts,
+    offsets: neighbours(OWN_PORTS),
+    host: '0.0.0.0',
+  };
+  return {
+    ports: {
+      ...ports,
+      ...(handsOver(args) ? { sideChannel: sideChannel(settings, portsOfRanks(told)) } : {}),
+      ...(drawsOwn ? { own } : {}),
+    },
+    givenPorts,
+  };
+}
+
+/** Whether blocks of KV go to other engines by NIXL, which listens for them. */
+export function handsOver(args: readonly string[]): boolean {
+  return args.some((arg) => arg.includes('NixlConnector'));
+}
+
+function sideChannel(settings: Settings<'worker'>, ranks: number): PortWish {
+  const { vllmNixlSideChannelPort: port, vllmNixlSideChannelHost: host = '0.0.0.0', enginePorts } = settings;
+  const offsets = neighbours(ranks);
+  return port === undefined
+    ? { setting: 'STATOR_ENGINE_PORTS', ports: enginePorts, offsets, host }
+    : { setting: 'VLLM_NIXL_SIDE_CHANNEL_PORT', ports: { first: port, last: port }, offsets, host };
+}
