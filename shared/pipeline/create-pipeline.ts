@@ -50,6 +50,8 @@ export interface PipelineOptions {
   readonly streamSilenceMsMax?: number;
   /** Silence within a stream after which its worker gets no new request until it has proved itself, 0 = never. @default 0 */
   readonly stallMs?: number;
+  /** What the first answer of a worker may take. @default 0 */
+  readonly warmUpMs?: number | undefined;
   /** Longest answer to a canary. @default 3000, less where `stallMs` is less */
   readonly canaryTimeoutMs?: number;
   /** Hide tools from the template when `tool_choice` is none; a model's card may say no as well. @default true */
@@ -86,7 +88,7 @@ class DiscoveredPipeline implements Pipeline {
   readonly #context: RunParts;
   readonly #stalled: StalledWorkers;
 
-  constructor({ migrationLimit = 3, streamSilenceMsMax: silenceMsMax = 0, stallMs = 0, ...options }: PipelineOptions) {
+  constructor({ migrationLimit = 3, streamSilenceMsMax: silenceMsMax = 0, stallMs = 0, warmUpMs, ...options }: PipelineOptions) {
     const { models, clock, observer } = options;
     this.#options = options;
     this.models = models;
@@ -109,14 +111,14 @@ class DiscoveredPipeline implements Pipeline {
       onRecovered: () => options.hold?.look(),
       observer,
     });
-    const watched = { clock, silenceMsMax, stallMs, probe, stalledWorkers: this.#stalled };
-    const streamWatch = silenceMsMax > 0 || stallMs > 0 ? new StreamWatch(watched) : undefined;
     const busyOf: RunParts['busyOf'] = (model, workers) =>
       options.busyWorkers?.(workers, this.thresholds.of(model.primaryName));
     const modelNow = ({ primaryName, mdcSum }: RoutableModel): RoutableModel | undefined => {
       const now = models.find(primaryName);
       return now?.mdcSum === mdcSum ? now : undefined; // tokens mean something else to workers with another card
     };
+    const watched = { clock, silenceMsMax, stallMs, warmUpMs, probe, stalledWorkers: this.#stalled, modelNow };
+    const streamWatch = silenceMsMax > 0 || stallMs > 0 ? new StreamWatch(watched) : undefined;
     const shared = {
       router: options.router,
       plane,

@@ -87,6 +87,8 @@ interface EngineCanaryOptions {
   readonly idleMs: number;
   /** Until the first output of a probe; also the pause after one that failed. */
   readonly timeoutMs: number;
+  /** The same of an engine that has not answered anybody yet: its first answer may take a compilation. @default timeoutMs */
+  readonly warmUpMs?: number | undefined;
   /** A new probe. */
   request(): EngineRequest;
   /** Probes make no sense now: the engine sleeps, or is known to be down. */
@@ -102,6 +104,8 @@ export class EngineCanary {
   readonly #options: EngineCanaryOptions;
   readonly #timer: Timer;
   #hasActivity = false;
+  /** It has answered nobody, and no probe has failed. */
+  #isCold = true;
   #sinceMs: number;
   #failures = 0;
   #stopProbe: (() => void) | undefined;
@@ -136,7 +140,8 @@ export class EngineCanary {
   }
 
   #probe(): void {
-    const { engine, clock, timeoutMs } = this.#options;
+    const { engine, clock, warmUpMs = 0 } = this.#options;
+    const timeoutMs = Math.max(this.#options.timeoutMs, this.#isCold ? warmUpMs : 0);
     const aborter = new AbortController();
     const end = (settle: () => void): void => {
       if (this.#stopProbe !== stop) return; // told once
@@ -170,11 +175,13 @@ export class EngineCanary {
 
   #passed(): void {
     const wasFailing = this.#failures > 0;
+    this.#isCold = false;
     this.#failures = 0;
     if (wasFailing) this.#options.onPassed();
   }
 
   #failed(reason: string): void {
+    this.#isCold = false;
     this.#failures++;
     this.#options.onFailed(this.#failures, reason);
   }

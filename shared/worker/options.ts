@@ -17,6 +17,8 @@ export interface WorkerAddress {
 export interface CanarySettings {
   readonly idleMs: number;
   readonly timeoutMs: number;
+  /** `timeoutMs` of an engine that has not answered yet. @default timeoutMs */
+  readonly warmUpMs?: number | undefined;
   /** In place of the request that the model's card suggests. */
   readonly payload?: Readonly<Record<string, unknown>> | undefined;
 }

@@ -290,7 +290,7 @@ class ServingWorker implements Worker {
   readonly #onDoubt = (): void => this.#monitor?.checkNow();
 
   /** Undefined for models that no small request can prove alive. */
-  #openCanary({ idleMs, timeoutMs, payload }: CanarySettings): EngineCanary | undefined {
+  #openCanary({ idleMs, timeoutMs, warmUpMs, payload }: CanarySettings): EngineCanary | undefined {
     const { engine, clock, random } = this.#options;
     const { display_name: model, model_input: input, model_type: types } = this.card;
     const request = () => healthCheckRequest(`canary-${random.uuid()}`, { model, input, types }, payload);
@@ -301,6 +301,7 @@ class ServingWorker implements Worker {
       clock,
       idleMs,
       timeoutMs,
+      warmUpMs,
       request: () => request() ?? first,
       isSuspended: () => this.#isAsleep || !this.#isEngineUp || this.#isDraining,
       onFailed: (failures, reason) => this.#doubtEngine(failures, reason),

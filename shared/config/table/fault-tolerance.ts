@@ -1,4 +1,4 @@
-import { edges, fleetRouters, worker } from '../row.ts';
+import { edges, fleetRouters, rowsFor, worker } from '../row.ts';
 
 /** Rows of "Fault tolerance and migration". */
 export const faultToleranceRows = {
@@ -50,6 +50,15 @@ export const faultToleranceRows = {
     range: { min: 0.1, unit: 's' },
     default: 10,
     about: 'A stream silent this long marks its worker stalled.',
+  }),
+  engineWarmUpSecs: rowsFor(...edges.usedBy, 'worker').decimal({
+    names: 'STATOR_ENGINE_WARM_UP_SECS',
+    range: { min: 0, unit: 's' },
+    note: '0 = none',
+    default: 120,
+    about:
+      'What the first answer of an engine may take before silence or a failed canary counts against it: engines compile for it. ' +
+      'Another worker that has answered takes its requests sooner.',
   }),
   stableRoutingId: worker.text({
     names: 'DYN_STABLE_ROUTING_ID',

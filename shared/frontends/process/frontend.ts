@@ -337,6 +337,7 @@ async function followModels(settings: EdgeSettings, parts: Parts, onWorkers: (wo
     migrationTokensMax: settings.migrationMaxSeqLen,
     streamSilenceMsMax: settings.httpBackendStreamTimeoutSecs * 1000,
     stallMs: settings.streamStallSecs * 1000,
+    warmUpMs: settings.engineWarmUpSecs * 1000,
     enforcesPrefill: settings.enforceDisagg,
     bypassesPrefill: openBypass(settings, source),
     hold: holding?.hold,

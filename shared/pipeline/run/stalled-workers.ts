@@ -6,8 +6,11 @@ import type { PipelineObserver } from '../pipeline.ts';
 
 type Probed = Pick<RoutableModel, 'primaryName' | 'card'>;
 
-/** Sends one canary to a worker. Undefined where none can be made; otherwise resolves with whether it passed. */
-type Probe = (worker: Worker, model: Probed) => Promise<boolean> | undefined;
+/** What became of a canary: `taken` by its worker, whose engine then said nothing. */
+type Canary = 'passed' | 'taken' | 'failed';
+
+/** Sends one canary to a worker. Undefined where none can be made; never rejects. */
+type Probe = (worker: Worker, model: Probed) => Promise<Canary> | undefined;
 
 interface StalledWorkersOptions {
   readonly clock: Clock;
@@ -59,11 +62,11 @@ export class StalledWorkers {
     for (const pause of this.#pauses) pause.cancel();
   }
 
-  async #follow(worker: Worker, model: Probed, first: Promise<boolean>): Promise<void> {
+  async #follow(worker: Worker, model: Probed, first: Promise<Canary>): Promise<void> {
     const { probe, observer, isListed, onRecovered } = this.#options;
-    let probing: Promise<boolean> | undefined = first;
+    let probing: Promise<Canary> | undefined = first;
     while (probing !== undefined && isListed(worker.id)) {
-      const hasPassed = await probing; // a probe never rejects
+      const hasPassed = (await probing) === 'passed';
       if (this.#isClosed) return;
       observer.canary?.(hasPassed ? 'passed' : 'failed');
       if (hasPassed) break;
@@ -103,20 +106,23 @@ export function canaryProbe({ plane, clock, random, timeoutMs }: CanaryOptions):
     if (request === undefined) return undefined;
     const sent = { id: request.id, headers: {}, deadlineMs: timeoutMs, ...encodeEngineRequest(request) };
     return new Promise((resolve) => {
-      const settle = (hasPassed: boolean): void => {
+      const settle = (canary: Canary): void => {
         timer.cancel();
-        resolve(hasPassed);
+        resolve(canary);
       };
+      let onSilence: Canary = 'failed';
       const sink: CallSink = {
-        accepted() {},
-        tokens: () => settle(true),
-        output: () => settle(true),
-        end: () => settle(false), // nothing when an output came before
-        fail: () => settle(false),
+        accepted: () => {
+          onSilence = 'taken';
+        },
+        tokens: () => settle('passed'),
+        output: () => settle('passed'),
+        end: () => settle('failed'), // nothing when an output came before
+        fail: () => settle('failed'),
       };
       const timer = clock.after(timeoutMs, () => {
         call.kill();
-        settle(false);
+        settle(onSilence);
       });
       const call = plane.call(worker.transport, sent, sink);
     });
@@ -148,6 +154,10 @@ interface StreamWatchOptions {
   readonly stallMs: number;
   readonly probe: Probe;
   readonly stalledWorkers: StalledWorkers;
+  /** What the first answer of a worker may take where no other that has answered could take its requests. @default 0 */
+  readonly warmUpMs?: number | undefined;
+  /** The model with its workers of now; undefined = it is served no more. @default as it was */
+  modelNow?(model: RoutableModel): RoutableModel | undefined;
 }
 
 interface Entry {
@@ -166,6 +176,39 @@ interface WatchedWorker {
   isProbed: boolean;
 }
 
+/** Workers of which it is remembered that they have answered, or since when they are waited for; the oldest are forgotten. */
+const REMEMBERED_MAX = 10_000;
+
+/** Which workers have answered this process at all: an engine may compile for its first answer. */
+class FirstAnswers {
+  /** `Clock.nowMs` of the first request; undefined once it has answered. */
+  readonly #askedMs = new Map<string, number | undefined>();
+
+  asked(workerId: string, nowMs: number): void {
+    if (!this.#askedMs.has(workerId)) this.#note(workerId, nowMs);
+  }
+
+  answered(workerId: string): void {
+    if (!this.has(workerId)) this.#note(workerId, undefined);
+  }
+
+  has(workerId: string): boolean {
+    return this.#askedMs.has(workerId) && this.#askedMs.get(workerId) === undefined;
+  }
+
+  /** How long the first answer is awaited. */
+  awaitedMs(workerId: string, nowMs: number): number {
+    return nowMs - (this.#askedMs.get(workerId) ?? nowMs);
+  }
+
+  #note(workerId: string, askedMs: number | undefined): void {
+    this.#askedMs.delete(workerId);
+    this.#askedMs.set(workerId, askedMs);
+    const [oldest] = this.#askedMs.keys();
+    if (oldest !== undefined && this.#askedMs.size > REMEMBERED_MAX) this.#askedMs.delete(oldest);
+  }
+}
+
 /** A prompt may take a millisecond a token before its silence means anything: engines compute several tokens in that time. */
 const PREFILL_MS_PER_TOKEN = 1;
 
@@ -178,11 +221,13 @@ const PREFILL_MS_PER_TOKEN = 1;
  * | a stream that has begun | yes | the worker is stalled, the stream moves |
  * | a stream that has not | yes | it waits: a full engine makes requests wait |
  * | every stream | no | a canary; if it fails and nothing has moved, the worker is stalled and its streams move |
+ * | every stream of a worker that has never answered | no | nothing, while it takes canaries, may warm up, and no other worker that has answered can take over |
  */
 export class StreamWatch {
   readonly #options: StreamWatchOptions;
   readonly #entries = new Map<WatchedStream, Entry>(); // bounded by the streams of the process
   readonly #workers = new Map<string, WatchedWorker>();
+  readonly #firstAnswers = new FirstAnswers();
   #timer: Timer | undefined;
 
   constructor(options: StreamWatchOptions) {
@@ -197,6 +242,7 @@ export class StreamWatch {
       watched = { worker, model, entries: new Set(), lastMs: nowMs, isProbed: false };
       this.#workers.set(worker.id, watched);
     }
+    this.#firstAnswers.asked(worker.id, nowMs);
     const entry: Entry = { stream, worker: watched, lastMs: nowMs };
     watched.entries.add(entry);
     this.#entries.set(stream, entry);
@@ -221,6 +267,7 @@ export class StreamWatch {
     for (const entry of this.#entries.values()) {
       const { stream, worker } = entry;
       if (stream.showedLife) worker.lastMs = nowMs;
+      if (stream.showedLife || stream.hasBegun) this.#firstAnswers.answered(worker.worker.id);
       if (stream.showedLife || stream.isPaused || stream.isDone) entry.lastMs = nowMs;
       stream.showedLife = false;
     }
@@ -256,14 +303,24 @@ export class StreamWatch {
     const probing = this.#options.probe(worker.worker, worker.model);
     if (probing === undefined) return;
     worker.isProbed = true;
-    void probing.then((hasPassed) => {
+    void probing.then((canary) => {
       worker.isProbed = false;
       const entries = [...worker.entries];
       const showedLife = worker.lastMs > sinceMs || entries.some(({ stream }) => stream.showedLife);
-      if (!hasPassed && !showedLife) return this.#stall(worker, entries);
+      if (canary === 'passed') this.#firstAnswers.answered(worker.worker.id);
+      else if (!showedLife && !(canary === 'taken' && this.#isWarmingUp(worker))) return this.#stall(worker, entries);
       worker.lastMs = this.#options.clock.nowMs(); // the count begins anew
       for (const entry of entries) entry.lastMs = worker.lastMs;
     });
+  }
+
+  /** It has never answered, has not been waited for too long, and nobody who has answered could take its place. */
+  #isWarmingUp({ worker, model }: WatchedWorker): boolean {
+    const { clock, warmUpMs = 0, stalledWorkers, modelNow } = this.#options;
+    if (this.#firstAnswers.has(worker.id)) return false;
+    if (this.#firstAnswers.awaitedMs(worker.id, clock.nowMs()) >= warmUpMs) return false;
+    const members = membersOf(worker, modelNow?.(model) ?? model);
+    return !members.some(({ id }) => this.#firstAnswers.has(id) && !stalledWorkers.ids.has(id));
   }
 
   #stall({ worker, model }: WatchedWorker, entries: readonly Entry[]): void {
@@ -274,6 +331,12 @@ export class StreamWatch {
       if (!entry.stream.isPaused) entry.stream.stalled();
     }
   }
+}
+
+/** The workers of the model in the role of one of them. */
+function membersOf(worker: Worker, { workers, prefill, encoders = [] }: RoutableModel): readonly Worker[] {
+  const pools = [workers, prefill?.workers ?? [], encoders];
+  return pools.find((pool) => pool.some(({ id }) => id === worker.id)) ?? workers;
 }
 
 /** What the prompts that are still computed may take. */

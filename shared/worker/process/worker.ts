@@ -188,12 +188,13 @@ async function startOne(
 
 function canaryOf(settings: Settings<'worker'>) {
   if (!settings.healthCheckEnabled) return undefined;
-  const { canaryWaitTimeSecs, healthCheckRequestTimeoutSecs, healthCheckPayload: payload } = settings;
+  const { canaryWaitTimeSecs, healthCheckRequestTimeoutSecs, engineWarmUpSecs, healthCheckPayload: payload } = settings;
   if (payload !== undefined && (typeof payload !== 'object' || payload === null || Array.isArray(payload))) {
     throw new ConfigError(['DYN_HEALTH_CHECK_PAYLOAD: expected a JSON object']);
   }
   const record = payload as Readonly<Record<string, unknown>> | undefined;
-  return { idleMs: canaryWaitTimeSecs * 1000, timeoutMs: healthCheckRequestTimeoutSecs * 1000, payload: record };
+  const timeoutMs = healthCheckRequestTimeoutSecs * 1000;
+  return { idleMs: canaryWaitTimeSecs * 1000, timeoutMs, warmUpMs: engineWarmUpSecs * 1000, payload: record };
 }
 
 /** @throws ConfigError for a role that the engine cannot take */

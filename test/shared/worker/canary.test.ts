@@ -66,6 +66,37 @@ describe('a worker with an idle engine', () => {
   });
 });
 
+describe('an engine that has not answered yet', () => {
+  const warmUpMs = 60_000;
+
+  it('may take longer for its first answer than a canary otherwise, whoever gets it', async () => {
+    const { answer, call, clock, engine, health, worker } = await canaryBed({ warmUpMs });
+    await clock.advance(9000);
+    call(worker, [1]); // compiles for 16 s
+    await clock.advance(16_000);
+    expect([engine.requests.length, health.status]).toEqual([2, 'ready']); // the canary waits behind it
+    answer(0);
+    answer(1);
+    await clock.advance(1000);
+    expect(call(worker, [2]).sink.error).toBeUndefined();
+    expect(health.status).toBe('ready');
+  });
+
+  it('is in doubt after that time, and from its first answer on after the usual one', async () => {
+    const dead = await canaryBed({ warmUpMs });
+    await dead.clock.advance(10_000 + warmUpMs);
+    expect(dead.health.status).toBe('ready');
+    await dead.clock.advance(2000);
+    expect(dead.health.status).toBe('notready');
+    const warm = await canaryBed({ warmUpMs });
+    await warm.clock.advance(11_000);
+    warm.answer(0);
+    warm.engine.requests[0]?.sink.end();
+    await warm.clock.advance(14_000);
+    expect(warm.health.status).toBe('notready');
+  });
+});
+
 describe('a worker whose engine fails its canary', () => {
   it.each([
     ['says nothing', () => {}],

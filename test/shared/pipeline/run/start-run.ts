@@ -54,7 +54,7 @@ export function start(
     migrationTooLong: () => void moves.push('too long'),
     overran: (_model: string, workerId: string | undefined) => void overran.push(workerId),
   };
-  const probe = stallMs === undefined ? () => undefined : () => clock.sleep(3000).then(() => false);
+  const probe = stallMs === undefined ? () => undefined : () => clock.sleep(3000).then(() => 'failed' as const);
   const stalledWorkers = new StalledWorkers({
     clock,
     probe,

@@ -6,6 +6,7 @@ import { model, worker } from '../fixtures.ts';
 interface Setup {
   readonly stallMs?: number;
   readonly silenceMsMax?: number;
+  readonly warmUpMs?: number;
 }
 
 class FakeStream implements WatchedStream {
@@ -22,16 +23,17 @@ class FakeStream implements WatchedStream {
   }
 }
 
-function watchBed({ stallMs = 10_000, silenceMsMax = 0 }: Setup = {}) {
+function watchBed({ stallMs = 10_000, silenceMsMax = 0, warmUpMs }: Setup = {}) {
   const clock = new VirtualClock();
   const log: string[] = [];
   /** How the worker answers canaries from now on. */
-  const answers = { passes: true, afterMs: 3000 };
+  const answers = { passes: true, isTaken: true, afterMs: 3000 };
   const listed = new Set(['a', 'b']);
   const probe = ({ id }: { readonly id: string }) => {
     log.push(`canary to ${id} at ${clock.nowMs()}`);
-    const { passes, afterMs } = answers;
-    return clock.sleep(afterMs).then(() => passes);
+    const { passes, isTaken, afterMs } = answers;
+    const silent = isTaken ? ('taken' as const) : ('failed' as const);
+    return clock.sleep(afterMs).then(() => (passes ? ('passed' as const) : silent));
   };
   const stalledWorkers = new StalledWorkers({
     clock,
@@ -45,8 +47,8 @@ function watchBed({ stallMs = 10_000, silenceMsMax = 0 }: Setup = {}) {
       canary: (outcome) => void log.push(outcome),
     },
   });
-  const watch = new StreamWatch({ clock, probe, stalledWorkers, stallMs, silenceMsMax });
-  const served = model();
+  const watch = new StreamWatch({ clock, probe, stalledWorkers, stallMs, silenceMsMax, warmUpMs });
+  const served = { ...model(), workers: [...listed].map(worker) };
   const open = (id = 'a', more: Partial<FakeStream> = {}): FakeStream => {
     const stream = Object.assign(new FakeStream(), more);
     watch.add(stream, worker(id), served);
@@ -170,6 +172,63 @@ describe('a worker that falls silent altogether', () => {
     stalledWorkers.close();
     await pass(5);
     expect(clock.pendingTimers).toBe(0);
+  });
+});
+
+describe('a worker that has never answered', () => {
+  const warming = { hasBegun: false, promptTokens: 0 };
+  /** Two workers, of which the second is there only where a test says so. */
+  const coldBed = () => {
+    const bed = watchBed({ warmUpMs: 60_000 });
+    bed.answers.passes = false;
+    return bed;
+  };
+
+  it('keeps its requests while it compiles for the first of them, alone or beside others like it', async () => {
+    const { log, open, pass, stalledWorkers } = coldBed();
+    const [one, other] = [open('a', warming), open('b', warming)];
+    await pass(16);
+    expect([one.told, other.told, stalledWorkers.ids.size]).toEqual([[], [], 0]);
+    expect(log.filter((line) => line.startsWith('canary'))).toHaveLength(2); // asked, and believed for now
+    await pass(10, [one, other]);
+    expect(log.some((line) => line.endsWith('stalled'))).toBe(false);
+  });
+
+  it('gives them up as soon as another one has answered', async () => {
+    const { open, pass, stalledWorkers } = coldBed();
+    const [silent, other] = [open('a', warming), open('b', warming)];
+    await pass(30, [other]);
+    expect(silent.told[0]).toBe('stalled');
+    expect([...stalledWorkers.ids]).toEqual(['a']);
+  });
+
+  it('is taken for dead when its time is over, whoever asked and left in between', async () => {
+    const { open, pass, stalledWorkers, watch } = coldBed();
+    const first = open('a', warming);
+    await pass(40);
+    watch.delete(first);
+    const second = open('a', warming);
+    await pass(14);
+    expect([first.told, second.told, stalledWorkers.ids.size]).toEqual([[], [], 0]);
+    await pass(30);
+    expect(second.told[0]).toBe('stalled');
+    expect([...stalledWorkers.ids]).toEqual(['a']);
+  });
+
+  it('has no such time where not even its process takes a canary', async () => {
+    const { answers, open, pass, stalledWorkers } = coldBed();
+    answers.isTaken = false;
+    open('a', warming);
+    await pass(16);
+    expect([...stalledWorkers.ids]).toEqual(['a']);
+  });
+
+  it('has no such time left once it has answered', async () => {
+    const { open, pass, stalledWorkers } = coldBed();
+    const stream = open('a', warming);
+    await pass(5, [stream]);
+    await pass(16);
+    expect([...stalledWorkers.ids]).toEqual(['a']);
   });
 });
 
