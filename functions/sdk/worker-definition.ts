@@ -107,7 +107,8 @@ export async function engineOf(
     ...{ start, health, load, stop },
     onKvEvents: (listener) => kvCache?.listen(listener),
   });
-  const model = folder === undefined ? {} : { files: folder.files, contextLength: folder.contextLength };
+  const { files, contextLength, bosTokenId } = folder ?? {};
+  const model = files === undefined ? {} : { files, contextLength, bosTokenId };
   return { engine, model: { ...model, sourcePath: modelPath ?? definition.model } };
 }
 

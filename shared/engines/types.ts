@@ -159,6 +159,8 @@ export interface ModelFacts {
   readonly files?: Readonly<Record<string, CheckedFile>>;
   /** Context length of the architecture, in tokens. */
   readonly contextLength?: number | undefined;
+  /** Token that texts of the model begin with. */
+  readonly bosTokenId?: number | undefined;
   /** Folder or repository of the model. */
   readonly sourcePath?: string | undefined;
 }

@@ -88,7 +88,13 @@ class DiscoveredPipeline implements Pipeline {
   readonly #context: RunParts;
   readonly #stalled: StalledWorkers;
 
-  constructor({ migrationLimit = 3, streamSilenceMsMax: silenceMsMax = 0, stallMs = 0, warmUpMs, ...options }: PipelineOptions) {
+  constructor({
+    migrationLimit = 3,
+    streamSilenceMsMax: silenceMsMax = 0,
+    stallMs = 0,
+    warmUpMs,
+    ...options
+  }: PipelineOptions) {
     const { models, clock, observer } = options;
     this.#options = options;
     this.models = models;
@@ -97,7 +103,8 @@ class DiscoveredPipeline implements Pipeline {
     this.#random = options.random ?? systemRandom;
     this.#tools = { encoder: options.encoder ?? new PromptEncoder({ clock }), clock, observer };
     const { canaryTimeoutMs: timeoutMs = Math.min(3000, stallMs || 3000), plane } = options;
-    const probe = canaryProbe({ plane, clock, random: this.#random, timeoutMs });
+    const bosTokenOf = async (model: RoutableModel) => (await options.store.get(model)).info.bosTokenId;
+    const probe = canaryProbe({ plane, clock, random: this.#random, timeoutMs, bosTokenOf });
     this.#stalled = new StalledWorkers({
       clock,
       probe,

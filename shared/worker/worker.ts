@@ -73,7 +73,7 @@ export async function startWorker(given: WorkerOptions, signal: AbortSignal): Pr
     const facts = typeof options.model === 'function' ? await options.model(info) : options.model;
     const card = buildModelCard(facts, info, options.names, settings);
     tellOfShorterContext(options, info, facts);
-    const worker = new ServingWorker(options, info, card);
+    const worker = new ServingWorker(options, info, card, facts.bosTokenId);
     await worker.open(signal);
     return worker;
   } catch (thrown) {
@@ -114,6 +114,7 @@ class ServingWorker implements Worker {
   readonly engineInfo: EngineInfo;
   readonly card: ModelCard;
   readonly engineExit: Promise<Error>;
+  readonly #bosTokenId: number | undefined;
   readonly #options: SettledOptions;
   readonly #settings: WorkerSettings;
   readonly #path: string;
@@ -138,10 +139,11 @@ class ServingWorker implements Worker {
   #drained: Promise<DrainReport> | undefined;
   #giveUpEngine: (reason: Error) => void = () => {};
 
-  constructor(options: SettledOptions, info: EngineInfo, card: ModelCard) {
+  constructor(options: SettledOptions, info: EngineInfo, card: ModelCard, bosTokenId: number | undefined) {
     this.instanceId = options.instanceId ?? options.random.instanceId();
     this.engineInfo = info;
     this.card = card;
+    this.#bosTokenId = bosTokenId;
     this.#options = options;
     this.#settings = options.settings;
     this.#traffic = new TrafficCounter(options.clock);
@@ -293,7 +295,8 @@ class ServingWorker implements Worker {
   #openCanary({ idleMs, timeoutMs, warmUpMs, payload }: CanarySettings): EngineCanary | undefined {
     const { engine, clock, random } = this.#options;
     const { display_name: model, model_input: input, model_type: types } = this.card;
-    const request = () => healthCheckRequest(`canary-${random.uuid()}`, { model, input, types }, payload);
+    const probed = { model, input, types, bosTokenId: this.#bosTokenId };
+    const request = () => healthCheckRequest(`canary-${random.uuid()}`, probed, payload);
     const first = request();
     if (first === undefined) return undefined;
     return new EngineCanary({

@@ -31,7 +31,8 @@ export const mocker: EngineKind = {
     const { engine, info } = await mockEngineFor(folder, settings, { at, clock, logger });
     const template = settings.customJinjaTemplate;
     const files = template === undefined ? info.files : { ...info.files, ...(await describeChatTemplate(template)) };
-    return { engine, model: { files, contextLength: info.contextLength, sourcePath: folder } };
+    const { contextLength, bosTokenId } = info;
+    return { engine, model: { files, contextLength, bosTokenId, sourcePath: folder } };
   },
 };
 

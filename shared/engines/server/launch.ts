@@ -57,8 +57,8 @@ async function modelFactsOf(settings: Settings<'worker'>, engine: EngineInfo): P
   for (const name of names) {
     const folder = await findLocalModel(name);
     if (folder === undefined) continue;
-    const info = await readModelInfo(folder);
-    return { files: info.files, contextLength: info.contextLength, sourcePath: name };
+    const { files, contextLength, bosTokenId } = await readModelInfo(folder);
+    return { files, contextLength, bosTokenId, sourcePath: name };
   }
   const looked = names.length === 0 ? '' : ` (looked for ${names.join(', ')})`;
   throw new Error(`the model's files are not on this machine${looked}: give their folder with --model-path`);

@@ -48,6 +48,7 @@ export class SglangDialect implements EngineDialect {
   readonly unloadLora = '/unload_lora_adapter';
   readonly #options: SglangDialectOptions;
   #modelName = '';
+  #isDisaggregated = false;
   #contextLength = 0;
   #abilities: SglangAbilities = { priority: undefined, saltField: 'extra_key' };
 
@@ -76,6 +77,7 @@ export class SglangDialect implements EngineDialect {
     this.#modelName = name;
     this.#contextLength = listed?.contextLength ?? asCount(serverInfo.context_length) ?? 0;
     this.#abilities = abilitiesOf(serverInfo, openapi);
+    this.#isDisaggregated = ['prefill', 'decode'].includes(String(serverInfo.disaggregation_mode));
     const bootstrapPort = asCount(serverInfo.disaggregation_bootstrap_port);
     const modelPath = asText(modelInfo.model_path) ?? asText(serverInfo.model_path);
     return {
@@ -121,7 +123,10 @@ export class SglangDialect implements EngineDialect {
       ...(promptLogprobs === undefined ? {} : { logprob_start_len: 0 }),
       ...mapFields(requestFields(this.#abilities), request, 'SGLang'),
     };
-    const body = withRoom(bodyWithIds('input_ids', tokenIds, fields), request.bootstrapInfo?.bootstrap_room);
+    const { bootstrapInfo, isHealthCheck } = request;
+    const isPairless = this.#isDisaggregated && isHealthCheck === true && bootstrapInfo === undefined;
+    const paired = isPairless ? { ...fields, ...NO_PEER } : fields;
+    const body = withRoom(bodyWithIds('input_ids', tokenIds, paired), bootstrapInfo?.bootstrap_room);
     const reader = new TokenReader({
       request,
       sink,
@@ -147,6 +152,9 @@ export class SglangDialect implements EngineDialect {
     return { path: '/resume_memory_occupation', body: JSON.stringify(tags.length === 0 ? {} : { tags }) };
   }
 }
+
+/** A server that prefills or decodes for others refuses requests without a peer; with this host it moves no blocks. */
+const NO_PEER = { bootstrap_host: '2.2.2.2', bootstrap_room: 0 };
 
 /** Newer servers warn about the older of two names. */
 async function eitherRecord(server: EngineServer, newer: string, older: string): Promise<UnknownRecord> {

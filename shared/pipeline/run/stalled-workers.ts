@@ -1,16 +1,14 @@
 import type { Clock, Random, Timer } from '../../clock/index.ts';
 import type { CallSink, RequestPlane } from '../../planes/index.ts';
-import { encodeEngineRequest, healthCheckRequest } from '../../protocol/index.ts';
+import { type EngineRequest, encodeEngineRequest, healthCheckRequest } from '../../protocol/index.ts';
 import type { RoutableModel, Worker } from '../models/routable-model.ts';
 import type { PipelineObserver } from '../pipeline.ts';
-
-type Probed = Pick<RoutableModel, 'primaryName' | 'card'>;
 
 /** What became of a canary: `taken` by its worker, whose engine then said nothing. */
 type Canary = 'passed' | 'taken' | 'failed';
 
 /** Sends one canary to a worker. Undefined where none can be made; never rejects. */
-type Probe = (worker: Worker, model: Probed) => Promise<Canary> | undefined;
+type Probe = (worker: Worker, model: RoutableModel) => Promise<Canary> | undefined;
 
 interface StalledWorkersOptions {
   readonly clock: Clock;
@@ -47,7 +45,7 @@ export class StalledWorkers {
   }
 
   /** Does nothing where no canary could end it. */
-  add(worker: Worker, model: Probed): void {
+  add(worker: Worker, model: RoutableModel): void {
     if (this.#isClosed || this.#ids.has(worker.id)) return;
     const probing = this.#options.probe(worker, model);
     if (probing === undefined) return;
@@ -62,7 +60,7 @@ export class StalledWorkers {
     for (const pause of this.#pauses) pause.cancel();
   }
 
-  async #follow(worker: Worker, model: Probed, first: Promise<Canary>): Promise<void> {
+  async #follow(worker: Worker, model: RoutableModel, first: Promise<Canary>): Promise<void> {
     const { probe, observer, isListed, onRecovered } = this.#options;
     let probing: Promise<Canary> | undefined = first;
     while (probing !== undefined && isListed(worker.id)) {
@@ -91,6 +89,8 @@ export class StalledWorkers {
 }
 
 interface CanaryOptions {
+  /** Token that texts of the model begin with, where that is known. @default nobody knows */
+  bosTokenOf?(model: RoutableModel): Promise<number | undefined>;
   readonly plane: RequestPlane;
   readonly clock: Clock;
   readonly random: Random;
@@ -99,34 +99,43 @@ interface CanaryOptions {
 }
 
 /** Probes by one-token requests over the request plane. */
-export function canaryProbe({ plane, clock, random, timeoutMs }: CanaryOptions): Probe {
-  return (worker, { card }) => {
+export function canaryProbe(options: CanaryOptions): Probe {
+  const { random, bosTokenOf } = options;
+  return (worker, model) => {
+    const { card } = model;
     const probed = { model: card.display_name, input: card.model_input, types: card.model_type };
-    const request = healthCheckRequest(`canary-${random.uuid()}`, probed);
-    if (request === undefined) return undefined;
-    const sent = { id: request.id, headers: {}, deadlineMs: timeoutMs, ...encodeEngineRequest(request) };
-    return new Promise((resolve) => {
-      const settle = (canary: Canary): void => {
-        timer.cancel();
-        resolve(canary);
-      };
-      let onSilence: Canary = 'failed';
-      const sink: CallSink = {
-        accepted: () => {
-          onSilence = 'taken';
-        },
-        tokens: () => settle('passed'),
-        output: () => settle('passed'),
-        end: () => settle('failed'), // nothing when an output came before
-        fail: () => settle('failed'),
-      };
-      const timer = clock.after(timeoutMs, () => {
-        call.kill();
-        settle(onSilence);
-      });
-      const call = plane.call(worker.transport, sent, sink);
-    });
+    const request = (bosTokenId?: number) => healthCheckRequest(`canary-${random.uuid()}`, { ...probed, bosTokenId });
+    if (request() === undefined) return undefined;
+    const unknown = (): undefined => undefined; // a model that cannot be loaded is told of where that was tried
+    const known = card.model_input === 'Tokens' && bosTokenOf !== undefined;
+    const asked = known ? bosTokenOf(model).catch(unknown).then(request) : Promise.resolve(request());
+    return asked.then((canary) => (canary === undefined ? 'failed' : sendCanary(worker, canary, options)));
   };
+}
+
+function sendCanary(worker: Worker, request: EngineRequest, { plane, clock, timeoutMs }: CanaryOptions) {
+  const sent = { id: request.id, headers: {}, deadlineMs: timeoutMs, ...encodeEngineRequest(request) };
+  return new Promise<Canary>((resolve) => {
+    const settle = (canary: Canary): void => {
+      timer.cancel();
+      resolve(canary);
+    };
+    let onSilence: Canary = 'failed';
+    const sink: CallSink = {
+      accepted: () => {
+        onSilence = 'taken';
+      },
+      tokens: () => settle('passed'),
+      output: () => settle('passed'),
+      end: () => settle('failed'), // nothing when an output came before
+      fail: () => settle('failed'),
+    };
+    const timer = clock.after(timeoutMs, () => {
+      call.kill();
+      settle(onSilence);
+    });
+    const call = plane.call(worker.transport, sent, sink);
+  });
 }
 
 /** A stream that may fall silent. */

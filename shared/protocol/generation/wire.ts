@@ -143,27 +143,28 @@ export interface ProbedModel {
   readonly input: 'Tokens' | 'Text' | 'Tensor';
   /** Routes that it serves, by the names of its card. */
   readonly types: readonly string[];
+  /** Token that texts of the model begin with. @default 1, which nearly all vocabularies have */
+  readonly bosTokenId?: number | undefined;
 }
 
-/** First token of models whose vocabulary is not known: nearly all have a token 1. */
 const ANY_TOKEN = 1;
 
 /**
- * The smallest request that proves an engine alive: one greedy token. Undefined for
- * models whose requests cost too much to be sent for nothing: images, videos, embeddings, tensors.
+ * The smallest request that proves an engine alive: one greedy token after the one that texts begin with. Engines that prefill for
+ * others get tokens, too, where prompts are text: whoever decodes has read them by then. Undefined for models whose requests cost
+ * too much to be sent for nothing: images, videos, embeddings, tensors.
  *
  * @param payload record in place of the model's own, `token_ids` inside of it (`DYN_HEALTH_CHECK_PAYLOAD`)
  * @throws ServeError `invalid_value` that names a field of `payload` of the wrong shape
  */
 export function healthCheckRequest(
   id: string,
-  { model, input, types }: ProbedModel,
+  { model, input, types, bosTokenId = ANY_TOKEN }: ProbedModel,
   payload?: Readonly<Record<string, unknown>>,
 ): EngineRequest | undefined {
   if (payload !== undefined) return { ...ownRequest(id, model, payload), isHealthCheck: true };
-  const asked = input === 'Tokens' ? TOKENS : input === 'Text' ? textInput(model, types) : undefined;
-  if (asked === undefined || !(types.includes('Chat') || types.includes('Completions') || types.includes('Prefill')))
-    return undefined;
+  const asked = probeInput({ model, input, types }, bosTokenId);
+  if (asked === undefined) return undefined;
   return {
     id,
     model,
@@ -178,7 +179,12 @@ export function healthCheckRequest(
   };
 }
 
-const TOKENS: EngineInput = { kind: 'tokens', tokenIds: Uint32Array.of(ANY_TOKEN) };
+function probeInput({ model, input, types }: ProbedModel, bosTokenId: number): EngineInput | undefined {
+  const isPrefill = types.includes('Prefill');
+  if (input === 'Tensor' || !(isPrefill || types.includes('Chat') || types.includes('Completions'))) return undefined;
+  if (input === 'Text' && !isPrefill) return textInput(model, types);
+  return { kind: 'tokens', tokenIds: Uint32Array.of(bosTokenId) };
+}
 
 function textInput(model: string, types: readonly string[]): EngineInput {
   const common = { model, max_tokens: 1, temperature: 0 };

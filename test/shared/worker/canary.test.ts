@@ -1,13 +1,14 @@
 import { describe, expect, it } from 'vitest';
 import { workerError } from '../../../shared/errors/index.ts';
+import type { WorkerOptions } from '../../../shared/worker/options.ts';
 import { ScriptedEngine, workerBed } from './worker-bed.ts';
 
 const CANARY = { idleMs: 10_000, timeoutMs: 3000 } as const;
 
-async function canaryBed(canary: object = {}) {
+async function canaryBed(canary: object = {}, more: Partial<WorkerOptions> = {}) {
   const engine = new ScriptedEngine();
   const bed = workerBed(engine);
-  const worker = await bed.start({ settings: { canary: { ...CANARY, ...canary } } });
+  const worker = await bed.start({ ...more, settings: { canary: { ...CANARY, ...canary } } });
   const answer = (index: number): void => engine.requests[index]!.sink.tokens(0, [7], 0, 1);
   return { ...bed, engine, worker, answer };
 }
@@ -30,6 +31,12 @@ describe('a worker with an idle engine', () => {
     await clock.advance(9000);
     expect(engine.requests).toHaveLength(1);
     expect(health.status).toBe('ready');
+  });
+
+  it('begins it as texts of the model do', async () => {
+    const { clock, engine } = await canaryBed({}, { model: { bosTokenId: 151_643 } });
+    await clock.advance(11_000);
+    expect(engine.requests[0]?.request).toMatchObject({ input: { kind: 'tokens', tokenIds: Uint32Array.of(151_643) } });
   });
 
   it('counts any answer as proof', async () => {

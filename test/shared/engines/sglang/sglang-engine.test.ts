@@ -178,6 +178,16 @@ describe('SGLang', () => {
     expect(sink.ids).toEqual([[4], [5]]);
   });
 
+  it('probes a server that prefills for others without a peer, which it would refuse otherwise', async () => {
+    await engine.start(never);
+    answer = stream([event([7], 1, { type: 'length', length: 1 })]);
+    await ask({ isHealthCheck: true });
+    await ask();
+    const [probe, plain] = server.of('POST /generate').map(({ body }) => body);
+    expect(probe).toMatchObject({ bootstrap_host: '2.2.2.2', bootstrap_room: 0 });
+    expect(plain).not.toHaveProperty('bootstrap_host');
+  });
+
   it('maps every field', async () => {
     await engine.start(never);
     answer = stream([event([7], 1, { type: 'length', length: 1 })]);

@@ -1,7 +1,12 @@
 import fc from 'fast-check';
 import { Packr } from 'msgpackr';
 import { describe, expect, it } from 'vitest';
-import { decodeEngineRequest, type EngineRequest, encodeEngineRequest } from '../../../../shared/protocol/index.ts';
+import {
+  decodeEngineRequest,
+  type EngineRequest,
+  encodeEngineRequest,
+  healthCheckRequest,
+} from '../../../../shared/protocol/index.ts';
 
 const record = fc.dictionary(
   fc.string({ maxLength: 8 }).filter((key) => key !== '__proto__'),
@@ -118,6 +123,30 @@ describe('the record of a request', () => {
     expect(() => decodeEngineRequest('r', { [field]: value }, undefined)).toThrow(
       expect.objectContaining({ code: 'invalid_value', param: field, message: `${field} has the wrong type` }),
     );
+  });
+});
+
+describe('the smallest request that proves an engine alive', () => {
+  const probe = (more: object) => healthCheckRequest('c', { model: 'm', input: 'Tokens', types: ['Chat'], ...more });
+  const tokens = (...ids: readonly number[]) => ({ kind: 'tokens', tokenIds: Uint32Array.from(ids) });
+
+  it.each([
+    ['a model of tokens', {}, tokens(1)],
+    ['one whose texts begin with a token', { bosTokenId: 128_000 }, tokens(128_000)],
+    ['a prefill engine', { types: ['Prefill'], bosTokenId: 2 }, tokens(2)],
+    ['a prefill engine where prompts are text', { input: 'Text', types: ['Prefill'], bosTokenId: 2 }, tokens(2)],
+    [
+      'a model of text',
+      { input: 'Text', types: ['Completions'] },
+      { kind: 'text', endpoint: 'completions', body: { model: 'm', max_tokens: 1, temperature: 0, prompt: 'Test' } },
+    ],
+  ])('asks %s for one greedy token', (_, more, input) => {
+    const common = { stop: { max_tokens: 1 }, sampling: { temperature: 0 }, isHealthCheck: true };
+    expect(probe(more)).toMatchObject({ id: 'c', model: 'm', input, ...common });
+  });
+
+  it.each([{ types: ['Images'] }, { types: ['Embedding'] }, { input: 'Tensor' }])('is none for %j', (more) => {
+    expect(probe(more)).toBeUndefined();
   });
 });
 
