@@ -3,6 +3,7 @@
  * Moving bytes, nothing about models. Behind `RequestPlane` calls to workers and their answers, by TCP or NATS; behind `EventPlane`
  * what many hear, by ZeroMQ or NATS; messages in order within a group, by SQS. Every wait for a call to be taken on has a limit, every queue a bound.
  */
+export { absencesOf } from './absences.ts';
 export { createNatsEventPlane } from './event/nats/plane.ts';
 export {
   type EventEnvelope,

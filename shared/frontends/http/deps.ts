@@ -13,6 +13,8 @@ export interface HttpAppDeps extends InferenceDeps {
   readonly responseStore: ResponseStore | undefined;
   /** What `/health` lists, from memory: the same list until one comes or goes. */
   readonly instances: () => readonly EndpointRecord[];
+  /** Brokers that this process needs and cannot reach, each with the reason. @default none */
+  readonly absences?: (() => readonly string[]) | undefined;
   /** Empties the workers' caches; absent = nobody can be asked. */
   readonly caches?: Pick<CacheClearer, 'clear'> | undefined;
   /** Ends requests of other edges; absent = only those of this process can be ended. */

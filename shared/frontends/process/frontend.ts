@@ -21,7 +21,7 @@ import {
   RoutingExplainer,
   workerSetsOf,
 } from '../../pipeline/index.ts';
-import type { RequestPlane } from '../../planes/index.ts';
+import { absencesOf, type EventPlane, type RequestPlane } from '../../planes/index.ts';
 import type { PlannerEventOf } from '../../protocol/index.ts';
 import { Inhibition, InitialWorkers } from '../../router/index.ts';
 import { openRouterMetrics, openRouting } from '../../routing/index.ts';
@@ -160,6 +160,7 @@ export async function composeFrontend(
       bodies: new ByteBudget('bodies_bytes', budgetBytes(settings.httpBodyBudgetMb), held.bodies),
       responseStore,
       instances: () => models.directory.instances(),
+      absences: () => absencesOf([plane, ...models.eventPlanes]),
       caches: models.caches,
       canceller: models.canceller,
       explainer: models.explainer,
@@ -234,7 +235,8 @@ async function followModels(settings: EdgeSettings, parts: Parts, onWorkers: (wo
     clock,
     onFailure: (model, reason) => log.error('model cannot be loaded', { model, reason }),
   });
-  const openEventPlane = followsEvents ? await eventPlaneOpener(settings, parts) : undefined;
+  const eventPlanes: EventPlane[] = []; // one for each part of the process that follows events
+  const openEventPlane = followsEvents ? await eventPlaneOpener(settings, parts, eventPlanes) : undefined;
   const { registry } = metrics;
   const feed = await openPlannerFeed(settings, { ...parts, registry, openEventPlane });
   const holding = openHold(settings, {
@@ -356,13 +358,17 @@ async function followModels(settings: EdgeSettings, parts: Parts, onWorkers: (wo
   const { routerConditionalDisagg: isConditional } = settings;
   const explainer = source && new RoutingExplainer({ models: directory, store, encoder, clock, source, isConditional });
   const takesChats = chatCheck(store);
-  const routed = { routing, shared, explainer, feed, holding };
+  const routed = { routing, shared, explainer, feed, holding, eventPlanes };
   return { ...routed, directory, gauges, pipeline, encoder, caches, canceller, takesChats };
 }
 
-async function eventPlaneOpener(settings: EdgeSettings, { clock, logger, discovery }: Parts) {
+async function eventPlaneOpener(settings: EdgeSettings, { clock, logger, discovery }: Parts, opened: EventPlane[]) {
   const { eventPlane } = await import('../../fleet/index.ts');
-  return () => eventPlane(settings, clock, logger.for('events'), discovery);
+  return () => {
+    const plane = eventPlane(settings, clock, logger.for('events'), discovery);
+    opened.push(plane);
+    return plane;
+  };
 }
 
 /** Its code is loaded where there is a table. */

@@ -61,6 +61,8 @@ export interface EventPlane {
   subscribe(scope: EventScope, topic: string, listener: EventListener): Promise<EventSubscription>;
   /** The record of a scope and topic, made if there is none yet; undefined on planes that keep none (zmq). */
   log?(scope: EventScope, topic: string, signal: AbortSignal): Promise<EventLog>;
+  /** A broker that the plane needs and cannot reach, with the reason, for operators; undefined while nothing is missing. */
+  absence?(): string | undefined;
   close(): Promise<void>;
 }
 

@@ -72,12 +72,19 @@ export class NatsClient {
   #learnedServers: readonly string[] = [];
   #messageBytesMax = MESSAGE_BYTES_DEFAULT;
   #confirmation: 'none' | 'due' | 'asked' = 'none';
+  /** Why the last attempt failed, or the connection ended; undefined once there is one. */
+  #absence: string | undefined;
 
   constructor(options: NatsOptions) {
     this.#options = options;
     this.#clock = options.clock;
     this.#observer = options.observer ?? silentNatsObserver;
     this.#kept = new KeptMessages(options.keptBytesMax ?? KEPT_BYTES_MAX);
+  }
+
+  /** Which servers cannot be reached, and why; undefined while connected, and before anybody needed them. */
+  get absence(): string | undefined {
+    return this.#absence === undefined ? undefined : `NATS at ${addressesOf(this.#options.servers)}: ${this.#absence}`;
   }
 
   get isConnected(): boolean {
@@ -96,6 +103,12 @@ export class NatsClient {
   /** Resolves when there is a connection. Rejects at `signal`, when attempts are exhausted, and once closed. */
   async connected(signal: AbortSignal): Promise<void> {
     await this.connection(signal);
+  }
+
+  /** Connects now and after every outage, though nobody waits for it yet. */
+  keepConnected(): void {
+    this.watch({});
+    this.#need();
   }
 
   /** The JetStream stream of `settings`; nothing is made until it is used. */
@@ -216,7 +229,8 @@ export class NatsClient {
         return;
       } catch (error) {
         if (this.#state !== 'dialling') return;
-        this.#observer.away(reasonOf(error), attempt);
+        this.#absence = reasonOf(error);
+        this.#observer.away(this.#absence, attempt);
         if (attempt >= attemptsMax) {
           this.#state = 'idle';
           for (const waiter of [...this.#waiters]) waiter.reject(error);
@@ -234,6 +248,7 @@ export class NatsClient {
     }
     this.#state = 'connected';
     this.#connection = connection;
+    this.#absence = undefined;
     this.#messageBytesMax = messageBytesIn(connection.info);
     this.#learnServers(connection);
     this.#observeStatus(connection);
@@ -269,6 +284,7 @@ export class NatsClient {
     this.#confirmation = 'none';
     for (const interest of this.#interests) interest.carrier = undefined;
     const reason = error === undefined ? 'the server closed the connection' : reasonOf(error);
+    this.#absence = reason;
     this.#observer.away(reason, 0);
     for (const watcher of [...this.#watchers]) this.guard(() => watcher.away?.(reason));
     const isNeeded = this.#interests.size > 0 || this.#kept.count > 0 || this.#watchers.size > 0;
@@ -326,6 +342,11 @@ export class NatsClient {
  */
 export function retryPauseMs(failures: number, random: Random, firstMs: number = RETRY_MS): number {
   return firstMs * Math.min(2 ** failures, RETRY_GROWTH_MAX) * (0.5 + random.next());
+}
+
+/** Addresses of servers as they may be shown: without who is to be let in. */
+export function addressesOf(servers: readonly string[]): string {
+  return servers.map((server) => `${new URL(server).protocol}//${new URL(server).host}`).join(', ');
 }
 
 /** What a server says of itself is not believed where it cannot be. */

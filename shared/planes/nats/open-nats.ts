@@ -2,7 +2,7 @@ import type { Clock } from '../../clock/index.ts';
 import type { FleetSettings } from '../../config/index.ts';
 import { reasonOf } from '../../errors/index.ts';
 import type { Logger } from '../../telemetry/index.ts';
-import { NatsClient } from './client.ts';
+import { addressesOf, NatsClient } from './client.ts';
 import type { NatsIdentity, NatsObserver, NatsOptions, NatsTls } from './types.ts';
 
 /** A connection to NATS for one purpose, which its server shows as `stator-{purpose}`. Made when first needed. */
@@ -21,7 +21,9 @@ export function openNats(
     name: `stator-${purpose}`,
     ...(identity === undefined ? {} : { identity }),
     ...(tls === undefined ? {} : { tls }),
-    ...(logger === undefined ? {} : { observer: logOutages(clock, logger, purpose) }),
+    ...(logger === undefined
+      ? {}
+      : { observer: logOutages(clock, logger, { purpose, server: addressesOf(settings.natsServer) }) }),
     ...more,
   });
 }
@@ -49,7 +51,12 @@ function tlsOf(settings: FleetSettings): NatsTls | undefined {
 }
 
 /** One line when an outage begins and one when it is over, however many attempts lie between. */
-function logOutages(clock: Clock, logger: Logger, purpose: string): NatsObserver {
+function logOutages(
+  clock: Clock,
+  logger: Logger,
+  about: { readonly purpose: string; readonly server: string },
+): NatsObserver {
+  const { purpose } = about;
   let isAway = false;
   return {
     connected(server) {
@@ -57,7 +64,7 @@ function logOutages(clock: Clock, logger: Logger, purpose: string): NatsObserver
       isAway = false;
     },
     away(reason) {
-      if (!isAway) logger.warn('NATS is away', { purpose, reason });
+      if (!isAway) logger.warn('NATS is away', { ...about, reason });
       isAway = true;
     },
     problem: tellSome(clock, (problem, untold) =>

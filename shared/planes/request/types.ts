@@ -99,6 +99,8 @@ export interface RequestPlane {
   sibling(transport: Transport, endpoint: string): Transport | undefined;
   /** How `endpoint` is reached at `host:port`. Absent = only its discovery record says how. */
   readonly at?: (place: string, endpoint: string) => Transport;
+  /** A broker that the plane needs and cannot reach, with the reason, for operators; undefined while nothing is missing. */
+  absence?(): string | undefined;
   /** Closes pooled connections; open calls fail with `Disconnected`. */
   close(): Promise<void>;
 }

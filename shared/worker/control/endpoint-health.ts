@@ -12,6 +12,8 @@ export interface HealthBody {
   readonly kv_events?: { readonly status: 'missing'; readonly reason: string };
   /** The same of each worker by its instance id, in a process of several. */
   readonly workers?: Readonly<Record<string, Readonly<Record<string, HealthStatus>>>>;
+  /** Brokers that the process needs and cannot reach, each with the reason; left out while there are none. */
+  readonly away?: readonly string[];
 }
 
 export interface EndpointHealthOptions {
@@ -21,6 +23,8 @@ export interface EndpointHealthOptions {
   readonly counting?: readonly string[];
   /** Workers of the process; each has to say that it is ready. @default 1 */
   readonly workers?: number;
+  /** Brokers that the process needs and cannot reach. @default none */
+  readonly absences?: () => readonly string[];
 }
 
 /** Which endpoints of a process can serve. The process is ready when all of those that count are. */
@@ -29,6 +33,7 @@ export class EndpointHealth {
   readonly #startedMs: number;
   readonly #starting: HealthStatus;
   readonly #workersMin: number;
+  readonly #absences: () => readonly string[];
   /** By endpoint; as many as there are names. */
   readonly #endpoints = new Map<string, HealthStatus>();
   /** What each worker said, by its instance id. */
@@ -40,12 +45,13 @@ export class EndpointHealth {
   constructor(
     clock: Clock,
     endpoints: readonly string[],
-    { starting = 'notready', counting = [], workers = 1 }: EndpointHealthOptions = {},
+    { starting = 'notready', counting = [], workers = 1, absences = () => [] }: EndpointHealthOptions = {},
   ) {
     this.#clock = clock;
     this.#startedMs = clock.nowMs();
     this.#starting = starting;
     this.#workersMin = workers;
+    this.#absences = absences;
     this.#counting = new Set(counting);
     for (const endpoint of [...endpoints, ...counting]) this.#endpoints.set(endpoint, starting);
   }
@@ -79,7 +85,9 @@ export class EndpointHealth {
     const workers = this.#workersMin > 1 ? { workers: Object.fromEntries(each) } : {};
     const [reason] = this.#eventFaults.values();
     const events = reason === undefined ? {} : { kv_events: { status: 'missing', reason } as const };
-    return { status: this.status, uptime: { secs, nanos }, endpoints, ...events, ...workers };
+    const away = this.#absences();
+    const absent = away.length > 0 ? { away } : {};
+    return { status: this.status, uptime: { secs, nanos }, endpoints, ...events, ...workers, ...absent };
   }
 
   #statusOf(endpoint: string): HealthStatus {

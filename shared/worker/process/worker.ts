@@ -10,7 +10,7 @@ import {
   relabelEngineMetrics,
 } from '../../engines/index.ts';
 import { eventPlane, openDiscovery, servingPlane } from '../../fleet/index.ts';
-import { formatHostPort, listenAddress } from '../../planes/index.ts';
+import { absencesOf, formatHostPort, listenAddress } from '../../planes/index.ts';
 import {
   createWorkerMetrics,
   type MetricRegistry,
@@ -67,10 +67,12 @@ export async function startWorkerProcess(
   const names = defined?.names ?? { displayName: kind?.displayName(settings) };
   const metrics = createWorkerMetrics({ clock, ...address, model: names.displayName ?? '' });
   const count = kind?.isSeveral === true ? settings.numWorkers : 1;
+  let planes: Pick<Surroundings, 'requestPlane' | 'eventPlane'> | undefined; // once the status server tells of it
   const health = new EndpointHealth(clock, [address.endpoint], {
     starting: settings.systemStartingHealthStatus,
     counting: settings.systemUseEndpointHealthStatus,
     workers: count,
+    absences: () => absencesOf(planes === undefined ? [] : [planes.requestPlane, planes.eventPlane]),
   });
   const workers: Worker[] = [];
   const engines: Engine[] = [];
@@ -85,30 +87,31 @@ export async function startWorkerProcess(
     random,
     registry: metrics.registry,
   });
-  const planes = {
+  const opened = {
     requestPlane: await servingPlane(settings, clock, metrics.requestPlane, logger.for('requests')),
     eventPlane: eventPlane(settings, clock, logger.for('events'), discovery),
   };
+  planes = opened;
   const telemetry = await openTelemetry(settings, { clock, random }, logger, metrics.registry);
   const { tracer } = telemetry;
   const plannerOutbox = await openOutbox(settings, clock, logger, metrics.registry);
   const shown = { metrics, tracer, health, address };
   const filesFrom = status && addressOf(settings, status.port);
   const shared = { clock, random, settings, logger, discovery, adapterCache, filesFrom, plannerOutbox };
-  const surroundings = { ...shared, ...shown, ...planes };
+  const surroundings = { ...shared, ...shown, ...opened };
   const close = async (): Promise<void> => {
     await Promise.all(workers.map((worker) => worker.drain()));
     await plannerOutbox?.close(OUTBOX_MS_MAX);
-    await Promise.all([discovery.close(), planes.requestPlane.close(), planes.eventPlane.close()]);
+    await Promise.all([discovery.close(), opened.requestPlane.close(), opened.eventPlane.close()]);
     await Promise.all([status?.close(), control?.close()]);
     await telemetry.close();
   };
   try {
     const onDroppedKvEvents = (count: number): void => metrics.droppedKvEvents(count);
     const context = { clock, logger: logger.for('engine'), onDroppedKvEvents };
-    let opened = 0;
+    let engineCount = 0;
     const ofEngine = kind && {
-      open: () => kind.open(config, { ...context, at: opened++ }),
+      open: () => kind.open(config, { ...context, at: engineCount++ }),
       names,
       card: {
         ...cardSettings(settings),
@@ -152,8 +155,12 @@ async function startOne(
   const { engine, model } = await open();
   engines.push(engine);
   const { engine: kind, engineUrl: url } = settings;
-  const tell = (waited_s: number): void =>
-    logger.for('worker').info('waiting for the engine', { engine: kind, url, waited_s });
+  const log = logger.for('worker');
+  const tell = (waited_s: number): void => {
+    const [broker] = absencesOf([parts.requestPlane, parts.eventPlane]);
+    if (broker === undefined) log.info('waiting for the engine', { engine: kind, url, waited_s });
+    else log.info('waiting for the broker', { broker, waited_s });
+  };
   const starting = startWorker(
     {
       ...parts,

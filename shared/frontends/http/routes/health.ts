@@ -39,7 +39,7 @@ export function serveHealth(deps: HttpAppDeps, exchange: HttpExchange): void {
       sendJson(exchange, 503, { status: 'not_ready', stage: 'waiting', message: lifecycle.waitsFor });
       return;
     case 'ready':
-      if (isOperator(deps, exchange)) sendText(exchange, 200, 'application/json', healthyText(deps.instances()));
+      if (isOperator(deps, exchange)) sendText(exchange, 200, 'application/json', healthyText(deps));
       else sendJson(exchange, 200, { status: 'healthy' });
   }
 }
@@ -53,12 +53,12 @@ export function serveLive(deps: HttpAppDeps, exchange: HttpExchange): void {
 /** One text for all probes between two changes of the fleet. */
 const TEXTS = new WeakMap<readonly EndpointRecord[], string>();
 
-function healthyText(records: readonly EndpointRecord[]): string {
-  const known = TEXTS.get(records);
-  if (known !== undefined) return known;
-  const text = renderHealthy(records);
+function healthyText({ instances, absences }: HttpAppDeps): string {
+  const records = instances();
+  const text = TEXTS.get(records) ?? renderHealthy(records);
   TEXTS.set(records, text);
-  return text;
+  const away = absences?.() ?? [];
+  return away.length === 0 ? text : `${text.slice(0, -1)},"away":${JSON.stringify(away)}}`;
 }
 
 /** Built as text: instance ids are bare 64-bit numbers here. */

@@ -76,6 +76,7 @@ export function createNatsEventPlane(options: NatsEventPlaneOptions): EventPlane
       streams.keep(scope, topic);
       return log;
     },
+    absence: () => client.absence,
     async close() {
       streams.close();
       await Promise.all([...followers].map((follower) => follower.close()));

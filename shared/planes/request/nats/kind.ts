@@ -6,11 +6,10 @@ export const nats: RequestPlaneKind = {
   openCalling(settings, { logger, brokerAttemptsMax: attemptsMax, ...options }) {
     const limit = attemptsMax === undefined ? {} : { attemptsMax };
     const requestTimeoutMs = settings.natsRequestTimeoutSecs * 1000;
-    return createNatsRequestPlane({
-      requestTimeoutMs,
-      ...options,
-      client: openNats(settings, options.clock, 'requests', logger, limit),
-    });
+    const client = openNats(settings, options.clock, 'requests', logger, limit);
+    // Who lasts is told at its start that the broker is away, not by the first request.
+    if (attemptsMax === undefined) client.keepConnected();
+    return createNatsRequestPlane({ requestTimeoutMs, ...options, client });
   },
   openServing: (settings, { logger, ...options }) =>
     createNatsRequestPlane({ ...options, client: openNats(settings, options.clock, 'requests', logger, {}) }),

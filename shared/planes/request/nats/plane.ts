@@ -68,6 +68,7 @@ export function createNatsRequestPlane(options: NatsRequestPlaneOptions): Reques
       const parts = SUBJECT.exec(subject)?.groups;
       return parts && { nats_tcp: `${parts.ns}_${parts.component}.${endpoint}-${parts.instance}` };
     },
+    absence: () => client.absence,
     async close() {
       pool.close();
       await client.close();
