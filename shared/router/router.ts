@@ -142,8 +142,8 @@ export function withChoose<Worker extends RoutableWorker>(
 
 /** Why no worker took a request. */
 export type RoutingFailure =
-  | { readonly kind: 'NoEndpoints' }
-  | { readonly kind: 'PinnedWorkerNotAllowed'; readonly workerId: string }
+  | { readonly kind: 'NoEndpoints'; readonly fault?: RequestFault | undefined }
+  | { readonly kind: 'PinnedWorkerNotAllowed'; readonly workerId: string; readonly param?: string | undefined }
   | { readonly kind: 'AllEligibleWorkersOverloaded' }
   | { readonly kind: 'PinnedWorkerOverloaded'; readonly workerId: string }
   | {
@@ -164,13 +164,19 @@ export type RoutingFailure =
   | { readonly kind: 'SubscriberShutdown' }
   | { readonly kind: 'BookingFailed'; readonly requestId: string };
 
+/** What of the request no worker can ever meet. */
+export interface RequestFault {
+  readonly param: string;
+  readonly says: string;
+}
+
 /** What a full queue is full of; also the label of its metric. */
 export type QueueLimit = 'request_limit' | 'raw_isl_token_limit' | 'cached_token_limit';
 
 /** Code and text for the client. A full fleet is `server_overloaded`, a missing one `service_unavailable`. */
 const SHOWN: Readonly<Record<RoutingFailure['kind'], readonly [ErrorCode, string]>> = {
   NoEndpoints: ['service_unavailable', 'Service temporarily unavailable'],
-  PinnedWorkerNotAllowed: ['invalid_value', 'Invalid request: the worker it names is not among those it allows'],
+  PinnedWorkerNotAllowed: ['invalid_value', 'Invalid request'],
   AllEligibleWorkersOverloaded: ['server_overloaded', 'Service temporarily overloaded'],
   PinnedWorkerOverloaded: ['server_overloaded', 'Service temporarily overloaded'],
   QueueRejected: ['server_overloaded', 'Service temporarily overloaded'],
@@ -185,9 +191,10 @@ export class RoutingError extends ServeError {
   readonly failure: RoutingFailure;
 
   constructor(failure: RoutingFailure) {
-    const [code, message] = SHOWN[failure.kind];
-    const param = failure.kind === 'PinnedWorkerNotAllowed' ? 'nvext.backend_instance_id' : undefined;
-    super(code, message, { param, cause: new Error(describeFailure(failure)) });
+    const cause = new Error(describeFailure(failure));
+    const fault = faultOf(failure);
+    if (fault === undefined) super(...SHOWN[failure.kind], { cause });
+    else super('invalid_value', `Invalid request: ${fault.says}`, { param: fault.param, cause });
     this.failure = failure;
   }
 
@@ -195,6 +202,13 @@ export class RoutingError extends ServeError {
   get detail(): string {
     return describeFailure(this.failure);
   }
+}
+
+function faultOf(failure: RoutingFailure): RequestFault | undefined {
+  if (failure.kind === 'NoEndpoints') return failure.fault;
+  if (failure.kind !== 'PinnedWorkerNotAllowed') return undefined;
+  const { param = 'nvext.backend_instance_id' } = failure;
+  return { param, says: 'the worker it names is not among those that may take it' };
 }
 
 /** One line for operators. */

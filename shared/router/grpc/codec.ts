@@ -19,6 +19,8 @@ export const MESSAGE_BYTES_MAX = 32 << 20;
 
 /** Trailer of a failure: its class in Stator's own names, which are finer than the statuses of gRPC. */
 export const ERROR_KIND_TRAILER = 'stator-error-kind';
+/** Field of the client's request that is at fault. */
+export const ERROR_PARAM_TRAILER = 'stator-error-param';
 
 /*
  * What both ends of proto/router.proto write and read, by tables of its fields: a decision is one of the few things here that

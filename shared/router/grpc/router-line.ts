@@ -17,6 +17,7 @@ import {
   decodeChooseResponse,
   decodeExplainResponse,
   ERROR_KIND_TRAILER,
+  ERROR_PARAM_TRAILER,
   encodeChooseRequest,
   encodeExplainRequest,
   encodeReleaseRequest,
@@ -147,7 +148,9 @@ function optionsOf(tls: PlaneClientTls | undefined): ClientOptions {
 function failureOf({ metadata, details }: ServiceError): ServeError {
   const [kind] = metadata.get(ERROR_KIND_TRAILER);
   if (kind === undefined) return workerError('Disconnected', details);
-  return fromWire({ kind: String(kind) as WorkerErrorKind, message: details }); // reads unknown ones as such
+  const [param] = metadata.get(ERROR_PARAM_TRAILER);
+  const field = param === undefined ? {} : { param: String(param) };
+  return fromWire({ kind: String(kind) as WorkerErrorKind, message: details, ...field }); // reads unknown ones as such
 }
 
 function toBuffer({ buffer, byteOffset, byteLength }: Uint8Array): Buffer {

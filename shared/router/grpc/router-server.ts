@@ -24,6 +24,7 @@ import {
   decodeExplainRequest,
   decodeReleaseRequest,
   ERROR_KIND_TRAILER,
+  ERROR_PARAM_TRAILER,
   encodeDecisionResponse,
   encodeExplainResponse,
   encodeLoadsResponse,
@@ -171,5 +172,8 @@ function requireSecret(call: GrpcCall, secret: string | undefined): void {
 /** A failure with its class in Stator's own names. */
 function classed(thrown: unknown, kind: WorkerErrorKind = toWire(thrown).kind): GrpcStatus {
   const error = toServeError(thrown);
-  return new GrpcStatus(codeRow(error.code).grpc, error.message, { [ERROR_KIND_TRAILER]: kind });
+  return new GrpcStatus(codeRow(error.code).grpc, error.message, {
+    [ERROR_KIND_TRAILER]: kind,
+    ...(error.param === undefined ? {} : { [ERROR_PARAM_TRAILER]: error.param }),
+  });
 }

@@ -2,6 +2,7 @@ import type { Clock } from '../../clock/index.ts';
 import { ServeError, workerError } from '../../errors/index.ts';
 import type { RoutingConstraints, RoutingHints } from '../../protocol/index.ts';
 import {
+  type RequestFault,
   type RoutableWorker,
   type RouteRequest,
   RoutingError,
@@ -19,7 +20,26 @@ export function pinnedIn(pool: Pick<WorkerPool, 'role'> | undefined, routing: Ro
   const { backend_instance_id: backend, decode_worker_id: decode, prefill_worker_id: prefill } = routing;
   const role = pool?.role;
   const workerId = role === 'prefill' ? prefill : role === 'decode' ? (decode ?? backend) : (backend ?? decode);
-  return workerId === undefined ? undefined : { workerId, dpRank: rankIn(pool, routing) };
+  if (workerId === undefined) return undefined;
+  const named = role === 'prefill' ? PREFILL_FIELDS : workerId === backend ? BACKEND_FIELDS : DECODE_FIELDS;
+  return { workerId, dpRank: rankIn(pool, routing), named };
+}
+
+const PREFILL_FIELDS = { worker: 'nvext.prefill_worker_id', rank: 'nvext.prefill_dp_rank' };
+const BACKEND_FIELDS = { worker: 'nvext.backend_instance_id', rank: 'nvext.dp_rank' };
+const DECODE_FIELDS = { worker: 'nvext.decode_worker_id', rank: 'nvext.dp_rank' };
+
+/** Why nobody can be who the client named; undefined where somebody else named it. @param worker the one of that id */
+function pinFault(
+  { workerId, dpRank, named }: WorkerPin,
+  worker: Pick<RoutableWorker, 'dataParallelStartRank' | 'dataParallelSize'> | undefined,
+): RequestFault | undefined {
+  if (named === undefined) return undefined;
+  const name = /^[0-9a-f]{1,16}$/.test(workerId) ? `${BigInt(`0x${workerId}`)} (${workerId})` : workerId;
+  if (worker === undefined) return { param: named.worker, says: `no worker ${name} serves this model` };
+  const { dataParallelStartRank: first, dataParallelSize: size } = worker;
+  const ranks = size === 1 ? `only rank ${first}` : `ranks ${first} to ${first + size - 1}`;
+  return { param: named.rank, says: `worker ${name} has ${ranks}, not ${dpRank}` };
 }
 
 /** The data-parallel rank that a request asks for in a pool of that role. */
@@ -99,16 +119,23 @@ function isUnfiltered(filter: WorkerFilter): boolean {
 
 function fillPinned(
   { allowedWorkers, excludedWorkers, busyWorkers, constraints }: WorkerFilter,
-  { workerId, dpRank }: WorkerPin,
+  pin: WorkerPin,
   workers: WorkerSet,
   candidates: Candidates,
 ): RoutingFailure | undefined {
-  if (allowedWorkers?.has(workerId) === false) return { kind: 'PinnedWorkerNotAllowed', workerId };
+  const { workerId, dpRank } = pin;
   const worker = workers.find(workerId);
+  if (worker === undefined && workers.workers.length > 0)
+    return { kind: 'NoEndpoints', fault: pinFault(pin, undefined) };
+  if (allowedWorkers?.has(workerId) === false) {
+    return { kind: 'PinnedWorkerNotAllowed', workerId, param: pin.named?.worker };
+  }
   if (worker === undefined || excludedWorkers?.has(workerId) || !hasTaints(worker, constraints)) {
     return { kind: 'NoEndpoints' };
   }
-  if (worker.ranks.length === 0 || !hasRank(worker, dpRank)) return { kind: 'NoEndpoints' };
+  if (worker.ranks.length === 0 || !hasRank(worker, dpRank)) {
+    return { kind: 'NoEndpoints', fault: pinFault(pin, worker) };
+  }
   if (busyWorkers?.has(workerId)) return { kind: 'PinnedWorkerOverloaded', workerId };
   if (dpRank === undefined) for (const rank of worker.ranks) candidates.add(rank);
   else candidates.add(worker.ranks[dpRank - worker.dataParallelStartRank] as number);
@@ -129,6 +156,7 @@ export function eligibleWorkers<Worker extends RoutableWorker>(
   const pin = pinnedIn(pool, routing);
   if (pin !== undefined) return [pinnedTo(pin, request, workers)];
   const dpRank = rankIn(pool, routing);
+  if (!workers.some((worker) => hasRank(worker, dpRank))) throw noSuchRank(pool.role, dpRank);
   const { allowed_worker_ids: ids, routing_constraints: constraints } = routing;
   const isNarrowed = ids !== undefined || constraints !== undefined || dpRank !== undefined;
   if (!isNarrowed && request.excluded.size === 0 && isEmpty(request.busy) && inhibition.isEmpty) return workers;
@@ -155,19 +183,26 @@ export function eligibleWorkers<Worker extends RoutableWorker>(
 }
 
 function pinnedTo<Worker extends RoutableWorker>(
-  { workerId, dpRank }: WorkerPin,
-  { excluded, busy }: RouteRequest,
+  pin: WorkerPin,
+  { excluded, busy, routing }: RouteRequest,
   workers: readonly Worker[],
 ): Worker {
+  const { workerId, dpRank } = pin;
   const worker = workers.find(({ id }) => id === workerId);
   if (worker === undefined || !hasRank(worker, dpRank)) {
-    throw new ServeError('invalid_value', `Invalid request: worker ${workerId} does not serve this model`, {
-      param: 'nvext.backend_instance_id',
-    });
+    throw new RoutingError({ kind: 'NoEndpoints', fault: pinFault(pin, worker) });
   }
-  if (excluded.has(workerId)) throw workerError('Unavailable');
+  if (routing.allowed_worker_ids?.includes(workerId) === false) {
+    throw new RoutingError({ kind: 'PinnedWorkerNotAllowed', workerId, param: pin.named?.worker });
+  }
+  if (excluded.has(workerId) || !hasTaints(worker, routing.routing_constraints)) throw workerError('Unavailable');
   if (busy?.has(workerId)) throw new RoutingError({ kind: 'PinnedWorkerOverloaded', workerId });
   return worker;
+}
+
+function noSuchRank(role: WorkerPool['role'], dpRank: number | undefined): RoutingError {
+  const param = role === 'prefill' ? PREFILL_FIELDS.rank : BACKEND_FIELDS.rank;
+  return new RoutingError({ kind: 'NoEndpoints', fault: { param, says: `no worker has the rank ${dpRank}` } });
 }
 
 /**

@@ -37,6 +37,8 @@ export interface WorkerFilter {
 export interface WorkerPin {
   readonly workerId: string;
   readonly dpRank?: number | undefined;
+  /** Fields by which the client named it. @default somebody else did */
+  readonly named?: { readonly worker: string; readonly rank: string } | undefined;
 }
 
 /** One request, as far as choosing its worker goes. */

@@ -164,6 +164,10 @@ describe('a router that asks the resident one by gRPC', () => {
     const pinned = await asker.choose('r1', prompt(16), { routing: { backend_instance_id: 'b' } });
     expect(pinned.worker.id).toBe('b');
     pinned.release();
+    await expect(asker.choose('r0', prompt(16), { routing: { decode_worker_id: 'dead' } })).rejects.toMatchObject({
+      code: 'invalid_value',
+      param: 'nvext.decode_worker_id',
+    });
     const second = await asker.choose('r2', prompt(16), { excluded: new Set(['b']) });
     expect(second.worker.id).toBe('a');
     second.release();

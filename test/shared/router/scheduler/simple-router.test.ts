@@ -144,15 +144,6 @@ describe('filters', () => {
     });
   });
 
-  it('refuses a pin to an unknown worker or to a rank it does not have', async () => {
-    for (const routing of [{ backend_instance_id: 'x' }, { backend_instance_id: 'a', dp_rank: 1 }]) {
-      await expect(choose(router('round-robin'), request(routing), three)).rejects.toMatchObject({
-        code: 'invalid_value',
-        param: 'nvext.backend_instance_id',
-      });
-    }
-  });
-
   it('keeps to allowed ids, ranks and required taints', async () => {
     const workers = [
       worker('a', { taints: ['eu'] }),
