@@ -1,13 +1,21 @@
 import { type Clock, type Random, systemRandom } from '../clock/index.ts';
 import type { ModelType } from '../discovery/index.ts';
-import { type ServeError, toServeError } from '../errors/index.ts';
+import { ServeError, toServeError } from '../errors/index.ts';
 import type { RequestPlane } from '../planes/index.ts';
-import { ENDPOINTS, type GenerationRequest, type GenerationSink, type OutputOptions } from '../protocol/index.ts';
+import {
+  asksForDryRun,
+  ENDPOINTS,
+  type EngineRequest,
+  type GenerationRequest,
+  type GenerationSink,
+  type OutputOptions,
+} from '../protocol/index.ts';
 import { Inhibition, type Router } from '../router/index.ts';
 import { inSpan } from '../telemetry/index.ts';
 import { PromptEncoder } from '../tokens/index.ts';
 import { ResponseAssembler } from './answer/response-assembler.ts';
 import { planSplit } from './answer/text-split.ts';
+import type { ExplanationSource } from './control/routing-explainer.ts';
 import type { LiveModelDirectory } from './models/model-directory.ts';
 import { modelNotFound, modelNotReady } from './models/model-errors.ts';
 import type { ModelStore } from './models/model-store.ts';
@@ -23,9 +31,11 @@ import {
 import { type Preprocessed, preprocess, promptTokens, withCardDefaults } from './prompt/preprocess.ts';
 import type { PromptTools } from './prompt/prompt-tokens.ts';
 import { type ColdStartQueue, capacityOf, type WorkerCapacity } from './run/cold-start-queue.ts';
+import { DryRun } from './run/dry-run.ts';
 import { EncodeStage } from './run/encode-stage.ts';
 import { type Bypass, PrefillStage } from './run/prefill-stage.ts';
 import { RequestRun, type RunParts } from './run/run.ts';
+import { routedRequest } from './run/run-context.ts';
 import { canaryProbe, StalledWorkers, StreamWatch } from './run/stalled-workers.ts';
 
 export interface PipelineOptions {
@@ -58,6 +68,8 @@ export interface PipelineOptions {
   readonly excludesUnusableTools?: boolean;
   /** A failed prefill fails its request (`--enforce-disagg`), which else is prefilled where it is decoded. @default false */
   readonly enforcesPrefill?: boolean;
+  /** What knows where a request would go. @default nobody does, and requests that ask for it are answered as others */
+  readonly explanations?: Pick<ExplanationSource, 'explain'> | undefined;
   /** When a decode worker computes a prompt itself (`--router-conditional-disagg`). @default never */
   readonly bypassesPrefill?: Bypass | undefined;
   /** Where requests wait while their model has no worker. Its owner has it `look` after every change of `models`. @default they fail */
@@ -87,6 +99,7 @@ class DiscoveredPipeline implements Pipeline {
   readonly #tools: PromptTools;
   readonly #context: RunParts;
   readonly #stalled: StalledWorkers;
+  readonly #dryRun: DryRun | undefined;
 
   constructor({
     migrationLimit = 3,
@@ -156,6 +169,8 @@ class DiscoveredPipeline implements Pipeline {
         return { pool: (now ?? model).pool, workers: now === undefined ? [] : routableWorkers(now) };
       },
     };
+    const { explanations } = options;
+    this.#dryRun = explanations && new DryRun(this.#context, (request) => explanations.explain(request));
   }
 
   generate(request: GenerationRequest, sink: GenerationSink, options: GenerateOptions): void {
@@ -204,6 +219,10 @@ class DiscoveredPipeline implements Pipeline {
     );
     observer.stage('preprocess', clock.nowMs() - startMs);
     if (signal.aborted) return;
+    if (this.#dryRun !== undefined && asksForDryRun(request.annotations)) {
+      await this.#tellRoute(this.#dryRun, request, model, preprocessed.request, sink, signal);
+      return;
+    }
     if (loaded !== undefined) meter.promptTokens(preprocessed.promptTokens); // else the worker will tell
     annotate(request, preprocessed.formattedPrompt, preprocessed.request.input, sink);
     const plan = planSplit({
@@ -216,6 +235,22 @@ class DiscoveredPipeline implements Pipeline {
     const prompt = plan?.keepsSpecialTokens ? keepSpecialTokens(preprocessed) : preprocessed;
     const response = new ResponseAssembler(request, prompt, loaded, sink, meter, plan);
     new RequestRun(this.#context, request, model, prompt, response, sink, signal).start();
+  }
+
+  async #tellRoute(
+    dryRun: DryRun,
+    request: GenerationRequest,
+    model: RoutableModel,
+    ready: EngineRequest,
+    sink: GenerationSink,
+    signal: AbortSignal,
+  ): Promise<void> {
+    if (request.hidesCache === true) {
+      const says = 'query_instance_id tells whose caches hold a prompt, which keys do not learn of each other';
+      throw new ServeError('insufficient_permissions', says, { param: 'nvext.annotations' });
+    }
+    const workers = await dryRun.run(ready, routedRequest(request, model, signal));
+    sink.routed(workers, ready.input.kind === 'tokens' ? [...ready.input.tokenIds] : []);
   }
 
   /** The model that the request names, once it can be served. @throws ServeError `model_not_found`, `service_unavailable` */

@@ -43,6 +43,7 @@ export {
   type StopConditions,
 } from './generation/engine-request.ts';
 export {
+  asksForDryRun,
   BYTES_PER_TOKEN,
   type ChatMessage,
   ENDPOINTS,

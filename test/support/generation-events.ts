@@ -15,6 +15,7 @@ export type GenerationEvent =
   | { readonly kind: 'tool-arguments'; readonly choice: number; readonly index: number; readonly text: string }
   | { readonly kind: 'annotation'; readonly name: string; readonly value: string }
   | ({ readonly kind: 'worker' } & ServingWorkers)
+  | ({ readonly kind: 'routed'; readonly tokenIds: readonly number[] } & ServingWorkers)
   | { readonly kind: 'engine-data'; readonly data: Readonly<Record<string, unknown>> }
   | { readonly kind: 'body'; readonly body: unknown };
 
@@ -38,6 +39,7 @@ const TELLERS: {
   'tool-arguments': (sink, { choice, index, text }) => sink.toolArguments(choice, index, text),
   annotation: (sink, { name, value }) => sink.annotation(name, value),
   worker: (sink, { kind: _, ...workers }) => sink.worker(workers),
+  routed: (sink, { kind: _, tokenIds, ...workers }) => sink.routed(workers, tokenIds),
   'engine-data': (sink, { data }) => sink.engineData(data),
   body: (sink, { body }) => sink.body(body),
 };
@@ -72,6 +74,10 @@ export abstract class EventSink {
 
   worker(workers: ServingWorkers): void {
     this.event({ kind: 'worker', ...workers });
+  }
+
+  routed(workers: ServingWorkers, tokenIds: readonly number[]): void {
+    this.event({ kind: 'routed', tokenIds, ...workers });
   }
 
   engineData(data: Readonly<Record<string, unknown>>): void {

@@ -111,6 +111,12 @@ export abstract class PartialSink implements GenerationSink {
   toolArguments(_choice: number, _index: number, _text: string): void {}
   annotation(_name: string, _value: string): void {}
   worker(_workers: ServingWorkers): void {}
+
+  routed(_workers: ServingWorkers, _tokenIds: readonly number[]): void {
+    const says = 'query_instance_id is answered by chat completions and completions alone';
+    this.fail(new ServeError('unsupported_parameter', says, { param: 'nvext.annotations' }));
+  }
+
   engineData(_data: Readonly<Record<string, unknown>>): void {}
   body(_body: unknown): void {}
 }

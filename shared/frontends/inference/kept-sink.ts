@@ -125,6 +125,10 @@ export class KeptSink implements GenerationSink {
     this.#sink.worker(workers);
   }
 
+  routed(workers: ServingWorkers, tokenIds: readonly number[]): void {
+    this.#sink.routed(workers, tokenIds);
+  }
+
   engineData(data: Readonly<Record<string, unknown>>): void {
     if (this.#fits(valueMemory(data))) this.#sink.engineData(data);
   }

@@ -342,6 +342,7 @@ async function followModels(settings: EdgeSettings, parts: Parts, onWorkers: (wo
     warmUpMs: settings.engineWarmUpSecs * 1000,
     enforcesPrefill: settings.enforceDisagg,
     bypassesPrefill: openBypass(settings, source),
+    explanations: source,
     hold: holding?.hold,
     thresholds: thresholdsOf(settings),
     excludesUnusableTools: settings.excludeToolsWhenToolChoiceNone,

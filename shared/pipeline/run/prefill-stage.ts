@@ -35,12 +35,16 @@ export interface PrefillStageOptions extends DispatchContext {
   modelNow(model: RoutableModel): RoutableModel | undefined;
 }
 
-/** One request that is to be prefilled. */
-export interface PrefillAsk {
+/** One request that could be prefilled apart. */
+export interface PrefillQuestion {
   readonly request: EngineRequest;
   readonly routed: RoutedRequest;
   /** Of prefill workers; those that fail the request now are noted. */
   readonly eligibility: WorkerEligibility;
+}
+
+/** One request that is to be prefilled. */
+export interface PrefillAsk extends PrefillQuestion {
   /** Whether it may be tried at another prefill worker after `error`; counts as a move when it may. */
   mayRetry(error: ServeError): boolean;
 }
@@ -104,6 +108,22 @@ export class PrefillStage {
     }
   }
 
+  /**
+   * What `run` would ask the router for, and of whom; undefined where the decode worker would compute the prompt. Rejects as
+   * `run` does before it asks.
+   */
+  async asks(
+    ask: PrefillQuestion,
+  ): Promise<{ readonly route: RouteRequest; readonly workers: readonly Worker[] } | undefined> {
+    const { request, routed } = ask;
+    const prefill = this.#options.modelNow(routed.model)?.prefill;
+    if (prefill === undefined && this.isEnforced && routed.model.card.needs.length > 0) {
+      throw workerError('Unavailable', 'no prefill worker is left');
+    }
+    if (prefill === undefined || !isDivisible(request) || (await this.#isBypassed(ask, prefill))) return undefined;
+    return { route: this.#route(ask, prefill), workers: prefill.workers };
+  }
+
   async #once(ask: PrefillAsk, { pool, workers }: PrefillPool): Promise<Prefilled> {
     const { request, routed, eligibility } = ask;
     const reservation = await eligibility.choose('prefill_routing', this.#route(ask, { pool, workers }));
@@ -119,7 +139,7 @@ export class PrefillStage {
       span,
     });
     leg.start();
-    const decode = this.#secondLeg(request, reservation);
+    const decode = this.secondLeg(request, reservation);
     if (bootstrapInfo !== undefined) return { kind: 'away', request: { ...decode, bootstrapInfo }, leg };
     try {
       const report = await untilAborted(leg.done, routed.signal);
@@ -132,7 +152,7 @@ export class PrefillStage {
     }
   }
 
-  #route({ request, routed, eligibility }: PrefillAsk, { pool, workers }: PrefillPool): RouteRequest {
+  #route({ request, routed, eligibility }: PrefillQuestion, { pool, workers }: PrefillPool): RouteRequest {
     if (this.#options.router.mode === 'direct') requirePrefillWorker(request.routing);
     const remote = this.#remote(request, routed.model, workers);
     return eligibility.route(request, { pool, workers }, remote, prefillRouting(request.routing, workers));
@@ -151,7 +171,7 @@ export class PrefillStage {
     throw new ServeError('server_overloaded', 'Service temporarily overloaded');
   }
 
-  async #isBypassed(ask: PrefillAsk, prefill: PrefillPool): Promise<boolean> {
+  async #isBypassed(ask: PrefillQuestion, prefill: PrefillPool): Promise<boolean> {
     const { bypasses, modelNow } = this.#options;
     const now = modelNow(ask.routed.model);
     if (bypasses === undefined || now === undefined) return false;
@@ -174,7 +194,7 @@ export class PrefillStage {
   }
 
   /** The whole request, for a decode worker that gets the blocks of its prompt. */
-  #secondLeg(request: EngineRequest, { worker, dpRank }: Reservation<Worker>): EngineRequest {
+  secondLeg(request: EngineRequest, { worker, dpRank }: Pick<Reservation<Worker>, 'worker' | 'dpRank'>): EngineRequest {
     const rank = dpRank === undefined ? {} : { prefill_dp_rank: dpRank };
     const { routing } = request;
     const near = worker.kvTransfer && {

@@ -139,3 +139,11 @@ export function requestNameOf(id: string): string | undefined {
 
 /** Bytes of UTF-8 that a token stands for where no tokenizer can tell. */
 export const BYTES_PER_TOKEN = 3;
+
+/** Begins an annotation that asks where the request would go, and for nothing else. */
+const DRY_RUN = 'query_instance_id';
+
+/** Whether a request asks where it would go, where a router can say so. */
+export function asksForDryRun(annotations: readonly string[] | null | undefined): boolean {
+  return annotations?.some((name) => name.startsWith(DRY_RUN)) === true;
+}

@@ -39,7 +39,7 @@ export interface ServingWorkers {
 
 /**
  * Where the pipeline writes and a dialect encodes: a method for each thing that can happen to a request after it was accepted.
- * Exactly one of `end` and `fail` is called, last. Calls are synchronous and must not throw; a slow client is signalled by
+ * Exactly one of `end`, `routed` and `fail` is called, last. Calls are synchronous and must not throw; a slow client is signalled by
  * `isBlocked`.
  */
 export interface GenerationSink {
@@ -55,6 +55,8 @@ export interface GenerationSink {
   annotation(name: string, value: string): void;
   /** Once known, and again after a migration. */
   worker(workers: ServingWorkers): void;
+  /** A dry run: the request would go there. In place of `end`. @param tokenIds of its prompt; empty where only workers know them */
+  routed(workers: ServingWorkers, tokenIds: readonly number[]): void;
   engineData(data: Readonly<Record<string, unknown>>): void;
   /** A chunk or object in the dialect's own shape from a worker that took the body untouched, or an `EmbeddingRecord`. */
   body(body: unknown): void;

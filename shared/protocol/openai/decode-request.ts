@@ -1,5 +1,10 @@
 import type { GuidedDecoding, OutputOptions, SamplingOptions, StopConditions } from '../generation/engine-request.ts';
-import type { Endpoint, GenerationRequest, PromptInput } from '../generation/generation-request.ts';
+import {
+  asksForDryRun,
+  type Endpoint,
+  type GenerationRequest,
+  type PromptInput,
+} from '../generation/generation-request.ts';
 import { tokensThatFit } from '../generation/generation-sink.ts';
 import type { ChatBody, CompletionsBody } from './chat-schema.ts';
 import { type DecodeContext, decodeEnvelope, type Mutable } from './decode-context.ts';
@@ -113,8 +118,7 @@ const TELLS_OF_CACHES: ReadonlySet<string> = new Set(['worker_id', 'engine_data'
 function decodeExtraFields(nvext: Nvext, { isolation }: DecodeContext): readonly string[] {
   const fields = nvext.extra_fields ?? NONE;
   if (isolation === 'figures') return fields.filter((field) => !TELLS_OF_CACHES.has(field));
-  const isDryRun = nvext.annotations?.some((name) => name.startsWith('query_instance_id')) === true;
-  return isDryRun && !fields.includes('worker_id') ? [...fields, 'worker_id'] : fields;
+  return asksForDryRun(nvext.annotations) && !fields.includes('worker_id') ? [...fields, 'worker_id'] : fields;
 }
 
 function routerTargets(router: NonNullable<Nvext['router']>): NonNullable<GenerationRequest['router']> {

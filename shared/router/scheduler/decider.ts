@@ -1,5 +1,5 @@
 import type { Clock } from '../../clock/index.ts';
-import { describeFailure } from '../router.ts';
+import { describeFailure, RoutingError } from '../router.ts';
 import type { Choice, Chooser, ChooserOptions, WeighedRequest } from './chooser.ts';
 import { hitsBeyond, uncachedTokens } from './cost.ts';
 import { DecisionLog, explanationOf, type RecordedChoice, recordOf } from './decision-log.ts';
@@ -73,6 +73,7 @@ export class Decider {
     { request, weights, costModel }: WeighedRequest,
     failure: Parameters<typeof describeFailure>[0],
   ): ExplanationRecord {
+    const { code, message, param } = new RoutingError(failure);
     return {
       request_id: request.id,
       cost_model: costModel,
@@ -82,6 +83,7 @@ export class Decider {
       waited_ms: 0,
       chosen: null,
       failure: describeFailure(failure),
+      rejection: { code, message, ...(param === undefined ? {} : { param }) },
       candidates: [],
     };
   }

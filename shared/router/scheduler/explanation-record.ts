@@ -1,3 +1,5 @@
+import type { ErrorCode } from '../../errors/index.ts';
+
 /** A decision taken apart, as operators read it: on HTTP, on the request plane and, but for its encoding, by gRPC. */
 export interface ExplanationRecord {
   readonly request_id: string;
@@ -9,6 +11,8 @@ export interface ExplanationRecord {
   /** Null when nobody could take the request; then `failure` says why. */
   readonly chosen: { readonly worker_id: string; readonly dp_rank: number; readonly reason: string } | null;
   readonly failure: string | null;
+  /** What its client would be told then. */
+  readonly rejection?: { readonly code: ErrorCode; readonly message: string; readonly param?: string | undefined };
   /** Cheapest first. */
   readonly candidates: readonly CandidateRecord[];
   /** The same of the prefill worker; only where the prompt is computed apart from the answer. */

@@ -162,6 +162,27 @@ describe('a chat stream', () => {
     expect(nvext[2]).toHaveProperty('timing.ttft_ms');
   });
 
+  it('answers a routing dry run with one chunk that only says who speaks, and no finish', async () => {
+    const asked = { nvext: { annotations: ['query_instance_id:'] } };
+    const routed: GenerationEvent = { kind: 'routed', tokenIds: [5, 6], prefillWorkerId: '10', decodeWorkerId: '11' };
+    const { text } = await answer({ stream: true, ...asked }, ({ sink }) => tell(sink, routed));
+    const [chunk, ...rest] = parseFrames(text).map(({ data }) => data) as JsonObject[];
+    expect(choiceOf(chunk)).toEqual({
+      index: 0,
+      delta: { role: 'assistant', content: '' },
+      finish_reason: null,
+      logprobs: null,
+    });
+    expect(chunk?.nvext).toEqual({ worker_id: { prefill_worker_id: 16, decode_worker_id: 17 }, token_ids: [5, 6] });
+    expect(rest).toEqual(['[DONE]']);
+
+    const whole = await answer(asked, ({ sink }) => tell(sink, routed));
+    const body = JSON.parse(whole.text) as JsonObject;
+    expect(whole.response.status).toBe(200);
+    expect(choiceOf(body)).toMatchObject({ message: { role: 'assistant', content: null }, finish_reason: null });
+    expect([body.nvext, body.usage]).toEqual([chunk?.nvext, undefined]);
+  });
+
   it('puts engine data that comes last into a chunk of its own', async () => {
     const seen = await chunks({ nvext: { extra_fields: ['engine_data'] } }, ({ sink }) => {
       sink.text(0, 'a', 1);

@@ -85,6 +85,10 @@ class ChatStream extends PromptStream {
     return text;
   }
 
+  protected opening(choice: number): string {
+    return deltaChoice(choice, ROLE);
+  }
+
   protected around(choice: number): readonly [head: string, tail: string] {
     return [`{"index":${choice},"delta":{"content":`, '},"finish_reason":null,"logprobs":null}'];
   }
@@ -108,10 +112,17 @@ class ChatStream extends PromptStream {
   /** The first chunk of a choice says who speaks, and only that. @param content JSON text */
   #writeRole(choice: number, content: string): void {
     this.#hasRole[choice] = true;
-    this.#writeDelta(choice, `{"role":"assistant","content":${content}}`);
+    this.#writeDelta(choice, content === '""' ? ROLE : `{"role":"assistant","content":${content}}`);
   }
 
   #writeDelta(choice: number, delta: string): void {
-    this.writeChoice(`{"index":${choice},"delta":${delta},"finish_reason":null,"logprobs":null}`);
+    this.writeChoice(deltaChoice(choice, delta));
   }
+}
+
+const ROLE = '{"role":"assistant","content":""}';
+
+/** @param delta JSON text */
+function deltaChoice(choice: number, delta: string): string {
+  return `{"index":${choice},"delta":${delta},"finish_reason":null,"logprobs":null}`;
 }

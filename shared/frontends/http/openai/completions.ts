@@ -79,6 +79,10 @@ class CompletionStream extends PromptStream {
     return this.#echo + text;
   }
 
+  protected opening(choice: number): string {
+    return this.choiceText(choice, '', [], null);
+  }
+
   protected around(choice: number): readonly [head: string, tail: string] {
     return ['{"text":', `,"index":${choice}}`];
   }

@@ -20,6 +20,7 @@ export class NvextFields {
   readonly #handedOverMs: number;
   #workerMs: number | undefined;
   #worker = '';
+  #promptTokenIds: readonly number[] | undefined;
   #engineData: Readonly<Record<string, unknown>> | undefined;
 
   private constructor(inference: Inference, asked: ReadonlySet<string>) {
@@ -55,6 +56,12 @@ export class NvextFields {
     this.#worker = `"worker_id":{${fields.join(',')}}`;
   }
 
+  /** The workers that a dry run names, and the prompt: for the next chunk. */
+  routed(workers: ServingWorkers, tokenIds: readonly number[]): void {
+    this.worker(workers);
+    if (tokenIds.length > 0) this.#promptTokenIds = tokenIds;
+  }
+
   /** Kept for the next chunk. */
   engineData(data: Readonly<Record<string, unknown>>): void {
     if (ENGINE_FIELDS.some((field) => this.#asked.has(field))) this.#engineData = { ...this.#engineData, ...data };
@@ -85,6 +92,7 @@ export class NvextFields {
   #takeFields({ tokenIds, finish }: NvextChunk): (readonly [name: string, value: unknown])[] {
     const data = this.#engineData;
     this.#engineData = undefined;
+    if (this.#promptTokenIds !== undefined) return [['token_ids', this.#promptTokenIds]];
     const fields = [
       ['completion_token_ids', tokenIds.length === 0 ? undefined : tokenIds],
       ['engine_data', data],

@@ -12,7 +12,7 @@ import { sendObject } from '../sinks/send.ts';
 import { BodyFold, type SaidChoice } from './choices.ts';
 import { NvextFields } from './nvext.ts';
 import { RunningUsage } from './running-usage.ts';
-import { type TextAnswer, TextStream } from './text-stream.ts';
+import { NO_USAGE, type TextAnswer, TextStream } from './text-stream.ts';
 import { namesOf, usageBody, type WireNames } from './wire.ts';
 
 /**
@@ -137,6 +137,12 @@ class PromptFold extends BatchPart<TextObject> {
 
   override worker(workers: ServingWorkers): void {
     this.#nvext?.worker(workers);
+  }
+
+  override routed(workers: ServingWorkers, tokenIds: readonly number[]): void {
+    this.#nvext?.routed(workers, tokenIds);
+    this.#at(0);
+    this.batch.promptEnded(NO_USAGE, false);
   }
 
   override engineData(data: Readonly<Record<string, unknown>>): void {

@@ -94,6 +94,8 @@ export class TextStream extends StreamSink {
   }
 }
 
+/** Of what nobody generated. */
+export const NO_USAGE: Usage = { promptTokens: 0, completionTokens: 0 };
 const NO_LOGPROBS: readonly TokenLogprob[] = [];
 
 /** Encodes one prompt of a stream. */
@@ -154,6 +156,12 @@ export abstract class PromptStream extends BatchPart<TextStream> {
     this.#chunks.setNvext(this.#nvext?.take() ?? '');
   }
 
+  override routed(workers: ServingWorkers, tokenIds: readonly number[]): void {
+    this.#nvext?.routed(workers, tokenIds);
+    this.writeChoice(this.opening(this.#firstChoice));
+    this.batch.promptEnded(NO_USAGE, false);
+  }
+
   override engineData(data: Readonly<Record<string, unknown>>): void {
     this.#nvext?.engineData(data);
     if (this.#nvext?.variesByChunk === true) this.#isPlain = false;
@@ -177,6 +185,8 @@ export abstract class PromptStream extends BatchPart<TextStream> {
 
   /** Text of a choice is about to be written: writes what stands before it. Returns the text that is shown. */
   protected abstract begin(choice: number, text: string, isLast: boolean): string;
+  /** The JSON text of a choice that has said nothing yet. */
+  protected abstract opening(choice: number): string;
   /** The JSON text of a choice in two pieces, around a text that comes with nothing else. */
   protected abstract around(choice: number): readonly [head: string, tail: string];
   /** The JSON text of a choice. */

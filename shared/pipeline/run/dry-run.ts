@@ -1,0 +1,82 @@
+import { untilAborted } from '../../concurrency/index.ts';
+import { ServeError, workerError } from '../../errors/index.ts';
+import type { EngineRequest, ServingWorkers } from '../../protocol/index.ts';
+import type { ExplanationRecord, RouteRequest } from '../../router/index.ts';
+import type { ExplanationSource } from '../control/routing-explainer.ts';
+import type { Worker } from '../models/routable-model.ts';
+import type { PrefillStage } from './prefill-stage.ts';
+import type { RoutedRequest, RunContext } from './run-context.ts';
+import { WorkerEligibility } from './worker-choice.ts';
+
+/** A worker and rank that would take a leg of a request. */
+interface Place {
+  readonly worker: Worker;
+  readonly dpRank: number;
+}
+
+/** Says where a request would go now. Nothing is sent, no place is booked, and nobody waits in a queue. */
+export class DryRun {
+  readonly #context: RunContext & { readonly prefill?: PrefillStage | undefined };
+  readonly #explain: ExplanationSource['explain'];
+
+  constructor(
+    context: RunContext & { readonly prefill?: PrefillStage | undefined },
+    explain: ExplanationSource['explain'],
+  ) {
+    this.#context = context;
+    this.#explain = explain;
+  }
+
+  /** Rejects with the failure that the request itself would have, and with the signal's reason when it aborts. */
+  async run(request: EngineRequest, routed: RoutedRequest): Promise<ServingWorkers> {
+    const prefill = await this.#prefillPlace(request, routed);
+    const decoded = prefill === undefined ? request : this.#stage.secondLeg(request, prefill);
+    const { pool, workers } = this.#context.poolOf(routed.model);
+    const namespace = prefill?.worker.scope.namespace;
+    const strangers = namespace === undefined ? [] : workers.filter(({ scope }) => scope.namespace !== namespace);
+    const eligibility = new WorkerEligibility(this.#context, routed);
+    const unreachable = strangers.map(({ id }) => id);
+    const decode = await this.#placeOf(eligibility.route(decoded, { pool, workers }, unreachable), workers, routed);
+    const first = prefill ?? decode;
+    return {
+      prefillWorkerId: first.worker.id,
+      prefillDpRank: first.dpRank,
+      decodeWorkerId: decode.worker.id,
+      decodeDpRank: decode.dpRank,
+    };
+  }
+
+  get #stage(): PrefillStage {
+    if (this.#context.prefill === undefined) throw new TypeError('no prompt is computed apart here');
+    return this.#context.prefill;
+  }
+
+  /** Undefined where the decode worker would compute the prompt. */
+  async #prefillPlace(request: EngineRequest, routed: RoutedRequest): Promise<Place | undefined> {
+    const { prefill } = this.#context;
+    if (prefill === undefined || routed.model.pool.role !== 'decode') return undefined;
+    const eligibility = new WorkerEligibility(this.#context, routed);
+    const asked = await prefill.asks({ request, routed, eligibility });
+    if (asked === undefined) return undefined;
+    try {
+      return await this.#placeOf(asked.route, asked.workers, routed);
+    } catch (thrown) {
+      if (prefill.isEnforced || !(thrown instanceof ServeError) || thrown.status < 500) throw thrown;
+      return undefined; // as a prefill that fails
+    }
+  }
+
+  async #placeOf(route: RouteRequest, workers: readonly Worker[], { signal }: RoutedRequest): Promise<Place> {
+    const explanation = await untilAborted(this.#explain(route), signal);
+    const { chosen } = explanation;
+    const worker = workers.find(({ id }) => id === chosen?.worker_id);
+    if (chosen === null || worker === undefined) throw failureOf(explanation);
+    return { worker, dpRank: chosen.dp_rank };
+  }
+}
+
+function failureOf({ rejection, failure }: ExplanationRecord): ServeError {
+  if (rejection === undefined) return workerError('Unavailable', failure ?? undefined);
+  const { code, message, param } = rejection;
+  return new ServeError(code, message, { param });
+}
