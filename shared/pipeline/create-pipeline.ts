@@ -33,6 +33,7 @@ import type { PromptTools } from './prompt/prompt-tokens.ts';
 import { type ColdStartQueue, capacityOf, type WorkerCapacity } from './run/cold-start-queue.ts';
 import { DryRun } from './run/dry-run.ts';
 import { EncodeStage } from './run/encode-stage.ts';
+import { NextTurns } from './run/next-turns.ts';
 import { type Bypass, PrefillStage } from './run/prefill-stage.ts';
 import { RequestRun, type RunParts } from './run/run.ts';
 import { routedRequest } from './run/run-context.ts';
@@ -70,6 +71,8 @@ export interface PipelineOptions {
   readonly enforcesPrefill?: boolean;
   /** What knows where a request would go. @default nobody does, and requests that ask for it are answered as others */
   readonly explanations?: Pick<ExplanationSource, 'explain'> | undefined;
+  /** Prompts of next turns that are computed ahead at once, where requests ask for it. @default 16 */
+  readonly speculativePrefillsMax?: number;
   /** When a decode worker computes a prompt itself (`--router-conditional-disagg`). @default never */
   readonly bypassesPrefill?: Bypass | undefined;
   /** Where requests wait while their model has no worker. Its owner has it `look` after every change of `models`. @default they fail */
@@ -100,6 +103,7 @@ class DiscoveredPipeline implements Pipeline {
   readonly #context: RunParts;
   readonly #stalled: StalledWorkers;
   readonly #dryRun: DryRun | undefined;
+  readonly #nextTurns: NextTurns;
 
   constructor({
     migrationLimit = 3,
@@ -151,16 +155,17 @@ class DiscoveredPipeline implements Pipeline {
       onUnreachable: options.onUnreachable,
       busyOf,
     };
+    const prefill = {
+      ...shared,
+      modelNow,
+      random: this.#random,
+      isEnforced: options.enforcesPrefill ?? false,
+      bypasses: options.bypassesPrefill,
+    };
     this.#context = {
       ...shared,
       encode: new EncodeStage({ ...shared, modelNow }),
-      prefill: new PrefillStage({
-        ...shared,
-        modelNow,
-        random: this.#random,
-        isEnforced: options.enforcesPrefill ?? false,
-        bypasses: options.bypassesPrefill,
-      }),
+      prefill: new PrefillStage(prefill),
       migrationLimit,
       migrationTokensMax: options.migrationTokensMax,
       hold: options.hold,
@@ -169,11 +174,15 @@ class DiscoveredPipeline implements Pipeline {
         return { pool: (now ?? model).pool, workers: now === undefined ? [] : routableWorkers(now) };
       },
     };
-    const { explanations } = options;
+    const { speculativePrefillsMax: max = 16, explanations } = options;
+    const parts = { clock, observer, random: this.#random, tools: this.#tools, max };
+    this.#nextTurns = new NextTurns({ ...parts, run: this.#context, prefill });
     this.#dryRun = explanations && new DryRun(this.#context, (request) => explanations.explain(request));
   }
 
-  generate(request: GenerationRequest, sink: GenerationSink, options: GenerateOptions): void {
+  generate(request: GenerationRequest, asker: GenerationSink, options: GenerateOptions): void {
+    this.#nextTurns.arrived(request);
+    const sink = this.#nextTurns.listen(request, asker);
     this.#serve(request, sink, options).catch((thrown: unknown) => {
       this.#options.hold?.over(sink);
       if (!options.signal.aborted) sink.fail(toServeError(thrown));
@@ -181,6 +190,7 @@ class DiscoveredPipeline implements Pipeline {
   }
 
   close(): void {
+    this.#nextTurns.close();
     this.#stalled.close();
   }
 
@@ -224,6 +234,10 @@ class DiscoveredPipeline implements Pipeline {
       return;
     }
     if (loaded !== undefined) meter.promptTokens(preprocessed.promptTokens); // else the worker will tell
+    if (loaded !== undefined) {
+      const { promptTokens } = preprocessed;
+      this.#nextTurns.follow(sink, { request, model, loaded, promptTokens });
+    }
     annotate(request, preprocessed.formattedPrompt, preprocessed.request.input, sink);
     const plan = planSplit({
       request,

@@ -133,9 +133,22 @@ export interface PipelineObserver {
   canary?(outcome: 'passed' | 'failed'): void;
   /** A worker made more of a choice than was asked of it: what was too much is not shown. */
   overran?(model: string, workerId: string | undefined): void;
+  /** What became of the prompt of a next turn that was to be computed ahead of it. */
+  speculated?(model: string, outcome: SpeculationOutcome): void;
   /** A request could not move because prompt and output exceed `--migration-max-seq-len`. */
   migrationTooLong(model: string): void;
 }
+
+/**
+ * | done | a worker has computed it |
+ * | nothing_new | no more is known of it than of the turn before |
+ * | superseded | the turn itself came first |
+ * | dropped | too many are under way, every worker is busy, or it took too long |
+ * | failed | a worker failed it |
+ */
+export const SPECULATION_OUTCOMES = ['done', 'nothing_new', 'superseded', 'dropped', 'failed'] as const;
+
+export type SpeculationOutcome = (typeof SPECULATION_OUTCOMES)[number];
 
 /** Loads above which a worker of a model counts as busy; undefined = that load does not matter. */
 export interface BusyThresholdValues {

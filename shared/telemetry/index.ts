@@ -28,6 +28,7 @@ export {
   createHoldMetrics,
   createPlannerQueueMetrics,
   createRouterStateMetrics,
+  createSpeculationMetrics,
   createStallMetrics,
   type PlannerQueueMetrics,
   type RequestPlaneMetrics,

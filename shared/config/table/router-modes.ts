@@ -166,6 +166,13 @@ export const queueRows = {
     default: 16,
     about: 'Requests that wait behind --engine-request-limit.',
   }),
+  speculativePrefillsMax: edges.int({
+    names: 'STATOR_SPECULATIVE_PREFILLS_MAX',
+    range: { min: 0 },
+    note: '0 = off',
+    default: 16,
+    about: 'Prompts of next turns that are computed ahead at once (nvext.agent_hints.speculative_prefill).',
+  }),
   holdTimeoutSecs: edges.int({
     names: '--hold-timeout STATOR_HOLD_TIMEOUT',
     range: { min: 0, unit: 's' },

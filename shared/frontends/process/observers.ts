@@ -71,7 +71,7 @@ export function stallObserver(
 }
 
 /** What the card of a model says, as its gauges show it. */
-export function factsOf({ name, card, contextLength }: RoutableModel, settings: EdgeSettings): ModelFacts {
+export function factsOf({ name, card, pool, contextLength }: RoutableModel, settings: EdgeSettings): ModelFacts {
   const { runtime_config: runtime } = card;
   return {
     model: name,
@@ -79,7 +79,7 @@ export function factsOf({ name, card, contextLength }: RoutableModel, settings: 
     maxNumSeqs: runtime.max_num_seqs,
     maxNumBatchedTokens: runtime.max_num_batched_tokens,
     contextLength,
-    kvCacheBlockSize: card.kv_cache_block_size,
+    kvCacheBlockSize: pool.blockSizeTokens || undefined, // as routing names blocks: the operator's, where there is one
     migrationLimit: settings.migrationLimit,
   };
 }

@@ -66,6 +66,8 @@ export interface GenerationRequest extends RequestTerms {
   /** Choices with which a worker that takes the body untouched may answer. @default `sampling.n` */
   readonly bodyChoicesMax?: number;
   readonly reasoning?: ReasoningOptions;
+  /** The prompt of the next turn is to be computed, as far as it is known, once this one is answered. @default false */
+  readonly speculatesPrefill?: boolean;
   /** The client is not told how much of its prompt was cached: others may have sent it. @default false */
   readonly hidesCache?: boolean;
   /** `nvext.extra_fields`: what the client wants to read back. */

@@ -70,6 +70,7 @@ export function assembleRequest(parts: RequestParts): Mutable<GenerationRequest>
   const agentContext = agentContextOf(decodeSession(context.headers), nvext.agent_context, lastMessage);
   if (agentContext !== undefined) request.agentContext = agentContext;
   if (nvext.request_timestamp_ms != null) request.requestTimestampMs = nvext.request_timestamp_ms;
+  if (nvext.agent_hints?.speculative_prefill === true) request.speculatesPrefill = true;
   if (nvext.router != null) request.router = routerTargets(nvext.router);
   const extraArgs = decodeExtraArgs(body, nvext);
   if (extraArgs !== undefined) request.extraArgs = extraArgs;

@@ -72,6 +72,17 @@ export function createStallMetrics(registry: MetricRegistry) {
   };
 }
 
+/** What operators see of prompts that are computed ahead of their turns. */
+export function createSpeculationMetrics(registry: MetricRegistry) {
+  const prefills = registry.counter(
+    'stator_frontend_speculative_prefills_total',
+    'Prompts of next turns that were to be computed ahead, by what became of them.',
+    'model',
+    'outcome',
+  );
+  return { speculated: (model: string, outcome: string): void => prefills.with(model, outcome).add() };
+}
+
 const STATES = ['pending', 'active', 'unavailable'] as const;
 
 /** What operators see of prompts that are computed apart. */

@@ -1,7 +1,10 @@
 import { describe, expect, it } from 'vitest';
-import { logPreprocessing, ModelGauges } from '../../../../shared/frontends/process/observers.ts';
+import { resolveConfig } from '../../../../shared/config/index.ts';
+import type { ModelCard } from '../../../../shared/discovery/index.ts';
+import { factsOf, logPreprocessing, ModelGauges } from '../../../../shared/frontends/process/observers.ts';
 import { captureLogger } from '../../../../shared/telemetry/index.ts';
 import { VirtualClock } from '../../../support/virtual-clock.ts';
+import { model } from '../../pipeline/fixtures.ts';
 
 function start(intervalMs: number | undefined) {
   const clock = new VirtualClock();
@@ -48,6 +51,15 @@ describe('the gauges of models', () => {
     change({ model: 'a', contextLength: 1024 });
     change({ model: 'a', contextLength: 2048 });
     expect(shown).toEqual({ a: 2048 });
+  });
+
+  it('show the block size by which requests are routed, whatever the card says', () => {
+    const { settings } = resolveConfig('frontend', [], {});
+    const known = model();
+    const card = { ...known.card, kv_cache_block_size: 16, runtime_config: {} } as unknown as ModelCard;
+    const sizeOf = (blockSizeTokens: number) =>
+      factsOf({ ...known, card, pool: { ...known.pool, blockSizeTokens } }, settings).kvCacheBlockSize;
+    expect([sizeOf(64), sizeOf(0)]).toEqual([64, undefined]);
   });
 
   it('are looked at no more once closed', async () => {

@@ -1,0 +1,304 @@
+import type { Clock, Random, Timer } from '../../clock/index.ts';
+import { type ServeError, toServeError, workerError } from '../../errors/index.ts';
+import type { ChatMessage, GenerationRequest, GenerationSink, Usage } from '../../protocol/index.ts';
+import { withChoose } from '../../router/index.ts';
+import type { RequestMeter } from '../../telemetry/index.ts';
+import type { LoadedModel } from '../../tokens/index.ts';
+import { ResponseAssembler } from '../answer/response-assembler.ts';
+import type { RoutableModel } from '../models/routable-model.ts';
+import type { PipelineObserver, SpeculationOutcome } from '../pipeline.ts';
+import { type Preprocessed, preprocess } from '../prompt/preprocess.ts';
+import { mediaParts, type PromptTools } from '../prompt/prompt-tokens.ts';
+import { type Heard, OverheardSink } from './overheard-sink.ts';
+import { PrefillStage, type PrefillStageOptions } from './prefill-stage.ts';
+import { RequestRun, type RunParts } from './run.ts';
+
+/** Longest time from the end of an answer until the prompt of the next turn is computed. */
+const LASTS_MS_MAX = 30_000;
+
+export interface NextTurnsOptions {
+  /** Of the pipeline's own requests. */
+  readonly run: RunParts;
+  readonly prefill: PrefillStageOptions;
+  readonly tools: PromptTools;
+  readonly clock: Clock;
+  readonly random: Random;
+  readonly observer: PipelineObserver;
+  /** Prompts that are computed ahead at once; of more, the newest are not. */
+  readonly max: number;
+}
+
+/** A turn whose answer has ended. */
+interface Turn {
+  readonly request: GenerationRequest;
+  readonly model: RoutableModel;
+  readonly loaded: LoadedModel;
+  /** Tokens of its prompt. */
+  readonly promptTokens: number;
+  readonly messages: readonly ChatMessage[];
+  readonly heard: Heard;
+}
+
+type Reason = Extract<SpeculationOutcome, 'superseded' | 'dropped'>;
+
+/** One prompt that is computed ahead. */
+interface Ahead {
+  readonly turn: Turn;
+  stop(why: Reason): void;
+}
+
+/**
+ * Computes the prompt of a conversation's next turn, as far as it is known, while its user still reads the answer
+ * (`agent_hints.speculative_prefill`): one token of the next turn is generated and thrown away, so that a worker has the blocks.
+ * It gives way to whatever a client waits for: it does not queue, does not move, and stops when the turn itself comes.
+ */
+export class NextTurns {
+  readonly #options: NextTurnsOptions;
+  readonly #run: RunParts;
+  readonly #underWay = new Set<Ahead>();
+  #isClosed = false;
+
+  constructor(options: NextTurnsOptions) {
+    this.#options = options;
+    const { run, prefill } = options;
+    const router = withChoose(run.router, (request, signal) =>
+      run.router.choose({ ...request, onQueued: () => BUSY }, signal),
+    );
+    const observer = quiet(options.observer);
+    this.#run = {
+      ...run,
+      router,
+      observer,
+      hold: undefined,
+      migrationLimit: 0,
+      prefill: new PrefillStage({ ...prefill, router, observer }),
+    };
+  }
+
+  /** What the answer to `request` is told: `sink`, unless somebody has to listen for the sake of the next turn. */
+  listen({ speculatesPrefill, prompt }: GenerationRequest, sink: GenerationSink): GenerationSink {
+    if (speculatesPrefill !== true || prompt.kind !== 'chat' || this.#options.max === 0) return sink;
+    return prompt.continueFinalMessage === true || mediaParts(prompt) !== undefined ? sink : new OverheardSink(sink);
+  }
+
+  /** The request as its model wants it: once what `listen` gave for it has ended, the next turn is prepared. */
+  follow(sink: GenerationSink, turn: Omit<Turn, 'messages' | 'heard'>): void {
+    const { prompt } = turn.request;
+    if (!(sink instanceof OverheardSink) || prompt.kind !== 'chat') return;
+    const { messages } = prompt;
+    sink.onEnd = (heard) => {
+      this.#options.clock.after(0, () => this.#prepare({ ...turn, messages, heard })); // the answer leaves first
+    };
+  }
+
+  /** A client's request: what is under way for this very turn has no use any more. */
+  arrived({ model, prompt, routing }: GenerationRequest): void {
+    if (this.#underWay.size === 0 || prompt.kind !== 'chat') return;
+    for (const ahead of this.#underWay) {
+      const { request, messages, heard } = ahead.turn;
+      if (request.model !== model) continue;
+      const isSameSession = routing.session_id !== undefined && routing.session_id === request.routing.session_id;
+      if (isSameSession || isNextTurn(prompt.messages, messages, heard)) ahead.stop('superseded');
+    }
+  }
+
+  /** Whatever is under way is stopped. Idempotent. */
+  close(): void {
+    this.#isClosed = true;
+    for (const ahead of this.#underWay) ahead.stop('dropped');
+  }
+
+  #prepare(turn: Turn): void {
+    const { observer, clock, max } = this.#options;
+    const model = turn.model.primaryName;
+    if (this.#isClosed || this.#underWay.size >= max) {
+      observer.speculated?.(model, 'dropped');
+      return;
+    }
+    const leaving = new AbortController();
+    let deadline: Timer | undefined;
+    let isOver = false;
+    const over = (outcome: SpeculationOutcome): void => {
+      if (isOver) return;
+      isOver = true;
+      deadline?.cancel();
+      this.#underWay.delete(ahead);
+      observer.speculated?.(model, outcome);
+    };
+    const ahead: Ahead = {
+      turn,
+      stop: (why) => {
+        over(why);
+        leaving.abort(workerError('Cancelled'));
+      },
+    };
+    this.#underWay.add(ahead);
+    deadline = clock.after(LASTS_MS_MAX, () => ahead.stop('dropped'));
+    this.#start(turn, leaving.signal, over).catch((thrown: unknown) => over(outcomeOf(toServeError(thrown))));
+  }
+
+  async #start(turn: Turn, signal: AbortSignal, over: (outcome: SpeculationOutcome) => void): Promise<void> {
+    const { tools, random } = this.#options;
+    const { request, model, loaded } = turn;
+    const tokenIds = await knownTokens(turn, tools, signal);
+    if (tokenIds.length <= turn.promptTokens) {
+      over('nothing_new');
+      return;
+    }
+    const asked: GenerationRequest = {
+      ...only(request),
+      id: random.uuid(),
+      prompt: { kind: 'tokens', tokenIds: [...tokenIds] },
+    };
+    const prompt = await preprocess(asked, model, loaded, tools, signal);
+    if (signal.aborted) return;
+    const sink = new DeafSink(over);
+    const response = new ResponseAssembler(asked, prompt, loaded, sink, UNMETERED);
+    new RequestRun(this.#run, asked, model, prompt, response, sink, signal).start();
+  }
+}
+
+/** By which a request leaves a router's queue as it enters it. */
+const BUSY = AbortSignal.abort(workerError('WorkerOverloaded', 'nothing is computed ahead while clients wait'));
+
+/** What of a request its next turn has, too: who asks, whose blocks they are and where they may be. */
+function only(request: GenerationRequest): Omit<GenerationRequest, 'id' | 'prompt'> {
+  const { model, endpoint, metadata, routing, trace, extraArgs: _, ...rest } = request;
+  const { priority: __, priority_jump: ___, strict_priority: ____, expected_output_tokens: _____, ...kept } = routing;
+  const { traceparent, tracestate } = trace;
+  return {
+    model,
+    endpoint,
+    metadata,
+    routing: kept,
+    stream: false,
+    stop: { max_tokens: 1 },
+    sampling: { temperature: 0 },
+    output: {},
+    annotations: [],
+    extraFields: [],
+    trace: {
+      ...(traceparent === undefined ? {} : { traceparent }),
+      ...(tracestate === undefined ? {} : { tracestate }),
+    },
+    ...(rest.routerConfigOverride === undefined ? {} : { routerConfigOverride: rest.routerConfigOverride }),
+  };
+}
+
+/**
+ * The tokens with which the next turn begins whatever it says: those that two renderings have in common, in which only the text of
+ * the message to come differs. So it does not matter how a template writes an answer that another message follows.
+ */
+async function knownTokens(turn: Turn, tools: PromptTools, signal: AbortSignal): Promise<Uint32Array> {
+  const [one, other] = await Promise.all(['1', 'a'].map((text) => tokensWith(turn, text, tools, signal)));
+  if (one === undefined || other === undefined) return new Uint32Array(0);
+  let same = 0;
+  while (same < one.length && one[same] === other[same]) same++;
+  return one.subarray(0, same);
+}
+
+async function tokensWith(
+  { request, model, loaded, messages, heard }: Turn,
+  text: string,
+  tools: PromptTools,
+  signal: AbortSignal,
+): Promise<Uint32Array | undefined> {
+  const next: ChatMessage =
+    heard.calls[0] === undefined
+      ? { role: 'user', content: text }
+      : { role: 'tool', tool_call_id: heard.calls[0].id, content: text };
+  const prompt = { ...request.prompt, messages: [...messages, answerOf(heard), next] };
+  const whole = { ...request, prompt, stop: { max_tokens: 1 } } as GenerationRequest; // of a chat
+  const { request: ready }: Preprocessed = await preprocess(whole, model, loaded, tools, signal);
+  return ready.input.kind === 'tokens' ? ready.input.tokenIds : undefined;
+}
+
+function answerOf({ text, calls }: Heard): ChatMessage {
+  if (calls.length === 0) return { role: 'assistant', content: text };
+  return {
+    role: 'assistant',
+    content: text === '' ? null : text,
+    tool_calls: calls.map(({ id, name, arguments: given }) => ({
+      id,
+      type: 'function',
+      function: { name, arguments: given },
+    })),
+  };
+}
+
+/** Whether `messages` go on from the turn: its own, its answer, and more. */
+function isNextTurn(messages: readonly ChatMessage[], before: readonly ChatMessage[], { text }: Heard): boolean {
+  const at = before.length;
+  if (messages.length <= at || JSON.stringify(messages[at - 1]) !== JSON.stringify(before[at - 1])) return false;
+  return (messages[at]?.content ?? '') === text;
+}
+
+/** Workers are full, or leave: nothing is wrong. */
+function outcomeOf({ code }: ServeError): SpeculationOutcome {
+  const isNoRoom = code === 'server_overloaded' || code === 'service_unavailable' || code === 'context_length_exceeded';
+  return isNoRoom ? 'dropped' : 'failed';
+}
+
+/** Whose steps are not those of a client's request. */
+function quiet(observer: PipelineObserver): PipelineObserver {
+  const ignore = (): void => {};
+  const { workerStalled } = observer;
+  return {
+    stage: ignore,
+    template: ignore,
+    tokenize: ignore,
+    tokenizerCache: ignore,
+    migrated: ignore,
+    migrationTooLong: ignore,
+    ...(workerStalled && { workerStalled: (model, workerId) => workerStalled(model, workerId) }),
+  };
+}
+
+const UNMETERED: RequestMeter = {
+  promptTokens() {},
+  cachedTokens() {},
+  servedBy() {},
+  moved() {},
+  outputTokens() {},
+  piece() {},
+  piecesHold() {},
+  end() {},
+  tokens: 0,
+  workerId: undefined,
+  moves: 0,
+  ttftMs: undefined,
+};
+
+/** Takes an answer that nobody reads. */
+class DeafSink implements GenerationSink {
+  readonly #over: (outcome: SpeculationOutcome) => void;
+
+  constructor(over: (outcome: SpeculationOutcome) => void) {
+    this.#over = over;
+  }
+
+  end(_usage: Usage): void {
+    this.#over('done');
+  }
+
+  fail(error: ServeError): void {
+    this.#over(outcomeOf(error));
+  }
+
+  isBlocked(): boolean {
+    return false;
+  }
+
+  text(): void {}
+  delta(): void {}
+  finish(): void {}
+  reasoning(): void {}
+  toolCall(): void {}
+  toolArguments(): void {}
+  annotation(): void {}
+  worker(): void {}
+  routed(): void {}
+  engineData(): void {}
+  body(): void {}
+  onUnblocked(): void {}
+}
