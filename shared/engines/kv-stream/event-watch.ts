@@ -6,9 +6,12 @@ interface EventWatchOptions {
   readonly logger: Logger;
   /** How long after the first output of a prompt its blocks may be told. @default 5000 */
   readonly waitMs?: number | undefined;
+  /** None has come in a fifth of that time: the first of an engine that connects is lost where it speaks before it is connected. */
+  onDoubt?(): void;
 }
 
 const WAIT_MS = 5000;
+const DOUBT_SHARE = 0.2;
 /** Blocks that a prompt fills for certain before its silence says something: engines keep the last one back. */
 const BLOCKS_MIN = 3;
 
@@ -17,7 +20,7 @@ const BLOCKS_MIN = 3;
  *
  * | State | first prompt of some blocks has output | events come |
  * |---|---|---|
- * | unproven | looks again after a while: none -> silent | -> proven |
+ * | unproven | looks twice after a while: none -> `onDoubt`, then silent | -> proven |
  * | silent | - | -> proven, told |
  * | proven | - | - |
  */
@@ -48,7 +51,11 @@ export class EventWatch {
     if (this.#isProven || this.#timer !== undefined || blocks < BLOCKS_MIN) return;
     const { clock, waitMs = WAIT_MS } = this.#options;
     const why = `none that can be used came within ${waitMs} ms of the answer to a prompt of ${blocks} blocks`;
-    this.#timer = clock.after(waitMs, () => this.#tell(why)); // once: nothing is looked at again
+    const doubtMs = waitMs * DOUBT_SHARE;
+    this.#timer = clock.after(doubtMs, () => {
+      this.#options.onDoubt?.();
+      this.#timer = clock.after(waitMs - doubtMs, () => this.#tell(why)); // once: nothing is looked at again
+    });
   }
 
   /** Events that can be used have come. */

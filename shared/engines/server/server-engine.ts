@@ -1,6 +1,7 @@
 import type { Clock, Timer } from '../../clock/index.ts';
 import { detailOf, reasonOf, toServeError, workerError } from '../../errors/index.ts';
 import type { EngineRequest } from '../../protocol/index.ts';
+import { asRecord } from '../../records/index.ts';
 import type { Logger } from '../../telemetry/index.ts';
 import { OpenExchanges, type Plan } from '../http/exchange.ts';
 import { planText } from '../http/openai-wire.ts';
@@ -103,7 +104,8 @@ export class ServerEngine implements Engine {
     const { url, launch, apiKey, connectTimeoutMs = 5000, idleTimeoutMs = 300_000 } = options;
     this.isOwn = launch !== undefined;
     const { clock, logger } = deps;
-    this.#watch = new EventWatch({ clock, logger, waitMs: options.eventWaitMs });
+    const onDoubt = (): void => this.#relay?.catchUp();
+    this.#watch = new EventWatch({ clock, logger, waitMs: options.eventWaitMs, onDoubt });
     this.#open = new OpenExchanges({ clock, idleTimeoutMs, probe: (signal) => this.#probe(PROBE_TIMEOUT_MS, signal) });
     const startTimeoutMs = options.startTimeoutMs ?? (launch === undefined ? 10_000 : 1_800_000);
     this.#host = new EngineHost({ url, launch, apiKey, connectTimeoutMs, startTimeoutMs, clock, logger });
@@ -278,8 +280,13 @@ export class ServerEngine implements Engine {
   /** @throws ServeError with the engine's own words when it does not do what it is told */
   async #tell(message: UpstreamMessage, timeoutMs?: number): Promise<void> {
     const { status, text } = await this.#host.ask({ method: 'POST', ...message }, timeoutMs);
-    if (status < 300) return;
-    const fault = readFault(jsonOrText(text), 'no message');
+    const body = jsonOrText(text);
+    if (status < 300) {
+      // vLLM from 0.26 on says so of a cache whose blocks are in use; those before it leave it as it is without a word.
+      if (asRecord(body)?.success !== false) return;
+      throw workerError('Unavailable', `the engine has not done ${message.path}: it is busy; try again when it is idle`);
+    }
+    const fault = readFault(body, 'no message');
     if (status === 404 && fault.message === 'Not Found') {
       throw workerError('NotImplemented', `the engine has no ${message.path}`);
     }

@@ -307,6 +307,69 @@ describe('an engine behind its own server', () => {
     expect(kinds).toEqual(['stored', 'cleared', 'stored']);
   });
 
+  describe('told where its KV events are', () => {
+    const stored = (hash: number) => ({ type: 'BlockStored', block_hashes: [hash], token_ids: [hash], block_size: 1 });
+    const prompt = { input: { kind: 'tokens', tokenIds: Uint32Array.of(1, 2, 3, 4) } } as const;
+
+    async function following(replays = true): Promise<FakePublisher & { kinds: string[]; faults: unknown[]; engine: Engine }> {
+      const publisher = await new FakePublisher().open();
+      publishers.push(publisher);
+      const events = {
+        endpoint: publisher.endpoint.replace('127.0.0.1', '*'),
+        replayEndpoint: replays ? publisher.replayEndpoint.replace('127.0.0.1', '*') : undefined,
+        topic: 'kv-events',
+      };
+      const engine = await started({ told: { ranks: 1, local: 1, firstRank: 0, events }, eventWaitMs: 200 });
+      const kinds: string[] = [];
+      const faults: unknown[] = [];
+      engine.onKvEvents((told: readonly KvEvent[]) => kinds.push(...told.map(({ kind }) => kind)));
+      engine.onKvEventFault?.((fault) => faults.push(fault));
+      return Object.assign(publisher, { kinds, faults, engine });
+    }
+
+    it('follows them although the server says nothing of them', async () => {
+      const events = await following();
+      await events.publish([stored(1)]);
+      await ask(events.engine, prompt);
+      await waitUntil(() => events.kinds.length > 0);
+      expect(events.faults).toEqual([]);
+    });
+
+    it('asks again for what the first prompt brought, where it was said before anybody was connected', async () => {
+      const events = await following();
+      await waitUntil(() => events.asked.length === 1); // what was said before
+      await events.publish([stored(1)], { lost: true });
+      await ask(events.engine, prompt);
+      await waitUntil(() => events.kinds.length > 0);
+      expect(events.faults).toEqual([]);
+    });
+
+    it('says so when the first prompt brings none, and when they come after all', async () => {
+      const events = await following(false);
+      await ask(events.engine, prompt);
+      await waitUntil(() => events.faults.length === 1);
+      expect(events.faults).toEqual([
+        'none that can be used came within 200 ms of the answer to a prompt of 4 blocks',
+      ]);
+      await waitUntil(async () => {
+        await events.publish([stored(1)]); // a subscriber joins late
+        return events.kinds.length > 0;
+      });
+      expect(events.faults).toHaveLength(2);
+      expect(events.faults[1]).toBeUndefined();
+    });
+  });
+
+  it('says that the cache was not emptied where the engine says that its blocks are in use', async () => {
+    const engine = await started();
+    server.json('POST /reset_prefix_cache', { success: false });
+    await expect(engine.clearKvBlocks?.(never)).rejects.toThrow(
+      'the engine has not done /reset_prefix_cache: it is busy; try again when it is idle',
+    );
+    server.json('POST /reset_prefix_cache', { success: true });
+    await engine.clearKvBlocks?.(never);
+  });
+
   it('fails what runs when it stops, and everything after', async () => {
     const engine = await started();
     answer = ({ response }) => writeEvent(startEvents(response), chunk([1]));

@@ -1,0 +1,133 @@
+import { readFileSync } from 'node:fs';
+import { fileURLToPath } from 'node:url';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { systemClock } from '../../../shared/clock/index.ts';
+import { resolveConfig } from '../../../shared/config/index.ts';
+import type { Engine, EngineInfo, KvEvent } from '../../../shared/engines/index.ts';
+import { sglang } from '../../../shared/engines/sglang/launch.ts';
+import { vllm } from '../../../shared/engines/vllm/launch.ts';
+import type { EngineRequest } from '../../../shared/protocol/index.ts';
+import { type CapturedLine, captureLogger } from '../../../shared/telemetry/index.ts';
+import { hashBlocks } from '../../../shared/tokens/index.ts';
+import { waitUntil } from '../../support/index.ts';
+import { RecordingSink, tokenRequest } from './recording-sink.ts';
+
+/** What is read here of a row of test/fixtures/engines/releases.jsonl. */
+interface Release {
+  readonly engine: 'vllm' | 'sglang';
+  readonly release: string;
+}
+
+const RELEASES = readFileSync(new URL('../../fixtures/engines/releases.jsonl', import.meta.url), 'utf8')
+  .trim()
+  .split('\n')
+  .map((line) => JSON.parse(line) as Release);
+const STAND_IN = fileURLToPath(new URL('server/releases/release-engine.mjs', import.meta.url));
+const BLOCK = 16;
+const never = new AbortController().signal;
+const prompt = (blocks: number, first = 1): readonly number[] =>
+  Array.from({ length: blocks * BLOCK + 3 }, (_, at) => first + at);
+const nameOf = ({ engine, release }: Release): string => `${engine} ${release}`;
+
+describe.each(RELEASES.map((row) => [nameOf(row), row] as const))('%s', (_, row) => {
+  let engine: Engine;
+  let info: EngineInfo;
+  let lines: readonly CapturedLine[];
+  const events: KvEvent[] = [];
+  const faults: (string | undefined)[] = [];
+  const deaths: Error[] = [];
+  let asked = 0;
+
+  beforeAll(async () => {
+    const { logger, lines: captured } = captureLogger();
+    lines = captured;
+    const command = `env FAKE_RELEASE=${row.engine}-${row.release} FAKE_EARLY=1 ${process.execPath} ${STAND_IN}`;
+    const flags = [`--engine=${row.engine}`, `--engine-command=${command}`, '--model=/models/m', '--enable-lora'];
+    flags.push('--served-model-name=m', `--block-size=${BLOCK}`, '--data-parallel-size=2');
+    const context = { clock: systemClock, logger, at: 0, onDroppedKvEvents: () => {} };
+    const kind = row.engine === 'vllm' ? vllm : sglang;
+    ({ engine } = await kind.open(resolveConfig('worker', flags, {}), context));
+    engine.onKvEvents((told) => events.push(...told));
+    engine.onKvEventFault?.((fault) => faults.push(fault));
+    info = await engine.start(never);
+    engine.onExit?.((reason) => deaths.push(reason));
+  });
+
+  afterAll(() => engine.stop());
+
+  async function ask(tokens: readonly number[], fields: Partial<EngineRequest> = {}): Promise<RecordingSink> {
+    const sink = new RecordingSink();
+    const id = `r${++asked}`;
+    engine.generate(tokenRequest(tokens, { id, stop: { max_tokens: 4 }, ...fields }), sink, never);
+    await sink.closed;
+    expect(sink.error).toBeUndefined();
+    return sink;
+  }
+
+  const stored = () => events.filter((event) => event.kind === 'stored');
+  const hashesOf = (tokens: readonly number[], loraName?: string) =>
+    hashBlocks(Uint32Array.from(tokens), { blockSizeTokens: BLOCK, loraName }).local;
+
+  it('is started, known, and serves tokens streamed and whole', async () => {
+    expect(info).toMatchObject({ modelName: 'm', kvBlockSizeTokens: BLOCK, totalKvBlocks: 64, dataParallelSize: 2 });
+    const tokens = row.engine === 'vllm' ? '/inference/v1/generate' : '/generate';
+    const said = lines.find(({ message }) => message === 'engine is up')?.fields;
+    expect(said).toMatchObject({ version: row.release, tokens });
+    const streamed = await ask(prompt(1));
+    expect(streamed.ids).toEqual([[100, 101, 102, 103]]);
+    expect(streamed.usage).toMatchObject({ prompt_tokens: BLOCK + 3, completion_tokens: 4 });
+    const whole = await ask(prompt(1), { output: { prompt_logprobs: 0 } });
+    expect([whole.ids, whole.finish]).toEqual([streamed.ids, 'length']);
+    const likely = await ask(prompt(1), { output: { logprobs: 1 } });
+    expect(likely.outputs.flatMap(({ log_probs: each = [] }) => each)).toEqual([-0.5, -0.5, -0.5, -0.5]);
+    expect(deaths).toEqual([]);
+  });
+
+  it('tells of its caches: what they held before, what each stores and reuses, and that they are empty', async () => {
+    expect(info.publishesKvEvents).toBe(true);
+    await waitUntil(() => stored().length >= 2); // of the early blocks, and of the first test
+    events.length = 0;
+    await ask(prompt(4, 50), { routing: { dp_rank: 1 } });
+    await waitUntil(() => stored().length === 1);
+    expect(stored()[0]).toMatchObject({ dpRank: 1, tokensHashes: hashesOf(prompt(4, 50)) });
+    const again = await ask(prompt(4, 50), { routing: { dp_rank: 1 } });
+    expect(again.usage?.prompt_tokens_details).toEqual({ cached_tokens: 4 * BLOCK });
+    await engine.clearKvBlocks?.(never);
+    await waitUntil(() => events.at(-1)?.kind === 'cleared');
+    expect(faults).toEqual([]);
+  });
+
+  it('drops a request that nobody waits for, and shows its load meanwhile', async () => {
+    const leaving = new AbortController();
+    engine.generate(
+      tokenRequest(prompt(1), { stop: { max_tokens: 100_000 } }),
+      new RecordingSink(),
+      leaving.signal,
+    );
+    await waitUntil(() => engine.load()[0]?.runningRequests === 1);
+    expect(engine.load()[0]).toMatchObject({ usedKvBlocks: 32, waitingRequests: 0 });
+    leaving.abort();
+    await waitUntil(() => engine.load()[0]?.runningRequests === 0);
+    expect(engine.tokenLatency?.()).toEqual({ sumSeconds: 1, count: 1 });
+  });
+
+  it('serves an adapter, whose blocks are its own', async () => {
+    await engine.loadLora?.('tuned', '/adapters/tuned', never);
+    await engine.loadLora?.('tuned', '/adapters/tuned', never); // twice is once
+    events.length = 0;
+    await ask(prompt(3), { routing: { lora_name: 'tuned' } });
+    await waitUntil(() => stored().length === 1);
+    expect(stored()[0]?.tokensHashes).toEqual(hashesOf(prompt(3), 'tuned'));
+    await engine.unloadLora?.('tuned', never);
+  });
+
+  it('sleeps and wakes', async () => {
+    await engine.sleep?.(1, never);
+    await waitUntil(() => events.at(-1)?.kind === 'cleared');
+    const refused = new RecordingSink();
+    engine.generate(tokenRequest(prompt(1)), refused, never);
+    expect(refused.error).toMatchObject({ worker: 'WorkerUnavailable' });
+    await engine.wake?.([], never);
+    await ask(prompt(1));
+  });
+});
