@@ -284,7 +284,10 @@ export class ServerEngine implements Engine {
     if (status < 300) {
       // vLLM from 0.26 on says so of a cache whose blocks are in use; those before it leave it as it is without a word.
       if (asRecord(body)?.success !== false) return;
-      throw workerError('Unavailable', `the engine has not done ${message.path}: it is busy; try again when it is idle`);
+      throw workerError(
+        'Unavailable',
+        `the engine has not done ${message.path}: it is busy; try again when it is idle`,
+      );
     }
     const fault = readFault(body, 'no message');
     if (status === 404 && fault.message === 'Not Found') {

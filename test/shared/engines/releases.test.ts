@@ -6,6 +6,7 @@ import { resolveConfig } from '../../../shared/config/index.ts';
 import type { Engine, EngineInfo, KvEvent } from '../../../shared/engines/index.ts';
 import { sglang } from '../../../shared/engines/sglang/launch.ts';
 import { vllm } from '../../../shared/engines/vllm/launch.ts';
+import { optionalArguments } from '../../../shared/engines/vllm/releases.ts';
 import type { EngineRequest } from '../../../shared/protocol/index.ts';
 import { type CapturedLine, captureLogger } from '../../../shared/telemetry/index.ts';
 import { hashBlocks } from '../../../shared/tokens/index.ts';
@@ -16,6 +17,8 @@ import { RecordingSink, tokenRequest } from './recording-sink.ts';
 interface Release {
   readonly engine: 'vllm' | 'sglang';
   readonly release: string;
+  /** Of those that are given, without their dashes. */
+  readonly lacksFlags: readonly string[];
 }
 
 const RELEASES = readFileSync(new URL('../../fixtures/engines/releases.jsonl', import.meta.url), 'utf8')
@@ -99,11 +102,7 @@ describe.each(RELEASES.map((row) => [nameOf(row), row] as const))('%s', (_, row)
 
   it('drops a request that nobody waits for, and shows its load meanwhile', async () => {
     const leaving = new AbortController();
-    engine.generate(
-      tokenRequest(prompt(1), { stop: { max_tokens: 100_000 } }),
-      new RecordingSink(),
-      leaving.signal,
-    );
+    engine.generate(tokenRequest(prompt(1), { stop: { max_tokens: 100_000 } }), new RecordingSink(), leaving.signal);
     await waitUntil(() => engine.load()[0]?.runningRequests === 1);
     expect(engine.load()[0]).toMatchObject({ usedKvBlocks: 32, waitingRequests: 0 });
     leaving.abort();
@@ -131,3 +130,19 @@ describe.each(RELEASES.map((row) => [nameOf(row), row] as const))('%s', (_, row)
     await ask(prompt(1));
   });
 });
+
+describe('the table of releases', () => {
+  it.each(RELEASES.filter(({ engine }) => engine === 'vllm'))(
+    'gives $release what it knows',
+    ({ release, lacksFlags }) => {
+      const given = optionalArguments(4).filter(({ since }) => numberOf(release) >= numberOf(since));
+      const known = optionalArguments(4).filter(({ words: [flag] }) => !lacksFlags.includes(flag.slice(2)));
+      expect(given).toEqual(known);
+    },
+  );
+});
+
+/** 0.20.2 as 20. */
+function numberOf(release: string): number {
+  return Number(release.split('.')[1]);
+}

@@ -311,7 +311,9 @@ describe('an engine behind its own server', () => {
     const stored = (hash: number) => ({ type: 'BlockStored', block_hashes: [hash], token_ids: [hash], block_size: 1 });
     const prompt = { input: { kind: 'tokens', tokenIds: Uint32Array.of(1, 2, 3, 4) } } as const;
 
-    async function following(replays = true): Promise<FakePublisher & { kinds: string[]; faults: unknown[]; engine: Engine }> {
+    async function following(
+      replays = true,
+    ): Promise<FakePublisher & { kinds: string[]; faults: unknown[]; engine: Engine }> {
       const publisher = await new FakePublisher().open();
       publishers.push(publisher);
       const events = {
@@ -348,9 +350,7 @@ describe('an engine behind its own server', () => {
       const events = await following(false);
       await ask(events.engine, prompt);
       await waitUntil(() => events.faults.length === 1);
-      expect(events.faults).toEqual([
-        'none that can be used came within 200 ms of the answer to a prompt of 4 blocks',
-      ]);
+      expect(events.faults).toEqual(['none that can be used came within 200 ms of the answer to a prompt of 4 blocks']);
       await waitUntil(async () => {
         await events.publish([stored(1)]); // a subscriber joins late
         return events.kinds.length > 0;
@@ -363,9 +363,9 @@ describe('an engine behind its own server', () => {
   it('says that the cache was not emptied where the engine says that its blocks are in use', async () => {
     const engine = await started();
     server.json('POST /reset_prefix_cache', { success: false });
-    await expect(engine.clearKvBlocks?.(never)).rejects.toThrow(
-      'the engine has not done /reset_prefix_cache: it is busy; try again when it is idle',
-    );
+    await expect(engine.clearKvBlocks?.(never)).rejects.toMatchObject({
+      cause: 'the engine has not done /reset_prefix_cache: it is busy; try again when it is idle',
+    });
     server.json('POST /reset_prefix_cache', { success: true });
     await engine.clearKvBlocks?.(never);
   });

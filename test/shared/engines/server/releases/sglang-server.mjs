@@ -1,7 +1,8 @@
 // The server of an SGLang of one release.
+
+import { sendEvent, sendJson, serve, tokens } from './http.mjs';
 import { KvCache } from './kv-cache.mjs';
 import { KvPublisher } from './kv-publisher.mjs';
-import { sendEvent, sendJson, serve, tokens } from './http.mjs';
 import { CommandLine, refuseUnknown } from './release.mjs';
 
 export async function startSglang(release, args) {

@@ -1,7 +1,8 @@
 // The server of a vLLM of one release.
+
+import { sendEvent, sendJson, serve, tokens } from './http.mjs';
 import { KvCache } from './kv-cache.mjs';
 import { KvPublisher } from './kv-publisher.mjs';
-import { sendEvent, sendJson, serve, tokens } from './http.mjs';
 import { CommandLine, refuseUnknown } from './release.mjs';
 
 export async function startVllm(release, args) {
@@ -81,12 +82,14 @@ class VllmServer {
       'vllm:inter_token_latency_seconds': 0.5,
       'vllm:time_per_output_token_seconds': 0.5,
     };
-    const lines = this.release.metrics.filter((name) => name in values).flatMap((name) =>
-      this.ranks.flatMap((_, rank) => {
-        const parts = name.endsWith('_seconds') ? ['_sum', '_count'] : [''];
-        return parts.map((part) => `${name}${part}{engine="${rank}",model_name="${this.model}"} ${values[name]}`);
-      }),
-    );
+    const lines = this.release.metrics
+      .filter((name) => name in values)
+      .flatMap((name) =>
+        this.ranks.flatMap((_, rank) => {
+          const parts = name.endsWith('_seconds') ? ['_sum', '_count'] : [''];
+          return parts.map((part) => `${name}${part}{engine="${rank}",model_name="${this.model}"} ${values[name]}`);
+        }),
+      );
     const info = `block_size="${this.blockSize}",enable_prefix_caching="True",engine="0",num_gpu_blocks="64"`;
     return `vllm:cache_config_info{${info}} 1.0\n${lines.join('\n')}\n`;
   }
@@ -130,7 +133,16 @@ class VllmServer {
       return { index: 0, text: 'x', logprobs: null, finish_reason: finish, stop_reason: null, token_ids: ids };
     };
     if (body.stream === true) await this.#stream(count, response, choice, usage);
-    else sendJson(response, { choices: [choice(Array.from({ length: count }, (_, at) => 100 + at), 'length')], usage });
+    else
+      sendJson(response, {
+        choices: [
+          choice(
+            Array.from({ length: count }, (_, at) => 100 + at),
+            'length',
+          ),
+        ],
+        usage,
+      });
   }
 
   async #stream(count, response, choice, usage) {
@@ -161,7 +173,10 @@ class VllmServer {
   }
 
   #usage(prompt, count, cached) {
-    const details = cached === 0 || !this.line.has('--enable-prompt-tokens-details') ? {} : { prompt_tokens_details: { cached_tokens: cached } };
+    const details =
+      cached === 0 || !this.line.has('--enable-prompt-tokens-details')
+        ? {}
+        : { prompt_tokens_details: { cached_tokens: cached } };
     return { prompt_tokens: prompt.length, total_tokens: prompt.length + count, completion_tokens: count, ...details };
   }
 
