@@ -56,8 +56,9 @@ interface Dependency {
 const WORKER_KINDS: readonly Dependency[] = [
   {
     setting: 'embeddingWorker',
-    holds: ({ values }) => values.embeddingWorker !== true || values.engine !== 'mocker',
-    says: 'needs --engine vllm, sglang or openai: the mocker makes no embeddings',
+    holds: ({ values }) =>
+      values.embeddingWorker !== true || (values.engine !== 'mocker' && values.engine !== 'trtllm'),
+    says: 'needs --engine vllm, sglang or openai: the others make no embeddings',
   },
   {
     setting: 'embeddingWorker',
@@ -141,12 +142,12 @@ const DEPENDENCIES: readonly Dependency[] = [
   {
     setting: 'engineUrl',
     holds: ({ values }) => values.engineUrl === undefined || values.engine !== 'mocker',
-    says: 'needs --engine vllm, sglang or openai: the mocker has no server',
+    says: 'needs --engine vllm, sglang, trtllm or openai: the mocker has no server',
   },
   {
     setting: 'engine',
     holds: ({ values }) =>
-      (values.engine !== 'vllm' && values.engine !== 'sglang') ||
+      !['vllm', 'sglang', 'trtllm'].includes(values.engine ?? '') ||
       values.engineUrl !== undefined ||
       (values.model ?? values.modelPath) !== undefined,
     says: 'needs --model, the id or folder of the model to serve, or --engine-url, a running server',

@@ -6,6 +6,7 @@ const KINDS: Readonly<Record<Settings<'worker'>['engine'], () => Promise<EngineK
   mocker: async () => (await import('./mocker/kind.ts')).mocker,
   openai: async () => (await import('./openai/openai-engine.ts')).openai,
   sglang: async () => (await import('./sglang/launch.ts')).sglang,
+  trtllm: async () => (await import('./trtllm/launch.ts')).trtllm,
   vllm: async () => (await import('./vllm/launch.ts')).vllm,
 };
 

@@ -196,7 +196,7 @@ const TOYS: Readonly<Record<'route' | 'parser' | 'engine' | 'request plane' | 'd
       [
         'shared/config/table/worker.ts',
         "    values: ['mocker',",
-        "    values: ['toy', 'mocker', 'vllm', 'sglang', 'openai'],",
+        "    values: ['toy', 'mocker', 'vllm', 'sglang', 'trtllm', 'openai'],",
         'instead',
       ],
     ],

@@ -13,7 +13,7 @@ const olderRole = (names: string, about: string) =>
 export const workerRows = {
   engine: workers.choice({
     names: '--engine STATOR_ENGINE',
-    values: ['mocker', 'vllm', 'sglang', 'openai'],
+    values: ['mocker', 'vllm', 'sglang', 'trtllm', 'openai'],
     defaultFor: { local: 'mocker' },
     defaultText: 'mocker in stator local, else required',
     required: true,
@@ -27,7 +27,7 @@ export const workerRows = {
   engineCommand: workers.text({
     names: '--engine-command STATOR_ENGINE_COMMAND',
     allowed: 'a program and its first arguments, split at spaces',
-    defaultText: 'vllm, or python3 -m sglang.launch_server',
+    defaultText: 'vllm, python3 -m sglang.launch_server or trtllm-serve',
     about: 'Starts the engine when --engine-url is not given.',
   }),
   engineStartTimeoutSecs: workers.decimal({

@@ -108,6 +108,8 @@ export interface AnswerReader {
   readonly isStream: boolean;
   /** The data of one event, apart from `[DONE]`. */
   event(data: string): void;
+  /** Reads the text of a whole answer. @default JSON, or the text itself where it is none */
+  readonly parse?: ((text: string) => unknown) | undefined;
   /** The whole answer of a request that does not stream. */
   whole(body: object): void;
   /**
@@ -241,8 +243,8 @@ class EngineExchange {
 
   async #whole(response: IncomingMessage, status: number): Promise<void> {
     const { text } = await readAll(response);
-    const body = jsonOrText(text);
-    const { isStream } = this.#reader;
+    const { isStream, parse = jsonOrText } = this.#reader;
+    const body = status === 200 ? parse(text) : jsonOrText(text);
     if (status !== 200) {
       const retryAfterMs = retryAfterOf(response.headers, this.#deps.clock.wallMs());
       await this.#failOrGone(faultOfStatus(status, readFault(body, 'no message'), retryAfterMs), status >= 500);

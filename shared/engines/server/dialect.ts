@@ -1,10 +1,12 @@
+import type { Clock } from '../../clock/index.ts';
 import { workerError } from '../../errors/index.ts';
 import type { EngineRequest, GuidedDecoding } from '../../protocol/index.ts';
 import { asRecord, type UnknownRecord } from '../../records/index.ts';
+import type { Logger } from '../../telemetry/index.ts';
 import type { Plan } from '../http/exchange.ts';
 import { EmbeddingReader } from '../http/openai-wire.ts';
 import { jsonOrText, type UpstreamAnswer, type UpstreamMessage } from '../http/upstream.ts';
-import type { EngineInfo, EngineSink } from '../types.ts';
+import type { EngineInfo, EngineSink, KvEvent } from '../types.ts';
 import type { LoadMetrics } from './engine-metrics.ts';
 import type { EventPlan } from './followed-events.ts';
 import { stopIds } from './token-reader.ts';
@@ -30,9 +32,11 @@ export type TokenRequest = EngineRequest & { readonly input: { readonly kind: 't
 
 /** What differs from one engine server to another. Requests and answers in one place, questions in another. */
 export interface EngineDialect {
-  readonly kind: 'vllm' | 'sglang';
+  readonly kind: 'vllm' | 'sglang' | 'trtllm';
   /** Answer of the health check that means dead for good; undefined = there is none. */
   readonly deadStatus?: number;
+  /** Where its metrics are in Prometheus' text format. @default '/metrics' */
+  readonly metricsPath?: string;
   readonly loadMetrics: LoadMetrics;
   /** Sum and count of the time between tokens, in seconds; what older versions call it behind it. */
   readonly latencyMetrics: readonly (readonly [sum: string, count: string])[];
@@ -45,13 +49,39 @@ export interface EngineDialect {
   plan(request: TokenRequest, sink: EngineSink): Plan;
   /** Stops a request whose connection is closed already; undefined where closing is enough. */
   abort?(request: EngineRequest): UpstreamMessage;
-  /** What tells the server to, by POST; so do the next two. */
-  readonly clearKvBlocks: UpstreamMessage;
-  sleep(level: number): UpstreamMessage;
-  wake(tags: readonly string[]): UpstreamMessage;
+  /** Follows the KV events of a server that does not publish them by ZeroMQ; undefined = it tells of none. */
+  followEvents?(info: EngineInfo, deps: FeedDeps): EventFeed | undefined;
+  /** What tells the server to, by POST; so do the next two. Absent = it cannot, as of the rest. */
+  readonly clearKvBlocks?: UpstreamMessage;
+  sleep?(level: number): UpstreamMessage;
+  wake?(tags: readonly string[]): UpstreamMessage;
   /** Paths that take an adapter. */
-  readonly loadLora: string;
-  readonly unloadLora: string;
+  readonly loadLora?: string;
+  readonly unloadLora?: string;
+}
+
+/** The KV events of an engine, as they come. */
+export interface EventFeed {
+  /** Rejects when they cannot be had. */
+  open(): Promise<void>;
+  /** Asks for what the engine has said before, as far as it can say it again. */
+  catchUp(): void;
+  listen(listener: (events: readonly KvEvent[]) => void): void;
+  /** The engine has forgotten everything. */
+  clear(): void;
+  /** The engine's process is a new one. */
+  restart(): void;
+  close(): Promise<void>;
+}
+
+export interface FeedDeps {
+  readonly server: EngineServer;
+  readonly clock: Clock;
+  readonly logger: Logger;
+  /** Events that never became events of ours. */
+  onDropped(count: number): void;
+  /** Some have come that can be used. */
+  onCame(): void;
 }
 
 /** The JSON object at `path`; undefined when the server has no such route or answers something else. */

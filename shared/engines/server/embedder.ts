@@ -11,6 +11,7 @@ export function embedsText({ embeddingWorker, embeddingFrontendTokenization }: K
 const REMEDY = {
   vllm: 'start it with --runner pooling',
   sglang: 'start it with --is-embedding',
+  trtllm: 'use --engine vllm or sglang',
 } as const satisfies Record<EngineDialect['kind'], string>;
 
 /** `dialect`, of whose server a worker of a kind of its own asks what that kind needs. */

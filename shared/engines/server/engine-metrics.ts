@@ -75,7 +75,7 @@ function readLabels(text: string): Readonly<Record<string, string>> {
 }
 
 /** Engines whose own metrics are passed on. Their process and interpreter have others that would clash with ours. */
-const ENGINE_PREFIXES = ['vllm:', 'sglang:'];
+const ENGINE_PREFIXES = ['vllm:', 'sglang:', 'trtllm_'];
 
 /**
  * The metrics of `text` that are the engine's own, with more labels on every sample. Labels that a sample has are

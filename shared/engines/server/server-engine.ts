@@ -17,7 +17,7 @@ import { EventRelay } from '../kv-stream/event-relay.ts';
 import { sourcesOfRanks } from '../kv-stream/event-sources.ts';
 import { EventWatch } from '../kv-stream/event-watch.ts';
 import type { Engine, EngineInfo, EngineLatency, EngineLoad, EngineSink, KvEvent } from '../types.ts';
-import type { EngineDialect, TokenRequest } from './dialect.ts';
+import type { EngineDialect, EventFeed, TokenRequest } from './dialect.ts';
 import { EngineHost } from './engine-host.ts';
 import { type PartialLoad, readLatency, readLoads } from './engine-metrics.ts';
 import type { EventPlan } from './followed-events.ts';
@@ -65,7 +65,7 @@ const ABORT_TIMEOUT_MS = 2000;
 const WEIGHTS_TIMEOUT_MS = 300_000;
 
 /**
- * An inference engine behind its own HTTP server: vLLM or SGLang, started or attached.
+ * An inference engine behind its own HTTP server: vLLM, SGLang or TensorRT-LLM, started or attached.
  *
  * | State | generate | sleep | wake | stop |
  * |---|---|---|---|---|
@@ -74,7 +74,7 @@ const WEIGHTS_TIMEOUT_MS = 300_000;
  * | stopped | `EngineShutdown` | - | - | - |
  */
 export class ServerEngine implements Engine {
-  readonly kind: 'vllm' | 'sglang';
+  readonly kind: EngineDialect['kind'];
   readonly isOwn: boolean;
   readonly #dialect: EngineDialect;
   readonly #options: ServerEngineOptions;
@@ -86,7 +86,7 @@ export class ServerEngine implements Engine {
   readonly #stopping = new AbortController();
   readonly #watch: EventWatch;
   #info: EngineInfo | undefined;
-  #relay: EventRelay | undefined;
+  #relay: EventFeed | undefined;
   #scrapeTimer: Timer | undefined;
   #scraping: Promise<void> | undefined;
   #metrics: string | undefined;
@@ -114,7 +114,9 @@ export class ServerEngine implements Engine {
   async start(signal: AbortSignal): Promise<EngineInfo> {
     await this.#host.start(signal);
     const { args } = this.#host;
-    const told = args === undefined ? this.#options.told : toldBy(args, this.kind);
+    const { kind } = this;
+    const isTold = args !== undefined && kind !== 'trtllm'; // whose events are asked for
+    const told = isTold ? toldBy(args, kind) : this.#options.told;
     const { info, events, version, ways } = await this.#dialect.probe(this.#host.whileStarting(signal), told);
     this.#info = info;
     const { clock, logger } = this.#deps;
@@ -127,21 +129,29 @@ export class ServerEngine implements Engine {
   }
 
   /** Subscribes to the KV events, and says where some that were asked for cannot be followed. */
-  async #follow({ followed, fault, ranks }: EventPlan, { kvBlockSizeTokens: blockSizeTokens }: EngineInfo) {
+  async #follow({ followed, fault, ranks }: EventPlan, info: EngineInfo) {
+    const { kvBlockSizeTokens: blockSizeTokens } = info;
     const { clock, logger, onDroppedKvEvents } = this.#deps;
     if (fault !== undefined) this.#watch.cannotFollow(fault);
+    const onDropped = (dropped: number): void => onDroppedKvEvents?.(dropped);
+    const onCame = (): void => this.#watch.came();
+    const asked = this.#dialect.followEvents?.(info, { server: this.#host, clock, logger, onDropped, onCame });
+    if (asked !== undefined) await this.#listenTo(asked);
     if (followed === undefined) return;
     const { count } = followed.ranks;
     if (count < ranks) logger.warn('KV events of ranks on other machines are not followed', { ranks, followed: count });
     const host = this.#options.url === undefined ? '127.0.0.1' : this.#host.upstream.hostname;
     const sources = sourcesOfRanks(followed.source, followed.ranks, host);
     const { replayTimeoutMs } = this.#options;
-    const onDropped = (dropped: number): void => onDroppedKvEvents?.(dropped);
-    const onCame = (): void => this.#watch.came();
-    this.#relay = new EventRelay({ sources, blockSizeTokens, clock, logger, replayTimeoutMs, onDropped, onCame });
-    await this.#relay.open();
-    this.#relay.catchUp();
-    if (this.#listener !== undefined) this.#relay.listen(this.#listener);
+    const relay = new EventRelay({ sources, blockSizeTokens, clock, logger, replayTimeoutMs, onDropped, onCame });
+    await this.#listenTo(relay);
+  }
+
+  async #listenTo(feed: EventFeed): Promise<void> {
+    this.#relay = feed;
+    await feed.open();
+    feed.catchUp();
+    if (this.#listener !== undefined) feed.listen(this.#listener);
   }
 
   generate(request: EngineRequest, sink: EngineSink, signal: AbortSignal): void {
@@ -228,14 +238,14 @@ export class ServerEngine implements Engine {
   }
 
   async clearKvBlocks(): Promise<void> {
-    await this.#tell(this.#dialect.clearKvBlocks);
+    await this.#tell(this.#dialect.clearKvBlocks, 'clear its cache');
     this.#relay?.clear();
   }
 
   async sleep(level: number): Promise<void> {
     this.#isAsleep = true;
     try {
-      await this.#tell(this.#dialect.sleep(level), WEIGHTS_TIMEOUT_MS);
+      await this.#tell(this.#dialect.sleep?.(level), 'sleep', WEIGHTS_TIMEOUT_MS);
       this.#relay?.clear();
     } catch (error) {
       this.#isAsleep = false;
@@ -244,21 +254,24 @@ export class ServerEngine implements Engine {
   }
 
   async wake(tags: readonly string[]): Promise<void> {
-    await this.#tell(this.#dialect.wake(tags), WEIGHTS_TIMEOUT_MS);
+    await this.#tell(this.#dialect.wake?.(tags), 'wake', WEIGHTS_TIMEOUT_MS);
     this.#isAsleep = false;
   }
 
   async loadLora(name: string, folder: string): Promise<void> {
     const body = JSON.stringify({ lora_name: name, lora_path: folder });
+    const { loadLora: path } = this.#dialect;
     try {
-      await this.#tell({ path: this.#dialect.loadLora, body }, WEIGHTS_TIMEOUT_MS);
+      await this.#tell(path === undefined ? undefined : { path, body }, 'load adapters', WEIGHTS_TIMEOUT_MS);
     } catch (error) {
       if (!/already (been )?loaded/i.test(detailOf(error))) throw error; // the engine may outlive its worker
     }
   }
 
   unloadLora(name: string): Promise<void> {
-    return this.#tell({ path: this.#dialect.unloadLora, body: JSON.stringify({ lora_name: name }) });
+    const { unloadLora: path } = this.#dialect;
+    const body = JSON.stringify({ lora_name: name });
+    return this.#tell(path === undefined ? undefined : { path, body }, 'unload adapters');
   }
 
   async stop(): Promise<void> {
@@ -278,7 +291,8 @@ export class ServerEngine implements Engine {
   }
 
   /** @throws ServeError with the engine's own words when it does not do what it is told */
-  async #tell(message: UpstreamMessage, timeoutMs?: number): Promise<void> {
+  async #tell(message: UpstreamMessage | undefined, deed: string, timeoutMs?: number): Promise<void> {
+    if (message === undefined) throw workerError('NotImplemented', `the engine (${this.kind}) cannot ${deed}`);
     const { status, text } = await this.#host.ask({ method: 'POST', ...message }, timeoutMs);
     const body = jsonOrText(text);
     if (status < 300) {
@@ -324,8 +338,9 @@ export class ServerEngine implements Engine {
   /** Never rejects. */
   async #scrape(): Promise<void> {
     try {
-      const { text } = await this.#host.ask({ path: '/metrics' }, PROBE_TIMEOUT_MS);
-      if (!this.#stopping.signal.aborted) this.#readMetrics(text);
+      const { metricsPath: path = '/metrics' } = this.#dialect;
+      const { status, text } = await this.#host.ask({ path }, PROBE_TIMEOUT_MS);
+      if (!this.#stopping.signal.aborted) this.#readMetrics(status === 200 ? text : '');
     } catch (reason) {
       if (isRefused(reason)) this.#wasAway = true; // one that is busy may be late to answer and is the same still
     } finally {

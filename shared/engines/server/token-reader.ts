@@ -52,6 +52,8 @@ export interface TokenReaderOptions {
   readonly totalMarker?: string;
   /** Reads an event that has more than ids. `sent` = tokens of a choice that were given on. */
   read(body: Readonly<Record<string, unknown>>, sent: (index: number) => number): TokenAnswer;
+  /** Of whole answers; see `AnswerReader`. */
+  readonly parse?: ((text: string) => unknown) | undefined;
   /** Turns the answer of a prefill into what the decode worker needs. */
   prefillResult?: ((answer: TokenAnswer) => unknown) | undefined;
 }
@@ -70,6 +72,7 @@ interface Choice {
  */
 export class TokenReader implements AnswerReader {
   readonly isStream: boolean;
+  readonly parse: AnswerReader['parse'];
   readonly #options: TokenReaderOptions;
   readonly #isPlain: boolean;
   readonly #choices: Choice[];
@@ -77,6 +80,7 @@ export class TokenReader implements AnswerReader {
   constructor(options: TokenReaderOptions) {
     const { request } = options;
     this.isStream = options.isStream;
+    this.parse = options.parse;
     this.#options = options;
     const count = Math.max(1, request.sampling.n ?? 1);
     this.#isPlain = count === 1 && request.output.logprobs === undefined;

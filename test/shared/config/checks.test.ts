@@ -93,7 +93,7 @@ describe('settings that need each other', () => {
     [
       'local',
       ['--engine-url=http://h'],
-      '--engine-url needs --engine vllm, sglang or openai: the mocker has no server',
+      '--engine-url needs --engine vllm, sglang, trtllm or openai: the mocker has no server',
     ],
     [
       'worker',

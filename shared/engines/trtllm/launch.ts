@@ -1,0 +1,131 @@
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import type { ResolvedConfig } from '../../config/index.ts';
+import { withMediaGuard } from '../media/guarded-engine.ts';
+import { givenValue, launchBasics, openedServer, servedNameOf, serverSettings } from '../server/launch.ts';
+import type { LaunchPlan, LaunchPorts } from '../server/launch-plan.ts';
+import { ServerEngine, type ServerEngineDeps, type ServerEngineOptions } from '../server/server-engine.ts';
+import type { Engine, EngineKind } from '../types.ts';
+import { TrtllmDialect, type TrtllmDialectOptions } from './trtllm-dialect.ts';
+
+export interface TrtllmEngineOptions extends ServerEngineOptions, TrtllmDialectOptions {}
+
+/** `--engine trtllm`: attached by `--engine-url`, else started. */
+export const trtllm: EngineKind = {
+  roles: ['prefill', 'decode'],
+  displayName: servedNameOf,
+  async open(config, context) {
+    const { settings } = config;
+    const { disaggregationMode: role, maxModelLen, kvEventsConfig, enablePrefixCaching } = settings;
+    const isLaunched = settings.engineUrl === undefined;
+    const folder = isLaunched ? mkdtempSync(join(tmpdir(), 'stator-trtllm-')) : undefined;
+    const { told: _, ...server } = serverSettings(config);
+    const engine = createTrtllmEngine(
+      {
+        ...server,
+        launch: folder === undefined ? undefined : await trtllmLaunch(config, folder),
+        isPrefill: role === 'prefill',
+        followsEvents: role !== 'decode' && enablePrefixCaching && kvEventsConfig?.enable_kv_cache_events !== false,
+        contextLength: maxModelLen,
+        blockSizeTokens: givenValue(config, 'blockSize'),
+        maxNumSeqs: givenValue(config, 'maxNumSeqs'),
+        maxNumBatchedTokens: givenValue(config, 'maxNumBatchedTokens'),
+      },
+      context,
+    );
+    const own = folder === undefined ? engine : withoutFolder(engine, folder);
+    return openedServer(withMediaGuard(own, settings, context.clock), settings);
+  },
+};
+
+/** Events that the engine keeps until they are asked for, every few seconds at most. */
+const EVENT_BUFFER_MAX = 65_536;
+/** A file of its own options: of two, the last one would count. */
+const OWN_FILE = /^--(config|extra_llm_api_options)(=|$)/;
+
+/** How the sidecar starts TensorRT-LLM: on the loopback, with statistics and KV events. @param folder where its options are written */
+export async function trtllmLaunch(config: ResolvedConfig<'worker'>, folder: string): Promise<LaunchPlan> {
+  const { settings } = config;
+  const { model, words, fromFile } = await launchBasics(settings);
+  const [program = 'trtllm-serve', ...before] = words ?? [];
+  const hasOwnFile = settings.engineArguments.some((argument) => OWN_FILE.test(argument));
+  const options = join(folder, 'options.yaml');
+  if (!hasOwnFile) writeFileSync(options, JSON.stringify(llmOptions(config), undefined, 2)); // which is YAML, too
+  return {
+    packageName: 'tensorrt-llm',
+    program: [program, ...before],
+    helpArguments: ['--help'],
+    releases: { oldest: '1.0', newest: '1.2' },
+    optional: [], // what it is given every release knows
+    ports: { http: { setting: 'STATOR_ENGINE_PORTS', ports: settings.enginePorts } },
+    givenPorts: [],
+    command: (ports: LaunchPorts) => {
+      const named = underscored({
+        host: '127.0.0.1',
+        port: ports.http,
+        max_batch_size: givenValue(config, 'maxNumSeqs'),
+        max_num_tokens: givenValue(config, 'maxNumBatchedTokens'),
+        max_seq_len: settings.maxModelLen,
+        tp_size: givenValue(config, 'tensorParallelSize'),
+        extra_llm_api_options: hasOwnFile ? undefined : options,
+        ...fromFile,
+      });
+      return { program, args: [...before, model, ...named, ...settings.engineArguments], env: {} };
+    },
+    missing: /No module named '?tensorrt_llm/,
+    install: 'pip install tensorrt-llm',
+  };
+}
+
+function llmOptions(config: ResolvedConfig<'worker'>): Readonly<Record<string, unknown>> {
+  const { disaggregationMode: role, enablePrefixCaching } = config.settings;
+  const blockSize = givenValue(config, 'blockSize');
+  const isSplit = role === 'prefill' || role === 'decode';
+  return {
+    kv_cache_config: {
+      enable_block_reuse: enablePrefixCaching,
+      ...(role === 'decode' || !enablePrefixCaching ? {} : { event_buffer_max_size: EVENT_BUFFER_MAX }),
+      ...(blockSize === undefined ? {} : { tokens_per_block: blockSize }),
+    },
+    enable_iter_perf_stats: true,
+    return_perf_metrics: true,
+    ...(isSplit ? { cache_transceiver_config: { backend: 'DEFAULT' } } : {}),
+    ...(role === 'prefill' ? { disable_overlap_scheduler: true } : {}), // it can compute no prompt for others with it
+  };
+}
+
+/** Named values as arguments; `true` is the bare flag, what is false or undefined is left out. */
+function underscored(named: Readonly<Record<string, unknown>>): readonly string[] {
+  return Object.entries(named).flatMap(([name, value]) => {
+    if (value === undefined || value === null || value === false) return [];
+    const flag = `--${name.replaceAll('-', '_')}`;
+    return value === true ? [flag] : [flag, typeof value === 'object' ? JSON.stringify(value) : String(value)];
+  });
+}
+
+/** `engine`, with which its folder goes. */
+function withoutFolder(engine: Engine, folder: string): Engine {
+  const stop = async (): Promise<void> => {
+    await engine.stop();
+    rmSync(folder, { recursive: true, force: true });
+  };
+  return new Proxy(engine, {
+    get: (target, name) => {
+      if (name === 'stop') return stop;
+      const value: unknown = Reflect.get(target, name, target);
+      return typeof value === 'function' ? value.bind(target) : value;
+    },
+  });
+}
+
+/**
+ * TensorRT-LLM as an engine: tokens in and out by `/v1/completions`, KV events by asking for them.
+ *
+ * @throws TypeError when `url` is no HTTP URL.
+ * @example
+ * const engine = createTrtllmEngine({ url: 'http://127.0.0.1:8000' }, { clock: systemClock, logger });
+ */
+export function createTrtllmEngine(options: TrtllmEngineOptions, deps: ServerEngineDeps): Engine {
+  return new ServerEngine(new TrtllmDialect(options), options, deps);
+}

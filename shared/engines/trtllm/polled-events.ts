@@ -1,0 +1,242 @@
+import { reasonOf } from '../../errors/index.ts';
+import { asRecord, type UnknownRecord } from '../../records/index.ts';
+import type { EngineEvent } from '../kv-stream/engine-events.ts';
+import { EventNormaliser } from '../kv-stream/event-normaliser.ts';
+import type { EventFeed, FeedDeps } from '../server/dialect.ts';
+import type { KvEvent } from '../types.ts';
+import { parseExact } from './exact-json.ts';
+
+const PATH = '/kv_cache_events';
+/** The server answers when its queue has been empty for two seconds. */
+const ANSWER_TIMEOUT_MS = 30_000;
+const PAUSE_MS = 100;
+/** Between two tries of a server that does not answer. */
+const RETRY_MS = 1000;
+/** Blocks that were not full when they were stored. One a sequence; more than that no engine holds. */
+const PARTIAL_BLOCKS_MAX = 100_000;
+const U64_MASK = 0xffff_ffff_ffff_ffffn;
+
+interface PolledEventsOptions extends FeedDeps {
+  readonly blockSizeTokens: number;
+  /** Longest wait for an answer. @default 30,000 */
+  readonly answerTimeoutMs?: number;
+}
+
+/**
+ * The KV events of TensorRT-LLM, which its server hands out once, to whoever asks. What an answer that was lost has held nobody
+ * says again: then nothing is believed to be held any more, and what is stored from there on is followed.
+ *
+ * Its ranks of attention data parallelism are one for routers, as no request can name one; a block that several of them hold is
+ * gone with the last.
+ */
+export class PolledEvents implements EventFeed {
+  readonly #options: PolledEventsOptions;
+  readonly #stopping = new AbortController();
+  readonly #told = new Set<string>();
+  readonly #lastIds = new Map<number, number>();
+  readonly #partial = new Set<string>();
+  readonly #normaliser: EventNormaliser;
+  #window = 0;
+  #listener: ((events: readonly KvEvent[]) => void) | undefined;
+  #early: (readonly KvEvent[])[] | undefined = [];
+
+  constructor(options: PolledEventsOptions) {
+    this.#options = options;
+    const { blockSizeTokens } = options;
+    this.#normaliser = new EventNormaliser({ dpRank: 0, blockSizeTokens, onUnusable: (why) => this.#drop(1, why) });
+  }
+
+  async open(): Promise<void> {
+    void this.#poll(); // never rejects
+  }
+
+  /** There is no past to ask for. */
+  catchUp(): void {}
+
+  restart(): void {
+    this.#lastIds.clear();
+    this.#partial.clear();
+    this.#window = 0;
+    this.clear();
+  }
+
+  clear(): void {
+    this.#emit([this.#normaliser.clear()]);
+  }
+
+  listen(listener: (events: readonly KvEvent[]) => void): void {
+    this.#listener = listener;
+    for (const events of this.#early ?? []) listener(events);
+    this.#early = undefined;
+  }
+
+  async close(): Promise<void> {
+    this.#listener = undefined;
+    this.#early = undefined;
+    this.#stopping.abort();
+  }
+
+  async #poll(): Promise<void> {
+    const { clock } = this.#options;
+    const { signal } = this.#stopping;
+    while (!signal.aborted) {
+      const goesOn = await this.#ask().catch((problem: unknown) => {
+        if (!signal.aborted) this.#lose(1, `an answer of ${PATH} was lost: ${reasonOf(problem)}`);
+        return 'later' as const;
+      });
+      if (goesOn === 'never') return;
+      await clock.sleep(goesOn === 'now' ? PAUSE_MS : RETRY_MS, signal).catch(() => undefined); // the loop looks at the signal
+    }
+  }
+
+  async #ask(): Promise<'now' | 'later' | 'never'> {
+    const { server, answerTimeoutMs = ANSWER_TIMEOUT_MS } = this.#options;
+    const { status, text } = await server.ask({ path: PATH, method: 'POST' }, answerTimeoutMs);
+    if (status === 404 || status === 405) {
+      this.#tell(`the engine has no ${PATH}: prompts are routed by load alone`);
+      return 'never';
+    }
+    if (status !== 200) {
+      this.#tell(`${PATH} answers ${status}`);
+      return 'later';
+    }
+    const told: unknown = parseExact(text);
+    if (Array.isArray(told) && !this.#stopping.signal.aborted) this.#take(told);
+    return 'now';
+  }
+
+  #take(told: readonly unknown[]): void {
+    const events: (KvEvent | undefined)[] = [];
+    for (const each of told) {
+      const event = asRecord(each) ?? {};
+      if (this.#isAfterGap(event)) events.push(this.#normaliser.clear());
+      const read = this.#isOfWholePrefixes(event) ? this.#read(asRecord(event.data) ?? {}) : undefined;
+      if (read !== undefined) events.push(this.#normaliser.apply(read));
+    }
+    this.#emit(events);
+  }
+
+  /** Whether the engine's queue was too small for what happened: it forgets the oldest events then. */
+  #isAfterGap({ event_id: id, attention_dp_rank: rank }: UnknownRecord): boolean {
+    if (typeof id !== 'number') return false;
+    const key = typeof rank === 'number' ? rank : 0;
+    const last = this.#lastIds.get(key);
+    this.#lastIds.set(key, id);
+    if (last === undefined || id === last + 1) return false;
+    this.#partial.clear();
+    this.#drop(Math.max(1, id - last - 1), 'forgotten by the engine: its event_buffer_max_size is too small');
+    return true;
+  }
+
+  /** Layers that attend to a window alone have caches of their own, which hold no whole prefix. */
+  #isOfWholePrefixes({ window_size: window }: UnknownRecord): boolean {
+    if (typeof window !== 'number') return true;
+    this.#window = Math.max(this.#window, window);
+    return window === this.#window;
+  }
+
+  #read(data: UnknownRecord): EngineEvent | undefined {
+    if (data.type === 'stored') return this.#stored(data);
+    return data.type === 'removed' ? this.#removed(data) : undefined; // created, and moves between tiers
+  }
+
+  #stored({ blocks, parent_hash: parent, lora_name: lora, cache_salt: salt }: UnknownRecord): EngineEvent | undefined {
+    const { blockSizeTokens: size } = this.#options;
+    const hashes: bigint[] = [];
+    const tokenIds: number[] = [];
+    for (const each of Array.isArray(blocks) ? blocks : []) {
+      const block = asRecord(each) ?? {};
+      const [hash, ids] = [hashOf(block.block_hash), idsOf(block.tokens)];
+      if (hash === undefined || ids === undefined) {
+        this.#drop(1, 'of a shape that is not known');
+        break; // what follows hangs on it
+      }
+      if (ids.length > size) {
+        this.#drop(1, `block size ${ids.length}, not ${size}: give --block-size`);
+        return undefined;
+      }
+      if (ids.length < size) {
+        if (this.#partial.size < PARTIAL_BLOCKS_MAX) this.#partial.add(`${hash}`);
+        break;
+      }
+      hashes.push(hash);
+      tokenIds.push(...ids);
+    }
+    if (hashes.length === 0) return undefined;
+    const parentHash = hashOf(parent);
+    return {
+      kind: 'stored',
+      blockHashes: pairsOf(hashes),
+      parentHash: parentHash === undefined ? undefined : pairsOf([parentHash]),
+      tokenIds: Uint32Array.from(tokenIds),
+      blockSizeTokens: size,
+      extraKeys: undefined,
+      loraId: undefined,
+      loraName: typeof lora === 'string' ? lora : undefined,
+      cacheSalt: typeof salt === 'string' ? salt : undefined,
+      medium: undefined,
+      group: undefined,
+      cacheKind: undefined,
+    };
+  }
+
+  #removed({ block_hashes: list }: UnknownRecord): EngineEvent | undefined {
+    const hashes = (Array.isArray(list) ? list : [])
+      .map(hashOf)
+      .filter((hash) => hash !== undefined && !this.#partial.delete(`${hash}`)) as bigint[];
+    if (hashes.length === 0) return undefined;
+    return { kind: 'removed', blockHashes: pairsOf(hashes), medium: undefined, group: undefined };
+  }
+
+  #emit(events: readonly (KvEvent | undefined)[]): void {
+    const told = events.filter((event) => event !== undefined);
+    if (told.length === 0) return;
+    this.#options.onCame();
+    if (this.#listener !== undefined) this.#listener(told);
+    else this.#early?.push(told);
+  }
+
+  #lose(count: number, why: string): void {
+    this.#drop(count, why);
+    this.clear();
+  }
+
+  #drop(count: number, why: string): void {
+    this.#options.onDropped(count);
+    this.#tell(`events dropped: ${why}`);
+  }
+
+  /** Each problem once; there are few. */
+  #tell(problem: string): void {
+    if (this.#told.has(problem) || this.#told.size >= 100) return;
+    this.#told.add(problem);
+    this.#options.logger.warn('KV events of the engine', { problem });
+  }
+}
+
+function hashOf(value: unknown): bigint | undefined {
+  if (typeof value === 'bigint') return value & U64_MASK;
+  return typeof value === 'number' && Number.isSafeInteger(value) ? BigInt(value) & U64_MASK : undefined;
+}
+
+/** Undefined for what are no ids of text: media have an id beside the token's. */
+function idsOf(tokens: unknown): readonly number[] | undefined {
+  if (!Array.isArray(tokens)) return undefined;
+  const ids: number[] = [];
+  for (const token of tokens) {
+    const { token_id: id, token_extra_id: extra = 0 } = asRecord(token) ?? {};
+    if (typeof id !== 'number' || !Number.isInteger(id) || id < 0 || (extra !== 0 && extra !== null)) return undefined;
+    ids.push(id);
+  }
+  return ids;
+}
+
+/** As pairs of u32 halves, low half first. */
+function pairsOf(hashes: readonly bigint[]): Uint32Array {
+  const pairs = new Uint32Array(2 * hashes.length);
+  for (const [at, hash] of hashes.entries()) {
+    pairs[2 * at] = Number(hash & 0xffff_ffffn);
+    pairs[2 * at + 1] = Number(hash >> 32n);
+  }
+  return pairs;
+}

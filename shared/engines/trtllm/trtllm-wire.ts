@@ -1,0 +1,114 @@
+import { workerError } from '../../errors/index.ts';
+import type { CompletionUsage, EngineRequest } from '../../protocol/index.ts';
+import { asRecord, type UnknownRecord } from '../../records/index.ts';
+import { COMMON_SAMPLING_FIELDS, type FieldRow, guidedKind, sampling } from '../server/dialect.ts';
+import { logprobOf, type TokenAnswer, type TokenDelta } from '../server/token-reader.ts';
+import { exactText } from './exact-json.ts';
+
+/** How a request's fields are called by `/v1/completions` of `trtllm-serve`, which refuses every other. */
+export const FIELDS: readonly FieldRow[] = [
+  ...COMMON_SAMPLING_FIELDS,
+  { ours: 'top_k', theirs: 'top_k', read: ({ sampling: { top_k: k } }) => (k === -1 ? undefined : k) },
+  sampling('seed'),
+  sampling('allowed_token_ids', undefined),
+  { ours: 'guided_decoding', theirs: 'response_format', read: responseFormat },
+  { ours: 'min_tokens', theirs: 'min_tokens', read: ({ stop }) => stop.min_tokens },
+  { ours: 'max_thinking_tokens', theirs: 'thinking_token_budget', read: ({ stop }) => stop.max_thinking_tokens },
+  // It names tokens by their text: those that were chosen stand beside their ids, others could not be told.
+  { ours: 'top_logprobs', theirs: undefined, read: ({ output }) => (output.logprobs ?? 0) || undefined },
+  { ours: 'logprobs', theirs: 'logprobs', read: ({ output }) => (output.logprobs === 0 ? 1 : undefined) },
+  { ours: 'prompt_logprobs', theirs: undefined, read: ({ output }) => output.prompt_logprobs },
+  // The salt would be left out of its hashes, and tenants would read each other's blocks.
+  { ours: 'cache_salt', theirs: undefined, read: ({ routing }) => routing.cache_salt || undefined },
+  { ours: 'lora_name', theirs: undefined, read: ({ routing }) => routing.lora_name },
+];
+
+function responseFormat({ sampling: { guided_decoding: guided } }: EngineRequest): unknown {
+  const kind = guidedKind(guided);
+  switch (kind) {
+    case undefined:
+      return undefined;
+    case 'json':
+      return { type: 'json', schema: objectOf(guided?.json) };
+    case 'regex':
+      return { type: 'regex', regex: guided?.regex };
+    case 'grammar':
+      return { type: 'ebnf', ebnf: guided?.grammar };
+    case 'choice':
+      return { type: 'regex', regex: (guided?.choice ?? []).map(literal).join('|') };
+    case 'structural_tag':
+      throw workerError('InvalidArgument', 'structural_tag is not supported by TensorRT-LLM', {
+        param: 'guided_decoding',
+      });
+  }
+}
+
+function objectOf(schema: unknown): unknown {
+  return typeof schema === 'string' ? JSON.parse(schema) : schema;
+}
+
+/** A text as the pattern that matches it alone. */
+function literal(text: string): string {
+  return `(${text.replace(/[.*+?^${}()|[\]\\/-]/g, '\\$&')})`;
+}
+
+/** What a prefill worker asks of its engine so that a decode worker can fetch the blocks. */
+export const CONTEXT_ONLY = { request_type: 'context_only' } as const;
+
+/** What a prefill gave, for the decode worker: text, as its ids have more digits than numbers hold. */
+export function prefillResult({ kvTransferParams: params }: TokenAnswer): unknown {
+  const given = asRecord(params);
+  return given === undefined ? {} : { trtllm: exactText({ ...given, request_type: 'generation_only' }) };
+}
+
+/** The same at the decode worker; undefined where the prompt is computed here. */
+export function generationParams({ prefillResult: result }: EngineRequest): string | undefined {
+  const text = asRecord(result?.disaggregated_params)?.trtllm;
+  return typeof text === 'string' && text.startsWith('{') ? text : undefined;
+}
+
+/** Reads an event or a whole answer of `/v1/completions` with `detokenize: false`. */
+export function readTrtllmAnswer(body: UnknownRecord): TokenAnswer {
+  const choices: readonly unknown[] = Array.isArray(body.choices) ? body.choices : [];
+  return {
+    deltas: choices.map((choice) => readChoice(asRecord(choice) ?? {})),
+    usage: readUsage(body.usage),
+    kvTransferParams: asRecord(choices[0])?.disaggregated_params ?? undefined,
+    promptLogprobs: undefined,
+  };
+}
+
+function readChoice({
+  index,
+  token_ids: ids,
+  finish_reason: finish,
+  stop_reason: reason,
+  logprobs,
+}: UnknownRecord): TokenDelta {
+  if (ids !== null && ids !== undefined && !Array.isArray(ids)) {
+    throw workerError('BackendProtocol', 'the engine answered without token ids');
+  }
+  const chosen = asRecord(logprobs)?.token_logprobs;
+  return {
+    index: typeof index === 'number' ? index : 0,
+    tokenIds: (ids ?? []) as readonly number[], // checked by the reader
+    // A prefill is over when its prompt is computed.
+    finish: typeof finish !== 'string' ? undefined : finish === 'not_finished' ? 'length' : finish,
+    stopReason: typeof reason === 'string' || typeof reason === 'number' ? reason : undefined,
+    logprobs: Array.isArray(chosen) ? chosen.map(logprobOf) : undefined,
+    topLogprobs: undefined,
+  };
+}
+
+function readUsage(value: unknown): CompletionUsage | undefined {
+  const usage = asRecord(value);
+  if (typeof usage?.prompt_tokens !== 'number') return undefined;
+  const { prompt_tokens, completion_tokens, total_tokens } = usage;
+  const cached = asRecord(usage.prompt_tokens_details)?.cached_tokens;
+  return {
+    prompt_tokens,
+    completion_tokens: typeof completion_tokens === 'number' ? completion_tokens : 0,
+    ...(typeof total_tokens === 'number' ? { total_tokens } : {}),
+    ...(typeof cached === 'number' ? { prompt_tokens_details: { cached_tokens: cached } } : {}),
+  };
+}
