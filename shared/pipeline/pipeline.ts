@@ -94,7 +94,7 @@ interface SentAttempt {
 }
 
 /** A request on its way to another worker. */
-interface RequestMove {
+export interface RequestMove {
   readonly requestId: string;
   readonly model: string;
   /** The one that failed; undefined where none had been chosen. */
@@ -123,7 +123,7 @@ export interface PipelineObserver {
   migrated(model: string, type: 'new_request' | 'ongoing_request'): void;
   /** A request goes to the worker that was chosen for it. */
   sent?(attempt: SentAttempt): void;
-  /** A request leaves a worker that has failed it, for another one. */
+  /** Another worker has taken a request that one has failed, or wanted to be rid of. */
   moved?(move: RequestMove): void;
   /** A worker gets no new request until a canary passes. */
   workerStalled?(model: string, workerId: string): void;

@@ -33,6 +33,7 @@ export {
   type EngineRequest,
   type GuidedDecoding,
   isMovable,
+  MOVES_HEADER,
   isPinned,
   type OutputOptions,
   RELEASE_PREFILL,

@@ -149,7 +149,7 @@ class Relay implements Sink {
   #isOver = false;
   readonly #kill = (): void => {
     this.#end();
-    this.#from?.kill();
+    this.#from?.kill(this.#to.wasMoved ? 'moved' : undefined);
   };
   readonly #stop = (): void => this.#from?.stop();
 
@@ -168,6 +168,10 @@ class Relay implements Sink {
 
   accepted(): void {
     this.#to.accept();
+  }
+
+  moveAsked(): void {
+    this.#to.askToMove();
   }
 
   tokens(choice: number, ids: ArrayLike<number>, start: number, count: number): void {

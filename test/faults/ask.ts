@@ -21,8 +21,14 @@ export interface Asked {
 
 export const PROMPT = 'whatifamachinefails'.repeat(8);
 
-/** Asks as a client that may leave; one that is not `isRead` reads nothing before it is told to. */
-export function ask(fleet: VirtualFleet, form: Form, maxTokens: number, isRead = true): Asked {
+/** Asks as a client that may leave; one that is not `isRead` reads nothing before it is told to. @param more fields of the body */
+export function ask(
+  fleet: VirtualFleet,
+  form: Form,
+  maxTokens: number,
+  isRead = true,
+  more: Readonly<Record<string, unknown>> = {},
+): Asked {
   const leaving = new AbortController();
   let isOver = false;
   let read = (): void => {};
@@ -36,6 +42,7 @@ export function ask(fleet: VirtualFleet, form: Form, maxTokens: number, isRead =
     prompt: PROMPT,
     max_tokens: maxTokens,
     ignore_eos: true,
+    ...more,
     ...(form === 'stream' ? { stream: true, stream_options: { include_usage: true } } : {}),
   });
   const headers = { 'content-type': 'application/json' };

@@ -1,5 +1,6 @@
 // Loaded with the first chat elsewhere: here no time may pass meanwhile.
 import '../../shared/frontends/http/openai/chat.ts';
+import '../../shared/frontends/http/openai/completions.ts';
 import { type Clock, seededRandom } from '../../shared/clock/index.ts';
 import type { Discovery } from '../../shared/discovery/index.ts';
 import { MemoryDiscovery, MemoryHub } from '../../shared/discovery/memory/memory-discovery.ts';
@@ -48,6 +49,11 @@ const LINK = { kvBytesPerToken: 1_000_000, kvTransferBandwidthGbps: 0.05 };
 /** What a process on `clock` knows the others by. */
 type DiscoveryOn = (clock: Clock) => Discovery;
 
+/** How long workers drain. */
+export interface Limits {
+  readonly drainLimitMs?: number;
+}
+
 /** One worker of a fleet, and the ways in which it can come to grief. */
 export class FleetWorker {
   readonly role: Role;
@@ -84,8 +90,12 @@ export class FleetWorker {
     return this.#isStopped;
   }
 
+  /** What became of its streams, once it has drained. */
+  report: Awaited<ReturnType<Worker['drain']>> | undefined;
+
   stop(): void {
-    void this.worker.drain().then(() => {
+    void this.worker.drain().then((report) => {
+      this.report = report;
       this.#isStopped = true;
     });
   }
@@ -159,12 +169,14 @@ export class VirtualFleet {
   readonly #events = createMemoryEventPlane({ clock: this.clock, random: this.#random });
   readonly #handoffs = memoryHandoffs();
   readonly #discoveryOn: DiscoveryOn;
+  readonly #limits: Limits;
   /** The frontends'. */
   readonly discovery: Discovery;
   #frontend: ReturnType<typeof mortalCaller> | undefined;
   app!: TestApp['app']; // `open` sets it before anybody else has this
 
-  private constructor(connect: ((clock: VirtualClock) => DiscoveryOn) | undefined) {
+  private constructor(connect: ((clock: VirtualClock) => DiscoveryOn) | undefined, limits: Limits) {
+    this.#limits = limits;
     this.#discoveryOn = (connect ?? ((clock) => this.#inMemory(clock)))(this.clock);
     this.discovery = this.#discoveryOn(this.clock);
   }
@@ -173,8 +185,12 @@ export class VirtualFleet {
    * @param roles one worker each
    * @param connect how its processes know of each other; absent = all that one knows, all know at once
    */
-  static async open(roles: readonly Role[], connect?: (clock: VirtualClock) => DiscoveryOn): Promise<VirtualFleet> {
-    const fleet = new VirtualFleet(connect);
+  static async open(
+    roles: readonly Role[],
+    connect?: (clock: VirtualClock) => DiscoveryOn,
+    limits: Limits = {},
+  ): Promise<VirtualFleet> {
+    const fleet = new VirtualFleet(connect, limits);
     for (const role of roles) await fleet.start(role);
     await fleet.#openFrontend();
     return fleet;
@@ -213,7 +229,7 @@ export class VirtualFleet {
         logger: captureLogger().logger,
         metrics: createWorkerMetrics({ ...address, model: 'letters', clock }),
         health: new EndpointHealth(clock, [address.endpoint]),
-        settings: { graceMs: GRACE_MS },
+        settings: { graceMs: GRACE_MS, ...this.#limits },
       },
       new AbortController().signal,
     );

@@ -146,8 +146,8 @@ class MemoryStream implements CallerWire, AnswerWire {
     queueMicrotask(() => this.#worker?.stop());
   }
 
-  kill(): void {
-    queueMicrotask(() => this.#worker?.abort(workerError('Cancelled', 'killed by the caller')));
+  kill(_streamId: number, isMoved: boolean): void {
+    queueMicrotask(() => this.#worker?.abort(workerError('Cancelled', 'killed by the caller'), isMoved));
   }
 
   credit(_streamId: number, amount: number): void {
@@ -156,6 +156,10 @@ class MemoryStream implements CallerWire, AnswerWire {
 
   accept(): void {
     this.#deliver(() => this.#caller.accept());
+  }
+
+  askToMove(): void {
+    this.#deliver(() => this.#caller.moveAsked());
   }
 
   tokens(_streamId: number, choice: number, ids: ArrayLike<number>, start: number, count: number): void {

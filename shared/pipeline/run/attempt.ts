@@ -4,6 +4,7 @@ import { type EngineRequest, isMovable, isPinned } from '../../protocol/index.ts
 import type { Reservation } from '../../router/index.ts';
 import type { Span } from '../../telemetry/index.ts';
 import type { Worker } from '../models/routable-model.ts';
+import type { RequestMove } from '../pipeline.ts';
 import type { PrefillLeg } from './prefill-leg.ts';
 import type { RunContext } from './run-context.ts';
 
@@ -74,6 +75,12 @@ export class Attempt {
   }
 }
 
+/** Why a request is sent to another worker, until that one has taken it. */
+interface Move {
+  readonly type: 'new_request' | 'ongoing_request';
+  readonly event: RequestMove;
+}
+
 /** What one request has left of its moves to other workers, and what it takes along. */
 export class MigrationBudget {
   readonly #context: RunContext;
@@ -83,6 +90,8 @@ export class MigrationBudget {
   readonly #isMovable: boolean;
   readonly #generated: GeneratedTokens | undefined;
   #left: number;
+  /** From the last worker that had the request; those that turned it away since then do not count. */
+  #move: Move | undefined;
 
   /** @param modelName primary name of the model, for the metrics */
   constructor(context: RunContext, modelName: string, request: EngineRequest, promptTokens: number) {
@@ -111,7 +120,7 @@ export class MigrationBudget {
   }
 
   /**
-   * Whether the request may move after `error`; counts the move when it may. One that cannot go on elsewhere may still be
+   * Whether the request may move after `error`; takes a move from the budget when it may. One that cannot go on elsewhere may still be
    * offered to another worker when the first did not take it.
    *
    * @param workerId who failed it
@@ -127,14 +136,27 @@ export class MigrationBudget {
       return false;
     }
     this.#left--;
-    observer.migrated(this.#modelName, hasOutput ? 'ongoing_request' : 'new_request');
-    observer.moved?.({
-      requestId: this.#request.id,
-      model: this.#modelName,
-      workerId,
-      reason: error.worker ?? error.code,
-      outputTokens: this.#generated?.count ?? 0,
-    });
+    this.#move ??= {
+      type: hasOutput ? 'ongoing_request' : 'new_request',
+      event: {
+        requestId: this.#request.id,
+        model: this.#modelName,
+        workerId,
+        reason: error.worker ?? error.code,
+        outputTokens: this.#generated?.count ?? 0,
+      },
+    };
+    return true;
+  }
+
+  /** A worker has taken the request: returns whether that was a move, and counts it. */
+  arrived(): boolean {
+    const move = this.#move;
+    if (move === undefined) return false;
+    this.#move = undefined;
+    const { observer } = this.#context;
+    observer.migrated(this.#modelName, move.type);
+    observer.moved?.(move.event);
     return true;
   }
 

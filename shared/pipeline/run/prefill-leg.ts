@@ -34,6 +34,8 @@ export interface PrefillLegOptions {
   /** As sent: one token, the rank named. */
   readonly request: EngineRequest;
   readonly headers: Readonly<Record<string, string>>;
+  /** Whether another prefill worker could be tried. */
+  readonly hasOther: () => boolean;
   /** Of this leg, where spans are made; ends with it. */
   readonly span?: Span | undefined;
 }
@@ -184,6 +186,13 @@ export class PrefillLeg implements CallSink, WatchedStream {
   timedOut(): void {
     this.#call?.kill();
     this.fail(workerError('ResponseTimeout'));
+  }
+
+  /** One token is not worth two workers at once: the prompt is begun anew where it can be, and stays where it cannot. */
+  moveAsked(): void {
+    if (this.#isOver || this.#isAbandoned || !this.#options.hasOther()) return;
+    this.#call?.kill('moved');
+    this.fail(workerError('EngineShutdown', 'the worker is about to end'));
   }
 
   stalled(): void {

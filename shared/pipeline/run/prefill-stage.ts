@@ -47,6 +47,8 @@ export interface PrefillQuestion {
 export interface PrefillAsk extends PrefillQuestion {
   /** Whether it may be tried at another prefill worker after `error`; counts as a move when it may. */
   mayRetry(error: ServeError): boolean;
+  /** Whether it could be, without asking for it. */
+  couldRetry(): boolean;
 }
 
 /** | `here` | the decode worker computes the prompt | `away` | it fetches the blocks | `whole` | there is nothing to decode | */
@@ -136,6 +138,8 @@ export class PrefillStage {
       reservation,
       request: { ...firstLeg(request, reservation), ...(bootstrapInfo && { bootstrapInfo }) },
       headers: { ...routed.headers, ...traceHeaders(span) },
+      hasOther: () =>
+        ask.couldRetry() && this.#hasUntried(ask, { pool, workers: this.#others(routed.model, reservation.worker) }),
       span,
     });
     leg.start();
@@ -183,6 +187,12 @@ export class PrefillStage {
   #hasUntried({ request, routed, eligibility }: PrefillAsk, { workers }: PrefillPool): boolean {
     const excluded = eligibility.excluded(workers, this.#remote(request, routed.model, workers));
     return workers.some(({ id }) => !excluded.has(id));
+  }
+
+  /** The prefill workers that there are now, without `worker`. */
+  #others(model: RoutableModel, worker: Worker): readonly Worker[] {
+    const { workers = [] } = this.#options.modelNow(model)?.prefill ?? {};
+    return workers.filter(({ id }) => id !== worker.id);
   }
 
   /** Where the two engines of a request meet, if the prefill worker has such a place. */

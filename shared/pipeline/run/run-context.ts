@@ -1,6 +1,6 @@
 import type { Clock } from '../../clock/index.ts';
 import type { RequestPlane } from '../../planes/index.ts';
-import type { ChatMessage, GenerationRequest } from '../../protocol/index.ts';
+import { type ChatMessage, type GenerationRequest, MOVES_HEADER } from '../../protocol/index.ts';
 import type { Inhibition, Router } from '../../router/index.ts';
 import type { Span } from '../../telemetry/index.ts';
 import type { RoutableModel, Worker, WorkersOfPool } from '../models/routable-model.ts';
@@ -59,7 +59,7 @@ export function routedRequest(
   model: RoutableModel,
   signal: AbortSignal,
 ): RoutedRequest {
-  const headers: Record<string, string> = { ...metadata };
+  const headers: Record<string, string> = { ...metadata, [MOVES_HEADER]: '1' };
   if (trace.traceparent !== undefined) headers.traceparent = trace.traceparent;
   if (trace.tracestate !== undefined) headers.tracestate = trace.tracestate;
   if (trace.requestId !== undefined) headers['x-request-id'] = trace.requestId;

@@ -1,5 +1,4 @@
 import { type ServeError, toServeError, workerError } from '../../errors/index.ts';
-import type { CallSink } from '../../planes/index.ts';
 import {
   type CompletionUsage,
   type EngineOutput,
@@ -16,14 +15,17 @@ import type { Preprocessed } from '../prompt/preprocess.ts';
 import { mediaParts } from '../prompt/prompt-tokens.ts';
 import { Attempt, MigrationBudget } from './attempt.ts';
 import type { EncoderResult, EncodeStage } from './encode-stage.ts';
+import { Handover, type HandoverHost } from './handover.ts';
 import type { PrefillLeg } from './prefill-leg.ts';
-import type { Prefilled, PrefillStage } from './prefill-stage.ts';
+import type { PrefillAsk, Prefilled, PrefillStage } from './prefill-stage.ts';
 import { type RoutedRequest, type RunContext, routedRequest } from './run-context.ts';
 import type { WatchedStream } from './stalled-workers.ts';
 import { avoidAfter, WorkerChoice, WorkerEligibility } from './worker-choice.ts';
 
 /** It began at another worker. */
 const ANOTHER_ATTEMPT = { [RETRY_HEADER]: '1' };
+/** A worker that asks more often, for a stream that nobody takes, is not heard. */
+const MOVES_EVERY_MS = 1000;
 
 /** What every run of one pipeline shares, with the stages before its attempts. */
 export interface RunParts extends RunContext {
@@ -40,13 +42,15 @@ export interface RunParts extends RunContext {
  * With prefill workers, choosing begins with a prefill (`PrefillStage`), whose leg belongs to the attempt: it is abandoned
  * when the attempt ends before its decode worker has said anything.
  *
- * | State | worker chosen | first output | failure that may move | other failure | end | client gone |
- * |---|---|---|---|---|---|---|
- * | choosing | sent | - | - | failed | - | closed |
- * | sent | - | streaming | choosing | failed | ended | killed |
- * | streaming | - | - | choosing, with the tokens so far | failed | ended | killed |
+ * | State | worker chosen | first output | failure that may move | other failure | end | client gone | asked to move |
+ * |---|---|---|---|---|---|---|---|
+ * | choosing | sent | - | - | failed | - | closed | - |
+ * | sent | - | streaming | choosing | failed | ended | killed | a `Handover` begins, where somebody else is left |
+ * | streaming | - | - | choosing, with the tokens so far | failed | ended | killed | the same |
+ *
+ * A handover changes nothing before another worker has taken the stream; whatever befalls the stream where it is ends it.
  */
-export class RequestRun implements CallSink, WatchedStream {
+export class RequestRun implements HandoverHost, WatchedStream {
   readonly #context: RunParts;
   readonly #request: GenerationRequest;
   readonly #model: RoutableModel;
@@ -62,6 +66,8 @@ export class RequestRun implements CallSink, WatchedStream {
   #isWithoutPrefill = false;
   #encoded: Promise<EncoderResult | undefined> | undefined;
   #attempt = new Attempt();
+  #handover: Handover | undefined;
+  #movesFromMs = 0;
   #attempts = 0;
   /** Of the last attempt that was sent. */
   #workerId: string | undefined;
@@ -112,10 +118,16 @@ export class RequestRun implements CallSink, WatchedStream {
 
   accepted(): void {
     this.showedLife = true;
+    if (this.#budget.arrived()) this.#response.moved();
   }
 
   tokens(choice: number, ids: ArrayLike<number>, start: number, count: number): void {
     if (this.#isClosed) return;
+    if (this.#handover?.isHolding === true) {
+      const kept = Array.from({ length: count }, (_, at) => ids[start + at] as number); // inside the caller's range
+      this.#keepBack(() => this.tokens(choice, kept, 0, count));
+      return;
+    }
     this.#attempt.hasBegun = true;
     this.#noteOutput(count);
     this.#budget.keep(ids, start, count);
@@ -132,6 +144,10 @@ export class RequestRun implements CallSink, WatchedStream {
 
   output(output: EngineOutput): void {
     if (this.#isClosed) return;
+    if (this.#handover?.isHolding === true) {
+      this.#keepBack(() => this.output(output));
+      return;
+    }
     if (saysSomething(output)) this.#attempt.hasBegun = true;
     this.#noteOutput(output.token_ids?.length ?? 0);
     const cached = output.completion_usage?.prompt_tokens_details?.cached_tokens;
@@ -150,12 +166,14 @@ export class RequestRun implements CallSink, WatchedStream {
   }
 
   end(): void {
+    this.#stay();
     if (this.#isClosed) return;
     this.#close();
     this.#response.end();
   }
 
   fail(error: ServeError): void {
+    this.#stay();
     if (this.#response.isComplete) this.end(); // everything was said; how the worker left does not matter
     if (this.#isClosed) return;
     const worker = this.#attempt.reservation?.worker;
@@ -177,6 +195,91 @@ export class RequestRun implements CallSink, WatchedStream {
   /** Stays where it is while it cannot go on elsewhere: its worker may come back. */
   stalled(): void {
     if (this.#budget.isOpen && this.#choice.hasOtherThan(this.#attempt.reservation?.worker.id)) this.timedOut();
+  }
+
+  moveAsked(): void {
+    const { call, reservation } = this.#attempt;
+    if (this.#isClosed || this.#handover !== undefined || call === undefined || reservation === undefined) return;
+    if (!this.#budget.isOpen || !this.#choice.hasOtherThan(reservation.worker.id)) return;
+    const nowMs = this.#context.clock.nowMs();
+    if (nowMs < this.#movesFromMs) return;
+    this.#movesFromMs = nowMs + MOVES_EVERY_MS;
+    const handover = new Handover({ context: this.#context, routed: this.#routed, from: this.#attempt, host: this });
+    this.#handover = handover;
+    reservation.release(); // the next place has the same name
+    this.#handOver(handover).catch(() => this.handoverFailed(handover)); // nobody takes it now: the worker asks again
+  }
+
+  handedOver({ attempt }: Handover): void {
+    const { call, reservation: left } = this.#attempt;
+    const { reservation, leg } = attempt;
+    if (left === undefined || reservation === undefined) return; // a stream at a worker, and a place that was taken
+    this.#handover = undefined;
+    this.#choice.eligibility.failedAt(left.worker.id);
+    this.#budget.take(workerError('EngineShutdown'), left.worker.id, false, this.#hasOutput);
+    if (this.#budget.continuation() !== this.#prompt.request) this.#response.carriedOn();
+    this.#leave('moved');
+    call?.kill('moved');
+    this.#attempt = attempt;
+    this.#tellWorkers(leg, reservation);
+    this.#tellSent(reservation);
+    if (leg?.isDone === true) leg.keep();
+    this.#context.streamWatch?.add(this, reservation.worker, this.#model);
+    if (this.#isPaused) attempt.call?.pause();
+    this.accepted();
+  }
+
+  handoverFailed(handover: Handover): void {
+    if (this.#handover === handover) this.#stay();
+  }
+
+  /** The stream goes on where it is, with what was kept back. */
+  #stay(): void {
+    const handover = this.#handover;
+    if (handover === undefined) return;
+    this.#handover = undefined;
+    for (const say of handover.cancel()) say();
+    if (!this.#isClosed && !this.#isPaused) this.#attempt.call?.resume();
+  }
+
+  #keepBack(say: () => void): void {
+    this.showedLife = true;
+    this.#handover?.keep(say);
+  }
+
+  /** Finds another worker, and asks it to go on after the last token that the client has. */
+  async #handOver(handover: Handover): Promise<void> {
+    const { attempt, routed, choice, prefillers } = handover;
+    const isSplit = this.#isSplit;
+    if (isSplit) this.#hold(handover); // a prompt is computed for the tokens that there are now
+    const request = this.#budget.continuation();
+    if (request === undefined) throw workerError('Unavailable', 'no token is left to make');
+    const ask = { routed, eligibility: prefillers, mayRetry: () => false, couldRetry: () => false };
+    const prefilled = await this.#prefill(await this.#encode(request), attempt, ask);
+    if (prefilled.kind === 'whole') {
+      prefilled.leg.abandon();
+      throw workerError('Unavailable', 'one token is left to make');
+    }
+    const reservation = await choice.choose(prefilled.request, attempt.leg?.worker.scope.namespace);
+    if (handover.isOver) return reservation.release();
+    attempt.reservation = reservation;
+    if (!isSplit) this.#hold(handover);
+    const now = this.#budget.continuation();
+    if (now === undefined) throw workerError('Unavailable', 'no token is left to make');
+    const headers = { ...this.#headersOf(attempt, reservation), ...ANOTHER_ATTEMPT };
+    const whole = { ...prefilled.request, input: now.input, stop: now.stop };
+    attempt.call = this.#context.plane.call(
+      reservation.worker.transport,
+      { id: request.id, headers, ...encodeEngineRequest(whole, reservation.dpRank) },
+      handover,
+    );
+  }
+
+  /** Keeps back what the present worker says from now on; it may say at most one credit window more. */
+  #hold(handover: Handover): void {
+    if (handover.isOver) return;
+    handover.hold();
+    this.#attempt.call?.pause();
   }
 
   /** Tries again where that may help. @param lost prefill that failed */
@@ -208,7 +311,13 @@ export class RequestRun implements CallSink, WatchedStream {
     let reservation: Reservation<Worker>;
     let whole: EngineRequest;
     try {
-      const prefilled = await this.#prefill(await this.#encode(request));
+      const ask = {
+        routed: this.#routed,
+        eligibility: this.#prefillers,
+        mayRetry: (error: ServeError) => this.#mayMove(error, false),
+        couldRetry: () => this.#budget.isOpen,
+      };
+      const prefilled = await this.#prefill(await this.#encode(request), attempt, ask);
       if (prefilled.kind === 'whole') return this.#endWith(prefilled);
       whole = prefilled.request;
       reservation = await this.#choice.choose(whole, attempt.leg?.worker.scope.namespace);
@@ -223,13 +332,7 @@ export class RequestRun implements CallSink, WatchedStream {
     attempt.reservation = reservation;
     this.#tellWorkers(attempt.leg, reservation);
     this.#tellSent(reservation);
-    const { headers: own, span } = this.#routed;
-    const headers = {
-      ...own,
-      ...attempt.beginSpan(reservation, span),
-      ...reservation.headers,
-      ...(this.#attempts > 1 ? ANOTHER_ATTEMPT : {}),
-    };
+    const headers = { ...this.#headersOf(attempt, reservation), ...(this.#attempts > 1 ? ANOTHER_ATTEMPT : {}) };
     this.showedLife = false;
     this.#context.streamWatch?.add(this, reservation.worker, this.#model);
     attempt.call = this.#context.plane.call(
@@ -249,21 +352,24 @@ export class RequestRun implements CallSink, WatchedStream {
     return encoderResult === undefined ? request : { ...request, encoderResult };
   }
 
-  /** Has the prompt computed by a prefill worker, where there are any. */
-  async #prefill(request: EngineRequest): Promise<Prefilled> {
+  #headersOf(attempt: Attempt, reservation: Reservation<Worker>): Readonly<Record<string, string>> {
+    const { headers: own, span } = this.#routed;
+    return { ...own, ...attempt.beginSpan(reservation, span), ...reservation.headers };
+  }
+
+  /** Whether prompts are computed apart. */
+  get #isSplit(): boolean {
+    return this.#context.prefill !== undefined && this.#model.pool.role === 'decode' && !this.#isWithoutPrefill;
+  }
+
+  /** Has the prompt computed by a prefill worker, where there are any. @param attempt whose leg that is */
+  async #prefill(request: EngineRequest, attempt: Attempt, ask: Omit<PrefillAsk, 'request'>): Promise<Prefilled> {
     const { prefill } = this.#context;
-    if (prefill === undefined || this.#model.pool.role !== 'decode' || this.#isWithoutPrefill)
-      return { kind: 'here', request };
-    const prefilled = await prefill.run({
-      request,
-      routed: this.#routed,
-      eligibility: this.#prefillers,
-      mayRetry: (error) => this.#mayMove(error, false),
-    });
+    if (prefill === undefined || !this.#isSplit) return { kind: 'here', request };
+    const prefilled = await prefill.run({ request, ...ask });
     if (prefilled.kind !== 'away') return prefilled;
     const { leg, report } = prefilled;
-    const attempt = this.#attempt;
-    if (this.#isClosed) leg.abandon();
+    if (this.#isClosed || ask.routed.signal.aborted) leg.abandon();
     attempt.leg = leg;
     if (report !== undefined) this.#notePrefilled(leg, report.usage);
     else
@@ -271,7 +377,7 @@ export class RequestRun implements CallSink, WatchedStream {
         ({ usage }) => this.#notePrefilled(leg, usage),
         () => undefined, // `lost` tells
       );
-    void leg.lost.then((error) => attempt.leg === leg && attempt.call !== undefined && this.#loseLeg(error));
+    void leg.lost.then((error) => this.#attempt.leg === leg && attempt.call !== undefined && this.#loseLeg(error));
     return prefilled;
   }
 
@@ -377,9 +483,7 @@ export class RequestRun implements CallSink, WatchedStream {
 
   /** Counts the move when it may be made. */
   #mayMove(error: ServeError, isPrefillLost: boolean): boolean {
-    if (this.#signal.aborted || !this.#budget.take(error, this.#workerId, isPrefillLost, this.#hasOutput)) return false;
-    this.#response.moved();
-    return true;
+    return !this.#signal.aborted && this.#budget.take(error, this.#workerId, isPrefillLost, this.#hasOutput);
   }
 
   /** Stops granting credit while the client reads too slowly; at most one credit window more arrives. */
@@ -389,7 +493,7 @@ export class RequestRun implements CallSink, WatchedStream {
     this.#attempt.call?.pause();
     this.#sink.onUnblocked(() => {
       this.#isPaused = false;
-      this.#attempt.call?.resume();
+      if (this.#handover?.isHolding !== true) this.#attempt.call?.resume();
     });
   }
 
@@ -432,6 +536,8 @@ export class RequestRun implements CallSink, WatchedStream {
 
   #close(error = this.#signal.aborted ? 'cancelled' : undefined): void {
     this.#isClosed = true;
+    this.#handover?.cancel(); // what it kept back is nobody's now
+    this.#handover = undefined;
     if (this.#response.hasOverrun) this.#context.observer.overran?.(this.#model.primaryName, this.#workerId);
     this.#signal.removeEventListener('abort', this.#onAbort);
     this.#leave(error);

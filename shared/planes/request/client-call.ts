@@ -10,7 +10,8 @@ const CREDIT_GRANT = INITIAL_CREDIT / 2;
 /** What a call asks of the connection that carries it. */
 export interface CallerWire {
   stop(streamId: number): void;
-  kill(streamId: number): void;
+  /** @param isMoved another worker goes on */
+  kill(streamId: number, isMoved: boolean): void;
   credit(streamId: number, amount: number): void;
   /** The stream is over at this side. */
   release(streamId: number): void;
@@ -87,9 +88,9 @@ export class ClientCall implements Call {
     this.#wire?.stop(this.#streamId);
   }
 
-  kill(): void {
+  kill(why?: 'moved'): void {
     if (this.#state === 'closed') return;
-    this.#wire?.kill(this.#streamId);
+    this.#wire?.kill(this.#streamId, why === 'moved');
     this.#close();
   }
 
@@ -117,6 +118,11 @@ export class ClientCall implements Call {
     if (this.#state !== 'open') return;
     if (!this.#consume(count)) return;
     this.#sink.tokens(choice, ids, start, count);
+  }
+
+  /** MOVE arrived. */
+  moveAsked(): void {
+    if (this.#state === 'open') this.#sink.moveAsked?.();
   }
 
   /** A DATA item arrived. */
@@ -170,7 +176,7 @@ export class ClientCall implements Call {
   /** Ends the stream at both sides with `error`. */
   abandon(error: ServeError): void {
     if (this.#state === 'closed') return;
-    this.#wire?.kill(this.#streamId);
+    this.#wire?.kill(this.#streamId, false);
     this.fail(error);
   }
 

@@ -89,6 +89,7 @@ const CREDIT_MAX = 2 ** 31;
 /** What a call at the worker asks of the connection that carries it. */
 export interface AnswerWire {
   accept(streamId: number): void;
+  askToMove(streamId: number): void;
   tokens(streamId: number, choice: number, ids: ArrayLike<number>, start: number, count: number): void;
   /** The bytes of one item; throws what `IncomingCall.output` turns into a failure of the stream. */
   encodeItem(output: EngineOutput): RecordPieces;
@@ -139,6 +140,7 @@ export class ServerCall implements IncomingCall {
   #credit = INITIAL_CREDIT;
   #finalError: WireError | undefined;
   #isStopped = false;
+  #wasMoved = false;
   #abortReason: ServeError | undefined;
   // Signals are made when first asked for: most handlers need one of the two, and each costs microseconds.
   #aborter: AbortController | undefined;
@@ -171,6 +173,10 @@ export class ServerCall implements IncomingCall {
     return this.#isStopped;
   }
 
+  get wasMoved(): boolean {
+    return this.#wasMoved;
+  }
+
   get signal(): AbortSignal {
     if (this.#aborter === undefined) {
       this.#aborter = new AbortController();
@@ -195,6 +201,10 @@ export class ServerCall implements IncomingCall {
     } catch (thrown) {
       this.#failWith(thrown);
     }
+  }
+
+  askToMove(): void {
+    if (this.#state === 'open' && this.#isAccepted) this.#wire.askToMove(this.#streamId);
   }
 
   accept(): void {
@@ -273,9 +283,10 @@ export class ServerCall implements IncomingCall {
     this.#stopper?.abort(this.#stopReason());
   }
 
-  /** KILL arrived or the connection is gone: nobody listens any more. */
-  abort(reason: ServeError): void {
+  /** KILL arrived or the connection is gone: nobody listens any more. @param wasMoved another worker goes on */
+  abort(reason: ServeError, wasMoved = false): void {
     if (this.#state === 'closed') return;
+    this.#wasMoved = wasMoved;
     this.#observer.cancelled();
     this.#close(reason);
   }

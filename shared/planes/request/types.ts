@@ -23,14 +23,19 @@ export interface PlaneRequest {
 /** What the caller implements. `accepted` comes first and once, unless the call fails before it. */
 export interface CallSink extends OutputSink {
   accepted(): void;
+  /**
+   * The worker would have another one go on, as it is about to end. The stream goes on here until the caller kills it, and may be
+   * asked about again. @default the stream stays
+   */
+  moveAsked?(): void;
 }
 
 /** A request under way, seen from the caller. All methods are idempotent and do nothing once the stream is closed. */
 export interface Call {
   /** Ask the engine to finish soon; what it has made still arrives, then `end`. */
   stop(): void;
-  /** Drop the request now. The sink is not called again. */
-  kill(): void;
+  /** Drop the request now. The sink is not called again. @param why another worker goes on; else nobody wants the answer */
+  kill(why?: 'moved'): void;
   /** Stop granting credit: the worker sends what it was already allowed (at most the credit window) and then waits. */
   pause(): void;
   resume(): void;
@@ -51,6 +56,10 @@ export interface IncomingCall extends OutputSink {
   readonly stopped: AbortSignal;
   /** Whether `stopped` has aborted; costs no signal. */
   readonly isStopped: boolean;
+  /** The caller has killed it because another worker goes on. */
+  readonly wasMoved: boolean;
+  /** Tells the caller, past whatever waits for credit, that another worker had better go on. For callers that can hear it. */
+  askToMove(): void;
   /** Sends the prologue: the request was taken on. Implied by the first `tokens`, `output` or `end`. */
   accept(): void;
   /** True while the caller has granted no credit: an engine that can wait should. Output is kept meanwhile. */

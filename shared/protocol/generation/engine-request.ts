@@ -83,6 +83,12 @@ export function isMovable(request: EngineRequest): boolean {
   return !isPinned(request);
 }
 
+/**
+ * Header of a call whose caller can be asked to have another worker go on, and does so where it can. Of a call without it a
+ * worker that ends has to guess: callers of earlier releases move what fails.
+ */
+export const MOVES_HEADER = 'x-stator-moves';
+
 /** When generation ends. Absent fields leave the choice to the engine. */
 export interface StopConditions {
   readonly max_tokens?: number;

@@ -8,6 +8,9 @@ import { isRecord } from '../../records/index.ts';
 import type { WorkerMetrics } from '../../telemetry/index.ts';
 import type { ServedCall } from './served-call.ts';
 
+/** How often callers are asked whether another worker can go on by now. */
+const ASK_AGAIN_MS = 5000;
+
 /** How long the last frames of ended streams may take to leave. */
 const FLUSH_LIMIT_MS = 1000;
 
@@ -19,9 +22,9 @@ const LEFT_MAX = 4096;
 /** What became of the streams that were open when the drain began. */
 export interface DrainReport {
   readonly finished: number;
-  /** Failed so that another worker goes on with them. */
+  /** Another worker goes on with them, or they were failed for callers of earlier releases to see to it. */
   readonly moved: number;
-  /** Failed at the drain's limit because they could not move. */
+  /** Failed at the drain's limit. */
   readonly failed: number;
 }
 
@@ -39,6 +42,12 @@ export class CallsUnderWay {
   /** Keys of requests that were cut here, and that another worker may go on with. */
   readonly #left = new Set<string>();
   #waiters: (() => void)[] = [];
+  #moved = 0;
+
+  /** Those that another worker has gone on with, at their callers' word. */
+  get moved(): number {
+    return this.#moved;
+  }
 
   get count(): number {
     return this.#calls.size;
@@ -51,6 +60,7 @@ export class CallsUnderWay {
   remove(call: ServedCall): void {
     this.#calls.delete(call);
     if (call.wasCut) this.#noteLeft(call);
+    if (call.wasMoved) this.#moved++;
     if (this.#calls.size > 0) return;
     for (const waiter of this.#waiters.splice(0)) waiter();
   }
@@ -66,6 +76,11 @@ export class CallsUnderWay {
     const chosen = [...this.#calls].filter(isChosen).reverse();
     for (const call of chosen) call.breakOff(error);
     return chosen.length;
+  }
+
+  /** Asks the callers of those that another worker could go on with. */
+  askToMove(): void {
+    for (const call of [...this.#calls]) if (call.isMovable && call.isAsked) call.askToMove();
   }
 
   /** Ends those that a client knows by `id`, every prompt and leg of its request. */
@@ -87,8 +102,9 @@ export class CallsUnderWay {
 }
 
 /**
- * Lets streams under way end: all for the grace period, then those that cannot move to another worker up to
- * the limit, both counted from now.
+ * Lets streams under way end, up to the drain's limit. Once the grace period is over their callers are asked, over and over, to have
+ * other workers go on with them: only they know whether there are any, and a stream that has nowhere to go stays. Both times
+ * count from now.
  */
 export async function drainCalls(
   calls: CallsUnderWay,
@@ -96,15 +112,27 @@ export async function drainCalls(
   limits: { readonly graceMs: number; readonly drainLimitMs: number },
 ): Promise<DrainReport> {
   const error = workerError('EngineShutdown', 'the worker is shutting down');
-  const open = calls.count;
-  let moved = 0;
+  const [open, movedBefore, beganMs] = [calls.count, calls.moved, clock.nowMs()];
   let failed = 0;
-  if (!(await forAtMost({ clock, timeoutMs: limits.graceMs }, () => calls.over()))) {
-    moved = calls.breakOff(error, (call) => call.isMovable);
-    const leftMs = Math.max(0, limits.drainLimitMs - limits.graceMs);
-    if (!(await forAtMost({ clock, timeoutMs: leftMs }, () => calls.over()))) failed = calls.breakOff(error);
+  let handedBack = 0;
+  if (!(await isOverWithin(limits.graceMs))) {
+    handedBack = calls.breakOff(error, (call) => call.isMovable && !call.isAsked);
+    for (let leftMs = leftOf(); leftMs > 0; leftMs = leftOf()) {
+      calls.askToMove();
+      if (await isOverWithin(Math.min(leftMs, ASK_AGAIN_MS))) break;
+    }
+    failed = calls.breakOff(error);
   }
+  const moved = handedBack + calls.moved - movedBefore;
   return { finished: open - moved - failed, moved, failed };
+
+  function isOverWithin(timeoutMs: number): Promise<boolean> {
+    return forAtMost({ clock, timeoutMs }, () => calls.over());
+  }
+
+  function leftOf(): number {
+    return Math.max(limits.drainLimitMs, limits.graceMs) - (clock.nowMs() - beganMs);
+  }
 }
 
 /** Waits until the plane has sent what ended streams still had, within a second. */

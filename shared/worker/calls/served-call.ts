@@ -7,6 +7,7 @@ import {
   type EngineOutput,
   type EngineRequest,
   isMovable,
+  MOVES_HEADER,
   RETRY_HEADER,
   requestKeyOf,
 } from '../../protocol/index.ts';
@@ -51,7 +52,7 @@ export interface ServedCallDeps {
  * |---|---|---|---|
  * | engine ends or fails | - | end or error | success or `generate` |
  * | STOP | aborted | what was made so far, then end | cancelled |
- * | KILL, lost, deadline | aborted | nothing more | cancelled |
+ * | KILL (another worker goes on, or nobody wants it), lost, deadline | aborted | nothing more | cancelled |
  * | `fail` by the worker | aborted | the error | `generate` |
  * | `cancel` from another edge | aborted | that its client cancelled it | cancelled |
  */
@@ -83,6 +84,16 @@ export class ServedCall implements EngineSink {
   /** Whether another worker could go on with it. */
   get isMovable(): boolean {
     return this.#request === undefined || isMovable(this.#request);
+  }
+
+  /** Whether its caller is asked, and no one guesses. */
+  get isAsked(): boolean {
+    return this.#call.headers[MOVES_HEADER] !== undefined;
+  }
+
+  /** Its caller has another worker go on with it. */
+  get wasMoved(): boolean {
+    return this.#call.wasMoved;
   }
 
   /** Data-parallel rank that has to serve it. */
@@ -163,6 +174,11 @@ export class ServedCall implements EngineSink {
     if (this.#isOver) return;
     this.#fail(error, 'generate');
     this.#aborter.abort(error);
+  }
+
+  /** The worker is about to end: its caller may have another one go on with it. */
+  askToMove(): void {
+    this.#call.askToMove();
   }
 
   /** What its client's ids of it have in common. */

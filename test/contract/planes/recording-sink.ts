@@ -15,9 +15,15 @@ export type SinkEvent =
 export class RecordingSink implements CallSink {
   readonly events: SinkEvent[] = [];
   tokenCount = 0;
+  /** Times that it was asked to have another worker go on. */
+  movesAsked = 0;
 
   accepted(): void {
     this.events.push({ kind: 'accepted' });
+  }
+
+  moveAsked(): void {
+    this.movesAsked++;
   }
 
   tokens(choice: number, ids: ArrayLike<number>, start: number, count: number): void {

@@ -394,6 +394,14 @@ export function describeRequestPlane(
         expect(server.activeStreams).toBe(0);
       });
 
+      it('tells the worker whether another one goes on', async () => {
+        const served = [await hold(), await hold()];
+        served[0]?.call.kill('moved');
+        served[1]?.call.kill();
+        await waitUntil(() => served.every(({ incoming }) => incoming.signal.aborted));
+        expect(served.map(({ incoming }) => incoming.wasMoved)).toEqual([true, false]);
+      });
+
       it('ignores what was on its way', async () => {
         const { sink, call, incoming } = await hold();
         incoming.tokens(0, [1], 0, 1);
@@ -558,6 +566,29 @@ export function describeRequestPlane(
         const { sink } = send(harness.caller.sibling(generate, 'ping') as Transport);
         await sink.closed();
         expect(heard).toEqual([PING_ENDPOINT]);
+      });
+
+      it('asks a caller past all that waits for credit, and the stream goes on', async () => {
+        const { sink, call, incoming } = await hold();
+        call.pause();
+        incoming.tokens(
+          0,
+          Array.from({ length: 1000 }, (_, at) => at),
+          0,
+          1000,
+        );
+        await waitUntil(() => sink.tokenCount === CREDIT);
+        incoming.askToMove();
+        incoming.askToMove();
+        await waitUntil(() => sink.movesAsked === 2);
+        expect(sink.tokenCount).toBe(CREDIT);
+        call.resume();
+        incoming.end();
+        await sink.closed();
+        expect(sink.tokenCount).toBe(1000);
+        incoming.askToMove(); // too late to mean anything
+        await roundTrip();
+        expect(sink.movesAsked).toBe(2);
       });
 
       it('finishes open streams and refuses new ones', async () => {

@@ -220,7 +220,8 @@ export class HandPlane implements RequestPlane {
     this.calls.push({ transport, request, sink, log });
     this.#waiting?.();
     const noted = (what: string) => () => void log.push(what);
-    return { stop: noted('stop'), kill: noted('kill'), pause: noted('pause'), resume: noted('resume') };
+    const kill = (why?: 'moved'): void => void log.push(why === undefined ? 'kill' : `kill: ${why}`);
+    return { stop: noted('stop'), kill, pause: noted('pause'), resume: noted('resume') };
   }
 
   /** The `count`-th call, once it was made. */

@@ -144,6 +144,7 @@ class HeldCall implements IncomingCall {
   readonly signal = this.#stop.signal;
   readonly stopped = this.signal;
   readonly isStopped = false;
+  readonly wasMoved = false;
   readonly body: unknown;
   readonly outputs: EngineOutput[] = [];
   hasEnded = false;
@@ -165,6 +166,8 @@ class HeldCall implements IncomingCall {
   }
 
   accept(): void {}
+
+  askToMove(): void {}
 
   tokens(): void {}
 

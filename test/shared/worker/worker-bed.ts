@@ -108,6 +108,7 @@ export class BreakableDiscovery extends MemoryDiscovery {
 /** What the caller of one request saw. */
 export class CallerSink implements CallSink {
   isAccepted = false;
+  movesAsked = 0;
   tokenCount = 0;
   readonly outputs: EngineOutput[] = [];
   end_ = false;
@@ -115,6 +116,10 @@ export class CallerSink implements CallSink {
 
   accepted(): void {
     this.isAccepted = true;
+  }
+
+  moveAsked(): void {
+    this.movesAsked++;
   }
 
   tokens(_choice: number, _ids: ArrayLike<number>, _start: number, count: number): void {
@@ -180,7 +185,13 @@ export function workerBed(engine: Engine) {
       await clock.advance(loadMs);
       return starting;
     },
-    call(worker: Worker, prompt: readonly number[], rest: Partial<EngineRequest> = {}, deadlineMs?: number) {
+    call(
+      worker: Worker,
+      prompt: readonly number[],
+      rest: Partial<EngineRequest> = {},
+      deadlineMs?: number,
+      { headers = {} }: { readonly headers?: Readonly<Record<string, string>> } = {},
+    ) {
       const sink = new CallerSink();
       const transport: Transport = { memory: `${worker.instanceId}/ns/backend/generate` };
       const request = engineRequest('r', prompt, rest);
@@ -189,7 +200,7 @@ export function workerBed(engine: Engine) {
         transport,
         {
           id: rest.id ?? 'r',
-          headers: HEADERS,
+          headers: { ...HEADERS, ...headers },
           body,
           ...(tokenIds && { tokenIds }),
           ...(deadlineMs === undefined ? {} : { deadlineMs }),

@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest';
 import type { EndpointRecord, FleetLoads } from '../../../shared/discovery/index.ts';
 import { createMockEngine } from '../../../shared/engines/index.ts';
 import { isMigratable, workerError } from '../../../shared/errors/index.ts';
-import { type EngineRequest, RELEASE_PREFILL } from '../../../shared/protocol/index.ts';
+import { type EngineRequest, MOVES_HEADER, RELEASE_PREFILL } from '../../../shared/protocol/index.ts';
 import { memoryHandoffs } from '../../support/memory-handoffs.ts';
 import { range } from '../engines/mocker/support.ts';
 import { load, ScriptedEngine, workerBed } from './worker-bed.ts';
@@ -338,6 +338,42 @@ describe('draining a worker', () => {
       expect(text).toMatch(new RegExp(`^stator_worker_drained_requests_total\\{.*outcome="${line}$`, 'm'));
     }
     expect(engine.isStopped).toBe(true);
+  });
+
+  it('asks callers that can hear it, over and over, and keeps what stays', async () => {
+    const engine = new ScriptedEngine();
+    const bed = workerBed(engine);
+    const worker = await bed.start();
+    const asked = { headers: { [MOVES_HEADER]: '1' } };
+    const [moved, kept, last] = [1, 2, 3].map((prompt) => bed.call(worker, [prompt], {}, undefined, asked));
+    const guided = bed.call(worker, [4], { sampling: { guided_decoding: { regex: 'a' } } }, undefined, asked);
+    await bed.clock.advance(10);
+    const draining = worker.drain();
+    await bed.clock.advance(5200);
+    const asks = () => [moved, kept, last, guided].map((call) => call?.sink.movesAsked);
+    expect(asks()).toEqual([1, 1, 1, 0]);
+    moved?.call.kill('moved');
+    await bed.clock.advance(5000);
+    expect(asks()).toEqual([1, 2, 2, 0]);
+    expect(engine.requests.map(({ signal }) => signal.aborted)).toEqual([true, false, false, false]);
+    engine.requests[1]?.sink.end();
+    engine.requests[3]?.sink.end();
+    await bed.clock.advance(890_000);
+    expect(kept?.sink).toMatchObject({ end_: true, error: undefined });
+    expect(last?.sink.error?.worker).toBe('EngineShutdown');
+    expect(await draining).toEqual({ finished: 2, moved: 1, failed: 1 });
+  });
+
+  it('counts what its clients leave as over, not as moved', async () => {
+    const bed = workerBed(new ScriptedEngine());
+    const worker = await bed.start();
+    const { call } = bed.call(worker, [1], {}, undefined, { headers: { [MOVES_HEADER]: '1' } });
+    await bed.clock.advance(10);
+    const draining = worker.drain();
+    await bed.clock.advance(5200);
+    call.kill();
+    await bed.clock.advance(1000);
+    expect(await draining).toEqual({ finished: 1, moved: 0, failed: 0 });
   });
 
   it('leaves no timer of its own behind', async () => {

@@ -13,6 +13,7 @@ import {
   type FrameReceiver,
   FrameType,
   type FrameTypeCode,
+  KILL_MOVED,
   PING_BYTES_MAX,
   readTokens,
   type TokenReceiver,
@@ -28,6 +29,7 @@ import { SlowStreams } from './slow-streams.ts';
 
 const STREAM_ID_MAX = 0xffff_fffd;
 const EMPTY = new Uint8Array(0);
+const MOVED = Uint8Array.of(KILL_MOVED);
 /** HELLO_ACK and ERROR: an instance, the names of its endpoints, a reason. */
 const CONNECTION_RECORD_BYTES_MAX = 64 << 10;
 const PING_PAYLOAD = new Uint8Array(8);
@@ -129,8 +131,8 @@ export class ClientConnection<Target extends CallTarget> implements FrameReceive
     this.#send(FrameType.stop, streamId, EMPTY);
   }
 
-  kill(streamId: number): void {
-    this.#send(FrameType.kill, streamId, EMPTY);
+  kill(streamId: number, isMoved: boolean): void {
+    this.#send(FrameType.kill, streamId, isMoved ? MOVED : EMPTY);
   }
 
   credit(streamId: number, amount: number): void {
@@ -206,10 +208,12 @@ export class ClientConnection<Target extends CallTarget> implements FrameReceive
         throw new FrameError(`stream ${streamId} was never opened`);
       return; // a late frame of a stream that is over
     }
-    if (this.#slow.takesFrame(call, streamId, type, { bytes, start, end, isKept })) return;
-    const record = decodeRecord(bytes, start, end);
+    const isMove = type === FrameType.move; // passes whatever of its stream still waits
+    if (!isMove && this.#slow.takesFrame(call, streamId, type, { bytes, start, end, isKept })) return;
+    const record = isMove ? undefined : decodeRecord(bytes, start, end);
     try {
-      deliverToCall(call, type, record);
+      if (isMove) call.moveAsked();
+      else deliverToCall(call, type, record);
     } catch (thrown) {
       if (thrown instanceof FrameError) throw thrown;
       call.sinkThrew(thrown);

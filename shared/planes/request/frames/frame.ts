@@ -13,6 +13,8 @@ export const FRAME_HEADER_BYTES = 12;
 const FRAME_VERSION = 1;
 /** Longest payload of PING and PONG. */
 export const PING_BYTES_MAX = 64;
+/** Payload of a KILL because another worker goes on; any other KILL has none. */
+export const KILL_MOVED = 1;
 /** Stream id of frames that concern the connection. */
 export const CONNECTION_STREAM = 0;
 
@@ -33,10 +35,11 @@ export const FrameType = {
   tokens: 14,
   challenge: 15,
   proof: 16,
+  move: 17,
 } as const;
 
 /** Bit 0 of the flags: the payload is, or begins with, a record in msgpack. It says no more than the type. */
-const FLAGS = new Uint8Array(FrameType.proof + 1);
+const FLAGS = new Uint8Array(FrameType.move + 1);
 for (const name of ['hello', 'helloAck', 'open', 'prologue', 'data', 'end', 'error', 'goAway'] as const) {
   FLAGS[FrameType[name]] = 1;
 }
@@ -49,7 +52,7 @@ export class FrameError extends Error {
 }
 
 function isFrameType(code: number): code is FrameTypeCode {
-  return code >= FrameType.hello && code <= FrameType.proof;
+  return code >= FrameType.hello && code <= FrameType.move;
 }
 
 export function readU32(bytes: Uint8Array, at: number): number {

@@ -13,6 +13,7 @@ import {
   type FrameReceiver,
   FrameType,
   type FrameTypeCode,
+  KILL_MOVED,
   PING_BYTES_MAX,
   readU32,
 } from './frame.ts';
@@ -25,6 +26,7 @@ import { type ConnectionSettings, GREETING_BYTES_MAX, outboundBytesMax } from '.
 import { type OpenPayload, SlowOpens } from './slow-opens.ts';
 
 const PING_PAYLOAD = new Uint8Array(8);
+const NOTHING = new Uint8Array(0);
 /** A caller that does not read delays closing by this much. */
 const LINGER_MS = 1000;
 
@@ -145,6 +147,11 @@ export class ServerConnection implements FrameReceiver, AnswerWire, Pulse {
 
   accept(streamId: number): void {
     this.#answers.prologue(streamId);
+    this.#schedule();
+  }
+
+  askToMove(streamId: number): void {
+    this.#outbox.waiting.frame(FrameType.move, streamId, NOTHING);
     this.#schedule();
   }
 
@@ -284,9 +291,11 @@ export class ServerConnection implements FrameReceiver, AnswerWire, Pulse {
       case FrameType.stop:
         this.#toCall(streamId, (call) => call.stop());
         break;
-      case FrameType.kill:
-        this.#toCall(streamId, (call) => call.abort(workerError('Cancelled', 'killed by the caller')));
+      case FrameType.kill: {
+        const isMoved = end - start === 1 && bytes[start] === KILL_MOVED;
+        this.#toCall(streamId, (call) => call.abort(workerError('Cancelled', 'killed by the caller'), isMoved));
         break;
+      }
       case FrameType.credit: {
         if (end - start !== 4) throw new FrameError(`CREDIT of ${end - start} bytes`);
         const credit = readU32(bytes, start);

@@ -22,6 +22,7 @@ import {
   type SeenCall,
   worker,
 } from '../fixtures.ts';
+import { accept } from './start-run.ts';
 
 const PARAMS = { kv_transfer_params: { remote_host: 'h', remote_port: 1, remote_block_ids: [[1, 2]] } };
 const RENDEZVOUS = { rendezvous: { host: '10.0.0.1', port: 8998 } };
@@ -128,7 +129,9 @@ function read({ request: { id, body, tokenIds } }: SeenCall) {
   return decodeEngineRequest(id, body as Record<string, unknown>, tokenIds);
 }
 
-function say({ sink }: SeenCall, text: string): void {
+function say(call: SeenCall, text: string): void {
+  accept(call);
+  const { sink } = call;
   const ids = letterModel.tokenizer.encode(text);
   sink.tokens(0, ids, 0, ids.length);
 }
@@ -325,6 +328,66 @@ describe('a request with prefill workers', () => {
     finish(fourth, 'lo');
     expect(sink.shown).toBe('hello');
     expect(seen.moves).toEqual(['ongoing_request']);
+  });
+});
+
+describe('a worker of a split fleet that wants to be rid of a request', () => {
+  it('decodes on while the prompt is computed anew, until another one has it', async () => {
+    const { plane, sink, seen, clock } = start({ stop: { max_tokens: 9 } });
+    hand(await plane.seen(1));
+    const second = await plane.seen(2);
+    say(second, 'hel');
+    second.sink.moveAsked?.();
+    const third = await plane.seen(3);
+    expect(to(third)).toBe('p2');
+    expect(read(third).input).toEqual({ kind: 'tokens', tokenIds: Uint32Array.of(1, 2, 3, 8, 5, 12) });
+    say(second, 'xy');
+    hand(third);
+    const fourth = await plane.seen(4);
+    expect([to(second), to(fourth), second.log]).toEqual(['d1', 'd2', ['pause']]);
+    expect(read(fourth)).toMatchObject({ stop: { max_tokens: 6 }, prefillResult: { disaggregated_params: PARAMS } });
+    finish(fourth, 'lo');
+    expect([sink.shown, second.log, seen.moves]).toEqual(['hello', ['pause', 'kill: moved'], ['ongoing_request']]);
+    await clock.advance(60_000);
+    expect(plane.calls).toHaveLength(4); // no blocks are left to release
+  });
+
+  it('decodes on when the prompt cannot be computed for another one, whose blocks are released', async () => {
+    const { plane, sink, seen } = start({ stop: { max_tokens: 9 } }, { isEnforced: true });
+    hand(await plane.seen(1));
+    const second = await plane.seen(2);
+    say(second, 'hel');
+    second.sink.moveAsked?.();
+    hand(await plane.seen(3));
+    const fourth = await plane.seen(4);
+    fourth.sink.fail(lost());
+    const release = await plane.seen(5);
+    expect(read(release).annotations).toContain(RELEASE_PREFILL);
+    expect(second.log).toEqual(['pause', 'resume']);
+    say(second, 'lo');
+    second.sink.output({ finish_reason: 'length' });
+    second.sink.end();
+    expect([sink.shown, seen.moves]).toEqual(['hello', []]);
+  });
+
+  it('computes the prompt to its end where nobody else could, and gives it up where somebody can', async () => {
+    const alone = start({}, { prefills: [worker('p1')] });
+    const only = await alone.plane.seen(1);
+    accept(only);
+    only.sink.moveAsked?.();
+    hand(only);
+    finish(await alone.plane.seen(2), 'hi');
+    expect([alone.sink.shown, only.log, alone.seen.moves]).toEqual(['hi', [], []]);
+
+    const { plane, sink, seen } = start();
+    const first = await plane.seen(1);
+    accept(first);
+    first.sink.moveAsked?.();
+    const second = await plane.seen(2);
+    expect([to(first), first.log, to(second)]).toEqual(['p1', ['kill: moved'], 'p2']);
+    hand(second);
+    finish(await plane.seen(3), 'hi');
+    expect([sink.shown, seen.moves]).toEqual(['hi', ['new_request']]);
   });
 });
 

@@ -4,7 +4,7 @@ import { routedRequest } from '../../../../shared/pipeline/run/run-context.ts';
 import { WorkerChoice } from '../../../../shared/pipeline/run/worker-choice.ts';
 import { decodeEngineRequest } from '../../../../shared/protocol/index.ts';
 import { letterModel, model, preprocessNow, request } from '../fixtures.ts';
-import { finish, say, start } from './start-run.ts';
+import { accept, finish, say, start } from './start-run.ts';
 
 const lost = () => workerError('Disconnected', 'socket closed');
 const settled = () => new Promise((resolve) => setImmediate(resolve));
@@ -29,6 +29,7 @@ describe('a request at its worker', () => {
       tracestate: 'a=b',
       'x-request-id': 'mine',
       'x-dynamo-meta-team': 'red',
+      'x-stator-moves': '1', // can be asked to have another worker go on
     });
   });
 
@@ -303,7 +304,9 @@ describe('a worker that fails', () => {
   it('every time: the client gets the failure once the limit is reached', async () => {
     const { plane, sink, moves } = start({}, { limit: 1 });
     (await plane.seen(1)).sink.fail(lost());
-    (await plane.seen(2)).sink.fail(lost());
+    const second = await plane.seen(2);
+    accept(second);
+    second.sink.fail(lost());
     expect([sink.failure?.code, moves.length]).toEqual(['worker_lost', 1]);
   });
 

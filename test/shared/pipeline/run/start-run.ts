@@ -104,13 +104,26 @@ export function start(
   };
 }
 
+const accepted = new WeakSet<SeenCall>();
+
+/** Takes the request on, as every worker does before it says anything. */
+export function accept(call: SeenCall): void {
+  if (accepted.has(call)) return;
+  accepted.add(call);
+  call.sink.accepted();
+}
+
 /** `text` as tokens of choice 0, in one engine output. */
-export function say({ sink }: SeenCall, text: string, choice = 0): void {
+export function say(call: SeenCall, text: string, choice = 0): void {
+  accept(call);
+  const { sink } = call;
   const ids = letterModel.tokenizer.encode(text);
   sink.tokens(choice, ids, 0, ids.length);
 }
 
-export function finish({ sink }: SeenCall, reason: 'stop' | 'length' = 'length'): void {
+export function finish(call: SeenCall, reason: 'stop' | 'length' = 'length'): void {
+  accept(call);
+  const { sink } = call;
   sink.output({ finish_reason: reason });
   sink.end();
 }
