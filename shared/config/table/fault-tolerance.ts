@@ -36,14 +36,14 @@ export const faultToleranceRows = {
     note: '300 for deployed fleets',
     default: 5,
     source: 'Dynamo (vLLM page)',
-    about: 'Running requests may end for this long after SIGTERM.',
+    about: 'Running requests may end for this long after SIGTERM; then other workers go on with those that can move.',
   }),
   runtimeGracefulShutdownTimeoutSecs: worker.int({
     names: 'DYN_RUNTIME_GRACEFUL_SHUTDOWN_TIMEOUT_SECS',
     olderNames: 'DYN_WORKER_GRACEFUL_SHUTDOWN_TIMEOUT',
     range: { min: 0, unit: 's' },
     default: 900,
-    about: 'Hard drain bound for requests that cannot migrate.',
+    about: 'Hard drain bound for requests that cannot migrate, or that no other worker takes.',
   }),
   streamStallSecs: edges.decimal({
     names: 'STATOR_STREAM_STALL_SECS',
