@@ -20,15 +20,12 @@ const REFUSAL = /^\S[^:]*: error: (.+)/;
 const TERMINATED = /^\s*what\(\):\s*(.+)/;
 /** `(EngineCore_DP0 pid=12)`, whose output vLLM marks so, and what its log lines begin with. */
 const PROCESS = /^\(([A-Za-z][^()]* pid=\d+[^()]*)\) ?/;
-const LOG_HEAD =
-  /^(?:(DEBUG|INFO|WARNING|ERROR|CRITICAL) \d\d-\d\d [\d:.]+ \[[^\]]*\] ?|\[\d{4}-\d\d-\d\d [^\]]*?( [A-Z]+\d+[A-Z\d ]*)?\] ?)/;
+const LOG_HEAD = /^(?:(DEBUG|INFO|WARNING|ERROR|CRITICAL) \d\d-\d\d [\d:.]+ \[[^\]]*\] ?|\[\d{4}-\d\d-\d\d [^\]]*\] ?)/;
 
 /** One exception that an engine told of. */
 interface Cause {
   message: string;
   readonly line: number;
-  /** How far inside the engine it was: its API server is outermost, what runs on a device innermost. */
-  readonly depth: number;
   readonly isAnnounced: boolean;
 }
 
@@ -65,7 +62,7 @@ export class RootCause {
       return;
     }
     if (telling.state === 'frames') {
-      this.#readFrame(telling, process, rest);
+      this.#readFrame(telling, rest);
       return;
     }
     if (telling.state === 'message') this.#readMessage(telling, level, rest);
@@ -77,11 +74,9 @@ export class RootCause {
   /** In one line; undefined when nothing was told. */
   find(): string | undefined {
     const recent = this.#causes.filter(({ line, message }) => this.#isRecent(line) && !CONSEQUENCE.test(message));
-    const announced = recent.filter(({ isAnnounced }) => isAnnounced);
-    const among = announced.length > 0 ? announced : recent;
-    const depth = Math.max(...among.map((cause) => cause.depth));
-    const cause = among.find((each) => each.depth === depth)?.message;
-    if (cause !== undefined) return cause;
+    // What is announced as fatal came first where it began; without that the last one ended the engine.
+    const cause = recent.find(({ isAnnounced }) => isAnnounced) ?? recent.at(-1);
+    if (cause !== undefined) return cause.message;
     return this.#refusal !== undefined && this.#isRecent(this.#refusal.line) ? this.#refusal.text : undefined;
   }
 
@@ -89,16 +84,16 @@ export class RootCause {
     return this.#lines - line < LINES_KEPT;
   }
 
-  #readFrame(telling: Telling, process: string, rest: string): void {
+  #readFrame(telling: Telling, rest: string): void {
     if (rest.trim() === '' || /^\s/.test(rest) || !EXCEPTION.test(rest)) return; // the code, or another process in between
     telling.state = 'message';
     telling.messageLines = 1;
     telling.cause = undefined;
     if (telling.isHarmless) return;
     const { isAnnounced } = telling;
-    telling.cause = { message: cut(rest), line: this.#lines, depth: depthOf(process), isAnnounced };
+    telling.cause = { message: cut(rest), line: this.#lines, isAnnounced };
     this.#causes.push(telling.cause);
-    if (this.#causes.length > CAUSES_MAX) this.#causes.shift();
+    if (this.#causes.length > CAUSES_MAX) this.#causes.splice(CAUSES_MAX / 2, 1); // the first and the last say it
   }
 
   /** The message of an exception may go on, and another exception may follow from it: then the last one says it best. */
@@ -137,14 +132,7 @@ function splitLine(line: string) {
   const process = PROCESS.exec(line);
   const unmarked = line.slice(process?.[0].length ?? 0);
   const head = LOG_HEAD.exec(unmarked);
-  const name = process?.[1] ?? head?.[2]?.trim() ?? '';
-  return { process: name, level: head?.[1], rest: unmarked.slice(head?.[0].length ?? 0) };
-}
-
-function depthOf(process: string): number {
-  if (/worker|\b(TP|PP|DP|EP)\d/i.test(process)) return 3;
-  if (/enginecore/i.test(process)) return 2;
-  return /apiserver/i.test(process) ? 0 : 1;
+  return { process: process?.[1] ?? '', level: head?.[1], rest: unmarked.slice(head?.[0].length ?? 0) };
 }
 
 function cut(text: string): string {
