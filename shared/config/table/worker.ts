@@ -64,7 +64,8 @@ export const workerRows = {
     names: '--served-model-name',
     allowed: 'one name',
     defaultText: 'value of --model',
-    about: 'Name under which the model is registered.',
+    about:
+      'Name under which the model is registered; without it a path stays whole, as with vLLM (Dynamo takes its last part).',
   }),
   engineConfigJson: worker.file({
     names: '--engine-config-json',

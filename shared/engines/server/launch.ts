@@ -4,7 +4,7 @@ import type { ResolvedConfig, SettingName, Settings } from '../../config/index.t
 import { reasonOf } from '../../errors/index.ts';
 import { isRecord } from '../../records/index.ts';
 import { readModelInfo } from '../../tokens/index.ts';
-import type { Engine, EngineInfo, ModelFacts, OpenedEngine } from '../types.ts';
+import type { Engine, ModelFacts, OpenedEngine } from '../types.ts';
 import { embedsText } from './embedder.ts';
 import type { LaunchPorts } from './launch-plan.ts';
 import { configuredEvents, type Told } from './told.ts';
@@ -34,34 +34,45 @@ function toldByUser(config: ResolvedConfig<'worker'>): Told | undefined {
   return { ranks: all, local: all, firstRank: 0, events: publishes ? configuredEvents(events, kind) : undefined };
 }
 
-/** The name clients use for a model that an engine serves; undefined where an attached engine's own name is best. */
+/**
+ * The name clients use for a model that an engine serves: what the engine itself would call it, the value of `--model` as it
+ * is. Undefined where an attached engine's own name is best.
+ */
 export function servedNameOf({ servedModelName, modelName, model, modelPath, engineUrl }: Settings<'worker'>) {
   const given = servedModelName ?? modelName;
-  if (given !== undefined || engineUrl !== undefined) return given;
-  const named = model ?? modelPath;
-  return named !== undefined && /^[./]/.test(named) ? named.split('/').findLast((part) => part !== '') : named;
-}
-
-/** `engine` with the facts of the model that it will have loaded. */
-export function openedServer(engine: Engine, settings: Settings<'worker'>): OpenedEngine {
-  return { engine, model: (info) => modelFactsOf(settings, info) };
+  return given !== undefined || engineUrl !== undefined ? given : (model ?? modelPath);
 }
 
 /**
- * The files of the model that an engine has loaded, for the card: frontends tokenize for it. Rejects when they are not on
- * this machine.
+ * `engine` with the facts of the model that it will have loaded. Rejects when it is one to be started, which may take minutes,
+ * and the files of its model are not on this machine.
  */
-async function modelFactsOf(settings: Settings<'worker'>, engine: EngineInfo): Promise<ModelFacts> {
-  if (engine.modelInput === 'Text') return {};
-  const names = [settings.modelPath, settings.model, engine.modelPath].filter((name) => name !== undefined);
+export async function openedServer(engine: Engine, config: ResolvedConfig<'worker'>): Promise<OpenedEngine> {
+  const { settings } = config;
+  const { url, takesText } = serverSettings(config);
+  if (url === undefined && !takesText) await localFilesOf(settings);
+  return { engine, model: async (info) => (info.modelInput === 'Text' ? {} : localFilesOf(settings, info.modelPath)) };
+}
+
+/**
+ * The files of the model of an engine, for the card: frontends tokenize for it. Rejects when they are not on this machine.
+ * @param loaded what an engine that is up says that it has loaded
+ */
+async function localFilesOf({ modelPath, model }: Settings<'worker'>, loaded?: string): Promise<ModelFacts> {
+  const names = [modelPath, model, loaded].filter((name) => name !== undefined);
   for (const name of names) {
     const folder = await findLocalModel(name);
     if (folder === undefined) continue;
     const { files, contextLength, bosTokenId } = await readModelInfo(folder);
     return { files, contextLength, bosTokenId, sourcePath: name };
   }
-  const looked = names.length === 0 ? '' : ` (looked for ${names.join(', ')})`;
-  throw new Error(`the model's files are not on this machine${looked}: give their folder with --model-path`);
+  const looked = names.length === 0 ? '' : ` (looked for ${[...new Set(names)].join(', ')})`;
+  const onHub = names.find((name) => /^[\w.-]+\/[\w.-]+$/.test(name) && !name.startsWith('.'));
+  const download = onHub === undefined ? '' : `download them first (hf download ${onHub}), `;
+  throw new Error(
+    `the model's files are not on this machine${looked}, and frontends tokenize with them: ${download}` +
+      'give their folder with --model-path, or let the engine tokenize (--use-vllm-tokenizer)',
+  );
 }
 
 /** The value that somebody gave; undefined where the engine chooses. */

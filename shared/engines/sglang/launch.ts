@@ -30,7 +30,7 @@ export const sglang: EngineKind = {
     const launch = settings.engineUrl === undefined ? await sglangLaunch(config) : undefined;
     const options = { ...serverSettings(config), launch };
     const engine = new ServerEngine(forKind(settings, new SglangDialect(options)), options, context);
-    return openedServer(withMediaGuard(engine, settings, context.clock), settings);
+    return openedServer(withMediaGuard(engine, settings, context.clock), config);
   },
 };
 

@@ -51,7 +51,7 @@ export const vllm: EngineKind = {
       // The default is what Dynamo writes around prompts of one old model; models of today bring templates of their own.
       promptTemplate: givenValue(config, 'mmPromptTemplate'),
     });
-    return openedServer(engine, settings);
+    return openedServer(engine, config);
   },
   startSecondary,
 };

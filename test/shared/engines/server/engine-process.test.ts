@@ -3,9 +3,12 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterEach, describe, expect, it } from 'vitest';
+import { builtinModelPath } from '../../../../shared/artifacts/index.ts';
 import { systemClock } from '../../../../shared/clock/index.ts';
 import { resolveConfig } from '../../../../shared/config/index.ts';
 import type { Engine } from '../../../../shared/engines/index.ts';
+import { sglang } from '../../../../shared/engines/sglang/launch.ts';
+import type { OpenedEngine } from '../../../../shared/engines/types.ts';
 import { vllm } from '../../../../shared/engines/vllm/launch.ts';
 import { type CapturedLine, captureLogger } from '../../../../shared/telemetry/index.ts';
 import { isRunning, spawnTypeScript, waitUntil } from '../../../support/index.ts';
@@ -17,6 +20,7 @@ const FAKE = fileURLToPath(new URL('fake-engine.mjs', import.meta.url));
 const SETTINGS = [
   '--engine=vllm',
   '--model=/models/fake',
+  `--model-path=${builtinModelPath()}`,
   '--served-model-name=fake',
   '--max-num-seqs=4',
   '--max-num-batched-tokens=512',
@@ -32,14 +36,18 @@ describe('an engine that the worker starts', () => {
   });
 
   async function create(env: Readonly<Record<string, string>> = {}, args: readonly string[] = []): Promise<Engine> {
-    const { logger, lines: captured } = captureLogger();
-    lines = captured;
     const command = ['env', ...Object.entries(env).map((each) => each.join('=')), process.execPath, FAKE];
     const flags = [...SETTINGS, `--engine-command=${command.join(' ')}`, ...args];
-    const context = { clock: systemClock, logger, at: 0, onDroppedKvEvents: () => {} };
-    const { engine } = await vllm.open(resolveConfig('worker', flags, {}), context);
+    const { engine } = await open(flags);
     engines.push(engine);
     return engine;
+  }
+
+  function open(flags: readonly string[]): Promise<OpenedEngine> {
+    const { logger, lines: captured } = captureLogger();
+    lines = captured;
+    const context = { clock: systemClock, logger, at: 0, onDroppedKvEvents: () => {} };
+    return vllm.open(resolveConfig('worker', flags, {}), context);
   }
 
   const helperPid = (): number => {
@@ -70,6 +78,36 @@ describe('an engine that the worker starts', () => {
     expect(lines).toContainEqual(expect.objectContaining({ level: 'warn', message: 'WARNING 11-22 something is odd' }));
     expect(lines).toContainEqual(expect.objectContaining({ level: 'info', message: 'INFO ready' }));
   });
+
+  it.each([
+    ['org/name', 'download them first (hf download org/name), '],
+    ['/nowhere/name', ''],
+  ])('is not started for %s, whose files are not on this machine', async (model, download) => {
+    const opening = open(['--engine=vllm', `--model=${model}`, `--engine-command=${process.execPath} ${FAKE}`]);
+    await expect(opening).rejects.toThrow(
+      `the model's files are not on this machine (looked for ${model}), and frontends tokenize with them: ${download}` +
+        'give their folder with --model-path, or let the engine tokenize (--use-vllm-tokenizer)',
+    );
+    expect(lines).toEqual([]);
+  });
+
+  it('is started for a model of which it alone has the files, where it tokenizes itself', async () => {
+    const text = ['--use-vllm-tokenizer', `--engine-command=${process.execPath} ${FAKE}`];
+    const { engine, model } = await open(['--engine=vllm', '--model=org/name', ...text]);
+    engines.push(engine);
+    const info = await engine.start(never);
+    expect(info.modelName).toBe('org/name');
+    expect(typeof model === 'function' ? await model(info) : model).toEqual({});
+  });
+
+  it.each([[builtinModelPath()], ['org/name'], ['./models/name/']])(
+    'serves its model under the name that it was given, %s, where no other is',
+    async (model) => {
+      const { settings } = resolveConfig('worker', ['--engine=vllm', `--model=${model}`], {});
+      expect(vllm.displayName(settings)).toBe(model);
+      expect(sglang.displayName(settings)).toBe(model);
+    },
+  );
 
   it('leaves no process behind when it stops', async () => {
     const engine = await create();
