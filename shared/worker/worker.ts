@@ -62,10 +62,14 @@ export interface Worker {
  * process.once('SIGTERM', () => void worker.drain().then(() => process.exit(0)));
  */
 export async function startWorker(given: WorkerOptions, signal: AbortSignal): Promise<Worker> {
-  const options = { ...given, settings: { ...DEFAULT_WORKER_SETTINGS, ...given.settings } };
-  const { clock, metrics } = options;
+  const instanceId = given.instanceId ?? given.random.instanceId();
+  const options = { ...given, instanceId, settings: { ...DEFAULT_WORKER_SETTINGS, ...given.settings } };
+  const { clock, metrics, requestPlane } = options;
   const startedMs = clock.nowMs();
+  let server: PlaneServer | undefined;
   try {
+    // A port that is taken is told before an engine loads for minutes. A broker may come while it does.
+    if (requestPlane.name !== 'nats') server = await requestPlane.serve({ instanceId, signal });
     const info = await startEngine(options, signal);
     metrics.setModelLoadTime(clock.nowMs() - startedMs);
     const keepsIndex = info.publishesKvEvents && options.settings.enableLocalIndexer;
@@ -74,9 +78,11 @@ export async function startWorker(given: WorkerOptions, signal: AbortSignal): Pr
     const card = buildModelCard(facts, info, options.names, settings);
     tellOfShorterContext(options, info, facts);
     const worker = new ServingWorker(options, info, card, facts.bosTokenId);
-    await worker.open(signal);
+    server ??= await requestPlane.serve({ instanceId, signal });
+    await worker.open(server, signal);
     return worker;
   } catch (thrown) {
+    await server?.close();
     await stopEngine(options);
     throw thrown;
   }
@@ -189,11 +195,10 @@ class ServingWorker implements Worker {
     return this.#calls.count;
   }
 
-  async open(signal: AbortSignal): Promise<void> {
-    const { requestPlane, discovery, clock, logger, engine } = this.#options;
+  async open(server: PlaneServer, signal: AbortSignal): Promise<void> {
+    const { discovery, clock, logger, engine } = this.#options;
+    this.#server = server;
     try {
-      const server = await requestPlane.serve({ instanceId: this.instanceId, signal });
-      this.#server = server;
       const transport = server.handle(this.#path, this.#serve);
       const channels = await this.#reports.open();
       const own = this.#records(transport);

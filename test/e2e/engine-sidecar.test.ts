@@ -1,12 +1,17 @@
+import { once } from 'node:events';
+import { createServer } from 'node:net';
 import { fileURLToPath } from 'node:url';
 import { beforeAll, describe, expect, it } from 'vitest';
-import { isRunning, openChat, readChat, type StatorProcess, useFleet, waitUntil } from '../support/index.ts';
+import { freePort, isRunning, openChat, readChat, type StatorProcess, useFleet, waitUntil } from '../support/index.ts';
 
 const FAKE = fileURLToPath(new URL('../shared/engines/server/fake-engine.mjs', import.meta.url));
 const MODEL_FOLDER = fileURLToPath(new URL('../../shared/artifacts/builtin-model', import.meta.url));
 const CHAT = { model: 'served', messages: [{ role: 'user', content: 'Hello' }], max_tokens: 3 };
 
 const ENGINE = ['--engine=vllm', `--engine-command=${process.execPath} ${FAKE}`, `--model=${MODEL_FOLDER}`];
+
+const FILE = ['--discovery-backend=file'];
+const HERE = { DYN_TCP_RPC_HOST: '127.0.0.1', DYN_EVENT_PLANE_HOST: '127.0.0.1', STATOR_CONTROL_HOST: '127.0.0.1' };
 
 describe('a worker that starts its engine', () => {
   const fleet = useFleet({ STATOR_LEASE_TTL_SECS: '2' });
@@ -58,6 +63,41 @@ describe('a worker that starts its engine', () => {
     await worker.kill();
     await waitUntil(() => !isRunning(helper));
     await fleet.untilWorkers(frontend, 0, 'served');
+  });
+
+  it('lives beside three others that start with it, whose engines listen long after they were told where', async () => {
+    const env = { ...HERE, DYN_FILE_KV: fleet.fileKv, FAKE_LOAD_MS: '1500', VLLM_NIXL_SIDE_CHANNEL_HOST: '127.0.0.1' };
+    const nixl = '--kv-transfer-config={"kv_connector":"NixlConnector","kv_role":"kv_both"}';
+    const workers = [1, 2, 3, 4].map(() =>
+      fleet.spawn(['worker', ...ENGINE, ...FILE, '--served-model-name=four', nixl], env),
+    );
+    await fleet.untilWorkers(frontend, 4, 'four');
+    const said = workers.map((worker) => worker.stdout() + worker.stderr());
+    expect(said.join('')).not.toMatch(/Address already in use|EADDRINUSE/);
+    const endpoints = said.flatMap((text) => [...new Set(text.match(/tcp:\/\/127\.0\.0\.1:\d+/g))]);
+    expect(endpoints).toHaveLength(8);
+    expect(new Set(endpoints).size).toBe(8);
+    for (const worker of workers) worker.signal('SIGTERM');
+    for (const worker of workers) expect(await worker.exited).toBe(0);
+  });
+
+  it.each([
+    ['DYN_VLLM_KV_EVENT_PORT', {}],
+    ['VLLM_NIXL_SIDE_CHANNEL_PORT', { VLLM_NIXL_SIDE_CHANNEL_HOST: '127.0.0.1' }],
+    ['DYN_SYSTEM_PORT', { DYN_SYSTEM_HOST: '127.0.0.1' }],
+    ['STATOR_CONTROL_PORT', {}],
+    ['DYN_TCP_RPC_PORT', {}],
+  ])('is not started at the port of %s that somebody listens on', async (setting, env) => {
+    const port = await freePort();
+    const server = createServer().listen(port, '127.0.0.1');
+    await once(server, 'listening');
+    const nixl = '--kv-transfer-config={"kv_connector":"NixlConnector","kv_role":"kv_both"}';
+    const child = fleet.spawn(['worker', ...ENGINE, ...FILE, nixl], { ...HERE, ...env, [setting]: `${port}` });
+    expect(await child.exited).toBe(1);
+    server.close();
+    expect(child.stderr()).toMatch(new RegExp(`${setting}`));
+    expect(child.stderr()).toContain(`${port}`);
+    expect(child.stdout() + child.stderr()).not.toContain('starting the engine');
   });
 
   it('says why it cannot start', async () => {

@@ -51,6 +51,7 @@ export async function learnArguments(plan: LaunchPlan, deps: LearnDeps): Promise
   const ask: Ask = (words, limitMs) => answerOf(words, limitMs, deps);
   const { program, optional, releases } = plan;
   if (optional.length === 0) return { version: undefined, optional };
+  if (optional.length === 0) return { version: undefined, optional };
   const asked = await askVersion(plan, ask);
   const { version } = asked;
   if (version !== undefined && isWithin(version, releases)) {

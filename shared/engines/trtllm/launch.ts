@@ -35,7 +35,7 @@ export const trtllm: EngineKind = {
       context,
     );
     const own = folder === undefined ? engine : withoutFolder(engine, folder);
-    return openedServer(withMediaGuard(own, settings, context.clock), settings);
+    return openedServer(withMediaGuard(own, settings, context.clock), config);
   },
 };
 

@@ -2,6 +2,7 @@ import { once } from 'node:events';
 import { type AddressInfo, createServer, type Server, type Socket } from 'node:net';
 import { createServer as createTlsServer, type TlsOptions, type Server as TlsServer } from 'node:tls';
 import type { PortRange } from '../../../config/index.ts';
+import { reasonOf } from '../../../errors/index.ts';
 import { formatHostPort, listenAddress, listenInRange, refuseOpenListener } from '../../listen-address.ts';
 import type { ByteChannel } from '../frames/byte-channel.ts';
 import { EndpointHost } from '../frames/endpoint-host.ts';
@@ -60,7 +61,11 @@ export class TcpPlaneServer extends EndpointHost implements PlaneServer {
     const { bind, advertise } = listenAddress(settings.host);
     refuseOpen(settings, bind);
     const created = new TcpPlaneServer(settings, options, settings.advertiseHost ?? advertise);
-    await listenInRange(created.#server, settings.ports, bind);
+    await listenInRange(created.#server, settings.ports, bind).catch((thrown: unknown) => {
+      const where = formatHostPort(bind, settings.ports.first);
+      const message = `the request plane cannot listen on ${where} (${reasonOf(thrown)}): set DYN_TCP_RPC_PORT`;
+      throw new Error(message, { cause: thrown });
+    });
     created.#server.on('error', () => settings.observer.connectionError()); // of an accept: the listener goes on
     return created;
   }
