@@ -28,6 +28,9 @@ const EXCLUSIVE = [
   ['useRemoteIndexer', 'serveIndexer'],
   ['isPrefillWorker', 'isDecodeWorker'],
   ['embeddingWorker', 'enableMultimodal'],
+  ['omni', 'embeddingWorker'],
+  ['omni', 'useVllmTokenizer'],
+  ['omni', 'headless'],
   ['embeddingFrontendTokenization', 'useVllmTokenizer'],
   ['multimodalEncodeWorker', 'multimodalWorker'],
   ['multimodalEncodeWorker', 'multimodalDecodeWorker'],
@@ -44,6 +47,7 @@ const NEEDS = [
   ['multimodalDecodeWorker', 'enableMultimodal'],
   ['zmqReplayPorts', 'zmqKvEventsPorts'],
   ['embeddingFrontendTokenization', 'embeddingWorker'],
+  ['stageConfigsPath', 'omni'],
 ] as const satisfies readonly (readonly [SettingName, SettingName])[];
 
 interface Dependency {
@@ -65,6 +69,21 @@ const WORKER_KINDS: readonly Dependency[] = [
     holds: ({ values: { embeddingWorker, disaggregationMode: mode = 'agg' } }) =>
       embeddingWorker !== true || mode === 'agg',
     says: 'needs --disaggregation-mode agg: an embedding has no decode',
+  },
+  {
+    setting: 'omni',
+    holds: ({ values }) => values.omni !== true || values.engine === 'vllm',
+    says: 'needs --engine vllm: it is vLLM-Omni that is driven',
+  },
+  {
+    setting: 'omni',
+    holds: ({ values: { omni, disaggregationMode: mode = 'agg' } }) => omni !== true || mode === 'agg',
+    says: 'needs --disaggregation-mode agg: the engine divides its pipeline by itself',
+  },
+  {
+    setting: 'outputModalities',
+    holds: ({ given, values }) => !given.has('outputModalities') || values.omni === true,
+    says: 'needs --omni',
   },
   {
     setting: 'embeddingWorkerProcesses',

@@ -112,12 +112,15 @@ export const UNBUILT: readonly Unbuilt[] = [
     names: '--classify-worker DYN_VLLM_CLASSIFY_WORKER --enable-rl DYN_ENABLE_RL',
   },
   {
-    about: 'generated media and realtime',
+    about: 'speech, realtime, and variables of vLLM-Omni beside those of the table',
     usedBy: ['worker'],
-    names:
-      '--omni DYN_VLLM_OMNI --stage-configs-path --realtime DYN_VLLM_REALTIME DYN_OMNI_* ' +
-      '--output-modalities DYN_OUTPUT_MODALITIES --media-output-fs-url DYN_MEDIA_OUTPUT_FS_URL ' +
-      '--media-output-http-url DYN_MEDIA_OUTPUT_HTTP_URL',
+    names: '--realtime DYN_VLLM_REALTIME DYN_OMNI_*',
+  },
+  {
+    about: 'a store of generated media',
+    usedBy: ['worker'],
+    names: '--media-output-fs-url DYN_MEDIA_OUTPUT_FS_URL --media-output-http-url DYN_MEDIA_OUTPUT_HTTP_URL',
+    instead: 'response_format b64_json, which is the default',
   },
   {
     about: 'details of reading and encoding media',

@@ -1,4 +1,4 @@
-import type { IncomingMessage } from 'node:http';
+import type { IncomingHttpHeaders, IncomingMessage } from 'node:http';
 import { StringDecoder } from 'node:string_decoder';
 import type { Clock, Timer } from '../../clock/index.ts';
 import { type ServeError, toServeError, workerError } from '../../errors/index.ts';
@@ -9,7 +9,7 @@ import {
   faultInStream,
   faultOfStatus,
   jsonOrText,
-  readAll,
+  readBytes,
   readFault,
   retryAfterOf,
   type Upstream,
@@ -108,6 +108,8 @@ export interface AnswerReader {
   readonly isStream: boolean;
   /** The data of one event, apart from `[DONE]`. */
   event(data: string): void;
+  /** Takes a whole answer that is no text. @default it is JSON */
+  readonly bytes?: ((bytes: Buffer, headers: IncomingHttpHeaders) => void) | undefined;
   /** Reads the text of a whole answer. @default JSON, or the text itself where it is none */
   readonly parse?: ((text: string) => unknown) | undefined;
   /** The whole answer of a request that does not stream. */
@@ -242,7 +244,15 @@ class EngineExchange {
   }
 
   async #whole(response: IncomingMessage, status: number): Promise<void> {
-    const { text } = await readAll(response);
+    const bytes = await readBytes(response);
+    if (status === 200 && this.#reader.bytes !== undefined) {
+      this.#guard(() => {
+        this.#reader.bytes?.(bytes, response.headers);
+        this.#end();
+      });
+      return;
+    }
+    const text = bytes.toString('utf8');
     const { isStream, parse = jsonOrText } = this.#reader;
     const body = status === 200 ? parse(text) : jsonOrText(text);
     if (status !== 200) {

@@ -30,6 +30,8 @@ export interface UpstreamMessage {
   readonly path: string;
   /** JSON text; makes the request a POST. */
   readonly body?: string | undefined;
+  /** In place of `body`. */
+  readonly form?: { readonly contentType: string; readonly bytes: Buffer } | undefined;
   readonly method?: 'GET' | 'POST' | undefined;
   readonly headers?: Readonly<Record<string, string>> | undefined;
 }
@@ -91,7 +93,7 @@ export class Upstream {
         if (!isFresh && request.reusedSocket && error.code === 'ECONNRESET') attempt(true);
         else listener.failed(error);
       });
-      request.end(message.body);
+      request.end(message.form?.bytes ?? message.body);
     };
     attempt(false);
     return {
@@ -106,16 +108,17 @@ export class Upstream {
     this.#agent.destroy();
   }
 
-  #open({ path, body, headers: own, method }: UpstreamMessage, isFresh: boolean): ClientRequest {
+  #open({ path, body, form, headers: own, method }: UpstreamMessage, isFresh: boolean): ClientRequest {
     const { url, apiKey } = this.#options;
     const headers: Record<string, string> = { accept: 'application/json, text/event-stream', ...own };
     if (apiKey !== undefined) headers.authorization = `Bearer ${apiKey}`;
-    if (body !== undefined) {
-      headers['content-type'] = 'application/json';
-      headers['content-length'] = `${Buffer.byteLength(body)}`;
+    const sent = form?.bytes ?? body;
+    if (sent !== undefined) {
+      headers['content-type'] = form?.contentType ?? 'application/json';
+      headers['content-length'] = `${Buffer.byteLength(sent)}`;
     }
     const target = new URL(url.pathname.replace(/\/$/, '') + path, url);
-    const verb = method ?? (body === undefined ? 'GET' : 'POST');
+    const verb = method ?? (sent === undefined ? 'GET' : 'POST');
     return this.#request(target, { agent: isFresh ? false : this.#agent, method: verb, headers });
   }
 
@@ -140,6 +143,12 @@ export interface UpstreamAnswer {
 
 /** Reads a response to its end. Rejects when it breaks off or grows over 64 MiB. */
 export async function readAll(response: IncomingMessage): Promise<UpstreamAnswer> {
+  const bytes = await readBytes(response);
+  return { status: response.statusCode ?? 0, text: bytes.toString('utf8') };
+}
+
+/** Rejects as `readAll` does. */
+export async function readBytes(response: IncomingMessage): Promise<Buffer> {
   const chunks: Buffer[] = [];
   let bytes = 0;
   for await (const chunk of response as AsyncIterable<Buffer>) {
@@ -147,7 +156,7 @@ export async function readAll(response: IncomingMessage): Promise<UpstreamAnswer
     if (bytes > BODY_BYTES_MAX) throw new Error(`the answer is larger than ${BODY_BYTES_MAX} bytes`);
     chunks.push(chunk);
   }
-  return { status: response.statusCode ?? 0, text: Buffer.concat(chunks).toString('utf8') };
+  return Buffer.concat(chunks);
 }
 
 /** A whole answer within a deadline. Rejects when there is none by then, or with the signal's reason. */

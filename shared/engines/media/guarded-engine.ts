@@ -6,7 +6,7 @@ import { type ServeError, toServeError, workerError } from '../../errors/index.t
 import type { EngineRequest } from '../../protocol/index.ts';
 import type { Engine, EngineSink } from '../types.ts';
 import { checkMediaUrl, type MediaPolicy, mediaPolicy } from './media-policy.ts';
-import { type NamedMedium, type RebuiltBody, rebuildMessages } from './media-urls.ts';
+import { type NamedMedium, type RebuiltBody, rebuildMessages, rebuildReferences } from './media-urls.ts';
 import { fetchMedia, MediaBudget, MediaConnections, type MediaFetchOptions, readLocalMedia } from './read-media.ts';
 
 /** Media of one request; models take a handful. */
@@ -26,7 +26,7 @@ interface ReadOptions extends MediaFetchOptions {
 }
 
 /**
- * `engine`, which gets media only inline: what a chat names by URL is read here, within the policy, and handed over as
+ * `engine`, which gets media only inline: what a chat, or a request for pictures or videos, names by URL is read here, within the policy, and handed over as
  * `data:` URLs. So the engine itself never follows a URL of a client.
  */
 export function createMediaGuardedEngine(
@@ -70,7 +70,8 @@ function inline(
 ): void {
   let rebuilt: RebuiltBody;
   try {
-    rebuilt = rebuildMessages(input.body);
+    const starts = input.endpoint === 'images' || input.endpoint === 'videos';
+    rebuilt = starts ? rebuildReferences(input.body) : rebuildMessages(input.body);
     takeInline(rebuilt, options);
   } catch (thrown) {
     done(toServeError(thrown));

@@ -51,6 +51,43 @@ export function rebuildMessages(body: Body): RebuiltBody {
   return { body: { ...body, messages }, ...found };
 }
 
+/** Where the body of a picture or a video names what it starts from, beside what clients send that nobody here knows. */
+const REFERENCES = ['input_reference', 'image', 'mask'] as const;
+
+/**
+ * The body of a request for pictures or videos with what it starts from, which what was read may take the place of.
+ * @throws ServeError `invalid_value` for what is no URL
+ */
+export function rebuildReferences(body: Body): RebuiltBody {
+  const media: NamedMedium[] = [];
+  const root = withReferences(body, media);
+  const extra = isRecord(body.extra_args) ? body.extra_args : undefined;
+  const passed = isRecord(extra?.media_passthrough) ? extra.media_passthrough : undefined;
+  if (extra === undefined || passed === undefined) return { body: root, media, sounds: [] };
+  const rebuilt = { ...extra, media_passthrough: withReferences(passed, media) };
+  return { body: { ...root, extra_args: rebuilt }, media, sounds: [] };
+}
+
+function withReferences(fields: Body, media: NamedMedium[]): Body {
+  const copy: Record<string, unknown> = { ...fields };
+  for (const name of REFERENCES) {
+    const value = fields[name];
+    if (value === undefined || value === null) continue;
+    const list: unknown[] = Array.isArray(value) ? [...value] : [value];
+    for (const [index, url] of list.entries()) {
+      const path = `${name}${Array.isArray(value) ? `[${index}]` : ''}`;
+      if (typeof url !== 'string') throw workerError('InvalidArgument', `${name} is no URL`, { param: path });
+      const replaceWith = (inline: string): void => {
+        list[index] = inline;
+        copy[name] = Array.isArray(value) ? list : inline;
+      };
+      media.push({ path, url, replaceWith });
+    }
+    copy[name] = Array.isArray(value) ? list : value;
+  }
+  return copy;
+}
+
 interface Found {
   readonly media: NamedMedium[];
   readonly sounds: { readonly path: string; readonly data: string }[];

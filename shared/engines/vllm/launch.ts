@@ -30,6 +30,7 @@ export const vllm: EngineKind = {
   displayName: servedNameOf,
   async open(config, context) {
     const { settings } = config;
+    if (settings.omni) return (await import('../omni/launch.ts')).openOmni(config, context);
     const { model, modelPath, engineUrl, disaggregationMode: role, maxNumSeqs, maxNumBatchedTokens } = settings;
     const server = { ...serverSettings(config), isPrefill: role === 'prefill' };
     const modelName = servedNameOf(settings) ?? model ?? modelPath;

@@ -20,6 +20,8 @@ const CROSS_CHECKED: ReadonlySet<SettingName> = new Set([
   'natsAuthUsername',
   'numDecodeWorkers',
   'numPrefillWorkers',
+  'omni',
+  'outputModalities',
   'routeToEncoder',
   'routerApproximateCachePolicy',
   'routerEndpoint',
@@ -29,6 +31,7 @@ const CROSS_CHECKED: ReadonlySet<SettingName> = new Set([
   'routerTrackingKeyId',
   'routerKvEvents',
   'routerTrackActiveBlocks',
+  'stageConfigsPath',
   'systemPort',
 ]);
 

@@ -1,0 +1,76 @@
+import type { ResolvedConfig, Settings } from '../../config/index.ts';
+import { withMediaGuard } from '../media/guarded-engine.ts';
+import { givenValue, launchBasics, servedNameOf, serverSettings } from '../server/launch.ts';
+import type { LaunchPlan, LaunchPorts } from '../server/launch-plan.ts';
+import type { EngineContext, OpenedEngine } from '../types.ts';
+import { OmniEngine } from './omni-engine.ts';
+
+/** `--engine vllm --omni`: attached by `--engine-url`, else started. */
+export async function openOmni(
+  config: ResolvedConfig<'worker'>,
+  { clock, logger }: Pick<EngineContext, 'clock' | 'logger'>,
+): Promise<OpenedEngine> {
+  const { settings } = config;
+  const { url, apiKey, startTimeoutMs } = serverSettings(config);
+  const launch = url === undefined ? await omniLaunch(config) : undefined;
+  const modelName = launch === undefined ? settings.model : (servedNameOf(settings) ?? settings.model);
+  const { outputModalities: makes, omniDefaultVideoFps: defaultFps } = settings;
+  const engine = new OmniEngine(
+    { url, launch, apiKey, startTimeoutMs, modelName, makes, defaultFps },
+    { clock, logger },
+  );
+  return { engine: withMediaGuard(engine, settings, clock), model: {} };
+}
+
+/** How the sidecar starts vLLM-Omni: on the loopback. */
+export async function omniLaunch(config: ResolvedConfig<'worker'>): Promise<LaunchPlan> {
+  const { settings } = config;
+  const { model, servedName, words, fromFile } = await launchBasics(settings);
+  const [program = 'vllm-omni', ...before] = words ?? [];
+  return {
+    packageName: 'vllm-omni',
+    program: [program, ...before],
+    helpArguments: ['serve', '--omni', '--help'],
+    releases: { oldest: '0.20', newest: '0.30' },
+    optional: [], // what it is given every release knows
+    ports: { http: { setting: 'STATOR_ENGINE_PORTS', ports: settings.enginePorts } },
+    givenPorts: [],
+    command: (ports: LaunchPorts) => {
+      const named = argumentsOf({
+        host: '127.0.0.1',
+        port: ports.http,
+        'served-model-name': servedName,
+        'max-model-len': settings.maxModelLen,
+        'tensor-parallel-size': givenValue(config, 'tensorParallelSize'),
+        'stage-configs-path': settings.stageConfigsPath,
+        ...omniArguments(settings),
+        ...fromFile,
+      });
+      return { program, args: [...before, 'serve', model, '--omni', ...named, ...settings.engineArguments], env: {} };
+    },
+    missing: /No module named '?vllm_omni/,
+    install: 'pip install vllm-omni',
+  };
+}
+
+/** The arguments that variables give (`DYN_OMNI_*`), under the engine's own names. */
+function omniArguments(settings: Settings<'worker'>): Readonly<Record<string, unknown>> {
+  const named: Record<string, unknown> = {};
+  for (const [setting, value] of Object.entries(settings)) {
+    const [, name] = /^omni([A-Z]\w*)$/.exec(setting) ?? [];
+    if (name === undefined || setting === 'omniDefaultVideoFps' || value === undefined) continue;
+    const flag = name.replace(/(?<!^)[A-Z]/g, '-$&').toLowerCase();
+    named[flag] = setting === 'omniLoraPath' ? String(value).split(' ') : value;
+  }
+  return named;
+}
+
+function argumentsOf(named: Readonly<Record<string, unknown>>): readonly string[] {
+  return Object.entries(named).flatMap(([name, value]) => {
+    if (value === undefined || value === null) return [];
+    if (String(value) === 'true') return [`--${name}`];
+    if (String(value) === 'false') return [`--no-${name}`];
+    if (Array.isArray(value)) return [`--${name}`, ...value.map(String)];
+    return [`--${name}`, typeof value === 'object' ? JSON.stringify(value) : String(value)];
+  });
+}

@@ -1,0 +1,224 @@
+import type { IncomingHttpHeaders } from 'node:http';
+import type { Clock } from '../../clock/index.ts';
+import type { ModelType } from '../../discovery/index.ts';
+import { toServeError, workerError } from '../../errors/index.ts';
+import type { EngineRequest } from '../../protocol/index.ts';
+import type { UnknownRecord } from '../../records/index.ts';
+import type { Logger } from '../../telemetry/index.ts';
+import { type AnswerReader, OpenExchanges, type Plan } from '../http/exchange.ts';
+import { BodyReader, planText, readModels } from '../http/openai-wire.ts';
+import { isRefused, tracingHeaders } from '../http/upstream.ts';
+import { EngineHost } from '../server/engine-host.ts';
+import type { LaunchPlan } from '../server/launch-plan.ts';
+import type { Engine, EngineInfo, EngineLoad, EngineSink } from '../types.ts';
+import { fieldsOf, filesOf, formOf } from './omni-fields.ts';
+
+const PROBE_TIMEOUT_MS = 5000;
+/** Whoever asks for the health has a deadline of their own. */
+const HEALTH_TIMEOUT_MS_MAX = 600_000;
+/** A video says nothing until it is there; the server's own bound is ten minutes. */
+const IDLE_TIMEOUT_MS = 900_000;
+/** Longest time from a process's last breath until its parent knows. */
+const END_SEEN_MS = 500;
+
+/** What a model makes (`--output-modalities`). */
+export type OutputModality = 'text' | 'image' | 'video';
+
+const MODEL_TYPES: Readonly<Record<OutputModality, readonly ModelType[]>> = {
+  text: ['Chat'],
+  image: ['Images', 'Chat'],
+  video: ['Videos'],
+};
+
+export interface OmniEngineOptions {
+  /** Attaches a server that runs already ... */
+  readonly url?: string | undefined;
+  /** ... or starts one. */
+  readonly launch?: LaunchPlan | undefined;
+  readonly apiKey?: string | undefined;
+  readonly startTimeoutMs?: number | undefined;
+  /** What the server calls the model. Default: the first one that it lists. */
+  readonly modelName?: string | undefined;
+  readonly makes: readonly OutputModality[];
+  /** Pictures a second of a video whose request names none. @default the engine's own */
+  readonly defaultFps?: number | undefined;
+}
+
+/**
+ * vLLM-Omni behind its own HTTP server: chats go through as they are, pictures by `/v1/images/generations` and
+ * `/v1/images/edits`, videos by `/v1/videos/sync`, which answers when the video is there.
+ */
+export class OmniEngine implements Engine {
+  readonly kind = 'vllm';
+  readonly isOwn: boolean;
+  readonly #options: OmniEngineOptions;
+  readonly #logger: Logger;
+  readonly #host: EngineHost;
+  readonly #open: OpenExchanges;
+  #modelName: string | undefined;
+  #isStopped = false;
+
+  constructor(options: OmniEngineOptions, { clock, logger }: { readonly clock: Clock; readonly logger: Logger }) {
+    this.#options = options;
+    this.#logger = logger;
+    const { url, launch, apiKey } = options;
+    this.isOwn = launch !== undefined;
+    const startTimeoutMs = options.startTimeoutMs ?? (launch === undefined ? 10_000 : 1_800_000);
+    const probe = (signal: AbortSignal): Promise<void> => this.#probe(PROBE_TIMEOUT_MS, signal);
+    this.#open = new OpenExchanges({ clock, idleTimeoutMs: IDLE_TIMEOUT_MS, probe });
+    this.#host = new EngineHost({ url, launch, apiKey, connectTimeoutMs: 5000, startTimeoutMs, clock, logger });
+  }
+
+  async start(signal: AbortSignal): Promise<EngineInfo> {
+    await this.#host.start(signal);
+    const { text } = await this.#host.whileStarting(signal).ask({ path: '/v1/models' });
+    const models = readModels(text);
+    const { modelName: wanted, makes } = this.#options;
+    const model = wanted === undefined ? models[0] : models.find(({ id }) => id === wanted);
+    if (model === undefined) {
+      const known = models.map(({ id }) => id).join(', ') || 'none';
+      throw new Error(
+        `the engine does not serve ${wanted === undefined ? 'any model' : `\`${wanted}\``} (it lists: ${known})`,
+      );
+    }
+    this.#modelName = model.id;
+    this.#logger.info('engine is up', { engine: 'vllm-omni', model: model.id, makes });
+    return {
+      contextLength: model.contextLength,
+      kvBlockSizeTokens: 16, // nobody routes by them
+      totalKvBlocks: 0,
+      maxNumSeqs: undefined,
+      maxNumBatchedTokens: undefined,
+      dataParallelSize: 1,
+      modelInput: 'Text',
+      modelType: [...new Set(makes.flatMap((each) => MODEL_TYPES[each]))],
+      publishesKvEvents: false,
+      modelName: model.id,
+    };
+  }
+
+  generate(request: EngineRequest, sink: EngineSink, signal: AbortSignal): void {
+    if (signal.aborted) return;
+    if (request.isHealthCheck === true) {
+      this.#prove(sink, signal);
+      return;
+    }
+    let plan: Plan;
+    try {
+      if (this.#isStopped) throw workerError('EngineShutdown', 'the engine is stopped');
+      plan = this.#plan(request, sink);
+    } catch (thrown) {
+      sink.fail(toServeError(thrown));
+      return;
+    }
+    this.#open.start({ upstream: this.#host.upstream, plan, sink, signal });
+  }
+
+  async health(signal: AbortSignal): Promise<void> {
+    try {
+      await this.#probe(HEALTH_TIMEOUT_MS_MAX, signal);
+    } catch (reason) {
+      const end = isRefused(reason) ? await this.#host.endedWithin(END_SEEN_MS) : undefined;
+      throw end === undefined ? reason : workerError('EngineShutdown', end.reason);
+    }
+  }
+
+  load(): readonly EngineLoad[] {
+    const unknown = { waitingRequests: 0, usedKvBlocks: 0, totalKvBlocks: 0, activePrefillTokens: 0 };
+    return [{ dpRank: 0, runningRequests: this.#open.count, ...unknown }];
+  }
+
+  onKvEvents(): void {
+    // its caches are its stages' own
+  }
+
+  onExit(listener: (reason: Error) => void): void {
+    this.#host.onExit(listener);
+  }
+
+  async stop(): Promise<void> {
+    this.#isStopped = true;
+    this.#open.fail(workerError('EngineShutdown', 'the engine is stopped'));
+    await this.#host.stop();
+  }
+
+  async #probe(timeoutMs: number, signal: AbortSignal): Promise<void> {
+    const { status } = await this.#host.askUntil({ path: '/health' }, timeoutMs, signal);
+    const kind = status === 503 ? 'EngineShutdown' : 'Unavailable'; // which it says when its core has died
+    if (status >= 300) throw workerError(kind, `the engine's health check answered ${status}`);
+  }
+
+  /** A picture that nobody wants costs seconds of a GPU: its health check says as much. */
+  #prove(sink: EngineSink, signal: AbortSignal): void {
+    this.#probe(PROBE_TIMEOUT_MS, signal).then(
+      () => {
+        sink.output({ index: 0, finish_reason: 'stop' });
+        sink.end();
+      },
+      (thrown: unknown) => {
+        if (!signal.aborted) sink.fail(toServeError(thrown));
+      },
+    );
+  }
+
+  #plan(request: EngineRequest, sink: EngineSink): Plan {
+    const { input } = request;
+    const headers = tracingHeaders(request);
+    if (input.kind === 'text' && input.endpoint === 'images')
+      return this.#planPictures(input.body, request.id, sink, headers);
+    if (input.kind === 'text' && input.endpoint === 'videos')
+      return this.#planVideo(input.body, request.id, sink, headers);
+    return planText(request, sink, 'this engine', this.#modelName, headers);
+  }
+
+  #planPictures(body: UnknownRecord, id: string, sink: EngineSink, headers: Readonly<Record<string, string>>): Plan {
+    const fields = { ...fieldsOf('pictures', body), model: this.#modelName ?? '' };
+    const files = filesOf(body, { picture: 'image', mask: 'mask_image' });
+    const reader = new BodyReader(sink, false);
+    if (files.length === 0)
+      return { message: { path: '/v1/images/generations', body: JSON.stringify(fields), headers }, reader };
+    const form = formOf([...textsOf(fields), ...files], `stator-${id}`);
+    return { message: { path: '/v1/images/edits', form, headers }, reader };
+  }
+
+  #planVideo(body: UnknownRecord, id: string, sink: EngineSink, headers: Readonly<Record<string, string>>): Plan {
+    const { defaultFps: fps } = this.#options;
+    const fields = { ...(fps === undefined ? {} : { fps }), ...fieldsOf('video', body), model: this.#modelName ?? '' };
+    const form = formOf([...textsOf(fields), ...filesOf(body, { picture: 'input_reference' })], `stator-${id}`);
+    return { message: { path: '/v1/videos/sync', form, headers }, reader: new VideoReader(sink) };
+  }
+}
+
+function textsOf(fields: Readonly<Record<string, string | number | boolean>>) {
+  return Object.entries(fields).map(([name, value]) => ({ name, text: String(value) }));
+}
+
+/** Makes the object of a video out of its bytes. */
+class VideoReader implements AnswerReader {
+  readonly isStream = false;
+  readonly #sink: EngineSink;
+
+  constructor(sink: EngineSink) {
+    this.#sink = sink;
+  }
+
+  bytes(bytes: Buffer, headers: IncomingHttpHeaders): void {
+    if (bytes.length === 0) throw workerError('BackendProtocol', 'the engine answered with an empty video');
+    const format = /^video\/([a-z0-9]+)/.exec(headers['content-type'] ?? '')?.[1];
+    const seconds = Number(headers['x-inference-time-s']);
+    const data = [{ ...(format === undefined ? {} : { output_format: format }), b64_json: bytes.toString('base64') }];
+    this.#sink.output({ body: { data, ...(seconds > 0 ? { inference_time_s: seconds } : {}) }, finish_reason: 'stop' });
+  }
+
+  event(): void {
+    throw workerError('BackendProtocol', 'the engine streams a video');
+  }
+
+  whole(): void {
+    throw workerError('BackendProtocol', 'the engine answered with no video');
+  }
+
+  finish(): void {
+    // complete by itself
+  }
+}
