@@ -46,6 +46,8 @@ export interface RuntimeConfig {
   readonly kv_transfer_preferred_weight?: number;
   /** Media go to an encode worker first. */
   readonly route_to_encoder?: boolean;
+  /** Chats that name media go to the worker as bodies, beside prompts in tokens. */
+  readonly media_chats?: boolean;
   readonly stable_routing_id?: string;
   readonly disaggregated_endpoint?: { readonly bootstrap_host?: string; readonly bootstrap_port?: number };
 }

@@ -21,6 +21,8 @@ export interface EngineInfo {
   readonly holdsBlocksOnce?: boolean;
   /** Whether prompts may come as embeddings; undefined = the engine says so itself when it is asked. */
   readonly takesPromptEmbeds?: boolean;
+  /** Whether chats that name media come as bodies: the engine renders those itself. @default false */
+  readonly takesMediaChats?: boolean;
   /** What it runs on, as its record in discovery names it (`cpu`, `cuda`). @default unknown */
   readonly deviceType?: string;
   /** What the engine itself calls its model, when it says so; the name to serve under unless another is configured. */

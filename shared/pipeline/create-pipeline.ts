@@ -28,6 +28,8 @@ import {
   type Pipeline,
   type PipelineObserver,
 } from './pipeline.ts';
+import { MediaMemory } from './prompt/media-memory.ts';
+import { namesMedia } from './prompt/media-prompt.ts';
 import { type Preprocessed, preprocess, promptTokens, withCardDefaults } from './prompt/preprocess.ts';
 import type { PromptTools } from './prompt/prompt-tokens.ts';
 import { type ColdStartQueue, capacityOf, type WorkerCapacity } from './run/cold-start-queue.ts';
@@ -50,6 +52,8 @@ export interface PipelineOptions {
   readonly clock: Clock;
   /** Encodes prompts. @default one without a cache and without threads */
   readonly encoder?: PromptEncoder;
+  /** What engines made of media before. @default nothing yet */
+  readonly media?: MediaMemory;
   /** Ids of tool calls. @default systemRandom */
   readonly random?: Random;
   readonly observer: PipelineObserver;
@@ -118,7 +122,12 @@ class DiscoveredPipeline implements Pipeline {
     this.requestable = requestableModels(models, options.hold !== undefined);
     this.thresholds = new BusyThresholds(options.thresholds);
     this.#random = options.random ?? systemRandom;
-    this.#tools = { encoder: options.encoder ?? new PromptEncoder({ clock }), clock, observer };
+    this.#tools = {
+      encoder: options.encoder ?? new PromptEncoder({ clock }),
+      media: options.media ?? new MediaMemory(),
+      clock,
+      observer,
+    };
     const { canaryTimeoutMs: timeoutMs = Math.min(3000, stallMs || 3000), plane } = options;
     const bosTokenOf = async (model: RoutableModel) => (await options.store.get(model)).info.bosTokenId;
     const probe = canaryProbe({ plane, clock, random: this.#random, timeoutMs, bosTokenOf });
@@ -197,6 +206,7 @@ class DiscoveredPipeline implements Pipeline {
   async countTokens(request: GenerationRequest): Promise<number | undefined> {
     const model = this.models.known(request.model);
     if (model === undefined || model.card.model_input !== 'Tokens') return undefined;
+    if (model.card.runtime_config.media_chats === true && namesMedia(request.prompt)) return undefined; // its worker counts
     return promptTokens(this.#asModelWants(request, model), await this.#options.store.get(model), this.#tools);
   }
 
@@ -230,24 +240,25 @@ class DiscoveredPipeline implements Pipeline {
     observer.stage('preprocess', clock.nowMs() - startMs);
     if (signal.aborted) return;
     if (this.#dryRun !== undefined && asksForDryRun(request.annotations)) {
-      await this.#tellRoute(this.#dryRun, request, model, preprocessed.request, sink, signal);
+      await this.#tellRoute(this.#dryRun, request, model, preprocessed, sink, signal);
       return;
     }
-    if (loaded !== undefined) meter.promptTokens(preprocessed.promptTokens); // else the worker will tell
-    if (loaded !== undefined) {
+    const reader = preprocessed.request.input.kind === 'text' ? undefined : loaded; // else the worker answers in bodies
+    if (reader !== undefined) {
       const { promptTokens } = preprocessed;
-      this.#nextTurns.follow(sink, { request, model, loaded, promptTokens });
+      meter.promptTokens(promptTokens); // else the worker will tell
+      this.#nextTurns.follow(sink, { request, model, loaded: reader, promptTokens });
     }
     annotate(request, preprocessed.formattedPrompt, preprocessed.request.input, sink);
     const plan = planSplit({
       request,
       card: model.card,
-      tokenizer: loaded?.tokenizer,
+      tokenizer: reader?.tokenizer,
       formattedPrompt: preprocessed.formattedPrompt,
       random: this.#random,
     });
     const prompt = plan?.keepsSpecialTokens ? keepSpecialTokens(preprocessed) : preprocessed;
-    const response = new ResponseAssembler(request, prompt, loaded, sink, meter, plan);
+    const response = new ResponseAssembler(request, prompt, reader, sink, meter, plan);
     new RequestRun(this.#context, request, model, prompt, response, sink, signal).start();
   }
 
@@ -255,7 +266,7 @@ class DiscoveredPipeline implements Pipeline {
     dryRun: DryRun,
     request: GenerationRequest,
     model: RoutableModel,
-    ready: EngineRequest,
+    { request: ready, media }: Preprocessed,
     sink: GenerationSink,
     signal: AbortSignal,
   ): Promise<void> {
@@ -263,7 +274,7 @@ class DiscoveredPipeline implements Pipeline {
       const says = 'query_instance_id tells whose caches hold a prompt, which keys do not learn of each other';
       throw new ServeError('insufficient_permissions', says, { param: 'nvext.annotations' });
     }
-    const workers = await dryRun.run(ready, routedRequest(request, model, signal));
+    const workers = await dryRun.run(ready, routedRequest(request, model, signal, media));
     sink.routed(workers, ready.input.kind === 'tokens' ? [...ready.input.tokenIds] : []);
   }
 

@@ -41,6 +41,7 @@ export {
   type PipelineObserver,
   type ServedModel,
 } from './pipeline.ts';
+export { MediaMemory } from './prompt/media-memory.ts';
 export {
   type ColdStartObserver,
   type ColdStartOptions,

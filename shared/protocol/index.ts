@@ -22,6 +22,7 @@ export {
   type EngineOutput,
   type NamedLogprob,
   type OutputSink,
+  type PromptMedia,
   readEmbeddings,
   readEngineOutput,
   type TokenLogprob,

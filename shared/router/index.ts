@@ -47,7 +47,9 @@ export {
 export { bestQuote, CLAIMS_MAX, placeOn, type RankQuote, termsOf } from './quotes/weigh-quotes.ts';
 export { keyOfText, RendezvousShare } from './rendezvous.ts';
 export {
+  type HashedPrompt,
   type PoolRole,
+  type PromptHome,
   poolName,
   type RankId,
   type Reservation,

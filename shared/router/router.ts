@@ -1,6 +1,7 @@
 import { type ErrorCode, ServeError } from '../errors/index.ts';
 import type { ChatMessage, RouterConfigOverride, RoutingHints } from '../protocol/index.ts';
 import type { BlockHashes } from '../tokens/index.ts';
+import type { RendezvousKey } from './rendezvous.ts';
 
 /** What the router knows of a worker from its discovery records. */
 export interface RoutableWorker {
@@ -61,6 +62,8 @@ export interface RouteRequest {
   readonly messages?: readonly ChatMessage[] | undefined;
   /** The prompt with its blocks named already, where somebody did that before; `tokenIds` is not read then. */
   readonly prompt?: HashedPrompt | undefined;
+  /** Where the request goes if it costs about the same elsewhere. @default nowhere in particular */
+  readonly home?: PromptHome | undefined;
   /** Workers that this request must not go to again: they failed it. */
   readonly excluded: ReadonlySet<string>;
   /** Workers to pass over while another is left, beside those that this router itself passes over. @default none */
@@ -71,6 +74,14 @@ export interface RouteRequest {
   readonly policyClass?: string | undefined;
   /** Told once when the request has to wait: so many are ahead of it. May give a signal by which it leaves the queue, in place of `choose`'s. */
   readonly onQueued?: ((position: number) => AbortSignal | undefined) | undefined;
+}
+
+/** A part of a prompt that nobody is known to have cached, though one may well have: who had the last one like it. */
+export interface PromptHome {
+  /** Everybody who knows the workers finds the same one by it. */
+  readonly key: RendezvousKey;
+  /** Tokens that it may save. */
+  readonly tokens: number;
 }
 
 /** A prompt as far as routing it goes. */

@@ -20,6 +20,7 @@ export {
   seededHashes,
   xxh3Hash,
 } from './hashing/block-hashes.ts';
+export { mediaIdentity } from './hashing/media-identity.ts';
 export { compareModelFile, describeModelFile, findTokenizerFile, ModelFolderError } from './model-files.ts';
 export { type LoadModelOptions, loadFolderTokenizer, loadModelFolder } from './model-folder.ts';
 export { type ReadModelInfoOptions, readModelInfo, type SpecialTokens } from './model-info.ts';

@@ -59,6 +59,8 @@ export function buildModelCard(
   const { userData, tensorModelConfig, endpointTypes, workerType: role = 'aggregated', ...all } = settings;
   const { tool_call_parser: _, reasoning_parser: __, ...unread } = all;
   const runtime = role === 'prefill' ? unread : all;
+  const isAlone = engine.takesMediaChats === true && !hasTokenizer(facts); // nobody but the engine can render and tokenize
+  const types = isAlone ? engine.modelType.filter((type) => type === 'Chat') : engine.modelType;
   return {
     display_name: displayName,
     slug: slugOf(displayName),
@@ -70,8 +72,8 @@ export function buildModelCard(
     }),
     files: facts.files ?? {},
     kv_cache_block_size: engine.kvBlockSizeTokens,
-    model_type: role === 'prefill' ? ['Prefill'] : offered(engine.modelType, endpointTypes),
-    model_input: engine.modelInput,
+    model_type: role === 'prefill' ? ['Prefill'] : offered(types, endpointTypes),
+    model_input: isAlone ? 'Text' : engine.modelInput,
     worker_type: role,
     needs: NEEDS[role],
     aliases: names.aliases ?? [],
@@ -86,6 +88,10 @@ function offered(types: readonly ModelType[], chosen: CardSettings['endpointType
     if (type === 'Chat') return chosen.includes('chat');
     return type !== 'Completions' || chosen.includes('completions');
   });
+}
+
+function hasTokenizer({ files }: ModelFacts): boolean {
+  return Object.keys(files ?? {}).some((name) => name === 'tokenizer.json' || name.includes('tiktoken'));
 }
 
 /** A name made safe for keys. */
@@ -105,6 +111,7 @@ function runtimeOf(facts: ModelFacts, engine: EngineInfo): RuntimeConfig {
     ...rendezvousOf(engine),
     data_parallel_start_rank: 0,
     data_parallel_size: engine.dataParallelSize,
+    ...(engine.takesMediaChats === true && hasTokenizer(facts) ? { media_chats: true } : {}),
     enable_local_indexer: engine.publishesKvEvents,
     kv_event_publishing_enabled: engine.publishesKvEvents,
   };

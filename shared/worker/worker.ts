@@ -77,6 +77,10 @@ export async function startWorker(given: WorkerOptions, signal: AbortSignal): Pr
     const facts = typeof options.model === 'function' ? await options.model(info) : options.model;
     const card = buildModelCard(facts, info, options.names, settings);
     tellOfShorterContext(options, info, facts);
+    if (info.takesMediaChats === true && card.model_input === 'Text') {
+      const says = 'the model files are not on this machine: it serves chats alone, routed by load (--model-path)';
+      options.logger.warn(says);
+    }
     const worker = new ServingWorker(options, info, card, facts.bosTokenId);
     server ??= await requestPlane.serve({ instanceId, signal });
     await worker.open(server, signal);

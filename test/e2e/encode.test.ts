@@ -1,9 +1,12 @@
+import { createHash } from 'node:crypto';
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { postJson, type StatorProcess, useFleet, waitUntil } from '../support/index.ts';
 
 const IMAGE = { type: 'image_url', image_url: { url: 'data:image/png;base64,AAAA' } };
+/** As engines get it: both must find the same encoding under its name. */
+const KNOWN = { ...IMAGE, uuid: createHash('sha256').update(IMAGE.image_url.url).digest('hex') };
 const CHAT = {
   model: 'eyes',
   messages: [{ role: 'user', content: [{ type: 'text', text: 'What is this?' }, IMAGE] }],
@@ -80,11 +83,12 @@ describe('media with an encode worker', () => {
     await waitUntil(async () => (await ask()).status === 200 && encoder.asked.length > 0);
     expect(encoder.asked[0]).toEqual({
       model: 'eyes',
-      messages: [{ role: 'user', content: [IMAGE] }],
+      messages: [{ role: 'user', content: [KNOWN] }],
       max_tokens: 1,
       stream: false,
     });
-    expect(engine.asked.at(-1)).toMatchObject({ messages: CHAT.messages, ...EC });
+    const content = [{ type: 'text', text: 'What is this?' }, KNOWN];
+    expect(engine.asked.at(-1)).toMatchObject({ messages: [{ role: 'user', content }], ...EC });
   });
 
   it('stops there when the client leaves', async () => {

@@ -139,7 +139,7 @@ export const workerRows = {
   }),
   enableMultimodal: worker.bool({
     names: '--enable-multimodal DYN_VLLM_ENABLE_MULTIMODAL',
-    about: 'Accepts media parts; the engine then renders and tokenizes chats itself.',
+    about: 'Accepts media parts; the engine renders the chats that hold them itself.',
   }),
   routeToEncoder: worker.bool({
     names: '--route-to-encoder DYN_VLLM_ROUTE_TO_ENCODER',

@@ -130,19 +130,21 @@ export class EventNormaliser {
 }
 
 /** Media objects and embeddings among the extra keys of each block. */
-function mediaOf({ extraKeys }: Stored): ReadonlyMap<number, readonly bigint[]> | undefined {
+function mediaOf({ extraKeys, loraName }: Stored): ReadonlyMap<number, readonly bigint[]> | undefined {
   const byBlock = new Map<number, bigint[]>();
   extraKeys?.forEach((keys, block) => {
-    const hashes = (keys ?? []).flatMap((key) => identifierOf(key) ?? []);
+    const hashes = (keys ?? []).flatMap((key) => identifierOf(key, loraName) ?? []);
     if (hashes.length > 0) byBlock.set(block, hashes);
   });
   return byBlock.size === 0 ? undefined : byBlock;
 }
 
-function identifierOf(key: unknown): bigint | undefined {
+/** vLLM puts an adapter that sees before the identifier, where our hashes have it in their seed. */
+function identifierOf(key: unknown, loraName: string | undefined): bigint | undefined {
   if (key instanceof Uint8Array) return mediaHash(Buffer.from(key).toString('hex'));
   const id: unknown = Array.isArray(key) ? key[0] : undefined;
-  return typeof id === 'string' ? mediaHash(id) : undefined;
+  if (typeof id !== 'string') return undefined;
+  return mediaHash(loraName !== undefined && id.startsWith(`${loraName}:`) ? id.slice(loraName.length + 1) : id);
 }
 
 /** Where a medium of an engine stands; undefined for one that is not known. */

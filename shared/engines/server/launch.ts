@@ -4,7 +4,7 @@ import type { ResolvedConfig, SettingName, Settings } from '../../config/index.t
 import { reasonOf } from '../../errors/index.ts';
 import { isRecord } from '../../records/index.ts';
 import { readModelInfo } from '../../tokens/index.ts';
-import type { Engine, ModelFacts, OpenedEngine } from '../types.ts';
+import type { Engine, EngineInfo, ModelFacts, OpenedEngine } from '../types.ts';
 import { embedsText } from './embedder.ts';
 import type { LaunchPorts } from './launch-plan.ts';
 import { configuredEvents, type Told } from './told.ts';
@@ -17,10 +17,15 @@ export function serverSettings(config: ResolvedConfig<'worker'>) {
     url,
     apiKey,
     told: url === undefined ? undefined : toldByUser(config),
-    // Only the engine's own renderer knows where media stand in a prompt.
-    takesText: settings.useVllmTokenizer || settings.enableMultimodal || embedsText(settings),
+    // An encoder gets chats alone, and gives no tokens.
+    takesText: settings.useVllmTokenizer || encodesAlone(settings) || embedsText(settings),
+    takesMedia: settings.enableMultimodal,
     startTimeoutMs: startSecs === undefined ? undefined : startSecs * 1000,
   };
+}
+
+function encodesAlone({ enableMultimodal, disaggregationMode: role }: Settings<'worker'>): boolean {
+  return enableMultimodal && role === 'encode';
 }
 
 /** What the user says of a server that runs already: nobody here has seen its command line. */
@@ -45,27 +50,29 @@ export function servedNameOf({ servedModelName, modelName, model, modelPath, eng
 
 /**
  * `engine` with the facts of the model that it will have loaded. Rejects when it is one to be started, which may take minutes,
- * and the files of its model are not on this machine.
+ * and the files of its model are not on this machine; one that can render chats itself does without.
  */
 export async function openedServer(engine: Engine, config: ResolvedConfig<'worker'>): Promise<OpenedEngine> {
   const { settings } = config;
-  const { url, takesText } = serverSettings(config);
-  if (url === undefined && !takesText) await localFilesOf(settings);
-  return { engine, model: async (info) => (info.modelInput === 'Text' ? {} : localFilesOf(settings, info.modelPath)) };
+  const { url, takesText, takesMedia } = serverSettings(config);
+  if (url === undefined && !takesText && !takesMedia) await localFilesOf(settings);
+  const model = async ({ modelInput, modelPath, takesMediaChats }: EngineInfo): Promise<ModelFacts> => {
+    if (modelInput === 'Text') return {};
+    return takesMediaChats === true
+      ? ((await findLocalFiles(settings, modelPath)) ?? {})
+      : localFilesOf(settings, modelPath);
+  };
+  return { engine, model };
 }
 
 /**
  * The files of the model of an engine, for the card: frontends tokenize for it. Rejects when they are not on this machine.
  * @param loaded what an engine that is up says that it has loaded
  */
-async function localFilesOf({ modelPath, model }: Settings<'worker'>, loaded?: string): Promise<ModelFacts> {
-  const names = [modelPath, model, loaded].filter((name) => name !== undefined);
-  for (const name of names) {
-    const folder = await findLocalModel(name);
-    if (folder === undefined) continue;
-    const { files, contextLength, bosTokenId } = await readModelInfo(folder);
-    return { files, contextLength, bosTokenId, sourcePath: name };
-  }
+async function localFilesOf(settings: Settings<'worker'>, loaded?: string): Promise<ModelFacts> {
+  const found = await findLocalFiles(settings, loaded);
+  if (found !== undefined) return found;
+  const names = namesOf(settings, loaded);
   const looked = names.length === 0 ? '' : ` (looked for ${[...new Set(names)].join(', ')})`;
   const onHub = names.find((name) => /^[\w.-]+\/[\w.-]+$/.test(name) && !name.startsWith('.'));
   const download = onHub === undefined ? '' : `download them first (hf download ${onHub}), `;
@@ -73,6 +80,21 @@ async function localFilesOf({ modelPath, model }: Settings<'worker'>, loaded?: s
     `the model's files are not on this machine${looked}, and frontends tokenize with them: ${download}` +
       'give their folder with --model-path, or let the engine tokenize (--use-vllm-tokenizer)',
   );
+}
+
+/** Undefined where they are not on this machine. */
+async function findLocalFiles(settings: Settings<'worker'>, loaded?: string): Promise<ModelFacts | undefined> {
+  for (const name of namesOf(settings, loaded)) {
+    const folder = await findLocalModel(name);
+    if (folder === undefined) continue;
+    const { files, contextLength, bosTokenId } = await readModelInfo(folder);
+    return { files, contextLength, bosTokenId, sourcePath: name };
+  }
+  return undefined;
+}
+
+function namesOf({ modelPath, model }: Settings<'worker'>, loaded: string | undefined): readonly string[] {
+  return [modelPath, model, loaded].filter((name) => name !== undefined);
 }
 
 /** The value that somebody gave; undefined where the engine chooses. */

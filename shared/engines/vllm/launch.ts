@@ -17,6 +17,7 @@ import { type LaunchPlan, type LaunchPorts, NO_PORTS, takePorts } from '../serve
 import { ServerEngine, type ServerEngineDeps, type ServerEngineOptions } from '../server/server-engine.ts';
 import { toldBy } from '../server/told.ts';
 import type { Engine, EngineContext, EngineKind, SecondaryNode } from '../types.ts';
+import { createIdentifyingEngine, keepsIdentities } from './media-identities.ts';
 import { createMultimodalEngine } from './multimodal-engine.ts';
 import { handsOver, vllmPorts } from './ports.ts';
 import { optionalArguments, VLLM_RELEASES } from './releases.ts';
@@ -45,7 +46,9 @@ export const vllm: EngineKind = {
           }
         : { modelName: model };
     const dialect = forKind(settings, new VllmDialect({ ...server, ...own }));
-    const guarded = withMediaGuard(new ServerEngine(dialect, { ...server, ...own }, context), settings, context.clock);
+    const plain = new ServerEngine(dialect, { ...server, ...own }, context);
+    const identifying = createIdentifyingEngine(plain, keepsIdentities(settings.engineArguments));
+    const guarded = withMediaGuard(identifying, settings, context.clock);
     const engine = createMultimodalEngine(guarded, {
       accepts: settings.enableMultimodal,
       isEncoder: role === 'encode',

@@ -63,7 +63,7 @@ function encode(engine: Engine, request: EngineRequest, body: Body, sink: Engine
     return;
   }
   const asked = { model: body.model, messages, max_tokens: 1, stream: false };
-  engine.generate(withBody(request, asked), resultSink(sink), signal);
+  engine.generate(withBody({ ...request, mmRoutingInfo: undefined }, asked), resultSink(sink), signal);
 }
 
 /** Makes one terminal output of the engine's answer: its result, and no tokens. */

@@ -31,6 +31,8 @@ export interface VllmDialectOptions {
   readonly isPrefill?: boolean;
   /** Clients' bodies go to the server, which then renders and tokenizes itself. @default false */
   readonly takesText?: boolean;
+  /** Chats that name media do, as only the engine's own renderer knows where media stand in a prompt. @default false */
+  readonly takesMedia?: boolean;
   /** Whether it was started with `--enable-prompt-embeds`. @default its server says so when it is asked */
   readonly takesPromptEmbeds?: boolean | undefined;
   /** Read from the command line that started the engine: its server does not tell them. */
@@ -90,7 +92,8 @@ export class VllmDialect implements EngineDialect {
     this.#contextLength = model.contextLength ?? 0;
     const embeds = EMBEDDINGS in routes && !(COMPLETIONS in routes);
     if (!embeds) this.#hasGenerate = GENERATE in routes && (await this.#answersWithIds(server, GENERATE));
-    if (!embeds && !this.#hasGenerate && !this.#options.takesText) await this.#needIds(server);
+    const { takesMedia = false } = this.#options;
+    const takesText = this.#options.takesText === true || (!embeds && !(await this.#givesIds(server)));
     return {
       info: {
         contextLength: model.contextLength,
@@ -99,8 +102,9 @@ export class VllmDialect implements EngineDialect {
         maxNumSeqs: this.#options.maxNumSeqs,
         maxNumBatchedTokens: this.#options.maxNumBatchedTokens,
         dataParallelSize: events.ranks,
-        modelInput: this.#options.takesText ? 'Text' : 'Tokens',
-        modelType: embeds ? ['Embedding'] : this.#options.takesText ? ['Chat'] : ['Chat', 'Completions'],
+        modelInput: takesText ? 'Text' : 'Tokens',
+        modelType: embeds ? ['Embedding'] : takesText ? ['Chat'] : ['Chat', 'Completions'],
+        ...(takesMedia && !embeds && !takesText ? { takesMediaChats: true } : {}),
         ...(this.#options.takesPromptEmbeds === undefined
           ? {}
           : { takesPromptEmbeds: this.#options.takesPromptEmbeds }),
@@ -182,8 +186,11 @@ export class VllmDialect implements EngineDialect {
     );
   }
 
-  async #needIds(server: EngineServer): Promise<void> {
-    if (await this.#answersWithIds(server, COMPLETIONS)) return;
+  /** Whether answers come as token ids. Rejects where an engine that is to give them does not, and takes no chats either. */
+  async #givesIds(server: EngineServer): Promise<boolean> {
+    if (this.#hasGenerate || this.#options.takesText) return true;
+    if (await this.#answersWithIds(server, COMPLETIONS)) return true;
+    if (this.#options.takesMedia) return false;
     throw new Error(
       'the engine gives no token ids: it needs vLLM 0.12 or later (return_token_ids), or attach it with --engine openai',
     );

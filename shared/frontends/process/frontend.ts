@@ -15,6 +15,7 @@ import {
   CacheClearer,
   createPipeline,
   LiveModelDirectory,
+  MediaMemory,
   ModelStore,
   RequestCanceller,
   type RoutableModel,
@@ -318,10 +319,12 @@ async function followModels(settings: EdgeSettings, parts: Parts, onWorkers: (wo
   const workerSets = () => primaryModels(directory).flatMap(workerSetsOf);
   metrics.readWorkersFrom(() => workerSets().flatMap(({ workers }) => workers.map(({ id }) => id)));
   const encoder = openPromptEncoder(settings, clock, log);
+  const media = new MediaMemory();
   pipeline = createPipeline({
     models: directory,
     store,
     encoder,
+    media,
     router: holding === undefined ? router : holding.queued.watch(router),
     inhibition,
     plane,
@@ -360,7 +363,8 @@ async function followModels(settings: EdgeSettings, parts: Parts, onWorkers: (wo
   });
   const canceller = new RequestCanceller(control);
   const { routerConditionalDisagg: isConditional } = settings;
-  const explainer = source && new RoutingExplainer({ models: directory, store, encoder, clock, source, isConditional });
+  const explainer =
+    source && new RoutingExplainer({ models: directory, store, encoder, media, clock, source, isConditional });
   const takesChats = chatCheck(store);
   const routed = { routing, shared, explainer, feed, holding, eventPlanes };
   return { ...routed, directory, gauges, pipeline, encoder, caches, canceller, takesChats };

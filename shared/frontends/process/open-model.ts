@@ -135,7 +135,8 @@ async function openFetching(
 export function chatCheck(store: Pick<ModelStore, 'get'>): (model: RoutableModel) => Promise<boolean> {
   return async (model) => {
     if (!model.card.model_type.includes('Chat')) return false;
-    return model.card.model_input !== 'Tokens' || (await store.get(model)).chatTemplate !== undefined;
+    const { model_input: input, runtime_config: runtime } = model.card;
+    return input !== 'Tokens' || runtime.media_chats === true || (await store.get(model)).chatTemplate !== undefined;
   };
 }
 

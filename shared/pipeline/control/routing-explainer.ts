@@ -14,6 +14,7 @@ import type { LiveModelDirectory } from '../models/model-directory.ts';
 import { modelNotFound } from '../models/model-errors.ts';
 import type { ModelStore } from '../models/model-store.ts';
 import type { Worker } from '../models/routable-model.ts';
+import { MediaMemory } from '../prompt/media-memory.ts';
 import { preprocess, withCardDefaults } from '../prompt/preprocess.ts';
 import { type Bypass, prefillRouting } from '../run/prefill-stage.ts';
 
@@ -29,6 +30,8 @@ export interface RoutingExplainerOptions {
   readonly models: LiveModelDirectory;
   readonly store: ModelStore;
   readonly encoder: PromptEncoder;
+  /** What engines made of media before. @default nothing yet */
+  readonly media?: MediaMemory;
   readonly clock: Clock;
   readonly source: ExplanationSource;
   /** Decode workers may compute prompts themselves, so what they have cached counts there. @default false */
@@ -56,17 +59,19 @@ export class RoutingExplainer {
    */
   async explain(asked: GenerationRequest): Promise<ExplanationRecord> {
     const { models, store, encoder, clock, source, isConditional = false } = this.#options;
+    const { media: memory = new MediaMemory() } = this.#options;
     const model = models.find(asked.model);
     if (model === undefined) throw modelNotFound(models.list(), { name: asked.model, param: 'model' });
     if (model.card.model_input !== 'Tokens') {
       throw new ServeError('not_implemented', `model \`${asked.model}\` takes text: only its workers know its blocks`);
     }
     const request = withCardDefaults(asked, model.card, true);
-    const tools = { encoder, clock, observer: UNOBSERVED };
-    const { request: ready } = await preprocess(request, model, await store.get(model), tools);
+    const tools = { encoder, media: memory, clock, observer: UNOBSERVED };
+    const { request: ready, media } = await preprocess(request, model, await store.get(model), tools);
     const tokenIds = ready.input.kind === 'tokens' ? ready.input.tokenIds : undefined;
     const { id, routing, routerConfigOverride: override } = ready;
-    const asIs: RouteRequest = { id, pool: model.pool, routing, override, tokenIds, excluded: NOBODY };
+    const prompt = media && { prompt: media.hashedFor(model.pool, routing), home: media.home };
+    const asIs: RouteRequest = { id, pool: model.pool, routing, override, tokenIds, ...prompt, excluded: NOBODY };
     const { prefill } = model;
     if (prefill === undefined) return source.explain(asIs);
     const toPrefill = { ...asIs, pool: prefill.pool, routing: prefillRouting(routing, prefill.workers) };

@@ -223,6 +223,7 @@ function cardChecksum(card: ModelCard): string {
     card.lora?.name,
     files,
     parsersOf(card),
+    ...(card.runtime_config.media_chats === true ? ['media'] : []),
   ];
   const sum = createHash('sha256').update(JSON.stringify(identity)).digest('hex').slice(0, 32);
   CHECKSUMS.set(card, sum);

@@ -10,6 +10,7 @@ import type {
 import { clientAnnotations } from '../../router/index.ts';
 import type { LoadedModel } from '../../tokens/index.ts';
 import type { RoutableModel } from '../models/routable-model.ts';
+import { isRenderedByWorker, MediaPrompt } from './media-prompt.ts';
 import {
   mediaParts,
   type PromptTokens,
@@ -26,6 +27,8 @@ export interface Preprocessed {
   readonly promptTokens: number;
   /** The rendered prompt, where there was one to render. */
   readonly formattedPrompt: string | undefined;
+  /** Of a chat that its worker renders: what can be known of the prompt here. */
+  readonly media?: MediaPrompt | undefined;
 }
 
 /**
@@ -41,6 +44,10 @@ export async function preprocess(
   signal?: AbortSignal,
 ): Promise<Preprocessed> {
   if (loaded === undefined) return passThrough(request, model);
+  if (isRenderedByWorker(request, model, loaded)) {
+    const media = await MediaPrompt.of(request, model, loaded, tools, tools.media, signal);
+    return withMedia(passThrough(request, model), media);
+  }
   const { primaryName, contextLength } = model;
   const limits = { model: primaryName, contextLength, signal };
   return withTokens(request, model, loaded, await tokenizePrompt(request, loaded, tools, limits));
@@ -97,6 +104,11 @@ export function passThrough(request: GenerationRequest, model: RoutableModel): P
     promptTokens: 0,
     formattedPrompt: undefined,
   };
+}
+
+function withMedia(passed: Preprocessed, media: MediaPrompt): Preprocessed {
+  const mmRoutingInfo = { wants_tokens: media.asksForTokens };
+  return { ...passed, request: { ...passed.request, mmRoutingInfo }, media };
 }
 
 function engineRequest(

@@ -3,10 +3,13 @@ import { overLimit, ServeError } from '../../errors/index.ts';
 import type { ChatMessage, EngineRequest, GenerationRequest, PromptInput } from '../../protocol/index.ts';
 import type { LoadedModel, PromptEncoder, Tokenizer } from '../../tokens/index.ts';
 import type { PipelineObserver } from '../pipeline.ts';
+import type { MediaMemory } from './media-memory.ts';
 
 /** What turns prompts into tokens. */
 export interface PromptTools {
   readonly encoder: PromptEncoder;
+  /** What engines made of media before. */
+  readonly media: MediaMemory;
   readonly clock: Clock;
   readonly observer: Pick<PipelineObserver, 'template' | 'tokenize' | 'tokenizerCache'>;
 }

@@ -5,6 +5,7 @@ import type { Inhibition, Router } from '../../router/index.ts';
 import type { Span } from '../../telemetry/index.ts';
 import type { RoutableModel, Worker, WorkersOfPool } from '../models/routable-model.ts';
 import type { PipelineObserver } from '../pipeline.ts';
+import type { MediaPrompt } from '../prompt/media-prompt.ts';
 import type { ColdStartQueue } from './cold-start-queue.ts';
 import type { StreamWatch } from './stalled-workers.ts';
 
@@ -49,6 +50,8 @@ export interface RoutedRequest {
   readonly policyClass: string | undefined;
   /** Of a chat. */
   readonly messages: readonly ChatMessage[] | undefined;
+  /** Of a chat with media that its worker renders. */
+  readonly media: MediaPrompt | undefined;
   /** Of the request, where spans are made. */
   readonly span: Span | undefined;
   readonly signal: AbortSignal;
@@ -58,11 +61,12 @@ export function routedRequest(
   { prompt, trace, metadata }: GenerationRequest,
   model: RoutableModel,
   signal: AbortSignal,
+  media?: MediaPrompt,
 ): RoutedRequest {
   const headers: Record<string, string> = { ...metadata, [MOVES_HEADER]: '1' };
   if (trace.traceparent !== undefined) headers.traceparent = trace.traceparent;
   if (trace.tracestate !== undefined) headers.tracestate = trace.tracestate;
   if (trace.requestId !== undefined) headers['x-request-id'] = trace.requestId;
   const messages = prompt.kind === 'chat' ? prompt.messages : undefined;
-  return { model, headers, policyClass: metadata['policy-class'], messages, span: trace.span, signal };
+  return { model, headers, policyClass: metadata['policy-class'], messages, media, span: trace.span, signal };
 }

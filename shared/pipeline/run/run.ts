@@ -93,7 +93,7 @@ export class RequestRun implements HandoverHost, WatchedStream {
     this.#response = response;
     this.#sink = sink;
     this.#signal = signal;
-    this.#routed = routedRequest(request, model, signal);
+    this.#routed = routedRequest(request, model, signal, prompt.media);
     this.#choice = new WorkerChoice(context, this.#routed, sink);
     this.#prefillers = new WorkerEligibility(context, this.#routed);
     this.#budget = new MigrationBudget(context, model.primaryName, prompt.request, prompt.promptTokens);
@@ -150,6 +150,7 @@ export class RequestRun implements HandoverHost, WatchedStream {
     }
     if (saysSomething(output)) this.#attempt.hasBegun = true;
     this.#noteOutput(output.token_ids?.length ?? 0);
+    if (output.prompt_media != null) this.#prompt.media?.learn(output.prompt_media);
     const cached = output.completion_usage?.prompt_tokens_details?.cached_tokens;
     if (cached !== undefined) this.#noteCached(cached, this.#model.pool);
     if (output.token_ids !== undefined) this.#budget.keep(output.token_ids, 0, output.token_ids.length);

@@ -64,7 +64,7 @@ export class WorkerEligibility {
     unreachable: readonly string[],
     routing: RoutingHints = request.routing,
   ): RouteRequest {
-    const { model, messages, policyClass } = this.#request;
+    const { model, messages, media, policyClass } = this.#request;
     return {
       id: request.id,
       pool,
@@ -72,6 +72,7 @@ export class WorkerEligibility {
       override: request.routerConfigOverride,
       tokenIds: request.input.kind === 'tokens' ? request.input.tokenIds : undefined,
       messages,
+      ...(media && { prompt: media.hashedFor(pool, routing), home: media.home }),
       excluded: this.excluded(workers, unreachable),
       busy: this.#context.busyOf(model, workers),
       policyClass,

@@ -53,6 +53,14 @@ export interface CompletionUsage {
   readonly prompt_tokens_details?: { readonly cached_tokens?: number; readonly audio_tokens?: number } | null;
 }
 
+/** What an engine has made of the media of a chat that it rendered itself. */
+export interface PromptMedia {
+  /** Identifies each by what it holds (`mediaIdentity`), in the order of the chat; empty where it has no identity. */
+  readonly ids: readonly string[];
+  /** The prompt in tokens, media included; said where it is asked for (`mm_routing_info.wants_tokens`). */
+  readonly token_ids?: readonly number[];
+}
+
 /**
  * One delta from a worker (`LLMEngineOutput`). Plain token ids do not come this way: they are
  * `OutputSink.tokens`. An output may carry ids too, when something else belongs to them (log probabilities, a finish).
@@ -76,6 +84,8 @@ export interface EngineOutput {
   readonly extra_args?: unknown;
   readonly completion_usage?: CompletionUsage | null;
   readonly engine_data?: Readonly<Record<string, unknown>> | null;
+  /** Comes once, with the first output, and is for frontends alone. */
+  readonly prompt_media?: PromptMedia | null;
   /** A whole OpenAI-shaped chunk or object, for models that take text or other bodies untouched; or an `EmbeddingRecord`. */
   readonly body?: unknown;
 }
@@ -145,6 +155,15 @@ const isUsage: Check = (value) =>
 
 const isDetails: Check = (value) => isRecord(value) && Object.values(value).every(orNull(isCount));
 
+/** More than any engine takes in one request. */
+const MEDIA_MAX = 1024;
+const PROMPT_TOKENS_MAX = 1 << 24;
+
+const isPromptMedia: Check = (value) =>
+  isRecord(value) &&
+  listOf(isText, MEDIA_MAX)(value.ids) &&
+  (value.token_ids == null || listOf(isTokenId, PROMPT_TOKENS_MAX)(value.token_ids));
+
 /** The fields that this process reads, each with what it may hold when it is there and not null. */
 const FIELDS: readonly (readonly [name: keyof EngineOutput, check: Check, allowed: string])[] = [
   ['token_ids', listOf(isTokenId, TOKENS_MAX), `a list of at most ${TOKENS_MAX} token ids`],
@@ -163,6 +182,7 @@ const FIELDS: readonly (readonly [name: keyof EngineOutput, check: Check, allowe
   ['index', isTokenId, 'the index of a choice'],
   ['completion_usage', isUsage, 'counts of tokens'],
   ['engine_data', isRecord, 'an object'],
+  ['prompt_media', isPromptMedia, 'identities of media'],
 ];
 
 /**

@@ -1,4 +1,5 @@
 import type { Clock, Random } from '../../clock/index.ts';
+import { seedOf, weightOf } from '../rendezvous.ts';
 import type { RoutingFailure } from '../router.ts';
 import {
   Candidates,
@@ -7,6 +8,7 @@ import {
   fillDynamoCosts,
   fillStatorCosts,
   type ReplicaShare,
+  UNCACHED_WEIGHT,
 } from './cost.ts';
 import { fillEligible, taintFactor } from './eligibility.ts';
 import type { KvRouterConfig } from './kv-config.ts';
@@ -99,6 +101,7 @@ export class Chooser {
     if (weighed.costModel === 'dynamo') fillDynamoCosts(this.candidates, inputs, weights);
     else fillStatorCosts(this.candidates, inputs, weights, this.#options.share);
     this.#applyPreferences(request);
+    this.#favourHome(weighed);
     return this.#select(request, weights.routerTemperature, inputs);
   }
 
@@ -168,6 +171,21 @@ export class Chooser {
     if (request.constraints?.preferred_taints === undefined) return;
     const { ranks, costs, count } = this.candidates;
     for (let at = 0; at < count; at++) costs[at]! *= this.factorOf(ranks[at] as number, request);
+  }
+
+  /** Takes off the cost of the prompt's home what it may save there: much for another to have cached, or to be free of. */
+  #favourHome({ request: { home }, weights, costModel }: WeighedRequest): void {
+    if (home === undefined) return;
+    const { ranks: table, blockSizeTokens } = this.#options;
+    const { ranks, costs, count } = this.candidates;
+    let [at, heaviest] = [0, -1];
+    for (let candidate = 0; candidate < count; candidate++) {
+      const rank = ranks[candidate] as number;
+      const weight = weightOf(home.key, seedOf(`${table.workerIdOf(rank)}/${table.dpRankOf(rank)}`));
+      if (weight > heaviest) [at, heaviest] = [candidate, weight];
+    }
+    const saved = costModel === 'dynamo' ? weights.prefillLoadScale / blockSizeTokens : UNCACHED_WEIGHT;
+    costs[at]! -= saved * home.tokens;
   }
 
   /** Position of the rank that the request's session prefers; -1 when it has none or may not go there. */

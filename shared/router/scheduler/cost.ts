@@ -193,7 +193,7 @@ function leastOf(values: Float64Array, count: number): number {
  * Weight of a token that this request leaves to compute, against one that waits already, where nobody prefills. Cache hits
  * spare time for whoever comes later, the more so the busier the pool is: there they count twice as much.
  */
-const UNCACHED_WEIGHT = 2;
+export const UNCACHED_WEIGHT = 2;
 const UNCACHED_WEIGHT_BUSY = 4;
 /** Weight of a token that is decoded over, against one that waits to be prefilled. */
 const DECODE_WEIGHT = 0.003;

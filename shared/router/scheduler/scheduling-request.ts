@@ -59,6 +59,7 @@ export function schedulingRequest(
     pinned: explicit ?? (isHard ? session : undefined),
     preferredWorker: isHard ? undefined : session,
     constraints: routing.routing_constraints,
+    home: request.home,
   };
 }
 

@@ -2,7 +2,7 @@ import type { ServeError } from '../../errors/index.ts';
 import type { RouterConfigOverride, RoutingConstraints } from '../../protocol/index.ts';
 import type { RouterMetrics, RouterPoolMetrics } from '../../telemetry/index.ts';
 import type { BlockHashes } from '../../tokens/index.ts';
-import type { RankId, RoutableWorker, WorkerPool } from '../router.ts';
+import type { PromptHome, RankId, RoutableWorker, WorkerPool } from '../router.ts';
 
 /** What the scheduler knows of a worker; one that does not say what its engine takes in one pass counts as 10,000,000 tokens. */
 export type SchedulableWorker = Pick<
@@ -66,6 +66,8 @@ export interface SchedulingRequest extends WorkerFilter {
   readonly sharedRanges?: readonly (readonly [start: number, end: number])[] | undefined;
   /** Worker that its session went to before; kept while it may take the request. */
   readonly preferredWorker?: RankId | undefined;
+  /** Breaks near ties. */
+  readonly home?: PromptHome | undefined;
 }
 
 /** The worker and rank that took a request, and what the choice was made on. */

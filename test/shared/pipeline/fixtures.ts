@@ -1,6 +1,7 @@
 import type { ModelCard } from '../../../shared/discovery/index.ts';
 import { ServeError } from '../../../shared/errors/index.ts';
 import type { RoutableModel, Worker } from '../../../shared/pipeline/index.ts';
+import { MediaMemory } from '../../../shared/pipeline/prompt/media-memory.ts';
 import { type Preprocessed, preprocess, withTokens } from '../../../shared/pipeline/prompt/preprocess.ts';
 import type { PromptTools } from '../../../shared/pipeline/prompt/prompt-tokens.ts';
 import type {
@@ -74,6 +75,7 @@ export function model(more: Partial<RoutableModel> = {}): RoutableModel {
       display_name: 'letters',
       model_input: 'Tokens',
       model_type: ['Chat', 'Completions'],
+      runtime_config: {},
     } as unknown as ModelCard,
     contextLength: 100,
     createdSecs: 1_700_000_000,
@@ -109,7 +111,7 @@ export function request(more: Partial<GenerationRequest> = {}): GenerationReques
 export function promptTools(clock = new VirtualClock()): PromptTools {
   const ignore = () => {};
   const observer = { template: ignore, tokenize: ignore, tokenizerCache: ignore };
-  return { encoder: new PromptEncoder({ clock }), clock, observer };
+  return { encoder: new PromptEncoder({ clock }), media: new MediaMemory(), clock, observer };
 }
 
 /** `preprocess` in this thread. */

@@ -50,6 +50,23 @@ describe('model card', () => {
     });
   });
 
+  it('offers chats alone where only the engine can render and tokenize', () => {
+    const card = (files?: Record<string, typeof FILE>, takesMediaChats = true) => {
+      const facts = files === undefined ? {} : { files };
+      const { model_input, model_type, runtime_config } = buildModelCard(
+        facts,
+        { ...ENGINE, takesMediaChats },
+        { displayName: 'm' },
+      );
+      return [model_input, model_type, runtime_config.media_chats];
+    };
+    const file = { 'tokenizer.json': FILE };
+    expect(card(file)).toEqual(['Tokens', ['Chat', 'Completions'], true]);
+    expect(card(file, false)).toEqual(['Tokens', ['Chat', 'Completions'], undefined]);
+    expect(card()).toEqual(['Text', ['Chat'], undefined]);
+    expect(card({ 'tekken.json': FILE })).toEqual(['Text', ['Chat'], undefined]);
+  });
+
   it('offers of the surfaces for text those that were chosen, and leaves other kinds of models alone', () => {
     const offered = (modelType: EngineInfo['modelType'], ...endpointTypes: ('chat' | 'completions' | 'none')[]) =>
       buildModelCard({}, { ...ENGINE, modelType }, { displayName: 'm' }, { endpointTypes }).model_type;

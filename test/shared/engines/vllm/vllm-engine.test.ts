@@ -268,6 +268,21 @@ describe('vLLM, as it was recorded', () => {
     expect(sink.isEnded).toBe(true);
   });
 
+  it('takes chats with media beside prompts in tokens, or chats alone where it gives no tokens', async () => {
+    const { logger } = captureLogger();
+    const factsOf = async () => {
+      const engine = createVllmEngine({ url: server.url, takesMedia: true }, { clock: systemClock, logger });
+      engines.push(engine);
+      const { modelInput, modelType, takesMediaChats = false } = await engine.start(never);
+      return { modelInput, modelType, takesMediaChats };
+    };
+    const both = { modelInput: 'Tokens', modelType: ['Chat', 'Completions'], takesMediaChats: true };
+    expect(await factsOf()).toEqual(both);
+    hideGenerate();
+    server.json('POST /v1/completions', { choices: [{ index: 0, text: 'x' }] });
+    expect(await factsOf()).toEqual({ modelInput: 'Text', modelType: ['Chat'], takesMediaChats: false });
+  });
+
   it('passes a chat on as it is when the engine renders it itself', async () => {
     const engine = await started({ takesText: true });
     server.next = 'chat stream';

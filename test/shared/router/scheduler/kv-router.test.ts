@@ -6,6 +6,7 @@ import {
   createKeyedTracking,
   Inhibition,
   KvRouter,
+  keyOfText,
   type RoutableWorker,
   type RouteRequest,
   type SchedulingRequest,
@@ -107,6 +108,30 @@ describe('mode kv', () => {
     plain.release();
     const routed = { lora_name: 'x', cache_salt: 'tenant' };
     expect((await choose(routing, request('r2', prompt, { routing: routed }), two)).worker.id).toBe('b');
+  });
+
+  it('goes home with what nobody is known to have, unless another has cached more or is freer', async () => {
+    for (const costModel of ['stator', 'dynamo'] as const) {
+      const routing = router({ config: kvRouterConfig({ costModel, queueThreshold: undefined }) });
+      routing.setWorkers(pool, two);
+      const home = (text: string, tokens = 64) => ({ key: keyOfText(text), tokens });
+      const at = async (id: string, more: Partial<RouteRequest>, tokens = promptTokens(8)) => {
+        const held = await routing.choose(request(id, tokens, more), NEVER);
+        held.release();
+        return held.worker.id;
+      };
+      const homes = new Set<string>();
+      for (let picture = 0; picture < 8; picture++) {
+        const first = await at(`${picture}`, { home: home(`${picture}`) });
+        expect(await at(`${picture} again`, { home: home(`${picture}`) })).toBe(first);
+        homes.add(first);
+      }
+      expect(homes.size).toBe(2);
+      const prompt = promptTokens(160);
+      store(routing, 'b', prompt);
+      const elsewhere = ['p', 'q', 'r', 's', 't', 'u'].map((name) => home(name, 16));
+      for (const [nr, each] of elsewhere.entries()) expect(await at(`cached ${nr}`, { home: each }, prompt)).toBe('b');
+    }
   });
 
   describe('with an adapter that some workers of a pool have', () => {

@@ -1,0 +1,134 @@
+import { mediaIdentity } from '../../tokens/index.ts';
+import type { MediaKind, Placeholders } from './media-expansion.ts';
+
+/** What is known of how one model takes media. */
+interface ModelMedia {
+  placeholders: Placeholders;
+  /** Tokens of a medium, on average. */
+  meanTokens: number;
+}
+
+const MODELS_MAX = 256;
+const SHAPES_MAX = 20_000;
+const URLS_MAX = 20_000;
+const SHAPE_WORDS_MAX = 8 << 20;
+/** A picture of middling size, until one was seen. */
+const TOKENS_GUESS = 576;
+/** Weight of the latest medium in the average. */
+const LATEST = 0.1;
+const NONE: Placeholders = new Map<MediaKind, number>();
+
+/**
+ * What engines have made of media: how many tokens, and which. Only they know that, and the same medium becomes the same tokens
+ * again. Bounded: who was used longest ago leaves.
+ */
+export class MediaMemory {
+  readonly #models = new Map<string, ModelMedia>();
+  /** By model and medium, as runs of equal tokens: `[token, count, ...]`. */
+  readonly #shapes = new Map<string, Uint32Array>();
+  /** What lay at an URL when it was last read, by the URL's own identity. */
+  readonly #identities = new Map<string, string>();
+  readonly #shapeWordsMax: number;
+  #shapeWords = 0;
+
+  /** @param shapeWordsMax words of all shapes together @default 32 MiB of them */
+  constructor(shapeWordsMax = SHAPE_WORDS_MAX) {
+    this.#shapeWordsMax = shapeWordsMax;
+  }
+
+  placeholdersOf(model: string): Placeholders {
+    return this.#models.get(model)?.placeholders ?? NONE;
+  }
+
+  /** Of a medium that is not known. */
+  expectedTokens(model: string): number {
+    return Math.round(this.#models.get(model)?.meanTokens ?? TOKENS_GUESS);
+  }
+
+  /** The identity of what lies at `url`; undefined for a place of which nobody has told. */
+  identityOf(url: string): string | undefined {
+    return isInline(url) ? mediaIdentity(url) : touch(this.#identities, mediaIdentity(url));
+  }
+
+  /** A worker has read `url`. */
+  noteIdentity(url: string, identity: string): void {
+    if (isInline(url)) return;
+    const key = mediaIdentity(url);
+    this.#identities.delete(key);
+    this.#identities.set(key, identity);
+    for (const [oldest] of this.#identities) {
+      if (this.#identities.size <= URLS_MAX) return;
+      this.#identities.delete(oldest);
+    }
+  }
+
+  /** The tokens of a medium at a model; undefined where they are not known. */
+  tokensOf(model: string, identity: string): Uint32Array | undefined {
+    const shape = touch(this.#shapes, `${model}/${identity}`);
+    return shape && unpack(shape);
+  }
+
+  noteTokens(model: string, identity: string, tokens: Uint32Array): void {
+    const known = this.#models.get(model);
+    if (known !== undefined) known.meanTokens += LATEST * (tokens.length - known.meanTokens);
+    const key = `${model}/${identity}`;
+    this.#forget(key);
+    const shape = pack(tokens);
+    this.#shapes.set(key, shape);
+    this.#shapeWords += shape.length;
+    for (const [oldest] of this.#shapes) {
+      if (this.#shapes.size <= SHAPES_MAX && this.#shapeWords <= this.#shapeWordsMax) return;
+      this.#forget(oldest);
+    }
+  }
+
+  notePlaceholders(model: string, placeholders: Placeholders): void {
+    const known = this.#models.get(model);
+    this.#models.delete(model);
+    this.#models.set(model, { meanTokens: known?.meanTokens ?? TOKENS_GUESS, placeholders });
+    for (const [oldest] of this.#models) {
+      if (this.#models.size <= MODELS_MAX) return;
+      this.#models.delete(oldest);
+    }
+  }
+
+  #forget(key: string): void {
+    this.#shapeWords -= this.#shapes.get(key)?.length ?? 0;
+    this.#shapes.delete(key);
+  }
+}
+
+function isInline(url: string): boolean {
+  return /^data:/i.test(url);
+}
+
+/** The entry, which was used last now. */
+function touch<T>(entries: Map<string, T>, key: string): T | undefined {
+  const entry = entries.get(key);
+  if (entry === undefined) return undefined;
+  entries.delete(key);
+  entries.set(key, entry);
+  return entry;
+}
+
+function pack(tokens: Uint32Array): Uint32Array {
+  const runs: number[] = [];
+  for (const id of tokens) {
+    const last = runs.length - 2;
+    if (last >= 0 && runs[last] === id) runs[last + 1] = (runs[last + 1] as number) + 1;
+    else runs.push(id, 1);
+  }
+  return Uint32Array.from(runs);
+}
+
+function unpack(runs: Uint32Array): Uint32Array {
+  let length = 0;
+  for (let at = 1; at < runs.length; at += 2) length += runs[at] as number;
+  const tokens = new Uint32Array(length);
+  let end = 0;
+  for (let at = 0; at < runs.length; at += 2) {
+    tokens.fill(runs[at] as number, end, end + (runs[at + 1] as number));
+    end += runs[at + 1] as number;
+  }
+  return tokens;
+}

@@ -1,0 +1,248 @@
+import { ServeError } from '../../errors/index.ts';
+import type { ChatMessage, GenerationRequest, PromptInput, PromptMedia } from '../../protocol/index.ts';
+import { type HashedPrompt, keyOfText, type PromptHome, rootOf, type WorkerPool } from '../../router/index.ts';
+import { hashBlocks, type LoadedModel, mediaHash, mediaIdentity } from '../../tokens/index.ts';
+import type { RoutableModel } from '../models/routable-model.ts';
+import { expansionsOf, type MediaKind, placesOf } from './media-expansion.ts';
+import type { MediaMemory } from './media-memory.ts';
+import { type PromptTools, tokenizePrompt } from './prompt-tokens.ts';
+
+/** A medium that a chat names. */
+interface NamedMedium {
+  readonly kind: MediaKind;
+  /** Undefined for sound that stands in the message as such. */
+  readonly url: string | undefined;
+  /** Of what it holds, as far as that is known here. */
+  readonly identity: string | undefined;
+  /** Of what it holds, or of its place. */
+  readonly hash: bigint;
+}
+
+/** Tokens `start .. end` of a prompt that a medium takes. */
+interface MediaPlace {
+  readonly start: number;
+  readonly end: number;
+  readonly hash: bigint;
+}
+
+const KINDS: Readonly<Record<string, MediaKind>> = {
+  image_url: 'image',
+  video_url: 'video',
+  audio_url: 'audio',
+  input_audio: 'audio',
+};
+/** Fields of a body that change what a medium becomes: an engine mixes them into its own identifiers. */
+const READING = ['mm_processor_kwargs', 'media_io_kwargs'] as const;
+const NO_TOKENS = new Uint32Array(0);
+
+/** Whether the chat is rendered by the workers of its model: it names media, or nobody here could. */
+export function isRenderedByWorker({ prompt }: GenerationRequest, model: RoutableModel, loaded: LoadedModel): boolean {
+  if (prompt.kind !== 'chat' || model.card.runtime_config.media_chats !== true) return false;
+  return loaded.chatTemplate === undefined || namesMedia(prompt);
+}
+
+export function namesMedia(prompt: PromptInput): boolean {
+  if (prompt.kind !== 'chat') return false;
+  return prompt.messages.some(
+    ({ content }) => Array.isArray(content) && content.some((part) => kindOf(part) !== undefined),
+  );
+}
+
+/**
+ * A chat with media as routers see it: the tokens that its engine will have, where it is known what that makes of each medium,
+ * and the media's own hashes in the blocks that they take. What is not known is learned from the worker's answer; until then
+ * the prompt is known up to the first such medium, which has a home among the workers.
+ */
+export class MediaPrompt {
+  readonly #model: string;
+  readonly #memory: MediaMemory;
+  readonly #media: readonly NamedMedium[];
+  /** As rendered here, a placeholder for each medium; empty where it cannot be. */
+  readonly #rendered: Uint32Array;
+  readonly #isPlain: boolean;
+  readonly #tokens: Uint32Array;
+  readonly #places: readonly MediaPlace[];
+  /** Media of which nobody knows what they become. */
+  readonly #unknown: readonly NamedMedium[];
+
+  private constructor(
+    model: string,
+    memory: MediaMemory,
+    media: readonly NamedMedium[],
+    rendered: Uint32Array,
+    isPlain: boolean,
+  ) {
+    this.#model = model;
+    this.#memory = memory;
+    this.#media = media;
+    this.#rendered = rendered;
+    this.#isPlain = isPlain;
+    const expanded = this.#expand();
+    this.#tokens = expanded.tokens;
+    this.#places = expanded.places;
+    this.#unknown = expanded.unknown;
+  }
+
+  /** Rejects as `PromptEncoder.encode`. A chat that cannot be rendered here is its engine's to refuse. */
+  static async of(
+    request: GenerationRequest,
+    model: RoutableModel,
+    loaded: LoadedModel,
+    tools: PromptTools,
+    memory: MediaMemory,
+    signal?: AbortSignal,
+  ): Promise<MediaPrompt> {
+    const isPlain = READING.every((field) => request.body?.[field] == null);
+    const reading = isPlain ? undefined : READING.map((field) => request.body?.[field]);
+    const media = mediaOf(request.prompt, memory, reading);
+    let rendered: Uint32Array = NO_TOKENS;
+    try {
+      const limits = { model: model.primaryName, contextLength: 0, signal };
+      rendered = (await tokenizePrompt(asRendered(request), loaded, tools, limits)).tokenIds;
+    } catch (thrown) {
+      if (!(thrown instanceof ServeError) || thrown.code !== 'invalid_value') throw thrown;
+    }
+    return new MediaPrompt(rootOf(model.pool).key, memory, media, rendered, isPlain);
+  }
+
+  /** Whether the worker's answer is to say what the prompt became. */
+  get asksForTokens(): boolean {
+    return this.#isPlain && this.#rendered.length > 0 && this.#unknown.length > 0;
+  }
+
+  /** What the worker that has most of the unknown media is the home of. */
+  get home(): PromptHome | undefined {
+    const [first] = this.#unknown;
+    return first && { key: keyOfText(first.hash.toString(16)), tokens: this.#unknownTokens };
+  }
+
+  /** The prompt for a pool, its blocks named. */
+  hashedFor(
+    { blockSizeTokens, isEagle }: WorkerPool,
+    { lora_name: loraName, cache_salt: cacheSalt }: GenerationRequest['routing'],
+  ): HashedPrompt {
+    const mediaHashes = byBlock(this.#places, blockSizeTokens);
+    const hashes = hashBlocks(this.#tokens, { blockSizeTokens, isEagle, loraName, cacheSalt, mediaHashes });
+    return { tokens: this.#tokens.length + this.#unknownTokens, hashes };
+  }
+
+  /** The worker says what its media are, and what it made of the prompt. */
+  learn({ ids, token_ids: told }: PromptMedia): void {
+    const media = this.#media;
+    if (ids.length !== media.length) return; // of another kind than this process knows
+    if (this.#isPlain)
+      for (const [at, { url }] of media.entries()) if (url !== undefined) this.#note(url, ids[at] as string);
+    if (told === undefined || !this.asksForTokens) return;
+    const kinds = media.map(({ kind }) => kind);
+    const known = this.#memory.placeholdersOf(this.#model);
+    const found = expansionsOf(this.#rendered, Uint32Array.from(told), kinds, known);
+    if (found === undefined) return;
+    this.#memory.notePlaceholders(this.#model, found.placeholders);
+    for (const [at, run] of found.runs.entries()) {
+      if (ids[at] !== '') this.#memory.noteTokens(this.#model, ids[at] as string, run);
+    }
+  }
+
+  #note(url: string, identity: string): void {
+    if (identity !== '') this.#memory.noteIdentity(url, identity);
+  }
+
+  get #unknownTokens(): number {
+    return this.#unknown.length * this.#memory.expectedTokens(this.#model);
+  }
+
+  #expand(): { tokens: Uint32Array; places: readonly MediaPlace[]; unknown: readonly NamedMedium[] } {
+    const [media, rendered, model] = [this.#media, this.#rendered, this.#model];
+    const kinds = media.map(({ kind }) => kind);
+    const placeholders = placesOf(rendered, kinds, this.#memory.placeholdersOf(model));
+    if (placeholders === undefined) {
+      // Somewhere behind its beginning: nothing of it may be taken for the same prompt with other media.
+      return { tokens: rendered, places: media.map(({ hash }) => ({ start: 0, end: 1, hash })), unknown: media };
+    }
+    const pieces: Uint32Array[] = [];
+    const places: MediaPlace[] = [];
+    const unknown: NamedMedium[] = [];
+    let [length, from] = [0, 0];
+    const add = (piece: Uint32Array): void => {
+      pieces.push(piece);
+      length += piece.length;
+    };
+    placeholders.forEach((place, at) => {
+      const medium = media[at] as NamedMedium;
+      add(rendered.subarray(from, place));
+      const isKnown = this.#isPlain && medium.identity !== undefined;
+      const run = isKnown ? this.#memory.tokensOf(model, medium.identity as string) : undefined;
+      if (run === undefined) unknown.push(medium);
+      const start = length;
+      add(run ?? rendered.subarray(place, place + 1));
+      places.push({ start, end: length, hash: medium.hash });
+      from = place + 1;
+    });
+    add(rendered.subarray(from));
+    return { tokens: joined(pieces, length), places, unknown };
+  }
+}
+
+function joined(pieces: readonly Uint32Array[], length: number): Uint32Array {
+  const tokens = new Uint32Array(length);
+  let end = 0;
+  for (const piece of pieces) {
+    tokens.set(piece, end);
+    end += piece.length;
+  }
+  return tokens;
+}
+
+/** The hashes of the media of each block. */
+function byBlock(places: readonly MediaPlace[], blockSizeTokens: number): ReadonlyMap<number, readonly bigint[]> {
+  const blocks = new Map<number, bigint[]>();
+  if (blockSizeTokens === 0) return blocks;
+  for (const { start, end, hash } of places) {
+    for (let block = Math.floor(start / blockSizeTokens); block * blockSizeTokens < end; block++) {
+      const known = blocks.get(block);
+      if (known === undefined) blocks.set(block, [hash]);
+      else known.push(hash);
+    }
+  }
+  return blocks;
+}
+
+function kindOf({ type }: Readonly<Record<string, unknown>>): MediaKind | undefined {
+  return typeof type === 'string' ? KINDS[type] : undefined;
+}
+
+/** @param reading fields that change what the media become; what they become is nobody's business but the engine's then */
+function mediaOf(prompt: PromptInput, memory: MediaMemory, reading: unknown): readonly NamedMedium[] {
+  if (prompt.kind !== 'chat') return [];
+  const parts = prompt.messages.flatMap(({ content }) => (Array.isArray(content) ? content : []));
+  return parts.flatMap((part) => {
+    const kind = kindOf(part);
+    if (kind === undefined) return [];
+    const url = urlOf(part);
+    const identity = url === undefined || reading !== undefined ? undefined : memory.identityOf(url);
+    const name = identity ?? mediaIdentity(url ?? JSON.stringify(part.input_audio), reading);
+    return [{ kind, url, identity, hash: mediaHash(name) ?? 0n }];
+  });
+}
+
+function urlOf(part: Readonly<Record<string, unknown>>): string | undefined {
+  const named = part[part.type as string];
+  const url = typeof named === 'object' && named !== null ? (named as { readonly url?: unknown }).url : named;
+  return typeof url === 'string' ? url : undefined;
+}
+
+/** The request with its media as engines show them to templates. */
+function asRendered(request: GenerationRequest): GenerationRequest {
+  const { prompt } = request;
+  if (prompt.kind !== 'chat') return request;
+  const messages = prompt.messages.map((message): ChatMessage => {
+    const { content } = message;
+    if (!Array.isArray(content)) return message;
+    const shown = content.map((part: Readonly<Record<string, unknown>>) => {
+      const kind = kindOf(part);
+      return kind === undefined ? part : { type: kind };
+    });
+    return { ...message, content: shown };
+  });
+  return { ...request, prompt: { ...prompt, messages } };
+}
