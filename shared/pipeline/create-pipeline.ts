@@ -5,7 +5,6 @@ import type { RequestPlane } from '../planes/index.ts';
 import {
   asksForDryRun,
   ENDPOINTS,
-  type EngineRequest,
   type GenerationRequest,
   type GenerationSink,
   type OutputOptions,

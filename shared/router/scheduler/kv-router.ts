@@ -80,6 +80,12 @@ interface LivePool<Worker extends RoutableWorker> extends KvPool<Worker> {
   next: { readonly atMs: number; readonly timer: Timer } | undefined;
 }
 
+/** Where the requests of one worker set are decided, and who may take them. */
+interface Place<Worker extends RoutableWorker> {
+  readonly pool: LivePool<Worker>;
+  readonly member: PoolMember<Worker>;
+}
+
 /** Divides costs where nobody says how large blocks are; without blocks only the order matters. */
 const BLOCK_SIZE_UNKNOWN = 16;
 
@@ -88,6 +94,8 @@ export class KvRouter<Worker extends RoutableWorker = RoutableWorker> implements
   readonly mode = 'kv';
   readonly #options: KvRouterOptions;
   readonly #pools = new Map<string, LivePool<Worker>>(); // bounded by the models in discovery, two roles each
+  /** By worker set, adapters beside their base models. */
+  readonly #places = new Map<string, Place<Worker>>();
   readonly #heard: ReservationEvents<Worker>;
 
   /** @throws KvRouterConfigError for a configuration that contradicts itself */
@@ -122,20 +130,23 @@ export class KvRouter<Worker extends RoutableWorker = RoutableWorker> implements
   setWorkers(facts: WorkerPool, workers: readonly Worker[]): KvPool<Worker> {
     const root = rootOf(facts);
     const pool = this.#pools.get(poolName(root)) ?? this.#addPool(root);
-    if (pool.members.set(facts, workers)) this.#replaceWorkers(pool);
+    const member = pool.members.of(facts);
+    if (pool.members.set(member, workers)) this.#replaceWorkers(pool);
+    if (!this.#places.has(poolName(facts))) this.#places.set(poolName(facts), { pool, member });
     return pool;
   }
 
   choose(request: RouteRequest, signal: AbortSignal): Promise<Reservation<Worker>> {
     return new Promise((resolve, reject) => {
       signal.throwIfAborted();
-      const { pool, member } = this.#poolOf(request);
+      const place = this.#placeOf(request);
+      const { pool, member } = place;
       const asked = this.#ask(request, pool, member);
       let leave = (): void => {};
       const ticket = pool.scheduler.submit(asked, {
         decided: (decision) => {
           leave();
-          resolve(this.#reserve(decision, request, asked, pool));
+          resolve(this.#reserve(decision, request, asked, place));
         },
         rejected: (error) => {
           leave();
@@ -164,7 +175,7 @@ export class KvRouter<Worker extends RoutableWorker = RoutableWorker> implements
 
   /** What would be decided now and why, without booking. @throws ServeError for an override out of range, or no such pool */
   explain(request: RouteRequest): ExplanationRecord {
-    const { pool, member } = this.#poolOf(request);
+    const { pool, member } = this.#placeOf(request);
     return pool.scheduler.explain(this.#ask(request, pool, member));
   }
 
@@ -183,6 +194,7 @@ export class KvRouter<Worker extends RoutableWorker = RoutableWorker> implements
   removePool(facts: WorkerPool): void {
     const pool = this.#pools.get(poolName(rootOf(facts)));
     if (pool === undefined) return;
+    this.#places.delete(poolName(facts));
     pool.members.remove(facts, new RoutingError({ kind: 'SubscriberShutdown' }));
     if (pool.members.isEmpty) this.#endPool(pool);
     else this.#replaceWorkers(pool);
@@ -195,16 +207,16 @@ export class KvRouter<Worker extends RoutableWorker = RoutableWorker> implements
 
   #endPool(pool: LivePool<Worker>): void {
     this.#pools.delete(poolName(pool.pool));
+    for (const [name, place] of this.#places) if (place.pool === pool) this.#places.delete(name);
     pool.recheck.cancel();
     pool.next?.timer.cancel();
     pool.scheduler.close();
   }
 
-  #poolOf({ pool: facts }: RouteRequest): { readonly pool: LivePool<Worker>; readonly member: PoolMember<Worker> } {
-    const pool = this.#pools.get(poolName(rootOf(facts)));
-    const member = pool?.members.find(facts);
-    if (pool === undefined || member === undefined) throw workerError('Unavailable');
-    return { pool, member };
+  #placeOf({ pool }: RouteRequest): Place<Worker> {
+    const known = this.#places.get(poolName(pool));
+    if (known === undefined) throw workerError('Unavailable');
+    return known;
   }
 
   #addPool(facts: WorkerPool): LivePool<Worker> {
@@ -275,11 +287,11 @@ export class KvRouter<Worker extends RoutableWorker = RoutableWorker> implements
     decision: Decision,
     request: RouteRequest,
     asked: SchedulingRequest,
-    pool: LivePool<Worker>,
+    { pool, member }: Place<Worker>,
   ): Reservation<Worker> {
     // The scheduler chooses only among the workers that were last told for the pool.
-    const own = pool.members.find(request.pool)?.byId.get(decision.workerId);
-    const worker = own ?? (pool.workers.find(({ id }) => id === decision.workerId) as Worker);
+    const worker =
+      member.byId.get(decision.workerId) ?? (pool.workers.find(({ id }) => id === decision.workerId) as Worker);
     const sessionId = request.routing.session_id;
     if (sessionId !== undefined) pool.affinity?.began(sessionId, decision);
     this.#options.peers?.booked(pool.pool, decision, asked);

@@ -34,21 +34,24 @@ export class PoolMembers<Worker extends RoutableWorker> {
     return this.#members.size === 0;
   }
 
-  find(facts: WorkerPool): PoolMember<Worker> | undefined {
-    return this.#members.get(poolName(facts));
+  /** The set of that name; made, without workers, where there is none. It stays the same while its workers change. */
+  of(facts: WorkerPool): PoolMember<Worker> {
+    const name = poolName(facts);
+    const known = this.#members.get(name);
+    if (known !== undefined) return known;
+    const member = { facts, workers: NOBODY, byId: new Map(), ids: new Set<string>(), waits: new Set<never>() };
+    this.#members.set(name, member);
+    return member;
   }
 
   /** The workers of one set as they are now. True when others than before are in the pool. */
-  set(facts: WorkerPool, workers: readonly Worker[]): boolean {
-    const name = poolName(facts);
-    const known = this.#members.get(name);
-    if (known?.workers === workers) return false;
-    const ids = known?.ids ?? new Set<string>();
-    const byId = new Map(workers.map((worker) => [worker.id, worker]));
-    for (const id of ids) if (!byId.has(id)) ids.delete(id);
-    for (const id of byId.keys()) ids.add(id);
-    if (known === undefined) this.#members.set(name, { facts, workers, byId, ids, waits: new Set() });
-    else Object.assign(known, { workers, byId });
+  set({ facts }: PoolMember<Worker>, workers: readonly Worker[]): boolean {
+    const member = this.#members.get(poolName(facts));
+    if (member === undefined || member.workers === workers) return false;
+    member.workers = workers;
+    member.byId = new Map(workers.map((worker) => [worker.id, worker]));
+    for (const id of member.ids) if (!member.byId.has(id)) member.ids.delete(id);
+    for (const id of member.byId.keys()) member.ids.add(id);
     return this.#unite();
   }
 
