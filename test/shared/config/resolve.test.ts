@@ -207,6 +207,11 @@ describe('values', () => {
     expect(problemsOf('frontend', ['--tokenizer', 'basetenkenizer'])).toEqual([
       '--tokenizer "basetenkenizer": not built yet; allowed: default, fastokens',
     ]);
+    for (const processor of ['vllm', 'sglang']) {
+      expect(problemsOf('frontend', ['--dyn-chat-processor', processor])).toEqual([
+        `--dyn-chat-processor "${processor}": not built yet; allowed: dynamo`,
+      ]);
+    }
   });
 
   it('a static endpoint is refused with what to use in its place', () => {
@@ -350,6 +355,10 @@ describe('defaults', () => {
     expect(resolveConfig('function', [], {}).settings.discoveryBackend).toBe('mem');
     const cloud = resolveConfig('frontend', [], { STATOR_DISCOVERY_TABLE: 't' }).settings;
     expect(cloud.discoveryBackend).toBe('dynamodb');
+    const planeOf = (backend: string) =>
+      resolveConfig('frontend', [], { DYN_DISCOVERY_BACKEND: backend, STATOR_DISCOVERY_TABLE: 't' }).settings
+        .eventPlane;
+    expect(['file', 'mem', 'dynamodb'].map(planeOf)).toEqual(['zmq', 'zmq', 'nats']);
     expect(worker([]).settings.blockSize).toBe(64);
     expect(worker(['--engine-type=trtllm']).settings.blockSize).toBe(32);
     expect(worker(['--namespace=a'], { DYN_NAMESPACE_WORKER_SUFFIX: 'b' }).settings.endpoint).toBe(

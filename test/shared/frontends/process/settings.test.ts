@@ -1,13 +1,18 @@
+import { X509Certificate } from 'node:crypto';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { connect, type Settings as Http2Settings } from 'node:http2';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { connect as connectTls } from 'node:tls';
+import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { SYSTEM } from '../../../../shared/clock/index.ts';
 import { resolveConfig } from '../../../../shared/config/index.ts';
 import { composeFrontend, type Frontend, serveFrontend } from '../../../../shared/frontends/index.ts';
 import { captureLogger, silentLogger } from '../../../../shared/telemetry/index.ts';
 import { startWorkerProcess, type WorkerProcess } from '../../../../shared/worker/process/worker.ts';
+import { freePort } from '../../../support/index.ts';
+import { readTlsFixture } from '../../../support/tls-fixtures.ts';
 
 // Each setting as an operator gives it, and what its users then see: a frontend of its own in this process, beside one mock worker.
 
@@ -185,7 +190,7 @@ describe('a frontend', () => {
   });
 });
 
-describe('a frontend that speaks KServe', () => {
+describe('the server of a frontend', () => {
   const GRPC = { DYN_GRPC_INITIAL_STREAM_WINDOW_SIZE: '131072', DYN_GRPC_INITIAL_CONNECTION_WINDOW_SIZE: '262144' };
   const ports = ['--http-host=127.0.0.1', '--http-port=0', '--grpc-metrics-port=0'];
 
@@ -214,6 +219,31 @@ describe('a frontend that speaks KServe', () => {
           client.destroy();
         });
       });
+    });
+  }
+
+  it('listens on --http-host and --http-port, and speaks TLS with --tls-cert-path and --tls-key-path', async () => {
+    const port = await freePort();
+    const at = ['--http-host=127.0.0.1', `--http-port=${port}`];
+    expect(await served([at], async ({ http }) => [http, (await fetch(`${http}/live`)).status])).toEqual([
+      `http://127.0.0.1:${port}`,
+      200,
+    ]);
+    const tls = fileURLToPath(new URL('../../../fixtures/tls/', import.meta.url));
+    const certified = [...at, `--tls-cert-path=${tls}first.crt`, `--tls-key-path=${tls}first.key`];
+    const names = await served([certified], async ({ http }) => [http, await certificateAt(port)]);
+    expect(names).toEqual([`https://127.0.0.1:${port}`, true]);
+  });
+
+  /** Whether the server shows the first certificate of the fixtures. */
+  function certificateAt(port: number): Promise<boolean> {
+    const { raw } = new X509Certificate(readTlsFixture('first.crt'));
+    return new Promise((resolve, reject) => {
+      const socket = connectTls({ port, host: '127.0.0.1', rejectUnauthorized: false }, () => {
+        resolve(socket.getPeerCertificate().raw.equals(raw));
+        socket.destroy();
+      });
+      socket.once('error', reject);
     });
   }
 

@@ -178,6 +178,8 @@ describe('a component with a log', () => {
     readonly hub: MemoryRouterStateHub;
     readonly store: SnapshotStore;
     readonly resets?: boolean;
+    /** When a snapshot is due. @default after a second */
+    readonly due?: { readonly intervalMs: number; readonly messagesMax: number };
   }
 
   function sharing(): Shared {
@@ -187,7 +189,7 @@ describe('a component with a log', () => {
 
   function bed(
     openLog: (signal: AbortSignal) => Promise<EventLog>,
-    { clock, hub, store, resets = false }: Shared = sharing(),
+    { clock, hub, store, resets = false, due }: Shared = sharing(),
   ) {
     const random = seededRandom(1);
     const state = hub.open();
@@ -198,7 +200,7 @@ describe('a component with a log', () => {
     const index = new ComponentIndex({
       ...{ state, pointer: NAME, openLog, lease, clock, random, store, dropsPointer: resets },
       pools: () => pools,
-      intervalMs: 1000,
+      ...(due ?? { intervalMs: 1000 }),
       onHydrated: (from) => told.push(from),
       onSnapshot: () => told.push('written'),
       onWithoutLog: () => told.push('without log'),
@@ -220,6 +222,26 @@ describe('a component with a log', () => {
     expect(blocksOf(pools[0]!, 'a1')).toBe(2);
     expect(told).toContain('written');
     expect(index.isFollowing).toBe(true);
+    await index.stop();
+    await lease.stop(never);
+  });
+
+  it('is written after so many messages of the log, however soon', async () => {
+    const log = new ScriptedEventLog();
+    const due = { intervalMs: 3_600_000, messagesMax: 5 };
+    const { clock, feed, lease, index, told } = bed(async () => log, { ...sharing(), due });
+    const append = async (from: number, to: number): Promise<void> => {
+      for (let id = from; id <= to; id++) log.append({ workerId: 'a1', eventId: id, blocks: [id] } satisfies Stored);
+      for (let turn = 0; turn < 100; turn++) await clock.advance(30);
+    };
+    lease.start();
+    index.start(feed);
+    const writtenAfter = async (from: number, to: number): Promise<number> => {
+      await append(from, to);
+      return told.filter((each) => each === 'written').length;
+    };
+    expect([await writtenAfter(1, 4), await writtenAfter(5, 5)]).toEqual([0, 1]);
+    expect([await writtenAfter(6, 9), await writtenAfter(10, 10)]).toEqual([1, 2]);
     await index.stop();
     await lease.stop(never);
   });
