@@ -249,9 +249,9 @@ describe('POST /v1/videos/generations/stream', () => {
   const part = (text: string) =>
     `--frame\r\nContent-Type: image/jpeg\r\nContent-Length: ${text.length}\r\n\r\n${text}\r\n`;
 
-  it('writes each picture as a part and skips what is none', async () => {
+  it.each([path, '/v1/videos/stream'])('%s writes each picture as a part and skips what is none', async (at) => {
     const bodies = [picture('one'), { data: [{ b64_json: '%' }] }, { data: [] }, picture('two')];
-    const { response, bytes } = await ask(path, { model: 'vid', prompt: 'x' }, sends(...bodies));
+    const { response, bytes } = await ask(at, { model: 'vid', prompt: 'x' }, sends(...bodies));
     expect(response.headers.get('content-type')).toBe('multipart/x-mixed-replace; boundary=frame');
     expect(response.headers.get('x-request-id')).toBe('r');
     expect(bytes.toString()).toBe(part('one') + part('two'));

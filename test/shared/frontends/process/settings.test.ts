@@ -180,6 +180,18 @@ describe('a frontend', () => {
     expect([await look([[]], see), await look([['--migration-limit=7']], see)]).toEqual(['3', '7']);
   });
 
+  it('routes by blocks of --kv-cache-block-size, and shows it', async () => {
+    const see = async ({ get, post }: Bed) => {
+      const body = { model: 'm', messages: [{ role: 'user', content: 'a b c d e f g h i j '.repeat(20) }] };
+      const explained = (await (await post('/router/explain', body)).json()) as Readonly<Record<string, number>>;
+      const gauge = /dynamo_frontend_model_kv_cache_block_size\{[^}]*\} (\d+)/;
+      const size = Number(gauge.exec(await (await get('/metrics')).text())?.[1]);
+      return [size, explained.blocks === Math.floor((explained.prompt_tokens ?? 0) / size)];
+    };
+    expect(await look([['--router-mode=kv', '--kv-cache-block-size=8']], see)).toEqual([8, true]);
+    expect(await look([['--router-mode=kv']], see)).toEqual([64, true]);
+  });
+
   it('logs the time of each step of preprocessing with --dyn-debug-perf alone', async () => {
     const see = async ({ post, lines }: Bed) => {
       await (await post('/v1/chat/completions', { model: 'm', messages: MESSAGES, max_tokens: 1 })).text();

@@ -12,14 +12,16 @@ afterEach(async () => {
   for (const close of closing.splice(0).reverse()) await close();
 });
 
-/** What a server is sent by a worker in front of it that is idle: its canaries. */
-async function canariesOf(flags: readonly string[], env: Readonly<Record<string, string>> = {}): Promise<unknown> {
+/** A worker in front of a server that keeps what it is sent, and how often it is asked anything else. */
+async function idleWorker(flags: readonly string[], env: Readonly<Record<string, string>>) {
   const bodies: unknown[] = [];
+  const asked = { times: 0 };
   const server = createServer(async (request, response) => {
     const parts: Buffer[] = [];
     for await (const part of request) parts.push(part as Buffer);
     const isList = request.url?.endsWith('/models') === true;
-    if (!isList) bodies.push(JSON.parse(Buffer.concat(parts).toString()));
+    if (request.method === 'GET') asked.times++;
+    else bodies.push(JSON.parse(Buffer.concat(parts).toString()));
     const list = { object: 'list', data: [{ id: 'm', object: 'model' }] };
     const choices = [{ index: 0, text: 'a', message: { role: 'assistant', content: 'a' }, finish_reason: 'stop' }];
     response
@@ -38,16 +40,36 @@ async function canariesOf(flags: readonly string[], env: Readonly<Record<string,
   const config = resolveConfig('worker', ['--engine=openai', `--engine-url=${url}`, ...flags], enabled);
   const worker = await startWorkerProcess(config, SYSTEM, silentLogger, AbortSignal.timeout(20_000));
   closing.push(() => worker.drain());
+  return { bodies, asked };
+}
+
+/** What an idle engine is sent first. */
+async function canaryOf(flags: readonly string[], env: Readonly<Record<string, string>> = {}): Promise<unknown> {
+  const { bodies } = await idleWorker(flags, {
+    DYN_HEALTH_CHECK_ENABLED: 'true',
+    DYN_CANARY_WAIT_TIME: '0.05',
+    ...env,
+  });
   await waitUntil(() => bodies.length > 0, { what: 'a canary' });
   return bodies[0];
 }
+
+describe('the monitor of a worker', () => {
+  it('asks its engine for its health every DYN_ENGINE_HEALTH_CHECK_INTERVAL', async () => {
+    const often = await idleWorker([], { DYN_ENGINE_HEALTH_CHECK_INTERVAL: '0.02' });
+    const seldom = await idleWorker([], { DYN_ENGINE_HEALTH_CHECK_INTERVAL: '3600' });
+    const atStart = seldom.asked.times;
+    await waitUntil(() => often.asked.times >= atStart + 5, { what: 'five checks' });
+    expect(seldom.asked.times).toBe(atStart);
+  });
+});
 
 describe('the canary of a worker', () => {
   it('is what --health-check-payload and DYN_HEALTH_CHECK_PAYLOAD say, and one token of the model without them', async () => {
     const payload = '{"prompt":"ping","max_tokens":2}';
     const own = { prompt: 'ping', max_tokens: 2 };
-    expect(await canariesOf([`--health-check-payload=${payload}`])).toMatchObject(own);
-    expect(await canariesOf([], { DYN_HEALTH_CHECK_PAYLOAD: payload })).toMatchObject(own);
-    expect(await canariesOf([])).toMatchObject({ model: 'm', max_tokens: 1, temperature: 0 });
+    expect(await canaryOf([`--health-check-payload=${payload}`])).toMatchObject(own);
+    expect(await canaryOf([], { DYN_HEALTH_CHECK_PAYLOAD: payload })).toMatchObject(own);
+    expect(await canaryOf([])).toMatchObject({ model: 'm', max_tokens: 1, temperature: 0 });
   });
 });
