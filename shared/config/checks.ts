@@ -1,3 +1,4 @@
+import { tellIdle } from './needs.ts';
 import type { Process } from './row.ts';
 import type { Findings, Given } from './sources.ts';
 import { DISCOVERY_STORES, type DiscoveryStore } from './table/discovery.ts';
@@ -288,25 +289,11 @@ const WITHOUT_EFFECT: readonly WithoutEffect[] = [
     isIdle: ({ values }) => values.aicBackendVersion !== undefined,
     because: 'the built-in estimate has no tables of measurements',
   },
-  ...(['serveIndexer', 'useRemoteIndexer'] as const).map(
-    (setting): WithoutEffect => ({
-      setting,
-      isIdle: ({ values }) => values[setting] === true && (values.routerMode ?? 'kv') !== 'kv',
-      because: 'only --router-mode kv has a block index',
-    }),
-  ),
   {
     setting: 'watermark',
     isIdle: ({ given, values }) => given.has('watermark') && values.engineType === 'sglang',
     because: '--engine-type sglang keeps blocks free by rules of its own',
   },
-  ...(['kvTransferDomain', 'kvTransferEnforcement', 'kvTransferPreferredWeight'] as const).map(
-    (setting): WithoutEffect => ({
-      setting,
-      isIdle: ({ given, values }) => given.has(setting) && values.topologyEnabled === false,
-      because: 'DYN_TOPOLOGY_ENABLED is off',
-    }),
-  ),
 ];
 
 function reachOf({ discoveryBackend }: SettingValues): (typeof DISCOVERY_STORES)[DiscoveryStore] | undefined {
@@ -340,6 +327,7 @@ export function findProblems(view: ConfigView, { problems, warnings }: Findings)
   for (const { setting, isIdle, because } of WITHOUT_EFFECT) {
     if (isIdle(view)) warnings.push(`${givenName(setting)} has no effect: ${because}`);
   }
+  warnings.push(...tellIdle(view, givenName));
   const credit = values.routerKvOverlapScoreCredit ?? 0;
   if (credit > 1)
     warnings.push(

@@ -1,6 +1,7 @@
+import { needsOf } from './needs.ts';
 import type { ResolvedConfig } from './resolve.ts';
 import type { Process, Row } from './row.ts';
-import { GROUPS, rowsOf, type SettingName, TABLE } from './table.ts';
+import { GROUPS, type NamedRow, rowsOf, type SettingName, TABLE } from './table.ts';
 import { UNBUILT } from './unbuilt.ts';
 import type { JsonValue } from './values/json.ts';
 import { hideUrlPassword } from './values/texts.ts';
@@ -110,6 +111,7 @@ A setting is taken from its flag, else its variable, else its default.
 | JSON | inline, or \`@file\` |
 | Files | \`~\` is the home folder; a file or folder must exist unless the process writes it |
 | Several names | aliases of one setting: when two are given and differ, the first in the table counts, with a warning. Older spellings work and warn |
+| Needs | ends the meaning of a setting that does nothing without another one; a start that is given it in vain says so once |
 | Source | whose setting it is: \`Dynamo\` by its documentation, \`1.6.1\` that release of it, \`Stator\` this product; what differs follows |
 | Not built | the names at the end of this page are accepted, do nothing, and are warned about once at start |
 `;
@@ -155,8 +157,9 @@ function namesCell(names: readonly string[], older: readonly string[]): string {
   return code(names) + (older.length === 0 ? '' : `, older ${code(older)}`) || '-';
 }
 
-function describeRow(row: Row): string {
-  const about = row.deprecated === undefined ? row.about : `${row.about} Deprecated: ${row.deprecated}.`;
+function describeRow([setting, row]: NamedRow): string {
+  const deprecated = row.deprecated === undefined ? '' : `Deprecated: ${row.deprecated}.`;
+  const about = [row.about, deprecated, needsOf(setting)].filter((part) => part !== '').join(' ');
   const type = row.type.name;
   const columns = [cell(type), cell(showDefault(row)), cell(row.allowed) || '-', row.usedBy.join(', ')];
   return `| ${[flagCell(row), namesCell(row.env, row.olderEnv), ...columns, cell(row.source), cell(about)].join(' | ')} |`;
@@ -181,7 +184,7 @@ export function renderConfigurationDocs(): string {
   const sections = GROUPS.map((group) => {
     const head =
       '| flag | variable | type | default | range or values | used by | source | meaning |\n|---|---|---|---|---|---|---|---|';
-    return `## ${group.title}\n\n${head}\n${group.rows.map(([, row]) => describeRow(row)).join('\n')}\n`;
+    return `## ${group.title}\n\n${head}\n${group.rows.map(describeRow).join('\n')}\n`;
   });
   return [PREFACE, ...sections, TRAPS, renderUnbuilt()].join('\n');
 }

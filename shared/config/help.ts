@@ -1,6 +1,7 @@
 import { showDefault, showValue } from './describe.ts';
+import { needsOf } from './needs.ts';
 import type { Command, Process, Row } from './row.ts';
-import { GROUPS, rowsOf, type SettingName, TABLE } from './table.ts';
+import { GROUPS, type NamedRow, rowsOf, type SettingName, TABLE } from './table.ts';
 
 const WIDTH = 96;
 const INDENT = '      ';
@@ -35,15 +36,16 @@ function notesOf(row: Row): string {
   return [...allowed, `Default: ${showDefault(row)}.`, ...variables].join(' ');
 }
 
-function describeRow(row: Row): string {
-  return [wrapText(headOf(row), '  '), wrapText(row.about, INDENT), wrapText(notesOf(row), INDENT)].join('\n');
+function describeRow([setting, row]: NamedRow, process: Process): string {
+  const about = [row.about, needsOf(setting, process)].join(' ').trimEnd();
+  return [wrapText(headOf(row), '  '), wrapText(about, INDENT), wrapText(notesOf(row), INDENT)].join('\n');
 }
 
 /** Every setting of `process`, by section. */
 export function renderHelp(process: Process): string {
   const sections = GROUPS.flatMap((group) => {
     const rows = rowsOf(process, group.rows);
-    return rows.length === 0 ? [] : [`${group.title}\n${rows.map(([, row]) => describeRow(row)).join('\n')}`];
+    return rows.length === 0 ? [] : [`${group.title}\n${rows.map((row) => describeRow(row, process)).join('\n')}`];
   });
   return `${sections.join('\n\n')}\n`;
 }

@@ -2,11 +2,13 @@ import { untilAborted } from '../../concurrency/index.ts';
 import { ServeError, workerError } from '../../errors/index.ts';
 import type { EngineRequest, ServingWorkers } from '../../protocol/index.ts';
 import type { ExplanationRecord, RouteRequest } from '../../router/index.ts';
-import type { ExplanationSource } from '../control/routing-explainer.ts';
 import type { Worker } from '../models/routable-model.ts';
 import type { PrefillStage } from './prefill-stage.ts';
 import type { RoutedRequest, RunContext } from './run-context.ts';
 import { WorkerEligibility } from './worker-choice.ts';
+
+/** What would be decided now; books nothing. */
+type Explain = (request: RouteRequest) => Promise<ExplanationRecord>;
 
 /** A worker and rank that would take a leg of a request. */
 interface Place {
@@ -17,11 +19,11 @@ interface Place {
 /** Says where a request would go now. Nothing is sent, no place is booked, and nobody waits in a queue. */
 export class DryRun {
   readonly #context: RunContext & { readonly prefill?: PrefillStage | undefined };
-  readonly #explain: ExplanationSource['explain'];
+  readonly #explain: Explain;
 
   constructor(
     context: RunContext & { readonly prefill?: PrefillStage | undefined },
-    explain: ExplanationSource['explain'],
+    explain: Explain,
   ) {
     this.#context = context;
     this.#explain = explain;

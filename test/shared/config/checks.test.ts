@@ -183,9 +183,14 @@ describe('settings that need each other', () => {
       'frontend',
       ['--serve-indexer', '--router-mode=random'],
       {},
-      '--serve-indexer has no effect: only --router-mode kv',
+      '--serve-indexer has no effect: it needs --router-mode kv',
     ],
-    ['frontend', ['--use-remote-indexer', '--router-mode=random'], {}, '--use-remote-indexer has no effect: only'],
+    [
+      'frontend',
+      ['--use-remote-indexer', '--router-mode=random'],
+      {},
+      '--use-remote-indexer has no effect: it needs --router-mode kv',
+    ],
     [
       'worker',
       ['--engine=mocker', '--watermark=0.1', '--engine-type=sglang'],
@@ -196,7 +201,7 @@ describe('settings that need each other', () => {
       'worker',
       ['--engine=mocker'],
       { DYN_KV_TRANSFER_DOMAIN: 'zone' },
-      'DYN_KV_TRANSFER_DOMAIN has no effect: DYN_TOPO',
+      'DYN_KV_TRANSFER_DOMAIN has no effect: it needs DYN_TOPO',
     ],
   ])('say that one does nothing beside the others: %s %j %j', (process, argv, env, says) => {
     expect(resolveConfig(process, argv, env, { surroundings }).warnings.join('\n')).toContain(says);

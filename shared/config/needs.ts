@@ -1,0 +1,348 @@
+import type { ConfigView } from './checks.ts';
+import type { Process } from './row.ts';
+import { nameOf, type SettingName, TABLE, type ValuesBySetting } from './table.ts';
+
+/** One thing that must hold for a setting to do anything. */
+interface Need {
+  /** How a user makes it so. */
+  readonly says: string;
+  /** Settings that it looks at: where a process reads none of them, it holds. */
+  readonly reads: readonly SettingName[];
+  readonly holds: (view: ConfigView) => boolean;
+  /** Processes that it is for. @default all that read the setting */
+  readonly only?: readonly Process[];
+}
+
+type Value<K extends SettingName> = NonNullable<ValuesBySetting[K]>;
+
+/** The setting has one of these values. */
+function is<const K extends SettingName>(setting: K, ...values: readonly Value<K>[]): Need {
+  return {
+    says: `${nameOf(setting)} ${values.join(' or ')}`,
+    reads: [setting],
+    holds: ({ values: all }) => values.some((value) => value === all[setting]),
+  };
+}
+
+/** The setting has any value but this one. */
+function isNot<const K extends SettingName>(setting: K, value: Value<K>): Need {
+  return {
+    says: `${nameOf(setting)} other than ${value}`,
+    reads: [setting],
+    holds: ({ values }) => values[setting] !== value,
+  };
+}
+
+/** The setting is given, or on. */
+function on(setting: SettingName): Need {
+  return {
+    says: nameOf(setting),
+    reads: [setting],
+    holds: ({ values }) => values[setting] !== undefined && values[setting] !== null && values[setting] !== false,
+  };
+}
+
+/** The switch is off, or the setting not given. */
+function off(setting: SettingName): Need {
+  const name = nameOf(setting);
+  const isSwitch = TABLE.get(setting)?.type.arity === 'switch' && name.startsWith('--');
+  return {
+    says: isSwitch ? `--no-${name.slice(2)}` : `no ${name}`,
+    reads: [setting],
+    holds: ({ values }) => values[setting] === undefined || values[setting] === null || values[setting] === false,
+  };
+}
+
+/** Any one of them. */
+function or(...needs: readonly [Need, ...Need[]]): Need {
+  return {
+    says: needs.map(({ says }) => says).join(' or '),
+    reads: needs.flatMap(({ reads }) => reads),
+    holds: (view) => needs.some((need) => isRead(need, view) && need.holds(view)),
+  };
+}
+
+function only(processes: readonly Process[], need: Need): Need {
+  return { ...need, only: processes };
+}
+
+function isRead({ reads }: Need, { values }: ConfigView): boolean {
+  return reads.some((setting) => setting in values);
+}
+
+const KV: Need = {
+  says: '--router-mode kv',
+  reads: ['routerMode', 'mode'],
+  holds: ({ values: { routerMode, mode, loadAware } }) =>
+    loadAware === true || (routerMode ?? mode) === 'kv' || mode === 'load-aware',
+};
+/** In the simulator its flag has a name of its own. */
+const ANY_COST_MODEL_BUT_STATOR: Need = {
+  says: '--router-cost-model other than stator',
+  reads: ['routerCostModel', 'costModel'],
+  holds: ({ values: { routerCostModel, costModel } }) => (routerCostModel ?? costModel) !== 'stator',
+};
+const DYNAMO_COST_MODEL: Need = {
+  says: '--router-cost-model dynamo',
+  reads: ['routerCostModel', 'costModel'],
+  holds: ({ values: { routerCostModel, costModel } }) => (routerCostModel ?? costModel) === 'dynamo',
+};
+const HASHING: Need = {
+  says: '--router-role choose or stateless',
+  reads: ['routerRole'],
+  holds: ({ process, values: { routerRole } }) =>
+    routerRole === 'choose' || routerRole === 'stateless' || (routerRole === undefined && process === 'function'),
+};
+const CHOOSE: Need = {
+  says: '--router-role choose',
+  reads: ['routerRole'],
+  holds: ({ process, values: { routerRole } }) =>
+    routerRole === 'choose' || (routerRole === undefined && process === 'function'),
+};
+const QUEUE: Need = {
+  says: '--router-queue-threshold other than None',
+  reads: ['routerQueueThreshold'],
+  holds: ({ values }) => values.routerQueueThreshold !== null,
+};
+const KEYS = or(on('keysTable'), on('keysFile'));
+const GRPC = or(on('grpcPort'), on('kserveGrpcServer'));
+const NATS = or(is('requestPlane', 'nats'), is('eventPlane', 'nats'));
+const TCP = is('requestPlane', 'tcp');
+const ZMQ = is('eventPlane', 'zmq');
+const MOCKER = is('engine', 'mocker');
+const SERVICES = isNot('service', 'router');
+const SIMULATED_PLANNER = only(['simulate', 'local'], on('planner'));
+const MADE_UP = on('workload');
+const PREDICTED_LOAD = only(['frontend', 'router'], is('routerPrefillLoadModel', 'aic'));
+/** Where the caches' state is kept for late routers. */
+const SHARED_STATE: readonly Need[] = [KV, is('eventPlane', 'nats'), on('stateTable')];
+
+/**
+ * What each setting needs of others to do anything: shown with the row, and told once at a start where a setting is given in
+ * vain. What must not be together at all is in `checks.ts`.
+ */
+const NEEDS: Readonly<Partial<Record<SettingName, readonly Need[]>>> = {
+  httpSvcAnthropicPath: [on('enableAnthropicApi')],
+  stripAnthropicPreamble: [on('enableAnthropicApi')],
+  responseStoreTtlSecs: [isNot('responseStore', 'off')],
+  responseStoreMaxMb: [isNot('responseStore', 'off')],
+  keyCacheSecs: [KEYS],
+  cacheIsolation: [KEYS],
+  grpcMetricsPort: [on('kserveGrpcServer')],
+  grpcMaxMessageMb: [GRPC],
+  grpcInitialStreamWindowSize: [GRPC],
+  grpcInitialConnectionWindowSize: [GRPC],
+  grpcMaxConcurrentStreams: [GRPC],
+  grpcKeepaliveTimeMs: [GRPC],
+  grpcKeepaliveTimeoutMs: [GRPC, isNot('grpcKeepaliveTimeMs', 0)],
+  grpcMaxConnectionAgeMs: [GRPC],
+
+  routerSessionAffinityTtlSecs: [KV],
+  routerSessionAffinityMode: [KV, on('routerSessionAffinityTtlSecs')],
+  encoderCudaToCpuRatio: [
+    {
+      says: '--router-mode device-aware-weighted',
+      reads: ['routerMode', 'mode'],
+      holds: ({ values: { routerMode, mode } }) => (routerMode ?? mode) === 'device-aware-weighted',
+    },
+  ],
+  routerBlockSize: [is('service', 'router')],
+  servicePort: [SERVICES],
+  serviceHost: [SERVICES],
+  serviceSyncPort: [is('service', 'slots', 'selection')],
+  servicePeers: [SERVICES],
+  kvIndexerTestEndpoints: [is('service', 'indexer')],
+
+  routerCostModel: [KV],
+  routerKvOverlapScoreCredit: [KV, ANY_COST_MODEL_BUT_STATOR],
+  routerKvOverlapScoreCreditDecay: [KV, ANY_COST_MODEL_BUT_STATOR],
+  routerKvOverlapScoreWeight: [KV, ANY_COST_MODEL_BUT_STATOR],
+  routerPrefillLoadScale: [KV, ANY_COST_MODEL_BUT_STATOR],
+  routerDecodeActiveRequestWeight: [KV, ANY_COST_MODEL_BUT_STATOR],
+  routerHostCacheHitWeight: [KV],
+  routerDiskCacheHitWeight: [KV],
+  sharedCacheMultiplier: [KV, ANY_COST_MODEL_BUT_STATOR],
+  routerTemperature: [KV, ANY_COST_MODEL_BUT_STATOR],
+  routerTieBreak: [KV],
+  routerTrackActiveBlocks: [KV],
+  routerAssumeKvReuse: [KV, on('routerTrackActiveBlocks')],
+  routerTrackOutputBlocks: [KV],
+  routerTrackPrefillTokens: [KV],
+  aicBackend: [PREDICTED_LOAD],
+  aicSystem: [PREDICTED_LOAD],
+  aicModelPath: [PREDICTED_LOAD],
+  aicTpSize: [PREDICTED_LOAD],
+  aicMoeTpSize: [PREDICTED_LOAD],
+  aicMoeEpSize: [PREDICTED_LOAD],
+  aicAttentionDpSize: [PREDICTED_LOAD],
+  routerPolicyConfig: [KV],
+  routerTrackingHash: [KV],
+  routerKvEvents: [KV],
+  routerTtlSecs: [KV, off('routerKvEvents')],
+  routerApproximateCachePolicy: [KV],
+  routerPredictedTtlSecs: [KV],
+  routerReplicaSync: [KV],
+  routerSnapshotThreshold: SHARED_STATE,
+  routerResetStates: SHARED_STATE,
+  snapshotIntervalSecs: SHARED_STATE,
+  useRemoteIndexer: [KV],
+  serveIndexer: [KV],
+  indexMaxMb: [KV],
+  indexStalenessMs: [KV, HASHING],
+  routerRole: [KV],
+  routerChooseTimeoutMs: [KV, CHOOSE],
+  routerConnectTimeoutMs: [KV, CHOOSE],
+  routerAskedWorkers: [KV, HASHING],
+  routerAskTimeoutMs: [KV, HASHING],
+  routerGrpcPort: [KV, is('routerRole', 'resident')],
+  reservationTtlMs: [KV, is('routerRole', 'resident')],
+  routerQueueThreshold: [KV],
+  routerQueuePolicy: [KV, QUEUE],
+  activeDecodeBlocksThreshold: [is('admissionControl', 'token-capacity')],
+  activePrefillTokensThreshold: [is('admissionControl', 'token-capacity')],
+  activePrefillTokensThresholdFrac: [is('admissionControl', 'token-capacity')],
+  routerOverlapRefreshAfterSecs: [KV, DYNAMO_COST_MODEL],
+  routerActiveRequestExpirySecs: [KV],
+  dynamoRequestQueueLimit: [on('engineRequestLimit')],
+  holdMax: [or(on('holdTimeoutSecs'), on('planner'))],
+
+  routerConditionalDisagg: [KV],
+  routerConditionalDisaggConfig: [KV, on('routerConditionalDisagg')],
+  bootstrapPorts: [MOCKER, is('disaggregationMode', 'prefill')],
+  prefillDrainTimeoutSecs: [is('disaggregationMode', 'prefill')],
+  kvTransferDomain: [on('topologyEnabled')],
+  kvTransferEnforcement: [on('topologyEnabled')],
+  kvTransferPreferredWeight: [on('topologyEnabled')],
+  topologyMountPath: [on('topologyEnabled')],
+  migrationMaxSeqLen: [isNot('migrationLimit', 0)],
+  modelMemorySecs: [off('holdTimeoutSecs')],
+
+  discoveryTable: [is('discoveryBackend', 'dynamodb')],
+  fileKv: [is('discoveryBackend', 'file')],
+  tcpRequestTimeoutSecs: [TCP],
+  tcpConnectTimeoutSecs: [TCP],
+  tcpPoolSize: [TCP],
+  tcpChannelBuffer: [TCP],
+  tcpRpcHost: [TCP],
+  tcpRpcPort: [TCP],
+  tcpRpcAdvertiseHost: [TCP],
+  tcpTlsServerName: [TCP],
+  tcpTlsInsecure: [TCP],
+  tcpTlsHandshakeTimeoutSecs: [TCP],
+  natsRequestTimeoutSecs: [is('requestPlane', 'nats')],
+  eventPlaneHost: [ZMQ],
+  zmqBrokerUrl: [ZMQ],
+  zmqBrokerEnabled: [ZMQ],
+  natsServer: [NATS],
+  natsAuthUsername: [NATS],
+  natsAuthPassword: [NATS],
+  natsAuthToken: [NATS],
+  natsAuthNkey: [NATS],
+  natsAuthCredentialsFile: [NATS],
+  natsTlsCaCertPath: [NATS],
+  natsTlsInsecure: [NATS],
+  natsTlsClientCertPath: [NATS],
+  natsTlsClientKeyPath: [NATS],
+  natsStreamReplicas: [is('eventPlane', 'nats')],
+  natsStreamMaxAgeSecs: [is('eventPlane', 'nats')],
+  natsStreamMaxMb: [is('eventPlane', 'nats')],
+
+  canaryWaitTimeSecs: [on('healthCheckEnabled')],
+  otelExporterOtlpEndpoint: [on('otelExportEnabled')],
+  otelExporterOtlpTracesEndpoint: [on('otelExportEnabled')],
+  otelExporterOtlpLogsEndpoint: [on('otelExportEnabled')],
+  otelExporterOtlpProtocol: [on('otelExportEnabled')],
+  otelExporterOtlpTracesProtocol: [on('otelExportEnabled')],
+  otelExporterOtlpLogsProtocol: [on('otelExportEnabled')],
+  otelTracesSampleRatio: [on('otelExportEnabled')],
+  requestTraceSinks: [on('requestTrace')],
+  requestTraceFilePath: [on('requestTrace')],
+  requestTraceFileFormat: [on('requestTrace')],
+  requestTraceCapacity: [on('requestTrace')],
+
+  engineApiKey: [on('engineUrl')],
+  mmPromptTemplate: [on('enableMultimodal')],
+  embeddingFrontendTokenization: [on('embeddingWorker')],
+  embeddingWorkerProcesses: [on('embeddingWorker')],
+  awsAllowHttp: [on('awsEndpoint')],
+  speedupRatio: [MOCKER],
+  decodeSpeedupRatio: [MOCKER],
+  startupTimeSecs: [MOCKER],
+  engineType: [MOCKER],
+  mockOutput: [MOCKER],
+  kvTransferBandwidth: [MOCKER],
+  kvTransferTimingMode: [MOCKER],
+  kvBytesPerToken: [MOCKER],
+  zmqKvEventsPorts: [MOCKER],
+
+  cpuSlowdown: [isNot('numCpuWorkers', 0)],
+  replicaSyncDelayMs: [
+    { says: '--routers 2 or more', reads: ['routers'], holds: ({ values }) => (values.routers ?? 1) > 1 },
+    on('routerReplicaSync'),
+  ],
+  loadAgeMs: [is('routerRole', 'stateless')],
+  askDelayMs: [is('routerRole', 'stateless')],
+  traceBlockSize: [on('trace')],
+  inputTokens: [MADE_UP],
+  outputTokens: [MADE_UP],
+  requestCount: [MADE_UP],
+  arrivalIntervalMs: [MADE_UP, off('requestRate')],
+  requestRate: [MADE_UP],
+  burstSize: [is('workload', 'bursts')],
+  lengthSpread: [MADE_UP],
+  turnsPerSession: [MADE_UP],
+  sharedPrefixRatio: [MADE_UP],
+  numPrefixGroups: [MADE_UP, isNot('sharedPrefixRatio', 0)],
+  interTurnDelayMs: [MADE_UP],
+  plannerLaw: [SIMULATED_PLANNER],
+  plannerConfig: [SIMULATED_PLANNER],
+  minWorkers: [SIMULATED_PLANNER],
+  maxWorkers: [SIMULATED_PLANNER],
+  startSeconds: [SIMULATED_PLANNER],
+  startFailures: [SIMULATED_PLANNER],
+  warmWorkers: [SIMULATED_PLANNER],
+  warmStartSeconds: [SIMULATED_PLANNER, isNot('warmWorkers', 0)],
+  interruptionsPerHour: [SIMULATED_PLANNER],
+};
+
+/** What the setting needs in `process`, by default in any that reads it, in words; empty for most. */
+export function needsOf(setting: SettingName, process?: Process): string {
+  const says = (NEEDS[setting] ?? []).flatMap((need) => {
+    if (process === undefined)
+      return need.only === undefined ? [need.says] : [`${need.says} (${need.only.join(', ')})`];
+    const isFor = need.only?.includes(process) !== false;
+    return isFor && need.reads.some((read) => TABLE.get(read)?.usedBy.includes(process)) ? [need.says] : [];
+  });
+  return says.length === 0 ? '' : `Needs ${says.join(', ')}.`;
+}
+
+/**
+ * One line for each need that settings are given in vain for.
+ * @param nameGiven how the user has named a setting
+ */
+export function tellIdle(view: ConfigView, nameGiven: (setting: SettingName) => string): readonly string[] {
+  const idle = new Map<string, string[]>();
+  for (const setting of view.given.keys()) {
+    if (!isMeant(setting, view)) continue;
+    const missing = (NEEDS[setting] ?? []).find((need) => isUnmet(need, view));
+    if (missing === undefined) continue;
+    const names = idle.get(missing.says) ?? [];
+    idle.set(missing.says, [...names, nameGiven(setting)]);
+  }
+  return [...idle].map(([says, names]) =>
+    names.length === 1
+      ? `${names[0]} has no effect: it needs ${says}`
+      : `${names.join(', ')} have no effect: they need ${says}`,
+  );
+}
+
+/** Whoever gives a setting its default means nothing by it. */
+function isMeant(setting: SettingName, { process, values }: ConfigView): boolean {
+  const row = TABLE.get(setting);
+  return row !== undefined && values[setting] !== (row.defaultFor[process] ?? row.default);
+}
+
+function isUnmet(need: Need, view: ConfigView): boolean {
+  if (need.only?.includes(view.process) === false || !isRead(need, view)) return false;
+  return !need.holds(view);
+}
