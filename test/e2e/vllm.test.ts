@@ -5,10 +5,12 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { postJson, readChat, type SpawnedProcess, type StatorProcess, useFleet, waitUntil } from '../support/index.ts';
 import { makeLoraAdapter } from '../support/lora-adapter.ts';
 import { type S3Server, startS3Server } from '../support/s3-server.ts';
-import { vllm, vllmCommand } from '../support/tools/vllm.ts';
+import { installedVllms, vllmCommand, vllmName } from '../support/tools/vllm.ts';
 
-const folder = process.env.STATOR_TEST_VLLM || (await vllm.findInstalled());
-const why = folder === undefined ? ' (not run: vLLM is not installed here; npm run test:vllm installs it)' : '';
+const installed = await installedVllms();
+const NONE = 'vLLM (not run: it is not installed here; npm run test:vllm installs it)';
+/** One suite a release, also where none can be played. */
+const releases = installed.length === 0 ? [[NONE, '']] : installed.map((folder) => [vllmName(folder), folder]);
 const START_MS_MAX = 300_000;
 
 /** The bfloat16 kernels of CPUs need instructions that virtual machines may hide. */
@@ -18,140 +20,143 @@ const CHAT = { model: 'live', messages: [{ role: 'user', content: STORY }], max_
 /** Some seconds of work. */
 const LONG = { ...CHAT, max_tokens: 3500, ignore_eos: true };
 
-describe.skipIf(folder === undefined)(`a real vLLM behind worker, KV router and frontend${why}`, () => {
-  const fleet = useFleet();
-  let frontend: StatorProcess;
-  let worker: SpawnedProcess;
-  let bucket: S3Server;
-  let status = '';
-  let control = '';
+describe.skipIf(installed.length === 0).each(releases)(
+  'a real %s behind worker, KV router and frontend',
+  (_, folder = '') => {
+    const fleet = useFleet();
+    let frontend: StatorProcess;
+    let worker: SpawnedProcess;
+    let bucket: S3Server;
+    let status = '';
+    let control = '';
 
-  beforeAll(async () => {
-    bucket = await startS3Server();
-    frontend = await fleet.frontend(['--router-mode=kv']);
-    worker = fleet.spawn(
-      [
-        'worker',
-        '--engine=vllm',
-        `--engine-command=${vllmCommand(folder ?? '')}`,
-        `--model=${join(folder ?? '', 'model')}`,
-        '--served-model-name=live',
-        '--block-size=32',
-        '--num-gpu-blocks-override=512',
-        '--max-num-seqs=8',
-        '--max-num-batched-tokens=4096',
-        '--max-model-len=4096',
-        '--',
-        ...SMALL,
-      ],
-      {
-        DYN_DISCOVERY_BACKEND: 'file',
-        DYN_FILE_KV: fleet.fileKv,
-        DYN_TCP_RPC_HOST: '127.0.0.1',
-        DYN_EVENT_PLANE_HOST: '127.0.0.1',
-        DYN_SYSTEM_HOST: '127.0.0.1',
-        DYN_SYSTEM_PORT: '0',
-        STATOR_CONTROL_PORT: '0',
-        DYN_LORA_ENABLED: 'true',
-        DYN_LORA_PATH: join(fleet.temporary, 'adapters'),
-        AWS_ENDPOINT: bucket.url,
-        AWS_ALLOW_HTTP: 'true',
-        AWS_ACCESS_KEY_ID: 'key',
-        AWS_SECRET_ACCESS_KEY: 'secret',
-        HF_HUB_OFFLINE: '1',
-        VLLM_NO_USAGE_STATS: '1',
-        VLLM_CPU_KVCACHE_SPACE: '1',
-        OMP_NUM_THREADS: '1',
-      },
-    );
-    const [, port] = await worker.waitForOutput(/status server is up port=(\d+)/);
-    status = `http://127.0.0.1:${port}`;
-    const [, controlPort] = await worker.waitForOutput(/control server is up port=(\d+)/);
-    control = `http://127.0.0.1:${controlPort}`;
-    await worker.waitForOutput(/worker is ready/, START_MS_MAX);
-    await fleet.untilWorkers(frontend, 1, 'live');
-  }, START_MS_MAX + 30_000);
+    beforeAll(async () => {
+      bucket = await startS3Server();
+      frontend = await fleet.frontend(['--router-mode=kv']);
+      worker = fleet.spawn(
+        [
+          'worker',
+          '--engine=vllm',
+          `--engine-command=${vllmCommand(folder)}`,
+          `--model=${join(folder, 'model')}`,
+          '--served-model-name=live',
+          '--block-size=32',
+          '--num-gpu-blocks-override=512',
+          '--max-num-seqs=8',
+          '--max-num-batched-tokens=4096',
+          '--max-model-len=4096',
+          '--',
+          ...SMALL,
+        ],
+        {
+          DYN_DISCOVERY_BACKEND: 'file',
+          DYN_FILE_KV: fleet.fileKv,
+          DYN_TCP_RPC_HOST: '127.0.0.1',
+          DYN_EVENT_PLANE_HOST: '127.0.0.1',
+          DYN_SYSTEM_HOST: '127.0.0.1',
+          DYN_SYSTEM_PORT: '0',
+          STATOR_CONTROL_PORT: '0',
+          DYN_LORA_ENABLED: 'true',
+          DYN_LORA_PATH: join(fleet.temporary, 'adapters'),
+          AWS_ENDPOINT: bucket.url,
+          AWS_ALLOW_HTTP: 'true',
+          AWS_ACCESS_KEY_ID: 'key',
+          AWS_SECRET_ACCESS_KEY: 'secret',
+          HF_HUB_OFFLINE: '1',
+          VLLM_NO_USAGE_STATS: '1',
+          VLLM_CPU_KVCACHE_SPACE: '1',
+          OMP_NUM_THREADS: '1',
+        },
+      );
+      const [, port] = await worker.waitForOutput(/status server is up port=(\d+)/);
+      status = `http://127.0.0.1:${port}`;
+      const [, controlPort] = await worker.waitForOutput(/control server is up port=(\d+)/);
+      control = `http://127.0.0.1:${controlPort}`;
+      await worker.waitForOutput(/worker is ready/, START_MS_MAX);
+      await fleet.untilWorkers(frontend, 1, 'live');
+    }, START_MS_MAX + 30_000);
 
-  afterAll(async () => {
-    worker?.signal('SIGTERM');
-    await bucket?.stop();
-  });
+    afterAll(async () => {
+      worker?.signal('SIGTERM');
+      await bucket?.stop();
+    });
 
-  const untilInFlight = (count: number): Promise<true> =>
-    waitUntil(async () => (await metric(status, 'dynamo_component_inflight_requests')) === count, { pollMs: 2 });
-  const applied = (event: string): Promise<number> =>
-    frontend.metric('dynamo_component_kv_cache_events_applied', `event_type="${event}"`, 'status="ok"');
-  const routed = (): Promise<number> =>
-    frontend.metric('dynamo_component_router_kv_selected_cached_prefix_tokens_total', 'model="live"');
+    const untilInFlight = (count: number): Promise<true> =>
+      waitUntil(async () => (await metric(status, 'dynamo_component_inflight_requests')) === count, { pollMs: 2 });
+    const applied = (event: string): Promise<number> =>
+      frontend.metric('dynamo_component_kv_cache_events_applied', `event_type="${event}"`, 'status="ok"');
+    const routed = (): Promise<number> =>
+      frontend.metric('dynamo_component_router_kv_selected_cached_prefix_tokens_total', 'model="live"');
 
-  it('answers, and its own KV events raise the overlap of the second request to what it then reuses', async () => {
-    const ask = async (): Promise<number> => {
-      const answer = (await (await postJson(`${frontend.url}/v1/chat/completions`, CHAT)).json()) as {
-        readonly usage: { readonly prompt_tokens_details: { readonly cached_tokens: number } };
+    it('answers, and its own KV events raise the overlap of the second request to what it then reuses', async () => {
+      const ask = async (): Promise<number> => {
+        const answer = (await (await postJson(`${frontend.url}/v1/chat/completions`, CHAT)).json()) as {
+          readonly usage: { readonly prompt_tokens_details: { readonly cached_tokens: number } };
+        };
+        return answer.usage.prompt_tokens_details.cached_tokens;
       };
-      return answer.usage.prompt_tokens_details.cached_tokens;
-    };
-    expect(await ask()).toBe(0);
-    expect(await routed()).toBe(0);
-    await waitUntil(async () => (await applied('stored')) > 0);
-    const reused = await ask();
-    expect(reused).toBeGreaterThanOrEqual(64);
-    expect(await routed()).toBe(reused);
-  });
+      expect(await ask()).toBe(0);
+      expect(await routed()).toBe(0);
+      await waitUntil(async () => (await applied('stored')) > 0);
+      const reused = await ask();
+      expect(reused).toBeGreaterThanOrEqual(64);
+      expect(await routed()).toBe(reused);
+    });
 
-  it('gives the same tokens streamed and whole', async () => {
-    const streamed = await readChat(frontend.url, CHAT);
-    const whole = (await (await postJson(`${frontend.url}/v1/chat/completions`, CHAT)).json()) as {
-      readonly choices: readonly [{ readonly message: { readonly content: string } }];
-    };
-    expect(streamed.text).toBe(whole.choices[0].message.content);
-    expect(streamed).toMatchObject({ finishReason: 'length', isDone: true });
-  });
+    it('gives the same tokens streamed and whole', async () => {
+      const streamed = await readChat(frontend.url, CHAT);
+      const whole = (await (await postJson(`${frontend.url}/v1/chat/completions`, CHAT)).json()) as {
+        readonly choices: readonly [{ readonly message: { readonly content: string } }];
+      };
+      expect(streamed.text).toBe(whole.choices[0].message.content);
+      expect(streamed).toMatchObject({ finishReason: 'length', isDone: true });
+    });
 
-  it('drops a request whose client leaves, and serves on', async () => {
-    const leaving = new AbortController();
-    const left = postJson(`${frontend.url}/v1/chat/completions`, LONG, { signal: leaving.signal });
-    left.catch(() => undefined); // looked at below
-    await untilInFlight(1);
-    leaving.abort();
-    await expect(left).rejects.toThrow();
-    await waitUntil(async () => (await metric(status, 'dynamo_component_cancellation_total')) === 1);
-    expect(await readChat(frontend.url, CHAT)).toMatchObject({ finishReason: 'length' });
-    await waitUntil(async () => (await metric(status, 'vllm:num_requests_running')) === 0);
-  });
+    it('drops a request whose client leaves, and serves on', async () => {
+      const leaving = new AbortController();
+      const left = postJson(`${frontend.url}/v1/chat/completions`, LONG, { signal: leaving.signal });
+      left.catch(() => undefined); // looked at below
+      await untilInFlight(1);
+      leaving.abort();
+      await expect(left).rejects.toThrow();
+      await waitUntil(async () => (await metric(status, 'dynamo_component_cancellation_total')) === 1);
+      expect(await readChat(frontend.url, CHAT)).toMatchObject({ finishReason: 'length' });
+      await waitUntil(async () => (await metric(status, 'vllm:num_requests_running')) === 0);
+    });
 
-  it('loads an adapter out of a bucket, which answers otherwise than its base model, and unloads it', async () => {
-    const shape = JSON.parse(readFileSync(join(folder ?? '', 'model', 'config.json'), 'utf8'));
-    for (const [name, content] of makeLoraAdapter(shape)) bucket.objects.set(`models/tuned/${name}`, content);
-    const source = { uri: 's3://models/tuned' };
-    expect((await postJson(`${control}/v1/loras`, { lora_name: 'tuned', source })).status).toBe(200);
-    await fleet.untilWorkers(frontend, 1, 'tuned');
-    const tuned = await readChat(frontend.url, { ...CHAT, model: 'tuned' });
-    expect(tuned).toMatchObject({ finishReason: 'length', isDone: true });
-    expect(tuned.text).not.toBe((await readChat(frontend.url, CHAT)).text);
-    expect((await fetch(`${control}/v1/loras/tuned`, { method: 'DELETE' })).status).toBe(200);
-    await fleet.untilWorkers(frontend, 0, 'tuned');
-  });
+    it('loads an adapter out of a bucket, which answers otherwise than its base model, and unloads it', async () => {
+      const shape = JSON.parse(readFileSync(join(folder, 'model', 'config.json'), 'utf8'));
+      for (const [name, content] of makeLoraAdapter(shape)) bucket.objects.set(`models/tuned/${name}`, content);
+      const source = { uri: 's3://models/tuned' };
+      expect((await postJson(`${control}/v1/loras`, { lora_name: 'tuned', source })).status).toBe(200);
+      await fleet.untilWorkers(frontend, 1, 'tuned');
+      const tuned = await readChat(frontend.url, { ...CHAT, model: 'tuned' });
+      expect(tuned).toMatchObject({ finishReason: 'length', isDone: true });
+      expect(tuned.text).not.toBe((await readChat(frontend.url, CHAT)).text);
+      expect((await fetch(`${control}/v1/loras/tuned`, { method: 'DELETE' })).status).toBe(200);
+      await fleet.untilWorkers(frontend, 0, 'tuned');
+    });
 
-  it('empties its cache when told to, and the router knows', async () => {
-    const before = await routed();
-    const known = await applied('cleared');
-    const cleared = await fetch(`${control}/engine/control/clear_kv_blocks`, { method: 'POST' });
-    expect(await cleared.json()).toMatchObject({ status: 'success' });
-    await waitUntil(async () => (await applied('cleared')) > known);
-    await readChat(frontend.url, CHAT);
-    expect(await routed()).toBe(before);
-  });
+    it('empties its cache when told to, and the router knows', async () => {
+      const before = await routed();
+      const known = await applied('cleared');
+      const cleared = await fetch(`${control}/engine/control/clear_kv_blocks`, { method: 'POST' });
+      expect(await cleared.json()).toMatchObject({ status: 'success' });
+      await waitUntil(async () => (await applied('cleared')) > known);
+      await readChat(frontend.url, CHAT);
+      expect(await routed()).toBe(before);
+    });
 
-  it('takes its worker along when its core is killed in the middle of a request', async () => {
-    const asked = postJson(`${frontend.url}/v1/chat/completions`, LONG);
-    await untilInFlight(1);
-    process.kill(pidOf('VLLM::EngineCore', worker.pid), 'SIGKILL');
-    expect((await asked).status).toBe(503); // nobody is left to go on with it
-    expect(await worker.exited).toBe(1);
-    await fleet.untilWorkers(frontend, 0, 'live');
-  });
-});
+    it('takes its worker along when its core is killed in the middle of a request', async () => {
+      const asked = postJson(`${frontend.url}/v1/chat/completions`, LONG);
+      await untilInFlight(1);
+      process.kill(pidOf('VLLM::EngineCore', worker.pid), 'SIGKILL');
+      expect((await asked).status).toBe(503); // nobody is left to go on with it
+      expect(await worker.exited).toBe(1);
+      await fleet.untilWorkers(frontend, 0, 'live');
+    });
+  },
+);
 
 async function metric(url: string, name: string): Promise<number> {
   const text = await (await fetch(`${url}/metrics`)).text();

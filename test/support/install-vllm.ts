@@ -1,6 +1,11 @@
-import { vllm } from './tools/vllm.ts';
+import { delimiter } from 'node:path';
+import { vllms } from './tools/vllm.ts';
 
-// Prints where a vLLM for the live run is, installing it first if need be.
-const installed = await vllm.findInstalled();
-if (installed === undefined) console.error(`Installing ${vllm.name}: 3 GB to download, 6 GB on disk...`);
-console.log(installed ?? (await vllm.install()));
+// Prints where the vLLMs for the live run are, joined as in PATH, installing those first that are missing.
+const folders: string[] = [];
+for (const tool of vllms) {
+  const installed = await tool.findInstalled();
+  if (installed === undefined) console.error(`Installing ${tool.name}: 3 GB to download, 6 GB on disk...`);
+  folders.push(installed ?? (await tool.install()));
+}
+console.log(folders.join(delimiter));

@@ -142,6 +142,16 @@ describe('the table of releases', () => {
   );
 });
 
+describe('the page of releases', () => {
+  it('has a line for each', () => {
+    const page = readFileSync(new URL('../../../docs/engines.md', import.meta.url), 'utf8');
+    const listed = [...page.matchAll(/^\| (0\.[\d., ]+) \|/gm)].flatMap(([, names = '']) => names.split(', '));
+    const minor = ({ engine, release }: Release): string =>
+      engine === 'vllm' ? release.replace(/\.\d+$/, '') : release;
+    expect(listed).toEqual(RELEASES.map(minor));
+  });
+});
+
 /** 0.20.2 as 20. */
 function numberOf(release: string): number {
   return Number(release.split('.')[1]);

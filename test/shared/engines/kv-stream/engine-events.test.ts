@@ -17,7 +17,7 @@ function pairOf(hash: string): number[] {
 describe('batches of KV events', () => {
   it('reads every recorded message of vLLM, in both layouts and with both kinds of hashes', () => {
     const records = recordedEvents();
-    expect(records).toHaveLength(42);
+    expect(records).toHaveLength(45);
     for (const { payload, decoded } of records) {
       const batch = decodeEventBatch(payload);
       const [timestampSecs, events, rank] = decoded;

@@ -49,6 +49,8 @@ describe('KV events in our own terms', () => {
       [32, { loraName: 'ad1', cacheSalt: 'Z' }],
       [33, { loraName: 'ad1' }],
       [40, { loraName: 'ad1', cacheSalt: 'Z' }],
+      [43, { cacheSalt: 'ab' }],
+      [44, { loraName: 'ad' }],
     ]);
     for (const { n, payload } of recordedEvents()) {
       const normaliser = create();

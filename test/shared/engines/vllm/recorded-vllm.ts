@@ -13,10 +13,11 @@ export interface RecordedExchange {
   readonly chunks: readonly string[];
 }
 
-const FILE = new URL('../../../fixtures/engines/vllm-0.32.0/exchanges.jsonl', import.meta.url);
+export type RecordedRelease = '0.20.2' | '0.32.0';
 
-export function recordedExchanges(): readonly RecordedExchange[] {
-  return readFileSync(FILE, 'utf8')
+export function recordedExchanges(release: RecordedRelease = '0.32.0'): readonly RecordedExchange[] {
+  const file = new URL(`../../../fixtures/engines/vllm-${release}/exchanges.jsonl`, import.meta.url);
+  return readFileSync(file, 'utf8')
     .trim()
     .split('\n')
     .map((line) => JSON.parse(line) as RecordedExchange);
@@ -27,12 +28,13 @@ export function recordedExchanges(): readonly RecordedExchange[] {
  * the exchange that `next` names.
  */
 export class RecordedVllm extends FakeEngineServer {
-  readonly #exchanges = recordedExchanges();
+  readonly #exchanges: readonly RecordedExchange[];
   /** Name of the exchange that answers the next request for tokens. */
   next: string | undefined;
 
-  constructor() {
+  constructor(release: RecordedRelease = '0.32.0') {
     super();
+    this.#exchanges = recordedExchanges(release);
     for (const { method, path } of this.#exchanges) {
       this.on(`${method} ${path.split('?')[0]}`, (received) => this.#answer(received));
     }
