@@ -18,6 +18,8 @@ export interface Told {
   readonly firstRank: number;
   /** Undefined = it was asked for no events. */
   readonly events: EventSource | undefined;
+  /** It was asked to say how many tokens of a prompt it had cached. @default false */
+  readonly countsCached?: boolean;
 }
 
 const EVENTS_FLAG = '--kv-events-config';
@@ -26,11 +28,12 @@ const RANKS_FLAGS = { vllm: ['--data-parallel-size', '-dp'], sglang: ['--dp-size
 
 /** Reads the arguments of an engine as its own parser does. */
 export function toldBy(args: readonly string[], kind: ServerKind): Told {
-  return { ...ranksIn(args, kind), events: eventsIn(args, kind) };
+  const countsCached = args.some((arg) => split(arg)[0] === '--enable-prompt-tokens-details');
+  return { ...ranksIn(args, kind), events: eventsIn(args, kind), countsCached };
 }
 
 /** vLLM: one server may have all ranks, those of its machine (`-dpl`, with `-dpr` the first of them), or a single one (`-dpn`). */
-function ranksIn(args: readonly string[], kind: ServerKind): Omit<Told, 'events'> {
+function ranksIn(args: readonly string[], kind: ServerKind): Pick<Told, 'ranks' | 'local' | 'firstRank'> {
   const ranks = countOf(args, RANKS_FLAGS[kind]) ?? 1;
   if (kind === 'sglang') return { ranks, local: ranks, firstRank: 0 };
   const only = countOf(args, ['--data-parallel-rank', '-dpn']);

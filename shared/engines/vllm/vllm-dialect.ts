@@ -70,6 +70,7 @@ export class VllmDialect implements EngineDialect {
   #modelName = '';
   #contextLength = 0;
   #hasGenerate = false;
+  #countsCached = false;
 
   constructor(options: VllmDialectOptions) {
     this.#options = options;
@@ -89,6 +90,7 @@ export class VllmDialect implements EngineDialect {
     const hasCache = cache.enable_prefix_caching !== 'False';
     const events = planEvents({ told, ...describedIn(sources), hasCache, ranksSeen: ranksIn(metrics.text) });
     this.#modelName = model.id;
+    this.#countsCached = told?.countsCached === true;
     this.#contextLength = model.contextLength ?? 0;
     const embeds = EMBEDDINGS in routes && !(COMPLETIONS in routes);
     if (!embeds) this.#hasGenerate = GENERATE in routes && (await this.#answersWithIds(server, GENERATE));
@@ -160,7 +162,7 @@ export class VllmDialect implements EngineDialect {
       sink,
       isStream,
       idsMarker: '"token_ids":[',
-      read: readVllmAnswer,
+      read: (answer) => readVllmAnswer(answer, this.#countsCached),
       prefillResult: isPrefill ? prefillResult : undefined,
     });
     return { message: { path, body, headers }, reader };

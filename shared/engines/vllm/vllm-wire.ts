@@ -63,12 +63,15 @@ function structuredOutputs({ sampling }: EngineRequest): unknown {
   return { [kind]: value, ...(pattern === undefined ? {} : { whitespace_pattern: pattern }) };
 }
 
-/** Reads an event or a whole answer of either way of vLLM: they differ in their log probabilities alone. */
-export function readVllmAnswer(body: UnknownRecord): TokenAnswer {
+/**
+ * Reads an event or a whole answer of either way of vLLM: they differ in their log probabilities alone.
+ * @param countsCached it tells how much of a prompt was cached: releases before 0.24 say nothing where that is nothing
+ */
+export function readVllmAnswer(body: UnknownRecord, countsCached = false): TokenAnswer {
   const choices: readonly unknown[] = Array.isArray(body.choices) ? body.choices : [];
   return {
     deltas: choices.map((choice) => readChoice(asRecord(choice) ?? {})),
-    usage: readUsage(body.usage),
+    usage: readUsage(body.usage, countsCached),
     kvTransferParams: body.kv_transfer_params ?? undefined,
     promptLogprobs: body.prompt_logprobs ?? asRecord(choices[0])?.prompt_logprobs ?? undefined,
   };
@@ -132,11 +135,11 @@ function idOf(token: unknown): number {
   return Number(digits);
 }
 
-function readUsage(value: unknown): CompletionUsage | undefined {
+function readUsage(value: unknown, countsCached: boolean): CompletionUsage | undefined {
   const usage = asRecord(value);
   if (typeof usage?.prompt_tokens !== 'number') return undefined;
   const { prompt_tokens, completion_tokens, total_tokens } = usage;
-  const cached = asRecord(usage.prompt_tokens_details)?.cached_tokens;
+  const cached = asRecord(usage.prompt_tokens_details)?.cached_tokens ?? (countsCached ? 0 : undefined);
   return {
     prompt_tokens,
     completion_tokens: typeof completion_tokens === 'number' ? completion_tokens : 0,

@@ -26,6 +26,7 @@ const RELEASES = readFileSync(new URL('../../fixtures/engines/releases.jsonl', i
   .split('\n')
   .map((line) => JSON.parse(line) as Release);
 const STAND_IN = fileURLToPath(new URL('server/releases/release-engine.mjs', import.meta.url));
+const MODEL = fileURLToPath(new URL('../../../shared/artifacts/builtin-model', import.meta.url));
 const BLOCK = 16;
 const never = new AbortController().signal;
 const prompt = (blocks: number, first = 1): readonly number[] =>
@@ -45,7 +46,7 @@ describe.each(RELEASES.map((row) => [nameOf(row), row] as const))('%s', (_, row)
     const { logger, lines: captured } = captureLogger();
     lines = captured;
     const command = `env FAKE_RELEASE=${row.engine}-${row.release} FAKE_EARLY=1 ${process.execPath} ${STAND_IN}`;
-    const flags = [`--engine=${row.engine}`, `--engine-command=${command}`, '--model=/models/m', '--enable-lora'];
+    const flags = [`--engine=${row.engine}`, `--engine-command=${command}`, `--model=${MODEL}`, '--enable-lora'];
     flags.push('--served-model-name=m', `--block-size=${BLOCK}`, '--data-parallel-size=2');
     const context = { clock: systemClock, logger, at: 0, onDroppedKvEvents: () => {} };
     const kind = row.engine === 'vllm' ? vllm : sglang;
@@ -78,7 +79,8 @@ describe.each(RELEASES.map((row) => [nameOf(row), row] as const))('%s', (_, row)
     expect(said).toMatchObject({ version: row.release, tokens });
     const streamed = await ask(prompt(1));
     expect(streamed.ids).toEqual([[100, 101, 102, 103]]);
-    expect(streamed.usage).toMatchObject({ prompt_tokens: BLOCK + 3, completion_tokens: 4 });
+    const usage = { prompt_tokens: BLOCK + 3, completion_tokens: 4, prompt_tokens_details: { cached_tokens: 0 } };
+    expect(streamed.usage).toMatchObject(usage);
     const whole = await ask(prompt(1), { output: { prompt_logprobs: 0 } });
     expect([whole.ids, whole.finish]).toEqual([streamed.ids, 'length']);
     const likely = await ask(prompt(1), { output: { logprobs: 1 } });

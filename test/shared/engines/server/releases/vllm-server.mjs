@@ -174,7 +174,7 @@ class VllmServer {
 
   #usage(prompt, count, cached) {
     const details =
-      cached === 0 || !this.line.has('--enable-prompt-tokens-details')
+      (cached === 0 && !this.release.answers.tellsNoneCached) || !this.line.has('--enable-prompt-tokens-details')
         ? {}
         : { prompt_tokens_details: { cached_tokens: cached } };
     return { prompt_tokens: prompt.length, total_tokens: prompt.length + count, completion_tokens: count, ...details };
