@@ -7,6 +7,7 @@ import type { EngineServer } from './dialect.ts';
 import { EngineProcess, levelOfLine, type ProcessEnd } from './engine-process.ts';
 import { HeldPorts } from './held-ports.ts';
 import { type LaunchPlan, type LaunchPorts, type OptionalArgument, takePorts } from './launch-plan.ts';
+import { patientServer } from './patient-server.ts';
 import { learnArguments } from './understood-arguments.ts';
 
 const HEALTH_PAUSE_MS = 250;
@@ -85,21 +86,13 @@ export class EngineHost implements EngineServer {
     this.#tellExit();
   }
 
-  /**
-   * The server to ask what it is and can do: it may be slow to answer right after it has loaded, so it is asked again for as
-   * long as a start may take. Rejects then with the paths that were not answered, and at once when the engine ends.
-   */
+  /** The server, to ask what it is and can do; it ends to be asked when the process does. */
   whileStarting(signal: AbortSignal): EngineServer {
-    const unanswered = new Set<string>();
-    return {
-      ask: async (message, timeoutMs = ASK_TIMEOUT_MS) => {
-        const { path } = message;
-        unanswered.add(path);
-        const answer = await this.#askAgain(message, timeoutMs, signal, () => [...unanswered].join(', '));
-        unanswered.delete(path);
-        return answer;
-      },
-    };
+    const { clock, logger, startTimeoutMs } = this.#options;
+    const both = AbortSignal.any([signal, this.#death.signal, this.#stopping.signal]);
+    const limits = { clock, logger, startTimeoutMs, untilMs: this.#startUntilMs, pauseMs: HEALTH_PAUSE_MS };
+    const askOnce = (message: UpstreamMessage, timeoutMs = ASK_TIMEOUT_MS) => this.askUntil(message, timeoutMs, both);
+    return patientServer(askOnce, limits, both);
   }
 
   ask(message: UpstreamMessage, timeoutMs = ASK_TIMEOUT_MS): Promise<UpstreamAnswer> {
@@ -155,31 +148,6 @@ export class EngineHost implements EngineServer {
     await this.#process?.stop(STOP_GRACE_MS);
     this.#ports.release();
     this.#upstream?.close();
-  }
-
-  async #askAgain(
-    message: UpstreamMessage,
-    timeoutMs: number,
-    signal: AbortSignal,
-    unanswered: () => string,
-  ): Promise<UpstreamAnswer> {
-    const { clock, logger, startTimeoutMs } = this.#options;
-    const both = AbortSignal.any([signal, this.#death.signal]);
-    for (let tries = 1; ; tries++) {
-      try {
-        return await this.askUntil(message, timeoutMs, both);
-      } catch (thrown) {
-        both.throwIfAborted();
-        this.#stopping.signal.throwIfAborted();
-        const reason = reasonOf(thrown);
-        if (clock.nowMs() + HEALTH_PAUSE_MS > this.#startUntilMs) {
-          const late = `${unanswered()}: no answer within ${startTimeoutMs} ms (${reason}, asked ${tries} times)`;
-          throw new Error(`the engine is up and does not say what it is: ${late}`, { cause: thrown });
-        }
-        if (tries === 1) logger.warn('the engine has not answered: asking again', { path: message.path, reason });
-        await clock.sleep(HEALTH_PAUSE_MS, both);
-      }
-    }
   }
 
   async #learnAndLaunch(launch: LaunchPlan, untilMs: number, signal: AbortSignal): Promise<void> {
