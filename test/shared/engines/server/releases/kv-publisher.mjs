@@ -36,6 +36,7 @@ export class KvPublisher {
   }
 
   publish(events) {
+    if (process.env.FAKE_SILENT) return; // loads, serves, and tells nobody
     const [sequence, payload] = this.#number(events);
     this.#sending = this.#sending.then(async () => {
       this.#subscriber ??= this.#publisher.receive().catch(() => undefined); // nobody has come: said to nobody
