@@ -158,6 +158,41 @@ describe.skipIf(installed.length === 0).each(releases)(
   },
 );
 
+/** It takes half a minute of a core, for which the plain run has no room. */
+const isAskedFor = installed.length > 0 && process.env.STATOR_TEST_VLLM !== undefined;
+
+describe.skipIf(!isAskedFor)('a real vLLM for embeddings (npm run test:vllm)', () => {
+  const folder = installed.at(-1) ?? '';
+  const fleet = useFleet();
+
+  it('is started for them, takes what clients send, and counts it', { timeout: START_MS_MAX + 30_000 }, async () => {
+    const flags = ['--engine=vllm', '--embedding-worker', `--engine-command=${vllmCommand(folder)}`];
+    const model = [`--model=${join(folder, 'model')}`, '--served-model-name=vectors', '--max-model-len=512'];
+    const here = { DYN_FILE_KV: fleet.fileKv, DYN_TCP_RPC_HOST: '127.0.0.1', DYN_EVENT_PLANE_HOST: '127.0.0.1' };
+    const quiet = { HF_HUB_OFFLINE: '1', VLLM_NO_USAGE_STATS: '1', VLLM_CPU_KVCACHE_SPACE: '1', OMP_NUM_THREADS: '1' };
+    const args = ['worker', ...flags, ...model, '--discovery-backend=file', '--', '--convert', 'embed', ...SMALL];
+    const worker = fleet.spawn(args, { ...here, ...quiet });
+    const frontend = await fleet.frontend();
+    await worker.waitForOutput(/worker is ready/, START_MS_MAX);
+    await fleet.untilWorkers(frontend, 1, 'vectors');
+    const embed = async (body: object) => {
+      const answer = await postJson(`${frontend.url}/v1/embeddings`, { model: 'vectors', ...body });
+      return (await answer.json()) as {
+        readonly data: readonly { readonly embedding: readonly number[] | string }[];
+        readonly usage: { readonly prompt_tokens: number };
+      };
+    };
+    const words = await embed({ input: ['the same', 'the same', 'another'] });
+    expect(words.data[0]?.embedding).toEqual(words.data[1]?.embedding);
+    expect(words.data[0]?.embedding).not.toEqual(words.data[2]?.embedding);
+    const ids = await embed({ input: [[1, 2], [3]], encoding_format: 'base64' });
+    expect(ids.data.map(({ embedding }) => typeof embedding)).toEqual(['string', 'string']);
+    expect(ids.usage.prompt_tokens).toBe(3);
+    const chat = await postJson(`${frontend.url}/v1/chat/completions`, { ...CHAT, model: 'vectors' });
+    expect(chat.status).toBe(404);
+  });
+});
+
 async function metric(url: string, name: string): Promise<number> {
   const text = await (await fetch(`${url}/metrics`)).text();
   const line = text.split('\n').find((each) => each.startsWith(`${name}{`)) ?? '';
