@@ -9,9 +9,9 @@ import {
   useFleet,
   waitUntil,
 } from '../support/index.ts';
-import { vllm, vllmCommand } from '../support/tools/vllm.ts';
+import { installedVllms, vllmCommand } from '../support/tools/vllm.ts';
 
-const folder = process.env.STATOR_TEST_VLLM || (await vllm.findInstalled());
+const folder = (await installedVllms()).at(-1); // the newest
 const why = folder === undefined ? ' (not run: vLLM is not installed here; npm run test:vllm installs it)' : '';
 const START_MS_MAX = 600_000;
 const TEST_MS_MAX = 180_000;
