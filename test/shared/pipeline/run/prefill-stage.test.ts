@@ -75,7 +75,8 @@ function start(asked: Partial<GenerationRequest> = {}, setup: Setup = {}) {
     reused: ({ role }: { role: string }, tokens: number) => void seen.reused.push([role, tokens]),
   };
   const { silenceMs: silenceMsMax = 0, stallMs = 0, frozen } = setup;
-  const probe = ({ id }: Worker) => (frozen === undefined ? undefined : Promise.resolve(frozen.has(id) ? ('failed' as const) : ('passed' as const)));
+  const probe = ({ id }: Worker) =>
+    frozen === undefined ? undefined : Promise.resolve(frozen.has(id) ? ('failed' as const) : ('passed' as const));
   const stalled = new StalledWorkers({
     clock,
     probe,
