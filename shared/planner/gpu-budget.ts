@@ -19,6 +19,11 @@ export interface PairLimits {
 
 export type BudgetReason = 'gpu_budget_guard_hold' | 'gpu_budget_reconcile';
 
+interface GuardedPair {
+  readonly counts: PoolPair;
+  readonly reason?: BudgetReason;
+}
+
 const NOBODY: PoolPair = { prefill: 0, decode: 0 };
 
 export function gpusOf(counts: PoolPair, gpus: PoolPair): number {
@@ -48,7 +53,8 @@ export function clampSingle(count: number, gpus: number, { min, max }: GpuBounds
   if (gpus <= 0) return count;
   const total = count * gpus;
   if (max >= 0 && total > max) return endpointsMin * gpus > max ? 0 : Math.max(endpointsMin, Math.floor(max / gpus));
-  if (min >= 0 && total < min) return Math.max(endpointsMin, Math.ceil(min / gpus));
+  const tolerance = min >= 0 && max >= 0 ? gpus : 0;
+  if (min >= 0 && total < min - tolerance) return Math.max(endpointsMin, Math.ceil(min / gpus));
   return count;
 }
 
@@ -79,7 +85,7 @@ function raiseToFloor(counts: PoolPair, total: number, limits: PairLimits): Pool
   const wanted = Math.max(endpointsMin.decode, rest);
   const raised = { prefill, decode: Math.max(counts.decode, wanted) }; // more prefill must not mean less decode
   if (bounds.max < 0 || gpusOf(raised, gpus) <= bounds.max) return raised;
-  return wanted < counts.decode ? fitDirectional(counts, { prefill, decode: wanted }, limits) : counts;
+  return wanted < counts.decode ? fitDirectional(counts, { prefill, decode: counts.decode }, limits) : counts;
 }
 
 /**
@@ -133,12 +139,6 @@ export function guardSingle(
   if (!isInBand(total, bounds, tolerance)) {
     return { count: clampSingle(current, gpus, bounds, endpointsMin), reason: 'gpu_budget_reconcile' };
   }
-  if (current < endpointsMin) {
-    return {
-      count: clampSingle(Math.max(proposal, endpointsMin), gpus, bounds, endpointsMin),
-      reason: 'gpu_budget_reconcile',
-    };
-  }
   const held = { count: current, reason: 'gpu_budget_guard_hold' } as const;
   if (bounds.min >= 0 && total <= bounds.min && proposal < current) return held;
   if (bounds.max >= 0 && total >= bounds.max && proposal > current) return held;
@@ -147,32 +147,22 @@ export function guardSingle(
 }
 
 /** The same for two pools at once. */
-export function guardPair(
-  current: PoolPair,
-  proposal: PoolPair,
-  limits: PairLimits,
-): { readonly counts: PoolPair; readonly reason?: BudgetReason } {
-  const { gpus, bounds, endpointsMin } = limits;
+export function guardPair(current: PoolPair, proposal: PoolPair, limits: PairLimits): GuardedPair {
+  const { gpus, bounds } = limits;
   if (!isKnown(gpus) || (bounds.min < 0 && bounds.max < 0)) return { counts: proposal };
   const tolerance = bounds.max >= 0 ? Math.max(gpus.prefill, gpus.decode) : 0;
   const total = gpusOf(current, gpus);
   if (!isInBand(total, bounds, tolerance))
     return { counts: clampPair(current, limits), reason: 'gpu_budget_reconcile' };
-  if (current.prefill < endpointsMin.prefill || current.decode < endpointsMin.decode) {
-    const raised = {
-      prefill: Math.max(proposal.prefill, endpointsMin.prefill),
-      decode: Math.max(proposal.decode, endpointsMin.decode),
-    };
-    return { counts: clampPair(raised, limits), reason: 'gpu_budget_reconcile' };
-  }
   const held = { counts: current, reason: 'gpu_budget_guard_hold' } as const;
   const moves = [Math.sign(proposal.prefill - current.prefill), Math.sign(proposal.decode - current.decode)] as const;
-  const isDown = moves.includes(-1) && !moves.includes(1);
-  const isUp = moves.includes(1) && !moves.includes(-1);
-  if (isDown && bounds.min >= 0 && total <= bounds.min) return held;
-  if (moves.includes(1) && bounds.max >= 0 && total >= bounds.max) {
-    if (isUp) return held;
-    const counts = fitDirectional(current, proposal, limits);
+  const isOpposed = moves.includes(1) && moves.includes(-1);
+  const isAtFloor = bounds.min >= 0 && total <= bounds.min;
+  const isAtCeiling = bounds.max >= 0 && total >= bounds.max;
+  if (isAtFloor && moves.includes(-1) && !isOpposed) return held;
+  if (isAtCeiling && moves.includes(1) && !isOpposed) return held;
+  if ((isAtFloor || isAtCeiling) && isOpposed) {
+    const counts = fitDirectional(current, proposal, limits); // one pool gives to the other, or neither moves
     return isSame(counts, current) ? held : { counts };
   }
   const counts = clampPair(proposal, limits);
@@ -183,53 +173,32 @@ export function guardPair(
   return isFaithful ? { counts } : held;
 }
 
+/** As `guardPair`, but a pool below its minimum is brought there first, from the other one where there is no other room. */
+export function settlePair(current: PoolPair, proposal: PoolPair, limits: PairLimits): GuardedPair {
+  if (!isShort(current, limits)) return guardPair(current, proposal, limits);
+  return { counts: clampPair(atLeast(proposal, limits.endpointsMin), limits), reason: 'gpu_budget_reconcile' };
+}
+
+/** A pair that is to be needed at least, under the ceiling alone. */
+export function fitCeiling(current: PoolPair, proposal: PoolPair, limits: PairLimits): PoolPair {
+  const ceiling = { ...limits, bounds: { min: -1, max: limits.bounds.max } };
+  return isShort(current, limits)
+    ? clampPair(atLeast(proposal, limits.endpointsMin), ceiling)
+    : fitDirectional(current, proposal, ceiling);
+}
+
+function isShort(counts: PoolPair, { endpointsMin }: PairLimits): boolean {
+  return counts.prefill < endpointsMin.prefill || counts.decode < endpointsMin.decode;
+}
+
+function atLeast(counts: PoolPair, least: PoolPair): PoolPair {
+  return { prefill: Math.max(counts.prefill, least.prefill), decode: Math.max(counts.decode, least.decode) };
+}
+
 function isOnTheWay(count: number, current: number, proposal: number): boolean {
   return count >= Math.min(current, proposal) && count <= Math.max(current, proposal);
 }
 
 function isSame(one: PoolPair, other: PoolPair): boolean {
   return one.prefill === other.prefill && one.decode === other.decode;
-}
-
-export type PowerReason = 'power_budget_clamped' | 'power_budget_scale_up_suppressed' | 'power_rebalance_staged';
-
-/**
- * A proposal as the watts allow it: never more workers than proposed. A pool without a proposal counts with its current ones.
- * Where one pool is to grow and the other to shrink, it shrinks first if both at once would draw too much.
- */
-export function limitPower(
-  proposal: Partial<PoolPair>,
-  current: PoolPair,
-  watts: PoolPair,
-  wattsMax: number,
-  endpointsMin: PoolPair,
-): { readonly proposal: Partial<PoolPair>; readonly reason?: PowerReason } {
-  const wanted = { ...current, ...proposal };
-  const grows = (pool: keyof PoolPair): boolean => wanted[pool] > current[pool];
-  const peak = {
-    prefill: Math.max(wanted.prefill, current.prefill),
-    decode: Math.max(wanted.decode, current.decode),
-  };
-  const isOpposed = grows('prefill') !== grows('decode') && gpusOf(peak, watts) > gpusOf(wanted, watts);
-  if (isOpposed && gpusOf(peak, watts) > wattsMax && gpusOf(wanted, watts) <= wattsMax) {
-    const shrinking = grows('prefill') ? 'decode' : 'prefill';
-    if (wanted[shrinking] < current[shrinking]) {
-      return { proposal: { [shrinking]: wanted[shrinking] }, reason: 'power_rebalance_staged' };
-    }
-  }
-  if (gpusOf(wanted, watts) <= wattsMax) return { proposal };
-  if (proposal.prefill !== undefined && proposal.decode !== undefined) {
-    const cut = clampPair(wanted, { gpus: watts, bounds: { min: -1, max: wattsMax }, endpointsMin });
-    const counts = {
-      prefill: Math.min(cut.prefill, wanted.prefill),
-      decode: Math.min(cut.decode, wanted.decode),
-    };
-    return { proposal: counts, reason: 'power_budget_clamped' };
-  }
-  const pool = proposal.prefill === undefined ? 'decode' : 'prefill';
-  if (proposal[pool] === undefined || !grows(pool)) return { proposal };
-  const fixed = gpusOf({ ...current, [pool]: 0 }, watts);
-  const fits = watts[pool] > 0 ? Math.floor((wattsMax - fixed) / watts[pool]) : wanted[pool];
-  if (fits <= current[pool]) return { proposal: { [pool]: current[pool] }, reason: 'power_budget_scale_up_suppressed' };
-  return { proposal: { [pool]: Math.min(fits, wanted[pool]) }, reason: 'power_budget_clamped' };
 }

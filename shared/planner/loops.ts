@@ -32,6 +32,8 @@ export interface LoopState {
 
 export interface LoopOutcome {
   readonly targets?: Targets | undefined;
+  /** What the loops ask for, also where that is what serves: it may still be too much for other bounds than theirs. */
+  readonly asked?: Targets | undefined;
   readonly load?: LoadOutcome | undefined;
   readonly throughput?: ThroughputOutcome | undefined;
   readonly demand?: ExpectedDemand | undefined;
@@ -134,8 +136,9 @@ export function tickLoops(
   }
   const proposed = load?.targets ?? throughput?.targets;
   const settled = whileStarting(state, proposed, load, input, config);
-  const { targets, kept } = keepInvariants(settled.targets, input.counts, config, engines);
-  return { state: settled.state, outcome: { targets, kept, load: settled.load, throughput, demand } };
+  const { targets, kept, ...invariant } = keepInvariants(settled.targets, input.counts, config, engines);
+  const asked = invariant.asked ?? targets ?? (settled.targets === proposed ? load?.proposed : undefined);
+  return { state: settled.state, outcome: { targets, asked, kept, load: settled.load, throughput, demand } };
 }
 
 function isDue(nowS: number, lastS: number, intervalS: number): boolean {

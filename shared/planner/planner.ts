@@ -1,6 +1,5 @@
 import { type PlannerConfig, parsePlannerConfig } from './config.ts';
 import type { ForwardPass } from './forward-pass/metrics.ts';
-import { limitPower, type PowerReason } from './gpu-budget.ts';
 import { endpointsMinOf, gpusOfEngine, poolsOf } from './laws/load-loop.ts';
 import {
   type RateDecision,
@@ -19,6 +18,7 @@ import {
   tickLoops,
   warmUp,
 } from './loops.ts';
+import { limitPower, type PowerReason } from './power-budget.ts';
 import {
   type EngineCapabilities,
   LOAD_REASONS,
@@ -83,7 +83,7 @@ export function tick(
   const nextTickS = input.nowS + config.tick_seconds;
   if (config.law !== 'rate') {
     const { state, outcome } = tickLoops(before.loops, input, config, engines);
-    const { targets, power } = withinPower(outcome.targets, input, config, engines);
+    const { targets, power } = withinPower(outcome.targets, input, config, engines, outcome.asked);
     const effect = { targets, reason: explainLoops(outcome, input.counts), loops: outcome, power, nextTickS };
     return { state: { ...before, loops: state }, effect };
   }
@@ -99,25 +99,34 @@ export function wattsOf(pool: Pool, config: PlannerConfig, engines: PerPool<Engi
   return engines[pool]?.wattsPerReplica ?? config[`${pool}_engine_watts`] ?? undefined;
 }
 
+/** @param asked what is asked for although it changes nothing, and may be too much all the same */
 function withinPower(
   targets: Targets | undefined,
   { counts }: PlannerInput,
   config: PlannerConfig,
   engines: PerPool<EngineCapabilities>,
+  asked = targets,
 ): { readonly targets: Targets | undefined; readonly power?: PowerReason | undefined } {
   const { enable_power_awareness: isOn, total_gpu_power_limit: wattsMax } = config;
-  if (targets === undefined || !isOn || wattsMax == null) return { targets };
+  if (asked === undefined || !isOn || wattsMax == null) return { targets };
   const each = (read: (pool: Pool) => number) => ({ prefill: read('prefill'), decode: read('decode') });
   const current = each((pool) => counts[pool]?.ready ?? 0);
   const watts = each((pool) => wattsOf(pool, config, engines) ?? 0);
-  const limited = limitPower(
-    targets,
-    current,
+  const { proposal, reason: power } = limitPower(asked, current, {
     watts,
     wattsMax,
-    each((pool) => endpointsMinOf(pool, config)),
-  );
-  return { targets: limited.proposal, power: limited.reason };
+    endpointsMin: each((pool) => endpointsMinOf(pool, config)),
+  });
+  // A pool that stays as it is to be is not named.
+  const isNews = (pool: Pool): boolean => proposal[pool] !== wantedNow(counts[pool]);
+  const told = poolsOf(config).filter((pool) => proposal[pool] !== undefined && isNews(pool));
+  if (told.length === 0) return { targets: undefined, power };
+  return { targets: Object.fromEntries(told.map((pool) => [pool, proposal[pool]])), power };
+}
+
+/** Workers of a pool, once all that is under way is over. */
+function wantedNow(counts: PoolCounts | undefined): number {
+  return counts?.expected ?? (counts?.ready ?? 0) + (counts?.starting ?? 0);
 }
 
 /** Beyond this a figure is no measurement. */

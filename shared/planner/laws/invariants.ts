@@ -6,6 +6,13 @@ import { isScaling, pairLimits, poolsOf } from './load-loop.ts';
 /** What a fleet was outside of. */
 export type Invariant = 'minimum' | 'budget';
 
+interface Kept {
+  readonly targets?: Targets | undefined;
+  /** Of every pool, where something was kept: each may have to give way to other bounds. */
+  readonly asked?: Targets | undefined;
+  readonly kept?: Invariant | undefined;
+}
+
 /**
  * What holds even where the loops have nothing to say, as when all workers are lost and nobody reports passes any more: a pool
  * below its minimum and a fleet outside its GPU budget are brought back, as soon as nothing is under way.
@@ -15,7 +22,7 @@ export function keepInvariants(
   counts: PerPool<PoolCounts>,
   config: PlannerConfig,
   engines: PerPool<EngineCapabilities>,
-): { readonly targets?: Targets | undefined; readonly kept?: Invariant | undefined } {
+): Kept {
   const pools = poolsOf(config);
   if (pools.some((pool) => counts[pool] === undefined || isUnderWay(counts[pool]))) return { targets };
   const ready = { prefill: counts.prefill?.ready ?? 0, decode: counts.decode?.ready ?? 0 };
@@ -33,10 +40,11 @@ export function keepInvariants(
       ? { ...ready, [only!]: clampSingle(wanted[only!], gpus[only!], bounds, endpointsMin[only!]) }
       : clampPair(wanted, limits);
   if (pools.every((pool) => fitted[pool] === ready[pool])) return {};
-  // A pool that nobody moves is not named: that would call off what is on its way to it.
+  const asked = Object.fromEntries(pools.map((pool) => [pool, fitted[pool]]));
+  if (short.length === 0) return { targets: asked, asked, kept: 'budget' };
+  // A pool that nobody moves is not named: it is not what is short.
   const told = pools.filter((pool) => fitted[pool] !== ready[pool] || targets?.[pool] !== undefined);
-  const kept = short.length > 0 ? 'minimum' : 'budget';
-  return { targets: Object.fromEntries(told.map((pool) => [pool, fitted[pool]])), kept };
+  return { targets: Object.fromEntries(told.map((pool) => [pool, fitted[pool]])), asked, kept: 'minimum' };
 }
 
 function isUnderWay(counts: PoolCounts): boolean {

@@ -1,8 +1,8 @@
-import { hasDecodePool, hasPrefillPool, type PlannerConfig } from '../config.ts';
+import { hasDecodePool, hasPrefillPool, type PlannerConfig, runsThroughputLoop } from '../config.ts';
 import { ENGINE_LIMITS, type EngineLimits } from '../forward-pass/estimates.ts';
 import type { ForwardPass, PoolKind } from '../forward-pass/metrics.ts';
 import { type PassModel, type PassModelOptions, type PassModelState, passModel } from '../forward-pass/model.ts';
-import { clampPair, guardPair, guardSingle, type PairLimits } from '../gpu-budget.ts';
+import { fitCeiling, guardSingle, type PairLimits, settlePair } from '../gpu-budget.ts';
 import type { EngineCapabilities, LoadReason, PerPool, Pool, PoolCounts, Targets } from '../types.ts';
 import { byItl, byThresholds, byTtft, type LatencyView, type PoolWish } from './pool-wishes.ts';
 
@@ -21,6 +21,8 @@ export interface LoadView {
 
 export interface LoadOutcome {
   readonly targets?: Targets | undefined;
+  /** The same where it is what serves already: a loop has looked, and asks for that. */
+  readonly proposed?: Targets | undefined;
   readonly reason: LoadReason | undefined;
   /** Of two pools, each its own. */
   readonly reasons: PerPool<LoadReason>;
@@ -90,8 +92,10 @@ export function runLoadLoop(view: LoadView): LoadOutcome {
     estimatedTtftMs: [...found.values()].find(({ ttftMs }) => ttftMs !== undefined)?.ttftMs,
     estimatedItlMs: [...found.values()].find(({ itlMs }) => itlMs !== undefined)?.itlMs,
   };
-  const floored = new Map([...found].map(([pool, { wish }]) => [pool, withFloor(pool, wish, view)]));
-  const outcome = pools.length > 1 ? decidePair(view, floored) : decideSingle(view, pools[0]!, floored.get(pools[0]!)!);
+  const [first, second] = pools as readonly [Pool, Pool?];
+  const wish = found.get(first)!.wish; // one for each pool
+  const outcome =
+    second !== undefined ? decidePair(view, wish, found.get(second)!.wish) : decideSingle(view, first, wish);
   return { ...outcome, ...estimates };
 }
 
@@ -138,20 +142,18 @@ function wishOf(pool: Pool, view: LoadView): Found {
   const { config, engines, passes: all } = view;
   const passes = all[pool] ?? [];
   const workers = view.counts[pool]?.ready ?? 0;
-  const endpointsMin = endpointsMinOf(pool, config);
-  if (passes.length === 0) return { wish: { count: workers, reason: 'no_change' } }; // the other pool has some
-  if (config.law !== 'sla') return { wish: byThresholds(pool, workers, passes, engines[pool], config, endpointsMin) };
+  if (passes.length === 0) return { wish: {} }; // the other pool has some
+  const pending = view.counts[pool]?.pending ?? 0;
+  const seen = { workers, pending, passes, config, endpointsMin: endpointsMinOf(pool, config) };
+  if (config.law !== 'sla') return { wish: byThresholds(pool, seen, engines[pool]) };
   const model = modelOf(pool, view);
-  if (model === undefined || workers === 0) return { wish: { count: workers, reason: 'insufficient_data' } };
+  if (model === undefined || workers === 0) return { wish: { reason: 'insufficient_data' } };
   const latencies: LatencyView = {
-    workers,
-    passes,
+    ...seen,
     model,
     limits: limitsOf(engines[pool]),
-    config,
     kvHitRate: view.kvHitRate,
     acceptLength: view.acceptLength,
-    endpointsMin,
   };
   if (config.mode === 'agg') return bothSides(latencies);
   if (pool === 'prefill') {
@@ -169,68 +171,86 @@ function modelOf(pool: Pool, { models, config }: LoadView): PassModel | undefine
 
 /** An engine that does both needs room for both: either side may ask for a worker, both must do without one. */
 function bothSides(view: LatencyView): Found {
+  const { workers } = view;
   const [prefill, decode] = [byTtft(view), byItl(view)];
   const estimates = { ttftMs: prefill.estimatedMs, itlMs: decode.estimatedMs };
-  const pick = (wish: PoolWish): Found => ({ wish, ...estimates });
-  if (prefill.wish.reason === 'scale_up') return pick(prefill.wish);
-  if (decode.wish.reason === 'scale_up') return pick(decode.wish);
-  if (prefill.wish.reason === 'insufficient_data' && decode.wish.reason === 'scale_down') return pick(decode.wish);
-  if (prefill.wish.reason === 'scale_down' && decode.wish.reason === 'scale_down') {
-    return pick(prefill.wish.count >= decode.wish.count ? prefill.wish : decode.wish);
-  }
-  const refused = [prefill.wish, decode.wish].find(({ reason }) => reason === 'scale_down_refused_consolidation');
-  if (refused !== undefined) return pick(refused);
-  return pick({ count: view.workers, reason: 'no_change' });
+  const isRefused = [prefill, decode].some(({ wish }) => wish.reason === REFUSED);
+  // A side that refuses speaks; one that says nothing leaves it to the other.
+  const [p, d] = [prefill, decode].map(({ wish }) => (wish.reason === REFUSED ? workers : wish.count));
+  const down = (count: number | undefined): count is number => count !== undefined && count < workers;
+  let count = workers;
+  if (p !== undefined && p > workers) count = p;
+  else if (d !== undefined && d > workers) count = d;
+  else if (p === undefined && down(d)) count = d;
+  else if (down(p) && down(d)) count = Math.max(p, d);
+  return { wish: { count, reason: isRefused ? REFUSED : 'no_change' }, ...estimates };
 }
 
-function withFloor(pool: Pool, wish: PoolWish, { floors, counts, config }: LoadView): PoolWish {
-  const ready = counts[pool]?.ready ?? 0;
-  const floor = Math.max(floors[pool] ?? 0, endpointsMinOf(pool, config));
-  if (wish.count >= floor) return wish;
-  if (floor > ready) return { count: floor, reason: 'scale_up' };
-  if (floor < ready) return { count: floor, reason: 'scale_down' };
-  return { count: floor, reason: wish.reason === 'scale_down' ? 'scale_down_capped_by_throughput' : wish.reason };
+const REFUSED = 'scale_down_refused_consolidation';
+
+/** What the throughput loop asks for at least, where it runs. */
+function floorOf(pool: Pool, { floors, config }: LoadView): number {
+  return runsThroughputLoop(config) ? (floors[pool] ?? 1) : 0;
 }
 
 function decideSingle(view: LoadView, pool: Pool, wish: PoolWish): LoadOutcome {
-  const ready = view.counts[pool]?.ready ?? 0;
+  const isAggregated = view.config.mode === 'agg';
+  if (isAggregated && wish.count === undefined) return { reason: wish.reason, reasons: {} };
+  const { ready = 0, pending = 0 } = view.counts[pool] ?? {};
+  const asked = wish.count ?? ready;
+  const least = Math.max(asked, endpointsMinOf(pool, view.config));
   const { gpus, bounds, endpointsMin } = pairLimits(view);
-  const { count, reason } = guardSingle(ready, wish.count, gpus[pool], bounds, endpointsMin[pool]);
-  const targets = count === ready ? undefined : { [pool]: count };
-  return { targets, reason: reason ?? wish.reason, reasons: {} };
+  const wanted = Math.max(least, floorOf(pool, view));
+  const { count, reason: budget } = guardSingle(ready, wanted, gpus[pool], bounds, endpointsMin[pool]);
+  // A pool that does both counts what its minimum adds as a floor, too.
+  const isLifted = count > (isAggregated ? asked : least);
+  const isQuiet = count === ready && wish.reason !== undefined; // it has said why it stays
+  if (isQuiet) {
+    const why = isLifted ? CAPPED : wish.reason;
+    return { reason: budget ?? why, reasons: {}, ...(budget !== undefined && { proposed: { [pool]: count } }) };
+  }
+  const direction = count > ready ? 'scale_up' : count < ready + pending ? 'scale_down' : 'no_change';
+  return {
+    targets: count === ready ? undefined : { [pool]: count },
+    proposed: { [pool]: count },
+    reason: budget ?? (direction === 'scale_down' && isLifted ? CAPPED : direction),
+    reasons: {},
+  };
 }
 
-function decidePair(view: LoadView, wishes: ReadonlyMap<Pool, PoolWish>): LoadOutcome {
-  const ready = { prefill: view.counts.prefill?.ready ?? 0, decode: view.counts.decode?.ready ?? 0 };
-  const wanted = { prefill: wishes.get('prefill')!.count, decode: wishes.get('decode')!.count };
+const CAPPED = 'scale_down_capped_by_throughput';
+
+function decidePair(view: LoadView, prefill: PoolWish, decode: PoolWish): LoadOutcome {
+  const each = (read: (pool: Pool) => number) => ({ prefill: read('prefill'), decode: read('decode') });
+  const wishes = { prefill, decode };
+  const ready = each((pool) => view.counts[pool]?.ready ?? 0);
   const limits = pairLimits(view);
-  const guarded = guardPair(ready, wanted, limits);
-  const counts = guarded.reason === undefined ? clampPair(guarded.counts, limits) : guarded.counts;
-  const isChanged = counts.prefill !== ready.prefill || counts.decode !== ready.decode;
+  const asked = each((pool) => wishes[pool].count ?? ready[pool]);
+  const lifted = each((pool) => Math.max(asked[pool], floorOf(pool, view)));
+  const least = each((pool) => Math.max(lifted[pool], limits.endpointsMin[pool]));
+  const isLifted = lifted.prefill > asked.prefill || lifted.decode > asked.decode;
+  const { counts, reason: budget } = settlePair(ready, isLifted ? fitCeiling(ready, least, limits) : least, limits);
   const reasonOf = (pool: Pool): LoadReason => {
-    const wish = wishes.get(pool)!;
-    const isKept = counts[pool] === ready[pool];
-    // Why a pool stays is of interest only where the other does not move.
-    if (isKept && isChanged && !STRENGTHS.includes(wish.reason)) return 'no_change';
-    if (counts[pool] === wish.count) return wish.reason;
-    if (isKept) return 'no_change';
-    return counts[pool] > ready[pool] ? 'scale_up' : 'scale_down';
+    if (counts[pool] > ready[pool]) return 'scale_up';
+    if (lifted[pool] > asked[pool] && asked[pool] < ready[pool]) return CAPPED;
+    return counts[pool] < ready[pool] ? 'scale_down' : 'no_change';
   };
   const reasons = { prefill: reasonOf('prefill'), decode: reasonOf('decode') };
+  if (counts.prefill !== ready.prefill || counts.decode !== ready.decode) {
+    return { targets: counts, proposed: counts, reason: budget ?? strongest(reasons), reasons };
+  }
+  // Nothing moves: what a pool has to say of that is worth more than that it stays.
+  const told = (pool: Pool): LoadReason | undefined =>
+    wishes[pool].reason === 'no_change' ? undefined : wishes[pool].reason;
   return {
-    targets: isChanged ? counts : undefined,
-    reason: guarded.reason ?? strongest([reasons.prefill, reasons.decode]),
-    reasons,
+    reason: budget ?? told('prefill') ?? told('decode') ?? strongest(reasons),
+    reasons: { prefill: told('prefill') ?? reasons.prefill, decode: told('decode') ?? reasons.decode },
   };
 }
 
-const STRENGTHS: readonly LoadReason[] = ['scale_up', 'scale_down_capped_by_throughput', 'scale_down'];
+const STRENGTHS: readonly LoadReason[] = ['scale_up', CAPPED, 'scale_down'];
 
-/** Of two pools that which moved most; where none did, what says more than that. */
-function strongest(reasons: readonly LoadReason[]): LoadReason {
-  return (
-    STRENGTHS.find((reason) => reasons.includes(reason)) ??
-    reasons.find((reason) => reason !== 'no_change') ??
-    'no_change'
-  );
+/** Of two pools that which moved most. */
+function strongest({ prefill, decode }: Readonly<Record<Pool, LoadReason>>): LoadReason {
+  return STRENGTHS.find((reason) => reason === prefill || reason === decode) ?? 'no_change';
 }

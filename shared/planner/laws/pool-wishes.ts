@@ -7,6 +7,8 @@ import type { EngineCapabilities, LoadReason, Pool } from '../types.ts';
 /** What the estimates of a pool go by. */
 export interface LatencyView {
   readonly workers: number;
+  /** Workers that are being started, and may still be cancelled. */
+  readonly pending: number;
   readonly passes: readonly ForwardPass[];
   readonly model: PassModel;
   readonly limits: EngineLimits;
@@ -31,9 +33,10 @@ export function byTtft(view: LatencyView): LatencyWish {
     const decode = isAggregated ? { decodeScale: share, withQueuedDecode: true } : {};
     const own = estimateTtftMs(model, limits, pass, { kvHitRate, queueScale: 0, ...decode });
     const loaded = estimateTtftMs(model, limits, pass, { kvHitRate, queueScale: share, ...decode });
-    if (own === undefined || loaded === undefined) return undefined;
+    if (own === undefined) return undefined;
     const room = (config.ttft_ms - own) * (config.load_scaling_down_sensitivity / 100);
-    return room > 0 && loaded - own < room;
+    if (room <= 0 && !(isAggregated && loaded === undefined)) return false;
+    return loaded === undefined ? undefined : loaded - own < room;
   };
   return decide(view, estimates, config.ttft_ms, fits);
 }
@@ -59,28 +62,33 @@ export function byItl(view: LatencyView): LatencyWish {
 }
 
 function decide(
-  { workers, passes, config, endpointsMin }: LatencyView,
+  { workers, pending, passes, endpointsMin }: LatencyView,
   estimates: readonly (number | undefined)[],
   targetMs: number,
   /** Whether an engine holds its target with this many times its load; undefined where the model does not say. */
   fits: (pass: ForwardPass, share: number) => boolean | undefined,
 ): LatencyWish {
   const known = estimates.filter((estimate) => estimate !== undefined);
-  if (known.length === 0) return { wish: { count: workers, reason: 'insufficient_data' }, estimatedMs: undefined };
-  const estimatedMs = Math.max(...known);
-  const wish = (count: number, reason: PoolWish['reason']): LatencyWish => ({ wish: { count, reason }, estimatedMs });
-  if (known.every((estimate) => estimate > targetMs)) return wish(workers + 1, 'scale_up');
-  const fewer = Math.max(workers - 1, endpointsMin);
-  if (workers <= 1 || fewer >= workers || config.load_scaling_down_sensitivity === 0) return wish(workers, 'no_change');
-  const share = workers / (workers - 1);
-  const isRoomy = passes.every((pass) => fits(pass, share) === true);
-  return isRoomy ? wish(fewer, 'scale_down') : wish(workers, 'scale_down_refused_consolidation');
+  const estimatedMs = known.length === 0 ? undefined : Math.max(...known);
+  const share = workers > 1 ? workers / (workers - 1) : 1;
+  // The first engine that would not hold, or of which that is not known, decides.
+  const isAsked = workers > 1 || pending > 0;
+  const obstacle = isAsked ? passes.map((pass) => fits(pass, share)).find((isFit) => isFit !== true) : undefined;
+  const isRoomy = isAsked && passes.every((pass) => fits(pass, share) === true);
+  const stay = (reason: PoolWish['reason']): LatencyWish => {
+    const isRefused = isAsked && !isRoomy && obstacle === false;
+    return { wish: { reason: isRefused ? 'scale_down_refused_consolidation' : reason }, estimatedMs };
+  };
+  if (known.length === 0) return stay('insufficient_data');
+  if (known.every((estimate) => estimate > targetMs)) return { wish: { count: workers + 1 }, estimatedMs };
+  if (isRoomy) return { wish: { count: Math.max(workers - 1, endpointsMin) }, estimatedMs };
+  return stay('no_change');
 }
 
-/** What a loop wants of a pool, and why. */
+/** What a loop wants of a pool: a number of workers, or none, and then why. */
 export interface PoolWish {
-  readonly count: number;
-  readonly reason: LoadReason;
+  readonly count?: number | undefined;
+  readonly reason?: LoadReason | undefined;
 }
 
 interface Threshold {
@@ -96,25 +104,27 @@ interface Threshold {
  */
 export function byThresholds(
   pool: Pool,
-  workers: number,
-  passes: readonly ForwardPass[],
+  {
+    workers,
+    pending,
+    passes,
+    config,
+    endpointsMin,
+  }: Omit<LatencyView, 'model' | 'limits' | 'kvHitRate' | 'acceptLength'>,
   engine: EngineCapabilities | undefined,
-  config: PlannerConfig,
-  endpointsMin: number,
 ): PoolWish {
   const values = passes.map((pass) => loadOf(pool, pass, engine, config));
   if (values.length === 0 || workers === 0 || values.some((value) => value === undefined)) {
-    return { count: workers, reason: 'insufficient_data' };
+    return { reason: 'insufficient_data' };
   }
   const { up, down, isUpInclusive, isDownInclusive } = thresholdOf(pool, config);
   const most = Math.max(...(values as readonly number[]));
-  if (isUpInclusive ? most >= up : most > up) return { count: workers + 1, reason: 'scale_up' };
+  if (isUpInclusive ? most >= up : most > up) return { count: workers + 1 };
   const isIdle = isDownInclusive ? most <= down : most < down;
+  if (!isIdle || (workers <= 1 && pending === 0)) return { reason: 'no_change' };
   const fewer = Math.max(workers - 1, endpointsMin);
-  if (!isIdle || workers <= 1 || fewer >= workers || (most * workers) / fewer >= up) {
-    return { count: workers, reason: 'no_change' };
-  }
-  return { count: fewer, reason: 'scale_down' };
+  const isTooFew = fewer > 0 && fewer < workers && (most * workers) / fewer >= up;
+  return { count: isTooFew ? workers : fewer };
 }
 
 function loadOf(

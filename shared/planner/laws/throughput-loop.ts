@@ -1,7 +1,14 @@
 import type { PlannerConfig } from '../config.ts';
 import { capacityOf } from '../forward-pass/estimates.ts';
 import { type PassModelState, passModel } from '../forward-pass/model.ts';
-import { clampSingle, guardPair, guardSingle } from '../gpu-budget.ts';
+import {
+  type BudgetReason,
+  fitCeiling,
+  type GpuBounds,
+  guardSingle,
+  type PoolPair,
+  settlePair,
+} from '../gpu-budget.ts';
 import type { EngineCapabilities, PerPool, Pool, PoolCounts, Targets, ThroughputReason } from '../types.ts';
 import { endpointsMinOf, kindOf, limitsOf, modelOptions, pairLimits, poolsOf } from './load-loop.ts';
 
@@ -52,7 +59,7 @@ export function runThroughputLoop(view: ThroughputView): ThroughputOutcome {
   const enginesOf = (pool: Pool): number =>
     missing.length > 0 ? (counts[pool]?.ready ?? 0) : perSecond / capacities[pool]!;
   const wanted = Object.fromEntries(pools.map((pool) => [pool, neededOf(pool, enginesOf(pool), view)]));
-  const { fitted, reason } = withinBudget(view, wanted);
+  const { counts: fitted, reason } = pools.length > 1 ? fitPair(view, wanted) : fitSingle(view, pools[0]!, wanted);
   const isChanged = pools.some((pool) => fitted[pool] !== (counts[pool]?.ready ?? 0));
   const found = view.setsFloors ? { floors: fitted } : { targets: isChanged ? fitted : undefined };
   if (missing.length > 0) {
@@ -94,20 +101,37 @@ function neededOf(pool: Pool, engines: number, { config, counts }: ThroughputVie
   return Math.max(endpointsMin, Math.min(ready + step, Math.max(ready - step, needed)));
 }
 
-function withinBudget(view: ThroughputView, wanted: PerPool<number>) {
-  const { config, counts, setsFloors } = view;
-  const pools = poolsOf(config);
-  const { gpus, bounds: all, endpointsMin } = pairLimits(view);
-  const bounds = setsFloors ? { min: -1, max: all.max } : all;
-  if (pools.length > 1) {
-    const ready = { prefill: counts.prefill?.ready ?? 0, decode: counts.decode?.ready ?? 0 };
-    const pair = { prefill: wanted.prefill ?? 0, decode: wanted.decode ?? 0 };
-    const { counts: fitted, reason } = guardPair(ready, pair, { gpus, bounds, endpointsMin });
-    return { fitted, reason };
+interface Fitted {
+  readonly counts: PerPool<number>;
+  /** Why it is not what was wanted; where something moves all the same, that is reason enough. */
+  readonly reason?: BudgetReason | undefined;
+}
+
+/** Under the ceiling; and within the whole budget where it is to be carried out, not to be needed at least. */
+function fitSingle(view: ThroughputView, pool: Pool, wanted: PerPool<number>): Fitted {
+  const { gpus, bounds, endpointsMin } = pairLimits(view);
+  const ready = view.counts[pool]?.ready ?? 0;
+  const guard = (proposal: number, within: GpuBounds) =>
+    guardSingle(ready, proposal, gpus[pool], within, endpointsMin[pool]);
+  const ceiling = guard(wanted[pool] ?? ready, { min: -1, max: bounds.max });
+  if (view.setsFloors) {
+    const isHeld = ceiling.reason === 'gpu_budget_guard_hold';
+    return { counts: { [pool]: ceiling.count }, reason: isHeld ? ceiling.reason : undefined };
   }
-  const pool = pools[0]!;
-  const ready = counts[pool]?.ready ?? 0;
-  const guarded = guardSingle(ready, wanted[pool] ?? ready, gpus[pool], bounds, endpointsMin[pool]);
-  const count = clampSingle(guarded.count, gpus[pool], { min: -1, max: bounds.max }, endpointsMin[pool]);
-  return { fitted: { [pool]: count }, reason: guarded.reason };
+  const { count, reason } = guard(ceiling.count, bounds);
+  return { counts: { [pool]: count }, reason: count === ready ? (reason ?? ceiling.reason) : undefined };
+}
+
+/** The same for two pools. */
+function fitPair(view: ThroughputView, wanted: PerPool<number>): Fitted {
+  const { counts: now } = view;
+  const limits = pairLimits(view);
+  const ready = { prefill: now.prefill?.ready ?? 0, decode: now.decode?.ready ?? 0 };
+  const pair = { prefill: wanted.prefill ?? 0, decode: wanted.decode ?? 0 };
+  const isNow = ({ prefill, decode }: PoolPair): boolean => prefill === ready.prefill && decode === ready.decode;
+  const ceiling = fitCeiling(ready, pair, limits);
+  const held = isNow(ceiling) && !isNow(pair) ? 'gpu_budget_guard_hold' : undefined;
+  if (view.setsFloors) return { counts: { ...ceiling }, reason: held };
+  const { counts, reason } = settlePair(ready, ceiling, limits);
+  return { counts: { ...counts }, reason: isNow(counts) ? (reason ?? held) : undefined };
 }

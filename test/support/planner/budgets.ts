@@ -4,10 +4,10 @@ import {
   fitDirectional,
   guardPair,
   guardSingle,
-  limitPower,
   type PairLimits,
   type PoolPair,
 } from '../../../shared/planner/gpu-budget.ts';
+import { limitPower } from '../../../shared/planner/power-budget.ts';
 import { difference, differs, type PlannerRow, readRows } from './records.ts';
 
 type Args = readonly (number | null)[];
@@ -39,7 +39,8 @@ const PLAYS: Readonly<Record<string, (args: Args) => unknown>> = {
   apply_power_budget: (args) => {
     const [prefill, decode] = args;
     const proposal = { ...(prefill != null && { prefill }), ...(decode != null && { decode }) };
-    const limited = limitPower(proposal, pairAt(args, 2), pairAt(args, 4), args[6] ?? 0, pairAt(args, 7));
+    const limits = { watts: pairAt(args, 4), wattsMax: args[6] ?? 0, endpointsMin: pairAt(args, 7) };
+    const limited = limitPower(proposal, pairAt(args, 2), limits);
     return [limited.proposal.prefill ?? null, limited.proposal.decode ?? null, limited.reason ?? null];
   },
 };

@@ -1,14 +1,16 @@
 import {
   type LoopOutcome,
   type LoopState,
-  learnPasses,
   type PlannerConfig,
+  type PlannerInput,
+  type PlannerState,
   parsePlannerConfig,
-  startLoops,
+  startPlanner,
+  type Targets,
   type TickInput,
   type TrafficWindow,
-  tickLoops,
-  warmUp,
+  teach,
+  tick as tickPlanner,
 } from '../../../shared/planner/index.ts';
 import { readEngine, readPasses } from './passes.ts';
 import { difference, differs, type Json, type PlannerRow, readRows } from './records.ts';
@@ -56,17 +58,17 @@ function readInput(nowS: number, tick: Json): TickInput {
   return { nowS, counts, passes, traffic: readTraffic(tick.traffic as Json | undefined) };
 }
 
-function startOf(row: Json, config: PlannerConfig): LoopState {
+function startOf(row: Json, config: PlannerConfig): PlannerState {
   const measured = perPool((pool) =>
     readPasses(poolOf(row.bootstrap as Json | undefined, pool))?.map((pass) => [pass]),
   );
   const history = ((row.history ?? []) as readonly Json[]).map((window) => readTraffic(window)!);
-  return warmUp(learnPasses(startLoops(0), measured, config), history, config);
+  return teach(startPlanner(0), config, measured, history);
 }
 
 /** The fields of a record, of what was decided. */
-function said(outcome: LoopOutcome, state: LoopState, config: PlannerConfig): Json {
-  const { targets, load, throughput, demand } = outcome;
+function said(targets: Targets | undefined, outcome: LoopOutcome, state: LoopState, config: PlannerConfig): Json {
+  const { load, throughput, demand } = outcome;
   const { prefill, decode } = throughput?.capacities ?? {};
   return {
     scale_to: targets && { prefill: targets.prefill ?? null, decode: targets.decode ?? null },
@@ -105,11 +107,13 @@ function playDecisions(row: Json): readonly string[] {
   for (let nowS = config.tick_seconds; nowS <= endS + 1e-9; nowS += config.tick_seconds) {
     const isNow = ({ at }: { readonly at: number }): boolean => Math.abs(at - nowS) < 1e-6;
     last = ticks.find(isNow) ?? last;
-    const played = tickLoops(state, readInput(nowS, last), config, engines);
+    const told = { ...readInput(nowS, last), started: undefined, held: 0, running: 0 } as PlannerInput;
+    const played = tickPlanner(state, told, { config, engines });
     state = played.state;
+    const { targets, loops } = played.effect;
     const want = expected.find(isNow);
     if (want === undefined) continue;
-    for (const [name, got] of Object.entries(said(played.outcome, state, config))) {
+    for (const [name, got] of Object.entries(said(targets, loops ?? {}, state.loops, config))) {
       if (differs(got, want[name])) failures.push(difference(`at ${nowS} s, ${name}`, got, want[name]));
     }
   }

@@ -32,5 +32,6 @@ export function readEngine(row: Json): EngineCapabilities {
     maxNumSeqs: number(row.max_num_seqs),
     contextLength: number(row.context_length),
     maxKvTokens: number(row.max_kv_tokens),
+    ...(typeof row.power_watts_per_replica === 'number' && { wattsPerReplica: row.power_watts_per_replica }),
   };
 }
