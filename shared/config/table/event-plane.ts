@@ -73,10 +73,11 @@ export const kvEventsRows = {
   vllmKvEventPort: worker.portRange({
     names: 'DYN_VLLM_KV_EVENT_PORT',
     range: { min: 1024 },
-    note: 'rank adds to it; taken = an error, a range = the first free one',
+    note: 'rank adds to it',
     defaultText: 'one of STATOR_ENGINE_PORTS',
     source: 'older Dynamo',
-    about: 'Port of the event stream that a started engine is set up with.',
+    about:
+      'Port of the event stream of a started engine: one that is taken is an error, of a range the first free one is used.',
   }),
   vllmKvEventsUseIntBlockHashes: worker.boolOrUnset({
     names: 'VLLM_KV_EVENTS_USE_INT_BLOCK_HASHES',

@@ -172,9 +172,9 @@ export const workerRows = {
   }),
   vllmNixlSideChannelPort: worker.port({
     names: 'VLLM_NIXL_SIDE_CHANNEL_PORT',
-    note: 'rank adds to it; taken = an error',
+    note: 'rank adds to it',
     defaultText: 'one of STATOR_ENGINE_PORTS',
-    about: 'Port of the side channel of the NIXL connector.',
+    about: 'Port of the side channel of the NIXL connector; one that is taken is an error.',
   }),
   vllmServerDevMode: worker.boolOrUnset({
     names: 'VLLM_SERVER_DEV_MODE',

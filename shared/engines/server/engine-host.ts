@@ -6,7 +6,14 @@ import { ask, Upstream, type UpstreamAnswer, type UpstreamMessage } from '../htt
 import type { EngineServer } from './dialect.ts';
 import { EngineProcess, levelOfLine, type ProcessEnd } from './engine-process.ts';
 import { HeldPorts } from './held-ports.ts';
-import { type LaunchPlan, type LaunchPorts, type OptionalArgument, takePorts } from './launch-plan.ts';
+import {
+  isMissing,
+  type LaunchPlan,
+  type LaunchPorts,
+  missingText,
+  type OptionalArgument,
+  takePorts,
+} from './launch-plan.ts';
 import { patientServer } from './patient-server.ts';
 import { learnArguments } from './understood-arguments.ts';
 
@@ -188,7 +195,7 @@ export class EngineHost implements EngineServer {
       await process.stop(STOP_GRACE_MS);
       if (signal.aborted) throw thrown;
       const refused = end === undefined ? [] : refusedArguments(end, optional);
-      if (end !== undefined && isMissing(end, launch)) throw new Error(missingText(command.program, launch));
+      if (end !== undefined && isMissing(end, launch)) throw new Error(missingText(launch));
       if (refused.length === 0) throw end === undefined ? thrown : new Error(end.reason);
       const args = refused.flatMap(({ words }) => words);
       logger.warn('the engine refused some arguments: starting it without them', { args });
@@ -226,19 +233,6 @@ export class EngineHost implements EngineServer {
 
 function faultOfHealth({ status }: UpstreamAnswer): string | undefined {
   return status === 200 ? undefined : `its health check answers ${status}`;
-}
-
-const SHELL_FOUND_NOTHING = 127;
-
-function isMissing({ code, tail }: ProcessEnd, { missing }: LaunchPlan): boolean {
-  return code === SHELL_FOUND_NOTHING || tail.some((line) => missing.test(line));
-}
-
-function missingText(program: string, { install }: LaunchPlan): string {
-  return (
-    `the engine is not installed here (\`${program}\` cannot run it): ${install}, name another command with --engine-command, ` +
-    'or attach a server that runs already with --engine-url'
-  );
 }
 
 /** Those of `optional` that the engine's argument parser said it does not know. */

@@ -1,4 +1,4 @@
-import type { LaunchCommand } from './engine-process.ts';
+import type { LaunchCommand, ProcessEnd } from './engine-process.ts';
 import type { HeldPorts, PortWish } from './held-ports.ts';
 import type { KnownReleases } from './understood-arguments.ts';
 
@@ -78,4 +78,18 @@ export function givenPort(setting: string, value: unknown, more: Partial<PortWis
   const port = typeof value === 'string' && /^\d+$/.test(value) ? Number(value) : value;
   if (typeof port !== 'number' || !Number.isInteger(port) || port < 1 || port > 65_535) return undefined;
   return { ...more, setting, ports: { first: port, last: port } };
+}
+
+const SHELL_FOUND_NOTHING = 127;
+
+/** Whether a program ended because the engine is not installed. */
+export function isMissing({ code, tail }: ProcessEnd, { missing }: LaunchPlan): boolean {
+  return code === SHELL_FOUND_NOTHING || tail.some((line) => missing.test(line));
+}
+
+export function missingText({ program: [program], install }: LaunchPlan): string {
+  return (
+    `the engine is not installed here (\`${program}\` cannot run it): ${install}, name another command with --engine-command, ` +
+    'or attach a server that runs already with --engine-url'
+  );
 }

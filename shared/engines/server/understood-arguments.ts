@@ -4,7 +4,7 @@ import type { Clock } from '../../clock/index.ts';
 import { untilAborted } from '../../concurrency/index.ts';
 import type { Logger } from '../../telemetry/index.ts';
 import { EngineProcess } from './engine-process.ts';
-import type { LaunchPlan, OptionalArgument } from './launch-plan.ts';
+import { isMissing, type LaunchPlan, missingText, type OptionalArgument } from './launch-plan.ts';
 
 /** The releases of which it is known what they understand, both included: `0.20.0`, and `0.33` with whatever follows it. */
 export interface KnownReleases {
@@ -46,9 +46,10 @@ export interface Learned {
  * Asks an engine what it understands before it loads: a start that fails on an argument costs as long as a whole import of
  * its libraries. The interpreter of the program knows the version in a moment; a program that hides its interpreter is asked
  * itself. Of a release that is not in the table the list of arguments is read. One that answers nothing is taken for the oldest.
+ * Rejects when the engine is not installed.
  */
 export async function learnArguments(plan: LaunchPlan, deps: LearnDeps): Promise<Learned> {
-  const ask: Ask = (words, limitMs) => answerOf(words, limitMs, deps);
+  const ask: Ask = (words, limitMs) => answerOf(words, limitMs, plan, deps);
   const { program, optional, releases } = plan;
   if (optional.length === 0) return { version: undefined, optional };
   if (optional.length === 0) return { version: undefined, optional };
@@ -122,7 +123,12 @@ async function firstLines(path: string): Promise<string> {
 }
 
 /** In a process group of its own, as an engine is: nothing that was asked outlives its answer. */
-async function answerOf(words: readonly [string, ...string[]], limitMs: number, deps: LearnDeps): Promise<Answer> {
+async function answerOf(
+  words: readonly [string, ...string[]],
+  limitMs: number,
+  plan: LaunchPlan,
+  deps: LearnDeps,
+): Promise<Answer> {
   const { clock, signal } = deps;
   const [program, ...args] = words;
   const lines: string[] = [];
@@ -130,6 +136,8 @@ async function answerOf(words: readonly [string, ...string[]], limitMs: number, 
   const asked = new EngineProcess({ command: { program, args, env: {} }, clock, onLine });
   try {
     const end = await untilAborted(asked.endedWithin(limitMs), signal);
+    const isProgram = plan.program.every((word, at) => word === words[at]); // not its interpreter, which may have moved
+    if (end !== undefined && isProgram && isMissing(end, plan)) throw new Error(missingText(plan));
     return { text: lines.join('\n'), isWhole: end?.code === 0, isLate: end === undefined };
   } finally {
     await asked.stop(0);

@@ -150,6 +150,7 @@ describe('an engine that the worker starts', () => {
       'the engine is not installed here (`/nowhere/vllm` cannot run it): pip install vllm, name another command with ' +
         '--engine-command, or attach a server that runs already with --engine-url',
     );
+    expect(starts()).toEqual([]); // it was asked what it understands
   });
 
   it.each([
