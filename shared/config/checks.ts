@@ -194,8 +194,9 @@ const DEPENDENCIES: readonly Dependency[] = [
   },
   {
     setting: 'enableMultimodal',
-    holds: ({ values }) => values.enableMultimodal !== true || values.engine === 'vllm' || values.engine === 'openai',
-    says: 'needs --engine vllm; --engine openai hands media on without it',
+    holds: ({ values }) =>
+      values.enableMultimodal !== true || ['vllm', 'trtllm', 'openai'].includes(values.engine ?? ''),
+    says: 'needs --engine vllm or trtllm; --engine openai hands media on without it',
   },
   ...WORKER_KINDS,
   {

@@ -69,6 +69,31 @@ describe('workers that start TensorRT-LLM', () => {
     expect((await engineOf(prefill)).options).toMatchObject({ cache_transceiver_config: { backend: 'DEFAULT' } });
   });
 
+  it('take pictures with --enable-multimodal, each at a home of its own, and text as ever', async () => {
+    const sees = [...NAMED, '--namespace=eyes', '--enable-multimodal'];
+    const [frontend, ...workers] = await Promise.all([
+      fleet.frontend(['--namespace=eyes', '--router-mode=kv']),
+      fleet.worker(sees),
+      fleet.worker(sees),
+    ]);
+    await fleet.untilWorkers(frontend, 2, 'served');
+    const urlOf = (picture: number): string =>
+      `data:image/png;base64,${Buffer.from(`picture ${picture}`).toString('base64')}`;
+    const pictures = Array.from({ length: 12 }, (_, picture) => urlOf(picture));
+    for (const url of [...pictures, ...pictures]) {
+      const content = [{ type: 'image_url', image_url: { url } }];
+      const body = { model: 'served', messages: [{ role: 'user', content }] };
+      const answer = await postJson(`${frontend.url}/v1/chat/completions`, body);
+      expect(await answer.json()).toMatchObject({ choices: [{ message: { content: 'a cat' } }] });
+    }
+    const engines = await Promise.all(workers.map(engineOf));
+    const timesAt = engines.map(({ received }) =>
+      pictures.map((url) => received.filter((text) => text.includes(`"${url}"`)).length),
+    );
+    for (const times of timesAt) expect(new Set(times)).toEqual(new Set([0, 2]));
+    expect((await askAbout(frontend, 'text', 20, 'served')).cached).toBe(0);
+  });
+
   it('say what is wrong', async () => {
     const frontend = await fleet.frontend(['--namespace=odd']);
     await fleet.worker([...NAMED, '--namespace=odd', '--block-size=16']);

@@ -3,6 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { ResolvedConfig } from '../../config/index.ts';
 import { withMediaGuard } from '../media/guarded-engine.ts';
+import { createMultimodalEngine } from '../media/multimodal-engine.ts';
 import { givenValue, launchBasics, openedServer, servedNameOf, serverSettings } from '../server/launch.ts';
 import type { LaunchPlan, LaunchPorts } from '../server/launch-plan.ts';
 import { ServerEngine, type ServerEngineDeps, type ServerEngineOptions } from '../server/server-engine.ts';
@@ -35,7 +36,13 @@ export const trtllm: EngineKind = {
       context,
     );
     const own = folder === undefined ? engine : withoutFolder(engine, folder);
-    return openedServer(withMediaGuard(own, settings, context.clock), config);
+    const guarded = withMediaGuard(own, settings, context.clock);
+    const multimodal = createMultimodalEngine(guarded, {
+      accepts: settings.enableMultimodal,
+      isEncoder: false,
+      promptTemplate: givenValue(config, 'mmPromptTemplate'),
+    });
+    return openedServer(multimodal, config);
   },
 };
 

@@ -24,6 +24,8 @@ import { CONTEXT_ONLY, FIELDS, generationParams, prefillResult, readTrtllmAnswer
 export interface TrtllmDialectOptions {
   /** Clients' bodies go to the server, which then renders and tokenizes itself. @default false */
   readonly takesText?: boolean;
+  /** Chats that name media do. @default false */
+  readonly takesMedia?: boolean;
   /** The engine computes prompts and hands their blocks to decode workers. @default false */
   readonly isPrefill?: boolean;
   /** Whether its KV events are asked for: they go to one reader alone. @default true */
@@ -67,7 +69,13 @@ export class TrtllmDialect implements EngineDialect {
     const name = readModels(models.text)[0]?.id;
     if (name === undefined) throw new Error('the engine lists no model: is it trtllm-serve?');
     this.#modelName = name;
-    const { takesText = false, followsEvents = true, maxNumSeqs, maxNumBatchedTokens } = this.#options;
+    const {
+      takesText = false,
+      takesMedia = false,
+      followsEvents = true,
+      maxNumSeqs,
+      maxNumBatchedTokens,
+    } = this.#options;
     if (!takesText) await this.#needIds(server);
     const cache = await cacheOf(server);
     return {
@@ -80,6 +88,7 @@ export class TrtllmDialect implements EngineDialect {
         dataParallelSize: 1,
         modelInput: takesText ? 'Text' : 'Tokens',
         modelType: takesText ? ['Chat'] : ['Chat', 'Completions'],
+        ...(takesMedia && !takesText ? { takesMediaChats: true } : {}),
         publishesKvEvents: followsEvents && !takesText,
         takesPromptEmbeds: false,
         modelName: name,
@@ -100,7 +109,7 @@ export class TrtllmDialect implements EngineDialect {
   plan(request: TokenRequest, sink: EngineSink): Plan {
     const { tokenIds } = request.input;
     if (request.multiModalData !== undefined || request.embedding !== undefined) {
-      const what = request.embedding === undefined ? 'media' : 'embeddings';
+      const what = request.embedding === undefined ? 'media without --enable-multimodal' : 'embeddings';
       throw workerError('NotImplemented', `this engine (TensorRT-LLM) is given no ${what}`);
     }
     const isPrefill = this.#options.isPrefill === true && request.isHealthCheck !== true;

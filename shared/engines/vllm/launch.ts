@@ -1,6 +1,7 @@
 import { networkInterfaces } from 'node:os';
 import type { ResolvedConfig, Settings } from '../../config/index.ts';
 import { withMediaGuard } from '../media/guarded-engine.ts';
+import { createMultimodalEngine } from '../media/multimodal-engine.ts';
 import { forKind } from '../server/embedder.ts';
 import { EngineProcess, type LaunchCommand, levelOfLine } from '../server/engine-process.ts';
 import { HeldPorts } from '../server/held-ports.ts';
@@ -18,7 +19,6 @@ import { ServerEngine, type ServerEngineDeps, type ServerEngineOptions } from '.
 import { toldBy } from '../server/told.ts';
 import type { Engine, EngineContext, EngineKind, SecondaryNode } from '../types.ts';
 import { createIdentifyingEngine, keepsIdentities } from './media-identities.ts';
-import { createMultimodalEngine } from './multimodal-engine.ts';
 import { handsOver, vllmPorts } from './ports.ts';
 import { optionalArguments, VLLM_RELEASES } from './releases.ts';
 import { VllmDialect, type VllmDialectOptions } from './vllm-dialect.ts';

@@ -59,6 +59,8 @@ export class MediaPrompt {
   readonly #media: readonly NamedMedium[];
   /** As rendered here, a placeholder for each medium; empty where it cannot be. */
   readonly #rendered: Uint32Array;
+  /** Tokens before the first medium, where its placeholder is not known. */
+  readonly #before: number;
   readonly #isPlain: boolean;
   readonly #tokens: Uint32Array;
   readonly #places: readonly MediaPlace[];
@@ -69,13 +71,17 @@ export class MediaPrompt {
     model: string,
     memory: MediaMemory,
     media: readonly NamedMedium[],
-    rendered: Uint32Array,
-    isPlain: boolean,
+    {
+      rendered,
+      before,
+      isPlain,
+    }: { readonly rendered: Uint32Array; readonly before: number; readonly isPlain: boolean },
   ) {
     this.#model = model;
     this.#memory = memory;
     this.#media = media;
     this.#rendered = rendered;
+    this.#before = before;
     this.#isPlain = isPlain;
     const expanded = this.#expand();
     this.#tokens = expanded.tokens;
@@ -95,14 +101,21 @@ export class MediaPrompt {
     const isPlain = READING.every((field) => request.body?.[field] == null);
     const reading = isPlain ? undefined : READING.map((field) => request.body?.[field]);
     const media = mediaOf(request.prompt, memory, reading);
-    let rendered: Uint32Array = NO_TOKENS;
-    try {
-      const limits = { model: model.primaryName, contextLength: 0, signal };
-      rendered = (await tokenizePrompt(asRendered(request), loaded, tools, limits)).tokenIds;
-    } catch (thrown) {
-      if (!(thrown instanceof ServeError) || thrown.code !== 'invalid_value') throw thrown;
-    }
-    return new MediaPrompt(rootOf(model.pool).key, memory, media, rendered, isPlain);
+    const limits = { model: model.primaryName, contextLength: 0, signal };
+    const render = async (shown: GenerationRequest): Promise<Uint32Array> => {
+      try {
+        return (await tokenizePrompt(shown, loaded, tools, limits)).tokenIds;
+      } catch (thrown) {
+        if (!(thrown instanceof ServeError) || thrown.code !== 'invalid_value') throw thrown;
+        return NO_TOKENS;
+      }
+    };
+    const key = rootOf(model.pool).key;
+    const rendered = await render(withParts(request, (kind) => [{ type: kind }]));
+    const kinds = media.map(({ kind }) => kind);
+    const isPlaced = placesOf(rendered, kinds, memory.placeholdersOf(key)) !== undefined;
+    const before = isPlaced ? 0 : commonLength(rendered, await render(withParts(request, () => [])));
+    return new MediaPrompt(key, memory, media, { rendered, before, isPlain });
   }
 
   /** Whether the worker's answer is to say what the prompt became. */
@@ -156,8 +169,8 @@ export class MediaPrompt {
     const kinds = media.map(({ kind }) => kind);
     const placeholders = placesOf(rendered, kinds, this.#memory.placeholdersOf(model));
     if (placeholders === undefined) {
-      // Somewhere behind its beginning: nothing of it may be taken for the same prompt with other media.
-      return { tokens: rendered, places: media.map(({ hash }) => ({ start: 0, end: 1, hash })), unknown: media };
+      const start = this.#before; // from there on nothing may be taken for the same prompt with other media
+      return { tokens: rendered, places: media.map(({ hash }) => ({ start, end: start + 1, hash })), unknown: media };
     }
     const pieces: Uint32Array[] = [];
     const places: MediaPlace[] = [];
@@ -231,18 +244,27 @@ function urlOf(part: Readonly<Record<string, unknown>>): string | undefined {
   return typeof url === 'string' ? url : undefined;
 }
 
-/** The request with its media as engines show them to templates. */
-function asRendered(request: GenerationRequest): GenerationRequest {
+/** The request with what `shown` makes of each medium: engines show templates its kind alone. */
+function withParts(
+  request: GenerationRequest,
+  shown: (kind: MediaKind) => readonly Readonly<Record<string, unknown>>[],
+): GenerationRequest {
   const { prompt } = request;
   if (prompt.kind !== 'chat') return request;
   const messages = prompt.messages.map((message): ChatMessage => {
     const { content } = message;
     if (!Array.isArray(content)) return message;
-    const shown = content.map((part: Readonly<Record<string, unknown>>) => {
+    const parts = content.flatMap((part: Readonly<Record<string, unknown>>) => {
       const kind = kindOf(part);
-      return kind === undefined ? part : { type: kind };
+      return kind === undefined ? [part] : shown(kind);
     });
-    return { ...message, content: shown };
+    return { ...message, content: parts };
   });
   return { ...request, prompt: { ...prompt, messages } };
+}
+
+function commonLength(a: Uint32Array, b: Uint32Array): number {
+  let length = 0;
+  while (length < a.length && length < b.length && a[length] === b[length]) length++;
+  return length;
 }

@@ -136,7 +136,7 @@ describe('settings that need each other', () => {
     [
       'worker',
       ['--engine=mocker', '--enable-multimodal'],
-      '--enable-multimodal needs --engine vllm; --engine openai hands media on without it',
+      '--enable-multimodal needs --engine vllm or trtllm; --engine openai hands media on without it',
     ],
     [
       'worker',

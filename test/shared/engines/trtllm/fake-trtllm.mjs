@@ -125,6 +125,15 @@ function complete(response, text) {
   return response.end('data: [DONE]\n\n');
 }
 
+/** Chats with media alone come here. */
+function see(response, text) {
+  received.push(text);
+  const message = { role: 'assistant', content: 'a cat' };
+  const choices = [{ index: 0, message, finish_reason: 'stop' }];
+  const usage = { prompt_tokens: 300, completion_tokens: 2, total_tokens: 302 };
+  json(response, JSON.stringify({ id: 'c', object: 'chat.completion', created: 1, model, choices, usage }));
+}
+
 const METRICS =
   'trtllm_num_requests_running{model_name="m"} 0\ntrtllm_kv_cache_utilization{model_name="m"} 0.5\npython_info 1\n';
 const routes = {
@@ -144,5 +153,6 @@ createServer(async (request, response) => {
   for await (const part of request) text += part;
   const route = `${request.method} ${request.url.split('?')[0]}`;
   if (route === 'POST /v1/completions') return complete(response, text);
+  if (route === 'POST /v1/chat/completions') return see(response, text);
   return routes[route] === undefined ? json(response, '{"detail":"Not Found"}', 404) : routes[route](response);
 }).listen(Number(value('--port')), '127.0.0.1');

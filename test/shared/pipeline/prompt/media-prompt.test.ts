@@ -153,6 +153,13 @@ describe('a chat with media', () => {
     expect(hashesOf(await mediaOf(seven(DOG)))).not.toEqual(hashesOf(await mediaOf(seven(`${DOG}AA`))));
   });
 
+  it('is known up to its first picture also where nothing was ever learned of the model', async () => {
+    const text = told([...letters('abcdefgh'), ...pads(4)], []);
+    const [dog, cow] = [await mediaOf(chat('abcdefghij', DOG, 'klm')), await mediaOf(chat('abcdefghij', CAT, 'klm'))];
+    expect(hashesOf(dog).slice(0, 4)).toEqual(text.slice(0, 4));
+    expect(hashesOf(dog).slice(4)).not.toEqual(hashesOf(cow).slice(4));
+  });
+
   it('learns by its address what the worker read there, and again when that has changed', async () => {
     const url = 'https://pictures/1.png';
     await learn(url, 9, 'a'.repeat(64));

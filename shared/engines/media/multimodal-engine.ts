@@ -1,9 +1,9 @@
 import { toServeError, workerError } from '../../errors/index.ts';
 import type { EngineOutput, EngineRequest } from '../../protocol/index.ts';
 import { asRecord, isRecord } from '../../records/index.ts';
-import { withGenerate } from '../media/guarded-engine.ts';
-import { mediaUrlsOf } from '../media/media-urls.ts';
 import type { Engine, EngineSink } from '../types.ts';
+import { withGenerate } from './guarded-engine.ts';
+import { mediaUrlsOf } from './media-urls.ts';
 
 export interface MultimodalOptions {
   /** Media parts are accepted (`--enable-multimodal`). */
@@ -17,7 +17,7 @@ export interface MultimodalOptions {
 type Body = Readonly<Record<string, unknown>>;
 
 /**
- * A vLLM that takes media, or says that it does not. What an encode worker made of them comes as `encoder_result` and goes to
+ * An engine that takes media, or says that it does not. What an encode worker made of them comes as `encoder_result` and goes to
  * the engine as the `ec_transfer_params` of its encoder-cache connector, and the other way round: nobody looks inside.
  *
  * | `engine` is | health check | names media | else |

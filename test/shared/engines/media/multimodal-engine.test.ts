@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import type { Engine } from '../../../../shared/engines/index.ts';
-import { createMultimodalEngine, type MultimodalOptions } from '../../../../shared/engines/vllm/multimodal-engine.ts';
+import { createMultimodalEngine, type MultimodalOptions } from '../../../../shared/engines/media/multimodal-engine.ts';
 import { workerError } from '../../../../shared/errors/index.ts';
 import type { EngineOutput, EngineRequest } from '../../../../shared/protocol/index.ts';
 import { chatRequest, RecordingSink } from '../recording-sink.ts';
