@@ -29,7 +29,8 @@ export const modelRows = {
     hint: 'give a local model folder: models are not downloaded',
     defaultText: 'the built-in model in stator local',
     source: 'Dynamo',
-    about: 'Local model folder; stator local default is the built-in model.',
+    about:
+      "Local model folder. A frontend takes tokenizer and template from it where the worker's files are not to be had; it must hold a tokenizer.",
   }),
   artifactsCacheDir: edges.folder({
     names: 'STATOR_ARTIFACTS_CACHE_DIR',
