@@ -271,9 +271,9 @@ describe('a command that cannot start', () => {
     },
   );
 
-  it('for an empty model folder names the file that is missing', async () => {
-    const { code, stderr } = await runStator(['local', '--http-port=0', `--model-path=${empty}`]);
-    expect(code).toBe(1);
+  it.each(['local', 'frontend'])('for an empty model folder names the file that is missing: %s', async (command) => {
+    const { code, stderr } = await runStator([command, '--http-port=0', `--model-path=${empty}`]);
+    expect(code).toBe(2);
     expect(stderr).toMatch(/^stator: .*tokenizer\.json[^\n]*\n$/);
   });
 
