@@ -53,6 +53,8 @@ export interface EngineDialect {
   followEvents?(info: EngineInfo, deps: FeedDeps): EventFeed | undefined;
   /** What tells the server to, by POST; so do the next two. Absent = it cannot, as of the rest. */
   readonly clearKvBlocks?: UpstreamMessage;
+  /** Some releases leave the cache as it is while requests run, and answer that they have emptied it. @default false */
+  readonly clearsInSilence?: boolean;
   sleep?(level: number): UpstreamMessage;
   wake?(tags: readonly string[]): UpstreamMessage;
   /** Paths that take an adapter. */

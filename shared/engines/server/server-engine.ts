@@ -1,5 +1,5 @@
 import type { Clock, Timer } from '../../clock/index.ts';
-import { detailOf, reasonOf, toServeError, workerError } from '../../errors/index.ts';
+import { detailOf, reasonOf, type ServeError, toServeError, workerError } from '../../errors/index.ts';
 import type { EngineRequest } from '../../protocol/index.ts';
 import { asRecord } from '../../records/index.ts';
 import type { Logger } from '../../telemetry/index.ts';
@@ -238,8 +238,17 @@ export class ServerEngine implements Engine {
   }
 
   async clearKvBlocks(): Promise<void> {
-    await this.#tell(this.#dialect.clearKvBlocks, 'clear its cache');
+    const body = await this.#tell(this.#dialect.clearKvBlocks, 'clear its cache');
+    const isSilent = this.#dialect.clearsInSilence === true && asRecord(body)?.success === undefined;
+    if (isSilent && (await this.#isBusy())) throw notDone('emptied its cache');
     this.#relay?.clear();
+  }
+
+  /** Whether requests run or wait, by a fresh reading of its metrics. */
+  async #isBusy(): Promise<boolean> {
+    const { text } = await this.#host.ask({ path: '/metrics' }, PROBE_TIMEOUT_MS);
+    const loads = readLoads(text, this.#dialect.loadMetrics, 0);
+    return loads.some(({ runningRequests = 0, waitingRequests = 0 }) => runningRequests + waitingRequests > 0);
   }
 
   async sleep(level: number): Promise<void> {
@@ -268,10 +277,10 @@ export class ServerEngine implements Engine {
     }
   }
 
-  unloadLora(name: string): Promise<void> {
+  async unloadLora(name: string): Promise<void> {
     const { unloadLora: path } = this.#dialect;
     const body = JSON.stringify({ lora_name: name });
-    return this.#tell(path === undefined ? undefined : { path, body }, 'unload adapters');
+    await this.#tell(path === undefined ? undefined : { path, body }, 'unload adapters');
   }
 
   async stop(): Promise<void> {
@@ -290,18 +299,14 @@ export class ServerEngine implements Engine {
     if (this.#isAsleep) throw workerError('WorkerUnavailable', 'the engine is asleep');
   }
 
-  /** @throws ServeError with the engine's own words when it does not do what it is told */
-  async #tell(message: UpstreamMessage | undefined, deed: string, timeoutMs?: number): Promise<void> {
+  /** What it answers. @throws ServeError with the engine's own words when it does not do what it is told */
+  async #tell(message: UpstreamMessage | undefined, deed: string, timeoutMs?: number): Promise<unknown> {
     if (message === undefined) throw workerError('NotImplemented', `the engine (${this.kind}) cannot ${deed}`);
     const { status, text } = await this.#host.ask({ method: 'POST', ...message }, timeoutMs);
     const body = jsonOrText(text);
     if (status < 300) {
-      // vLLM from 0.26 on says so of a cache whose blocks are in use; those before it leave it as it is without a word.
-      if (asRecord(body)?.success !== false) return;
-      throw workerError(
-        'Unavailable',
-        `the engine has not done ${message.path}: it is busy; try again when it is idle`,
-      );
+      if (asRecord(body)?.success !== false) return body; // vLLM from 0.26 on says so of a cache whose blocks are in use
+      throw notDone(`done ${message.path}`);
     }
     const fault = readFault(body, 'no message');
     if (status === 404 && fault.message === 'Not Found') {
@@ -357,4 +362,8 @@ export class ServerEngine implements Engine {
     // A server that was away and is back is a new process in all likelihood. Asking again costs a replay and loses nothing.
     this.#relay?.restart();
   }
+}
+
+function notDone(what: string): ServeError {
+  return workerError('Unavailable', `the engine has not ${what}: it is busy; try again when it is idle`);
 }

@@ -64,6 +64,7 @@ export class VllmDialect implements EngineDialect {
     usage: ['vllm:kv_cache_usage_perc', 'vllm:gpu_cache_usage_perc'],
   } as const;
   readonly clearKvBlocks = { path: '/reset_prefix_cache' };
+  readonly clearsInSilence = true;
   readonly loadLora = '/v1/load_lora_adapter';
   readonly unloadLora = '/v1/unload_lora_adapter';
   readonly #options: VllmDialectOptions;

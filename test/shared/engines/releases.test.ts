@@ -107,8 +107,12 @@ describe.each(RELEASES.map((row) => [nameOf(row), row] as const))('%s', (_, row)
     engine.generate(tokenRequest(prompt(1), { stop: { max_tokens: 100_000 } }), new RecordingSink(), leaving.signal);
     await waitUntil(() => engine.load()[0]?.runningRequests === 1);
     expect(engine.load()[0]).toMatchObject({ usedKvBlocks: 32, waitingRequests: 0 });
+    const told = events.length;
+    await expect(engine.clearKvBlocks?.(never)).rejects.toThrow(); // blocks that are in use stay, and routers know them
+    expect(events.slice(told).filter(({ kind }) => kind === 'cleared')).toEqual([]);
     leaving.abort();
     await waitUntil(() => engine.load()[0]?.runningRequests === 0);
+    await engine.clearKvBlocks?.(never);
     expect(engine.tokenLatency?.()).toEqual({ sumSeconds: 1, count: 1 });
   });
 

@@ -150,6 +150,10 @@ class SglangServer {
   }
 
   #flush(response) {
+    if (this.running > 0) {
+      response.writeHead(400).end('Flush cache failed.\n');
+      return;
+    }
     for (const rank of this.ranks) rank.clear();
     response.end();
   }
