@@ -40,6 +40,7 @@ describe('workers that start vLLM-Omni', () => {
       fleet.worker([...ENGINE, '--model=org/filmer', '--omni'], {
         DYN_OUTPUT_MODALITIES: 'video',
         DYN_OMNI_DEFAULT_VIDEO_FPS: '16',
+        DYN_TCP_MAX_MESSAGE_SIZE: '200000',
       }),
     ]);
     await fleet.untilWorkers(frontend, 1, 'org/painter');
@@ -110,6 +111,18 @@ describe('workers that start vLLM-Omni', () => {
     });
     const streamed = await postJson(`${frontend.url}/v1/videos/generations/stream`, body);
     expect(streamed.status).toBe(502);
+  });
+
+  it('tell a client whose video is too large to be answered what to do, once', async () => {
+    const before = (await seenBy(filmer)).received.length;
+    const body = { model: 'org/filmer', prompt: 'x'.repeat(150_000) };
+    const answer = await postJson(`${frontend.url}/v1/videos/generations`, body);
+    expect(answer.status).toBe(502);
+    const message = expect.stringMatching(
+      /^the video has \d+ bytes in base64; an answer has at most 200000: ask for less$/,
+    );
+    expect(await answer.json()).toMatchObject({ error: { code: 'bad_worker_response', message } });
+    expect((await seenBy(filmer)).received.length).toBe(before + 1);
   });
 
   it('answer chats with pictures', async () => {

@@ -1,7 +1,7 @@
 import type { IncomingHttpHeaders, IncomingMessage } from 'node:http';
 import { StringDecoder } from 'node:string_decoder';
 import type { Clock, Timer } from '../../clock/index.ts';
-import { type ServeError, toServeError, workerError } from '../../errors/index.ts';
+import { ServeError, toServeError, workerError } from '../../errors/index.ts';
 import { isRecord, type UnknownRecord } from '../../records/index.ts';
 import type { EngineSink } from '../types.ts';
 import {
@@ -372,5 +372,5 @@ export function readEvent(data: string): UnknownRecord {
 }
 
 function lost(thrown: unknown): ServeError {
-  return workerError('Disconnected', thrown);
+  return thrown instanceof ServeError ? thrown : workerError('Disconnected', thrown);
 }

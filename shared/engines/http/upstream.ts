@@ -153,7 +153,9 @@ export async function readBytes(response: IncomingMessage): Promise<Buffer> {
   let bytes = 0;
   for await (const chunk of response as AsyncIterable<Buffer>) {
     bytes += chunk.length;
-    if (bytes > BODY_BYTES_MAX) throw new Error(`the answer is larger than ${BODY_BYTES_MAX} bytes`);
+    if (bytes > BODY_BYTES_MAX) {
+      throw workerError('BackendProtocol', `the answer is larger than ${BODY_BYTES_MAX} bytes`); // as it would be elsewhere
+    }
     chunks.push(chunk);
   }
   return Buffer.concat(chunks);

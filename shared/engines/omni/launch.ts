@@ -14,11 +14,9 @@ export async function openOmni(
   const { url, apiKey, startTimeoutMs } = serverSettings(config);
   const launch = url === undefined ? await omniLaunch(config) : undefined;
   const modelName = launch === undefined ? settings.model : (servedNameOf(settings) ?? settings.model);
-  const { outputModalities: makes, omniDefaultVideoFps: defaultFps } = settings;
-  const engine = new OmniEngine(
-    { url, launch, apiKey, startTimeoutMs, modelName, makes, defaultFps },
-    { clock, logger },
-  );
+  const { outputModalities: makes, omniDefaultVideoFps: defaultFps, tcpMaxMessageSize: answerBytesMax } = settings;
+  const options = { url, launch, apiKey, startTimeoutMs, modelName, makes, defaultFps, answerBytesMax };
+  const engine = new OmniEngine(options, { clock, logger });
   return { engine: withMediaGuard(engine, settings, clock), model: {} };
 }
 

@@ -1,13 +1,13 @@
 import type { IncomingHttpHeaders } from 'node:http';
 import type { Clock } from '../../clock/index.ts';
 import type { ModelType } from '../../discovery/index.ts';
-import { toServeError, workerError } from '../../errors/index.ts';
+import { ServeError, toServeError, workerError } from '../../errors/index.ts';
 import type { EngineRequest } from '../../protocol/index.ts';
-import type { UnknownRecord } from '../../records/index.ts';
+import { asRecord, type UnknownRecord } from '../../records/index.ts';
 import type { Logger } from '../../telemetry/index.ts';
 import { type AnswerReader, OpenExchanges, type Plan } from '../http/exchange.ts';
 import { BodyReader, planText, readModels } from '../http/openai-wire.ts';
-import { isRefused, tracingHeaders } from '../http/upstream.ts';
+import { asText, isRefused, tracingHeaders } from '../http/upstream.ts';
 import { EngineHost } from '../server/engine-host.ts';
 import type { LaunchPlan } from '../server/launch-plan.ts';
 import type { Engine, EngineInfo, EngineLoad, EngineSink } from '../types.ts';
@@ -42,6 +42,8 @@ export interface OmniEngineOptions {
   readonly makes: readonly OutputModality[];
   /** Pictures a second of a video whose request names none. @default the engine's own */
   readonly defaultFps?: number | undefined;
+  /** Longest answer that reaches a frontend. */
+  readonly answerBytesMax: number;
 }
 
 /**
@@ -174,7 +176,7 @@ export class OmniEngine implements Engine {
   #planPictures(body: UnknownRecord, id: string, sink: EngineSink, headers: Readonly<Record<string, string>>): Plan {
     const fields = { ...fieldsOf('pictures', body), model: this.#modelName ?? '' };
     const files = filesOf(body, { picture: 'image', mask: 'mask_image' });
-    const reader = new BodyReader(sink, false);
+    const reader = new PicturesReader(sink, this.#options.answerBytesMax);
     if (files.length === 0)
       return { message: { path: '/v1/images/generations', body: JSON.stringify(fields), headers }, reader };
     const form = formOf([...textsOf(fields), ...files], `stator-${id}`);
@@ -182,10 +184,10 @@ export class OmniEngine implements Engine {
   }
 
   #planVideo(body: UnknownRecord, id: string, sink: EngineSink, headers: Readonly<Record<string, string>>): Plan {
-    const { defaultFps: fps } = this.#options;
+    const { defaultFps: fps, answerBytesMax } = this.#options;
     const fields = { ...(fps === undefined ? {} : { fps }), ...fieldsOf('video', body), model: this.#modelName ?? '' };
     const form = formOf([...textsOf(fields), ...filesOf(body, { picture: 'input_reference' })], `stator-${id}`);
-    return { message: { path: '/v1/videos/sync', form, headers }, reader: new VideoReader(sink) };
+    return { message: { path: '/v1/videos/sync', form, headers }, reader: new VideoReader(sink, answerBytesMax) };
   }
 }
 
@@ -193,17 +195,48 @@ function textsOf(fields: Readonly<Record<string, string | number | boolean>>) {
   return Object.entries(fields).map(([name, value]) => ({ name, text: String(value) }));
 }
 
+/** What an answer has beside the base64 of what was made. */
+const ENVELOPE_BYTES = 64 * 1024;
+
+/** @throws ServeError that tells the client what to change: another worker would make no less of it */
+function checkSize(base64Bytes: number, what: string, bytesMax: number): void {
+  if (base64Bytes + ENVELOPE_BYTES <= bytesMax) return;
+  const says = `${what} has ${base64Bytes} bytes in base64; an answer has at most ${bytesMax}: ask for less`;
+  throw new ServeError('bad_worker_response', says);
+}
+
+/** Passes the object of pictures on as it came. */
+class PicturesReader extends BodyReader {
+  readonly #bytesMax: number;
+
+  constructor(sink: EngineSink, bytesMax: number) {
+    super(sink, false);
+    this.#bytesMax = bytesMax;
+  }
+
+  override whole(body: object): void {
+    const { data } = body as { readonly data?: unknown };
+    let bytes = 0;
+    for (const each of Array.isArray(data) ? data : []) bytes += asText(asRecord(each)?.b64_json)?.length ?? 0;
+    checkSize(bytes, 'what was drawn', this.#bytesMax);
+    super.whole(body);
+  }
+}
+
 /** Makes the object of a video out of its bytes. */
 class VideoReader implements AnswerReader {
   readonly isStream = false;
   readonly #sink: EngineSink;
+  readonly #bytesMax: number;
 
-  constructor(sink: EngineSink) {
+  constructor(sink: EngineSink, bytesMax: number) {
     this.#sink = sink;
+    this.#bytesMax = bytesMax;
   }
 
   bytes(bytes: Buffer, headers: IncomingHttpHeaders): void {
     if (bytes.length === 0) throw workerError('BackendProtocol', 'the engine answered with an empty video');
+    checkSize(Math.ceil(bytes.length / 3) * 4, 'the video', this.#bytesMax);
     const format = /^video\/([a-z0-9]+)/.exec(headers['content-type'] ?? '')?.[1];
     const seconds = Number(headers['x-inference-time-s']);
     const data = [{ ...(format === undefined ? {} : { output_format: format }), b64_json: bytes.toString('base64') }];

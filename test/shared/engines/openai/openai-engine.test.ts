@@ -336,6 +336,14 @@ describe('engine behind an OpenAI-compatible server', () => {
     expect(error?.worker).toBe('Disconnected');
   });
 
+  it('calls an answer beyond any bound the engine’s own fault, which another worker need not repeat', async () => {
+    server.answer = ({ response }) => {
+      response.writeHead(200, { 'content-type': 'application/json' }).end(Buffer.alloc(64 * 1024 * 1024 + 1, ' '));
+    };
+    const { error } = await ask(await started(), { stream: false });
+    expect(error).toMatchObject({ worker: 'BackendProtocol' });
+  });
+
   it('gives up an engine that says nothing', async () => {
     server.answer = ({ response }) => {
       startEvents(response);
