@@ -180,6 +180,8 @@ export interface RoutingHints {
   readonly allowed_worker_ids?: readonly string[];
   readonly routing_constraints?: RoutingConstraints;
   readonly session_id?: string;
+  /** How long the client expects its prompt to be of use (`nvext.cache_control`). */
+  readonly cache_ttl_ms?: number;
   /** What the client says that shares its beginning (`prompt_cache_key`). */
   readonly prompt_cache_key?: string;
 }

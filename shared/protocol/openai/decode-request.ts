@@ -138,6 +138,7 @@ function decodeExtraArgs(body: Body, nvext: Nvext): Record<string, unknown> | un
   if (nvext.agent_hints?.speculative_prefill != null) {
     forWorker.speculative_prefill = nvext.agent_hints.speculative_prefill;
   }
+  if (nvext.cache_control != null) forWorker.cache_control = { type: 'ephemeral', ...nvext.cache_control };
   const mediaIo = (body as ChatBody).media_io_kwargs; // unknown on completions
   const hasNvext = Object.keys(forWorker).length > 0;
   if (!hasNvext && mediaIo == null) return undefined;

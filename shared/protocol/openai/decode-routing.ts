@@ -2,7 +2,7 @@ import { LIMITS, overLimit, ServeError } from '../../errors/index.ts';
 import type { RoutingHints } from '../generation/engine-request.ts';
 import type { ChatMessage, GenerationRequest } from '../generation/generation-request.ts';
 import type { DecodeContext, Mutable, RequestHeaders } from './decode-context.ts';
-import { MOVED_TO_ROOT, type Nvext } from './shared-fields.ts';
+import { cacheTtlMs, MOVED_TO_ROOT, type Nvext } from './shared-fields.ts';
 
 const NO_NVEXT: Nvext = Object.freeze({});
 /** Marks an unset data-parallel rank. */
@@ -66,6 +66,8 @@ export function decodeRouting(
   if (salt !== undefined) routing.cache_salt = checkSalt(salt);
   if (context.isolation === 'blocks') routing.cache_salt = `${context.owner} ${salt ?? ''}`; // an owner has no blanks: no other pair makes this text
   if (session !== undefined) routing.session_id = session;
+  const cacheMs = nvext.cache_control == null ? undefined : cacheTtlMs(nvext.cache_control.ttl);
+  if (cacheMs !== undefined) routing.cache_ttl_ms = cacheMs;
   if (typeof cacheKey === 'string' && cacheKey !== '') routing.prompt_cache_key = cacheKey;
   decodeConstraints(nvext, routing);
   requireWorkerForRank(routing);

@@ -132,6 +132,18 @@ export const INTEGER_FIELDS: ReadonlySet<string> = new Set([
   'seconds',
 ]);
 
+const DURATION = /^(\d{1,6})(s|m|h|)$/;
+const UNIT_MS: Readonly<Record<string, number>> = { s: 1000, m: 60_000, h: 3_600_000, '': 1000 };
+const CACHE_TTL_MS_MAX = 86_400_000;
+const CACHE_TTL = '5m';
+
+/** A `cache_control.ttl` in milliseconds, 5 minutes where it is not given; undefined for what is none. */
+export function cacheTtlMs(ttl: string | number | null | undefined): number | undefined {
+  const [, count, unit = ''] = DURATION.exec(String(ttl ?? CACHE_TTL)) ?? [];
+  const ms = Number(count) * (UNIT_MS[unit] ?? Number.NaN);
+  return ms >= 1000 && ms <= CACHE_TTL_MS_MAX ? ms : undefined;
+}
+
 /** Vendor extensions of the OpenAI bodies. Unknown keys are refused. */
 export const nvextSchema = z.strictObject({
   greed_sampling: z.boolean().nullish(),
@@ -141,6 +153,19 @@ export const nvextSchema = z.strictObject({
   token_data: z.array(u32).nullish(),
   max_thinking_tokens: u32.nullish(),
   cache_salt: z.string().nullish(),
+  /** Of Dynamo's documentation: how long the prompt will be of use. */
+  cache_control: z
+    .strictObject({
+      type: z.enum(['ephemeral']).nullish(),
+      ttl: z
+        .union([z.string(), z.number()])
+        .refine(
+          (ttl) => cacheTtlMs(ttl) !== undefined,
+          'expected 1 s to 1 day, such as "5m", "1h" or a number of seconds',
+        )
+        .nullish(),
+    })
+    .nullish(),
   extra_fields: atMost(z.array(z.string()), 'names').nullish(),
   metadata_upload: z
     .strictObject({ url: z.string().refine((url) => url.trim() !== '', 'metadata_upload.url must not be empty') })

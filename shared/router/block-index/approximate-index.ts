@@ -14,6 +14,12 @@ const EVICTED_AHEAD = 256;
 const BUCKET_MS = 100;
 /** List of the blocks that go by time. Ranks with a known capacity have lists of their own. */
 const BY_TIME = 0;
+/**
+ * Lists of blocks whose clients expect them to be of use for longer, by how long: rounded up, so that what comes later on a list
+ * ends later.
+ */
+const HELD_MS: readonly number[] = [300_000, 3_600_000, 86_400_000];
+const LISTS_BY_TIME = 1 + HELD_MS.length;
 
 export interface ApproximateIndexOptions {
   readonly ranks: RankTable;
@@ -53,7 +59,7 @@ export class ApproximateIndex implements PrefixIndex {
   readonly #capacities: (number | undefined)[] = [];
   /** By rank. */
   readonly #lists: (number | undefined)[] = [];
-  #listCount = 1;
+  #listCount = LISTS_BY_TIME;
   readonly #freeLists: number[] = [];
   /** Lists of removed ranks. */
   readonly #goneLists: number[] = [];
@@ -78,17 +84,20 @@ export class ApproximateIndex implements PrefixIndex {
   }
 
   /** A request went to `rank`; its blocks count as stored there. Under `lru` they stay until it is `freed`. */
-  decided(requestId: string, rank: number, { local, sequence }: BlockHashes): void {
+  decided(requestId: string, rank: number, { local, sequence }: BlockHashes, cacheTtlMs = 0): void {
     this.#expire(EXPIRED_PER_QUERY);
     this.#index.stored(rank, 'device', undefined, sequence, local);
     const isPinned = this.#hasCapacity(rank) && !this.#running.has(requestId);
     if (isPinned) this.#running.set(requestId, { rank, sequence });
-    const stamp = Math.ceil((this.#clock.nowMs() + this.#ttlMs) / this.#bucketMs);
-    const list = this.#listOf(rank);
+    const held = HELD_MS.findIndex((ms) => ms >= cacheTtlMs);
+    const heldMs = cacheTtlMs > this.#ttlMs ? (HELD_MS[held] ?? this.#ttlMs) : 0;
+    const stamp = Math.ceil((this.#clock.nowMs() + Math.max(this.#ttlMs, heldMs)) / this.#bucketMs);
+    const list = heldMs > this.#ttlMs && !this.#hasCapacity(rank) ? 1 + held : this.#listOf(rank);
     for (let at = sequence.length - 2; at >= 0; at -= 2) {
       const record = this.#touched.open(rank, (sequence[at] as number) | 0, (sequence[at + 1] as number) | 0);
       if (record === 0) continue;
       if (isPinned) this.#touched.pin(record);
+      if (this.#isHeldLonger(record, stamp)) continue;
       this.#touched.touch(record, list, stamp);
     }
     this.#shrink(rank);
@@ -213,7 +222,7 @@ export class ApproximateIndex implements PrefixIndex {
     const fitting = this.#allowance.blocksMax(held.count, this.bytes);
     let evicted = 0;
     for (; held.count > Math.min(fitting, this.#blocksMax) && evicted < blocks + EVICTED_AHEAD; evicted++) {
-      const record = held.oldest(BY_TIME) || (held.count > fitting ? held.oldest(this.#listOf(rank)) : 0);
+      const record = this.#firstByTime() || (held.count > fitting ? held.oldest(this.#listOf(rank)) : 0);
       if (record === 0) break;
       this.#forget(record);
     }
@@ -223,12 +232,31 @@ export class ApproximateIndex implements PrefixIndex {
   /** @returns whether there is more that is out of date */
   #expire(blocksMax: number): boolean {
     const now = this.#clock.nowMs() / this.#bucketMs;
-    for (let count = 0; ; count++) {
-      const record = this.#touched.oldest(BY_TIME);
-      if (record === 0 || this.#touched.stampOf(record) > now) return false;
-      if (count === blocksMax) return true;
-      this.#forget(record);
+    let count = 0;
+    for (let list = BY_TIME; list < LISTS_BY_TIME; list++) {
+      for (;;) {
+        const record = this.#touched.oldest(list);
+        if (record === 0 || this.#touched.stampOf(record) > now) break;
+        if (count++ === blocksMax) return true;
+        this.#forget(record);
+      }
     }
+    return false;
+  }
+
+  /** Somebody else expects it to be of use beyond `stamp`. */
+  #isHeldLonger(record: number, stamp: number): boolean {
+    const list = this.#touched.listOf(record);
+    return list > BY_TIME && list < LISTS_BY_TIME && this.#touched.stampOf(record) > stamp;
+  }
+
+  /** The block that goes first for want of room: what is held for longer goes last. */
+  #firstByTime(): number {
+    for (let list = BY_TIME; list < LISTS_BY_TIME; list++) {
+      const record = this.#touched.oldest(list);
+      if (record !== 0) return record;
+    }
+    return 0;
   }
 
   #forget(record: number): void {

@@ -110,6 +110,11 @@ export class TouchedBlocks {
     return this.#get(record, STAMP);
   }
 
+  /** Below 0 where it is on none. */
+  listOf(record: number): number {
+    return this.#get(record, LIST);
+  }
+
   rankOf(record: number): number {
     return this.#get(record, RANK);
   }

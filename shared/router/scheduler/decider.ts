@@ -57,7 +57,7 @@ export class Decider {
       },
       this.#clock.nowMs(),
     );
-    index?.decided?.(request.id, decision.rank, request.hashes);
+    index?.decided?.(request.id, decision.rank, request.hashes, request.cacheTtlMs);
     if (observer !== undefined) this.#tell(observer, decision, request, matchMs, startMs);
     return decision;
   }

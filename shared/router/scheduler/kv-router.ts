@@ -293,7 +293,7 @@ export class KvRouter<Worker extends RoutableWorker = RoutableWorker> implements
     const worker =
       member.byId.get(decision.workerId) ?? (pool.workers.find(({ id }) => id === decision.workerId) as Worker);
     const sessionId = request.routing.session_id;
-    if (sessionId !== undefined) pool.affinity?.began(sessionId, decision);
+    if (sessionId !== undefined) pool.affinity?.began(sessionId, decision, request.routing.cache_ttl_ms);
     this.#options.peers?.booked(pool.pool, decision, asked);
     return new KvReservation(worker, { pool, decision, sessionId }, this.#heard);
   }

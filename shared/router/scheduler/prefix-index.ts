@@ -98,8 +98,11 @@ export interface PrefixIndex {
   removeRank(rank: number): void;
   /** KV blocks that the rank has room for; told for every rank of the pool whenever the pool changes. */
   setCapacity?(rank: number, blocks: number | undefined): void;
-  /** A request was sent there. For indexes that predict. */
-  decided?(requestId: string, rank: number, hashes: BlockHashes): void;
+  /**
+   * A request was sent there. For indexes that predict.
+   * @param cacheTtlMs for how long its client expects the prompt to be of use
+   */
+  decided?(requestId: string, rank: number, hashes: BlockHashes, cacheTtlMs?: number): void;
   /** That request ended. */
   freed?(requestId: string): void;
   /** Blocks that the rank holds in all, for the tie-break `fewest-blocks`. */

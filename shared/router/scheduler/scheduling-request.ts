@@ -51,6 +51,7 @@ export function schedulingRequest(
     priorityJump: routing.priority_jump,
     strictPriority: routing.strict_priority,
     expectedOutputTokens: routing.expected_output_tokens,
+    cacheTtlMs: routing.cache_ttl_ms,
     policyClass: request.policyClass,
     allowedWorkers: within(holders, allowedWorkers(routing, workers, explicit?.workerId)),
     excludedWorkers: request.excluded,
@@ -124,6 +125,8 @@ export interface SessionAffinityOptions {
 
 interface Binding {
   target: RankId;
+  /** Idle life: the router's, or as long as its client expects its prompts to be of use. */
+  ttlMs: number;
   /** Requests under way; while there are any the binding does not expire. */
   requests: number;
   idleSinceMs: number;
@@ -148,15 +151,16 @@ export class SessionAffinity {
   find(sessionId: string): RankId | undefined {
     const binding = this.#bindings.get(sessionId);
     if (binding === undefined) return undefined;
-    if (binding.requests > 0 || this.#clock.nowMs() - binding.idleSinceMs <= this.#ttlMs) return binding.target;
+    if (binding.requests > 0 || this.#clock.nowMs() - binding.idleSinceMs <= binding.ttlMs) return binding.target;
     this.#bindings.delete(sessionId);
     return undefined;
   }
 
   /** A request of the session was sent to `target`. Ids that are too long are not bound. */
-  began(sessionId: string, target: RankId): void {
+  began(sessionId: string, target: RankId, cacheTtlMs = 0): void {
     if (Buffer.byteLength(sessionId) > ID_BYTES_MAX) return;
-    const binding = this.#bindings.get(sessionId) ?? { target, requests: 0, idleSinceMs: 0 };
+    const binding = this.#bindings.get(sessionId) ?? { target, ttlMs: 0, requests: 0, idleSinceMs: 0 };
+    binding.ttlMs = Math.max(this.#ttlMs, cacheTtlMs);
     binding.target = target;
     binding.requests++;
     this.#bindings.delete(sessionId);

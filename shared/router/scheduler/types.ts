@@ -60,6 +60,8 @@ export interface SchedulingRequest extends WorkerFilter {
   readonly mayWait?: boolean | undefined;
   /** Instant of the scheduler's clock after which waiting is in vain. @default none */
   readonly deadlineMs?: number | undefined;
+  /** How long its client expects the prompt to be of use. For indexes that predict. */
+  readonly cacheTtlMs?: number | undefined;
   /** No other worker will do. */
   readonly pinned?: WorkerPin | undefined;
   /** Blocks that an outside pool holds: sorted, disjoint, `[start, end)`. @default none */

@@ -61,6 +61,20 @@ describe('bounds of a chat body', () => {
   });
 });
 
+describe('nvext.cache_control', () => {
+  it.each([
+    [{}, 300_000],
+    [{ type: 'ephemeral', ttl: '1h' }, 3_600_000],
+    [{ ttl: '90s' }, 90_000],
+    [{ ttl: 600 }, 600_000],
+    [{ ttl: '600' }, 600_000],
+  ])('%j tells routers for how long the prompt is of use, and workers as it came', (given, ms) => {
+    const { routing, extraArgs } = decode({ nvext: { cache_control: given } }).request;
+    expect(routing.cache_ttl_ms).toBe(ms);
+    expect(extraArgs).toEqual({ nvext: { cache_control: { type: 'ephemeral', ...given } } });
+  });
+});
+
 describe('what is told of a body that is refused', () => {
   it.each([
     [{ messages: [] }, 'invalid_value', 'messages'],
@@ -73,6 +87,9 @@ describe('what is told of a body that is refused', () => {
     [{ foo: 1, bar: 2 }, 'unknown_parameter', 'foo'],
     [{ best_of: 2 }, 'unknown_parameter', 'best_of'],
     [{ nvext: { foo: 1 } }, 'unknown_parameter', 'nvext.foo'],
+    [{ nvext: { cache_control: { ttl: '5 weeks' } } }, 'invalid_value', 'nvext.cache_control.ttl'],
+    [{ nvext: { cache_control: { ttl: '25h' } } }, 'invalid_value', 'nvext.cache_control.ttl'],
+    [{ nvext: { cache_control: { type: 'lasting' } } }, 'invalid_value', 'nvext.cache_control.type'],
     [{ functions: [{ name: 'f', parameters: {} }] }, 'not_implemented', 'functions'],
     [{ function_call: 'auto' }, 'not_implemented', 'function_call'],
     [{ guided_regex: 'a', guided_json: {} }, 'invalid_value', 'guided_regex'],

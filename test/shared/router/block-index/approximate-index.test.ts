@@ -52,6 +52,31 @@ describe('approximate index by time to live', () => {
     expect(found(index, prompt(1, 2))).toEqual({});
   });
 
+  it('keeps for longer what a client expects to be of use for longer, and counts from its last use', async () => {
+    const { clock, index } = setUp({ ttlMs: 1000 });
+    index.decided('r', A, prompt(1, 2, 3), 300_000);
+    index.decided('s', A, prompt(1, 2)); // somebody else's turn takes nothing of that
+    index.decided('t', A, prompt(9), 400); // not less than the others
+    await clock.advance(900);
+    expect(found(index, prompt(9))).toEqual({ [A]: 1 });
+    await clock.advance(298_000);
+    expect([found(index, prompt(1, 2, 3)), found(index, prompt(9))]).toEqual([{ [A]: 3 }, {}]);
+    index.decided('u', A, prompt(1), 3_600_000);
+    await clock.advance(2000);
+    expect(found(index, prompt(1, 2, 3))).toEqual({ [A]: 1 });
+    await clock.advance(3_600_000);
+    expect([found(index, prompt(1)), index.blockCount]).toEqual([{}, 0]);
+  });
+
+  it('gives up what is held for longer last, for want of room', () => {
+    const { index } = setUp({ blocksMax: 4 });
+    index.decided('r', A, prompt(1, 2, 3), 3_600_000);
+    index.decided('s', A, prompt(5, 6));
+    expect([found(index, prompt(1, 2, 3)), index.blockCount]).toEqual([{ [A]: 3 }, 4]);
+    index.decided('t', A, prompt(11, 12, 13, 14), 3_600_000);
+    expect(index.blockCount).toBe(4);
+  });
+
   it('keeps ranks apart', async () => {
     const { clock, index } = setUp({ ttlMs: 1000 });
     index.decided('r', A, prompt(1, 2));

@@ -384,6 +384,18 @@ describe('sessions', () => {
     }
   });
 
+  it('last as long as their client expects its prompts to be of use', async () => {
+    const clock = new VirtualClock();
+    const routing = router({ config, sessionAffinity: { ttlMs: 1000 } }, clock);
+    const hinted = inSession('r0', 0);
+    const first = await choose(routing, { ...hinted, routing: { ...hinted.routing, cache_ttl_ms: 60_000 } }, two);
+    first.release();
+    const pin = { routing: { backend_instance_id: first.worker.id } };
+    await choose(routing, request('load', promptTokens(160_000, 7), pin), two);
+    await clock.advance(59_000);
+    expect((await choose(routing, inSession('r1', 1), two)).worker).toBe(first.worker);
+  });
+
   it('are free again when idle for the whole time, not while a request runs', async () => {
     const clock = new VirtualClock();
     const routing = router({ config, sessionAffinity: { ttlMs: 1000 } }, clock);
