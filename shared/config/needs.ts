@@ -115,7 +115,11 @@ const SIMULATED_PLANNER = only(['simulate', 'local'], on('planner'));
 const MADE_UP = on('workload');
 const PREDICTED_LOAD = only(['frontend', 'router'], is('routerPrefillLoadModel', 'aic'));
 /** Where the caches' state is kept for late routers. */
-const SHARED_STATE: readonly Need[] = [KV, is('eventPlane', 'nats'), on('stateTable')];
+const SHARED_STATE: readonly Need[] = [
+  KV,
+  is('eventPlane', 'nats'),
+  or(on('stateTable'), is('discoveryBackend', 'file')),
+];
 
 /**
  * What each setting needs of others to do anything: shown with the row, and told once at a start where a setting is given in

@@ -21,7 +21,7 @@ export type {
   TensorModelConfig,
   WorkerType,
 } from './records.ts';
-export { openStore } from './stores.ts';
+export { discoveryFolder, openStore } from './stores.ts';
 export { quietSdkNotice } from './table/sdk.ts';
 export { type Item, type ItemKey, Table } from './table/table.ts';
 export type { TableOptions } from './table/table-client.ts';

@@ -9,6 +9,12 @@ const STORES: Readonly<Record<FleetSettings['discoveryBackend'], () => Promise<O
   mem: async () => (await import('./memory/memory-discovery.ts')).openMemory,
 };
 
+/** The folder of `file` discovery: named, or the user's own. */
+export async function discoveryFolder(settings: Pick<FleetSettings, 'fileKv'>): Promise<string> {
+  const { fileRoot } = await import('./file/file-discovery.ts');
+  return fileRoot(settings);
+}
+
 /** The store that the settings name. */
 export async function openStore(settings: FleetSettings, options: StoreOptions): Promise<Discovery> {
   const open = await STORES[settings.discoveryBackend]();

@@ -1,6 +1,8 @@
 /** What the routers of a fleet share: the router-state table, leases, logs of events with their snapshots. */
+import { join } from 'node:path';
 import type { Clock, Random } from '../clock/index.ts';
 import type { EdgeSettings } from '../config/index.ts';
+import { discoveryFolder } from '../discovery/index.ts';
 import { reasonOf } from '../errors/index.ts';
 import { type EventPlane, openNats } from '../planes/index.ts';
 import {
@@ -10,6 +12,7 @@ import {
   createNatsSnapshotStore,
   DynamoDbRouterState,
   type EventSource,
+  FileRouterState,
   KV_EVENTS_TOPIC,
   LeaseHolder,
   type RouterState,
@@ -29,16 +32,23 @@ import {
 const CLOSE_MS_MAX = 1000;
 
 /**
- * Opens what the routers of a fleet share (docs/router-state.md). Undefined without a router-state table: one process alone,
- * or several that each ask the workers. The table is first touched in the background.
+ * Opens what the routers of a fleet share (docs/router-state.md): in the router-state table, or in the folder of `file`
+ * discovery where there is a log of events. Undefined without either: one process alone, or several that each ask the workers.
+ * The table is first touched in the background.
  */
 export async function openRouterState(
   settings: EdgeSettings,
   parts: Pick<SharedRouterStateOptions, 'logger' | 'clock' | 'random'> & { readonly registry: MetricRegistry },
 ): Promise<SharedRouterState | undefined> {
   const { stateTable: tableName, dynamodbEndpoint: endpoint, awsRegion: region } = settings;
-  if (tableName === undefined) return undefined;
+  if (tableName === undefined && (settings.discoveryBackend !== 'file' || settings.eventPlane !== 'nats'))
+    return undefined;
   const watch = new PartWatch(createRouterStateMetrics(parts.registry), parts.logger.for('router'));
+  if (tableName === undefined) {
+    const folder = join(await discoveryFolder(settings), 'router-state');
+    const state = new FileRouterState({ folder, clock: parts.clock });
+    return new SharedRouterState({ ...parts, state: watchedState(state, watch), watch, settings });
+  }
   const place = { ...(endpoint === undefined ? {} : { endpoint }), ...(region === undefined ? {} : { region }) };
   const table = await DynamoDbRouterState.open({ tableName, ...place });
   return new SharedRouterState({ ...parts, state: watchedState(table, watch), watch, settings });
@@ -82,6 +92,7 @@ export class SharedRouterState {
     const scope = { kind: 'component', namespace, component } as const;
     const { settings, state, watch, logger, clock, random } = this.#options;
     const { snapshotIntervalSecs, routerSnapshotThreshold: threshold } = settings;
+    let hasWritten = false;
     return new ComponentIndex({
       state,
       pointer: { namespace, name: component },
@@ -99,9 +110,17 @@ export class SharedRouterState {
         watch.metrics.hydrated(from);
         logger.for('router').info('the block index was made anew', { namespace, component, from });
       },
-      onSnapshot: () => {
+      onSnapshot: ({ sequence, object }) => {
         watch.succeeded('snapshots');
         watch.metrics.snapshotWritten();
+        const level = hasWritten ? 'debug' : 'info'; // the first shows that it works; then there is one a minute
+        hasWritten = true;
+        logger.for('router')[level]('a snapshot of the block index was written', {
+          namespace,
+          component,
+          sequence,
+          object,
+        });
       },
       onWithoutLog: () => watch.failed('log', 'the event log cannot be read; asking the workers'),
       onProblem: (part, problem) => watch.failed(part, reasonOf(problem)),

@@ -131,6 +131,7 @@ export { ResidentClient } from './service/resident-client.ts';
 export { createFallbackMetrics, ResidentRouter } from './service/resident-router.ts';
 export { type ResidentAddress, type ResidentLine, watchResidents, watchResidentUrls } from './service/residents.ts';
 export { DynamoDbRouterState } from './state/dynamodb-router-state.ts';
+export { FileRouterState } from './state/file-router-state.ts';
 export { LeaseHolder } from './state/lease-holder.ts';
 export {
   ACTIVE_SEQUENCES_TOPIC,

@@ -1,4 +1,5 @@
 import { forAtMost, inBatches, Semaphore } from '../../concurrency/index.ts';
+import type { FleetSettings } from '../../config/index.ts';
 import { reasonOf } from '../../errors/index.ts';
 import { addressOf, type Bucket, encodePrefix } from '../keys.ts';
 import { LeasedDiscovery } from '../lease-keeper.ts';
@@ -45,6 +46,11 @@ export const openFile: OpenStore = async ({ fileKv }, options) => {
   if (insteadOf !== undefined) withDefaults(options).report(new Error(`${insteadOf}; using the folder ${path}`));
   return new FileDiscovery({ ...options, rootPath: path, isOwn: true });
 };
+
+/** Where processes that share no named folder meet, or do. */
+export async function fileRoot({ fileKv }: Pick<FleetSettings, 'fileKv'>): Promise<string> {
+  return fileKv ?? (await userFolder()).path;
+}
 
 /** Discovery through a folder that processes of one machine share. */
 export class FileDiscovery extends LeasedDiscovery<OwnedFile> implements Discovery {

@@ -379,9 +379,10 @@ async function eventPlaneOpener(settings: EdgeSettings, { clock, logger, discove
   };
 }
 
-/** Its code is loaded where there is a table. */
+/** Its code is loaded where there is a table, or a folder in its place. */
 async function openSharedState(settings: EdgeSettings, { clock, random, logger, metrics }: Parts) {
-  if (settings.stateTable === undefined) return undefined;
+  const isOnFiles = settings.discoveryBackend === 'file' && settings.eventPlane === 'nats';
+  if (settings.stateTable === undefined && !isOnFiles) return undefined;
   const { openRouterState } = await import('../../fleet/index.ts');
   return openRouterState(settings, { logger, registry: metrics.registry, clock, random });
 }

@@ -27,7 +27,7 @@ describe('a setting that another one switches off', () => {
     ['frontend', [KV, '--router-ttl-secs=9'], {}, '--router-ttl-secs has no effect: it needs --no-router-kv-events'],
     [
       'frontend',
-      [KV, '--event-plane=nats', '--router-snapshot-threshold=9'],
+      [KV, '--event-plane=nats', '--discovery-backend=mem', '--router-snapshot-threshold=9'],
       {},
       '--router-snapshot-threshold has no effect: it needs',
     ],

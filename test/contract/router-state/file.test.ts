@@ -1,0 +1,49 @@
+import { mkdtempSync, rmSync, utimesSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, describe, expect, it } from 'vitest';
+import { systemClock } from '../../../shared/clock/index.ts';
+import { FileRouterState } from '../../../shared/router/index.ts';
+import { describeRouterState } from './router-state.contract.ts';
+
+const root = mkdtempSync(join(tmpdir(), 'router-state-'));
+afterAll(() => rmSync(root, { recursive: true, force: true }));
+
+let folders = 0;
+const newFolder = (): string => join(root, String(++folders));
+
+describeRouterState('file', async () => {
+  const folder = newFolder();
+  return { open: async () => new FileRouterState({ folder, clock: systemClock }), close: async () => {} };
+});
+
+describe('router state in files', () => {
+  const never = new AbortController().signal;
+  const lease = { namespace: 'ns', name: 'index/backend' };
+
+  it('is changed by one process at a time, of many', async () => {
+    const folder = newFolder();
+    const states = Array.from({ length: 4 }, () => new FileRouterState({ folder, clock: systemClock }));
+    await states[0]!.takeLease(lease, { holder: 'a', ttlMs: 500, seenFence: undefined }, never);
+    await Promise.all(states.flatMap((state) => [1, 2, 3, 4, 5].map(() => state.renewLease(lease, 'a', 500, never))));
+    expect((await states[0]!.readLease(lease, never))?.fence).toBe(21);
+  });
+
+  it('is not held up by who died over a change', async () => {
+    const folder = newFolder();
+    const state = new FileRouterState({ folder, clock: systemClock });
+    await state.takeLease(lease, { holder: 'a', ttlMs: 500, seenFence: undefined }, never);
+    const lock = join(folder, 'lease%2Fns%2Findex%2Fbackend.lock');
+    writeFileSync(lock, '');
+    const longAgo = (Date.now() - 60_000) / 1000;
+    utimesSync(lock, longAgo, longAgo);
+    expect(await state.renewLease(lease, 'a', 500, never)).toMatchObject({ fence: 2 });
+  });
+
+  it('says what is wrong with its folder', async () => {
+    writeFileSync(join(root, 'a-file'), '');
+    const state = new FileRouterState({ folder: join(root, 'a-file'), clock: systemClock });
+    const taking = state.takeLease(lease, { holder: 'a', ttlMs: 500, seenFence: undefined }, never);
+    await expect(taking).rejects.toMatchObject({ code: 'unavailable' });
+  });
+});
