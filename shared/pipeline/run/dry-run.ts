@@ -21,10 +21,7 @@ export class DryRun {
   readonly #context: RunContext & { readonly prefill?: PrefillStage | undefined };
   readonly #explain: Explain;
 
-  constructor(
-    context: RunContext & { readonly prefill?: PrefillStage | undefined },
-    explain: Explain,
-  ) {
+  constructor(context: RunContext & { readonly prefill?: PrefillStage | undefined }, explain: Explain) {
     this.#context = context;
     this.#explain = explain;
   }
