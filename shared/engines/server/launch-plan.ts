@@ -11,6 +11,8 @@ export interface LaunchPorts {
   readonly replay: number;
   /** First of the ports by which engines hand over KV blocks, one a rank; undefined = it has none of ours. */
   readonly sideChannel?: number | undefined;
+  /** Where engines fetch what an encoder has made of media; undefined = it has none of ours. */
+  readonly encoder?: number | undefined;
   /** First of the ports for connections between its own processes; undefined = it draws them itself. */
   readonly own?: number | undefined;
   /** Where decode workers meet a prefill worker; undefined = it has none of ours. */

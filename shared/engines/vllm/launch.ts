@@ -118,9 +118,10 @@ export async function vllmLaunch(config: ResolvedConfig<'worker'>): Promise<Laun
   };
 }
 
-function portVariables({ sideChannel, own }: LaunchPorts): Readonly<Record<string, string>> {
+function portVariables({ sideChannel, encoder, own }: LaunchPorts): Readonly<Record<string, string>> {
   return {
     ...(sideChannel === undefined ? {} : { VLLM_NIXL_SIDE_CHANNEL_PORT: `${sideChannel}` }),
+    ...(encoder === undefined ? {} : { VLLM_EC_SIDE_CHANNEL_PORT: `${encoder}` }),
     ...(own === undefined ? {} : { VLLM_PORT: `${own}` }),
   };
 }

@@ -1,6 +1,6 @@
 import type { Settings } from '../../config/index.ts';
 import type { PortWish } from '../server/held-ports.ts';
-import type { LaunchPlan } from '../server/launch-plan.ts';
+import { argumentValue, givenPort, type LaunchPlan } from '../server/launch-plan.ts';
 import { neighbours, serverPorts } from '../server/server-ports.ts';
 import { portsOfRanks, type Told } from '../server/told.ts';
 
@@ -31,6 +31,7 @@ export function vllmPorts(
     ports: {
       ...ports,
       ...(handsOver(args) ? { sideChannel: sideChannel(settings, portsOfRanks(told)) } : {}),
+      ...(encodes(args) ? { encoder: encoderChannel(settings, env.VLLM_EC_SIDE_CHANNEL_PORT) } : {}),
       ...(drawsOwn ? { own } : {}),
     },
     givenPorts,
@@ -40,6 +41,15 @@ export function vllmPorts(
 /** Whether blocks of KV go to other engines by NIXL, which listens for them. */
 export function handsOver(args: readonly string[]): boolean {
   return args.some((arg) => arg.includes('NixlConnector'));
+}
+
+/** Whether others fetch from it what it has made of media. */
+function encodes(args: readonly string[]): boolean {
+  return /"ec_(producer|both)"/.test(argumentValue(args, '--ec-transfer-config') ?? '');
+}
+
+function encoderChannel({ enginePorts: ports }: Settings<'worker'>, named: string | undefined): PortWish {
+  return givenPort('VLLM_EC_SIDE_CHANNEL_PORT', named) ?? { setting: 'STATOR_ENGINE_PORTS', ports };
 }
 
 function sideChannel(settings: Settings<'worker'>, ranks: number): PortWish {

@@ -4,11 +4,14 @@ import { afterEach, describe, expect, it } from 'vitest';
 import { resolveConfig } from '../../../../shared/config/index.ts';
 import { HeldPorts, type PortWish } from '../../../../shared/engines/server/held-ports.ts';
 import { takePorts } from '../../../../shared/engines/server/launch-plan.ts';
+import { toldBy } from '../../../../shared/engines/server/told.ts';
 import { sglangLaunch } from '../../../../shared/engines/sglang/launch.ts';
 import { vllmLaunch } from '../../../../shared/engines/vllm/launch.ts';
+import { vllmPorts } from '../../../../shared/engines/vllm/ports.ts';
 import { freePort, spawnTypeScript, waitUntil } from '../../../support/index.ts';
 
 const FIVE = { setting: 'RANGE', ports: { first: 31_901, last: 31_905 } };
+const NAMED = { VLLM_EC_SIDE_CHANNEL_PORT: '5601' };
 const HOLD = new URL('hold-ports.ts', import.meta.url);
 
 describe('ports for an engine', () => {
@@ -154,6 +157,22 @@ describe('what the engines listen on', () => {
       setting: 'DYN_VLLM_KV_EVENT_PORT',
       ports: { first: 21_080, last: 21_090 },
     });
+  });
+
+  it('is one for what an encoder of vLLM has made, where others fetch it', async () => {
+    const encoder = (role: string) => {
+      const { settings: given } = settings('vllm');
+      const args = ['serve', 'm', '--ec-transfer-config', `{"ec_connector":"ECCPUConnector","ec_role":"${role}"}`];
+      return vllmPorts(given, toldBy(args, 'vllm'), args, { VLLM_PORT: '1', ...(role === 'ec_both' ? NAMED : {}) })
+        .ports;
+    };
+    const range = { setting: 'STATOR_ENGINE_PORTS', ports: { first: 31_910, last: 31_999 } };
+    expect(encoder('ec_producer')).toEqual({ http: range, encoder: range });
+    expect(encoder('ec_consumer')).toEqual({ http: range });
+    const named = { setting: 'VLLM_EC_SIDE_CHANNEL_PORT', ports: { first: 5601, last: 5601 } };
+    expect(encoder('ec_both')).toEqual({ http: range, encoder: named });
+    const { env } = (await vllm()).command({ http: 1, events: 2, replay: 3, encoder: 4 });
+    expect(env).toMatchObject({ VLLM_EC_SIDE_CHANNEL_PORT: '4' });
   });
 
   it('is told to SGLang by its arguments, and is the user’s where that names it', async () => {
