@@ -17,6 +17,10 @@ const START_MS_MAX = 300_000;
 const SMALL = ['--enforce-eager', '--dtype=float32'];
 const STORY = 'Once upon a time there was a rather long prompt, long enough to fill several blocks. '.repeat(12);
 const CHAT = { model: 'live', messages: [{ role: 'user', content: STORY }], max_tokens: 8, temperature: 0 };
+interface Answer {
+  readonly usage: { readonly prompt_tokens_details: { readonly cached_tokens: number } };
+}
+
 /** Some seconds of work. */
 const LONG = { ...CHAT, max_tokens: 3500, ignore_eos: true };
 
@@ -88,11 +92,18 @@ describe.skipIf(installed.length === 0).each(releases)(
     const routed = (): Promise<number> =>
       frontend.metric('dynamo_component_router_kv_selected_cached_prefix_tokens_total', 'model="live"');
 
+    /** Blocks of the chat that the worker is known to hold for that model. */
+    const heldBlocks = async (model: string): Promise<number> => {
+      const response = await postJson(`${frontend.url}/router/explain`, { ...CHAT, model });
+      const { candidates } = (await response.json()) as {
+        readonly candidates: readonly { readonly overlap: { readonly device: number } }[];
+      };
+      return candidates[0]?.overlap.device ?? 0;
+    };
+
     it('answers, and its own KV events raise the overlap of the second request to what it then reuses', async () => {
       const ask = async (): Promise<number> => {
-        const answer = (await (await postJson(`${frontend.url}/v1/chat/completions`, CHAT)).json()) as {
-          readonly usage: { readonly prompt_tokens_details: { readonly cached_tokens: number } };
-        };
+        const answer = (await (await postJson(`${frontend.url}/v1/chat/completions`, CHAT)).json()) as Answer;
         return answer.usage.prompt_tokens_details.cached_tokens;
       };
       expect(await ask()).toBe(0);
@@ -133,6 +144,10 @@ describe.skipIf(installed.length === 0).each(releases)(
       const tuned = await readChat(frontend.url, { ...CHAT, model: 'tuned' });
       expect(tuned).toMatchObject({ finishReason: 'length', isDone: true });
       expect(tuned.text).not.toBe((await readChat(frontend.url, CHAT)).text);
+      await waitUntil(async () => (await heldBlocks('tuned')) >= 2, { what: "the adapter's blocks in the index" });
+      const again = await postJson(`${frontend.url}/v1/chat/completions`, { ...CHAT, model: 'tuned' });
+      const { usage } = (await again.json()) as Answer;
+      expect(usage.prompt_tokens_details.cached_tokens).toBe(32 * (await heldBlocks('tuned')));
       expect((await fetch(`${control}/v1/loras/tuned`, { method: 'DELETE' })).status).toBe(200);
       await fleet.untilWorkers(frontend, 0, 'tuned');
     });
