@@ -6,25 +6,25 @@ const FOLDER = new URL('../../../fixtures/engines/failed-starts/', import.meta.u
 
 /** What each output of a start that failed should be read to say, at its beginning. */
 const CAUSES: Readonly<Record<string, string>> = {
-  'vllm-0.20.2-port.log': "zmq.error.ZMQError: Address already in use (addr='tcp://127.0.0.1:29381')",
-  'vllm-0.32.0-memory.log':
+  'vllm-0.20.2-port.txt': "zmq.error.ZMQError: Address already in use (addr='tcp://127.0.0.1:29381')",
+  'vllm-0.32.0-memory.txt':
     "ValueError: To serve at least one request with the model's max seq len (8192), (0.01 GiB KV cache",
-  'vllm-0.32.0-weights.log':
+  'vllm-0.32.0-weights.txt':
     'safetensors._safetensors_rust.SafetensorError: Error while deserializing header: invalid header length',
-  'vllm-0.32.0-arch.log':
+  'vllm-0.32.0-arch.txt':
     'pydantic_core._pydantic_core.ValidationError: 1 validation error for ModelConfig Value error, Model architectures ' +
     "['QuxForCausalLM'] are not supported for now.",
-  'vllm-0.32.0-nomodel.log':
+  'vllm-0.32.0-nomodel.txt':
     'huggingface_hub.errors.LocalEntryNotFoundError: Cannot find an appropriate cached snapshot folder',
-  'vllm-0.32.0-badchoice.log': "argument --kv-cache-dtype: invalid choice: 'nonsense' (choose from 'auto', 'bfloat16'",
-  'vllm-0.32.0-badvalue.log': "argument --max-model-len: invalid human_readable_int_or_auto value: 'twelve'",
-  'vllm-memory-of-two-devices.log':
+  'vllm-0.32.0-badchoice.txt': "argument --kv-cache-dtype: invalid choice: 'nonsense' (choose from 'auto', 'bfloat16'",
+  'vllm-0.32.0-badvalue.txt': "argument --max-model-len: invalid human_readable_int_or_auto value: 'twelve'",
+  'vllm-memory-of-two-devices.txt':
     'torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.16 GiB. GPU 0 has a total capacity of 23.55 GiB',
-  'vllm-chained.log':
+  'vllm-chained.txt':
     'ValueError: The checkpoint you are trying to load has model type `qux5` but Transformers does not',
-  'vllm-killed-by-a-library.log': 'CUDA error: no kernel image is available for execution on the device',
-  'sglang-memory.log': 'torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 616.00 MiB. GPU 1 has',
-  'sglang-port.log':
+  'vllm-killed-by-a-library.txt': 'CUDA error: no kernel image is available for execution on the device',
+  'sglang-memory.txt': 'torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 616.00 MiB. GPU 1 has',
+  'sglang-port.txt':
     'torch.distributed.DistNetworkError: The server socket has failed to listen on any local network address.',
 };
 

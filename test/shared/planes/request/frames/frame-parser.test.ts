@@ -141,7 +141,7 @@ describe('frame parser', () => {
 
   it.each([
     ['another version', [0, 0, 0, 0, 2, 1, 0, 0, 0, 0, 0, 0]],
-    ['an unknown type', [0, 0, 0, 0, 1, 17, 0, 0, 0, 0, 0, 0]],
+    ['an unknown type', [0, 0, 0, 0, 1, 18, 0, 0, 0, 0, 0, 0]],
     ['type zero', [0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0]],
   ])('refuses %s', (_name, header) => {
     expect(() => new FrameParser(new FrameLog(), 100).push(Buffer.from(header))).toThrow(FrameError);
