@@ -28,7 +28,7 @@ export {
 } from './live/connectors.ts';
 export { FleetPlanner, type FleetPlannerOptions } from './live/fleet-planner.ts';
 export { createPlannerMetrics } from './live/planner-metrics.ts';
-export { type LoopOutcome, type LoopState, learnPasses, startLoops, tickLoops, warmUp } from './loops.ts';
+export { type LoopOutcome, type LoopState, learnPasses, startLoops, tickLoops, wattsOf } from './loops.ts';
 export {
   type Planner,
   type PlannerBounds,
@@ -37,7 +37,6 @@ export {
   startPlanner,
   teach,
   tick,
-  wattsOf,
 } from './planner.ts';
 export { FleetRollups } from './signals/fleet-rollups.ts';
 export { DynamoDbPlannerStore } from './store/dynamodb-store.ts';

@@ -2,8 +2,9 @@ import type { PlannerConfig } from './config.ts';
 import { runsLoadLoop, runsThroughputLoop } from './config.ts';
 import type { ForwardPass } from './forward-pass/metrics.ts';
 import { NO_PASSES, observePasses, type PassModelState } from './forward-pass/model.ts';
+import { fitsBudget } from './gpu-budget.ts';
 import { type Invariant, keepInvariants } from './laws/invariants.ts';
-import { type LoadOutcome, modelOptions, poolsOf, runLoadLoop } from './laws/load-loop.ts';
+import { type LoadOutcome, modelOptions, pairLimits, poolsOf, runLoadLoop } from './laws/load-loop.ts';
 import { type ExpectedDemand, runThroughputLoop, type ThroughputOutcome } from './laws/throughput-loop.ts';
 import {
   forecast,
@@ -13,7 +14,7 @@ import {
   type PredictorState,
   rearmIdleSkip,
 } from './predictors/predictor.ts';
-import type { EngineCapabilities, PerPool, Targets, TickInput, TrafficWindow } from './types.ts';
+import type { EngineCapabilities, PerPool, Pool, Targets, TickInput, TrafficWindow } from './types.ts';
 
 /** What the two loops of Dynamo's targets remember between ticks: plain values. */
 export interface LoopState {
@@ -134,11 +135,16 @@ export function tickLoops(
         })
       : { reason: 'disabled', reasons: {} };
   }
+  if (poolsOf(config).some((pool) => (input.counts[pool]?.pending ?? 0) > 0)) {
+    if (!isLoadDue && !isThroughputDue) return { state, outcome: {} };
+    const settled = whileStarting(state, load?.proposed ?? throughput?.proposed, input, config, engines);
+    return { state: settled.state, outcome: { targets: settled.targets, load, throughput, demand } };
+  }
+  state = { ...state, cancelling: undefined };
   const proposed = load?.targets ?? throughput?.targets;
-  const settled = whileStarting(state, proposed, load, input, config);
-  const { targets, kept, ...invariant } = keepInvariants(settled.targets, input.counts, config, engines);
-  const asked = invariant.asked ?? targets ?? (settled.targets === proposed ? load?.proposed : undefined);
-  return { state: settled.state, outcome: { targets, asked, kept, load: settled.load, throughput, demand } };
+  const { targets, kept, ...invariant } = keepInvariants(proposed, input.counts, config, engines);
+  const asked = invariant.asked ?? targets ?? load?.proposed;
+  return { state, outcome: { targets, asked, kept, load, throughput, demand } };
 }
 
 function isDue(nowS: number, lastS: number, intervalS: number): boolean {
@@ -200,24 +206,41 @@ function acceptLengthOf(state: LoopState, { speculative_nextn: nextn }: PlannerC
   return nextn === 0 ? 1 : Math.min(nextn + 1, Math.max(1, state.acceptLength ?? 1));
 }
 
-/** While workers start, only what needs no more than those that serve passes, and only once it has been wanted for a whole interval. */
+/**
+ * While workers start, only what needs no more than those that serve passes, and only once it has been wanted for a whole
+ * interval; what is left must be within every budget, with all that still starts.
+ */
 function whileStarting(
   state: LoopState,
-  targets: Targets | undefined,
-  load: LoadOutcome | undefined,
+  asked: Targets | undefined,
   { nowS, counts }: TickInput,
   config: PlannerConfig,
-): { readonly state: LoopState; readonly targets?: Targets | undefined; readonly load: LoadOutcome | undefined } {
+  engines: PerPool<EngineCapabilities>,
+): { readonly state: LoopState; readonly targets?: Targets | undefined } {
   const pools = poolsOf(config);
-  const isStarting = pools.some((pool) => (counts[pool]?.pending ?? 0) > 0);
   const calm = { ...state, cancelling: undefined };
-  if (!isStarting) return { state: calm, targets, load };
-  if (targets === undefined) return { state: calm, load };
-  if (pools.some((pool) => (targets[pool] ?? 0) > (counts[pool]?.ready ?? 0))) {
-    return { state: calm, load: load && { ...load, targets: undefined, reason: undefined, reasons: {} } };
+  const { gpus, bounds, endpointsMin } = pairLimits({ config, engines });
+  const of = (pool: Pool) => ({ ready: counts[pool]?.ready ?? 0, pending: counts[pool]?.pending ?? 0 });
+  const targets: Partial<Record<Pool, number>> = {};
+  for (const pool of pools) {
+    const { ready, pending } = of(pool);
+    const wanted = asked?.[pool];
+    if (wanted === undefined || wanted > ready) continue;
+    const count = Math.max(wanted, endpointsMin[pool]);
+    if (count <= ready && count < ready + pending) targets[pool] = count;
   }
-  const wish = JSON.stringify([targets, counts]);
+  const left = (pool: Pool): number => targets[pool] ?? of(pool).ready + of(pool).pending;
+  const total = pools.reduce((sum, pool) => sum + left(pool) * gpus[pool], 0);
+  const watts = pools.reduce((sum, pool) => sum + left(pool) * (wattsOf(pool, config, engines) ?? 0), 0);
+  const wattsMax = config.enable_power_awareness ? (config.total_gpu_power_limit ?? watts) : watts;
+  if (Object.keys(targets).length === 0 || !fitsBudget(total, 0, bounds) || watts > wattsMax) return { state: calm };
+  const wish = JSON.stringify([targets, pools.map(of)]);
   const sinceS = state.cancelling?.wish === wish ? state.cancelling.sinceS : nowS;
-  const isRipe = nowS - sinceS >= config.load_adjustment_interval_seconds - 1e-9;
-  return { state: { ...state, cancelling: { wish, sinceS } }, targets: isRipe ? targets : undefined, load };
+  const isRipe = state.cancelling?.wish === wish && nowS - sinceS >= config.load_adjustment_interval_seconds - 1e-9;
+  return { state: { ...state, cancelling: { wish, sinceS } }, targets: isRipe ? targets : undefined };
+}
+
+/** Watts of one worker of a pool; undefined where nobody says. */
+export function wattsOf(pool: Pool, config: PlannerConfig, engines: PerPool<EngineCapabilities>): number | undefined {
+  return engines[pool]?.wattsPerReplica ?? config[`${pool}_engine_watts`] ?? undefined;
 }

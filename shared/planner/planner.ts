@@ -17,6 +17,7 @@ import {
   startLoops,
   tickLoops,
   warmUp,
+  wattsOf,
 } from './loops.ts';
 import { limitPower, type PowerReason } from './power-budget.ts';
 import {
@@ -94,11 +95,6 @@ export function tick(
   return { state: { loops: taught, rate: state }, effect };
 }
 
-/** Watts of one worker of a pool; undefined where nobody says. */
-export function wattsOf(pool: Pool, config: PlannerConfig, engines: PerPool<EngineCapabilities>): number | undefined {
-  return engines[pool]?.wattsPerReplica ?? config[`${pool}_engine_watts`] ?? undefined;
-}
-
 /** @param asked what is asked for although it changes nothing, and may be too much all the same */
 function withinPower(
   targets: Targets | undefined,
@@ -108,7 +104,8 @@ function withinPower(
   asked = targets,
 ): { readonly targets: Targets | undefined; readonly power?: PowerReason | undefined } {
   const { enable_power_awareness: isOn, total_gpu_power_limit: wattsMax } = config;
-  if (asked === undefined || !isOn || wattsMax == null) return { targets };
+  const isStarting = poolsOf(config).some((pool) => (counts[pool]?.pending ?? 0) > 0); // the loops have counted those
+  if (asked === undefined || !isOn || wattsMax == null || isStarting) return { targets };
   const each = (read: (pool: Pool) => number) => ({ prefill: read('prefill'), decode: read('decode') });
   const current = each((pool) => counts[pool]?.ready ?? 0);
   const watts = each((pool) => wattsOf(pool, config, engines) ?? 0);
@@ -208,7 +205,7 @@ function isSaneWindow({ seconds, requests, isl, osl }: TrafficWindow): boolean {
 function explainLoops({ targets, kept, load, throughput }: LoopOutcome, counts: PerPool<PoolCounts>): string {
   const parts = [
     load?.reason && load.reason !== 'disabled' ? LOAD_REASONS[load.reason] : undefined,
-    throughput && THROUGHPUT_REASONS[throughput.reason],
+    throughput?.reason && THROUGHPUT_REASONS[throughput.reason],
     kept && KEPT[kept],
   ].filter((part) => part !== undefined);
   const why = parts.length > 0 ? parts.join('; ') : 'no loop is due';

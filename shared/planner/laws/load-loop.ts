@@ -2,7 +2,7 @@ import { hasDecodePool, hasPrefillPool, type PlannerConfig, runsThroughputLoop }
 import { ENGINE_LIMITS, type EngineLimits } from '../forward-pass/estimates.ts';
 import type { ForwardPass, PoolKind } from '../forward-pass/metrics.ts';
 import { type PassModel, type PassModelOptions, type PassModelState, passModel } from '../forward-pass/model.ts';
-import { fitCeiling, guardSingle, type PairLimits, settlePair } from '../gpu-budget.ts';
+import { fitCeiling, fitDirectional, guardSingle, type PairLimits, settlePair } from '../gpu-budget.ts';
 import type { EngineCapabilities, LoadReason, PerPool, Pool, PoolCounts, Targets } from '../types.ts';
 import { byItl, byThresholds, byTtft, type LatencyView, type PoolWish } from './pool-wishes.ts';
 
@@ -102,7 +102,7 @@ export function runLoadLoop(view: LoadView): LoadOutcome {
 /** Why nothing can be said of any pool now. */
 function gateOf(view: LoadView, pools: readonly Pool[]): LoadReason | undefined {
   const hasPasses = pools.some((pool) => (view.passes[pool]?.length ?? 0) > 0);
-  const isBusy = pools.some((pool) => isScaling(view.counts[pool]));
+  const isBusy = !isStarting(view) && pools.some((pool) => isScaling(view.counts[pool]));
   const isOdd = pools.some((pool) => disagrees(view.passes[pool] ?? [], view.counts[pool]));
   const gates: readonly (readonly [boolean, LoadReason])[] =
     view.config.mode === 'disagg' || view.config.mode === 'agg'
@@ -178,12 +178,14 @@ function bothSides(view: LatencyView): Found {
   // A side that refuses speaks; one that says nothing leaves it to the other.
   const [p, d] = [prefill, decode].map(({ wish }) => (wish.reason === REFUSED ? workers : wish.count));
   const down = (count: number | undefined): count is number => count !== undefined && count < workers;
+  // While workers start, two sides that need no more than serve are a wish, too: what starts can be called off.
+  const isWish = view.pending > 0 && p !== undefined && d !== undefined && p <= workers && d <= workers;
   let count = workers;
   if (p !== undefined && p > workers) count = p;
   else if (d !== undefined && d > workers) count = d;
   else if (p === undefined && down(d)) count = d;
   else if (down(p) && down(d)) count = Math.max(p, d);
-  return { wish: { count, reason: isRefused ? REFUSED : 'no_change' }, ...estimates };
+  return { wish: { count, reason: isRefused ? REFUSED : isWish ? undefined : 'no_change' }, ...estimates };
 }
 
 const REFUSED = 'scale_down_refused_consolidation';
@@ -198,6 +200,7 @@ function decideSingle(view: LoadView, pool: Pool, wish: PoolWish): LoadOutcome {
   if (isAggregated && wish.count === undefined) return { reason: wish.reason, reasons: {} };
   const { ready = 0, pending = 0 } = view.counts[pool] ?? {};
   const asked = wish.count ?? ready;
+  if (isStarting(view) && asked > ready) return { reason: wish.reason === REFUSED ? REFUSED : undefined, reasons: {} };
   const least = Math.max(asked, endpointsMinOf(pool, view.config));
   const { gpus, bounds, endpointsMin } = pairLimits(view);
   const wanted = Math.max(least, floorOf(pool, view));
@@ -209,7 +212,7 @@ function decideSingle(view: LoadView, pool: Pool, wish: PoolWish): LoadOutcome {
     const why = isLifted ? CAPPED : wish.reason;
     return { reason: budget ?? why, reasons: {}, ...(budget !== undefined && { proposed: { [pool]: count } }) };
   }
-  const direction = count > ready ? 'scale_up' : count < ready + pending ? 'scale_down' : 'no_change';
+  const direction = count < ready + pending ? 'scale_down' : count > ready ? 'scale_up' : 'no_change';
   return {
     targets: count === ready ? undefined : { [pool]: count },
     proposed: { [pool]: count },
@@ -220,6 +223,41 @@ function decideSingle(view: LoadView, pool: Pool, wish: PoolWish): LoadOutcome {
 
 const CAPPED = 'scale_down_capped_by_throughput';
 
+function isStarting({ counts }: Pick<LoadView, 'counts'>): boolean {
+  return Object.values(counts).some(({ pending = 0 }) => pending > 0);
+}
+
+/**
+ * What of a wish may call off workers that start: no more than serve, and fewer than there will be. A pool without such a wish
+ * keeps all that it has and awaits, and the GPU floor holds without any tolerance.
+ */
+export function callOff(
+  least: PerPool<number>,
+  { counts }: Pick<LoadView, 'counts'>,
+  limits: PairLimits,
+): Targets | undefined {
+  const of = (pool: Pool) => ({ ready: counts[pool]?.ready ?? 0, pending: counts[pool]?.pending ?? 0 });
+  const reduced = (wanted: PerPool<number>): PerPool<number> =>
+    Object.fromEntries(
+      POOLS.flatMap((pool) => {
+        const { ready, pending } = of(pool);
+        const count = wanted[pool];
+        return count === undefined || count > ready || count >= ready + pending ? [] : [[pool, count]];
+      }),
+    );
+  const targets = reduced(least);
+  const kept = (pool: Pool): number => of(pool).ready + (targets[pool] === undefined ? of(pool).pending : 0);
+  const current = { prefill: kept('prefill'), decode: kept('decode') };
+  const floor = { ...limits, bounds: { min: limits.bounds.min, max: -1 } };
+  const fitted = fitDirectional(current, { ...current, ...targets }, floor);
+  const found = reduced(
+    Object.fromEntries(POOLS.flatMap((pool) => (targets[pool] === undefined ? [] : [[pool, fitted[pool]]]))),
+  );
+  return Object.keys(found).length === 0 ? undefined : found;
+}
+
+const POOLS = ['prefill', 'decode'] as const;
+
 function decidePair(view: LoadView, prefill: PoolWish, decode: PoolWish): LoadOutcome {
   const each = (read: (pool: Pool) => number) => ({ prefill: read('prefill'), decode: read('decode') });
   const wishes = { prefill, decode };
@@ -228,6 +266,13 @@ function decidePair(view: LoadView, prefill: PoolWish, decode: PoolWish): LoadOu
   const asked = each((pool) => wishes[pool].count ?? ready[pool]);
   const lifted = each((pool) => Math.max(asked[pool], floorOf(pool, view)));
   const least = each((pool) => Math.max(lifted[pool], limits.endpointsMin[pool]));
+  if (isStarting(view)) {
+    const isDown = (pool: Pool): boolean => (wishes[pool].count ?? Number.POSITIVE_INFINITY) <= ready[pool];
+    const wanted = Object.fromEntries(POOLS.flatMap((pool) => (isDown(pool) ? [[pool, least[pool]]] : [])));
+    const proposed = callOff(wanted, view, limits);
+    const last = view.passes.decode !== undefined && view.passes.decode.length > 0 ? decode : prefill;
+    return { proposed, reason: proposed === undefined ? last.reason : 'scale_down', reasons: {} };
+  }
   const isLifted = lifted.prefill > asked.prefill || lifted.decode > asked.decode;
   const { counts, reason: budget } = settlePair(ready, isLifted ? fitCeiling(ready, least, limits) : least, limits);
   const reasonOf = (pool: Pool): LoadReason => {

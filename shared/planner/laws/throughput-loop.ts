@@ -10,7 +10,7 @@ import {
   settlePair,
 } from '../gpu-budget.ts';
 import type { EngineCapabilities, PerPool, Pool, PoolCounts, Targets, ThroughputReason } from '../types.ts';
-import { endpointsMinOf, kindOf, limitsOf, modelOptions, pairLimits, poolsOf } from './load-loop.ts';
+import { callOff, endpointsMinOf, kindOf, limitsOf, modelOptions, pairLimits, poolsOf } from './load-loop.ts';
 
 /** Demand that is expected of the next window. */
 export interface ExpectedDemand {
@@ -34,8 +34,10 @@ export interface ThroughputView {
 
 export interface ThroughputOutcome {
   readonly targets?: Targets | undefined;
+  /** The same where it is what serves already. */
+  readonly proposed?: Targets | undefined;
   readonly floors?: PerPool<number> | undefined;
-  readonly reason: ThroughputReason;
+  readonly reason: ThroughputReason | undefined;
   readonly reasons: PerPool<ThroughputReason>;
   /** Requests a second that one engine serves within its targets. */
   readonly capacities: PerPool<number>;
@@ -59,6 +61,9 @@ export function runThroughputLoop(view: ThroughputView): ThroughputOutcome {
   const enginesOf = (pool: Pool): number =>
     missing.length > 0 ? (counts[pool]?.ready ?? 0) : perSecond / capacities[pool]!;
   const wanted = Object.fromEntries(pools.map((pool) => [pool, neededOf(pool, enginesOf(pool), view)]));
+  if (!view.setsFloors && pools.some((pool) => (counts[pool]?.pending ?? 0) > 0)) {
+    return { ...whileStarting(view, pools, wanted, missing), capacities };
+  }
   const { counts: fitted, reason } = pools.length > 1 ? fitPair(view, wanted) : fitSingle(view, pools[0]!, wanted);
   const isChanged = pools.some((pool) => fitted[pool] !== (counts[pool]?.ready ?? 0));
   const found = view.setsFloors ? { floors: fitted } : { targets: isChanged ? fitted : undefined };
@@ -69,6 +74,29 @@ export function runThroughputLoop(view: ThroughputView): ThroughputOutcome {
   }
   const why = reason ?? (view.setsFloors ? 'set_lower_bound' : isChanged ? 'scale' : 'no_change');
   return { ...found, reason: why, reasons: ofEach(pools, () => why), capacities };
+}
+
+/** Only what needs no more than serve is a wish then, and what nobody knows is none. */
+function whileStarting(
+  view: ThroughputView,
+  pools: readonly Pool[],
+  wanted: PerPool<number>,
+  missing: readonly Pool[],
+): Omit<ThroughputOutcome, 'capacities'> {
+  const [only, second] = pools as readonly [Pool, Pool?];
+  if (missing.length > 0) {
+    const reasonOf = (pool: Pool): ThroughputReason =>
+      missing.includes(pool) ? 'model_not_ready' : 'partner_not_ready';
+    return { reason: 'model_not_ready', reasons: ofEach(pools, reasonOf) };
+  }
+  if (second === undefined) {
+    const { ready = 0 } = view.counts[only] ?? {};
+    if ((wanted[only] ?? ready) > ready) return { reason: undefined, reasons: {} };
+    const { counts } = fitSingle(view, only, wanted);
+    return { proposed: counts, reason: 'scale', reasons: {} };
+  }
+  const proposed = callOff(wanted, view, pairLimits(view));
+  return { proposed, reason: proposed === undefined ? undefined : 'scale', reasons: {} };
 }
 
 /** Of two pools, each its own reason; one has that of the loop. */

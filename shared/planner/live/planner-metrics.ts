@@ -4,7 +4,7 @@ import type { PlannerConfig } from '../config.ts';
 import type { Look } from '../host/decide.ts';
 import type { BatchOutcome } from '../host/handle-batch.ts';
 import { poolsOf } from '../laws/load-loop.ts';
-import { wattsOf } from '../planner.ts';
+import { wattsOf } from '../loops.ts';
 import type { DecisionRecord } from '../store/types.ts';
 import { LOAD_REASONS, type Pool, THROUGHPUT_REASONS } from '../types.ts';
 
