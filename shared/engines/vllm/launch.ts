@@ -100,7 +100,8 @@ export async function vllmLaunch(config: ResolvedConfig<'worker'>): Promise<Laun
       'enable-prompt-embeds': settings.enablePromptEmbeds || undefined,
       ...fromFile,
     });
-    const args = [...before, 'serve', model, ...named, ...settings.engineArguments];
+    const given = [...before, 'serve', model, ...named, ...settings.engineArguments];
+    const args = enableLora ? [...given, ...oneServer(given)] : given;
     const host = handsOver(args) ? { VLLM_NIXL_SIDE_CHANNEL_HOST: sideChannelHost(settings) } : {};
     return { program, args, env: { ...env, ...host, ...portVariables(ports) } };
   };
@@ -116,6 +117,12 @@ export async function vllmLaunch(config: ResolvedConfig<'worker'>): Promise<Laun
     missing: /No module named '?vllm/,
     install: 'pip install vllm',
   };
+}
+
+/** For several ranks vLLM starts as many servers, and refuses to load adapters then, of which each would know its own. */
+function oneServer(args: readonly string[]): readonly string[] {
+  const isGiven = args.some((arg) => /^(--api[-_]server[-_]count|-asc)(=|$)/.test(arg));
+  return isGiven || toldBy(args, 'vllm').ranks === 1 ? [] : ['--api-server-count', '1'];
 }
 
 function portVariables({ sideChannel, encoder, own }: LaunchPorts): Readonly<Record<string, string>> {

@@ -49,7 +49,7 @@ const RUNNING = 'vllm:num_requests_running';
 /** The first request may compile kernels. */
 const FIRST_TOKEN_TIMEOUT_MS = 120_000;
 
-/** vLLM's server: `/inference/v1/generate` where it has it, else `/v1/completions`. */
+/** vLLM's server: `/inference/v1/generate` where it has it and knows the ranks there (from 0.22 on), else `/v1/completions`. */
 export class VllmDialect implements EngineDialect {
   readonly kind = 'vllm';
   readonly deadStatus = 503;
@@ -94,7 +94,9 @@ export class VllmDialect implements EngineDialect {
     this.#countsCached = told?.countsCached === true;
     this.#contextLength = model.contextLength ?? 0;
     const embeds = EMBEDDINGS in routes && !(COMPLETIONS in routes);
-    if (!embeds) this.#hasGenerate = GENERATE in routes && (await this.#answersWithIds(server, GENERATE));
+    const takesRank = events.ranks === 1 || !/^0\.(20|21)\b/.test(asText(version?.version) ?? '');
+    const isListed = takesRank && GENERATE in routes;
+    if (!embeds) this.#hasGenerate = isListed && (await this.#answersWithIds(server, GENERATE));
     const { takesMedia = false } = this.#options;
     const takesText = this.#options.takesText === true || (!embeds && !(await this.#givesIds(server)));
     return {

@@ -8,6 +8,12 @@ import { CommandLine, refuseUnknown } from './release.mjs';
 export async function startVllm(release, args) {
   const line = new CommandLine(args.slice(args.indexOf('serve') + 1));
   refuseUnknown('vllm', release, line);
+  const ranks = line.count(1, '--data-parallel-size', '-dp');
+  const servers = line.count(ranks, '--api-server-count', '-asc');
+  if (process.env.VLLM_ALLOW_RUNTIME_LORA_UPDATING === 'True' && servers > 1) {
+    console.error('ValueError: VLLM_ALLOW_RUNTIME_LORA_UPDATING cannot be used with api_server_count > 1');
+    process.exit(1);
+  }
   const server = new VllmServer(release, line);
   await server.openRanks();
   await serve(server.routes(), line.count(8000, '--port'));
@@ -107,7 +113,7 @@ class VllmServer {
 
   async #generate(body, response, request) {
     const { token_ids: prompt, sampling_params: sampling } = body;
-    const cached = this.#take(prompt, rankOf(request), body);
+    const cached = this.#take(prompt, this.release.generateTakesRank ? rankOf(request) : 0, body);
     const count = sampling.max_tokens ?? 16;
     const { answers } = this.release;
     const stop = answers.hasStopReason ? { stop_reason: null } : {};
@@ -130,19 +136,12 @@ class VllmServer {
     const count = body.max_tokens ?? 16;
     const usage = this.#usage(body.prompt, count, cached);
     const choice = (ids, finish) => {
-      return { index: 0, text: 'x', logprobs: null, finish_reason: finish, stop_reason: null, token_ids: ids };
+      const logprobs = body.logprobs === undefined ? null : likelihoods(ids);
+      return { index: 0, text: 'x', logprobs, finish_reason: finish, stop_reason: null, token_ids: ids };
     };
+    const ids = Array.from({ length: count }, (_, at) => 100 + at);
     if (body.stream === true) await this.#stream(count, response, choice, usage);
-    else
-      sendJson(response, {
-        choices: [
-          choice(
-            Array.from({ length: count }, (_, at) => 100 + at),
-            'length',
-          ),
-        ],
-        usage,
-      });
+    else sendJson(response, { choices: [choice(ids, 'length')], usage });
   }
 
   async #stream(count, response, choice, usage) {
@@ -222,4 +221,10 @@ class VllmServer {
 
 function rankOf({ headers }) {
   return Number(headers['x-data-parallel-rank'] ?? 0);
+}
+
+/** By text, as completions have them. */
+function likelihoods(ids) {
+  const tokens = ids.map((id) => `token_id:${id}`);
+  return { tokens, token_logprobs: ids.map(() => -0.5), top_logprobs: tokens.map((token) => ({ [token]: -0.5 })) };
 }
