@@ -178,9 +178,14 @@ const PER_WORKER = /^--(bootstrap-ports|zmq-kv-events-ports|zmq-replay-ports)=/;
 /**
  * Which workers there are, and what each is started with.
  * @param shared arguments of every worker
+ * @param behind those of its engine
  * @throws ConfigError for fewer ports than workers
  */
-export function localFleet(settings: Settings<'local'>, shared: readonly string[]): LocalFleet {
+export function localFleet(
+  settings: Settings<'local'>,
+  shared: readonly string[],
+  behind: readonly string[] = [],
+): LocalFleet {
   const { engine, numPrefillWorkers: prefillWorkers = 0, numDecodeWorkers, numWorkers } = settings;
   const { planner, minWorkers } = settings;
   // A planner begins with the fewest, but for one that makes the model known.
@@ -191,6 +196,7 @@ export function localFleet(settings: Settings<'local'>, shared: readonly string[
     ...common,
     ...(numDecodeWorkers === undefined ? [] : [`--disaggregation-mode=${at < prefillWorkers ? 'prefill' : 'decode'}`]),
     ...portsOf(settings, at, prefillWorkers),
+    ...(behind.length === 0 ? [] : ['--', ...behind]),
   ]);
   return { workers, prefillWorkers, argv };
 }

@@ -36,7 +36,7 @@ export async function run(config: ResolvedConfig<'local'>, env: Environment): Pr
   const logger = isInteractive ? openQuietLogger(config) : openLogger(settings);
   const forwarded = forwardSettings(config, 'worker');
   const engine = [`--engine=${settings.engine}`, `--discovery-backend=${settings.discoveryBackend}`];
-  const fleet = localFleet(settings, [...forwarded.argv, ...engine]);
+  const fleet = localFleet(settings, [...forwarded.argv, ...engine], forwarded.behind);
   const folder = settings.fileKv === undefined ? await mkdtemp(join(tmpdir(), 'stator-')) : undefined;
   const fileKv = settings.fileKv ?? folder;
   const workers = new WorkerProcesses({

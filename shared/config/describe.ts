@@ -5,6 +5,7 @@ import { GROUPS, type NamedRow, rowsOf, type SettingName, TABLE } from './table.
 import { UNBUILT } from './unbuilt.ts';
 import type { JsonValue } from './values/json.ts';
 import { hideUrlPassword } from './values/texts.ts';
+import { hideSecrets } from './values/words.ts';
 
 /** One effective setting, free of secrets. */
 interface SettingReport {
@@ -45,6 +46,7 @@ function toPlain(row: Row, value: unknown): JsonValue {
   if (value === undefined || value === null) return null;
   if (row.type.isSecret) return '***';
   if (typeof value === 'string') return hideUrlPassword(value);
+  if (row.type.arity === 'rest') return [...hideSecrets(value as readonly string[])]; // texts
   if (Array.isArray(value)) return value.map((element) => toPlain(row, element));
   return value as JsonValue; // numbers, booleans and parsed JSON are all that remain
 }
@@ -192,6 +194,8 @@ export function renderConfigurationDocs(): string {
 /** Flags and variables for a child process. */
 interface ForwardedSettings {
   readonly argv: readonly string[];
+  /** Arguments of an engine, which come last, after `--`; the flags among them that are settings too are not in `argv`. */
+  readonly behind: readonly string[];
   /** Secrets go here: a command line can be read by every user of the machine. */
   readonly env: Readonly<Record<string, string>>;
 }
@@ -206,14 +210,16 @@ const PARENT_ONLY: ReadonlySet<SettingName> = new Set(['dumpConfigTo', 'numWorke
  */
 export function forwardSettings(config: Pick<ResolvedConfig, 'given'>, child: Process): ForwardedSettings {
   const argv: string[] = [];
+  const behind: string[] = [];
   const env: Record<string, string> = { DYN_DUMP_CONFIG_TO: '' }; // empty = unset
   for (const [setting, given] of config.given) {
     const row = TABLE.get(setting);
     if (row === undefined || PARENT_ONLY.has(setting)) continue;
-    if (given.kind !== 'flag' || !row.usedBy.includes(child)) continue;
+    if (given.kind !== 'flag' || given.passed !== undefined || !row.usedBy.includes(child)) continue;
     const variable = row.env[0];
     if (row.type.isSecret && variable !== undefined) env[variable] = given.texts.at(-1) ?? '';
-    else if (row.type.arity !== 'rest') argv.push(...given.texts.map((text) => `${given.name}=${text}`));
+    else if (row.type.arity === 'rest') behind.push(...given.texts);
+    else argv.push(...given.texts.map((text) => `${given.name}=${text}`));
   }
-  return { argv, env };
+  return { argv, behind, env };
 }

@@ -205,7 +205,10 @@ const WORKER: Brief = {
     { setting: 'reasoningParser', value: 'PARSER', about: 'How the model writes its reasoning' },
     { setting: 'engineRequestLimit', about: 'Requests at once; more are refused and go to another worker' },
     DUMP,
-    { setting: 'engineArguments', about: 'Passed to the engine that is started' },
+    {
+      setting: 'engineArguments',
+      about: 'For the engine, as is every flag that --help all does not list, with --engine vllm or sglang',
+    },
   ],
 };
 

@@ -4,6 +4,7 @@
  * effective settings of a process, and docs/configuration.md. To add a setting, add a row under table/ and
  * read it where it is used. Names that are known and do nothing stand in unbuilt.ts.
  */
+
 export {
   describeSettings,
   forwardSettings,
@@ -39,3 +40,4 @@ export { homeFolder, stateFolder, USER_SUFFIX } from './user-folders.ts';
 export { type FilterLevel, LOG_FILTER_ALLOWED, LOG_LEVELS, parseLogLevels } from './values/log-filter.ts';
 export type { PortRange } from './values/numbers.ts';
 export type { Environment, Surroundings } from './values/value-type.ts';
+export { hideSecrets } from './values/words.ts';

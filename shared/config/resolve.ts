@@ -1,5 +1,6 @@
 import { readFileSync, statSync } from 'node:fs';
 import { type ConfigView, findProblems, type SettingValues } from './checks.ts';
+import { readEngineFile } from './command-line/engine-file.ts';
 import { describeAllowed, type Process, type Row } from './row.ts';
 import { collectSources, type Findings, type Given } from './sources.ts';
 import { type NamedRow, nameOf, rowsOf, type SettingName, type Settings, TABLE } from './table.ts';
@@ -44,7 +45,7 @@ function describeBadValue(row: Row, given: Given, fault: string): string {
   return `${given.name} ${JSON.stringify(shown(row, given.texts))}: ${fault}; allowed: ${describeAllowed(row)}`;
 }
 
-/** Reads what was given of one setting; what was given of a lenient one and cannot be read counts as not given. */
+/** Reads what was given of one setting; what was given of a lenient one, or for an engine, and cannot be read counts as not given. */
 function readGiven(
   values: UnknownValues,
   [setting, row]: NamedRow,
@@ -56,7 +57,12 @@ function readGiven(
   if (source === undefined) return;
   const parsed = row.type.parse(source.texts, around);
   if (parsed.ok) values[setting] = parsed.value;
-  else if (row.lenient) {
+  else if (source.passed !== undefined) {
+    given.delete(setting);
+    const { unread } = source.passed;
+    if (unread !== undefined)
+      warnings.push(`${source.name} ${JSON.stringify(shown(row, source.texts))} goes to the engine alone: ${unread}`);
+  } else if (row.lenient) {
     given.delete(setting);
     warnings.push(`${describeBadValue(row, source, parsed.fault)}; ignored`);
   } else problems.push(describeBadValue(row, source, parsed.fault));
@@ -111,8 +117,9 @@ export function resolveConfig<P extends Process>(
 ): ResolvedConfig<P> {
   const findings: Findings = { problems: [], warnings: [] };
   const { problems, warnings } = findings;
-  const given = collectSources(process, argv, env, findings);
   const around = options.surroundings ?? machineSurroundings(env);
+  const file = readEngineFile(process, argv, env, around, problems);
+  const given = collectSources(process, argv, env, file, findings);
   const read: UnknownValues = {};
   for (const named of rowsOf(process)) {
     const [setting, row] = named;

@@ -1,7 +1,9 @@
 import { nearestName } from '../errors/index.ts';
-import { commandOf, describeAllowed, PROCESSES, type Process, type Row } from './row.ts';
+import type { FlagUse } from './command-line/own-flags.ts';
+import { type FileArguments, readCommandLine } from './command-line/read-command-line.ts';
+import { commandOf, type Process, type Row } from './row.ts';
 import { rowsOf, type SettingName, TABLE } from './table.ts';
-import { findUnbuilt, refusalOf, sayUnbuilt, unbuiltNames } from './unbuilt.ts';
+import { findUnbuilt, sayUnbuilt, unbuiltNames } from './unbuilt.ts';
 import type { Environment } from './values/value-type.ts';
 
 /** Where a setting was given, and the texts that say what. */
@@ -10,6 +12,8 @@ export interface Given {
   /** The flag or the variable, as the user wrote it. */
   readonly name: string;
   readonly texts: readonly string[];
+  /** An engine gets it as it was given and refuses what it does not take: what is said where it cannot be read here. */
+  readonly passed?: FlagUse['passed'];
 }
 
 /** What is wrong with a configuration, and what is only worth a warning: one line each, as it is found. */
@@ -43,7 +47,11 @@ function givenByFlags(row: Row, uses: readonly FlagUse[], warnings: string[]): G
   if (row.type.arity === 'many') return { kind: 'flag', name: first.flag, texts: uses.map((use) => use.text) };
   const textsByName = new Map<string, string[]>();
   for (const use of uses) textsByName.set(use.flag, [...(textsByName.get(use.flag) ?? []), use.text]);
-  return chooseName('flag', [...row.flags, ...row.olderFlags], textsByName, warnings);
+  // Names that only an engine has for it come last.
+  const names = new Set([...row.flags, ...row.olderFlags, ...textsByName.keys()]);
+  const chosen = chooseName('flag', [...names], textsByName, warnings);
+  const passed = uses.find((use) => use.flag === chosen?.name)?.passed;
+  return chosen === undefined || passed === undefined ? chosen : { ...chosen, passed };
 }
 
 function givenByVariables(row: Row, env: Environment, warnings: string[]): Given | undefined {
@@ -78,14 +86,15 @@ function warnOfOtherVariables(process: Process, env: Environment, warnings: stri
   }
 }
 
-/** What the command line and the environment say of the settings of `process`, the stronger of them for each. */
+/** What the command line, a file of engine arguments and the environment say of the settings of `process`, the stronger of them for each. */
 export function collectSources(
   process: Process,
   argv: readonly string[],
   env: Environment,
+  file: FileArguments | undefined,
   findings: Findings,
 ): Map<SettingName, Given> {
-  const { uses, rest } = readCommandLine(process, argv, findings);
+  const { uses, rest } = readCommandLine(process, argv, env, file, findings);
   const given = new Map<SettingName, Given>();
   let takesRest = false;
   for (const [setting, row] of rowsOf(process)) {
@@ -112,117 +121,4 @@ function findGiven(
 ): Given | undefined {
   if (row.type.arity === 'rest') return rest.length === 0 ? undefined : { kind: 'flag', name: '--', texts: rest };
   return givenByFlags(row, uses, warnings) ?? givenByVariables(row, env, warnings);
-}
-
-/** A flag as it was given once. */
-interface FlagUse {
-  /** Declared spelling without `no-`. */
-  readonly flag: string;
-  readonly text: string;
-}
-
-interface FlagMeaning {
-  readonly setting: SettingName;
-  readonly row: Row;
-  /** The flag's own spelling without `no-`. */
-  readonly flag: string;
-  /** `--no-x`. */
-  readonly isNegated: boolean;
-}
-
-/** Every spelling that `process` takes, `--no-` forms included. */
-function flagsOf(process: Process): ReadonlyMap<string, FlagMeaning> {
-  const flags = new Map<string, FlagMeaning>();
-  for (const [setting, row] of rowsOf(process)) {
-    for (const flag of [...row.flags, ...row.olderFlags]) {
-      flags.set(flag, { setting, row, flag, isNegated: false });
-      if (row.type.arity === 'switch' && flag.startsWith('--')) {
-        flags.set(`--no-${flag.slice(2)}`, { setting, row, flag, isNegated: true });
-      }
-    }
-  }
-  return flags;
-}
-
-function explainUnknown(flag: string, process: Process, spellings: Iterable<string>): string {
-  const own = commandOf(process) ?? process;
-  const refusal = refusalOf(flag);
-  if (refusal !== undefined) return refusal;
-  const unbuilt = findUnbuilt(flag);
-  const takers = PROCESSES.filter((other) => unbuilt?.usedBy.includes(other) === true || flagsOf(other).has(flag));
-  const owners = takers.flatMap((taker) => commandOf(taker) ?? []);
-  if (owners.length > 0) return `${flag} belongs to ${owners.join(', ')}, not to ${own}`;
-  const nearest = nearestName(flag, [...spellings, ...unbuiltNames(process)]);
-  return nearest === undefined
-    ? `unknown flag ${flag}; ${own} --help lists all`
-    : `unknown flag ${flag}; did you mean ${nearest}?`;
-}
-
-/** What one flag says: its text, with `taken` when that is the next argument, or what is wrong with it. */
-type FlagText = { readonly text: string; readonly taken?: true } | { readonly problem: string };
-
-function readText(
-  { row, isNegated }: FlagMeaning,
-  typed: string,
-  text: string | undefined,
-  next: string | undefined,
-): FlagText {
-  if (row.type.arity === 'switch') {
-    if (!isNegated) return { text: text ?? 'true' };
-    return text === undefined ? { text: 'false' } : { problem: `${typed} takes no value; write ${typed}` };
-  }
-  if (text !== undefined) return { text };
-  if (next !== undefined && !next.startsWith('--')) return { text: next, taken: true };
-  return { problem: `${typed} needs a value: ${describeAllowed(row)}` };
-}
-
-/**
- * Reads the arguments of `process`: every flag with its text, in order, and every argument that fits nowhere. Not by
- * `parseArgs` of `node:util`, to which `--a --b` is the flag `--a` with the value `--b`, `-abc` three flags, and what follows an
- * unknown flag an argument of its own: telling these apart again takes more lines than splitting at `=`.
- */
-function readCommandLine(process: Process, argv: readonly string[], findings: Findings) {
-  const flags = flagsOf(process);
-  const end = argv.indexOf('--');
-  const own = end < 0 ? argv : argv.slice(0, end);
-  const uses = new Map<SettingName, FlagUse[]>();
-  const unbuiltUses = new Set<string>();
-  const { problems } = findings;
-  for (let at = 0; at < own.length; at += 1) {
-    const argument = own[at]!;
-    const next = own[at + 1];
-    if (!isFlag(argument)) {
-      problems.push(
-        `unexpected argument ${JSON.stringify(argument)}; flags start with --, a switch is set by --x=true`,
-      );
-      continue;
-    }
-    const equals = argument.indexOf('=');
-    const typed = equals < 0 ? argument : argument.slice(0, equals);
-    const text = equals < 0 ? undefined : argument.slice(equals + 1);
-    const meaning = flags.get(typed);
-    if (meaning === undefined) {
-      const unbuilt = findUnbuilt(typed);
-      if (unbuilt?.usedBy.includes(process) === true) unbuiltUses.add(sayUnbuilt(typed, unbuilt));
-      else problems.push(explainUnknown(typed, process, flags.keys()));
-      // What follows is most likely this flag's value: one mistake gives one message.
-      if (text === undefined && next !== undefined && !isFlag(next)) at += 1;
-      continue;
-    }
-    const said = readText(meaning, typed, text, next);
-    if ('problem' in said) {
-      problems.push(said.problem);
-      continue;
-    }
-    if (said.taken) at += 1;
-    uses.set(meaning.setting, [...(uses.get(meaning.setting) ?? []), { flag: meaning.flag, text: said.text }]);
-  }
-  findings.warnings.push(...unbuiltUses);
-  const rest = end < 0 ? [] : argv.slice(end + 1);
-  return { uses, rest };
-}
-
-/** A negative number is none. */
-function isFlag(argument: string): boolean {
-  return /^-[-a-zA-Z]/.test(argument);
 }

@@ -12,7 +12,7 @@ export {
   limitNames,
   type RefusingLimit,
 } from './limits.ts';
-export { misspeltName, nearestName } from './nearest.ts';
+export { likelyName, misspeltName, nameWithin, nearestName } from './nearest.ts';
 export {
   anthropicErrorBody,
   assertNever,

@@ -39,6 +39,12 @@ export function misspeltName(name: string, candidates: Iterable<string>): string
   return closest(name, candidates, Math.min(few, Math.floor((name.length - 1) / 2)));
 }
 
+/** The candidate that at most `editsMax` typing errors, and no more than half of its letters, tell from `name`. */
+export function nameWithin(name: string, candidates: Iterable<string>, editsMax: number): string | undefined {
+  const letters = name.replace(/^-+/, '').length;
+  return closest(name, candidates, Math.min(editsMax, Math.floor((letters - 1) / 2)));
+}
+
 /**
  * The candidate closest to `name`: by typing errors first (a third of the length at most), else the one that has most
  * words in common. Undefined when nothing is near, and for names of more than 100 characters.
@@ -46,6 +52,12 @@ export function misspeltName(name: string, candidates: Iterable<string>): string
 export function nearestName(name: string, candidates: Iterable<string>): string | undefined {
   const names = [...candidates];
   return closest(name, names, Math.max(2, Math.floor(name.length / 3))) ?? mostRelated(name, names);
+}
+
+/** As `nearestName`, but for what many programs have names for: few typing errors, or more than half of the words. */
+export function likelyName(name: string, candidates: Iterable<string>): string | undefined {
+  const names = [...candidates];
+  return misspeltName(name, names) ?? mostRelated(name, names, 0.6);
 }
 
 function closest(name: string, candidates: Iterable<string>, limit: number): string | undefined {
@@ -58,14 +70,14 @@ function closest(name: string, candidates: Iterable<string>, limit: number): str
   return best?.name;
 }
 
-function mostRelated(name: string, candidates: readonly string[]): string | undefined {
+function mostRelated(name: string, candidates: readonly string[], shareMin = 0.5): string | undefined {
   if (name.length > NAME_CHARS_MAX) return undefined;
   const words = wordsOf(name).filter((word) => word !== 'dyn' && word !== 'stator' && word !== 'no');
   let related: { name: string; share: number } | undefined;
   for (const candidate of candidates) {
     const candidateWords = wordsOf(candidate);
     const share = sharedWords(words, candidateWords) / Math.max(words.length, candidateWords.length);
-    if (share >= 0.5 && (related === undefined || share > related.share)) related = { name: candidate, share };
+    if (share >= shareMin && (related === undefined || share > related.share)) related = { name: candidate, share };
   }
   return related?.name;
 }

@@ -5,7 +5,7 @@ import type { EngineInfo, ModelFacts } from '../engines/index.ts';
 export interface ServedNames {
   /** Name that clients use. Default: the engine's own name of the model. */
   readonly displayName?: string | undefined;
-  readonly aliases?: readonly string[];
+  readonly aliases?: readonly string[] | undefined;
 }
 
 /** Settings of the card that neither the model nor the engine knows. */

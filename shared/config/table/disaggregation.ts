@@ -25,6 +25,7 @@ export const disaggregationRows = {
   disaggregationMode: workers.choice({
     names: '--disaggregation-mode DYN_VLLM_DISAGGREGATION_MODE',
     values: ['agg', 'pd', 'prefill', 'decode', 'encode'],
+    synonyms: { null: 'agg' }, // SGLang's
     note: 'mocker: agg, prefill, decode; pd = agg beside encode workers',
     default: 'agg',
     about: 'Role of a worker.',

@@ -38,16 +38,6 @@ export const eventPlaneRows = {
 export const kvEventsRows = {
   kvEventsConfig: worker.json({
     names: '--kv-events-config',
-    known: [
-      'enable_kv_cache_events',
-      'publisher',
-      'endpoint',
-      'replay_endpoint',
-      'buffer_steps',
-      'hwm',
-      'max_queue_size',
-      'topic',
-    ],
     defaultText: 'set by the sidecar, on loopback; off for decode workers and without prefix caching',
     source: 'Dynamo (vLLM page)',
     about: "Engine's event publisher; on only with enable_kv_cache_events.",

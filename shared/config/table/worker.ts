@@ -60,22 +60,26 @@ export const workerRows = {
     source: 'Dynamo (vLLM page): Qwen/Qwen3-0.6B, for an engine that is started',
     about: 'Model of the engine: id or folder to start it with, or its name at an attached server.',
   }),
-  servedModelName: worker.text({
+  servedModelName: worker.list({
     names: '--served-model-name',
-    allowed: 'one name',
+    unsplit: true,
+    allowed: 'a name; of vLLM several, separated by blanks',
     defaultText: 'value of --model',
     about:
-      'Name under which the model is registered; without it a path stays whole, as with vLLM (Dynamo takes its last part).',
+      'Name under which the model is registered; those behind the first are other names for it. Without it a path stays whole, ' +
+      'as with vLLM (Dynamo takes its last part).',
   }),
   engineConfigJson: worker.file({
     names: '--engine-config-json',
     allowed: 'a JSON file of engine arguments',
-    about: 'Engine arguments from a file; unknown keys are errors.',
+    about: 'Flags of the engine from a file, by name; those of the command line count more.',
   }),
-  engineArguments: rowsFor('worker', 'planner').rest({
+  engineArguments: rowsFor('worker', 'local', 'planner').rest({
     default: [],
     source: 'Dynamo (vLLM page)',
-    about: 'Arguments after -- go to the engine as they are; those of stator planner to its workers.',
+    about:
+      'With --engine vllm or sglang, every flag that is not of this table goes to the engine as it is, with the values that ' +
+      'follow, and so do all arguments after --. Those after -- of stator planner go to its workers.',
   }),
   tensorParallelSize: worker.int({
     names: '--tensor-parallel-size',
@@ -111,6 +115,7 @@ export const workerRows = {
   pythonhashseed: worker.int({
     names: 'PYTHONHASHSEED',
     range: { min: 0, max: 4294967295 },
+    lenient: true,
     defaultText: '0 set by the sidecar',
     source: 'Dynamo (vLLM page)',
     about: 'Deterministic hashing of a started engine.',
@@ -185,6 +190,7 @@ export const workerRows = {
   vllmLogStatsIntervalSecs: worker.decimal({
     names: 'VLLM_LOG_STATS_INTERVAL',
     range: { above: 0, unit: 's' },
+    lenient: true,
     default: 10,
     source: 'engine',
     about: 'Interval of engine statistics.',

@@ -1,4 +1,5 @@
 import { accept, oneText, type Parsed, refuse, type ValueType } from './value-type.ts';
+import { hideSecrets } from './words.ts';
 
 /** Limits of a free text. */
 export interface TextLimits {
@@ -227,6 +228,6 @@ export function restType(): ValueType<readonly string[]> {
     name: 'arguments',
     arity: 'rest',
     parse: (texts) => accept(texts),
-    show: (values) => values.join(' '),
+    show: (values) => hideSecrets(values).join(' '),
   };
 }

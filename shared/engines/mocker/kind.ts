@@ -22,7 +22,7 @@ export const mocker: EngineKind = {
   isSeveral: true,
   runtimeData: { engine: 'mocker' }, // who chats with such a model is told that nobody thinks behind it
   displayName({ servedModelName, modelName, modelPath }) {
-    const given = servedModelName ?? modelName;
+    const given = servedModelName?.[0] ?? modelName;
     if (given !== undefined) return given;
     return modelPath === undefined ? BUILTIN_MODEL_NAME : modelPath.split('/').findLast((part) => part !== '');
   },

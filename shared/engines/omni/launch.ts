@@ -1,7 +1,8 @@
 import type { ResolvedConfig, Settings } from '../../config/index.ts';
 import { withMediaGuard } from '../media/guarded-engine.ts';
-import { givenValue, launchBasics, servedNameOf, serverSettings } from '../server/launch.ts';
+import { launchBasics, servedNameOf, serverSettings } from '../server/launch.ts';
 import type { LaunchPlan, LaunchPorts } from '../server/launch-plan.ts';
+import { addressLeft, tellPassed } from '../server/passed-arguments.ts';
 import type { EngineContext, OpenedEngine } from '../types.ts';
 import { OmniEngine } from './omni-engine.ts';
 
@@ -11,8 +12,9 @@ export async function openOmni(
   { clock, logger }: Pick<EngineContext, 'clock' | 'logger'>,
 ): Promise<OpenedEngine> {
   const { settings } = config;
+  tellPassed(config, logger);
   const { url, apiKey, startTimeoutMs } = serverSettings(config);
-  const launch = url === undefined ? await omniLaunch(config) : undefined;
+  const launch = url === undefined ? omniLaunch(config) : undefined;
   const modelName = launch === undefined ? settings.model : (servedNameOf(settings) ?? settings.model);
   const { outputModalities: makes, omniDefaultVideoFps: defaultFps, tcpMaxMessageSize: answerBytesMax } = settings;
   const options = { url, launch, apiKey, startTimeoutMs, modelName, makes, defaultFps, answerBytesMax };
@@ -21,9 +23,9 @@ export async function openOmni(
 }
 
 /** How the sidecar starts vLLM-Omni: on the loopback. */
-export async function omniLaunch(config: ResolvedConfig<'worker'>): Promise<LaunchPlan> {
+export function omniLaunch(config: ResolvedConfig<'worker'>): LaunchPlan {
   const { settings } = config;
-  const { model, servedName, words, fromFile } = await launchBasics(settings);
+  const { model, servedNames, words } = launchBasics(settings);
   const [program = 'vllm-omni', ...before] = words ?? [];
   return {
     packageName: 'vllm-omni',
@@ -35,14 +37,10 @@ export async function omniLaunch(config: ResolvedConfig<'worker'>): Promise<Laun
     givenPorts: [],
     command: (ports: LaunchPorts) => {
       const named = argumentsOf({
-        host: '127.0.0.1',
-        port: ports.http,
-        'served-model-name': servedName,
-        'max-model-len': settings.maxModelLen,
-        'tensor-parallel-size': givenValue(config, 'tensorParallelSize'),
+        ...addressLeft(settings, ports),
+        'served-model-name': servedNames,
         'stage-configs-path': settings.stageConfigsPath,
         ...omniArguments(settings),
-        ...fromFile,
       });
       return { program, args: [...before, 'serve', model, '--omni', ...named, ...settings.engineArguments], env: {} };
     },

@@ -146,7 +146,7 @@ function headersOf(request: EngineRequest): Readonly<Record<string, string>> {
 
 /** `--engine openai`: a running server, by its URL. */
 export const openai: EngineKind = {
-  displayName: ({ servedModelName, modelName }) => servedModelName ?? modelName,
+  displayName: ({ servedModelName, modelName }) => servedModelName?.[0] ?? modelName,
 
   async open(config, { clock, logger }) {
     const { settings } = config;

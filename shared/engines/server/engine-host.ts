@@ -1,4 +1,5 @@
 import type { Clock } from '../../clock/index.ts';
+import { hideSecrets } from '../../config/index.ts';
 import { reasonOf } from '../../errors/index.ts';
 import type { Logger } from '../../telemetry/index.ts';
 import { baseUrl } from '../http/openai-wire.ts';
@@ -14,6 +15,7 @@ import {
   type OptionalArgument,
   takePorts,
 } from './launch-plan.ts';
+import { urlIn } from './passed-arguments.ts';
 import { patientServer } from './patient-server.ts';
 import { learnArguments } from './understood-arguments.ts';
 
@@ -176,11 +178,11 @@ export class EngineHost implements EngineServer {
     const { clock, logger } = this.#options;
     const planned = launch.command(ports);
     const command = { ...planned, args: [...planned.args, ...optional.flatMap(({ words }) => words)] };
-    logger.info('starting the engine', { program: command.program, args: command.args.join(' ') });
+    logger.info('starting the engine', { program: command.program, args: hideSecrets(command.args).join(' ') });
     const process = new EngineProcess({ command, clock, onLine: (line) => this.#line(line) });
     this.#process = process;
     this.#args = command.args;
-    this.#upstream = this.#connect(`http://127.0.0.1:${ports.http}`);
+    this.#upstream = this.#connect(urlIn(command.args));
     const death = new AbortController();
     this.#death = death;
     let end: ProcessEnd | undefined;

@@ -1,12 +1,10 @@
-import { readFile } from 'node:fs/promises';
-import { findLocalModel } from '../../artifacts/index.ts';
+import { describeChatTemplate, findLocalModel } from '../../artifacts/index.ts';
 import type { ResolvedConfig, SettingName, Settings } from '../../config/index.ts';
-import { reasonOf } from '../../errors/index.ts';
-import { isRecord } from '../../records/index.ts';
 import { readModelInfo } from '../../tokens/index.ts';
 import type { Engine, EngineInfo, ModelFacts, OpenedEngine } from '../types.ts';
 import { embedsText } from './embedder.ts';
 import type { LaunchPorts } from './launch-plan.ts';
+import { keyIn } from './passed-arguments.ts';
 import { configuredEvents, type Told } from './told.ts';
 
 /** What the settings say of an engine's server, whichever it is. */
@@ -15,7 +13,7 @@ export function serverSettings(config: ResolvedConfig<'worker'>) {
   const { engineUrl: url, engineApiKey: apiKey, engineStartTimeoutSecs: startSecs } = settings;
   return {
     url,
-    apiKey,
+    apiKey: apiKey ?? (url === undefined ? keyIn(settings) : undefined),
     told: url === undefined ? undefined : toldByUser(config),
     // An encoder gets chats alone, and gives no tokens.
     takesText: settings.useVllmTokenizer || encodesAlone(settings) || embedsText(settings),
@@ -44,7 +42,7 @@ function toldByUser(config: ResolvedConfig<'worker'>): Told | undefined {
  * is. Undefined where an attached engine's own name is best.
  */
 export function servedNameOf({ servedModelName, modelName, model, modelPath, engineUrl }: Settings<'worker'>) {
-  const given = servedModelName ?? modelName;
+  const given = servedModelName?.[0] ?? modelName;
   return given !== undefined || engineUrl !== undefined ? given : (model ?? modelPath);
 }
 
@@ -84,10 +82,12 @@ async function localFilesOf(settings: Settings<'worker'>, loaded?: string): Prom
 
 /** Undefined where they are not on this machine. */
 async function findLocalFiles(settings: Settings<'worker'>, loaded?: string): Promise<ModelFacts | undefined> {
+  const { customJinjaTemplate: template } = settings;
   for (const name of namesOf(settings, loaded)) {
     const folder = await findLocalModel(name);
     if (folder === undefined) continue;
-    const { files, contextLength, bosTokenId } = await readModelInfo(folder);
+    const { files: own, contextLength, bosTokenId } = await readModelInfo(folder);
+    const files = template === undefined ? own : { ...own, ...(await describeChatTemplate(template)) };
     return { files, contextLength, bosTokenId, sourcePath: name };
   }
   return undefined;
@@ -105,49 +105,39 @@ export function givenValue<K extends SettingName & keyof Settings<'worker'>>(
   return given.has(setting) ? settings[setting] : undefined;
 }
 
-/** Model and program of an engine that is to be started, and its arguments out of a file, by name. */
-export async function launchBasics(settings: Settings<'worker'>) {
+/** Model and program of an engine that is to be started. */
+export function launchBasics(settings: Settings<'worker'>) {
   const model = settings.model ?? settings.modelPath;
   if (model === undefined) throw new Error(`--engine ${settings.engine} needs --model or --engine-url`);
   return {
     model,
-    servedName: servedNameOf(settings) ?? model,
+    servedNames: settings.servedModelName ?? [servedNameOf(settings) ?? model],
     words: settings.engineCommand?.split(/\s+/).filter((word) => word !== ''),
     enableLora: settings.enableLora ?? settings.loraEnabled,
-    fromFile: await argumentsIn(settings.engineConfigJson),
   };
 }
 
-async function argumentsIn(path: string | undefined): Promise<Readonly<Record<string, unknown>>> {
-  if (path === undefined) return {};
-  let value: unknown;
-  try {
-    value = JSON.parse(await readFile(path, 'utf8'));
-  } catch (error) {
-    throw new Error(`--engine-config-json ${path}: ${reasonOf(error)}`, { cause: error });
-  }
-  if (!isRecord(value)) throw new Error(`--engine-config-json ${path}: it holds no JSON object`);
-  return value;
-}
-
 /**
- * The engine's KV event settings, with `more` that only it has; undefined = none. An address without a wildcard is one that the engine connects to: its
- * prompts' tokens do not leave the machine.
+ * The engine's KV event settings, with `more` that only it has; undefined = nobody asks for any. What the user gave counts, and
+ * only what he left out is ours. An address without a wildcard is one that the engine connects to: its prompts' tokens do not
+ * leave the machine.
  */
 export function launchEvents(
   settings: Settings<'worker'>,
   ports: LaunchPorts,
   more: Readonly<Record<string, unknown>> = {},
 ): Readonly<Record<string, unknown>> | undefined {
-  const { kvEventsConfig, disaggregationMode, enablePrefixCaching, headless, embeddingWorker } = settings;
-  if (disaggregationMode === 'decode' || !enablePrefixCaching || headless || embeddingWorker) return undefined;
-  if (kvEventsConfig !== undefined) return kvEventsConfig.enable_kv_cache_events === false ? undefined : kvEventsConfig;
+  const { kvEventsConfig: given, disaggregationMode, enablePrefixCaching, headless, embeddingWorker } = settings;
+  const isLeftOut = disaggregationMode === 'decode' || !enablePrefixCaching || embeddingWorker;
+  const isOff = given?.enable_kv_cache_events === false || given?.publisher === 'null';
+  if (headless || isOff || (given === undefined && isLeftOut)) return given;
   return {
     ...more,
     publisher: 'zmq',
     topic: 'kv-events',
     endpoint: `tcp://127.0.0.1:${ports.events}`,
     replay_endpoint: `tcp://127.0.0.1:${ports.replay}`,
+    ...given,
   };
 }
 

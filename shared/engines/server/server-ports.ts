@@ -3,6 +3,9 @@ import type { PortWish } from './held-ports.ts';
 import { argumentValue, givenPort, type LaunchPlan } from './launch-plan.ts';
 import { portsOfRanks, type Told } from './told.ts';
 
+/** An address of ours before a port is chosen for it. */
+const UNCHOSEN = 'tcp://127.0.0.1:0';
+
 type EnginePorts = Pick<LaunchPlan, 'ports' | 'givenPorts'>;
 
 /** `count` neighbouring ports, by their distance from the first. */
@@ -21,10 +24,12 @@ export function serverPorts(settings: Settings<'worker'>, told: Told, args: read
   if (told.events === undefined) return { ports: { http }, givenPorts: [] };
   const replay = { ...free, offsets: neighbours(portsOfRanks(told)) };
   const events = named === undefined ? replay : { ...replay, setting: 'DYN_VLLM_KV_EVENT_PORT', ports: named };
-  const isOurs = told.events.endpoint === 'tcp://127.0.0.1:0';
-  return isOurs
-    ? { ports: { http, events, replay }, givenPorts: [] }
-    : { ports: { http }, givenPorts: givenEvents(told) };
+  // The user may have said where the one is, and not the other.
+  const ours = {
+    ...(told.events.endpoint === UNCHOSEN ? { events } : {}),
+    ...(told.events.replayEndpoint === UNCHOSEN ? { replay } : {}),
+  };
+  return { ports: { http, ...ours }, givenPorts: givenEvents(told) };
 }
 
 /** The ports of events that the user has set up. */

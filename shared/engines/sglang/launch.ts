@@ -4,7 +4,6 @@ import { forKind } from '../server/embedder.ts';
 import type { LaunchCommand } from '../server/engine-process.ts';
 import {
   argumentsOf,
-  givenValue,
   launchBasics,
   launchEvents,
   openedServer,
@@ -12,6 +11,7 @@ import {
   serverSettings,
 } from '../server/launch.ts';
 import { type LaunchPlan, type LaunchPorts, NO_PORTS } from '../server/launch-plan.ts';
+import { addressLeft, leftOpen, tellPassed, templateOf, valueOfVariable } from '../server/passed-arguments.ts';
 import { ServerEngine, type ServerEngineDeps, type ServerEngineOptions } from '../server/server-engine.ts';
 import { toldBy } from '../server/told.ts';
 import type { Engine, EngineKind } from '../types.ts';
@@ -27,7 +27,8 @@ export const sglang: EngineKind = {
   displayName: servedNameOf,
   async open(config, context) {
     const { settings } = config;
-    const launch = settings.engineUrl === undefined ? await sglangLaunch(config) : undefined;
+    const launch = settings.engineUrl === undefined ? sglangLaunch(config) : undefined;
+    tellPassed(config, context.logger);
     const options = { ...serverSettings(config), launch };
     const engine = new ServerEngine(forKind(settings, new SglangDialect(options)), options, context);
     return openedServer(withMediaGuard(engine, settings, context.clock), config);
@@ -35,35 +36,25 @@ export const sglang: EngineKind = {
 };
 
 /** How the sidecar starts SGLang: on the loopback, with metrics and KV events. */
-export async function sglangLaunch(config: ResolvedConfig<'worker'>): Promise<LaunchPlan> {
+export function sglangLaunch(config: ResolvedConfig<'worker'>): LaunchPlan {
   const { settings } = config;
-  const { model, servedName, words, enableLora, fromFile } = await launchBasics(settings);
+  const { model, servedNames, words, enableLora } = launchBasics(settings);
   const [program = 'python3', ...before] = words ?? ['python3', '-m', 'sglang.launch_server'];
   const { disaggregationMode: role, pythonhashseed: seed } = settings;
-  const ranks = givenValue(config, 'dataParallelSize');
   const command = (ports: LaunchPorts): LaunchCommand => {
     const named = argumentsOf({
       'model-path': model,
-      host: '127.0.0.1',
-      port: ports.http,
-      'served-model-name': servedName,
+      ...addressLeft(settings, ports),
+      'served-model-name': servedNames[0],
       'enable-metrics': true,
-      'max-running-requests': givenValue(config, 'maxNumSeqs'),
-      'context-length': settings.maxModelLen,
-      'page-size': givenValue(config, 'blockSize'),
-      'tp-size': givenValue(config, 'tensorParallelSize'),
-      'dp-size': ranks,
-      'disable-radix-cache': settings.enablePrefixCaching ? undefined : true,
-      'stream-interval': settings.streamInterval,
+      'stream-interval': valueOfVariable(config, 'streamInterval'),
+      'chat-template': templateOf(config),
       'kv-events-config': launchEvents(settings, ports),
       'is-embedding': settings.embeddingWorker || undefined,
-      'enable-lora': enableLora || undefined,
-      'max-lora-rank': settings.maxLoraRank,
-      'max-loras-per-batch': settings.maxLoras,
+      'enable-lora': settings.enableLora === undefined && enableLora ? true : undefined,
       'nccl-port': ports.own,
       'disaggregation-bootstrap-port': ports.bootstrap,
       'disaggregation-mode': role === 'prefill' || role === 'decode' ? role : undefined,
-      ...fromFile,
     });
     const env: Readonly<Record<string, string>> = seed === undefined ? {} : { PYTHONHASHSEED: `${seed}` };
     return { program, args: [...before, ...named, ...settings.engineArguments], env };
@@ -74,7 +65,7 @@ export async function sglangLaunch(config: ResolvedConfig<'worker'>): Promise<La
     program: [program, ...before],
     helpArguments: ['--help'],
     releases: SGLANG_RELEASES,
-    optional: OPTIONAL_ARGUMENTS,
+    optional: leftOpen(OPTIONAL_ARGUMENTS, settings),
     ...sglangPorts(settings, toldBy(args, 'sglang'), args),
     command,
     missing: /No module named '?sglang/,

@@ -1,7 +1,10 @@
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { readFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { ResolvedConfig } from '../../config/index.ts';
+import { reasonOf } from '../../errors/index.ts';
+import { isRecord, type UnknownRecord } from '../../records/index.ts';
 import { withMediaGuard } from '../media/guarded-engine.ts';
 import { createMultimodalEngine } from '../media/multimodal-engine.ts';
 import { givenValue, launchBasics, openedServer, servedNameOf, serverSettings } from '../server/launch.ts';
@@ -54,7 +57,8 @@ const OWN_FILE = /^--(config|extra_llm_api_options)(=|$)/;
 /** How the sidecar starts TensorRT-LLM: on the loopback, with statistics and KV events. @param folder where its options are written */
 export async function trtllmLaunch(config: ResolvedConfig<'worker'>, folder: string): Promise<LaunchPlan> {
   const { settings } = config;
-  const { model, words, fromFile } = await launchBasics(settings);
+  const { model, words } = launchBasics(settings);
+  const fromFile = await argumentsIn(settings.engineConfigJson);
   const [program = 'trtllm-serve', ...before] = words ?? [];
   const hasOwnFile = settings.engineArguments.some((argument) => OWN_FILE.test(argument));
   const options = join(folder, 'options.yaml');
@@ -83,6 +87,18 @@ export async function trtllmLaunch(config: ResolvedConfig<'worker'>, folder: str
     missing: /No module named '?tensorrt_llm/,
     install: 'pip install tensorrt-llm',
   };
+}
+
+async function argumentsIn(path: string | undefined): Promise<UnknownRecord> {
+  if (path === undefined) return {};
+  let value: unknown;
+  try {
+    value = JSON.parse(await readFile(path, 'utf8'));
+  } catch (error) {
+    throw new Error(`--engine-config-json ${path}: ${reasonOf(error)}`, { cause: error });
+  }
+  if (!isRecord(value)) throw new Error(`--engine-config-json ${path}: it holds no JSON object`);
+  return value;
 }
 
 function llmOptions(config: ResolvedConfig<'worker'>): Readonly<Record<string, unknown>> {

@@ -1,5 +1,5 @@
 import { networkInterfaces } from 'node:os';
-import type { ResolvedConfig, Settings } from '../../config/index.ts';
+import { hideSecrets, type ResolvedConfig, type Settings } from '../../config/index.ts';
 import { withMediaGuard } from '../media/guarded-engine.ts';
 import { createMultimodalEngine } from '../media/multimodal-engine.ts';
 import { forKind } from '../server/embedder.ts';
@@ -14,7 +14,8 @@ import {
   servedNameOf,
   serverSettings,
 } from '../server/launch.ts';
-import { type LaunchPlan, type LaunchPorts, NO_PORTS, takePorts } from '../server/launch-plan.ts';
+import { argumentValue, type LaunchPlan, type LaunchPorts, NO_PORTS, takePorts } from '../server/launch-plan.ts';
+import { addressLeft, isOpen, leftOpen, tellPassed, templateOf, valueOfVariable } from '../server/passed-arguments.ts';
 import { ServerEngine, type ServerEngineDeps, type ServerEngineOptions } from '../server/server-engine.ts';
 import { toldBy } from '../server/told.ts';
 import type { Engine, EngineContext, EngineKind, SecondaryNode } from '../types.ts';
@@ -32,17 +33,18 @@ export const vllm: EngineKind = {
   async open(config, context) {
     const { settings } = config;
     if (settings.omni) return (await import('../omni/launch.ts')).openOmni(config, context);
-    const { model, modelPath, engineUrl, disaggregationMode: role, maxNumSeqs, maxNumBatchedTokens } = settings;
+    const { model, modelPath, engineUrl, disaggregationMode: role } = settings;
     const server = { ...serverSettings(config), isPrefill: role === 'prefill' };
     const modelName = servedNameOf(settings) ?? model ?? modelPath;
+    tellPassed(config, context.logger);
     const own =
       engineUrl === undefined
         ? {
-            launch: await vllmLaunch(config),
+            launch: vllmLaunch(config),
             takesPromptEmbeds: settings.enablePromptEmbeds,
             modelName,
-            maxNumSeqs,
-            maxNumBatchedTokens,
+            maxNumSeqs: givenValue(config, 'maxNumSeqs'),
+            maxNumBatchedTokens: givenValue(config, 'maxNumBatchedTokens'),
           }
         : { modelName: model };
     const dialect = forKind(settings, new VllmDialect({ ...server, ...own }));
@@ -61,46 +63,35 @@ export const vllm: EngineKind = {
 };
 
 /** How the sidecar starts vLLM: on the loopback, with what its own duties need. */
-export async function vllmLaunch(config: ResolvedConfig<'worker'>): Promise<LaunchPlan> {
+export function vllmLaunch(config: ResolvedConfig<'worker'>): LaunchPlan {
   const { settings } = config;
-  const { model, servedName, words = [], enableLora, fromFile } = await launchBasics(settings);
+  const { engineArguments: passed } = settings;
+  const { model, servedNames, words = [], enableLora } = launchBasics(settings);
   const [program = 'vllm', ...before] = words;
-  const ranks = givenValue(config, 'dataParallelSize');
   const statsSecs = givenValue(config, 'vllmLogStatsIntervalSecs');
   const shutdownSecs = Math.max(1, Math.floor(settings.gracefulShutdownGracePeriodSecs) - 1); // just under our own drain
   const env = {
     // Equal hashes in every process, also of versions before 0.30.
     PYTHONHASHSEED: `${settings.pythonhashseed ?? 0}`,
-    // Opens /reset_prefix_cache, /sleep and /wake_up; the server listens on the loopback alone.
-    VLLM_SERVER_DEV_MODE: '1',
-    ...(enableLora ? { VLLM_ALLOW_RUNTIME_LORA_UPDATING: 'True' } : {}),
+    // Opens /reset_prefix_cache, /sleep and /wake_up, on the loopback alone.
+    ...(settings.vllmServerDevMode === undefined && !isOpen(settings) ? { VLLM_SERVER_DEV_MODE: '1' } : {}),
+    ...(enableLora && settings.vllmAllowRuntimeLoraUpdating === undefined
+      ? { VLLM_ALLOW_RUNTIME_LORA_UPDATING: 'True' }
+      : {}),
     ...(statsSecs === undefined ? {} : { VLLM_LOG_STATS_INTERVAL: `${statsSecs}` }),
   };
   const command = (ports: LaunchPorts): LaunchCommand => {
     const named = argumentsOf({
-      host: '127.0.0.1',
-      port: ports.http,
-      'served-model-name': servedName,
-      'max-num-seqs': settings.maxNumSeqs,
-      'max-num-batched-tokens': settings.maxNumBatchedTokens,
-      'max-model-len': settings.maxModelLen,
-      'block-size': givenValue(config, 'blockSize'),
-      'num-gpu-blocks-override': givenValue(config, 'numGpuBlocksOverride'),
-      'tensor-parallel-size': givenValue(config, 'tensorParallelSize'),
-      'data-parallel-size': ranks,
-      'enable-prefix-caching': settings.enablePrefixCaching,
-      'prefix-caching-hash-algo': settings.prefixCachingAlgo,
-      'stream-interval': settings.streamInterval,
+      ...addressLeft(settings, ports),
+      'served-model-name': servedNames,
+      'stream-interval': valueOfVariable(config, 'streamInterval'),
+      'chat-template': templateOf(config),
       'kv-transfer-config': settings.kvTransferConfig,
       'kv-events-config': launchEvents(settings, ports, { enable_kv_cache_events: true }),
-      'enable-lora': enableLora || undefined,
-      'max-lora-rank': settings.maxLoraRank,
-      'max-loras': settings.maxLoras,
-      runner: settings.embeddingWorker ? 'pooling' : undefined,
-      'enable-prompt-embeds': settings.enablePromptEmbeds || undefined,
-      ...fromFile,
+      runner: settings.embeddingWorker && argumentValue(passed, '--runner') === undefined ? 'pooling' : undefined,
+      'enable-lora': settings.enableLora === undefined && enableLora ? true : undefined,
     });
-    const given = [...before, 'serve', model, ...named, ...settings.engineArguments];
+    const given = [...before, 'serve', model, ...named, ...passed];
     const args = enableLora ? [...given, ...oneServer(given)] : given;
     const host = handsOver(args) ? { VLLM_NIXL_SIDE_CHANNEL_HOST: sideChannelHost(settings) } : {};
     return { program, args, env: { ...env, ...host, ...portVariables(ports) } };
@@ -111,7 +102,7 @@ export async function vllmLaunch(config: ResolvedConfig<'worker'>): Promise<Laun
     program: [program, ...before],
     helpArguments: ['serve', '--help=all'],
     releases: VLLM_RELEASES,
-    optional: optionalArguments(shutdownSecs),
+    optional: leftOpen(optionalArguments(shutdownSecs), settings),
     ...vllmPorts(settings, toldBy(args, 'vllm'), args),
     command,
     missing: /No module named '?vllm/,
@@ -165,11 +156,12 @@ async function startSecondary(
   config: ResolvedConfig<'worker'>,
   { clock, logger }: Pick<EngineContext, 'clock' | 'logger'>,
 ): Promise<SecondaryNode> {
-  const plan = await vllmLaunch(config);
+  const plan = vllmLaunch(config);
   const held = new HeldPorts();
   const planned = plan.command(await takePorts(plan, held));
   const command = { ...planned, args: [...planned.args, '--headless'] };
-  logger.info('starting a secondary node of the engine', { program: command.program, args: command.args.join(' ') });
+  const args = hideSecrets(command.args).join(' ');
+  logger.info('starting a secondary node of the engine', { program: command.program, args });
   const process = new EngineProcess({ command, clock, onLine: (line) => logger[levelOfLine(line)](line) });
   return {
     exit: process.ended.then(({ reason }) => new Error(reason)),

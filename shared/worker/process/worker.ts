@@ -64,7 +64,8 @@ export async function startWorkerProcess(
   if (settings.headless) return startSecondaryNode(config, address, clock, logger);
   const adapterCache = openAdapterCache(settings, { clock, random }, logger.for('worker'));
   const kind = defined === undefined ? await engineKind(settings) : undefined;
-  const names = defined?.names ?? { displayName: kind?.displayName(settings) };
+  const aliases = settings.servedModelName?.slice(1);
+  const names = defined?.names ?? { displayName: kind?.displayName(settings), aliases };
   const metrics = createWorkerMetrics({ clock, ...address, model: names.displayName ?? '' });
   const count = kind?.isSeveral === true ? settings.numWorkers : 1;
   let planes: Pick<Surroundings, 'requestPlane' | 'eventPlane'> | undefined; // once the status server tells of it

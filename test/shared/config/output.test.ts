@@ -112,6 +112,7 @@ describe('settings for a child process', () => {
     const local = resolveConfig('local', [...argv, '--dump-config-to=/d.json'], {});
     expect(forwardSettings(local, 'worker')).toEqual({
       argv: ['--namespace=x', '--enable-prefix-caching=false', '--speedup-ratio=5'],
+      behind: [],
       env: { DYN_DUMP_CONFIG_TO: '' },
     });
     const forwarded = forwardSettings(local, 'worker').argv;

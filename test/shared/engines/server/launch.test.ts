@@ -25,15 +25,14 @@ describe('how engines are started', () => {
   it('starts vLLM on the loopback, with events to an address that it connects to', async () => {
     const { program, args, env } = await started('vllm');
     expect([program, ...args].join(' ')).toBe(
-      'vllm serve org/model --host 127.0.0.1 --port 8001 --served-model-name name --max-num-seqs 256 ' +
-        '--max-num-batched-tokens 8192 --enable-prefix-caching --kv-events-config ' +
+      'vllm serve org/model --host 127.0.0.1 --port 8001 --served-model-name name --kv-events-config ' +
         '{"enable_kv_cache_events":true,"publisher":"zmq","topic":"kv-events","endpoint":"tcp://127.0.0.1:20080",' +
         '"replay_endpoint":"tcp://127.0.0.1:20081"}',
     );
     expect(env).toEqual({ PYTHONHASHSEED: '0', VLLM_SERVER_DEV_MODE: '1' });
   });
 
-  it('gives vLLM what the user wants: a file’s arguments over ours, those behind -- last', async () => {
+  it('gives vLLM what the user wants, in his order: a file’s arguments first, those behind -- last', async () => {
     const folder = mkdtempSync(join(tmpdir(), 'stator-launch-'));
     const file = join(folder, 'engine.json');
     writeFileSync(file, '{"max_num_seqs":8,"max-num-seqs":9}');
@@ -55,8 +54,8 @@ describe('how engines are started', () => {
     const text = args.join(' ');
     expect(text).toContain('--no-enable-prefix-caching');
     expect(text).not.toContain('--kv-events-config'); // nothing to tell without a cache
-    expect(text).toContain('--block-size 16');
-    expect(text).toContain('--enable-lora --max-loras 2');
+    expect(text).toContain('--block-size=16');
+    expect(text).toContain('--enable-lora --max-loras=2');
     expect(text).toContain('--kv-transfer-config {"kv_connector":"NixlConnector"}');
     expect(text).toMatch(/--max-num-seqs 9.* --gpu-memory-utilization 0.5$/);
     expect(env).toMatchObject({ ...environment, VLLM_ALLOW_RUNTIME_LORA_UPDATING: 'True' });
@@ -69,22 +68,36 @@ describe('how engines are started', () => {
     expect((await started('vllm')).env).not.toHaveProperty('VLLM_LOG_STATS_INTERVAL');
   });
 
-  it('takes the user’s configuration of KV events as it is', async () => {
-    const kvEventsConfig = JSON.stringify({ enable_kv_cache_events: true, endpoint: 'tcp://*:5557' });
-    const flag = `--kv-events-config=${kvEventsConfig}`;
-    expect((await started('vllm', [flag])).args).toContain(kvEventsConfig);
-    const decode = await started('vllm', [flag, '--disaggregation-mode=decode']);
-    expect(decode.args.join(' ')).not.toContain('kv-events');
-    const off = await started('vllm', ['--kv-events-config={"enable_kv_cache_events":false}']);
-    expect(off.args.join(' ')).not.toContain('kv-events');
+  it('adds to the user’s configuration of KV events what he left out', async () => {
+    const events = async (...flags: readonly string[]) => {
+      const { args } = await started('vllm', flags);
+      const at = args.indexOf('--kv-events-config');
+      return at < 0 ? undefined : (JSON.parse(args[at + 1] ?? '') as unknown);
+    };
+    const own = { enable_kv_cache_events: true, publisher: 'zmq', topic: 'kv-events' };
+    const replay = { replay_endpoint: 'tcp://127.0.0.1:20081' };
+    const flag = '--kv-events-config={"enable_kv_cache_events":true,"endpoint":"tcp://*:5557"}';
+    expect(await events(flag)).toEqual({ ...own, ...replay, endpoint: 'tcp://*:5557' });
+    expect(await events('--kv-events-config.topic', 'mine')).toMatchObject({ ...replay, topic: 'mine' });
+    expect(await events(flag, '--kv-events-config.topic=mine')).toMatchObject({
+      topic: 'mine',
+      endpoint: 'tcp://*:5557',
+    });
+    expect(await events('--', flag)).toMatchObject({ endpoint: 'tcp://*:5557' });
+    // Nobody asks a decode worker for events, unless the user does.
+    expect(await events('--disaggregation-mode=decode')).toBe(undefined);
+    expect(await events('--disaggregation-mode=decode', flag)).toMatchObject({ endpoint: 'tcp://*:5557' });
+    expect(await events('--kv-events-config={"enable_kv_cache_events":false}')).toEqual({
+      enable_kv_cache_events: false,
+    });
   });
 
   it('starts SGLang with metrics and events', async () => {
     const { program, args } = await started('sglang', ['--block-size=16', '--disaggregation-mode=prefill']);
     expect([program, ...args].join(' ')).toBe(
       'python3 -m sglang.launch_server --model-path org/model --host 127.0.0.1 --port 8001 --served-model-name name ' +
-        '--enable-metrics --page-size 16 --kv-events-config {"publisher":"zmq","topic":"kv-events",' +
-        '"endpoint":"tcp://127.0.0.1:20080","replay_endpoint":"tcp://127.0.0.1:20081"} --disaggregation-mode prefill',
+        '--enable-metrics --kv-events-config {"publisher":"zmq","topic":"kv-events",' +
+        '"endpoint":"tcp://127.0.0.1:20080","replay_endpoint":"tcp://127.0.0.1:20081"} --disaggregation-mode prefill --page-size 16',
     );
   });
 });

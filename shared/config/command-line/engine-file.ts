@@ -1,0 +1,57 @@
+import { reasonOf } from '../../errors/index.ts';
+import { isRecord } from '../../records/index.ts';
+import type { Process } from '../row.ts';
+import { TABLE } from '../table.ts';
+import type { Environment, Surroundings } from '../values/value-type.ts';
+import { isFlag } from '../values/words.ts';
+import type { EngineFlags } from './engine-flags.ts';
+import { type FileArguments, namedEngine, textOfFlag } from './read-command-line.ts';
+
+const FLAG = '--engine-config-json';
+
+/**
+ * What the file of `--engine-config-json` has for the engine that is started, as flags; undefined without such a file.
+ * One that is not there is left to the setting's own row.
+ */
+export function readEngineFile(
+  process: Process,
+  argv: readonly string[],
+  env: Environment,
+  around: Surroundings,
+  problems: string[],
+): FileArguments | undefined {
+  const text = textOfFlag(argv, FLAG);
+  const engine = namedEngine(process, argv, env);
+  if (process !== 'worker' || text === undefined || engine?.flags === undefined) return undefined;
+  const path = TABLE.get('engineConfigJson')?.type.parse([text], around);
+  if (path?.ok !== true || typeof path.value !== 'string') return undefined;
+  const source = `${FLAG} ${path.value}`;
+  try {
+    const value: unknown = JSON.parse(around.readText(path.value));
+    if (isRecord(value)) return { argv: wordsOf(value, engine.flags), source };
+    problems.push(`${source}: it holds no JSON object`);
+  } catch (thrown) {
+    problems.push(`${source}: ${reasonOf(thrown)}`);
+  }
+  return undefined;
+}
+
+/**
+ * Keys and values as flags: `true` is the flag alone, `false` its `--no-` form, a list several values, an object JSON; null
+ * leaves the key out, and so does `false` where the flag can only be set. `_` in a key may stand for `-`.
+ */
+function wordsOf(values: Readonly<Record<string, unknown>>, { engine, names, shared }: EngineFlags): readonly string[] {
+  return Object.entries(values).flatMap(([key, value]) => {
+    const flag = `--${key.replaceAll('_', '-')}`;
+    if (value === null) return [];
+    if (value === true) return [flag];
+    const off = `--no-${flag.slice(2)}`;
+    if (value === false) return engine === 'vllm' || names.has(off) || shared[flag]?.on !== undefined ? [off] : [];
+    if (Array.isArray(value)) return [flag, ...value.map(spell)];
+    return isFlag(spell(value)) ? [`${flag}=${spell(value)}`] : [flag, spell(value)];
+  });
+}
+
+function spell(value: unknown): string {
+  return typeof value === 'object' ? JSON.stringify(value) : String(value);
+}

@@ -1,0 +1,190 @@
+import { nameWithin } from '../../errors/index.ts';
+import { needsOf } from '../needs.ts';
+import { nameOf, type SettingName, TABLE } from '../table.ts';
+import { flagName, isFlag, splitWord, valuesAfter } from '../values/words.ts';
+import type { EngineFlags, SharedFlag } from './engine-flags.ts';
+import { mergeFields, readFields } from './json-fields.ts';
+import type { FlagMeaning, FlagUse, LineFindings, OwnFlags } from './own-flags.ts';
+
+/** Where arguments stand: in a file of engine arguments, before `--`, or after it. */
+type Part = 'file' | 'own' | 'rest';
+
+/** A flag with what belongs to it. */
+interface Given {
+  /** As it was written, up to the next flag. */
+  readonly argv: readonly string[];
+  /** As it was written, without a value. */
+  readonly typed: string;
+  /** As it is known. */
+  readonly name: string;
+  /** What stands behind `=`, else what follows. */
+  readonly values: readonly string[];
+  readonly part: Part;
+}
+
+/** A flag with more typing errors is not taken for one of ours. */
+const EDITS_MAX = 2;
+
+/**
+ * Reads the command line of a process that starts an engine. What is ours is read; what is the engine's is passed on, in its
+ * order, with the values that follow; what both have is read and passed on.
+ */
+export class EngineLine {
+  readonly #engine: EngineFlags;
+  readonly #own: OwnFlags;
+  readonly #findings: LineFindings;
+  readonly #passed: string[] = [];
+  /** What a file says of settings: it counts where no flag says anything. */
+  readonly #ofFile = new Map<SettingName, FlagUse[]>();
+  /** What has been given by fields, such as `--kv-events-config.topic`. */
+  readonly #fields = new Map<SettingName, Record<string, unknown>>();
+  /** Uses of a flag that stands for another setting, where that one is given by its own name. */
+  readonly #eitherWay: { readonly first: SettingName; readonly second: SettingName; readonly use: FlagUse }[] = [];
+
+  constructor(engine: EngineFlags, own: OwnFlags, findings: LineFindings) {
+    this.#engine = engine;
+    this.#own = own;
+    this.#findings = findings;
+  }
+
+  /** @param source what messages name, where it is not the command line */
+  read(argv: readonly string[], part: Part, source?: string): void {
+    const before = this.#findings.problems.length;
+    for (let at = 0; at < argv.length; ) at += this.#take(argv, at, part);
+    if (source === undefined) return;
+    const { problems } = this.#findings;
+    for (let at = before; at < problems.length; at += 1) problems[at] = `${source}: ${problems[at]}`;
+  }
+
+  /** The arguments of the engine; every setting that was given is then among the flags of ours. */
+  finish(): readonly string[] {
+    for (const [setting, uses] of this.#ofFile) if (!this.#own.uses.has(setting)) this.#own.add(setting, ...uses);
+    for (const { first, second, use } of this.#eitherWay) {
+      this.#own.add(this.#own.uses.has(first) ? second : first, use);
+    }
+    for (const [setting, fields] of this.#fields) {
+      const { flag = nameOf(setting), text = '{}' } = this.#own.uses.get(setting)?.at(-1) ?? {};
+      const merged = mergeFields(text, fields);
+      if (merged !== undefined) this.#own.add(setting, { flag, text: merged });
+      else
+        this.#findings.problems.push(`${flag} is given by its fields and as ${text}: give it in one of the two ways`);
+    }
+    return this.#passed;
+  }
+
+  #take(argv: readonly string[], at: number, part: Part): number {
+    const argument = argv[at]!;
+    if (!isFlag(argument)) return this.#takeWord(argv, at, part);
+    const { typed, text } = splitWord(argument);
+    const following = text === undefined ? valuesAfter(argv, at) : [];
+    const given: Given = {
+      argv: [argument, ...following],
+      typed,
+      name: flagName(typed),
+      values: text === undefined ? following : [text],
+      part,
+    };
+    const meaning = this.#own.spellings.get(given.name);
+    const refusal = this.#engine.refused[given.name];
+    const shared = this.#sharedOf(given.name, meaning);
+    if (refusal !== undefined) this.#findings.problems.push(`${typed} cannot be passed on: ${refusal}`);
+    else if (shared !== undefined) this.#share(given, shared);
+    else if (meaning !== undefined && part === 'own') return this.#takeOwn(argv, at, given, meaning);
+    else if (part === 'rest' || this.#isForEngine(given, meaning)) this.#passed.push(...given.argv);
+    return given.argv.length;
+  }
+
+  /** What is no flag and belongs to none names the model, as in `vllm serve MODEL`. */
+  #takeWord(argv: readonly string[], at: number, part: Part): number {
+    if (part !== 'own' || !this.#engine.takesModel || this.#own.uses.has('model')) return this.#own.take(argv, at);
+    this.#own.add('model', { flag: '--model', text: argv[at]! });
+    return 1;
+  }
+
+  /** A `--no-` form is shared where the flag itself is a switch. */
+  #sharedOf(name: string, meaning: FlagMeaning | undefined): SharedFlag | undefined {
+    const { shared } = this.#engine;
+    if (Object.hasOwn(shared, name)) return shared[name];
+    const positive = meaning?.flag ?? name.replace(/^--no-/, '--');
+    return Object.hasOwn(shared, positive) && shared[positive]?.on !== undefined ? shared[positive] : undefined;
+  }
+
+  #takeOwn(argv: readonly string[], at: number, { typed, name }: Given, { setting }: FlagMeaning): number {
+    if (this.#engine.idle.has(setting) && needsOf(setting) === '') {
+      this.#findings.warnings.push(`${name} has no effect: ${this.#engine.title} has no such flag`);
+    }
+    return typed === name
+      ? this.#own.take(argv, at)
+      : this.#own.take([name + argv[at]!.slice(typed.length), ...argv.slice(at + 1)], 0);
+  }
+
+  #share(given: Given, shared: SharedFlag): void {
+    const { setting, as, on, says } = shared;
+    const { argv, name, values } = given;
+    const reads = setting !== undefined && this.#own.reads(setting);
+    if (shared.way === 'written' && reads) this.#write(given, shared, setting);
+    else if (on !== undefined) this.#switch(given, shared, reads);
+    else {
+      const text = says ?? values[0];
+      if (text === undefined && setting !== undefined)
+        return void this.#findings.problems.push(`${name} needs a value`);
+      if (reads && text !== undefined)
+        this.#use(given.part, setting, { flag: name, text, passed: { unread: shared.unread } });
+      this.#passed.push(...(as === undefined ? argv : [as, ...values]));
+    }
+  }
+
+  #switch(
+    { argv, typed, name, values, part }: Given,
+    { setting, on = [], off = [] }: SharedFlag,
+    reads: boolean,
+  ): void {
+    const word = argv[0]!.slice(typed.length + 1).toLowerCase();
+    const isOn = !(name.startsWith('--no-') || /^(0|false|no|off)$/.test(word));
+    if (reads && setting !== undefined)
+      this.#use(part, setting, {
+        flag: name.replace(/^--no-/, '--'),
+        text: String(isOn),
+        passed: { unread: undefined },
+      });
+    this.#passed.push(...(isOn ? on : off), ...(word === '' ? values : []));
+  }
+
+  /** What the start of the engine writes anew. */
+  #write({ argv, typed, name, values, part }: Given, { instead }: SharedFlag, setting: SettingName): void {
+    const { problems } = this.#findings;
+    const [, ...path] = typed.split('.');
+    const arity = TABLE.get(setting)?.type.arity;
+    const [text, ...more] = arity === 'switch' ? [values[0] ?? 'true', ...values.slice(1)] : values;
+    if (text === undefined) problems.push(`${typed} needs a value`);
+    else if (path.length > 0) this.#fields.set(setting, readFields(this.#fields.get(setting) ?? {}, path, text));
+    else if (instead !== undefined)
+      this.#eitherWay.push({ first: setting, second: instead, use: { flag: name, text } });
+    else {
+      const texts = arity === 'many' ? [text, ...more] : [text];
+      this.#use(part, setting, ...texts.map((each) => ({ flag: name, text: each })));
+      if (texts.length < values.length) problems.push(`unexpected argument ${JSON.stringify(argv[2])} after ${typed}`);
+    }
+  }
+
+  #use(part: Part, setting: SettingName, ...uses: readonly FlagUse[]): void {
+    if (part === 'file') this.#ofFile.set(setting, [...(this.#ofFile.get(setting) ?? []), ...uses]);
+    else this.#own.add(setting, ...uses);
+  }
+
+  /** Whether a flag that is not ours is the engine's; says what is wrong where it is neither. */
+  #isForEngine({ typed, name, part }: Given, meaning: FlagMeaning | undefined): boolean {
+    const { names, title } = this.#engine;
+    if (names.has(name) || !name.startsWith('--')) return true;
+    const { problems } = this.#findings;
+    if (meaning !== undefined) problems.push(`${typed} is a flag of Stator's, and none of ${title}`);
+    else if (this.#own.isElsewhere(name)) this.#own.refuse(name);
+    else {
+      const nearest = nameWithin(name, this.#own.candidates(), EDITS_MAX);
+      if (nearest === undefined) return true;
+      const hint = part === 'own' ? ` Behind -- it goes to ${title} as it is` : '';
+      problems.push(`unknown flag ${typed}; did you mean ${nearest}?${hint}`);
+    }
+    return false;
+  }
+}
