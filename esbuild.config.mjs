@@ -4,7 +4,8 @@
 //   node esbuild.config.mjs --prepare   for npm: whichever of the two is there and up to date will do
 // Does nothing where dist/ is up to date: a process that runs from it goes on loading its later chunks.
 import { existsSync, readFileSync, statSync } from 'node:fs';
-import { chmod, cp, mkdir, readdir, rm, writeFile } from 'node:fs/promises';
+import { chmod, cp, mkdir, readdir, readFile, rm, writeFile } from 'node:fs/promises';
+import { gzipSync } from 'node:zlib';
 import { describeThirdParties } from './third-party.mjs';
 import { throughDoors } from './through-doors.mjs';
 
@@ -93,8 +94,12 @@ async function bundle(build) {
   const results = await Promise.all((isPackage ? [product] : [product, benchmarks]).map((options) => build(options)));
   await chmod('dist/stator.js', 0o755);
   await cp(MODEL, 'dist/builtin-model', { recursive: true });
+  await mkdir('dist/swagger-ui', { recursive: true });
   for (const file of SWAGGER_UI) {
-    await cp(new URL(file, import.meta.resolve('swagger-ui-dist/package.json')), `dist/swagger-ui/${file}`);
+    const source = new URL(file, import.meta.resolve('swagger-ui-dist/package.json'));
+    if (/\.(css|js)$/.test(file))
+      await writeFile(`dist/swagger-ui/${file}.gz`, gzipSync(await readFile(source), { level: 9 }));
+    else await cp(source, `dist/swagger-ui/${file}`);
   }
   const sources = results.flatMap(({ metafile }) => Object.keys(metafile.inputs));
   const outputs = results.flatMap(({ metafile }) => Object.keys(metafile.outputs));

@@ -113,7 +113,17 @@ describe('the package', () => {
         messages: [{ role: 'user', content: 'What are you?' }],
       });
       expect(chat.finishReason).toBe('stop');
-      expect((await fetch(`${url}/docs/swagger-ui.css`)).status).toBe(200);
+      const sheets = ['gzip', 'identity', 'gzip;q=0'].map(async (coding) => {
+        const answer = await fetch(`${url}/docs/swagger-ui.css`, { headers: { 'accept-encoding': coding } });
+        return [answer.headers.get('content-encoding'), await answer.text()] as const;
+      });
+      const [packed, plain, refused] = await Promise.all(sheets);
+      expect(packed?.[0]).toBe('gzip');
+      expect(plain?.[1]).toContain('.swagger-ui');
+      expect([plain, refused]).toEqual([
+        [null, packed?.[1]],
+        [null, packed?.[1]],
+      ]);
     } finally {
       await local.kill();
     }
