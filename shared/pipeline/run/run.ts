@@ -265,6 +265,7 @@ export class RequestRun implements HandoverHost, WatchedStream {
     if (handover.isOver) return reservation.release();
     attempt.reservation = reservation;
     if (!isSplit) this.#hold(handover);
+    if (!this.#budget.isOpen) throw workerError('Unavailable', 'it has grown too long to move');
     const now = this.#budget.continuation();
     if (now === undefined) throw workerError('Unavailable', 'no token is left to make');
     const headers = { ...this.#headersOf(attempt, reservation), ...ANOTHER_ATTEMPT };

@@ -103,6 +103,18 @@ describe('a stream that its worker wants to be rid of', () => {
     expect([plane.calls.length, first.log, moves]).toEqual([1, [], []]);
   });
 
+  it('stays where it grows too long to move while another worker is looked for', async () => {
+    const { plane, sink, moves, clock } = start({}, { tokensMax: 6 });
+    const first = await plane.seen(1);
+    say(first, 'ab');
+    first.sink.moveAsked?.();
+    say(first, 'xy');
+    await clock.advance(0);
+    say(first, 'z');
+    finish(first);
+    expect([plane.calls.length, sink.shown, moves]).toEqual([1, 'abxyz', []]);
+  });
+
   it('that ends meanwhile has no need of the other worker', async () => {
     const { first, plane, sink, moves } = await asked();
     const second = await plane.seen(2);
