@@ -52,7 +52,6 @@ export async function learnArguments(plan: LaunchPlan, deps: LearnDeps): Promise
   const ask: Ask = (words, limitMs) => answerOf(words, limitMs, plan, deps);
   const { program, optional, releases } = plan;
   if (optional.length === 0) return { version: undefined, optional };
-  if (optional.length === 0) return { version: undefined, optional };
   const asked = await askVersion(plan, ask);
   const { version } = asked;
   if (version !== undefined && isWithin(version, releases)) {
