@@ -20,6 +20,8 @@ const BY_TIME = 0;
  */
 const HELD_MS: readonly number[] = [300_000, 3_600_000, 86_400_000];
 const LISTS_BY_TIME = 1 + HELD_MS.length;
+/** Share of the room that such blocks have before others: what one client asks for must not push out everybody else's prompts. */
+const HELD_SHARE = 0.5;
 
 export interface ApproximateIndexOptions {
   readonly ranks: RankTable;
@@ -220,9 +222,10 @@ export class ApproximateIndex implements PrefixIndex {
   #makeRoom(rank: number, blocks: number): void {
     const held = this.#touched;
     const fitting = this.#allowance.blocksMax(held.count, this.bytes);
+    const room = Math.min(fitting, this.#blocksMax);
     let evicted = 0;
-    for (; held.count > Math.min(fitting, this.#blocksMax) && evicted < blocks + EVICTED_AHEAD; evicted++) {
-      const record = this.#firstByTime() || (held.count > fitting ? held.oldest(this.#listOf(rank)) : 0);
+    for (; held.count > room && evicted < blocks + EVICTED_AHEAD; evicted++) {
+      const record = this.#firstByTime(room) || (held.count > fitting ? held.oldest(this.#listOf(rank)) : 0);
       if (record === 0) break;
       this.#forget(record);
     }
@@ -250,13 +253,25 @@ export class ApproximateIndex implements PrefixIndex {
     return list > BY_TIME && list < LISTS_BY_TIME && this.#touched.stampOf(record) > stamp;
   }
 
-  /** The block that goes first for want of room: what is held for longer goes last. */
-  #firstByTime(): number {
-    for (let list = BY_TIME; list < LISTS_BY_TIME; list++) {
-      const record = this.#touched.oldest(list);
-      if (record !== 0) return record;
+  /** The block that goes first for want of room: what is held for longer goes last, as far as it keeps to its share. */
+  #firstByTime(room: number): number {
+    const isOver = this.#heldCount > HELD_SHARE * room;
+    return (isOver ? 0 : this.#touched.oldest(BY_TIME)) || this.#firstHeld();
+  }
+
+  get #heldCount(): number {
+    return HELD_MS.reduce((count, _, at) => count + this.#touched.sizeOf(1 + at), 0);
+  }
+
+  /** Of those that are held for longer the one that was used longest ago; 0 when there is none. */
+  #firstHeld(): number {
+    let [first, firstMs] = [0, Number.POSITIVE_INFINITY];
+    for (const [at, heldMs] of HELD_MS.entries()) {
+      const record = this.#touched.oldest(1 + at);
+      const usedMs = record === 0 ? firstMs : this.#touched.stampOf(record) * this.#bucketMs - heldMs;
+      if (usedMs < firstMs) [first, firstMs] = [record, usedMs];
     }
-    return 0;
+    return first;
   }
 
   #forget(record: number): void {

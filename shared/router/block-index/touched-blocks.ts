@@ -26,6 +26,7 @@ export class TouchedBlocks {
   /** Head and tail by number of the list. */
   readonly #heads: number[] = [];
   readonly #tails: number[] = [];
+  readonly #sizes: number[] = [];
   #free = 0;
   #top = 1;
   #count = 0;
@@ -71,6 +72,7 @@ export class TouchedBlocks {
     this.#set(record, BACK, tail);
     this.#set(record, NEXT, 0);
     this.#tails[list] = record;
+    this.#sizes[list] = this.sizeOf(list) + 1;
     if (tail === 0) this.#heads[list] = record;
     else this.#set(tail, NEXT, record);
   }
@@ -88,6 +90,11 @@ export class TouchedBlocks {
   /** The record at the head of the list; 0 when it is empty. */
   oldest(list: number): number {
     return this.#heads[list] ?? 0;
+  }
+
+  /** Records on the list. */
+  sizeOf(list: number): number {
+    return this.#sizes[list] ?? 0;
   }
 
   remove(record: number): void {
@@ -131,6 +138,7 @@ export class TouchedBlocks {
   #unlink(record: number): void {
     const list = this.#get(record, LIST);
     if (list === NO_LIST) return;
+    this.#sizes[list] = this.sizeOf(list) - 1;
     const back = this.#get(record, BACK);
     const next = this.#get(record, NEXT);
     if (back === 0) this.#heads[list] = next;

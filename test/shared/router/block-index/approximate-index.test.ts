@@ -69,12 +69,21 @@ describe('approximate index by time to live', () => {
   });
 
   it('gives up what is held for longer last, for want of room', () => {
-    const { index } = setUp({ blocksMax: 4 });
+    const { index } = setUp({ blocksMax: 6 });
     index.decided('r', A, prompt(1, 2, 3), 3_600_000);
-    index.decided('s', A, prompt(5, 6));
-    expect([found(index, prompt(1, 2, 3)), index.blockCount]).toEqual([{ [A]: 3 }, 4]);
-    index.decided('t', A, prompt(11, 12, 13, 14), 3_600_000);
-    expect(index.blockCount).toBe(4);
+    index.decided('s', A, prompt(5, 6, 7, 8));
+    expect([found(index, prompt(1, 2, 3)), index.blockCount]).toEqual([{ [A]: 3 }, 6]);
+    index.decided('t', A, prompt(11, 12, 13, 14, 15, 16), 3_600_000);
+    expect(index.blockCount).toBe(6);
+  });
+
+  it('has room for the prompts of others, however much is held for longer', () => {
+    const { index } = setUp({ blocksMax: 8 });
+    for (let at = 1; at <= 8; at++) index.decided(`r${at}`, A, prompt(at), 86_400_000);
+    const others = prompt(21, 22, 23, 24);
+    index.decided('s', B, others);
+    expect(found(index, others)).toEqual({ [B]: 4 });
+    expect([4, 5].map((at) => found(index, prompt(at)))).toEqual([{}, { [A]: 1 }]); // used longest ago
   });
 
   it('keeps ranks apart', async () => {
