@@ -21,6 +21,8 @@ export interface MemoryRequestPlaneOptions {
   /** Deadline of the acceptance. @default 5000 */
   readonly requestTimeoutMs?: number;
   readonly observer?: RequestPlaneObserver;
+  /** Whether who calls knows of moves. @default true */
+  readonly hearsMoves?: boolean;
 }
 
 /** One server of the plane: its endpoints and the streams under way on them. */
@@ -35,7 +37,7 @@ interface MemoryServer {
  * copied, credit, deadlines and draining apply. Callers and servers meet through the same plane object.
  */
 export function createMemoryRequestPlane(options: MemoryRequestPlaneOptions): RequestPlane {
-  const { clock, requestTimeoutMs = 5000, observer = silentObserver } = options;
+  const { clock, requestTimeoutMs = 5000, observer = silentObserver, hearsMoves = true } = options;
   const serverOf = new Map<string, MemoryServer>();
   const openStreams = new Set<MemoryStream>();
 
@@ -52,6 +54,7 @@ export function createMemoryRequestPlane(options: MemoryRequestPlaneOptions): Re
       server.streams.delete(stream);
       openStreams.delete(stream);
     });
+    stream.hearsMoves = hearsMoves;
     stream.open(endpoint, request, handler);
     server.streams.add(stream);
     openStreams.add(stream);
@@ -104,6 +107,7 @@ class MemoryStream implements CallerWire, AnswerWire {
   readonly #clock: Clock;
   readonly #observer: RequestPlaneObserver;
   readonly #onOver: () => void;
+  hearsMoves = true;
   #worker: ServerCall | undefined;
   #isOver = false;
 

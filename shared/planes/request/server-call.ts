@@ -88,6 +88,8 @@ const CREDIT_MAX = 2 ** 31;
 
 /** What a call at the worker asks of the connection that carries it. */
 export interface AnswerWire {
+  /** Whether the other end knows MOVE. */
+  readonly hearsMoves: boolean;
   accept(streamId: number): void;
   askToMove(streamId: number): void;
   tokens(streamId: number, choice: number, ids: ArrayLike<number>, start: number, count: number): void;
@@ -177,6 +179,10 @@ export class ServerCall implements IncomingCall {
     return this.#wasMoved;
   }
 
+  get hearsMoves(): boolean {
+    return this.#wire.hearsMoves;
+  }
+
   get signal(): AbortSignal {
     if (this.#aborter === undefined) {
       this.#aborter = new AbortController();
@@ -204,7 +210,7 @@ export class ServerCall implements IncomingCall {
   }
 
   askToMove(): void {
-    if (this.#state === 'open' && this.#isAccepted) this.#wire.askToMove(this.#streamId);
+    if (this.#state === 'open' && this.#isAccepted && this.hearsMoves) this.#wire.askToMove(this.#streamId);
   }
 
   accept(): void {

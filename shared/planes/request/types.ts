@@ -58,7 +58,9 @@ export interface IncomingCall extends OutputSink {
   readonly isStopped: boolean;
   /** The caller has killed it because another worker goes on. */
   readonly wasMoved: boolean;
-  /** Tells the caller, past whatever waits for credit, that another worker had better go on. For callers that can hear it. */
+  /** Whether who sent it here can be asked by `askToMove`: a caller, or a router of an earlier release that hands on for one, cannot. */
+  readonly hearsMoves: boolean;
+  /** Tells the caller, past whatever waits for credit, that another worker had better go on. Nothing where that cannot be heard. */
   askToMove(): void;
   /** Sends the prologue: the request was taken on. Implied by the first `tokens`, `output` or `end`. */
   accept(): void;

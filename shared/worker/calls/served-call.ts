@@ -88,7 +88,7 @@ export class ServedCall implements EngineSink {
 
   /** Whether its caller is asked, and no one guesses. */
   get isAsked(): boolean {
-    return this.#call.headers[MOVES_HEADER] !== undefined;
+    return this.#call.hearsMoves && this.#call.headers[MOVES_HEADER] !== undefined;
   }
 
   /** Its caller has another worker go on with it. */

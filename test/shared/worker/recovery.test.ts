@@ -145,6 +145,7 @@ class HeldCall implements IncomingCall {
   readonly stopped = this.signal;
   readonly isStopped = false;
   readonly wasMoved = false;
+  readonly hearsMoves = true;
   readonly body: unknown;
   readonly outputs: EngineOutput[] = [];
   hasEnded = false;

@@ -140,11 +140,11 @@ export class CallerSink implements CallSink {
 }
 
 /** Everything a worker needs, in memory and under a virtual clock. */
-export function workerBed(engine: Engine) {
+export function workerBed(engine: Engine, { hearsMoves = true } = {}) {
   const clock = new VirtualClock();
   const random = seededRandom(1);
   const discovery = new BreakableDiscovery({ hub: new MemoryHub(clock), clock, random });
-  const requestPlane = createMemoryRequestPlane({ clock });
+  const requestPlane = createMemoryRequestPlane({ clock, hearsMoves });
   const eventPlane = createMemoryEventPlane({ clock, random });
   const metrics = createWorkerMetrics({ ...ADDRESS, model: 'm', clock });
   const health = new EndpointHealth(clock, [ADDRESS.endpoint]);

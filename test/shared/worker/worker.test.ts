@@ -364,6 +364,17 @@ describe('draining a worker', () => {
     expect(await draining).toEqual({ finished: 2, moved: 1, failed: 1 });
   });
 
+  it('asks nobody through a router of an earlier release, which hands on what its caller says of itself', async () => {
+    const bed = workerBed(new ScriptedEngine(), { hearsMoves: false });
+    const worker = await bed.start();
+    const { sink } = bed.call(worker, [1], {}, undefined, { headers: { [MOVES_HEADER]: '1' } });
+    await bed.clock.advance(10);
+    const draining = worker.drain();
+    await bed.clock.advance(5200);
+    expect([sink.movesAsked, sink.error?.worker]).toEqual([0, 'EngineShutdown']);
+    expect(await draining).toEqual({ finished: 0, moved: 1, failed: 0 });
+  });
+
   it('counts what its clients leave as over, not as moved', async () => {
     const bed = workerBed(new ScriptedEngine());
     const worker = await bed.start();

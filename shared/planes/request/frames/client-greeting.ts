@@ -18,7 +18,8 @@ export class ClientGreeting {
   constructor(settings: ConnectionSettings, instanceId: string) {
     this.#settings = settings;
     const { frameBytesMax, secret } = settings;
-    const hello: Hello = { proto: PLANE_PROTOCOL, codecs: ['msgpack'], maxFrame: frameBytesMax, instanceId };
+    const sizes = { proto: PLANE_PROTOCOL, codecs: ['msgpack'], maxFrame: frameBytesMax } as const;
+    const hello: Hello = { ...sizes, instanceId, moves: true };
     const nonce = secret && randomBytes(NONCE_BYTES).toString('base64url');
     this.#hello = encodeRecord(nonce === undefined ? hello : { ...hello, nonce });
   }

@@ -27,6 +27,8 @@ export interface Hello {
   readonly instanceId?: string;
   /** 32 random bytes in base64url; there when the caller has a token, and so wants proof. */
   readonly nonce?: string;
+  /** It knows MOVE. Releases before that take it for a fault of the whole connection. */
+  readonly moves?: true;
 }
 
 /** What a worker reads of `Hello`. */
@@ -34,6 +36,7 @@ export interface ReadHello {
   readonly maxFrame: number;
   readonly instanceId: string | undefined;
   readonly nonce: string | undefined;
+  readonly moves: boolean;
 }
 
 /** The worker's answer to `Hello`. */

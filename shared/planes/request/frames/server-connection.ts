@@ -150,6 +150,10 @@ export class ServerConnection implements FrameReceiver, AnswerWire, Pulse {
     this.#schedule();
   }
 
+  get hearsMoves(): boolean {
+    return this.#greeting.hello.moves;
+  }
+
   askToMove(streamId: number): void {
     this.#outbox.waiting.frame(FrameType.move, streamId, NOTHING);
     this.#schedule();

@@ -63,7 +63,7 @@ export class ServerGreeting {
 
 function readHello(record: unknown): ReadHello {
   if (!isRecord(record)) throw new FrameError('not a HELLO');
-  const { proto, maxFrame, instanceId, nonce } = record;
+  const { proto, maxFrame, instanceId, nonce, moves } = record;
   if (proto !== PLANE_PROTOCOL)
     throw new PeerFault('the caller is of a release that greets otherwise: update both ends');
   if (!isFrameBound(maxFrame)) throw new FrameError('HELLO without maxFrame');
@@ -73,5 +73,6 @@ function readHello(record: unknown): ReadHello {
     maxFrame,
     instanceId: typeof instanceId === 'string' ? instanceId : undefined,
     nonce,
+    moves: moves === true,
   };
 }

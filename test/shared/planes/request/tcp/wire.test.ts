@@ -42,14 +42,30 @@ function send(plane: RequestPlane, transport: Transport, body: unknown = {}): Re
   return sink;
 }
 
-async function rawCaller(transport: Transport): Promise<RawCaller> {
+async function rawCaller(transport: Transport, hello: Readonly<Record<string, unknown>> = {}): Promise<RawCaller> {
   const raw = await RawCaller.connect(transport);
   cleanups.push(() => raw.socket.destroy());
-  raw.hello();
+  raw.hello(hello);
   return raw;
 }
 
 describe('on the wire', () => {
+  it.each([
+    ['nobody who does not say in HELLO that MOVE is known: it would be a fault of the whole connection', {}, 0],
+    ['who says so', { moves: true }, 1],
+  ])('MOVE reaches %s', async (_who, hello, moves) => {
+    const held = new HeldCalls();
+    const { transport } = await serve(held.handler);
+    const raw = await rawCaller(transport, hello);
+    raw.send(FrameType.open, 1, { id: 'a', endpoint: ENDPOINT });
+    const call = await held.at(0);
+    call.accept();
+    call.askToMove();
+    call.end();
+    await waitUntil(() => raw.ofType(FrameType.end).length === 1);
+    expect([call.hearsMoves, raw.ofType(FrameType.move).length]).toEqual([moves === 1, moves]);
+  });
+
   it('HELLO is answered with instance, endpoints and limit, and PING with the same bytes', async () => {
     const { transport } = await serve(() => {}, { frameBytesMax: 70_000 });
     const raw = await rawCaller(transport);
