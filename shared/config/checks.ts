@@ -51,6 +51,13 @@ const NEEDS = [
   ['stageConfigsPath', 'omni'],
 ] as const satisfies readonly (readonly [SettingName, SettingName])[];
 
+/** Settings that no process takes any more: what to use. */
+export const REFUSED_SETTINGS = {
+  connector:
+    'is not taken any more: use --kv-transfer-config \'{"kv_connector":"NixlConnector","kv_role":"kv_both"}\' or the ' +
+    "connector's own JSON",
+} as const satisfies Partial<Record<SettingName, string>>;
+
 interface Dependency {
   readonly setting: SettingName;
   readonly holds: (view: ConfigView) => boolean;
@@ -150,9 +157,7 @@ const DEPENDENCIES: readonly Dependency[] = [
   {
     setting: 'connector',
     holds: ({ values }) => (values.connector ?? []).length === 0,
-    says:
-      'is not taken any more: use --kv-transfer-config \'{"kv_connector":"NixlConnector","kv_role":"kv_both"}\' or the ' +
-      "connector's own JSON",
+    says: REFUSED_SETTINGS.connector,
   },
   {
     setting: 'engine',

@@ -1,8 +1,8 @@
+import { renderUnbuilt } from './describe-unbuilt.ts';
 import { needsOf } from './needs.ts';
 import type { ResolvedConfig } from './resolve.ts';
 import type { Process, Row } from './row.ts';
 import { GROUPS, type NamedRow, rowsOf, type SettingName, TABLE } from './table.ts';
-import { UNBUILT } from './unbuilt.ts';
 import type { JsonValue } from './values/json.ts';
 import { hideUrlPassword } from './values/texts.ts';
 import { hideSecrets } from './values/words.ts';
@@ -115,7 +115,7 @@ A setting is taken from its flag, else its variable, else its default.
 | Several names | aliases of one setting: when two are given and differ, the first in the table counts, with a warning. Older spellings work and warn |
 | Needs | ends the meaning of a setting that does nothing without another one; a start that is given it in vain says so once |
 | Source | whose setting it is: \`Dynamo\` by its documentation, \`1.6.1\` that release of it, \`Stator\` this product; what differs follows |
-| Not built | the names at the end of this page are accepted, do nothing, and are warned about once at start |
+| Not built | the names at the end of this page are accepted and warned about once at start: they do nothing, but for those that an engine takes |
 `;
 
 const TRAPS = `## Names that mislead
@@ -165,20 +165,6 @@ function describeRow([setting, row]: NamedRow): string {
   const type = row.type.name;
   const columns = [cell(type), cell(showDefault(row)), cell(row.allowed) || '-', row.usedBy.join(', ')];
   return `| ${[flagCell(row), namesCell(row.env, row.olderEnv), ...columns, cell(row.source), cell(about)].join(' | ')} |`;
-}
-
-function renderUnbuilt(): string {
-  const rows = UNBUILT.map(({ about, usedBy, names, instead }) => {
-    return `| ${[about, code(names.split(' ')), usedBy.join(', '), instead ?? '-'].join(' | ')} |`;
-  });
-  return `## Not built
-
-These names are accepted and do nothing but warn.
-
-| what | names | accepted by | use instead |
-|---|---|---|---|
-${rows.join('\n')}
-`;
 }
 
 /** The text of `docs/configuration.md`: the rules, every row of the table by section, names that mislead, and names that do nothing. */

@@ -35,7 +35,7 @@ export {
   type Settings,
   TABLE,
 } from './table.ts';
-export { UNBUILT } from './unbuilt.ts';
+export { REFUSED_NAMES, UNBUILT } from './unbuilt.ts';
 export { homeFolder, stateFolder, USER_SUFFIX } from './user-folders.ts';
 export { type FilterLevel, LOG_FILTER_ALLOWED, LOG_LEVELS, parseLogLevels } from './values/log-filter.ts';
 export type { PortRange } from './values/numbers.ts';

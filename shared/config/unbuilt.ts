@@ -220,7 +220,7 @@ export function unbuiltNames(process: Process): readonly string[] {
 }
 
 /** Names of older releases that would change what a process does, so that they are not taken in silence: what to use. */
-const REFUSED: Readonly<Record<string, string>> = {
+export const REFUSED_NAMES: Readonly<Record<string, string>> = {
   '--static-endpoint':
     'is not taken: workers are found by discovery, on one machine without a server (--discovery-backend file), and ' +
     '--namespace chooses among them; --router-mode direct sends a request to the worker that it names, and excludes KV routing as ' +
@@ -229,7 +229,7 @@ const REFUSED: Readonly<Record<string, string>> = {
 
 /** Why a known name is refused; undefined for others. */
 export function refusalOf(name: string): string | undefined {
-  return Object.hasOwn(REFUSED, name) ? `${name} ${REFUSED[name]}` : undefined;
+  return Object.hasOwn(REFUSED_NAMES, name) ? `${name} ${REFUSED_NAMES[name]}` : undefined;
 }
 
 /** The warning that `name` was given. */

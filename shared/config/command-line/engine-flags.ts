@@ -197,7 +197,8 @@ const SGLANG: EngineFlags = {
   },
 };
 
-const ENGINES: readonly EngineFlags[] = [VLLM, SGLANG];
+/** The engines whose flags are known. */
+export const ENGINES: readonly EngineFlags[] = [VLLM, SGLANG];
 
 /** The flags of the engine that is called `name`; undefined for one that has none of its own here. */
 export function flagsOfEngine(name: string | undefined): EngineFlags | undefined {

@@ -155,13 +155,16 @@ function pick<E extends string>(text: string, limits: ChoiceLimits<E>): Parsed<E
   return refuse(reason === undefined ? 'unknown value' : reason[1]);
 }
 
+function refusedBy({ refused }: Pick<ChoiceLimits<string>, 'refused'>): Pick<ValueType<unknown>, 'refused'> {
+  return refused === undefined ? {} : { refused };
+}
+
 /** One of a few words. */
 export function choiceType<E extends string>(limits: ChoiceLimits<E>): ValueType<E> {
-  return oneText({
-    name: 'enum',
-    allowed: limits.values.join(', '),
-    parse: (text) => pick(text, limits),
-  });
+  return {
+    ...oneText({ name: 'enum', allowed: limits.values.join(', '), parse: (text) => pick(text, limits) }),
+    ...refusedBy(limits),
+  };
 }
 
 /** Some of a few words, separated by commas or blanks. */
@@ -169,6 +172,7 @@ export function choiceListType<E extends string>(limits: ChoiceLimits<E>): Value
   return {
     ...listType({}),
     allowed: limits.values.join(', '),
+    ...refusedBy(limits),
     parse: (texts) => readEach(texts, (text) => pick(text, limits)),
   };
 }

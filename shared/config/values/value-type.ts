@@ -22,6 +22,8 @@ export interface ValueType<T> {
   readonly name: string;
   /** Range or allowed values in words; empty when anything goes. */
   readonly allowed: string;
+  /** Values that are known only to be refused, each with the reason. */
+  readonly refused?: Readonly<Record<string, string>>;
   /** How it takes texts: none but its name, the last, all, or what follows `--`. */
   readonly arity: 'switch' | 'one' | 'many' | 'rest';
   /** Hidden wherever values are shown. */

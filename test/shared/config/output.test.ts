@@ -3,6 +3,7 @@ import { describe, expect, it } from 'vitest';
 import {
   describeSettings,
   forwardSettings,
+  REFUSED_NAMES,
   renderBriefHelp,
   renderConfigurationDocs,
   renderHelp,
@@ -143,6 +144,47 @@ describe('docs/configuration.md', () => {
     const names = [...TABLE.values()].flatMap((row) => [...row.flags, ...row.olderFlags, ...row.env, ...row.olderEnv]);
     const unbuilt = UNBUILT.flatMap((each) => each.names.split(' '));
     expect([...names, ...unbuilt].filter((name) => !page.includes(`\`${name}\``))).toEqual([]);
+  });
+
+  const notBuilt = (page: string) => page.slice(page.indexOf('## Not built'));
+
+  it('says, there or in compatibility.md, what is refused and what does nothing', () => {
+    const read = (name: string) => readFileSync(new URL(`../../../docs/${name}`, import.meta.url), 'utf8');
+    const said = notBuilt(read('configuration.md')) + read('compatibility.md');
+    const ofValues = [...TABLE.values()].flatMap(({ type, flags, env }) =>
+      Object.keys(type.refused ?? {}).map((value) => [flags[0] ?? env[0], value]),
+    );
+    expect(ofValues).toContainEqual(['--dyn-chat-processor', 'sglang']);
+    // A line has the name and the value: `json` is a word of several settings.
+    const missing = ofValues.filter(
+      ([name, value]) => !said.split('\n').some((line) => [name, value].every((word) => line.includes(`\`${word}\``))),
+    );
+    expect(missing).toEqual([]);
+    const names = [
+      ...UNBUILT.flatMap((unbuilt) => unbuilt.names.split(' ')),
+      ...Object.keys(REFUSED_NAMES),
+      ...[...TABLE.values()].flatMap(({ about, flags }) => (about.startsWith('Rejected') ? flags : [])),
+    ];
+    expect(names).toEqual(expect.arrayContaining(['--static-endpoint', '--connector']));
+    expect(names.filter((name) => !said.includes(`\`${name}\``))).toEqual([]);
+  });
+
+  it('says of each name that does nothing which engine gets it, and of no other', () => {
+    const lines = notBuilt(renderConfigurationDocs())
+      .split('\n')
+      .map((line) => line.split(' | '));
+    const saidOf = (name: string) =>
+      lines.flatMap(([, , , each = '']) => each.split('; ')).find((each) => each.includes(`\`${name}\``));
+    for (const { names } of UNBUILT.filter(({ usedBy }) => usedBy.includes('worker'))) {
+      for (const name of names.split(' ').filter((each) => each.startsWith('--') && !each.includes('*'))) {
+        const engines = (['vllm', 'sglang'] as const).filter((engine) => {
+          const { settings } = resolveConfig('worker', [`--engine=${engine}`, '--model=m', name, '1'], {});
+          return settings.engineArguments.includes(name);
+        });
+        expect([name, saidOf(name)?.split(': ')[1] ?? '']).toEqual([name, engines.join(', ')]);
+      }
+    }
+    expect(saidOf('--trust-remote-code')).toBe('`--trust-remote-code`: vllm, sglang');
   });
 
   it('has eight cells in every row', () => {

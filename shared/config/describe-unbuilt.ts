@@ -1,0 +1,88 @@
+import { REFUSED_SETTINGS } from './checks.ts';
+import { ENGINES } from './command-line/engine-flags.ts';
+import { nameOf, type SettingName, TABLE } from './table.ts';
+import { REFUSED_NAMES, UNBUILT } from './unbuilt.ts';
+
+/** What ends a start, and what the error says. */
+interface RefusedName {
+  /** A flag, as a rule. */
+  readonly name: string;
+  /** The values that are refused. @default all */
+  readonly values?: readonly string[];
+  /** The engine beside which it is refused. @default any, and none */
+  readonly engine?: string;
+  readonly reason: string;
+}
+
+/** Whatever is known and ends a start that is given it: values of settings, settings, and names that the table has not. */
+function refusedNames(): readonly RefusedName[] {
+  const ofValues = [...TABLE].flatMap(([setting, { type }]) => {
+    const refused = Object.entries(type.refused ?? {});
+    const byReason = grouped(refused.map(([value, reason]) => [reason, value] as const));
+    return byReason.map(([reason, values]) => ({ name: nameOf(setting), values, reason }));
+  });
+  const ofSettings = Object.entries(REFUSED_SETTINGS).map(([setting, reason]) => {
+    return { name: nameOf(setting as SettingName), reason }; // its keys
+  });
+  const ofNames = Object.entries(REFUSED_NAMES).map(([name, reason]) => ({ name, reason }));
+  const ofEngines = ENGINES.flatMap(({ engine, refused }) =>
+    Object.entries(refused).map(([name, reason]) => ({ name, engine, reason })),
+  );
+  return [...ofValues, ...ofSettings, ...ofNames, ...ofEngines];
+}
+
+/** The engines that take `name`, which may have `*` for a part; a worker that starts one of them passes it on. */
+function enginesThatTake(name: string): readonly string[] {
+  const pattern = new RegExp(`^${name.replaceAll('*', '[\\w-]+')}$`);
+  return ENGINES.filter(({ names }) => [...names].some((flag) => pattern.test(flag))).map(({ engine }) => engine);
+}
+
+/** The second of each pair, by the first. */
+function grouped(pairs: readonly (readonly [string, string])[]): readonly (readonly [string, readonly string[]])[] {
+  const heads = [...new Set(pairs.map(([head]) => head))];
+  return heads.map((head) => [head, pairs.flatMap(([other, text]) => (other === head ? [text] : []))]);
+}
+
+function code(names: readonly string[]): string {
+  return names.map((name) => `\`${name}\``).join(', ');
+}
+
+function passedOn(names: readonly string[]): string {
+  const taken = names.map((name) => [enginesThatTake(name).join(', '), name] as const);
+  const byEngines = grouped(taken.filter(([engines]) => engines !== ''));
+  return byEngines.map(([engines, flags]) => `${code(flags)}: ${engines}`).join('; ') || '-';
+}
+
+function unbuiltRows(): string {
+  return UNBUILT.map(({ about, usedBy, names: list, instead }) => {
+    const names = list.split(' ');
+    return `| ${[about, code(names), usedBy.join(', '), passedOn(names), instead ?? '-'].join(' | ')} |`;
+  }).join('\n');
+}
+
+function refusedRows(): string {
+  const rows = refusedNames().map(({ name, values, engine, reason }) => {
+    const where = engine === undefined ? '' : ` with \`--engine ${engine}\``;
+    return `| \`${name}\`${where} | ${values === undefined ? 'any' : code(values)} | ${reason} |`;
+  });
+  return rows.join('\n');
+}
+
+/** The end of `docs/configuration.md`: names that do nothing, and what is refused. */
+export function renderUnbuilt(): string {
+  return `## Not built
+
+These names are accepted, warn, and do nothing but for those that an engine takes: with \`--engine\` as the column "passed on" says, a
+worker that starts its engine passes them on as they are given, and does not warn.
+
+| what | names | accepted by | passed on | use instead |
+|---|---|---|---|---|
+${unbuiltRows()}
+
+These end the start, with the reason:
+
+| name | values | reason |
+|---|---|---|
+${refusedRows()}
+`;
+}
