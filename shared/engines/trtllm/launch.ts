@@ -10,7 +10,7 @@ import { createMultimodalEngine } from '../media/multimodal-engine.ts';
 import { givenValue, launchBasics, openedServer, servedNameOf, serverSettings } from '../server/launch.ts';
 import type { LaunchPlan, LaunchPorts } from '../server/launch-plan.ts';
 import { ServerEngine, type ServerEngineDeps, type ServerEngineOptions } from '../server/server-engine.ts';
-import type { Engine, EngineKind } from '../types.ts';
+import type { Engine, EngineContext, EngineKind, OpenedEngine } from '../types.ts';
 import { TrtllmDialect, type TrtllmDialectOptions } from './trtllm-dialect.ts';
 
 export interface TrtllmEngineOptions extends ServerEngineOptions, TrtllmDialectOptions {}
@@ -20,34 +20,48 @@ export const trtllm: EngineKind = {
   roles: ['prefill', 'decode'],
   displayName: servedNameOf,
   async open(config, context) {
-    const { settings } = config;
-    const { disaggregationMode: role, maxModelLen, kvEventsConfig, enablePrefixCaching } = settings;
-    const isLaunched = settings.engineUrl === undefined;
-    const folder = isLaunched ? mkdtempSync(join(tmpdir(), 'stator-trtllm-')) : undefined;
-    const { told: _, ...server } = serverSettings(config);
-    const engine = createTrtllmEngine(
-      {
-        ...server,
-        launch: folder === undefined ? undefined : await trtllmLaunch(config, folder),
-        isPrefill: role === 'prefill',
-        followsEvents: role !== 'decode' && enablePrefixCaching && kvEventsConfig?.enable_kv_cache_events !== false,
-        contextLength: maxModelLen,
-        blockSizeTokens: givenValue(config, 'blockSize'),
-        maxNumSeqs: givenValue(config, 'maxNumSeqs'),
-        maxNumBatchedTokens: givenValue(config, 'maxNumBatchedTokens'),
-      },
-      context,
-    );
-    const own = folder === undefined ? engine : withoutFolder(engine, folder);
-    const guarded = withMediaGuard(own, settings, context.clock);
-    const multimodal = createMultimodalEngine(guarded, {
-      accepts: settings.enableMultimodal,
-      isEncoder: false,
-      promptTemplate: givenValue(config, 'mmPromptTemplate'),
-    });
-    return openedServer(multimodal, config);
+    if (config.settings.engineUrl !== undefined) return openTrtllm(config, context, undefined);
+    const folder = mkdtempSync(join(tmpdir(), 'stator-trtllm-'));
+    try {
+      return await openTrtllm(config, context, folder);
+    } catch (thrown) {
+      rmSync(folder, { recursive: true, force: true });
+      throw thrown;
+    }
   },
 };
+
+/** @param folder where the options of one that is started are written, which goes with it; undefined = it is attached */
+async function openTrtllm(
+  config: ResolvedConfig<'worker'>,
+  context: EngineContext,
+  folder: string | undefined,
+): Promise<OpenedEngine> {
+  const { settings } = config;
+  const { disaggregationMode: role, maxModelLen, kvEventsConfig, enablePrefixCaching } = settings;
+  const { told: _, ...server } = serverSettings(config);
+  const engine = createTrtllmEngine(
+    {
+      ...server,
+      launch: folder === undefined ? undefined : await trtllmLaunch(config, folder),
+      isPrefill: role === 'prefill',
+      followsEvents: role !== 'decode' && enablePrefixCaching && kvEventsConfig?.enable_kv_cache_events !== false,
+      contextLength: maxModelLen,
+      blockSizeTokens: givenValue(config, 'blockSize'),
+      maxNumSeqs: givenValue(config, 'maxNumSeqs'),
+      maxNumBatchedTokens: givenValue(config, 'maxNumBatchedTokens'),
+    },
+    context,
+  );
+  const own = folder === undefined ? engine : withoutFolder(engine, folder);
+  const guarded = withMediaGuard(own, settings, context.clock);
+  const multimodal = createMultimodalEngine(guarded, {
+    accepts: settings.enableMultimodal,
+    isEncoder: false,
+    promptTemplate: givenValue(config, 'mmPromptTemplate'),
+  });
+  return openedServer(multimodal, config);
+}
 
 /** Events that the engine keeps until they are asked for, every few seconds at most. */
 const EVENT_BUFFER_MAX = 65_536;
