@@ -11,9 +11,13 @@ export interface RecordedFlag {
 }
 
 export const RECORDED_ENGINES = ['vllm-0.20.2', 'vllm-0.33.0', 'sglang-0.5.20', 'sglang-0.5.23'] as const;
+/** It writes its flags with `_`. */
+export const RECORDED_TRTLLM = 'trtllm-1.2';
 
 /** The flags of `engine` as its own argument parser has them. */
-export function recordedFlags(engine: (typeof RECORDED_ENGINES)[number]): readonly RecordedFlag[] {
+export function recordedFlags(
+  engine: (typeof RECORDED_ENGINES)[number] | typeof RECORDED_TRTLLM,
+): readonly RecordedFlag[] {
   const file = new URL(`../fixtures/engines/flags/${engine}.jsonl`, import.meta.url);
   const lines = readFileSync(file, 'utf8').trim().split('\n');
   return lines.map((line) => JSON.parse(line) as RecordedFlag);

@@ -40,13 +40,17 @@ export function readEngineFile(
  * Keys and values as flags: `true` is the flag alone, `false` its `--no-` form, a list several values, an object JSON; null
  * leaves the key out, and so does `false` where the flag can only be set. `_` in a key may stand for `-`.
  */
-function wordsOf(values: Readonly<Record<string, unknown>>, { engine, names, shared }: EngineFlags): readonly string[] {
+function wordsOf(
+  values: Readonly<Record<string, unknown>>,
+  { engine, names, shared, isUnderscored }: EngineFlags,
+): readonly string[] {
   return Object.entries(values).flatMap(([key, value]) => {
-    const flag = `--${key.replaceAll('_', '-')}`;
+    const name = `--${key.replaceAll('_', '-')}`;
+    const flag = isUnderscored === true ? `--${key.replaceAll('-', '_')}` : name;
     if (value === null) return [];
     if (value === true) return [flag];
-    const off = `--no-${flag.slice(2)}`;
-    if (value === false) return engine === 'vllm' || names.has(off) || shared[flag]?.on !== undefined ? [off] : [];
+    const off = `--no-${name.slice(2)}`;
+    if (value === false) return engine === 'vllm' || names.has(off) || shared[name]?.on !== undefined ? [off] : [];
     if (Array.isArray(value)) return [flag, ...value.map(spell)];
     return isFlag(spell(value)) ? [`${flag}=${spell(value)}`] : [flag, spell(value)];
   });

@@ -1,6 +1,7 @@
 import { mockerRows } from '../table/mocker.ts';
 import type { SettingName } from '../table.ts';
 import { SGLANG_FLAGS } from './sglang-flags.ts';
+import { TRTLLM_FLAGS } from './trtllm-flags.ts';
 import { VLLM_FLAGS } from './vllm-flags.ts';
 
 /** What becomes of a flag that a setting of ours reads and the engine has, too. */
@@ -27,7 +28,7 @@ export interface SharedFlag {
 
 /** The flags of an engine that a worker starts. */
 export interface EngineFlags {
-  readonly engine: 'vllm' | 'sglang';
+  readonly engine: 'vllm' | 'sglang' | 'trtllm';
   /** Its name in sentences. */
   readonly title: string;
   /** Every flag of the releases that were looked at, dashes included. */
@@ -35,6 +36,8 @@ export interface EngineFlags {
   readonly shared: Readonly<Record<string, SharedFlag>>;
   /** Flags with which it could not be driven: what to use instead. */
   readonly refused: Readonly<Record<string, string>>;
+  /** Whether its flags are written with `_` alone, so that `-` in one that is known is made `_`. @default false */
+  readonly isUnderscored?: boolean;
   /** Whether an argument that is no flag names the model. */
   readonly takesModel: boolean;
   /** Settings of the mock engine, or of another, that do nothing beside it. */
@@ -197,8 +200,34 @@ const SGLANG: EngineFlags = {
   },
 };
 
+const TRTLLM_SHARED: Shared = Object.fromEntries<SharedFlag>([
+  ['--model', { setting: 'model', ...WRITTEN }],
+  ['--block-size', { setting: 'blockSize', ...WRITTEN }],
+  ['--enable-prefix-caching', { setting: 'enablePrefixCaching', ...WRITTEN }],
+  ...passed('maxNumSeqs', '--max-batch-size | --max-num-seqs'),
+  ...passed('maxNumBatchedTokens', '--max-num-tokens | --max-num-batched-tokens'),
+  ...passed('maxModelLen', '--max-seq-len | --max-model-len'),
+  ...passed('tensorParallelSize', '--tensor-parallel-size --tp-size'),
+  [
+    '--enable-chunked-prefill',
+    { setting: 'enableChunkedPrefill', way: 'passed', on: ['--enable-chunked-prefill'], off: [] },
+  ],
+  ...CHAT_FLAGS.map(([flag, shared]) => [flag === '--tool-call-parser' ? '--tool-parser' : flag, shared] as const),
+]);
+
+const TRTLLM: EngineFlags = {
+  engine: 'trtllm',
+  title: 'TensorRT-LLM',
+  names: namesIn(TRTLLM_FLAGS),
+  isUnderscored: true,
+  takesModel: true,
+  shared: TRTLLM_SHARED,
+  idle: idleBeside(TRTLLM_SHARED, 'kvTransferConfig', 'prefixCachingAlgo', 'enablePromptEmbeds'),
+  refused: {},
+};
+
 /** The engines whose flags are known. */
-export const ENGINES: readonly EngineFlags[] = [VLLM, SGLANG];
+export const ENGINES: readonly EngineFlags[] = [VLLM, SGLANG, TRTLLM];
 
 /** The flags of the engine that is called `name`; undefined for one that has none of its own here. */
 export function flagsOfEngine(name: string | undefined): EngineFlags | undefined {

@@ -69,7 +69,16 @@ export class EngineLine {
       else
         this.#findings.problems.push(`${flag} is given by its fields and as ${text}: give it in one of the two ways`);
     }
-    return this.#passed;
+    return this.#passed.map((argument) => this.#spelled(argument));
+  }
+
+  /** A known flag as the engine writes it; anything else as it is. */
+  #spelled(argument: string): string {
+    const { isUnderscored, names } = this.#engine;
+    if (isUnderscored !== true || !isFlag(argument)) return argument;
+    const { typed } = splitWord(argument);
+    if (!names.has(flagName(typed))) return argument;
+    return `--${typed.slice(2).replaceAll('-', '_')}${argument.slice(typed.length)}`;
   }
 
   #take(argv: readonly string[], at: number, part: Part): number {

@@ -1,14 +1,12 @@
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { readFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { ResolvedConfig } from '../../config/index.ts';
-import { reasonOf } from '../../errors/index.ts';
-import { isRecord, type UnknownRecord } from '../../records/index.ts';
 import { withMediaGuard } from '../media/guarded-engine.ts';
 import { createMultimodalEngine } from '../media/multimodal-engine.ts';
 import { givenValue, launchBasics, openedServer, servedNameOf, serverSettings } from '../server/launch.ts';
-import type { LaunchPlan, LaunchPorts } from '../server/launch-plan.ts';
+import { argumentValue, givenPort, type LaunchPlan, type LaunchPorts } from '../server/launch-plan.ts';
+import { addressLeft, tellPassed, valueOfVariable } from '../server/passed-arguments.ts';
 import { ServerEngine, type ServerEngineDeps, type ServerEngineOptions } from '../server/server-engine.ts';
 import type { Engine, EngineContext, EngineKind, OpenedEngine } from '../types.ts';
 import { TrtllmDialect, type TrtllmDialectOptions } from './trtllm-dialect.ts';
@@ -40,10 +38,11 @@ async function openTrtllm(
   const { settings } = config;
   const { disaggregationMode: role, maxModelLen, kvEventsConfig, enablePrefixCaching } = settings;
   const { told: _, ...server } = serverSettings(config);
+  tellPassed(config, context.logger);
   const engine = createTrtllmEngine(
     {
       ...server,
-      launch: folder === undefined ? undefined : await trtllmLaunch(config, folder),
+      launch: folder === undefined ? undefined : trtllmLaunch(config, folder),
       isPrefill: role === 'prefill',
       followsEvents: role !== 'decode' && enablePrefixCaching && kvEventsConfig?.enable_kv_cache_events !== false,
       contextLength: maxModelLen,
@@ -69,12 +68,12 @@ const EVENT_BUFFER_MAX = 65_536;
 const OWN_FILE = /^--(config|extra_llm_api_options)(=|$)/;
 
 /** How the sidecar starts TensorRT-LLM: on the loopback, with statistics and KV events. @param folder where its options are written */
-export async function trtllmLaunch(config: ResolvedConfig<'worker'>, folder: string): Promise<LaunchPlan> {
+export function trtllmLaunch(config: ResolvedConfig<'worker'>, folder: string): LaunchPlan {
   const { settings } = config;
   const { model, words } = launchBasics(settings);
-  const fromFile = await argumentsIn(settings.engineConfigJson);
   const [program = 'trtllm-serve', ...before] = words ?? [];
   const hasOwnFile = settings.engineArguments.some((argument) => OWN_FILE.test(argument));
+  const port = givenPort('--port', argumentValue(settings.engineArguments, '--port'));
   const options = join(folder, 'options.yaml');
   if (!hasOwnFile) writeFileSync(options, JSON.stringify(llmOptions(config), undefined, 2)); // which is YAML, too
   return {
@@ -83,36 +82,22 @@ export async function trtllmLaunch(config: ResolvedConfig<'worker'>, folder: str
     helpArguments: ['--help'],
     releases: { oldest: '1.0', newest: '1.2' },
     optional: [], // what it is given every release knows
-    ports: { http: { setting: 'STATOR_ENGINE_PORTS', ports: settings.enginePorts } },
+    ports: { http: port ?? { setting: 'STATOR_ENGINE_PORTS', ports: settings.enginePorts } },
     givenPorts: [],
     command: (ports: LaunchPorts) => {
       const named = underscored({
-        host: '127.0.0.1',
-        port: ports.http,
-        max_batch_size: givenValue(config, 'maxNumSeqs'),
-        max_num_tokens: givenValue(config, 'maxNumBatchedTokens'),
-        max_seq_len: settings.maxModelLen,
-        tp_size: givenValue(config, 'tensorParallelSize'),
+        ...addressLeft(settings, ports),
+        max_batch_size: valueOfVariable(config, 'maxNumSeqs'),
+        max_num_tokens: valueOfVariable(config, 'maxNumBatchedTokens'),
+        max_seq_len: valueOfVariable(config, 'maxModelLen'),
+        tp_size: valueOfVariable(config, 'tensorParallelSize'),
         extra_llm_api_options: hasOwnFile ? undefined : options,
-        ...fromFile,
       });
       return { program, args: [...before, model, ...named, ...settings.engineArguments], env: {} };
     },
     missing: /No module named '?tensorrt_llm/,
     install: 'pip install tensorrt-llm',
   };
-}
-
-async function argumentsIn(path: string | undefined): Promise<UnknownRecord> {
-  if (path === undefined) return {};
-  let value: unknown;
-  try {
-    value = JSON.parse(await readFile(path, 'utf8'));
-  } catch (error) {
-    throw new Error(`--engine-config-json ${path}: ${reasonOf(error)}`, { cause: error });
-  }
-  if (!isRecord(value)) throw new Error(`--engine-config-json ${path}: it holds no JSON object`);
-  return value;
 }
 
 function llmOptions(config: ResolvedConfig<'worker'>): Readonly<Record<string, unknown>> {

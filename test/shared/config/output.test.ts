@@ -177,14 +177,15 @@ describe('docs/configuration.md', () => {
       lines.flatMap(([, , , each = '']) => each.split('; ')).find((each) => each.includes(`\`${name}\``));
     for (const { names } of UNBUILT.filter(({ usedBy }) => usedBy.includes('worker'))) {
       for (const name of names.split(' ').filter((each) => each.startsWith('--') && !each.includes('*'))) {
-        const engines = (['vllm', 'sglang'] as const).filter((engine) => {
+        const engines = (['vllm', 'sglang', 'trtllm'] as const).filter((engine) => {
           const { settings } = resolveConfig('worker', [`--engine=${engine}`, '--model=m', name, '1'], {});
-          return settings.engineArguments.includes(name);
+          const inEngine = engine === 'trtllm' ? `--${name.slice(2).replaceAll('-', '_')}` : name;
+          return settings.engineArguments.includes(inEngine);
         });
         expect([name, saidOf(name)?.split(': ')[1] ?? '']).toEqual([name, engines.join(', ')]);
       }
     }
-    expect(saidOf('--trust-remote-code')).toBe('`--trust-remote-code`: vllm, sglang');
+    expect(saidOf('--trust-remote-code')).toBe('`--trust-remote-code`: vllm, sglang, trtllm');
   });
 
   it('has eight cells in every row', () => {

@@ -5,12 +5,13 @@ import { fileURLToPath } from 'node:url';
 import { afterEach, describe, expect, it } from 'vitest';
 import { builtinModelPath } from '../../../../shared/artifacts/index.ts';
 import { systemClock } from '../../../../shared/clock/index.ts';
+import { flagsOfEngine } from '../../../../shared/config/command-line/engine-flags.ts';
 import { ConfigError, resolveConfig } from '../../../../shared/config/index.ts';
 import type { Engine } from '../../../../shared/engines/index.ts';
 import { sglangLaunch } from '../../../../shared/engines/sglang/launch.ts';
 import { vllm, vllmLaunch } from '../../../../shared/engines/vllm/launch.ts';
 import { captureLogger } from '../../../../shared/telemetry/index.ts';
-import { RECORDED_ENGINES, recordedFlags, sampleOf } from '../../../support/engine-flags.ts';
+import { RECORDED_ENGINES, RECORDED_TRTLLM, recordedFlags, sampleOf } from '../../../support/engine-flags.ts';
 import { freePort } from '../../../support/index.ts';
 
 const PORTS = { http: 8001, events: 20080, replay: 20081 };
@@ -115,6 +116,14 @@ describe.each(RECORDED_ENGINES)('a worker that starts %s', (release) => {
 });
 
 describe('flags of an engine', () => {
+  it.each([...RECORDED_ENGINES, RECORDED_TRTLLM] as const)('are all known of %s', (release) => {
+    const names = flagsOfEngine(release.split('-')[0])?.names ?? new Set();
+    const spellings = recordedFlags(release).flatMap(({ flags }) => flags);
+    const missing = spellings.filter((flag) => !names.has(flag.startsWith('--') ? flag.replaceAll('_', '-') : flag));
+    expect(spellings.length).toBeGreaterThan(30);
+    expect(missing).toEqual([]);
+  });
+
   it('are read where Stator has use for them, under every name that the engine has', () => {
     const { settings } = resolved('vllm', ['-tp', '2', '-dp=3', '--max_num_seqs', '5', '--no-enable-lora']);
     expect(settings).toMatchObject({ tensorParallelSize: 2, dataParallelSize: 3, maxNumSeqs: 5, enableLora: false });
