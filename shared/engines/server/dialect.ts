@@ -18,6 +18,12 @@ export interface EngineServer {
   ask(message: UpstreamMessage, timeoutMs?: number): Promise<UpstreamAnswer>;
 }
 
+/** An engine that may be slow to answer right after it has loaded, and is asked again then. */
+export interface StartingServer extends EngineServer {
+  /** Asks for what a start can do without, and not again. */
+  askOnce(message: UpstreamMessage, timeoutMs?: number): Promise<UpstreamAnswer>;
+}
+
 /** What an engine said of itself. */
 export interface Probed {
   readonly info: EngineInfo;
@@ -44,7 +50,7 @@ export interface EngineDialect {
    * Asks a server that is up what it is and can do. Rejects with what to change.
    * @param told by its command line; undefined where nobody knows that
    */
-  probe(server: EngineServer, told: Told | undefined): Promise<Probed>;
+  probe(server: StartingServer, told: Told | undefined): Promise<Probed>;
   /** @throws ServeError when the engine cannot do what is asked */
   plan(request: TokenRequest, sink: EngineSink): Plan;
   /** Stops a request whose connection is closed already; undefined where closing is enough. */

@@ -4,7 +4,7 @@ import { reasonOf } from '../../errors/index.ts';
 import type { Logger } from '../../telemetry/index.ts';
 import { baseUrl } from '../http/openai-wire.ts';
 import { ask, Upstream, type UpstreamAnswer, type UpstreamMessage } from '../http/upstream.ts';
-import type { EngineServer } from './dialect.ts';
+import type { EngineServer, StartingServer } from './dialect.ts';
 import { EngineProcess, levelOfLine, type ProcessEnd } from './engine-process.ts';
 import { HeldPorts } from './held-ports.ts';
 import {
@@ -96,7 +96,7 @@ export class EngineHost implements EngineServer {
   }
 
   /** The server, to ask what it is and can do; it ends to be asked when the process does. */
-  whileStarting(signal: AbortSignal): EngineServer {
+  whileStarting(signal: AbortSignal): StartingServer {
     const { clock, logger, startTimeoutMs } = this.#options;
     const both = AbortSignal.any([signal, this.#death.signal, this.#stopping.signal]);
     const limits = { clock, logger, startTimeoutMs, untilMs: this.#startUntilMs, pauseMs: HEALTH_PAUSE_MS };

@@ -1,7 +1,7 @@
 import type { Clock } from '../../clock/index.ts';
 import { reasonOf } from '../../errors/index.ts';
 import type { Logger } from '../../telemetry/index.ts';
-import type { EngineServer } from './dialect.ts';
+import type { EngineServer, StartingServer } from './dialect.ts';
 
 interface PatientLimits {
   readonly clock: Clock;
@@ -19,10 +19,15 @@ interface PatientLimits {
  * start may take. Rejects then with all paths that were not answered, and at once when `signal` aborts.
  * @param askOnce asks and waits as long as one answer may take
  */
-export function patientServer(askOnce: EngineServer['ask'], limits: PatientLimits, signal: AbortSignal): EngineServer {
+export function patientServer(
+  askOnce: EngineServer['ask'],
+  limits: PatientLimits,
+  signal: AbortSignal,
+): StartingServer {
   const { clock, logger, startTimeoutMs, untilMs, pauseMs } = limits;
   const unanswered = new Set<string>();
   return {
+    askOnce,
     async ask(message, timeoutMs) {
       const { path } = message;
       unanswered.add(path);

@@ -15,13 +15,14 @@ import {
   mapFields,
   type Probed,
   planEmbedding,
+  type StartingServer,
   type TokenRequest,
 } from '../server/dialect.ts';
 import { readSamples } from '../server/engine-metrics.ts';
 import { planEvents } from '../server/followed-events.ts';
 import { type TokenAnswer, TokenReader } from '../server/token-reader.ts';
 import { publisherOf, type Told } from '../server/told.ts';
-import type { EngineSink } from '../types.ts';
+import type { EngineInfo, EngineSink } from '../types.ts';
 import { REMOTE_DECODE, ROUTING_FIELDS, readVllmAnswer, routingHeaders, SAMPLING_FIELDS } from './vllm-wire.ts';
 
 export interface VllmDialectOptions {
@@ -35,13 +36,19 @@ export interface VllmDialectOptions {
   readonly takesMedia?: boolean;
   /** Whether it was started with `--enable-prompt-embeds`. @default its server says so when it is asked */
   readonly takesPromptEmbeds?: boolean | undefined;
-  /** Read from the command line that started the engine: its server does not tell them. */
+  /** Read from the command line that started the engine. @default its server says so where it is open to such questions */
   readonly maxNumSeqs?: number | undefined;
   readonly maxNumBatchedTokens?: number | undefined;
 }
 
+type Limits = Pick<EngineInfo, 'maxNumSeqs' | 'maxNumBatchedTokens'>;
+
 const GENERATE = '/inference/v1/generate';
 const COMPLETIONS = '/v1/completions';
+
+const SERVER_INFO = '/server_info';
+/** It runs some programs to describe its machine before it answers. */
+const SERVER_INFO_TIMEOUT_MS = 30_000;
 
 const CACHE_CONFIG = 'vllm:cache_config_info';
 const RUNNING = 'vllm:num_requests_running';
@@ -77,7 +84,7 @@ export class VllmDialect implements EngineDialect {
     this.#options = options;
   }
 
-  async probe(server: EngineServer, told: Told | undefined): Promise<Probed> {
+  async probe(server: StartingServer, told: Told | undefined): Promise<Probed> {
     const [models, version, openapi, metrics, sources] = await Promise.all([
       server.ask({ path: '/v1/models' }),
       getRecord(server, '/version'),
@@ -97,6 +104,7 @@ export class VllmDialect implements EngineDialect {
     const takesRank = events.ranks === 1 || !/^0\.(20|21)\b/.test(asText(version?.version) ?? '');
     const isListed = takesRank && GENERATE in routes;
     if (!embeds) this.#hasGenerate = isListed && (await this.#answersWithIds(server, GENERATE));
+    const limits = await this.#limits(server, SERVER_INFO in routes);
     const { takesMedia = false } = this.#options;
     const takesText = this.#options.takesText === true || (!embeds && !(await this.#givesIds(server)));
     return {
@@ -104,8 +112,7 @@ export class VllmDialect implements EngineDialect {
         contextLength: model.contextLength,
         kvBlockSizeTokens: asCount(cache.block_size) ?? 16,
         totalKvBlocks: asCount(cache.num_gpu_blocks) ?? 0,
-        maxNumSeqs: this.#options.maxNumSeqs,
-        maxNumBatchedTokens: this.#options.maxNumBatchedTokens,
+        ...limits,
         dataParallelSize: events.ranks,
         modelInput: takesText ? 'Text' : 'Tokens',
         modelType: embeds ? ['Embedding'] : takesText ? ['Chat'] : ['Chat', 'Completions'],
@@ -178,6 +185,17 @@ export class VllmDialect implements EngineDialect {
   wake(tags: readonly string[]): UpstreamMessage {
     const query = tags.map((tag) => `tags=${encodeURIComponent(tag)}`).join('&');
     return { path: query === '' ? '/wake_up' : `/wake_up?${query}` };
+  }
+
+  /** What was given counts; the engine, which decides what was not, is asked where it has the route. */
+  async #limits(server: StartingServer, hasRoute: boolean): Promise<Limits> {
+    const { maxNumSeqs, maxNumBatchedTokens } = this.#options;
+    const isKnown = maxNumSeqs !== undefined && maxNumBatchedTokens !== undefined;
+    const said = hasRoute && !isKnown ? await schedulerOf(server) : undefined;
+    return {
+      maxNumSeqs: maxNumSeqs ?? asCount(said?.max_num_seqs),
+      maxNumBatchedTokens: maxNumBatchedTokens ?? asCount(said?.max_num_batched_tokens),
+    };
   }
 
   #choose(models: readonly ListedModel[]): ListedModel {
@@ -264,6 +282,14 @@ function describedIn(sources: UnknownRecord | undefined) {
     return source === undefined ? [] : [[Number(rank), source] as const];
   });
   return { described: ranks[0]?.[1], listed: new Map<number, ListedRank>(ranks) };
+}
+
+/** The settings of its scheduler, from a route that all releases have for development; undefined where it does not say them. */
+async function schedulerOf(server: StartingServer): Promise<UnknownRecord | undefined> {
+  const message = { path: `${SERVER_INFO}?config_format=json` };
+  const answer = await server.askOnce(message, SERVER_INFO_TIMEOUT_MS).catch(() => undefined); // the card does without
+  const said = answer?.status === 200 ? asRecord(jsonOrText(answer.text)) : undefined;
+  return asRecord(asRecord(said?.vllm_config)?.scheduler_config);
 }
 
 /** Ranks with metrics of their own. */

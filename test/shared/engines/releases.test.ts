@@ -50,6 +50,7 @@ describe.each(RELEASES.map((row) => [nameOf(row), row] as const))('%s', (_, row)
     const command = `env FAKE_RELEASE=${row.engine}-${row.release} FAKE_EARLY=1 ${process.execPath} ${STAND_IN}`;
     const flags = [`--engine=${row.engine}`, `--engine-command=${command}`, `--model=${MODEL}`, '--enable-lora'];
     flags.push('--served-model-name=m', `--block-size=${BLOCK}`, '--data-parallel-size=2');
+    flags.push('--', row.engine === 'vllm' ? '--max_num_seqs=7' : '--max-running-requests=7');
     const context = { clock: systemClock, logger, at: 0, onDroppedKvEvents: () => {} };
     const kind = row.engine === 'vllm' ? vllm : sglang;
     ({ engine } = await kind.open(resolveConfig('worker', flags, {}), context));
@@ -89,6 +90,11 @@ describe.each(RELEASES.map((row) => [nameOf(row), row] as const))('%s', (_, row)
     const likely = await ask(prompt(1), { output: { logprobs: 1 } });
     expect(likely.outputs.flatMap(({ log_probs: each = [] }) => each)).toEqual([-0.5, -0.5, -0.5, -0.5]);
     expect(deaths).toEqual([]);
+  });
+
+  it('says how much it runs at once: what was given, behind -- too, and what it chose itself', () => {
+    const tokens = row.engine === 'vllm' ? 2048 : 16_384;
+    expect(info).toMatchObject({ maxNumSeqs: 7, maxNumBatchedTokens: tokens });
   });
 
   it('tells of its caches: what they held before, what each stores and reuses, and that they are empty', async () => {

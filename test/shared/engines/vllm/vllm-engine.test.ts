@@ -55,6 +55,25 @@ describe('vLLM, as it was recorded', () => {
   const lastSent = (): Received => server.received.findLast(({ method }) => method === 'POST')!;
   const sent = (): Record<string, unknown> => lastSent().body;
 
+  it.each([
+    ['says', 200, { vllm_config: { scheduler_config: { max_num_seqs: 128, max_num_batched_tokens: 2048 } } }, 2048],
+    ['cannot say', 500, {}, undefined],
+    ['says in words', 200, { vllm_config: 'scheduler_config=SchedulerConfig(max_num_seqs=128)' }, undefined],
+  ])(
+    '%s how much it runs at once where it has the route, and what was given counts',
+    async (_, status, said, tokens) => {
+      server.json('GET /openapi.json', {
+        paths: { '/server_info': {}, '/inference/v1/generate': {}, '/v1/completions': {} },
+      });
+      server.json('GET /server_info', said, status);
+      const { logger } = captureLogger();
+      const engine = createVllmEngine({ url: server.url, maxNumSeqs: 9 }, { clock: systemClock, logger });
+      engines.push(engine);
+      expect(await engine.start(never)).toMatchObject({ maxNumSeqs: 9, maxNumBatchedTokens: tokens });
+      expect(server.of('GET /server_info').map(({ path }) => path)).toEqual(['/server_info?config_format=json']);
+    },
+  );
+
   it('learns what it is and can do', async () => {
     const { logger, lines } = captureLogger();
     const engine = createVllmEngine({ url: server.url }, { clock: systemClock, logger });

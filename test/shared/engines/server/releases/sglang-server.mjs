@@ -86,6 +86,8 @@ class SglangServer {
     return {
       version: this.release.release,
       page_size: this.pageSize,
+      max_running_requests: this.line.count(48, '--max-running-requests'),
+      max_prefill_tokens: this.line.count(16384, '--max-prefill-tokens'),
       dp_size: this.ranks.length,
       max_total_num_tokens: 64 * this.pageSize,
       kv_events_config: this.line.value('--kv-events-config'),

@@ -51,6 +51,7 @@ class VllmServer {
       '/version': (_, response) => sendJson(response, { version: this.release.release }),
       '/v1/models': (_, response) => sendJson(response, { data: this.#models() }),
       '/metrics': (_, response) => response.end(this.#metrics()),
+      '/server_info': (_, response, request) => sendJson(response, this.#serverInfo(request)),
       '/kv_event_sources': (_, response) => sendJson(response, this.#sources()),
       '/inference/v1/generate': (body, response, request) => this.#generate(body, response, request),
       '/v1/completions': (body, response, request) => this.#complete(body, response, request),
@@ -71,7 +72,7 @@ class VllmServer {
     const { generateNeeds } = this.release;
     if (path === '/inference/v1/generate') return generateNeeds === null || this.line.has(generateNeeds);
     if (/lora/.test(path)) return process.env.VLLM_ALLOW_RUNTIME_LORA_UPDATING === 'True';
-    return !/^\/(reset_|sleep|wake)/.test(path) || process.env.VLLM_SERVER_DEV_MODE === '1';
+    return !/^\/(reset_|sleep|wake|server_info)/.test(path) || process.env.VLLM_SERVER_DEV_MODE === '1';
   }
 
   #models() {
@@ -98,6 +99,16 @@ class VllmServer {
       );
     const info = `block_size="${this.blockSize}",enable_prefix_caching="True",engine="0",num_gpu_blocks="64"`;
     return `vllm:cache_config_info{${info}} 1.0\n${lines.join('\n')}\n`;
+  }
+
+  /** As JSON where that is asked for, else as one text; what was not given the engine chooses. */
+  #serverInfo({ url }) {
+    const scheduler_config = {
+      max_num_seqs: this.line.count(256, '--max-num-seqs'),
+      max_num_batched_tokens: this.line.count(2048, '--max-num-batched-tokens'),
+    };
+    const isJson = url.endsWith('?config_format=json');
+    return { vllm_config: isJson ? { scheduler_config } : 'model=...', vllm_env: {}, system_env: {} };
   }
 
   #sources() {
