@@ -102,8 +102,9 @@ export class VllmDialect implements EngineDialect {
     this.#contextLength = model.contextLength ?? 0;
     const embeds = EMBEDDINGS in routes && !(COMPLETIONS in routes);
     const takesRank = events.ranks === 1 || !/^0\.(20|21)\b/.test(asText(version?.version) ?? '');
-    const isListed = takesRank && GENERATE in routes;
-    if (!embeds) this.#hasGenerate = isListed && (await this.#answersWithIds(server, GENERATE));
+    // It may hide the list of its routes (`--disable-fastapi-docs`): then its answer tells.
+    const isLikely = takesRank && (openapi === undefined || GENERATE in routes);
+    if (!embeds) this.#hasGenerate = isLikely && (await this.#answersWithIds(server, GENERATE));
     const limits = await this.#limits(server, SERVER_INFO in routes);
     const { takesMedia = false } = this.#options;
     const takesText = this.#options.takesText === true || (!embeds && !(await this.#givesIds(server)));

@@ -330,4 +330,16 @@ describe('an engine that is started with flags of its own', () => {
     expect(text).toContain('--gpu-memory-utilization 0.5');
     expect(JSON.stringify(lines)).not.toContain('secret-key');
   });
+
+  it('is asked by the best way that it has, also where it hides the list of its routes', async () => {
+    const { logger, lines } = captureLogger();
+    const context = { clock: systemClock, logger, at: 0, onDroppedKvEvents: () => {} };
+    const command = `--engine-command=${process.execPath} ${FAKE}`;
+    const flags = [command, `--model-path=${builtinModelPath()}`, '--model=org/model', '--disable-fastapi-docs'];
+    const { engine } = await vllm.open(resolved('vllm', flags), context);
+    engines.push(engine);
+    await engine.start(new AbortController().signal);
+    const up = lines.find(({ message }) => message === 'engine is up');
+    expect(up?.fields?.tokens).toBe('/inference/v1/generate');
+  });
 });

@@ -30,7 +30,8 @@ function answer({ path, text, words, model, value, env }, response) {
   else if (path === '/version') json({ version: env.FAKE_VERSION ?? 'fake' });
   else if (path === '/v1/models')
     json({ data: [{ id: value('--served-model-name'), root: model, max_model_len: 512 }] });
-  else if (path === '/openapi.json') json({ paths: { '/inference/v1/generate': {} } });
+  else if (path === '/openapi.json' && !words.includes('--disable-fastapi-docs'))
+    json({ paths: { '/inference/v1/generate': {} } });
   else if (path === '/args')
     json({ args: words, env: { seed: env.PYTHONHASHSEED, lora: env.VLLM_ALLOW_RUNTIME_LORA_UPDATING } });
   else if (path === '/metrics') response.end(METRICS);
