@@ -3,7 +3,7 @@ import type { ResolvedConfig, SettingName, Settings } from '../../config/index.t
 import { readModelInfo } from '../../tokens/index.ts';
 import type { Engine, EngineInfo, ModelFacts, OpenedEngine } from '../types.ts';
 import { embedsText } from './embedder.ts';
-import type { LaunchPorts } from './launch-plan.ts';
+import { argumentValue, type LaunchPorts } from './launch-plan.ts';
 import { keyIn } from './passed-arguments.ts';
 import { configuredEvents, type Told } from './told.ts';
 
@@ -87,10 +87,40 @@ async function findLocalFiles(settings: Settings<'worker'>, loaded?: string): Pr
     const folder = await findLocalModel(name);
     if (folder === undefined) continue;
     const { files: own, contextLength, bosTokenId } = await readModelInfo(folder);
-    const files = template === undefined ? own : { ...own, ...(await describeChatTemplate(template)) };
+    const read = await withTokenizer(own, settings);
+    const files = template === undefined ? read : { ...read, ...(await describeChatTemplate(template)) };
     return { files, contextLength, bosTokenId, sourcePath: name };
   }
   return undefined;
+}
+
+/** Of a model whose tokenizer is another one's. */
+const OWN_FILES: ReadonlySet<string> = new Set(['config.json', 'generation_config.json']);
+
+/**
+ * `own` with the tokenizer and the template that the engine was told to take from elsewhere: ids of any other tokenizer would mean
+ * other words to it. Rejects when they are not on this machine.
+ */
+async function withTokenizer(
+  own: NonNullable<ModelFacts['files']>,
+  { engine, engineArguments }: Settings<'worker'>,
+): Promise<NonNullable<ModelFacts['files']>> {
+  const flag = engine === 'sglang' ? '--tokenizer-path' : '--tokenizer';
+  const name = argumentValue(engineArguments, flag);
+  if (name === undefined) return own;
+  const folder = await findLocalModel(name);
+  if (folder === undefined) {
+    throw new Error(
+      `the files of ${flag} ${name} are not on this machine, and frontends have to tokenize as the engine does: download them ` +
+        'first (hf download), name their folder, or let the engine tokenize (--use-vllm-tokenizer)',
+    );
+  }
+  const isOf =
+    (kept: boolean) =>
+    ([role]: readonly [string, unknown]) =>
+      OWN_FILES.has(role) === kept;
+  const { files } = await readModelInfo(folder);
+  return Object.fromEntries([...Object.entries(own).filter(isOf(true)), ...Object.entries(files).filter(isOf(false))]);
 }
 
 function namesOf({ modelPath, model }: Settings<'worker'>, loaded: string | undefined): readonly string[] {

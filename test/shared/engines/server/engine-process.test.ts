@@ -43,11 +43,11 @@ describe('an engine that the worker starts', () => {
     return engine;
   }
 
-  function open(flags: readonly string[]): Promise<OpenedEngine> {
+  function open(flags: readonly string[], kind = 'vllm'): Promise<OpenedEngine> {
     const { logger, lines: captured } = captureLogger();
     lines = captured;
     const context = { clock: systemClock, logger, at: 0, onDroppedKvEvents: () => {} };
-    return vllm.open(resolveConfig('worker', flags, {}), context);
+    return (kind === 'vllm' ? vllm : sglang).open(resolveConfig('worker', flags, {}), context);
   }
 
   const helperPid = (): number => {
@@ -98,6 +98,44 @@ describe('an engine that the worker starts', () => {
     const info = await engine.start(never);
     expect(info.modelName).toBe('org/name');
     expect(typeof model === 'function' ? await model(info) : model).toEqual({});
+  });
+
+  describe.each([
+    ['vllm', '--tokenizer'],
+    ['sglang', '--tokenizer-path'],
+  ])('of %s with %s', (kind, flag) => {
+    const flags = [`--engine=${kind}`, `--model=${builtinModelPath()}`, `--engine-command=${process.execPath} ${FAKE}`];
+
+    it('has the tokenizer of that folder in its card, as the engine has', async () => {
+      const folder = mkdtempSync(join(tmpdir(), 'tokenizer-'));
+      try {
+        writeFileSync(join(folder, 'tokenizer.json'), '{"version":"1.0"}');
+        const { model } = await open([...flags, `${flag}=${folder}`], kind);
+        if (typeof model !== 'function') throw new Error('its files are read once it is up');
+        const { files = {} } = await model({
+          contextLength: 512,
+          kvBlockSizeTokens: 16,
+          totalKvBlocks: 64,
+          maxNumSeqs: undefined,
+          maxNumBatchedTokens: undefined,
+          dataParallelSize: 1,
+          modelInput: 'Tokens',
+          modelType: ['Chat'],
+          publishesKvEvents: false,
+        });
+        expect(files['tokenizer.json']?.path).toBe(join(folder, 'tokenizer.json'));
+        expect(files['config.json']?.path).toBe(join(builtinModelPath(), 'config.json'));
+        expect(Object.values(files).filter(({ path }) => path.endsWith('tokenizer_config.json'))).toEqual([]);
+      } finally {
+        rmSync(folder, { recursive: true });
+      }
+    });
+
+    it('is not started where that tokenizer is not on this machine', async () => {
+      await expect(open([...flags, flag, 'org/other'], kind)).rejects.toThrow(
+        `the files of ${flag} org/other are not on this machine, and frontends have to tokenize as the engine does`,
+      );
+    });
   });
 
   it.each([[builtinModelPath()], ['org/name'], ['./models/name/']])(
