@@ -24,6 +24,10 @@ const NOBODY: readonly never[] = [];
 export class PoolMembers<Worker extends RoutableWorker> {
   readonly #members = new Map<string, Member<Worker>>(); // bounded by the models in discovery
   #all: readonly Worker[] = NOBODY;
+  /** Ids of those. */
+  #ids = new Set<string>();
+  /** The sets that those were taken from; the workers of the others are among them. */
+  #sources = new Set<PoolMember<Worker>>();
 
   /** Everybody, once. */
   get all(): readonly Worker[] {
@@ -52,7 +56,7 @@ export class PoolMembers<Worker extends RoutableWorker> {
     member.byId = new Map(workers.map((worker) => [worker.id, worker]));
     for (const id of member.ids) if (!member.byId.has(id)) member.ids.delete(id);
     for (const id of member.byId.keys()) member.ids.add(id);
-    return this.#unite();
+    return this.#isSource(member) && this.#unite();
   }
 
   /** The set is gone; its requests that wait hear `reason`. */
@@ -61,7 +65,7 @@ export class PoolMembers<Worker extends RoutableWorker> {
     if (member === undefined) return;
     this.#members.delete(poolName(facts));
     for (const end of [...member.waits]) end(reason);
-    this.#unite();
+    if (this.#sources.has(member)) this.#unite();
   }
 
   /** The workers that a request of the set is narrowed to; undefined where it may go to anybody in the pool. */
@@ -69,18 +73,29 @@ export class PoolMembers<Worker extends RoutableWorker> {
     return facts.base === undefined && ids.size === this.#all.length ? undefined : ids;
   }
 
+  /** Whether the list of everybody depends on the set. Hardly an adapter's does, and each of hundreds is told at every change. */
+  #isSource(member: PoolMember<Worker>): boolean {
+    if (member.facts.base === undefined || this.#sources.has(member)) return true;
+    return member.workers.some(({ id }) => !this.#ids.has(id));
+  }
+
   #unite(): boolean {
     const before = this.#all;
     const sets = [...this.#members.values()].sort(({ facts: a }, { facts: b }) => rankOf(a) - rankOf(b));
     const [first, ...others] = sets;
     let all = first?.workers ?? NOBODY;
-    const seen = new Set(first?.ids);
-    for (const { workers } of others) {
-      const more = workers.filter(({ id }) => !seen.has(id));
-      for (const { id } of more) seen.add(id);
-      if (more.length > 0) all = [...all, ...more];
+    const ids = new Set(first?.ids);
+    const sources = new Set<PoolMember<Worker>>(first === undefined ? [] : [first]);
+    for (const member of others) {
+      const more = member.workers.filter(({ id }) => !ids.has(id));
+      if (more.length === 0) continue;
+      for (const { id } of more) ids.add(id);
+      all = [...all, ...more];
+      sources.add(member);
     }
     this.#all = all;
+    this.#ids = ids;
+    this.#sources = sources;
     return all !== before;
   }
 }
