@@ -1,25 +1,20 @@
 import type { Clock } from '../../clock/index.ts';
 import { reasonOf } from '../../errors/index.ts';
-import type { Logger } from '../../telemetry/index.ts';
 import type { KvEvent } from '../types.ts';
 import type { EventBatch } from './engine-events.ts';
 import { EventNormaliser } from './event-normaliser.ts';
+import { EventOutlet, type EventOutletOptions } from './event-outlet.ts';
 import type { RankSource } from './event-sources.ts';
 import { RankStream } from './rank-stream.ts';
 
-export interface EventRelayOptions {
+export interface EventRelayOptions extends EventOutletOptions {
   readonly sources: readonly RankSource[];
   readonly blockSizeTokens: number;
   /** Salt of blocks whose event names none. @default none */
   readonly cacheSalt?: string | undefined;
   readonly clock: Clock;
-  readonly logger: Logger;
   /** Longest wait for one answer of a replay. Default 2000. */
   readonly replayTimeoutMs?: number | undefined;
-  /** Batches or events that never became events of ours. */
-  onDropped(count: number): void;
-  /** Events that can be used have come. */
-  onCame?(): void;
 }
 
 interface Rank {
@@ -31,14 +26,11 @@ interface Rank {
 export class EventRelay {
   readonly #options: EventRelayOptions;
   readonly #ranks: readonly Rank[];
-  /** Reasons for which events were dropped; each is logged once. Bounded by the reasons that there are. */
-  readonly #told = new Set<string>();
-  #listener: ((events: readonly KvEvent[]) => void) | undefined;
-  /** What came before somebody listened. */
-  #early: KvEvent[][] | undefined = [];
+  readonly #outlet: EventOutlet;
 
   constructor(options: EventRelayOptions) {
     this.#options = options;
+    this.#outlet = new EventOutlet(options);
     this.#ranks = options.sources.map((source) => this.#createRank(source));
   }
 
@@ -64,68 +56,46 @@ export class EventRelay {
 
   /** The engine was told to forget everything, and has: some say so only with their next step. */
   clear(): void {
-    for (const { normaliser } of this.#ranks) this.#emit([normaliser.clear()]);
+    for (const { normaliser } of this.#ranks) this.#outlet.emit([normaliser.clear()]);
   }
 
   listen(listener: (events: readonly KvEvent[]) => void): void {
-    this.#listener = listener;
-    for (const events of this.#early ?? []) listener(events);
-    this.#early = undefined;
+    this.#outlet.listen(listener);
   }
 
   async close(): Promise<void> {
-    this.#listener = undefined;
-    this.#early = undefined;
+    this.#outlet.close();
     await Promise.all(this.#ranks.map(({ stream }) => stream.close()));
   }
 
   #createRank(source: RankSource): Rank {
     const { blockSizeTokens, cacheSalt, clock, replayTimeoutMs } = this.#options;
     const { dpRank } = source;
-    const onUnusable = (why: string): void => this.#drop(1, why);
+    const onUnusable = (why: string): void => this.#outlet.drop(1, why);
     const normaliser = new EventNormaliser({ dpRank, blockSizeTokens, cacheSalt, onUnusable });
     const stream = new RankStream({
       source,
       clock,
       replayTimeoutMs,
       onBatch: (batch) => this.#batch(normaliser, batch),
-      onRestart: () => this.#emit([normaliser.clear()]),
-      onLost: (batches) => this.#drop(batches, 'lost on the way, and the engine has forgotten them'),
-      onProblem: (problem) => this.#tell(reasonOf(problem)),
+      onRestart: () => this.#outlet.emit([normaliser.clear()]),
+      onLost: (batches) => this.#outlet.drop(batches, 'lost on the way, and the engine has forgotten them'),
+      onProblem: (problem) => this.#outlet.tell(reasonOf(problem)),
     });
     return { normaliser, stream };
   }
 
   #batch(normaliser: EventNormaliser, batch: EventBatch): void {
-    if (batch.unreadable > 0) this.#drop(batch.unreadable, 'of a kind or shape that is not known');
-    this.#emit(
+    if (batch.unreadable > 0) this.#outlet.drop(batch.unreadable, 'of a kind or shape that is not known');
+    this.#outlet.emit(
       batch.events.map((event) => {
         try {
           return normaliser.apply(event);
         } catch (problem) {
-          this.#drop(1, reasonOf(problem)); // one event that cannot be named must not end those that follow
+          this.#outlet.drop(1, reasonOf(problem)); // one event that cannot be named must not end those that follow
           return undefined;
         }
       }),
     );
-  }
-
-  #emit(events: readonly (KvEvent | undefined)[]): void {
-    const told = events.filter((event) => event !== undefined);
-    if (told.length === 0) return;
-    this.#options.onCame?.();
-    if (this.#listener !== undefined) this.#listener(told);
-    else this.#early?.push(told);
-  }
-
-  #drop(count: number, why: string): void {
-    this.#options.onDropped(count);
-    this.#tell(`events dropped: ${why}`);
-  }
-
-  #tell(problem: string): void {
-    if (this.#told.has(problem) || this.#told.size >= 100) return;
-    this.#told.add(problem);
-    this.#options.logger.warn('KV events of the engine', { problem });
   }
 }

@@ -2,10 +2,10 @@ import type { Clock } from '../../clock/index.ts';
 import { workerError } from '../../errors/index.ts';
 import type { EngineRequest, GuidedDecoding } from '../../protocol/index.ts';
 import { asRecord, type UnknownRecord } from '../../records/index.ts';
-import type { Logger } from '../../telemetry/index.ts';
 import type { Plan } from '../http/exchange.ts';
 import { EmbeddingReader } from '../http/openai-wire.ts';
 import { jsonOrText, type UpstreamAnswer, type UpstreamMessage } from '../http/upstream.ts';
+import type { EventOutletOptions } from '../kv-stream/event-outlet.ts';
 import type { EngineInfo, EngineSink, KvEvent } from '../types.ts';
 import type { LoadMetrics } from './engine-metrics.ts';
 import type { EventPlan } from './followed-events.ts';
@@ -82,14 +82,9 @@ export interface EventFeed {
   close(): Promise<void>;
 }
 
-export interface FeedDeps {
+export interface FeedDeps extends EventOutletOptions {
   readonly server: EngineServer;
   readonly clock: Clock;
-  readonly logger: Logger;
-  /** Events that never became events of ours. */
-  onDropped(count: number): void;
-  /** Some have come that can be used. */
-  onCame(): void;
 }
 
 /** The JSON object at `path`; undefined when the server has no such route or answers something else. */

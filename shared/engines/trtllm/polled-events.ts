@@ -2,6 +2,7 @@ import { reasonOf } from '../../errors/index.ts';
 import { asRecord, type UnknownRecord } from '../../records/index.ts';
 import type { EngineEvent } from '../kv-stream/engine-events.ts';
 import { EventNormaliser } from '../kv-stream/event-normaliser.ts';
+import { EventOutlet } from '../kv-stream/event-outlet.ts';
 import type { EventFeed, FeedDeps } from '../server/dialect.ts';
 import type { KvEvent } from '../types.ts';
 import { parseExact } from './exact-json.ts';
@@ -32,18 +33,21 @@ interface PolledEventsOptions extends FeedDeps {
 export class PolledEvents implements EventFeed {
   readonly #options: PolledEventsOptions;
   readonly #stopping = new AbortController();
-  readonly #told = new Set<string>();
+  readonly #outlet: EventOutlet;
   readonly #lastIds = new Map<number, number>();
   readonly #partial = new Set<string>();
   readonly #normaliser: EventNormaliser;
   #window = 0;
-  #listener: ((events: readonly KvEvent[]) => void) | undefined;
-  #early: (readonly KvEvent[])[] | undefined = [];
 
   constructor(options: PolledEventsOptions) {
     this.#options = options;
+    this.#outlet = new EventOutlet(options);
     const { blockSizeTokens } = options;
-    this.#normaliser = new EventNormaliser({ dpRank: 0, blockSizeTokens, onUnusable: (why) => this.#drop(1, why) });
+    this.#normaliser = new EventNormaliser({
+      dpRank: 0,
+      blockSizeTokens,
+      onUnusable: (why) => this.#outlet.drop(1, why),
+    });
   }
 
   async open(): Promise<void> {
@@ -61,18 +65,15 @@ export class PolledEvents implements EventFeed {
   }
 
   clear(): void {
-    this.#emit([this.#normaliser.clear()]);
+    this.#outlet.emit([this.#normaliser.clear()]);
   }
 
   listen(listener: (events: readonly KvEvent[]) => void): void {
-    this.#listener = listener;
-    for (const events of this.#early ?? []) listener(events);
-    this.#early = undefined;
+    this.#outlet.listen(listener);
   }
 
   async close(): Promise<void> {
-    this.#listener = undefined;
-    this.#early = undefined;
+    this.#outlet.close();
     this.#stopping.abort();
   }
 
@@ -93,11 +94,11 @@ export class PolledEvents implements EventFeed {
     const { server, answerTimeoutMs = ANSWER_TIMEOUT_MS } = this.#options;
     const { status, text } = await server.ask({ path: PATH, method: 'POST' }, answerTimeoutMs);
     if (status === 404 || status === 405) {
-      this.#tell(`the engine has no ${PATH}: prompts are routed by load alone`);
+      this.#outlet.tell(`the engine has no ${PATH}: prompts are routed by load alone`);
       return 'never';
     }
     if (status !== 200) {
-      this.#tell(`${PATH} answers ${status}`);
+      this.#outlet.tell(`${PATH} answers ${status}`);
       return 'later';
     }
     const told: unknown = parseExact(text);
@@ -113,7 +114,7 @@ export class PolledEvents implements EventFeed {
       const read = this.#isOfWholePrefixes(event) ? this.#read(asRecord(event.data) ?? {}) : undefined;
       if (read !== undefined) events.push(this.#normaliser.apply(read));
     }
-    this.#emit(events);
+    this.#outlet.emit(events);
   }
 
   /** Whether the engine's queue was too small for what happened: it forgets the oldest events then. */
@@ -124,7 +125,7 @@ export class PolledEvents implements EventFeed {
     this.#lastIds.set(key, id);
     if (last === undefined || id === last + 1) return false;
     this.#partial.clear();
-    this.#drop(Math.max(1, id - last - 1), 'forgotten by the engine: its event_buffer_max_size is too small');
+    this.#outlet.drop(Math.max(1, id - last - 1), 'forgotten by the engine: its event_buffer_max_size is too small');
     return true;
   }
 
@@ -148,11 +149,11 @@ export class PolledEvents implements EventFeed {
       const block = asRecord(each) ?? {};
       const [hash, ids] = [hashOf(block.block_hash), idsOf(block.tokens)];
       if (hash === undefined || ids === undefined) {
-        this.#drop(1, 'of a shape that is not known');
+        this.#outlet.drop(1, 'of a shape that is not known');
         break; // what follows hangs on it
       }
       if (ids.length > size) {
-        this.#drop(1, `block size ${ids.length}, not ${size}: give --block-size`);
+        this.#outlet.drop(1, `block size ${ids.length}, not ${size}: give --block-size`);
         return undefined;
       }
       if (ids.length < size) {
@@ -188,29 +189,9 @@ export class PolledEvents implements EventFeed {
     return { kind: 'removed', blockHashes: pairsOf(hashes), medium: undefined, group: undefined };
   }
 
-  #emit(events: readonly (KvEvent | undefined)[]): void {
-    const told = events.filter((event) => event !== undefined);
-    if (told.length === 0) return;
-    this.#options.onCame();
-    if (this.#listener !== undefined) this.#listener(told);
-    else this.#early?.push(told);
-  }
-
   #lose(count: number, why: string): void {
-    this.#drop(count, why);
+    this.#outlet.drop(count, why);
     this.clear();
-  }
-
-  #drop(count: number, why: string): void {
-    this.#options.onDropped(count);
-    this.#tell(`events dropped: ${why}`);
-  }
-
-  /** Each problem once; there are few. */
-  #tell(problem: string): void {
-    if (this.#told.has(problem) || this.#told.size >= 100) return;
-    this.#told.add(problem);
-    this.#options.logger.warn('KV events of the engine', { problem });
   }
 }
 
