@@ -7,19 +7,17 @@ import { asRecord, type UnknownRecord } from '../../records/index.ts';
 import type { Logger } from '../../telemetry/index.ts';
 import { type AnswerReader, OpenExchanges, type Plan } from '../http/exchange.ts';
 import { BodyReader, planText, readModels } from '../http/openai-wire.ts';
-import { asText, isRefused, tracingHeaders } from '../http/upstream.ts';
+import { asText, tracingHeaders } from '../http/upstream.ts';
 import { EngineHost } from '../server/engine-host.ts';
 import type { LaunchPlan } from '../server/launch-plan.ts';
 import type { Engine, EngineInfo, EngineLoad, EngineSink } from '../types.ts';
 import { fieldsOf, filesOf, formOf } from './omni-fields.ts';
 
 const PROBE_TIMEOUT_MS = 5000;
-/** Whoever asks for the health has a deadline of their own. */
-const HEALTH_TIMEOUT_MS_MAX = 600_000;
+/** Its health check says so when its core has died. */
+const DEAD_STATUS = 503;
 /** A video says nothing until it is there; the server's own bound is ten minutes. */
 const IDLE_TIMEOUT_MS = 900_000;
-/** Longest time from a process's last breath until its parent knows. */
-const END_SEEN_MS = 500;
 
 /** What a model makes (`--output-modalities`). */
 export type OutputModality = 'text' | 'image' | 'video';
@@ -66,7 +64,7 @@ export class OmniEngine implements Engine {
     const { url, launch, apiKey } = options;
     this.isOwn = launch !== undefined;
     const startTimeoutMs = options.startTimeoutMs ?? (launch === undefined ? 10_000 : 1_800_000);
-    const probe = (signal: AbortSignal): Promise<void> => this.#probe(PROBE_TIMEOUT_MS, signal);
+    const probe = (signal: AbortSignal): Promise<void> => this.#host.probe(DEAD_STATUS, PROBE_TIMEOUT_MS, signal);
     this.#open = new OpenExchanges({ clock, idleTimeoutMs: IDLE_TIMEOUT_MS, probe });
     this.#host = new EngineHost({ url, launch, apiKey, connectTimeoutMs: 5000, startTimeoutMs, clock, logger });
   }
@@ -116,13 +114,8 @@ export class OmniEngine implements Engine {
     this.#open.start({ upstream: this.#host.upstream, plan, sink, signal });
   }
 
-  async health(signal: AbortSignal): Promise<void> {
-    try {
-      await this.#probe(HEALTH_TIMEOUT_MS_MAX, signal);
-    } catch (reason) {
-      const end = isRefused(reason) ? await this.#host.endedWithin(END_SEEN_MS) : undefined;
-      throw end === undefined ? reason : workerError('EngineShutdown', end.reason);
-    }
+  health(signal: AbortSignal): Promise<void> {
+    return this.#host.health(DEAD_STATUS, signal);
   }
 
   load(): readonly EngineLoad[] {
@@ -144,15 +137,9 @@ export class OmniEngine implements Engine {
     await this.#host.stop();
   }
 
-  async #probe(timeoutMs: number, signal: AbortSignal): Promise<void> {
-    const { status } = await this.#host.askUntil({ path: '/health' }, timeoutMs, signal);
-    const kind = status === 503 ? 'EngineShutdown' : 'Unavailable'; // which it says when its core has died
-    if (status >= 300) throw workerError(kind, `the engine's health check answered ${status}`);
-  }
-
   /** A picture that nobody wants costs seconds of a GPU: its health check says as much. */
   #prove(sink: EngineSink, signal: AbortSignal): void {
-    this.#probe(PROBE_TIMEOUT_MS, signal).then(
+    this.#host.probe(DEAD_STATUS, PROBE_TIMEOUT_MS, signal).then(
       () => {
         sink.output({ index: 0, finish_reason: 'stop' });
         sink.end();

@@ -1,9 +1,9 @@
 import type { Clock } from '../../clock/index.ts';
 import { hideSecrets } from '../../config/index.ts';
-import { reasonOf } from '../../errors/index.ts';
+import { reasonOf, workerError } from '../../errors/index.ts';
 import type { Logger } from '../../telemetry/index.ts';
 import { baseUrl } from '../http/openai-wire.ts';
-import { ask, Upstream, type UpstreamAnswer, type UpstreamMessage } from '../http/upstream.ts';
+import { ask, isRefused, Upstream, type UpstreamAnswer, type UpstreamMessage } from '../http/upstream.ts';
 import type { EngineServer, StartingServer } from './dialect.ts';
 import { EngineProcess, levelOfLine, type ProcessEnd } from './engine-process.ts';
 import { HeldPorts } from './held-ports.ts';
@@ -21,6 +21,10 @@ import { learnArguments } from './understood-arguments.ts';
 
 const HEALTH_PAUSE_MS = 250;
 const ASK_TIMEOUT_MS = 5000;
+/** Longest time from a process's last breath until its parent knows. */
+const END_SEEN_MS = 500;
+/** Whoever asks for the health has a deadline of their own. */
+const HEALTH_TIMEOUT_MS_MAX = 600_000;
 /** An engine whose streams are closed has nothing left to drain. */
 const STOP_GRACE_MS = 2000;
 
@@ -141,9 +145,25 @@ export class EngineHost implements EngineServer {
     return ask(this.upstream, message, { clock, timeoutMs, signal: both });
   }
 
-  /** How a process of our own ended; undefined when it has not within `limitMs`, and for a server that is attached. */
-  async endedWithin(limitMs: number): Promise<ProcessEnd | undefined> {
-    return this.#process?.endedWithin(limitMs);
+  /**
+   * Rejects when the engine's health check fails or is not answered in time.
+   * @param deadStatus answer that means dead for good; undefined = there is none
+   */
+  async probe(deadStatus: number | undefined, timeoutMs: number, signal: AbortSignal): Promise<void> {
+    const { status } = await this.askUntil({ path: '/health' }, timeoutMs, signal);
+    const kind = status === deadStatus ? 'EngineShutdown' : 'Unavailable';
+    if (status >= 300) throw workerError(kind, `the engine's health check answered ${status}`);
+  }
+
+  /** The same under the asker's own deadline; says how a process of our own has ended. */
+  async health(deadStatus: number | undefined, signal: AbortSignal): Promise<void> {
+    try {
+      await this.probe(deadStatus, HEALTH_TIMEOUT_MS_MAX, signal);
+    } catch (reason) {
+      // A process that dies refuses connections before it is known how it ended.
+      const end = isRefused(reason) ? await this.#process?.endedWithin(END_SEEN_MS) : undefined;
+      throw end === undefined ? reason : workerError('EngineShutdown', end.reason);
+    }
   }
 
   onExit(listener: (reason: Error) => void): void {

@@ -56,10 +56,6 @@ export interface ServerEngineDeps {
 }
 
 const PROBE_TIMEOUT_MS = 5000;
-/** Longest time from a process's last breath until its parent knows. */
-const END_SEEN_MS = 500;
-/** Whoever asks for the health has a deadline of their own. */
-const HEALTH_TIMEOUT_MS_MAX = 600_000;
 const ABORT_TIMEOUT_MS = 2000;
 /** Loading an adapter, or going to sleep and waking up, moves weights. */
 const WEIGHTS_TIMEOUT_MS = 300_000;
@@ -106,7 +102,9 @@ export class ServerEngine implements Engine {
     const { clock, logger } = deps;
     const onDoubt = (): void => this.#relay?.catchUp();
     this.#watch = new EventWatch({ clock, logger, waitMs: options.eventWaitMs, onDoubt });
-    this.#open = new OpenExchanges({ clock, idleTimeoutMs, probe: (signal) => this.#probe(PROBE_TIMEOUT_MS, signal) });
+    const probe = (signal: AbortSignal): Promise<void> =>
+      this.#host.probe(dialect.deadStatus, PROBE_TIMEOUT_MS, signal);
+    this.#open = new OpenExchanges({ clock, idleTimeoutMs, probe });
     const startTimeoutMs = options.startTimeoutMs ?? (launch === undefined ? 10_000 : 1_800_000);
     this.#host = new EngineHost({ url, launch, apiKey, connectTimeoutMs, startTimeoutMs, clock, logger });
   }
@@ -181,20 +179,8 @@ export class ServerEngine implements Engine {
     });
   }
 
-  async health(signal: AbortSignal): Promise<void> {
-    try {
-      await this.#probe(HEALTH_TIMEOUT_MS_MAX, signal);
-    } catch (reason) {
-      // A process that dies refuses connections before it is known how it ended.
-      const end = isRefused(reason) ? await this.#host.endedWithin(END_SEEN_MS) : undefined;
-      throw end === undefined ? reason : workerError('EngineShutdown', end.reason);
-    }
-  }
-
-  async #probe(timeoutMs: number, signal: AbortSignal): Promise<void> {
-    const { status } = await this.#host.askUntil({ path: '/health' }, timeoutMs, signal);
-    const kind = status === this.#dialect.deadStatus ? 'EngineShutdown' : 'Unavailable';
-    if (status >= 300) throw workerError(kind, `the engine's health check answered ${status}`);
+  health(signal: AbortSignal): Promise<void> {
+    return this.#host.health(this.#dialect.deadStatus, signal);
   }
 
   load(): readonly EngineLoad[] {
