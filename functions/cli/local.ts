@@ -25,6 +25,8 @@ const WORKERS_READY_MS = 20_000;
 const HOLD_SECS = 60;
 /** Nothing is said of a start that is as short. */
 const USUAL_START_MS = 3000;
+/** Requests that come before the first worker wait for it so long. */
+const HELD_MS_MAX = 5000;
 
 /** `stator local`: a frontend in this process, its workers in processes of their own, nothing left behind at the end. */
 export async function run(config: ResolvedConfig<'local'>, env: Environment): Promise<number> {
@@ -77,7 +79,9 @@ export async function run(config: ResolvedConfig<'local'>, env: Environment): Pr
       });
     }
     const serve = isInteractive ? chatInstead : serveUntilEnd;
-    const reason = await serve({ frontend, settings, logger, workers, planner, fleet, stopped, chatting });
+    const local = { frontend, settings, logger, workers, planner, fleet, stopped, chatting };
+    openWithFirstModel(local);
+    const reason = await serve(local);
     if (reason === undefined) return 0;
     process.stderr.write(`stator: ${reason}\n`);
     return 1;
@@ -85,6 +89,27 @@ export async function run(config: ResolvedConfig<'local'>, env: Environment): Pr
     await workers.stop();
     if (folder !== undefined) await rm(folder, { recursive: true, force: true });
   }
+}
+
+/** Requests wait until a model is served: a client that is started together with this command is none that comes too early. */
+function openWithFirstModel({ frontend, fleet, stopped }: Local): void {
+  const { lifecycle, models } = frontend;
+  lifecycle.waiting(() => `Waiting for workers: ${registered(frontend)} of ${wanted(fleet)} are ready`, HELD_MS_MAX);
+  const ending = new AbortController();
+  void stopped.then((reason) => ending.abort(new Error(reason)));
+  const isServed = models.until((listed) => listed.some(({ readiness }) => readiness.isReady), ending.signal);
+  isServed.then(
+    () => lifecycle.discovered(),
+    () => undefined, // stopped before
+  );
+}
+
+function registered({ models }: Frontend): number {
+  return Math.max(0, ...models.list().map(workersOf));
+}
+
+function wanted({ workers, prefillWorkers }: LocalFleet): number {
+  return workers + prefillWorkers;
 }
 
 interface Local {
@@ -144,8 +169,6 @@ const LOOPBACK = { DYN_TCP_RPC_HOST: '127.0.0.1', DYN_EVENT_PLANE_HOST: '127.0.0
 async function workersRegistered({ frontend, fleet }: Local, over: Promise<unknown>): Promise<boolean> {
   const ending = new AbortController();
   void over.finally(() => ending.abort());
-  const registered = (): number => Math.max(0, ...frontend.models.list().map(workersOf));
-  const wanted = fleet.workers + fleet.prefillWorkers;
   const serveAll = ({ workers, prefill }: RoutableModel): boolean =>
     workers.length >= fleet.workers && (prefill?.workers.length ?? 0) >= fleet.prefillWorkers;
   const allServe = withDeadline({ clock: SYSTEM.clock, timeoutMs: WORKERS_READY_MS, signal: ending.signal }, (within) =>
@@ -155,7 +178,7 @@ async function workersRegistered({ frontend, fleet }: Local, over: Promise<unkno
     frontend.models.until((models) => models.some(({ workers }) => workers.length > 0), ending.signal);
   const tell = (waitedSecs: number): void =>
     void process.stderr.write(
-      `stator: waiting for workers: ${registered()} of ${wanted} ready after ${waitedSecs} s\n`,
+      `stator: waiting for workers: ${registered(frontend)} of ${wanted(fleet)} ready after ${waitedSecs} s\n`,
     );
   try {
     await tellWhile(allServe.catch(someServe), tell, USUAL_START_MS);

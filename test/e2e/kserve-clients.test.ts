@@ -110,7 +110,7 @@ describe.runIf(PYTHON !== '')("Triton's own client", () => {
       ids: 'words',
       fault: 'Internal: boom',
       order: [0, 1, 2],
-      end: ['StatusCode.NOT_FOUND', "Model 'nope' not found"],
+      end: ['StatusCode.NOT_FOUND', expect.stringMatching(/^Model 'nope' not found\. Served here: /)],
     });
     expect(whole).toEqual([text, 'length']);
     expect(text.length).toBeGreaterThan(4);
@@ -188,7 +188,7 @@ describe.runIf(GO !== '')('a client in Go with stubs of the published files', ()
   it('reads text whole and streamed, until a request that cannot be', () => {
     expect(report.streamed).toBe(report.whole);
     expect(report.whole).not.toBe('');
-    expect(report['stream ends']).toEqual(['NotFound', "Model 'nope' not found"]);
+    expect(report['stream ends']).toEqual(['NotFound', expect.stringContaining("Model 'nope' not found")]);
   });
 
   it('is let in with a key, and to health without one', () => {
@@ -244,7 +244,10 @@ describe('a client in Node that reads the published files', () => {
   });
 
   it('is told what is wrong', async () => {
-    await expect(infer({ model_name: 'nope' })).rejects.toMatchObject({ code: 5, details: "Model 'nope' not found" });
+    await expect(infer({ model_name: 'nope' })).rejects.toMatchObject({
+      code: 5,
+      details: expect.stringContaining("Model 'nope' not found"),
+    });
     await expect(infer({ model_name: 'simple' })).rejects.toMatchObject({ code: 3 });
   });
 });

@@ -107,6 +107,22 @@ describe('stator local', () => {
     expect(await getJson(`${local.url}/live`)).toMatchObject({ status: 'live' });
   });
 
+  it('answers whoever asks as soon as it listens, before its workers are there', async () => {
+    const port = await freePort();
+    const starting = fleet.spawn(['local', `--http-port=${port}`]);
+    const url = `http://127.0.0.1:${port}`;
+    const untilListening = async () => (await fetch(`${url}/live`)).ok;
+    await waitUntil(untilListening, { timeoutMs: 20_000, pollMs: 5, what: 'it listens' });
+    const [list, chat] = await Promise.all([
+      fetch(`${url}/v1/models`),
+      postJson(`${url}/v1/chat/completions`, { ...QUESTION, max_tokens: 1 }),
+    ]);
+    expect([list.status, await list.json()]).toMatchObject([200, { data: [{ id: MODEL }] }]);
+    expect(chat.status).toBe(200);
+    starting.signal('SIGTERM');
+    expect(await starting.exited).toBe(0);
+  });
+
   it('counts its requests in /metrics', async () => {
     const before = await local.metric('dynamo_frontend_requests_total', 'status="success"');
     await readChat(local.url, QUESTION);

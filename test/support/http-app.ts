@@ -34,6 +34,8 @@ export interface TestAppOptions {
   readonly logger?: HttpAppDeps['logger'];
   /** @default 'ready' */
   readonly stage?: ServiceStage;
+  /** @default one that is at `stage`, and new no more */
+  readonly lifecycle?: ServiceLifecycle;
 }
 
 /** The app with everything around it that a test may look at. */
@@ -47,8 +49,8 @@ export interface TestApp {
 /** The HTTP app over a scripted pipeline, ready to serve. */
 export function createTestApp(options: TestAppOptions = {}): TestApp {
   const clock = options.clock ?? systemClock;
-  const lifecycle = new ServiceLifecycle();
-  enter(lifecycle, options.stage ?? 'ready');
+  const lifecycle = options.lifecycle ?? new ServiceLifecycle();
+  if (options.lifecycle === undefined) enter(lifecycle, options.stage ?? 'ready');
   const { logger, lines } = captureLogger();
   const deps: HttpAppDeps = {
     pipeline: options.pipeline ?? new ScriptedPipeline(),

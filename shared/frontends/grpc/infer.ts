@@ -14,7 +14,14 @@ import {
   parseCompletionsBody,
   tensorRequestOf,
 } from '../../protocol/index.ts';
-import { decodeContext, generate, openForModel, requireAllowed, requireService } from '../inference/dialect.ts';
+import {
+  decodeContext,
+  generate,
+  modelsShown,
+  openForModel,
+  requireAllowed,
+  requireService,
+} from '../inference/dialect.ts';
 import { InferenceBooks } from '../inference/inference-books.ts';
 import { admit, GrpcExchange, type KserveDeps } from './grpc-exchange.ts';
 import type { InferStatistics } from './models.ts';
@@ -44,7 +51,7 @@ export function infer(run: InferRun): void {
     const types = model?.card.model_type ?? [];
     if (types.includes('TensorBased')) inferTensors(run);
     else if (types.includes('Completions')) inferText(run);
-    else throw modelNotFound(request.modelName);
+    else throw modelNotFound(request.modelName, modelsShown(deps, { grant }));
   } catch (thrown) {
     responses.abort(statusOf(thrown));
   }
@@ -244,7 +251,9 @@ class StreamInfer {
     const { deps, statistics } = this.#parts;
     const call = this.#call;
     const grant = await admit(deps, call, 'generate');
-    if (call.isOver) return; // its client has gone while the key was looked up
+    const held = deps.lifecycle.hold(call.closed);
+    if (held !== undefined) await held;
+    if (call.isOver) return; // its client has gone meanwhile
     const responses = new StreamResponses(call, request, () => this.next());
     infer({ deps, statistics, call, grant, request, responses });
   }

@@ -12,7 +12,6 @@ import {
   STATUS,
 } from '../../grpc/index.ts';
 import { recordTypeOf, wireNameOf } from '../../protocol/index.ts';
-import { modelNotFound } from './responses.ts';
 
 /* What is told of a model: a completions model is described here, a tensor model by its worker. */
 
@@ -52,8 +51,13 @@ const COMPLETIONS = {
   ],
 } as const satisfies Omit<Extract<Description, { kind: 'tensors' }>, 'name'>;
 
-/** @throws GrpcStatus for a model that is not served here, or whose worker describes it badly */
-export function metadataOf(asked: string, card: ModelCard | undefined): Uint8Array {
+/** Whether a model takes requests of KServe. */
+export function isForKserve({ model_type: types }: Pick<ModelCard, 'model_type'>): boolean {
+  return types.includes('TensorBased') || types.includes('Completions');
+}
+
+/** @param card of a model for KServe @throws GrpcStatus for a model whose worker describes it badly */
+export function metadataOf(asked: string, card: ModelCard): Uint8Array {
   const described = descriptionOf(asked, card);
   if (described.kind === 'triton')
     return encodeMessage(ModelMetadataResponseSchema, metadataOfTriton(described.config));
@@ -83,7 +87,7 @@ function metadataOfTriton({ name, platform, input, output, maxBatchSize }: Model
 }
 
 /** @throws GrpcStatus as `metadataOf` does */
-export function configOf(asked: string, card: ModelCard | undefined): Uint8Array {
+export function configOf(asked: string, card: ModelCard): Uint8Array {
   const described = descriptionOf(asked, card);
   if (described.kind === 'triton') return asField1(described.raw);
   const { name, inputs, outputs } = described;
@@ -99,11 +103,8 @@ export function configOf(asked: string, card: ModelCard | undefined): Uint8Array
   });
 }
 
-function descriptionOf(asked: string, card: ModelCard | undefined): Description {
-  if (card?.model_type.includes('TensorBased') !== true) {
-    if (card?.model_type.includes('Completions') !== true) throw modelNotFound(asked);
-    return { ...COMPLETIONS, name: asked };
-  }
+function descriptionOf(asked: string, card: ModelCard): Description {
+  if (!card.model_type.includes('TensorBased')) return { ...COMPLETIONS, name: asked };
   const { tensor_model_config: told } = card;
   if (told === undefined) throw badConfig(asked, 'no model config is provided');
   if (told.triton_model_config !== undefined) return tritonConfigOf(asked, Uint8Array.from(told.triton_model_config));

@@ -1,5 +1,6 @@
 import { codeRow, reasonOf, ServeError, toServeError } from '../../errors/index.ts';
 import { type GrpcCall, GrpcStatus, retryTrailers, STATUS, statusOf } from '../../grpc/index.ts';
+import { missingModelHint, type ServedModel } from '../../pipeline/index.ts';
 import {
   encodeModelInferResponse,
   encodeModelStreamInferResponse,
@@ -8,6 +9,7 @@ import {
   type ModelInferResponse,
   NO_PARAMETERS,
 } from '../../protocol/index.ts';
+import { isForKserve } from './models.ts';
 
 /** Opts in to the flag on every response of a stream, and to a last one of its own. */
 const WANTS_FINAL = 'triton_enable_empty_final_response';
@@ -120,8 +122,10 @@ function wantsFinal(parameters: InferParameters): boolean {
 
 /* Failures of requests in Dynamo's words, which clients of it look for. */
 
-export function modelNotFound(name: string): GrpcStatus {
-  return new GrpcStatus(STATUS.NOT_FOUND, `Model '${name}' not found`);
+/** @param models those that may be named to whoever asks; of them the ones that take requests of KServe are */
+export function modelNotFound(name: string, models: readonly ServedModel[]): GrpcStatus {
+  const shown = models.filter(({ card }) => isForKserve(card));
+  return new GrpcStatus(STATUS.NOT_FOUND, `Model '${name}' not found. ${missingModelHint(shown, { name })}`);
 }
 
 /** The model is known, and nobody can serve it now. */

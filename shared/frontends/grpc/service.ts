@@ -25,10 +25,10 @@ import {
 } from '../../grpc/index.ts';
 import type { ServedModel } from '../../pipeline/index.ts';
 import { decodeModelInferRequest } from '../../protocol/index.ts';
-import { requireAllowed } from '../inference/dialect.ts';
+import { modelsShown, requireAllowed, requireService } from '../inference/dialect.ts';
 import { admit, type KserveDeps } from './grpc-exchange.ts';
 import { IdleStreams, infer, serveStreamInfer } from './infer.ts';
-import { configOf, InferStatistics, metadataOf } from './models.ts';
+import { configOf, InferStatistics, isForKserve, metadataOf } from './models.ts';
 import { modelNotFound, UnaryResponses } from './responses.ts';
 
 /** The service of KServe v2, as Triton names it. */
@@ -77,21 +77,21 @@ export function createKserveService(deps: KserveDeps): KserveService {
       }),
       withKey(deps, 'ModelMetadata', (message, grant) => {
         const { name } = decodeMessage(ModelMetadataRequestSchema, message);
-        return metadataOf(name, find(deps, grant, name)?.card);
+        return metadataOf(name, found(deps, grant, name, isForKserve).card);
       }),
       withKey(deps, 'ModelConfig', (message, grant) => {
         const { name } = decodeMessage(ModelConfigRequestSchema, message);
-        return configOf(name, find(deps, grant, name)?.card);
+        return configOf(name, found(deps, grant, name, isForKserve).card);
       }),
       withKey(deps, 'ModelStatistics', (message, grant) => {
         const { name } = decodeMessage(ModelStatisticsRequestSchema, message);
-        if (name !== '' && find(deps, grant, name) === undefined) throw modelNotFound(name);
-        const names = name === '' ? allowed(deps, grant).map((model) => model.primaryName) : [name];
+        if (name !== '') found(deps, grant, name);
+        const names = name === '' ? modelsShown(deps, { grant }).map((model) => model.primaryName) : [name];
         return encodeMessage(ModelStatisticsResponseSchema, statistics.of([...new Set(names)]));
       }),
       withKey(deps, 'RepositoryIndex', (message, grant) => {
         const { ready: isReadyAlone } = decodeMessage(RepositoryIndexRequestSchema, message);
-        const models = allowed(deps, grant).filter(({ readiness }) => readiness.isReady || !isReadyAlone);
+        const models = modelsShown(deps, { grant }).filter(({ readiness }) => readiness.isReady || !isReadyAlone);
         return encodeMessage(RepositoryIndexResponseSchema, { models: models.map(indexEntry) });
       }),
       method(deps, 'ModelInfer', 'generate', (call, message, grant) => {
@@ -128,21 +128,26 @@ function method(
     path: path(name),
     serve: async (call) => {
       const grant = await admit(deps, call, need);
+      const held = deps.lifecycle.hold(call.closed);
+      if (held !== undefined) await held;
+      if (call.isOver) return; // its client has gone meanwhile
       receiveOne(call, (message) => serve(call, message, grant));
     },
   };
 }
 
-/** @throws ServeError `insufficient_permissions` */
-function find(deps: KserveDeps, grant: Grant, name: string): ServedModel | undefined {
+/** @throws ServeError `insufficient_permissions`, `service_unavailable`; GrpcStatus where there is no such model */
+function found(
+  deps: KserveDeps,
+  grant: Grant,
+  name: string,
+  serves: (card: ServedModel['card']) => boolean = () => true,
+): ServedModel {
   const model = deps.pipeline.requestable.find(name);
   requireAllowed({ grant }, name, model?.primaryName);
-  return model;
-}
-
-/** The models that a key may use. */
-function allowed({ pipeline }: KserveDeps, grant: Grant): readonly ServedModel[] {
-  return pipeline.requestable.list().filter(({ name, primaryName }) => grant.allowsModel(name, primaryName));
+  if (model !== undefined && serves(model.card)) return model;
+  requireService(deps);
+  throw modelNotFound(name, modelsShown(deps, { grant }));
 }
 
 function indexEntry({ name, readiness }: ServedModel) {

@@ -70,6 +70,8 @@ async function respond(deps: HttpAppDeps, host: HostExchange, route: Route | und
     }
     const { access = 'open' } = route ?? {};
     exchange.grant = await admit(deps, host, typeof access === 'function' ? access(host.path) : access);
+    const held = access === 'open' ? undefined : deps.lifecycle.hold(host.sink.closed);
+    if (held !== undefined) await held;
     if (host.sink.closed.aborted) return; // nobody waits, and the body will not come
     if (route === undefined) throw notFound(exchange);
     if (route.methods.has(host.method)) await route.serve(deps, exchange);

@@ -2,7 +2,7 @@ import { endOfTurn } from '../../concurrency/index.ts';
 import { ServeError, toServeError } from '../../errors/index.ts';
 import { modelNotFound } from '../../pipeline/index.ts';
 import { ENDPOINTS, type Endpoint, type JsonBody, parseJsonBody, parseLargeJsonBody } from '../../protocol/index.ts';
-import { type OpenedModel, openForModel, requireService } from '../inference/dialect.ts';
+import { modelsShown, type OpenedModel, openForModel, requireService } from '../inference/dialect.ts';
 import { InferenceBooks } from '../inference/inference-books.ts';
 import type { HttpAppDeps } from './deps.ts';
 import { BodyIntake } from './hosts/body-intake.ts';
@@ -19,7 +19,7 @@ interface Asked {
 /** What a dialect adds to the steps that every inference request takes. What its functions throw is told by `refuse`. */
 interface InferenceRoute<Body extends Asked> {
   readonly endpoint: Endpoint;
-  /** Not found, before the body is read, until a model that serves `endpoint` was registered. @default false */
+  /** Not found, whatever the body is, until a model that serves `endpoint` was registered. @default false */
   readonly isOffWithoutModel?: boolean;
   /** @default a JSON body */
   readonly read?: (exchange: HttpExchange, deps: HttpAppDeps) => Promise<JsonBody>;
@@ -41,7 +41,7 @@ export function serveInference<Body extends Asked>(route: InferenceRoute<Body>):
     const inference = new Inference(deps, exchange, endpoint);
     try {
       requireService(deps);
-      if (isOffWithoutModel) requireRoute(deps, endpoint);
+      if (isOffWithoutModel && !hasModelFor(deps, endpoint)) throw await notServed(inference, endpoint, read);
       const body = await parse(await read(exchange, deps), deps, exchange);
       await start(inference, body, openForModel(inference, body.model, isStream(body)));
     } catch (thrown) {
@@ -50,11 +50,25 @@ export function serveInference<Body extends Asked>(route: InferenceRoute<Body>):
   };
 }
 
-/** Some inference routes exist once a model that serves them was registered. @throws ServeError 404 */
-function requireRoute({ pipeline }: HttpAppDeps, endpoint: Endpoint): void {
+/** Some inference routes exist once a model that serves them was registered. */
+function hasModelFor({ pipeline }: HttpAppDeps, endpoint: Endpoint): boolean {
   const type = ENDPOINTS[endpoint].modelType;
-  for (const model of pipeline.requestable.list()) if (model.card.model_type.includes(type)) return;
-  throw modelNotFound(pipeline.requestable.list(), { type });
+  return pipeline.requestable.list().some(({ card }) => card.model_type.includes(type));
+}
+
+/** Why a route without a model is 404: whatever the body is, but the model that it names is told. */
+async function notServed(
+  { deps, exchange }: Inference,
+  endpoint: Endpoint,
+  read: (exchange: HttpExchange, deps: HttpAppDeps) => Promise<JsonBody>,
+): Promise<ServeError> {
+  const named = await read(exchange, deps).then(
+    ({ value }) => (value as { readonly model?: unknown } | null)?.model,
+    () => undefined, // a body that cannot be read names none
+  );
+  const name = typeof named === 'string' ? named : undefined;
+  const type = ENDPOINTS[endpoint].modelType;
+  return modelNotFound(modelsShown(deps, exchange), { name, type, param: name === undefined ? undefined : 'model' });
 }
 
 /** Tells a failure in a dialect's own words and returns the status. */

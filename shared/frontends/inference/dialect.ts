@@ -1,5 +1,5 @@
 import { ServeError } from '../../errors/index.ts';
-import { modelNotFound, modelNotReady } from '../../pipeline/index.ts';
+import { modelNotFound, modelNotReady, type ServedModel } from '../../pipeline/index.ts';
 import {
   type DecodeContext,
   ENDPOINTS,
@@ -32,9 +32,20 @@ export function generate(
   inference.deps.pipeline.generate(request, isWritten ? sink : inference.kept(sink), { signal, meter });
 }
 
-/** Refuses while the process drains or still waits for its first workers, before the body is read. @throws ServeError 503 */
-export function requireService({ lifecycle }: Pick<InferenceDeps, 'lifecycle'>): void {
-  if (!lifecycle.isTakingRequests) throw new ServeError('service_unavailable', 'Service is not ready');
+/** When a client may ask again, of a process that drains or has just started. */
+const RETRY_MS = 1000;
+
+/**
+ * Refuses while the process drains, still waits for its first workers, or has just started and knows no model yet: before the
+ * body is read. @throws ServeError 503
+ */
+export function requireService({ lifecycle, pipeline }: Pick<InferenceDeps, 'lifecycle' | 'pipeline'>): void {
+  if (!lifecycle.isTakingRequests) {
+    throw new ServeError('service_unavailable', 'Service is not ready', { retryAfterMs: RETRY_MS });
+  }
+  if (!lifecycle.isNew || pipeline.requestable.list().length > 0) return;
+  const message = 'Service has just started and knows no model yet. Please retry shortly.';
+  throw new ServeError('service_unavailable', message, { retryAfterMs: RETRY_MS });
 }
 
 /** @throws ServeError `insufficient_permissions`, whether there is such a model or not */
@@ -45,10 +56,22 @@ export function requireAllowed({ grant }: Pick<BookedExchange, 'grant'>, name: s
 }
 
 /** The name is registered as a model that serves `endpoint`; checked after the body. @throws ServeError 404 */
-export function requireServed({ pipeline }: Pick<InferenceDeps, 'pipeline'>, name: string, endpoint: Endpoint): void {
+export function requireServed(
+  { deps, exchange }: { readonly deps: Pick<InferenceDeps, 'pipeline'>; readonly exchange: Pick<BookedExchange, 'grant'> },
+  name: string,
+  endpoint: Endpoint,
+): void {
   const type = ENDPOINTS[endpoint].modelType;
-  if (pipeline.requestable.find(name)?.card.model_type.includes(type) === true) return;
-  throw modelNotFound(pipeline.requestable.list(), { name, type, param: 'model' });
+  if (deps.pipeline.requestable.find(name)?.card.model_type.includes(type) === true) return;
+  throw modelNotFound(modelsShown(deps, exchange), { name, type, param: 'model' });
+}
+
+/** The models that a message may name to whoever asks: a key does not learn of those that it may not use. */
+export function modelsShown(
+  { pipeline }: Pick<InferenceDeps, 'pipeline'>,
+  { grant }: Pick<BookedExchange, 'grant'>,
+): readonly ServedModel[] {
+  return pipeline.requestable.list().filter(({ name, primaryName }) => grant.allowsModel(name, primaryName));
 }
 
 /** The model of a request whose books are open. */

@@ -1,5 +1,6 @@
 import type { RequestNames } from '../../access/index.ts';
 import type { Clock } from '../../clock/index.ts';
+import { untilAborted } from '../../concurrency/index.ts';
 import { ServeError } from '../../errors/index.ts';
 import type { RequestCanceller } from '../../pipeline/index.ts';
 import { requestKeyOf, requestNameOf } from '../../protocol/index.ts';
@@ -109,18 +110,22 @@ export async function cancelRequest(
   });
 }
 
-/** When a client may ask again: another process serves by then. */
+/** When a client may ask again: another process serves by then, or this one. */
 const RETRY_MS = 1000;
+/** Workers that were started together with this process are seen by it within so long, whatever the discovery store. */
+const NEW_MS = 5000;
+/** Requests that are held at a time while the first workers come up. */
+const HELD_MAX = 256;
 
 /**
  * Where a frontend process is in its life.
  *
  * | Stage | new inference requests | `/live` | `/health` |
  * |---|---|---|---|
- * | discovering | taken on | 200 | 503 `not_ready` |
- * | waiting (for initial workers) | 503 | 200 | 503 `not_ready` |
- * | failed (first discovery) | taken on | 200 | 503 `not_ready` |
- * | ready | taken on | 200 | 200 `healthy` |
+ * | discovering | taken on, 503 where no model is known | 200 | 503 `not_ready` |
+ * | waiting (for initial workers) | held where a time for it is given, then 503 | 200 | 503 `not_ready` |
+ * | failed (first discovery) | taken on, 503 where no model is known | 200 | 503 `not_ready` |
+ * | ready | taken on; at first 503 where no model is known (`isNew`) | 200 | 200 `healthy` |
  * | draining | 503 | 503 | 503 `not_ready` |
  * | stopping | 503 | 503 | 503 `shutting_down` |
  */
@@ -135,7 +140,16 @@ export class ServiceLifecycle {
   #waitsFor: () => string | undefined = () => undefined;
   #inflight = 0;
   #idleWaiters: (() => void)[] = [];
+  readonly #clock: Clock | undefined;
+  #discoveredMs: number | undefined;
+  #heldMsMax = 0;
+  #held = 0;
   readonly #followers = new Set<() => void>(); // one for each part of the process that follows it
+
+  /** @param clock by which the service is new for a while; without one it is not */
+  constructor(clock?: Clock) {
+    this.#clock = clock;
+  }
 
   get stage(): ServiceStage {
     return this.#stage;
@@ -171,15 +185,57 @@ export class ServiceLifecycle {
     return () => void this.#followers.delete(tell);
   }
 
-  /** Takes no requests before `discovered`. */
-  waiting(waitsFor: () => string | undefined): void {
+  /**
+   * Whether models may be served that this process has not heard of: the fleet was not read yet, or its workers may have been
+   * started at the same time. That no model is known says nothing then.
+   */
+  get isNew(): boolean {
+    if (this.#stage !== 'ready') return this.#stage === 'discovering' || this.#stage === 'failed';
+    if (this.#clock === undefined || this.#discoveredMs === undefined) return false;
+    return this.#clock.nowMs() - this.#discoveredMs < NEW_MS;
+  }
+
+  /**
+   * Takes no requests before `discovered`.
+   * @param heldMsMax requests that come are held so long for it, before they are refused
+   */
+  waiting(waitsFor: () => string | undefined, heldMsMax = 0): void {
     if (!this.isLive) return;
     this.#waitsFor = waitsFor;
+    this.#heldMsMax = heldMsMax;
     this.#enter('waiting');
   }
 
   discovered(): void {
-    if (this.isLive) this.#enter('ready');
+    if (!this.isLive) return;
+    this.#discoveredMs ??= this.#clock?.nowMs();
+    this.#enter('ready');
+  }
+
+  /**
+   * Holds a request while the first workers come up; undefined where nothing is held. Resolves when requests are taken, or
+   * will not be soon, and never rejects.
+   * @param gone aborts when its client leaves
+   */
+  hold(gone?: AbortSignal): Promise<void> | undefined {
+    const clock = this.#clock;
+    if (this.#stage !== 'waiting' || this.#heldMsMax === 0 || clock === undefined) return undefined;
+    if (this.#held >= HELD_MAX) return undefined;
+    this.#held++;
+    let release = (): void => {};
+    const over = new Promise<void>((resolve) => {
+      const timer = clock.after(this.#heldMsMax, resolve);
+      const unfollow = this.follow(() => {
+        if (this.#stage !== 'waiting') resolve();
+      });
+      release = () => {
+        timer.cancel();
+        unfollow();
+        this.#held--;
+      };
+    });
+    const held = gone === undefined ? over : untilAborted(over, gone).catch(() => {}); // whoever held it looks at the client
+    return held.finally(release);
   }
 
   discoveryFailed(reason: string): void {

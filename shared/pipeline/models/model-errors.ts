@@ -33,10 +33,16 @@ export function missingModelHint(models: readonly ServedModel[], { name, type }:
   );
   const kind = Object.entries(MODEL_TYPES).find(([, modelType]) => modelType === type)?.[0] ?? 'such';
   const what = `${kind.replace(/s$/, '')} requests`;
-  if (served.length === 0) return `No model that is served here takes ${what}.`;
+  if (served.length === 0) return `No model that is served here takes ${what}.${othersServed(models)}`;
   const isOfOtherKind = models.some((model) => model.name === name);
   const about = isOfOtherKind ? [`It takes no ${what}.`] : suggestion(name, served);
   return [...about, listing(served)].join(' ');
+}
+
+/** Names for requests of other kinds are worth telling: the right route may be all that is wrong. */
+function othersServed(models: readonly ServedModel[]): string {
+  const others = models.filter(({ readiness }) => readiness.isReady);
+  return others.length === 0 ? '' : ` For others: ${listed(others)}.`;
 }
 
 function suggestion(name: string | undefined, served: readonly ServedModel[]): readonly string[] {
@@ -49,9 +55,13 @@ function suggestion(name: string | undefined, served: readonly ServedModel[]): r
 }
 
 function listing(served: readonly ServedModel[]): string {
+  return `Served here: ${listed(served)}.`;
+}
+
+function listed(served: readonly ServedModel[]): string {
   const names = served.slice(0, LISTED_MAX).map(({ name }) => shortened(name));
   const more = served.length - names.length;
-  return `Served here: ${names.join(', ')}${more > 0 ? ` and ${more} more` : ''}.`;
+  return `${names.join(', ')}${more > 0 ? ` and ${more} more` : ''}`;
 }
 
 function quoted(name: string): string {

@@ -125,7 +125,10 @@ describe('a model that nobody serves', () => {
       'Model not found: `emb`. It takes no chat requests. Served here: org/foo/ready, org/m.',
     );
     const none = await chat('x', [embedder]);
-    expect(none.body.error.message).toBe('Model not found. No model that is served here takes chat requests.');
+    expect(none.body.error).toMatchObject({
+      message: 'Model not found: `x`. No model that is served here takes chat requests. For others: emb.',
+      param: 'model',
+    });
   });
 
   it('is answered briefly, however many models there are and however long the name is', async () => {

@@ -43,8 +43,9 @@ export function contractOf(row: RecordedRow, status: number, message: string): C
 
 function notFound(row: RecordedRow, message: string): Contract {
   if (!/^Model (?:'.*' )?not found/.test(message)) return { code: 'not_found', param: null };
-  // A field is at fault where one was read: a route without any model refuses before it reads.
-  const isRead = row.request.method === 'POST' && row.text !== '';
+  // A field is at fault where one was read: at a route without any model, only the one that names it.
+  const named = (row.asked as { readonly model?: unknown } | undefined)?.model;
+  const isRead = row.request.method === 'POST' && (row.text !== '' || typeof named === 'string');
   return { code: 'model_not_found', param: isRead ? 'model' : null };
 }
 

@@ -60,6 +60,8 @@ const MODELS: Readonly<Record<string, Partial<ModelCard>>> = {
 
 /** The scripted models behind a gRPC server, in one process. */
 export interface ScriptedKserve {
+  /** Of its models. */
+  readonly names: readonly string[];
   readonly server: GrpcServer;
   readonly service: KserveService;
   readonly lifecycle: ServiceLifecycle;
@@ -86,6 +88,8 @@ export interface ScriptedKserveOptions {
   readonly grpc?: Partial<GrpcServerOptions>;
   /** @default the machine's */
   readonly clock?: Clock;
+  /** @default one that is ready, and new no more */
+  readonly lifecycle?: ServiceLifecycle;
   /** Adds the model `letters`, of which a token is a letter, with two workers that do this. */
   readonly letters?: (call: IncomingCall, worker: number) => void;
   /** Requests for models whose workers are gone are held; needs `rememberedMs`. @default they fail */
@@ -176,8 +180,8 @@ export async function startScriptedKserve(options: ScriptedKserveOptions = {}): 
     observer: metrics,
     migrationLimit: letters === undefined ? 0 : 3,
   });
-  const lifecycle = new ServiceLifecycle();
-  lifecycle.discovered();
+  const lifecycle = options.lifecycle ?? new ServiceLifecycle();
+  if (options.lifecycle === undefined) lifecycle.discovered();
   service = createKserveService({
     pipeline,
     metrics,
@@ -200,6 +204,7 @@ export async function startScriptedKserve(options: ScriptedKserveOptions = {}): 
     bodies,
     stopped: () => stopped,
     held: () => hold?.count ?? 0,
+    names: [...leave.keys()],
     remove: async (model) => {
       await leave.get(model)?.();
     },

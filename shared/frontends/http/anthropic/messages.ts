@@ -15,7 +15,7 @@ import {
   type TextFinish,
   type Usage,
 } from '../../../protocol/index.ts';
-import { decodeContext, generate, requireAllowed, requireService } from '../../inference/dialect.ts';
+import { decodeContext, generate, modelsShown, requireAllowed, requireService } from '../../inference/dialect.ts';
 import type { HttpAppDeps } from '../deps.ts';
 import type { HttpExchange } from '../hosts/exchange.ts';
 import { ChatBodyReader } from '../openai/chat-body-reader.ts';
@@ -49,7 +49,7 @@ const serveMessages = serveInference({
     const request = decodeMessages(body, decodeContext(inference), decodeOptions(deps, body.model));
     deps.metrics.ignoredKeys('anthropic_messages', ignoredKeyLabels(body, MESSAGES_KEYS));
     inference.identify(request);
-    requireChatModel(deps, body.model);
+    requireChatModel(inference, body.model);
     const names = namesOf(inference, request.stream, `msg_${request.id.replaceAll('-', '')}`, primaryName);
     const running = new RunningUsage(meter, request);
     const estimate = (): number => estimateTokens(body);
@@ -103,9 +103,9 @@ function decodeOptions({ settings, pipeline }: HttpAppDeps, model: string): Mess
 }
 
 /** The name is registered for chat; checked after the body. @throws ServeError 404 */
-function requireChatModel({ pipeline }: HttpAppDeps, name: string): void {
-  if (pipeline.requestable.find(name)?.card.model_type.includes('Chat') === true) return;
-  const hint = missingModelHint(pipeline.requestable.list(), { name, type: 'Chat' });
+function requireChatModel({ deps, exchange }: Inference, name: string): void {
+  if (deps.pipeline.requestable.find(name)?.card.model_type.includes('Chat') === true) return;
+  const hint = missingModelHint(modelsShown(deps, exchange), { name, type: 'Chat' });
   throw new ServeError('model_not_found', `Model '${name}' not found. ${hint}`, { param: 'model' });
 }
 

@@ -15,7 +15,7 @@ const serveChat = serveInference({
   start: (inference, body, model) => {
     const { request, ...reporting } = decodeChat(body, decodeContext(inference));
     inference.identify(request);
-    requireServed(inference.deps, body.model, 'chat_completions');
+    requireServed(inference, body.model, 'chat_completions');
     const prompts = { id: request.id, requests: [request], choicesPerPrompt: body.n ?? 1 };
     generateAnswer(inference, { ...prompts, ...reporting, dialect: CHAT }, model);
   },

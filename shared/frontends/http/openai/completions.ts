@@ -22,7 +22,7 @@ const serveCompletions = serveInference({
   start: async (inference, body, model) => {
     const decoded = decodeCompletions(body, decodeContext(inference));
     inference.identify(decoded.requests[0]!); // a batch has at least one prompt
-    requireServed(inference.deps, body.model, 'completions');
+    requireServed(inference, body.model, 'completions');
     const echoes = await echoedTexts(inference.deps, body.model, decoded);
     generateAnswer(inference, { ...decoded, dialect: COMPLETIONS, echoes }, model);
   },

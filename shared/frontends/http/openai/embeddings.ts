@@ -98,7 +98,7 @@ const serveEmbeddings = serveInference({
     const isPassedOn = inference.deps.pipeline.requestable.find(body.model)?.card.model_input === 'Text';
     const decoded = decodeEmbeddings(body, isPassedOn, decodeContext(inference));
     inference.identify(decoded.requests[0]!); // a batch has at least one input
-    requireServed(inference.deps, body.model, 'embeddings');
+    requireServed(inference, body.model, 'embeddings');
     embedAll(inference, decoded, primaryName, meter);
   },
 });

@@ -107,7 +107,7 @@ function serveRoute(route: 'generations' | 'edits'): Serve {
     start: (inference, body, { meter, primaryName }) => {
       const request = decodeImages(body, route, decodeContext(inference));
       inference.identify(request);
-      requireServed(inference.deps, body.model, 'images');
+      requireServed(inference, body.model, 'images');
       const names = { id: request.id, created: inference.createdSecs, model: primaryName };
       const sink = new MediaObject(inference, (parts) => imagesBody(parts, names));
       generate(inference, request, sink, { meter, isWritten: false });

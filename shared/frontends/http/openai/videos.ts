@@ -65,7 +65,7 @@ function serveRoute(
       if (alwaysStreams) requireInline(body);
       const request = mediaRequest('videos', body, videosSchema.shape, decodeContext(inference));
       inference.identify(request);
-      requireServed(inference.deps, body.model, 'videos');
+      requireServed(inference, body.model, 'videos');
       const names = { id: `video_${request.id}`, created: inference.createdSecs, model: primaryName };
       generate(inference, request, openSink(inference, names, isStream), { meter, isWritten: isStream });
     },

@@ -44,6 +44,7 @@ export function serveModel(deps: HttpAppDeps, exchange: HttpExchange): void {
     sendJson(exchange, 200, body(model, deps));
   } else if (id.endsWith(READY_SUFFIX)) serveReadiness(deps, exchange, id.slice(0, -READY_SUFFIX.length));
   else {
+    requireService(deps);
     const shown = models.list().filter(({ name, primaryName }) => exchange.grant.allowsModel(name, primaryName));
     throw modelNotFound(shown, { name: id });
   }
@@ -53,7 +54,15 @@ export function serveModel(deps: HttpAppDeps, exchange: HttpExchange): void {
 export function serveReadiness(deps: HttpAppDeps, exchange: HttpExchange, name: string): void {
   const { lifecycle, pipeline } = deps;
   const model = pipeline.models.known(name);
-  if (model === undefined) throw modelNotFound(pipeline.models.list(), { name });
+  if (model === undefined && lifecycle.isNew && pipeline.models.list().length === 0) {
+    const reason = 'Service has just started and knows no model yet';
+    sendJson(exchange, 503, readinessBody(name, { isReady: false, reason, namespaces: {} }), { 'retry-after': '1' });
+    return;
+  }
+  if (model === undefined) {
+    const shown = pipeline.models.list().filter((each) => exchange.grant.allowsModel(each.name, each.primaryName));
+    throw modelNotFound(shown, { name });
+  }
   const { readiness } = model;
   const isReady = readiness.isReady && lifecycle.isTakingRequests;
   const reason = lifecycle.isTakingRequests ? readiness.reason : (lifecycle.waitsFor ?? 'Service is not ready');

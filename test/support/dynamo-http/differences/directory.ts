@@ -57,6 +57,14 @@ export const DIRECTORY: readonly Difference[] = [
     },
   },
   {
+    why: 'a service that is not ready says when to try again',
+    applies: ({ request }, expected) =>
+      expected.status === 503 && !/health|live/.test(request.path) && /Service is not ready/.test(JSON.stringify(expected.body)),
+    rewrite: (expected) => {
+      expected.headers = { ...expected.headers, 'retry-after': '1' };
+    },
+  },
+  {
     why: 'a model that is not ready says when to try again',
     applies: (_row, expected) =>
       expected.status === 503 && / is not ready to serve /.test(JSON.stringify(expected.body)),

@@ -42,7 +42,7 @@ const serveResponses = serveInference({
     const { deps, exchange, owner } = inference;
     checkResponsesBody(parsed.body);
     deps.metrics.ignoredKeys('responses', ignoredKeyLabels(parsed.body, RESPONSES_KEYS));
-    requireServed(deps, parsed.model, 'responses');
+    requireServed(inference, parsed.model, 'responses');
     const items = await gatherItems(deps, exchange, parsed);
     const stores = isStored(deps, parsed.body);
     const decoded = decodeResponses(parsed.body, { ...items, isStored: stores }, decodeContext(inference));
@@ -120,7 +120,7 @@ const serveCompact = serveInference({
   isStream: () => false,
   start: async (inference, { model, ...parsed }, { meter, primaryName }) => {
     const { deps, exchange } = inference;
-    requireServed(deps, model, 'responses');
+    requireServed(inference, model, 'responses');
     if (parsed.items.length === 0 && parsed.body.previous_response_id == null) throw nothingToCompact();
     const { earlier, own } = await gatherItems(deps, exchange, parsed);
     const source = { earlier, own: [...own, COMPACTION_TRIGGER], isStored: false };
