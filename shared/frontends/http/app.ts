@@ -16,6 +16,7 @@ import { pathBelow, type Route, shownId } from './route.ts';
 import { requireOwnPaths } from './route-paths.ts';
 import { routesOf } from './route-table.ts';
 import { wantsAnthropicModels } from './routes/models.ts';
+import { routesOff } from './routes-off.ts';
 import { sendError } from './sinks/send.ts';
 
 /** The HTTP surface, the same for every host. */
@@ -37,9 +38,14 @@ export function createHttpApp(deps: HttpAppDeps): HttpApp {
   const routes = routesOf(deps.settings);
   requireOwnPaths(routes, deps.settings.paths);
   for (const route of routes) router.add(ANY_METHOD, route.pattern, route);
+  let whyOff: ReturnType<typeof routesOff> | undefined;
+  const whyAbsent = (path: string): string | undefined => {
+    whyOff ??= routesOff(deps.settings);
+    return whyOff(matchedPath(path));
+  };
   const serve = (exchange: HostExchange): void => {
     const [[found]] = router.match(ANY_METHOD, matchedPath(exchange.path));
-    void respond(deps, exchange, found?.[0]); // never rejects
+    void respond(deps, exchange, found?.[0], whyAbsent); // never rejects
   };
   return {
     serve,
@@ -59,7 +65,12 @@ function matchedPath(path: string): string {
   return getPath({ url: `http://localhost${path}` } as Request); // it reads nothing else
 }
 
-async function respond(deps: HttpAppDeps, host: HostExchange, route: Route | undefined): Promise<void> {
+async function respond(
+  deps: HttpAppDeps,
+  host: HostExchange,
+  route: Route | undefined,
+  whyAbsent: (path: string) => string | undefined,
+): Promise<void> {
   const forPages = corsHeaders(host, deps.settings.corsOrigins);
   const exchange = new ServedExchange(host, deps.random, forPages, deps.metrics.limitReached);
   try {
@@ -73,7 +84,7 @@ async function respond(deps: HttpAppDeps, host: HostExchange, route: Route | und
     const held = access === 'open' ? undefined : deps.lifecycle.hold(host.sink.closed);
     if (held !== undefined) await held;
     if (host.sink.closed.aborted) return; // nobody waits, and the body will not come
-    if (route === undefined) throw notFound(exchange);
+    if (route === undefined) throw notFound(exchange, whyAbsent(exchange.path));
     if (route.methods.has(host.method)) await route.serve(deps, exchange);
     else refuseMethod(deps, exchange, [...route.methods].join(','));
   } catch (thrown) {
@@ -92,8 +103,9 @@ function log({ logger }: HttpAppDeps, { requestId: x_request_id, path }: HttpExc
   } else logger.debug('request is refused', { x_request_id, path, code, reason });
 }
 
-function notFound({ method, path }: HttpExchange): ServeError {
-  return new ServeError('not_found', `Route not found: ${method} ${shownId(path)}`);
+function notFound({ method, path }: HttpExchange, why: string | undefined): ServeError {
+  const message = `Route not found: ${method} ${shownId(path)}`;
+  return new ServeError('not_found', why === undefined ? message : `${message}. ${why}`);
 }
 
 function refuseMethod(deps: HttpAppDeps, exchange: HttpExchange, allow: string): void {

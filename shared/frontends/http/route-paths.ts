@@ -6,7 +6,7 @@ import type { HttpSettings } from './settings.ts';
 type Paths = HttpSettings['paths'];
 
 /** The settings that move a path. */
-const SETTINGS: Readonly<Record<keyof Paths, SettingName>> = {
+export const PATH_SETTINGS: Readonly<Record<keyof Paths, SettingName>> = {
   chat: 'httpSvcChatPath',
   completions: 'httpSvcCmpPath',
   embeddings: 'httpSvcEmbPath',
@@ -23,12 +23,12 @@ const SETTINGS: Readonly<Record<keyof Paths, SettingName>> = {
  * @throws ConfigError that names the settings, and the fixed route if it is one, for each path that two routes claim
  */
 export function requireOwnPaths(routes: readonly Route[], paths: Paths): void {
-  const keys = Object.keys(SETTINGS) as (keyof Paths)[];
+  const keys = Object.keys(PATH_SETTINGS) as (keyof Paths)[];
   const problems = new Set<string>();
   for (const path of new Set(keys.map((key) => paths[key]))) {
     const here = routes.filter(({ pattern }) => pattern === path);
     if (here.length === 0) continue; // its route is not served
-    const named = keys.filter((key) => paths[key] === path).map((key) => nameOf(SETTINGS[key]));
+    const named = keys.filter((key) => paths[key] === path).map((key) => nameOf(PATH_SETTINGS[key]));
     const others = here.length > named.length ? ['a fixed route'] : [];
     if (here.length > 1)
       problems.add(`${[...named, ...others].join(' and ')} are both at ${path}: choose another path`);

@@ -57,7 +57,10 @@ export function requireAllowed({ grant }: Pick<BookedExchange, 'grant'>, name: s
 
 /** The name is registered as a model that serves `endpoint`; checked after the body. @throws ServeError 404 */
 export function requireServed(
-  { deps, exchange }: { readonly deps: Pick<InferenceDeps, 'pipeline'>; readonly exchange: Pick<BookedExchange, 'grant'> },
+  {
+    deps,
+    exchange,
+  }: { readonly deps: Pick<InferenceDeps, 'pipeline'>; readonly exchange: Pick<BookedExchange, 'grant'> },
   name: string,
   endpoint: Endpoint,
 ): void {

@@ -320,3 +320,36 @@ describe('routes that are not there', () => {
     });
   });
 });
+
+describe('a route that a setting has switched off or moved', () => {
+  const off = { anthropic: { ...defaultHttpSettings.anthropic, isEnabled: false } };
+  const moved = (paths: object) => ({ paths: { ...defaultHttpSettings.paths, ...paths } });
+
+  it.each([
+    ['POST', '/v1/messages', off, '--enable-anthropic-api (DYN_ENABLE_ANTHROPIC_API=true)'],
+    ['POST', '/v1/messages/count_tokens', off, '--enable-anthropic-api'],
+    ['POST', '/own/messages', { ...off, ...moved({ messages: '/own/messages' }) }, '--enable-anthropic-api'],
+    ['GET', '/busy_threshold', { hasAdminRoutes: false }, 'DYN_DISABLE_FRONTEND_ADMIN_API is set'],
+    ['POST', '/clear_kv_blocks', { hasAdminRoutes: false }, 'DYN_DISABLE_FRONTEND_ADMIN_API is set'],
+    ['POST', '/router/explain', { hasAdminRoutes: false }, 'DYN_DISABLE_FRONTEND_ADMIN_API is set'],
+    [
+      'POST',
+      '/v1/chat/completions',
+      { servesClients: false },
+      '--kserve-grpc-server is given, or --roles without http',
+    ],
+    ['GET', '/v1/responses/resp_1', { servesClients: false }, '--kserve-grpc-server is given'],
+    ['POST', '/v1/chat/completions', moved({ chat: '/own/chat' }), 'It is at /own/chat, as DYN_HTTP_SVC_CHAT_PATH'],
+    ['GET', '/v1/models/m', moved({ models: '/own/models/' }), 'It is at /own/models/, as DYN_HTTP_SVC_MODELS_PATH'],
+  ])('is 404 and says so: %s %s', async (method, path, settings, says) => {
+    const { status, body } = await get(createTestApp({ settings }), path, { method });
+    expect(status).toBe(404);
+    expect(body.error.message).toContain(`Route not found: ${method} ${path}. `);
+    expect(body.error.message).toContain(says);
+  });
+
+  it('is not told of a path that never is one', async () => {
+    const { body } = await get(createTestApp({ settings: off }), '/v1/nothing');
+    expect(body.error.message).toBe('Route not found: GET /v1/nothing');
+  });
+});

@@ -2,10 +2,13 @@ import type { Difference, Expectation } from '../expectation.ts';
 import type { Body } from '../fields.ts';
 import { Matcher, textWith } from '../match.ts';
 
-/** The error of a recorded body that says that a model is not there. */
-function missingModel({ body }: Expectation): { message: unknown } | undefined {
+const MISSING_MODEL = /^Model (?:'.*' )?not found$/;
+const MISSING_ROUTE = /^Route not found: /;
+
+/** The error of a recorded body that says that something is not there. */
+function missing({ body }: Expectation, pattern: RegExp): { message: unknown } | undefined {
   const error = (body as { error?: { message?: unknown } } | undefined)?.error;
-  const isMissing = typeof error?.message === 'string' && /^Model (?:'.*' )?not found$/.test(error.message);
+  const isMissing = typeof error?.message === 'string' && pattern.test(error.message);
   return isMissing ? (error as { message: unknown }) : undefined;
 }
 
@@ -23,9 +26,17 @@ type Listed = { readonly data: Record<string, unknown>[] };
 export const DIRECTORY: readonly Difference[] = [
   {
     why: 'a model that is not found is named, with those that are served and the nearest: a mistaken name is mended sooner when the names that are there are told',
-    applies: (_row, expected) => missingModel(expected) !== undefined,
+    applies: (_row, expected) => missing(expected, MISSING_MODEL) !== undefined,
     rewrite: (expected) => {
-      const error = missingModel(expected);
+      const error = missing(expected, MISSING_MODEL);
+      if (error !== undefined) error.message = textWith(error.message as string);
+    },
+  },
+  {
+    why: 'a route that a setting has switched off or moved says so: its name is what is looked for next',
+    applies: (_row, expected) => missing(expected, MISSING_ROUTE) !== undefined,
+    rewrite: (expected) => {
+      const error = missing(expected, MISSING_ROUTE);
       if (error !== undefined) error.message = textWith(error.message as string);
     },
   },
@@ -59,7 +70,9 @@ export const DIRECTORY: readonly Difference[] = [
   {
     why: 'a service that is not ready says when to try again',
     applies: ({ request }, expected) =>
-      expected.status === 503 && !/health|live/.test(request.path) && /Service is not ready/.test(JSON.stringify(expected.body)),
+      expected.status === 503 &&
+      !/health|live/.test(request.path) &&
+      /Service is not ready/.test(JSON.stringify(expected.body)),
     rewrite: (expected) => {
       expected.headers = { ...expected.headers, 'retry-after': '1' };
     },
