@@ -92,7 +92,8 @@ export function createServiceServer(
   answer: RequestListener,
 ): ServiceServer {
   if (tls === undefined) return { server: createServer(limits, answer), useCertificate: () => {} };
-  const server = createTlsServer({ ...limits, ...serverTlsOptions(tls) }, answer);
+  const { requestTimeout: handshakeTimeout } = limits; // Node's own is two minutes
+  const server = createTlsServer({ ...limits, ...serverTlsOptions(tls), handshakeTimeout }, answer);
   return { server, useCertificate: (renewed) => server.setSecureContext(serverTlsOptions(renewed)) };
 }
 

@@ -11,7 +11,9 @@ import { boundsApi } from './bounds-api.ts';
 import { PlannerHistory, writeReport } from './history.ts';
 import { renderPlannerPage } from './planner-page.ts';
 
+/** A whole request has to arrive within this; what is late is looked for every `CHECK_MS`. */
 const REQUEST_MS_MAX = 10_000;
+const CHECK_MS = 2000;
 const CONNECTIONS_MAX = 64;
 const FOREIGN = '{"error":"ask 127.0.0.1 or localhost"}\n';
 
@@ -25,7 +27,8 @@ export interface LoopbackServer {
  * point here. @throws Error with one line where the port is taken
  */
 export async function serveLoopback(what: string, port: number, listener: RequestListener): Promise<LoopbackServer> {
-  const server = createServer({ requestTimeout: REQUEST_MS_MAX }, (request, response) => {
+  const limits = { requestTimeout: REQUEST_MS_MAX, connectionsCheckingInterval: CHECK_MS };
+  const server = createServer(limits, (request, response) => {
     if (namesThisMachine(request.headers.host)) listener(request, response);
     else response.writeHead(403, { 'content-type': 'application/json' }).end(FOREIGN);
   });

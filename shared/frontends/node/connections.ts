@@ -1,8 +1,13 @@
-import type { Server, ServerResponse } from 'node:http';
+import type { IncomingMessage, Server, ServerResponse } from 'node:http';
 import { Server as TlsServer } from 'node:https';
 import { Server as NetServer, type Socket } from 'node:net';
 import type { Clock } from '../../clock/index.ts';
 import type { ServiceLifecycle } from '../inference/lifecycle.ts';
+
+/** How long a refused client may keep its connection once the answer has left, or may pause in what is not wanted of it. */
+const LINGER_REFUSED_MS = 2000;
+/** Pauses or not, the rest of a refused request has so many times that long. */
+const REST_LOOKS_MAX = 10;
 
 interface Connection {
   /** Answers that have not wholly left, in the order of their requests: what is read meanwhile is their bodies. */
@@ -22,15 +27,19 @@ interface Connection {
  * | idle after a response | closed | - | - |
  * | with responses under way | the last of them says `connection: close`, unless it has begun | ended, until the client ends it too | stays |
  *
+ * A client that is refused goes by itself or is cut off: it must not keep a descriptor that others need.
+ *
  * Bounded by the connections of the server.
  */
 export class Connections {
   readonly #sockets = new Set<Socket>(); // those of TLS before their handshake, too
   readonly #connections = new Map<Socket, Connection>();
   readonly #watchers = new Set<() => void>();
+  readonly #clock: Clock;
   #isRetiring = false;
 
-  constructor(server: Server) {
+  constructor(server: Server, clock: Clock) {
+    this.#clock = clock;
     server.on('connection', (socket: Socket) => {
       this.#sockets.add(socket);
       socket.once('close', () => {
@@ -58,10 +67,16 @@ export class Connections {
     response.once('close', () => {
       connection.responses.delete(response);
       connection.readBefore = socket.bytesRead;
+      if (!response.req.complete) this.#awaitRest(response.req);
       if (this.#isRetiring && connection.responses.size === 0) socket.end();
       this.#changed();
     });
     return true;
+  }
+
+  /** Whether requests can come on a socket: not before its handshake, where there is one. */
+  has(socket: Socket): boolean {
+    return this.#connections.has(socket);
   }
 
   /** Those that have not wholly left. */
@@ -103,6 +118,19 @@ export class Connections {
     }
   }
 
+  /**
+   * Ends a connection that is refused with its last bytes. What its client still sends is read meanwhile, or the system would
+   * drop them with a reset; a client that does not go by itself has `LINGER_REFUSED_MS`.
+   */
+  refuse(socket: Socket, last?: Uint8Array): void {
+    const timer = this.#clock.after(LINGER_REFUSED_MS, () => socket.destroy());
+    socket.once('close', () => timer.cancel());
+    if (last === undefined) socket.end();
+    else socket.end(last);
+    if (socket.readableEnded) socket.destroySoon();
+    else socket.once('end', () => socket.destroySoon()).resume();
+  }
+
   destroy(): void {
     for (const socket of this.#sockets) socket.destroy();
   }
@@ -119,6 +147,22 @@ export class Connections {
   /** Resolves when no connection is left, or after `deadlineMs`. */
   gone(clock: Clock, deadlineMs: number): Promise<void> {
     return this.#until(() => this.#sockets.size === 0, clock, deadlineMs);
+  }
+
+  /**
+   * A response has left before its request was whole, since what follows is not wanted. It is read and dropped, so that clients
+   * which send it first and read later hear the response; who stops sending, or takes too long, is cut off.
+   */
+  #awaitRest(request: IncomingMessage): void {
+    const { socket } = request;
+    let read = socket.bytesRead;
+    let looks = 0;
+    const timer = this.#clock.every(LINGER_REFUSED_MS, () => {
+      if (request.complete) timer.cancel();
+      else if (socket.bytesRead === read || ++looks >= REST_LOOKS_MAX) socket.destroy();
+      read = socket.bytesRead;
+    });
+    socket.once('close', () => timer.cancel());
   }
 
   #until(holds: () => boolean, clock: Clock, deadlineMs: number): Promise<void> {

@@ -34,6 +34,8 @@ export interface HttpServerOptions {
   readonly clock?: Clock;
   /** Names requests that could not be read. @default systemRandom */
   readonly random?: Random;
+  /** How long a head may take to arrive, in milliseconds of the system. @default 20,000 */
+  readonly headMs?: number;
 }
 
 /** A listening server. */
@@ -51,9 +53,9 @@ export interface HttpServer extends ListeningAt {
 
 /** Load balancers hold connections for a minute; ours must live longer, or they meet a closed one. */
 const KEEP_ALIVE_MS = 75_000;
-/** A head has to arrive within this; what is late is looked for every `HEAD_CHECK_MS`. */
+/** A head has to arrive within this, and a handshake before it; what is late is looked for every `HEAD_CHECK_MS`. */
 const HEAD_TIMEOUT_MS = 20_000;
-const HEAD_CHECK_MS = 5000;
+const HEAD_CHECK_MS = 1000;
 /** Node tells nobody of a head before it is whole, so it is looked for this often. */
 const UNFINISHED_CHECK_MS = 500;
 
@@ -85,13 +87,13 @@ export async function startHttpServer(app: HttpApp, options: HttpServerOptions):
 }
 
 function createHost(app: HttpApp, options: HttpServerOptions) {
-  const { onLimit = () => {}, random = systemRandom } = options;
+  const { onLimit = () => {}, random = systemRandom, clock = systemClock, headMs = HEAD_TIMEOUT_MS } = options;
   const limits = {
     noDelay: true,
     keepAliveTimeout: KEEP_ALIVE_MS,
     maxHeaderSize: LIMITS.head_bytes.max,
-    headersTimeout: HEAD_TIMEOUT_MS,
-    connectionsCheckingInterval: HEAD_CHECK_MS,
+    headersTimeout: headMs,
+    connectionsCheckingInterval: Math.min(headMs, HEAD_CHECK_MS),
     requireHostHeader: false, // refused below, with our own words and the request's id
   };
   const latest = new WeakMap<Socket, ServerResponse>();
@@ -106,14 +108,21 @@ function createHost(app: HttpApp, options: HttpServerOptions) {
   const server =
     tls === undefined
       ? createServer(limits, listener)
-      : createTlsServer({ ...limits, ...tls, requestCert: tls.ca !== undefined }, listener);
-  const connections = new Connections(server);
+      : createTlsServer({ ...limits, ...tls, requestCert: tls.ca !== undefined, handshakeTimeout: headMs }, listener);
+  const connections = new Connections(server, clock);
   server.on('checkExpectation', (incoming, outgoing) => refuseExpectation(incoming, outgoing, random));
   server.on('clientError', (error: NodeJS.ErrnoException & { rawPacket?: Buffer }, socket: Socket) => {
     if (unparsable.has(socket)) return; // it is about to be closed
     unparsable.add(socket);
+    if (!connections.has(socket)) {
+      socket.destroy(); // its handshake has failed: nothing can be told, and nobody has asked
+      return;
+    }
     if (error.code === 'HPE_HEADER_OVERFLOW') onLimit('head_bytes');
-    answerUnparsable(app, error, socket, latest.get(socket), random).catch(() => socket.destroy()); // the connection is lost either way
+    answerUnparsable(app, { error, socket, earlier: latest.get(socket) }, random).then(
+      (last) => connections.refuse(socket, last),
+      () => socket.destroy(), // the connection is lost either way
+    );
   });
   return { server, connections };
 }

@@ -6,43 +6,56 @@ import { openAiErrorBody, ServeError } from '../../errors/index.ts';
 import type { HttpApp } from '../http/app.ts';
 import { requestIdOf } from '../inference/deps.ts';
 
-type ParseError = NodeJS.ErrnoException & { readonly rawPacket?: Buffer };
+type ParseError = NodeJS.ErrnoException & { readonly rawPacket?: Buffer; readonly bytesParsed?: number };
 
 /** Start of a request line: method and path. */
 const REQUEST_LINE = /^([!#$%&'*+.^_`|~0-9A-Za-z-]+) (\/\S*) HTTP\/1\.[01]\r?\n/;
 /** The client's id, as far into the request as the parser had come. */
 const REQUEST_ID_LINE = /\nx-request-id:([^\r\n]*)\r?\n/i;
 
+/** A connection with something on it that Node's HTTP parser refuses. */
+interface Unparsable {
+  readonly error: ParseError;
+  readonly socket: Socket;
+  /** The last response on this connection; bytes of ours must not get into the middle of it. */
+  readonly earlier: ServerResponse | undefined;
+}
+
 /**
  * Answers what Node's HTTP parser refuses, in our own envelope instead of Node's empty 400. Methods it does not know get
- * the app's own 404 or 405. The connection is closed after it.
- * @param earlier the last response on this connection; bytes of ours must not get into the middle of it
+ * the app's own 404 or 405.
+ * @returns the last bytes of the connection, which is to be closed after them
  */
 export async function answerUnparsable(
   app: HttpApp,
-  error: ParseError,
-  socket: Socket,
-  earlier: ServerResponse | undefined,
+  { error, socket, earlier }: Unparsable,
   random: Random,
-): Promise<void> {
+): Promise<Uint8Array | undefined> {
   if (!socket.writable || error.code === 'ECONNRESET') {
     socket.destroy();
-    return;
+    return undefined;
   }
   if (earlier?.req.complete === false && earlier.headersSent) {
     // What cannot be read is the rest of its own request, and its response has begun.
-    if (earlier.writableEnded) socket.end();
-    else socket.destroy();
-    return;
+    if (!earlier.writableEnded) socket.destroy();
+    return undefined;
   }
   if (earlier?.req.complete === true && !earlier.writableFinished) {
     await once(earlier, 'close');
-    if (!socket.writable) return; // it was the last one, or the client has left
+    if (!socket.writable) return undefined; // it was the last one, or the client has left
   }
-  const packet = error.rawPacket?.toString('latin1') ?? '';
+  const packet = unparsed(error);
   const requestId = requestIdOf(REQUEST_ID_LINE.exec(packet)?.[1]?.trim(), random);
   const known = error.code === 'HPE_INVALID_METHOD' ? await askApp(app, packet, requestId) : undefined;
-  socket.end(toWire(known ?? envelopeOf(toFailure(error.code), requestId)));
+  return toWire(known ?? envelopeOf(toFailure(error.code), requestId));
+}
+
+/** What came with the fault, from the line that it is in or the head that it is in: other requests may stand before it. */
+function unparsed({ rawPacket, bytesParsed = 0, code }: ParseError): string {
+  const packet = rawPacket?.toString('latin1') ?? '';
+  const before = code === 'HPE_INVALID_METHOD' ? '\n' : '\r\n\r\n';
+  const at = bytesParsed === 0 ? -1 : packet.lastIndexOf(before, bytesParsed - 1);
+  return at < 0 ? packet : packet.slice(at + before.length);
 }
 
 /**

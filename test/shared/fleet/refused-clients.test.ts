@@ -1,0 +1,47 @@
+import type { AddressInfo } from 'node:net';
+import { connect } from 'node:net';
+import { describe, expect, it } from 'vitest';
+import { serveLoopback } from '../../../shared/commands/planner/pages.ts';
+import { createServiceServer } from '../../../shared/fleet/index.ts';
+
+/** The servers beside the one for clients: of workers, routers and planners. */
+const SERVERS: Readonly<Record<string, () => Promise<{ readonly port: number; close(): Promise<void> }>>> = {
+  'a service of the fleet': async () => {
+    const { server } = createServiceServer({ requestTimeout: 10_000 }, undefined, (_, response) => response.end());
+    await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+    return {
+      port: (server.address() as AddressInfo).port,
+      close: () => new Promise((resolve) => server.close(() => resolve())),
+    };
+  },
+  'a page of the planner': async () => {
+    const page = await serveLoopback('a page', 0, (_, response) => void response.end());
+    return { port: Number(new URL(page.url).port), close: () => page.close() };
+  },
+};
+
+const REFUSED = {
+  nonsense: 'NONSENSE\r\n\r\n',
+  'a long head': `GET / HTTP/1.1\r\nhost: localhost\r\nx: ${'a'.repeat(100_000)}`,
+  'two lengths': 'POST / HTTP/1.1\r\nhost: localhost\r\ncontent-length: 3\r\ncontent-length: 4\r\n\r\n',
+};
+
+describe.each(Object.keys(SERVERS))('%s', (name) => {
+  it.each(Object.entries(REFUSED))('lets go of a client that sends %s and keeps its end', async (_, sent) => {
+    const server = await SERVERS[name]!();
+    const client = connect({ port: server.port, host: '127.0.0.1', allowHalfOpen: true });
+    let text = '';
+    client.on('error', () => undefined); // a reset is a way to close
+    client.on('data', (bytes) => {
+      text += bytes.toString('latin1');
+    });
+    client.write(sent);
+    await new Promise((resolve) => client.once('end', resolve).once('close', resolve));
+    expect(text).toMatch(/^(?:HTTP\/1\.1 4\d\d |$)/);
+    const gone = new Promise((resolve) => client.once('close', resolve));
+    const asks = setInterval(() => client.writable && client.write('x'), 5);
+    await gone;
+    clearInterval(asks);
+    await server.close();
+  });
+});
