@@ -2,6 +2,7 @@ import type { IncomingMessage, Server, ServerResponse } from 'node:http';
 import { Server as TlsServer } from 'node:https';
 import { Server as NetServer, type Socket } from 'node:net';
 import type { Clock } from '../../clock/index.ts';
+import { connectionArrived } from '../../concurrency/index.ts';
 import type { ServiceLifecycle } from '../inference/lifecycle.ts';
 
 /** How long a refused client may keep its connection once the answer has left, or may pause in what is not wanted of it. */
@@ -41,6 +42,7 @@ export class Connections {
   constructor(server: Server, clock: Clock) {
     this.#clock = clock;
     server.on('connection', (socket: Socket) => {
+      connectionArrived();
       this.#sockets.add(socket);
       socket.once('close', () => {
         this.#sockets.delete(socket);

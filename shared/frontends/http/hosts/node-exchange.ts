@@ -1,6 +1,6 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
-import { type Flushable, flushAtEndOfTurn } from '../../../concurrency/index.ts';
+import { type Flushable, flushAtEndOfTurn, spendOfTurn } from '../../../concurrency/index.ts';
 import { ServeError } from '../../../errors/index.ts';
 import { type BodyIntake, bodyUnreadable } from './body-intake.ts';
 import type { FrameSink, HostExchange } from './exchange.ts';
@@ -53,6 +53,7 @@ export class NodeFrameSink implements FrameSink, Flushable {
 
   write(frame: string | Uint8Array, isKnownAscii = false): void {
     if (this.#isEnded || !this.#hasBody) return;
+    spendOfTurn(frame.length);
     if (typeof frame !== 'string') {
       this.flush();
       this.#writeBytes(frame);

@@ -1,4 +1,4 @@
-import { type Flushable, flushAtEndOfTurn } from '../../../concurrency/index.ts';
+import { type Flushable, flushAtEndOfTurn, spendOfTurn } from '../../../concurrency/index.ts';
 import { type BodyIntake, bodyUnreadable } from './body-intake.ts';
 import type { FrameSink, HostExchange } from './exchange.ts';
 
@@ -59,6 +59,7 @@ export class WebFrameSink implements FrameSink, Flushable {
 
   write(frame: string | Uint8Array): void {
     if (this.#isEnded || !this.#hasBody) return;
+    spendOfTurn(frame.length);
     if (typeof frame !== 'string') {
       this.flush();
       this.#controller.enqueue(frame);

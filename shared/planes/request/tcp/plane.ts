@@ -4,6 +4,7 @@ import type { PortRange } from '../../../config/index.ts';
 import { workerError } from '../../../errors/index.ts';
 import { ClientCall } from '../client-call.ts';
 import type { ByteChannel, CallTarget } from '../frames/byte-channel.ts';
+import { PacedReads } from '../frames/paced-reads.ts';
 import { ConnectionPool } from '../frames/pool.ts';
 import { type ConnectionOptions, withDefaults } from '../frames/settings.ts';
 import type { Call, CallSink, PlaneRequest, PlaneServer, RequestPlane, ServeOptions, Transport } from '../types.ts';
@@ -72,13 +73,13 @@ function dialTcp(
   onBytes: (bytes: Buffer) => void,
   security: TlsConnectionOptions | undefined,
 ): ByteChannel {
-  const callback = (count: number): boolean => {
-    onBytes(readBuffer.subarray(0, count));
-    return true;
-  };
+  const reads = new PacedReads({ onBytes, onRoom: () => socket.resume() });
+  const callback = (count: number): boolean => reads.push(readBuffer.subarray(0, count)); // false = paused
   const options = { host, port, noDelay: true, onread: { buffer: readBuffer, callback } };
-  if (security === undefined) return connect(options);
-  return connectSecurely({ ...options, ...security } as TlsConnectionOptions); // its types leave out what it hands to the socket
+  const socket =
+    security === undefined ? connect(options) : connectSecurely({ ...options, ...security } as TlsConnectionOptions); // its types leave out what it hands to the socket
+  socket.once('close', () => reads.flush());
+  return socket;
 }
 
 /** Settings of the TCP plane. */
