@@ -28,6 +28,14 @@ export {
   toServeError,
 } from './serve-error.ts';
 export {
+  faultInAnswer,
+  faultOfStatus,
+  isFault,
+  nameOfStatus,
+  readFault,
+  type ToldFault,
+} from './told-faults.ts';
+export {
   fromWire,
   isClientCancel,
   isInhibiting,

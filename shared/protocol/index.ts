@@ -8,7 +8,6 @@
 export {
   decodeCountTokens,
   decodeMessages,
-  estimateTokens,
   type MessagesDecodeOptions,
   parseCountTokensBody,
   parseMessagesBody,
@@ -72,6 +71,8 @@ export {
   type Usage,
   valueMemory,
 } from './generation/generation-sink.ts';
+export { estimatePromptTokens } from './generation/prompt-estimate.ts';
+export { readUsage } from './generation/told-usage.ts';
 export { decodeEngineRequest, encodeEngineRequest, healthCheckRequest } from './generation/wire.ts';
 export { type JsonBody, parseJsonBody, parseLargeJsonBody, parseOwnJson } from './json/json-body.ts';
 export { isLongJson, jsonPieces, LazyList, objectPieces } from './json/json-writer.ts';

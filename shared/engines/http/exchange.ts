@@ -1,118 +1,43 @@
 import type { IncomingHttpHeaders, IncomingMessage } from 'node:http';
-import { StringDecoder } from 'node:string_decoder';
+import type { Readable } from 'node:stream';
 import type { Clock, Timer } from '../../clock/index.ts';
-import { ServeError, toServeError, workerError } from '../../errors/index.ts';
+import {
+  faultInAnswer,
+  faultOfStatus,
+  isFault,
+  nameOfStatus,
+  readFault,
+  ServeError,
+  toServeError,
+  workerError,
+} from '../../errors/index.ts';
 import { isRecord, type UnknownRecord } from '../../records/index.ts';
 import type { EngineSink } from '../types.ts';
+import { AnswerForm, decodedBody } from './answer-body.ts';
+import { SseParser } from './sse-parser.ts';
 import {
   type Exchange as Connection,
-  faultInStream,
-  faultOfStatus,
   jsonOrText,
   readBytes,
-  readFault,
   retryAfterOf,
   type Upstream,
   type UpstreamMessage,
 } from './upstream.ts';
 
-/** No event of an honest server is larger. */
-const EVENT_CHARS_MAX = 8 * 1024 * 1024;
-const LF = 10;
-
-/**
- * Reads a stream of server-sent events and gives the data of each. Chunks may end anywhere: inside a character, between CR
- * and LF, inside a field name. Comments and every field but `data` are skipped.
- */
-export class SseParser {
-  readonly #decoder = new StringDecoder('utf8');
-  readonly #onData: (data: string) => void;
-  #rest = ''; // an unfinished line
-  #data = '';
-  #hasData = false;
-  #isAtStart = true;
-  #skipsLf = false; // the last chunk ended in CR; a LF that follows belongs to it
-
-  constructor(onData: (data: string) => void) {
-    this.#onData = onData;
-  }
-
-  /** @throws ServeError `BackendProtocol` when an event grows over 8 MiB. */
-  push(chunk: Uint8Array): void {
-    this.#take(this.#decoder.write(chunk));
-  }
-
-  /** The stream is over; an event that lacks its closing blank line counts as complete. */
-  end(): void {
-    this.#take(this.#decoder.end());
-    if (this.#rest !== '') this.#line(this.#rest);
-    this.#rest = '';
-    this.#line('');
-  }
-
-  #take(text: string): void {
-    if (text === '') return;
-    let start = 0;
-    if (this.#skipsLf && text.charCodeAt(0) === LF) start = 1;
-    this.#skipsLf = false;
-    let cr = text.indexOf('\r', start); // servers of engines send none: then only LF is looked for
-    let lf = text.indexOf('\n', start);
-    while (lf >= 0 || cr >= 0) {
-      const isCr = cr >= 0 && (lf < 0 || cr < lf);
-      const at = isCr ? cr : lf;
-      this.#line(this.#rest + text.slice(start, at));
-      this.#rest = '';
-      start = at + 1;
-      if (isCr && start === text.length) this.#skipsLf = true;
-      else if (isCr && text.charCodeAt(start) === LF) start++;
-      if (lf >= 0 && lf < start) lf = text.indexOf('\n', start);
-      if (cr >= 0 && cr < start) cr = text.indexOf('\r', start);
-    }
-    this.#rest += text.slice(start);
-    if (this.#rest.length + this.#data.length > EVENT_CHARS_MAX) {
-      throw workerError(
-        'BackendProtocol',
-        `an event of the engine's stream is larger than ${EVENT_CHARS_MAX} characters`,
-      );
-    }
-  }
-
-  #line(text: string): void {
-    let line = text;
-    if (this.#isAtStart) {
-      this.#isAtStart = false;
-      if (line.charCodeAt(0) === 0xfeff) line = line.slice(1);
-    }
-    if (line === '') {
-      this.#dispatch();
-      return;
-    }
-    if (line !== 'data' && !line.startsWith('data:')) return;
-    const value = line.slice(line.charCodeAt(5) === 32 ? 6 : 5);
-    this.#data = this.#hasData ? `${this.#data}\n${value}` : value;
-    this.#hasData = true;
-  }
-
-  #dispatch(): void {
-    if (!this.#hasData) return;
-    const data = this.#data;
-    this.#data = '';
-    this.#hasData = false;
-    this.#onData(data);
-  }
-}
+/** How long an answer that has said how it ends may stay open: what could follow is its usage. */
+const AFTER_FINISH_MS = 5000;
 
 /** Turns what an engine answers into output. Every method may throw a `ServeError`, which fails the request. */
 export interface AnswerReader {
-  /** Whether the answer is a stream of events; else one JSON object. */
-  readonly isStream: boolean;
-  /** The data of one event, apart from `[DONE]`. */
-  event(data: string): void;
+  /** Everything that was asked for has said how it ended. @default false */
+  readonly isFinished?: boolean;
+  /** The data of one event, apart from `[DONE]`, and its name; empty where it has none. */
+  event(data: string, name: string): void;
   /** Takes a whole answer that is no text. @default it is JSON */
   readonly bytes?: ((bytes: Buffer, headers: IncomingHttpHeaders) => void) | undefined;
   /** Reads the text of a whole answer. @default JSON, or the text itself where it is none */
   readonly parse?: ((text: string) => unknown) | undefined;
-  /** The whole answer of a request that does not stream. */
+  /** An answer that is one object, whether or not a stream was asked for. */
   whole(body: object): void;
   /**
    * The engine said `[DONE]` (`isSaid`), or closed its stream. Writes what is left to write.
@@ -183,7 +108,7 @@ export class OpenExchanges {
  * | State | response | data | silence, connection lost | abort |
  * |---|---|---|---|---|
  * | sent | -> streaming, or reads a whole answer | - | fails | drops, silent |
- * | streaming | - | output; `[DONE]` ends | fails | drops, silent |
+ * | streaming | - | output; `[DONE]` ends | fails; ends where all was said | drops, silent |
  * | closed | ignored | ignored | ignored | ignored |
  */
 class EngineExchange {
@@ -197,6 +122,8 @@ class EngineExchange {
   #hasBegun = false;
   #isPaused = false;
   #isClosed = false;
+  /** All was said; what may still come is usage. */
+  #isEnding = false;
   /** A failure is being looked into; what else arrives does not count. */
   #isFailing = false;
 
@@ -238,56 +165,81 @@ class EngineExchange {
   #respond(response: IncomingMessage): void {
     this.#lastActivityMs = this.#deps.clock.nowMs();
     const status = response.statusCode ?? 0;
-    const isEvents = (response.headers['content-type'] ?? '').startsWith('text/event-stream');
-    if (status === 200 && this.#reader.isStream && isEvents) this.#stream(response);
-    else void this.#whole(response, status).catch((thrown: unknown) => this.fail(lost(thrown)));
+    if (status < 200 || status >= 300) this.#settle(this.#refused(response, status));
+    else if (this.#reader.bytes !== undefined) this.#settle(this.#bytes(response));
+    else this.#guard(() => this.#read(decodedBody(response), response));
   }
 
-  async #whole(response: IncomingMessage, status: number): Promise<void> {
+  #settle(work: Promise<void>): void {
+    work.catch((thrown: unknown) => this.fail(lost(thrown)));
+  }
+
+  async #refused(response: IncomingMessage, status: number): Promise<void> {
     const bytes = await readBytes(response);
-    if (status === 200 && this.#reader.bytes !== undefined) {
+    const { location } = response.headers;
+    const fault = readFault(jsonOrText(bytes.toString('utf8')), nameOfStatus(status));
+    const told = location === undefined ? fault : { ...fault, message: `${fault.message}, to ${location}` };
+    const retryAfterMs = retryAfterOf(response.headers, this.#deps.clock.wallMs());
+    await this.#failOrGone(faultOfStatus(status, told, retryAfterMs), status >= 500);
+  }
+
+  async #bytes(response: IncomingMessage): Promise<void> {
+    const bytes = await readBytes(response);
+    this.#guard(() => {
+      this.#reader.bytes?.(bytes, response.headers);
+      this.#end();
+    });
+  }
+
+  #read(body: Readable, { headers, statusCode }: IncomingMessage): void {
+    const parser = new SseParser((data, name) => this.#event(data, name));
+    const form = new AnswerForm(headers, (chunk) => parser.push(chunk));
+    body.on('data', (chunk: Buffer) => {
+      this.#lastActivityMs = this.#deps.clock.nowMs();
+      this.#guard(() => form.push(chunk));
+      if (!this.#isClosed && form.isEvents && this.#sink.isBlocked()) this.#pause(body);
+    });
+    body.once('end', () => {
       this.#guard(() => {
-        this.#reader.bytes?.(bytes, response.headers);
-        this.#end();
+        const whole = form.end();
+        if (whole === undefined) this.#endEvents(parser);
+        else this.#whole(whole.toString('utf8'), statusCode);
       });
+    });
+    body.once('error', (error) => {
+      if (this.#reader.isFinished === true) this.#guard(() => this.#endEvents(parser));
+      else if (!this.#isFailing) this.fail(lost(error));
+    });
+  }
+
+  #endEvents(parser: SseParser): void {
+    parser.end();
+    if (this.#isClosed) return;
+    this.#reader.finish(false);
+    this.#end();
+  }
+
+  #whole(text: string, status = 0): void {
+    const body = (this.#reader.parse ?? jsonOrText)(text);
+    if (typeof body === 'object' && body !== null) {
+      const first: unknown = Array.isArray(body) ? body[0] : body;
+      if (isRecord(first) && isFault(first)) throw faultInAnswer(body);
+      this.#reader.whole(body);
+      this.#end();
       return;
     }
-    const text = bytes.toString('utf8');
-    const { isStream, parse = jsonOrText } = this.#reader;
-    const body = status === 200 ? parse(text) : jsonOrText(text);
-    if (status !== 200) {
-      const retryAfterMs = retryAfterOf(response.headers, this.#deps.clock.wallMs());
-      await this.#failOrGone(faultOfStatus(status, readFault(body, 'no message'), retryAfterMs), status >= 500);
-    } else if (isStream || typeof body !== 'object' || body === null) {
-      this.fail(workerError('BackendProtocol', `engine answered with ${isStream ? 'no event stream' : 'no JSON'}`));
-    } else {
-      this.#guard(() => {
-        this.#reader.whole(body);
-        this.#end();
-      });
+    const lines = linesOfJson(text);
+    if (lines.length === 0) {
+      const said = text.trim() === '' ? 'nothing' : `no JSON: ${readFault(text, '').message.slice(0, 200)}`;
+      throw workerError('BackendProtocol', `engine answered ${status} with ${said}`);
     }
+    for (const line of lines) this.#event(line, '');
+    if (this.#isClosed) return;
+    this.#reader.finish(false);
+    this.#end();
   }
 
-  #stream(response: IncomingMessage): void {
-    const parser = new SseParser((data) => this.#event(data));
-    response.on('data', (chunk: Buffer) => {
-      this.#lastActivityMs = this.#deps.clock.nowMs();
-      this.#guard(() => parser.push(chunk));
-      if (!this.#isClosed && this.#sink.isBlocked()) this.#pause(response);
-    });
-    response.once('end', () => {
-      this.#guard(() => parser.end());
-      this.#guard(() => {
-        this.#reader.finish(false);
-        this.#end();
-      });
-    });
-    response.once('error', (error) => {
-      if (!this.#isFailing) this.fail(lost(error));
-    });
-  }
-
-  #pause(response: IncomingMessage): void {
+  #pause(response: Readable): void {
     response.pause();
     this.#isPaused = true;
     this.#sink.onUnblocked(() => {
@@ -322,18 +274,22 @@ class EngineExchange {
     this.fail(isGone ? workerError('EngineShutdown', cause, { retryAfterMs }) : error);
   }
 
-  #event(data: string): void {
+  #event(data: string, name: string): void {
     if (this.#isClosed || this.#isFailing) return;
-    if (data !== '[DONE]') {
-      this.#reader.event(data);
-      if (!this.#hasBegun) {
-        this.#hasBegun = true;
-        this.#start.onBegun?.();
-      }
+    if (data.startsWith('[') && data.trim() === '[DONE]') {
+      this.#reader.finish(true);
+      this.#end();
       return;
     }
-    this.#reader.finish(true);
-    this.#end();
+    this.#reader.event(data, name);
+    if (!this.#hasBegun) {
+      this.#hasBegun = true;
+      this.#start.onBegun?.();
+    }
+    if (this.#reader.isFinished !== true || this.#isEnding) return;
+    this.#isEnding = true;
+    this.#idleTimer?.cancel();
+    this.#watchSilence(AFTER_FINISH_MS);
   }
 
   #end(): void {
@@ -354,21 +310,45 @@ class EngineExchange {
     const { clock, idleTimeoutMs } = this.#deps;
     this.#idleTimer = clock.after(waitMs, () => {
       const silentMs = this.#isPaused ? 0 : clock.nowMs() - this.#lastActivityMs;
-      if (silentMs < idleTimeoutMs) this.#watchSilence(idleTimeoutMs - silentMs);
+      const limitMs = this.#isEnding ? AFTER_FINISH_MS : idleTimeoutMs;
+      if (silentMs < limitMs) this.#watchSilence(limitMs - silentMs);
+      else if (this.#isEnding) this.#endSilent();
       else this.fail(workerError('ResponseTimeout', `the engine said nothing for ${idleTimeoutMs} ms`));
     });
   }
+
+  /** Everything was said, and the engine leaves its stream open. */
+  #endSilent(): void {
+    this.#guard(() => {
+      this.#reader.finish(false);
+      this.#end();
+    });
+    this.#connection?.drop();
+  }
 }
 
+/** What some servers name the events by which they keep a stream alive. */
+const KEEP_ALIVES: ReadonlySet<string> = new Set(['ping', 'heartbeat', 'keepalive', 'keep-alive']);
+
 /**
- * The object of one event.
+ * The object of one event; undefined where it says nothing.
  * @throws ServeError when it is none, or when it tells of a failure
  */
-export function readEvent(data: string): UnknownRecord {
+export function readEvent(data: string, name: string): UnknownRecord | undefined {
   const body = jsonOrText(data);
-  if (!isRecord(body)) throw workerError('BackendProtocol', 'an event of the engine is no JSON');
-  if ('error' in body && body.error !== null) throw faultInStream(body);
-  return body;
+  if (name === 'error') throw faultInAnswer(body);
+  if (isRecord(body)) {
+    if (isFault(body)) throw faultInAnswer(body);
+    return body;
+  }
+  if (data.trim() === '' || KEEP_ALIVES.has(name)) return undefined;
+  throw workerError('BackendProtocol', `an event of the engine is no JSON: ${data.slice(0, 200)}`);
+}
+
+/** The lines of a text each of which is a JSON object, as some servers stream them; none of any other text. */
+function linesOfJson(text: string): readonly string[] {
+  const lines = text.split('\n').filter((line) => line.trim() !== '' && line.trim() !== '[DONE]');
+  return lines.length > 1 && lines.every((line) => isRecord(jsonOrText(line))) ? lines : [];
 }
 
 function lost(thrown: unknown): ServeError {

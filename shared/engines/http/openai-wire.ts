@@ -1,36 +1,44 @@
-import { workerError } from '../../errors/index.ts';
+import { faultInAnswer, isFault, workerError } from '../../errors/index.ts';
 import {
-  type CompletionUsage,
   type EmbeddingRecord,
   type EngineFinishReason,
   type EngineOutput,
   type EngineRequest,
   enginePathOf,
+  readUsage,
 } from '../../protocol/index.ts';
-import { asRecord, isRecord } from '../../records/index.ts';
+import { asRecord, isRecord, type UnknownRecord } from '../../records/index.ts';
 import type { EngineSink } from '../types.ts';
 import { type AnswerReader, type Plan, readEvent } from './exchange.ts';
 import { asText, jsonOrText } from './upstream.ts';
 
-/** Passes every chunk or object of an OpenAI-compatible server on as it came. */
+/** Passes every chunk or object of an OpenAI-compatible server on as it came: who tells the client puts it in shape. */
 export class BodyReader implements AnswerReader {
-  readonly isStream: boolean;
   readonly #sink: EngineSink;
+  /** Choices that have not said how they end. */
+  readonly #unfinished: Set<number>;
   #hasFinish = false;
 
-  constructor(sink: EngineSink, isStream: boolean) {
+  /** @param choices that were asked for. @default 1 */
+  constructor(sink: EngineSink, choices = 1) {
     this.#sink = sink;
-    this.isStream = isStream;
+    this.#unfinished = new Set(Array.from({ length: choices }, (_, index) => index));
   }
 
-  event(data: string): void {
-    this.whole(readEvent(data));
+  get isFinished(): boolean {
+    return this.#unfinished.size === 0;
+  }
+
+  event(data: string, name: string): void {
+    const body = readEvent(data, name);
+    if (body === undefined) return;
+    refuseFailedChoice(body);
+    this.pass(body);
   }
 
   whole(body: object): void {
-    const output = outputOf(body);
-    if (output.finish_reason !== undefined) this.#hasFinish = true;
-    this.#sink.output(output);
+    refuseFailedChoice(body);
+    this.pass(body);
   }
 
   finish(isSaid: boolean): void {
@@ -39,11 +47,59 @@ export class BodyReader implements AnswerReader {
       throw workerError('StreamIncomplete', 'the engine ended its stream without a finish reason');
     }
   }
+
+  protected pass(body: object): void {
+    const output = outputOf(body);
+    if (output.finish_reason !== undefined) this.#noteFinish(body);
+    this.#sink.output(output);
+  }
+
+  #noteFinish(body: { readonly choices?: unknown }): void {
+    this.#hasFinish = true;
+    for (const [at, choice] of choicesOf(body).entries()) {
+      if (finishOf(choice) === undefined) continue;
+      this.#unfinished.delete(isRecord(choice) && typeof choice.index === 'number' ? choice.index : at);
+    }
+  }
+}
+
+/** Reads an answer of text, which has choices. */
+class TextBodyReader extends BodyReader {
+  #hasChoices = false;
+
+  override finish(isSaid: boolean): void {
+    super.finish(isSaid);
+    this.#requireChoices();
+  }
+
+  override whole(body: object): void {
+    super.whole(body);
+    this.#requireChoices();
+  }
+
+  protected override pass(body: object): void {
+    this.#hasChoices ||= choicesOf(body).length > 0;
+    super.pass(body);
+  }
+
+  #requireChoices(): void {
+    if (!this.#hasChoices) throw workerError('BackendProtocol', 'the engine answered without a choice');
+  }
+}
+
+function choicesOf(body: { readonly choices?: unknown }): readonly unknown[] {
+  return Array.isArray(body.choices) ? body.choices : [];
+}
+
+/** Some servers tell of a failure inside a choice. @throws ServeError what that choice says */
+function refuseFailedChoice(body: { readonly choices?: unknown }): void {
+  for (const choice of choicesOf(body)) {
+    if (isRecord(choice) && isRecord(choice.error) && isFault(choice)) throw faultInAnswer({ error: choice.error });
+  }
 }
 
 /** Reads the answer of `/v1/embeddings` as one `EmbeddingRecord`. */
 export class EmbeddingReader implements AnswerReader {
-  readonly isStream = false;
   readonly #sink: EngineSink;
 
   constructor(sink: EngineSink) {
@@ -87,30 +143,26 @@ function base64Vector(vector: unknown): string {
 
 /** A chunk or object as an engine output: the body as it is, and beside it what others need to know of it. */
 function outputOf(body: object): EngineOutput {
-  const { choices, usage } = body as { choices?: unknown; usage?: unknown };
+  const { choices } = body as { choices?: unknown };
   const first: unknown = Array.isArray(choices)
     ? (choices.find((choice) => finishOf(choice) !== undefined) ?? choices[0])
     : undefined;
   const reason = finishOf(first);
-  const index = isRecord(first) && typeof first.index === 'number' ? first.index : undefined;
+  const index =
+    isRecord(first) && Number.isSafeInteger(first.index) && Number(first.index) >= 0 ? Number(first.index) : undefined;
+  const usage = readUsage(body as UnknownRecord);
   return {
     body,
     ...(index === undefined ? {} : { index }),
     ...(reason === undefined ? {} : { finish_reason: reason }),
-    ...(isUsage(usage) ? { completion_usage: { ...usage, completion_tokens: usage.completion_tokens ?? 0 } } : {}),
+    ...(usage === undefined ? {} : { completion_usage: usage }),
   };
 }
 
 function finishOf(choice: unknown): EngineFinishReason | undefined {
   const reason = isRecord(choice) ? choice.finish_reason : undefined;
-  if (typeof reason !== 'string') return undefined;
-  return reason === 'length' || reason === 'content_filter' ? reason : 'stop'; // `tool_calls` and the like end by themselves
-}
-
-/** An embedding has no completion to count. */
-function isUsage(value: unknown): value is Partial<CompletionUsage> & Pick<CompletionUsage, 'prompt_tokens'> {
-  if (!isRecord(value) || typeof value.prompt_tokens !== 'number') return false;
-  return value.completion_tokens == null || typeof value.completion_tokens === 'number';
+  if (typeof reason !== 'string' || reason === '') return undefined;
+  return reason === 'length' || reason === 'content_filter' ? reason : 'stop'; // the body has its own word
 }
 
 /** Where a server may say how long a sequence can be: vLLM and SGLang, then others. */
@@ -181,10 +233,11 @@ export function planText(
     const what = input.kind === 'text' ? `requests to ${input.endpoint}` : `${input.kind} input`;
     throw workerError('NotImplemented', `${engine} does not take ${what}`);
   }
-  const isStream = input.body.stream === true;
   const { stream_options: options } = input.body;
-  const counts = isStream && STREAMED_TEXT.has(input.endpoint);
+  const counts = input.body.stream === true && STREAMED_TEXT.has(input.endpoint);
   const usage = counts ? { stream_options: { ...asRecord(options), include_usage: true } } : {};
   const body = JSON.stringify({ ...input.body, ...usage, model: model ?? input.body.model });
-  return { message: { path, body, headers }, reader: new BodyReader(sink, isStream) };
+  const isText = STREAMED_TEXT.has(input.endpoint);
+  const n = isText && Number.isInteger(input.body.n) ? Number(input.body.n) : 1;
+  return { message: { path, body, headers }, reader: isText ? new TextBodyReader(sink, n) : new BodyReader(sink) };
 }

@@ -8,15 +8,13 @@ import {
 import { Agent as HttpsAgent, request as requestHttps } from 'node:https';
 import type { Clock, Timer } from '../../clock/index.ts';
 import { withDeadline } from '../../concurrency/index.ts';
-import { type ServeError, type WorkerErrorKind, workerError } from '../../errors/index.ts';
 import type { EngineRequest } from '../../protocol/index.ts';
-import { isRecord } from '../../records/index.ts';
+import { decodedBody, requireBodyBytes } from './answer-body.ts';
 
 /** Idle connections that are kept for the next request. */
 const IDLE_CONNECTIONS_MAX = 256;
 /** Below the 5 s after which common servers close an idle connection, so that the race is rare. */
 const KEEP_ALIVE_MS = 4000;
-const BODY_BYTES_MAX = 64 * 1024 * 1024;
 
 interface UpstreamOptions {
   readonly url: URL;
@@ -151,11 +149,9 @@ export async function readAll(response: IncomingMessage): Promise<UpstreamAnswer
 export async function readBytes(response: IncomingMessage): Promise<Buffer> {
   const chunks: Buffer[] = [];
   let bytes = 0;
-  for await (const chunk of response as AsyncIterable<Buffer>) {
+  for await (const chunk of decodedBody(response) as AsyncIterable<Buffer>) {
     bytes += chunk.length;
-    if (bytes > BODY_BYTES_MAX) {
-      throw workerError('BackendProtocol', `the answer is larger than ${BODY_BYTES_MAX} bytes`); // as it would be elsewhere
-    }
+    requireBodyBytes(bytes);
     chunks.push(chunk);
   }
   return Buffer.concat(chunks);
@@ -196,73 +192,25 @@ export function jsonOrText(text: string): unknown {
   try {
     return JSON.parse(text);
   } catch {
-    return text; // servers answer errors in plain text or HTML too
+    return withoutOddNumbers(text) ?? text; // servers answer errors in plain text or HTML too
+  }
+}
+
+/** A string of JSON, or what Python writes for numbers that JSON does not have. */
+const ODD_NUMBER = /"(?:[^"\\]|\\.)*"|-?Infinity|NaN/g;
+
+/** JSON whose infinite numbers, and those that are none, are null; undefined where it is none even so. */
+function withoutOddNumbers(text: string): unknown {
+  if (!text.includes('Infinity') && !text.includes('NaN')) return undefined;
+  try {
+    return JSON.parse(text.replaceAll(ODD_NUMBER, (found) => (found.startsWith('"') ? found : 'null')));
+  } catch {
+    return undefined; // it is not, which is no failure
   }
 }
 
 export function asText(value: unknown): string | undefined {
   return typeof value === 'string' && value !== '' ? value : undefined;
-}
-
-/** Error of an OpenAI-compatible server, as far as it said one. */
-interface UpstreamFault {
-  readonly message: string;
-  readonly param: string | undefined;
-  /** `error.type` and `error.code` in one text, to look for words in. */
-  readonly labels: string;
-  /** HTTP status named by the body, for errors inside a stream. */
-  readonly status: number | undefined;
-}
-
-/** Reads an error body: `{error: {message, ...}}`, the flat `{message, ...}` and `{detail}` of various servers, or plain text. */
-export function readFault(body: unknown, fallback: string): UpstreamFault {
-  const record = isRecord(body) ? body : {};
-  const error = isRecord(record.error) ? record.error : record;
-  const message = [error.message, record.error, record.detail, body].find(
-    (text) => typeof text === 'string' && text !== '',
-  );
-  const code = Number(error.code);
-  return {
-    message: typeof message === 'string' ? message.slice(0, 2000) : fallback,
-    param: typeof error.param === 'string' ? error.param : undefined,
-    labels: `${error.type} ${error.code}`,
-    status: Number.isInteger(code) && code >= 400 && code < 600 ? code : undefined,
-  };
-}
-
-const KIND_OF_STATUS: Readonly<Record<number, WorkerErrorKind>> = {
-  // The engine refuses our own key or does not know our route: the operator's mistake, never the client's.
-  401: 'BackendProtocol',
-  403: 'BackendProtocol',
-  404: 'NotFound',
-  405: 'BackendProtocol',
-  408: 'ResponseTimeout',
-  413: 'PayloadTooLarge',
-  415: 'UnsupportedMedia',
-  501: 'NotImplemented',
-  502: 'WorkerUnavailable',
-  503: 'WorkerUnavailable',
-  504: 'WorkerUnavailable',
-  529: 'WorkerOverloaded',
-};
-
-/**
- * The failure that an error status of the engine stands for.
- * @param retryAfterMs when the engine wants to be asked again, as far as it says
- */
-export function faultOfStatus(status: number, fault: UpstreamFault, retryAfterMs?: number): ServeError {
-  const diagnostics = `engine answered ${status}: ${fault.message}`;
-  if (status === 429) {
-    // A hosted service limits the caller; a server of one's own says that it is full, and another worker may not be.
-    const isLimit = /rate_limit|quota|billing/.test(fault.labels);
-    return workerError(isLimit ? 'RateLimited' : 'WorkerOverloaded', diagnostics, { status, retryAfterMs });
-  }
-  const kind = KIND_OF_STATUS[status];
-  if (kind !== undefined) return workerError(kind, diagnostics, { retryAfterMs });
-  if (status >= 400 && status < 500) {
-    return workerError('InvalidArgument', fault.message, { status, param: fault.param });
-  }
-  return workerError('Unknown', diagnostics);
 }
 
 /** Longest wait that is passed on: what asks for more is told this. */
@@ -282,13 +230,3 @@ export function retryAfterOf(headers: IncomingHttpHeaders, wallMs: number): numb
 }
 
 const NUMBER = /^\d+(?:\.\d+)?$/;
-
-/** The failure that an error object inside a stream stands for. */
-export function faultInStream(body: unknown): ServeError {
-  const fault = readFault(body, 'no message');
-  if (fault.status !== undefined) return faultOfStatus(fault.status, fault);
-  if (/invalid_request|BadRequest/i.test(fault.labels)) {
-    return workerError('InvalidArgument', fault.message, { param: fault.param });
-  }
-  return workerError('Unknown', `engine failed in its stream: ${fault.message}`);
-}

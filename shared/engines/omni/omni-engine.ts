@@ -197,7 +197,7 @@ class PicturesReader extends BodyReader {
   readonly #bytesMax: number;
 
   constructor(sink: EngineSink, bytesMax: number) {
-    super(sink, false);
+    super(sink);
     this.#bytesMax = bytesMax;
   }
 
@@ -212,7 +212,6 @@ class PicturesReader extends BodyReader {
 
 /** Makes the object of a video out of its bytes. */
 class VideoReader implements AnswerReader {
-  readonly isStream = false;
   readonly #sink: EngineSink;
   readonly #bytesMax: number;
 

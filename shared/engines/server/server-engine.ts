@@ -1,18 +1,19 @@
 import type { Clock, Timer } from '../../clock/index.ts';
-import { detailOf, reasonOf, type ServeError, toServeError, workerError } from '../../errors/index.ts';
+import {
+  detailOf,
+  faultOfStatus,
+  readFault,
+  reasonOf,
+  type ServeError,
+  toServeError,
+  workerError,
+} from '../../errors/index.ts';
 import type { EngineRequest } from '../../protocol/index.ts';
 import { asRecord } from '../../records/index.ts';
 import type { Logger } from '../../telemetry/index.ts';
 import { OpenExchanges, type Plan } from '../http/exchange.ts';
 import { planText } from '../http/openai-wire.ts';
-import {
-  faultOfStatus,
-  isRefused,
-  jsonOrText,
-  readFault,
-  tracingHeaders,
-  type UpstreamMessage,
-} from '../http/upstream.ts';
+import { isRefused, jsonOrText, tracingHeaders, type UpstreamMessage } from '../http/upstream.ts';
 import { EventRelay } from '../kv-stream/event-relay.ts';
 import { sourcesOfRanks } from '../kv-stream/event-sources.ts';
 import { EventWatch } from '../kv-stream/event-watch.ts';

@@ -87,15 +87,18 @@ export class TokenReader implements AnswerReader {
     this.#choices = Array.from({ length: count }, () => ({ generated: 0, lastToken: undefined, isFinished: false }));
   }
 
-  event(data: string): void {
+  get isFinished(): boolean {
+    return this.#choices.every(({ isFinished }) => isFinished);
+  }
+
+  event(data: string, name: string): void {
     if (this.#isPlain && this.#fastEvent(data)) return;
-    this.#write(this.#options.read(readEvent(data), (index) => this.#choiceAt(index).generated));
+    const body = readEvent(data, name);
+    if (body !== undefined) this.#write(this.#options.read(body, (index) => this.#choiceAt(index).generated));
   }
 
   whole(body: object): void {
-    const record = body as Readonly<Record<string, unknown>>;
-    if ('error' in record && record.error !== null) readEvent(JSON.stringify(record));
-    this.#write(this.#options.read(record, () => 0));
+    this.#write(this.#options.read(body as Readonly<Record<string, unknown>>, () => 0));
     this.finish(true);
   }
 
@@ -179,18 +182,25 @@ export class TokenReader implements AnswerReader {
   }
 }
 
-/** The reason that the engine's own word stands for. */
+/**
+ * The reason that the engine's own word stands for.
+ * @throws ServeError `WorkerUnavailable` where the engine gave the request up: another may take it
+ */
 function finishOf(word: string): EngineFinishReason {
   switch (word) {
     case 'length':
     case 'content_filter':
       return word;
+    case 'repetition': // it was cut, as at its length
+      return 'length';
+    case 'stop':
+    case 'eos':
+    case 'tool_calls':
+      return 'stop';
     case 'abort':
-      return 'cancelled';
-    case 'error':
-      return { error: 'the engine failed on this request' };
-    default:
-      return 'stop'; // an end token or stop sequence, or a reason of the engine's own
+      throw workerError('WorkerUnavailable', 'the engine aborted the request');
+    default: // `error`, or a word that nobody knows: half an answer is told as none
+      return { error: `the engine ended its answer with the finish reason ${JSON.stringify(word.slice(0, 100))}` };
   }
 }
 

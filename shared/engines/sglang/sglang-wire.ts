@@ -1,7 +1,7 @@
-import { workerError } from '../../errors/index.ts';
+import { faultOfStatus, workerError } from '../../errors/index.ts';
 import type { CompletionUsage, EngineRequest, GuidedDecoding, TopLogprob } from '../../protocol/index.ts';
 import { asRecord, type UnknownRecord } from '../../records/index.ts';
-import { asText, faultOfStatus } from '../http/upstream.ts';
+import { asText } from '../http/upstream.ts';
 import { saltWithAdapter } from '../kv-stream/adapter-salt.ts';
 import { COMMON_SAMPLING_FIELDS, type FieldRow, guidedKind, jsonText, nonEmpty, sampling } from '../server/dialect.ts';
 import { logprobOf, type TokenAnswer, type TokenDelta } from '../server/token-reader.ts';

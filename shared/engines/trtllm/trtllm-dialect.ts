@@ -1,8 +1,8 @@
-import { workerError } from '../../errors/index.ts';
+import { readFault, workerError } from '../../errors/index.ts';
 import { asRecord } from '../../records/index.ts';
 import type { Plan } from '../http/exchange.ts';
 import { readModels } from '../http/openai-wire.ts';
-import { asText, jsonOrText, readFault, tracingHeaders } from '../http/upstream.ts';
+import { asText, jsonOrText, tracingHeaders } from '../http/upstream.ts';
 import {
   asCount,
   bodyWithIds,

@@ -1,5 +1,5 @@
 import { workerError } from '../../errors/index.ts';
-import type { CompletionUsage, EngineRequest } from '../../protocol/index.ts';
+import { type EngineRequest, readUsage } from '../../protocol/index.ts';
 import { asRecord, type UnknownRecord } from '../../records/index.ts';
 import { COMMON_SAMPLING_FIELDS, type FieldRow, guidedKind, sampling } from '../server/dialect.ts';
 import { logprobOf, type TokenAnswer, type TokenDelta } from '../server/token-reader.ts';
@@ -72,7 +72,7 @@ export function readTrtllmAnswer(body: UnknownRecord): TokenAnswer {
   const choices: readonly unknown[] = Array.isArray(body.choices) ? body.choices : [];
   return {
     deltas: choices.map((choice) => readChoice(asRecord(choice) ?? {})),
-    usage: readUsage(body.usage),
+    usage: readUsage(body),
     kvTransferParams: asRecord(choices[0])?.disaggregated_params ?? undefined,
     promptLogprobs: undefined,
   };
@@ -97,18 +97,5 @@ function readChoice({
     stopReason: typeof reason === 'string' || typeof reason === 'number' ? reason : undefined,
     logprobs: Array.isArray(chosen) ? chosen.map(logprobOf) : undefined,
     topLogprobs: undefined,
-  };
-}
-
-function readUsage(value: unknown): CompletionUsage | undefined {
-  const usage = asRecord(value);
-  if (typeof usage?.prompt_tokens !== 'number') return undefined;
-  const { prompt_tokens, completion_tokens, total_tokens } = usage;
-  const cached = asRecord(usage.prompt_tokens_details)?.cached_tokens;
-  return {
-    prompt_tokens,
-    completion_tokens: typeof completion_tokens === 'number' ? completion_tokens : 0,
-    ...(typeof total_tokens === 'number' ? { total_tokens } : {}),
-    ...(typeof cached === 'number' ? { prompt_tokens_details: { cached_tokens: cached } } : {}),
   };
 }

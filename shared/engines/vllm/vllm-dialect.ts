@@ -1,9 +1,9 @@
-import { workerError } from '../../errors/index.ts';
+import { readFault, workerError } from '../../errors/index.ts';
 import type { EngineRequest } from '../../protocol/index.ts';
 import { asRecord, type UnknownRecord } from '../../records/index.ts';
 import type { Plan } from '../http/exchange.ts';
 import { type ListedModel, readModels } from '../http/openai-wire.ts';
-import { asText, jsonOrText, readFault, tracingHeaders, type UpstreamMessage } from '../http/upstream.ts';
+import { asText, jsonOrText, tracingHeaders, type UpstreamMessage } from '../http/upstream.ts';
 import type { ListedRank } from '../kv-stream/event-sources.ts';
 import {
   asCount,

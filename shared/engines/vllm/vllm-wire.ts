@@ -1,5 +1,5 @@
 import { workerError } from '../../errors/index.ts';
-import type { CompletionUsage, EngineRequest, TopLogprob } from '../../protocol/index.ts';
+import { type CompletionUsage, type EngineRequest, readUsage, type TopLogprob } from '../../protocol/index.ts';
 import { asRecord, type UnknownRecord } from '../../records/index.ts';
 import {
   COMMON_SAMPLING_FIELDS,
@@ -71,7 +71,7 @@ export function readVllmAnswer(body: UnknownRecord, countsCached = false): Token
   const choices: readonly unknown[] = Array.isArray(body.choices) ? body.choices : [];
   return {
     deltas: choices.map((choice) => readChoice(asRecord(choice) ?? {})),
-    usage: readUsage(body.usage, countsCached),
+    usage: usageOf(body, countsCached),
     kvTransferParams: body.kv_transfer_params ?? undefined,
     promptLogprobs: body.prompt_logprobs ?? asRecord(choices[0])?.prompt_logprobs ?? undefined,
   };
@@ -135,15 +135,8 @@ function idOf(token: unknown): number {
   return Number(digits);
 }
 
-function readUsage(value: unknown, countsCached: boolean): CompletionUsage | undefined {
-  const usage = asRecord(value);
-  if (typeof usage?.prompt_tokens !== 'number') return undefined;
-  const { prompt_tokens, completion_tokens, total_tokens } = usage;
-  const cached = asRecord(usage.prompt_tokens_details)?.cached_tokens ?? (countsCached ? 0 : undefined);
-  return {
-    prompt_tokens,
-    completion_tokens: typeof completion_tokens === 'number' ? completion_tokens : 0,
-    ...(typeof total_tokens === 'number' ? { total_tokens } : {}),
-    ...(typeof cached === 'number' ? { prompt_tokens_details: { cached_tokens: cached } } : {}),
-  };
+function usageOf(body: UnknownRecord, countsCached: boolean): CompletionUsage | undefined {
+  const usage = readUsage(body);
+  if (usage === undefined || !countsCached) return usage;
+  return { ...usage, prompt_tokens_details: { cached_tokens: usage.prompt_tokens_details?.cached_tokens ?? 0 } };
 }

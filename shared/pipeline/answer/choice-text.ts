@@ -224,6 +224,10 @@ export class ChoiceText {
   /** Takes `ids[start .. start + count)` and returns the text that may be shown now. */
   push(ids: ArrayLike<number>, start: number, count: number): string {
     const before = this.#generated;
+    if (count === 0) {
+      this.#counted = 0; // a closing record: nothing of it can be too much
+      return '';
+    }
     const end = start + Math.min(count, this.room);
     let text = '';
     for (let at = start; at < end; at++) {
@@ -235,9 +239,9 @@ export class ChoiceText {
     return text;
   }
 
-  /** How many tokens more may come. */
+  /** How many tokens more may come: none where an estimate has counted more than there may be. */
   get room(): number {
-    return this.#rules.maxTokens - this.#generated;
+    return Math.max(0, this.#rules.maxTokens - this.#generated);
   }
 
   /** Takes text that the engine detokenized itself. @param isCut it is what fits of a text that does not */

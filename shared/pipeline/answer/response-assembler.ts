@@ -1,28 +1,22 @@
-import { type ServeError, workerError } from '../../errors/index.ts';
-import type {
-  CompletionUsage,
-  EngineOutput,
-  FinishReason,
-  GenerationRequest,
-  GenerationSink,
-  TokenLogprob,
-  Usage,
+import { ServeError, workerError } from '../../errors/index.ts';
+import {
+  type CompletionUsage,
+  type EngineOutput,
+  estimatePromptTokens,
+  type FinishReason,
+  type GenerationRequest,
+  type GenerationSink,
+  requestKeyOf,
+  type TokenLogprob,
+  type Usage,
 } from '../../protocol/index.ts';
 import type { RequestMeter, WorkerLabels } from '../../telemetry/index.ts';
 import type { LoadedModel } from '../../tokens/index.ts';
 import type { Preprocessed } from '../prompt/preprocess.ts';
+import { type BodyChunk, type BodyTerms, WorkerBodies } from './bodies/worker-bodies.ts';
 import { type ChoiceRules, ChoiceText, TextTokens } from './choice-text.ts';
 import { type SplitPlan, TextSplit } from './text-split.ts';
-import {
-  failureInBody,
-  failureInFinish,
-  type LogprobStyle,
-  namedLogprobs,
-  OnlyFirstCall,
-  requireChoicesBelow,
-  toldReason,
-  withoutCached,
-} from './worker-output.ts';
+import { failureInFinish, type LogprobStyle, namedLogprobs, toldReason } from './worker-output.ts';
 
 /** The detokenizer of a worker that sends text. */
 const NO_DETOKENIZER = { push: () => '', flush: () => '' };
@@ -48,18 +42,22 @@ export class ResponseAssembler {
   /** By choice; empty when all text is content. */
   readonly #splits: TextSplit[] = [];
   readonly #skipsSpecialTokens: boolean;
-  /** For bodies of a worker when the client wants one call at a time. */
-  readonly #onlyFirstCall: OnlyFirstCall | undefined;
+  /** Puts bodies in shape; undefined where an answer has no choices. */
+  readonly #bodies: WorkerBodies | undefined;
+  /** Tokens of the prompt where nobody has counted them. */
+  readonly #promptEstimate: number;
   readonly #hidesCache: boolean;
   #reasoningTokens = 0;
   readonly #choiceCount: number;
-  readonly #bodyChoicesMax: number;
   #finished = 0;
   #hasLocalEnd = false;
   #hasOverrun = false;
   #workerUsage: CompletionUsage | undefined;
   /** The worker answers in bodies of its own, whose tokens only it can count. */
   #hasBodies = false;
+  /** Of its bodies, for where it does not. */
+  readonly #bodyText = new TextTokens(undefined);
+  #bodyTokens = 0;
   #isCarriedOn = false;
   /** Present once a worker has sent text without its tokens. */
   #textTokens: TextTokens | undefined;
@@ -77,11 +75,13 @@ export class ResponseAssembler {
     this.#sink = sink;
     this.#meter = meter;
     this.#choiceCount = request.sampling.n ?? 1;
-    this.#bodyChoicesMax = request.bodyChoicesMax ?? this.#choiceCount;
     this.#plan = plan;
     this.#skipsSpecialTokens = request.output.skip_special_tokens ?? plan?.keepsSpecialTokens !== true;
-    this.#onlyFirstCall = wantsOneCall(request) ? new OnlyFirstCall() : undefined;
     this.#rules = rulesOf(request, prompt, plan);
+    const terms = bodyTerms(request, this.#rules.maxTokens);
+    this.#bodies = terms && new WorkerBodies(terms);
+    this.#promptEstimate = prompt.promptTokens > 0 ? 0 : estimatePromptTokens(request.prompt);
+    if (this.#promptEstimate > 0) meter.promptEstimate(this.#promptEstimate);
     this.#logprobs = logprobStyle(request, loaded, this.#skipsSpecialTokens);
     this.#hidesCache = request.hidesCache === true;
     this.#showsIds = request.extraFields.includes('completion_token_ids');
@@ -130,11 +130,12 @@ export class ResponseAssembler {
 
   /** Everything that is not plain tokens. Returns a failure that the worker reports inside its output. */
   output(output: EngineOutput): ServeError | undefined {
-    const failure = failureInFinish(output.finish_reason) ?? failureInBody(output.body);
+    const failure = failureInFinish(output.finish_reason);
     if (failure !== undefined) return failure;
     if (output.completion_usage != null) this.#noteUsage(output.completion_usage);
     if (output.engine_data != null) this.#sink.engineData(output.engine_data);
-    if (output.body !== undefined) this.#bodyChunk(output);
+    if (output.body !== undefined) this.#body(output);
+    else if (this.#hasBodies && this.#bodies !== undefined) this.#besideBodies(this.#bodies, output);
     else this.#delta(output);
     return undefined;
   }
@@ -154,9 +155,16 @@ export class ResponseAssembler {
 
   /** The worker's stream is complete. */
   end(): void {
+    if (this.#hasBodies && this.#bodies !== undefined) this.#endBodies(this.#bodies);
+    const missing = this.#loaded === undefined ? this.#missingChoices() : undefined;
+    if (missing !== undefined) {
+      this.#sink.fail(missing);
+      return;
+    }
     const usage = this.usage();
     this.#meter.promptTokens(usage.promptTokens); // unless the frontend has counted them itself
-    if (this.#hasBodies && this.#workerUsage !== undefined) this.#meter.piecesHold(usage.completionTokens);
+    if (this.#hasBodies && (this.#bodies ?? this.#workerUsage) !== undefined)
+      this.#meter.piecesHold(usage.completionTokens);
     this.#sink.end(usage, this.#finished > 0);
   }
 
@@ -164,23 +172,29 @@ export class ResponseAssembler {
   usage(): Usage {
     const worker = this.#workerUsage;
     const counted = this.#choices.reduce((sum, choice) => sum + choice.generated, 0);
-    const isCountedHere = this.#hasOverrun || (this.#loaded !== undefined && this.#textTokens === undefined);
+    const hasOwnTokens = this.#loaded !== undefined && this.#textTokens === undefined && !this.#hasBodies;
+    const isCountedHere = this.#hasOverrun || hasOwnTokens;
     const promptTokens = this.#promptTokens();
     const cached = worker?.prompt_tokens_details?.cached_tokens;
+    const toldReasoning = worker?.completion_tokens_details?.reasoning_tokens;
+    const reasoningTokens = this.#plan?.reasoning === undefined ? toldReasoning : this.#reasoningTokens;
     return {
       promptTokens,
-      completionTokens: isCountedHere ? counted : (worker?.completion_tokens ?? counted),
+      completionTokens: isCountedHere ? counted : worker?.completion_tokens || counted + this.#bodyTokens,
       ...(cached === undefined ? {} : { cachedTokens: Math.min(cached, promptTokens) }),
       ...(this.#hidesCache ? { hidesCache: true } : {}),
-      ...(this.#plan?.reasoning === undefined ? {} : { reasoningTokens: this.#reasoningTokens }),
+      ...(reasoningTokens === undefined ? {} : { reasoningTokens }),
     };
   }
 
-  /** The worker knows best: it may have made more of a picture than the prompt shows. Once carried on, or told nothing, our own. */
+  /**
+   * The worker knows best: it may have made more of a picture than the prompt shows. Once carried on, or told nothing, our own;
+   * an estimate where there is none.
+   */
   #promptTokens(): number {
     const counted = this.#prompt.promptTokens;
     const told = this.#workerUsage?.prompt_tokens ?? 0;
-    return told > 0 && !(this.#isCarriedOn && counted > 0) ? told : counted;
+    return told > 0 && !(this.#isCarriedOn && counted > 0) ? told : counted || this.#promptEstimate;
   }
 
   #noteUsage(usage: CompletionUsage): void {
@@ -191,15 +205,55 @@ export class ResponseAssembler {
     if (before === undefined && cached !== undefined) this.#meter.cachedTokens(cached);
   }
 
-  /** What a text worker sends: a chunk, or the whole object when nothing is streamed. Its tokens are the worker's to count. */
-  #bodyChunk(output: EngineOutput): void {
-    requireChoicesBelow(this.#bodyChoicesMax, output.body);
+  /** What a text worker sends: a chunk, or the whole object. Its tokens are the worker's to count. */
+  #body(output: EngineOutput): void {
     this.#hasBodies = true;
-    if (output.index != null) this.#meter.piece();
-    if (output.finish_reason != null) this.#finished = Math.min(this.#choiceCount, this.#finished + 1);
-    const told = this.#hidesCache ? withoutCached(output.body) : output.body;
-    const body = this.#onlyFirstCall === undefined ? told : this.#onlyFirstCall.of(told);
-    if (body !== undefined) this.#sink.body(body);
+    if (this.#bodies === undefined) {
+      if (output.finish_reason != null) this.#finished = Math.min(this.#choiceCount, this.#finished + 1);
+      if (output.index != null) this.#meter.piece();
+      this.#sink.body(output.body);
+      return;
+    }
+    this.#say(this.#bodies, this.#bodies.read(output.body));
+    const { usage } = this.#bodies;
+    if (usage !== undefined && output.completion_usage == null) this.#noteUsage(usage);
+    this.#noteTold(this.#bodies, output);
+  }
+
+  /** Text, or an end, that a worker sends in another form than the rest of its answer. */
+  #besideBodies(bodies: WorkerBodies, output: EngineOutput): void {
+    if (output.text != null && output.text !== '') this.#say(bodies, bodies.readText(output.index ?? 0, output.text));
+    this.#noteTold(bodies, output);
+  }
+
+  #noteTold(bodies: WorkerBodies, { index, finish_reason: reason }: EngineOutput): void {
+    if (reason != null) bodies.told(index ?? 0, toldReason(reason));
+    this.#finished = bodies.finishedCount;
+  }
+
+  #say(bodies: WorkerBodies, chunks: readonly BodyChunk[]): void {
+    if (bodies.lastText !== '') {
+      this.#meter.piece();
+      this.#bodyTokens += this.#bodyText.of(bodies.lastText);
+    }
+    for (const chunk of chunks) this.#sink.body(chunk);
+  }
+
+  #endBodies(bodies: WorkerBodies): void {
+    for (const chunk of bodies.end()) this.#sink.body(chunk);
+    this.#finished = bodies.choiceCount;
+  }
+
+  /** A worker that takes text has given fewer choices than were asked for: of one of them nobody would be told. */
+  #missingChoices(): ServeError | undefined {
+    const given = Math.max(
+      this.#choices.length,
+      this.#hasBodies ? (this.#bodies?.choiceCount ?? this.#choiceCount) : 0,
+    );
+    if (given >= this.#choiceCount || (given === 0 && !this.#hasBodies)) return undefined;
+    if (given === 0) return workerError('BackendProtocol', 'the worker answered without a choice');
+    const says = `This model gives ${given} of the ${this.#choiceCount} choices asked for`;
+    return new ServeError('unsupported_parameter', says, { param: 'n' });
   }
 
   #delta(output: EngineOutput): void {
@@ -225,7 +279,7 @@ export class ResponseAssembler {
   #pushText(choice: ChoiceText, text: string, ids: readonly number[]): string {
     const count = this.#tokensOf(text, ids);
     const isTold = ids.length > 0;
-    const room = isTold ? choice.room : choice.room + this.#estimateSlack;
+    const room = isTold ? choice.room : Math.max(0, this.#estimateMax - choice.generated);
     if (count <= room) return choice.pushText(text, count);
     const fits =
       isTold && this.#loaded !== undefined
@@ -235,8 +289,8 @@ export class ResponseAssembler {
   }
 
   /** What counts the tokens of a text piece by piece may count more of them than the engine made. */
-  get #estimateSlack(): number {
-    return this.#rules.maxTokens + ESTIMATE_SLACK_TOKENS;
+  get #estimateMax(): number {
+    return 2 * this.#rules.maxTokens + ESTIMATE_SLACK_TOKENS;
   }
 
   #tokensOf(text: string, ids: readonly number[]): number {
@@ -343,9 +397,21 @@ export class ResponseAssembler {
   }
 }
 
-/** Texts are held to it by their tool-call parser; bodies that a worker made are not. */
-function wantsOneCall({ prompt }: GenerationRequest): boolean {
-  return prompt.kind === 'chat' && prompt.parallelToolCalls === false;
+/** What bodies are read by; undefined for requests whose answers have no choices. */
+function bodyTerms(request: GenerationRequest, maxTokens: number): BodyTerms | undefined {
+  const { prompt, sampling, endpoint, id } = request;
+  const isChat = prompt.kind === 'chat';
+  if (!isChat && endpoint !== 'completions') return undefined;
+  const key = requestKeyOf(id) ?? id.replaceAll(/[^a-z0-9]/gi, '');
+  return {
+    isChat,
+    choicesMax: request.bodyChoicesMax ?? sampling.n ?? 1,
+    maxTokens,
+    toolNames: new Set(isChat ? prompt.tools?.map((tool) => tool.function.name) : []),
+    // Texts are held to one call by their parser.
+    callsMax: isChat && prompt.parallelToolCalls === false ? 1 : Number.POSITIVE_INFINITY,
+    idOf: (choice, index) => `call_${key}_${choice}_${index}`,
+  };
 }
 
 function rulesOf(request: GenerationRequest, prompt: Preprocessed, plan: SplitPlan | undefined): ChoiceRules {

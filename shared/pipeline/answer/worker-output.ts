@@ -1,6 +1,5 @@
 import { fromWire, type ServeError, workerError } from '../../errors/index.ts';
 import type { EngineOutput, FinishReason, NamedLogprob, TokenLogprob, TopLogprob } from '../../protocol/index.ts';
-import { isRecord, type UnknownRecord } from '../../records/index.ts';
 import type { Tokenizer } from '../../tokens/index.ts';
 
 /** What a worker's word for the end of a choice is told as. `tool_calls` is ours to find out from the text. */
@@ -25,88 +24,6 @@ export function failureInFinish(reason: EngineOutput['finish_reason']): ServeErr
   if (typeof reason === 'object') return fromWire({ kind: 'Internal', message: reason.error });
   if (TOLD.has(reason)) return undefined;
   return workerError('Internal', `the worker ended a choice with the finish reason ${JSON.stringify(reason)}`);
-}
-
-/** The failure that a body in OpenAI's own shape reports as finish reason. Other words are its author's and pass untouched. */
-export function failureInBody(body: unknown): ServeError | undefined {
-  const choices = (body as { readonly choices?: unknown } | null | undefined)?.choices;
-  if (!Array.isArray(choices)) return undefined;
-  const hasFailed = choices.some((choice) => choice?.finish_reason === 'error');
-  return hasFailed ? workerError('Internal', 'the worker ended a choice with the finish reason "error"') : undefined;
-}
-
-/** A body in OpenAI's own shape that does not say how much of the prompt was cached. */
-export function withoutCached(body: unknown): unknown {
-  if (!isRecord(body) || !isRecord(body.usage) || !isRecord(body.usage.prompt_tokens_details)) return body;
-  const { cached_tokens: _hidden, ...details } = body.usage.prompt_tokens_details;
-  return { ...body, usage: { ...body.usage, prompt_tokens_details: details } };
-}
-
-/** Tool calls of one choice: more than any answer has, and few enough for a list with as many places. */
-const CALLS_MAX = 1024;
-
-/**
- * Looks at the places that a body in OpenAI's shape names: what puts bodies together makes room up to each of them.
- * @throws ServeError `bad_worker_response` for a choice beyond those asked for, or a call beyond any
- */
-export function requireChoicesBelow(count: number, body: unknown): void {
-  const choices = (body as { readonly choices?: unknown } | null | undefined)?.choices;
-  if (!Array.isArray(choices)) return;
-  if (choices.length > count) throw workerError('BackendProtocol', `${choices.length} choices of ${count} asked for`);
-  for (const choice of choices) {
-    requirePlace(choice?.index, count, 'choice');
-    for (const said of [choice?.delta, choice?.message]) {
-      if (!Array.isArray(said?.tool_calls)) continue;
-      if (said.tool_calls.length > CALLS_MAX) throw workerError('BackendProtocol', `more than ${CALLS_MAX} tool calls`);
-      for (const call of said.tool_calls) requirePlace(call?.index, CALLS_MAX, 'tool call');
-    }
-  }
-}
-
-function requirePlace(index: unknown, count: number, what: string): void {
-  if (index === undefined || index === null) return;
-  if (Number.isInteger(index) && (index as number) >= 0 && (index as number) < count) return;
-  throw workerError('BackendProtocol', `the index of a ${what} is none below ${count}`);
-}
-
-/**
- * Leaves the first tool call of each choice in the chat bodies of a worker that calls several tools although the client wants
- * one at a time. One for each request: the chunks of a stream name their calls by index, and the first that is named stays.
- */
-export class OnlyFirstCall {
-  /** Index of the call that stays, by choice. */
-  readonly #kept = new Map<number, number>();
-
-  /** The body without further calls; undefined when nothing is left of a chunk. What is no chat body stays as it is. */
-  of(body: unknown): unknown {
-    if (!isRecord(body) || !Array.isArray(body.choices)) return body;
-    const given: readonly unknown[] = body.choices;
-    const choices = given.map((choice, at) => (isRecord(choice) ? this.#choice(choice, at) : choice));
-    if (choices.every((choice, at) => choice === given[at])) return body;
-    const isEmpty = choices.every((choice) => choice === undefined) && body.usage == null;
-    return isEmpty ? undefined : { ...body, choices: choices.filter((choice) => choice !== undefined) };
-  }
-
-  /** The same choice when it holds no further call; undefined when it holds nothing else. */
-  #choice(choice: UnknownRecord, at: number): unknown {
-    const key = isRecord(choice.delta) ? 'delta' : 'message';
-    const said = choice[key];
-    if (!isRecord(said) || !Array.isArray(said.tool_calls)) return choice;
-    const index = typeof choice.index === 'number' ? choice.index : at;
-    const calls = said.tool_calls.filter((call: unknown, place) => this.#stays(index, call, place));
-    if (calls.length === said.tool_calls.length) return choice;
-    const { tool_calls: _all, ...rest } = said;
-    const saysMore = calls.length > 0 || Object.values(rest).some((value) => value !== null && value !== '');
-    if (!saysMore && choice.finish_reason == null) return undefined;
-    return { ...choice, [key]: calls.length === 0 ? rest : { ...rest, tool_calls: calls } };
-  }
-
-  #stays(choice: number, call: unknown, place: number): boolean {
-    const index = isRecord(call) && typeof call.index === 'number' ? call.index : place;
-    const kept = this.#kept.get(choice);
-    if (kept === undefined) this.#kept.set(choice, index);
-    return kept === undefined || kept === index;
-  }
 }
 
 export interface LogprobStyle {

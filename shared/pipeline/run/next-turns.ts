@@ -256,6 +256,7 @@ function quiet(observer: PipelineObserver): PipelineObserver {
 
 const UNMETERED: RequestMeter = {
   promptTokens() {},
+  promptEstimate() {},
   cachedTokens() {},
   servedBy() {},
   moved() {},

@@ -51,6 +51,7 @@ export interface CompletionUsage {
   readonly completion_tokens: number;
   readonly total_tokens?: number;
   readonly prompt_tokens_details?: { readonly cached_tokens?: number; readonly audio_tokens?: number } | null;
+  readonly completion_tokens_details?: { readonly reasoning_tokens?: number } | null;
 }
 
 /** What an engine has made of the media of a chat that it rendered itself. */
@@ -151,7 +152,8 @@ const isUsage: Check = (value) =>
   isCount(value.prompt_tokens) &&
   isCount(value.completion_tokens) &&
   (value.total_tokens == null || isCount(value.total_tokens)) &&
-  (value.prompt_tokens_details == null || isDetails(value.prompt_tokens_details));
+  (value.prompt_tokens_details == null || isDetails(value.prompt_tokens_details)) &&
+  (value.completion_tokens_details == null || isDetails(value.completion_tokens_details));
 
 const isDetails: Check = (value) => isRecord(value) && Object.values(value).every(orNull(isCount));
 

@@ -44,6 +44,7 @@ export class ActiveRequest {
   #prefill: WorkerLabels | undefined;
   #decode: WorkerLabels | undefined;
   #promptTokens = 0;
+  #promptEstimate = 0;
   /** Of the last output of the present worker. */
   #itlMs: number | undefined;
   #lastOutputMs = 0;
@@ -82,7 +83,8 @@ export class ActiveRequest {
 
   /** Of its prompt and of its answer, so far. */
   get tokens(): number {
-    return this.#promptTokens + this.#outputTokens + (this.#toldTokens ?? this.#pieces);
+    const prompt = this.#hasPromptTokens ? this.#promptTokens : this.#promptEstimate;
+    return prompt + this.#outputTokens + (this.#toldTokens ?? this.#pieces);
   }
 
   /** Who answers it, or did last; undefined before it went to anybody. */
@@ -101,6 +103,11 @@ export class ActiveRequest {
     this.#hasPromptTokens = true;
     this.#promptTokens = count;
     this.#model.inputTokens.observe(count);
+  }
+
+  /** What a prompt has, about, that only its worker can count: until it does. Adds up over prompts. */
+  promptEstimate(count: number): void {
+    this.#promptEstimate += count;
   }
 
   /** The worker reported how much of the prompt it had cached. */

@@ -214,10 +214,13 @@ describe('a chat stream', () => {
     ]);
     const beside = toldBy({ choices, usage: SPENT });
     expect(await beside({})).toEqual([{ choices: 1, usage: undefined }]);
-    expect(await beside({ stream_options: { include_usage: true } })).toEqual([{ choices: 1, usage: SPENT }]);
+    expect(await beside({ stream_options: { include_usage: true } })).toEqual([
+      { choices: 1, usage: null },
+      { choices: 0, usage: SPENT },
+    ]);
     const untold = toldBy({ choices });
     expect(await untold({ stream_options: { include_usage: true } })).toEqual([
-      { choices: 1, usage: undefined },
+      { choices: 1, usage: null },
       { choices: 0, usage: SPENT },
     ]);
   });
@@ -357,7 +360,6 @@ describe('a unary chat', () => {
       part({ delta: { role: 'assistant', content: 'a' }, finish_reason: null });
       part({ delta: { content: 'b', tool_calls: [{ index: 0, id: 'c', function: { name: 'f', arguments: '{' } }] } });
       part({ delta: { tool_calls: [{ index: 0, function: { arguments: '}' } }] }, finish_reason: 'stop' });
-      tell(sink, { kind: 'body', body: { id: 'x', choices: [], usage: { total_tokens: 4 } } });
       sink.end(USAGE, true);
     });
     expect(JSON.parse(text)).toMatchObject({
@@ -374,7 +376,7 @@ describe('a unary chat', () => {
           finish_reason: 'stop',
         },
       ],
-      usage: { total_tokens: 4 },
+      usage: { prompt_tokens: 3, completion_tokens: 2, total_tokens: 5 },
     });
   });
 

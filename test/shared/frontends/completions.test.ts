@@ -58,7 +58,10 @@ describe('engine data of a completions stream', () => {
       tell(sink, { kind: 'engine-data', data: { x: 1 } });
       sink.end({ promptTokens: 1, completionTokens: 2 }, true);
     });
-    expect(seen.map(({ choices }) => choices)).toEqual([[{ text: '', index: 0 }], [{ text: '', index: 2 }]]);
+    expect(seen.map(({ choices }) => choices)).toEqual([
+      [{ text: '', index: 0, logprobs: null }],
+      [{ text: '', index: 2, logprobs: null }],
+    ]);
   });
 });
 
@@ -79,7 +82,7 @@ describe("a text worker's usage on a stream", () => {
   it('is shown only to clients that asked, and of several prompts as one sum', async () => {
     expect(await usages({})).toEqual([]);
     expect(await usages({ prompt: PROMPTS })).toEqual([]);
-    expect(await usages(ASKED)).toEqual([{ prompt_tokens: 1, completion_tokens: 2 }]);
+    expect(await usages(ASKED)).toEqual([{ prompt_tokens: 1, completion_tokens: 2, total_tokens: 3 }]);
     expect(await usages({ ...ASKED, prompt: PROMPTS })).toEqual([
       { prompt_tokens: 3, completion_tokens: 6, total_tokens: 9 },
     ]);
@@ -178,9 +181,9 @@ describe('a completions stream', () => {
     const masked = text.replaceAll(/cmpl-[0-9a-f-]+/g, 'ID').replaceAll(/"created":\d+/g, '"created":0');
     const frame = (choice: string) =>
       `data: {"id":"ID","choices":[${choice}],"created":0,"model":"m",` +
-      '"system_fingerprint":null,"object":"text_completion","usage":null}\n\n';
+      '"object":"text_completion","usage":null}\n\n';
     expect(masked).toBe(
-      `${frame('{"text":"x","index":0}')}${frame('{"text":"","index":0,"finish_reason":"stop"}')}data: [DONE]\n\n`,
+      `${frame('{"text":"x","index":0,"logprobs":null}')}${frame('{"text":"","index":0,"logprobs":null,"finish_reason":"stop"}')}data: [DONE]\n\n`,
     );
   });
 

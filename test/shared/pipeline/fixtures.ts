@@ -132,6 +132,7 @@ export function preprocessNow(asked: GenerationRequest, served: RoutableModel, l
 
 export const idleMeter: RequestMeter = {
   promptTokens: () => {},
+  promptEstimate: () => {},
   cachedTokens: () => {},
   servedBy: () => {},
   moved: () => {},

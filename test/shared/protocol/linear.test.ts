@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { SseParser } from '../../../shared/engines/http/exchange.ts';
+import { SseParser } from '../../../shared/engines/http/sse-parser.ts';
 import { JsonReader } from '../../../shared/protocol/json/json-reader.ts';
 import { repairJson } from '../../../shared/protocol/json/json-scan.ts';
 import { scanTokenizerJson } from '../../../shared/tokens/bpe/build-tables.ts';

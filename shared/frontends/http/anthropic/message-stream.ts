@@ -38,33 +38,25 @@ const SIGNATURE_DELTA = '{"type":"signature_delta","signature":"erased"}';
 const PING_FRAME = eventFrame('ping', '{"type":"ping"}');
 const STOP_FRAME = eventFrame('message_stop', '{"type":"message_stop"}');
 
-/** What the message's numbers come from. */
-export interface MessageCounts {
-  /** Counts of the request under way. */
-  readonly running: RunningUsage;
-  /** Stands in for a prompt that only a worker could count. */
-  readonly estimate: () => number;
-}
-
 /** Encodes one request as a Messages stream. A message has no place for what workers and engines tell of themselves. */
 export class MessageStream extends StreamSink {
   readonly #blocks: BlockEvents;
   readonly #names: WireNames;
   readonly #requestId: string;
-  readonly #counts: MessageCounts;
+  readonly #running: RunningUsage;
   readonly #stopSequences: readonly string[];
   #bodies: ChatBodyReader | undefined;
   #stop: MessageStop = END_OF_TURN;
   #isStarted = false;
 
-  constructor(inference: Inference, request: GenerationRequest, names: WireNames, counts: MessageCounts) {
+  constructor(inference: Inference, request: GenerationRequest, names: WireNames, running: RunningUsage) {
     // A stream that has to begin before its first event begins with comments: `ping` belongs inside of a message.
     const requestId = anthropicRequestId(request.id);
     super(inference, requestIdHeader(requestId), () => (this.#isStarted ? PING_FRAME : COMMENT_FRAME));
     this.#blocks = new BlockEvents(this.out);
     this.#names = names;
     this.#requestId = requestId;
-    this.#counts = counts;
+    this.#running = running;
     this.#stopSequences = request.stop.stop ?? [];
     if (request.annotations.includes('request_id')) {
       this.out.annotate(annotationFrame('request_id', JSON.stringify(request.id)));
@@ -112,7 +104,7 @@ export class MessageStream extends StreamSink {
     this.close();
     this.#blocks.close();
     const { stop_reason, stop_sequence } = this.#stop;
-    const delta = { type: 'message_delta', delta: { stop_reason, stop_sequence }, usage: this.#usageBody(usage) };
+    const delta = { type: 'message_delta', delta: { stop_reason, stop_sequence }, usage: messageUsage(usage) };
     this.out.write(eventFrame('message_delta', JSON.stringify(delta)));
     this.out.close(STOP_FRAME);
     this.inference.succeed(usage);
@@ -130,14 +122,10 @@ export class MessageStream extends StreamSink {
 
   #start(): void {
     this.#isStarted = true;
-    const usage = this.#usageBody({ ...this.#counts.running.usage, completionTokens: 0 });
+    const usage = messageUsage({ ...this.#running.usage, completionTokens: 0 });
     const message = messageBody(this.#names, [], undefined, usage);
     this.out.write(eventFrame('message_start', JSON.stringify({ type: 'message_start', message })));
     this.out.write(PING_FRAME);
-  }
-
-  #usageBody(usage: Usage): object {
-    return messageUsage(usage, this.#counts.estimate);
   }
 }
 

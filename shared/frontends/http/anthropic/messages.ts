@@ -4,7 +4,7 @@ import {
   countTokensSchema,
   decodeCountTokens,
   decodeMessages,
-  estimateTokens,
+  estimatePromptTokens,
   type GenerationRequest,
   ignoredKeyLabels,
   MESSAGES_KEYS,
@@ -52,10 +52,9 @@ const serveMessages = serveInference({
     requireChatModel(inference, body.model);
     const names = namesOf(inference, request.stream, `msg_${request.id.replaceAll('-', '')}`, primaryName);
     const running = new RunningUsage(meter, request);
-    const estimate = (): number => estimateTokens(body);
     const sink = request.stream
-      ? new MessageStream(inference, request, names, { running, estimate })
-      : new Message(inference, request, names, estimate);
+      ? new MessageStream(inference, request, names, running)
+      : new Message(inference, request, names);
     generate(inference, request, sink, { meter: running });
   },
   refuse: (inference, error) => {
@@ -85,7 +84,7 @@ async function serveCountTokens(deps: HttpAppDeps, exchange: HttpExchange): Prom
   const request = decodeCountTokens(body, decodeContext({ deps, exchange }), decodeOptions(deps, body.model));
   const counted = await deps.pipeline.countTokens(request);
   const headers = requestIdHeader(newRequestId(deps.random));
-  sendJson(exchange, 200, { input_tokens: counted ?? estimateTokens(body) }, headers);
+  sendJson(exchange, 200, { input_tokens: counted ?? estimatePromptTokens(request.prompt) }, headers);
 }
 
 export const countTokens: BodyRoute = {
@@ -119,19 +118,16 @@ type Block =
 class Message extends WholeSink {
   readonly #names: WireNames;
   readonly #requestId: string;
-  readonly #estimate: () => number;
   readonly #stopSequences: readonly string[];
   readonly #blocks: Block[] = [];
   #bodies: ChatBodyReader | undefined;
   #stop: MessageStop = END_OF_TURN;
   protected hasOutput = false;
 
-  /** @param estimate stands in for a prompt that only a worker could count */
-  constructor(inference: Inference, request: GenerationRequest, names: WireNames, estimate: () => number) {
+  constructor(inference: Inference, request: GenerationRequest, names: WireNames) {
     super(inference);
     this.#names = names;
     this.#requestId = anthropicRequestId(request.id);
-    this.#estimate = estimate;
     this.#stopSequences = request.stop.stop ?? [];
   }
 
@@ -170,7 +166,7 @@ class Message extends WholeSink {
   protected write(usage: Usage): Promise<void> | undefined {
     this.#bodies?.end();
     const content = this.#blocks.length === 0 ? [EMPTY_TEXT] : this.#blocks.map(blockBody);
-    const body = messageBody(this.#names, content, this.#stop, messageUsage(usage, this.#estimate));
+    const body = messageBody(this.#names, content, this.#stop, messageUsage(usage));
     return sendObject(this.inference, body, [], requestIdHeader(this.#requestId));
   }
 

@@ -32,14 +32,11 @@ export function messageStop({ reason, stopReason }: TextFinish, stopSequences: r
   return { stop_reason: STOP_REASONS[reason], stop_sequence: null };
 }
 
-/**
- * `usage` of a message. `estimate` stands in for a prompt that nobody counted:
- * that of a worker which takes text and reports no usage.
- */
-export function messageUsage(usage: Usage, estimate: () => number): object {
+/** `usage` of a message. */
+export function messageUsage(usage: Usage): object {
   const cached = usage.hidesCache === true ? 0 : (usage.cachedTokens ?? 0);
   return {
-    input_tokens: usage.promptTokens > 0 ? usage.promptTokens - cached : estimate(),
+    input_tokens: usage.promptTokens - cached,
     output_tokens: usage.completionTokens,
     cache_creation_input_tokens: 0,
     cache_read_input_tokens: cached,

@@ -56,9 +56,10 @@ export class ChatBodyReader {
       this.#calls.flush();
       this.#sink.reasoning(choice, reasoning);
     }
-    if (typeof said.content === 'string' && said.content !== '') {
+    for (const text of [said.content, said.refusal]) {
+      if (typeof text !== 'string' || text === '') continue;
       this.#calls.flush();
-      this.#sink.text(choice, said.content, 0);
+      this.#sink.text(choice, text, 0);
     }
     if (!Array.isArray(said.tool_calls)) return;
     for (const [at, call] of said.tool_calls.entries()) if (isRecord(call)) this.#readCall(call, choice, at);

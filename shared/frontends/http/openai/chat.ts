@@ -6,6 +6,7 @@ import { chatLogprobs, type SaidCall, wholeChatLogprobs } from './choices.ts';
 import { DispatchEvents } from './dispatch-events.ts';
 import { generateAnswer } from './text-answer.ts';
 import { PromptStream, type TextDialect } from './text-stream.ts';
+import { withReasoningField } from './wire.ts';
 
 /** `POST /v1/chat/completions`. */
 const serveChat = serveInference({
@@ -35,7 +36,6 @@ const CHAT: TextDialect = {
   object: 'chat.completion',
   chunkFields: '"object":"chat.completion.chunk"',
   alwaysHasUsage: false,
-  extra: {},
   stream: (...parts) => new ChatStream(...parts),
   choiceBody: ({ text, reasoning, tools, finish, logprobs }, index, { deps }) => ({
     index,
@@ -77,6 +77,10 @@ class ChatStream extends PromptStream {
     this.#dispatch?.callArguments(choice, text);
     if (this.#hasRole[choice] !== true) this.#writeRole(choice, 'null');
     this.#writeDelta(choice, `{"tool_calls":[{"index":${index},"function":{"arguments":${JSON.stringify(text)}}}]}`);
+  }
+
+  protected override shown(body: unknown): unknown {
+    return withReasoningField(body, this.batch.inference.deps.settings.reasoningField);
   }
 
   protected begin(choice: number, text: string, isLast: boolean): string {

@@ -1,6 +1,6 @@
 import { type FinishReason, LazyList, type NamedLogprob, type TokenLogprob } from '../../../protocol/index.ts';
 import { isRecord } from '../../../records/index.ts';
-import { type WireNames, withFirstChoice, withWireNames } from './wire.ts';
+import { type WireNames, withFirstChoice } from './wire.ts';
 
 /** A tool call of a whole answer as it grows. */
 export interface SaidCall {
@@ -59,12 +59,12 @@ export class BodyFold {
     for (const choice of choices) if (isRecord(choice)) this.#addChoice(choice);
   }
 
-  /** The object of all that was added. */
-  whole(names: WireNames): object {
-    this.#folded.object = this.#object;
-    const choices = this.#choices.sort((a, b) => Number(a.index) - Number(b.index));
-    this.#folded.choices = this.#object === 'chat.completion' ? choices.map(withEveryKey) : choices;
-    return withWireNames(this.#folded, names) as object; // of an object
+  /** The object of all that was added. @param reasoningField what its reasoning is called */
+  whole({ id, created, model }: WireNames, usage: object, reasoningField: string): object {
+    const sorted = this.#choices.sort((a, b) => Number(a.index) - Number(b.index));
+    const isChat = this.#object === 'chat.completion';
+    const choices = isChat ? sorted.map((choice) => withEveryKey(choice, reasoningField)) : sorted;
+    return { ...this.#folded, id, object: this.#object, created, model, choices, usage };
   }
 
   #addChoice(choice: Body): void {
@@ -83,9 +83,20 @@ export class BodyFold {
 }
 
 /** A choice of a chat has these keys whether or not the worker had anything to say under them. */
-function withEveryKey({ message, ...rest }: Body): Body {
-  const said = isRecord(message) ? { message: { refusal: null, ...message } } : {};
-  return { finish_reason: null, logprobs: null, ...rest, ...said };
+function withEveryKey({ message, ...rest }: Body, reasoningField: string): Body {
+  const { reasoning_content: reasoning, content, ...said } = isRecord(message) ? message : {};
+  return {
+    finish_reason: null,
+    logprobs: null,
+    ...rest,
+    message: {
+      role: 'assistant',
+      content: content === undefined || content === '' ? null : content,
+      refusal: null,
+      ...(reasoning === undefined ? {} : { [reasoningField]: reasoning }),
+      ...said,
+    },
+  };
 }
 
 /** Adds `from` to `into`: text grows, lists of tool calls merge by index, other values replace. */
@@ -100,8 +111,8 @@ function merge(into: Body, from: Body): void {
       into[key] = known + value;
     } else if (isRecord(known) && isRecord(value)) {
       merge(known, value);
-    } else if (key === 'content' && Array.isArray(known) && Array.isArray(value)) {
-      for (const one of value) known.push(one); // log probabilities
+    } else if (Array.isArray(known) && Array.isArray(value)) {
+      for (const one of value) known.push(one); // log probabilities, and lists of the worker's own
     } else {
       into[key] = value;
     }

@@ -51,14 +51,13 @@ async function echoedTexts(
 const COMPLETIONS: TextDialect = {
   idPrefix: 'cmpl-',
   object: 'text_completion',
-  chunkFields: '"system_fingerprint":null,"object":"text_completion"',
+  chunkFields: '"object":"text_completion"',
   alwaysHasUsage: true,
-  extra: { system_fingerprint: null },
   stream: (...parts) => new CompletionStream(...parts),
   choiceBody: ({ text, finish, logprobs }, index) => ({
     text,
     index,
-    ...(logprobs.length === 0 ? {} : { logprobs: wholeCompletionLogprobs(logprobs) }),
+    logprobs: logprobs.length === 0 ? null : wholeCompletionLogprobs(logprobs),
     ...(finish === null ? {} : { finish_reason: finish }),
   }),
 };
@@ -84,7 +83,7 @@ class CompletionStream extends PromptStream {
   }
 
   protected around(choice: number): readonly [head: string, tail: string] {
-    return ['{"text":', `,"index":${choice}}`];
+    return ['{"text":', `,"index":${choice},"logprobs":null}`];
   }
 
   protected choiceText(
@@ -93,7 +92,7 @@ class CompletionStream extends PromptStream {
     logprobs: readonly TokenLogprob[],
     reason: FinishReason | null,
   ): string {
-    const told = logprobs.length === 0 ? '' : `,"logprobs":${JSON.stringify(completionLogprobs(logprobs))}`;
+    const told = `,"logprobs":${logprobs.length === 0 ? 'null' : JSON.stringify(completionLogprobs(logprobs))}`;
     const ending = reason === null ? '' : `,"finish_reason":"${reason}"`;
     return `{"text":${JSON.stringify(text)},"index":${choice}${told}${ending}}`;
   }

@@ -48,6 +48,11 @@ export class RunningUsage implements RequestMeter {
     this.#meter.promptTokens(count);
   }
 
+  promptEstimate(count: number): void {
+    this.#promptTokens ||= count;
+    this.#meter.promptEstimate(count);
+  }
+
   cachedTokens(count: number): void {
     this.#cachedTokens = count;
     this.#meter.cachedTokens(count);
@@ -67,6 +72,7 @@ export class RunningUsage implements RequestMeter {
   }
 
   piece(): void {
+    this.#completionTokens++; // until the worker says how many it holds
     this.#meter.piece();
   }
 

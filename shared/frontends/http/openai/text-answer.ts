@@ -78,13 +78,13 @@ class TextObject extends WholeSink {
   protected write(usage: Usage, finished: boolean): Promise<void> | undefined {
     const { inference, bodies } = this;
     if (!bodies.isEmpty) {
-      if (this.#prompts.length > 1) bodies.add({ usage: usageBody(usage) }); // each worker counted its own prompt
-      return sendObject(inference, bodies.whole(this.#names));
+      const { reasoningField } = inference.deps.settings;
+      return sendObject(inference, bodies.whole(this.#names, usageBody(usage), reasoningField));
     }
     const { id, created, model } = this.#names;
-    const { extra, object } = this.answer.dialect;
+    const { object } = this.answer.dialect;
     const choices = this.#prompts.flatMap((prompt) => prompt.choiceBodies());
-    const whole = { id, choices, created, model, ...extra, object, ...(finished && { usage: usageBody(usage) }) };
+    const whole = { id, choices, created, model, object, ...(finished && { usage: usageBody(usage) }) };
     return sendObject(inference, whole, this.#prompts[0]?.nvextPieces());
   }
 }

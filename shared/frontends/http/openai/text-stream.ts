@@ -7,22 +7,13 @@ import type {
   TokenLogprob,
   Usage,
 } from '../../../protocol/index.ts';
+import { isRecord, type UnknownRecord } from '../../../records/index.ts';
 import type { Inference } from '../serve-inference.ts';
 import { BatchPart, BatchUsage, isAscii, type SseStream, StreamSink } from '../sinks/dialect-sink.ts';
 import type { SaidChoice } from './choices.ts';
 import { NvextFields } from './nvext.ts';
 import type { RunningUsage } from './running-usage.ts';
-import {
-  annotationFrame,
-  hasUsage,
-  namesOf,
-  preprocessorFrame,
-  usageBody,
-  type WireNames,
-  withFirstChoice,
-  withoutUsage,
-  withWireNames,
-} from './wire.ts';
+import { annotationFrame, namesOf, preprocessorFrame, usageBody, type WireNames, withFirstChoice } from './wire.ts';
 
 /** What tells chats and completions apart. */
 export interface TextDialect {
@@ -35,8 +26,6 @@ export interface TextDialect {
   /** Chunks say `usage: null` whether or not usage was asked for. */
   readonly alwaysHasUsage: boolean;
   stream(batch: TextStream, index: number, running: RunningUsage | undefined): PromptStream;
-  /** What a whole answer has besides, in front of its `object`. */
-  readonly extra: object;
   /** An entry of the `choices` of a whole answer. */
   choiceBody(choice: SaidChoice, index: number, inference: Inference): object;
 }
@@ -106,19 +95,16 @@ export abstract class PromptStream extends BatchPart<TextStream> {
   readonly #chunks: Chunks;
   readonly #nvext: NvextFields | undefined;
   readonly #firstChoice: number;
-  readonly #showsWorkerUsage: boolean;
   /** Present with continuous usage. */
   readonly #running: RunningUsage | undefined;
   /** Chunks of text alone can be put together from constants. */
   #isPlain: boolean;
   #sawBody = false;
-  /** A chunk of the worker's own has told it. */
-  #hasToldUsage = false;
 
   constructor(batch: TextStream, index: number, running: RunningUsage | undefined) {
     super(batch);
     const { inference, answer, names, out } = batch;
-    const { requests, choicesPerPrompt, includesUsage, dialect } = answer;
+    const { requests, choicesPerPrompt, dialect } = answer;
     const request = requests[index]!; // the caller counts over the same array
     const isAlone = requests.length === 1;
     this.index = index;
@@ -127,7 +113,6 @@ export abstract class PromptStream extends BatchPart<TextStream> {
     this.#firstChoice = index * choicesPerPrompt;
     this.#chunks = new Chunks(this.#names, answer, (choice) => this.around(this.#firstChoice + choice));
     this.#nvext = NvextFields.for(request, inference);
-    this.#showsWorkerUsage = includesUsage && isAlone; // of several prompts the client reads one sum instead
     this.#running = running;
     this.#isPlain = running === undefined && this.#nvext?.variesByChunk !== true;
   }
@@ -169,22 +154,24 @@ export abstract class PromptStream extends BatchPart<TextStream> {
 
   override body(body: unknown): void {
     this.#sawBody = true;
-    const shown = this.#showsWorkerUsage ? body : withoutUsage(body);
-    if (shown === undefined) return;
-    this.#hasToldUsage ||= hasUsage(shown);
-    const named = withWireNames(withFirstChoice(shown, this.#firstChoice), this.#names);
-    this.out.write(`data: ${JSON.stringify(named)}\n\n`);
+    const placed = this.shown(withFirstChoice(body, this.#firstChoice));
+    if (isRecord(placed) && Array.isArray(placed.choices) && placed.choices.length > 0)
+      this.out.write(this.#chunks.body(placed, this.#running && (placed.usage ?? usageBody(this.#running.usage))));
   }
 
   end(usage: Usage, finished: boolean): void {
     if (this.#nvext?.hasEngineData === true)
       this.writeChoice(this.choiceText(this.#firstChoice, '', NO_LOGPROBS, null));
-    const isKnown = this.#sawBody ? usage.promptTokens > 0 : finished; // where a worker counts, it may have said nothing
-    this.batch.promptEnded(usage, isKnown && !this.#hasToldUsage);
+    this.batch.promptEnded(usage, this.#sawBody || finished);
   }
 
   /** Text of a choice is about to be written: writes what stands before it. Returns the text that is shown. */
   protected abstract begin(choice: number, text: string, isLast: boolean): string;
+  /** A worker's own chunk as this dialect has it. */
+  protected shown(body: unknown): unknown {
+    return body;
+  }
+
   /** The JSON text of a choice that has said nothing yet. */
   protected abstract opening(choice: number): string;
   /** The JSON text of a choice in two pieces, around a text that comes with nothing else. */
@@ -263,6 +250,16 @@ class Chunks {
     const told = usage === undefined ? this.#plainUsage : `,"usage":${usage}`;
     this.#start ??= startOf(this.#names);
     return `${this.#start}${choice}${this.#identity}${told}${nvext}}\n\n`;
+  }
+
+  /** A chunk of a worker's own, in the published shape but for its names. @param running continuous usage */
+  body({ choices, usage: _usage, ...own }: UnknownRecord, running: unknown): string {
+    this.#start ??= startOf(this.#names);
+    const list = JSON.stringify(choices).slice(1, -1);
+    const { id: _id, created: _created, model: _model, object: _object, ...rest } = own;
+    const more = JSON.stringify(rest).slice(1, -1);
+    const told = running === undefined ? this.#plainUsage : `,"usage":${JSON.stringify(running)}`;
+    return `${this.#start}${list}${this.#identity}${told}${more === '' ? '' : `,${more}`}}\n\n`;
   }
 
   #open(choice: number): { readonly head: string; readonly tail: string } {

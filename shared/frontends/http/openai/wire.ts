@@ -68,12 +68,6 @@ export function usageBody(usage: Usage): Readonly<Record<string, unknown>> {
   };
 }
 
-/** A worker's own chunk under the response's names: clients must not see the worker's ids or file names. */
-export function withWireNames(body: unknown, names: WireNames): unknown {
-  if (!isRecord(body)) return body;
-  return { ...body, id: names.id, created: names.created, model: names.model };
-}
-
 /** A worker's own chunk of one prompt, with the choices where they stand in the whole batch. */
 export function withFirstChoice(body: unknown, firstChoice: number): unknown {
   if (firstChoice === 0 || !isRecord(body)) return body;
@@ -83,18 +77,16 @@ export function withFirstChoice(body: unknown, firstChoice: number): unknown {
   return { ...body, choices: moved };
 }
 
-/**
- * A worker's own chunk as a client sees it that did not ask for usage: without it, and undefined where the chunk says
- * nothing else. Workers are always asked, since metrics and other dialects count by it.
- */
-export function withoutUsage(body: unknown): unknown {
-  if (!isRecord(body) || !('usage' in body)) return body;
-  const { usage, ...rest } = body;
-  const isOnlyUsage = isRecord(usage) && Array.isArray(body.choices) && body.choices.length === 0;
-  return isOnlyUsage ? undefined : rest;
+/** A worker's own chunk whose reasoning stands under the name that this deployment has for it. */
+export function withReasoningField(body: unknown, field: string): unknown {
+  if (field === REASONING_FIELD || !isRecord(body) || !Array.isArray(body.choices)) return body;
+  const choices = body.choices.map((choice: unknown) => {
+    if (!isRecord(choice) || !isRecord(choice.delta) || !(REASONING_FIELD in choice.delta)) return choice;
+    const { [REASONING_FIELD]: reasoning, ...delta } = choice.delta;
+    return { ...choice, delta: { ...delta, [field]: reasoning } };
+  });
+  return { ...body, choices };
 }
 
-/** Whether a worker's own chunk tells what the answer has used. */
-export function hasUsage(body: unknown): boolean {
-  return isRecord(body) && isRecord(body.usage);
-}
+/** What reasoning is called in chunks of workers. */
+const REASONING_FIELD = 'reasoning_content';

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { SseParser } from '../../../../shared/engines/http/exchange.ts';
+import { SseParser } from '../../../../shared/engines/http/sse-parser.ts';
 
 function parse(chunks: readonly Uint8Array[]): string[] {
   const events: string[] = [];

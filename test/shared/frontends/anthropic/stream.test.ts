@@ -108,7 +108,8 @@ describe('a Messages stream', () => {
   });
 
   it('reads the chunks of a worker that takes bodies untouched, and guesses its prompt until it is told', async () => {
-    const pipeline = new ScriptedPipeline([servedModel('m')]).onGenerate(({ sink }) => {
+    const pipeline = new ScriptedPipeline([servedModel('m')]).onGenerate(({ sink, options }) => {
+      options.meter.promptEstimate(10);
       const chunk = (delta: object, finish_reason: string | null = null) =>
         tell(sink, { kind: 'body', body: { choices: [{ index: 0, delta, finish_reason }] } });
       chunk({ role: 'assistant', content: 'He' });
@@ -129,7 +130,7 @@ describe('a Messages stream', () => {
       'message_stop',
     ]);
     const started = (dataOf(seen[0]).message as JsonObject).usage as JsonObject;
-    expect(started.input_tokens).toBe(10); // 24 + 'user' + 'hi' = 30 bytes
+    expect(started.input_tokens).toBe(10);
     expect(dataOf(seen.at(-2)).usage).toMatchObject({ input_tokens: 9, output_tokens: 2 });
   });
 

@@ -111,7 +111,7 @@ describe('a worker that speaks of what nobody asked for', () => {
     ['a choice with no number', { choices: [{ index: 'x' }] }],
     ['a tool call', { choices: [{ index: 0, delta: { tool_calls: [{ index: 2_000_000_000 }] } }] }],
   ])('fails its request: %s', async (_what, body) => {
-    const { plane, sink } = start();
+    const { plane, sink } = start({ prompt: { kind: 'chat', messages: [] } });
     (await plane.seen(1)).sink.output({ body });
     expect(sink.failure).toMatchObject({ code: 'bad_worker_response' });
   });

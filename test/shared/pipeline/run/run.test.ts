@@ -433,16 +433,17 @@ describe('a worker that takes the body untouched', () => {
     });
     expect(sink.ended).toBeUndefined();
     call.sink.end();
-    expect(sink.events.map(({ kind }) => kind)).toEqual(['body', 'body', 'body']);
+    expect(sink.events.map(({ kind }) => kind)).toEqual(['body', 'body']);
+    expect(sink.ended?.usage).toMatchObject({ promptTokens: 3, completionTokens: 1 });
     expect([sink.ended?.finished, call.log]).toEqual([true, []]);
   });
 
-  it('fails with the finish reason error, and has its other words passed on', async () => {
+  it.each(['error', 'abort', 'tired'])('fails with the finish reason %s', async (finish_reason) => {
     const { plane, sink } = start({ body: { model: 'letters' } });
     const call = await plane.seen(1);
-    call.sink.output({ body: { choices: [{ index: 0, delta: {}, finish_reason: 'function_call' }] } });
+    call.sink.output({ body: { choices: [{ index: 0, text: 'a' }] } });
     expect(sink.events).toHaveLength(1);
-    call.sink.output({ body: { choices: [{ index: 0, delta: {}, finish_reason: 'error' }] } });
+    call.sink.output({ body: { choices: [{ index: 0, text: '', finish_reason }] } });
     expect([sink.events.length, sink.failure?.code, call.log]).toEqual([1, 'internal_error', ['kill']]);
   });
 });

@@ -1,0 +1,235 @@
+import { workerError } from '../../../errors/index.ts';
+import { isRecord, type UnknownRecord } from '../../../records/index.ts';
+import { JsonEnd } from './json-end.ts';
+
+/** Calls of one choice: more than any answer has, and few enough to look through. */
+const CALLS_MAX = 1024;
+
+/** An entry of `delta.tool_calls` as it is published. */
+export interface CallDelta {
+  readonly index: number;
+  readonly id?: string;
+  readonly type?: 'function';
+  readonly function: { readonly name?: string; readonly arguments: string };
+}
+
+/** A piece of a call as its worker sent it. */
+interface Piece {
+  /** The worker's own number of the call. */
+  readonly theirs: number | undefined;
+  readonly id: string;
+  readonly name: string;
+  readonly text: string;
+}
+
+interface Call {
+  readonly index: number;
+  readonly theirs: number | undefined;
+  theirId: string;
+  name: string;
+  /** The client knows it by name. */
+  isTold: boolean;
+  /** Arguments that wait: for the name, or for their end where they are a string that holds an object. */
+  held: string;
+  /** All of the arguments so far stand in `held`. */
+  isHeldToEnd: boolean;
+  readonly end: JsonEnd;
+  /** All arguments so far. */
+  text: string;
+}
+
+export interface CallRules {
+  /** Names of the tools that the client offers. */
+  readonly toolNames: ReadonlySet<string>;
+  /** Calls that the client takes; those beyond are left out. */
+  readonly callsMax: number;
+  /** An id for the call of that number, where its worker gave none. */
+  idOf(index: number): string;
+}
+
+/**
+ * Puts the pieces of the tool calls of one choice in the published shape: each call under a number and an id of its own, with its
+ * id and name first and once. Workers give several calls one number or none, say ids in the first piece, in every piece or
+ * never, and names again, or in pieces.
+ *
+ * | Piece | goes to |
+ * |---|---|
+ * | with the id of a known call | that call |
+ * | with another id, and a name | a new call, unless the one at its place has the same name and is not whole |
+ * | with a name and no id | the call at its place that has no arguments yet, or the same name and is not whole; else a new one |
+ * | without a name | the call at its place, or the last one |
+ */
+export class BodyCalls {
+  readonly #rules: CallRules;
+  readonly #calls: Call[] = [];
+  /** The calls that the last list of several spoke of, by their place in it. */
+  #places: Call[] = [];
+  #out: CallDelta[] = [];
+  #orphans = '';
+
+  constructor(rules: CallRules) {
+    this.#rules = rules;
+  }
+
+  get isEmpty(): boolean {
+    return this.#calls.every(({ name }) => name === '');
+  }
+
+  /** After the end: arguments of calls that were never named, which are shown as text. */
+  get orphans(): string {
+    return this.#orphans;
+  }
+
+  /** @throws ServeError `bad_worker_response` for more calls than any answer has */
+  read(parts: readonly unknown[]): readonly CallDelta[] {
+    this.#out = [];
+    const places: Call[] = [];
+    for (const [at, part] of parts.entries()) {
+      if (isRecord(part)) places.push(this.#read(pieceOf(part), parts.length > 1 ? at : undefined));
+    }
+    if (places.length > 1) this.#places = places;
+    return this.#out;
+  }
+
+  /**
+   * No more comes for any call so far.
+   * @param isCut the choice ended at its length: what is missing is not made up
+   */
+  end(isCut: boolean): readonly CallDelta[] {
+    this.#out = [];
+    for (const call of this.#calls) {
+      const wasHeld = call.isHeldToEnd;
+      call.isHeldToEnd = false;
+      const rest = wasHeld ? objectInString(call.held) : call.held;
+      call.held = '';
+      if (call.name === '') {
+        this.#orphans += call.text;
+        continue;
+      }
+      const isEmpty = call.text.trim() === '' && !isCut;
+      this.#tell(call, isEmpty ? '{}' : rest);
+      if (isEmpty) call.text = '{}';
+    }
+    return this.#out;
+  }
+
+  #read(piece: Piece, at: number | undefined): Call {
+    const known = this.#at(piece, at);
+    const call = known === undefined || this.#beginsAnother(piece, known) ? this.#begin(piece) : known;
+    if (call === known) this.#goOn(call, piece);
+    this.#grow(call, piece.text, call === known);
+    return call;
+  }
+
+  /** The call that a piece would go on with. */
+  #at({ theirs, id }: Piece, at: number | undefined): Call | undefined {
+    const named = id === '' ? undefined : this.#calls.find(({ theirId }) => theirId === id);
+    if (named !== undefined && (theirs === undefined || named.theirs === undefined || named.theirs === theirs)) {
+      return named;
+    }
+    if (theirs !== undefined) return this.#calls.findLast((call) => call.theirs === theirs);
+    return at === undefined ? this.#calls.at(-1) : this.#places[at];
+  }
+
+  #beginsAnother({ id, name, text }: Piece, known: Call): boolean {
+    const isWhole = known.end.isOver;
+    if (name === '') return id !== '' && known.theirId !== '' && id !== known.theirId && isWhole;
+    const isSame = name === known.name;
+    if (id !== '' && id === known.theirId) return isWhole && !isSame;
+    if (id !== '' && known.theirId !== '') return !(isSame && known.text !== '' && !isWhole);
+    if (isWhole) return !(isSame && text.trim() === '');
+    if (known.text !== '') return !isSame;
+    const { toolNames } = this.#rules;
+    return !isSame && toolNames.has(known.name) && toolNames.has(name) && !toolNames.has(known.name + name);
+  }
+
+  #begin({ theirs, id, name }: Piece): Call {
+    if (this.#calls.length >= CALLS_MAX) throw workerError('BackendProtocol', `more than ${CALLS_MAX} tool calls`);
+    const index = this.#calls.length;
+    const isKnownId = this.#calls.some(({ theirId }) => theirId === id); // of another call
+    const call: Call = {
+      index,
+      theirs,
+      theirId: isKnownId ? '' : id,
+      name,
+      isTold: false,
+      held: '',
+      isHeldToEnd: false,
+      end: new JsonEnd(),
+      text: '',
+    };
+    for (const open of this.#calls) if (!open.isTold && open.name !== '') this.#tell(open, '');
+    this.#calls.push(call);
+    if (this.#isWholeName(name)) this.#tell(call, '');
+    return call;
+  }
+
+  /** Takes what a later piece says of the call itself. */
+  #goOn(call: Call, { id, name }: Piece): void {
+    if (call.isTold) return;
+    if (call.theirId === '') call.theirId = id;
+    if (name !== '' && name !== call.name) call.name += name;
+    if (this.#isWholeName(call.name)) this.#tell(call, '');
+  }
+
+  /** No tool has a longer name that begins so. */
+  #isWholeName(name: string): boolean {
+    const { toolNames } = this.#rules;
+    if (!toolNames.has(name)) return false;
+    for (const other of toolNames) if (other !== name && other.startsWith(name)) return false;
+    return true;
+  }
+
+  #grow(call: Call, text: string, isKnown: boolean): void {
+    if (text === '') return;
+    if (isKnown && call.end.isOver && (text === call.text || text.trim() === '')) return; // the whole call once more
+    if (call.text === '' && text.trimStart().startsWith('"')) call.isHeldToEnd = true;
+    call.text += text;
+    call.end.push(text);
+    if (call.isHeldToEnd || call.name === '') call.held += text;
+    else this.#tell(call, text);
+  }
+
+  #tell(call: Call, text: string): void {
+    const { index, name, theirId } = call;
+    if (index >= this.#rules.callsMax) return;
+    const told = call.held + text;
+    if (call.isTold) {
+      if (text !== '') this.#out.push({ index, function: { arguments: text } });
+      return;
+    }
+    call.isTold = true;
+    if (!call.isHeldToEnd) call.held = '';
+    const id = theirId === '' ? this.#rules.idOf(index) : theirId;
+    this.#out.push({ index, id, type: 'function', function: { name, arguments: call.isHeldToEnd ? text : told } });
+  }
+}
+
+function pieceOf(part: UnknownRecord): Piece {
+  const called = isRecord(part.function) ? part.function : part;
+  const { index, id } = part;
+  if (Number(index) >= CALLS_MAX)
+    throw workerError('BackendProtocol', `the index of a tool call is none below ${CALLS_MAX}`);
+  return {
+    theirs: Number.isInteger(index) && Number(index) >= 0 ? Number(index) : undefined,
+    id: typeof id === 'string' ? id : typeof id === 'number' ? String(id) : '',
+    name: typeof called.name === 'string' ? called.name : '',
+    text: argumentsText(called.arguments ?? called.parameters ?? called.input),
+  };
+}
+
+function argumentsText(value: unknown): string {
+  if (typeof value === 'string') return value;
+  return value === undefined || value === null ? '' : JSON.stringify(value);
+}
+
+/** A JSON string that holds an object is that object; any other text stays as it is. */
+function objectInString(text: string): string {
+  try {
+    const inner: unknown = JSON.parse(text);
+    if (typeof inner === 'string' && isRecord(JSON.parse(inner))) return inner;
+  } catch {
+    // told as it came
+  }
+  return text;
+}

@@ -1,0 +1,181 @@
+import { workerError } from '../../../errors/index.ts';
+import type { FinishReason } from '../../../protocol/index.ts';
+import { isRecord, type UnknownRecord } from '../../../records/index.ts';
+
+/** What servers call the end of a choice. */
+const FINISHES: ReadonlyMap<string, FinishReason> = new Map([
+  ['stop', 'stop'],
+  ['eos', 'stop'],
+  ['eos_token', 'stop'],
+  ['end_turn', 'stop'],
+  ['stop_sequence', 'stop'],
+  ['complete', 'stop'],
+  ['length', 'length'],
+  ['max_tokens', 'length'],
+  ['max_output_tokens', 'length'],
+  ['model_length', 'length'],
+  ['repetition', 'length'],
+  ['tool_calls', 'tool_calls'],
+  ['tool_use', 'tool_calls'],
+  ['function_call', 'tool_calls'],
+  ['content_filter', 'content_filter'],
+  ['safety', 'content_filter'],
+]);
+
+/**
+ * Why a choice ended, in a worker's words; undefined where it says nothing.
+ * @throws ServeError `internal_error` where it failed, was given up, or ended for a reason that nobody knows: half an answer is none
+ */
+export function finishOf(told: unknown): FinishReason | undefined {
+  const word = isRecord(told) ? told.type : told;
+  if (word === undefined || word === null || word === '' || word === false) return undefined;
+  const known = typeof word === 'string' ? FINISHES.get(word.toLowerCase()) : undefined;
+  if (known !== undefined) return known;
+  const shown = JSON.stringify(word).slice(0, 100);
+  throw workerError('Internal', `the worker ended a choice with the finish reason ${shown}`);
+}
+
+/** What a piece of an answer says. */
+export interface Said {
+  readonly content: string;
+  readonly reasoning: string;
+  readonly refusal: string;
+}
+
+/** Of a delta or a message. Content may come in parts, and reasoning under any of the names that servers have for it. */
+export function saidIn(message: UnknownRecord): Said {
+  const parts = Array.isArray(message.content) ? (message.content as readonly unknown[]) : undefined;
+  const refusal = typeof message.refusal === 'string' ? message.refusal : '';
+  const own = reasoningIn(message);
+  if (parts === undefined) return { content: plainText(message.content), reasoning: own, refusal };
+  const thoughts = parts.filter((part) => isRecord(part) && THOUGHTS.has(part.type));
+  const others = parts.filter((part) => !thoughts.includes(part));
+  return {
+    content: others.map(partText).join(''),
+    reasoning: own || thoughts.map(partText).join(''),
+    refusal,
+  };
+}
+
+const THOUGHTS: ReadonlySet<unknown> = new Set(['thinking', 'reasoning', 'reasoning_text', 'redacted_thinking']);
+
+/** The first of them that says something: servers that write several write the same under each. */
+const REASONING_KEYS = ['reasoning_content', 'reasoning', 'thinking', 'reasoning_details', 'thinking_blocks'] as const;
+
+function reasoningIn(message: UnknownRecord): string {
+  for (const key of REASONING_KEYS) {
+    const text = partText(message[key]);
+    if (text !== '') return text;
+  }
+  return '';
+}
+
+/** Keys that `saidIn` has read. */
+export const SAID_KEYS: ReadonlySet<string> = new Set([
+  'content',
+  'reasoning_content',
+  'reasoning',
+  'thinking',
+  'refusal',
+]);
+
+const TEXT_KEYS = ['text', 'content', 'thinking', 'reasoning', 'summary', 'refusal'] as const;
+const DEPTH_MAX = 4;
+
+/** The text of a part of content, or of a list of them. */
+function partText(part: unknown, depth = 0): string {
+  if (typeof part === 'string') return part;
+  if (depth > DEPTH_MAX) return '';
+  if (Array.isArray(part)) return part.map((each) => partText(each, depth + 1)).join('');
+  if (!isRecord(part)) return '';
+  for (const key of TEXT_KEYS) {
+    const text = partText(part[key], depth + 1);
+    if (text !== '') return text;
+  }
+  return '';
+}
+
+/** What is no text reads as its JSON: some servers hand an answer on that they have parsed. */
+function plainText(content: unknown): string {
+  if (typeof content === 'string') return content;
+  return content === undefined || content === null || content === false ? '' : JSON.stringify(content);
+}
+
+/** Log probabilities of a chat in the published shape; undefined where there are none that can be read. */
+export function chatLogprobs(told: unknown): object | undefined {
+  if (!isRecord(told)) return undefined;
+  const content = Array.isArray(told.content) ? told.content : ofColumns(told);
+  const refusal = Array.isArray(told.refusal) ? told.refusal : undefined;
+  if (content === undefined && refusal === undefined) return undefined;
+  return {
+    content: content?.filter(isRecord).map(entry) ?? null,
+    refusal: refusal?.filter(isRecord).map(entry) ?? null,
+  };
+}
+
+function entry({ token, logprob, bytes, top_logprobs: top, ...more }: UnknownRecord): UnknownRecord {
+  const alternatives = Array.isArray(top) ? top.filter(isRecord) : [];
+  return {
+    ...more,
+    ...named(token, logprob, bytes),
+    top_logprobs: alternatives.map((one) => named(one.token, one.logprob, one.bytes)),
+  };
+}
+
+function named(token: unknown, logprob: unknown, bytes: unknown): UnknownRecord {
+  const isBytes = Array.isArray(bytes) && bytes.every((byte) => Number.isInteger(byte));
+  return { token: plainText(token), logprob: numberOf(logprob), bytes: isBytes ? bytes : null };
+}
+
+/** Minus infinity is no JSON number. */
+function numberOf(value: unknown): number {
+  return typeof value === 'number' && Number.isFinite(value) ? value : -9999;
+}
+
+/** The log probabilities of completions, a list a column, as those of a chat. */
+function ofColumns({
+  tokens,
+  token_logprobs: values,
+  top_logprobs: tops,
+}: UnknownRecord): readonly unknown[] | undefined {
+  if (!Array.isArray(tokens) || !Array.isArray(values)) return undefined;
+  return tokens.map((token: unknown, at) => {
+    const top: unknown = Array.isArray(tops) ? tops[at] : undefined;
+    const others = isRecord(top) ? Object.entries(top).map(([text, logprob]) => ({ token: text, logprob })) : [];
+    return { token, logprob: values[at] as unknown, top_logprobs: others };
+  });
+}
+
+/** Log probabilities of completions in the published shape; undefined where there are none that can be read. */
+export function completionLogprobs(told: unknown): object | undefined {
+  if (!isRecord(told)) return undefined;
+  if (Array.isArray(told.content)) return columnsOf(told.content.filter(isRecord));
+  if (!Array.isArray(told.tokens)) return undefined;
+  const { tokens, token_logprobs: values, top_logprobs: tops, text_offset: offsets } = told;
+  return {
+    tokens: tokens.map(plainText),
+    // Nothing is known of the first token of a prompt that is echoed.
+    token_logprobs: Array.isArray(values)
+      ? values.map((value: unknown) => (value === null ? null : numberOf(value)))
+      : [],
+    top_logprobs: Array.isArray(tops) ? tops.map((top: unknown) => (isRecord(top) ? numbersIn(top) : {})) : [],
+    text_offset: Array.isArray(offsets) ? offsets.filter((offset) => Number.isInteger(offset)) : [],
+  };
+}
+
+function columnsOf(content: readonly UnknownRecord[]): object {
+  const topOf = ({ top_logprobs: top }: UnknownRecord): UnknownRecord =>
+    Object.fromEntries(
+      (Array.isArray(top) ? top : []).filter(isRecord).map((one) => [plainText(one.token), numberOf(one.logprob)]),
+    );
+  return {
+    tokens: content.map(({ token }) => plainText(token)),
+    token_logprobs: content.map(({ logprob }) => numberOf(logprob)),
+    top_logprobs: content.map(topOf),
+    text_offset: [],
+  };
+}
+
+function numbersIn(record: UnknownRecord): UnknownRecord {
+  return Object.fromEntries(Object.entries(record).map(([key, value]) => [key, numberOf(value)]));
+}

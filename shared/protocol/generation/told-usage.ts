@@ -1,0 +1,33 @@
+import { asRecord, isRecord, type UnknownRecord } from '../../records/index.ts';
+import type { CompletionUsage } from './engine-output.ts';
+
+/**
+ * What a body in OpenAI's shape says was used, under any of the names that servers have for it; undefined where it says nothing
+ * that can be read. A number that is not told is 0. The only reader of such usage, whatever dialect the client speaks.
+ */
+export function readUsage({ usage, x_groq: groq, choices }: UnknownRecord): CompletionUsage | undefined {
+  const [first] = Array.isArray(choices) ? (choices as readonly unknown[]) : [];
+  const told = [usage, asRecord(groq)?.usage, asRecord(first)?.usage].find(isRecord);
+  if (told === undefined) return undefined;
+  const prompt = countOf(told.prompt_tokens ?? told.input_tokens);
+  const completion = countOf(told.completion_tokens ?? told.output_tokens);
+  if (prompt === undefined && completion === undefined) return undefined;
+  const promptDetails = asRecord(told.prompt_tokens_details) ?? asRecord(told.input_tokens_details);
+  const details = asRecord(told.completion_tokens_details) ?? asRecord(told.output_tokens_details);
+  const cached = countOf(promptDetails?.cached_tokens ?? told.prompt_cache_hit_tokens ?? told.cached_tokens);
+  const reasoning = countOf(details?.reasoning_tokens);
+  return {
+    prompt_tokens: prompt ?? 0,
+    completion_tokens: completion ?? 0,
+    total_tokens: (prompt ?? 0) + (completion ?? 0),
+    ...(cached === undefined ? {} : { prompt_tokens_details: { cached_tokens: cached } }),
+    ...(reasoning === undefined ? {} : { completion_tokens_details: { reasoning_tokens: reasoning } }),
+  };
+}
+
+/** A number of tokens, which some servers write as text or with a fraction. */
+function countOf(value: unknown): number | undefined {
+  if (typeof value !== 'number' && (typeof value !== 'string' || value.trim() === '')) return undefined;
+  const count = Math.floor(Number(value));
+  return Number.isSafeInteger(count) && count >= 0 ? count : undefined;
+}
