@@ -157,7 +157,9 @@ describe('an engine behind its own server', () => {
     const patience = kind === 'ResponseTimeout' ? { idleTimeoutMs: 150 } : {};
     const { error, outputs, isEnded } = await ask(await started(patience));
     if (what === 'gives a request up') {
-      expect(outputs.at(-1)?.finish_reason).toEqual({ error: 'the engine ended its answer with the finish reason "error"' });
+      expect(outputs.at(-1)?.finish_reason).toEqual({
+        error: 'the engine ended its answer with the finish reason "error"',
+      });
       expect(isEnded).toBe(true);
       return;
     }
