@@ -21,12 +21,18 @@ export const LIMITS = {
     max: 16 * KIBIBYTE * KIBIBYTE,
     beyond: 'the connections with the most of them are closed',
   },
+  grpc_connections: {
+    what: 'Connections of gRPC clients',
+    max: 'STATOR_GRPC_MAX_CONNECTIONS',
+    beyond:
+      'the address with the most of them loses one without a call that was let in; where none can go, the new one is closed',
+  },
   header_lines: { what: 'Header lines of a request', max: 100, code: 'headers_too_large' },
   metadata_headers: { what: 'Metadata headers of a request', max: 64, code: 'headers_too_large' },
   metadata_bytes: { what: 'Bytes of all metadata headers', max: 64 * KIBIBYTE, code: 'headers_too_large' },
   body_bytes: { what: 'Bytes of a body, unpacked', max: 'DYN_HTTP_BODY_LIMIT_MB', code: 'request_too_large' },
   bodies_bytes: {
-    what: 'Bytes of all bodies that are being read',
+    what: 'Bytes of all bodies that are being read, and of messages of gRPC',
     max: 'STATOR_HTTP_BODY_BUDGET_MB',
     code: 'server_overloaded',
   },

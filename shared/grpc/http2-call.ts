@@ -1,7 +1,7 @@
 import { constants, type ServerHttp2Stream } from 'node:http2';
 import type { Clock, Timer } from '../clock/index.ts';
 import { flushAtEndOfTurn } from '../concurrency/index.ts';
-import { MessageFrames } from './message-frames.ts';
+import { MessageIntake, type MessageRoom } from './message-intake.ts';
 import type { CallListener, GrpcCall } from './methods.ts';
 import { deadlineExceeded, GrpcStatus, STATUS, statusMessage, statusOf, timeoutMsOf } from './status.ts';
 
@@ -13,12 +13,25 @@ const JOINED_BYTES_MAX = 16 * 1024;
 /** How long a client may go on after its call is over. */
 const LINGER_MS = 2000;
 const DISCARDED_BYTES_MAX = 4 * 1024 * 1024;
+/** A message that comes more slowly ends its call. */
+const BYTES_A_SECOND_MIN = 16 * 1024;
 
 const HEAD = { ':status': 200, 'content-type': 'application/grpc', 'grpc-accept-encoding': 'identity' } as const;
+
+/** The connection of a call. */
+export interface CallHost {
+  /** Somebody who may asks for its message: its client is let in. */
+  accepted(): void;
+  closed(call: Http2Call): void;
+}
 
 export interface Http2CallOptions {
   readonly clock: Clock;
   readonly messageBytesMax: number;
+  readonly room: MessageRoom;
+  readonly host: CallHost;
+  /** Anybody may call it: nobody is let in by its messages. */
+  readonly isOpenToAll: boolean;
   /** Names and values of the header block, in turn. */
   readonly headers: readonly string[];
   readonly path: string;
@@ -30,14 +43,18 @@ export class Http2Call implements GrpcCall {
   readonly #stream: ServerHttp2Stream;
   readonly #clock: Clock;
   readonly #headers: readonly string[];
-  readonly #frames: MessageFrames;
+  readonly #intake: MessageIntake;
+  readonly #host: CallHost;
+  readonly #isOpenToAll: boolean;
   /** Made when somebody first asks. */
   #closing: AbortController | undefined;
   readonly #timer: Timer | undefined;
   #onMessage: ((message: Buffer | undefined) => void) | undefined;
-  #isReading = false;
+  #isAccepted = false;
+  #hasReceived = false;
+  /** Since when its client is waited for; undefined while it is not, or was not looked at since. */
+  #waitsSinceMs: number | undefined;
   #isDelivering = false;
-  #isHalfClosed = false;
   #hasHead = false;
   #isOver = false;
   /** Ended, and not by who serves it. */
@@ -50,18 +67,26 @@ export class Http2Call implements GrpcCall {
   #pendingBytes = 0;
   #waiters: (() => void)[] = [];
 
-  constructor(stream: ServerHttp2Stream, { clock, messageBytesMax, headers, path }: Http2CallOptions) {
+  constructor(stream: ServerHttp2Stream, options: Http2CallOptions) {
+    const { clock, headers, host, isOpenToAll, messageBytesMax: bytesMax, path, room } = options;
     this.path = path;
     this.#stream = stream;
     this.#clock = clock;
     this.#headers = headers;
-    this.#frames = new MessageFrames(messageBytesMax);
+    this.#host = host;
+    this.#isOpenToAll = isOpenToAll;
+    this.#intake = new MessageIntake(stream, { bytesMax, room, onArrival: () => this.#deliver() });
     stream.on('error', () => {}); // `close` follows, and says as much
     stream.once('close', () => this.#closed());
     const timeout = this.header('grpc-timeout');
     const timeoutMs = timeout === undefined ? undefined : timeoutMsOf(timeout);
-    if (timeoutMs === undefined) return;
-    this.#timer = clock.after(timeoutMs, () => this.#late());
+    if (timeoutMs !== undefined) this.#timer = clock.after(timeoutMs, () => this.#late());
+    this.#settle();
+  }
+
+  /** It was let in, and is under way. */
+  get isAccepted(): boolean {
+    return this.#isAccepted;
   }
 
   get closed(): AbortSignal {
@@ -104,18 +129,30 @@ export class Http2Call implements GrpcCall {
 
   receive(onMessage: (message: Buffer | undefined) => void): void {
     this.#onMessage = onMessage;
-    if (!this.#isReading) {
-      this.#isReading = true;
-      this.#stream.on('data', (chunk: Buffer) => {
-        this.#frames.add(chunk);
-        this.#deliver();
-      });
-      this.#stream.once('end', () => {
-        this.#isHalfClosed = true;
-        this.#deliver();
-      });
+    if (!this.#isAccepted && !this.#isOpenToAll && !this.isOver) {
+      this.#isAccepted = true;
+      this.#host.accepted();
     }
     this.#deliver();
+  }
+
+  /**
+   * Ends the call when its client lets it wait for a message for too long: for its first one, for the rest of one, and where
+   * anybody may call for any. A message that comes has `patienceMs`, and a second more for so many of its bytes.
+   * @returns whether it did
+   */
+  look(nowMs: number, patienceMs: number): boolean {
+    const { isEmpty, isEnded, heldBytes } = this.#intake;
+    const isWaiting = !this.#hasReceived || !isEmpty || this.#isOpenToAll;
+    if (!isWaiting || this.#onMessage === undefined || isEnded || this.isOver) {
+      this.#waitsSinceMs = undefined;
+      return false;
+    }
+    this.#waitsSinceMs ??= nowMs;
+    if (nowMs - this.#waitsSinceMs < patienceMs + (heldBytes / BYTES_A_SECOND_MIN) * 1000) return false;
+    this.end(new GrpcStatus(STATUS.DEADLINE_EXCEEDED, 'The message did not arrive in time'));
+    this.#gone();
+    return true;
   }
 
   /** Hands over what is whole while somebody asks; a loop, since who gets a message may ask for the next at once. */
@@ -127,6 +164,8 @@ export class Http2Call implements GrpcCall {
       if (next === 'none') break;
       const onMessage = this.#onMessage;
       this.#onMessage = undefined;
+      this.#hasReceived = true;
+      this.#waitsSinceMs = undefined;
       try {
         onMessage(next);
       } catch (thrown) {
@@ -134,19 +173,32 @@ export class Http2Call implements GrpcCall {
       }
     }
     this.#isDelivering = false;
-    if (this.#isHalfClosed || this.#isOver) return;
-    if (this.#onMessage === undefined)
-      this.#stream.pause(); // what comes now stays in the client's window
-    else this.#stream.resume();
+    if (this.isOver) {
+      this.#intake.clear();
+      return;
+    }
+    if (this.#onMessage === undefined) this.#intake.pause();
+    else this.#intake.resume();
+    this.#settle();
+  }
+
+  /** Counts what has come and waits; there may be no room for it. */
+  #settle(): void {
+    try {
+      this.#intake.settle();
+    } catch (thrown) {
+      this.end(statusOf(thrown));
+      this.#gone();
+    }
   }
 
   /** The next message; undefined after the last one. */
   #next(): Buffer | undefined | 'none' {
     try {
-      const message = this.#frames.next();
+      const message = this.#intake.next();
       if (message !== undefined) return message;
-      if (!this.#isHalfClosed) return 'none';
-      if (this.#frames.isEmpty) return undefined;
+      if (!this.#intake.isEnded) return 'none';
+      if (this.#intake.isEmpty) return undefined;
       throw new GrpcStatus(STATUS.INTERNAL, 'the stream ends in the middle of a message');
     } catch (thrown) {
       this.end(statusOf(thrown));
@@ -234,20 +286,16 @@ export class Http2Call implements GrpcCall {
   #stopClient(isSilent: boolean): void {
     const stream = this.#stream;
     if (stream.destroyed) return;
-    stream.removeAllListeners('data');
-    if (isSilent) {
-      stream.resume(); // what was not read is discarded
-      return;
-    }
+    stream.resume(); // it ends with what its client says
+    if (isSilent) return;
     let discarded = 0;
     const reset = (): void => stream.close(constants.NGHTTP2_NO_ERROR);
     const timer = this.#clock.after(LINGER_MS, reset);
     stream.once('close', () => timer.cancel());
-    stream.on('data', ({ length }: Buffer) => {
-      discarded += length;
+    this.#intake.discard((bytes) => {
+      discarded += bytes;
       if (discarded > DISCARDED_BYTES_MAX) reset();
     });
-    stream.resume();
   }
 
   #late(): void {
@@ -266,6 +314,7 @@ export class Http2Call implements GrpcCall {
   #over(): void {
     this.#isOver = true;
     this.#timer?.cancel();
+    this.#intake.clear();
     this.#unblocked();
   }
 
@@ -273,6 +322,7 @@ export class Http2Call implements GrpcCall {
     const wasOver = this.#isOver;
     this.#pending = [];
     this.#over();
+    this.#host.closed(this);
     if (!wasOver) this.#gone();
   }
 

@@ -4,6 +4,7 @@
  * a method mean is its service's business.
  */
 export { framed } from './message-frames.ts';
+export { type MessageRoom, OwnRoom } from './message-intake.ts';
 export { decodeMessage, encodeMessage } from './messages/codec.ts';
 export {
   file_grpc_service,
@@ -24,7 +25,7 @@ export {
 export { file_health } from './messages/generated/health_pb.js';
 export { type ModelConfig, ModelConfigSchema } from './messages/generated/model_config_pb.js';
 export { file_router } from './messages/generated/router_pb.js';
-export { type GrpcCall, type GrpcMethod, receiveOne, unary } from './methods.ts';
-export { type GrpcServer, type GrpcServerOptions, type GrpcTls, openGrpcServer } from './server.ts';
+export { type GrpcCall, type GrpcMethod, openUnary, receiveOne, unary } from './methods.ts';
+export { FIRST_WINDOW_BYTES, type GrpcServer, type GrpcServerOptions, type GrpcTls, openGrpcServer } from './server.ts';
 export { HEALTH, HealthService, reflectionMethods } from './standard-services.ts';
 export { GrpcStatus, retryTrailers, STATUS, statusOf } from './status.ts';

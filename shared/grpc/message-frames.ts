@@ -6,14 +6,20 @@ export const PREFIX_BYTES = 5;
 
 const NOTHING = Buffer.alloc(0);
 
+/** Room that is made for what waits: at least so much, and twice what there is. */
+const ROOM_BYTES_MIN = 256;
+
 /**
  * Puts messages together from chunks of a stream. One that lies within a chunk is a view of it; another is copied as it comes,
- * so that however small its parts are, they take no more memory than they have bytes.
+ * so that however small its parts are, they take no more memory than they have bytes, about.
  */
 export class MessageFrames {
   readonly #bytesMax: number;
-  /** What has come and was not looked at yet. */
-  #rest: Buffer = NOTHING;
+  /** What has come and was not looked at yet: from `#from` to `#to` of a chunk, or of room of our own. */
+  #room: Buffer = NOTHING;
+  #from = 0;
+  #to = 0;
+  #isOwnRoom = false;
   /** The message that is coming, with its prefix; undefined between messages. */
   #coming: ComingBytes | undefined;
 
@@ -24,12 +30,19 @@ export class MessageFrames {
 
   /** Nothing of a message was left behind. */
   get isEmpty(): boolean {
-    return this.#coming === undefined && this.#rest.length === 0;
+    return this.#coming === undefined && this.#from === this.#to;
+  }
+
+  /** Bytes that have come and were not handed out. */
+  get heldBytes(): number {
+    return this.#to - this.#from + (this.#coming?.length ?? 0);
   }
 
   add(chunk: Buffer): void {
-    if (this.#coming !== undefined) this.#rest = this.#take(chunk);
-    else this.#rest = this.#rest.length === 0 ? chunk : Buffer.concat([this.#rest, chunk]);
+    const taken = this.#coming?.take(chunk) ?? 0;
+    if (taken === chunk.length) return;
+    if (this.#from === this.#to) this.#become(taken === 0 ? chunk : chunk.subarray(taken));
+    else this.#append(chunk, taken);
   }
 
   /**
@@ -43,22 +56,54 @@ export class MessageFrames {
       this.#coming = undefined;
       return coming.bytes.subarray(PREFIX_BYTES, coming.wanted);
     }
-    const rest = this.#rest;
-    if (rest.length < PREFIX_BYTES) return undefined;
-    const wanted = PREFIX_BYTES + this.#lengthOf(rest);
-    if (rest.length >= wanted) {
-      this.#rest = rest.length === wanted ? NOTHING : rest.subarray(wanted);
-      return rest.subarray(PREFIX_BYTES, wanted);
+    const length = this.#to - this.#from;
+    if (length < PREFIX_BYTES) return undefined;
+    const from = this.#from;
+    const wanted = PREFIX_BYTES + this.#lengthOf(this.#room.subarray(from, from + PREFIX_BYTES));
+    if (length < wanted) {
+      this.#coming = new ComingBytes(wanted);
+      this.#coming.take(this.#room.subarray(from, this.#to));
+      this.#become(NOTHING);
+      return undefined;
     }
-    this.#coming = new ComingBytes(wanted);
-    this.#rest = this.#take(rest);
-    return undefined;
+    const message = this.#room.subarray(from + PREFIX_BYTES, from + wanted);
+    this.#from += wanted;
+    if (this.#from === this.#to) this.#become(NOTHING);
+    return message;
   }
 
-  /** Copies what the coming message wants of `chunk`; what is behind it. */
-  #take(chunk: Buffer): Buffer {
-    const taken = this.#coming!.take(chunk); // callers have one
-    return taken === chunk.length ? NOTHING : chunk.subarray(taken);
+  /** What waits is copied, unless it is already: a view of a few bytes would keep all that came with them. */
+  keep(): void {
+    if (this.#from < this.#to && !this.#isOwnRoom) this.#append(NOTHING, 0);
+  }
+
+  /** Lets go of everything. */
+  clear(): void {
+    this.#coming = undefined;
+    this.#become(NOTHING);
+  }
+
+  #become(chunk: Buffer): void {
+    this.#room = chunk;
+    this.#from = 0;
+    this.#to = chunk.length;
+    this.#isOwnRoom = false;
+  }
+
+  /** Puts what is in `chunk` from `at` on behind what waits. Views that were handed out keep what they show. */
+  #append(chunk: Buffer, at: number): void {
+    const waiting = this.#to - this.#from;
+    const more = chunk.length - at;
+    if (!this.#isOwnRoom || this.#to + more > this.#room.length) {
+      const isKept = more === 0;
+      const room = Buffer.allocUnsafeSlow(isKept ? waiting : Math.max(2 * (waiting + more), ROOM_BYTES_MIN));
+      this.#room.copy(room, 0, this.#from, this.#to);
+      this.#become(room);
+      this.#to = waiting;
+      this.#isOwnRoom = true;
+    }
+    chunk.copy(this.#room, this.#to, at);
+    this.#to += more;
   }
 
   #lengthOf(prefix: Buffer): number {

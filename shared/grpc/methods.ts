@@ -44,6 +44,8 @@ export interface GrpcCall {
 /** A method of a service. What `serve` throws, or rejects with, ends the call. */
 export interface GrpcMethod {
   readonly path: string;
+  /** Anybody may call it: its messages are small, and who calls it is not let in by that. @default false */
+  readonly isOpenToAll?: boolean;
   readonly serve: (call: GrpcCall) => void | Promise<void>;
 }
 
@@ -74,6 +76,11 @@ export function unary(
       respond(call);
     },
   };
+}
+
+/** A method of one message and one response, for anybody. */
+export function openUnary(path: string, answer: (message: Buffer, call: GrpcCall) => Uint8Array): GrpcMethod {
+  return { ...unary(path, answer), isOpenToAll: true };
 }
 
 function endWith(call: GrpcCall, response: Uint8Array): void {

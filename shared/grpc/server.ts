@@ -5,16 +5,18 @@ import {
   type Http2SecureServer,
   type Http2Server,
   type IncomingHttpHeaders,
-  type ServerHttp2Session,
   type ServerHttp2Stream,
   type ServerOptions,
 } from 'node:http2';
 import type { AddressInfo } from 'node:net';
-import type { Clock, Random, Timer } from '../clock/index.ts';
+import type { Clock, Random } from '../clock/index.ts';
 import { turnOfItsOwn } from '../concurrency/index.ts';
-import { reasonOf } from '../errors/index.ts';
+import { type LimitName, reasonOf } from '../errors/index.ts';
+import { Connections } from './connections.ts';
 import { Http2Call } from './http2-call.ts';
+import { type MessageRoom, OwnRoom } from './message-intake.ts';
 import type { GrpcMethod } from './methods.ts';
+import { defaultConnectionsMax } from './open-files.ts';
 import { GrpcStatus, STATUS, statusOf } from './status.ts';
 
 /** A certificate with its key, and the authority of callers' certificates where they must show one. PEM texts. */
@@ -35,10 +37,20 @@ export interface GrpcServerOptions {
   readonly tls?: GrpcTls | undefined;
   /** Largest message of a client. @default 4 MiB */
   readonly messageBytesMax?: number | undefined;
+  /** For messages that are not yet whole, or not yet asked for, of all calls together. @default 64 MiB of its own */
+  readonly room?: MessageRoom | undefined;
+  /** Connections at a time. @default half of the files that the process may open, 8192 at most */
+  readonly connectionsMax?: number | undefined;
+  /** How long a client may take to a call, from its first byte on, and to a message. @default 30,000 */
+  readonly patienceMs?: number | undefined;
+  /** Hears of limits that clients went beyond. @default nobody */
+  readonly onLimit?: ((limit: LimitName) => void) | undefined;
   /** Streams of a connection. @default 1000 */
   readonly concurrentStreamsMax?: number | undefined;
   /** Bytes that a client may send on a stream before any was read. @default 1 MiB */
   readonly streamWindowBytes?: number | undefined;
+  /** The same until a call of its connection was let in, where that takes a key. @default `streamWindowBytes` */
+  readonly firstWindowBytes?: number | undefined;
   /** Bytes that a client may send on a connection before any was read. @default 1 MiB */
   readonly connectionWindowBytes?: number | undefined;
   /** How often a client is pinged, in milliseconds; 0 = never. @default 0 */
@@ -58,6 +70,9 @@ export interface GrpcServer {
   close(graceMs: number): Promise<void>;
 }
 
+/** What HTTP/2 lets a client send on a stream where a server says nothing, and the least that one may say at first. */
+export const FIRST_WINDOW_BYTES = 65_535;
+
 const MEBIBYTE = 1024 * 1024;
 /** What Dynamo's servers announce. */
 const HEADER_LIST_BYTES_MAX = 16 * 1024;
@@ -65,6 +80,9 @@ const HEADER_LIST_BYTES_MAX = 16 * 1024;
 const SESSION_MEGABYTES_MAX = 256;
 /** A client that has vanished without a word is found out by its system's silence, some minutes after this much of it. */
 const SILENCE_MS = 60_000;
+/** A message of a call that anybody may make. */
+const OPEN_MESSAGE_BYTES_MAX = 64 * 1024;
+const ROOM_BYTES = 64 * MEBIBYTE;
 /** Turns of the event loop within which what was written before has left. */
 const TURNS_TO_LEAVE = 3;
 
@@ -73,22 +91,30 @@ const TURNS_TO_LEAVE = 3;
  * @throws Error with one line when the port cannot be bound
  */
 export async function openGrpcServer(options: GrpcServerOptions): Promise<GrpcServer> {
-  const { clock, methods, messageBytesMax = 4 * MEBIBYTE } = options;
+  const { clock, methods, messageBytesMax = 4 * MEBIBYTE, room = new OwnRoom(ROOM_BYTES) } = options;
   const byPath = new Map(methods.map((method) => [method.path, method]));
-  const connections = new Connections(options);
   const server = create(options);
-  server.on('session', (session) => connections.add(session));
+  const { connectionsMax = await defaultConnectionsMax() } = options;
+  const connections = new Connections(server, { ...options, connectionsMax });
   server.on('sessionError', () => {}); // its session closes
   server.on(
     'stream',
     (stream: ServerHttp2Stream, headers: IncomingHttpHeaders, _flags: number, rawHeaders: readonly string[]) => {
-      const path = String(headers[constants.HTTP2_HEADER_PATH]);
+      const host = connections.of(stream);
       const refused = unlikeGrpc(headers);
-      if (refused !== undefined) {
-        refuse(stream, refused);
+      if (refused !== undefined || host === undefined) {
+        host?.called(undefined, stream);
+        refuse(stream, refused ?? 503);
         return;
       }
-      begin(new Http2Call(stream, { clock, messageBytesMax, headers: rawHeaders, path }), byPath.get(path), headers);
+      const path = String(headers[constants.HTTP2_HEADER_PATH]);
+      const method = byPath.get(path);
+      const isOpenToAll = method?.isOpenToAll === true;
+      const bytesMax = isOpenToAll ? Math.min(messageBytesMax, OPEN_MESSAGE_BYTES_MAX) : messageBytesMax;
+      const parts = { clock, messageBytesMax: bytesMax, room, host, isOpenToAll, headers: rawHeaders, path };
+      const call = new Http2Call(stream, parts);
+      host.called(call, stream);
+      begin(call, method, headers);
     },
   );
   const port = await listen(server, options);
@@ -108,10 +134,15 @@ export async function openGrpcServer(options: GrpcServerOptions): Promise<GrpcSe
 }
 
 function create(options: GrpcServerOptions): Http2Server | Http2SecureServer {
-  const { tls, streamWindowBytes = MEBIBYTE, concurrentStreamsMax = 1000 } = options;
+  const {
+    tls,
+    streamWindowBytes = MEBIBYTE,
+    firstWindowBytes = streamWindowBytes,
+    concurrentStreamsMax = 1000,
+  } = options;
   const http2: ServerOptions = {
     settings: {
-      initialWindowSize: streamWindowBytes,
+      initialWindowSize: Math.min(firstWindowBytes, streamWindowBytes),
       maxHeaderListSize: HEADER_LIST_BYTES_MAX,
       ...(concurrentStreamsMax > 0 ? { maxConcurrentStreams: concurrentStreamsMax } : {}),
     },
@@ -152,6 +183,7 @@ function refuse(stream: ServerHttp2Stream, status: number): void {
 }
 
 function begin(call: Http2Call, method: GrpcMethod | undefined, headers: IncomingHttpHeaders): void {
+  if (call.isOver) return; // there was no room for what came with it
   try {
     if (method === undefined) {
       throw new GrpcStatus(STATUS.UNIMPLEMENTED, `The server does not implement the method ${call.path.slice(0, 256)}`);
@@ -166,57 +198,5 @@ function begin(call: Http2Call, method: GrpcMethod | undefined, headers: Incomin
     method.serve(call)?.catch((thrown: unknown) => call.end(statusOf(thrown)));
   } catch (thrown) {
     call.end(statusOf(thrown));
-  }
-}
-
-/** The connections of one server. */
-class Connections {
-  readonly #options: GrpcServerOptions;
-  readonly #sessions = new Map<ServerHttp2Session, readonly Timer[]>();
-  #onEmpty: (() => void) | undefined;
-  #isRetired = false;
-
-  constructor(options: GrpcServerOptions) {
-    this.#options = options;
-  }
-
-  add(session: ServerHttp2Session): void {
-    const { clock, random, connectionWindowBytes = MEBIBYTE, keepaliveMs = 0, connectionAgeMsMax = 0 } = this.#options;
-    const timers: Timer[] = [];
-    if (keepaliveMs > 0) timers.push(clock.every(keepaliveMs, () => this.#ping(session)));
-    if (connectionAgeMsMax > 0) {
-      const ageMs = connectionAgeMsMax * (0.95 + random.next() / 10); // so that not all clients come back at once
-      timers.push(clock.after(ageMs, () => session.close()));
-    }
-    this.#sessions.set(session, timers);
-    session.on('error', () => {}); // `close` follows, and says as much
-    session.once('close', () => {
-      for (const timer of timers) timer.cancel();
-      this.#sessions.delete(session);
-      if (this.#sessions.size === 0) this.#onEmpty?.();
-    });
-    session.setLocalWindowSize(connectionWindowBytes);
-    if (this.#isRetired) session.close(); // it was on its way in
-  }
-
-  /** Asks every client to go: calls under way go on. Resolves when the last connection has closed. */
-  retire(): Promise<void> {
-    this.#isRetired = true;
-    for (const session of this.#sessions.keys()) session.close();
-    if (this.#sessions.size === 0) return Promise.resolve();
-    return new Promise((resolve) => {
-      this.#onEmpty = resolve;
-    });
-  }
-
-  destroy(): void {
-    for (const session of this.#sessions.keys()) session.destroy();
-  }
-
-  #ping(session: ServerHttp2Session): void {
-    const { clock, keepaliveTimeoutMs = 20_000 } = this.#options;
-    if (session.destroyed || session.closed) return;
-    const timer = clock.after(keepaliveTimeoutMs, () => session.destroy());
-    session.ping(() => timer.cancel());
   }
 }

@@ -4,7 +4,7 @@ import { framed } from './message-frames.ts';
 import { decodeMessage, encodeMessage } from './messages/codec.ts';
 import { HealthCheckRequestSchema, HealthCheckResponseSchema } from './messages/generated/health_pb.js';
 import { ServerReflectionRequestSchema, ServerReflectionResponseSchema } from './messages/generated/reflection_pb.js';
-import { type GrpcCall, type GrpcMethod, receiveOne, unary } from './methods.ts';
+import { type GrpcCall, type GrpcMethod, openUnary, receiveOne } from './methods.ts';
 import { GrpcStatus, STATUS, statusOf } from './status.ts';
 
 /** The standard health service. */
@@ -25,13 +25,14 @@ export class HealthService {
   constructor(isServing: (service: string) => boolean | undefined) {
     this.#isServing = isServing;
     this.methods = [
-      unary(`/${HEALTH}/Check`, (message) => {
+      openUnary(`/${HEALTH}/Check`, (message) => {
         const status = this.#statusOf(decodeMessage(HealthCheckRequestSchema, message).service);
         if (status === SERVICE_UNKNOWN) throw new GrpcStatus(STATUS.NOT_FOUND, 'unknown service');
         return encodeMessage(HealthCheckResponseSchema, { status });
       }),
       {
         path: `/${HEALTH}/Watch`,
+        isOpenToAll: true,
         serve: (call) =>
           receiveOne(call, (message) => this.#watch(call, decodeMessage(HealthCheckRequestSchema, message).service)),
       },
@@ -91,6 +92,7 @@ export function reflectionMethods(files: readonly DescFile[]): readonly GrpcMeth
   const reflected = new ReflectedFiles(files);
   return SERVICES.map((service) => ({
     path: `/${service}/ServerReflectionInfo`,
+    isOpenToAll: true,
     serve: (call) => answerNext(call, reflected),
   }));
 }

@@ -30,6 +30,11 @@ export class ComingBytes {
     return this.#length === this.wanted;
   }
 
+  /** Bytes that have come. */
+  get length(): number {
+    return this.#length;
+  }
+
   /** Copies what the block still wants of `chunk` from `from` on; how many bytes that were. */
   take(chunk: Buffer, from = 0): number {
     const taken = Math.min(chunk.length - from, this.wanted - this.#length);

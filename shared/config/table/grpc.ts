@@ -44,12 +44,19 @@ export const grpcRows = {
     default: 1000,
     about: 'Calls at a time on a gRPC connection.',
   }),
+  grpcMaxConnections: listeners.int({
+    names: 'STATOR_GRPC_MAX_CONNECTIONS',
+    range: { min: 1, max: 1_000_000 },
+    defaultText: 'half of the files that the process may open, 8192 at most',
+    about:
+      'Connections of gRPC clients at a time; one more takes the place of an idle one of the address with the most.',
+  }),
   grpcKeepaliveTimeMs: listeners.int({
     names: 'STATOR_GRPC_KEEPALIVE_TIME_MS',
     range: { min: 0, max: 86_400_000, unit: 'ms' },
     note: '0 = never',
-    default: 0,
-    about: 'How often gRPC clients are pinged.',
+    default: 30_000,
+    about: 'How often gRPC clients are pinged; a connection that does not answer is closed.',
   }),
   grpcKeepaliveTimeoutMs: listeners.int({
     names: 'STATOR_GRPC_KEEPALIVE_TIMEOUT_MS',

@@ -14,6 +14,7 @@ import {
   ModelReadyResponseSchema,
   ModelStatisticsRequestSchema,
   ModelStatisticsResponseSchema,
+  openUnary,
   RepositoryIndexRequestSchema,
   RepositoryIndexResponseSchema,
   receiveOne,
@@ -21,7 +22,6 @@ import {
   ServerLiveResponseSchema,
   ServerMetadataResponseSchema,
   ServerReadyResponseSchema,
-  unary,
 } from '../../grpc/index.ts';
 import type { ServedModel } from '../../pipeline/index.ts';
 import { decodeModelInferRequest } from '../../protocol/index.ts';
@@ -62,9 +62,9 @@ export function createKserveService(deps: KserveDeps): KserveService {
       streams.idle.shutDown();
     },
     methods: [
-      unary(path('ServerLive'), () => live),
-      unary(path('ServerReady'), () => (isReady() ? ready! : notReady!)),
-      unary(path('ServerMetadata'), () =>
+      openUnary(path('ServerLive'), () => live),
+      openUnary(path('ServerReady'), () => (isReady() ? ready! : notReady!)),
+      openUnary(path('ServerMetadata'), () =>
         encodeMessage(ServerMetadataResponseSchema, {
           name: 'dynamo',
           version: deps.version,

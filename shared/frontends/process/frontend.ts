@@ -78,6 +78,8 @@ export interface Frontend {
   readonly app: ReturnType<typeof createHttpApp>;
   /** What other dialects of inference work with. */
   readonly inference: InferenceDeps;
+  /** Room for requests that are being read, whatever dialect they are of. */
+  readonly bodies: ByteBudget;
   readonly lifecycle: ServiceLifecycle;
   readonly models: LiveModelDirectory;
   readonly metrics: FrontendMetrics;
@@ -156,10 +158,11 @@ export async function composeFrontend(
       tracer: telemetry.tracer,
       lifecycle,
     };
+    const bodies = new ByteBudget('bodies_bytes', budgetBytes(settings.httpBodyBudgetMb), held.bodies);
     const app = createHttpApp({
       ...inference,
       settings: http,
-      bodies: new ByteBudget('bodies_bytes', budgetBytes(settings.httpBodyBudgetMb), held.bodies),
+      bodies,
       responseStore,
       instances: () => models.directory.instances(),
       absences: () => absencesOf([plane, ...models.eventPlanes]),
@@ -170,6 +173,7 @@ export async function composeFrontend(
     return {
       app,
       inference,
+      bodies,
       lifecycle,
       models: models.directory,
       metrics,

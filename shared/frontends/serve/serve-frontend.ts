@@ -103,8 +103,9 @@ async function openKserveServer(
   const isAlone = settings.kserveGrpcServer === true;
   const port = isAlone ? settings.httpPort : settings.grpcPort;
   if (port === undefined) return undefined;
-  const { openGrpcServer } = await import('../../grpc/index.ts');
+  const { FIRST_WINDOW_BYTES, openGrpcServer } = await import('../../grpc/index.ts');
   const { createKserveService } = await import('../grpc/service.ts');
+  const { messageRoom } = await import('../grpc/message-room.ts');
   const { default: product } = await import('../../../package.json', { with: { type: 'json' } });
   const host = settings.httpHost ?? '0.0.0.0';
   const { clock, random } = frontend.inference;
@@ -117,8 +118,12 @@ async function openKserveServer(
     random,
     tls,
     messageBytesMax: settings.grpcMaxMessageMb * MEBIBYTE,
+    room: messageRoom(frontend.bodies, frontend.metrics.limitReached),
+    connectionsMax: settings.grpcMaxConnections,
+    onLimit: frontend.metrics.limitReached,
     concurrentStreamsMax: settings.grpcMaxConcurrentStreams,
     streamWindowBytes: settings.grpcInitialStreamWindowSize,
+    firstWindowBytes: frontend.inference.gate === undefined ? undefined : FIRST_WINDOW_BYTES,
     connectionWindowBytes: settings.grpcInitialConnectionWindowSize,
     keepaliveMs: settings.grpcKeepaliveTimeMs,
     keepaliveTimeoutMs: settings.grpcKeepaliveTimeoutMs,

@@ -2,6 +2,7 @@ import { holdsSecret } from '../../access/index.ts';
 import type { TimeAndChance } from '../../clock/index.ts';
 import { codeRow, reasonOf, ServeError, toServeError, toWire, type WorkerErrorKind } from '../../errors/index.ts';
 import {
+  FIRST_WINDOW_BYTES,
   file_health,
   file_router,
   framed,
@@ -12,6 +13,7 @@ import {
   GrpcStatus,
   HEALTH,
   HealthService,
+  OwnRoom,
   openGrpcServer,
   receiveOne,
   reflectionMethods,
@@ -32,6 +34,9 @@ import {
   MESSAGE_BYTES_MAX,
   ROUTER,
 } from './codec.ts';
+
+/** A frontend that has vanished is found out by this. */
+const KEEPALIVE_MS = 30_000;
 
 export interface RouterGrpcOptions extends TimeAndChance {
   readonly service: ChooseService;
@@ -101,6 +106,9 @@ export async function serveRouterGrpc(options: RouterGrpcOptions): Promise<Route
     random,
     tls,
     messageBytesMax: MESSAGE_BYTES_MAX,
+    firstWindowBytes: secret === undefined ? undefined : FIRST_WINDOW_BYTES,
+    keepaliveMs: KEEPALIVE_MS,
+    room: new OwnRoom(8 * MESSAGE_BYTES_MAX),
   });
   return {
     port: server.port,

@@ -1,0 +1,173 @@
+import type { Http2SecureServer, Http2Server, Http2Session, ServerHttp2Session, ServerHttp2Stream } from 'node:http2';
+import type { Socket } from 'node:net';
+import type { Clock, Random, Timer } from '../clock/index.ts';
+import type { LimitName } from '../errors/index.ts';
+import { Connection } from './connection.ts';
+
+/** How often it is looked who keeps us waiting. */
+const LOOK_MS = 1000;
+/** Connections that are looked at for one that makes room. */
+const LOOKED_AT_MAX = 1024;
+const MEBIBYTE = 1024 * 1024;
+
+export interface ConnectionsOptions {
+  readonly clock: Clock;
+  readonly random: Pick<Random, 'next'>;
+  readonly connectionsMax: number;
+  readonly patienceMs?: number | undefined;
+  readonly onLimit?: ((limit: LimitName) => void) | undefined;
+  readonly streamWindowBytes?: number | undefined;
+  readonly firstWindowBytes?: number | undefined;
+  readonly connectionWindowBytes?: number | undefined;
+  readonly keepaliveMs?: number | undefined;
+  readonly keepaliveTimeoutMs?: number | undefined;
+  readonly connectionAgeMsMax?: number | undefined;
+}
+
+/**
+ * The connections of one server, from the moment that they are accepted: before their handshake, too. Each has to come to a call in
+ * time, and there are so many at most. Where one more comes, one without a call that was let in makes room: of those that have had
+ * none for the longest time, the one whose address has the most connections. So an address may have all of them (a load
+ * balancer is one) until others come.
+ */
+export class Connections {
+  readonly #options: ConnectionsOptions;
+  readonly #bySocket = new Map<string, Connection>();
+  readonly #bySession = new WeakMap<Http2Session, Connection>();
+  readonly #countByAddress = new Map<string, number>();
+  /** Without a call that was let in, in the order in which they came to be so. */
+  readonly #quiet = new Set<Connection>();
+  #looking: Timer | undefined;
+  #onEmpty: (() => void) | undefined;
+  #isRetired = false;
+
+  constructor(server: Http2Server | Http2SecureServer, options: ConnectionsOptions) {
+    this.#options = options;
+    server.prependListener('connection', (socket: Socket) => this.#accepted(socket)); // before its session is there
+    server.on('session', (session) => this.#began(session));
+  }
+
+  /** The connection of a stream; undefined for one that is gone. */
+  of({ session }: ServerHttp2Stream): Connection | undefined {
+    return session === undefined ? undefined : this.#bySession.get(session);
+  }
+
+  /** Asks every client to go: calls under way go on. Resolves when the last connection has closed. */
+  retire(): Promise<void> {
+    this.#isRetired = true;
+    for (const connection of this.#bySocket.values()) connection.retire();
+    if (this.#bySocket.size === 0) return Promise.resolve();
+    return new Promise((resolve) => {
+      this.#onEmpty = resolve;
+    });
+  }
+
+  destroy(): void {
+    for (const connection of this.#bySocket.values()) connection.destroy();
+  }
+
+  #accepted(socket: Socket): void {
+    const { clock, connectionsMax, streamWindowBytes = MEBIBYTE, firstWindowBytes = streamWindowBytes } = this.#options;
+    const key = keyOf(socket);
+    if (key === undefined) return; // it is gone already
+    const connection = new Connection(socket, addressOf(socket), clock.nowMs(), {
+      windowBytes: firstWindowBytes < streamWindowBytes ? streamWindowBytes : undefined,
+      onQuiet: (isQuiet) => {
+        if (!isQuiet) this.#quiet.delete(connection);
+        else if (this.#bySocket.has(key)) this.#quiet.add(connection);
+      },
+    });
+    this.#bySocket.set(key, connection);
+    this.#count(connection.address, 1);
+    socket.once('close', () => this.#closed(key, connection));
+    this.#looking ??= clock.every(LOOK_MS, () => this.#look());
+    if (this.#bySocket.size > connectionsMax) this.#makeRoom(connection);
+    this.#quiet.add(connection);
+  }
+
+  #began(session: ServerHttp2Session): void {
+    const { clock, random, connectionWindowBytes = MEBIBYTE, keepaliveMs = 0, connectionAgeMsMax = 0 } = this.#options;
+    session.on('error', () => {}); // `close` follows, and says as much
+    const key = keyOf(session.socket);
+    const connection = key === undefined ? undefined : this.#bySocket.get(key);
+    if (connection === undefined) {
+      session.destroy();
+      return;
+    }
+    this.#bySession.set(session, connection);
+    connection.began(session);
+    const timers: Timer[] = [];
+    if (keepaliveMs > 0) timers.push(clock.every(keepaliveMs, () => this.#ping(session)));
+    if (connectionAgeMsMax > 0) {
+      const ageMs = connectionAgeMsMax * (0.95 + random.next() / 10); // so that not all clients come back at once
+      timers.push(clock.after(ageMs, () => connection.retire()));
+    }
+    session.once('close', () => {
+      for (const timer of timers) timer.cancel();
+    });
+    session.setLocalWindowSize(connectionWindowBytes);
+    if (this.#isRetired) connection.retire(); // it was on its way in
+  }
+
+  #closed(key: string, connection: Connection): void {
+    this.#bySocket.delete(key);
+    this.#quiet.delete(connection);
+    this.#count(connection.address, -1);
+    if (this.#bySocket.size > 0) return;
+    this.#looking?.cancel();
+    this.#looking = undefined;
+    this.#onEmpty?.();
+  }
+
+  #look(): void {
+    const { clock, patienceMs = 30_000 } = this.#options;
+    const nowMs = clock.nowMs();
+    for (const connection of this.#bySocket.values()) connection.look(nowMs, patienceMs);
+  }
+
+  #makeRoom(newcomer: Connection): void {
+    this.#options.onLimit?.('grpc_connections');
+    const countOf = ({ address }: Connection): number => this.#countByAddress.get(address) ?? 0;
+    let most: Connection | undefined;
+    let lookedAt = 0;
+    for (const connection of this.#quiet) {
+      if (++lookedAt > LOOKED_AT_MAX) break;
+      if (most === undefined || countOf(connection) > countOf(most)) most = connection;
+      else if (countOf(connection) === countOf(most) && most.isTrusted && !connection.isTrusted) most = connection;
+    }
+    const isFair = most !== undefined && countOf(most) >= countOf(newcomer);
+    const goes = most !== undefined && isFair ? most : newcomer;
+    this.#quiet.delete(goes);
+    if (goes === newcomer)
+      queueMicrotask(() => goes.destroy()); // its session has to be made first
+    else goes.end();
+  }
+
+  #count(address: string, more: 1 | -1): void {
+    const count = (this.#countByAddress.get(address) ?? 0) + more;
+    if (count === 0) this.#countByAddress.delete(address);
+    else this.#countByAddress.set(address, count);
+  }
+
+  #ping(session: ServerHttp2Session): void {
+    const { clock, keepaliveTimeoutMs = 20_000 } = this.#options;
+    if (session.destroyed || session.closed) return;
+    const timer = clock.after(keepaliveTimeoutMs, () => this.#bySession.get(session)?.destroy());
+    session.ping(() => timer.cancel());
+  }
+}
+
+function keyOf({ remoteAddress, remotePort }: Pick<Socket, 'remoteAddress' | 'remotePort'>): string | undefined {
+  return remoteAddress === undefined ? undefined : `${remoteAddress} ${remotePort}`;
+}
+
+/** Whose share it counts against: of an IPv6 address the network, of which one client has many. */
+function addressOf({ remoteAddress = '' }: Socket): string {
+  const mapped = /^::ffff:([\d.]+)$/i.exec(remoteAddress)?.[1];
+  if (mapped !== undefined || !remoteAddress.includes(':')) return mapped ?? remoteAddress;
+  const [head = '', tail] = remoteAddress.split('::');
+  const groups = head.split(':').filter((group) => group !== '');
+  const last = tail?.split(':').length ?? 0;
+  while (tail !== undefined && groups.length + last < 8) groups.push('0');
+  return groups.slice(0, 4).join(':');
+}
