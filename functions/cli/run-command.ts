@@ -3,6 +3,7 @@ import { SYSTEM } from '../../shared/clock/index.ts';
 import { CONFIG_HELP, showConfig } from '../../shared/commands/index.ts';
 import {
   type Command,
+  ConfigError,
   type Environment,
   renderBriefHelp,
   renderHelp,
@@ -10,6 +11,7 @@ import {
   type Settings,
 } from '../../shared/config/index.ts';
 import { nearestName } from '../../shared/errors/index.ts';
+import { keptByNpm } from '../npm-flags.ts';
 import { dumpConfig, exitCodeOf, report, USAGE_EXIT } from '../process.ts';
 import { COMMANDS } from './commands.ts';
 
@@ -29,6 +31,8 @@ const RUNNABLE: readonly (readonly [name: string, about: string])[] = [
 const IDLE_WAKE_MS = 3_600_000;
 
 async function startProcess(name: Command, argv: readonly string[], env: Environment): Promise<number> {
+  const meant = keptByNpm(name, argv, env);
+  if (meant !== undefined) throw new ConfigError([`npm has kept flags for itself: write ${meant}`]);
   const named = resolveConfig(name, argv, env);
   const secrets = await readSecrets(named.settings, env);
   const config = secrets === undefined ? named : resolveConfig(name, argv, secrets.env);

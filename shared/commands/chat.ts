@@ -70,7 +70,7 @@ const [BOLD, DIM, PLAIN] = ['\u001b[1m', '\u001b[2m', '\u001b[0m'];
 
 /**
  * A text chat: a line is a question, the answer is written as it comes. Ctrl-C cancels the answer that is being written,
- * Ctrl-D or the end of the input leaves, arrow keys bring back earlier lines. A pipe gets answers alone, without thoughts,
+ * Ctrl-D, `/quit` or the end of the input leaves, arrow keys bring back earlier lines. A pipe gets answers alone, without thoughts,
  * prompts and colours.
  */
 export async function chatInTerminal(chat: Chat, model: string, terminal: ChatTerminal): Promise<void> {
@@ -88,7 +88,7 @@ export async function chatInTerminal(chat: Chat, model: string, terminal: ChatTe
   const onInterrupt = (): void => {
     if (writer.cancel()) return;
     if (isTerminal) {
-      output.write('\n(Ctrl-D leaves)\n');
+      output.write('\n(Ctrl-D or /quit leaves)\n');
       lines.prompt();
     } else lines.close();
   };
@@ -101,12 +101,15 @@ export async function chatInTerminal(chat: Chat, model: string, terminal: ChatTe
   signal.addEventListener('abort', leave, { once: true });
   if (isTerminal) {
     lines.once('close', () => writer.cancel()); // Ctrl-D in the middle of an answer; a pipe has merely ended
-    output.write(`Chat with ${model}.\nCtrl-C cancels an answer, Ctrl-D leaves.\n`);
+    output.write(`Chat with ${model}.\n${KEYS}\n`);
   }
   try {
     lines.prompt();
     for await (const line of lines) {
-      if (line.trim() !== '') await writer.answer(line);
+      const word = line.trim().toLowerCase();
+      if (LEAVING.includes(word)) break;
+      if (isTerminal && COMMAND.test(word)) output.write(word === '/help' ? HELP : `${word} is no command. ${HELP}`);
+      else if (word !== '') await writer.answer(line);
       if (signal.aborted) break;
       lines.prompt();
     }
@@ -117,6 +120,12 @@ export async function chatInTerminal(chat: Chat, model: string, terminal: ChatTe
     lines.close();
   }
 }
+
+const LEAVING: readonly string[] = ['/quit', '/exit', '/bye', '/q'];
+/** One word behind a slash is meant for the chat; a path, or what follows, is for the model. */
+const COMMAND = /^\/[a-z?]+$/;
+const KEYS = 'Ctrl-C cancels an answer, Ctrl-D or /quit leaves.';
+const HELP = `${KEYS} Arrow keys bring back earlier lines; every other line is a question.\n`;
 
 /** Writes answers, one after the other, and remembers the chat. */
 class AnswerWriter {

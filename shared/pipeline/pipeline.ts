@@ -14,6 +14,8 @@ export interface ServedModel {
   readonly card: ModelCard;
   /** Tokens; 0 = unknown. */
   readonly contextLength: number;
+  /** Of an adapter: the model that it adapts. @default it is none, or that is not known */
+  readonly baseModel?: string;
   /** Unix time in seconds at which the first worker that is known offered it: the same at every frontend that knows that worker. */
   readonly createdSecs: number;
   readonly readiness: ModelReadiness;

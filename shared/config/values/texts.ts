@@ -65,7 +65,19 @@ export interface UrlLimits {
   readonly schemes?: readonly string[];
 }
 
-function readUrl(text: string, { schemes }: UrlLimits): Parsed<string> {
+/** `host:port`, as people write it, which reads as a URL of the scheme `host`. */
+const HOST_AND_PORT = /^(?:\[[\da-f:.]+\]|[a-z\d](?:[\w.-]*[a-z\d])?):\d{1,5}(?:[/?#]|$)/i;
+
+function readUrl(text: string, limits: UrlLimits): Parsed<string> {
+  const { schemes = ['http'] } = limits;
+  if (HOST_AND_PORT.test(text)) {
+    if (schemes.every((scheme) => scheme.startsWith('http'))) return readUrl(`http://${text}`, limits);
+    return refuse(`has no scheme, write ${schemes[0]}://${text}`);
+  }
+  return readWholeUrl(text, limits);
+}
+
+function readWholeUrl(text: string, { schemes }: UrlLimits): Parsed<string> {
   if (!URL.canParse(text)) return refuse('not a URL');
   const scheme = new URL(text).protocol.slice(0, -1);
   const isAllowed = schemes === undefined || schemes.includes(scheme);

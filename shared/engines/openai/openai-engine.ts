@@ -11,6 +11,8 @@ import { serverSettings } from '../server/launch.ts';
 import type { Engine, EngineInfo, EngineKind, EngineLoad, EngineSink } from '../types.ts';
 
 const PROBE_TIMEOUT_MS = 5000;
+/** Names that a line lists. */
+const LISTED_MAX = 20;
 /** Whoever asks for the health has a deadline of their own. */
 const HEALTH_TIMEOUT_MS_MAX = 600_000;
 
@@ -51,11 +53,13 @@ class OpenAiEngine implements Engine {
   readonly #options: OpenAiEngineOptions;
   readonly #host: EngineHost;
   readonly #open: OpenExchanges;
+  readonly #logger: Logger;
   #modelName: string | undefined;
   #isStopped = false;
 
   constructor(options: OpenAiEngineOptions, deps: OpenAiEngineDeps) {
     this.#options = options;
+    this.#logger = deps.logger;
     const { url, apiKey, connectTimeoutMs = 5000, idleTimeoutMs = 300_000, startTimeoutMs = 10_000 } = options;
     const probe = (signal: AbortSignal): Promise<void> => this.#probe(PROBE_TIMEOUT_MS, signal);
     this.#open = new OpenExchanges({ clock: deps.clock, idleTimeoutMs, probe });
@@ -72,6 +76,7 @@ class OpenAiEngine implements Engine {
       const missing = wanted === undefined ? 'lists no model: name it' : `does not serve \`${wanted}\``;
       throw new Error(`the engine at ${this.#options.url} ${missing} (models it lists: ${known})`);
     }
+    if (wanted === undefined) this.#tellOthers(models.map(({ id }) => id));
     this.#modelName = model?.id ?? wanted;
     return {
       contextLength: model?.contextLength,
@@ -126,6 +131,15 @@ class OpenAiEngine implements Engine {
     this.#isStopped = true;
     this.#open.fail(workerError('EngineShutdown', 'the engine is stopped'));
     await this.#host.stop();
+  }
+
+  /** Somebody who has not named a model may want another one than the first. */
+  #tellOthers([first, ...others]: readonly string[]): void {
+    if (others.length === 0) return;
+    const shown = others.slice(0, LISTED_MAX).join(', ');
+    const more = others.length > LISTED_MAX ? ` and ${others.length - LISTED_MAX} more` : '';
+    const says = 'the server has several models, and this worker serves the first; --model names another';
+    this.#logger.info(says, { served: first, others: `${shown}${more}` });
   }
 
   /** Why to ask again. @throws Error when that would not help */

@@ -133,6 +133,7 @@ export function modelOf(
     primaryName: name,
     card,
     contextLength,
+    ...(chosen.base === undefined ? {} : { baseModel: chosen.base.card.display_name }),
     readiness,
     mdcSum,
     namespace: chosen.record.namespace,

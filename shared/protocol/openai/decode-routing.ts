@@ -126,10 +126,13 @@ function toHexId(id: number): string {
 }
 
 const DECIMAL_ID = /^\d{1,20}$/;
+/** As logs and metrics have it, behind what tells it from a number. */
+const HEX_ID = /^0x[\da-f]{1,16}$/i;
 
 function idHeader(headers: RequestHeaders, name: string, alias: string): string | undefined {
   const text = headers.header(name) ?? headers.header(alias);
-  return text !== undefined && DECIMAL_ID.test(text) ? BigInt(text).toString(16) : undefined;
+  if (text === undefined) return undefined;
+  return DECIMAL_ID.test(text) || HEX_ID.test(text) ? BigInt(text).toString(16) : undefined;
 }
 
 function rankHeader(headers: RequestHeaders, name: string): number | undefined {

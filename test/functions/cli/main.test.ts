@@ -83,6 +83,33 @@ describe('stator', () => {
     });
   });
 
+  it.each([
+    [['kv'], { npm_config_router_mode: 'true' }, 'npm start -- --router-mode kv'],
+    [[], { npm_config_router_mode: 'kv' }, 'npm start -- --router-mode kv'],
+    [[], { npm_config_interactive: 'true' }, 'npm start -- --interactive'],
+    [
+      ['8001'],
+      { npm_config_grpc_port: 'true', npm_config_num_workers: '3' },
+      'npm start -- --grpc-port --num-workers 3',
+    ],
+  ])('says what to write where npm has kept flags for itself: %j %j', async (values, kept, meant) => {
+    const env = { npm_lifecycle_event: 'start', npm_command: 'start', ...kept };
+    const { status, stdout, stderr } = await stator(['local', ...values], env);
+    expect([status, stdout]).toEqual([2, '']);
+    expect(stderr).toBe(`stator: npm has kept flags for itself: write ${meant}\n`);
+  });
+
+  it('starts under npm with flags that it has got, whatever else npm says of itself', async () => {
+    const env = {
+      npm_lifecycle_event: 'start',
+      npm_command: 'start',
+      npm_config_user_agent: 'npm/10',
+      npm_config_json: '',
+    };
+    expect((await stator(['local', '--router-mode', 'kv'], { ...env, npm_config_router_mode: 'kv' })).status).toBe(7);
+    expect((await stator(['local'], { npm_lifecycle_event: 'npx', npm_config_router_mode: 'kv' })).status).toBe(7);
+  });
+
   it('prints the commands and exits 2 when none is given, 0 when asked', async () => {
     const bare = spawned([]);
     const asked = await stator(['--help']);

@@ -126,7 +126,38 @@ describe('a chat through a pipe', () => {
   });
 });
 
+describe.each([true, false])('the commands of a chat (in a terminal: %s)', (isTTY) => {
+  it.each(['/quit', '/exit', '/bye', '/q', '  /QUIT '])('%s leaves, and is asked of nobody', async (command) => {
+    const bed = openChat({ isTTY });
+    bed.type(`${command}\r\n`);
+    await bed.over;
+    expect(bed.asked).toEqual([]);
+  });
+
+  it('are single words: a line that only begins with one is a question', async () => {
+    const bed = openChat({ isTTY });
+    bed.type('/etc/hosts is what?\r\n');
+    await bed.say(answer('a file'));
+    await bed.say(undefined);
+    bed.type('/quit now?\r\n');
+    await waitUntil(() => bed.asked.length === 2);
+    bed.ending.abort();
+    await bed.over;
+  });
+});
+
 describe('a chat in a terminal', () => {
+  it('says what keys and commands do, also where a command is none', async () => {
+    const bed = openChat({ isTTY: true });
+    bed.type('/help\r');
+    await waitUntil(() => bed.text().includes('every other line is a question'));
+    bed.type('/frobnicate\r');
+    await waitUntil(() => bed.text().includes('/frobnicate is no command. Ctrl-C cancels'));
+    expect(bed.asked).toEqual([]);
+    bed.type(CTRL_D);
+    await bed.over;
+  });
+
   it('cancels with Ctrl-C, goes on, and leaves with Ctrl-D', async () => {
     const bed = openChat({ isTTY: true });
     await waitUntil(() => bed.text().includes('Chat with m.'));
@@ -136,7 +167,7 @@ describe('a chat in a terminal', () => {
     bed.type(CTRL_C);
     await waitUntil(() => bed.text().includes('half (cancelled)'));
     bed.type(CTRL_C);
-    await waitUntil(() => bed.text().includes('(Ctrl-D leaves)'));
+    await waitUntil(() => bed.text().includes('(Ctrl-D or /quit leaves)'));
     bed.type('two\r');
     await waitUntil(() => bed.asked.length === 2);
     expect(bed.asked[1]).toHaveLength(3); // what was cancelled was said all the same

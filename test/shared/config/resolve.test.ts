@@ -283,6 +283,10 @@ describe('values', () => {
     const argv = ['--engine=openai', '--engine-url'];
     expect(problemsOf('worker', [...argv, 'http://h:1/v1'])).toEqual([]);
     expect(problemsOf('worker', [...argv, 'ftp://h'])[0]).toContain('scheme ftp is not one of the allowed');
+    for (const place of ['localhost:9000', '127.0.0.1:9000/v1', '[::1]:9000', 'gpu-1.lan:80'])
+      expect(resolveConfig('worker', [...argv, place], {}).settings.engineUrl).toBe(`http://${place}`);
+    expect(problemsOf('worker', [...argv, 'localhost:9000x'])[0]).toContain('scheme localhost is not one');
+    expect(problemsOf('frontend', [], { NATS_SERVER: 'localhost:4222' })[0]).toContain('write nats://localhost:4222');
     expect(problemsOf('worker', [...argv, 'localhost'])[0]).toContain('not a URL; allowed: URL, http, https');
     const servers = frontend([], { NATS_SERVER: 'nats://a:1, wss://b' }).settings.natsServer;
     expect(servers).toEqual(['nats://a:1', 'wss://b']);

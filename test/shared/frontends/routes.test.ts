@@ -143,7 +143,14 @@ describe('GET /v1/models', () => {
   it('lists the models that can be served', async () => {
     const { body } = await get(setUp(), '/v1/models');
     expect(body.data.map((model: { id: string }) => model.id)).toEqual(['org/foo/ready', 'org/m']);
-    expect(body.data[1]).toMatchObject({ object: 'model', owned_by: 'stator', context_window: 4096 });
+    expect(body.data[1]).toMatchObject({
+      object: 'model',
+      owned_by: 'stator',
+      root: 'org/m',
+      parent: null,
+      max_model_len: 4096,
+      context_window: 4096,
+    });
   });
 
   it('says since when a model is there, the same at every time, and nothing of a context that nobody knows', async () => {
@@ -151,7 +158,14 @@ describe('GET /v1/models', () => {
     const clock = new VirtualClock();
     const test = createTestApp({ pipeline: new ScriptedPipeline([unknown]), clock });
     const first = await get(test, '/v1/models/vague');
-    expect(first.body).toEqual({ id: 'vague', object: 'model', created: 1_234, owned_by: 'stator' });
+    expect(first.body).toEqual({
+      id: 'vague',
+      object: 'model',
+      created: 1_234,
+      owned_by: 'stator',
+      root: 'vague',
+      parent: null,
+    });
     await clock.advance(90_000);
     expect((await get(test, '/v1/models')).body.data).toEqual([first.body]);
   });

@@ -245,6 +245,16 @@ describe('headers of a request', () => {
     });
   });
 
+  it('take ids as logs and metrics write them, behind 0x', () => {
+    const headers = { 'x-dynamo-worker-instance-id': '0xD80c0727b968c', 'x-prefill-instance-id': '0x1' };
+    expect(routing(headers, {})).toMatchObject({
+      backend_instance_id: 'd80c0727b968c',
+      decode_worker_id: 'd80c0727b968c',
+      prefill_worker_id: '1',
+    });
+    expect(routing({ 'x-worker-instance-id': `0x${'f'.repeat(17)}` })).not.toHaveProperty('decode_worker_id');
+  });
+
   it('are ignored when they do not parse', () => {
     const headers = {
       'x-dynamo-worker-instance-id': 'x',

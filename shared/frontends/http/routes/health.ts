@@ -61,7 +61,7 @@ function healthyText({ instances, absences }: HttpAppDeps): string {
   return away.length === 0 ? text : `${text.slice(0, -1)},"away":${JSON.stringify(away)}}`;
 }
 
-/** Built as text: instance ids are bare 64-bit numbers here. */
+/** Built as text: instance ids are bare 64-bit numbers here, beside the hex of logs and metrics. */
 function renderHealthy(records: readonly EndpointRecord[]): string {
   const endpoints = [
     ...new Set(records.map((one) => `dyn://${one.namespace}.${one.component}.${one.endpoint}`)),
@@ -83,7 +83,8 @@ function instanceText(record: EndpointRecord): string {
     request_plane_codec: 'msgpack',
     kv_events: record.kv_events,
   }).slice(1, -1);
-  return `{${names},"instance_id":${BigInt(`0x${record.instance_id}`)},${rest}}`;
+  const { instance_id: hexId } = record;
+  return `{${names},"instance_id":${BigInt(`0x${hexId}`)},${rest},"worker":${JSON.stringify(hexId)}}`;
 }
 
 /** `GET /metrics`: Prometheus text, 500 with plain text when it cannot be made. Never rejects. */

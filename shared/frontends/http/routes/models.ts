@@ -84,6 +84,9 @@ function modelBody(model: ServedModel, { settings }: HttpAppDeps): object {
     object: 'model',
     created: model.createdSecs,
     owned_by: OWNER,
+    root: model.primaryName,
+    parent: model.baseModel ?? null,
+    max_model_len: context,
     context_window: context,
     max_output_tokens: output,
   };

@@ -9,7 +9,7 @@ import {
 } from '../../../../shared/engines/openai/openai-engine.ts';
 import { isMigratable } from '../../../../shared/errors/index.ts';
 import type { EngineOutput, EngineRequest } from '../../../../shared/protocol/index.ts';
-import { silentLogger } from '../../../../shared/telemetry/index.ts';
+import { captureLogger, silentLogger } from '../../../../shared/telemetry/index.ts';
 import { freePort } from '../../../support/index.ts';
 import { RecordingSink } from '../recording-sink.ts';
 import { type Answer, chunk, FakeServer, sendEvents, sendJson, startEvents, writeEvent } from './fake-server.ts';
@@ -76,6 +76,20 @@ describe('engine behind an OpenAI-compatible server', () => {
         publishesKvEvents: false,
       });
     }
+  });
+
+  it('says which models there are where it serves the first of several', async () => {
+    server.models = { object: 'list', data: ['first', 'second', 'third'].map((id) => ({ id, object: 'model' })) };
+    const { logger, lines } = captureLogger();
+    const deps = { clock: systemClock, logger: logger.for('worker') };
+    const engine = createOpenAiEngine({ url: server.url }, deps);
+    engines.push(engine);
+    await engine.start(never);
+    expect(lines).toMatchObject([{ level: 'info', fields: { served: 'first', others: 'second, third' } }]);
+    const named = createOpenAiEngine({ url: server.url, modelName: 'second' }, deps);
+    engines.push(named);
+    expect(await named.start(never)).toMatchObject({ modelName: 'second' });
+    expect(lines).toHaveLength(1);
   });
 
   it('serves a model that it is told when the server lists none', async () => {

@@ -20,6 +20,19 @@ function modelsOf({ body }: Expectation): readonly Body[] {
   return rows.filter((row) => row.owned_by === 'nvidia');
 }
 
+/** The models of OpenAI's shape in a recorded list, or the one that the body is. */
+function listedOf({ status, body }: Expectation): readonly Record<string, unknown>[] {
+  if (status !== 200 || typeof body !== 'object' || body === null) return [];
+  const { data } = body as { data?: unknown };
+  const rows = (Array.isArray(data) ? data : [body]) as readonly Record<string, unknown>[];
+  return rows.filter(({ object }) => object === 'model');
+}
+
+function instancesOf({ body }: Expectation): readonly Record<string, unknown>[] {
+  const { instances } = (body ?? {}) as { instances?: unknown };
+  return Array.isArray(instances) ? (instances as Record<string, unknown>[]) : [];
+}
+
 type Listed = { readonly data: Record<string, unknown>[] };
 
 /** What is told of models, and of where things are. */
@@ -65,6 +78,27 @@ export const DIRECTORY: readonly Difference[] = [
       for (const model of (expected.body as Listed).data) {
         for (const key of ['context_window', 'max_input_tokens']) if (model[key] === 0) delete model[key];
       }
+    },
+  },
+  {
+    why: "a listed model says what vLLM's list says of one: its context by that name too, its root and its parent",
+    applies: ({ request }, expected) => /\/models(\/|\?|$)/.test(request.path) && listedOf(expected).length > 0,
+    rewrite: (expected) => {
+      for (const model of listedOf(expected)) {
+        Object.assign(model, {
+          root: new Matcher('a name', (name) => typeof name === 'string' && name !== ''),
+          parent: null,
+        });
+        if (model.context_window !== undefined) model.max_model_len = model.context_window;
+      }
+    },
+  },
+  {
+    why: 'an instance has its id as logs and metrics write it, too',
+    applies: (_row, expected) => instancesOf(expected).length > 0,
+    rewrite: (expected) => {
+      const hex = new Matcher('an id in hex', (id) => typeof id === 'string' && /^[0-9a-f]{1,16}$/.test(id));
+      for (const instance of instancesOf(expected)) instance.worker = hex;
     },
   },
   {
