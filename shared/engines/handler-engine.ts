@@ -1,5 +1,6 @@
 import { ServeError, workerError } from '../errors/index.ts';
 import type { EngineOutput, EngineRequest } from '../protocol/index.ts';
+import { asRecord, isRecord, type UnknownRecord } from '../records/index.ts';
 import type { Engine, EngineInfo, EngineLoad, EngineSink, KvEvent } from './types.ts';
 
 /**
@@ -8,7 +9,7 @@ import type { Engine, EngineInfo, EngineLoad, EngineSink, KvEvent } from './type
  * - a string: text that clients see next;
  * - token ids, for models that take tokens: the frontend makes text of them;
  * - an `EngineOutput`: anything more, such as a finish reason, log probabilities, usage, or with `body` a whole
- *   OpenAI-shaped chunk or object that goes to the client as it is.
+ *   OpenAI-shaped chunk or object, which the client gets in the published shape.
  */
 export type HandlerOutput = string | Uint32Array | readonly number[] | EngineOutput;
 
@@ -80,32 +81,86 @@ class HandlerEngine implements Engine {
   }
 
   async #answer(request: EngineRequest, sink: EngineSink, signal: AbortSignal): Promise<void> {
-    let hasFinish = false;
     try {
-      for await (const output of this.#options.handler(request, { signal })) {
-        if (signal.aborted) return; // leaving the loop ends the generator
-        if (isFinish(output)) hasFinish = true;
-        write(output, sink);
-        if (sink.isBlocked()) await roomIn(sink, signal);
+      const count = hasChoices(request) ? (request.sampling.n ?? 1) : 1;
+      const given = await this.#choice(request, sink, signal, 0);
+      // A handler that does not know of `n` is asked once for each choice.
+      for (let choice = 1; choice < count && given === 1; choice++) {
+        if (!signal.aborted) await this.#choice(forOneChoice(request), sink, signal, choice);
       }
-      if (signal.aborted) return;
-      if (!hasFinish) sink.output({ finish_reason: 'stop' });
-      sink.end();
+      if (!signal.aborted) sink.end();
     } catch (thrown) {
       if (!signal.aborted) sink.fail(thrown instanceof ServeError ? thrown : workerError('Internal', thrown));
     }
   }
+
+  /** Writes what the handler says as that choice. Returns how many choices it spoke of. */
+  async #choice(request: EngineRequest, sink: EngineSink, signal: AbortSignal, choice: number): Promise<number> {
+    let hasFinish = false;
+    let given = 1;
+    for await (const output of this.#options.handler(request, { signal })) {
+      if (signal.aborted) return given; // leaving the loop ends the generator
+      if (isFinish(output)) hasFinish = true;
+      given = Math.max(given, choicesIn(output));
+      write(choice === 0 ? output : placed(output, choice), sink, choice);
+      if (sink.isBlocked()) await roomIn(sink, signal);
+    }
+    if (!hasFinish && !signal.aborted) sink.output({ ...placeOf(choice), finish_reason: 'stop' });
+    return given;
+  }
 }
 
-function write(output: HandlerOutput, sink: EngineSink): void {
-  if (typeof output === 'string') sink.output({ text: output });
-  else if (output instanceof Uint32Array || Array.isArray(output)) sink.tokens(0, output, 0, output.length);
+function write(output: HandlerOutput, sink: EngineSink, choice: number): void {
+  if (typeof output === 'string') sink.output({ ...placeOf(choice), text: output });
+  else if (output instanceof Uint32Array || Array.isArray(output)) sink.tokens(choice, output, 0, output.length);
   else sink.output(output as Exclude<typeof output, readonly number[]>); // Array.isArray does not narrow readonly arrays
+}
+
+/** Pictures are several in one answer. */
+function hasChoices({ input }: EngineRequest): boolean {
+  return input.kind !== 'text' || input.endpoint === 'chat_completions' || input.endpoint === 'completions';
+}
+
+/** The first choice needs no number. */
+function placeOf(choice: number): Pick<EngineOutput, 'index'> {
+  return choice === 0 ? {} : { index: choice };
+}
+
+function forOneChoice(request: EngineRequest): EngineRequest {
+  const { input, sampling } = request;
+  const { n: _n, ...rest } = sampling;
+  if (input.kind !== 'text') return { ...request, sampling: rest };
+  const { n: _inBody, ...body } = input.body;
+  return { ...request, sampling: rest, input: { ...input, body } };
+}
+
+/** Choices that an output speaks of: the place of the last of them, counted from one. */
+function choicesIn(output: HandlerOutput): number {
+  if (!isOutput(output)) return 1;
+  const places = bodyChoices(output.body).map(({ index }, at) => (typeof index === 'number' ? index : at) + 1);
+  return Math.max(1, (output.index ?? 0) + 1, ...places);
+}
+
+/** An output of a handler that spoke of its only choice, as it stands among others. */
+function placed(output: HandlerOutput, choice: number): HandlerOutput {
+  if (!isOutput(output)) return output;
+  const choices = bodyChoices(output.body).map((each) => ({ ...each, index: choice }));
+  const body = choices.length === 0 ? {} : { body: { ...(output.body as object), choices } };
+  return { ...output, ...body, index: choice };
+}
+
+function isOutput(output: HandlerOutput): output is EngineOutput {
+  return typeof output !== 'string' && !(output instanceof Uint32Array) && !Array.isArray(output);
+}
+
+function bodyChoices(body: unknown): readonly UnknownRecord[] {
+  const { choices } = asRecord(body) ?? {};
+  return Array.isArray(choices) ? choices.filter(isRecord) : [];
 }
 
 /** A body says by itself how it ended. */
 function isFinish(output: HandlerOutput): boolean {
-  if (typeof output === 'string' || output instanceof Uint32Array || Array.isArray(output)) return false;
+  if (!isOutput(output)) return false;
   return ('finish_reason' in output && output.finish_reason != null) || 'body' in output;
 }
 

@@ -16,6 +16,9 @@ const worker = defineWorker({
       yield { body: { data: [{ b64_json: Buffer.from(JSON.stringify(body)).toString('base64') }] } };
     } else if (body.messages.at(-1).content === 'too much') {
       throw new ServeError('rate_limit_exceeded', 'Tenant x may ask twice a minute', { retryAfterMs: 9000 });
+    } else if (body.messages.at(-1).content === 'in a body') {
+      const choices = [{ index: 0, message: { role: 'assistant', content: 'made' } }];
+      yield { body: { choices, usage: { prompt_tokens: 7, completion_tokens: 20 } } };
     } else {
       yield 'six by';
       yield 'tes ...';

@@ -72,6 +72,47 @@ describe('the official clients and a model made from code', () => {
     expect(error).toMatchObject({ status: 429, error: { error: { type: 'rate_limit_error' } } });
   });
 
+  it('are told the same usage in every dialect, streamed and whole, as its bodies tell it', async () => {
+    const messages = [{ role: 'user' as const, content: 'in a body' }];
+    const whole = await openai.chat.completions.create({ model: MODEL, messages });
+    expect(whole).toMatchObject({
+      choices: [{ message: { content: 'made' }, finish_reason: 'stop' }],
+      usage: { prompt_tokens: 7, completion_tokens: 20, total_tokens: 27 },
+    });
+    const stream = await openai.chat.completions.create({
+      model: MODEL,
+      messages,
+      stream: true,
+      stream_options: { include_usage: true },
+    });
+    const usages = [];
+    for await (const { usage } of stream) if (usage) usages.push(usage.total_tokens);
+    expect(usages).toEqual([27]);
+    const response = await openai.responses.create({ model: MODEL, input: 'in a body' });
+    expect([response.output_text, response.usage?.input_tokens, response.usage?.output_tokens]).toEqual([
+      'made',
+      7,
+      20,
+    ]);
+    const message = await anthropic.messages.stream({ model: MODEL, max_tokens: 5, messages }).finalMessage();
+    expect(message.usage).toMatchObject({ input_tokens: 7, output_tokens: 20 });
+  });
+
+  it('get as many choices as they ask for, and one number for a prompt that nobody counts', async () => {
+    const messages = [{ role: 'user' as const, content: 'hi' }];
+    const { choices, usage } = await openai.chat.completions.create({ model: MODEL, messages, n: 2 });
+    expect(choices.map(({ index, message, finish_reason }) => [index, message.content, finish_reason])).toEqual([
+      [0, 'six bytes ...', 'stop'],
+      [1, 'six bytes ...', 'stop'],
+    ]);
+    const response = await openai.responses.create({ model: MODEL, input: 'hi' });
+    const message = await anthropic.messages.create({ model: MODEL, max_tokens: 5, messages });
+    const counted = await anthropic.messages.countTokens({ model: MODEL, messages });
+    const prompts = [usage?.prompt_tokens, response.usage?.input_tokens, message.usage.input_tokens];
+    expect([...prompts, counted.input_tokens]).toEqual([2, 2, 2, 2]); // `user` and `hi`
+    expect(message.stop_reason).toBe('end_turn'); // an estimate above the limit cuts nothing
+  });
+
   it('are told how many tokens its text stands for, and nothing of its context', async () => {
     const messages = [{ role: 'user' as const, content: 'hi' }];
     const { usage, choices } = await openai.chat.completions.create({ model: MODEL, messages });

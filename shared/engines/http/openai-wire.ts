@@ -199,6 +199,23 @@ export function readModels(text: string): readonly ListedModel[] {
 }
 
 /**
+ * Why an engine cannot be used for want of a model.
+ * @param wanted undefined = any
+ * @param hint what to do where it lists none
+ */
+export function noSuchModel(
+  models: readonly ListedModel[],
+  wanted: string | undefined,
+  { at = '', hint }: { readonly at?: string; readonly hint?: string } = {},
+): Error {
+  const known = models.map(({ id }) => id).join(', ') || 'none';
+  const none = `lists no model${hint === undefined ? '' : `: ${hint}`}`;
+  return new Error(
+    `the engine${at} ${wanted === undefined ? none : `does not serve \`${wanted}\``} (it lists: ${known})`,
+  );
+}
+
+/**
  * `http://host:8000`, with or without `/v1` behind it.
  * @throws TypeError when it is no HTTP URL
  */

@@ -6,7 +6,7 @@ import type { EngineRequest } from '../../protocol/index.ts';
 import { asRecord, type UnknownRecord } from '../../records/index.ts';
 import type { Logger } from '../../telemetry/index.ts';
 import { type AnswerReader, OpenExchanges, type Plan } from '../http/exchange.ts';
-import { BodyReader, planText, readModels } from '../http/openai-wire.ts';
+import { BodyReader, noSuchModel, planText, readModels } from '../http/openai-wire.ts';
 import { asText, tracingHeaders } from '../http/upstream.ts';
 import { EngineHost } from '../server/engine-host.ts';
 import type { LaunchPlan } from '../server/launch-plan.ts';
@@ -75,12 +75,7 @@ export class OmniEngine implements Engine {
     const models = readModels(text);
     const { modelName: wanted, makes } = this.#options;
     const model = wanted === undefined ? models[0] : models.find(({ id }) => id === wanted);
-    if (model === undefined) {
-      const known = models.map(({ id }) => id).join(', ') || 'none';
-      throw new Error(
-        `the engine does not serve ${wanted === undefined ? 'any model' : `\`${wanted}\``} (it lists: ${known})`,
-      );
-    }
+    if (model === undefined) throw noSuchModel(models, wanted);
     this.#modelName = model.id;
     this.#logger.info('engine is up', { engine: 'vllm-omni', model: model.id, makes });
     return {

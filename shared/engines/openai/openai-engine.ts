@@ -3,7 +3,7 @@ import { toServeError, workerError } from '../../errors/index.ts';
 import type { EngineRequest } from '../../protocol/index.ts';
 import type { Logger } from '../../telemetry/index.ts';
 import { OpenExchanges, type Plan } from '../http/exchange.ts';
-import { planText, readModels } from '../http/openai-wire.ts';
+import { noSuchModel, planText, readModels } from '../http/openai-wire.ts';
 import { tracingHeaders, type UpstreamAnswer } from '../http/upstream.ts';
 import { withMediaGuard } from '../media/guarded-engine.ts';
 import { EngineHost } from '../server/engine-host.ts';
@@ -72,9 +72,7 @@ class OpenAiEngine implements Engine {
     const wanted = this.#options.modelName;
     const model = wanted === undefined ? models[0] : models.find((candidate) => candidate.id === wanted);
     if (model === undefined && (wanted === undefined || models.length > 0)) {
-      const known = models.map(({ id }) => id).join(', ') || 'none';
-      const missing = wanted === undefined ? 'lists no model: name it' : `does not serve \`${wanted}\``;
-      throw new Error(`the engine at ${this.#options.url} ${missing} (models it lists: ${known})`);
+      throw noSuchModel(models, wanted, { at: ` at ${this.#options.url}`, hint: 'name it' });
     }
     if (wanted === undefined) this.#tellOthers(models.map(({ id }) => id));
     this.#modelName = model?.id ?? wanted;

@@ -2,7 +2,7 @@ import { workerError } from '../../errors/index.ts';
 import type { EngineRequest } from '../../protocol/index.ts';
 import { asRecord, type UnknownRecord } from '../../records/index.ts';
 import type { Plan } from '../http/exchange.ts';
-import { readModels } from '../http/openai-wire.ts';
+import { noSuchModel, readModels } from '../http/openai-wire.ts';
 import { asText, tracingHeaders, type UpstreamMessage } from '../http/upstream.ts';
 import type { EventSource } from '../kv-stream/event-sources.ts';
 import {
@@ -65,7 +65,7 @@ export class SglangDialect implements EngineDialect {
     ]);
     const [listed] = readModels(models.text).filter(({ parent }) => parent === undefined);
     const name = asText(modelInfo.served_model_name) ?? listed?.id ?? asText(serverInfo.served_model_name);
-    if (name === undefined) throw new Error('the engine lists no model: is it an SGLang server?');
+    if (name === undefined) throw noSuchModel([], undefined, { hint: 'is it an SGLang server?' });
     const pageSize = asCount(serverInfo.page_size) ?? 1;
     const states: readonly unknown[] = Array.isArray(serverInfo.internal_states) ? serverInfo.internal_states : [];
     const capacity = asCount(serverInfo.max_total_num_tokens) ?? asCount(asRecord(states[0])?.max_total_num_tokens);

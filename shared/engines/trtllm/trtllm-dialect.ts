@@ -1,7 +1,7 @@
 import { readFault, workerError } from '../../errors/index.ts';
 import { asRecord } from '../../records/index.ts';
 import type { Plan } from '../http/exchange.ts';
-import { readModels } from '../http/openai-wire.ts';
+import { noSuchModel, readModels } from '../http/openai-wire.ts';
 import { asText, jsonOrText, tracingHeaders } from '../http/upstream.ts';
 import {
   asCount,
@@ -67,7 +67,7 @@ export class TrtllmDialect implements EngineDialect {
   async probe(server: EngineServer): Promise<Probed> {
     const [models, version] = await Promise.all([server.ask({ path: '/v1/models' }), getRecord(server, '/version')]);
     const name = readModels(models.text)[0]?.id;
-    if (name === undefined) throw new Error('the engine lists no model: is it trtllm-serve?');
+    if (name === undefined) throw noSuchModel([], undefined, { hint: 'is it trtllm-serve?' });
     this.#modelName = name;
     const {
       takesText = false,

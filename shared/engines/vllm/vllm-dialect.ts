@@ -2,7 +2,7 @@ import { readFault, workerError } from '../../errors/index.ts';
 import type { EngineRequest } from '../../protocol/index.ts';
 import { asRecord, type UnknownRecord } from '../../records/index.ts';
 import type { Plan } from '../http/exchange.ts';
-import { type ListedModel, readModels } from '../http/openai-wire.ts';
+import { type ListedModel, noSuchModel, readModels } from '../http/openai-wire.ts';
 import { asText, jsonOrText, tracingHeaders, type UpstreamMessage } from '../http/upstream.ts';
 import type { ListedRank } from '../kv-stream/event-sources.ts';
 import {
@@ -204,10 +204,7 @@ export class VllmDialect implements EngineDialect {
     const bases = models.filter(({ parent }) => parent === undefined);
     const model = wanted === undefined ? bases[0] : models.find(({ id }) => id === wanted);
     if (model !== undefined) return model;
-    const known = models.map(({ id }) => id).join(', ') || 'none';
-    throw new Error(
-      `the engine ${wanted === undefined ? 'lists no model' : `does not serve \`${wanted}\``} (it lists: ${known})`,
-    );
+    throw noSuchModel(models, wanted);
   }
 
   /** Whether answers come as token ids. Rejects where an engine that is to give them does not, and takes no chats either. */

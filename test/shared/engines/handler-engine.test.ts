@@ -1,5 +1,10 @@
 import { describe, expect, it } from 'vitest';
-import { createHandlerEngine, type EngineSink, type RequestHandler } from '../../../shared/engines/index.ts';
+import {
+  createHandlerEngine,
+  type EngineSink,
+  type HandlerOutput,
+  type RequestHandler,
+} from '../../../shared/engines/index.ts';
 import { ServeError } from '../../../shared/errors/index.ts';
 import type { EngineOutput } from '../../../shared/protocol/index.ts';
 import { chatRequest, TEXT_ENGINE_INFO } from './recording-sink.ts';
@@ -104,6 +109,33 @@ describe('an engine made of an async generator', () => {
     });
     expect(second).toMatchObject({ code: 'internal_error', worker: 'Internal' });
     expect((second as Error).message).not.toContain('123');
+  });
+
+  it.each<[string, HandlerOutput, readonly EngineOutput[]]>([
+    [
+      'text',
+      'a',
+      [{ text: 'a' }, { finish_reason: 'stop' }, { index: 1, text: 'a' }, { index: 1, finish_reason: 'stop' }],
+    ],
+    [
+      'bodies',
+      { body: { choices: [{ text: 'a' }] } },
+      [{ body: { choices: [{ text: 'a' }] } }, { body: { choices: [{ text: 'a', index: 1 }] }, index: 1 }],
+    ],
+    [
+      'choices of its own',
+      { body: { choices: [{ text: 'a' }, { text: 'b' }] } },
+      [{ body: { choices: [{ text: 'a' }, { text: 'b' }] } }],
+    ],
+  ])('gives as many choices as were asked for: %s', async (_, output, said) => {
+    const reader = new Reader();
+    const handler: RequestHandler = async function* () {
+      yield output;
+    };
+    const request = { ...REQUEST, sampling: { n: 2 } };
+    createHandlerEngine({ info: TEXT_ENGINE_INFO, handler }).generate(request, reader, new AbortController().signal);
+    await reader.closed;
+    expect(reader.said.slice(0, -1)).toEqual(said);
   });
 
   it('asks for no more while the reader is full', async () => {

@@ -52,12 +52,15 @@ export class AnswerWriter {
     appendTokens(this.#tokens, streamId, choice, ids, start, count);
   }
 
-  /** The record of a frame; its bytes are copied, once. Throws `PayloadTooLarge` beyond the caller's limit. */
+  /** The record of a frame; its bytes are copied, once. Throws `BackendProtocol` beyond the caller's limit: the request was not too large. */
   encode(value: unknown): RecordPieces {
     const record = encodePieces(value, { isKept: false }); // an engine may use its buffers again
     const bytes = bytesOf(record);
     if (bytes <= this.payloadBytesMax) return record;
-    throw workerError('PayloadTooLarge', `an item of ${bytes} bytes; the limit is ${this.payloadBytesMax}`);
+    throw workerError(
+      'BackendProtocol',
+      `an item of ${bytes} bytes of the answer; the limit is ${this.payloadBytesMax} (DYN_TCP_MAX_MESSAGE_SIZE)`,
+    );
   }
 
   item(streamId: number, record: RecordPieces): void {

@@ -233,7 +233,7 @@ export class ClientConnection<Target extends CallTarget> implements FrameReceive
 
   oversize(_type: FrameTypeCode, streamId: number, payloadBytes: number): void {
     if (this.#state === 'proving') throw new PeerFault(NO_PROOF);
-    const error = workerError('PayloadTooLarge', `a frame of ${payloadBytes} bytes from the worker`);
+    const error = workerError('BackendProtocol', `a frame of ${payloadBytes} bytes from the worker`);
     if (streamId === CONNECTION_STREAM) this.#fault(error);
     else this.#calls.get(streamId)?.abandon(error);
   }

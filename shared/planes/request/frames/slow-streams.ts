@@ -103,7 +103,7 @@ export class SlowStreams {
     const bytes = payloadBytes + OVERHEAD_BYTES;
     if (this.#bytes + bytes > this.#options.bytesMax) {
       call.abandon(
-        workerError('PayloadTooLarge', `the worker sends faster than ${this.#options.bytesMax} bytes are read`),
+        workerError('BackendProtocol', `the worker sends faster than ${this.#options.bytesMax} bytes are read`),
       );
       return;
     }

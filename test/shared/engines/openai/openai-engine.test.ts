@@ -100,7 +100,7 @@ describe('engine behind an OpenAI-compatible server', () => {
 
   it('says which models there are when the one it is told is not among them', async () => {
     await expect(create({ modelName: 'm' }).start(never)).rejects.toThrow(
-      'does not serve `m` (models it lists: upstream-model)',
+      'does not serve `m` (it lists: upstream-model)',
     );
   });
 

@@ -1,3 +1,4 @@
+import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { TextTokens } from '../../../../shared/pipeline/answer/choice-text.ts';
 import { ResponseAssembler } from '../../../../shared/pipeline/answer/response-assembler.ts';
@@ -16,6 +17,41 @@ describe('the tokens of text that comes without ids', () => {
 
   it('are estimated for pieces too long to be encoded at once', () => {
     expect(new TextTokens(letterTokenizer).of('a'.repeat(30_000))).toBe(10_000);
+  });
+});
+
+describe('the end of an answer in text', () => {
+  const PIECES = fc.array(fc.string({ maxLength: 40 }), { maxLength: 12 });
+  const REASON = fc.constantFrom('stop', 'length', 'eos', undefined);
+
+  function answer(pieces: readonly string[], max_tokens: number, reason: string | undefined, isTokens: boolean) {
+    const sink = new RecordingSink();
+    const asked = request({ stop: { max_tokens } });
+    const loaded = isTokens ? letterModel : undefined;
+    const assembler = new ResponseAssembler(asked, preprocessNow(asked, model(), letterModel), loaded, sink, idleMeter);
+    for (const text of pieces) assembler.output({ text });
+    if (!assembler.isComplete) assembler.output({ finish_reason: (reason ?? 'stop') as 'stop' });
+    assembler.end();
+    return sink;
+  }
+
+  it('is the worker’s own where all of it is delivered, whatever its tokens are estimated at', () => {
+    for (const isTokens of [false, true]) {
+      const { shown, finished } = answer(['Hello there, ', 'all is said.'], 3, 'stop', isTokens);
+      expect([shown, finished?.reason]).toEqual(['Hello there, all is said.', 'stop']);
+    }
+  });
+
+  it('is `length` only where the worker says so or text is left out', () => {
+    fc.assert(
+      fc.property(PIECES, fc.integer({ min: 1, max: 60 }), REASON, fc.boolean(), (pieces, max, reason, isTokens) => {
+        const { shown, finished } = answer(pieces, max, reason, isTokens);
+        const whole = pieces.join('');
+        expect(whole.startsWith(shown)).toBe(true);
+        const isCut = shown.length < whole.length;
+        expect(finished?.reason).toBe(isCut || reason === 'length' ? 'length' : 'stop');
+      }),
+    );
   });
 });
 

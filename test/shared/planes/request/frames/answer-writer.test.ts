@@ -120,7 +120,7 @@ describe('answer writer', () => {
   it('refuses an item beyond the limit', () => {
     const { answers } = writerOn(1000);
     expect(() => answers.encode({ data: { text: 'x'.repeat(1001) } })).toThrow(
-      expect.objectContaining({ worker: 'PayloadTooLarge' }),
+      expect.objectContaining({ worker: 'BackendProtocol' }),
     );
   });
 });

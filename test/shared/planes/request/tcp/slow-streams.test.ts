@@ -151,7 +151,7 @@ describe('a stream with a large frame', () => {
     const { large, small } = await ask((socket) => socket.write(Buffer.concat([...frames, end(1), end(3)])), {
       frameBytesMax: 200_000,
     });
-    expect((await large.failed()).worker).toBe('PayloadTooLarge');
+    expect((await large.failed()).worker).toBe('BackendProtocol');
     expect((await small.closed()).kind).toBe('end');
   });
 });

@@ -163,7 +163,7 @@ describe('limits', () => {
     await held.at(1);
     held.calls[0]!.output({ text: 'x'.repeat(100_001) });
     held.calls[1]!.end();
-    expect((await large.failed()).worker).toBe('PayloadTooLarge');
+    expect(await large.failed()).toMatchObject({ worker: 'BackendProtocol', status: 502 }); // the request was not too large
     expect(held.calls[0]!.signal.aborted).toBe(true);
     expect((await small.closed()).kind).toBe('end');
   });
