@@ -5,14 +5,17 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { seededRandom } from '../../../shared/clock/index.ts';
 import { errorCodes } from '../../../shared/errors/index.ts';
+import { freePort } from '../free-port.ts';
 import { spawnNode } from '../spawn-node.ts';
 import { waitUntil } from '../wait-until.ts';
 import { type Health, PROGRAM, START_MS_MAX, WatchedFrontend } from './frontend-watch.ts';
+import { HostileGrpcClients } from './grpc-clients.ts';
 import { HostileValues } from './hostile-values.ts';
 import { HOSTILE_MODELS, type HostilePeers, startHostilePeers } from './peers.ts';
 import { HostileRequests, type OpenApi } from './requests.ts';
 
 const ANSWER_MS_MAX = 3000;
+const SETTLED_MS_MAX = 15_000;
 const DEFECT = /^.*(TypeError|RangeError|ReferenceError|[Uu]nhandled|[Uu]ncaught).*$/m;
 
 /** A frontend with an honest worker, hostile ones beside it, and cases to play against it. */
@@ -31,7 +34,15 @@ export async function startFuzzSession(seed: number): Promise<FuzzSession> {
   const env = { DYN_DISCOVERY_BACKEND: 'file', DYN_FILE_KV: join(folder, 'kv'), TMPDIR: folder };
   const host = { DYN_TCP_RPC_HOST: '127.0.0.1', DYN_EVENT_PLANE_HOST: '127.0.0.1', DYN_SYSTEM_HOST: '127.0.0.1' };
   const worker = spawnNode([PROGRAM, 'worker', '--engine=mocker'], { env: { ...env, ...host, DYN_SYSTEM_PORT: '0' } });
-  const frontend = await WatchedFrontend.start(folder, env, { defect: DEFECT });
+  const grpcPort = await freePort();
+  // Node does not notice that some of these clients have left: a session that was waiting to write reads no more.
+  const pings = { STATOR_GRPC_KEEPALIVE_TIME_MS: '1000', STATOR_GRPC_KEEPALIVE_TIMEOUT_MS: '1000' };
+  const frontend = await WatchedFrontend.start(
+    folder,
+    { ...env, ...pings },
+    { args: [`--grpc-port=${grpcPort}`], defect: DEFECT },
+  );
+  const grpc = new HostileGrpcClients(grpcPort);
   const { url } = frontend;
   await worker.waitForOutput(/worker is ready/, START_MS_MAX);
   await waitUntil(async () => (await fetch(`${url}/health`)).ok, { timeoutMs: START_MS_MAX });
@@ -44,9 +55,14 @@ export async function startFuzzSession(seed: number): Promise<FuzzSession> {
   const statuses = new Map<string, number>();
   return {
     statuses,
-    play: (caseSeed) => playCase(caseSeed, { url, document, peers, frontend, statuses }),
-    look: () => frontend.look(),
+    play: (caseSeed) => playCase(caseSeed, { url, document, peers, frontend, grpc, statuses }),
+    look: async () => {
+      grpc.release();
+      await waitUntil(async () => (await heldBytes(url)) === 0, { timeoutMs: SETTLED_MS_MAX, what: 'no body held' });
+      return frontend.look();
+    },
     close: async () => {
+      grpc.close();
       await peers.close();
       await Promise.all([frontend.close(), worker.kill()]);
       await rm(folder, { recursive: true, force: true });
@@ -59,15 +75,24 @@ interface Playground {
   readonly document: OpenApi;
   readonly peers: HostilePeers;
   readonly frontend: WatchedFrontend;
+  readonly grpc: HostileGrpcClients;
   readonly statuses: Map<string, number>;
 }
 
-async function playCase(seed: number, { url, document, peers, frontend, statuses }: Playground): Promise<void> {
+/** Of requests that are being read, whatever dialect they are of. */
+async function heldBytes(url: string): Promise<number> {
+  const text = await (await fetch(`${url}/metrics`)).text();
+  return Number(/^stator_frontend_body_bytes (\S+)$/m.exec(text)?.[1]);
+}
+
+async function playCase(seed: number, playground: Playground): Promise<void> {
+  const { url, document, peers, frontend, grpc, statuses } = playground;
   const values = new HostileValues(seededRandom(seed));
   if (values.chance(0.1)) await peers.writeDiscovery(values);
   const models = ['stator-mini', 'stator-mini', ...HOSTILE_MODELS, 'spoilt-1', ''];
   const { pieces, leaves } = new HostileRequests(document, models, values).next();
   const answer = await send(new URL(url), pieces, leaves);
+  await grpc.play(new HostileValues(seededRandom(seed ^ 0x67_72_70_63)));
   frontend.mustRun();
   const status = /^HTTP\/1\.1 (\d{3})/.exec(answer)?.[1] ?? 'none';
   statuses.set(status, (statuses.get(status) ?? 0) + 1);
