@@ -53,8 +53,13 @@ export function readFault(body: unknown, fallback: string): ToldFault {
     labels: [error.type, error.code, error.status, error.error_type, error.__type, record.error_type, record.type]
       .filter((label) => typeof label === 'string')
       .join(' '),
-    status: numbers.map(Number).find((number) => Number.isInteger(number) && number >= 400 && number < 600),
+    status: numbers.map(numberOf).find((number) => Number.isInteger(number) && number >= 400 && number < 600),
   };
+}
+
+/** Some write numbers as text. */
+function numberOf(value: unknown): number {
+  return typeof value === 'number' || typeof value === 'string' ? Number(value) : Number.NaN;
 }
 
 function wordsIn(value: unknown, depth: number): string | undefined {

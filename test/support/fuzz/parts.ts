@@ -7,6 +7,7 @@ import { FrameError, FrameParser, writeU32 } from '../../../shared/planes/reques
 import { PeerFault } from '../../../shared/planes/request/frames/peer-trust.ts';
 import { readEngineOutput } from '../../../shared/protocol/index.ts';
 import { JsonReader } from '../../../shared/protocol/json/json-reader.ts';
+import { BODY_PARTS } from './body-parts.ts';
 import { EVENT_PARTS } from './event-parts.ts';
 import { GRPC_PARTS } from './grpc-parts.ts';
 import { HostileValues } from './hostile-values.ts';
@@ -22,6 +23,7 @@ export type Part = (values: HostileValues) => void;
 
 /** Every reader of what others write that needs no process around it. */
 const PARTS: Readonly<Record<string, Part>> = {
+  ...BODY_PARTS,
   ...EVENT_PARTS,
   ...GRPC_PARTS,
   'chat templates': renderTemplate,

@@ -208,7 +208,7 @@ export class BodyCalls {
 function pieceOf(part: UnknownRecord): Piece {
   const called = isRecord(part.function) ? part.function : part;
   const { index, id } = part;
-  if (Number(index) >= CALLS_MAX)
+  if (typeof index === 'number' && index >= CALLS_MAX)
     throw workerError('BackendProtocol', `the index of a tool call is none below ${CALLS_MAX}`);
   return {
     theirs: Number.isInteger(index) && Number(index) >= 0 ? Number(index) : undefined,
