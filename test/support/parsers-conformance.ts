@@ -98,7 +98,8 @@ export function readPieces(row: ParserRow, pieces: readonly string[]): ParserRes
   }
   thoughts?.end(split);
   const given = row.engine_finish ?? 'stop';
-  return { content, reasoning, calls, finish_reason: tools === undefined ? given : tools.end(given, sink) };
+  const reason = tools === undefined ? given : tools.end(given, sink); // which may release text
+  return { content, reasoning, calls, finish_reason: reason };
 }
 
 /** What is wrong with how the row is read: whole, in pieces of 1, 3 and 7 characters, and in its own pieces. */

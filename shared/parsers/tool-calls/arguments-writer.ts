@@ -1,4 +1,6 @@
+import { isRecord } from '../../records/index.ts';
 import type { CallWriter } from './call-writer.ts';
+import { parseJson } from './json-scan.ts';
 import { createEntityDecoder } from './parameter-values.ts';
 
 /** Writes the arguments of one call member by member. The call is committed with the first of them. */
@@ -7,6 +9,8 @@ export class ArgumentsWriter {
   readonly #name: string;
   readonly #id: string | undefined;
   readonly #written = new Set<string>();
+  /** An object that may be all of the arguments, written as a parameter of its own. */
+  #wrapped: { readonly key: string; readonly json: string } | undefined;
 
   constructor(calls: CallWriter, name: string, id?: string) {
     this.#calls = calls;
@@ -15,7 +19,14 @@ export class ArgumentsWriter {
   }
 
   has(key: string): boolean {
-    return this.#written.has(key);
+    return this.#written.has(key) || this.#wrapped?.key === key;
+  }
+
+  /** A member that holds all arguments if it is an object and no other member is there. */
+  wrapped(key: string, text: string): void {
+    const isAll = this.#written.size === 0 && this.#wrapped === undefined && isRecord(parseJson(text));
+    if (isAll) this.#wrapped = { key, json: text.trim() };
+    else this.member(key, JSON.stringify(text));
   }
 
   /** A member whose value is known as JSON. */
@@ -26,6 +37,9 @@ export class ArgumentsWriter {
 
   /** The key of a member; its value follows through `raw`. */
   begin(key: string): void {
+    const wrapped = this.#wrapped;
+    this.#wrapped = undefined;
+    if (wrapped !== undefined) this.member(wrapped.key, wrapped.json);
     if (this.#written.size === 0) this.#calls.start(this.#name, this.#id);
     this.#calls.arguments(`${this.#written.size === 0 ? '{' : ','}${JSON.stringify(key)}:`);
     this.#written.add(key);
@@ -36,21 +50,23 @@ export class ArgumentsWriter {
   }
 
   close(): void {
-    if (this.#written.size === 0) this.#calls.whole(this.#name, '{}', this.#id);
+    if (this.#wrapped !== undefined) this.#calls.whole(this.#name, this.#wrapped.json, this.#id);
+    else if (this.#written.size === 0) this.#calls.whole(this.#name, '{}', this.#id);
     else this.#calls.arguments('}');
   }
 }
 
 /** What a format does to the text of a string before it is a value. */
 export interface StringRules {
-  readonly trims?: boolean;
+  /** A line end on each side is the template's, and no part of the value. */
+  readonly framed?: boolean;
   readonly decodesEntities?: boolean;
   /** The bare word `null`, in any case, is no string. */
   readonly knowsNull?: boolean;
 }
 
 /**
- * One string value, written as it comes. Held back: white space that may be at its end, a beginning of `null`, a part of
+ * One string value, written as it comes. Held back: a line end that may be at its end, a beginning of `null`, a part of
  * an entity, half a surrogate pair.
  */
 export class StringMember {
@@ -59,6 +75,7 @@ export class StringMember {
   readonly #rules: StringRules;
   readonly #decode: (text: string, isLast: boolean) => string;
   #held = '';
+  #isAtStart = true;
   /** Some of the value has gone to the decoder, which may hold all of it back. */
   #hasBegun = false;
   #isOpen = false;
@@ -71,17 +88,14 @@ export class StringMember {
   }
 
   push(piece: string): void {
-    if (this.#rules.trims && piece.trim() === '') {
-      if (this.#hasBegun || this.#held !== '') this.#held += piece; // joined, not looked through again
-      return;
-    }
     let text = this.#held + piece;
-    if (!this.#hasBegun && this.#rules.trims) text = text.trimStart();
-    if (!this.#hasBegun && this.#rules.knowsNull && 'null'.startsWith(text.trim().toLowerCase())) {
+    if (this.#isAtStart && this.#rules.framed) text = text.replace(/^\n/, '');
+    this.#isAtStart = false;
+    if (!this.#hasBegun && this.#rules.knowsNull && 'null'.startsWith(this.#withoutFrame(text).toLowerCase())) {
       this.#held = text;
       return;
     }
-    let end = this.#rules.trims ? text.trimEnd().length : text.length;
+    let end = this.#withoutFrame(text).length;
     if (end > 0 && isHighSurrogate(text.charCodeAt(end - 1))) end--;
     this.#held = text.slice(end);
     if (end === 0) return;
@@ -91,14 +105,18 @@ export class StringMember {
 
   /** The value is complete. */
   end(): void {
-    const text = this.#rules.trims ? this.#held.trimEnd() : this.#held;
-    if (!this.#hasBegun && this.#rules.knowsNull && text.trim().toLowerCase() === 'null') {
+    const text = this.#withoutFrame(this.#held);
+    if (!this.#hasBegun && this.#rules.knowsNull && text.toLowerCase() === 'null') {
       this.#arguments.member(this.#key, 'null');
       return;
     }
     this.#write(this.#decode(text, true));
     this.#open();
     this.#arguments.raw('"');
+  }
+
+  #withoutFrame(text: string): string {
+    return this.#rules.framed && text.endsWith('\n') ? text.slice(0, -1) : text;
   }
 
   #write(text: string): void {

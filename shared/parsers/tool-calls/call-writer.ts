@@ -16,11 +16,16 @@ interface HeldCall {
  */
 export class CallWriter {
   out: ToolCallSink;
+  /** Told when a call is committed. */
+  onCommit: () => void = () => {};
   readonly #random: Random;
   readonly #newId: NewCallId;
   readonly #onlyFirst: boolean;
   readonly #onlyName: string | undefined;
   #count = 0;
+  /** Calls committed, those that the client does not see among them. */
+  #committed = 0;
+  readonly #ids = new Set<string>();
   #isShown = false;
   #held: HeldCall[] | undefined;
 
@@ -40,6 +45,11 @@ export class CallWriter {
   /** Calls that the client sees. */
   get count(): number {
     return this.#count;
+  }
+
+  /** Calls that were read, whether the client sees them or not, those kept back among them. */
+  get readCount(): number {
+    return this.#committed + (this.#held?.length ?? 0);
   }
 
   content(text: string): void {
@@ -82,10 +92,21 @@ export class CallWriter {
   }
 
   #show(name: string, id: string | undefined): void {
+    this.#committed++;
+    this.onCommit();
     this.#isShown = !(this.#onlyFirst && this.#count > 0) && (this.#onlyName ?? name) === name;
     if (!this.#isShown) return;
     const index = this.#count++;
-    this.out.callStart(index, id ?? this.#newId(this.#random, index, name), name);
+    this.out.callStart(index, this.#uniqueId(index, name, id), name);
+  }
+
+  /** A model may count wrongly, but results are matched to calls by their ids. */
+  #uniqueId(index: number, name: string, wanted: string | undefined): string {
+    let id = wanted ?? this.#newId(this.#random, index, name);
+    if (this.#ids.has(id)) id = this.#newId(this.#random, index, name);
+    while (this.#ids.has(id)) id = prefixedUuid(this.#random, index, name);
+    this.#ids.add(id);
+    return id;
   }
 }
 

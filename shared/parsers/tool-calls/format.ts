@@ -7,7 +7,7 @@ import {
   type ToolCallParser,
   type ToolCallSink,
 } from './call-writer.ts';
-import { ToolSchemas } from './parameter-values.ts';
+import { ToolSchemas } from './parameter-schema.ts';
 import { type Parsing, TextSource } from './scan.ts';
 
 /** What a stretch of the message turned out to be. White space is dropped behind markup and kept behind text. */
@@ -26,6 +26,11 @@ export interface ToolCallFormat {
   readonly paragraphMarker?: string;
   /** Markers are special tokens of the tokenizer: the request needs `skip_special_tokens: false`. */
   readonly keepsSpecialTokens?: boolean;
+  /**
+   * Of the markers of calls, those that are tokens of their own in the family's models: such a model does not write them in passing,
+   * so that they end reasoning.
+   */
+  readonly callTokens?: readonly string[];
   /** Markers that end a turn: where they are end tokens of the model too, their text must be shown to the parser. */
   readonly endTokens?: readonly string[];
 }
@@ -62,6 +67,7 @@ export class MarkupParser implements ToolCallParser {
       onlyFirst: options.parallelToolCalls === false,
       onlyName: typeof toolChoice === 'object' ? toolChoice.name : undefined,
     });
+    this.#calls.onCommit = () => this.#source.forget();
     this.#region = format.readOpening?.(this.#source, this.#calls, this.#tools);
   }
 

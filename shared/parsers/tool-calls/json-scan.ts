@@ -115,6 +115,15 @@ export function parseJson(text: string): unknown {
   }
 }
 
+/** The text with what JSON does not allow inside strings, line ends and tabs, escaped there. */
+export function escapeLineEnds(text: string): string {
+  let isInString = false;
+  return text.replace(/\\[\s\S]|["\n\r\t]/g, (found) => {
+    if (found === '"') isInString = !isInString;
+    return isInString && found.length === 1 && found !== '"' ? JSON.stringify(found).slice(1, -1) : found;
+  });
+}
+
 /** An object in JSON from values that are JSON already. */
 export function writeJsonObject(members: Iterable<readonly [string, string]>): string {
   return `{${Array.from(members, ([key, json]) => `${JSON.stringify(key)}:${json}`).join(',')}}`;

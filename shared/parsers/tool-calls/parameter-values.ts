@@ -1,68 +1,58 @@
-import type { ToolDefinition } from '../../protocol/index.ts';
-import { isRecord } from '../../records/index.ts';
 import { compactJson } from './json-scan.ts';
+import type { ParameterSchema, ValueKind } from './parameter-schema.ts';
 import { numberToJson, pythonToJson } from './python-literal.ts';
 
-/** The JSON schema of one parameter, as the client declared it. */
-export type ParameterSchema = Readonly<Record<string, unknown>>;
-
-/** The declared tools, looked up by tool and parameter name. Built once a message, and only when a call is read. */
-export class ToolSchemas {
-  readonly #tools: readonly ToolDefinition[];
-  #parameters: Map<string, unknown> | undefined;
-
-  constructor(tools: readonly ToolDefinition[]) {
-    this.#tools = tools;
-  }
-
-  get names(): string[] {
-    return this.#tools.map((tool) => tool.function.name);
-  }
-
-  /** `undefined` when the tool or its parameter was not declared. */
-  parameter(tool: string, name: string): ParameterSchema | undefined {
-    this.#parameters ??= new Map(this.#tools.map((each) => [each.function.name, each.function.parameters]));
-    return childSchema(this.#parameters.get(tool), name);
-  }
-}
-
-/** The schema of a property of an object schema. */
-export function childSchema(schema: unknown, name: string): ParameterSchema | undefined {
-  const properties = isRecord(schema) ? schema.properties : undefined;
-  const child = isRecord(properties) && Object.hasOwn(properties, name) ? properties[name] : undefined;
-  return isRecord(child) ? child : undefined;
-}
-
-/** The schema's type in lower case; of a list of types the first that is not `null`. */
-export function schemaType(schema: ParameterSchema): string | undefined {
-  const type = Array.isArray(schema.type) ? schema.type.find((each) => each !== 'null') : schema.type;
-  return typeof type === 'string' ? type.toLowerCase() : undefined;
-}
-
-const STRING_TYPES: ReadonlySet<string> = new Set(['string', 'str', 'text', 'varchar', 'char', 'enum']);
 const INTEGER = /^[+-]?\d+$/;
+const WHOLE = /^[+-]?\d+\.0+$/;
+/** As JSON writes them. What looks otherwise, like `007`, may be a text where texts are let through. */
+const JSON_INTEGER = /^-?(?:0|[1-9]\d*)$/;
+const JSON_NUMBER = /^-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?$/;
 
 /** The parameter's value is a string whatever it looks like, except `null` where the format knows that word. */
 export function isStringParameter(schema: ParameterSchema | undefined): boolean {
-  if (schema === undefined) return true;
-  const type = schemaType(schema);
-  return type !== undefined && STRING_TYPES.has(type);
+  return schema === undefined || schema.isOnly('string');
 }
 
-/** The value of a parameter in XML notation as JSON, by its declared type. `text` is decoded. */
+/**
+ * The value of a parameter in XML notation as JSON, by its declared type. A text that fits nothing else that is let through is a
+ * string, character for character.
+ * @param text decoded, without what the format writes around values
+ */
 export function convertByType(text: string, schema: ParameterSchema | undefined): string {
-  if (text.toLowerCase() === 'null') return 'null';
-  if (schema === undefined || isStringParameter(schema)) return JSON.stringify(text);
-  const type = schemaType(schema);
-  if (type === undefined) {
-    return schema.anyOf !== undefined || schema.oneOf !== undefined ? convertStructure(text) : JSON.stringify(text);
+  const trimmed = text.trim();
+  if (trimmed.toLowerCase() === 'null') return 'null';
+  const kinds = schema?.kinds;
+  if (schema === undefined || kinds === undefined || schema.isOnly('string')) return JSON.stringify(text);
+  if (kinds.has('string')) return convertBesideStrings(trimmed, kinds) ?? JSON.stringify(text);
+  if (schema.isOnly('boolean') && !kinds.has('null')) return String(trimmed.toLowerCase() === 'true');
+  for (const kind of LENIENT_ORDER) {
+    const json = kinds.has(kind) ? LENIENT[kind](trimmed) : undefined;
+    if (json !== undefined) return json;
   }
-  if (/^(int|uint|long|short|unsigned)/.test(type)) return convertInteger(text) ?? JSON.stringify(text);
-  if (/^(num|float)/.test(type)) return convertNumber(text) ?? JSON.stringify(text);
-  if (type === 'boolean' || type === 'bool' || type === 'binary') return String(text.toLowerCase() === 'true');
-  if (/^(object|array|arr|dict|list)/.test(type)) return convertStructure(text);
-  return pythonToJson(text) ?? JSON.stringify(text);
+  return JSON.stringify(text);
 }
+
+/** Strict: where a string is let through too, only what cannot be meant as one is something else. */
+function convertBesideStrings(text: string, kinds: ReadonlySet<ValueKind>): string | undefined {
+  if (kinds.has('number') && JSON_NUMBER.test(text)) return convertNumber(text);
+  if (kinds.has('integer') && JSON_INTEGER.test(text)) return text;
+  if (kinds.has('boolean') && (text === 'true' || text === 'false')) return text;
+  if (kinds.has('object') && text.startsWith('{')) return compactJson(text);
+  if (kinds.has('array') && text.startsWith('[')) return compactJson(text);
+  return undefined;
+}
+
+const LENIENT_ORDER = ['null', 'integer', 'number', 'boolean', 'object', 'array', 'any'] as const;
+
+const LENIENT: Readonly<Record<(typeof LENIENT_ORDER)[number], (text: string) => string | undefined>> = {
+  null: (text) => (text === '' || text === 'None' ? 'null' : undefined),
+  integer: (text) => convertInteger(WHOLE.test(text) ? text.replace(/\.0+$/, '') : text),
+  number: convertNumber,
+  boolean: (text) => (/^(?:true|false)$/i.test(text) ? text.toLowerCase() : undefined),
+  object: convertStructure,
+  array: convertStructure,
+  any: (text) => pythonToJson(text),
+};
 
 /** An integer of any size, its digits kept. */
 export function convertInteger(text: string): string | undefined {
@@ -74,9 +64,9 @@ export function convertNumber(text: string): string | undefined {
   return numberToJson(text)?.replace(/\.0+$/, '');
 }
 
-/** JSON if it is that, else Python's notation, else a string. */
-function convertStructure(text: string): string {
-  return compactJson(text) ?? pythonToJson(text) ?? JSON.stringify(text);
+/** JSON if it is that, else Python's notation. */
+function convertStructure(text: string): string | undefined {
+  return compactJson(text) ?? pythonToJson(text);
 }
 
 /**

@@ -3,10 +3,9 @@ import {
   TOOL_CALL_PARSERS_WITHOUT_GRAMMAR,
   type ToolCallParserName,
 } from '../../config/index.ts';
-import type { FinishReason } from '../../protocol/index.ts';
 import { eitherFinder, Markers } from '../markers.ts';
-import type { ToolCallOptions, ToolCallParser, ToolCallSink } from './call-writer.ts';
-import { finishReasonAfterCalls, MarkupParser, type ToolCallFormat } from './format.ts';
+import type { ToolCallOptions, ToolCallParser } from './call-writer.ts';
+import { MarkupParser, type ToolCallFormat } from './format.ts';
 import * as BY_NAME from './formats/by-name.ts';
 import { defaultJson, readForcedJson } from './formats/json-family.ts';
 
@@ -84,7 +83,7 @@ export function createToolCallParser(name: string | undefined, options: ToolCall
   const isConfigured = name !== undefined && name !== '';
   if (options.tools.length === 0 || choice === 'none') return undefined;
   if (choice === 'auto') return isConfigured ? new MarkupParser(formatOf(name), options) : undefined;
-  return new ForcedChoiceParser(isConfigured ? formatOf(name) : defaultJson, options);
+  return new MarkupParser(forcedFormat(isConfigured ? formatOf(name) : defaultJson, options), options);
 }
 
 function formatOf(name: string): ToolCallFormat {
@@ -97,58 +96,19 @@ function formatOf(name: string): ToolCallFormat {
 const THINK_END = '</think>';
 
 /**
- * The answer to a required or named tool choice: guided JSON from its first character on, or,
- * from an engine that ignored the constraint, the model's own format. Prose is shown only when the answer has no call.
+ * What answers a required or named tool choice: guided JSON from the first character on, tried again behind reasoning that nobody
+ * took out, or, from an engine that ignored the constraint, the model's own format.
  */
-class ForcedChoiceParser implements ToolCallParser {
-  readonly #inner: MarkupParser;
-  readonly #capture: ToolCallSink;
-  #out: ToolCallSink | undefined;
-  #prose = '';
-
-  constructor(native: ToolCallFormat, options: ToolCallOptions) {
-    const name = typeof options.toolChoice === 'object' ? options.toolChoice.name : undefined;
-    const forgetProse = (): void => {
-      this.#prose = '';
-    };
-    this.#inner = new MarkupParser(forcedFormat(native, name, forgetProse), options);
-    this.#capture = {
-      content: (text) => {
-        this.#prose += text;
-      },
-      callStart: (index, id, callName) => this.#out?.callStart(index, id, callName),
-      callArguments: (index, fragment) => this.#out?.callArguments(index, fragment),
-    };
-  }
-
-  get callCount(): number {
-    return this.#inner.callCount;
-  }
-
-  push(text: string, out: ToolCallSink): void {
-    this.#out = out;
-    this.#inner.push(text, this.#capture);
-  }
-
-  end(reason: FinishReason | null, out: ToolCallSink): FinishReason | null {
-    this.#out = out;
-    this.#inner.end(reason, this.#capture);
-    if (this.callCount === 0 && this.#prose !== '') out.content(this.#prose);
-    this.#prose = '';
-    return finishReasonAfterCalls(reason, this.callCount);
-  }
-}
-
-/** The format with guided JSON in front, tried again behind reasoning that nobody took out. */
-function forcedFormat(native: ToolCallFormat, name: string | undefined, forgetProse: () => void): ToolCallFormat {
+function forcedFormat(native: ToolCallFormat, { toolChoice }: ToolCallOptions): ToolCallFormat {
+  const name = typeof toolChoice === 'object' ? toolChoice.name : undefined;
   return {
     newId: native.newId,
     finder: (tools) => eitherFinder(native.finder(tools), new Markers([THINK_END])),
     readOpening: (source, calls) => readForcedJson(source, calls, name),
-    read: (marker, source, calls, tools) => {
-      if (marker !== THINK_END) return native.read(marker, source, calls, tools);
-      forgetProse();
-      return readForcedJson(source, calls, name);
+    *read(marker, source, calls, tools) {
+      if (marker !== THINK_END) return yield* native.read(marker, source, calls, tools);
+      calls.content(marker);
+      return yield* readForcedJson(source, calls, name);
     },
   };
 }

@@ -1,4 +1,5 @@
 import { type Finder, Markers } from '../markers.ts';
+import type { CallWriter } from './call-writer.ts';
 
 /** The next character, unread; empty at the end of the text. */
 export function* peek(source: TextSource): Parsing<string> {
@@ -16,6 +17,15 @@ export function* skipSpace(source: TextSource): Parsing<string> {
     if (!source.isEmpty) return source.text[source.at] as string;
     if (source.isEnded) return '';
     yield;
+  }
+}
+
+/** Reads white space and any of `characters`. */
+export function* passOver(source: TextSource, characters: string): Parsing {
+  for (;;) {
+    const next = yield* skipSpace(source);
+    if (next === '' || !characters.includes(next)) return;
+    source.at++;
   }
 }
 
@@ -64,6 +74,7 @@ export function* readUntil(
   for (;;) {
     const { text, at } = source;
     const found = markers.find(text, at, source.isEnded && isProse);
+    source.at = found;
     if (found > at) take?.(text.slice(at, found));
     const marker = found < text.length ? markers.match(text, found) : undefined;
     if (marker !== undefined) {
@@ -76,6 +87,24 @@ export function* readUntil(
   }
 }
 
+/**
+ * As `readUntil` where markup is expected: text that stands there instead is shown, but for white space alone. What was recorded
+ * goes out in front of it: it was text, too.
+ */
+export function* showUntil(source: TextSource, markers: Finder, calls: CallWriter): Parsing<string | undefined> {
+  let space = '';
+  let isText = false;
+  return yield* readUntil(source, markers, (piece) => {
+    if (!isText && piece.trim() === '') {
+      space += piece;
+      return;
+    }
+    isText = true;
+    calls.content(source.isRecording ? source.takeRecord() : space + piece);
+    space = '';
+  });
+}
+
 /** The text before a marker, which is read too. */
 export function* collectUntil(
   source: TextSource,
@@ -86,15 +115,6 @@ export function* collectUntil(
     text += piece;
   });
   return { text, marker };
-}
-
-/** Reads all that is left and forgets it. */
-export function* ignoreRest(source: TextSource): Parsing {
-  for (;;) {
-    source.at = source.text.length;
-    if (source.isEnded) return;
-    yield;
-  }
 }
 
 function passOverSpace(source: TextSource): void {
@@ -132,20 +152,39 @@ export class TextSource {
     this.at = 0;
   }
 
-  /** Puts back text that was read last. Not while recording. */
+  /** Puts back text that was read last, and since the mark while recording. */
   unread(text: string): void {
-    if (this.at >= text.length) {
+    if (this.at - (this.#recorded === undefined ? 0 : this.#recordedTo) >= text.length) {
       this.at -= text.length; // it is still there
       return;
     }
+    if (this.#recorded !== undefined) {
+      const recorded = this.#recorded + this.text.slice(this.#recordedTo, this.at);
+      this.#recorded = recorded.slice(0, recorded.length - text.length);
+    }
     this.text = text + this.text.slice(this.at);
     this.at = 0;
+    this.#recordedTo = 0;
+  }
+
+  /** All of the text was read, but for white space. */
+  get isAtEnd(): boolean {
+    return this.isEnded && this.text.slice(this.at).trim() === '';
+  }
+
+  get isRecording(): boolean {
+    return this.#recorded !== undefined;
   }
 
   /** Keeps all that is read from here on, `before` in front of it, in case it turns out to be plain text. */
   record(before = ''): void {
     this.#recorded = before;
     this.#recordedTo = this.at;
+  }
+
+  /** Ends the recording: what was read is no text. */
+  forget(): void {
+    this.#recorded = undefined;
   }
 
   /** Ends the recording and returns it; empty when none was running. */
@@ -159,11 +198,10 @@ export class TextSource {
 
 export const TAG_END = new Markers(['>']);
 
-/** Reads a name up to `>`, without white space and quotes around it; `undefined` when it is empty, torn or cut. */
-export function* readTagName(source: TextSource): Parsing<string | undefined> {
-  const { text, marker } = yield* collectUntil(source, TAG_END);
-  const name = unquote(text.trim());
-  return marker === undefined || name === '' || name.includes('<') ? undefined : name;
+/** The name that the inside of a tag is, without white space and quotes around it; `undefined` when it is empty or torn. */
+export function tagName(inside: string): string | undefined {
+  const name = unquote(inside.trim());
+  return name === '' || name.includes('<') ? undefined : name;
 }
 
 /** The text without one pair of quotes around it. */

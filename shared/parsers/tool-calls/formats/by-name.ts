@@ -12,7 +12,6 @@ export {
   hermes,
   jamba,
   llama3Json as llama3_json,
-  mistral,
   nemotronDeci as nemotron_deci,
   phi4,
   qwen25,
@@ -21,5 +20,6 @@ export { kimiK2 as kimi_k2, kimiK2 as kimi_k25 } from './kimi-k2.ts';
 export { kimiK3 as kimi_k3 } from './kimi-k3.ts';
 export { minimaxM2 as minimax_m2 } from './minimax-m2.ts';
 export { minimaxM3 as minimax_m3, minimaxM3 as minimax_m3_nom } from './minimax-m3.ts';
+export { mistral } from './mistral.ts';
 export { pythonic } from './pythonic.ts';
 export { qwen3Coder as nemotron_nano, qwen3Coder as qwen3, qwen3Coder as qwen3_coder } from './qwen3-coder.ts';

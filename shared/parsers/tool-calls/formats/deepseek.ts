@@ -1,8 +1,11 @@
 import { Markers } from '../../markers.ts';
 import { type CallWriter, prefixedUuid } from '../call-writer.ts';
 import type { ToolCallFormat } from '../format.ts';
-import { compactJson, readJsonValue } from '../json-scan.ts';
-import { collectUntil, type Parsing, readUntil, skipSpace, type TextSource } from '../scan.ts';
+import { compactJson, escapeLineEnds, readJsonValue } from '../json-scan.ts';
+import { collectUntil, type Parsing, readOneOf, readOneOfBehindSpace, skipSpace, type TextSource } from '../scan.ts';
+import { readClosed } from './closed-markup.ts';
+import { argumentsOf } from './json-call.ts';
+import { readBareCalls } from './token-calls.ts';
 
 const CALLS = '<｜tool▁calls▁begin｜>';
 const CALLS_END = '<｜tool▁calls▁end｜>';
@@ -10,65 +13,71 @@ const CALL = '<｜tool▁call▁begin｜>';
 const CALL_END = '<｜tool▁call▁end｜>';
 const SEPARATOR = '<｜tool▁sep｜>';
 const SENTENCE_END = '<｜end▁of▁sentence｜>';
-const PROSE = new Markers([CALLS, CALLS_END, SENTENCE_END]);
-const IN_CALLS = new Markers([CALL, CALLS_END]);
-const IN_CALL = new Markers([SEPARATOR, CALL_END, CALLS_END]);
-const CALL_CLOSED = new Markers([CALL_END]);
-const LINE_END = new Markers(['\n', CALL_END]);
+const PROSE = new Markers([CALLS, CALLS_END, CALL, CALL_END, SENTENCE_END]);
+const CLOSERS = [CALL_END, CALL, CALLS_END];
+const IN_CALL = new Markers([SEPARATOR, ...CLOSERS]);
+const CALL_CLOSED = new Markers(CLOSERS);
+const LINE_END = new Markers(['\n', ...CLOSERS]);
 const FENCE = /^```(?:json)?\s*/;
 const FENCE_END = '```';
+/** What V3 writes where V3.1 writes the name. */
+const V3_TYPE = 'function';
+const MARKUP = { start: CALLS, ends: [CALLS_END], bodyStarts: [CALL] };
 
-/** DeepSeek V3: `function`, the separator, the name on a line of its own, and the arguments in a fence. */
-export const deepseekV3: ToolCallFormat = deepseek(function* (source) {
-  if ((yield* readUntil(source, IN_CALL)) !== SEPARATOR) return undefined;
-  const { text: name, marker } = yield* collectUntil(source, LINE_END);
-  return marker === '\n' ? name : undefined;
-});
-
-/** DeepSeek V3.1: the name, the separator and the arguments. */
-export const deepseekV31: ToolCallFormat = deepseek(function* (source) {
-  const { text: name, marker } = yield* collectUntil(source, IN_CALL);
-  return marker === SEPARATOR ? name : undefined;
-});
-
-/** No call is shown before the outer end marker. @param readName reads up to the arguments */
-function deepseek(readName: (source: TextSource) => Parsing<string | undefined>): ToolCallFormat {
-  return {
-    newId: prefixedUuid,
-    keepsSpecialTokens: true,
-    finder: () => PROSE,
-    *read(marker, source, calls) {
-      if (marker !== CALLS) return 'markup';
-      calls.hold();
-      let stop = yield* readUntil(source, IN_CALLS);
-      while (stop === CALL) {
-        const name = yield* readName(source);
-        const text = name === undefined ? undefined : yield* collectArguments(source);
-        if (name !== undefined && text !== undefined) showCall(name.trim(), stripFence(text), calls);
-        stop = yield* readUntil(source, IN_CALLS);
+/**
+ * DeepSeek V3 (`function`, the separator, the name on a line of its own, and the arguments in a fence) and V3.1 (the name, the
+ * separator and the arguments). Each call is shown when it is whole.
+ */
+const deepseek: ToolCallFormat = {
+  newId: prefixedUuid,
+  keepsSpecialTokens: true,
+  callTokens: [CALLS, CALL],
+  finder: () => PROSE,
+  *read(marker, source, calls) {
+    const readOne = (): Parsing => readCall(source, calls);
+    if (marker === CALL) return yield* readBareCalls({ call: CALL, ends: [CALLS_END] }, source, calls, readOne);
+    if (marker !== CALLS) return 'markup';
+    return yield* readClosed(MARKUP, source, calls, function* () {
+      while ((yield* readOneOfBehindSpace(source, [CALL])) !== undefined) {
+        if (!source.isRecording) source.record(CALL);
+        yield* readOne();
+        calls.content(source.takeRecord());
       }
-      if (stop === CALLS_END) calls.release();
-      else calls.drop();
-      return 'markup';
-    },
-  };
+      return false;
+    });
+  },
+};
+
+export const deepseekV3: ToolCallFormat = deepseek;
+export const deepseekV31: ToolCallFormat = deepseek;
+
+/** Reads from behind the call's begin marker; of what stands behind the call, nothing. */
+function* readCall(source: TextSource, calls: CallWriter): Parsing {
+  const head = yield* collectUntil(source, IN_CALL);
+  let name = head.text.trim();
+  let stop = head.marker;
+  if (stop === SEPARATOR) {
+    stop = undefined;
+    if (name === V3_TYPE && !/^[`{]$/.test(yield* skipSpace(source))) {
+      const line = yield* collectUntil(source, LINE_END);
+      name = line.text.trim();
+      stop = line.marker === '\n' ? undefined : line.marker;
+    }
+    const text = stop === undefined ? yield* collectArguments(source) : '';
+    const json = text === undefined ? undefined : readArguments(stripFence(text));
+    stop ??= yield* readOneOf(source, CLOSERS);
+    if (json !== undefined && name !== '' && !/[{}[\]<>\s]/.test(name)) calls.whole(name, json);
+  }
+  if (stop !== undefined && stop !== CALL_END) source.unread(stop);
 }
 
-function showCall(name: string, text: string, calls: CallWriter): void {
-  if (name === '' || /[{}[\]]/.test(name)) return;
-  const json = compactJson(text) ?? compactJson(joinLines(text));
-  if (json !== undefined) calls.whole(name, json);
+/** The arguments as JSON, with raw line ends inside strings, which these models write, put right. */
+function readArguments(text: string): string | undefined {
+  if (text === '') return '{}';
+  return compactJson(argumentsOf(text)) ?? compactJson(escapeLineEnds(text));
 }
 
-/** Repairs raw line ends inside strings, which these models write. */
-function joinLines(text: string): string {
-  return text
-    .split('\n')
-    .map((line) => line.trimStart())
-    .join(' ');
-}
-
-/** The text up to the call's end marker, wherever that stands outside of a JSON string. */
+/** The text up to a marker outside of JSON strings, which is not read; `undefined` when the text ends in the middle of them. */
 function* collectArguments(source: TextSource): Parsing<string | undefined> {
   let text = '';
   const take = (piece: string): void => {
@@ -78,12 +87,16 @@ function* collectArguments(source: TextSource): Parsing<string | undefined> {
   if (first === '`') {
     const fence = yield* collectUntil(source, LINE_END);
     text = fence.text + (fence.marker ?? '');
-    if (fence.marker === CALL_END) return fence.text;
+    if (fence.marker !== undefined && fence.marker !== '\n') {
+      source.unread(fence.marker);
+      return fence.text;
+    }
     yield* skipSpace(source);
   }
-  yield* readJsonValue(source, take);
+  const isWhole = yield* readJsonValue(source, take);
   const rest = yield* collectUntil(source, CALL_CLOSED);
-  return rest.marker === undefined ? undefined : text + rest.text;
+  if (rest.marker !== undefined) source.unread(rest.marker);
+  return rest.marker === undefined && !isWhole ? undefined : text + rest.text;
 }
 
 function stripFence(text: string): string {

@@ -1,9 +1,13 @@
+import { isRecord } from '../../../records/index.ts';
 import { Markers } from '../../markers.ts';
 import { ArgumentsWriter, StringMember } from '../arguments-writer.ts';
 import { type CallWriter, hexId } from '../call-writer.ts';
 import type { ToolCallFormat } from '../format.ts';
-import { compactJson } from '../json-scan.ts';
-import { collectUntil, type Parsing, readOneOfBehindSpace, readUntil, type TextSource } from '../scan.ts';
+import { collectJsonValue, compactJson, parseJson } from '../json-scan.ts';
+import type { ToolSchemas } from '../parameter-schema.ts';
+import { collectUntil, type Parsing, readOneOfBehindSpace, readUntil, skipSpace, type TextSource } from '../scan.ts';
+import { readClosed } from './closed-markup.ts';
+import { readBareCalls } from './token-calls.ts';
 
 const TAG = '<｜DSML｜';
 const TAG_END = '</｜DSML｜';
@@ -12,74 +16,99 @@ const INVOKE_END = `${TAG_END}invoke>`;
 const PARAMETER = `${TAG}parameter name=`;
 const PARAMETER_END = `${TAG_END}parameter>`;
 const CLOSE = new Markers(['>']);
-const IN_VALUE = new Markers([PARAMETER_END, INVOKE_END]);
+/** The names of blocks: of V4, of V3.2, and what models make of the two. */
+const BLOCKS = ['tool_calls', 'function_calls', 'toolcalls', 'tool_call', 'tool'];
+const STARTS = BLOCKS.map((block) => `${TAG}${block}>`);
+const ENDS = BLOCKS.map((block) => `${TAG_END}${block}>`);
+/** Tags that mean nothing on their own. */
+const ORPHANS = [PARAMETER, INVOKE_END, PARAMETER_END];
+const PROSE = new Markers([...STARTS, ...ENDS, INVOKE, ...ORPHANS]);
+const IN_INVOKE = new Markers([PARAMETER, INVOKE_END, INVOKE, ...ENDS]);
+const IN_VALUE = new Markers([PARAMETER_END, PARAMETER, INVOKE_END, ...ENDS]);
 
 /** DeepSeek V3.2 and V4: invokes with attributes; string parameters stream. */
 function dsml(block: string): ToolCallFormat {
-  const start = `${TAG}${block}>`;
-  const end = `${TAG_END}${block}>`;
-  const inBlock = new Markers([INVOKE, end]);
-  const inInvoke = new Markers([PARAMETER, INVOKE_END, end]);
-  const prose = new Markers([start, INVOKE, end, ...ORPHANS]);
-  const starts = new Markers([start, INVOKE]);
   return {
     newId: hexId,
     keepsSpecialTokens: true,
-    paragraphMarker: start,
-    finder: () => prose,
-    *read(marker, source, calls) {
-      let opener: string | undefined = marker;
-      if (marker === end) return 'markup';
-      if (marker !== start && marker !== INVOKE) opener = yield* readUntil(source, starts); // the rest belongs to a torn tag
-      let stop = opener === start ? yield* readUntil(source, inBlock) : opener;
-      while (stop === INVOKE) {
-        stop = yield* readInvoke(source, calls, inInvoke);
-        if (stop !== INVOKE_END) break;
-        const isBare = opener === INVOKE;
-        stop = isBare ? yield* readOneOfBehindSpace(source, [INVOKE, end]) : yield* readUntil(source, inBlock);
+    callTokens: [...STARTS, INVOKE],
+    paragraphMarker: `${TAG}${block}>`,
+    finder: () => PROSE,
+    *read(marker, source, calls, tools) {
+      const readOne = (): Parsing => readInvoke(source, calls, tools);
+      if (marker === INVOKE) return yield* readBareCalls({ call: INVOKE, ends: ENDS }, source, calls, readOne);
+      if (marker === PARAMETER) {
+        calls.content(marker); // what follows it is shown, and makes no sense without it
+        return 'text';
       }
-      return 'markup';
+      if (!STARTS.includes(marker)) return 'markup';
+      const markup = { start: marker, ends: ENDS, bodyStarts: [INVOKE] };
+      return yield* readClosed(markup, source, calls, function* () {
+        while ((yield* readOneOfBehindSpace(source, [INVOKE])) !== undefined) {
+          if (!source.isRecording) source.record(INVOKE);
+          yield* readOne();
+          calls.content(source.takeRecord());
+        }
+        return false;
+      });
     },
   };
 }
 
-/** Tags that mean nothing on their own. */
-const ORPHANS = [PARAMETER, INVOKE_END, PARAMETER_END];
-
 export const deepseekV32: ToolCallFormat = dsml('function_calls');
 export const deepseekV4: ToolCallFormat = dsml('tool_calls');
 
-/** Reads from behind `invoke name=` and returns the closing tag it stopped at. */
-function* readInvoke(source: TextSource, calls: CallWriter, inInvoke: Markers): Parsing<string | undefined> {
+/** Reads from behind `invoke name=`; of what stands behind the invoke, nothing. */
+function* readInvoke(source: TextSource, calls: CallWriter, tools: ToolSchemas): Parsing {
   const name = readAttribute(`name=${(yield* collectUntil(source, CLOSE)).text}`, 'name');
-  const writer = new ArgumentsWriter(calls, name ?? '');
-  let stop = yield* readUntil(source, inInvoke);
+  if (name === undefined) return;
+  if ((yield* skipSpace(source)) === '{') {
+    const json = yield* collectJsonValue(source);
+    if (json === undefined || !isRecord(parseJson(json))) return;
+    calls.whole(name, json);
+    yield* readOneOfBehindSpace(source, [INVOKE_END]);
+    return;
+  }
+  const before = calls.readCount;
+  const writer = new ArgumentsWriter(calls, name);
+  let stray = '';
+  const readStray = function* (): Parsing<string | undefined> {
+    const { text, marker } = yield* collectUntil(source, IN_INVOKE);
+    if (text.trim() !== '') stray += text;
+    return marker;
+  };
+  let stop = yield* readStray();
   while (stop === PARAMETER) {
     const { text } = yield* collectUntil(source, CLOSE);
-    stop = yield* readParameter(`name=${text}`, source, writer, name !== undefined);
-    if (stop === PARAMETER_END) stop = yield* readUntil(source, inInvoke);
+    stop = yield* readParameter(`name=${text}`, source, writer, { tool: name, tools });
+    if (stop === PARAMETER_END) stop = yield* readStray();
   }
-  if (stop !== undefined && name !== undefined) writer.close();
-  return stop;
+  if (stop !== undefined) writer.close();
+  if (calls.readCount > before) calls.content(stray);
+  if (stop !== undefined && stop !== INVOKE_END) source.unread(stop);
 }
 
+/** Reads a value and returns what ended it. */
 function* readParameter(
   attributes: string,
   source: TextSource,
   writer: ArgumentsWriter,
-  isCall: boolean,
+  { tool, tools }: { readonly tool: string; readonly tools: ToolSchemas },
 ): Parsing<string | undefined> {
-  const key = readAttribute(attributes, 'name');
-  if (key === undefined || !isCall) return yield* readUntil(source, IN_VALUE);
-  if (readAttribute(attributes, 'string') === 'true') {
-    const member = new StringMember(writer, key, { trims: true });
+  const key = readAttribute(attributes, 'name') ?? '';
+  const kind = readAttribute(attributes, 'string');
+  const isWrapper = tools.isWrapper(tool, key);
+  if (kind === 'true' && !isWrapper) {
+    const member = new StringMember(writer, key, {});
     const stop = yield* readUntil(source, IN_VALUE, (piece) => member.push(piece));
     if (stop !== undefined) member.end();
     return stop;
   }
   const { text, marker } = yield* collectUntil(source, IN_VALUE);
-  const value = text.trim();
-  if (marker !== undefined) writer.member(key, compactJson(value) ?? JSON.stringify(value));
+  if (marker === undefined) return undefined;
+  const isText = kind === undefined && tools.parameter(tool, key)?.isOnly('string') === true;
+  if (isWrapper) writer.wrapped(key, text);
+  else writer.member(key, (isText ? undefined : compactJson(text)) ?? JSON.stringify(text));
   return marker;
 }
 

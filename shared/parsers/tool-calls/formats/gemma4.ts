@@ -1,7 +1,7 @@
 import { Markers } from '../../markers.ts';
 import { prefixedUuid } from '../call-writer.ts';
 import type { ToolCallFormat } from '../format.ts';
-import { writeJsonObject } from '../json-scan.ts';
+import { compactJson, writeJsonObject } from '../json-scan.ts';
 import { numberToJson } from '../python-literal.ts';
 import { collectUntil } from '../scan.ts';
 
@@ -9,33 +9,46 @@ const CALL = '<|tool_call>';
 const CALL_END = '<tool_call|>';
 const QUOTE = '<|"|>';
 const PROSE = new Markers([CALL, CALL_END]);
-const IN_CALL = new Markers([CALL_END]);
+const IN_CALL = new Markers([CALL_END, CALL]);
 const HEAD = /^\s*call:([\w.-]+)\s*(?=\{)/;
-const KEY = /\s*([\w.-]+)\s*:\s*/y;
-const NUMBER = /-?\d+(?:\.\d+)?(?=\s*[,}\]])/y;
+const KEY = /\s*(?:<\|"\|>|"|')?([\w.-]+)(?:<\|"\|>|"|')?\s*:\s*/y;
+const NUMBER = /-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?(?=\s*[,}\]])/y;
+/** Text in JSON's quotes. */
+const QUOTED = /"(?:[^"\\]|\\.)*"/y;
+/** Text without quotes. */
+const BARE = /[^\s,{}[\]<"'=][^,{}[\]<"'\n=]*(?=[,}\]])/y;
 const WORD = /(true|false|null|none|nil)(?=\s*[,}\]])/iy;
 const DEPTH_MAX = 64;
 
 /**
- * `<|tool_call>call:NAME{key:<|"|>text<|"|>,n:1}<tool_call|>`, shown whole. Arguments that
- * cannot be read are `{}`. The first end marker ends the call, even inside a string.
+ * `<|tool_call>call:NAME{key:<|"|>text<|"|>,n:1}<tool_call|>`, shown whole. A call of which the arguments cannot be read is
+ * text. The first end marker ends the call, even inside a string; it may be missing at the end of the text.
  */
 export const gemma4: ToolCallFormat = {
   newId: prefixedUuid,
   keepsSpecialTokens: true,
+  callTokens: [CALL],
   finder: () => PROSE,
   *read(start, source, calls) {
     if (start === CALL_END) return 'markup';
+    source.record(CALL);
     const { text, marker } = yield* collectUntil(source, IN_CALL);
+    if (marker === CALL) source.unread(CALL);
     const head = HEAD.exec(text);
-    if (marker !== undefined && head !== null) {
-      const body = text.slice(head[0].length).trimEnd();
-      const value = readObject(body, 1, 0);
-      calls.whole(head[1] as string, value?.end === body.length ? value.json : '{}');
+    const json = head === null ? undefined : readArguments(text.slice(head[0].length).trimEnd());
+    if (head !== null && json !== undefined) {
+      calls.whole(head[1] as string, json);
+      return 'markup';
     }
-    return 'markup';
+    calls.content(source.takeRecord());
+    return 'text';
   },
 };
+
+function readArguments(body: string): string | undefined {
+  const value = readObject(body, 1, 0);
+  return value?.end === body.length ? value.json : compactJson(body);
+}
 
 interface GemmaValue {
   readonly json: string;
@@ -88,9 +101,19 @@ function readValue(text: string, at: number, depth: number): GemmaValue | undefi
   if (number !== undefined) return { json: numberToJson(number) ?? 'null', end: at + number.length };
   WORD.lastIndex = at;
   const word = WORD.exec(text)?.[0];
-  if (word === undefined) return undefined;
+  if (word === undefined) return readBare(text, at);
   const lower = word.toLowerCase();
   return { json: lower === 'true' || lower === 'false' ? lower : 'null', end: at + word.length };
+}
+
+/** A text in double quotes or none, as JSON or other models have it. */
+function readBare(text: string, at: number): GemmaValue | undefined {
+  const quoted = text[at] === '"' ? QUOTED : BARE;
+  quoted.lastIndex = at;
+  const found = quoted.exec(text)?.[0];
+  if (found === undefined) return undefined;
+  const json = quoted === QUOTED ? compactJson(found) : JSON.stringify(found.trimEnd());
+  return json === undefined ? undefined : { json, end: at + found.length };
 }
 
 function skip(text: string, from: number): number {

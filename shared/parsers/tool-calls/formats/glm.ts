@@ -2,30 +2,24 @@ import { Markers } from '../../markers.ts';
 import { ArgumentsWriter, StringMember } from '../arguments-writer.ts';
 import { bareUuid, type CallWriter } from '../call-writer.ts';
 import type { Region, ToolCallFormat } from '../format.ts';
-import { compactJson, parseJson, writeJsonObject } from '../json-scan.ts';
-import {
-  convertInteger,
-  convertNumber,
-  decodeEntities,
-  type ParameterSchema,
-  schemaType,
-  type ToolSchemas,
-} from '../parameter-values.ts';
+import { compactJson } from '../json-scan.ts';
+import type { ToolSchemas } from '../parameter-schema.ts';
+import { decodeEntities } from '../parameter-values.ts';
 import { pythonToJson } from '../python-literal.ts';
-import { collectUntil, type Parsing, readOneOfBehindSpace, readUntil, type TextSource } from '../scan.ts';
+import { collectUntil, type Parsing, readOneOfBehindSpace, readUntil, skipSpace, type TextSource } from '../scan.ts';
+import { convertGlmValue } from './glm-values.ts';
+import { TOOL_CALL as BLOCK, TOOL_CALL_END as BLOCK_END, NAME_ALONE, readToolCallBlock } from './json-family.ts';
 
-const BLOCK = '<tool_call>';
-const BLOCK_END = '</tool_call>';
 const KEY = '<arg_key>';
 const KEY_END = '</arg_key>';
 const VALUE = '<arg_value>';
 const VALUE_END = '</arg_value>';
 const ORPHANS = [BLOCK_END, KEY, KEY_END, VALUE, VALUE_END];
-const IN_BLOCK = new Markers([KEY, BLOCK_END]);
-const IN_KEY = new Markers([KEY_END, BLOCK_END]);
-const IN_VALUE = new Markers([VALUE_END]);
-const TO_BLOCK_END = new Markers([BLOCK_END]);
+const IN_BLOCK = new Markers([KEY, BLOCK_END, BLOCK]);
+const IN_KEY = new Markers([KEY_END, VALUE, BLOCK_END, BLOCK]);
+const IN_VALUE = new Markers([VALUE_END, KEY, BLOCK_END, BLOCK]);
 const NAME = /^[^\s<>{}[\]"]+$/;
+const JSON_BLOCK = { start: BLOCK, end: BLOCK_END, shape: NAME_ALONE };
 
 /**
  * `<tool_call>NAME<arg_key>KEY</arg_key><arg_value>VALUE</arg_value></tool_call>`, shown whole.
@@ -33,123 +27,192 @@ const NAME = /^[^\s<>{}[\]"]+$/;
  */
 export const glm47: ToolCallFormat = {
   newId: bareUuid,
+  callTokens: [BLOCK],
   finder: (tools) => new Markers([BLOCK, ...ORPHANS, ...tools.names.map((name) => name + KEY)]),
   *read(marker, source, calls, tools) {
     if (marker === BLOCK) return yield* readBlock(readWholePairs, source, calls, tools);
-    if (marker.endsWith(KEY) && marker !== KEY) {
-      yield* readWholePairs(marker.slice(0, -KEY.length), KEY, source, calls, tools);
-    } else if (marker !== BLOCK_END) yield* readUntil(source, TO_BLOCK_END);
-    return 'markup';
+    if (!marker.endsWith(KEY) || marker === KEY) return 'markup';
+    source.record(marker);
+    yield* readWholePairs({ name: marker.slice(0, -KEY.length), first: KEY }, source, calls, tools);
+    return showRest(source, calls);
   },
 };
 
-const BLOCK_ONLY = new Markers([BLOCK]);
+const BLOCKS = new Markers([BLOCK, BLOCK_END]);
 
 /** The same tags, streamed: strings as they come, other values each as a whole. */
 export const poolsideV1: ToolCallFormat = {
   newId: bareUuid,
-  finder: () => BLOCK_ONLY,
-  read: (_marker, source, calls, tools) => readBlock(streamPairs, source, calls, tools),
+  callTokens: [BLOCK],
+  finder: () => BLOCKS,
+  *read(marker, source, calls, tools) {
+    return marker === BLOCK ? yield* readBlock(streamPairs, source, calls, tools) : 'markup';
+  },
 };
 
-/** Reads from behind the opener; without a name the block is read over. @param readPairs reads what follows the name */
-function* readBlock(
-  readPairs: typeof readWholePairs,
-  source: TextSource,
-  calls: CallWriter,
-  tools: ToolSchemas,
-): Parsing<Region> {
+/** A call of which the name was read, and what stands behind that. */
+interface NamedCall {
+  readonly name: string;
+  readonly first: string | undefined;
+}
+
+/** Reads what follows the name, the end of the block with it. What is no call stays in the record. */
+type ReadPairs = (call: NamedCall, source: TextSource, calls: CallWriter, tools: ToolSchemas) => Parsing;
+
+/** Reads from behind the opener. What is no call is text. */
+function* readBlock(readPairs: ReadPairs, source: TextSource, calls: CallWriter, tools: ToolSchemas): Parsing<Region> {
+  source.record(BLOCK);
+  if ((yield* skipSpace(source)) === '{') return yield* readToolCallBlock(JSON_BLOCK, source, calls, tools);
   const { text, marker } = yield* collectUntil(source, IN_BLOCK);
   const name = text.trim();
-  if (NAME.test(name)) yield* readPairs(name, marker, source, calls, tools);
-  else if (marker === KEY) yield* readUntil(source, TO_BLOCK_END);
-  return 'markup';
+  if (marker === BLOCK) source.unread(BLOCK);
+  else if (NAME.test(name)) yield* readPairs({ name, first: marker }, source, calls, tools);
+  else if (marker === BLOCK_END && name === '') source.forget();
+  return showRest(source, calls);
+}
+
+function showRest(source: TextSource, calls: CallWriter): Region {
+  const region = source.isRecording ? 'text' : 'markup';
+  calls.content(source.takeRecord());
+  return region;
 }
 
 function* readWholePairs(
-  name: string,
-  first: string | undefined,
-  source: TextSource,
-  calls: CallWriter,
-  tools: ToolSchemas,
-): Parsing {
-  const members = new Map<string, string>();
-  let stop = first;
-  while (stop === KEY) {
-    const key = yield* readKey(source);
-    if (key === undefined) return;
-    const { text, marker } = yield* collectUntil(source, IN_VALUE);
-    if (marker === undefined) return;
-    members.set(key, convertGlmValue(text, tools.parameter(name, key)));
-    stop = yield* readUntil(source, IN_BLOCK);
-  }
-  if (stop === BLOCK_END) calls.whole(name, writeJsonObject(members));
-}
-
-function* streamPairs(
-  name: string,
-  first: string | undefined,
+  { name, first }: NamedCall,
   source: TextSource,
   calls: CallWriter,
   tools: ToolSchemas,
 ): Parsing {
   const writer = new ArgumentsWriter(calls, name);
+  calls.hold();
+  let stray = '';
+  let stop = first;
+  while (stop === KEY) {
+    let key = yield* readKey(source);
+    while (key !== undefined) {
+      const value: GlmValue | undefined = yield* readValue(source, { tool: name, key, writer }, tools);
+      if (value === undefined) break;
+      if (tools.isWrapper(name, key)) writer.wrapped(key, decodeEntities(value.text));
+      else if (!writer.has(key)) writer.member(key, convertGlmValue(value.text, tools.parameter(name, key)));
+      stop = value.stop;
+      key = value.nextKey;
+    }
+    if (stop !== VALUE_END) break; // none of the value was read, or it ended the block
+    const between = yield* collectUntil(source, IN_BLOCK);
+    if (between.text.trim() !== '') stray += between.text;
+    stop = between.marker;
+  }
+  if (stop === BLOCK) source.unread(BLOCK);
+  if (stop !== BLOCK_END) {
+    calls.drop();
+    return;
+  }
+  writer.close();
+  calls.release();
+  calls.content(stray);
+}
+
+/** Reads a key and the tag that opens its value. */
+function* readKey(source: TextSource): Parsing<string | undefined> {
+  const { text, marker } = yield* collectUntil(source, IN_KEY);
+  if (marker === BLOCK) source.unread(BLOCK);
+  if (marker === VALUE) return text.trim();
+  if (marker !== KEY_END) return undefined;
+  return (yield* readOneOfBehindSpace(source, [VALUE])) === undefined ? undefined : text.trim();
+}
+
+interface GlmValue {
+  readonly text: string;
+  readonly stop: string;
+  /** The parameter that begins here, as the value has no closing tag. */
+  readonly nextKey?: string;
+}
+
+/**
+ * A value may speak of tags. The end of the block ends it only if nothing but another block follows, or no closing tag ever does;
+ * another key only if the tool has that parameter and it was not written yet.
+ */
+function* readValue(
+  source: TextSource,
+  { tool, key, writer }: { readonly tool: string; readonly key: string; readonly writer: ArgumentsWriter },
+  tools: ToolSchemas,
+): Parsing<GlmValue | undefined> {
+  let text = '';
+  /** The value in front of the first end of a block. */
+  let closed: number | undefined;
+  const take = (piece: string): void => {
+    text += piece;
+  };
+  for (;;) {
+    const stop = yield* readUntil(source, IN_VALUE, take);
+    if (stop === VALUE_END) return { text, stop };
+    if (stop === undefined || (stop !== BLOCK_END && closed !== undefined)) {
+      if (closed === undefined) return undefined;
+      source.unread(text.slice(closed + BLOCK_END.length) + (stop ?? ''));
+      return { text: text.slice(0, closed), stop: BLOCK_END };
+    }
+    if (stop === BLOCK_END) {
+      const next = yield* readOneOfBehindSpace(source, [BLOCK]);
+      if (next !== undefined) source.unread(next);
+      if (next !== undefined || source.isAtEnd) return { text, stop };
+      closed ??= text.length;
+    } else if (stop === KEY) {
+      const next = yield* collectUntil(source, KEY_OR_TEXT);
+      const isKey = next.marker === KEY_END && next.text !== key && !writer.has(next.text);
+      if (
+        isKey &&
+        tools.takesParameter(tool, next.text) &&
+        (yield* readOneOfBehindSpace(source, [VALUE])) !== undefined
+      ) {
+        return { text, stop: VALUE_END, nextKey: next.text };
+      }
+      text += KEY + next.text;
+      if (next.marker === KEY_END) text += KEY_END;
+      else if (next.marker !== undefined) source.unread(next.marker);
+      continue;
+    }
+    text += stop;
+  }
+}
+
+const KEY_OR_TEXT = new Markers([KEY_END, '\n', '<arg', '</tool']);
+
+function* streamPairs({ name, first }: NamedCall, source: TextSource, calls: CallWriter, tools: ToolSchemas): Parsing {
+  const writer = new ArgumentsWriter(calls, name);
+  let stray = '';
   let stop = first;
   while (stop === KEY) {
     const key = yield* readKey(source);
     if (key === undefined) return;
-    const schema = tools.parameter(name, key);
-    if (writer.has(key)) stop = yield* readUntil(source, IN_VALUE);
-    else if (schema !== undefined && schemaType(schema) === 'string') {
-      const member = new StringMember(writer, key, {});
-      stop = yield* readUntil(source, IN_VALUE, (piece) => member.push(piece));
-      if (stop !== undefined) member.end();
-    } else {
-      const { text, marker } = yield* collectUntil(source, IN_VALUE);
-      stop = marker;
-      if (marker !== undefined) writer.member(key, compactJson(text) ?? pythonToJson(text) ?? JSON.stringify(text));
-    }
-    if (stop !== undefined) stop = yield* readUntil(source, IN_BLOCK);
+    stop = yield* streamValue(key, source, writer, { tool: name, tools });
+    if (stop === undefined) break;
+    const between = yield* collectUntil(source, IN_BLOCK);
+    if (between.text.trim() !== '') stray += between.text;
+    stop = between.marker;
   }
   if (stop === BLOCK_END) writer.close();
+  if (!source.isRecording) calls.content(stray);
+  if (stop === BLOCK) source.unread(BLOCK);
 }
 
-/** Reads a key and the tag that opens its value; without that the block is dropped and read over. */
-function* readKey(source: TextSource): Parsing<string | undefined> {
-  const { text, marker } = yield* collectUntil(source, IN_KEY);
-  if (marker !== KEY_END) return undefined;
-  if ((yield* readOneOfBehindSpace(source, [VALUE])) !== undefined) return text.trim();
-  yield* readUntil(source, TO_BLOCK_END);
-  return undefined;
-}
-
-function convertGlmValue(raw: string, schema: ParameterSchema | undefined): string {
-  const text = decodeEntities(raw);
-  const trimmed = text.trim();
-  const json = /^[{["]/.test(trimmed) ? compactJson(trimmed) : undefined;
-  if (json !== undefined) return json;
-  return convertScalar(trimmed, schema === undefined ? undefined : schemaType(schema)) ?? JSON.stringify(text);
-}
-
-function convertScalar(text: string, type: string | undefined): string | undefined {
-  switch (type) {
-    case 'integer':
-    case 'int':
-      return convertInteger(text);
-    case 'number':
-    case 'float':
-    case 'double':
-      return convertNumber(text);
-    case 'boolean':
-    case 'bool':
-      return /^(true|1|yes)$/i.test(text) ? 'true' : /^(false|0|no)$/i.test(text) ? 'false' : undefined;
-    case 'array':
-      return JSON.stringify(text.split(',').map((item) => item.trim()));
-    case 'null':
-      return text === '' || text === 'null' || text === 'None' ? 'null' : undefined;
-    case 'object':
-      return parseJson(text) === null ? 'null' : undefined;
-    default:
-      return undefined;
+function* streamValue(
+  key: string,
+  source: TextSource,
+  writer: ArgumentsWriter,
+  { tool, tools }: { readonly tool: string; readonly tools: ToolSchemas },
+): Parsing<string | undefined> {
+  if (writer.has(key)) return yield* readUntil(source, VALUE_CLOSED);
+  if (tools.parameter(tool, key)?.isOnly('string') === true) {
+    const member = new StringMember(writer, key, {});
+    const stop = yield* readUntil(source, VALUE_CLOSED, (piece) => member.push(piece));
+    if (stop !== undefined) member.end();
+    return stop;
   }
+  const { text, marker } = yield* collectUntil(source, VALUE_CLOSED);
+  if (marker === undefined) return undefined;
+  if (tools.isWrapper(tool, key)) writer.wrapped(key, text);
+  else writer.member(key, compactJson(text) ?? pythonToJson(text) ?? JSON.stringify(text));
+  return marker;
 }
+
+const VALUE_CLOSED = new Markers([VALUE_END]);

@@ -1,7 +1,7 @@
 import { Markers } from '../../markers.ts';
 import { type CallWriter, prefixedUuid } from '../call-writer.ts';
 import type { Region, ToolCallFormat } from '../format.ts';
-import { type Parsing, peek, readOneOf, readUntil, skipSpace, type TextSource } from '../scan.ts';
+import { type Parsing, peek, readOneOf, showUntil, skipSpace, type TextSource } from '../scan.ts';
 import { type JsonCallShape, readJsonCall } from './json-call.ts';
 
 const MODEL = '<|message_model|>';
@@ -9,7 +9,7 @@ const INVOKE = '<|content_invoke_tool_json|>';
 const TEXT = '<|content_text|>';
 const END = '<|end_message|>';
 const PROSE = new Markers([MODEL, INVOKE, TEXT, END]);
-const IN_INVOKE = new Markers([END, MODEL]);
+const IN_INVOKE = new Markers([END, MODEL, INVOKE]);
 const SHAPE: JsonCallShape = { argumentKeys: new Set(['args']), allowsNameAlone: true };
 
 /**
@@ -30,17 +30,22 @@ export const inkling: ToolCallFormat = {
         return prefix === '' ? 'markup' : 'text';
       }
     } else if (marker !== INVOKE) return 'markup';
-    yield* readInvoke(source, calls, prefix);
-    return 'markup';
+    source.record(marker === MODEL ? MODEL + prefix + INVOKE : INVOKE);
+    return yield* readInvoke(source, calls, prefix);
   },
 };
 
-function* readInvoke(source: TextSource, calls: CallWriter, prefix: string): Parsing {
+function* readInvoke(source: TextSource, calls: CallWriter, prefix: string): Parsing<Region> {
+  const before = calls.readCount;
   if ((yield* skipSpace(source)) === '{') {
     const onCommit = (name: string): void => calls.content(prefix === name ? '' : prefix);
     yield* readJsonCall(source, calls, { ...SHAPE, onCommit });
   }
-  yield* readUntil(source, IN_INVOKE);
+  const isCall = calls.readCount > before;
+  if (!isCall) calls.content(source.takeRecord());
+  const stop = yield* showUntil(source, IN_INVOKE, calls);
+  if (stop !== undefined && (stop !== END || !isCall)) source.unread(stop);
+  return isCall ? 'markup' : 'text';
 }
 
 /** Letters, digits and the like that stand here. */

@@ -1,5 +1,6 @@
+import { isRecord } from '../../../records/index.ts';
 import type { CallWriter } from '../call-writer.ts';
-import { collectJsonValue, readJsonString, readJsonValue, startsJson } from '../json-scan.ts';
+import { collectJsonValue, parseJson, readJsonString, readJsonValue, startsJson } from '../json-scan.ts';
 import { type Parsing, peek, skipSpace, type TextSource } from '../scan.ts';
 
 /** How a call looks as a JSON object. */
@@ -9,14 +10,20 @@ export interface JsonCallShape {
   readonly allowsNameAlone: boolean;
   /** Told the name before the call is begun. */
   readonly onCommit?: (name: string) => void;
+  /**
+   * Without a marker only this makes JSON a call: a name that it takes, and an object as arguments. JSON of which the first
+   * object is none is an answer.
+   */
+  readonly takesBare?: (name: string) => boolean;
 }
 
-/** `call`: at least one was read. `none`: JSON, but no call. `broken`: not JSON, or cut: what follows cannot be told. */
-export type JsonCallResult = 'call' | 'none' | 'broken';
+/** `call`: at least one was read. `none`: JSON, but no call. `empty`: a list of none. `broken`: not JSON, or cut: what follows cannot be told. */
+export type JsonCallResult = 'call' | 'none' | 'empty' | 'broken';
 
 /**
  * Reads `{"name": ..., "arguments": ...}` at its brace. The arguments go out as the bytes that the model wrote, from the
- * first one on if the name came before them. Of several argument keys the first counts.
+ * first one on if the name came before them. Of several argument keys the first counts. Nothing but a call is taken out of
+ * the record of what was read.
  */
 export function* readJsonCall(source: TextSource, calls: CallWriter, shape: JsonCallShape): Parsing<JsonCallResult> {
   source.at++; // the brace
@@ -28,7 +35,7 @@ export function* readJsonCall(source: TextSource, calls: CallWriter, shape: Json
     if (next === ',') {
       source.at++;
       next = yield* skipSpace(source);
-      if (next === '}') return 'broken';
+      if (next === '}') return call.isCommitted ? 'call' : 'broken';
     } else if (next !== '}') return call.isCommitted ? 'call' : 'broken';
   }
   source.at++;
@@ -40,23 +47,44 @@ export function* readJsonCall(source: TextSource, calls: CallWriter, shape: Json
   return call.isCommitted ? 'call' : 'none';
 }
 
-/** Reads an array of such objects at its bracket; elements that are no calls are passed over. */
+/** Reads an array of such objects at its bracket; elements that are no calls are text. */
 export function* readJsonCalls(source: TextSource, calls: CallWriter, shape: JsonCallShape): Parsing<JsonCallResult> {
   source.at++; // the bracket
   let result: JsonCallResult = 'none';
-  for (;;) {
+  let elements = shape;
+  for (let isFirst = true; ; isFirst = false) {
     const next = yield* skipSpace(source);
     if (next === ']') {
       source.at++;
-      return result;
+      return isFirst ? 'empty' : result;
     }
     if (next !== '{') return result === 'call' ? 'call' : 'broken';
-    const element = yield* readJsonCall(source, calls, shape);
+    if (!source.isRecording) source.record();
+    const element = yield* readJsonCall(source, calls, elements);
     if (element === 'call') result = 'call';
+    else if (shape.takesBare !== undefined && result !== 'call') elements = { ...shape, takesBare: () => false };
+    else {
+      calls.content(source.takeRecord());
+      if (result !== 'call') source.record();
+      if (element === 'broken') return result === 'call' ? 'call' : 'broken';
+    }
     const after = yield* skipSpace(source);
     if (after === ',') source.at++;
     else if (after !== ']') return result === 'call' ? 'call' : 'broken';
   }
+}
+
+/**
+ * The arguments that a JSON value is, which may be an object written as a JSON string; none are an empty object. Anything
+ * else stays as it was written.
+ */
+export function argumentsOf(raw: string): string {
+  const text = raw.trim();
+  if (text === '' || text === 'null') return '{}';
+  const value = text.startsWith('"') ? parseJson(text) : undefined;
+  if (typeof value !== 'string') return raw;
+  if (value.trim() === '') return '{}';
+  return isRecord(parseJson(value)) ? value.trim() : raw;
 }
 
 interface CallSoFar {
@@ -78,8 +106,13 @@ function* readMember(source: TextSource, calls: CallWriter, shape: JsonCallShape
   if (!shape.argumentKeys.has(key) || call.isCommitted || call.early !== undefined) {
     return (yield* collectJsonValue(source)) !== undefined;
   }
-  if (call.name === undefined || call.isRefused) {
+  if (
+    call.name === undefined ||
+    call.isRefused ||
+    !(first === '{' || (first === '[' && shape.takesBare === undefined))
+  ) {
     call.early = yield* collectJsonValue(source);
+    if (call.early !== undefined && call.name !== undefined) commitEarly(calls, shape, call, call.name);
     return call.early !== undefined;
   }
   shape.onCommit?.(call.name);
@@ -96,11 +129,20 @@ function* readName(source: TextSource, calls: CallWriter, shape: JsonCallShape, 
   const name = yield* readJsonString(source);
   if (name === undefined) return false;
   call.name = name;
-  call.isRefused ||= name === '';
-  if (call.early !== undefined && !call.isRefused) {
-    shape.onCommit?.(name);
-    calls.whole(name, call.early);
-    call.isCommitted = true;
-  }
+  call.isRefused ||= name === '' || shape.takesBare?.(name) === false;
+  commitEarly(calls, shape, call, name);
   return true;
+}
+
+/** Commits a call whose arguments are known whole. */
+function commitEarly(calls: CallWriter, shape: JsonCallShape, call: CallSoFar, name: string): void {
+  if (call.early === undefined || call.isRefused) return;
+  const text = argumentsOf(call.early);
+  if (shape.takesBare !== undefined && !text.trim().startsWith('{')) {
+    call.isRefused = true;
+    return;
+  }
+  shape.onCommit?.(name);
+  calls.whole(name, text);
+  call.isCommitted = true;
 }

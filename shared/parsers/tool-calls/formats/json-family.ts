@@ -2,27 +2,34 @@ import { type Finder, Markers } from '../../markers.ts';
 import { type CallWriter, prefixedUuid } from '../call-writer.ts';
 import type { Region, ToolCallFormat } from '../format.ts';
 import { readJsonValue } from '../json-scan.ts';
+import type { ToolSchemas } from '../parameter-schema.ts';
 import {
-  ignoreRest,
   isSpace,
   type Parsing,
+  passOver,
   readOneOf,
   readOneOfBehindSpace,
   readUntil,
   skipSpace,
   type TextSource,
 } from '../scan.ts';
+import { readClosed } from './closed-markup.ts';
 import { type JsonCallResult, type JsonCallShape, readJsonCall, readJsonCalls } from './json-call.ts';
+import { FUNCTION_TAGS, readFunction } from './xml-functions.ts';
 
 const ARGUMENT_KEYS: ReadonlySet<string> = new Set(['arguments', 'parameters']);
-const PLAIN: JsonCallShape = { argumentKeys: ARGUMENT_KEYS, allowsNameAlone: false };
-const NAME_ALONE: JsonCallShape = { argumentKeys: ARGUMENT_KEYS, allowsNameAlone: true };
+export const PLAIN: JsonCallShape = { argumentKeys: ARGUMENT_KEYS, allowsNameAlone: false };
+export const NAME_ALONE: JsonCallShape = { argumentKeys: ARGUMENT_KEYS, allowsNameAlone: true };
+export const TOOL_CALL = '<tool_call>';
+export const TOOL_CALL_END = '</tool_call>';
+/** What models write too much of behind the JSON of a call. */
+const JSON_DEBRIS = '}],;';
 
 /**
- * How a start marker's markup ends. `closed`: at the end marker; what else stands before it is dropped. `value`: with the
- * JSON value. `rest`: objects parted by semicolons, and all that follows them up to the next start marker is dropped.
+ * How a start marker's markup ends. `closed`: at the end marker. `value`: with the JSON value. `list`: behind objects parted by
+ * semicolons.
  */
-type Ending = { readonly kind: 'closed'; readonly marker: string } | { readonly kind: 'value' | 'rest' };
+type Ending = { readonly kind: 'closed'; readonly marker: string } | { readonly kind: 'value' | 'list' };
 
 interface JsonFamilyTraits {
   readonly starts: Readonly<Record<string, Ending>>;
@@ -31,31 +38,39 @@ interface JsonFamilyTraits {
   readonly dropsOrphanEnd?: string;
   /** No call is shown before its end marker. */
   readonly holdsCalls?: boolean;
+  /** What a `value` may be besides JSON; false when it is no call. */
+  readonly readOther?: (source: TextSource, calls: CallWriter) => Parsing<boolean>;
+  /** Of the start markers, those that are tokens of the models. */
+  readonly callTokens?: readonly string[];
 }
 
 /**
  * The JSON family: JSON calls behind a marker, or bare as the first thing in the message. Markers inside JSON strings are text.
  */
-class JsonFamily implements ToolCallFormat {
+export class JsonFamily implements ToolCallFormat {
   readonly newId = prefixedUuid;
+  readonly callTokens: readonly string[];
   readonly #starts: Readonly<Record<string, Ending>>;
   readonly #shape: JsonCallShape;
   readonly #holdsCalls: boolean;
   readonly #markers: Markers;
   readonly #startMarkers: readonly string[];
   readonly #ends: readonly string[];
-  readonly #hasRest: boolean;
+  readonly #hasList: boolean;
+  readonly #readOther: JsonFamilyTraits['readOther'];
 
   constructor(traits: JsonFamilyTraits) {
     this.#starts = traits.starts;
     this.#shape = traits.shape ?? PLAIN;
     this.#holdsCalls = traits.holdsCalls ?? false;
+    this.#readOther = traits.readOther;
+    this.callTokens = traits.callTokens ?? [];
     this.#startMarkers = Object.keys(traits.starts);
     const orphan = traits.dropsOrphanEnd === undefined ? [] : [traits.dropsOrphanEnd];
     const endings = Object.values(traits.starts);
     const closing = endings.flatMap((ending) => (ending.kind === 'closed' ? [ending.marker] : []));
     this.#ends = [...new Set([...closing, ...orphan])];
-    this.#hasRest = endings.some((ending) => ending.kind === 'rest');
+    this.#hasList = endings.some((ending) => ending.kind === 'list');
     this.#markers = new Markers([...this.#startMarkers, ...orphan]);
   }
 
@@ -63,86 +78,110 @@ class JsonFamily implements ToolCallFormat {
     return this.#markers;
   }
 
-  *read(marker: string, source: TextSource, calls: CallWriter): Parsing<Region> {
+  *read(marker: string, source: TextSource, calls: CallWriter, tools: ToolSchemas): Parsing<Region> {
     const ending = this.#starts[marker];
-    if (ending?.kind === 'closed') yield* this.#readClosed(marker, ending.marker, source, calls);
-    else if (ending?.kind === 'value') yield* this.#readValue(source, calls);
-    else if (ending?.kind === 'rest') yield* this.#readRest(source, calls);
-    return 'markup';
+    if (ending === undefined) return 'markup'; // an end marker
+    if (ending.kind === 'closed') {
+      const block = { start: marker, end: ending.marker, shape: this.#shape, holdsCalls: this.#holdsCalls };
+      return yield* readToolCallBlock(block, source, calls, tools);
+    }
+    source.record(marker);
+    return yield* this.#readOpen(source, calls, this.#shape, ending.kind === 'list');
   }
 
-  *readOpening(source: TextSource, calls: CallWriter): Parsing<Region> {
+  *readOpening(source: TextSource, calls: CallWriter, tools: ToolSchemas): Parsing<Region> {
     const first = yield* passSpace(source, calls);
     if (first === '[') {
       const marker = yield* readOneOf(source, this.#startMarkers);
-      if (marker !== undefined) return yield* this.read(marker, source, calls);
+      if (marker !== undefined) return yield* this.read(marker, source, calls, tools);
     }
     if (first !== '{' && first !== '[') return 'text';
-    return yield* this.#readBare(source, calls);
+    source.record();
+    const takesBare = (name: string): boolean => tools.isDeclared(name);
+    const shape: JsonCallShape = { ...this.#shape, allowsNameAlone: false, takesBare };
+    const region = yield* this.#readOpen(source, calls, shape, this.#hasList);
+    if (region === 'markup') yield* readOneOfBehindSpace(source, this.#ends);
+    return region;
   }
 
-  /** JSON without a marker: if it is no call, it is the text it seems to be. */
-  *#readBare(source: TextSource, calls: CallWriter): Parsing<Region> {
-    source.record();
-    const result = yield* readJson(source, calls, this.#shape);
-    const text = source.takeRecord();
-    if (result !== 'call') {
-      calls.content(text);
+  /** JSON that ends where the value does. What is recorded is shown if it is no call. */
+  *#readOpen(source: TextSource, calls: CallWriter, shape: JsonCallShape, isList: boolean): Parsing<Region> {
+    const first = yield* skipSpace(source);
+    if (first !== '{' && first !== '[') {
+      if (this.#readOther !== undefined && (yield* this.#readOther(source, calls))) return 'markup';
+      calls.content(source.takeRecord());
       return 'text';
     }
-    while (this.#hasRest && (yield* readOneOfBehindSpace(source, [';'])) !== undefined) {
-      if ((yield* skipSpace(source)) !== '{') break;
-      if ((yield* readJsonCall(source, calls, this.#shape)) === 'broken') break;
+    const result = yield* readJson(source, calls, shape);
+    const isNone = result === 'empty' && shape.takesBare === undefined;
+    if (result !== 'call' && !isNone) {
+      calls.content(source.takeRecord());
+      return 'text';
     }
-    yield* readOneOfBehindSpace(source, this.#ends);
+    source.forget();
+    while (isList && (yield* readOneOfBehindSpace(source, [';'])) !== undefined) {
+      source.record(';');
+      if ((yield* skipSpace(source)) === '{' && (yield* readJsonCall(source, calls, shape)) === 'call') continue;
+      calls.content(source.takeRecord());
+      return 'text';
+    }
     return 'markup';
   }
+}
 
-  *#readClosed(start: string, end: string, source: TextSource, calls: CallWriter): Parsing {
-    const stops = new Markers([end, start]);
-    for (;;) {
-      if (this.#holdsCalls) calls.hold();
-      let next = yield* skipSpace(source);
-      while (next === '{' || next === '[') {
-        if ((yield* readJson(source, calls, this.#shape)) === 'broken') break;
-        next = yield* skipSpace(source);
-      }
-      const stop = yield* readUntil(source, stops);
-      if (this.#holdsCalls && stop === end) calls.release();
-      else calls.drop();
-      if (stop !== start) return;
+/** A block of JSON calls between two markers. */
+export interface JsonBlock {
+  readonly start: string;
+  readonly end: string;
+  readonly shape: JsonCallShape;
+  /** A call that the text ends behind, without the end marker, is none. */
+  readonly holdsCalls?: boolean;
+}
+
+const BODY_STARTS = [FUNCTION_TAGS.function, '{'];
+
+/** Reads from behind the start marker. Bodies are JSON or, as models of the same family write them, functions in XML. */
+export function* readToolCallBlock(
+  block: JsonBlock,
+  source: TextSource,
+  calls: CallWriter,
+  tools: ToolSchemas,
+): Parsing<Region> {
+  const markup = { start: block.start, ends: [block.end], bodyStarts: BODY_STARTS };
+  return yield* readClosed(markup, source, calls, () => readBodies(block, source, calls, tools));
+}
+
+function* readBodies(
+  { shape, holdsCalls = false }: JsonBlock,
+  source: TextSource,
+  calls: CallWriter,
+  tools: ToolSchemas,
+): Parsing<boolean> {
+  let result: JsonCallResult | undefined;
+  if (holdsCalls) calls.hold();
+  for (;;) {
+    const next = yield* skipSpace(source);
+    const before = calls.readCount;
+    if (next === '<' && (yield* readOneOf(source, [FUNCTION_TAGS.function])) !== undefined) {
+      if (!source.isRecording) source.record(FUNCTION_TAGS.function);
+      yield* readFunction(FUNCTION_TAGS, source, calls, tools);
+      result = calls.readCount > before ? 'call' : 'broken';
+    } else if (next === '{' || next === '[') {
+      if (!source.isRecording) source.record();
+      result = yield* readJson(source, calls, shape);
+    } else {
+      if (next === '') calls.drop();
+      break;
+    }
+    if (result === 'call') yield* passOver(source, JSON_DEBRIS);
+    else if (result === 'empty') source.forget();
+    else {
+      calls.content(source.takeRecord());
+      break;
     }
   }
-
-  *#readValue(source: TextSource, calls: CallWriter): Parsing {
-    for (;;) {
-      const next = yield* skipSpace(source);
-      if (next === '{' || next === '[') {
-        yield* readJson(source, calls, this.#shape);
-        return;
-      }
-      // Nothing readable: dropped up to where JSON may come again (rule 5).
-      const stop = yield* readUntil(source, this.#markers);
-      if (stop === undefined || !this.#startMarkers.includes(stop)) return;
-    }
-  }
-
-  *#readRest(source: TextSource, calls: CallWriter): Parsing {
-    for (;;) {
-      let next = yield* skipSpace(source);
-      while (next === '{' || next === '[') {
-        if ((yield* readJson(source, calls, this.#shape)) === 'broken') break;
-        next = yield* skipSpace(source);
-        if (next !== ';') break;
-        source.at++;
-        next = yield* skipSpace(source);
-      }
-      const stop = yield* readUntil(source, this.#markers);
-      if (stop === undefined) return;
-      const ending = this.#starts[stop];
-      if (ending?.kind === 'closed') return yield* this.#readClosed(stop, ending.marker, source, calls);
-    }
-  }
+  calls.release();
+  return result === 'empty';
 }
 
 /** What an engine writes under a forced tool choice; its native format is the way out when it did not obey. */
@@ -153,13 +192,8 @@ export function* readForcedJson(source: TextSource, calls: CallWriter, toolName:
   const result = yield* first === '{' && toolName !== undefined
     ? readNamedArguments(source, calls, toolName)
     : readJson(source, calls, PLAIN);
-  const text = source.takeRecord();
-  if (result === 'call') {
-    yield* ignoreRest(source);
-    return 'markup';
-  }
-  calls.content(text);
-  return 'text';
+  calls.content(source.takeRecord());
+  return result === 'call' ? 'markup' : 'text';
 }
 
 /** The object is the arguments of the named tool, whatever its keys (case C04). */
@@ -194,39 +228,45 @@ function* passSpace(source: TextSource, calls: CallWriter): Parsing<string> {
 /** Finds nothing: what is read with it is read to the end. */
 const NOTHING: Finder = { find: (text) => text.length, match: () => undefined };
 
-const TOOL_CALL_CLOSED: Ending = { kind: 'closed', marker: '</tool_call>' };
+const TOOL_CALL_CLOSED: Ending = { kind: 'closed', marker: TOOL_CALL_END };
 const TOOLCALL_CLOSED: Ending = { kind: 'closed', marker: '</TOOLCALL>' };
 
 export const hermes: ToolCallFormat = new JsonFamily({
-  starts: { '<tool_call>': TOOL_CALL_CLOSED },
+  starts: { [TOOL_CALL]: TOOL_CALL_CLOSED },
   shape: NAME_ALONE,
-  dropsOrphanEnd: '</tool_call>',
+  dropsOrphanEnd: TOOL_CALL_END,
+  callTokens: [TOOL_CALL],
 });
 
 export const qwen25: ToolCallFormat = new JsonFamily({
-  starts: { '<tool_call>': TOOL_CALL_CLOSED },
+  starts: { [TOOL_CALL]: TOOL_CALL_CLOSED },
   shape: NAME_ALONE,
-  dropsOrphanEnd: '</tool_call>',
+  dropsOrphanEnd: TOOL_CALL_END,
   holdsCalls: true,
+  callTokens: [TOOL_CALL],
 });
 
 export const nemotronDeci: ToolCallFormat = new JsonFamily({ starts: { '<TOOLCALL>': TOOLCALL_CLOSED } });
 
-export const llama3Json: ToolCallFormat = new JsonFamily({ starts: { '<|python_tag|>': { kind: 'rest' } } });
-
-export const mistral: ToolCallFormat = new JsonFamily({
-  starts: { '[TOOL_CALLS]': { kind: 'value' } },
-  dropsOrphanEnd: '[/TOOL_CALLS]',
+export const llama3Json: ToolCallFormat = new JsonFamily({
+  starts: { '<|python_tag|>': { kind: 'list' } },
+  callTokens: ['<|python_tag|>'],
 });
 
-export const phi4: ToolCallFormat = new JsonFamily({ starts: { functools: { kind: 'value' } } });
+/** `functools[...]`, and between tokens of the model's own. */
+export const phi4: ToolCallFormat = new JsonFamily({
+  starts: { functools: { kind: 'value' }, '<|tool_call|>': { kind: 'closed', marker: '<|/tool_call|>' } },
+  callTokens: ['<|tool_call|>'],
+});
 
 export const jamba: ToolCallFormat = new JsonFamily({
   starts: { '<tool_calls>': { kind: 'closed', marker: '</tool_calls>' } },
   dropsOrphanEnd: '</tool_calls>',
+  callTokens: ['<tool_calls>'],
 });
 
 /** Used when a tool choice is forced and no parser is configured. */
 export const defaultJson: ToolCallFormat = new JsonFamily({
-  starts: { '<TOOLCALL>': TOOLCALL_CLOSED, '<|python_tag|>': { kind: 'rest' } },
+  starts: { '<TOOLCALL>': TOOLCALL_CLOSED, '<|python_tag|>': { kind: 'list' } },
+  callTokens: ['<|python_tag|>'],
 });

@@ -1,8 +1,12 @@
 import { Markers } from '../../markers.ts';
 import type { CallWriter, NewCallId } from '../call-writer.ts';
 import type { ToolCallFormat } from '../format.ts';
-import { readJsonValue, startsJson } from '../json-scan.ts';
+import { collectJsonValue, readJsonValue, startsJson } from '../json-scan.ts';
+import type { ToolSchemas } from '../parameter-schema.ts';
 import { collectUntil, type Parsing, readOneOfBehindSpace, readUntil, skipSpace, type TextSource } from '../scan.ts';
+import { readClosed } from './closed-markup.ts';
+import { argumentsOf } from './json-call.ts';
+import { readBareCalls } from './token-calls.ts';
 
 const SECTIONS = ['<|tool_calls_section_begin|>', '<|tool_call_section_begin|>'];
 const SECTION_ENDS = ['<|tool_calls_section_end|>', '<|tool_call_section_end|>'];
@@ -10,10 +14,10 @@ const CALL = '<|tool_call_begin|>';
 const CALL_END = '<|tool_call_end|>';
 const ARGUMENTS = '<|tool_call_argument_begin|>';
 const PROSE = new Markers([...SECTIONS, ...SECTION_ENDS, CALL, CALL_END, ARGUMENTS]);
-const IN_SECTION = new Markers([CALL, ...SECTION_ENDS]);
 const IN_CALL = new Markers([ARGUMENTS, CALL_END, CALL, ...SECTION_ENDS]);
 const CALL_CLOSED = new Markers([CALL_END, CALL, ...SECTION_ENDS]);
 const ID = /^(?:functions\.)?([\w.-]+):\d+$/;
+const NAME = /^(?:functions\.)?([\w.-]+)$/;
 
 /** The form that the model itself writes, for calls that came as plain JSON. */
 const kimiId: NewCallId = (_random, index, name) => `functions.${name}:${index}`;
@@ -22,38 +26,59 @@ const kimiId: NewCallId = (_random, index, name) => `functions.${name}:${index}`
 export const kimiK2: ToolCallFormat = {
   newId: kimiId,
   keepsSpecialTokens: true,
+  callTokens: [...SECTIONS, CALL],
   finder: () => PROSE,
-  *read(marker, source, calls) {
-    const isBare = marker === CALL;
-    if (!isBare && !SECTIONS.includes(marker)) return 'markup';
-    let stop = isBare ? CALL : yield* readUntil(source, IN_SECTION);
-    while (stop === CALL) {
-      stop = yield* readCall(source, calls);
-      if (stop !== CALL_END) continue;
-      stop = isBare
-        ? yield* readOneOfBehindSpace(source, [CALL, ...SECTION_ENDS])
-        : yield* readUntil(source, IN_SECTION);
-    }
-    return 'markup';
+  *read(marker, source, calls, tools) {
+    const readOne = (): Parsing => readCall(source, calls, tools);
+    if (marker === CALL) return yield* readBareCalls({ call: CALL, ends: SECTION_ENDS }, source, calls, readOne);
+    if (!SECTIONS.includes(marker)) return 'markup';
+    const markup = { start: marker, ends: SECTION_ENDS, bodyStarts: [CALL] };
+    return yield* readClosed(markup, source, calls, function* () {
+      while ((yield* readOneOfBehindSpace(source, [CALL])) !== undefined) {
+        if (!source.isRecording) source.record(CALL);
+        yield* readOne();
+        calls.content(source.takeRecord());
+      }
+      return false;
+    });
   },
 };
 
-/** Reads from behind the call's begin marker and returns the marker it stopped at. */
-function* readCall(source: TextSource, calls: CallWriter): Parsing<string | undefined> {
+/** Reads from behind the call's begin marker; of what stands behind the call, nothing. */
+function* readCall(source: TextSource, calls: CallWriter, tools: ToolSchemas): Parsing {
   const { text, marker } = yield* collectUntil(source, IN_CALL);
-  if (marker !== ARGUMENTS) return marker;
-  const id = text.trim();
-  const name = ID.exec(id)?.[1];
-  if (name === undefined) return yield* readUntil(source, CALL_CLOSED);
-  const take = (piece: string): void => calls.arguments(piece);
-  const first = yield* skipSpace(source);
-  if (first === '{' || first === '[') {
-    calls.start(name, id);
-    const isWhole = yield* readJsonValue(source, take, true);
-    return yield* readUntil(source, CALL_CLOSED, isWhole ? undefined : take);
+  if (marker !== ARGUMENTS) {
+    if (marker !== undefined && marker !== CALL_END) source.unread(marker);
+    return;
   }
-  // Not an object: passed on as it is, once the end marker shows that it is whole.
-  const raw = yield* collectUntil(source, CALL_CLOSED);
-  if (raw.marker === CALL_END) calls.whole(name, startsJson(first) ? raw.text.trim() : raw.text, id);
-  return raw.marker;
+  const id = text.trim();
+  const counted = ID.exec(id)?.[1];
+  const alone = NAME.exec(id)?.[1];
+  const name = counted ?? (alone !== undefined && tools.isDeclared(alone) ? alone : undefined);
+  const first = yield* skipSpace(source);
+  let stop: string | undefined;
+  if (name !== undefined && (first === '{' || first === '[')) {
+    const take = (piece: string): void => calls.arguments(piece);
+    calls.start(name, counted === undefined ? undefined : id);
+    const isWhole = yield* readJsonValue(source, take, true);
+    stop = yield* readUntil(source, CALL_CLOSED, isWhole ? undefined : take);
+  } else stop = yield* readOtherArguments(first, name, counted === undefined ? undefined : id, source, calls);
+  if (stop !== undefined && stop !== CALL_END) source.unread(stop);
+}
+
+/** Not an object: passed on as it is, once the end marker shows that it is whole. */
+function* readOtherArguments(
+  first: string,
+  name: string | undefined,
+  id: string | undefined,
+  source: TextSource,
+  calls: CallWriter,
+): Parsing<string | undefined> {
+  const quoted = first === '"' ? ((yield* collectJsonValue(source)) ?? '') : '';
+  const { text, marker } = yield* collectUntil(source, CALL_CLOSED);
+  const raw = quoted + text;
+  if (name !== undefined && marker === CALL_END) {
+    calls.whole(name, argumentsOf(startsJson(first) || raw.trim() === '' ? raw.trim() : raw), id);
+  }
+  return marker;
 }

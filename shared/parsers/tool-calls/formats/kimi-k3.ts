@@ -3,7 +3,8 @@ import { ArgumentsWriter, StringMember } from '../arguments-writer.ts';
 import { type CallWriter, prefixedUuid } from '../call-writer.ts';
 import type { ToolCallFormat } from '../format.ts';
 import { compactJson } from '../json-scan.ts';
-import { collectUntil, ignoreRest, type Parsing, readUntil, type TextSource } from '../scan.ts';
+import { collectUntil, type Parsing, readUntil, showUntil, skipSpace, type TextSource } from '../scan.ts';
+import { argumentsOf } from './json-call.ts';
 
 const OPEN = '<|open|>';
 const CLOSE = '<|close|>';
@@ -20,41 +21,58 @@ interface Tag {
   readonly text: string;
 }
 
+/** Channels, and what stands in them. */
+const TAG_NAME = /^(?:message|response|tools|call|think|argument|json)\b/;
+/** Names and attributes; what is longer is no tag. */
+const TAG_UNITS_MAX = 1024;
+
 /**
- * XTML. From the first tag on, only the body of the `response` channel is content. Ids count
- * from 0 where the text counts from 1.
+ * XTML. Tags are left out, and text in any channel is content: the `response` has nearly all of it. Ids count from 0 where the text
+ * counts from 1.
  */
 export const kimiK3: ToolCallFormat = {
   newId: prefixedUuid,
   keepsSpecialTokens: true,
   endTokens: [MESSAGE_END],
+  callTokens: [OPEN, CLOSE],
   finder: () => PROSE,
   *read(marker, source, calls) {
+    source.record(marker);
     let tag = yield* readTagText(marker, source);
-    let isContent = false;
     while (tag !== undefined) {
-      if (tag.kind === MESSAGE_END || (tag.kind === CLOSE && tag.text === 'message')) break;
-      if (tag.kind === OPEN && tag.text.startsWith('call')) {
-        tag = yield* readCall(tag.text, source, calls);
-        continue;
+      if (tag.kind === OPEN && tag.text.startsWith('call')) tag = yield* readCall(tag.text, source, calls);
+      else {
+        if (tag.kind === MESSAGE_END || TAG_NAME.test(tag.text)) source.forget();
+        else calls.content(source.takeRecord());
+        tag = yield* readShown(tag.text === 'response' && tag.kind === OPEN, source, calls);
       }
-      isContent = tag.text === 'response' ? tag.kind === OPEN : isContent && tag.text !== 'tools';
-      tag = yield* readTag(source, isContent ? (piece) => calls.content(piece) : undefined);
     }
-    yield* ignoreRest(source);
+    calls.content(source.takeRecord());
     return 'markup';
   },
 };
 
-function* readTag(source: TextSource, take?: (piece: string) => void): Parsing<Tag | undefined> {
-  const marker = yield* readUntil(source, PROSE, take, true);
-  return marker === undefined ? undefined : yield* readTagText(marker, source);
+/** Text up to the next tag: all of the response's, and of what stands between tags what is not white space alone. */
+function* readShown(isResponse: boolean, source: TextSource, calls: CallWriter): Parsing<Tag | undefined> {
+  const marker = yield* isResponse
+    ? readUntil(source, PROSE, (piece) => calls.content(piece), true)
+    : showUntil(source, PROSE, calls);
+  if (marker === undefined) return undefined;
+  source.record(marker);
+  return yield* readTagText(marker, source);
+}
+
+/** A tag inside of a call; what is no call stays in the record. */
+function* readTag(source: TextSource): Parsing<Tag | undefined> {
+  const marker = yield* readUntil(source, PROSE);
+  if (marker === undefined) return undefined;
+  return yield* readTagText(marker, source);
 }
 
 function* readTagText(marker: string, source: TextSource): Parsing<Tag | undefined> {
   if (marker === MESSAGE_END) return { kind: marker, text: '' };
   const { text, marker: end } = yield* collectUntil(source, TAG_END);
-  return end === undefined ? undefined : { kind: marker, text: text.trim() };
+  return end === undefined || text.length > TAG_UNITS_MAX ? undefined : { kind: marker, text: text.trim() };
 }
 
 /** Reads the body of a call and returns the tag behind it. A call that another tag cuts off is closed there. */
@@ -67,14 +85,20 @@ function* readCall(head: string, source: TextSource, calls: CallWriter): Parsing
     if (tag.text.startsWith('json')) {
       if (!(yield* readRawArguments(name, id, source, calls))) return undefined;
       tag = yield* readTag(source);
-      return tag?.kind === CLOSE && tag.text === 'call' ? yield* readTag(source) : tag;
+      return yield* readBehindCall(tag, source, calls);
     }
     if (!(yield* readArgument(tag.text, source, writer))) return undefined;
     tag = yield* readTag(source);
   }
   if (tag === undefined) return undefined;
   writer?.close();
-  return tag.kind === CLOSE && tag.text === 'call' ? yield* readTag(source) : tag;
+  return yield* readBehindCall(tag, source, calls);
+}
+
+/** What follows the closing tag of a call, or the tag that stands in its place. */
+function* readBehindCall(tag: Tag | undefined, source: TextSource, calls: CallWriter): Parsing<Tag | undefined> {
+  calls.content(source.takeRecord());
+  return tag?.kind === CLOSE && tag.text === 'call' ? yield* readShown(false, source, calls) : tag;
 }
 
 /** False when the text ends inside. */
@@ -94,15 +118,15 @@ function* readArgument(head: string, source: TextSource, writer: ArgumentsWriter
 
 /** Arguments as one text, passed on as they are; of a call without a name nothing is. */
 function* readRawArguments(name: string, id: string, source: TextSource, calls: CallWriter): Parsing<boolean> {
-  let isCommitted = false;
-  const stop = yield* readUntil(source, JSON_CLOSED, (piece) => {
-    if (name === '') return;
-    if (!isCommitted) calls.start(name, id);
-    isCommitted = true;
-    calls.arguments(piece);
-  });
-  if (stop !== undefined && name !== '' && !isCommitted) calls.whole(name, '{}', id);
-  return stop !== undefined;
+  if (name === '') return (yield* readUntil(source, JSON_CLOSED)) !== undefined;
+  const first = yield* skipSpace(source);
+  if (first !== '{') {
+    const { text, marker } = yield* collectUntil(source, JSON_CLOSED);
+    if (marker !== undefined) calls.whole(name, argumentsOf(text), id);
+    return marker !== undefined;
+  }
+  calls.start(name, id);
+  return (yield* readUntil(source, JSON_CLOSED, (piece) => calls.arguments(piece))) !== undefined;
 }
 
 function callId(name: string, index: string | undefined): string {

@@ -1,65 +1,45 @@
 import { Markers } from '../../markers.ts';
-import { type CallWriter, prefixedUuid } from '../call-writer.ts';
+import { prefixedUuid } from '../call-writer.ts';
 import type { ToolCallFormat } from '../format.ts';
-import { writeJsonObject } from '../json-scan.ts';
-import { convertByType, decodeEntities, type ToolSchemas } from '../parameter-values.ts';
-import {
-  collectUntil,
-  type Parsing,
-  readOneOfBehindSpace,
-  readTagName,
-  readUntil,
-  type TextSource,
-  unquote,
-} from '../scan.ts';
+import { readOneOfBehindSpace } from '../scan.ts';
+import { readClosed } from './closed-markup.ts';
+import { readBareFunctions, readFunction, xmlDialect } from './xml-functions.ts';
 
 const BLOCK = '<minimax:tool_call>';
 const BLOCK_END = '</minimax:tool_call>';
 const INVOKE = '<invoke name=';
-const INVOKE_END = '</invoke>';
-const PROSE = new Markers([BLOCK, INVOKE]);
-const IN_BLOCK = new Markers([INVOKE, BLOCK_END]);
-const IN_INVOKE = new Markers([INVOKE_END, BLOCK_END]);
-const PARAMETER = '<parameter name=';
-const PARAMETER_END = '</parameter>';
+const TAGS = xmlDialect({
+  function: INVOKE,
+  functionEnd: '</invoke>',
+  parameter: '<parameter name=',
+  parameterEnd: '</parameter>',
+  blockEnd: BLOCK_END,
+  framesValues: false,
+  holdsCalls: true,
+});
+const PROSE = new Markers([BLOCK, BLOCK_END, INVOKE]);
+const MARKUP = { start: BLOCK, ends: [BLOCK_END], bodyStarts: [INVOKE] };
 
 /**
- * `<minimax:tool_call><invoke name="NAME"><parameter name="KEY">VALUE</parameter></invoke></minimax:tool_call>`. Strict: what lacks its closing tag is dropped, so a call is shown when it is whole.
+ * `<minimax:tool_call><invoke name="NAME"><parameter name="KEY">VALUE</parameter></invoke></minimax:tool_call>`, shown when it is whole.
  */
 export const minimaxM2: ToolCallFormat = {
   newId: prefixedUuid,
+  callTokens: [BLOCK],
   finder: () => PROSE,
   *read(marker, source, calls, tools) {
-    const isBare = marker === INVOKE;
-    let stop = isBare ? INVOKE : yield* readUntil(source, IN_BLOCK);
-    while (stop === INVOKE) {
-      stop = yield* readInvoke(source, calls, tools);
-      if (stop !== INVOKE_END) break;
-      stop = isBare ? yield* readOneOfBehindSpace(source, [INVOKE, BLOCK_END]) : yield* readUntil(source, IN_BLOCK);
-    }
-    return 'markup';
+    if (marker === BLOCK_END) return 'markup';
+    if (marker === INVOKE) return yield* readBareFunctions(TAGS, source, calls, tools);
+    return yield* readClosed(MARKUP, source, calls, function* () {
+      while ((yield* readOneOfBehindSpace(source, [INVOKE])) !== undefined) {
+        const before = calls.readCount;
+        if (!source.isRecording) source.record(INVOKE);
+        yield* readFunction(TAGS, source, calls, tools);
+        if (calls.readCount > before) continue;
+        calls.content(source.takeRecord());
+        break;
+      }
+      return false;
+    });
   },
 };
-
-/** Reads from behind `<invoke name=` and returns the closing tag it stopped at. */
-function* readInvoke(source: TextSource, calls: CallWriter, tools: ToolSchemas): Parsing<string | undefined> {
-  const name = yield* readTagName(source);
-  const { text, marker } = yield* collectUntil(source, IN_INVOKE);
-  if (name !== undefined && marker === INVOKE_END) calls.whole(name, readArguments(text, name, tools));
-  return marker;
-}
-
-function readArguments(body: string, tool: string, tools: ToolSchemas): string {
-  const members = new Map<string, string>();
-  let at = body.indexOf(PARAMETER);
-  while (at >= 0) {
-    const nameEnd = body.indexOf('>', at);
-    const end = nameEnd < 0 ? -1 : body.indexOf(PARAMETER_END, nameEnd);
-    if (end < 0) break;
-    const key = unquote(body.slice(at + PARAMETER.length, nameEnd).trim());
-    const value = decodeEntities(body.slice(nameEnd + 1, end).trim());
-    members.set(key, convertByType(value, tools.parameter(tool, key)));
-    at = body.indexOf(PARAMETER, end);
-  }
-  return writeJsonObject(members);
-}

@@ -3,16 +3,19 @@ import { ArgumentsWriter, StringMember } from '../arguments-writer.ts';
 import { type CallWriter, prefixedUuid } from '../call-writer.ts';
 import type { ToolCallFormat } from '../format.ts';
 import { writeJsonObject } from '../json-scan.ts';
+import type { ParameterSchema, ToolSchemas } from '../parameter-schema.ts';
+import { convertByType, decodeEntities, isStringParameter } from '../parameter-values.ts';
 import {
-  childSchema,
-  convertByType,
-  decodeEntities,
-  isStringParameter,
-  type ParameterSchema,
-  schemaType,
-  type ToolSchemas,
-} from '../parameter-values.ts';
-import { collectUntil, type Parsing, readUntil, TAG_END, type TextSource, unquote } from '../scan.ts';
+  collectUntil,
+  type Parsing,
+  readOneOfBehindSpace,
+  readUntil,
+  TAG_END,
+  type TextSource,
+  tagName,
+} from '../scan.ts';
+import { readClosed } from './closed-markup.ts';
+import { readBareCalls } from './token-calls.ts';
 
 const SPACE = ']<]minimax[>[';
 const BLOCK = `${SPACE}<tool_call>`;
@@ -20,6 +23,7 @@ const BLOCK_END = `${SPACE}</tool_call>`;
 const INVOKE = `${SPACE}<invoke name=`;
 const PROSE = new Markers([BLOCK, BLOCK_END, INVOKE]);
 const TAG = new Markers([SPACE]);
+const MARKUP = { start: BLOCK, ends: [BLOCK_END], bodyStarts: [INVOKE] };
 const DEPTH_MAX = 64;
 
 /**
@@ -28,20 +32,20 @@ const DEPTH_MAX = 64;
  */
 export const minimaxM3: ToolCallFormat = {
   newId: prefixedUuid,
+  callTokens: [BLOCK],
   finder: () => PROSE,
   *read(marker, source, calls, tools) {
+    const readOne = (): Parsing => readInvoke(source, calls, tools);
+    if (marker === INVOKE) return yield* readBareCalls({ call: INVOKE, ends: [BLOCK_END] }, source, calls, readOne);
     if (marker === BLOCK_END) return 'markup';
-    if (marker === INVOKE) {
-      yield* readInvoke(`invoke name=${yield* readTagRest(source)}`, source, calls, tools);
-      return 'markup';
-    }
-    for (;;) {
-      const tag = yield* readTag(source);
-      if (tag === undefined || tag.name === '/tool_call') return 'markup';
-      if (tag.name.startsWith('invoke') && (yield* readInvoke(tag.name, source, calls, tools)) === '/tool_call') {
-        return 'markup';
+    return yield* readClosed(MARKUP, source, calls, function* () {
+      while ((yield* readOneOfBehindSpace(source, [INVOKE])) !== undefined) {
+        if (!source.isRecording) source.record(INVOKE);
+        yield* readOne();
+        calls.content(source.takeRecord());
       }
-    }
+      return false;
+    });
   },
 };
 
@@ -72,9 +76,24 @@ function* readTagRest(source: TextSource): Parsing<string | undefined> {
   return marker === undefined ? undefined : text;
 }
 
-/** Returns the closing tag it stopped at. */
-function* readInvoke(head: string, source: TextSource, calls: CallWriter, tools: ToolSchemas): Parsing<string> {
-  const name = unquote(/name\s*=\s*(.*)$/s.exec(head)?.[1]?.trim() ?? '');
+/** Reads from behind `<invoke name=`; the end of the block, where that ends the invoke, is not read. What is no call stays in the record. */
+function* readInvoke(source: TextSource, calls: CallWriter, tools: ToolSchemas): Parsing {
+  const head = yield* collectUntil(source, TAG_END);
+  const name = head.marker === undefined ? undefined : tagName(head.text);
+  if (name === undefined) return;
+  const before = calls.readCount;
+  let stray = '';
+  yield* readParameters(name, { source, calls, tools }, (text) => {
+    stray += text;
+  });
+  if (calls.readCount > before) calls.content(stray);
+}
+
+function* readParameters(
+  name: string,
+  { source, calls, tools }: { readonly source: TextSource; readonly calls: CallWriter; readonly tools: ToolSchemas },
+  takeStray: (text: string) => void,
+): Parsing {
   const writer = new ArgumentsWriter(calls, name);
   let repeated: { readonly key: string; readonly values: string[] } | undefined;
   const flush = (): void => {
@@ -83,27 +102,29 @@ function* readInvoke(head: string, source: TextSource, calls: CallWriter, tools:
   };
   for (;;) {
     const tag = yield* readTag(source);
-    if (tag === undefined) return '';
+    if (tag === undefined) return;
+    if (tag.text.trim() !== '') takeStray(tag.text);
     if (tag.name === '/invoke' || tag.name === '/tool_call') {
       flush();
-      if (name !== '' && tag.name === '/invoke') writer.close();
-      return tag.name;
+      writer.close();
+      if (tag.name === '/tool_call') source.unread(BLOCK_END);
+      return;
     }
-    if (tag.name.startsWith('/') || name === '') continue;
+    if (tag.name.startsWith('/')) continue;
     if (repeated?.key !== tag.name) flush();
     const schema = tools.parameter(name, tag.name);
     if (schema !== undefined && isStringParameter(schema)) {
-      if (!(yield* streamString(source, new StringMember(writer, tag.name, STRING_RULES)))) return '';
+      if (!(yield* streamString(source, new StringMember(writer, tag.name, STRING_RULES)))) return;
       continue;
     }
     const value = yield* readNode(source, schema, 0);
-    if (value === undefined) return '';
+    if (value === undefined) return;
     repeated ??= { key: tag.name, values: [] };
     repeated.values.push(value);
   }
 }
 
-const STRING_RULES = { trims: true, decodesEntities: true, knowsNull: true };
+const STRING_RULES = { decodesEntities: true, knowsNull: true };
 
 /** Tags inside of a declared string have no meaning and are left out. False when the text ends first. */
 function* streamString(source: TextSource, member: StringMember): Parsing<boolean> {
@@ -128,7 +149,7 @@ function* readNode(
     const tag = yield* readTag(source);
     if (tag === undefined) return undefined;
     text += tag.text;
-    if (tag.name.startsWith('/')) return writeNode(decodeEntities(text.trim()), children, schema);
+    if (tag.name.startsWith('/')) return writeNode(decodeEntities(text), children, schema);
     if (depth === DEPTH_MAX) continue;
     const child = yield* readNode(source, schemaOfChild(schema, tag.name), depth + 1);
     if (child === undefined) return undefined;
@@ -137,15 +158,13 @@ function* readNode(
 }
 
 function schemaOfChild(schema: ParameterSchema | undefined, name: string): ParameterSchema | undefined {
-  if (schema === undefined) return undefined;
-  if (name === 'item' && schemaType(schema) === 'array')
-    return childSchema({ properties: { item: schema.items } }, 'item');
-  return childSchema(schema, name);
+  if (name === 'item' && schema?.kinds?.has('array')) return schema.items();
+  return schema?.property(name);
 }
 
 function writeNode(text: string, children: readonly [string, string][], schema: ParameterSchema | undefined): string {
   if (children.length === 0) return convertByType(text, schema);
-  const isList = schema !== undefined && schemaType(schema) === 'array' && children.every(([name]) => name === 'item');
+  const isList = schema?.kinds?.has('array') === true && children.every(([name]) => name === 'item');
   if (isList) return `[${children.map(([, json]) => json).join(',')}]`;
   const members = new Map<string, string[]>();
   for (const [name, json] of children) {
@@ -153,7 +172,7 @@ function writeNode(text: string, children: readonly [string, string][], schema: 
     if (values === undefined) members.set(name, [json]);
     else values.push(json);
   }
-  if (text !== '') members.set('$text', [JSON.stringify(text)]);
+  if (text.trim() !== '') members.set('$text', [JSON.stringify(text.trim())]);
   return writeJsonObject(Array.from(members, ([name, values]) => [name, mergeRepeated(values)] as const));
 }
 

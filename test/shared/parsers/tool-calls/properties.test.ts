@@ -93,6 +93,28 @@ const soup = fc
   )
   .map((parts) => parts.join(''));
 
+/** Markup with words strewn in between, each of which stands there once. */
+const wordSoup = fc
+  .array(
+    fc.oneof(
+      fc.constantFrom(...FRAGMENTS),
+      fc.constantFrom(...BARRED),
+      fc.constantFrom(...JSON_BITS),
+      fc.constantFrom(' word ', ' word ', '\n', 'word', '"word"', '</parameter>word'),
+    ),
+    { maxLength: 24 },
+  )
+  .map((parts) => {
+    const words: string[] = [];
+    const numbered = parts.map((part) =>
+      part.replace('word', () => {
+        words.push(`w${words.length}z`);
+        return words.at(-1)!;
+      }),
+    );
+    return { text: numbered.join(''), words };
+  });
+
 const cutSoup = soup.chain((text) => fc.tuple(fc.constant(text), anyCut(text)));
 const CHOICES: readonly ToolChoice[] = ['auto', 'required', { name: 'f' }];
 
@@ -121,6 +143,17 @@ describe.each(TOOL_CALL_PARSER_NAMES)('%s', (name) => {
     );
   });
 
+  it('loses no word: each is content, or a part of a call', () => {
+    fc.assert(
+      fc.property(wordSoup, ({ text, words }) => {
+        const { content, calls } = readCalls(name, [text], { tools: TOOLS });
+        const shown = content + calls.map((call) => call.id + call.name + call.arguments).join('');
+        expect(words.filter((word) => !shown.includes(word))).toEqual([]);
+      }),
+      { numRuns: 400 },
+    );
+  });
+
   it('passes plain prose on at once, but for white space that may belong to markup', () => {
     const words = ['Plain ', 'prose, ', 'with 3 > 2 ', 'and 50 % ', 'of it: ', 'done.'];
     const shown: string[] = [];
@@ -139,7 +172,9 @@ describe.each(TOOL_CALL_PARSER_NAMES)('%s', (name) => {
 describe('endless output', () => {
   const FLOODS: readonly (readonly [string, string, string])[] = [
     ['hermes', '<tool_call>{"name":"f"}</tool_call>', '\n'],
-    ['hermes', '{"name":"f"}', ' '],
+    ['hermes', '{"name":"f","arguments":{}}', ' '],
+    ['mistral', '[TOOL_CALLS]', 'f'],
+    ['mistral', '', '[TOOL_CALLS]f[ARGS]{}'],
     ['hermes', '<tool_call>{"name":"f","arguments":{"a":"', '\\n'],
     ['qwen3_coder', '<function=f><parameter=a>x', '\n'],
     ['deepseek_v4', 'Hi', '\n'],

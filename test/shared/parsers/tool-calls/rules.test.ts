@@ -39,12 +39,12 @@ const CASES: readonly Case[] = [
   ],
   [
     'hermes',
-    'arguments that are a string stay one',
+    'arguments that are an object in a string are that object',
     '<tool_call>{"name":"f","arguments":"{\\"a\\":1}"}</tool_call>',
     '',
-    'f("{\\"a\\":1}")',
+    'f({"a":1})',
   ],
-  ['hermes', 'null is an argument', '<tool_call>{"name":"f","arguments":null}</tool_call>', '', 'f(null)'],
+  ['hermes', 'null is no arguments', '<tool_call>{"name":"f","arguments":null}</tool_call>', '', 'f({})'],
   [
     'hermes',
     'a forgotten end marker does not hide the next call',
@@ -54,20 +54,32 @@ const CASES: readonly Case[] = [
     'b({})',
   ],
   ['hermes', 'a body that only lacks its end marker is a call', '<tool_call>{"name":"a","arguments":{}}', '', 'a({})'],
-  ['hermes', 'a call cut before its arguments is dropped', 'So <tool_call>{"name":"get_w', 'So '],
+  ['hermes', 'a call cut before its arguments is text', 'So <tool_call>{"name":"get_w', 'So <tool_call>{"name":"get_w'],
   ['hermes', 'a beginning of a marker at the end is text', 'a <tool_ca', 'a <tool_ca'],
   ['hermes', 'bare JSON is a call only in front', 'See {"name":"f","arguments":{}}', 'See {"name":"f","arguments":{}}'],
   ['hermes', 'bare JSON cut before it is a call is text', '{"name":"f', '{"name":"f'],
-  ['hermes', 'text behind bare JSON is content', '{"name":"f","arguments":{}} Done.', ' Done.', 'f({})'],
+  [
+    'hermes',
+    'text behind bare JSON is content',
+    '{"name":"get_weather","arguments":{}} Done.',
+    ' Done.',
+    'get_weather({})',
+  ],
   ['hermes', 'text behind JSON that is no call follows it', '{"a":1}\nDone.\n', '{"a":1}\nDone.\n'],
-  ['mistral', 'a bare array is a call, the marker begins like one', '[{"name":"a","arguments":{}}]', '', 'a({})'],
+  [
+    'mistral',
+    'a bare array is a call, the marker begins like one',
+    '[{"name":"get_weather","arguments":{}}]',
+    '',
+    'get_weather({})',
+  ],
   ['mistral', 'the end marker is markup', '[TOOL_CALLS][{"name":"a","arguments":{}}][/TOOL_CALLS] ok', ' ok', 'a({})'],
   [
     'nemotron_deci',
     'the end marker behind a bare array is markup',
-    '[{"name":"a","arguments":{}}]</TOOLCALL>',
+    '[{"name":"get_weather","arguments":{}}]</TOOLCALL>',
     '',
-    'a({})',
+    'get_weather({})',
   ],
   ['jamba', 'an orphan end marker is dropped', 'Done.</tool_calls>', 'Done.'],
   [
@@ -81,24 +93,25 @@ const CASES: readonly Case[] = [
   [
     'llama3_json',
     'bare objects may be parted by semicolons',
-    '{"name":"a","parameters":{}};{"name":"b","parameters":{}}',
+    '{"name":"get_weather","parameters":{}}; {"name":"get_weather","parameters":{"days":2}}',
     '',
-    'a({})',
-    'b({})',
+    'get_weather({})',
+    'get_weather({"days":2})',
   ],
-  ['phi4', 'the word without JSON behind it takes the rest with it', 'Use functools here', 'Use '],
+  ['phi4', 'the word without JSON behind it is a word', 'Use functools here', 'Use functools here'],
   [
     'deepseek_v3_1',
-    'without the outer end nothing is a call',
+    'a call that is whole needs no outer end',
     'Ok <｜tool▁calls▁begin｜><｜tool▁call▁begin｜>f<｜tool▁sep｜>{}<｜tool▁call▁end｜>',
     'Ok ',
+    'f({})',
   ],
   [
     'deepseek_v3_1',
     'raw line ends inside a string are repaired',
     '<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>f<｜tool▁sep｜>{"a":"x\n  y"}<｜tool▁call▁end｜><｜tool▁calls▁end｜>',
     '',
-    'f({"a":"x y"})',
+    'f({"a":"x\\n  y"})',
   ],
   [
     'deepseek_v3',
@@ -123,12 +136,22 @@ const CASES: readonly Case[] = [
   ],
   [
     'deepseek_v3_1',
-    'arguments that are no JSON drop the call and leak nothing',
+    'arguments that are no JSON make it text',
     'A <｜tool▁calls▁begin｜><｜tool▁call▁begin｜>f<｜tool▁sep｜>{bad}<｜tool▁call▁end｜><｜tool▁calls▁end｜>',
-    'A ',
+    'A <｜tool▁calls▁begin｜><｜tool▁call▁begin｜>f<｜tool▁sep｜>{bad}<｜tool▁call▁end｜><｜tool▁calls▁end｜>',
   ],
-  ['deepseek_v4', 'a block without invoke is dropped', `A ${D}tool_calls>junk${DE}tool_calls>`, 'A '],
-  ['deepseek_v4', 'an orphan tag drops what follows', `A ${D}parameter name="x" string="true">v`, 'A '],
+  [
+    'deepseek_v4',
+    'a block without invoke is text',
+    `A ${D}tool_calls>junk${DE}tool_calls>`,
+    `A ${D}tool_calls>junk${DE}tool_calls>`,
+  ],
+  [
+    'deepseek_v4',
+    'a tag on its own is text',
+    `A ${D}parameter name="x" string="true">v`,
+    `A ${D}parameter name="x" string="true">v`,
+  ],
   [
     'qwen3_coder',
     'a closing tag that only is talked about stays in the value',
@@ -232,7 +255,7 @@ const CASES: readonly Case[] = [
     'kimi_k2',
     'an id of another shape is no call',
     '<|tool_calls_section_begin|><|tool_call_begin|>f<|tool_call_argument_begin|>{}<|tool_call_end|><|tool_calls_section_end|>x',
-    'x',
+    '<|tool_calls_section_begin|><|tool_call_begin|>f<|tool_call_argument_begin|>{}<|tool_call_end|><|tool_calls_section_end|>x',
   ],
   [
     'kimi_k3',
@@ -243,11 +266,16 @@ const CASES: readonly Case[] = [
   ],
   [
     'kimi_k3',
-    'what follows the message is ignored',
+    'what follows the message is content',
     '<|open|>response<|sep|>Hi<|close|>response<|sep|><|close|>message<|sep|>junk',
-    'Hi',
+    'Hijunk',
   ],
-  ['gemma4', 'arguments that cannot be read are none', '<|tool_call>call:f{a=1}<tool_call|>', '', 'f({})'],
+  [
+    'gemma4',
+    'arguments that cannot be read make it text',
+    '<|tool_call>call:f{a=1}<tool_call|>',
+    '<|tool_call>call:f{a=1}<tool_call|>',
+  ],
   [
     'gemma4',
     'nested values',
@@ -262,7 +290,12 @@ const CASES: readonly Case[] = [
     '',
     'f({"a":1})',
   ],
-  ['harmony', 'a cut call is not repaired', '<|channel|>commentary to=functions.f <|message|>{"a": 1', ''],
+  [
+    'harmony',
+    'a cut call is not repaired',
+    '<|channel|>commentary to=functions.f <|message|>{"a": 1',
+    '<|channel|>commentary to=functions.f <|message|>{"a": 1',
+  ],
   ['harmony', 'commentary to nobody is content', '<|channel|>commentary<|message|>Hi<|end|>', 'Hi'],
   [
     'qwen3_coder',
@@ -329,12 +362,12 @@ describe('streaming', () => {
     expect(seen).toEqual(['', '', 'f{"a"', 'f{"a":"x', 'f{"a":"xy"}', 'f{"a":"xy"}']);
   });
 
-  it('shows a string parameter while it is written, without the white space and half entities at its end', () => {
+  it('shows a string parameter while it is written, without the line end and half entities at its end', () => {
     const seen: string[] = [];
     const pieces = ['<function=f><parameter=a>\nnu', 'mber ', 'one &', 'amp; two\n', '</parameter></function>'];
     readCalls('qwen3_coder', pieces, {}, ({ calls }) => seen.push(calls.map((call) => call.arguments).join()));
     const start = '{"a":"number';
-    expect(seen).toEqual(['', start, `${start} one `, `${start} one & two`, `${start} one & two"}`]);
+    expect(seen).toEqual(['', `${start} `, `${start} one `, `${start} one & two`, `${start} one & two"}`]);
   });
 });
 
@@ -343,7 +376,7 @@ describe('ids', () => {
 
   it('have the form of their format', () => {
     const uuid = '[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}';
-    expect(idsOf('hermes', '{"name":"f"}')[0]).toMatch(new RegExp(`^call-${uuid}$`));
+    expect(idsOf('hermes', '<tool_call>{"name":"f"}')[0]).toMatch(new RegExp(`^call-${uuid}$`));
     expect(idsOf('glm47', '<tool_call>f</tool_call>')[0]).toMatch(new RegExp(`^${uuid}$`));
     expect(idsOf('deepseek_v4', `${D}invoke name="f">${DE}invoke>`)[0]).toMatch(/^call_[0-9a-f]{24}$/);
     expect(idsOf('pythonic', '[f(), g()]')).toEqual(['call-1', 'call-2']);
@@ -361,8 +394,9 @@ describe('tool_choice', () => {
   const named: ReadOptions = { toolChoice: { name: 'get_weather' } };
   const required: ReadOptions = { toolChoice: 'required' };
 
-  it('named: the object is the arguments, and nothing behind it counts', () => {
-    expect(forced(' {"city": "Oslo"}{"x":1} more', named)).toEqual(['', 'get_weather({"city": "Oslo"})', 'tool_calls']);
+  it('named: the object is the arguments, and what is behind it is content', () => {
+    const call = 'get_weather({"city": "Oslo"})';
+    expect(forced(' {"city": "Oslo"}{"x":1} more', named)).toEqual(['{"x":1} more', call, 'tool_calls']);
   });
 
   it('named: calls of other tools are removed and nothing leaks', () => {
@@ -371,9 +405,9 @@ describe('tool_choice', () => {
     expect(forced('[{"name":"other","parameters":{}}]', named)).toEqual(['', 'stop']);
   });
 
-  it('required: falls back to the format of the model, without its prose', () => {
+  it('required: falls back to the format of the model', () => {
     const text = 'Let me look. <tool_call>{"name":"get_weather","arguments":{}}</tool_call> Done.';
-    expect(forced(text, required, 'hermes')).toEqual(['', 'get_weather({})', 'tool_calls']);
+    expect(forced(text, required, 'hermes')).toEqual(['Let me look.  Done.', 'get_weather({})', 'tool_calls']);
   });
 
   it('required: text without any call is content', () => {
@@ -382,8 +416,10 @@ describe('tool_choice', () => {
   });
 
   it('required: reads what stands behind reasoning that nobody took out', () => {
-    expect(forced('<think>a {b}</think>[{"name":"a","parameters":{}}]', required)).toEqual(['', 'a({})', 'tool_calls']);
-    expect(forced('plan</think>{"city":1}', named)).toEqual(['', 'get_weather({"city":1})', 'tool_calls']);
+    const thought = '<think>a {b}</think>';
+    expect(forced(`${thought}[{"name":"a","parameters":{}}]`, required)).toEqual([thought, 'a({})', 'tool_calls']);
+    const plan = 'plan</think>';
+    expect(forced(`${plan}{"city":1}`, named)).toEqual([plan, 'get_weather({"city":1})', 'tool_calls']);
   });
 
   it('none, or no tools: all is content', () => {
@@ -406,7 +442,7 @@ describe('finish reason', () => {
     ['length', 'length'],
     ['content_filter', 'content_filter'],
   ] as const)('%s becomes %s once a call was shown', (finish, reason) => {
-    expect(readCalls('hermes', ['{"name":"f"}'], { finish }).reason).toBe(reason);
+    expect(readCalls('hermes', ['<tool_call>{"name":"f"}'], { finish }).reason).toBe(reason);
     expect(readCalls('hermes', ['text'], { finish }).reason).toBe(finish);
   });
 });

@@ -1,0 +1,71 @@
+import type { CallWriter } from '../call-writer.ts';
+import type { ToolCallFormat } from '../format.ts';
+import { collectJsonValue, readJsonValue } from '../json-scan.ts';
+import { type Parsing, peek, readOneOf, skipSpace, type TextSource } from '../scan.ts';
+import { argumentsOf } from './json-call.ts';
+import { JsonFamily } from './json-family.ts';
+
+const START = '[TOOL_CALLS]';
+const END = '[/TOOL_CALLS]';
+const CALL_ID = '[CALL_ID]';
+const ARGUMENTS = '[ARGS]';
+/** Longer than any that can be declared. */
+const NAME_UNITS_MAX = 256;
+
+/**
+ * `[TOOL_CALLS]NAME[ARGS]{...}` for each call, with `[CALL_ID]ID` behind the name from some models, or without `[ARGS]`; older models
+ * write `[TOOL_CALLS][{...}, ...]`.
+ */
+export const mistral: ToolCallFormat = new JsonFamily({
+  starts: { [START]: { kind: 'value' } },
+  dropsOrphanEnd: END,
+  readOther: readNamedCall,
+  callTokens: [START],
+});
+
+/** Reads from the name on; false when it is no call. */
+function* readNamedCall(source: TextSource, calls: CallWriter): Parsing<boolean> {
+  const name = yield* collectName(source);
+  if (name === '') return false;
+  yield* skipSpace(source);
+  let id: string | undefined;
+  let tag = yield* readOneOf(source, [CALL_ID, ARGUMENTS]);
+  if (tag === CALL_ID) {
+    yield* skipSpace(source);
+    id = yield* collectName(source);
+    yield* skipSpace(source);
+    tag = yield* readOneOf(source, [ARGUMENTS]);
+  }
+  const first = yield* skipSpace(source);
+  if (first === '{') {
+    calls.start(name, id || undefined);
+    yield* readJsonValue(source, (piece) => calls.arguments(piece));
+    return true;
+  }
+  if (tag !== ARGUMENTS) return false;
+  if (first === '[') {
+    // No arguments at all: the next call follows. It is only looked at, as it belongs to the prose behind.
+    const marker = yield* readOneOf(source, [START, END]);
+    if (marker === undefined) return false;
+    calls.whole(name, '{}', id || undefined);
+    source.unread(marker);
+    return true;
+  }
+  const raw = first === '"' || first === 'n' ? yield* collectJsonValue(source) : undefined;
+  const text = raw === undefined ? '' : argumentsOf(raw);
+  if (!text.startsWith('{')) return false;
+  calls.whole(name, text, id || undefined);
+  return true;
+}
+
+/** Letters, digits and the like that stand here; empty when there are none, or too many to be a name. */
+function* collectName(source: TextSource): Parsing<string> {
+  let name = '';
+  for (;;) {
+    const next = yield* peek(source);
+    if (!/^[\w.:/-]$/.test(next)) return name.length > NAME_UNITS_MAX ? '' : name;
+    if (name.length > NAME_UNITS_MAX) return '';
+    name += next;
+    source.at++;
+  }
+}
