@@ -11,6 +11,7 @@ export {
   type ReasoningPlan,
 } from './reasoning/create-parser.ts';
 export { findReasoningFormat } from './reasoning/formats.ts';
+export type { AnswerConstraint } from './reasoning/guided-start.ts';
 export type { ReasoningParser, ReasoningSink } from './reasoning/parser.ts';
 export type { ToolCallOptions, ToolCallParser, ToolCallSink } from './tool-calls/call-writer.ts';
 export { createToolCallParser, describeToolCallParser, hasParserOfVersion } from './tool-calls/registry.ts';

@@ -1,7 +1,8 @@
 import type { ReasoningFormat, ReasoningGrammar, ReasoningRequest } from './formats.ts';
+import { type AnswerConstraint, GuidedStart } from './guided-start.ts';
 import { HarmonyParser } from './harmony-parser.ts';
 import { InklingParser } from './inkling-parser.ts';
-import { MarkerParser } from './marker-parser.ts';
+import { MarkerParser, withExits } from './marker-parser.ts';
 import type { ReasoningParser, ReasoningSink, ReasoningStart } from './parser.ts';
 
 /** How the text of one request is split; the same for all its choices. */
@@ -10,6 +11,10 @@ export interface ReasoningPlan {
   readonly start: ReasoningStart;
   /** Nothing is split; only a leading opener is removed. */
   readonly onlyStripsOpener: boolean;
+  /** Markers that end reasoning beside the format's own. */
+  readonly exits: readonly string[];
+  /** Known where the text may begin with a constrained answer in place of the reasoning that the prompt began. */
+  readonly constraint: AnswerConstraint | undefined;
 }
 
 /** Longer than any opener or closer with white space around its parts. */
@@ -22,14 +27,31 @@ const PROMPT_TAIL_UNITS = 200;
  * const parsers = choices.map(() => plan && createReasoningParser(plan));
  */
 export function planReasoning(format: ReasoningFormat, request: ReasoningRequest): ReasoningPlan | undefined {
-  if (request.forcesTool === true && startsInside(format.grammar)) return undefined;
+  const start = startAfter(format, request.promptText);
+  if (request.forcesTool === true && startsInside(format.grammar) && start !== 'inside') return undefined;
   const mode = format.splitRule?.(request) ?? 'split';
   if (mode === 'skip') return undefined;
-  return { format, start: startAfter(format, request.promptText), onlyStripsOpener: mode === 'strip-opener' };
+  const isInside = start === 'inside' || (start === 'as-usual' && startsInside(format.grammar));
+  const constraint = request.forcesTool === true ? JSON_ANSWER : request.constraint;
+  return {
+    format,
+    start,
+    onlyStripsOpener: mode === 'strip-opener',
+    exits: request.callTokens ?? [],
+    constraint: isInside ? constraint : undefined,
+  };
 }
 
+const JSON_ANSWER: AnswerConstraint = { kind: 'json' };
+
 /** A parser for one choice of the request that `plan` was made for. */
-export function createReasoningParser({ format, start, onlyStripsOpener }: ReasoningPlan): ReasoningParser {
+export function createReasoningParser({
+  format,
+  start,
+  onlyStripsOpener,
+  exits,
+  constraint,
+}: ReasoningPlan): ReasoningParser {
   const { grammar } = format;
   switch (grammar.kind) {
     case 'harmony':
@@ -38,10 +60,12 @@ export function createReasoningParser({ format, start, onlyStripsOpener }: Reaso
       return new InklingParser(start);
     case 'prepend':
       return new OpenerPrepender(grammar.opener);
-    case 'markers':
-      return onlyStripsOpener
-        ? new OpenerStripper(grammar.markers.grammar.openers[0]!) // every grammar has one
-        : new MarkerParser(grammar.markers, start);
+    case 'markers': {
+      if (onlyStripsOpener) return new OpenerStripper(grammar.markers.grammar.openers[0]!); // every grammar has one
+      const markers = withExits(grammar.markers, exits);
+      const parser = new MarkerParser(markers, start);
+      return constraint === undefined ? parser : new GuidedStart(parser, markers.any, constraint);
+    }
   }
 }
 

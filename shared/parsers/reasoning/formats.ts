@@ -1,4 +1,5 @@
 import { REASONING_PARSERS_WITHOUT_GRAMMAR, type ReasoningParserName } from '../../config/index.ts';
+import type { AnswerConstraint } from './guided-start.ts';
 import { HARMONY_MARKERS, HARMONY_OPENER } from './harmony-parser.ts';
 import { INKLING_MARKERS, INKLING_OPENER } from './inkling-parser.ts';
 import { type CompiledMarkers, compileMarkers, type MarkerGrammar } from './marker-parser.ts';
@@ -13,6 +14,10 @@ export interface ReasoningRequest {
   readonly forcesTool?: boolean | undefined;
   /** The rendered prompt, or its last 200 characters. */
   readonly promptText: string;
+  /** Markers of tool calls that this model writes for nothing else: they end reasoning. @default none */
+  readonly callTokens?: readonly string[] | undefined;
+  /** What the engine constrains the answer to: some do so from its first token on, some behind the reasoning. */
+  readonly constraint?: AnswerConstraint | undefined;
 }
 
 /** `strip-opener`: everything is content but a leading opener. */

@@ -24,6 +24,8 @@ export interface CompiledMarkers {
   readonly inside: Markers;
   /** What matters outside one. */
   readonly outside: Markers;
+  /** What begins or ends one. */
+  readonly any: Markers;
 }
 
 export function compileMarkers(grammar: MarkerGrammar): CompiledMarkers {
@@ -32,7 +34,23 @@ export function compileMarkers(grammar: MarkerGrammar): CompiledMarkers {
     grammar,
     inside: new Markers([...closers, ...exits]),
     outside: new Markers([...openers, ...(isSingleBlock ? [] : closers), ...framing]),
+    any: new Markers([...openers, ...closers, ...exits]),
   };
+}
+
+const WITH_EXITS = new WeakMap<CompiledMarkers, Map<string, CompiledMarkers>>();
+
+/** The same grammar with more exits. They come from the table of tool-call formats, so that there are few of them. */
+export function withExits(compiled: CompiledMarkers, exits: readonly string[]): CompiledMarkers {
+  const { grammar } = compiled;
+  const all = [...new Set([...(grammar.exits ?? []), ...exits])];
+  if (all.length === (grammar.exits?.length ?? 0)) return compiled;
+  const known = WITH_EXITS.get(compiled) ?? new Map<string, CompiledMarkers>();
+  WITH_EXITS.set(compiled, known);
+  const key = all.join('\n');
+  const made = known.get(key) ?? compileMarkers({ ...grammar, exits: all });
+  known.set(key, made);
+  return made;
 }
 
 const NO_MARKERS = new Markers([]);

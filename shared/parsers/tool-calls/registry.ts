@@ -3,9 +3,10 @@ import {
   TOOL_CALL_PARSERS_WITHOUT_GRAMMAR,
   type ToolCallParserName,
 } from '../../config/index.ts';
+import type { FinishReason } from '../../protocol/index.ts';
 import { eitherFinder, Markers } from '../markers.ts';
-import type { ToolCallOptions, ToolCallParser } from './call-writer.ts';
-import { MarkupParser, type ToolCallFormat } from './format.ts';
+import type { ToolCallOptions, ToolCallParser, ToolCallSink } from './call-writer.ts';
+import { finishReasonAfterCalls, MarkupParser, type ToolCallFormat } from './format.ts';
 import * as BY_NAME from './formats/by-name.ts';
 import { defaultJson, readForcedJson } from './formats/json-family.ts';
 
@@ -46,6 +47,8 @@ export type ToolCallParserDescription =
       readonly keepsSpecialTokens: boolean;
       /** Marker texts whose tokens, where they end generation, must be shown. */
       readonly endTokens: readonly string[];
+      /** Markers of calls that are tokens of their own in the family's models, and end reasoning there. */
+      readonly callTokens: readonly string[];
     }
   | { readonly kind: 'refused'; readonly message: string };
 
@@ -60,6 +63,7 @@ export function describeToolCallParser(name: string): ToolCallParserDescription 
       kind: 'built',
       keepsSpecialTokens: format.keepsSpecialTokens ?? false,
       endTokens: format.endTokens ?? [],
+      callTokens: format.callTokens ?? [],
     };
   }
   const available = `Available parsers: [${TOOL_CALL_PARSER_NAMES.join(', ')}]`;
@@ -83,7 +87,7 @@ export function createToolCallParser(name: string | undefined, options: ToolCall
   const isConfigured = name !== undefined && name !== '';
   if (options.tools.length === 0 || choice === 'none') return undefined;
   if (choice === 'auto') return isConfigured ? new MarkupParser(formatOf(name), options) : undefined;
-  return new MarkupParser(forcedFormat(isConfigured ? formatOf(name) : defaultJson, options), options);
+  return new ForcedChoiceParser(isConfigured ? formatOf(name) : defaultJson, options);
 }
 
 function formatOf(name: string): ToolCallFormat {
@@ -96,9 +100,45 @@ function formatOf(name: string): ToolCallFormat {
 const THINK_END = '</think>';
 
 /**
- * What answers a required or named tool choice: guided JSON from the first character on, tried again behind reasoning that nobody
- * took out, or, from an engine that ignored the constraint, the model's own format.
+ * The answer to a required or named tool choice: guided JSON from its first character on, or,
+ * from an engine that ignored the constraint, the model's own format. Prose is shown only when the answer has no call.
  */
+class ForcedChoiceParser implements ToolCallParser {
+  readonly #inner: MarkupParser;
+  readonly #capture: ToolCallSink;
+  #out: ToolCallSink | undefined;
+  #prose = '';
+
+  constructor(native: ToolCallFormat, options: ToolCallOptions) {
+    this.#inner = new MarkupParser(forcedFormat(native, options), options);
+    this.#capture = {
+      content: (text) => {
+        this.#prose += text;
+      },
+      callStart: (index, id, callName) => this.#out?.callStart(index, id, callName),
+      callArguments: (index, fragment) => this.#out?.callArguments(index, fragment),
+    };
+  }
+
+  get callCount(): number {
+    return this.#inner.callCount;
+  }
+
+  push(text: string, out: ToolCallSink): void {
+    this.#out = out;
+    this.#inner.push(text, this.#capture);
+  }
+
+  end(reason: FinishReason | null, out: ToolCallSink): FinishReason | null {
+    this.#out = out;
+    this.#inner.end(reason, this.#capture);
+    if (this.callCount === 0 && this.#prose !== '') out.content(this.#prose);
+    this.#prose = '';
+    return finishReasonAfterCalls(reason, this.callCount);
+  }
+}
+
+/** The format with guided JSON in front, tried again behind reasoning that nobody took out. */
 function forcedFormat(native: ToolCallFormat, { toolChoice }: ToolCallOptions): ToolCallFormat {
   const name = typeof toolChoice === 'object' ? toolChoice.name : undefined;
   return {

@@ -2,6 +2,7 @@ import type { Random } from '../../clock/index.ts';
 import type { ModelCard } from '../../discovery/index.ts';
 import { ServeError } from '../../errors/index.ts';
 import {
+  type AnswerConstraint,
   createReasoningParser,
   createToolCallParser,
   describeToolCallParser,
@@ -15,7 +16,7 @@ import {
   type ToolCallParser,
   type ToolCallSink,
 } from '../../parsers/index.ts';
-import type { FinishReason, GenerationRequest, GenerationSink } from '../../protocol/index.ts';
+import type { FinishReason, GenerationRequest, GenerationSink, GuidedDecoding } from '../../protocol/index.ts';
 import type { Tokenizer } from '../../tokens/index.ts';
 
 /** How the text of one request becomes reasoning, content and tool calls; the same for all its choices. */
@@ -44,12 +45,11 @@ interface PlanInput {
 export function planSplit(input: PlanInput): SplitPlan | undefined {
   const { prompt } = input.request;
   if (prompt.kind !== 'chat') return undefined;
-  const toolChoice = prompt.toolChoice ?? 'auto';
-  const reasoning = reasoningPlan(input, toolChoice === 'required' || typeof toolChoice === 'object');
   const tools = toolPlan(input);
-  if (reasoning === undefined && tools === undefined) return undefined;
   const description = tools?.parser === undefined ? undefined : describeToolCallParser(tools.parser);
   const built = description?.kind === 'built' ? description : undefined;
+  const reasoning = reasoningPlan(input, built?.callTokens ?? []);
+  if (reasoning === undefined && tools === undefined) return undefined;
   const { tokenizer } = input;
   const isSpecial = (text: string): boolean => {
     const id = tokenizer?.tokenToId(text);
@@ -60,24 +60,40 @@ export function planSplit(input: PlanInput): SplitPlan | undefined {
     tools,
     keepsSpecialTokens:
       built?.keepsSpecialTokens === true ||
+      built?.callTokens.some(isSpecial) === true ||
       (reasoning !== undefined && needsSpecialTokens(reasoning.format, isSpecial)),
     visibleEndIds: (built?.endTokens ?? []).flatMap((text) => tokenizer?.tokenToId(text) ?? []),
   };
 }
 
-function reasoningPlan({ request, card, formattedPrompt }: PlanInput, forcesTool: boolean): ReasoningPlan | undefined {
+function reasoningPlan(
+  { request, card, tokenizer, formattedPrompt }: PlanInput,
+  callTokens: readonly string[],
+): ReasoningPlan | undefined {
   const name = card.runtime_config.reasoning_parser;
   const { prompt } = request;
   if (name === undefined || name === '' || prompt.kind !== 'chat' || request.reasoning?.separate === false)
     return undefined;
   const found = findReasoningFormat(name);
   if (found.kind === 'refused') throw unservable(found.reason);
+  const isToken = (text: string): boolean => tokenizer?.tokenToId(text) !== undefined;
+  // A tokenizer of the family that has no token for the marker is one of a model that may write about it.
+  const isOfFamily = found.format.markers.some(isToken);
+  const toolChoice = prompt.toolChoice ?? 'auto';
   return planReasoning(found.format, {
     templateArgs: prompt.templateArgs,
     lastRole: prompt.messages.at(-1)?.role,
-    forcesTool,
+    forcesTool: toolChoice === 'required' || typeof toolChoice === 'object',
     promptText: formattedPrompt ?? '',
+    callTokens: isOfFamily ? callTokens.filter(isToken) : callTokens,
+    constraint: constraintOf(request.sampling.guided_decoding),
   });
+}
+
+function constraintOf(guided: GuidedDecoding | undefined): AnswerConstraint | undefined {
+  if (guided?.json !== undefined) return { kind: 'json' };
+  if (guided?.choice !== undefined) return { kind: 'choice', choices: guided.choice };
+  return guided?.regex !== undefined || guided?.grammar !== undefined ? { kind: 'text' } : undefined;
 }
 
 function toolPlan({ request, card, random }: PlanInput): SplitPlan['tools'] {

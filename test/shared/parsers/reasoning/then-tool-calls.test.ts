@@ -1,7 +1,12 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { seededRandom } from '../../../../shared/clock/index.ts';
-import { createReasoningParser, createToolCallParser, planReasoning } from '../../../../shared/parsers/index.ts';
+import {
+  createReasoningParser,
+  createToolCallParser,
+  describeToolCallParser,
+  planReasoning,
+} from '../../../../shared/parsers/index.ts';
 import { anySplit, formatOf, THINKING_ARGS } from './run-parser.ts';
 
 interface Message {
@@ -13,7 +18,9 @@ interface Message {
 /** The two parsers in their order: the content of the first is the text of the second. */
 function runPair(reasoningName: string, toolName: string, pieces: readonly string[]): Message {
   const message: Message = { reasoning: '', content: '', calls: [] };
-  const plan = planReasoning(formatOf(reasoningName), { templateArgs: THINKING_ARGS, promptText: '' });
+  const described = describeToolCallParser(toolName);
+  const callTokens = described.kind === 'built' ? described.callTokens : [];
+  const plan = planReasoning(formatOf(reasoningName), { templateArgs: THINKING_ARGS, promptText: '', callTokens });
   const reasoning = createReasoningParser(plan!);
   const tools = createToolCallParser(toolName, {
     tools: [
@@ -104,16 +111,82 @@ describe.each(PAIRS)('%s, then %s: %s', (reasoningName, toolName, text, content,
 });
 
 describe('reasoning, then tool calls', () => {
-  it('takes no call out of reasoning, and goes on after one', () => {
+  it('ends reasoning at a call, and goes on behind one', () => {
     const call = (n: number): string => `<tool_call>{"name":"f","arguments":{"a":${n}}}</tool_call>`;
     const text = `<think>a${call(0)}</think>\n${call(1)}<think>b</think>${call(2)}`;
-    expect(runPair('qwen3', 'hermes', [text])).toEqual({
-      reasoning: `a${call(0)}b`,
-      content: '\n',
-      calls: [
-        { name: 'f', arguments: '{"a":1}' },
-        { name: 'f', arguments: '{"a":2}' },
-      ],
+    const message = runPair('qwen3', 'hermes', [text]);
+    expect({ ...message, content: message.content.trim() }).toEqual({
+      reasoning: 'ab',
+      content: '',
+      calls: [0, 1, 2].map((n) => ({ name: 'f', arguments: `{"a":${n}}` })),
     });
+  });
+
+  it('takes no call out of reasoning where its markers are text of the model', () => {
+    const xml = '<function=f><parameter=a>1</parameter></function>';
+    for (const [reasoning, tool, call] of [
+      ['qwen3', 'phi4', 'functools[{"name":"f","arguments":{"a":1}}]'],
+      ['qwen3', 'qwen3_coder', xml],
+      ['nemotron_deci', 'nemotron_deci', '<TOOLCALL>[{"name":"f","arguments":{"a":1}}]</TOOLCALL>'],
+      ['qwen3', 'pythonic', '[f(a=1)]'],
+    ] as const) {
+      const text = `<think>so ${call} it is</think>Ok.`;
+      expect(runPair(reasoning, tool, [text])).toEqual({ reasoning: `so ${call} it is`, content: 'Ok.', calls: [] });
+    }
+  });
+});
+
+const XML = '<tool_call>\n<function=f>\n<parameter=a>\n1\n</parameter>\n</function>\n</tool_call>';
+const JSON_CALL = '<tool_call>\n{"name": "f", "arguments": {"a": 1}}\n</tool_call>';
+const GLM = '<tool_call>f<arg_key>a</arg_key><arg_value>1</arg_value></tool_call>';
+const DEEPSEEK =
+  '<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>f<｜tool▁sep｜>{"a":1}<｜tool▁call▁end｜><｜tool▁calls▁end｜>';
+const GEMMA = '<|tool_call>call:f{a:1}<tool_call|>';
+const M3 =
+  ']<]minimax[>[<tool_call>]<]minimax[>[<invoke name="f">]<]minimax[>[<a>1]<]minimax[>[</a>]<]minimax[>[</invoke>]<]minimax[>[</tool_call>';
+
+/** Which parsers belong together, and a call as their models write it. */
+const NEVER_CLOSED: readonly (readonly [reasoning: string, tool: string, opener: string, call: string])[] = [
+  ['qwen3', 'hermes', '<think>', JSON_CALL],
+  ['qwen3', 'qwen25', '<think>', JSON_CALL],
+  ['qwen3', 'qwen3', '<think>', JSON_CALL],
+  ['qwen3', 'qwen3_coder', '<think>', XML],
+  ['basic', 'hermes', '<think>', JSON_CALL],
+  ['qwen3_coder', 'qwen3_coder', '<think>', XML],
+  ['nemotron_nano', 'nemotron_nano', '', XML],
+  ['nemotron_v3', 'qwen3_coder', '', XML],
+  ['glm45', 'glm45', '<think>', GLM],
+  ['glm45', 'glm47', '<think>', GLM],
+  ['glm47', 'glm47', '<think>', GLM],
+  ['basic', 'poolside_v1', '<think>', GLM],
+  ['deepseek_r1', 'deepseek_v3', '', DEEPSEEK],
+  ['deepseek_v3', 'deepseek_v3', '', DEEPSEEK],
+  ['deepseek_v3_1', 'deepseek_v3_1', '', DEEPSEEK],
+  ['deepseek_v3_2', 'deepseek_v3_2', '', DSML.replaceAll('tool_calls', 'function_calls')],
+  ['deepseek_v4', 'deepseek_v4', '<think>', DSML],
+  ['kimi_k2', 'kimi_k2', '<think>', KIMI],
+  ['kimi_k25', 'kimi_k25', '', KIMI.replaceAll('calls_section', 'call_section')],
+  ['kimi_k25', 'kimi_k2', '', KIMI.replace('<|tool_calls_section_begin|>', '')],
+  ['minimax_m2', 'minimax_m2', '', MINIMAX],
+  ['minimax_m3', 'minimax_m3', '<mm:think>', M3],
+  ['mistral', 'mistral', '[THINK]', '[TOOL_CALLS]f[ARGS]{"a":1}'],
+  ['gemma4', 'gemma4', '<|channel>thought\n', GEMMA],
+  ['qwen3', 'llama3_json', '<think>', '<|python_tag|>{"name":"f","parameters":{"a":1}}'],
+  ['qwen3', 'jamba', '<think>', '<tool_calls>[{"name":"f","arguments":{"a":1}}]</tool_calls>'],
+  ['kimi_k3', 'kimi_k3', '<|open|>think<|sep|>', K3_CALL],
+];
+
+describe.each(NEVER_CLOSED)('reasoning of %s that never closes, with a call of %s', (reasoning, tool, opener, call) => {
+  it('ends at the call', () => {
+    const text = `${opener}let me call ${call}`;
+    for (const pieces of [[text], [...text]]) {
+      const message = runPair(reasoning, tool, pieces);
+      const calls = message.calls.map((one) => ({ ...one, arguments: JSON.parse(one.arguments) as unknown }));
+      expect({ ...message, calls }).toEqual({
+        reasoning: 'let me call ',
+        content: '',
+        calls: [{ name: 'f', arguments: { a: 1 } }],
+      });
+    }
   });
 });

@@ -394,9 +394,9 @@ describe('tool_choice', () => {
   const named: ReadOptions = { toolChoice: { name: 'get_weather' } };
   const required: ReadOptions = { toolChoice: 'required' };
 
-  it('named: the object is the arguments, and what is behind it is content', () => {
+  it('named: the object is the arguments, and nothing behind it counts', () => {
     const call = 'get_weather({"city": "Oslo"})';
-    expect(forced(' {"city": "Oslo"}{"x":1} more', named)).toEqual(['{"x":1} more', call, 'tool_calls']);
+    expect(forced(' {"city": "Oslo"}{"x":1} more', named)).toEqual(['', call, 'tool_calls']);
   });
 
   it('named: calls of other tools are removed and nothing leaks', () => {
@@ -405,9 +405,9 @@ describe('tool_choice', () => {
     expect(forced('[{"name":"other","parameters":{}}]', named)).toEqual(['', 'stop']);
   });
 
-  it('required: falls back to the format of the model', () => {
+  it('required: falls back to the format of the model, without its prose', () => {
     const text = 'Let me look. <tool_call>{"name":"get_weather","arguments":{}}</tool_call> Done.';
-    expect(forced(text, required, 'hermes')).toEqual(['Let me look.  Done.', 'get_weather({})', 'tool_calls']);
+    expect(forced(text, required, 'hermes')).toEqual(['', 'get_weather({})', 'tool_calls']);
   });
 
   it('required: text without any call is content', () => {
@@ -417,9 +417,9 @@ describe('tool_choice', () => {
 
   it('required: reads what stands behind reasoning that nobody took out', () => {
     const thought = '<think>a {b}</think>';
-    expect(forced(`${thought}[{"name":"a","parameters":{}}]`, required)).toEqual([thought, 'a({})', 'tool_calls']);
+    expect(forced(`${thought}[{"name":"a","parameters":{}}]`, required)).toEqual(['', 'a({})', 'tool_calls']);
     const plan = 'plan</think>';
-    expect(forced(`${plan}{"city":1}`, named)).toEqual([plan, 'get_weather({"city":1})', 'tool_calls']);
+    expect(forced(`${plan}{"city":1}`, named)).toEqual(['', 'get_weather({"city":1})', 'tool_calls']);
   });
 
   it('none, or no tools: all is content', () => {

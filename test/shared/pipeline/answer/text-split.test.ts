@@ -153,9 +153,10 @@ describe('the text of a chat', () => {
     });
   });
 
-  it('keeps markup inside reasoning as reasoning', () => {
-    const { reasoning, calls, reason } = answerTo(`<think>${CALL}</think>done`, READS_BOTH);
-    expect({ reasoning, calls, reason }).toEqual({ reasoning: CALL, calls: [], reason: 'stop' });
+  it('ends reasoning at a call that the model writes for nothing else', () => {
+    const { reasoning, content, calls, reason } = answerTo(`<think>so ${CALL}`, READS_BOTH);
+    expect({ reasoning, content, reason }).toEqual({ reasoning: 'so ', content: '', reason: 'tool_calls' });
+    expect(calls).toHaveLength(1);
   });
 
   it('is all content for a model without parsers, and for a completion', () => {
