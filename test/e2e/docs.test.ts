@@ -65,6 +65,54 @@ describe.each(readPages(process.cwd()))('$file', ({ file, blocks }) => {
   });
 });
 
+/** A block that asks a deployment, of which a server on this machine is as good a one. */
+const ASKS_DEPLOYMENT = /^curl .*\$BASE_URL/m;
+
+describe('requests to a deployment', () => {
+  const blocks = readPages(process.cwd())
+    .flatMap((page) => page.blocks)
+    .filter(({ notRun, text }) => notRun !== undefined && ASKS_DEPLOYMENT.test(text));
+  let session: PageSession;
+
+  beforeAll(async () => {
+    const http = await freePort();
+    session = new PageSession(clone, { http, engine: Number(new URL(engine.url).port), others: new Map() });
+    await session.run('[ -d node_modules ] || npm ci');
+    await session.run('BASE_URL=http://127.0.0.1:8000/v1');
+    await session.run('API_KEY=none');
+    await session.run('npm start');
+  }, BLOCK_MS_MAX);
+  afterAll(() => session.close());
+
+  it.each(blocks)('$place works as written, but for where it goes', { timeout: BLOCK_MS_MAX }, async (block) => {
+    for (const command of commandsOf(block)) if (ASKS_DEPLOYMENT.test(command)) await session.run(command);
+  });
+
+  it('are on the pages that say how to deploy', () => {
+    expect(blocks.map(({ place }) => place.split(':')[0])).toEqual(
+      expect.arrayContaining(['README.md', 'docs/deploy.md']),
+    );
+  });
+});
+
+describe('every curl that sends a body to a model', () => {
+  const ROUTE = /\/(?:chat\/completions|completions|responses|messages|embeddings|generations)\b/;
+  const commands = readPages(process.cwd()).flatMap(({ blocks }) =>
+    blocks
+      .filter(({ language }) => language === 'sh')
+      .flatMap((block) => commandsOf(block).map((text) => ({ text, block }))),
+  );
+
+  it('says that it is JSON: without that it is refused', () => {
+    const sends = commands.filter(
+      ({ text }) => /\bcurl\b/.test(text) && / (?:-d|--data\S*) /.test(text) && ROUTE.test(text),
+    );
+    expect(sends.length).toBeGreaterThan(5);
+    const bare = sends.filter(({ text }) => !/content-type: application\/json/i.test(text));
+    expect(bare.map(({ block, text }) => `${block.place}: ${text}`)).toEqual([]);
+  });
+});
+
 describe('the clone in which all of that ran', () => {
   it('has no changes that git would show', () => {
     expect(clone.changes()).toBe('');
