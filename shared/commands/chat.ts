@@ -198,7 +198,8 @@ interface Chunk {
 }
 
 /** Chats with `model` through the frontend's own route, without a socket. */
-function chatThrough({ app }: Pick<Frontend, 'app'>, path: string, model: string): Chat {
+function chatThrough(frontend: Pick<Frontend, 'appForOperator'>, path: string, model: string): Chat {
+  const app = frontend.appForOperator();
   return async function* (messages, signal) {
     const response = await app.fetch(
       new Request(`http://localhost${path}`, {

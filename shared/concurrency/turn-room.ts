@@ -6,6 +6,8 @@
 
 /** Written in one turn, and what counts as that: 10 to 20 ms of work. */
 const TURN_BYTES_MAX = 512 * 1024;
+/** Less is not worth a look at its turn's end: it is counted with what the turns after it write. */
+const COUNTED_BYTES_MIN = 64 * 1024;
 /** Turns in a row that only let connections in, before streams get another: even a flood of connections leaves them most of the time. */
 const ARRIVAL_TURNS_MAX = 64;
 
@@ -18,7 +20,7 @@ const waiting: (() => void)[] = [];
 /** Takes note of bytes that a stream has written in this turn, or of work that costs as much as writing them. */
 export function spendOfTurn(bytes: number): void {
   spentBytes += bytes;
-  if (!isArmed) arm();
+  if (spentBytes > COUNTED_BYTES_MIN && !isArmed) arm();
 }
 
 /** Whether this turn has room for more work of streams; false too while such work waits, which goes first. */
@@ -53,5 +55,5 @@ function beginTurn(): void {
   hasArrival = false;
   spentBytes = letsIn ? TURN_BYTES_MAX : 0;
   while (spentBytes < TURN_BYTES_MAX && waiting.length > 0) waiting.shift()?.();
-  if (!isArmed && (waiting.length > 0 || spentBytes > 0)) arm();
+  if (!isArmed && (waiting.length > 0 || spentBytes > COUNTED_BYTES_MIN)) arm();
 }

@@ -5,11 +5,13 @@ import Anthropic, {
   AuthenticationError as AnthropicAuthenticationError,
   PermissionDeniedError as AnthropicPermissionDeniedError,
 } from '@anthropic-ai/sdk';
+import { Client, credentials, type ServiceError, status } from '@grpc/grpc-js';
 import OpenAI, { AuthenticationError, PermissionDeniedError, RateLimitError } from 'openai';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import {
   createTable,
   type DynamoDbServer,
+  freePort,
   hasDynamoDb,
   runStator,
   type StatorProcess,
@@ -228,15 +230,35 @@ describe('a frontend without a store of keys', () => {
     expect(wanted.stderr() + wanted.stdout()).not.toMatch(/API keys/);
   });
 
-  it('asks for keys beyond loopback as soon as it has a store, and on loopback only when told to', async () => {
+  it('asks for keys as soon as it has a store, on loopback too, unless it is told not to', async () => {
     const args = ['frontend', '--http-port=0', '--discovery-backend=mem', '--keys-file', join(folder, 'auto.json')];
-    const statusAt = async (host: string, ...more: readonly string[]): Promise<number> => {
+    const start = async (host: string, ...more: readonly string[]) => {
       const child = fleet.spawn([...args, `--http-host=${host}`, ...more]);
       const [, url = ''] = await child.waitForOutput(/serving url=(\S+)/);
-      return (await fetch(`${url}/v1/models`)).status;
+      return { status: (await fetch(`${url}/v1/models`)).status, said: child.stderr() + child.stdout() };
     };
-    expect(await statusAt('0.0.0.0')).toBe(401);
-    expect(await statusAt('127.0.0.1')).toBe(200);
-    expect(await statusAt('127.0.0.1', '--auth=on')).toBe(401);
+    for (const host of ['0.0.0.0', '127.0.0.1']) {
+      const asking = await start(host);
+      expect([asking.status, asking.said]).toEqual([401, expect.not.stringContaining('whoever reaches')]);
+      const open = await start(host, '--auth=off');
+      expect([open.status === 401, open.said]).toEqual([false, expect.stringContaining('STATOR_AUTH=off leaves its')]);
+    }
+  });
+
+  it('asks for keys in one process with its workers, and by gRPC', async () => {
+    const grpc = await freePort();
+    const keys = ['--keys-file', join(folder, 'auto.json')];
+    const local = fleet.spawn(['local', '--http-port=0', `--grpc-port=${grpc}`, ...keys]);
+    const [, url = ''] = await local.waitForOutput(/endpoint: (\S+)\/v1/);
+    expect((await fetch(`${url}/v1/models`)).status).toBe(401);
+    expect((await fetch(`${url}/live`)).status).toBe(200);
+    const client = new Client(`127.0.0.1:${grpc}`, credentials.createInsecure());
+    const method = '/inference.GRPCInferenceService/ModelInfer';
+    const failure = await new Promise<ServiceError | null>((resolve) => {
+      const raw = (bytes: Buffer): Buffer => bytes;
+      client.makeUnaryRequest(method, raw, raw, Buffer.alloc(0), (error) => resolve(error));
+    });
+    client.close();
+    expect(failure?.code).toBe(status.UNAUTHENTICATED);
   });
 });

@@ -6,7 +6,7 @@ export const accessRows = {
     names: '--auth STATOR_AUTH',
     values: ['auto', 'on', 'off'],
     default: 'auto',
-    about: 'Asks for API keys; auto = off on a loopback address, elsewhere on where there is a store of keys.',
+    about: 'Asks for API keys; auto = where there is a store of keys. off with a store warns at the start.',
   }),
   keysTable: edges.text({
     names: 'STATOR_KEYS_TABLE',

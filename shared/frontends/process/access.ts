@@ -15,7 +15,11 @@ export async function openGate(
   registry: MetricRegistry,
   log: Logger,
 ): Promise<Gate | undefined> {
-  if (!asksForKeys(settings)) return undefined;
+  if (!asksForKeys(settings)) {
+    if (hasStore(settings))
+      log.warn('whoever reaches this process is served: STATOR_AUTH=off leaves its API keys unasked');
+    return undefined;
+  }
   const { KeyGate, openKeyStore } = await import('../../access/index.ts');
   const store = await openKeyStore(settings);
   if (store === undefined) throw new Error('STATOR_AUTH=on needs STATOR_KEYS_TABLE or --keys-file');
@@ -50,8 +54,11 @@ export function openNames({ idSecret, planeToken }: EdgeSettings): RequestNames 
   return secret === undefined ? undefined : new RequestNames(secret);
 }
 
-function asksForKeys({ auth, httpHost, keysTable, keysFile }: EdgeSettings): boolean {
-  if (auth !== 'auto') return auth === 'on';
-  if (httpHost !== undefined && isLoopback(httpHost)) return false;
+/** On loopback, too: a proxy or a tunnel there brings others in. */
+function asksForKeys(settings: EdgeSettings): boolean {
+  return settings.auth === 'on' || (settings.auth === 'auto' && hasStore(settings));
+}
+
+function hasStore({ keysTable, keysFile }: EdgeSettings): boolean {
   return (keysTable ?? keysFile) !== undefined;
 }

@@ -76,6 +76,8 @@ export interface FrontendOptions extends TimeAndChance {
 /** A frontend ready to answer; the host decides where its requests come from. */
 export interface Frontend {
   readonly app: ReturnType<typeof createHttpApp>;
+  /** The same for whoever runs the process, who shows no key. */
+  readonly appForOperator: () => ReturnType<typeof createHttpApp>;
   /** What other dialects of inference work with. */
   readonly inference: InferenceDeps;
   /** Room for requests that are being read, whatever dialect they are of. */
@@ -159,7 +161,7 @@ export async function composeFrontend(
       lifecycle,
     };
     const bodies = new ByteBudget('bodies_bytes', budgetBytes(settings.httpBodyBudgetMb), held.bodies);
-    const app = createHttpApp({
+    const deps = {
       ...inference,
       settings: http,
       bodies,
@@ -169,9 +171,10 @@ export async function composeFrontend(
       caches: models.caches,
       canceller: models.canceller,
       explainer: models.explainer,
-    });
+    };
     return {
-      app,
+      app: createHttpApp(deps),
+      appForOperator: () => createHttpApp({ ...deps, gate: undefined }),
       inference,
       bodies,
       lifecycle,
