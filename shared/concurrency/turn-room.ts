@@ -4,10 +4,10 @@
  * probabilities made turns of half a second, and a new connection waited for twenty of them.
  */
 
-/** Written in one turn, and what counts as that: 10 to 20 ms of work. */
-const TURN_BYTES_MAX = 512 * 1024;
+/** Written in one turn, and what counts as that: some 30 ms of work. */
+const TURN_BYTES_MAX = 4 * 1024 * 1024;
 /** Less is not worth a look at its turn's end: it is counted with what the turns after it write. */
-const COUNTED_BYTES_MIN = 64 * 1024;
+const COUNTED_BYTES_MIN = 256 * 1024;
 /** Turns in a row that only let connections in, before streams get another: even a flood of connections leaves them most of the time. */
 const ARRIVAL_TURNS_MAX = 64;
 

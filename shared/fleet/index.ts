@@ -5,6 +5,7 @@
  */
 export { type DiscoveryHost, openDiscovery } from './discovery.ts';
 export { eventPlane } from './event-plane.ts';
+export { ambiguousFraming } from './framing.ts';
 export { type CallingPlaneOptions, callingPlane, servingPlane } from './planes.ts';
 export { openPlannerOutbox } from './planner-outbox.ts';
 export { openRouterState, PartWatch, SharedRouterState } from './router-state.ts';
@@ -13,5 +14,6 @@ export {
   createServiceServer,
   followServiceCertificate,
   refuseClearToken,
+  refuseFraming,
   secureService,
 } from './security.ts';

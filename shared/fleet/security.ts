@@ -1,4 +1,4 @@
-import { createServer, type RequestListener, type Server, type ServerOptions } from 'node:http';
+import { createServer, type RequestListener, type Server, type ServerOptions, type ServerResponse } from 'node:http';
 import { createServer as createTlsServer } from 'node:https';
 import type { Admission } from '../access/index.ts';
 import type { Clock, Timer } from '../clock/index.ts';
@@ -12,6 +12,7 @@ import {
   refuseOpenListener,
   serverTlsOptions,
 } from '../planes/index.ts';
+import { ambiguousFraming } from './framing.ts';
 
 /** Where the plane token would be shown as a header. */
 interface ShownToken {
@@ -85,15 +86,26 @@ interface ServiceServer {
   useCertificate(tls: PlaneServerTls): void;
 }
 
+/** Answers a request whose end is in doubt, and ends its connection. @param doubt as `ambiguousFraming` says it */
+export function refuseFraming(response: ServerResponse, doubt: string): void {
+  const headers = { 'content-type': 'application/json', connection: 'close' };
+  response.writeHead(400, headers).end(JSON.stringify({ error: doubt }));
+}
+
 /** An HTTP server of the fleet, with TLS where there is a certificate. */
 export function createServiceServer(
   limits: ServerOptions,
   tls: PlaneServerTls | undefined,
   answer: RequestListener,
 ): ServiceServer {
-  if (tls === undefined) return { server: createServer(limits, answer), useCertificate: () => {} };
+  const listener: RequestListener = (request, response) => {
+    const doubt = ambiguousFraming(request);
+    if (doubt === undefined) answer(request, response);
+    else refuseFraming(response, doubt);
+  };
+  if (tls === undefined) return { server: createServer(limits, listener), useCertificate: () => {} };
   const { requestTimeout: handshakeTimeout } = limits; // Node's own is two minutes
-  const server = createTlsServer({ ...limits, ...serverTlsOptions(tls), handshakeTimeout }, answer);
+  const server = createTlsServer({ ...limits, ...serverTlsOptions(tls), handshakeTimeout }, listener);
   return { server, useCertificate: (renewed) => server.setSecureContext(serverTlsOptions(renewed)) };
 }
 

@@ -31,3 +31,4 @@ export {
   text,
   whole,
 } from './shapes.ts';
+export { utf8Text } from './utf8-text.ts';

@@ -8,6 +8,7 @@ import type { Clock } from '../clock/index.ts';
 import type { Settings } from '../config/index.ts';
 import { reasonOf } from '../errors/index.ts';
 import { createServiceServer, followServiceCertificate, secureService } from '../fleet/index.ts';
+import { utf8Text } from '../records/index.ts';
 import type { Logger } from '../telemetry/index.ts';
 import { BodyFields, parseExactJson, ServiceError, writeExactJson } from './body-fields.ts';
 
@@ -199,16 +200,20 @@ async function readText(request: Request): Promise<string> {
   const tooLarge = (): ServiceError => new ServiceError(413, `body exceeds ${BODY_BYTES_MAX} bytes`);
   const announced = request.headers.get('content-length');
   if (Number(announced ?? 0) > BODY_BYTES_MAX) throw tooLarge();
-  if (announced !== null) return request.text(); // HTTP holds the client to its word; a fifth less CPU than pieces
-  const decoder = new TextDecoder();
-  let text = '';
+  const parts: Uint8Array[] = [];
   let bytes = 0;
-  for await (const piece of request.body ?? []) {
-    bytes += (piece as Uint8Array).byteLength;
-    if (bytes > BODY_BYTES_MAX) throw tooLarge();
-    text += decoder.decode(piece as Uint8Array, { stream: true });
+  if (announced !== null)
+    parts.push(new Uint8Array(await request.arrayBuffer())); // HTTP holds the client to its word; a fifth less CPU than pieces
+  else {
+    for await (const piece of request.body ?? []) {
+      bytes += (piece as Uint8Array).byteLength;
+      if (bytes > BODY_BYTES_MAX) throw tooLarge();
+      parts.push(piece as Uint8Array);
+    }
   }
-  return text + decoder.decode();
+  const text = utf8Text(parts.length === 1 ? (parts[0] as Uint8Array) : Buffer.concat(parts));
+  if (text === undefined) throw new ServiceError(400, 'Failed to parse the request body as JSON: it is not UTF-8');
+  return text;
 }
 
 interface ServiceServer {

@@ -1,6 +1,6 @@
 import type { IncomingMessage, RequestListener, ServerResponse } from 'node:http';
 import type { PlannerBounds, PlannerConfig } from '../../planner/index.ts';
-import { isRecord } from '../../records/index.ts';
+import { isRecord, utf8Text } from '../../records/index.ts';
 
 /** Where a planner's bounds can be changed while it runs. */
 export interface BoundedPlanner {
@@ -102,7 +102,9 @@ async function readBody(request: IncomingMessage): Promise<string> {
     if (bytes > BODY_BYTES_MAX) throw new Error(`request body must have at most ${BODY_BYTES_MAX} bytes`);
     parts.push(part);
   }
-  return Buffer.concat(parts).toString('utf8');
+  const text = utf8Text(Buffer.concat(parts));
+  if (text === undefined) throw new Error('request body must be UTF-8');
+  return text;
 }
 
 function answer(response: ServerResponse, status: number, body: object, headers: Record<string, string> = {}): void {

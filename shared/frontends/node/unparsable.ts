@@ -3,6 +3,7 @@ import { type IncomingMessage, type ServerResponse, STATUS_CODES } from 'node:ht
 import type { Socket } from 'node:net';
 import type { Random } from '../../clock/index.ts';
 import { openAiErrorBody, ServeError } from '../../errors/index.ts';
+import { ambiguousFraming } from '../../fleet/index.ts';
 import type { HttpApp } from '../http/app.ts';
 import { requestIdOf } from '../inference/deps.ts';
 
@@ -59,17 +60,14 @@ function unparsed({ rawPacket, bytesParsed = 0, code }: ParseError): string {
 }
 
 /**
- * Answers a request that Node could parse and the app cannot be given, for no URL can be made of its target and its `Host`.
+ * Answers a request that Node could parse and the app cannot be given: no URL can be made of its target and its `Host`, or others
+ * would read it in another way.
  * @returns false where the app can be given it
  */
 export function refuseUnroutable(incoming: IncomingMessage, outgoing: ServerResponse, random: Random): boolean {
-  if (isRoutable(incoming)) return false;
-  refuse(
-    incoming,
-    outgoing,
-    new ServeError('invalid_value', 'The request has no valid target and Host header'),
-    random,
-  );
+  const fault = isRoutable(incoming) ? ambiguousFraming(incoming) : 'The request has no valid target and Host header';
+  if (fault === undefined) return false;
+  refuse(incoming, outgoing, new ServeError('invalid_value', fault), random);
   return true;
 }
 

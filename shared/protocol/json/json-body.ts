@@ -10,7 +10,7 @@ export const DESERIALIZE_LEAD_IN = 'Failed to deserialize the JSON body into the
 /** A body that is valid JSON, perhaps only after repair. */
 export interface JsonBody {
   readonly value: unknown;
-  /** True when the text was repaired (raw control bytes in strings, bad UTF-8); worth a warning. */
+  /** True when the text was repaired: raw control bytes in strings. Worth a warning. */
   readonly isRepaired: boolean;
   /** Root keys whose number is written with a fraction or exponent (`5.0`, `5e0`): not acceptable for integers. */
   readonly fractionalKeys: readonly string[];
@@ -25,8 +25,8 @@ export interface JsonBody {
 const DEPTH_MAX = 127;
 
 /**
- * Reads a JSON body as it is; if that fails, with raw control bytes in strings escaped and bad UTF-8 replaced. When both
- * fail the first error counts.
+ * Reads a JSON body as it is; if that fails, with raw control bytes in strings escaped. When both fail the first error counts.
+ * What is no UTF-8, or half of a surrogate pair, is refused: what would be read is not what was said.
  * @throws ServeError `invalid_json`; `invalid_value` for a repeated root key.
  */
 export function parseJsonBody(bytes: Uint8Array): JsonBody {
@@ -75,10 +75,10 @@ type Read = (bytes: Buffer) => Generator<void, ReadJson>;
 
 function* readBody(bytes: Uint8Array, read: Read): Generator<void, JsonBody> {
   const buffer = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
-  const isValidUtf8 = isUtf8(bytes);
-  const strict = isValidUtf8 ? yield* attempt(buffer, read) : 'invalid UTF-8 in the body';
+  if (!isUtf8(bytes)) throw new ServeError('invalid_json', `${DESERIALIZE_LEAD_IN}invalid UTF-8 in the body`);
+  const strict = yield* attempt(buffer, read);
   if (typeof strict !== 'string') return inspect(strict, false);
-  const repaired = yield* repairJson(buffer, isValidUtf8);
+  const repaired = yield* repairJson(buffer);
   const second = repaired === undefined ? strict : yield* attempt(repaired, read);
   if (typeof second !== 'string') return inspect(second, true);
   throw new ServeError('invalid_json', `${DESERIALIZE_LEAD_IN}${strict}`);

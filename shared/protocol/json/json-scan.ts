@@ -92,33 +92,12 @@ const SPACE = 0x20;
 const ESCAPE_BYTES = 6;
 
 /**
- * A copy of a JSON text in which bad UTF-8 is replaced and raw control bytes inside strings are escaped; undefined when there
- * is nothing to repair, or too much. Takes one pass for each, in steps.
+ * A copy of a JSON text in which raw control bytes inside strings are escaped; undefined when there are none, or too many. Takes
+ * one pass, in steps.
  */
-export function* repairJson(bytes: Buffer, isValidUtf8: boolean): Generator<void, Buffer | undefined> {
-  const text = isValidUtf8 ? bytes : yield* replaceBadUtf8(bytes);
-  if (text === undefined) return undefined;
+export function* repairJson(text: Buffer): Generator<void, Buffer | undefined> {
   const controls = yield* findControls(text);
-  if (controls === undefined) return undefined;
-  if (controls.length === 0) return isValidUtf8 ? undefined : text;
-  return escapeAt(text, controls);
-}
-
-/** Undefined when the text grows by more than the repairs that are allowed. */
-function* replaceBadUtf8(bytes: Buffer): Generator<void, Buffer | undefined> {
-  const decoder = new TextDecoder('utf-8', { ignoreBOM: true });
-  const parts: Buffer[] = [];
-  let grownBytes = 0;
-  for (let at = 0; at < bytes.length; at += SLICE_BYTES) {
-    const slice = bytes.subarray(at, at + SLICE_BYTES);
-    const isLast = at + SLICE_BYTES >= bytes.length;
-    const part = Buffer.from(decoder.decode(slice, { stream: !isLast }));
-    grownBytes += part.length - slice.length;
-    if (grownBytes > 2 * REPAIRS_MAX) return undefined; // a replacement takes three bytes
-    parts.push(part);
-    yield;
-  }
-  return Buffer.concat(parts);
+  return controls === undefined || controls.length === 0 ? undefined : escapeAt(text, controls);
 }
 
 /** Where control bytes stand inside of strings; undefined when there are too many. */

@@ -2,6 +2,7 @@ import type { IncomingMessage, ServerResponse } from 'node:http';
 import { type Admission, refuseCaller } from '../../access/index.ts';
 import { ServeError, toServeError, workerError } from '../../errors/index.ts';
 import type { PlaneServerTls } from '../../planes/index.ts';
+import { utf8Text } from '../../records/index.ts';
 import type { Logger } from '../../telemetry/index.ts';
 import type { WorkerControl } from './control.ts';
 import { type SmallServer, startSmallServer } from './small-server.ts';
@@ -109,7 +110,8 @@ async function readJson(request: IncomingMessage): Promise<unknown> {
     if (bytes > BODY_BYTES_MAX) throw new ServeError('request_too_large', `the body exceeds ${BODY_BYTES_MAX} bytes`);
     chunks.push(chunk);
   }
-  const text = Buffer.concat(chunks).toString();
+  const text = utf8Text(Buffer.concat(chunks));
+  if (text === undefined) throw new ServeError('invalid_json', 'the body is no UTF-8');
   if (text.trim() === '') return {};
   try {
     return JSON.parse(text);

@@ -11,7 +11,7 @@ beforeEach(async () => {
 describe('the room of a turn', () => {
   it('is there again in the next turn', async () => {
     expect(hasTurnRoom()).toBe(true);
-    spendOfTurn(600 * KIB);
+    spendOfTurn(11600 * KIB);
     expect(hasTurnRoom()).toBe(false);
     await nextTurn();
     expect(hasTurnRoom()).toBe(true);
@@ -21,7 +21,7 @@ describe('the room of a turn', () => {
     const done: string[][] = [[]];
     const part = (name: string, left: number) => (): void => {
       done.at(-1)!.push(name);
-      spendOfTurn(200 * KIB);
+      spendOfTurn(1600 * KIB);
       if (left > 1) whenTurnHasRoom(part(name, left - 1));
     };
     for (const name of ['a', 'b', 'c', 'd']) whenTurnHasRoom(part(name, 2));
@@ -41,7 +41,7 @@ describe('the room of a turn', () => {
     let ran = 0;
     const work = (): void => {
       ran++;
-      spendOfTurn(600 * KIB);
+      spendOfTurn(11600 * KIB);
       whenTurnHasRoom(work);
     };
     connectionArrived();

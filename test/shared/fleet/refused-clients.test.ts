@@ -24,6 +24,9 @@ const REFUSED = {
   nonsense: 'NONSENSE\r\n\r\n',
   'a long head': `GET / HTTP/1.1\r\nhost: localhost\r\nx: ${'a'.repeat(100_000)}`,
   'two lengths': 'POST / HTTP/1.1\r\nhost: localhost\r\ncontent-length: 3\r\ncontent-length: 4\r\n\r\n',
+  'two hosts': 'GET / HTTP/1.1\r\nhost: localhost\r\nhost: localhost\r\n\r\n',
+  'chunks in HTTP/1.0': 'POST / HTTP/1.0\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n',
+  'another coding': 'POST / HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: gzip, chunked\r\n\r\n0\r\n\r\n',
 };
 
 describe.each(Object.keys(SERVERS))('%s', (name) => {

@@ -18,9 +18,20 @@ describe('parseJsonBody', () => {
     expect(body).toEqual({ value: { a: 'x\ny\u0001', b: 1 }, isRepaired: true, fractionalKeys: [] });
   });
 
-  it('replaces bytes that are not UTF-8', () => {
-    const bytes = Buffer.concat([Buffer.from('{"a":"'), Buffer.from([0xff, 0xc3]), Buffer.from('"}')]);
-    expect(parseJsonBody(bytes)).toMatchObject({ value: { a: '\ufffd\ufffd' }, isRepaired: true });
+  it.each([
+    ['bytes that begin no character', [0xff]],
+    ['half a character', [0xc3]],
+    ['a character in a longer form than it has', [0xc0, 0x80]],
+    ['half of a surrogate pair', [0xed, 0xa0, 0x80]],
+    ['a character beyond the last', [0xf4, 0x90, 0x80, 0x80]],
+    ['text of Latin-1', [...Buffer.from('caf\u00e9', 'latin1')]],
+  ])('refuses %s inside a string, in a short body and a long one', async (_, bad) => {
+    const refused = expect.objectContaining({ code: 'invalid_json', message: expect.stringContaining('UTF-8') });
+    for (const room of ['', ' '.repeat(800_000)]) {
+      const body = Buffer.concat([Buffer.from('{"a":"'), Buffer.from(bad), Buffer.from(`"${room}}`)]);
+      expect(() => parseJsonBody(body)).toThrow(refused);
+      await expect(parseLargeJsonBody(body, async () => {})).rejects.toEqual(refused);
+    }
   });
 
   it('reads a view into a larger buffer, and nothing around it', () => {
@@ -218,15 +229,12 @@ describe('repairs', () => {
     expect(parse(text)).toMatchObject({ value: { a: 'line\n'.repeat(90_000) }, isRepaired: true });
   });
 
-  it.each([
-    ['control bytes', Buffer.from(`{"a":"${'\n'.repeat(100_001)}"}`)],
-    [
-      'bytes that are not UTF-8',
-      Buffer.concat([Buffer.from('{"a":"'), Buffer.alloc(100_001, 0xff), Buffer.from('"}')]),
-    ],
-  ])('end at a hundred thousand: %s', (_what, bytes) => {
-    expect(() => parseJsonBody(bytes)).toThrow(expect.objectContaining({ code: 'invalid_json' }));
-  });
+  it.each([['control bytes', Buffer.from(`{"a":"${'\n'.repeat(100_001)}"}`)]])(
+    'end at a hundred thousand: %s',
+    (_what, bytes) => {
+      expect(() => parseJsonBody(bytes)).toThrow(expect.objectContaining({ code: 'invalid_json' }));
+    },
+  );
 });
 
 describe('scanRoot', () => {

@@ -3,7 +3,7 @@ import { hasTurnRoom, spendOfTurn, whenTurnHasRoom } from '../../../concurrency/
 /** Read between two looks at what the turn has room for. */
 const SLICE_BYTES = 16 * 1024;
 /** A byte of a worker is decoded, detokenized and put into an event: it costs about as much as writing this many. */
-const COST_OF_BYTE = 4;
+const COST_OF_BYTE = 32;
 
 interface PacedReadsOptions {
   /** Takes the next bytes, which are valid only during the call. */

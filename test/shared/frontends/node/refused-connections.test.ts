@@ -48,6 +48,11 @@ async function isGone(client: RawClient, clock: VirtualClock): Promise<void> {
 const POST = 'POST /v1/chat/completions HTTP/1.1\r\nhost: t\r\ncontent-type: application/json\r\n';
 const LONG_HEAD = `GET /live HTTP/1.1\r\nhost: t\r\nx: ${'a'.repeat(600_000)}`;
 
+/** A request with an empty body in chunks. */
+function chunked(method: string, version: string, framing: string): string {
+  return `${method} /v1/completions HTTP/${version}\r\nhost: t\r\n${framing}\r\n\r\n0\r\n\r\n`;
+}
+
 /** What is sent, and the status that it is refused with; the client keeps its end open whatever it is told. */
 const REFUSED: readonly (readonly [string, string, number])[] = [
   ['says nothing', '', 408],
@@ -65,6 +70,25 @@ const REFUSED: readonly (readonly [string, string, number])[] = [
   ['sends half a body of another type', 'POST /v1/completions HTTP/1.1\r\nhost: t\r\ncontent-length: 99\r\n\r\n{', 415],
   ['sends half a body to no route', 'POST /nowhere HTTP/1.1\r\nhost: t\r\ncontent-length: 99\r\n\r\n{', 404],
   ['sends half a body after a broken chunk', `${POST}transfer-encoding: chunked\r\n\r\nZZ\r\n`, 400],
+  ['names two hosts', 'GET /live HTTP/1.1\r\nhost: t\r\nHost: t\r\n\r\n', 400],
+  ['names two other hosts', 'GET /live HTTP/1.1\r\nhost: t\r\nx: y\r\nHOST: u\r\n\r\n', 400],
+  ['sends chunks in HTTP/1.0', chunked('POST', '1.0', 'transfer-encoding: chunked'), 400],
+  ['sends another coding', chunked('POST', '1.1', 'transfer-encoding: gzip, chunked'), 400],
+  [
+    'sends two codings on two lines',
+    chunked('POST', '1.1', 'transfer-encoding: gzip\r\ntransfer-encoding: chunked'),
+    400,
+  ],
+  ['sends chunks in chunks', chunked('POST', '1.1', 'transfer-encoding: chunked, chunked'), 400],
+  ['sends no coding that is known', chunked('POST', '1.1', 'transfer-encoding: identity'), 400],
+  ['sends chunks with a GET', chunked('GET', '1.1', 'transfer-encoding: xchunked'), 400],
+  ['sends a length and chunks', chunked('POST', '1.1', 'content-length: 5\r\ntransfer-encoding: chunked'), 400],
+  ['sends chunks and a length', chunked('POST', '1.1', 'transfer-encoding: chunked\r\ncontent-length: 5'), 400],
+  ['sends two lengths', chunked('POST', '1.1', 'content-length: 5\r\ncontent-length: 5'), 400],
+  ['sends a list of lengths', chunked('POST', '1.1', 'content-length: 5, 5'), 400],
+  ['sends a length below zero', chunked('POST', '1.1', 'content-length: -5'), 400],
+  ['folds a header line', 'GET /live HTTP/1.1\r\nhost: t\r\nx: a\r\n b\r\n\r\n', 400],
+  ['has a blank before a colon', 'GET /live HTTP/1.1\r\nhost : t\r\n\r\n', 400],
 ];
 
 describe('a refused connection that its client keeps', () => {
