@@ -39,7 +39,7 @@ const json: Read = (repeated, length) => {
 
 const repair: Read = (repeated, length) => {
   const text = Buffer.from(`{"a":"${repeated.repeat(Math.ceil(length / repeated.length))}"}`, 'latin1');
-  readAll(repairJson(text, false));
+  readAll(repairJson(text));
 };
 
 const given = createBpeTokenizer(scanTokenizerJson(Buffer.from(JSON.stringify(builtinTokenizer())))) as Tokenizer; // byte-level
