@@ -11,7 +11,7 @@ import {
 } from '../protocol/index.ts';
 import { Inhibition, type Router } from '../router/index.ts';
 import { inSpan } from '../telemetry/index.ts';
-import { PromptEncoder } from '../tokens/index.ts';
+import { PromptEncoder, type Tokenizer } from '../tokens/index.ts';
 import { ResponseAssembler } from './answer/response-assembler.ts';
 import { planSplit } from './answer/text-split.ts';
 import type { ExplanationSource } from './control/routing-explainer.ts';
@@ -26,11 +26,12 @@ import {
   type ModelDirectory,
   type Pipeline,
   type PipelineObserver,
+  type PromptTokenIds,
 } from './pipeline.ts';
 import { MediaMemory } from './prompt/media-memory.ts';
 import { namesMedia } from './prompt/media-prompt.ts';
 import { type Preprocessed, preprocess, promptTokens, withCardDefaults } from './prompt/preprocess.ts';
-import type { PromptTools } from './prompt/prompt-tokens.ts';
+import { type PromptTools, tokenizePrompt } from './prompt/prompt-tokens.ts';
 import { type ColdStartQueue, capacityOf, type WorkerCapacity } from './run/cold-start-queue.ts';
 import { DryRun } from './run/dry-run.ts';
 import { EncodeStage } from './run/encode-stage.ts';
@@ -209,6 +210,26 @@ class DiscoveredPipeline implements Pipeline {
     return promptTokens(this.#asModelWants(request, model), await this.#options.store.get(model), this.#tools);
   }
 
+  async tokenize(request: GenerationRequest, addsSpecialTokens: boolean): Promise<PromptTokenIds> {
+    const { model, tokenizer, loaded } = await this.#vocabularyOf(request.model);
+    if (model.card.runtime_config.media_chats === true && namesMedia(request.prompt)) throw workerTells(request.model);
+    const limits = { model: request.model, contextLength: 0, addsSpecialTokens };
+    const { tokenIds } = await tokenizePrompt(this.#asModelWants(request, model), loaded, this.#tools, limits);
+    return { tokenIds, contextLength: model.contextLength, spelled: (id) => tokenizer.idToToken(id) };
+  }
+
+  vocabularyOf(name: string): Promise<{ readonly tokenizer: Tokenizer }> {
+    return this.#vocabularyOf(name);
+  }
+
+  async #vocabularyOf(name: string) {
+    const model = this.models.known(name);
+    if (model === undefined) throw this.#notFound(name);
+    if (model.card.model_input !== 'Tokens') throw workerTells(name);
+    const loaded = await this.#options.store.get(model);
+    return { model, loaded, tokenizer: loaded.tokenizer };
+  }
+
   async textOf(name: string, tokenIds: readonly number[]): Promise<string> {
     const model = this.models.known(name);
     if (model === undefined) throw this.#notFound(name);
@@ -316,6 +337,12 @@ function requestableModels(models: LiveModelDirectory, isHeld: boolean): ModelDi
 function keepSpecialTokens(prompt: Preprocessed): Preprocessed {
   const output: OutputOptions = { skip_special_tokens: false, ...prompt.request.output };
   return { ...prompt, request: { ...prompt.request, output } };
+}
+
+function workerTells(name: string): ServeError {
+  return new ServeError('not_implemented', `model \`${name}\` has no tokenizer here: its worker reads text`, {
+    param: 'model',
+  });
 }
 
 /** What the client asked to see of the preprocessing. */

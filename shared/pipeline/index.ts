@@ -39,6 +39,7 @@ export {
   type NamespaceReadiness,
   type Pipeline,
   type PipelineObserver,
+  type PromptTokenIds,
   type ServedModel,
 } from './pipeline.ts';
 export { MediaMemory } from './prompt/media-memory.ts';

@@ -3,6 +3,7 @@ import type { ServeError } from '../errors/index.ts';
 import type { GenerationRequest, GenerationSink } from '../protocol/index.ts';
 import type { WorkerPool } from '../router/index.ts';
 import type { RequestMeter } from '../telemetry/index.ts';
+import type { Tokenizer } from '../tokens/index.ts';
 
 /** One name that clients can ask for. Aliases are entries of their own with the same `primaryName`. */
 export interface ServedModel {
@@ -74,10 +75,27 @@ export interface Pipeline {
    */
   countTokens(request: GenerationRequest): Promise<number | undefined>;
   /**
+   * The tokens of the request's prompt, from the model's own tokenizer and template, whether it can be served now or not.
+   * Rejects with a ServeError as `countTokens`, and where only a worker could tell.
+   * @param addsSpecialTokens with what the tokenizer itself puts around a text
+   */
+  tokenize(request: GenerationRequest, addsSpecialTokens: boolean): Promise<PromptTokenIds>;
+  /** The tokenizer of a model. Rejects with a ServeError when the model is unknown, has none here or cannot be loaded. */
+  vocabularyOf(model: string): Promise<{ readonly tokenizer: Tokenizer }>;
+  /**
    * The text that token ids of a model stand for; empty for models that take text, whose workers alone could tell.
    * Rejects with a ServeError when the model is unknown or cannot be loaded.
    */
   textOf(model: string, tokenIds: readonly number[]): Promise<string>;
+}
+
+/** A prompt in tokens. */
+export interface PromptTokenIds {
+  readonly tokenIds: Uint32Array;
+  /** Of the model, in tokens; 0 = unknown. */
+  readonly contextLength: number;
+  /** A token as the vocabulary spells it. */
+  readonly spelled: (id: number) => string | undefined;
 }
 
 /** One sending of a request. */

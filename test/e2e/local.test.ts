@@ -58,6 +58,31 @@ describe('stator local', () => {
     expect(local.stderr()).not.toMatch(/warn|error/i);
   });
 
+  it('tells the tokens of a text and of a chat, and their text again', async () => {
+    const post = async (path: string, body: object): Promise<Record<string, unknown>> => {
+      const headers = { 'content-type': 'application/json' };
+      const response = await fetch(local.url + path, { method: 'POST', headers, body: JSON.stringify(body) });
+      return { status: response.status, ...((await response.json()) as object) };
+    };
+    const prompt = 'Stator \u00e9\u{1f600} routes <|im_start|> tokens.';
+    const said = await post('/tokenize', { prompt, return_token_strs: true });
+    const { tokens, count } = said;
+    expect(said).toMatchObject({ status: 200, max_model_len: expect.any(Number) });
+    expect([(tokens as number[]).length, (said.token_strs as string[]).length]).toEqual([count, count]);
+    expect(await post('/detokenize', { tokens })).toEqual({ status: 200, prompt });
+    expect(await post('/detokenize', { tokens: [] })).toEqual({ status: 200, prompt: '' });
+    expect(await post('/detokenize', { tokens: [10_000_000] })).toMatchObject({ status: 400 });
+    expect(await post('/tokenize', { model: 'nobody', prompt })).toMatchObject({ status: 404 });
+    const messages = [{ role: 'user', content: prompt }];
+    const chat = await post('/tokenize', { messages });
+    const { prompt: rendered } = await post('/detokenize', { tokens: chat.tokens });
+    expect(rendered).toContain(prompt);
+    const short = await post('/tokenize', { messages, add_generation_prompt: false });
+    expect(short.count).toBeLessThan(Number(chat.count));
+    const answered = await post('/chat/completions/', { model: 'stator-mini', messages, max_tokens: 1 });
+    expect(answered.usage).toMatchObject({ prompt_tokens: chat.count });
+  });
+
   it('runs two workers, each a process of its own, reached over TCP on loopback', async () => {
     expect(childPids(local.pid)).toHaveLength(2);
     const health = await getJson(`${local.url}/health`);

@@ -1,12 +1,14 @@
-import type { ServeError } from '../../shared/errors/index.ts';
+import { ServeError } from '../../shared/errors/index.ts';
 import {
   BusyThresholds,
   type GenerateOptions,
   type ModelDirectory,
   type Pipeline,
+  type PromptTokenIds,
   type ServedModel,
 } from '../../shared/pipeline/index.ts';
 import type { GenerationRequest, GenerationSink } from '../../shared/protocol/index.ts';
+import type { Tokenizer } from '../../shared/tokens/index.ts';
 
 /** One request as the pipeline sees it, with its sink in the test's hands. */
 export interface ScriptedCall {
@@ -43,6 +45,17 @@ export class ScriptedPipeline implements Pipeline {
 
   async countTokens(): Promise<number | undefined> {
     return this.promptTokens;
+  }
+
+  /** A token a character. */
+  async tokenize({ prompt }: GenerationRequest): Promise<PromptTokenIds> {
+    const text = prompt.kind === 'raw' ? prompt.text : JSON.stringify(prompt);
+    const tokenIds = Uint32Array.from(text, (each) => each.charCodeAt(0));
+    return { tokenIds, contextLength: 4096, spelled: (id) => String.fromCharCode(id) };
+  }
+
+  vocabularyOf(): Promise<{ readonly tokenizer: Tokenizer }> {
+    return Promise.reject(new ServeError('not_implemented', 'a scripted pipeline has no tokenizer'));
   }
 
   /** Ids in angle brackets stand for the text that they would be. */

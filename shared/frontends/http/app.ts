@@ -44,8 +44,7 @@ export function createHttpApp(deps: HttpAppDeps): HttpApp {
     return whyOff(matchedPath(path));
   };
   const serve = (exchange: HostExchange): void => {
-    const [[found]] = router.match(ANY_METHOD, matchedPath(exchange.path));
-    void respond(deps, exchange, found?.[0], whyAbsent); // never rejects
+    void respond(deps, exchange, routeOf(router, exchange), whyAbsent); // never rejects
   };
   return {
     serve,
@@ -55,6 +54,25 @@ export function createHttpApp(deps: HttpAppDeps): HttpApp {
       return exchange.response;
     },
   };
+}
+
+/** The route of a request, whose path becomes the route's own: keys, limits and logs know no other spelling. */
+function routeOf(router: SmartRouter<Route>, exchange: HostExchange): Route | undefined {
+  for (const path of spellings(exchange.path)) {
+    const [[found]] = router.match(ANY_METHOD, matchedPath(path));
+    if (found === undefined) continue;
+    exchange.path = path;
+    return found[0];
+  }
+  return undefined;
+}
+
+/** The path, without a slash at its end, and below `/v1`: base URLs are given with and without them. */
+function* spellings(path: string): Generator<string> {
+  yield path;
+  const bare = pathBelow(path);
+  if (bare !== path && bare !== '/') yield bare;
+  if (!path.startsWith('/v1/')) yield `/v1${bare}`;
 }
 
 /** A route refuses the methods that it has not itself: 405 says which it has. */

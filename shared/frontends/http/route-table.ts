@@ -11,7 +11,7 @@ import {
   serveLater,
 } from './route.ts';
 import { CANCEL_PATH, serveCancel } from './routes/cancel.ts';
-import { serveHealth, serveLive, serveMetrics } from './routes/health.ts';
+import { serveHealth, serveLive, serveMetrics, servePing, serveVersion } from './routes/health.ts';
 import { modelAccess, serveModel, serveModelList } from './routes/models.ts';
 import type { HttpSettings } from './settings.ts';
 
@@ -59,6 +59,8 @@ export function routesOf(settings: HttpSettings): readonly Route[] {
 function clientRoutes(paths: HttpSettings['paths']): readonly Route[] {
   const made = bodyRoutes('Generation');
   const loadEmbeddings = async () => (await import('./openai/embeddings.ts')).embeddings;
+  const loadTokenize = async () => (await import('./routes/tokenize.ts')).tokenize;
+  const loadDetokenize = async () => (await import('./routes/tokenize.ts')).detokenize;
   const loadImages = async () => (await import('./openai/images.ts')).images;
   const loadEdits = async () => (await import('./openai/images.ts')).imageEdits;
   const loadVideos = async () => (await import('./openai/videos.ts')).videos;
@@ -80,6 +82,8 @@ function clientRoutes(paths: HttpSettings['paths']): readonly Route[] {
       summary: 'Ends a running request, by its response id or the id that the server gave it.',
       codes: ['not_found', 'service_unavailable'],
     }),
+    made('/tokenize', loadTokenize, 'tokenize', 'Tells the tokens of a prompt or a chat.'),
+    made('/detokenize', loadDetokenize, 'detokenize', 'Tells the text of tokens.'),
     ...responsesRoutes(paths.responses),
   ];
 }
@@ -137,6 +141,14 @@ function operationRoutes({ paths: { health, live, metrics }, metricsAuth }: Http
       summary: 'Whether the process lives.',
       states: [503],
     }),
+    route(
+      '/ping',
+      'open',
+      servePing,
+      { ...shared, id: 'getPing', summary: 'Whether the process lives, as an empty body.', states: [503] },
+      { ...shared, method: 'post', id: 'postPing', summary: 'The same.', states: [503] },
+    ),
+    route('/version', 'key', serveVersion, { ...shared, id: 'getVersion', summary: 'Version of the server.' }),
     route(metrics, metricsAuth === true ? 'metrics' : 'open', serveMetrics, {
       ...shared,
       id: 'getMetrics',

@@ -19,6 +19,8 @@ interface PromptLimits {
   readonly model: string;
   /** Tokens; a prompt that reaches it is not counted to its end. 0 = unknown. */
   readonly contextLength: number;
+  /** With what the tokenizer itself puts around a text. @default for embeddings alone */
+  readonly addsSpecialTokens?: boolean | undefined;
   readonly signal?: AbortSignal | undefined;
 }
 
@@ -67,13 +69,13 @@ async function encode(
   text: string,
   { tokenizer }: LoadedModel,
   { encoder, clock, observer }: PromptTools,
-  { model, contextLength, signal }: PromptLimits,
+  { model, contextLength, addsSpecialTokens = request.embedding !== undefined, signal }: PromptLimits,
 ): Promise<PromptTokens> {
   const startMs = clock.nowMs();
   const clean = stripNuls(text);
   refuseHopeless(request, clean, tokenizer, contextLength);
   const { ids, isWhole, cachedTokens } = await encoder.encode(tokenizer, clean, {
-    addSpecialTokens: request.embedding !== undefined,
+    addSpecialTokens: addsSpecialTokens,
     enoughTokens: contextLength === 0 ? Number.POSITIVE_INFINITY : contextLength,
     signal,
   });

@@ -52,7 +52,7 @@ interface Ask {
   readonly peer?: string;
 }
 
-const OPEN = new Set(['/health', '/live', '/metrics', '/', '/openapi.json', '/docs', '/docs/', '/docs/:file']);
+const OPEN = new Set(['/health', '/live', '/metrics', '/ping', '/', '/openapi.json', '/docs', '/docs/', '/docs/:file']);
 
 describe('where API keys are asked for', () => {
   const settings = { ...defaultHttpSettings, anthropic: { isEnabled: true, stripsPreamble: true } };
@@ -288,5 +288,27 @@ describe('what answers under keys tell of the cache', () => {
     expect([await saltOf(), await saltOf('b')]).toEqual(['a ', 'a b']);
     expect((await told('blocks', CHAT)).text).toContain('"cached_tokens":8');
     expect((await told('figures', CHAT)).request.routing.cache_salt).toBeUndefined();
+  });
+});
+
+describe('a path in another spelling', () => {
+  it('counts as the path of its route for what a key may use', async () => {
+    const { ask, make } = bed();
+    const chats = await make({ routes: ['/v1/chat/completions'] });
+    const others = await make({ routes: ['/chat/*', '/v1/chat/completions/'] });
+    for (const path of ['/v1/chat/completions', '/v1/chat/completions/', '/chat/completions']) {
+      expect((await ask('POST', path, { body: CHAT })).status).toBe(401);
+      expect((await ask('POST', path, { body: CHAT, key: chats })).status).toBe(200);
+      expect((await ask('POST', path, { body: CHAT, key: others })).status).toBe(403);
+    }
+  });
+
+  it('asks for a key as its route does', async () => {
+    const { ask } = bed();
+    for (const path of ['/models', '/v1/models/', '/version', '/version/']) {
+      expect([path, (await ask('GET', path)).status]).toEqual([path, 401]);
+    }
+    for (const path of ['/tokenize', '/detokenize/']) expect((await ask('POST', path, { body: {} })).status).toBe(401);
+    for (const path of ['/ping', '/ping/', '/live/']) expect((await ask('GET', path)).status).toBe(200);
   });
 });

@@ -8,8 +8,8 @@ import type { BodyIntake } from './body-intake.ts';
 export interface HostExchange {
   /** Upper case. */
   readonly method: string;
-  /** Path as the client sent it: not decoded, without the query. */
-  readonly path: string;
+  /** Path as the client sent it: not decoded, without the query. The app writes over it where a route has another spelling. */
+  path: string;
   /** Text after the `?`, without it; empty when there is none. */
   readonly query: string;
   /** Address at the other end of the socket; undefined on hosts without one, whose callers count as of another machine. */

@@ -195,7 +195,7 @@ export class NodeFrameSink implements FrameSink, Flushable {
 /** The exchange of a Node HTTP server: reads from `incoming`, responds through `NodeFrameSink`. */
 export class NodeExchange implements HostExchange {
   readonly sink: FrameSink;
-  readonly path: string;
+  path: string;
   readonly query: string;
   readonly #incoming: IncomingMessage;
 

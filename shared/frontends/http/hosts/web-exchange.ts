@@ -136,7 +136,7 @@ export class WebExchange implements HostExchange {
   readonly sink: WebFrameSink;
   readonly peer: string | undefined;
   readonly method: string;
-  readonly path: string;
+  path: string;
   readonly query: string;
   readonly #request: Request;
 

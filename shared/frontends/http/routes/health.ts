@@ -1,3 +1,4 @@
+import packageJson from '../../../../package.json' with { type: 'json' };
 import type { EndpointRecord } from '../../../discovery/index.ts';
 import { reasonOf } from '../../../errors/index.ts';
 import type { HttpAppDeps } from '../deps.ts';
@@ -48,6 +49,16 @@ export function serveHealth(deps: HttpAppDeps, exchange: HttpExchange): void {
 export function serveLive(deps: HttpAppDeps, exchange: HttpExchange): void {
   if (deps.lifecycle.isLive) sendJson(exchange, 200, { status: 'live', message: 'Service is live' });
   else sendJson(exchange, 503, SHUTTING_DOWN);
+}
+
+/** `GET` and `POST /ping`, as SageMaker asks: an empty 200 while the process lives. */
+export function servePing({ lifecycle }: HttpAppDeps, exchange: HttpExchange): void {
+  sendText(exchange, lifecycle.isLive ? 200 : 503, 'application/json', '');
+}
+
+/** `GET /version`. */
+export function serveVersion(_: HttpAppDeps, exchange: HttpExchange): void {
+  sendJson(exchange, 200, { version: packageJson.version });
 }
 
 /** One text for all probes between two changes of the fleet. */
