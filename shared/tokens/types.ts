@@ -68,6 +68,8 @@ export interface ChatTemplateInput {
   readonly args?: Readonly<Record<string, unknown>> | undefined;
   /** Unix milliseconds for `strftime_now`. */
   readonly nowMs: number;
+  /** Hears that the template refused the history, which was told as text. */
+  readonly onPlain?: (() => void) | undefined;
 }
 
 /** A compiled chat template. */

@@ -180,6 +180,7 @@ class ServedExchange implements HttpExchange {
   readonly #forPages: Headers | undefined;
   readonly #onLimit: (limit: LimitName) => void;
   #failure: ServeError | undefined;
+  #announced: Headers = {};
 
   /**
    * @param forPages headers of every response to a web page of another origin; undefined = it comes from none
@@ -232,9 +233,13 @@ class ServedExchange implements HttpExchange {
     if (error.limit !== undefined) this.#onLimit(error.limit);
   }
 
+  announce(headers: Headers): void {
+    this.#announced = { ...this.#announced, ...headers };
+  }
+
   head(status: number, headers: Headers): void {
     // A refusal has its own figures of the budget.
-    const all = { ...this.grant.headers(), ...headers, 'x-request-id': this.requestId };
+    const all = { ...this.grant.headers(), ...this.#announced, ...headers, 'x-request-id': this.requestId };
     this.sink.head(status, this.#forPages === undefined ? all : { ...all, ...this.#forPages });
   }
 }
@@ -245,6 +250,7 @@ const EXPOSED = [
   'x-request-id',
   'request-id', // the name of the Messages API
   'retry-after',
+  'warning', // what the model was not told of
   ...['limit', 'remaining', 'reset'].flatMap((what) => [`x-ratelimit-${what}-requests`, `x-ratelimit-${what}-tokens`]),
 ].join(', ');
 /** How long browsers may remember the response to a preflight. */

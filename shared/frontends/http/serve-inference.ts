@@ -1,7 +1,14 @@
 import { endOfTurn } from '../../concurrency/index.ts';
 import { ServeError, toServeError } from '../../errors/index.ts';
 import { modelNotFound } from '../../pipeline/index.ts';
-import { ENDPOINTS, type Endpoint, type JsonBody, parseJsonBody, parseLargeJsonBody } from '../../protocol/index.ts';
+import {
+  ENDPOINTS,
+  type Endpoint,
+  type JsonBody,
+  type LeftOut,
+  parseJsonBody,
+  parseLargeJsonBody,
+} from '../../protocol/index.ts';
 import { modelsShown, type OpenedModel, openForModel, requireService } from '../inference/dialect.ts';
 import { InferenceBooks } from '../inference/inference-books.ts';
 import type { HttpAppDeps } from './deps.ts';
@@ -81,6 +88,13 @@ export class Inference extends InferenceBooks<HttpExchange, HttpAppDeps> {
     this.breakOff(error);
     this.fail(error, refusal(this, error));
   }
+}
+
+/** Tells the client, and operators, what of the request the model is not told. */
+export function tellLeftOut({ deps, exchange }: Inference, endpoint: Endpoint, { kinds, warning }: LeftOut): void {
+  if (warning === undefined) return;
+  exchange.announce({ warning });
+  deps.metrics.leftOut(endpoint, kinds);
 }
 
 function refuseInOpenAi({ exchange, deps }: Inference, error: ServeError): number {

@@ -6,6 +6,7 @@ import {
   type Endpoint,
   type GenerationRequest,
   type GenerationSink,
+  LeftOut,
   type ServingWorkers,
   type TextDelta,
   type TextFinish,
@@ -110,6 +111,7 @@ export function decodeContext(
     random,
     newId: inference.exchange.madeRequestId,
     span: inference.span,
+    leftOut: new LeftOut(),
     ...(key && { owner, ...(cacheIsolation !== 'off' && { isolation: cacheIsolation }) }),
     warn: (message) => logger.debug(message),
   };

@@ -2,8 +2,8 @@ import { ServeError } from '../../errors/index.ts';
 import { isRecord } from '../../records/index.ts';
 import type { ChatMessage, GenerationRequest, ToolChoice, ToolDefinition } from '../generation/generation-request.ts';
 import type { JsonBody } from '../json/json-body.ts';
-import { checkTool } from '../openai/chat-checks.ts';
-import type { ChatBody } from '../openai/chat-schema.ts';
+import type { CheckedChat } from '../openai/chat-schema.ts';
+import { checkTool } from '../openai/chat-tools.ts';
 import { decodeChatRequest } from '../openai/decode-chat.ts';
 import type { DecodeContext, Mutable } from '../openai/decode-context.ts';
 import { checkModel, checkSharedBounds, invalidValue, requireShape } from '../openai/field-checks.ts';
@@ -69,14 +69,13 @@ export function decodeCountTokens(
   return decodeChatRequest(chatBody(body, options), context, 'anthropic_messages');
 }
 
-function chatBody(body: CountTokensBody, options: MessagesDecodeOptions): Mutable<ChatBody> {
+function chatBody(body: CountTokensBody, options: MessagesDecodeOptions): Mutable<CheckedChat> {
   if (body.messages.length === 0) throw invalidValue('messages: field required', 'messages');
   const messages = chatMessages(body.messages);
   const system = systemText(body.system, options.stripsPreamble);
-  const chat: Mutable<ChatBody> = {
+  const chat: Mutable<CheckedChat> = {
     model: body.model,
-    // Made of ChatMessages, which the schema of chat bodies describes role by role.
-    messages: (system === '' ? messages : [{ role: 'system', content: system }, ...messages]) as ChatBody['messages'],
+    messages: system === '' ? messages : [{ role: 'system', content: system }, ...messages],
   };
   addTools(body, chat);
   addOutputFormat(body, chat);
@@ -88,16 +87,16 @@ function chatBody(body: CountTokensBody, options: MessagesDecodeOptions): Mutabl
   return chat;
 }
 
-function addTools(body: CountTokensBody, chat: Mutable<ChatBody>): void {
+function addTools(body: CountTokensBody, chat: Mutable<CheckedChat>): void {
   const tools = chatTools(body.tools);
-  if (tools !== undefined) chat.tools = [...tools] as NonNullable<ChatBody['tools']>; // the schema only adds unknown keys
+  if (tools !== undefined) chat.tools = tools;
   const choice = chatToolChoice(body.tool_choice, tools);
   if (typeof choice === 'object') chat.tool_choice = { type: 'function', function: { name: choice.name } };
   else if (choice !== undefined) chat.tool_choice = choice;
   if (body.tool_choice?.disable_parallel_tool_use === true) chat.parallel_tool_calls = false;
 }
 
-function addOutputFormat({ output_config: config }: CountTokensBody, chat: Mutable<ChatBody>): void {
+function addOutputFormat({ output_config: config }: CountTokensBody, chat: Mutable<CheckedChat>): void {
   const format = config?.format;
   if (format?.type !== 'json_schema') return;
   const { schema } = format;
@@ -114,7 +113,7 @@ const EFFORTS: ReadonlySet<string> = new Set(['none', 'minimal', 'low', 'medium'
  * What `thinking` asks of the template: on unless it is switched off. Only for models whose reasoning is parsed; others
  * would answer with their thoughts as text.
  */
-function addThinking({ thinking, output_config: config }: CountTokensBody, chat: Mutable<ChatBody>): void {
+function addThinking({ thinking, output_config: config }: CountTokensBody, chat: Mutable<CheckedChat>): void {
   const isOff = thinking?.type === 'disabled';
   const mode = isOff || thinking?.type === 'enabled' || thinking?.type === 'adaptive' ? thinking.type : undefined;
   chat.chat_template_kwargs = {
@@ -125,7 +124,7 @@ function addThinking({ thinking, output_config: config }: CountTokensBody, chat:
   };
   if (!isOff && thinking?.budget_tokens != null) chat.thinking_token_budget = thinking.budget_tokens;
   if (config?.effort != null && EFFORTS.has(config.effort)) {
-    chat.reasoning_effort = config.effort as NonNullable<ChatBody['reasoning_effort']>; // just looked up
+    chat.reasoning_effort = config.effort as NonNullable<CheckedChat['reasoning_effort']>; // just looked up
   }
 }
 

@@ -1,6 +1,6 @@
 import { LIMITS, overLimit, ServeError } from '../../errors/index.ts';
 import { isRecord } from '../../records/index.ts';
-import type { ChatBody } from './chat-schema.ts';
+import { type ChatBody, userMessage } from './chat-schema.ts';
 import {
   type BoundSettings,
   checkModel,
@@ -9,8 +9,10 @@ import {
   checkStreamOptions,
   invalidValue,
   refuseUnknownKeys,
+  requireShapeAt,
   unsupported,
 } from './field-checks.ts';
+import { fileText } from './file-parts.ts';
 import { CHAT_KEYS, CHAT_USABLE_KEYS, unknownKeys } from './root-keys.ts';
 import { RANGES } from './shared-fields.ts';
 
@@ -41,7 +43,6 @@ export function checkChatBody(body: ChatBody, settings: CheckSettings): void {
     throw invalidValue('Max completion tokens must be greater than 0, got 0', 'max_completion_tokens');
   }
   checkResponseFormat(body);
-  checkTools(body);
 }
 
 function checkThinking(thinking: unknown): void {
@@ -64,7 +65,7 @@ function refuseDeprecated(body: ChatBody): void {
   for (const [field, successor] of DEPRECATED) {
     if (body[field] == null) continue;
     const message = `\`${field}\` is deprecated. Please migrate to use \`${successor}\` instead.`;
-    throw new ServeError('not_implemented', message, { param: field });
+    throw new ServeError('unsupported_parameter', message, { param: field });
   }
 }
 
@@ -100,25 +101,34 @@ function checkTemplateArgs(body: ChatBody): void {
   }
 }
 
-/** Arguments of earlier tool calls must be JSON objects: templates print them as such. */
+/**
+ * What the user says anew is checked as any other input; what stands before the model's last turn was said to whoever answered
+ * it, and is read as it is.
+ */
 function checkMessages(messages: ChatBody['messages']): void {
+  const lastAnswer = messages.findLastIndex(({ role }) => role === 'assistant');
   for (let at = 0; at < messages.length; at++) {
     const message = messages[at]!;
-    if (message.role !== 'assistant' || message.tool_calls == null) continue;
-    for (let call = 0; call < message.tool_calls.length; call++) {
-      const text = message.tool_calls[call]!.function.arguments;
-      if (text.trim() === '' || isJsonObject(text)) continue;
-      const param = `messages[${at}].tool_calls[${call}].function.arguments`;
-      throw invalidValue(`\`${param}\` must be a valid JSON object string`, param);
-    }
+    for (const field of ['content', 'tool_calls'] as const) checkLength(message[field], `messages[${at}].${field}`);
+    if (message.role !== 'user' || at < lastAnswer) continue;
+    requireShapeAt(userMessage, message, ['messages', at]);
+    if (typeof message.content !== 'string') checkFiles(message.content, at);
   }
 }
 
-function isJsonObject(text: string): boolean {
-  try {
-    return isRecord(JSON.parse(text));
-  } catch {
-    return false; // the answer to the question, not a failure
+function checkLength(list: unknown, param: string): void {
+  if (!Array.isArray(list) || list.length <= LIMITS.parts.max) return;
+  const message = `${param}: at most ${LIMITS.parts.max} elements are allowed, got ${list.length}`;
+  throw overLimit('parts', message, { param });
+}
+
+function checkFiles(parts: readonly Readonly<Record<string, unknown>>[], at: number): void {
+  for (const [index, part] of parts.entries()) {
+    if (part.type !== 'file') continue;
+    const read = fileText(part);
+    if (read.kind === 'text') continue;
+    const param = `messages[${at}].content[${index}].${read.field}`;
+    throw invalidValue(`${param}: ${read.reason}`, param);
   }
 }
 
@@ -131,75 +141,4 @@ function checkResponseFormat(body: ChatBody): void {
     const kind = schema === null ? 'null' : Array.isArray(schema) ? 'array' : typeof schema;
     throw invalidValue(`\`${param}.schema\` must be a JSON object, got ${kind}`, `${param}.schema`);
   }
-}
-
-const FUNCTION_NAME = /^[A-Za-z0-9_-]+$/;
-
-/** Bounds of `tools` and `tool_choice`. */
-function checkTools(body: ChatBody): void {
-  const { tools } = body;
-  if (tools != null) {
-    if (tools.length === 0) {
-      throw invalidValue('tools array cannot be empty; omit the field entirely to disable tool use', 'tools');
-    }
-    if (tools.length > LIMITS.tools.max) {
-      const message = `tools array cannot hold more than ${LIMITS.tools.max} entries, got ${tools.length}`;
-      throw overLimit('tools', message, { param: 'tools' });
-    }
-    for (let at = 0; at < tools.length; at++) checkTool(tools[at]!.function, at, `tools[${at}].function`);
-  }
-  checkToolChoice(body);
-}
-
-type ToolFunction = Pick<NonNullable<ChatBody['tools']>[number]['function'], 'name' | 'parameters' | 'strict'>;
-
-/** The name and the schema of the tool number `at`, which stands at `param` of the body. */
-export function checkTool(tool: ToolFunction, at: number, param: string): void {
-  if (tool.name === '') throw invalidValue(`Function name at index ${at} cannot be empty`, `${param}.name`);
-  if (!FUNCTION_NAME.test(tool.name)) {
-    throw invalidValue(
-      `Function at index ${at} has an invalid name: "${tool.name}". ` +
-        'Only a-z, A-Z, 0-9, underscores, and dashes are allowed.',
-      `${param}.name`,
-    );
-  }
-  if (tool.strict !== true) return;
-  const offender = findOpenObject(tool.parameters, '#');
-  if (offender !== undefined) {
-    throw invalidValue(
-      `Invalid schema for function '${tool.name}': In context=${offender}, ` +
-        'object schemas require additionalProperties: false',
-      `${param}.parameters`,
-    );
-  }
-}
-
-/** Where in a JSON schema an object allows properties it does not name; undefined = nowhere. */
-function findOpenObject(schema: unknown, context: string): string | undefined {
-  if (Array.isArray(schema)) {
-    for (let at = 0; at < schema.length; at++) {
-      const offender = findOpenObject(schema[at], `${context}/${at}`);
-      if (offender !== undefined) return offender;
-    }
-    return undefined;
-  }
-  if (typeof schema !== 'object' || schema === null) return undefined;
-  const record = schema as Readonly<Record<string, unknown>>;
-  if (record.type === 'object' && record.additionalProperties !== false) return context;
-  for (const [key, nested] of Object.entries(record)) {
-    const offender = findOpenObject(nested, `${context}/${key}`);
-    if (offender !== undefined) return offender;
-  }
-  return undefined;
-}
-
-function checkToolChoice(body: ChatBody): void {
-  const choice = body.tool_choice;
-  if (choice === 'required' && (body.tools == null || body.tools.length === 0)) {
-    throw invalidValue('tool_choice is "required" but tools is empty', 'tool_choice');
-  }
-  if (choice == null || typeof choice === 'string') return;
-  const { name } = choice.function;
-  if (body.tools?.some((tool) => tool.function.name === name)) return;
-  throw invalidValue(`tool named "${name}" in tool_choice is not present in tools`, 'tool_choice');
 }

@@ -1,4 +1,5 @@
 import * as z from 'zod';
+import type { ChatMessage, ToolDefinition } from '../generation/generation-request.ts';
 import { atMost } from './shape-check.ts';
 import {
   anyObject,
@@ -12,8 +13,15 @@ import {
   u32,
 } from './shared-fields.ts';
 
+/** `tool_choice` over functions, which is all that templates and engines know. */
+export type FunctionChoice =
+  | 'none'
+  | 'auto'
+  | 'required'
+  | { readonly type: 'function'; readonly function: { readonly name: string } };
+
 const textPart = z.looseObject({ type: z.literal('text'), text: z.string() });
-/** Parts of user content; `file` and other kinds do not parse. */
+/** Parts of what the user says; other kinds do not parse. */
 const userPart = z.discriminatedUnion('type', [
   textPart,
   z.looseObject({ type: z.literal('image_url'), image_url: z.looseObject({ url: z.string() }) }),
@@ -23,53 +31,73 @@ const userPart = z.discriminatedUnion('type', [
     type: z.literal('input_audio'),
     input_audio: z.looseObject({ data: z.string(), format: z.string() }),
   }),
+  z.looseObject({
+    type: z.literal('file'),
+    file: z.looseObject({
+      file_data: z.string().nullish(),
+      filename: z.string().nullish(),
+      file_id: z.string().nullish(),
+    }),
+  }),
 ]);
-const refusalPart = z.looseObject({ type: z.literal('refusal'), refusal: z.string() });
 const textContent = z.union([z.string(), atMost(z.array(textPart), 'parts')]);
 const name = z.string().nullish();
+/** What a model or another server wrote: it is read as it comes, and never refused. */
+const written = z.unknown().optional();
 
-const toolCall = z.looseObject({
-  id: z.string(),
-  type: z.literal('function').nullish(),
-  function: z.looseObject({ name: z.string(), arguments: z.string() }),
-});
-
-/** One message; unknown keys are kept for the chat template. */
-const messageSchema = z.discriminatedUnion('role', [
+const instruction = [
   z.looseObject({ role: z.literal('developer'), content: textContent, name }),
   z.looseObject({ role: z.literal('system'), content: textContent, name }),
-  z.looseObject({
-    role: z.literal('user'),
-    content: z.union([z.string(), atMost(z.array(userPart), 'parts')]),
-    name,
-  }),
-  z.looseObject({
-    role: z.literal('assistant'),
-    content: z
-      .union([z.string(), atMost(z.array(z.discriminatedUnion('type', [textPart, refusalPart])), 'parts')])
-      .nullish(),
-    reasoning_content: z.union([z.string(), atMost(z.array(z.string()), 'parts')]).nullish(),
-    refusal: z.string().nullish(),
-    tool_calls: atMost(z.array(toolCall), 'parts').nullish(),
-    name,
-  }),
-  z.looseObject({ role: z.literal('tool'), content: textContent, tool_call_id: z.string() }),
-  z.looseObject({ role: z.literal('function'), content: z.string().nullish(), name: z.string() }),
+] as const;
+const said = z.looseObject({
+  role: z.literal('user'),
+  content: z.union([z.string(), atMost(z.array(userPart), 'parts')]),
+  name,
+});
+const history = [
+  z.looseObject({ role: z.literal('assistant'), content: written, tool_calls: written, reasoning_content: written }),
+  z.looseObject({ role: z.literal('tool'), content: written, tool_call_id: written }),
+  z.looseObject({ role: z.literal('function'), content: written, name: written }),
+] as const;
+
+/** One message; unknown keys are kept for the chat template. */
+const messageSchema = z.discriminatedUnion('role', [...instruction, said, ...history]);
+
+/** What the user says anew. */
+export const userMessage = said;
+
+/** One message of a conversation of which it is not known yet which turns are new. */
+const anyMessage = z.discriminatedUnion('role', [
+  ...instruction,
+  z.looseObject({ role: z.literal('user'), content: written }),
+  ...history,
 ]);
 
 const toolSchema = z.looseObject({
-  type: z.literal('function'),
-  function: z.looseObject({
-    name: z.string(),
-    description: z.string().nullish(),
-    parameters: z.unknown().optional(),
-    strict: z.boolean().nullish(),
-  }),
+  type: z.string(),
+  function: z
+    .looseObject({
+      name: z.string(),
+      description: z.string().nullish(),
+      parameters: z.unknown().optional(),
+      strict: z.boolean().nullish(),
+    })
+    .optional(),
+  custom: z
+    .looseObject({ name: z.string(), description: z.string().nullish(), format: anyObject.nullish() })
+    .optional(),
 });
 
 const toolChoice = z.union([
   z.enum(['none', 'auto', 'required']),
-  z.looseObject({ type: z.literal('function'), function: z.looseObject({ name: z.string() }) }),
+  z.looseObject({
+    type: z.string(),
+    function: z.looseObject({ name: z.string() }).optional(),
+    custom: z.looseObject({ name: z.string() }).optional(),
+    allowed_tools: z
+      .looseObject({ mode: z.enum(['auto', 'required']), tools: atMost(z.array(anyObject), 'names') })
+      .optional(),
+  }),
 ]);
 
 const responseFormat = z.discriminatedUnion('type', [
@@ -93,16 +121,13 @@ const thinking = {
   ],
 };
 
-/** Body of `POST /v1/chat/completions`: types only; bounds have messages of their own. */
-export const chatSchema = z.looseObject({
-  messages: atMost(z.array(messageSchema), 'messages', { minItems: 1 }), // first, because the first field that is wrong is the one that is told
+/** Root fields of a chat body apart from the conversation and its tools. */
+const chatFields = {
   ...sharedFields,
   logprobs: z.boolean().nullish(),
   top_logprobs: ranged(z.int().min(0).max(255), RANGES.top_logprobs).nullish(),
   max_completion_tokens: positiveU32.nullish(),
   response_format: responseFormat.nullish(),
-  tools: z.array(toolSchema).nullish(),
-  tool_choice: toolChoice.nullish(),
   parallel_tool_calls: z.boolean().nullish(),
   reasoning_effort: reasoningEffort.nullish(),
   add_generation_prompt: z.boolean().nullish(),
@@ -120,11 +145,29 @@ export const chatSchema = z.looseObject({
   prompt_cache_key: z.string().nullish(),
   web_search_options: anyObject.nullish(),
   function_call: z.union([z.string(), anyObject]).nullish(),
-  functions: z.array(z.looseObject({ name: z.string(), parameters: anyObject })).nullish(),
+  functions: z.unknown().optional(),
   nvext: nvextSchema.nullish(),
+};
+
+/** Body of `POST /v1/chat/completions`: types only; bounds have messages of their own. */
+export const chatSchema = z.looseObject({
+  messages: atMost(z.array(messageSchema), 'messages', { minItems: 1 }), // first, because the first field that is wrong is the one that is told
+  ...chatFields,
+  tools: z.array(toolSchema).nullish(),
+  tool_choice: toolChoice.nullish(),
 });
 
 export type ChatBody = z.infer<typeof chatSchema>;
+
+/** A chat body that was checked: conversations come from models, too, and all tools are functions. */
+export type CheckedChat = z.infer<z.ZodObject<typeof chatFields, z.core.$loose>> & {
+  messages: readonly ChatMessage[];
+  tools?: readonly ToolDefinition[] | undefined;
+  tool_choice?: FunctionChoice | undefined;
+};
+
+/** The same as it came, before it is known which turns are new. */
+export const chatShape = chatSchema.extend({ messages: atMost(z.array(anyMessage), 'messages') });
 
 const notEmpty = { minLength: 1 };
 const atLeastOne = { minItems: 1 };

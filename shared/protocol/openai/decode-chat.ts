@@ -1,28 +1,26 @@
-import type {
-  ChatMessage,
-  Endpoint,
-  GenerationRequest,
-  PromptInput,
-  ToolDefinition,
-} from '../generation/generation-request.ts';
+import type { ChatMessage, Endpoint, GenerationRequest, PromptInput } from '../generation/generation-request.ts';
 import type { JsonBody } from '../json/json-body.ts';
 import { checkChatBody } from './chat-checks.ts';
-import { type ChatBody, chatSchema } from './chat-schema.ts';
+import { type ChatBody, type CheckedChat, chatShape } from './chat-schema.ts';
+import { readChatTools } from './chat-tools.ts';
 import type { DecodeContext } from './decode-context.ts';
 import { decodeGuided, guidedByToolChoice } from './decode-guided.ts';
 import { assembleRequest, decodeUsageReporting, type UsageReporting } from './decode-request.ts';
 import { effectiveNvext } from './decode-routing.ts';
 import { invalidValue, requireShape } from './field-checks.ts';
+import { type History, readHistory } from './history.ts';
 import type { Nvext } from './shared-fields.ts';
 
 /** A chat request with what the answer's encoder must know. */
 export interface DecodedChat extends UsageReporting {
   readonly request: GenerationRequest;
+  /** Names of functions whose calls are told as calls of custom tools. */
+  readonly customTools: ReadonlySet<string>;
 }
 
 /** Checks the types of a chat body. @throws ServeError 400; see `requireShape`. */
 export function parseChatBody(body: JsonBody): ChatBody {
-  return requireShape(chatSchema, body);
+  return requireShape(chatShape, body) as ChatBody; // what the user says anew is checked with the rest of its turn
 }
 
 /**
@@ -31,8 +29,16 @@ export function parseChatBody(body: JsonBody): ChatBody {
  */
 export function decodeChat(body: ChatBody, context: DecodeContext): DecodedChat {
   checkChatBody(body, context.settings);
-  const request = decodeChatRequest(body, context, 'chat_completions');
-  return { request, ...decodeUsageReporting(body, context.settings.forcesUsage) };
+  const { tools, choice, custom } = readChatTools(body, context.leftOut);
+  const { tools: _tools, tool_choice: _choice, ...rest } = body;
+  const chat: CheckedChat = {
+    ...rest,
+    messages: body.messages as readonly ChatMessage[], // with null where a field may be null
+    ...(tools === undefined ? {} : { tools }),
+    ...(choice === undefined ? {} : { tool_choice: choice }),
+  };
+  const request = decodeChatRequest(chat, context, 'chat_completions');
+  return { request, customTools: custom, ...decodeUsageReporting(body, context.settings.forcesUsage) };
 }
 
 /**
@@ -41,20 +47,21 @@ export function decodeChat(body: ChatBody, context: DecodeContext): DecodedChat 
  * @throws ServeError `invalid_value`, `headers_too_large`.
  */
 export function decodeChatRequest(
-  body: ChatBody,
+  body: CheckedChat,
   context: DecodeContext,
   endpoint: Endpoint,
-  given: ChatBody['nvext'] = body.nvext,
+  given: CheckedChat['nvext'] = body.nvext,
 ): GenerationRequest {
   const nvext = effectiveNvext(given, context);
   const guided = guidedByToolChoice(body, nvext) ?? decodeGuided(body, nvext);
   requireOneChoice(body, nvext);
+  const history = readHistory(body.messages, context.leftOut);
   const request = assembleRequest({
-    body,
+    body: { ...body, messages: history.forwarded },
     nvext,
     context,
     endpoint,
-    prompt: decodePrompt(body, nvext),
+    prompt: decodePrompt(body, nvext, history),
     choices: body.n ?? 1,
     maxTokens: body.max_completion_tokens ?? body.max_tokens,
     guided,
@@ -76,14 +83,15 @@ export function requireOneChoice(body: { readonly n?: number | null | undefined 
 }
 
 /** What the prompt of a chat body is made from: its messages, or `nvext.token_data` instead of them. */
-function decodePrompt(body: ChatBody, nvext: Nvext): PromptInput {
+function decodePrompt(body: CheckedChat, nvext: Nvext, { rendered, toolMedia }: History): PromptInput {
   if (nvext.token_data != null) return { kind: 'tokens', tokenIds: nvext.token_data };
   const templateArgs = decodeTemplateArgs(body);
   const choice = body.tool_choice;
   return {
     kind: 'chat',
-    messages: body.messages as readonly ChatMessage[], // the schema's messages, with null where a field may be null
-    ...(body.tools == null ? {} : { tools: body.tools as readonly ToolDefinition[] }),
+    messages: rendered,
+    ...(toolMedia.size === 0 ? {} : { toolMedia }),
+    ...(body.tools === undefined ? {} : { tools: body.tools }),
     ...(choice == null ? {} : { toolChoice: typeof choice === 'string' ? choice : { name: choice.function.name } }),
     ...(body.parallel_tool_calls == null ? {} : { parallelToolCalls: body.parallel_tool_calls }),
     ...(body.add_generation_prompt == null ? {} : { addGenerationPrompt: body.add_generation_prompt }),
@@ -93,7 +101,7 @@ function decodePrompt(body: ChatBody, nvext: Nvext): PromptInput {
 }
 
 /** Template variables: what the client gave, and what it, `reasoning_effort` and `thinking` stand for. */
-function decodeTemplateArgs(body: ChatBody): Readonly<Record<string, unknown>> | undefined {
+function decodeTemplateArgs(body: CheckedChat): Readonly<Record<string, unknown>> | undefined {
   const given = body.chat_template_args ?? body.chat_template_kwargs;
   if (given == null && body.reasoning_effort == null && body.thinking == null) return undefined;
   const args: Record<string, unknown> = { ...given };

@@ -2,6 +2,7 @@ import type { Random } from '../../clock/index.ts';
 import { LIMITS, overLimit, type ServeError } from '../../errors/index.ts';
 import { continueTrace, type Span } from '../../telemetry/index.ts';
 import type { GenerationRequest } from '../generation/generation-request.ts';
+import type { LeftOut } from '../generation/left-out.ts';
 
 /** The header lines of a request, by lower-case name. */
 export interface RequestHeaders {
@@ -39,6 +40,8 @@ export interface DecodeContext {
   readonly owner?: string | undefined;
   /** What the answer tells of other owners: that their prompts are cached, or nothing. @default everything */
   readonly isolation?: 'figures' | 'blocks' | undefined;
+  /** Takes note of what the model is not told of. */
+  readonly leftOut: LeftOut;
   /** Hears of deprecated or ignored input; goes to the log at debug level. */
   warn(message: string): void;
 }

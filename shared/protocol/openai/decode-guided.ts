@@ -1,7 +1,7 @@
 import { ServeError } from '../../errors/index.ts';
 import { isRecord } from '../../records/index.ts';
 import type { GuidedDecoding } from '../generation/engine-request.ts';
-import type { ChatBody, CompletionsBody } from './chat-schema.ts';
+import type { CheckedChat, CompletionsBody } from './chat-schema.ts';
 import type { Mutable } from './decode-context.ts';
 import { invalidValue } from './field-checks.ts';
 import type { Nvext } from './shared-fields.ts';
@@ -12,7 +12,7 @@ const CONSTRAINTS = ['json', 'regex', 'choice', 'grammar'] as const;
  * The constraint on the output: `guided_*` fields, which beat `response_format`.
  * @throws ServeError `invalid_value` when more than one is set.
  */
-export function decodeGuided(body: ChatBody | CompletionsBody, nvext: Nvext): GuidedDecoding | undefined {
+export function decodeGuided(body: CheckedChat | CompletionsBody, nvext: Nvext): GuidedDecoding | undefined {
   const guided: Mutable<GuidedDecoding> = {};
   const json = body.guided_json ?? nvext.guided_json ?? schemaOfResponseFormat(body);
   const regex = body.guided_regex ?? nvext.guided_regex;
@@ -35,14 +35,14 @@ export function decodeGuided(body: ChatBody | CompletionsBody, nvext: Nvext): Gu
   return guided;
 }
 
-function schemaOfResponseFormat(body: ChatBody | CompletionsBody): unknown {
-  const format = (body as ChatBody).response_format; // refused on completions as an unknown key
+function schemaOfResponseFormat(body: CheckedChat | CompletionsBody): unknown {
+  const format = (body as CheckedChat).response_format; // refused on completions as an unknown key
   if (format?.type === 'json_object') return { type: 'object' };
   return format?.type === 'json_schema' ? format.json_schema.schema : undefined;
 }
 
 type Schema = Readonly<Record<string, unknown>>;
-type Tools = NonNullable<ChatBody['tools']>;
+type Tools = NonNullable<CheckedChat['tools']>;
 
 const GUIDED_FIELDS = ['guided_json', 'guided_regex', 'guided_choice', 'guided_grammar'] as const;
 const NO_PARAMETERS: Schema = Object.freeze({ type: 'object', properties: Object.freeze({}) });
@@ -53,7 +53,7 @@ const EMPTY_OBJECT = '\\{\\}';
  * The constraint of a forced tool call, which beats `response_format`.
  * @throws ServeError `invalid_value` beside a `guided_*` field.
  */
-export function guidedByToolChoice(body: ChatBody, nvext: Nvext): GuidedDecoding | undefined {
+export function guidedByToolChoice(body: CheckedChat, nvext: Nvext): GuidedDecoding | undefined {
   const choice = body.tool_choice;
   if (choice == null || choice === 'auto' || choice === 'none') return undefined;
   for (const field of GUIDED_FIELDS) {

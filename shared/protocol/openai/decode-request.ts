@@ -6,12 +6,12 @@ import {
   type PromptInput,
 } from '../generation/generation-request.ts';
 import { tokensThatFit } from '../generation/generation-sink.ts';
-import type { ChatBody, CompletionsBody } from './chat-schema.ts';
+import type { CheckedChat, CompletionsBody } from './chat-schema.ts';
 import { type DecodeContext, decodeEnvelope, type Mutable } from './decode-context.ts';
 import { agentContextOf, decodeRouting, decodeSession } from './decode-routing.ts';
 import type { Nvext } from './shared-fields.ts';
 
-type Body = ChatBody | CompletionsBody;
+type Body = CheckedChat | CompletionsBody;
 
 /** What the shared part of a request is put together from. */
 export interface RequestParts {
@@ -139,7 +139,7 @@ function decodeExtraArgs(body: Body, nvext: Nvext): Record<string, unknown> | un
     forWorker.speculative_prefill = nvext.agent_hints.speculative_prefill;
   }
   if (nvext.cache_control != null) forWorker.cache_control = { type: 'ephemeral', ...nvext.cache_control };
-  const mediaIo = (body as ChatBody).media_io_kwargs; // unknown on completions
+  const mediaIo = (body as CheckedChat).media_io_kwargs; // unknown on completions
   const hasNvext = Object.keys(forWorker).length > 0;
   if (!hasNvext && mediaIo == null) return undefined;
   return { ...(hasNvext ? { nvext: forWorker } : {}), ...(mediaIo == null ? {} : { media_io_kwargs: mediaIo }) };
@@ -153,7 +153,10 @@ export interface UsageReporting {
   readonly isContinuous: boolean;
 }
 
-export function decodeUsageReporting(body: Body, forcesUsage: boolean): UsageReporting {
+export function decodeUsageReporting(
+  body: Pick<Body, 'stream' | 'stream_options'>,
+  forcesUsage: boolean,
+): UsageReporting {
   const options = body.stream_options;
   const includesUsage = body.stream === true && (forcesUsage || options?.include_usage === true);
   return { includesUsage, isContinuous: includesUsage && options?.continuous_usage_stats === true };

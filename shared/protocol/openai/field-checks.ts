@@ -1,7 +1,7 @@
 import type * as z from 'zod';
 import { assertNever, LIMITS, misspeltName, overLimit, ServeError } from '../../errors/index.ts';
 import { DESERIALIZE_LEAD_IN, type JsonBody } from '../json/json-body.ts';
-import type { ChatBody, CompletionsBody } from './chat-schema.ts';
+import type { ChatBody, CheckedChat, CompletionsBody } from './chat-schema.ts';
 import { findFault, type ShapeFault } from './shape-check.ts';
 import { INTEGER_FIELDS, RANGES, type Range } from './shared-fields.ts';
 
@@ -69,7 +69,7 @@ export interface BoundSettings {
  * @param stopField where the client wrote its stop sequences
  */
 export function checkSharedBounds(
-  body: ChatBody | CompletionsBody,
+  body: ChatBody | CheckedChat | CompletionsBody,
   { stopBytesMax }: BoundSettings,
   stopField = 'stop',
 ): void {

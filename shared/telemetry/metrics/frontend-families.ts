@@ -54,6 +54,12 @@ function requestFamilies(registry: MetricRegistry, buckets: Buckets) {
       'endpoint',
       'key',
     ),
+    leftOut: own.counter(
+      'left_out_total',
+      'Requests of which the model was not told something: hosted tools, parts of the history, parameters, pictures of tools.',
+      'endpoint',
+      'kind',
+    ),
     failures: counter('failures_total', 'Failures by class and reason.', 'class', 'reason'),
     duration: byModel(
       'request_duration_seconds',

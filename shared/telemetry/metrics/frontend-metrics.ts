@@ -107,6 +107,10 @@ export function createFrontendMetrics(options: FrontendMetricsOptions = {}) {
     ignoredKeys(endpoint: string, keys: readonly string[]): void {
       for (const key of keys) families.ignoredKeys.with(endpoint, key).add();
     },
+    /** The model of a request was not told of something in it. @param kinds from a closed list */
+    leftOut(endpoint: string, kinds: readonly string[]): void {
+      for (const kind of kinds) families.leftOut.with(endpoint, kind).add();
+    },
     /** Counts `error` under the class and the reason that belong to it. */
     failed({ code }: ServeError): void {
       const labels = LABELS[code];

@@ -1,7 +1,8 @@
 import { ServeError } from '../../errors/index.ts';
 import { readSpecialTokens, type SpecialTokens } from '../model-info.ts';
 import type { ChatTemplate, ChatTemplateInput } from '../types.ts';
-import { normalizeMessages, normalizeTools, type TemplateShape } from './normalize-messages.ts';
+import { normalizeMessages, normalizeTools, type ReasoningName, type TemplateShape } from './normalize-messages.ts';
+import { hasHistory, plainHistory } from './plain-history.ts';
 import { compileProgram, type TemplateProgram } from './program.ts';
 import { TemplateRuntimeError } from './syntax.ts';
 
@@ -46,8 +47,29 @@ function hasTools(input: ChatTemplateInput): boolean {
   return input.tools !== undefined && input.tools.length > 0;
 }
 
-function render({ program, shape }: Variant, input: ChatTemplateInput, tokens: SpecialTokens): string {
+/** A history that the template is too narrow for is told as text: only what is said anew can make a request fail. */
+function render(variant: Variant, input: ChatTemplateInput, tokens: SpecialTokens): string {
   checkFlags(input);
+  try {
+    return renderAs(variant, input, tokens);
+  } catch (refused) {
+    if (!isRefusal(refused) || !hasHistory(input.messages)) throw refused;
+    let text: string;
+    try {
+      text = renderAs(variant, { ...input, messages: plainHistory(input.messages) }, tokens);
+    } catch {
+      throw refused; // it is not the history
+    }
+    input.onPlain?.();
+    return text;
+  }
+}
+
+function isRefusal(thrown: unknown): boolean {
+  return thrown instanceof ServeError && thrown.cause instanceof TemplateRuntimeError;
+}
+
+function renderAs({ program, shape }: Variant, input: ChatTemplateInput, tokens: SpecialTokens): string {
   const isContinued = input.continueFinalMessage === true;
   const variables: Record<string, unknown> = {
     ...tokens,
@@ -120,14 +142,52 @@ function probeTemplate(program: TemplateProgram, source: string, tokens: Special
   // A template that refuses even one user turn is not judged: it may need variables that only requests bring.
   const isJudged = attempt([shape(user)]) !== undefined;
   const isRefused = (...turns: readonly Turn[]): boolean => isJudged && attempt(turns.map(shape)) === undefined;
+  const calls = callProbe(attempt, shape);
   return {
     isSystemFirstOnly: isRefused(user, assistant, system, user),
     mustAlternate: isRefused(user, user),
     needsContentParts,
     imageText: imageTextOf(source),
-    takesArgumentText: /arguments\s+is\s+string/.test(source),
-    takesReasoning: source.includes('reasoning_content'),
+    takesArgumentText: /arguments\s+is\s+string/.test(source) || takesOnlyText(calls),
+    reasoningNames: reasoningNamesOf(source),
+    joinsThoughts: !calls({ content: MARK, thinking: MARK }) && calls({ thinking: MARK }),
+    hasShortIds: !calls({ id: 'call_template_test' }) && calls({ id: 'test12345' }),
   };
+}
+
+/** Whether a template takes a conversation in which a tool was called in this way. */
+type CallProbe = (call: {
+  readonly arguments?: unknown;
+  readonly id?: string;
+  readonly content?: string;
+  readonly thinking?: string;
+}) => boolean;
+
+function callProbe(
+  attempt: (messages: readonly object[]) => string | undefined,
+  content: (turn: Turn) => object,
+): CallProbe {
+  return ({ arguments: given = {}, id = 'test12345', content: text = '', thinking }) => {
+    const called = { id, type: 'function', function: { name: MARK, arguments: given } };
+    const turn = { ...content({ ...assistant, content: text }), tool_calls: [called] };
+    const result = { ...content({ role: 'tool', content: MARK }), name: MARK, tool_call_id: id };
+    return attempt([content(user), thinking === undefined ? turn : { ...turn, thinking }, result]) !== undefined;
+  };
+}
+
+function takesOnlyText(takes: CallProbe): boolean {
+  return !takes({ arguments: { a: 'b' } }) && takes({ arguments: '{"a": "b"}' });
+}
+
+/** As attributes or members: `message.thinking`, `message['thinking']`, `'thinking' in message`. */
+const REASONING: readonly (readonly [ReasoningName, RegExp])[] = [
+  ['reasoning_content', /reasoning_content/],
+  ['thinking', /(?:message|m|msg|turn)\.thinking\b|['"]thinking['"]\s*(?:\]|in\b)|\.get\(\s*['"]thinking['"]/],
+  ['reasoning', /(?:message|m|msg|turn)\.reasoning\b|['"]reasoning['"]\s*(?:\]|in\b)|\.get\(\s*['"]reasoning['"]/],
+];
+
+function reasoningNamesOf(source: string): readonly ReasoningName[] {
+  return REASONING.flatMap(([name, pattern]) => (pattern.test(source) ? [name] : []));
 }
 
 function asParts(turn: Turn): object {

@@ -1,5 +1,5 @@
 import { TemplateRuntimeError } from './syntax.ts';
-import { type CallArguments, isDictionary, Namespace, typeName } from './values.ts';
+import { type CallArguments, isDictionary, Namespace, typeName, WrittenArguments } from './values.ts';
 
 interface JsonStyle {
   readonly indent: number;
@@ -55,6 +55,7 @@ function write(value: unknown, style: JsonStyle, depth: number): string {
       depth,
     );
   }
+  if (value instanceof WrittenArguments) return value.arguments;
   if (value instanceof Namespace) return write(Object.fromEntries(value.members), style, depth);
   if (!isDictionary(value)) throw new TemplateRuntimeError(`tojson cannot write ${typeName(value)}`);
   const keys = Object.keys(value);

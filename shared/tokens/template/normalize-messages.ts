@@ -1,4 +1,5 @@
-import { asRecord, type UnknownRecord } from '../../records/index.ts';
+import { asRecord, isRecord, type UnknownRecord } from '../../records/index.ts';
+import { WrittenArguments } from './values.ts';
 
 /** What a template was found to need. */
 export interface TemplateShape {
@@ -10,17 +11,24 @@ export interface TemplateShape {
   readonly needsContentParts: boolean;
   /** How an image is written into text, for templates that take text only; undefined = parts stay parts. */
   readonly imageText: ((index: number) => string) | undefined;
-  /** The template tests `arguments is string` itself, so arguments stay as the model wrote them. */
+  /** The template tests `arguments is string` itself, or takes nothing else: arguments stay as the model wrote them. */
   readonly takesArgumentText: boolean;
-  /** The template writes `reasoning_content` itself. */
-  readonly takesReasoning: boolean;
+  /** Under which names the template reads what the model thought; none = it stands before the content. */
+  readonly reasoningNames: readonly ReasoningName[];
+  /** A turn that calls a tool may have content or thoughts, but not both. */
+  readonly joinsThoughts: boolean;
+  /** Ids of calls have exactly nine letters and digits. */
+  readonly hasShortIds: boolean;
 }
+
+/** Names of what a model thought, by the families of templates that read them. */
+export type ReasoningName = 'reasoning_content' | 'thinking' | 'reasoning';
 
 /** Brings messages to what the template takes. The input is left as it is. */
 export function normalizeMessages(messages: readonly UnknownRecord[], shape: TemplateShape): readonly UnknownRecord[] {
   let turns = messages;
   if (shape.isSystemFirstOnly) turns = placeSystemFirst(turns);
-  if (shape.mustAlternate) turns = mergeUserTurns(turns);
+  if (shape.mustAlternate) turns = mergeTurns(turns);
   return turns.map((message) => normalizeMessage(message, shape));
 }
 
@@ -50,14 +58,20 @@ function placeSystemFirst(messages: readonly UnknownRecord[]): readonly UnknownR
   return systems.length === 0 ? rest : [systems.reduce(joinMessages), ...rest];
 }
 
-function mergeUserTurns(messages: readonly UnknownRecord[]): readonly UnknownRecord[] {
+/** The messages with turns of the user, and of the model, that follow each other made one; calls stay in turns of their own. */
+export function mergeTurns(messages: readonly UnknownRecord[]): readonly UnknownRecord[] {
   const merged: UnknownRecord[] = [];
   for (const message of messages) {
     const last = merged.at(-1);
-    if (last?.role === 'user' && message.role === 'user') merged[merged.length - 1] = joinMessages(last, message);
-    else merged.push(message);
+    if (last !== undefined && last.role === message.role && isTalk(last) && isTalk(message)) {
+      merged[merged.length - 1] = joinMessages(last, message);
+    } else merged.push(message);
   }
   return merged;
+}
+
+function isTalk({ role, tool_calls: calls }: UnknownRecord): boolean {
+  return role === 'user' || (role === 'assistant' && calls === undefined);
 }
 
 function joinMessages(first: UnknownRecord, second: UnknownRecord): UnknownRecord {
@@ -74,11 +88,58 @@ function toParts(content: unknown): readonly unknown[] {
 function normalizeMessage(message: UnknownRecord, shape: TemplateShape): UnknownRecord {
   let content = normalizeContent(message.content, shape);
   const { reasoning_content: reasoning, ...rest } = message;
-  const hidesReasoning = !shape.takesReasoning && reasoning !== undefined;
-  if (hidesReasoning && message.role === 'assistant') content = prependReasoning(content, reasoning);
+  const isHidden = reasoning !== undefined && shape.reasoningNames.length === 0;
+  if (isHidden && message.role === 'assistant') content = prependReasoning(content, reasoning);
+  let thoughts = isHidden ? {} : namedThoughts(reasoning, shape);
   const toolCalls = normalizeToolCalls(message, shape);
-  if (content === message.content && toolCalls === undefined && !hidesReasoning) return message;
-  return { ...(hidesReasoning ? rest : message), content, ...toolCalls };
+  if (shape.joinsThoughts && reasoning !== undefined && toolCalls?.tool_calls !== undefined && content !== '') {
+    thoughts = namedThoughts([...segmentsOf(reasoning), contentText(content)], shape);
+    content = '';
+  }
+  const resultId = shape.hasShortIds ? shortIdMember(message) : undefined;
+  if (content === message.content && toolCalls === undefined && reasoning === undefined && resultId === undefined) {
+    return message;
+  }
+  return { ...rest, ...thoughts, content, ...toolCalls, ...resultId };
+}
+
+function segmentsOf(reasoning: unknown): readonly string[] {
+  return (Array.isArray(reasoning) ? reasoning : [reasoning]).filter(
+    (text): text is string => typeof text === 'string',
+  );
+}
+
+function contentText(content: unknown): string {
+  return typeof content === 'string' ? content : toParts(content).map(textOf).join('\n');
+}
+
+/** What the model thought, under each name that the template reads. Texts apart stay apart only where that is known. */
+function namedThoughts(reasoning: unknown, { reasoningNames }: TemplateShape): UnknownRecord {
+  if (reasoning === undefined) return {};
+  const text = Array.isArray(reasoning) ? segmentsOf(reasoning).join('\n') : reasoning;
+  return Object.fromEntries(
+    reasoningNames.map((name) => [name, name === 'reasoning_content' ? reasoning : text] as const),
+  );
+}
+
+/** The id of the call that a message is the result of, as the template takes it. */
+function shortIdMember({ tool_call_id: id }: UnknownRecord): UnknownRecord | undefined {
+  return typeof id === 'string' ? { tool_call_id: shortId(id) } : undefined;
+}
+
+const SHORT_ID = /^[A-Za-z0-9]{9}$/;
+const SHORT_ID_CHARS = 9;
+
+/** Nine letters and digits that stand for an id. */
+function shortId(id: string): string {
+  if (SHORT_ID.test(id)) return id;
+  let [low, high] = [0x811c9dc5, 0x01000193];
+  for (let at = 0; at < id.length; at++) {
+    low = Math.imul(low ^ id.charCodeAt(at), 0x01000193);
+    high = Math.imul(high + id.charCodeAt(at), 0x85ebca6b) ^ (high >>> 13);
+  }
+  const digits = (low >>> 0).toString(36).padStart(7, '0') + (high >>> 0).toString(36).padStart(7, '0');
+  return digits.slice(0, 5) + digits.slice(7, 7 + SHORT_ID_CHARS - 5);
 }
 
 const MEDIA: Readonly<Record<string, string>> = { image_url: 'image', video_url: 'video', audio_url: 'audio' };
@@ -107,10 +168,9 @@ function textOf(part: unknown): string {
 }
 
 function prependReasoning(content: unknown, reasoning: unknown): unknown {
-  const segments = (Array.isArray(reasoning) ? reasoning : [reasoning]).filter(
-    (segment) => typeof segment === 'string',
-  );
-  const text = segments.map((segment) => `<think>${segment}</think>`).join('');
+  const text = segmentsOf(reasoning)
+    .map((segment) => `<think>${segment}</think>`)
+    .join('');
   if (Array.isArray(content)) return text === '' ? content : [{ type: 'text', text }, ...content];
   return typeof content === 'string' ? text + content : content;
 }
@@ -118,26 +178,31 @@ function prependReasoning(content: unknown, reasoning: unknown): unknown {
 /** The members of `message` that change, or undefined. */
 function normalizeToolCalls(message: UnknownRecord, shape: TemplateShape): UnknownRecord | undefined {
   const { tool_calls: calls, function_call: legacy } = message;
-  const hasCalls = Array.isArray(calls) && !shape.takesArgumentText;
+  const changesCalls = !shape.takesArgumentText || shape.hasShortIds;
   const legacyCall = asRecord(legacy);
-  if (!hasCalls && legacyCall === undefined) return undefined;
+  if (!(Array.isArray(calls) && changesCalls) && legacyCall === undefined) return undefined;
   return {
-    ...(hasCalls ? { tool_calls: calls.map(parseCallArguments) } : {}),
+    ...(Array.isArray(calls) && changesCalls ? { tool_calls: calls.map((call) => normalizeCall(call, shape)) } : {}),
     ...(legacyCall === undefined ? {} : { function_call: withParsedArguments(legacyCall) }),
   };
 }
 
-function parseCallArguments(call: unknown): unknown {
+function normalizeCall(call: unknown, shape: TemplateShape): unknown {
   const record = asRecord(call);
   const called = asRecord(record?.function);
-  return record === undefined || called === undefined ? call : { ...record, function: withParsedArguments(called) };
+  if (record === undefined || called === undefined) return call;
+  const named = shape.hasShortIds && typeof record.id === 'string' ? { ...record, id: shortId(record.id) } : record;
+  return { ...named, function: shape.takesArgumentText ? called : withParsedArguments(called) };
 }
 
 function withParsedArguments(called: UnknownRecord): UnknownRecord {
   if (typeof called.arguments !== 'string') return called;
+  const text = called.arguments;
   try {
-    return { ...called, arguments: JSON.parse(called.arguments) as unknown };
+    const value: unknown = JSON.parse(text);
+    if (isRecord(value)) return { ...called, arguments: value };
   } catch {
-    return called; // not JSON: the template gets the text as the model wrote it
+    // told below, as any other text that is no object
   }
+  return { ...called, arguments: text.trim() === '' ? {} : new WrittenArguments(text) };
 }

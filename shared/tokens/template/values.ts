@@ -9,6 +9,18 @@ export class Namespace {
 /** A list that prints with parentheses; in everything else it is a list. */
 export class Tuple extends Array<unknown> {}
 
+/**
+ * Arguments of an earlier call that are no JSON object, because a limit cut them: printed and written as JSON they are what the
+ * model wrote, and to a template that goes through them they are one entry.
+ */
+export class WrittenArguments {
+  readonly arguments: string;
+
+  constructor(text: string) {
+    this.arguments = text;
+  }
+}
+
 /** Arguments of a call inside a template. */
 export interface CallArguments {
   readonly positional: readonly unknown[];
@@ -37,7 +49,7 @@ export function isTrue(value: unknown): boolean {
 export function toText(value: unknown): string {
   if (typeof value === 'string') return value;
   if (value === undefined) return '';
-  return toRepr(value);
+  return value instanceof WrittenArguments ? value.arguments : toRepr(value);
 }
 
 /** Python's `repr`. */

@@ -1,5 +1,5 @@
 import { seededRandom } from '../../../shared/clock/index.ts';
-import type { DecodeContext, OpenAiDecodeSettings } from '../../../shared/protocol/index.ts';
+import { type DecodeContext, LeftOut, type OpenAiDecodeSettings } from '../../../shared/protocol/index.ts';
 import { defaultHttpSettings } from '../../support/http-settings.ts';
 
 /** A decode context with these headers and settings; warnings are collected. */
@@ -12,6 +12,7 @@ export function contextWith(
     headers: { headerNames: () => Object.keys(headers), header: (name) => headers[name] },
     settings: { ...defaultHttpSettings.decode, ...settings },
     random: seededRandom(1),
+    leftOut: new LeftOut(),
     warn: (message) => void warnings.push(message),
     warnings,
   };

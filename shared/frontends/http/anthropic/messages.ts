@@ -22,7 +22,7 @@ import { ChatBodyReader } from '../openai/chat-body-reader.ts';
 import { RunningUsage } from '../openai/running-usage.ts';
 import { namesOf, type WireNames } from '../openai/wire.ts';
 import type { BodyRoute } from '../route.ts';
-import { type Inference, readJson, serveInference } from '../serve-inference.ts';
+import { type Inference, readJson, serveInference, tellLeftOut } from '../serve-inference.ts';
 import { WholeSink } from '../sinks/dialect-sink.ts';
 import { sendJson, sendObject } from '../sinks/send.ts';
 import { MessageStream } from './message-stream.ts';
@@ -46,7 +46,9 @@ const serveMessages = serveInference({
   parse: parseMessagesBody,
   start: (inference, body, { meter, primaryName }) => {
     const { deps } = inference;
-    const request = decodeMessages(body, decodeContext(inference), decodeOptions(deps, body.model));
+    const context = decodeContext(inference);
+    const request = decodeMessages(body, context, decodeOptions(deps, body.model));
+    tellLeftOut(inference, 'anthropic_messages', context.leftOut);
     deps.metrics.ignoredKeys('anthropic_messages', ignoredKeyLabels(body, MESSAGES_KEYS));
     inference.identify(request);
     requireChatModel(inference, body.model);

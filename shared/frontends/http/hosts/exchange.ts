@@ -38,6 +38,8 @@ export interface HostExchange {
 export interface HttpExchange extends Omit<HostExchange, 'headerLines'>, BookedExchange {
   readonly sink: FrameSink;
   readonly deadline?: AbortSignal;
+  /** Headers of the response, whatever becomes of it. */
+  announce(headers: Readonly<Record<string, string>>): void;
   /** As `sink.head`, with the headers that every response carries. */
   head(status: number, headers: Readonly<Record<string, string>>): void;
 }

@@ -1,7 +1,7 @@
 import { chatBody, decodeChat, type FinishReason, parseChatBody, type TokenLogprob } from '../../../protocol/index.ts';
 import { decodeContext, requireServed } from '../../inference/dialect.ts';
 import type { BodyRoute } from '../route.ts';
-import { serveInference } from '../serve-inference.ts';
+import { serveInference, tellLeftOut } from '../serve-inference.ts';
 import { chatLogprobs, type SaidCall, wholeChatLogprobs } from './choices.ts';
 import { DispatchEvents } from './dispatch-events.ts';
 import { generateAnswer } from './text-answer.ts';
@@ -14,7 +14,9 @@ const serveChat = serveInference({
   isOffWithoutModel: true,
   parse: parseChatBody,
   start: (inference, body, model) => {
-    const { request, ...reporting } = decodeChat(body, decodeContext(inference));
+    const context = decodeContext(inference);
+    const { request, ...reporting } = decodeChat(body, context);
+    tellLeftOut(inference, 'chat_completions', context.leftOut);
     inference.identify(request);
     requireServed(inference, body.model, 'chat_completions');
     const prompts = { id: request.id, requests: [request], choicesPerPrompt: body.n ?? 1 };

@@ -1,7 +1,7 @@
 import { ServeError } from '../../../errors/index.ts';
 import { BYTES_PER_TOKEN, type ChatMessage, type GenerationRequest } from '../../generation/generation-request.ts';
 import type { JsonBody } from '../../json/json-body.ts';
-import type { ChatBody } from '../chat-schema.ts';
+import type { CheckedChat } from '../chat-schema.ts';
 import { decodeChatRequest } from '../decode-chat.ts';
 import type { DecodeContext, Mutable } from '../decode-context.ts';
 import { checkModel, checkRange, invalidValue, requireShape } from '../field-checks.ts';
@@ -46,8 +46,6 @@ export interface DecodedResponses {
   readonly callShapes: ReadonlyMap<string, CallShape>;
   /** The answer's text is a summary that takes the place of the conversation. */
   readonly compacts: boolean;
-  /** Types of hosted tools that were dropped. */
-  readonly droppedTools: readonly string[];
   /** Reasoning is shown as a summary too (`reasoning.summary`). */
   readonly showsSummary: boolean;
 }
@@ -101,6 +99,7 @@ export function decodeResponses(
   const items = [...source.earlier, ...source.own];
   const ownFrom = source.earlier.length;
   const tools = decodeTools(body, items, ownFrom);
+  for (const type of tools.dropped) context.leftOut.note('tool', type);
   const compacts = hasCompactionTrigger(items, ownFrom);
   const chat = toChatBody(body, itemsToMessages(body.instructions, items, ownFrom), tools);
   if (compacts) {
@@ -114,7 +113,6 @@ export function decodeResponses(
     echo: echoOf(body, tools, source.isStored),
     callShapes: tools.shapes,
     compacts,
-    droppedTools: tools.dropped,
     showsSummary: body.reasoning?.summary != null,
   };
 }
@@ -132,12 +130,12 @@ function hasCompactionTrigger(items: readonly InputItem[], ownFrom: number): boo
 }
 
 /** The chat body that means the same; workers that take bodies untouched get this one. */
-function toChatBody(body: ResponsesBody, messages: readonly ChatMessage[], tools: DecodedTools): Mutable<ChatBody> {
+function toChatBody(body: ResponsesBody, messages: readonly ChatMessage[], tools: DecodedTools): Mutable<CheckedChat> {
   const logprobs = wantedLogprobs(body);
   const format = chatFormat(body);
   return {
     model: body.model ?? '',
-    messages: messages as ChatBody['messages'], // the schema describes them role by role
+    messages,
     ...(body.stream == null ? {} : { stream: body.stream }),
     ...(body.stream === true ? { stream_options: { include_usage: true } } : {}),
     ...(body.temperature == null ? {} : { temperature: body.temperature }),
@@ -152,7 +150,7 @@ function toChatBody(body: ResponsesBody, messages: readonly ChatMessage[], tools
   };
 }
 
-function chatFormat({ text }: ResponsesBody): ChatBody['response_format'] {
+function chatFormat({ text }: ResponsesBody): CheckedChat['response_format'] {
   const format = text?.format;
   if (format == null || format.type === 'text') return undefined;
   if (format.type === 'json_object') return { type: 'json_object' };

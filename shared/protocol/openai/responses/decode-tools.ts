@@ -1,11 +1,13 @@
 import { assertNever, LIMITS, overLimit, ServeError } from '../../../errors/index.ts';
-import { checkTool } from '../chat-checks.ts';
-import type { ChatBody } from '../chat-schema.ts';
+import type { ToolDefinition } from '../../generation/generation-request.ts';
+import type { FunctionChoice } from '../chat-schema.ts';
+import { checkTool, hostedChoice } from '../chat-tools.ts';
+import { customFunction } from '../custom-tools.ts';
 import { invalidValue } from '../field-checks.ts';
 import type { ResponsesBody, ResponsesTool } from './body-schema.ts';
 import type { CallKind, InputItem } from './items.ts';
 
-type ChatToolChoice = NonNullable<ChatBody['tool_choice']>;
+type ChatToolChoice = FunctionChoice;
 
 /** The tools of a request as the model is told of them. */
 export interface DecodedTools {
@@ -69,7 +71,7 @@ function decodeChoice(
       return { chatTools: allowed, chatChoice: choice.mode ?? 'auto', echoChoice: choice };
     }
     case 'hosted':
-      return { chatTools, chatChoice: 'auto', echoChoice: 'auto' };
+      throw hostedChoice(choice.type);
     default:
       return assertNever(kind);
   }
@@ -118,7 +120,7 @@ function textOf(value: unknown): string | undefined {
   return typeof value === 'string' ? value : undefined;
 }
 
-type ChatTool = NonNullable<ChatBody['tools']>[number];
+type ChatTool = ToolDefinition;
 
 /** How a call of a function of the chat stands in the answer. */
 export interface CallShape {
@@ -187,7 +189,7 @@ class ToolList {
       const chatName = chatToolName(namespace, name);
       checkTool({ ...tool, name: chatName, parameters: tool.parameters }, at, param);
       const isCustom = tool.type === 'custom';
-      const chat = isCustom ? customTool(tool, chatName) : functionTool(tool, chatName);
+      const chat = isCustom ? customFunction(tool, chatName) : functionTool(tool, chatName);
       const kind = isCustom ? 'custom_tool_call' : 'function_call';
       this.#byName.set(chatName, { chat, shape: { kind, name, namespace } });
       return true;
@@ -222,23 +224,4 @@ function functionTool(tool: ResponsesTool, name: string): ChatTool {
       ...(tool.strict == null ? {} : { strict: tool.strict }),
     },
   };
-}
-
-/** Chat templates know functions only: the tool's text becomes the one argument of a function. */
-function customTool(tool: ResponsesTool, name: string): ChatTool {
-  const lines = [tool.description ?? '', describeFormat(tool.format)].filter((line) => line !== '');
-  return {
-    type: 'function',
-    function: {
-      name,
-      ...(lines.length === 0 ? {} : { description: lines.join('\n\n') }),
-      parameters: { type: 'object', properties: { input: { type: 'string' } }, required: ['input'] },
-    },
-  };
-}
-
-/** No engine holds one argument to a grammar, so that the model is told of it. */
-function describeFormat(format: ResponsesTool['format']): string {
-  if (format?.type !== 'grammar') return '';
-  return `\`input\` must match this ${String(format.syntax)} grammar:\n${String(format.definition)}`;
 }

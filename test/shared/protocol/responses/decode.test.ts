@@ -9,6 +9,7 @@ import {
   estimateInputTokens,
   type GenerationRequest,
   itemIdOf,
+  LeftOut,
   parseJsonBody,
   parseResponsesBody,
   responseIdOf,
@@ -17,19 +18,22 @@ import {
 } from '../../../../shared/protocol/index.ts';
 import { defaultHttpSettings } from '../../../support/http-settings.ts';
 
-const CONTEXT = {
+const contextOf = () => ({
   headers: { headerNames: () => [], header: () => undefined },
   settings: defaultHttpSettings.decode,
   random: seededRandom(1),
+  leftOut: new LeftOut(),
   warn: () => {},
-};
+});
 
 const jsonOf = (body: object) => parseJsonBody(Buffer.from(JSON.stringify(body)));
 
-function decode(fields: object): DecodedResponses {
+function decode(fields: object): DecodedResponses & { readonly dropped: readonly string[] } {
   const { body, items } = parseResponsesBody(jsonOf({ model: 'm', input: 'hi', ...fields }));
   checkResponsesBody(body);
-  return decodeResponses(body, { earlier: [], own: items, isStored: true }, CONTEXT);
+  const context = contextOf();
+  const decoded = decodeResponses(body, { earlier: [], own: items, isStored: true }, context);
+  return { ...decoded, dropped: context.leftOut.names('tool') };
 }
 
 function chatOf({ request }: DecodedResponses): Extract<GenerationRequest['prompt'], { kind: 'chat' }> {
@@ -179,14 +183,13 @@ describe('tools', () => {
       },
     ]);
     expect(decoded.callShapes.get('c')?.kind).toBe('custom_tool_call');
-    expect(decoded.droppedTools).toEqual(['mcp']);
+    expect(decoded.dropped).toEqual(['mcp']);
     expect(decoded.echo.tools).toHaveLength(2);
   });
 
   it.each([
     ['none', 'none', 'none'],
     [{ type: 'function', name: 'f' }, { name: 'f' }, { type: 'function', name: 'f' }],
-    [{ type: 'web_search' }, 'auto', 'auto'],
   ])('are chosen as %j says', (choice, chatChoice, echo) => {
     const decoded = decode({ tools: [FUNCTION], tool_choice: choice });
     expect(chatOf(decoded).toolChoice).toEqual(chatChoice);
@@ -327,7 +330,7 @@ describe('what codex says in items', () => {
     const decoded = decode({ input, tools: [search, { type: 'tool_search' }] });
     expect(namesOf(decoded)).toEqual(['tool_search', 'space__g', 'space__c']);
     expect(decoded.callShapes.get('tool_search')?.kind).toBe('tool_search_call');
-    expect(decoded.droppedTools).toEqual(['tool_search']); // one that a server would have to carry out
+    expect(decoded.dropped).toEqual(['tool_search']); // one that a server would have to carry out
     expect(chatOf(decoded).messages.slice(1)).toEqual([
       {
         role: 'assistant',

@@ -95,7 +95,8 @@ describe('chat template, order of roles', () => {
   });
 
   it('answers 400 with the words of a template that refuses', () => {
-    const error = refusal(() => render(ALTERNATING, [assistant('a'), assistant('b')]));
+    const picky = `{% if messages[-1].content == 'no' %}{{ raise_exception('alternate') }}{% endif %}${SHOW}`;
+    const error = refusal(() => render(picky, [user('a'), assistant('b'), user('no')]));
     expect(error.code).toBe('invalid_value');
     expect(error.param).toBe('messages');
     expect(error.message).toContain('alternate');

@@ -205,11 +205,9 @@ export class ObjectOutlet implements ResponseOutlet {
   readonly isBegun = false;
   readonly needsItem = true;
   readonly #inference: Inference;
-  readonly #headers: Readonly<Record<string, string>>;
 
-  constructor(inference: Inference, headers: Readonly<Record<string, string>>) {
+  constructor(inference: Inference) {
     this.#inference = inference;
-    this.#headers = headers;
   }
 
   begin(): void {
@@ -221,7 +219,7 @@ export class ObjectOutlet implements ResponseOutlet {
   }
 
   finish(_event: FinalEvent, body: object, nvext: Iterable<string>): Promise<void> | undefined {
-    return sendObject(this.#inference, body, nvext, this.#headers);
+    return sendObject(this.#inference, body, nvext);
   }
 
   refuse(error: ServeError): number {
@@ -239,8 +237,8 @@ export class StreamOutlet implements ResponseOutlet {
   readonly needsItem = false;
   readonly #out: SseStream;
 
-  constructor(inference: Inference, headers: Readonly<Record<string, string>>, showsSummary: boolean) {
-    const out = new SseStream(inference, headers);
+  constructor(inference: Inference, showsSummary: boolean) {
+    const out = new SseStream(inference);
     this.#out = out;
     this.observer = new ItemEvents((frame, isKnownAscii) => out.write(frame, isKnownAscii), showsSummary);
   }

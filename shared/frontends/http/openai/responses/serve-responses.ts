@@ -23,7 +23,7 @@ import { CHOSEN_ID, idIsTaken } from '../../../inference/inference-books.ts';
 import type { HttpAppDeps } from '../../deps.ts';
 import type { HttpExchange } from '../../hosts/exchange.ts';
 import type { BodyRoute } from '../../route.ts';
-import { type Inference, readJson, serveInference } from '../../serve-inference.ts';
+import { type Inference, readJson, serveInference, tellLeftOut } from '../../serve-inference.ts';
 import { sendJson } from '../../sinks/send.ts';
 import { namesOf } from '../wire.ts';
 import { responseUsage } from './bodies.ts';
@@ -45,20 +45,19 @@ const serveResponses = serveInference({
     requireServed(inference, parsed.model, 'responses');
     const items = await gatherItems(deps, exchange, parsed);
     const stores = isStored(deps, parsed.body);
-    const decoded = decodeResponses(parsed.body, { ...items, isStored: stores }, decodeContext(inference));
-    const { request, droppedTools, showsSummary } = decoded;
+    const context = decodeContext(inference);
+    const decoded = decodeResponses(parsed.body, { ...items, isStored: stores }, context);
+    tellLeftOut(inference, 'responses', context.leftOut);
+    const { request, showsSummary } = decoded;
     const id = responseIdOf(request.id);
     await requireUnstored(inference, id);
     inference.identify(request);
-    const headers = warningHeader(droppedTools);
     const sink = new ResponseSink({
       inference,
       decoded,
       names: namesOf(inference, request.stream, id, model),
       storedId: id,
-      outlet: request.stream
-        ? new StreamOutlet(inference, headers, showsSummary)
-        : new ObjectOutlet(inference, headers),
+      outlet: request.stream ? new StreamOutlet(inference, showsSummary) : new ObjectOutlet(inference),
       kept: stores ? { id, owner, items: [...items.earlier, ...items.own] } : undefined,
     });
     generate(inference, request, sink, { meter, isWritten: false }); // what is stored is kept whole
@@ -96,13 +95,6 @@ export const inputTokens: BodyRoute = {
   },
 };
 
-/** Tells which tools the model was not told of. */
-function warningHeader(dropped: readonly string[]): Readonly<Record<string, string>> {
-  if (dropped.length === 0) return {};
-  const names = dropped.map((type) => type.replaceAll(/[^\w.-]/g, '?')).join(', ');
-  return { warning: `299 - "hosted tools are not supported and were dropped: ${names}"` };
-}
-
 /**
  * `POST /v1/responses/compact`: lets the model sum the conversation up, and sends what takes its place: what the user
  * said, and the summary as one item.
@@ -124,7 +116,9 @@ const serveCompact = serveInference({
     if (parsed.items.length === 0 && parsed.body.previous_response_id == null) throw nothingToCompact();
     const { earlier, own } = await gatherItems(deps, exchange, parsed);
     const source = { earlier, own: [...own, COMPACTION_TRIGGER], isStored: false };
-    const decoded = decodeResponses({ ...parsed.body, model }, source, decodeContext(inference));
+    const context = decodeContext(inference);
+    const decoded = decodeResponses({ ...parsed.body, model }, source, context);
+    tellLeftOut(inference, 'responses', context.leftOut);
     inference.identify(decoded.request);
     const sink = compaction(inference, decoded, primaryName, [...earlier, ...own].filter(isUserMessage));
     generate(inference, decoded.request, sink, { meter, isWritten: false });
@@ -154,7 +148,7 @@ function compaction(
     decoded,
     names: { id, created, model },
     storedId: id,
-    outlet: new ObjectOutlet(inference, {}),
+    outlet: new ObjectOutlet(inference),
     kept: undefined,
     compose: ({ output, usage }) => ({
       id,

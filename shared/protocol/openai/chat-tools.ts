@@ -1,0 +1,171 @@
+import { LIMITS, overLimit, ServeError } from '../../errors/index.ts';
+import { isRecord } from '../../records/index.ts';
+import type { ToolDefinition } from '../generation/generation-request.ts';
+import type { LeftOut } from '../generation/left-out.ts';
+import type { ChatBody, FunctionChoice } from './chat-schema.ts';
+import { customFunction } from './custom-tools.ts';
+import { invalidValue } from './field-checks.ts';
+
+/** The tools of a chat as its model is told of them. */
+export interface ChatTools {
+  /** Undefined where there are none. */
+  readonly tools: readonly ToolDefinition[] | undefined;
+  readonly choice: FunctionChoice | undefined;
+  /** Names of those whose calls are told as calls of custom tools. */
+  readonly custom: ReadonlySet<string>;
+}
+
+type GivenTool = NonNullable<ChatBody['tools']>[number];
+type GivenChoice = Exclude<NonNullable<ChatBody['tool_choice']>, string>;
+
+/**
+ * Reads `tools` and `tool_choice`. Functions and custom tools are served; those that only another server could run are left out.
+ * @throws ServeError `invalid_value`, `missing_required_parameter`
+ */
+export function readChatTools({ tools: given, tool_choice: choice }: ChatBody, leftOut: LeftOut): ChatTools {
+  if (given != null) checkNumber(given);
+  const custom = new Set<string>();
+  const dropped = new Set<string>();
+  const tools = (given ?? []).flatMap((tool, at): readonly ToolDefinition[] => {
+    const served = readTool(tool, at, custom);
+    if (served !== undefined) return [served];
+    dropped.add(tool.type);
+    leftOut.note('tool', tool.type);
+    return [];
+  });
+  const allowed = readChoice(choice, tools, dropped);
+  const shown = allowed.tools.length === 0 ? undefined : allowed.tools;
+  return {
+    tools: shown,
+    choice: shown === undefined && allowed.choice !== 'required' ? undefined : allowed.choice,
+    custom,
+  };
+}
+
+function checkNumber(tools: readonly GivenTool[]): void {
+  if (tools.length === 0) {
+    throw invalidValue('tools array cannot be empty; omit the field entirely to disable tool use', 'tools');
+  }
+  if (tools.length <= LIMITS.tools.max) return;
+  const message = `tools array cannot hold more than ${LIMITS.tools.max} entries, got ${tools.length}`;
+  throw overLimit('tools', message, { param: 'tools' });
+}
+
+function readTool(tool: GivenTool, at: number, custom: Set<string>): ToolDefinition | undefined {
+  if (tool.type === 'function') {
+    const called = tool.function;
+    if (called === undefined) throw missing(`tools[${at}].function`);
+    checkTool(called, at, `tools[${at}].function`);
+    return tool as ToolDefinition; // its function was just looked at
+  }
+  if (tool.type !== 'custom') return undefined;
+  if (tool.custom === undefined) throw missing(`tools[${at}].custom`);
+  const { name } = tool.custom;
+  checkTool({ name }, at, `tools[${at}].custom`);
+  custom.add(name);
+  return customFunction(tool.custom, name);
+}
+
+function missing(param: string): ServeError {
+  return new ServeError('missing_required_parameter', `missing field \`${param}\``, { param });
+}
+
+interface ReadChoice {
+  /** Those that may be called. */
+  readonly tools: readonly ToolDefinition[];
+  readonly choice: FunctionChoice | undefined;
+}
+
+function readChoice(
+  choice: ChatBody['tool_choice'],
+  tools: readonly ToolDefinition[],
+  dropped: ReadonlySet<string>,
+): ReadChoice {
+  if (choice === 'required') requireSome(tools, dropped);
+  if (choice == null || typeof choice === 'string') return { tools, choice: choice ?? undefined };
+  if (choice.type === 'allowed_tools') return allowedTools(choice, tools, dropped);
+  if (choice.type !== 'function' && choice.type !== 'custom') throw hostedChoice(choice.type);
+  const name = choice[choice.type]?.name;
+  if (name === undefined) throw missing(`tool_choice.${choice.type}.name`);
+  if (tools.some((tool) => tool.function.name === name)) {
+    return { tools, choice: { type: 'function', function: { name } } };
+  }
+  throw invalidValue(`tool named "${name}" in tool_choice is not present in tools`, 'tool_choice');
+}
+
+function requireSome(tools: readonly ToolDefinition[], dropped: ReadonlySet<string>): void {
+  if (tools.length > 0) return;
+  const [hosted] = dropped;
+  if (hosted !== undefined) throw hostedChoice(hosted);
+  throw invalidValue('tool_choice is "required" but tools is empty', 'tool_choice');
+}
+
+function allowedTools(
+  { allowed_tools: allowed }: GivenChoice,
+  tools: readonly ToolDefinition[],
+  dropped: ReadonlySet<string>,
+): ReadChoice {
+  if (allowed === undefined) throw missing('tool_choice.allowed_tools');
+  const names = new Set(
+    allowed.tools.map(({ function: called, custom }) =>
+      isRecord(called) ? called.name : isRecord(custom) ? custom.name : undefined,
+    ),
+  );
+  const shown = tools.filter((tool) => names.has(tool.function.name));
+  if (allowed.mode === 'required') requireSome(shown, dropped);
+  return { tools: shown, choice: allowed.mode };
+}
+
+/** A tool that nobody runs cannot be made to be called. */
+export function hostedChoice(type: string): ServeError {
+  const message = `tool_choice asks for the hosted tool "${type.slice(0, 100)}", which is not supported: allowed are functions and custom tools`;
+  return invalidValue(message, 'tool_choice');
+}
+
+const FUNCTION_NAME = /^[A-Za-z0-9_-]+$/;
+
+interface NamedFunction {
+  readonly name: string;
+  readonly parameters?: unknown;
+  readonly strict?: boolean | null | undefined;
+}
+
+/** The name and the schema of the tool number `at`, which stands at `param` of the body. */
+export function checkTool(tool: NamedFunction, at: number, param: string): void {
+  if (tool.name === '') throw invalidValue(`Function name at index ${at} cannot be empty`, `${param}.name`);
+  if (!FUNCTION_NAME.test(tool.name)) {
+    throw invalidValue(
+      `Function at index ${at} has an invalid name: "${tool.name}". ` +
+        'Only a-z, A-Z, 0-9, underscores, and dashes are allowed.',
+      `${param}.name`,
+    );
+  }
+  if (tool.strict !== true) return;
+  const offender = findOpenObject(tool.parameters, '#');
+  if (offender !== undefined) {
+    throw invalidValue(
+      `Invalid schema for function '${tool.name}': In context=${offender}, ` +
+        'object schemas require additionalProperties: false',
+      `${param}.parameters`,
+    );
+  }
+}
+
+/** Where in a JSON schema an object allows properties it does not name; undefined = nowhere. */
+function findOpenObject(schema: unknown, context: string): string | undefined {
+  if (Array.isArray(schema)) {
+    for (let at = 0; at < schema.length; at++) {
+      const offender = findOpenObject(schema[at], `${context}/${at}`);
+      if (offender !== undefined) return offender;
+    }
+    return undefined;
+  }
+  if (typeof schema !== 'object' || schema === null) return undefined;
+  const record = schema as Readonly<Record<string, unknown>>;
+  if (record.type === 'object' && record.additionalProperties !== false) return context;
+  for (const [key, nested] of Object.entries(record)) {
+    const offender = findOpenObject(nested, `${context}/${key}`);
+    if (offender !== undefined) return offender;
+  }
+  return undefined;
+}

@@ -1,0 +1,241 @@
+import { isRecord } from '../../records/index.ts';
+import type { ChatMessage } from '../generation/generation-request.ts';
+import type { LeftOut } from '../generation/left-out.ts';
+import { argumentsText } from './call-arguments.ts';
+import { fileText } from './file-parts.ts';
+import { kindOfPart, mediaPart, type Part, textOfPart, toldAsText } from './history-parts.ts';
+
+type Message = Readonly<Record<string, unknown>>;
+
+/** A call of an earlier turn. */
+export interface HistoryCall {
+  /** What its result calls it: the id as it was given, or the name of a function that was called in the old way. */
+  readonly given: string | undefined;
+  readonly id: string;
+  readonly name: string;
+  /** JSON of an object, or whatever the model wrote. */
+  readonly arguments: string;
+  /** What else its server wrote beside it, and wants back: signatures. */
+  readonly extra: Part;
+}
+
+/** One turn of the model, whatever wrote it down. */
+export interface AssistantTurn {
+  readonly kind: 'assistant';
+  /** Without its calls. */
+  readonly message: ChatMessage;
+  readonly calls: readonly HistoryCall[];
+}
+
+/** What came of a call. */
+export interface ResultTurn {
+  readonly kind: 'result';
+  /** As `HistoryCall.given`. */
+  readonly given: string | undefined;
+  readonly message: ChatMessage;
+  /** Pictures, videos and sounds, which no role but the user's has a place for. */
+  readonly media: readonly Part[];
+}
+
+/** How a call in the old way is told from one by its id. */
+const LEGACY = 'function:';
+
+/**
+ * A turn of the model as chats have it today. Nothing is refused: what it wrote under other names (thoughts, calls in older
+ * shapes, refusals) comes to its place, and what says nothing to a model is left out.
+ * @param at index of the message, which calls without an id are named after
+ */
+export function readAssistant(message: Message, at: number, leftOut: LeftOut): AssistantTurn {
+  const { content: said, refusal, audio, annotations: _notes, tool_calls, function_call, ...rest } = message;
+  const {
+    reasoning_content: _rc,
+    reasoning: _r,
+    thinking: _t,
+    reasoning_details: _d,
+    thinking_blocks: _b,
+    ...kept
+  } = rest;
+  const read = readContent(said, leftOut);
+  const reasoning = reasoningOf(message, read.thoughts);
+  const calls = [...callsOf(tool_calls, at, leftOut), ...legacyCall(function_call, at), ...callsIn(read.calls, at)];
+  let { content } = read;
+  if (content === '' && typeof refusal === 'string') content = refusal;
+  if (audio !== undefined && audio !== null) {
+    const transcript = isRecord(audio) ? audio.transcript : undefined;
+    if (content === '' && typeof transcript === 'string') content = transcript;
+    else leftOut.note('history', 'audio');
+  }
+  return {
+    kind: 'assistant',
+    message: {
+      ...kept,
+      role: 'assistant',
+      content: content === '' && calls.length > 0 ? null : content, // calls alone: null, as templates expect it
+      ...(reasoning === undefined ? {} : { reasoning_content: reasoning }),
+    } as ChatMessage,
+    calls,
+  };
+}
+
+interface ReadContent {
+  readonly content: string | readonly Part[];
+  /** Thoughts that stood among the parts. */
+  readonly thoughts: string;
+  /** Calls that stood among the parts. */
+  readonly calls: readonly Part[];
+}
+
+function readContent(said: unknown, leftOut: LeftOut): ReadContent {
+  const only = (content: string): ReadContent => ({ content, thoughts: '', calls: [] });
+  if (typeof said === 'string') return only(said);
+  if (said === undefined || said === null) return only('');
+  if (!Array.isArray(said) && !isRecord(said)) return only(String(said));
+  const parts = Array.isArray(said) ? said : [said];
+  const texts: Part[] = [];
+  const calls: Part[] = [];
+  let thoughts = '';
+  for (const part of parts) {
+    const text = textOfPart(part);
+    if (text !== undefined) texts.push(isTextPart(part) ? part : { type: 'text', text });
+    else if (!isRecord(part)) leftOut.note('history', 'part');
+    else if (part.type === 'thinking' || part.type === 'reasoning') thoughts += thoughtOf(part);
+    else if (part.type === 'tool_use' || part.type === 'tool-call') calls.push(part);
+    else leftOut.note('history', kindOfPart(part));
+  }
+  return { content: texts.length === 0 ? '' : texts, thoughts, calls };
+}
+
+function isTextPart(part: unknown): part is Part {
+  return isRecord(part) && part.type === 'text';
+}
+
+function thoughtOf({ thinking, text, content, summary }: Part): string {
+  for (const said of [thinking, text, content, summary]) {
+    if (typeof said === 'string') return said;
+    if (Array.isArray(said)) return said.map((part) => textOfPart(part) ?? '').join('');
+  }
+  return '';
+}
+
+/** What the model thought, under any of the names that servers have for it; texts apart stay apart. */
+function reasoningOf(message: Message, thoughts: string): string | readonly string[] | undefined {
+  const { reasoning_content: first, reasoning, thinking, reasoning_details, thinking_blocks } = message;
+  for (const said of [first, reasoning, thinking]) {
+    if (typeof said === 'string' && said !== '') return said;
+    if (!Array.isArray(said)) continue;
+    const texts = said.filter((text): text is string => typeof text === 'string' && text !== '');
+    if (texts.length > 0) return texts;
+  }
+  for (const blocks of [reasoning_details, thinking_blocks]) {
+    if (!Array.isArray(blocks)) continue;
+    const text = blocks.map((block) => (isRecord(block) ? thoughtOf(block) : '')).join('');
+    if (text !== '') return text;
+  }
+  return thoughts === '' ? undefined : thoughts;
+}
+
+function callsOf(given: unknown, at: number, leftOut: LeftOut): readonly HistoryCall[] {
+  if (given === undefined || given === null) return [];
+  const list = Array.isArray(given) ? given : [given];
+  return list.flatMap((call, index) => {
+    if (isRecord(call)) return [readCall(call, at, index)];
+    leftOut.note('history', 'tool_calls');
+    return [];
+  });
+}
+
+/** A call in any of the shapes in which servers write it: of a function, of a custom tool, or flat. */
+function readCall(call: Part, at: number, index: number): HistoryCall {
+  const { id: given, type: _type, index: _index, function: _function, custom: _custom, ...rest } = call;
+  const id = typeof given === 'number' ? String(given) : given;
+  const custom = isRecord(call.custom) ? call.custom : undefined;
+  const called = isRecord(call.function) ? call.function : (custom ?? call);
+  const written =
+    custom === undefined ? (called.arguments ?? called.input ?? called.args) : { input: custom.input ?? '' };
+  return {
+    given: typeof id === 'string' && id !== '' ? id : undefined,
+    id: typeof id === 'string' && id !== '' ? id : `call_${at}_${index}`,
+    name: nameOf(called.name),
+    arguments: argumentsText(written),
+    extra: called === call ? NOTHING : rest,
+  };
+}
+
+const NOTHING: Part = Object.freeze({});
+
+function callsIn(parts: readonly Part[], at: number): readonly HistoryCall[] {
+  return parts.map((part, index) =>
+    readCall(
+      { id: part.id ?? part.toolCallId, name: part.name ?? part.toolName, input: part.input ?? part.args },
+      at,
+      index,
+    ),
+  );
+}
+
+function legacyCall(called: unknown, at: number): readonly HistoryCall[] {
+  if (!isRecord(called)) return [];
+  const name = nameOf(called.name);
+  return [
+    { given: LEGACY + name, id: `call_${at}_0`, name, arguments: argumentsText(called.arguments), extra: NOTHING },
+  ];
+}
+
+function nameOf(name: unknown): string {
+  return typeof name === 'string' && name !== '' ? name : 'unknown';
+}
+
+/** What a tool returned: its text, and apart from it what can be seen or heard. */
+export function readResult(message: Message, leftOut: LeftOut): ResultTurn {
+  const { role, content, tool_call_id: id, ...rest } = message;
+  const parts = Array.isArray(content) ? content : [content];
+  const media: Part[] = [];
+  const texts: string[] = [];
+  for (const part of parts) {
+    const medium = mediaPart(part);
+    if (medium === undefined) texts.push(toldAsText(part, leftOut));
+    else media.push(medium);
+  }
+  const isPlain = Array.isArray(content) && media.length === 0 && content.every(isTextPart);
+  return {
+    kind: 'result',
+    given: role === 'function' ? LEGACY + nameOf(message.name) : typeof id === 'string' && id !== '' ? id : undefined,
+    message: {
+      ...rest,
+      role: 'tool',
+      content: isPlain ? (content as readonly Part[]) : texts.join('\n'),
+      ...(typeof id === 'string' ? { tool_call_id: id } : {}),
+    },
+    media,
+  };
+}
+
+/** What the user said before the model's last turn, or in it: files become their text, and parts of no chat what they say. */
+export function readUser(message: Message, leftOut: LeftOut): ChatMessage {
+  const { content } = message;
+  if (typeof content === 'string') return message as unknown as ChatMessage;
+  const parts = Array.isArray(content) ? content : [content];
+  if (Array.isArray(content) && parts.every(isChatPart)) return message as unknown as ChatMessage;
+  const read = parts.flatMap((part): readonly Part[] => {
+    if (isChatPart(part)) return [part];
+    const medium = mediaPart(part);
+    if (medium !== undefined) return [medium];
+    const text = part === undefined || part === null ? '' : userText(part, leftOut);
+    return text === '' ? [] : [{ type: 'text', text }];
+  });
+  return { ...message, role: 'user', content: read.length === 0 ? '' : read };
+}
+
+function userText(part: unknown, leftOut: LeftOut): string {
+  if (isRecord(part) && part.type === 'file') {
+    const read = fileText(part);
+    if (read.kind === 'text') return read.text;
+  }
+  return toldAsText(part, leftOut);
+}
+
+/** A part that templates and workers know as it is. */
+function isChatPart(part: unknown): part is Part {
+  if (!isRecord(part)) return false;
+  return part.type === 'text' ? typeof part.text === 'string' : mediaPart(part) === part;
+}
