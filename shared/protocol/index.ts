@@ -135,6 +135,7 @@ export {
   type InputItem,
   itemIdOf,
   type OutputKind,
+  readItem,
   responseIdOf,
   responseIdOfItem,
   storedIdOf,

@@ -1,13 +1,15 @@
 import { ServeError } from '../../errors/index.ts';
 import { isRecord } from '../../records/index.ts';
 import type { ChatMessage, GenerationRequest, ToolChoice, ToolDefinition } from '../generation/generation-request.ts';
+import type { LeftOut } from '../generation/left-out.ts';
 import type { JsonBody } from '../json/json-body.ts';
 import type { CheckedChat } from '../openai/chat-schema.ts';
-import { checkTool } from '../openai/chat-tools.ts';
+import { checkTool, hostedChoice } from '../openai/chat-tools.ts';
 import { decodeChatRequest } from '../openai/decode-chat.ts';
 import type { DecodeContext, Mutable } from '../openai/decode-context.ts';
 import { checkModel, checkSharedBounds, invalidValue, requireShape } from '../openai/field-checks.ts';
 import { chatMessages } from './chat-messages.ts';
+import { clientTool } from './client-tools.ts';
 import {
   type CountTokensBody,
   countTokensSchema,
@@ -47,7 +49,7 @@ export function decodeMessages(
   options: MessagesDecodeOptions,
 ): GenerationRequest {
   if (body.max_tokens === 0) throw invalidValue('max_tokens: must be greater than 0', 'max_tokens');
-  const chat = chatBody(body, options);
+  const chat = chatBody(body, options, context.leftOut);
   chat.max_tokens = body.max_tokens;
   if (body.stream === true) chat.stream = true;
   if (body.temperature != null) chat.temperature = body.temperature;
@@ -66,18 +68,18 @@ export function decodeCountTokens(
   context: DecodeContext,
   options: MessagesDecodeOptions,
 ): GenerationRequest {
-  return decodeChatRequest(chatBody(body, options), context, 'anthropic_messages');
+  return decodeChatRequest(chatBody(body, options, context.leftOut), context, 'anthropic_messages');
 }
 
-function chatBody(body: CountTokensBody, options: MessagesDecodeOptions): Mutable<CheckedChat> {
+function chatBody(body: CountTokensBody, options: MessagesDecodeOptions, leftOut: LeftOut): Mutable<CheckedChat> {
   if (body.messages.length === 0) throw invalidValue('messages: field required', 'messages');
-  const messages = chatMessages(body.messages);
+  const messages = chatMessages(body.messages, leftOut);
   const system = systemText(body.system, options.stripsPreamble);
   const chat: Mutable<CheckedChat> = {
     model: body.model,
     messages: system === '' ? messages : [{ role: 'system', content: system }, ...messages],
   };
-  addTools(body, chat);
+  addTools(body, chat, leftOut);
   addOutputFormat(body, chat);
   if (options.hasReasoningParser) addThinking(body, chat);
   if (isPrefill(messages.at(-1))) {
@@ -87,10 +89,11 @@ function chatBody(body: CountTokensBody, options: MessagesDecodeOptions): Mutabl
   return chat;
 }
 
-function addTools(body: CountTokensBody, chat: Mutable<CheckedChat>): void {
-  const tools = chatTools(body.tools);
+function addTools(body: CountTokensBody, chat: Mutable<CheckedChat>, leftOut: LeftOut): void {
+  if (Array.isArray(body.mcp_servers) && body.mcp_servers.length > 0) leftOut.note('tool', 'mcp_servers');
+  const { tools, hosted } = chatTools(body.tools, leftOut);
   if (tools !== undefined) chat.tools = tools;
-  const choice = chatToolChoice(body.tool_choice, tools);
+  const choice = chatToolChoice(body.tool_choice, tools, hosted);
   if (typeof choice === 'object') chat.tool_choice = { type: 'function', function: { name: choice.name } };
   else if (choice !== undefined) chat.tool_choice = choice;
   if (body.tool_choice?.disable_parallel_tool_use === true) chat.parallel_tool_calls = false;
@@ -133,20 +136,37 @@ function isPrefill(last: ChatMessage | undefined): boolean {
   return last?.role === 'assistant' && last.tool_calls === undefined && last.content !== '';
 }
 
+interface ReadTools {
+  /** Undefined where there are none. */
+  readonly tools: readonly ToolDefinition[] | undefined;
+  /** Names, and types, of the hosted tools that were left out. */
+  readonly hosted: ReadonlySet<string>;
+}
+
 /**
- * The client tools of a Messages body as functions; undefined when there are none.
- * @throws ServeError `unsupported_parameter` for server tools, `missing_required_parameter`, `invalid_value`.
+ * The tools of a Messages body as functions: the client's own, and those of Anthropic's that a client carries out. Tools that
+ * only another server could run are left out.
+ * @throws ServeError `missing_required_parameter`, `invalid_value`.
  */
-function chatTools(tools: CountTokensBody['tools']): readonly ToolDefinition[] | undefined {
-  return tools == null || tools.length === 0 ? undefined : tools.map(chatTool);
+function chatTools(given: CountTokensBody['tools'], leftOut: LeftOut): ReadTools {
+  const hosted = new Set<string>();
+  const tools = (given ?? []).flatMap((tool, at): readonly ToolDefinition[] => {
+    if (tool.type == null || tool.type === 'custom') return [chatTool(tool, at)];
+    const atClient = clientTool(tool);
+    if (atClient !== undefined) {
+      checkTool(atClient.function, at, `tools[${at}]`);
+      return [atClient];
+    }
+    hosted.add(tool.type);
+    if (tool.name != null) hosted.add(tool.name);
+    leftOut.note('tool', tool.type);
+    return [];
+  });
+  return { tools: tools.length === 0 ? undefined : tools, hosted };
 }
 
 function chatTool(tool: ToolParam, at: number): ToolDefinition {
   const param = `tools[${at}]`;
-  if (tool.type != null && tool.type !== 'custom') {
-    const message = `${param}: server tool type "${tool.type}" is not supported`;
-    throw new ServeError('unsupported_parameter', message, { param: `${param}.type` });
-  }
   if (tool.name == null) throw missing(`${param}.name`, 'field required');
   const { name, description, input_schema: parameters, strict } = tool;
   if (parameters == null) throw missing(`${param}.input_schema`, 'field required for client tools');
@@ -172,15 +192,19 @@ function chatTool(tool: ToolParam, at: number): ToolDefinition {
 function chatToolChoice(
   choice: CountTokensBody['tool_choice'],
   tools: readonly ToolDefinition[] | undefined,
+  hosted: ReadonlySet<string>,
 ): ToolChoice | undefined {
   if (choice == null) return undefined;
   if (choice.type === 'any') {
+    const [left] = hosted;
+    if (tools === undefined && left !== undefined) throw hostedChoice(left);
     if (tools === undefined) throw invalidValue('tool_choice: type "any" needs at least one tool', 'tool_choice');
     return 'required';
   }
-  if (choice.type !== 'tool') return choice.type;
+  if (choice.type !== 'tool') return tools === undefined && hosted.size > 0 ? undefined : choice.type;
   const { name } = choice;
   if (name == null) throw missing('tool_choice.name', 'field required');
+  if (hosted.has(name)) throw hostedChoice(name);
   if (tools?.some((tool) => tool.function.name === name) === true) return { name };
   throw invalidValue(`tool named "${name}" in tool_choice is not present in tools`, 'tool_choice.name');
 }

@@ -10,7 +10,12 @@ export type AnyBlock = z.infer<typeof anyBlock>;
 export const blockContent = z.union([z.string(), atMost(z.array(anyBlock), 'parts')]);
 export type BlockContent = z.infer<typeof blockContent>;
 
-const messageSchema = z.looseObject({ role: z.enum(['user', 'assistant', 'system']), content: blockContent });
+/** What a model or another server wrote is read as it comes, and never refused. */
+const messageSchema = z.discriminatedUnion('role', [
+  z.looseObject({ role: z.literal('user'), content: blockContent }),
+  z.looseObject({ role: z.literal('system'), content: blockContent }),
+  z.looseObject({ role: z.literal('assistant'), content: z.unknown().optional() }),
+]);
 export type MessageParam = z.infer<typeof messageSchema>;
 
 const toolSchema = z.looseObject({

@@ -1,10 +1,12 @@
 import { ServeError } from '../../../errors/index.ts';
+import { isRecord } from '../../../records/index.ts';
 import { BYTES_PER_TOKEN, type ChatMessage, type GenerationRequest } from '../../generation/generation-request.ts';
 import type { JsonBody } from '../../json/json-body.ts';
 import type { CheckedChat } from '../chat-schema.ts';
 import { decodeChatRequest } from '../decode-chat.ts';
 import type { DecodeContext, Mutable } from '../decode-context.ts';
 import { checkModel, checkRange, invalidValue, requireShape } from '../field-checks.ts';
+import { textOfPart } from '../history-parts.ts';
 import { RANGES } from '../shared-fields.ts';
 import {
   type CompactBody,
@@ -16,7 +18,7 @@ import {
   responsesSchema,
 } from './body-schema.ts';
 import { type CallShape, type DecodedTools, decodeTools } from './decode-tools.ts';
-import { type ContentPart, type InputItem, parseItems } from './items.ts';
+import { type InputItem, parseItems } from './items.ts';
 import { itemsToMessages } from './items-to-messages.ts';
 
 /** Ends a conversation that is to be compacted. */
@@ -101,7 +103,7 @@ export function decodeResponses(
   const tools = decodeTools(body, items, ownFrom);
   for (const type of tools.dropped) context.leftOut.note('tool', type);
   const compacts = hasCompactionTrigger(items, ownFrom);
-  const chat = toChatBody(body, itemsToMessages(body.instructions, items, ownFrom), tools);
+  const chat = toChatBody(body, itemsToMessages(body.instructions, items, ownFrom, context.leftOut), tools);
   if (compacts) {
     chat.tool_choice = 'none'; // a summary is text
     delete chat.response_format;
@@ -241,13 +243,19 @@ function itemBytes(item: InputItem): number {
   }
 }
 
-function contentBytes(content: string | readonly ContentPart[]): number {
-  return typeof content === 'string' ? Buffer.byteLength(content) : sum(content.map(partBytes));
+function contentBytes(content: unknown): number {
+  if (typeof content === 'string') return Buffer.byteLength(content);
+  return Array.isArray(content) ? sum(content.map(partBytes)) : jsonBytes(content);
 }
 
-function partBytes(part: ContentPart): number {
-  if (part.type === 'input_text' || part.type === 'output_text') return Buffer.byteLength(part.text);
-  return part.type === 'input_image' ? IMAGE_BYTES : Buffer.byteLength(JSON.stringify(part));
+function partBytes(part: unknown): number {
+  const text = textOfPart(part);
+  if (text !== undefined) return Buffer.byteLength(text);
+  return isRecord(part) && part.type === 'input_image' ? IMAGE_BYTES : jsonBytes(part);
+}
+
+function jsonBytes(value: unknown): number {
+  return value === undefined ? 0 : Buffer.byteLength(JSON.stringify(value));
 }
 
 function toolBytes(tool: NonNullable<InputTokensBody['tools']>[number]): number {

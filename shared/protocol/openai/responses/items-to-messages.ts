@@ -1,8 +1,14 @@
 import { assertNever } from '../../../errors/index.ts';
+import { isRecord } from '../../../records/index.ts';
 import type { ChatMessage } from '../../generation/generation-request.ts';
+import type { LeftOut } from '../../generation/left-out.ts';
+import { argumentsText } from '../call-arguments.ts';
 import { invalidValue } from '../field-checks.ts';
+import { fileText } from '../file-parts.ts';
+import { kindOfPart, textOfPart, toldAsText } from '../history-parts.ts';
 import { chatToolName, TOOL_SEARCH } from './decode-tools.ts';
-import type { ContentPart, InputItem, MessageItem } from './items.ts';
+import { foreignCall } from './foreign-calls.ts';
+import { type InputItem, isOfModel, kindOfItem, type MessageItem } from './items.ts';
 
 const PREFIX = 'stator.v1.';
 
@@ -13,8 +19,6 @@ const COMPACTION_INSTRUCTION =
   '(names of files, commands, values, errors), what is still open, and the next step. Call no tools. Answer with the ' +
   'summary alone.';
 
-type ToolOutput = Extract<InputItem, { readonly type: 'function_call_output' }>['output'];
-type ReasoningItem = Extract<InputItem, { readonly type: 'reasoning' }>;
 type Part = Readonly<Record<string, unknown>>;
 
 /** An assistant message as it is put together: what one turn of the model wrote belongs to one message. */
@@ -28,55 +32,79 @@ interface AssistantDraft {
 /**
  * Items as chat messages. Adjacent system messages become one, because many templates take only one
  * and only in front; reasoning, text and calls of the assistant that follow each other become one message, as the model wrote
- * them in one turn.
+ * them in one turn. What a model or another server wrote is never refused.
  * @param ownFrom index of the first item that stands in the body's own `input`, for the paths in errors
- * @throws ServeError `invalid_value`
+ * @throws ServeError `invalid_value`, of what is said anew
  */
 export function itemsToMessages(
   instructions: string | null | undefined,
   items: readonly InputItem[],
   ownFrom: number,
+  leftOut: LeftOut,
 ): readonly ChatMessage[] {
   const messages = new MessageList();
   if (instructions != null) messages.system(instructions);
-  for (const [at, item] of items.entries()) addItem(messages, item, `input[${at - ownFrom}]`);
+  const newFrom = items.findLastIndex(isOfModel) + 1;
+  for (const [at, item] of items.entries()) {
+    addItem(messages, item, { param: `input[${at - ownFrom}]`, isNew: at >= newFrom, leftOut });
+  }
   return messages.finish();
 }
 
-function addItem(messages: MessageList, item: InputItem, param: string): void {
+/** Where an item stands, and what is to be done with what cannot be told. */
+interface Place {
+  readonly param: string;
+  readonly isNew: boolean;
+  readonly leftOut: LeftOut;
+}
+
+function addItem(messages: MessageList, item: InputItem, place: Place): void {
+  const { leftOut } = place;
   switch (item.type) {
     case 'message':
-      addMessage(messages, item, param);
+      addMessage(messages, item, place);
       return;
     case 'reasoning':
-      messages.reasoning(reasoningText(item));
+      addReasoning(messages, item, leftOut);
       return;
     case 'function_call':
-      messages.call(item.call_id, chatToolName(item.namespace, item.name), item.arguments);
+      messages.call(
+        idOf(item),
+        chatToolName(textIn(item.namespace), textIn(item.name) ?? 'unknown'),
+        argumentsText(item.arguments),
+      );
       return;
-    case 'custom_tool_call':
-      messages.call(item.call_id, chatToolName(item.namespace, item.name), JSON.stringify({ input: item.input }));
+    case 'custom_tool_call': {
+      const input = typeof item.input === 'string' ? item.input : toldAsText(item.input, leftOut);
+      messages.call(
+        idOf(item),
+        chatToolName(textIn(item.namespace), textIn(item.name) ?? 'unknown'),
+        JSON.stringify({ input }),
+      );
       return;
+    }
     case 'function_call_output':
     case 'custom_tool_call_output':
-      messages.add({ role: 'tool', content: toolContent(item.output, param), tool_call_id: item.call_id });
+      messages.result(idOf(item, 'call_id'), toolContent(item.output));
       return;
     case 'tool_search_call':
-      messages.call(item.call_id ?? '', TOOL_SEARCH, JSON.stringify(item.arguments ?? {}));
+      messages.call(textIn(item.call_id) ?? '', TOOL_SEARCH, argumentsText(item.arguments));
       return;
     case 'tool_search_output':
-      messages.add({ role: 'tool', content: JSON.stringify(item.tools), tool_call_id: item.call_id ?? '' });
+      messages.result(textIn(item.call_id), JSON.stringify(item.tools));
       return;
     case 'compaction':
-      messages.add({
-        role: 'user',
-        content: summaryMessage(openSummary(item.encrypted_content, `${param}.encrypted_content`)),
-      });
+      addSummary(messages, item.encrypted_content, leftOut);
       return;
     case 'compaction_trigger':
       messages.add({ role: 'user', content: COMPACTION_INSTRUCTION });
       return;
     case 'item_reference': // what it stands for was put in its place before; nothing is known of this one
+      leftOut.note('history', item.type);
+      return;
+    case 'foreign':
+      addForeign(messages, item.item, leftOut);
+      return;
     case 'additional_tools': // among the tools of the request
     case 'configuration_update':
       return;
@@ -85,72 +113,133 @@ function addItem(messages: MessageList, item: InputItem, param: string): void {
   }
 }
 
-function addMessage(messages: MessageList, { role, content }: MessageItem, param: string): void {
+function textIn(value: unknown): string | undefined {
+  return typeof value === 'string' && value !== '' ? value : undefined;
+}
+
+/** The id by which a call and its output find each other; an empty one is given later. */
+function idOf({ call_id, id }: Part, only?: 'call_id'): string {
+  return textIn(call_id) ?? (only === undefined ? textIn(id) : undefined) ?? '';
+}
+
+function addMessage(messages: MessageList, { role, content }: MessageItem, place: Place): void {
   switch (role) {
     case 'system':
     case 'developer':
-      messages.system(typeof content === 'string' ? content : joinText(content, '\n'));
+      messages.system(textOfParts(content, '\n'));
       return;
     case 'assistant':
-      messages.assistant(typeof content === 'string' ? content : joinText(content, ''));
+      addSaid(messages, content, place.leftOut);
       return;
     case 'user':
-      messages.add({ role, content: typeof content === 'string' ? content : userContent(content, param) });
+      messages.add({ role, content: typeof content === 'string' ? content : userContent(content, place) });
       return;
     default:
       assertNever(role);
   }
 }
 
-function reasoningText({ content, summary }: ReasoningItem): string {
-  const parts = content != null && content.length > 0 ? content : (summary ?? []);
-  return parts.map((part) => part.text).join('');
+function textOfParts(content: unknown, separator: string): string {
+  return partsOf(content)
+    .flatMap((part) => textOfPart(part) ?? [])
+    .join(separator);
 }
 
-function joinText(parts: readonly ContentPart[], separator: string): string {
-  return parts.flatMap(textOf).join(separator);
+function partsOf(content: unknown): readonly unknown[] {
+  if (content === undefined || content === null) return [];
+  return Array.isArray(content) ? content : [content];
 }
 
-function textOf(part: ContentPart): string[] {
-  if (part.type === 'input_text' || part.type === 'output_text') return [part.text];
-  return part.type === 'refusal' ? [part.refusal] : [];
+/** What the model said: its text; parts of other kinds have no place in a turn of its own. */
+function addSaid(messages: MessageList, content: unknown, leftOut: LeftOut): void {
+  for (const part of partsOf(content)) if (textOfPart(part) === undefined) leftOut.note('history', kindOfPart(part));
+  messages.assistant(textOfParts(content, ''));
 }
 
-function toolContent(output: ToolOutput, param: string): string | Part[] {
+function addReasoning(messages: MessageList, { content, summary, encrypted_content }: Part, leftOut: LeftOut): void {
+  const text = textOfParts(content, '') || textOfParts(summary, '');
+  if (text !== '') messages.reasoning(text);
+  else if (encrypted_content !== undefined && encrypted_content !== null) leftOut.note('history', 'reasoning');
+}
+
+function addSummary(messages: MessageList, content: unknown, leftOut: LeftOut): void {
+  const summary = typeof content === 'string' ? openSummary(content) : undefined;
+  if (summary === undefined)
+    leftOut.note('history', 'compaction'); // another server's, which it alone can read
+  else messages.add({ role: 'user', content: summaryMessage(summary) });
+}
+
+/** Calls of tools as their servers wrote them, and what came of them; all else that only its server knows is left out. */
+function addForeign(messages: MessageList, item: Part, leftOut: LeftOut): void {
+  const kind = kindOfItem(item);
+  const call = foreignCall(kind, item);
+  if (call !== undefined) {
+    messages.call(idOf(item), call.name, argumentsText(call.arguments));
+    if (call.result !== undefined) messages.result(idOf(item), toldResult(call.result, leftOut));
+  } else if (/_output$/.test(kind)) messages.result(idOf(item), toolContent(item.output ?? item.status));
+  else leftOut.note('history', kind);
+}
+
+function toldResult(result: unknown, leftOut: LeftOut): string {
+  if (!Array.isArray(result)) return toldAsText(result, leftOut);
+  return result.map((part) => toldAsText(part, leftOut)).join('\n');
+}
+
+/** What a tool returned, in chat's own words where they are text; what else there is, is read where all conversations are. */
+function toolContent(output: unknown): ChatMessage['content'] {
   if (typeof output === 'string') return output;
-  const isText = output.every((part) => part.type === 'input_text');
-  return isText ? joinText(output, '') : output.map((part, at) => chatPart(part, `${param}.output[${at}]`));
+  const parts = partsOf(output);
+  if (parts.every((part) => isRecord(part) && part.type === 'input_text')) return textOfParts(parts, '');
+  return parts as readonly Part[];
 }
 
-function userContent(parts: readonly ContentPart[], param: string): string | Part[] {
+function userContent(content: unknown, place: Place): string | Part[] {
+  const parts = partsOf(content);
   const [first] = parts;
-  if (parts.length === 1 && first?.type === 'input_text') return first.text;
-  return parts.map((part, at) => chatPart(part, `${param}.content[${at}]`));
+  const only = parts.length === 1 && isRecord(first) && first.type === 'input_text' ? textOfPart(first) : undefined;
+  if (only !== undefined) return only;
+  return parts.flatMap((part, at) => chatPart(part, { ...place, param: `${place.param}.content[${at}]` }));
 }
 
-function chatPart(part: ContentPart, param: string): Part {
+/** A part of what the user says as chats have it. @throws ServeError `invalid_value` for one that is said anew and cannot be told */
+function chatPart(part: unknown, { param, isNew, leftOut }: Place): readonly Part[] {
+  const text = textOfPart(part);
+  if (text !== undefined) return [{ type: 'text', text }];
+  if (!isRecord(part)) return [];
+  const refuse = (message: string, field: string): readonly Part[] => {
+    if (isNew) throw invalidValue(message, field);
+    leftOut.note('history', kindOfPart(part));
+    return [];
+  };
   switch (part.type) {
-    case 'input_text':
-    case 'output_text':
-      return { type: 'text', text: part.text };
-    case 'refusal':
-      return { type: 'text', text: part.refusal };
     case 'input_image': {
-      const url = requireUrl(part.image_url, `${param}.image_url`, 'image');
-      return { type: 'image_url', image_url: { url, ...(part.detail == null ? {} : { detail: part.detail }) } };
+      const { image_url: url, detail } = part;
+      if (!isUrl(url)) return refuse(badUrl('image', part), `${param}.image_url`);
+      return [{ type: 'image_url', image_url: { url, ...(detail == null ? {} : { detail }) } }];
     }
-    case 'input_video':
-      return { type: 'video_url', video_url: { url: requireUrl(part.video_url, `${param}.video_url`, 'video') } };
-    case 'input_file':
-      throw invalidValue('Failed to convert responses request: File input content is not yet supported', param);
+    case 'input_video': {
+      const { video_url: url } = part;
+      return isUrl(url)
+        ? [{ type: 'video_url', video_url: { url } }]
+        : refuse(badUrl('video', part), `${param}.video_url`);
+    }
+    case 'input_file': {
+      const read = fileText(part);
+      if (read.kind === 'text') return [{ type: 'text', text: read.text }];
+      return refuse(`${param}.${read.field}: ${read.reason}`, `${param}.${read.field}`);
+    }
     default:
-      return assertNever(part);
+      return refuse(`${param}.type: unknown part type`, `${param}.type`);
   }
 }
 
-function requireUrl(url: string | null | undefined, param: string, what: string): string {
-  if (url != null && URL.canParse(url)) return url;
-  throw invalidValue(`Failed to convert responses request: invalid ${what} URL`, param);
+function isUrl(url: unknown): url is string {
+  return typeof url === 'string' && URL.canParse(url);
+}
+
+function badUrl(what: string, { file_id: id }: Part): string {
+  const hint = typeof id === 'string' ? ': files are not kept here, send a URL or a data: URL' : '';
+  return `Failed to convert responses request: invalid ${what} URL${hint}`;
 }
 
 /** Messages in order, with the assistant's open turn kept apart until something else comes. */
@@ -168,6 +257,11 @@ class MessageList {
   add(message: ChatMessage): void {
     this.#closeTurn();
     this.#messages.push(message);
+  }
+
+  /** @param id of its call; empty where nobody says it */
+  result(id: string | undefined, content: ChatMessage['content']): void {
+    this.add({ role: 'tool', content: content ?? '', ...(id === undefined || id === '' ? {} : { tool_call_id: id }) });
   }
 
   reasoning(text: string): void {
@@ -218,10 +312,9 @@ export function sealSummary(summary: string): string {
   return PREFIX + Buffer.from(summary).toString('base64url');
 }
 
-/** The summary in a compaction item. @throws ServeError `invalid_value` for one that was not made here */
-export function openSummary(content: string, param: string): string {
-  if (content.startsWith(PREFIX)) return Buffer.from(content.slice(PREFIX.length), 'base64url').toString();
-  throw invalidValue(`${param}: the compaction was not made by this server and cannot be read`, param);
+/** The summary in a compaction item; undefined for one that was not made here. */
+export function openSummary(content: string): string | undefined {
+  return content.startsWith(PREFIX) ? Buffer.from(content.slice(PREFIX.length), 'base64url').toString() : undefined;
 }
 
 /** How a summary stands in the prompt of what follows. */

@@ -1,4 +1,5 @@
 import * as z from 'zod';
+import { LIMITS, overLimit } from '../../../errors/index.ts';
 import { isRecord } from '../../../records/index.ts';
 import { requireShapeAt, shapeError } from '../field-checks.ts';
 import { atMost } from '../shape-check.ts';
@@ -12,37 +13,46 @@ const inputImage = z.looseObject({
   file_id: z.string().nullish(),
   detail: z.string().nullish(),
 });
-const inputFile = z.looseObject({ type: z.literal('input_file') });
+const inputFile = z.looseObject({
+  type: z.literal('input_file'),
+  file_data: z.string().nullish(),
+  filename: z.string().nullish(),
+  file_id: z.string().nullish(),
+  file_url: z.string().nullish(),
+});
 const inputVideo = z.looseObject({ type: z.literal('input_video'), video_url: z.string() });
 const refusal = z.looseObject({ type: z.literal('refusal'), refusal: z.string() });
 
-/** A part of a message or of a tool's output. `input_audio` does not parse. */
+/** A part of a message that is said anew. `input_audio` does not parse. */
 const contentPart = z.discriminatedUnion('type', [inputText, outputText, inputImage, inputVideo, inputFile, refusal]);
 const content = z.union([z.string(), atMost(z.array(contentPart), 'parts')]);
-const toolOutput = z.union([
-  z.string(),
-  atMost(z.array(z.discriminatedUnion('type', [inputText, inputImage, inputFile])), 'parts'),
-]);
 const id = z.string().nullish();
-const namespace = z.string().nullish();
+/** What a model or another server wrote: it is read as it comes, and never refused. */
+const written = z.unknown().optional();
+const ROLES = ['user', 'assistant', 'system', 'developer'] as const;
+
+/** A message that is said anew. */
+const newMessage = z.looseObject({ role: z.enum(ROLES), content, id });
 
 /** One schema a kind of item; the kind of an item without `type` is told by its other fields (`kindOfItem`). */
 export const ITEM_SCHEMAS = {
-  message: z.looseObject({ role: z.enum(['user', 'assistant', 'system', 'developer']), content, id }),
-  reasoning: z.looseObject({
-    id,
-    summary: atMost(z.array(z.looseObject({ text: z.string() })), 'parts').nullish(),
-    content: atMost(z.array(z.looseObject({ text: z.string() })), 'parts').nullish(),
+  message: z.looseObject({ role: z.enum(ROLES), content: written, id: written }),
+  reasoning: z.looseObject({ id: written, summary: written, content: written }),
+  function_call: z.looseObject({
+    id: written,
+    call_id: written,
+    name: written,
+    namespace: written,
+    arguments: written,
   }),
-  function_call: z.looseObject({ id, call_id: z.string(), name: z.string(), namespace, arguments: z.string() }),
-  function_call_output: z.looseObject({ id, call_id: z.string(), output: toolOutput }),
-  custom_tool_call: z.looseObject({ id, call_id: z.string(), name: z.string(), namespace, input: z.string() }),
-  custom_tool_call_output: z.looseObject({ id, call_id: z.string(), output: toolOutput }),
+  function_call_output: z.looseObject({ id: written, call_id: written, output: written }),
+  custom_tool_call: z.looseObject({ id: written, call_id: written, name: written, namespace: written, input: written }),
+  custom_tool_call_output: z.looseObject({ id: written, call_id: written, output: written }),
   item_reference: z.looseObject({ id: z.string() }),
   additional_tools: z.looseObject({ id, tools: atMost(z.array(tool), 'names') }),
-  tool_search_call: z.looseObject({ id, call_id: z.string().nullish(), arguments: z.unknown() }),
-  tool_search_output: z.looseObject({ id, call_id: z.string().nullish(), tools: atMost(z.array(tool), 'names') }),
-  compaction: z.looseObject({ id, encrypted_content: z.string() }),
+  tool_search_call: z.looseObject({ id: written, call_id: written, arguments: written }),
+  tool_search_output: z.looseObject({ id: written, call_id: written, tools: atMost(z.array(tool), 'names') }),
+  compaction: z.looseObject({ id: written, encrypted_content: written }),
   compaction_trigger: z.looseObject({ id }),
   /** Codex's own: settings of the turn, which the body's root says too. */
   configuration_update: z.looseObject({ id }),
@@ -51,12 +61,20 @@ export const ITEM_SCHEMAS = {
 /** Name of a kind of item. */
 export type ItemKind = keyof typeof ITEM_SCHEMAS;
 
-/** An item whose types are right, with its kind said. */
-export type InputItem = {
-  [Kind in ItemKind]: z.infer<(typeof ITEM_SCHEMAS)[Kind]> & { readonly type: Kind };
-}[ItemKind];
+/** An item of a kind that only another server makes, or of none that is known. */
+interface ForeignItem {
+  readonly type: 'foreign';
+  readonly id?: unknown;
+  /** As it came. */
+  readonly item: Readonly<Record<string, unknown>>;
+  readonly [key: string]: unknown;
+}
 
-export type ContentPart = z.infer<typeof contentPart>;
+/** An item whose types are right, with its kind said. */
+export type InputItem =
+  | { [Kind in ItemKind]: z.infer<(typeof ITEM_SCHEMAS)[Kind]> & { readonly type: Kind } }[ItemKind]
+  | ForeignItem;
+
 export type MessageItem = Extract<InputItem, { readonly type: 'message' }>;
 
 /** The kind of an item as it stands in a body: messages and references need not say it. */
@@ -65,8 +83,25 @@ export function kindOfItem(item: Readonly<Record<string, unknown>>): string {
   return item.role === undefined && item.id !== undefined ? 'item_reference' : 'message';
 }
 
-export function isItemKind(kind: string): kind is ItemKind {
+function isItemKind(kind: string): kind is ItemKind {
   return Object.hasOwn(ITEM_SCHEMAS, kind);
+}
+
+/** Kinds that servers write into a conversation, calls of tools that they run among them; clients answer some. */
+const SERVERS_OWN = /_(?:call|call_output|output|result|request|response|list_tools|summary)$/;
+
+/** Whether an item is what a model wrote: what stands before the last such item is history. */
+export function isOfModel(item: InputItem | Readonly<Record<string, unknown>>): boolean {
+  const raw = item.type === 'foreign' ? (item as ForeignItem).item : (item as Readonly<Record<string, unknown>>);
+  const kind = kindOfItem(raw);
+  return kind === 'message' ? raw.role === 'assistant' : kind === 'reasoning' || /_call$/.test(kind);
+}
+
+/** An item as it was stored or came, whatever made it. */
+export function readItem(item: Readonly<Record<string, unknown>>): InputItem {
+  const kind = kindOfItem(item);
+  if (!isItemKind(kind)) return { type: 'foreign', id: item.id, item };
+  return (item.type === kind ? item : { ...item, type: kind }) as InputItem; // every field but few is read as it comes
 }
 
 /** Kinds of item that call a tool. */
@@ -76,6 +111,7 @@ export type CallKind = 'function_call' | 'custom_tool_call' | 'tool_search_call'
 export type OutputKind = 'message' | 'reasoning' | 'compaction' | CallKind;
 
 const PREFIXES = {
+  foreign: 'itm',
   message: 'msg',
   reasoning: 'rs',
   function_call: 'fc',
@@ -129,33 +165,47 @@ export function responseIdOfItem(itemId: string): string | undefined {
  */
 export function parseItems(input: string | readonly unknown[]): readonly InputItem[] {
   if (typeof input === 'string') return [{ type: 'message', role: 'user', content: input }];
-  return input.map(parseItem);
+  const lastOfModel = input.findLastIndex((item) => isRecord(item) && isOfModel(item));
+  return input.map((item, at) => parseItem(item, at, at > lastOfModel));
 }
 
-function parseItem(item: unknown, at: number): InputItem {
+function parseItem(item: unknown, at: number, isNew: boolean): InputItem {
   const path = `input[${at}]`;
   if (!isRecord(item)) {
     throw shapeError('invalid_value', `${path}: expected an object`, path);
   }
   const kind = kindOfItem(item);
-  if (!isItemKind(kind))
-    throw shapeError('invalid_value', `${path}.type: unknown item type \`${kind}\``, `${path}.type`);
-  const checked = requireShapeAt(ITEM_SCHEMAS[kind], item, ['input', at]);
-  return (item.type === kind ? checked : { ...checked, type: kind }) as InputItem; // the schema of that very kind
+  if (!isItemKind(kind)) {
+    if (isNew && !SERVERS_OWN.test(kind)) {
+      throw shapeError('invalid_value', `${path}.type: unknown item type \`${kind}\``, `${path}.type`);
+    }
+    return readItem(item);
+  }
+  requireShapeAt(ITEM_SCHEMAS[kind], item, ['input', at]);
+  const { content: said } = item;
+  if (kind === 'message' && item.role !== 'assistant' && (isNew || item.role !== 'user')) {
+    requireShapeAt(newMessage, item, ['input', at]);
+  } else if (Array.isArray(said) && said.length > LIMITS.parts.max) {
+    const message = `${path}.content: at most ${LIMITS.parts.max} elements are allowed, got ${said.length}`;
+    throw overLimit('parts', message, { param: `${path}.content` });
+  }
+  return readItem(item);
 }
 
 /** Items as a response's `input_items` lists them: each with an id and a status, texts of messages as parts. */
 export function toListedItems(items: readonly InputItem[], responseId: string): readonly InputItem[] {
   return items.map((item, index) => {
     if (item.type === 'item_reference') return item;
-    const named = { ...item, id: item.id ?? itemIdOf(item.type, responseId, 'input', index) };
+    const id = typeof item.id === 'string' ? item.id : itemIdOf(item.type, responseId, 'input', index);
+    if (item.type === 'foreign') return { ...item.item, id } as unknown as InputItem; // read anew where it is wanted
+    const named = { ...item, id };
     if (named.type === 'message') return { status: 'completed', ...named, content: toParts(named) };
     return named.type === 'reasoning' ? named : { status: 'completed', ...named };
   });
 }
 
 function toParts({ role, content }: MessageItem): MessageItem['content'] {
-  if (typeof content !== 'string') return content;
+  if (typeof content !== 'string') return content ?? [];
   if (role !== 'assistant') return [{ type: 'input_text', text: content }];
   return [{ type: 'output_text', text: content, annotations: [], logprobs: [] }];
 }

@@ -161,12 +161,12 @@ describe('a request that ends in a compaction_trigger', () => {
     expect(messagesOf(bed, 1)[1]?.content).toContain('called Ann');
   });
 
-  it('is refused when something stands behind it, and so is a summary of another server', async () => {
+  it('is refused when something stands behind it; a summary of another server is left out', async () => {
     const bed = summing();
     const early = await bed.create({ input: [{ type: 'compaction_trigger' }, ...CONVERSATION] });
     expect(await early.json()).toMatchObject({ error: { code: 'invalid_value', param: 'input[0]' } });
     const foreign = await bed.create({ input: [{ type: 'compaction', encrypted_content: 'gAAAA' }, ...CONVERSATION] });
-    expect(foreign.status).toBe(400);
-    expect(await foreign.json()).toMatchObject({ error: { param: 'input[0].encrypted_content' } });
+    expect(foreign.status).toBe(200);
+    expect(foreign.headers.get('warning')).toContain('compaction');
   });
 });

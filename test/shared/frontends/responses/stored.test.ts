@@ -122,6 +122,10 @@ describe('a stored response', () => {
     const gone = await bed.create({ input: [reference] });
     expect(gone.status).toBe(404);
     expect(await gone.json()).toMatchObject({ error: { param: 'input[0].id' } });
+    const later = await bed.create({ input: [reference, { role: 'user', content: 'more' }] });
+    expect(later.status).toBe(200);
+    expect(later.headers.get('warning')).toContain('item_reference');
+    expect(messagesOf(bed, 2).map(({ content }) => content)).toEqual(['more']);
   });
 
   it('tells when the one before is not there', async () => {

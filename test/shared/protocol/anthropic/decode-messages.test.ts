@@ -307,22 +307,23 @@ describe('a Messages body that is refused', () => {
     [{ messages: [] }, 'invalid_value', 'messages: field required'],
     [{ messages: [{ role: 'user', content: [] }] }, 'invalid_value', 'messages[0].content: must contain at least one'],
     [{ messages: [{ role: 'robot', content: 'x' }] }, 'invalid_value', 'messages[0].role'],
-    [block({ type: 'document' }), 'unsupported_parameter', 'messages[0].content[0]: content block type "document"'],
+    [block({ type: 'document' }), 'missing_required_parameter', 'messages[0].content[0].source'],
+    [block({ type: 'zzz' }), 'unsupported_parameter', 'messages[0].content[0]: content block type "zzz"'],
     [block({ type: 'text' }), 'missing_required_parameter', 'messages[0].content[0].text'],
-    [
-      block({ type: 'tool_result', tool_use_id: 't', content: [{ type: 'zzz' }] }),
-      'unsupported_parameter',
-      'content[0].content[0]',
-    ],
     [
       block({ type: 'image', source: { type: 'file', file_id: 'f' } }),
       'invalid_value',
       'messages[0].content[0].source',
     ],
     [
-      { tools: [{ type: 'web_search_20250305', name: 'w' }] },
-      'unsupported_parameter',
-      'tools[0]: server tool type "web_search_20250305"',
+      { tools: [{ type: 'web_search_20250305', name: 'w' }], tool_choice: { type: 'tool', name: 'w' } },
+      'invalid_value',
+      'hosted tool "w"',
+    ],
+    [
+      { tools: [{ type: 'web_search_20250305', name: 'w' }], tool_choice: { type: 'any' } },
+      'invalid_value',
+      'hosted tool "web_search_20250305"',
     ],
     [
       { tools: [{ name: 'x' }] },

@@ -5,6 +5,7 @@ import {
   jsonPieces,
   type ParsedResponses,
   type ResponsesBody,
+  readItem,
   responseIdOfItem,
   storedIdOf,
   toListedItems,
@@ -59,8 +60,8 @@ async function earlierItems(
 }
 
 /**
- * Puts items in the place of references to them. References to ids that were not made here stay as they are, and say nothing
- * to the model.
+ * Puts items in the place of references to them. References to ids that were not made here, or are forgotten, stay as they
+ * are, and say nothing to the model; unless nothing stands behind one, so that it is what is asked.
  * @throws ServeError `not_found`, `invalid_value` for too many, `service_unavailable`.
  */
 async function resolveReferences(
@@ -87,6 +88,7 @@ async function resolveReferences(
       resolved.add(referenced, `input[${at}].id`);
       return referenced;
     }
+    if (at < items.length - 1) return item; // forgotten since: history without it, which its reader tells of
     throw new ServeError('not_found', `Item with id '${item.id}' not found.`, { param: `input[${at}].id` });
   });
 }
@@ -106,7 +108,7 @@ async function referencedItems(
     const found = await Promise.all(batch.map((id) => lookForStored(deps, id, asker)));
     for (const stored of found) {
       for (const item of stored === undefined ? [] : itemsOf(stored)) {
-        if (item.id === undefined || item.id === null || !wanted.has(item.id)) continue;
+        if (typeof item.id !== 'string' || !wanted.has(item.id)) continue;
         known.set(item.id, item);
         await resolved.measure([item]);
         resolved.require(item, 'input');
@@ -189,7 +191,7 @@ export function storeFailure({ logger }: HttpAppDeps, id: string, cause: unknown
  * took the place of, only the user's own words stay.
  */
 function itemsOf({ input, response }: StoredResponse): readonly InputItem[] {
-  const given = input as unknown as readonly InputItem[];
+  const given = (input as readonly Readonly<Record<string, unknown>>[]).map(readItem);
   const output = response.output as unknown as readonly InputItem[];
   const isCompacted = output.some(({ type }) => type === 'compaction');
   return [...(isCompacted ? given.filter(isUserMessage) : given), ...output];

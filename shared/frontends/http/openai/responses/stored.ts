@@ -282,7 +282,7 @@ function textOf(body: JsonObject, part: JsonObject | undefined): string {
     case 'tool_search_call':
       return typeof body.arguments === 'string' ? body.arguments : JSON.stringify(body.arguments);
     case 'compaction':
-      return openSummary(String(body.encrypted_content), 'encrypted_content');
+      return openSummary(String(body.encrypted_content)) ?? '';
     default:
       return String(part?.text ?? '');
   }

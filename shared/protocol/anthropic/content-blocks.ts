@@ -1,0 +1,135 @@
+import * as z from 'zod';
+import { ServeError } from '../../errors/index.ts';
+import { isRecord } from '../../records/index.ts';
+import type { LeftOut } from '../generation/left-out.ts';
+import { argumentsText } from '../openai/call-arguments.ts';
+import { invalidValue, jsonPath, requireShapeAt } from '../openai/field-checks.ts';
+import { fileText } from '../openai/file-parts.ts';
+import { kindOfPart, mediaPart, textOfPart, toldAsText } from '../openai/history-parts.ts';
+
+type Part = Readonly<Record<string, unknown>>;
+
+/** A content block by its kind. */
+export type ContentBlock =
+  | { readonly kind: 'text'; readonly text: string }
+  /** A picture in chat's words. */
+  | { readonly kind: 'media'; readonly part: Part }
+  /** Also the calls of tools that a server carried out. */
+  | { readonly kind: 'tool_use'; readonly id: string; readonly name: string; readonly arguments: string }
+  /** `content` is read where all conversations are. */
+  | { readonly kind: 'tool_result'; readonly toolUseId: string; readonly content: unknown }
+  /** What came of a tool that a server carried out: it stands in the assistant's own turn. */
+  | { readonly kind: 'server_result'; readonly toolUseId: string; readonly text: string }
+  | { readonly kind: 'thinking'; readonly thinking: string }
+  /** Of no meaning for the model, or not to be read. */
+  | { readonly kind: 'dropped' };
+
+/** How blocks are read: what is said anew is checked, all else is data. */
+export interface BlockReading {
+  readonly isNew: boolean;
+  readonly leftOut: LeftOut;
+}
+
+const NEW_BLOCKS = {
+  text: z.looseObject({ text: z.string() }),
+  image: z.looseObject({
+    source: z.discriminatedUnion('type', [
+      z.looseObject({ type: z.literal('base64'), media_type: z.string(), data: z.string() }),
+      z.looseObject({ type: z.literal('url'), url: z.string() }),
+    ]),
+  }),
+  document: z.looseObject({ source: z.looseObject({ type: z.string() }) }),
+  search_result: z.looseObject({ content: z.array(z.looseObject({ type: z.literal('text'), text: z.string() })) }),
+} as const;
+
+const DROPPED: ContentBlock = Object.freeze({ kind: 'dropped' });
+
+/**
+ * Reads the block that stands at `path` of the body.
+ * @throws ServeError of what is said anew: `invalid_value`, `missing_required_parameter`, and `unsupported_parameter` for
+ * unknown kinds
+ */
+export function readBlock(given: unknown, path: readonly PropertyKey[], reading: BlockReading): ContentBlock {
+  const block: Part = typeof given === 'string' ? { type: 'text', text: given } : isRecord(given) ? given : {};
+  const { type } = block;
+  if (reading.isNew && typeof type === 'string' && Object.hasOwn(NEW_BLOCKS, type)) {
+    requireShapeAt(NEW_BLOCKS[type as keyof typeof NEW_BLOCKS], block, path);
+  }
+  switch (type) {
+    case 'text':
+      return { kind: 'text', text: textOfPart(block) ?? '' };
+    case 'image': {
+      const part = mediaPart(block);
+      return part === undefined ? dropped(block, reading) : { kind: 'media', part };
+    }
+    case 'document':
+      return readDocument(block, path, reading);
+    case 'search_result':
+      return { kind: 'text', text: toldAsText(block, reading.leftOut) };
+    case 'thinking':
+      return { kind: 'thinking', thinking: typeof block.thinking === 'string' ? block.thinking : '' };
+    case 'tool_result':
+      return {
+        kind: 'tool_result',
+        toolUseId: textIn(block.tool_use_id),
+        content: block.content,
+      };
+    case 'redacted_thinking':
+    case 'container_upload':
+      return dropped(block, reading);
+    default:
+      return readOther(block, path, reading);
+  }
+}
+
+/** Blocks that servers write by the dozen, told by how their kinds are named. */
+function readOther(block: Part, path: readonly PropertyKey[], reading: BlockReading): ContentBlock {
+  const kind = kindOfPart(block);
+  if (/(?:^|_)tool_use$/.test(kind)) {
+    const { id, name, server_name: server, input } = block;
+    const own = typeof name === 'string' && name !== '' ? name : 'unknown';
+    const called = typeof server === 'string' && server !== '' ? `${server}__${own}` : own;
+    return { kind: 'tool_use', id: textIn(id), name: called, arguments: argumentsText(input) };
+  }
+  if (/_tool_result$/.test(kind)) {
+    return {
+      kind: 'server_result',
+      toolUseId: textIn(block.tool_use_id),
+      text: resultText(block.content, reading.leftOut),
+    };
+  }
+  if (reading.isNew) {
+    const at = jsonPath(path);
+    const message = `${at}: content block type "${kind.slice(0, 100)}" is not supported`;
+    throw new ServeError('unsupported_parameter', message, { param: at });
+  }
+  if (kind === 'compaction' && typeof block.content === 'string') return { kind: 'text', text: block.content };
+  const text = textOfPart(block);
+  return text === undefined ? dropped(block, reading) : { kind: 'text', text };
+}
+
+/** A server's result as text: plain blocks as they read, all else as JSON without what only that server can read. */
+function resultText(content: unknown, leftOut: LeftOut): string {
+  if (!Array.isArray(content) || !content.every((block) => textOfPart(block) !== undefined)) {
+    return typeof content === 'string' ? content : content == null ? 'null' : toldAsText(content, leftOut);
+  }
+  return content.map((block) => textOfPart(block)).join('');
+}
+
+function readDocument(block: Part, path: readonly PropertyKey[], reading: BlockReading): ContentBlock {
+  const read = fileText(block);
+  if (read.kind === 'text') return { kind: 'text', text: read.text };
+  if (!reading.isNew) return { kind: 'text', text: toldAsText(block, reading.leftOut) };
+  const at = `${jsonPath(path)}.${read.field}`;
+  throw invalidValue(`${at}: ${read.reason}`, at);
+}
+
+function dropped(block: Part, { leftOut }: BlockReading): ContentBlock {
+  leftOut.note('history', kindOfPart(block));
+  return DROPPED;
+}
+
+/** An id; an empty one is given later. */
+function textIn(id: unknown): string {
+  return typeof id === 'string' ? id : '';
+}
