@@ -8,12 +8,11 @@ const LAYERS_MAX = 3;
 
 /**
  * The arguments of an earlier call as text: JSON of an object where there is one, also inside of a JSON string, and what the
- * model wrote where there is none. Nothing at all is an empty object.
+ * model wrote where there is none, be it blank. Nothing at all is an empty object.
  */
 export function argumentsText(given: unknown): string {
   if (given === undefined || given === null) return '{}';
   if (typeof given !== 'string') return textOfValue(given);
-  if (given.trim() === '') return '{}';
   const inner = unwrapped(given);
   return inner ?? given;
 }
@@ -42,6 +41,7 @@ function unwrapped(text: string): string | undefined {
 
 /** Arguments for servers that take nothing but the text of a JSON object. */
 export function strictArguments(text: string): string {
+  if (text.trim() === '') return '{}';
   return isRecord(parsed(text)) ? text : JSON.stringify({ [INVALID_JSON]: text });
 }
 

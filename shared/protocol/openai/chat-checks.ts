@@ -23,7 +23,7 @@ export interface CheckSettings extends BoundSettings {
 
 /**
  * Everything about a chat body that its types do not say, in the order in which Dynamo checks it.
- * @throws ServeError `invalid_value`, `unknown_parameter`, `not_implemented`.
+ * @throws ServeError `invalid_value`, `unknown_parameter`, `unsupported_parameter`.
  */
 export function checkChatBody(body: ChatBody, settings: CheckSettings): void {
   checkThinking(body.thinking);

@@ -145,7 +145,7 @@ const chatFields = {
   prompt_cache_key: z.string().nullish(),
   web_search_options: anyObject.nullish(),
   function_call: z.union([z.string(), anyObject]).nullish(),
-  functions: z.unknown().optional(),
+  functions: z.array(z.looseObject({ name: z.string(), parameters: anyObject })).nullish(),
   nvext: nvextSchema.nullish(),
 };
 

@@ -58,7 +58,11 @@ function readTool(tool: GivenTool, at: number, custom: Set<string>): ToolDefinit
     checkTool(called, at, `tools[${at}].function`);
     return tool as ToolDefinition; // its function was just looked at
   }
-  if (tool.type !== 'custom') return undefined;
+  if (tool.type !== 'custom') {
+    if (isHostedType(tool.type)) return undefined;
+    const message = `tools[${at}].type: "${tool.type.slice(0, 100)}" is no type of a tool; allowed are function and custom`;
+    throw invalidValue(message, `tools[${at}].type`);
+  }
   if (tool.custom === undefined) throw missing(`tools[${at}].custom`);
   const { name } = tool.custom;
   checkTool({ name }, at, `tools[${at}].custom`);
@@ -114,6 +118,15 @@ function allowedTools(
   const shown = tools.filter((tool) => names.has(tool.function.name));
   if (allowed.mode === 'required') requireSome(shown, dropped);
   return { tools: shown, choice: allowed.mode };
+}
+
+/** Types of the tools that OpenAI, Anthropic and those who follow them run on their own servers, or know how to describe. */
+const HOSTED =
+  /^(?:[a-z]+_search|web_(?:search|fetch)|code_(?:interpreter|execution)|mcp|image_generation|computer|(?:local_)?shell|apply_patch|namespace|[a-z_]+_\d{8}$)/;
+
+/** Whether a type is that of a hosted tool, whatever its version. */
+export function isHostedType(type: string): boolean {
+  return HOSTED.test(type);
 }
 
 /** A tool that nobody runs cannot be made to be called. */

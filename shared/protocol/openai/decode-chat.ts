@@ -25,7 +25,7 @@ export function parseChatBody(body: JsonBody): ChatBody {
 
 /**
  * Turns a chat body whose types are right into a request.
- * @throws ServeError `invalid_value`, `unknown_parameter`, `not_implemented`, `headers_too_large`.
+ * @throws ServeError `invalid_value`, `unknown_parameter`, `unsupported_parameter`, `headers_too_large`.
  */
 export function decodeChat(body: ChatBody, context: DecodeContext): DecodedChat {
   checkChatBody(body, context.settings);

@@ -47,7 +47,7 @@ export function parseCompletionsBody(body: JsonBody): CompletionsBody {
 
 /**
  * Turns a completions body whose types are right into requests.
- * @throws ServeError `invalid_value`, `missing_required_parameter`, `unknown_parameter`, `not_implemented`,
+ * @throws ServeError `invalid_value`, `missing_required_parameter`, `unknown_parameter`, `unsupported_parameter`,
  * `headers_too_large`.
  */
 export function decodeCompletions(body: CompletionsBody, context: DecodeContext): DecodedCompletions {
@@ -108,7 +108,7 @@ function batchOf(request: GenerationRequest, body: CompletionsBody, prompts: rea
 
 /**
  * Everything about a completions body that its types do not say.
- * @throws ServeError `invalid_value`, `missing_required_parameter`, `unknown_parameter`, `not_implemented`.
+ * @throws ServeError `invalid_value`, `missing_required_parameter`, `unknown_parameter`, `unsupported_parameter`.
  */
 function checkCompletionsBody(body: CompletionsBody, settings: CheckSettings): void {
   checkStreamOptions(body);
@@ -175,7 +175,7 @@ function checkSuffix(suffix: string | null | undefined): void {
   if (suffix.length > SUFFIX_CHARS_MAX) {
     throw invalidValue(`Suffix must not exceed ${SUFFIX_CHARS_MAX} characters, got ${suffix.length}`, 'suffix');
   }
-  throw new ServeError('not_implemented', '`suffix` is not supported', { param: 'suffix' });
+  throw new ServeError('unsupported_parameter', '`suffix` is not supported', { param: 'suffix' });
 }
 
 function checkBestOf(body: CompletionsBody): void {

@@ -11,11 +11,8 @@ export function invalidValue(message: string, param: string): ServeError {
 }
 
 /** A published key that changes what is answered, and that nothing here can honour. */
-export function unsupported(
-  key: string,
-  code: 'unsupported_parameter' | 'not_implemented' = 'unsupported_parameter',
-): ServeError {
-  return new ServeError(code, `\`${key}\` is not supported.`, { param: key });
+export function unsupported(key: string): ServeError {
+  return new ServeError('unsupported_parameter', `\`${key}\` is not supported.`, { param: key });
 }
 
 /** `stream_options` belongs to streams only. */

@@ -55,7 +55,7 @@ function write(value: unknown, style: JsonStyle, depth: number): string {
       depth,
     );
   }
-  if (value instanceof WrittenArguments) return value.arguments;
+  if (value instanceof WrittenArguments) return value.toJSON();
   if (value instanceof Namespace) return write(Object.fromEntries(value.members), style, depth);
   if (!isDictionary(value)) throw new TemplateRuntimeError(`tojson cannot write ${typeName(value)}`);
   const keys = Object.keys(value);

@@ -204,5 +204,5 @@ function withParsedArguments(called: UnknownRecord): UnknownRecord {
   } catch {
     // told below, as any other text that is no object
   }
-  return { ...called, arguments: text.trim() === '' ? {} : new WrittenArguments(text) };
+  return { ...called, arguments: new WrittenArguments(text) };
 }

@@ -14,10 +14,22 @@ export class Tuple extends Array<unknown> {}
  * model wrote, and to a template that goes through them they are one entry.
  */
 export class WrittenArguments {
-  readonly arguments: string;
+  /** The one entry; none of blank arguments. */
+  declare readonly arguments?: string;
+  readonly #text: string;
 
   constructor(text: string) {
-    this.arguments = text;
+    this.#text = text;
+    if (text.trim() !== '') this.arguments = text;
+  }
+
+  /** What the model wrote. */
+  toString(): string {
+    return this.#text;
+  }
+
+  toJSON(): string {
+    return this.arguments ?? '{}';
   }
 }
 
@@ -49,7 +61,7 @@ export function isTrue(value: unknown): boolean {
 export function toText(value: unknown): string {
   if (typeof value === 'string') return value;
   if (value === undefined) return '';
-  return value instanceof WrittenArguments ? value.arguments : toRepr(value);
+  return value instanceof WrittenArguments ? value.toString() : toRepr(value);
 }
 
 /** Python's `repr`. */

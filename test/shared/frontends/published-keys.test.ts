@@ -111,15 +111,14 @@ const BESIDE: Readonly<Record<string, object>> = {
 
 /** Keys that change what is answered and that nothing here can honour: refused by name. */
 const REFUSED: Readonly<Record<string, string>> = {
-  '/v1/chat/completions function_call': '501 not_implemented',
-  '/v1/chat/completions functions': '501 not_implemented',
+  '/v1/chat/completions function_call': '400 unsupported_parameter',
+  '/v1/chat/completions functions': '400 unsupported_parameter',
   '/v1/chat/completions moderation': '400 unsupported_parameter',
-  '/v1/completions suffix': '501 not_implemented',
-  '/v1/responses background': '501 not_implemented',
+  '/v1/completions suffix': '400 unsupported_parameter',
+  '/v1/responses background': '400 unsupported_parameter',
   '/v1/responses conversation': '400 unsupported_parameter',
-  '/v1/responses max_tool_calls': '501 not_implemented',
   '/v1/responses moderation': '400 unsupported_parameter',
-  '/v1/responses prompt': '501 not_implemented',
+  '/v1/responses prompt': '400 unsupported_parameter',
   '/v1/responses previous_response_id': '404 previous_response_not_found', // of that id, not of the key
   '/v1/responses/compact previous_response_id': '404 previous_response_not_found',
 };

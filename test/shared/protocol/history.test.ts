@@ -82,8 +82,8 @@ describe('arguments of earlier calls', () => {
   it.each([
     [CUT, CUT, { INVALID_JSON: CUT }],
     ['{"a": 1}', '{"a": 1}', { a: 1 }],
-    ['', '{}', {}],
-    ['  \n', '{}', {}],
+    ['', '', {}],
+    ['  \n', '  \n', {}],
     [null, '{}', {}],
     [undefined, '{}', {}],
     ['null', '{}', {}],

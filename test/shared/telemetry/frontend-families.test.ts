@@ -102,6 +102,7 @@ async function exercise(metrics: FrontendMetrics, clock: VirtualClock): Promise<
   metrics.failed(new ServeError('invalid_value', 'wrong'));
   metrics.rejected('m', 'chat_completions');
   metrics.ignoredKeys('responses', ['other']);
+  metrics.leftOut('responses', ['tool']);
   metrics.embedded('m', 3);
   metrics.migrated('m', 'new_request');
   metrics.migrationTook('m', 'new_request', 'success', 30);
@@ -139,6 +140,7 @@ function expectedShapes(prefix: string): Record<string, readonly [string, readon
   ]);
   const own = {
     stator_frontend_ignored_keys_total: ['counter', ['endpoint', 'key']],
+    stator_frontend_left_out_total: ['counter', ['endpoint', 'kind']],
     stator_frontend_limits_reached_total: ['counter', ['limit']],
     stator_metric_series_overflow_total: ['counter', []],
   } as const;

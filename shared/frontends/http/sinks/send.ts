@@ -14,6 +14,8 @@ const LARGE_CHARS = 256 * 1024;
 
 const MS_PER_SECOND = 1000;
 const OVERLOAD_RETRY_MS = 1000;
+/** The official clients heed it: what nobody here can do will not be done a second time either. */
+const NO_RETRY = { 'x-should-retry': 'false' };
 
 /** Writes a whole response: head and body leave in one write. */
 export function sendText(
@@ -75,6 +77,7 @@ export function sendFailure(exchange: HttpExchange, error: ServeError, response:
   const retryAfterMs = error.retryAfterMs ?? (error.code === 'server_overloaded' ? OVERLOAD_RETRY_MS : undefined);
   sendJson(exchange, status, response.body, {
     ...response.headers,
+    ...(error.code === 'not_implemented' ? NO_RETRY : {}),
     ...(retryAfterMs === undefined ? {} : { 'retry-after': String(Math.ceil(retryAfterMs / MS_PER_SECOND)) }),
   });
   return status;

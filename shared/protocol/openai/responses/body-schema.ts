@@ -117,33 +117,27 @@ export type ResponsesTool = z.infer<typeof tool>;
 export type InputTokensBody = z.infer<typeof inputTokensSchema>;
 export type CompactBody = z.infer<typeof compactSchema>;
 
-/** They change what is answered and nothing here can do it; the first three as recorded. */
-const REFUSED = {
-  background: 'not_implemented',
-  prompt: 'not_implemented',
-  max_tool_calls: 'not_implemented',
-  conversation: 'unsupported_parameter',
-  moderation: 'unsupported_parameter',
-} as const;
+/** They change what is answered and nothing here can do it. A mistake of the client: what fails with 501, clients send again. */
+const REFUSED = ['background', 'prompt', 'conversation', 'moderation'] as const;
 
 /** Published keys that nobody reads, and what codex says of itself with every turn. */
 const UNTYPED = ['context_management', 'prompt_cache_options', 'client_metadata'];
 
 /** Root keys that a client can use: what the description of the API shows. */
 export const USABLE_KEYS: readonly string[] = [
-  ...Object.keys(responsesSchema.shape).filter((key) => !Object.hasOwn(REFUSED, key)),
+  ...Object.keys(responsesSchema.shape).filter((key) => !(REFUSED as readonly string[]).includes(key)),
   ...UNTYPED,
 ];
 /** Root keys that mean something to the route, or are published and harmless. */
-export const RESPONSES_KEYS: ReadonlySet<string> = new Set([...USABLE_KEYS, ...Object.keys(REFUSED)]);
+export const RESPONSES_KEYS: ReadonlySet<string> = new Set([...USABLE_KEYS, ...REFUSED]);
 
 /**
  * Refuses published keys that nobody can honour. Keys that nobody knows are let pass: agents send keys of their own, and
  * new ones with every release.
- * @throws ServeError `not_implemented`, `unsupported_parameter`.
+ * @throws ServeError `unsupported_parameter`.
  */
 export function checkKeys(body: Readonly<Record<string, unknown>>): void {
-  for (const [key, code] of Object.entries(REFUSED)) {
-    if (body[key] != null && body[key] !== false) throw unsupported(key, code);
+  for (const key of REFUSED) {
+    if (body[key] != null && body[key] !== false) throw unsupported(key);
   }
 }

@@ -69,14 +69,14 @@ export function parseResponsesBody(json: JsonBody): ParsedResponses {
 
 /**
  * Everything about a body that its types do not say, apart from tools.
- * @throws ServeError `invalid_value`, `unsupported_parameter`, `not_implemented`.
+ * @throws ServeError `invalid_value`, `unsupported_parameter`.
  */
 export function checkResponsesBody(body: ResponsesBody): void {
   checkKeys(body);
   for (const field of ['completion_token_ids', 'prompt_logprobs']) {
     if (body.nvext?.extra_fields?.includes(field) !== true) continue;
     const message = `\`nvext.extra_fields=["${field}"]\` is not supported by the Responses API.`;
-    throw new ServeError('not_implemented', message, { param: 'nvext.extra_fields' });
+    throw new ServeError('unsupported_parameter', message, { param: 'nvext.extra_fields' });
   }
   checkModel(body.model ?? '');
   checkRange(body.temperature, RANGES.temperature, 'Temperature', 'temperature');
@@ -180,6 +180,7 @@ function echoOf(body: ResponsesBody, tools: DecodedTools, isStored: boolean) {
   return {
     instructions: body.instructions ?? null,
     max_output_tokens: body.max_output_tokens ?? null,
+    max_tool_calls: body.max_tool_calls ?? null, // of hosted tools, of which none are made
     metadata: body.metadata ?? {},
     parallel_tool_calls: body.parallel_tool_calls ?? true,
     previous_response_id: body.previous_response_id ?? null,

@@ -158,8 +158,8 @@ function addSaid(messages: MessageList, content: unknown, leftOut: LeftOut): voi
 
 function addReasoning(messages: MessageList, { content, summary, encrypted_content }: Part, leftOut: LeftOut): void {
   const text = textOfParts(content, '') || textOfParts(summary, '');
-  if (text !== '') messages.reasoning(text);
-  else if (encrypted_content !== undefined && encrypted_content !== null) leftOut.note('history', 'reasoning');
+  messages.reasoning(text);
+  if (text === '' && typeof encrypted_content === 'string') leftOut.note('history', 'reasoning');
 }
 
 function addSummary(messages: MessageList, content: unknown, leftOut: LeftOut): void {
@@ -226,7 +226,7 @@ function chatPart(part: unknown, { param, isNew, leftOut }: Place): readonly Par
     case 'input_file': {
       const read = fileText(part);
       if (read.kind === 'text') return [{ type: 'text', text: read.text }];
-      return refuse(`${param}.${read.field}: ${read.reason}`, `${param}.${read.field}`);
+      return refuse(`Failed to convert responses request: ${read.field}: ${read.reason}`, `${param}.${read.field}`);
     }
     default:
       return refuse(`${param}.type: unknown part type`, `${param}.type`);

@@ -136,7 +136,7 @@ describe('the official client of the Responses API', () => {
     const asked = client.responses.create({ model: 'plain', input: 'x', previous_response_id: 'resp_gone' });
     await expect(asked).rejects.toMatchObject({ status: 404, code: 'previous_response_not_found' });
     const background = client.responses.create({ model: 'plain', input: 'x', background: true });
-    await expect(background).rejects.toMatchObject({ status: 501, code: 'not_implemented', param: 'background' });
+    await expect(background).rejects.toMatchObject({ status: 400, code: 'unsupported_parameter', param: 'background' });
   });
 
   it('ends the work of the engine by leaving', async () => {

@@ -238,11 +238,10 @@ describe('a responses body', () => {
   });
 
   it.each([
-    [{ background: true }, 'not_implemented', 'background'],
-    [{ prompt: { id: 'p' } }, 'not_implemented', 'prompt'],
-    [{ max_tool_calls: 3 }, 'not_implemented', 'max_tool_calls'],
+    [{ background: true }, 'unsupported_parameter', 'background'],
+    [{ prompt: { id: 'p' } }, 'unsupported_parameter', 'prompt'],
     [{ conversation: 'c' }, 'unsupported_parameter', 'conversation'],
-    [{ nvext: { extra_fields: ['prompt_logprobs'] } }, 'not_implemented', 'nvext.extra_fields'],
+    [{ nvext: { extra_fields: ['prompt_logprobs'] } }, 'unsupported_parameter', 'nvext.extra_fields'],
     [{ nvext: { foo: 1 } }, 'unknown_parameter', 'nvext.foo'],
     [{ model: null }, 'invalid_value', 'model'],
     [{ max_output_tokens: 0 }, 'invalid_value', 'max_output_tokens'],

@@ -39,7 +39,45 @@ export const REFUSED: readonly Difference[] = [
     why: 'a suffix is refused: nothing here fills in the middle',
     applies: (row) =>
       isCompletions(row) && typeof requestBody(row).suffix === 'string' && requestBody(row).suffix !== '',
-    rewrite: (expected, row) => refuseWith(expected, row, { status: 501, message: '`suffix` is not supported' }),
+    rewrite: (expected, row) =>
+      refuseWith(expected, row, {
+        status: 400,
+        code: 'unsupported_parameter',
+        param: 'suffix',
+        message: '`suffix` is not supported',
+      }),
+  },
+  {
+    why: 'what nobody here can do is a mistake of the client: what fails with 501, clients send again',
+    applies: (row) => row.status === 501,
+    rewrite: (expected, row) => {
+      const { message } = row.body as { readonly message: string };
+      const [, param] = /`([\w.]+)/.exec(message) ?? [];
+      refuseWith(expected, row, {
+        status: 400,
+        code: 'unsupported_parameter',
+        message: '',
+        told: new Matcher('a text', (text) => `${text}` !== ''),
+        ...(param === undefined ? {} : { param }),
+      });
+    },
+  },
+  {
+    why: 'a file that cannot be read is refused in words that say what can',
+    applies: (row) => row.id === 'chat.msg.file' || row.id === 'rsp.in.file',
+    rewrite: (expected, row) => {
+      const { param } =
+        row.id === 'rsp.in.file'
+          ? { param: 'input[0].content[0].file_id' }
+          : { param: 'messages[0].content[0].file.file_id' };
+      refuseWith(expected, row, {
+        status: 400,
+        code: 'invalid_value',
+        param,
+        message: '',
+        told: textWith('send the content as file_data'),
+      });
+    },
   },
   {
     why: 'required taints filter in every router mode; 1.6.1 heeds them in kv mode alone',
