@@ -4,7 +4,7 @@ import type { ToolDefinition } from '../generation/generation-request.ts';
 import type { LeftOut } from '../generation/left-out.ts';
 import type { ChatBody, FunctionChoice } from './chat-schema.ts';
 import { customFunction } from './custom-tools.ts';
-import { invalidValue } from './field-checks.ts';
+import { invalidValue, shapeError } from './field-checks.ts';
 
 /** The tools of a chat as its model is told of them. */
 export interface ChatTools {
@@ -61,7 +61,7 @@ function readTool(tool: GivenTool, at: number, custom: Set<string>): ToolDefinit
   if (tool.type !== 'custom') {
     if (isHostedType(tool.type)) return undefined;
     const message = `tools[${at}].type: "${tool.type.slice(0, 100)}" is no type of a tool; allowed are function and custom`;
-    throw invalidValue(message, `tools[${at}].type`);
+    throw shapeError('invalid_value', message, `tools[${at}].type`);
   }
   if (tool.custom === undefined) throw missing(`tools[${at}].custom`);
   const { name } = tool.custom;
@@ -110,6 +110,9 @@ function allowedTools(
   dropped: ReadonlySet<string>,
 ): ReadChoice {
   if (allowed === undefined) throw missing('tool_choice.allowed_tools');
+  if (allowed.tools.length === 0) {
+    throw shapeError('invalid_value', 'tool_choice.allowed_tools.tools: expected at least one tool', 'tool_choice');
+  }
   const names = new Set(
     allowed.tools.map(({ function: called, custom }) =>
       isRecord(called) ? called.name : isRecord(custom) ? custom.name : undefined,

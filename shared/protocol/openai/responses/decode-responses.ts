@@ -180,7 +180,6 @@ function echoOf(body: ResponsesBody, tools: DecodedTools, isStored: boolean) {
   return {
     instructions: body.instructions ?? null,
     max_output_tokens: body.max_output_tokens ?? null,
-    max_tool_calls: body.max_tool_calls ?? null, // of hosted tools, of which none are made
     metadata: body.metadata ?? {},
     parallel_tool_calls: body.parallel_tool_calls ?? true,
     previous_response_id: body.previous_response_id ?? null,

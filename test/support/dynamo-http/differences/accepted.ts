@@ -1,8 +1,16 @@
 import { type Difference, type Expectation, isRecordedError } from '../expectation.ts';
-import { type Body, isChat, isCompletions, isMessages, isResponses, nvextOf, requestBody } from '../fields.ts';
-import { anything } from '../match.ts';
+import {
+  type Body,
+  isChat,
+  isCompletions,
+  isMessages,
+  isResponses,
+  nvextOf,
+  requestBody,
+  tokensOf,
+} from '../fields.ts';
 import type { RecordedRow } from '../records.ts';
-import { succeed, usualRequest } from '../usual-answer.ts';
+import { succeed } from '../usual-answer.ts';
 
 /** Keys of the published chat schema that change nothing about an answer. */
 const HARMLESS: ReadonlySet<string> = new Set([
@@ -28,6 +36,12 @@ function refusal({ body, status }: RecordedRow): string {
   return status === 400 && isRecordedError(body) ? body.message.replace(/^Validation: /, '') : '';
 }
 
+/** The same, in Anthropic's envelope. */
+function messagesRefusal({ body, status }: RecordedRow): string {
+  const { error } = (body ?? {}) as { readonly error?: { readonly message?: unknown } };
+  return status === 400 ? String(error?.message ?? '') : '';
+}
+
 function unsupportedKeys(row: RecordedRow): readonly string[] {
   const named = /^Unsupported parameter\(s\): (.*)/.exec(refusal(row))?.[1] ?? '';
   return [...named.matchAll(/`([^`]+)`/g)].map(([, key]) => String(key));
@@ -41,6 +55,28 @@ function unknownNvextKey(row: RecordedRow): string {
 
 const samplingSeen = (expected: Expectation): Body[] => expected.worker.map((seen) => seen.sampling_options as Body);
 const PASSED_ON = ['detokenize', 'allowed_token_ids', 'bad_words_token_ids'] as const;
+
+/** A turn as the template of the recorded models writes it. */
+function shownTurn({ role, content, tool_calls: calls }: Body): string {
+  const called = ((calls ?? []) as readonly { readonly function: Body }[]).map(
+    ({ function: { name, arguments: text } }) => `<call>${String(name)} ${String(text)}</call>`,
+  );
+  return `<|im_start|>${String(role)}\n${String(content ?? '')}${called.join('')}<|im_end|>\n`;
+}
+
+/** As `succeed`, of a prompt that only its row can tell. */
+function succeedWith(expected: Expectation, row: RecordedRow, turns: string): void {
+  succeed(expected, row);
+  const prompt = `${turns}<|im_start|>assistant\n`;
+  for (const seen of expected.worker) seen.prompt = prompt;
+  const { usage } = expected.body as { readonly usage: Body };
+  if (isMessages(row)) usage.input_tokens = tokensOf(prompt);
+  else
+    Object.assign(usage, {
+      prompt_tokens: tokensOf(prompt),
+      total_tokens: tokensOf(prompt) + Number(usage.completion_tokens),
+    });
+}
 
 /** Requests that 1.6.1 refuses or half drops, and this product serves. */
 export const ACCEPTED: readonly Difference[] = [
@@ -76,31 +112,28 @@ export const ACCEPTED: readonly Difference[] = [
     why: 'hosted tools are left out in every dialect, and named in a header',
     applies: (row) =>
       (isResponses(row) && /Unsupported Responses tools type/.test(refusal(row))) ||
-      (isMessages(row) && /server tool type/.test(refusal(row))),
+      (isMessages(row) && /server tool type/.test(messagesRefusal(row))),
     rewrite: (expected, row) => {
-      succeed(expected, row);
       const { tools: _hosted, ...body } = requestBody(row);
-      if (isMessages(row)) expected.worker = [usualRequest({ ...row, asked: body } as RecordedRow)];
-    },
-  },
-  {
-    why: 'a choice among allowed tools is published, and honoured',
-    applies: (row) => isChat(row) && (requestBody(row).tool_choice as Body | undefined)?.type === 'allowed_tools',
-    rewrite: (expected, row) => {
-      succeed(expected, row);
-      expected.body = anything;
-      expected.worker = anything as never;
+      succeed(expected, isMessages(row) ? ({ ...row, asked: body } as RecordedRow) : row);
     },
   },
   {
     why: 'what a model wrote into a history is rendered as it is, and a result that nobody asked for too',
     applies: (row) => isChat(row) && /valid JSON object string|missing field `tool_call_id`/.test(refusal(row)),
-    rewrite: succeed,
+    rewrite: (expected, row) => {
+      const turns = (requestBody(row).messages as Body[]).map(shownTurn);
+      succeedWith(expected, row, turns.join(''));
+    },
   },
   {
     why: 'documents of text are read',
-    applies: (row) => isMessages(row) && /content block type "document"/.test(refusal(row)),
-    rewrite: succeed,
+    applies: (row) => isMessages(row) && /content block type "document"/.test(messagesRefusal(row)),
+    rewrite: (expected, row) => {
+      const [message] = requestBody(row).messages as readonly { readonly content: readonly Body[] }[];
+      const data = (message?.content[0]?.source as Body | undefined)?.data;
+      succeedWith(expected, row, shownTurn({ role: 'user', content: data }));
+    },
   },
   {
     why: 'greed_sampling sends temperature 0; 1.6.1 only drops the temperature',

@@ -37,6 +37,7 @@ export function responseBody(names: WireNames, echo: ResponseEcho, state: Respon
     incomplete_details: incompleteReason === undefined ? null : { reason: incompleteReason },
     instructions: echo.instructions,
     max_output_tokens: echo.max_output_tokens,
+    max_tool_calls: null,
     metadata: echo.metadata,
     model: names.model,
     object: 'response',
