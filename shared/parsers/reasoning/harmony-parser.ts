@@ -16,6 +16,8 @@ export const HARMONY_OPENER: string = `${CHANNEL}analysis${MESSAGE}`;
 
 const CHANNEL_NAME = /^\s*(\w+)/;
 const RECIPIENT = /(?:^|\s)to=([^\s<]+)/;
+/** What calls are addressed to, whatever their channel. */
+const FUNCTIONS = 'functions.';
 /** The prompt ends with `<|start|>assistant`, so that a text may begin in the middle of a header. */
 const RECIPIENT_START = 'to=';
 
@@ -27,6 +29,7 @@ const RECIPIENT_START = 'to=';
  *
  * | Channel | Body |
  * |---|---|
+ * | any, with a function as recipient | as `commentary` with a recipient |
  * | `analysis` | reasoning, one line end between two such messages |
  * | `commentary` with a recipient | content with its header and its end, for the tool-call parser |
  * | any other | content |
@@ -94,7 +97,8 @@ export class HarmonyParser extends BlockReader {
     const channel = at < 0 ? undefined : CHANNEL_NAME.exec(header.slice(at + CHANNEL.length))?.[1];
     const recipient = RECIPIENT.exec(header)?.[1];
     this.header = '';
-    if (channel === 'analysis') {
+    if (recipient?.startsWith(FUNCTIONS)) this.beginCall(wholeHeader(header) + MESSAGE, out);
+    else if (channel === 'analysis') {
       this.block = 'reasoning';
       this.#joinsReasoning = this.#hasReasoning;
     } else if (channel === 'commentary' && recipient !== undefined) {

@@ -89,6 +89,8 @@ const PAIRS = [
     `<|channel|>analysis<|message|>hm<|end|><|start|>assistant<|channel|>commentary<|message|>Ok.<|end|><|start|>assistant${HARMONY_CALL}`,
   ),
   pair('gpt_oss', 'harmony', ' to=functions.f<|channel|>commentary json<|message|>{"a":1}<|call|>', '', ''),
+  pair('gpt_oss', 'harmony', '<|channel|>analysis to=functions.f code<|message|>{"a":1}<|call|>', '', ''),
+  pair('gpt_oss', 'harmony', ' to=functions.f<|channel|>analysis<|message|>{"a":1}<|call|>', '', ''),
   pair(
     'inkling',
     'inkling',
