@@ -76,6 +76,7 @@ export { estimatePromptTokens } from './generation/prompt-estimate.ts';
 export { readUsage } from './generation/told-usage.ts';
 export { decodeEngineRequest, encodeEngineRequest, healthCheckRequest } from './generation/wire.ts';
 export { type JsonBody, parseJsonBody, parseLargeJsonBody, parseOwnJson } from './json/json-body.ts';
+export { ExactNumber, exactMember, keysInOrder, readJson, writeJson } from './json/json-source.ts';
 export { isLongJson, jsonPieces, LazyList, objectPieces } from './json/json-writer.ts';
 export { completionsOf } from './kserve/completions-request.ts';
 export {

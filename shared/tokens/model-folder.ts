@@ -12,6 +12,8 @@ export interface LoadModelOptions extends LoadTokenizerOptions {
   readonly modelName?: string | undefined;
   /** Replaces the folder's own chat template. */
   readonly chatTemplate?: string | undefined;
+  /** Told once, with the file and the reason, when a rendering shows that the model's template is of no use. */
+  readonly onHopelessTemplate?: ((message: string) => void) | undefined;
   /** Reads every file once more to fill `info.files`. @default false */
   readonly checksums?: boolean | undefined;
 }
@@ -28,12 +30,16 @@ export async function loadModelFolder(path: string, options: LoadModelOptions = 
   await checkFolder(folder);
   const reading = readConfigs(folder);
   const [configs, tokenizer] = await Promise.all([reading, loadTokenizer(folder, reading, options)]);
-  const source = options.chatTemplate ?? chooseTemplateSource(folder, configs);
+  const [file, source] =
+    options.chatTemplate === undefined ? chooseTemplateSource(folder, configs) : [undefined, options.chatTemplate];
+  const name = options.modelName ?? basename(folder);
+  const label = `chat template of model ${name}${file === undefined ? '' : ` (${join(folder, file)})`}`;
   const info = toModelInfo(folder, configs);
   return {
     path: folder,
     tokenizer,
-    chatTemplate: compileFor(options.modelName ?? basename(folder), source, readSpecialTokens(configs.tokenizerConfig)),
+    chatTemplate:
+      source === undefined ? undefined : compileFor(label, source, readSpecialTokens(configs.tokenizerConfig), options),
     info: options.checksums === true ? { ...info, files: await readModelFiles(folder) } : info,
   };
 }
@@ -50,25 +56,27 @@ export async function loadFolderTokenizer(path: string): Promise<Tokenizer> {
   return tokenizer;
 }
 
+const INSTEAD = 'give another one with --custom-jinja-template';
+
 function compileFor(
-  modelName: string,
-  source: ChatTemplateSource | undefined,
+  label: string,
+  source: ChatTemplateSource,
   tokens: Parameters<typeof compileChatTemplate>[1],
-): ChatTemplate | undefined {
-  if (source === undefined) return undefined;
+  { onHopelessTemplate: onHopeless }: LoadModelOptions,
+): ChatTemplate {
   try {
-    return compileChatTemplate(source, tokens);
+    return compileChatTemplate(source, tokens, (reason) => onHopeless?.(`${label}: ${reason}; ${INSTEAD}`));
   } catch (error) {
-    throw new ModelFolderError(
-      `chat template of model ${modelName}: not supported: ${reasonOf(error)}; give another one with --custom-jinja-template`,
-      { cause: error },
-    );
+    throw new ModelFolderError(`${label}: not supported: ${reasonOf(error)}; ${INSTEAD}`, { cause: error });
   }
 }
 
 /** The chat template of a folder: chat_template.jinja, then chat_template.json, then tokenizer_config.json. */
-function chooseTemplateSource(folder: string, configs: ModelConfigs): ChatTemplateSource | undefined {
-  if (configs.templateText !== undefined) return configs.templateText;
+function chooseTemplateSource(
+  folder: string,
+  configs: ModelConfigs,
+): readonly [file: string | undefined, source: ChatTemplateSource | undefined] {
+  if (configs.templateText !== undefined) return ['chat_template.jinja', configs.templateText];
   const places: readonly (readonly [string, unknown])[] = [
     ['chat_template.json', configs.templateJson?.chat_template],
     ['tokenizer_config.json', configs.tokenizerConfig.chat_template],
@@ -76,12 +84,12 @@ function chooseTemplateSource(folder: string, configs: ModelConfigs): ChatTempla
   for (const [file, value] of places) {
     if (value === undefined || value === null) continue;
     const source = readSource(value);
-    if (source !== undefined) return source;
+    if (source !== undefined) return [file, source];
     throw new ModelFolderError(
       `${join(folder, file)}: chat_template is neither a text nor a list of named texts with a 'default'`,
     );
   }
-  return undefined;
+  return [undefined, undefined];
 }
 
 /** A text, or a list of `{"name": ..., "template": ...}` or of `{<name>: <template>}`. */

@@ -49,12 +49,14 @@ export function modelOpener(
     opening ??= openFetching(settings, sources, log, registry);
     const { cache, sourcesOf } = await opening;
     const { display_name: modelName, files } = card;
+    const onHopelessTemplate = (reason: string): void =>
+      log.error('no chats for this model', { model: modelName, reason });
     const load = async (modelPath: string | undefined): Promise<LoadedModel> => {
       const reference = { modelName, files, modelPath };
       const [folder, chatTemplate] = await Promise.all([openModelFolder(reference), openChatTemplate(reference)]);
       const prepared = await cache.preparedOf(files);
       own.opened(modelName, folder);
-      return loadModelFolder(folder, { modelName, chatTemplate, prepared, ...encoderOf(card) });
+      return loadModelFolder(folder, { modelName, chatTemplate, prepared, onHopelessTemplate, ...encoderOf(card) });
     };
     const fetchAndLoad = async (): Promise<LoadedModel> => {
       try {
@@ -70,7 +72,7 @@ export function modelOpener(
     const loadInstead = async (thrown: unknown): Promise<LoadedModel> => {
       const folder = thrown instanceof ModelFilesAbsent ? own.insteadFor(modelName) : undefined;
       if (folder === undefined) throw thrown;
-      const loaded = await loadModelFolder(folder, { modelName, ...encoderOf(card) });
+      const loaded = await loadModelFolder(folder, { modelName, onHopelessTemplate, ...encoderOf(card) });
       own.opened(modelName, folder);
       const reason = reasonOf(thrown);
       log.warn("the worker's files are not to be had: tokenizer and template are those of --model-path", {

@@ -9,7 +9,7 @@ export type OpenModel = (model: Pick<RoutableModel, 'card' | 'workers'>) => Prom
 export interface ModelStoreOptions {
   readonly open: OpenModel;
   readonly clock: Clock;
-  /** Told once per failed attempt. */
+  /** Told of a failed attempt, and of those after it only when they fail for another reason. */
   readonly onFailure: (model: string, reason: string) => void;
   /** Models kept loaded; the one used longest ago leaves first. @default 16 */
   readonly modelsMax?: number;
@@ -21,6 +21,8 @@ interface Slot {
   readonly loaded: Promise<LoadedModel>;
   /** Failed loads in a row, this one included. */
   failures: number;
+  /** Why the last of them failed. */
+  reason: string | undefined;
   /** `Clock.nowMs` from which on it is loaded anew; infinite unless it has failed. */
   retryAtMs: number;
 }
@@ -39,7 +41,7 @@ export class ModelStore {
   /** The loaded model. Rejects with `service_unavailable` when it cannot be opened. */
   get(model: RoutableModel): Promise<LoadedModel> {
     const slot = this.#slots.get(model.mdcSum);
-    if (slot === undefined || this.#options.clock.nowMs() >= slot.retryAtMs) return this.#load(model, slot?.failures);
+    if (slot === undefined || this.#options.clock.nowMs() >= slot.retryAtMs) return this.#load(model, slot);
     this.#put(model.mdcSum, slot); // used last
     return slot.loaded;
   }
@@ -54,18 +56,20 @@ export class ModelStore {
     }
   }
 
-  /** @param failures in a row before this attempt */
-  #load(model: RoutableModel, failures = 0): Promise<LoadedModel> {
+  /** @param before the attempt that failed */
+  #load(model: RoutableModel, before?: Slot): Promise<LoadedModel> {
+    const failures = before?.failures ?? 0;
     const { open, clock, onFailure } = this.#options;
     const retryAfterMs = Math.min(this.#options.retryAfterMs * 2 ** failures, RETRY_MS_MAX);
     const loaded = open(model).catch((cause: unknown) => {
       slot.failures++;
       slot.retryAtMs = clock.nowMs() + retryAfterMs;
-      onFailure(model.name, reasonOf(cause));
+      slot.reason = reasonOf(cause);
+      if (slot.reason !== before?.reason) onFailure(model.name, slot.reason);
       const message = `Model \`${model.name}\` cannot be loaded by the frontend`;
       throw new ServeError('service_unavailable', message, { cause, retryAfterMs });
     });
-    const slot: Slot = { loaded, failures, retryAtMs: Number.POSITIVE_INFINITY };
+    const slot: Slot = { loaded, failures, reason: before?.reason, retryAtMs: Number.POSITIVE_INFINITY };
     this.#put(model.mdcSum, slot);
     return loaded;
   }

@@ -1,8 +1,10 @@
 import { isAscii, isUtf8 } from 'node:buffer';
 import { ServeError } from '../../errors/index.ts';
+import { isRecord } from '../../records/index.ts';
 import { hasLoneSurrogate, JsonMemory, NO_LIMITS } from './json-pieces.ts';
 import { JsonReader, type ReadJson, SIZES } from './json-reader.ts';
 import { repairJson, scanRoot } from './json-scan.ts';
+import { mayLose, noteSource } from './json-source.ts';
 
 /** Lead-in of every 400 about a body that does not parse into the request type */
 export const DESERIALIZE_LEAD_IN = 'Failed to deserialize the JSON body into the target type: ';
@@ -44,10 +46,7 @@ export function parseJsonBody(bytes: Uint8Array): JsonBody {
  */
 export async function parseLargeJsonBody(bytes: Uint8Array, nextTurn: () => Promise<void>): Promise<JsonBody> {
   await nextTurn();
-  return inTurns(
-    readBody(bytes, (buffer) => new JsonReader(buffer, DEPTH_MAX).read()),
-    nextTurn,
-  );
+  return inTurns(readBody(bytes, readInPieces), nextTurn);
 }
 
 /** All steps, each in a turn of its own. */
@@ -101,7 +100,30 @@ function* readAtOnce(bytes: Buffer): Generator<void, ReadJson> {
   const { duplicateKey, fractionalKeys, depth } = scanRoot(text);
   if (depth > DEPTH_MAX) throw new SyntaxError(`more than ${DEPTH_MAX} levels of nesting`);
   const isHalf = hasLoneSurrogate(text, value);
+  if (mayLose(text)) for (const _ of noteSource(text, value, PROMPT_KEYS));
   return { value, duplicateKey, fractionalKeys, hasLoneSurrogate: isHalf, refusal: undefined };
+}
+
+/** Root keys of what templates write as JSON: there the client's own numbers and order of keys count. */
+const PROMPT_KEYS: ReadonlySet<string> = new Set(['tools', 'messages', 'input']);
+
+function* readInPieces(bytes: Buffer): Generator<void, ReadJson> {
+  const read = yield* new JsonReader(bytes, DEPTH_MAX).read();
+  if (read.refusal !== undefined || !hasPromptKey(read.value)) return read;
+  const text = bytes.toString(isAscii(bytes) ? 'latin1' : 'utf8');
+  yield;
+  yield* noteSource(text, read.value, PROMPT_KEYS);
+  return read;
+}
+
+/** A list of messages or tools: a long `input` may be a list of a million ids. */
+function hasPromptKey(value: unknown): boolean {
+  if (!isRecord(value)) return false;
+  for (const key of PROMPT_KEYS) {
+    const list = value[key];
+    if (Array.isArray(list) && isRecord(list[0])) return true;
+  }
+  return false;
 }
 
 /** What `JSON.parse` lets pass and the contract does not. */

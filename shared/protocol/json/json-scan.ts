@@ -1,3 +1,5 @@
+import { closingQuote } from './json-source.ts';
+
 /** What the text of a JSON object shows and its parsed value hides. */
 interface RootScan {
   /** First root key that stands there twice. */
@@ -59,16 +61,6 @@ export function scanRoot(text: string): RootScan {
     }
   }
   return { duplicateKey, fractionalKeys, depth: depthMax };
-}
-
-function closingQuote(text: string, open: number): number {
-  let at = open;
-  for (;;) {
-    at = text.indexOf('"', at + 1);
-    let backslashes = 0;
-    while (text.charCodeAt(at - 1 - backslashes) === 0x5c) backslashes++;
-    if (backslashes % 2 === 0) return at;
-  }
 }
 
 function readKey(text: string, open: number, close: number): string {

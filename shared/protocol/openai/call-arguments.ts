@@ -1,4 +1,5 @@
 import { isRecord } from '../../records/index.ts';
+import { writeJson } from '../json/json-source.ts';
 
 /** The name under which Anthropic's documents hand on arguments that are no JSON object; answers use it too. */
 const INVALID_JSON = 'INVALID_JSON';
@@ -22,7 +23,7 @@ function textOfValue(given: unknown): string {
     const written = given[INVALID_JSON];
     if (typeof written === 'string' && Object.keys(given).length === 1) return written; // as answers tell it
   }
-  return JSON.stringify(given) ?? '{}';
+  return writeJson(given);
 }
 
 /** The text of the object that a JSON string holds; undefined where `text` is no such string. */

@@ -1,8 +1,11 @@
 import { ServeError } from '../../errors/index.ts';
+import type { UnknownRecord } from '../../records/index.ts';
 import { readSpecialTokens, type SpecialTokens } from '../model-info.ts';
 import type { ChatTemplate, ChatTemplateInput } from '../types.ts';
+import { TemplateBudgetError, withinBudget } from './budget.ts';
 import { normalizeMessages, normalizeTools, type ReasoningName, type TemplateShape } from './normalize-messages.ts';
 import { hasHistory, plainHistory } from './plain-history.ts';
+import { cutAfterPrefill } from './prefill.ts';
 import { compileProgram, type TemplateProgram } from './program.ts';
 import { TemplateRuntimeError } from './syntax.ts';
 
@@ -21,16 +24,43 @@ export type ChatTemplateSource = string | { readonly default: string; readonly t
 
 /**
  * Compiles a chat template and finds out what it takes; rendering is then a few microseconds.
+ * @param onHopeless told once, if a rendering takes more than its input can be worth: nothing is rendered from then on
  * @throws TemplateSyntaxError naming a construct, filter or test that is not supported
+ * @throws TemplateBudgetError when small conversations take more than a template may take
  */
-export function compileChatTemplate(source: ChatTemplateSource, tokens = readSpecialTokens({})): ChatTemplate {
+export function compileChatTemplate(
+  source: ChatTemplateSource,
+  tokens = readSpecialTokens({}),
+  onHopeless: (reason: string) => void = () => undefined,
+): ChatTemplate {
   const sources = typeof source === 'string' ? { default: source, toolUse: source } : source;
   const withoutTools = compileVariant(sources.default, tokens);
   const withTools = sources.toolUse === sources.default ? withoutTools : compileVariant(sources.toolUse, tokens);
+  let isHopeless = false;
   return {
-    render: (input) => render(hasTools(input) ? withTools : withoutTools, input, tokens),
+    render(input) {
+      if (isHopeless) throw outOfBudget(true);
+      try {
+        return render(hasTools(input) ? withTools : withoutTools, input, tokens);
+      } catch (error) {
+        if (!(error instanceof TemplateBudgetError)) throw error;
+        isHopeless = error.isHopeless;
+        if (isHopeless) onHopeless(error.message);
+        throw outOfBudget(isHopeless, error);
+      }
+    },
     mentions: (name) => sources.default.includes(name) || sources.toolUse.includes(name),
   };
+}
+
+function outOfBudget(isHopeless: boolean, cause?: TemplateBudgetError): ServeError {
+  if (isHopeless)
+    return new ServeError('service_unavailable', 'The chat template of this model cannot be used', { cause });
+  const reason = cause?.message ?? 'it is too expensive';
+  return new ServeError('invalid_value', `The chat template cannot be applied to these messages: ${reason}`, {
+    param: 'messages',
+    cause,
+  });
 }
 
 interface Variant {
@@ -40,7 +70,7 @@ interface Variant {
 
 function compileVariant(source: string, tokens: SpecialTokens): Variant {
   const program = compileProgram(source);
-  return { program, shape: probeTemplate(program, source, tokens) };
+  return { program, shape: withinBudget('', () => probeTemplate(program, source, tokens)) };
 }
 
 function hasTools(input: ChatTemplateInput): boolean {
@@ -77,8 +107,10 @@ function renderAs({ program, shape }: Variant, input: ChatTemplateInput, tokens:
     add_generation_prompt: !isContinued && (input.addGenerationPrompt ?? true),
   };
   if (hasTools(input)) variables.tools = normalizeTools(input.tools ?? []);
-  const text = run(program, Object.assign(variables, input.args), input.nowMs);
-  return isContinued ? cutAfterFinalMessage(text, variables.messages) : text;
+  Object.assign(variables, input.args);
+  const write = (messages: unknown): string => run(program, { ...variables, messages }, input.nowMs);
+  if (!isContinued) return write(variables.messages);
+  return cutAfterPrefill(variables.messages as readonly UnknownRecord[], write);
 }
 
 function checkFlags(input: ChatTemplateInput): void {
@@ -98,7 +130,7 @@ function cannotContinue(message: string): ServeError {
 /** Every failure while rendering comes from the messages: the template itself was proved at load. */
 function run(program: TemplateProgram, variables: Readonly<Record<string, unknown>>, nowMs: number): string {
   try {
-    return program(variables, nowMs);
+    return withinBudget(variables, () => program(variables, nowMs));
   } catch (error) {
     if (!(error instanceof TemplateRuntimeError)) throw error;
     throw new ServeError('invalid_value', `The chat template refuses these messages: ${error.message}`, {
@@ -106,24 +138,6 @@ function run(program: TemplateProgram, variables: Readonly<Record<string, unknow
       cause: error,
     });
   }
-}
-
-/** Ends the prompt right after the last message's content, as Hugging Face does it. */
-function cutAfterFinalMessage(text: string, messages: unknown): string {
-  const last = (messages as readonly Readonly<Record<string, unknown>>[]).at(-1);
-  const content = lastTextOf(last?.content).trim();
-  const at = text.lastIndexOf(content);
-  if (content === '' || at < 0) {
-    throw cannotContinue('continue_final_message: the chat template does not show the last message as it is');
-  }
-  return text.slice(0, at + content.length);
-}
-
-function lastTextOf(content: unknown): string {
-  if (typeof content === 'string') return content;
-  const last: unknown = Array.isArray(content) ? content.at(-1) : undefined;
-  const text = typeof last === 'object' && last !== null ? (last as Readonly<Record<string, unknown>>).text : undefined;
-  return typeof text === 'string' ? text : '';
 }
 
 /** Finds out by rendering small conversations what a template takes. */

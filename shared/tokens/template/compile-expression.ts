@@ -1,3 +1,4 @@
+import { spend, spendChars, spendItems, spendText } from './budget.ts';
 import { findFilter, findTest } from './filters.ts';
 import { findMethod } from './methods.ts';
 import {
@@ -14,11 +15,15 @@ import {
   add,
   type CallArguments,
   compare,
+  type Dictionary,
   isDictionary,
   isEqual,
   isIn,
   isTrue,
   itemAt,
+  joinTexts,
+  makeDictionary,
+  memberOf,
   Namespace,
   type Scope,
   sliceOf,
@@ -41,8 +46,16 @@ const CONSTANTS: ReadonlyMap<string, unknown> = new Map<string, unknown>([
   ['None', null],
 ]);
 
+let compiled = 0;
+
+/** Expressions that were compiled so far: the difference around a block is how many it has. */
+export function nodesCompiled(): number {
+  return compiled;
+}
+
 /** @throws TemplateSyntaxError for a construct, filter or test that is not supported, naming it */
 export function compileExpression(node: Node): Evaluate {
+  compiled++;
   switch (node.type) {
     case 'StringLiteral':
     case 'IntegerLiteral':
@@ -76,7 +89,7 @@ export function compileExpression(node: Node): Evaluate {
       const members = [...node.value].map(
         ([key, value]) => [compileExpression(key), compileExpression(value)] as const,
       );
-      return (scope) => Object.fromEntries(members.map(([key, value]) => [toText(key(scope)), value(scope)]));
+      return (scope) => makeDictionary(members.map(([key, value]) => [key(scope), value(scope)]));
     }
     case 'Ternary':
       return compileChoice(node.condition, node.trueExpr, node.falseExpr);
@@ -117,10 +130,14 @@ function compileMember(object: Node, property: Node, isComputed: boolean): Evalu
 /** `object.name`: a method before a member, as Python does it. */
 function attributeOf(object: unknown, name: string, label: string): unknown {
   if (isDictionary(object)) {
-    return findMethod(object, name) ?? (Object.hasOwn(object, name) ? object[name] : undefined);
+    return findMethod(object, name) ?? (Object.hasOwn(object, name) ? memberOf(object, name) : undefined);
   }
   if (object instanceof Namespace) return object.members.get(name);
   if (object === undefined) throw new TemplateRuntimeError(`'${label}' is undefined, it has no '${name}'`);
+  // A group is a tuple with names.
+  if (object instanceof Tuple && Object.hasOwn(object, name) && name !== 'length') {
+    return (object as unknown as Dictionary)[name];
+  }
   return typeof object === 'string' || Array.isArray(object) ? findMethod(object, name) : undefined;
 }
 
@@ -129,7 +146,7 @@ function subscriptOf(object: unknown, key: unknown, label: string): unknown {
   if (typeof key === 'number' && (Array.isArray(object) || typeof object === 'string')) return itemAt(object, key);
   if (object === undefined) throw new TemplateRuntimeError(`'${label}' is undefined, it has no '${toText(key)}'`);
   const name = toText(key);
-  if (isDictionary(object) && Object.hasOwn(object, name)) return object[name];
+  if (isDictionary(object) && Object.hasOwn(object, name)) return memberOf(object, name);
   if (object instanceof Namespace) return object.members.get(name);
   return object === null ? undefined : findMethod(object, name);
 }
@@ -225,7 +242,7 @@ function compileBinary(operator: string, left: Evaluate, right: Evaluate): Evalu
     case '+':
       return (scope) => add(left(scope), right(scope));
     case '~':
-      return (scope) => toText(left(scope)) + toText(right(scope));
+      return (scope) => joinTexts(toText(left(scope)), toText(right(scope)));
     default:
       return compileArithmetic(operator, left, right);
   }
@@ -244,10 +261,11 @@ const numbers =
 
 const ARITHMETIC: Readonly<Record<string, (left: unknown, right: unknown) => unknown>> = {
   '-': numbers((left, right) => left - right),
-  '*': (left, right) =>
-    typeof left === 'string'
-      ? left.repeat(Math.max(0, toNumber(right, 'repetition')))
-      : numbers((a, b) => a * b)(left, right),
+  '*': (left, right) => {
+    if (typeof left === 'string' || Array.isArray(left)) return repeat(left, toNumber(right, 'repetition'));
+    if (typeof right === 'string' || Array.isArray(right)) return repeat(right, toNumber(left, 'repetition'));
+    return toNumber(left, 'arithmetic') * toNumber(right, 'arithmetic');
+  },
   '/': numbers((left, right) => left / right),
   '//': numbers((left, right) => Math.floor(left / right)),
   '%': numbers((left, right) => left - right * Math.floor(left / right)),
@@ -257,6 +275,16 @@ const ARITHMETIC: Readonly<Record<string, (left: unknown, right: unknown) => unk
   '>': (left, right) => compare(left, right) > 0,
   '>=': (left, right) => compare(left, right) >= 0,
 };
+
+function repeat(value: string | readonly unknown[], times: number): unknown {
+  const count = Math.max(0, Math.trunc(times));
+  if (typeof value === 'string') {
+    spendText(value.length * count);
+    return value.repeat(count);
+  }
+  spendItems(value.length * count);
+  return Array.from({ length: value.length * count }, (_, at) => value[at % value.length]);
+}
 
 function compileUnary(operator: string, argument: Evaluate): Evaluate {
   if (operator === 'not') return (scope) => !isTrue(argument(scope));
@@ -280,7 +308,17 @@ export function compileFilter(operand: Evaluate, filter: IdentifierNode | CallNo
   }
   const apply = findFilter(name);
   if (apply === undefined) throw new TemplateSyntaxError(`filter '${name}'`);
-  return (scope) => apply(operand(scope), pass(scope));
+  return (scope) => {
+    const value = operand(scope);
+    spendFor(value);
+    return apply(value, pass(scope));
+  };
+}
+
+/** Counts the reading of a whole value, not of what is in it. */
+function spendFor(value: unknown): void {
+  if (typeof value === 'string') spendChars(value.length);
+  else if (Array.isArray(value)) spend(value.length);
 }
 
 function compileTest(
@@ -291,5 +329,9 @@ function compileTest(
 ): Evaluate {
   const test = findTest(name);
   if (test === undefined) throw new TemplateSyntaxError(`test '${name}'`);
-  return (scope) => test(operand(scope), pass(scope)) !== isNegated;
+  return (scope) => {
+    const value = operand(scope);
+    spendFor(value);
+    return test(value, pass(scope)) !== isNegated;
+  };
 }

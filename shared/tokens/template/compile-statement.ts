@@ -1,4 +1,11 @@
-import { compileArguments, compileExpression, compileFilter, type Evaluate } from './compile-expression.ts';
+import { checkText, spend } from './budget.ts';
+import {
+  compileArguments,
+  compileExpression,
+  compileFilter,
+  type Evaluate,
+  nodesCompiled,
+} from './compile-expression.ts';
 import { type ForNode, type Node, TemplateRuntimeError, TemplateSyntaxError } from './syntax.ts';
 import {
   type CallArguments,
@@ -22,7 +29,7 @@ const CONTINUE = 2;
 export type Execute = (scope: Scope, output: Output) => Flow;
 
 /** @throws TemplateSyntaxError for a construct that is not supported, naming it */
-export function compileBlock(nodes: readonly Node[]): Execute {
+function compileBlock(nodes: readonly Node[]): Execute {
   const steps = nodes.filter((node) => node.type !== 'Comment').map(compileStatement);
   if (steps.length === 1) return steps[0]!;
   return (scope, output) => {
@@ -59,9 +66,21 @@ function compileStatement(node: Node): Execute {
 
 function compilePrint(value: Evaluate): Execute {
   return (scope, output) => {
-    output.text += toText(value(scope));
+    write(output, toText(value(scope)));
     return NEXT;
   };
+}
+
+function write(output: Output, text: string): void {
+  checkText(output.text.length + text.length);
+  output.text += text;
+}
+
+/** A block, and the steps that it takes at most where it calls and repeats nothing. */
+export function compileCounted(nodes: readonly Node[]): readonly [Execute, number] {
+  const before = nodesCompiled();
+  const block = compileBlock(nodes);
+  return [block, nodesCompiled() - before + nodes.length + 1];
 }
 
 function compileIf(test: Evaluate, body: Execute, alternate: Execute): Execute {
@@ -124,13 +143,16 @@ function compileFor(node: ForNode): Execute {
   const { iterable: source } = node;
   const isFiltered = source.type === 'SelectExpression';
   const list = compileExpression(isFiltered ? source.lhs : source);
+  const before = nodesCompiled();
   const test = isFiltered ? compileExpression(source.test) : undefined;
-  const body = compileBlock(node.body);
+  const testSteps = nodesCompiled() - before + 1;
+  const [body, steps] = compileCounted(node.body);
   const otherwise = compileBlock(node.defaultBlock);
   return (scope, output) => {
     let items = toItems(list(scope));
     if (test !== undefined) {
       items = items.filter((item) => {
+        spend(testSteps);
         const inner = new Scope(scope);
         assign(inner, item);
         return isTrue(test(inner));
@@ -139,6 +161,7 @@ function compileFor(node: ForNode): Execute {
     if (items.length === 0) return otherwise(scope, output);
     const loop = loopVariable(items);
     for (let at = 0; at < items.length; at++) {
+      spend(steps);
       const inner = new Scope(scope);
       moveLoop(loop, items, at);
       inner.set('loop', loop);
@@ -219,8 +242,9 @@ function callMacro(block: Execute, scope: Scope): string {
 /** A macro, or what a call block hands to one: a function of the scope that it is written in. */
 function compileMacro(parameterNodes: readonly Node[], body: readonly Node[]): (scope: Scope) => TemplateFunction {
   const parameters = compileParameters(parameterNodes);
-  const block = compileBlock(body);
+  const [block, steps] = compileCounted(body);
   return (scope) => (args) => {
+    spend(steps);
     const inner = new Scope(scope);
     const caller = args.named.get('caller');
     if (caller !== undefined) inner.set('caller', caller);
@@ -245,7 +269,7 @@ function compileCallBlock(node: Extract<Node, { type: 'CallStatement' }>): Execu
     if (typeof called !== 'function') throw new TemplateRuntimeError('a call block needs a macro');
     const { positional, named } = pass(scope);
     const withCaller = new Map([...named, ['caller', callerIn(scope)]]);
-    output.text += toText((called as TemplateFunction)({ positional, named: withCaller }));
+    write(output, toText((called as TemplateFunction)({ positional, named: withCaller })));
     return NEXT;
   };
 }

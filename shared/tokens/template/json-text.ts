@@ -1,21 +1,33 @@
+import { ExactNumber, exactMember } from '../../protocol/index.ts';
+import { spend, spendChars, spendText } from './budget.ts';
 import { TemplateRuntimeError } from './syntax.ts';
-import { type CallArguments, isDictionary, Namespace, typeName, WrittenArguments } from './values.ts';
+import { type CallArguments, isDictionary, keysOf, memberOf, Namespace, typeName, WrittenArguments } from './values.ts';
 
 interface JsonStyle {
-  readonly indent: number;
+  /** Written once for each level; undefined = all on one line. */
+  readonly indent: string | undefined;
   readonly itemSeparator: string;
   readonly keySeparator: string;
   readonly sortsKeys: boolean;
   readonly isAscii: boolean;
 }
 
-const PLAIN: JsonStyle = { indent: 0, itemSeparator: ', ', keySeparator: ': ', sortsKeys: false, isAscii: false };
+const PLAIN: JsonStyle = {
+  indent: undefined,
+  itemSeparator: ', ',
+  keySeparator: ': ',
+  sortsKeys: false,
+  isAscii: false,
+};
 /** Deeper values are refused instead of overflowing the stack. */
 const DEPTH_MAX = 200;
 
 /** The `tojson` filter as Hugging Face defines it: `json.dumps` with spaces after separators and without escapes for HTML. */
 export function toJsonText(value: unknown, args: CallArguments): string {
-  return write(value, args.positional.length === 0 && args.named.size === 0 ? PLAIN : readStyle(args), 0);
+  const style = args.positional.length === 0 && args.named.size === 0 ? PLAIN : readStyle(args);
+  const text = write(value, style, 0);
+  spendText(text.length);
+  return text;
 }
 
 /** Order of the parameters when given by position. */
@@ -28,50 +40,76 @@ function readStyle({ positional, named }: CallArguments): JsonStyle {
     if (isSoleIndent && name === 'indent') return positional[0];
     return named.get(name) ?? (isSoleIndent ? undefined : positional[PARAMETERS.indexOf(name)]);
   };
-  const indent = option('indent');
   const separators = option('separators');
-  const indentWidth = typeof indent === 'number' ? indent : 0;
+  const indent = indentOf(option('indent'));
   const [itemSeparator, keySeparator] = Array.isArray(separators) ? separators.map(String) : [];
   return {
-    indent: indentWidth,
-    itemSeparator: itemSeparator ?? (indentWidth > 0 ? ',' : ', '),
+    indent,
+    itemSeparator: itemSeparator ?? (indent === undefined ? ', ' : ','),
     keySeparator: keySeparator ?? ': ',
     sortsKeys: option('sort_keys') === true,
     isAscii: option('ensure_ascii') === true,
   };
 }
 
+function indentOf(value: unknown): string | undefined {
+  if (typeof value === 'string') return value;
+  if (typeof value !== 'number') return undefined;
+  const width = Math.max(0, Math.trunc(value));
+  spendText(width);
+  return ' '.repeat(width);
+}
+
 function write(value: unknown, style: JsonStyle, depth: number): string {
   if (depth > DEPTH_MAX) throw new TemplateRuntimeError('tojson: the value is nested too deeply');
+  spend(1);
   if (typeof value === 'string') return writeString(value, style);
   if (value === undefined || value === null) return 'null';
-  if (typeof value === 'number' || typeof value === 'boolean') return JSON.stringify(value);
+  if (typeof value === 'number') return writeNumber(value);
+  if (typeof value === 'boolean') return String(value);
+  if (value instanceof ExactNumber) return value.text;
   if (Array.isArray(value)) {
-    return wrap(
-      '[',
-      value.map((item) => write(item, style, depth + 1)),
-      ']',
-      style,
-      depth,
-    );
+    const items = value.map((item, at) => write(exactMember(value, at, item), style, depth + 1));
+    return wrap('[', items, ']', style, depth);
   }
   if (value instanceof WrittenArguments) return value.toJSON();
   if (value instanceof Namespace) return write(Object.fromEntries(value.members), style, depth);
   if (!isDictionary(value)) throw new TemplateRuntimeError(`tojson cannot write ${typeName(value)}`);
-  const keys = Object.keys(value);
-  if (style.sortsKeys) keys.sort();
-  const members = keys.map((key) => writeString(key, style) + style.keySeparator + write(value[key], style, depth + 1));
+  const keys = keysOf(value);
+  const inOrder = style.sortsKeys ? [...keys].sort(byCodePoint) : keys;
+  const members = inOrder.map(
+    (key) => writeString(key, style) + style.keySeparator + write(memberOf(value, key), style, depth + 1),
+  );
   return wrap('{', members, '}', style, depth);
 }
 
+/** As Python compares texts; JavaScript would put what lies above U+FFFF before U+E000. */
+function byCodePoint(left: string, right: string): number {
+  return Buffer.compare(Buffer.from(left), Buffer.from(right));
+}
+
+/** As `json.dumps` writes what no JSON can say. */
+function writeNumber(value: number): string {
+  if (Number.isNaN(value)) return 'NaN';
+  return Number.isFinite(value) ? JSON.stringify(value) : value > 0 ? 'Infinity' : '-Infinity';
+}
+
 function wrap(open: string, parts: readonly string[], close: string, style: JsonStyle, depth: number): string {
-  if (style.indent === 0 || parts.length === 0) return open + parts.join(style.itemSeparator) + close;
-  const outer = `\n${' '.repeat(style.indent * depth)}`;
-  const inner = `\n${' '.repeat(style.indent * (depth + 1))}`;
-  return open + inner + parts.join(style.itemSeparator + inner) + outer + close;
+  if (style.indent === undefined || parts.length === 0) return open + joinParts(parts, style.itemSeparator) + close;
+  spendText(style.indent.length * (depth + 1) * (parts.length + 1));
+  const outer = `\n${style.indent.repeat(depth)}`;
+  const inner = `\n${style.indent.repeat(depth + 1)}`;
+  return open + inner + joinParts(parts, style.itemSeparator + inner) + outer + close;
+}
+
+function joinParts(parts: readonly string[], separator: string): string {
+  const chars = parts.reduce((sum, part) => sum + part.length, separator.length * parts.length);
+  spendChars(chars);
+  return parts.join(separator);
 }
 
 function writeString(text: string, style: JsonStyle): string {
+  spendChars(text.length);
   const json = JSON.stringify(text);
   if (!style.isAscii) return json;
   return json.replace(/[\u007f-\uffff]/g, (unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`);

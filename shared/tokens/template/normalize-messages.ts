@@ -1,3 +1,4 @@
+import { ExactNumber, readJson } from '../../protocol/index.ts';
 import { asRecord, isRecord, type UnknownRecord } from '../../records/index.ts';
 import { WrittenArguments } from './values.ts';
 
@@ -199,8 +200,8 @@ function withParsedArguments(called: UnknownRecord): UnknownRecord {
   if (typeof called.arguments !== 'string') return called;
   const text = called.arguments;
   try {
-    const value: unknown = JSON.parse(text);
-    if (isRecord(value)) return { ...called, arguments: value };
+    const value = readJson(text);
+    if (isRecord(value) && !(value instanceof ExactNumber)) return { ...called, arguments: value };
   } catch {
     // told below, as any other text that is no object
   }

@@ -1,14 +1,26 @@
-import { compileBlock } from './compile-statement.ts';
+import { checkText, spend, spendItems } from './budget.ts';
+import { compileCounted } from './compile-statement.ts';
 import { parseTemplate, TemplateRuntimeError } from './syntax.ts';
-import { type CallArguments, Namespace, Scope, type TemplateFunction, toNumber, toText } from './values.ts';
+import {
+  type CallArguments,
+  isDictionary,
+  keysOf,
+  memberOf,
+  Namespace,
+  Scope,
+  type TemplateFunction,
+  toNumber,
+  toText,
+} from './values.ts';
 
 /** A compiled template: variables to text. @throws TemplateRuntimeError */
 export type TemplateProgram = (variables: Readonly<Record<string, unknown>>, nowMs: number) => string;
 
 /** Compiles a template once. @throws TemplateSyntaxError naming what is not supported */
 export function compileProgram(source: string): TemplateProgram {
-  const block = compileBlock(parseTemplate(source));
+  const [block, steps] = compileCounted(parseTemplate(source));
   return (variables, nowMs) => {
+    spend(steps);
     const scope = new Scope(GLOBALS);
     const strftimeNow: TemplateFunction = ({ positional }) => formatTime(nowMs, toText(positional[0]));
     scope.set('strftime_now', strftimeNow);
@@ -19,7 +31,7 @@ export function compileProgram(source: string): TemplateProgram {
   };
 }
 
-/** `range` makes no longer lists than this. */
+/** `range` makes no longer lists than this, as in Jinja's sandbox. */
 const RANGE_MAX = 100_000;
 
 const FUNCTIONS: Readonly<Record<string, TemplateFunction>> = {
@@ -28,15 +40,33 @@ const FUNCTIONS: Readonly<Record<string, TemplateFunction>> = {
   },
   namespace: ({ positional, named }) => {
     const space = new Namespace();
-    for (const [name, value] of Object.entries(positional[0] ?? {})) space.members.set(name, value);
+    for (const first of positional) putMembers(space.members, first);
     for (const [name, value] of named) space.members.set(name, value);
     return space;
   },
   range: makeRange,
-  dict: ({ positional, named }) => ({
-    ...(Array.isArray(positional[0]) ? Object.fromEntries(positional[0]) : (positional[0] as object | undefined)),
-    ...Object.fromEntries(named),
-  }),
+  dict: ({ positional, named }) => {
+    const members = new Map<string, unknown>();
+    for (const first of positional) putMembers(members, first);
+    spendItems(named.size);
+    return Object.fromEntries([...members, ...named]);
+  },
+  cycler: ({ positional }) => {
+    if (positional.length === 0) throw new TemplateRuntimeError('cycler needs an item');
+    let at = 0;
+    const current = (): unknown => positional[at % positional.length];
+    const next: TemplateFunction = () => positional[at++ % positional.length];
+    const reset: TemplateFunction = () => {
+      at = 0;
+    };
+    return {
+      next,
+      reset,
+      get current() {
+        return current();
+      },
+    };
+  },
   joiner: ({ positional }) => {
     let isFirst = true;
     return () => {
@@ -47,11 +77,24 @@ const FUNCTIONS: Readonly<Record<string, TemplateFunction>> = {
   },
 };
 
+/** Adds the members of a mapping, or pairs. */
+function putMembers(members: Map<string, unknown>, source: unknown): void {
+  if (source === undefined || source === null) return;
+  if (Array.isArray(source)) {
+    spendItems(source.length);
+    for (const pair of source) {
+      if (!Array.isArray(pair)) throw new TemplateRuntimeError('dict needs pairs');
+      members.set(toText(pair[0]), pair[1]);
+    }
+  } else if (isDictionary(source)) for (const key of keysOf(source)) members.set(key, memberOf(source, key));
+}
+
 function makeRange({ positional }: CallArguments): readonly number[] {
   const [first = 0, second, step = 1] = positional.map((value) => toNumber(value, 'range'));
   const [from, to] = second === undefined ? [0, first] : [first, second];
   const count = Math.max(0, Math.ceil((to - from) / step));
   if (!(count <= RANGE_MAX)) throw new TemplateRuntimeError(`range of more than ${RANGE_MAX} numbers`);
+  spendItems(count);
   return Array.from({ length: count }, (_, at) => from + at * step);
 }
 
@@ -107,5 +150,6 @@ function formatTime(unixMs: number, format: string): string {
     z: '+0000',
     '%': '%',
   };
+  checkText(format.length * 10);
   return format.replace(/%(-?[A-Za-z%])/g, (text, code: string) => String(codes[code] ?? text));
 }

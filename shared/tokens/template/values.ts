@@ -1,4 +1,6 @@
+import { ExactNumber, exactMember, keysInOrder } from '../../protocol/index.ts';
 import { isRecord } from '../../records/index.ts';
+import { checkText, spend, spendChars, spendItems, spendText } from './budget.ts';
 import { TemplateRuntimeError } from './syntax.ts';
 
 /** What `namespace()` makes: the one kind of value whose attributes a template may set. */
@@ -45,7 +47,7 @@ export type TemplateFunction = (args: CallArguments) => unknown;
 export type Dictionary = Readonly<Record<string, unknown>>;
 
 export function isDictionary(value: unknown): value is Dictionary {
-  return isRecord(value) && !(value instanceof Namespace);
+  return isRecord(value) && !(value instanceof Namespace) && !(value instanceof ExactNumber);
 }
 
 /** Truth as in Python: empty containers and strings, zero, none and undefined are false. */
@@ -53,6 +55,7 @@ export function isTrue(value: unknown): boolean {
   if (typeof value !== 'object' || value === null) return Boolean(value);
   if (Array.isArray(value)) return value.length > 0;
   if (value instanceof Namespace) return true;
+  if (value instanceof ExactNumber) return value.value !== 0;
   for (const _ in value) return true;
   return false;
 }
@@ -66,6 +69,7 @@ export function toText(value: unknown): string {
 
 /** Python's `repr`. */
 function toRepr(value: unknown): string {
+  spend(1);
   switch (typeof value) {
     case 'string':
       return reprOfString(value);
@@ -80,14 +84,17 @@ function toRepr(value: unknown): string {
   }
   if (value === null) return 'None';
   if (Array.isArray(value)) {
-    const items = Array.from(value, toRepr).join(', ');
+    const items = Array.from(value, (item, at) => toRepr(exactMember(value, at, item))).join(', ');
     return value instanceof Tuple ? `(${items}${value.length === 1 ? ',' : ''})` : `[${items}]`;
   }
-  const entries = Object.entries(value).map(([key, member]) => `${toRepr(key)}: ${toRepr(member)}`);
+  if (value instanceof ExactNumber) return value.text;
+  if (value instanceof Namespace) return `<Namespace ${toRepr(Object.fromEntries(value.members))}>`;
+  const entries = entriesOf(value as Dictionary).map(([key, member]) => `${toRepr(key)}: ${toRepr(member)}`);
   return `{${entries.join(', ')}}`;
 }
 
 function reprOfString(text: string): string {
+  spendText(text.length);
   const quote = text.includes("'") && !text.includes('"') ? '"' : "'";
   const escaped = text
     .replaceAll('\\', '\\\\')
@@ -100,12 +107,25 @@ function reprOfString(text: string): string {
 
 /** Equality as in Python: containers by content. */
 export function isEqual(left: unknown, right: unknown): boolean {
+  spend(1);
+  if (typeof left === 'string' && typeof right === 'string') {
+    if (left.length === right.length) spendChars(left.length);
+    return left === right;
+  }
   if (left === right) return true;
+  if (left instanceof ExactNumber) return isEqual(left.value, right);
+  if (right instanceof ExactNumber) return isEqual(left, right.value);
+  if (isBooleanAndNumber(left, right)) return Number(left) === Number(right);
   if (typeof left !== 'object' || typeof right !== 'object' || left === null || right === null) return false;
   if (Array.isArray(left) !== Array.isArray(right)) return false;
   const keys = Object.keys(left);
   if (keys.length !== Object.keys(right).length) return false;
   return keys.every((key) => Object.hasOwn(right, key) && isEqual(member(left, key), member(right, key)));
+}
+
+/** `True == 1`, as in Python. */
+function isBooleanAndNumber(left: unknown, right: unknown): boolean {
+  return typeof left === 'boolean' ? typeof right === 'number' : typeof right === 'boolean' && typeof left === 'number';
 }
 
 function member(container: object, key: string): unknown {
@@ -114,7 +134,10 @@ function member(container: object, key: string): unknown {
 
 /** `item in container`. None and undefined contain nothing. */
 export function isIn(item: unknown, container: unknown): boolean {
-  if (typeof container === 'string') return container.includes(toText(item));
+  if (typeof container === 'string') {
+    spendChars(container.length);
+    return container.includes(toText(item));
+  }
   if (Array.isArray(container)) return container.some((candidate) => isEqual(candidate, item));
   if (isDictionary(container)) return typeof item === 'string' && Object.hasOwn(container, item);
   return false;
@@ -124,20 +147,57 @@ export function isIn(item: unknown, container: unknown): boolean {
 export function toItems(value: unknown): readonly unknown[] {
   if (Array.isArray(value)) return value;
   if (value === undefined || value === null) return [];
-  if (typeof value === 'string') return Array.from(value);
-  if (isDictionary(value)) return Object.keys(value);
+  if (typeof value === 'string') {
+    spendItems(value.length);
+    return Array.from(value);
+  }
+  if (isDictionary(value)) return keyValues(value);
   throw new TemplateRuntimeError(`${typeName(value)} is not iterable`);
 }
 
 /** Number of items; 0 for none and undefined. */
 export function lengthOf(value: unknown): number {
-  if (typeof value === 'string') return hasSurrogates(value) ? Array.from(value).length : value.length;
+  if (typeof value === 'string') return hasSurrogates(value) ? toItems(value).length : value.length;
   return toItems(value).length;
+}
+
+/** Keys in the order of the text that the value was read from. */
+export function keysOf(value: Dictionary): readonly string[] {
+  const keys = keysInOrder(value);
+  spendItems(keys.length);
+  return keys;
+}
+
+/** The member or item, a number as it was written. */
+export function memberOf(container: Dictionary, key: string): unknown {
+  return exactMember(container, key, container[key]);
+}
+
+/** Pairs of key and member in the order of the text that the value was read from. */
+export function entriesOf(value: Dictionary): unknown[][] {
+  const isByNumber = NUMBERED.has(value);
+  return keysOf(value).map((key) => Tuple.of<unknown>(isByNumber ? Number(key) : key, memberOf(value, key)));
+}
+
+/** Mappings that a template writes with numbers for keys. */
+const NUMBERED = new WeakSet<object>();
+
+/** A mapping of what a template writes between braces. */
+export function makeDictionary(members: readonly (readonly [unknown, unknown])[]): Dictionary {
+  const made = Object.fromEntries(members.map(([key, value]) => [toText(key), value]));
+  if (members.length > 0 && members.every(([key]) => typeof key === 'number')) NUMBERED.add(made);
+  return made;
+}
+
+/** The keys as values: texts, or the numbers that they are. */
+export function keyValues(value: Dictionary): readonly unknown[] {
+  return NUMBERED.has(value) ? keysOf(value).map(Number) : keysOf(value);
 }
 
 const SURROGATE = /[\ud800-\udfff]/;
 
 function hasSurrogates(text: string): boolean {
+  spendChars(text.length);
   return SURROGATE.test(text);
 }
 
@@ -148,9 +208,13 @@ export function sliceOf(
   stop: number | undefined,
   step: number | undefined,
 ): unknown {
-  if (typeof value !== 'string') return sliceItems(toItems(value), start, stop, step);
+  if (typeof value !== 'string') {
+    const items = toItems(value);
+    spendItems(items.length);
+    return sliceItems(items, start, stop, step);
+  }
   if ((step ?? 1) === 1 && !hasSurrogates(value)) return value.slice(start, stop);
-  return sliceItems(Array.from(value), start, stop, step).join('');
+  return sliceItems(toItems(value), start, stop, step).join('');
 }
 
 function sliceItems<T>(
@@ -173,14 +237,15 @@ function sliceItems<T>(
 
 /** Item of a list or string by position, negative from the end; undefined when outside. */
 export function itemAt(value: readonly unknown[] | string, index: number): unknown {
-  if (typeof value !== 'string') return value.at(index);
-  return hasSurrogates(value) ? Array.from(value).at(index) : value.at(index);
+  if (typeof value !== 'string') return exactMember(value, index < 0 ? index + value.length : index, value.at(index));
+  return hasSurrogates(value) ? toItems(value).at(index) : value.at(index);
 }
 
 export function typeName(value: unknown): string {
   if (value === undefined) return 'undefined';
   if (value === null) return 'none';
   if (Array.isArray(value)) return 'a list';
+  if (value instanceof ExactNumber) return 'a number';
   return (
     { string: 'a string', number: 'a number', boolean: 'a boolean', function: 'a function' }[typeof value as string] ??
     'a mapping'
@@ -189,20 +254,42 @@ export function typeName(value: unknown): string {
 
 /** `left + right`: numbers, strings or lists. */
 export function add(left: unknown, right: unknown): unknown {
-  if (typeof left === 'string' && typeof right === 'string') return left + right;
-  if (typeof left === 'number' && typeof right === 'number') return left + right;
-  if (Array.isArray(left) && Array.isArray(right)) return [...left, ...right];
+  if (typeof left === 'string' && typeof right === 'string') return joinTexts(left, right);
+  if (isNumber(left) && isNumber(right)) return toNumber(left, '+') + toNumber(right, '+');
+  if (Array.isArray(left) && Array.isArray(right)) {
+    spendItems(left.length + right.length);
+    return left instanceof Tuple && right instanceof Tuple ? Tuple.from([...left, ...right]) : [...left, ...right];
+  }
   throw new TemplateRuntimeError(`cannot add ${typeName(left)} and ${typeName(right)}`);
+}
+
+/** Two texts in one. */
+export function joinTexts(left: string, right: string): string {
+  checkText(left.length + right.length);
+  return left + right;
+}
+
+export function isNumber(value: unknown): boolean {
+  return typeof value === 'number' || value instanceof ExactNumber;
+}
+
+/** False for a float, even for one without a fraction. */
+export function isWhole(value: unknown): boolean {
+  return value instanceof ExactNumber ? /^-?\d+$/.test(value.text) : Number.isInteger(value);
 }
 
 export function toNumber(value: unknown, what: string): number {
   if (typeof value === 'number') return value;
   if (typeof value === 'boolean') return value ? 1 : 0;
+  if (value instanceof ExactNumber) return value.value;
   throw new TemplateRuntimeError(`${what} needs a number, not ${typeName(value)}`);
 }
 
 export function compare(left: unknown, right: unknown): number {
-  if (typeof left === 'string' && typeof right === 'string') return left < right ? -1 : left > right ? 1 : 0;
+  if (typeof left === 'string' && typeof right === 'string') {
+    spendChars(Math.min(left.length, right.length));
+    return left < right ? -1 : left > right ? 1 : 0;
+  }
   return toNumber(left, 'a comparison') - toNumber(right, 'a comparison');
 }
 

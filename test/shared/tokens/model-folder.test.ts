@@ -191,7 +191,9 @@ describe('loadModelFolder says in one line what is wrong and what to do', () => 
 
   it('with a template that uses what is not supported', async () => {
     await write('chat_template.jinja', "{% include 'other' %}");
-    expect(await failure()).toMatch(/chat template of model m: not supported: .*include.*; give another one/);
+    expect(await failure()).toMatch(
+      /chat template of model m \(.*chat_template.jinja\): not supported: .*include.*; give another one/,
+    );
   });
 
   it('with a chat_template of a wrong type', async () => {

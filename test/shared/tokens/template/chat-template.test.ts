@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { ServeError } from '../../../../shared/errors/index.ts';
+import { parseJsonBody } from '../../../../shared/protocol/index.ts';
 import { type ChatTemplateInput, compileChatTemplate } from '../../../../shared/tokens/index.ts';
 
 type Messages = ChatTemplateInput['messages'];
@@ -72,6 +73,40 @@ describe('chat template, variables', () => {
       { type: 'function', function: { name: 'h', description: '' } },
       { type: 'web_search' },
     ]);
+  });
+});
+
+describe('chat template, JSON of the client', () => {
+  const PARAMETERS =
+    '{"type":"object","properties":{"b":{"minimum":0.0,"maximum":1e400},"2024":{},"10":{"enum":[12345678901234567890,-0,1.50]},"a":{}}}';
+  const body = `{"model":"m","messages":[{"role":"user","content":"x"}],"tools":[{"type":"function","function":{"name":"f","description":"","parameters":${PARAMETERS}}}]}`;
+  const { tools } = parseJsonBody(Buffer.from(body)).value as {
+    readonly tools: NonNullable<ChatTemplateInput['tools']>;
+  };
+  const spaced = PARAMETERS.replaceAll(',', ', ').replaceAll(':', ': ');
+
+  it('writes tools in the order of their keys and the text of their numbers', () => {
+    const text = render('{{ tools[0].function.parameters | tojson }}', [user('x')], { tools });
+    expect(text).toBe(spaced);
+    const compact = "{{ tools[0].function.parameters | tojson(separators=(',', ':')) }}";
+    expect(render(compact, [user('x')], { tools })).toBe(PARAMETERS);
+  });
+
+  it('lists members in that order, and numbers as numbers', () => {
+    const source =
+      '{% for k, v in tools[0].function.parameters.properties.items() %}{{ k }}{% if v.minimum is defined %}={{ v.minimum }}{{ v.minimum is float }}{{ v.minimum + 1 }}{% endif %};{% endfor %}{{ tools[0].function.parameters.properties["10"].enum[0] }}';
+    expect(render(source, [user('x')], { tools })).toBe('b=0.0True1;2024;10;a;12345678901234567890');
+    const sorted = '{{ tools[0].function.parameters.properties | tojson(sort_keys=true) }}';
+    expect(Object.keys(JSON.parse(render(sorted, [user('x')], { tools })) as object).sort()).toHaveLength(4);
+    expect(render(sorted, [user('x')], { tools })).toMatch(/^\{"10": .*"2024": .*"a": .*"b"/);
+  });
+
+  it('writes the arguments of calls as the model wrote them', () => {
+    const call = { type: 'function', function: { name: 'f', arguments: '{"z":0.0,"2024":1e3,"10":[2.50]}' } };
+    const history = [user('x'), assistant('', { tool_calls: [call] })];
+    const source =
+      '{% for m in messages if m.tool_calls %}{% for t in m.tool_calls %}{{ t.function.arguments | tojson }}{% for k, v in t.function.arguments.items() %}<{{ k }}>{{ v }}{% endfor %}{% endfor %}{% endfor %}';
+    expect(render(source, history)).toBe('{"z": 0.0, "2024": 1e3, "10": [2.50]}<z>0.0<2024>1e3<10>[2.50]');
   });
 });
 
@@ -188,6 +223,41 @@ describe('chat template, continuing the last message', () => {
     expect(render(CHATML, history, { continueFinalMessage: true })).toBe(
       '<|user|>count<|end|>\n<|assistant|>one, two,',
     );
+  });
+
+  it.each(['<', 'end', 'im', '|', 'user', '<|im_end|>', '{{ x }}', '90257413680924713568'])(
+    'finds the end of a text that the template writes, too: %j',
+    (word) => {
+      for (const text of [word, `so ${word}`, `${word} and ${word}`]) {
+        const messages = [user(text), assistant(text), user('again'), assistant(text)];
+        const turn = (role: string, content: string): string => `<|${role}|>${content}<|end|>\n`;
+        const start = turn('user', text) + turn('assistant', text) + turn('user', 'again');
+        expect(render(CHATML, messages, { continueFinalMessage: true })).toBe(`${start}<|assistant|>${text}`);
+      }
+    },
+  );
+
+  it.each([
+    ['keeps white space', '[{{ m.content }}]', 'so,  ', '[so,  '],
+    ['trims', '[\n {{ m.content | trim }}]', '  so, \n', '[\n so,'],
+    ['trims the end alone', '[{{ m.content.rstrip() }}]', ' so, ', '[ so,'],
+    ['escapes for HTML', '[{{ m.content | e }}]', 'a < b', '[a &lt; b'],
+    ['writes JSON', '[{{ m.content | tojson }}]', 'a "b"\n', '["a \\"b\\"\\n'],
+    ['writes in capitals', '[{{ m.content | upper }}]', 'so', '[SO'],
+    ['writes it twice', '[{{ m.content }}|{{ m.content }}]', 'so', '[so|so'],
+    ['leaves thoughts out', "[{{ m.content.split('</think>')[-1].lstrip() }}]", '<think>a</think> so', '[so'],
+  ])('ends the prompt after the message of a template that %s', (_, shown, text, expected) => {
+    const source = `{% for m in messages %}${shown}{% endfor %}`;
+    expect(render(source, [assistant(text)], { continueFinalMessage: true })).toBe(expected);
+  });
+
+  it('continues the last text of a list of parts', () => {
+    const source = '{% for m in messages %}{% for p in m.content %}({{ p.text }}){% endfor %}{% endfor %}';
+    const parts = [
+      { type: 'text', text: 'one' },
+      { type: 'text', text: 'two' },
+    ];
+    expect(render(source, [assistant(parts)], { continueFinalMessage: true })).toBe('(one)(two');
   });
 
   it.each<[string, Messages, Partial<ChatTemplateInput>, string]>([

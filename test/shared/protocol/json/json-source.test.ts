@@ -1,0 +1,48 @@
+import { describe, expect, it } from 'vitest';
+import { parseJsonBody, parseLargeJsonBody, readJson, writeJson } from '../../../../shared/protocol/index.ts';
+
+const TEXTS = [
+  '{"b":1,"2024":2,"10":{"7":[],"a":"x"},"a":0.0}',
+  '[0.0,1e400,-0,12345678901234567890,1.50,1E5,{"0":-0.0}]',
+  '{"9":{"8":{"7":[[1.0],[2]]}},"":"\\"3\\": 1.0","x\\u0031":1e2}',
+  '{"0":1,"00":2,"-1":3,"1.5":4}',
+  '12345678901234567890',
+  '"1.0"',
+];
+
+describe('JSON with its source', () => {
+  it.each(TEXTS)('writes what it has read as it was written: %s', (text) => {
+    expect(writeJson(readJson(text))).toBe(text.replace('x\\u0031', 'x1'));
+  });
+
+  it('has values as JSON.parse makes them, with nothing to see beside them', () => {
+    for (const text of TEXTS.slice(0, 4)) {
+      expect(JSON.stringify(readJson(text))).toBe(JSON.stringify(JSON.parse(text)));
+      expect(Object.keys(readJson(text) as object)).toEqual(Object.keys(JSON.parse(text)));
+    }
+  });
+
+  it('keeps the order in copies, what is new behind it, and no number that was replaced', () => {
+    const read = readJson('{"b":1.0,"3":2.0,"a":1}') as Record<string, unknown>;
+    expect(writeJson({ ...read, c: 5, 3: 7 })).toBe('{"b":1.0,"3":7,"a":1,"c":5}');
+  });
+
+  it('reads of two members of one name the last', () => {
+    expect(writeJson(readJson('{"a":{"2":1.0},"1":0,"a":{"3":2.0}}'))).toBe('{"a":{"3":2.0},"1":0}');
+    expect(writeJson(readJson('{"__proto__":{"2":1.0},"1":0}'))).toBe('{"__proto__":{"2":1.0},"1":0}');
+  });
+
+  it.each(['{"a":1.0', '', 'nul', '{"1":}'])('refuses what is no JSON: %s', (text) => {
+    expect(() => readJson(text)).toThrow(SyntaxError);
+  });
+
+  it('is kept of the tools and messages of a body, however large', async () => {
+    const tools = '[{"type":"function","function":{"parameters":{"z":0.0,"2024":1,"10":2}}}]';
+    const body = (filler: string): Buffer =>
+      Buffer.from(`{"temperature":1.0,"messages":[{"role":"user","content":"${filler}"}],"tools":${tools},"n":1}`);
+    const small = parseJsonBody(body('é "'.replaceAll('"', '\\"'))).value as { readonly tools: unknown };
+    expect(writeJson(small.tools)).toBe(tools);
+    const large = await parseLargeJsonBody(body('x'.repeat(2_000_000)), async () => undefined);
+    expect(writeJson((large.value as { readonly tools: unknown }).tools)).toBe(tools);
+  });
+});
