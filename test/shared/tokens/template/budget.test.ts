@@ -84,7 +84,7 @@ describe('budget of a template', () => {
 
   it.each(Object.entries(HOSTILE))('ends a template that waits for a request: %s', (_, source) => {
     const told: string[] = [];
-    const waiting = `{% for m in messages %}{% if m.content != 'template_test' %}${source}{% endif %}{% endfor %}${SHOW}`;
+    const waiting = `{% for m in messages %}{% if m.content == 'hello' %}${source}{% endif %}{% endfor %}${SHOW}`;
     const template = compileChatTemplate(waiting, undefined, (reason) => void told.push(reason));
     expect(refusal(() => template.render(chat('hello'))).code).toBe('service_unavailable');
     expect(refusal(() => template.render(chat('template_test'))).code).toBe('service_unavailable');
