@@ -10,7 +10,6 @@ import {
   listenAddress,
   openNats,
   refuseOpenListener,
-  tellSome,
   type ZmqBrokerSource,
 } from '../planes/index.ts';
 import type { Logger } from '../telemetry/index.ts';
@@ -19,9 +18,7 @@ import type { Logger } from '../telemetry/index.ts';
 export function eventPlane(settings: FleetSettings, clock: Clock, logger: Logger, discovery: Discovery): EventPlane {
   const common = {
     clock,
-    onProblem: tellSome(clock, (problem, untold) =>
-      logger.warn('event plane problem', { problem: String(problem), ...(untold === 0 ? {} : { untold }) }),
-    ),
+    onProblem: (problem: unknown) => logger.warn('event plane problem', { problem: String(problem) }),
   };
   if (settings.eventPlane === 'nats') {
     const { natsStreamReplicas: replicas = 1, natsStreamMaxAgeSecs = 3600, natsStreamMaxMb = 4096 } = settings;

@@ -8,17 +8,6 @@ import {
 } from '../planes/index.ts';
 import type { Logger } from '../telemetry/index.ts';
 
-/** A reason is told again after this long, with how often it was met meanwhile. */
-const AGAIN_MS = 60_000;
-
-/** Reasons known at once; they come from a short list, but a peer may word its own. */
-const REASONS_MAX = 64;
-
-interface Told {
-  readonly atMs: number;
-  silent: number;
-}
-
 /** How a host wants its connections to workers. */
 export type CallingPlaneOptions = Omit<OpenPlaneOptions, 'clock' | 'observer' | 'logger'>;
 
@@ -32,7 +21,7 @@ export async function callingPlane(
 ): Promise<RequestPlane> {
   const plane = await requestPlaneKind(settings);
   return plane.openCalling(settings, {
-    ...commonOptions(settings, clock, watched(observer, clock, logger, connectionLines)),
+    ...commonOptions(settings, clock, watched(observer, logger, callerLines)),
     connectTimeoutMs: settings.tcpConnectTimeoutSecs * 1000,
     streamsPerConnectionMax: settings.tcpChannelBuffer,
     ...more,
@@ -40,22 +29,30 @@ export async function callingPlane(
   });
 }
 
-/** `observer`, which also tells `logger` of peers that are set otherwise, and what `lines` say. */
+/** `observer`, which also tells `logger` what `lines` say. */
 function watched(
   observer: RequestPlaneObserver,
-  clock: Clock,
   logger: Logger | undefined,
-  lines: (logger: Logger) => Partial<RequestPlaneObserver> = () => ({}),
+  lines: (logger: Logger) => Partial<RequestPlaneObserver>,
 ): RequestPlaneObserver {
-  if (logger === undefined) return observer;
-  return { ...observer, ...lines(logger), peerRefused: peerLines(clock, logger) };
+  return logger === undefined ? observer : { ...observer, ...lines(logger) };
 }
 
-/** For who asks for details: connections to workers come and go with traffic. */
-function connectionLines(logger: Logger): Pick<RequestPlaneObserver, 'connectionOpened' | 'connectionClosed'> {
+const REFUSED = 'a peer on the request plane is refused, or refuses';
+
+/** Peers that are set otherwise; for who asks for details also connections to workers, which come and go with traffic. */
+function callerLines(logger: Logger): Partial<RequestPlaneObserver> {
   return {
+    peerRefused: (address, reason) => logger.warn(REFUSED, { address, reason }),
     connectionOpened: (address) => logger.debug('connection to a worker is opened', { address }),
     connectionClosed: (address) => logger.debug('connection to a worker is closed', { address }),
+  };
+}
+
+/** Peers that are set otherwise, by their host: each of their connections has another port. */
+function serverLines(logger: Logger): Partial<RequestPlaneObserver> {
+  return {
+    peerRefused: (address, reason) => logger.warn(REFUSED, { address: address.replace(/:\d+$/, ''), reason }),
   };
 }
 
@@ -74,7 +71,7 @@ export async function servingPlane(
 ): Promise<RequestPlane> {
   const plane = await requestPlaneKind(settings);
   return plane.openServing(settings, {
-    ...commonOptions(settings, clock, watched(observer, clock, logger)),
+    ...commonOptions(settings, clock, watched(observer, logger, serverLines)),
     streamsPerConnectionMax: STREAMS_TAKEN_MAX,
     logger,
   });
@@ -87,23 +84,5 @@ function commonOptions({ tcpMaxMessageSize, planeToken }: FleetSettings, clock: 
     observer,
     frameBytesMax: tcpMaxMessageSize,
     ...(planeToken === undefined ? {} : { token: planeToken }),
-  };
-}
-
-/** Tells of peers that are set otherwise: one line a reason and minute, however many connections fail for it. */
-function peerLines(clock: Pick<Clock, 'nowMs'>, logger: Logger): (address: string, reason: string) => void {
-  const told = new Map<string, Told>();
-  return (address, reason) => {
-    const last = told.get(reason);
-    if (last !== undefined && clock.nowMs() - last.atMs < AGAIN_MS) {
-      last.silent++;
-      return;
-    }
-    told.delete(reason);
-    const [oldest] = told.keys();
-    if (told.size >= REASONS_MAX && oldest !== undefined) told.delete(oldest);
-    told.set(reason, { atMs: clock.nowMs(), silent: 0 });
-    const more = last === undefined || last.silent === 0 ? {} : { notTold: last.silent };
-    logger.warn('a peer on the request plane is refused, or refuses', { address, reason, ...more });
   };
 }

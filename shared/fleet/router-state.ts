@@ -47,11 +47,11 @@ export async function openRouterState(
   if (tableName === undefined) {
     const folder = join(await discoveryFolder(settings), 'router-state');
     const state = new FileRouterState({ folder, clock: parts.clock });
-    return new SharedRouterState({ ...parts, state: watchedState(state, watch), watch, settings });
+    return new SharedRouterState({ ...parts, state: watched(state, watch, 'table'), watch, settings });
   }
   const place = { ...(endpoint === undefined ? {} : { endpoint }), ...(region === undefined ? {} : { region }) };
   const table = await DynamoDbRouterState.open({ tableName, ...place });
-  return new SharedRouterState({ ...parts, state: watchedState(table, watch), watch, settings });
+  return new SharedRouterState({ ...parts, state: watched(table, watch, 'table'), watch, settings });
 }
 
 export interface SharedRouterStateOptions {
@@ -59,6 +59,8 @@ export interface SharedRouterStateOptions {
   readonly state: RouterState;
   /** Told of the state's failures. */
   readonly watch: PartWatch;
+  /** Opens the snapshots of a component. @default those of NATS */
+  readonly openStore?: ((scope: ComponentScope) => SnapshotStore) | undefined;
   readonly logger: ProcessLogger;
   readonly clock: Clock;
   readonly random: Random;
@@ -91,13 +93,16 @@ export class SharedRouterState {
     if (log === undefined) return undefined;
     const scope = { kind: 'component', namespace, component } as const;
     const { settings, state, watch, logger, clock, random } = this.#options;
+    const { openStore = (named) => this.#openStore(named) } = this.#options;
     const { snapshotIntervalSecs, routerSnapshotThreshold: threshold } = settings;
+    const name = `${namespace}/${component}`;
+    const routerLog = logger.for('router').with({ namespace, component });
     let hasWritten = false;
     return new ComponentIndex({
       state,
       pointer: { namespace, name: component },
       openLog: (signal) => log(scope, KV_EVENTS_TOPIC, signal),
-      store: this.#openStore(namespace, component),
+      store: watched(openStore({ namespace, component }), watch, 'snapshots', name),
       lease: this.#leaseOf({ namespace, component }),
       pools,
       dropsPointer: this.#resetsNow({ namespace, component }),
@@ -106,24 +111,26 @@ export class SharedRouterState {
       intervalMs: snapshotIntervalSecs && snapshotIntervalSecs * 1000,
       messagesMax: threshold === null ? Number.POSITIVE_INFINITY : threshold, // null: time alone decides
       onHydrated: (from) => {
-        watch.succeeded('log');
         watch.metrics.hydrated(from);
-        logger.for('router').info('the block index was made anew', { namespace, component, from });
+        routerLog.info('the block index was made anew', { from });
       },
+      onFollowing: () => watch.succeeded('log', name),
+      onUnusable: (problem) =>
+        routerLog.warn('a snapshot of the block index cannot be used', { reason: reasonOf(problem) }),
+      isStoreAway: () => watch.isAway('snapshots', name),
       onSnapshot: ({ sequence, object }) => {
-        watch.succeeded('snapshots');
         watch.metrics.snapshotWritten();
         const level = hasWritten ? 'debug' : 'info'; // the first shows that it works; then there is one a minute
         hasWritten = true;
-        logger.for('router')[level]('a snapshot of the block index was written', {
-          namespace,
-          component,
-          sequence,
-          object,
-        });
+        routerLog[level]('a snapshot of the block index was written', { sequence, object });
       },
-      onWithoutLog: () => watch.failed('log', 'the event log cannot be read; asking the workers'),
-      onProblem: (part, problem) => watch.failed(part, reasonOf(problem)),
+      onWithoutLog: () => watch.failed('log', 'the event log cannot be read; asking the workers', name),
+      onProblem(part, problem) {
+        const reason = reasonOf(problem);
+        if (part === 'log') watch.failed(part, reason, name);
+        else routerLog.warn('a snapshot of the block index was not finished', { reason }); // table and store tell for themselves
+      },
+      onStop: () => watch.forget(name),
     });
   }
 
@@ -168,7 +175,7 @@ export class SharedRouterState {
     this.state.close();
   }
 
-  #openStore(namespace: string, component: string): SnapshotStore {
+  #openStore({ namespace, component }: ComponentScope): SnapshotStore {
     const { settings, clock, logger } = this.#options;
     const { natsStreamReplicas: replicas } = settings;
     return createNatsSnapshotStore({
@@ -183,42 +190,67 @@ export class SharedRouterState {
 export class PartWatch {
   readonly metrics: RouterStateMetrics;
   readonly #logger: Logger;
-  readonly #away = new Set<SharedPart>();
+  /** Of each part, for which components it is away, and how often it failed since; bounded by the components of the fleet. */
+  readonly #away = new Map<SharedPart, Map<string, number>>();
 
   constructor(metrics: RouterStateMetrics, logger: Logger) {
     this.metrics = metrics;
     this.#logger = logger;
   }
 
-  failed(part: SharedPart, reason: string): void {
-    this.metrics.problem(part);
-    if (this.#away.has(part)) return;
-    this.#away.add(part);
-    this.metrics.away(part, true);
-    this.#logger.warn('routing on what was last known', { part, reason });
+  /** @param component whose part it is, where each has its own */
+  isAway(part: SharedPart, component = ''): boolean {
+    return this.#away.get(part)?.has(component) === true;
   }
 
-  succeeded(part: SharedPart): void {
-    if (!this.#away.delete(part)) return;
-    this.metrics.away(part, false);
-    this.#logger.info('what routers share is there again', { part });
+  failed(part: SharedPart, reason: string, component = ''): void {
+    this.metrics.problem(part);
+    const away = this.#away.get(part) ?? new Map<string, number>();
+    this.#away.set(part, away);
+    const failures = away.get(component) ?? 0;
+    away.set(component, failures + 1);
+    if (failures > 0) return;
+    this.metrics.away(part, true);
+    this.#logger.warn('routing on what was last known', { part, ...componentField(component), reason });
+  }
+
+  succeeded(part: SharedPart, component = ''): void {
+    const failures = this.#end(part, component);
+    if (failures === undefined) return;
+    this.#logger.info('what routers share is there again', { part, ...componentField(component), failures });
+  }
+
+  /** Nothing of the component is used any more. */
+  forget(component: string): void {
+    for (const part of this.#away.keys()) this.#end(part, component);
+  }
+
+  #end(part: SharedPart, component: string): number | undefined {
+    const away = this.#away.get(part);
+    const failures = away?.get(component);
+    if (away?.delete(component) === true && away.size === 0) this.metrics.away(part, false);
+    return failures;
   }
 }
 
-/** The same state, whose every answer and failure is told: what uses it need not. */
-function watchedState(state: RouterState, watch: PartWatch): RouterState {
-  return new Proxy(state, {
-    get(target, name) {
-      const member: unknown = Reflect.get(target, name, target);
+function componentField(component: string): { readonly component?: string } {
+  return component === '' ? {} : { component };
+}
+
+/** The same object, of whose every answer and failure `watch` is told: what uses it need not. */
+export function watched<T extends object>(part: T, watch: PartWatch, name: SharedPart, component = ''): T {
+  return new Proxy(part, {
+    get(target, property) {
+      const member: unknown = Reflect.get(target, property, target);
       if (typeof member !== 'function') return member;
       return (...given: unknown[]): unknown => {
         const answer: unknown = Reflect.apply(member, target, given);
-        if (!(answer instanceof Promise)) return answer;
+        if (property === 'close' || !(answer instanceof Promise)) return answer;
         answer.then(
-          () => watch.succeeded('table'),
+          () => watch.succeeded(name, component),
           (problem: unknown) => {
             const isGivenUp = given.some((value) => value instanceof AbortSignal && value.aborted);
-            if (!isGivenUp) watch.failed('table', reasonOf(problem));
+            if (!isGivenUp) watch.failed(name, reasonOf(problem), component);
           },
         );
         return answer;

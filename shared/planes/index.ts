@@ -30,7 +30,7 @@ export {
   refuseOpenListener,
 } from './listen-address.ts';
 export { NatsClient } from './nats/client.ts';
-export { openNats, tellSome } from './nats/open-nats.ts';
+export { openNats } from './nats/open-nats.ts';
 export type { NatsOptions } from './nats/types.ts';
 export { PlannerOutbox } from './queue/planner-outbox.ts';
 export { SqsPlannerQueue } from './queue/sqs-queue.ts';

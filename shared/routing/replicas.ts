@@ -219,6 +219,10 @@ class ComponentLink {
     this.#opened = this.#open();
   }
 
+  get #name(): string {
+    return `${this.#scope.namespace}/${this.#scope.component}`;
+  }
+
   tell(pool: WorkerPool, { requestId, workerId, dpRank }: Decision, change: ActiveSequenceChange): void {
     this.#sync?.tell({ requestId, workerId, dpRank, loraName: pool.model, change });
   }
@@ -226,6 +230,7 @@ class ComponentLink {
   async close(): Promise<void> {
     this.#stopping.abort(new Error('replicas are told no more'));
     await this.#opened;
+    this.#parts.watch?.forget(this.#name);
     this.#sync?.close();
     await this.#follower?.close();
     if (this.#record !== undefined) {
@@ -244,7 +249,7 @@ class ComponentLink {
         return;
       } catch (thrown) {
         if (signal.aborted) return;
-        this.#parts.watch?.failed('replicas', reasonOf(thrown));
+        this.#parts.watch?.failed('replicas', reasonOf(thrown), this.#name);
         await this.#parts.clock.sleep(RETRY_MS, signal).catch(() => undefined); // ends early when it is closed
       }
     }
@@ -268,10 +273,7 @@ class ComponentLink {
       scope,
       topic: ACTIVE_SEQUENCES_TOPIC,
       listener: {
-        event: ({ payload }) => {
-          watch?.succeeded('replicas');
-          sync.receive(payload);
-        },
+        event: ({ payload }) => sync.receive(payload),
         gap: (lossy) => this.#forget(this.#follower?.workerOf(lossy)), // the end of a request may be among what is lost
       },
       onPublishers: (routerIds) => this.#setPeers(routerIds),
@@ -286,6 +288,7 @@ class ComponentLink {
     };
     await discovery.put(record, signal);
     this.#record = record;
+    watch?.succeeded('replicas', this.#name);
   }
 
   #setPeers(routerIds: ReadonlySet<string>): void {

@@ -134,9 +134,6 @@ function knownOf({ readiness, workers, prefill }: RoutableModel): KnownModel {
   return { isReady: readiness.isReady, workers: new Set(all.map(({ id }) => id)) };
 }
 
-/** Workers that are remembered as told; what comes after them is counted and no longer told. */
-const TOLD_MAX = 1000;
-
 /** Lines of what becomes of requests: a move to another worker is worth knowing, each sending only when somebody looks. */
 export function logRequests(logger: Logger): Required<Pick<PipelineObserver, 'sent' | 'moved'>> {
   return {
@@ -159,17 +156,14 @@ export function logRequests(logger: Logger): Required<Pick<PipelineObserver, 'se
   };
 }
 
-/** Tells operators of workers that make more tokens than they were asked for: every time by a count, each worker once by name. */
+/** Tells operators of workers that make more tokens than they were asked for: every time by a count, and by name. */
 export function overrunObserver(
   metrics: Pick<FrontendMetrics, 'limitReached'>,
   logger: Logger,
 ): Required<Pick<PipelineObserver, 'overran'>> {
-  const told = new Set<string>();
   return {
     overran: (model, workerId = 'unknown') => {
       metrics.limitReached('output_tokens');
-      if (told.has(workerId) || told.size >= TOLD_MAX) return;
-      told.add(workerId);
       logger.warn('worker made more tokens than asked for: answers are cut', { model, worker_id: workerId });
     },
   };

@@ -23,7 +23,7 @@ export function openNats(
     ...(tls === undefined ? {} : { tls }),
     ...(logger === undefined
       ? {}
-      : { observer: logOutages(clock, logger, { purpose, server: addressesOf(settings.natsServer) }) }),
+      : { observer: logOutages(logger, { purpose, server: addressesOf(settings.natsServer) }) }),
     ...more,
   });
 }
@@ -51,11 +51,7 @@ function tlsOf(settings: FleetSettings): NatsTls | undefined {
 }
 
 /** One line when an outage begins and one when it is over, however many attempts lie between. */
-function logOutages(
-  clock: Clock,
-  logger: Logger,
-  about: { readonly purpose: string; readonly server: string },
-): NatsObserver {
+function logOutages(logger: Logger, about: { readonly purpose: string; readonly server: string }): NatsObserver {
   const { purpose } = about;
   let isAway = false;
   return {
@@ -67,33 +63,6 @@ function logOutages(
       if (!isAway) logger.warn('NATS is away', { ...about, reason });
       isAway = true;
     },
-    problem: tellSome(clock, (problem, untold) =>
-      logger.warn('NATS problem', { purpose, problem: reasonOf(problem), ...(untold === 0 ? {} : { untold }) }),
-    ),
-  };
-}
-
-const AT_ONCE = 10;
-const EACH_MS = 1000;
-
-/**
- * Hands on ten at once and one a second after that, with how many were left out since the last: whoever can reach a plane can
- * send what cannot be read, as fast as it likes, and a line for each would cost more than reading it.
- */
-export function tellSome(clock: Clock, tell: (problem: unknown, untold: number) => void): (problem: unknown) => void {
-  let allowed = AT_ONCE;
-  let fromMs = clock.nowMs();
-  let untold = 0;
-  return (problem) => {
-    const nowMs = clock.nowMs();
-    allowed = Math.min(AT_ONCE, allowed + (nowMs - fromMs) / EACH_MS);
-    fromMs = nowMs;
-    if (allowed < 1) {
-      untold++;
-      return;
-    }
-    allowed--;
-    tell(problem, untold);
-    untold = 0;
+    problem: (problem) => logger.warn('NATS problem', { purpose, problem: reasonOf(problem) }),
   };
 }

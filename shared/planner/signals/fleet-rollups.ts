@@ -67,7 +67,6 @@ export class FleetRollups {
   /** Epoch of what is counted while this process leads. */
   #term: string | undefined;
   #isClosed = false;
-  #toldRefusal = false;
 
   constructor(options: FleetRollupsOptions) {
     this.#options = options;
@@ -128,9 +127,7 @@ export class FleetRollups {
   #hear(namespace: string, payload: unknown): void {
     const read = readPlannerEvent(payload);
     if (read.kind === 'refused') {
-      if (!this.#toldRefusal)
-        this.#options.logger.warn('what planners are told was refused', { problem: read.problem });
-      this.#toldRefusal = true; // a worker that says it once says it every five seconds
+      this.#options.logger.warn('what planners are told was refused', { problem: read.problem });
       return;
     }
     const { event } = read;

@@ -104,7 +104,6 @@ export class KvEventFeed {
   #isOpen = false;
   /** Whether ranks that appear are restored by their workers at once; a source says when. */
   #restoresRanks: boolean;
-  #hasLoggedSkip = false;
 
   constructor(scope: ComponentScope, surroundings: FeedSurroundings) {
     this.#scope = scope;
@@ -296,12 +295,9 @@ export class KvEventFeed {
     });
   }
 
-  /** One log line is enough: the metric says how many there are. */
   #skipped(reason: SkipReason, publisherId: string): void {
     const { observer, logger } = this.#surroundings;
     observer.skipped(reason);
-    if (this.#hasLoggedSkip) return;
-    this.#hasLoggedSkip = true;
     logger.warn('KV events that cannot be used are passed over', { ...this.#scope, publisher_id: publisherId, reason });
   }
 

@@ -13,6 +13,7 @@ import {
   type TextStyle,
   textLines,
 } from './lines.ts';
+import { countAllRepeats } from './repeats.ts';
 
 /** What code that logs takes as an argument. A line that its target's level forbids costs one comparison. */
 export interface Logger {
@@ -165,16 +166,17 @@ export function captureLogger(): { readonly logger: ProcessLogger; readonly line
   return { logger: new RootLogger([writer], parseLogFilter('trace')), lines };
 }
 
-/** The logger of a process, as its settings ask. */
+/** The logger of a process, as its settings ask. What repeats is counted (`countRepeats`). */
 export function openLogger(settings: FleetSettings): ProcessLogger {
   const isTerminal = process.stderr.isTTY === true;
-  return createLogger({
+  const logger = createLogger({
     filter: settings.log,
     jsonl: settings.loggingJsonl,
     useLocalTime: settings.logUseLocalTz,
     isTerminal,
     isPainted: isPainted(process.env, isTerminal),
   });
+  return countAllRepeats(logger, systemClock);
 }
 
 /** What programs agree on: any `NO_COLOR` means none, `FORCE_COLOR` some even where nobody reads along, unless it is 0. */

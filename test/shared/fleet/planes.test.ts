@@ -5,7 +5,7 @@ import { MemoryDiscovery, MemoryHub } from '../../../shared/discovery/memory/mem
 import { eventPlane } from '../../../shared/fleet/index.ts';
 import { callingPlane, servingPlane } from '../../../shared/fleet/planes.ts';
 import { silentObserver } from '../../../shared/planes/index.ts';
-import type { Logger } from '../../../shared/telemetry/index.ts';
+import { countRepeats, type Logger } from '../../../shared/telemetry/index.ts';
 import { HeldCalls, RecordingSink } from '../../contract/planes/recording-sink.ts';
 import { hasNatsServer, startNatsServer, waitUntil } from '../../support/index.ts';
 
@@ -65,13 +65,13 @@ it.each([
 ])('%s: one line at each end, however many requests fail', async (_, atWorker, atCaller) => {
   const [workerLog, callerLog] = [new LogRecorder(), new LogRecorder()];
   const worker = resolveConfig('worker', ['--engine=mocker'], atWorker).settings;
-  const serving = await servingPlane(worker, SYSTEM.clock, silentObserver, workerLog);
+  const serving = await servingPlane(worker, SYSTEM.clock, silentObserver, countRepeats(workerLog, SYSTEM.clock));
   const calling = await callingPlane(
     resolveConfig('frontend', [], atCaller).settings,
     SYSTEM.clock,
     silentObserver,
     {},
-    callerLog,
+    countRepeats(callerLog, SYSTEM.clock),
   );
   const server = await serving.serve({ instanceId: '2a' });
   const { tcp = '' } = server.handle('2a/dynamo/backend/generate', (call) => call.end()) as { tcp?: string };

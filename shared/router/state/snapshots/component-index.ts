@@ -11,7 +11,7 @@ import { Snapshotter, type SnapshotterOptions } from './snapshotter.ts';
 
 export interface ComponentIndexOptions
   extends Omit<SnapshotterOptions, 'log' | 'index' | 'reader' | 'onProblem'>,
-    Pick<IndexReaderOptions, 'dropsPointer' | 'onHydrated'> {
+    Pick<IndexReaderOptions, 'dropsPointer' | 'onHydrated' | 'onFollowing' | 'onUnusable'> {
   /** Opens the log; waits while its server is away. */
   openLog(signal: AbortSignal): Promise<EventLog>;
   /** Worker sets with workers of this component. */
@@ -19,6 +19,8 @@ export interface ComponentIndexOptions
   /** The log cannot be followed: the workers are asked instead. Told once, until the log is there. */
   onWithoutLog(): void;
   onProblem(part: 'log' | 'snapshots', problem: unknown): void;
+  /** Nothing is followed any more. */
+  onStop?(): void;
 }
 
 /** Without a log for so long, the workers are asked for what they hold; a snapshot may take longer. */
@@ -77,6 +79,7 @@ export class ComponentIndex implements EventSource {
     await this.#snapshotter?.stop();
     await this.#reader?.stop();
     await this.#options.store.close();
+    this.#options.onStop?.();
   }
 }
 

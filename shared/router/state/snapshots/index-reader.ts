@@ -12,7 +12,11 @@ export interface IndexReaderOptions extends SnapshotParts {
   readonly dropsPointer?: boolean;
   /** The index was made anew. */
   onHydrated(from: HydratedFrom): void;
-  /** Hears of snapshots that could not be used, of ranks that could not be recovered, and of attempts that failed. */
+  /** The log was looked at and is followed: after each look, while nothing is wrong. */
+  onFollowing?(): void;
+  /** A snapshot could not be used: the next best is. */
+  onUnusable?(problem: unknown): void;
+  /** Hears of each look at the log that failed. */
   onProblem(problem: unknown): void;
 }
 
@@ -85,8 +89,8 @@ export class IndexReader {
     const before = this.#position; // the answer may be older than what arrives while we wait for it
     const state = await this.#options.log.state(signal);
     const isSameLog = before?.createdAt === state.createdAt && before.sequence <= state.lastSequence;
-    if (isSameLog && this.#position !== undefined) return;
-    await this.#hydrate(state, signal);
+    if (!isSameLog || this.#position === undefined) await this.#hydrate(state, signal);
+    if (this.#position !== undefined) this.#options.onFollowing?.(); // no gap since
   }
 
   async #hydrate(state: EventLogState, stopping: AbortSignal): Promise<void> {
@@ -123,7 +127,7 @@ export class IndexReader {
         if (await this.#load(place, signal)) return place;
       } catch (problem) {
         signal.throwIfAborted();
-        this.#options.onProblem(problem); // cut short, damaged, or of another version: the next best
+        this.#options.onUnusable?.(problem); // cut short, damaged, or of another version: the next best
       }
     }
     return undefined;
@@ -136,10 +140,9 @@ export class IndexReader {
       await state.dropPointer(pointer, signal);
       this.#mustDrop = false; // what is written from now on is good
       return undefined;
-    } catch (problem) {
+    } catch {
       signal.throwIfAborted();
-      this.#options.onProblem(problem); // the table is away: the workers know as well
-      return undefined;
+      return undefined; // the table is away, which it tells itself: the workers know as well
     }
   }
 
@@ -157,15 +160,15 @@ export class IndexReader {
 
   /** Ranks that the snapshot does not have, or only in part. One that cannot be recovered does not hold up the others. */
   async #recoverMissing(signal: AbortSignal): Promise<void> {
-    const { index, onProblem } = this.#options;
+    const { index } = this.#options;
     const complete = new Set(index.cursors().map(nameOf));
     const missing = index.ranks().filter((rank) => !complete.has(nameOf(rank)));
     await Promise.all(
       missing.map(async (rank) => {
         try {
           await index.recover(rank, signal);
-        } catch (problem) {
-          if (!signal.aborted) onProblem(problem); // the rank's next event tries again
+        } catch {
+          // Told where the worker was asked; the rank's next event tries again.
         }
       }),
     );

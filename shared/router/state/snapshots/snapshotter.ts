@@ -13,6 +13,8 @@ export interface SnapshotterOptions extends SnapshotParts {
   /** Messages between two snapshots, at most. @default 1_000_000 */
   readonly messagesMax?: number | undefined;
   onSnapshot?(place: SnapshotPlace): void;
+  /** Whether the store failed last: it is asked again, by whoever does not write, too. @default it did not */
+  isStoreAway?(): boolean;
   /** Hears of snapshots that failed; the next look tries again. */
   onProblem(problem: unknown): void;
 }
@@ -89,6 +91,7 @@ export class Snapshotter {
 
   async #round(signal: AbortSignal): Promise<void> {
     const { clock, reader, lease, intervalMs = INTERVAL_MS, messagesMax = MESSAGES_MAX } = this.#options;
+    if (this.#options.isStoreAway?.() === true) await this.#options.store.list(signal);
     if (lease.fence === undefined || reader.position === undefined) return;
     const messages = reader.position.sequence - this.#lastSequence;
     const isDue = clock.nowMs() - this.#lastAtMs >= intervalMs || messages >= messagesMax;

@@ -233,7 +233,7 @@ describe('the feed of a fleet', () => {
     expect(router.blocks('a1')).toEqual([]);
   });
 
-  it('counts and passes over what is no event, and says so once', async () => {
+  it('counts and passes over what is no event, and says whose it is', async () => {
     const bed = fleetBed();
     const { engine } = await bed.worker('a1');
     const router = bed.router();
@@ -248,7 +248,8 @@ describe('the feed of a fleet', () => {
     engine.emitKvEvents([stored(0, 1)]);
     await bed.clock.advance(1);
     expect(router.counts.skipped).toBe(3);
-    expect(router.lines.filter(({ level }) => level === 'warn')).toHaveLength(1);
+    const told = router.lines.filter(({ level }) => level === 'warn').map(({ fields }) => fields.publisher_id);
+    expect(new Set(told)).toEqual(new Set([publisherId]));
     expect(router.blocks('a1')).toEqual([1]);
   });
 

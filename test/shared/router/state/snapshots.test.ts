@@ -65,7 +65,7 @@ class World {
     const index = new NaiveIndex(this.workers);
     const problems: unknown[] = [];
     const onProblem = (problem: unknown): void => void problems.push(problem);
-    const common = { state, clock, random, onProblem };
+    const common = { state, clock, random, onProblem, onUnusable: onProblem };
     const hydrated: HydratedFrom[] = [];
     const onHydrated = (from: HydratedFrom): void => void hydrated.push(from);
     const reader = new IndexReader({ ...common, pointer: NAME, store, log, index, checkMs: 100, onHydrated });
@@ -273,7 +273,7 @@ describe('hydration', () => {
     const away = await world.router({ kind: 'absent', call: 'state.readPointer' });
     await world.caughtUp(away);
     expect(away.hydrated.at(-1)).toBe('dumps');
-    expect(away.problems).toHaveLength(1);
+    expect(away.problems).toEqual([]); // the table tells for itself
     await world.stop();
   });
 });

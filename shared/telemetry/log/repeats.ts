@@ -1,0 +1,150 @@
+import type { Clock, Timer } from '../../clock/index.ts';
+import type { LogFields } from './lines.ts';
+import type { Logger, ProcessLogger } from './logger.ts';
+
+/** A line that repeats is told again after this long, after twice as long the next time, and so on. */
+const PAUSE_MS = 10_000;
+const PAUSE_MS_MAX = 3_600_000;
+
+/** Messages of one target; the others count as one. */
+const MESSAGES_MAX = 256;
+/** Lines of one message that differ in their fields: what is in them may be a peer's to choose. The others count as one. */
+const VARIANTS_MAX = 8;
+/** Characters of a field that tell lines apart. */
+const FIELD_CHARS_MAX = 120;
+
+/** A line that was told, and may come again. */
+interface Repeating {
+  toldAtMs: number;
+  pauseMs: number;
+  untold: number;
+  fields: LogFields | undefined;
+  timer: Timer | undefined;
+}
+
+type Level = 'warn' | 'error';
+
+/** Lines of an engine: whoever reads a traceback needs each of them, in order. */
+const UNCOUNTED: ReadonlySet<string> = new Set(['engine']);
+
+/** The logger of a process, with `countRepeats` for each of its targets but for what an engine writes itself. */
+export function countAllRepeats(logger: ProcessLogger, clock: Clock): ProcessLogger {
+  const root = countRepeats(logger, clock);
+  const targets = new Map<string, Logger>(); // targets are a closed list
+  return {
+    get isQuiet() {
+      return logger.isQuiet === true;
+    },
+    debug: (message, fields) => logger.debug(message, fields),
+    info: (message, fields, full) => logger.info(message, fields, full),
+    warn: (message, fields) => root.warn(message, fields),
+    error: (message, fields) => root.error(message, fields),
+    with: (fields) => root.with(fields),
+    for(target) {
+      if (UNCOUNTED.has(target)) return logger.for(target);
+      const known = targets.get(target) ?? countRepeats(logger.for(target), clock);
+      targets.set(target, known);
+      return known;
+    },
+    mirrorTo: (writer) => logger.mirrorTo(writer),
+  };
+}
+
+/**
+ * `logger`, whose warnings and errors are told when they first happen and then counted: the same line comes again after 10 s with
+ * `untold`, how many were left out, after 20 s more, and so on up to an hour. After a pause in which nothing happened it is new.
+ * Other levels pass. Of a message, 8 lines
+ * with different fields are told apart.
+ *
+ * @example
+ * const log = countRepeats(logger.for('discovery'), clock);
+ * log.warn('discovery problem', { problem }); // however often
+ */
+export function countRepeats(logger: Logger, clock: Clock): Logger {
+  return new RepeatLogger(logger, clock, new Map());
+}
+
+class RepeatLogger implements Logger {
+  readonly #logger: Logger;
+  readonly #clock: Clock;
+  /** By message, then by fields. */
+  readonly #known: Map<string, Map<string, Repeating>>;
+  readonly #scope: string;
+
+  constructor(logger: Logger, clock: Clock, known: Map<string, Map<string, Repeating>>, scope = '') {
+    this.#logger = logger;
+    this.#clock = clock;
+    this.#known = known;
+    this.#scope = scope;
+  }
+
+  get isQuiet(): boolean {
+    return this.#logger.isQuiet === true;
+  }
+
+  debug(message: string, fields?: LogFields): void {
+    this.#logger.debug(message, fields);
+  }
+
+  info(message: string, fields?: LogFields, full?: LogFields): void {
+    this.#logger.info(message, fields, full);
+  }
+
+  warn(message: string, fields?: LogFields): void {
+    this.#count('warn', message, fields);
+  }
+
+  error(message: string, fields?: LogFields): void {
+    this.#count('error', message, fields);
+  }
+
+  with(fields: LogFields): Logger {
+    return new RepeatLogger(this.#logger.with(fields), this.#clock, this.#known, `${this.#scope}\n${textOf(fields)}`);
+  }
+
+  #count(level: Level, message: string, fields: LogFields | undefined): void {
+    const kind = this.#known.has(message) || this.#known.size < MESSAGES_MAX ? message : '';
+    const variants = this.#known.get(kind) ?? new Map<string, Repeating>();
+    this.#known.set(kind, variants);
+    const nowMs = this.#clock.nowMs();
+    const key = this.#keyOf(variants, fields, nowMs);
+    const known = variants.get(key);
+    if (known === undefined || isOver(known, nowMs)) {
+      variants.set(key, { toldAtMs: nowMs, pauseMs: PAUSE_MS, untold: 0, fields, timer: undefined });
+      this.#logger[level](message, fields);
+      return;
+    }
+    known.untold++;
+    known.fields = fields;
+    const leftMs = known.toldAtMs + known.pauseMs - nowMs;
+    known.timer ??= this.#clock.after(leftMs, () => this.#tellAgain(level, message, known));
+  }
+
+  /** The fields as text, or what stands for all that there is no room for. */
+  #keyOf(variants: Map<string, Repeating>, fields: LogFields | undefined, nowMs: number): string {
+    const key = `${this.#scope}\n${textOf(fields)}`;
+    if (variants.has(key) || variants.size < VARIANTS_MAX) return key;
+    for (const [name, known] of variants) if (isOver(known, nowMs)) variants.delete(name);
+    return variants.size < VARIANTS_MAX ? key : '';
+  }
+
+  #tellAgain(level: Level, message: string, known: Repeating): void {
+    const { untold, fields } = known;
+    known.timer = undefined;
+    known.untold = 0;
+    known.toldAtMs = this.#clock.nowMs();
+    known.pauseMs = Math.min(2 * known.pauseMs, PAUSE_MS_MAX);
+    this.#logger[level](message, { ...fields, untold });
+  }
+}
+
+/** Nothing was left out, and the pause is over. */
+function isOver({ toldAtMs, pauseMs, untold }: Repeating, nowMs: number): boolean {
+  return untold === 0 && nowMs - toldAtMs >= pauseMs;
+}
+
+function textOf(fields: LogFields | undefined): string {
+  return Object.entries(fields ?? {})
+    .map(([name, value]) => `${name}=${String(value).slice(0, FIELD_CHARS_MAX)}`)
+    .join('\n');
+}

@@ -1,0 +1,89 @@
+import { describe, expect, it } from 'vitest';
+import { captureLogger, countAllRepeats, countRepeats } from '../../../shared/telemetry/index.ts';
+import { VirtualClock } from '../../support/virtual-clock.ts';
+
+function bed() {
+  const clock = new VirtualClock();
+  const { logger, lines } = captureLogger();
+  return { clock, lines, log: countRepeats(logger, clock), told: () => lines.map(({ fields }) => fields) };
+}
+
+describe('a line that repeats', () => {
+  it('is told once, then with how many were left out, after longer and longer pauses', async () => {
+    const { clock, log, lines, told } = bed();
+    for (let second = 0; second < 3600; second++) {
+      log.warn('away', { reason: 'timeout' });
+      await clock.advance(1000);
+    }
+    expect(lines.map(({ message }) => message)).toEqual(Array(9).fill('away'));
+    expect(told()[0]).toEqual({ reason: 'timeout' });
+    const untold = told().map((fields) => Number(fields.untold ?? 0));
+    expect(untold).toEqual([0, ...untold.slice(1).sort((a, b) => a - b)]); // each pause is longer
+    expect(untold.reduce((sum, count) => sum + count, 0)).toBeGreaterThan(2500);
+  });
+
+  it('is told to the last one, though none comes after it', async () => {
+    const { clock, log, told } = bed();
+    for (let at = 0; at < 5; at++) log.error('away');
+    await clock.advance(60_000);
+    expect(told()).toEqual([{}, { untold: 4 }]);
+    expect(clock.pendingTimers).toBe(0);
+  });
+
+  it('is new after a pause in which it did not come', async () => {
+    const { clock, log, told } = bed();
+    log.warn('away');
+    await clock.advance(10_000);
+    log.warn('away');
+    expect(told()).toEqual([{}, {}]);
+    expect(clock.pendingTimers).toBe(0);
+  });
+
+  it('keeps apart what differs in a field, and counts as one what there is no room for', async () => {
+    const { clock, log, lines, told } = bed();
+    for (let at = 0; at < 10_000; at++) log.warn('bad message', { text: `${at}` });
+    expect(lines).toHaveLength(9);
+    await clock.advance(10_000);
+    expect(lines).toHaveLength(10);
+    expect(told()[9]).toEqual({ text: '9999', untold: 9991 });
+    log.warn('another message', { text: '1' });
+    expect(lines).toHaveLength(11);
+  });
+
+  it('has the fields of its logger, which also keep it apart; other levels pass', () => {
+    const { log, told } = bed();
+    for (const worker of ['a', 'b', 'a']) log.with({ worker }).warn('away', { reason: 'x' });
+    expect(told()).toEqual([
+      { worker: 'a', reason: 'x' },
+      { worker: 'b', reason: 'x' },
+    ]);
+    for (let at = 0; at < 3; at++) {
+      log.info('here', { at: 1 });
+      log.debug('here');
+    }
+    expect(told()).toHaveLength(8);
+  });
+});
+
+describe('the logger of a process', () => {
+  it('counts what repeats in every part, and has each line of an engine', async () => {
+    const clock = new VirtualClock();
+    const { logger, lines } = captureLogger();
+    const log = countAllRepeats(logger, clock);
+    for (let at = 0; at < 1000; at++) {
+      log.for('discovery').warn('discovery problem', { problem: 'the table answers 500' });
+      log.for('events').warn('event plane problem', { problem: `message ${at} of nobody` });
+      log.for('engine').error('    raise RuntimeError');
+      log.error('request failed');
+      await clock.advance(1);
+    }
+    const count = (target: string): number => lines.filter((line) => line.target === target).length;
+    expect([count('discovery'), count('events'), count('engine'), count('stator')]).toEqual([1, 9, 1000, 1]);
+  });
+
+  it('remembers a bounded number of lines, whatever they say', () => {
+    const { log, lines } = bed();
+    for (let at = 0; at < 10_000; at++) log.warn(`message ${at}`);
+    expect(lines.length).toBeLessThan(300);
+  });
+});
