@@ -254,9 +254,10 @@ class DiscoveredPipeline implements Pipeline {
     const request = this.#asModelWants(asked, model);
     const { clock, observer } = this.#options;
     const startMs = clock.nowMs();
+    observer.stageEntered?.('preprocess');
     const preprocessed = await inSpan(request.trace.span, 'tokenize', () =>
       preprocess(request, model, loaded, this.#tools, signal),
-    );
+    ).finally(() => observer.stageLeft?.('preprocess'));
     observer.stage('preprocess', clock.nowMs() - startMs);
     if (signal.aborted) return;
     if (this.#dryRun !== undefined && asksForDryRun(request.annotations)) {
@@ -278,7 +279,7 @@ class DiscoveredPipeline implements Pipeline {
       random: this.#random,
     });
     const prompt = plan?.keepsSpecialTokens ? keepSpecialTokens(preprocessed) : preprocessed;
-    const response = new ResponseAssembler(request, prompt, reader, sink, meter, plan);
+    const response = new ResponseAssembler(request, prompt, reader, sink, meter, plan, clock);
     new RequestRun(this.#context, request, model, prompt, response, sink, signal).start();
   }
 

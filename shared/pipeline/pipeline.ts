@@ -125,9 +125,25 @@ export interface RequestMove {
   readonly outputTokens: number;
 }
 
+export type TimedStage = 'preprocess' | 'route' | 'transport_roundtrip' | 'postprocess';
+
+/** What a worker is chosen for, and asked to do: all of a request, or the part of it that its pool does. */
+export type StagePhase = 'prefill' | 'decode' | 'aggregated';
+
+export type MoveOutcome = 'success' | 'failure' | 'cancelled';
+
 /** What operators are told of the steps inside the pipeline. Durations in milliseconds. */
 export interface PipelineObserver {
-  stage(stage: 'preprocess' | 'route', ms: number): void;
+  /**
+   * A request was in `stage` for so long: `transport_roundtrip` from sending it until the first output, `postprocess` all the
+   * time in which tokens of the answer became text.
+   */
+  stage(stage: TimedStage, ms: number): void;
+  /** A request is in `stage`, until `stageLeft` with the same arguments. `dispatch`: sent to a worker that has not said anything yet. */
+  stageEntered?(stage: 'preprocess' | 'route' | 'dispatch', phase?: StagePhase): void;
+  stageLeft?(stage: 'preprocess' | 'route' | 'dispatch', phase?: StagePhase): void;
+  /** All the time in which tokens of an answer became text, and how many those were. Measured at a part of them. */
+  detokenize?(ms: number, tokens: number): void;
   template(ms: number): void;
   tokenize(ms: number): void;
   /** A prompt was looked up in the cache of tokens, and so many of its tokens were there. */
@@ -141,6 +157,8 @@ export interface PipelineObserver {
   /** From the end of a remote prefill to the first token of the decode worker. */
   kvTransferred?(ms: number): void;
   migrated(model: string, type: 'new_request' | 'ongoing_request'): void;
+  /** From the failure that made a request move until another worker has taken it, or nobody has. */
+  migrationTook?(model: string, type: 'new_request' | 'ongoing_request', outcome: MoveOutcome, ms: number): void;
   /** A request goes to the worker that was chosen for it. */
   sent?(attempt: SentAttempt): void;
   /** Another worker has taken a request that one has failed, or wanted to be rid of. */

@@ -1,3 +1,4 @@
+import type { Clock } from '../../clock/index.ts';
 import { ServeError, workerError } from '../../errors/index.ts';
 import {
   type CompletionUsage,
@@ -17,6 +18,10 @@ import { type BodyChunk, type BodyTerms, WorkerBodies } from './bodies/worker-bo
 import { type ChoiceRules, ChoiceText, TextTokens } from './choice-text.ts';
 import { type SplitPlan, TextSplit } from './text-split.ts';
 import { failureInFinish, type LogprobStyle, namedLogprobs, toldReason } from './worker-output.ts';
+
+/** Looking at the clock for each output would cost more than some of them do. */
+const TIMED_EVERY = 8;
+const NO_CLOCK: Pick<Clock, 'nowMs'> = { nowMs: () => 0 };
 
 /** The detokenizer of a worker that sends text. */
 const NO_DETOKENIZER = { push: () => '', flush: () => '' };
@@ -58,6 +63,11 @@ export class ResponseAssembler {
   /** Of its bodies, for where it does not. */
   readonly #bodyText = new TextTokens(undefined);
   #bodyTokens = 0;
+  readonly #clock: Pick<Clock, 'nowMs'>;
+  #pushes = 0;
+  #pushedTokens = 0;
+  #timedTokens = 0;
+  #timedMs = 0;
   #isCarriedOn = false;
   /** Present once a worker has sent text without its tokens. */
   #textTokens: TextTokens | undefined;
@@ -69,7 +79,9 @@ export class ResponseAssembler {
     sink: GenerationSink,
     meter: RequestMeter,
     plan?: SplitPlan,
+    clock: Pick<Clock, 'nowMs'> = NO_CLOCK,
   ) {
+    this.#clock = clock;
     this.#prompt = prompt;
     this.#loaded = loaded;
     this.#sink = sink;
@@ -102,6 +114,17 @@ export class ResponseAssembler {
     return this.#hasOverrun;
   }
 
+  /** Tokens that became text here, and the milliseconds that this took, as far as a part of them tells. */
+  get detokenized(): { readonly tokens: number; readonly ms: number } {
+    const share = this.#timedTokens === 0 ? 0 : this.#pushedTokens / this.#timedTokens;
+    return { tokens: this.#pushedTokens, ms: this.#timedMs * share };
+  }
+
+  #noteTime(ms: number, tokens: number): void {
+    this.#timedMs += ms;
+    this.#timedTokens += tokens;
+  }
+
   /** For the figures of workers. */
   servedBy(prefill: WorkerLabels, decode: WorkerLabels): void {
     this.#meter.servedBy(prefill, decode);
@@ -116,7 +139,11 @@ export class ResponseAssembler {
   tokens(choiceIndex: number, ids: ArrayLike<number>, start: number, count: number): void {
     const choice = this.#choice(choiceIndex);
     if (choice.isFinished) return;
+    const isTimed = this.#pushes++ % TIMED_EVERY === 0;
+    const startMs = isTimed ? this.#clock.nowMs() : 0;
     const pushed = choice.push(ids, start, count);
+    if (isTimed) this.#noteTime(this.#clock.nowMs() - startMs, choice.counted);
+    this.#pushedTokens += choice.counted;
     this.#meter.outputTokens(choice.counted);
     const text = this.#plan === undefined ? pushed : this.#split(choiceIndex, pushed, choice.counted);
     if (choice.hasEnded) {

@@ -1,10 +1,11 @@
+import type { Clock } from '../../clock/index.ts';
 import { isMigratable, type ServeError } from '../../errors/index.ts';
 import type { Call } from '../../planes/index.ts';
 import { type EngineRequest, isMovable, isPinned } from '../../protocol/index.ts';
 import type { Reservation } from '../../router/index.ts';
 import type { Span } from '../../telemetry/index.ts';
 import type { Worker } from '../models/routable-model.ts';
-import type { RequestMove } from '../pipeline.ts';
+import type { MoveOutcome, PipelineObserver, RequestMove, StagePhase } from '../pipeline.ts';
 import type { PrefillLeg } from './prefill-leg.ts';
 import type { RunContext } from './run-context.ts';
 
@@ -45,6 +46,7 @@ export class Attempt {
   /** Its worker has said something of the answer, in tokens or in its own words. */
   hasBegun = false;
   #span: Span | undefined;
+  #waiting: Waiting | undefined;
   /** Of the attempt before. */
   readonly #before: Span | undefined;
 
@@ -64,9 +66,22 @@ export class Attempt {
     return traceHeaders(this.#span);
   }
 
+  /** The request is on its way to the worker. */
+  sent({ observer, clock }: Pick<RunContext, 'observer' | 'clock'>, phase: StagePhase): void {
+    this.#waiting = new Waiting(observer, clock, phase);
+  }
+
+  /** The worker has said something, for the first time or again. */
+  answered(): void {
+    this.#waiting?.end(true);
+    this.#waiting = undefined;
+  }
+
   /** Its worker has no more to do with the request. Idempotent. @param error why the attempt failed */
   leave(error: string | undefined): void {
     this.#span?.end(error); // the first end counts
+    this.#waiting?.end(false);
+    this.#waiting = undefined;
     if (this.outputTokens === 0) this.leg?.abandon();
     this.leg = undefined;
     this.reservation?.release();
@@ -75,8 +90,30 @@ export class Attempt {
   }
 }
 
+/** From sending a request to a worker until that says something. */
+export class Waiting {
+  readonly #observer: PipelineObserver;
+  readonly #clock: Pick<Clock, 'nowMs'>;
+  readonly #phase: StagePhase;
+  readonly #sinceMs: number;
+
+  constructor(observer: PipelineObserver, clock: Pick<Clock, 'nowMs'>, phase: StagePhase) {
+    this.#observer = observer;
+    this.#clock = clock;
+    this.#phase = phase;
+    this.#sinceMs = clock.nowMs();
+    observer.stageEntered?.('dispatch', phase);
+  }
+
+  end(isAnswered: boolean): void {
+    this.#observer.stageLeft?.('dispatch', this.#phase);
+    if (isAnswered) this.#observer.stage('transport_roundtrip', this.#clock.nowMs() - this.#sinceMs);
+  }
+}
+
 /** Why a request is sent to another worker, until that one has taken it. */
 interface Move {
+  readonly sinceMs: number;
   readonly type: 'new_request' | 'ongoing_request';
   readonly event: RequestMove;
 }
@@ -126,8 +163,15 @@ export class MigrationBudget {
    * @param workerId who failed it
    * @param isPrefillLost the worker did not get the blocks of the prompt, whatever the class of `error`
    * @param hasOutput the client has had some of the answer
+   * @param sinceMs when the search for another worker began. @default now
    */
-  take(error: ServeError, workerId: string | undefined, isPrefillLost: boolean, hasOutput: boolean): boolean {
+  take(
+    error: ServeError,
+    workerId: string | undefined,
+    isPrefillLost: boolean,
+    hasOutput: boolean,
+    sinceMs = this.#context.clock.nowMs(),
+  ): boolean {
     if (this.#left <= 0 || !(isPrefillLost || isMigratable(error))) return false;
     if (!this.#isMovable && (hasOutput || !isRefusal(error))) return false;
     const { observer } = this.#context;
@@ -137,6 +181,7 @@ export class MigrationBudget {
     }
     this.#left--;
     this.#move ??= {
+      sinceMs,
       type: hasOutput ? 'ongoing_request' : 'new_request',
       event: {
         requestId: this.#request.id,
@@ -153,11 +198,22 @@ export class MigrationBudget {
   arrived(): boolean {
     const move = this.#move;
     if (move === undefined) return false;
-    this.#move = undefined;
+    this.#end(move, 'success');
     const { observer } = this.#context;
     observer.migrated(this.#modelName, move.type);
     observer.moved?.(move.event);
     return true;
+  }
+
+  /** The request is over, whether or not it was to move. */
+  over(outcome: 'failure' | 'cancelled'): void {
+    if (this.#move !== undefined) this.#end(this.#move, outcome);
+  }
+
+  #end(move: Move, outcome: MoveOutcome): void {
+    this.#move = undefined;
+    const { observer, clock } = this.#context;
+    observer.migrationTook?.(this.#modelName, move.type, outcome, clock.nowMs() - move.sinceMs);
   }
 
   get #isTooLong(): boolean {

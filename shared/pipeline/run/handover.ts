@@ -41,6 +41,8 @@ export class Handover implements CallSink {
   readonly routed: RoutedRequest;
   readonly choice: WorkerChoice;
   readonly prefillers: WorkerEligibility;
+  /** When the search for another worker began. */
+  readonly sinceMs: number;
   readonly #options: HandoverOptions;
   readonly #aborter = new AbortController();
   readonly #timer: Timer;
@@ -51,6 +53,7 @@ export class Handover implements CallSink {
     const { context, routed, from, host } = options;
     this.#options = options;
     this.attempt = new Attempt(from);
+    this.sinceMs = context.clock.nowMs();
     this.routed = { ...routed, signal: this.#aborter.signal };
     this.choice = new WorkerChoice({ ...context, hold: undefined }, this.routed, this); // nobody waits for a worker that may come
     this.prefillers = new WorkerEligibility(context, this.routed);

@@ -11,6 +11,7 @@ import type { Reservation } from '../../router/index.ts';
 import type { Span } from '../../telemetry/index.ts';
 import { failureInFinish } from '../answer/worker-output.ts';
 import type { PrefillPool, RoutableModel, Worker } from '../models/routable-model.ts';
+import { Waiting } from './attempt.ts';
 import type { DispatchContext } from './run-context.ts';
 import type { WatchedStream } from './stalled-workers.ts';
 import { avoidAfter } from './worker-choice.ts';
@@ -67,6 +68,7 @@ export class PrefillLeg implements CallSink, WatchedStream {
   #params: unknown;
   #usage: CompletionUsage | undefined;
   #call: Call | undefined;
+  #waiting: Waiting | undefined;
   #isOver = false;
   #isAbandoned = false;
   #resolve: (report: PrefillReport) => void = () => {};
@@ -111,6 +113,7 @@ export class PrefillLeg implements CallSink, WatchedStream {
     const { context, model, request, headers } = this.#options;
     const sent = { id: request.id, headers, ...encodeEngineRequest(request) };
     context.streamWatch?.add(this, this.worker, model);
+    this.#waiting = new Waiting(context.observer, context.clock, 'prefill');
     this.#call = context.plane.call(this.worker.transport, sent, this);
   }
 
@@ -151,6 +154,8 @@ export class PrefillLeg implements CallSink, WatchedStream {
 
   output(output: EngineOutput): void {
     this.showedLife = true;
+    this.#waiting?.end(true);
+    this.#waiting = undefined;
     const { disaggregated_params: params, ...said } = output;
     if (params != null) this.#params = params;
     if (output.completion_usage != null) this.#usage = output.completion_usage;
@@ -226,6 +231,8 @@ export class PrefillLeg implements CallSink, WatchedStream {
 
   #close(): void {
     this.#isOver = true;
+    this.#waiting?.end(false);
+    this.#waiting = undefined;
     const { context, reservation } = this.#options;
     context.streamWatch?.delete(this);
     reservation.prefillDone();

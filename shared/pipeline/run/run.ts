@@ -20,7 +20,7 @@ import type { PrefillLeg } from './prefill-leg.ts';
 import type { PrefillAsk, Prefilled, PrefillStage } from './prefill-stage.ts';
 import { type RoutedRequest, type RunContext, routedRequest } from './run-context.ts';
 import type { WatchedStream } from './stalled-workers.ts';
-import { avoidAfter, WorkerChoice, WorkerEligibility } from './worker-choice.ts';
+import { avoidAfter, phaseOf, WorkerChoice, WorkerEligibility } from './worker-choice.ts';
 
 /** It began at another worker. */
 const ANOTHER_ATTEMPT = { [RETRY_HEADER]: '1' };
@@ -211,13 +211,13 @@ export class RequestRun implements HandoverHost, WatchedStream {
     this.#handOver(handover).catch(() => this.handoverFailed(handover)); // nobody takes it now: the worker asks again
   }
 
-  handedOver({ attempt }: Handover): void {
+  handedOver({ attempt, sinceMs }: Handover): void {
     const { call, reservation: left } = this.#attempt;
     const { reservation, leg } = attempt;
     if (left === undefined || reservation === undefined) return; // a stream at a worker, and a place that was taken
     this.#handover = undefined;
     this.#choice.eligibility.failedAt(left.worker.id);
-    this.#budget.take(workerError('EngineShutdown'), left.worker.id, false, this.#hasOutput);
+    this.#budget.take(workerError('EngineShutdown'), left.worker.id, false, this.#hasOutput, sinceMs);
     if (this.#budget.continuation() !== this.#prompt.request) this.#response.carriedOn();
     this.#leave('moved');
     call?.kill('moved');
@@ -266,6 +266,7 @@ export class RequestRun implements HandoverHost, WatchedStream {
     attempt.reservation = reservation;
     if (!isSplit) this.#hold(handover);
     if (!this.#budget.isOpen) throw workerError('Unavailable', 'it has grown too long to move');
+    attempt.sent(this.#context, phaseOf(this.#model.pool.role));
     const now = this.#budget.continuation();
     if (now === undefined) throw workerError('Unavailable', 'no token is left to make');
     const headers = { ...this.#headersOf(attempt, reservation), ...ANOTHER_ATTEMPT };
@@ -337,6 +338,7 @@ export class RequestRun implements HandoverHost, WatchedStream {
     const headers = { ...this.#headersOf(attempt, reservation), ...(this.#attempts > 1 ? ANOTHER_ATTEMPT : {}) };
     this.showedLife = false;
     this.#context.streamWatch?.add(this, reservation.worker, this.#model);
+    attempt.sent(this.#context, phaseOf(this.#model.pool.role));
     attempt.call = this.#context.plane.call(
       reservation.worker.transport,
       { id: request.id, headers, ...encodeEngineRequest(whole, reservation.dpRank) },
@@ -453,6 +455,7 @@ export class RequestRun implements HandoverHost, WatchedStream {
     this.showedLife = true;
     this.#hasOutput = true;
     attempt.outputTokens += tokens;
+    if (attempt.outputTokens === tokens) attempt.answered();
     if (attempt.outputTokens === tokens) attempt.reservation?.prefillDone(); // the first tokens of this worker
     if (tokens === 0) return;
     if (attempt.outputTokens === tokens) this.#noteFetched(attempt.leg);
@@ -542,6 +545,12 @@ export class RequestRun implements HandoverHost, WatchedStream {
     this.#handover = undefined;
     if (this.#response.hasOverrun) this.#context.observer.overran?.(this.#model.primaryName, this.#workerId);
     this.#signal.removeEventListener('abort', this.#onAbort);
+    this.#budget.over(this.#signal.aborted ? 'cancelled' : 'failure');
+    const { tokens, ms } = this.#response.detokenized;
+    if (tokens > 0) {
+      this.#context.observer.detokenize?.(ms, tokens);
+      this.#context.observer.stage('postprocess', ms);
+    }
     this.#leave(error);
     this.#context.hold?.over(this.#sink);
   }

@@ -1,8 +1,9 @@
 import { isInhibiting, type ServeError, toServeError } from '../../errors/index.ts';
 import type { EngineRequest, RoutingHints } from '../../protocol/index.ts';
-import type { Reservation, RouteRequest } from '../../router/index.ts';
+import type { Reservation, RouteRequest, WorkerPool } from '../../router/index.ts';
 import { inSpan } from '../../telemetry/index.ts';
 import type { Worker, WorkersOfPool } from '../models/routable-model.ts';
+import type { StagePhase } from '../pipeline.ts';
 import { capacityOf, type WorkerCapacity } from './cold-start-queue.ts';
 import type { DispatchContext, RoutedRequest, RunContext } from './run-context.ts';
 
@@ -84,10 +85,21 @@ export class WorkerEligibility {
     const { router, clock, observer } = this.#context;
     const { span: parent, signal } = this.#request;
     const startMs = clock.nowMs();
-    const reservation = await inSpan(parent, span, () => router.choose(route, signal));
-    observer.stage('route', clock.nowMs() - startMs);
-    return reservation;
+    const phase = phaseOf(route.pool.role);
+    observer.stageEntered?.('route', phase);
+    try {
+      const reservation = await inSpan(parent, span, () => router.choose(route, signal));
+      observer.stage('route', clock.nowMs() - startMs);
+      return reservation;
+    } finally {
+      observer.stageLeft?.('route', phase);
+    }
   }
+}
+
+/** What workers of a pool do of a request. */
+export function phaseOf(role: WorkerPool['role']): StagePhase {
+  return role === 'prefill' || role === 'decode' ? role : 'aggregated';
 }
 
 /** Keeps new requests away from a worker for as long as its failure of one says something of the next. */

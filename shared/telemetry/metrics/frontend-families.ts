@@ -104,7 +104,7 @@ function modelFamilies(registry: MetricRegistry) {
     migrations: counter('migration_total', 'Requests that moved to another worker.', 'model', 'migration_type'),
     migrationDuration: histogram(
       'migration_duration_seconds',
-      'Time from the loss of a worker to the first output of the next.',
+      'Time from the failure of a worker until another has taken the request, or nobody has.',
       MIGRATION_SECONDS,
       'model',
       'migration_type',

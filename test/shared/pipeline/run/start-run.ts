@@ -45,8 +45,17 @@ export function start(
   router.setWorkers(served.pool, served.workers);
   const asking = request(asked);
   const prompt = preprocessNow(asking, served, letterModel);
+  /** Requests in a stage now, and what was timed. */
+  const stages = new Map<string, number>();
+  const timed: string[] = [];
+  const moveStage = (stage: string, by: number): unknown => stages.set(stage, (stages.get(stage) ?? 0) + by);
   const observer = {
-    stage: () => {},
+    stage: (stage: string) => void timed.push(stage),
+    stageEntered: (stage: string, phase = '') => void moveStage(`${stage} ${phase}`, 1),
+    stageLeft: (stage: string, phase = '') => void moveStage(`${stage} ${phase}`, -1),
+    detokenize: (_ms: number, tokens: number) => void timed.push(`${tokens} tokens`),
+    migrationTook: (_model: string, type: string, outcome: string, ms: number) =>
+      void timed.push(`${type} ${outcome} ${ms}`),
     template: () => {},
     tokenize: () => {},
     tokenizerCache: () => {},
@@ -98,6 +107,8 @@ export function start(
     moves,
     unreachable,
     overran,
+    stages,
+    timed,
     clock,
     router,
     served,
