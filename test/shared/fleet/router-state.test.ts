@@ -73,7 +73,11 @@ function router(
     lines.flatMap(({ message, fields }) =>
       fields.part !== part ? [] : [/last known/.test(message) ? 'away' : 'back'],
     );
-  return { shared, source, open, away, told, lines, close: async () => (await source?.stop(), shared.close()) };
+  const close = async (): Promise<void> => {
+    await source?.stop();
+    await shared.close();
+  };
+  return { open, away, told, close };
 }
 
 /** A feed of one rank that knows nothing and cannot be asked. */
