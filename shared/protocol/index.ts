@@ -71,7 +71,7 @@ export {
   type Usage,
   valueMemory,
 } from './generation/generation-sink.ts';
-export { LEFT_OUT_KINDS, LeftOut, type LeftOutKind } from './generation/left-out.ts';
+export { LeftOut, type LeftOutKind } from './generation/left-out.ts';
 export { estimatePromptTokens } from './generation/prompt-estimate.ts';
 export { readUsage } from './generation/told-usage.ts';
 export { decodeEngineRequest, encodeEngineRequest, healthCheckRequest } from './generation/wire.ts';

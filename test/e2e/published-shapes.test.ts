@@ -57,6 +57,7 @@ const DECIDED: readonly { readonly what: RegExp; readonly authority: string }[] 
     authority: 'as Dynamo 1.6.1 answers: the end of a call names its function',
   },
   { what: /^openai\.types\.Model: context_window: unknown$/, authority: 'as Dynamo 1.6.1 answers' },
+  { what: /^openai\.types\.Model: (max_model_len|root|parent): unknown$/, authority: 'as vLLM answers' },
   {
     what: /^anthropic\.types\.ModelInfo: lifecycle: Field required$/,
     authority: 'as Dynamo 1.6.1 answers; models of ours have no dates of retirement',

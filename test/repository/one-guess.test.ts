@@ -117,7 +117,7 @@ const TOYS: Readonly<Record<'route' | 'parser' | 'engine' | 'request plane' | 'd
             const parts = { model, endpoint: 'toys', stream: false, prompt: { kind: 'body' }, body } as const;
             const request = assembleTextless({}, parts, decodeContext(inference));
             inference.identify(request);
-            requireServed(inference.deps, model, 'toys');
+            requireServed(inference, model, 'toys');
             const sink = new MediaObject(inference, ([toy]) => ({ toy }));
             generate(inference, request, sink, { meter, isWritten: false });
           },

@@ -8,8 +8,6 @@ const WORDS = {
 /** A kind of what is left out; also a label of a metric. */
 export type LeftOutKind = keyof typeof WORDS;
 
-export const LEFT_OUT_KINDS = Object.keys(WORDS) as readonly LeftOutKind[]; // its keys are just these
-
 /** Names that a header tells of one kind; a request may be made of nothing else. */
 const NAMES_MAX = 8;
 const NAME_CHARS_MAX = 64;
