@@ -8,7 +8,7 @@ import {
   type ToolCallSink,
 } from './call-writer.ts';
 import { ToolSchemas } from './parameter-schema.ts';
-import { type Parsing, TextSource } from './scan.ts';
+import { type Advance, type Parsing, TextSource } from './scan.ts';
 
 /** What a stretch of the message turned out to be. White space is dropped behind markup and kept behind text. */
 export type Region = 'markup' | 'text';
@@ -54,6 +54,8 @@ export class MarkupParser implements ToolCallParser {
   readonly #calls: CallWriter;
   readonly #holdsSpace: boolean;
   #region: Parsing<Region> | undefined;
+  /** What the region waits for. */
+  #advance: Advance | undefined;
   #isBehindMarkup = false;
   #space = '';
 
@@ -104,7 +106,9 @@ export class MarkupParser implements ToolCallParser {
   #run(): void {
     for (;;) {
       if (this.#region !== undefined) {
+        if (this.#advance !== undefined && !this.#advance()) return;
         const step = this.#region.next();
+        this.#advance = step.done ? undefined : step.value;
         if (!step.done) return;
         this.#region = undefined;
         this.#isBehindMarkup = step.value === 'markup';

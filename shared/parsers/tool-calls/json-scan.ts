@@ -71,16 +71,16 @@ class JsonValueScan {
 export function* readJsonValue(source: TextSource, take: (piece: string) => void, isCompact = false): Parsing<boolean> {
   const scan = new JsonValueScan();
   const squeeze = isCompact ? createSqueezer() : undefined;
-  for (;;) {
+  const advance = (): boolean => {
     const { text, at } = source;
     const end = scan.scan(text, at);
     const piece = squeeze === undefined ? text.slice(at, end) : squeeze(text.slice(at, end));
     source.at = end;
     if (piece !== '') take(piece);
-    if (scan.isWhole || scan.isBroken) return scan.isWhole;
-    if (source.isEnded) return false;
-    yield;
-  }
+    return scan.isWhole || scan.isBroken || source.isEnded;
+  };
+  if (!advance()) yield advance;
+  return scan.isWhole;
 }
 
 /** Reads one JSON value and returns its text; `undefined` as `readJsonValue` is false. */

@@ -71,20 +71,19 @@ export function* readUntil(
   take?: (piece: string) => void,
   isProse = false,
 ): Parsing<string | undefined> {
-  for (;;) {
+  let marker: string | undefined;
+  const advance = (): boolean => {
     const { text, at } = source;
     const found = markers.find(text, at, source.isEnded && isProse);
     source.at = found;
     if (found > at) take?.(text.slice(at, found));
-    const marker = found < text.length ? markers.match(text, found) : undefined;
-    if (marker !== undefined) {
-      source.at = found + marker.length;
-      return marker;
-    }
-    source.at = source.isEnded ? text.length : found;
-    if (source.isEnded) return undefined;
-    yield;
-  }
+    marker = found < text.length ? markers.match(text, found) : undefined;
+    if (marker !== undefined) source.at = found + marker.length;
+    else if (source.isEnded) source.at = text.length;
+    return marker !== undefined || source.isEnded;
+  };
+  if (!advance()) yield advance;
+  return marker;
 }
 
 /**
@@ -126,11 +125,17 @@ export function isSpace(code: number): boolean {
   return code === 32 || (code >= 9 && code <= 13) || code === 0xa0;
 }
 
+/** Reads on in the text that has come; true once the reader that waits for it can go on, at the end of the text at the latest. */
+export type Advance = () => boolean;
+
 /**
  * A reader of markup: runs until the text at hand is used up, yields, and is resumed once there is more or the text has
  * ended. Reading character by character in this way is what makes a result independent of how the text was cut.
+ *
+ * A reader of long text yields an `Advance`, and is resumed only once that is true: to resume a reader costs a step for each
+ * of those that it was called by, which a piece of text that is read on in the same way need not pay.
  */
-export type Parsing<T = void> = Generator<undefined, T, undefined>;
+export type Parsing<T = void> = Generator<Advance | undefined, T, undefined>;
 
 /** The text not read yet, as one string with a position; and, while recording, what was read since the mark. */
 export class TextSource {
