@@ -1,4 +1,4 @@
-import type { ReasoningFormat, ReasoningGrammar, ReasoningRequest } from './formats.ts';
+import { isSwitchedOff, type ReasoningFormat, type ReasoningGrammar, type ReasoningRequest } from './formats.ts';
 import { type AnswerConstraint, GuidedStart } from './guided-start.ts';
 import { HarmonyParser } from './harmony-parser.ts';
 import { InklingParser } from './inkling-parser.ts';
@@ -27,7 +27,7 @@ const PROMPT_TAIL_UNITS = 200;
  * const parsers = choices.map(() => plan && createReasoningParser(plan));
  */
 export function planReasoning(format: ReasoningFormat, request: ReasoningRequest): ReasoningPlan | undefined {
-  const start = startAfter(format, request.promptText);
+  const start = startOf(format, request);
   if (request.forcesTool === true && startsInside(format.grammar) && start !== 'inside') return undefined;
   const mode = format.splitRule?.(request) ?? 'split';
   if (mode === 'skip') return undefined;
@@ -75,6 +75,13 @@ export function createReasoningParser({
  */
 export function needsSpecialTokens(format: ReasoningFormat, isSpecial: (text: string) => boolean): boolean {
   return format.usesSpecialTokens || format.markers.some(isSpecial);
+}
+
+/** Where the model begins. A prompt that does not say is one without reasoning if the request switched that off. */
+function startOf(format: ReasoningFormat, request: ReasoningRequest): ReasoningStart {
+  const start = startAfter(format, request.promptText);
+  const isOff = start === 'as-usual' && startsInside(format.grammar) && isSwitchedOff(request);
+  return isOff ? 'outside' : start;
 }
 
 /** Where a prompt leaves the model. A prompt that closed the reasoning leaves none to come. */

@@ -40,10 +40,13 @@ function hasEffort(args: TemplateArgs): boolean {
   return args.reasoning_effort !== undefined && args.reasoning_effort !== null && args.reasoning_effort !== 'none';
 }
 
-const splitUnlessSwitchedOff: SplitRule = (request) => {
+/** The request asks its template for an answer without reasoning. */
+export function isSwitchedOff(request: ReasoningRequest): boolean {
   const args = argsOf(request);
-  return thinkingFlag(args) === false || args.thinking_mode === 'chat' ? 'skip' : 'split';
-};
+  return thinkingFlag(args) === false || args.thinking_mode === 'chat' || args.thinking_mode === 'disabled';
+}
+
+const splitUnlessSwitchedOff: SplitRule = (request) => (isSwitchedOff(request) ? 'skip' : 'split');
 
 const splitWhenThinking: SplitRule = (request) => (thinkingFlag(argsOf(request)) === true ? 'split' : 'skip');
 

@@ -16,6 +16,8 @@ interface HeldCall {
  */
 export class CallWriter {
   out: ToolCallSink;
+  /** White space that goes out in front of text, and is dropped in front of a call. */
+  lead = '';
   /** Told when a call is committed. */
   onCommit: () => void = () => {};
   readonly #random: Random;
@@ -53,7 +55,9 @@ export class CallWriter {
   }
 
   content(text: string): void {
-    if (text !== '') this.out.content(text);
+    if (text === '') return;
+    this.out.content(this.lead + text);
+    this.lead = '';
   }
 
   /** Commits a call: from here on it is the client's. `id` when the model gave one. */
@@ -93,6 +97,7 @@ export class CallWriter {
 
   #show(name: string, id: string | undefined): void {
     this.#committed++;
+    this.lead = '';
     this.onCommit();
     this.#isShown = !(this.#onlyFirst && this.#count > 0) && (this.#onlyName ?? name) === name;
     if (!this.#isShown) return;

@@ -43,7 +43,7 @@ const NO_SINK: ToolCallSink = { content: () => {}, callStart: () => {}, callArgu
  * | State | a piece of text | a marker | end of the text |
  * |---|---|---|---|
  * | prose | content at once; a tail that may become a marker is held | -> markup | held text is content |
- * | prose behind markup | white space is held, and goes out with what follows it | held space dropped, -> markup | held space dropped |
+ * | prose behind markup | white space is held, and goes out with what follows it | -> markup; held space goes out if that is text | held space dropped |
  * | markup | read by the format | read by the format | the format gives up what is not committed |
  */
 export class MarkupParser implements ToolCallParser {
@@ -112,6 +112,8 @@ export class MarkupParser implements ToolCallParser {
         if (!step.done) return;
         this.#region = undefined;
         this.#isBehindMarkup = step.value === 'markup';
+        if (!this.#isBehindMarkup) this.#space = this.#calls.lead;
+        this.#calls.lead = '';
       }
       if (!this.#readProse()) return;
     }
@@ -126,8 +128,9 @@ export class MarkupParser implements ToolCallParser {
     const marker = found < source.text.length ? this.#finder.match(source.text, found) : undefined;
     if (marker === undefined) return false;
     source.at += marker.length;
-    const isDropped = this.#isBehindMarkup || (marker === this.#format.paragraphMarker && /\n\s*\n/.test(this.#space));
-    if (!isDropped) this.#calls.content(this.#space);
+    const isLead = this.#isBehindMarkup || (marker === this.#format.paragraphMarker && /\n\s*\n/.test(this.#space));
+    if (isLead) this.#calls.lead = this.#space;
+    else this.#calls.content(this.#space);
     this.#space = '';
     this.#region = this.#format.read(marker, source, this.#calls, this.#tools);
     return true;

@@ -32,7 +32,10 @@ const FINDER: Finder = {
   },
 };
 
-/** `[name(key=value), ...]`, shown whole. What is no list of calls is the text it seems to be. */
+/**
+ * `[name(key=value), ...]`, shown whole. What is no list of calls is the text it seems to be, as is a call among them with an
+ * argument that is no constant: nobody here can say what it is worth.
+ */
 export const pythonic: ToolCallFormat = {
   newId: countedId,
   finder: () => FINDER,
@@ -46,14 +49,19 @@ export const pythonic: ToolCallFormat = {
       calls.content(text);
       return 'text';
     }
-    for (const call of parsed) calls.whole(call.name, call.arguments);
+    for (const call of parsed) {
+      if (call.arguments === undefined) calls.content(call.text);
+      else calls.whole(call.name, call.arguments);
+    }
     return 'markup';
   },
 };
 
 interface PythonCall {
   readonly name: string;
-  readonly arguments: string;
+  /** `undefined` if one of them is no constant. */
+  readonly arguments: string | undefined;
+  readonly text: string;
 }
 
 /** Reads up to the bracket that closes the list; false when the text ends or cannot be a list of calls. */
@@ -88,6 +96,7 @@ function* readBalanced(source: TextSource): Parsing<boolean> {
   }
 }
 
+/** At least one of them can be made. */
 function parseCalls(text: string): readonly PythonCall[] | undefined {
   const parsed: PythonCall[] = [];
   let at = 1;
@@ -97,33 +106,43 @@ function parseCalls(text: string): readonly PythonCall[] | undefined {
     if (callee === null) return undefined;
     const call = parseArguments(text, CALLEE.lastIndex);
     if (call === undefined) return undefined;
-    parsed.push({ name: callee[1] as string, arguments: call.json });
+    const own = text.slice(at, call.end).trim();
+    parsed.push({ name: callee[1] as string, arguments: call.json, text: own });
     at = skipSpaces(text, call.end);
     if (text[at] === ',') at = skipSpaces(text, at + 1);
-    if (text[at] === ']') return parsed;
+    if (text[at] === ']') return parsed.some((each) => each.arguments !== undefined) ? parsed : undefined;
   }
 }
 
-/** Values that are no constants are left out, as is `**name`. */
-function parseArguments(text: string, from: number): { readonly json: string; readonly end: number } | undefined {
+/** No `json` if a value is no constant, or is `**name`. */
+function parseArguments(
+  text: string,
+  from: number,
+): { readonly json: string | undefined; readonly end: number } | undefined {
   const members = new Map<string, string>();
+  let isConstant = true;
   let at = skipSpaces(text, from);
   while (text[at] !== ')') {
-    if (text.startsWith('**', at)) at = endOfExpression(text, at);
-    else {
+    if (text.startsWith('**', at)) {
+      isConstant = false;
+      at = endOfExpression(text, at);
+    } else {
       KEYWORD.lastIndex = at;
       const keyword = KEYWORD.exec(text);
       if (keyword === null) return undefined;
       const value = parsePythonLiteral(text, KEYWORD.lastIndex);
       at = value === undefined ? KEYWORD.lastIndex : skipSpaces(text, value.end);
       if (value !== undefined && /[,)]/.test(text[at] ?? '')) members.set(keyword[1] as string, value.json);
-      else at = endOfExpression(text, at);
+      else {
+        isConstant = false;
+        at = endOfExpression(text, at);
+      }
     }
     if (at < 0) return undefined;
     if (text[at] === ',') at = skipSpaces(text, at + 1);
     else if (text[at] !== ')') return undefined;
   }
-  return { json: writeJsonObject(members), end: at + 1 };
+  return { json: isConstant ? writeJsonObject(members) : undefined, end: at + 1 };
 }
 
 /** The comma or bracket behind an expression that is read over; -1 when it has no end. */

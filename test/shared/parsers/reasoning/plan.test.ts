@@ -104,6 +104,24 @@ describe('planReasoning', () => {
     expect(planReasoning(formatOf(name), { templateArgs, promptText })?.start).toBe(start);
   });
 
+  it.each(['step3', 'minimax_m2', 'deepseek_v3_2', 'kimi_k25'])(
+    'begins %s with content where thinking is off and no prompt says otherwise',
+    (name) => {
+      for (const templateArgs of [{ enable_thinking: false }, { thinking_mode: 'disabled' }]) {
+        expect(runParser(name, ['Hi'], { templateArgs })).toEqual({ reasoning: '', content: 'Hi' });
+        expect(runParser(name, cut('<think>hm</think>Hi', 1), { templateArgs })).toEqual({
+          reasoning: 'hm',
+          content: 'Hi',
+        });
+        const promptText = 'hi<think>\n';
+        expect(runParser(name, ['hm</think>Hi'], { templateArgs, promptText })).toEqual({
+          reasoning: 'hm',
+          content: 'Hi',
+        });
+      }
+    },
+  );
+
   it('begins with content where the prompt has closed the reasoning', () => {
     expect(runParser('step3', ['Hi'], { promptText: '<think></think>\n' })).toEqual({ reasoning: '', content: 'Hi' });
   });
