@@ -1,5 +1,5 @@
 import type { Settings } from '../../shared/config/index.ts';
-import type { Frontend } from '../../shared/frontends/index.ts';
+import { asksForKeys, type Frontend } from '../../shared/frontends/index.ts';
 import type { LocalFleet } from './local-workers.ts';
 
 export interface BannerFacts {
@@ -12,6 +12,7 @@ export interface BannerFacts {
 }
 
 const QUESTION = 'What are you?';
+const KEY_VARIABLE = 'STATOR_API_KEY';
 const DOCS_PATH = '/docs';
 
 /** What `stator local` says when it is up: what runs, where it is, and requests to try that work as they are printed. */
@@ -67,8 +68,14 @@ function requestFor({ name, kind }: TriedModel, url: string, settings: Settings<
   }[kind] as [string, object];
   return [
     `    ${curl(settings)} -N ${url}${path} -H 'content-type: application/json' \\`,
+    ...keyLine(settings),
     `      -d ${quoted(JSON.stringify(body))}`,
   ];
+}
+
+/** Where keys are asked for: the user's own, from the variable of the environment that it is made known as. */
+function keyLine(settings: Settings<'local'>): readonly string[] {
+  return asksForKeys(settings) ? [`      -H "authorization: Bearer $${KEY_VARIABLE}" \\`] : [];
 }
 
 /** A certificate of one's own is nothing that curl trusts. */
@@ -99,6 +106,7 @@ function explanation(name: string, url: string, settings: Settings<'local'>): re
     '  Send a prompt of several blocks, then see which worker has it cached and would get it again:',
     `    PROMPT="$(seq -s ' ' 1 ${numbers})"`,
     `    curl -s ${url}${settings.httpSvcCmpPath} -H 'content-type: application/json' \\`,
+    ...keyLine(settings),
     `      -d ${quoted(body.slice(0, -2))}"$PROMPT"${quoted(body.slice(-2))}`,
     `    npx stator router explain --url ${url} --model ${quoted(name)} --prompt "$PROMPT"`,
   ];

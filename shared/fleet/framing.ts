@@ -18,3 +18,21 @@ export function ambiguousFraming({ headers, rawHeaders, httpVersion }: IncomingM
   }
   return undefined;
 }
+
+/** Scheme and host, without a user, before a path, a query or nothing. */
+const ABSOLUTE_FORM = /^https?:\/\/([^/?#@\\]+)((?:[/?].*)?)$/i;
+
+/**
+ * Makes of a target in absolute form the path that it names, and of its host the request's `Host`: whatever that header says is
+ * not to be read then, as proxies do not. Returns why a target is none, as a sentence; undefined where all is well.
+ */
+export function adoptTarget(request: Pick<IncomingMessage, 'url' | 'headers' | 'httpVersion'>): string | undefined {
+  const { url = '', headers, httpVersion } = request;
+  if (url.startsWith('/')) return undefined;
+  const [, host, path = ''] = ABSOLUTE_FORM.exec(url) ?? [];
+  if (host === undefined) return 'The target of a request is a path, or an http or https URL with a host';
+  if (headers.host === undefined && httpVersion !== '1.0') return 'A request has a Host header';
+  headers.host = host;
+  request.url = path.startsWith('/') ? path : `/${path}`;
+  return undefined;
+}

@@ -12,7 +12,7 @@ import {
   refuseOpenListener,
   serverTlsOptions,
 } from '../planes/index.ts';
-import { ambiguousFraming } from './framing.ts';
+import { adoptTarget, ambiguousFraming } from './framing.ts';
 
 /** Where the plane token would be shown as a header. */
 interface ShownToken {
@@ -99,7 +99,7 @@ export function createServiceServer(
   answer: RequestListener,
 ): ServiceServer {
   const listener: RequestListener = (request, response) => {
-    const doubt = ambiguousFraming(request);
+    const doubt = ambiguousFraming(request) ?? adoptTarget(request);
     if (doubt === undefined) answer(request, response);
     else refuseFraming(response, doubt);
   };

@@ -5,5 +5,6 @@
  */
 export { createLambdaHandler } from './lambda/lambda-handler.ts';
 export type { LambdaRuntime } from './lambda/lambda-sink.ts';
+export { asksForKeys } from './process/access.ts';
 export { composeFrontend, type Frontend } from './process/frontend.ts';
 export { serveFrontend } from './serve/serve-frontend.ts';

@@ -1,6 +1,7 @@
 import type { Http2SecureServer, Http2Server, Http2Session, ServerHttp2Session, ServerHttp2Stream } from 'node:http2';
 import type { Socket } from 'node:net';
 import type { Clock, Random, Timer } from '../clock/index.ts';
+import { connectionArrived } from '../concurrency/index.ts';
 import type { LimitName } from '../errors/index.ts';
 import { Connection } from './connection.ts';
 
@@ -67,6 +68,7 @@ export class Connections {
   }
 
   #accepted(socket: Socket): void {
+    connectionArrived();
     const { clock, connectionsMax, streamWindowBytes = MEBIBYTE, firstWindowBytes = streamWindowBytes } = this.#options;
     const key = keyOf(socket);
     if (key === undefined) return; // it is gone already

@@ -5,7 +5,7 @@ import { namesThisMachine } from '../../access/index.ts';
 import type { Clock } from '../../clock/index.ts';
 import { withDeadline } from '../../concurrency/index.ts';
 import { reasonOf } from '../../errors/index.ts';
-import { ambiguousFraming, refuseFraming } from '../../fleet/index.ts';
+import { adoptTarget, ambiguousFraming, refuseFraming } from '../../fleet/index.ts';
 import type { DecisionRecord, FleetPlanner, Look, PlannerStore, Pool } from '../../planner/index.ts';
 import type { Logger } from '../../telemetry/index.ts';
 import { boundsApi } from './bounds-api.ts';
@@ -30,7 +30,7 @@ export interface LoopbackServer {
 export async function serveLoopback(what: string, port: number, listener: RequestListener): Promise<LoopbackServer> {
   const limits = { requestTimeout: REQUEST_MS_MAX, connectionsCheckingInterval: CHECK_MS };
   const server = createServer(limits, (request, response) => {
-    const doubt = ambiguousFraming(request);
+    const doubt = ambiguousFraming(request) ?? adoptTarget(request);
     if (doubt !== undefined) refuseFraming(response, doubt);
     else if (namesThisMachine(request.headers.host)) listener(request, response);
     else response.writeHead(403, { 'content-type': 'application/json' }).end(FOREIGN);

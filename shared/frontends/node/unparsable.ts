@@ -3,7 +3,7 @@ import { type IncomingMessage, type ServerResponse, STATUS_CODES } from 'node:ht
 import type { Socket } from 'node:net';
 import type { Random } from '../../clock/index.ts';
 import { openAiErrorBody, ServeError } from '../../errors/index.ts';
-import { ambiguousFraming } from '../../fleet/index.ts';
+import { adoptTarget, ambiguousFraming } from '../../fleet/index.ts';
 import type { HttpApp } from '../http/app.ts';
 import { requestIdOf } from '../inference/deps.ts';
 
@@ -65,7 +65,7 @@ function unparsed({ rawPacket, bytesParsed = 0, code }: ParseError): string {
  * @returns false where the app can be given it
  */
 export function refuseUnroutable(incoming: IncomingMessage, outgoing: ServerResponse, random: Random): boolean {
-  const fault = isRoutable(incoming) ? ambiguousFraming(incoming) : 'The request has no valid target and Host header';
+  const fault = ambiguousFraming(incoming) ?? hostFault(incoming) ?? adoptTarget(incoming) ?? hostFault(incoming);
   if (fault === undefined) return false;
   refuse(incoming, outgoing, new ServeError('invalid_value', fault), random);
   return true;
@@ -80,11 +80,12 @@ export function refuseExpectation(incoming: IncomingMessage, outgoing: ServerRes
 /** What nearly every `Host` looks like; the others are looked at closely. */
 const PLAIN_HOST = /^[a-z0-9][a-z0-9.-]*(?::\d{1,5})?$/i;
 
-function isRoutable({ url = '', headers: { host }, httpVersion }: IncomingMessage): boolean {
-  if (!url.startsWith('/')) return URL.canParse(url) && /^https?:/i.test(url);
-  if (url.split('?', 1)[0]?.includes('\\')) return false;
-  if (host === undefined || host === '') return httpVersion === '1.0';
-  return PLAIN_HOST.test(host) || isUnusualHost(host);
+/** Of the header first, and then of what the target says instead. */
+function hostFault({ url = '', headers: { host }, httpVersion }: IncomingMessage): string | undefined {
+  const isTarget = !url.split('?', 1)[0]?.includes('\\');
+  const isHost =
+    host === undefined || host === '' ? httpVersion === '1.0' : PLAIN_HOST.test(host) || isUnusualHost(host);
+  return isTarget && isHost ? undefined : 'The request has no valid target and Host header';
 }
 
 /** Whether a URL keeps the host as it is, such as an IPv6 address in brackets. */

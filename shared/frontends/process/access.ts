@@ -54,8 +54,8 @@ export function openNames({ idSecret, planeToken }: EdgeSettings): RequestNames 
   return secret === undefined ? undefined : new RequestNames(secret);
 }
 
-/** On loopback, too: a proxy or a tunnel there brings others in. */
-function asksForKeys(settings: EdgeSettings): boolean {
+/** Whether clients need a key. On loopback, too: a proxy or a tunnel there brings others in. */
+export function asksForKeys(settings: EdgeSettings): boolean {
   return settings.auth === 'on' || (settings.auth === 'auto' && hasStore(settings));
 }
 

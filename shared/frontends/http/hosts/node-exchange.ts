@@ -202,7 +202,7 @@ export class NodeExchange implements HostExchange {
   constructor(incoming: IncomingMessage, outgoing: ServerResponse) {
     this.#incoming = incoming;
     this.sink = new NodeFrameSink(outgoing);
-    const target = originForm(incoming.url ?? '/');
+    const target = incoming.url ?? '/';
     const mark = target.indexOf('?');
     this.path = mark < 0 ? target : target.slice(0, mark);
     this.query = mark < 0 ? '' : target.slice(mark + 1);
@@ -257,11 +257,4 @@ export class NodeExchange implements HostExchange {
     for (let at = 0; at < raw.length; at += 2) if (raw[at]!.toLowerCase() === name) return raw[at + 1];
     return undefined;
   }
-}
-
-/** A target without the scheme and the host that what is sent to a proxy has in front. */
-function originForm(target: string): string {
-  if (target.startsWith('/')) return target;
-  const { pathname, search } = new URL(target);
-  return pathname + search;
 }

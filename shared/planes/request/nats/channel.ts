@@ -1,5 +1,6 @@
 import { EventEmitter } from 'node:events';
 import type { ByteChannel } from '../frames/byte-channel.ts';
+import { PacedReads } from '../frames/paced-reads.ts';
 
 /*
  * What one message of a channel carries, big-endian:
@@ -71,11 +72,13 @@ interface NatsChannelOptions {
   readonly messageBytesMax: number;
   /** The channel is over at this side. */
   readonly onOver: () => void;
+  /** What arrives is handed on in the room that turns of the event loop have for it. @default as it arrives */
+  readonly isPaced?: boolean;
 }
 
 /**
  * A byte stream in both directions over messages that arrive in order or not at all: a sequence that jumps ends it. It has a
- * window, as NATS has no backpressure between two peers.
+ * window, as NATS has no backpressure between two peers: what is kept of what arrived is within it, too.
  *
  * | State | write | DATA | lost or failed | CLOSE, destroy | destroySoon |
  * |---|---|---|---|---|---|
@@ -86,6 +89,7 @@ interface NatsChannelOptions {
 export class NatsChannel extends EventEmitter implements ByteChannel {
   readonly #options: NatsChannelOptions;
   readonly #chunkBytesMax: number;
+  readonly #reads: PacedReads | undefined;
   #state: 'open' | 'ending' | 'closed' = 'open';
   #kept: readonly Uint8Array[] = NOTHING;
   #keptBytes = 0;
@@ -93,12 +97,14 @@ export class NatsChannel extends EventEmitter implements ByteChannel {
   #sentBytes = 0;
   #heardMessages = 0;
   #heardBytes = 0;
+  #consumedBytes = 0;
   #toldBytes = 0;
   #peerConsumedBytes = 0;
 
   constructor(options: NatsChannelOptions) {
     super();
     this.#options = options;
+    if (options.isPaced) this.#reads = new PacedReads({ onBytes: (bytes) => this.#handOn(bytes), onRoom: () => {} });
     this.#chunkBytesMax = Math.min(CHUNK_BYTES_MAX, options.messageBytesMax - MESSAGE_HEADER_BYTES);
   }
 
@@ -149,6 +155,7 @@ export class NatsChannel extends EventEmitter implements ByteChannel {
 
   /** The stream cannot go on: messages were lost, or the way is gone. */
   fail(error: Error): void {
+    this.#reads?.flush(); // it came before the fault
     if (this.#state === 'closed') return;
     this.#options.send(this.#message(MessageKind.close)); // for a peer that can still be reached
     this.#close(error);
@@ -169,16 +176,29 @@ export class NatsChannel extends EventEmitter implements ByteChannel {
     if (kind === MessageKind.data) {
       this.#heardMessages++;
       this.#heardBytes += bytes.length;
-      this.emit('data', bytes);
-      if (this.#heardBytes - this.#toldBytes >= WINDOW_BYTES / 4) this.#send(this.#message(MessageKind.consumed));
+      if (this.#heardBytes - this.#toldBytes > WINDOW_BYTES) {
+        this.fail(new Error('the other side sends more than it may'));
+        return;
+      }
+      if (this.#reads === undefined) this.#handOn(bytes);
+      else this.#reads.push(bytes);
     }
     this.#sendKept();
-    if (kind === MessageKind.close) this.#close(undefined);
+    if (kind !== MessageKind.close) return;
+    this.#reads?.flush();
+    if (!this.destroyed) this.#close(undefined);
   }
 
   /** The connection to the server keeps the process alive as long as the plane is open; a channel changes nothing. */
   ref(): void {}
   unref(): void {}
+
+  #handOn(bytes: Buffer): void {
+    if (this.destroyed) return;
+    this.#consumedBytes += bytes.length;
+    this.emit('data', bytes);
+    if (this.#consumedBytes - this.#toldBytes >= WINDOW_BYTES / 4) this.#send(this.#message(MessageKind.consumed));
+  }
 
   /** Bytes that may be sent now. */
   #room(): number {
@@ -207,8 +227,8 @@ export class NatsChannel extends EventEmitter implements ByteChannel {
   }
 
   #message(kind: (typeof MessageKind)[keyof typeof MessageKind], bytes?: Uint8Array): Buffer {
-    this.#toldBytes = this.#heardBytes;
-    return encodeMessage(kind, this.#sentMessages >>> 0, this.#heardBytes >>> 0, bytes);
+    this.#toldBytes = this.#consumedBytes;
+    return encodeMessage(kind, this.#sentMessages >>> 0, this.#consumedBytes >>> 0, bytes);
   }
 
   #send(message: Buffer): void {

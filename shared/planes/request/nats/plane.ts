@@ -101,6 +101,7 @@ class CallerChannels {
     const channel = new NatsChannel({
       send: (message) => this.#client.send(target.subject, message, address),
       messageBytesMax: this.#client.messageBytesMax,
+      isPaced: true, // others connect to this process meanwhile
       onOver: () => {
         attempt.abort();
         this.#channels.delete(address);

@@ -133,12 +133,37 @@ describe('the Node server', () => {
     client.socket.destroy();
   });
 
+  it.each([
+    ['http://evil.example/live', 'localhost', 403],
+    ['HTTP://evil.example:80/live', 'localhost', 403],
+    ['https://evil.example?a=http://localhost/', 'localhost', 403],
+    ['http://localhost.evil.example/live', 'localhost', 403],
+    ['http://localhost/live', 'evil.example', 200],
+    ['http://LOCALHOST:8000/live?a=b', 'evil.example', 200],
+    ['http://[::1]/live', 'evil.example', 200],
+    ['/live', 'localhost', 200],
+    ['/live', 'evil.example', 403],
+  ])('takes the host of %s and not %s, where only this machine is served', async (target, host, status) => {
+    const { server } = await start({ settings: { hosts: [] } });
+    const client = new RawClient(server.port);
+    client.send(`GET ${target} HTTP/1.1\r\nhost: ${host}\r\nconnection: close\r\n\r\n`);
+    await waitUntil(() => client.isClosed);
+    expect(client.text).toMatch(new RegExp(`^HTTP/1.1 ${status} `));
+  });
+
   const withId = (line: string, rest = 'host: t\r\n'): string => `${line}\r\nx-request-id: mine\r\n${rest}\r\n`;
   it.each([
     ['no Host', 400, withId('GET /live HTTP/1.1', '')],
     ['a Host that is none', 400, withId('GET /live HTTP/1.1', 'host: a b\r\n')],
     ['half an address as its Host', 400, withId('GET /live HTTP/1.1', 'host: [::\r\n')],
     ['a target that is no URL', 400, withId('GET http://[::/live HTTP/1.1')],
+    ['a target with a host and no Host', 400, withId('GET http://t/live HTTP/1.1', '')],
+    ['a target with a host, and a Host that is none', 400, withId('GET http://t/live HTTP/1.1', 'host: a b\r\n')],
+    ['a target with an empty host', 400, withId('GET http:///live HTTP/1.1')],
+    ['a target whose slashes are missing', 400, withId('GET http:live HTTP/1.1')],
+    ['a target whose slashes are others', 400, withId('GET http:\\\\t/live HTTP/1.1')],
+    ['a target that names a user', 400, withId('GET http://localhost@t/live HTTP/1.1')],
+    ['a target of another scheme', 400, withId('GET ftp://t/live HTTP/1.1')],
     ['no target', 400, withId('OPTIONS * HTTP/1.1')],
     ['an expectation that nobody meets', 417, withId('GET /live HTTP/1.1', 'host: t\r\nexpect: more\r\n')],
     ['a header that is none', 400, withId('GET /live HTTP/1.1', 'bad header: x\r\n')],
