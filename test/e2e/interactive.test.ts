@@ -36,6 +36,16 @@ describe('stator local --interactive', () => {
     expect(workers.filter(isRunning)).toEqual([]);
   });
 
+  it('needs no key for its own chat where clients need one', async () => {
+    const keys = ['--auth=on', `--keys-file=${join(fleet.temporary, 'no-keys.json')}`];
+    const chat = fleet.spawn(['local', '-i', '--num-workers=1', '--speedup-ratio=100', ...keys]);
+    chat.write('What are you?\n');
+    const [answer = ''] = await untilAnswered(chat, 1);
+    chat.endInput();
+    expect(await chat.exited).toBe(0);
+    expect(words(builtinText())).toContain(words(answer));
+  });
+
   it('cancels the answer that runs on SIGINT, goes on, and ends on SIGTERM', async () => {
     const chat = fleet.spawn(['local', '--interactive', '--num-workers=1', ...SLOW]);
     chat.write('What are you?\n');

@@ -24,6 +24,8 @@ const REFUSED = {
   nonsense: 'NONSENSE\r\n\r\n',
   'a long head': `GET / HTTP/1.1\r\nhost: localhost\r\nx: ${'a'.repeat(100_000)}`,
   'two lengths': 'POST / HTTP/1.1\r\nhost: localhost\r\ncontent-length: 3\r\ncontent-length: 4\r\n\r\n',
+  'a target that names a user': 'GET http://localhost@evil.example/ HTTP/1.1\r\nhost: localhost\r\n\r\n',
+  'a target without a host': 'GET http:///x HTTP/1.1\r\nhost: localhost\r\n\r\n',
   'two hosts': 'GET / HTTP/1.1\r\nhost: localhost\r\nhost: localhost\r\n\r\n',
   'chunks in HTTP/1.0': 'POST / HTTP/1.0\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n',
   'another coding': 'POST / HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: gzip, chunked\r\n\r\n0\r\n\r\n',
@@ -47,4 +49,16 @@ describe.each(Object.keys(SERVERS))('%s', (name) => {
     clearInterval(asks);
     await server.close();
   });
+});
+
+it('takes the host of a target before the Host header on pages for this machine', async () => {
+  const page = await serveLoopback('a page', 0, ({ url }, response) => void response.end(`path ${url}`));
+  const ask = async (target: string, host: string): Promise<string> => {
+    const client = connect({ port: Number(new URL(page.url).port), host: '127.0.0.1' });
+    client.end(`GET ${target} HTTP/1.1\r\nhost: ${host}\r\nconnection: close\r\n\r\n`);
+    return (await client.toArray()).join('');
+  };
+  expect(await ask('http://evil.example/x', 'localhost')).toMatch(/^HTTP\/1.1 403 /);
+  expect(await ask('http://localhost/x', 'evil.example')).toMatch(/^HTTP\/1.1 200 [^]*path \/x/);
+  await page.close();
 });

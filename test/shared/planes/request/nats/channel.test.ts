@@ -19,12 +19,13 @@ interface Side {
   readonly onTheWay: Buffer[];
 }
 
-function openSide(): Side {
+function openSide(isPaced = false): Side {
   const onTheWay: Buffer[] = [];
   const channel = new NatsChannel({
     send: (message) => onTheWay.push(message) > 0,
     messageBytesMax: MESSAGE_BYTES_MAX,
     onOver: () => {},
+    isPaced,
   });
   const received: Buffer[] = [];
   const told: string[] = [];
@@ -143,5 +144,53 @@ describe('messages of a channel', () => {
     for (const bytes of [[], [1, 0, 0], new Array(12).fill(0), [9, ...new Array(20).fill(0)]]) {
       expect(decodeMessage(Uint8Array.from(bytes))).toBeUndefined();
     }
+  });
+});
+
+describe('a channel whose reads are paced', () => {
+  const MESSAGES = 8;
+  const MESSAGE = 100_000;
+  const sendsAll = (side: Side): void => {
+    for (let at = 0; at < MESSAGES; at++) {
+      side.channel.receive(decodeMessage(encodeMessage(MessageKind.data, at, 0, Buffer.alloc(MESSAGE, at + 1)))!);
+    }
+  };
+  const bytesOf = (side: Side): number => side.received.reduce((sum, bytes) => sum + bytes.length, 0);
+
+  it('has a bounded part of each turn, takes no more than it hands on, and loses nothing', async () => {
+    const side = openSide(true);
+    sendsAll(side);
+    let before = 0;
+    let largest = bytesOf(side);
+    while (bytesOf(side) < MESSAGES * MESSAGE) {
+      for (const message of side.onTheWay) {
+        expect(decodeMessage(message)!.consumed).toBeLessThanOrEqual(bytesOf(side));
+      }
+      before = bytesOf(side);
+      await turn();
+      largest = Math.max(largest, bytesOf(side) - before);
+    }
+    expect(largest).toBeLessThan(256 * 1024);
+    const sent = Array.from({ length: MESSAGES }, (_, at) => Buffer.alloc(MESSAGE, at + 1));
+    expect(Buffer.concat(side.received).equals(Buffer.concat(sent))).toBe(true);
+  });
+
+  it('hands on what had arrived before the other side closes', async () => {
+    const side = openSide(true);
+    sendsAll(side);
+    expect(bytesOf(side)).toBeLessThan(MESSAGES * MESSAGE);
+    side.channel.receive(decodeMessage(encodeMessage(MessageKind.close, MESSAGES, 0))!);
+    expect(bytesOf(side)).toBe(MESSAGES * MESSAGE);
+    await turn();
+    expect(side.told).toEqual(['close']);
+  });
+
+  it('ends when the other side sends more than its window', async () => {
+    const side = openSide(true);
+    for (let at = 0; at < 20; at++) {
+      side.channel.receive(decodeMessage(encodeMessage(MessageKind.data, at, 0, Buffer.alloc(MESSAGE)))!);
+    }
+    await turn();
+    expect(side.told).toEqual(['the other side sends more than it may', 'close']);
   });
 });
