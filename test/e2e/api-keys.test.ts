@@ -252,7 +252,7 @@ describe('a frontend without a store of keys', () => {
     const [, url = ''] = await local.waitForOutput(/endpoint: (\S+)\/v1/);
     expect((await fetch(`${url}/v1/models`)).status).toBe(401);
     expect((await fetch(`${url}/live`)).status).toBe(200);
-    await local.waitForOutput(/curl -N [^]*-H "authorization: Bearer \$STATOR_API_KEY" \\\n +-d [^]*Stop with/);
+    await local.waitForOutput(/curl -N [\s\S]*-H "authorization: Bearer \$STATOR_API_KEY" \\\n +-d [\s\S]*Stop with/);
     const client = new Client(`127.0.0.1:${grpc}`, credentials.createInsecure());
     const method = '/inference.GRPCInferenceService/ModelInfer';
     const failure = await new Promise<ServiceError | null>((resolve) => {
