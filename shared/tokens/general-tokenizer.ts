@@ -2,6 +2,8 @@ import type { Tokenizer as LibraryTokenizer } from '@huggingface/tokenizers';
 import { asRecord } from '../records/index.ts';
 import { type AddedToken, readAddedTokens } from './added-tokens.ts';
 import { toWellFormed, unspellBytes } from './bpe/byte-text.ts';
+import { boundPatterns } from './patterns/bound-library.ts';
+import { beginSteps } from './patterns/steps.ts';
 import type { DecodeOptions, Detokenizer, EncodeOptions, Tokenizer, TokenizerRecipe } from './types.ts';
 
 /** Ids of the prompt's end that decide how the first new token is written. */
@@ -23,12 +25,21 @@ export async function createGeneralTokenizer(json: unknown, path?: string): Prom
   const { Tokenizer: Library } = await import('@huggingface/tokenizers');
   const file = asRecord(json) ?? {};
   // An empty config: clean-up of spaces and the like is not part of tokenizer.json and servers do not do it.
-  return new GeneralTokenizer(new Library(file, {}), readAddedTokens(file.added_tokens), file, path);
+  const added = readAddedTokens(file.added_tokens);
+  // The library normalizes the added tokens while it is made, before its patterns can be replaced.
+  if (JSON.stringify(file.normalizer ?? null).includes('"Regex"')) {
+    const trial = boundPatterns(new Library({ ...file, added_tokens: [] }, {}));
+    for (const { content } of added) trial.tryNormalizing(content);
+  }
+  const library = new Library(file, {});
+  boundPatterns(library);
+  return new GeneralTokenizer(library, added, file, path);
 }
 
 class GeneralTokenizer implements Tokenizer {
   readonly vocabSize: number;
   readonly recipe: TokenizerRecipe | undefined;
+  readonly path: string | undefined;
   readonly #library: LibraryTokenizer;
   readonly #specialIds: ReadonlySet<number>;
   readonly #spelling: 'bytes' | 'metaspace' | 'plain';
@@ -40,6 +51,7 @@ class GeneralTokenizer implements Tokenizer {
     path: string | undefined,
   ) {
     this.#library = library;
+    this.path = path;
     this.recipe = path === undefined ? undefined : { kind: 'general', path };
     this.vocabSize = library.get_vocab(true).size;
     this.#specialIds = new Set(added.filter((token) => token.special).map((token) => token.id));
@@ -47,6 +59,7 @@ class GeneralTokenizer implements Tokenizer {
   }
 
   encode(text: string, options: EncodeOptions = {}): Uint32Array {
+    beginSteps(text.length);
     const { ids } = this.#library.encode(toWellFormed(text), { add_special_tokens: options.addSpecialTokens === true });
     return Uint32Array.from(ids);
   }
@@ -54,6 +67,7 @@ class GeneralTokenizer implements Tokenizer {
   decode(ids: ArrayLike<number>, options: DecodeOptions = {}): string {
     const known = Array.from(ids).filter((id) => this.#library.id_to_token(id) !== undefined);
     if (known.length === 0) return ''; // the library refuses an empty list
+    beginSteps(known.length);
     return this.#library.decode(known, {
       skip_special_tokens: options.skipSpecialTokens !== false,
       clean_up_tokenization_spaces: false,

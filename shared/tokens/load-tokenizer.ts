@@ -9,24 +9,8 @@ import { createBpeTokenizer } from './bpe/tokenizer.ts';
 import { loadTokenizerTables } from './loader.ts';
 import { brokenJson, findTokenizerFile, kindOfTokenizer, ModelFolderError } from './model-files.ts';
 import type { ModelConfigs } from './model-info.ts';
+import { KIMI_PATTERN } from './patterns/known-patterns.ts';
 import type { Tokenizer } from './types.ts';
-
-/** How Kimi's tokenizers find words: runs of Han characters apart from letters, which split at changes of case. */
-const LETTERS = (first: string): string => `[[${first}\\p{Lm}\\p{Lo}\\p{M}]&&[^\\p{Han}]]`;
-const UPPER = LETTERS('\\p{Lu}\\p{Lt}');
-const LOWER = LETTERS('\\p{Ll}');
-const CONTRACTION = "(?i:'s|'t|'re|'ve|'m|'ll|'d)?";
-
-const KIMI_PATTERN = [
-  '[\\p{Han}]+',
-  `[^\\r\\n\\p{L}\\p{N}]?${UPPER}*${LOWER}+${CONTRACTION}`,
-  `[^\\r\\n\\p{L}\\p{N}]?${UPPER}+${LOWER}*${CONTRACTION}`,
-  '\\p{N}{1,3}',
-  ' ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*',
-  '\\s*[\\r\\n]+',
-  '\\s+(?!\\S)',
-  '\\s+',
-].join('|');
 
 /** `model_type` of config.json to the pattern of its words; a tiktoken file does not say it. */
 const PATTERNS: ReadonlyMap<string | undefined, string> = new Map(
@@ -76,7 +60,7 @@ async function loadJson(path: string, options: LoadTokenizerOptions): Promise<To
   try {
     const scanned = await loadTokenizerTables(path, prepared, signal);
     const type = asRecord(asRecord(scanned.rest)?.model)?.type;
-    const own = createBpeTokenizer(scanned);
+    const own = createBpeTokenizer(scanned, path);
     if (own !== undefined) return own;
     onUncovered?.(path);
     return await loadGeneral(path, type);
@@ -100,7 +84,7 @@ async function loadTiktoken(
   }
   try {
     const { tables } = await loadTokenizerTables(path, prepared, signal);
-    const tokenizer = tables && createBpeTokenizer(completeTiktoken(tables, modelType, tokenizerConfig));
+    const tokenizer = tables && createBpeTokenizer(completeTiktoken(tables, modelType, tokenizerConfig), path);
     if (tokenizer === undefined) throw new Error(`${path}: its own configuration is not understood`);
     return tokenizer;
   } catch (error) {

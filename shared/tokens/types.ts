@@ -51,6 +51,8 @@ export interface Tokenizer {
   readonly cut?: ((text: string) => readonly number[]) | undefined;
   /** Tokens that a text of so many UTF-16 units has at least. Undefined where nothing is known. */
   readonly fewestTokens?: ((units: number) => number) | undefined;
+  /** The file that it was loaded from. */
+  readonly path?: string | undefined;
   /** Undefined when only this thread can encode. */
   readonly recipe?: TokenizerRecipe | undefined;
 }

@@ -192,6 +192,8 @@ export function openPromptEncoder(settings: EdgeSettings, clock: Clock, log: Log
     threadsMax: takesAll ? preprocessWorkers : threadsOf(settings),
     ...(takesAll ? { inlineUnitsMax: 0 } : {}),
     onThreadLost: ({ message }) => log.error('an encoding thread was lost', { reason: message }),
+    onCostly: (path) =>
+      log.error('a prompt could not be tokenized: a pattern of the tokenizer takes too many steps', { file: path }),
   });
 }
 

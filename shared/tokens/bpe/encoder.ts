@@ -1,5 +1,6 @@
 import { grown } from '../../records/index.ts';
 import { type AddedToken, AddedTokenSplitter, type SegmentVisitor } from '../added-tokens.ts';
+import { beginSteps } from '../patterns/steps.ts';
 import { toWellFormed } from './byte-text.ts';
 import type { Normalize, PreTokenizer } from './encoding-rules.ts';
 import { WordMerger } from './merge.ts';
@@ -145,6 +146,7 @@ export class BpeEncoder implements SegmentVisitor {
   /** Ids of `text` between `prefix` and `suffix`. Lone surrogates count as U+FFFD. */
   encode(text: string, prefix: readonly number[], suffix: readonly number[]): Uint32Array {
     this.#count = 0;
+    beginSteps(text.length);
     for (const id of prefix) this.token(id);
     if (text !== '') this.#rawSplitter.split(toWellFormed(text), this);
     for (const id of suffix) this.token(id);

@@ -1,5 +1,6 @@
 import { asRecord, type UnknownRecord } from '../../records/index.ts';
-import { escapePattern, toJsPattern, UnsupportedPattern } from './pattern.ts';
+import { UnsupportedPattern } from '../patterns/parse-pattern.ts';
+import { escapePattern, toJsPattern } from './pattern.ts';
 import { GPT2_PATTERN, knownScanner, type WordScanner } from './word-scanners.ts';
 
 /** Takes one piece of text apart; pieces follow in order, empty ones left out. */

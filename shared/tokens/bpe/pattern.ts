@@ -1,7 +1,7 @@
-/** A tokenizer.json pattern uses something that has no equal in JavaScript's regular expressions. */
-export class UnsupportedPattern extends Error {
-  override readonly name = 'UnsupportedPattern';
-}
+import { BoundedPattern } from '../patterns/bounded-pattern.ts';
+import { isKnownPattern } from '../patterns/known-patterns.ts';
+import { UnsupportedPattern } from '../patterns/parse-pattern.ts';
+import { beginSteps } from '../patterns/steps.ts';
 
 const SHORTHANDS: Readonly<Record<string, string>> = {
   s: '\\p{White_Space}', // JavaScript's own \s takes U+FEFF in and leaves U+0085 out
@@ -14,18 +14,25 @@ const KEPT_ESCAPES = /[rntfv0^$\\.*+?()[\]{}|/-]/;
 
 /**
  * Translates a pattern of the Oniguruma dialect, in which tokenizer.json files are written, to a JavaScript one with flags
- * `gv`. @throws UnsupportedPattern for possessive quantifiers, atomic groups, word boundaries, anchors and the like
+ * `gv`; one that is not known matches within a budget.
+ * @throws UnsupportedPattern for possessive quantifiers, atomic groups, word boundaries, anchors and the like
  */
 export function toJsPattern(pattern: string): RegExp {
   try {
     const regex = new RegExp(new Translator(pattern).translate(), 'gv');
-    if (regex.test('')) throw new UnsupportedPattern('the pattern matches the empty text');
-    regex.lastIndex = 0;
-    return regex;
+    if (isKnownPattern(pattern)) return regex;
+    return boundedPattern(regex);
   } catch (error) {
     if (error instanceof UnsupportedPattern) throw error;
     throw new UnsupportedPattern(`${pattern}: ${String(error)}`, { cause: error });
   }
+}
+
+function boundedPattern(pattern: RegExp): RegExp {
+  const bounded = new BoundedPattern(pattern, 'gv');
+  beginSteps(0);
+  if (bounded.test('')) throw new UnsupportedPattern('the pattern matches the empty text');
+  return bounded;
 }
 
 /** Escapes `text` so that it stands for itself in a pattern with flag `v`. */

@@ -10,7 +10,7 @@ import { type BpeTables, findToken, shared, TOKEN_PLAIN, TOKEN_PRESENT, TOKEN_SP
 import { cutterFor, fewestTokensFor } from './text-bounds.ts';
 
 /** A tokenizer on our own tables, or undefined when the file uses what only the general tokenizer covers. */
-export function createBpeTokenizer(scanned: ScannedTokenizer): Tokenizer | undefined {
+export function createBpeTokenizer(scanned: ScannedTokenizer, path?: string): Tokenizer | undefined {
   const rest = asRecord(scanned.rest);
   const model = asRecord(rest?.model);
   if (rest === undefined || model === undefined || scanned.tables === undefined || !isPlainBpe(model)) return undefined;
@@ -18,7 +18,7 @@ export function createBpeTokenizer(scanned: ScannedTokenizer): Tokenizer | undef
   const rules = readRules(rest, addedTokens);
   if (rules === undefined || !isByteLevelDecoder(rest.decoder)) return undefined;
   const tables = withAddedTokens(scanned.tables, addedTokens);
-  return new BpeTokenizer(tables, rules, { kind: 'byte-level', rest, tables });
+  return new BpeTokenizer(tables, rules, { kind: 'byte-level', rest, tables }, path);
 }
 
 /** The encoding half of `createBpeTokenizer`, from what an encoder in another thread was given. */
@@ -98,13 +98,15 @@ class BpeTokenizer implements Tokenizer {
   readonly vocabSize: number;
   readonly encode: EncodeText;
   readonly recipe: TokenizerRecipe;
+  readonly path: string | undefined;
   readonly cut: Tokenizer['cut'];
   readonly fewestTokens: Tokenizer['fewestTokens'];
   readonly #tables: BpeTables;
   readonly #addedIds: ReadonlyMap<string, number>;
   readonly #decoder: ByteDecoder;
 
-  constructor(tables: BpeTables, rules: EncodingRules, recipe: TokenizerRecipe) {
+  constructor(tables: BpeTables, rules: EncodingRules, recipe: TokenizerRecipe, path: string | undefined) {
+    this.path = path;
     this.#tables = tables;
     this.#addedIds = new Map(rules.addedTokens.map((token) => [token.content, token.id]));
     this.#decoder = new ByteDecoder(tables);

@@ -2,6 +2,7 @@ import { Worker } from 'node:worker_threads';
 import type { Clock, Timer } from '../../clock/index.ts';
 import { forAtMost, Semaphore } from '../../concurrency/index.ts';
 import { ServeError } from '../../errors/index.ts';
+import { PatternBudgetError } from '../patterns/steps.ts';
 import type { TokenizerRecipe } from '../types.ts';
 import type { EncodedStretches, EncodeJob, Stretches } from './stretches.ts';
 
@@ -99,7 +100,7 @@ export interface ThreadRequest extends Stretches {
   readonly forgotten?: number;
 }
 
-export type ThreadAnswer = EncodedStretches | { readonly error: string };
+export type ThreadAnswer = EncodedStretches | { readonly error: string; readonly isOverBudget?: boolean };
 
 interface ThreadLaneOptions {
   readonly clock: Clock;
@@ -143,6 +144,7 @@ export class ThreadLane implements Lane {
         impatient?.cancel();
         signal.removeEventListener('abort', onAbort);
         if (answer instanceof Error) reject(answer);
+        else if ('error' in answer && answer.isOverBudget === true) reject(new PatternBudgetError());
         else if ('error' in answer) reject(new Error(`encoding thread: ${answer.error}`));
         else resolve(answer);
       };

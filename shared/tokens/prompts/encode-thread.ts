@@ -2,6 +2,7 @@ import { readFileSync } from 'node:fs';
 import { parentPort, workerData } from 'node:worker_threads';
 import { createBpeEncode } from '../bpe/tokenizer.ts';
 import { createGeneralTokenizer } from '../general-tokenizer.ts';
+import { PatternBudgetError } from '../patterns/steps.ts';
 import type { EncodeText, TokenizerRecipe } from '../types.ts';
 import type { ThreadAnswer, ThreadRequest, ThreadStart } from './encode-queue.ts';
 import { StretchEncoder } from './stretches.ts';
@@ -14,7 +15,10 @@ const encodes = new Map<number, EncodeText>();
 parentPort?.on('message', (request: ThreadRequest) => {
   answer(request).then(
     (reply) => parentPort?.postMessage(reply, 'ids' in reply ? [reply.ids.buffer] : []),
-    (error: unknown) => parentPort?.postMessage({ error: String(error) } satisfies ThreadAnswer),
+    (error: unknown) => {
+      const isOverBudget = error instanceof PatternBudgetError;
+      parentPort?.postMessage({ error: String(error), isOverBudget } satisfies ThreadAnswer);
+    },
   );
 });
 

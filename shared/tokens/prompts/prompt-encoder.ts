@@ -2,6 +2,7 @@ import { setImmediate } from 'node:timers/promises';
 import type { Clock } from '../../clock/index.ts';
 import { noteParts } from '../hashing/known-parts.ts';
 import { findThreadEntry } from '../loader.ts';
+import { PatternBudgetError } from '../patterns/steps.ts';
 import type { Tokenizer } from '../types.ts';
 import { EncodeQueue, type Lane, ThreadLane } from './encode-queue.ts';
 import { type EncodedStretches, type EncodeJob, joinIds, StretchEncoder } from './stretches.ts';
@@ -27,6 +28,8 @@ export interface PromptEncoderOptions {
   readonly timeoutMs?: number;
   /** A thread ended by itself; the prompt it had has failed. */
   readonly onThreadLost?: (reason: Error) => void;
+  /** Told once of a tokenizer whose patterns took too many steps for a text, with its file. */
+  readonly onCostly?: (path: string | undefined) => void;
 }
 
 export interface EncodePromptOptions {
@@ -60,10 +63,13 @@ export class PromptEncoder {
   readonly #cache: TokenCache | undefined;
   readonly #inlineUnitsMax: number;
   readonly #queue: EncodeQueue;
+  readonly #onCostly: (path: string | undefined) => void;
+  readonly #costly = new WeakSet<Tokenizer>();
 
   constructor({ clock, cacheBytesMax = 0, inlineUnitsMax = 32_768, ...options }: PromptEncoderOptions) {
     this.#cache = cacheBytesMax > 0 ? new TokenCache(cacheBytesMax) : undefined;
     this.#inlineUnitsMax = inlineUnitsMax;
+    this.#onCostly = options.onCostly ?? (() => undefined);
     const { threadsMax = 0, onThreadLost = () => undefined } = options;
     const entry = threadsMax > 0 ? findThreadEntry('encode-thread.js') : undefined;
     this.#queue = new EncodeQueue({
@@ -87,9 +93,23 @@ export class PromptEncoder {
     text: string,
     options: EncodePromptOptions = {},
   ): EncodedPrompt | Promise<EncodedPrompt> {
-    const isShort = text.length < CACHED_UNITS_MIN && text.length <= this.#inlineUnitsMax;
-    if (isShort) return { ids: tokenizer.encode(text, options), cachedTokens: undefined, isWhole: true };
-    return new PromptEncoding(tokenizer, text, options, this.#cache).run(this.#inlineUnitsMax, this.#queue);
+    try {
+      const isShort = text.length < CACHED_UNITS_MIN && text.length <= this.#inlineUnitsMax;
+      if (isShort) return { ids: tokenizer.encode(text, options), cachedTokens: undefined, isWhole: true };
+      const encoding = new PromptEncoding(tokenizer, text, options, this.#cache);
+      const encoded = encoding.run(this.#inlineUnitsMax, this.#queue);
+      return encoded instanceof Promise ? encoded.catch((error: unknown) => this.#fail(tokenizer, error)) : encoded;
+    } catch (error) {
+      return this.#fail(tokenizer, error);
+    }
+  }
+
+  #fail(tokenizer: Tokenizer, error: unknown): never {
+    if (error instanceof PatternBudgetError && !this.#costly.has(tokenizer)) {
+      this.#costly.add(tokenizer);
+      this.#onCostly(tokenizer.path);
+    }
+    throw error;
   }
 
   /** Ends the threads; prompts under way fail. */

@@ -36,7 +36,10 @@ describe.each(Object.keys(BYTE_LEVEL_VARIANTS))('prepared tables: %s', (name) =>
   it('encode and decode as those out of the JSON do', async () => {
     const scanned = scannedOf(name);
     writePrepared(prepared, scanned);
-    const [ours, kept] = [scanned, (await readPrepared(prepared))!].map(createBpeTokenizer) as [Tokenizer, Tokenizer];
+    const [ours, kept] = [scanned, (await readPrepared(prepared))!].map((one) => createBpeTokenizer(one)) as [
+      Tokenizer,
+      Tokenizer,
+    ];
     expect(kept.vocabSize).toBe(ours.vocabSize);
     fc.assert(
       fc.property(anyText, fc.boolean(), (text, addSpecialTokens) => {

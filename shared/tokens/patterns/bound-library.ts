@@ -1,0 +1,56 @@
+import { asRecord } from '../../records/index.ts';
+import { BoundedPattern } from './bounded-pattern.ts';
+import { isKnownPattern } from './known-patterns.ts';
+import { beginSteps } from './steps.ts';
+
+/** Parts of the general library's tokenizer that have patterns of the file. */
+interface LibraryParts {
+  readonly normalizer: unknown;
+  readonly pre_tokenizer: unknown;
+  readonly decoder: unknown;
+}
+
+interface BoundLibrary {
+  /** @throws PatternBudgetError */
+  tryNormalizing(text: string): void;
+}
+
+/** Steps within steps are few in use. */
+const DEPTH_MAX = 32;
+
+/**
+ * Replaces the patterns that came with the file by ones that match within a budget.
+ * @throws UnsupportedPattern for what these do not cover
+ */
+export function boundPatterns(library: object): BoundLibrary {
+  const { normalizer, pre_tokenizer: preTokenizer, decoder } = library as LibraryParts; // its types leave them out
+  bound(normalizer, 0);
+  bound(preTokenizer, 0);
+  bound(decoder, 0);
+  return {
+    tryNormalizing(text) {
+      beginSteps(text.length);
+      if (typeof normalizer === 'function') normalizer(text);
+    },
+  };
+}
+
+/** Looks into the parts that a part is made of, too. */
+function bound(part: unknown, depth: number): void {
+  if (depth > DEPTH_MAX) throw new Error('steps are nested too deeply');
+  if ((typeof part !== 'object' && typeof part !== 'function') || part === null) return;
+  const members = part as { pattern?: unknown; readonly config?: unknown };
+  const regex = asRecord(asRecord(members.config)?.pattern)?.Regex;
+  if (members.pattern instanceof RegExp && typeof regex === 'string' && !isKnownPattern(regex)) {
+    members.pattern = new BoundedPattern(members.pattern, members.pattern.flags);
+  }
+  for (const value of Object.values(part)) {
+    if (Array.isArray(value)) for (const item of value.filter(isPart)) bound(item, depth + 1);
+    else if (isPart(value)) bound(value, depth + 1);
+  }
+}
+
+/** The library's parts are functions with members. */
+function isPart(value: unknown): boolean {
+  return typeof value === 'function';
+}
