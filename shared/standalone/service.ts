@@ -8,6 +8,7 @@ import type { Clock } from '../clock/index.ts';
 import type { Settings } from '../config/index.ts';
 import { reasonOf } from '../errors/index.ts';
 import { createServiceServer, followServiceCertificate, secureService } from '../fleet/index.ts';
+import { defaultConnectionsMax } from '../grpc/index.ts';
 import { utf8Text } from '../records/index.ts';
 import type { Logger } from '../telemetry/index.ts';
 import { BodyFields, parseExactJson, ServiceError, writeExactJson } from './body-fields.ts';
@@ -225,11 +226,20 @@ interface ServiceServer {
 
 /** Asked by probes and scrapers, which have no secret to show; they change nothing and name no worker. */
 const PUBLIC_PATHS: ReadonlySet<string> = new Set(['/health', '/ready', '/metrics']);
+/** A head has to arrive within this. */
+const HEAD_MS_MAX = 20_000;
 /** A whole request has to arrive within this, its body included; what is late is looked for every `CHECK_MS`. */
 const REQUEST_MS_MAX = 30_000;
-const CHECK_MS = 5000;
+const CHECK_MS = 1000;
 /** Bodies under way, all together; one whose length is not announced counts as the largest. */
 const BODIES_BYTES_MAX = 32 * BODY_BYTES_MAX;
+
+interface ServiceBounds {
+  /** More are not let in. @default half of the files that the process may open, 8192 at most */
+  readonly connectionsMax?: number;
+  /** How long a head may take to arrive, in milliseconds of the system. @default 20,000 */
+  readonly headMs?: number;
+}
 
 /**
  * Serves one of the standalone services, to callers that may use it.
@@ -240,18 +250,25 @@ export async function serveService(
   { app, port: usualPort }: Pick<RunningService, 'app' | 'port'>,
   settings: ServiceSettings,
   clock: Clock,
+  { connectionsMax, headMs = HEAD_MS_MAX }: ServiceBounds = {},
 ): Promise<ServiceServer> {
   const { serviceHost: host, servicePort: port = usualPort } = settings;
   const remedy = 'set --service-host 127.0.0.1';
   const { admission, tls } = secureService(settings, { name: 'the HTTP service', host, remedy });
   const answer = getRequestListener((request) => app.fetch(request), { overrideGlobalObjects: false });
   const bodies = new BodiesUnderWay();
-  const limits = { noDelay: true, requestTimeout: REQUEST_MS_MAX, connectionsCheckingInterval: CHECK_MS };
+  const limits = {
+    noDelay: true,
+    requestTimeout: REQUEST_MS_MAX,
+    headersTimeout: headMs,
+    connectionsCheckingInterval: Math.min(headMs, CHECK_MS),
+  };
   const { server, useCertificate } = createServiceServer(limits, tls, (incoming, outgoing) => {
     const refused = refuseIncoming(admission, incoming) ?? bodies.take(incoming, outgoing);
     if (refused === undefined) void answer(incoming, outgoing);
     else sendRefusal(outgoing, refused);
   });
+  server.maxConnections = connectionsMax ?? (await defaultConnectionsMax());
   await new Promise<void>((resolve, reject) => {
     server.once('error', (error) => {
       reject(new Error(`cannot listen on ${host}:${port} (--service-host, --service-port): ${error.message}`));

@@ -1,4 +1,5 @@
 import { connect, createServer, type Socket } from 'node:net';
+import { type Clock, systemClock } from '../../clock/index.ts';
 import { reasonOf } from '../../errors/index.ts';
 
 /** A decode engine that asks for the blocks of one prompt, seen from the engine that has them. */
@@ -57,33 +58,42 @@ interface TcpHandoffOptions {
   readonly bind: string;
   /** The same as others reach it. */
   readonly advertise: string;
+  /** @default systemClock */
+  readonly clock?: Clock;
+  /** Callers at a time. @default far more than an engine has prompts in its cache */
+  readonly callersMax?: number;
 }
 
 /** Longest line; keys are request ids and rooms. */
 const LINE_BYTES_MAX = 4096;
 const CONNECT_MS_MAX = 5000;
-/** Callers at a time; the engine has far fewer prompts in its cache. */
-const CALLERS_MAX = 16_384;
+/** A caller says what it wants within this. */
+const LINE_MS_MAX = 10_000;
+const CALLERS_MAX = 4096;
 
 /**
  * One connection for each prompt: the decode engine writes `wait KEY` or `now KEY`, reads `ready` or `no REASON`, and closes
  * the connection when it has what it wanted, or does not want it any more. A connection that breaks says the same.
  */
-export function tcpHandoffs({ bind, advertise }: TcpHandoffOptions): HandoffNetwork {
+export function tcpHandoffs(options: TcpHandoffOptions): HandoffNetwork {
   return {
-    listen: (port, desk) => listen(bind, advertise, port, desk),
+    listen: (port, desk) => listen(options, port, desk),
     fetch,
   };
 }
 
-async function listen(bind: string, advertise: string, port: number, desk: HandoffDesk): Promise<HandoffListener> {
+async function listen(
+  { bind, advertise, clock = systemClock, callersMax = CALLERS_MAX }: TcpHandoffOptions,
+  port: number,
+  desk: HandoffDesk,
+): Promise<HandoffListener> {
   const sockets = new Set<Socket>();
   const server = createServer({ noDelay: true }, (socket) => {
     sockets.add(socket);
     socket.once('close', () => sockets.delete(socket));
-    serveCaller(socket, desk);
+    serveCaller(socket, desk, clock);
   });
-  server.maxConnections = CALLERS_MAX;
+  server.maxConnections = callersMax;
   await new Promise<void>((resolve, reject) => {
     server.once('error', reject);
     server.listen(port, bind, () => {
@@ -105,11 +115,16 @@ async function listen(bind: string, advertise: string, port: number, desk: Hando
   };
 }
 
-function serveCaller(socket: Socket, desk: HandoffDesk): void {
+function serveCaller(socket: Socket, desk: HandoffDesk, clock: Clock): void {
   let over = (): void => {};
   socket.on('error', () => {}); // `close` follows and says all there is to say
-  socket.once('close', () => over());
+  const late = clock.after(LINE_MS_MAX, () => socket.destroy());
+  socket.once('close', () => {
+    late.cancel();
+    over();
+  });
   readLine(socket, (line) => {
+    late.cancel();
     const match = /^(wait|now) (.+)$/.exec(line);
     if (match === null) return socket.destroy();
     const [, word, key = ''] = match;

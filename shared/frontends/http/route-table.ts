@@ -127,6 +127,7 @@ function modelRoutes({ models }: HttpSettings['paths']): readonly Route[] {
 
 function operationRoutes({ paths: { health, live, metrics }, metricsAuth }: HttpSettings): readonly Route[] {
   const shared = { method: 'get', tag: 'Operations' } as const;
+  const empty = { ...shared, contentTypes: [], states: [503] };
   return [
     route(health, 'open', serveHealth, {
       ...shared,
@@ -145,8 +146,8 @@ function operationRoutes({ paths: { health, live, metrics }, metricsAuth }: Http
       '/ping',
       'open',
       servePing,
-      { ...shared, id: 'getPing', summary: 'Whether the process lives, as an empty body.', states: [503] },
-      { ...shared, method: 'post', id: 'postPing', summary: 'The same.', states: [503] },
+      { ...empty, id: 'getPing', summary: 'Whether the process lives, as an empty body.' },
+      { ...empty, method: 'post', id: 'postPing', summary: 'The same.' },
     ),
     route('/version', 'key', serveVersion, { ...shared, id: 'getVersion', summary: 'Version of the server.' }),
     route(metrics, metricsAuth === true ? 'metrics' : 'open', serveMetrics, {
@@ -199,14 +200,15 @@ function adminRoutes(): readonly Route[] {
       tag,
       method: 'get',
       id: 'explainRequest',
-      summary: 'Why a request went to its worker, by its id.',
+      summary: 'Why a request went to its worker, by its id; 501 unless the router mode is kv.',
       codes: ['not_found', 'not_implemented', 'service_unavailable'],
     }),
     route(EXPLAIN_PATH, 'admin', serveExplain, {
       tag,
       method: 'post',
       id: 'explainPrompt',
-      summary: 'Where the request of a chat or completions body would go now, and why.',
+      summary:
+        'Where the request of a chat or completions body would go now, and why; 501 unless the router mode is kv.',
       bodies: [async () => (await loadChat()).body, async () => (await loadCompletions()).body],
       codes: [
         'invalid_value',

@@ -41,7 +41,7 @@ export interface Operation {
   readonly summary: string;
   /** The body, or those that it may be; the first gives the example. @default none */
   readonly bodies?: readonly (() => Promise<RouteBody>)[];
-  /** Content types of a good response, the usual one first. @default JSON */
+  /** Content types of a good response, the usual one first; none where the body is empty. @default JSON */
   readonly contentTypes?: readonly string[] | undefined;
   /** Envelope of failures. @default 'Error' */
   readonly failure?: FailureName | undefined;

@@ -14,8 +14,6 @@ export interface JsonBody {
   readonly value: unknown;
   /** True when the text was repaired: raw control bytes in strings. Worth a warning. */
   readonly isRepaired: boolean;
-  /** Root keys whose number is written with a fraction or exponent (`5.0`, `5e0`): not acceptable for integers. */
-  readonly fractionalKeys: readonly string[];
   /**
    * Set when the body was not read to its end, because what it says would take too much memory: `value` is what was read
    * before. Whoever checks it tells the first fault that it has, or this.
@@ -97,11 +95,11 @@ function* attempt(bytes: Buffer, read: Read): Generator<void, ReadJson | string>
 function* readAtOnce(bytes: Buffer): Generator<void, ReadJson> {
   const text = bytes.toString(isAscii(bytes) ? 'latin1' : 'utf8'); // the same for ASCII, in half the time
   const value: unknown = JSON.parse(text);
-  const { duplicateKey, fractionalKeys, depth } = scanRoot(text);
+  const { duplicateKey, depth } = scanRoot(text);
   if (depth > DEPTH_MAX) throw new SyntaxError(`more than ${DEPTH_MAX} levels of nesting`);
   const isHalf = hasLoneSurrogate(text, value);
   if (mayLose(text)) for (const _ of noteSource(text, value, PROMPT_KEYS));
-  return { value, duplicateKey, fractionalKeys, hasLoneSurrogate: isHalf, refusal: undefined };
+  return { value, duplicateKey, hasLoneSurrogate: isHalf, refusal: undefined };
 }
 
 /** Root keys of what templates write as JSON: there the client's own numbers and order of keys count. */
@@ -128,12 +126,12 @@ function hasPromptKey(value: unknown): boolean {
 
 /** What `JSON.parse` lets pass and the contract does not. */
 function inspect(read: ReadJson, isRepaired: boolean): JsonBody {
-  const { value, duplicateKey, fractionalKeys, hasLoneSurrogate, refusal } = read;
+  const { value, duplicateKey, hasLoneSurrogate, refusal } = read;
   if (duplicateKey !== undefined) {
     throw new ServeError('invalid_value', `${DESERIALIZE_LEAD_IN}duplicate field \`${duplicateKey}\``, {
       param: duplicateKey,
     });
   }
   if (hasLoneSurrogate) throw new ServeError('invalid_json', `${DESERIALIZE_LEAD_IN}lone surrogate in a hex escape`);
-  return { value, isRepaired, fractionalKeys, ...(refusal === undefined ? {} : { refusal }) };
+  return { value, isRepaired, ...(refusal === undefined ? {} : { refusal }) };
 }

@@ -42,7 +42,6 @@ interface Frame {
 export interface ReadJson {
   readonly value: unknown;
   readonly duplicateKey: string | undefined;
-  readonly fractionalKeys: readonly string[];
   readonly hasLoneSurrogate: boolean;
   /** Why it was not read to its end; `value` is what stands before. */
   readonly refusal: ServeError | undefined;
@@ -62,7 +61,6 @@ export class JsonReader {
   readonly #memory: JsonMemory;
   readonly #frames: Frame[] = [];
   readonly #rootKeys = new Set<string>();
-  readonly #fractionalKeys: string[] = [];
   #at = 0;
   readonly #sizes: PieceSizes;
   #sliceEnd: number;
@@ -98,7 +96,6 @@ export class JsonReader {
     return {
       value: this.#root,
       duplicateKey: this.#duplicateKey,
-      fractionalKeys: this.#fractionalKeys,
       hasLoneSurrogate: this.#hasLoneSurrogate,
       refusal,
     };
@@ -136,13 +133,6 @@ export class JsonReader {
         break;
       case 0x2c: // ,
         this.#comma();
-        break;
-      case 0x2e: // . occurs only in numbers once strings are skipped
-        this.#fraction();
-        break;
-      case 0x45: // E
-      case 0x65: // e: an exponent when a digit precedes it, else the end of `true` or `false`
-        if (isDigit(this.#bytes[this.#at - 1])) this.#fraction();
         break;
       case 0x20:
       case 0x09:
@@ -277,10 +267,6 @@ export class JsonReader {
     this.#rootKeys.add(key);
   }
 
-  #fraction(): void {
-    if (this.#frames.length === 1) this.#fractionalKeys.push(this.#rootKey);
-  }
-
   /** The container of the frame, made and put into its parent if that was not done yet. */
   #fillingOf(index: number): Filling {
     const frame = this.#frames[index] as Frame;
@@ -385,8 +371,4 @@ function escapeLength(bytes: Buffer, at: number): number {
   const isHighHalf = /^[dD][89abAB]/.test(bytes.toString('latin1', at + 2, at + 4));
   const isPair = isHighHalf && bytes[at + 6] === BACKSLASH && bytes[at + 7] === LETTER_U;
   return isPair ? 12 : 6;
-}
-
-function isDigit(code: number | undefined): boolean {
-  return code !== undefined && code >= 0x30 && code <= 0x39;
 }

@@ -4,8 +4,6 @@ import { closingQuote } from './json-source.ts';
 interface RootScan {
   /** First root key that stands there twice. */
   readonly duplicateKey: string | undefined;
-  /** Root keys whose value is a number with a fraction or exponent. */
-  readonly fractionalKeys: readonly string[];
   /** Most objects and lists around a value. */
   readonly depth: number;
 }
@@ -17,17 +15,15 @@ interface RootScan {
 export function scanRoot(text: string): RootScan {
   const keys = new Set<string>();
   let duplicateKey: string | undefined;
-  const fractionalKeys: string[] = [];
   let depth = 0;
   let depthMax = 0;
   let awaitsKey = false;
-  let key = '';
   for (let at = 0; at < text.length; at++) {
     switch (text.charCodeAt(at)) {
       case 0x22: {
         const close = closingQuote(text, at);
         if (awaitsKey && depth === 1) {
-          key = readKey(text, at, close);
+          const key = readKey(text, at, close);
           if (keys.has(key)) duplicateKey ??= key;
           keys.add(key);
           awaitsKey = false;
@@ -49,27 +45,16 @@ export function scanRoot(text: string): RootScan {
       case 0x2c: // ,
         if (depth === 1) awaitsKey = true;
         break;
-      case 0x2e: // . occurs only in numbers once strings are skipped
-        if (depth === 1) fractionalKeys.push(key);
-        break;
-      case 0x45: // E
-      case 0x65: // e: an exponent when a digit precedes it, else the end of `true` or `false`
-        if (depth === 1 && isDigit(text.charCodeAt(at - 1))) fractionalKeys.push(key);
-        break;
       default:
         break;
     }
   }
-  return { duplicateKey, fractionalKeys, depth: depthMax };
+  return { duplicateKey, depth: depthMax };
 }
 
 function readKey(text: string, open: number, close: number): string {
   const raw = text.slice(open + 1, close);
   return raw.includes('\\') ? String(JSON.parse(text.slice(open, close + 1))) : raw;
-}
-
-function isDigit(code: number): boolean {
-  return code >= 0x30 && code <= 0x39;
 }
 
 const QUOTE = 0x22;

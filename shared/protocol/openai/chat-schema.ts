@@ -8,6 +8,7 @@ import {
   RANGES,
   ranged,
   reasoningEffort,
+  STREAM_OPTIONS_RULE,
   serviceTier,
   sharedFields,
   u32,
@@ -150,12 +151,14 @@ const chatFields = {
 };
 
 /** Body of `POST /v1/chat/completions`: types only; bounds have messages of their own. */
-export const chatSchema = z.looseObject({
-  messages: atMost(z.array(messageSchema), 'messages', { minItems: 1 }), // first, because the first field that is wrong is the one that is told
-  ...chatFields,
-  tools: z.array(toolSchema).nullish(),
-  tool_choice: toolChoice.nullish(),
-});
+export const chatSchema = z
+  .looseObject({
+    messages: atMost(z.array(messageSchema), 'messages', { minItems: 1 }), // first, because the first field that is wrong is the one that is told
+    ...chatFields,
+    tools: z.array(toolSchema).nullish(),
+    tool_choice: toolChoice.nullish(),
+  })
+  .meta(STREAM_OPTIONS_RULE);
 
 export type ChatBody = z.infer<typeof chatSchema>;
 
@@ -192,6 +195,6 @@ export const completionsSchema = z
     echo: z.boolean().nullish(),
     nvext: nvextSchema.nullish(),
   })
-  .meta({ anyOf: [{ required: ['prompt'] }, { required: ['prompt_embeds'] }] });
+  .meta({ anyOf: [{ required: ['prompt'] }, { required: ['prompt_embeds'] }], ...STREAM_OPTIONS_RULE });
 
 export type CompletionsBody = z.infer<typeof completionsSchema>;

@@ -3,7 +3,7 @@ import { assertNever, LIMITS, misspeltName, overLimit, ServeError } from '../../
 import { DESERIALIZE_LEAD_IN, type JsonBody } from '../json/json-body.ts';
 import type { ChatBody, CheckedChat, CompletionsBody } from './chat-schema.ts';
 import { findFault, type ShapeFault } from './shape-check.ts';
-import { INTEGER_FIELDS, RANGES, type Range } from './shared-fields.ts';
+import { RANGES, type Range } from './shared-fields.ts';
 
 /** A value the contract does not allow; `message` is Dynamo's text, `param` the JSON path. */
 export function invalidValue(message: string, param: string): ServeError {
@@ -176,10 +176,6 @@ export function requireShape<Schema extends z.ZodType>(schema: Schema, body: Jso
   const fault = findFault(schema, body.value);
   if (body.refusal !== undefined && (fault === undefined || mayStandBehind(fault, body.value))) throw body.refusal;
   if (fault !== undefined) throw toShapeError(fault, [], body.refusal === undefined ? '' : 'at least ');
-  for (const key of body.fractionalKeys) {
-    if (!INTEGER_FIELDS.has(key)) continue;
-    throw shapeError('invalid_value', `${key}: expected an integer, received a floating point number`, key);
-  }
   return body.value as z.infer<Schema>; // the schemas transform nothing, so the input has the output's type
 }
 

@@ -33,6 +33,13 @@ const i64 = z.number().refine((value) => Number.isInteger(value) && Math.abs(val
 const u64 = z.number().refine((value) => Number.isInteger(value) && value >= 0 && value < 2 ** 64, 'expected u64');
 export const anyObject = z.record(z.string(), z.unknown());
 
+/** Tells readers of the API's description that `stream_options` belongs to streams: checked with a message of its own. */
+export const STREAM_OPTIONS_RULE = {
+  if: { properties: { stream_options: { type: 'object' } }, required: ['stream_options'] },
+  // biome-ignore lint/suspicious/noThenProperty: a keyword of JSON Schema
+  then: { properties: { stream: { const: true } }, required: ['stream'] },
+};
+
 const streamOptions = z.looseObject({
   include_usage: z.boolean().nullish(),
   continuous_usage_stats: z.boolean().nullish(),
@@ -113,24 +120,6 @@ export const sharedFields = {
   thinking_token_budget: u32.nullish(),
   metadata: z.unknown().optional(),
 };
-
-/** Root fields whose value must be written as an integer: `5.0` is refused. */
-export const INTEGER_FIELDS: ReadonlySet<string> = new Set([
-  'max_tokens',
-  'max_completion_tokens',
-  'max_output_tokens',
-  'max_tool_calls',
-  'n',
-  'seed',
-  'top_k',
-  'min_tokens',
-  'top_logprobs',
-  'prompt_logprobs',
-  'thinking_token_budget',
-  'best_of',
-  'dimensions',
-  'seconds',
-]);
 
 const DURATION = /^(\d{1,6})(s|m|h|)$/;
 const UNIT_MS: Readonly<Record<string, number>> = { s: 1000, m: 60_000, h: 3_600_000, '': 1000 };

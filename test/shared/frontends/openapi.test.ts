@@ -103,6 +103,23 @@ describe('GET /openapi.json', () => {
     expect(await exampleOf('/v1/embeddings')).toBe('embedder');
   });
 
+  it('says which answers are empty, and what routers of other modes cannot do', async () => {
+    const { paths } = await readDocument();
+    for (const method of ['get', 'post']) {
+      for (const status of ['200', '503']) {
+        expect(paths['/ping']?.[method]?.responses[status]).not.toHaveProperty('content');
+      }
+    }
+    for (const [path, method] of [
+      ['/router/explain/{id}', 'get'],
+      ['/router/explain', 'post'],
+    ] as const) {
+      const operation = paths[path]?.[method];
+      expect(operation?.responses).toHaveProperty('501');
+      expect(operation?.summary).toMatch(/501 unless the router mode is kv/);
+    }
+  });
+
   it('follows the paths and switches of the deployment', async () => {
     const { paths } = await readDocument({
       paths: { ...defaultHttpSettings.paths, chat: '/b/chat', models: '/b/m' },
@@ -123,6 +140,19 @@ describe('GET /openapi.json', () => {
         verbosity: {},
       },
       additionalProperties: false,
+    });
+    for (const name of ['ChatCompletionRequest', 'CompletionRequest']) {
+      expect(schemas[name]).toHaveProperty('then', { properties: { stream: { const: true } }, required: ['stream'] });
+    }
+    expect(schemas.CompletionRequest).toHaveProperty('anyOf');
+    expect(schemas.ResponseRequest).toMatchObject({
+      required: ['input', 'model'],
+      properties: { model: { type: 'string' } },
+    });
+    expect(schemas.CompactRequest).toHaveProperty('anyOf');
+    expect(schemas.TokenizeRequest).toHaveProperty('oneOf');
+    expect(schemas.BusyThresholdRequest?.properties.active_prefill_tokens_threshold_frac).toMatchObject({
+      anyOf: [{ type: 'number', minimum: 0 }, { type: 'null' }],
     });
     expect(schemas.EmbeddingRequest).not.toHaveProperty('additionalProperties', false);
     const lenient = await readDocument({

@@ -123,8 +123,13 @@ describe('what is told of a body that is refused', () => {
     expect(refusal({ model: '', temperature: 9 }).param).toBe('model');
   });
 
-  it('names an integer that is written with a fraction', () => {
-    const text = '{"model":"m","messages":[{"role":"user","content":"hi"}],"max_tokens":5.0}';
+  it.each(['5.0', '5e0', '50E-1', '0.5e1'])('takes the whole number that is written %s', (written) => {
+    const text = `{"model":"m","messages":[{"role":"user","content":"hi"}],"max_tokens":${written}}`;
+    expect(parseChatBody(parseJsonBody(Buffer.from(text))).max_tokens).toBe(5);
+  });
+
+  it.each(['5.5', '5e-1', '1e400'])('names a field that takes whole numbers, and was given %s', (written) => {
+    const text = `{"model":"m","messages":[{"role":"user","content":"hi"}],"max_tokens":${written}}`;
     expect(() => parseChatBody(parseJsonBody(Buffer.from(text)))).toThrow(/max_tokens/);
   });
 });

@@ -15,7 +15,7 @@ const parse = (text: string) => parseJsonBody(Buffer.from(text));
 describe('parseJsonBody', () => {
   it('escapes raw control bytes inside strings and says that it did', () => {
     const body = parse('{"a":"x\ny\u0001","b":1}');
-    expect(body).toEqual({ value: { a: 'x\ny\u0001', b: 1 }, isRepaired: true, fractionalKeys: [] });
+    expect(body).toEqual({ value: { a: 'x\ny\u0001', b: 1 }, isRepaired: true });
   });
 
   it.each([
@@ -56,19 +56,13 @@ describe('parseJsonBody', () => {
   it('accepts escaped pairs and repeated keys below the root', () => {
     expect(parse('{"a":"\\ud83d\\ude00","b":{"c":1,"c":2}}').value).toEqual({ a: '\u{1f600}', b: { c: 2 } });
   });
-
-  it('names root numbers written with a fraction or an exponent', () => {
-    const text = '{"a":5.0,"b":5e0,"c":5,"d":[1.5],"e":{"f":1.5},"g":"1.5e3","h":true,"i":1E2,"j":-1.5e-3}';
-    expect(parse(text).fractionalKeys).toEqual(expect.arrayContaining(['a', 'b', 'i', 'j']));
-    expect(new Set(parse(text).fractionalKeys)).toEqual(new Set(['a', 'b', 'i', 'j']));
-  });
 });
 
 describe('nesting', () => {
   const nested = (levels: number) => `{"a":${'['.repeat(levels - 1)}${']'.repeat(levels - 1)}}`;
 
   it('is read down to 127 levels, and refused below', () => {
-    expect(parse(nested(127)).fractionalKeys).toEqual([]);
+    expect(() => parse(nested(127))).not.toThrow();
     for (const levels of [128, 100_000]) {
       expect(() => parse(nested(levels))).toThrow(expect.objectContaining({ code: 'invalid_json' }));
     }
@@ -219,7 +213,7 @@ describe('JsonReader', () => {
       messages: Array.from({ length: 2000 }, (_, at) => ({ role: 'user', content: `${at} `.repeat(100) })),
     };
     const body = await parseLargeJsonBody(Buffer.from(JSON.stringify(value)), async () => {});
-    expect(body).toEqual({ value, isRepaired: false, fractionalKeys: [] });
+    expect(body).toEqual({ value, isRepaired: false });
   });
 });
 
@@ -245,7 +239,6 @@ describe('scanRoot', () => {
         const text = JSON.stringify(object, undefined, indent);
         const scan = scanRoot(text);
         expect(scan.duplicateKey).toBeUndefined();
-        for (const key of scan.fractionalKeys) expect(typeof object[key]).toBe('number');
       }),
     );
   });

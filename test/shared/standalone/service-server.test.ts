@@ -1,5 +1,6 @@
 import { once } from 'node:events';
 import { request } from 'node:http';
+import { connect } from 'node:net';
 import { afterEach, describe, expect, it } from 'vitest';
 import { SYSTEM, systemClock } from '../../../shared/clock/index.ts';
 import { resolveConfig } from '../../../shared/config/index.ts';
@@ -59,6 +60,35 @@ describe('a service', () => {
     const url = await serve();
     expect(await statusOf(`${url}/register`)).toBe(200);
     expect(await statusOf(`${url}/register`, { origin: 'https://evil.example' })).toBe(403);
+  });
+
+  it.each(['', 'GET / HTTP/1.1\r\nhost: x\r\n'])('closes what keeps it waiting for a head: %j', async (first) => {
+    const { settings } = resolveConfig('router', ['--service-port=0'], {});
+    const server = await serveService({ app: APP, port: 8090 }, settings, systemClock, { headMs: 50 });
+    cleanups.push(() => server.close(0));
+    const socket = connect(Number(new URL(server.url).port), '127.0.0.1');
+    socket.resume().write(first);
+    await once(socket, 'close');
+  });
+
+  it('has room for so many connections at once', async () => {
+    const { settings } = resolveConfig('router', ['--service-port=0'], {});
+    const server = await serveService({ app: APP, port: 8090 }, settings, systemClock, { connectionsMax: 2 });
+    cleanups.push(() => server.close(0));
+    const open = async () => {
+      const socket = connect(Number(new URL(server.url).port), '127.0.0.1');
+      socket.on('error', () => {}); // `close` follows
+      cleanups.push(async () => void socket.destroy());
+      await once(socket, 'connect');
+      return socket.resume();
+    };
+    const first = await open();
+    await open();
+    await once(await open(), 'close');
+    const went = once(first, 'close');
+    first.end();
+    await went;
+    expect(await statusOf(server.url)).toBe(200);
   });
 
   it('has room for so many bodies at once', async () => {

@@ -54,7 +54,10 @@ function operationOf(
 ): Json {
   const { path, method, id, tag, summary, contentTypes, states = [] } = operation;
   const names = [...path.matchAll(/\{(\w+)\}/g)].map(([, name]) => name);
-  const state = { description: 'The state that was asked for: not well.', content: contentOf() };
+  const state = {
+    description: 'The state that was asked for: not well.',
+    ...contentOf(contentTypes?.length === 0 ? [] : undefined),
+  };
   return {
     operationId: id,
     tags: [tag],
@@ -64,7 +67,7 @@ function operationOf(
       : { parameters: names.map((name) => pathParameter(name, exampleId(operation, models))) }),
     ...(bodies.length === 0 ? {} : { requestBody: bodyOf(bodies, models) }),
     responses: {
-      200: { description: method === 'post' ? 'The answer.' : 'What was asked for.', content: contentOf(contentTypes) },
+      200: { description: method === 'post' ? 'The answer.' : 'What was asked for.', ...contentOf(contentTypes) },
       ...failuresOf(operation, settings),
       ...Object.fromEntries(states.map((status) => [status, state])),
     },
@@ -83,7 +86,8 @@ function bodyOf(bodies: readonly RouteBody[], models: ExampleModels): Json {
 
 /** Only objects and text have a schema: of a sequence of events or pictures, readers take one for that of a part. */
 function contentOf(types: readonly string[] = ['application/json']): Json {
-  return Object.fromEntries(types.map((type) => [type, CONTENTS[type] ?? {}]));
+  if (types.length === 0) return {};
+  return { content: Object.fromEntries(types.map((type) => [type, CONTENTS[type] ?? {}])) };
 }
 
 const CONTENTS: Readonly<Record<string, Json>> = {

@@ -24,9 +24,9 @@ const WRONG_SHAPE_STATUS = 422;
 /** Body of `POST /busy_threshold`. Unknown keys are ignored. */
 const busyThresholdSchema = z.looseObject({
   model: z.string(),
-  active_decode_blocks_threshold: z.number().nullish(),
+  active_decode_blocks_threshold: z.number().meta({ minimum: 0, maximum: 1 }).nullish(),
   active_prefill_tokens_threshold: z.int().min(0).nullish(),
-  active_prefill_tokens_threshold_frac: z.number().nullish(),
+  active_prefill_tokens_threshold_frac: z.number().meta({ minimum: 0 }).nullish(),
 });
 
 type BusyThresholdBody = z.infer<typeof busyThresholdSchema>;

@@ -16,18 +16,23 @@ import type { BodyRoute } from '../route.ts';
 import { readJson } from '../serve-inference.ts';
 import { sendJson } from '../sinks/send.ts';
 
+/** What tells readers of the API's description that a field is there. */
+const isGiven = (name: string) => ({ required: [name], properties: { [name]: { not: { type: 'null' } } } });
+
 /** Body of `POST /tokenize`, as vLLM has it: a prompt, or a chat. Other root keys are ignored, as there. */
-const tokenizeSchema = z.looseObject({
-  model: z.string().nullish(),
-  prompt: z.string().nullish(),
-  messages: z.array(z.looseObject({})).nullish(),
-  add_special_tokens: z.boolean().nullish(),
-  return_token_strs: z.boolean().nullish(),
-  add_generation_prompt: z.boolean().nullish(),
-  continue_final_message: z.boolean().nullish(),
-  chat_template_kwargs: z.looseObject({}).nullish(),
-  tools: z.array(z.looseObject({})).nullish(),
-});
+const tokenizeSchema = z
+  .looseObject({
+    model: z.string().nullish(),
+    prompt: z.string().nullish(),
+    messages: z.array(z.looseObject({})).nullish(),
+    add_special_tokens: z.boolean().nullish(),
+    return_token_strs: z.boolean().nullish(),
+    add_generation_prompt: z.boolean().nullish(),
+    continue_final_message: z.boolean().nullish(),
+    chat_template_kwargs: z.looseObject({}).nullish(),
+    tools: z.array(z.looseObject({})).nullish(),
+  })
+  .meta({ oneOf: ['prompt', 'messages'].map(isGiven) });
 type TokenizeBody = z.infer<typeof tokenizeSchema>;
 
 /** Body of `POST /detokenize`. */
@@ -99,10 +104,7 @@ function requestOf(body: TokenizeBody, model: string, deps: HttpAppDeps, exchang
     add_generation_prompt: body.add_generation_prompt ?? !continues,
     continue_final_message: continues,
   };
-  const { request } = decodeChat(
-    parseChatBody({ value: chat, isRepaired: false, fractionalKeys: [] }),
-    decodeContext({ deps, exchange }),
-  );
+  const { request } = decodeChat(parseChatBody({ value: chat, isRepaired: false }), decodeContext({ deps, exchange }));
   return prompt == null ? request : { ...request, prompt: { kind: 'raw', text: prompt } };
 }
 

@@ -63,54 +63,63 @@ const promptFields = {
 };
 
 /** Body of `POST /v1/responses`: types only. Items of `input` are checked one by one, later. */
-export const responsesSchema = z.looseObject({
-  input: z.union([z.string(), atMost(z.array(z.unknown()), 'messages', { items: { type: 'object' } })]), // first: the first field that is wrong is the one that is told
-  model: modelName.nullish(),
-  ...promptFields,
-  stream: z.boolean().nullish(),
-  stream_options: anyObject.nullish(),
-  store: z.boolean().nullish(),
-  background: z.boolean().nullish(),
-  previous_response_id: z.string().nullish(),
-  conversation: z.union([z.string(), anyObject]).nullish(),
-  prompt: anyObject.nullish(),
-  max_tool_calls: u32.nullish(),
-  max_output_tokens: positiveU32.nullish(),
-  temperature: ranged(z.number(), RANGES.temperature).nullish(),
-  top_p: ranged(z.number(), RANGES.top_p).nullish(),
-  top_logprobs: z.int().min(0).max(255).nullish(),
-  tool_choice: toolChoice.nullish(),
-  parallel_tool_calls: z.boolean().nullish(),
-  reasoning: reasoning.nullish(),
-  text: z.looseObject({ format: format.nullish() }).nullish(),
-  include: atMost(z.array(z.string()), 'names').nullish(),
-  metadata: z.record(z.string(), z.string()).nullish(),
-  truncation: z.enum(['auto', 'disabled']).nullish(),
-  service_tier: serviceTier.nullish(),
-  prompt_cache_key: z.string().nullish(),
-  prompt_cache_retention: z.string().nullish(),
-  safety_identifier: z.string().nullish(),
-  user: z.string().nullish(),
-  nvext: nvextSchema.nullish(),
-});
+export const responsesSchema = z
+  .looseObject({
+    input: z.union([z.string(), atMost(z.array(z.unknown()), 'messages', { items: { type: 'object' } })]), // first: the first field that is wrong is the one that is told
+    model: modelName.nullish().meta({ type: 'string' }), // one that is missing is told as an empty one
+    ...promptFields,
+    stream: z.boolean().nullish(),
+    stream_options: anyObject.nullish(),
+    store: z.boolean().nullish(),
+    background: z.boolean().nullish(),
+    previous_response_id: z.string().nullish(),
+    conversation: z.union([z.string(), anyObject]).nullish(),
+    prompt: anyObject.nullish(),
+    max_tool_calls: u32.nullish(),
+    max_output_tokens: positiveU32.nullish(),
+    temperature: ranged(z.number(), RANGES.temperature).nullish(),
+    top_p: ranged(z.number(), RANGES.top_p).nullish(),
+    top_logprobs: z.int().min(0).max(255).nullish(),
+    tool_choice: toolChoice.nullish(),
+    parallel_tool_calls: z.boolean().nullish(),
+    reasoning: reasoning.nullish(),
+    text: z.looseObject({ format: format.nullish() }).nullish(),
+    include: atMost(z.array(z.string()), 'names').nullish(),
+    metadata: z.record(z.string(), z.string()).nullish(),
+    truncation: z.enum(['auto', 'disabled']).nullish(),
+    service_tier: serviceTier.nullish(),
+    prompt_cache_key: z.string().nullish(),
+    prompt_cache_retention: z.string().nullish(),
+    safety_identifier: z.string().nullish(),
+    user: z.string().nullish(),
+    nvext: nvextSchema.nullish(),
+  })
+  .meta({ required: ['input', 'model'] });
 
 /** Body of `POST /v1/responses/input_tokens`: every field may be left out. */
 export const inputTokensSchema = z.looseObject({
-  input: z.union([z.string(), atMost(z.array(z.unknown()), 'messages')]).nullish(),
+  input: z.union([z.string(), atMost(z.array(z.unknown()), 'messages', { items: { type: 'object' } })]).nullish(),
   ...promptFields,
 });
 
 /** Body of `POST /v1/responses/compact`: every field may be left out, but not all that say what to compact. */
-export const compactSchema = z.looseObject({
-  model: modelName.nullish(),
-  input: z.union([z.string(), z.array(z.unknown()).meta({ items: { type: 'object' } })]).nullish(),
-  instructions: z.string().nullish(),
-  previous_response_id: z.string().nullish(),
-  prompt_cache_key: z.string().nullish(),
-  prompt_cache_options: anyObject.nullish(),
-  prompt_cache_retention: z.string().nullish(),
-  service_tier: z.string().nullish(),
-});
+export const compactSchema = z
+  .looseObject({
+    model: modelName.nullish(),
+    input: z.union([z.string(), z.array(z.unknown()).meta({ items: { type: 'object' } })]).nullish(),
+    instructions: z.string().nullish(),
+    previous_response_id: z.string().nullish(),
+    prompt_cache_key: z.string().nullish(),
+    prompt_cache_options: anyObject.nullish(),
+    prompt_cache_retention: z.string().nullish(),
+    service_tier: z.string().nullish(),
+  })
+  .meta({
+    anyOf: ['input', 'previous_response_id'].map((name) => ({
+      required: [name],
+      properties: { [name]: { not: { type: 'null' } } },
+    })),
+  });
 
 export type ResponsesBody = z.infer<typeof responsesSchema>;
 export type ResponsesTool = z.infer<typeof tool>;

@@ -1,4 +1,7 @@
-import { afterEach, describe, expect, it } from 'vitest';
+import { once } from 'node:events';
+import { connect } from 'node:net';
+import { setImmediate as turn } from 'node:timers/promises';
+import { afterEach, describe, expect, it, onTestFinished } from 'vitest';
 import {
   createMockEngine,
   type Engine,
@@ -37,6 +40,11 @@ async function startPair(more: MockEngineOptions = {}, prefillMore: MockEngineOp
     return { prefillResult: { disaggregated_params: sink.finish?.disaggregated_params } };
   };
   return { clock, prefill, decode, ask, prefilled };
+}
+
+/** Lets the other side accept a connection and read. */
+async function turns(): Promise<void> {
+  for (let at = 0; at < 20; at++) await turn();
 }
 
 function held(engine: Engine): number {
@@ -206,6 +214,54 @@ describe('a meeting place of mock engines', () => {
     abort.abort();
     await clock.advance(1);
     expect(held(prefill)).toBe(0);
+  });
+});
+
+describe('a door for handoffs', () => {
+  const DESK = { asked: () => () => {} };
+
+  async function openDoor(callersMax?: number) {
+    const clock = new VirtualClock();
+    const network = tcpHandoffs({
+      bind: '127.0.0.1',
+      advertise: '127.0.0.1',
+      clock,
+      ...(callersMax && { callersMax }),
+    });
+    const listener = await network.listen(0, DESK);
+    onTestFinished(() => listener.close());
+    const call = async (first: string): Promise<{ readonly closed: Promise<unknown>; isClosed: boolean }> => {
+      const socket = connect(listener.port, '127.0.0.1');
+      onTestFinished(() => void socket.destroy());
+      socket.on('error', () => {}); // `close` follows
+      const caller = { closed: once(socket, 'close'), isClosed: false };
+      socket.once('close', () => {
+        caller.isClosed = true;
+      });
+      await once(socket, 'connect');
+      socket.resume();
+      socket.write(first);
+      return caller;
+    };
+    return { clock, call };
+  }
+
+  it.each(['', 'w', 'wait key without an end'])('is not kept open by a caller that says %j', async (first) => {
+    const { clock, call } = await openDoor();
+    const asking = await call('wait key\n');
+    const silent = await call(first);
+    await turns();
+    await clock.advance(10_000);
+    await silent.closed;
+    expect(asking.isClosed).toBe(false);
+  });
+
+  it('lets in no more callers than it has room for', async () => {
+    const { call } = await openDoor(2);
+    const first = await call('wait key\n');
+    await call('wait other\n');
+    await (await call('wait third\n')).closed;
+    expect(first.isClosed).toBe(false);
   });
 });
 

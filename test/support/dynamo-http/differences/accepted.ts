@@ -81,6 +81,11 @@ function succeedWith(expected: Expectation, row: RecordedRow, turns: string): vo
 /** Requests that 1.6.1 refuses or half drops, and this product serves. */
 export const ACCEPTED: readonly Difference[] = [
   {
+    why: 'a number without a fraction is a whole number, however it is written',
+    applies: (row) => /invalid type: floating point `\d+\.0`/.test(refusal(row)),
+    rewrite: succeed,
+  },
+  {
     why: 'top_p 0 is greedy, which every engine knows',
     applies: (row) => /^Top_p must be/.test(refusal(row)) && requestBody(row).top_p === 0,
     rewrite: succeed,
