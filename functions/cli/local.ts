@@ -67,7 +67,9 @@ export async function run(config: ResolvedConfig<'local'>, env: Environment): Pr
       },
     );
     if (planning !== undefined) {
-      const tell = (line: string): void => void process.stdout.write(`planner: ${line}\n`);
+      const tell = (line: string): void => {
+        if (!isInteractive) process.stdout.write(`planner: ${line}\n`); // the output is the chat's
+      };
       planner = await openLocalPlanner({
         ...SYSTEM,
         settings: { ...settings, fileKv },
@@ -146,17 +148,21 @@ async function serveUntilEnd(local: Local): Promise<string | undefined> {
 
 /** Chats until the user leaves; resolves as above. */
 async function chatInstead(local: Local): Promise<string | undefined> {
-  const { frontend, settings, workers, stopped, chatting } = local;
+  const { frontend, settings, workers, planner, stopped, chatting } = local;
   workers.start();
+  let planned: Promise<void> | undefined;
   try {
     const over = Promise.race([workers.failed, stopped.then(() => undefined)]);
     const isUp = await Promise.race([workersRegistered(local, over), over.then(() => false)]);
     if (!isUp) return await over;
+    planned = planner?.fleet.run();
     return await Promise.race([
       chatWith(frontend, settings.httpSvcChatPath, over, chatting).then(() => undefined),
       workers.failed,
     ]);
   } finally {
+    await planner?.close();
+    await planned;
     workers.retire();
     await frontend.close();
   }

@@ -63,6 +63,35 @@ describe('stator local --interactive', () => {
   });
 });
 
+describe('stator local with an input that has ended', () => {
+  it.each([['--interactive'], ['--interactive', '--planner'], ['--interactive', '--planner', '--num-workers=2']])(
+    'answers what was asked and ends by itself: %s %s %s',
+    async (...flags) => {
+      const chat = fleet.spawn(['local', '--speedup-ratio=100', ...flags]);
+      chat.write('What are you?\n');
+      chat.endInput();
+      expect(await chat.exited).toBe(0);
+      expect(words(chat.stdout()).length).toBeGreaterThan(20);
+      expect(words(builtinText())).toContain(words(chat.stdout()));
+    },
+  );
+
+  it.each([['--planner'], ['--interactive', '--planner'], ['--num-workers=1']])(
+    'ends on one SIGTERM: %s %s',
+    async (...flags) => {
+      const local = fleet.spawn(['local', '--http-port=0', ...SLOW, ...flags]);
+      if (!flags.includes('--interactive')) local.endInput();
+      const workers = await waitUntil(() => {
+        const pids = childPids(local.pid);
+        return pids.length > 0 && pids;
+      });
+      local.signal('SIGTERM');
+      expect(await local.exited).toBe(0);
+      expect(workers.filter(isRunning)).toEqual([]);
+    },
+  );
+});
+
 describe('stator local --interactive, left while its workers start', () => {
   it('exits with 0 on SIGINT and leaves no process and no folder behind', async () => {
     const temporary = join(fleet.temporary, 'left');
