@@ -167,7 +167,7 @@ export function captureLogger(): { readonly logger: ProcessLogger; readonly line
 }
 
 /** The logger of a process, as its settings ask. What repeats is counted (`countRepeats`). */
-export function openLogger(settings: FleetSettings): ProcessLogger {
+export function openLogger(settings: FleetSettings, clock: Clock = systemClock): ProcessLogger {
   const isTerminal = process.stderr.isTTY === true;
   const logger = createLogger({
     filter: settings.log,
@@ -175,8 +175,9 @@ export function openLogger(settings: FleetSettings): ProcessLogger {
     useLocalTime: settings.logUseLocalTz,
     isTerminal,
     isPainted: isPainted(process.env, isTerminal),
+    clock,
   });
-  return countAllRepeats(logger, systemClock);
+  return countAllRepeats(logger, clock);
 }
 
 /** What programs agree on: any `NO_COLOR` means none, `FORCE_COLOR` some even where nobody reads along, unless it is 0. */
