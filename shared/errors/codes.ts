@@ -81,7 +81,7 @@ const CODES = {
   not_implemented: { ...BROKEN, status: 501, grpc: 12, metric: 'not_implemented', level: 'debug' },
   server_overloaded: { ...FULL, openAiType: 'overloaded_error', grpc: 8, metric: 'overload', retryAfterMs: 1000 },
   service_unavailable: FULL,
-  worker_lost: FULL,
+  worker_lost: { ...FULL, retryAfterMs: 1000 },
   deadline_exceeded: { ...BROKEN, status: 504, grpc: 4, metric: 'response_timeout', level: 'warn', retryable: true },
 } as const satisfies Record<string, CodeRow>;
 

@@ -6,7 +6,7 @@ export interface ServeErrorOptions {
   readonly cause?: unknown;
   /** JSON path of the offending request field, e.g. `messages[0].content`. */
   readonly param?: string | undefined;
-  /** Sent as `Retry-After`, rounded up to seconds. Default: the code's own, 1000 for `server_overloaded`, else none. */
+  /** Sent as `Retry-After`, rounded up to seconds. Default: the code's own, if it has one. */
   readonly retryAfterMs?: number | undefined;
   /** HTTP status instead of the code's own, for a status that a worker asserted. */
   readonly status?: number | undefined;
