@@ -72,7 +72,7 @@ describe('a frontend in a program decides as stator frontend does', () => {
     };
     const router = [...KV, '--roles', 'router'];
     expect(await withFrontend(router, {}, ask)).toMatchObject({ error: { code: 'not_found' } });
-    expect(await withFrontend(KV, {}, ask)).toMatchObject({ error: { code: 'model_not_found' } });
+    expect(await withFrontend(KV, {}, ask)).toMatchObject({ error: { code: 'service_unavailable' } });
   });
 });
 
