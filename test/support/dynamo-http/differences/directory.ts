@@ -119,4 +119,11 @@ export const DIRECTORY: readonly Difference[] = [
       expected.headers = { ...expected.headers, 'retry-after': '5' };
     },
   },
+  {
+    why: 'whoever lost a worker is told when to try again',
+    applies: (_row, expected) => expected.status === 503 && /"code":"worker_lost"/.test(JSON.stringify(expected.body)),
+    rewrite: (expected) => {
+      expected.headers = { ...expected.headers, 'retry-after': '1' };
+    },
+  },
 ];
