@@ -93,7 +93,8 @@ export class BodyChoice {
     const more = othersOf(message, (key) => SAID_KEYS.has(key) || CALL_KEYS.has(key));
     const own = othersOf(choice, (key) => READ_KEYS.has(key));
     this.lastText = said.reasoning + said.content + said.refusal + calls.map(textOf).join('');
-    const saysNothing = this.lastText === '' && calls.length === 0 && logprobs === undefined;
+    const isSilent = this.lastText === '' && said.parts === undefined;
+    const saysNothing = isSilent && calls.length === 0 && logprobs === undefined;
     if (saysNothing && isEmpty(more) && isEmpty(own)) return undefined;
     this.#chars += said.content.length;
     const delta = this.#delta(said, calls, more);
@@ -108,7 +109,7 @@ export class BodyChoice {
   #delta(said: Said, calls: readonly CallDelta[], more: UnknownRecord): UnknownRecord {
     const isFirst = !this.#hasBegun;
     this.#hasBegun = true;
-    const content = said.content === '' ? (isFirst ? firstContent(calls) : undefined) : said.content;
+    const content = said.parts ?? (said.content || (isFirst ? firstContent(calls) : undefined));
     return {
       ...(isFirst ? { role: 'assistant' } : {}),
       ...(content === undefined ? {} : { content }),

@@ -40,6 +40,8 @@ export interface Said {
   readonly content: string;
   readonly reasoning: string;
   readonly refusal: string;
+  /** Content that is more than text, such as pictures: its parts as the worker gave them. */
+  readonly parts?: readonly unknown[];
 }
 
 /** Of a delta or a message. Content may come in parts, and reasoning under any of the names that servers have for it. */
@@ -51,10 +53,25 @@ export function saidIn(message: UnknownRecord): Said {
   const thoughts = parts.filter((part) => isRecord(part) && THOUGHTS.has(part.type));
   const others = parts.filter((part) => !thoughts.includes(part));
   return {
-    content: others.map(partText).join(''),
-    reasoning: own || thoughts.map(partText).join(''),
+    content: others.map((part) => partText(part)).join(''),
+    reasoning: own || thoughts.map((part) => partText(part)).join(''),
     refusal,
+    ...(others.some(isMedia) ? { parts: others } : {}),
   };
+}
+
+const MEDIA: ReadonlySet<unknown> = new Set([
+  'image_url',
+  'image',
+  'input_audio',
+  'audio_url',
+  'audio',
+  'video_url',
+  'video',
+]);
+
+function isMedia(part: unknown): boolean {
+  return isRecord(part) && MEDIA.has(part.type);
 }
 
 const THOUGHTS: ReadonlySet<unknown> = new Set(['thinking', 'reasoning', 'reasoning_text', 'redacted_thinking']);
