@@ -59,7 +59,11 @@ describe('processes that are not told where to meet', () => {
   it("are not seen by processes of another user's state", async () => {
     const stranger = fleet.spawn(['frontend', '--http-port=0'], { XDG_STATE_HOME: join(state, 'other') });
     const [, at = ''] = await stranger.waitForOutput(/serving url=http:\/\/[^:]+(\S+)/, START_MS_MAX);
-    expect(await (await fetch(`http://127.0.0.1${at}/v1/models`)).json()).toMatchObject({ data: [] });
+    const listed = await waitUntil(async () => {
+      const response = await fetch(`http://127.0.0.1${at}/v1/models`); // 503 while it has just started
+      return response.status !== 503 && response;
+    });
+    expect(await listed.json()).toMatchObject({ data: [] });
   });
 
   it('leave nothing there', async () => {
