@@ -27,6 +27,21 @@ export const LIMITS = {
     beyond:
       'the address with the most of them loses one without a call that was let in; where none can go, the new one is closed',
   },
+  websockets: {
+    what: 'WebSocket connections; the address with the most of them gives its longest idle one up for another address',
+    max: 1024,
+    code: 'server_overloaded',
+  },
+  websocket_events: {
+    what: 'Events of one WebSocket that wait for the response under way',
+    max: 64,
+    beyond: 'the connection is closed with 1008',
+  },
+  websocket_memory_bytes: {
+    what: 'Bytes of all responses that WebSocket connections remember',
+    max: 256 * KIBIBYTE * KIBIBYTE,
+    beyond: 'the oldest are forgotten: `previous_response_not_found`',
+  },
   header_lines: { what: 'Header lines of a request', max: 100, code: 'headers_too_large' },
   metadata_headers: { what: 'Metadata headers of a request', max: 64, code: 'headers_too_large' },
   metadata_bytes: { what: 'Bytes of all metadata headers', max: 64 * KIBIBYTE, code: 'headers_too_large' },

@@ -5,11 +5,11 @@ import { getPath } from 'hono/utils/url';
 import { ANYBODY, type Grant, OverBudget } from '../../access/index.ts';
 import type { Random } from '../../clock/index.ts';
 import { codeRow, LIMITS, type LimitName, overLimit, ServeError, toServeError } from '../../errors/index.ts';
-import { clientRequestId, type TransportNames } from '../inference/deps.ts';
+import { type ByteBudget, clientRequestId, type TransportNames } from '../inference/deps.ts';
 import { newRequestId, sendMessagesError } from './anthropic/wire.ts';
 import type { HttpAppDeps } from './deps.ts';
 import type { BodyIntake } from './hosts/body-intake.ts';
-import type { FrameSink, HostExchange, HttpExchange } from './hosts/exchange.ts';
+import type { FrameSink, HostExchange, HttpExchange, ResponseMemory } from './hosts/exchange.ts';
 import { WebExchange } from './hosts/web-exchange.ts';
 import { admit, requireHost } from './operators.ts';
 import { pathBelow, type Route, shownId } from './route.ts';
@@ -18,6 +18,7 @@ import { routesOf } from './route-table.ts';
 import { wantsAnthropicModels } from './routes/models.ts';
 import { routesOff } from './routes-off.ts';
 import { sendError } from './sinks/send.ts';
+import { admitSocket } from './socket-access.ts';
 
 /** The HTTP surface, the same for every host. */
 export interface HttpApp {
@@ -25,6 +26,19 @@ export interface HttpApp {
   serve(exchange: HostExchange): void;
   /** The same for a plain fetch handler. @param host what it knows of the socket */
   fetch(request: Request, host?: Pick<HostExchange, 'peer'>): Promise<Response>;
+  /** For hosts that can hold WebSockets. */
+  readonly sockets: SocketTerms;
+}
+
+/** What a host that holds WebSockets has to keep to. */
+interface SocketTerms {
+  /** Room for the messages that are being read. */
+  readonly bodies: ByteBudget;
+  readonly messageBytesMax: number;
+  /** Whether a path, as its client has sent it, is served over WebSocket. */
+  takes(path: string): boolean;
+  /** Whether a connection is let in. When it is not, its request was answered. Never rejects. */
+  admit(exchange: HostExchange): Promise<boolean>;
 }
 
 /**
@@ -53,11 +67,30 @@ export function createHttpApp(deps: HttpAppDeps): HttpApp {
       serve(exchange);
       return exchange.response;
     },
+    sockets: {
+      bodies: deps.bodies,
+      messageBytesMax: Math.min(deps.settings.bodyLimitBytes, deps.bodies.limitBytes),
+      takes: (path) => routeOf(router, { path })?.pattern === deps.settings.paths.responses,
+      admit: (host) => admitHost(deps, host),
+    },
   };
 }
 
+async function admitHost(deps: HttpAppDeps, host: HostExchange): Promise<boolean> {
+  try {
+    await admitSocket(deps, host);
+    return !host.sink.closed.aborted;
+  } catch (thrown) {
+    const exchange = new ServedExchange(host, deps.random, undefined, deps.metrics.limitReached);
+    const error = toServeError(thrown);
+    log(deps, exchange, error);
+    refuse(deps, exchange, error);
+    return false;
+  }
+}
+
 /** The route of a request, whose path becomes the route's own: keys, limits and logs know no other spelling. */
-function routeOf(router: SmartRouter<Route>, exchange: HostExchange): Route | undefined {
+function routeOf(router: SmartRouter<Route>, exchange: Pick<HostExchange, 'path'>): Route | undefined {
   for (const path of spellings(exchange.path)) {
     const [[found]] = router.match(ANY_METHOD, matchedPath(path));
     if (found === undefined) continue;
@@ -172,6 +205,7 @@ class ServedExchange implements HttpExchange {
   readonly query: string;
   readonly sink: FrameSink;
   readonly deadline?: AbortSignal;
+  readonly memory?: ResponseMemory;
   readonly requestId: string;
   readonly madeRequestId: string | undefined;
   grant: Grant = ANYBODY;
@@ -200,6 +234,7 @@ class ServedExchange implements HttpExchange {
     this.query = host.query;
     this.sink = host.sink;
     if (host.deadline !== undefined) this.deadline = host.deadline;
+    if (host.memory !== undefined) this.memory = host.memory;
     const given = clientRequestId(host.header('x-request-id'));
     this.#clientRequestId = given;
     this.requestId = given ?? random.uuid();

@@ -4,6 +4,7 @@ import { Server as NetServer, type Socket } from 'node:net';
 import type { Clock } from '../../clock/index.ts';
 import { connectionArrived } from '../../concurrency/index.ts';
 import type { ServiceLifecycle } from '../inference/lifecycle.ts';
+import type { ResponseSockets } from './sockets/response-sockets.ts';
 
 /** How long a refused client may keep its connection once the answer has left, or may pause in what is not wanted of it. */
 const LINGER_REFUSED_MS = 2000;
@@ -73,6 +74,14 @@ export class Connections {
       if (this.#isRetiring && connection.responses.size === 0) socket.end();
       this.#changed();
     });
+    return true;
+  }
+
+  /** Takes a connection that leaves HTTP out of the requests; false when responses are under way on it, or it has gone. */
+  upgraded(socket: Socket): boolean {
+    const connection = this.#connections.get(socket);
+    if (connection === undefined || connection.responses.size > 0) return false;
+    this.#connections.delete(socket);
     return true;
   }
 
@@ -201,6 +210,7 @@ const LAST_BYTES_MS = 5000;
 interface DrainOptions {
   readonly server: Server;
   readonly connections: Connections;
+  readonly sockets: ResponseSockets;
   readonly lifecycle: ServiceLifecycle;
   readonly clock: Clock;
   readonly graceMs: number;
@@ -211,13 +221,14 @@ interface DrainOptions {
  * not over by then. Resolves with the responses that were cut, once every connection is closed: a second after the grace at most.
  */
 export async function drainServer(options: DrainOptions): Promise<{ readonly cut: number }> {
-  const { server, connections, lifecycle, clock, graceMs } = options;
+  const { server, connections, sockets, lifecycle, clock, graceMs } = options;
   const graceEndMs = clock.nowMs() + graceMs;
   lifecycle.drain();
   const closed = new Promise((resolve) => server.once('close', resolve));
   connections.retire();
+  sockets.drain();
   const linger = clock.after(Math.min(LINGER_MS, graceMs), () => stopListening(options));
-  await Promise.all([lifecycle.idle(clock, graceMs), connections.idle(clock, graceMs)]);
+  await Promise.all([lifecycle.idle(clock, graceMs), connections.idle(clock, graceMs), sockets.gone(graceMs)]);
   linger.cancel();
   stopListening(options);
   const endMs = Math.max(graceEndMs, clock.nowMs() + LAST_WORDS_MS);
@@ -236,11 +247,11 @@ function stopListening({ server, connections }: DrainOptions): void {
 }
 
 /** Cuts what the grace was too short for; resolves with how many responses that were. */
-async function cutOff({ connections, lifecycle, clock }: DrainOptions): Promise<number> {
+async function cutOff({ connections, sockets, lifecycle, clock }: DrainOptions): Promise<number> {
   const open = connections.responses;
   const unread = new Set(open.filter(({ writableEnded }) => writableEnded));
   lifecycle.cut(); // tells those that are far enough to be told anything
-  await connections.idle(clock, LAST_WORDS_MS);
+  await Promise.all([connections.idle(clock, LAST_WORDS_MS), sockets.gone(LAST_WORDS_MS)]);
   const left = new Set(connections.responses);
   return open.filter((response) => !unread.has(response) || left.has(response)).length;
 }

@@ -7,6 +7,9 @@ import type { HttpApp } from '../http/app.ts';
 import { NodeExchange } from '../http/hosts/node-exchange.ts';
 import type { ServiceLifecycle } from '../inference/lifecycle.ts';
 import { Connections, drainServer } from './connections.ts';
+import { ResponseSockets } from './sockets/response-sockets.ts';
+import { pathOf } from './sockets/turn-exchange.ts';
+import { upgradableRequests } from './sockets/upgradable.ts';
 import type { TlsMaterial } from './tls-files.ts';
 import { answerUnparsable, refuseExpectation, refuseUnroutable } from './unparsable.ts';
 
@@ -64,7 +67,7 @@ const UNFINISHED_CHECK_MS = 500;
  * @throws Error with one line that names the flag to change when the port cannot be bound.
  */
 export async function startHttpServer(app: HttpApp, options: HttpServerOptions): Promise<HttpServer> {
-  const { server, connections } = createHost(app, options);
+  const { server, connections, sockets } = createHost(app, options);
   await listen(server, options);
   const bound = server.address() as AddressInfo; // a TCP server that listens has one
   const { lifecycle, clock = systemClock, onLimit = () => {} } = options;
@@ -80,7 +83,7 @@ export async function startHttpServer(app: HttpApp, options: HttpServerOptions):
       if (server instanceof TlsServer) server.setSecureContext(tls);
     },
     close: (graceMs) => {
-      closing ??= drainServer({ server, connections, lifecycle, clock, graceMs });
+      closing ??= drainServer({ server, connections, sockets, lifecycle, clock, graceMs });
       return closing;
     },
   };
@@ -94,6 +97,7 @@ function createHost(app: HttpApp, options: HttpServerOptions) {
     maxHeaderSize: LIMITS.head_bytes.max,
     headersTimeout: headMs,
     connectionsCheckingInterval: Math.min(headMs, HEAD_CHECK_MS),
+    IncomingMessage: upgradableRequests((target) => app.sockets.takes(pathOf(target))),
     requireHostHeader: false, // refused below, with our own words and the request's id
   };
   const latest = new WeakMap<Socket, ServerResponse>();
@@ -110,6 +114,8 @@ function createHost(app: HttpApp, options: HttpServerOptions) {
       ? createServer(limits, listener)
       : createTlsServer({ ...limits, ...tls, requestCert: tls.ca !== undefined, handshakeTimeout: headMs }, listener);
   const connections = new Connections(server, clock);
+  const sockets = new ResponseSockets({ app, connections, clock, random, onLimit });
+  server.on('upgrade', (incoming: IncomingMessage, _socket, head: Buffer) => void sockets.accept(incoming, head));
   server.on('checkExpectation', (incoming, outgoing) => refuseExpectation(incoming, outgoing, random));
   server.on('clientError', (error: NodeJS.ErrnoException & { rawPacket?: Buffer }, socket: Socket) => {
     if (unparsable.has(socket)) return; // it is about to be closed
@@ -124,7 +130,7 @@ function createHost(app: HttpApp, options: HttpServerOptions) {
       () => socket.destroy(), // the connection is lost either way
     );
   });
-  return { server, connections };
+  return { server, connections, sockets };
 }
 
 function listen(server: Server, { host, port }: HttpServerOptions): Promise<void> {

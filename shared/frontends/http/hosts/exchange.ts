@@ -1,3 +1,4 @@
+import type { StoredResponse } from '../../../responses/index.ts';
 import type { BookedExchange } from '../../inference/deps.ts';
 import type { BodyIntake } from './body-intake.ts';
 
@@ -32,6 +33,16 @@ export interface HostExchange {
    * time: the handler cancels the work and ends the response with that error, as its dialect writes it.
    */
   readonly deadline?: AbortSignal;
+  /** Set where a `response.create` event of a WebSocket asks, whose connection this remembers for. */
+  readonly memory?: ResponseMemory;
+}
+
+/** The most recent response of a connection that was not stored: what comes next there may follow it. */
+export interface ResponseMemory {
+  /** Undefined when it is another one, or has been forgotten. */
+  get(id: string): Promise<StoredResponse | undefined>;
+  /** Remembers a response in place of the one before; one that is too large is forgotten. */
+  put(response: StoredResponse): Promise<void>;
 }
 
 /** An exchange as handlers get it: all that they know of their host. */

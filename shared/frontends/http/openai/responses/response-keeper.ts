@@ -12,7 +12,7 @@ import {
 } from '../../../../protocol/index.ts';
 import { ResponseStoreError, type StoredResponse } from '../../../../responses/index.ts';
 import type { HttpAppDeps } from '../../deps.ts';
-import type { HttpExchange } from '../../hosts/exchange.ts';
+import type { HttpExchange, ResponseMemory } from '../../hosts/exchange.ts';
 import { shownId } from '../../route.ts';
 
 const MEBIBYTE = 1024 * 1024;
@@ -144,16 +144,19 @@ export interface KeptInput {
   readonly owner: string;
   /** Everything that went into the prompt. */
   readonly items: readonly InputItem[];
+  /** Where it is kept instead of the store: what a client did not want stored may be followed on its connection. */
+  readonly memory?: ResponseMemory | undefined;
 }
 
 /** Stores a response. False when that failed, which costs the client the response's name and nothing else. */
 export async function keep(
   deps: HttpAppDeps,
-  { id, owner, items }: KeptInput,
+  { id, owner, items, memory }: KeptInput,
   recorded: Pick<StoredResponse, 'response' | 'pieces'>,
 ): Promise<boolean> {
+  const whole = { id, owner, input: toListedItems(items, id), ...recorded };
   try {
-    await deps.responseStore?.put({ id, owner, input: toListedItems(items, id), ...recorded });
+    await (memory ?? deps.responseStore)?.put(whole);
     return true;
   } catch (thrown) {
     if (thrown instanceof ResponseStoreError && thrown.code === 'too_large')
@@ -164,14 +167,16 @@ export async function keep(
 }
 
 /** Who asks for a stored response, and for how long. */
-type Asker = Pick<HttpExchange, 'grant' | 'sink'>;
+type Asker = Pick<HttpExchange, 'grant' | 'sink' | 'memory'>;
 
 /** A stored response that its owner may see, by any of its ids. Rejects with a ServeError when the store cannot be asked. */
 export async function lookForStored(
   deps: HttpAppDeps,
   id: string,
-  { grant, sink: { closed: signal } }: Asker,
+  { grant, sink: { closed: signal }, memory }: Asker,
 ): Promise<StoredResponse | undefined> {
+  const remembered = await memory?.get(storedIdOf(id));
+  if (remembered !== undefined) return remembered;
   try {
     return await deps.responseStore?.get(storedIdOf(id), grant.owner, signal);
   } catch (cause) {

@@ -191,7 +191,7 @@ export class ResponseSink extends DialectSink<Inference> {
     void this.#writeFinal('response.failed', body); // a stream's last event: at once
     const { kept } = this.#parts;
     this.inference.fail(error, 200);
-    if (kept !== undefined) void keep(this.inference.deps, kept, this.#recorded(body)); // tells of its own failure; nobody waits for a failed response
+    if (kept !== undefined && kept.memory === undefined) void keep(this.inference.deps, kept, this.#recorded(body)); // tells of its own failure; nobody waits for a failed response
   }
 
   #cancelled(error: ServeError): void {

@@ -27,6 +27,7 @@ import { type Inference, readJson, serveInference, tellLeftOut } from '../../ser
 import { sendJson } from '../../sinks/send.ts';
 import { namesOf } from '../wire.ts';
 import { responseUsage } from './bodies.ts';
+import { readCreateEvent } from './create-event.ts';
 import { ObjectOutlet, StreamOutlet } from './outlets.ts';
 import { gatherItems, isStored, isUserMessage, lookForStored } from './response-keeper.ts';
 import { ResponseSink } from './response-sink.ts';
@@ -34,12 +35,14 @@ import { ResponseSink } from './response-sink.ts';
 /** `POST /v1/responses`. */
 const serveResponses = serveInference({
   endpoint: 'responses',
-  parse: (json) => {
-    const parsed = parseResponsesBody(json);
-    return { ...parsed, model: parsed.body.model ?? '', stream: parsed.body.stream };
+  parse: (json, _deps, { memory }) => {
+    const { body, generates } = memory === undefined ? { body: json, generates: true } : readCreateEvent(json);
+    const parsed = parseResponsesBody(body);
+    return { ...parsed, generates, model: parsed.body.model ?? '', stream: parsed.body.stream };
   },
   start: async (inference, parsed, { meter, primaryName: model }) => {
     const { deps, exchange, owner } = inference;
+    const { memory } = exchange;
     checkResponsesBody(parsed.body);
     deps.metrics.ignoredKeys('responses', ignoredKeyLabels(parsed.body, RESPONSES_KEYS));
     requireServed(inference, parsed.model, 'responses');
@@ -58,9 +61,13 @@ const serveResponses = serveInference({
       names: namesOf(inference, request.stream, id, model),
       storedId: id,
       outlet: request.stream ? new StreamOutlet(inference, showsSummary) : new ObjectOutlet(inference),
-      kept: stores ? { id, owner, items: [...items.earlier, ...items.own] } : undefined,
+      kept:
+        stores || memory !== undefined
+          ? { id, owner, items: [...items.earlier, ...items.own], memory: stores ? undefined : memory }
+          : undefined,
     });
-    generate(inference, request, sink, { meter, isWritten: false }); // what is stored is kept whole
+    if (!parsed.generates) sink.end({ promptTokens: 0, completionTokens: 0 }, true);
+    else generate(inference, request, sink, { meter, isWritten: false }); // what is stored is kept whole
   },
 });
 

@@ -1,0 +1,30 @@
+import { LIMITS, overLimit, ServeError } from '../../errors/index.ts';
+import { requireService } from '../inference/dialect.ts';
+import type { HttpAppDeps } from './deps.ts';
+import type { HostExchange } from './hosts/exchange.ts';
+import { admit, requireHost } from './operators.ts';
+
+/**
+ * Lets a connection in that asks for a WebSocket. Each response on it is let in again: keys end, and budgets count responses.
+ * @throws ServeError as a request of the same route, and `insufficient_permissions` for a page that may not
+ */
+export async function admitSocket(deps: HttpAppDeps, host: HostExchange): Promise<void> {
+  requireHost(deps.settings, host);
+  requireOrigin(deps.settings.corsOrigins, host);
+  if (host.headerLines > LIMITS.header_lines.max) {
+    throw overLimit('header_lines', `more than ${LIMITS.header_lines.max} header lines`);
+  }
+  await admit(deps, host, 'inference');
+  requireService(deps);
+}
+
+/** Browsers let every page open a WebSocket to every place; no page can send `Authorization` with it. */
+function requireOrigin(origins: readonly string[], host: HostExchange): void {
+  const origin = host.header('origin');
+  if (origin === undefined || host.header('authorization') !== undefined) return;
+  const own = host.header('host') ?? '';
+  if (origin === `http://${own}` || origin === `https://${own}`) return;
+  if (origins.includes('*') || origins.includes(origin)) return;
+  const message = `Origin ${origin.slice(0, 255)} may not open a WebSocket: --cors-origin names the pages that may`;
+  throw new ServeError('insufficient_permissions', message);
+}

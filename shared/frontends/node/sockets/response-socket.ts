@@ -1,0 +1,239 @@
+import type { IncomingMessage } from 'node:http';
+import type { WebSocket } from 'ws';
+import type { Clock, Timer } from '../../../clock/index.ts';
+import { type Flushable, flushAtEndOfTurn } from '../../../concurrency/index.ts';
+import { LIMITS, type LimitName, openAiErrorBody, reasonOf, toServeError } from '../../../errors/index.ts';
+import type { HttpApp } from '../../http/app.ts';
+import { EventRoom } from './event-room.ts';
+import type { SocketMemory } from './socket-memory.ts';
+import { TurnExchange } from './turn-exchange.ts';
+import { errorEvent, TurnSink } from './turn-sink.ts';
+
+/** As published. */
+const AGE_MS_MAX = 60 * 60 * 1000;
+/** A client that has not been heard of for two of these has gone; so has one that reads nothing for ten. */
+const PING_MS = 30_000;
+const SILENT_PINGS_MAX = 2;
+const UNREAD_PINGS_MAX = 10;
+/** An event has to be whole within this, as a body of HTTP. */
+const EVENT_MS_MAX = 300_000;
+/** More in `PING_MS` is no sign of life. */
+const PINGS_MAX = 1000;
+/** A client has so long to say goodbye, longer while it reads what is left. */
+const GOODBYE_MS = 2000;
+/** Bytes that may wait for a slow client before its response does. */
+const HIGH_WATER_BYTES = 64 * 1024;
+
+const AGED = {
+  message: 'Responses websocket connection limit reached (60 minutes). Create a new websocket connection to continue.',
+  type: 'invalid_request_error',
+  param: null,
+  code: 'websocket_connection_limit_reached',
+};
+
+/** Codes by which a connection is closed (RFC 6455). */
+const CLOSE = { goingAway: 1001, notText: 1003, notAllowed: 1008, tryLater: 1013 } as const;
+
+export interface ResponseSocketParts {
+  readonly app: HttpApp;
+  readonly webSocket: WebSocket;
+  /** That asked for the socket. */
+  readonly request: IncomingMessage;
+  readonly memory: SocketMemory;
+  readonly clock: Clock;
+  readonly onLimit: (limit: LimitName) => void;
+}
+
+/**
+ * One WebSocket: events of its client become requests of the app, one at a time, and their responses events.
+ *
+ * | State | event | response over | drain, 60 minutes | client gone |
+ * |---|---|---|---|---|
+ * | idle | answering | - | closing | closed |
+ * | answering | waits, 64 at most | the next one, or idle | closing once it is over | cancelled, closed |
+ * | closing | ignored | - | - | closed |
+ */
+export class ResponseSocket implements Flushable {
+  readonly #parts: ResponseSocketParts;
+  readonly #room: EventRoom;
+  readonly #timers: Timer[] = [];
+  readonly #waiting: Uint8Array[] = [];
+  #sink: TurnSink | undefined;
+  #endsWith: 'drain' | 'age' | undefined;
+  #isClosing = false;
+  #isCorked = false;
+  #pings = 0;
+  #silentPings = 0;
+  #progress = 0;
+  /** Since when it has had nothing to do. */
+  idleSinceMs: number;
+
+  constructor(parts: ResponseSocketParts) {
+    const { clock, app, webSocket, request } = parts;
+    this.#parts = parts;
+    this.#room = new EventRoom(app.sockets.bodies, clock);
+    this.idleSinceMs = clock.nowMs();
+    request.socket.prependListener('data', (chunk: Uint8Array) => this.#arrived(chunk.length)); // before its events
+    webSocket
+      .on('message', (data: Buffer, isBinary: boolean) => this.#event(data, isBinary))
+      .on('ping', (data: Buffer) => this.#pinged(data))
+      .on('pong', (data: Buffer) => this.#room.arrivedControl(data.length))
+      .on('error', (error: Error & { code?: string }) => {
+        if (error.code === 'WS_ERR_UNSUPPORTED_MESSAGE_LENGTH') parts.onLimit('body_bytes');
+      })
+      .on('close', () => this.#closed());
+    this.#timers.push(
+      clock.every(PING_MS, () => this.#look()),
+      clock.after(AGE_MS_MAX, () => this.endOnceIdle('age')),
+    );
+  }
+
+  get isIdle(): boolean {
+    return this.#sink === undefined;
+  }
+
+  /** Ends the connection with the response that is under way, or at once. */
+  endOnceIdle(why: 'drain' | 'age'): void {
+    this.#endsWith ??= why;
+    if (this.isIdle) this.#end();
+  }
+
+  /** Sends an event; all events of a turn of the event loop leave in one write. */
+  send(event: string): void {
+    const { webSocket, request } = this.#parts;
+    if (webSocket.readyState !== webSocket.OPEN) return;
+    if (!this.#isCorked) {
+      this.#isCorked = true;
+      request.socket.cork();
+      flushAtEndOfTurn(this);
+    }
+    webSocket.send(event);
+  }
+
+  flush(): void {
+    if (!this.#isCorked) return;
+    this.#isCorked = false;
+    this.#parts.request.socket.uncork();
+  }
+
+  isBlocked(): boolean {
+    return this.#parts.webSocket.bufferedAmount > HIGH_WATER_BYTES;
+  }
+
+  onUnblocked(callback: () => void): void {
+    const { socket } = this.#parts.request;
+    if (!this.isBlocked() || socket.destroyed) {
+      queueMicrotask(callback);
+      return;
+    }
+    const release = (): void => {
+      socket.off('drain', release).off('close', release);
+      callback();
+    };
+    socket.on('drain', release).on('close', release);
+  }
+
+  #arrived(bytes: number): void {
+    if (this.#isClosing) return;
+    try {
+      this.#room.arrived(bytes);
+    } catch (thrown) {
+      this.#parts.onLimit('bodies_bytes');
+      this.#close(CLOSE.tryLater, reasonOf(thrown));
+    }
+  }
+
+  #event(data: Buffer, isBinary: boolean): void {
+    if (this.#isClosing) return;
+    if (isBinary) return this.#close(CLOSE.notText, 'events are text frames');
+    if (this.#waiting.length >= LIMITS.websocket_events.max) {
+      this.#parts.onLimit('websocket_events');
+      return this.#close(CLOSE.notAllowed, `more than ${LIMITS.websocket_events.max} events wait`);
+    }
+    try {
+      this.#room.arrivedWhole(data.length);
+    } catch (thrown) {
+      const error = toServeError(thrown);
+      this.#parts.onLimit('bodies_bytes');
+      this.send(errorEvent(error.status, openAiErrorBody(error)));
+      return;
+    }
+    this.#waiting.push(data);
+    if (this.isIdle) this.#next();
+  }
+
+  #next(): void {
+    if (this.#endsWith !== undefined) return this.#end();
+    const event = this.#waiting.shift();
+    if (event === undefined || this.#isClosing) {
+      this.idleSinceMs = this.#parts.clock.nowMs();
+      return;
+    }
+    const { app, request, memory } = this.#parts;
+    const sink = new TurnSink(this, (isGood) => void this.#over(isGood));
+    this.#sink = sink;
+    app.serve(new TurnExchange({ request, event, sink, memory, onRead: () => this.#room.read(event.length) }));
+  }
+
+  async #over(isGood: boolean): Promise<void> {
+    if (!isGood) await this.#parts.memory.forget();
+    // Refusals of events that nobody reads the answers to must not pile up.
+    await new Promise<void>((resolve) => this.onUnblocked(resolve));
+    this.#sink = undefined;
+    this.#next();
+  }
+
+  #pinged(data: Buffer): void {
+    const { webSocket } = this.#parts;
+    this.#room.arrivedControl(data.length);
+    if (++this.#pings > PINGS_MAX) this.#close(CLOSE.notAllowed, 'too many pings');
+    else if (!this.isBlocked() && webSocket.readyState === webSocket.OPEN) webSocket.pong(data);
+  }
+
+  /** Looks after a client that may have gone, or takes too long. */
+  #look(): void {
+    const { webSocket, request, clock } = this.#parts;
+    const { socket } = request;
+    this.#pings = 0;
+    const progress = socket.bytesRead + (socket.bytesWritten - webSocket.bufferedAmount);
+    const isUnread = webSocket.bufferedAmount > 0;
+    this.#silentPings = progress === this.#progress ? this.#silentPings + 1 : 0;
+    this.#progress = progress;
+    if (this.#silentPings >= (isUnread ? UNREAD_PINGS_MAX : SILENT_PINGS_MAX)) return webSocket.terminate();
+    if (this.#room.isLate(clock.nowMs() - EVENT_MS_MAX)) return this.#close(CLOSE.notAllowed, 'an event took too long');
+    if (!isUnread && webSocket.readyState === webSocket.OPEN) webSocket.ping();
+  }
+
+  #end(): void {
+    if (this.#endsWith === 'age') this.send(errorEvent(400, { error: AGED }));
+    this.#close(CLOSE.goingAway, this.#endsWith === 'age' ? '60 minutes are over' : 'the server is shutting down');
+  }
+
+  #close(code: number, reason: string): void {
+    if (this.#isClosing) return;
+    this.#isClosing = true;
+    const { webSocket, clock } = this.#parts;
+    this.flush();
+    webSocket.close(code, reason.slice(0, 100));
+    let waiting = Number.NaN;
+    this.#timers.push(
+      clock.every(GOODBYE_MS, () => {
+        const left = webSocket.bufferedAmount;
+        if (left === 0 || left === waiting) webSocket.terminate();
+        waiting = left;
+      }),
+    );
+    this.#room.release();
+    this.#waiting.length = 0;
+    if (code !== CLOSE.goingAway) this.#sink?.abandon();
+  }
+
+  #closed(): void {
+    this.#isClosing = true;
+    for (const timer of this.#timers) timer.cancel();
+    this.#waiting.length = 0;
+    this.#room.release();
+    this.#sink?.abandon();
+    this.#parts.memory.close();
+  }
+}

@@ -1,0 +1,131 @@
+import { type IncomingMessage, ServerResponse } from 'node:http';
+import type { Socket } from 'node:net';
+import type { WebSocketServer } from 'ws';
+import type { Clock, Random } from '../../../clock/index.ts';
+import { LIMITS, type LimitName, openAiErrorBody, overLimit } from '../../../errors/index.ts';
+import type { MemoryResponseStore } from '../../../responses/index.ts';
+import type { HttpApp } from '../../http/app.ts';
+import { NodeExchange } from '../../http/hosts/node-exchange.ts';
+import type { Connections } from '../connections.ts';
+import { ResponseSocket } from './response-socket.ts';
+import { createSocketMemories, SocketMemory } from './socket-memory.ts';
+import { agreedProtocol, shownAuthorization } from './turn-exchange.ts';
+
+interface ResponseSocketsParts {
+  readonly app: HttpApp;
+  readonly connections: Connections;
+  readonly clock: Clock;
+  readonly random: Pick<Random, 'uuid'>;
+  readonly onLimit: (limit: LimitName) => void;
+}
+
+/** The WebSockets of one server. */
+export class ResponseSockets {
+  readonly #parts: ResponseSocketsParts;
+  readonly #open = new Map<ResponseSocket, string>(); // and where each comes from
+  readonly #memories: MemoryResponseStore;
+  #server: Promise<WebSocketServer> | undefined;
+  #isDraining = false;
+  #onEmpty: (() => void)[] = [];
+
+  constructor(parts: ResponseSocketsParts) {
+    this.#parts = parts;
+    this.#memories = createSocketMemories(parts.clock);
+  }
+
+  /** Takes over a connection whose request asks for a WebSocket. Never rejects. */
+  async accept(request: IncomingMessage, head: Buffer): Promise<void> {
+    const { app, connections } = this.#parts;
+    const { socket } = request;
+    socket.on('error', () => socket.destroy());
+    if (!connections.upgraded(socket)) {
+      socket.destroy(); // responses are under way on it, which would be cut in two
+      return;
+    }
+    request.headers.authorization = shownAuthorization(request);
+    const answer = new ServerResponse(request);
+    answer.shouldKeepAlive = false;
+    answer.assignSocket(socket);
+    answer.once('finish', () => connections.refuse(socket));
+    try {
+      if (!(await app.sockets.admit(new NodeExchange(request, answer)))) return;
+      if (!this.#makeRoom(addressOf(socket))) return refuseFull(answer);
+      answer.detachSocket(socket);
+      const server = await this.#load();
+      server.handleUpgrade(request, socket, head, (webSocket) => this.#opened(webSocket, request));
+    } catch {
+      socket.destroy(); // it was lost meanwhile
+    }
+  }
+
+  /** Ends each connection with its response, and those without one at once. */
+  drain(): void {
+    this.#isDraining = true;
+    for (const socket of this.#open.keys()) socket.endOnceIdle('drain');
+  }
+
+  /** Resolves when none is open, or after `deadlineMs`. */
+  gone(deadlineMs: number): Promise<void> {
+    if (this.#open.size === 0) return Promise.resolve();
+    return new Promise((resolve) => {
+      const timer = this.#parts.clock.after(deadlineMs, resolve);
+      this.#onEmpty.push(() => {
+        timer.cancel();
+        resolve();
+      });
+    });
+  }
+
+  #load(): Promise<WebSocketServer> {
+    this.#server ??= import('ws').then(
+      ({ WebSocketServer }) =>
+        new WebSocketServer({
+          noServer: true,
+          clientTracking: false,
+          perMessageDeflate: false, // what unpacks to megabytes would have to be bounded, too
+          maxPayload: this.#parts.app.sockets.messageBytesMax,
+          autoPong: false,
+          handleProtocols: agreedProtocol,
+        }),
+    );
+    return this.#server;
+  }
+
+  #opened(webSocket: import('ws').WebSocket, request: IncomingMessage): void {
+    const { app, clock, random, onLimit } = this.#parts;
+    const memory = new SocketMemory(this.#memories, random.uuid());
+    const socket = new ResponseSocket({ app, webSocket, request, memory, clock, onLimit });
+    this.#open.set(socket, addressOf(request.socket));
+    webSocket.once('close', () => {
+      this.#open.delete(socket);
+      if (this.#open.size > 0) return;
+      for (const tell of this.#onEmpty.splice(0)) tell();
+    });
+    if (this.#isDraining) socket.endOnceIdle('drain');
+  }
+
+  /** Whether one more may come from an address: at the bound, another with more connections gives an idle one up. */
+  #makeRoom(address: string): boolean {
+    if (this.#open.size < LIMITS.websockets.max) return true;
+    this.#parts.onLimit('websockets');
+    const counts = new Map<string, number>();
+    for (const from of this.#open.values()) counts.set(from, (counts.get(from) ?? 0) + 1);
+    const [most, count] = [...counts].reduce((a, b) => (b[1] > a[1] ? b : a));
+    if (count <= (counts.get(address) ?? 0) + 1) return false;
+    const idle = [...this.#open].filter(([socket, from]) => from === most && socket.isIdle).map(([socket]) => socket);
+    const longest = idle.sort((a, b) => a.idleSinceMs - b.idleSinceMs)[0];
+    longest?.endOnceIdle('drain');
+    if (longest !== undefined) this.#open.delete(longest);
+    return longest !== undefined;
+  }
+}
+
+function addressOf({ remoteAddress = '' }: Socket): string {
+  return remoteAddress;
+}
+
+function refuseFull(answer: ServerResponse): void {
+  const error = overLimit('websockets', `${LIMITS.websockets.max} WebSockets are open; try again`);
+  const text = JSON.stringify(openAiErrorBody(error));
+  answer.writeHead(error.status, { 'content-type': 'application/json', 'retry-after': '1' }).end(text);
+}

@@ -1,0 +1,53 @@
+import type { Clock } from '../../../clock/index.ts';
+import { LIMITS } from '../../../errors/index.ts';
+import { MemoryResponseStore, type StoredResponse } from '../../../responses/index.ts';
+import type { ResponseMemory } from '../../http/hosts/exchange.ts';
+
+/** Longer than a connection lives. */
+const TTL_MS = 2 * 60 * 60 * 1000;
+/** What one connection may remember, as a part of what all of them may. */
+const SHARE = 8;
+
+/** Where the connections of a server keep their most recent responses: bounded together, the oldest leave first. */
+export function createSocketMemories(clock: Clock): MemoryResponseStore {
+  const bytesMax = LIMITS.websocket_memory_bytes.max;
+  return new MemoryResponseStore({ clock, ttlMs: TTL_MS, bytesMax, recordBytesMax: bytesMax / SHARE });
+}
+
+/** The most recent response of one connection that was not stored. */
+export class SocketMemory implements ResponseMemory {
+  readonly #store: MemoryResponseStore;
+  /** Under which nobody else finds it. */
+  readonly #owner: string;
+  #id: string | undefined;
+  #isClosed = false;
+
+  constructor(store: MemoryResponseStore, owner: string) {
+    this.#store = store;
+    this.#owner = owner;
+  }
+
+  async get(id: string): Promise<StoredResponse | undefined> {
+    return id === this.#id ? this.#store.get(id, this.#owner) : undefined;
+  }
+
+  async put(response: StoredResponse): Promise<void> {
+    await this.forget();
+    if (this.#isClosed) return;
+    await this.#store.put({ ...response, owner: this.#owner });
+    this.#id = response.id;
+    if (this.#isClosed) await this.forget(); // it has closed meanwhile
+  }
+
+  /** What a failed turn followed is not followed again. */
+  async forget(): Promise<void> {
+    const id = this.#id;
+    this.#id = undefined;
+    if (id !== undefined) await this.#store.delete(id, this.#owner);
+  }
+
+  close(): void {
+    this.#isClosed = true;
+    void this.forget(); // a store in memory does not fail
+  }
+}

@@ -1,0 +1,141 @@
+import { openAiErrorBody, toServeError } from '../../../errors/index.ts';
+import type { FrameSink } from '../../http/hosts/exchange.ts';
+
+/** Where the events of a response go. */
+interface EventOutlet {
+  /** Sends an event, which is JSON text. */
+  send(event: string): void;
+  flush(): void;
+  isBlocked(): boolean;
+  onUnblocked(callback: () => void): void;
+}
+
+/** Headers of a refusal that tell a client when it may ask again, and whom to tell of it. */
+const TOLD = /^(?:retry-after|x-should-retry|x-request-id|x-ratelimit-.*)$/;
+const GOOD_END = /^\{"type":"response\.(?:completed|incomplete)"/;
+const FAILURE = '{"error":';
+/** Published for WebSockets; over HTTP it is 404. */
+const STATUS_OF: Readonly<Record<string, number>> = { previous_response_not_found: 400 };
+
+interface ErrorBody {
+  readonly error: { readonly code: string };
+}
+
+/** A failure as clients of a WebSocket read it. */
+export function errorEvent(status: number, { error }: ErrorBody, headers?: Readonly<Record<string, string>>): string {
+  return JSON.stringify({
+    type: 'error',
+    status: STATUS_OF[error.code] ?? status,
+    error,
+    ...(headers === undefined || Object.keys(headers).length === 0 ? {} : { headers }),
+  });
+}
+
+/** Writes a response that is made for HTTP to a WebSocket: the data of each of its events, and a refusal as an `error` event. */
+export class TurnSink implements FrameSink {
+  readonly #outlet: EventOutlet;
+  readonly #onOver: (isGood: boolean) => void;
+  readonly #closed = new AbortController();
+  #status = 0;
+  #headers: Readonly<Record<string, string>> = {};
+  #isStream = false;
+  /** What is no whole event yet, or the body of a refusal. */
+  #text = '';
+  #isGood = false;
+  #isOver = false;
+
+  /** @param onOver runs once, also when the client has left; whether the response can be followed */
+  constructor(outlet: EventOutlet, onOver: (isGood: boolean) => void) {
+    this.#outlet = outlet;
+    this.#onOver = onOver;
+  }
+
+  get isNew(): boolean {
+    return this.#status === 0;
+  }
+
+  get closed(): AbortSignal {
+    return this.#closed.signal;
+  }
+
+  head(status: number, headers: Readonly<Record<string, string>>): void {
+    this.#status = status;
+    this.#headers = headers;
+    this.#isStream = headers['content-type'] === 'text/event-stream';
+  }
+
+  write(frame: string | Uint8Array): void {
+    if (this.#isOver) return;
+    this.#text += typeof frame === 'string' ? frame : Buffer.from(frame).toString('latin1');
+    if (this.#isStream) this.#tellWhole();
+  }
+
+  flush(): void {
+    this.#outlet.flush();
+  }
+
+  end(): void {
+    if (this.#isOver) return;
+    if (!this.#isStream) this.#refuse(this.#text);
+    this.#finish();
+  }
+
+  breakOff(reason: Error): void {
+    if (this.#isOver) return;
+    const error = toServeError(reason);
+    this.#isGood = false;
+    this.#outlet.send(errorEvent(error.status, openAiErrorBody(error)));
+    this.#finish();
+  }
+
+  isBlocked(): boolean {
+    return !this.#isOver && this.#outlet.isBlocked();
+  }
+
+  onUnblocked(callback: () => void): void {
+    this.#outlet.onUnblocked(callback);
+  }
+
+  /** The client has left. */
+  abandon(): void {
+    if (this.#isOver) return;
+    this.#isOver = true;
+    this.#closed.abort();
+    this.#onOver(false);
+  }
+
+  #finish(): void {
+    this.#isOver = true;
+    this.#text = '';
+    this.#onOver(this.#isGood);
+  }
+
+  #tellWhole(): void {
+    let from = 0;
+    for (let to = this.#text.indexOf('\n\n'); to >= 0; to = this.#text.indexOf('\n\n', from)) {
+      this.#tell(this.#text.slice(from, to));
+      from = to + 2;
+    }
+    this.#text = this.#text.slice(from);
+  }
+
+  /** Comments and annotations have no data, and stay behind. */
+  #tell(frame: string): void {
+    const at = frame.startsWith('data: ') ? 0 : frame.indexOf('\ndata: ') + 1;
+    if (at === 0 && !frame.startsWith('data: ')) return;
+    const data = frame.slice(at + 'data: '.length);
+    if (data === '[DONE]') return;
+    if (data.startsWith(FAILURE)) {
+      this.#isGood = false;
+      this.#outlet.send(errorEvent(500, JSON.parse(data)));
+      return;
+    }
+    if (GOOD_END.test(data)) this.#isGood = true;
+    this.#outlet.send(data);
+  }
+
+  #refuse(text: string): void {
+    const headers = Object.fromEntries(Object.entries(this.#headers).filter(([name]) => TOLD.test(name)));
+    this.#outlet.send(errorEvent(this.#status, JSON.parse(text), headers));
+  }
+}
