@@ -145,10 +145,14 @@ export class ResponseSocket implements Flushable {
 
   #event(data: Buffer, isBinary: boolean): void {
     if (this.#isClosing) return;
-    if (isBinary) return this.#close(CLOSE.notText, 'events are text frames');
+    if (isBinary) {
+      this.#close(CLOSE.notText, 'events are text frames');
+      return;
+    }
     if (this.#waiting.length >= LIMITS.websocket_events.max) {
       this.#parts.onLimit('websocket_events');
-      return this.#close(CLOSE.notAllowed, `more than ${LIMITS.websocket_events.max} events wait`);
+      this.#close(CLOSE.notAllowed, `more than ${LIMITS.websocket_events.max} events wait`);
+      return;
     }
     try {
       this.#room.arrivedWhole(data.length);
@@ -163,7 +167,10 @@ export class ResponseSocket implements Flushable {
   }
 
   #next(): void {
-    if (this.#endsWith !== undefined) return this.#end();
+    if (this.#endsWith !== undefined) {
+      this.#end();
+      return;
+    }
     const event = this.#waiting.shift();
     if (event === undefined || this.#isClosing) {
       this.idleSinceMs = this.#parts.clock.nowMs();
@@ -199,9 +206,9 @@ export class ResponseSocket implements Flushable {
     const isUnread = webSocket.bufferedAmount > 0;
     this.#silentPings = progress === this.#progress ? this.#silentPings + 1 : 0;
     this.#progress = progress;
-    if (this.#silentPings >= (isUnread ? UNREAD_PINGS_MAX : SILENT_PINGS_MAX)) return webSocket.terminate();
-    if (this.#room.isLate(clock.nowMs() - EVENT_MS_MAX)) return this.#close(CLOSE.notAllowed, 'an event took too long');
-    if (!isUnread && webSocket.readyState === webSocket.OPEN) webSocket.ping();
+    if (this.#silentPings >= (isUnread ? UNREAD_PINGS_MAX : SILENT_PINGS_MAX)) webSocket.terminate();
+    else if (this.#room.isLate(clock.nowMs() - EVENT_MS_MAX)) this.#close(CLOSE.notAllowed, 'an event took too long');
+    else if (!isUnread && webSocket.readyState === webSocket.OPEN) webSocket.ping();
   }
 
   #end(): void {

@@ -42,7 +42,8 @@ export class ResponseSockets {
       socket.destroy(); // responses are under way on it, which would be cut in two
       return;
     }
-    request.headers.authorization = shownAuthorization(request);
+    const shown = shownAuthorization(request);
+    if (shown !== undefined) request.headers.authorization = shown;
     const answer = new ServerResponse(request);
     answer.shouldKeepAlive = false;
     answer.assignSocket(socket);

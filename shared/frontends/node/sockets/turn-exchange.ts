@@ -1,10 +1,8 @@
 import type { IncomingMessage } from 'node:http';
 import type { BodyIntake } from '../../http/hosts/body-intake.ts';
 import type { HostExchange, ResponseMemory } from '../../http/hosts/exchange.ts';
+import { KEY_PROTOCOL } from '../../http/socket-access.ts';
 import type { TurnSink } from './turn-sink.ts';
-
-/** How browsers, which cannot send `Authorization` with a WebSocket, show a key among its sub-protocols. */
-const KEY_PROTOCOL = 'openai-insecure-api-key.';
 
 /** The sub-protocol that is agreed on: a browser takes no answer without one. The first that is no key, if there is one. */
 export function agreedProtocol(offered: Iterable<string>): string | false {

@@ -18,14 +18,14 @@ const FAILURE = '{"error":';
 const STATUS_OF: Readonly<Record<string, number>> = { previous_response_not_found: 400 };
 
 interface ErrorBody {
-  readonly error: { readonly code: string };
+  readonly error: { readonly code: string | null };
 }
 
 /** A failure as clients of a WebSocket read it. */
 export function errorEvent(status: number, { error }: ErrorBody, headers?: Readonly<Record<string, string>>): string {
   return JSON.stringify({
     type: 'error',
-    status: STATUS_OF[error.code] ?? status,
+    status: STATUS_OF[error.code ?? ''] ?? status,
     error,
     ...(headers === undefined || Object.keys(headers).length === 0 ? {} : { headers }),
   });
