@@ -64,7 +64,9 @@ export class ResponseSocket implements Flushable {
   #isCorked = false;
   #pings = 0;
   #silentPings = 0;
-  #progress = 0;
+  /** At the last look: bytes that have come, and bytes that wait for the client. */
+  #read = 0;
+  #left = 0;
   /** Since when it has had nothing to do. */
   idleSinceMs: number;
 
@@ -202,10 +204,12 @@ export class ResponseSocket implements Flushable {
     const { webSocket, request, clock } = this.#parts;
     const { socket } = request;
     this.#pings = 0;
-    const progress = socket.bytesRead + (socket.bytesWritten - webSocket.bufferedAmount);
-    const isUnread = webSocket.bufferedAmount > 0;
-    this.#silentPings = progress === this.#progress ? this.#silentPings + 1 : 0;
-    this.#progress = progress;
+    const left = webSocket.bufferedAmount;
+    const isUnread = left > 0;
+    const isSilent = socket.bytesRead === this.#read && (!isUnread || left === this.#left);
+    this.#silentPings = isSilent ? this.#silentPings + 1 : 0;
+    this.#read = socket.bytesRead;
+    this.#left = left;
     if (this.#silentPings >= (isUnread ? UNREAD_PINGS_MAX : SILENT_PINGS_MAX)) webSocket.terminate();
     else if (this.#room.isLate(clock.nowMs() - EVENT_MS_MAX)) this.#close(CLOSE.notAllowed, 'an event took too long');
     else if (!isUnread && webSocket.readyState === webSocket.OPEN) webSocket.ping();

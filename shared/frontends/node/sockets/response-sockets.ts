@@ -2,7 +2,7 @@ import { type IncomingMessage, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 import type { WebSocketServer } from 'ws';
 import type { Clock, Random } from '../../../clock/index.ts';
-import { LIMITS, type LimitName, openAiErrorBody, overLimit } from '../../../errors/index.ts';
+import { LIMITS, type LimitName, openAiErrorBody, overLimit, ServeError } from '../../../errors/index.ts';
 import type { MemoryResponseStore } from '../../../responses/index.ts';
 import type { HttpApp } from '../../http/app.ts';
 import { NodeExchange } from '../../http/hosts/node-exchange.ts';
@@ -44,13 +44,13 @@ export class ResponseSockets {
     }
     const shown = shownAuthorization(request);
     if (shown !== undefined) request.headers.authorization = shown;
-    const answer = new ServerResponse(request);
-    answer.shouldKeepAlive = false;
-    answer.assignSocket(socket);
-    answer.once('finish', () => connections.refuse(socket));
+    const answer = answerOn(request, () => connections.refuse(socket));
     try {
       if (!(await app.sockets.admit(new NodeExchange(request, answer)))) return;
-      if (!this.#makeRoom(addressOf(socket))) return refuseFull(answer);
+      if (!this.#makeRoom(addressOf(socket))) {
+        refuse(answer, overLimit('websockets', `${LIMITS.websockets.max} WebSockets are open; try again`), RETRY);
+        return;
+      }
       answer.detachSocket(socket);
       const server = await this.#load();
       server.handleUpgrade(request, socket, head, (webSocket) => this.#opened(webSocket, request));
@@ -78,17 +78,21 @@ export class ResponseSockets {
   }
 
   #load(): Promise<WebSocketServer> {
-    this.#server ??= import('ws').then(
-      ({ WebSocketServer }) =>
-        new WebSocketServer({
-          noServer: true,
-          clientTracking: false,
-          perMessageDeflate: false, // what unpacks to megabytes would have to be bounded, too
-          maxPayload: this.#parts.app.sockets.messageBytesMax,
-          autoPong: false,
-          handleProtocols: agreedProtocol,
-        }),
-    );
+    this.#server ??= import('ws').then(({ WebSocketServer }) => {
+      const server = new WebSocketServer({
+        noServer: true,
+        clientTracking: false,
+        perMessageDeflate: false, // what unpacks to megabytes would have to be bounded, too
+        maxPayload: this.#parts.app.sockets.messageBytesMax,
+        autoPong: false,
+        handleProtocols: agreedProtocol,
+      });
+      server.on('wsClientError', (error, _socket, request) => {
+        const answer = answerOn(request, () => this.#parts.connections.refuse(request.socket));
+        refuse(answer, new ServeError('invalid_value', error.message), { 'sec-websocket-version': '13' });
+      });
+      return server;
+    });
     return this.#server;
   }
 
@@ -125,8 +129,21 @@ function addressOf({ remoteAddress = '' }: Socket): string {
   return remoteAddress;
 }
 
-function refuseFull(answer: ServerResponse): void {
-  const error = overLimit('websockets', `${LIMITS.websockets.max} WebSockets are open; try again`);
+const RETRY = { 'retry-after': '1' };
+
+/** Where a request is answered that does not become a WebSocket. @param onSent runs when the answer has left */
+function answerOn(request: IncomingMessage, onSent: () => void): ServerResponse {
+  const answer = new ServerResponse(request);
+  answer.shouldKeepAlive = false;
+  answer.assignSocket(request.socket);
+  answer.once('finish', onSent);
+  return answer;
+}
+
+function refuse(answer: ServerResponse, error: ServeError, headers: Readonly<Record<string, string>>): void {
   const text = JSON.stringify(openAiErrorBody(error));
-  answer.writeHead(error.status, { 'content-type': 'application/json', 'retry-after': '1' }).end(text);
+  const length = Buffer.byteLength(text);
+  answer
+    .writeHead(error.status, { 'content-type': 'application/json', 'content-length': length, ...headers })
+    .end(text);
 }

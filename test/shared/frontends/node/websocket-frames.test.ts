@@ -230,7 +230,7 @@ describe('other upgrades', () => {
     const client = new RawSocket(server.port);
     client.socket.write(text);
     await waitUntil(() => client.isClosed);
-    expect(client.bytes.toString()).toMatch(new RegExp(`^HTTP/1.1 ${status} `));
+    expect(client.bytes.toString()).toMatch(new RegExp(`^HTTP/1.1 ${status} .*"code":"invalid_value"}}$`, 's'));
   });
 
   it('behind a response that is under way close the connection', async () => {
