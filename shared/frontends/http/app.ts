@@ -170,7 +170,7 @@ function refuseMethod(deps: HttpAppDeps, exchange: HttpExchange, allow: string):
 
 /** 426 is how agents that try WebSocket first learn to go on over HTTP at once; after any other status they try again. */
 function webSocketRefusal(path: string): ServeError {
-  return new ServeError('websocket_not_supported', `${path} is served over HTTP, not over WebSocket`);
+  return new ServeError('websocket_not_supported', `${path} is served over HTTP here, not over WebSocket`);
 }
 
 /** A failure that no handler told: in the envelope of the dialect whose path it is, or whose client. */

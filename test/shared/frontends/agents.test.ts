@@ -1,7 +1,6 @@
 import { readFileSync } from 'node:fs';
-import { request } from 'node:http';
-import { text } from 'node:stream/consumers';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { WebSocket } from 'ws';
 import { type Deployment, startDeployment } from '../../support/dynamo-http/deployments.ts';
 import { FIXTURES, type JsonObject } from '../../support/dynamo-http/records.ts';
 import { parseFrames } from '../../support/dynamo-http/wire-answer.ts';
@@ -41,6 +40,9 @@ const SCRIPTS = new Map<string, WorkerScript>([
 ]);
 const MODEL = { name: 'agents', kind: 'chat', tool_call_parser: 'hermes', context_length: 100_000 } as const;
 
+/** Somewhere in the prompt. */
+const MARKED = /what it said\.|Placeholder for what the client says here\./;
+
 let deployment: Deployment;
 beforeAll(async () => {
   deployment = await startDeployment('default', FIXTURES, SCRIPTS, [MODEL]);
@@ -50,10 +52,7 @@ afterAll(() => deployment.close());
 /** Sends a recorded request as it is, but to our model, which then plays `script`. */
 async function replay({ method, path, headers, body }: AgentRequest, script?: string): Promise<Response> {
   const { connection: _connection, ...sent } = headers; // of the socket, not of the request
-  const text = JSON.stringify({ ...body, model: MODEL.name }).replace(
-    /what it said\.|Placeholder for what the client says here\./, // somewhere in the prompt
-    `$& [[s:${script}]]`,
-  );
+  const text = JSON.stringify({ ...body, model: MODEL.name }).replace(MARKED, `$& [[s:${script}]]`);
   return fetch(`http://127.0.0.1:${deployment.port}${path}`, {
     method,
     headers: sent,
@@ -80,28 +79,41 @@ async function codexTurn(response: Response): Promise<readonly JsonObject[]> {
   return done;
 }
 
-/** A request to change protocols, which `fetch` cannot make. */
-function upgrade(
-  port: number,
-  { path, headers }: AgentRequest,
-): Promise<{ readonly status: unknown; readonly code: unknown }> {
-  return new Promise((resolve, reject) => {
-    const asked = request({ port, path, headers: { ...headers, connection: 'Upgrade', upgrade: 'websocket' } });
-    asked.on('error', reject).on('response', async (response) => {
-      const { error } = JSON.parse(await text(response)) as { readonly error: JsonObject };
-      resolve({ status: response.statusCode, code: error.code });
-    });
-    asked.end();
+/** The events of a recorded turn, asked for over the WebSocket that its client asks for first. */
+async function overSocket({ path, headers }: AgentRequest, { body }: AgentRequest): Promise<readonly JsonObject[]> {
+  const { connection: _connection, upgrade: _upgrade, ...sent } = headers; // the client's own
+  const socket = new WebSocket(`ws://127.0.0.1:${deployment.port}${path}`, { headers: sent });
+  const events: JsonObject[] = [];
+  await new Promise<void>((resolve, reject) => {
+    socket
+      .on('error', reject)
+      .on('open', () => {
+        const { stream: _stream, ...fields } = body ?? {};
+        socket.send(
+          JSON.stringify({ type: 'response.create', ...fields, model: MODEL.name }).replace(MARKED, '$& [[s:shell]]'),
+        );
+      })
+      .on('message', (data) => {
+        const event = JSON.parse(String(data)) as JsonObject;
+        events.push(event);
+        if (event.type === 'response.completed' || event.type === 'error') resolve();
+      });
   });
+  socket.close();
+  return events;
 }
 
 const promptOf = (at: number): string => deployment.engine.seen.at(at)?.prompt ?? '';
 const said = { type: 'message', content: [{ type: 'output_text', text: 'It said hi-from-tool.' }] };
 
 describe('codex', () => {
-  it('learns at once that there is no WebSocket', async () => {
-    const { status, code } = await upgrade(deployment.port, recorded('codex-tools')[0]!);
-    expect({ status, code }).toEqual({ status: 426, code: 'websocket_not_supported' });
+  it('is answered over the WebSocket that it asks for first', async () => {
+    const [asked, turn] = recorded('codex-tools');
+    const events = await overSocket(asked!, turn!);
+    expect(events.at(-1)).toMatchObject({
+      type: 'response.completed',
+      response: { output: [{ type: 'message' }, { type: 'function_call', name: 'exec_command' }] },
+    });
   });
 
   it('holds a tool conversation with functions', async () => {
