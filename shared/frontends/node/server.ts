@@ -39,6 +39,8 @@ export interface HttpServerOptions {
   readonly random?: Random;
   /** How long a head may take to arrive, in milliseconds of the system. @default 20,000 */
   readonly headMs?: number;
+  /** WebSockets at a time. @default 1024 */
+  readonly socketsMax?: number;
 }
 
 /** A listening server. */
@@ -91,6 +93,7 @@ export async function startHttpServer(app: HttpApp, options: HttpServerOptions):
 
 function createHost(app: HttpApp, options: HttpServerOptions) {
   const { onLimit = () => {}, random = systemRandom, clock = systemClock, headMs = HEAD_TIMEOUT_MS } = options;
+  const { socketsMax = LIMITS.websockets.max } = options;
   const limits = {
     noDelay: true,
     keepAliveTimeout: KEEP_ALIVE_MS,
@@ -114,7 +117,7 @@ function createHost(app: HttpApp, options: HttpServerOptions) {
       ? createServer(limits, listener)
       : createTlsServer({ ...limits, ...tls, requestCert: tls.ca !== undefined, handshakeTimeout: headMs }, listener);
   const connections = new Connections(server, clock);
-  const sockets = new ResponseSockets({ app, connections, clock, random, onLimit });
+  const sockets = new ResponseSockets({ app, connections, clock, random, onLimit, socketsMax });
   server.on('upgrade', (incoming: IncomingMessage, _socket, head: Buffer) => void sockets.accept(incoming, head));
   server.on('checkExpectation', (incoming, outgoing) => refuseExpectation(incoming, outgoing, random));
   server.on('clientError', (error: NodeJS.ErrnoException & { rawPacket?: Buffer }, socket: Socket) => {

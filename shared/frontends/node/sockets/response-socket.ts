@@ -34,6 +34,12 @@ const AGED = {
 /** Codes by which a connection is closed (RFC 6455). */
 const CLOSE = { goingAway: 1001, notText: 1003, notAllowed: 1008, tryLater: 1013 } as const;
 
+const GOODBYES = {
+  drain: [CLOSE.goingAway, 'the server is shutting down'],
+  age: [CLOSE.goingAway, '60 minutes are over'],
+  room: [CLOSE.tryLater, 'another address needs one of your idle connections'],
+} as const;
+
 export interface ResponseSocketParts {
   readonly app: HttpApp;
   readonly webSocket: WebSocket;
@@ -59,7 +65,7 @@ export class ResponseSocket implements Flushable {
   readonly #timers: Timer[] = [];
   readonly #waiting: Uint8Array[] = [];
   #sink: TurnSink | undefined;
-  #endsWith: 'drain' | 'age' | undefined;
+  #endsWith: 'drain' | 'age' | 'room' | undefined;
   #isClosing = false;
   #isCorked = false;
   #pings = 0;
@@ -95,7 +101,7 @@ export class ResponseSocket implements Flushable {
   }
 
   /** Ends the connection with the response that is under way, or at once. */
-  endOnceIdle(why: 'drain' | 'age'): void {
+  endOnceIdle(why: 'drain' | 'age' | 'room'): void {
     this.#endsWith ??= why;
     if (this.isIdle) this.#end();
   }
@@ -217,7 +223,8 @@ export class ResponseSocket implements Flushable {
 
   #end(): void {
     if (this.#endsWith === 'age') this.send(errorEvent(400, { error: AGED }));
-    this.#close(CLOSE.goingAway, this.#endsWith === 'age' ? '60 minutes are over' : 'the server is shutting down');
+    const [code, reason] = GOODBYES[this.#endsWith ?? 'drain'];
+    this.#close(code, reason);
   }
 
   #close(code: number, reason: string): void {

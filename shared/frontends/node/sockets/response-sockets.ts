@@ -2,7 +2,7 @@ import { type IncomingMessage, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 import type { WebSocketServer } from 'ws';
 import type { Clock, Random } from '../../../clock/index.ts';
-import { LIMITS, type LimitName, openAiErrorBody, overLimit, ServeError } from '../../../errors/index.ts';
+import { type LimitName, openAiErrorBody, overLimit, ServeError } from '../../../errors/index.ts';
 import type { MemoryResponseStore } from '../../../responses/index.ts';
 import type { HttpApp } from '../../http/app.ts';
 import { NodeExchange } from '../../http/hosts/node-exchange.ts';
@@ -15,6 +15,7 @@ interface ResponseSocketsParts {
   readonly app: HttpApp;
   readonly connections: Connections;
   readonly clock: Clock;
+  readonly socketsMax: number;
   readonly random: Pick<Random, 'uuid'>;
   readonly onLimit: (limit: LimitName) => void;
 }
@@ -48,7 +49,7 @@ export class ResponseSockets {
     try {
       if (!(await app.sockets.admit(new NodeExchange(request, answer)))) return;
       if (!this.#makeRoom(addressOf(socket))) {
-        refuse(answer, overLimit('websockets', `${LIMITS.websockets.max} WebSockets are open; try again`), RETRY);
+        refuse(answer, overLimit('websockets', `${this.#parts.socketsMax} WebSockets are open; try again`), RETRY);
         return;
       }
       answer.detachSocket(socket);
@@ -111,7 +112,7 @@ export class ResponseSockets {
 
   /** Whether one more may come from an address: at the bound, another with more connections gives an idle one up. */
   #makeRoom(address: string): boolean {
-    if (this.#open.size < LIMITS.websockets.max) return true;
+    if (this.#open.size < this.#parts.socketsMax) return true;
     this.#parts.onLimit('websockets');
     const counts = new Map<string, number>();
     for (const from of this.#open.values()) counts.set(from, (counts.get(from) ?? 0) + 1);
@@ -119,7 +120,7 @@ export class ResponseSockets {
     if (count <= (counts.get(address) ?? 0) + 1) return false;
     const idle = [...this.#open].filter(([socket, from]) => from === most && socket.isIdle).map(([socket]) => socket);
     const longest = idle.sort((a, b) => a.idleSinceMs - b.idleSinceMs)[0];
-    longest?.endOnceIdle('drain');
+    longest?.endOnceIdle('room');
     if (longest !== undefined) this.#open.delete(longest);
     return longest !== undefined;
   }

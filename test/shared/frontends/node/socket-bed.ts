@@ -21,7 +21,11 @@ export async function closeServers(): Promise<void> {
 }
 
 export async function openServer(
-  options: TestAppOptions & { readonly play?: (call: ScriptedCall) => void; readonly socketClock?: Clock } = {},
+  options: TestAppOptions & {
+    readonly play?: (call: ScriptedCall) => void;
+    readonly socketClock?: Clock;
+    readonly socketsMax?: number;
+  } = {},
 ): Promise<SocketBed> {
   const play = options.play ?? (({ sink }: ScriptedCall) => playTexts(sink, ['he', 'llo']));
   const pipeline = new ScriptedPipeline().onGenerate(play);
@@ -31,6 +35,7 @@ export async function openServer(
     port: 0,
     lifecycle: test.lifecycle,
     onLimit: test.deps.metrics.limitReached,
+    ...(options.socketsMax === undefined ? {} : { socketsMax: options.socketsMax }),
     ...(options.socketClock === undefined ? {} : { clock: options.socketClock }),
   });
   servers.push(server);

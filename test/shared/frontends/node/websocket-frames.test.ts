@@ -159,6 +159,19 @@ describe('bounds', () => {
     await waitUntil(() => deps.bodies.takenBytes === 0);
   });
 
+  it('hold for connections: the address with the most gives its longest idle one up, and gets no more', async () => {
+    const { server } = await openServer({ socketsMax: 2 });
+    const first = await new SocketClient(server.port).opened();
+    const second = await new SocketClient(server.port).opened();
+    const third = await new SocketClient(server.port).opened();
+    expect(third.refused).toMatchObject({ status: 503, body: { error: { code: 'server_overloaded' } } });
+    const other = await new SocketClient(server.port, { localAddress: '127.0.0.2' }).opened();
+    expect(await other.ask(CREATE)).toMatchObject({ type: 'response.completed' });
+    await waitUntil(() => first.closed !== undefined);
+    expect(first.closed?.code).toBe(1013);
+    expect(await second.ask(CREATE)).toMatchObject({ type: 'response.completed' });
+  });
+
   it('hold for the events that wait for a response', async () => {
     const { server } = await openServer({ play: () => {} });
     const client = await new SocketClient(server.port).opened();
