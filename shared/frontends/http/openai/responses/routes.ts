@@ -24,7 +24,13 @@ export function responsesRoutes(path: string): readonly Route[] {
       ...operations.map((each) => ({ path: at, tag: 'Responses' as const, ...each })),
     );
   return [
-    made(path, loadResponses, 'createResponse', 'Answers items, and keeps the answer when asked; servers answer over WebSocket, too.', JSON_OR_EVENTS),
+    made(
+      path,
+      loadResponses,
+      'createResponse',
+      'Answers items, and keeps the answer when asked; servers answer over WebSocket, too.',
+      JSON_OR_EVENTS,
+    ),
     made(`${below}/input_tokens`, loadInputTokens, 'countInputTokens', 'Estimates the tokens of items.'),
     made(`${below}/compact`, loadCompact, 'compactResponse', 'Sums a conversation up, to go on from.'),
     of(
