@@ -31,7 +31,7 @@ export class ResponseSockets {
 
   constructor(parts: ResponseSocketsParts) {
     this.#parts = parts;
-    this.#memories = createSocketMemories(parts.clock);
+    this.#memories = createSocketMemories(parts.clock, parts.onLimit);
   }
 
   /** Takes over a connection whose request asks for a WebSocket. Never rejects. */

@@ -1,5 +1,5 @@
 import type { Clock } from '../../../clock/index.ts';
-import { LIMITS } from '../../../errors/index.ts';
+import { LIMITS, type LimitName } from '../../../errors/index.ts';
 import { MemoryResponseStore, type StoredResponse } from '../../../responses/index.ts';
 import type { ResponseMemory } from '../../http/hosts/exchange.ts';
 
@@ -9,9 +9,10 @@ const TTL_MS = 2 * 60 * 60 * 1000;
 const SHARE = 8;
 
 /** Where the connections of a server keep their most recent responses: bounded together, the oldest leave first. */
-export function createSocketMemories(clock: Clock): MemoryResponseStore {
+export function createSocketMemories(clock: Clock, onLimit: (limit: LimitName) => void): MemoryResponseStore {
   const bytesMax = LIMITS.websocket_memory_bytes.max;
-  return new MemoryResponseStore({ clock, ttlMs: TTL_MS, bytesMax, recordBytesMax: bytesMax / SHARE });
+  const onEvict = (): void => onLimit('websocket_memory_bytes');
+  return new MemoryResponseStore({ clock, ttlMs: TTL_MS, bytesMax, recordBytesMax: bytesMax / SHARE, onEvict });
 }
 
 /** The most recent response of one connection that was not stored. */
