@@ -28,6 +28,8 @@ const TEXT_FREE = 1_000_000;
 const TEXT_PER_CHAR = 12;
 const STEP_CHARS = 16;
 const ITEM_CHARS = 8;
+/** Parts of a text as long as markers are found in one pass. */
+const SEARCH_CHARS_FREE = 32;
 /** More than this many characters and values is no small input. */
 const SMALL_CHARS = 16_384;
 const SMALL_VALUES = 512;
@@ -79,6 +81,21 @@ export function spend(count: number): void {
 /** Counts the reading of so many characters. @throws TemplateBudgetError */
 export function spendChars(count: number): void {
   if (count >= STEP_CHARS) spend(count / STEP_CHARS);
+}
+
+/** Counts the reading of a whole value, not of what is in it. @throws TemplateBudgetError */
+export function spendFor(value: unknown): void {
+  if (typeof value === 'string') spendChars(value.length);
+  else if (Array.isArray(value)) spend(value.length);
+}
+
+/**
+ * Counts a search for a part of a text: a long one may be compared anew at each character, some 50 characters a step.
+ * @throws TemplateBudgetError
+ */
+export function spendSearch(textChars: number, partChars: number): void {
+  const comparesAnew = partChars > SEARCH_CHARS_FREE && partChars < textChars;
+  spendChars(comparesAnew ? textChars + ((textChars - partChars) * partChars) / 4 : textChars);
 }
 
 /** Counts a text of so many characters that is about to be made. @throws TemplateBudgetError */

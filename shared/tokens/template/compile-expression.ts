@@ -1,4 +1,4 @@
-import { spend, spendChars, spendItems, spendText } from './budget.ts';
+import { spendItems, spendText } from './budget.ts';
 import { findFilter, findTest } from './filters.ts';
 import { findMethod } from './methods.ts';
 import {
@@ -16,6 +16,7 @@ import {
   type CallArguments,
   compare,
   type Dictionary,
+  entriesOf,
   isDictionary,
   isEqual,
   isIn,
@@ -29,6 +30,7 @@ import {
   sliceOf,
   type TemplateFunction,
   Tuple,
+  toItems,
   toNumber,
   toText,
   typeName,
@@ -204,12 +206,18 @@ function compileArgument(node: Node): (scope: Scope, positional: unknown[], name
     }
     case 'SpreadExpression': {
       const list = compileExpression(node.argument);
-      return (scope, positional) => void positional.push(...(list(scope) as readonly unknown[]));
+      return (scope, positional) => {
+        const items = toItems(list(scope));
+        spendItems(items.length);
+        positional.push(...items);
+      };
     }
     case 'KeywordSpreadExpression': {
       const members = compileExpression(node.argument);
       return (scope, _, named) => {
-        for (const [name, value] of Object.entries(members(scope) ?? {})) named.set(name, value);
+        const spread = members(scope) ?? {};
+        if (!isDictionary(spread)) throw new TemplateRuntimeError(`** needs a mapping, not ${typeName(spread)}`);
+        for (const [name, value] of entriesOf(spread)) named.set(toText(name), value);
       };
     }
     default: {
@@ -308,17 +316,7 @@ export function compileFilter(operand: Evaluate, filter: IdentifierNode | CallNo
   }
   const apply = findFilter(name);
   if (apply === undefined) throw new TemplateSyntaxError(`filter '${name}'`);
-  return (scope) => {
-    const value = operand(scope);
-    spendFor(value);
-    return apply(value, pass(scope));
-  };
-}
-
-/** Counts the reading of a whole value, not of what is in it. */
-function spendFor(value: unknown): void {
-  if (typeof value === 'string') spendChars(value.length);
-  else if (Array.isArray(value)) spend(value.length);
+  return (scope) => apply(operand(scope), pass(scope));
 }
 
 function compileTest(
@@ -329,9 +327,5 @@ function compileTest(
 ): Evaluate {
   const test = findTest(name);
   if (test === undefined) throw new TemplateSyntaxError(`test '${name}'`);
-  return (scope) => {
-    const value = operand(scope);
-    spendFor(value);
-    return test(value, pass(scope)) !== isNegated;
-  };
+  return (scope) => test(operand(scope), pass(scope)) !== isNegated;
 }

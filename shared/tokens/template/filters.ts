@@ -1,5 +1,5 @@
 import { readJson } from '../../protocol/index.ts';
-import { spendChars, spendItems, spendText } from './budget.ts';
+import { spendChars, spendFor, spendItems, spendText } from './budget.ts';
 import { toJsonText } from './json-text.ts';
 import { TemplateRuntimeError } from './syntax.ts';
 import {
@@ -91,9 +91,16 @@ const TESTS: Readonly<Record<string, Test>> = {
   '>=': greaterOrEqual,
 };
 
-/** The test `name`, or undefined. */
+/** The test `name`, or undefined. It counts the reading of its value. */
 export function findTest(name: string): Test | undefined {
-  return Object.hasOwn(TESTS, name) ? TESTS[name] : undefined;
+  return Object.hasOwn(TESTS, name) ? counted(TESTS[name]!) : undefined;
+}
+
+function counted<Args, Result>(apply: (value: unknown, args: Args) => Result): (value: unknown, args: Args) => Result {
+  return (value, args) => {
+    spendFor(value);
+    return apply(value, args);
+  };
 }
 
 type Filter = (value: unknown, args: CallArguments) => unknown;
@@ -158,7 +165,7 @@ const FILTERS: Readonly<Record<string, Filter>> = {
       flagOf(args, 1, 'break_long_words', true),
       toText(argument(args, 2, 'wrapstring') ?? '\n'),
     ),
-  format: (value, { positional, named }) => formatPercent(toText(value), positional, Object.fromEntries(named)),
+  format: (value, { positional, named }) => formatPercent(toText(value), positional, named),
   wordcount: (value) => toText(value).match(/\S+/g)?.length ?? 0,
   default: defaultFilter,
   d: defaultFilter,
@@ -194,11 +201,11 @@ const FILTERS: Readonly<Record<string, Filter>> = {
   slice: (value, args) =>
     sliceInto(toItems(value), toNumber(argument(args, 0, 'slices'), 'slice'), argument(args, 1, 'fill_with')),
   groupby: groupItems,
-  int: (value, args) => parseNumber(value, Number(argument(args, 0, 'default') ?? 0), Math.trunc),
-  float: (value, args) => parseNumber(value, Number(argument(args, 0, 'default') ?? 0), (number) => number),
+  int: (value, args) => parseNumber(value, argument(args, 0, 'default') ?? 0, Math.trunc),
+  float: (value, args) => parseNumber(value, argument(args, 0, 'default') ?? 0, (number) => number),
   abs: (value) => Math.abs(toNumber(value, 'abs')),
   round: (value, args) => {
-    const scale = 10 ** Number(argument(args, 0, 'precision') ?? 0);
+    const scale = 10 ** numberOf(argument(args, 0, 'precision') ?? 0);
     return Math.round(toNumber(value, 'round') * scale) / scale;
   },
   urlencode: (value) =>
@@ -207,9 +214,9 @@ const FILTERS: Readonly<Record<string, Filter>> = {
   xmlattr: (value) => joinItems(membersOf(value, 'xmlattr').filter(isShown).map(attributeText), ''),
 };
 
-/** The filter `name`, or undefined. */
+/** The filter `name`, or undefined. It counts the reading of its value. */
 export function findFilter(name: string): Filter | undefined {
-  return Object.hasOwn(FILTERS, name) ? FILTERS[name] : undefined;
+  return Object.hasOwn(FILTERS, name) ? counted(FILTERS[name]!) : undefined;
 }
 
 function copyOf(value: unknown): unknown[] {
@@ -406,7 +413,13 @@ function sliceInto(items: readonly unknown[], count: number, filler: unknown): u
   });
 }
 
-function parseNumber(value: unknown, fallback: number, finish: (number: number) => number): number {
-  const number = typeof value === 'string' && value.trim() === '' ? Number.NaN : Number(value ?? Number.NaN);
-  return Number.isFinite(number) ? finish(number) : fallback;
+function parseNumber(value: unknown, fallback: unknown, finish: (number: number) => number): number {
+  const number = numberOf(value);
+  return Number.isFinite(number) ? finish(number) : numberOf(fallback);
+}
+
+/** What a text or a number says; NaN of all else. */
+function numberOf(value: unknown): number {
+  if (typeof value === 'string') return value.trim() === '' ? Number.NaN : Number(value);
+  return isNumber(value) || typeof value === 'boolean' ? toNumber(value, 'a number') : Number.NaN;
 }

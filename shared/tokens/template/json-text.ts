@@ -1,7 +1,17 @@
 import { ExactNumber, exactMember } from '../../protocol/index.ts';
 import { spend, spendChars, spendText } from './budget.ts';
 import { TemplateRuntimeError } from './syntax.ts';
-import { type CallArguments, isDictionary, keysOf, memberOf, Namespace, typeName, WrittenArguments } from './values.ts';
+import {
+  type CallArguments,
+  isDictionary,
+  joinParts,
+  keysOf,
+  memberOf,
+  Namespace,
+  toText,
+  typeName,
+  WrittenArguments,
+} from './values.ts';
 
 interface JsonStyle {
   /** Written once for each level; undefined = all on one line. */
@@ -42,7 +52,7 @@ function readStyle({ positional, named }: CallArguments): JsonStyle {
   };
   const separators = option('separators');
   const indent = indentOf(option('indent'));
-  const [itemSeparator, keySeparator] = Array.isArray(separators) ? separators.map(String) : [];
+  const [itemSeparator, keySeparator] = Array.isArray(separators) ? separators.slice(0, 2).map(toText) : [];
   return {
     indent,
     itemSeparator: itemSeparator ?? (indent === undefined ? ', ' : ','),
@@ -100,12 +110,6 @@ function wrap(open: string, parts: readonly string[], close: string, style: Json
   const outer = `\n${style.indent.repeat(depth)}`;
   const inner = `\n${style.indent.repeat(depth + 1)}`;
   return open + inner + joinParts(parts, style.itemSeparator + inner) + outer + close;
-}
-
-function joinParts(parts: readonly string[], separator: string): string {
-  const chars = parts.reduce((sum, part) => sum + part.length, separator.length * parts.length);
-  spendChars(chars);
-  return parts.join(separator);
 }
 
 function writeString(text: string, style: JsonStyle): string {

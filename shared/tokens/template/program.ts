@@ -1,4 +1,4 @@
-import { checkText, spend, spendItems } from './budget.ts';
+import { spend, spendItems, spendText } from './budget.ts';
 import { compileCounted } from './compile-statement.ts';
 import { parseTemplate, TemplateRuntimeError } from './syntax.ts';
 import {
@@ -150,6 +150,6 @@ function formatTime(unixMs: number, format: string): string {
     z: '+0000',
     '%': '%',
   };
-  checkText(format.length * 10);
+  spendText(format.length * 10);
   return format.replace(/%(-?[A-Za-z%])/g, (text, code: string) => String(codes[code] ?? text));
 }

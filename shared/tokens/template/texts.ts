@@ -1,5 +1,5 @@
 import { toWellFormed } from '../bpe/byte-text.ts';
-import { spend, spendChars, spendItems, spendText } from './budget.ts';
+import { spend, spendChars, spendItems, spendSearch, spendText } from './budget.ts';
 import { TemplateRuntimeError } from './syntax.ts';
 import { type CallArguments, isTrue, Tuple, toNumber, toText } from './values.ts';
 
@@ -13,12 +13,14 @@ const IS_SPACE = new RegExp(`^[\\s${NOT_ALIKE}]$`);
 /** Strips white space, or any of the characters of `chars`. */
 export function stripText(text: string, chars: unknown, atStart: boolean, atEnd: boolean): string {
   if (chars === undefined || chars === null) return stripSpace(text, atStart, atEnd);
-  const set = toText(chars);
+  const listed = toText(chars);
+  spendItems(listed.length);
+  const set = new Set(listed.split(''));
   let start = 0;
   let end = text.length;
-  while (atStart && start < end && set.includes(text[start]!)) start++;
-  while (atEnd && end > start && set.includes(text[end - 1]!)) end--;
-  spendChars((start + text.length - end) * set.length);
+  while (atStart && start < end && set.has(text[start]!)) start++;
+  while (atEnd && end > start && set.has(text[end - 1]!)) end--;
+  spend(start + text.length - end);
   return text.slice(start, end);
 }
 
@@ -43,15 +45,31 @@ export function replaceText(text: string, from: string, to: string, countMax: un
   const limit = typeof countMax === 'number' && countMax >= 0 ? countMax : Number.POSITIVE_INFINITY;
   const growth = to.length - from.length;
   if (growth > 0) spendText(text.length + growth * Math.min(limit, countOf(text, from)));
-  else if (text.length > 0) spendChars(text.length);
+  else spendSearch(text.length, from.length);
   if (limit === Number.POSITIVE_INFINITY) return text.replaceAll(from, () => to);
   let left = limit;
   return text.replaceAll(from, (found) => (left-- > 0 ? to : found));
 }
 
+/** Where `part` begins in `text`, -1 without it. */
+export function positionOf(text: string, part: string, isFromRight = false): number {
+  spendSearch(text.length, part.length);
+  return isFromRight ? text.lastIndexOf(part) : text.indexOf(part);
+}
+
+/** Whether one of `parts`, or the only one, is what `matches` looks for in `text`. */
+export function hasAny(text: string, parts: unknown, matches: (part: string) => boolean): boolean {
+  return (Array.isArray(parts) ? parts : [parts]).some((one) => {
+    const part = toText(one);
+    spend(1);
+    spendChars(Math.min(part.length, text.length));
+    return matches(part);
+  });
+}
+
 /** How often `part` is found, none within another. */
 export function countOf(text: string, part: string): number {
-  spendChars(text.length);
+  spendSearch(text.length, part.length);
   if (part === '') return text.length + 1;
   let count = 0;
   for (let at = text.indexOf(part); at >= 0; at = text.indexOf(part, at + part.length)) count++;
@@ -170,23 +188,19 @@ function applySpec(value: unknown, spec: string): string {
 }
 
 /** Python's `text % values`: `%s`, `%d`, `%f` with a width and digits, `%(name)s` and `%%`. */
-export function formatPercent(
-  text: string,
-  args: readonly unknown[],
-  named: Readonly<Record<string, unknown>>,
-): string {
+export function formatPercent(text: string, args: readonly unknown[], named: ReadonlyMap<string, unknown>): string {
   let next = 0;
   return text.replace(/%(?:\((\w+)\))?(-)?(0)?(\d{1,6})?(?:\.(\d{1,3}))?([sdifr%])/g, (...match) => {
     const [, name, left, zeros, width = '0', digits, kind] = match as (string | undefined)[];
     if (kind === '%') return '%';
     if (name === undefined && next >= args.length) throw new TemplateRuntimeError('format: not enough values');
-    const value = name === undefined ? args[next++] : named[name];
+    const value = name === undefined ? args[next++] : named.get(name);
     const isWhole = kind === 'd' || kind === 'i';
     const number = isWhole || kind === 'f' ? toNumber(value, 'format') : 0;
     const plain = isWhole
       ? String(Math.trunc(number))
       : kind === 'f'
-        ? number.toFixed(Number(digits ?? 6))
+        ? number.toFixed(Math.min(100, Number(digits ?? 6)))
         : toText(value);
     const cut = kind === 's' && digits !== undefined ? plain.slice(0, Number(digits)) : plain;
     const written = padText(cut, Number(width), zeros === undefined ? ' ' : '0', left === undefined ? 1 : 0);

@@ -1,6 +1,6 @@
 import { ExactNumber, exactMember, keysInOrder } from '../../protocol/index.ts';
 import { isRecord } from '../../records/index.ts';
-import { checkText, spend, spendChars, spendItems, spendText } from './budget.ts';
+import { checkText, spend, spendChars, spendItems, spendSearch, spendText } from './budget.ts';
 import { TemplateRuntimeError } from './syntax.ts';
 
 /** What `namespace()` makes: the one kind of value whose attributes a template may set. */
@@ -56,8 +56,9 @@ export function isTrue(value: unknown): boolean {
   if (Array.isArray(value)) return value.length > 0;
   if (value instanceof Namespace) return true;
   if (value instanceof ExactNumber) return value.value !== 0;
-  for (const _ in value) return true;
-  return false;
+  const { length } = Object.keys(value);
+  spend(length);
+  return length > 0;
 }
 
 /** `value` as `{{ }}` prints it: undefined as nothing, the rest as Python's `str`. */
@@ -84,13 +85,20 @@ function toRepr(value: unknown): string {
   }
   if (value === null) return 'None';
   if (Array.isArray(value)) {
-    const items = Array.from(value, (item, at) => toRepr(exactMember(value, at, item))).join(', ');
-    return value instanceof Tuple ? `(${items}${value.length === 1 ? ',' : ''})` : `[${items}]`;
+    const items = Array.from(value, (item, at) => toRepr(exactMember(value, at, item)));
+    const inside = joinParts(items, ', ');
+    return value instanceof Tuple ? `(${inside}${value.length === 1 ? ',' : ''})` : `[${inside}]`;
   }
   if (value instanceof ExactNumber) return value.text;
   if (value instanceof Namespace) return `<Namespace ${toRepr(Object.fromEntries(value.members))}>`;
   const entries = entriesOf(value as Dictionary).map(([key, member]) => `${toRepr(key)}: ${toRepr(member)}`);
-  return `{${entries.join(', ')}}`;
+  return `{${joinParts(entries, ', ')}}`;
+}
+
+/** Parts of a larger text as one. */
+export function joinParts(parts: readonly string[], separator: string): string {
+  spendChars(parts.reduce((sum, part) => sum + part.length, separator.length * parts.length));
+  return parts.join(separator);
 }
 
 function reprOfString(text: string): string {
@@ -118,8 +126,9 @@ export function isEqual(left: unknown, right: unknown): boolean {
   if (isBooleanAndNumber(left, right)) return Number(left) === Number(right);
   if (typeof left !== 'object' || typeof right !== 'object' || left === null || right === null) return false;
   if (Array.isArray(left) !== Array.isArray(right)) return false;
-  const keys = Object.keys(left);
-  if (keys.length !== Object.keys(right).length) return false;
+  const [keys, others] = [Object.keys(left), Object.keys(right)];
+  spend(keys.length + others.length);
+  if (keys.length !== others.length) return false;
   return keys.every((key) => Object.hasOwn(right, key) && isEqual(member(left, key), member(right, key)));
 }
 
@@ -135,8 +144,9 @@ function member(container: object, key: string): unknown {
 /** `item in container`. None and undefined contain nothing. */
 export function isIn(item: unknown, container: unknown): boolean {
   if (typeof container === 'string') {
-    spendChars(container.length);
-    return container.includes(toText(item));
+    const part = toText(item);
+    spendSearch(container.length, part.length);
+    return container.includes(part);
   }
   if (Array.isArray(container)) return container.some((candidate) => isEqual(candidate, item));
   if (isDictionary(container)) return typeof item === 'string' && Object.hasOwn(container, item);

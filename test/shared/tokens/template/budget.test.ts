@@ -11,6 +11,10 @@ const doubled = (start: string, change: string, times = 60): string =>
 const loops = (body: string): string =>
   `{% for a in range(100000) %}{% for b in range(100000) %}${body}{% endfor %}{% endfor %}`;
 const LONG = "('a' * 900000)";
+/** Looked for in LONG, it is nearly there at each character. */
+const NEARLY = "('ab' + 'a' * 1000)";
+const MAPPINGS = '{% set d = dict(range(20000) | batch(2)) %}{% set e = dict(range(20002) | batch(2)) %}';
+const often = (body: string): string => `{% for a in range(1000) %}${body}{% endfor %}`;
 
 const HOSTILE: Readonly<Record<string, string>> = {
   'nested loops': loops(''),
@@ -60,6 +64,21 @@ const HOSTILE: Readonly<Record<string, string>> = {
   'a macro with a caller':
     '{% macro f(n) %}{% if n > 0 %}{% call f(n - 1) %}{% endcall %}{% call f(n - 1) %}{% endcall %}{% endif %}{% endmacro %}{{ f(100) }}',
   'JSON read again and again': loops(`{% set x = '[1,2,3,4,5,6,7,8]' | fromjson %}`),
+  'a filter of long items': `{{ ([${LONG}] * 30) | map('wordcount') | list | length }}`,
+  'a test of long items': `{{ ([${LONG}] * 30) | select('upper') | list | length }}`,
+  'a test of long attributes': `{{ ([{'a': ${LONG}}] * 30) | rejectattr('a', 'lower') | list | length }}`,
+  'a long text looked for': `{{ ${LONG}.find(${NEARLY}) }}`,
+  'a long text looked for from the right': `{{ ${LONG}.rfind('a' * 1000 + 'ba') }}`,
+  'a long text looked for by in': `{{ ${NEARLY} in ${LONG} }}`,
+  'a long text replaced': `{{ ${LONG} | replace(${NEARLY}, '') | length }}`,
+  'a long separator': `{{ ${LONG}.split(${NEARLY}) | length }}{{ ${LONG}.partition(${NEARLY}) | length }}`,
+  'many beginnings': `{% set t = ${LONG} %}{{ t.startswith([t[1:] ~ 'b'] * 1000) }}{{ t.endswith(['b' ~ t[1:]] * 1000) }}`,
+  'a list as arguments': `{% set l = range(10000) | list %}${often("{% set x = '{}'.format(*l) %}")}`,
+  'a mapping as arguments': MAPPINGS + often('{% set x = namespace(**d) %}'),
+  'mappings of other lengths compared': MAPPINGS + often('{% if d == e %}{% endif %}'),
+  'a list of lists as a separator': `${doubled('[1, 2]', '[ns.x, ns.x]', 20)}{{ 1 | tojson(separators=ns.x) }}`,
+  'a deep list that is printed': `${doubled(`[${LONG}]`, '[ns.x]', 500)}{{ ns.x | string | length }}`,
+  'long dates': often("{% set x = strftime_now('%Y' * 40000) %}"),
 };
 
 const chat = (content: string, times = 1) => ({

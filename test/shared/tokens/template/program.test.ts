@@ -1,5 +1,6 @@
 import { readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
+import { compileChatTemplate } from '../../../../shared/tokens/index.ts';
 import { compileProgram } from '../../../../shared/tokens/template/program.ts';
 import { TemplateRuntimeError, TemplateSyntaxError } from '../../../../shared/tokens/template/syntax.ts';
 
@@ -35,6 +36,23 @@ describe('template program', () => {
     );
     expect(program({}, 0)).toBe('00False');
   });
+
+  it.each([
+    ["{{ [5] | int }} {{ {'toString': raise_exception} | int(7) }} {{ '5' | int }} {{ 'x' | int('8') }}", '0 7 5 8'],
+    ["{{ '{}.'.format(*nothing) if false else 'a' }}{{ namespace(**nothing).x }}{{ dict(*nothing) }}", 'a{}'],
+    ["{{ '%.300f' | format(0.5) | length }}", '102'],
+    ["{{ '%(toString)s' | format(toString='a') }}", 'a'],
+    ["{{ ('ab' * 3000).strip('x' * 5000 ~ 'ab') | length }}", '0'],
+  ])('takes odd arguments: %s', (source, text) => {
+    expect(compileChatTemplate(source).render({ messages: [], nowMs: 0 })).toBe(text);
+  });
+
+  it.each(["{{ '{}'.format(*5) }}", '{{ namespace(**[1]).x }}', '{{ namespace(**5).x }}'])(
+    'refuses to spread what has no items: %s',
+    (source) => {
+      expect(() => compileProgram(source)({}, 0)).toThrow(TemplateRuntimeError);
+    },
+  );
 
   it('runs do as a statement without output', () => {
     expect(compileProgram("{% do namespace() %}a{% do 'x' ~ 'y' %}b")({}, 0)).toBe('ab');
