@@ -1,4 +1,5 @@
 import { spendItems, spendText } from './budget.ts';
+import type { CallArguments, TemplateFunction } from './call-arguments.ts';
 import { findFilter, findTest } from './filters.ts';
 import { findMethod } from './methods.ts';
 import {
@@ -13,7 +14,6 @@ import {
 } from './syntax.ts';
 import {
   add,
-  type CallArguments,
   compare,
   type Dictionary,
   entriesOf,
@@ -28,7 +28,6 @@ import {
   Namespace,
   type Scope,
   sliceOf,
-  type TemplateFunction,
   Tuple,
   toItems,
   toNumber,

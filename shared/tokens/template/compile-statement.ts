@@ -1,4 +1,5 @@
 import { checkText, spend } from './budget.ts';
+import type { CallArguments, TemplateFunction } from './call-arguments.ts';
 import {
   compileArguments,
   compileExpression,
@@ -7,17 +8,7 @@ import {
   nodesCompiled,
 } from './compile-expression.ts';
 import { type ForNode, type Node, TemplateRuntimeError, TemplateSyntaxError } from './syntax.ts';
-import {
-  type CallArguments,
-  isEqual,
-  isTrue,
-  Namespace,
-  type Output,
-  Scope,
-  type TemplateFunction,
-  toItems,
-  toText,
-} from './values.ts';
+import { isEqual, isTrue, Namespace, type Output, Scope, toItems, toText } from './values.ts';
 
 /** How a statement ended: on to the next one, or out of the loop. */
 export type Flow = typeof NEXT | typeof BREAK | typeof CONTINUE;

@@ -1,24 +1,37 @@
 import { readJson } from '../../protocol/index.ts';
-import { spendChars, spendFor, spendItems, spendText } from './budget.ts';
+import { spendFor, spendItems } from './budget.ts';
+import { argument, type CallArguments, flagOf } from './call-arguments.ts';
+import { centerText, formatPercent } from './format-text.ts';
+import {
+  attributeOf,
+  batchItems,
+  copyOf,
+  extreme,
+  groupItems,
+  itemsBy,
+  membersOf,
+  sliceInto,
+  sortItems,
+  sortMembers,
+  uniqueItems,
+} from './items.ts';
 import { toJsonText } from './json-text.ts';
 import { TemplateRuntimeError } from './syntax.ts';
 import {
-  argument,
-  centerText,
+  capitalize,
   encodeUrl,
   escapeHtml,
-  flagOf,
-  formatPercent,
   indentText,
   joinItems,
+  made,
   replaceText,
+  stripTags,
   stripText,
   toTitle,
   truncateText,
   wrapWords,
 } from './texts.ts';
 import {
-  type CallArguments,
   compare,
   entriesOf,
   isDictionary,
@@ -28,9 +41,7 @@ import {
   isTrue,
   isWhole,
   lengthOf,
-  memberOf,
   Namespace,
-  Tuple,
   toItems,
   toNumber,
   toText,
@@ -106,15 +117,9 @@ function counted<Args, Result>(apply: (value: unknown, args: Args) => Result): (
 type Filter = (value: unknown, args: CallArguments) => unknown;
 
 const text =
-  (change: (value: string) => unknown): Filter =>
+  (change: (value: string) => string): Filter =>
   (value) =>
-    changed(change(toText(value)));
-
-/** Counts a text that was made. */
-function changed(value: unknown): unknown {
-  if (typeof value === 'string') spendText(value.length);
-  return value;
-}
+    change(toText(value));
 
 const defaultFilter: Filter = (value, args) => {
   const isMissing = value === undefined || (isTrue(argument(args, 1, 'boolean')) && !isTrue(value));
@@ -126,10 +131,10 @@ const FILTERS: Readonly<Record<string, Filter>> = {
   count: lengthOf,
   string: toText,
   safe: (value) => value,
-  upper: text((value) => value.toUpperCase()),
-  lower: text((value) => value.toLowerCase()),
+  upper: text((value) => made(value.toUpperCase())),
+  lower: text((value) => made(value.toLowerCase())),
   title: text(toTitle),
-  capitalize: text((value) => value.charAt(0).toUpperCase() + value.slice(1).toLowerCase()),
+  capitalize: text(capitalize),
   trim: (value, args) => stripText(toText(value), argument(args, 0, 'chars'), true, true),
   replace: (value, args) =>
     replaceText(
@@ -140,15 +145,10 @@ const FILTERS: Readonly<Record<string, Filter>> = {
     ),
   indent: (value, args) =>
     indentText(toText(value), argument(args, 0, 'width'), flagOf(args, 1, 'first'), flagOf(args, 2, 'blank')),
-  escape: (value) => escapeHtml(toText(value)),
-  e: (value) => escapeHtml(toText(value)),
-  forceescape: (value) => escapeHtml(toText(value)),
-  striptags: text((value) =>
-    value
-      .replace(/<[^<>]*>/g, '')
-      .replace(/\s+/g, ' ')
-      .trim(),
-  ),
+  escape: text(escapeHtml),
+  e: text(escapeHtml),
+  forceescape: text(escapeHtml),
+  striptags: text(stripTags),
   center: (value, args) => centerText(toText(value), argument(args, 0, 'width') ?? 80, ' '),
   truncate: (value, args) =>
     truncateText(
@@ -219,12 +219,6 @@ export function findFilter(name: string): Filter | undefined {
   return Object.hasOwn(FILTERS, name) ? counted(FILTERS[name]!) : undefined;
 }
 
-function copyOf(value: unknown): unknown[] {
-  const items = toItems(value);
-  spendItems(items.length);
-  return [...items];
-}
-
 /** The value that a JSON text says. */
 function parseJson(value: unknown): unknown {
   const json = toText(value);
@@ -234,72 +228,6 @@ function parseJson(value: unknown): unknown {
   } catch {
     throw new TemplateRuntimeError('fromjson: no JSON');
   }
-}
-
-/** `a.b.0` of `item`; undefined where a step is missing. */
-function attributeOf(item: unknown, path: unknown): unknown {
-  const steps = toText(path);
-  spendChars(steps.length);
-  return steps.split('.').reduce<unknown>((value, step) => {
-    if (Array.isArray(value)) return value[Number(step)];
-    if (value instanceof Namespace) return value.members.get(step);
-    return isDictionary(value) && Object.hasOwn(value, step) ? memberOf(value, step) : undefined;
-  }, item);
-}
-
-/** The items, or of each the attribute that is asked for. */
-function itemsBy(value: unknown, attribute: unknown): readonly unknown[] {
-  const items = toItems(value);
-  if (attribute === undefined) return items;
-  spendItems(items.length);
-  return items.map((item) => attributeOf(item, attribute));
-}
-
-function membersOf(value: unknown, filter: string): unknown[][] {
-  if (isDictionary(value)) return entriesOf(value);
-  throw new TemplateRuntimeError(`${filter} needs a mapping`);
-}
-
-/** Sorted by `keyOf`; comparing takes steps, each key is made once. */
-function sortedBy<T>(items: readonly T[], isReversed: boolean, keyOf: (item: T) => unknown): T[] {
-  spendItems(items.length * Math.ceil(Math.log2(items.length + 2)));
-  const sorted = items
-    .map((item) => ({ item, key: keyOf(item) }))
-    .sort((left, right) => (isReversed ? compareKeys(right.key, left.key) : compareKeys(left.key, right.key)));
-  return sorted.map(({ item }) => item);
-}
-
-/** Lists and tuples item by item. */
-function compareKeys(left: unknown, right: unknown): number {
-  if (!Array.isArray(left) || !Array.isArray(right)) return compare(left, right);
-  for (let at = 0; at < Math.min(left.length, right.length); at++) {
-    const order = isEqual(left[at], right[at]) ? 0 : compareKeys(left[at], right[at]);
-    if (order !== 0) return order;
-  }
-  return left.length - right.length;
-}
-
-function foldedKey(value: unknown, isCaseSensitive: boolean): unknown {
-  if (typeof value !== 'string' || isCaseSensitive) return value;
-  spendText(value.length);
-  return value.toLowerCase();
-}
-
-function sortMembers(value: unknown, args: CallArguments): unknown {
-  const at = argument(args, 1, 'by') === 'value' ? 1 : 0;
-  const isCaseSensitive = flagOf(args, 0, 'case_sensitive');
-  return sortedBy(membersOf(value, 'dictsort'), flagOf(args, 2, 'reverse'), (pair) =>
-    foldedKey(pair[at], isCaseSensitive),
-  );
-}
-
-function extreme(value: unknown, args: CallArguments, isBetter: (order: number) => boolean): unknown {
-  const isCaseSensitive = flagOf(args, 0, 'case_sensitive');
-  const attribute = argument(args, 1, 'attribute');
-  const key = (item: unknown): unknown =>
-    foldedKey(attribute === undefined ? item : attributeOf(item, attribute), isCaseSensitive);
-  const [first, ...rest] = copyOf(value);
-  return rest.reduce((best, item) => (isBetter(compareKeys(key(item), key(best))) ? item : best), first);
 }
 
 function isShown([, value]: readonly unknown[]): boolean {
@@ -341,76 +269,6 @@ function testOf({ positional }: CallArguments, from: number): (item: unknown) =>
 function attributeTestOf(args: CallArguments): (item: unknown) => boolean {
   const test = testOf(args, 1);
   return (item) => test(attributeOf(item, args.positional[0]));
-}
-
-/** The first of each kind of equal items. Lists and mappings are compared with each other, all else is looked up. */
-function uniqueItems(items: readonly unknown[]): readonly unknown[] {
-  spendItems(items.length);
-  const seen = new Set<unknown>();
-  const compound: unknown[] = [];
-  return items.filter((item) => {
-    if (seen.has(item) || (typeof item === 'object' && compound.some((other) => isEqual(other, item)))) return false;
-    seen.add(item);
-    if (typeof item === 'object' && item !== null) compound.push(item);
-    return true;
-  });
-}
-
-function sortItems(value: unknown, args: CallArguments): unknown {
-  const attribute = argument(args, 2, 'attribute');
-  const isCaseSensitive = flagOf(args, 1, 'case_sensitive');
-  const names = attribute === undefined ? [undefined] : toText(attribute).split(',');
-  return sortedBy(toItems(value), flagOf(args, 0, 'reverse'), (item) => {
-    const keys = names.map((name) => foldedKey(name === undefined ? item : attributeOf(item, name), isCaseSensitive));
-    return keys.length === 1 ? keys[0] : keys;
-  });
-}
-
-function groupItems(value: unknown, args: CallArguments): unknown {
-  const attribute = argument(args, 0, 'attribute');
-  const fallback = argument(args, 1, 'default');
-  const groups = new Map<unknown, unknown[]>();
-  for (const item of toItems(value)) {
-    spendItems(1);
-    const key = attributeOf(item, attribute) ?? fallback;
-    const group = groups.get(key);
-    if (group === undefined) groups.set(key, [item]);
-    else group.push(item);
-  }
-  return sortedBy([...groups], false, ([key]) => foldedKey(key, false)).map(([grouper, list]) =>
-    Object.assign(Tuple.of<unknown>(grouper, list), { grouper, list }),
-  );
-}
-
-function batchItems(items: readonly unknown[], size: number, filler: unknown): unknown {
-  const width = Math.trunc(size);
-  const batches: unknown[][] = [];
-  for (let at = 0; at < items.length && width >= 1; at += width) {
-    const batch = items.slice(at, at + width);
-    spendItems(batch.length);
-    batches.push(batch);
-  }
-  const last = batches.at(-1);
-  if (filler !== undefined && filler !== null && last !== undefined) {
-    spendItems(width - last.length);
-    while (last.length < width) last.push(filler);
-  }
-  return batches;
-}
-
-/** `count` lists, the first of them one item longer where it does not come out even. */
-function sliceInto(items: readonly unknown[], count: number, filler: unknown): unknown {
-  const slices = Math.max(1, Math.trunc(count));
-  spendItems(slices + items.length);
-  const short = Math.floor(items.length / slices);
-  const longer = items.length % slices;
-  let from = 0;
-  return Array.from({ length: slices }, (_, at) => {
-    const slice = items.slice(from, from + short + (at < longer ? 1 : 0));
-    from += slice.length;
-    if (filler !== undefined && filler !== null && at >= longer && longer > 0) slice.push(filler);
-    return slice;
-  });
 }
 
 function parseNumber(value: unknown, fallback: unknown, finish: (number: number) => number): number {

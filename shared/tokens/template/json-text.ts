@@ -1,17 +1,8 @@
 import { ExactNumber, exactMember } from '../../protocol/index.ts';
 import { spend, spendChars, spendText } from './budget.ts';
+import type { CallArguments } from './call-arguments.ts';
 import { TemplateRuntimeError } from './syntax.ts';
-import {
-  type CallArguments,
-  isDictionary,
-  joinParts,
-  keysOf,
-  memberOf,
-  Namespace,
-  toText,
-  typeName,
-  WrittenArguments,
-} from './values.ts';
+import { isDictionary, joinParts, keysOf, memberOf, Namespace, toText, typeName, WrittenArguments } from './values.ts';
 
 interface JsonStyle {
   /** Written once for each level; undefined = all on one line. */

@@ -1,13 +1,14 @@
-import { spendChars, spendItems, spendText } from './budget.ts';
+import { spendChars, spendItems } from './budget.ts';
+import type { CallArguments } from './call-arguments.ts';
+import { centerText, formatText, padText } from './format-text.ts';
 import { TemplateRuntimeError } from './syntax.ts';
 import {
-  centerText,
+  capitalize,
   countOf,
   cutAt,
-  formatText,
   hasAny,
   joinItems,
-  padText,
+  made,
   positionOf,
   replaceText,
   splitFromRight,
@@ -17,7 +18,6 @@ import {
   toTitle,
 } from './texts.ts';
 import {
-  type CallArguments,
   type Dictionary,
   entriesOf,
   isEqual,
@@ -34,13 +34,13 @@ import {
 type Method<T> = (self: T, args: readonly unknown[], named: ReadonlyMap<string, unknown>) => unknown;
 
 const STRING_METHODS: Readonly<Record<string, Method<string>>> = {
-  upper: (text) => grown(text.toUpperCase()),
-  lower: (text) => grown(text.toLowerCase()),
-  casefold: (text) => grown(text.toLowerCase()),
+  upper: (text) => made(text.toUpperCase()),
+  lower: (text) => made(text.toLowerCase()),
+  casefold: (text) => made(text.toLowerCase()),
   swapcase: (text) =>
-    grown(text.replace(/\p{L}/gu, (char) => (char === char.toLowerCase() ? char.toUpperCase() : char.toLowerCase()))),
+    made(text.replace(/\p{L}/gu, (char) => (char === char.toLowerCase() ? char.toUpperCase() : char.toLowerCase()))),
   title: toTitle,
-  capitalize: (text) => grown(text.charAt(0).toUpperCase() + text.slice(1).toLowerCase()),
+  capitalize,
   strip: (text, [chars]) => stripText(text, chars, true, true),
   lstrip: (text, [chars]) => stripText(text, chars, true, false),
   rstrip: (text, [chars]) => stripText(text, chars, false, true),
@@ -83,12 +83,6 @@ const STRING_METHODS: Readonly<Record<string, Method<string>>> = {
   isidentifier: (text) => /^[\p{L}_][\p{L}\p{N}_]*$/u.test(text),
   format: formatText,
 };
-
-/** A text that is as long as one that was there. */
-function grown(text: string): string {
-  spendText(text.length);
-  return text;
-}
 
 function found(at: number): number {
   if (at < 0) throw new TemplateRuntimeError('substring not found');

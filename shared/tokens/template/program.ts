@@ -1,17 +1,8 @@
 import { spend, spendItems, spendText } from './budget.ts';
+import type { CallArguments, TemplateFunction } from './call-arguments.ts';
 import { compileCounted } from './compile-statement.ts';
 import { parseTemplate, TemplateRuntimeError } from './syntax.ts';
-import {
-  type CallArguments,
-  isDictionary,
-  keysOf,
-  memberOf,
-  Namespace,
-  Scope,
-  type TemplateFunction,
-  toNumber,
-  toText,
-} from './values.ts';
+import { isDictionary, keysOf, memberOf, Namespace, Scope, toNumber, toText } from './values.ts';
 
 /** A compiled template: variables to text. @throws TemplateRuntimeError */
 export type TemplateProgram = (variables: Readonly<Record<string, unknown>>, nowMs: number) => string;

@@ -1,7 +1,7 @@
 import { toWellFormed } from '../bpe/byte-text.ts';
 import { spend, spendChars, spendItems, spendSearch, spendText } from './budget.ts';
 import { TemplateRuntimeError } from './syntax.ts';
-import { type CallArguments, isTrue, Tuple, toNumber, toText } from './values.ts';
+import { Tuple, toNumber, toText } from './values.ts';
 
 /** What filters and methods make of texts. Each counts what it makes before it does, where that can be more than it takes. */
 
@@ -123,26 +123,18 @@ export function joinItems(items: readonly unknown[], separator: string): string 
   return texts.join(separator);
 }
 
-export function toTitle(text: string): string {
+/** Counts a text that was made of one that is about as long. */
+export function made(text: string): string {
   spendText(text.length);
-  return text.replace(/\p{L}+/gu, (word) => word.charAt(0).toUpperCase() + word.slice(1).toLowerCase());
+  return text;
 }
 
-/** As `str.center` does it: of an odd number of characters the one more goes before the text where the width is odd. */
-export function centerText(text: string, width: unknown, fill: unknown): string {
-  const columns = Math.trunc(toNumber(width, 'a width'));
-  const missing = Math.max(1, columns - text.length);
-  const before = Math.floor(missing / 2) + (missing & columns & 1);
-  return padText(text, width, fill, before / missing);
+export function capitalize(text: string): string {
+  return made(text.charAt(0).toUpperCase() + text.slice(1).toLowerCase());
 }
 
-/** `text` with `fill` around it, up to `width`. @param share of the fill that stands before the text */
-export function padText(text: string, width: unknown, fill: unknown, share: number): string {
-  const missing = Math.max(0, Math.trunc(toNumber(width, 'a width')) - text.length);
-  const unit = fill === undefined ? ' ' : toText(fill);
-  spendText(text.length + missing * unit.length);
-  const before = Math.floor(missing * share + 1e-9);
-  return unit.repeat(before) + text + unit.repeat(missing - before);
+export function toTitle(text: string): string {
+  return made(text.replace(/\p{L}+/gu, (word) => word.charAt(0).toUpperCase() + word.slice(1).toLowerCase()));
 }
 
 export function indentText(value: string, width: unknown, isFirstIndented: boolean, areBlankIndented: boolean): string {
@@ -155,58 +147,6 @@ export function indentText(value: string, width: unknown, isFirstIndented: boole
   const lines = value.split('\n');
   spendItems(lines.length);
   return lines.map(change).join('\n');
-}
-
-/** `str.format` with `{}`, `{0}`, `{name}` and a width, an alignment or a number of digits after a colon. */
-export function formatText(text: string, args: readonly unknown[], named: ReadonlyMap<string, unknown>): string {
-  let next = 0;
-  return text.replace(/\{\{|\}\}|\{(\w*)(?::([^{}]*))?\}/g, (whole, field: string | undefined, spec = '') => {
-    if (field === undefined) return whole[0]!;
-    const isKnown =
-      field === '' ? next < args.length : /^\d+$/.test(field) ? Number(field) < args.length : named.has(field);
-    if (!isKnown) throw new TemplateRuntimeError(`format: no value for ${whole}`);
-    const value = field === '' ? args[next++] : /^\d+$/.test(field) ? args[Number(field)] : named.get(field);
-    const written = applySpec(value, spec);
-    spendText(written.length);
-    return written;
-  });
-}
-
-const SPEC = /^(?:(.)?([<>^]))?(0)?(\d{1,6})?(?:\.(\d{1,3}))?([sdf])?$/u;
-
-function applySpec(value: unknown, spec: string): string {
-  if (spec === '') return toText(value);
-  const [whole, fill = ' ', align, zeros, width = '0', digits, kind] = SPEC.exec(spec) ?? [];
-  if (whole === undefined) throw new TemplateRuntimeError(`format: unknown specification ${spec}`);
-  const isNumeric = kind === 'd' || kind === 'f' || typeof value === 'number';
-  const isFixed = kind === 'f' || (digits !== undefined && isNumeric);
-  const text = isFixed ? toNumber(value, 'format').toFixed(Math.min(100, Number(digits ?? 6))) : toText(value);
-  const cut = isNumeric || digits === undefined ? text : text.slice(0, Number(digits));
-  const isRight = align === '>' || (align === undefined && isNumeric);
-  const share = align === '^' ? 0.5 : isRight ? 1 : 0;
-  return padText(cut, Number(width), zeros === undefined ? fill : '0', share);
-}
-
-/** Python's `text % values`: `%s`, `%d`, `%f` with a width and digits, `%(name)s` and `%%`. */
-export function formatPercent(text: string, args: readonly unknown[], named: ReadonlyMap<string, unknown>): string {
-  let next = 0;
-  return text.replace(/%(?:\((\w+)\))?(-)?(0)?(\d{1,6})?(?:\.(\d{1,3}))?([sdifr%])/g, (...match) => {
-    const [, name, left, zeros, width = '0', digits, kind] = match as (string | undefined)[];
-    if (kind === '%') return '%';
-    if (name === undefined && next >= args.length) throw new TemplateRuntimeError('format: not enough values');
-    const value = name === undefined ? args[next++] : named.get(name);
-    const isWhole = kind === 'd' || kind === 'i';
-    const number = isWhole || kind === 'f' ? toNumber(value, 'format') : 0;
-    const plain = isWhole
-      ? String(Math.trunc(number))
-      : kind === 'f'
-        ? number.toFixed(Math.min(100, Number(digits ?? 6)))
-        : toText(value);
-    const cut = kind === 's' && digits !== undefined ? plain.slice(0, Number(digits)) : plain;
-    const written = padText(cut, Number(width), zeros === undefined ? ' ' : '0', left === undefined ? 1 : 0);
-    spendText(written.length);
-    return written;
-  });
 }
 
 /** Lines of at most `width` characters, broken between words. */
@@ -239,6 +179,12 @@ export function truncateText(text: string, length: number, isHard: boolean, end:
   return (isHard || blank < 0 ? cut : cut.slice(0, blank)) + end;
 }
 
+/** Without what looks like tags; white space is one blank. */
+export function stripTags(text: string): string {
+  const plain = text.replace(/<[^<>]*>/g, '').replace(/\s+/g, ' ');
+  return made(plain.trim());
+}
+
 const ENTITIES: Readonly<Record<string, string>> = {
   '&': '&amp;',
   '<': '&lt;',
@@ -248,9 +194,7 @@ const ENTITIES: Readonly<Record<string, string>> = {
 };
 
 export function escapeHtml(value: string): string {
-  const escaped = value.replace(/[&<>"']/g, (char) => ENTITIES[char]!);
-  spendText(escaped.length);
-  return escaped;
+  return made(value.replace(/[&<>"']/g, (char) => ENTITIES[char]!));
 }
 
 /** Python's `quote`: letters, digits and `_.-~/` stay. A mapping or a list of pairs becomes a query. */
@@ -267,14 +211,4 @@ export function encodeUrl(value: unknown, pairs: readonly (readonly unknown[])[]
     pairs.map(([key, member]) => `${quote(toText(key))}=${quote(toText(member))}`.replaceAll('%20', '+')),
     '&',
   );
-}
-
-/** The argument at `index`, or of that name. */
-export function argument({ positional, named }: CallArguments, index: number, name: string): unknown {
-  return named.has(name) ? named.get(name) : positional[index];
-}
-
-export function flagOf(args: CallArguments, index: number, name: string, fallback = false): boolean {
-  const value = argument(args, index, name);
-  return value === undefined ? fallback : isTrue(value);
 }

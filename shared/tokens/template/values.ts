@@ -35,15 +35,6 @@ export class WrittenArguments {
   }
 }
 
-/** Arguments of a call inside a template. */
-export interface CallArguments {
-  readonly positional: readonly unknown[];
-  readonly named: ReadonlyMap<string, unknown>;
-}
-
-/** A macro, a global function or a bound method. */
-export type TemplateFunction = (args: CallArguments) => unknown;
-
 export type Dictionary = Readonly<Record<string, unknown>>;
 
 export function isDictionary(value: unknown): value is Dictionary {
