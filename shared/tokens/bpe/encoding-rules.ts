@@ -1,7 +1,8 @@
 import { asRecord, type UnknownRecord } from '../../records/index.ts';
+import { GPT2_PATTERN } from '../patterns/known-patterns.ts';
 import { UnsupportedPattern } from '../patterns/parse-pattern.ts';
 import { escapePattern, toJsPattern } from './pattern.ts';
-import { GPT2_PATTERN, knownScanner, type WordScanner } from './word-scanners.ts';
+import { knownScanner, type WordScanner } from './word-scanners.ts';
 
 /** Takes one piece of text apart; pieces follow in order, empty ones left out. */
 type PieceSplitter = (text: string) => readonly string[];

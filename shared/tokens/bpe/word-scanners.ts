@@ -1,3 +1,5 @@
+import { GPT2_PATTERN, modernPattern } from '../patterns/known-patterns.ts';
+
 /** Classes of characters as the splitting patterns of byte-level tokenizers see them. */
 const OTHER = 0;
 
@@ -22,17 +24,11 @@ let table: Uint8Array | undefined;
 /** Finds the end of the word that begins at `text[at]`. Words follow each other without gaps. */
 export type WordScanner = (text: string, at: number) => number;
 
-/** The pattern of GPT-2, which `ByteLevel` applies by itself. */
-export const GPT2_PATTERN = "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
-
-const MODERN_PATTERN = (digits: string): string =>
-  `(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|${digits}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+`;
-
 /** A hand-written scanner for `pattern`, five times as fast as its regular expression; undefined for other patterns. */
 export function knownScanner(pattern: string): WordScanner | undefined {
   if (pattern === GPT2_PATTERN) return gpt2Scanner();
-  if (pattern === MODERN_PATTERN('\\p{N}')) return modernScanner(1);
-  if (pattern === MODERN_PATTERN('\\p{N}{1,3}')) return modernScanner(3);
+  if (pattern === modernPattern('\\p{N}')) return modernScanner(1);
+  if (pattern === modernPattern('\\p{N}{1,3}')) return modernScanner(3);
   return undefined;
 }
 

@@ -6,7 +6,6 @@ import { PatternBudgetError, takeSteps } from './steps.ts';
 const SOURCE_UNITS_MAX = 20_000;
 /** Numbers on the stack of choices: 32 MB. */
 const STACK_MAX = 4_000_000;
-const STACK_KEPT_MAX = 65_536;
 
 /** What to go back to when a try fails: four numbers each, the last one says which. */
 const CHOICE = 0;
@@ -59,7 +58,7 @@ function widthBefore(text: string, at: number): number {
   return (text.charCodeAt(at - 1) & 0xfc00) === 0xdc00 && (text.charCodeAt(at - 2) & 0xfc00) === 0xd800 ? 2 : 1;
 }
 
-let stack: number[] = [];
+const stack: number[] = [];
 
 /** Tries of one program on one text. */
 class PatternRun {
@@ -77,8 +76,7 @@ class PatternRun {
 
   /** End of the match that begins at `start`, -1 without one. */
   match(start: number): number {
-    if (stack.length > STACK_KEPT_MAX) stack = [];
-    stack.length = 0;
+    stack.length = 0; // the last run may have been ended by its budget
     return this.#run(0, start);
   }
 

@@ -30,16 +30,21 @@ const DEEPSEEK =
 const CONTRACTIONS = "'(?i:[sdmt]|ll|ve|re)";
 const MODERN_END = '\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+';
 
+/** The pattern of GPT-2, which `ByteLevel` applies by itself. */
+export const GPT2_PATTERN = "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
+
+/** The pattern of cl100k, Llama 3 and Qwen. @param digits how numbers are split */
+export const modernPattern = (digits: '\\p{N}' | '\\p{N}{1,3}'): string =>
+  `(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|${digits}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|${MODERN_END}`;
+
 /** As published tokenizers have them. None of them goes over a text more than a few times. */
 const KNOWN: ReadonlySet<string> = new Set([
   KIMI_PATTERN,
   O200K,
   DEEPSEEK,
-  "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+",
-  ...['\\p{N}', '\\p{N}{1,3}'].map(
-    (digits) =>
-      `(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|${digits}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|${MODERN_END}`,
-  ),
+  GPT2_PATTERN,
+  modernPattern('\\p{N}'),
+  modernPattern('\\p{N}{1,3}'),
   `${CONTRACTIONS}|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|${MODERN_END}`,
   // Mistral's: letters split at changes of case, without contractions
   `[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]*[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]+|[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]+[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]*|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|${MODERN_END}`,
