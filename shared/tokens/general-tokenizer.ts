@@ -2,7 +2,7 @@ import type { Tokenizer as LibraryTokenizer } from '@huggingface/tokenizers';
 import { asRecord } from '../records/index.ts';
 import { type AddedToken, readAddedTokens } from './added-tokens.ts';
 import { toWellFormed, unspellBytes } from './bpe/byte-text.ts';
-import { boundPatterns } from './patterns/bound-library.ts';
+import { boundPatterns, hasUnknownPattern } from './patterns/bound-library.ts';
 import { beginSteps } from './patterns/steps.ts';
 import type { DecodeOptions, Detokenizer, EncodeOptions, Tokenizer, TokenizerRecipe } from './types.ts';
 
@@ -27,7 +27,7 @@ export async function createGeneralTokenizer(json: unknown, path?: string): Prom
   // An empty config: clean-up of spaces and the like is not part of tokenizer.json and servers do not do it.
   const added = readAddedTokens(file.added_tokens);
   // The library normalizes the added tokens while it is made, before its patterns can be replaced.
-  if (JSON.stringify(file.normalizer ?? null).includes('"Regex"')) {
+  if (hasUnknownPattern(file.normalizer)) {
     const trial = boundPatterns(new Library({ ...file, added_tokens: [] }, {}));
     for (const { content } of added) trial.tryNormalizing(content);
   }

@@ -35,6 +35,16 @@ export function boundPatterns(library: object): BoundLibrary {
   };
 }
 
+/** Whether a part of a tokenizer.json has a pattern that is to be replaced. */
+export function hasUnknownPattern(part: unknown): boolean {
+  let isFound = false;
+  JSON.stringify(part, (key, value: unknown) => {
+    if (key === 'Regex' && typeof value === 'string' && !isKnownPattern(value)) isFound = true;
+    return value;
+  });
+  return isFound;
+}
+
 /** Looks into the parts that a part is made of, too. */
 function bound(part: unknown, depth: number): void {
   if (depth > DEPTH_MAX) throw new Error('steps are nested too deeply');
