@@ -14,6 +14,5 @@ export {
   createServiceServer,
   followServiceCertificate,
   refuseClearToken,
-  refuseFraming,
   secureService,
 } from './security.ts';

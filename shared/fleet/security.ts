@@ -87,7 +87,7 @@ interface ServiceServer {
 }
 
 /** Answers a request whose end is in doubt, and ends its connection. @param doubt as `ambiguousFraming` says it */
-export function refuseFraming(response: ServerResponse, doubt: string): void {
+function refuseFraming(response: ServerResponse, doubt: string): void {
   const headers = { 'content-type': 'application/json', connection: 'close' };
   response.writeHead(400, headers).end(JSON.stringify({ error: doubt }));
 }

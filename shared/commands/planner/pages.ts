@@ -1,11 +1,11 @@
 import { once } from 'node:events';
-import { createServer, type RequestListener } from 'node:http';
+import type { RequestListener } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { namesThisMachine } from '../../access/index.ts';
 import type { Clock } from '../../clock/index.ts';
 import { withDeadline } from '../../concurrency/index.ts';
 import { reasonOf } from '../../errors/index.ts';
-import { adoptTarget, ambiguousFraming, refuseFraming } from '../../fleet/index.ts';
+import { createServiceServer } from '../../fleet/index.ts';
 import type { DecisionRecord, FleetPlanner, Look, PlannerStore, Pool } from '../../planner/index.ts';
 import type { Logger } from '../../telemetry/index.ts';
 import { boundsApi } from './bounds-api.ts';
@@ -29,10 +29,8 @@ export interface LoopbackServer {
  */
 export async function serveLoopback(what: string, port: number, listener: RequestListener): Promise<LoopbackServer> {
   const limits = { requestTimeout: REQUEST_MS_MAX, connectionsCheckingInterval: CHECK_MS };
-  const server = createServer(limits, (request, response) => {
-    const doubt = ambiguousFraming(request) ?? adoptTarget(request);
-    if (doubt !== undefined) refuseFraming(response, doubt);
-    else if (namesThisMachine(request.headers.host)) listener(request, response);
+  const { server } = createServiceServer(limits, undefined, (request, response) => {
+    if (namesThisMachine(request.headers.host)) listener(request, response);
     else response.writeHead(403, { 'content-type': 'application/json' }).end(FOREIGN);
   });
   server.maxConnections = CONNECTIONS_MAX;
