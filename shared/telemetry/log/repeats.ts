@@ -53,8 +53,7 @@ export function countAllRepeats(logger: ProcessLogger, clock: Clock): ProcessLog
 /**
  * `logger`, whose warnings and errors are told when they first happen and then counted: the same line comes again after 10 s with
  * `untold`, how many were left out, after 20 s more, and so on up to an hour. After a pause in which nothing happened it is new.
- * Other levels pass. Of a message, 8 lines
- * with different fields are told apart.
+ * Other levels pass. Of a message, 8 lines with different fields are told apart.
  *
  * @example
  * const log = countRepeats(logger.for('discovery'), clock);

@@ -22,7 +22,7 @@ export type Node =
 const DEPTH_MAX = 100;
 /** Each has a table of its own for what it was asked. */
 const CLASSES_MAX = 256;
-/** A pattern in the front of this many others is no pattern for words. */
+/** No word has this many characters of one kind in a row. */
 const COUNT_MAX = 1000;
 const ESCAPE = /\\(?:[pP]\{[^}]*\}|u\{[0-9A-Fa-f]+\}|u[0-9A-Fa-f]{4}|x[0-9A-Fa-f]{2}|c[A-Za-z]|[^pPuxc1-9k])/uy;
 const QUANTIFIER = /(?:([*+?])|\{(\d+)(?:(,)(\d*))?\})(\??)/y;
