@@ -11,8 +11,6 @@ export interface ChatTools {
   /** Undefined where there are none. */
   readonly tools: readonly ToolDefinition[] | undefined;
   readonly choice: FunctionChoice | undefined;
-  /** Names of those whose calls are told as calls of custom tools. */
-  readonly custom: ReadonlySet<string>;
 }
 
 type GivenTool = NonNullable<ChatBody['tools']>[number];
@@ -24,10 +22,9 @@ type GivenChoice = Exclude<NonNullable<ChatBody['tool_choice']>, string>;
  */
 export function readChatTools({ tools: given, tool_choice: choice }: ChatBody, leftOut: LeftOut): ChatTools {
   if (given != null) checkNumber(given);
-  const custom = new Set<string>();
   const dropped = new Set<string>();
   const tools = (given ?? []).flatMap((tool, at): readonly ToolDefinition[] => {
-    const served = readTool(tool, at, custom);
+    const served = readTool(tool, at);
     if (served !== undefined) return [served];
     dropped.add(tool.type);
     leftOut.note('tool', tool.type);
@@ -35,11 +32,7 @@ export function readChatTools({ tools: given, tool_choice: choice }: ChatBody, l
   });
   const allowed = readChoice(choice, tools, dropped);
   const shown = allowed.tools.length === 0 ? undefined : allowed.tools;
-  return {
-    tools: shown,
-    choice: shown === undefined && allowed.choice !== 'required' ? undefined : allowed.choice,
-    custom,
-  };
+  return { tools: shown, choice: shown === undefined ? undefined : allowed.choice };
 }
 
 function checkNumber(tools: readonly GivenTool[]): void {
@@ -51,7 +44,7 @@ function checkNumber(tools: readonly GivenTool[]): void {
   throw overLimit('tools', message, { param: 'tools' });
 }
 
-function readTool(tool: GivenTool, at: number, custom: Set<string>): ToolDefinition | undefined {
+function readTool(tool: GivenTool, at: number): ToolDefinition | undefined {
   if (tool.type === 'function') {
     const called = tool.function;
     if (called === undefined) throw missing(`tools[${at}].function`);
@@ -66,7 +59,6 @@ function readTool(tool: GivenTool, at: number, custom: Set<string>): ToolDefinit
   if (tool.custom === undefined) throw missing(`tools[${at}].custom`);
   const { name } = tool.custom;
   checkTool({ name }, at, `tools[${at}].custom`);
-  custom.add(name);
   return customFunction(tool.custom, name);
 }
 
