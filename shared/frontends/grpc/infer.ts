@@ -98,7 +98,7 @@ function textRequest(
 ): GenerationRequest {
   const { prompt } = fields;
   const value = { model, ...fields, prompt: prompt === '' ? NO_PROMPT : prompt };
-  const body = parseCompletionsBody({ value, isRepaired: false });
+  const body = parseCompletionsBody({ value });
   const { requests } = decodeCompletions(body, decodeContext(books));
   const generation = requests[0]!; // of one prompt
   const forWorker = { ...body, prompt, stream: true };

@@ -12,8 +12,6 @@ export const DESERIALIZE_LEAD_IN = 'Failed to deserialize the JSON body into the
 /** A body that is valid JSON, perhaps only after repair. */
 export interface JsonBody {
   readonly value: unknown;
-  /** True when the text was repaired: raw control bytes in strings. Worth a warning. */
-  readonly isRepaired: boolean;
   /**
    * Set when the body was not read to its end, because what it says would take too much memory: `value` is what was read
    * before. Whoever checks it tells the first fault that it has, or this.
@@ -74,10 +72,10 @@ function* readBody(bytes: Uint8Array, read: Read): Generator<void, JsonBody> {
   const buffer = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
   if (!isUtf8(bytes)) throw new ServeError('invalid_json', `${DESERIALIZE_LEAD_IN}invalid UTF-8 in the body`);
   const strict = yield* attempt(buffer, read);
-  if (typeof strict !== 'string') return inspect(strict, false);
+  if (typeof strict !== 'string') return inspect(strict);
   const repaired = yield* repairJson(buffer);
   const second = repaired === undefined ? strict : yield* attempt(repaired, read);
-  if (typeof second !== 'string') return inspect(second, true);
+  if (typeof second !== 'string') return inspect(second);
   throw new ServeError('invalid_json', `${DESERIALIZE_LEAD_IN}${strict}`);
 }
 
@@ -125,7 +123,7 @@ function hasPromptKey(value: unknown): boolean {
 }
 
 /** What `JSON.parse` lets pass and the contract does not. */
-function inspect(read: ReadJson, isRepaired: boolean): JsonBody {
+function inspect(read: ReadJson): JsonBody {
   const { value, duplicateKey, hasLoneSurrogate, refusal } = read;
   if (duplicateKey !== undefined) {
     throw new ServeError('invalid_value', `${DESERIALIZE_LEAD_IN}duplicate field \`${duplicateKey}\``, {
@@ -133,5 +131,5 @@ function inspect(read: ReadJson, isRepaired: boolean): JsonBody {
     });
   }
   if (hasLoneSurrogate) throw new ServeError('invalid_json', `${DESERIALIZE_LEAD_IN}lone surrogate in a hex escape`);
-  return { value, isRepaired, ...(refusal === undefined ? {} : { refusal }) };
+  return { value, ...(refusal === undefined ? {} : { refusal }) };
 }

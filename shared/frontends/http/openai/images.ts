@@ -169,7 +169,7 @@ async function toJson(form: FormData): Promise<JsonBody> {
   }
   if (pictures[0] !== undefined) body.input_reference ??= pictures[0];
   if (pictures.length > 1) body.image = pictures;
-  return { value: body, isRepaired: false };
+  return { value: body };
 }
 
 async function parseForm(bytes: Uint8Array, contentType: string): Promise<FormData> {
