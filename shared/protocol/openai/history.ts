@@ -1,14 +1,8 @@
 import type { ChatMessage } from '../generation/generation-request.ts';
 import type { LeftOut } from '../generation/left-out.ts';
 import { strictArguments } from './call-arguments.ts';
-import {
-  type AssistantTurn,
-  type HistoryCall,
-  type ResultTurn,
-  readAssistant,
-  readResult,
-  readUser,
-} from './history-messages.ts';
+import { type ResultTurn, readAssistant, readResult, readUser } from './history-messages.ts';
+import { inOrder, type OpenCall, type PlacedTurn, type Turn } from './history-order.ts';
 import type { Part } from './history-parts.ts';
 
 /** A conversation as it goes to a model. */
@@ -19,13 +13,6 @@ export interface History {
   readonly forwarded: readonly ChatMessage[];
   /** How many of the first parts of a message of `rendered` tools have returned, by its index. */
   readonly toolMedia: ReadonlyMap<number, number>;
-}
-
-type Turn = AssistantTurn | ResultTurn | { readonly kind: 'other'; readonly message: ChatMessage };
-
-/** A call that waits for its result. */
-interface OpenCall extends HistoryCall {
-  readonly results: ResultTurn[];
 }
 
 const NO_MEDIA: ReadonlyMap<number, number> = new Map();
@@ -59,64 +46,6 @@ function readTurn(message: ChatMessage, at: number, leftOut: LeftOut): Turn {
     default:
       return { kind: 'other', message };
   }
-}
-
-/** A turn with the results of its calls, in their order. */
-type PlacedTurn =
-  | { readonly kind: 'assistant'; readonly message: ChatMessage; readonly calls: readonly OpenCall[] }
-  /** Of a call that nobody made. */
-  | { readonly kind: 'orphan'; readonly result: ResultTurn }
-  | { readonly kind: 'other'; readonly message: ChatMessage };
-
-/** Gives every result to its call: the last open one of its name, or the first open one where it names none. */
-function inOrder(turns: readonly Turn[]): readonly PlacedTurn[] {
-  const placed: PlacedTurn[] = [];
-  const byGiven = new Map<string, OpenCall[]>();
-  let latest: readonly OpenCall[] = [];
-  for (const turn of turns) {
-    if (turn.kind === 'other') {
-      placed.push(turn);
-      continue;
-    }
-    if (turn.kind === 'assistant') {
-      const calls = openCalls(turn.calls);
-      for (const call of calls) if (call.given !== undefined) pushTo(byGiven, call.given, call);
-      if (calls.length > 0) latest = calls;
-      placed.push({ kind: 'assistant', message: turn.message, calls });
-      continue;
-    }
-    const call = callOf(turn, byGiven, latest);
-    if (call === undefined) placed.push({ kind: 'orphan', result: turn });
-    else call.results.push(turn);
-  }
-  return placed;
-}
-
-/** Ids are told apart within a turn: servers that count calls anew give one twice. */
-function openCalls(calls: readonly HistoryCall[]): readonly OpenCall[] {
-  const ids = new Set<string>();
-  return calls.map((call, index) => {
-    const id = ids.has(call.id) ? `${call.id}_${index}` : call.id;
-    ids.add(id);
-    return { ...call, id, results: [] };
-  });
-}
-
-function pushTo(lists: Map<string, OpenCall[]>, key: string, call: OpenCall): void {
-  const list = lists.get(key);
-  if (list === undefined) lists.set(key, [call]);
-  else list.push(call);
-}
-
-function callOf(
-  { given }: ResultTurn,
-  byGiven: ReadonlyMap<string, readonly OpenCall[]>,
-  latest: readonly OpenCall[],
-): OpenCall | undefined {
-  if (given === undefined) return latest.find(({ results }) => results.length === 0);
-  const named = byGiven.get(given) ?? [];
-  const inLatest = latest.find((call) => call.given === given && call.results.length === 0);
-  return inLatest ?? named.findLast(({ results }) => results.length === 0);
 }
 
 /** Told to strict servers where a call has none. */
@@ -164,10 +93,9 @@ class HistoryWriter {
     this.#rendered.push({ ...message, tool_calls: calls.map((call) => callBody(call, call.arguments)) });
     const strict = calls.map((call) => callBody(call, strictArguments(call.arguments)));
     this.#forwarded.push({ ...forwarded, tool_calls: strict });
-    const isAnswered = calls.some(({ results }) => results.length > 0);
+    const isAnswered = calls.some(({ result }) => result !== undefined);
     for (const call of calls) {
-      const [result] = call.results;
-      if (result !== undefined) this.#addResult(call, result);
+      if (call.result !== undefined) this.#addResult(call, call.result);
       else if (isAnswered) this.#forwarded.push(noResult(call));
     }
     if (!isAnswered) this.#unanswered = calls;

@@ -294,6 +294,19 @@ describe('what is told of a history', () => {
     }
   });
 
+  it('has results of one name in the order of its calls, also where another turn stands between', () => {
+    const call = { id: 'c', function: { name: 'f', arguments: '{}' } };
+    const results = ['r', 's'].map((content) => result(content, { tool_call_id: 'c' }));
+    const { rendered } = decode([
+      USER,
+      { role: 'assistant', tool_calls: [call, call] },
+      called('{}'),
+      ...results,
+      LAST,
+    ]);
+    expect(rendered.filter(({ role }) => role === 'tool').map(({ content }) => content)).toEqual(['r', 's']);
+  });
+
   it('keeps what a server wants back beside a call', () => {
     const { forwarded } = decode([
       USER,

@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { SseParser } from '../../../shared/engines/http/sse-parser.ts';
+import { decodeChat, parseChatBody } from '../../../shared/protocol/index.ts';
 import { JsonReader } from '../../../shared/protocol/json/json-reader.ts';
 import { repairJson } from '../../../shared/protocol/json/json-scan.ts';
 import { scanTokenizerJson } from '../../../shared/tokens/bpe/build-tables.ts';
@@ -8,6 +9,7 @@ import type { Tokenizer } from '../../../shared/tokens/index.ts';
 import { countNativeScans } from '../../support/count-native-scans.ts';
 import { takeSteps } from '../../support/count-steps.ts';
 import { builtinTokenizer } from '../../support/tokens/variants.ts';
+import { contextWith } from './decode-context.ts';
 
 const SMALL = 2000;
 const TIMES = [1, 2, 4, 8];
@@ -50,6 +52,15 @@ const detokenize: Read = (repeated, length) => {
   detokenizer.flush();
 };
 
+/** A turn of many calls and their results, a call for every ten characters. @param id a # in it stands for the number of the call */
+const history: Read = (id, length) => {
+  const ids = Array.from({ length: length / 10 }, (_, at) => id.replace('#', String(at)));
+  const calls = ids.map((given) => ({ id: given, function: { name: 'f', arguments: '{}' } }));
+  const results = ids.map((given) => ({ role: 'tool', tool_call_id: given, content: 'r' }));
+  const messages = [{ role: 'user', content: 'hi' }, { role: 'assistant', tool_calls: calls }, ...results];
+  decodeChat(parseChatBody({ value: { model: 'm', messages } }), contextWith());
+};
+
 const READERS: readonly (readonly [name: string, read: Read, repeated: readonly string[]])[] = [
   [
     'server-sent events',
@@ -63,6 +74,7 @@ const READERS: readonly (readonly [name: string, read: Read, repeated: readonly 
     ['1,', '{},', '"a",', '{"a":[', '"\\\\"', '{"a":1,"b":2},', '"\\u00e9",'],
   ],
   ['JSON that is repaired', repair, ['\n', '\xff', '\\"', 'é', '\\n\t']],
+  ['results of calls', history, ['call_#', 'call', '']],
   ['tokens that become text', detokenize, ['word ', 'é', '😀', '\n', 'aaaaaaaa']],
 ];
 

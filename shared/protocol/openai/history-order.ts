@@ -1,0 +1,75 @@
+import type { ChatMessage } from '../generation/generation-request.ts';
+import type { AssistantTurn, HistoryCall, ResultTurn } from './history-messages.ts';
+
+/** One message of a conversation, as it was read. */
+export type Turn = AssistantTurn | ResultTurn | { readonly kind: 'other'; readonly message: ChatMessage };
+
+/** A call, and what came of it. */
+export interface OpenCall extends HistoryCall {
+  result: ResultTurn | undefined;
+}
+
+/** A turn with the results of its calls, in their order. */
+export type PlacedTurn =
+  | { readonly kind: 'assistant'; readonly message: ChatMessage; readonly calls: readonly OpenCall[] }
+  /** Of a call that nobody made. */
+  | { readonly kind: 'orphan'; readonly result: ResultTurn }
+  | { readonly kind: 'other'; readonly message: ChatMessage };
+
+/** Gives every result to its call, in time that grows with the conversation. */
+export function inOrder(turns: readonly Turn[]): readonly PlacedTurn[] {
+  const placed: PlacedTurn[] = [];
+  const open = new OpenCalls();
+  for (const turn of turns) {
+    if (turn.kind === 'other') {
+      placed.push(turn);
+      continue;
+    }
+    if (turn.kind === 'assistant') {
+      const calls = openCalls(turn.calls);
+      open.add(calls);
+      placed.push({ kind: 'assistant', message: turn.message, calls });
+      continue;
+    }
+    const call = open.of(turn.given);
+    if (call === undefined) placed.push({ kind: 'orphan', result: turn });
+    else call.result = turn;
+  }
+  return placed;
+}
+
+/** Ids are told apart within a turn: servers that count calls anew give one twice. */
+function openCalls(calls: readonly HistoryCall[]): readonly OpenCall[] {
+  const ids = new Set<string>();
+  return calls.map((call, index) => {
+    const id = ids.has(call.id) ? `${call.id}_${index}` : call.id;
+    ids.add(id);
+    return { ...call, id, result: undefined };
+  });
+}
+
+/** Calls that wait for their results. */
+class OpenCalls {
+  /** By what results call them; the first of the last turn stands at the end. */
+  readonly #named = new Map<string, OpenCall[]>();
+  /** Those of the last turn, the first of them at the end. */
+  #latest: OpenCall[] = [];
+
+  add(calls: readonly OpenCall[]): void {
+    if (calls.length === 0) return;
+    this.#latest = calls.toReversed();
+    for (const call of this.#latest) {
+      if (call.given === undefined) continue;
+      const named = this.#named.get(call.given);
+      if (named === undefined) this.#named.set(call.given, [call]);
+      else named.push(call);
+    }
+  }
+
+  /** The first open call of the last turn that has one of this name; of the last turn where the result names none. */
+  of(given: string | undefined): OpenCall | undefined {
+    const calls = given === undefined ? this.#latest : (this.#named.get(given) ?? []);
+    while (calls.at(-1)?.result !== undefined) calls.pop();
+    return calls.at(-1);
+  }
+}
