@@ -46,7 +46,6 @@ function userTurn(blocks: readonly ContentBlock[]): ChatMessage[] {
   const parts: Part[] = [];
   for (const block of blocks) {
     if (block.kind === 'tool_result') results.push(toolMessage(block));
-    else if (block.kind === 'server_result') results.push(serverResult(block));
     else if (block.kind === 'text') parts.push({ type: 'text', text: block.text });
     else if (block.kind === 'media') parts.push(block.part);
   }
@@ -68,10 +67,6 @@ function toolContent(content: unknown): NonNullable<ChatMessage['content']> {
   return texts.length === blocks.length ? texts.join('') : (blocks as readonly Part[]); // of another server, whatever they are
 }
 
-function serverResult({ toolUseId, text }: Extract<ContentBlock, { readonly kind: 'server_result' }>): ChatMessage {
-  return { role: 'tool', ...(toolUseId === '' ? {} : { tool_call_id: toolUseId }), content: text };
-}
-
 /**
  * A turn of the assistant: what was said and called, and after each run of calls that a server carried out its results, as
  * messages of their own. A turn of which nothing is left has nothing to say.
@@ -80,11 +75,11 @@ function assistantTurn(blocks: readonly ContentBlock[]): ChatMessage[] {
   const messages: ChatMessage[] = [];
   let said: ContentBlock[] = [];
   for (const block of blocks) {
-    if (block.kind !== 'server_result' && block.kind !== 'tool_result') {
+    if (block.kind !== 'tool_result') {
       said.push(block);
       continue;
     }
-    messages.push(...assistantMessage(said), block.kind === 'tool_result' ? toolMessage(block) : serverResult(block));
+    messages.push(...assistantMessage(said), toolMessage(block));
     said = [];
   }
   return [...messages, ...assistantMessage(said)];

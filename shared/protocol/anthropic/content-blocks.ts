@@ -16,10 +16,8 @@ export type ContentBlock =
   | { readonly kind: 'media'; readonly part: Part }
   /** Also the calls of tools that a server carried out. */
   | { readonly kind: 'tool_use'; readonly id: string; readonly name: string; readonly arguments: string }
-  /** `content` is read where all conversations are. */
+  /** `content` is read where all conversations are; of a tool that a server carried out, it is text. */
   | { readonly kind: 'tool_result'; readonly toolUseId: string; readonly content: unknown }
-  /** What came of a tool that a server carried out: it stands in the assistant's own turn. */
-  | { readonly kind: 'server_result'; readonly toolUseId: string; readonly text: string }
   | { readonly kind: 'thinking'; readonly thinking: string }
   /** Of no meaning for the model, or not to be read. */
   | { readonly kind: 'dropped' };
@@ -69,11 +67,7 @@ export function readBlock(given: unknown, path: readonly PropertyKey[], reading:
     case 'thinking':
       return { kind: 'thinking', thinking: typeof block.thinking === 'string' ? block.thinking : '' };
     case 'tool_result':
-      return {
-        kind: 'tool_result',
-        toolUseId: textIn(block.tool_use_id),
-        content: block.content,
-      };
+      return { kind: 'tool_result', toolUseId: textIn(block.tool_use_id), content: block.content };
     case 'redacted_thinking':
     case 'container_upload':
       return dropped(block, reading);
@@ -92,11 +86,8 @@ function readOther(block: Part, path: readonly PropertyKey[], reading: BlockRead
     return { kind: 'tool_use', id: textIn(id), name: called, arguments: argumentsText(input) };
   }
   if (/_tool_result$/.test(kind)) {
-    return {
-      kind: 'server_result',
-      toolUseId: textIn(block.tool_use_id),
-      text: resultText(block.content, reading.leftOut),
-    };
+    const content = resultText(block.content, reading.leftOut);
+    return { kind: 'tool_result', toolUseId: textIn(block.tool_use_id), content };
   }
   if (reading.isNew) {
     const at = jsonPath(path);
