@@ -4,7 +4,7 @@ import { isRecord } from '../../records/index.ts';
 import { hasLoneSurrogate, JsonMemory, NO_LIMITS } from './json-pieces.ts';
 import { JsonReader, type ReadJson, SIZES } from './json-reader.ts';
 import { repairJson, scanRoot } from './json-scan.ts';
-import { mayLose, noteSource } from './json-source.ts';
+import { noteSource } from './json-source.ts';
 
 /** Lead-in of every 400 about a body that does not parse into the request type */
 export const DESERIALIZE_LEAD_IN = 'Failed to deserialize the JSON body into the target type: ';
@@ -93,11 +93,12 @@ function* attempt(bytes: Buffer, read: Read): Generator<void, ReadJson | string>
 function* readAtOnce(bytes: Buffer): Generator<void, ReadJson> {
   const text = bytes.toString(isAscii(bytes) ? 'latin1' : 'utf8'); // the same for ASCII, in half the time
   const value: unknown = JSON.parse(text);
-  const { duplicateKey, depth } = scanRoot(text);
+  const { duplicateKey, depth, lossDepth } = scanRoot(text);
   if (depth > DEPTH_MAX) throw new SyntaxError(`more than ${DEPTH_MAX} levels of nesting`);
+  const mayLose = lossDepth > 1;
   const isHalf = hasLoneSurrogate(text, value);
-  if (mayLose(text)) for (const _ of noteSource(text, value, PROMPT_KEYS));
-  return { value, duplicateKey, hasLoneSurrogate: isHalf, refusal: undefined };
+  if (mayLose && hasPromptKey(value)) for (const _ of noteSource(bytes, value, PROMPT_KEYS));
+  return { value, duplicateKey, hasLoneSurrogate: isHalf, mayLose, refusal: undefined };
 }
 
 /** Root keys of what templates write as JSON: there the client's own numbers and order of keys count. */
@@ -105,10 +106,8 @@ const PROMPT_KEYS: ReadonlySet<string> = new Set(['tools', 'messages', 'input'])
 
 function* readInPieces(bytes: Buffer): Generator<void, ReadJson> {
   const read = yield* new JsonReader(bytes, DEPTH_MAX).read();
-  if (read.refusal !== undefined || !hasPromptKey(read.value)) return read;
-  const text = bytes.toString(isAscii(bytes) ? 'latin1' : 'utf8');
-  yield;
-  yield* noteSource(text, read.value, PROMPT_KEYS);
+  if (read.refusal === undefined && read.mayLose && hasPromptKey(read.value))
+    yield* noteSource(bytes, read.value, PROMPT_KEYS);
   return read;
 }
 

@@ -1,8 +1,17 @@
 import { LIMITS, ServeError } from '../../errors/index.ts';
+import {
+  BACKSLASH,
+  EXACT_DIGITS,
+  isDigit,
+  isInexact,
+  plainLength,
+  QUOTE,
+  SHORT_STRING_BYTES,
+  shortStringEnd,
+} from './json-characters.ts';
 import { Filling, hasLoneSurrogate, JsonMemory } from './json-pieces.ts';
 
-const QUOTE = 0x22;
-const BACKSLASH = 0x5c;
+const SPACE = 0x20;
 const OPEN_OBJECT = 0x7b;
 const OPEN_LIST = 0x5b;
 
@@ -18,9 +27,9 @@ export interface PieceSizes {
 
 /** A slice takes half a millisecond, 5 ms before the code is compiled. */
 export const SIZES: PieceSizes = { runBytes: 16 * 1024, longStringBytes: 256 * 1024, sliceBytes: 64 * 1024 };
-/** Looked through byte by byte before the search for its end is left to native code. */
-const SHORT_STRING_BYTES = 64;
 const SEARCH_BYTES = 64 * 1024;
+/** Behind a member with more white space nobody looks for a number: there may be one. */
+const SPACE_BYTES = 64;
 
 /** An object or a list that is open. */
 interface Frame {
@@ -43,6 +52,8 @@ export interface ReadJson {
   readonly value: unknown;
   readonly duplicateKey: string | undefined;
   readonly hasLoneSurrogate: boolean;
+  /** Below the root stands a number or a key that `JSON.parse` may lose something of (`noteSource`). */
+  readonly mayLose: boolean;
   /** Why it was not read to its end; `value` is what stands before. */
   readonly refusal: ServeError | undefined;
 }
@@ -69,6 +80,7 @@ export class JsonReader {
   #isRootRead = false;
   #duplicateKey: string | undefined;
   #hasLoneSurrogate = false;
+  #mayLose = false;
 
   /** @param depthMax a text with more objects and lists in each other is not read */
   constructor(bytes: Buffer, depthMax: number, sizes: PieceSizes = SIZES, memory = new JsonMemory(bytes.length)) {
@@ -97,6 +109,7 @@ export class JsonReader {
       value: this.#root,
       duplicateKey: this.#duplicateKey,
       hasLoneSurrogate: this.#hasLoneSurrogate,
+      mayLose: this.#mayLose,
       refusal,
     };
   }
@@ -134,6 +147,13 @@ export class JsonReader {
       case 0x2c: // ,
         this.#comma();
         break;
+      case 0x2d: // -
+      case 0x2e: // .
+      case 0x45: // E
+      case 0x65: // e
+        if (this.#frames.length > 1 && isInexact(byte, this.#bytes[this.#at - 1], this.#bytes[this.#at + 1]))
+          this.#mayLose = true;
+        break;
       case 0x20:
       case 0x09:
       case 0x0a:
@@ -165,6 +185,7 @@ export class JsonReader {
   #comma(): void {
     const frame = this.#frames.at(-1);
     if (frame === undefined) return;
+    this.#lookAtNumber(frame);
     frame.members++;
     frame.awaitsKey = frame.isObject;
     if (frame.isObject) this.#memory.member(frame.members);
@@ -180,6 +201,7 @@ export class JsonReader {
   #close(isObject: boolean): void {
     const frame = this.#frames.at(-1);
     if (frame === undefined || frame.isObject !== isObject) throw this.#unexpected();
+    this.#lookAtNumber(frame);
     const { filling } = frame;
     if (frame.childEnd >= 0) this.#endChild(frame);
     else if (filling !== undefined) this.#addRun(filling, frame.runFrom, this.#at);
@@ -190,6 +212,17 @@ export class JsonReader {
       this.#root = filling !== undefined ? filling.target : this.#parse(frame.opensAt, this.#at + 1);
       this.#isRootRead = true;
     } else if (filling !== undefined) parent.childEnd = this.#at + 1;
+  }
+
+  /** A member ends at `#at`: one that ends in more digits than a number holds is no longer what was written. */
+  #lookAtNumber({ separatorAt }: Frame): void {
+    if (this.#mayLose || this.#frames.length < 2 || this.#at - separatorAt <= EXACT_DIGITS) return;
+    const spaceFrom = this.#at - SPACE_BYTES;
+    let end = this.#at - 1;
+    while (end > spaceFrom && (this.#bytes[end] as number) <= SPACE) end--;
+    let from = end;
+    while (isDigit(this.#bytes[from]) && end - from <= EXACT_DIGITS) from--;
+    this.#mayLose = end === spaceFrom || end - from > EXACT_DIGITS;
   }
 
   /** Behind a member that was read for itself nothing may stand but white space. */
@@ -204,17 +237,11 @@ export class JsonReader {
     const frame = this.#frames.at(-1);
     if (frame === undefined) throw this.#unexpected();
     const opensAt = this.#at;
-    const end = Math.min(opensAt + SHORT_STRING_BYTES, this.#bytes.length);
-    for (let at = opensAt + 1; at < end; at++) {
-      const byte = this.#bytes[at];
-      if (byte === BACKSLASH) at++;
-      else if (byte === QUOTE) {
-        this.#at = at;
-        this.#noteString(frame, opensAt);
-        return true;
-      }
-    }
-    return false;
+    const end = shortStringEnd(this.#bytes, opensAt);
+    if (end < 0) return false;
+    this.#at = end;
+    this.#noteString(frame, opensAt);
+    return true;
   }
 
   /** A string that ends at `#at`. @returns true for a key */
@@ -224,6 +251,7 @@ export class JsonReader {
       return false;
     }
     frame.awaitsKey = false;
+    if (this.#frames.length > 1 && isDigit(this.#bytes[opensAt + 1])) this.#mayLose = true;
     this.#memory.key(this.#bytes, opensAt, this.#at);
     if (this.#frames.length === 1) this.#noteRootKey(opensAt);
     return true;
@@ -335,20 +363,12 @@ export class JsonReader {
 
 /** 1 for bytes that say nothing inside of an object or a list, outside of strings: what most of a list of ids is. */
 const PLAIN = new Uint8Array(256);
-for (const char of '0123456789-+abcdfghijklmnopqrstuvwxyz \t\r\n') PLAIN[char.charCodeAt(0)] = 1;
+for (const char of '0123456789+abcdfghijklmnopqrstuvwxyz \t\r\n') PLAIN[char.charCodeAt(0)] = 1;
 
 function skipPlain(bytes: Buffer, from: number): number {
   let at = from;
   while (at < bytes.length && PLAIN[bytes[at] as number] === 1) at++;
   return at;
-}
-
-/** How many bytes from the first on are neither quotes nor backslashes. */
-function plainLength(bytes: Buffer): number {
-  const quote = bytes.indexOf(QUOTE);
-  const before = quote < 0 ? bytes : bytes.subarray(0, quote);
-  const backslash = before.indexOf(BACKSLASH);
-  return backslash < 0 ? before.length : backslash;
 }
 
 /**

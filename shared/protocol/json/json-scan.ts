@@ -1,4 +1,4 @@
-import { closingQuote } from './json-source.ts';
+import { BACKSLASH, EXACT_DIGITS, isDigit, isInexact, QUOTE } from './json-characters.ts';
 
 /** What the text of a JSON object shows and its parsed value hides. */
 interface RootScan {
@@ -6,7 +6,15 @@ interface RootScan {
   readonly duplicateKey: string | undefined;
   /** Most objects and lists around a value. */
   readonly depth: number;
+  /**
+   * Most objects and lists around a number or a key that `JSON.parse` may lose something of (`noteSource`); 0 where there is
+   * certainly none.
+   */
+  readonly lossDepth: number;
 }
+
+/** A string that is a whole number, and a key. */
+const INTEGER_KEY = /"\d+"\s*:/y;
 
 /**
  * Walks valid JSON once, jumping over strings with `indexOf`, so that long messages cost nothing per character.
@@ -17,17 +25,21 @@ export function scanRoot(text: string): RootScan {
   let duplicateKey: string | undefined;
   let depth = 0;
   let depthMax = 0;
+  let lossDepth = 0;
   let awaitsKey = false;
   for (let at = 0; at < text.length; at++) {
-    switch (text.charCodeAt(at)) {
+    const code = text.charCodeAt(at);
+    switch (code) {
       case 0x22: {
-        const close = closingQuote(text, at);
+        const open = at;
+        const close = closingQuote(text, open);
         if (awaitsKey && depth === 1) {
-          const key = readKey(text, at, close);
+          const key = readKey(text, open, close);
           if (keys.has(key)) duplicateKey ??= key;
           keys.add(key);
           awaitsKey = false;
         }
+        if (isIntegerKey(text, open)) lossDepth = Math.max(lossDepth, depth);
         at = close;
         break;
       }
@@ -45,11 +57,38 @@ export function scanRoot(text: string): RootScan {
       case 0x2c: // ,
         if (depth === 1) awaitsKey = true;
         break;
-      default:
+      case 0x2d: // -
+      case 0x2e: // .
+      case 0x45: // E
+      case 0x65: // e
+        if (isInexact(code, text.charCodeAt(at - 1), text.charCodeAt(at + 1))) lossDepth = Math.max(lossDepth, depth);
         break;
+      default: {
+        if (!isDigit(code)) break;
+        const from = at;
+        while (isDigit(text.charCodeAt(at + 1))) at++;
+        if (at - from >= EXACT_DIGITS) lossDepth = Math.max(lossDepth, depth);
+        break;
+      }
     }
   }
-  return { duplicateKey, depth: depthMax };
+  return { duplicateKey, depth: depthMax, lossDepth };
+}
+
+function isIntegerKey(text: string, open: number): boolean {
+  if (!isDigit(text.charCodeAt(open + 1))) return false;
+  INTEGER_KEY.lastIndex = open;
+  return INTEGER_KEY.test(text);
+}
+
+function closingQuote(text: string, open: number): number {
+  let at = open;
+  for (;;) {
+    at = text.indexOf('"', at + 1);
+    let backslashes = 0;
+    while (text.charCodeAt(at - 1 - backslashes) === BACKSLASH) backslashes++;
+    if (backslashes % 2 === 0) return at;
+  }
 }
 
 function readKey(text: string, open: number, close: number): string {
@@ -57,8 +96,6 @@ function readKey(text: string, open: number, close: number): string {
   return raw.includes('\\') ? String(JSON.parse(text.slice(open, close + 1))) : raw;
 }
 
-const QUOTE = 0x22;
-const BACKSLASH = 0x5c;
 /** Bytes that are gone through before others get a turn. */
 const SLICE_BYTES = 512 * 1024;
 /** A text with more to repair is no text that somebody forgot to escape. */

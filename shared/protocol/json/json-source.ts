@@ -1,3 +1,14 @@
+import {
+  BACKSLASH,
+  EXACT_DIGITS,
+  isDigit,
+  plainLength,
+  QUOTE,
+  SHORT_STRING_BYTES,
+  shortStringEnd,
+} from './json-characters.ts';
+import { scanRoot } from './json-scan.ts';
+
 /**
  * What `JSON.parse` loses of a text: the order of keys that look like whole numbers, and how numbers are written (`0.0`,
  * `1e400`, twenty digits). It is kept beside the values, under a symbol that copies take along and nobody else sees.
@@ -63,25 +74,22 @@ export function writeJson(value: unknown): string {
 /** Reads a JSON text whole. @throws SyntaxError */
 export function readJson(text: string): unknown {
   const value: unknown = JSON.parse(text);
-  if (!mayLose(text)) return value;
   if (typeof value === 'number') return String(value) === text.trim() ? value : new ExactNumber(text.trim(), value);
-  const steps = noteSource(text, value);
+  if (scanRoot(text).lossDepth === 0) return value;
+  const steps = noteSource(Buffer.from(text), value);
   while (!steps.next().done);
   return value;
 }
 
-/** A number that is written in more than one way, or a key that is one; text in quotes may look like it. */
-const LOSABLE = /"\d+"\s*:|-0|\d[.eE]|\d{16}/;
-
-/** False where `JSON.parse` is certain to lose nothing of the text. */
-export function mayLose(text: string): boolean {
-  return LOSABLE.test(text);
-}
-
 const INTEGER_KEY = /^(?:0|[1-9]\d{0,9})$/;
-const NUMBER = /-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?/y;
-/** Characters that are gone through before others get a turn. */
-const SLICE_CHARS = 64 * 1024;
+/** Bytes that are gone through before others get a turn. */
+const SLICE_BYTES = 64 * 1024;
+const OPEN_OBJECT = 0x7b;
+const OPEN_LIST = 0x5b;
+const CLOSE_OBJECT = 0x7d;
+const CLOSE_LIST = 0x5d;
+const COMMA = 0x2c;
+const MINUS = 0x2d;
 
 interface Frame {
   readonly value: Sourced;
@@ -95,35 +103,63 @@ interface Frame {
 }
 
 /**
- * Notes in `value`, and in what it holds, what the text says besides. Yields where others may have a turn.
+ * Notes in `value`, and in what it holds, what the text says besides. Yields where others may have a turn: no part of the text,
+ * however long a string in it is, is looked at as a whole.
  * @param text valid JSON
  * @param value what `JSON.parse` made of it
  * @param roots only these members of the value are looked at. @default all
  */
-export function* noteSource(text: string, value: unknown, roots?: ReadonlySet<string>): Generator<void, void> {
+export function* noteSource(text: Buffer, value: unknown, roots?: ReadonlySet<string>): Generator<void, void> {
   const frames: Frame[] = [];
-  let sliceEnd = SLICE_CHARS;
+  /** How deep in a member that is not looked at. */
+  let skipped = 0;
+  let sliceEnd = SLICE_BYTES;
   for (let at = 0; at < text.length; at++) {
     if (at >= sliceEnd) {
-      sliceEnd = at + SLICE_CHARS;
+      sliceEnd = at + SLICE_BYTES;
       yield;
     }
-    const code = text.charCodeAt(at);
-    const frame = frames.at(-1);
-    if (code === 0x22) {
-      const close = closingQuote(text, at);
-      if (frame?.awaitsKey === true) takeKey(frame, text.slice(at, close + 1));
+    const byte = text[at] as number;
+    if (byte === QUOTE) {
+      let close = shortStringEnd(text, at);
+      if (close < 0) close = yield* longStringEnd(text, at);
+      const frame = frames.at(-1);
+      if (skipped === 0 && frame?.awaitsKey === true) takeKey(frame, text, at, close);
       at = close;
-    } else if (code === 0x7b || code === 0x5b) {
-      const isSkipped = frames.length === 1 && roots !== undefined && !roots.has((frame as Frame).key);
-      if (isSkipped) at = skipContainer(text, at);
-      else frames.push(openFrame(code === 0x7b, frame === undefined ? value : childOf(frame)));
-    } else if (code === 0x7d || code === 0x5d) closeFrame(frames.pop());
-    else if (code === 0x2c && frame !== undefined) nextMember(frame);
-    else if ((code === 0x2d || (code >= 0x30 && code <= 0x39)) && frame !== undefined) {
-      at = takeNumber(text, at, roots === undefined || frames.length > 1 ? frame : undefined);
+    } else if (byte === OPEN_OBJECT || byte === OPEN_LIST) {
+      const frame = frames.at(-1);
+      if (skipped > 0 || (frames.length === 1 && roots?.has((frame as Frame).key) === false)) skipped++;
+      else frames.push(openFrame(byte === OPEN_OBJECT, frame === undefined ? value : childOf(frame)));
+    } else if (byte === CLOSE_OBJECT || byte === CLOSE_LIST) {
+      if (skipped > 0) skipped--;
+      else closeFrame(frames.pop());
+    } else if (skipped === 0) {
+      const frame = frames.at(-1);
+      if (frame === undefined) continue;
+      if (byte === COMMA) nextMember(frame);
+      else if (byte === MINUS || isDigit(byte))
+        at = takeNumber(text, at, roots === undefined || frames.length > 1 ? frame : undefined);
     }
   }
+}
+
+/** Where a long string ends that opens at `opensAt`. */
+function* longStringEnd(text: Buffer, opensAt: number): Generator<void, number> {
+  let sliceEnd = opensAt + SLICE_BYTES;
+  let nativeFrom = opensAt + SHORT_STRING_BYTES;
+  for (let at = opensAt + 1; at < text.length; at++) {
+    if (at >= sliceEnd) {
+      sliceEnd = at + SLICE_BYTES;
+      yield;
+    }
+    if (at >= nativeFrom) {
+      at += plainLength(text.subarray(at, at + SLICE_BYTES));
+      nativeFrom = at + SHORT_STRING_BYTES;
+    }
+    if (text[at] === QUOTE) return at;
+    if (text[at] === BACKSLASH) at++;
+  }
+  return text.length;
 }
 
 function openFrame(isObject: boolean, value: unknown): Frame {
@@ -150,8 +186,9 @@ function ownMember(value: object, key: string): unknown {
   return Object.hasOwn(value, key) ? (value as Readonly<Record<string, unknown>>)[key] : undefined;
 }
 
-function takeKey(frame: Frame, quoted: string): void {
-  frame.key = quoted.includes('\\') ? String(JSON.parse(quoted)) : quoted.slice(1, -1);
+function takeKey(frame: Frame, text: Buffer, open: number, close: number): void {
+  const raw = text.toString('utf8', open + 1, close);
+  frame.key = raw.includes('\\') ? String(JSON.parse(`"${raw}"`)) : raw;
   frame.awaitsKey = false;
   frame.hasIntegerKey ||= INTEGER_KEY.test(frame.key);
   frame.keys.push(frame.key);
@@ -162,40 +199,25 @@ function nextMember(frame: Frame): void {
   frame.awaitsKey = frame.isObject;
 }
 
-/** @returns where the last digit stands */
-function takeNumber(text: string, at: number, frame: Frame | undefined): number {
-  NUMBER.lastIndex = at;
-  const [number] = NUMBER.exec(text) ?? [''];
-  if (frame !== undefined && String(Number(number)) !== number) {
+/** Bytes of a number behind its first: `+-.0123456789Ee`. */
+const NUMERAL = new Uint8Array(256);
+for (const char of '+-.0123456789Ee') NUMERAL[char.charCodeAt(0)] = 1;
+
+/** @returns where the last character of the number stands */
+function takeNumber(text: Buffer, at: number, frame: Frame | undefined): number {
+  let isPlain = text[at] !== MINUS;
+  let end = at + 1;
+  for (; NUMERAL[text[end] as number] === 1; end++) isPlain &&= isDigit(text[end]);
+  if (frame === undefined || (isPlain && end - at <= EXACT_DIGITS)) return end - 1;
+  const number = text.toString('latin1', at, end);
+  if (String(Number(number)) !== number) {
     frame.numbers ??= new Map();
     frame.numbers.set(frame.isObject ? frame.key : String(frame.index), number);
   }
-  return at + Math.max(1, number.length) - 1;
+  return end - 1;
 }
 
 function closeFrame(frame: Frame | undefined): void {
   if (frame === undefined || (!frame.hasIntegerKey && frame.numbers === undefined)) return;
   frame.value[SOURCE] = { keys: frame.hasIntegerKey ? [...new Set(frame.keys)] : undefined, numbers: frame.numbers };
-}
-
-/** @returns where the container that opens at `from` closes */
-function skipContainer(text: string, from: number): number {
-  let depth = 0;
-  for (let at = from; at < text.length; at++) {
-    const code = text.charCodeAt(at);
-    if (code === 0x22) at = closingQuote(text, at);
-    else if (code === 0x7b || code === 0x5b) depth++;
-    else if ((code === 0x7d || code === 0x5d) && --depth === 0) return at;
-  }
-  return text.length;
-}
-
-export function closingQuote(text: string, open: number): number {
-  let at = open;
-  for (;;) {
-    at = text.indexOf('"', at + 1);
-    let backslashes = 0;
-    while (text.charCodeAt(at - 1 - backslashes) === 0x5c) backslashes++;
-    if (backslashes % 2 === 0) return at;
-  }
 }
