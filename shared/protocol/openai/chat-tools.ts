@@ -89,7 +89,8 @@ function readChoice(
   throw invalidValue(`tool named "${name}" in tool_choice is not present in tools`, 'tool_choice');
 }
 
-function requireSome(tools: readonly ToolDefinition[], dropped: ReadonlySet<string>): void {
+/** A call cannot be required where nothing can be called. @param dropped types of the hosted tools that were left out */
+export function requireSome(tools: readonly ToolDefinition[], dropped: Iterable<string>): void {
   if (tools.length > 0) return;
   const [hosted] = dropped;
   if (hosted !== undefined) throw hostedChoice(hosted);

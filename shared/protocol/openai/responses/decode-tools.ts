@@ -1,22 +1,20 @@
 import { assertNever, LIMITS, overLimit, ServeError } from '../../../errors/index.ts';
 import type { ToolDefinition } from '../../generation/generation-request.ts';
 import type { FunctionChoice } from '../chat-schema.ts';
-import { checkTool, hostedChoice } from '../chat-tools.ts';
+import { checkTool, hostedChoice, requireSome } from '../chat-tools.ts';
 import { customFunction } from '../custom-tools.ts';
 import { invalidValue } from '../field-checks.ts';
 import type { ResponsesBody, ResponsesTool } from './body-schema.ts';
 import type { CallKind, InputItem } from './items.ts';
 
-type ChatToolChoice = FunctionChoice;
-
 /** The tools of a request as the model is told of them. */
 export interface DecodedTools {
-  readonly chatTools: readonly ChatTool[];
+  readonly chatTools: readonly ToolDefinition[];
   /** How calls stand in the answer, by the function's name in the chat. */
   readonly shapes: ReadonlyMap<string, CallShape>;
   /** The tools that are served, as the answer repeats them. */
   readonly echo: readonly Readonly<Record<string, unknown>>[];
-  readonly chatChoice: ChatToolChoice | undefined;
+  readonly chatChoice: FunctionChoice | undefined;
   readonly echoChoice: unknown;
   /** Types of the hosted tools that were dropped. */
   readonly dropped: readonly string[];
@@ -35,7 +33,7 @@ export function decodeTools(body: ResponsesBody, items: readonly InputItem[], ow
     list.add(item.tools, `input[${at - ownFrom}].tools`);
   }
   const { shapes, dropped, chatTools } = list;
-  return { ...decodeChoice(body, chatTools, shapes), shapes, echo, dropped };
+  return { ...decodeChoice(body, { chatTools, shapes, dropped }), shapes, echo, dropped };
 }
 
 function echoOf(tool: ResponsesTool): Readonly<Record<string, unknown>> {
@@ -53,12 +51,11 @@ type DecodedChoice = Pick<DecodedTools, 'chatTools' | 'chatChoice' | 'echoChoice
 
 function decodeChoice(
   { tool_choice: choice }: ResponsesBody,
-  chatTools: readonly ChatTool[],
-  shapes: DecodedTools['shapes'],
+  { chatTools, shapes, dropped }: Pick<DecodedTools, 'chatTools' | 'shapes' | 'dropped'>,
 ): DecodedChoice {
   if (choice == null) return { chatTools, chatChoice: undefined, echoChoice: 'auto' };
   if (typeof choice === 'string') {
-    if (choice === 'required') requireTools(chatTools);
+    if (choice === 'required') requireSome(chatTools, dropped);
     return { chatTools, chatChoice: choice, echoChoice: choice };
   }
   const kind = choiceKind(choice.type);
@@ -67,7 +64,7 @@ function decodeChoice(
       return { chatTools, chatChoice: namedChoice(choice.name, chatTools, shapes), echoChoice: choice };
     case 'allowed': {
       const allowed = allowedTools(choice.tools ?? [], chatTools, shapes);
-      if (choice.mode === 'required') requireTools(allowed);
+      if (choice.mode === 'required') requireSome(allowed, dropped);
       return { chatTools: allowed, chatChoice: choice.mode ?? 'auto', echoChoice: choice };
     }
     case 'hosted':
@@ -82,18 +79,14 @@ function choiceKind(type: string): 'named' | 'allowed' | 'hosted' {
   return type === 'allowed_tools' ? 'allowed' : 'hosted';
 }
 
-function requireTools(tools: readonly ChatTool[]): void {
-  if (tools.length === 0) throw invalidValue('tool_choice is "required" but tools is empty', 'tool_choice');
-}
-
 type NamedTool = Readonly<Record<string, unknown>>;
 
 /** Tools by the names that the choice gives; the name of a namespace stands for all its tools. */
 function allowedTools(
   allowed: readonly NamedTool[],
-  chatTools: readonly ChatTool[],
+  chatTools: readonly ToolDefinition[],
   shapes: DecodedTools['shapes'],
-): readonly ChatTool[] {
+): readonly ToolDefinition[] {
   const spaces = new Set(allowed.filter(({ type }) => type === 'namespace').map(({ name }) => name));
   const names = new Set(allowed.map(({ namespace, name }) => chatToolName(textOf(namespace), String(name))));
   return chatTools.filter((tool) => {
@@ -106,9 +99,9 @@ function allowedTools(
 /** A tool by its own name; in a namespace too, where only one has that name. */
 function namedChoice(
   name: string | undefined,
-  chatTools: readonly ChatTool[],
+  chatTools: readonly ToolDefinition[],
   shapes: DecodedTools['shapes'],
-): ChatToolChoice {
+): FunctionChoice {
   const named = chatTools.filter((tool) => tool.function.name === name);
   const found = named.length > 0 ? named : chatTools.filter((tool) => shapes.get(tool.function.name)?.name === name);
   if (found.length === 1) return { type: 'function', function: { name: found[0]!.function.name } }; // the only one
@@ -120,8 +113,6 @@ function textOf(value: unknown): string | undefined {
   return typeof value === 'string' ? value : undefined;
 }
 
-type ChatTool = ToolDefinition;
-
 /** How a call of a function of the chat stands in the answer. */
 export interface CallShape {
   readonly kind: CallKind;
@@ -132,7 +123,7 @@ export interface CallShape {
 }
 
 interface ListedTool {
-  readonly chat: ChatTool;
+  readonly chat: ToolDefinition;
   readonly shape: CallShape;
 }
 
@@ -154,7 +145,7 @@ class ToolList {
   readonly #dropped = new Set<string>();
   #given = 0;
 
-  get chatTools(): readonly ChatTool[] {
+  get chatTools(): readonly ToolDefinition[] {
     return Array.from(this.#byName.values(), ({ chat }) => chat);
   }
 
@@ -214,7 +205,7 @@ function requireName(tool: ResponsesTool, path: string): string {
   throw new ServeError('missing_required_parameter', `missing field \`${param}\``, { param });
 }
 
-function functionTool(tool: ResponsesTool, name: string): ChatTool {
+function functionTool(tool: ResponsesTool, name: string): ToolDefinition {
   return {
     type: 'function',
     function: {

@@ -211,6 +211,13 @@ describe('tools', () => {
   ])('are refused: %j', (fields, param) => {
     expect(refusalOf(fields).param).toBe(param);
   });
+
+  it('are told by name where only hosted ones could be called', () => {
+    for (const choice of ['required', { type: 'allowed_tools', mode: 'required', tools: [{ type: 'web_search' }] }]) {
+      const { message } = refusalOf({ tools: [{ type: 'web_search' }], tool_choice: choice });
+      expect(message).toContain('hosted tool "web_search"');
+    }
+  });
 });
 
 describe('a responses body', () => {
