@@ -9,9 +9,14 @@ export interface ClosedMarkup {
   readonly ends: readonly string[];
   /** How bodies begin: text may stand in front of one. */
   readonly bodyStarts: readonly string[];
+  /** What ends the text between calls. */
+  readonly stops: Markers;
 }
 
-const STOPS = new Map<string, Markers>();
+export function closedMarkup(markup: Omit<ClosedMarkup, 'stops'>): ClosedMarkup {
+  const { start, ends, bodyStarts } = markup;
+  return { ...markup, stops: new Markers([...ends, start, ...bodyStarts]) };
+}
 
 /**
  * Reads from behind a start marker to an end marker. Text that is no part of a call is shown. Where neither calls nor a list
@@ -25,14 +30,13 @@ export function* readClosed(
   calls: CallWriter,
   readBodies: () => Parsing<boolean>,
 ): Parsing<Region> {
-  const { start } = markup;
-  const stops = stopsOf(markup);
+  const { start, bodyStarts, stops } = markup;
   let before = calls.readCount;
   source.record(start);
   for (;;) {
     const hasEmptyList = yield* readBodies();
     const stop = yield* showUntil(source, stops, calls);
-    if (stop !== undefined && markup.bodyStarts.includes(stop)) {
+    if (stop !== undefined && bodyStarts.includes(stop)) {
       source.unread(stop);
       continue;
     }
@@ -52,13 +56,4 @@ export function* readClosed(
     before = calls.readCount;
     source.record(start);
   }
-}
-
-function stopsOf({ start, ends, bodyStarts }: ClosedMarkup): Markers {
-  let stops = STOPS.get(start); // as many as there are formats
-  if (stops === undefined) {
-    stops = new Markers([...ends, start, ...bodyStarts]);
-    STOPS.set(start, stops);
-  }
-  return stops;
 }

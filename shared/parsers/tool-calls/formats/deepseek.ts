@@ -2,10 +2,9 @@ import { Markers } from '../../markers.ts';
 import { type CallWriter, prefixedUuid } from '../call-writer.ts';
 import type { ToolCallFormat } from '../format.ts';
 import { compactJson, escapeLineEnds, readJsonValue } from '../json-scan.ts';
-import { collectUntil, type Parsing, readOneOf, readOneOfBehindSpace, skipSpace, type TextSource } from '../scan.ts';
-import { readClosed } from './closed-markup.ts';
+import { collectUntil, type Parsing, readOneOf, skipSpace, type TextSource } from '../scan.ts';
 import { argumentsOf } from './json-call.ts';
-import { readBareCalls } from './token-calls.ts';
+import { callMarkers, readMarkedCalls } from './token-calls.ts';
 
 const CALLS = '<｜tool▁calls▁begin｜>';
 const CALLS_END = '<｜tool▁calls▁end｜>';
@@ -22,7 +21,7 @@ const FENCE = /^```(?:json)?\s*/;
 const FENCE_END = '```';
 /** What V3 writes where V3.1 writes the name. */
 const V3_TYPE = 'function';
-const MARKUP = { start: CALLS, ends: [CALLS_END], bodyStarts: [CALL] };
+const MARKERS = callMarkers(CALL, [CALLS], [CALLS_END]);
 
 /**
  * DeepSeek V3 (`function`, the separator, the name on a line of its own, and the arguments in a fence) and V3.1 (the name, the
@@ -33,19 +32,7 @@ const deepseek: ToolCallFormat = {
   keepsSpecialTokens: true,
   callTokens: [CALLS, CALL],
   finder: () => PROSE,
-  *read(marker, source, calls) {
-    const readOne = (): Parsing => readCall(source, calls);
-    if (marker === CALL) return yield* readBareCalls({ call: CALL, ends: [CALLS_END] }, source, calls, readOne);
-    if (marker !== CALLS) return 'markup';
-    return yield* readClosed(MARKUP, source, calls, function* () {
-      while ((yield* readOneOfBehindSpace(source, [CALL])) !== undefined) {
-        if (!source.isRecording) source.record(CALL);
-        yield* readOne();
-        calls.content(source.takeRecord());
-      }
-      return false;
-    });
-  },
+  read: (marker, source, calls) => readMarkedCalls(MARKERS, marker, source, calls, () => readCall(source, calls)),
 };
 
 export const deepseekV3: ToolCallFormat = deepseek;

@@ -5,9 +5,16 @@ import { type CallWriter, hexId } from '../call-writer.ts';
 import type { ToolCallFormat } from '../format.ts';
 import { collectJsonValue, compactJson, parseJson } from '../json-scan.ts';
 import type { ToolSchemas } from '../parameter-schema.ts';
-import { collectUntil, type Parsing, readOneOfBehindSpace, readUntil, skipSpace, type TextSource } from '../scan.ts';
-import { readClosed } from './closed-markup.ts';
-import { readBareCalls } from './token-calls.ts';
+import {
+  TAG_END as CLOSE,
+  collectUntil,
+  type Parsing,
+  readOneOfBehindSpace,
+  readUntil,
+  skipSpace,
+  type TextSource,
+} from '../scan.ts';
+import { callMarkers, readMarkedCalls } from './token-calls.ts';
 
 const TAG = '<｜DSML｜';
 const TAG_END = '</｜DSML｜';
@@ -15,7 +22,6 @@ const INVOKE = `${TAG}invoke name=`;
 const INVOKE_END = `${TAG_END}invoke>`;
 const PARAMETER = `${TAG}parameter name=`;
 const PARAMETER_END = `${TAG_END}parameter>`;
-const CLOSE = new Markers(['>']);
 /** The names of blocks: of V4, of V3.2, and what models make of the two. */
 const BLOCKS = ['tool_calls', 'function_calls', 'toolcalls', 'tool_call', 'tool'];
 const STARTS = BLOCKS.map((block) => `${TAG}${block}>`);
@@ -23,6 +29,7 @@ const ENDS = BLOCKS.map((block) => `${TAG_END}${block}>`);
 /** Tags that mean nothing on their own. */
 const ORPHANS = [PARAMETER, INVOKE_END, PARAMETER_END];
 const PROSE = new Markers([...STARTS, ...ENDS, INVOKE, ...ORPHANS]);
+const MARKERS = callMarkers(INVOKE, STARTS, ENDS);
 const IN_INVOKE = new Markers([PARAMETER, INVOKE_END, INVOKE, ...ENDS]);
 const IN_VALUE = new Markers([PARAMETER_END, PARAMETER, INVOKE_END, ...ENDS]);
 
@@ -35,22 +42,11 @@ function dsml(block: string): ToolCallFormat {
     paragraphMarker: `${TAG}${block}>`,
     finder: () => PROSE,
     *read(marker, source, calls, tools) {
-      const readOne = (): Parsing => readInvoke(source, calls, tools);
-      if (marker === INVOKE) return yield* readBareCalls({ call: INVOKE, ends: ENDS }, source, calls, readOne);
       if (marker === PARAMETER) {
         calls.content(marker); // what follows it is shown, and makes no sense without it
         return 'text';
       }
-      if (!STARTS.includes(marker)) return 'markup';
-      const markup = { start: marker, ends: ENDS, bodyStarts: [INVOKE] };
-      return yield* readClosed(markup, source, calls, function* () {
-        while ((yield* readOneOfBehindSpace(source, [INVOKE])) !== undefined) {
-          if (!source.isRecording) source.record(INVOKE);
-          yield* readOne();
-          calls.content(source.takeRecord());
-        }
-        return false;
-      });
+      return yield* readMarkedCalls(MARKERS, marker, source, calls, () => readInvoke(source, calls, tools));
     },
   };
 }

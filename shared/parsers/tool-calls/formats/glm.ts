@@ -8,7 +8,13 @@ import { decodeEntities } from '../parameter-values.ts';
 import { pythonToJson } from '../python-literal.ts';
 import { collectUntil, type Parsing, readOneOfBehindSpace, readUntil, skipSpace, type TextSource } from '../scan.ts';
 import { convertGlmValue } from './glm-values.ts';
-import { TOOL_CALL as BLOCK, TOOL_CALL_END as BLOCK_END, NAME_ALONE, readToolCallBlock } from './json-family.ts';
+import {
+  TOOL_CALL as BLOCK,
+  TOOL_CALL_END as BLOCK_END,
+  jsonBlock,
+  NAME_ALONE,
+  readToolCallBlock,
+} from './json-family.ts';
 
 const KEY = '<arg_key>';
 const KEY_END = '</arg_key>';
@@ -19,7 +25,7 @@ const IN_BLOCK = new Markers([KEY, BLOCK_END, BLOCK]);
 const IN_KEY = new Markers([KEY_END, VALUE, BLOCK_END, BLOCK]);
 const IN_VALUE = new Markers([VALUE_END, KEY, BLOCK_END, BLOCK]);
 const NAME = /^[^\s<>{}[\]"]+$/;
-const JSON_BLOCK = { start: BLOCK, end: BLOCK_END, shape: NAME_ALONE };
+const JSON_BLOCK = jsonBlock(BLOCK, BLOCK_END, NAME_ALONE);
 
 /**
  * `<tool_call>NAME<arg_key>KEY</arg_key><arg_value>VALUE</arg_value></tool_call>`, shown whole.

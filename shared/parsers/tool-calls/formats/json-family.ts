@@ -13,7 +13,7 @@ import {
   skipSpace,
   type TextSource,
 } from '../scan.ts';
-import { readClosed } from './closed-markup.ts';
+import { type ClosedMarkup, closedMarkup, readClosed } from './closed-markup.ts';
 import { type JsonCallResult, type JsonCallShape, readJsonCall, readJsonCalls } from './json-call.ts';
 import { FUNCTION_TAGS, readFunction } from './xml-functions.ts';
 
@@ -51,8 +51,9 @@ export class JsonFamily implements ToolCallFormat {
   readonly newId = prefixedUuid;
   readonly callTokens: readonly string[];
   readonly #starts: Readonly<Record<string, Ending>>;
+  /** By start marker, those that an end marker closes. */
+  readonly #blocks: ReadonlyMap<string, JsonBlock>;
   readonly #shape: JsonCallShape;
-  readonly #holdsCalls: boolean;
   readonly #markers: Markers;
   readonly #startMarkers: readonly string[];
   readonly #ends: readonly string[];
@@ -62,15 +63,18 @@ export class JsonFamily implements ToolCallFormat {
   constructor(traits: JsonFamilyTraits) {
     this.#starts = traits.starts;
     this.#shape = traits.shape ?? PLAIN;
-    this.#holdsCalls = traits.holdsCalls ?? false;
     this.#readOther = traits.readOther;
     this.callTokens = traits.callTokens ?? [];
     this.#startMarkers = Object.keys(traits.starts);
     const orphan = traits.dropsOrphanEnd === undefined ? [] : [traits.dropsOrphanEnd];
-    const endings = Object.values(traits.starts);
-    const closing = endings.flatMap((ending) => (ending.kind === 'closed' ? [ending.marker] : []));
-    this.#ends = [...new Set([...closing, ...orphan])];
-    this.#hasList = endings.some((ending) => ending.kind === 'list');
+    this.#blocks = new Map(
+      Object.entries(traits.starts).flatMap(([start, ending]) =>
+        ending.kind === 'closed' ? [[start, jsonBlock(start, ending.marker, this.#shape, traits.holdsCalls)]] : [],
+      ),
+    );
+    const closing = Array.from(this.#blocks.values(), ({ markup }) => markup.ends);
+    this.#ends = [...new Set([...closing.flat(), ...orphan])];
+    this.#hasList = Object.values(traits.starts).some((ending) => ending.kind === 'list');
     this.#markers = new Markers([...this.#startMarkers, ...orphan]);
   }
 
@@ -81,10 +85,8 @@ export class JsonFamily implements ToolCallFormat {
   *read(marker: string, source: TextSource, calls: CallWriter, tools: ToolSchemas): Parsing<Region> {
     const ending = this.#starts[marker];
     if (ending === undefined) return 'markup'; // an end marker
-    if (ending.kind === 'closed') {
-      const block = { start: marker, end: ending.marker, shape: this.#shape, holdsCalls: this.#holdsCalls };
-      return yield* readToolCallBlock(block, source, calls, tools);
-    }
+    const block = this.#blocks.get(marker);
+    if (block !== undefined) return yield* readToolCallBlock(block, source, calls, tools);
     source.record(marker);
     return yield* this.#readOpen(source, calls, this.#shape, ending.kind === 'list');
   }
@@ -131,14 +133,17 @@ export class JsonFamily implements ToolCallFormat {
 
 /** A block of JSON calls between two markers. */
 export interface JsonBlock {
-  readonly start: string;
-  readonly end: string;
+  readonly markup: ClosedMarkup;
   readonly shape: JsonCallShape;
   /** A call that the text ends behind, without the end marker, is none. */
-  readonly holdsCalls?: boolean;
+  readonly holdsCalls: boolean;
 }
 
 const BODY_STARTS = [FUNCTION_TAGS.function, '{'];
+
+export function jsonBlock(start: string, end: string, shape: JsonCallShape, holdsCalls = false): JsonBlock {
+  return { markup: closedMarkup({ start, ends: [end], bodyStarts: BODY_STARTS }), shape, holdsCalls };
+}
 
 /** Reads from behind the start marker. Bodies are JSON or, as models of the same family write them, functions in XML. */
 export function* readToolCallBlock(
@@ -147,12 +152,11 @@ export function* readToolCallBlock(
   calls: CallWriter,
   tools: ToolSchemas,
 ): Parsing<Region> {
-  const markup = { start: block.start, ends: [block.end], bodyStarts: BODY_STARTS };
-  return yield* readClosed(markup, source, calls, () => readBodies(block, source, calls, tools));
+  return yield* readClosed(block.markup, source, calls, () => readBodies(block, source, calls, tools));
 }
 
 function* readBodies(
-  { shape, holdsCalls = false }: JsonBlock,
+  { shape, holdsCalls }: JsonBlock,
   source: TextSource,
   calls: CallWriter,
   tools: ToolSchemas,

@@ -3,10 +3,9 @@ import type { CallWriter, NewCallId } from '../call-writer.ts';
 import type { ToolCallFormat } from '../format.ts';
 import { collectJsonValue, readJsonValue, startsJson } from '../json-scan.ts';
 import type { ToolSchemas } from '../parameter-schema.ts';
-import { collectUntil, type Parsing, readOneOfBehindSpace, readUntil, skipSpace, type TextSource } from '../scan.ts';
-import { readClosed } from './closed-markup.ts';
+import { collectUntil, type Parsing, readUntil, skipSpace, type TextSource } from '../scan.ts';
 import { argumentsOf } from './json-call.ts';
-import { readBareCalls } from './token-calls.ts';
+import { callMarkers, readMarkedCalls } from './token-calls.ts';
 
 const SECTIONS = ['<|tool_calls_section_begin|>', '<|tool_call_section_begin|>'];
 const SECTION_ENDS = ['<|tool_calls_section_end|>', '<|tool_call_section_end|>'];
@@ -14,6 +13,7 @@ const CALL = '<|tool_call_begin|>';
 const CALL_END = '<|tool_call_end|>';
 const ARGUMENTS = '<|tool_call_argument_begin|>';
 const PROSE = new Markers([...SECTIONS, ...SECTION_ENDS, CALL, CALL_END, ARGUMENTS]);
+const MARKERS = callMarkers(CALL, SECTIONS, SECTION_ENDS);
 const IN_CALL = new Markers([ARGUMENTS, CALL_END, CALL, ...SECTION_ENDS]);
 const CALL_CLOSED = new Markers([CALL_END, CALL, ...SECTION_ENDS]);
 const ID = /^(?:functions\.)?([\w.-]+):\d+$/;
@@ -28,20 +28,8 @@ export const kimiK2: ToolCallFormat = {
   keepsSpecialTokens: true,
   callTokens: [...SECTIONS, CALL],
   finder: () => PROSE,
-  *read(marker, source, calls, tools) {
-    const readOne = (): Parsing => readCall(source, calls, tools);
-    if (marker === CALL) return yield* readBareCalls({ call: CALL, ends: SECTION_ENDS }, source, calls, readOne);
-    if (!SECTIONS.includes(marker)) return 'markup';
-    const markup = { start: marker, ends: SECTION_ENDS, bodyStarts: [CALL] };
-    return yield* readClosed(markup, source, calls, function* () {
-      while ((yield* readOneOfBehindSpace(source, [CALL])) !== undefined) {
-        if (!source.isRecording) source.record(CALL);
-        yield* readOne();
-        calls.content(source.takeRecord());
-      }
-      return false;
-    });
-  },
+  read: (marker, source, calls, tools) =>
+    readMarkedCalls(MARKERS, marker, source, calls, () => readCall(source, calls, tools)),
 };
 
 /** Reads from behind the call's begin marker; of what stands behind the call, nothing. */

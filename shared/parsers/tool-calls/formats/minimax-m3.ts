@@ -5,17 +5,8 @@ import type { ToolCallFormat } from '../format.ts';
 import { writeJsonObject } from '../json-scan.ts';
 import type { ParameterSchema, ToolSchemas } from '../parameter-schema.ts';
 import { convertByType, decodeEntities, isStringParameter } from '../parameter-values.ts';
-import {
-  collectUntil,
-  type Parsing,
-  readOneOfBehindSpace,
-  readUntil,
-  TAG_END,
-  type TextSource,
-  tagName,
-} from '../scan.ts';
-import { readClosed } from './closed-markup.ts';
-import { readBareCalls } from './token-calls.ts';
+import { collectUntil, type Parsing, readUntil, TAG_END, type TextSource, tagName } from '../scan.ts';
+import { callMarkers, readMarkedCalls } from './token-calls.ts';
 
 const SPACE = ']<]minimax[>[';
 const BLOCK = `${SPACE}<tool_call>`;
@@ -23,7 +14,7 @@ const BLOCK_END = `${SPACE}</tool_call>`;
 const INVOKE = `${SPACE}<invoke name=`;
 const PROSE = new Markers([BLOCK, BLOCK_END, INVOKE]);
 const TAG = new Markers([SPACE]);
-const MARKUP = { start: BLOCK, ends: [BLOCK_END], bodyStarts: [INVOKE] };
+const MARKERS = callMarkers(INVOKE, [BLOCK], [BLOCK_END]);
 const DEPTH_MAX = 64;
 
 /**
@@ -34,19 +25,8 @@ export const minimaxM3: ToolCallFormat = {
   newId: prefixedUuid,
   callTokens: [BLOCK],
   finder: () => PROSE,
-  *read(marker, source, calls, tools) {
-    const readOne = (): Parsing => readInvoke(source, calls, tools);
-    if (marker === INVOKE) return yield* readBareCalls({ call: INVOKE, ends: [BLOCK_END] }, source, calls, readOne);
-    if (marker === BLOCK_END) return 'markup';
-    return yield* readClosed(MARKUP, source, calls, function* () {
-      while ((yield* readOneOfBehindSpace(source, [INVOKE])) !== undefined) {
-        if (!source.isRecording) source.record(INVOKE);
-        yield* readOne();
-        calls.content(source.takeRecord());
-      }
-      return false;
-    });
-  },
+  read: (marker, source, calls, tools) =>
+    readMarkedCalls(MARKERS, marker, source, calls, () => readInvoke(source, calls, tools)),
 };
 
 interface Tag {

@@ -1,24 +1,61 @@
 import type { CallWriter } from '../call-writer.ts';
 import type { Region } from '../format.ts';
 import { type Parsing, readOneOfBehindSpace, type TextSource } from '../scan.ts';
+import { type ClosedMarkup, closedMarkup, readClosed } from './closed-markup.ts';
+
+/** Markers of calls that begin with a marker of their own, in a block or without one. */
+export interface CallMarkers {
+  readonly call: string;
+  readonly ends: readonly string[];
+  /** By the marker that starts each. */
+  readonly blocks: ReadonlyMap<string, ClosedMarkup>;
+}
+
+/** @param ends any of them ends a block, whichever marker started it */
+export function callMarkers(call: string, starts: readonly string[], ends: readonly string[]): CallMarkers {
+  const bodyStarts = [call];
+  return { call, ends, blocks: new Map(starts.map((start) => [start, closedMarkup({ start, ends, bodyStarts })])) };
+}
 
 /**
- * Reads calls that begin with a marker of their own and that nothing is around, from behind the first marker on.
+ * Reads calls from behind the marker that stands first: those of a block, or those that nothing is around. Any other marker is an end
+ * that belongs to nothing, and is left out.
  * @param readOne reads a call; what is none stays in the record
  */
-export function* readBareCalls(
-  markers: { readonly call: string; readonly ends: readonly string[] },
+export function* readMarkedCalls(
+  markers: CallMarkers,
+  marker: string,
+  source: TextSource,
+  calls: CallWriter,
+  readOne: () => Parsing,
+): Parsing<Region> {
+  const { call } = markers;
+  if (marker === call) return yield* readBareCalls(markers, source, calls, readOne);
+  const block = markers.blocks.get(marker);
+  if (block === undefined) return 'markup';
+  return yield* readClosed(block, source, calls, function* () {
+    while ((yield* readOneOfBehindSpace(source, [call])) !== undefined) {
+      if (!source.isRecording) source.record(call);
+      yield* readOne();
+      calls.content(source.takeRecord());
+    }
+    return false;
+  });
+}
+
+function* readBareCalls(
+  { call, ends }: CallMarkers,
   source: TextSource,
   calls: CallWriter,
   readOne: () => Parsing,
 ): Parsing<Region> {
   for (;;) {
-    source.record(markers.call);
+    source.record(call);
     const before = calls.readCount;
     yield* readOne();
     calls.content(source.takeRecord());
     if (calls.readCount === before) return 'text';
-    const next = yield* readOneOfBehindSpace(source, [markers.call, ...markers.ends]);
-    if (next !== markers.call) return 'markup';
+    const next = yield* readOneOfBehindSpace(source, [call, ...ends]);
+    if (next !== call) return 'markup';
   }
 }

@@ -213,21 +213,3 @@ export function* readFunction(dialect: XmlDialect, source: TextSource, calls: Ca
   if (dialect.holdsCalls) calls.hold();
   yield* new XmlFunction(dialect, source, calls, tools, name).read();
 }
-
-/** Reads functions that no block is around, from behind the opening of the first. */
-export function* readBareFunctions(
-  dialect: XmlDialect,
-  source: TextSource,
-  calls: CallWriter,
-  tools: ToolSchemas,
-): Parsing<'markup' | 'text'> {
-  for (;;) {
-    source.record(dialect.function);
-    const before = calls.readCount;
-    yield* readFunction(dialect, source, calls, tools);
-    calls.content(source.takeRecord());
-    if (calls.readCount === before) return 'text';
-    const next = yield* readOneOfBehindSpace(source, [dialect.function, dialect.blockEnd]);
-    if (next !== dialect.function) return 'markup';
-  }
-}
