@@ -8,7 +8,7 @@ export type AnswerConstraint =
 
 type Verdict = 'open' | 'answer' | 'reasoning';
 
-/** What takes longer to tell is reasoning. */
+/** What takes longer to tell is reasoning, unless it begins with a bracket that nothing but white space follows. */
 const HELD_UNITS_MAX = 2048;
 
 /**
@@ -85,6 +85,6 @@ function judgeJson(text: string): Verdict {
   const first = text[0] as string; // not empty
   if (first !== '{' && first !== '[') return /^["\d-]/.test(text) ? 'open' : 'reasoning';
   const rest = text.slice(1).trimStart();
-  if (rest === '') return 'open';
+  if (rest === '') return text.length > HELD_UNITS_MAX ? 'answer' : 'open';
   return (first === '{' ? /^["}]/ : /^[[{"\]\-\dtfn]/).test(rest) ? 'answer' : 'reasoning';
 }

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import type { AnswerConstraint } from '../../../../shared/parsers/index.ts';
-import { runParser } from './run-parser.ts';
+import { cut, runParser, runSteps } from './run-parser.ts';
 
 const INSIDE = 'hi\n<think>\n';
 const JSON_ANSWER: AnswerConstraint = { kind: 'json' };
@@ -49,6 +49,13 @@ describe('a forced tool call where the prompt began to reason', () => {
 });
 
 describe('a long text that may be the answer', () => {
+  it.each(['{', '['])('is the answer once white space behind %j is longer than what is held', (bracket) => {
+    const text = bracket + ' \n'.repeat(2_000);
+    const steps = runSteps('qwen3', cut(text, 1), { promptText: INSIDE, constraint: JSON_ANSWER });
+    expect(steps.at(2_000)).toEqual({ reasoning: '', content: '' });
+    expect(steps.at(-2)).toEqual({ reasoning: '', content: text });
+  });
+
   it('is reasoning once it is longer than what is held', () => {
     const text = 'x'.repeat(5_000);
     expect(runParser('qwen3', [...text], { promptText: INSIDE, constraint: TEXT })).toEqual({
