@@ -45,7 +45,6 @@ export interface TokenAnswer {
 export interface TokenReaderOptions {
   readonly request: EngineRequest;
   readonly sink: EngineSink;
-  readonly isStream: boolean;
   /** Text in front of the ids of an event, e.g. `"token_ids":[`. Inside a JSON text its quotes would be escaped. */
   readonly idsMarker: string;
   /** Text in front of the number of tokens so far, where the ids of an event may be all of them. */
@@ -71,7 +70,6 @@ interface Choice {
  * not parsed: its ids are read where they stand and go on without an object.
  */
 export class TokenReader implements AnswerReader {
-  readonly isStream: boolean;
   readonly parse: AnswerReader['parse'];
   readonly #options: TokenReaderOptions;
   readonly #isPlain: boolean;
@@ -79,7 +77,6 @@ export class TokenReader implements AnswerReader {
 
   constructor(options: TokenReaderOptions) {
     const { request } = options;
-    this.isStream = options.isStream;
     this.parse = options.parse;
     this.#options = options;
     const count = Math.max(1, request.sampling.n ?? 1);

@@ -112,12 +112,11 @@ export class SglangDialect implements EngineDialect {
     const headers = tracingHeaders(request);
     if (request.embedding !== undefined) return planEmbedding(request, sink, headers, { model: this.#modelName });
     const { logprobs, prompt_logprobs: promptLogprobs } = request.output;
-    const isStream = promptLogprobs === undefined;
     const sampling = mapFields(SAMPLING_FIELDS, request, 'SGLang');
     const left = this.#contextLength - tokenIds.length;
     const fields = {
       rid: request.id,
-      stream: isStream,
+      stream: promptLogprobs === undefined,
       sampling_params: this.#contextLength > 0 ? { max_new_tokens: Math.max(1, left), ...sampling } : sampling,
       ...(logprobs === undefined && promptLogprobs === undefined ? {} : { return_logprob: true }),
       ...(promptLogprobs === undefined ? {} : { logprob_start_len: 0 }),
@@ -130,7 +129,6 @@ export class SglangDialect implements EngineDialect {
     const reader = new TokenReader({
       request,
       sink,
-      isStream,
       idsMarker: '"output_ids":[',
       totalMarker: '"completion_tokens":',
       read: readSglangAnswer,

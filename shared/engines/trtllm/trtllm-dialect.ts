@@ -128,7 +128,6 @@ export class TrtllmDialect implements EngineDialect {
     const reader = new TokenReader({
       request,
       sink,
-      isStream,
       idsMarker: '"token_ids":[',
       read: readTrtllmAnswer,
       prefillResult: isPrefill ? prefillResult : undefined,

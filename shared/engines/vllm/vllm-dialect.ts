@@ -171,7 +171,6 @@ export class VllmDialect implements EngineDialect {
     const reader = new TokenReader({
       request,
       sink,
-      isStream,
       idsMarker: '"token_ids":[',
       read: (answer) => readVllmAnswer(answer, this.#countsCached),
       prefillResult: isPrefill ? prefillResult : undefined,

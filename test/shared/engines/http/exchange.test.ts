@@ -18,7 +18,6 @@ describe('an exchange with an engine', () => {
     };
     const told: string[] = [];
     const reader = {
-      isStream: true,
       event: (data: string) => told.push(data),
       whole: () => {},
       finish: () => told.push('finish'),
