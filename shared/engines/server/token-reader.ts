@@ -74,6 +74,7 @@ export class TokenReader implements AnswerReader {
   readonly #options: TokenReaderOptions;
   readonly #isPlain: boolean;
   readonly #choices: Choice[];
+  #unfinished: number;
 
   constructor(options: TokenReaderOptions) {
     const { request } = options;
@@ -82,10 +83,11 @@ export class TokenReader implements AnswerReader {
     const count = Math.max(1, request.sampling.n ?? 1);
     this.#isPlain = count === 1 && request.output.logprobs === undefined;
     this.#choices = Array.from({ length: count }, () => ({ generated: 0, lastToken: undefined, isFinished: false }));
+    this.#unfinished = count;
   }
 
   get isFinished(): boolean {
-    return this.#choices.every(({ isFinished }) => isFinished);
+    return this.#unfinished === 0; // asked after each event
   }
 
   event(data: string, name: string): void {
@@ -108,7 +110,7 @@ export class TokenReader implements AnswerReader {
       if (reason === undefined) {
         throw workerError('StreamIncomplete', 'the engine ended its stream without a finish reason');
       }
-      choice.isFinished = true;
+      this.#end(choice);
       sink.output({ index, finish_reason: reason });
     }
   }
@@ -162,7 +164,7 @@ export class TokenReader implements AnswerReader {
       sink.output(output);
       return;
     }
-    choice.isFinished = true;
+    this.#end(choice);
     const isHidden = typeof delta.stopReason === 'number' && isEnd(request, delta.stopReason);
     sink.output({
       ...output,
@@ -170,6 +172,11 @@ export class TokenReader implements AnswerReader {
       ...(delta.stopReason === undefined || isHidden ? {} : { stop_reason: delta.stopReason }),
       ...(disaggregated === undefined ? {} : { disaggregated_params: disaggregated }),
     });
+  }
+
+  #end(choice: Choice): void {
+    choice.isFinished = true;
+    this.#unfinished--;
   }
 
   #choiceAt(index: number): Choice {
