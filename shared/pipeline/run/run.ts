@@ -455,10 +455,13 @@ export class RequestRun implements HandoverHost, WatchedStream {
     this.showedLife = true;
     this.#hasOutput = true;
     attempt.outputTokens += tokens;
-    if (attempt.outputTokens === tokens) attempt.answered();
-    if (attempt.outputTokens === tokens) attempt.reservation?.prefillDone(); // the first tokens of this worker
+    const isFirst = attempt.outputTokens === tokens; // of this worker
+    if (isFirst) {
+      attempt.answered();
+      attempt.reservation?.prefillDone();
+    }
     if (tokens === 0) return;
-    if (attempt.outputTokens === tokens) this.#noteFetched(attempt.leg);
+    if (isFirst) this.#noteFetched(attempt.leg);
     attempt.reservation?.produced(attempt.outputTokens);
   }
 
