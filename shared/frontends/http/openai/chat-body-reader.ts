@@ -9,8 +9,8 @@ type BodySink = CallSink & Pick<GenerationSink, 'text' | 'reasoning' | 'finish'>
 const FINISH_REASONS: ReadonlySet<unknown> = new Set<FinishReason>(['stop', 'length', 'content_filter', 'tool_calls']);
 
 /**
- * Turns the chat chunks, or the whole chat object, of a worker that takes bodies untouched into events, for dialects whose
- * answers have another shape. One for each request: it remembers which calls were told, and tells one after the other.
+ * Turns chat chunks in the published shape, in which the pipeline puts what workers answer that take bodies untouched, into events,
+ * for dialects whose answers have another shape. One for each request: it tells one call after the other.
  */
 export class ChatBodyReader {
   readonly #sink: BodySink;
@@ -35,8 +35,7 @@ export class ChatBodyReader {
   }
 
   #readChoice(choice: Body, index: number): void {
-    const said = isRecord(choice.delta) ? choice.delta : choice.message;
-    if (isRecord(said)) this.#readMessage(said, index);
+    if (isRecord(choice.delta)) this.#readDelta(choice.delta, index);
     const { finish_reason: reason, stop_reason: stopReason } = choice;
     if (!FINISH_REASONS.has(reason)) return;
     this.#calls.flush();
@@ -50,8 +49,8 @@ export class ChatBodyReader {
     });
   }
 
-  #readMessage(said: Body, choice: number): void {
-    const reasoning = said.reasoning_content ?? said.reasoning;
+  #readDelta(said: Body, choice: number): void {
+    const { reasoning_content: reasoning } = said;
     if (typeof reasoning === 'string' && reasoning !== '') {
       this.#calls.flush();
       this.#sink.reasoning(choice, reasoning);
