@@ -51,6 +51,7 @@ export async function openRouterServer({
     instanceId,
     plane: server,
     register: async (namespace, component, endpoints) => {
+      await server.reachable(AbortSignal.timeout(START_MS_MAX));
       for (const endpoint of endpoints) {
         const record: EndpointRecord = { type: 'Endpoint', namespace, component, instance_id: instanceId, ...endpoint };
         await discovery.put(record, AbortSignal.timeout(START_MS_MAX));

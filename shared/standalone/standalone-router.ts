@@ -59,7 +59,9 @@ export async function startStandaloneRouter(
   }
   const service = new PlaneRouter({ router, pool, plane });
   const { namespace } = name;
-  for (const { endpoint, transport } of service.serve(server, instanceId, namespace)) {
+  const endpoints = service.serve(server, instanceId, namespace);
+  await server.reachable(AbortSignal.timeout(START_MS_MAX));
+  for (const { endpoint, transport } of endpoints) {
     const address = { namespace, component: STANDALONE_COMPONENT, endpoint, instance_id: instanceId };
     await discovery.put({ type: 'Endpoint', ...address, transport }, AbortSignal.timeout(START_MS_MAX));
   }

@@ -213,6 +213,7 @@ class ServingWorker implements Worker {
       this.#control = this.#openControl(this.#registration);
       discovery.onLeaseLost(() => this.#noteLease('warn', 'lease lost: serving whoever still knows this worker'));
       discovery.onLeaseRegained(() => this.#noteLease('info', 'lease regained'));
+      await server.reachable(signal);
       await this.#registration.register(signal);
     } catch (thrown) {
       await this.#registration?.withdraw();

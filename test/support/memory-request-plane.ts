@@ -87,6 +87,7 @@ function serveInMemory(serverOf: Map<string, MemoryServer>): PlaneServer {
       serverOf.set(endpoint, server);
       return { memory: endpoint };
     },
+    reachable: () => Promise.resolve(),
     unhandle: (endpoint) => void server.handlers.delete(endpoint), // known still, so that callers read WorkerUnavailable
     drain() {
       server.isDraining = true;

@@ -77,6 +77,8 @@ export type PlaneHandler = (call: IncomingCall) => void | Promise<void>;
 export interface PlaneServer {
   /** Serves `endpoint` (`{instance}/{ns}/{component}/{endpoint}`) and returns how callers reach it. */
   handle(endpoint: string, handler: PlaneHandler): Transport;
+  /** Resolves when callers reach every endpoint that is served by now: before that nobody should be told of one. Rejects at `signal`. */
+  reachable(signal: AbortSignal): Promise<void>;
   /** Refuses new requests on `endpoint` with `WorkerUnavailable`. Streams under way go on. */
   unhandle(endpoint: string): void;
   /** Sends GOAWAY on every connection and refuses new requests; streams under way go on. */

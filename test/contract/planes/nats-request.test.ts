@@ -15,19 +15,18 @@ describe.runIf(hasNatsServer())('with a nats-server', () => {
   function open(requestTimeoutMs: number, token = 'a-shared-token') {
     const client = new NatsClient({ clock: systemClock, servers: [server.url] });
     const options = { client, clock: systemClock, requestTimeoutMs, token };
-    return { client, plane: createNatsRequestPlane(options) };
+    return createNatsRequestPlane(options);
   }
 
   describeRequestPlane('nats', async (requestTimeoutMs) => {
     const [caller, worker] = [open(requestTimeoutMs), open(requestTimeoutMs)];
     return {
-      caller: caller.plane,
-      worker: worker.plane,
-      stranger: () => open(requestTimeoutMs, 'another-token').plane,
-      announced: () => worker.client.flush(new AbortController().signal),
+      caller,
+      worker,
+      stranger: () => open(requestTimeoutMs, 'another-token'),
       close: async () => {
-        await caller.plane.close();
-        await worker.plane.close();
+        await caller.close();
+        await worker.close();
       },
     };
   });

@@ -17,8 +17,6 @@ import { HeldCalls, RecordingSink, type SinkEvent } from './recording-sink.ts';
 export interface RequestPlaneHarness {
   readonly caller: RequestPlane;
   readonly worker: RequestPlane;
-  /** Resolves when callers find what the worker has begun to serve; absent where they do at once. */
-  announced?(): Promise<void>;
   /** A caller with another token than the worker's; absent where both are one process. */
   stranger?(): RequestPlane;
   close(): Promise<void>;
@@ -42,7 +40,7 @@ export function describeRequestPlane(
       harness = await start(requestTimeoutMs);
       server = await harness.worker.serve({ instanceId: '2a' });
       for (const endpoint of [ENDPOINT, PING_ENDPOINT]) server.handle(endpoint, (call) => call.end());
-      await harness.announced?.();
+      await server.reachable(AbortSignal.timeout(REQUEST_TIMEOUT_MS));
     }
     async function close(): Promise<void> {
       await server.close();

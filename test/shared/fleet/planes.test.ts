@@ -1,4 +1,4 @@
-import { describe, expect, it } from 'vitest';
+import { afterEach, describe, expect, it } from 'vitest';
 import { SYSTEM } from '../../../shared/clock/index.ts';
 import { resolveConfig } from '../../../shared/config/index.ts';
 import { MemoryDiscovery, MemoryHub } from '../../../shared/discovery/memory/memory-discovery.ts';
@@ -7,7 +7,7 @@ import { callingPlane, servingPlane } from '../../../shared/fleet/planes.ts';
 import { silentObserver } from '../../../shared/planes/index.ts';
 import { countRepeats, type Logger } from '../../../shared/telemetry/index.ts';
 import { HeldCalls, RecordingSink } from '../../contract/planes/recording-sink.ts';
-import { hasNatsServer, startNatsServer, waitUntil } from '../../support/index.ts';
+import { hasNatsServer, type NatsServer, startNatsServer, waitUntil } from '../../support/index.ts';
 
 /** Keeps level and message of every line. */
 class LogRecorder implements Logger {
@@ -120,8 +120,11 @@ it('a worker whose fleet is on this machine alone listens on loopback, until its
 });
 
 describe.runIf(hasNatsServer())('with NATS_SERVER and nats for both planes', () => {
+  let nats: NatsServer | undefined;
+  afterEach(() => nats?.stop());
+
   it('a frontend calls a worker and hears its events', async () => {
-    const nats = await startNatsServer({ configuration: 'authorization { user: "u", password: "p" }' });
+    nats = await startNatsServer({ configuration: 'authorization { user: "u", password: "p" }' });
     const env = {
       NATS_SERVER: nats.url,
       NATS_AUTH_USERNAME: 'u',
@@ -137,6 +140,7 @@ describe.runIf(hasNatsServer())('with NATS_SERVER and nats for both planes', () 
     const calling = await callingPlane(frontendSettings, SYSTEM.clock, silentObserver, {}, logger);
     const server = await serving.serve({ instanceId: '2a' });
     const transport = server.handle('2a/dynamo/backend/generate', (call) => call.end());
+    await server.reachable(AbortSignal.timeout(5000));
     const sink = new RecordingSink();
     calling.call(transport, { id: 'r1', headers: {}, body: {} }, sink);
     expect((await sink.closed()).kind).toBe('end');
@@ -153,11 +157,10 @@ describe.runIf(hasNatsServer())('with NATS_SERVER and nats for both planes', () 
     await waitUntil(async () => (await log?.state(AbortSignal.timeout(5000)))?.lastSequence === 1);
     expect(logger.lines).toEqual([]);
     await Promise.all([calling, serving, sender, receiver].map((plane) => plane.close()));
-    await nats.stop();
   });
 
   it('one line says that NATS is away, and one that it is back', async () => {
-    const nats = await startNatsServer({ isStarted: false });
+    nats = await startNatsServer({ isStarted: false });
     const logger = new LogRecorder();
     const plane = eventPlane(
       resolveConfig('frontend', [], { NATS_SERVER: nats.url, DYN_EVENT_PLANE: 'nats' }).settings,
@@ -176,6 +179,5 @@ describe.runIf(hasNatsServer())('with NATS_SERVER and nats for both planes', () 
     await waitUntil(() => heard.length === 1 && logger.lines.length === 2);
     expect(logger.lines).toEqual(['warn NATS is away', 'info NATS is back']);
     await plane.close();
-    await nats.stop();
   });
 });

@@ -2,6 +2,7 @@ import { describe, expect, it } from 'vitest';
 import type { EndpointRecord, FleetLoads } from '../../../shared/discovery/index.ts';
 import { createMockEngine } from '../../../shared/engines/index.ts';
 import { isMigratable, workerError } from '../../../shared/errors/index.ts';
+import type { RequestPlane } from '../../../shared/planes/index.ts';
 import { type EngineRequest, MOVES_HEADER, RELEASE_PREFILL } from '../../../shared/protocol/index.ts';
 import { memoryHandoffs } from '../../support/memory-handoffs.ts';
 import { range } from '../engines/mocker/support.ts';
@@ -40,6 +41,24 @@ describe('starting a worker', () => {
     ]);
     await bed.clock.advance(1000);
     expect(sink.end_).toBe(true);
+  });
+
+  it('is not in discovery before callers reach it', async () => {
+    const bed = workerBed(new ScriptedEngine());
+    let known = (): void => {};
+    const isKnown = new Promise<void>((resolve) => {
+      known = resolve;
+    });
+    const requestPlane: RequestPlane = {
+      ...bed.options.requestPlane,
+      serve: async (options) => ({ ...(await bed.options.requestPlane.serve(options)), reachable: () => isKnown }),
+    };
+    const starting = bed.start({ requestPlane });
+    await bed.clock.advance(1000);
+    expect(await bed.records()).toEqual([]);
+    known();
+    await starting;
+    expect(await bed.records()).toEqual(ALL_RECORDS);
   });
 
   it('says with its lease what each rank carries, and that it drains', async () => {

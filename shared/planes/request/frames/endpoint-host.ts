@@ -33,6 +33,11 @@ export abstract class EndpointHost implements ConnectionHost {
     this.#handlers.set(endpoint, handler);
   }
 
+  /** At once, unless a broker has to learn of endpoints first. */
+  reachable(_signal: AbortSignal): Promise<void> {
+    return Promise.resolve();
+  }
+
   unhandle(endpoint: string): void {
     this.#handlers.delete(endpoint);
   }

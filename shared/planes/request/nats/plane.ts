@@ -193,6 +193,11 @@ class NatsPlaneServer extends EndpointHost implements PlaneServer {
     return { nats_tcp: subject };
   }
 
+  override async reachable(signal: AbortSignal): Promise<void> {
+    // A connection that is lost meanwhile comes back with its subscriptions.
+    await this.#client.flush(signal).catch(() => this.#client.connected(signal));
+  }
+
   async close(): Promise<void> {
     if (this.#isClosed) return;
     this.#isClosed = true;

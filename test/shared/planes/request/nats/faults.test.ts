@@ -17,7 +17,6 @@ const ENDPOINT = '2a/dynamo/backend/generate';
 
 describe.runIf(hasNatsServer())('the NATS request plane', () => {
   const planes: RequestPlane[] = [];
-  const clientOf = new WeakMap<RequestPlane, NatsClient>();
   let server: NatsServer;
   let proxy: TcpProxy;
   beforeEach(async () => {
@@ -46,7 +45,6 @@ describe.runIf(hasNatsServer())('the NATS request plane', () => {
       connectTimeoutMs,
     });
     planes.push(plane);
-    clientOf.set(plane, client);
     return plane;
   }
 
@@ -56,7 +54,7 @@ describe.runIf(hasNatsServer())('the NATS request plane', () => {
     const held = new HeldCalls();
     const plane = await worker.serve({ instanceId: '2a' });
     const transport = plane.handle(ENDPOINT, held.handler);
-    await clientOf.get(worker)?.flush(new AbortController().signal); // the server knows by then where the endpoint is
+    await plane.reachable(AbortSignal.timeout(5000));
     const sink = new RecordingSink();
     caller.call(transport, { id: 'r1', headers: {}, body: {} }, sink);
     const incoming = await held.at(0);
@@ -81,6 +79,33 @@ describe.runIf(hasNatsServer())('the NATS request plane', () => {
     });
     held.calls[1]!.end();
     expect((await again.closed()).kind).toBe('end');
+  });
+
+  it('calls an endpoint reachable when the server knows of it, and not before', async () => {
+    const [caller, worker] = [open(), open()];
+    const plane = await worker.serve({ instanceId: '2a' });
+    server.freeze();
+    const transport = plane.handle(ENDPOINT, (call) => call.end());
+    const seen: string[] = [];
+    const reachable = plane.reachable(AbortSignal.timeout(20_000)).then(() => seen.push('reachable'));
+    await new Promise(setImmediate);
+    seen.push('thawed');
+    server.thaw();
+    await reachable;
+    expect(seen).toEqual(['thawed', 'reachable']);
+    const sink = new RecordingSink();
+    caller.call(transport, { id: 'r1', headers: {}, body: {} }, sink);
+    expect((await sink.closed()).kind).toBe('end');
+  });
+
+  it('says when an endpoint is reachable also if the server is away meanwhile, and stops waiting when told to', async () => {
+    const plane = await open().serve({ instanceId: '2a' });
+    await server.kill();
+    plane.handle(ENDPOINT, (call) => call.end());
+    await expect(plane.reachable(AbortSignal.abort(new Error('enough')))).rejects.toThrow('enough');
+    const reachable = plane.reachable(AbortSignal.timeout(20_000));
+    await server.restart();
+    await reachable;
   });
 
   it('learns at the next heartbeat that a worker is gone without a word', async () => {
