@@ -1,7 +1,15 @@
 import { fileURLToPath } from 'node:url';
 import OpenAI from 'openai';
-import { beforeAll, describe, expect, it } from 'vitest';
-import { freePort, postJson, type StatorProcess, spawnNode, useFleet, waitUntil } from '../support/index.ts';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import {
+  freePort,
+  postJson,
+  type SpawnedProcess,
+  type StatorProcess,
+  spawnNode,
+  useFleet,
+  waitUntil,
+} from '../support/index.ts';
 
 const FAKE = fileURLToPath(new URL('../shared/engines/server/fake-embedder.mjs', import.meta.url));
 const MODEL_FOLDER = fileURLToPath(new URL('../../shared/artifacts/builtin-model', import.meta.url));
@@ -76,10 +84,12 @@ describe.each(['vllm', 'sglang'])('an embedding worker that starts %s', (engine)
 
 describe('an embedding worker', () => {
   const fleet = useFleet();
+  const servers: SpawnedProcess[] = [];
+  afterAll(() => Promise.all(servers.map((server) => server.kill())));
 
   const serve = async (...args: readonly string[]): Promise<string> => {
     const port = await freePort();
-    spawnServer(port, args);
+    servers.push(spawnServer(port, args));
     const url = `http://127.0.0.1:${port}`;
     await waitUntil(() => fetch(`${url}/health`).then((answer) => answer.ok));
     return url;
