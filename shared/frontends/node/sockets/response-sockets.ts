@@ -7,6 +7,7 @@ import type { MemoryResponseStore } from '../../../responses/index.ts';
 import type { HttpApp } from '../../http/app.ts';
 import { NodeExchange } from '../../http/hosts/node-exchange.ts';
 import type { Connections } from '../connections.ts';
+import { refuseUnroutable } from '../unparsable.ts';
 import { ResponseSocket } from './response-socket.ts';
 import { createSocketMemories, SocketMemory } from './socket-memory.ts';
 import { agreedProtocol, shownAuthorization } from './turn-exchange.ts';
@@ -16,7 +17,7 @@ interface ResponseSocketsParts {
   readonly connections: Connections;
   readonly clock: Clock;
   readonly socketsMax: number;
-  readonly random: Pick<Random, 'uuid'>;
+  readonly random: Random;
   readonly onLimit: (limit: LimitName) => void;
 }
 
@@ -36,7 +37,7 @@ export class ResponseSockets {
 
   /** Takes over a connection whose request asks for a WebSocket. Never rejects. */
   async accept(request: IncomingMessage, head: Buffer): Promise<void> {
-    const { app, connections } = this.#parts;
+    const { app, connections, random } = this.#parts;
     const { socket } = request;
     socket.on('error', () => socket.destroy());
     if (!connections.upgraded(socket)) {
@@ -47,6 +48,7 @@ export class ResponseSockets {
     if (shown !== undefined) request.headers.authorization = shown;
     const answer = answerOn(request, () => connections.refuse(socket));
     try {
+      if (refuseUnroutable(request, answer, random)) return;
       if (!(await app.sockets.admit(new NodeExchange(request, answer)))) return;
       if (!this.#makeRoom(addressOf(socket))) {
         refuse(answer, overLimit('websockets', `${this.#parts.socketsMax} WebSockets are open; try again`), RETRY);

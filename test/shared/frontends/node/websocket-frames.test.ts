@@ -221,6 +221,22 @@ describe('bounds', () => {
   });
 });
 
+describe('a request for a socket', () => {
+  it.each([
+    ['two hosts', UPGRADE.replace('\r\n\r\n', '\r\nHost: localhost\r\n\r\n')],
+    ['no host', UPGRADE.replace('host: localhost\r\n', '')],
+    ['a host of which no URL can be made', UPGRADE.replace('host: localhost', 'host: a b')],
+    ['two framings', UPGRADE.replace('\r\n\r\n', '\r\ntransfer-encoding: chunked\r\ncontent-length: 0\r\n\r\n')],
+    ['a target with a user', UPGRADE.replace(' /v1', ' http://u@localhost/v1')],
+  ])('with %s is refused as any other', async (_fault, text) => {
+    const { server } = await openServer();
+    const client = new RawSocket(server.port);
+    client.socket.write(text);
+    await waitUntil(() => client.isClosed);
+    expect(client.bytes.toString('latin1')).toMatch(/^HTTP\/1\.1 400 /);
+  });
+});
+
 describe('other upgrades', () => {
   it('are answered as if nothing had been offered', async () => {
     const { server } = await openServer();
