@@ -50,12 +50,12 @@ export class ResponseSockets {
     try {
       if (refuseUnroutable(request, answer, random)) return;
       if (!(await app.sockets.admit(new NodeExchange(request, answer)))) return;
+      const server = await this.#load(); // before a place is taken: others may come meanwhile
       if (!this.#makeRoom(addressOf(socket))) {
         refuse(answer, overLimit('websockets', `${this.#parts.socketsMax} WebSockets are open; try again`), RETRY);
         return;
       }
       answer.detachSocket(socket);
-      const server = await this.#load();
       server.handleUpgrade(request, socket, head, (webSocket) => this.#opened(webSocket, request));
     } catch {
       socket.destroy(); // it was lost meanwhile

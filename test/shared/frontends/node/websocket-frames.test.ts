@@ -172,6 +172,12 @@ describe('bounds', () => {
     expect(await second.ask(CREATE)).toMatchObject({ type: 'response.completed' });
   });
 
+  it('hold for connections that come at once', async () => {
+    const { server } = await openServer({ socketsMax: 1 });
+    const clients = await Promise.all([1, 2, 3].map(() => new SocketClient(server.port).opened()));
+    expect(clients.filter(({ refused }) => refused === undefined)).toHaveLength(1);
+  });
+
   it('hold for the events that wait for a response', async () => {
     const { server } = await openServer({ play: () => {} });
     const client = await new SocketClient(server.port).opened();
