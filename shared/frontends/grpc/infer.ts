@@ -251,7 +251,7 @@ class StreamInfer {
     const { deps, statistics } = this.#parts;
     const call = this.#call;
     const grant = await admit(deps, call, 'generate');
-    const held = deps.lifecycle.hold(call.closed);
+    const held = deps.lifecycle.hold(call);
     if (held !== undefined) await held;
     if (call.isOver) return; // its client has gone meanwhile
     const responses = new StreamResponses(call, request, () => this.next());

@@ -128,7 +128,7 @@ function method(
     path: path(name),
     serve: async (call) => {
       const grant = await admit(deps, call, need);
-      const held = deps.lifecycle.hold(call.closed);
+      const held = deps.lifecycle.hold(call);
       if (held !== undefined) await held;
       if (call.isOver) return; // its client has gone meanwhile
       receiveOne(call, (message) => serve(call, message, grant));

@@ -132,7 +132,7 @@ async function respond(
     }
     const { access = 'open' } = route ?? {};
     exchange.grant = await admit(deps, host, typeof access === 'function' ? access(host.path) : access);
-    const held = access === 'open' ? undefined : deps.lifecycle.hold(host.sink.closed);
+    const held = access === 'open' ? undefined : deps.lifecycle.hold(host.sink);
     if (held !== undefined) await held;
     if (host.sink.closed.aborted) return; // nobody waits, and the body will not come
     if (route === undefined) throw notFound(exchange, whyAbsent(exchange.path));

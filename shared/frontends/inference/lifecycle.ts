@@ -215,9 +215,9 @@ export class ServiceLifecycle {
   /**
    * Holds a request while the first workers come up; undefined where nothing is held. Resolves when requests are taken, or
    * will not be soon, and never rejects.
-   * @param gone aborts when its client leaves
+   * @param client that may leave meanwhile; its signal, which is made when somebody asks for it, is asked for if it is held
    */
-  hold(gone?: AbortSignal): Promise<void> | undefined {
+  hold(client: { readonly closed: AbortSignal }): Promise<void> | undefined {
     const clock = this.#clock;
     if (this.#stage !== 'waiting' || this.#heldMsMax === 0 || clock === undefined) return undefined;
     if (this.#held >= HELD_MAX) return undefined;
@@ -234,8 +234,9 @@ export class ServiceLifecycle {
         this.#held--;
       };
     });
-    const held = gone === undefined ? over : untilAborted(over, gone).catch(() => {}); // whoever held it looks at the client
-    return held.finally(release);
+    return untilAborted(over, client.closed)
+      .catch(() => {}) // whoever held it looks at the client
+      .finally(release);
   }
 
   discoveryFailed(reason: string): void {
