@@ -147,17 +147,16 @@ export class Connections {
   }
 
   /** Resolves when every response has left the process, or after `deadlineMs`. */
-  idle(clock: Clock, deadlineMs: number): Promise<void> {
+  idle(deadlineMs: number): Promise<void> {
     return this.#until(
       () => [...this.#connections.values()].every(({ responses }) => responses.size === 0),
-      clock,
       deadlineMs,
     );
   }
 
   /** Resolves when no connection is left, or after `deadlineMs`. */
-  gone(clock: Clock, deadlineMs: number): Promise<void> {
-    return this.#until(() => this.#sockets.size === 0, clock, deadlineMs);
+  gone(deadlineMs: number): Promise<void> {
+    return this.#until(() => this.#sockets.size === 0, deadlineMs);
   }
 
   /**
@@ -176,7 +175,7 @@ export class Connections {
     socket.once('close', () => timer.cancel());
   }
 
-  #until(holds: () => boolean, clock: Clock, deadlineMs: number): Promise<void> {
+  #until(holds: () => boolean, deadlineMs: number): Promise<void> {
     if (holds()) return Promise.resolve();
     return new Promise((resolve) => {
       const end = (): void => {
@@ -187,7 +186,7 @@ export class Connections {
       const look = (): void => {
         if (holds()) end();
       };
-      const timer = clock.after(deadlineMs, end);
+      const timer = this.#clock.after(deadlineMs, end);
       this.#watchers.add(look);
     });
   }
@@ -228,12 +227,12 @@ export async function drainServer(options: DrainOptions): Promise<{ readonly cut
   connections.retire();
   sockets.drain();
   const linger = clock.after(Math.min(LINGER_MS, graceMs), () => stopListening(options));
-  await Promise.all([lifecycle.idle(clock, graceMs), connections.idle(clock, graceMs), sockets.gone(graceMs)]);
+  await Promise.all([lifecycle.idle(clock, graceMs), connections.idle(graceMs), sockets.gone(graceMs)]);
   linger.cancel();
   stopListening(options);
   const endMs = Math.max(graceEndMs, clock.nowMs() + LAST_WORDS_MS);
   const cut = await cutOff(options);
-  await connections.gone(clock, Math.min(Math.max(0, endMs - clock.nowMs()), LAST_BYTES_MS));
+  await connections.gone(Math.min(Math.max(0, endMs - clock.nowMs()), LAST_BYTES_MS));
   connections.destroy();
   await closed;
   server.close(); // closed as it is: takes Node's timer for slow requests away
@@ -247,11 +246,11 @@ function stopListening({ server, connections }: DrainOptions): void {
 }
 
 /** Cuts what the grace was too short for; resolves with how many responses that were. */
-async function cutOff({ connections, sockets, lifecycle, clock }: DrainOptions): Promise<number> {
+async function cutOff({ connections, sockets, lifecycle }: DrainOptions): Promise<number> {
   const open = connections.responses;
   const unread = new Set(open.filter(({ writableEnded }) => writableEnded));
   lifecycle.cut(); // tells those that are far enough to be told anything
-  await Promise.all([connections.idle(clock, LAST_WORDS_MS), sockets.gone(LAST_WORDS_MS)]);
+  await Promise.all([connections.idle(LAST_WORDS_MS), sockets.gone(LAST_WORDS_MS)]);
   const left = new Set(connections.responses);
   return open.filter((response) => !unread.has(response) || left.has(response)).length;
 }
