@@ -11,18 +11,30 @@ const LOOK_MS = 1000;
 const LOOKED_AT_MAX = 1024;
 const MEBIBYTE = 1024 * 1024;
 
-export interface ConnectionsOptions {
+/** How long clients may take, and how much they may send. */
+export interface ConnectionLimits {
+  /** How long a client may take to a call, from its first byte on, and to a message. @default 30,000 */
+  readonly patienceMs?: number | undefined;
+  /** Hears of limits that clients went beyond. @default nobody */
+  readonly onLimit?: ((limit: LimitName) => void) | undefined;
+  /** Bytes that a client may send on a stream before any was read. @default 1 MiB */
+  readonly streamWindowBytes?: number | undefined;
+  /** The same until a call of its connection was let in, where that takes a key. @default `streamWindowBytes` */
+  readonly firstWindowBytes?: number | undefined;
+  /** Bytes that a client may send on a connection before any was read. @default 1 MiB */
+  readonly connectionWindowBytes?: number | undefined;
+  /** How often a client is pinged, in milliseconds; 0 = never. @default 0 */
+  readonly keepaliveMs?: number | undefined;
+  /** How long it may take to answer, in milliseconds. @default 20,000 */
+  readonly keepaliveTimeoutMs?: number | undefined;
+  /** Age at which a connection is asked to go, in milliseconds; 0 = any. @default 0 */
+  readonly connectionAgeMsMax?: number | undefined;
+}
+
+interface ConnectionsOptions extends ConnectionLimits {
   readonly clock: Clock;
   readonly random: Pick<Random, 'next'>;
   readonly connectionsMax: number;
-  readonly patienceMs?: number | undefined;
-  readonly onLimit?: ((limit: LimitName) => void) | undefined;
-  readonly streamWindowBytes?: number | undefined;
-  readonly firstWindowBytes?: number | undefined;
-  readonly connectionWindowBytes?: number | undefined;
-  readonly keepaliveMs?: number | undefined;
-  readonly keepaliveTimeoutMs?: number | undefined;
-  readonly connectionAgeMsMax?: number | undefined;
 }
 
 /**

@@ -11,8 +11,8 @@ import {
 import type { AddressInfo } from 'node:net';
 import type { Clock, Random } from '../clock/index.ts';
 import { turnOfItsOwn } from '../concurrency/index.ts';
-import { type LimitName, reasonOf } from '../errors/index.ts';
-import { Connections } from './connections.ts';
+import { reasonOf } from '../errors/index.ts';
+import { type ConnectionLimits, Connections } from './connections.ts';
 import { Http2Call } from './http2-call.ts';
 import { type MessageRoom, OwnRoom } from './message-intake.ts';
 import type { GrpcMethod } from './methods.ts';
@@ -26,7 +26,7 @@ export interface GrpcTls {
   readonly clientCa?: string | undefined;
 }
 
-export interface GrpcServerOptions {
+export interface GrpcServerOptions extends ConnectionLimits {
   readonly host: string;
   /** 0 = any free one. */
   readonly port: number;
@@ -41,24 +41,8 @@ export interface GrpcServerOptions {
   readonly room?: MessageRoom | undefined;
   /** Connections at a time. @default half of the files that the process may open, 8192 at most */
   readonly connectionsMax?: number | undefined;
-  /** How long a client may take to a call, from its first byte on, and to a message. @default 30,000 */
-  readonly patienceMs?: number | undefined;
-  /** Hears of limits that clients went beyond. @default nobody */
-  readonly onLimit?: ((limit: LimitName) => void) | undefined;
   /** Streams of a connection. @default 1000 */
   readonly concurrentStreamsMax?: number | undefined;
-  /** Bytes that a client may send on a stream before any was read. @default 1 MiB */
-  readonly streamWindowBytes?: number | undefined;
-  /** The same until a call of its connection was let in, where that takes a key. @default `streamWindowBytes` */
-  readonly firstWindowBytes?: number | undefined;
-  /** Bytes that a client may send on a connection before any was read. @default 1 MiB */
-  readonly connectionWindowBytes?: number | undefined;
-  /** How often a client is pinged, in milliseconds; 0 = never. @default 0 */
-  readonly keepaliveMs?: number | undefined;
-  /** How long it may take to answer, in milliseconds. @default 20,000 */
-  readonly keepaliveTimeoutMs?: number | undefined;
-  /** Age at which a connection is asked to go, in milliseconds; 0 = any. @default 0 */
-  readonly connectionAgeMsMax?: number | undefined;
 }
 
 /** A gRPC server that listens. */
