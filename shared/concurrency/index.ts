@@ -5,6 +5,7 @@
 export { inBatches, RateBudget, Semaphore } from './at-once.ts';
 export { afterSocketsAreRead, forAtMost, tellWhile, untilAborted, withDeadline } from './deadline.ts';
 export { withFileLock } from './file-lock.ts';
+export { networkOf } from './networks.ts';
 export { PeriodicTask } from './periodic-task.ts';
 export { connectionArrived, hasTurnRoom, spendOfTurn, whenTurnHasRoom } from './turn-room.ts';
 export { endOfTurn, type Flushable, flushAtEndOfTurn, inTurnOfItsOwn, turnOfItsOwn } from './turns.ts';

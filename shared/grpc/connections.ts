@@ -1,7 +1,7 @@
 import type { Http2SecureServer, Http2Server, Http2Session, ServerHttp2Session, ServerHttp2Stream } from 'node:http2';
 import type { Socket } from 'node:net';
 import type { Clock, Random, Timer } from '../clock/index.ts';
-import { connectionArrived } from '../concurrency/index.ts';
+import { connectionArrived, networkOf } from '../concurrency/index.ts';
 import type { LimitName } from '../errors/index.ts';
 import { Connection } from './connection.ts';
 
@@ -84,7 +84,7 @@ export class Connections {
     const { clock, connectionsMax, streamWindowBytes = MEBIBYTE, firstWindowBytes = streamWindowBytes } = this.#options;
     const key = keyOf(socket);
     if (key === undefined) return; // it is gone already
-    const connection = new Connection(socket, addressOf(socket), clock.nowMs(), {
+    const connection = new Connection(socket, networkOf(socket), clock.nowMs(), {
       windowBytes: firstWindowBytes < streamWindowBytes ? streamWindowBytes : undefined,
       onQuiet: (isQuiet) => {
         if (!isQuiet) this.#quiet.delete(connection);
@@ -173,15 +173,4 @@ export class Connections {
 
 function keyOf({ remoteAddress, remotePort }: Pick<Socket, 'remoteAddress' | 'remotePort'>): string | undefined {
   return remoteAddress === undefined ? undefined : `${remoteAddress} ${remotePort}`;
-}
-
-/** Whose share it counts against: of an IPv6 address the network, of which one client has many. */
-function addressOf({ remoteAddress = '' }: Socket): string {
-  const mapped = /^::ffff:([\d.]+)$/i.exec(remoteAddress)?.[1];
-  if (mapped !== undefined || !remoteAddress.includes(':')) return mapped ?? remoteAddress;
-  const [head = '', tail] = remoteAddress.split('::');
-  const groups = head.split(':').filter((group) => group !== '');
-  const last = tail?.split(':').length ?? 0;
-  while (tail !== undefined && groups.length + last < 8) groups.push('0');
-  return groups.slice(0, 4).join(':');
 }

@@ -1,7 +1,7 @@
 import { type IncomingMessage, ServerResponse } from 'node:http';
-import type { Socket } from 'node:net';
 import type { WebSocketServer } from 'ws';
 import type { Clock, Random } from '../../../clock/index.ts';
+import { networkOf } from '../../../concurrency/index.ts';
 import { type LimitName, openAiErrorBody, overLimit, ServeError } from '../../../errors/index.ts';
 import type { MemoryResponseStore } from '../../../responses/index.ts';
 import type { HttpApp } from '../../http/app.ts';
@@ -51,7 +51,7 @@ export class ResponseSockets {
       if (refuseUnroutable(request, answer, random)) return;
       if (!(await app.sockets.admit(new NodeExchange(request, answer)))) return;
       const server = await this.#load(); // before a place is taken: others may come meanwhile
-      if (!this.#makeRoom(addressOf(socket))) {
+      if (!this.#makeRoom(networkOf(socket))) {
         refuse(answer, overLimit('websockets', `${this.#parts.socketsMax} WebSockets are open; try again`), RETRY);
         return;
       }
@@ -103,7 +103,7 @@ export class ResponseSockets {
     const { app, clock, random, onLimit } = this.#parts;
     const memory = new SocketMemory(this.#memories, random.uuid());
     const socket = new ResponseSocket({ app, webSocket, request, memory, clock, onLimit });
-    this.#open.set(socket, addressOf(request.socket));
+    this.#open.set(socket, networkOf(request.socket));
     webSocket.once('close', () => {
       this.#open.delete(socket);
       if (this.#open.size > 0) return;
@@ -126,10 +126,6 @@ export class ResponseSockets {
     if (longest !== undefined) this.#open.delete(longest);
     return longest !== undefined;
   }
-}
-
-function addressOf({ remoteAddress = '' }: Socket): string {
-  return remoteAddress;
 }
 
 const RETRY = { 'retry-after': '1' };
