@@ -99,8 +99,10 @@ export function openForModel(inference: InferenceBooks, name: string, isStream: 
   return { meter, primaryName: served?.primaryName ?? name, isStream };
 }
 
+/** @param model of a chat. @default none that a conversation is read for */
 export function decodeContext(
   inference: Pick<InferenceBooks, 'deps' | 'exchange'> & Partial<Pick<InferenceBooks, 'span'>>,
+  model?: string,
 ): DecodeContext {
   const { settings, random, logger } = inference.deps;
   const { key, owner } = inference.exchange.grant;
@@ -111,10 +113,17 @@ export function decodeContext(
     random,
     newId: inference.exchange.madeRequestId,
     span: inference.span,
+    isBlind: model !== undefined && isBlind(inference.deps, model),
     leftOut: new LeftOut(),
     ...(key && { owner, ...(cacheIsolation !== 'off' && { isolation: cacheIsolation }) }),
     warn: (message) => logger.debug(message),
   };
+}
+
+/** Whether workers of a model get prompts in tokens alone. Those that read chats themselves know what their engines take. */
+function isBlind({ pipeline }: Pick<InferenceDeps, 'pipeline'>, name: string): boolean {
+  const card = pipeline.requestable.find(name)?.card;
+  return card?.model_input === 'Tokens' && card.runtime_config.media_chats !== true;
 }
 
 /** A sink of which a dialect says only what has a place in it: everything else is left out. */

@@ -32,8 +32,6 @@ export type PromptInput =
   | {
       readonly kind: 'chat';
       readonly messages: readonly ChatMessage[];
-      /** How many of the first parts of a message tools have returned, by its index: models that cannot see are told so. */
-      readonly toolMedia?: ReadonlyMap<number, number>;
       readonly tools?: readonly ToolDefinition[];
       readonly toolChoice?: ToolChoice;
       readonly parallelToolCalls?: boolean;

@@ -53,7 +53,7 @@ export function decodeChatRequest(
   const nvext = effectiveNvext(given, context);
   const guided = guidedByToolChoice(body, nvext) ?? decodeGuided(body, nvext);
   requireOneChoice(body, nvext);
-  const history = readHistory(body.messages, context.leftOut);
+  const history = readHistory(body.messages, context.leftOut, context.isBlind);
   const request = assembleRequest({
     body: { ...body, messages: history.forwarded },
     nvext,
@@ -81,14 +81,13 @@ export function requireOneChoice(body: { readonly n?: number | null | undefined 
 }
 
 /** What the prompt of a chat body is made from: its messages, or `nvext.token_data` instead of them. */
-function decodePrompt(body: CheckedChat, nvext: Nvext, { rendered, toolMedia }: History): PromptInput {
+function decodePrompt(body: CheckedChat, nvext: Nvext, { rendered }: History): PromptInput {
   if (nvext.token_data != null) return { kind: 'tokens', tokenIds: nvext.token_data };
   const templateArgs = decodeTemplateArgs(body);
   const choice = body.tool_choice;
   return {
     kind: 'chat',
     messages: rendered,
-    ...(toolMedia.size === 0 ? {} : { toolMedia }),
     ...(body.tools === undefined ? {} : { tools: body.tools }),
     ...(choice == null ? {} : { toolChoice: typeof choice === 'string' ? choice : { name: choice.function.name } }),
     ...(body.parallel_tool_calls == null ? {} : { parallelToolCalls: body.parallel_tool_calls }),

@@ -40,6 +40,8 @@ export interface DecodeContext {
   readonly owner?: string | undefined;
   /** What the answer tells of other owners: that their prompts are cached, or nothing. @default everything */
   readonly isolation?: 'figures' | 'blocks' | undefined;
+  /** The model cannot take pictures, sounds and videos that tools have returned: they are named instead. @default it can */
+  readonly isBlind?: boolean | undefined;
   /** Takes note of what the model is not told of. */
   readonly leftOut: LeftOut;
   /** Hears of deprecated or ignored input; goes to the log at debug level. */

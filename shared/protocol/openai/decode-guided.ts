@@ -6,13 +6,16 @@ import type { Mutable } from './decode-context.ts';
 import { invalidValue } from './field-checks.ts';
 import type { Nvext } from './shared-fields.ts';
 
-const CONSTRAINTS = ['json', 'regex', 'choice', 'grammar'] as const;
+const CONSTRAINTS = ['json', 'regex', 'choice', 'grammar', 'structural_tag'] as const;
+
+const GUIDED_FIELDS = ['guided_json', 'guided_regex', 'guided_choice', 'guided_grammar'] as const;
 
 /**
- * The constraint on the output: `guided_*` fields, which beat `response_format`.
+ * The constraint on the output: `structured_outputs` or `guided_*` fields, which beat `response_format`.
  * @throws ServeError `invalid_value` when more than one is set.
  */
 export function decodeGuided(body: CheckedChat | CompletionsBody, nvext: Nvext): GuidedDecoding | undefined {
+  if (body.structured_outputs != null) return decodeStructured(body.structured_outputs, body, nvext);
   const guided: Mutable<GuidedDecoding> = {};
   const json = body.guided_json ?? nvext.guided_json ?? schemaOfResponseFormat(body);
   const regex = body.guided_regex ?? nvext.guided_regex;
@@ -35,6 +38,36 @@ export function decodeGuided(body: CheckedChat | CompletionsBody, nvext: Nvext):
   return guided;
 }
 
+type StructuredOutputs = NonNullable<CompletionsBody['structured_outputs']>;
+
+/** @throws ServeError `invalid_value` unless it sets one constraint, and no `guided_*` field another */
+function decodeStructured(given: StructuredOutputs, body: CheckedChat | CompletionsBody, nvext: Nvext): GuidedDecoding {
+  const json = given.json ?? undefined;
+  if (json !== undefined && given.json_object === true) throw oneConstraint(['json', 'json_object']);
+  const set: Readonly<Record<string, unknown>> = {
+    ...given,
+    json: json ?? (given.json_object === true ? { type: 'object' } : undefined),
+  };
+  const received: string[] = CONSTRAINTS.filter((kind) => set[kind] != null);
+  const doubled = GUIDED_FIELDS.find((field) => (body[field] ?? nvext[field]) != null);
+  if (doubled !== undefined) received.push(doubled);
+  const [kind] = received;
+  if (kind === undefined || received.length > 1) throw oneConstraint(received);
+  const whitespace = given.whitespace_pattern ?? body.guided_whitespace_pattern ?? nvext.guided_whitespace_pattern;
+  const backend = body.guided_decoding_backend ?? nvext.guided_decoding_backend;
+  return {
+    [kind]: set[kind],
+    ...(backend == null ? {} : { backend }),
+    ...(whitespace == null ? {} : { whitespace_pattern: whitespace }),
+  };
+}
+
+function oneConstraint(received: readonly string[]): ServeError {
+  const allowed = 'exactly one of json, regex, choice, grammar, json_object and structural_tag';
+  const message = `structured_outputs takes ${allowed}; received: ${received.join(', ') || 'none'}`;
+  return invalidValue(message, 'structured_outputs');
+}
+
 function schemaOfResponseFormat(body: CheckedChat | CompletionsBody): unknown {
   const format = (body as CheckedChat).response_format; // refused on completions as an unknown key
   if (format?.type === 'json_object') return { type: 'object' };
@@ -44,7 +77,6 @@ function schemaOfResponseFormat(body: CheckedChat | CompletionsBody): unknown {
 type Schema = Readonly<Record<string, unknown>>;
 type Tools = NonNullable<CheckedChat['tools']>;
 
-const GUIDED_FIELDS = ['guided_json', 'guided_regex', 'guided_choice', 'guided_grammar'] as const;
 const NO_PARAMETERS: Schema = Object.freeze({ type: 'object', properties: Object.freeze({}) });
 /** What engines make of a closed object without properties differs; this is what it means. */
 const EMPTY_OBJECT = '\\{\\}';
@@ -60,6 +92,9 @@ export function guidedByToolChoice(body: CheckedChat, nvext: Nvext): GuidedDecod
     if (body[field] != null || nvext[field] != null) {
       throw new ServeError('invalid_value', 'Invalid request', { param: field });
     }
+  }
+  if (body.structured_outputs != null) {
+    throw invalidValue('structured_outputs cannot be set beside a forced tool call', 'structured_outputs');
   }
   const tools = body.tools ?? [];
   if (choice === 'required') return { json: anyCallSchema(tools, body.parallel_tool_calls === false) };

@@ -185,8 +185,8 @@ function nameOf(name: unknown): string {
   return typeof name === 'string' && name !== '' ? name : 'unknown';
 }
 
-/** What a tool returned: its text, and apart from it what can be seen or heard. */
-export function readResult(message: Message, leftOut: LeftOut): ResultTurn {
+/** What a tool returned: its text, and apart from it what can be seen or heard, unless the model `isBlind`. */
+export function readResult(message: Message, leftOut: LeftOut, isBlind = false): ResultTurn {
   const { role, content, tool_call_id: id, ...rest } = message;
   const parts = Array.isArray(content) ? content : [content];
   const media: Part[] = [];
@@ -194,9 +194,10 @@ export function readResult(message: Message, leftOut: LeftOut): ResultTurn {
   for (const part of parts) {
     const medium = mediaPart(part);
     if (medium === undefined) texts.push(toldAsText(part, leftOut));
+    else if (isBlind) texts.push(mediumLeftOut(medium, leftOut));
     else media.push(medium);
   }
-  const isPlain = Array.isArray(content) && media.length === 0 && content.every(isTextPart);
+  const isPlain = Array.isArray(content) && content.every(isTextPart);
   return {
     kind: 'result',
     given: role === 'function' ? LEGACY + nameOf(message.name) : typeof id === 'string' && id !== '' ? id : undefined,
@@ -209,6 +210,20 @@ export function readResult(message: Message, leftOut: LeftOut): ResultTurn {
     media,
   };
 }
+
+/** Says in a result what a model that cannot see or hear misses. */
+function mediumLeftOut({ type }: Part, leftOut: LeftOut): string {
+  const kind = String(type); // of a part that was read as a medium
+  leftOut.note('history', kind);
+  return `[${MEDIA_NAMES[kind] ?? 'a medium'} was left out: this model takes text only]`;
+}
+
+const MEDIA_NAMES: Readonly<Record<string, string>> = {
+  image_url: 'a picture',
+  video_url: 'a video',
+  audio_url: 'a sound',
+  input_audio: 'a sound',
+};
 
 /** What the user said before the model's last turn, or in it: files become their text, and parts of no chat what they say. */
 export function readUser(message: Message, leftOut: LeftOut): ChatMessage {

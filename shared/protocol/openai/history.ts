@@ -11,21 +11,18 @@ export interface History {
   readonly rendered: readonly ChatMessage[];
   /** What servers take that are strict about the shape of a conversation: every call has arguments that are a JSON object, and a result. */
   readonly forwarded: readonly ChatMessage[];
-  /** How many of the first parts of a message of `rendered` tools have returned, by its index. */
-  readonly toolMedia: ReadonlyMap<number, number>;
 }
-
-const NO_MEDIA: ReadonlyMap<number, number> = new Map();
 
 /**
  * Reads a conversation whose new turns were checked. What a model wrote or another server put there is data: it is brought to
  * the shape that chats have today, and never refused. Results stand behind the turn that asked for them; what they show
  * follows in the user's own turn.
+ * @param isBlind the model takes no media: what tools show is named in their results. @default false
  */
-export function readHistory(messages: readonly ChatMessage[], leftOut: LeftOut): History {
-  if (messages.every(isPlain)) return { rendered: messages, forwarded: messages, toolMedia: NO_MEDIA };
+export function readHistory(messages: readonly ChatMessage[], leftOut: LeftOut, isBlind = false): History {
+  if (messages.every(isPlain)) return { rendered: messages, forwarded: messages };
   const writer = new HistoryWriter();
-  for (const turn of inOrder(messages.map((message, at) => readTurn(message, at, leftOut)))) writer.add(turn);
+  for (const turn of inOrder(messages.map((message, at) => readTurn(message, at, leftOut, isBlind)))) writer.add(turn);
   return writer.finish();
 }
 
@@ -34,13 +31,13 @@ function isPlain({ role, content }: ChatMessage): boolean {
   return role === 'system' || role === 'developer' || (role === 'user' && typeof content === 'string');
 }
 
-function readTurn(message: ChatMessage, at: number, leftOut: LeftOut): Turn {
+function readTurn(message: ChatMessage, at: number, leftOut: LeftOut, isBlind: boolean): Turn {
   switch (message.role) {
     case 'assistant':
       return readAssistant(message, at, leftOut);
     case 'tool':
     case 'function':
-      return readResult(message, leftOut);
+      return readResult(message, leftOut, isBlind);
     case 'user':
       return { kind: 'other', message: readUser(message, leftOut) };
     default:
@@ -54,7 +51,6 @@ const NO_RESULT = 'No result was given.';
 class HistoryWriter {
   readonly #rendered: ChatMessage[] = [];
   readonly #forwarded: ChatMessage[] = [];
-  readonly #toolMedia = new Map<number, number>();
   /** What tools have shown, until the user speaks. */
   #media: Part[] = [];
   /** Calls of the last turn, which need a result only if something follows. */
@@ -70,7 +66,7 @@ class HistoryWriter {
 
   finish(): History {
     this.#showMedia();
-    return { rendered: this.#rendered, forwarded: this.#forwarded, toolMedia: this.#toolMedia };
+    return { rendered: this.#rendered, forwarded: this.#forwarded };
   }
 
   #addBoth(message: ChatMessage): void {
@@ -126,7 +122,6 @@ class HistoryWriter {
     this.#media = [];
     const said =
       typeof message.content === 'string' ? [{ type: 'text', text: message.content }] : (message.content ?? []);
-    this.#toolMedia.set(this.#rendered.length, media.length);
     this.#addBoth({ ...message, content: [...media, ...said] });
   }
 

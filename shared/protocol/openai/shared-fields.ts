@@ -78,8 +78,20 @@ const guidedFields = {
   guided_whitespace_pattern: z.string().nullish(),
 };
 
+/** The same in one field, as vLLM's clients send it. */
+const structuredOutputs = z.looseObject({
+  json: z.unknown().optional(),
+  regex: z.string().nullish(),
+  choice: atMost(z.array(z.string()), 'guided_choices').nullish(),
+  grammar: z.string().nullish(),
+  json_object: z.boolean().nullish(),
+  structural_tag: z.unknown().optional(),
+  whitespace_pattern: z.string().nullish(),
+});
+
 /** Root fields of both chat and completions. */
 export const sharedFields = {
+  structured_outputs: structuredOutputs.nullish(),
   model: modelName,
   stream: z.boolean().nullish(),
   stream_options: streamOptions.nullish(),

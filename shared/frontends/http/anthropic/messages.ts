@@ -46,7 +46,7 @@ const serveMessages = serveInference({
   parse: parseMessagesBody,
   start: (inference, body, { meter, primaryName }) => {
     const { deps } = inference;
-    const context = decodeContext(inference);
+    const context = decodeContext(inference, body.model);
     const request = decodeMessages(body, context, decodeOptions(deps, body.model));
     tellLeftOut(inference, 'anthropic_messages', context.leftOut);
     deps.metrics.ignoredKeys('anthropic_messages', ignoredKeyLabels(body, MESSAGES_KEYS));
@@ -83,7 +83,11 @@ async function serveCountTokens(deps: HttpAppDeps, exchange: HttpExchange): Prom
   requireService(deps);
   const body = parseCountTokensBody(await readJson(exchange, deps));
   requireAllowed(exchange, body.model, deps.pipeline.requestable.find(body.model)?.primaryName);
-  const request = decodeCountTokens(body, decodeContext({ deps, exchange }), decodeOptions(deps, body.model));
+  const request = decodeCountTokens(
+    body,
+    decodeContext({ deps, exchange }, body.model),
+    decodeOptions(deps, body.model),
+  );
   const counted = await deps.pipeline.countTokens(request);
   const headers = requestIdHeader(newRequestId(deps.random));
   sendJson(exchange, 200, { input_tokens: counted ?? estimatePromptTokens(request.prompt) }, headers);

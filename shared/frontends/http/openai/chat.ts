@@ -14,7 +14,7 @@ const serveChat = serveInference({
   isOffWithoutModel: true,
   parse: parseChatBody,
   start: (inference, body, model) => {
-    const context = decodeContext(inference);
+    const context = decodeContext(inference, body.model);
     const { request, ...reporting } = decodeChat(body, context);
     tellLeftOut(inference, 'chat_completions', context.leftOut);
     inference.identify(request);

@@ -104,7 +104,7 @@ function requestOf(body: TokenizeBody, model: string, deps: HttpAppDeps, exchang
     add_generation_prompt: body.add_generation_prompt ?? !continues,
     continue_final_message: continues,
   };
-  const { request } = decodeChat(parseChatBody({ value: chat }), decodeContext({ deps, exchange }));
+  const { request } = decodeChat(parseChatBody({ value: chat }), decodeContext({ deps, exchange }, model));
   return prompt == null ? request : { ...request, prompt: { kind: 'raw', text: prompt } };
 }
 

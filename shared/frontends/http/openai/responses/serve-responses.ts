@@ -48,7 +48,7 @@ const serveResponses = serveInference({
     requireServed(inference, parsed.model, 'responses');
     const items = await gatherItems(deps, exchange, parsed);
     const stores = isStored(deps, parsed.body);
-    const context = decodeContext(inference);
+    const context = decodeContext(inference, parsed.model);
     const decoded = decodeResponses(parsed.body, { ...items, isStored: stores }, context);
     tellLeftOut(inference, 'responses', context.leftOut);
     const { request, showsSummary } = decoded;
@@ -123,7 +123,7 @@ const serveCompact = serveInference({
     if (parsed.items.length === 0 && parsed.body.previous_response_id == null) throw nothingToCompact();
     const { earlier, own } = await gatherItems(deps, exchange, parsed);
     const source = { earlier, own: [...own, COMPACTION_TRIGGER], isStored: false };
-    const context = decodeContext(inference);
+    const context = decodeContext(inference, model);
     const decoded = decodeResponses({ ...parsed.body, model }, source, context);
     tellLeftOut(inference, 'responses', context.leftOut);
     inference.identify(decoded.request);
