@@ -1,9 +1,9 @@
 import { LIMITS, overLimit, ServeError } from '../../errors/index.ts';
-import { isRecord } from '../../records/index.ts';
+import { isRecord, type UnknownRecord } from '../../records/index.ts';
 import type { ToolDefinition } from '../generation/generation-request.ts';
 import type { LeftOut } from '../generation/left-out.ts';
 import type { ChatBody, FunctionChoice } from './chat-schema.ts';
-import { customFunction } from './custom-tools.ts';
+import { checkCustomFormat, customFunction } from './custom-tools.ts';
 import { invalidValue, shapeError } from './field-checks.ts';
 
 /** The tools of a chat as its model is told of them. */
@@ -11,6 +11,8 @@ export interface ChatTools {
   /** Undefined where there are none. */
   readonly tools: readonly ToolDefinition[] | undefined;
   readonly choice: FunctionChoice | undefined;
+  /** Names of those that were given as `custom`. */
+  readonly customTools: ReadonlySet<string>;
 }
 
 type GivenTool = NonNullable<ChatBody['tools']>[number];
@@ -32,7 +34,8 @@ export function readChatTools({ tools: given, tool_choice: choice }: ChatBody, l
   });
   const allowed = readChoice(choice, tools, dropped);
   const shown = allowed.tools.length === 0 ? undefined : allowed.tools;
-  return { tools: shown, choice: shown === undefined ? undefined : allowed.choice };
+  const custom = (given ?? []).flatMap(({ type, custom }) => (type === 'custom' ? [custom?.name ?? ''] : []));
+  return { tools: shown, choice: shown === undefined ? undefined : allowed.choice, customTools: new Set(custom) };
 }
 
 function checkNumber(tools: readonly GivenTool[]): void {
@@ -59,6 +62,7 @@ function readTool(tool: GivenTool, at: number): ToolDefinition | undefined {
   if (tool.custom === undefined) throw missing(`tools[${at}].custom`);
   const { name } = tool.custom;
   checkTool({ name }, at, `tools[${at}].custom`);
+  checkCustomFormat(tool.custom.format, `tools[${at}].custom.format`);
   return customFunction(tool.custom, name);
 }
 
@@ -106,14 +110,27 @@ function allowedTools(
   if (allowed.tools.length === 0) {
     throw shapeError('invalid_value', 'tool_choice.allowed_tools.tools: expected at least one tool', 'tool_choice');
   }
-  const names = new Set(
-    allowed.tools.map(({ function: called, custom }) =>
-      isRecord(called) ? called.name : isRecord(custom) ? custom.name : undefined,
-    ),
-  );
+  const given = new Set(tools.map((tool) => tool.function.name));
+  const names = new Set<unknown>();
+  for (const entry of allowed.tools) {
+    const name = nameIn(entry);
+    if (given.has(String(name))) names.add(name);
+    else requireHosted(entry.type, name, dropped);
+  }
   const shown = tools.filter((tool) => names.has(tool.function.name));
   if (allowed.mode === 'required') requireSome(shown, dropped);
   return { tools: shown, choice: allowed.mode };
+}
+
+function nameIn({ function: called, custom, name }: UnknownRecord): unknown {
+  return isRecord(called) ? called.name : isRecord(custom) ? custom.name : name;
+}
+
+/** A tool that a choice allows is one of `tools`, or of the hosted ones that were left out of them. */
+export function requireHosted(type: unknown, name: unknown, dropped: ReadonlySet<string>): void {
+  if (dropped.has(String(type))) return;
+  const called = `"${String(name ?? type).slice(0, 100)}"`;
+  throw invalidValue(`tool named ${called} in tool_choice is not present in tools`, 'tool_choice');
 }
 
 /** Types of the tools that OpenAI, Anthropic and those who follow them run on their own servers, or know how to describe. */

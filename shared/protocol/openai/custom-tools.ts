@@ -1,10 +1,40 @@
 import { isRecord } from '../../records/index.ts';
 import type { ToolDefinition } from '../generation/generation-request.ts';
+import { shapeError } from './field-checks.ts';
 
 /** A tool whose input is text of any form, as clients define it. */
 interface CustomTool {
   readonly description?: string | null | undefined;
   readonly format?: Readonly<Record<string, unknown>> | null | undefined;
+}
+
+const SYNTAXES: ReadonlySet<unknown> = new Set(['lark', 'regex']);
+
+/** @param param where the format stands. @throws ServeError `invalid_value`, `missing_required_parameter` */
+export function checkCustomFormat(format: CustomTool['format'], param: string): void {
+  if (format == null || format.type === 'text') return;
+  if (format.type !== 'grammar') {
+    const message = `${param}.type: expected "text" or "grammar", got ${shown(format.type)}`;
+    throw shapeError('invalid_value', message, `${param}.type`);
+  }
+  const isNested = isRecord(format.grammar);
+  const { syntax, definition } = grammarOf(format);
+  const place = isNested ? `${param}.grammar` : param;
+  if (!SYNTAXES.has(syntax)) {
+    const message = `${place}.syntax: expected "lark" or "regex", got ${shown(syntax)}`;
+    throw shapeError('invalid_value', message, `${place}.syntax`);
+  }
+  if (typeof definition === 'string' && definition !== '') return;
+  throw shapeError('invalid_value', `${place}.definition: expected the text of a grammar`, `${place}.definition`);
+}
+
+/** Chats have it one level deeper than Responses. */
+function grammarOf(format: Readonly<Record<string, unknown>>): Readonly<Record<string, unknown>> {
+  return isRecord(format.grammar) ? format.grammar : format;
+}
+
+function shown(value: unknown): string {
+  return value === undefined ? 'nothing' : JSON.stringify(value).slice(0, 100);
 }
 
 /** Chat templates know functions only: a custom tool's text becomes the one argument of a function. */
@@ -20,9 +50,9 @@ export function customFunction({ description, format }: CustomTool, name: string
   };
 }
 
-/** No engine holds one argument to a grammar, so that the model is told of it. Chats have it one level deeper than Responses. */
+/** No engine holds one argument to a grammar, so that the model is told of it. */
 function describeFormat(format: CustomTool['format']): string {
   if (format?.type !== 'grammar') return '';
-  const { syntax, definition } = isRecord(format.grammar) ? format.grammar : format;
+  const { syntax, definition } = grammarOf(format);
   return `\`input\` must match this ${String(syntax)} grammar:\n${String(definition)}`;
 }

@@ -14,6 +14,8 @@ import type { Nvext } from './shared-fields.ts';
 /** A chat request with what the answer's encoder must know. */
 export interface DecodedChat extends UsageReporting {
   readonly request: GenerationRequest;
+  /** Names of the tools whose calls are told as `custom`: to the model they are functions of one text. */
+  readonly customTools: ReadonlySet<string>;
 }
 
 /** Checks the types of a chat body. @throws ServeError 400; see `requireShape`. */
@@ -27,7 +29,7 @@ export function parseChatBody(body: JsonBody): ChatBody {
  */
 export function decodeChat(body: ChatBody, context: DecodeContext): DecodedChat {
   checkChatBody(body, context.settings);
-  const { tools, choice } = readChatTools(body, context.leftOut);
+  const { tools, choice, customTools } = readChatTools(body, context.leftOut);
   const { tools: _tools, tool_choice: _choice, ...rest } = body;
   const chat: CheckedChat = {
     ...rest,
@@ -36,7 +38,7 @@ export function decodeChat(body: ChatBody, context: DecodeContext): DecodedChat 
     ...(choice === undefined ? {} : { tool_choice: choice }),
   };
   const request = decodeChatRequest(chat, context, 'chat_completions');
-  return { request, ...decodeUsageReporting(body, context.settings.forcesUsage) };
+  return { request, customTools, ...decodeUsageReporting(body, context.settings.forcesUsage) };
 }
 
 /**

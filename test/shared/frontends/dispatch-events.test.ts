@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest';
 import { DispatchEvents } from '../../../shared/frontends/http/openai/dispatch-events.ts';
 
 function open(settings = { toolCalls: true, reasoning: true }): DispatchEvents {
-  const events = DispatchEvents.for(settings);
+  const events = DispatchEvents.for(settings, new Set());
   if (events === undefined) throw new Error('nothing to tell');
   return events;
 }
@@ -42,7 +42,7 @@ describe('side events of a chat stream', () => {
   });
 
   it('are told only as far as they are switched on', () => {
-    expect(DispatchEvents.for({ toolCalls: false, reasoning: false })).toBeUndefined();
+    expect(DispatchEvents.for({ toolCalls: false, reasoning: false }, new Set())).toBeUndefined();
     const events = open({ toolCalls: true, reasoning: false });
     events.reasoning(0, 'why');
     events.callStart(0, 0, 'c0', 'f');

@@ -1,8 +1,16 @@
-import { chatBody, decodeChat, type FinishReason, parseChatBody, type TokenLogprob } from '../../../protocol/index.ts';
+import {
+  chatBody,
+  decodeChat,
+  type FinishReason,
+  parseChatBody,
+  type TokenLogprob,
+  type Usage,
+} from '../../../protocol/index.ts';
 import { decodeContext, requireServed } from '../../inference/dialect.ts';
 import type { BodyRoute } from '../route.ts';
 import { serveInference, tellLeftOut } from '../serve-inference.ts';
-import { chatLogprobs, type SaidCall, wholeChatLogprobs } from './choices.ts';
+import { chatLogprobs, wholeChatLogprobs } from './choices.ts';
+import { CustomCalls, wholeCall, withCustomCalls } from './custom-calls.ts';
 import { DispatchEvents } from './dispatch-events.ts';
 import { generateAnswer } from './text-answer.ts';
 import { PromptStream, type TextDialect } from './text-stream.ts';
@@ -15,12 +23,12 @@ const serveChat = serveInference({
   parse: parseChatBody,
   start: (inference, body, model) => {
     const context = decodeContext(inference, body.model);
-    const { request, ...reporting } = decodeChat(body, context);
+    const { request, customTools, ...reporting } = decodeChat(body, context);
     tellLeftOut(inference, 'chat_completions', context.leftOut);
     inference.identify(request);
     requireServed(inference, body.model, 'chat_completions');
     const prompts = { id: request.id, requests: [request], choicesPerPrompt: body.n ?? 1 };
-    generateAnswer(inference, { ...prompts, ...reporting, dialect: CHAT }, model);
+    generateAnswer(inference, { ...prompts, ...reporting, dialect: dialectOf(customTools) }, model);
   },
 });
 
@@ -33,34 +41,40 @@ export const chat: BodyRoute = {
   },
 };
 
-const CHAT: TextDialect = {
+/** @param customTools names of the tools whose calls are told as `custom` */
+const dialectOf = (customTools: ReadonlySet<string>): TextDialect => ({
   idPrefix: 'chatcmpl-',
   object: 'chat.completion',
   chunkFields: '"object":"chat.completion.chunk"',
   alwaysHasUsage: false,
-  stream: (...parts) => new ChatStream(...parts),
+  stream: (...parts) => new ChatStream(customTools, ...parts),
   choiceBody: ({ text, reasoning, tools, finish, logprobs }, index, { deps }) => ({
     index,
     message: {
       content: text === '' ? null : text,
       refusal: null,
-      ...(tools.length === 0 ? {} : { tool_calls: tools.map(toolBody) }),
+      ...(tools.length === 0 ? {} : { tool_calls: tools.map((call) => wholeCall(call, customTools)) }),
       role: 'assistant',
       ...(reasoning === '' ? {} : { [deps.settings.reasoningField]: reasoning }),
     },
     finish_reason: finish,
     logprobs: wholeChatLogprobs(logprobs),
   }),
-};
-
-function toolBody({ id, name, arguments: text }: SaidCall): object {
-  return { id, type: 'function', function: { name, arguments: text } };
-}
+  foldedChoice: (choice) => (customTools.size === 0 ? choice : withCustomCalls(choice, customTools)),
+});
 
 /** Encodes a chat completion stream. */
 class ChatStream extends PromptStream {
-  readonly #dispatch = DispatchEvents.for(this.batch.inference.deps.settings.dispatch);
+  readonly #dispatch: DispatchEvents | undefined;
+  /** Undefined where there are no custom tools. */
+  readonly #custom: CustomCalls | undefined;
   readonly #hasRole: boolean[] = [];
+
+  constructor(customTools: ReadonlySet<string>, ...parts: ConstructorParameters<typeof PromptStream>) {
+    super(...parts);
+    this.#dispatch = DispatchEvents.for(this.batch.inference.deps.settings.dispatch, customTools);
+    if (customTools.size > 0) this.#custom = new CustomCalls(customTools);
+  }
 
   override reasoning(choice: number, text: string): void {
     if (this.#dispatch !== undefined) this.#tellFirst(this.#dispatch.reasoning(choice, text));
@@ -71,22 +85,38 @@ class ChatStream extends PromptStream {
   override toolCall(choice: number, index: number, id: string, name: string): void {
     if (this.#dispatch !== undefined) this.#tellFirst(this.#dispatch.callStart(choice, index, id, name));
     if (this.#hasRole[choice] !== true) this.#writeRole(choice, 'null');
-    const called = `"type":"function","function":{"name":${JSON.stringify(name)},"arguments":""}`;
+    const called =
+      this.#custom?.begin(choice, index, name) === true
+        ? `"type":"custom","custom":{"name":${JSON.stringify(name)},"input":""}`
+        : `"type":"function","function":{"name":${JSON.stringify(name)},"arguments":""}`;
     this.#writeDelta(choice, `{"tool_calls":[{"index":${index},"id":${JSON.stringify(id)},${called}}]}`);
   }
 
   override toolArguments(choice: number, index: number, text: string): void {
     this.#dispatch?.callArguments(choice, text);
     if (this.#hasRole[choice] !== true) this.#writeRole(choice, 'null');
-    this.#writeDelta(choice, `{"tool_calls":[{"index":${index},"function":{"arguments":${JSON.stringify(text)}}}]}`);
+    const input = this.#custom?.grow(choice, index, text);
+    if (input === '') return; // a piece of what stands around it
+    const grown =
+      input === undefined
+        ? `"function":{"arguments":${JSON.stringify(text)}}`
+        : `"custom":{"input":${JSON.stringify(input)}}`;
+    this.#writeDelta(choice, `{"tool_calls":[{"index":${index},${grown}}]}`);
+  }
+
+  override end(usage: Usage, finished: boolean): void {
+    for (const [choice, rest] of this.#custom?.endAll() ?? []) this.#tellRest(choice, rest);
+    super.end(usage, finished);
   }
 
   protected override shown(body: unknown): unknown {
-    return withReasoningField(body, this.batch.inference.deps.settings.reasoningField);
+    const told = withReasoningField(body, this.batch.inference.deps.settings.reasoningField);
+    return this.#custom === undefined ? told : this.#custom.shown(told);
   }
 
   protected begin(choice: number, text: string, isLast: boolean): string {
     if (this.#hasRole[choice] !== true) this.#writeRole(choice, '""');
+    if (isLast && this.#custom !== undefined) this.#tellRest(choice, this.#custom.end(choice));
     if (this.#dispatch !== undefined && (isLast || text !== '')) this.#tellFirst(this.#dispatch.close(choice));
     return text;
   }
@@ -108,6 +138,11 @@ class ChatStream extends PromptStream {
     const delta = text === '' ? '{}' : `{"content":${JSON.stringify(text)}}`;
     const ending = `"finish_reason":${JSON.stringify(reason)},"logprobs":${JSON.stringify(chatLogprobs(logprobs))}`;
     return `{"index":${choice},"delta":${delta},${ending}}`;
+  }
+
+  /** Input of custom tools that was held back. */
+  #tellRest(choice: number, rest: readonly object[]): void {
+    if (rest.length > 0) this.#writeDelta(choice, JSON.stringify({ tool_calls: rest }));
   }
 
   /** Side events stand before the chunk that they complete. */

@@ -1,5 +1,5 @@
 import { type FinishReason, LazyList, type NamedLogprob, type TokenLogprob } from '../../../protocol/index.ts';
-import { isRecord } from '../../../records/index.ts';
+import { isRecord, type UnknownRecord } from '../../../records/index.ts';
 import { type WireNames, withFirstChoice } from './wire.ts';
 
 /** A tool call of a whole answer as it grows. */
@@ -30,18 +30,24 @@ const GROWING: ReadonlySet<string> = new Set([
   'arguments',
 ]);
 
+/** What an answer says of itself, and the last word about its choices. */
+interface FoldDialect {
+  /** `object` of the answer. */
+  readonly object: 'chat.completion' | 'text_completion';
+  foldedChoice(choice: UnknownRecord): UnknownRecord;
+}
+
 /**
  * Folds the chunks of a worker that took the body untouched into one object. A worker that sends a whole object instead is
  * passed through.
  */
 export class BodyFold {
-  readonly #object: string;
+  readonly #dialect: FoldDialect;
   #folded: Body = {};
   readonly #choices: Body[] = [];
 
-  /** @param object `object` of the response: `chat.completion` or `text_completion` */
-  constructor(object: string) {
-    this.#object = object;
+  constructor(dialect: FoldDialect) {
+    this.#dialect = dialect;
   }
 
   /** Nothing was added yet. */
@@ -62,9 +68,10 @@ export class BodyFold {
   /** The object of all that was added. @param reasoningField what its reasoning is called */
   whole({ id, created, model }: WireNames, usage: object, reasoningField: string): object {
     const sorted = this.#choices.sort((a, b) => Number(a.index) - Number(b.index));
-    const isChat = this.#object === 'chat.completion';
-    const choices = isChat ? sorted.map((choice) => withEveryKey(choice, reasoningField)) : sorted;
-    return { ...this.#folded, id, object: this.#object, created, model, choices, usage };
+    const { object } = this.#dialect;
+    const whole = object === 'chat.completion' ? sorted.map((choice) => withEveryKey(choice, reasoningField)) : sorted;
+    const choices = whole.map((choice) => this.#dialect.foldedChoice(choice));
+    return { ...this.#folded, id, object, created, model, choices, usage };
   }
 
   #addChoice(choice: Body): void {

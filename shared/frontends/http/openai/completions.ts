@@ -60,6 +60,7 @@ const COMPLETIONS: TextDialect = {
     logprobs: logprobs.length === 0 ? null : wholeCompletionLogprobs(logprobs),
     ...(finish === null ? {} : { finish_reason: finish }),
   }),
+  foldedChoice: (choice) => choice,
 };
 
 /** Encodes one prompt of a completions stream. */

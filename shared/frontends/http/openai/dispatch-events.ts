@@ -1,3 +1,5 @@
+import { wholeCall } from './custom-calls.ts';
+
 /** Which side events chat streams carry. */
 export interface DispatchSettings {
   /** One event for each complete tool call (`--enable-streaming-tool-dispatch`). @default false */
@@ -26,15 +28,17 @@ interface Pending {
  */
 export class DispatchEvents {
   readonly #settings: DispatchSettings;
+  readonly #customTools: ReadonlySet<string>;
   readonly #choices: Pending[] = [];
 
-  private constructor(settings: DispatchSettings) {
+  private constructor(settings: DispatchSettings, customTools: ReadonlySet<string>) {
     this.#settings = settings;
+    this.#customTools = customTools;
   }
 
-  /** Undefined when there is nothing to tell. */
-  static for(settings: DispatchSettings): DispatchEvents | undefined {
-    return settings.toolCalls || settings.reasoning ? new DispatchEvents(settings) : undefined;
+  /** Undefined when there is nothing to tell. @param customTools names of the tools whose calls are told as `custom` */
+  static for(settings: DispatchSettings, customTools: ReadonlySet<string>): DispatchEvents | undefined {
+    return settings.toolCalls || settings.reasoning ? new DispatchEvents(settings, customTools) : undefined;
   }
 
   reasoning(choice: number, text: string): string {
@@ -73,8 +77,7 @@ export class DispatchEvents {
     const { call } = pending;
     if (call === undefined) return '';
     pending.call = undefined;
-    const { index, id, name, arguments: text } = call;
-    const told = { index, id, type: 'function', function: { name, arguments: text } };
+    const told = { index: call.index, ...wholeCall(call, this.#customTools) };
     return frameOf('tool_call_dispatch', { choice_index: choice, tool_call: told });
   }
 

@@ -53,7 +53,7 @@ class TextObject extends WholeSink {
     super(inference);
     this.answer = answer;
     this.#names = names;
-    this.bodies = new BodyFold(answer.dialect.object);
+    this.bodies = new BodyFold(answer.dialect);
     this.#usage = new BatchUsage(answer.requests.length);
   }
 

@@ -28,6 +28,8 @@ export interface TextDialect {
   stream(batch: TextStream, index: number, running: RunningUsage | undefined): PromptStream;
   /** An entry of the `choices` of a whole answer. */
   choiceBody(choice: SaidChoice, index: number, inference: Inference): object;
+  /** An entry of the `choices` of an answer that is put together from a worker's own chunks. */
+  foldedChoice(choice: UnknownRecord): UnknownRecord;
 }
 
 /** What the answer to one prompt, or to a batch of them, is made with. */

@@ -1,9 +1,9 @@
 import { assertNever, LIMITS, overLimit, ServeError } from '../../../errors/index.ts';
 import type { ToolDefinition } from '../../generation/generation-request.ts';
 import type { FunctionChoice } from '../chat-schema.ts';
-import { checkTool, hostedChoice, requireSome } from '../chat-tools.ts';
-import { customFunction } from '../custom-tools.ts';
-import { invalidValue } from '../field-checks.ts';
+import { checkTool, hostedChoice, requireHosted, requireSome } from '../chat-tools.ts';
+import { checkCustomFormat, customFunction } from '../custom-tools.ts';
+import { invalidValue, shapeError } from '../field-checks.ts';
 import type { ResponsesBody, ResponsesTool } from './body-schema.ts';
 import type { CallKind, InputItem } from './items.ts';
 
@@ -63,7 +63,7 @@ function decodeChoice(
     case 'named':
       return { chatTools, chatChoice: namedChoice(choice.name, chatTools, shapes), echoChoice: choice };
     case 'allowed': {
-      const allowed = allowedTools(choice.tools ?? [], chatTools, shapes);
+      const allowed = allowedTools(choice.tools ?? [], { chatTools, shapes, dropped });
       if (choice.mode === 'required') requireSome(allowed, dropped);
       return { chatTools: allowed, chatChoice: choice.mode ?? 'auto', echoChoice: choice };
     }
@@ -81,19 +81,45 @@ function choiceKind(type: string): 'named' | 'allowed' | 'hosted' {
 
 type NamedTool = Readonly<Record<string, unknown>>;
 
-/** Tools by the names that the choice gives; the name of a namespace stands for all its tools. */
+/**
+ * Tools by the names that the choice gives; the name of a namespace stands for all its tools.
+ * @throws ServeError `invalid_value` for a name that no tool has
+ */
 function allowedTools(
   allowed: readonly NamedTool[],
+  { chatTools, shapes, dropped }: Pick<DecodedTools, 'chatTools' | 'shapes' | 'dropped'>,
+): readonly ToolDefinition[] {
+  if (allowed.length === 0) {
+    throw shapeError('invalid_value', 'tool_choice.tools: expected at least one tool', 'tool_choice');
+  }
+  const known = namesOf(chatTools, shapes);
+  const shown = new Set<ToolDefinition>();
+  for (const { type, namespace, name } of allowed) {
+    const given = type === TOOL_SEARCH ? TOOL_SEARCH : String(name);
+    const found = known.get(type === 'namespace' ? `${given}__` : chatToolName(textOf(namespace), given));
+    if (found === undefined) requireHosted(type, name, new Set(dropped));
+    else for (const tool of found) shown.add(tool);
+  }
+  return chatTools.filter((tool) => shown.has(tool));
+}
+
+/** Tools by every name that a choice may have for them: their own, with their namespace or without, and that of the namespace. */
+function namesOf(
   chatTools: readonly ToolDefinition[],
   shapes: DecodedTools['shapes'],
-): readonly ToolDefinition[] {
-  const spaces = new Set(allowed.filter(({ type }) => type === 'namespace').map(({ name }) => name));
-  const names = new Set(allowed.map(({ namespace, name }) => chatToolName(textOf(namespace), String(name))));
-  return chatTools.filter((tool) => {
-    const { name } = tool.function;
-    const shape = shapes.get(name);
-    return names.has(name) || spaces.has(shape?.namespace) || (shape?.namespace !== undefined && names.has(shape.name));
-  });
+): ReadonlyMap<string, readonly ToolDefinition[]> {
+  const known = new Map<string, ToolDefinition[]>();
+  for (const tool of chatTools) {
+    const shape = shapes.get(tool.function.name);
+    const names = new Set([tool.function.name]);
+    if (shape?.namespace !== undefined) names.add(shape.name).add(`${shape.namespace}__`);
+    for (const name of names) {
+      const found = known.get(name);
+      if (found === undefined) known.set(name, [tool]);
+      else found.push(tool);
+    }
+  }
+  return known;
 }
 
 /** A tool by its own name; in a namespace too, where only one has that name. */
@@ -180,6 +206,7 @@ class ToolList {
       const chatName = chatToolName(namespace, name);
       checkTool({ ...tool, name: chatName, parameters: tool.parameters }, at, param);
       const isCustom = tool.type === 'custom';
+      if (isCustom) checkCustomFormat(tool.format, `${param}.format`);
       const chat = isCustom ? customFunction(tool, chatName) : functionTool(tool, chatName);
       const kind = isCustom ? 'custom_tool_call' : 'function_call';
       this.#byName.set(chatName, { chat, shape: { kind, name, namespace } });

@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { CustomInputReader } from '../../../../shared/frontends/http/openai/responses/output-items.ts';
-import { stepGrowth } from '../../../support/count-steps.ts';
+import { CustomInputReader } from '../../../shared/frontends/http/openai/custom-input.ts';
+import { stepGrowth } from '../../support/count-steps.ts';
 
 /** Feeds `text` in the pieces that `cuts` make. */
 function read(text: string, cuts: readonly number[]): string {
