@@ -1,11 +1,12 @@
 import { randomBytes } from 'node:crypto';
 import { constants } from 'node:fs';
-import { lstat, lutimes, mkdir, open, readdir, rename, rm, writeFile } from 'node:fs/promises';
+import { lstat, lutimes, mkdir, open, readdir, rename, rm, stat, utimes, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import type { Clock } from '../../clock/index.ts';
 import { inBatches } from '../../concurrency/index.ts';
 import { encodeSegment } from '../../planes/index.ts';
 import { DiscoveryError } from '../options.ts';
+import { FileLiveness } from './file-liveness.ts';
 
 const TEMPORARY_PREFIX = '.tmp_';
 const TEMPORARY_NAME = /^\.tmp_[0-9a-f]{16}$/;
@@ -18,22 +19,23 @@ interface CachedText {
 }
 
 /**
- * One bucket of the file back end: one file a key, its whole key percent-encoded into the name, alive while its modification
- * time is younger than the time to live. Any process deletes what is older, if its name is one that this class makes; links
- * are never followed, and never deleted.
+ * One bucket of the file back end: one file a key, its whole key percent-encoded into the name, alive while its owner changes
+ * its times, once a time to live at least. Any process deletes what it saw unchanged for longer, if its name is one that this
+ * class makes; links are never followed, and never deleted.
  *
  *   {root}/v1/instances/dynamo%2Fbackend%2Fgenerate%2Fbfa8c2c963503f05
  */
 export class BucketFolder {
   readonly path: string;
   readonly #clock: Clock;
-  readonly #ttlMs: number;
+  readonly #liveness: FileLiveness;
+  #isAway = false; // it could not be read since the last reading
   #cache = new Map<string, CachedText>(); // by key; replaced by each reading
 
   constructor(rootPath: string, bucket: string, clock: Clock, ttlMs: number) {
     this.path = join(rootPath, bucket);
     this.#clock = clock;
-    this.#ttlMs = ttlMs;
+    this.#liveness = new FileLiveness(ttlMs);
   }
 
   /** Makes the folder and those above it. */
@@ -74,28 +76,69 @@ export class BucketFolder {
 
   /** Texts of all live files by key; deletes expired ones. Throws when the folder itself cannot be read. */
   async read(): Promise<ReadonlyMap<string, string>> {
-    const names = await readdir(this.path);
+    const names = (await this.#list()).filter(isOurs);
     const cache = new Map<string, CachedText>();
+    const folderNowMs = await this.#folderTimeFor(names);
     await inBatches(names, async (name) => {
-      const version = await this.#liveVersionOf(name);
+      const version = await this.#liveVersionOf(name, folderNowMs);
       const key = version === undefined ? undefined : keyOf(name);
       if (version === undefined || key === undefined) return;
       const cached = this.#cache.get(key);
       const text = cached?.version === version ? cached.text : await ifPresent(readRegular(join(this.path, name)));
       if (text !== undefined) cache.set(key, { version, text });
     });
+    this.#liveness.prune(this.#clock.nowMs());
     this.#cache = cache;
     return new Map([...cache].map(([key, { text }]) => [key, text]));
   }
 
+  /** Tells one folder from another that was put in its place. Throws when there is none. */
+  async inode(): Promise<number> {
+    return (await this.#asked(() => stat(this.path))).ino;
+  }
+
+  async #list(): Promise<readonly string[]> {
+    const names = await this.#asked(() => readdir(this.path));
+    if (this.#isAway) this.#liveness.excuseOutage(this.#clock.nowMs());
+    this.#isAway = false;
+    return names;
+  }
+
+  async #asked<T>(question: () => Promise<T>): Promise<T> {
+    try {
+      return await question();
+    } catch (error) {
+      this.#isAway = true;
+      throw error;
+    }
+  }
+
+  /**
+   * Unix time in milliseconds by the clock of the file system, which dates every change (`ctime`) and which nobody can set for
+   * one file. It is asked for, by a touch of the folder, if a file of `names` was never looked at; 0 = it was not, or cannot be.
+   */
+  async #folderTimeFor(names: readonly string[]): Promise<number> {
+    const nowMs = this.#clock.nowMs();
+    if (names.every((name) => this.#liveness.knows(name, nowMs))) return 0;
+    try {
+      const nowSeconds = this.#clock.wallMs() / 1000;
+      await utimes(this.path, nowSeconds, nowSeconds);
+      return (await stat(this.path)).ctimeMs;
+    } catch {
+      return 0; // a folder of somebody else: what is met counts as alive for one time to live
+    }
+  }
+
   /** What changes whenever the file's content may have, or undefined when the file is gone or expired. */
-  async #liveVersionOf(name: string): Promise<string | undefined> {
+  async #liveVersionOf(name: string, folderNowMs: number): Promise<string | undefined> {
     const path = join(this.path, name);
-    const askedAtMs = this.#clock.wallMs(); // not after: the process may be stopped before it looks at the answer
+    const askedAtMs = this.#clock.nowMs(); // not after: the process may be stopped before it looks at the answer
     const status = await ifPresent(lstat(path));
     if (status === undefined || !status.isFile() || status.size > RECORD_BYTES_MAX) return undefined;
-    if (askedAtMs - status.mtimeMs < this.#ttlMs) return `${status.ino}/${status.size}/${status.mtimeMs}`;
-    if (isOurs(name)) await rm(path, { force: true }); // an owner that was only slow writes it again at its next renewal
+    const stamp = `${status.ino}/${status.size}/${status.mtimeMs}/${status.ctimeMs}`;
+    if (this.#liveness.observe(name, stamp, folderNowMs - status.ctimeMs, askedAtMs)) return stamp;
+    // An owner that was only slow writes it again at its next renewal.
+    if (this.#liveness.hasEnded(name, askedAtMs)) await rm(path, { force: true });
     return undefined;
   }
 

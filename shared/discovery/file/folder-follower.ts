@@ -1,5 +1,4 @@
 import { type FSWatcher, watch } from 'node:fs';
-import { stat } from 'node:fs/promises';
 import type { Clock, Timer } from '../../clock/index.ts';
 import { reasonOf } from '../../errors/index.ts';
 import { ageMs, type Moment, momentOf } from '../table/table-time.ts';
@@ -133,7 +132,7 @@ export class FolderFollower {
 
   /** Listens to the folder that is there now. Throws when there is none. */
   async #renotify(): Promise<void> {
-    const { ino } = await stat(this.#options.folder.path);
+    const ino = await this.#options.folder.inode();
     if (this.#watchers.size === 0 || (this.#notifier !== undefined && this.#notifiedFolder === ino)) return;
     this.#silence();
     try {

@@ -16,8 +16,12 @@ export interface DiscoveryHarness {
   /**
    * A handle as another process would hold it; freezing its clock plays that process crashing or being stopped.
    * @param ttlMs @default 10_000: nobody dies because the machine stands still for a while
+   * @param wallOffsetMs by how much its wall clock is wrong @default 0
    */
-  open(ttlMs?: number): Promise<{
+  open(
+    ttlMs?: number,
+    wallOffsetMs?: number,
+  ): Promise<{
     readonly discovery: Discovery;
     readonly clock: FreezableClock;
     /** What its background work reported. */
@@ -35,6 +39,7 @@ export interface DiscoveryHarness {
 
 /** Of tests in which somebody dies: soon, and yet no one else when the machine stands still for a moment. */
 const SHORT_TTL_MS = 1500;
+const HOUR_MS = 3_600_000;
 
 /** What every `Discovery` does; with `isExternal`, also across processes and outages. */
 export function describeDiscovery(name: string, start: () => Promise<DiscoveryHarness>, isExternal: boolean): void {
@@ -458,6 +463,51 @@ export function describeDiscovery(name: string, start: () => Promise<DiscoveryHa
         expect(told).toEqual(['lost', 'regained']);
         expect(await staying.discovery.list({ bucket: 'v1/mdc', prefix: '' })).toHaveLength(1);
       });
+    });
+
+    describe('wall clocks', () => {
+      it.each([
+        ['worker', HOUR_MS],
+        ['worker', -HOUR_MS],
+        ['frontend', HOUR_MS],
+        ['frontend', -HOUR_MS],
+      ])(
+        'lose nobody and keep nobody if that of a %s is %d ms wrong, and set right while it runs',
+        async (whose, offMs) => {
+          const offOf = (who: string): number => (who === whose ? offMs : 0);
+          const frontend = await harness.open(SHORT_TTL_MS, offOf('frontend'));
+          const living = await harness.open(SHORT_TTL_MS, offOf('worker'));
+          await living.discovery.put(endpointAt('ns/backend/generate/a'));
+          expect(await frontend.discovery.list(instances)).toHaveLength(1); // a first look
+          const witness = new Witness();
+          await frontend.discovery.watch(instances, witness);
+          for (const id of ['b', 'c']) {
+            const dying = await harness.open(SHORT_TTL_MS, offOf('worker'));
+            await dying.discovery.put(endpointAt(`ns/backend/generate/${id}`));
+            await waitUntil(() => witness.present.size === 2);
+            dying.clock.freeze(); // that it is missed takes longer than a lease lives: the living one renews meanwhile
+            if (id === 'c') for (const { clock } of [living, frontend]) clock.stepWall(-offMs);
+            await waitUntil(() => witness.present.size === 1);
+          }
+          expect(witness.keys).toEqual(['ns/backend/generate/a']);
+          expect(witness.events.filter((event) => event.key.endsWith('/a'))).toHaveLength(1);
+        },
+      );
+
+      it.each([HOUR_MS, -HOUR_MS])(
+        'show a dead process to nobody who comes later, if its clock was %d ms wrong',
+        async (offMs) => {
+          const [dying, staying] = [await harness.open(SHORT_TTL_MS, offMs), await harness.open(SHORT_TTL_MS)];
+          const witness = new Witness();
+          await staying.discovery.watch(instances, witness);
+          await dying.discovery.put(endpointAt('ns/backend/generate/a'));
+          await waitUntil(() => witness.present.size === 1);
+          dying.clock.freeze();
+          await waitUntil(() => witness.present.size === 0);
+          const { discovery } = await harness.open(SHORT_TTL_MS);
+          await waitUntil(async () => (await discovery.list(instances)).length === 0); // a first look may allow for clocks that differ
+        },
+      );
     });
 
     it('agrees with a plain map after any sequence of puts and removes by two processes', async () => {

@@ -11,8 +11,8 @@ interface HandleOptions {
 export function openedHandles(openOne: (options: HandleOptions) => Promise<Discovery>) {
   const opened: Discovery[] = [];
   return {
-    async open(ttlMs = 10_000) {
-      const clock = new FreezableClock();
+    async open(ttlMs = 10_000, wallOffsetMs = 0) {
+      const clock = new FreezableClock(undefined, wallOffsetMs);
       const problems: Error[] = [];
       const discovery = await openOne({ ttlMs, clock, onProblem: (problem) => problems.push(problem) });
       opened.push(discovery);

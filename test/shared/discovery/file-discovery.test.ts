@@ -220,16 +220,34 @@ describe('damaged files', () => {
 });
 
 describe('expiry', () => {
-  it('deletes the files that a dead process left, whoever looks first', async () => {
-    const reader = await open(10_000);
-    await mkdir(bucketPath, { recursive: true });
-    const path = join(bucketPath, fileName('a'));
-    await writeFile(path, JSON.stringify(endpointAt('ns/backend/generate/a')));
-    expect(await reader.list(instances)).toHaveLength(1);
-    const longAgoS = Date.now() / 1000 - 11;
-    await utimes(path, longAgoS, longAgoS);
-    expect(await reader.list(instances)).toEqual([]);
-    expect(await readdir(bucketPath)).toEqual([]);
+  it('deletes the files that a dead process left, and shows them to nobody who looks for the first time', async () => {
+    const clock = new FreezableClock(undefined, 3_600_000); // its time lies in the future for an hour
+    const writer = await open(300, 50, clock);
+    clock.freeze();
+    await writer.put(endpointAt('ns/backend/generate/a'));
+    const isGone = async (): Promise<boolean> => (await (await open(300)).list(instances)).length === 0;
+    await waitUntil(isGone);
+    expect(await readdir(bucketPath)).toEqual([fileName('a')]); // nobody has watched it for long enough
+    const witness = new Witness();
+    await (await open(300)).watch(instances, witness);
+    await waitUntil(async () => (await readdir(bucketPath)).length === 0);
+    expect(witness.events).toEqual([]);
+  });
+
+  it('does not take an outage of the folder for the death of everybody', async () => {
+    const clock = new FreezableClock();
+    const [writer, reader] = [await open(500, 50, clock), await open(500)];
+    const witness = new Witness();
+    await writer.put(endpointAt('ns/backend/generate/a'));
+    await reader.watch(instances, witness);
+    clock.freeze(); // nor can it renew
+    await rename(rootPath, `${rootPath}.away`);
+    const since = performance.now();
+    await waitUntil(() => witness.outages.length === 1 && performance.now() - since > 600);
+    await rename(`${rootPath}.away`, rootPath);
+    await waitUntil(() => witness.outages.length === 2);
+    expect(witness.present.size).toBe(1);
+    await waitUntil(() => witness.present.size === 0);
   });
 
   it('writes a file again that was deleted although its process lives', async () => {
