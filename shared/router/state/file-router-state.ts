@@ -24,8 +24,8 @@ export interface FileRouterStateOptions {
 const OPERATION_MS_MAX = 3000;
 /** Between two looks whether somebody else has finished. */
 const RETRY_MS = 5;
-/** Whoever holds a file for longer has died over it: what is done in it takes a few milliseconds. */
-const STALE_MS = 5000;
+/** Whoever is seen to hold a file for longer has died over it: what is done in it takes a few milliseconds. */
+const STALE_MS = 2000;
 
 type Row = Readonly<Record<string, unknown>>;
 
@@ -39,6 +39,8 @@ export class FileRouterState implements RouterState {
   readonly #folder: string;
   readonly #clock: Clock;
   readonly #closing = new AbortController();
+  /** Locks of others by path, at most one a row: since when each was seen (monotonic), as wall clocks may be set meanwhile. */
+  readonly #seen = new Map<string, { readonly stamp: string; readonly sinceMs: number }>();
 
   constructor({ folder, clock }: FileRouterStateOptions) {
     this.#folder = folder;
@@ -141,15 +143,24 @@ export class FileRouterState implements RouterState {
   async #makeLock(lock: string): Promise<boolean> {
     try {
       await (await open(lock, 'wx', 0o600)).close();
+      this.#seen.delete(lock);
       return true;
     } catch (error) {
       if (codeOf(error) !== 'EEXIST') throw error;
     }
     const made = await stat(lock).catch(() => undefined);
-    if (made === undefined || this.#clock.wallMs() - made.mtimeMs < STALE_MS) return false;
+    if (made === undefined || !this.#isStale(lock, `${made.ino}/${made.ctimeMs}`)) return false;
     const aside = `${lock}.${randomBytes(6).toString('hex')}`;
     await rename(lock, aside).catch(() => undefined); // somebody else was faster
     await rm(aside, { force: true });
+    return false;
+  }
+
+  #isStale(lock: string, stamp: string): boolean {
+    const nowMs = this.#clock.nowMs();
+    const seen = this.#seen.get(lock);
+    if (seen?.stamp === stamp) return nowMs - seen.sinceMs >= STALE_MS;
+    this.#seen.set(lock, { stamp, sinceMs: nowMs });
     return false;
   }
 

@@ -1,9 +1,10 @@
-import { mkdtempSync, rmSync, utimesSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
 import { systemClock } from '../../../shared/clock/index.ts';
 import { FileRouterState } from '../../../shared/router/index.ts';
+import { FreezableClock } from '../../support/index.ts';
 import { describeRouterState } from './router-state.contract.ts';
 
 const root = mkdtempSync(join(tmpdir(), 'router-state-'));
@@ -29,15 +30,29 @@ describe('router state in files', () => {
     expect((await states[0]!.readLease(lease, never))?.fence).toBe(21);
   });
 
-  it('is not held up by who died over a change', async () => {
+  it.each([0, 3_600_000, -3_600_000])(
+    'is not held up by who died over a change, by a clock %d ms off',
+    async (offMs) => {
+      const folder = newFolder();
+      const state = new FileRouterState({ folder, clock: new FreezableClock(systemClock, offMs) });
+      await state.takeLease(lease, { holder: 'a', ttlMs: 500, seenFence: undefined }, never);
+      const lock = join(folder, 'lease%2Fns%2Findex%2Fbackend.lock');
+      writeFileSync(lock, '');
+      expect(await state.renewLease(lease, 'a', 500, never)).toMatchObject({ fence: 2 });
+    },
+  );
+
+  it('leaves a file to who has just begun to change it, by a clock that is an hour ahead', async () => {
     const folder = newFolder();
-    const state = new FileRouterState({ folder, clock: systemClock });
+    const state = new FileRouterState({ folder, clock: new FreezableClock(systemClock, 3_600_000) });
     await state.takeLease(lease, { holder: 'a', ttlMs: 500, seenFence: undefined }, never);
     const lock = join(folder, 'lease%2Fns%2Findex%2Fbackend.lock');
     writeFileSync(lock, '');
-    const longAgo = (Date.now() - 60_000) / 1000;
-    utimesSync(lock, longAgo, longAgo);
-    expect(await state.renewLease(lease, 'a', 500, never)).toMatchObject({ fence: 2 });
+    const renewed = state.renewLease(lease, 'a', 500, never);
+    for (let reads = 0; reads < 10; reads++) await state.readLease(lease, never); // the other one looks meanwhile
+    expect(existsSync(lock)).toBe(true);
+    rmSync(lock);
+    expect(await renewed).toMatchObject({ fence: 2 });
   });
 
   it('says what is wrong with its folder', async () => {
