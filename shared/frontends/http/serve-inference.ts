@@ -91,10 +91,14 @@ export class Inference extends InferenceBooks<HttpExchange, HttpAppDeps> {
 }
 
 /** Tells the client, and operators, what of the request the model is not told. */
-export function tellLeftOut({ deps, exchange }: Inference, endpoint: Endpoint, { kinds, warning }: LeftOut): void {
-  if (warning === undefined) return;
-  exchange.announce({ warning });
-  deps.metrics.leftOut(endpoint, kinds);
+export function tellLeftOut({ deps, exchange }: Inference, endpoint: Endpoint, leftOut: LeftOut): void {
+  warnOfLeftOut(exchange, leftOut);
+  if (leftOut.warning !== undefined) deps.metrics.leftOut(endpoint, leftOut.kinds);
+}
+
+/** As `tellLeftOut`, where nothing is generated: what operators count are requests to models. */
+export function warnOfLeftOut(exchange: HttpExchange, { warning }: LeftOut): void {
+  if (warning !== undefined) exchange.announce({ warning });
 }
 
 function refuseInOpenAi({ exchange, deps }: Inference, error: ServeError): number {

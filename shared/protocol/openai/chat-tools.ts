@@ -135,7 +135,7 @@ export function requireHosted(type: unknown, name: unknown, dropped: ReadonlySet
 
 /** Types of the tools that OpenAI, Anthropic and those who follow them run on their own servers, or know how to describe. */
 const HOSTED =
-  /^(?:[a-z]+_search|web_(?:search|fetch)|code_(?:interpreter|execution)|mcp|image_generation|computer|(?:local_)?shell|apply_patch|namespace|[a-z_]+_\d{8}$)/;
+  /^(?:[a-z]+_search|web_fetch|programmatic_tool_calling|advisor|browser|code_(?:interpreter|execution)|mcp|image_generation|computer|(?:local_)?shell|apply_patch|namespace|[a-z_]+_\d{8}$)/;
 
 /** Whether a type is that of a hosted tool, whatever its version. */
 export function isHostedType(type: string): boolean {

@@ -22,7 +22,7 @@ import { ChatBodyReader } from '../openai/chat-body-reader.ts';
 import { RunningUsage } from '../openai/running-usage.ts';
 import { namesOf, type WireNames } from '../openai/wire.ts';
 import type { BodyRoute } from '../route.ts';
-import { type Inference, readJson, serveInference, tellLeftOut } from '../serve-inference.ts';
+import { type Inference, readJson, serveInference, tellLeftOut, warnOfLeftOut } from '../serve-inference.ts';
 import { WholeSink } from '../sinks/dialect-sink.ts';
 import { sendJson, sendObject } from '../sinks/send.ts';
 import { MessageStream } from './message-stream.ts';
@@ -83,11 +83,9 @@ async function serveCountTokens(deps: HttpAppDeps, exchange: HttpExchange): Prom
   requireService(deps);
   const body = parseCountTokensBody(await readJson(exchange, deps));
   requireAllowed(exchange, body.model, deps.pipeline.requestable.find(body.model)?.primaryName);
-  const request = decodeCountTokens(
-    body,
-    decodeContext({ deps, exchange }, body.model),
-    decodeOptions(deps, body.model),
-  );
+  const context = decodeContext({ deps, exchange }, body.model);
+  const request = decodeCountTokens(body, context, decodeOptions(deps, body.model));
+  warnOfLeftOut(exchange, context.leftOut);
   const counted = await deps.pipeline.countTokens(request);
   const headers = requestIdHeader(newRequestId(deps.random));
   sendJson(exchange, 200, { input_tokens: counted ?? estimatePromptTokens(request.prompt) }, headers);

@@ -15,7 +15,7 @@ import { decodeContext } from '../../inference/dialect.ts';
 import type { HttpAppDeps } from '../deps.ts';
 import type { HttpExchange } from '../hosts/exchange.ts';
 import { type BodyRoute, decodePath, EXPLAIN_PATH, shownId } from '../route.ts';
-import { readJson } from '../serve-inference.ts';
+import { readJson, warnOfLeftOut } from '../serve-inference.ts';
 import { sendJson } from '../sinks/send.ts';
 
 /** A body that is JSON but not of the right shape, on this route alone. */
@@ -161,10 +161,15 @@ function requireExplainer({ explainer }: HttpAppDeps): NonNullable<HttpAppDeps['
 
 /** A body with messages is a chat; of a batch of prompts the first counts. */
 function decode(json: JsonBody, deps: HttpAppDeps, exchange: HttpExchange): GenerationRequest {
-  const context = decodeContext({ deps, exchange });
   const isChat = typeof json.value === 'object' && json.value !== null && 'messages' in json.value;
-  if (isChat) return decodeChat(parseChatBody(json), context).request;
-  return decodeCompletions(parseCompletionsBody(json), context).requests[0]!; // a batch has at least one prompt
+  if (isChat) {
+    const body = parseChatBody(json);
+    const context = decodeContext({ deps, exchange }, body.model);
+    const { request } = decodeChat(body, context);
+    warnOfLeftOut(exchange, context.leftOut);
+    return request;
+  }
+  return decodeCompletions(parseCompletionsBody(json), decodeContext({ deps, exchange })).requests[0]!; // a batch has at least one prompt
 }
 
 /** What a request may be known as inside: by the id as it is, or by the one that its response id was made from. */

@@ -13,7 +13,7 @@ import { decodeContext, modelsShown, requireAllowed, requireService } from '../.
 import type { HttpAppDeps } from '../deps.ts';
 import type { HttpExchange } from '../hosts/exchange.ts';
 import type { BodyRoute } from '../route.ts';
-import { readJson } from '../serve-inference.ts';
+import { readJson, warnOfLeftOut } from '../serve-inference.ts';
 import { sendJson } from '../sinks/send.ts';
 
 /** What tells readers of the API's description that a field is there. */
@@ -104,7 +104,9 @@ function requestOf(body: TokenizeBody, model: string, deps: HttpAppDeps, exchang
     add_generation_prompt: body.add_generation_prompt ?? !continues,
     continue_final_message: continues,
   };
-  const { request } = decodeChat(parseChatBody({ value: chat }), decodeContext({ deps, exchange }, model));
+  const context = decodeContext({ deps, exchange }, model);
+  const { request } = decodeChat(parseChatBody({ value: chat }), context);
+  warnOfLeftOut(exchange, context.leftOut);
   return prompt == null ? request : { ...request, prompt: { kind: 'raw', text: prompt } };
 }
 

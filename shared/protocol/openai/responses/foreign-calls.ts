@@ -25,14 +25,15 @@ const HOSTED: Readonly<Record<string, (item: Item) => Omit<ForeignCall, 'name'>>
   computer_call: ({ action, actions }) => ({ arguments: action ?? { actions }, result: undefined }),
   local_shell_call: ({ action }) => ({ arguments: action, result: undefined }),
   shell_call: ({ action }) => ({ arguments: action, result: undefined }),
+  program: ({ code }) => ({ arguments: { code }, result: undefined }),
   apply_patch_call: ({ operation }) => ({ arguments: operation, result: undefined }),
 };
 
-const CALL = /^(.+)_call$/;
+const CALL = /^(.+)_call$|^(program)$/;
 
 /** The call that an item stands for; undefined for an item that is none. */
 export function foreignCall(kind: string, item: Item): ForeignCall | undefined {
-  const [, tool] = CALL.exec(kind) ?? [];
+  const [, called, tool = called] = CALL.exec(kind) ?? [];
   if (tool === undefined) return undefined;
   const read = Object.hasOwn(HOSTED, kind) ? HOSTED[kind] : undefined;
   return { name: nameOf(tool, item), ...(read ?? readAny)(item) };

@@ -176,7 +176,7 @@ function addForeign(messages: MessageList, item: Part, leftOut: LeftOut): void {
   if (call !== undefined) {
     messages.call(idOf(item), call.name, argumentsText(call.arguments));
     if (call.result !== undefined) messages.result(idOf(item), toldResult(call.result, leftOut));
-  } else if (/_output$/.test(kind)) messages.result(idOf(item), toolContent(item.output ?? item.status));
+  } else if (/_output$/.test(kind)) messages.result(idOf(item), toolContent(item.output ?? item.result ?? item.status));
   else leftOut.note('history', kind);
 }
 

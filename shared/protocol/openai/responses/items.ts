@@ -88,13 +88,13 @@ function isItemKind(kind: string): kind is ItemKind {
 }
 
 /** Kinds that servers write into a conversation, calls of tools that they run among them; clients answer some. */
-const SERVERS_OWN = /_(?:call|call_output|output|result|request|response|list_tools|summary)$/;
+const SERVERS_OWN = /_(?:call|call_output|output|result|request|response|list_tools|summary)$|^program$/;
 
 /** Whether an item is what a model wrote: what stands before the last such item is history. */
 export function isOfModel(item: InputItem | Readonly<Record<string, unknown>>): boolean {
   const raw = item.type === 'foreign' ? (item as ForeignItem).item : (item as Readonly<Record<string, unknown>>);
   const kind = kindOfItem(raw);
-  return kind === 'message' ? raw.role === 'assistant' : kind === 'reasoning' || /_call$/.test(kind);
+  return kind === 'message' ? raw.role === 'assistant' : kind === 'reasoning' || kind === 'program' || /_call$/.test(kind);
 }
 
 /** An item as it was stored or came, whatever made it. */
