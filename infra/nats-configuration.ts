@@ -109,3 +109,18 @@ export function renderNatsStart(given: NatsConfiguration & Placement, files: rea
     `exec nats-server -c ${folder}/nats.conf`,
   ].join(' && ');
 }
+
+/**
+ * What the health check of a server's container runs in a shell: exit status 0 is healthy.
+ *
+ * Servers of a new cluster have no JetStream before all of them are connected, and `/healthz` answers 503 until then. While a peer is
+ * missing it is enough that the server lives: a deployment starts each server only when the one before it is healthy. Once all peers
+ * are connected it is healthy when it holds what they hold, so that a server with an empty disk holds the restart of the next one back.
+ */
+export function renderNatsHealth({ cluster, ports = NATS_PORTS }: Partial<NatsConfiguration & Placement>): string {
+  const ask = (path: string): string => `wget -q -O - http://127.0.0.1:${ports.monitor}/${path}`;
+  const isCurrent = `${ask('healthz')} > /dev/null`;
+  if (cluster === undefined) return `${isCurrent} || exit 1`;
+  const peers = `printf %s "$routes" | grep -o '"remote_name": "[^"]*"' | sort -u | wc -l`;
+  return `${isCurrent} || { routes=$(${ask('routez')}) && test "$(${peers})" -lt ${cluster.length - 1}; } || exit 1`;
+}

@@ -97,7 +97,6 @@ export class EdgeService extends Construct implements IGrantable {
     this.service = new FargateService(this, 'Service', {
       cluster: props.cluster,
       taskDefinition: task,
-      desiredCount: tasks,
       minHealthyPercent: 100,
       maxHealthyPercent: 200,
       circuitBreaker: { rollback: true },
@@ -105,6 +104,7 @@ export class EdgeService extends Construct implements IGrantable {
       securityGroups: [this.group],
     });
     this.loadBalancer = listener.kind === 'none' ? undefined : this.#listen(listener, network, group);
+    // The service has no number of tasks: each release would set a scaled service back to it, and cut streams.
     const scaling = this.service.autoScaleTaskCount({ minCapacity: tasks, maxCapacity: tasksMax });
     scaling.scaleOnCpuUtilization('Cpu', {
       targetUtilizationPercent: 60,

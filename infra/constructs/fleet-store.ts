@@ -120,7 +120,7 @@ const READ = ['dynamodb:GetItem', 'dynamodb:BatchGetItem', 'dynamodb:Query'] as 
 /** What the tables of this product can be given from outside. */
 interface KeyedTableProps {
   /**
-   * What happens to the table when the stack is deleted. `RETAIN` also protects it against deletion by hand.
+   * What happens to the table when the stack is deleted. What stays is also protected against deletion by hand.
    * @default RemovalPolicy.DESTROY: workers and routers write their state anew
    */
   readonly removalPolicy?: RemovalPolicy;
@@ -145,7 +145,7 @@ abstract class KeyedTable extends Construct {
       pointInTimeRecoverySpecification: { pointInTimeRecoveryEnabled: true },
       timeToLiveAttribute: 'ttl',
       removalPolicy,
-      deletionProtection: removalPolicy === RemovalPolicy.RETAIN,
+      deletionProtection: removalPolicy !== RemovalPolicy.DESTROY,
       ...(stream === undefined ? {} : { stream }),
     });
     this.tableName = this.table.tableName;

@@ -13,7 +13,7 @@ import type { ILogGroup } from 'aws-cdk-lib/aws-logs';
 import { type ISecret, Secret } from 'aws-cdk-lib/aws-secretsmanager';
 import { DnsRecordType, PrivateDnsNamespace } from 'aws-cdk-lib/aws-servicediscovery';
 import { Construct } from 'constructs';
-import { NATS_PORTS, type NatsConfiguration, renderNatsStart } from '../nats-configuration.ts';
+import { NATS_PORTS, type NatsConfiguration, renderNatsHealth, renderNatsStart } from '../nats-configuration.ts';
 import { createLogGroup, createTask } from './containers.ts';
 import { type FleetSecrets, NATS_ROLES } from './fleet-store.ts';
 import type { Network } from './network.ts';
@@ -30,8 +30,9 @@ interface NatsContainerProps {
   readonly tlsSecret?: ISecret | undefined;
 }
 
-/** By digest, for both kinds of processor. */
-const IMAGE = 'nats:2.11-alpine@sha256:e4bf19f15fd3218814a4e3c9e0064e1334bd8aa20d5984b9f1a0afd084f8cc00';
+/** By digest, for both kinds of processor; from Amazon's mirror, which has no limit of pulls for an address as Docker Hub has. */
+const IMAGE =
+  'public.ecr.aws/docker/library/nats:2.11-alpine@sha256:e4bf19f15fd3218814a4e3c9e0064e1334bd8aa20d5984b9f1a0afd084f8cc00';
 const DATA = '/data';
 
 /** Adds a NATS server with JetStream to a task. Its configuration is written at its start; passwords come as variables. */
@@ -68,7 +69,7 @@ export function addNatsContainer(task: FargateTaskDefinition, props: NatsContain
     logging: LogDrivers.awsLogs({ logGroup: props.logGroup, streamPrefix: 'nats' }),
     stopTimeout: Duration.seconds(60),
     healthCheck: {
-      command: ['CMD-SHELL', `wget -q -O /dev/null http://127.0.0.1:${NATS_PORTS.monitor}/healthz || exit 1`],
+      command: ['CMD-SHELL', renderNatsHealth(configuration)],
       interval: Duration.seconds(10),
       startPeriod: Duration.seconds(60),
     },

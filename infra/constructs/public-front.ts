@@ -1,4 +1,4 @@
-import { Aws, CfnOutput, Duration, type Stack } from 'aws-cdk-lib';
+import { Aws, CfnOutput, Duration, Stack } from 'aws-cdk-lib';
 import {
   DomainName,
   EndpointType,
@@ -99,6 +99,7 @@ class StreamingApi extends Construct {
     super(scope, id);
     const throttle = { rateLimit: props.requestsPerSecond ?? 100, burstLimit: props.burst ?? 200 };
     this.api = new RestApi(this, 'Api', {
+      restApiName: `${Stack.of(this).stackName}-Api`, // its metrics have this name, and alarms must not hear another API's
       description: 'Stator: streaming HTTP frontend',
       endpointTypes: [EndpointType.REGIONAL],
       // Access logs would need an account-wide role; the function writes a line for each request.

@@ -159,8 +159,10 @@ class DataStack extends Stack {
     });
     this.#zones = settings.network.zones;
     this.network = new Network(this, 'Network', settings.network);
-    const removalPolicy = settings.retain ? RemovalPolicy.RETAIN : RemovalPolicy.DESTROY;
+    const removalPolicy = settings.retain ? RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE : RemovalPolicy.DESTROY;
     this.store = new FleetStore(this, 'Store', { removalPolicy });
+    // A first deployment that fails, fails at a quota of the network: before there are tables that are protected against deletion.
+    this.store.node.addDependency(this.network);
   }
 
   /** A stack that is bound to no region knows two of its zones. */

@@ -104,7 +104,7 @@ function priceTasks(resources: readonly (readonly [string, Resource])[]) {
   for (const [id, { Type, Properties }] of resources) {
     if (Type !== 'AWS::ECS::Service') continue;
     const service = asRecord(Properties);
-    const count = Number(service.DesiredCount ?? 1);
+    const count = tasksOf(id, byId);
     const definition = asRecord(byId.get(String(asRecord(service.TaskDefinition).Ref))?.Properties);
     const disk = Number(asRecord(definition.EphemeralStorage).SizeInGiB ?? DISK_GB_FREE) - DISK_GB_FREE;
     const hour =
@@ -185,7 +185,7 @@ export function quotasNeeded(templates: readonly unknown[]): readonly QuotaNeed[
     { ...STREAMS, ...streams },
     {
       ...TASKS,
-      needed: vcpusOf(of('AWS::ECS::Service'), resources),
+      needed: vcpusOf(resources),
       because: 'tasks, and their successors beside them',
     },
     { ...VPCS, needed: vpcs, because: 'beside those that the account has' },
@@ -195,12 +195,26 @@ export function quotasNeeded(templates: readonly unknown[]): readonly QuotaNeed[
 }
 
 /** Cores while every service is replaced: its old tasks run until the new ones do, as far as it allows. */
-function vcpusOf(services: readonly Resource[], resources: ReadonlyMap<string, Resource>): number {
-  return services.reduce((sum, service) => {
+function vcpusOf(resources: ReadonlyMap<string, Resource>): number {
+  return [...resources].reduce((sum, [id, { Type, Properties }]) => {
+    if (Type !== 'AWS::ECS::Service') return sum;
+    const service = asRecord(Properties);
     const definition = asRecord(resources.get(String(asRecord(service.TaskDefinition).Ref))?.Properties);
     const share = Number(asRecord(service.DeploymentConfiguration).MaximumPercent ?? 200) / 100;
-    return sum + (Number(definition.Cpu ?? 0) / 1024) * Number(service.DesiredCount ?? 1) * share;
+    return sum + (Number(definition.Cpu ?? 0) / 1024) * tasksOf(id, resources) * share;
   }, 0);
+}
+
+/** Tasks of a service that always run. One that is scaled says none itself: its scaling has the least. */
+function tasksOf(id: string, resources: ReadonlyMap<string, Resource>): number {
+  const { DesiredCount } = asRecord(resources.get(id)?.Properties);
+  if (DesiredCount !== undefined) return Number(DesiredCount);
+  const scaling = [...resources.values()].find(
+    ({ Type, Properties }) =>
+      Type === 'AWS::ApplicationAutoScaling::ScalableTarget' &&
+      JSON.stringify(asRecord(Properties).ResourceId).includes(`"${id}"`),
+  );
+  return Number(asRecord(scaling?.Properties).MinCapacity ?? 1);
 }
 
 /** Reads what the account has of each. A quota that cannot be read is a finding of its own. */

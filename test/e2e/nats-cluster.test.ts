@@ -1,10 +1,11 @@
+import { execFile } from 'node:child_process';
 import { mkdirSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { jetstreamManager } from '@nats-io/jetstream';
 import { connect } from '@nats-io/transport-node';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { NATS_PORTS, renderNatsStart } from '../../infra/nats-configuration.ts';
+import { NATS_PORTS, renderNatsHealth, renderNatsStart } from '../../infra/nats-configuration.ts';
 import {
   askAbout,
   freePort,
@@ -57,6 +58,29 @@ async function start(server: Server): Promise<void> {
   ]);
   server.process = spawnProgram('/bin/sh', ['-c', script], { env: { PATH, ...Object.fromEntries(passwords) } });
   await server.process.waitForOutput(/Server is ready/);
+}
+
+/**
+ * How ECS asks a container, and how long it believes one that says no: checks that fail within `startPeriodMs` do not count, and after
+ * it `retries` in a row end the task. Times are a fifth of the deployment's.
+ */
+const HEALTH = { intervalMs: 2000, startPeriodMs: 12_000, retries: 3 };
+
+/** Resolves as soon as the container of a server counts as healthy. @throws Error when ECS would end its task */
+async function untilHealthy({ ports }: Server): Promise<void> {
+  const command = renderNatsHealth({ cluster: servers.map(({ name }) => name), ports });
+  let intervals = 0;
+  await waitUntil(
+    async () => {
+      if (intervals++ === 0) return false; // the first check comes after an interval
+      return new Promise((resolve) => execFile('/bin/sh', ['-c', command], (failed) => resolve(failed === null)));
+    },
+    {
+      what: 'a healthy container',
+      pollMs: HEALTH.intervalMs,
+      timeoutMs: HEALTH.startPeriodMs + HEALTH.retries * HEALTH.intervalMs,
+    },
+  );
 }
 
 /** A server and its disk, gone at once. */
@@ -130,7 +154,11 @@ describe.runIf(hasNatsServer())('routers and workers over three NATS servers', {
       const ports = Object.fromEntries(entries) as Ports;
       servers.push({ name, ports, folder: join(folder, name), process: undefined });
     }
-    await Promise.all(servers.map(start));
+    // As a deployment starts them: each service once the one before is healthy.
+    for (const server of servers) {
+      await start(server);
+      await untilHealthy(server);
+    }
     env.NATS_SERVER = servers.map(({ ports }) => `nats://127.0.0.1:${ports.clients}`).join(',');
     [router] = await Promise.all([
       fleet.frontend(KV, asRouter),
@@ -163,6 +191,24 @@ describe.runIf(hasNatsServer())('routers and workers over three NATS servers', {
     await start(servers[0]!);
     await load(router, 'after!');
     await waitUntil(async () => (await blocksOf(router)) > perLoad * 3, { what: 'four loads', timeoutMs: 20_000 });
+  });
+
+  it('serve every request while each server is replaced with an empty disk, one after the other', async () => {
+    const before = await untilStill(router);
+    for (const [at, server] of servers.entries()) {
+      const running = load(router, `release ${at}`);
+      await lose(server);
+      await start(server);
+      await untilHealthy(server);
+      await running;
+      for (const { copies, leader } of await streamsAt(server)) {
+        expect({ copies, leader }).toEqual({ copies: 3, leader: expect.stringMatching(/nats-[012]/) });
+      }
+    }
+    await waitUntil(async () => (await blocksOf(router)) > before + perLoad * 2, {
+      what: 'three loads more',
+      timeoutMs: 20_000,
+    });
   });
 
   it('lost no event, as the workers themselves say, and have all again soon after every server lost its disk', async () => {

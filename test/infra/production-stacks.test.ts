@@ -1,6 +1,7 @@
 import { type Stack, Stage } from 'aws-cdk-lib';
 import { Match, type Template } from 'aws-cdk-lib/assertions';
 import { beforeAll, describe, expect, it } from 'vitest';
+import { renderNatsHealth } from '../../infra/nats-configuration.ts';
 import { openApp, productionStacks, productionTemplates, type Resource, rightsOf, snapshotOf } from './templates.ts';
 
 let stacks: Readonly<Record<string, Template>>;
@@ -64,7 +65,7 @@ describe('the stacks of production', () => {
 
   it('keeps tables, bucket and secrets when it is deleted, unless told otherwise', () => {
     for (const type of ['AWS::DynamoDB::Table', 'AWS::S3::Bucket', 'AWS::SecretsManager::Secret']) {
-      data.allResources(type, { DeletionPolicy: 'Retain' });
+      data.allResources(type, { DeletionPolicy: 'RetainExceptOnCreate' });
     }
     data.allResourcesProperties('AWS::DynamoDB::Table', { DeletionProtectionEnabled: true });
     const passing = productionTemplates({ retain: false }).Data!;
@@ -101,7 +102,7 @@ describe('the stacks of production', () => {
 
   it('runs two edges that are one after the other replaced, and more of them under load', () => {
     edge.hasResourceProperties('AWS::ECS::Service', {
-      DesiredCount: 2,
+      DesiredCount: Match.absent(),
       DeploymentConfiguration: {
         MinimumHealthyPercent: 100,
         MaximumPercent: 200,
@@ -187,6 +188,15 @@ describe('the stacks of production', () => {
     for (const Name of ['nats-0', 'nats-1', 'nats-2'])
       edge.hasResourceProperties('AWS::ServiceDiscovery::Service', { Name });
     expect(JSON.stringify(fleet.toJSON())).toContain('{"Name":"STATOR_NATS_STREAM_REPLICAS","Value":"3"}');
+  });
+
+  it('counts a NATS server as healthy while peers are missing, else none of three would be first', () => {
+    const tasks = Object.values(edge.findResources('AWS::ECS::TaskDefinition')).flatMap(({ Properties }) => {
+      const [container] = Properties.ContainerDefinitions as { Name: string; HealthCheck: { Command: string[] } }[];
+      return container?.Name === 'nats' ? [container.HealthCheck.Command] : [];
+    });
+    const cluster = ['nats-0', 'nats-1', 'nats-2'];
+    expect(tasks).toEqual(cluster.map(() => ['CMD-SHELL', renderNatsHealth({ cluster })]));
   });
 
   it('can have one NATS server', () => {

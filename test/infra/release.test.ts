@@ -7,7 +7,7 @@ import { devTemplate, productionTemplates } from './templates.ts';
 /** Templates of the last release. `STATOR_TEST_RELEASE=1` writes them anew: when a release is made, and only then. */
 const FOLDER = 'test/fixtures/infra/release';
 /** Made anew by every release, on purpose: what was before stays as long as it is used. */
-const OF_A_RELEASE = ['AWS::Lambda::Version', 'AWS::ApiGateway::Deployment'];
+const OF_A_RELEASE = ['AWS::Lambda::Version', 'AWS::ApiGateway::Deployment', 'AWS::ECS::TaskDefinition'];
 const LOSSES = [
   ResourceImpact.WILL_REPLACE,
   ResourceImpact.MAY_REPLACE,

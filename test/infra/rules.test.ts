@@ -1,0 +1,62 @@
+import { describe, expect, it } from 'vitest';
+import { devTemplate, productionTemplates, type Resource } from './templates.ts';
+
+const CERTIFICATE = 'arn:aws:acm:eu-west-1:123456789012:certificate/a';
+const EVERYTHING = {
+  edges: { container: { listener: 'public', grpc: true }, function: { url: true, concurrencyMax: 100 } },
+  domain: { name: 'llm.example.com', containerName: 'edge.example.com', certificateArn: CERTIFICATE },
+  limits: { requestsPerAddress: 1000 },
+  nats: { websocket: true },
+} as const;
+/** Addresses of registries that every task of the account may pull from as often as it starts; `registry.example` is the tests' own. */
+const REGISTRIES = /^(public\.ecr\.aws|\d{12}\.dkr\.ecr\.[a-z0-9-]+\.amazonaws\.com|registry\.example)\//;
+
+/** All resources of a deployment, each with the logical id of its stack. */
+function resourcesOf(name: 'dev' | 'production' | 'everything'): readonly (readonly [id: string, Resource])[] {
+  const templates =
+    name === 'dev' ? [devTemplate()] : Object.values(productionTemplates(name === 'everything' ? EVERYTHING : {}));
+  return templates.flatMap((template) =>
+    Object.entries((template.toJSON() as { Resources: Record<string, Resource> }).Resources),
+  );
+}
+
+describe.each(['dev', 'production', 'everything'] as const)('what is deployed: %s', (name) => {
+  const resources = resourcesOf(name);
+  const of = (type: string) => resources.filter(([, { Type }]) => Type === type);
+
+  it('pulls images from registries of AWS alone: others limit the pulls of an address', () => {
+    const images = of('AWS::ECS::TaskDefinition').flatMap(([, { Properties }]) =>
+      (Properties.ContainerDefinitions as { Image: unknown }[]).map(({ Image }) => Image),
+    );
+    expect(images.length).toBeGreaterThan(0);
+    for (const image of images) expect(image).toMatch(REGISTRIES);
+  });
+
+  it('leaves the number of tasks of a scaled service to its scaling', () => {
+    const scaled = of('AWS::ApplicationAutoScaling::ScalableTarget').map(([, { Properties }]) =>
+      JSON.stringify(Properties.ResourceId),
+    );
+    expect(scaled).toHaveLength(name === 'dev' ? 0 : 1);
+    for (const [id, { Properties }] of of('AWS::ECS::Service')) {
+      const isScaled = scaled.some((resource) => resource.includes(`"${id}"`));
+      expect({ id, hasCount: Properties.DesiredCount !== undefined }).toEqual({ id, hasCount: !isScaled });
+    }
+  });
+
+  it('names its API after its stack: metrics of APIs are told apart by name alone', () => {
+    const names = of('AWS::ApiGateway::RestApi').map(([, { Properties }]) => Properties.Name);
+    expect(names).toEqual([name === 'dev' ? 'Stator-Api' : 'Stator-Edge-Api']);
+    const watched = of('AWS::CloudWatch::Alarm').flatMap(([, { Properties }]) =>
+      ((Properties.Dimensions ?? []) as { Name: string; Value: unknown }[])
+        .filter(({ Name }) => Name === 'ApiName')
+        .map(({ Value }) => Value),
+    );
+    expect(new Set(watched)).toEqual(new Set(names));
+  });
+
+  it('keeps what must outlast its stack only once it was made: a first deployment that fails leaves nothing', () => {
+    const kept = resources.filter(([, { DeletionPolicy }]) => DeletionPolicy?.startsWith('Retain'));
+    expect(kept.map(([, { DeletionPolicy }]) => DeletionPolicy)).not.toContain('Retain');
+    expect(kept.length > 0).toBe(name !== 'dev');
+  });
+});
