@@ -111,7 +111,7 @@ export function eitherFinder(first: Finder, second: Finder): Finder {
   const finders = [rememberingFinder(first), rememberingFinder(second)] as const;
   return {
     find: (text, from, isComplete) => Math.min(...finders.map((finder) => finder.find(text, from, isComplete))),
-    match: (text, at) => first.match(text, at) ?? second.match(text, at),
+    match: (text, at, isComplete) => first.match(text, at, isComplete) ?? second.match(text, at, isComplete),
   };
 }
 
@@ -126,6 +126,6 @@ function rememberingFinder(finder: Finder): Finder {
       }
       return known.found;
     },
-    match: (text, at) => finder.match(text, at),
+    match: (text, at, isComplete) => finder.match(text, at, isComplete),
   };
 }

@@ -125,7 +125,7 @@ export class MarkupParser implements ToolCallParser {
     const found = this.#finder.find(source.text, source.at, source.isEnded);
     if (found > source.at) this.#prose(source.text.slice(source.at, found));
     source.at = found;
-    const marker = found < source.text.length ? this.#finder.match(source.text, found) : undefined;
+    const marker = found < source.text.length ? this.#finder.match(source.text, found, source.isEnded) : undefined;
     if (marker === undefined) return false;
     source.at += marker.length;
     const isLead = this.#isBehindMarkup || (marker === this.#format.paragraphMarker && /\n\s*\n/.test(this.#space));

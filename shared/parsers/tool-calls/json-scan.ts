@@ -1,70 +1,17 @@
+import { isJsonSpace, JsonValueScan } from './json-value-scan.ts';
 import { type Parsing, peek, type TextSource } from './scan.ts';
 
 const QUOTE = 34;
-const COMMA = 44;
-const COLON = 58;
-const OPEN_BRACKET = 91;
 const BACKSLASH = 92;
-const CLOSE_BRACKET = 93;
-const OPEN_BRACE = 123;
-const CLOSE_BRACE = 125;
 
-/** The character can begin a JSON value. */
+/** The character can begin a JSON value, or one in Python's notation. */
 export function startsJson(character: string): boolean {
-  return /^[{["\-0-9tfn]/.test(character);
+  return /^[{["'\-0-9tfnTFN]/.test(character);
 }
 
 /**
- * Follows one JSON value character by character, through strings and brackets. Brackets are counted, not matched: what a
- * model writes is passed on, not judged.
- */
-class JsonValueScan {
-  isWhole = false;
-  isBroken = false;
-  #depth = 0;
-  #isInString = false;
-  #isEscaped = false;
-  #isScalar = false;
-
-  /** Position behind the value, or of the character that cannot belong to it, or the text's length: then it goes on. */
-  scan(text: string, from: number): number {
-    let at = from;
-    while (at < text.length && !this.isWhole && !this.isBroken) {
-      if (this.#isInString) at = this.#scanString(text, at);
-      else if (this.#take(text.charCodeAt(at))) at++;
-    }
-    return at;
-  }
-
-  #scanString(text: string, from: number): number {
-    for (let at = from; at < text.length; at++) {
-      const code = text.charCodeAt(at);
-      if (this.#isEscaped) this.#isEscaped = false;
-      else if (code === BACKSLASH) this.#isEscaped = true;
-      else if (code === QUOTE) {
-        this.#isInString = false;
-        this.isWhole = this.#depth === 0;
-        return at + 1;
-      }
-    }
-    return text.length;
-  }
-
-  /** False when the character is not part of the value. */
-  #take(code: number): boolean {
-    const isWord = isWordCode(code);
-    if (this.#isScalar && !isWord) this.isWhole = true;
-    else if (code === QUOTE) this.#isInString = true;
-    else if (code === OPEN_BRACKET || code === OPEN_BRACE) this.#depth++;
-    else if ((code === CLOSE_BRACKET || code === CLOSE_BRACE) && this.#depth > 0) this.isWhole = --this.#depth === 0;
-    else if (isWord) this.#isScalar = this.#depth === 0;
-    else this.isBroken = this.#depth === 0 || !(code === COMMA || code === COLON || isJsonSpace(code));
-    return !this.isBroken && !(this.#isScalar && !isWord);
-  }
-}
-
-/**
- * Reads one JSON value and hands on its text as it comes, with no regard to what markers its strings hold. `isCompact`
+ * Reads one JSON value and hands on its text as it comes, with no regard to what markers its strings hold: the very bytes, but for
+ * what is written as Python writes it (`JsonValueScan`). `isCompact`
  * leaves out white space between tokens. False when the text ends inside the value, or when a character outside a string
  * cannot be JSON: that character is not read.
  */
@@ -73,9 +20,9 @@ export function* readJsonValue(source: TextSource, take: (piece: string) => void
   const squeeze = isCompact ? createSqueezer() : undefined;
   const advance = (): boolean => {
     const { text, at } = source;
-    const end = scan.scan(text, at);
-    const piece = squeeze === undefined ? text.slice(at, end) : squeeze(text.slice(at, end));
-    source.at = end;
+    const json = scan.read(text, at);
+    source.at = scan.end;
+    const piece = squeeze === undefined ? json : squeeze(json);
     if (piece !== '') take(piece);
     return scan.isWhole || scan.isBroken || source.isEnded;
   };
@@ -92,9 +39,14 @@ export function* collectJsonValue(source: TextSource): Parsing<string | undefine
   return isWhole ? value : undefined;
 }
 
+/** The character opens a string. */
+export function isQuote(character: string): boolean {
+  return character === '"' || character === "'";
+}
+
 /** Reads a JSON string and returns what it says; `undefined` when there is none. */
 export function* readJsonString(source: TextSource): Parsing<string | undefined> {
-  if ((yield* peek(source)) !== '"') return undefined;
+  if (!isQuote(yield* peek(source))) return undefined;
   const raw = yield* collectJsonValue(source);
   const value = raw === undefined ? undefined : parseJson(raw);
   return typeof value === 'string' ? value : undefined;
@@ -148,19 +100,4 @@ function createSqueezer(): (piece: string) => string {
     }
     return kept + piece.slice(from);
   };
-}
-
-function isWordCode(code: number): boolean {
-  return (
-    (code >= 48 && code <= 57) ||
-    (code >= 97 && code <= 122) ||
-    (code >= 65 && code <= 90) ||
-    code === 43 || // +
-    code === 45 || // -
-    code === 46 // .
-  );
-}
-
-function isJsonSpace(code: number): boolean {
-  return code === 32 || code === 10 || code === 13 || code === 9;
 }

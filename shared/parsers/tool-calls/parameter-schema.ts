@@ -93,6 +93,23 @@ export class ToolSchemas {
   }
 
   /**
+   * The one tool that is declared or, of several, the one that has the most of the parameters and the fewest others; `undefined`
+   * where that is none, or more than one.
+   */
+  onlyTakerOf(parameters: readonly string[]): string | undefined {
+    const { names } = this;
+    if (names.length === 1) return names[0];
+    let best: { readonly name: string | undefined; readonly score: number } = { name: undefined, score: 0 };
+    for (const name of names) {
+      const known = parameters.filter((parameter) => this.parameter(name, parameter) !== undefined).length;
+      const score = 2 * known - parameters.length;
+      if (score > best.score) best = { name, score };
+      else if (score === best.score) best = { name: undefined, score };
+    }
+    return best.name;
+  }
+
+  /**
    * Models wrap the arguments of a tool in one parameter of such a name. An object under it is them, if the tool has no such
    * parameter.
    */

@@ -46,6 +46,17 @@ export function* readOneOf(source: TextSource, options: readonly string[]): Pars
   }
 }
 
+/** Reads the marker that stands here, if one does: the longest of those that do. */
+export function* readMarker(source: TextSource, markers: Markers): Parsing<string | undefined> {
+  for (;;) {
+    const { text, at } = source;
+    const marker = markers.match(text, at, source.isEnded);
+    if (marker !== undefined) source.at += marker.length;
+    if (marker !== undefined || !markers.isAt(text, at, source.isEnded)) return marker;
+    yield;
+  }
+}
+
 /** As `readOneOf`, behind white space; reads nothing at all when none of them follows. */
 export function* readOneOfBehindSpace(source: TextSource, options: readonly string[]): Parsing<string | undefined> {
   let space = '';
@@ -77,7 +88,7 @@ export function* readUntil(
     const found = markers.find(text, at, source.isEnded && isProse);
     source.at = found;
     if (found > at) take?.(text.slice(at, found));
-    marker = found < text.length ? markers.match(text, found) : undefined;
+    marker = found < text.length ? markers.match(text, found, source.isEnded) : undefined;
     if (marker !== undefined) source.at = found + marker.length;
     else if (source.isEnded) source.at = text.length;
     return marker !== undefined || source.isEnded;

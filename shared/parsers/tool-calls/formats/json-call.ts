@@ -1,6 +1,6 @@
 import { isRecord } from '../../../records/index.ts';
 import type { CallWriter } from '../call-writer.ts';
-import { collectJsonValue, parseJson, readJsonString, readJsonValue, startsJson } from '../json-scan.ts';
+import { collectJsonValue, isQuote, parseJson, readJsonString, readJsonValue, startsJson } from '../json-scan.ts';
 import { type Parsing, peek, skipSpace, type TextSource } from '../scan.ts';
 
 /** How a call looks as a JSON object. */
@@ -122,7 +122,7 @@ function* readMember(source: TextSource, calls: CallWriter, shape: JsonCallShape
 }
 
 function* readName(source: TextSource, calls: CallWriter, shape: JsonCallShape, call: CallSoFar): Parsing<boolean> {
-  if ((yield* peek(source)) !== '"') {
+  if (!isQuote(yield* peek(source))) {
     call.isRefused = true;
     return (yield* collectJsonValue(source)) !== undefined;
   }

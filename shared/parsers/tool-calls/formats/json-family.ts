@@ -7,6 +7,7 @@ import {
   isSpace,
   type Parsing,
   passOver,
+  readMarker,
   readOneOf,
   readOneOfBehindSpace,
   readUntil,
@@ -55,7 +56,7 @@ export class JsonFamily implements ToolCallFormat {
   readonly #blocks: ReadonlyMap<string, JsonBlock>;
   readonly #shape: JsonCallShape;
   readonly #markers: Markers;
-  readonly #startMarkers: readonly string[];
+  readonly #starting: Markers;
   readonly #ends: readonly string[];
   readonly #hasList: boolean;
   readonly #readOther: JsonFamilyTraits['readOther'];
@@ -65,7 +66,8 @@ export class JsonFamily implements ToolCallFormat {
     this.#shape = traits.shape ?? PLAIN;
     this.#readOther = traits.readOther;
     this.callTokens = traits.callTokens ?? [];
-    this.#startMarkers = Object.keys(traits.starts);
+    const startMarkers = Object.keys(traits.starts);
+    this.#starting = new Markers(startMarkers);
     const orphan = traits.dropsOrphanEnd === undefined ? [] : [traits.dropsOrphanEnd];
     this.#blocks = new Map(
       Object.entries(traits.starts).flatMap(([start, ending]) =>
@@ -75,7 +77,7 @@ export class JsonFamily implements ToolCallFormat {
     const closing = Array.from(this.#blocks.values(), ({ markup }) => markup.ends);
     this.#ends = [...new Set([...closing.flat(), ...orphan])];
     this.#hasList = Object.values(traits.starts).some((ending) => ending.kind === 'list');
-    this.#markers = new Markers([...this.#startMarkers, ...orphan]);
+    this.#markers = new Markers([...startMarkers, ...orphan]);
   }
 
   finder(): Finder {
@@ -94,7 +96,7 @@ export class JsonFamily implements ToolCallFormat {
   *readOpening(source: TextSource, calls: CallWriter, tools: ToolSchemas): Parsing<Region> {
     const first = yield* passSpace(source, calls);
     if (first === '[') {
-      const marker = yield* readOneOf(source, this.#startMarkers);
+      const marker = yield* readMarker(source, this.#starting);
       if (marker !== undefined) return yield* this.read(marker, source, calls, tools);
     }
     if (first !== '{' && first !== '[') return 'text';

@@ -1,7 +1,8 @@
+import { isRecord } from '../../../records/index.ts';
 import { Markers } from '../../markers.ts';
 import type { CallWriter, NewCallId } from '../call-writer.ts';
 import type { ToolCallFormat } from '../format.ts';
-import { collectJsonValue, readJsonValue, startsJson } from '../json-scan.ts';
+import { collectJsonValue, compactJson, parseJson, readJsonValue, startsJson } from '../json-scan.ts';
 import type { ToolSchemas } from '../parameter-schema.ts';
 import { collectUntil, type Parsing, readUntil, skipSpace, type TextSource } from '../scan.ts';
 import { argumentsOf } from './json-call.ts';
@@ -16,8 +17,11 @@ const PROSE = new Markers([...SECTIONS, ...SECTION_ENDS, CALL, CALL_END, ARGUMEN
 const MARKERS = callMarkers(CALL, SECTIONS, SECTION_ENDS);
 const IN_CALL = new Markers([ARGUMENTS, CALL_END, CALL, ...SECTION_ENDS]);
 const CALL_CLOSED = new Markers([CALL_END, CALL, ...SECTION_ENDS]);
-const ID = /^(?:functions\.)?([\w.-]+):\d+$/;
-const NAME = /^(?:functions\.)?([\w.-]+)$/;
+/** Of a name, what is neither white space nor a bracket. */
+const ID = /^(?:functions\.)?([^\s<>{}[\]"]+):\d+$/;
+const NAME = /^(?:functions\.)?([^\s<>{}[\]"]+)$/;
+/** Some calls are only counted. */
+const COUNT = /^\d+$/;
 
 /** The form that the model itself writes, for calls that came as plain JSON. */
 const kimiId: NewCallId = (_random, index, name) => `functions.${name}:${index}`;
@@ -40,6 +44,7 @@ function* readCall(source: TextSource, calls: CallWriter, tools: ToolSchemas): P
     return;
   }
   const id = text.trim();
+  if (COUNT.test(id) && !tools.isDeclared(id)) return yield* readCountedCall(id, source, calls, tools);
   const counted = ID.exec(id)?.[1];
   const alone = NAME.exec(id)?.[1];
   const name = counted ?? (alone !== undefined && tools.isDeclared(alone) ? alone : undefined);
@@ -52,6 +57,19 @@ function* readCall(source: TextSource, calls: CallWriter, tools: ToolSchemas): P
     stop = yield* readUntil(source, CALL_CLOSED, isWhole ? undefined : take);
   } else stop = yield* readOtherArguments(first, name, counted === undefined ? undefined : id, source, calls);
   if (stop !== undefined && stop !== CALL_END) source.unread(stop);
+}
+
+/** A call without a name: it is the tool's that takes the arguments that it has, if that can be told. */
+function* readCountedCall(count: string, source: TextSource, calls: CallWriter, tools: ToolSchemas): Parsing {
+  yield* skipSpace(source);
+  const json = yield* collectJsonValue(source);
+  const { marker } = yield* collectUntil(source, CALL_CLOSED);
+  const value = json === undefined ? undefined : parseJson(argumentsOf(json));
+  const name = isRecord(value) ? tools.onlyTakerOf(Object.keys(value)) : undefined;
+  if (json !== undefined && name !== undefined && marker === CALL_END) {
+    calls.whole(name, compactJson(argumentsOf(json)) ?? '{}', `functions.${name}:${count}`);
+  }
+  if (marker !== undefined && marker !== CALL_END) source.unread(marker);
 }
 
 /** Not an object: passed on as it is, once the end marker shows that it is whole. */

@@ -6,22 +6,27 @@ import { argumentsOf } from './json-call.ts';
 import { JsonFamily } from './json-family.ts';
 
 const START = '[TOOL_CALLS]';
+/** Models may forget the bracket. */
+const START_OPEN = '[TOOL_CALLS';
 const END = '[/TOOL_CALLS]';
 const CALL_ID = '[CALL_ID]';
-const ARGUMENTS = '[ARGS]';
+const ARGUMENTS = '[ARGS';
 /** Longer than any that can be declared. */
 const NAME_UNITS_MAX = 256;
 
 /**
  * `[TOOL_CALLS]NAME[ARGS]{...}` for each call, with `[CALL_ID]ID` behind the name from some models, or without `[ARGS]`; older models
- * write `[TOOL_CALLS][{...}, ...]`.
+ * write `[TOOL_CALLS][{...}, ...]`. The brackets that close the markers may be missing.
  */
 export const mistral: ToolCallFormat = new JsonFamily({
-  starts: { [START]: { kind: 'value' } },
+  starts: { [START]: { kind: 'value' }, [START_OPEN]: { kind: 'value' } },
   dropsOrphanEnd: END,
   readOther: readNamedCall,
   callTokens: [START],
 });
+
+/** In names and ids. Letters of any script: half a surrogate pair stands for one beyond the first plane. */
+const NAME_UNIT = /^[\w.:/\-\p{L}\p{N}\p{M}\p{Cs}]$/u;
 
 /** Reads from the name on; false when it is no call. */
 function* readNamedCall(source: TextSource, calls: CallWriter): Parsing<boolean> {
@@ -36,6 +41,7 @@ function* readNamedCall(source: TextSource, calls: CallWriter): Parsing<boolean>
     yield* skipSpace(source);
     tag = yield* readOneOf(source, [ARGUMENTS]);
   }
+  if (tag === ARGUMENTS) yield* readOneOf(source, [']']);
   const first = yield* skipSpace(source);
   if (first === '{') {
     calls.start(name, id || undefined);
@@ -45,7 +51,7 @@ function* readNamedCall(source: TextSource, calls: CallWriter): Parsing<boolean>
   if (tag !== ARGUMENTS) return false;
   if (first === '[') {
     // No arguments at all: the next call follows. It is only looked at, as it belongs to the prose behind.
-    const marker = yield* readOneOf(source, [START, END]);
+    const marker = yield* readOneOf(source, [START_OPEN, END]);
     if (marker === undefined) return false;
     calls.whole(name, '{}', id || undefined);
     source.unread(marker);
@@ -63,7 +69,7 @@ function* collectName(source: TextSource): Parsing<string> {
   let name = '';
   for (;;) {
     const next = yield* peek(source);
-    if (!/^[\w.:/-]$/.test(next)) return name.length > NAME_UNITS_MAX ? '' : name;
+    if (!NAME_UNIT.test(next)) return name.length > NAME_UNITS_MAX ? '' : name;
     if (name.length > NAME_UNITS_MAX) return '';
     name += next;
     source.at++;

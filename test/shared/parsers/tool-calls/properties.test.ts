@@ -19,7 +19,7 @@ const FRAGMENTS = [
   '</minimax:tool_call>|<invoke name="f">|</invoke>|<parameter name="a">|]<]minimax[>[<tool_call>|]<]minimax[>[<a>',
   ']<]minimax[>[</tool_call>|]<]minimax[>[<invoke name="f">|]<]minimax[>[</invoke>|]<]minimax[>[</a>|]<]minimax[>[<o>',
   ']<]minimax[>[</o>|]<]minimax[>[<item>|]<]minimax[>[</item>|f<arg_key>|<arg_key>|</arg_key>|<arg_value>|</arg_value>',
-  '<end_message>|call:f{|a:|n:1|<tool_call|>',
+  '<end_message>|call:f{|a:|n:1|<tool_call|>|[TOOL_CALLS|[ARGS|[ARGS]|[CALL_ID]',
 ].flatMap((line) => line.split('|').filter((part) => part !== ''));
 const BARRED = [
   '<|python_tag|>',
@@ -27,6 +27,7 @@ const BARRED = [
   '<|tool_calls_section_end|>',
   '<|tool_call_begin|>',
   'functions.f:0',
+  '3',
   '<|tool_call_argument_begin|>',
   '<|tool_call_end|>',
   '<|open|>',
@@ -60,6 +61,10 @@ const JSON_BITS = [
   '{"arguments":{"a":1},"name":"get_x"}',
   '{"name":"f","args":{"a":"</tool_call>"}}',
   '{"name":"f"}',
+  "{'name': 'f', 'arguments': {'a': True, 'n': None}}",
+  "'a\\'b'",
+  'None',
+  'Tru',
   '{',
   '}',
   '[',

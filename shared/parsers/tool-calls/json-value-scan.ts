@@ -1,0 +1,96 @@
+import { PythonNotation } from './python-notation.ts';
+
+const QUOTE = 34;
+const APOSTROPHE = 39;
+const COMMA = 44;
+const COLON = 58;
+const OPEN_BRACKET = 91;
+const BACKSLASH = 92;
+const CLOSE_BRACKET = 93;
+const OPEN_BRACE = 123;
+const CLOSE_BRACE = 125;
+/** What Python's truth values and `None` begin with. */
+const [T, F, N] = [84, 70, 78];
+
+/**
+ * Follows one JSON value character by character, through strings and brackets. Brackets are counted, not matched: what a
+ * model writes is passed on, not judged. Strings in single quotes, `True`, `False` and `None`, which are not JSON, become it.
+ */
+export class JsonValueScan {
+  isWhole = false;
+  isBroken = false;
+  /** Position behind what was read last: behind the value, of the character that cannot belong to it, or the text's length. */
+  end = 0;
+  #depth = 0;
+  /** What closes the string that is open; 0 outside of one. */
+  #quote = 0;
+  #isEscaped = false;
+  #isScalar = false;
+  /** Of Python's notation was something seen. */
+  #isPython = false;
+  #notation: PythonNotation | undefined;
+
+  /** Reads on at a position, sets `end`, and returns what was read as JSON. */
+  read(text: string, from: number): string {
+    const [quote, isEscaped] = [this.#quote, this.#isEscaped];
+    let at = from;
+    while (at < text.length && !this.isWhole && !this.isBroken) {
+      if (this.#quote !== 0) at = this.#scanString(text, at);
+      else if (this.#take(text.charCodeAt(at))) at++;
+    }
+    this.end = at;
+    const piece = text.slice(from, at);
+    if (!this.#isPython) return piece;
+    this.#notation ??= new PythonNotation(quote, isEscaped);
+    return this.#notation.toJson(piece);
+  }
+
+  #scanString(text: string, from: number): number {
+    for (let at = from; at < text.length; at++) {
+      const code = text.charCodeAt(at);
+      if (this.#isEscaped) this.#isEscaped = false;
+      else if (code === BACKSLASH) this.#isEscaped = true;
+      else if (code === this.#quote) {
+        this.#quote = 0;
+        this.isWhole = this.#depth === 0;
+        return at + 1;
+      }
+    }
+    return text.length;
+  }
+
+  /** False when the character is not part of the value. */
+  #take(code: number): boolean {
+    const isWord = isWordCode(code);
+    if (this.#isScalar && !isWord) {
+      this.isWhole = true;
+      return false;
+    }
+    if (code === QUOTE) this.#quote = code;
+    else if (code === OPEN_BRACKET || code === OPEN_BRACE) this.#depth++;
+    else if ((code === CLOSE_BRACKET || code === CLOSE_BRACE) && this.#depth > 0) this.isWhole = --this.#depth === 0;
+    else if (isWord) {
+      this.#isScalar = this.#depth === 0;
+      this.#isPython ||= code === T || code === F || code === N;
+    } else if (code === APOSTROPHE) {
+      this.#quote = code;
+      this.#isPython = true;
+    } else this.isBroken = this.#depth === 0 || !(code === COMMA || code === COLON || isJsonSpace(code));
+    return !this.isBroken;
+  }
+}
+
+function isWordCode(code: number): boolean {
+  return (
+    (code >= 48 && code <= 57) ||
+    (code >= 97 && code <= 122) ||
+    (code >= 65 && code <= 90) ||
+    code === 43 || // +
+    code === 45 || // -
+    code === 46 // .
+  );
+}
+
+export function isJsonSpace(code: number): boolean {
+  return code === 32 || code === 10 || code === 13 || code === 9;
+}

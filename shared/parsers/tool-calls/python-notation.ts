@@ -1,0 +1,85 @@
+const APOSTROPHE = "'";
+const QUOTE = '"';
+/** Escapes that JSON has, too. */
+const JSON_ESCAPES = '"\\/bfnrtu';
+/** What makes `null` of `None`, letter by letter. */
+const NONE: Readonly<Record<string, string>> = { o: 'u', n: 'l', e: 'l' };
+const NONE_REST = 'one';
+
+/**
+ * Makes JSON of Python's notation as it comes: strings in single quotes, `True`, `False` and `None`. All else stays as it is. What is
+ * handed on is never taken back, so that words are changed letter by letter.
+ */
+export class PythonNotation {
+  /** The quote that the string ends with; empty outside of one. */
+  #quote: string;
+  #isEscaped = false;
+  /** The backslash of an escape was handed on before this began. */
+  #isBehindBackslash: boolean;
+  #isInWord = false;
+  /** How much of `None` was seen. */
+  #noneUnits = 0;
+
+  /** @param quote code of the quote that the string at the start ends with; 0 outside of one */
+  constructor(quote: number, isBehindBackslash: boolean) {
+    this.#quote = quote === 0 ? '' : String.fromCharCode(quote);
+    this.#isBehindBackslash = isBehindBackslash;
+  }
+
+  toJson(piece: string): string {
+    let json = '';
+    for (const character of piece) json += this.#quote === '' ? this.#outside(character) : this.#inside(character);
+    return json;
+  }
+
+  #inside(character: string): string {
+    if (this.#isBehindBackslash) {
+      this.#isBehindBackslash = false;
+      return character;
+    }
+    if (this.#isEscaped) {
+      this.#isEscaped = false;
+      if (JSON_ESCAPES.includes(character)) return `\\${character}`;
+      if (character === APOSTROPHE) return character;
+      return character === 'x' ? '\\u00' : `\\\\${escaped(character)}`;
+    }
+    if (character === '\\') {
+      this.#isEscaped = true;
+      return '';
+    }
+    if (character === this.#quote) {
+      this.#quote = '';
+      return QUOTE;
+    }
+    return this.#quote === APOSTROPHE ? escaped(character) : character;
+  }
+
+  #outside(character: string): string {
+    const isWordStart = !this.#isInWord;
+    this.#isInWord = /\w/.test(character);
+    if (this.#noneUnits > 0) return this.#inNone(character);
+    if (character === QUOTE || character === APOSTROPHE) {
+      this.#quote = character;
+      return QUOTE;
+    }
+    if (!isWordStart) return character;
+    if (character === 'N') {
+      this.#noneUnits = 1;
+      return ''; // it may be `NaN`
+    }
+    return character === 'T' || character === 'F' ? character.toLowerCase() : character;
+  }
+
+  #inNone(character: string): string {
+    const isFirst = this.#noneUnits === 1;
+    const isNone = character === NONE_REST[this.#noneUnits - 1];
+    this.#noneUnits = isNone && this.#noneUnits < NONE_REST.length ? this.#noneUnits + 1 : 0;
+    if (!isNone) return (isFirst ? 'N' : '') + this.#outside(character);
+    return (isFirst ? 'n' : '') + (NONE[character] as string); // a letter of `NONE_REST`
+  }
+}
+
+/** The character as it stands in a string of JSON. */
+function escaped(character: string): string {
+  return character === QUOTE || character < ' ' ? JSON.stringify(character).slice(1, -1) : character;
+}
