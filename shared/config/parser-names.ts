@@ -28,11 +28,18 @@ export const TOOL_CALL_PARSERS = [
   'glm45',
   'kimi_k25',
   'qwen3',
+  'step3',
+  'seed_oss',
+  'granite',
+  'internlm',
+  'longcat',
+  'lfm2',
+  'olmo3',
 ] as const;
 
 export type ToolCallParserName = (typeof TOOL_CALL_PARSERS)[number];
 
-/** Other spellings that workers publish, and the names that they stand for. */
+/** Other spellings that workers publish, and names that engines have for the same formats, with the names that they stand for. */
 export const TOOL_CALL_PARSER_SPELLINGS: Readonly<Record<string, ToolCallParserName>> = {
   'deepseek-v4': 'deepseek_v4',
   deepseekv4: 'deepseek_v4',
@@ -40,6 +47,20 @@ export const TOOL_CALL_PARSER_SPELLINGS: Readonly<Record<string, ToolCallParserN
   'minimax-m3-nom': 'minimax_m3_nom',
   'kimi-k3': 'kimi_k3',
   'gemma-4': 'gemma4',
+  deepseek_v31: 'deepseek_v3_1',
+  deepseek_v32: 'deepseek_v3_2',
+  ernie45: 'hermes',
+  granite4: 'hermes',
+  hunyuan_a13b: 'jamba',
+  ling3: 'glm47',
+  llama4_json: 'llama3_json',
+  llama4_pythonic: 'pythonic',
+  mimo: 'qwen3_coder',
+  openai: 'harmony',
+  phi4_mini_json: 'phi4',
+  qwen3_json: 'hermes',
+  qwen3_xml: 'qwen3_coder',
+  step3p5: 'qwen3_coder',
 };
 
 /** Names that are in use elsewhere and whose format is not published. */
@@ -80,6 +101,9 @@ export const REASONING_PARSERS = [
   'glm47',
   'kimi_k2',
   'qwen3_coder',
+  'seed_oss',
+  'ernie45',
+  'hunyuan_a13b',
 ] as const;
 
 export type ReasoningParserName = (typeof REASONING_PARSERS)[number];

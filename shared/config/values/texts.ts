@@ -160,7 +160,8 @@ function fold(text: string): string {
 
 function pick<E extends string>(text: string, limits: ChoiceLimits<E>): Parsed<E> {
   const wanted = fold(text);
-  const value = limits.values.find((candidate) => fold(candidate) === wanted) ?? limits.synonyms?.[wanted];
+  const synonym = Object.entries(limits.synonyms ?? {}).find(([spelling]) => fold(spelling) === wanted);
+  const value = limits.values.find((candidate) => fold(candidate) === wanted) ?? synonym?.[1];
   if (value !== undefined) return accept(value);
   const reason =
     limits.refused === undefined ? undefined : Object.entries(limits.refused).find(([name]) => fold(name) === wanted);

@@ -96,6 +96,11 @@ type Names = readonly ReasoningParserName[];
 const THINK = { openers: ['<think>'], closers: ['</think>'] } as const;
 const THINK_FROM_START = { ...THINK, startsInside: true } as const;
 
+/** Tags around an answer, with the line ends that templates write there. */
+function framingOf(tag: string): readonly string[] {
+  return [`<${tag}>`, `<${tag}>\n`, `\n\n<${tag}>\n`, `</${tag}>`, `\n</${tag}>`, `\n</${tag}>\n`];
+}
+
 function marked(names: Names, grammar: MarkerGrammar, options: FormatOptions = {}): readonly ReasoningFormat[] {
   const { openers, closers, exits = [] } = grammar;
   const compiled = { kind: 'markers', markers: compileMarkers(grammar) } as const;
@@ -118,6 +123,13 @@ const SPECIAL = { usesSpecialTokens: true } as const;
 /** Every name that the configuration takes. */
 export const REASONING_FORMATS: readonly ReasoningFormat[] = [
   ...marked(['basic', 'qwen3', 'nemotron_deci', 'glm45', 'deepseek_v41', 'glm47', 'kimi_k2', 'qwen3_coder'], THINK),
+  ...marked(['seed_oss'], { openers: ['<seed:think>'], closers: ['</seed:think>'] }),
+  ...marked(['ernie45'], { ...THINK_FROM_START, framing: framingOf('response') }),
+  ...marked(['hunyuan_a13b'], {
+    openers: ['<think>', '<think>\n'],
+    closers: ['</think>', '\n</think>\n'],
+    framing: framingOf('answer'),
+  }),
   ...marked(
     ['deepseek_v4'],
     { ...THINK, exits: ['<｜DSML｜tool_calls>', '<｜DSML｜invoke name='] },

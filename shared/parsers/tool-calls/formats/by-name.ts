@@ -9,9 +9,12 @@ export { glm47, glm47 as glm45, poolsideV1 as poolside_v1 } from './glm.ts';
 export { harmony } from './harmony.ts';
 export { inkling } from './inkling.ts';
 export {
+  granite,
   hermes,
+  internlm,
   jamba,
   llama3Json as llama3_json,
+  longcat,
   nemotronDeci as nemotron_deci,
   phi4,
   qwen25,
@@ -21,5 +24,11 @@ export { kimiK3 as kimi_k3 } from './kimi-k3.ts';
 export { minimaxM2 as minimax_m2 } from './minimax-m2.ts';
 export { minimaxM3 as minimax_m3, minimaxM3 as minimax_m3_nom } from './minimax-m3.ts';
 export { mistral } from './mistral.ts';
-export { pythonic } from './pythonic.ts';
-export { qwen3Coder as nemotron_nano, qwen3Coder as qwen3, qwen3Coder as qwen3_coder } from './qwen3-coder.ts';
+export { lfm2, olmo3, pythonic } from './pythonic.ts';
+export {
+  qwen3Coder as nemotron_nano,
+  qwen3Coder as qwen3,
+  qwen3Coder as qwen3_coder,
+  seedOss as seed_oss,
+} from './qwen3-coder.ts';
+export { step3 } from './step3.ts';

@@ -16,7 +16,7 @@ import {
 } from '../scan.ts';
 import { type ClosedMarkup, closedMarkup, readClosed } from './closed-markup.ts';
 import { type JsonCallResult, type JsonCallShape, readJsonCall, readJsonCalls } from './json-call.ts';
-import { FUNCTION_TAGS, readFunction } from './xml-functions.ts';
+import { FUNCTION_TAGS, readFunction, type XmlDialect } from './xml-functions.ts';
 
 const ARGUMENT_KEYS: ReadonlySet<string> = new Set(['arguments', 'parameters']);
 export const PLAIN: JsonCallShape = { argumentKeys: ARGUMENT_KEYS, allowsNameAlone: false };
@@ -43,6 +43,7 @@ interface JsonFamilyTraits {
   readonly readOther?: (source: TextSource, calls: CallWriter) => Parsing<boolean>;
   /** Of the start markers, those that are tokens of the models. */
   readonly callTokens?: readonly string[];
+  readonly keepsSpecialTokens?: boolean;
 }
 
 /**
@@ -51,6 +52,7 @@ interface JsonFamilyTraits {
 export class JsonFamily implements ToolCallFormat {
   readonly newId = prefixedUuid;
   readonly callTokens: readonly string[];
+  readonly keepsSpecialTokens: boolean;
   readonly #starts: Readonly<Record<string, Ending>>;
   /** By start marker, those that an end marker closes. */
   readonly #blocks: ReadonlyMap<string, JsonBlock>;
@@ -66,12 +68,13 @@ export class JsonFamily implements ToolCallFormat {
     this.#shape = traits.shape ?? PLAIN;
     this.#readOther = traits.readOther;
     this.callTokens = traits.callTokens ?? [];
+    this.keepsSpecialTokens = traits.keepsSpecialTokens ?? false;
     const startMarkers = Object.keys(traits.starts);
     this.#starting = new Markers(startMarkers);
     const orphan = traits.dropsOrphanEnd === undefined ? [] : [traits.dropsOrphanEnd];
     this.#blocks = new Map(
       Object.entries(traits.starts).flatMap(([start, ending]) =>
-        ending.kind === 'closed' ? [[start, jsonBlock(start, ending.marker, this.#shape, traits.holdsCalls)]] : [],
+        ending.kind === 'closed' ? [[start, jsonBlock(start, ending.marker, this.#shape, traits)]] : [],
       ),
     );
     const closing = Array.from(this.#blocks.values(), ({ markup }) => markup.ends);
@@ -139,12 +142,19 @@ export interface JsonBlock {
   readonly shape: JsonCallShape;
   /** A call that the text ends behind, without the end marker, is none. */
   readonly holdsCalls: boolean;
+  /** How functions in XML are written there. */
+  readonly functions: XmlDialect;
 }
 
 const BODY_STARTS = [FUNCTION_TAGS.function, '{'];
 
-export function jsonBlock(start: string, end: string, shape: JsonCallShape, holdsCalls = false): JsonBlock {
-  return { markup: closedMarkup({ start, ends: [end], bodyStarts: BODY_STARTS }), shape, holdsCalls };
+export function jsonBlock(
+  start: string,
+  end: string,
+  shape: JsonCallShape,
+  { holdsCalls = false, functions = FUNCTION_TAGS }: Partial<JsonBlock> = {},
+): JsonBlock {
+  return { markup: closedMarkup({ start, ends: [end], bodyStarts: BODY_STARTS }), shape, holdsCalls, functions };
 }
 
 /** Reads from behind the start marker. Bodies are JSON or, as models of the same family write them, functions in XML. */
@@ -158,7 +168,7 @@ export function* readToolCallBlock(
 }
 
 function* readBodies(
-  { shape, holdsCalls }: JsonBlock,
+  { shape, holdsCalls, functions }: JsonBlock,
   source: TextSource,
   calls: CallWriter,
   tools: ToolSchemas,
@@ -168,9 +178,9 @@ function* readBodies(
   for (;;) {
     const next = yield* skipSpace(source);
     const before = calls.readCount;
-    if (next === '<' && (yield* readOneOf(source, [FUNCTION_TAGS.function])) !== undefined) {
-      if (!source.isRecording) source.record(FUNCTION_TAGS.function);
-      yield* readFunction(FUNCTION_TAGS, source, calls, tools);
+    if (next === '<' && (yield* readOneOf(source, [functions.function])) !== undefined) {
+      if (!source.isRecording) source.record(functions.function);
+      yield* readFunction(functions, source, calls, tools);
       result = calls.readCount > before ? 'call' : 'broken';
     } else if (next === '{' || next === '[') {
       if (!source.isRecording) source.record();
@@ -269,6 +279,29 @@ export const jamba: ToolCallFormat = new JsonFamily({
   starts: { '<tool_calls>': { kind: 'closed', marker: '</tool_calls>' } },
   dropsOrphanEnd: '</tool_calls>',
   callTokens: ['<tool_calls>'],
+});
+
+/** `<|tool_call|>[...]` of 3.0 and `<tool_call>[...]` of 3.1, where the first is a token. */
+export const granite: ToolCallFormat = new JsonFamily({
+  starts: { '<|tool_call|>': { kind: 'value' }, [TOOL_CALL]: { kind: 'value' } },
+  dropsOrphanEnd: TOOL_CALL_END,
+  callTokens: ['<|tool_call|>'],
+  keepsSpecialTokens: true,
+});
+
+const INTERNLM_CALL = '<|action_start|><|plugin|>';
+
+export const internlm: ToolCallFormat = new JsonFamily({
+  starts: { [INTERNLM_CALL]: { kind: 'closed', marker: '<|action_end|>' } },
+  callTokens: [INTERNLM_CALL],
+  keepsSpecialTokens: true,
+});
+
+export const longcat: ToolCallFormat = new JsonFamily({
+  starts: { '<longcat_tool_call>': { kind: 'closed', marker: '</longcat_tool_call>' } },
+  shape: NAME_ALONE,
+  dropsOrphanEnd: '</longcat_tool_call>',
+  callTokens: ['<longcat_tool_call>'],
 });
 
 /** Used when a tool choice is forced and no parser is configured. */

@@ -1,61 +1,100 @@
-import type { Finder } from '../../markers.ts';
-import { countedId } from '../call-writer.ts';
-import type { ToolCallFormat } from '../format.ts';
+import { type Finder, Markers } from '../../markers.ts';
+import { type CallWriter, countedId } from '../call-writer.ts';
+import type { Region, ToolCallFormat } from '../format.ts';
 import { writeJsonObject } from '../json-scan.ts';
 import { endOfPythonString, parsePythonLiteral, skipSpaces } from '../python-literal.ts';
-import type { Parsing, TextSource } from '../scan.ts';
+import { collectUntil, type Parsing, type TextSource } from '../scan.ts';
 
-const START = '<|python_start|>';
-const END = '<|python_end|>';
 // Bounded, as what may become one is held back and looked at again with every piece of text.
-const LIST = /\[\s{0,64}[A-Za-z]\w{0,255}\s{0,64}\(/y;
-const LIST_BEGUN = /\[\s{0,64}(?:[A-Za-z]\w{0,255}\s{0,64})?$/y;
-const CALLEE = /\s*([A-Za-z]\w*)\s*\(/y;
+const LIST = /\[\s{0,64}[A-Za-z_][\w.]{0,255}\s{0,64}\(/y;
+const LIST_BEGUN = /\[\s{0,64}(?:[A-Za-z_][\w.]{0,255}\s{0,64})?$/y;
+const CALLEE = /\s*([A-Za-z_][\w.]*)\s*\(/y;
 const KEYWORD = /\s*([A-Za-z_]\w*)\s*=(?!=)/y;
 
-/** The marker is `[name(` anywhere, or one of the two special tokens. */
-const FINDER: Finder = {
-  find(text, from, isComplete) {
+/** Finds `[name(` anywhere, and tokens around it. */
+class ListFinder implements Finder {
+  readonly #tokens: Markers;
+
+  constructor(tokens: readonly string[]) {
+    this.#tokens = new Markers(tokens);
+  }
+
+  find(text: string, from: number, isComplete: boolean): number {
     for (let at = from; at < text.length; at++) {
       const code = text.charCodeAt(at);
       if (code !== 91 && code !== 60) continue; // [ <
-      if (FINDER.match(text, at) !== undefined) return at;
-      if (!isComplete && (code === 91 ? matchesAt(LIST_BEGUN, text, at) : mayBeToken(text, at))) return at;
+      if (this.match(text, at, isComplete) !== undefined) return at;
+      if (isComplete) continue;
+      if (code === 91 ? matchesAt(LIST_BEGUN, text, at) : this.#tokens.isAt(text, at, isComplete)) return at;
     }
     return text.length;
-  },
-  match(text, at) {
-    if (text.startsWith(START, at)) return START;
-    if (text.startsWith(END, at)) return END;
+  }
+
+  match(text: string, at: number, isComplete?: boolean): string | undefined {
     LIST.lastIndex = at;
-    return LIST.exec(text)?.[0];
-  },
-};
+    return this.#tokens.match(text, at, isComplete) ?? LIST.exec(text)?.[0];
+  }
+}
 
 /**
  * `[name(key=value), ...]`, shown whole. What is no list of calls is the text it seems to be, as is a call among them with an
  * argument that is no constant: nobody here can say what it is worth.
+ * @param tokens what may stand around it, which is markup
  */
-export const pythonic: ToolCallFormat = {
+function listOfCalls(tokens: readonly string[], rest: Partial<ToolCallFormat> = {}): ToolCallFormat {
+  const finder = new ListFinder(tokens);
+  return {
+    newId: countedId,
+    finder: () => finder,
+    *read(marker, source, calls) {
+      if (tokens.includes(marker)) return 'markup';
+      source.record(marker);
+      const isWhole = yield* readBalanced(source);
+      return showCalls(source.takeRecord(), isWhole, calls);
+    },
+    ...rest,
+  };
+}
+
+export const pythonic: ToolCallFormat = listOfCalls(['<|python_start|>', '<|python_end|>']);
+const LFM2_START = '<|tool_call_start|>';
+export const lfm2: ToolCallFormat = listOfCalls([LFM2_START, '<|tool_call_end|>'], {
+  keepsSpecialTokens: true,
+  callTokens: [LFM2_START],
+});
+
+const OLMO3_START = '<function_calls>';
+const OLMO3_END = '</function_calls>';
+const OLMO3_PROSE = new Markers([OLMO3_START]);
+const OLMO3_CLOSED = new Markers([OLMO3_END]);
+
+/** Calls on lines of their own between two markers; the second may be missing at the end of the text. */
+export const olmo3: ToolCallFormat = {
   newId: countedId,
-  finder: () => FINDER,
+  finder: () => OLMO3_PROSE,
   *read(marker, source, calls) {
-    if (marker === START || marker === END) return 'markup';
     source.record(marker);
-    const isWhole = yield* readBalanced(source);
-    const text = source.takeRecord();
-    const parsed = isWhole ? parseCalls(text) : undefined;
-    if (parsed === undefined) {
-      calls.content(text);
-      return 'text';
-    }
-    for (const call of parsed) {
-      if (call.arguments === undefined) calls.content(call.text);
-      else calls.whole(call.name, call.arguments);
-    }
-    return 'markup';
+    const { text } = yield* collectUntil(source, OLMO3_CLOSED);
+    const record = source.takeRecord();
+    if (text.trim() === '') calls.content(record);
+    else return showCalls(`[${text}]`, true, calls, record);
+    return 'text';
   },
 };
+
+/** @param record shown if the list cannot be read */
+function showCalls(list: string, isWhole: boolean, calls: CallWriter, record = list): Region {
+  const parsed = isWhole ? parseCalls(list) : undefined;
+  if (parsed === undefined) {
+    calls.content(record);
+    return 'text';
+  }
+  for (const call of parsed) {
+    if (call.arguments === undefined) calls.content(call.text);
+    else calls.whole(call.name, call.arguments);
+  }
+  return 'markup';
+}
 
 interface PythonCall {
   readonly name: string;
@@ -110,7 +149,8 @@ function parseCalls(text: string): readonly PythonCall[] | undefined {
     parsed.push({ name: callee[1] as string, arguments: call.json, text: own });
     at = skipSpaces(text, call.end);
     if (text[at] === ',') at = skipSpaces(text, at + 1);
-    if (text[at] === ']') return parsed.some((each) => each.arguments !== undefined) ? parsed : undefined;
+    if (text[at] === ']' && at === text.length - 1)
+      return parsed.some((each) => each.arguments !== undefined) ? parsed : undefined;
   }
 }
 
@@ -164,9 +204,4 @@ function endOfExpression(text: string, from: number): number {
 function matchesAt(pattern: RegExp, text: string, at: number): boolean {
   pattern.lastIndex = at;
   return pattern.test(text);
-}
-
-function mayBeToken(text: string, at: number): boolean {
-  const tail = text.slice(at, at + START.length);
-  return at + tail.length === text.length && (START.startsWith(tail) || END.startsWith(tail));
 }

@@ -32,13 +32,11 @@ function checkBeginning(soFar: ReadMessage, whole: ReadMessage, isOnTheWay = tru
   if (isOnTheWay && !whole.content.startsWith(soFar.content)) throw new Error(`${soFar.content} is taken back`);
   same(
     soFar.calls.map(({ id, name, arguments: text }) => ({ id, name, text })),
-    whole.calls
-      .slice(0, soFar.calls.length)
-      .map(({ id, name, arguments: text }, at) => ({
-        id,
-        name,
-        text: text.slice(0, soFar.calls[at]?.arguments.length),
-      })),
+    whole.calls.slice(0, soFar.calls.length).map(({ id, name, arguments: text }, at) => ({
+      id,
+      name,
+      text: text.slice(0, soFar.calls[at]?.arguments.length),
+    })),
   );
 }
 

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { TOOL_CALL_PARSER_NAMES } from '../../../../shared/parsers/tool-calls/registry.ts';
+import { TOOL_CALL_PARSERS } from '../../../../shared/config/parser-names.ts';
 import type { ToolChoice } from '../../../../shared/protocol/index.ts';
 import { anyCut, declare, readCalls } from './read-calls.ts';
 
@@ -20,6 +20,9 @@ const FRAGMENTS = [
   ']<]minimax[>[</tool_call>|]<]minimax[>[<invoke name="f">|]<]minimax[>[</invoke>|]<]minimax[>[</a>|]<]minimax[>[<o>',
   ']<]minimax[>[</o>|]<]minimax[>[<item>|]<]minimax[>[</item>|f<arg_key>|<arg_key>|</arg_key>|<arg_value>|</arg_value>',
   '<end_message>|call:f{|a:|n:1|<tool_call|>|[TOOL_CALLS|[ARGS|[ARGS]|[CALL_ID]',
+  '<｜tool_calls_begin｜>|<｜tool_calls_end｜>|<｜tool_call_begin｜>|<｜tool_call_end｜>|function<｜tool_sep｜>',
+  '<steptml:invoke name="f">|</steptml:invoke>|<steptml:parameter name="a">|</steptml:parameter>|<seed:tool_call>',
+  '</seed:tool_call>|<longcat_tool_call>|</longcat_tool_call>|<function_calls>|</function_calls>|f(a="x", n=1)',
 ].flatMap((line) => line.split('|').filter((part) => part !== ''));
 const BARRED = [
   '<|python_tag|>',
@@ -54,6 +57,10 @@ const BARRED = [
   '<|content_invoke_tool_json|>',
   '<|end_message|>',
   '<|python_start|>',
+  '<|tool_call|>',
+  '<|action_start|><|plugin|>',
+  '<|action_end|>',
+  '<|tool_call_start|>',
 ];
 const JSON_BITS = [
   '{"name":"f","arguments":{"a":"x","n":1}}',
@@ -123,7 +130,7 @@ const wordSoup = fc
 const cutSoup = soup.chain((text) => fc.tuple(fc.constant(text), anyCut(text)));
 const CHOICES: readonly ToolChoice[] = ['auto', 'required', { name: 'f' }];
 
-describe.each(TOOL_CALL_PARSER_NAMES)('%s', (name) => {
+describe.each(TOOL_CALL_PARSERS)('%s', (name) => {
   it('reads any text the same however it is cut, and never takes back what it showed', () => {
     fc.assert(
       fc.property(

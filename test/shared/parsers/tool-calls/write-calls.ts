@@ -36,13 +36,23 @@ const dsml =
     return `${tag}${block}>\n${each(calls, invoke)}${end}${block}>`;
   };
 
-const qwen3Coder: CallText = (calls) =>
-  each(
-    calls,
-    (call) =>
-      `<tool_call>\n<function=${call.name}>\n${members(call, (key, value) => `<parameter=${key}>\n${xml(value)}\n</parameter>\n`)}</function>\n</tool_call>`,
-    '\n',
-  );
+const xmlCalls =
+  (tag: string): CallText =>
+  (calls) =>
+    each(
+      calls,
+      (call) =>
+        `<${tag}>\n<function=${call.name}>\n${members(call, (key, value) => `<parameter=${key}>\n${xml(value)}\n</parameter>\n`)}</function>\n</${tag}>`,
+      '\n',
+    );
+
+const step3: CallText = (calls) => {
+  const parameter = (key: string, value: WantedValue): string =>
+    `<steptml:parameter name="${key}">${xml(value)}</steptml:parameter>`;
+  const invoke = (call: WantedCall): string =>
+    `<｜tool_call_begin｜>function<｜tool_sep｜><steptml:invoke name="${call.name}">${members(call, parameter)}</steptml:invoke><｜tool_call_end｜>`;
+  return `<｜tool_calls_begin｜>\n${each(calls, invoke, '\n')}\n<｜tool_calls_end｜>`;
+};
 
 const glm: CallText = (calls) =>
   each(
@@ -95,13 +105,11 @@ const gemma: CallText = (calls) => {
   return each(calls, (call) => `<|tool_call>call:${call.name}{${body(call)}}<tool_call|>`);
 };
 
-const pythonic: CallText = (calls) => {
-  const body = (call: WantedCall): string =>
-    Object.entries(call.args)
-      .map(([key, one]) => `${key}=${json(one)}`)
-      .join(', ');
-  return `[${each(calls, (call) => `${call.name}(${body(call)})`, ', ')}]`;
+const pythonCall = (call: WantedCall): string => {
+  const members = Object.entries(call.args).map(([key, one]) => `${key}=${json(one)}`);
+  return `${call.name}(${members.join(', ')})`;
 };
+const pythonic: CallText = (calls) => `[${each(calls, pythonCall, ', ')}]`;
 
 const deepseekCalls = (body: string): string => `<｜tool▁calls▁begin｜>${body}<｜tool▁calls▁end｜>`;
 
@@ -129,7 +137,9 @@ export const CALL_TEXTS: Readonly<Record<string, CallText>> = {
     ),
   deepseek_v3_2: dsml('function_calls'),
   deepseek_v4: dsml('tool_calls'),
-  qwen3_coder: qwen3Coder,
+  qwen3_coder: xmlCalls('tool_call'),
+  seed_oss: xmlCalls('seed:tool_call'),
+  step3,
   minimax_m2: minimaxM2,
   minimax_m3: minimaxM3,
   glm47: glm,
@@ -149,6 +159,12 @@ export const CALL_TEXTS: Readonly<Record<string, CallText>> = {
         `<|start|>assistant<|channel|>commentary to=functions.${call.name} <|constrain|>json<|message|>${json(call.args)}<|call|>`,
     ),
   pythonic,
+  lfm2: (calls) => `<|tool_call_start|>${pythonic(calls)}<|tool_call_end|>`,
+  olmo3: (calls) => `<function_calls>\n${each(calls, pythonCall, '\n')}\n</function_calls>`,
+  granite: (calls) => `<|tool_call|>${list(calls)}`,
+  internlm: (calls) =>
+    each(calls, (call) => `<|action_start|><|plugin|>\n${object(call, 'parameters')}<|action_end|>`, '\n'),
+  longcat: (calls) => each(calls, (call) => `<longcat_tool_call>\n${object(call)}\n</longcat_tool_call>`, '\n'),
   inkling: (calls) =>
     each(
       calls,
