@@ -63,6 +63,10 @@ const HTTP_PORT = 8000;
 const GRPC_PORT = 8001;
 /** Paths of gRPC's services, of which no HTTP route is one: KServe, health and reflection. */
 const GRPC_PATHS = ['/inference.GRPCInferenceService/*', '/grpc.health.v1.Health/*', '/grpc.reflection.*'];
+/** Between two bytes of a connection; the longest that a load balancer waits. */
+const BALANCER_IDLE = Duration.seconds(4000);
+/** Of the tasks' own servers. They must wait longer than the load balancer, or it sends requests into connections that they have closed. */
+const KEEP_ALIVE = Duration.seconds(4060);
 /** A stream may last as long as a function's. */
 const DRAIN = Duration.seconds(900);
 
@@ -128,7 +132,7 @@ export class EdgeService extends Construct implements IGrantable {
       vpc: network.vpc,
       internetFacing: isPublic,
       securityGroup: group as ISecurityGroup,
-      idleTimeout: Duration.seconds(4000),
+      idleTimeout: BALANCER_IDLE,
       dropInvalidHeaderFields: true,
     });
     const targets = new ApplicationTargetGroup(this, 'Targets', {
@@ -205,6 +209,7 @@ function createEdgeTask(scope: Construct, props: EdgeServiceProps, listener: Edg
       DYN_TCP_RPC_PORT: String(PLANE_PORT),
       DYN_HTTP_HOST: hasHttp ? '0.0.0.0' : '127.0.0.1',
       DYN_HTTP_PORT: String(HTTP_PORT),
+      ...(hasHttp ? { STATOR_HTTP_KEEP_ALIVE_SECS: String(KEEP_ALIVE.toSeconds()) } : {}),
       DYN_HTTP_GRACEFUL_SHUTDOWN_TIMEOUT_SECS: '110', // Fargate kills after 120
     },
     secrets: props.secrets.containerSecrets('router'),

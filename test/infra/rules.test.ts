@@ -59,4 +59,21 @@ describe.each(['dev', 'production', 'everything'] as const)('what is deployed: %
     expect(kept.map(([, { DeletionPolicy }]) => DeletionPolicy)).not.toContain('Retain');
     expect(kept.length > 0).toBe(name !== 'dev');
   });
+
+  it('keeps connections open longer than the load balancer in front: else it sends requests into closed ones', () => {
+    const idles = of('AWS::ElasticLoadBalancingV2::LoadBalancer').flatMap(([, { Properties }]) =>
+      (Properties.LoadBalancerAttributes as { Key: string; Value: string }[])
+        .filter(({ Key }) => Key === 'idle_timeout.timeout_seconds')
+        .map(({ Value }) => Number(Value)),
+    );
+    const keepAlives = of('AWS::ECS::TaskDefinition').flatMap(([, { Properties }]) =>
+      (Properties.ContainerDefinitions as { Environment?: { Name: string; Value: string }[] }[]).flatMap(
+        ({ Environment = [] }) =>
+          Environment.filter(({ Name }) => Name === 'STATOR_HTTP_KEEP_ALIVE_SECS').map(({ Value }) => Number(Value)),
+      ),
+    );
+    expect({ idles, keepAlives }).toEqual(
+      name === 'everything' ? { idles: [4000], keepAlives: [4060] } : { idles: [], keepAlives: [] },
+    );
+  });
 });

@@ -66,6 +66,13 @@ export const httpRows = {
     about:
       'Time for running answers to reach their clients after SIGTERM; what is not over by then ends with an error.',
   }),
+  httpKeepAliveSecs: listeners.int({
+    names: 'STATOR_HTTP_KEEP_ALIVE_SECS',
+    range: { min: 1, max: 86_400, unit: 's' },
+    default: 75,
+    about:
+      'How long a connection may wait for its next request. Longer than the idle timeout of a load balancer in front, or some requests meet a closed connection.',
+  }),
   httpSvcChatPath: svcPath('DYN_HTTP_SVC_CHAT_PATH', '/v1/chat/completions', 'chat completions'),
   httpSvcCmpPath: svcPath('DYN_HTTP_SVC_CMP_PATH', '/v1/completions', 'completions'),
   httpSvcEmbPath: svcPath('DYN_HTTP_SVC_EMB_PATH', '/v1/embeddings', 'embeddings'),

@@ -39,6 +39,8 @@ export interface HttpServerOptions {
   readonly random?: Random;
   /** How long a head may take to arrive, in milliseconds of the system. @default 20,000 */
   readonly headMs?: number;
+  /** How long a connection may wait for its next request, in milliseconds of the system (`STATOR_HTTP_KEEP_ALIVE_SECS`). @default 75,000 */
+  readonly keepAliveMs?: number;
   /** WebSockets at a time. @default 1024 */
   readonly socketsMax?: number;
 }
@@ -96,7 +98,7 @@ function createHost(app: HttpApp, options: HttpServerOptions) {
   const { socketsMax = LIMITS.websockets.max } = options;
   const limits = {
     noDelay: true,
-    keepAliveTimeout: KEEP_ALIVE_MS,
+    keepAliveTimeout: options.keepAliveMs ?? KEEP_ALIVE_MS,
     maxHeaderSize: LIMITS.head_bytes.max,
     headersTimeout: headMs,
     connectionsCheckingInterval: Math.min(headMs, HEAD_CHECK_MS),

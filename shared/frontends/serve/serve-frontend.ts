@@ -39,6 +39,7 @@ export async function serveFrontend(
       onLimit: frontend.metrics.limitReached,
       host: settings.httpHost,
       port: isKserve ? settings.grpcMetricsPort! : settings.httpPort, // who can be such a server has the port, too
+      keepAliveMs: settings.httpKeepAliveSecs * 1000,
       lifecycle: frontend.lifecycle,
       tls,
       clock,

@@ -1,5 +1,6 @@
+import { once } from 'node:events';
 import { afterEach, describe, expect, it } from 'vitest';
-import { type HttpServer, startHttpServer } from '../../../../shared/frontends/node/server.ts';
+import { type HttpServer, type HttpServerOptions, startHttpServer } from '../../../../shared/frontends/node/server.ts';
 import { createTestApp, type TestApp, type TestAppOptions } from '../../../support/http-app.ts';
 import { waitUntil } from '../../../support/index.ts';
 import { playTexts, ScriptedPipeline } from '../../../support/scripted-pipeline.ts';
@@ -10,12 +11,15 @@ afterEach(async () => {
   for (const server of servers.splice(0)) await server.close(0);
 });
 
-async function start(options: TestAppOptions = {}): Promise<TestApp & { readonly server: HttpServer }> {
+async function start(
+  options: TestAppOptions & Pick<HttpServerOptions, 'keepAliveMs'> = {},
+): Promise<TestApp & { readonly server: HttpServer }> {
   const test = createTestApp(options);
   const server = await startHttpServer(test.app, {
     host: '127.0.0.1',
     port: 0,
     lifecycle: test.lifecycle,
+    ...(options.keepAliveMs === undefined ? {} : { keepAliveMs: options.keepAliveMs }),
   });
   servers.push(server);
   return { ...test, server };
@@ -56,6 +60,27 @@ describe('the Node server', () => {
     client.send(LIVE);
     await waitUntil(() => client.text.endsWith('"Service is live"}'));
     client.socket.destroy();
+  });
+
+  it.each([
+    [undefined, 75],
+    [4_060_000, 4060],
+  ])('says how long a connection may wait for its next request: %s ms', async (keepAliveMs, seconds) => {
+    const { server } = await start(keepAliveMs === undefined ? {} : { keepAliveMs });
+    const client = new RawClient(server.port);
+    client.send(LIVE);
+    await waitUntil(() => client.text.endsWith('"Service is live"}'));
+    expect(client.text.toLowerCase()).toContain(`\r\nkeep-alive: timeout=${seconds}\r\n`);
+    client.socket.destroy();
+  });
+
+  it('closes a connection whose next request does not come in time', async () => {
+    const { server } = await start({ keepAliveMs: 50 });
+    const client = new RawClient(server.port);
+    const closed = once(client.socket, 'close');
+    client.send(LIVE);
+    await closed;
+    expect(client.text).toMatch(/"Service is live"}$/);
   });
 
   it('answers pipelined requests in their order, whichever is ready first', async () => {
