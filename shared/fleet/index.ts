@@ -10,9 +10,5 @@ export { type CallingPlaneOptions, callingPlane, servingPlane } from './planes.t
 export { openPlannerOutbox } from './planner-outbox.ts';
 export { openRouterState, PartWatch, SharedRouterState } from './router-state.ts';
 export { openSecrets, SecretWatch } from './secrets.ts';
-export {
-  createServiceServer,
-  followServiceCertificate,
-  refuseClearToken,
-  secureService,
-} from './security.ts';
+export { followServiceCertificate, refuseClearToken, secureService } from './security.ts';
+export { createServiceServer, endRefused, haveLeft, LINGER_REFUSED_MS } from './service-server.ts';

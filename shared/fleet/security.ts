@@ -1,5 +1,3 @@
-import { createServer, type RequestListener, type Server, type ServerOptions, type ServerResponse } from 'node:http';
-import { createServer as createTlsServer } from 'node:https';
 import type { Admission } from '../access/index.ts';
 import type { Clock, Timer } from '../clock/index.ts';
 import type { FleetSettings } from '../config/index.ts';
@@ -10,9 +8,7 @@ import {
   protectionOf,
   readServerTls,
   refuseOpenListener,
-  serverTlsOptions,
 } from '../planes/index.ts';
-import { adoptTarget, ambiguousFraming } from './framing.ts';
 
 /** Where the plane token would be shown as a header. */
 interface ShownToken {
@@ -78,35 +74,6 @@ export function secureService(settings: FleetSettings, { name, host, remedy }: S
     throw new Error('STATOR_PLANE_TLS=off contradicts the certificates of DYN_TCP_TLS_*: leave out one of them');
   }
   return { admission: { secret, isOpen: (planeOpen || hasMutualTls) && !isLoopback(host) }, tls };
-}
-
-/** An HTTP server that is given another certificate while it runs. */
-interface ServiceServer {
-  readonly server: Server;
-  useCertificate(tls: PlaneServerTls): void;
-}
-
-/** Answers a request whose end is in doubt, and ends its connection. @param doubt as `ambiguousFraming` says it */
-function refuseFraming(response: ServerResponse, doubt: string): void {
-  const headers = { 'content-type': 'application/json', connection: 'close' };
-  response.writeHead(400, headers).end(JSON.stringify({ error: doubt }));
-}
-
-/** An HTTP server of the fleet, with TLS where there is a certificate. */
-export function createServiceServer(
-  limits: ServerOptions,
-  tls: PlaneServerTls | undefined,
-  answer: RequestListener,
-): ServiceServer {
-  const listener: RequestListener = (request, response) => {
-    const doubt = ambiguousFraming(request) ?? adoptTarget(request);
-    if (doubt === undefined) answer(request, response);
-    else refuseFraming(response, doubt);
-  };
-  if (tls === undefined) return { server: createServer(limits, listener), useCertificate: () => {} };
-  const { requestTimeout: handshakeTimeout } = limits; // Node's own is two minutes
-  const server = createTlsServer({ ...limits, ...serverTlsOptions(tls), handshakeTimeout }, listener);
-  return { server, useCertificate: (renewed) => server.setSecureContext(serverTlsOptions(renewed)) };
 }
 
 /** Hands `use` the certificate of a service whenever its files hold another. Cancel it with the service. */

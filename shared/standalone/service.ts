@@ -197,7 +197,16 @@ function parseBody(text: string): unknown {
   }
 }
 
+/** @throws ServiceError of 499, which nobody reads, where the client leaves before all is here */
 async function readText(request: Request): Promise<string> {
+  try {
+    return await readWhole(request);
+  } catch (thrown) {
+    throw thrown instanceof ServiceError ? thrown : new ServiceError(499, `the body did not come: ${reasonOf(thrown)}`);
+  }
+}
+
+async function readWhole(request: Request): Promise<string> {
   const tooLarge = (): ServiceError => new ServiceError(413, `body exceeds ${BODY_BYTES_MAX} bytes`);
   const announced = request.headers.get('content-length');
   if (Number(announced ?? 0) > BODY_BYTES_MAX) throw tooLarge();
@@ -263,11 +272,16 @@ export async function serveService(
     headersTimeout: headMs,
     connectionsCheckingInterval: Math.min(headMs, CHECK_MS),
   };
-  const { server, useCertificate } = createServiceServer(limits, tls, (incoming, outgoing) => {
-    const refused = refuseIncoming(admission, incoming) ?? bodies.take(incoming, outgoing);
-    if (refused === undefined) void answer(incoming, outgoing);
-    else sendRefusal(outgoing, refused);
-  });
+  const { server, useCertificate } = createServiceServer(
+    limits,
+    tls,
+    (incoming, outgoing) => {
+      const refused = refuseIncoming(admission, incoming) ?? bodies.take(incoming, outgoing);
+      if (refused === undefined) void answer(incoming, outgoing);
+      else sendRefusal(outgoing, refused);
+    },
+    clock,
+  );
   server.maxConnections = connectionsMax ?? (await defaultConnectionsMax());
   await new Promise<void>((resolve, reject) => {
     server.once('error', (error) => {

@@ -1,6 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { startBrokerSession } from '../support/fuzz/broker-session.ts';
+import { startListenerFleet } from '../support/fuzz/listener-fleet.ts';
 import { type PartCase, partOf, playPart } from '../support/fuzz/parts.ts';
 import { type FuzzSession, startFuzzSession } from '../support/fuzz/session.ts';
 
@@ -9,11 +10,13 @@ const KEPT = JSON.parse(readFileSync(new URL('../fixtures/fuzz-seeds.json', impo
   readonly parts: readonly PartCase[];
   readonly sessions: readonly number[];
   readonly brokers: readonly number[];
+  readonly listeners: readonly number[];
 };
 const PARTS = 3000;
 const SESSIONS = 200;
 const BATCH = 20;
 const BROKER_ROUNDS = 20;
+const LISTENER_CASES = 160;
 /** Generous: the machine runs other tests. */
 const LIVE_MS_MAX = 5000;
 /** Brokers promise and send more than this at once. */
@@ -47,6 +50,21 @@ describe('hostile input', () => {
       expect(after.liveMs).toBeLessThan(LIVE_MS_MAX);
       expect(after.openFiles - before.openFiles).toBeLessThan(BATCH);
     });
+  });
+
+  it('leaves every listener of a fleet that answers whoever is honest, and holds no connection', {
+    timeout: 120_000,
+  }, async () => {
+    const fleet = await startListenerFleet();
+    try {
+      const seeds = [...KEPT.listeners, ...seedsTo(LISTENER_CASES)];
+      for (let from = 0; from < seeds.length; from += BATCH) {
+        await Promise.all(seeds.slice(from, from + BATCH).map((seed) => fleet.play(seed)));
+      }
+      expect((await fleet.look()).rssBytes).toBeLessThan(RSS_BYTES_MAX);
+    } finally {
+      await fleet.close();
+    }
   });
 
   it.each([1, ...KEPT.brokers])(

@@ -61,7 +61,7 @@ export async function openPlanner(host: PlannerHost): Promise<RunningPlanner> {
   const registry = new MetricRegistry();
   const gpusOf = (pool: Pool): number => planner.config[`${pool}_engine_num_gpu`] ?? 1;
   const metrics = createPlannerMetrics(registry, planner.config, gpusOf);
-  const page = await serveMetrics(registry, settings.plannerMetricsPort);
+  const page = await serveMetrics(registry, settings.plannerMetricsPort, clock);
   const store = await openPlannerStore(settings, env);
   const log = logger.for('planner');
   const warn = (problem: string): void => log.warn(problem);
@@ -212,18 +212,23 @@ function trafficOf(
 }
 
 /** Serves `/metrics` on loopback; undefined for port 0. @throws Error with one line where the port is taken */
-async function serveMetrics(registry: MetricRegistry, port: number): Promise<LoopbackServer | undefined> {
+async function serveMetrics(registry: MetricRegistry, port: number, clock: Clock): Promise<LoopbackServer | undefined> {
   if (port === 0) return undefined;
-  const server = await serveLoopback('metrics (PLANNER_PROMETHEUS_PORT)', port, (request, response) => {
-    if (request.url !== '/metrics') {
-      response.writeHead(404).end('only /metrics is here\n');
-      return;
-    }
-    registry.render().then(
-      (text) => response.writeHead(200, { 'content-type': registry.contentType }).end(text),
-      () => response.writeHead(500).end(),
-    );
-  });
+  const server = await serveLoopback(
+    'metrics (PLANNER_PROMETHEUS_PORT)',
+    port,
+    (request, response) => {
+      if (request.url !== '/metrics') {
+        response.writeHead(404).end('only /metrics is here\n');
+        return;
+      }
+      registry.render().then(
+        (text) => response.writeHead(200, { 'content-type': registry.contentType }).end(text),
+        () => response.writeHead(500).end(),
+      );
+    },
+    clock,
+  );
   return { ...server, url: `${server.url}/metrics` };
 }
 

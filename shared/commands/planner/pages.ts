@@ -27,12 +27,22 @@ export interface LoopbackServer {
  * Serves on loopback, for people and programs of this machine: a page in a browser may not reach it by a name that was made to
  * point here. @throws Error with one line where the port is taken
  */
-export async function serveLoopback(what: string, port: number, listener: RequestListener): Promise<LoopbackServer> {
+export async function serveLoopback(
+  what: string,
+  port: number,
+  listener: RequestListener,
+  clock: Clock,
+): Promise<LoopbackServer> {
   const limits = { requestTimeout: REQUEST_MS_MAX, connectionsCheckingInterval: CHECK_MS };
-  const { server } = createServiceServer(limits, undefined, (request, response) => {
-    if (namesThisMachine(request.headers.host)) listener(request, response);
-    else response.writeHead(403, { 'content-type': 'application/json' }).end(FOREIGN);
-  });
+  const { server } = createServiceServer(
+    limits,
+    undefined,
+    (request, response) => {
+      if (namesThisMachine(request.headers.host)) listener(request, response);
+      else response.writeHead(403, { 'content-type': 'application/json' }).end(FOREIGN);
+    },
+    clock,
+  );
   server.maxConnections = CONNECTIONS_MAX;
   server.listen(port, '127.0.0.1');
   try {
@@ -116,7 +126,7 @@ export class PlannerPages {
   async #serve(what: string, port: number, listener: RequestListener): Promise<string | undefined> {
     if (port === 0) return undefined;
     try {
-      const server = await serveLoopback(what, port, listener);
+      const server = await serveLoopback(what, port, listener, this.#parts.clock);
       this.#servers.push(server);
       return server.url;
     } catch (thrown) {

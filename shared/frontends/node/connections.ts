@@ -3,12 +3,11 @@ import { Server as TlsServer } from 'node:https';
 import { Server as NetServer, type Socket } from 'node:net';
 import type { Clock } from '../../clock/index.ts';
 import { connectionArrived } from '../../concurrency/index.ts';
+import { endRefused, LINGER_REFUSED_MS } from '../../fleet/index.ts';
 import type { ServiceLifecycle } from '../inference/lifecycle.ts';
 import type { ResponseSockets } from './sockets/response-sockets.ts';
 
-/** How long a refused client may keep its connection once the answer has left, or may pause in what is not wanted of it. */
-const LINGER_REFUSED_MS = 2000;
-/** Pauses or not, the rest of a refused request has so many times that long. */
+/** Pauses or not, the rest of a refused request has so many times `LINGER_REFUSED_MS`. */
 const REST_LOOKS_MAX = 10;
 
 interface Connection {
@@ -129,17 +128,14 @@ export class Connections {
     }
   }
 
-  /**
-   * Ends a connection that is refused with its last bytes. What its client still sends is read meanwhile, or the system would
-   * drop them with a reset; a client that does not go by itself has `LINGER_REFUSED_MS`.
-   */
+  /** Responses of a connection that have not wholly left, in the order of their requests. */
+  responsesOf(socket: Socket): readonly ServerResponse[] {
+    return [...(this.#connections.get(socket)?.responses ?? [])];
+  }
+
+  /** Ends a connection that is refused with its last bytes. */
   refuse(socket: Socket, last?: Uint8Array): void {
-    const timer = this.#clock.after(LINGER_REFUSED_MS, () => socket.destroy());
-    socket.once('close', () => timer.cancel());
-    if (last === undefined) socket.end();
-    else socket.end(last);
-    if (socket.readableEnded) socket.destroySoon();
-    else socket.once('end', () => socket.destroySoon()).resume();
+    endRefused(socket, this.#clock, last);
   }
 
   destroy(): void {

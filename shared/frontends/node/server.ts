@@ -130,7 +130,11 @@ function createHost(app: HttpApp, options: HttpServerOptions) {
       return;
     }
     if (error.code === 'HPE_HEADER_OVERFLOW') onLimit('head_bytes');
-    answerUnparsable(app, { error, socket, earlier: latest.get(socket) }, random).then(
+    answerUnparsable(
+      app,
+      { error, socket, earlier: latest.get(socket), underWay: connections.responsesOf(socket) },
+      random,
+    ).then(
       (last) => connections.refuse(socket, last),
       () => socket.destroy(), // the connection is lost either way
     );

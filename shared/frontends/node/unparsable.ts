@@ -1,9 +1,8 @@
-import { once } from 'node:events';
 import { type IncomingMessage, type ServerResponse, STATUS_CODES } from 'node:http';
 import type { Socket } from 'node:net';
 import type { Random } from '../../clock/index.ts';
 import { openAiErrorBody, ServeError } from '../../errors/index.ts';
-import { adoptTarget, ambiguousFraming } from '../../fleet/index.ts';
+import { adoptTarget, ambiguousFraming, haveLeft } from '../../fleet/index.ts';
 import type { HttpApp } from '../http/app.ts';
 import { requestIdOf } from '../inference/deps.ts';
 
@@ -20,6 +19,8 @@ interface Unparsable {
   readonly socket: Socket;
   /** The last response on this connection; bytes of ours must not get into the middle of it. */
   readonly earlier: ServerResponse | undefined;
+  /** Responses that have not wholly left; bytes of ours must not get before them. */
+  readonly underWay: readonly ServerResponse[];
 }
 
 /**
@@ -29,21 +30,19 @@ interface Unparsable {
  */
 export async function answerUnparsable(
   app: HttpApp,
-  { error, socket, earlier }: Unparsable,
+  { error, socket, earlier, underWay }: Unparsable,
   random: Random,
 ): Promise<Uint8Array | undefined> {
   if (!socket.writable || error.code === 'ECONNRESET') {
     socket.destroy();
     return undefined;
   }
-  if (earlier?.req.complete === false && earlier.headersSent) {
-    // What cannot be read is the rest of its own request, and its response has begun.
+  const isOwn = earlier?.req.complete === false; // what cannot be read is the rest of the last request
+  await haveLeft(socket, isOwn ? underWay.filter((response) => response !== earlier) : underWay);
+  if (!socket.writable) return undefined; // the last one has ended it, or the client has left
+  if (isOwn && earlier.headersSent) {
     if (!earlier.writableEnded) socket.destroy();
     return undefined;
-  }
-  if (earlier?.req.complete === true && !earlier.writableFinished) {
-    await once(earlier, 'close');
-    if (!socket.writable) return undefined; // it was the last one, or the client has left
   }
   const packet = unparsed(error);
   const requestId = requestIdOf(REQUEST_ID_LINE.exec(packet)?.[1]?.trim(), random);

@@ -1,21 +1,27 @@
+import type { RequestListener, ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { connect } from 'node:net';
 import { describe, expect, it } from 'vitest';
+import type { Clock } from '../../../shared/clock/index.ts';
 import { serveLoopback } from '../../../shared/commands/planner/pages.ts';
 import { createServiceServer } from '../../../shared/fleet/index.ts';
+import { waitUntil } from '../../support/index.ts';
+import { VirtualClock } from '../../support/virtual-clock.ts';
 
 /** The servers beside the one for clients: of workers, routers and planners. */
-const SERVERS: Readonly<Record<string, () => Promise<{ readonly port: number; close(): Promise<void> }>>> = {
-  'a service of the fleet': async () => {
-    const { server } = createServiceServer({ requestTimeout: 10_000 }, undefined, (_, response) => response.end());
+const SERVERS: Readonly<
+  Record<string, (answer: RequestListener, clock: Clock) => Promise<{ readonly port: number; close(): Promise<void> }>>
+> = {
+  'a service of the fleet': async (answer, clock) => {
+    const { server } = createServiceServer({ requestTimeout: 10_000 }, undefined, answer, clock);
     await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
     return {
       port: (server.address() as AddressInfo).port,
       close: () => new Promise((resolve) => server.close(() => resolve())),
     };
   },
-  'a page of the planner': async () => {
-    const page = await serveLoopback('a page', 0, (_, response) => void response.end());
+  'a page of the planner': async (answer, clock) => {
+    const page = await serveLoopback('a page', 0, answer, clock);
     return { port: Number(new URL(page.url).port), close: () => page.close() };
   },
 };
@@ -31,9 +37,19 @@ const REFUSED = {
   'another coding': 'POST / HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: gzip, chunked\r\n\r\n0\r\n\r\n',
 };
 
+/** What is sent behind requests that are not answered yet. */
+const BEHIND = {
+  nonsense: 'NONSENSE\r\n\r\n',
+  'a length that is none': 'POST / HTTP/1.1\r\nhost: localhost\r\ncontent-length: -5\r\n\r\n',
+  'a chunk that is none': 'POST / HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\nZZ\r\n',
+  'a long head': `GET / HTTP/1.1\r\nhost: localhost\r\nx: ${'a'.repeat(100_000)}`,
+  'two hosts': 'GET / HTTP/1.1\r\nhost: localhost\r\nhost: localhost\r\n\r\n',
+};
+
 describe.each(Object.keys(SERVERS))('%s', (name) => {
   it.each(Object.entries(REFUSED))('lets go of a client that sends %s and keeps its end', async (_, sent) => {
-    const server = await SERVERS[name]!();
+    const clock = new VirtualClock();
+    const server = await SERVERS[name]!((_request, response) => response.end(), clock);
     const client = connect({ port: server.port, host: '127.0.0.1', allowHalfOpen: true });
     let text = '';
     client.on('error', () => undefined); // a reset is a way to close
@@ -44,15 +60,47 @@ describe.each(Object.keys(SERVERS))('%s', (name) => {
     await new Promise((resolve) => client.once('end', resolve).once('close', resolve));
     expect(text).toMatch(/^(?:HTTP\/1\.1 4\d\d |$)/);
     const gone = new Promise((resolve) => client.once('close', resolve));
+    await clock.advance(2000);
     const asks = setInterval(() => client.writable && client.write('x'), 5);
     await gone;
     clearInterval(asks);
     await server.close();
   });
+
+  it.each(Object.entries(BEHIND))('answers what came before %s, in its order, and then refuses', async (_, bad) => {
+    const slow: ServerResponse[] = [];
+    const server = await SERVERS[name]!((request, response) => {
+      if (request.url === '/slow') slow.push(response);
+      else request.resume();
+    }, new VirtualClock());
+    const client = connect({ port: server.port, host: '127.0.0.1' });
+    const whole = client.toArray();
+    client.write(`${'GET /slow HTTP/1.1\r\nhost: localhost\r\n\r\n'.repeat(2)}${bad}`);
+    await waitUntil(() => slow.length === 2);
+    await new Promise((resolve) => setImmediate(resolve)); // what follows is refused in the turn after, at the latest
+    for (const [at, response] of slow.entries()) response.end(`slow ${at}`);
+    const text = (await whole).join('');
+    expect(text).toMatch(/^HTTP\/1\.1 200 .*slow 0.*HTTP\/1\.1 200 .*slow 1.*HTTP\/1\.1 4\d\d .*"error":/s);
+    expect(text.split('HTTP/1.1 ')).toHaveLength(4);
+    await server.close();
+  });
+});
+
+it('tells nothing more to a client whose request was answered before its rest could not be read', async () => {
+  const page = await serveLoopback('a page', 0, (_, response) => void response.end('page'), new VirtualClock());
+  const client = connect({ port: Number(new URL(page.url).port), host: '127.0.0.1' });
+  client.write('POST / HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n5\r\nhello\nX\r\n');
+  expect((await client.toArray()).join('').match(/HTTP\/1\.1 \d+/g)).toEqual(['HTTP/1.1 200']);
+  await page.close();
 });
 
 it('takes the host of a target before the Host header on pages for this machine', async () => {
-  const page = await serveLoopback('a page', 0, ({ url }, response) => void response.end(`path ${url}`));
+  const page = await serveLoopback(
+    'a page',
+    0,
+    ({ url }, response) => void response.end(`path ${url}`),
+    new VirtualClock(),
+  );
   const ask = async (target: string, host: string): Promise<string> => {
     const client = connect({ port: Number(new URL(page.url).port), host: '127.0.0.1' });
     client.end(`GET ${target} HTTP/1.1\r\nhost: ${host}\r\nconnection: close\r\n\r\n`);

@@ -1,17 +1,19 @@
-// Plays hostile input against readers in this process, against frontends with hostile brokers and publishers of events, and against a
+// Plays hostile input against readers in this process, against frontends with hostile brokers and publishers of events, against every listener of a fleet, and against a
 // whole frontend with hostile workers and a hostile writer of discovery. `npm run fuzz -- [--minutes N] [--cases N] [--seed S] [--keep]`; each failure names the seed that repeats it.
 import { readFileSync, writeFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
 import { startBrokerSession } from './broker-session.ts';
 import type { Health } from './frontend-watch.ts';
+import { playListeners } from './listener-rounds.ts';
 import { MemoryWatch } from './memory-watch.ts';
 import { type PartCase, partOf, playPart } from './parts.ts';
 import { startFuzzSession } from './session.ts';
 
 const SEEDS = fileURLToPath(new URL('../../fixtures/fuzz-seeds.json', import.meta.url));
-const PART_SHARE = 0.3;
-const BROKER_SHARE = 0.3;
+const PART_SHARE = 0.2;
+const BROKER_SHARE = 0.2;
+const LISTENER_SHARE = 0.3;
 const BROKER_ROUNDS = 30;
 const ASKED_AT_ONCE = 5;
 const BATCH = 25;
@@ -41,8 +43,13 @@ const first = Number(given.seed ?? Date.now() % 2 ** 31);
 const casesMax = Number(given.cases ?? Number.POSITIVE_INFINITY);
 const fromMs = performance.now();
 const untilMs = fromMs + Number(given.minutes) * 60_000;
-const failed: { parts: PartCase[]; sessions: number[]; brokers: number[] } = { parts: [], sessions: [], brokers: [] };
-const failures = (): number => failed.parts.length + failed.sessions.length + failed.brokers.length;
+const failed: { parts: PartCase[]; sessions: number[]; brokers: number[]; listeners: number[] } = {
+  parts: [],
+  sessions: [],
+  brokers: [],
+  listeners: [],
+};
+const failures = (): number => Object.values(failed).reduce((sum, each) => sum + each.length, 0);
 const TOLD_MAX = 20;
 
 function tell(what: string, seed: number, error: unknown): void {
@@ -109,6 +116,13 @@ console.log(
     `longest wait for /live ${atBrokers.live} ms, most memory ${(atBrokers.rssBytes / 2 ** 20).toFixed(0)} MiB`,
 );
 
+const listenersUntilMs = fromMs + (untilMs - fromMs) * (PART_SHARE + BROKER_SHARE + LISTENER_SHARE);
+const onFailed = (seed: number, error: unknown): void => {
+  tell('listeners', seed, error);
+  failed.listeners.push(seed);
+};
+console.log(await playListeners({ first, casesMax, untilMs: listenersUntilMs, onFailed }));
+
 const session = await startFuzzSession(first);
 let sessions = 0;
 let warm: Health | undefined;
@@ -166,7 +180,8 @@ if (given.keep) {
   const partCases = new Map([...kept.parts, ...failed.parts].map((each) => [`${each.part} ${each.seed}`, each]));
   const sessionSeeds = new Set([...kept.sessions, ...failed.sessions]);
   const brokerSeeds = new Set([...kept.brokers, ...failed.brokers]);
-  const all = { parts: [...partCases.values()], sessions: [...sessionSeeds], brokers: [...brokerSeeds] };
+  const listeners = [...new Set([...kept.listeners, ...failed.listeners])];
+  const all = { parts: [...partCases.values()], sessions: [...sessionSeeds], brokers: [...brokerSeeds], listeners };
   writeFileSync(SEEDS, `${JSON.stringify(all, null, 2)}\n`);
 }
 console.log(faults.length === 0 ? 'nothing failed' : `FAILED: ${faults.join('; ')}`);

@@ -281,6 +281,27 @@ describe('the Node server', () => {
     expect(client.text.split('HTTP/1.1 400')).toHaveLength(2);
   });
 
+  it.each([
+    [
+      'the rest of the last request',
+      'POST /v1/completions HTTP/1.1\r\nhost: t\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\nZZ\r\n',
+    ],
+    ['a request', 'NONSENSE\r\n\r\n'],
+  ])('ends all answers under way before it refuses %s', async (_, bad) => {
+    const pipeline = new ScriptedPipeline();
+    const { server } = await start({ pipeline });
+    const client = new RawClient(server.port);
+    client.send(chat() + chat() + bad);
+    const calls = [await pipeline.call(0), await pipeline.call(1)];
+    await roundTrip(server.port); // by now the server has read it
+    for (const { sink } of calls) playTexts(sink, ['one']);
+    await waitUntil(() => client.isClosed);
+    expect(client.text.match(/HTTP\/1\.1 \d+|\[DONE\]/g)).toEqual([
+      ...['HTTP/1.1 200', '[DONE]', 'HTTP/1.1 200', '[DONE]'],
+      'HTTP/1.1 400',
+    ]);
+  });
+
   it('cuts an answer that has begun when the rest of its own request cannot be read', async () => {
     const { server } = await start({ settings: { bodyLimitBytes: 16 } });
     const client = new RawClient(server.port);

@@ -1,0 +1,414 @@
+import type { HostileValues } from './hostile-values.ts';
+
+/** What is asked of a listener that honest clients ask, too. */
+export interface WirePlace {
+  /** For the header of that name. */
+  readonly host: string;
+  /** A path that is answered with a body, and changes nothing. */
+  readonly get: string;
+  /** A request with a JSON body in which `@@` stands within a string. */
+  readonly post?: { readonly method: string; readonly path: string; readonly body: string };
+}
+
+/**
+ * What must become of a connection:
+ *
+ * | | |
+ * |---|---|
+ * | refused | its last answer is a 4xx, and it ends, whatever the client does |
+ * | ended | it has one answer, and it ends: what is wrong stands behind what some listeners look at |
+ * | declined | its last answer is a 400 |
+ * | asked | its answers are those of an honest client |
+ * | any | it is answered, with no 5xx but 501, or closed |
+ * | silent | nothing is said on it that can be answered yet |
+ */
+export type Verdict = 'refused' | 'ended' | 'declined' | 'asked' | 'any' | 'silent';
+
+/** What a client sends on a connection of its own. */
+export interface WireCase {
+  readonly kind: string;
+  readonly pieces: readonly Buffer[];
+  readonly verdict: Verdict;
+  /** Honest requests that stand before the hostile one. */
+  readonly before?: number;
+}
+
+interface Built {
+  readonly text: string | Buffer;
+  readonly verdict: Verdict;
+}
+
+type Kind = (values: HostileValues, place: WirePlace) => Built;
+
+const refused = (text: string): Built => ({ text, verdict: 'refused' });
+const ended = (text: string): Built => ({ text, verdict: 'ended' });
+const any = (text: string | Buffer): Built => ({ text, verdict: 'any' });
+
+interface Parts {
+  readonly method?: string;
+  readonly target?: string;
+  readonly version?: string;
+  readonly lines?: readonly string[];
+  readonly body?: string;
+}
+
+/** A request; its host stands first. */
+function request({ host, get }: WirePlace, parts: Parts = {}): string {
+  const { method = 'GET', target = get, version = '1.1', lines = [], body = '' } = parts;
+  return `${[`${method} ${target} HTTP/${version}`, `host: ${host}`, ...lines].join('\r\n')}\r\n\r\n${body}`;
+}
+
+const chunk = (text: string): string => `${text.length.toString(16)}\r\n${text}\r\n`;
+
+/** A request with a body, framed as `lines` say; to the listener's own route where there is one. */
+function posted(place: WirePlace, lines: readonly string[], body: string, version = '1.1'): string {
+  const { method = 'POST', path = place.get } = place.post ?? {};
+  return request(place, { method, target: path, version, lines: ['content-type: application/json', ...lines], body });
+}
+
+const CHUNKED = 'transfer-encoding: chunked';
+const BAD_CODINGS = [
+  'gzip, chunked',
+  'chunked, chunked',
+  'xchunked',
+  'identity',
+  'chunked;q=1',
+  'chunked, gzip',
+  '"chunked"',
+  'chunked,',
+  ',chunked',
+  'chun ked',
+  'gzip',
+];
+const BAD_LENGTHS = [
+  '-1',
+  '+5',
+  '5.0',
+  '0x5',
+  '5 5',
+  '5, 5',
+  '5,6',
+  '1e3',
+  'five',
+  '99999999999999999999999',
+  '5;',
+  '',
+];
+const BAD_SIZES = ['g', '-1', '0x5', '5 5', 'ffffffffffffffffff', '+5', '5.0', '', ' ', ';', '\0'];
+const LONG = (values: HostileValues): number => values.one([20_000, 100_000, 600_000]);
+
+/** Bytes that are no UTF-8. */
+const BAD_UTF8 = [
+  '\xff',
+  '\xc3(',
+  '\xc0\xaf',
+  '\xed\xa0\x80',
+  '\xed\xa0\x80\xed\xb0\x80',
+  '\xf5\x80\x80\x80',
+  '\xf8\x88\x80\x80\x80',
+  '\x80',
+  '\xe2\x82',
+  '\xf0\x9f\x98',
+  '\xfe\xff',
+];
+
+/** What stands for a byte that has a meaning in a path, or for none. */
+const SPELLINGS: readonly ((path: string) => string)[] = [
+  (path) => `${path}/`,
+  (path) => `/${path}`,
+  (path) => path.replaceAll('/', '//'),
+  (path) => path.toUpperCase(),
+  (path) => path.replace(/[a-z]/, (letter) => `%${letter.charCodeAt(0).toString(16)}`),
+  (path) => path.replace(/.$/, (letter) => `%${letter.charCodeAt(0).toString(16).toUpperCase()}`),
+  (path) => `/%2e%2e${path}`,
+  (path) => `/.${path}`,
+  (path) => `/x/..${path}`,
+  (path) => `/x/%2e%2e${path}`,
+  (path) => path.replaceAll('/', '%2f'),
+  (path) => path.replaceAll('/', '\\'),
+  (path) => `${path}%00`,
+  (path) => `${path};a=b`,
+  (path) => `${path}%`,
+  (path) => `${path}%zz`,
+  (path) => `${path}%c3%28`,
+  (path) => `${path}%ed%a0%80`,
+  (path) => `${path}?${'a=b&'.repeat(2000)}`,
+  (path) => `${path}?__proto__[x]=1&constructor=%`,
+  (path) => `${path}#fragment`,
+  (path) => `${path}${'/a'.repeat(5000)}`,
+  (path) => `${path}/${'%25'.repeat(4000)}`,
+];
+
+const KINDS: Readonly<Record<string, Kind>> = {
+  'two hosts': (values, place) =>
+    refused(
+      request(place, {
+        lines: [
+          ...(values.chance(0.5) ? ['x: y'] : []),
+          `${values.one(['host', 'Host', 'HOST'])}: ${values.one([place.host, 'evil.example', ''])}`,
+        ],
+      }),
+    ),
+  'chunks in HTTP/1.0': (values, place) =>
+    refused(
+      posted(
+        place,
+        [values.one([CHUNKED, 'Transfer-Encoding: CHUNKED', 'connection: keep-alive\r\ntransfer-encoding: chunked'])],
+        '0\r\n\r\n',
+        '1.0',
+      ),
+    ),
+  'another coding': (values, place) =>
+    refused(
+      posted(
+        place,
+        [`${values.one(['transfer-encoding', 'Transfer-Encoding'])}: ${values.one(BAD_CODINGS)}`],
+        '0\r\n\r\n',
+      ),
+    ),
+  'codings on two lines': (values, place) =>
+    refused(posted(place, [`transfer-encoding: ${values.one(['gzip', 'chunked', 'identity'])}`, CHUNKED], '0\r\n\r\n')),
+  'a coding with a GET': (values, place) =>
+    refused(request(place, { lines: [`transfer-encoding: ${values.one(BAD_CODINGS)}`] })),
+  'a coding that is spelt oddly': (values, place) =>
+    any(
+      posted(
+        place,
+        [
+          values.one([
+            'Transfer-Encoding:chunked',
+            'transfer-encoding: Chunked',
+            'transfer-encoding:\tchunked',
+            'transfer-encoding: chunked ',
+            'transfer_encoding: chunked',
+          ]),
+        ],
+        '0\r\n\r\n',
+      ),
+    ),
+  'lengths and chunks': (values, place) => {
+    const both = ['content-length: 5', CHUNKED];
+    return refused(posted(place, values.chance(0.5) ? both : both.toReversed(), '0\r\n\r\n'));
+  },
+  'two lengths': (values, place) =>
+    refused(
+      posted(
+        place,
+        ['content-length: 5', `${values.one(['content-length', 'Content-Length'])}: ${values.one(['5', '6', '0'])}`],
+        'hello',
+      ),
+    ),
+  'a length that is none': (values, place) =>
+    refused(posted(place, [`content-length: ${values.one(BAD_LENGTHS)}`], 'hello')),
+  'a size of a chunk that is none': (values, place) =>
+    ended(posted(place, [CHUNKED], `${values.one(BAD_SIZES)}\r\nhello\r\n0\r\n\r\n`)),
+  'a chunk that ends elsewhere': (values, place) =>
+    ended(posted(place, [CHUNKED], `5\r\n${values.one(['hel', 'hello!', 'hello\n', 'hello\r'])}X\r\n0\r\n\r\n`)),
+  'lines of chunks that end oddly': (values, place) =>
+    any(
+      posted(
+        place,
+        [CHUNKED],
+        values.one([
+          '5\nhello\r\n0\r\n\r\n',
+          '5\r\nhello\n0\r\n\r\n',
+          '5\r\nhello\r\n0\n\n',
+          '5\r\rhello\r\n0\r\n\r\n',
+        ]),
+      ),
+    ),
+  'what chunks carry beside': (values, place) => {
+    const extension = values.one([
+      ';a=b',
+      ';a="b"',
+      `;${'x'.repeat(values.one([10, 20_000, 200_000]))}`,
+      ';\n',
+      ';a=\r',
+    ]);
+    return any(posted(place, [CHUNKED], `2${extension}\r\n{}\r\n0\r\n\r\n`));
+  },
+  trailers: (values, place) => {
+    const trailer = values.one([
+      'host: evil.example',
+      'content-length: 9',
+      CHUNKED,
+      'x: y',
+      `x: ${'a'.repeat(LONG(values))}`,
+      `${'a: b\r\n'.repeat(3000)}c: d`,
+      ': v',
+      'x\0: y',
+    ]);
+    return any(posted(place, [CHUNKED], `${chunk('{}')}0\r\n${trailer}\r\n\r\n`));
+  },
+  'a header line that is none': (values, place) =>
+    refused(
+      request(place, {
+        lines: [
+          values.one([
+            'x : y',
+            'x',
+            ': v',
+            'x y: z',
+            'x: a\0b',
+            'x\0: a',
+            'x: a\r\n b',
+            'x: a\r\n\tb',
+            'x: a\rb',
+            'h\xe9: v',
+            '(x): y',
+            'x: \x01',
+          ]),
+        ],
+      }),
+    ),
+  'lines that end without a return': (_values, { get, host }) => any(`GET ${get} HTTP/1.1\nhost: ${host}\n\n`),
+  'white space before the first header': (values, { get, host }) =>
+    refused(`GET ${get} HTTP/1.1\r\n${values.one([' ', '\t'])}host: ${host}\r\n\r\n`),
+  'lines before the request': (values, place) =>
+    any(values.one(['\r\n', '\n', ' ', '\0', '\r\n\r\n\r\n']) + request(place)),
+  'no host': (_values, { get }) => refused(`GET ${get} HTTP/1.1\r\n\r\n`),
+  'a host that is none': (values, { get }) =>
+    any(
+      `GET ${get} HTTP/1.1\r\nhost: ${values.one(['', 'a b', '[', 'u@h', 'h/..', 'h:99999', 'h:x', '\x80', 'evil.example'])}\r\nconnection: close\r\n\r\n`,
+    ),
+  'a target of another form': (values, place) => {
+    const { host, get } = place;
+    const target = values.one([
+      '*',
+      `http://${host}`,
+      `http://u@${host}${get}`,
+      `ftp://${host}${get}`,
+      `http:///${get}`,
+      `http:${get}`,
+      `//${host}${get}`,
+      `http://[::${get}`,
+      host,
+      `http://evil.example${get}`,
+      `http://${host}:0${get}`,
+      '?',
+      '#',
+      'x',
+      '/\u00e9',
+      '/\x7f',
+      '/ x',
+    ]);
+    return any(request(place, { target, method: values.one(['GET', 'OPTIONS', 'GET']), lines: ['connection: close'] }));
+  },
+  'a target in absolute form': (_values, place) => ({
+    text: request(place, { target: `http://${place.host}${place.get}` }),
+    verdict: 'asked',
+  }),
+  'a target that is long': (values, place) =>
+    any(request(place, { target: `${place.get}?${'x'.repeat(LONG(values))}` })),
+  'a head that is long': (values, place) => any(request(place, { lines: [`x: ${'a'.repeat(LONG(values))}`] })),
+  'many header lines': (values, place) =>
+    any(request(place, { lines: Array.from({ length: values.one([500, 5000, 30_000]) }, (_, at) => `x${at}: y`) })),
+  'an expectation': (values, place) => {
+    const expectation = values.one(['100-continue', '100-Continue', 'tea', '', '100-continue, 100-continue', '200']);
+    const body = place.post?.body ?? '{}';
+    return any(posted(place, [`expect: ${expectation}`, `content-length: ${body.length}`], body));
+  },
+  'an upgrade': (values, place) => {
+    const upgrade = values.one(['websocket', 'h2c', 'TLS/1.0', 'x', 'websocket, h2c', '']);
+    const more = values.one([
+      [],
+      ['sec-websocket-version: 13'],
+      ['sec-websocket-version: 7', 'sec-websocket-key: x'],
+      ['http2-settings: AAMAAABkAAQAAP__'],
+      ['content-length: 4'],
+    ]);
+    const lines = ['connection: upgrade', `upgrade: ${upgrade}`, ...more];
+    return any(
+      request(place, {
+        method: values.one(['GET', 'GET', 'POST', 'PUT']),
+        lines,
+        body: values.chance(0.5) ? values.bytes(60).toString('latin1') : '',
+      }),
+    );
+  },
+  'a method': (values, place) =>
+    any(
+      request(place, {
+        method: values.one([
+          'BREW',
+          'get',
+          'CONNECT',
+          'TRACE',
+          'PRI',
+          'M-SEARCH',
+          'X'.repeat(5000),
+          'GE T',
+          'G\0T',
+          'QUERY',
+          'OPTIONS',
+          'HEAD',
+          'DELETE',
+          'PROPFIND',
+        ]),
+        lines: ['connection: close'],
+      }),
+    ),
+  'a version': (values, place) =>
+    any(request(place, { version: values.one(['0.9', '1.2', '2.0', '3', '1.', '1.1 ', '11', 'x', '']) })),
+  'HTTP/0.9': (_values, { get }) => any(`GET ${get}\r\n\r\n`),
+  'no HTTP': (values) => {
+    const noise = values.one([
+      Buffer.from('NONSENSE\r\n\r\n'),
+      Buffer.from('PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n'),
+      Buffer.from('\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03', 'latin1'),
+      Buffer.concat([Buffer.of(0), values.bytes(200)]),
+    ]);
+    return { text: noise, verdict: 'refused' };
+  },
+  'a path': (values, place) =>
+    any(
+      request(place, {
+        method: values.one(['GET', 'GET', 'POST', 'DELETE']),
+        target: values.one(SPELLINGS)(values.chance(0.5) ? place.get : (place.post?.path ?? place.get)),
+        lines: ['connection: close'],
+      }),
+    ),
+  'a body that is no UTF-8': (values, place) => {
+    if (place.post === undefined) return any(request(place));
+    const bad = values.one(BAD_UTF8);
+    const body = values.chance(0.1)
+      ? Buffer.from(place.post.body, 'utf16le').toString('latin1')
+      : place.post.body.replace('@@', values.one([bad, `a${bad}`, `${bad}z`, `\xc3\xa9${bad}`]));
+    return { text: posted(place, [`content-length: ${body.length}`], body), verdict: 'declined' };
+  },
+  'a body that lies about itself': (values, place) =>
+    any(
+      posted(
+        place,
+        [
+          `content-encoding: ${values.one(['gzip', 'br', 'deflate', 'x', 'gzip, gzip', 'identity'])}`,
+          'content-length: 20',
+        ],
+        values.bytes(40).toString('latin1').padEnd(20).slice(0, 20),
+      ),
+    ),
+  'a body in chunks of a byte': (_values, place) => ({
+    text: posted(place, [CHUNKED], `${Array.from(place.post?.body ?? '{}', chunk).join('')}0\r\n\r\n`),
+    verdict: place.post === undefined ? 'any' : 'asked',
+  }),
+  nothing: () => ({ text: '', verdict: 'silent' }),
+  'half a head': (values, place) => {
+    const text = request(place, { lines: ['x: y'] });
+    return { text: text.slice(0, 1 + values.random.below(text.length - 2)), verdict: 'silent' };
+  },
+};
+
+/** Every kind of case. */
+export const WIRE_KINDS = Object.keys(KINDS);
+
+/** A case for a listener. @param kind one of `WIRE_KINDS` */
+export function wireCase(kind: string, values: HostileValues, place: WirePlace): WireCase {
+  const { text, verdict } = KINDS[kind]!(values, place);
+  const bytes = typeof text === 'string' ? Buffer.from(text, 'latin1') : text;
+  const before = values.chance(0.2) && verdict !== 'silent' ? 1 + values.random.below(3) : 0;
+  const all = Buffer.concat([Buffer.from(request(place).repeat(before), 'latin1'), bytes]);
+  const cuts = values.chance(0.25) ? Math.min(6, all.length) : 1;
+  const width = Math.max(1, Math.ceil(all.length / cuts));
+  const pieces = Array.from({ length: cuts }, (_, at) => all.subarray(at * width, (at + 1) * width));
+  return { kind, pieces, verdict, before };
+}
