@@ -118,6 +118,7 @@ export { type DecodedCompletions, decodeCompletions, parseCompletionsBody } from
 export type { DecodeContext, OpenAiDecodeSettings } from './openai/decode-context.ts';
 export { assembleTextless, promptOf } from './openai/decode-request.ts';
 export { checkRange, invalidValue, requireShape } from './openai/field-checks.ts';
+export { mediaPart } from './openai/history-parts.ts';
 export { RESPONSES_KEYS, type ResponsesBody } from './openai/responses/body-schema.ts';
 export {
   COMPACT_KEYS,

@@ -1,4 +1,4 @@
-import type { FinishReason, GenerationSink } from '../../../protocol/index.ts';
+import { type FinishReason, type GenerationSink, mediaPart } from '../../../protocol/index.ts';
 import { isRecord } from '../../../records/index.ts';
 
 type Body = Readonly<Record<string, unknown>>;
@@ -55,8 +55,9 @@ export class ChatBodyReader {
       this.#calls.flush();
       this.#sink.reasoning(choice, reasoning);
     }
-    for (const text of [said.content, said.refusal]) {
-      if (typeof text !== 'string' || text === '') continue;
+    for (const given of [said.content, said.images, said.refusal]) {
+      const text = contentText(given);
+      if (text === '') continue;
       this.#calls.flush();
       this.#sink.text(choice, text, 0);
     }
@@ -74,6 +75,29 @@ export class ChatBodyReader {
     const text = called.arguments;
     if (typeof text === 'string' && text !== '') this.#calls.grow(choice, index, text);
   }
+}
+
+/** Content as text; pictures and their kin, for which answers of other shapes have no place, as links of Markdown. */
+function contentText(content: unknown): string {
+  if (typeof content === 'string') return content;
+  return Array.isArray(content) ? content.map(partText).join('') : '';
+}
+
+function partText(part: unknown): string {
+  if (typeof part === 'string') return part;
+  if (!isRecord(part)) return '';
+  if (typeof part.text === 'string') return part.text;
+  const medium = mediaPart(part);
+  if (medium === undefined) return JSON.stringify(part);
+  const [kind, url] = linkOf(medium);
+  return `${kind === 'image' ? '!' : ''}[${kind}](${url})`;
+}
+
+function linkOf(medium: Body): readonly [kind: string, url: unknown] {
+  const type = String(medium.type); // as `mediaPart` has it
+  const source = isRecord(medium[type]) ? medium[type] : {};
+  if (type === 'input_audio') return ['audio', `data:audio/${source.format};base64,${source.data}`];
+  return [type.replace(/_url$/, ''), source.url];
 }
 
 interface Call {

@@ -116,6 +116,8 @@ function merge(into: Body, from: Body): void {
       into[key] = mergeToolCalls(Array.isArray(known) ? known : [], value);
     } else if (GROWING.has(key) && typeof known === 'string' && typeof value === 'string') {
       into[key] = known + value;
+    } else if (key === 'content' && known !== null && Array.isArray(known) !== Array.isArray(value)) {
+      into[key] = [...partsOf(known), ...partsOf(value)];
     } else if (isRecord(known) && isRecord(value)) {
       merge(known, value);
     } else if (Array.isArray(known) && Array.isArray(value)) {
@@ -124,6 +126,12 @@ function merge(into: Body, from: Body): void {
       into[key] = value;
     }
   }
+}
+
+/** Content in parts, where some of it came as plain text. */
+function partsOf(content: unknown): readonly unknown[] {
+  if (Array.isArray(content)) return content;
+  return typeof content === 'string' && content !== '' ? [{ type: 'text', text: content }] : [];
 }
 
 function mergeToolCalls(known: unknown[], parts: readonly unknown[]): unknown[] {
