@@ -40,10 +40,16 @@ export function inOrder(turns: readonly Turn[]): readonly PlacedTurn[] {
 
 /** Ids are told apart within a turn: servers that count calls anew give one twice. */
 function openCalls(calls: readonly HistoryCall[]): readonly OpenCall[] {
-  const ids = new Set<string>();
-  return calls.map((call, index) => {
-    const id = ids.has(call.id) ? `${call.id}_${index}` : call.id;
-    ids.add(id);
+  const taken = new Set(calls.map(({ id }) => id));
+  if (taken.size === calls.length) return calls.map((call) => ({ ...call, result: undefined }));
+  /** How often each id was given so far, with what was passed over. */
+  const counts = new Map<string, number>();
+  return calls.map((call) => {
+    let count = counts.get(call.id) ?? 0;
+    let { id } = call;
+    while (count > 0 && taken.has(id)) id = `${call.id}_${++count}`;
+    counts.set(call.id, Math.max(count, 1));
+    taken.add(id);
     return { ...call, id, result: undefined };
   });
 }

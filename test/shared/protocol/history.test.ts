@@ -78,6 +78,38 @@ function expectStrict(messages: readonly ChatMessage[]): void {
   }
 }
 
+describe('ids that several calls of a turn have', () => {
+  const idsOf = (given: readonly string[]) => {
+    const calls = given.map((id) => ({ id, type: 'function', function: { name: 'f', arguments: '{}' } }));
+    const results = given.map((id, at) => ({ role: 'tool', tool_call_id: id, content: `result ${at}` }));
+    const { rendered, forwarded } = decode([USER, { role: 'assistant', tool_calls: calls }, ...results]);
+    expect(forwarded.slice(2)).toEqual(rendered.slice(2));
+    const told = (rendered[1]?.tool_calls ?? []).map(({ id }) => String(id));
+    expect(rendered.slice(2).map(({ tool_call_id }) => tool_call_id)).toEqual(told);
+    return told;
+  };
+
+  it.each([
+    [['a', 'a']],
+    [['a_2', 'a', 'a']],
+    [['a', 'a', 'a_1']],
+    [['a', 'a_1', 'a', 'a_2', 'a', 'a']],
+    [['a_3', 'a_2', 'a', 'a']],
+    [['a', 'a', 'a_1_2', 'a_1']],
+  ])('are told apart, and those given once stay: %j', (given) => {
+    const told = idsOf(given);
+    expect(new Set(told).size).toBe(given.length);
+    const once = given.filter((id) => given.filter((other) => other === id).length === 1);
+    expect(told).toEqual(expect.arrayContaining(once));
+    for (const [at, id] of told.entries()) if (once.includes(given[at]!)) expect(id).toBe(given[at]);
+  });
+
+  it('are told apart in steps that grow with their number', () => {
+    const ids = Array.from({ length: 6000 }, (_, at) => (at % 2 === 0 ? 'a' : `a_${at}`));
+    expect(new Set(idsOf(ids)).size).toBe(ids.length);
+  });
+});
+
 describe('arguments of earlier calls', () => {
   it.each([
     [CUT, CUT, { INVALID_JSON: CUT }],
