@@ -1,10 +1,13 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { parse } from 'yaml';
+import { createTable } from '../support/create-table.ts';
 import { type CodeBlock, commandsOf, readPages } from '../support/docs/blocks.ts';
 import { type FreshClone, makeFreshClone } from '../support/docs/fresh-clone.ts';
 import { PageSession } from '../support/docs/page-session.ts';
 import { isRunnable } from '../support/docs/toolchains.ts';
+import { type DynamoDbServer, hasDynamoDb, startDynamoDb } from '../support/dynamodb-server.ts';
 import { freePort } from '../support/index.ts';
+import { type S3Server, startS3Server } from '../support/s3-server.ts';
 import { type FakeServer, startFakeServer } from './fake-openai-server.ts';
 
 const BLOCK_MS_MAX = 240_000;
@@ -92,6 +95,44 @@ describe('requests to a deployment', () => {
     expect(blocks.map(({ place }) => place.split(':')[0])).toEqual(
       expect.arrayContaining(['README.md', 'docs/deploy.md']),
     );
+  });
+});
+
+describe.runIf(hasDynamoDb())('commands of a fleet in AWS', () => {
+  const blocks = readPages(process.cwd())
+    .flatMap((page) => page.blocks)
+    .filter(({ notRun }) => notRun === 'needs a DynamoDB table' || notRun === 'needs a bucket');
+  let table: DynamoDbServer;
+  let bucket: S3Server;
+  let session: PageSession;
+
+  beforeAll(async () => {
+    [table, bucket] = await Promise.all([startDynamoDb(), startS3Server()]);
+    await createTable({ tableName: 'stator-discovery', endpoint: table.url });
+    bucket.objects.set('my-models/notes.txt', Buffer.from('a bucket is there if something is in it'));
+    const http = await freePort();
+    session = new PageSession(
+      clone,
+      { http, engine: Number(new URL(engine.url).port), others: new Map() },
+      {
+        ...{ AWS_ACCESS_KEY_ID: 'local', AWS_SECRET_ACCESS_KEY: 'local', STATOR_DYNAMODB_ENDPOINT: table.url },
+        ...{ AWS_ENDPOINT: bucket.url, AWS_ALLOW_HTTP: 'true' },
+      },
+    );
+    await session.run('[ -d node_modules ] || npm ci');
+  }, BLOCK_MS_MAX);
+  afterAll(async () => {
+    await session.close();
+    await Promise.all([table.stop(), bucket.stop()]);
+  });
+
+  it.each(blocks)('$place works beside stand-ins of the services', { timeout: BLOCK_MS_MAX }, async (block) => {
+    for (const command of commandsOf(block)) await session.run(command);
+    await session.settle();
+  });
+
+  it('are a table and a bucket', () => {
+    expect(new Set(blocks.map(({ notRun }) => notRun)).size).toBe(2);
   });
 });
 

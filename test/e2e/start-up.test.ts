@@ -3,10 +3,13 @@ import { mkdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { beforeAll, describe, expect, it } from 'vitest';
 import packageJson from '../../package.json' with { type: 'json' };
+import { commandsOf, readPages } from '../support/docs/blocks.ts';
 import { runStator, type StatorProcess, sseData, useFleet } from '../support/index.ts';
 
 const README = readFileSync(new URL('../../README.md', import.meta.url), 'utf8');
 
+/** What the pages leave to the reader. */
+const MADE_UP = { MODEL: 'm', CONNECTOR: '{}', PRODUCER: '{}', CONSUMER: '{}' };
 const fleet = useFleet();
 let local: StatorProcess;
 
@@ -20,11 +23,11 @@ function readmeCommands(): readonly string[] {
   return blocks.flatMap((block) => block.replaceAll('\\\n', ' ').split('\n')).filter((line) => line !== '');
 }
 
-/** The words of a command as a shell reads them. */
-function shellWords(command: string): readonly string[] {
+/** The words of a command as a shell reads them, in which `variables` are set. */
+function shellWords(command: string, variables: Readonly<Record<string, string>> = {}): readonly string[] {
   const print = `process.stdout.write(JSON.stringify(process.argv.slice(1)))`;
   const quoted = `'${process.execPath}' -e '${print}' -- ${command}`;
-  return JSON.parse(execFileSync('sh', ['-c', quoted], { encoding: 'utf8' })) as string[];
+  return JSON.parse(execFileSync('sh', ['-c', quoted], { encoding: 'utf8', env: { ...process.env, ...variables } }));
 }
 
 /** Sends what `curl` would: the few options that our texts use, and no others. */
@@ -54,6 +57,13 @@ async function expectStreamedAnswer(response: Response): Promise<void> {
   for await (const each of sseData(response)) data.push(each);
   expect(data.length).toBeGreaterThan(10);
   expect(data.at(-1)).toBe('[DONE]');
+}
+
+/** A home with the model that the examples name. */
+function home(): string {
+  const path = join(fleet.temporary, 'home');
+  mkdirSync(join(path, 'models/Qwen3-0.6B'), { recursive: true });
+  return path;
 }
 
 /** What of a command can be tried without serving anything, and without a template or an account to look at. */
@@ -90,13 +100,14 @@ describe('the README', () => {
     const commands = readmeCommands().flatMap((line) => {
       const [, process = 'local', flags = ''] = line.match(/^(?:npm start --|npx stator (\w+)) (.*)$/) ?? [];
       if (flags === '') return [];
-      const words = flags.replace(/#.*/, '').trim().split(/\s+/);
+      const words = flags
+        .replace(/#.*| 2>&1 .*/, '')
+        .trim()
+        .split(/\s+/);
       return [{ line, args: argsToTry(process, words) }];
     });
     expect(commands.length).toBeGreaterThanOrEqual(5);
-    const home = join(fleet.temporary, 'home');
-    mkdirSync(join(home, 'models/Qwen3-0.6B'), { recursive: true }); // the one that the examples name
-    const outcomes = await Promise.all(commands.map(({ args }) => runStator(args, { HOME: home })));
+    const outcomes = await Promise.all(commands.map(({ args }) => runStator(args, { HOME: home() })));
     for (const [at, { code, stderr }] of outcomes.entries()) {
       expect({ command: commands[at]?.line, code, stderr }).toEqual({
         command: commands[at]?.line,
@@ -104,6 +115,25 @@ describe('the README', () => {
         stderr: expect.not.stringMatching(/^stator: /m),
       });
     }
+  });
+
+  it('and the other pages show no command for a machine that is not here whose flags do not exist', async () => {
+    const commands = readPages(process.cwd()).flatMap(({ blocks }) =>
+      blocks
+        .filter(({ language, notRun }) => language === 'sh' && notRun !== undefined)
+        .flatMap((block) => commandsOf(block).map((line) => ({ place: block.place, line })))
+        .flatMap(({ place, line }) => {
+          const [, process = '', flags = ''] =
+            line.match(/npx stator (frontend|worker|router|planner|local) (.*)$/) ?? [];
+          if (process === '') return [];
+          const words = shellWords(flags, { ...MADE_UP, HOME: home() });
+          return [{ place, args: ['config', process, ...words] }];
+        }),
+    );
+    expect(commands.length).toBeGreaterThanOrEqual(15);
+    const outcomes = await Promise.all(commands.map(({ args }) => runStator(args, { HOME: home() })));
+    const wrong = outcomes.flatMap(({ code, stderr }, at) => (code === 0 ? [] : [{ ...commands[at], stderr }]));
+    expect(wrong).toEqual([]);
   });
 
   it('names the commands that stator --help lists', async () => {

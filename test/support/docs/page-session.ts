@@ -23,6 +23,7 @@ type Kind =
   /** Serves that port: it takes the place of what did. */
   | 'frontend'
   | 'worker'
+  | 'planner'
   /** Talks through its standard input. */
   | 'chat'
   /** Runs to its end, and needs what runs. */
@@ -33,6 +34,10 @@ interface Running {
   readonly child: ChildProcess;
   readonly output: () => string;
 }
+
+/** `export NAME=VALUE`, several in one line, a comment behind it. */
+const SETTING = /^(?:export )?(?:[A-Z_]+=(?:'[^']*'|"[^"]*"|\$\([^)]*\)|[^\s$]*) *)+(?:#.*)?$/;
+const ASSIGNED = /([A-Z_]+)=\$\(([^)]*)\)/g;
 
 /** What is on the ports that pages name. */
 export interface PagePorts {
@@ -48,13 +53,16 @@ export interface PagePorts {
 export class PageSession {
   readonly #clone: FreshClone;
   readonly #ports: PagePorts;
+  readonly #given: Readonly<Record<string, string>>;
   readonly #folder = mkdtempSync(join(tmpdir(), 'stator-docs-'));
   readonly #settings: string[] = [];
   #running: Running[] = [];
 
-  constructor(clone: FreshClone, ports: PagePorts) {
+  /** @param given variables of the reader's machine, such as addresses of servers */
+  constructor(clone: FreshClone, ports: PagePorts, given: Readonly<Record<string, string>> = {}) {
     this.#clone = clone;
     this.#ports = ports;
+    this.#given = given;
     // Stands in for the model that the README says how to get.
     mkdirSync(join(this.#folder, 'models'));
     cpSync(BUILTIN_MODEL, join(this.#folder, 'models/Qwen3-0.6B'), { recursive: true });
@@ -74,12 +82,12 @@ export class PageSession {
   async run(command: string): Promise<void> {
     const kind = this.#kindOf(command);
     if (kind === 'setting') {
-      this.#settings.push(this.#mapped(command));
+      this.#settings.push(`export ${await this.#evaluated(command.replace(/^export /, ''))}`);
       return;
     }
-    if (kind === 'client') return this.#runToEnd(command, '');
+    if (kind === 'client') return void (await this.#runToEnd(command, ''));
     await this.#makeRoomFor(kind);
-    if (kind === 'chat') return this.#runToEnd(command, 'What are you?\n');
+    if (kind === 'chat') return void (await this.#runToEnd(command, 'What are you?\n'));
     const running = this.#start(kind, command);
     this.#running.push(running);
     await this.#untilServing(running, command);
@@ -99,17 +107,27 @@ export class PageSession {
   }
 
   #kindOf(command: string): Kind {
-    if (/^(export )?[A-Z_]+=('[^']*'|"[^"]*"|\S*)( *#.*)?$/.test(command)) return 'setting';
+    if (SETTING.test(command)) return 'setting';
     const program = command.match(/(?:^|&& |\w=\S+ )(npm start|npx stator \w+|node \S+)/)?.[1] ?? '';
     if (program === 'npm start' || program === 'npx stator local') {
       return / (-i|--interactive)\b/.test(command) ? 'chat' : 'local';
     }
     if (program === 'npx stator frontend' || program === 'npx stator grpc') return 'frontend';
     if (program === 'npx stator worker') return 'worker';
+    if (program === 'npx stator planner' && !/planner explain/.test(command)) return 'planner';
     if (!program.startsWith('node ')) return 'client';
     const source = readFileSync(join(this.#clone.root, program.slice(5)), 'utf8');
     if (source.includes('createFrontend(')) return 'frontend';
     return source.includes('defineWorker(') ? 'worker' : 'client';
+  }
+
+  /** The assignments, each `$(command)` in them run this once. */
+  async #evaluated(assignments: string): Promise<string> {
+    let evaluated = this.#mapped(assignments);
+    for (const [whole, name, command = ''] of assignments.matchAll(ASSIGNED)) {
+      evaluated = evaluated.replace(this.#mapped(whole), `${name}='${(await this.#runToEnd(command, '')).trim()}'`);
+    }
+    return evaluated;
   }
 
   /** The ports and folders that pages name are everybody's on a machine. */
@@ -118,14 +136,20 @@ export class PageSession {
     const ports = new Map([['8000', http], ['8001', engine], ...others]);
     return text
       .replaceAll(/\b\d{4}\b/g, (digits) => `${ports.get(digits) ?? digits}`)
-      .replaceAll('/tmp/stator-kv', join(this.#folder, 'kv'));
+      .replaceAll('/tmp/stator-', join(this.#folder, 'tmp-'));
   }
 
   #environment(): NodeJS.ProcessEnv {
     const outside = Object.entries(process.env).filter(([name]) => !/^(DYN|STATOR|AWS|VITEST|npm)_|^NODE_/.test(name));
     const places = { HOME: this.#folder, XDG_STATE_HOME: join(this.#folder, 'state'), TMPDIR: this.#folder };
     const own = { ...places, PORT: `${this.#ports.http}`, NO_COLOR: '1' };
-    return { ...Object.fromEntries(outside), ...own, ...toolchainEnvironment(), DYN_HTTP_PORT: `${this.#ports.http}` };
+    return {
+      ...Object.fromEntries(outside),
+      ...own,
+      ...toolchainEnvironment(),
+      DYN_HTTP_PORT: `${this.#ports.http}`,
+      ...this.#given,
+    };
   }
 
   #start(kind: Kind, command: string): Running {
@@ -148,27 +172,35 @@ export class PageSession {
     return { kind, child, output: () => output };
   }
 
-  async #runToEnd(command: string, input: string): Promise<void> {
+  /** Returns what it wrote to its standard output. */
+  async #runToEnd(command: string, input: string): Promise<string> {
     const source = command.match(/node (\S+\.mjs)/)?.[1];
     const asked = source === undefined ? command : readFileSync(join(this.#clone.root, source), 'utf8');
     await this.#untilModel(asked.match(/"?model"?: ?['"]([^'"]+)['"]/)?.[1]);
     const { child, output } = this.#start('client', command);
+    let stdout = '';
+    child.stdout?.on('data', (text: string) => {
+      stdout += text;
+    });
     child.stdin?.end(input);
     const deadline = setTimeout(() => endGroup(child, 'SIGKILL'), COMMAND_MS_MAX);
     const [code] = (await once(child, 'close')) as [number | null];
     clearTimeout(deadline);
     if (code !== 0) throw new Error(`${command}\nended with ${code ?? 'a time-out'}:\n${output()}\n${this.#outputs()}`);
+    return stdout;
   }
 
   async #makeRoomFor(kind: Kind): Promise<void> {
     if (kind === 'local' || kind === 'chat') await this.#stop(() => true);
     if (kind === 'frontend') await this.#stop((running) => running.kind !== 'worker');
+    if (kind === 'planner') await this.#stop((running) => running.kind === 'planner');
   }
 
   async #untilServing({ kind, child, output }: Running, command: string): Promise<void> {
     const serves = async () => {
       if (child.exitCode !== null) return 'ended' as const;
       if (kind === 'worker') return /worker is ready/.test(output());
+      if (kind === 'planner') return /planning law=/.test(output());
       return (await this.#models()).length >= (kind === 'local' ? 1 : 0);
     };
     const outcome = await waitUntil(serves, { timeoutMs: COMMAND_MS_MAX, pollMs: 50, what: command }).catch(
@@ -184,7 +216,9 @@ export class PageSession {
   }
 
   async #models(): Promise<readonly string[]> {
-    const response = await fetch(`http://127.0.0.1:${this.#ports.http}/v1/models`);
+    const [, key = 'none'] = this.#settings.join('\n').match(/\bAPI_KEY='([^']+)'/) ?? [];
+    const headers = { authorization: `Bearer ${key}` };
+    const response = await fetch(`http://127.0.0.1:${this.#ports.http}/v1/models`, { headers });
     if (!response.ok) throw new Error(`status ${response.status}`);
     const { data } = (await response.json()) as { data: readonly { id: string }[] };
     return data.map(({ id }) => id);
