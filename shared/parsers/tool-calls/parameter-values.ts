@@ -3,7 +3,8 @@ import type { ParameterSchema, ValueKind } from './parameter-schema.ts';
 import { numberToJson, pythonToJson } from './python-literal.ts';
 
 const INTEGER = /^[+-]?\d+$/;
-const WHOLE = /^[+-]?\d+\.0+$/;
+/** A whole number that is written with a point. */
+export const WHOLE = /^[+-]?\d+\.0+$/;
 /** As JSON writes them. What looks otherwise, like `007`, may be a text where texts are let through. */
 const JSON_INTEGER = /^-?(?:0|[1-9]\d*)$/;
 const JSON_NUMBER = /^-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?$/;

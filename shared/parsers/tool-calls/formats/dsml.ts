@@ -4,7 +4,8 @@ import { ArgumentsWriter, StringMember } from '../arguments-writer.ts';
 import { type CallWriter, hexId } from '../call-writer.ts';
 import type { ToolCallFormat } from '../format.ts';
 import { collectJsonValue, compactJson, parseJson } from '../json-scan.ts';
-import type { ToolSchemas } from '../parameter-schema.ts';
+import type { ParameterSchema, ToolSchemas } from '../parameter-schema.ts';
+import { pythonToJson } from '../python-literal.ts';
 import {
   TAG_END as CLOSE,
   collectUntil,
@@ -102,10 +103,19 @@ function* readParameter(
   }
   const { text, marker } = yield* collectUntil(source, IN_VALUE);
   if (marker === undefined) return undefined;
-  const isText = kind === undefined && tools.parameter(tool, key)?.isOnly('string') === true;
   if (isWrapper) writer.wrapped(key, text);
-  else writer.member(key, (isText ? undefined : compactJson(text)) ?? JSON.stringify(text));
+  else writer.member(key, convertValue(text, kind, tools.parameter(tool, key)));
   return marker;
+}
+
+/** A value that is not said to be a string: JSON or, where the model or the schema wants no string, Python's notation. */
+function convertValue(text: string, kind: string | undefined, schema: ParameterSchema | undefined): string {
+  const trimmed = text.trim();
+  if (schema?.isOnly('string')) {
+    return trimmed === 'null' && schema.kinds?.has('null') ? trimmed : JSON.stringify(text);
+  }
+  const isPython = schema?.kinds === undefined ? kind === 'false' : !schema.kinds.has('string');
+  return compactJson(text) ?? (isPython ? pythonToJson(trimmed) : undefined) ?? JSON.stringify(text);
 }
 
 function readAttribute(attributes: string, name: string): string | undefined {

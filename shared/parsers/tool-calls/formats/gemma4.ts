@@ -10,8 +10,8 @@ const CALL_END = '<tool_call|>';
 const QUOTE = '<|"|>';
 const PROSE = new Markers([CALL, CALL_END]);
 const IN_CALL = new Markers([CALL_END, CALL]);
-const HEAD = /^\s*call:([\w.-]+)\s*(?=\{)/;
-const KEY = /\s*(?:<\|"\|>|"|')?([\w.-]+)(?:<\|"\|>|"|')?\s*:\s*/y;
+const HEAD = /^\s*call:([^\s{}[\]<>",:]+)\s*(?=\{)/;
+const KEY = /\s*(?:<\|"\|>|"|')?([\p{L}\p{N}\p{M}_.$@-]+)(?:<\|"\|>|"|')?\s*:\s*/uy;
 const NUMBER = /-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?(?=\s*[,}\]])/y;
 /** Text in JSON's quotes. */
 const QUOTED = /"(?:[^"\\]|\\.)*"/y;

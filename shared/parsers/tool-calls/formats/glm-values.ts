@@ -1,6 +1,7 @@
 import { compactJson, parseJson } from '../json-scan.ts';
 import type { ParameterSchema, ValueKind } from '../parameter-schema.ts';
-import { convertByType, convertInteger, convertNumber, decodeEntities } from '../parameter-values.ts';
+import { convertByType, convertInteger, convertNumber, decodeEntities, WHOLE } from '../parameter-values.ts';
+import { pythonToJson } from '../python-literal.ts';
 
 /** The value of a parameter in GLM's notation as JSON. Strings are not trimmed. */
 export function convertGlmValue(raw: string, schema: ParameterSchema | undefined): string {
@@ -9,7 +10,7 @@ export function convertGlmValue(raw: string, schema: ParameterSchema | undefined
   if (schema?.isOnly('string') && kinds?.has('null') !== true) return JSON.stringify(text);
   if (kinds?.has('string') || (kinds !== undefined && kinds.size > 1)) return convertByType(text, schema);
   const trimmed = text.trim();
-  const json = /^[{["]/.test(trimmed) ? compactJson(trimmed) : undefined;
+  const json = /^[{["]/.test(trimmed) ? (compactJson(trimmed) ?? pythonToJson(trimmed)) : undefined;
   if (json !== undefined) return json;
   const [kind] = kinds ?? [];
   return (kind === undefined ? undefined : convertScalar(trimmed, kind)) ?? JSON.stringify(text);
@@ -18,13 +19,13 @@ export function convertGlmValue(raw: string, schema: ParameterSchema | undefined
 function convertScalar(text: string, kind: ValueKind): string | undefined {
   switch (kind) {
     case 'integer':
-      return convertInteger(text);
+      return convertInteger(WHOLE.test(text) ? text.replace(/\.0+$/, '') : text);
     case 'number':
       return convertNumber(text);
     case 'boolean':
       return /^(true|1|yes)$/i.test(text) ? 'true' : /^(false|0|no)$/i.test(text) ? 'false' : undefined;
     case 'array':
-      return JSON.stringify(text.split(',').map((item) => item.trim()));
+      return text === '' ? '[]' : JSON.stringify(text.split(',').map((item) => item.trim()));
     case 'null':
       return text === '' || text === 'null' || text === 'None' ? 'null' : undefined;
     case 'object':

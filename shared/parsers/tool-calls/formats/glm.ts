@@ -4,7 +4,7 @@ import { bareUuid, type CallWriter } from '../call-writer.ts';
 import type { Region, ToolCallFormat } from '../format.ts';
 import { compactJson } from '../json-scan.ts';
 import type { ToolSchemas } from '../parameter-schema.ts';
-import { decodeEntities } from '../parameter-values.ts';
+import { convertByType, decodeEntities } from '../parameter-values.ts';
 import { pythonToJson } from '../python-literal.ts';
 import { collectUntil, type Parsing, readOneOfBehindSpace, readUntil, skipSpace, type TextSource } from '../scan.ts';
 import { convertGlmValue } from './glm-values.ts';
@@ -208,8 +208,9 @@ function* streamValue(
   { tool, tools }: { readonly tool: string; readonly tools: ToolSchemas },
 ): Parsing<string | undefined> {
   if (writer.has(key)) return yield* readUntil(source, VALUE_CLOSED);
-  if (tools.parameter(tool, key)?.isOnly('string') === true) {
-    const member = new StringMember(writer, key, {});
+  const schema = tools.parameter(tool, key);
+  if (schema?.isOnly('string') === true) {
+    const member = new StringMember(writer, key, { knowsNull: schema.kinds?.has('null') === true });
     const stop = yield* readUntil(source, VALUE_CLOSED, (piece) => member.push(piece));
     if (stop !== undefined) member.end();
     return stop;
@@ -217,6 +218,7 @@ function* streamValue(
   const { text, marker } = yield* collectUntil(source, VALUE_CLOSED);
   if (marker === undefined) return undefined;
   if (tools.isWrapper(tool, key)) writer.wrapped(key, text);
+  else if (schema?.kinds?.has('string')) writer.member(key, convertByType(text, schema));
   else writer.member(key, compactJson(text) ?? pythonToJson(text) ?? JSON.stringify(text));
   return marker;
 }

@@ -48,12 +48,15 @@ function* readInvoke(source: TextSource, calls: CallWriter, prefix: string): Par
   return isCall ? 'markup' : 'text';
 }
 
+/** Letters of any script: half a surrogate pair stands for one beyond the first plane. */
+const WORD_UNIT = /^[\w.\-\p{L}\p{N}\p{M}\p{Cs}]$/u;
+
 /** Letters, digits and the like that stand here. */
 function* collectWord(source: TextSource): Parsing<string> {
   let word = '';
   for (;;) {
     const next = yield* peek(source);
-    if (!/^[\w.-]$/.test(next)) return word;
+    if (!WORD_UNIT.test(next)) return word;
     word += next;
     source.at++;
   }

@@ -81,11 +81,18 @@ export function* readJsonCalls(source: TextSource, calls: CallWriter, shape: Jso
 export function argumentsOf(raw: string): string {
   const text = raw.trim();
   if (text === '' || text === 'null') return '{}';
-  const value = text.startsWith('"') ? parseJson(text) : undefined;
-  if (typeof value !== 'string') return raw;
-  if (value.trim() === '') return '{}';
-  return isRecord(parseJson(value)) ? value.trim() : raw;
+  for (let [inside, layer] = [text, 0]; layer < STRING_LAYERS_MAX && inside.startsWith('"'); layer++) {
+    const value = parseJson(inside);
+    if (typeof value !== 'string') return raw;
+    inside = value.trim();
+    if (inside === '') return '{}';
+    if (isRecord(parseJson(inside))) return inside;
+  }
+  return raw;
 }
+
+/** How often arguments may be written as a string of a string. */
+const STRING_LAYERS_MAX = 4;
 
 interface CallSoFar {
   name: string | undefined;

@@ -1,6 +1,6 @@
 import type { CallWriter } from '../call-writer.ts';
 import type { ToolCallFormat } from '../format.ts';
-import { collectJsonValue, readJsonValue } from '../json-scan.ts';
+import { isQuote, readJsonValue } from '../json-scan.ts';
 import { type Parsing, peek, readOneOf, skipSpace, type TextSource } from '../scan.ts';
 import { argumentsOf } from './json-call.ts';
 import { JsonFamily } from './json-family.ts';
@@ -24,6 +24,15 @@ export const mistral: ToolCallFormat = new JsonFamily({
   readOther: readNamedCall,
   callTokens: [START],
 });
+
+/** A string, or a word to the end of the text at the latest. */
+function* collectWord(source: TextSource): Parsing<string> {
+  let word = '';
+  yield* readJsonValue(source, (piece) => {
+    word += piece;
+  });
+  return word;
+}
 
 /** In names and ids. Letters of any script: half a surrogate pair stands for one beyond the first plane. */
 const NAME_UNIT = /^[\w.:/\-\p{L}\p{N}\p{M}\p{Cs}]$/u;
@@ -57,8 +66,8 @@ function* readNamedCall(source: TextSource, calls: CallWriter): Parsing<boolean>
     source.unread(marker);
     return true;
   }
-  const raw = first === '"' || first === 'n' ? yield* collectJsonValue(source) : undefined;
-  const text = raw === undefined ? '' : argumentsOf(raw);
+  const word = isQuote(first) || first === 'n' || first === 'N' ? yield* collectWord(source) : '';
+  const text = word === '' ? '' : argumentsOf(word);
   if (!text.startsWith('{')) return false;
   calls.whole(name, text, id || undefined);
   return true;

@@ -6,10 +6,13 @@ import { endOfPythonString, parsePythonLiteral, skipSpaces } from '../python-lit
 import { collectUntil, type Parsing, type TextSource } from '../scan.ts';
 
 // Bounded, as what may become one is held back and looked at again with every piece of text.
-const LIST = /\[\s{0,64}[A-Za-z_][\w.]{0,255}\s{0,64}\(/y;
-const LIST_BEGUN = /\[\s{0,64}(?:[A-Za-z_][\w.]{0,255}\s{0,64})?$/y;
-const CALLEE = /\s*([A-Za-z_][\w.]*)\s*\(/y;
-const KEYWORD = /\s*([A-Za-z_]\w*)\s*=(?!=)/y;
+const LIST = /\[\s{0,64}[\p{L}_][\p{L}\p{N}\p{M}_.-]{0,255}\s{0,64}\(/uy;
+const LIST_BEGUN = /\[\s{0,64}(?:[\p{L}_][\p{L}\p{N}\p{M}_.-]{0,255}\s{0,64})?$/uy;
+const CALLEE = /\s*([\p{L}_][\p{L}\p{N}\p{M}_.-]*)\s*\(/uy;
+const KEYWORD = /\s*([\p{L}_][\p{L}\p{N}\p{M}_]*)\s*=(?!=)/uy;
+
+/** What may follow the bracket of a call: an argument that is no keyword is prose. */
+const ARGUMENT_START = /[\s)*_\p{L}\p{Cs}]/u;
 
 /** Finds `[name(` anywhere, and tokens around it. */
 class ListFinder implements Finder {
@@ -118,7 +121,7 @@ function* readBalanced(source: TextSource): Parsing<boolean> {
         else if (character === quote) quote = '';
         continue;
       }
-      if (isFirst && !/[\s)*A-Za-z_]/.test(character)) return false; // a positional argument: prose
+      if (isFirst && !ARGUMENT_START.test(character)) return false; // a positional argument: prose
       isFirst &&= /\s/.test(character);
       if (character === "'" || character === '"') quote = character;
       else if ('[({'.includes(character)) brackets.push(character);

@@ -147,6 +147,9 @@ const GEMMA = '<|tool_call>call:f{a:1}<tool_call|>';
 const M3 =
   ']<]minimax[>[<tool_call>]<]minimax[>[<invoke name="f">]<]minimax[>[<a>1]<]minimax[>[</a>]<]minimax[>[</invoke>]<]minimax[>[</tool_call>';
 
+const STEP3 =
+  '<｜tool_calls_begin｜><｜tool_call_begin｜>function<｜tool_sep｜><steptml:invoke name="f"><steptml:parameter name="a">1</steptml:parameter></steptml:invoke><｜tool_call_end｜><｜tool_calls_end｜>';
+
 /** Which parsers belong together, and a call as their models write it. */
 const NEVER_CLOSED: readonly (readonly [reasoning: string, tool: string, opener: string, call: string])[] = [
   ['qwen3', 'hermes', '<think>', JSON_CALL],
@@ -176,6 +179,14 @@ const NEVER_CLOSED: readonly (readonly [reasoning: string, tool: string, opener:
   ['qwen3', 'llama3_json', '<think>', '<|python_tag|>{"name":"f","parameters":{"a":1}}'],
   ['qwen3', 'jamba', '<think>', '<tool_calls>[{"name":"f","arguments":{"a":1}}]</tool_calls>'],
   ['kimi_k3', 'kimi_k3', '<|open|>think<|sep|>', K3_CALL],
+  ['step3', 'step3', '', STEP3],
+  ['seed_oss', 'seed_oss', '<seed:think>', XML.replaceAll('tool_call>', 'seed:tool_call>')],
+  ['basic', 'longcat', '<think>', JSON_CALL.replaceAll('tool_call>', 'longcat_tool_call>')],
+  ['basic', 'internlm', '<think>', '<|action_start|><|plugin|>{"name":"f","parameters":{"a":1}}<|action_end|>'],
+  ['ernie45', 'ernie45', '', JSON_CALL],
+  ['hunyuan_a13b', 'hunyuan_a13b', '<think>', '<tool_calls>[{"name":"f","arguments":{"a":1}}]</tool_calls>'],
+  ['basic', 'lfm2', '<think>', '<|tool_call_start|>[f(a=1)]<|tool_call_end|>'],
+  ['basic', 'granite', '<think>', '<|tool_call|>[{"name":"f","arguments":{"a":1}}]'],
 ];
 
 describe.each(NEVER_CLOSED)('reasoning of %s that never closes, with a call of %s', (reasoning, tool, opener, call) => {
