@@ -21,10 +21,12 @@ export {
 } from './json-family.ts';
 export { kimiK2 as kimi_k2, kimiK2 as kimi_k25 } from './kimi-k2.ts';
 export { kimiK3 as kimi_k3 } from './kimi-k3.ts';
+export { lfm2 } from './lfm2.ts';
 export { minimaxM2 as minimax_m2 } from './minimax-m2.ts';
 export { minimaxM3 as minimax_m3, minimaxM3 as minimax_m3_nom } from './minimax-m3.ts';
 export { mistral } from './mistral.ts';
-export { lfm2, olmo3, pythonic } from './pythonic.ts';
+export { olmo3 } from './olmo3.ts';
+export { pythonic } from './pythonic.ts';
 export {
   qwen3Coder as nemotron_nano,
   qwen3Coder as qwen3,

@@ -289,11 +289,12 @@ export const granite: ToolCallFormat = new JsonFamily({
   keepsSpecialTokens: true,
 });
 
-const INTERNLM_CALL = '<|action_start|><|plugin|>';
+/** Two tokens, which are shown with a space between them or without. */
+const INTERNLM_CALLS = ['<|action_start|><|plugin|>', '<|action_start|> <|plugin|>'];
 
 export const internlm: ToolCallFormat = new JsonFamily({
-  starts: { [INTERNLM_CALL]: { kind: 'closed', marker: '<|action_end|>' } },
-  callTokens: [INTERNLM_CALL],
+  starts: Object.fromEntries(INTERNLM_CALLS.map((start) => [start, { kind: 'closed', marker: '<|action_end|>' }])),
+  callTokens: INTERNLM_CALLS,
   keepsSpecialTokens: true,
 });
 

@@ -3,7 +3,7 @@ import { type CallWriter, countedId } from '../call-writer.ts';
 import type { Region, ToolCallFormat } from '../format.ts';
 import { writeJsonObject } from '../json-scan.ts';
 import { endOfPythonString, parsePythonLiteral, skipSpaces } from '../python-literal.ts';
-import { collectUntil, type Parsing, type TextSource } from '../scan.ts';
+import type { Parsing, TextSource } from '../scan.ts';
 
 // Bounded, as what may become one is held back and looked at again with every piece of text.
 const LIST = /\[\s{0,64}[\p{L}_][\p{L}\p{N}\p{M}_.-]{0,255}\s{0,64}\(/uy;
@@ -44,7 +44,7 @@ class ListFinder implements Finder {
  * argument that is no constant: nobody here can say what it is worth.
  * @param tokens what may stand around it, which is markup
  */
-function listOfCalls(tokens: readonly string[], rest: Partial<ToolCallFormat> = {}): ToolCallFormat {
+export function listOfCalls(tokens: readonly string[], rest: Partial<ToolCallFormat> = {}): ToolCallFormat {
   const finder = new ListFinder(tokens);
   return {
     newId: countedId,
@@ -60,33 +60,8 @@ function listOfCalls(tokens: readonly string[], rest: Partial<ToolCallFormat> = 
 }
 
 export const pythonic: ToolCallFormat = listOfCalls(['<|python_start|>', '<|python_end|>']);
-const LFM2_START = '<|tool_call_start|>';
-export const lfm2: ToolCallFormat = listOfCalls([LFM2_START, '<|tool_call_end|>'], {
-  keepsSpecialTokens: true,
-  callTokens: [LFM2_START],
-});
-
-const OLMO3_START = '<function_calls>';
-const OLMO3_END = '</function_calls>';
-const OLMO3_PROSE = new Markers([OLMO3_START]);
-const OLMO3_CLOSED = new Markers([OLMO3_END]);
-
-/** Calls on lines of their own between two markers; the second may be missing at the end of the text. */
-export const olmo3: ToolCallFormat = {
-  newId: countedId,
-  finder: () => OLMO3_PROSE,
-  *read(marker, source, calls) {
-    source.record(marker);
-    const { text } = yield* collectUntil(source, OLMO3_CLOSED);
-    const record = source.takeRecord();
-    if (text.trim() === '') calls.content(record);
-    else return showCalls(`[${text}]`, true, calls, record);
-    return 'text';
-  },
-};
-
 /** @param record shown if the list cannot be read */
-function showCalls(list: string, isWhole: boolean, calls: CallWriter, record = list): Region {
+export function showCalls(list: string, isWhole: boolean, calls: CallWriter, record = list): Region {
   const parsed = isWhole ? parseCalls(list) : undefined;
   if (parsed === undefined) {
     calls.content(record);
