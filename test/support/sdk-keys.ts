@@ -35,6 +35,14 @@ export function readSdkKeys(): PublishedKeys {
   return { version, keys };
 }
 
+/** Root keys of the body of `POST /v1/messages` that the installed `@anthropic-ai/sdk` declares, its beta's too. */
+export function readAnthropicKeys(): readonly string[] {
+  const files = ['messages/messages', 'beta/messages/messages'].map((file) =>
+    fileURLToPath(new URL(`../../node_modules/@anthropic-ai/sdk/resources/${file}.d.ts`, import.meta.url)),
+  );
+  return [...new Set(files.flatMap((file) => keysOf(file, 'MessageCreateParamsBase')))].sort();
+}
+
 function keysOf(file: string, name: string): readonly string[] {
   const source = ts.createSourceFile(file, readFileSync(file, 'utf8'), ts.ScriptTarget.Latest);
   const declared = source.statements.find((node) => ts.isInterfaceDeclaration(node) && node.name.text === name);

@@ -136,6 +136,8 @@ const chatFields = {
   chat_template_args: anyObject.nullish(),
   chat_template_kwargs: anyObject.nullish(),
   thinking: z.unknown().meta(thinking).optional(),
+  documents: atMost(z.array(anyObject), 'parts').nullish(),
+  include_reasoning: z.boolean().nullish(),
   media_io_kwargs: anyObject.nullish(),
   mm_processor_kwargs: anyObject.nullish(),
   service_tier: serviceTier.nullish(),

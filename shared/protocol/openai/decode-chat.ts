@@ -99,11 +99,12 @@ function decodePrompt(body: CheckedChat, nvext: Nvext, { rendered }: History): P
   };
 }
 
-/** Template variables: what the client gave, and what it, `reasoning_effort` and `thinking` stand for. */
+/** Template variables: what the client gave, and what `documents`, `reasoning_effort` and `thinking` stand for. */
 function decodeTemplateArgs(body: CheckedChat): Readonly<Record<string, unknown>> | undefined {
   const given = body.chat_template_args ?? body.chat_template_kwargs;
-  if (given == null && body.reasoning_effort == null && body.thinking == null) return undefined;
-  const args: Record<string, unknown> = { ...given };
+  const { documents } = body;
+  if (given == null && body.reasoning_effort == null && body.thinking == null && documents == null) return undefined;
+  const args: Record<string, unknown> = { ...(documents == null ? {} : { documents }), ...given };
   if (body.reasoning_effort != null) {
     args.reasoning_effort = body.reasoning_effort;
     args.enable_thinking ??= body.reasoning_effort !== 'none';

@@ -2,16 +2,15 @@ import { readFileSync } from 'node:fs';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { type Deployment, startDeployment } from '../../support/dynamo-http/deployments.ts';
 import { FIXTURES } from '../../support/dynamo-http/records.ts';
+import { BESIDE, PICTURE, VALUES } from '../../support/parameter-values.ts';
 import { type PublishedKeys, readSdkKeys } from '../../support/sdk-keys.ts';
 
 /** What the installed client declares; written anew by `npx vitest run test/shared/frontends/published-keys.test.ts -u`. */
 const FIXTURE = new URL('../../fixtures/openai-sdk/request-keys.json', import.meta.url);
 const { keys: KEYS } = JSON.parse(readFileSync(FIXTURE, 'utf8')) as PublishedKeys;
 
-const FUNCTION = { name: 'f', parameters: { type: 'object', properties: {} } };
 const CHAT = { model: 'plain', messages: [{ role: 'user', content: 'hi' }] };
 const RESPONSE = { model: 'plain', input: 'hi' };
-const PICTURE = 'data:image/png;base64,iVBORw0KGgo=';
 
 /** The shortest good body of each route. */
 const BODIES: Readonly<Record<string, object>> = {
@@ -23,90 +22,6 @@ const BODIES: Readonly<Record<string, object>> = {
   '/v1/responses/input_tokens': RESPONSE,
   '/v1/images/generations': { model: 'img', prompt: 'a cat' },
   '/v1/images/edits': { model: 'img', prompt: 'a cat', input_reference: PICTURE },
-};
-
-/** Good values by key, first by what the route makes of it. */
-const VALUES: Readonly<Record<string, unknown>> = {
-  '/v1/responses tools': [{ type: 'function', ...FUNCTION }],
-  '/v1/responses/input_tokens tools': [{ type: 'function', ...FUNCTION }],
-  '/v1/responses prompt': { id: 'pmpt_1' },
-  '/v1/responses background': true,
-  '/v1/responses moderation': { model: 'omni-moderation-latest' },
-  '/v1/chat/completions moderation': { model: 'omni-moderation-latest' },
-  '/v1/chat/completions logprobs': true,
-  '/v1/images/edits response_format': 'url',
-  '/v1/images/generations response_format': 'url',
-  '/v1/embeddings encoding_format': 'float',
-  '/v1/embeddings dimensions': 8,
-  audio: { voice: 'alloy', format: 'mp3' },
-  background: 'opaque',
-  best_of: 2,
-  context_management: [{ type: 'compaction', compact_threshold: 1000 }],
-  conversation: 'conv_1',
-  echo: true,
-  frequency_penalty: 0.5,
-  function_call: 'auto',
-  functions: [FUNCTION],
-  image: PICTURE,
-  include: ['reasoning.encrypted_content'],
-  input_fidelity: 'high',
-  instructions: 'Be brief.',
-  logit_bias: { '5': 1 },
-  logprobs: 1,
-  mask: PICTURE,
-  max_completion_tokens: 5,
-  max_output_tokens: 16,
-  max_tokens: 5,
-  max_tool_calls: 3,
-  metadata: { a: 'b' },
-  modalities: ['text'],
-  moderation: 'low',
-  n: 2,
-  output_compression: 50,
-  output_format: 'png',
-  parallel_tool_calls: true,
-  partial_images: 1,
-  personality: 'friendly',
-  prediction: { type: 'content', content: 'x' },
-  presence_penalty: 0.5,
-  previous_response_id: `resp_${'0'.repeat(32)}`,
-  prompt_cache_key: 'k',
-  prompt_cache_options: { mode: 'implicit', ttl: '30m' },
-  prompt_cache_retention: '24h',
-  quality: 'high',
-  reasoning: { effort: 'low' },
-  reasoning_effort: 'low',
-  response_format: { type: 'text' },
-  safety_identifier: 's',
-  seed: 7,
-  service_tier: 'auto',
-  size: '1024x1024',
-  stop: ['x'],
-  store: true,
-  stream: false,
-  stream_options: { include_usage: true },
-  style: 'vivid',
-  suffix: ' end',
-  temperature: 0.5,
-  text: { format: { type: 'text' } },
-  tool_choice: 'auto',
-  tools: [{ type: 'function', function: FUNCTION }],
-  top_logprobs: 2,
-  top_p: 0.5,
-  truncation: 'auto',
-  user: 'u',
-  verbosity: 'low',
-  web_search_options: {},
-};
-
-/** Keys that are good only beside others. */
-const BESIDE: Readonly<Record<string, object>> = {
-  '/v1/chat/completions tool_choice': { tools: VALUES.tools },
-  '/v1/chat/completions parallel_tool_calls': { tools: VALUES.tools },
-  '/v1/chat/completions top_logprobs': { logprobs: true },
-  '/v1/chat/completions stream_options': { stream: true },
-  '/v1/completions stream_options': { stream: true },
-  '/v1/completions best_of': { n: 1 },
 };
 
 /** Keys that change what is answered and that nothing here can honour: refused by name. */

@@ -14,7 +14,7 @@ import { CustomCalls, wholeCall, withCustomCalls } from './custom-calls.ts';
 import { DispatchEvents } from './dispatch-events.ts';
 import { generateAnswer } from './text-answer.ts';
 import { PromptStream, type TextDialect } from './text-stream.ts';
-import { withReasoningField } from './wire.ts';
+import { withoutReasoning, withoutReasoningDelta, withReasoningField } from './wire.ts';
 
 /** `POST /v1/chat/completions`. */
 const serveChat = serveInference({
@@ -28,7 +28,8 @@ const serveChat = serveInference({
     inference.identify(request);
     requireServed(inference, body.model, 'chat_completions');
     const prompts = { id: request.id, requests: [request], choicesPerPrompt: body.n ?? 1 };
-    generateAnswer(inference, { ...prompts, ...reporting, dialect: dialectOf(customTools) }, model);
+    const dialect = dialectOf(customTools, body.include_reasoning === false);
+    generateAnswer(inference, { ...prompts, ...reporting, dialect }, model);
   },
 });
 
@@ -41,13 +42,16 @@ export const chat: BodyRoute = {
   },
 };
 
-/** @param customTools names of the tools whose calls are told as `custom` */
-const dialectOf = (customTools: ReadonlySet<string>): TextDialect => ({
+/**
+ * @param customTools names of the tools whose calls are told as `custom`
+ * @param hidesReasoning the answer says nothing of what the model thought
+ */
+const dialectOf = (customTools: ReadonlySet<string>, hidesReasoning: boolean): TextDialect => ({
   idPrefix: 'chatcmpl-',
   object: 'chat.completion',
   chunkFields: '"object":"chat.completion.chunk"',
   alwaysHasUsage: false,
-  stream: (...parts) => new ChatStream(customTools, ...parts),
+  stream: (...parts) => new ChatStream({ customTools, hidesReasoning }, ...parts),
   choiceBody: ({ text, reasoning, tools, finish, logprobs }, index, { deps }) => ({
     index,
     message: {
@@ -55,28 +59,40 @@ const dialectOf = (customTools: ReadonlySet<string>): TextDialect => ({
       refusal: null,
       ...(tools.length === 0 ? {} : { tool_calls: tools.map((call) => wholeCall(call, customTools)) }),
       role: 'assistant',
-      ...(reasoning === '' ? {} : { [deps.settings.reasoningField]: reasoning }),
+      ...(reasoning === '' || hidesReasoning ? {} : { [deps.settings.reasoningField]: reasoning }),
     },
     finish_reason: finish,
     logprobs: wholeChatLogprobs(logprobs),
   }),
-  foldedChoice: (choice) => (customTools.size === 0 ? choice : withCustomCalls(choice, customTools)),
+  foldedChoice: (choice, { deps }) => {
+    const told = customTools.size === 0 ? choice : withCustomCalls(choice, customTools);
+    return hidesReasoning ? withoutReasoning(told, deps.settings.reasoningField) : told;
+  },
 });
+
+/** How the answer to a chat is told. */
+interface ChatTelling {
+  readonly customTools: ReadonlySet<string>;
+  readonly hidesReasoning: boolean;
+}
 
 /** Encodes a chat completion stream. */
 class ChatStream extends PromptStream {
   readonly #dispatch: DispatchEvents | undefined;
   /** Undefined where there are no custom tools. */
   readonly #custom: CustomCalls | undefined;
+  readonly #hidesReasoning: boolean;
   readonly #hasRole: boolean[] = [];
 
-  constructor(customTools: ReadonlySet<string>, ...parts: ConstructorParameters<typeof PromptStream>) {
+  constructor({ customTools, hidesReasoning }: ChatTelling, ...parts: ConstructorParameters<typeof PromptStream>) {
     super(...parts);
+    this.#hidesReasoning = hidesReasoning;
     this.#dispatch = DispatchEvents.for(this.batch.inference.deps.settings.dispatch, customTools);
     if (customTools.size > 0) this.#custom = new CustomCalls(customTools);
   }
 
   override reasoning(choice: number, text: string): void {
+    if (this.#hidesReasoning) return;
     if (this.#dispatch !== undefined) this.#tellFirst(this.#dispatch.reasoning(choice, text));
     if (this.#hasRole[choice] !== true) this.#writeRole(choice, '""');
     this.#writeDelta(choice, `{"${this.batch.inference.deps.settings.reasoningField}":${JSON.stringify(text)}}`);
@@ -110,7 +126,8 @@ class ChatStream extends PromptStream {
   }
 
   protected override shown(body: unknown): unknown {
-    const told = withReasoningField(body, this.batch.inference.deps.settings.reasoningField);
+    const { reasoningField } = this.batch.inference.deps.settings;
+    const told = this.#hidesReasoning ? withoutReasoningDelta(body) : withReasoningField(body, reasoningField);
     return this.#custom === undefined ? told : this.#custom.shown(told);
   }
 

@@ -1,5 +1,6 @@
 import { type FinishReason, LazyList, type NamedLogprob, type TokenLogprob } from '../../../protocol/index.ts';
 import { isRecord, type UnknownRecord } from '../../../records/index.ts';
+import type { Inference } from '../serve-inference.ts';
 import { type WireNames, withFirstChoice } from './wire.ts';
 
 /** A tool call of a whole answer as it grows. */
@@ -34,7 +35,7 @@ const GROWING: ReadonlySet<string> = new Set([
 interface FoldDialect {
   /** `object` of the answer. */
   readonly object: 'chat.completion' | 'text_completion';
-  foldedChoice(choice: UnknownRecord): UnknownRecord;
+  foldedChoice(choice: UnknownRecord, inference: Inference): UnknownRecord;
 }
 
 /**
@@ -65,12 +66,13 @@ export class BodyFold {
     for (const choice of choices) if (isRecord(choice)) this.#addChoice(choice);
   }
 
-  /** The object of all that was added. @param reasoningField what its reasoning is called */
-  whole({ id, created, model }: WireNames, usage: object, reasoningField: string): object {
+  /** The object of all that was added. */
+  whole({ id, created, model }: WireNames, usage: object, inference: Inference): object {
     const sorted = this.#choices.sort((a, b) => Number(a.index) - Number(b.index));
     const { object } = this.#dialect;
+    const { reasoningField } = inference.deps.settings;
     const whole = object === 'chat.completion' ? sorted.map((choice) => withEveryKey(choice, reasoningField)) : sorted;
-    const choices = whole.map((choice) => this.#dialect.foldedChoice(choice));
+    const choices = whole.map((choice) => this.#dialect.foldedChoice(choice, inference));
     return { ...this.#folded, id, object, created, model, choices, usage };
   }
 

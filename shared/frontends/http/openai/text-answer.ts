@@ -78,8 +78,7 @@ class TextObject extends WholeSink {
   protected write(usage: Usage, finished: boolean): Promise<void> | undefined {
     const { inference, bodies } = this;
     if (!bodies.isEmpty) {
-      const { reasoningField } = inference.deps.settings;
-      return sendObject(inference, bodies.whole(this.#names, usageBody(usage), reasoningField));
+      return sendObject(inference, bodies.whole(this.#names, usageBody(usage), inference));
     }
     const { id, created, model } = this.#names;
     const { object } = this.answer.dialect;

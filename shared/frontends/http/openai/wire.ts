@@ -1,5 +1,5 @@
 import type { Usage } from '../../../protocol/index.ts';
-import { isRecord } from '../../../records/index.ts';
+import { isRecord, type UnknownRecord } from '../../../records/index.ts';
 import type { Inference } from '../serve-inference.ts';
 
 /** What every chunk and object of one response says of itself. */
@@ -86,6 +86,25 @@ export function withReasoningField(body: unknown, field: string): unknown {
     return { ...choice, delta: { ...delta, [field]: reasoning } };
   });
   return { ...body, choices };
+}
+
+/** A worker's own chunk without its reasoning; choices that say nothing else are left out. */
+export function withoutReasoningDelta(body: unknown): unknown {
+  if (!isRecord(body) || !Array.isArray(body.choices)) return body;
+  const choices = body.choices.flatMap((choice: unknown) => {
+    if (!isRecord(choice) || !isRecord(choice.delta) || !(REASONING_FIELD in choice.delta)) return [choice];
+    const { [REASONING_FIELD]: _reasoning, ...delta } = choice.delta;
+    const saysNothing = Object.keys(delta).length === 0 && choice.finish_reason == null && choice.logprobs == null;
+    return saysNothing ? [] : [{ ...choice, delta }];
+  });
+  return { ...body, choices };
+}
+
+/** A whole choice without its reasoning. */
+export function withoutReasoning(choice: UnknownRecord, field: string): UnknownRecord {
+  if (!isRecord(choice.message)) return choice;
+  const { [field]: _reasoning, ...message } = choice.message;
+  return { ...choice, message };
 }
 
 /** What reasoning is called in chunks of workers. */
