@@ -94,7 +94,9 @@ const SERVERS_OWN = /_(?:call|call_output|output|result|request|response|list_to
 export function isOfModel(item: InputItem | Readonly<Record<string, unknown>>): boolean {
   const raw = item.type === 'foreign' ? (item as ForeignItem).item : (item as Readonly<Record<string, unknown>>);
   const kind = kindOfItem(raw);
-  return kind === 'message' ? raw.role === 'assistant' : kind === 'reasoning' || kind === 'program' || /_call$/.test(kind);
+  return kind === 'message'
+    ? raw.role === 'assistant'
+    : kind === 'reasoning' || kind === 'program' || /_call$/.test(kind);
 }
 
 /** An item as it was stored or came, whatever made it. */
