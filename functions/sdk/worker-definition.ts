@@ -4,11 +4,19 @@ import {
   type Engine,
   type EngineInfo,
   type EngineLoad,
+  type HandlerContext,
   KvEventReports,
   type ModelFacts,
   type RequestHandler,
 } from '../../shared/engines/index.ts';
-import { DATA_TYPES, MODEL_TYPES, type ModelKind, recordTypeOf } from '../../shared/protocol/index.ts';
+import {
+  DATA_TYPES,
+  type EngineInput,
+  type EngineRequest,
+  MODEL_TYPES,
+  type ModelKind,
+  recordTypeOf,
+} from '../../shared/protocol/index.ts';
 import { readModelInfo } from '../../shared/tokens/index.ts';
 import type { CardSettings } from '../../shared/worker/index.ts';
 
@@ -34,8 +42,35 @@ export interface RuntimeFacts {
   readonly takesPromptEmbeds?: boolean;
 }
 
+/** What a request of a definition may hold. */
+export type InputKind = EngineInput['kind'];
+
+/** A chat as its client wrote it; further fields are the client's own. */
+export interface ChatBody {
+  readonly messages: readonly ChatMessage[];
+  readonly [field: string]: unknown;
+}
+
+export interface ChatMessage {
+  readonly role: string;
+  /** A text, or a list of parts. */
+  readonly content?: string | readonly { readonly type: string; readonly text?: string }[] | null;
+}
+
+/** A request of a model with one input and these kinds. */
+export type RequestOf<Input extends InputKind, Kind extends ModelKind> = Omit<EngineRequest, 'input'> & {
+  readonly input: InputOf<Input, Kind>;
+};
+
+type InputOf<Input extends InputKind, Kind extends ModelKind> = Input extends 'text'
+  ? Omit<Extract<EngineInput, { kind: 'text' }>, 'body'> & { readonly body: TextBody<Kind> }
+  : Extract<EngineInput, { kind: Input }>;
+
+/** Only that of a model for chats alone is known to have messages. */
+type TextBody<Kind extends ModelKind> = [Kind] extends ['chat'] ? ChatBody : Readonly<Record<string, unknown>>;
+
 /** A model made from code. */
-export interface WorkerDefinition {
+export interface WorkerDefinition<Input extends InputKind = InputKind, Kind extends ModelKind = ModelKind> {
   /** Name that clients use. */
   readonly model: string;
   readonly aliases?: readonly string[];
@@ -43,16 +78,16 @@ export interface WorkerDefinition {
    * What a request holds: `tokens` (the frontend renders the template and tokenizes; needs `modelPath`), `text` (the
    * client's own body), or `tensor` (a KServe request).
    */
-  readonly input: 'tokens' | 'text' | 'tensor';
+  readonly input: Input;
   /** Routes on which the model is offered, at least one. */
-  readonly kinds: readonly ModelKind[];
+  readonly kinds: readonly Kind[];
   /** Folder with tokenizer, configuration and chat template; for `tokens`. */
   readonly modelPath?: string;
   readonly runtime?: RuntimeFacts;
   /** Parsers of the model's text and other settings of its card. */
   readonly card?: CardSettings;
   /** Answers one request. */
-  readonly generate: RequestHandler;
+  generate(request: RequestOf<Input, Kind>, context: HandlerContext): ReturnType<RequestHandler>;
   /** Loads the model; the worker is registered once it has resolved. */
   readonly start?: (signal: AbortSignal) => Promise<void>;
   /** Rejects when the model cannot serve now; the worker leaves discovery until it can. Asked every two seconds. */
@@ -98,12 +133,12 @@ export async function engineOf(
   definition: WorkerDefinition,
   kvCache: KvEventReports | undefined,
 ): Promise<{ readonly engine: Engine; readonly model: ModelFacts }> {
-  const { modelPath, card, generate, start, health, load, stop } = definition;
+  const { modelPath, card, start, health, load, stop } = definition;
   if (card?.tensorModelConfig !== undefined) await checkTritonConfig(card.tensorModelConfig);
   const folder = modelPath === undefined ? undefined : await readModelInfo(modelPath);
   const engine = createHandlerEngine({
     info: infoOf(definition, folder?.contextLength),
-    handler: generate,
+    handler: (request, context) => definition.generate(request, context),
     ...{ start, health, load, stop },
     onKvEvents: (listener) => kvCache?.listen(listener),
   });

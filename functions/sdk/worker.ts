@@ -5,10 +5,11 @@
 import { SYSTEM } from '../../shared/clock/index.ts';
 import { resolveConfig } from '../../shared/config/index.ts';
 import type { KvCacheReports, KvEventReports } from '../../shared/engines/index.ts';
+import type { ModelKind } from '../../shared/protocol/index.ts';
 import { openLogger } from '../../shared/telemetry/index.ts';
 import { startWorkerProcess } from '../../shared/worker/index.ts';
 import { dumpConfig, exitCodeOf, serveUntilStopped } from '../process.ts';
-import { checkDefinition, engineOf, kvCacheOf, type WorkerDefinition } from './worker-definition.ts';
+import { checkDefinition, engineOf, type InputKind, kvCacheOf, type WorkerDefinition } from './worker-definition.ts';
 
 export type {
   EngineLoad,
@@ -30,7 +31,14 @@ export {
   type TensorValues,
   writeTensor,
 } from '../../shared/protocol/index.ts';
-export type { RuntimeFacts, WorkerDefinition } from './worker-definition.ts';
+export type {
+  ChatBody,
+  ChatMessage,
+  InputKind,
+  RequestOf,
+  RuntimeFacts,
+  WorkerDefinition,
+} from './worker-definition.ts';
 
 export interface StartOptions {
   /** Flags of `stator worker` (docs/configuration.md), such as `['--namespace', 'mine']`. @default none */
@@ -79,7 +87,11 @@ export interface DefinedWorker {
  *
  * @throws TypeError that names the field, what it holds, and what is allowed.
  */
-export function defineWorker(definition: WorkerDefinition): DefinedWorker {
+export function defineWorker<Input extends InputKind, Kind extends ModelKind>(
+  given: WorkerDefinition<Input, Kind>,
+): DefinedWorker {
+  // Requests of its own input and kinds are all that such a worker gets.
+  const definition = given as unknown as WorkerDefinition;
   checkDefinition(definition);
   const kvCache = kvCacheOf(definition);
   return {

@@ -1,4 +1,4 @@
-import { execFileSync } from 'node:child_process';
+import { execFileSync, spawnSync } from 'node:child_process';
 import {
   existsSync,
   mkdirSync,
@@ -13,6 +13,7 @@ import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { type CodeBlock, readPages } from '../support/docs/blocks.ts';
 import { makeFreshClone } from '../support/docs/fresh-clone.ts';
 import { readChat, spawnProgram } from '../support/index.ts';
 
@@ -22,6 +23,13 @@ const PREPARE_MS_MAX = 240_000;
 const compiler = (name: string): string =>
   fileURLToPath(new URL(`../../node_modules/${name}/bin/tsc`, import.meta.url));
 const [TYPESCRIPT_6, TYPESCRIPT_7] = [compiler('typescript'), compiler('typescript-native')];
+
+const TYPE_ROOT = fileURLToPath(new URL('../../node_modules/@types', import.meta.url));
+const RESOLUTIONS = [
+  ['bundler', 'esnext', TYPESCRIPT_7],
+  ['node16', 'node16', TYPESCRIPT_6],
+  ['nodenext', 'nodenext', TYPESCRIPT_7],
+] as const;
 
 const folder = mkdtempSync(join(tmpdir(), 'stator-package-'));
 const installed = join(folder, 'node_modules/stator');
@@ -137,18 +145,49 @@ describe('the package', () => {
     );
   });
 
-  it.each([
-    ['bundler', 'esnext', TYPESCRIPT_7],
-    ['node16', 'node16', TYPESCRIPT_6],
-  ])('has types for programs with moduleResolution %s', (moduleResolution, module, tsc) => {
-    const source = join(folder, moduleResolution);
-    mkdirSync(source);
-    writeFileSync(join(source, 'program.ts'), PROGRAM);
-    const compilerOptions = { moduleResolution, module, target: 'es2022', strict: true, noEmit: true, types: [] };
-    writeFileSync(join(source, 'tsconfig.json'), JSON.stringify({ compilerOptions }));
-    expect(run(process.execPath, tsc, '-p', source)).toBe('');
+  it.each(RESOLUTIONS)(
+    'has types for the programs of its pages as TypeScript, with moduleResolution %s',
+    (...resolution) => {
+      const programs = shownPrograms();
+      expect(programs.map(({ place }) => place)).toEqual(
+        expect.arrayContaining([expect.stringMatching(/^README/), expect.stringMatching(/sdk/)]),
+      );
+      const types = { types: ['node'], typeRoots: [TYPE_ROOT], allowJs: true, checkJs: true };
+      const files = programs.flatMap(({ text }, at) => [
+        [`${at}.mts`, text] as const,
+        [`${at}-plain.mjs`, text] as const, // what an editor checks that has been told to look at JavaScript
+      ]);
+      expect(check(`pages-${resolution[0]}`, files, resolution, types)).toBe('');
+    },
+  );
+
+  it.each(RESOLUTIONS)('has types for programs with moduleResolution %s', (...resolution) => {
+    expect(check(resolution[0], [['program.ts', PROGRAM]], resolution, { types: [] })).toBe('');
   });
 });
+
+/** The programs that pages show which import the package. */
+function shownPrograms(): readonly CodeBlock[] {
+  const blocks = readPages(process.cwd()).flatMap((page) => page.blocks);
+  return blocks.filter(({ language, text }) => language === 'js' && /from 'stator/.test(text));
+}
+
+/** What the compiler has to say of the programs: nothing if all is well. */
+function check(
+  name: string,
+  files: readonly (readonly [name: string, text: string])[],
+  [moduleResolution, module, tsc]: readonly [string, string, string],
+  more: object,
+): string {
+  const source = join(folder, name);
+  mkdirSync(source);
+  for (const [file, text] of files) writeFileSync(join(source, file), text);
+  const strict = { strict: true, skipLibCheck: false, noEmit: true };
+  const compilerOptions = { moduleResolution, module, target: 'es2022', ...strict, ...more };
+  writeFileSync(join(source, 'tsconfig.json'), JSON.stringify({ compilerOptions }));
+  const { stdout, stderr } = spawnSync(process.execPath, [tsc, '-p', source], { encoding: 'utf8' });
+  return stdout + stderr;
+}
 
 const PROGRAM = `
 import { createFrontend, type EmbeddedFrontend, type FrontendOptions } from 'stator';
