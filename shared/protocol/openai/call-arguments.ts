@@ -28,6 +28,7 @@ function textOfValue(given: unknown): string {
 
 /** The text of the object that a JSON string holds; undefined where `text` is no such string. */
 function unwrapped(text: string): string | undefined {
+  if (firstOf(text) === '{') return undefined; // no string, be it JSON or not: most are long, and need not be read for that
   let inner = text;
   for (let layer = 0; layer < LAYERS_MAX; layer++) {
     const value = parsed(inner);
@@ -46,9 +47,15 @@ export function strictArguments(text: string): string {
   return isRecord(parsed(text)) ? text : JSON.stringify({ [INVALID_JSON]: text });
 }
 
+const FIRST = /\S/;
+
+function firstOf(text: string): string | undefined {
+  return FIRST.exec(text)?.[0];
+}
+
 /** Undefined for what is no JSON. */
 function parsed(text: string): unknown {
-  const first = text.trimStart().charAt(0);
+  const first = firstOf(text);
   if (first !== '{' && first !== '"' && first !== 'n') return undefined; // neither an object nor a text that may hold one
   try {
     return JSON.parse(text);

@@ -57,7 +57,7 @@ export function decodeChatRequest(
   requireOneChoice(body, nvext);
   const history = readHistory(body.messages, context.leftOut, context.isBlind);
   const request = assembleRequest({
-    body: { ...body, messages: history.forwarded },
+    body: bodyForWorkers(body, history),
     nvext,
     context,
     endpoint,
@@ -71,6 +71,12 @@ export function decodeChatRequest(
   if (body.reasoning_effort != null) request.reasoning = { effort: body.reasoning_effort };
   if (body.mm_processor_kwargs != null) request.mmProcessorKwargs = body.mm_processor_kwargs;
   return request;
+}
+
+/** The body that says the same to a worker that takes no prompt. */
+function bodyForWorkers(body: CheckedChat, history: History): CheckedChat {
+  const messages = { enumerable: true, configurable: true, get: () => history.forwarded };
+  return Object.defineProperty({ ...body }, 'messages', messages);
 }
 
 /** Generated ids are one list in the answer, which only one choice can fill. */

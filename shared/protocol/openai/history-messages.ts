@@ -46,6 +46,7 @@ const LEGACY = 'function:';
  * @param at index of the message, which calls without an id are named after
  */
 export function readAssistant(message: Message, at: number, leftOut: LeftOut): AssistantTurn {
+  if (isUsual(message)) return usualTurn(message, at, leftOut);
   const { content: said, refusal, audio, annotations: _notes, tool_calls, function_call, ...rest } = message;
   const {
     reasoning_content: _rc,
@@ -75,6 +76,25 @@ export function readAssistant(message: Message, at: number, leftOut: LeftOut): A
     } as ChatMessage,
     calls,
   };
+}
+
+interface UsualMessage extends Message {
+  readonly content: string;
+}
+
+/** Of a turn as it is written today: long conversations hold many. */
+const USUAL_FIELDS: ReadonlySet<string> = new Set(['role', 'content', 'tool_calls']);
+
+function isUsual(message: Message): message is UsualMessage {
+  for (const field in message) if (!USUAL_FIELDS.has(field)) return false;
+  const { content } = message;
+  return typeof content === 'string' || (content === null && message.tool_calls != null);
+}
+
+function usualTurn({ content, tool_calls }: UsualMessage, at: number, leftOut: LeftOut): AssistantTurn {
+  const calls = callsOf(tool_calls, at, leftOut);
+  const said = calls.length > 0 ? content || null : (content ?? '');
+  return { kind: 'assistant', message: { role: 'assistant', content: said }, calls };
 }
 
 interface ReadContent {
@@ -136,17 +156,17 @@ function reasoningOf(message: Message, thoughts: string): string | readonly stri
 
 function callsOf(given: unknown, at: number, leftOut: LeftOut): readonly HistoryCall[] {
   if (given === undefined || given === null) return [];
-  const list = Array.isArray(given) ? given : [given];
-  return list.flatMap((call, index) => {
-    if (isRecord(call)) return [readCall(call, at, index)];
-    leftOut.note('history', 'tool_calls');
-    return [];
-  });
+  const calls: HistoryCall[] = [];
+  for (const [index, call] of (Array.isArray(given) ? given : [given]).entries()) {
+    if (isRecord(call)) calls.push(readCall(call, at, index));
+    else leftOut.note('history', 'tool_calls');
+  }
+  return calls;
 }
 
 /** A call in any of the shapes in which servers write it: of a function, of a custom tool, or flat. */
 function readCall(call: Part, at: number, index: number): HistoryCall {
-  const { id: given, type: _type, index: _index, function: _function, custom: _custom, ...rest } = call;
+  const { id: given } = call;
   const id = typeof given === 'number' ? String(given) : given;
   const custom = isRecord(call.custom) ? call.custom : undefined;
   const called = isRecord(call.function) ? call.function : (custom ?? call);
@@ -157,8 +177,15 @@ function readCall(call: Part, at: number, index: number): HistoryCall {
     id: typeof id === 'string' && id !== '' ? id : `call_${at}_${index}`,
     name: nameOf(called.name),
     arguments: argumentsText(written),
-    extra: called === call ? NOTHING : rest,
+    extra: called === call ? NOTHING : extraOf(call),
   };
+}
+
+const CALL_FIELDS: ReadonlySet<string> = new Set(['id', 'type', 'index', 'function', 'custom']);
+
+function extraOf(call: Part): Part {
+  const extra = Object.keys(call).filter((field) => !CALL_FIELDS.has(field));
+  return extra.length === 0 ? NOTHING : Object.fromEntries(extra.map((field) => [field, call[field]]));
 }
 
 const NOTHING: Part = Object.freeze({});
@@ -187,6 +214,7 @@ function nameOf(name: unknown): string {
 
 /** What a tool returned: its text, and apart from it what can be seen or heard, unless the model `isBlind`. */
 export function readResult(message: Message, leftOut: LeftOut, isBlind = false): ResultTurn {
+  if (isUsualResult(message)) return { kind: 'result', given: message.tool_call_id, message, media: NO_MEDIA };
   const { role, content, tool_call_id: id, ...rest } = message;
   const parts = Array.isArray(content) ? content : [content];
   const media: Part[] = [];
@@ -209,6 +237,14 @@ export function readResult(message: Message, leftOut: LeftOut, isBlind = false):
     },
     media,
   };
+}
+
+const NO_MEDIA: readonly Part[] = [];
+
+/** A text with the id of its call. */
+function isUsualResult(message: Message): message is ChatMessage & { readonly tool_call_id: string } {
+  const { role, content, tool_call_id: id } = message;
+  return role === 'tool' && typeof content === 'string' && typeof id === 'string' && id !== '';
 }
 
 /** Says in a result what a model that cannot see or hear misses. */

@@ -38,10 +38,13 @@ export function inOrder(turns: readonly Turn[]): readonly PlacedTurn[] {
   return placed;
 }
 
+const NONE: readonly OpenCall[] = [];
+
 /** Ids are told apart within a turn: servers that count calls anew give one twice. */
 function openCalls(calls: readonly HistoryCall[]): readonly OpenCall[] {
+  if (calls.length === 0) return NONE;
   const taken = new Set(calls.map(({ id }) => id));
-  if (taken.size === calls.length) return calls.map((call) => ({ ...call, result: undefined }));
+  if (taken.size === calls.length) return calls.map((call) => openCall(call, call.id));
   /** How often each id was given so far, with what was passed over. */
   const counts = new Map<string, number>();
   return calls.map((call) => {
@@ -50,8 +53,12 @@ function openCalls(calls: readonly HistoryCall[]): readonly OpenCall[] {
     while (count > 0 && taken.has(id)) id = `${call.id}_${++count}`;
     counts.set(call.id, Math.max(count, 1));
     taken.add(id);
-    return { ...call, id, result: undefined };
+    return openCall(call, id);
   });
+}
+
+function openCall({ given, name, arguments: text, extra }: HistoryCall, id: string): OpenCall {
+  return { given, id, name, arguments: text, extra, result: undefined };
 }
 
 /** Calls that wait for their results. */

@@ -9,7 +9,10 @@ import type { Part } from './history-parts.ts';
 export interface History {
   /** What templates render: calls with the arguments that the model wrote. */
   readonly rendered: readonly ChatMessage[];
-  /** What servers take that are strict about the shape of a conversation: every call has arguments that are a JSON object, and a result. */
+  /**
+   * What servers take that are strict about the shape of a conversation: every call has arguments that are a JSON object, and a result.
+   * Made when it is first asked for: most workers get a prompt.
+   */
   readonly forwarded: readonly ChatMessage[];
 }
 
@@ -21,9 +24,15 @@ export interface History {
  */
 export function readHistory(messages: readonly ChatMessage[], leftOut: LeftOut, isBlind = false): History {
   if (messages.every(isPlain)) return { rendered: messages, forwarded: messages };
-  const writer = new HistoryWriter();
-  for (const turn of inOrder(messages.map((message, at) => readTurn(message, at, leftOut, isBlind)))) writer.add(turn);
-  return writer.finish();
+  const turns = inOrder(messages.map((message, at) => readTurn(message, at, leftOut, isBlind)));
+  let forwarded: readonly ChatMessage[] | undefined;
+  return {
+    rendered: new HistoryWriter(false).write(turns),
+    get forwarded() {
+      forwarded ??= new HistoryWriter(true).write(turns);
+      return forwarded;
+    },
+  };
 }
 
 /** Nothing of such a message needs a second look. */
@@ -49,80 +58,83 @@ function readTurn(message: ChatMessage, at: number, leftOut: LeftOut, isBlind: b
 const NO_RESULT = 'No result was given.';
 
 class HistoryWriter {
-  readonly #rendered: ChatMessage[] = [];
-  readonly #forwarded: ChatMessage[] = [];
+  /** For servers that are strict. */
+  readonly #isStrict: boolean;
+  readonly #messages: ChatMessage[] = [];
   /** What tools have shown, until the user speaks. */
   #media: Part[] = [];
   /** Calls of the last turn, which need a result only if something follows. */
   #unanswered: readonly OpenCall[] = [];
 
-  add(turn: PlacedTurn): void {
+  constructor(isStrict: boolean) {
+    this.#isStrict = isStrict;
+  }
+
+  write(turns: readonly PlacedTurn[]): readonly ChatMessage[] {
+    for (const turn of turns) this.#add(turn);
+    this.#showMedia();
+    return this.#messages;
+  }
+
+  #add(turn: PlacedTurn): void {
     this.#closeCalls();
     if (turn.kind === 'assistant') this.#addAssistant(turn.message, turn.calls);
     else if (turn.kind === 'orphan') this.#addOrphan(turn.result);
     else if (turn.message.role === 'user') this.#addUser(turn.message);
-    else this.#addBoth(turn.message);
+    else this.#addOther(turn.message);
   }
 
-  finish(): History {
+  #addOther(message: ChatMessage): void {
     this.#showMedia();
-    return { rendered: this.#rendered, forwarded: this.#forwarded };
-  }
-
-  #addBoth(message: ChatMessage): void {
-    this.#showMedia();
-    this.#rendered.push(message);
-    this.#forwarded.push(message);
+    this.#messages.push(message);
   }
 
   #addAssistant(message: ChatMessage, calls: readonly OpenCall[]): void {
     this.#showMedia();
-    const { reasoning_content: reasoning } = message;
-    const told = Array.isArray(reasoning) ? reasoning.join('\n') : reasoning;
-    // Servers read one of these names each.
-    const forwarded = reasoning === undefined ? message : { ...message, reasoning: told };
+    const turn = this.#isStrict ? withReasoning(message) : message;
     if (calls.length === 0) {
-      this.#rendered.push(message);
-      this.#forwarded.push(forwarded);
+      this.#messages.push(turn);
       return;
     }
-    this.#rendered.push({ ...message, tool_calls: calls.map((call) => callBody(call, call.arguments)) });
-    const strict = calls.map((call) => callBody(call, strictArguments(call.arguments)));
-    this.#forwarded.push({ ...forwarded, tool_calls: strict });
+    const bodies = calls.map((call) =>
+      callBody(call, this.#isStrict ? strictArguments(call.arguments) : call.arguments),
+    );
+    this.#messages.push({ ...turn, tool_calls: bodies });
     const isAnswered = calls.some(({ result }) => result !== undefined);
     for (const call of calls) {
       if (call.result !== undefined) this.#addResult(call, call.result);
-      else if (isAnswered) this.#forwarded.push(noResult(call));
+      else if (isAnswered && this.#isStrict) this.#messages.push(noResult(call));
     }
     if (!isAnswered) this.#unanswered = calls;
   }
 
   #addResult({ id }: OpenCall, { message, media }: ResultTurn): void {
-    const named = { ...message, tool_call_id: id };
-    this.#rendered.push(named);
-    this.#forwarded.push(named);
-    this.#media.push(...media);
+    this.#messages.push(message.tool_call_id === id ? message : { ...message, tool_call_id: id });
+    if (media.length > 0) this.#media.push(...media);
   }
 
   /** Templates show a result that nobody asked for as any other; servers that look for its call would refuse it. */
   #addOrphan({ message, media, given }: ResultTurn): void {
     const id = given ?? 'call_unknown';
-    this.#rendered.push({ ...message, tool_call_id: id });
     const text = typeof message.content === 'string' ? message.content : textOf(message.content ?? []);
-    this.#forwarded.push({ role: 'user', content: `Result of tool call ${id}:\n${text}` });
+    this.#messages.push(
+      this.#isStrict
+        ? { role: 'user', content: `Result of tool call ${id}:\n${text}` }
+        : { ...message, tool_call_id: id },
+    );
     this.#media.push(...media);
   }
 
   #addUser(message: ChatMessage): void {
     const media = this.#media;
     if (media.length === 0) {
-      this.#addBoth(message);
+      this.#addOther(message);
       return;
     }
     this.#media = [];
     const said =
       typeof message.content === 'string' ? [{ type: 'text', text: message.content }] : (message.content ?? []);
-    this.#addBoth({ ...message, content: [...media, ...said] });
+    this.#addOther({ ...message, content: [...media, ...said] });
   }
 
   #showMedia(): void {
@@ -130,9 +142,16 @@ class HistoryWriter {
   }
 
   #closeCalls(): void {
-    for (const call of this.#unanswered) this.#forwarded.push(noResult(call));
+    if (this.#isStrict) for (const call of this.#unanswered) this.#messages.push(noResult(call));
     this.#unanswered = [];
   }
+}
+
+/** Servers read one of two names each. */
+function withReasoning(message: ChatMessage): ChatMessage {
+  const { reasoning_content: reasoning } = message;
+  if (reasoning === undefined) return message;
+  return { ...message, reasoning: Array.isArray(reasoning) ? reasoning.join('\n') : reasoning };
 }
 
 function callBody({ id, name, extra }: OpenCall, text: string): Part {
