@@ -14,4 +14,5 @@ export { findReasoningFormat } from './reasoning/formats.ts';
 export type { AnswerConstraint } from './reasoning/guided-start.ts';
 export type { ReasoningParser, ReasoningSink } from './reasoning/parser.ts';
 export type { ToolCallOptions, ToolCallParser, ToolCallSink } from './tool-calls/call-writer.ts';
+export { JsonValueScan } from './tool-calls/json-value-scan.ts';
 export { createToolCallParser, describeToolCallParser, hasParserOfVersion } from './tool-calls/registry.ts';

@@ -126,13 +126,13 @@ export {
   checkResponsesBody,
   type DecodedResponses,
   decodeResponses,
-  estimateInputTokens,
   type ParsedResponses,
   parseCompactBody,
   parseResponsesBody,
   type ResponseEcho,
 } from './openai/responses/decode-responses.ts';
 export type { CallShape } from './openai/responses/decode-tools.ts';
+export { estimateInputTokens } from './openai/responses/estimate-input.ts';
 export {
   type InputItem,
   itemIdOf,

@@ -30,6 +30,12 @@ export class JsonValueScan {
   #isPython = false;
   #notation: PythonNotation | undefined;
 
+  /** Reads the next piece of a text that holds the value alone, white space in front of it aside. */
+  push(text: string): void {
+    const isAtStart = this.#depth === 0 && this.#quote === 0 && !this.#isScalar;
+    this.read(text, isAtStart && !this.isWhole ? text.length - text.trimStart().length : 0);
+  }
+
   /** Reads on at a position, sets `end`, and returns what was read as JSON. */
   read(text: string, from: number): string {
     const [quote, isEscaped] = [this.#quote, this.#isEscaped];

@@ -1,8 +1,8 @@
 import { isRecord } from '../../records/index.ts';
-import { BYTES_PER_TOKEN, type ChatMessage, type PromptInput, type ToolDefinition } from './generation-request.ts';
+import { BYTES_PER_TOKEN, type ChatMessage, type PromptInput } from './generation-request.ts';
 
 /** Of a picture, about. */
-const IMAGE_BYTES = 256;
+export const IMAGE_BYTES = 256;
 
 /**
  * A guess at the length of a prompt in tokens where nobody can count it, the same whatever API it came by: the bytes of its text over
@@ -13,7 +13,7 @@ export function estimatePromptTokens(prompt: PromptInput): number {
     case 'chat': {
       const tools = prompt.tools ?? [];
       const bytes = prompt.messages.reduce((sum, message) => sum + messageBytes(message), 0);
-      return tokensOf(tools.reduce((sum, tool) => sum + toolBytes(tool), bytes));
+      return tokensOf(tools.reduce((sum, tool) => sum + toolBytes(tool.function), bytes));
     }
     case 'raw':
       return tokensOf(lengthOf(prompt.text));
@@ -24,7 +24,8 @@ export function estimatePromptTokens(prompt: PromptInput): number {
   }
 }
 
-function tokensOf(bytes: number): number {
+/** Tokens that so many bytes of text are, about. */
+export function tokensOf(bytes: number): number {
   return bytes === 0 ? 0 : Math.max(1, Math.floor(bytes / BYTES_PER_TOKEN));
 }
 
@@ -46,15 +47,20 @@ function partBytes(part: Readonly<Record<string, unknown>>): number {
   return String(part.type).includes('text') ? valueBytes(part) : IMAGE_BYTES;
 }
 
-function toolBytes({ function: { name, description, parameters } }: ToolDefinition): number {
+/** What a tool is called, does and takes. */
+type DescribedTool = { readonly [field in 'name' | 'description' | 'parameters']?: unknown };
+
+export function toolBytes({ name, description, parameters }: DescribedTool): number {
   return lengthOf(name) + lengthOf(description) + valueBytes(parameters);
 }
 
-function valueBytes(value: unknown): number {
+/** Of a text as it is, of any other value its JSON. */
+export function valueBytes(value: unknown): number {
   if (typeof value === 'string') return lengthOf(value);
   return value === undefined || value === null ? 0 : lengthOf(JSON.stringify(value));
 }
 
-function lengthOf(text: unknown): number {
+/** In bytes; 0 of what is no text. */
+export function lengthOf(text: unknown): number {
   return typeof text === 'string' ? Buffer.byteLength(text) : 0;
 }

@@ -1,6 +1,6 @@
 import { workerError } from '../../../errors/index.ts';
+import { JsonValueScan } from '../../../parsers/index.ts';
 import { isRecord, type UnknownRecord } from '../../../records/index.ts';
-import { JsonEnd } from './json-end.ts';
 
 /** Calls of one choice: more than any answer has, and few enough to look through. */
 const CALLS_MAX = 1024;
@@ -33,7 +33,7 @@ interface Call {
   held: string;
   /** All of the arguments so far stand in `held`. */
   isHeldToEnd: boolean;
-  readonly end: JsonEnd;
+  readonly scan: JsonValueScan;
   /** All arguments so far. */
   text: string;
 }
@@ -132,7 +132,7 @@ export class BodyCalls {
   }
 
   #beginsAnother({ id, name, text }: Piece, known: Call): boolean {
-    const isWhole = known.end.isOver;
+    const isWhole = known.scan.isWhole;
     if (name === '') return id !== '' && known.theirId !== '' && id !== known.theirId && isWhole;
     const isSame = name === known.name;
     if (id !== '' && id === known.theirId) return isWhole && !isSame;
@@ -155,7 +155,7 @@ export class BodyCalls {
       isTold: false,
       held: '',
       isHeldToEnd: false,
-      end: new JsonEnd(),
+      scan: new JsonValueScan(),
       text: '',
     };
     for (const open of this.#calls) if (!open.isTold && open.name !== '') this.#tell(open, '');
@@ -182,10 +182,10 @@ export class BodyCalls {
 
   #grow(call: Call, text: string, isKnown: boolean): void {
     if (text === '') return;
-    if (isKnown && call.end.isOver && (text === call.text || text.trim() === '')) return; // the whole call once more
+    if (isKnown && call.scan.isWhole && (text === call.text || text.trim() === '')) return; // the whole call once more
     if (call.text === '' && text.trimStart().startsWith('"')) call.isHeldToEnd = true;
     call.text += text;
-    call.end.push(text);
+    call.scan.push(text);
     if (call.isHeldToEnd || call.name === '') call.held += text;
     else this.#tell(call, text);
   }

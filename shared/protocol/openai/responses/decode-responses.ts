@@ -1,22 +1,12 @@
 import { ServeError } from '../../../errors/index.ts';
-import { isRecord } from '../../../records/index.ts';
-import { BYTES_PER_TOKEN, type ChatMessage, type GenerationRequest } from '../../generation/generation-request.ts';
+import type { ChatMessage, GenerationRequest } from '../../generation/generation-request.ts';
 import type { JsonBody } from '../../json/json-body.ts';
 import type { CheckedChat } from '../chat-schema.ts';
 import { decodeChatRequest } from '../decode-chat.ts';
 import type { DecodeContext, Mutable } from '../decode-context.ts';
 import { checkModel, checkRange, invalidValue, requireShape } from '../field-checks.ts';
-import { textOfPart } from '../history-parts.ts';
 import { RANGES } from '../shared-fields.ts';
-import {
-  type CompactBody,
-  checkKeys,
-  compactSchema,
-  type InputTokensBody,
-  inputTokensSchema,
-  type ResponsesBody,
-  responsesSchema,
-} from './body-schema.ts';
+import { type CompactBody, checkKeys, compactSchema, type ResponsesBody, responsesSchema } from './body-schema.ts';
 import { type CallShape, type DecodedTools, decodeTools } from './decode-tools.ts';
 import { type InputItem, parseItems } from './items.ts';
 import { itemsToMessages } from './items-to-messages.ts';
@@ -208,62 +198,4 @@ export function parseCompactBody(json: JsonBody): ParsedResponses {
 /** The body that asks for the same answer of `POST /v1/responses`, apart from its items. */
 function responsesBodyOf({ model, instructions, previous_response_id }: CompactBody): ParsedResponses['body'] {
   return { model, instructions, previous_response_id, input: [], store: false };
-}
-
-/** Bytes that a message costs beside its content, by role. */
-const ROLE_BYTES = { user: 4, assistant: 9, system: 6, developer: 6 } as const;
-const TOOL_ROLE_BYTES = 4;
-/** An image counts as so many bytes. */
-const IMAGE_BYTES = 256;
-
-/**
- * Estimates the tokens of a request from its bytes alone: no model is asked.
- * @throws ServeError 400 for types that are wrong.
- */
-export function estimateInputTokens(json: JsonBody): number {
-  const body = requireShape(inputTokensSchema, json);
-  const items = parseItems(body.input ?? []);
-  const bytes = instructionBytes(body) + sum(items.map(itemBytes)) + sum((body.tools ?? []).map(toolBytes));
-  return bytes === 0 ? 0 : Math.max(1, Math.floor(bytes / BYTES_PER_TOKEN));
-}
-
-function instructionBytes({ instructions }: InputTokensBody): number {
-  return instructions == null ? 0 : ROLE_BYTES.system + Buffer.byteLength(instructions);
-}
-
-function itemBytes(item: InputItem): number {
-  switch (item.type) {
-    case 'message':
-      return ROLE_BYTES[item.role] + contentBytes(item.content);
-    case 'function_call_output':
-    case 'custom_tool_call_output':
-      return TOOL_ROLE_BYTES + contentBytes(item.output);
-    default:
-      return Buffer.byteLength(JSON.stringify(item));
-  }
-}
-
-function contentBytes(content: unknown): number {
-  if (typeof content === 'string') return Buffer.byteLength(content);
-  return Array.isArray(content) ? sum(content.map(partBytes)) : jsonBytes(content);
-}
-
-function partBytes(part: unknown): number {
-  const text = textOfPart(part);
-  if (text !== undefined) return Buffer.byteLength(text);
-  return isRecord(part) && part.type === 'input_image' ? IMAGE_BYTES : jsonBytes(part);
-}
-
-function jsonBytes(value: unknown): number {
-  return value === undefined ? 0 : Buffer.byteLength(JSON.stringify(value));
-}
-
-function toolBytes(tool: NonNullable<InputTokensBody['tools']>[number]): number {
-  const { name = '', description, parameters } = tool;
-  const schema = parameters == null ? '' : JSON.stringify(parameters);
-  return Buffer.byteLength(name) + Buffer.byteLength(description ?? '') + Buffer.byteLength(schema);
-}
-
-function sum(counts: readonly number[]): number {
-  return counts.reduce((total, count) => total + count, 0);
 }
