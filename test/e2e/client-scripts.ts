@@ -24,6 +24,18 @@ const SCRIPTS = {
     ],
     finish: 'eos',
   },
+  custom_call: {
+    steps: [
+      { t: '<tool_call>\n{"name": "patch", "argu' },
+      { t: 'ments": {"input": "*** Be' },
+      { t: 'gin\\nsay \\"hi\\""}}\n</tool_call>' },
+    ],
+    finish: 'eos',
+  },
+  cut_call: {
+    steps: [{ t: '<tool_call>\n{"name": "get_weather", "arguments": {"city":' }, { t: ' "Par' }],
+    finish: 'length',
+  },
   answer: { steps: [{ t: 'It is ' }, { t: 'warm.' }], finish: 'eos' },
   endless: { steps: Array.from({ length: 199 }, () => ({ t: 'a' })), sleep: 0.05, finish: 'eos' },
   breaks: {
