@@ -2,6 +2,7 @@ import { jsonObjectType, jsonOrFileType, jsonTextListType, type PathLimits, path
 import { logFilterType } from './values/log-filter.ts';
 import { decimalType, integerType, type NumberRange, portRangeType, portType } from './values/numbers.ts';
 import {
+  attributesType,
   type BrokerAddresses,
   booleanType,
   brokersType,
@@ -207,6 +208,8 @@ export function rowsFor<const P extends Process>(...usedBy: readonly P[]) {
     urls: of(urlListType),
     /** Addresses of message brokers. */
     brokers: of<BrokerAddresses, object>(brokersType),
+    /** Names and their values. */
+    attributes: of<Readonly<Record<string, string>>, object>(attributesType),
     /** A log filter. */
     logFilter: of<string, object>(logFilterType),
     /** The path of a file. */

@@ -29,4 +29,4 @@ export { type GrpcCall, type GrpcMethod, openUnary, receiveOne, unary } from './
 export { defaultConnectionsMax } from './open-files.ts';
 export { FIRST_WINDOW_BYTES, type GrpcServer, type GrpcServerOptions, type GrpcTls, openGrpcServer } from './server.ts';
 export { HEALTH, HealthService, reflectionMethods } from './standard-services.ts';
-export { GrpcStatus, retryTrailers, STATUS, statusOf } from './status.ts';
+export { GrpcStatus, retryTrailers, STATUS, statusName, statusOf } from './status.ts';

@@ -4,14 +4,22 @@ import { codeRow, ServeError, toServeError } from '../errors/index.ts';
 export const STATUS = {
   OK: 0,
   CANCELLED: 1,
+  UNKNOWN: 2,
   INVALID_ARGUMENT: 3,
   DEADLINE_EXCEEDED: 4,
   NOT_FOUND: 5,
+  PERMISSION_DENIED: 7,
   RESOURCE_EXHAUSTED: 8,
   UNIMPLEMENTED: 12,
   INTERNAL: 13,
   UNAVAILABLE: 14,
+  UNAUTHENTICATED: 16,
 } as const;
+
+/** The name of a status, as every gRPC library has it; of one that is not told here its number. */
+export function statusName(status: number): string {
+  return Object.entries(STATUS).find(([, number]) => number === status)?.[0] ?? String(status);
+}
 
 type Trailers = Readonly<Record<string, string>>;
 

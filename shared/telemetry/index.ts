@@ -73,15 +73,5 @@ export {
   type RequestEnd,
   type RequestRecorder,
 } from './records/request-records.ts';
-export {
-  continueTrace,
-  formatTraceparent,
-  inSpan,
-  logSpans,
-  parseTraceparent,
-  type Span,
-  type SpanAttributes,
-  type SpanSink,
-  type TraceContext,
-  Tracer,
-} from './tracing.ts';
+export { continueTrace, formatTraceparent, parseTraceparent, type TraceContext } from './trace-context.ts';
+export { inSpan, logSpans, type Span, type SpanAttributes, type SpanSink, Tracer } from './tracing.ts';

@@ -1,4 +1,4 @@
-import type { Clock, TimeAndChance } from '../clock/index.ts';
+import type { TimeAndChance } from '../clock/index.ts';
 import type { FleetSettings } from '../config/index.ts';
 import type { ProcessLogger } from './log/logger.ts';
 import { countDroppedTelemetry, type MetricRegistry } from './metrics/registry.ts';
@@ -27,29 +27,42 @@ export async function openTelemetry(
   logger: ProcessLogger,
   registry: MetricRegistry | undefined,
 ): Promise<Telemetry> {
-  const { otelExportEnabled, loggingSpanEvents } = settings;
-  if (!otelExportEnabled && !loggingSpanEvents) return NONE;
-  const otlp = otelExportEnabled ? await openExport(settings, clock, logger, registry) : undefined;
-  if (otlp !== undefined) logger.mirrorTo(otlp.lines);
+  const { otelTracesExporter, otelLogsExporter, loggingSpanEvents } = settings;
+  const isOn = settings.otelExportEnabled && !settings.otelSdkDisabled;
+  const sends = { spans: isOn && otelTracesExporter === 'otlp', lines: isOn && otelLogsExporter === 'otlp' };
+  const isExported = sends.spans || sends.lines;
+  if (!isExported && !loggingSpanEvents) return NONE;
+  const otlp = isExported ? await openExport(settings, { clock, random }, logger, registry) : undefined;
+  if (otlp !== undefined && sends.lines) logger.mirrorTo(otlp.lines);
+  const spanSinks = [
+    ...(loggingSpanEvents ? [logSpans(logger.for('spans'))] : []),
+    ...(otlp !== undefined && sends.spans ? [otlp.spans] : []),
+  ];
+  if (spanSinks.length === 0) return { ...NONE, ...otlp };
   const tracer = new Tracer({
     clock,
     random,
-    sampleRatio: settings.otelTracesSampleRatio,
-    sinks: [...(loggingSpanEvents ? [logSpans(logger.for('spans'))] : []), ...(otlp === undefined ? [] : [otlp.spans])],
+    sampler: settings.otelTracesSampler,
+    sampleRatio: settings.otelTracesSamplerArg,
+    sinks: spanSinks,
   });
   return { ...NONE, ...otlp, tracer };
 }
 
 async function openExport(
   settings: FleetSettings,
-  clock: Clock,
+  { clock, random }: TimeAndChance,
   logger: ProcessLogger,
   registry: MetricRegistry | undefined,
 ) {
   const { openOtlp, otlpTargets } = await import('./otlp/open-otlp.ts');
   return openOtlp({
     ...otlpTargets(settings),
-    serviceName: settings.otelServiceName,
+    attributes: {
+      'service.instance.id': random.uuid(),
+      ...settings.otelResourceAttributes,
+      'service.name': settings.otelServiceName,
+    },
     clock,
     logger: logger.for('telemetry'),
     onDropped: registry && countDroppedTelemetry(registry),

@@ -1,101 +1,17 @@
-import { type SpanContext, TraceFlags } from '@opentelemetry/api';
-import { type Clock, type Random, systemRandom } from '../clock/index.ts';
-import { toServeError } from '../errors/index.ts';
+import type { Clock, Random } from '../clock/index.ts';
+import type { FleetSettings } from '../config/index.ts';
+import { isClientCancel, toServeError } from '../errors/index.ts';
 import type { Logger } from './log/logger.ts';
-
-/** The W3C headers as a host reads them; several `tracestate` headers belong together. */
-interface TraceHeaders {
-  readonly traceparent?: string | readonly string[] | undefined;
-  readonly tracestate?: string | readonly string[] | undefined;
-}
-
-/** Our span in a trace: what log lines name and what workers continue. An OpenTelemetry `SpanContext` with both headers. */
-export interface TraceContext extends SpanContext {
-  /** The caller's span, when the trace is not ours. */
-  readonly parentSpanId: string | undefined;
-  /** Header for whoever we call. */
-  readonly traceparent: string;
-  /** Header for whoever we call: the caller's, at most 512 characters of it. */
-  readonly tracestate: string | undefined;
-}
-
-// Version ff is forbidden; a version after 00 may append fields, which we do not pass on.
-const TRACEPARENT = /^(?!ff)([0-9a-f]{2})-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f]{16})-([0-9a-f]{2})(-.*)?$/;
-const VERSION = '00';
-const TRACESTATE_LENGTH_MAX = 512;
-
-/**
- * Continues the caller's trace with a span of our own. Without a usable `traceparent` a new trace starts and `tracestate` is
- * dropped (W3C Trace Context, 3.3).
- *
- * @param isSampled decides for new traces. @default all are, so that an engine which does record follows its own configuration
- */
-export function continueTrace(
-  headers: TraceHeaders,
-  random: Random = systemRandom,
-  isSampled: (traceId: string) => boolean = () => true,
-): TraceContext {
-  const caller = parseTraceparent(oneText(headers.traceparent));
-  const spanId = newSpanId(random);
-  if (caller === undefined) {
-    const traceId = newTraceId(random);
-    return contextOf({ traceId, spanId, traceFlags: isSampled(traceId) ? TraceFlags.SAMPLED : TraceFlags.NONE });
-  }
-  const span: SpanContext = { traceId: caller.traceId, spanId, traceFlags: caller.traceFlags };
-  return contextOf(span, caller.spanId, wholeMembers(oneText(headers.tracestate)));
-}
-
-/** A span below `parent`, in the same trace. */
-function childOf(parent: TraceContext, random: Random): TraceContext {
-  const { traceId, traceFlags, spanId: parentSpanId, tracestate } = parent;
-  return contextOf({ traceId, spanId: newSpanId(random), traceFlags }, parentSpanId, tracestate);
-}
-
-/** The caller's span, or undefined when the header is absent or not legal. */
-export function parseTraceparent(header: string | undefined): SpanContext | undefined {
-  const match = header === undefined ? null : TRACEPARENT.exec(header.trim());
-  if (match === null) return undefined;
-  const [, version, traceId = '', spanId = '', flags = '', rest] = match;
-  if (version === VERSION && rest !== undefined) return undefined;
-  return { traceId, spanId, traceFlags: Number.parseInt(flags, 16), isRemote: true };
-}
-
-/** The `traceparent` header that names `span`. */
-export function formatTraceparent(span: SpanContext): string {
-  const isSampled = (span.traceFlags & TraceFlags.SAMPLED) !== 0; // the other bits are not ours to set
-  return `${VERSION}-${span.traceId}-${span.spanId}-${isSampled ? '01' : '00'}`;
-}
-
-function contextOf(span: SpanContext, parentSpanId?: string, tracestate?: string): TraceContext {
-  const { traceId, spanId, traceFlags } = span;
-  return { traceId, spanId, traceFlags, parentSpanId, traceparent: formatTraceparent(span), tracestate };
-}
-
-/** A UUID without its dashes; its version digit keeps it from being all zero, as W3C demands. */
-function newTraceId(random: Random): string {
-  const uuid = random.uuid();
-  return uuid.slice(0, 8) + uuid.slice(9, 13) + uuid.slice(14, 18) + uuid.slice(19, 23) + uuid.slice(24);
-}
-
-/** The second half of a UUID, whose variant bits keep it from being all zero. */
-function newSpanId(random: Random): string {
-  const uuid = random.uuid();
-  return uuid.slice(19, 23) + uuid.slice(24);
-}
-
-/** As many members from the front as fit into what every participant must pass on (W3C Trace Context, 3.3.1.5). */
-function wholeMembers(tracestate: string | undefined): string | undefined {
-  if (tracestate === undefined || tracestate.length <= TRACESTATE_LENGTH_MAX) return tracestate || undefined;
-  const comma = tracestate.lastIndexOf(',', TRACESTATE_LENGTH_MAX);
-  return comma <= 0 ? undefined : tracestate.slice(0, comma);
-}
-
-function oneText(header: string | readonly string[] | undefined): string | undefined {
-  return typeof header === 'string' || header === undefined ? header : header.join(',');
-}
+import { childOf, continueTrace, type TraceContext, type TraceHeaders } from './trace-context.ts';
 
 /** What is known of a span; names as operators see them. */
-export type SpanAttributes = Readonly<Record<string, string | number | boolean | undefined>>;
+export type SpanAttributes = Readonly<Record<string, SpanValue | undefined>>;
+
+export type SpanValue = string | number | boolean | readonly string[];
+
+/** Most characters of one text, and texts of one list: clients write some of them, and many spans may wait for a collector. */
+const TEXT_LENGTH_MAX = 1024;
+const TEXTS_MAX = 32;
 
 interface SpanOptions {
   /** @default 'internal' */
@@ -126,7 +42,8 @@ interface SpanDeps {
  * One piece of work on a request's way. Begins when it is made and ends once; what is said of it after that is lost.
  */
 export class Span {
-  readonly name: string;
+  /** May become known while it goes on. */
+  name: string;
   readonly context: TraceContext;
   readonly kind: SpanKind;
   readonly links: readonly TraceContext[];
@@ -135,7 +52,7 @@ export class Span {
   readonly #deps: SpanDeps;
   readonly #startMs: number;
   readonly #epochMs: number;
-  #attributes: SpanAttributes;
+  readonly #attributes: Record<string, SpanValue> = {};
   #durationMs: number | undefined;
   #error: string | undefined;
 
@@ -147,13 +64,14 @@ export class Span {
     this.context = context;
     this.kind = options.kind ?? 'internal';
     this.links = options.links ?? [];
-    this.#attributes = options.attributes ?? {};
+    if (options.attributes !== undefined) this.#note(options.attributes);
     this.#startMs = deps.nowMs();
     this.beganAtMs = epochMs + this.#startMs;
     deps.sink.begun?.(this);
   }
 
-  get attributes(): SpanAttributes {
+  /** Without those that are undefined. */
+  get attributes(): Readonly<Record<string, SpanValue>> {
     return this.#attributes;
   }
 
@@ -162,7 +80,7 @@ export class Span {
     return this.#durationMs;
   }
 
-  /** Why it failed; undefined when it did not. */
+  /** `error.type`: why it failed, as a word of a closed list; undefined when it did not. */
   get error(): string | undefined {
     return this.#error;
   }
@@ -172,23 +90,44 @@ export class Span {
     return new Span(this.#deps, name, this.#deps.childOf(this.context), this.#epochMs, options);
   }
 
+  /** What is undefined is not known, and nothing is said of it. */
   set(attributes: SpanAttributes): void {
-    this.#attributes = { ...this.#attributes, ...attributes };
+    if (this.#durationMs === undefined) this.#note(attributes);
   }
 
-  /** @param error why it failed. Idempotent: the first end counts. */
+  #note(attributes: SpanAttributes): void {
+    for (const name in attributes) {
+      const value = attributes[name];
+      if (value !== undefined && value !== null) this.#attributes[name] = bounded(value);
+    }
+  }
+
+  /** @param error why it failed; work that its client has called off has not. Idempotent: the first end counts. */
   end(error?: string): void {
     if (this.#durationMs !== undefined) return;
+    if (error !== undefined) this.#note({ 'error.type': error });
     this.#durationMs = this.#deps.nowMs() - this.#startMs;
     this.#error = error;
     this.#deps.sink.ended(this);
   }
 }
 
+function bounded(value: SpanValue): SpanValue {
+  if (typeof value === 'string') return clipped(value);
+  return Array.isArray(value) ? value.slice(0, TEXTS_MAX).map(clipped) : value;
+}
+
+function clipped(text: string): string {
+  if (text.length <= TEXT_LENGTH_MAX) return text;
+  return text.slice(0, TEXT_LENGTH_MAX).replace(/[\ud800-\udbff]$/, ''); // half a character is none
+}
+
 interface TracerOptions {
   readonly clock: Clock;
   readonly random: Random;
-  /** Share of new traces that are sampled, 0 to 1; a trace that comes from outside keeps its caller's decision. @default 1 */
+  /** With `parentbased_` a trace that comes from outside keeps its caller's decision. @default 'parentbased_traceidratio' */
+  readonly sampler?: FleetSettings['otelTracesSampler'];
+  /** Share of traces that are sampled where a ratio decides, 0 to 1. @default 1 */
   readonly sampleRatio?: number;
   readonly sinks: readonly SpanSink[];
 }
@@ -198,12 +137,14 @@ export class Tracer {
   readonly #clock: Clock;
   readonly #random: Random;
   readonly #deps: SpanDeps;
-  readonly #isSampled: (traceId: string) => boolean;
+  readonly #isSampled: (traceId: string, byCaller: boolean | undefined) => boolean;
 
-  constructor({ clock, random, sampleRatio = 1, sinks }: TracerOptions) {
+  constructor({ clock, random, sampler = 'parentbased_traceidratio', sampleRatio = 1, sinks }: TracerOptions) {
     this.#clock = clock;
     this.#random = random;
-    this.#isSampled = (traceId) => isInShare(traceId, sampleRatio);
+    const asksCaller = sampler.startsWith('parentbased_');
+    const ratio = sampler.endsWith('always_off') ? 0 : sampler.endsWith('always_on') ? 1 : sampleRatio;
+    this.#isSampled = (traceId, byCaller) => (asksCaller ? byCaller : undefined) ?? isInShare(traceId, ratio);
     this.#deps = {
       sink: {
         begun: (span) => {
@@ -241,7 +182,6 @@ export function logSpans(logger: Logger): SpanSink {
       logger.info('SPAN_CLOSED', {
         ...fieldsOf(span),
         'time.duration_us': Math.round((span.durationMs ?? 0) * 1000),
-        ...(span.error === undefined ? {} : { error: span.error }),
       }),
   };
 }
@@ -255,7 +195,10 @@ function fieldsOf({ name, context, attributes }: Span): Record<string, unknown> 
 export function inSpan<T>(parent: Span | undefined, name: string, work: () => T): T {
   if (parent === undefined) return work();
   const span = parent.child(name);
-  const endFailed = (thrown: unknown): void => span.end(toServeError(thrown).code);
+  const endFailed = (thrown: unknown): void => {
+    const error = toServeError(thrown);
+    span.end(isClientCancel(error) ? undefined : error.code);
+  };
   try {
     const result = work();
     if (result instanceof Promise) result.then(() => span.end(), endFailed);

@@ -4,6 +4,7 @@ import { kserveGo } from './tools/kserve-go.ts';
 import { lambdaRic } from './tools/lambda-ric.ts';
 import { natsServer } from './tools/nats-server.ts';
 import { nodes } from './tools/nodes.ts';
+import { otelCollector } from './tools/otel-collector.ts';
 import { moto, python, schemathesis, triton } from './tools/python.ts';
 import type { Tool } from './tools/tool.ts';
 
@@ -22,6 +23,7 @@ const TOOLS: readonly Tool[] = [
   moto,
   triton,
   kserveGo,
+  otelCollector,
   elasticmq,
 ];
 

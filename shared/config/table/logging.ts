@@ -2,6 +2,25 @@ import { edges, fleet } from '../row.ts';
 
 const PROTOCOLS = ['grpc', 'http/protobuf'] as const;
 
+const SAMPLERS = [
+  'always_on',
+  'always_off',
+  'traceidratio',
+  'parentbased_always_on',
+  'parentbased_always_off',
+  'parentbased_traceidratio',
+] as const;
+
+/** Whether one signal is exported where anything is. */
+const signalExporter = (names: string, signal: string) =>
+  fleet.choice({
+    names,
+    values: ['otlp', 'none'],
+    default: 'otlp',
+    source: 'OpenTelemetry',
+    about: `Where ${signal} go: to the collector, or nowhere.`,
+  });
+
 /** The protocol of one signal: that of all, unless it has its own. */
 const signalProtocol = (env: string, signal: string) =>
   fleet.choice({
@@ -63,9 +82,25 @@ export const loggingRows = {
   }),
   otelExporterOtlpTracesProtocol: signalProtocol('OTEL_EXPORTER_OTLP_TRACES_PROTOCOL', 'traces'),
   otelExporterOtlpLogsProtocol: signalProtocol('OTEL_EXPORTER_OTLP_LOGS_PROTOCOL', 'logs'),
+  otelSdkDisabled: fleet.bool({
+    names: 'OTEL_SDK_DISABLED',
+    source: 'OpenTelemetry',
+    about: 'Exports nothing, whatever OTEL_EXPORT_ENABLED says.',
+  }),
+  otelTracesExporter: signalExporter('OTEL_TRACES_EXPORTER', 'traces'),
+  otelLogsExporter: signalExporter('OTEL_LOGS_EXPORTER', 'log lines'),
+  otelResourceAttributes: fleet.attributes({
+    names: 'OTEL_RESOURCE_ATTRIBUTES',
+    source: 'OpenTelemetry',
+    about: 'What spans and log lines say of the process, such as deployment.environment.name=production.',
+  }),
   otelServiceName: fleet.text({
     names: 'OTEL_SERVICE_NAME',
-    default: 'dynamo',
+    decide: (facts) => {
+      const attributes = facts.read('otelResourceAttributes') as Readonly<Record<string, string>> | undefined; // a row above
+      return attributes?.['service.name'] ?? 'dynamo';
+    },
+    defaultText: 'service.name of OTEL_RESOURCE_ATTRIBUTES, or dynamo',
     about: 'Service name in spans.',
   }),
   otelTracesSampleRatio: fleet.decimal({
@@ -74,6 +109,21 @@ export const loggingRows = {
     default: 1,
     source: '1.6.1; default unconfirmed',
     about: 'Share of sampled traces.',
+  }),
+  otelTracesSampler: fleet.choice({
+    names: 'OTEL_TRACES_SAMPLER',
+    values: SAMPLERS,
+    default: 'parentbased_traceidratio',
+    source: 'OpenTelemetry',
+    about: 'Who decides which traces are recorded: with parentbased_ the caller, where there is one.',
+  }),
+  otelTracesSamplerArg: fleet.decimal({
+    names: 'OTEL_TRACES_SAMPLER_ARG',
+    range: { min: 0, max: 1 },
+    decide: (facts) => facts.read('otelTracesSampleRatio') as number, // the row above, which has a value
+    defaultText: 'that of OTEL_TRACES_SAMPLE_RATIO',
+    source: 'OpenTelemetry',
+    about: 'Share of sampled traces for the samplers with traceidratio.',
   }),
   requestTrace: edges.text({
     names: 'DYN_REQUEST_TRACE',

@@ -144,6 +144,38 @@ export function brokersType(): ValueType<BrokerAddresses> {
   });
 }
 
+/** `NAME=VALUE,NAME=VALUE`, where a percent sign and two digits stand for a byte. */
+export function attributesType(): ValueType<Readonly<Record<string, string>>> {
+  return oneText<Readonly<Record<string, string>>>({
+    name: 'string',
+    allowed: 'NAME=VALUE,...',
+    parse: (text) => {
+      const attributes: Record<string, string> = {};
+      for (const part of text.split(',').filter((each) => each.trim() !== '')) {
+        const at = part.indexOf('=');
+        const name = part.slice(0, at).trim();
+        if (at < 0 || name === '') return refuse(`${JSON.stringify(part.trim())} is not NAME=VALUE`);
+        const value = decoded(part.slice(at + 1).trim());
+        if (value === undefined) return refuse(`the value of ${name} is not valid percent-encoding`);
+        Object.defineProperty(attributes, name, { value, enumerable: true, configurable: true }); // __proto__ is a name, too
+      }
+      return accept(attributes);
+    },
+    show: (attributes) =>
+      Object.entries(attributes)
+        .map(([name, value]) => `${name}=${encodeURIComponent(value)}`)
+        .join(','),
+  });
+}
+
+function decoded(text: string): string | undefined {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return undefined; // told by the caller, with the name
+  }
+}
+
 /** The values of an enumeration. */
 export interface ChoiceLimits<E extends string> {
   readonly values: readonly E[];

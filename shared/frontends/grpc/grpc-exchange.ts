@@ -1,6 +1,6 @@
 import { ANYBODY, type Grant, type Need } from '../../access/index.ts';
-import type { ServeError } from '../../errors/index.ts';
-import type { GrpcCall } from '../../grpc/index.ts';
+import { codeRow, type ServeError } from '../../errors/index.ts';
+import { type GrpcCall, STATUS, statusName } from '../../grpc/index.ts';
 import {
   type BookedExchange,
   clientRequestId,
@@ -8,10 +8,9 @@ import {
   type InferenceDeps,
   type TransportNames,
 } from '../inference/deps.ts';
+import { serverAttributes } from '../inference/server-attributes.ts';
 
 const GRPC: TransportNames = {
-  spanName: 'grpc-request',
-  statusAttribute: 'rpc.grpc.status_code',
   okStatus: 0,
   goneStatus: 1,
   cancelledEndpoints: { completions: 'grpc_completions' },
@@ -58,10 +57,34 @@ export class GrpcExchange implements BookedExchange {
     if (error.limit !== undefined) this.#deps.metrics.limitReached(error.limit);
   }
 
-  spanAttributes(): Readonly<Record<string, string>> {
-    return { 'rpc.system': 'grpc', 'rpc.method': this.#call.path };
+  spanStart() {
+    const method = this.#call.path.replace(/^\//, '');
+    const attributes = {
+      'rpc.system.name': 'grpc',
+      'rpc.method': method,
+      ...serverAttributes(this.#call.header(':authority')),
+      'user_agent.original': this.#call.header('user-agent'),
+    };
+    return { name: method, attributes };
+  }
+
+  spanEnd(status: number) {
+    return { 'rpc.status_code': statusName(status) };
+  }
+
+  isOurFault({ code }: ServeError, status: number): boolean {
+    return SERVER_FAULTS.has(status === STATUS.OK ? codeRow(code).grpc : status);
   }
 }
+
+/** Statuses that say that the server has failed; by the others it refuses what it is asked for. */
+const SERVER_FAULTS: ReadonlySet<number> = new Set([
+  STATUS.UNKNOWN,
+  STATUS.DEADLINE_EXCEEDED,
+  STATUS.UNIMPLEMENTED,
+  STATUS.INTERNAL,
+  STATUS.UNAVAILABLE,
+]);
 
 function dashed(id: string): string {
   const hex = id.replaceAll('-', '').toLowerCase();

@@ -82,6 +82,7 @@ function inferText(run: InferRun): void {
     const { meter, primaryName } = openForModel(books, request.modelName, body.stream);
     const generation = textRequest(request.modelName, body, books);
     books.identify(generation);
+    if (request.id !== '') books.spans?.answersAs(request.id, false);
     const late = timeoutMs === undefined ? undefined : deps.clock.after(timeoutMs, () => books.breakOff(tooLate()));
     books.onOver = noteOf(statistics, primaryName, books, late);
     const parts = { responses, model: primaryName, id: request.id, isRaw: request.rawInputContents.length > 0 };

@@ -3,7 +3,6 @@ import { SmartRouter } from 'hono/router/smart-router';
 import { TrieRouter } from 'hono/router/trie-router';
 import { getPath } from 'hono/utils/url';
 import { ANYBODY, type Grant, OverBudget } from '../../access/index.ts';
-import type { Random } from '../../clock/index.ts';
 import { codeRow, LIMITS, type LimitName, overLimit, ServeError, toServeError } from '../../errors/index.ts';
 import { type ByteBudget, clientRequestId, type TransportNames } from '../inference/deps.ts';
 import { newRequestId, sendMessagesError } from './anthropic/wire.ts';
@@ -11,6 +10,7 @@ import type { HttpAppDeps } from './deps.ts';
 import type { BodyIntake } from './hosts/body-intake.ts';
 import type { FrameSink, HostExchange, HttpExchange, ResponseMemory } from './hosts/exchange.ts';
 import { WebExchange } from './hosts/web-exchange.ts';
+import { httpSpanStart } from './http-span.ts';
 import { admit, requireHost } from './operators.ts';
 import { pathBelow, type Route, shownId } from './route.ts';
 import { requireOwnPaths } from './route-paths.ts';
@@ -58,7 +58,8 @@ export function createHttpApp(deps: HttpAppDeps): HttpApp {
     return whyOff(matchedPath(path));
   };
   const serve = (exchange: HostExchange): void => {
-    void respond(deps, exchange, routeOf(router, exchange), whyAbsent); // never rejects
+    const { path: sentPath } = exchange;
+    void respond(deps, exchange, { route: routeOf(router, exchange), sentPath }, whyAbsent); // never rejects
   };
   return {
     serve,
@@ -81,7 +82,7 @@ async function admitHost(deps: HttpAppDeps, host: HostExchange): Promise<boolean
     await admitSocket(deps, host);
     return !host.sink.closed.aborted;
   } catch (thrown) {
-    const exchange = new ServedExchange(host, deps.random, undefined, deps.metrics.limitReached);
+    const exchange = new ServedExchange(host, deps, { route: undefined, sentPath: host.path });
     const error = toServeError(thrown);
     log(deps, exchange, error);
     refuse(deps, exchange, error);
@@ -119,11 +120,12 @@ function matchedPath(path: string): string {
 async function respond(
   deps: HttpAppDeps,
   host: HostExchange,
-  route: Route | undefined,
+  place: Place,
   whyAbsent: (path: string) => string | undefined,
 ): Promise<void> {
+  const { route } = place;
   const forPages = corsHeaders(host, deps.settings.corsOrigins);
-  const exchange = new ServedExchange(host, deps.random, forPages, deps.metrics.limitReached);
+  const exchange = new ServedExchange(host, deps, place, forPages);
   try {
     requireHost(deps.settings, host);
     if (forPages !== undefined && sendPreflight(exchange)) return;
@@ -190,9 +192,14 @@ function refuse(
 
 type Headers = Readonly<Record<string, string>>;
 
+/** Where a request goes. */
+interface Place {
+  readonly route: Route | undefined;
+  /** Path as the client has written it. */
+  readonly sentPath: string;
+}
+
 const HTTP: TransportNames = {
-  spanName: 'http-request',
-  statusAttribute: 'http.response.status_code',
   okStatus: 200,
   goneStatus: 499,
 };
@@ -213,22 +220,23 @@ class ServedExchange implements HttpExchange {
   readonly #clientRequestId: string | undefined;
   readonly #forPages: Headers | undefined;
   readonly #onLimit: (limit: LimitName) => void;
+  readonly #place: Place;
+  /** Of the response, once it has one. */
+  #status: number | undefined;
   #failure: ServeError | undefined;
   #announced: Headers = {};
 
-  /**
-   * @param forPages headers of every response to a web page of another origin; undefined = it comes from none
-   * @param onLimit hears of a limit that the request goes beyond
-   */
+  /** @param forPages headers of every response to a web page of another origin; undefined = it comes from none */
   constructor(
     host: HostExchange,
-    random: Pick<Random, 'uuid'>,
-    forPages: Headers | undefined,
-    onLimit: (limit: LimitName) => void,
+    { random, metrics }: Pick<HttpAppDeps, 'random' | 'metrics'>,
+    place: Place,
+    forPages?: Headers,
   ) {
     this.#host = host;
+    this.#place = place;
     this.#forPages = forPages;
-    this.#onLimit = onLimit;
+    this.#onLimit = metrics.limitReached;
     this.method = host.method;
     this.path = host.path;
     this.query = host.query;
@@ -245,8 +253,17 @@ class ServedExchange implements HttpExchange {
     return this.#host.peer;
   }
 
-  spanAttributes(): Readonly<Record<string, string>> {
-    return { method: this.method, uri: this.path };
+  spanStart() {
+    const { route, sentPath } = this.#place;
+    return httpSpanStart(this.#host, route?.operations[0]?.path ?? this.path, sentPath);
+  }
+
+  spanEnd() {
+    return this.memory === undefined ? { 'http.response.status_code': this.#status } : {};
+  }
+
+  isOurFault({ code }: ServeError, status: number): boolean {
+    return (status === HTTP.okStatus ? codeRow(code).status : status) >= 500;
   }
 
   headerNames(): readonly string[] {
@@ -274,6 +291,7 @@ class ServedExchange implements HttpExchange {
 
   head(status: number, headers: Headers): void {
     // A refusal has its own figures of the budget.
+    this.#status ??= status;
     const all = { ...this.grant.headers(), ...this.#announced, ...headers, 'x-request-id': this.requestId };
     this.sink.head(status, this.#forPages === undefined ? all : { ...all, ...this.#forPages });
   }

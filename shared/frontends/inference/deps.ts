@@ -3,7 +3,7 @@ import type { Clock, Random } from '../../clock/index.ts';
 import { LIMITS, overLimit, type ServeError } from '../../errors/index.ts';
 import type { Pipeline } from '../../pipeline/index.ts';
 import type { Endpoint, OpenAiDecodeSettings } from '../../protocol/index.ts';
-import type { FrontendMetrics, Logger, RequestRecorder, Tracer } from '../../telemetry/index.ts';
+import type { FrontendMetrics, Logger, RequestRecorder, SpanAttributes, Tracer } from '../../telemetry/index.ts';
 import type { ServiceLifecycle } from './lifecycle.ts';
 
 /** What serving inference takes, whatever the transport. */
@@ -66,15 +66,16 @@ export interface BookedExchange {
   /** The request fails with `error`, in whatever words: a limit that it went beyond is counted, once. */
   failed(error: ServeError): void;
   readonly transport: TransportNames;
-  /** What its span says of where it went. */
-  spanAttributes(): Readonly<Record<string, string>>;
+  /** What its span is called, and says of where it went. */
+  spanStart(): { readonly name: string; readonly attributes: SpanAttributes };
+  /** What its span says of its response. @param status number of it */
+  spanEnd(status: number): SpanAttributes;
+  /** Whether a failure is one of the server's, and not a refusal of what a client asks for. @param status that it was told with */
+  isOurFault(error: ServeError, status: number): boolean;
 }
 
-/** How a transport is named in logs and spans, and its numbers. */
+/** Numbers of a transport. */
 export interface TransportNames {
-  readonly spanName: string;
-  /** Attribute of the span that has the number of the response. */
-  readonly statusAttribute: string;
   /** Number of a response that was given. */
   readonly okStatus: number;
   /** Number that stands for a client that left. */

@@ -94,6 +94,7 @@ export interface OpenedModel {
 export function openForModel(inference: InferenceBooks, name: string, isStream: boolean): OpenedModel {
   const served = inference.deps.pipeline.requestable.find(name);
   requireAllowed(inference.exchange, name, served?.primaryName);
+  inference.spans?.named(name, served?.primaryName);
   const meter = inference.open(served?.primaryName ?? UNKNOWN_MODEL, isStream ? 'stream' : 'unary');
   if (served !== undefined && !served.readiness.isReady) throw modelNotReady(name);
   return { meter, primaryName: served?.primaryName ?? name, isStream };
@@ -101,7 +102,7 @@ export function openForModel(inference: InferenceBooks, name: string, isStream: 
 
 /** @param model of a chat. @default none that a conversation is read for */
 export function decodeContext(
-  inference: Pick<InferenceBooks, 'deps' | 'exchange'> & Partial<Pick<InferenceBooks, 'span'>>,
+  inference: Pick<InferenceBooks, 'deps' | 'exchange'> & Partial<Pick<InferenceBooks, 'spans'>>,
   model?: string,
 ): DecodeContext {
   const { settings, random, logger } = inference.deps;
@@ -112,7 +113,7 @@ export function decodeContext(
     settings: settings.decode,
     random,
     newId: inference.exchange.madeRequestId,
-    span: inference.span,
+    span: inference.spans?.operation,
     isBlind: model !== undefined && isBlind(inference.deps, model),
     leftOut: new LeftOut(),
     ...(key && { owner, ...(cacheIsolation !== 'off' && { isolation: cacheIsolation }) }),

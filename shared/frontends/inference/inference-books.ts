@@ -13,11 +13,10 @@ import {
   parseTraceparent,
   type RequestMeter,
   type RequestRecorder,
-  type Span,
   type TraceContext,
-  type Tracer,
 } from '../../telemetry/index.ts';
 import type { BookedExchange, ExchangeListener, InferenceDeps } from './deps.ts';
+import { InferenceSpans } from './inference-spans.ts';
 import { AnswerRoom, KeptSink } from './kept-sink.ts';
 import type { Abandonable } from './lifecycle.ts';
 
@@ -46,7 +45,7 @@ export class InferenceBooks<
   /** Unix time at which the handler began. */
   readonly receivedMs: number;
   /** Undefined where no spans are made. */
-  readonly span: Span | undefined;
+  readonly spans: InferenceSpans | undefined;
   /** What the answer may take in memory until it is whole; given back when the request is over. */
   readonly room: AnswerRoom;
   /** Runs once, when the request is over. */
@@ -70,7 +69,7 @@ export class InferenceBooks<
     this.#endpoint = endpoint;
     this.#startedMs = deps.clock.nowMs();
     this.receivedMs = deps.clock.wallMs();
-    this.span = deps.tracer && beginSpan(deps.tracer, exchange, endpoint);
+    this.spans = deps.tracer && new InferenceSpans(deps.tracer, exchange, endpoint);
     this.room = new AnswerRoom(deps.settings.answerLimitBytes, deps.answers);
     deps.lifecycle.entered();
   }
@@ -105,6 +104,7 @@ export class InferenceBooks<
   identify(request: GenerationRequest): void {
     this.#requireFree(request.id);
     this.#request = request;
+    this.spans?.asked(request);
   }
 
   #requireFree(id: string): void {
@@ -231,7 +231,7 @@ export class InferenceBooks<
   #tell(status: number, usage: Usage | undefined, error?: ServeError): void {
     this.#charge(usage, error);
     this.#log(status, usage, error);
-    this.#endSpan(status, usage, error);
+    this.#endSpans(status, usage, error);
     if (this.deps.records !== undefined) this.#record(this.deps.records, status, usage, error);
     this.onOver?.();
   }
@@ -323,37 +323,22 @@ export class InferenceBooks<
     };
   }
 
-  /** What Dynamo's log line has in it, and the names that OpenTelemetry has for the same. */
-  #endSpan(status: number, usage: Usage | undefined, error: ServeError | undefined): void {
-    if (this.span === undefined) return;
-    const { promptTokens, completionTokens } = usage ?? {};
-    const outcome = error === undefined ? 'success' : codeRow(error.code).metric;
-    this.span.set({
-      request_id: this.#request?.id,
-      model: this.#model,
-      'gen_ai.request.model': this.#model,
-      [this.exchange.transport.statusAttribute]: status,
-      input_tokens: promptTokens,
-      output_tokens: completionTokens,
-      'gen_ai.usage.input_tokens': promptTokens,
-      'gen_ai.usage.output_tokens': completionTokens,
-      ttft_ms: this.ttftMs === undefined ? undefined : round(this.ttftMs),
-      avg_itl_ms: this.#meanGapMs(completionTokens),
-      'request.outcome': outcome,
-    });
-    this.span.end(error === undefined ? undefined : outcome);
+  #endSpans(status: number, usage: Usage | undefined, error: ServeError | undefined): void {
+    if (this.spans === undefined) return;
+    const gapMs = this.#meanGapMs(usage?.completionTokens);
+    this.spans.end(this.#model, { status, usage, error, ttftMs: this.ttftMs, gapMs });
   }
 
   /** Mean time between tokens after the first one. */
   #meanGapMs(outputTokens: number | undefined): number | undefined {
     if (this.ttftMs === undefined || outputTokens === undefined || outputTokens < 2) return undefined;
-    return round((this.elapsedMs - this.ttftMs) / (outputTokens - 1));
+    return (this.elapsedMs - this.ttftMs) / (outputTokens - 1);
   }
 
   /** What the worker continues; a request that was refused before it was decoded has its own place in the caller's trace. */
   #traceIds(): Pick<TraceContext, 'traceId' | 'spanId'> {
     const { exchange, deps } = this;
-    if (this.span !== undefined) return this.span.context;
+    if (this.spans !== undefined) return this.spans.transport.context;
     const decoded = parseTraceparent(this.#request?.trace.traceparent);
     return decoded ?? continueTrace({ traceparent: exchange.header('traceparent') }, deps.random);
   }
@@ -371,12 +356,6 @@ function watchSignals({ deadline, sink: { closed } }: BookedExchange, { left, la
     closed.removeEventListener('abort', left);
     deadline?.removeEventListener('abort', late);
   };
-}
-
-function beginSpan(tracer: Tracer, exchange: BookedExchange, endpoint: Endpoint): Span {
-  const headers = { traceparent: exchange.header('traceparent'), tracestate: exchange.header('tracestate') };
-  const attributes = { ...exchange.spanAttributes(), endpoint, x_request_id: exchange.requestId };
-  return tracer.begin(exchange.transport.spanName, headers, { kind: 'server', attributes });
 }
 
 function round(ms: number): number {

@@ -11,7 +11,7 @@ import {
   type TokenLogprob,
   type Usage,
 } from '../../protocol/index.ts';
-import type { RequestMeter, WorkerLabels } from '../../telemetry/index.ts';
+import type { RequestMeter, Span, WorkerLabels } from '../../telemetry/index.ts';
 import type { LoadedModel } from '../../tokens/index.ts';
 import type { Preprocessed } from '../prompt/preprocess.ts';
 import { type BodyChunk, type BodyTerms, WorkerBodies } from './bodies/worker-bodies.ts';
@@ -27,6 +27,8 @@ const NO_CLOCK: Pick<Clock, 'nowMs'> = { nowMs: () => 0 };
 const NO_DETOKENIZER = { push: () => '', flush: () => '' };
 /** Prompt ids that prime the detokenizer. */
 const PROMPT_TAIL = 6;
+/** As traces name what choices end with. */
+const FINISH_REASONS = 'gen_ai.response.finish_reasons';
 /** Of short answers, whose estimate is wrong by more than its own size. */
 const ESTIMATE_SLACK_TOKENS = 64;
 
@@ -36,6 +38,8 @@ const ESTIMATE_SLACK_TOKENS = 64;
  */
 export class ResponseAssembler {
   readonly #sink: GenerationSink;
+  /** Of the request, where spans are made. */
+  readonly #span: Span | undefined;
   readonly #meter: RequestMeter;
   readonly #prompt: Preprocessed;
   readonly #loaded: LoadedModel | undefined;
@@ -53,6 +57,8 @@ export class ResponseAssembler {
   readonly #promptEstimate: number;
   readonly #hidesCache: boolean;
   #reasoningTokens = 0;
+  /** By choice; kept for the span. */
+  readonly #reasons: (string | undefined)[] = [];
   readonly #choiceCount: number;
   #finished = 0;
   #hasLocalEnd = false;
@@ -85,6 +91,7 @@ export class ResponseAssembler {
     this.#prompt = prompt;
     this.#loaded = loaded;
     this.#sink = sink;
+    this.#span = request.trace.span;
     this.#meter = meter;
     this.#choiceCount = request.sampling.n ?? 1;
     this.#plan = plan;
@@ -188,11 +195,20 @@ export class ResponseAssembler {
       this.#sink.fail(missing);
       return;
     }
+    this.#tellReasons();
     const usage = this.usage();
     this.#meter.promptTokens(usage.promptTokens); // unless the frontend has counted them itself
     if (this.#hasBodies && (this.#bodies ?? this.#workerUsage) !== undefined)
       this.#meter.piecesHold(usage.completionTokens);
     this.#sink.end(usage, this.#finished > 0);
+  }
+
+  /** Of each choice in turn, behind those of the prompts of a batch that have ended. */
+  #tellReasons(): void {
+    if (this.#span === undefined || this.#reasons.length === 0) return;
+    const before = this.#span.attributes[FINISH_REASONS];
+    const reasons = this.#reasons.filter((reason) => reason !== undefined);
+    this.#span.set({ [FINISH_REASONS]: Array.isArray(before) ? [...before, ...reasons] : reasons });
   }
 
   /** Tokens as the client is shown them, as if the request had stayed where it began. */
@@ -267,7 +283,10 @@ export class ResponseAssembler {
   }
 
   #endBodies(bodies: WorkerBodies): void {
-    for (const chunk of bodies.end()) this.#sink.body(chunk);
+    for (const chunk of bodies.end()) {
+      for (const { index, finish_reason } of chunk.choices) this.#noteReason(index, finish_reason);
+      this.#sink.body(chunk);
+    }
     this.#finished = bodies.choiceCount;
   }
 
@@ -366,6 +385,7 @@ export class ResponseAssembler {
     this.#hasOverrun ||= choice.isOverrun;
     this.#finished++;
     const last = this.#endSplit(index, text, reason);
+    this.#noteReason(index, last.reason);
     const stopReason = choice.stopReason ?? engineStopReason;
     this.#sink.finish({
       choice: index,
@@ -375,6 +395,10 @@ export class ResponseAssembler {
       ...(logprobs === undefined || logprobs.length === 0 ? {} : { logprobs }),
       ...(stopReason === undefined ? {} : { stopReason }),
     });
+  }
+
+  #noteReason(index: number, reason: unknown): void {
+    if (this.#span !== undefined && typeof reason === 'string') this.#reasons[index] = reason;
   }
 
   /** The content of `text`; reasoning and tool calls in it have gone to the sink. */

@@ -23,7 +23,7 @@ export function dispatchSpan(
 ): Span | undefined {
   return parent?.child('dispatch', {
     kind: 'client',
-    attributes: { phase, worker_id: worker.id, dp_rank: dpRank },
+    attributes: { phase, worker_id: worker.id, dp_rank: dpRank }, // the worker chooses its rank where nobody else has
     links,
   });
 }
@@ -77,8 +77,13 @@ export class Attempt {
     this.#waiting = undefined;
   }
 
-  /** Its worker has no more to do with the request. Idempotent. @param error why the attempt failed */
-  leave(error: string | undefined): void {
+  /**
+   * Its worker has no more to do with the request. Idempotent.
+   * @param error why the attempt failed
+   * @param why it ended before its time without having failed
+   */
+  leave(error: string | undefined, why?: 'moved' | 'cancelled' | 'given up'): void {
+    this.#span?.set({ ended_by: why });
     this.#span?.end(error); // the first end counts
     this.#waiting?.end(false);
     this.#waiting = undefined;

@@ -85,7 +85,7 @@ export class Handover implements CallSink {
     this.#state = 'over';
     this.#timer.cancel();
     const { call } = this.attempt;
-    this.attempt.leave('given up');
+    this.attempt.leave(undefined, 'given up');
     call?.kill();
     this.#aborter.abort(new Error('the stream stays'));
     const held = this.#held ?? [];

@@ -137,7 +137,8 @@ export class PrefillLeg implements CallSink, WatchedStream {
     if (this.#isAbandoned) return;
     this.#isAbandoned = true;
     this.#options.reservation.release(); // its id may be booked again at once
-    this.span?.end('abandoned'); // unless it has ended
+    this.span?.set({ ended_by: 'abandoned' });
+    this.span?.end(); // unless it has ended
     if (this.#isOver) this.fetched(); // or by nobody
     if (!this.#isOver) this.#call?.stop();
     else if (this.failure === undefined) this.#release();
@@ -224,7 +225,7 @@ export class PrefillLeg implements CallSink, WatchedStream {
 
   #failWith(error: ServeError): void {
     this.failure = error;
-    this.span?.end(error.code);
+    this.span?.end(error.worker ?? error.code);
     this.#reject(error);
     this.#lose(error);
   }

@@ -1,4 +1,4 @@
-import { type ServeError, toServeError, workerError } from '../../errors/index.ts';
+import { isClientCancel, type ServeError, toServeError, workerError } from '../../errors/index.ts';
 import {
   type CompletionUsage,
   type EngineOutput,
@@ -219,7 +219,7 @@ export class RequestRun implements HandoverHost, WatchedStream {
     this.#choice.eligibility.failedAt(left.worker.id);
     this.#budget.take(workerError('EngineShutdown'), left.worker.id, false, this.#hasOutput, sinceMs);
     if (this.#budget.continuation() !== this.#prompt.request) this.#response.carriedOn();
-    this.#leave('moved');
+    this.#leave(undefined, 'moved');
     call?.kill('moved');
     this.#attempt = attempt;
     this.#tellWorkers(leg, reservation);
@@ -526,7 +526,7 @@ export class RequestRun implements HandoverHost, WatchedStream {
 
   #failWith(error: ServeError): void {
     if (this.#isClosed) return;
-    this.#close(error.code);
+    this.#close(isClientCancel(error) ? undefined : error.code);
     if (!this.#signal.aborted) this.#sink.fail(error);
   }
 
@@ -537,12 +537,12 @@ export class RequestRun implements HandoverHost, WatchedStream {
     call?.kill();
   };
 
-  #leave(error: string | undefined): void {
+  #leave(error: string | undefined, why?: 'moved' | 'cancelled'): void {
     this.#context.streamWatch?.delete(this);
-    this.#attempt.leave(error);
+    this.#attempt.leave(error, why);
   }
 
-  #close(error = this.#signal.aborted ? 'cancelled' : undefined): void {
+  #close(error?: string): void {
     this.#isClosed = true;
     this.#handover?.cancel(); // what it kept back is nobody's now
     this.#handover = undefined;
@@ -554,7 +554,7 @@ export class RequestRun implements HandoverHost, WatchedStream {
       this.#context.observer.detokenize?.(ms, tokens);
       this.#context.observer.stage('postprocess', ms);
     }
-    this.#leave(error);
+    this.#leave(error, error === undefined && this.#signal.aborted ? 'cancelled' : undefined);
     this.#context.hold?.over(this.#sink);
   }
 }

@@ -88,17 +88,23 @@ export interface GenerationRequest extends RequestTerms {
 
 /**
  * The kinds of request, by their name in the `endpoint` label of metrics. `modelType` is what a model registers as to serve
- * them, and `kind` what the SDK calls that; `enginePath` is where an OpenAI-compatible server takes the client's body as it is.
+ * them, and `kind` what the SDK calls that; `enginePath` is where an OpenAI-compatible server takes the client's body as it is;
+ * `operation` is its name in traces.
  */
 export const ENDPOINTS = {
-  chat_completions: { modelType: 'Chat', kind: 'chat', enginePath: '/v1/chat/completions' },
-  completions: { modelType: 'Completions', kind: 'completions', enginePath: '/v1/completions' },
-  embeddings: { modelType: 'Embedding', kind: 'embeddings', enginePath: '/v1/embeddings' },
-  images: { modelType: 'Images', kind: 'images', enginePath: '/v1/images/generations' },
-  videos: { modelType: 'Videos', kind: 'videos', enginePath: '/v1/videos' },
-  responses: { modelType: 'Chat', kind: 'chat', enginePath: undefined },
-  anthropic_messages: { modelType: 'Chat', kind: 'chat', enginePath: undefined },
-  tensor: { modelType: 'TensorBased', kind: 'tensor', enginePath: undefined },
+  chat_completions: { modelType: 'Chat', kind: 'chat', operation: 'chat', enginePath: '/v1/chat/completions' },
+  completions: {
+    modelType: 'Completions',
+    kind: 'completions',
+    operation: 'text_completion',
+    enginePath: '/v1/completions',
+  },
+  embeddings: { modelType: 'Embedding', kind: 'embeddings', operation: 'embeddings', enginePath: '/v1/embeddings' },
+  images: { modelType: 'Images', kind: 'images', operation: 'generate_content', enginePath: '/v1/images/generations' },
+  videos: { modelType: 'Videos', kind: 'videos', operation: 'generate_content', enginePath: '/v1/videos' },
+  responses: { modelType: 'Chat', kind: 'chat', operation: 'chat', enginePath: undefined },
+  anthropic_messages: { modelType: 'Chat', kind: 'chat', operation: 'chat', enginePath: undefined },
+  tensor: { modelType: 'TensorBased', kind: 'tensor', operation: 'infer', enginePath: undefined },
 } as const;
 
 /** Route family of a request. */

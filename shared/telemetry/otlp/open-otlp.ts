@@ -2,8 +2,16 @@
  * Sends spans and log lines to an OpenTelemetry collector. Loaded only by processes that export, since the SDK is large.
  * Both queues are bounded and nothing waits for the collector; what it does not take is lost, with one line an outage.
  */
-import { type HrTime, ROOT_CONTEXT, SpanKind, SpanStatusCode, TraceFlags, trace } from '@opentelemetry/api';
-import { type Resource, resourceFromAttributes } from '@opentelemetry/resources';
+import {
+  type Attributes,
+  type HrTime,
+  ROOT_CONTEXT,
+  SpanKind,
+  SpanStatusCode,
+  TraceFlags,
+  trace,
+} from '@opentelemetry/api';
+import { defaultResource, type Resource, resourceFromAttributes } from '@opentelemetry/resources';
 import { BatchLogRecordProcessor, LoggerProvider } from '@opentelemetry/sdk-logs';
 import { BatchSpanProcessor, type ReadableSpan } from '@opentelemetry/sdk-trace';
 import type { Clock } from '../../clock/index.ts';
@@ -30,8 +38,8 @@ const SEVERITY = { error: 17, warn: 13, info: 9, debug: 5 } as const satisfies R
 export interface OtlpOptions {
   readonly traces: OtlpTarget;
   readonly logs: OtlpTarget;
-  /** `OTEL_SERVICE_NAME` */
-  readonly serviceName: string;
+  /** What all of it says of this process: `service.name`, and what operators add. */
+  readonly attributes: Readonly<Record<string, string>>;
   readonly clock: Clock;
   /** Hears of outages. */
   readonly logger: Logger;
@@ -61,8 +69,8 @@ const LIMITS = { exportTimeoutMillis: EXPORT_MS_MAX, maxQueueSize: QUEUE_MAX } a
 
 /** Loads the exporters of the protocols that are asked for, and no other. */
 export async function openOtlp(options: OtlpOptions): Promise<OtlpExport> {
-  const { traces, logs, serviceName, clock, logger, onDropped = () => {} } = options;
-  const resource = resourceFromAttributes({ 'service.name': serviceName });
+  const { traces, logs, attributes, clock, logger, onDropped = () => {} } = options;
+  const resource = defaultResource().merge(resourceFromAttributes(attributes));
   const watched = (signal: string, kind: 'spans' | 'lines') => ({
     signal,
     logger,
@@ -143,8 +151,8 @@ function toReadableSpan(span: Span, resource: Resource): ReadableSpan {
     endTime: hrTime(span.beganAtMs + durationMs),
     duration: hrTime(durationMs),
     ended: true,
-    status: error === undefined ? { code: SpanStatusCode.UNSET } : { code: SpanStatusCode.ERROR, message: error },
-    attributes: span.attributes,
+    status: { code: error === undefined ? SpanStatusCode.UNSET : SpanStatusCode.ERROR }, // `error.type` says why
+    attributes: attributesOf(span),
     links: span.links.map((link) => ({ context: link })),
     events: [],
     resource,
@@ -153,6 +161,11 @@ function toReadableSpan(span: Span, resource: Resource): ReadableSpan {
     droppedEventsCount: 0,
     droppedLinksCount: 0,
   };
+}
+
+/** The exporters change no list, and say so nowhere. */
+function attributesOf({ attributes }: Span): Attributes {
+  return attributes as Attributes;
 }
 
 /** Seconds and nanoseconds. */

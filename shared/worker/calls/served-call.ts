@@ -237,16 +237,17 @@ export class ServedCall implements EngineSink {
       error_cause: error.code === 'internal_error' ? error.cause : undefined, // a mistake in somebody's code: where it is
     });
     this.#call.fail(error);
-    this.#close(type);
+    this.#close(type, error);
   }
 
-  #close(outcome: 'success' | 'cancelled' | WorkerErrorType): void {
+  #close(outcome: 'success' | 'cancelled' | WorkerErrorType, error?: ServeError): void {
     this.#isOver = true;
     this.#meter.responseBytes(this.#responseTokens * Uint32Array.BYTES_PER_ELEMENT);
     this.#meter.end(outcome);
     this.#traffic.end(outcome === 'success', this.#responseTokens);
     this.#span?.set({ input_tokens: this.promptTokens, output_tokens: this.#responseTokens });
-    this.#span?.end(outcome === 'success' ? undefined : outcome);
+    if (outcome === 'cancelled') this.#span?.set({ ended_by: outcome });
+    this.#span?.end(error && (error.worker ?? error.code));
     this.#deps.onOver(this);
   }
 }

@@ -66,7 +66,7 @@ describe('spans', () => {
       trace_id: root.context.traceId,
       parent_id: root.context.spanId,
       'time.duration_us': 2500,
-      error: 'service_unavailable',
+      'error.type': 'service_unavailable',
     });
     expect(lines[3]!.fields).toMatchObject({ method: 'POST', output_tokens: 3 });
     expect(lines[3]!.fields).not.toHaveProperty('parent_id');

@@ -13,6 +13,10 @@ export interface HostExchange {
   path: string;
   /** Text after the `?`, without it; empty when there is none. */
   readonly query: string;
+  /** How the client came, as it names that itself, where the host knows it. */
+  readonly scheme?: 'http' | 'https' | 'ws' | 'wss' | undefined;
+  /** Of HTTP, such as `1.1`, where the host knows it. */
+  readonly httpVersion?: string | undefined;
   /** Address at the other end of the socket; undefined on hosts without one, whose callers count as of another machine. */
   readonly peer?: string | undefined;
   /** Header lines of the request; more than 100 are refused with 431. */

@@ -1,5 +1,6 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
+import type { TLSSocket } from 'node:tls';
 import { type Flushable, flushAtEndOfTurn, spendOfTurn } from '../../../concurrency/index.ts';
 import { ServeError } from '../../../errors/index.ts';
 import { type BodyIntake, bodyUnreadable } from './body-intake.ts';
@@ -192,6 +193,11 @@ export class NodeFrameSink implements FrameSink, Flushable {
   }
 }
 
+/** Whether a request came over TLS. */
+export function schemeOf({ socket }: IncomingMessage): 'http' | 'https' {
+  return (socket as Partial<TLSSocket>).encrypted === true ? 'https' : 'http';
+}
+
 /** The exchange of a Node HTTP server: reads from `incoming`, responds through `NodeFrameSink`. */
 export class NodeExchange implements HostExchange {
   readonly sink: FrameSink;
@@ -210,6 +216,14 @@ export class NodeExchange implements HostExchange {
 
   get method(): string {
     return this.#incoming.method ?? 'GET';
+  }
+
+  get scheme(): 'http' | 'https' {
+    return schemeOf(this.#incoming);
+  }
+
+  get httpVersion(): string {
+    return this.#incoming.httpVersion;
   }
 
   get peer(): string | undefined {

@@ -133,6 +133,7 @@ export class WebFrameSink implements FrameSink, Flushable {
 
 /** The exchange of a plain fetch handler: reads from a `Request`, responds with `response`. */
 export class WebExchange implements HostExchange {
+  readonly scheme: 'http' | 'https';
   readonly sink: WebFrameSink;
   readonly peer: string | undefined;
   readonly method: string;
@@ -146,7 +147,8 @@ export class WebExchange implements HostExchange {
     this.peer = peer;
     this.method = request.method;
     this.sink = new WebFrameSink(request.method !== 'HEAD', request.signal);
-    const { pathname, search } = new URL(request.url);
+    const { pathname, search, protocol } = new URL(request.url);
+    this.scheme = protocol === 'https:' ? 'https' : 'http';
     this.path = pathname;
     this.query = search.slice(1);
   }

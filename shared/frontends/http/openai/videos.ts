@@ -66,6 +66,7 @@ function serveRoute(
       const request = mediaRequest('videos', body, videosSchema.shape, decodeContext(inference));
       inference.identify(request);
       requireServed(inference, body.model, 'videos');
+      inference.spans?.answersAs(`video_${request.id}`, false);
       const names = { id: `video_${request.id}`, created: inference.createdSecs, model: primaryName };
       generate(inference, request, openSink(inference, names, isStream), { meter, isWritten: isStream });
     },

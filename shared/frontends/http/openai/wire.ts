@@ -40,7 +40,15 @@ export function namesOf(
   isShared = false,
 ): WireNames {
   const { createdSecs: created } = inference;
-  return isStream ? new StreamNames(created, model, () => id + inference.nameOf(id, isShared)) : { id, created, model };
+  if (!isStream) {
+    inference.spans?.answersAs(id, false);
+    return { id, created, model };
+  }
+  return new StreamNames(created, model, () => {
+    const name = id + inference.nameOf(id, isShared);
+    inference.spans?.answersAs(name, true);
+    return name;
+  });
 }
 
 /** A side event: a name and a comment with a JSON value, no data. */

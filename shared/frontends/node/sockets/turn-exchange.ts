@@ -1,6 +1,7 @@
 import type { IncomingMessage } from 'node:http';
 import type { BodyIntake } from '../../http/hosts/body-intake.ts';
 import type { HostExchange, ResponseMemory } from '../../http/hosts/exchange.ts';
+import { schemeOf } from '../../http/hosts/node-exchange.ts';
 import { KEY_PROTOCOL } from '../../http/socket-access.ts';
 import type { TurnSink } from './turn-sink.ts';
 
@@ -65,6 +66,10 @@ export class TurnExchange implements HostExchange {
     this.headerLines = request.rawHeaders.length / 2;
     this.sink = sink;
     this.memory = memory;
+  }
+
+  get scheme(): 'ws' | 'wss' {
+    return schemeOf(this.#parts.request) === 'https' ? 'wss' : 'ws';
   }
 
   headerNames(): readonly string[] {

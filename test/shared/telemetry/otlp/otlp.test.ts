@@ -29,7 +29,13 @@ async function openExport(protocol: 'grpc' | 'http/protobuf', endpoint: string) 
   const registry = new MetricRegistry();
   const onDropped = countDroppedTelemetry(registry);
   const clock = new VirtualClock(); // so that a flush lasts until all is sent, also where that takes more than a second
-  const otlp = await openOtlp({ ...targets, serviceName: 'edge', clock, logger, onDropped });
+  const otlp = await openOtlp({
+    ...targets,
+    attributes: { 'service.name': 'edge', 'deployment.environment.name': 'lab' },
+    clock,
+    logger,
+    onDropped,
+  });
   cleanups.push(() => otlp.close());
   const dropped = async (kind: 'spans' | 'lines'): Promise<number> => {
     const line = new RegExp(`^stator_telemetry_dropped_total\\{kind="${kind}"\\} (\\d+)$`, 'm');

@@ -1,0 +1,122 @@
+import { codeRow, isClientCancel, type ServeError } from '../../errors/index.ts';
+import { ENDPOINTS, type Endpoint, type GenerationRequest, type Usage } from '../../protocol/index.ts';
+import type { Span, SpanAttributes, Tracer } from '../../telemetry/index.ts';
+import type { BookedExchange } from './deps.ts';
+
+/** Who answers, as traces name it. */
+const PROVIDER = 'stator';
+
+/** What is asked for that is no text. */
+const OUTPUT_TYPES: Partial<Readonly<Record<Endpoint, string>>> = { images: 'image', videos: 'video' };
+
+/** How a request went, for its spans. */
+interface Ending {
+  /** Number of the response. */
+  readonly status: number;
+  readonly usage: Usage | undefined;
+  readonly error: ServeError | undefined;
+  readonly ttftMs: number | undefined;
+  /** Mean time between tokens after the first. */
+  readonly gapMs: number | undefined;
+}
+
+/**
+ * The two spans of one inference request. `transport` is what a server says of any request, and has the fields of Dynamo's own;
+ * `operation`, below it, is what was asked of the model. The parts of the work stand below `operation`.
+ */
+export class InferenceSpans {
+  readonly transport: Span;
+  readonly operation: Span;
+  readonly #exchange: BookedExchange;
+  readonly #endpoint: Endpoint;
+  #isStream = false;
+  #response: { readonly id: string; readonly isTold: boolean } | undefined;
+
+  constructor(tracer: Tracer, exchange: BookedExchange, endpoint: Endpoint) {
+    this.#exchange = exchange;
+    this.#endpoint = endpoint;
+    const headers = { traceparent: exchange.header('traceparent'), tracestate: exchange.header('tracestate') };
+    const { name, attributes } = exchange.spanStart();
+    const told = { ...attributes, endpoint, x_request_id: exchange.requestId };
+    this.transport = tracer.begin(name, headers, { kind: 'server', attributes: told });
+    const { operation } = ENDPOINTS[endpoint];
+    const asked = { 'gen_ai.operation.name': operation, 'gen_ai.provider.name': PROVIDER };
+    this.operation = this.transport.child(operation, { kind: 'client', attributes: asked });
+  }
+
+  /** @param primaryName as it was registered; undefined for a name that nobody registered, of which there may be any number */
+  named(asked: string, primaryName: string | undefined): void {
+    this.operation.set({ 'gen_ai.request.model': asked, 'gen_ai.response.model': primaryName });
+    if (primaryName !== undefined) this.operation.name = `${ENDPOINTS[this.#endpoint].operation} ${asked}`;
+  }
+
+  /** The request is decoded. */
+  asked(request: GenerationRequest): void {
+    this.#isStream = request.stream;
+    this.transport.set({ request_id: request.id });
+    this.operation.set(askedAttributes(request, this.#endpoint));
+  }
+
+  /** The response has this id. @param isTold the client has it already; otherwise it gets it with the whole response */
+  answersAs(id: string, isTold: boolean): void {
+    this.#response = { id, isTold };
+  }
+
+  end(model: string, ending: Ending): void {
+    const { status, usage, error, ttftMs, gapMs } = ending;
+    const isCancelled = error !== undefined && isClientCancel(error);
+    const outcome = error === undefined ? 'success' : codeRow(error.code).metric;
+    this.#endOperation(ending, isCancelled);
+    const { prefill_worker_id, decode_worker_id } = this.operation.attributes;
+    this.transport.set({
+      ...this.#exchange.spanEnd(status),
+      model,
+      prefill_worker_id,
+      decode_worker_id,
+      input_tokens: usage?.promptTokens,
+      output_tokens: usage?.completionTokens,
+      ttft_ms: ttftMs === undefined ? undefined : round(ttftMs),
+      avg_itl_ms: gapMs === undefined ? undefined : round(gapMs),
+      'request.outcome': outcome,
+    });
+    const isOurs = error !== undefined && !isCancelled && this.#exchange.isOurFault(error, status);
+    this.transport.end(isOurs ? error.code : undefined);
+  }
+
+  #endOperation({ usage, error, ttftMs }: Ending, isCancelled: boolean): void {
+    const response = error === undefined || this.#response?.isTold === true ? this.#response?.id : undefined;
+    this.operation.set({
+      'gen_ai.response.id': response,
+      'gen_ai.response.time_to_first_chunk': this.#isStream && ttftMs !== undefined ? ttftMs / 1000 : undefined,
+      'gen_ai.usage.input_tokens': usage?.promptTokens,
+      'gen_ai.usage.output_tokens': usage?.completionTokens,
+      'gen_ai.usage.cache_read.input_tokens': usage?.cachedTokens,
+      'gen_ai.usage.reasoning.output_tokens': usage?.reasoningTokens,
+    });
+    this.operation.end(error === undefined || isCancelled ? undefined : error.code);
+  }
+}
+
+/** What a client asked for, and nothing that it left to others. */
+function askedAttributes(request: GenerationRequest, endpoint: Endpoint): SpanAttributes {
+  const { stop, sampling, stream, reasoning } = request;
+  const isJson = sampling.guided_decoding?.json !== undefined;
+  return {
+    'gen_ai.request.stream': stream || undefined, // unset says that it is none
+    'gen_ai.request.max_tokens': stop.max_tokens,
+    'gen_ai.request.stop_sequences': stop.stop?.length === 0 ? undefined : stop.stop,
+    'gen_ai.request.temperature': sampling.temperature,
+    'gen_ai.request.top_p': sampling.top_p,
+    'gen_ai.request.top_k': sampling.top_k,
+    'gen_ai.request.frequency_penalty': sampling.frequency_penalty,
+    'gen_ai.request.presence_penalty': sampling.presence_penalty,
+    'gen_ai.request.seed': sampling.seed,
+    'gen_ai.request.choice.count': sampling.n === 1 ? undefined : sampling.n,
+    'gen_ai.request.reasoning.level': reasoning?.effort,
+    'gen_ai.output.type': OUTPUT_TYPES[endpoint] ?? (isJson ? 'json' : undefined),
+  };
+}
+
+function round(ms: number): number {
+  return Math.round(ms * 100) / 100;
+}
