@@ -58,6 +58,9 @@ async function openExport(
   const { openOtlp, otlpTargets } = await import('./otlp/open-otlp.ts');
   return openOtlp({
     ...otlpTargets(settings),
+    exportMsMax: settings.otelExporterOtlpTimeoutMs,
+    spanDelayMs: settings.otelBspScheduleDelayMs,
+    lineDelayMs: settings.otelBlrpScheduleDelayMs,
     attributes: {
       'service.instance.id': random.uuid(),
       ...settings.otelResourceAttributes,

@@ -9,6 +9,7 @@ const CHAT = {
   max_tokens: 4,
   ignore_eos: true,
 };
+const SERVER = 'POST /v1/chat/completions';
 const CALLER = { traceId: 'ab'.repeat(16), spanId: 'cd'.repeat(8) };
 const cleanups: (() => unknown)[] = [];
 
@@ -29,6 +30,7 @@ describe('traces of a frontend and a worker', () => {
     cleanups.push(() => collector.stop());
     const env = {
       OTEL_EXPORT_ENABLED: '1',
+      OTEL_BSP_SCHEDULE_DELAY: '100',
       OTEL_EXPORTER_OTLP_ENDPOINT: collector.url,
       OTEL_EXPORTER_OTLP_PROTOCOL: protocol,
       DYN_HEALTH_CHECK_ENABLED: 'true',
@@ -45,10 +47,10 @@ describe('traces of a frontend and a worker', () => {
     const answer = await postJson(`${frontend.url}/v1/chat/completions`, CHAT, { headers: { traceparent } });
     expect(answer.status).toBe(200);
     await waitUntil(
-      () => spansNamed(collector, 'http-request').length > 0 && spansNamed(collector, 'handle_payload').length > 0,
+      () => spansNamed(collector, SERVER).length > 0 && spansNamed(collector, 'handle_payload').length > 0,
       { timeoutMs: 20_000 },
     );
-    const [root] = spansNamed(collector, 'http-request');
+    const [root] = spansNamed(collector, SERVER);
     const parentOf = (name: string): string | undefined => spansNamed(collector, name)[0]?.parentSpanId;
     expect(root).toMatchObject({
       service: 'edge',
@@ -57,10 +59,12 @@ describe('traces of a frontend and a worker', () => {
       attributes: { method: 'POST', uri: '/v1/chat/completions', output_tokens: 4, 'request.outcome': 'success' },
     });
     expect(root?.attributes).toMatchObject({ decode_worker_id: worker.instanceId });
-    for (const part of ['tokenize', 'route', 'dispatch']) expect(parentOf(part)).toBe(root?.spanId);
+    const [operation] = spansNamed(collector, 'chat stator-mini');
+    expect(operation?.parentSpanId).toBe(root?.spanId);
+    for (const part of ['tokenize', 'route', 'dispatch']) expect(parentOf(part)).toBe(operation?.spanId);
     expect(parentOf('handle_payload')).toBe(spansNamed(collector, 'dispatch')[0]?.spanId);
     expect(spansNamed(collector, 'handle_payload')[0]).toMatchObject({ service: 'worker', traceId: CALLER.traceId });
-    expect(collector.spans).toHaveLength(5); // neither canaries nor health checks are among them
+    expect(collector.spans).toHaveLength(6); // neither canaries nor health checks are among them
     if (path !== '') expect(collector.paths).toContain(path);
     const line = await waitUntil(() => collector.lines.find(({ body }) => body === 'request completed'));
     expect(line).toMatchObject({ service: 'edge', traceId: CALLER.traceId, spanId: root?.spanId });
@@ -73,7 +77,7 @@ describe('traces of a frontend and a worker', () => {
     await fleet.untilWorkers(frontend, 1);
     expect((await postJson(`${frontend.url}/v1/chat/completions`, CHAT)).status).toBe(200);
     await worker.waitForOutput(/SPAN_CLOSED span_name=handle_payload/);
-    await frontend.waitForOutput(/SPAN_FIRST_ENTRY span_name=http-request/);
+    await frontend.waitForOutput(/SPAN_FIRST_ENTRY span_name="?POST \/v1\/chat\/completions/);
     await frontend.waitForOutput(/SPAN_CLOSED span_name=dispatch/);
   });
 });

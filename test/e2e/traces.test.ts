@@ -53,10 +53,11 @@ describe.skipIf(!hasOtelCollector())('traces that the OpenTelemetry Collector ha
       OTEL_EXPORTER_OTLP_ENDPOINT: collector.httpUrl,
       OTEL_EXPORTER_OTLP_PROTOCOL: 'http/protobuf',
     });
-    frontend = await fleet.frontend(
-      ['--namespace', 'traced', `--grpc-port=${grpcPort}`, '--enable-anthropic-api'],
-      { ...env, OTEL_SERVICE_NAME: 'edge', OTEL_EXPORTER_OTLP_ENDPOINT: collector.grpcUrl },
-    );
+    frontend = await fleet.frontend(['--namespace', 'traced', `--grpc-port=${grpcPort}`, '--enable-anthropic-api'], {
+      ...env,
+      OTEL_SERVICE_NAME: 'edge',
+      OTEL_EXPORTER_OTLP_ENDPOINT: collector.grpcUrl,
+    });
     await fleet.untilWorkers(frontend, 1);
     kserve = new KserveClient(`127.0.0.1:${grpcPort}`);
   });
@@ -243,7 +244,7 @@ describe.skipIf(!hasOtelCollector())('traces that the OpenTelemetry Collector ha
 
   it.each(cases)('$name', async ({ ask, server, serverSays, operation, operationSays, error }) => {
     const spans = await traceOf(ask);
-    const root = spans.find(({ kind }) => kind === 'server')!;
+    const root = spans.find(({ parentSpanId }) => parentSpanId === 'cd'.repeat(8))!;
     const work = spans.find(({ parentSpanId }) => parentSpanId === root.spanId)!;
     expect(root).toMatchObject({ name: server, kind: 'server', attributes: serverSays });
     expect(root.resource).toMatchObject({
@@ -281,7 +282,12 @@ describe.skipIf(!hasOtelCollector())('traces that the OpenTelemetry Collector ha
       attributes: { output_tokens: 4 },
     });
     expect(dispatch.attributes).toMatchObject({ worker_id: worker.instanceId, phase: 'decode' });
-    const health = (await (await fetch(`${frontend.url}/health`)).json()) as { instances: { instance_id: string }[] };
-    expect(health.instances.map(({ instance_id }) => instance_id)).toContain(dispatch.attributes.worker_id);
+    const health = (await (await fetch(`${frontend.url}/health`)).json()) as { instances: { worker: string }[] };
+    expect(health.instances.map((instance) => instance.worker)).toContain(worker.instanceId);
+    const written = new RegExp(`(worker|instance_id)=${worker.instanceId} `);
+    for (const { stderr } of [worker, frontend]) expect(stderr()).toMatch(written);
+    expect(
+      await frontend.metric('dynamo_frontend_worker_last_time_to_first_token_seconds', worker.instanceId),
+    ).toBeGreaterThan(0);
   });
 });

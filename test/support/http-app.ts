@@ -28,6 +28,8 @@ export interface TestAppOptions {
   readonly canceller?: HttpAppDeps['canceller'];
   /** @default nobody needs a key */
   readonly gate?: HttpAppDeps['gate'];
+  /** @default no spans are made */
+  readonly tracer?: HttpAppDeps['tracer'];
   /** @default none: ids are plain */
   readonly names?: RequestNames;
   /** @default one whose lines the test may look at */
@@ -63,6 +65,7 @@ export function createTestApp(options: TestAppOptions = {}): TestApp {
     answers: new ByteBudget('answers_bytes', options.answerBudgetBytes ?? 1024 ** 3),
     gate: options.gate,
     names: options.names,
+    tracer: options.tracer,
     responseStore:
       options.responseStore === undefined
         ? new MemoryResponseStore({ clock, ttlMs: 60_000, bytesMax: 1024 * 1024 })

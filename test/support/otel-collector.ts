@@ -153,7 +153,7 @@ function spanOf(span: OtlpSpan, resource: CollectedSpan['resource'], scope: stri
   const { name, traceId, spanId, status } = span;
   const keys = attributes.map(({ key }) => key);
   const oddKeys = attributes.flatMap(({ key, value }, at) =>
-    keys.indexOf(key) !== at || valueOf(value) === undefined ? [key] : [],
+    keys.indexOf(key) !== at || readValue(value) === undefined ? [key] : [],
   );
   return {
     ...{ resource, scope, name, traceId, spanId, parentSpanId, status, oddKeys },
@@ -166,15 +166,15 @@ function spanOf(span: OtlpSpan, resource: CollectedSpan['resource'], scope: stri
 
 function linesOf({ resourceLogs }: OtlpLogs): OtelCollector['lines'][number][] {
   const records = resourceLogs.flatMap(({ scopeLogs }) => scopeLogs.flatMap(({ logRecords }) => logRecords));
-  return records.map(({ body, traceId = '', spanId = '' }) => ({ body: valueOf(body), traceId, spanId }));
+  return records.map(({ body, traceId = '', spanId = '' }) => ({ body: readValue(body), traceId, spanId }));
 }
 
 function attributesOf({ attributes = [] }: Attributed): Readonly<Record<string, unknown>> {
-  return Object.fromEntries(attributes.map(({ key, value }) => [key, valueOf(value)]));
+  return Object.fromEntries(attributes.map(({ key, value }) => [key, readValue(value)]));
 }
 
-function valueOf(value: OtlpValue): unknown {
+function readValue(value: OtlpValue): unknown {
   if ('intValue' in value) return Number(value.intValue);
-  if ('arrayValue' in value) return value.arrayValue.values?.map(valueOf) ?? [];
+  if ('arrayValue' in value) return value.arrayValue.values?.map(readValue) ?? [];
   return Object.values(value)[0];
 }

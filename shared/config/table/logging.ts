@@ -82,6 +82,27 @@ export const loggingRows = {
   }),
   otelExporterOtlpTracesProtocol: signalProtocol('OTEL_EXPORTER_OTLP_TRACES_PROTOCOL', 'traces'),
   otelExporterOtlpLogsProtocol: signalProtocol('OTEL_EXPORTER_OTLP_LOGS_PROTOCOL', 'logs'),
+  otelExporterOtlpTimeoutMs: fleet.int({
+    names: 'OTEL_EXPORTER_OTLP_TIMEOUT',
+    range: { min: 1, unit: 'ms' },
+    default: 5000,
+    source: 'OpenTelemetry',
+    about: 'A batch that the collector has not taken by then is lost.',
+  }),
+  otelBspScheduleDelayMs: fleet.int({
+    names: 'OTEL_BSP_SCHEDULE_DELAY',
+    range: { min: 1, unit: 'ms' },
+    default: 5000,
+    source: 'OpenTelemetry',
+    about: 'How long a span waits for others at most before it is sent.',
+  }),
+  otelBlrpScheduleDelayMs: fleet.int({
+    names: 'OTEL_BLRP_SCHEDULE_DELAY',
+    range: { min: 1, unit: 'ms' },
+    default: 1000,
+    source: 'OpenTelemetry',
+    about: 'How long a log line waits for others at most before it is sent.',
+  }),
   otelSdkDisabled: fleet.bool({
     names: 'OTEL_SDK_DISABLED',
     source: 'OpenTelemetry',

@@ -40,6 +40,12 @@ export interface OtlpOptions {
   readonly logs: OtlpTarget;
   /** What all of it says of this process: `service.name`, and what operators add. */
   readonly attributes: Readonly<Record<string, string>>;
+  /** A collector that answers later than this has not got the batch. @default 5 s */
+  readonly exportMsMax?: number;
+  /** How long a span waits for others. @default 5 s */
+  readonly spanDelayMs?: number;
+  /** How long a line waits for others. @default 1 s */
+  readonly lineDelayMs?: number;
   readonly clock: Clock;
   /** Hears of outages. */
   readonly logger: Logger;
@@ -58,31 +64,41 @@ export interface OtlpExport {
   close(): Promise<void>;
 }
 
-/** A collector that answers later than this has not got the batch. */
-const EXPORT_MS_MAX = 5000;
 /** Spans, and lines, that wait; more are dropped. */
 const QUEUE_MAX = 2048;
-const PATIENCE = { timeoutMillis: EXPORT_MS_MAX } as const;
 const FLUSH_MS_MAX = 1000;
 const CLOSE_MS_MAX = 3000;
-const LIMITS = { exportTimeoutMillis: EXPORT_MS_MAX, maxQueueSize: QUEUE_MAX } as const;
+/** Of a batch, behind the exporter's own time, which ends only a collector that says nothing at all. */
+const GRACE_MS = 1000;
 
 /** Loads the exporters of the protocols that are asked for, and no other. */
 export async function openOtlp(options: OtlpOptions): Promise<OtlpExport> {
   const { traces, logs, attributes, clock, logger, onDropped = () => {} } = options;
+  const { exportMsMax: timeoutMillis = 5000, spanDelayMs = 5000, lineDelayMs = 1000 } = options;
+  const limits = { exportTimeoutMillis: timeoutMillis + GRACE_MS, maxQueueSize: QUEUE_MAX };
   const resource = defaultResource().merge(resourceFromAttributes(attributes));
   const watched = (signal: string, kind: 'spans' | 'lines') => ({
     signal,
     logger,
     queueMax: QUEUE_MAX,
+    clock,
+    exportMsMax: timeoutMillis + GRACE_MS,
     onDropped: (count: number) => onDropped(kind, count),
   });
-  const spanExporter = new (await exportersOf(traces)).OTLPTraceExporter({ url: traces.url, ...PATIENCE });
+  const spanExporter = new (await exportersOf(traces)).OTLPTraceExporter({ url: traces.url, timeoutMillis });
   const spans = watchExporter(spanExporter, watched('traces', 'spans'));
-  const spanBatches = new BatchSpanProcessor({ exporter: spans.exporter, ...LIMITS });
-  const lineExporter = new (await exportersOf(logs)).OTLPLogExporter({ url: logs.url, ...PATIENCE });
+  const spanBatches = new BatchSpanProcessor({
+    exporter: spans.exporter,
+    scheduledDelayMillis: spanDelayMs,
+    ...limits,
+  });
+  const lineExporter = new (await exportersOf(logs)).OTLPLogExporter({ url: logs.url, timeoutMillis });
   const lines = watchExporter(lineExporter, watched('logs', 'lines'));
-  const lineBatches = new BatchLogRecordProcessor({ exporter: lines.exporter, ...LIMITS });
+  const lineBatches = new BatchLogRecordProcessor({
+    exporter: lines.exporter,
+    scheduledDelayMillis: lineDelayMs,
+    ...limits,
+  });
   const provider = new LoggerProvider({ resource, processors: [lineBatches] });
   const settle = async (msMax: number, ...both: readonly Promise<void>[]): Promise<void> => {
     const sent = Promise.allSettled(both); // what failed was told by the exporter
@@ -212,6 +228,9 @@ export interface WatchOptions {
   readonly logger: Logger;
   /** Items that wait for their batch; more are dropped. */
   readonly queueMax: number;
+  readonly clock: Pick<Clock, 'after'>;
+  /** A batch of which nothing was heard by then is lost. */
+  readonly exportMsMax: number;
   onDropped(count: number): void;
 }
 
@@ -223,7 +242,7 @@ export interface WatchedExporter<Item> {
 
 /** `exporter`, which tells when batches are lost and when they go through again: one line an outage. */
 export function watchExporter<Item>(exporter: Exporter<Item>, options: WatchOptions): WatchedExporter<Item> {
-  const { signal, logger, queueMax, onDropped } = options;
+  const { signal, logger, queueMax, clock, exportMsMax, onDropped } = options;
   let waiting = 0; // the SDK has the same bound, and drops without a number that could be read
   let lost = 0;
   const finished = (items: number, { code, error }: ExportResult): void => {
@@ -245,11 +264,18 @@ export function watchExporter<Item>(exporter: Exporter<Item>, options: WatchOpti
     },
     exporter: {
       export(items, done) {
-        waiting -= items.length;
-        exporter.export(items, (result) => {
-          finished(items.length, result);
+        const { length } = items;
+        waiting -= length;
+        let isOver = false;
+        const over = (result: ExportResult): void => {
+          if (isOver) return;
+          isOver = true;
+          late.cancel();
+          finished(length, result);
           done(result.code === 0 ? result : { code: result.code }); // told here; the SDK would tell each batch
-        });
+        };
+        const late = clock.after(exportMsMax, () => over({ code: 1, error: new Error('the collector is too slow') }));
+        exporter.export(items, over);
       },
       forceFlush: async () => exporter.forceFlush?.(),
       shutdown: () => exporter.shutdown(),

@@ -80,7 +80,7 @@ describe.each(['grpc', 'http/protobuf'] as const)('over %s', (protocol) => {
     });
     expect(top!.attributes).not.toHaveProperty('absent');
     expect(one).toMatchObject({ parentSpanId: root.context.spanId, kind: 3, statusCode: 2 });
-    expect(one!.attributes).toEqual({ worker_id: '2a', dp_rank: 1 });
+    expect(one!.attributes).toEqual({ worker_id: '2a', dp_rank: 1, 'error.type': 'Disconnected' });
     expect(two!.links).toEqual([first.context.spanId]);
     expect(top!.startNs).toBeGreaterThanOrEqual(beforeNs);
     expect(top!.endNs).toBeGreaterThanOrEqual(two!.endNs);
