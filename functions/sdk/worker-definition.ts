@@ -142,8 +142,9 @@ export async function engineOf(
     ...{ start, health, load, stop },
     onKvEvents: (listener) => kvCache?.listen(listener),
   });
-  const { files, contextLength, bosTokenId } = folder ?? {};
-  const model = files === undefined ? {} : { files, contextLength, bosTokenId };
+  const { files, contextLength, bosTokenId, defaultSampling } = folder ?? {};
+  const samplingDefaults = definition.input === 'tokens' ? defaultSampling : undefined;
+  const model = files === undefined ? {} : { files, contextLength, bosTokenId, samplingDefaults };
   return { engine, model: { ...model, sourcePath: modelPath ?? definition.model } };
 }
 

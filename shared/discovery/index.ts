@@ -17,6 +17,7 @@ export type {
   ModelRecord,
   ModelType,
   RuntimeConfig,
+  SamplingDefaults,
   TensorDescription,
   TensorModelConfig,
   WorkerType,

@@ -35,6 +35,20 @@ const instanceId = text(1, 16, /^[0-9a-f]+$/);
 const workerType = oneOf('aggregated', 'prefill', 'decode', 'encode');
 const addressed = { namespace: name, component: name, endpoint: name, instance_id: instanceId };
 
+const positive = fraction(Number.MIN_VALUE, Number.MAX_VALUE);
+
+const samplingDefaults = fields({
+  temperature: optional(fraction(0, Number.MAX_VALUE)),
+  top_p: optional(fraction(Number.MIN_VALUE, 1)),
+  top_k: optional(whole(-1)),
+  min_p: optional(fraction(0, 1)),
+  repetition_penalty: optional(positive),
+  presence_penalty: optional(fraction(-2, 2)),
+  frequency_penalty: optional(fraction(-2, 2)),
+  max_tokens: optional(whole(1)),
+  max_tokens_limit: optional(whole(1)),
+});
+
 const runtimeConfig = fields({
   context_length: maybe(count),
   total_kv_blocks: maybe(count),
@@ -43,6 +57,7 @@ const runtimeConfig = fields({
   tool_call_parser: maybe(word),
   reasoning_parser: maybe(word),
   default_thinking_mode: maybe(oneOf('enabled', 'disabled')),
+  sampling_defaults: maybe(samplingDefaults),
   tokenizer_backend: maybe(word),
   exclude_tools_when_tool_choice_none: maybe(flag),
   data_parallel_start_rank: maybe(whole(0, RANKS_MAX)),

@@ -1,5 +1,5 @@
 import type { EventScope, EventTransport, Transport } from '../planes/index.ts';
-import type { ModelFile } from '../tokens/index.ts';
+import type { DefaultSampling, ModelFile } from '../tokens/index.ts';
 
 /** Role of a worker in a deployment. */
 export type WorkerType = 'aggregated' | 'prefill' | 'decode' | 'encode';
@@ -18,6 +18,12 @@ export type ModelInput = 'Tokens' | 'Text' | 'Tensor';
 /** A file of a card. */
 export type CheckedFile = ModelFile;
 
+/** How a model samples where a request says nothing, and a bound for all requests. */
+export interface SamplingDefaults extends DefaultSampling {
+  /** Tokens of a choice at most, whatever a request says. */
+  readonly max_tokens_limit?: number;
+}
+
 /** What the engine behind a card can do. Names as on the wire. */
 export interface RuntimeConfig {
   readonly context_length?: number;
@@ -29,6 +35,8 @@ export interface RuntimeConfig {
   readonly reasoning_parser?: string;
   /** The template's thinking mode where a request names none. */
   readonly default_thinking_mode?: 'enabled' | 'disabled';
+  /** Absent = the engine has its own, or none. */
+  readonly sampling_defaults?: SamplingDefaults;
   readonly tokenizer_backend?: string;
   readonly exclude_tools_when_tool_choice_none?: boolean;
   readonly data_parallel_start_rank?: number;

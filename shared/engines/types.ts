@@ -1,7 +1,8 @@
 import type { Clock } from '../clock/index.ts';
 import type { ResolvedConfig, Settings } from '../config/index.ts';
-import type { CheckedFile, ModelInput, ModelType } from '../discovery/index.ts';
+import type { CheckedFile, ModelInput, ModelType, SamplingDefaults } from '../discovery/index.ts';
 import type { EngineRequest, OutputSink } from '../protocol/index.ts';
+import type { UnknownRecord } from '../records/index.ts';
 import type { Logger } from '../telemetry/index.ts';
 
 /** What an engine says of itself once it is ready. */
@@ -29,10 +30,24 @@ export interface EngineInfo {
   readonly modelName?: string;
   /** Folder or repository that the engine has loaded its model from, when it says so. */
   readonly modelPath?: string;
+  /** Where it takes the sampling from of requests that say nothing, when its server says so. @default the model's own file */
+  readonly samplingSource?: SamplingSource;
+  /** It fills in what its file says by itself, but for the number of tokens. @default false */
+  readonly fillsInSampling?: boolean;
   /** Port of the engine's own rendezvous server, where prefill and decode find each other (SGLang). */
   readonly bootstrapPort?: number;
   /** Host of that server as others reach it; absent = the worker's own. */
   readonly bootstrapHost?: string;
+}
+
+/** What an engine was told of the sampling of requests that say nothing. */
+export interface SamplingSource {
+  /** Whose generation_config.json counts: the model's, nobody's, or that of a folder or repository. */
+  readonly config: 'model' | 'none' | { readonly name: string };
+  /** Counts more than the file; in the words of the file. */
+  readonly override: UnknownRecord;
+  /** What the engine fills in by itself, whoever asks; in the words of its own requests. */
+  readonly own: UnknownRecord;
 }
 
 /** Load of one data-parallel rank at this instant. */
@@ -163,6 +178,8 @@ export interface ModelFacts {
   readonly contextLength?: number | undefined;
   /** Token that texts of the model begin with. */
   readonly bosTokenId?: number | undefined;
+  /** How it samples where a request says nothing; absent = the engine has its own, or none. */
+  readonly samplingDefaults?: SamplingDefaults | undefined;
   /** Folder or repository of the model. */
   readonly sourcePath?: string | undefined;
 }

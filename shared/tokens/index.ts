@@ -4,6 +4,7 @@
  * `loadModelFolder` is the way in; byte-level BPE models run on our own tables, all others on a general library.
  */
 export type { PreparedFile } from './bpe/prepared-tables.ts';
+export { readDefaultSampling } from './default-sampling.ts';
 export {
   type BlockHasher,
   type BlockHashes,
@@ -23,7 +24,7 @@ export {
 export { mediaIdentity } from './hashing/media-identity.ts';
 export { compareModelFile, describeModelFile, findTokenizerFile, ModelFolderError } from './model-files.ts';
 export { type LoadModelOptions, loadFolderTokenizer, loadModelFolder } from './model-folder.ts';
-export { type ReadModelInfoOptions, readModelInfo, type SpecialTokens } from './model-info.ts';
+export { type ReadModelInfoOptions, readFolderSampling, readModelInfo, type SpecialTokens } from './model-info.ts';
 export {
   type EncodedPrompt,
   type EncodePromptOptions,

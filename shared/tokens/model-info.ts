@@ -1,5 +1,6 @@
 import { join, resolve } from 'node:path';
 import { asRecord, type UnknownRecord } from '../records/index.ts';
+import { readDefaultSampling } from './default-sampling.ts';
 import { checkFolder, ModelFolderError, readJsonObject, readModelFiles, readText } from './model-files.ts';
 import type { DefaultSampling, ModelInfo } from './types.ts';
 
@@ -13,6 +14,8 @@ export interface ModelConfigs {
   /** chat_template.json. */
   readonly templateJson: UnknownRecord | undefined;
 }
+
+const GENERATION_CONFIG = 'generation_config.json';
 
 export interface ReadModelInfoOptions {
   /** Reads every file once to compute `files`. @default true */
@@ -31,11 +34,22 @@ export async function readModelInfo(path: string, options: ReadModelInfoOptions 
   return options.checksums === false ? info : { ...info, files: await readModelFiles(folder) };
 }
 
+/**
+ * The sampling of the generation_config.json in another folder than the model's.
+ * @throws ModelFolderError when the folder has none, or a broken one
+ */
+export async function readFolderSampling(folder: string): Promise<DefaultSampling> {
+  const path = join(folder, GENERATION_CONFIG);
+  const config = await readJsonObject(folder, GENERATION_CONFIG);
+  if (config === undefined) throw new ModelFolderError(`${path}: no such file`);
+  return readDefaultSampling(config, path);
+}
+
 export async function readConfigs(folder: string): Promise<ModelConfigs> {
   const [config, tokenizerConfig, generationConfig, templateText, templateJson] = await Promise.all([
     readJsonObject(folder, 'config.json'),
     readJsonObject(folder, 'tokenizer_config.json'),
-    readJsonObject(folder, 'generation_config.json'),
+    readJsonObject(folder, GENERATION_CONFIG),
     readText(folder, 'chat_template.jinja'),
     readJsonObject(folder, 'chat_template.json'),
   ]);
@@ -66,7 +80,7 @@ export function toModelInfo(folder: string, configs: ModelConfigs): ModelInfo {
       namedId(tokenizerConfig, 'bos_token'),
     ),
     vocabSize: firstId(config.vocab_size, textConfig.vocab_size),
-    defaultSampling: defaultSamplingOf(generationConfig),
+    defaultSampling: readDefaultSampling(generationConfig, join(folder, GENERATION_CONFIG)),
     hasChatTemplate:
       configs.templateText !== undefined ||
       configs.templateJson?.chat_template !== undefined ||
@@ -115,13 +129,6 @@ function namedId(tokenizerConfig: UnknownRecord, name: string): number | undefin
     if (asRecord(entry)?.content === text) return Number(id);
   }
   return undefined;
-}
-
-const SAMPLING_NAMES = ['temperature', 'top_p', 'top_k', 'min_p', 'repetition_penalty'] as const;
-
-function defaultSamplingOf(generationConfig: UnknownRecord): DefaultSampling {
-  const entries = SAMPLING_NAMES.map((name) => [name, generationConfig[name]] as const);
-  return Object.fromEntries(entries.filter(([, value]) => typeof value === 'number' && Number.isFinite(value)));
 }
 
 function firstId(...values: readonly unknown[]): number | undefined {

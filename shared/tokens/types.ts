@@ -102,6 +102,10 @@ export interface DefaultSampling {
   readonly top_k?: number;
   readonly min_p?: number;
   readonly repetition_penalty?: number;
+  readonly presence_penalty?: number;
+  readonly frequency_penalty?: number;
+  /** `max_new_tokens` there. */
+  readonly max_tokens?: number;
 }
 
 /** What a model folder says apart from its tokenizer's tables. */

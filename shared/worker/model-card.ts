@@ -107,6 +107,7 @@ function runtimeOf(facts: ModelFacts, engine: EngineInfo): RuntimeConfig {
       total_kv_blocks: engine.totalKvBlocks > 0 ? engine.totalKvBlocks : undefined,
       max_num_seqs: engine.maxNumSeqs,
       max_num_batched_tokens: engine.maxNumBatchedTokens,
+      sampling_defaults: hasAny(facts.samplingDefaults) ? facts.samplingDefaults : undefined,
     }),
     ...rendezvousOf(engine),
     data_parallel_start_rank: 0,
@@ -115,6 +116,10 @@ function runtimeOf(facts: ModelFacts, engine: EngineInfo): RuntimeConfig {
     enable_local_indexer: engine.publishesKvEvents,
     kv_event_publishing_enabled: engine.publishesKvEvents,
   };
+}
+
+function hasAny(record: object | undefined): boolean {
+  return record !== undefined && Object.keys(record).length > 0;
 }
 
 /** Where decode engines meet this one, if it says so. */

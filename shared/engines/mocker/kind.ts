@@ -31,8 +31,8 @@ export const mocker: EngineKind = {
     const { engine, info } = await mockEngineFor(folder, settings, { at, clock, logger });
     const template = settings.customJinjaTemplate;
     const files = template === undefined ? info.files : { ...info.files, ...(await describeChatTemplate(template)) };
-    const { contextLength, bosTokenId } = info;
-    return { engine, model: { files, contextLength, bosTokenId, sourcePath: folder } };
+    const { contextLength, bosTokenId, defaultSampling: samplingDefaults } = info;
+    return { engine, model: { files, contextLength, bosTokenId, samplingDefaults, sourcePath: folder } };
   },
 };
 

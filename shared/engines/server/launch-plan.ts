@@ -1,3 +1,4 @@
+import { asRecord, type UnknownRecord } from '../../records/index.ts';
 import type { LaunchCommand, ProcessEnd } from './engine-process.ts';
 import type { HeldPorts, PortWish } from './held-ports.ts';
 import type { KnownReleases } from './understood-arguments.ts';
@@ -73,6 +74,32 @@ export function argumentValue(words: readonly string[], flag: string): string | 
     value = rest.length > 0 ? rest.join('=') : words[at + 1];
   }
   return value;
+}
+
+/**
+ * The JSON object that is the value of `flag`; `--flag.name value` gives one field, and such words are in place of the whole. A
+ * value that is no JSON is a text there. Undefined without the flag, or where its value is something else.
+ */
+export function argumentRecord(words: readonly string[], flag: string): UnknownRecord | undefined {
+  const fields: Record<string, unknown> = {};
+  for (const word of words) {
+    const [name = ''] = word.split('=');
+    const plain = name.replaceAll('_', '-');
+    if (!plain.startsWith(`${flag}.`)) continue;
+    const value = argumentValue(words, plain) ?? '';
+    fields[name.slice(flag.length + 1).replaceAll('-', '_')] = jsonIn(value) ?? value;
+  }
+  if (Object.keys(fields).length > 0) return fields;
+  const whole = argumentValue(words, flag);
+  return whole === undefined ? undefined : asRecord(jsonIn(whole));
+}
+
+function jsonIn(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined; // a text, or what the engine itself will refuse
+  }
 }
 
 /** A wish for the very port that `value` is, which `setting` gives; undefined when it gives none. */

@@ -1,10 +1,11 @@
 import { describeChatTemplate, findLocalModel } from '../../artifacts/index.ts';
 import type { ResolvedConfig, SettingName, Settings } from '../../config/index.ts';
-import { readModelInfo } from '../../tokens/index.ts';
+import { type DefaultSampling, readModelInfo } from '../../tokens/index.ts';
 import type { Engine, EngineInfo, ModelFacts, OpenedEngine } from '../types.ts';
 import { embedsText } from './embedder.ts';
 import { argumentValue, type LaunchPorts } from './launch-plan.ts';
 import { keyIn } from './passed-arguments.ts';
+import { samplingDefaultsOf, samplingSourceOf } from './sampling-defaults.ts';
 import { configuredEvents, type Told } from './told.ts';
 
 /** What the settings say of an engine's server, whichever it is. */
@@ -54,20 +55,31 @@ export async function openedServer(engine: Engine, config: ResolvedConfig<'worke
   const { settings } = config;
   const { url, takesText, takesMedia } = serverSettings(config);
   if (url === undefined && !takesText && !takesMedia) await localFilesOf(settings);
-  const model = async ({ modelInput, modelPath, takesMediaChats }: EngineInfo): Promise<ModelFacts> => {
+  const model = async (info: EngineInfo): Promise<ModelFacts> => {
+    const { modelInput, modelPath, takesMediaChats } = info;
     if (modelInput === 'Text') return {};
-    return takesMediaChats === true
-      ? ((await findLocalFiles(settings, modelPath)) ?? {})
-      : localFilesOf(settings, modelPath);
+    const found =
+      takesMediaChats === true ? await findLocalFiles(settings, modelPath) : await localFilesOf(settings, modelPath);
+    if (found === undefined) return {};
+    const { defaultSampling, ...facts } = found;
+    const { engineArguments, engine: kind } = settings;
+    if (kind !== 'vllm' && kind !== 'sglang' && kind !== 'trtllm') return facts;
+    const source = samplingSourceOf(url === undefined ? engineArguments : undefined, kind, info);
+    return { ...facts, samplingDefaults: await samplingDefaultsOf(defaultSampling, source, info) };
   };
   return { engine, model };
+}
+
+/** What the files of a model say, those of its generation_config.json included. */
+interface LocalModel extends ModelFacts {
+  readonly defaultSampling: DefaultSampling;
 }
 
 /**
  * The files of the model of an engine, for the card: frontends tokenize for it. Rejects when they are not on this machine.
  * @param loaded what an engine that is up says that it has loaded
  */
-async function localFilesOf(settings: Settings<'worker'>, loaded?: string): Promise<ModelFacts> {
+async function localFilesOf(settings: Settings<'worker'>, loaded?: string): Promise<LocalModel> {
   const found = await findLocalFiles(settings, loaded);
   if (found !== undefined) return found;
   const names = namesOf(settings, loaded);
@@ -81,15 +93,15 @@ async function localFilesOf(settings: Settings<'worker'>, loaded?: string): Prom
 }
 
 /** Undefined where they are not on this machine. */
-async function findLocalFiles(settings: Settings<'worker'>, loaded?: string): Promise<ModelFacts | undefined> {
+async function findLocalFiles(settings: Settings<'worker'>, loaded?: string): Promise<LocalModel | undefined> {
   const { customJinjaTemplate: template } = settings;
   for (const name of namesOf(settings, loaded)) {
     const folder = await findLocalModel(name);
     if (folder === undefined) continue;
-    const { files: own, contextLength, bosTokenId } = await readModelInfo(folder);
+    const { files: own, contextLength, bosTokenId, defaultSampling } = await readModelInfo(folder);
     const read = await withTokenizer(own, settings);
     const files = template === undefined ? read : { ...read, ...(await describeChatTemplate(template)) };
-    return { files, contextLength, bosTokenId, sourcePath: name };
+    return { files, contextLength, bosTokenId, defaultSampling, sourcePath: name };
   }
   return undefined;
 }

@@ -3,7 +3,7 @@ import type { EngineRequest } from '../../protocol/index.ts';
 import { asRecord, type UnknownRecord } from '../../records/index.ts';
 import type { Plan } from '../http/exchange.ts';
 import { noSuchModel, readModels } from '../http/openai-wire.ts';
-import { asText, tracingHeaders, type UpstreamMessage } from '../http/upstream.ts';
+import { asText, jsonOrText, tracingHeaders, type UpstreamMessage } from '../http/upstream.ts';
 import type { EventSource } from '../kv-stream/event-sources.ts';
 import {
   asCount,
@@ -18,6 +18,7 @@ import {
   type TokenRequest,
 } from '../server/dialect.ts';
 import { planEvents } from '../server/followed-events.ts';
+import { sglangSource } from '../server/sampling-defaults.ts';
 import { TokenReader } from '../server/token-reader.ts';
 import { publisherOf, type Told } from '../server/told.ts';
 import type { EngineSink } from '../types.ts';
@@ -91,6 +92,7 @@ export class SglangDialect implements EngineDialect {
         modelInput: takesText ? 'Text' : 'Tokens',
         modelType: embeds ? ['Embedding'] : takesText ? ['Chat'] : ['Chat', 'Completions'],
         takesPromptEmbeds: false,
+        samplingSource: sglangSource(serverInfo.sampling_defaults, preferredIn(serverInfo)),
         publishesKvEvents: events.followed !== undefined,
         modelName: name,
         ...(modelPath === undefined ? {} : { modelPath }),
@@ -167,6 +169,11 @@ function abilitiesOf(serverInfo: UnknownRecord, openapi: UnknownRecord | undefin
     priority: serverInfo.enable_priority_scheduling !== true ? undefined : lowerFirst ? 'lower-first' : 'higher-first',
     saltField: 'cache_salt' in properties ? 'cache_salt' : 'extra_key',
   };
+}
+
+/** It is told as the text that the server was started with. */
+function preferredIn({ preferred_sampling_params: told }: UnknownRecord): unknown {
+  return typeof told === 'string' ? jsonOrText(told) : told;
 }
 
 /** The publisher as newer servers describe it, else as it was configured. */

@@ -20,6 +20,7 @@ import {
 } from '../server/dialect.ts';
 import { readSamples } from '../server/engine-metrics.ts';
 import { planEvents } from '../server/followed-events.ts';
+import { sourceInServerInfo } from '../server/sampling-defaults.ts';
 import { type TokenAnswer, TokenReader } from '../server/token-reader.ts';
 import { publisherOf, type Told } from '../server/told.ts';
 import type { EngineInfo, EngineSink } from '../types.ts';
@@ -41,7 +42,7 @@ export interface VllmDialectOptions {
   readonly maxNumBatchedTokens?: number | undefined;
 }
 
-type Limits = Pick<EngineInfo, 'maxNumSeqs' | 'maxNumBatchedTokens'>;
+type Limits = Pick<EngineInfo, 'maxNumSeqs' | 'maxNumBatchedTokens' | 'samplingSource'>;
 
 const GENERATE = '/inference/v1/generate';
 const COMPLETIONS = '/v1/completions';
@@ -114,6 +115,7 @@ export class VllmDialect implements EngineDialect {
         kvBlockSizeTokens: asCount(cache.block_size) ?? 16,
         totalKvBlocks: asCount(cache.num_gpu_blocks) ?? 0,
         ...limits,
+        ...(this.#hasGenerate ? {} : { fillsInSampling: true }),
         dataParallelSize: events.ranks,
         modelInput: takesText ? 'Text' : 'Tokens',
         modelType: embeds ? ['Embedding'] : takesText ? ['Chat'] : ['Chat', 'Completions'],
@@ -191,10 +193,12 @@ export class VllmDialect implements EngineDialect {
   async #limits(server: StartingServer, hasRoute: boolean): Promise<Limits> {
     const { maxNumSeqs, maxNumBatchedTokens } = this.#options;
     const isKnown = maxNumSeqs !== undefined && maxNumBatchedTokens !== undefined;
-    const said = hasRoute && !isKnown ? await schedulerOf(server) : undefined;
+    const said = hasRoute && !isKnown ? await configOf(server) : undefined;
+    const scheduler = asRecord(said?.scheduler_config);
     return {
-      maxNumSeqs: maxNumSeqs ?? asCount(said?.max_num_seqs),
-      maxNumBatchedTokens: maxNumBatchedTokens ?? asCount(said?.max_num_batched_tokens),
+      maxNumSeqs: maxNumSeqs ?? asCount(scheduler?.max_num_seqs),
+      maxNumBatchedTokens: maxNumBatchedTokens ?? asCount(scheduler?.max_num_batched_tokens),
+      ...sourceInServerInfo(said),
     };
   }
 
@@ -281,12 +285,12 @@ function describedIn(sources: UnknownRecord | undefined) {
   return { described: ranks[0]?.[1], listed: new Map<number, ListedRank>(ranks) };
 }
 
-/** The settings of its scheduler, from a route that all releases have for development; undefined where it does not say them. */
-async function schedulerOf(server: StartingServer): Promise<UnknownRecord | undefined> {
+/** Its settings, from a route that all releases have for development; undefined where it does not say them. */
+async function configOf(server: StartingServer): Promise<UnknownRecord | undefined> {
   const message = { path: `${SERVER_INFO}?config_format=json` };
   const answer = await server.askOnce(message, SERVER_INFO_TIMEOUT_MS).catch(() => undefined); // the card does without
   const said = answer?.status === 200 ? asRecord(jsonOrText(answer.text)) : undefined;
-  return asRecord(asRecord(said?.vllm_config)?.scheduler_config);
+  return asRecord(said?.vllm_config);
 }
 
 /** Ranks with metrics of their own. */

@@ -11,6 +11,7 @@ import { clientAnnotations } from '../../router/index.ts';
 import type { LoadedModel } from '../../tokens/index.ts';
 import type { RoutableModel } from '../models/routable-model.ts';
 import { isRenderedByWorker, MediaPrompt } from './media-prompt.ts';
+import { sampledAs, tokensAsked } from './model-defaults.ts';
 import {
   mediaParts,
   type PromptTokens,
@@ -61,7 +62,10 @@ export function withTokens(
   { tokenIds, isWhole, formattedPrompt, promptEmbeds }: PromptTokens,
 ): Preprocessed {
   checkVocabulary(request, tokenIds, loaded);
-  const left = tokensLeft(request, { tokens: tokenIds.length, isWhole }, model.contextLength);
+  const defaults = request.embedding === undefined ? model.card.runtime_config.sampling_defaults : undefined;
+  const sampled = defaults ? { ...request, sampling: sampledAs(request.sampling, defaults) } : request;
+  const length = { tokens: tokenIds.length, isWhole };
+  const left = tokensLeft(request, length, model.contextLength, tokensAsked(request.stop, defaults ?? {}));
   const input: EngineInput = { kind: 'tokens', tokenIds, ...(promptEmbeds === undefined ? {} : { promptEmbeds }) };
   const eosTokenIds = loaded.info.eosTokenIds;
   const multiModalData = mediaParts(request.prompt);
@@ -69,7 +73,7 @@ export function withTokens(
   const stop = request.embedding === undefined ? stopConditions(request.stop, left, eosTokenIds) : request.stop;
   return {
     request: {
-      ...engineRequest(request, model, input, stop, eosTokenIds),
+      ...engineRequest(sampled, model, input, stop, eosTokenIds),
       ...(multiModalData === undefined ? {} : { multiModalData }),
     },
     promptTokens: tokenIds.length,

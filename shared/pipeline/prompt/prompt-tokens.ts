@@ -182,18 +182,24 @@ function refuseHopeless(request: GenerationRequest, text: string, tokenizer: Tok
 /**
  * `max_tokens`: what is left of the context when absent, clamped to it when larger; and within the room of an
  * answer that is kept until it is whole.
+ * @param asked for by the client, else by the model
  * @throws ServeError `context_length_exceeded` when nothing is left, `invalid_value` when the answer would be too large
  */
 export function tokensLeft(
   request: GenerationRequest,
   prompt: PromptLength,
   contextLength: number,
+  asked: number | undefined = request.stop.max_tokens,
 ): number | undefined {
-  return fitted(request, leftOfContext(request, prompt, contextLength));
+  return fitted(request, leftOfContext(request, prompt, contextLength, asked));
 }
 
-function leftOfContext(request: GenerationRequest, prompt: PromptLength, contextLength: number): number | undefined {
-  const asked = request.stop.max_tokens;
+function leftOfContext(
+  request: GenerationRequest,
+  prompt: PromptLength,
+  contextLength: number,
+  asked: number | undefined,
+): number | undefined {
   if (contextLength === 0 || request.prompt.kind === 'embeds') return asked; // how long embeddings are, only the worker knows
   if (prompt.tokens >= contextLength) throw tooLong(request, prompt, contextLength);
   const left = contextLength - prompt.tokens;

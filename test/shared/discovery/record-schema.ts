@@ -28,6 +28,19 @@ const runtimeConfig = z.looseObject({
   tool_call_parser: word.nullish(),
   reasoning_parser: word.nullish(),
   default_thinking_mode: z.enum(['enabled', 'disabled']).nullish(),
+  sampling_defaults: z
+    .looseObject({
+      temperature: z.number().min(0).optional(),
+      top_p: z.number().positive().max(1).optional(),
+      top_k: z.int().min(-1).optional(),
+      min_p: z.number().min(0).max(1).optional(),
+      repetition_penalty: z.number().positive().optional(),
+      presence_penalty: z.number().min(-2).max(2).optional(),
+      frequency_penalty: z.number().min(-2).max(2).optional(),
+      max_tokens: count.min(1).optional(),
+      max_tokens_limit: count.min(1).optional(),
+    })
+    .nullish(),
   tokenizer_backend: word.nullish(),
   exclude_tools_when_tool_choice_none: flag,
   data_parallel_start_rank: count.max(RANKS_MAX).nullish(),

@@ -252,11 +252,34 @@ describe('readModelInfo', () => {
     expect((await readModelInfo(folder)).eosTokenIds).toEqual(expected);
   });
 
-  it('takes default sampling from generation_config.json, leaving out what is no number', async () => {
-    await write('generation_config.json', { temperature: 0.5, top_k: 20, top_p: 'x', min_p: null, bos_token_id: 3 });
+  it('takes default sampling from generation_config.json, in the names of requests', async () => {
+    const said = { temperature: 0.5, top_k: 0, top_p: 1, min_p: null, max_new_tokens: 64, bos_token_id: 3 };
+    await write('generation_config.json', { ...said, do_sample: false, max_length: 'x' });
     const info = await readModelInfo(folder);
-    expect(info.defaultSampling).toEqual({ temperature: 0.5, top_k: 20 });
+    expect(info.defaultSampling).toEqual({ temperature: 0.5, top_k: -1, top_p: 1, max_tokens: 64 });
     expect(info.bosTokenId).toBe(3);
+  });
+
+  it.each([
+    ['temperature', '"hot"', 'a number from 0 on'],
+    ['temperature', '-1', 'a number from 0 on'],
+    ['temperature', '1e999', 'a number from 0 on'],
+    ['temperature', 'true', 'a number from 0 on'],
+    ['top_p', '0', 'a number above 0, up to 1'],
+    ['top_p', '[0.9]', 'a number above 0, up to 1'],
+    ['top_k', '1.5', 'a whole number, 0 or -1 for all tokens'],
+    ['top_k', '1e300', 'a whole number, 0 or -1 for all tokens'],
+    ['min_p', '1.1', 'a number from 0 to 1'],
+    ['repetition_penalty', '0', 'a number above 0'],
+    ['presence_penalty', '3', 'a number from -2 to 2'],
+    ['frequency_penalty', '{}', 'a number from -2 to 2'],
+    ['max_new_tokens', '0', 'a whole number from 1 on'],
+    ['max_new_tokens', '"64"', 'a whole number from 1 on'],
+  ])('refuses %s of %s there by name', async (name, value, allowed) => {
+    await write('generation_config.json', `{"${name}": ${value}}`);
+    const message = new RegExp(`generation_config\\.json: ${name} is .*; write ${allowed}$`);
+    await expect(readModelInfo(folder)).rejects.toThrow(message);
+    await expect(loadModelFolder(folder)).rejects.toThrow(message);
   });
 
   it('says whether there is a chat template', async () => {

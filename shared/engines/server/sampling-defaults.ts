@@ -1,0 +1,89 @@
+import { findLocalModel } from '../../artifacts/index.ts';
+import type { SamplingDefaults } from '../../discovery/index.ts';
+import { asRecord, type UnknownRecord } from '../../records/index.ts';
+import { type DefaultSampling, readDefaultSampling, readFolderSampling } from '../../tokens/index.ts';
+import { asText } from '../http/upstream.ts';
+import type { EngineInfo, SamplingSource } from '../types.ts';
+import { argumentRecord, argumentValue } from './launch-plan.ts';
+
+/** An engine that is told where its defaults are from. */
+type Kind = 'vllm' | 'sglang' | 'trtllm';
+
+const CONFIG_FLAG = '--generation-config';
+const OVERRIDE_FLAG = '--override-generation-config';
+const PREFERRED_FLAG = '--preferred-sampling-params';
+
+/** What the command line of an engine says of requests that say nothing. */
+export function samplingSourceIn(args: readonly string[], kind: Kind): SamplingSource {
+  switch (kind) {
+    case 'vllm':
+      return vllmSource(argumentValue(args, CONFIG_FLAG), argumentRecord(args, OVERRIDE_FLAG));
+    case 'sglang':
+      return sglangSource(argumentValue(args, '--sampling-defaults'), argumentRecord(args, PREFERRED_FLAG));
+    case 'trtllm':
+      return { config: 'model', override: {}, own: {} };
+  }
+}
+
+/** @param config `auto`, `vllm` for no file, or a folder or repository */
+export function vllmSource(config: unknown, override: unknown): SamplingSource {
+  const name = asText(config) ?? 'auto';
+  const place = name === 'auto' ? 'model' : name === 'vllm' ? 'none' : { name };
+  return { config: place, override: asRecord(override) ?? {}, own: {} };
+}
+
+/** @param preferred filled in by the engine; its own number of tokens never is, as each request has one */
+export function sglangSource(defaults: unknown, preferred: unknown): SamplingSource {
+  const own = asRecord(preferred) ?? {};
+  const { max_new_tokens } = own;
+  const override = max_new_tokens === undefined ? {} : { max_new_tokens };
+  return { config: defaults === 'openai' ? 'none' : 'model', override, own };
+}
+
+/**
+ * What frontends have to fill in for an engine: what it is to sample by and does not fill in itself. Rejects for values that
+ * cannot be, with file or flag.
+ * @param ofModel the sampling of the model's own generation_config.json
+ */
+export async function samplingDefaultsOf(
+  ofModel: DefaultSampling,
+  source: SamplingSource,
+  { fillsInSampling = false }: Pick<EngineInfo, 'fillsInSampling'> = {},
+): Promise<SamplingDefaults> {
+  const { config, own } = source;
+  const isPreferred = Object.keys(own).length > 0;
+  const override = readDefaultSampling(source.override, isPreferred ? PREFERRED_FLAG : OVERRIDE_FLAG);
+  const ofFile = config === 'model' ? ofModel : config === 'none' ? {} : await samplingIn(config.name);
+  const all: DefaultSampling = { ...ofFile, ...override };
+  // vLLM bounds every request by what it was told, and by the model's own file none.
+  const limit = typeof config === 'object' ? all.max_tokens : override.max_tokens;
+  const left = Object.entries(all).filter(
+    ([name]) => name === 'max_tokens' || !(fillsInSampling || Object.hasOwn(own, name)),
+  );
+  return { ...Object.fromEntries(left), ...(limit === undefined || isPreferred ? {} : { max_tokens_limit: limit }) };
+}
+
+async function samplingIn(name: string): Promise<DefaultSampling> {
+  const folder = await findLocalModel(name);
+  if (folder !== undefined) return readFolderSampling(folder);
+  throw new Error(
+    `the folder of ${CONFIG_FLAG} ${name} is not on this machine, and frontends have to fill in what it says: download it ` +
+      'first (hf download), or name its folder',
+  );
+}
+
+/** Where the defaults of an engine are from: its command line where that is known, else as its server says. */
+export function samplingSourceOf(
+  args: readonly string[] | undefined,
+  kind: Kind,
+  { samplingSource }: Pick<EngineInfo, 'samplingSource'>,
+): SamplingSource {
+  return args === undefined && samplingSource !== undefined ? samplingSource : samplingSourceIn(args ?? [], kind);
+}
+
+/** Of vLLM's `/server_info`. */
+export function sourceInServerInfo(config: UnknownRecord | undefined): Pick<EngineInfo, 'samplingSource'> {
+  const model = asRecord(config?.model_config);
+  if (model === undefined || !('generation_config' in model)) return {};
+  return { samplingSource: vllmSource(model.generation_config, model.override_generation_config) };
+}

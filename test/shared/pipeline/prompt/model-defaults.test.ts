@@ -1,0 +1,64 @@
+import { describe, expect, it } from 'vitest';
+import type { SamplingDefaults } from '../../../../shared/discovery/index.ts';
+import type { GenerationRequest } from '../../../../shared/protocol/index.ts';
+import { letterModel, model, preprocessed, request } from '../fixtures.ts';
+
+const DEFAULTS = {
+  temperature: 0.6,
+  top_p: 0.95,
+  top_k: 20,
+  min_p: 0.1,
+  repetition_penalty: 1.05,
+} satisfies SamplingDefaults;
+
+async function sent(more: Partial<GenerationRequest>, sampling_defaults: SamplingDefaults = DEFAULTS) {
+  const named = model();
+  const served = { ...named, card: { ...named.card, runtime_config: { sampling_defaults } } };
+  const { request: asked } = await preprocessed(request(more), served, letterModel);
+  return asked;
+}
+
+describe("a model's own sampling", () => {
+  it('is that of a request that says nothing', async () => {
+    expect((await sent({})).sampling).toEqual(DEFAULTS);
+  });
+
+  it('gives way to each thing that the client says, and to no other', async () => {
+    const sampling = { temperature: 1, top_k: -1, presence_penalty: 0.5 };
+    expect((await sent({ sampling })).sampling).toEqual({ ...DEFAULTS, ...sampling });
+  });
+
+  it('leaves a greedy request greedy, with the penalties of the model', async () => {
+    expect((await sent({ sampling: { temperature: 0 } })).sampling).toEqual({
+      temperature: 0,
+      repetition_penalty: DEFAULTS.repetition_penalty,
+    });
+  });
+
+  it('is no matter of embeddings', async () => {
+    const asked = await sent({ embedding: {} }, { ...DEFAULTS, max_tokens: 3 });
+    expect(asked.sampling).toEqual({});
+    expect(asked.stop.max_tokens).toBeUndefined();
+  });
+
+  // The context has 100 tokens, the prompt three.
+  it.each<[string, GenerationRequest['stop'], SamplingDefaults, number]>([
+    ['the rest of the context without a default', {}, {}, 97],
+    ['the default', {}, { max_tokens: 9 }, 9],
+    ['the rest of the context, where the default is more', {}, { max_tokens: 900 }, 97],
+    ['what the client asks for', { max_tokens: 20 }, { max_tokens: 9 }, 20],
+    ['as many as the client wants at least', { min_tokens: 12 }, { max_tokens: 9 }, 12],
+    ['the bound, where the client asks for more', { max_tokens: 20 }, { max_tokens: 9, max_tokens_limit: 9 }, 9],
+    ['the bound without a default', {}, { max_tokens_limit: 7 }, 7],
+    ['less than the bound', { max_tokens: 5 }, { max_tokens_limit: 7 }, 5],
+  ])('ends a choice after %s', async (_, stop, defaults, tokens) => {
+    expect((await sent({ stop }, defaults)).stop.max_tokens).toBe(tokens);
+  });
+
+  it('of a bound holds where the context is not known, too', async () => {
+    const named = model({ contextLength: 0 });
+    const runtime_config = { sampling_defaults: { max_tokens: 9 } };
+    const served = { ...named, card: { ...named.card, runtime_config } };
+    expect((await preprocessed(request(), served, letterModel)).request.stop.max_tokens).toBe(9);
+  });
+});
