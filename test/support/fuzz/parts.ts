@@ -10,6 +10,7 @@ import { JsonReader } from '../../../shared/protocol/json/json-reader.ts';
 import { BODY_PARTS } from './body-parts.ts';
 import { EVENT_PARTS } from './event-parts.ts';
 import { GRPC_PARTS } from './grpc-parts.ts';
+import { HISTORY_PARTS } from './history-parts.ts';
 import { HostileValues } from './hostile-values.ts';
 import { renderTemplate } from './template-part.ts';
 
@@ -26,6 +27,7 @@ const PARTS: Readonly<Record<string, Part>> = {
   ...BODY_PARTS,
   ...EVENT_PARTS,
   ...GRPC_PARTS,
+  ...HISTORY_PARTS,
   'chat templates': renderTemplate,
   'tool calls': (values) => {
     const toolChoice = values.one(['auto', 'required'] as const);
