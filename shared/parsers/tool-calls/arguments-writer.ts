@@ -56,6 +56,9 @@ export class ArgumentsWriter {
   }
 }
 
+/** What does not stand in a JSON string as it is. */
+const ESCAPED = /[^ !#-[\]-\ud7ff\ue000-\uffff]/;
+
 /** What a format does to the text of a string before it is a value. */
 export interface StringRules {
   /** A line end on each side is the template's, and no part of the value. */
@@ -122,7 +125,7 @@ export class StringMember {
   #write(text: string): void {
     if (text === '') return;
     this.#open();
-    this.#arguments.raw(JSON.stringify(text).slice(1, -1));
+    this.#arguments.raw(ESCAPED.test(text) ? JSON.stringify(text).slice(1, -1) : text);
   }
 
   #open(): void {

@@ -118,20 +118,25 @@ class XmlFunction {
 
   *#readMember(key: string): Parsing<ValueEnd> {
     const schema = this.#tools.parameter(this.#name, key);
-    const { framesValues } = this.#dialect;
+    const { framesValues, holdsCalls } = this.#dialect;
     const isWrapper = this.#tools.isWrapper(this.#name, key);
-    if (isStringParameter(schema) && !isWrapper) {
-      const rules = { framed: framesValues, decodesEntities: true, knowsNull: true };
-      const member = new StringMember(this.#writer, key, rules);
-      const end = yield* this.#readValue(key, (piece) => member.push(piece));
-      if (end !== undefined) member.end();
+    const isString = isStringParameter(schema) && !isWrapper;
+    const rules = { framed: framesValues, decodesEntities: true, knowsNull: true };
+    const member = isString ? new StringMember(this.#writer, key, rules) : undefined;
+    let text = '';
+    const take =
+      member === undefined || holdsCalls // what is held need not be written piece by piece
+        ? (piece: string): void => {
+            text += piece;
+          }
+        : (piece: string): void => member.push(piece);
+    const end = yield* this.#readValue(key, take);
+    if (end === undefined) return undefined;
+    if (member !== undefined) {
+      member.push(text);
+      member.end();
       return end;
     }
-    let text = '';
-    const end = yield* this.#readValue(key, (piece) => {
-      text += piece;
-    });
-    if (end === undefined) return undefined;
     const value = framesValues ? text.replace(/^\n/, '').replace(/\n$/, '') : text;
     if (isWrapper) this.#writer.wrapped(key, decodeEntities(value));
     else this.#writer.member(key, convertByType(decodeEntities(value), schema));
