@@ -1,8 +1,5 @@
 import { seededRandom } from '../../../shared/clock/index.ts';
 import { fromText } from '../../../shared/discovery/record-text.ts';
-import { createReasoningParser, createToolCallParser, planReasoning } from '../../../shared/parsers/index.ts';
-import { REASONING_FORMATS } from '../../../shared/parsers/reasoning/formats.ts';
-import { TOOL_CALL_PARSER_NAMES } from '../../../shared/parsers/tool-calls/registry.ts';
 import { FrameError, FrameParser, writeU32 } from '../../../shared/planes/request/frames/frame.ts';
 import { PeerFault } from '../../../shared/planes/request/frames/peer-trust.ts';
 import { readEngineOutput } from '../../../shared/protocol/index.ts';
@@ -12,12 +9,10 @@ import { EVENT_PARTS } from './event-parts.ts';
 import { GRPC_PARTS } from './grpc-parts.ts';
 import { HISTORY_PARTS } from './history-parts.ts';
 import { HostileValues } from './hostile-values.ts';
+import { PARSER_PARTS } from './parser-parts.ts';
 import { renderTemplate } from './template-part.ts';
 
 const FRAME_BYTES_MAX = 64 * 1024;
-const TOOLS = [
-  { type: 'function', function: { name: 'f', parameters: { type: 'object', properties: { a: {} } } } },
-] as const;
 
 /** One reader of the product under one hostile input. Throws where the reader breaks a promise. */
 export type Part = (values: HostileValues) => void;
@@ -28,33 +23,8 @@ const PARTS: Readonly<Record<string, Part>> = {
   ...EVENT_PARTS,
   ...GRPC_PARTS,
   ...HISTORY_PARTS,
+  ...PARSER_PARTS,
   'chat templates': renderTemplate,
-  'tool calls': (values) => {
-    const toolChoice = values.one(['auto', 'required'] as const);
-    const random = seededRandom(1);
-    const parser = createToolCallParser(values.one(TOOL_CALL_PARSER_NAMES), { tools: TOOLS, toolChoice, random });
-    const given: number[] = [];
-    const sink = {
-      content: () => {},
-      callStart: (index: number) => {
-        if (index !== given.length) throw new Error(`call ${index} began after ${given.length} calls`);
-        given.push(0);
-      },
-      callArguments: (index: number) => {
-        if (index !== given.length - 1) throw new Error(`arguments of call ${index} after ${given.length} calls`);
-      },
-    };
-    for (const piece of pieces(values)) parser?.push(piece, sink);
-    parser?.end('stop', sink);
-    if (parser?.callCount !== given.length) throw new Error('the calls are not counted');
-  },
-  reasoning: (values) => {
-    const plan = planReasoning(values.one(REASONING_FORMATS), { promptText: values.text() });
-    const parser = plan && createReasoningParser(plan);
-    const sink = { content: () => {}, reasoning: () => {} };
-    for (const piece of pieces(values)) parser?.push(piece, sink);
-    parser?.end(sink);
-  },
   'JSON bodies': (values) => {
     const value = values.json();
     const text = values.chance(0.5) ? values.brokenText(value) : (JSON.stringify(value) ?? '');
@@ -112,10 +82,6 @@ export function frame(values: HostileValues): Buffer {
   header[7] = values.random.below(2);
   writeU32(header, 8, values.random.below(4));
   return Buffer.concat([header, payload]);
-}
-
-function pieces(values: HostileValues): readonly string[] {
-  return Array.from({ length: values.random.below(12) }, () => values.text());
 }
 
 /** A case of one reader that is kept: its name too, since what a seed draws changes with each new reader. */

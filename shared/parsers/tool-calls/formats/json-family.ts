@@ -174,6 +174,8 @@ function* readBodies(
   tools: ToolSchemas,
 ): Parsing<boolean> {
   let result: JsonCallResult | undefined;
+  /** Text of the calls that are held. */
+  let held = '';
   if (holdsCalls) calls.hold();
   for (;;) {
     const next = yield* skipSpace(source);
@@ -186,13 +188,20 @@ function* readBodies(
       if (!source.isRecording) source.record();
       result = yield* readJson(source, calls, shape);
     } else {
-      if (next === '') calls.drop();
+      if (next !== '') break;
+      calls.drop();
+      calls.content(held);
       break;
     }
-    if (result === 'call') yield* passOver(source, JSON_DEBRIS);
-    else if (result === 'empty') source.forget();
+    if (result === 'call') {
+      if (holdsCalls) source.record(held + source.takeRecord());
+      yield* passOver(source, JSON_DEBRIS);
+      if (holdsCalls) held = source.takeRecord();
+    } else if (result === 'empty') source.forget();
     else {
-      calls.content(source.takeRecord());
+      const text = source.takeRecord();
+      calls.release(); // those in front of it, which ends any record
+      calls.content(text);
       break;
     }
   }

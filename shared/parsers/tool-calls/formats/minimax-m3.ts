@@ -36,24 +36,39 @@ interface Tag {
   readonly name: string;
 }
 
-function* readTag(source: TextSource, take?: (piece: string) => void): Parsing<Tag | undefined> {
-  let text = '';
-  const marker = yield* readUntil(
-    source,
-    TAG,
-    take ??
-      ((piece) => {
-        text += piece;
-      }),
-  );
-  if (marker === undefined) return undefined;
-  const inside = yield* readTagRest(source);
-  return inside === undefined ? undefined : { text, name: inside.replace(/^</, '').trim() };
-}
+/** A tag is a name, with an attribute at most; what is more is text. */
+const TAG_INSIDE = /^\s*<?\s*\/?(?:invoke\s+name=[^<\n]*|[^\s<>]*)\s*$/;
 
-function* readTagRest(source: TextSource): Parsing<string | undefined> {
-  const { text, marker } = yield* collectUntil(source, TAG_END);
-  return marker === undefined ? undefined : text;
+/**
+ * Reads to the next tag, and its inside.
+ * @param take gets the text in front of it, piece by piece, which the tag has otherwise; and what is no tag
+ * @param takeRest gets what the text ends in, but for what may have become a tag
+ */
+function* readTag(
+  source: TextSource,
+  takeRest: (text: string) => void,
+  take?: (piece: string) => void,
+): Parsing<Tag | undefined> {
+  let text = '';
+  const add =
+    take ??
+    ((piece: string): void => {
+      text += piece;
+    });
+  for (;;) {
+    if ((yield* readUntil(source, TAG, add)) === undefined) {
+      takeRest(text);
+      return undefined;
+    }
+    const { text: inside, marker } = yield* collectUntil(source, TAG_END);
+    const isTag = TAG_INSIDE.test(inside);
+    if (marker === undefined) {
+      takeRest(isTag ? text : text + SPACE + inside);
+      return undefined;
+    }
+    if (isTag) return { text, name: inside.trim().replace(/^</, '').trim() };
+    add(`${SPACE}${inside}>`);
+  }
 }
 
 /** Reads from behind `<invoke name=`; the end of the block, where that ends the invoke, is not read. What is no call stays in the record. */
@@ -81,7 +96,7 @@ function* readParameters(
     repeated = undefined;
   };
   for (;;) {
-    const tag = yield* readTag(source);
+    const tag = yield* readTag(source, takeStray);
     if (tag === undefined) return;
     if (tag.text.trim() !== '') takeStray(tag.text);
     if (tag.name === '/invoke' || tag.name === '/tool_call') {
@@ -94,10 +109,10 @@ function* readParameters(
     if (repeated?.key !== tag.name) flush();
     const schema = tools.parameter(name, tag.name);
     if (schema !== undefined && isStringParameter(schema)) {
-      if (!(yield* streamString(source, new StringMember(writer, tag.name, STRING_RULES)))) return;
+      if (!(yield* streamString(source, new StringMember(writer, tag.name, STRING_RULES), takeStray))) return;
       continue;
     }
-    const value = yield* readNode(source, schema, 0);
+    const value = yield* readNode({ source, takeRest: takeStray }, schema, 0);
     if (value === undefined) return;
     repeated ??= { key: tag.name, values: [] };
     repeated.values.push(value);
@@ -107,9 +122,9 @@ function* readParameters(
 const STRING_RULES = { decodesEntities: true, knowsNull: true };
 
 /** Tags inside of a declared string have no meaning and are left out. False when the text ends first. */
-function* streamString(source: TextSource, member: StringMember): Parsing<boolean> {
+function* streamString(source: TextSource, member: StringMember, takeRest: (text: string) => void): Parsing<boolean> {
   for (let depth = 0; depth >= 0; ) {
-    const tag = yield* readTag(source, (piece) => member.push(piece));
+    const tag = yield* readTag(source, takeRest, (piece) => member.push(piece));
     if (tag === undefined) return false;
     depth += tag.name.startsWith('/') ? -1 : 1;
   }
@@ -119,19 +134,19 @@ function* streamString(source: TextSource, member: StringMember): Parsing<boolea
 
 /** The inside of a tag up to its closing tag, as JSON; `undefined` when the text ends first. */
 function* readNode(
-  source: TextSource,
+  from: { readonly source: TextSource; readonly takeRest: (text: string) => void },
   schema: ParameterSchema | undefined,
   depth: number,
 ): Parsing<string | undefined> {
   const children: [string, string][] = [];
   let text = '';
   for (;;) {
-    const tag = yield* readTag(source);
+    const tag = yield* readTag(from.source, (rest) => from.takeRest(text + rest));
     if (tag === undefined) return undefined;
     text += tag.text;
     if (tag.name.startsWith('/')) return writeNode(decodeEntities(text), children, schema);
     if (depth === DEPTH_MAX) continue;
-    const child = yield* readNode(source, schemaOfChild(schema, tag.name), depth + 1);
+    const child = yield* readNode(from, schemaOfChild(schema, tag.name), depth + 1);
     if (child === undefined) return undefined;
     children.push([tag.name, child]);
   }

@@ -88,8 +88,10 @@ class XmlFunction {
       stop = closed === this.#dialect.parameterEnd ? yield* this.#readStray() : closed;
     }
     if (stop !== undefined) this.#writer.close();
-    if (this.#dialect.holdsCalls && stop === undefined) this.#calls.drop();
-    else this.#calls.release();
+    if (this.#dialect.holdsCalls) {
+      if (stop === undefined) this.#calls.drop();
+      else this.#calls.release();
+    }
     if (this.#calls.readCount > before) this.#calls.content(this.#stray);
     if (stop !== undefined && stop !== this.#dialect.functionEnd) this.#source.unread(stop);
   }

@@ -67,6 +67,20 @@ describe.each(CASES)('%s: %s', (parser, _what, text, content, ...calls) => {
   });
 });
 
+const N = ']<]minimax[>[';
+
+describe('text that is no call beside one', () => {
+  it.each([
+    ['qwen25', '<tool_call>{"name":"f","arguments":{}}<function=f>and words', '<function=f>and words', 'f({})'],
+    ['minimax_m3', `${N}<invoke name="f">${N}<a>x${N}</a>${N}</a and <b> words`, `${N}</a and <b> words`, 'f({"a":"x")'],
+    ['minimax_m3', `${N}<invoke name="f">${N}<a>x${N}</a> and words`, ' and words', 'f({"a":"x")'],
+  ])('of %s is shown: %s', (parser, text, content, call) => {
+    const tools = declare({ f: { a: { type: 'string' } } });
+    const read = readEveryWay(parser, text, { tools });
+    expect([read.content, ...shown(read)]).toEqual([content, call]);
+  });
+});
+
 describe('a call of Kimi that is only counted', () => {
   it('keeps its number in the id, and belongs to the only tool there is', () => {
     const { calls } = readCalls('kimi_k2', [kimi('7', '{}')], { tools: declare({ now: {} }) });

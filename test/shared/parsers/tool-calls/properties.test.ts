@@ -2,95 +2,13 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { TOOL_CALL_PARSERS } from '../../../../shared/config/parser-names.ts';
 import type { ToolChoice } from '../../../../shared/protocol/index.ts';
+import { BARRED, FRAGMENTS, JSON_BITS, PROSE } from '../../../support/model-texts.ts';
 import { anyCut, declare, readCalls } from './read-calls.ts';
 
 const TOOLS = declare({
   f: { a: { type: 'string' }, n: { type: 'integer' }, l: { type: 'array', items: { type: 'number' } }, o: {} },
   get_x: {},
 });
-
-/** What models write, in no order that makes sense: every marker of every format, and what stands between them. */
-const FRAGMENTS = [
-  '<tool_call>|</tool_call>|<TOOLCALL>|</TOOLCALL>|[TOOL_CALLS]|[/TOOL_CALLS]|functools|<tool_calls>|</tool_calls>',
-  '<｜tool▁calls▁begin｜>|<｜tool▁calls▁end｜>|<｜tool▁call▁begin｜>|<｜tool▁call▁end｜>|<｜tool▁sep｜>|```json\n|\n```',
-  '<｜DSML｜tool_calls>|</｜DSML｜tool_calls>|<｜DSML｜function_calls>|</｜DSML｜function_calls>|<｜DSML｜invoke name="f">',
-  '</｜DSML｜invoke>|<｜DSML｜parameter name="a" string="true">|<｜DSML｜parameter name="n" string="false">',
-  '</｜DSML｜parameter>|<function=f>|</function>|<parameter=a>|<parameter=n>|</parameter>|<minimax:tool_call>',
-  '</minimax:tool_call>|<invoke name="f">|</invoke>|<parameter name="a">|]<]minimax[>[<tool_call>|]<]minimax[>[<a>',
-  ']<]minimax[>[</tool_call>|]<]minimax[>[<invoke name="f">|]<]minimax[>[</invoke>|]<]minimax[>[</a>|]<]minimax[>[<o>',
-  ']<]minimax[>[</o>|]<]minimax[>[<item>|]<]minimax[>[</item>|f<arg_key>|<arg_key>|</arg_key>|<arg_value>|</arg_value>',
-  '<end_message>|call:f{|a:|n:1|<tool_call|>|[TOOL_CALLS|[ARGS|[ARGS]|[CALL_ID]',
-  '<｜tool_calls_begin｜>|<｜tool_calls_end｜>|<｜tool_call_begin｜>|<｜tool_call_end｜>|function<｜tool_sep｜>',
-  '<steptml:invoke name="f">|</steptml:invoke>|<steptml:parameter name="a">|</steptml:parameter>|<seed:tool_call>',
-  '</seed:tool_call>|<longcat_tool_call>|</longcat_tool_call>|<function_calls>|</function_calls>|f(a="x", n=1)',
-].flatMap((line) => line.split('|').filter((part) => part !== ''));
-const BARRED = [
-  '<|python_tag|>',
-  '<|tool_calls_section_begin|>',
-  '<|tool_calls_section_end|>',
-  '<|tool_call_begin|>',
-  'functions.f:0',
-  '3',
-  '<|tool_call_argument_begin|>',
-  '<|tool_call_end|>',
-  '<|open|>',
-  '<|close|>',
-  '<|sep|>',
-  'response',
-  'tools',
-  'call tool="f" index="1"',
-  'argument key="a"',
-  'argument key="n" type="number"',
-  'json',
-  '<|end_of_msg|>',
-  '<|tool_call>',
-  '<tool_call|>',
-  '<|"|>',
-  '<|start|>assistant',
-  '<|channel|>commentary to=functions.f ',
-  '<|channel|>final',
-  '<|constrain|>json',
-  '<|message|>',
-  '<|call|>',
-  '<|end|>',
-  '<|message_model|>',
-  '<|content_invoke_tool_json|>',
-  '<|end_message|>',
-  '<|python_start|>',
-  '<|tool_call|>',
-  '<|action_start|><|plugin|>',
-  '<|action_end|>',
-  '<|tool_call_start|>',
-];
-const JSON_BITS = [
-  '{"name":"f","arguments":{"a":"x","n":1}}',
-  '{"name":"f","arguments":',
-  '{"arguments":{"a":1},"name":"get_x"}',
-  '{"name":"f","args":{"a":"</tool_call>"}}',
-  '{"name":"f"}',
-  "{'name': 'f', 'arguments': {'a': True, 'n': None}}",
-  "'a\\'b'",
-  'None',
-  'Tru',
-  '{',
-  '}',
-  '[',
-  ']',
-  ',',
-  ':',
-  ';',
-  '"',
-  '\\',
-  '"name"',
-  '"a b"',
-  'null',
-  '-1.50',
-  'true',
-  '[f(a=1)]',
-  '[f(a="x", n=[1, {"k": None}]), get_x()]',
-  '[f(',
-];
-const PROSE = [' ', '\n', '\n\n', 'word', 'f', 'a < b', '&amp;', '&lt;', '&', 'é😀', '\ud83d', 'nu', "'"];
 
 const soup = fc
   .array(
