@@ -1,5 +1,5 @@
 import { systemClock, systemRandom } from '../../shared/clock/index.ts';
-import { openPlanner, UsageError } from '../../shared/commands/index.ts';
+import { openPlanner, startedWorkers, UsageError } from '../../shared/commands/index.ts';
 import { ConfigError, type Environment, type ResolvedConfig } from '../../shared/config/index.ts';
 import { reasonOf } from '../../shared/errors/index.ts';
 import { openLogger } from '../../shared/telemetry/index.ts';
@@ -7,17 +7,21 @@ import { stopSignal } from '../process.ts';
 import { WorkerProcesses } from './local-workers.ts';
 
 /** `stator planner`: plans for a fleet until told to stop. */
-export async function run({ settings }: ResolvedConfig<'planner'>, env: Environment): Promise<number> {
+export async function run(config: ResolvedConfig<'planner'>, env: Environment): Promise<number> {
+  const { settings } = config;
   const stopped = stopSignal();
   const logger = openLogger(settings);
   const { plannerConnector: connector, engineArguments } = settings;
   if (connector === 'virtual' && engineArguments.length > 0) {
     throw new UsageError('arguments after -- are those of workers, which --planner-connector local starts');
   }
-  const workers =
-    connector === 'local'
-      ? new WorkerProcesses({ workers: [engineArguments], env, logger: logger.for('workers') })
-      : undefined;
+  let workers: WorkerProcesses | undefined;
+  const workersOf = (namespace: string): WorkerProcesses => {
+    const log = logger.for('workers');
+    const { argv, env: theirs } = startedWorkers(config, namespace, env, log);
+    workers = new WorkerProcesses({ workers: [argv], env: theirs, logger: log });
+    return workers;
+  };
   const tell = (line: string): void => void process.stdout.write(`planner: ${line}\n`);
   const running = await openPlanner({
     settings,
@@ -25,7 +29,7 @@ export async function run({ settings }: ResolvedConfig<'planner'>, env: Environm
     logger,
     clock: systemClock,
     random: systemRandom,
-    workers,
+    ...(connector === 'local' ? { workersOf } : {}),
     tell,
   });
   logger.info('planning', running.facts);

@@ -10,6 +10,7 @@ export { KEYS_HELP, runKeys } from './keys.ts';
 export { MODELS_HELP, runModels } from './models.ts';
 export { type LocalRun, openLocalPlanner, openPlanner, rollupIntervalMs } from './planner/fleet.ts';
 export { localPlanning } from './planner/settings.ts';
+export { startedWorkers } from './planner/started-workers.ts';
 export { EXPLAIN_PLANNER_HELP, explainPlanner } from './planner-explain.ts';
 export { PROFILE_HELP, runProfile } from './profile/command.ts';
 export { Progress } from './progress.ts';

@@ -22,7 +22,7 @@ export {
 } from './parser-names.ts';
 export { ConfigError, type ResolvedConfig, type ResolveOptions, resolveConfig } from './resolve.ts';
 export { type Command, PROCESSES, type Process, type Row } from './row.ts';
-export { isOfManyMachines } from './table/discovery.ts';
+export { isOfManyMachines, isOfOneProcess } from './table/discovery.ts';
 export { PLANNER_LAWS } from './table/planner.ts';
 export {
   type CallerSettings,

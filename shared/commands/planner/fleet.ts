@@ -1,5 +1,5 @@
 import type { Clock, Random } from '../../clock/index.ts';
-import { ConfigError, type Environment, type Settings } from '../../config/index.ts';
+import { ConfigError, type Environment, isOfOneProcess, type Settings } from '../../config/index.ts';
 import { reasonOf } from '../../errors/index.ts';
 import { eventPlane, openDiscovery } from '../../fleet/index.ts';
 import {
@@ -37,8 +37,8 @@ interface FleetHost {
 
 interface PlannerHost extends FleetHost {
   readonly settings: Settings<'planner'>;
-  /** With `--planner-connector local`. */
-  readonly workers?: ScalableWorkers | undefined;
+  /** Workers that join the fleet of `namespace`; with `--planner-connector local`. */
+  readonly workersOf?: ((namespace: string) => ScalableWorkers) | undefined;
 }
 
 interface RunningPlanner {
@@ -138,7 +138,10 @@ interface Plans {
 async function openFleet(
   { settings, logger, clock, random, tell }: FleetHost,
   { registry, gpusOf }: { readonly registry?: MetricRegistry; gpusOf(pool: Pool): number },
-  options: Omit<FleetPlannerOptions, 'discovery' | 'eventPlane' | 'clock' | 'random' | 'logger' | 'tell'>,
+  options: Omit<
+    FleetPlannerOptions,
+    'discovery' | 'eventPlane' | 'clock' | 'random' | 'logger' | 'tell' | 'isAlone' | 'where'
+  >,
 ): Promise<Plans> {
   const { store, connector } = options;
   const discovery = await openDiscovery(settings, logger.for('discovery'), {
@@ -148,8 +151,13 @@ async function openFleet(
   });
   const plane = eventPlane(settings, clock, logger.for('events'), discovery);
   const common = { clock, logger: logger.for('planner') };
+  const listening = {
+    isAlone: isOfOneProcess(settings.discoveryBackend),
+    where: { discovery: settings.discoveryBackend, event_plane: settings.eventPlane },
+  };
   const onLook = (look: Look): void => pages.looked(look);
-  const fleet = new FleetPlanner({ ...options, ...common, discovery, eventPlane: plane, random, tell, onLook });
+  const parts = { ...options, ...common, ...listening, random, tell, onLook };
+  const fleet = new FleetPlanner({ ...parts, discovery, eventPlane: plane });
   const pages = new PlannerPages({ ...common, fleet: () => fleet, store, gpusOf });
   const shown = await pages.serve();
   const close = async (): Promise<void> => {
@@ -190,8 +198,8 @@ function isPlanned({ mode }: PlannerConfig, pool: Pool): boolean {
   return mode === 'disagg' || (mode === 'prefill') === (pool === 'prefill');
 }
 
-function connectorOf({ settings, env, clock, workers }: PlannerHost, namespace: string): Connector {
-  if (workers !== undefined) return new LocalConnector(workers);
+function connectorOf({ settings, env, clock, workersOf }: PlannerHost, namespace: string): Connector {
+  if (workersOf !== undefined) return new LocalConnector(workersOf(namespace));
   const keys = new FolderKeys(plannerFolder(settings, env), namespace);
   return new VirtualConnector({ keys, clock, waitMsMax: settings.scalingMaxWaitTimeSecs * 1000 });
 }

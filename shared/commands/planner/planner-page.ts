@@ -19,7 +19,9 @@ export function renderPlannerPage({ group, config, points, decisions, refreshS }
   const last = points.at(-1);
   const title = `Stator planner${group === undefined ? '' : `: ${group}`}`;
   if (last === undefined) {
-    return renderPage({ title, refreshS, body: '<p class="verdict">Nothing was looked at yet.</p>' });
+    const why =
+      group === undefined ? 'no worker or frontend of this fleet has been heard' : 'a first look is under way';
+    return renderPage({ title, refreshS, body: `<p class="verdict">Nothing was looked at yet: ${why}.</p>` });
   }
   const { gpu_hours: hours = 0 } = last.figures;
   const facts = [

@@ -19,6 +19,11 @@ export function isOfManyMachines(store: DiscoveryStore): boolean {
   return DISCOVERY_STORES[store] === 'many machines';
 }
 
+/** Whether no other process is found in `store`. */
+export function isOfOneProcess(store: DiscoveryStore): boolean {
+  return DISCOVERY_STORES[store] === 'one process';
+}
+
 /** For the texts of defaults. */
 export const MANY_MACHINES = STORES.filter(isOfManyMachines).join(' and ');
 export const WITHIN_A_MACHINE = STORES.filter((store) => !isOfManyMachines(store)).join(' and ');

@@ -26,6 +26,7 @@ import type { DecisionRecord, PlannerStore } from '../store/types.ts';
 import type { PerPool } from '../types.ts';
 import { actOnNewest } from './act.ts';
 import type { Connector } from './connectors.ts';
+import { Hearing } from './hearing.ts';
 import type { PlannerMetrics } from './planner-metrics.ts';
 
 export interface FleetPlannerOptions {
@@ -38,6 +39,10 @@ export interface FleetPlannerOptions {
   readonly random: Random;
   readonly logger: Logger;
   readonly namespace: string;
+  /** Discovery is of this process alone: no other process can be heard. @default false */
+  readonly isAlone?: boolean;
+  /** Where it listens, for the log. @default the namespace */
+  readonly where?: Readonly<Record<string, string>>;
   /** Compared in lower case. @default that of the first worker or request that is heard */
   readonly model?: string | undefined;
   /** Namespace that its decisions are kept under. @default the fleet's */
@@ -97,6 +102,7 @@ export class FleetPlanner {
   #refusal: PlannerRefusal | undefined;
   #latest: DecisionRecord | undefined;
   readonly #beganMs: number;
+  readonly #hearing: Hearing;
 
   constructor(options: FleetPlannerOptions) {
     this.#options = options;
@@ -105,7 +111,8 @@ export class FleetPlanner {
     this.#source = options.random.instanceId();
     this.#epoch = options.random.instanceId();
     this.#beganMs = options.clock.wallMs();
-    const { namespace, discovery, eventPlane, clock, logger } = options;
+    const { namespace, discovery, eventPlane, clock, logger, metrics, isAlone = false, where = {} } = options;
+    this.#hearing = new Hearing({ clock, logger, metrics, isAlone, where: { namespace, ...where } });
     const scope = { kind: 'namespace', namespace } as const;
     const common = { discovery, eventPlane, clock, logger, scope };
     const listener = { event: ({ payload }: { readonly payload: unknown }) => this.hear(payload) };
@@ -182,7 +189,11 @@ export class FleetPlanner {
     const { event } = read;
     if (event.namespace !== namespace || event.type === 'scale.decision') return;
     this.#model ??= event.model;
-    if (event.model.toLowerCase() !== this.#model.toLowerCase()) return;
+    if (event.model.toLowerCase() !== this.#model.toLowerCase()) {
+      this.#hearing.heardOther(event.model);
+      return;
+    }
+    this.#hearing.heard(this.#model);
     if (event.type === 'worker.rollup') this.#hearWorker(event);
     else this.#take(event);
     if (event.type === 'request.held') this.wake();
@@ -225,6 +236,7 @@ export class FleetPlanner {
       isLess = true;
     }
     this.#known = new Set(workers);
+    this.#hearing.knows(workers.size);
     if (isLess) this.wake();
   }
 
@@ -236,6 +248,9 @@ export class FleetPlanner {
   async #look(signal: AbortSignal): Promise<void> {
     const { profile, store, connector, clock, metrics, onLook } = this.#options;
     if (this.#refusal !== undefined) throw this.#refusal;
+    const observed = await connector.observe(signal);
+    const { ready = 0, starting = 0 } = observed.counted?.decode ?? {};
+    this.#hearing.looks(this.#model, ready === 0 && starting > 0);
     const folded = await this.#countedElsewhere(this.#folder?.fold(clock.nowMs(), clock.wallMs()), signal);
     if (folded !== undefined) this.#take(folded);
     const { group } = this;
@@ -243,7 +258,6 @@ export class FleetPlanner {
     this.#take(this.#tick());
     const signals = this.#pending;
     this.#pending = [];
-    const observed = await connector.observe(signal);
     const startedMs = clock.nowMs();
     let outcome: BatchOutcome;
     try {

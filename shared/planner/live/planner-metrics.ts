@@ -13,6 +13,8 @@ export interface PlannerMetrics {
   heard(type: string, wallMs: number): void;
   /** An event that nobody can read. */
   refused(): void;
+  /** A look begins while nobody is heard. */
+  unheard(): void;
   /** A look begins, so many seconds after it was due. */
   looks(lagSeconds: number, wallMs: number): void;
   looked(outcome: BatchOutcome, seconds: number): void;
@@ -94,6 +96,7 @@ export function createPlannerMetrics(
     looks: passing.looks,
     failed: passing.failed,
     acted: passing.acted,
+    unheard: passing.unheard,
     heard: (type, wallMs) => {
       events.with(type).add();
       passing.heard(wallMs);
@@ -156,6 +159,7 @@ function timeliness(registry: MetricRegistry) {
   );
   const age = gauge('stator_planner_event_age_seconds', 'Time since the newest event, as the last look began.');
   const failures = counter('stator_planner_failed_looks_total', 'Looks that came to nothing.');
+  const unheard = counter('stator_planner_unheard_looks_total', 'Looks while nobody was heard.');
   const timeouts = counter('dynamo_planner_tick_timeout_total', 'Looks that came to nothing as they took too long.');
   const applied = registry
     .histogram('stator_planner_decision_applied_seconds', 'From decisions until the fleet was so.', APPLY_SECONDS)
@@ -175,6 +179,7 @@ function timeliness(registry: MetricRegistry) {
       lag.set(lagSeconds);
       if (heardAtMs !== undefined) age.set((wallMs - heardAtMs) / 1000);
     },
+    unheard: (): void => unheard.add(),
     took: (seconds: number): void => duration.observe(seconds),
     failed: (isLate: boolean): void => {
       failures.add();

@@ -8,7 +8,7 @@ import { VirtualClock } from '../virtual-clock.ts';
 import { BEGIN_S } from './fleet-signals.ts';
 
 export interface FleetPlannerBedOptions
-  extends Partial<Pick<FleetPlannerOptions, 'readTraffic' | 'onLook' | 'metrics'>> {
+  extends Partial<Pick<FleetPlannerOptions, 'readTraffic' | 'onLook' | 'metrics' | 'isAlone' | 'model'>> {
   readonly config?: Readonly<Record<string, unknown>>;
   readonly engines?: FleetPlannerOptions['planner']['engines'];
 }
@@ -32,11 +32,12 @@ export function fleetPlannerBed({
     scaleTo: (count: number) => void scaled.push(count),
   };
   const raw = { mode: 'agg', rate_requests_per_second: 10, min_endpoint: 0, start_seconds: 60, ...config };
+  const discovery = new MemoryDiscovery({ hub: new MemoryHub(clock), clock, random });
   const planner = new FleetPlanner({
     planner: { config: parsePlannerConfig(raw), engines },
     store,
     connector: new LocalConnector(workers),
-    discovery: new MemoryDiscovery({ hub: new MemoryHub(clock), clock, random }),
+    discovery,
     eventPlane: createMemoryEventPlane({ clock, random }),
     clock,
     random,
@@ -52,5 +53,5 @@ export function fleetPlannerBed({
       await clock.advance(ms / 10);
     }
   };
-  return { clock, store, logger, lines, told, scaled, workers, planner, pass };
+  return { clock, store, discovery, logger, lines, told, scaled, workers, planner, pass };
 }

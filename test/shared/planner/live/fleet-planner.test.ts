@@ -1,6 +1,7 @@
 import { afterEach, describe, expect, it } from 'vitest';
-import type { FleetPlanner } from '../../../../shared/planner/index.ts';
-import { NO_TRAFFIC } from '../../../../shared/protocol/index.ts';
+import { createPlannerMetrics, type FleetPlanner, parsePlannerConfig } from '../../../../shared/planner/index.ts';
+import { NO_TRAFFIC, ROLLUP_TOPIC } from '../../../../shared/protocol/index.ts';
+import { MetricRegistry } from '../../../../shared/telemetry/index.ts';
 import { type FleetPlannerBedOptions, fleetPlannerBed } from '../../../support/planner/fleet-planner-bed.ts';
 import { heldAt, rollupOf } from '../../../support/planner/fleet-signals.ts';
 
@@ -62,5 +63,93 @@ describe('the planner of a fleet', () => {
     for (let at = 40; at < 400; at++) await second(at); // longer than what was needed is remembered
     const after = await decisions();
     expect(Math.min(...after.map(({ targets }) => targets.decode ?? 9))).toBeGreaterThan(2);
+  });
+});
+
+describe('a planner that hears nobody', () => {
+  const NOBODY = 'no worker or frontend has been heard for 30 s: nothing is decided by what they serve';
+  const bedOfEars = (options: FleetPlannerBedOptions = {}) => {
+    let unheard = 0;
+    const metrics = { ...createPlannerMetrics(new MetricRegistry(), parsePlannerConfig({}), () => 1) };
+    const bed = bedOf({ ...options, metrics: { ...metrics, unheard: () => unheard++ } });
+    const told = () => bed.lines.map(({ level, message }) => `${level}: ${message}`);
+    const seconds = async (count: number): Promise<void> => {
+      for (let at = 0; at < count; at += 5) await bed.pass(5000);
+    };
+    return { ...bed, told, seconds, unheard: () => unheard };
+  };
+
+  it('says so once half a minute is over and counts its looks from then on, and says whom it hears first', async () => {
+    const { planner, lines, told, seconds, unheard } = bedOfEars();
+    void planner.run();
+    await seconds(25);
+    expect(told()).toEqual([]);
+    await seconds(20);
+    expect(new Set(told())).toEqual(new Set([`warn: ${NOBODY}`]));
+    expect(lines[0]?.fields).toMatchObject({ namespace: 'ns', workers_found: 0 });
+    expect(unheard()).toBeGreaterThan(2);
+    planner.hear(rollupOf(0, 0, NO_TRAFFIC, BEGIN_MS));
+    expect(told().at(-1)).toBe('info: the first worker or frontend is heard');
+    const before = unheard();
+    await seconds(300); // no worker is left that could say anything
+    expect(unheard()).toBe(before);
+  });
+
+  it('says so at once where discovery is of this process alone', async () => {
+    const { planner, told, pass, unheard } = bedOfEars({ isAlone: true });
+    void planner.run();
+    await pass();
+    expect(told()).toEqual([
+      expect.stringMatching(/^warn: nobody can be heard: --discovery-backend mem .*allowed: file/),
+    ]);
+    expect(unheard()).toBe(1);
+  });
+
+  it('names the models that it hears instead of its own', async () => {
+    const { planner, lines, seconds } = bedOfEars({ model: 'sought' });
+    void planner.run();
+    for (let at = 0; at < 100; at++) planner.hear({ ...heldAt(0, at).signal, model: `other-${at}${'x'.repeat(200)}` });
+    await seconds(40);
+    const { other_models: others, model } = lines.at(-1)?.fields ?? {};
+    expect(model).toBe('sought');
+    expect(`${others}`.split(', ')).toHaveLength(8);
+    expect(`${others}`.length).toBeLessThan(1000);
+  });
+
+  it('waits for workers that are starting', async () => {
+    const { planner, workers, told, seconds } = bedOfEars();
+    workers.starting = 1;
+    void planner.run();
+    await seconds(600);
+    expect(told()).toEqual([]);
+    workers.ready = 1;
+    workers.starting = 0;
+    await seconds(45);
+    expect(told()[0]).toBe(`warn: ${NOBODY}`);
+  });
+
+  it('says when workers that are there fall silent, and when they speak again', async () => {
+    const { planner, told, seconds, discovery } = bedOfEars();
+    void planner.run();
+    const ids = { instance_id: '1', worker_id: '1' };
+    const scope = { kind: 'namespace', namespace: 'ns' } as const;
+    const channel = {
+      type: 'EventChannel',
+      scope,
+      topic: ROLLUP_TOPIC,
+      transport: { kind: 'Memory', config: {} },
+      ...ids,
+    } as const;
+    await discovery.put(channel);
+    planner.hear(rollupOf(0, 0, NO_TRAFFIC, BEGIN_MS));
+    await seconds(85);
+    expect(told()).toEqual(['info: the first worker or frontend is heard']);
+    await seconds(20);
+    expect(told().at(-1)).toBe('warn: nobody has been heard for 90 s');
+    planner.hear(rollupOf(0, 1, NO_TRAFFIC, BEGIN_MS + 105_000));
+    expect(told().at(-1)).toBe('info: somebody is heard again');
+    await discovery.remove(channel);
+    await seconds(300);
+    expect(told().at(-1)).toBe('info: somebody is heard again');
   });
 });
