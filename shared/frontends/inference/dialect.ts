@@ -121,10 +121,11 @@ export function decodeContext(
   };
 }
 
-/** Whether workers of a model get prompts in tokens alone. Those that read chats themselves know what their engines take. */
+/** Whether workers of a model get prompts in tokens alone. Those that read chats, or send media to an encoder, know what their engines take. */
 function isBlind({ pipeline }: Pick<InferenceDeps, 'pipeline'>, name: string): boolean {
   const card = pipeline.requestable.find(name)?.card;
-  return card?.model_input === 'Tokens' && card.runtime_config.media_chats !== true;
+  if (card?.model_input !== 'Tokens') return false;
+  return card.runtime_config.media_chats !== true && card.runtime_config.route_to_encoder !== true;
 }
 
 /** A sink of which a dialect says only what has a place in it: everything else is left out. */

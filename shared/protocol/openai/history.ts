@@ -3,7 +3,7 @@ import type { LeftOut } from '../generation/left-out.ts';
 import { strictArguments } from './call-arguments.ts';
 import { type ResultTurn, readAssistant, readResult, readUser } from './history-messages.ts';
 import { inOrder, type OpenCall, type PlacedTurn, type Turn } from './history-order.ts';
-import type { Part } from './history-parts.ts';
+import { mediaPart, type Part } from './history-parts.ts';
 
 /** A conversation as it goes to a model. */
 export interface History {
@@ -20,11 +20,13 @@ export interface History {
  * Reads a conversation whose new turns were checked. What a model wrote or another server put there is data: it is brought to
  * the shape that chats have today, and never refused. Results stand behind the turn that asked for them; what they show
  * follows in the user's own turn.
- * @param isBlind the model takes no media: what tools show is named in their results. @default false
+ * @param isBlind the model takes no media, as far as its card says: what tools show is named in their results, unless the user
+ * has shown something, too. @default false
  */
 export function readHistory(messages: readonly ChatMessage[], leftOut: LeftOut, isBlind = false): History {
   if (messages.every(isPlain)) return { rendered: messages, forwarded: messages };
-  const turns = inOrder(messages.map((message, at) => readTurn(message, at, leftOut, isBlind)));
+  const namesMedia = isBlind && !messages.some(showsMedia);
+  const turns = inOrder(messages.map((message, at) => readTurn(message, at, leftOut, namesMedia)));
   let forwarded: readonly ChatMessage[] | undefined;
   return {
     rendered: new HistoryWriter(false).write(turns),
@@ -38,6 +40,11 @@ export function readHistory(messages: readonly ChatMessage[], leftOut: LeftOut, 
 /** Nothing of such a message needs a second look. */
 function isPlain({ role, content }: ChatMessage): boolean {
   return role === 'system' || role === 'developer' || (role === 'user' && typeof content === 'string');
+}
+
+/** Who shows a model pictures knows that it can see. */
+function showsMedia({ role, content }: ChatMessage): boolean {
+  return role === 'user' && Array.isArray(content) && content.some((part) => mediaPart(part) !== undefined);
 }
 
 function readTurn(message: ChatMessage, at: number, leftOut: LeftOut, isBlind: boolean): Turn {

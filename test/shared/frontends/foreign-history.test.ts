@@ -87,9 +87,19 @@ describe('a picture that a tool returned', () => {
     },
   );
 
+  it('is shown to a model that the user has shown a picture, too', async () => {
+    const picture = { type: 'image_url', image_url: { url: 'https://a.example/b.png' } };
+    const [first, ...others] = (SHOWN['/v1/chat/completions'] as { readonly messages: readonly object[] }).messages;
+    const messages = [{ ...first, content: [picture] }, ...others];
+    const { status, warning, request } = await ask('/v1/chat/completions', { messages });
+    expect([status, warning]).toEqual([200, null]);
+    expect(JSON.stringify(request?.prompt)).toContain(PNG);
+  });
+
   it.each(Object.entries(SHOWN))('is shown where workers read chats: %s', async (path, body) => {
     const { runtime_config: runtime } = servedModel('m').card;
-    for (const card of [{ model_input: 'Text' }, { runtime_config: { ...runtime, media_chats: true } }]) {
+    const sees = ['media_chats', 'route_to_encoder'].map((fact) => ({ runtime_config: { ...runtime, [fact]: true } }));
+    for (const card of [{ model_input: 'Text' }, ...sees]) {
       const { status, warning, request } = await ask(path, body, card);
       expect([status, warning]).toEqual([200, null]);
       expect(JSON.stringify(request?.prompt)).toContain(PNG);
