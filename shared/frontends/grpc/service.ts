@@ -71,9 +71,11 @@ export function createKserveService(deps: KserveDeps): KserveService {
           extensions: ['model_configuration'],
         }),
       ),
-      withKey(deps, 'ModelReady', (message) => {
+      withKey(deps, 'ModelReady', (message, grant) => {
         const { name } = decodeMessage(ModelReadyRequestSchema, message);
-        return encodeMessage(ModelReadyResponseSchema, { ready: isModelReady(name) ?? false });
+        const { primaryName = name } = deps.pipeline.requestable.find(name) ?? {};
+        const isShown = grant.allowsModel(name, primaryName); // another is as good as none
+        return encodeMessage(ModelReadyResponseSchema, { ready: isShown && isModelReady(name) === true });
       }),
       withKey(deps, 'ModelMetadata', (message, grant) => {
         const { name } = decodeMessage(ModelMetadataRequestSchema, message);

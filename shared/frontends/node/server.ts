@@ -33,6 +33,8 @@ export interface HttpServerOptions {
   readonly tls?: TlsMaterial | undefined;
   /** Hears of limits of the HTTP parser that a client went beyond. @default nobody */
   readonly onLimit?: (limit: LimitName) => void;
+  /** Hears how many WebSockets are open whenever that changes. @default nobody */
+  readonly onSockets?: (count: number) => void;
   /** @default systemClock */
   readonly clock?: Clock;
   /** Names requests that could not be read. @default systemRandom */
@@ -95,7 +97,7 @@ export async function startHttpServer(app: HttpApp, options: HttpServerOptions):
 
 function createHost(app: HttpApp, options: HttpServerOptions) {
   const { onLimit = () => {}, random = systemRandom, clock = systemClock, headMs = HEAD_TIMEOUT_MS } = options;
-  const { socketsMax = LIMITS.websockets.max } = options;
+  const { socketsMax = LIMITS.websockets.max, onSockets = () => {} } = options;
   const limits = {
     noDelay: true,
     keepAliveTimeout: options.keepAliveMs ?? KEEP_ALIVE_MS,
@@ -119,7 +121,7 @@ function createHost(app: HttpApp, options: HttpServerOptions) {
       ? createServer(limits, listener)
       : createTlsServer({ ...limits, ...tls, requestCert: tls.ca !== undefined, handshakeTimeout: headMs }, listener);
   const connections = new Connections(server, clock);
-  const sockets = new ResponseSockets({ app, connections, clock, random, onLimit, socketsMax });
+  const sockets = new ResponseSockets({ app, connections, clock, random, onLimit, onSockets, socketsMax });
   server.on('upgrade', (incoming: IncomingMessage, _socket, head: Buffer) => void sockets.accept(incoming, head));
   server.on('checkExpectation', (incoming, outgoing) => refuseExpectation(incoming, outgoing, random));
   server.on('clientError', (error: NodeJS.ErrnoException & { rawPacket?: Buffer }, socket: Socket) => {

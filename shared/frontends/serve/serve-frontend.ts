@@ -37,6 +37,7 @@ export async function serveFrontend(
     const isKserve = settings.kserveGrpcServer === true;
     const server = await startHttpServer(frontend.app, {
       onLimit: frontend.metrics.limitReached,
+      onSockets: frontend.metrics.openSockets,
       host: settings.httpHost,
       port: isKserve ? settings.grpcMetricsPort! : settings.httpPort, // who can be such a server has the port, too
       keepAliveMs: settings.httpKeepAliveSecs * 1000,

@@ -47,6 +47,7 @@ function requestFamilies(registry: MetricRegistry, buckets: Buckets) {
       'Requests, or what workers made of them, that went beyond a limit.',
       'limit',
     ),
+    websockets: own.gauge('websockets', 'WebSockets that are open.').with(),
     disconnected: gauge('disconnected_clients', 'Clients that left before the response had ended.'),
     ignoredKeys: own.counter(
       'ignored_keys_total',

@@ -25,7 +25,9 @@ interface MadeDocument {
 export function serveOpenApi(operations: readonly Operation[]): Serve {
   let document: MadeDocument | undefined;
   return async ({ settings, pipeline }: HttpAppDeps, exchange: HttpExchange): Promise<void> => {
-    const models = exampleModels(pipeline.models.list());
+    const { grant } = exchange;
+    const shown = pipeline.models.list().filter(({ name, primaryName }) => grant.allowsModel(name, primaryName));
+    const models = exampleModels(shown);
     const key = JSON.stringify(models);
     if (document?.models !== key) {
       // Loaded on demand: a function that nobody asks for it never parses it.

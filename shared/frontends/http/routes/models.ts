@@ -27,7 +27,7 @@ export function serveModelList(deps: HttpAppDeps, exchange: HttpExchange): void 
     .list()
     .filter(({ readiness, name, primaryName }) => readiness.isReady && grant.allowsModel(name, primaryName));
   if (wantsAnthropicModels(deps, exchange)) sendJson(exchange, 200, anthropicModelList(models, deps));
-  else sendJson(exchange, 200, { object: 'list', data: models.map((model) => modelBody(model, deps)) });
+  else sendJson(exchange, 200, { object: 'list', data: models.map((model) => modelBody(model, deps, exchange)) });
 }
 
 /**
@@ -41,7 +41,7 @@ export function serveModel(deps: HttpAppDeps, exchange: HttpExchange): void {
   if (model !== undefined && exchange.grant.allowsModel(model.name, model.primaryName)) {
     if (!model.readiness.isReady) throw modelNotReady(id);
     const body = wantsAnthropicModels(deps, exchange) ? anthropicModel : modelBody;
-    sendJson(exchange, 200, body(model, deps));
+    sendJson(exchange, 200, body(model, deps, exchange));
   } else if (id.endsWith(READY_SUFFIX)) serveReadiness(deps, exchange, id.slice(0, -READY_SUFFIX.length));
   else {
     requireService(deps);
@@ -77,7 +77,8 @@ function limitsOf({ contextLength }: ServedModel, { contextWindow = contextLengt
 /** Nobody here knows whose a model is: it is this deployment's. */
 const OWNER = 'stator';
 
-function modelBody(model: ServedModel, { settings }: HttpAppDeps): object {
+function modelBody(model: ServedModel, { settings }: HttpAppDeps, { grant }: HttpExchange): object {
+  const { baseModel } = model;
   const { context, output } = limitsOf(model, settings);
   return {
     id: model.name,
@@ -85,7 +86,7 @@ function modelBody(model: ServedModel, { settings }: HttpAppDeps): object {
     created: model.createdSecs,
     owned_by: OWNER,
     root: model.primaryName,
-    parent: model.baseModel ?? null,
+    parent: baseModel !== undefined && grant.allowsModel(baseModel, baseModel) ? baseModel : null,
     max_model_len: context,
     context_window: context,
     max_output_tokens: output,

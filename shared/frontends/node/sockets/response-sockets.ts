@@ -19,6 +19,8 @@ interface ResponseSocketsParts {
   readonly socketsMax: number;
   readonly random: Random;
   readonly onLimit: (limit: LimitName) => void;
+  /** Hears how many are open. */
+  readonly onSockets: (count: number) => void;
 }
 
 /** The WebSockets of one server. */
@@ -100,12 +102,14 @@ export class ResponseSockets {
   }
 
   #opened(webSocket: import('ws').WebSocket, request: IncomingMessage): void {
-    const { app, clock, random, onLimit } = this.#parts;
+    const { app, clock, random, onLimit, onSockets } = this.#parts;
     const memory = new SocketMemory(this.#memories, random.uuid());
     const socket = new ResponseSocket({ app, webSocket, request, memory, clock, onLimit });
     this.#open.set(socket, networkOf(request.socket));
+    onSockets(this.#open.size);
     webSocket.once('close', () => {
       this.#open.delete(socket);
+      onSockets(this.#open.size);
       if (this.#open.size > 0) return;
       for (const tell of this.#onEmpty.splice(0)) tell();
     });

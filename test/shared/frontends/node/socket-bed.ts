@@ -1,6 +1,7 @@
 import { type ClientOptions, WebSocket } from 'ws';
 import type { Clock } from '../../../../shared/clock/index.ts';
 import { type HttpServer, startHttpServer } from '../../../../shared/frontends/node/server.ts';
+import type { TlsMaterial } from '../../../../shared/frontends/node/tls-files.ts';
 import type { JsonObject } from '../../../support/dynamo-http/records.ts';
 import { createTestApp, type TestApp, type TestAppOptions } from '../../../support/http-app.ts';
 import { playTexts, type ScriptedCall, ScriptedPipeline } from '../../../support/scripted-pipeline.ts';
@@ -21,20 +22,24 @@ export async function closeServers(): Promise<void> {
 }
 
 export async function openServer(
-  options: TestAppOptions & {
+  options: Omit<TestAppOptions, 'pipeline'> & {
+    readonly pipeline?: ScriptedPipeline;
+    readonly tls?: TlsMaterial;
     readonly play?: (call: ScriptedCall) => void;
     readonly socketClock?: Clock;
     readonly socketsMax?: number;
   } = {},
 ): Promise<SocketBed> {
   const play = options.play ?? (({ sink }: ScriptedCall) => playTexts(sink, ['he', 'llo']));
-  const pipeline = new ScriptedPipeline().onGenerate(play);
+  const pipeline = options.pipeline ?? new ScriptedPipeline().onGenerate(play);
   const test = createTestApp({ pipeline, ...options });
   const server = await startHttpServer(test.app, {
     host: '127.0.0.1',
     port: 0,
     lifecycle: test.lifecycle,
     onLimit: test.deps.metrics.limitReached,
+    tls: options.tls,
+    onSockets: test.deps.metrics.openSockets,
     ...(options.socketsMax === undefined ? {} : { socketsMax: options.socketsMax }),
     ...(options.socketClock === undefined ? {} : { clock: options.socketClock }),
   });
@@ -51,8 +56,10 @@ export class SocketClient {
   /** Status and body of a refusal to open it. */
   refused: { readonly status: number; readonly body: JsonObject } | undefined;
 
+  /** @param options with `ca`, it asks by TLS */
   constructor(port: number, options: ClientOptions = {}, protocols: string[] = [], path = '/v1/responses') {
-    this.socket = new WebSocket(`ws://127.0.0.1:${port}${path}`, protocols, options);
+    const scheme = options.ca === undefined ? 'ws' : 'wss';
+    this.socket = new WebSocket(`${scheme}://127.0.0.1:${port}${path}`, protocols, options);
     this.socket
       .on('message', (data) => this.events.push(JSON.parse(String(data)) as JsonObject))
       .on('close', (code, reason) => {

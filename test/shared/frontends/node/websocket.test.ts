@@ -7,6 +7,7 @@ import type { JsonObject } from '../../../support/dynamo-http/records.ts';
 import { defaultHttpSettings } from '../../../support/http-settings.ts';
 import { MemoryKeyStore } from '../../../support/memory-key-store.ts';
 import { playTexts } from '../../../support/scripted-pipeline.ts';
+import { readTlsFixture } from '../../../support/tls-fixtures.ts';
 import { VirtualClock } from '../../../support/virtual-clock.ts';
 import { waitUntil } from '../../../support/wait-until.ts';
 import { CREATE, closeServers, idOf, openServer, SocketClient } from './socket-bed.ts';
@@ -77,6 +78,25 @@ describe('Responses over WebSocket', () => {
     expect(await client.ask({ ...CREATE, previous_response_id: idOf(first) })).toMatchObject(missing);
     const other = await new SocketClient(server.port).opened();
     expect(await other.ask({ ...CREATE, previous_response_id: idOf(second) })).toMatchObject(missing);
+  });
+
+  it('is served by TLS', async () => {
+    const [cert, key] = [readTlsFixture('first.crt'), readTlsFixture('first.key')];
+    const { server } = await openServer({ tls: { cert, key } });
+    const client = await new SocketClient(server.port, { ca: cert }).opened();
+    expect(await client.ask(CREATE)).toMatchObject(completed('hello'));
+  });
+
+  it('tells operators how many are open', async () => {
+    const { server, deps } = await openServer();
+    const open = async () => (await deps.metrics.render()).match(/^stator_frontend_websockets (\d+)$/m)?.[1];
+    expect(await open()).toBe('0');
+    const [one, two] = [await new SocketClient(server.port).opened(), await new SocketClient(server.port).opened()];
+    await waitUntil(async () => (await open()) === '2');
+    one.socket.close();
+    await waitUntil(async () => (await open()) === '1');
+    two.socket.terminate();
+    await waitUntil(async () => (await open()) === '0');
   });
 
   it('forgets what a failed turn followed', async () => {

@@ -135,7 +135,36 @@ export async function gatherItems(
   const earlier = await earlierItems(deps, body, exchange);
   await resolved.measure(earlier);
   for (const item of earlier) resolved.add(item, 'previous_response_id');
-  return { earlier, own: await resolveReferences(deps, items, resolved, exchange) };
+  const own = await resolveReferences(deps, items, resolved, exchange);
+  if (earlier.length > 0) requireCalls(earlier, own);
+  return { earlier, own };
+}
+
+/**
+ * What follows a response answers calls of that conversation, which is kept here whole. A conversation that the client brings
+ * along is told as it is.
+ * @throws ServeError `invalid_value`
+ */
+function requireCalls(earlier: readonly InputItem[], own: readonly InputItem[]): void {
+  const results = own.flatMap((item) => (isResult(item) && item.call_id ? [item.call_id] : []));
+  if (results.length === 0) return;
+  const called = new Set([...earlier, ...own].flatMap((item) => (isResult(item) ? [] : callIds(item))));
+  const stray = results.find((id) => !called.has(id));
+  if (stray === undefined) return;
+  const message = `No tool call found for the output with call_id ${JSON.stringify(stray).slice(0, 100)}`;
+  throw new ServeError('invalid_value', message, { param: 'input' });
+}
+
+function isResult(
+  item: InputItem,
+): item is Extract<InputItem, { type: 'function_call_output' | 'custom_tool_call_output' }> {
+  return item.type === 'function_call_output' || item.type === 'custom_tool_call_output';
+}
+
+/** Under which ids a result may name the item. */
+function callIds(item: InputItem): readonly unknown[] {
+  const { call_id, id } = (item.type === 'foreign' ? item.item : item) as { call_id?: unknown; id?: unknown };
+  return [call_id, id];
 }
 
 /** What is kept of a request until its response is complete. */
