@@ -7,5 +7,6 @@ export { afterSocketsAreRead, forAtMost, tellWhile, untilAborted, withDeadline }
 export { withFileLock } from './file-lock.ts';
 export { networkOf } from './networks.ts';
 export { PeriodicTask } from './periodic-task.ts';
+export { readText } from './read-text.ts';
 export { connectionArrived, hasTurnRoom, spendOfTurn, whenTurnHasRoom } from './turn-room.ts';
 export { endOfTurn, type Flushable, flushAtEndOfTurn, inTurnOfItsOwn, turnOfItsOwn } from './turns.ts';

@@ -5,11 +5,11 @@ import { getRequestListener } from '@hono/node-server';
 import { Hono } from 'hono';
 import { type Admission, refuseCaller } from '../access/index.ts';
 import type { Clock } from '../clock/index.ts';
+import { readText } from '../concurrency/index.ts';
 import type { Settings } from '../config/index.ts';
 import { reasonOf } from '../errors/index.ts';
 import { createServiceServer, followServiceCertificate, secureService } from '../fleet/index.ts';
 import { defaultConnectionsMax } from '../grpc/index.ts';
-import { utf8Text } from '../records/index.ts';
 import type { Logger } from '../telemetry/index.ts';
 import { BodyFields, parseExactJson, ServiceError, writeExactJson } from './body-fields.ts';
 
@@ -171,10 +171,10 @@ function callOf(request: Request, param: (name: string) => string): ServiceCall 
     header: (name) => headers.get(name) ?? undefined,
     body: async () => {
       requireJson(headers);
-      return new BodyFields(parseBody(await readText(request)));
+      return new BodyFields(parseBody(await bodyText(request)));
     },
     optionalBody: async () => {
-      const text = await readText(request);
+      const text = await bodyText(request);
       if (text === '') return undefined;
       requireJson(headers);
       return new BodyFields(parseBody(text));
@@ -198,32 +198,23 @@ function parseBody(text: string): unknown {
 }
 
 /** @throws ServiceError of 499, which nobody reads, where the client leaves before all is here */
-async function readText(request: Request): Promise<string> {
-  try {
-    return await readWhole(request);
-  } catch (thrown) {
-    throw thrown instanceof ServiceError ? thrown : new ServiceError(499, `the body did not come: ${reasonOf(thrown)}`);
-  }
-}
-
-async function readWhole(request: Request): Promise<string> {
+async function bodyText(request: Request): Promise<string> {
   const tooLarge = (): ServiceError => new ServiceError(413, `body exceeds ${BODY_BYTES_MAX} bytes`);
   const announced = request.headers.get('content-length');
   if (Number(announced ?? 0) > BODY_BYTES_MAX) throw tooLarge();
-  const parts: Uint8Array[] = [];
-  let bytes = 0;
-  if (announced !== null)
-    parts.push(new Uint8Array(await request.arrayBuffer())); // HTTP holds the client to its word; a fifth less CPU than pieces
-  else {
-    for await (const piece of request.body ?? []) {
-      bytes += (piece as Uint8Array).byteLength;
-      if (bytes > BODY_BYTES_MAX) throw tooLarge();
-      parts.push(piece as Uint8Array);
-    }
-  }
-  const text = utf8Text(parts.length === 1 ? (parts[0] as Uint8Array) : Buffer.concat(parts));
-  if (text === undefined) throw new ServiceError(400, 'Failed to parse the request body as JSON: it is not UTF-8');
-  return text;
+  const pieces = announced === null ? (request.body ?? []) : inOnePiece(request);
+  const bounds = { bytesMax: BODY_BYTES_MAX, timeoutMs: REQUEST_MS_MAX };
+  const { kind, text } = await readText(pieces as AsyncIterable<Uint8Array>, bounds).catch((thrown: unknown) => {
+    throw new ServiceError(499, `the body did not come: ${reasonOf(thrown)}`);
+  });
+  if (kind === 'too-large') throw tooLarge();
+  if (kind === 'text') return text;
+  throw new ServiceError(400, 'Failed to parse the request body as JSON: it is not UTF-8');
+}
+
+/** HTTP holds the client to the length that it announced; a fifth less CPU than pieces. */
+async function* inOnePiece(request: Request): AsyncIterable<Uint8Array> {
+  yield new Uint8Array(await request.arrayBuffer());
 }
 
 interface ServiceServer {

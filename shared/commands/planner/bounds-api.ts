@@ -1,6 +1,7 @@
 import type { IncomingMessage, RequestListener, ServerResponse } from 'node:http';
+import { readText } from '../../concurrency/index.ts';
 import type { PlannerBounds, PlannerConfig } from '../../planner/index.ts';
-import { isRecord, utf8Text } from '../../records/index.ts';
+import { isRecord } from '../../records/index.ts';
 
 /** Where a planner's bounds can be changed while it runs. */
 export interface BoundedPlanner {
@@ -10,7 +11,7 @@ export interface BoundedPlanner {
 }
 
 const PATH = '/v1/min-endpoints';
-const BODY_BYTES_MAX = 4096;
+const BODY_BOUNDS = { bytesMax: 4096, timeoutMs: 30_000 };
 /** What each field may be at least. */
 const LEAST: Readonly<Record<keyof PlannerBounds, number>> = {
   min_endpoint: 0,
@@ -95,15 +96,9 @@ function boundsOf(config: PlannerConfig): Readonly<Record<string, number | strin
 }
 
 async function readBody(request: IncomingMessage): Promise<string> {
-  const parts: Buffer[] = [];
-  let bytes = 0;
-  for await (const part of request as AsyncIterable<Buffer>) {
-    bytes += part.length;
-    if (bytes > BODY_BYTES_MAX) throw new Error(`request body must have at most ${BODY_BYTES_MAX} bytes`);
-    parts.push(part);
-  }
-  const text = utf8Text(Buffer.concat(parts));
-  if (text === undefined) throw new Error('request body must be UTF-8');
+  const { kind, text } = await readText(request as AsyncIterable<Buffer>, BODY_BOUNDS);
+  if (kind === 'too-large') throw new Error(`request body must have at most ${BODY_BOUNDS.bytesMax} bytes`);
+  if (kind === 'no-utf8') throw new Error('request body must be UTF-8');
   return text;
 }
 

@@ -1,8 +1,8 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { type Admission, refuseCaller } from '../../access/index.ts';
+import { readText } from '../../concurrency/index.ts';
 import { ServeError, toServeError, workerError } from '../../errors/index.ts';
 import type { PlaneServerTls } from '../../planes/index.ts';
-import { utf8Text } from '../../records/index.ts';
 import type { Logger } from '../../telemetry/index.ts';
 import type { WorkerControl } from './control.ts';
 import { type SmallServer, startSmallServer } from './small-server.ts';
@@ -53,7 +53,7 @@ function callerOf({ socket, headers }: IncomingMessage): Parameters<typeof refus
   return { peer: socket.remoteAddress, header: (name) => [headers[name]].flat()[0] };
 }
 
-const BODY_BYTES_MAX = 64 * 1024;
+const BODY_BOUNDS = { bytesMax: 64 * 1024, timeoutMs: 30_000 };
 
 /** A request that is a control. */
 interface ControlCall {
@@ -103,15 +103,11 @@ function decodeName(text: string): string {
 }
 
 async function readJson(request: IncomingMessage): Promise<unknown> {
-  const chunks: Buffer[] = [];
-  let bytes = 0;
-  for await (const chunk of request as AsyncIterable<Buffer>) {
-    bytes += chunk.length;
-    if (bytes > BODY_BYTES_MAX) throw new ServeError('request_too_large', `the body exceeds ${BODY_BYTES_MAX} bytes`);
-    chunks.push(chunk);
+  const { kind, text } = await readText(request as AsyncIterable<Buffer>, BODY_BOUNDS);
+  if (kind === 'too-large') {
+    throw new ServeError('request_too_large', `the body exceeds ${BODY_BOUNDS.bytesMax} bytes`);
   }
-  const text = utf8Text(Buffer.concat(chunks));
-  if (text === undefined) throw new ServeError('invalid_json', 'the body is no UTF-8');
+  if (kind === 'no-utf8') throw new ServeError('invalid_json', 'the body is no UTF-8');
   if (text.trim() === '') return {};
   try {
     return JSON.parse(text);
