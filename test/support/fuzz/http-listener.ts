@@ -1,77 +1,15 @@
-import { connect, type Socket } from 'node:net';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { waitUntil } from '../wait-until.ts';
 import type { HostileValues } from './hostile-values.ts';
 import { WIRE_KINDS, type WireCase, type WirePlace, wireCase } from './http-wire.ts';
-import { answersOf, type WireAnswer } from './wire-answers.ts';
+import { GONE_MS_MAX, LazyClient, type Listener, SILENT_MS_MAX } from './listener.ts';
 
 const ANSWER_MS_MAX = 15_000;
-/** A refused client that keeps its end has two seconds; others on the machine count. */
-const GONE_MS_MAX = 8000;
-/** Longer than any listener waits for a head, and looks for those that are late. */
-const SILENT_MS_MAX = 45_000;
 /** After the last byte of an answer: more may follow. */
 const QUIET_MS = 60;
-const KNOCK_MS = 50;
 const SILENT_MAX = 12;
 
-/** A connection that is never ended from this side, and what came on it. */
-class LazyClient {
-  readonly socket: Socket;
-  isEnded = false;
-  isClosed = false;
-  heardAtMs = performance.now();
-  readonly #chunks: Buffer[] = [];
-
-  constructor(port: number) {
-    this.socket = connect({ port, host: '127.0.0.1', allowHalfOpen: true });
-    this.socket
-      .on('data', (chunk: Buffer) => {
-        this.#chunks.push(chunk);
-        this.heardAtMs = performance.now();
-      })
-      .on('end', () => {
-        this.isEnded = true;
-      })
-      .on('close', () => {
-        this.isClosed = true;
-      })
-      .on('error', () => {}); // a reset is a way to close
-  }
-
-  async send(pieces: readonly Buffer[]): Promise<void> {
-    for (const piece of pieces) {
-      if (this.socket.writable) this.socket.write(piece);
-      if (pieces.length > 1) await sleep(1);
-    }
-  }
-
-  get isOver(): boolean {
-    return this.isEnded || this.isClosed;
-  }
-
-  get answers(): readonly WireAnswer[] {
-    return answersOf(Buffer.concat(this.#chunks));
-  }
-
-  get text(): string {
-    return Buffer.concat(this.#chunks).toString('latin1');
-  }
-
-  /** Resolves when the server holds nothing of the connection: what is sent to it is answered with a reset. */
-  async untilGone(timeoutMs: number): Promise<void> {
-    await waitUntil(
-      () => {
-        if (this.socket.writable) this.socket.write('x');
-        return this.isClosed;
-      },
-      { timeoutMs, pollMs: KNOCK_MS, what: 'the connection to be let go of' },
-    );
-  }
-}
-
-/** A listener of the product under hostile clients. */
-export class HttpListener {
+/** A listener for HTTP. */
+export class HttpListener implements Listener {
   readonly name: string;
   readonly #port: number;
   readonly #place: WirePlace;

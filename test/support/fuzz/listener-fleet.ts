@@ -6,8 +6,11 @@ import { freePort } from '../free-port.ts';
 import { type SpawnedProcess, spawnNode } from '../spawn-node.ts';
 import { waitUntil } from '../wait-until.ts';
 import { PROGRAM, START_MS_MAX } from './frontend-watch.ts';
+import { GrpcListener } from './grpc-listener.ts';
 import { HostileValues } from './hostile-values.ts';
 import { HttpListener } from './http-listener.ts';
+import type { Listener } from './listener.ts';
+import { WebSocketListener } from './websocket-listener.ts';
 
 const DEFECT = /^.*(TypeError|RangeError|ReferenceError|[Uu]nhandled|[Uu]ncaught|request failed).*$/m;
 const SETTLED_MS_MAX = 20_000;
@@ -35,8 +38,14 @@ export async function startListenerFleet(): Promise<ListenerFleet> {
     ...{ DYN_DISCOVERY_BACKEND: 'file', DYN_FILE_KV: join(folder, 'kv'), TMPDIR: folder, XDG_STATE_HOME: folder },
     ...{ DYN_TCP_RPC_HOST: '127.0.0.1', DYN_EVENT_PLANE_HOST: '127.0.0.1', DYN_SYSTEM_HOST: '127.0.0.1' },
     ...{ DYN_SYSTEM_PORT: '0', STATOR_CONTROL_PORT: '0' },
+    // Clients that write bytes answer no pings: they are to be found out within the time of a fuzz run.
+    ...{ STATOR_GRPC_KEEPALIVE_TIME_MS: '1000', STATOR_GRPC_KEEPALIVE_TIMEOUT_MS: '1000' },
   };
+  const keysFlag = `--keys-file=${join(folder, 'keys.json')}`;
   const start = (...args: readonly string[]): SpawnedProcess => spawnNode([PROGRAM, ...args], { env });
+  const made = start('keys', 'create', '--name=fuzz', keysFlag, '--json');
+  await made.exited;
+  const { key } = JSON.parse(made.stdout()) as { readonly key: string };
   const config = JSON.stringify({ live_dashboard_port: page, control_api_port: api });
   const processes = {
     worker: start('worker', '--engine=mocker'),
@@ -49,7 +58,14 @@ export async function startListenerFleet(): Promise<ListenerFleet> {
       `--planner-dir=${join(folder, 'planner')}`,
       `--planner-metrics-port=${planned}`,
     ),
-    grpc: start('grpc', '--http-host=127.0.0.1', `--http-port=${grpc}`, `--grpc-metrics-port=${grpcMetrics}`),
+    grpc: start(
+      'grpc',
+      '--http-host=127.0.0.1',
+      `--http-port=${grpc}`,
+      `--grpc-metrics-port=${grpcMetrics}`,
+      '--auth=on',
+      keysFlag,
+    ),
   };
   const said = async (child: SpawnedProcess, pattern: RegExp): Promise<string> =>
     (await child.waitForOutput(pattern, START_MS_MAX))[1] ?? '';
@@ -64,7 +80,9 @@ export async function startListenerFleet(): Promise<ListenerFleet> {
     what: 'the model',
   });
   const post = (path: string, body: string, method = 'POST') => ({ post: { method, path, body } });
-  const listeners = await Promise.all([
+  const listeners: readonly Listener[] = await Promise.all([
+    new WebSocketListener(frontend),
+    new GrpcListener(Number(grpc), key),
     HttpListener.of('chat', frontend, { get: '/live', ...post('/v1/chat/completions', CHAT) }),
     HttpListener.of('responses', frontend, {
       get: '/v1/models',
@@ -105,12 +123,17 @@ export async function startListenerFleet(): Promise<ListenerFleet> {
     names: listeners.map(({ name }) => name),
     play: (seed) => {
       const values = new HostileValues(seededRandom(seed));
-      return values.one(listeners).play(values);
+      const listener = values.chance(0.2) ? listeners[values.random.below(2)]! : values.one(listeners);
+      return listener.play(values);
     },
     look,
     lookAtSilent: async () => {
       await Promise.all(listeners.map((listener) => listener.untilSilentAreGone()));
       await look();
+      await waitUntil(async () => (await heldBytes(local(grpcMetrics), key)) === 0, {
+        timeoutMs: SETTLED_MS_MAX,
+        what: 'no message held',
+      });
       await Promise.all(watched.map((each) => each.untilClosed()));
     },
     close: async () => {
@@ -120,8 +143,8 @@ export async function startListenerFleet(): Promise<ListenerFleet> {
   };
 }
 
-async function heldBytes(url: string): Promise<number> {
-  const text = await (await fetch(`${url}/metrics`)).text();
+async function heldBytes(url: string, key = ''): Promise<number> {
+  const text = await (await fetch(`${url}/metrics`, { headers: { authorization: `Bearer ${key}` } })).text();
   return Number(/^stator_frontend_body_bytes (\S+)$/m.exec(text)?.[1]);
 }
 

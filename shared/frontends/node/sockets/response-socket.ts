@@ -81,6 +81,7 @@ export class ResponseSocket implements Flushable {
     this.#parts = parts;
     this.#room = new EventRoom(app.sockets.bodies, clock);
     this.idleSinceMs = clock.nowMs();
+    request.socket.once('finish', () => this.#goodbyeSaid());
     request.socket.prependListener('data', (chunk: Uint8Array) => this.#arrived(chunk.length)); // before its events
     webSocket
       .on('message', (data: Buffer, isBinary: boolean) => this.#event(data, isBinary))
@@ -244,6 +245,14 @@ export class ResponseSocket implements Flushable {
     this.#room.release();
     this.#waiting.length = 0;
     if (code !== CLOSE.goingAway) this.#sink?.abandon();
+  }
+
+  /** All that there was to say has left, and the connection ends from this side; its client may keep the other. */
+  #goodbyeSaid(): void {
+    const { clock, request } = this.#parts;
+    this.#closed();
+    const timer = clock.after(GOODBYE_MS, () => request.socket.destroy());
+    request.socket.once('close', () => timer.cancel());
   }
 
   #closed(): void {

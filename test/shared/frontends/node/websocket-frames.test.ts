@@ -1,7 +1,7 @@
-import { randomBytes } from 'node:crypto';
 import { connect, type Socket } from 'node:net';
 import { afterEach, describe, expect, it } from 'vitest';
 import { LIMITS } from '../../../../shared/errors/index.ts';
+import { socketFrame as frame, SOCKET_KEY as KEY, upgradeText } from '../../../support/raw-websocket.ts';
 import { playTexts } from '../../../support/scripted-pipeline.ts';
 import { VirtualClock } from '../../../support/virtual-clock.ts';
 import { waitUntil } from '../../../support/wait-until.ts';
@@ -9,34 +9,7 @@ import { CREATE, closeServers, openServer, SocketClient } from './socket-bed.ts'
 
 afterEach(closeServers);
 
-const KEY = 'dGhlIHNhbXBsZSBub25jZQ==';
-const UPGRADE =
-  'GET /v1/responses HTTP/1.1\r\nhost: localhost\r\nconnection: Upgrade\r\nupgrade: websocket\r\n' +
-  `sec-websocket-version: 13\r\nsec-websocket-key: ${KEY}\r\n\r\n`;
-
-interface FrameParts {
-  readonly opcode?: number;
-  readonly isLast?: boolean;
-  readonly isMasked?: boolean;
-  /** Announced instead of the payload's own. */
-  readonly length?: bigint;
-  readonly reserved?: number;
-}
-
-/** A frame as a client writes it, right or wrong. */
-function frame(payload: string | Buffer, parts: FrameParts = {}): Buffer {
-  const { opcode = 1, isLast = true, isMasked = true, length, reserved = 0 } = parts;
-  const bytes = Buffer.from(payload);
-  const lead = Buffer.from([(isLast ? 0x80 : 0) | reserved | opcode]);
-  const mask = isMasked ? 0x80 : 0;
-  const long = Buffer.alloc(8);
-  long.writeBigUInt64BE(length ?? BigInt(bytes.length));
-  const isShort = length === undefined && bytes.length < 126;
-  const size = isShort ? Buffer.from([mask | bytes.length]) : Buffer.concat([Buffer.from([mask | 127]), long]);
-  if (!isMasked) return Buffer.concat([lead, size, bytes]);
-  const key = randomBytes(4);
-  return Buffer.concat([lead, size, key, bytes.map((byte, at) => byte ^ key[at % 4]!)]);
-}
+const UPGRADE = upgradeText('localhost');
 
 /** A client that writes bytes as it likes. */
 class RawSocket {
@@ -44,8 +17,9 @@ class RawSocket {
   bytes = Buffer.alloc(0);
   isClosed = false;
 
-  constructor(port: number) {
-    this.socket = connect(port, '127.0.0.1');
+  /** @param isLazy never ends its side of the connection */
+  constructor(port: number, isLazy = false) {
+    this.socket = connect({ port, host: '127.0.0.1', allowHalfOpen: isLazy });
     this.socket.on('data', (chunk) => {
       this.bytes = Buffer.concat([this.bytes, chunk]);
     });
@@ -117,6 +91,26 @@ describe('frames', () => {
     client.socket.destroy();
     expect((await fetch(`${server.url}/live`)).status).toBe(200);
     await waitUntil(() => deps.bodies.takenBytes === 0);
+  });
+
+  it.each([
+    ['breaks the rules', frame(EVENT, { isMasked: false })],
+    ['breaks them in the middle of a response', Buffer.concat([frame(EVENT), frame('x', { opcode: 3 })])],
+    ['says goodbye', frame(Buffer.of(3, 232), { opcode: 8 })],
+    ['says goodbye without a code', frame('', { opcode: 8 })],
+  ])('of a client that %s and stays leave no connection, and no work', async (_, bytes) => {
+    const clock = new VirtualClock();
+    const { server, pipeline } = await openServer({ socketClock: clock, play: () => {} });
+    const client = await new RawSocket(server.port, true).upgraded();
+    const ended = new Promise((resolve) => client.socket.once('end', resolve));
+    client.socket.write(bytes);
+    await ended;
+    await clock.advance(2000);
+    await waitUntil(() => {
+      if (client.socket.writable) client.socket.write('x');
+      return client.isClosed;
+    });
+    for (const { options } of pipeline.calls) expect(options.signal.aborted).toBe(true);
   });
 
   it('of 2 ** 63 bytes leave nothing taken', async () => {
