@@ -57,10 +57,11 @@ function chartsOf(points: readonly HistoryPoint[], config: PlannerConfig): reado
   const pools = (['prefill', 'decode'] as const).filter(
     (pool) => config.mode === 'disagg' || (pool === 'prefill') === (config.mode === 'prefill'),
   );
-  const nameOf = (pool: string): string => (config.mode === 'agg' ? 'workers' : pool);
+  // One pool has no name of its own.
+  const titleOf = (subject: string, pool: string): string => (config.mode === 'agg' ? subject : `${subject}: ${pool}`);
   return [
     ...pools.flatMap((pool) =>
-      chart(`Workers: ${nameOf(pool)}`, 'workers', [
+      chart(titleOf('Workers', pool), 'workers', [
         line('serving', `num_${pool}_replicas`),
         line('decided', `scale_to_${pool}`),
         line('starting', `starting_${pool}_replicas`),
@@ -71,7 +72,7 @@ function chartsOf(points: readonly HistoryPoint[], config: PlannerConfig): reado
       line('expected', 'predicted_requests_per_second'),
     ]),
     ...pools.flatMap((pool) =>
-      chart(`Capacity of one worker: ${nameOf(pool)}`, 'requests/s', [line('capacity', `engine_rps_${pool}`)]),
+      chart(titleOf('Capacity of one worker', pool), 'requests/s', [line('capacity', `engine_rps_${pool}`)]),
     ),
     ...chart('Requests', 'requests', [line('running', 'running_requests'), line('held', 'held_requests')]),
     ...chart('Time to the first token', 'ms', [

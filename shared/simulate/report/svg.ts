@@ -38,7 +38,7 @@ export function lineChart(lines: readonly Line[], options: ChartOptions): string
   const xs = lines.flatMap(({ points }) => points.map(([x]) => x));
   const ys = lines.flatMap(({ points }) => points.map(([, y]) => y ?? 0));
   const xScale = scaleOf(xs, LEFT, WIDTH - RIGHT, options.isLogX ?? false);
-  const yScale = scaleOf([0, options.yMax ?? Math.max(...ys, 0)], HEIGHT - BOTTOM, TOP, false);
+  const yScale = roundScale(options.yMax ?? Math.max(...ys, 0), ys.every(Number.isInteger));
   const paths = lines.map(({ label, points }, series) => {
     const path = pathOf(points, xScale.at, yScale.at);
     return `<path d="${path}" fill="none" stroke="${colourOf(series)}" stroke-width="1.8"><title>${escapeMarkup(label)}</title></path>`;
@@ -88,13 +88,13 @@ interface Scale {
   readonly ticks: readonly number[];
 }
 
-function scaleOf(values: readonly number[], from: number, to: number, isLog: boolean): Scale {
+function scaleOf(values: readonly number[], from: number, to: number, isLog: boolean, stepGiven?: number): Scale {
   const finite = values.filter(Number.isFinite);
   let low = Math.min(...finite, isLog ? Number.POSITIVE_INFINITY : 0);
   let high = Math.max(...finite, 0);
   if (!isLog) {
     if (high <= low) high = low + 1;
-    const step = niceStep((high - low) / 5);
+    const step = stepGiven ?? niceStep((high - low) / 5);
     const ticks = Array.from({ length: Math.floor(high / step + 1e-9) + 1 }, (_, at) => at * step);
     return { at: (value) => from + ((value - low) / (high - low)) * (to - from), ticks };
   }
@@ -103,6 +103,13 @@ function scaleOf(values: readonly number[], from: number, to: number, isLog: boo
   const decades = Math.round(Math.log10(high / low));
   const ticks = Array.from({ length: decades + 1 }, (_, at) => low * 10 ** at);
   return { at: (value) => from + (Math.log10(Math.max(low, value) / low) / decades) * (to - from), ticks };
+}
+
+/** The vertical axis: its highest line is not below the highest value. `isWhole`: all are counts, which have no fractions. */
+function roundScale(highest: number, isWhole: boolean): Scale {
+  const high = highest > 0 ? highest : 1;
+  const step = isWhole ? Math.max(1, niceStep(high / 5)) : niceStep(high / 5);
+  return scaleOf([0, Math.ceil(high / step - 1e-9) * step], HEIGHT - BOTTOM, TOP, false, step);
 }
 
 /** The step of 1, 2 or 5 times a power of ten that is next above `step`. */

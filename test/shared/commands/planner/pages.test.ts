@@ -141,11 +141,58 @@ describe('the page of a planner', () => {
     const html = await page();
     expect(html).toContain('<meta http-equiv="refresh" content="5">');
     expect(html).toContain('no change: look 5');
-    for (const title of ['Workers: workers', 'Demand', 'Requests', 'Time to the first token', 'GPU hours']) {
+    for (const title of ['Workers', 'Demand', 'Requests', 'Time to the first token', 'GPU hours']) {
       expect(html).toContain(`<text class="title" x="0" y="16">${title}</text>`);
     }
     expect(html).toContain('decode 0 -&gt; 1');
     expect(html).not.toMatch(/NaN|undefined|<script/);
+  });
+
+  const pageOf = async (raw: Readonly<Record<string, unknown>>, looks: readonly Look[]): Promise<string> => {
+    const { urls, pages } = await bedOf({ live_dashboard_port: await freePort(), ...raw });
+    for (const look of looks) pages.looked(look);
+    return (await fetch(urls.page ?? '')).text();
+  };
+
+  it.each([
+    ['agg', ['Workers', 'Demand', 'Requests']],
+    ['disagg', ['Workers: prefill', 'Workers: decode', 'Demand', 'Requests']],
+    ['decode', ['Workers: decode', 'Demand', 'Requests']],
+    ['prefill', ['Workers: prefill', 'Demand', 'Requests']],
+  ])('names what each chart of mode %s shows, once', async (mode, titles) => {
+    const counts = { decode: { ready: 2, starting: 1 }, prefill: { ready: 1, starting: 0 } };
+    const html = await pageOf({ mode }, [lookOf(5, { counts }), lookOf(10, { counts })]);
+    const shown = [...html.matchAll(/<text class="title"[^>]*>([^<]*)</g)].map(([, title]) => title ?? '');
+    expect(shown).toEqual(expect.arrayContaining([...titles]));
+    expect(shown.filter((title) => title.startsWith('Workers'))).toEqual(
+      titles.filter((title) => title.startsWith('Workers')),
+    );
+    expect(new Set(shown).size).toBe(shown.length);
+    for (const title of shown) expect(title.toLowerCase()).not.toMatch(/(\w+): \1/);
+  });
+
+  it.each([0, 0.37, 1, 3, 7.3, 11, 18, 99.99, 120, 1001, 123_456])(
+    'has no value above the highest line of an axis, of %s running',
+    async (most) => {
+      const looks = [0, 5, 10].map((at) => lookOf(at, { running: most * (at / 10), ttftMs: most, held: most }));
+      const html = await pageOf({}, looks);
+      for (const [chart] of html.matchAll(/<svg[\s\S]*?<\/svg>/g)) {
+        const title = />([^<]*)</.exec(chart)?.[1];
+        const lines = [...chart.matchAll(/class="grid" x1="([\d.]+)" y1="([\d.]+)" x2="([\d.]+)" y2="\2"/g)];
+        const highest = Math.min(...lines.map(([, , y]) => Number(y)));
+        const drawn = [...chart.matchAll(/[ML][\d.]+ ([\d.]+)/g)].map(([, y]) => Number(y));
+        expect(lines.length, title).toBeGreaterThan(1);
+        expect(drawn.length, title).toBeGreaterThan(0);
+        expect(Math.min(...drawn), title).toBeGreaterThanOrEqual(highest);
+      }
+    },
+  );
+
+  it('counts in whole workers', async () => {
+    const html = await pageOf({}, [lookOf(0, { counts: { decode: { ready: 1, starting: 0 } } })]);
+    const [workers = ''] = /<svg(?:(?!<\/svg>)[\s\S])*>Workers<[\s\S]*?<\/svg>/.exec(html) ?? [];
+    const labels = [...workers.matchAll(/text-anchor="end">([^<]*)</g)].map(([, label]) => label);
+    expect(labels).toEqual(['0', '1', '2', '3']);
   });
 
   it('is for those who ask for this machine by its own name', async () => {
