@@ -1,8 +1,8 @@
-import { systemClock, systemRandom } from '../../shared/clock/index.ts';
+import { SYSTEM, systemClock, systemRandom } from '../../shared/clock/index.ts';
 import { openPlanner, startedWorkers, UsageError } from '../../shared/commands/index.ts';
 import { ConfigError, type Environment, type ResolvedConfig } from '../../shared/config/index.ts';
 import { reasonOf } from '../../shared/errors/index.ts';
-import { openLogger } from '../../shared/telemetry/index.ts';
+import { openLogger, openTelemetry } from '../../shared/telemetry/index.ts';
 import { stopSignal } from '../process.ts';
 import { WorkerProcesses } from './local-workers.ts';
 
@@ -11,6 +11,7 @@ export async function run(config: ResolvedConfig<'planner'>, env: Environment): 
   const { settings } = config;
   const stopped = stopSignal();
   const logger = openLogger(settings);
+  const telemetry = await openTelemetry(settings, SYSTEM, logger, undefined);
   const { plannerConnector: connector, engineArguments } = settings;
   if (connector === 'virtual' && engineArguments.length > 0) {
     throw new UsageError('arguments after -- are those of workers, which --planner-connector local starts');
@@ -46,5 +47,6 @@ export async function run(config: ResolvedConfig<'planner'>, env: Environment): 
     workers?.retire();
     await running.close();
     await workers?.stop();
+    await telemetry.close();
   }
 }

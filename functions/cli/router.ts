@@ -9,7 +9,7 @@ import {
   startSlotTracker,
   startStandaloneRouter,
 } from '../../shared/standalone/index.ts';
-import { openLogger, openTelemetry, type ProcessLogger } from '../../shared/telemetry/index.ts';
+import { openLogger, openTelemetry, type ProcessLogger, type Telemetry } from '../../shared/telemetry/index.ts';
 import { stopSignal } from '../process.ts';
 
 /** Answers under way when the process is told to stop. */
@@ -22,7 +22,9 @@ export async function run({ settings }: ResolvedConfig<'router'>): Promise<numbe
   const telemetry = await openTelemetry(settings, SYSTEM, logger, undefined);
   const { service } = settings;
   const running =
-    service === 'router' ? await startRouter(settings, logger, stopped) : await startService(service, settings, logger);
+    service === 'router'
+      ? await startRouter(settings, logger, stopped, telemetry)
+      : await startService(service, settings, logger);
   logger.info('serving', { service, ...running.facts });
   logger.info('stopping', { reason: await stopped });
   await running.close();
@@ -40,13 +42,14 @@ async function startRouter(
   settings: ServiceSettings,
   logger: ProcessLogger,
   stopped: Promise<string>,
+  { tracer }: Telemetry,
 ): Promise<Running> {
   if (settings.routerEndpoint === undefined) {
     throw new UsageError('--endpoint is required by the standalone router: namespace.component.endpoint');
   }
   const stopping = new AbortController();
   void stopped.then((reason) => stopping.abort(new Error(reason)));
-  const { instanceId, close } = await startStandaloneRouter(settings, SYSTEM, logger, stopping.signal);
+  const { instanceId, close } = await startStandaloneRouter(settings, SYSTEM, logger, stopping.signal, tracer);
   return { facts: { endpoint: settings.routerEndpoint, instance_id: instanceId }, close };
 }
 

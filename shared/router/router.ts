@@ -70,6 +70,8 @@ export interface RouteRequest {
   readonly avoided?: ReadonlySet<string> | undefined;
   /** Workers above their busy thresholds. @default none */
   readonly busy?: ReadonlySet<string> | undefined;
+  /** Header that names the span of the decision, for a router elsewhere that makes it. @default none is made */
+  readonly traceparent?: string | undefined;
   /** Family or name of the queue class (header `x-dynamo-meta-policy-class`). */
   readonly policyClass?: string | undefined;
   /** Told once when the request has to wait: so many are ahead of it. May give a signal by which it leaves the queue, in place of `choose`'s. */

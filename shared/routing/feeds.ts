@@ -18,7 +18,7 @@ import {
   type WorkerLoads,
   type WorkerPool,
 } from '../router/index.ts';
-import type { FrontendMetrics, ProcessLogger, RouterMetrics } from '../telemetry/index.ts';
+import type { FrontendMetrics, ProcessLogger, RouterMetrics, Tracer } from '../telemetry/index.ts';
 
 /** What routing is made of. */
 export interface RoutingParts {
@@ -36,6 +36,8 @@ export interface RoutingParts {
   readonly metrics: FrontendMetrics;
   readonly routerMetrics: RouterMetrics;
   readonly logger: ProcessLogger;
+  /** Makes spans of what is decided for others. @default none are made */
+  readonly tracer?: Tracer | undefined;
   /** Busy limits of a model, by its primary name, as they are now. */
   limitsOf(model: string): BusyLimits;
   /** Told when this process begins and ends to answer for the fleet. @default nobody is */

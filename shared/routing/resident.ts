@@ -19,7 +19,8 @@ import type { RoutingParts } from './feeds.ts';
 import type { RouterServer } from './router-server.ts';
 
 /** What a resident router is made of. */
-export interface ResidentParts extends Pick<RoutingParts, 'clock' | 'random' | 'metrics' | 'logger' | 'onAnswering'> {
+export interface ResidentParts
+  extends Pick<RoutingParts, 'clock' | 'random' | 'metrics' | 'logger' | 'tracer' | 'onAnswering'> {
   /** Decides, for others as for this process. */
   readonly router: Pick<Router, 'choose'>;
   /** The router asks an index elsewhere before it decides. */
@@ -127,13 +128,14 @@ async function openGrpc(
 }
 
 function makeService(settings: EdgeSettings, parts: ResidentParts, lease: LeaseHolder | undefined): ResidentService {
-  const { router, asksFirst, kv, metrics, clock, random } = parts;
+  const { router, asksFirst, kv, metrics, clock, random, tracer } = parts;
   const { loadReportIntervalMs = REPORT_INTERVAL_MS, reservationTtlMs } = settings;
   const settleMs = REPORTS_TO_SETTLE * loadReportIntervalMs;
   const service: ResidentService = new ResidentService({
     router,
     asksFirst,
     kv,
+    tracer,
     clock,
     random,
     ...(reservationTtlMs === undefined ? {} : { unseenMsMax: reservationTtlMs }),

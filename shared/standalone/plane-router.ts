@@ -1,4 +1,4 @@
-import { ServeError, workerError } from '../errors/index.ts';
+import { ServeError, toServeError, workerError } from '../errors/index.ts';
 import type { Call, IncomingCall, PlaneServer, RequestPlane, Transport } from '../planes/index.ts';
 import type { RouterConfigOverride, RoutingHints } from '../protocol/index.ts';
 import { asRecord, u64OfHex } from '../records/index.ts';
@@ -13,6 +13,7 @@ import {
   serveEndpoints,
   type WorkerPool,
 } from '../router/index.ts';
+import type { Span, Tracer } from '../telemetry/index.ts';
 import { hashBlocks } from '../tokens/index.ts';
 import { overlapScores } from './pools.ts';
 
@@ -31,6 +32,8 @@ export interface PlaneRouterOptions {
   readonly pool: WorkerPool;
   /** Carries requests on to workers. */
   readonly plane: RequestPlane;
+  /** Makes a span of each request that is carried on. @default none are made */
+  readonly tracer?: Tracer | undefined;
 }
 
 /** The standalone router on the request plane. */
@@ -59,20 +62,35 @@ export class PlaneRouter {
   }
 
   async #generate(call: IncomingCall): Promise<void> {
-    const { router, plane } = this.#options;
     const asked = readAsked(call);
+    const { traceparent, tracestate } = call.headers;
+    const attributes = { request_id: call.id, x_request_id: call.headers['x-request-id'] };
+    const span = this.#options.tracer?.begin('route', { traceparent, tracestate }, { kind: 'server', attributes });
+    try {
+      await this.#relay(call, asked, span);
+    } catch (thrown) {
+      const { worker, code } = toServeError(thrown);
+      span?.end(call.isStopped ? undefined : (worker ?? code));
+      throw thrown;
+    }
+  }
+
+  async #relay(call: IncomingCall, asked: Asked, span: Span | undefined): Promise<void> {
+    const { router, plane } = this.#options;
     // `stopped` aborts with `signal` too: a caller that wants no more must not wait for a worker.
     const held = await router.choose(this.#request(asked), call.stopped);
     const { dpRank } = held;
     const routing = { ...asked.routing, ...(dpRank === undefined ? {} : { dp_rank: dpRank }) };
     const { id, headers, deadlineMs } = call;
-    const relay = new Relay(call, held);
+    span?.set({ worker_id: held.worker.id, dp_rank: dpRank });
+    const own = span === undefined ? {} : { traceparent: span.context.traceparent };
+    const relay = new Relay(call, held, span);
     relay.follow(
       plane.call(
         held.worker.transport,
         {
           id,
-          headers: { ...headers, ...held.headers },
+          headers: { ...headers, ...own, ...held.headers },
           body: { ...asked.body, routing },
           tokenIds: asked.tokens,
           ...(deadlineMs === undefined ? {} : { deadlineMs }),
@@ -144,6 +162,7 @@ type Sink = Parameters<RequestPlane['call']>[2];
 class Relay implements Sink {
   readonly #to: IncomingCall;
   readonly #held: Reservation;
+  readonly #span: Span | undefined;
   #from: Call | undefined;
   #tokens = 0;
   #isOver = false;
@@ -153,9 +172,10 @@ class Relay implements Sink {
   };
   readonly #stop = (): void => this.#from?.stop();
 
-  constructor(to: IncomingCall, held: Reservation) {
+  constructor(to: IncomingCall, held: Reservation, span: Span | undefined) {
     this.#to = to;
     this.#held = held;
+    this.#span = span;
   }
 
   follow(from: Call): void {
@@ -192,7 +212,7 @@ class Relay implements Sink {
   }
 
   fail(error: ServeError): void {
-    this.#end();
+    this.#end(error.worker ?? error.code);
     this.#to.fail(error);
   }
 
@@ -209,9 +229,10 @@ class Relay implements Sink {
     this.#to.onUnblocked(() => this.#from?.resume());
   }
 
-  #end(): void {
+  #end(failure?: string): void {
     if (this.#isOver) return;
     this.#isOver = true;
+    this.#span?.end(failure);
     this.#held.release();
     this.#to.signal.removeEventListener('abort', this.#kill);
     this.#to.stopped.removeEventListener('abort', this.#stop);

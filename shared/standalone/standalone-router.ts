@@ -12,7 +12,7 @@ import {
   type WorkerPool,
 } from '../router/index.ts';
 import { openFeeds, openRouterFiles, type RouterFiles } from '../routing/index.ts';
-import { createRouterMetrics, MetricRegistry, type ProcessLogger } from '../telemetry/index.ts';
+import { createRouterMetrics, MetricRegistry, type ProcessLogger, type Tracer } from '../telemetry/index.ts';
 import { type EndpointWorker, PlaneRouter, STANDALONE_COMPONENT } from './plane-router.ts';
 import type { ServiceSettings } from './service.ts';
 
@@ -29,12 +29,14 @@ export interface RunningRouter {
 /**
  * The standalone router: `{namespace}.router.generate`, `.best_worker_id`, `.get_overlap_scores`.
  * @param signal ends the wait for the first workers
+ * @param tracer makes a span of each request that is carried on. @default none are made
  */
 export async function startStandaloneRouter(
   settings: ServiceSettings,
   { clock, random }: TimeAndChance,
   logger: ProcessLogger,
   signal: AbortSignal,
+  tracer?: Tracer,
 ): Promise<RunningRouter> {
   const asked = parseEndpointName(settings.routerEndpoint ?? '');
   if (asked === undefined) throw new Error('--endpoint must be namespace.component.endpoint: the workers to route to');
@@ -57,7 +59,7 @@ export async function startStandaloneRouter(
   if ((await initial.awaited) === 'late') {
     logger.for('router').warn('serving with fewer workers than asked for', { workers: initial.workersMin });
   }
-  const service = new PlaneRouter({ router, pool, plane });
+  const service = new PlaneRouter({ router, pool, plane, tracer });
   const { namespace } = name;
   const endpoints = service.serve(server, instanceId, namespace);
   await server.reachable(AbortSignal.timeout(START_MS_MAX));

@@ -74,4 +74,4 @@ export {
   type RequestRecorder,
 } from './records/request-records.ts';
 export { continueTrace, formatTraceparent, parseTraceparent, type TraceContext } from './trace-context.ts';
-export { inSpan, logSpans, type Span, type SpanAttributes, type SpanSink, Tracer } from './tracing.ts';
+export { inSpan, logSpans, type Span, type SpanAttributes, type SpanSink, Tracer, within } from './tracing.ts';

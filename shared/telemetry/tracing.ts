@@ -192,15 +192,18 @@ function fieldsOf({ name, context, attributes }: Span): Record<string, unknown> 
 }
 
 /** Does `work`, which may go on in a promise, as a part of `parent`; without one it is simply done. */
-export function inSpan<T>(parent: Span | undefined, name: string, work: () => T): T {
-  if (parent === undefined) return work();
-  const span = parent.child(name);
+export function inSpan<T>(parent: Span | undefined, name: string, work: (span?: Span) => T): T {
+  return parent === undefined ? work() : within(parent.child(name), work);
+}
+
+/** Does `work`, which may go on in a promise, and ends `span` with it. */
+export function within<T>(span: Span, work: (span: Span) => T): T {
   const endFailed = (thrown: unknown): void => {
     const error = toServeError(thrown);
     span.end(isClientCancel(error) ? undefined : error.code);
   };
   try {
-    const result = work();
+    const result = work(span);
     if (result instanceof Promise) result.then(() => span.end(), endFailed);
     else span.end();
     return result;

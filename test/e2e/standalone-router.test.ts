@@ -1,9 +1,10 @@
-import { afterAll, describe, expect, it } from 'vitest';
+import { afterAll, describe, expect, it, onTestFinished } from 'vitest';
 import { systemClock } from '../../shared/clock/index.ts';
 import type { EndpointRecord } from '../../shared/discovery/index.ts';
 import { createTcpRequestPlane, silentObserver } from '../../shared/planes/index.ts';
 import { createDiscovery } from '../support/create-discovery.ts';
 import { type StatorProcess, useFleet, waitUntil } from '../support/index.ts';
+import { startOtlpCollector } from '../support/otlp-collector.ts';
 
 const LOOPBACK = { DYN_TCP_RPC_HOST: '127.0.0.1', DYN_EVENT_PLANE_HOST: '127.0.0.1' };
 const fleet = useFleet({ DYN_DISCOVERY_BACKEND: 'file' });
@@ -14,6 +15,8 @@ afterAll(async () => {
   await plane.close();
   await discovery.close();
 });
+
+const SPAN_ID = 'cd'.repeat(8);
 
 interface Answered {
   readonly bodies: readonly unknown[];
@@ -30,7 +33,12 @@ async function ask(endpoint: string, body: unknown, tokenIds?: Uint32Array): Pro
   const bodies: unknown[] = [];
   const tokens: number[] = [];
   await new Promise<void>((resolve, reject) => {
-    const request = { id: `${endpoint}-${Math.random()}`, headers: {}, body, ...(tokenIds && { tokenIds }) };
+    const request = {
+      id: `${endpoint}-${Math.random()}`,
+      headers: { traceparent: `00-${'ab'.repeat(16)}-${SPAN_ID}-01` },
+      body,
+      ...(tokenIds && { tokenIds }),
+    };
     plane.call(record.transport, request, {
       accepted: () => {},
       tokens: (_, ids, start, count) => tokens.push(...Array.from(ids).slice(start, start + count)),
@@ -64,8 +72,14 @@ describe('stator router', () => {
   it('sends requests where their prompts are cached, and says what it knows', async () => {
     const workers: StatorProcess[] = [];
     for (let at = 0; at < 2; at++) workers.push(await fleet.worker(['--speedup-ratio=50', '--block-size=16']));
+    const collector = await startOtlpCollector('http/protobuf');
+    onTestFinished(() => collector.stop());
     const router = fleet.spawn(['router', '--endpoint=dynamo.backend.generate', '--router-block-size=16'], {
       DYN_FILE_KV: fleet.fileKv,
+      OTEL_EXPORT_ENABLED: '1',
+      OTEL_BSP_SCHEDULE_DELAY: '50',
+      OTEL_EXPORTER_OTLP_PROTOCOL: 'http/protobuf',
+      OTEL_EXPORTER_OTLP_ENDPOINT: collector.url,
       ...LOOPBACK,
     });
     await router.waitForOutput(/serving service=router endpoint=dynamo.backend.generate/, 15_000);
@@ -76,6 +90,9 @@ describe('stator router', () => {
     expect((await scoresOf(1)).workers.map(({ worker_id: id }) => id).sort()).toEqual(ids);
 
     expect((await generate(1)).tokens).toHaveLength(4);
+    const span = await waitUntil(() => collector.spans.find(({ name }) => name === 'route'));
+    expect(span).toMatchObject({ kind: 2, parentSpanId: SPAN_ID, statusCode: 0 });
+    expect(workers.map(({ instanceId }) => instanceId)).toContain(span.attributes.worker_id);
     const holder = await waitUntil(async () =>
       (await scoresOf(1)).workers.find(({ device_blocks: held }) => held === 4),
     );

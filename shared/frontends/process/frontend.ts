@@ -37,6 +37,7 @@ import {
   openTelemetry,
   type ProcessLogger,
   type RequestRecorder,
+  type Tracer,
 } from '../../telemetry/index.ts';
 import { createHttpApp } from '../http/app.ts';
 import { budgetBytes, httpSettings } from '../http/settings.ts';
@@ -133,7 +134,8 @@ export async function composeFrontend(
     const workersMin = settings.routerMinInitialWorkers ?? 0;
     const initial = new InitialWorkers({ workersMin, clock, signal: closing.signal });
     const isLasting = host?.isLasting ?? true;
-    const parts = { clock, random, discovery, plane, metrics, logger, followsEvents, isLasting, onHeld };
+    const { tracer } = telemetry;
+    const parts = { clock, random, discovery, plane, metrics, logger, followsEvents, isLasting, onHeld, tracer };
     const models = await followModels(settings, parts, (workers) => initial.seen(workers));
     const responseStore = await openResponseStore(
       settings,
@@ -157,7 +159,7 @@ export async function composeFrontend(
       gate,
       names: openNames(settings),
       records: both(records, recorder),
-      tracer: telemetry.tracer,
+      tracer,
       lifecycle,
     };
     const bodies = new ByteBudget('bodies_bytes', budgetBytes(settings.httpBodyBudgetMb), held.bodies);
@@ -233,6 +235,7 @@ interface Parts extends TimeAndChance {
   readonly onHeld: ((event: PlannerEventOf<'request.held'>) => void) | undefined;
   /** Whether discovery follows the fleet by itself. */
   readonly isLasting: boolean;
+  readonly tracer: Tracer | undefined;
 }
 
 /** Follows discovery, loads what it names, and makes the pipeline around it. */

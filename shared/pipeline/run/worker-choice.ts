@@ -88,7 +88,9 @@ export class WorkerEligibility {
     const phase = phaseOf(route.pool.role);
     observer.stageEntered?.('route', phase);
     try {
-      const reservation = await inSpan(parent, span, () => router.choose(route, signal));
+      const reservation = await inSpan(parent, span, (part) =>
+        router.choose(part === undefined ? route : { ...route, traceparent: part.context.traceparent }, signal),
+      );
       observer.stage('route', clock.nowMs() - startMs);
       return reservation;
     } finally {

@@ -69,7 +69,7 @@ export class RouterLine implements ResidentLine {
   choose(query: ChooseQuery, onQueued: () => void): AskedCall {
     const request = encodeChooseRequest(query);
     const path = `/${ROUTER}/Choose`;
-    const call = this.#connected().makeServerStreamRequest(path, toBuffer, same, request, this.#metadata);
+    const call = this.#connected().makeServerStreamRequest(path, toBuffer, same, request, this.#metadataOf(query));
     const decision = new Promise<ChosenWorker>((resolve, reject) => {
       call.on('data', (bytes: Buffer) => {
         try {
@@ -85,6 +85,13 @@ export class RouterLine implements ResidentLine {
       call.on('end', () => reject(UNDECIDED));
     });
     return { decision, kill: () => call.cancel() };
+  }
+
+  #metadataOf({ traceparent }: ChooseQuery): Metadata {
+    if (traceparent === undefined) return this.#metadata;
+    const metadata = this.#metadata.clone();
+    metadata.set('traceparent', traceparent);
+    return metadata;
   }
 
   change(change: ReservationChangeQuery): void {

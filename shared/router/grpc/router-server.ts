@@ -145,7 +145,7 @@ function choose(service: ChooseService, call: GrpcCall, secret: string | undefin
       },
       queued: (position) => call.write(framed(encodeQueuedResponse(position))),
     };
-    service.choose(readQuery(bytes), caller).then(
+    service.choose({ ...readQuery(bytes), traceparent: call.header('traceparent') }, caller).then(
       (chosen) => {
         call.write(framed(encodeDecisionResponse(chosen)));
         call.end();

@@ -1,5 +1,5 @@
 import { type ServeError, workerError } from '../../errors/index.ts';
-import type { MetricRegistry } from '../../telemetry/index.ts';
+import { type MetricRegistry, type Tracer, within } from '../../telemetry/index.ts';
 import type { PoolRole, RouteRequest, Router } from '../router.ts';
 import type { ExplanationRecord } from '../scheduler/explanation-record.ts';
 import type { KvRouter } from '../scheduler/kv-router.ts';
@@ -21,6 +21,8 @@ export interface ResidentServiceOptions extends ReservationBookOptions {
   readonly asksFirst?: boolean | undefined;
   /** Tells of it. */
   readonly kv: Pick<KvRouter, 'explain' | 'explained' | 'pools'>;
+  /** Makes a span of each decision. @default none are made */
+  readonly tracer?: Tracer | undefined;
   /** The worker set as it is now. */
   findPool(key: string, role: PoolRole): PresentPool | undefined;
   /** Whether this process is the one that answers: it holds the lease, and has settled. */
@@ -61,7 +63,20 @@ export class ResidentService implements ChooseService {
     return this.#waiting.size;
   }
 
-  async choose(query: ChooseQuery, caller: ChooseCaller): Promise<ChosenWorker> {
+  choose(query: ChooseQuery, caller: ChooseCaller): Promise<ChosenWorker> {
+    const { tracer } = this.#options;
+    if (tracer === undefined) return this.#choose(query, caller);
+    const { requestId: request_id, traceparent, role } = query;
+    const span = tracer.begin('choose', { traceparent }, { kind: 'server', attributes: { request_id, role } });
+    return within(span, async () => {
+      const chosen = await this.#choose(query, caller);
+      const { workerId: worker_id, dpRank: dp_rank, cachedTokens: cached_tokens } = chosen;
+      span.set({ worker_id, dp_rank, cached_tokens });
+      return chosen;
+    });
+  }
+
+  async #choose(query: ChooseQuery, caller: ChooseCaller): Promise<ChosenWorker> {
     const { requestId } = query;
     if (!this.isLeader) throw notLeading('another router answers, or nobody does yet');
     const held = this.#heldFor(query);

@@ -159,6 +159,8 @@ export interface ChooseQuery {
   /** Workers to pass over while another is left. */
   readonly avoided: ReadonlySet<string>;
   readonly policyClass: string | undefined;
+  /** Header that names the caller's span. It crosses beside the record. @default the caller makes none */
+  readonly traceparent?: string | undefined;
 }
 
 /** A decision with the place that it holds. */
@@ -231,8 +233,9 @@ const NOBODY: ReadonlySet<string> = new Set();
 
 /** The query for a request. @param avoided in place of the request's own */
 export function queryOf(request: RouteRequest, avoided = request.avoided ?? NOBODY): ChooseQuery {
-  const { id: requestId, pool, routing, override, excluded, policyClass } = request;
+  const { id: requestId, pool, routing, override, excluded, policyClass, traceparent } = request;
   const { key: poolKey, role, blockSizeTokens } = pool;
   const prompt = hashedPrompt(request);
-  return { requestId, poolKey, role, blockSizeTokens, prompt, routing, override, excluded, avoided, policyClass };
+  const said = { requestId, poolKey, role, blockSizeTokens, prompt, routing, override, excluded, avoided, policyClass };
+  return traceparent === undefined ? said : { ...said, traceparent };
 }

@@ -82,7 +82,8 @@ function serveChoose(service: ChooseService, call: IncomingCall): void {
     call.end();
     return;
   }
-  const query = decodeQuery(call.id, call.body, call.tokenIds);
+  const { traceparent } = call.headers;
+  const query = { ...decodeQuery(call.id, call.body, call.tokenIds), traceparent };
   const caller: ChooseCaller = {
     get hasLeft() {
       return call.isStopped;

@@ -81,7 +81,8 @@ export class PlaneLine implements ResidentLine {
   }
 
   choose(query: ChooseQuery, onQueued: () => void): AskedCall {
-    const request = { id: query.requestId, headers: {}, ...encodeQuery(query) };
+    const { requestId: id, traceparent } = query;
+    const request = { id, headers: traceparent === undefined ? {} : { traceparent }, ...encodeQuery(query) };
     let kill = (): void => {};
     let isDecided = false; // rejecting what is resolved is not free
     const decision = new Promise<ChosenWorker>((resolve, reject) => {

@@ -1,6 +1,9 @@
 import { describe, expect, it } from 'vitest';
+import { seededRandom } from '../../../../shared/clock/index.ts';
 import { workerError } from '../../../../shared/errors/index.ts';
 import type { GenerationRequest } from '../../../../shared/protocol/index.ts';
+import { type Span, Tracer } from '../../../../shared/telemetry/index.ts';
+import { VirtualClock } from '../../../support/virtual-clock.ts';
 import type { SeenCall } from '../fixtures.ts';
 import { accept, finish, type Setup, say, start } from './start-run.ts';
 
@@ -194,5 +197,67 @@ describe('a move', () => {
     await clock.advance(0);
     expect(moves).toEqual([]);
     expect(sink.failure?.code).toBe('worker_lost');
+  });
+});
+
+describe('the spans of a stream', () => {
+  function traced() {
+    const ended: Span[] = [];
+    const sinks = [{ ended: (span: Span) => ended.push(span) }];
+    const span = new Tracer({ clock: new VirtualClock(), random: seededRandom(1), sinks }).begin('chat', {});
+    const dispatches = () =>
+      ended.filter(({ name }) => name === 'dispatch').map(({ error, attributes }) => [error, attributes.ended_by]);
+    return { ended, trace: { span }, dispatches };
+  }
+
+  it('do not call a move a failure, and link the next place to the one before', async () => {
+    const { ended, trace, dispatches } = traced();
+    const { plane } = await asked({ trace });
+    const second = await plane.seen(2);
+    accept(second);
+    say(second, 'c');
+    finish(second);
+    expect(dispatches()).toEqual([
+      [undefined, 'moved'],
+      [undefined, undefined],
+    ]);
+    const [left, taken] = ended.filter(({ name }) => name === 'dispatch');
+    expect(taken!.links).toEqual([left!.context]);
+    expect(trace.span.attributes['gen_ai.response.finish_reasons']).toEqual(['length']);
+    for (const { attributes } of ended) expect(attributes).not.toHaveProperty('dp_rank'); // nobody chose one
+  });
+
+  it('say of a place that was not needed that it was given up', async () => {
+    const { trace, dispatches } = traced();
+    const { first, plane } = await asked({ trace });
+    (await plane.seen(2)).sink.fail(workerError('WorkerOverloaded'));
+    finish(first);
+    expect(dispatches()).toEqual([
+      [undefined, 'given up'],
+      [undefined, undefined],
+    ]);
+  });
+
+  it('call a worker that is lost a failure, of that attempt alone', async () => {
+    const { trace, dispatches } = traced();
+    const { first, plane } = await asked({ trace });
+    const second = await plane.seen(2);
+    second.sink.fail(workerError('WorkerOverloaded'));
+    first.sink.fail(workerError('Disconnected'));
+    const third = await plane.seen(3);
+    accept(third);
+    finish(third);
+    expect(dispatches()).toEqual([
+      [undefined, 'given up'],
+      ['Disconnected', undefined],
+      [undefined, undefined],
+    ]);
+  });
+
+  it('say of one whose client has gone that it was cancelled', async () => {
+    const { trace, dispatches } = traced();
+    const { client } = await asked({ trace });
+    client.abort();
+    expect(dispatches().at(-1)).toEqual([undefined, 'cancelled']);
   });
 });

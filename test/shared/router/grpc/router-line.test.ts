@@ -19,7 +19,7 @@ import {
   serveRouterGrpc,
 } from '../../../../shared/router/index.ts';
 import type { ChooseService } from '../../../../shared/router/service/messages.ts';
-import { captureLogger, MetricRegistry } from '../../../../shared/telemetry/index.ts';
+import { captureLogger, MetricRegistry, type Span, Tracer } from '../../../../shared/telemetry/index.ts';
 import { freePort, readTlsFixture, waitUntil } from '../../../support/index.ts';
 import { createMemoryRequestPlane } from '../../../support/memory-request-plane.ts';
 import { VirtualClock } from '../../../support/virtual-clock.ts';
@@ -340,4 +340,17 @@ describe('the messages of a caller', () => {
       expect(() => write(odd)).toThrow(expect.objectContaining({ worker: 'BackendProtocol' }));
     }
   });
+});
+
+it('names the span of the request in the metadata of that question alone', async () => {
+  const clock = new VirtualClock();
+  const spans: Span[] = [];
+  const tracer = new Tracer({ clock, random: seededRandom(4), sinks: [{ ended: (span) => spans.push(span) }] });
+  const resident = await Resident.open(clock, undefined, { tracer });
+  const { address } = await serve(resident.service);
+  const asker = new Asker();
+  await asker.know(address);
+  await asker.choose('a', prompt(64), { traceparent: `00-${'ab'.repeat(16)}-${'cd'.repeat(8)}-01` });
+  await asker.choose('b', prompt(64));
+  expect(spans.map(({ context }) => context.parentSpanId)).toEqual(['cd'.repeat(8), undefined]);
 });

@@ -17,7 +17,7 @@ import {
   serveRouterOnPlane,
 } from '../../../../shared/router/index.ts';
 import type { EmbeddedRouter } from '../../../../shared/router/service/resident-router.ts';
-import { captureLogger, MetricRegistry } from '../../../../shared/telemetry/index.ts';
+import { captureLogger, MetricRegistry, type Span, Tracer } from '../../../../shared/telemetry/index.ts';
 import { createMemoryRequestPlane } from '../../../support/memory-request-plane.ts';
 import { VirtualClock } from '../../../support/virtual-clock.ts';
 import { choose } from '../choose.ts';
@@ -451,4 +451,24 @@ describe('over TCP', () => {
     await plane.close();
     await server.close();
   });
+});
+
+it('names the span of the request to the resident, which says in one below it what it decided', async () => {
+  const { clock, plane } = bed();
+  const spans: Span[] = [];
+  const tracer = new Tracer({ clock, random: seededRandom(4), sinks: [{ ended: (span) => spans.push(span) }] });
+  const resident = await Resident.open(clock, plane, { tracer });
+  const asker = new Asker(clock, plane);
+  await asker.know(resident.address);
+  const traceparent = `00-${'ab'.repeat(16)}-${'cd'.repeat(8)}-01`;
+  const { worker: chosen } = await asker.choose(request('a', prompt(64), { traceparent }));
+  await asker.choose(request('b', prompt(64)));
+  expect(spans.map(({ name, kind, error }) => [name, kind, error])).toEqual(
+    Array(2).fill(['choose', 'server', undefined]),
+  );
+  expect(spans[0]).toMatchObject({
+    context: { traceId: 'ab'.repeat(16), parentSpanId: 'cd'.repeat(8) },
+    attributes: { request_id: 'a', worker_id: chosen.id },
+  });
+  expect(spans[1]!.context.parentSpanId).toBeUndefined();
 });
