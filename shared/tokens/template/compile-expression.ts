@@ -1,7 +1,13 @@
-import { spendItems, spendText } from './budget.ts';
+import { spendItems } from './budget.ts';
 import type { CallArguments, TemplateFunction } from './call-arguments.ts';
+import { compileBinary, compileUnary } from './compile-operator.ts';
+import { entriesOf, memberOf } from './dictionaries.ts';
 import { findFilter, findTest } from './filters.ts';
 import { findMethod } from './methods.ts';
+import { toNumber } from './operations.ts';
+import { makeDictionary, toText } from './printed-values.ts';
+import type { Evaluate, Scope } from './scope.ts';
+import { itemAt, sliceOf, toItems } from './sequences.ts';
 import {
   type CallNode,
   type IdentifierNode,
@@ -12,31 +18,7 @@ import {
   TemplateRuntimeError,
   TemplateSyntaxError,
 } from './syntax.ts';
-import {
-  add,
-  compare,
-  type Dictionary,
-  entriesOf,
-  isDictionary,
-  isEqual,
-  isIn,
-  isTrue,
-  itemAt,
-  joinTexts,
-  makeDictionary,
-  memberOf,
-  Namespace,
-  type Scope,
-  sliceOf,
-  Tuple,
-  toItems,
-  toNumber,
-  toText,
-  typeName,
-} from './values.ts';
-
-/** A compiled expression. */
-export type Evaluate = (scope: Scope) => unknown;
+import { type Dictionary, isDictionary, isTrue, Namespace, Tuple, typeName } from './values.ts';
 
 const CONSTANTS: ReadonlyMap<string, unknown> = new Map<string, unknown>([
   ['true', true],
@@ -224,79 +206,6 @@ function compileArgument(node: Node): (scope: Scope, positional: unknown[], name
       return (scope, positional) => void positional.push(value(scope));
     }
   }
-}
-
-function compileBinary(operator: string, left: Evaluate, right: Evaluate): Evaluate {
-  switch (operator) {
-    case 'and':
-      return (scope) => {
-        const value = left(scope);
-        return isTrue(value) ? right(scope) : value;
-      };
-    case 'or':
-      return (scope) => {
-        const value = left(scope);
-        return isTrue(value) ? value : right(scope);
-      };
-    case 'in':
-      return (scope) => isIn(left(scope), right(scope));
-    case 'not in':
-      return (scope) => !isIn(left(scope), right(scope));
-    case '==':
-      return (scope) => isEqual(left(scope), right(scope));
-    case '!=':
-      return (scope) => !isEqual(left(scope), right(scope));
-    case '+':
-      return (scope) => add(left(scope), right(scope));
-    case '~':
-      return (scope) => joinTexts(toText(left(scope)), toText(right(scope)));
-    default:
-      return compileArithmetic(operator, left, right);
-  }
-}
-
-function compileArithmetic(operator: string, left: Evaluate, right: Evaluate): Evaluate {
-  const calculate = ARITHMETIC[operator];
-  if (calculate === undefined) throw new TemplateSyntaxError(`operator ${operator}`);
-  return (scope) => calculate(left(scope), right(scope));
-}
-
-const numbers =
-  (calculate: (left: number, right: number) => unknown) =>
-  (left: unknown, right: unknown): unknown =>
-    calculate(toNumber(left, 'arithmetic'), toNumber(right, 'arithmetic'));
-
-const ARITHMETIC: Readonly<Record<string, (left: unknown, right: unknown) => unknown>> = {
-  '-': numbers((left, right) => left - right),
-  '*': (left, right) => {
-    if (typeof left === 'string' || Array.isArray(left)) return repeat(left, toNumber(right, 'repetition'));
-    if (typeof right === 'string' || Array.isArray(right)) return repeat(right, toNumber(left, 'repetition'));
-    return toNumber(left, 'arithmetic') * toNumber(right, 'arithmetic');
-  },
-  '/': numbers((left, right) => left / right),
-  '//': numbers((left, right) => Math.floor(left / right)),
-  '%': numbers((left, right) => left - right * Math.floor(left / right)),
-  '**': numbers((left, right) => left ** right),
-  '<': (left, right) => compare(left, right) < 0,
-  '<=': (left, right) => compare(left, right) <= 0,
-  '>': (left, right) => compare(left, right) > 0,
-  '>=': (left, right) => compare(left, right) >= 0,
-};
-
-function repeat(value: string | readonly unknown[], times: number): unknown {
-  const count = Math.max(0, Math.trunc(times));
-  if (typeof value === 'string') {
-    spendText(value.length * count);
-    return value.repeat(count);
-  }
-  spendItems(value.length * count);
-  return Array.from({ length: value.length * count }, (_, at) => value[at % value.length]);
-}
-
-function compileUnary(operator: string, argument: Evaluate): Evaluate {
-  if (operator === 'not') return (scope) => !isTrue(argument(scope));
-  const sign = operator === '-' ? -1 : 1;
-  return (scope) => sign * toNumber(argument(scope), 'a sign');
 }
 
 /** Applies `filter` to `operand`; also the form in which tests with arguments arrive. */

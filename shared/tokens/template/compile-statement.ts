@@ -1,14 +1,12 @@
 import { checkText, spend } from './budget.ts';
 import type { CallArguments, TemplateFunction } from './call-arguments.ts';
-import {
-  compileArguments,
-  compileExpression,
-  compileFilter,
-  type Evaluate,
-  nodesCompiled,
-} from './compile-expression.ts';
+import { compileArguments, compileExpression, compileFilter, nodesCompiled } from './compile-expression.ts';
+import { isEqual } from './operations.ts';
+import { toText } from './printed-values.ts';
+import { type Evaluate, type Output, Scope } from './scope.ts';
+import { toItems } from './sequences.ts';
 import { type ForNode, type Node, TemplateRuntimeError, TemplateSyntaxError } from './syntax.ts';
-import { isEqual, isTrue, Namespace, type Output, Scope, toItems, toText } from './values.ts';
+import { isTrue, Namespace } from './values.ts';
 
 /** How a statement ended: on to the next one, or out of the loop. */
 export type Flow = typeof NEXT | typeof BREAK | typeof CONTINUE;

@@ -1,6 +1,7 @@
 import { readJson } from '../../protocol/index.ts';
 import { spendFor, spendItems } from './budget.ts';
 import { argument, type CallArguments, flagOf } from './call-arguments.ts';
+import { entriesOf } from './dictionaries.ts';
 import { centerText, formatPercent } from './format-text.ts';
 import {
   attributeOf,
@@ -16,6 +17,9 @@ import {
   uniqueItems,
 } from './items.ts';
 import { toJsonText } from './json-text.ts';
+import { compare, isEqual, isIn, toNumber } from './operations.ts';
+import { toText } from './printed-values.ts';
+import { lengthOf, toItems } from './sequences.ts';
 import { TemplateRuntimeError } from './syntax.ts';
 import {
   capitalize,
@@ -31,21 +35,7 @@ import {
   truncateText,
   wrapWords,
 } from './texts.ts';
-import {
-  compare,
-  entriesOf,
-  isDictionary,
-  isEqual,
-  isIn,
-  isNumber,
-  isTrue,
-  isWhole,
-  lengthOf,
-  Namespace,
-  toItems,
-  toNumber,
-  toText,
-} from './values.ts';
+import { isDictionary, isNumber, isTrue, isWhole, Namespace } from './values.ts';
 
 /** An `is` test with the arguments after its name. */
 type Test = (value: unknown, args: readonly unknown[]) => boolean;

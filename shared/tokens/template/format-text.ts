@@ -1,6 +1,7 @@
 import { spendText } from './budget.ts';
+import { toNumber } from './operations.ts';
+import { toText } from './printed-values.ts';
 import { TemplateRuntimeError } from './syntax.ts';
-import { toNumber, toText } from './values.ts';
 
 /** As `str.center` does it: of an odd number of characters the one more goes before the text where the width is odd. */
 export function centerText(text: string, width: unknown, fill: unknown): string {

@@ -1,7 +1,11 @@
 import { spendChars, spendItems, spendText } from './budget.ts';
 import { argument, type CallArguments, flagOf } from './call-arguments.ts';
+import { entriesOf, memberOf } from './dictionaries.ts';
+import { compare, isEqual } from './operations.ts';
+import { toText } from './printed-values.ts';
+import { toItems } from './sequences.ts';
 import { TemplateRuntimeError } from './syntax.ts';
-import { compare, entriesOf, isDictionary, isEqual, memberOf, Namespace, Tuple, toItems, toText } from './values.ts';
+import { isDictionary, Namespace, Tuple } from './values.ts';
 
 /** What filters make of lists and mappings. */
 

@@ -1,8 +1,10 @@
 import { ExactNumber, exactMember } from '../../protocol/index.ts';
 import { spend, spendChars, spendText } from './budget.ts';
 import type { CallArguments } from './call-arguments.ts';
+import { keysOf, memberOf } from './dictionaries.ts';
+import { joinParts, toText } from './printed-values.ts';
 import { TemplateRuntimeError } from './syntax.ts';
-import { isDictionary, joinParts, keysOf, memberOf, Namespace, toText, typeName, WrittenArguments } from './values.ts';
+import { isDictionary, Namespace, typeName, WrittenArguments } from './values.ts';
 
 interface JsonStyle {
   /** Written once for each level; undefined = all on one line. */

@@ -1,6 +1,10 @@
 import { spendChars, spendItems } from './budget.ts';
 import type { CallArguments } from './call-arguments.ts';
+import { entriesOf, keysOf, keyValues, memberOf } from './dictionaries.ts';
 import { centerText, formatText, padText } from './format-text.ts';
+import { isEqual, toNumber } from './operations.ts';
+import { toText } from './printed-values.ts';
+import { toItems } from './sequences.ts';
 import { TemplateRuntimeError } from './syntax.ts';
 import {
   capitalize,
@@ -17,19 +21,7 @@ import {
   stripText,
   toTitle,
 } from './texts.ts';
-import {
-  type Dictionary,
-  entriesOf,
-  isEqual,
-  isTrue,
-  keysOf,
-  keyValues,
-  memberOf,
-  Tuple,
-  toItems,
-  toNumber,
-  toText,
-} from './values.ts';
+import { type Dictionary, isTrue, Tuple } from './values.ts';
 
 type Method<T> = (self: T, args: readonly unknown[], named: ReadonlyMap<string, unknown>) => unknown;
 

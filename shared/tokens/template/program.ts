@@ -1,8 +1,12 @@
 import { spend, spendItems, spendText } from './budget.ts';
 import type { CallArguments, TemplateFunction } from './call-arguments.ts';
 import { compileCounted } from './compile-statement.ts';
+import { keysOf, memberOf } from './dictionaries.ts';
+import { toNumber } from './operations.ts';
+import { toText } from './printed-values.ts';
+import { Scope } from './scope.ts';
 import { parseTemplate, TemplateRuntimeError } from './syntax.ts';
-import { isDictionary, keysOf, memberOf, Namespace, Scope, toNumber, toText } from './values.ts';
+import { isDictionary, Namespace } from './values.ts';
 
 /** A compiled template: variables to text. @throws TemplateRuntimeError */
 export type TemplateProgram = (variables: Readonly<Record<string, unknown>>, nowMs: number) => string;

@@ -1,7 +1,9 @@
 import { toWellFormed } from '../bpe/byte-text.ts';
 import { spend, spendChars, spendItems, spendSearch, spendText } from './budget.ts';
+import { toNumber } from './operations.ts';
+import { toText } from './printed-values.ts';
 import { TemplateRuntimeError } from './syntax.ts';
-import { Tuple, toNumber, toText } from './values.ts';
+import { Tuple } from './values.ts';
 
 /** What filters and methods make of texts. Each counts what it makes before it does, where that can be more than it takes. */
 
