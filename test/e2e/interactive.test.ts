@@ -1,4 +1,4 @@
-import { mkdirSync, readdirSync } from 'node:fs';
+import { mkdirSync, readdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { builtinText } from '../../shared/artifacts/index.ts';
@@ -63,30 +63,79 @@ describe('stator local --interactive', () => {
   });
 });
 
+/** How a shell starts a command with an input in which nothing more will come. */
+const INPUTS = {
+  'a closed input': 'exec "$NODE" "$@" <&-',
+  '/dev/null': 'exec "$NODE" "$@" </dev/null',
+  'an empty pipe': 'true | "$NODE" "$@"',
+  'a pipe with a question': 'echo "What are you?" | "$NODE" "$@"',
+  'a pipe with a question without a line break': 'printf "What are you?" | "$NODE" "$@"',
+  'a pipe with blank lines and /quit': 'printf "\\n\\n/quit\\n" | "$NODE" "$@"',
+} as const;
+const MODES = [[], ['--planner'], ['--num-workers=2']] as const;
+
 describe('stator local with an input that has ended', () => {
-  it.each([['--interactive'], ['--interactive', '--planner'], ['--interactive', '--planner', '--num-workers=2']])(
-    'answers what was asked and ends by itself: %s %s %s',
-    async (...flags) => {
-      const chat = fleet.spawn(['local', '--speedup-ratio=100', ...flags]);
-      chat.write('What are you?\n');
-      chat.endInput();
-      expect(await chat.exited).toBe(0);
-      expect(words(chat.stdout()).length).toBeGreaterThan(20);
-      expect(words(builtinText())).toContain(words(chat.stdout()));
+  function localWith(input: keyof typeof INPUTS, flags: readonly string[]): SpawnedProcess {
+    const shell = join(fleet.temporary, `${Object.keys(INPUTS).indexOf(input)}.sh`);
+    writeFileSync(shell, `#!/bin/sh\n${INPUTS[input]}\n`, { mode: 0o755 });
+    const own = ['local', '--http-port=0', '--speedup-ratio=100', ...flags];
+    return fleet.spawn(own, { NODE: process.execPath }, { node: shell });
+  }
+
+  const combinations = Object.keys(INPUTS).flatMap((input) =>
+    MODES.map((flags) => [input as keyof typeof INPUTS, flags] as const),
+  );
+
+  it.each(combinations)('chats to its end and exits with 0: %s, %j', { timeout: 60_000 }, async (input, flags) => {
+    const chat = localWith(input, ['--interactive', ...flags]);
+    expect(await chat.exited).toBe(0);
+    expect(chat.stderr()).toBe('');
+    const answer = words(chat.stdout());
+    if (input.includes('question')) expect(answer.length).toBeGreaterThan(20);
+    else expect(answer).toBe('');
+    expect(words(builtinText())).toContain(answer);
+  });
+
+  // A server needs no input: that it ends says nothing of how long clients want it.
+  it.each(combinations.filter(([input]) => !input.includes('pipe')))(
+    'serves on without a chat, and ends on one SIGTERM: %s, %j',
+    { timeout: 60_000 },
+    async (input, flags) => {
+      const local = localWith(input, flags);
+      const [, url = ''] = await local.waitForOutput(/endpoint: (\S+)\n/, 30_000);
+      expect((await fetch(`${url}/models`)).status).toBe(200);
+      const workers = childPids(local.pid);
+      expect(workers.length).toBeGreaterThan(0);
+      local.signal('SIGTERM');
+      expect(await local.exited).toBe(0);
+      expect(workers.filter(isRunning)).toEqual([]);
     },
   );
 
-  it.each([['--planner'], ['--interactive', '--planner'], ['--num-workers=1']])(
-    'ends on one SIGTERM: %s %s',
-    async (...flags) => {
-      const local = fleet.spawn(['local', '--http-port=0', ...SLOW, ...flags]);
-      if (!flags.includes('--interactive')) local.endInput();
-      const workers = await waitUntil(() => {
-        const pids = childPids(local.pid);
-        return pids.length > 0 && pids;
-      });
+  it.each(MODES.flatMap((flags) => [flags, ['--interactive', ...flags]]).map((flags) => [flags] as const))(
+    'ends on one SIGTERM while it starts: %j',
+    { timeout: 60_000 },
+    async (flags) => {
+      const local = localWith('/dev/null', [...flags, ...SLOW]);
+      if (flags[0] !== '--interactive') await waitUntil(() => childPids(local.pid).length > 0, { timeoutMs: 20_000 });
+      const workers = childPids(local.pid);
       local.signal('SIGTERM');
-      expect(await local.exited).toBe(0);
+      const code = await local.exited;
+      expect([0, null]).toContain(code); // null: before it could listen to signals
+      expect(workers.filter(isRunning)).toEqual([]);
+    },
+  );
+
+  it.each([[['--planner']], [[]], [['--num-workers=2']]])(
+    'ends a chat that nobody has left on one SIGTERM: %j',
+    { timeout: 60_000 },
+    async (flags) => {
+      const chat = fleet.spawn(['local', '--interactive', ...SLOW, ...flags]);
+      chat.write('What are you?\n');
+      await waitUntil(() => chat.stdout().length > 5, { timeoutMs: 20_000, what: 'the beginning of an answer' });
+      const workers = childPids(chat.pid);
+      chat.signal('SIGTERM');
+      expect(await chat.exited).toBe(0);
       expect(workers.filter(isRunning)).toEqual([]);
     },
   );
