@@ -171,7 +171,7 @@ function decodeStop(body: Body, nvext: Nvext, maxTokens: number | null | undefin
   const ignoresEos = body.ignore_eos ?? nvext.ignore_eos;
   if (ignoresEos != null) stop.ignore_eos = ignoresEos;
   const thinkingTokens = body.thinking_token_budget ?? nvext.max_thinking_tokens;
-  if (thinkingTokens != null) stop.max_thinking_tokens = thinkingTokens;
+  if (thinkingTokens != null && thinkingTokens >= 0) stop.max_thinking_tokens = thinkingTokens; // -1 = no bound, as in vLLM
   return stop;
 }
 

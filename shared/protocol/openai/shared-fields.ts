@@ -129,7 +129,7 @@ export const sharedFields = {
     .unknown()
     .meta({ ...orNull, items: tokenIds })
     .optional(),
-  thinking_token_budget: u32.nullish(),
+  thinking_token_budget: z.int().min(-1).max(4_294_967_295).nullish(),
   metadata: z.unknown().optional(),
 };
 

@@ -171,6 +171,12 @@ describe('the request made from a chat body', () => {
     expect(request.output).toEqual({ logprobs: 1, skip_special_tokens: false });
   });
 
+  it('bounds reasoning, unless the bound is -1', () => {
+    expect(decode({ thinking_token_budget: 0 }).request.stop).toEqual({ max_thinking_tokens: 0 });
+    expect(decode({ thinking_token_budget: -1 }).request.stop).toEqual({});
+    expect(() => decode({ thinking_token_budget: -2 })).toThrow();
+  });
+
   it('asks for greedy sampling when top_p is 0 or nvext says so', () => {
     expect(decode({ top_p: 0, temperature: 1 }).request.sampling).toEqual({ temperature: 0 });
     expect(decode({ top_p: 0.5, nvext: { greed_sampling: true } }).request.sampling).toEqual({ temperature: 0 });
