@@ -28,6 +28,7 @@ export async function renderBanner(
     `  Stator is up: ${describeWorkers(fleet, settings.engine)}${scaled(settings)}, ${served(frontend)}`,
     `  OpenAI-compatible endpoint: ${url}/v1`,
     ...(grpcAddress === undefined ? [] : [`  KServe v2 by gRPC, for Triton's clients: ${grpcAddress}`]),
+    ...clients(url, settings),
     `  Every route, to try in a browser: ${url}${DOCS_PATH}`,
     '',
     ...tries,
@@ -37,6 +38,16 @@ export async function renderBanner(
     '',
     '',
   ].join('\n');
+}
+
+/** What SDKs and agents read from the environment. Where the operator has chosen other paths, they would miss them. */
+function clients(url: string, settings: Settings<'local'>): readonly string[] {
+  const key = asksForKeys(settings) ? `$${KEY_VARIABLE}` : 'none';
+  const openai =
+    settings.httpSvcChatPath === '/v1/chat/completions' ? [`OPENAI_BASE_URL=${url}/v1`, `OPENAI_API_KEY=${key}`] : [];
+  const anthropic = settings.enableAnthropicApi ? [`ANTHROPIC_BASE_URL=${url}`, `ANTHROPIC_API_KEY=${key}`] : [];
+  const variables = [...openai, ...anthropic];
+  return variables.length === 0 ? [] : [`  For clients: ${variables.join(' ')}`];
 }
 
 /** What is asked of a model that is tried. */

@@ -11,6 +11,7 @@ import {
 } from '../../shared/commands/index.ts';
 import { tellWhile, withDeadline } from '../../shared/concurrency/index.ts';
 import { type Environment, forwardSettings, type ResolvedConfig, type Settings } from '../../shared/config/index.ts';
+import { reasonOf } from '../../shared/errors/index.ts';
 import { composeFrontend, type Frontend, serveFrontend } from '../../shared/frontends/index.ts';
 import type { RoutableModel } from '../../shared/pipeline/index.ts';
 import { openLogger, openQuietLogger, type ProcessLogger, QUIET } from '../../shared/telemetry/index.ts';
@@ -28,6 +29,15 @@ const USUAL_START_MS = 3000;
 /** Requests that come before the first worker wait for it so long. */
 const HELD_MS_MAX = 5000;
 
+/** Where the processes meet. @throws Error with one line that names the variable to change */
+async function temporaryFolder(): Promise<string> {
+  try {
+    return await mkdtemp(join(tmpdir(), 'stator-'));
+  } catch (cause) {
+    throw new Error(`no folder can be made in ${tmpdir()}: ${reasonOf(cause)}. Check TMPDIR`, { cause });
+  }
+}
+
 /** `stator local`: a frontend in this process, its workers in processes of their own, nothing left behind at the end. */
 export async function run(config: ResolvedConfig<'local'>, env: Environment): Promise<number> {
   const { settings } = config;
@@ -39,7 +49,7 @@ export async function run(config: ResolvedConfig<'local'>, env: Environment): Pr
   const forwarded = forwardSettings(config, 'worker');
   const engine = [`--engine=${settings.engine}`, `--discovery-backend=${settings.discoveryBackend}`];
   const fleet = localFleet(settings, [...forwarded.argv, ...engine], forwarded.behind);
-  const folder = settings.fileKv === undefined ? await mkdtemp(join(tmpdir(), 'stator-')) : undefined;
+  const folder = settings.fileKv === undefined ? await temporaryFolder() : undefined;
   const fileKv = settings.fileKv ?? folder;
   const workers = new WorkerProcesses({
     workers: fleet.argv,

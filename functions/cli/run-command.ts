@@ -28,6 +28,11 @@ const RUNNABLE: readonly (readonly [name: string, about: string])[] = [
   ['version', 'The version'],
 ];
 
+const GRPC_HELP = `stator grpc is stator frontend --kserve-grpc-server: KServe v2 for Triton's clients, without OpenAI's routes.
+It takes the flags of stator frontend; --grpc-port and --http-host say where it listens.
+
+`;
+
 const IDLE_WAKE_MS = 3_600_000;
 
 async function startProcess(name: Command, argv: readonly string[], env: Environment): Promise<number> {
@@ -148,7 +153,10 @@ async function runCommand(argv: readonly string[], env: Environment): Promise<nu
     return print(help === undefined ? await runDeploy(rest, print) : DEPLOY_HELP);
   }
   if (name === 'keys') return keys(rest, help !== undefined, env);
-  if (name === 'grpc') return runCommand(['frontend', '--kserve-grpc-server', ...rest], env);
+  if (name === 'grpc') {
+    if (help !== undefined) process.stdout.write(GRPC_HELP);
+    return runCommand(['frontend', '--kserve-grpc-server', ...rest], env);
+  }
   if (!isCommand(name)) return refuseCommand(name);
   return help === undefined ? startProcess(name, rest, env) : print(renderCommand(name, help));
 }

@@ -20,16 +20,21 @@ export interface Clock {
 /** Longest delay that Node's timers hold; they fire at once for a longer one. */
 const DELAY_MS_MAX = 2 ** 31 - 1;
 
+/** As Node's timers take it: of one that has passed they warn on stderr. */
+function timerMs(delayMs: number): number {
+  return Math.max(0, Math.min(delayMs, DELAY_MS_MAX));
+}
+
 /** The machine's clock. A delay above 24 days is cut to that. */
 export const systemClock: Clock = {
   nowMs: () => performance.now(),
   wallMs: () => Date.now(),
   after(delayMs, callback) {
-    const handle = setTimeout(callback, Math.min(delayMs, DELAY_MS_MAX)).unref();
+    const handle = setTimeout(callback, timerMs(delayMs)).unref();
     return { cancel: () => clearTimeout(handle) };
   },
   every(periodMs, callback) {
-    const handle = setInterval(callback, Math.min(periodMs, DELAY_MS_MAX)).unref();
+    const handle = setInterval(callback, timerMs(periodMs)).unref();
     return { cancel: () => clearInterval(handle) };
   },
   sleep(delayMs, signal) {

@@ -97,7 +97,9 @@ export async function runKeys(argv: readonly string[], env: Environment, clock: 
   const { values, positionals } = parse(argv);
   const [verb, ...ids] = positionals;
   if (verb === undefined || !isVerb(verb)) {
-    throw new UsageError(`stator keys ${verb ?? ''}: allowed: ${Object.keys(VERBS).join(', ')}`);
+    throw new UsageError(
+      `stator keys${verb === undefined ? ' takes' : ` ${verb}: allowed`}: ${Object.keys(VERBS).join(', ')}`,
+    );
   }
   checkOptions(verb, values);
   const work = workOf(verb, values, ids, clock);

@@ -189,6 +189,7 @@ describe('stator keys', () => {
     [['revoke', 'nobody'], '"nobody" is no id of a key'],
     [['rotate', 'a'.repeat(12)], `there is no key ${'a'.repeat(12)}`],
     [['burn'], 'allowed: create, list, rotate, revoke'],
+    [[], 'stator keys takes: create, list, rotate, revoke'],
     [['create', '--nome', 'x'], "Unknown option '--nome'"],
   ])('says in one line what is wrong with %j', async (args, reason) => {
     const { code, stdout, stderr } = await run(...args);

@@ -28,6 +28,7 @@ describe.runIf(installation)('stator local', () => {
       });
       expect(chat.finishReason).toBe('stop');
       expect(chat.text.length).toBeGreaterThan(20);
+      expect(local.stderr()).not.toMatch(/Warning/); // nothing that Node has to say of the program
       local.signal('SIGTERM');
       expect(await local.exited).toBe(0);
     } finally {

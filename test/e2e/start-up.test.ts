@@ -136,6 +136,14 @@ describe('the README', () => {
     expect(wrong).toEqual([]);
   });
 
+  it('names no command whose help does not begin with it', async () => {
+    const named = [...README.matchAll(/^\| `stator (\w+)` *\|/gm)].map(([, name = '']) => name);
+    const outcomes = await Promise.all(named.map((name) => runStator([name, '--help'])));
+    for (const [at, { code, stdout }] of outcomes.entries()) {
+      expect([code, stdout]).toEqual([0, expect.stringMatching(new RegExp(`^(?:Usage: )?stator ${named[at]} `))]);
+    }
+  });
+
   it('names the commands that stator --help lists', async () => {
     const { stdout } = await runStator(['--help']);
     const [list = ''] = stdout.match(/^Commands\n(?: .*\n)*/m) ?? [];

@@ -1,3 +1,4 @@
+import { tmpdir } from 'node:os';
 import { forAtMost, inBatches, Semaphore } from '../../concurrency/index.ts';
 import type { FleetSettings } from '../../config/index.ts';
 import { reasonOf } from '../../errors/index.ts';
@@ -223,7 +224,8 @@ export class FileDiscovery extends LeasedDiscovery<OwnedFile> implements Discove
   }
 
   #toError(verb: string, cause: unknown): DiscoveryError {
-    const message = `cannot ${verb} the discovery folder ${this.#rootPath}: ${reasonOf(cause)}. Check DYN_FILE_KV`;
+    const places = this.#rootPath.startsWith(tmpdir()) ? 'TMPDIR or DYN_FILE_KV' : 'DYN_FILE_KV';
+    const message = `cannot ${verb} the discovery folder ${this.#rootPath}: ${reasonOf(cause)}. Check ${places}`;
     return new DiscoveryError('unavailable', message, cause);
   }
 }

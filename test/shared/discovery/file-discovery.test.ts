@@ -308,7 +308,7 @@ describe('a vanished root folder', () => {
 it('says in one line which folder cannot be used', async () => {
   await writeFile(rootPath, 'a file is in the way');
   const discovery = await open();
-  const message = /^cannot write the discovery folder .*root: .* Check DYN_FILE_KV$/;
+  const message = /^cannot write the discovery folder .*root: .* Check TMPDIR or DYN_FILE_KV$/;
   await expect(discovery.put(endpointAt('ns/c/e/1'))).rejects.toThrow(message);
   await expect(discovery.watch(instances, new Witness())).rejects.toMatchObject({ code: 'unavailable' });
 });
