@@ -1,4 +1,4 @@
-import { readFile } from 'node:fs/promises';
+import { readFile, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { reasonOf } from '../errors/index.ts';
 import { asRecord, type UnknownRecord } from '../records/index.ts';
@@ -10,6 +10,7 @@ import { loadTokenizerTables } from './loader.ts';
 import { brokenJson, findTokenizerFile, kindOfTokenizer, ModelFolderError } from './model-files.ts';
 import type { ModelConfigs } from './model-info.ts';
 import { KIMI_PATTERN } from './patterns/known-patterns.ts';
+import { UnsupportedTokenizer } from './tokenizer-shape.ts';
 import type { Tokenizer } from './types.ts';
 
 /** `model_type` of config.json to the pattern of its words; a tiktoken file does not say it. */
@@ -66,6 +67,9 @@ async function loadJson(path: string, options: LoadTokenizerOptions): Promise<To
     return await loadGeneral(path, type);
   } catch (error) {
     if (error instanceof SyntaxError) throw brokenJson(path, error);
+    if (error instanceof UnsupportedTokenizer) {
+      throw new ModelFolderError(`${path}: unsupported tokenizer: ${error.message}`, { cause: error });
+    }
     throw error;
   }
 }
@@ -96,9 +100,22 @@ async function loadTiktoken(
 /** Types that the general library covers; an absent type is told from the other fields. */
 const MODEL_TYPES = new Set<unknown>(['BPE', 'Unigram', 'WordPiece', 'WordLevel', undefined]);
 
+/** The general library is made on the event loop; the largest files that need it have 35 MB. */
+const GENERAL_BYTES_MAX = 64 * 1024 * 1024;
+
 async function loadGeneral(path: string, type: unknown): Promise<Tokenizer> {
+  const { size } = await stat(path);
+  if (size > GENERAL_BYTES_MAX) {
+    throw new UnsupportedTokenizer(`${size} bytes, more than ${GENERAL_BYTES_MAX} for one that is no byte-level BPE`);
+  }
   const { createGeneralTokenizer } = await import('./general-tokenizer.ts');
   const json: unknown = JSON.parse(await readFile(path, 'utf8'));
+  const { vocab, merges } = asRecord(asRecord(json)?.model) ?? {};
+  const isKnown = type !== undefined && MODEL_TYPES.has(type);
+  if (isKnown && type !== 'Unigram' && asRecord(vocab) === undefined) {
+    throw new UnsupportedTokenizer('model.vocab is no object');
+  }
+  if (type === 'BPE' && !Array.isArray(merges)) throw new UnsupportedTokenizer('model.merges is no list');
   try {
     if (!MODEL_TYPES.has(type)) throw new Error(`model type ${JSON.stringify(type)}`);
     return await createGeneralTokenizer(json, path);

@@ -4,10 +4,12 @@ import { fileURLToPath } from 'node:url';
 import { Worker } from 'node:worker_threads';
 import { type Clock, systemClock } from '../clock/index.ts';
 import { withDeadline } from '../concurrency/index.ts';
+import { asRecord } from '../records/index.ts';
 import { type ScannedTokenizer, scanTokenizerJson } from './bpe/build-tables.ts';
 import { type PreparedFile, readPrepared, writePrepared } from './bpe/prepared-tables.ts';
 import { scanTiktoken } from './bpe/tiktoken.ts';
 import { kindOfTokenizer } from './model-files.ts';
+import { checkTokenizer, checkUnigram, UnsupportedTokenizer } from './tokenizer-shape.ts';
 
 /** What the thread is started for. */
 export interface LoaderTask {
@@ -17,7 +19,11 @@ export interface LoaderTask {
 }
 
 /** What the thread answers: the tables, or why there are none. */
-export type LoaderAnswer = { readonly scanned: ScannedTokenizer } | { readonly syntaxError: string };
+export type LoaderAnswer =
+  | { readonly scanned: ScannedTokenizer }
+  | { readonly syntaxError: string }
+  /** What no tokenizer in use has. */
+  | { readonly unsupported: string };
 
 /** Takes this thread about ten milliseconds; to start another one costs 50 ms of CPU. */
 const SMALL_BYTES_MAX = 512 * 1024;
@@ -28,7 +34,7 @@ const LOAD_TIMEOUT_MS = 60_000;
  * The tables of a tokenizer file: those that are kept in `prepared`, else read and tabulated in a thread of its own, so
  * that neither its parsing stops the process nor its garbage stays in it, and kept there. Runs in this thread where the
  * file is small, or the thread's bundle missing (tests run from sources).
- * @throws SyntaxError when the file is broken, or the error of reading it
+ * @throws SyntaxError when the file is broken, UnsupportedTokenizer, or the error of reading it
  */
 export async function loadTokenizerTables(
   path: string,
@@ -42,6 +48,7 @@ export async function loadTokenizerTables(
   if (entry === undefined) return scanAndKeep({ path, prepared }, await readFile(path, { signal }));
   const answer = await askThread(entry, { path, prepared }, signal);
   if ('syntaxError' in answer) throw new SyntaxError(answer.syntaxError);
+  if ('unsupported' in answer) throw new UnsupportedTokenizer(answer.unsupported);
   return answer.scanned;
 }
 
@@ -67,16 +74,25 @@ async function askThread(
 
 /**
  * Takes a tokenizer file apart, and keeps its tables for the next one; of a tiktoken file there are only tables.
- * @throws SyntaxError when it is broken
+ * @throws SyntaxError when it is broken, UnsupportedTokenizer for what no tokenizer in use has
  */
 export function scanAndKeep({ path, prepared }: LoaderTask, file: Uint8Array): ScannedTokenizer {
   const isJson = kindOfTokenizer(path) === 'json';
-  const scanned = isJson ? scanTokenizerJson(file) : { rest: undefined, tables: scanTiktoken(file) };
+  const scanned = isJson ? scanChecked(file) : { rest: undefined, tables: scanTiktoken(file) };
   try {
     if (prepared !== undefined) writePrepared(prepared, scanned);
   } catch {
     // A full or missing folder costs the next one that asks half a second, and this one nothing.
   }
+  return scanned;
+}
+
+function scanChecked(file: Uint8Array): ScannedTokenizer {
+  const scanned = scanTokenizerJson(file);
+  checkTokenizer(scanned.rest);
+  const type = asRecord(asRecord(scanned.rest)?.model)?.type;
+  const isList = scanned.tables === undefined && type === undefined; // of tokens and scores, in all likelihood
+  if (type === 'Unigram' || isList) checkUnigram(JSON.parse(new TextDecoder().decode(file)));
   return scanned;
 }
 
