@@ -28,32 +28,6 @@ const PARTS: Readonly<Record<string, Part>> = {
   'chat templates': renderTemplate,
   'tokenizer files': loadTokenizerFile,
   'tokenizer patterns': matchTokenizerPattern,
-  'tool calls': (values) => {
-    const toolChoice = values.one(['auto', 'required'] as const);
-    const random = seededRandom(1);
-    const parser = createToolCallParser(values.one(TOOL_CALL_PARSER_NAMES), { tools: TOOLS, toolChoice, random });
-    const given: number[] = [];
-    const sink = {
-      content: () => {},
-      callStart: (index: number) => {
-        if (index !== given.length) throw new Error(`call ${index} began after ${given.length} calls`);
-        given.push(0);
-      },
-      callArguments: (index: number) => {
-        if (index !== given.length - 1) throw new Error(`arguments of call ${index} after ${given.length} calls`);
-      },
-    };
-    for (const piece of pieces(values)) parser?.push(piece, sink);
-    parser?.end('stop', sink);
-    if (parser?.callCount !== given.length) throw new Error('the calls are not counted');
-  },
-  reasoning: (values) => {
-    const plan = planReasoning(values.one(REASONING_FORMATS), { promptText: values.text() });
-    const parser = plan && createReasoningParser(plan);
-    const sink = { content: () => {}, reasoning: () => {} };
-    for (const piece of pieces(values)) parser?.push(piece, sink);
-    parser?.end(sink);
-  },
   'JSON bodies': (values) => {
     const value = values.json();
     const text = values.chance(0.5) ? values.brokenText(value) : (JSON.stringify(value) ?? '');
