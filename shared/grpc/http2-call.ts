@@ -1,6 +1,6 @@
 import { constants, type ServerHttp2Stream } from 'node:http2';
 import type { Clock, Timer } from '../clock/index.ts';
-import { flushAtEndOfTurn } from '../concurrency/index.ts';
+import { flushAtEndOfTurn, spendOfTurn } from '../concurrency/index.ts';
 import { MessageIntake, type MessageRoom } from './message-intake.ts';
 import type { CallListener, GrpcCall } from './methods.ts';
 import { deadlineExceeded, GrpcStatus, STATUS, statusMessage, statusOf, timeoutMsOf } from './status.ts';
@@ -213,6 +213,7 @@ export class Http2Call implements GrpcCall {
     for (const piece of Buffer.isBuffer(frame) ? [frame] : frame) {
       this.#pending.push(piece);
       this.#pendingBytes += piece.length;
+      spendOfTurn(piece.length);
     }
   }
 

@@ -1,7 +1,7 @@
 import type { IncomingMessage } from 'node:http';
 import type { WebSocket } from 'ws';
 import type { Clock, Timer } from '../../../clock/index.ts';
-import { type Flushable, flushAtEndOfTurn } from '../../../concurrency/index.ts';
+import { type Flushable, flushAtEndOfTurn, spendOfTurn } from '../../../concurrency/index.ts';
 import { LIMITS, type LimitName, openAiErrorBody, reasonOf, toServeError } from '../../../errors/index.ts';
 import type { HttpApp } from '../../http/app.ts';
 import { EventRoom } from './event-room.ts';
@@ -111,6 +111,7 @@ export class ResponseSocket implements Flushable {
   send(event: string): void {
     const { webSocket, request } = this.#parts;
     if (webSocket.readyState !== webSocket.OPEN) return;
+    spendOfTurn(event.length);
     if (!this.#isCorked) {
       this.#isCorked = true;
       request.socket.cork();
