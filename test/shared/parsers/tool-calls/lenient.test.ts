@@ -72,7 +72,12 @@ const N = ']<]minimax[>[';
 describe('text that is no call beside one', () => {
   it.each([
     ['qwen25', '<tool_call>{"name":"f","arguments":{}}<function=f>and words', '<function=f>and words', 'f({})'],
-    ['minimax_m3', `${N}<invoke name="f">${N}<a>x${N}</a>${N}</a and <b> words`, `${N}</a and <b> words`, 'f({"a":"x")'],
+    [
+      'minimax_m3',
+      `${N}<invoke name="f">${N}<a>x${N}</a>${N}</a and <b> words`,
+      `${N}</a and <b> words`,
+      'f({"a":"x")',
+    ],
     ['minimax_m3', `${N}<invoke name="f">${N}<a>x${N}</a> and words`, ' and words', 'f({"a":"x")'],
   ])('of %s is shown: %s', (parser, text, content, call) => {
     const tools = declare({ f: { a: { type: 'string' } } });
