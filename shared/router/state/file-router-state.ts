@@ -118,42 +118,60 @@ export class FileRouterState implements RouterState {
     signal: AbortSignal,
     change: (row: Row | undefined) => T | undefined,
   ): Promise<T | undefined> {
-    return this.#locked(file, signal, async () => {
+    return this.#locked(file, signal, async (isHeld) => {
       const changed = change(await this.#read(file));
-      if (changed !== undefined) await this.#write(file, JSON.stringify(changed));
+      if (changed === undefined) return undefined;
+      if (!(await isHeld())) throw new Error('it was taken over by somebody else, as this process stood still');
+      await this.#write(file, JSON.stringify(changed));
       return changed;
     });
   }
 
-  /** Does `work` while nobody else changes the row. */
-  #locked<T>(file: string, signal: AbortSignal, work: () => Promise<T>): Promise<T> {
+  /** Does `work` while nobody else changes the row, or did so after this process had stood still for long. */
+  #locked<T>(file: string, signal: AbortSignal, work: (isHeld: () => Promise<boolean>) => Promise<T>): Promise<T> {
     return this.#guarded(signal, async (bounded) => {
       const lock = join(this.#folder, `${file}.lock`);
       await mkdir(this.#folder, { recursive: true, mode: 0o700 });
-      while (!(await this.#makeLock(lock))) await this.#clock.sleep(RETRY_MS, bounded);
+      let own = await this.#makeLock(lock);
+      while (own === undefined) {
+        await this.#clock.sleep(RETRY_MS, bounded);
+        own = await this.#makeLock(lock);
+      }
+      const isHeld = async (): Promise<boolean> => (await stampOf(lock)) === own;
       try {
-        return await work();
+        return await work(isHeld);
       } finally {
-        await rm(lock, { force: true });
+        if (await isHeld()) await rm(lock, { force: true });
       }
     });
   }
 
-  /** False while somebody else has it. One that was left behind is taken out of the way by whoever renames it first. */
-  async #makeLock(lock: string): Promise<boolean> {
-    try {
-      await (await open(lock, 'wx', 0o600)).close();
+  /** The stamp of the lock that was made; undefined while somebody else has it. One that was left behind is removed. */
+  async #makeLock(lock: string): Promise<string | undefined> {
+    const own = await createFile(lock);
+    if (own !== undefined) {
       this.#seen.delete(lock);
-      return true;
-    } catch (error) {
-      if (codeOf(error) !== 'EEXIST') throw error;
+      return own;
     }
-    const made = await stat(lock).catch(() => undefined);
-    if (made === undefined || !this.#isStale(lock, `${made.ino}/${made.ctimeMs}`)) return false;
-    const aside = `${lock}.${randomBytes(6).toString('hex')}`;
-    await rename(lock, aside).catch(() => undefined); // somebody else was faster
-    await rm(aside, { force: true });
-    return false;
+    const stamp = await stampOf(lock);
+    if (stamp !== undefined && this.#isStale(lock, stamp)) await this.#removeLeft(lock, stamp);
+    return undefined;
+  }
+
+  /** Removes the lock that was left behind, and none that was made since: of several that found it one does, and looks again before. */
+  async #removeLeft(lock: string, stamp: string): Promise<void> {
+    const turn = `${lock}.${stamp}`;
+    if ((await createFile(turn)) === undefined) {
+      const left = await stampOf(turn);
+      if (left !== undefined && this.#isStale(turn, left)) await rm(turn, { force: true });
+      return;
+    }
+    this.#seen.delete(turn);
+    try {
+      if ((await stampOf(lock)) === stamp) await rm(lock, { force: true });
+    } finally {
+      await rm(turn, { force: true });
+    }
   }
 
   #isStale(lock: string, stamp: string): boolean {
@@ -232,4 +250,33 @@ function placeOf(value: unknown): SnapshotPlace | undefined {
   const { createdAt, sequence, object } = value;
   if (typeof createdAt !== 'string' || typeof sequence !== 'number' || typeof object !== 'string') return undefined;
   return { createdAt, sequence, object };
+}
+
+/** Makes the file, and returns its stamp; undefined where there is one. */
+async function createFile(path: string): Promise<string | undefined> {
+  try {
+    const handle = await open(path, 'wx', 0o600);
+    try {
+      return stampIn(await handle.stat());
+    } finally {
+      await handle.close();
+    }
+  } catch (error) {
+    if (codeOf(error) !== 'EEXIST') throw error;
+    return undefined;
+  }
+}
+
+/** What tells a file from another one that has its name later; undefined where there is none. */
+async function stampOf(path: string): Promise<string | undefined> {
+  try {
+    return stampIn(await stat(path));
+  } catch (error) {
+    if (codeOf(error) !== 'ENOENT') throw error;
+    return undefined;
+  }
+}
+
+function stampIn({ ino, ctimeMs }: { readonly ino: number; readonly ctimeMs: number }): string {
+  return `${ino}-${ctimeMs}`;
 }

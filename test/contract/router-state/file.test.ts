@@ -1,10 +1,10 @@
-import { existsSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
 import { systemClock } from '../../../shared/clock/index.ts';
 import { FileRouterState } from '../../../shared/router/index.ts';
-import { FreezableClock } from '../../support/index.ts';
+import { FreezableClock, waitUntil } from '../../support/index.ts';
 import { describeRouterState } from './router-state.contract.ts';
 
 const root = mkdtempSync(join(tmpdir(), 'router-state-'));
@@ -53,6 +53,48 @@ describe('router state in files', () => {
     expect(existsSync(lock)).toBe(true);
     rmSync(lock);
     expect(await renewed).toMatchObject({ fence: 2 });
+  });
+
+  it('leaves a file to who was faster to find that somebody had died over a change', async () => {
+    const folder = newFolder();
+    const lock = join(folder, 'lease%2Fns%2Findex%2Fbackend.lock');
+    let looks = 0;
+    const nowMs = (): number => {
+      if (++looks === 2) {
+        rmSync(lock); // by another process, which has it from now on
+        writeFileSync(lock, '');
+      }
+      return looks < 2 ? 0 : 2000;
+    };
+    const state = new FileRouterState({ folder, clock: Object.assign(Object.create(systemClock), { nowMs }) });
+    await state.takeLease(lease, { holder: 'a', ttlMs: 500, seenFence: undefined }, never);
+    writeFileSync(lock, '');
+    const renewed = state.renewLease(lease, 'a', 500, never);
+    await waitUntil(() => looks > 5, { what: 'it has looked again' });
+    expect(existsSync(lock)).toBe(true);
+    rmSync(lock);
+    expect(await renewed).toMatchObject({ fence: 2 });
+    expect(readdirSync(folder)).toEqual(['lease%2Fns%2Findex%2Fbackend.json']);
+  });
+
+  it('leaves a file to who took it from a process that was stopped over its change', async () => {
+    const folder = newFolder();
+    const lock = join(folder, 'lease%2Fns%2Findex%2Fbackend.lock');
+    let swap = (): void => {};
+    const wallMs = (): number => {
+      swap();
+      return systemClock.wallMs();
+    };
+    const clock = Object.assign(Object.create(systemClock), { wallMs });
+    const state = new FileRouterState({ folder, clock });
+    await state.takeLease(lease, { holder: 'a', ttlMs: 500, seenFence: undefined }, never);
+    swap = () => {
+      rmSync(lock);
+      writeFileSync(lock, '');
+    };
+    await expect(state.renewLease(lease, 'a', 500, never)).rejects.toThrow(/somebody else/);
+    expect(existsSync(lock)).toBe(true);
+    expect(await state.readLease(lease, never)).toMatchObject({ fence: 1 });
   });
 
   it('says what is wrong with its folder', async () => {
