@@ -94,6 +94,7 @@ describe('SGLang', () => {
       modelType: ['Chat', 'Completions'],
       publishesKvEvents: false,
       takesPromptEmbeds: false,
+      samplingSource: { config: 'model', override: {}, own: {} },
       modelName: 'm',
       modelPath: '/models/m',
       bootstrapPort: 8998,
