@@ -74,6 +74,7 @@ describe('a frontend on another machine than its workers', () => {
     await fleet.untilWorkers(one, 1);
     const text = await answersOf(one, async () => {
       expect(await fetched(one)).toBe(FILES.length);
+      expect(await one.metric('stator_artifact_read_bytes_total', 'source="worker"')).toBeGreaterThan(whole.length);
       await fleet.untilWorkers(one, 1, 'made');
     });
     const two = await frontend('cold'); // on the same machine: what is there already is not fetched

@@ -5,6 +5,7 @@ import { lambdaRic } from './tools/lambda-ric.ts';
 import { natsServer } from './tools/nats-server.ts';
 import { nodes } from './tools/nodes.ts';
 import { otelCollector } from './tools/otel-collector.ts';
+import { promtool } from './tools/promtool.ts';
 import { moto, python, schemathesis, triton } from './tools/python.ts';
 import type { Tool } from './tools/tool.ts';
 
@@ -25,6 +26,7 @@ const TOOLS: readonly Tool[] = [
   kserveGo,
   otelCollector,
   elasticmq,
+  promtool,
 ];
 
 /**

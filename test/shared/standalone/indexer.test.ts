@@ -235,6 +235,10 @@ describe('standalone indexer', () => {
     expect(Number(/stator_router_index_blocks (\d+)/.exec(text)?.[1])).toBeLessThanOrEqual(64);
     expect(text).toMatch(/stator_router_index_evicted_blocks_total [1-9]/);
     expect(text).toMatch(/stator_router_index_bytes [1-9]/);
+    expect(text).toMatch(/dynamo_kvrouter_kv_cache_events_applied\{event_type="stored",status="ok"\} 100\n/);
+    said.get('tcp://host:5001')?.(storedOf(range(16).map((at) => 9900 + at))); // it is there
+    const later = (await client.get('/metrics')).text;
+    expect(later).toMatch(/dynamo_kvrouter_kv_cache_event_warnings\{warning_kind="duplicate_store"\} [1-9]/);
     expect(
       await query(
         client,

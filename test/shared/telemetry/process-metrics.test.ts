@@ -55,6 +55,7 @@ describe('a worker’s /metrics', () => {
     metrics.setLoad({ dpRank: 0, usedKvBlocks: 25, totalKvBlocks: 100 });
     metrics.setModelLoadTime(1500);
     metrics.droppedKvEvents(2);
+    expect(await metrics.render()).toMatch(/dynamo_component_kv_publisher_engines_dropped_events_total\{.*\} 2\n/);
     await expect(await metrics.render()).toMatchFileSnapshot('../../fixtures/telemetry/worker.prom');
   });
 

@@ -132,6 +132,22 @@ describe('metrics of the router', () => {
     expect(await read('dynamo_router_overhead_total_ms_sum')).toBeCloseTo(0.37 + 0.07);
   });
 
+  it('count what became of KV events, and bookings of others that are not remembered', async () => {
+    const { metrics, read } = open();
+    metrics.applied('stored', 'ok');
+    metrics.duplicates(7);
+    metrics.skipped('malformed');
+    metrics.stale();
+    metrics.dropped();
+    metrics.peerBookingUnremembered();
+    expect(await read('dynamo_component_kv_cache_events_applied', 'stored', '"ok"')).toBe(1);
+    expect(await read('dynamo_component_kv_cache_event_warnings')).toBe(7);
+    expect(await read('stator_router_kv_events_skipped_total', 'malformed')).toBe(1);
+    expect(await read('stator_router_kv_events_stale_total')).toBe(1);
+    expect(await read('stator_router_kv_events_dropped_total')).toBe(1);
+    expect(await read('stator_router_peer_bookings_unremembered_total')).toBe(1);
+  });
+
   it('lose the series of a worker that leaves', async () => {
     const { metrics, read } = open();
     metrics.registered('c', 0, 'decode');

@@ -1,4 +1,5 @@
 import { afterEach, describe, expect, it } from 'vitest';
+import type { BatchOutcome } from '../../../../shared/planner/host/handle-batch.ts';
 import {
   createPlannerMetrics,
   type FleetPlanner,
@@ -7,6 +8,7 @@ import {
   parsePlannerConfig,
   type SentSignal,
 } from '../../../../shared/planner/index.ts';
+import { THROUGHPUT_REASONS } from '../../../../shared/planner/types.ts';
 import { NO_TRAFFIC } from '../../../../shared/protocol/index.ts';
 import { MetricRegistry } from '../../../../shared/telemetry/index.ts';
 import { lintMetrics } from '../../../support/lint-metrics.ts';
@@ -22,13 +24,15 @@ async function shown(signals: readonly SentSignal[], raw: Readonly<Record<string
   const metrics = createPlannerMetrics(registry, config, () => 2);
   const planner = { config, engines: { prefill: { gpus: 2 }, decode: { gpus: 2 } } };
   const store = new MemoryPlannerStore();
+  let outcome: BatchOutcome | undefined;
   for (let at = 0; at < signals.length; at += 10) {
     const batch = signals.slice(at, at + 10);
     for (const { signal } of batch) {
       metrics.heard(signal.type, 0);
       if (signal.type === 'worker.rollup') metrics.worker(signal);
     }
-    metrics.looked(await handleSignals(batch, { store, group: 'g', planner }, NEVER), 0.002);
+    outcome = await handleSignals(batch, { store, group: 'g', planner }, NEVER);
+    metrics.looked(outcome, 0.002);
   }
   const [decision] = await store.decisions('g', { sinceMs: 0 }, NEVER);
   const text = await registry.render();
@@ -37,7 +41,7 @@ async function shown(signals: readonly SentSignal[], raw: Readonly<Record<string
     if (found === undefined) throw new Error(`no ${line} in\n${text}`);
     return Number(found.slice(line.length + 1));
   };
-  return { text, value, decision, metrics, registry };
+  return { text, value, decision, metrics, registry, outcome: outcome as BatchOutcome };
 }
 
 describe('what a planner shows of itself', () => {
@@ -73,6 +77,35 @@ describe('what a planner shows of itself', () => {
     const ones = text.split('\n').filter((line) => /_scaling_decision\{.*\} 1$/.test(line));
     expect(ones).toHaveLength(1);
     expect(ones[0]).toMatch(/^dynamo_planner_load_scaling_decision\{decision="\w+"\} 1$/);
+  });
+
+  it('has both pools, what the loops expect of them, and what others forestalled', async () => {
+    const { metrics, registry, value, outcome } = await shown(tellStory(20, { rate: () => 5, workers: () => 1 }));
+    const { look } = outcome;
+    if (look === undefined) throw new Error('nobody has looked');
+    const reason = Object.keys(THROUGHPUT_REASONS)[0] as keyof typeof THROUGHPUT_REASONS;
+    const loops = {
+      load: { reason: undefined, reasons: {}, estimatedTtftMs: 150, estimatedItlMs: 15 },
+      throughput: { reason, reasons: {}, capacities: { prefill: 3, decode: 4 } },
+      demand: { requests: 60, isl: 800, osl: 80 },
+    };
+    const counts = { prefill: { ready: 2, starting: 1 }, decode: { ready: 1, starting: 0 } };
+    const effect = { ...look.effect, targets: { prefill: 4, decode: 1 }, rate: undefined, loops };
+    metrics.looked({ ...outcome, conflicts: 3, look: { ...look, counts, effect } } as typeof outcome, 0.002);
+    metrics.refused();
+    const text = await registry.render();
+    const now = (name: string): number => Number(new RegExp(`^${name} (.*)$`, 'm').exec(text)?.[1]);
+    expect(value('dynamo_planner_num_prefill_replicas')).toBe(0); // before
+    expect(now('dynamo_planner_num_prefill_replicas')).toBe(2);
+    expect(now('dynamo_planner_predicted_num_prefill_replicas')).toBe(4);
+    expect(now('dynamo_planner_engine_prefill_capacity_requests_per_second')).toBe(3);
+    expect(now('dynamo_planner_estimated_ttft_ms')).toBe(150);
+    expect(now('dynamo_planner_estimated_itl_ms')).toBe(15);
+    expect(now('dynamo_planner_predicted_input_sequence_tokens')).toBe(800);
+    expect(now('dynamo_planner_predicted_output_sequence_tokens')).toBe(80);
+    expect(text).toContain(`dynamo_planner_throughput_scaling_decision{decision="${reason}"} 1\n`);
+    expect(now('stator_planner_conflicts_total')).toBe(3);
+    expect(now('stator_planner_refused_events_total')).toBe(1);
   });
 
   it('has the power that is decided, where power counts', async () => {
