@@ -66,6 +66,8 @@ export function useFleet(env: Env = {}): Fleet {
   afterAll(async () => {
     await fleet.kill();
     rmSync(folder, { recursive: true, force: true });
+    if (fleet.outputs().includes('MaxListenersExceededWarning'))
+      throw new Error(`too many listeners\n${fleet.outputs()}`);
   });
   return fleet;
 }

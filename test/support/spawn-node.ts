@@ -30,9 +30,17 @@ export interface SpawnedProcess {
 
 const OUTPUT_CHARS_MAX = 1_000_000;
 const alive = new Set<ChildProcess>();
-process.on('exit', () => {
-  for (const child of alive) child.kill('SIGKILL');
+process.on('exit', killChildren);
+// The runner ends its processes by this signal, and a process that a signal ends has no `exit`.
+process.once('SIGTERM', () => {
+  killChildren();
+  process.kill(process.pid, 'SIGTERM');
 });
+
+/** Kills every child that was started here and is still there. */
+export function killChildren(): void {
+  for (const child of alive) child.kill('SIGKILL');
+}
 
 /** Starts `node args...`. */
 export function spawnNode(args: readonly string[], options: SpawnOptions = {}): SpawnedProcess {

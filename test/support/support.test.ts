@@ -1,7 +1,7 @@
 import { tmpdir } from 'node:os';
 import { dirname } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { hasDynamoDb, spawnNode, startDynamoDb, waitUntil } from './index.ts';
+import { hasDynamoDb, isRunning, spawnNode, spawnTypeScript, startDynamoDb, waitUntil } from './index.ts';
 
 describe('spawnNode', () => {
   it('finds a line of output, passes input on and reports the exit code', async () => {
@@ -22,6 +22,14 @@ describe('spawnNode', () => {
     child.signal('SIGTERM');
     await child.kill();
     expect(await child.exited).toBeNull();
+  });
+
+  it('leaves no child behind when its own process is ended by a signal, as the runner does', async () => {
+    const parent = await spawnTypeScript(new URL('parent-process.ts', import.meta.url), []);
+    const [, pid = ''] = await parent.waitForOutput(/child (\d+)/);
+    parent.signal('SIGTERM');
+    expect(await parent.exited).toBeNull();
+    await waitUntil(() => !isRunning(Number(pid)));
   });
 });
 

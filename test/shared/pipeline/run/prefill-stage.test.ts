@@ -117,8 +117,10 @@ function start(asked: Partial<GenerationRequest> = {}, setup: Setup = {}) {
   const prompt = preprocessNow(asking, served, letterModel);
   const meter = { ...idleMeter, servedBy: (...workers: readonly WorkerLabels[]) => void seen.served.push(workers) };
   const answer = new ResponseAssembler(asking, prompt, letterModel, sink, meter);
-  const again = (): void => new RequestRun(context, asking, served, prompt, answer, sink, client.signal).start();
-  again();
+  const begin = (signal: AbortSignal): void =>
+    new RequestRun(context, asking, served, prompt, answer, sink, signal).start();
+  const again = (): void => begin(new AbortController().signal); // of another client
+  begin(client.signal);
   return { plane, sink, client, seen, clock, router, again };
 }
 
@@ -443,6 +445,13 @@ describe('a prefill that fails', () => {
     again();
     again();
     expect(new Set([await prefillOf(6), await prefillOf(7)])).toEqual(new Set(['p1', 'p2']));
+  });
+
+  it('listens to its client once, however many workers fail', async () => {
+    const prefills = Array.from({ length: 15 }, (_, at) => worker(`p${at}`));
+    const { plane } = start({}, { prefills, limit: 20 });
+    for (let at = 1; at <= 15; at++) (await plane.seen(at)).sink.fail(workerError('CannotConnect'));
+    expect(to(await plane.seen(16))).toBe('d1');
   });
 
   it('is asked for all the same where every prefill worker is full: one of them says so, or has a place again', async () => {
