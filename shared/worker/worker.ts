@@ -69,7 +69,7 @@ export async function startWorker(given: WorkerOptions, signal: AbortSignal): Pr
   let server: PlaneServer | undefined;
   try {
     // A port that is taken is told before an engine loads for minutes. A broker may come while it does.
-    if (requestPlane.name !== 'nats') server = await requestPlane.serve({ instanceId, signal });
+    if (requestPlane.hasBroker !== true) server = await requestPlane.serve({ instanceId, signal });
     const info = await startEngine(options, signal);
     metrics.setModelLoadTime(clock.nowMs() - startedMs);
     const keepsIndex = info.publishesKvEvents && options.settings.enableLocalIndexer;

@@ -95,6 +95,11 @@ export interface PlaneServer {
 export interface RequestPlane {
   /** Its name in `--request-plane`. */
   readonly name: string;
+  /**
+   * A broker carries its calls, which may come later than this process.
+   * @default it listens on this machine, and what keeps it from that shows at once
+   */
+  readonly hasBroker?: boolean;
   /** Starts listening. */
   serve(options: ServeOptions): Promise<PlaneServer>;
   /**

@@ -18,7 +18,9 @@ function mockBed(options: Parameters<typeof createMockEngine>[0] = {}) {
   const defer = (run: () => void): void => void bed.clock.after(0, run);
   const mock = createMockEngine(options, { clock: bed.clock, defer, handoffs: memoryHandoffs() });
   const card = options.isPrefill ? { card: { workerType: 'prefill' as const } } : {};
-  return { ...bed, engine: mock, start: (loadMs = 0) => bed.start({ engine: mock, ...card }, loadMs) };
+  const start = (loadMs = 0, more: Parameters<typeof bed.start>[0] = {}) =>
+    bed.start({ engine: mock, ...card, ...more }, loadMs);
+  return { ...bed, engine: mock, start };
 }
 
 describe('starting a worker', () => {
@@ -41,6 +43,27 @@ describe('starting a worker', () => {
     ]);
     await bed.clock.advance(1000);
     expect(sink.end_).toBe(true);
+  });
+
+  it.each([
+    ['listens before its engine loads, so that a port that is taken is told at once', {}, [0, 1]],
+    ['listens once its engine has loaded where a broker has to come first', { hasBroker: true }, [5000, 1]],
+  ])('%s', async (_name, plane, expected) => {
+    const bed = mockBed({ startupTimeMs: 5000 });
+    const served: number[] = [];
+    const startMs = bed.clock.nowMs();
+    const requestPlane: RequestPlane = {
+      ...bed.options.requestPlane,
+      ...plane,
+      serve: (options) => {
+        served.push(bed.clock.nowMs() - startMs);
+        return bed.options.requestPlane.serve(options);
+      },
+    };
+    const starting = bed.start(0, { requestPlane });
+    await bed.clock.advance(5000);
+    await starting;
+    expect([served[0], served.length]).toEqual(expected);
   });
 
   it('is not in discovery before callers reach it', async () => {

@@ -54,6 +54,7 @@ export function createNatsRequestPlane(options: NatsRequestPlaneOptions): Reques
   const pool = new ConnectionPool(settings, new CallerChannels(client, random).dial);
   return {
     name: 'nats',
+    hasBroker: true,
     /** Waits for the server, however long it takes: a worker that nobody can reach has nothing to announce. */
     async serve(serveOptions: ServeOptions): Promise<PlaneServer> {
       await client.connected(serveOptions.signal ?? new AbortController().signal); // ends also when the plane is closed
