@@ -1,3 +1,4 @@
+import { sleepOn } from '../../shared/clock/clock.ts';
 import { type Clock, systemClock, type Timer } from '../../shared/clock/index.ts';
 
 /**
@@ -58,14 +59,7 @@ export class FreezableClock implements Clock {
   }
 
   sleep(delayMs: number, signal?: AbortSignal): Promise<void> {
-    return new Promise((resolve, reject) => {
-      signal?.throwIfAborted();
-      const timer = this.after(delayMs, resolve);
-      signal?.addEventListener('abort', () => {
-        timer.cancel();
-        reject(signal.reason);
-      });
-    });
+    return sleepOn(this, delayMs, signal);
   }
 
   #run(callback: () => void): void {
