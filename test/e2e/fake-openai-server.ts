@@ -16,11 +16,13 @@ export interface FakeServer {
 const MODEL = 'fake-model';
 const HEAD = { id: 'fake-1', created: 1, model: MODEL };
 
-export async function startFakeServer(): Promise<FakeServer> {
+/** @param models that it lists */
+export async function startFakeServer(models: readonly string[] = [MODEL]): Promise<FakeServer> {
+  const list = { object: 'list', data: models.map((id) => ({ id })) };
   const state = { requests: [] as { authorization: string | undefined; body: unknown }[], dropped: 0 };
   const held = new Set<ServerResponse>();
   const server = createServer((request, response) => {
-    if (request.method === 'GET') return sendJson(response, 200, { object: 'list', data: [{ id: MODEL }] });
+    if (request.method === 'GET') return sendJson(response, 200, list);
     void readBody(request).then((body) => {
       state.requests.push({ authorization: request.headers.authorization, body });
       if (JSON.stringify(body).includes('refuse')) {

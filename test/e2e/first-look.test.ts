@@ -81,6 +81,47 @@ describe('what stator local prints to try', () => {
   });
 });
 
+describe('a server with several models', () => {
+  /** The error of a chat with a model that nobody serves. */
+  async function refusalOf(url: string, model: string): Promise<unknown> {
+    const response = await fetch(`${url}/v1/chat/completions`, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json' },
+      body: JSON.stringify({ model, messages: [{ role: 'user', content: 'hi' }] }),
+    });
+    const { error } = (await response.json()) as { readonly error: { readonly message: string } };
+    return [response.status, error.message];
+  }
+
+  it('has stator local say which one it serves and which there are, at the start and in the 404', async () => {
+    const fake = await startFakeServer(['first', 'second']);
+    const local = await fleet.local(['--engine=openai', `--engine-url=${fake.url}`]);
+    expect(local.stderr()).toMatch(/has several models.*--model names another served=first others=second/);
+    expect(local.stdout()).toMatch(/in front of your server, model first\n/);
+    expect(await refusalOf(local.url, 'second')).toEqual([404, 'Model not found: `second`. Served here: first.']);
+    await local.kill();
+    fake.close();
+  });
+
+  it('has a frontend with a worker for each name all of them, at the start and in the 404', async () => {
+    const fake = await startFakeServer(['first', 'second']);
+    const workers = await Promise.all(
+      ['first', 'second'].map((model) =>
+        fleet.worker(['--engine=openai', `--engine-url=${fake.url}`, `--model=${model}`]),
+      ),
+    );
+    const frontend = await fleet.frontend();
+    await Promise.all(['first', 'second'].map((model) => fleet.untilWorkers(frontend, 1, model)));
+    for (const model of ['first', 'second']) {
+      expect(frontend.stderr()).toContain(`model is served model=${model} workers=1`);
+    }
+    const listed = 'Model not found: `third`. Served here: first, second.';
+    expect(await refusalOf(frontend.url, 'third')).toEqual([404, listed]);
+    await Promise.all([frontend, ...workers].map((each) => each.kill()));
+    fake.close();
+  });
+});
+
 describe('the documentation page of stator local', () => {
   it('has examples for every operation that answer as they stand', async () => {
     const local = await fleet.local(['--speedup-ratio=100', '--router-mode=kv', '--enable-anthropic-api']);
