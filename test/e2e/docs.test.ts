@@ -14,6 +14,8 @@ const BLOCK_MS_MAX = 240_000;
 /** Languages of pictures and of output. */
 const TEXT = ['', 'mermaid'];
 const PROGRAMS = ['js', 'py', 'go'];
+/** The beginning of the trace that pages download. */
+const TRACE = 'test/fixtures/simulate/mooncake-conversation-1500.jsonl.gz';
 const COMMAND = /^\s*(\$ )?(npx|npm|node|curl|stator|DYN_\w+=|STATOR_\w+=)\b/m;
 
 let clone: FreshClone;
@@ -136,21 +138,43 @@ describe.runIf(hasDynamoDb())('commands of a fleet in AWS', () => {
   });
 });
 
-describe('every curl that sends a body to a model', () => {
-  const ROUTE = /\/(?:chat\/completions|completions|responses|messages|embeddings|generations)\b/;
-  const commands = readPages(process.cwd()).flatMap(({ blocks }) =>
-    blocks
-      .filter(({ language }) => language === 'sh')
-      .flatMap((block) => commandsOf(block).map((text) => ({ text, block }))),
-  );
+/** A request to GitHub for a trace, whose beginning is in the repository. */
+const FETCHES_TRACE = /^curl -LO https:\/\/\S+\/(\w+\.jsonl)$/;
 
-  it('says that it is JSON: without that it is refused', () => {
-    const sends = commands.filter(
-      ({ text }) => /\bcurl\b/.test(text) && / (?:-d|--data\S*) /.test(text) && ROUTE.test(text),
-    );
-    expect(sends.length).toBeGreaterThan(5);
+describe('commands that replay a downloaded trace', () => {
+  const blocks = readPages(process.cwd())
+    .flatMap((page) => page.blocks)
+    .filter(({ notRun }) => notRun === 'downloads a trace');
+  let session: PageSession;
+
+  beforeAll(async () => {
+    session = new PageSession(clone, { http: await freePort(), engine: 0, others: new Map() });
+    await session.run('[ -d node_modules ] || npm ci');
+  }, BLOCK_MS_MAX);
+  afterAll(() => session.close());
+
+  it.each(blocks)('$place works with the beginning of that trace', { timeout: BLOCK_MS_MAX }, async (block) => {
+    for (const command of commandsOf(block)) {
+      const file = FETCHES_TRACE.exec(command)?.[1];
+      await session.run(file === undefined ? command : `gunzip -c ${TRACE} > ${file}`);
+    }
+  });
+
+  it('are on the page of the simulator', () => {
+    expect(blocks.map(({ place }) => place.split(':')[0])).toEqual(['docs/simulate.md']);
+  });
+});
+
+describe('every curl that sends a body', () => {
+  const sends = readPages(process.cwd())
+    .flatMap(({ blocks }) => blocks)
+    .flatMap((block) => commandsOf(block).map((text) => ({ text, place: block.place })))
+    .filter(({ text }) => /^(?:\$ )?curl .* (?:-d|--data\S*) /.test(text));
+
+  it('says that it is JSON: a model refuses it without that', () => {
+    expect(sends.length).toBeGreaterThan(8);
     const bare = sends.filter(({ text }) => !/content-type: application\/json/i.test(text));
-    expect(bare.map(({ block, text }) => `${block.place}: ${text}`)).toEqual([]);
+    expect(bare.map(({ place, text }) => `${place}: ${text}`)).toEqual([]);
   });
 });
 
