@@ -1,36 +1,13 @@
-/**
- * The two kinds of HTTP event that a function gets, and one neutral form of both. Only the fields that are read are typed.
- */
+/** The two kinds of HTTP event that a function gets, and one neutral form of both. */
+import { ServeError } from '../../errors/index.ts';
+import { RecordReader, type UnknownRecord } from '../../records/index.ts';
 
-/** Event of an API Gateway REST API (payload format 1.0). */
-export interface RestApiEvent {
-  readonly httpMethod: string;
-  /** Without the stage. */
-  readonly path: string;
-  readonly headers: Readonly<Record<string, string>> | null;
-  readonly multiValueHeaders?: Readonly<Record<string, readonly string[]>> | null;
-  /** Decoded names and values. */
-  readonly queryStringParameters?: Readonly<Record<string, string>> | null;
-  readonly multiValueQueryStringParameters?: Readonly<Record<string, readonly string[]>> | null;
-  readonly body?: string | null;
-  readonly isBase64Encoded?: boolean;
-}
+const READ = new RecordReader((what) => new ServeError('invalid_value', `The event is not an HTTP request: ${what}`));
 
-/** Event of a function URL (payload format 2.0). */
-interface FunctionUrlEvent {
-  readonly version: '2.0';
-  readonly rawPath: string;
-  readonly rawQueryString: string;
-  /** Lower-case names; several lines of one name joined by commas. */
-  readonly headers: Readonly<Record<string, string>>;
-  /** `name=value` each; they do not appear among the headers. */
-  readonly cookies?: readonly string[];
-  readonly requestContext: { readonly http: { readonly method: string } };
-  readonly body?: string;
-  readonly isBase64Encoded?: boolean;
-}
-
-type LambdaHttpEvent = RestApiEvent | FunctionUrlEvent;
+/** Payload format of a function URL; a REST API has 1.0, or names none. */
+const FUNCTION_URL_VERSION = '2.0';
+/** Characters of a header's name that an error shows. */
+const SHOWN_NAME_MAX = 64;
 
 /** What both kinds of event say. */
 export interface LambdaRequest {
@@ -48,52 +25,81 @@ export interface LambdaRequest {
   readonly isBase64: boolean;
 }
 
-/** True for an event of API Gateway or a function URL; false for a schedule, a test event and the like. */
-export function isHttpEvent(event: unknown): event is LambdaHttpEvent {
-  if (typeof event !== 'object' || event === null) return false;
-  if ('httpMethod' in event && 'path' in event) return true;
-  return 'version' in event && event.version === '2.0' && 'rawPath' in event && 'requestContext' in event;
+/**
+ * Reads either kind of event. What a service leaves out, or sends as null, counts as empty.
+ * @throws ServeError `invalid_value` for a schedule, a test event and the like, and for a field of another kind, which it names.
+ */
+export function fromLambdaEvent(event: unknown): LambdaRequest {
+  const fields = READ.record(event, 'event');
+  return 'httpMethod' in fields && 'path' in fields ? fromRestApiEvent(fields) : fromFunctionUrlEvent(fields);
 }
 
-/** Reads either kind of event. */
-export function fromLambdaEvent(event: LambdaHttpEvent): LambdaRequest {
-  return 'httpMethod' in event ? fromRestApiEvent(event) : fromFunctionUrlEvent(event);
-}
-
-function fromRestApiEvent(event: RestApiEvent): LambdaRequest {
+/** An event of an API Gateway REST API (payload format 1.0). Its path has no stage. */
+function fromRestApiEvent(event: UnknownRecord): LambdaRequest {
   const headers = new Map<string, string>();
   let headerLines = 0;
-  for (const [name, values] of Object.entries(event.multiValueHeaders ?? {})) {
+  for (const [name, given] of entriesOf(event.multiValueHeaders, 'multiValueHeaders')) {
+    const values = READ.texts(given ?? [], `multiValueHeaders.${shownName(name)}`);
     headerLines += values.length;
     if (values[0] !== undefined) setFirst(headers, name, values[0]);
   }
-  for (const [name, value] of Object.entries(event.headers ?? {})) {
-    if (setFirst(headers, name, value)) headerLines++;
-  }
+  for (const [name, value] of headersOf(event)) if (setFirst(headers, name, value)) headerLines++;
   return {
-    method: event.httpMethod.toUpperCase(),
-    path: event.path,
+    method: READ.text(event.httpMethod, 'httpMethod').toUpperCase(),
+    path: wellFormed(READ.text(event.path, 'path')),
     query: encodeQuery(event),
     headers,
     headerLines,
-    body: event.body ?? '',
-    isBase64: event.isBase64Encoded ?? false,
+    ...bodyOf(event),
   };
 }
 
-function fromFunctionUrlEvent(event: FunctionUrlEvent): LambdaRequest {
+/**
+ * An event of a function URL (payload format 2.0). The names of its headers are in lower case, several lines of one name are joined
+ * by commas, and cookies do not appear among them.
+ */
+function fromFunctionUrlEvent(event: UnknownRecord): LambdaRequest {
+  const { version, rawPath, rawQueryString, requestContext, cookies } = event;
+  if (version !== FUNCTION_URL_VERSION) throw READ.refuse(version, 'version', `"${FUNCTION_URL_VERSION}"`);
+  const { http } = READ.record(requestContext, 'requestContext');
+  const { method } = READ.record(http, 'requestContext.http');
   const headers = new Map<string, string>();
-  for (const [name, value] of Object.entries(event.headers)) setFirst(headers, name, value);
-  if (event.cookies !== undefined && event.cookies.length > 0) setFirst(headers, 'cookie', event.cookies.join('; '));
+  for (const [name, value] of headersOf(event)) setFirst(headers, name, value);
+  const cookie = READ.texts(cookies ?? [], 'cookies').join('; ');
+  if (cookie !== '') setFirst(headers, 'cookie', cookie);
   return {
-    method: event.requestContext.http.method.toUpperCase(),
-    path: event.rawPath,
-    query: event.rawQueryString,
+    method: READ.text(method, 'requestContext.http.method').toUpperCase(),
+    path: wellFormed(READ.text(rawPath, 'rawPath')),
+    query: wellFormed(READ.text(rawQueryString ?? '', 'rawQueryString')),
     headers,
     headerLines: headers.size,
-    body: event.body ?? '',
-    isBase64: event.isBase64Encoded ?? false,
+    ...bodyOf(event),
   };
+}
+
+function bodyOf({ body, isBase64Encoded }: UnknownRecord): Pick<LambdaRequest, 'body' | 'isBase64'> {
+  const isBase64 = isBase64Encoded ?? false;
+  if (typeof isBase64 !== 'boolean') throw READ.refuse(isBase64, 'isBase64Encoded', 'true or false');
+  return { body: READ.text(body ?? '', 'body'), isBase64 };
+}
+
+function entriesOf(value: unknown, name: string): [string, unknown][] {
+  return Object.entries(READ.record(value ?? {}, name));
+}
+
+function* headersOf({ headers }: UnknownRecord): Generator<[string, string]> {
+  for (const [name, value] of entriesOf(headers, 'headers')) {
+    if (value !== null) yield [name, READ.text(value, `headers.${shownName(name)}`)];
+  }
+}
+
+function shownName(name: string): string {
+  return name.slice(0, SHOWN_NAME_MAX);
+}
+
+/** With U+FFFD in the place of lone surrogates, which JSON can carry and neither UTF-8 nor a URL can. */
+function wellFormed(text: string): string {
+  return Buffer.from(text, 'utf8').toString('utf8');
 }
 
 function setFirst(headers: Map<string, string>, name: string, value: string): boolean {
@@ -109,13 +115,14 @@ function toHeaderText(value: string): string {
 }
 
 /** API Gateway hands over decoded names and values, so the query has to be written anew. */
-function encodeQuery(event: RestApiEvent): string {
-  const lists = event.multiValueQueryStringParameters;
+function encodeQuery(event: UnknownRecord): string {
+  const lists = event.multiValueQueryStringParameters ?? undefined;
+  const field = lists === undefined ? 'queryStringParameters' : 'multiValueQueryStringParameters';
   const pairs: string[] = [];
-  for (const [name, values] of Object.entries(lists ?? event.queryStringParameters ?? {})) {
-    for (const value of typeof values === 'string' ? [values] : values) {
-      pairs.push(`${encodeURIComponent(name)}=${encodeURIComponent(value)}`);
-    }
+  for (const [name, given] of entriesOf(event[field], field)) {
+    const values = READ.texts(typeof given === 'string' ? [given] : (given ?? []), `${field}.${shownName(name)}`);
+    for (const value of values)
+      pairs.push(`${encodeURIComponent(wellFormed(name))}=${encodeURIComponent(wellFormed(value))}`);
   }
   return pairs.join('&');
 }

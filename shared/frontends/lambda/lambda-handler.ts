@@ -5,7 +5,7 @@ import type { HttpApp } from '../http/app.ts';
 import type { BodyIntake } from '../http/hosts/body-intake.ts';
 import type { FrameSink, HostExchange } from '../http/hosts/exchange.ts';
 import { requestIdOf } from '../inference/deps.ts';
-import { fromLambdaEvent, isHttpEvent, type LambdaRequest, shardKeyOf } from './lambda-events.ts';
+import { fromLambdaEvent, type LambdaRequest, shardKeyOf } from './lambda-events.ts';
 import { type LambdaContext, LambdaSink, type OpenHttpStream, type StreamingHandler } from './lambda-sink.ts';
 
 /** Largest request that Lambda passes on, the event's envelope included. */
@@ -73,7 +73,8 @@ export function createLambdaHandler(
   const handler: StreamingHandler = async (event, stream, context) => {
     // Sockets to workers stay open between requests; without this the environment would never ask for the next one.
     context.callbackWaitsForEmptyEventLoop = false;
-    const request = isHttpEvent(event) ? fromLambdaEvent(event) : undefined;
+    const read = requestOf(event);
+    const request = read instanceof ServeError ? undefined : read;
     const sink = new LambdaSink(stream, options.openHttpStream, request?.method ?? 'POST');
     const fail = (error: ServeError): void => {
       options.onFailure(error, context.awsRequestId);
@@ -86,7 +87,7 @@ export function createLambdaHandler(
       return running;
     };
     try {
-      await answer(request, sink, limits.deadline, started).catch((thrown: unknown) => {
+      await answer(read, sink, limits.deadline, started).catch((thrown: unknown) => {
         // Whoever aborted `closed` has ended the answer as well.
         if (thrown !== sink.closed.reason) fail(toServeError(thrown));
       });
@@ -117,13 +118,22 @@ function startOnce(startApp: () => Promise<FunctionApp>): () => Promise<Function
   };
 }
 
+/** The request of an event, or why it is none, which its caller is told. */
+function requestOf(event: unknown): LambdaRequest | ServeError {
+  try {
+    return fromLambdaEvent(event);
+  } catch (thrown) {
+    return toServeError(thrown);
+  }
+}
+
 async function answer(
-  request: LambdaRequest | undefined,
+  request: LambdaRequest | ServeError,
   sink: LambdaSink,
   deadline: AbortSignal,
   startedApp: () => Promise<FunctionApp>,
 ): Promise<void> {
-  if (request === undefined) throw new ServeError('invalid_value', 'The event is not an HTTP request');
+  if (request instanceof ServeError) throw request;
   const exchange = exchangeOf(request, sink, deadline);
   const app = await untilAborted(startedApp(), deadline);
   if (app.beforeRequest !== undefined) {
@@ -198,6 +208,9 @@ function exchangeOf(request: LambdaRequest, sink: FrameSink, deadline: AbortSign
   };
 }
 
+/** With the white space of bodies that were encoded in lines. */
+const NOT_BASE64 = /[^A-Za-z0-9+/=_\s-]/;
+
 async function readBody({ body, isBase64 }: LambdaRequest, intake: BodyIntake): Promise<void> {
   const encoding = isBase64 ? 'base64' : 'utf8';
   // Counted before anything is decoded.
@@ -205,6 +218,9 @@ async function readBody({ body, isBase64 }: LambdaRequest, intake: BodyIntake): 
   if (sizeBytes > LAMBDA_BODY_BYTES_MAX) {
     const limitMb = LAMBDA_BODY_BYTES_MAX / 1024 / 1024;
     throw new ServeError('request_too_large', `Request body exceeds the limit of ${limitMb} MB`);
+  }
+  if (isBase64 && NOT_BASE64.test(body)) {
+    throw new ServeError('invalid_json', 'Failed to read request body: it is not base64, as the event says');
   }
   intake.expect(sizeBytes);
   if (sizeBytes > 0) intake.add(Buffer.from(body, encoding));

@@ -1,18 +1,8 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { fromLambdaEvent, isHttpEvent, type RestApiEvent } from '../../../../shared/frontends/lambda/lambda-events.ts';
+import { fromLambdaEvent } from '../../../../shared/frontends/lambda/lambda-events.ts';
 
-const restApiEvent: RestApiEvent = { httpMethod: 'get', path: '/v1/models', headers: null };
-
-describe('isHttpEvent', () => {
-  it('tells HTTP events from all others', () => {
-    expect(isHttpEvent(restApiEvent)).toBe(true);
-    expect(isHttpEvent({ version: '2.0', rawPath: '/', requestContext: { http: { method: 'GET' } } })).toBe(true);
-    for (const event of [null, undefined, 'text', 1, [], {}, { version: '0', source: 'aws.events' }, { Records: [] }]) {
-      expect(isHttpEvent(event)).toBe(false);
-    }
-  });
-});
+const restApiEvent = { httpMethod: 'get', path: '/v1/models', headers: null };
 
 describe('fromLambdaEvent with an event of a REST API', () => {
   it('takes absent headers, query and body as empty', () => {
