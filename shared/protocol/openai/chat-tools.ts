@@ -94,7 +94,7 @@ function readChoice(
 }
 
 /** A call cannot be required where nothing can be called. @param dropped types of the hosted tools that were left out */
-export function requireSome(tools: readonly ToolDefinition[], dropped: Iterable<string>): void {
+export function requireSome(tools: readonly ToolDefinition[], dropped: ReadonlySet<string>): void {
   if (tools.length > 0) return;
   const [hosted] = dropped;
   if (hosted !== undefined) throw hostedChoice(hosted);
@@ -111,10 +111,10 @@ function allowedTools(
     throw shapeError('invalid_value', 'tool_choice.allowed_tools.tools: expected at least one tool', 'tool_choice');
   }
   const given = new Set(tools.map((tool) => tool.function.name));
-  const names = new Set<unknown>();
+  const names = new Set<string>();
   for (const entry of allowed.tools) {
     const name = nameIn(entry);
-    if (given.has(String(name))) names.add(name);
+    if (typeof name === 'string' && given.has(name)) names.add(name);
     else requireHosted(entry.type, name, dropped);
   }
   const shown = tools.filter((tool) => names.has(tool.function.name));

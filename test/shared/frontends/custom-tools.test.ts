@@ -213,6 +213,14 @@ describe('a choice of a custom tool', () => {
   });
 });
 
+it.each([[1], [['patch']]])('refuses an allowed tool whose name is no text: %j', async (name) => {
+  const named = { type: 'custom', custom: { name: '1' } };
+  const allowed = { mode: 'auto', tools: [{ type: 'function', function: { name } }] };
+  const fields = { tools: [CUSTOM, named], tool_choice: { type: 'allowed_tools', allowed_tools: allowed } };
+  const { status, text } = await chat(fields);
+  expect([status, text]).toEqual([400, expect.stringContaining('in tool_choice is not present in tools')]);
+});
+
 const HOSTED = { type: 'web_search' };
 
 /** Tools and a choice by the route that takes them in that shape. */

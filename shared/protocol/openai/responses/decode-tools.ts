@@ -17,7 +17,7 @@ export interface DecodedTools {
   readonly chatChoice: FunctionChoice | undefined;
   readonly echoChoice: unknown;
   /** Types of the hosted tools that were dropped. */
-  readonly dropped: readonly string[];
+  readonly dropped: ReadonlySet<string>;
 }
 
 /**
@@ -97,7 +97,7 @@ function allowedTools(
   for (const { type, namespace, name } of allowed) {
     const given = type === TOOL_SEARCH ? TOOL_SEARCH : String(name);
     const found = known.get(type === 'namespace' ? `${given}__` : chatToolName(textOf(namespace), given));
-    if (found === undefined) requireHosted(type, name, new Set(dropped));
+    if (found === undefined) requireHosted(type, name, dropped);
     else for (const tool of found) shown.add(tool);
   }
   return chatTools.filter((tool) => shown.has(tool));
@@ -181,8 +181,8 @@ class ToolList {
   }
 
   /** Types that were left out. */
-  get dropped(): readonly string[] {
-    return [...this.#dropped];
+  get dropped(): ReadonlySet<string> {
+    return this.#dropped;
   }
 
   /**
