@@ -1,3 +1,5 @@
+import { isCallKind } from './items.ts';
+
 type Item = Readonly<Record<string, unknown>>;
 
 /** A call of a tool that this server does not know, as it stands in a conversation. */
@@ -29,12 +31,10 @@ const HOSTED: Readonly<Record<string, (item: Item) => Omit<ForeignCall, 'name'>>
   apply_patch_call: ({ operation }) => ({ arguments: operation, result: undefined }),
 };
 
-const CALL = /^(.+)_call$|^(program)$/;
-
 /** The call that an item stands for; undefined for an item that is none. */
 export function foreignCall(kind: string, item: Item): ForeignCall | undefined {
-  const [, called, tool = called] = CALL.exec(kind) ?? [];
-  if (tool === undefined) return undefined;
+  const tool = isCallKind(kind) ? kind.replace(/_call$/, '') : '';
+  if (tool === '') return undefined;
   const read = Object.hasOwn(HOSTED, kind) ? HOSTED[kind] : undefined;
   return { name: nameOf(tool, item), ...(read ?? readAny)(item) };
 }

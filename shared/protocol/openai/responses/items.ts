@@ -87,16 +87,19 @@ function isItemKind(kind: string): kind is ItemKind {
   return Object.hasOwn(ITEM_SCHEMAS, kind);
 }
 
-/** Kinds that servers write into a conversation, calls of tools that they run among them; clients answer some. */
-const SERVERS_OWN = /_(?:call|call_output|output|result|request|response|list_tools|summary)$|^program$/;
+/** Whether items of a kind call a tool, be it one that is known here or not. */
+export function isCallKind(kind: string): boolean {
+  return kind === 'program' || kind.endsWith('_call');
+}
+
+/** Kinds beside calls that servers write into a conversation; clients answer some. */
+const SERVERS_OWN = /_(?:output|result|request|response|list_tools|summary)$/;
 
 /** Whether an item is what a model wrote: what stands before the last such item is history. */
 export function isOfModel(item: InputItem | Readonly<Record<string, unknown>>): boolean {
   const raw = item.type === 'foreign' ? (item as ForeignItem).item : (item as Readonly<Record<string, unknown>>);
   const kind = kindOfItem(raw);
-  return kind === 'message'
-    ? raw.role === 'assistant'
-    : kind === 'reasoning' || kind === 'program' || /_call$/.test(kind);
+  return kind === 'message' ? raw.role === 'assistant' : kind === 'reasoning' || isCallKind(kind);
 }
 
 /** An item as it was stored or came, whatever made it. */
@@ -178,7 +181,7 @@ function parseItem(item: unknown, at: number, isNew: boolean): InputItem {
   }
   const kind = kindOfItem(item);
   if (!isItemKind(kind)) {
-    if (isNew && !SERVERS_OWN.test(kind)) {
+    if (isNew && !isCallKind(kind) && !SERVERS_OWN.test(kind)) {
       throw shapeError('invalid_value', `${path}.type: unknown item type \`${kind}\``, `${path}.type`);
     }
     return readItem(item);
