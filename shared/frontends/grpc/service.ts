@@ -73,9 +73,9 @@ export function createKserveService(deps: KserveDeps): KserveService {
       ),
       withKey(deps, 'ModelReady', (message, grant) => {
         const { name } = decodeMessage(ModelReadyRequestSchema, message);
-        const { primaryName = name } = deps.pipeline.requestable.find(name) ?? {};
-        const isShown = grant.allowsModel(name, primaryName); // another is as good as none
-        return encodeMessage(ModelReadyResponseSchema, { ready: isShown && isModelReady(name) === true });
+        const model = deps.pipeline.requestable.find(name);
+        const isShown = model !== undefined && grant.allowsModel(name, model.primaryName); // another is as good as none
+        return encodeMessage(ModelReadyResponseSchema, { ready: isShown && model.readiness.isReady });
       }),
       withKey(deps, 'ModelMetadata', (message, grant) => {
         const { name } = decodeMessage(ModelMetadataRequestSchema, message);

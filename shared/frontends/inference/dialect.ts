@@ -70,12 +70,16 @@ export function requireServed(
   throw modelNotFound(modelsShown(deps, exchange), { name, type, param: 'model' });
 }
 
-/** The models that a message may name to whoever asks: a key does not learn of those that it may not use. */
+/**
+ * The models that may be named to whoever asks: a key does not learn of those that it may not use.
+ * @param directory `requestable` as a request finds them, `models` as they are
+ */
 export function modelsShown(
   { pipeline }: Pick<InferenceDeps, 'pipeline'>,
   { grant }: Pick<BookedExchange, 'grant'>,
+  directory: 'requestable' | 'models' = 'requestable',
 ): readonly ServedModel[] {
-  return pipeline.requestable.list().filter(({ name, primaryName }) => grant.allowsModel(name, primaryName));
+  return pipeline[directory].list().filter(({ name, primaryName }) => grant.allowsModel(name, primaryName));
 }
 
 /** The model of a request whose books are open. */

@@ -1,4 +1,4 @@
-import { describe, expect, it } from 'vitest';
+import { afterEach, describe, expect, it } from 'vitest';
 import { issueKey, KeyGate } from '../../../shared/access/index.ts';
 import { systemClock } from '../../../shared/clock/index.ts';
 import type { JsonObject } from '../../support/dynamo-http/records.ts';
@@ -9,6 +9,8 @@ import { startScriptedKserve } from '../../support/kserve/scripted-server.ts';
 import { MemoryKeyStore } from '../../support/memory-key-store.ts';
 import { playTexts, ScriptedPipeline, servedModel } from '../../support/scripted-pipeline.ts';
 import { CREATE, closeServers, openServer, SocketClient } from './node/socket-bed.ts';
+
+afterEach(closeServers);
 
 const OPEN = 'open-model';
 const SECRET = 'secret-model';
@@ -25,7 +27,7 @@ async function newGate() {
   const gate = new KeyGate({ store, clock: systemClock, freshMs: 60_000 });
   const issue = async (models?: readonly string[]) =>
     (await issueKey(store, systemClock, { name: 'k', scopes: ['inference'], limits: {}, models })).text;
-  return { gate, restricted: await issue([OPEN, 'open-adapter']), free: await issue() };
+  return { gate, issue, restricted: await issue([OPEN, 'open-adapter']), free: await issue() };
 }
 
 const chat = { messages: [{ role: 'user', content: 'hi' }] };
@@ -117,16 +119,12 @@ describe('names of models that a key may not use', () => {
     expect(await told(restricted, 'nobody')).toEqual(
       JSON.parse(JSON.stringify(await told(restricted, SECRET)).replaceAll(SECRET, 'nobody')),
     );
-    await closeServers();
   });
 });
 
 describe('names of models that a key may not use, by gRPC', () => {
   it('are told by no method, and those that it may use are', async () => {
-    const store = new MemoryKeyStore();
-    const gate = new KeyGate({ store, clock: systemClock, freshMs: 60_000 });
-    const issue = async (models?: readonly string[]) =>
-      (await issueKey(store, systemClock, { name: 'k', scopes: ['inference'], limits: {}, models })).text;
+    const { gate, issue, free } = await newGate();
     const kserve = await startScriptedKserve({ gate });
     const client = new KserveClient(`127.0.0.1:${kserve.server.port}`);
     try {
@@ -153,9 +151,11 @@ describe('names of models that a key may not use, by gRPC', () => {
           told: JSON.stringify(none),
         });
       }
-      const free = [['x-api-key', await issue()]] as const;
+      const asFree = [['x-api-key', free]] as const;
       await waitUntil(async () =>
-        /nobody.*(batched|text)/.test((await client.ask('ModelInfer', [{ model_name: 'nobody' }], free)).message ?? ''),
+        /nobody.*(batched|text)/.test(
+          (await client.ask('ModelInfer', [{ model_name: 'nobody' }], asFree)).message ?? '',
+        ),
       );
     } finally {
       client.close();

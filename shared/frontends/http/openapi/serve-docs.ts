@@ -6,6 +6,7 @@ import { promisify } from 'node:util';
 import { gunzip } from 'node:zlib';
 import packageJson from '../../../../package.json' with { type: 'json' };
 import { ServeError } from '../../../errors/index.ts';
+import { modelsShown } from '../../inference/dialect.ts';
 import type { HttpAppDeps } from '../deps.ts';
 import type { HttpExchange } from '../hosts/exchange.ts';
 import type { Operation, Serve } from '../route.ts';
@@ -24,15 +25,13 @@ interface MadeDocument {
 /** `GET /openapi.json`. The document is made when it is first asked for, and anew when its examples name other models. */
 export function serveOpenApi(operations: readonly Operation[]): Serve {
   let document: MadeDocument | undefined;
-  return async ({ settings, pipeline }: HttpAppDeps, exchange: HttpExchange): Promise<void> => {
-    const { grant } = exchange;
-    const shown = pipeline.models.list().filter(({ name, primaryName }) => grant.allowsModel(name, primaryName));
-    const models = exampleModels(shown);
+  return async (deps: HttpAppDeps, exchange: HttpExchange): Promise<void> => {
+    const models = exampleModels(modelsShown(deps, exchange, 'models'));
     const key = JSON.stringify(models);
     if (document?.models !== key) {
       // Loaded on demand: a function that nobody asks for it never parses it.
       const { openApiDocument } = await import('./document.ts');
-      document = { models: key, text: JSON.stringify(await openApiDocument(operations, settings, models)) };
+      document = { models: key, text: JSON.stringify(await openApiDocument(operations, deps.settings, models)) };
     }
     sendText(exchange, 200, 'application/json', document.text);
   };

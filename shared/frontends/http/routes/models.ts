@@ -5,7 +5,7 @@ import {
   type NamespaceReadiness,
   type ServedModel,
 } from '../../../pipeline/index.ts';
-import { requireService } from '../../inference/dialect.ts';
+import { modelsShown, requireService } from '../../inference/dialect.ts';
 import type { HttpAppDeps } from '../deps.ts';
 import type { HttpExchange } from '../hosts/exchange.ts';
 import { type Access, decodePath, pathBelow } from '../route.ts';
@@ -22,10 +22,7 @@ export function modelAccess(path: string): Access {
 /** `GET /v1/models`: models that can be served now. */
 export function serveModelList(deps: HttpAppDeps, exchange: HttpExchange): void {
   requireService(deps);
-  const { grant } = exchange;
-  const models = deps.pipeline.models
-    .list()
-    .filter(({ readiness, name, primaryName }) => readiness.isReady && grant.allowsModel(name, primaryName));
+  const models = modelsShown(deps, exchange, 'models').filter(({ readiness }) => readiness.isReady);
   if (wantsAnthropicModels(deps, exchange)) sendJson(exchange, 200, anthropicModelList(models, deps));
   else sendJson(exchange, 200, { object: 'list', data: models.map((model) => modelBody(model, deps, exchange)) });
 }
@@ -36,8 +33,7 @@ export function serveModelList(deps: HttpAppDeps, exchange: HttpExchange): void 
  */
 export function serveModel(deps: HttpAppDeps, exchange: HttpExchange): void {
   const id = decodePath(exchange.path.slice(pathBelow(deps.settings.paths.models).length + 1));
-  const { models } = deps.pipeline;
-  const model = models.known(id);
+  const model = deps.pipeline.models.known(id);
   if (model !== undefined && exchange.grant.allowsModel(model.name, model.primaryName)) {
     if (!model.readiness.isReady) throw modelNotReady(id);
     const body = wantsAnthropicModels(deps, exchange) ? anthropicModel : modelBody;
@@ -45,8 +41,7 @@ export function serveModel(deps: HttpAppDeps, exchange: HttpExchange): void {
   } else if (id.endsWith(READY_SUFFIX)) serveReadiness(deps, exchange, id.slice(0, -READY_SUFFIX.length));
   else {
     requireService(deps);
-    const shown = models.list().filter(({ name, primaryName }) => exchange.grant.allowsModel(name, primaryName));
-    throw modelNotFound(shown, { name: id });
+    throw modelNotFound(modelsShown(deps, exchange, 'models'), { name: id });
   }
 }
 
@@ -59,10 +54,7 @@ export function serveReadiness(deps: HttpAppDeps, exchange: HttpExchange, name: 
     sendJson(exchange, 503, readinessBody(name, { isReady: false, reason, namespaces: {} }), { 'retry-after': '1' });
     return;
   }
-  if (model === undefined) {
-    const shown = pipeline.models.list().filter((each) => exchange.grant.allowsModel(each.name, each.primaryName));
-    throw modelNotFound(shown, { name });
-  }
+  if (model === undefined) throw modelNotFound(modelsShown(deps, exchange, 'models'), { name });
   const { readiness } = model;
   const isReady = readiness.isReady && lifecycle.isTakingRequests;
   const reason = lifecycle.isTakingRequests ? readiness.reason : (lifecycle.waitsFor ?? 'Service is not ready');
