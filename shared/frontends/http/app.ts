@@ -290,8 +290,8 @@ class ServedExchange implements HttpExchange {
   }
 
   head(status: number, headers: Headers): void {
-    // A refusal has its own figures of the budget.
     this.#status ??= status;
+    // A refusal has its own figures of the budget.
     const all = { ...this.grant.headers(), ...this.#announced, ...headers, 'x-request-id': this.requestId };
     this.sink.head(status, this.#forPages === undefined ? all : { ...all, ...this.#forPages });
   }

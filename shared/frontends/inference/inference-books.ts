@@ -16,7 +16,7 @@ import {
   type TraceContext,
 } from '../../telemetry/index.ts';
 import type { BookedExchange, ExchangeListener, InferenceDeps } from './deps.ts';
-import { InferenceSpans } from './inference-spans.ts';
+import { InferenceSpans, roundMs } from './inference-spans.ts';
 import { AnswerRoom, KeptSink } from './kept-sink.ts';
 import type { Abandonable } from './lifecycle.ts';
 
@@ -313,8 +313,8 @@ export class InferenceBooks<
       endpoint: this.#endpoint,
       request_type: this.#requestType,
       status,
-      elapsed_ms: round(this.elapsedMs),
-      ttft_ms: this.ttftMs === undefined ? undefined : round(this.ttftMs),
+      elapsed_ms: roundMs(this.elapsedMs),
+      ttft_ms: this.ttftMs === undefined ? undefined : roundMs(this.ttftMs),
       input_tokens: usage?.promptTokens,
       cached_tokens: usage?.cachedTokens,
       output_tokens: usage?.completionTokens,
@@ -356,8 +356,4 @@ function watchSignals({ deadline, sink: { closed } }: BookedExchange, { left, la
     closed.removeEventListener('abort', left);
     deadline?.removeEventListener('abort', late);
   };
-}
-
-function round(ms: number): number {
-  return Math.round(ms * 100) / 100;
 }

@@ -75,8 +75,8 @@ export class InferenceSpans {
       decode_worker_id,
       input_tokens: usage?.promptTokens,
       output_tokens: usage?.completionTokens,
-      ttft_ms: ttftMs === undefined ? undefined : round(ttftMs),
-      avg_itl_ms: gapMs === undefined ? undefined : round(gapMs),
+      ttft_ms: ttftMs === undefined ? undefined : roundMs(ttftMs),
+      avg_itl_ms: gapMs === undefined ? undefined : roundMs(gapMs),
       'request.outcome': outcome,
     });
     const isOurs = error !== undefined && !isCancelled && this.#exchange.isOurFault(error, status);
@@ -117,6 +117,7 @@ function askedAttributes(request: GenerationRequest, endpoint: Endpoint): SpanAt
   };
 }
 
-function round(ms: number): number {
+/** Milliseconds as traces and records tell them. */
+export function roundMs(ms: number): number {
   return Math.round(ms * 100) / 100;
 }

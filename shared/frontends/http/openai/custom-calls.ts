@@ -1,6 +1,7 @@
 import { isRecord, type UnknownRecord } from '../../../records/index.ts';
 import type { SaidCall } from './choices.ts';
 import { CustomInputReader, customInput } from './custom-input.ts';
+import { withRest } from './wire.ts';
 
 /* Models call custom tools as functions of one text; chats show such calls with the text itself. */
 
@@ -80,8 +81,7 @@ export class CustomCalls {
     if (reason != null) calls.push(...this.end(at));
     if (calls.length > 0) return [{ ...choice, delta: { ...rest, tool_calls: calls } }];
     if (!Array.isArray(given)) return [choice];
-    const saysNothing = Object.keys(rest).length === 0 && reason == null && choice.logprobs == null;
-    return saysNothing ? [] : [{ ...choice, delta: rest }]; // a piece of what stands around the input
+    return withRest(choice, rest); // a piece of what stands around the input
   }
 
   #shownCall(choice: number, call: unknown): readonly unknown[] {

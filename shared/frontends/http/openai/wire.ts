@@ -99,13 +99,18 @@ export function withReasoningField(body: unknown, field: string): unknown {
 /** A worker's own chunk without its reasoning; choices that say nothing else are left out. */
 export function withoutReasoningDelta(body: unknown): unknown {
   if (!isRecord(body) || !Array.isArray(body.choices)) return body;
-  const choices = body.choices.flatMap((choice: unknown) => {
+  const choices = body.choices.flatMap((choice: unknown): readonly unknown[] => {
     if (!isRecord(choice) || !isRecord(choice.delta) || !(REASONING_FIELD in choice.delta)) return [choice];
     const { [REASONING_FIELD]: _reasoning, ...delta } = choice.delta;
-    const saysNothing = Object.keys(delta).length === 0 && choice.finish_reason == null && choice.logprobs == null;
-    return saysNothing ? [] : [{ ...choice, delta }];
+    return withRest(choice, delta);
   });
   return { ...body, choices };
+}
+
+/** A choice of a chunk with what is left of its delta; none if it says nothing any more. */
+export function withRest(choice: UnknownRecord, delta: UnknownRecord): readonly UnknownRecord[] {
+  const saysNothing = Object.keys(delta).length === 0 && choice.finish_reason == null && choice.logprobs == null;
+  return saysNothing ? [] : [{ ...choice, delta }];
 }
 
 /** A whole choice without its reasoning. */
