@@ -189,7 +189,7 @@ export function tokensLeft(
   request: GenerationRequest,
   prompt: PromptLength,
   contextLength: number,
-  asked: number | undefined = request.stop.max_tokens,
+  asked: number | undefined,
 ): number | undefined {
   return fitted(request, leftOfContext(request, prompt, contextLength, asked));
 }

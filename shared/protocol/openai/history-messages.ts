@@ -79,7 +79,7 @@ export function readAssistant(message: Message, at: number, leftOut: LeftOut): A
 }
 
 interface UsualMessage extends Message {
-  readonly content: string;
+  readonly content: string | null;
 }
 
 /** Of a turn as it is written today: long conversations hold many. */

@@ -3,8 +3,8 @@ import type { GenerationSink } from '../../../shared/protocol/index.ts';
 import { createTestApp } from '../../support/http-app.ts';
 import { playTexts, ScriptedPipeline, servedModel } from '../../support/scripted-pipeline.ts';
 
-const URL = 'data:image/png;base64,iVBORw0KGgo=';
-const PICTURE = { type: 'image_url', image_url: { url: URL } };
+const PICTURE_URL = 'data:image/png;base64,iVBORw0KGgo=';
+const PICTURE = { type: 'image_url', image_url: { url: PICTURE_URL } };
 
 /** Sends a body to a frontend whose workers take bodies, and tells the answer and the body that they get. */
 async function ask(
@@ -50,7 +50,7 @@ const SHOWN: Readonly<Record<string, object>> = {
         role: 'user',
         content: [
           { type: 'input_text', text: 'look' },
-          { type: 'input_image', image_url: URL },
+          { type: 'input_image', image_url: PICTURE_URL },
         ],
       },
       { type: 'function_call', call_id: 'c', name: 'f', arguments: '{}' },
@@ -59,7 +59,7 @@ const SHOWN: Readonly<Record<string, object>> = {
         call_id: 'c',
         output: [
           { type: 'input_text', text: 'seen' },
-          { type: 'input_image', image_url: URL },
+          { type: 'input_image', image_url: PICTURE_URL },
         ],
       },
       { role: 'user', content: 'so?' },
@@ -84,7 +84,7 @@ const SHOWN: Readonly<Record<string, object>> = {
             tool_use_id: 'c',
             content: [
               { type: 'text', text: 'seen' },
-              { type: 'image', source: { type: 'url', url: URL } },
+              { type: 'image', source: { type: 'url', url: PICTURE_URL } },
             ],
           },
           { type: 'text', text: 'so?' },
@@ -131,9 +131,13 @@ const ANSWERS: readonly (readonly [what: string, deltas: readonly Delta[], text:
     ],
     'one two',
   ],
-  ['a picture', [{ content: [{ type: 'text', text: 'see ' }, PICTURE] }], `see ![image](${URL})`],
-  ['a picture behind text', [{ content: 'see ' }, { content: [PICTURE] }, { content: '!' }], `see ![image](${URL})!`],
-  ['a picture beside text', [{ content: 'see ', images: [PICTURE] }], `see ![image](${URL})`],
+  ['a picture', [{ content: [{ type: 'text', text: 'see ' }, PICTURE] }], `see ![image](${PICTURE_URL})`],
+  [
+    'a picture behind text',
+    [{ content: 'see ' }, { content: [PICTURE] }, { content: '!' }],
+    `see ![image](${PICTURE_URL})!`,
+  ],
+  ['a picture beside text', [{ content: 'see ', images: [PICTURE] }], `see ![image](${PICTURE_URL})`],
   [
     'a sound',
     [{ content: [{ type: 'input_audio', input_audio: { data: 'AAAA', format: 'wav' } }] }],

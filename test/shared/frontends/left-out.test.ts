@@ -143,7 +143,8 @@ describe('an item of another server in the input of Responses', () => {
   );
 
   it('is a call and its result if it is a program', async () => {
-    const { prompt } = await send('/v1/responses', { input: [...SAID, ...ITEMS.slice(18, 20), ...SAID] });
+    const program = ITEMS.filter((item) => (item as { readonly type: string }).type.startsWith('program'));
+    const { prompt } = await send('/v1/responses', { input: [...SAID, ...program, ...SAID] });
     expect(prompt).toContain('"name":"program","arguments":"{\\"code\\":\\"1\\"}"');
     expect(prompt).toContain('"role":"tool","content":"1"');
   });
