@@ -5,6 +5,7 @@ import { constants } from 'node:os';
 import { type Clock, systemClock } from '../shared/clock/index.ts';
 import { ConfigError, type Process, type ResolvedConfig, renderSettingsJson } from '../shared/config/index.ts';
 import { reasonOf } from '../shared/errors/index.ts';
+import { tellUntold } from '../shared/telemetry/index.ts';
 
 /** A process as the system tells of it. */
 interface ProcessFacts {
@@ -35,6 +36,7 @@ export function stopSignal(interruptTaken?: AbortSignal): Promise<string> {
     let stoppedMs: number | undefined;
     const stop = (reason: string): void => {
       stoppedMs ??= systemClock.nowMs();
+      tellUntold(); // whoever stops us may not wait until we have ended
       resolve(reason);
     };
     const onSignal = (signal: NodeJS.Signals): void => {

@@ -16,7 +16,7 @@ export {
   QUIET,
   silentLogger,
 } from './log/logger.ts';
-export { countAllRepeats, countRepeats } from './log/repeats.ts';
+export { countAllRepeats, countRepeats, tellUntold } from './log/repeats.ts';
 export type { RequestMeter, RequestOutcome } from './metrics/active-request.ts';
 export { bucketsOf } from './metrics/buckets.ts';
 export {

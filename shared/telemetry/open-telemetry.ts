@@ -1,6 +1,7 @@
 import type { TimeAndChance } from '../clock/index.ts';
 import type { FleetSettings } from '../config/index.ts';
 import type { ProcessLogger } from './log/logger.ts';
+import { tellUntold } from './log/repeats.ts';
 import { countDroppedTelemetry, type MetricRegistry } from './metrics/registry.ts';
 import { logSpans, Tracer } from './tracing.ts';
 
@@ -56,7 +57,7 @@ async function openExport(
   registry: MetricRegistry | undefined,
 ) {
   const { openOtlp, otlpTargets } = await import('./otlp/open-otlp.ts');
-  return openOtlp({
+  const otlp = await openOtlp({
     ...otlpTargets(settings),
     exportMsMax: settings.otelExporterOtlpTimeoutMs,
     spanDelayMs: settings.otelBspScheduleDelayMs,
@@ -70,4 +71,9 @@ async function openExport(
     logger: logger.for('telemetry'),
     onDropped: registry && countDroppedTelemetry(registry),
   });
+  const close = (): Promise<void> => {
+    tellUntold(); // the collector's last chance to hear of it
+    return otlp.close();
+  };
+  return { ...otlp, close };
 }

@@ -24,6 +24,17 @@ interface Repeating {
 
 type Level = 'warn' | 'error';
 
+/** What tells each line that was left out and waits for its time. A process may end before. */
+const waiting = new Set<() => void>();
+
+/**
+ * Tells now how often lines were left out that wait for their time: of every logger of this process. For when it is told to
+ * stop, as whoever did so may not wait for long; at its end it happens by itself.
+ */
+export function tellUntold(): void {
+  for (const tell of [...waiting]) tell();
+}
+
 /** Lines of an engine: whoever reads a traceback needs each of them, in order. */
 const UNCOUNTED: ReadonlySet<string> = new Set(['engine']);
 
@@ -53,7 +64,8 @@ export function countAllRepeats(logger: ProcessLogger, clock: Clock): ProcessLog
 /**
  * `logger`, whose warnings and errors are told when they first happen and then counted: the same line comes again after 10 s with
  * `untold`, how many were left out, after 20 s more, and so on up to an hour. After a pause in which nothing happened it is new.
- * Other levels pass. Of a message, 8 lines with different fields are told apart.
+ * A count that waits for its time is told when the process ends. Other levels pass. Of a message, 8 lines with different fields are
+ * told apart.
  *
  * @example
  * const log = countRepeats(logger.for('discovery'), clock);
@@ -116,7 +128,19 @@ class RepeatLogger implements Logger {
     known.untold++;
     known.fields = fields;
     const leftMs = known.toldAtMs + known.pauseMs - nowMs;
-    known.timer ??= this.#clock.after(leftMs, () => this.#tellAgain(level, message, known));
+    if (known.timer === undefined) this.#tellLater(level, message, known, leftMs);
+  }
+
+  #tellLater(level: Level, message: string, known: Repeating, leftMs: number): void {
+    if (waiting.size === 0) process.once('exit', tellUntold);
+    const tell = (): void => {
+      known.timer?.cancel();
+      waiting.delete(tell);
+      if (waiting.size === 0) process.off('exit', tellUntold);
+      this.#tellAgain(level, message, known);
+    };
+    waiting.add(tell);
+    known.timer = this.#clock.after(leftMs, tell);
   }
 
   /** The fields as text, or what stands for all that there is no room for. */

@@ -1,6 +1,9 @@
 import { describe, expect, it } from 'vitest';
-import { captureLogger, countAllRepeats, countRepeats } from '../../../shared/telemetry/index.ts';
+import { captureLogger, countAllRepeats, countRepeats, tellUntold } from '../../../shared/telemetry/index.ts';
+import { spawnTypeScript } from '../../support/index.ts';
 import { VirtualClock } from '../../support/virtual-clock.ts';
+
+const ENTRY = new URL('repeating-process.ts', import.meta.url);
 
 function bed() {
   const clock = new VirtualClock();
@@ -28,6 +31,32 @@ describe('a line that repeats', () => {
     await clock.advance(60_000);
     expect(told()).toEqual([{}, { untold: 4 }]);
     expect(clock.pendingTimers).toBe(0);
+  });
+
+  it('is told at once where the process ends, with all that was left out', async () => {
+    const { clock, log, told } = bed();
+    for (const worker of ['a', 'a', 'a', 'b']) log.with({ worker }).warn('away');
+    for (let at = 0; at < 3; at++) log.error('request failed');
+    tellUntold();
+    const ended = [{ worker: 'a' }, { worker: 'b' }, {}, { worker: 'a', untold: 2 }, { untold: 2 }];
+    expect(told()).toEqual(ended);
+    expect(clock.pendingTimers).toBe(0);
+    tellUntold();
+    await clock.advance(60_000);
+    expect(told()).toEqual(ended); // nothing twice
+    log.error('request failed');
+    log.error('request failed');
+    tellUntold();
+    expect(told().slice(5)).toEqual([{}, { untold: 1 }]);
+  });
+
+  it('leaves no listener behind at the process, however many loggers have counted', async () => {
+    const before = process.listenerCount('exit');
+    const beds = Array.from({ length: 20 }, bed);
+    for (const { log } of beds) for (let at = 0; at < 2; at++) log.warn('away');
+    expect(process.listenerCount('exit')).toBeLessThanOrEqual(before + 1);
+    for (const { clock } of beds) await clock.advance(10_000);
+    expect(process.listenerCount('exit')).toBe(before);
   });
 
   it('is new after a pause in which it did not come', async () => {
@@ -85,5 +114,23 @@ describe('the logger of a process', () => {
     const { log, lines } = bed();
     for (let at = 0; at < 10_000; at++) log.warn(`message ${at}`);
     expect(lines.length).toBeLessThan(300);
+  });
+
+  it.each([
+    ['end', 0],
+    ['exit', 3],
+    ['throw', 1],
+  ])('tells what it has left out before the process ends by %s', async (how, code) => {
+    const ending = await spawnTypeScript(ENTRY, [how]);
+    expect(await ending.exited).toBe(code);
+    expect(ending.stderr()).toMatch(/ away reason=timeout\n[\s\S]* away reason=timeout untold=3\n/);
+  });
+
+  it('tells what it has left out when the process is told to stop, however long it drains', async () => {
+    const draining = await spawnTypeScript(ENTRY, ['signal']);
+    await draining.waitForOutput(/ away reason=timeout\n/);
+    draining.signal('SIGTERM');
+    await draining.waitForOutput(/ away reason=timeout untold=3\n/, 9000); // before its time comes
+    await draining.kill();
   });
 });

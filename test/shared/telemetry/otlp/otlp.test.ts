@@ -1,7 +1,15 @@
 import { isDeepStrictEqual } from 'node:util';
 import { afterEach, describe, expect, it } from 'vitest';
 import { systemClock, systemRandom } from '../../../../shared/clock/index.ts';
-import { captureLogger, countDroppedTelemetry, MetricRegistry, Tracer } from '../../../../shared/telemetry/index.ts';
+import { resolveConfig } from '../../../../shared/config/index.ts';
+import {
+  captureLogger,
+  countAllRepeats,
+  countDroppedTelemetry,
+  MetricRegistry,
+  openTelemetry,
+  Tracer,
+} from '../../../../shared/telemetry/index.ts';
 import { type OtlpExport, openOtlp, otlpTargets } from '../../../../shared/telemetry/otlp/open-otlp.ts';
 import { freePort, waitUntil } from '../../../support/index.ts';
 import { type OtlpCollector, startOtlpCollector } from '../../../support/otlp-collector.ts';
@@ -121,6 +129,26 @@ describe.each(['grpc', 'http/protobuf'] as const)('over %s', (protocol) => {
     tracerOf(otlp).begin('last', {}).end();
     await otlp.close();
     expect(collector.spans).toHaveLength(1);
+  });
+
+  it('the end of a process sends how often lines were left out', async () => {
+    const collector = await startCollector(protocol);
+    const env = {
+      OTEL_EXPORT_ENABLED: 'true',
+      OTEL_EXPORTER_OTLP_ENDPOINT: collector.url,
+      OTEL_EXPORTER_OTLP_PROTOCOL: protocol,
+    };
+    const log = countAllRepeats(captureLogger().logger, systemClock);
+    const { settings } = resolveConfig('frontend', [], env);
+    const time = { clock: systemClock, random: systemRandom };
+    const telemetry = await openTelemetry(settings, time, log, undefined);
+    for (let at = 0; at < 4; at++) log.warn('away');
+    await telemetry.close();
+    const told = collector.lines.map(({ body, attributes }) => [body, Number(attributes.untold ?? 0)]);
+    expect(told).toEqual([
+      ['away', 0],
+      ['away', 3],
+    ]);
   });
 
   it('a collector that is away costs what it would have got, and two lines', { timeout: 30_000 }, async () => {
