@@ -10,7 +10,7 @@ import { loadTokenizerTables } from './loader.ts';
 import { brokenJson, findTokenizerFile, kindOfTokenizer, ModelFolderError } from './model-files.ts';
 import type { ModelConfigs } from './model-info.ts';
 import { KIMI_PATTERN } from './patterns/known-patterns.ts';
-import { UnsupportedTokenizer } from './tokenizer-shape.ts';
+import { checkVocabulary, UnsupportedTokenizer } from './tokenizer-shape.ts';
 import type { Tokenizer } from './types.ts';
 
 /** `model_type` of config.json to the pattern of its words; a tiktoken file does not say it. */
@@ -110,12 +110,7 @@ async function loadGeneral(path: string, type: unknown): Promise<Tokenizer> {
   }
   const { createGeneralTokenizer } = await import('./general-tokenizer.ts');
   const json: unknown = JSON.parse(await readFile(path, 'utf8'));
-  const { vocab, merges } = asRecord(asRecord(json)?.model) ?? {};
-  const isKnown = type !== undefined && MODEL_TYPES.has(type);
-  if (isKnown && type !== 'Unigram' && asRecord(vocab) === undefined) {
-    throw new UnsupportedTokenizer('model.vocab is no object');
-  }
-  if (type === 'BPE' && !Array.isArray(merges)) throw new UnsupportedTokenizer('model.merges is no list');
+  if (MODEL_TYPES.has(type)) checkVocabulary(json);
   try {
     if (!MODEL_TYPES.has(type)) throw new Error(`model type ${JSON.stringify(type)}`);
     return await createGeneralTokenizer(json, path);

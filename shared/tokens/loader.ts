@@ -4,12 +4,11 @@ import { fileURLToPath } from 'node:url';
 import { Worker } from 'node:worker_threads';
 import { type Clock, systemClock } from '../clock/index.ts';
 import { withDeadline } from '../concurrency/index.ts';
-import { asRecord } from '../records/index.ts';
 import { type ScannedTokenizer, scanTokenizerJson } from './bpe/build-tables.ts';
 import { type PreparedFile, readPrepared, writePrepared } from './bpe/prepared-tables.ts';
 import { scanTiktoken } from './bpe/tiktoken.ts';
 import { kindOfTokenizer } from './model-files.ts';
-import { checkTokenizer, checkUnigram, UnsupportedTokenizer } from './tokenizer-shape.ts';
+import { checkTokenizer, UnsupportedTokenizer } from './tokenizer-shape.ts';
 
 /** What the thread is started for. */
 export interface LoaderTask {
@@ -90,9 +89,6 @@ export function scanAndKeep({ path, prepared }: LoaderTask, file: Uint8Array): S
 function scanChecked(file: Uint8Array): ScannedTokenizer {
   const scanned = scanTokenizerJson(file);
   checkTokenizer(scanned.rest);
-  const type = asRecord(asRecord(scanned.rest)?.model)?.type;
-  const isList = scanned.tables === undefined && type === undefined; // of tokens and scores, in all likelihood
-  if (type === 'Unigram' || isList) checkUnigram(JSON.parse(new TextDecoder().decode(file)));
   return scanned;
 }
 

@@ -151,11 +151,19 @@ function checkAddedTokens(added: readonly unknown[]): void {
 }
 
 /**
- * Checks the vocabulary of a Unigram model, which is a list of tokens and their scores.
+ * Checks the vocabulary of a model of a known type. One that does not say its type is Unigram if it has a list.
  * @throws UnsupportedTokenizer
  */
-export function checkUnigram(file: unknown): void {
-  const { vocab, unk_id: unknown } = asRecord(asRecord(file)?.model) ?? {};
+export function checkVocabulary(file: unknown): void {
+  const model = asRecord(asRecord(file)?.model) ?? {};
+  const { type, vocab, merges } = model;
+  if (type === 'Unigram' || (type === undefined && Array.isArray(vocab))) checkUnigram(model);
+  else if (!isRecord(vocab)) refuse('model.vocab', 'is no object');
+  if (type === 'BPE' && !Array.isArray(merges)) refuse('model.merges', 'is no list');
+}
+
+/** A list of tokens and their scores. */
+function checkUnigram({ vocab, unk_id: unknown }: UnknownRecord): void {
   if (!Array.isArray(vocab)) refuse('model.vocab', 'is no list');
   if (vocab.length > VOCABULARY_MAX) refuse('model.vocab', `has more than ${VOCABULARY_MAX} entries`);
   if (typeof unknown === 'number' && unknown >= vocab.length) refuse('model.unk_id', 'is outside the vocabulary');

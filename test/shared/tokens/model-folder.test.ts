@@ -69,6 +69,17 @@ describe('loadModelFolder', () => {
     expect([...tokenizer.encode('Hello worlds!')]).toEqual([3, 4, 5, 9]);
   });
 
+  it.each(['BERT: WordPiece', 'T5: Unigram with metaspace'])('tells from its vocabulary what %s is', async (name) => {
+    const file = GENERAL_TOKENIZERS[name]!();
+    await write('tokenizer.json', file);
+    const { tokenizer: named } = await loadModelFolder(folder);
+    await write('tokenizer.json', { ...file, model: { ...(file.model as object), type: undefined } });
+    const { tokenizer } = await loadModelFolder(folder);
+    const ids = [...tokenizer.encode('hello world')];
+    expect(ids).toEqual([...named.encode('hello world')]);
+    expect(tokenizer.decode(ids)).toBe('hello world');
+  });
+
   it.each(['tiktoken.model', 'kimi.tiktoken'])('loads %s where there is no tokenizer.json', async (name) => {
     await remove('tokenizer.json');
     const lines = Array.from({ length: 256 }, (_, byte) => `${Buffer.of(byte).toString('base64')} ${byte}`);

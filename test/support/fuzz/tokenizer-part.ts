@@ -4,7 +4,7 @@ import { createBpeTokenizer } from '../../../shared/tokens/bpe/tokenizer.ts';
 import { BoundedPattern } from '../../../shared/tokens/patterns/bounded-pattern.ts';
 import { UnsupportedPattern } from '../../../shared/tokens/patterns/parse-pattern.ts';
 import { beginSteps, PatternBudgetError } from '../../../shared/tokens/patterns/steps.ts';
-import { checkTokenizer, checkUnigram, UnsupportedTokenizer } from '../../../shared/tokens/tokenizer-shape.ts';
+import { checkTokenizer, checkVocabulary, UnsupportedTokenizer } from '../../../shared/tokens/tokenizer-shape.ts';
 import type { HostileValues } from './hostile-values.ts';
 
 const FILE = readFileSync(new URL('../../../shared/artifacts/builtin-model/tokenizer.json', import.meta.url), 'utf8');
@@ -73,7 +73,7 @@ export function loadTokenizerFile(values: HostileValues): void {
   try {
     const scanned = scanTokenizerJson(Buffer.from(text));
     checkTokenizer(scanned.rest);
-    if (values.chance(0.2)) checkUnigram(JSON.parse(text));
+    if (values.chance(0.2)) checkVocabulary(JSON.parse(text));
     const tokenizer = createBpeTokenizer(scanned);
     tokenizer?.decode(tokenizer.encode(values.text(), { addSpecialTokens: true }));
   } catch (error) {
