@@ -10,10 +10,9 @@ export function startsJson(character: string): boolean {
 }
 
 /**
- * Reads one JSON value and hands on its text as it comes, with no regard to what markers its strings hold: the very bytes, but for
- * what is written as Python writes it (`JsonValueScan`). `isCompact`
- * leaves out white space between tokens. False when the text ends inside the value, or when a character outside a string
- * cannot be JSON: that character is not read.
+ * Reads one JSON value and hands on its text as it comes, with no regard to what markers its strings hold: the very bytes, but
+ * for what is written as Python writes it (`JsonValueScan`). `isCompact` leaves out white space between tokens. False when the
+ * text ends inside the value, or when a character outside a string cannot be JSON: that character is not read.
  */
 export function* readJsonValue(source: TextSource, take: (piece: string) => void, isCompact = false): Parsing<boolean> {
   const scan = new JsonValueScan();

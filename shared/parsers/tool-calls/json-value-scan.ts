@@ -26,8 +26,8 @@ export class JsonValueScan {
   #quote = 0;
   #isEscaped = false;
   #isScalar = false;
-  /** Of Python's notation was something seen. */
-  #isPython = false;
+  #isInWord = false;
+  /** Reads on where the first that is Python's stands. */
   #notation: PythonNotation | undefined;
 
   /** Reads the next piece of a text that holds the value alone, white space in front of it aside. */
@@ -38,17 +38,18 @@ export class JsonValueScan {
 
   /** Reads on at a position, sets `end`, and returns what was read as JSON. */
   read(text: string, from: number): string {
-    const [quote, isEscaped] = [this.#quote, this.#isEscaped];
     let at = from;
+    let pythonFrom = this.#notation === undefined ? -1 : from;
     while (at < text.length && !this.isWhole && !this.isBroken) {
       if (this.#quote !== 0) at = this.#scanString(text, at);
-      else if (this.#take(text.charCodeAt(at))) at++;
+      else if (this.#take(text.charCodeAt(at))) {
+        if (pythonFrom < 0 && this.#notation !== undefined) pythonFrom = at;
+        at++;
+      }
     }
     this.end = at;
-    const piece = text.slice(from, at);
-    if (!this.#isPython) return piece;
-    this.#notation ??= new PythonNotation(quote, isEscaped);
-    return this.#notation.toJson(piece);
+    if (this.#notation === undefined) return text.slice(from, at);
+    return text.slice(from, pythonFrom) + this.#notation.toJson(text.slice(pythonFrom, at));
   }
 
   #scanString(text: string, from: number): number {
@@ -72,15 +73,17 @@ export class JsonValueScan {
       this.isWhole = true;
       return false;
     }
+    const isWordStart = isWord && !this.#isInWord;
+    this.#isInWord = isWord;
     if (code === QUOTE) this.#quote = code;
     else if (code === OPEN_BRACKET || code === OPEN_BRACE) this.#depth++;
     else if ((code === CLOSE_BRACKET || code === CLOSE_BRACE) && this.#depth > 0) this.isWhole = --this.#depth === 0;
     else if (isWord) {
       this.#isScalar = this.#depth === 0;
-      this.#isPython ||= code === T || code === F || code === N;
+      if (isWordStart && (code === T || code === F || code === N)) this.#notation ??= new PythonNotation();
     } else if (code === APOSTROPHE) {
       this.#quote = code;
-      this.#isPython = true;
+      this.#notation ??= new PythonNotation();
     } else this.isBroken = this.#depth === 0 || !(code === COMMA || code === COLON || isJsonSpace(code));
     return !this.isBroken;
   }

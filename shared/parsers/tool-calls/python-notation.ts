@@ -8,23 +8,15 @@ const NONE_REST = 'one';
 
 /**
  * Makes JSON of Python's notation as it comes: strings in single quotes, `True`, `False` and `None`. All else stays as it is. What is
- * handed on is never taken back, so that words are changed letter by letter.
+ * handed on is never taken back, so that words are changed letter by letter. It begins outside of strings and words.
  */
 export class PythonNotation {
   /** The quote that the string ends with; empty outside of one. */
-  #quote: string;
+  #quote = '';
   #isEscaped = false;
-  /** The backslash of an escape was handed on before this began. */
-  #isBehindBackslash: boolean;
   #isInWord = false;
   /** How much of `None` was seen. */
   #noneUnits = 0;
-
-  /** @param quote code of the quote that the string at the start ends with; 0 outside of one */
-  constructor(quote: number, isBehindBackslash: boolean) {
-    this.#quote = quote === 0 ? '' : String.fromCharCode(quote);
-    this.#isBehindBackslash = isBehindBackslash;
-  }
 
   toJson(piece: string): string {
     let json = '';
@@ -33,10 +25,6 @@ export class PythonNotation {
   }
 
   #inside(character: string): string {
-    if (this.#isBehindBackslash) {
-      this.#isBehindBackslash = false;
-      return character;
-    }
     if (this.#isEscaped) {
       this.#isEscaped = false;
       if (JSON_ESCAPES.includes(character)) return `\\${character}`;

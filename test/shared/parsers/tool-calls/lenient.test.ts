@@ -44,6 +44,13 @@ const CASES: readonly (readonly [string, string, string, string, ...string[]])[]
     'f({"a":true,"s":"True \' None"})',
     'g({})',
   ],
+  [
+    'hermes',
+    "Python's words behind what is no JSON, which stays",
+    String.raw`<tool_call>{"name":"f","arguments":{"s":"it\'s \d","n":1True,"b":[True]}}</tool_call>`,
+    '',
+    String.raw`f({"s":"it\'s \d","n":1True,"b":[true]})`,
+  ],
   ['hermes', "Python's notation", "<tool_call>{'name': 'f', 'arguments': {'n': -1}}</tool_call>", '', 'f({"n": -1})'],
   ['kimi_k2', "Python's notation", kimi('functions.f:0', "{'a': None, 'b': 'x y'}"), '', 'f({"a":null,"b":"x y"})'],
   ['mistral', 'brackets that are not closed', '[TOOL_CALLSf[ARGS{"a":1}', '', 'f({"a":1})'],
