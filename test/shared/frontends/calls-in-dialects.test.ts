@@ -17,49 +17,67 @@ const TEXTS: Readonly<Record<string, string>> = {
 const FORMATS = Object.keys(TEXTS);
 const PIECE_UNITS = 3;
 
-function script(text: string): WorkerScript {
+function script(text: string, finish = 'eos'): WorkerScript {
   const count = Math.ceil(text.length / PIECE_UNITS);
   const steps = Array.from({ length: count }, (_, at) => ({ t: text.slice(at * PIECE_UNITS, (at + 1) * PIECE_UNITS) }));
-  return { steps, finish: 'eos' };
+  return { steps, finish };
 }
 
 const SCHEMA = { type: 'object', properties: { a: { type: 'string' } } };
 const FUNCTION = { name: 'f', parameters: SCHEMA };
-const asks = (model: string): string => `Do it. [[s:${model}]]`;
-const chat = (model: string, stream: boolean): object => ({
-  model,
-  stream,
-  messages: [{ role: 'user', content: asks(model) }],
+type BodyOf = (asked: string) => object;
+const chat: BodyOf = (asked) => ({
+  messages: [{ role: 'user', content: asked }],
   tools: [{ type: 'function', function: FUNCTION }],
 });
-const responses = (model: string, stream: boolean): object => ({
-  model,
-  stream,
-  input: asks(model),
-  tools: [{ type: 'function', ...FUNCTION }],
-});
-const messages = (model: string, stream: boolean): object => ({
-  model,
-  stream,
+const responses: BodyOf = (asked) => ({ input: asked, tools: [{ type: 'function', ...FUNCTION }] });
+const messages: BodyOf = (asked) => ({
   max_tokens: 999,
-  messages: [{ role: 'user', content: asks(model) }],
+  messages: [{ role: 'user', content: asked }],
   tools: [{ name: 'f', input_schema: SCHEMA }],
 });
 
-/** Path, body, and what shows in the answer that it ended with a call, whole and streamed. */
+/** Path, body, and what shows in the answer that it ended with a call, and that it ran out of tokens. */
 const DIALECTS = [
-  ['/v1/chat/completions', chat, '"finish_reason":"tool_calls"'],
-  ['/v1/responses', responses, '"type":"function_call"'],
-  ['/v1/messages', messages, '"stop_reason":"tool_use"'],
+  ['/v1/chat/completions', chat, '"finish_reason":"tool_calls"', '"finish_reason":"length"'],
+  ['/v1/responses', responses, '"type":"function_call"', '"incomplete_details":{"reason":"max_output_tokens"}'],
+  ['/v1/messages', messages, '"stop_reason":"tool_use"', '"stop_reason":"max_tokens"'],
 ] as const;
+
+/** Path, body, name of the stop strings, and what shows that one of them ended the text. Responses have none. */
+const STOPPED = [
+  ['/v1/chat/completions', chat, 'stop', '"finish_reason":"stop"'],
+  ['/v1/messages', messages, 'stop_sequences', '"stop_reason":"stop_sequence"'],
+] as const;
+
+/** Inside of the first marker. */
+const STOP_STRINGS: Readonly<Record<string, string>> = {
+  hermes: 'ool_c',
+  llama3_json: 'python_t',
+  mistral: 'OOL_C',
+  qwen3_coder: 'ool_c',
+  step3: 'calls_b',
+  kimi_k2: 'section_b',
+};
+
+/** Formats whose arguments come as they are written. The texts of the others are calls once they are whole. */
+const SHOWN_AT_ONCE = new Set(['llama3_json', 'mistral', 'qwen3_coder']);
+
+/** What the model wrote when its tokens ran out, inside of the argument. */
+const cutText = (format: string): string => {
+  const text = TEXTS[format] as string;
+  return text.slice(0, text.lastIndexOf('x') + 1);
+};
+const cutName = (format: string): string => `${format} cut`;
 
 let deployment: Deployment;
 beforeAll(async () => {
-  const scripts = new Map(FORMATS.map((format) => [format, script(TEXTS[format] as string)]));
+  const whole = FORMATS.map((format) => [format, script(TEXTS[format] as string)] as const);
+  const cut = FORMATS.map((format) => [cutName(format), script(cutText(format), 'length')] as const);
   const models = FORMATS.map(
     (name) => ({ name, kind: 'chat', tool_call_parser: name, context_length: 10_000 }) as const,
   );
-  deployment = await startDeployment('default', FIXTURES, scripts, models);
+  deployment = await startDeployment('default', FIXTURES, new Map([...whole, ...cut]), models);
 });
 afterAll(() => deployment.close());
 
@@ -72,29 +90,69 @@ function textsUnder(value: unknown, names: ReadonlySet<string>): string {
     .join('');
 }
 
-const ARGUMENTS = new Set(['arguments', 'partial_json']);
+/** The last is what a message has whose arguments are no JSON. */
+const ARGUMENTS = new Set(['arguments', 'partial_json', 'INVALID_JSON']);
 const TEXT = new Set(['content', 'text']);
+
+interface Answer {
+  readonly said: string;
+  readonly text: string;
+  /** Without spaces. */
+  readonly args: string;
+}
+
+async function ask(path: string, body: object): Promise<Answer> {
+  const answer = await fetch(`http://127.0.0.1:${deployment.port}${path}`, {
+    method: 'POST',
+    headers: { 'content-type': 'application/json' },
+    body: JSON.stringify(body),
+  });
+  const said = await answer.text();
+  expect(answer.status, said).toBe(200);
+  const events: readonly unknown[] = [...said.matchAll(/^data: (\{.*)$/gm)].map(([, json]) => JSON.parse(json!));
+  const parts = events.length === 0 ? JSON.parse(said) : path === '/v1/responses' ? events.at(-1) : events; // the last has all
+  return { said, text: textsUnder(parts, TEXT), args: textsUnder(parts, ARGUMENTS).replaceAll(' ', '') };
+}
+
+const asks = (name: string): string => `Do it. [[s:${name}]]`;
 
 describe.each(FORMATS)('a call of %s', (format) => {
   it.each(DIALECTS)('is a call on %s, streamed and whole', async (path, bodyOf, ending) => {
     for (const stream of [false, true]) {
-      const answer = await fetch(`http://127.0.0.1:${deployment.port}${path}`, {
-        method: 'POST',
-        headers: { 'content-type': 'application/json' },
-        body: JSON.stringify(bodyOf(format, stream)),
-      });
-      const said = await answer.text();
-      expect(answer.status, said).toBe(200);
+      const { said, text, args } = await ask(path, { model: format, stream, ...bodyOf(asks(format)) });
       expect(said).toContain(ending);
       expect(said).toContain('"name":"f"');
-      const parts: readonly unknown[] = stream
-        ? [...said.matchAll(/^data: (\{.*)$/gm)].map(([, json]) => JSON.parse(json as string))
-        : [JSON.parse(said)];
-      const text = textsUnder(parts, TEXT);
-      expect(text).toContain('Look: ');
-      expect(text).not.toMatch(/[<[{]/);
-      const whole = /"input":\{"a":"x"\}/.test(said);
-      if (!whole) expect(textsUnder(parts, ARGUMENTS).replaceAll(' ', '')).toContain('{"a":"x"}');
+      expect(text).toBe('Look: ');
+      if (!/"input":\{"a":"x"\}/.test(said)) expect(args).toBe('{"a":"x"}');
     }
   });
+
+  it.each(DIALECTS)('that runs out of tokens says so on %s, streamed and whole', async (path, bodyOf, _ending, cut) => {
+    for (const stream of [false, true]) {
+      const { said, text, args } = await ask(path, { model: format, stream, ...bodyOf(asks(cutName(format))) });
+      expect(said).toContain(cut);
+      if (SHOWN_AT_ONCE.has(format)) expect([text, args]).toEqual(['Look: ', '{"a":"x']);
+      else expect([text, args]).toEqual([cutText(format), '']);
+    }
+  });
+
+  it.each(STOPPED)('that a stop string ends in its first marker is text on %s', async (path, bodyOf, name, ending) => {
+    const stop = STOP_STRINGS[format] as string;
+    for (const stream of [false, true]) {
+      const body = { model: format, stream, [name]: [stop], ...bodyOf(asks(format)) };
+      const { said, text, args } = await ask(path, body);
+      expect(said).toContain(ending);
+      expect([text, args]).toEqual([(TEXTS[format] as string).split(stop)[0], '']);
+    }
+  });
+});
+
+it.each(STOPPED)('a call that a stop string ends behind its arguments is one on %s', async (path, bodyOf, name) => {
+  for (const stream of [false, true]) {
+    const body = { model: 'hermes', stream, [name]: ['</tool'], ...bodyOf(asks('hermes')) };
+    const { said, text, args } = await ask(path, body);
+    expect(said).toMatch(/"finish_reason":"tool_calls"|"stop_reason":"tool_use"/);
+    expect(text).toBe('Look: ');
+    if (!/"input":\{"a":"x"\}/.test(said)) expect(args).toBe('{"a":"x"}');
+  }
 });
