@@ -1,6 +1,7 @@
 import type { ModelCard } from '../discovery/index.ts';
 import type { ServeError } from '../errors/index.ts';
 import type { GenerationRequest, GenerationSink } from '../protocol/index.ts';
+import { BoundedMap } from '../records/index.ts';
 import type { WorkerPool } from '../router/index.ts';
 import type { RequestMeter } from '../telemetry/index.ts';
 import type { Tokenizer } from '../tokens/index.ts';
@@ -204,7 +205,7 @@ const MODELS_MAX = 1024;
 /** The busy thresholds of every model: what the process was started with, and what was set since. */
 export class BusyThresholds {
   readonly #defaults: BusyThresholdValues;
-  readonly #set = new Map<string, BusyThresholdValues>();
+  readonly #set = new BoundedMap<string, BusyThresholdValues>(MODELS_MAX);
 
   constructor(defaults: BusyThresholdValues = {}) {
     this.#defaults = defaults;
@@ -219,12 +220,7 @@ export class BusyThresholds {
   set(model: string, values: BusyThresholdValues): BusyThresholdValues {
     const given = Object.fromEntries(Object.entries(values).filter(([, value]) => value !== undefined));
     const merged: BusyThresholdValues = { ...this.of(model), ...given };
-    this.#set.delete(model);
     this.#set.set(model, merged);
-    for (const [oldest] of this.#set) {
-      if (this.#set.size <= MODELS_MAX) break;
-      this.#set.delete(oldest);
-    }
     return merged;
   }
 }

@@ -1,4 +1,5 @@
 import type { Clock } from '../../clock/index.ts';
+import { BoundedMap } from '../../records/index.ts';
 import { OverBudget } from '../grant.ts';
 import type { KeyLimits, KeyRecord } from './key-record.ts';
 
@@ -15,7 +16,7 @@ const DAY_MS = 86_400_000;
  */
 export class KeyBudgets {
   readonly #clock: Clock;
-  readonly #budgets = new Map<string, Budget>();
+  readonly #budgets = new BoundedMap<string, Budget>(KEYS_MAX);
 
   constructor(clock: Clock) {
     this.#clock = clock;
@@ -24,21 +25,9 @@ export class KeyBudgets {
   /** Undefined for keys without limits, which cost nothing here. */
   of({ id, limits }: KeyRecord): Budget | undefined {
     if (!hasLimits(limits)) return undefined;
-    const known = this.#budgets.get(id);
-    this.#budgets.delete(id);
-    const budget = known ?? new Budget(this.#clock);
-    this.#budgets.set(id, budget); // the latest last
-    dropOldest(this.#budgets, KEYS_MAX);
+    const budget = this.#budgets.get(id) ?? new Budget(this.#clock);
+    this.#budgets.set(id, budget); // used last
     return budget;
-  }
-}
-
-/** Keeps a map that gets one entry at a time within its bound. */
-export function dropOldest(map: Map<string, unknown>, sizeMax: number): void {
-  if (map.size <= sizeMax) return;
-  for (const oldest of map.keys()) {
-    map.delete(oldest);
-    return; // one in, one out
   }
 }
 

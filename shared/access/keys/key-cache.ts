@@ -1,7 +1,7 @@
 import type { Clock } from '../../clock/index.ts';
 import { RateBudget } from '../../concurrency/index.ts';
 import { ServeError } from '../../errors/index.ts';
-import { dropOldest } from './budgets.ts';
+import { BoundedMap } from '../../records/index.ts';
 import { ReadyKey } from './key-record.ts';
 import type { KeyStore } from './key-store.ts';
 
@@ -57,9 +57,9 @@ interface Instant {
  */
 export class KeyCache {
   readonly #options: KeyCacheOptions;
-  readonly #known = new Map<string, Known>();
+  readonly #known = new BoundedMap<string, Known>(KNOWN_MAX);
   /** Until when; oldest first. */
-  readonly #unknown = new Map<string, number>();
+  readonly #unknown = new BoundedMap<string, number>(UNKNOWN_MAX);
   readonly #reading = new Map<string, Promise<ReadyKey | undefined>>();
   readonly #looks: RateBudget;
   #awayUntilMs = Number.NEGATIVE_INFINITY;
@@ -145,7 +145,6 @@ export class KeyCache {
       }
       const ready = new ReadyKey(record);
       this.#known.set(id, { ready, readAt, retryAtMs: undefined });
-      dropOldest(this.#known, KNOWN_MAX);
       return ready;
     } catch (thrown) {
       onRead?.('failed', thrown);
@@ -165,9 +164,7 @@ export class KeyCache {
       if (nowMs < untilMs) break;
       this.#unknown.delete(oldest);
     }
-    this.#unknown.delete(id);
     this.#unknown.set(id, nowMs + UNKNOWN_MS);
-    dropOldest(this.#unknown, UNKNOWN_MAX);
   }
 
   #instant(): Instant {

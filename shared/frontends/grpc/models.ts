@@ -12,6 +12,7 @@ import {
   STATUS,
 } from '../../grpc/index.ts';
 import { recordTypeOf, wireNameOf } from '../../protocol/index.ts';
+import { BoundedMap } from '../../records/index.ts';
 
 /* What is told of a model: a completions model is described here, a tensor model by its worker. */
 
@@ -164,13 +165,11 @@ const MODELS_MAX = 1024;
  * execution; what happens inside of workers is theirs to tell.
  */
 export class InferStatistics {
-  readonly #models = new Map<string, Counts>();
+  readonly #models = new BoundedMap<string, Counts>(MODELS_MAX);
 
   noted(model: string, { hasSucceeded, ms, wallMs }: NotedRequest): void {
     const counts = this.#models.get(model) ?? { succeeded: 0, succeededMs: 0, failed: 0, failedMs: 0, lastWallMs: 0 };
-    this.#models.delete(model);
     this.#models.set(model, counts);
-    if (this.#models.size > MODELS_MAX) for (const [oldest] of this.#models) return void this.#models.delete(oldest);
     counts.lastWallMs = wallMs;
     if (hasSucceeded) {
       counts.succeeded++;

@@ -5,6 +5,7 @@ import { reasonOf } from '../../errors/index.ts';
 import { ColdStartQueue } from '../../pipeline/index.ts';
 import type { EventPlane, EventPublisher, EventScope, PlannerOutbox } from '../../planes/index.ts';
 import { HELD_TOPIC, PLANNER_EVENT_VERSION, type PlannerEventOf } from '../../protocol/index.ts';
+import { BoundedMap } from '../../records/index.ts';
 import { type RoutableWorker, type Router, withChoose } from '../../router/index.ts';
 import { createHoldMetrics, type Logger, type MetricRegistry } from '../../telemetry/index.ts';
 
@@ -100,12 +101,13 @@ class HeldEvents {
   readonly #parts: HoldParts;
   readonly #source: string;
   readonly #epoch: string;
-  readonly #publishers = new Map<string, Promise<OpenPublisher>>(); // by namespace, the latest one last
+  readonly #publishers: BoundedMap<string, Promise<OpenPublisher>>; // by namespace, the latest one last
   #sequence = 0;
   #plane: EventPlane | undefined;
 
   constructor(parts: HoldParts) {
     this.#parts = parts;
+    this.#publishers = new BoundedMap(PUBLISHERS_MAX, (opening, namespace) => this.#closeDropped(opening, namespace));
     this.#source = parts.random.instanceId();
     this.#epoch = parts.random.instanceId();
   }
@@ -126,9 +128,7 @@ class HeldEvents {
     if (openEventPlane === undefined) return event;
     const known = this.#publishers.get(namespace);
     const opening = known ?? this.#open(namespace, openEventPlane);
-    this.#publishers.delete(namespace);
     this.#publishers.set(namespace, opening);
-    this.#closeOldest();
     opening
       .then(async ({ publisher }) => {
         publisher.publish(event);
@@ -149,11 +149,7 @@ class HeldEvents {
     await this.#plane?.close();
   }
 
-  #closeOldest(): void {
-    const [oldest] = this.#publishers;
-    if (oldest === undefined || this.#publishers.size <= PUBLISHERS_MAX) return;
-    const [namespace, opening] = oldest;
-    this.#publishers.delete(namespace);
+  #closeDropped(opening: Promise<OpenPublisher>, namespace: string): void {
     opening
       .then((open) => open.close())
       .catch((thrown: unknown) =>

@@ -1,5 +1,6 @@
 import type { Clock } from '../../clock/index.ts';
 import type { CatalogueEntry } from '../../discovery/index.ts';
+import { BoundedMap } from '../../records/index.ts';
 import { type ModelTerms, modelOf, type RoutableModel } from './routable-model.ts';
 
 interface RememberedModelsOptions {
@@ -23,15 +24,16 @@ interface Remembered {
 /** The models that nobody serves any more, with what was known of them, for as long as they may come back. */
 export class RememberedModels {
   readonly #options: RememberedModelsOptions;
-  readonly #remembered = new Map<string, Remembered>();
+  readonly #remembered: BoundedMap<string, Remembered>;
 
   constructor(options: RememberedModelsOptions) {
     this.#options = options;
+    this.#remembered = new BoundedMap(options.rememberedMax);
   }
 
   /** The models have changed: those that have gone are remembered, those that are back are not. */
   change(before: ReadonlyMap<string, RoutableModel>, now: ReadonlyMap<string, RoutableModel>): void {
-    const { clock, rememberedMs, rememberedMax } = this.#options;
+    const { clock, rememberedMs } = this.#options;
     for (const name of now.keys()) this.#remembered.delete(name);
     if (rememberedMs === 0) return;
     const untilMs = clock.nowMs() + rememberedMs;
@@ -39,10 +41,6 @@ export class RememberedModels {
       if (now.has(name)) continue;
       const workerIds = model.workers.map(({ id }) => id);
       this.#remembered.set(name, { model: { ...model, ...ABANDONED }, workerIds, untilMs });
-    }
-    for (const [oldest] of this.#remembered) {
-      if (this.#remembered.size <= rememberedMax) break;
-      this.#remembered.delete(oldest);
     }
   }
 

@@ -1,5 +1,6 @@
 import type { Clock } from '../../clock/index.ts';
 import { reasonOf, ServeError } from '../../errors/index.ts';
+import { BoundedMap } from '../../records/index.ts';
 import type { LoadedModel } from '../../tokens/index.ts';
 import type { RoutableModel } from './routable-model.ts';
 
@@ -32,17 +33,18 @@ const RETRY_MS_MAX = 60_000;
 /** Tokenizers and templates of the models in discovery, loaded once per card checksum. */
 export class ModelStore {
   readonly #options: Required<ModelStoreOptions>;
-  readonly #slots = new Map<string, Slot>();
+  readonly #slots: BoundedMap<string, Slot>; // by card checksum
 
   constructor({ modelsMax = 16, retryAfterMs = 5000, ...options }: ModelStoreOptions) {
     this.#options = { ...options, modelsMax, retryAfterMs };
+    this.#slots = new BoundedMap(modelsMax);
   }
 
   /** The loaded model. Rejects with `service_unavailable` when it cannot be opened. */
   get(model: RoutableModel): Promise<LoadedModel> {
     const slot = this.#slots.get(model.mdcSum);
     if (slot === undefined || this.#options.clock.nowMs() >= slot.retryAtMs) return this.#load(model, slot);
-    this.#put(model.mdcSum, slot); // used last
+    this.#slots.set(model.mdcSum, slot); // used last
     return slot.loaded;
   }
 
@@ -70,16 +72,7 @@ export class ModelStore {
       throw new ServeError('service_unavailable', message, { cause, retryAfterMs });
     });
     const slot: Slot = { loaded, failures, reason: before?.reason, retryAtMs: Number.POSITIVE_INFINITY };
-    this.#put(model.mdcSum, slot);
+    this.#slots.set(model.mdcSum, slot);
     return loaded;
-  }
-
-  #put(mdcSum: string, slot: Slot): void {
-    this.#slots.delete(mdcSum);
-    this.#slots.set(mdcSum, slot);
-    for (const [oldest] of this.#slots) {
-      if (this.#slots.size <= this.#options.modelsMax) return;
-      this.#slots.delete(oldest);
-    }
   }
 }

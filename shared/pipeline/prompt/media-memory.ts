@@ -1,3 +1,4 @@
+import { BoundedMap } from '../../records/index.ts';
 import { mediaIdentity } from '../../tokens/index.ts';
 import type { MediaKind, Placeholders } from './media-expansion.ts';
 
@@ -23,11 +24,13 @@ const NONE: Placeholders = new Map<MediaKind, number>();
  * again. Bounded: who was used longest ago leaves.
  */
 export class MediaMemory {
-  readonly #models = new Map<string, ModelMedia>();
+  readonly #models = new BoundedMap<string, ModelMedia>(MODELS_MAX);
   /** By model and medium, as runs of equal tokens: `[token, count, ...]`. */
-  readonly #shapes = new Map<string, Uint32Array>();
+  readonly #shapes = new BoundedMap<string, Uint32Array>(SHAPES_MAX, (shape) => {
+    this.#shapeWords -= shape.length;
+  });
   /** What lay at an URL when it was last read, by the URL's own identity. */
-  readonly #identities = new Map<string, string>();
+  readonly #identities = new BoundedMap<string, string>(URLS_MAX);
   readonly #shapeWordsMax: number;
   #shapeWords = 0;
 
@@ -47,24 +50,18 @@ export class MediaMemory {
 
   /** The identity of what lies at `url`; undefined for a place of which nobody has told. */
   identityOf(url: string): string | undefined {
-    return isInline(url) ? mediaIdentity(url) : touch(this.#identities, mediaIdentity(url));
+    return isInline(url) ? mediaIdentity(url) : this.#identities.use(mediaIdentity(url));
   }
 
   /** A worker has read `url`. */
   noteIdentity(url: string, identity: string): void {
     if (isInline(url)) return;
-    const key = mediaIdentity(url);
-    this.#identities.delete(key);
-    this.#identities.set(key, identity);
-    for (const [oldest] of this.#identities) {
-      if (this.#identities.size <= URLS_MAX) return;
-      this.#identities.delete(oldest);
-    }
+    this.#identities.set(mediaIdentity(url), identity);
   }
 
   /** The tokens of a medium at a model; undefined where they are not known. */
   tokensOf(model: string, identity: string): Uint32Array | undefined {
-    const shape = touch(this.#shapes, `${model}/${identity}`);
+    const shape = this.#shapes.use(`${model}/${identity}`);
     return shape && unpack(shape);
   }
 
@@ -72,43 +69,20 @@ export class MediaMemory {
     const known = this.#models.get(model);
     if (known !== undefined) known.meanTokens += LATEST * (tokens.length - known.meanTokens);
     const key = `${model}/${identity}`;
-    this.#forget(key);
     const shape = pack(tokens);
+    this.#shapeWords += shape.length - (this.#shapes.get(key)?.length ?? 0);
     this.#shapes.set(key, shape);
-    this.#shapeWords += shape.length;
-    for (const [oldest] of this.#shapes) {
-      if (this.#shapes.size <= SHAPES_MAX && this.#shapeWords <= this.#shapeWordsMax) return;
-      this.#forget(oldest);
-    }
+    while (this.#shapeWords > this.#shapeWordsMax) this.#shapes.dropOldest();
   }
 
   notePlaceholders(model: string, placeholders: Placeholders): void {
     const known = this.#models.get(model);
-    this.#models.delete(model);
     this.#models.set(model, { meanTokens: known?.meanTokens ?? TOKENS_GUESS, placeholders });
-    for (const [oldest] of this.#models) {
-      if (this.#models.size <= MODELS_MAX) return;
-      this.#models.delete(oldest);
-    }
-  }
-
-  #forget(key: string): void {
-    this.#shapeWords -= this.#shapes.get(key)?.length ?? 0;
-    this.#shapes.delete(key);
   }
 }
 
 function isInline(url: string): boolean {
   return /^data:/i.test(url);
-}
-
-/** The entry, which was used last now. */
-function touch<T>(entries: Map<string, T>, key: string): T | undefined {
-  const entry = entries.get(key);
-  if (entry === undefined) return undefined;
-  entries.delete(key);
-  entries.set(key, entry);
-  return entry;
 }
 
 function pack(tokens: Uint32Array): Uint32Array {

@@ -1,6 +1,7 @@
 import type { Clock, Random, Timer } from '../../clock/index.ts';
 import type { CallSink, RequestPlane } from '../../planes/index.ts';
 import { type EngineRequest, encodeEngineRequest, healthCheckRequest } from '../../protocol/index.ts';
+import { BoundedMap } from '../../records/index.ts';
 import type { RoutableModel, Worker } from '../models/routable-model.ts';
 import type { PipelineObserver } from '../pipeline.ts';
 
@@ -191,14 +192,14 @@ const REMEMBERED_MAX = 10_000;
 /** Which workers have answered this process at all: an engine may compile for its first answer. */
 class FirstAnswers {
   /** `Clock.nowMs` of the first request; undefined once it has answered. */
-  readonly #askedMs = new Map<string, number | undefined>();
+  readonly #askedMs = new BoundedMap<string, number | undefined>(REMEMBERED_MAX);
 
   asked(workerId: string, nowMs: number): void {
-    if (!this.#askedMs.has(workerId)) this.#note(workerId, nowMs);
+    if (!this.#askedMs.has(workerId)) this.#askedMs.set(workerId, nowMs);
   }
 
   answered(workerId: string): void {
-    if (!this.has(workerId)) this.#note(workerId, undefined);
+    if (!this.has(workerId)) this.#askedMs.set(workerId, undefined);
   }
 
   has(workerId: string): boolean {
@@ -208,13 +209,6 @@ class FirstAnswers {
   /** How long the first answer is awaited. */
   awaitedMs(workerId: string, nowMs: number): number {
     return nowMs - (this.#askedMs.get(workerId) ?? nowMs);
-  }
-
-  #note(workerId: string, askedMs: number | undefined): void {
-    this.#askedMs.delete(workerId);
-    this.#askedMs.set(workerId, askedMs);
-    const [oldest] = this.#askedMs.keys();
-    if (oldest !== undefined && this.#askedMs.size > REMEMBERED_MAX) this.#askedMs.delete(oldest);
   }
 }
 

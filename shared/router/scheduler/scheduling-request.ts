@@ -1,5 +1,6 @@
 import type { Clock } from '../../clock/index.ts';
 import type { RoutingHints } from '../../protocol/index.ts';
+import { BoundedMap } from '../../records/index.ts';
 import { type BlockHashes, hashBlocks } from '../../tokens/index.ts';
 import type { HashedPrompt, RankId, RoutableWorker, RouteRequest, WorkerPool } from '../router.ts';
 import { hasRank, pinnedIn } from './eligibility.ts';
@@ -138,7 +139,7 @@ const ID_BYTES_MAX = 256;
 /** Sessions bound to the worker that took their first request. One for each phase of a model. */
 export class SessionAffinity {
   readonly mode: 'hard' | 'soft';
-  readonly #bindings = new Map<string, Binding>(); // the one used longest ago first
+  readonly #bindings = new BoundedMap<string, Binding>(BINDINGS_MAX); // the one used longest ago first
   readonly #clock: Pick<Clock, 'nowMs'>;
   readonly #ttlMs: number;
 
@@ -163,12 +164,7 @@ export class SessionAffinity {
     binding.ttlMs = Math.max(this.#ttlMs, cacheTtlMs);
     binding.target = target;
     binding.requests++;
-    this.#bindings.delete(sessionId);
     this.#bindings.set(sessionId, binding);
-    for (const [oldest] of this.#bindings) {
-      if (this.#bindings.size <= BINDINGS_MAX) break;
-      this.#bindings.delete(oldest);
-    }
   }
 
   /** That request ended, however it did: the idle time starts anew. */

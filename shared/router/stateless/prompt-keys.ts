@@ -1,4 +1,5 @@
 import type { ChatMessage } from '../../protocol/index.ts';
+import { BoundedMap } from '../../records/index.ts';
 import { keyOfText, type RendezvousKey } from '../rendezvous.ts';
 import type { HashedPrompt } from '../router.ts';
 
@@ -107,7 +108,7 @@ const FORGOTTEN_BELOW = 0.5;
  * same conversation.
  */
 export class PrefixDemand {
-  readonly #seen = new Map<number, Seen>(); // the one used longest ago first
+  readonly #seen = new BoundedMap<number, Seen>(KEYS_MAX); // the one used longest ago first
   #requests = 0;
   #conversations = 0;
 
@@ -146,7 +147,6 @@ export class PrefixDemand {
     const known = this.#seen.get(number);
     const seen = known ?? { conversations: 0, ends: [] };
     if (isNew || known === undefined) seen.conversations++;
-    this.#seen.delete(number);
     this.#seen.set(number, seen);
     return seen;
   }
@@ -167,10 +167,6 @@ export class PrefixDemand {
   }
 
   #forget(): void {
-    for (const oldest of this.#seen.keys()) {
-      if (this.#seen.size <= KEYS_MAX) break;
-      this.#seen.delete(oldest);
-    }
     if (this.#requests < HALVED_AFTER) return;
     this.#requests /= 2;
     this.#conversations /= 2;

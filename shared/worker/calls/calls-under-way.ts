@@ -4,7 +4,7 @@ import type { Engine, EngineLoad } from '../../engines/index.ts';
 import { type ServeError, toServeError, workerError } from '../../errors/index.ts';
 import type { IncomingCall, PlaneHandler, PlaneServer } from '../../planes/index.ts';
 import { decodeEngineRequest, RELEASE_PREFILL, requestKeyOf } from '../../protocol/index.ts';
-import { isRecord } from '../../records/index.ts';
+import { BoundedMap, isRecord } from '../../records/index.ts';
 import type { WorkerMetrics } from '../../telemetry/index.ts';
 import type { ServedCall } from './served-call.ts';
 
@@ -40,7 +40,7 @@ interface CancelReport {
 export class CallsUnderWay {
   readonly #calls = new Set<ServedCall>();
   /** Keys of requests that were cut here, and that another worker may go on with. */
-  readonly #left = new Set<string>();
+  readonly #left = new BoundedMap<string, true>(LEFT_MAX);
   #waiters: (() => void)[] = [];
   #moved = 0;
 
@@ -93,11 +93,7 @@ export class CallsUnderWay {
   }
 
   #noteLeft({ key }: ServedCall): void {
-    if (key === undefined) return;
-    this.#left.delete(key);
-    this.#left.add(key);
-    const [oldest] = this.#left;
-    if (this.#left.size > LEFT_MAX && oldest !== undefined) this.#left.delete(oldest); // one in, one out
+    if (key !== undefined) this.#left.set(key, true);
   }
 }
 

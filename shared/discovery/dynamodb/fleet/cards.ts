@@ -1,4 +1,5 @@
 import { createHash } from 'node:crypto';
+import { BoundedMap } from '../../../records/index.ts';
 import { isModelCard } from '../../record-text.ts';
 import type { ModelCard, RuntimeConfig } from '../../records.ts';
 
@@ -56,8 +57,8 @@ const JOINED_MAX = 4096;
 
 /** Model cards by checksum, read once. Workers whose cards are equal get the same object. */
 export class CardShelf {
-  readonly #shared = new Map<string, string>();
-  readonly #joined = new Map<string, ModelCard | undefined>(); // by checksum and own part
+  readonly #shared = new BoundedMap<string, string>(SHARED_MAX);
+  readonly #joined = new BoundedMap<string, ModelCard | undefined>(JOINED_MAX); // by checksum and own part
 
   has(sum: string): boolean {
     return this.#shared.has(sum);
@@ -65,7 +66,7 @@ export class CardShelf {
 
   /** Ignored when the text is not what the sum says. */
   put(sum: string, shared: string): void {
-    if (sumOf(shared) === sum) keep(this.#shared, sum, shared, SHARED_MAX);
+    if (sumOf(shared) === sum) this.#shared.set(sum, shared);
   }
 
   /** The card of that sum with a worker's own part; undefined while it is not known, or when it is no card. */
@@ -75,7 +76,7 @@ export class CardShelf {
     const shared = this.#shared.get(sum);
     if (shared === undefined) return undefined;
     const card = join(shared, own);
-    keep(this.#joined, name, card, JOINED_MAX);
+    this.#joined.set(name, card);
     return card;
   }
 }
@@ -86,14 +87,5 @@ function join(shared: string, own: string): ModelCard | undefined {
     return isModelCard(card) ? card : undefined;
   } catch {
     return undefined; // no JSON
-  }
-}
-
-function keep<V>(map: Map<string, V>, key: string, value: V, sizeMax: number): void {
-  map.delete(key);
-  map.set(key, value);
-  for (const oldest of map.keys()) {
-    if (map.size <= sizeMax) return;
-    map.delete(oldest);
   }
 }
