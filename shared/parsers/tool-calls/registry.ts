@@ -30,13 +30,11 @@ const OF_SECOND_GENERATION: ReadonlySet<string> = new Set([
   'kimi_k2',
   'kimi_k25',
   'deepseek_v4',
-  'deepseek-v4',
-  'deepseekv4',
 ]);
 
 /** Whether a parser name exists in the generation that was asked for (`DYN_PARSER_VERSION`). */
 export function hasParserOfVersion(name: string, version: 'auto' | '1' | '2'): boolean {
-  return version !== '2' || name === '' || OF_SECOND_GENERATION.has(name);
+  return version !== '2' || name === '' || OF_SECOND_GENERATION.has(TOOL_CALL_PARSER_SPELLINGS[name] ?? name);
 }
 
 /** What is known of a parser name. */

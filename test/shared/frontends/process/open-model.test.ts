@@ -165,6 +165,9 @@ describe('the version of tool-call parsers', () => {
     const serves = cardFilter('2', logger);
     expect(serves(cardOf('a', 'qwen3_coder'))).toBe(true);
     expect(serves(cardOf('b', 'kimi_k25'))).toBe(true);
+    for (const spelling of ['deepseek-v4', 'deepseekv4', 'qwen3_xml', 'ling3']) {
+      expect(serves(cardOf('s', spelling)), spelling).toBe(true);
+    }
     expect(serves(cardOf('c'))).toBe(true);
     expect([serves(cardOf('d', 'hermes')), serves(cardOf('d', 'hermes'))]).toEqual([false, false]);
     expect(serves(cardOf('e', 'minimax_m2'))).toBe(false);
