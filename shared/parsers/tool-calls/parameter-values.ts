@@ -4,7 +4,7 @@ import { numberToJson, pythonToJson } from './python-literal.ts';
 
 const INTEGER = /^[+-]?\d+$/;
 /** A whole number that is written with a point. */
-export const WHOLE = /^[+-]?\d+\.0+$/;
+const WHOLE = /^[+-]?\d+\.0+$/;
 /** As JSON writes them. What looks otherwise, like `007`, may be a text where texts are let through. */
 const JSON_INTEGER = /^-?(?:0|[1-9]\d*)$/;
 const JSON_NUMBER = /^-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?$/;
@@ -47,7 +47,7 @@ const LENIENT_ORDER = ['null', 'integer', 'number', 'boolean', 'object', 'array'
 
 const LENIENT: Readonly<Record<(typeof LENIENT_ORDER)[number], (text: string) => string | undefined>> = {
   null: (text) => (text === '' || text === 'None' ? 'null' : undefined),
-  integer: (text) => convertInteger(WHOLE.test(text) ? text.replace(/\.0+$/, '') : text),
+  integer: convertInteger,
   number: convertNumber,
   boolean: (text) => (/^(?:true|false)$/i.test(text) ? text.toLowerCase() : undefined),
   object: convertStructure,
@@ -55,9 +55,10 @@ const LENIENT: Readonly<Record<(typeof LENIENT_ORDER)[number], (text: string) =>
   any: (text) => pythonToJson(text),
 };
 
-/** An integer of any size, its digits kept. */
+/** An integer of any size, its digits kept; `1.0` is one, too. */
 export function convertInteger(text: string): string | undefined {
-  return INTEGER.test(text) ? numberToJson(text) : undefined;
+  const digits = WHOLE.test(text) ? text.replace(/\.0+$/, '') : text;
+  return INTEGER.test(digits) ? numberToJson(digits) : undefined;
 }
 
 /** A number with its spelling kept, except that `3.0` is 3. */

@@ -1,6 +1,6 @@
 import { compactJson, parseJson } from '../json-scan.ts';
 import type { ParameterSchema, ValueKind } from '../parameter-schema.ts';
-import { convertByType, convertInteger, convertNumber, decodeEntities, WHOLE } from '../parameter-values.ts';
+import { convertByType, convertInteger, convertNumber, decodeEntities } from '../parameter-values.ts';
 import { pythonToJson } from '../python-literal.ts';
 
 /** The value of a parameter in GLM's notation as JSON. Strings are not trimmed. */
@@ -19,7 +19,7 @@ export function convertGlmValue(raw: string, schema: ParameterSchema | undefined
 function convertScalar(text: string, kind: ValueKind): string | undefined {
   switch (kind) {
     case 'integer':
-      return convertInteger(WHOLE.test(text) ? text.replace(/\.0+$/, '') : text);
+      return convertInteger(text);
     case 'number':
       return convertNumber(text);
     case 'boolean':

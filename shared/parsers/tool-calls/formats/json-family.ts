@@ -152,7 +152,7 @@ export function jsonBlock(
   start: string,
   end: string,
   shape: JsonCallShape,
-  { holdsCalls = false, functions = FUNCTION_TAGS }: Partial<JsonBlock> = {},
+  { holdsCalls = false, functions = FUNCTION_TAGS }: Partial<Pick<JsonBlock, 'holdsCalls' | 'functions'>> = {},
 ): JsonBlock {
   return { markup: closedMarkup({ start, ends: [end], bodyStarts: BODY_STARTS }), shape, holdsCalls, functions };
 }

@@ -64,10 +64,11 @@ function* readCountedCall(count: string, source: TextSource, calls: CallWriter, 
   yield* skipSpace(source);
   const json = yield* collectJsonValue(source);
   const { marker } = yield* collectUntil(source, CALL_CLOSED);
-  const value = json === undefined ? undefined : parseJson(argumentsOf(json));
+  const args = json === undefined ? '' : argumentsOf(json);
+  const value = parseJson(args);
   const name = isRecord(value) ? tools.onlyTakerOf(Object.keys(value)) : undefined;
-  if (json !== undefined && name !== undefined && marker === CALL_END) {
-    calls.whole(name, compactJson(argumentsOf(json)) ?? '{}', `functions.${name}:${count}`);
+  if (name !== undefined && marker === CALL_END) {
+    calls.whole(name, compactJson(args) ?? args, `functions.${name}:${count}`);
   }
   if (marker !== undefined && marker !== CALL_END) source.unread(marker);
 }

@@ -60,6 +60,7 @@ export function listOfCalls(tokens: readonly string[], rest: Partial<ToolCallFor
 }
 
 export const pythonic: ToolCallFormat = listOfCalls(['<|python_start|>', '<|python_end|>']);
+
 /** @param record shown if the list cannot be read */
 export function showCalls(list: string, isWhole: boolean, calls: CallWriter, record = list): Region {
   const parsed = isWhole ? parseCalls(list) : undefined;
@@ -127,8 +128,9 @@ function parseCalls(text: string): readonly PythonCall[] | undefined {
     parsed.push({ name: callee[1] as string, arguments: call.json, text: own });
     at = skipSpaces(text, call.end);
     if (text[at] === ',') at = skipSpaces(text, at + 1);
-    if (text[at] === ']' && at === text.length - 1)
+    if (text[at] === ']' && at === text.length - 1) {
       return parsed.some((each) => each.arguments !== undefined) ? parsed : undefined;
+    }
   }
 }
 
