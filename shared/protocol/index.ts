@@ -147,6 +147,7 @@ export { openSummary, sealSummary } from './openai/responses/items-to-messages.t
 export { ignoredKeyLabels } from './openai/root-keys.ts';
 export { atMost } from './openai/shape-check.ts';
 export { i32, modelName, RANGES, ranged, u32 } from './openai/shared-fields.ts';
+export { shownKindsOf } from './openai/shown-kinds.ts';
 export type {
   EngineFacts,
   FoldedPool,

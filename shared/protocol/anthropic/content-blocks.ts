@@ -1,4 +1,3 @@
-import * as z from 'zod';
 import { ServeError } from '../../errors/index.ts';
 import { isRecord } from '../../records/index.ts';
 import type { LeftOut } from '../generation/left-out.ts';
@@ -6,6 +5,7 @@ import { argumentsText } from '../openai/call-arguments.ts';
 import { invalidValue, jsonPath, requireShapeAt } from '../openai/field-checks.ts';
 import { fileText } from '../openai/file-parts.ts';
 import { kindOfPart, mediaPart, textOfPart, toldAsText } from '../openai/history-parts.ts';
+import { NEW_BLOCKS } from './block-schemas.ts';
 
 type Part = Readonly<Record<string, unknown>>;
 
@@ -27,18 +27,6 @@ export interface BlockReading {
   readonly isNew: boolean;
   readonly leftOut: LeftOut;
 }
-
-const NEW_BLOCKS = {
-  text: z.looseObject({ text: z.string() }),
-  image: z.looseObject({
-    source: z.discriminatedUnion('type', [
-      z.looseObject({ type: z.literal('base64'), media_type: z.string(), data: z.string() }),
-      z.looseObject({ type: z.literal('url'), url: z.string() }),
-    ]),
-  }),
-  document: z.looseObject({ source: z.looseObject({ type: z.string() }) }),
-  search_result: z.looseObject({ content: z.array(z.looseObject({ type: z.literal('text'), text: z.string() })) }),
-} as const;
 
 const DROPPED: ContentBlock = Object.freeze({ kind: 'dropped' });
 

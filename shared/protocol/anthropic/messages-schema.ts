@@ -1,20 +1,13 @@
 import * as z from 'zod';
 import { atMost } from '../openai/shape-check.ts';
 import { i32, modelName, nvextSchema, positiveU32, RANGES, ranged, u32 } from '../openai/shared-fields.ts';
-
-/** A content block before its kind is looked at: what a kind needs is checked where it is translated. */
-const anyBlock = z.looseObject({ type: z.string() });
-export type AnyBlock = z.infer<typeof anyBlock>;
-
-/** Text, or content blocks. */
-export const blockContent = z.union([z.string(), atMost(z.array(anyBlock), 'parts')]);
-export type BlockContent = z.infer<typeof blockContent>;
+import { blockContent, saidByModel } from './block-schemas.ts';
 
 /** What a model or another server wrote is read as it comes, and never refused. */
 const messageSchema = z.discriminatedUnion('role', [
   z.looseObject({ role: z.literal('user'), content: blockContent }),
   z.looseObject({ role: z.literal('system'), content: blockContent }),
-  z.looseObject({ role: z.literal('assistant'), content: z.unknown().optional() }),
+  z.looseObject({ role: z.literal('assistant'), content: saidByModel }),
 ]);
 export type MessageParam = z.infer<typeof messageSchema>;
 

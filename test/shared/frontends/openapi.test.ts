@@ -3,7 +3,7 @@ import type { HttpSettings } from '../../../shared/frontends/http/settings.ts';
 import type { ServedModel } from '../../../shared/pipeline/index.ts';
 import { createTestApp } from '../../support/http-app.ts';
 import { defaultHttpSettings } from '../../support/http-settings.ts';
-import { ScriptedPipeline, servedModel } from '../../support/scripted-pipeline.ts';
+import { playTexts, ScriptedPipeline, servedModel } from '../../support/scripted-pipeline.ts';
 
 type Json = Record<string, unknown>;
 interface Ref {
@@ -159,6 +159,92 @@ describe('GET /openapi.json', () => {
       decode: { ...defaultHttpSettings.decode, ignoresUnknownKeys: true },
     });
     expect(lenient.components.schemas.ChatCompletionRequest).not.toHaveProperty('additionalProperties', false);
+  });
+});
+
+type Arm = Json & { properties: Record<string, Json>; required?: readonly string[] };
+
+/** The kinds that the document shows of an element of a list. */
+const armsOf = (element: unknown): readonly Arm[] =>
+  (element as { anyOf: readonly Arm[] }).anyOf.filter((arm) => 'properties' in arm);
+
+/** The least that a schema of the document takes. */
+function leastOf(schema: Json): unknown {
+  const [first] = (schema.oneOf ?? schema.anyOf ?? []) as readonly Json[];
+  if (first !== undefined) return leastOf(first);
+  if ('const' in schema) return schema.const;
+  if (schema.enum !== undefined) return (schema.enum as readonly unknown[])[0];
+  if (schema.type === 'string') return 'x';
+  if (schema.type === 'array') return [];
+  const { properties, required = [] } = schema as Arm;
+  return Object.fromEntries(required.map((name) => [name, leastOf(properties[name] ?? {})]));
+}
+
+describe('what /openapi.json says of the parts of a conversation', async () => {
+  const settings = { anthropic: { isEnabled: true, stripsPreamble: true } };
+  const { schemas } = (await readDocument(settings)).components;
+  const pipeline = new ScriptedPipeline().onGenerate(({ sink }) => playTexts(sink, ['a']));
+  const { app } = createTestApp({ pipeline, settings });
+  const send = async (path: string, body: object) => {
+    const headers = { 'content-type': 'application/json' };
+    const init = { method: 'POST', headers, body: JSON.stringify({ model: 'm', ...body }) };
+    const response = await app.fetch(new Request(`http://localhost${path}`, init));
+    return { status: response.status, text: await response.text() };
+  };
+  const input = schemas.ResponseRequest?.properties.input as { anyOf: readonly [Json, Json & { items: Json }] };
+  const items = armsOf(input.anyOf[1].items);
+  const messages = schemas.MessageRequest?.properties.messages as { items: { oneOf: readonly Arm[] } };
+  const user = messages.items.oneOf[0]?.properties.content as { anyOf: readonly [Json, Json & { items: Json }] };
+  const blocks = armsOf(user.anyOf[1].items);
+  const sendItem = (item: unknown) => send('/v1/responses', { input: [{ role: 'user', content: 'hi' }, item] });
+  const sendBlock = (block: unknown) =>
+    send('/v1/messages', { max_tokens: 3, messages: [{ role: 'user', content: [block] }] });
+  const cases = [
+    ...blocks.map((arm) => ({ kind: `block ${arm.properties.type?.const}`, arm, send: sendBlock })),
+    ...items.map((arm) => ({ kind: `item ${arm.properties.type?.const ?? 'message'}`, arm, send: sendItem })),
+  ];
+
+  it('names every kind of block and of item', () => {
+    expect(cases.map(({ kind }) => kind)).toEqual([
+      ...['text', 'image', 'document', 'search_result'].map((type) => `block ${type}`),
+      ...['tool_use', 'thinking', 'redacted_thinking', 'tool_result'].map((type) => `block ${type}`),
+      ...['message', 'message', 'item_reference', 'reasoning', 'function_call'].map((type) => `item ${type}`),
+      ...['function_call_output', 'custom_tool_call', 'custom_tool_call_output'].map((type) => `item ${type}`),
+      ...['additional_tools', 'tool_search_call', 'tool_search_output'].map((type) => `item ${type}`),
+      ...['compaction', 'compaction_trigger', 'configuration_update'].map((type) => `item ${type}`),
+    ]);
+  });
+
+  it.each(cases)(
+    'holds: the least $kind is taken, and nothing that it requires can be left out',
+    async ({ arm, send }) => {
+      const least = leastOf(arm) as Json;
+      const taken = await send(least);
+      expect([200, 404], taken.text).toContain(taken.status); // 404: an item of another conversation
+      for (const name of arm.required ?? []) {
+        if (name === 'type') continue; // without it, it is of another kind
+        const { [name]: _left, ...rest } = least;
+        const refused = await send(rest);
+        expect(refused.status, `${name}: ${refused.text}`).toBe(400);
+        expect(refused.text).toContain(name);
+      }
+    },
+  );
+
+  it('stays open for kinds that nobody knows, in what was said before', async () => {
+    for (const list of [user.anyOf[1].items, input.anyOf[1].items]) {
+      const last = (list.anyOf as readonly Json[]).at(-1);
+      expect(Object.keys(last ?? {})).toEqual(['description']);
+    }
+    const odd = { type: 'hologram', text: 'hi' };
+    const said = [
+      { role: 'user', content: [odd] },
+      { role: 'assistant', content: [odd] },
+      { role: 'user', content: 'go on' },
+    ];
+    expect(await send('/v1/messages', { max_tokens: 3, messages: said })).toMatchObject({ status: 200 });
+    const before = [odd, { role: 'assistant', content: [odd] }, { role: 'user', content: 'go on' }];
+    expect(await send('/v1/responses', { input: before })).toMatchObject({ status: 200 });
   });
 });
 

@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import * as z from 'zod';
 import { LIMITS } from '../../../shared/errors/index.ts';
-import { ITEM_SCHEMAS } from '../../../shared/protocol/openai/responses/items.ts';
+import { ITEM_SCHEMAS } from '../../../shared/protocol/openai/responses/item-schemas.ts';
 import { atMost, findFault } from '../../../shared/protocol/openai/shape-check.ts';
 import { arrayFieldsOf, bodiesOfRoutes, sampleOf } from '../../support/array-fields.ts';
 

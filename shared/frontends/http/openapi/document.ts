@@ -1,6 +1,7 @@
 import * as z from 'zod';
 import packageJson from '../../../../package.json' with { type: 'json' };
 import { codeRow, type ErrorCode } from '../../../errors/index.ts';
+import { shownKindsOf } from '../../../protocol/index.ts';
 import { OVERLOAD_STATUS } from '../anthropic/wire.ts';
 import type { ExampleModels, FailureName, Operation, RouteBody } from '../route.ts';
 import type { HttpSettings } from '../settings.ts';
@@ -97,11 +98,23 @@ const CONTENTS: Readonly<Record<string, Json>> = {
 
 /** A schema as JSON Schema; on a route that refuses unknown keys, with exactly those that can be used. */
 function schemaOf({ schema, keys, ignoresOtherKeys = false }: RouteBody, { decode }: HttpSettings): Json {
-  const { $schema: _dialect, ...described } = z.toJSONSchema(schema, { io: 'input', unrepresentable: 'any' });
+  const described = describe(schema);
   if (keys === undefined || decode.ignoresUnknownKeys) return described;
   const typed: Json = described.properties ?? {};
   const properties = Object.fromEntries(keys.map((key) => [key, typed[key] ?? {}]));
   return { ...described, properties, additionalProperties: ignoresOtherKeys };
+}
+
+function describe(schema: z.ZodType): z.core.JSONSchema.BaseSchema {
+  const { $schema: _dialect, ...described } = z.toJSONSchema(schema, {
+    io: 'input',
+    unrepresentable: 'any',
+    override: ({ zodSchema, jsonSchema }) => {
+      const shown = shownKindsOf(zodSchema);
+      if (shown !== undefined) jsonSchema.anyOf = [...shown.kinds().map(describe), { description: shown.others }];
+    },
+  });
+  return described;
 }
 
 /** What failures look like: one envelope, apart from two routes' own. */

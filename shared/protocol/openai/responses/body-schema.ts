@@ -12,22 +12,7 @@ import {
   serviceTier,
   u32,
 } from '../shared-fields.ts';
-
-const toolFields = {
-  type: z.string(),
-  name: z.string().optional(),
-  description: z.string().nullish(),
-  parameters: z.unknown().optional(),
-  strict: z.boolean().nullish(),
-  format: anyObject.nullish(),
-  execution: z.string().nullish(),
-};
-
-/** What may stand in a namespace: a tool that is none itself. */
-const innerTool = z.looseObject(toolFields);
-
-/** One tool, of whatever type: which of them are served is decided where they are read. */
-export const tool = z.looseObject({ ...toolFields, tools: atMost(z.array(innerTool), 'names').optional() });
+import { inputItem, tool } from './item-schemas.ts';
 
 const toolChoice = z.union([
   z.enum(['none', 'auto', 'required']),
@@ -65,7 +50,7 @@ const promptFields = {
 /** Body of `POST /v1/responses`: types only. Items of `input` are checked one by one, later. */
 export const responsesSchema = z
   .looseObject({
-    input: z.union([z.string(), atMost(z.array(z.unknown()), 'messages', { items: { type: 'object' } })]), // first: the first field that is wrong is the one that is told
+    input: z.union([z.string(), atMost(z.array(inputItem), 'messages')]), // first: the first field that is wrong is the one that is told
     model: modelName.nullish().meta({ type: 'string' }), // one that is missing is told as an empty one
     ...promptFields,
     stream: z.boolean().nullish(),
@@ -98,7 +83,7 @@ export const responsesSchema = z
 
 /** Body of `POST /v1/responses/input_tokens`: every field may be left out. */
 export const inputTokensSchema = z.looseObject({
-  input: z.union([z.string(), atMost(z.array(z.unknown()), 'messages', { items: { type: 'object' } })]).nullish(),
+  input: z.union([z.string(), atMost(z.array(inputItem), 'messages')]).nullish(),
   ...promptFields,
 });
 
@@ -106,7 +91,7 @@ export const inputTokensSchema = z.looseObject({
 export const compactSchema = z
   .looseObject({
     model: modelName.nullish(),
-    input: z.union([z.string(), z.array(z.unknown()).meta({ items: { type: 'object' } })]).nullish(),
+    input: z.union([z.string(), z.array(inputItem)]).nullish(),
     instructions: z.string().nullish(),
     previous_response_id: z.string().nullish(),
     prompt_cache_key: z.string().nullish(),

@@ -1,62 +1,8 @@
-import * as z from 'zod';
+import type * as z from 'zod';
 import { LIMITS, overLimit } from '../../../errors/index.ts';
 import { isRecord } from '../../../records/index.ts';
 import { requireShapeAt, shapeError } from '../field-checks.ts';
-import { atMost } from '../shape-check.ts';
-import { tool } from './body-schema.ts';
-
-const inputText = z.looseObject({ type: z.literal('input_text'), text: z.string() });
-const outputText = z.looseObject({ type: z.literal('output_text'), text: z.string() });
-const inputImage = z.looseObject({
-  type: z.literal('input_image'),
-  image_url: z.string().nullish(),
-  file_id: z.string().nullish(),
-  detail: z.string().nullish(),
-});
-const inputFile = z.looseObject({
-  type: z.literal('input_file'),
-  file_data: z.string().nullish(),
-  filename: z.string().nullish(),
-  file_id: z.string().nullish(),
-  file_url: z.string().nullish(),
-});
-const inputVideo = z.looseObject({ type: z.literal('input_video'), video_url: z.string() });
-const refusal = z.looseObject({ type: z.literal('refusal'), refusal: z.string() });
-
-/** A part of a message that is said anew. `input_audio` does not parse. */
-const contentPart = z.discriminatedUnion('type', [inputText, outputText, inputImage, inputVideo, inputFile, refusal]);
-const content = z.union([z.string(), atMost(z.array(contentPart), 'parts')]);
-const id = z.string().nullish();
-/** What a model or another server wrote: it is read as it comes, and never refused. */
-const written = z.unknown().optional();
-const ROLES = ['user', 'assistant', 'system', 'developer'] as const;
-
-/** A message that is said anew. */
-const newMessage = z.looseObject({ role: z.enum(ROLES), content, id });
-
-/** One schema a kind of item; the kind of an item without `type` is told by its other fields (`kindOfItem`). */
-export const ITEM_SCHEMAS = {
-  message: z.looseObject({ role: z.enum(ROLES), content: written, id: written }),
-  reasoning: z.looseObject({ id: written, summary: written, content: written }),
-  function_call: z.looseObject({
-    id: written,
-    call_id: written,
-    name: written,
-    namespace: written,
-    arguments: written,
-  }),
-  function_call_output: z.looseObject({ id: written, call_id: written, output: written }),
-  custom_tool_call: z.looseObject({ id: written, call_id: written, name: written, namespace: written, input: written }),
-  custom_tool_call_output: z.looseObject({ id: written, call_id: written, output: written }),
-  item_reference: z.looseObject({ id: z.string() }),
-  additional_tools: z.looseObject({ id, tools: atMost(z.array(tool), 'names') }),
-  tool_search_call: z.looseObject({ id: written, call_id: written, arguments: written }),
-  tool_search_output: z.looseObject({ id: written, call_id: written, tools: atMost(z.array(tool), 'names') }),
-  compaction: z.looseObject({ id: written, encrypted_content: written }),
-  compaction_trigger: z.looseObject({ id }),
-  /** Codex's own: settings of the turn, which the body's root says too. */
-  configuration_update: z.looseObject({ id }),
-} as const;
+import { ITEM_SCHEMAS, newMessage } from './item-schemas.ts';
 
 /** Name of a kind of item. */
 export type ItemKind = keyof typeof ITEM_SCHEMAS;
