@@ -43,6 +43,11 @@ export const LIMITS = {
     beyond: 'the oldest are forgotten: `previous_response_not_found`',
   },
   header_lines: { what: 'Header lines of a request', max: 100, code: 'headers_too_large' },
+  held_requests: {
+    what: 'Requests that are held at a time while the first workers come up',
+    max: 256,
+    beyond: 'those that come then are not held: 503 `service_unavailable`',
+  },
   metadata_headers: { what: 'Metadata headers of a request', max: 64, code: 'headers_too_large' },
   metadata_bytes: { what: 'Bytes of all metadata headers', max: 64 * KIBIBYTE, code: 'headers_too_large' },
   body_bytes: { what: 'Bytes of a body, unpacked', max: 'DYN_HTTP_BODY_LIMIT_MB', code: 'request_too_large' },

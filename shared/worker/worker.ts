@@ -180,6 +180,7 @@ class ServingWorker implements Worker {
       load: () => this.#admission.countedIn(options.engine.load()),
       cachedTokens: (sequence) => this.#reports.cachedTokens(sequence),
       refusal: () => this.#refusal(),
+      onUncountedPlace: () => options.metrics.uncountedPlace(),
     });
     this.engineExit = new Promise((resolve) => {
       this.#giveUpEngine = resolve;

@@ -72,6 +72,7 @@ export const MOVED_BY: Readonly<Record<string, readonly string[]>> = {
     'dynamo_kvrouter_kv_cache_events_applied',
     'stator_router_index_evicted_blocks_total',
   ],
+  'test/shared/worker/quotes.test.ts': ['stator_worker_uncounted_places_total'],
   'test/shared/worker/worker.test.ts': ['stator_worker_drained_requests_total'],
   'test/shared/telemetry/process-metrics.test.ts': ['dynamo_component_kv_publisher_engines_dropped_events_total'],
   'test/shared/telemetry/registry.test.ts': ['stator_metric_series_overflow_total'],

@@ -1,7 +1,7 @@
 import type { RequestNames } from '../../access/index.ts';
 import type { Clock } from '../../clock/index.ts';
 import { untilAborted } from '../../concurrency/index.ts';
-import { ServeError } from '../../errors/index.ts';
+import { LIMITS, type LimitName, ServeError } from '../../errors/index.ts';
 import type { RequestCanceller } from '../../pipeline/index.ts';
 import { requestKeyOf, requestNameOf } from '../../protocol/index.ts';
 
@@ -114,8 +114,6 @@ export async function cancelRequest(
 const RETRY_MS = 1000;
 /** Workers that were started together with this process are seen by it within so long, whatever the discovery store. */
 const NEW_MS = 5000;
-/** Requests that are held at a time while the first workers come up. */
-const HELD_MAX = 256;
 
 /**
  * Where a frontend process is in its life.
@@ -141,14 +139,19 @@ export class ServiceLifecycle {
   #inflight = 0;
   #idleWaiters: (() => void)[] = [];
   readonly #clock: Clock | undefined;
+  readonly #onLimit: (limit: LimitName) => void;
   #discoveredMs: number | undefined;
   #heldMsMax = 0;
   #held = 0;
   readonly #followers = new Set<() => void>(); // one for each part of the process that follows it
 
-  /** @param clock by which the service is new for a while; without one it is not */
-  constructor(clock?: Clock) {
+  /**
+   * @param clock by which the service is new for a while; without one it is not
+   * @param onLimit a request found no room among those that are held
+   */
+  constructor(clock?: Clock, onLimit: (limit: LimitName) => void = () => {}) {
     this.#clock = clock;
+    this.#onLimit = onLimit;
   }
 
   get stage(): ServiceStage {
@@ -220,7 +223,10 @@ export class ServiceLifecycle {
   hold(client: { readonly closed: AbortSignal }): Promise<void> | undefined {
     const clock = this.#clock;
     if (this.#stage !== 'waiting' || this.#heldMsMax === 0 || clock === undefined) return undefined;
-    if (this.#held >= HELD_MAX) return undefined;
+    if (this.#held >= LIMITS.held_requests.max) {
+      this.#onLimit('held_requests');
+      return undefined;
+    }
     this.#held++;
     let release = (): void => {};
     const over = new Promise<void>((resolve) => {

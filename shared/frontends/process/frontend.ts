@@ -125,7 +125,7 @@ export async function composeFrontend(
   });
   const telemetry = await openTelemetry(settings, { clock, random }, logger, metrics.registry);
   const plane = await callingPlane(settings, clock, metrics.requestPlane, planeOptions, logger.for('requests'));
-  const lifecycle = new ServiceLifecycle(clock);
+  const lifecycle = new ServiceLifecycle(clock, metrics.limitReached);
   const drains = createDrainMetrics(metrics.registry);
   const closing = new AbortController();
   const { registry } = metrics;

@@ -199,11 +199,14 @@ const HELD_MAX = 4096;
  */
 export class PlaceBook {
   readonly #clock: Pick<Clock, 'nowMs'>;
+  readonly #onUncounted: () => void;
   readonly #held = new Map<string, HeldPlace & { readonly untilMs: number }>(); // the oldest first
   readonly #tokens = new Map<number, number>(); // by rank
 
-  constructor(clock: Pick<Clock, 'nowMs'>) {
+  /** @param onUncounted a place is promised without being counted */
+  constructor(clock: Pick<Clock, 'nowMs'>, onUncounted = () => {}) {
     this.#clock = clock;
+    this.#onUncounted = onUncounted;
   }
 
   /** Prompt tokens on their way to a rank. */
@@ -215,7 +218,10 @@ export class PlaceBook {
   hold(place: HeldPlace): void {
     this.arrived(place.id);
     this.#forgetLate();
-    if (this.#held.size >= HELD_MAX) return;
+    if (this.#held.size >= HELD_MAX) {
+      this.#onUncounted();
+      return;
+    }
     this.#held.set(place.id, { ...place, untilMs: this.#clock.nowMs() + HELD_MS });
     this.#count(place, 1);
   }

@@ -80,6 +80,12 @@ export function createWorkerMetrics(options: WorkerMetricsOptions) {
   const missingEvents = own
     .gauge('kv_events_missing', '1 while KV events that the engine was asked for do not come, else 0.')
     .with();
+  const uncountedPlaces = own
+    .counter(
+      'uncounted_places_total',
+      'Places promised to requests that were not counted, as too many were on their way.',
+    )
+    .with();
   for (const outcome of DRAIN_OUTCOMES) drained.with(outcome);
   return {
     registry,
@@ -107,6 +113,8 @@ export function createWorkerMetrics(options: WorkerMetricsOptions) {
     droppedKvEvents: (count: number) => droppedEvents.add(count),
     /** Whether KV events that the engine was asked for do not come. */
     kvEventsMissing: (isMissing: boolean) => missingEvents.set(isMissing ? 1 : 0),
+    /** A request was promised a place that no other one sees. */
+    uncountedPlace: () => uncountedPlaces.add(),
     contentType: registry.contentType,
     /** The text of the status server's `/metrics`. */
     render: () => registry.render(),

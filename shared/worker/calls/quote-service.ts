@@ -23,6 +23,8 @@ export interface QuoteServiceOptions {
   cachedTokens(sequence: Uint32Array): readonly number[];
   /** Why no request is taken now; undefined = one is. */
   refusal(): ServeError | undefined;
+  /** A place was promised and not counted, as too many are. */
+  onUncountedPlace?(): void;
 }
 
 /** Says what a prompt would cost here, and promises places to those that are about to come. */
@@ -32,7 +34,7 @@ export class QuoteService {
 
   constructor(options: QuoteServiceOptions) {
     this.#options = options;
-    this.#places = new PlaceBook(options.clock);
+    this.#places = new PlaceBook(options.clock, options.onUncountedPlace);
   }
 
   readonly serve = (call: IncomingCall): void => {

@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { ServiceLifecycle } from '../../../shared/frontends/inference/lifecycle.ts';
+import { createFrontendMetrics } from '../../../shared/telemetry/index.ts';
 import { createTestApp, type TestApp } from '../../support/http-app.ts';
 import { defaultHttpSettings } from '../../support/http-settings.ts';
 import { KserveClient } from '../../support/kserve/kserve-client.ts';
@@ -109,10 +110,11 @@ describe('a service that knows no model', () => {
 describe('a service that holds requests for its first workers', () => {
   function setUp() {
     const clock = new VirtualClock();
-    const lifecycle = new ServiceLifecycle(clock);
+    const metrics = createFrontendMetrics({ clock });
+    const lifecycle = new ServiceLifecycle(clock, metrics.limitReached);
     const pipeline = new ScriptedPipeline([servedModel('m')]).onGenerate(({ sink }) => playTexts(sink, ['a']));
     lifecycle.waiting(() => 'Waiting for workers: 0 of 2 are ready', 5000);
-    return { clock, lifecycle, test: createTestApp({ pipeline, settings, lifecycle }) };
+    return { clock, lifecycle, metrics, test: createTestApp({ pipeline, settings, lifecycle, metrics }) };
   }
 
   it('answers them once the workers are there', async () => {
@@ -134,10 +136,17 @@ describe('a service that holds requests for its first workers', () => {
     expect([response.status, response.headers.get('retry-after')]).toEqual([503, '1']);
   });
 
-  it('holds a bounded number, and refuses the others at once', async () => {
-    const { lifecycle, test } = setUp();
+  it('holds a bounded number, refuses the others at once, and counts them', async () => {
+    const { lifecycle, metrics, test } = setUp();
+    const counted = async (): Promise<string | undefined> =>
+      /limits_reached_total\{limit="held_requests"\} (\d+)/.exec(await metrics.render())?.[1];
     const asked = Array.from({ length: 256 }, () => post(test, '/v1/chat/completions', POSTS[0][1]));
-    expect((await post(test, '/v1/chat/completions', POSTS[0][1])).status).toBe(503);
+    expect(await counted()).toBe('0');
+    for (const [path, body] of POSTS) {
+      const response = await post(test, path, body);
+      expect([response.status, response.headers.get('retry-after')], path).toEqual([503, '1']);
+    }
+    expect(await counted()).toBe(`${POSTS.length}`);
     lifecycle.discovered();
     for (const response of await Promise.all(asked)) expect(response.status).toBe(200);
   });

@@ -71,6 +71,21 @@ describe('a worker that is asked what a prompt would cost', () => {
     expect(await quoteOf(bed, worker)).toMatchObject({ ranks: [{ prefill_tokens: 0 }] }); // the others never came
   });
 
+  it('says in its metrics how many places it has promised without counting them', async () => {
+    const { bed, worker } = await start();
+    const { requestPlane, clock } = bed.options;
+    const transport = { memory: `${worker.instanceId}/ns/backend/quote` };
+    const asking = Array.from({ length: 4100 }, (_, at) => {
+      const claim = { request_id: `r${at}`, dp_rank: 0, tokens: 1 };
+      const asked = { id: `q${at}`, headers: {}, body: { claim }, tokenIds: HASHES.sequence };
+      return askOnce(requestPlane, transport, asked, { clock, timeoutMs: 100 });
+    });
+    await bed.clock.advance(1);
+    await Promise.all(asking);
+    expect(await quoteOf(bed, worker)).toMatchObject({ ranks: [{ prefill_tokens: 4096 }] });
+    expect(await bed.metrics.render()).toMatch(/^stator_worker_uncounted_places_total\{[^}]*\} 4$/m);
+  });
+
   const holdOf = (bed: Bed, worker: Worker, id: string, more: object = {}) => {
     const terms = { request_id: id, tokens: 40, uncached_tokens_max: 30, backlog_tokens_max: 60, ...more };
     return ask(bed, worker, { block_size_tokens: 4, hold: terms });

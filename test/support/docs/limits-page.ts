@@ -12,7 +12,7 @@ What a request may cost before it is believed. The table is made from \`shared/e
   there from the start, at zero.
 - 503 comes with \`Retry-After\`. It means that the process is full now; all other refusals would be the same tomorrow, and no client
   should try them again.
-- What is held now: \`stator_frontend_body_bytes\`, \`stator_frontend_answer_bytes\`.
+- What is held now: \`stator_frontend_body_bytes\`, \`stator_frontend_answer_bytes\`; how many WebSockets are open: \`stator_frontend_websockets\`.
 
 ## Answers
 

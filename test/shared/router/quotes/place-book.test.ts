@@ -38,9 +38,11 @@ describe('PlaceBook', () => {
     );
   });
 
-  it('keeps 4,096 places at most', () => {
-    const book = new PlaceBook(new VirtualClock());
+  it('keeps 4,096 places at most, and says how often one was not counted', () => {
+    let uncounted = 0;
+    const book = new PlaceBook(new VirtualClock(), () => uncounted++);
     for (let at = 0; at < 10_000; at++) book.hold({ id: `r${at}`, dpRank: 0, tokens: 1 });
     expect(book.tokensOf(0)).toBe(4096);
+    expect(uncounted).toBe(10_000 - 4096);
   });
 });
