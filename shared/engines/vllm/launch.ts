@@ -158,16 +158,21 @@ async function startSecondary(
 ): Promise<SecondaryNode> {
   const plan = vllmLaunch(config);
   const held = new HeldPorts();
-  const planned = plan.command(await takePorts(plan, held));
-  const command = { ...planned, args: [...planned.args, '--headless'] };
-  const args = hideSecrets(command.args).join(' ');
-  logger.info('starting a secondary node of the engine', { program: command.program, args });
-  const process = new EngineProcess({ command, clock, onLine: (line) => logger[levelOfLine(line)](line) });
-  return {
-    exit: process.ended.then(({ reason }) => new Error(reason)),
-    async stop() {
-      await process.stop(STOP_GRACE_MS);
-      held.release();
-    },
-  };
+  try {
+    const planned = plan.command(await takePorts(plan, held));
+    const command = { ...planned, args: [...planned.args, '--headless'] };
+    const args = hideSecrets(command.args).join(' ');
+    logger.info('starting a secondary node of the engine', { program: command.program, args });
+    const process = new EngineProcess({ command, clock, onLine: (line) => logger[levelOfLine(line)](line) });
+    return {
+      exit: process.ended.then(({ reason }) => new Error(reason)),
+      async stop() {
+        await process.stop(STOP_GRACE_MS);
+        held.release();
+      },
+    };
+  } catch (thrown) {
+    held.release();
+    throw thrown;
+  }
 }

@@ -32,7 +32,10 @@ export async function startSecondaryNode(
   const metrics = createWorkerMetrics({ clock, ...address, model: '' });
   const status = await openStatusServer(settings, logger, { health, metrics });
   const log = logger.for('engine');
-  const node = await kind.startSecondary(config, { clock, logger: log });
+  const node = await kind.startSecondary(config, { clock, logger: log }).catch(async (thrown: unknown) => {
+    await status?.close();
+    throw thrown;
+  });
   health.set(ENGINE, 'ready');
   const engineExit = node.exit.then((reason) => {
     health.set(ENGINE, 'notready');

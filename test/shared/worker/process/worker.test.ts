@@ -7,6 +7,7 @@ import { builtinModelPath } from '../../../../shared/artifacts/index.ts';
 import { SYSTEM } from '../../../../shared/clock/index.ts';
 import { introduce } from '../../../../shared/commands/chat.ts';
 import { resolveConfig } from '../../../../shared/config/index.ts';
+import { HeldPorts } from '../../../../shared/engines/server/held-ports.ts';
 import { captureLogger } from '../../../../shared/telemetry/index.ts';
 import { startWorkerProcess, type WorkerProcess } from '../../../../shared/worker/process/worker.ts';
 import { freePort, isRunning, waitUntil } from '../../../support/index.ts';
@@ -89,6 +90,18 @@ describe('a worker process', () => {
       await worker.drain();
       await waitUntil(() => !isRunning(Number(pid)), { what: 'the end of the whole engine' });
       expect((await worker.engineExit).message).toContain('ended with SIGTERM');
+    });
+
+    it('that cannot start keeps no port from others', async () => {
+      const [statusPort, port] = [await freePort(), await freePort()];
+      const flags = ['--engine=vllm', ...ENGINE, '--headless', '--engine-ports=30000-30001', '--', '--port', `${port}`];
+      const env = { DYN_SYSTEM_PORT: `${statusPort}`, DYN_SYSTEM_HOST: '127.0.0.1' };
+      await expect(start(flags, env)).rejects.toThrow('no 16 ports beside each other of 30000-30001');
+      const others = new HeldPorts();
+      for (const each of [statusPort, port]) {
+        expect(await others.take({ setting: 'a port', ports: { first: each, last: each } })).toBe(each);
+      }
+      others.release();
     });
 
     it('is refused where there is nothing to be a node of', async () => {
