@@ -243,7 +243,7 @@ function heardCounts(
   pool: Pool,
   startS: number,
 ): { readonly ready: number; readonly starting: number } {
-  const ready = readyOf(state, pool).size;
+  const ready = readyOf(state, pool);
   const waiting = (state.starting[pool] ?? []).filter((atS) => state.nowS - atS <= 2 * startS);
   state.starting[pool] = waiting;
   return { ready, starting: waiting.length };
@@ -301,7 +301,7 @@ function noteTargets(state: ModelState, { targets, isAdvisory }: NewDecision): v
   }
   for (const [name, target] of Object.entries(targets) as [Pool, number][]) {
     const waiting = state.starting[name] ?? [];
-    const missing = target - readyOf(state, name).size - waiting.length;
+    const missing = target - readyOf(state, name) - waiting.length;
     for (let at = 0; at < Math.min(missing, STARTING_MAX - waiting.length); at++) waiting.push(state.nowS);
     if (missing < 0) waiting.splice(Math.max(0, waiting.length + missing)); // the youngest are called off first
     state.starting[name] = waiting;

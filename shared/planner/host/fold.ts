@@ -17,6 +17,7 @@ import {
   passOf,
   poolOf,
   trafficSince,
+  workerKey,
 } from './model-state.ts';
 
 /** A signal, and when the queue took it: seconds of the queue's clock. */
@@ -139,7 +140,7 @@ function isFolded(
   { component, worker_id: id }: PlannerEventOf<'worker.rollup'>,
 ): boolean {
   const pool = folded[poolOf(component)];
-  return pool !== undefined && nowS - pool.heardAtS <= SILENT_S && pool.ids.includes(id);
+  return pool !== undefined && nowS - pool.heardAtS <= SILENT_S && pool.keys.includes(workerKey(id));
 }
 
 type Source = ModelState['sources'][string];
@@ -179,7 +180,7 @@ function ofDemand(name: PoolName, grown: TrafficTotals): TrafficTotals {
 
 function hasDecode(state: ModelState): boolean {
   return (
-    (state.folded.decode?.ids.length ?? 0) > 0 || Object.values(state.direct).some(({ pool }) => pool === 'decode')
+    (state.folded.decode?.keys.length ?? 0) > 0 || Object.values(state.direct).some(({ pool }) => pool === 'decode')
   );
 }
 
@@ -233,11 +234,21 @@ function foldModel(
     if (pool === undefined) continue;
     counted[name] = countTraffic(state, source, known, name, pool.totals, signal.seq === 0);
     if (isLate) continue;
-    const { workers: ids, running, waiting, behind, kv_use: kvUse, has_passes: hasPasses, engine } = pool;
+    const { running, waiting, behind, kv_use: kvUse, has_passes: hasPasses, engine } = pool;
+    const ids = [...new Set(pool.workers)];
     const key = poolOf(name);
     state.folded = {
       ...state.folded,
-      [key]: { heardAtS: state.nowS, source: from, ids, running, waiting, behind, kvUse, hasPasses },
+      [key]: {
+        heardAtS: state.nowS,
+        source: from,
+        keys: ids.map(workerKey),
+        running,
+        waiting,
+        behind,
+        kvUse,
+        hasPasses,
+      },
     };
     if (engine !== undefined) state.engines = { ...state.engines, [key]: engine as EngineFacts };
     settle(state, ids, undefined);
@@ -305,7 +316,7 @@ const SILENT_S = 20;
 const CHANGE_FORGOTTEN_S = 300;
 
 function noteReady(state: ModelState, pool: Pool): void {
-  const ready = readyOf(state, pool).size;
+  const ready = readyOf(state, pool);
   const before = state.ready[pool] ?? 0;
   const waiting = state.starting[pool] ?? [];
   for (let come = ready - before; come > 0; come--) {
@@ -317,16 +328,18 @@ function noteReady(state: ModelState, pool: Pool): void {
   state.ready = { ...state.ready, [pool]: ready };
 }
 
-/** Ids of the workers of a pool that serve. */
-export function readyOf(state: ModelState, pool: Pool): ReadonlySet<string> {
-  const ids = new Set(state.folded[pool]?.ids ?? []);
-  for (const [id, worker] of Object.entries(state.direct)) if (worker.pool === pool) ids.add(id);
-  for (const [id, change] of Object.entries(state.changes)) {
-    if (change.pool !== pool) continue;
-    if (change.isUp) ids.add(id);
-    else ids.delete(id);
+/** How many workers of a pool serve. */
+export function readyOf(state: ModelState, pool: Pool): number {
+  const { keys = [] } = state.folded[pool] ?? {};
+  const folded = new Set(keys);
+  const single = new Map<string, boolean>(); // whether it serves, of those that spoke for themselves
+  for (const [id, worker] of Object.entries(state.direct)) if (worker.pool === pool) single.set(id, true);
+  for (const [id, change] of Object.entries(state.changes)) if (change.pool === pool) single.set(id, change.isUp);
+  let ready = keys.length;
+  for (const [id, isUp] of single) {
+    if (folded.has(workerKey(id)) !== isUp) ready += isUp ? 1 : -1;
   }
-  return ids;
+  return ready;
 }
 
 function keep<T>(of: Record<string, T>, isKept: (value: T) => boolean): void {

@@ -1,11 +1,12 @@
+import { fnv1a } from '../../discovery/index.ts';
 import { type EngineFacts, NO_TRAFFIC, type PassRow, type PoolName, type TrafficTotals } from '../../protocol/index.ts';
 import { type PlannerState, startPlanner } from '../planner.ts';
 import type { PerPool, Pool } from '../types.ts';
 
 /** Workers that tell a planner of themselves; more need a process that folds what they say. */
 export const DIRECT_WORKERS_MAX = 200;
-/** Longest state in bytes of JSON: a sixth of what an item of DynamoDB holds. */
-export const STATE_BYTES_MAX = 64 * 1024;
+/** Longest state in bytes of JSON: two fifths of what an item of DynamoDB holds. A pool of 20,000 workers takes two thirds of it. */
+export const STATE_BYTES_MAX = 160 * 1024;
 
 /** What a worker that is not folded said last. */
 export interface DirectWorker {
@@ -26,7 +27,8 @@ export interface DirectWorker {
 export interface FoldedWorkers {
   readonly heardAtS: number;
   readonly source: string;
-  readonly ids: readonly string[];
+  /** Of each worker, see `workerKey`: the ids themselves would be four times as long. */
+  readonly keys: readonly number[];
   readonly running: number;
   readonly waiting: number;
   /** Workers at which more requests wait than run. */
@@ -114,6 +116,11 @@ export function poolOf(name: PoolName): Pool {
   return name === 'prefill' ? 'prefill' : 'decode';
 }
 
+/** What is kept of the id of a folded worker, to tell whether it is among thousands: 32 bits, which hardly two of them share. */
+export function workerKey(id: string): number {
+  return fnv1a(id);
+}
+
 const KEYS = Object.keys(NO_TRAFFIC) as (keyof TrafficTotals)[];
 
 export function addTraffic(one: TrafficTotals, other: TrafficTotals): TrafficTotals {
@@ -132,7 +139,8 @@ export function meanOf(sum: number, count: number): number | undefined {
 
 /** The state as it is kept. @throws RangeError for one that is too long */
 export function packState(state: ModelState): string {
-  const text = JSON.stringify({ ...state, sources: mapValues(state.sources, packSource) }, rounded);
+  const packed = { sources: mapValues(state.sources, packSource), folded: mapValues(state.folded, packFolded) };
+  const text = JSON.stringify({ ...state, ...packed }, rounded);
   if (Buffer.byteLength(text) > STATE_BYTES_MAX) {
     throw new RangeError(`the state of the planner has ${text.length} bytes, more than ${STATE_BYTES_MAX}`);
   }
@@ -141,10 +149,31 @@ export function packState(state: ModelState): string {
 
 /** @throws Error for what is no state of this version */
 export function unpackState(text: string): ModelState {
-  const raw = JSON.parse(text) as Omit<ModelState, 'sources'> & { readonly sources: Record<string, PackedSource> };
+  const raw = JSON.parse(text) as Omit<ModelState, 'sources' | 'folded'> & {
+    readonly sources: Record<string, PackedSource>;
+    readonly folded: PerPool<PackedFolded>;
+  };
   if (raw?.v !== 1) throw new Error(`the state of the planner is of version ${JSON.stringify(raw?.v)}; known: 1`);
-  return { ...raw, sources: mapValues(raw.sources, unpackSource) };
+  return { ...raw, sources: mapValues(raw.sources, unpackSource), folded: mapValues(raw.folded, unpackFolded) };
 }
+
+/** `keys` as base64 of their bytes, the low one first; before there were keys the ids stood here. */
+type PackedFolded = Omit<FoldedWorkers, 'keys'> & { readonly keys?: string; readonly ids?: readonly string[] };
+
+function packFolded({ keys, ...pool }: FoldedWorkers): PackedFolded {
+  const bytes = Buffer.alloc(keys.length * KEY_BYTES);
+  for (const [at, key] of keys.entries()) bytes.writeUInt32LE(key, at * KEY_BYTES);
+  return { ...pool, keys: bytes.toString('base64') };
+}
+
+function unpackFolded({ keys: packed, ids = [], ...pool }: PackedFolded): FoldedWorkers {
+  if (packed === undefined) return { ...pool, keys: ids.map(workerKey) };
+  const bytes = Buffer.from(packed, 'base64');
+  const keys = Array.from({ length: bytes.length / KEY_BYTES }, (_, at) => bytes.readUInt32LE(at * KEY_BYTES));
+  return { ...pool, keys };
+}
+
+const KEY_BYTES = 4;
 
 type PackedSource = readonly [
   epoch: string,

@@ -1,5 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+import { STATE_BYTES_MAX } from '../../../../shared/planner/host/model-state.ts';
 import {
   DIRECT_WORKERS_MAX,
   decide,
@@ -396,6 +397,35 @@ describe('the state of a model', () => {
     const bytes = Buffer.byteLength(packState(state));
     expect(bytes).toBeLessThanOrEqual(64 * 1024);
     expect(state.ready.decode).toBe(1000);
+  });
+
+  it('of 20,000 workers fits, has each of them once, and knows who of them leaves', () => {
+    const planner = plannerOf({ max_gpu_budget: -1, rate_requests_per_second: 10 });
+    let state = startModel(BEGIN_S);
+    const batch = (...signals: SentSignal[]): void => {
+      ({ state } = decide(unpackState(packState(state)), signals, { planner }));
+    };
+    batch(folded(20_000, 0));
+    expect(state.ready.decode).toBe(20_000);
+    const { signal, sentAtS } = folded(20_000, 0);
+    const id = signal.type === 'model.rollup' ? signal.pools.agg?.workers[4711] : undefined;
+    const left = changeAt('worker.gone', 1, 0, 0);
+    batch({ signal: { ...left.signal, worker_id: id } as SentSignal['signal'], sentAtS: sentAtS + 1 });
+    expect(state.ready.decode).toBe(19_999);
+    batch(...Array.from({ length: 100 }, (_, stranger) => changeAt('worker.gone', 2, stranger, 0)));
+    expect(state.ready.decode).toBe(19_999);
+    expect(Buffer.byteLength(packState(state))).toBeLessThan(STATE_BYTES_MAX);
+  });
+
+  it('that was kept with the ids of its workers is read as before', () => {
+    const planner = plannerOf();
+    const { state } = decide(startModel(BEGIN_S), [folded(3, 0)], { planner });
+    const { keys, ...pool } = state.folded.decode!;
+    const { signal } = folded(3, 0);
+    const ids = signal.type === 'model.rollup' ? signal.pools.agg?.workers : [];
+    const before = { ...JSON.parse(packState(state)), folded: { decode: { ...pool, ids } } };
+    expect(unpackState(JSON.stringify(before)).folded.decode).toEqual({ ...pool, keys });
+    expect(keys).toHaveLength(3);
   });
 
   it('of as many workers as may tell of themselves has at most 64 KiB; more are counted and left out', () => {
