@@ -17,9 +17,9 @@ export async function run(config: ResolvedConfig<'planner'>, env: Environment): 
     throw new UsageError('arguments after -- are those of workers, which --planner-connector local starts');
   }
   let workers: WorkerProcesses | undefined;
-  const workersOf = (namespace: string): WorkerProcesses => {
+  const workersOf = (fleet: Parameters<typeof startedWorkers>[1]): WorkerProcesses => {
     const log = logger.for('workers');
-    const { argv, env: theirs } = startedWorkers(config, namespace, env, log);
+    const { argv, env: theirs } = startedWorkers(config, fleet, env, log);
     workers = new WorkerProcesses({ workers: [argv], env: theirs, logger: log });
     return workers;
   };

@@ -272,8 +272,14 @@ const DEPENDENCIES: readonly Dependency[] = [
   },
   {
     setting: 'systemPort',
-    holds: ({ process, values }) => process !== 'local' || isEnough(values.systemPort, values.numWorkers ?? 1),
-    says: 'has fewer ports than there are --num-workers: use 0 (any free port) or a range such as 9100-9163',
+    holds: ({ process, values }) => process !== 'local' || isEnough(values.systemPort, localWorkersMax(values)),
+    says: 'has fewer ports than there are workers: use 0 (any free port) or a range such as 9100-9163',
+  },
+  {
+    setting: 'tcpRpcPort',
+    holds: ({ process, values }) =>
+      process !== 'local' || values.requestPlane !== 'tcp' || isEnough(values.tcpRpcPort, localWorkersMax(values)),
+    says: 'has fewer ports than there are workers: use 0 (any free port) or a range such as 8800-8863',
   },
 ];
 
@@ -341,7 +347,15 @@ export function findProblems(view: ConfigView, { problems, warnings }: Findings)
     );
 }
 
+/** Workers of `stator local` that may run at the same time. */
+function localWorkersMax({ planner, maxWorkers = 1, numWorkers = 1, engine, ...values }: SettingValues): number {
+  const { numPrefillWorkers = 0, numDecodeWorkers } = values;
+  if (numDecodeWorkers !== undefined) return numPrefillWorkers + numDecodeWorkers;
+  if (planner) return maxWorkers;
+  return engine === 'openai' ? 1 : numWorkers;
+}
+
 /** Whether each of `processes` finds a port in the range. */
-function isEnough(ports: PortRange | undefined, processes: number): boolean {
+export function isEnough(ports: PortRange | undefined, processes: number): boolean {
   return ports === undefined || ports.first <= 0 || ports.last - ports.first + 1 >= processes;
 }

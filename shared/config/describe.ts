@@ -136,7 +136,7 @@ const TRAPS = `## Names that mislead
 | \`--seed\` | of the mock output and the simulator; ties of the router use \`STATOR_ROUTER_SEED\` |
 | \`DYN_HTTP_MAX_CONNECTIONS\`, \`DYN_HTTP_TIMEOUT\` and kin | the client of a worker that fetches media, not the server |
 | \`DYN_TLS_*\`, \`DYN_TCP_TLS_*\`, \`NATS_TLS_*\` | three separate sets: HTTP, request plane, NATS |
-| \`DYN_SYSTEM_PORT\` | inherited by child processes: a fixed port with several workers of \`stator local\` is an error |
+| \`DYN_SYSTEM_PORT\` | inherited by child processes: a fixed port with several workers of \`stator local\` or of \`stator planner --planner-connector local\` is an error |
 | \`DYN_HTTP_OVERLOAD_STATUS_CODE\` | does not move the Anthropic status, which stays 529 |
 | \`AWS_ENDPOINT\` | of adapters only; tables use \`STATOR_DYNAMODB_ENDPOINT\` |
 `;

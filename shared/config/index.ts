@@ -5,6 +5,7 @@
  * read it where it is used. Names that are known and do nothing stand in unbuilt.ts.
  */
 
+export { isEnough } from './checks.ts';
 export {
   describeSettings,
   forwardSettings,

@@ -37,8 +37,10 @@ interface FleetHost {
 
 interface PlannerHost extends FleetHost {
   readonly settings: Settings<'planner'>;
-  /** Workers that join the fleet of `namespace`; with `--planner-connector local`. */
-  readonly workersOf?: ((namespace: string) => ScalableWorkers) | undefined;
+  /** At most `workersMax` workers that join the fleet of `namespace`; with `--planner-connector local`. */
+  readonly workersOf?:
+    | ((fleet: { readonly namespace: string; readonly workersMax: number }) => ScalableWorkers)
+    | undefined;
 }
 
 interface RunningPlanner {
@@ -57,7 +59,7 @@ export async function openPlanner(host: PlannerHost): Promise<RunningPlanner> {
   const { settings, env, logger, clock } = host;
   const planner = await plannerOf(settings);
   const { namespace = planner.config.namespace } = settings;
-  const connector = connectorOf(host, namespace);
+  const connector = connectorOf(host, namespace, planner.config);
   const registry = new MetricRegistry();
   const gpusOf = (pool: Pool): number => planner.config[`${pool}_engine_num_gpu`] ?? 1;
   const metrics = createPlannerMetrics(registry, planner.config, gpusOf);
@@ -198,10 +200,19 @@ function isPlanned({ mode }: PlannerConfig, pool: Pool): boolean {
   return mode === 'disagg' || (mode === 'prefill') === (pool === 'prefill');
 }
 
-function connectorOf({ settings, env, clock, workersOf }: PlannerHost, namespace: string): Connector {
-  if (workersOf !== undefined) return new LocalConnector(workersOf(namespace));
+function connectorOf(
+  { settings, env, clock, workersOf }: PlannerHost,
+  namespace: string,
+  config: PlannerConfig,
+): Connector {
+  if (workersOf !== undefined) return new LocalConnector(workersOf({ namespace, workersMax: workersMax(config) }));
   const keys = new FolderKeys(plannerFolder(settings, env), namespace);
   return new VirtualConnector({ keys, clock, waitMsMax: settings.scalingMaxWaitTimeSecs * 1000 });
+}
+
+/** Without a budget there may be two workers, if not more. */
+function workersMax({ max_gpu_budget: gpusMax, decode_engine_num_gpu: gpus }: PlannerConfig): number {
+  return gpusMax < 0 ? 2 : Math.floor(gpusMax / Math.max(1, gpus ?? 1));
 }
 
 function trafficOf(

@@ -2,6 +2,7 @@ import {
   ConfigError,
   type Environment,
   forwardSettings,
+  isEnough,
   type ResolvedConfig,
   resolveConfig,
   type Settings,
@@ -17,11 +18,12 @@ export interface StartedWorkers {
 /**
  * The workers of `stator planner --planner-connector local`: they join the fleet that is planned for, whose discovery, planes and
  * namespace they are told, unless their own arguments say otherwise. That is warned of, as such workers are not heard.
- * @throws ConfigError for arguments that no worker takes
+ * @param workersMax how many may run at the same time
+ * @throws ConfigError for arguments that no worker takes, and for ports that only some of the workers would get
  */
 export function startedWorkers(
   config: ResolvedConfig<'planner'>,
-  namespace: string,
+  { namespace, workersMax }: { readonly namespace: string; readonly workersMax: number },
   env: Environment,
   logger: Logger,
 ): StartedWorkers {
@@ -31,19 +33,46 @@ export function startedWorkers(
   const joined = [...forwarded.argv, `--discovery-backend=${discoveryBackend}`, `--namespace=${namespace}`];
   const argv = [...joined, ...engineArguments];
   const started = { argv, env: { ...env, ...forwarded.env } };
-  for (const difference of differencesOf(config.settings, namespace, settingsOf(started))) {
+  const workers = configOf(started);
+  refuseSharedPorts(workers, workersMax);
+  for (const difference of differencesOf(config.settings, namespace, workers.settings)) {
     logger.warn('workers of this planner are not heard by it, as their arguments say otherwise', difference);
   }
   return started;
 }
 
-function settingsOf({ argv, env }: StartedWorkers): Settings<'worker'> {
+function configOf({ argv, env }: StartedWorkers): ResolvedConfig<'worker'> {
   try {
-    return resolveConfig('worker', argv, env).settings;
+    return resolveConfig('worker', argv, env);
   } catch (thrown) {
     if (!(thrown instanceof ConfigError)) throw thrown;
     throw new ConfigError(thrown.problems.map((problem) => `a worker that the planner would start: ${problem}`));
   }
+}
+
+/** Settings of ports that each worker of a machine needs for itself. */
+const RANGES = ['systemPort', 'tcpRpcPort', 'vllmKvEventPort'] as const;
+const SINGLE = ['controlPort', 'vllmNixlSideChannelPort', 'zmqKvEventsPorts', 'zmqReplayPorts'] as const;
+
+/** A worker that finds no port fails, and another one is started in its place, without end. */
+function refuseSharedPorts({ settings, given }: ResolvedConfig<'worker'>, workersMax: number): void {
+  if (workersMax < 2) return;
+  const remedies = [
+    ...RANGES.filter((setting) => !isEnough(settings[setting], workersMax)).map(
+      (setting) => [setting, `leave it out, or give a range of ${workersMax} or more`] as const,
+    ),
+    ...SINGLE.filter((setting) => isFixed(settings[setting])).map((setting) => [setting, 'leave it out'] as const),
+  ];
+  const problems = remedies.flatMap(([setting, remedy]) => {
+    const { name, texts = [] } = given.get(setting) ?? {}; // a default is for many machines, and left to them
+    const why = `is not enough for the ${workersMax} workers that the planner may have`;
+    return name === undefined ? [] : [`${name} ${JSON.stringify(texts.join(' '))} ${why}: ${remedy}`];
+  });
+  if (problems.length > 0) throw new ConfigError(problems);
+}
+
+function isFixed(port: number | readonly number[] | undefined): boolean {
+  return typeof port === 'number' ? port > 0 : port !== undefined;
 }
 
 /** Where two processes have to agree to hear each other. */

@@ -253,6 +253,20 @@ describe('settings that need each other', () => {
     expect(enough.settings.systemPort).toEqual({ first: 9100, last: 9102 });
     expect(resolveConfig('local', [], { DYN_SYSTEM_PORT: '-1' }).settings.systemPort).toEqual({ first: -1, last: -1 });
   });
+
+  it.each([
+    [['--planner'], 4],
+    [['--planner', '--max-workers=2'], 2],
+    [['--num-prefill-workers=1', '--num-decode-workers=2'], 3],
+    [['--engine=openai', '--engine-url=http://127.0.0.1:1'], 1],
+  ])('count the local workers of %o: %i', (flags, workers) => {
+    for (const name of ['DYN_SYSTEM_PORT', 'DYN_TCP_RPC_PORT']) {
+      const range = (ports: number): Record<string, string> => ({ [name]: `9100-${9099 + ports}` });
+      expect(() => resolveConfig('local', flags, range(workers))).not.toThrow();
+      if (workers > 1)
+        expect(() => resolveConfig('local', flags, range(workers - 1))).toThrow(`${name} has fewer ports`);
+    }
+  });
 });
 
 describe('ports of a fleet', () => {
