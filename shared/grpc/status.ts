@@ -16,9 +16,11 @@ export const STATUS = {
   UNAUTHENTICATED: 16,
 } as const;
 
+const NAMES: ReadonlyMap<number, string> = new Map(Object.entries(STATUS).map(([name, number]) => [number, name]));
+
 /** The name of a status, as every gRPC library has it; of one that is not told here its number. */
 export function statusName(status: number): string {
-  return Object.entries(STATUS).find(([, number]) => number === status)?.[0] ?? String(status);
+  return NAMES.get(status) ?? String(status);
 }
 
 type Trailers = Readonly<Record<string, string>>;

@@ -62,8 +62,8 @@ export class GrpcExchange implements BookedExchange {
     const attributes = {
       'rpc.system.name': 'grpc',
       'rpc.method': method,
-      ...serverAttributes(this.#call.header(':authority')),
       'user_agent.original': this.#call.header('user-agent'),
+      ...serverAttributes(this.#call.header(':authority')),
     };
     return { name: method, attributes };
   }

@@ -25,20 +25,20 @@ function shownQuery(query: string): string {
 export function httpSpanStart(host: HostExchange, route: string, sentPath: string): SpanStart {
   const { scheme, peer, query, memory, httpVersion } = host;
   const isSocket = memory !== undefined;
-  const told = {
+  // An event of a WebSocket is no request of HTTP: it has no method, and its response no status.
+  const attributes = {
+    'http.request.method': isSocket ? undefined : host.method,
     'http.route': route,
     'url.path': sentPath,
     'url.query': query === '' ? undefined : shownQuery(query),
     'url.scheme': scheme,
-    ...serverAttributes(host.header('host'), scheme),
     'client.address': peer,
     'network.protocol.name': isSocket ? 'websocket' : undefined,
     'network.protocol.version': isSocket ? undefined : httpVersion,
     'user_agent.original': host.header('user-agent'),
     method: host.method,
     uri: host.path,
+    ...serverAttributes(host.header('host'), scheme),
   };
-  // An event of a WebSocket is no request of HTTP: it has no method, and its response no status.
-  if (isSocket) return { name: `WEBSOCKET ${route}`, attributes: told };
-  return { name: `${host.method} ${route}`, attributes: { 'http.request.method': host.method, ...told } };
+  return { name: `${isSocket ? 'WEBSOCKET' : host.method} ${route}`, attributes };
 }

@@ -37,7 +37,7 @@ export class InferenceSpans {
     this.#endpoint = endpoint;
     const headers = { traceparent: exchange.header('traceparent'), tracestate: exchange.header('tracestate') };
     const { name, attributes } = exchange.spanStart();
-    const told = { ...attributes, endpoint, x_request_id: exchange.requestId };
+    const told = { endpoint, x_request_id: exchange.requestId, ...attributes };
     this.transport = tracer.begin(name, headers, { kind: 'server', attributes: told });
     const { operation } = ENDPOINTS[endpoint];
     const asked = { 'gen_ai.operation.name': operation, 'gen_ai.provider.name': PROVIDER };
@@ -68,8 +68,8 @@ export class InferenceSpans {
     const outcome = error === undefined ? 'success' : codeRow(error.code).metric;
     this.#endOperation(ending, isCancelled);
     const { prefill_worker_id, decode_worker_id } = this.operation.attributes;
+    this.transport.set(this.#exchange.spanEnd(status)); // apart: what follows a spread in a literal is put there one by one, slowly
     this.transport.set({
-      ...this.#exchange.spanEnd(status),
       model,
       prefill_worker_id,
       decode_worker_id,
