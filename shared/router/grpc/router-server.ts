@@ -143,9 +143,10 @@ function choose(service: ChooseService, call: GrpcCall, secret: string | undefin
       get left() {
         return call.closed;
       },
+      traceparent: call.header('traceparent'),
       queued: (position) => call.write(framed(encodeQueuedResponse(position))),
     };
-    service.choose({ ...readQuery(bytes), traceparent: call.header('traceparent') }, caller).then(
+    service.choose(readQuery(bytes), caller).then(
       (chosen) => {
         call.write(framed(encodeDecisionResponse(chosen)));
         call.end();

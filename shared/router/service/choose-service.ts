@@ -66,7 +66,8 @@ export class ResidentService implements ChooseService {
   choose(query: ChooseQuery, caller: ChooseCaller): Promise<ChosenWorker> {
     const { tracer } = this.#options;
     if (tracer === undefined) return this.#choose(query, caller);
-    const { requestId: request_id, traceparent, role } = query;
+    const { requestId: request_id, role } = query;
+    const { traceparent } = caller;
     const span = tracer.begin('choose', { traceparent }, { kind: 'server', attributes: { request_id, role } });
     return within(span, async () => {
       const chosen = await this.#choose(query, caller);

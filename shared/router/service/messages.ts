@@ -159,7 +159,7 @@ export interface ChooseQuery {
   /** Workers to pass over while another is left. */
   readonly avoided: ReadonlySet<string>;
   readonly policyClass: string | undefined;
-  /** Header that names the caller's span. It crosses beside the record. @default the caller makes none */
+  /** Header that names the caller's span. It crosses beside the record, and is then its caller's. @default the caller makes none */
   readonly traceparent?: string | undefined;
 }
 
@@ -207,6 +207,8 @@ export interface ChooseCaller {
   readonly hasLeft: boolean;
   /** Aborts then. Made when it is first read: few queries wait, and a signal costs microseconds. */
   readonly left: AbortSignal;
+  /** Header that names its span. @default it makes none */
+  readonly traceparent?: string | undefined;
   /** Its query waits, with so many ahead of it. Told once, and not where it need not wait. */
   queued(position: number): void;
 }

@@ -82,8 +82,7 @@ function serveChoose(service: ChooseService, call: IncomingCall): void {
     call.end();
     return;
   }
-  const { traceparent } = call.headers;
-  const query = { ...decodeQuery(call.id, call.body, call.tokenIds), traceparent };
+  const query = decodeQuery(call.id, call.body, call.tokenIds);
   const caller: ChooseCaller = {
     get hasLeft() {
       return call.isStopped;
@@ -91,6 +90,7 @@ function serveChoose(service: ChooseService, call: IncomingCall): void {
     get left() {
       return call.stopped;
     },
+    traceparent: call.headers.traceparent,
     queued: (position) => call.output({ body: encodeQueued(position) }),
   };
   service.choose(query, caller).then(
