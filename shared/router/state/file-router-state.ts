@@ -39,7 +39,7 @@ export class FileRouterState implements RouterState {
   readonly #folder: string;
   readonly #clock: Clock;
   readonly #closing = new AbortController();
-  /** Locks of others by path, at most one a row: since when each was seen (monotonic), as wall clocks may be set meanwhile. */
+  /** Locks of others, and turns at removing them, one of each a row: since when it was seen (monotonic), as wall clocks may be set meanwhile. */
   readonly #seen = new Map<string, { readonly stamp: string; readonly sinceMs: number }>();
 
   constructor({ folder, clock }: FileRouterStateOptions) {
@@ -163,10 +163,9 @@ export class FileRouterState implements RouterState {
     const turn = `${lock}.${stamp}`;
     if ((await createFile(turn)) === undefined) {
       const left = await stampOf(turn);
-      if (left !== undefined && this.#isStale(turn, left)) await rm(turn, { force: true });
+      if (left !== undefined && this.#isStale(`${lock}.`, `${stamp} ${left}`)) await rm(turn, { force: true });
       return;
     }
-    this.#seen.delete(turn);
     try {
       if ((await stampOf(lock)) === stamp) await rm(lock, { force: true });
     } finally {
@@ -174,11 +173,12 @@ export class FileRouterState implements RouterState {
     }
   }
 
-  #isStale(lock: string, stamp: string): boolean {
+  /** @param place of the row that `stamp` stands at; another one that stands there is seen anew */
+  #isStale(place: string, stamp: string): boolean {
     const nowMs = this.#clock.nowMs();
-    const seen = this.#seen.get(lock);
+    const seen = this.#seen.get(place);
     if (seen?.stamp === stamp) return nowMs - seen.sinceMs >= STALE_MS;
-    this.#seen.set(lock, { stamp, sinceMs: nowMs });
+    this.#seen.set(place, { stamp, sinceMs: nowMs });
     return false;
   }
 
