@@ -18,7 +18,12 @@ import {
 import type { IncomingCall, PlaneServer } from '../../../shared/planes/index.ts';
 import { BlockIndex, Inhibition, KvRouter, SimpleRouter } from '../../../shared/router/index.ts';
 import { kvRouterConfig } from '../../../shared/router/scheduler/kv-config.ts';
-import { createFrontendMetrics, type FrontendMetrics, silentLogger } from '../../../shared/telemetry/index.ts';
+import {
+  createFrontendMetrics,
+  type FrontendMetrics,
+  silentLogger,
+  type Tracer,
+} from '../../../shared/telemetry/index.ts';
 import { letterModel } from '../../shared/pipeline/fixtures.ts';
 import { defaultHttpSettings } from '../http-settings.ts';
 import { createMemoryRequestPlane } from '../memory-request-plane.ts';
@@ -85,6 +90,8 @@ export interface ScriptedKserveOptions {
   readonly host?: string;
   readonly port?: number;
   readonly gate?: Gate;
+  /** @default no spans are made */
+  readonly tracer?: Tracer;
   readonly grpc?: Partial<GrpcServerOptions>;
   /** @default the machine's */
   readonly clock?: Clock;
@@ -106,7 +113,7 @@ const LETTERS: Partial<ModelCard> = {
 
 /** Serves the models of test/fixtures/kserve/README.md. */
 export async function startScriptedKserve(options: ScriptedKserveOptions = {}): Promise<ScriptedKserve> {
-  const { host = '127.0.0.1', port = 0, gate, grpc, clock = systemClock, letters } = options;
+  const { host = '127.0.0.1', port = 0, gate, tracer, grpc, clock = systemClock, letters } = options;
   const plane = createMemoryRequestPlane({ clock });
   const discovery = new MemoryDiscovery({ hub: new MemoryHub() });
   const random = seededRandom(7);
@@ -191,6 +198,7 @@ export async function startScriptedKserve(options: ScriptedKserveOptions = {}): 
     settings: defaultHttpSettings,
     answers: new ByteBudget('answers_bytes', 1024 ** 3),
     gate,
+    tracer,
     lifecycle,
     version: '0.0.0',
   });
