@@ -226,10 +226,10 @@ describe('flags of an engine', () => {
     });
     expect(started('vllm', flags).slice(-flags.length)).toEqual(flags);
     expect(resolved('vllm', [...flags, '--dyn-tool-call-parser=pythonic']).settings.toolCallParser).toBe('pythonic');
-    const unread = resolved('vllm', ['--tool-call-parser', 'olmo3']);
+    const unread = resolved('vllm', ['--tool-call-parser', 'cohere2']);
     expect([unread.settings.toolCallParser, unread.warnings]).toEqual([
       undefined,
-      ['--tool-call-parser "olmo3" goes to the engine alone: frontends read tool calls by --dyn-tool-call-parser'],
+      ['--tool-call-parser "cohere2" goes to the engine alone: frontends read tool calls by --dyn-tool-call-parser'],
     ]);
   });
 
