@@ -1,5 +1,7 @@
 import { seededRandom } from '../../../shared/clock/index.ts';
 import { fromText } from '../../../shared/discovery/record-text.ts';
+import { ServeError } from '../../../shared/errors/index.ts';
+import { fromLambdaEvent, shardKeyOf } from '../../../shared/frontends/lambda/lambda-events.ts';
 import { FrameError, FrameParser, writeU32 } from '../../../shared/planes/request/frames/frame.ts';
 import { PeerFault } from '../../../shared/planes/request/frames/peer-trust.ts';
 import { readEngineOutput } from '../../../shared/protocol/index.ts';
@@ -14,6 +16,15 @@ import { renderTemplate } from './template-part.ts';
 import { loadTokenizerFile, matchTokenizerPattern } from './tokenizer-part.ts';
 
 const FRAME_BYTES_MAX = 64 * 1024;
+
+const URL_EVENT = {
+  ...{ version: '2.0', rawPath: '/', rawQueryString: '', headers: { host: 'a' }, cookies: ['a=1'] },
+  ...{ requestContext: { http: { method: 'GET' } }, body: '{}', isBase64Encoded: false },
+};
+const REST_EVENT = {
+  ...{ httpMethod: 'GET', path: '/', headers: { host: 'a' }, multiValueHeaders: { host: ['a'] }, body: '{}' },
+  ...{ queryStringParameters: { a: '1' }, multiValueQueryStringParameters: { a: ['1', '2'] }, isBase64Encoded: true },
+};
 
 /** One reader of the product under one hostile input. Throws where the reader breaks a promise. */
 export type Part = (values: HostileValues) => void;
@@ -61,6 +72,17 @@ const PARTS: Readonly<Record<string, Part>> = {
     const text = values.chance(0.5) ? values.brokenText(value) : JSON.stringify(value);
     if (fromText(text, values.one(['v1/instances', 'v1/mdc', 'v1/event_channels'] as const), 'a/b') !== undefined) {
       throw new Error('a record was believed that is none');
+    }
+  },
+  'events of functions': (values) => {
+    const fields = values.one([URL_EVENT, REST_EVENT]);
+    const event = Object.fromEntries(
+      Object.entries(fields).map(([name, value]) => [name, values.chance(0.2) ? values.json() : value]),
+    );
+    try {
+      shardKeyOf(fromLambdaEvent(values.chance(0.1) ? values.json() : event));
+    } catch (error) {
+      if (!(error instanceof ServeError && error.code === 'invalid_value')) throw error;
     }
   },
   frames: (values) => {
