@@ -17,6 +17,9 @@ interface CodeRow {
   readonly retryAfterMs?: number;
 }
 
+/** When to try again where the failure does not say: clients that are told nothing wait for a fraction of a second, or do not try. */
+const RETRY_MS = 1000;
+
 const INVALID = {
   status: 400,
   openAiType: 'invalid_request_error',
@@ -44,6 +47,7 @@ const FULL = {
   metric: 'unavailable',
   level: 'warn',
   retryable: true,
+  retryAfterMs: RETRY_MS,
 } as const;
 
 const LIMITED = {
@@ -73,15 +77,15 @@ const CODES = {
   unsupported_media_type: { ...INVALID, status: 415 },
   websocket_not_supported: { ...INVALID, status: 426, grpc: 12 },
   headers_too_large: { ...INVALID, status: 431 },
-  rate_limit_exceeded: LIMITED,
+  rate_limit_exceeded: { ...LIMITED, retryAfterMs: RETRY_MS },
   insufficient_quota: { ...LIMITED, retryable: false },
   client_closed_request: { ...INVALID, status: 499, anthropicType: 'api_error', grpc: 1, metric: 'cancelled' },
   internal_error: BROKEN,
   bad_worker_response: { ...BROKEN, status: 502 },
   not_implemented: { ...BROKEN, status: 501, grpc: 12, metric: 'not_implemented', level: 'debug' },
-  server_overloaded: { ...FULL, openAiType: 'overloaded_error', grpc: 8, metric: 'overload', retryAfterMs: 1000 },
+  server_overloaded: { ...FULL, openAiType: 'overloaded_error', grpc: 8, metric: 'overload' },
   service_unavailable: FULL,
-  worker_lost: { ...FULL, retryAfterMs: 1000 },
+  worker_lost: FULL,
   deadline_exceeded: { ...BROKEN, status: 504, grpc: 4, metric: 'response_timeout', level: 'warn', retryable: true },
 } as const satisfies Record<string, CodeRow>;
 

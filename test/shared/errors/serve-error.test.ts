@@ -2,11 +2,13 @@ import { describe, expect, it } from 'vitest';
 import { assertNever, detailOf, reasonOf, ServeError, toServeError } from '../../../shared/errors/index.ts';
 
 describe('ServeError', () => {
-  it('asks to retry an overload or a lost worker after a second, and other failures when told to', () => {
+  it('asks to retry what time may mend after a second, or when told to', () => {
     expect(new ServeError('server_overloaded', 'full').retryAfterMs).toBe(1000);
     expect(new ServeError('server_overloaded', 'full', { retryAfterMs: 5000 }).retryAfterMs).toBe(5000);
     expect(new ServeError('worker_lost', 'lost').retryAfterMs).toBe(1000);
-    expect(new ServeError('service_unavailable', 'none').retryAfterMs).toBeUndefined();
+    expect(new ServeError('service_unavailable', 'none').retryAfterMs).toBe(1000);
+    expect(new ServeError('insufficient_quota', 'none').retryAfterMs).toBeUndefined();
+    expect(new ServeError('invalid_value', 'bad').retryAfterMs).toBeUndefined();
   });
 
   it('knows which failures are worth a retry', () => {

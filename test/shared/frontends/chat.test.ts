@@ -425,7 +425,7 @@ describe('overload', () => {
       settings: { overloadStatus: 529 },
     });
     expect(down.response.status).toBe(503);
-    expect(down.response.headers.get('retry-after')).toBeNull();
+    expect(down.response.headers.get('retry-after')).toBe('1');
   });
 });
 

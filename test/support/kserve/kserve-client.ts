@@ -7,6 +7,8 @@ export interface Outcome {
   /** 0 = it ended well. */
   readonly code: number;
   readonly message: string;
+  /** `grpc-retry-pushback-ms` of its trailers. */
+  readonly retryMs?: string | undefined;
   /** As proto JSON, with the names of the file. */
   readonly responses: readonly Record<string, unknown>[];
 }
@@ -66,7 +68,12 @@ export class KserveClient {
     };
     return new Promise((resolve) => {
       const over = (error?: ServiceError | null): void =>
-        resolve({ code: error?.code ?? 0, message: error?.details ?? '', responses });
+        resolve({
+          code: error?.code ?? 0,
+          message: error?.details ?? '',
+          retryMs: error?.metadata?.get('grpc-retry-pushback-ms')[0]?.toString(),
+          responses,
+        });
       if (method.methodKind === 'unary') {
         this.#client.makeUnaryRequest(path, same, same, messages[0] ?? Buffer.alloc(0), metadata, (error, bytes) => {
           if (bytes !== undefined) seen(bytes);

@@ -13,7 +13,6 @@ const PIECE_CHARS = 32 * 1024;
 const LARGE_CHARS = 256 * 1024;
 
 const MS_PER_SECOND = 1000;
-const OVERLOAD_RETRY_MS = 1000;
 /** The official clients heed it: what nobody here can do will not be done a second time either. */
 const NO_RETRY = { 'x-should-retry': 'false' };
 
@@ -74,7 +73,7 @@ export function sendFailure(exchange: HttpExchange, error: ServeError, response:
     exchange.sink.breakOff(error);
     return status;
   }
-  const retryAfterMs = error.retryAfterMs ?? (error.code === 'server_overloaded' ? OVERLOAD_RETRY_MS : undefined);
+  const { retryAfterMs } = error;
   sendJson(exchange, status, response.body, {
     ...response.headers,
     ...(error.code === 'not_implemented' ? NO_RETRY : {}),

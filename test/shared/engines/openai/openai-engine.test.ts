@@ -300,8 +300,8 @@ describe('engine behind an OpenAI-compatible server', () => {
     [503, { 'retry-after': '30' }, 30_000],
     [529, { 'retry-after': '5' }, 5000],
     [529, {}, 1000],
-    [503, {}, undefined],
-    [429, { 'retry-after': 'soon' }, undefined],
+    [503, {}, 1000],
+    [429, { 'retry-after': 'soon' }, 1000],
     [429, { 'retry-after': '999999999' }, 86_400_000],
   ])('passes on when a %i with %j may be tried again', async (status, headers, retryAfterMs) => {
     server.answer = ({ response }) => {

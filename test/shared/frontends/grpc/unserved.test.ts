@@ -27,6 +27,7 @@ describe('a model whose only worker has left', () => {
     expect(await client.ask('ModelInfer', [TEXT])).toEqual({
       code: 14,
       message: 'model temporarily unavailable',
+      retryMs: expect.stringMatching(/^\d+$/),
       responses: [],
     });
     expect(await client.ask('ModelStreamInfer', [TEXT, TEXT])).toMatchObject({ code: 14, responses: [] });

@@ -120,10 +120,14 @@ export const DIRECTORY: readonly Difference[] = [
     },
   },
   {
-    why: 'whoever lost a worker is told when to try again',
-    applies: (_row, expected) => expected.status === 503 && /"code":"worker_lost"/.test(JSON.stringify(expected.body)),
+    why: 'whoever is refused for now is told when to try again',
+    applies: (_row, expected) => (expected.status === 503 || expected.status === 429) && isError(expected.body),
     rewrite: (expected) => {
-      expected.headers = { ...expected.headers, 'retry-after': '1' };
+      expected.headers = { 'retry-after': '1', ...expected.headers };
     },
   },
 ];
+
+function isError(body: unknown): boolean {
+  return typeof body === 'object' && body !== null && 'error' in body;
+}
