@@ -33,6 +33,7 @@ const CROSS_CHECKED: ReadonlySet<SettingName> = new Set([
   'routerTrackActiveBlocks',
   'stageConfigsPath',
   'systemPort',
+  'tcpRpcPort',
 ]);
 
 /** Texts that the row takes, by trying what could suit any type. */
