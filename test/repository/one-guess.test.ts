@@ -133,7 +133,7 @@ const TOYS: Readonly<Record<'route' | 'parser' | 'engine' | 'request plane' | 'd
       [
         'shared/protocol/generation/generation-request.ts',
         '  responses: {',
-        "  toys: { modelType: 'Audios', kind: 'toys', enginePath: undefined },",
+        "  toys: { modelType: 'Audios', kind: 'toys', operation: 'toys', enginePath: undefined },",
       ],
     ],
   },

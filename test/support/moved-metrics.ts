@@ -41,10 +41,12 @@ export const NEVER_MOVED: Readonly<Record<string, string>> = {
 export const MOVED_BY: Readonly<Record<string, readonly string[]>> = {
   'test/e2e/engine-events.test.ts': ['stator_worker_kv_events_missing'],
   'test/e2e/large-bodies.test.ts': ['stator_frontend_body_bytes'],
+  'test/e2e/planner-joins.test.ts': ['stator_planner_unheard_looks_total'],
   'test/e2e/routing-hints.test.ts': ['stator_frontend_speculative_prefills_total'],
   'test/e2e/shared-state.test.ts': ['stator_router_unattributed_requests'],
   'test/e2e/two-machines.test.ts': ['stator_artifact_reads_total', 'stator_artifact_read_bytes_total'],
   'test/functions/sdk/frontend.test.ts': ['stator_frontend_drain_cut_total'],
+  'test/shared/frontends/node/websocket.test.ts': ['stator_frontend_websockets'],
   'test/shared/planner/live/planner-metrics.test.ts': [
     'dynamo_planner_engine_prefill_capacity_requests_per_second',
     'dynamo_planner_engine_queued_decode_kv_tokens',
