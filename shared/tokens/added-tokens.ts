@@ -1,4 +1,5 @@
 import { asRecord } from '../records/index.ts';
+import { TOKEN_ID_MAX } from './bpe/tables.ts';
 
 /** An entry of `added_tokens` in tokenizer.json. */
 export interface AddedToken {
@@ -16,8 +17,7 @@ export interface AddedToken {
   readonly singleWord: boolean;
 }
 
-/** Tables are sized by the largest id, and hold lengths in 16 bits. */
-const ID_MAX = 4_000_000;
+/** Tables hold lengths in 16 bits. */
 const CONTENT_UNITS_MAX = 16_384;
 
 /** Reads `added_tokens`; entries without id or content are refused. @throws SyntaxError naming the entry */
@@ -29,7 +29,8 @@ export function readAddedTokens(list: unknown): readonly AddedToken[] {
     if (typeof id !== 'number' || !Number.isInteger(id) || id < 0 || typeof content !== 'string') {
       throw new SyntaxError(`added_tokens[${index}] lacks an id or a content`);
     }
-    if (id > ID_MAX || content.length > CONTENT_UNITS_MAX) throw new SyntaxError(`added_tokens[${index}] is too large`);
+    if (id > TOKEN_ID_MAX) throw new SyntaxError(`added_tokens[${index}] has an id above ${TOKEN_ID_MAX}`);
+    if (content.length > CONTENT_UNITS_MAX) throw new SyntaxError(`added_tokens[${index}] is too large`);
     const special = flags.special === true;
     return {
       id,
@@ -50,9 +51,44 @@ export interface SegmentVisitor {
   token(id: number, units: number): void;
 }
 
-interface TrieNode {
-  readonly next: Map<number, TrieNode>;
+/** A place in a trie of tokens. What follows it is worked out when a text first comes so far: most never does. */
+class TrieNode {
+  /** The token that ends here. */
   token: AddedToken | undefined;
+  readonly #depth: number;
+  /** Tokens that go on, until they are sorted into `#next`. */
+  #waiting: AddedToken[] = [];
+  #next: Map<number, TrieNode> | undefined;
+
+  constructor(depth: number) {
+    this.#depth = depth;
+  }
+
+  /** Of two tokens of the same text the one given last counts. */
+  add(token: AddedToken): void {
+    if (token.content.length === this.#depth) this.token = token;
+    else this.#waiting.push(token);
+  }
+
+  next(unit: number): TrieNode | undefined {
+    this.#next ??= this.#sort();
+    return this.#next.get(unit);
+  }
+
+  #sort(): Map<number, TrieNode> {
+    const next = new Map<number, TrieNode>();
+    for (const token of this.#waiting) {
+      const unit = token.content.charCodeAt(this.#depth);
+      let node = next.get(unit);
+      if (node === undefined) {
+        node = new TrieNode(this.#depth + 1);
+        next.set(unit, node);
+      }
+      node.add(token);
+    }
+    this.#waiting = [];
+    return next;
+  }
 }
 
 const SPACE_AT_END = /\p{White_Space}*$/u;
@@ -62,7 +98,7 @@ const WORD_AT_START = /^[\p{Alphabetic}\p{M}\p{Nd}\p{Pc}\p{Join_Control}]/u;
 
 /** Splits text at added tokens: the leftmost match, and the longest of those. */
 export class AddedTokenSplitter {
-  readonly #root: TrieNode = { next: new Map(), token: undefined };
+  readonly #root = new TrieNode(0);
   /** Finds where a token may begin; undefined when there are no tokens. */
   readonly #starts: RegExp | undefined;
   /** The one first character that all tokens share, if they do: `indexOf` is faster than a pattern. */
@@ -70,7 +106,7 @@ export class AddedTokenSplitter {
 
   constructor(tokens: readonly AddedToken[]) {
     const usable = tokens.filter((token) => token.content !== '');
-    for (const token of usable) this.#insert(token);
+    for (const token of usable) this.#root.add(token);
     const starts = new Set(usable.map((token) => token.content[0]!));
     this.#soleStart = starts.size === 1 ? [...starts][0] : undefined;
     const units = [...starts].map((unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`);
@@ -104,20 +140,6 @@ export class AddedTokenSplitter {
     if (from < text.length) visitor.text(from === 0 ? text : text.slice(from));
   }
 
-  #insert(token: AddedToken): void {
-    let node = this.#root;
-    for (let at = 0; at < token.content.length; at++) {
-      const unit = token.content.charCodeAt(at);
-      let next = node.next.get(unit);
-      if (next === undefined) {
-        next = { next: new Map(), token: undefined };
-        node.next.set(unit, next);
-      }
-      node = next;
-    }
-    node.token = token;
-  }
-
   #nextStart(text: string, from: number): number {
     if (this.#starts === undefined) return -1;
     if (this.#soleStart !== undefined) return text.indexOf(this.#soleStart, from);
@@ -129,7 +151,7 @@ export class AddedTokenSplitter {
     let longest: AddedToken | undefined;
     let node: TrieNode | undefined = this.#root;
     for (let at = start; at < text.length; at++) {
-      node = node.next.get(text.charCodeAt(at));
+      node = node.next(text.charCodeAt(at));
       if (node === undefined) break;
       longest = node.token ?? longest;
     }

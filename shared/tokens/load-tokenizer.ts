@@ -1,16 +1,14 @@
-import { readFile, stat } from 'node:fs/promises';
 import { join } from 'node:path';
-import { reasonOf } from '../errors/index.ts';
 import { asRecord, type UnknownRecord } from '../records/index.ts';
 import type { ScannedTokenizer } from './bpe/build-tables.ts';
 import type { PreparedFile } from './bpe/prepared-tables.ts';
 import type { BpeTables } from './bpe/tables.ts';
 import { createBpeTokenizer } from './bpe/tokenizer.ts';
-import { loadTokenizerTables } from './loader.ts';
+import { loadGeneral, loadTokenizerTables } from './loader.ts';
 import { brokenJson, findTokenizerFile, kindOfTokenizer, ModelFolderError } from './model-files.ts';
 import type { ModelConfigs } from './model-info.ts';
 import { KIMI_PATTERN } from './patterns/known-patterns.ts';
-import { checkVocabulary, UnsupportedTokenizer } from './tokenizer-shape.ts';
+import { UnsupportedTokenizer } from './tokenizer-shape.ts';
 import type { Tokenizer } from './types.ts';
 
 /** `model_type` of config.json to the pattern of its words; a tiktoken file does not say it. */
@@ -60,11 +58,10 @@ async function loadJson(path: string, options: LoadTokenizerOptions): Promise<To
   const { prepared, signal, onUncovered } = options;
   try {
     const scanned = await loadTokenizerTables(path, prepared, signal);
-    const type = asRecord(asRecord(scanned.rest)?.model)?.type;
     const own = createBpeTokenizer(scanned, path);
     if (own !== undefined) return own;
     onUncovered?.(path);
-    return await loadGeneral(path, type);
+    return await loadGeneral(path, signal);
   } catch (error) {
     if (error instanceof SyntaxError) throw brokenJson(path, error);
     if (error instanceof UnsupportedTokenizer) {
@@ -94,31 +91,6 @@ async function loadTiktoken(
   } catch (error) {
     if (!(error instanceof SyntaxError)) throw error;
     throw new ModelFolderError(`${path}: broken tiktoken file (${error.message}); download it again`, { cause: error });
-  }
-}
-
-/** Types that the general library covers; an absent type is told from the other fields. */
-const MODEL_TYPES = new Set<unknown>(['BPE', 'Unigram', 'WordPiece', 'WordLevel', undefined]);
-
-/** The general library is made on the event loop; the largest files that need it have 35 MB. */
-const GENERAL_BYTES_MAX = 64 * 1024 * 1024;
-
-async function loadGeneral(path: string, type: unknown): Promise<Tokenizer> {
-  const { size } = await stat(path);
-  if (size > GENERAL_BYTES_MAX) {
-    throw new UnsupportedTokenizer(`${size} bytes, more than ${GENERAL_BYTES_MAX} for one that is no byte-level BPE`);
-  }
-  const { createGeneralTokenizer } = await import('./general-tokenizer.ts');
-  const json: unknown = JSON.parse(await readFile(path, 'utf8'));
-  if (MODEL_TYPES.has(type)) checkVocabulary(json);
-  try {
-    if (!MODEL_TYPES.has(type)) throw new Error(`model type ${JSON.stringify(type)}`);
-    return await createGeneralTokenizer(json, path);
-  } catch (error) {
-    throw new ModelFolderError(
-      `${path}: unsupported tokenizer: ${reasonOf(error).replaceAll('\n', ' ')}; use a model with a BPE, Unigram, WordPiece or WordLevel tokenizer.json`,
-      { cause: error },
-    );
   }
 }
 

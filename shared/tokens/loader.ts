@@ -4,14 +4,23 @@ import { fileURLToPath } from 'node:url';
 import { Worker } from 'node:worker_threads';
 import { type Clock, systemClock } from '../clock/index.ts';
 import { withDeadline } from '../concurrency/index.ts';
+import { asRecord } from '../records/index.ts';
+import { readAddedTokens } from './added-tokens.ts';
 import { type ScannedTokenizer, scanTokenizerJson } from './bpe/build-tables.ts';
 import { type PreparedFile, readPrepared, writePrepared } from './bpe/prepared-tables.ts';
 import { scanTiktoken } from './bpe/tiktoken.ts';
+import { withAddedTokens } from './bpe/tokenizer.ts';
+import { openGeneral } from './general/open-general.ts';
+import { createThreadedTokenizer } from './general/tokenizer.ts';
+import type { GeneralTables } from './general/vocabulary.ts';
 import { kindOfTokenizer } from './model-files.ts';
 import { checkTokenizer, UnsupportedTokenizer } from './tokenizer-shape.ts';
+import type { Tokenizer } from './types.ts';
 
 /** What the thread is started for. */
 export interface LoaderTask {
+  /** `tables`: take the file apart; `general`: prepare one that is no byte-level BPE. */
+  readonly kind: 'tables' | 'general';
   readonly path: string;
   /** Where the tables are kept for the next one that asks. */
   readonly prepared: PreparedFile | undefined;
@@ -20,12 +29,13 @@ export interface LoaderTask {
 /** What the thread answers: the tables, or why there are none. */
 export type LoaderAnswer =
   | { readonly scanned: ScannedTokenizer }
+  | { readonly general: GeneralTables }
   | { readonly syntaxError: string }
   /** What no tokenizer in use has. */
   | { readonly unsupported: string };
 
-/** Takes this thread about ten milliseconds; to start another one costs 50 ms of CPU. */
-const SMALL_BYTES_MAX = 512 * 1024;
+/** Takes this thread some milliseconds; to start another one costs 50 ms of CPU. */
+const SMALL_BYTES_MAX = 128 * 1024;
 /** A tokenizer.json of 30 MB takes about half a second; a thread that is silent for this long is broken. */
 const LOAD_TIMEOUT_MS = 60_000;
 
@@ -44,11 +54,30 @@ export async function loadTokenizerTables(
   if (kept !== undefined) return kept;
   const { size } = await stat(path);
   const entry = size > SMALL_BYTES_MAX ? findThreadEntry('tokenizer-loader.js') : undefined;
-  if (entry === undefined) return scanAndKeep({ path, prepared }, await readFile(path, { signal }));
-  const answer = await askThread(entry, { path, prepared }, signal);
-  if ('syntaxError' in answer) throw new SyntaxError(answer.syntaxError);
-  if ('unsupported' in answer) throw new UnsupportedTokenizer(answer.unsupported);
-  return answer.scanned;
+  const task: LoaderTask = { kind: 'tables', path, prepared };
+  if (entry === undefined) return scanAndKeep(task, await readFile(path, { signal }));
+  const answer = await askThread(entry, task, signal);
+  if ('scanned' in answer) return answer.scanned;
+  throw toError(answer);
+}
+
+/**
+ * The tokenizer of a tokenizer.json that is no byte-level BPE. Its vocabulary is looked through in a thread, whatever its
+ * size, and texts are encoded in threads; in this thread only if the bundles are missing.
+ * @throws as `loadTokenizerTables`
+ */
+export async function loadGeneral(path: string, signal?: AbortSignal): Promise<Tokenizer> {
+  const entry = findThreadEntry('tokenizer-loader.js');
+  if (entry === undefined) return openGeneral(await readFile(path, { signal }), path);
+  const answer = await askThread(entry, { kind: 'general', path, prepared: undefined }, signal);
+  if ('general' in answer) return createThreadedTokenizer(answer.general, path);
+  throw toError(answer);
+}
+
+function toError(answer: LoaderAnswer): Error {
+  if ('syntaxError' in answer) return new SyntaxError(answer.syntaxError);
+  if ('unsupported' in answer) return new UnsupportedTokenizer(answer.unsupported);
+  return new TypeError('the tokenizer loader has answered something else');
 }
 
 async function askThread(
@@ -77,13 +106,23 @@ async function askThread(
  */
 export function scanAndKeep({ path, prepared }: LoaderTask, file: Uint8Array): ScannedTokenizer {
   const isJson = kindOfTokenizer(path) === 'json';
-  const scanned = isJson ? scanChecked(file) : { rest: undefined, tables: scanTiktoken(file) };
+  const scanned = isJson ? complete(scanChecked(file)) : { rest: undefined, tables: scanTiktoken(file) };
   try {
     if (prepared !== undefined) writePrepared(prepared, scanned);
   } catch {
     // A full or missing folder costs the next one that asks half a second, and this one nothing.
   }
   return scanned;
+}
+
+/** What is made of the file later, so that whoever gets it need not grow its tables, and nothing else. */
+function complete({ rest, tables }: ScannedTokenizer): ScannedTokenizer {
+  const { model, added_tokens: added, ...others } = asRecord(rest) ?? {};
+  const { normalizer, pre_tokenizer, post_processor, decoder } = others;
+  return {
+    rest: { model, added_tokens: added, normalizer, pre_tokenizer, post_processor, decoder },
+    tables: tables && withAddedTokens(tables, readAddedTokens(added)),
+  };
 }
 
 function scanChecked(file: Uint8Array): ScannedTokenizer {

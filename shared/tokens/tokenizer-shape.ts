@@ -15,11 +15,15 @@ const ADDED_TOKENS_MAX = 32_768;
 const IDS_AROUND_MAX = 1024;
 /** Looked for at each character of a text. */
 const TOKEN_UNITS_MAX = 256;
+/** Of all added tokens together; some 80,000 in use. */
+const ADDED_UNITS_MAX = 1 << 20;
 const VOCABULARY_MAX = 1_000_000;
 /** Of WordPiece, whose time grows with its square; 100 in use. */
 const WORD_UNITS_MAX = 1000;
 /** Base64 of a Precompiled normalizer: 316 KB in use. */
 const CHARACTER_MAP_UNITS_MAX = 4 * 1024 * 1024;
+/** With that map; some 10 KB more in use. */
+const PARTS_UNITS_MAX = CHARACTER_MAP_UNITS_MAX + 1024 * 1024;
 /** How many times its length a text may grow to before it is tokenized. */
 const GROWTH_MAX = 64;
 const PREFIX_UNITS_MAX = 1024;
@@ -40,6 +44,20 @@ export function checkTokenizer(file: unknown): void {
   checkModel(model);
   const { added_tokens: added } = record;
   if (Array.isArray(added)) checkAddedTokens(added);
+  checkSize(record);
+}
+
+/** All but the tokens is handed from thread to thread. */
+function checkSize(file: UnknownRecord): void {
+  const parts = PARTS.map((name) => file[name]);
+  let units: number;
+  try {
+    units = JSON.stringify([parts, { ...asRecord(file.model), vocab: null, merges: null }]).length;
+  } catch {
+    refuse('the file', 'is nested too deeply');
+  }
+  if (units <= PARTS_UNITS_MAX) return;
+  refuse('the file', `has ${units} characters besides its tokens, more than ${PARTS_UNITS_MAX}`);
 }
 
 function checkPart(name: string, part: unknown): void {
@@ -142,11 +160,15 @@ function checkAddedTokens(added: readonly unknown[]): void {
   if (added.length > ADDED_TOKENS_MAX) {
     refuse('added_tokens', `has ${added.length} entries, more than ${ADDED_TOKENS_MAX}`);
   }
+  let units = 0;
   for (const [at, token] of added.entries()) {
     const content = asRecord(token)?.content;
-    if (typeof content === 'string' && content.length > TOKEN_UNITS_MAX) {
+    if (typeof content !== 'string') continue;
+    if (content.length > TOKEN_UNITS_MAX) {
       refuse(`added_tokens[${at}]`, `has ${content.length} characters, more than ${TOKEN_UNITS_MAX}`);
     }
+    units += content.length;
+    if (units > ADDED_UNITS_MAX) refuse('added_tokens', `have more than ${ADDED_UNITS_MAX} characters together`);
   }
 }
 

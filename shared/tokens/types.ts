@@ -33,7 +33,10 @@ export interface Detokenizer {
 export interface Tokenizer {
   /** Entries including added tokens; ids are below it unless the file leaves gaps. */
   readonly vocabSize: number;
+  /** Throws where `encodesInThreads` is set. */
   readonly encode: EncodeText;
+  /** Only a `PromptEncoder` encodes, as this thread would be held up for too long. @default false */
+  readonly encodesInThreads?: boolean;
   decode(ids: ArrayLike<number>, options?: DecodeOptions): string;
   /** `promptTail`: the last few prompt ids (5 or more where there are as many), which decide about a leading space. */
   createDetokenizer(promptTail: ArrayLike<number>, options?: DecodeOptions): Detokenizer;

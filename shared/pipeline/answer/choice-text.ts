@@ -281,14 +281,14 @@ const ENCODED_CHARS_MAX = 16_384;
 
 /**
  * Counts the tokens of text that a worker sends without their ids: by the model's tokenizer, each piece for itself; without
- * one, a token for every three bytes of all pieces so far.
+ * one that encodes in this thread, a token for every three bytes of all pieces so far.
  */
 export class TextTokens {
   readonly #tokenizer: Tokenizer | undefined;
   #estimatedBytes = 0;
 
   constructor(tokenizer: Tokenizer | undefined) {
-    this.#tokenizer = tokenizer;
+    this.#tokenizer = tokenizer?.encodesInThreads === true ? undefined : tokenizer;
   }
 
   /** Tokens that `piece` adds. */

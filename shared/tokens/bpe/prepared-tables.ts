@@ -6,7 +6,7 @@ import type { ScannedTokenizer } from './build-tables.ts';
 import { type BpeTables, TABLE_NAMES, TABLE_TYPES } from './tables.ts';
 
 /** Changes with every change of the layout or of what the tables mean; tables are of no use to the other byte order. */
-const VERSION = `2 ${endianness()}`;
+const VERSION = `3 ${endianness()}`;
 const SUM_BYTES = 32;
 /** The checksum, and the length of the JSON behind it. */
 const HEAD_BYTES = SUM_BYTES + 4;

@@ -29,6 +29,18 @@ export const TOKEN_PLAIN = 2;
 /** Left out of text when special tokens are skipped. */
 export const TOKEN_SPECIAL = 4;
 
+/** The token was added to the vocabulary; only in tables of tokens alone. */
+export const TOKEN_ADDED = 8;
+
+/** The tokens of a vocabulary, without merges. */
+export interface TokenTables {
+  readonly blob: Uint8Array;
+  readonly starts: Uint32Array;
+  readonly lengths: Uint16Array | Uint32Array;
+  readonly flags: Uint8Array;
+  readonly tokenSlots: Int32Array;
+}
+
 /** Slot of a pair of ids before probing. `mask` is the number of slots less one. */
 function pairSlot(left: number, right: number, mask: number): number {
   const mixed = Math.imul(left, 0x9e3779b1) ^ Math.imul(right, 0x85ebca77);
@@ -54,7 +66,7 @@ export function findPair(pairSlots: Int32Array, left: number, right: number): nu
 }
 
 /** Id of the token `bytes[start .. end)`, or -1. */
-export function findToken(tables: BpeTables, bytes: Uint8Array, start: number, end: number): number {
+export function findToken(tables: TokenTables, bytes: Uint8Array, start: number, end: number): number {
   const { tokenSlots, starts, lengths, blob } = tables;
   const mask = tokenSlots.length - 1;
   const length = end - start;
@@ -89,8 +101,8 @@ export function shared<T extends { readonly length: number; set(content: T): voi
   return array;
 }
 
-/** Ids beyond this are refused: tables are sized by the largest id. */
-export const TOKEN_ID_MAX = 4_000_000;
+/** Ids beyond this are refused: tables are sized by the largest id. Four times the largest vocabularies in use. */
+export const TOKEN_ID_MAX = 1_048_575;
 
 /** A vocabulary as read, in the order of the file; the arrays may be longer than `count`. */
 export interface VocabularyEntries {
@@ -163,7 +175,28 @@ export function tabulatePairs(ids: Int32Array, count: number): Int32Array<ArrayB
   return pairSlots;
 }
 
-function insertToken(tables: BpeTables, id: number, start: number, end: number): void {
+/**
+ * Slots for `findToken`, and how many tokens are not alike. Of those that are, one that was added is found before others,
+ * and a higher id before a lower one.
+ */
+export function hashSlotsOf(tables: Omit<TokenTables, 'tokenSlots'>): { slots: Int32Array; distinct: number } {
+  const { blob, starts, lengths, flags } = tables;
+  const slots = new Int32Array(slotsFor(flags.length)).fill(-1);
+  const hashed = { ...tables, tokenSlots: slots };
+  let distinct = 0;
+  for (const kind of [TOKEN_PRESENT | TOKEN_ADDED, TOKEN_PRESENT]) {
+    for (let id = flags.length - 1; id >= 0; id--) {
+      const start = starts[id]!;
+      const end = start + lengths[id]!;
+      if ((flags[id]! & kind) !== kind || findToken(hashed, blob, start, end) >= 0) continue;
+      insertToken(hashed, id, start, end);
+      distinct++;
+    }
+  }
+  return { slots, distinct };
+}
+
+function insertToken(tables: TokenTables, id: number, start: number, end: number): void {
   const mask = tables.tokenSlots.length - 1;
   let slot = hashBytes(tables.blob, start, end) & mask;
   while (tables.tokenSlots[slot]! >= 0) slot = (slot + 1) & mask;

@@ -49,7 +49,9 @@ export function fewestTokensFor(
   const isLossless = !addedTokens.some((token) => token.lstrip || token.rstrip) && !preTokenizer.dropsText;
   if (!isLossless) return undefined;
   // A byte holds at most one unit. Composing halves a text at most: no character of n bytes comes from over 2n units.
-  const unitsMax = lengths.reduce((most, length) => Math.max(most, length), 1) * (normalize === undefined ? 1 : 2);
+  let bytesMax = 1;
+  for (let id = 0; id < lengths.length; id++) if (lengths[id]! > bytesMax) bytesMax = lengths[id]!;
+  const unitsMax = bytesMax * (normalize === undefined ? 1 : 2);
   return (units) => Math.ceil(units / unitsMax);
 }
 

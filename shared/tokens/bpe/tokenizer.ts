@@ -69,8 +69,9 @@ function isByteLevelDecoder(decoder: unknown): boolean {
   return record?.type === 'ByteLevel';
 }
 
-/** The tables with room and bytes for the added tokens. */
-function withAddedTokens(tables: BpeTables, added: readonly AddedToken[]): BpeTables {
+/** The tables with room and bytes for the added tokens; these very ones when they have them already. */
+export function withAddedTokens(tables: BpeTables, added: readonly AddedToken[]): BpeTables {
+  if (added.every((token) => hasAddedToken(tables, token))) return tables;
   const size = added.reduce((most, token) => Math.max(most, token.id + 1), tables.flags.length);
   const texts = added.map((token) => tokenTextToBytes(token.content));
   const bytes = tables.blob.length + texts.reduce((sum, text) => sum + text.length, 0);
@@ -87,11 +88,22 @@ function withAddedTokens(tables: BpeTables, added: readonly AddedToken[]): BpeTa
     grown.blob.set(text, end);
     grown.starts[token.id] = end;
     grown.lengths[token.id] = text.length;
-    const isPlain = unspellBytes(token.content) === undefined;
-    grown.flags[token.id] = TOKEN_PRESENT | (isPlain ? TOKEN_PLAIN : 0) | (token.special ? TOKEN_SPECIAL : 0);
+    grown.flags[token.id] = flagsOf(token);
     end += text.length;
   });
   return grown;
+}
+
+function flagsOf({ content, special }: AddedToken): number {
+  const isPlain = unspellBytes(content) === undefined;
+  return TOKEN_PRESENT | (isPlain ? TOKEN_PLAIN : 0) | (special ? TOKEN_SPECIAL : 0);
+}
+
+function hasAddedToken({ flags, starts, lengths, blob }: BpeTables, token: AddedToken): boolean {
+  if (flags[token.id] !== flagsOf(token)) return false;
+  const text = tokenTextToBytes(token.content);
+  const start = starts[token.id]!;
+  return lengths[token.id] === text.length && text.every((byte, at) => blob[start + at] === byte);
 }
 
 class BpeTokenizer implements Tokenizer {
@@ -115,7 +127,9 @@ class BpeTokenizer implements Tokenizer {
     const cutter = cutterFor(rules);
     this.cut = cutter && ((text) => cutter.cut(text));
     this.fewestTokens = fewestTokensFor(rules, tables.lengths);
-    this.vocabSize = tables.flags.reduce((count, flags) => count + (flags & TOKEN_PRESENT), 0);
+    let size = 0;
+    for (let id = 0; id < tables.flags.length; id++) size += tables.flags[id]! & TOKEN_PRESENT;
+    this.vocabSize = size;
   }
 
   decode(ids: ArrayLike<number>, options: DecodeOptions = {}): string {

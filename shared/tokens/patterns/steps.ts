@@ -22,6 +22,13 @@ export class PatternBudgetError extends ServeError {
   }
 }
 
+/** A text that a tokenizer cannot hold, e.g. a word of millions of letters. */
+export class TextTooLongError extends ServeError {
+  constructor() {
+    super('invalid_value', 'The tokenizer of this model cannot be used for this text: a word of it is too long');
+  }
+}
+
 /** Begins the budget for a text of so many UTF-16 units. */
 export function beginSteps(units: number): void {
   steps = STEPS_FREE + STEPS_PER_UNIT * units;

@@ -2,7 +2,7 @@ import { Worker } from 'node:worker_threads';
 import type { Clock, Timer } from '../../clock/index.ts';
 import { forAtMost, Semaphore } from '../../concurrency/index.ts';
 import { ServeError } from '../../errors/index.ts';
-import { PatternBudgetError } from '../patterns/steps.ts';
+import { PatternBudgetError, TextTooLongError } from '../patterns/steps.ts';
 import type { TokenizerRecipe } from '../types.ts';
 import type { EncodedStretches, EncodeJob, Stretches } from './stretches.ts';
 
@@ -100,7 +100,21 @@ export interface ThreadRequest extends Stretches {
   readonly forgotten?: number;
 }
 
-export type ThreadAnswer = EncodedStretches | { readonly error: string; readonly isOverBudget?: boolean };
+/** Why a tokenizer cannot be used for a text: its patterns take too many steps, or it cannot hold a word of that length. */
+export type Refusal = 'costly' | 'too-long';
+
+export type ThreadAnswer = EncodedStretches | { readonly error: string; readonly refusal?: Refusal | undefined };
+
+function toError({ error, refusal }: Extract<ThreadAnswer, { readonly error: string }>): Error {
+  switch (refusal) {
+    case 'costly':
+      return new PatternBudgetError();
+    case 'too-long':
+      return new TextTooLongError();
+    case undefined:
+      return new Error(`encoding thread: ${error}`);
+  }
+}
 
 interface ThreadLaneOptions {
   readonly clock: Clock;
@@ -144,8 +158,7 @@ export class ThreadLane implements Lane {
         impatient?.cancel();
         signal.removeEventListener('abort', onAbort);
         if (answer instanceof Error) reject(answer);
-        else if ('error' in answer && answer.isOverBudget === true) reject(new PatternBudgetError());
-        else if ('error' in answer) reject(new Error(`encoding thread: ${answer.error}`));
+        else if ('error' in answer) reject(toError(answer));
         else resolve(answer);
       };
       Atomics.store(this.#stop, 0, 0);

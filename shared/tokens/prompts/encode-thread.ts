@@ -1,10 +1,10 @@
 import { readFileSync } from 'node:fs';
 import { parentPort, workerData } from 'node:worker_threads';
 import { createBpeEncode } from '../bpe/tokenizer.ts';
-import { createGeneralTokenizer } from '../general-tokenizer.ts';
-import { PatternBudgetError } from '../patterns/steps.ts';
+import { createGeneralEncode } from '../general/library.ts';
+import { PatternBudgetError, TextTooLongError } from '../patterns/steps.ts';
 import type { EncodeText, TokenizerRecipe } from '../types.ts';
-import type { ThreadAnswer, ThreadRequest, ThreadStart } from './encode-queue.ts';
+import type { Refusal, ThreadAnswer, ThreadRequest, ThreadStart } from './encode-queue.ts';
 import { StretchEncoder } from './stretches.ts';
 
 /** Entry of a thread that encodes long prompts, one request at a time. */
@@ -16,8 +16,7 @@ parentPort?.on('message', (request: ThreadRequest) => {
   answer(request).then(
     (reply) => parentPort?.postMessage(reply, 'ids' in reply ? [reply.ids.buffer] : []),
     (error: unknown) => {
-      const isOverBudget = error instanceof PatternBudgetError;
-      parentPort?.postMessage({ error: String(error), isOverBudget } satisfies ThreadAnswer);
+      parentPort?.postMessage({ error: String(error), refusal: refusalOf(error) } satisfies ThreadAnswer);
     },
   );
 });
@@ -35,6 +34,10 @@ async function answer(request: ThreadRequest): Promise<ThreadAnswer> {
 
 async function openEncode(recipe: TokenizerRecipe): Promise<EncodeText> {
   if (recipe.kind === 'byte-level') return createBpeEncode(recipe);
-  const tokenizer = await createGeneralTokenizer(JSON.parse(readFileSync(recipe.path, 'utf8')));
-  return (text, options) => tokenizer.encode(text, options);
+  return createGeneralEncode(JSON.parse(readFileSync(recipe.path, 'utf8')));
+}
+
+function refusalOf(error: unknown): Refusal | undefined {
+  if (error instanceof PatternBudgetError) return 'costly';
+  return error instanceof TextTooLongError ? 'too-long' : undefined;
 }

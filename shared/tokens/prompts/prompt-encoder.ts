@@ -63,6 +63,8 @@ export class PromptEncoder {
   readonly #cache: TokenCache | undefined;
   readonly #inlineUnitsMax: number;
   readonly #queue: EncodeQueue;
+  /** For tokenizers that encode nowhere else: one thread where no others were asked for. */
+  readonly #threads: EncodeQueue;
   readonly #onCostly: (path: string | undefined) => void;
   readonly #costly = new WeakSet<Tokenizer>();
 
@@ -71,17 +73,22 @@ export class PromptEncoder {
     this.#inlineUnitsMax = inlineUnitsMax;
     this.#onCostly = options.onCostly ?? (() => undefined);
     const { threadsMax = 0, onThreadLost = () => undefined } = options;
-    const entry = threadsMax > 0 ? findThreadEntry('encode-thread.js') : undefined;
-    this.#queue = new EncodeQueue({
-      clock,
-      openLane:
-        entry === undefined
-          ? () => createLoopLane(clock)
-          : () => new ThreadLane({ clock, entry, onLost: onThreadLost }),
-      lanesMax: entry === undefined ? 1 : threadsMax,
-      waitingMax: options.waitingMax ?? 256,
-      timeoutMs: options.timeoutMs ?? 30_000,
-    });
+    const openQueue = (lanesMax: number, openLane: () => Lane): EncodeQueue => {
+      return new EncodeQueue({
+        clock,
+        openLane,
+        lanesMax,
+        waitingMax: options.waitingMax ?? 256,
+        timeoutMs: options.timeoutMs ?? 30_000,
+      });
+    };
+    const entry = findThreadEntry('encode-thread.js');
+    const threads =
+      entry === undefined
+        ? undefined
+        : openQueue(Math.max(1, threadsMax), () => new ThreadLane({ clock, entry, onLost: onThreadLost }));
+    this.#queue = threads !== undefined && threadsMax > 0 ? threads : openQueue(1, () => createLoopLane(clock));
+    this.#threads = threads ?? this.#queue;
   }
 
   /**
@@ -94,10 +101,11 @@ export class PromptEncoder {
     options: EncodePromptOptions = {},
   ): EncodedPrompt | Promise<EncodedPrompt> {
     try {
-      const isShort = text.length < CACHED_UNITS_MIN && text.length <= this.#inlineUnitsMax;
+      const isShort =
+        text.length < CACHED_UNITS_MIN && text.length <= this.#inlineUnitsMax && tokenizer.encodesInThreads !== true;
       if (isShort) return { ids: tokenizer.encode(text, options), cachedTokens: undefined, isWhole: true };
       const encoding = new PromptEncoding(tokenizer, text, options, this.#cache);
-      const encoded = encoding.run(this.#inlineUnitsMax, this.#queue);
+      const encoded = encoding.run(this.#inlineUnitsMax, this.#queueFor(tokenizer));
       return encoded instanceof Promise ? encoded.catch((error: unknown) => this.#fail(tokenizer, error)) : encoded;
     } catch (error) {
       return this.#fail(tokenizer, error);
@@ -113,8 +121,12 @@ export class PromptEncoder {
   }
 
   /** Ends the threads; prompts under way fail. */
-  close(): Promise<void> {
-    return this.#queue.close();
+  async close(): Promise<void> {
+    await Promise.all([this.#queue.close(), this.#threads.close()]);
+  }
+
+  #queueFor(tokenizer: Tokenizer): EncodeQueue {
+    return tokenizer.encodesInThreads === true ? this.#threads : this.#queue;
   }
 }
 
@@ -148,7 +160,7 @@ class PromptEncoding {
       enoughTokens: enoughTokens - this.#cachedTokens,
     };
     const slowness = this.#tokenizer.cut === undefined ? GENERAL_SLOWNESS : 1;
-    const isLong = this.#missingUnits * slowness > inlineUnitsMax;
+    const isLong = this.#missingUnits * slowness > inlineUnitsMax || this.#tokenizer.encodesInThreads === true;
     if (isLong && this.#tokenizer.recipe !== undefined) {
       return queue.encode(job, signal).then((encoded) => this.#finish(encoded));
     }

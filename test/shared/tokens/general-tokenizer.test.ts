@@ -3,7 +3,7 @@ import { Tokenizer as Reference } from 'tokenizers';
 import { describe, expect, it } from 'vitest';
 import { scanTokenizerJson } from '../../../shared/tokens/bpe/build-tables.ts';
 import { createBpeTokenizer } from '../../../shared/tokens/bpe/tokenizer.ts';
-import { createGeneralTokenizer } from '../../../shared/tokens/general-tokenizer.ts';
+import { createGeneralTokenizer } from '../../../shared/tokens/general/tokenizer.ts';
 import { GENERAL_TOKENIZERS } from '../../support/tokens/variants.ts';
 
 const words = fc

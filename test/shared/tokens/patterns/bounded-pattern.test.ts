@@ -5,7 +5,7 @@ import { scanTokenizerJson } from '../../../../shared/tokens/bpe/build-tables.ts
 import { toWellFormed } from '../../../../shared/tokens/bpe/byte-text.ts';
 import { toJsPattern } from '../../../../shared/tokens/bpe/pattern.ts';
 import { createBpeTokenizer } from '../../../../shared/tokens/bpe/tokenizer.ts';
-import { createGeneralTokenizer } from '../../../../shared/tokens/general-tokenizer.ts';
+import { createGeneralTokenizer } from '../../../../shared/tokens/general/tokenizer.ts';
 import { PromptEncoder } from '../../../../shared/tokens/index.ts';
 import { BoundedPattern } from '../../../../shared/tokens/patterns/bounded-pattern.ts';
 import { KIMI_PATTERN } from '../../../../shared/tokens/patterns/known-patterns.ts';

@@ -8,7 +8,7 @@ import { builtinModelPath } from '../../../../shared/artifacts/index.ts';
 import { systemClock } from '../../../../shared/clock/index.ts';
 import { scanTokenizerJson } from '../../../../shared/tokens/bpe/build-tables.ts';
 import { createBpeTokenizer } from '../../../../shared/tokens/bpe/tokenizer.ts';
-import { createGeneralTokenizer } from '../../../../shared/tokens/general-tokenizer.ts';
+import { createGeneralTokenizer } from '../../../../shared/tokens/general/tokenizer.ts';
 import type { Tokenizer } from '../../../../shared/tokens/index.ts';
 import { ThreadLane } from '../../../../shared/tokens/prompts/encode-queue.ts';
 import { builtinTokenizer } from '../../../support/tokens/variants.ts';

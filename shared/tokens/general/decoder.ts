@@ -1,0 +1,170 @@
+import { asRecord, type UnknownRecord } from '../../records/index.ts';
+import { tokenTextToBytes, unspellBytes } from '../bpe/byte-text.ts';
+import { toJsPattern } from '../bpe/pattern.ts';
+import { UnsupportedTokenizer } from '../tokenizer-shape.ts';
+
+/** One step from tokens to text: pieces that are joined when the last step is done. */
+type DecodeStep = (pieces: readonly string[]) => readonly string[];
+
+const METASPACE = '\u2581';
+/** A token of byte fallback, e.g. `<0x0A>`. */
+const BYTE_TOKEN = /^<0x([0-9A-Fa-f]{2})>$/;
+
+/**
+ * How a tokenizer.json's `decoder` turns tokens into text; tokens without one are joined by blanks.
+ * @param isAdded whether a token was added to the vocabulary
+ * @throws UnsupportedTokenizer, or UnsupportedPattern of a pattern
+ */
+export function createDecoder(decoder: unknown, isAdded: (token: string) => boolean): (tokens: readonly string[]) => string {
+  if (decoder === null || decoder === undefined) return (tokens) => tokens.join(' ');
+  const step = createStep(asRecord(decoder) ?? {}, isAdded);
+  return (tokens) => step(tokens).join('');
+}
+
+function createStep(step: UnknownRecord, isAdded: (token: string) => boolean): DecodeStep {
+  switch (step.type) {
+    case 'Sequence':
+      return inTurn(listOf(step.decoders).map((each) => createStep(asRecord(each) ?? {}, isAdded)));
+    case 'ByteLevel':
+      return byteLevel(isAdded);
+    case 'ByteFallback':
+      return byteFallback;
+    case 'Fuse':
+      return (pieces) => [pieces.join('')];
+    case 'Replace':
+      return replace(step);
+    case 'Strip':
+      return strip(textOf(step.content, ''), Number(step.start ?? 0), Number(step.stop ?? 0));
+    case 'Metaspace':
+      return metaspace(textOf(step.replacement, METASPACE));
+    case 'WordPiece':
+      return wordPiece(textOf(step.prefix, ''), step.cleanup === true);
+    case 'BPEDecoder':
+      return wordEnds(textOf(step.suffix, ''));
+    case 'CTC':
+      return ctc(step);
+    default:
+      throw new UnsupportedTokenizer(`Unknown Decoder type: ${String(step.type)}`);
+  }
+}
+
+function listOf(value: unknown): readonly unknown[] {
+  return Array.isArray(value) ? value : [];
+}
+
+function textOf(value: unknown, absent: string): string {
+  return typeof value === 'string' ? value : absent;
+}
+
+function inTurn(steps: readonly DecodeStep[]): DecodeStep {
+  return (pieces) => steps.reduce((before, step) => step(before), pieces);
+}
+
+/** Added tokens are text as they are, all others are spelled bytes. */
+function byteLevel(isAdded: (token: string) => boolean): DecodeStep {
+  return (pieces) => {
+    const texts: string[] = [];
+    let spelled: string[] = [];
+    const endRun = (): void => {
+      if (spelled.length > 0) texts.push(spelledText(spelled.join('')));
+      spelled = [];
+    };
+    for (const piece of pieces) {
+      if (!isAdded(piece)) spelled.push(piece);
+      else {
+        endRun();
+        texts.push(piece);
+      }
+    }
+    endRun();
+    return texts;
+  };
+}
+
+function spelledText(spelled: string): string {
+  const bytes = unspellBytes(spelled) ?? Buffer.concat(Array.from(spelled, tokenTextToBytes));
+  return Buffer.from(bytes).toString('utf8');
+}
+
+const byteFallback: DecodeStep = (pieces) => {
+  const texts: string[] = [];
+  let bytes: number[] = [];
+  const endRun = (): void => {
+    if (bytes.length > 0) texts.push(utf8.decode(Uint8Array.from(bytes)));
+    bytes = [];
+  };
+  for (const piece of pieces) {
+    const byte = BYTE_TOKEN.exec(piece);
+    if (byte !== null) bytes.push(Number.parseInt(byte[1]!, 16));
+    else {
+      endRun();
+      texts.push(piece);
+    }
+  }
+  endRun();
+  return texts;
+};
+
+/** Each broken sequence of bytes is one U+FFFD. */
+const utf8 = new TextDecoder('utf-8', { ignoreBOM: true });
+
+function replace(step: UnknownRecord): DecodeStep {
+  const { String: text, Regex: regex } = asRecord(step.pattern) ?? {};
+  const content = textOf(step.content, '');
+  if (typeof text === 'string') return (pieces) => pieces.map((piece) => piece.replaceAll(text, () => content));
+  if (typeof regex !== 'string') throw new UnsupportedTokenizer('decoder has a pattern that is no String or Regex');
+  const pattern = toJsPattern(regex);
+  return (pieces) => pieces.map((piece) => piece.replaceAll(pattern, () => content));
+}
+
+/** Takes up to so many of one character from each end. */
+function strip(content: string, startMax: number, stopMax: number): DecodeStep {
+  return (pieces) =>
+    pieces.map((piece) => {
+      let start = 0;
+      while (start < startMax && start < piece.length && piece[start] === content) start++;
+      let stop = 0;
+      while (stop < stopMax && stop < piece.length && piece[piece.length - 1 - stop] === content) stop++;
+      return piece.slice(start, piece.length - stop);
+    });
+}
+
+function metaspace(replacement: string): DecodeStep {
+  return (pieces) =>
+    pieces.map((piece, at) => {
+      const text = piece.replaceAll(replacement, ' ');
+      return at === 0 && text.startsWith(' ') ? text.slice(1) : text;
+    });
+}
+
+function wordPiece(prefix: string, cleans: boolean): DecodeStep {
+  return (pieces) =>
+    pieces.map((piece, at) => {
+      let text = piece;
+      if (at > 0) text = prefix !== '' && piece.startsWith(prefix) ? piece.slice(prefix.length) : ` ${piece}`;
+      return cleans ? cleanUp(text) : text;
+    });
+}
+
+function wordEnds(suffix: string): DecodeStep {
+  return (pieces) => pieces.map((piece, at) => piece.replaceAll(suffix, at === pieces.length - 1 ? '' : ' '));
+}
+
+/** Of tokens in a row that are alike one is left. */
+function ctc({ pad_token: pad, word_delimiter_token: delimiter, cleanup }: UnknownRecord): DecodeStep {
+  const padding = textOf(pad, '');
+  const blank = textOf(delimiter, '');
+  return (pieces) => {
+    const kept = pieces.filter((piece, at) => piece !== pieces[at - 1] && piece !== padding);
+    const text = kept.join('');
+    return [cleanup === true ? cleanUp(text).replaceAll(blank, ' ').trim() : text];
+  };
+}
+
+const SPACE_BEFORE_MARK = / ([.?!,])/g;
+const SPACE_BEFORE_ENDING = / (n't|'m|'s|'ve|'re)/g;
+
+/** Takes out the blanks that tokens put before marks and contractions. */
+function cleanUp(text: string): string {
+  return text.replace(SPACE_BEFORE_MARK, '$1').replaceAll(" ' ", "'").replace(SPACE_BEFORE_ENDING, '$1');
+}

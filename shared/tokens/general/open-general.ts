@@ -1,0 +1,58 @@
+import { reasonOf } from '../../errors/index.ts';
+import { asRecord } from '../../records/index.ts';
+import { checkVocabulary, UnsupportedTokenizer } from '../tokenizer-shape.ts';
+import type { Tokenizer } from '../types.ts';
+import { createDecoder } from './decoder.ts';
+import { createGeneralEncode } from './library.ts';
+import { createGeneralTokenizer } from './tokenizer.ts';
+import { type GeneralTables, tabulateGeneral } from './vocabulary.ts';
+
+/** Types that are covered; an absent type is told from the other fields. */
+const MODEL_TYPES = new Set<unknown>(['BPE', 'Unigram', 'WordPiece', 'WordLevel', undefined]);
+
+/** The library takes a thread some seconds and 20 times the file's size; the largest files in use have 35 MB. */
+const FILE_BYTES_MAX = 64 * 1024 * 1024;
+
+/**
+ * Looks through a tokenizer.json that is no byte-level BPE, for a thread that will only decode.
+ * @throws UnsupportedTokenizer, or SyntaxError when it is broken
+ */
+export async function prepareGeneral(file: Uint8Array): Promise<GeneralTables> {
+  const json = readChecked(file);
+  return orUnsupported(async () => {
+    const tables = tabulateGeneral(json);
+    createDecoder(tables.decoder, () => false);
+    await createGeneralEncode(json); // for what the library refuses
+    return tables;
+  });
+}
+
+/** The same where there are no threads. */
+export async function openGeneral(file: Uint8Array, path: string): Promise<Tokenizer> {
+  const json = readChecked(file);
+  return orUnsupported(() => createGeneralTokenizer(json, path));
+}
+
+function readChecked(file: Uint8Array): unknown {
+  if (file.length > FILE_BYTES_MAX) {
+    throw new UnsupportedTokenizer(`${file.length} bytes, more than ${FILE_BYTES_MAX} for one that is no byte-level BPE`);
+  }
+  const json: unknown = JSON.parse(new TextDecoder().decode(file));
+  const { type } = asRecord(asRecord(json)?.model) ?? {};
+  if (!MODEL_TYPES.has(type)) throw unsupported(`model type ${JSON.stringify(type)}`);
+  checkVocabulary(json);
+  return json;
+}
+
+async function orUnsupported<T>(open: () => Promise<T>): Promise<T> {
+  try {
+    return await open();
+  } catch (error) {
+    throw unsupported(reasonOf(error).replaceAll('\n', ' '), error);
+  }
+}
+
+function unsupported(reason: string, cause?: unknown): UnsupportedTokenizer {
+  const what = 'use a model with a BPE, Unigram, WordPiece or WordLevel tokenizer.json';
+  return new UnsupportedTokenizer(`${reason}; ${what}`, { cause });
+}
