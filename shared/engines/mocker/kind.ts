@@ -5,7 +5,7 @@ import { ConfigError, type Settings } from '../../config/index.ts';
 import { reasonOf } from '../../errors/index.ts';
 import { fleetHost, type ListenAddress, listenAddress, refuseOpenListener } from '../../planes/index.ts';
 import type { Logger } from '../../telemetry/index.ts';
-import { loadFolderTokenizer, type ModelInfo, readModelInfo } from '../../tokens/index.ts';
+import { loadFolderTokenizer, type ModelInfo, PromptEncoder, readModelInfo } from '../../tokens/index.ts';
 import type { Engine, EngineKind } from '../types.ts';
 import { tcpHandoffs } from './handoffs.ts';
 import { createMockEngine } from './mock-engine.ts';
@@ -66,7 +66,7 @@ export async function mockEngineFor(
     ...(await transferOptions(info, settings, at)),
     ...(settings.mockOutput === 'random'
       ? { randomIds: plainIds(info) }
-      : { readableTokenIds: await readableIds(folder) }),
+      : { readableTokenIds: await readableIds(folder, clock) }),
   };
   const listens = settings.disaggregationMode === 'prefill';
   const handoffs = tcpHandoffs(listens ? mockAddress(settings, 'blocks of a prefill engine') : LOOPBACK);
@@ -163,17 +163,22 @@ const PARAGRAPH_BREAK = '\n\n';
 const FIRST_QUESTION = { opening: 'What', whole: 'What are you' } as const;
 const INTRODUCTION_PARAGRAPHS = 2;
 
-async function readableIds(folder: string) {
+async function readableIds(folder: string, clock: Clock) {
   const tokenizer = await loadFolderTokenizer(folder);
   const paragraphs = builtinText().trim().split(PARAGRAPH_BREAK);
   const introduction = paragraphs.slice(0, INTRODUCTION_PARAGRAPHS).join(PARAGRAPH_BREAK);
-  // Its last words alone: the first has other tokens behind some prompts than at the beginning of a text.
-  const cue = tokenizer.encode(FIRST_QUESTION.whole).slice(tokenizer.encode(FIRST_QUESTION.opening).length);
-  return {
-    passages: paragraphs.map((paragraph) => tokenizer.encode(paragraph)),
-    separator: tokenizer.encode(PARAGRAPH_BREAK),
-    introduction: { cue, passage: tokenizer.encode(introduction) },
-  };
+  const { opening, whole } = FIRST_QUESTION;
+  const texts = [opening, whole, introduction, PARAGRAPH_BREAK, ...paragraphs];
+  const encoder = new PromptEncoder({ clock }); // some tokenizers encode in threads alone
+  try {
+    const encoded = await Promise.all(texts.map((text) => encoder.encode(tokenizer, text)));
+    const [before, question, passage, separator, ...passages] = encoded.map(({ ids }) => ids);
+    // Its last words alone: the first has other tokens behind some prompts than at the beginning of a text.
+    const cue = question!.slice(before!.length);
+    return { passages, separator: separator!, introduction: { cue, passage: passage! } };
+  } finally {
+    await encoder.close();
+  }
 }
 
 /** Ids that are text in all likelihood: those below the model's end tokens, or above them where these come first. */

@@ -1,5 +1,5 @@
 import { asRecord, type UnknownRecord } from '../../records/index.ts';
-import { tokenTextToBytes, unspellBytes } from '../bpe/byte-text.ts';
+import { tokenTextToBytes } from '../bpe/byte-text.ts';
 import { toJsPattern } from '../bpe/pattern.ts';
 import { UnsupportedTokenizer } from '../tokenizer-shape.ts';
 
@@ -15,16 +15,22 @@ const BYTE_TOKEN = /^<0x([0-9A-Fa-f]{2})>$/;
  * @param isAdded whether a token was added to the vocabulary
  * @throws UnsupportedTokenizer, or UnsupportedPattern of a pattern
  */
-export function createDecoder(decoder: unknown, isAdded: (token: string) => boolean): (tokens: readonly string[]) => string {
+export function createDecoder(
+  decoder: unknown,
+  isAdded: (token: string) => boolean,
+): (tokens: readonly string[]) => string {
   if (decoder === null || decoder === undefined) return (tokens) => tokens.join(' ');
   const step = createStep(asRecord(decoder) ?? {}, isAdded);
   return (tokens) => step(tokens).join('');
 }
 
+/** In a sequence all tokens are spelled. */
+const NEVER = (): boolean => false;
+
 function createStep(step: UnknownRecord, isAdded: (token: string) => boolean): DecodeStep {
   switch (step.type) {
     case 'Sequence':
-      return inTurn(listOf(step.decoders).map((each) => createStep(asRecord(each) ?? {}, isAdded)));
+      return inTurn(listOf(step.decoders).map((each) => createStep(asRecord(each) ?? {}, NEVER)));
     case 'ByteLevel':
       return byteLevel(isAdded);
     case 'ByteFallback':
@@ -60,17 +66,17 @@ function inTurn(steps: readonly DecodeStep[]): DecodeStep {
   return (pieces) => steps.reduce((before, step) => step(before), pieces);
 }
 
-/** Added tokens are text as they are, all others are spelled bytes. */
+/** Added tokens, and those with a character that spells no byte, are text as they are; all others are spelled bytes. */
 function byteLevel(isAdded: (token: string) => boolean): DecodeStep {
   return (pieces) => {
     const texts: string[] = [];
-    let spelled: string[] = [];
+    let spelled: Uint8Array[] = [];
     const endRun = (): void => {
-      if (spelled.length > 0) texts.push(spelledText(spelled.join('')));
+      if (spelled.length > 0) texts.push(Buffer.concat(spelled).toString('utf8'));
       spelled = [];
     };
     for (const piece of pieces) {
-      if (!isAdded(piece)) spelled.push(piece);
+      if (!isAdded(piece)) spelled.push(tokenTextToBytes(piece));
       else {
         endRun();
         texts.push(piece);
@@ -79,11 +85,6 @@ function byteLevel(isAdded: (token: string) => boolean): DecodeStep {
     endRun();
     return texts;
   };
-}
-
-function spelledText(spelled: string): string {
-  const bytes = unspellBytes(spelled) ?? Buffer.concat(Array.from(spelled, tokenTextToBytes));
-  return Buffer.from(bytes).toString('utf8');
 }
 
 const byteFallback: DecodeStep = (pieces) => {

@@ -35,7 +35,9 @@ export async function openGeneral(file: Uint8Array, path: string): Promise<Token
 
 function readChecked(file: Uint8Array): unknown {
   if (file.length > FILE_BYTES_MAX) {
-    throw new UnsupportedTokenizer(`${file.length} bytes, more than ${FILE_BYTES_MAX} for one that is no byte-level BPE`);
+    throw new UnsupportedTokenizer(
+      `${file.length} bytes, more than ${FILE_BYTES_MAX} for one that is no byte-level BPE`,
+    );
   }
   const json: unknown = JSON.parse(new TextDecoder().decode(file));
   const { type } = asRecord(asRecord(json)?.model) ?? {};

@@ -61,7 +61,11 @@ interface TokenMarks {
 
 function tabulate(texts: readonly (string | undefined)[], { added, special }: TokenMarks) {
   const encoded = Array.from(texts, (text) => (text === undefined ? undefined : Buffer.from(text)));
-  const blob = shared(Uint8Array, new Uint8Array(0), encoded.reduce((sum, bytes) => sum + (bytes?.length ?? 0), 0));
+  const blob = shared(
+    Uint8Array,
+    new Uint8Array(0),
+    encoded.reduce((sum, bytes) => sum + (bytes?.length ?? 0), 0),
+  );
   const starts = shared(Uint32Array, new Uint32Array(0), texts.length);
   const lengths = shared(Uint32Array, new Uint32Array(0), texts.length);
   const flags = shared(Uint8Array, new Uint8Array(0), texts.length);
@@ -71,8 +75,7 @@ function tabulate(texts: readonly (string | undefined)[], { added, special }: To
     blob.set(bytes, end);
     starts[id] = end;
     lengths[id] = bytes.length;
-    flags[id] =
-      TOKEN_PRESENT | (added.has(id) ? TOKEN_ADDED : 0) | (special.has(texts[id]!) ? TOKEN_SPECIAL : 0);
+    flags[id] = TOKEN_PRESENT | (added.has(id) ? TOKEN_ADDED : 0) | (special.has(texts[id]!) ? TOKEN_SPECIAL : 0);
     end += bytes.length;
   }
   const { slots, distinct } = hashSlotsOf({ blob, starts, lengths, flags });
