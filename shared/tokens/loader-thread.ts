@@ -10,8 +10,8 @@ async function answer(task: LoaderTask): Promise<LoaderAnswer> {
   const file = readFileSync(task.path);
   try {
     if (task.kind === 'general') return { general: await prepareGeneral(file) };
-    const { rest, tables } = scanAndKeep(task, file);
-    return { scanned: { rest, tables: tables && shareTables(tables) } };
+    const { tables, ...scanned } = scanAndKeep(task, file);
+    return { scanned: { ...scanned, tables: tables && shareTables(tables) } };
   } catch (error) {
     if (error instanceof UnsupportedTokenizer) return { unsupported: error.message };
     if (error instanceof SyntaxError) return { syntaxError: error.message };

@@ -36,6 +36,8 @@ export type LoaderAnswer =
 
 /** Takes this thread some milliseconds; to start another one costs 50 ms of CPU. */
 const SMALL_BYTES_MAX = 128 * 1024;
+/** Tables are sized by the largest id. */
+const SMALL_IDS_MAX = 65_536;
 /** A tokenizer.json of 30 MB takes about half a second; a thread that is silent for this long is broken. */
 const LOAD_TIMEOUT_MS = 60_000;
 
@@ -53,9 +55,12 @@ export async function loadTokenizerTables(
   const kept = prepared && (await readPrepared(prepared));
   if (kept !== undefined) return kept;
   const { size } = await stat(path);
-  const entry = size > SMALL_BYTES_MAX ? findThreadEntry('tokenizer-loader.js') : undefined;
+  const entry = findThreadEntry('tokenizer-loader.js');
   const task: LoaderTask = { kind: 'tables', path, prepared };
-  if (entry === undefined) return scanAndKeep(task, await readFile(path, { signal }));
+  if (entry === undefined || size <= SMALL_BYTES_MAX) {
+    const scanned = scan(path, await readFile(path, { signal }));
+    if (entry === undefined || idsOf(scanned) <= SMALL_IDS_MAX) return keep(task, complete(scanned));
+  }
   const answer = await askThread(entry, task, signal);
   if ('scanned' in answer) return answer.scanned;
   throw toError(answer);
@@ -104,9 +109,21 @@ async function askThread(
  * Takes a tokenizer file apart, and keeps its tables for the next one; of a tiktoken file there are only tables.
  * @throws SyntaxError when it is broken, UnsupportedTokenizer for what no tokenizer in use has
  */
-export function scanAndKeep({ path, prepared }: LoaderTask, file: Uint8Array): ScannedTokenizer {
-  const isJson = kindOfTokenizer(path) === 'json';
-  const scanned = isJson ? complete(scanChecked(file)) : { rest: undefined, tables: scanTiktoken(file) };
+export function scanAndKeep(task: LoaderTask, file: Uint8Array): ScannedTokenizer {
+  return keep(task, complete(scan(task.path, file)));
+}
+
+function scan(path: string, file: Uint8Array): ScannedTokenizer {
+  return kindOfTokenizer(path) === 'json' ? scanChecked(file) : { rest: undefined, tables: scanTiktoken(file) };
+}
+
+/** Ids that the tables have, or will have with the added tokens. */
+function idsOf({ rest, tables }: ScannedTokenizer): number {
+  const added = readAddedTokens(asRecord(rest)?.added_tokens);
+  return added.reduce((most, { id }) => Math.max(most, id + 1), tables?.flags.length ?? 0);
+}
+
+function keep({ prepared }: LoaderTask, scanned: ScannedTokenizer): ScannedTokenizer {
   try {
     if (prepared !== undefined) writePrepared(prepared, scanned);
   } catch {
@@ -117,11 +134,13 @@ export function scanAndKeep({ path, prepared }: LoaderTask, file: Uint8Array): S
 
 /** What is made of the file later, so that whoever gets it need not grow its tables, and nothing else. */
 function complete({ rest, tables }: ScannedTokenizer): ScannedTokenizer {
+  if (rest === undefined) return { rest, tables }; // of a tiktoken file, whose added tokens stand in another one
   const { model, added_tokens: added, ...others } = asRecord(rest) ?? {};
   const { normalizer, pre_tokenizer, post_processor, decoder } = others;
   return {
     rest: { model, added_tokens: added, normalizer, pre_tokenizer, post_processor, decoder },
     tables: tables && withAddedTokens(tables, readAddedTokens(added)),
+    hasAddedTokens: true,
   };
 }
 

@@ -15,6 +15,8 @@ export interface ScannedTokenizer {
   readonly rest: unknown;
   /** Undefined when the file holds no byte-level BPE vocabulary. */
   readonly tables: BpeTables | undefined;
+  /** The tables hold the added tokens of `rest`, too. @default false */
+  readonly hasAddedTokens?: boolean;
 }
 
 const OPEN_BRACE = 0x7b;

@@ -24,14 +24,14 @@ export interface PreparedFile {
 /**
  * The tables of a tokenizer as they lie in memory, so that opening it parses nothing and makes no object a token:
  *
- *     SHA-256 of what follows | bytes of the JSON u32 | {version, source, rest, counts} as JSON | tables, each from a multiple of 8
+ *     SHA-256 of what follows | bytes of the JSON u32 | {version, source, rest, hasAddedTokens, counts} as JSON | tables, each from a multiple of 8
  */
 export function packTokenizer(
-  { tables, rest }: ScannedTokenizer & { readonly tables: BpeTables },
+  { tables, rest, hasAddedTokens }: ScannedTokenizer & { readonly tables: BpeTables },
   source: string,
 ): Buffer {
   const counts = TABLE_NAMES.map((name) => tables[name].length);
-  const json = Buffer.from(JSON.stringify({ version: VERSION, source, rest: rest ?? null, counts }));
+  const json = Buffer.from(JSON.stringify({ version: VERSION, source, rest: rest ?? null, hasAddedTokens, counts }));
   const starts = startsOf(json.length, counts);
   const file = Buffer.alloc(starts.at(-1)!);
   file.writeUInt32LE(json.length, SUM_BYTES);
@@ -79,12 +79,12 @@ export async function readPrepared({ path, source }: PreparedFile): Promise<Scan
 }
 
 /** Keeps the tables for `readPrepared`. Whoever reads meanwhile sees all of the file or none. Throws where it cannot be written. */
-export function writePrepared({ path, source }: PreparedFile, { rest, tables }: ScannedTokenizer): void {
+export function writePrepared({ path, source }: PreparedFile, { tables, ...scanned }: ScannedTokenizer): void {
   if (tables === undefined) return;
   const temporary = `${path}.tmp-${randomBytes(8).toString('hex')}`;
   const file = openSync(temporary, 'wx', 0o600);
   try {
-    const bytes = packTokenizer({ rest, tables }, source);
+    const bytes = packTokenizer({ ...scanned, tables }, source);
     for (let at = 0; at < bytes.length; ) at += writeSync(file, bytes, at);
     renameSync(temporary, path);
   } catch (error) {
@@ -100,14 +100,14 @@ function unpack(file: Uint8Array, source: string): ScannedTokenizer | undefined 
     const buffer = file.buffer as ArrayBuffer; // or shared, which is read alike
     const jsonBytes = new DataView(buffer).getUint32(SUM_BYTES, true);
     const json = Buffer.from(file.slice(HEAD_BYTES, HEAD_BYTES + jsonBytes)).toString();
-    const { version, source: made, rest, counts } = JSON.parse(json) as Readonly<Record<string, unknown>>;
+    const { version, source: made, rest, hasAddedTokens, counts } = JSON.parse(json) as Readonly<Record<string, unknown>>;
     if (version !== VERSION || made !== source || !Array.isArray(counts)) return undefined;
     const starts = startsOf(jsonBytes, counts);
     const parts = TABLE_NAMES.map(
       (name, at) => [name, new TABLE_TYPES[name](buffer, starts[at], Number(counts[at]))] as const,
     );
     const tables = Object.fromEntries(parts) as unknown as BpeTables;
-    return isSound(tables) ? { rest: rest ?? undefined, tables } : undefined;
+    return isSound(tables) ? { rest: rest ?? undefined, tables, hasAddedTokens: hasAddedTokens === true } : undefined;
   } catch {
     return undefined; // of an older layout: no JSON, or tables that lie outside of the file
   }

@@ -17,7 +17,7 @@ export function createBpeTokenizer(scanned: ScannedTokenizer, path?: string): To
   const addedTokens = readAddedTokens(rest.added_tokens);
   const rules = readRules(rest, addedTokens);
   if (rules === undefined || !isByteLevelDecoder(rest.decoder)) return undefined;
-  const tables = withAddedTokens(scanned.tables, addedTokens);
+  const tables = scanned.hasAddedTokens === true ? scanned.tables : withAddedTokens(scanned.tables, addedTokens);
   return new BpeTokenizer(tables, rules, { kind: 'byte-level', rest, tables }, path);
 }
 
@@ -69,9 +69,8 @@ function isByteLevelDecoder(decoder: unknown): boolean {
   return record?.type === 'ByteLevel';
 }
 
-/** The tables with room and bytes for the added tokens; these very ones when they have them already. */
+/** The tables with room and bytes for the added tokens. */
 export function withAddedTokens(tables: BpeTables, added: readonly AddedToken[]): BpeTables {
-  if (added.every((token) => hasAddedToken(tables, token))) return tables;
   const size = added.reduce((most, token) => Math.max(most, token.id + 1), tables.flags.length);
   const texts = added.map((token) => tokenTextToBytes(token.content));
   const bytes = tables.blob.length + texts.reduce((sum, text) => sum + text.length, 0);
@@ -88,22 +87,11 @@ export function withAddedTokens(tables: BpeTables, added: readonly AddedToken[])
     grown.blob.set(text, end);
     grown.starts[token.id] = end;
     grown.lengths[token.id] = text.length;
-    grown.flags[token.id] = flagsOf(token);
+    const isPlain = unspellBytes(token.content) === undefined;
+    grown.flags[token.id] = TOKEN_PRESENT | (isPlain ? TOKEN_PLAIN : 0) | (token.special ? TOKEN_SPECIAL : 0);
     end += text.length;
   });
   return grown;
-}
-
-function flagsOf({ content, special }: AddedToken): number {
-  const isPlain = unspellBytes(content) === undefined;
-  return TOKEN_PRESENT | (isPlain ? TOKEN_PLAIN : 0) | (special ? TOKEN_SPECIAL : 0);
-}
-
-function hasAddedToken({ flags, starts, lengths, blob }: BpeTables, token: AddedToken): boolean {
-  if (flags[token.id] !== flagsOf(token)) return false;
-  const text = tokenTextToBytes(token.content);
-  const start = starts[token.id]!;
-  return lengths[token.id] === text.length && text.every((byte, at) => blob[start + at] === byte);
 }
 
 class BpeTokenizer implements Tokenizer {

@@ -155,6 +155,7 @@ export class ThreadLane implements Lane {
       };
       this.#settle = (answer) => {
         this.#settle = undefined;
+        this.#thread?.unref();
         impatient?.cancel();
         signal.removeEventListener('abort', onAbort);
         if (answer instanceof Error) reject(answer);
@@ -164,6 +165,7 @@ export class ThreadLane implements Lane {
       Atomics.store(this.#stop, 0, 0);
       signal.addEventListener('abort', onAbort, { once: true });
       this.#thread ??= this.#start();
+      this.#thread.ref(); // while it has a job the process stays
       this.#thread.postMessage(this.#requestFor(recipe, job));
     });
   }
@@ -182,7 +184,6 @@ export class ThreadLane implements Lane {
     thread.on('message', (answer: ThreadAnswer) => this.#settle?.(answer));
     thread.on('error', lost);
     thread.on('exit', (code) => lost(new Error(`the encoding thread ended with code ${code}`)));
-    thread.unref(); // a request under way keeps the process alive
     return thread;
   }
 
