@@ -1,5 +1,6 @@
 import { existsSync } from 'node:fs';
 import { readFile, stat } from 'node:fs/promises';
+import { setImmediate } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { Worker } from 'node:worker_threads';
 import { type Clock, systemClock } from '../clock/index.ts';
@@ -62,6 +63,7 @@ export async function loadTokenizerTables(
     if (entry === undefined || idsOf(scanned) <= SMALL_IDS_MAX) return keep(task, complete(scanned));
   }
   const answer = await askThread(entry, task, signal);
+  await setImmediate(); // what was received is made into a tokenizer in another turn
   if ('scanned' in answer) return answer.scanned;
   throw toError(answer);
 }

@@ -100,7 +100,13 @@ function unpack(file: Uint8Array, source: string): ScannedTokenizer | undefined 
     const buffer = file.buffer as ArrayBuffer; // or shared, which is read alike
     const jsonBytes = new DataView(buffer).getUint32(SUM_BYTES, true);
     const json = Buffer.from(file.slice(HEAD_BYTES, HEAD_BYTES + jsonBytes)).toString();
-    const { version, source: made, rest, hasAddedTokens, counts } = JSON.parse(json) as Readonly<Record<string, unknown>>;
+    const {
+      version,
+      source: made,
+      rest,
+      hasAddedTokens,
+      counts,
+    } = JSON.parse(json) as Readonly<Record<string, unknown>>;
     if (version !== VERSION || made !== source || !Array.isArray(counts)) return undefined;
     const starts = startsOf(jsonBytes, counts);
     const parts = TABLE_NAMES.map(

@@ -102,13 +102,15 @@ class BpeTokenizer implements Tokenizer {
   readonly cut: Tokenizer['cut'];
   readonly fewestTokens: Tokenizer['fewestTokens'];
   readonly #tables: BpeTables;
-  readonly #addedIds: ReadonlyMap<string, number>;
+  readonly #addedTokens: readonly AddedToken[];
+  /** Made when it is first asked. */
+  #addedIds: ReadonlyMap<string, number> | undefined;
   readonly #decoder: ByteDecoder;
 
   constructor(tables: BpeTables, rules: EncodingRules, recipe: TokenizerRecipe, path: string | undefined) {
     this.path = path;
     this.#tables = tables;
-    this.#addedIds = new Map(rules.addedTokens.map((token) => [token.content, token.id]));
+    this.#addedTokens = rules.addedTokens;
     this.#decoder = new ByteDecoder(tables);
     this.encode = encodeTextOf(new BpeEncoder({ ...rules, tables }), rules.surroundings);
     this.recipe = recipe;
@@ -139,6 +141,7 @@ class BpeTokenizer implements Tokenizer {
   }
 
   tokenToId(token: string): number | undefined {
+    this.#addedIds ??= new Map(this.#addedTokens.map(({ content, id }) => [content, id]));
     const added = this.#addedIds.get(token);
     if (added !== undefined) return added;
     const bytes = unspellBytes(token);

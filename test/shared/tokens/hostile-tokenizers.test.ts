@@ -77,6 +77,22 @@ const HOSTILE: readonly (readonly [name: string, file: string, field: RegExp])[]
   ],
   ['added tokens that are no list', withParts({ added_tokens: { a: 1 } }), /added_tokens is not a list/],
   ['an added token of id -1', withParts({ added_tokens: [{ id: -1, content: '<a>' }] }), /added_tokens\[0\]/],
+  ...[3_999_999, 1_048_576].map(
+    (id) =>
+      [`an added token of id ${id}`, withParts({ added_tokens: [{ id, content: '<a>' }] }), /above 1048575/] as const,
+  ),
+  [
+    'a token of id 3,999,999',
+    withModel({ vocab: { ...(MODEL.vocab as object), far: 3_999_999 } }),
+    /id 3999999 is above/,
+  ],
+  [
+    '32,768 added tokens that are long',
+    withParts({ added_tokens: added(32_768, (at) => ({ content: `${at}`.padEnd(200, 'x') })) }),
+    /added_tokens have more than 1048576 characters/,
+  ],
+  ['a part of 6 MB', withParts({ decoder: { type: 'ByteLevel', more: 'x'.repeat(6_000_000) } }), /besides its tokens/],
+  ['a part 100,000 deep', nested('decoder', 'more', 100_000), /nested|no list/],
   ['an added token of id 2^53', withParts({ added_tokens: [{ id: HUGE, content: '<a>' }] }), /added_tokens\[0\]/],
   ...[7, null, [], 'x'].map((model) => [`model ${JSON.stringify(model)}`, withParts({ model }), /model is/] as const),
   ['a vocabulary that is a list', withModel({ vocab: [1, 2] }), /model\.vocab is no object/],
@@ -160,5 +176,15 @@ describe('a tokenizer.json that nobody vouches for', () => {
     writeFileSync(join(folder, 'tokenizer.json'), withParts({ added_tokens: tokens }));
     const { tokenizer } = await loadModelFolder(folder);
     expect(tokenizer.decode(tokenizer.encode('Hello there'))).toBe('Hello there');
+  });
+
+  it('is taken with as many added tokens, and as far away, as it may have', async () => {
+    const tokens = added(32_767) as object[];
+    const far = { id: 1_048_575, content: '<far>', special: true };
+    writeFileSync(join(folder, 'tokenizer.json'), withParts({ added_tokens: [...tokens, far] }));
+    const { tokenizer } = await loadModelFolder(folder);
+    expect([...tokenizer.encode('<x7><far><x32766>')]).toEqual([2007, 1_048_575, 34_766]);
+    expect(tokenizer.tokenToId('<far>')).toBe(1_048_575);
+    expect(tokenizer.decode([2007, 500_000, 1_048_575], { skipSpecialTokens: false })).toBe('<x7><far>');
   });
 });
