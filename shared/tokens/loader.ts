@@ -74,7 +74,7 @@ export async function loadTokenizerTables(
  * @throws as `loadTokenizerTables`
  */
 export async function loadGeneral(path: string, signal?: AbortSignal): Promise<Tokenizer> {
-  const entry = findThreadEntry('tokenizer-loader.js');
+  const entry = findThreadEntry('encode-thread.js') && findThreadEntry('tokenizer-loader.js');
   if (entry === undefined) return openGeneral(await readFile(path, { signal }), path);
   const answer = await askThread(entry, { kind: 'general', path, prepared: undefined }, signal);
   if ('general' in answer) return createThreadedTokenizer(answer.general, path);

@@ -107,6 +107,17 @@ describe('the thread that encodes', () => {
 });
 
 describe('a lane with a thread', () => {
+  it('tells clients why a tokenizer cannot be used for their text', async () => {
+    const entry = await script(
+      'refuses',
+      "parentPort.on('message', ({ texts }) => parentPort.postMessage({ error: 'RangeError', refusal: texts[0] }));",
+    );
+    await using(entry, async (lane) => {
+      await expect(lane.encode(job(bpe, 'costly'), never())).rejects.toMatchObject({ code: 'service_unavailable' });
+      await expect(lane.encode(job(bpe, 'too-long'), never())).rejects.toMatchObject({ code: 'invalid_value' });
+    });
+  });
+
   it('fails the job of a thread that ends, tells why, and starts another for the next job', async () => {
     const entry = await script(
       'dies-once',
