@@ -25,7 +25,10 @@ export class PatternBudgetError extends ServeError {
 /** A text that a tokenizer cannot hold, e.g. a word of millions of letters. */
 export class TextTooLongError extends ServeError {
   constructor() {
-    super('invalid_value', 'The tokenizer of this model cannot be used for this text: it, or a word of it, is too long');
+    super(
+      'invalid_value',
+      'The tokenizer of this model cannot be used for this text: it, or a word of it, is too long',
+    );
   }
 }
 
