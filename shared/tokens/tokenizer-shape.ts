@@ -41,6 +41,7 @@ export function checkTokenizer(file: unknown): void {
   const model = asRecord(record.model) ?? refuse('model', 'is no object');
   for (const name of PARTS) checkPart(name, record[name]);
   checkGrowth(record.normalizer);
+  checkDecoderGrowth(record.decoder);
   checkModel(model);
   const { added_tokens: added } = record;
   if (Array.isArray(added)) checkAddedTokens(added);
@@ -127,6 +128,19 @@ function checkGrowth(normalizer: unknown, place = 'normalizer', factor = 1): num
       refuse(`${place}.precompiled_charsmap`, `is no base64 of at most ${CHARACTER_MAP_UNITS_MAX} characters`);
     }
   }
+  if (growth > GROWTH_MAX) refuse(place, `makes texts more than ${GROWTH_MAX} times as long`);
+  return growth;
+}
+
+/** A decoder is run for each token of an answer. */
+function checkDecoderGrowth(decoder: unknown, place = 'decoder', factor = 1): number {
+  const step = asRecord(decoder);
+  let growth = factor;
+  if (step?.type === 'Sequence' && Array.isArray(step.decoders)) {
+    for (const [at, each] of step.decoders.entries()) {
+      growth = checkDecoderGrowth(each, `${place}.decoders[${at}]`, growth);
+    }
+  } else if (step?.type === 'Replace') growth *= growthOf(place, step);
   if (growth > GROWTH_MAX) refuse(place, `makes texts more than ${GROWTH_MAX} times as long`);
   return growth;
 }

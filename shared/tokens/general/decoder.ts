@@ -40,7 +40,7 @@ function createStep(step: UnknownRecord, isAdded: (token: string) => boolean): D
     case 'Replace':
       return replace(step);
     case 'Strip':
-      return strip(textOf(step.content, ''), Number(step.start ?? 0), Number(step.stop ?? 0));
+      return strip(textOf(step.content, ''), countOf(step.start), countOf(step.stop));
     case 'Metaspace':
       return metaspace(textOf(step.replacement, METASPACE));
     case 'WordPiece':
@@ -60,6 +60,10 @@ function listOf(value: unknown): readonly unknown[] {
 
 function textOf(value: unknown, absent: string): string {
   return typeof value === 'string' ? value : absent;
+}
+
+function countOf(value: unknown): number {
+  return typeof value === 'number' ? value : 0;
 }
 
 function inTurn(steps: readonly DecodeStep[]): DecodeStep {

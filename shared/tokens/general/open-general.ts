@@ -20,9 +20,9 @@ const FILE_BYTES_MAX = 64 * 1024 * 1024;
 export async function prepareGeneral(file: Uint8Array): Promise<GeneralTables> {
   const json = readChecked(file);
   return orUnsupported(async () => {
+    await createGeneralEncode(json); // for what the library refuses
     const tables = tabulateGeneral(json);
     createDecoder(tables.decoder, () => false);
-    await createGeneralEncode(json); // for what the library refuses
     return tables;
   });
 }

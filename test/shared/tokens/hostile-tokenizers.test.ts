@@ -91,6 +91,19 @@ const HOSTILE: readonly (readonly [name: string, file: string, field: RegExp])[]
     withParts({ added_tokens: added(32_768, (at) => ({ content: `${at}`.padEnd(200, 'x') })) }),
     /added_tokens have more than 1048576 characters/,
   ],
+  ...[
+    [{ String: 'e' }, 'x'.repeat(1000)],
+    [{ Regex: 'e' }, 'x'.repeat(1000)],
+    [{ String: '' }, 'x'],
+    [7, 'x'],
+  ].map(
+    ([pattern, content]) =>
+      [
+        `a decoder that makes ${JSON.stringify(pattern)} ${String(content).length} characters`,
+        unigram(OK, {}, { decoder: { type: 'Sequence', decoders: [{ type: 'Replace', pattern, content }] } }),
+        /decoder\.decoders\[0\](?:\.pattern)? (?:makes texts more than 64|is no String or Regex)/,
+      ] as const,
+  ),
   ['a part of 6 MB', withParts({ decoder: { type: 'ByteLevel', more: 'x'.repeat(6_000_000) } }), /besides its tokens/],
   ['a part 100,000 deep', nested('decoder', 'more', 100_000), /nested|no list/],
   ['an added token of id 2^53', withParts({ added_tokens: [{ id: HUGE, content: '<a>' }] }), /added_tokens\[0\]/],

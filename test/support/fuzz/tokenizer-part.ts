@@ -1,6 +1,8 @@
 import { readFileSync } from 'node:fs';
 import { scanTokenizerJson } from '../../../shared/tokens/bpe/build-tables.ts';
 import { createBpeTokenizer } from '../../../shared/tokens/bpe/tokenizer.ts';
+import { createDecoder } from '../../../shared/tokens/general/decoder.ts';
+import { tabulateGeneral } from '../../../shared/tokens/general/vocabulary.ts';
 import { BoundedPattern } from '../../../shared/tokens/patterns/bounded-pattern.ts';
 import { UnsupportedPattern } from '../../../shared/tokens/patterns/parse-pattern.ts';
 import { beginSteps, PatternBudgetError } from '../../../shared/tokens/patterns/steps.ts';
@@ -19,6 +21,12 @@ const TYPES = [
   'Split',
   'NFC',
   'ByteLevel',
+  'ByteFallback',
+  'WordPiece',
+  'Metaspace',
+  'Strip',
+  'CTC',
+  'BPEDecoder',
 ];
 const NAMES = [
   'normalizers',
@@ -30,6 +38,11 @@ const NAMES = [
   'single',
   'special_tokens',
   'cls',
+  'start',
+  'stop',
+  'prefix',
+  'suffix',
+  'replacement',
 ];
 const MODEL_NAMES = [
   'type',
@@ -62,6 +75,10 @@ const ATOMS = [
 ];
 const TIMES = ['', '*', '+', '?', '{1,3}', '*?', '{2,}', '{0,1000}', '{9,1}'];
 
+/** Decodes what the hostile part leaves of the decoder. */
+const MODEL = { type: 'WordPiece', vocab: { a: 0 } };
+const REFUSALS = [SyntaxError, UnsupportedTokenizer, UnsupportedPattern];
+
 /** A tokenizer.json with a hostile part: it is refused in the product's own words, or reads and writes texts. */
 export function loadTokenizerFile(values: HostileValues): void {
   const file = JSON.parse(FILE) as Record<string, unknown>;
@@ -74,10 +91,12 @@ export function loadTokenizerFile(values: HostileValues): void {
     const scanned = scanTokenizerJson(Buffer.from(text));
     checkTokenizer(scanned.rest);
     if (values.chance(0.2)) checkVocabulary(JSON.parse(text));
+    const general = tabulateGeneral({ ...(JSON.parse(text) as object), model: MODEL });
+    createDecoder(general.decoder, (token) => token === 'a')(['a', '<0x41>', '\u2581b', '##c', values.text()]);
     const tokenizer = createBpeTokenizer(scanned);
     tokenizer?.decode(tokenizer.encode(values.text(), { addSpecialTokens: true }));
   } catch (error) {
-    const isRefusal = error instanceof SyntaxError || error instanceof UnsupportedTokenizer;
+    const isRefusal = REFUSALS.some((refusal) => error instanceof refusal);
     if (!isRefusal && !(error instanceof PatternBudgetError)) throw error;
   }
 }

@@ -10,6 +10,13 @@ describe('the tokens of text that comes without ids', () => {
     expect(['abc', '', 'de'].map((piece) => tokens.of(piece))).toEqual([3, 0, 2]);
   });
 
+  it('estimates where the tokenizer encodes in threads alone', () => {
+    const encode = (): never => {
+      throw new TypeError('not in this thread');
+    };
+    expect(new TextTokens({ ...letterTokenizer, encode, encodesInThreads: true }).of('abcdef')).toBe(2);
+  });
+
   it('are one for every three bytes so far where there is no tokenizer', () => {
     const tokens = new TextTokens(undefined);
     expect(['a', 'bc', '', 'd', '€', 'efghij'].map((piece) => tokens.of(piece))).toEqual([1, 0, 0, 1, 1, 2]);
