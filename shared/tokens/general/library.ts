@@ -42,7 +42,7 @@ async function openLibrary(file: UnknownRecord): Promise<Library> {
 }
 
 /** A list of tokens and scores is a Unigram model, whether the file says so or not. */
-export function isUnigram(model: UnknownRecord | undefined): boolean {
+function isUnigram(model: UnknownRecord | undefined): boolean {
   return model?.type === 'Unigram' || (model?.type === undefined && Array.isArray(model?.vocab));
 }
 
