@@ -2,6 +2,7 @@ import { createHash, randomBytes } from 'node:crypto';
 import { closeSync, constants, openSync, renameSync, rmSync, writeSync } from 'node:fs';
 import { open } from 'node:fs/promises';
 import { endianness } from 'node:os';
+import { setImmediate } from 'node:timers/promises';
 import type { ScannedTokenizer } from './build-tables.ts';
 import { type BpeTables, TABLE_NAMES, TABLE_TYPES } from './tables.ts';
 
@@ -72,7 +73,7 @@ export async function readPrepared({ path, source }: PreparedFile): Promise<Scan
       sum.update(bytes.subarray(Math.max(at, SUM_BYTES), at + bytesRead));
       at += bytesRead;
     }
-    return sum.digest().equals(bytes.slice(0, SUM_BYTES)) ? unpack(bytes, source) : undefined;
+    return sum.digest().equals(bytes.slice(0, SUM_BYTES)) ? await unpack(bytes, source) : undefined;
   } finally {
     await handle.close();
   }
@@ -95,7 +96,7 @@ export function writePrepared({ path, source }: PreparedFile, { tables, ...scann
   }
 }
 
-function unpack(file: Uint8Array, source: string): ScannedTokenizer | undefined {
+async function unpack(file: Uint8Array, source: string): Promise<ScannedTokenizer | undefined> {
   try {
     const buffer = file.buffer as ArrayBuffer; // or shared, which is read alike
     const jsonBytes = new DataView(buffer).getUint32(SUM_BYTES, true);
@@ -113,29 +114,48 @@ function unpack(file: Uint8Array, source: string): ScannedTokenizer | undefined 
       (name, at) => [name, new TABLE_TYPES[name](buffer, starts[at], Number(counts[at]))] as const,
     );
     const tables = Object.fromEntries(parts) as unknown as BpeTables;
-    return isSound(tables) ? { rest: rest ?? undefined, tables, hasAddedTokens: hasAddedTokens === true } : undefined;
+    return (await isSound(tables))
+      ? { rest: rest ?? undefined, tables, hasAddedTokens: hasAddedTokens === true }
+      : undefined;
   } catch {
     return undefined; // of an older layout: no JSON, or tables that lie outside of the file
   }
 }
 
 /** Whether look-ups end and stay inside: what a file says is believed no further than that. */
-function isSound({ blob, starts, lengths, flags, tokenSlots, pairSlots, byteIds }: BpeTables): boolean {
+async function isSound(tables: BpeTables): Promise<boolean> {
+  const { starts, lengths, flags, tokenSlots, pairSlots, byteIds } = tables;
   const tokens = flags.length;
   if (starts.length !== tokens || lengths.length !== tokens || byteIds.length !== 256) return false;
   if (!isPowerOfTwo(tokenSlots.length) || !isPowerOfTwo(pairSlots.length / 4)) return false;
-  for (let id = 0; id < tokens; id++) if (starts[id]! + lengths[id]! > blob.length) return false;
-  let emptySlots = 0;
-  for (const id of tokenSlots) {
-    if (id >= tokens) return false;
-    if (id < 0) emptySlots++;
+  for (let from = 0; from < tokens; from += SLICE) {
+    if (!areInside(tables, from, Math.min(from + SLICE, tokens))) return false;
+    await setImmediate();
   }
-  let emptyPairs = 0;
-  for (let at = 0; at < pairSlots.length; at += 4) {
-    if (pairSlots[at]! < 0) emptyPairs++;
-    else if (pairSlots[at]! >= tokens || pairSlots[at + 1]! >= tokens || pairSlots[at + 3]! >= tokens) return false;
+  return (await hasSoundSlots(tokenSlots, 1, tokens)) && (await hasSoundSlots(pairSlots, 4, tokens));
+}
+
+/** Entries that are looked at in one turn of the event loop. */
+const SLICE = 1 << 17;
+
+function areInside({ blob, starts, lengths }: BpeTables, from: number, end: number): boolean {
+  for (let id = from; id < end; id++) if (starts[id]! + lengths[id]! > blob.length) return false;
+  return true;
+}
+
+/** @param width numbers a slot: an id, or two, a rank and an id */
+async function hasSoundSlots(slots: Int32Array, width: 1 | 4, tokens: number): Promise<boolean> {
+  let isEmpty = false; // one of them: a look-up ends there
+  for (let from = 0; from < slots.length; from += SLICE) {
+    const end = Math.min(from + SLICE, slots.length);
+    for (let at = from; at < end; at += width) {
+      if (slots[at]! < 0) isEmpty = true;
+      else if (slots[at]! >= tokens) return false;
+      else if (width > 1 && (slots[at + 1]! >= tokens || slots[at + 3]! >= tokens)) return false;
+    }
+    await setImmediate();
   }
-  return emptySlots > 0 && emptyPairs > 0;
+  return isEmpty;
 }
 
 function isPowerOfTwo(value: number): boolean {
