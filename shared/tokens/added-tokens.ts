@@ -105,11 +105,15 @@ export class AddedTokenSplitter {
   readonly #soleStart: string | undefined;
 
   constructor(tokens: readonly AddedToken[]) {
-    const usable = tokens.filter((token) => token.content !== '');
-    for (const token of usable) this.#root.add(token);
-    const starts = new Set(usable.map((token) => token.content[0]!));
-    this.#soleStart = starts.size === 1 ? [...starts][0] : undefined;
-    const units = [...starts].map((unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`);
+    const starts = new Set<number>();
+    for (const token of tokens) {
+      if (token.content === '') continue;
+      this.#root.add(token);
+      starts.add(token.content.charCodeAt(0));
+    }
+    const [first] = starts;
+    this.#soleStart = starts.size === 1 ? String.fromCharCode(first!) : undefined;
+    const units = [...starts].map((unit) => `\\u${unit.toString(16).padStart(4, '0')}`);
     this.#starts = starts.size === 0 ? undefined : new RegExp(`[${units.join('')}]`, 'g');
   }
 
