@@ -150,10 +150,16 @@ describe('a worker that dies', () => {
     writeFileSync(join(fleet.fileKv, 'v1/mdc', 'no%20key%2'), '\u0000');
     await frontend.waitForOutput(/discovery problem.*feedbeef/);
     expect(await readChat(frontend.url, SHORT)).toMatchObject({ finishReason: 'length', isDone: true });
-    const health = (await (await fetch(`${frontend.url}/health`)).json()) as {
-      instances: { endpoint: string }[];
-    };
-    expect(health.instances.filter(({ endpoint }) => endpoint === 'generate')).toHaveLength(2);
+    // The dead workers of the test before may be listed until their leases end.
+    await waitUntil(
+      async () => {
+        const health = (await (await fetch(`${frontend.url}/health`)).json()) as {
+          instances: { endpoint: string }[];
+        };
+        return health.instances.filter(({ endpoint }) => endpoint === 'generate').length === 2;
+      },
+      { what: 'two instances' },
+    );
     // Completed, it is a worker like others; that nobody answers there costs nobody a request.
     appendFileSync(
       torn,

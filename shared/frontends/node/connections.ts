@@ -164,11 +164,16 @@ export class Connections {
     let read = socket.bytesRead;
     let looks = 0;
     const timer = this.#clock.every(LINGER_REFUSED_MS, () => {
-      if (request.complete) timer.cancel();
+      if (request.complete) stop();
       else if (socket.bytesRead === read || ++looks >= REST_LOOKS_MAX) socket.destroy();
       read = socket.bytesRead;
     });
-    socket.once('close', () => timer.cancel());
+    const stop = (): void => {
+      timer.cancel();
+      socket.off('close', stop); // a connection may have any number of refused requests
+    };
+    socket.once('close', stop);
+    request.once('close', stop); // it has come, or its connection is over
   }
 
   #until(holds: () => boolean, deadlineMs: number): Promise<void> {
