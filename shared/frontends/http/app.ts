@@ -24,6 +24,11 @@ import { admitSocket } from './socket-access.ts';
 export interface HttpApp {
   /** Serves a request through the exchange that its host has made for it. Never throws. */
   serve(exchange: HostExchange): void;
+  /**
+   * Loads the code of all routes, which first requests do otherwise. For hosts that listen: Node tries a file once, so a route whose
+   * file could not be opened, because clients held all files of the process, would fail until the process ends.
+   */
+  load(): Promise<void>;
   /** The same for a plain fetch handler. @param host what it knows of the socket */
   fetch(request: Request, host?: Pick<HostExchange, 'peer'>): Promise<Response>;
   /** For hosts that can hold WebSockets. */
@@ -63,6 +68,9 @@ export function createHttpApp(deps: HttpAppDeps): HttpApp {
   };
   return {
     serve,
+    load: async () => {
+      await Promise.all(routes.map((each) => each.serve.load?.()));
+    },
     fetch: (request, host) => {
       const exchange = new WebExchange(request, host?.peer);
       serve(exchange);

@@ -33,22 +33,6 @@ const VIDEO_PATHS = [
 ] as const;
 
 /**
- * Loads what clients ask for most. A server does it before it listens: Node tries a file once, so that a route whose file could not be
- * opened, because clients held all files of the process, would fail until the process ends.
- */
-export async function loadClientRoutes(): Promise<void> {
-  await Promise.all([
-    loadChat(),
-    loadCompletions(),
-    import('./openai/embeddings.ts'),
-    import('./openai/responses/serve-responses.ts'),
-    import('./anthropic/messages.ts'),
-    import('./routes/tokenize.ts'),
-    import('./routes/admin.ts'),
-  ]);
-}
-
-/**
  * Every route that an app with these settings serves, in the order of the page at /docs. To add one, add it here: the app, the
  * `allow` header and the OpenAPI document read nothing else.
  */

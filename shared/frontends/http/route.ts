@@ -4,8 +4,13 @@ import type { BodySchema, MODEL_TYPES, ModelKind } from '../../protocol/index.ts
 import type { HttpAppDeps } from './deps.ts';
 import type { HttpExchange } from './hosts/exchange.ts';
 
-/** Responds to a request through its exchange's sink. What it throws is told in the envelope of its path. */
-export type Serve = (deps: HttpAppDeps, exchange: HttpExchange) => void | Promise<void>;
+/** A handler. */
+export interface Serve {
+  /** Responds to a request through its exchange's sink. What it throws is told in the envelope of its path. */
+  (deps: HttpAppDeps, exchange: HttpExchange): void | Promise<void>;
+  /** Loads its code, which its first request does otherwise. Only where that is loaded later. */
+  readonly load?: () => Promise<unknown>;
+}
 
 /** Who may use a route: everybody, or as the need says; `docs` = operators and whoever has a key. */
 export type Access = Need | 'docs' | 'open';
@@ -96,13 +101,14 @@ export function route(
  */
 export function serveLater(load: () => Promise<Serve>): Serve {
   let loaded: Serve | undefined;
-  return (deps, exchange) => {
+  const serve: Serve = (deps, exchange) => {
     if (loaded !== undefined) return loaded(deps, exchange);
-    return load().then((serve) => {
-      loaded = serve;
-      return serve(deps, exchange);
+    return load().then((later) => {
+      loaded = later;
+      return later(deps, exchange);
     });
   };
+  return Object.assign(serve, { load });
 }
 
 /** A POST that a model answers. @param load its handler, with what is to be said of its body, when first needed */

@@ -2,7 +2,6 @@ import type { Settings } from '../../config/index.ts';
 import { reasonOf } from '../../errors/index.ts';
 import type { GrpcTls } from '../../grpc/index.ts';
 import type { Logger, ProcessLogger } from '../../telemetry/index.ts';
-import { loadClientRoutes } from '../http/route-table.ts';
 import { startHttpServer } from '../node/server.ts';
 import { readTlsFiles, type TlsPaths, watchTlsFiles } from '../node/tls-files.ts';
 import type { Frontend } from '../process/frontend.ts';
@@ -36,7 +35,7 @@ export async function serveFrontend(
     const tls = paths === undefined ? undefined : await readTlsFiles(paths);
     grpc = await openKserveServer(frontend, settings, tls && { ...tls, clientCa: tls.ca }, logger.for('grpc'));
     const isKserve = settings.kserveGrpcServer === true;
-    await loadClientRoutes();
+    await frontend.app.load();
     const server = await startHttpServer(frontend.app, {
       onLimit: frontend.metrics.limitReached,
       onSockets: frontend.metrics.openSockets,
