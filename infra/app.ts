@@ -9,7 +9,7 @@
 import { App } from 'aws-cdk-lib';
 import { Code } from 'aws-cdk-lib/aws-lambda';
 import { bundleFunction } from './bundle.ts';
-import { ENVIRONMENTS, loadConfig } from './settings.ts';
+import { ENVIRONMENTS, loadConfig } from './settings/index.ts';
 import { DevStack } from './stacks/dev-stack.ts';
 import { ProductionStacks } from './stacks/production-stacks.ts';
 

@@ -1,4 +1,4 @@
-import type { StatorConfig } from './settings.ts';
+import type { StatorConfig } from './settings/index.ts';
 
 /**
  * What `npx cdk deploy` makes of this repository. Everything left out has the default of `infra/settings.ts`, which also says

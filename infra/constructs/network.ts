@@ -10,7 +10,7 @@ import {
   Vpc,
 } from 'aws-cdk-lib/aws-ec2';
 import { Construct } from 'constructs';
-import type { Settings } from '../settings.ts';
+import type { Settings } from '../settings/index.ts';
 
 /** A VPC that is there already. */
 export type ExistingVpc = NonNullable<Settings['network']['vpc']>;

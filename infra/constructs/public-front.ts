@@ -18,7 +18,7 @@ import { ApiGatewayDomain } from 'aws-cdk-lib/aws-route53-targets';
 import { CfnWebACL, CfnWebACLAssociation } from 'aws-cdk-lib/aws-wafv2';
 import { Construct } from 'constructs';
 import { codeRow, type ErrorCode, openAiErrorBody, ServeError } from '../../shared/errors/index.ts';
-import { namespacesOf, type Settings } from '../settings.ts';
+import { namespacesOf, type Settings } from '../settings/index.ts';
 import { FleetSecrets, type FleetStore } from './fleet-store.ts';
 import { HttpFunction } from './http-function.ts';
 import type { Network } from './network.ts';

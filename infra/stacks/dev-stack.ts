@@ -7,7 +7,7 @@ import { FleetStore } from '../constructs/fleet-store.ts';
 import { Network } from '../constructs/network.ts';
 import { Observability } from '../constructs/observability.ts';
 import { describeFront, PublicFront } from '../constructs/public-front.ts';
-import type { Settings } from '../settings.ts';
+import type { Settings } from '../settings/index.ts';
 
 export interface DevStackProps extends StackProps {
   /** The bundled HTTP function (`infra/bundle.ts`). */

@@ -13,7 +13,7 @@ import { NatsService } from '../constructs/nats-service.ts';
 import { Network } from '../constructs/network.ts';
 import { Observability } from '../constructs/observability.ts';
 import { describeFront, PublicFront } from '../constructs/public-front.ts';
-import { namespacesOf, type Settings } from '../settings.ts';
+import { namespacesOf, type Settings } from '../settings/index.ts';
 
 interface FleetStackProps extends StackProps {
   readonly data: DataStack;

@@ -2,7 +2,7 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { loadConfig, readSettings } from '../../infra/settings.ts';
+import { loadConfig, readSettings } from '../../infra/settings/index.ts';
 import { readPages } from '../support/docs/blocks.ts';
 
 const reading = (given: unknown) => readSettings(given, 'my.config.ts');

@@ -3,7 +3,7 @@ import { App, type Stack } from 'aws-cdk-lib';
 import { Template } from 'aws-cdk-lib/assertions';
 import { Code } from 'aws-cdk-lib/aws-lambda';
 import type { Construct } from 'constructs';
-import { readSettings, type StatorConfig } from '../../infra/settings.ts';
+import { readSettings, type StatorConfig } from '../../infra/settings/index.ts';
 import { DevStack } from '../../infra/stacks/dev-stack.ts';
 import { ProductionStacks } from '../../infra/stacks/production-stacks.ts';
 

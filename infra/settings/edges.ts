@@ -1,0 +1,53 @@
+import * as z from 'zod';
+
+const FunctionEdge = z.strictObject({
+  /** Also its share of a core: 1,769 MB are a whole one. */
+  memoryMb: z.int().min(256).max(10_240).default(1769),
+  /** Most requests at a time; more are refused with 429. @default the account's limit */
+  concurrencyMax: z.int().min(1).max(100_000).optional(),
+  /** Adds a streaming URL of the function itself, for callers that sign their requests. */
+  url: z.boolean().default(false),
+});
+
+const ContainerEdge = z.strictObject({
+  /** Tasks that always run, in as many zones as there are. */
+  tasks: z.int().min(1).max(64).default(2),
+  tasksMax: z.int().min(1).max(256).default(8),
+  /** Streams that one task is to have; more tasks start above it. Needs `listener`. */
+  streamsPerTask: z.int().min(1).max(100_000).default(400),
+  /**
+   * Who reaches the HTTP server of these tasks: nobody (they are routers alone), the VPC, or the internet, which needs
+   * `domain` for its certificate.
+   */
+  listener: z.enum(['none', 'internal', 'public']).default('none'),
+  /** Serves KServe v2 by gRPC behind the public listener too, on the same name and port. */
+  grpc: z.boolean().default(false),
+});
+
+/** What clients reach. */
+export const Edges = z
+  .strictObject({ function: FunctionEdge.prefault({}), container: ContainerEdge.prefault({}) })
+  .prefault({});
+
+/** The edges, and what a public one needs. */
+interface Reached {
+  readonly edges: z.infer<typeof Edges>;
+  readonly domain?: { readonly containerName?: string | undefined } | undefined;
+}
+
+/** Refuses a container edge whose parts do not fit each other. */
+export function checkEdges({ edges, domain }: Reached, context: z.RefinementCtx): void {
+  const { container } = edges;
+  if (container.tasksMax < container.tasks) {
+    const message = `must be at least tasks (${container.tasks})`;
+    context.addIssue({ code: 'custom', path: ['edges', 'container', 'tasksMax'], message });
+  }
+  if (container.listener === 'public' && domain?.containerName === undefined) {
+    const message = 'public needs domain.containerName: keys and prompts do not travel in clear';
+    context.addIssue({ code: 'custom', path: ['edges', 'container', 'listener'], message });
+  }
+  if (container.grpc && container.listener !== 'public') {
+    const message = 'needs listener: public: a load balancer takes gRPC by TLS alone';
+    context.addIssue({ code: 'custom', path: ['edges', 'container', 'grpc'], message });
+  }
+}

@@ -1,0 +1,56 @@
+import * as z from 'zod';
+import { nearestName } from '../../shared/errors/index.ts';
+import { ModelName, Name } from './names.ts';
+import { size } from './sizes.ts';
+
+const Model = z.strictObject({
+  /** Somebody should always serve it: an alarm tells when nobody does. */
+  wanted: z.boolean().default(true),
+});
+
+const MockFleet = z.strictObject({
+  /** Workers without an engine: they answer in readable text that nobody thought of. */
+  kind: z.literal('mock'),
+  /** Name of a model in `models`. */
+  model: ModelName,
+  workers: z.int().min(0).max(64).default(2),
+  size: size(256, 512),
+  /**
+   * Lets two generations of the fleet run side by side: each is a stack of its own, whose workers register in a namespace with
+   * this suffix (`DYN_NAMESPACE_WORKER_SUFFIX`). @default none
+   */
+  generation: z
+    .string()
+    .regex(/^[a-z0-9]{1,16}$/, 'must be 1 to 16 lower-case letters and digits')
+    .optional(),
+});
+
+/** Models that clients may ask for. */
+export const Models = z.record(ModelName, Model).default({ 'stator-mini': { wanted: true } });
+
+/** Who serves them. */
+export const Fleets = z.record(Name, MockFleet).default({
+  mock: { kind: 'mock', model: 'stator-mini', workers: 2, size: { cpu: 256, memoryMiB: 512 } },
+});
+
+/** Models and who serves them. */
+interface Served {
+  readonly models: z.infer<typeof Models>;
+  readonly fleets: z.infer<typeof Fleets>;
+}
+
+/** Refuses a fleet whose model nobody named. */
+export function checkFleets(given: Served, context: z.RefinementCtx): void {
+  for (const [name, { model }] of Object.entries(given.fleets)) {
+    if (Object.hasOwn(given.models, model)) continue;
+    const hint = nearestName(model, Object.keys(given.models));
+    const message = `names no model of models${hint === undefined ? '' : `; did you mean ${JSON.stringify(hint)}?`}`;
+    context.addIssue({ code: 'custom', path: ['fleets', name, 'model'], message });
+  }
+}
+
+/** Lets an edge serve all generations of workers, where a fleet has one. */
+export function namespacesOf({ fleets }: Pick<Served, 'fleets'>): { readonly DYN_NAMESPACE_PREFIX?: string } {
+  const hasGenerations = Object.values(fleets).some(({ generation }) => generation !== undefined);
+  return hasGenerations ? { DYN_NAMESPACE_PREFIX: 'dynamo' } : {};
+}

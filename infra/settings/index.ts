@@ -1,0 +1,3 @@
+export { namespacesOf } from './fleets.ts';
+export { loadConfig } from './load.ts';
+export { ENVIRONMENTS, readSettings, type Settings, type StatorConfig } from './settings.ts';

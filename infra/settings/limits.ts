@@ -1,0 +1,16 @@
+import * as z from 'zod';
+
+/** What a caller gets at most. */
+export const Limits = z
+  .strictObject({
+    /** Sustained requests a second of the API, all callers together; more are refused with 429. */
+    requestsPerSecond: z.int().min(1).max(10_000).default(100),
+    burst: z.int().min(1).max(5000).default(200),
+    /** Largest body at the container edge, MiB; the function's is 6. */
+    bodyMb: z.int().min(1).max(1024).default(192),
+    /** Requests of a model without a worker wait this long. 0 refuses them. */
+    holdSecs: z.int().min(0).max(3600).default(120),
+    /** Adds a WAF that blocks an address which sends more in five minutes. @default none */
+    requestsPerAddress: z.int().min(100).max(2_000_000_000).optional(),
+  })
+  .prefault({});

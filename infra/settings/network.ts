@@ -1,0 +1,48 @@
+import * as z from 'zod';
+
+const Vpc = z.strictObject({
+  id: z.string().regex(/^vpc-[0-9a-f]+$/, 'must be the id of a VPC'),
+  availabilityZones: z.array(z.string()).min(1).max(6),
+  /** One a zone, with a way to the internet or to endpoints of ECR, Logs and Secrets Manager. */
+  privateSubnetIds: z.array(z.string()).min(1).max(6),
+  /** Route tables of the private subnets; given, gateway endpoints of DynamoDB and S3 are added to them. */
+  privateRouteTableIds: z.array(z.string()).max(6).default([]),
+  /** One a zone, for a public load balancer. */
+  publicSubnetIds: z.array(z.string()).max(6).default([]),
+});
+
+/** Where tasks run. */
+export const Network = z
+  .strictObject({
+    zones: z.int().min(2).max(3).default(3),
+    /** Of production: its tasks are private and fetch images. Dev has none. */
+    natGateways: z.int().min(1).max(3).default(1),
+    /** A VPC of yours instead of one that is made. */
+    vpc: Vpc.optional(),
+  })
+  .prefault({});
+
+/** What lies in zones. */
+interface Zoned {
+  readonly network: { readonly zones: number; readonly vpc?: z.infer<typeof Vpc> | undefined };
+  readonly nats: { readonly servers: number };
+  readonly edges: { readonly container: { readonly listener: string } };
+}
+
+/** Refuses a network with too few zones or subnets for what runs in it. */
+export function checkZones({ network, nats, edges }: Zoned, context: z.RefinementCtx): void {
+  const { vpc, zones } = network;
+  if (nats.servers === 3 && (vpc?.availabilityZones.length ?? zones) < 3) {
+    const message = 'nats.servers: 3 needs three zones, so that the loss of one leaves two servers';
+    const path = vpc === undefined ? ['zones'] : ['vpc', 'availabilityZones'];
+    context.addIssue({ code: 'custom', path: ['network', ...path], message });
+  }
+  if (vpc === undefined) return;
+  for (const kind of ['privateSubnetIds', 'publicSubnetIds'] as const) {
+    if (vpc[kind].length === vpc.availabilityZones.length) continue;
+    if (kind === 'publicSubnetIds' && vpc[kind].length === 0 && edges.container.listener !== 'public') continue;
+    const who = kind === 'publicSubnetIds' ? ' for the load balancer of listener: public' : '';
+    const message = `must name one subnet for each of availabilityZones (${vpc.availabilityZones.length})${who}`;
+    context.addIssue({ code: 'custom', path: ['network', 'vpc', kind], message });
+  }
+}

@@ -1,0 +1,60 @@
+import * as z from 'zod';
+import { Alarms } from './alarms.ts';
+import { Domain } from './domain.ts';
+import { checkEdges, Edges } from './edges.ts';
+import { checkFleets, Fleets, Models } from './fleets.ts';
+import { Keys } from './keys.ts';
+import { Limits } from './limits.ts';
+import { Name } from './names.ts';
+import { Nats } from './nats.ts';
+import { checkZones, Network } from './network.ts';
+import { problemsOf } from './problems.ts';
+import { Sizes } from './sizes.ts';
+
+/** Which of the two shapes is deployed: `-c env=NAME`. */
+export const ENVIRONMENTS = ['dev', 'production'] as const;
+
+/** What a deployment may choose. Every part has a default; `infra/stator.config.ts` is the file that is read. */
+export const Settings = z
+  .strictObject({
+    /** Name of the dev stack, and what the names of production's stacks begin with. */
+    name: Name.default('Stator'),
+    models: Models,
+    fleets: Fleets,
+    sizes: Sizes,
+    edges: Edges,
+    nats: Nats,
+    keys: Keys,
+    limits: Limits,
+    network: Network,
+    /** Images that are there already, by their addresses, instead of built ones. The entry point is `stator`. */
+    images: z.strictObject({ edge: z.string().min(1).optional() }).prefault({}),
+    domain: Domain.optional(),
+    alarms: Alarms,
+    /** Days for which logs are kept, as CloudWatch has them. */
+    logRetentionDays: z.union([1, 3, 5, 7, 14, 30, 60, 90, 180, 365].map((days) => z.literal(days))).default(30),
+    /** Keeps tables, buckets and keys when production's stacks are deleted. */
+    retain: z.boolean().default(true),
+  })
+  .superRefine((given, context) => {
+    checkFleets(given, context);
+    checkEdges(given, context);
+    checkZones(given, context);
+  });
+
+/** The settings as they count, defaults filled in. */
+export type Settings = z.infer<typeof Settings>;
+
+/** What `stator.config.ts` exports. */
+export type StatorConfig = z.input<typeof Settings>;
+
+/**
+ * Checks what a configuration file exports, before any construct exists.
+ * @throws Error with one line that names each wrong key by its path and says what it may be.
+ */
+export function readSettings(given: unknown, file: string): Settings {
+  const parsed = Settings.safeParse(given ?? {});
+  if (parsed.success) return parsed.data;
+  const problems = problemsOf(Settings, parsed.error);
+  throw new Error(`${file}: ${problems.join('; ')}`);
+}
