@@ -1,4 +1,4 @@
-import { Duration } from 'aws-cdk-lib';
+import { Duration, RemovalPolicy } from 'aws-cdk-lib';
 import { type IAlarm, Metric, type MetricOptions } from 'aws-cdk-lib/aws-cloudwatch';
 import { LambdaDeploymentConfig, LambdaDeploymentGroup } from 'aws-cdk-lib/aws-codedeploy';
 import {
@@ -76,6 +76,9 @@ export class HttpFunction extends Construct implements IGrantable {
       loggingFormat: LoggingFormat.JSON,
       // The code writes its own line for each request; START, END and REPORT would be three more.
       systemLogLevelV2: SystemLogLevel.WARN,
+      // Streams last up to 15 minutes on the release that they began at, and the alias can go back to one. That of a failed deployment
+      // goes: Lambda publishes nothing that is the same as the last release, so that the next attempt would fail.
+      currentVersionOptions: { removalPolicy: RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE },
       ...(props.concurrencyMax === undefined ? {} : { reservedConcurrentExecutions: props.concurrencyMax }),
     });
     this.grantPrincipal = this.function.grantPrincipal;

@@ -256,6 +256,11 @@ export function describeFront(stack: Stack, store: FleetStore, front: PublicFron
   output('ArtifactsBucketName', store.artifacts.bucketName, 'Bucket for stator artifacts push');
   output('DiscoveryTableName', store.discovery.tableName, 'STATOR_DISCOVERY_TABLE of workers and edges');
   output('RouterStateTableName', store.routerState.tableName, 'STATOR_STATE_TABLE of container edges');
+  output(
+    'FunctionName',
+    front.function.function.functionName,
+    'Function of the API, whose alias live is the release that clients get',
+  );
   if (front.name !== undefined) output('PublicTarget', front.name.target, 'What the name of the API points at');
   if (front.url !== undefined) output('FunctionUrl', front.url.url, 'For callers that sign with SigV4');
 }

@@ -57,7 +57,16 @@ describe.each(['dev', 'production', 'everything'] as const)('what is deployed: %
   it('keeps what must outlast its stack only once it was made: a first deployment that fails leaves nothing', () => {
     const kept = resources.filter(([, { DeletionPolicy }]) => DeletionPolicy?.startsWith('Retain'));
     expect(kept.map(([, { DeletionPolicy }]) => DeletionPolicy)).not.toContain('Retain');
-    expect(kept.length > 0).toBe(name !== 'dev');
+    const outlasting = kept.filter(([, { Type }]) => Type !== 'AWS::Lambda::Version'); // versions go with their function
+    expect(outlasting.length > 0).toBe(name !== 'dev');
+  });
+
+  it('keeps the releases of a function: streams end on theirs, and an alias can go back to one', () => {
+    const versions = of('AWS::Lambda::Version').map(([, { DeletionPolicy, UpdateReplacePolicy }]) => ({
+      DeletionPolicy,
+      UpdateReplacePolicy,
+    }));
+    expect(versions).toEqual([{ DeletionPolicy: 'RetainExceptOnCreate', UpdateReplacePolicy: 'Retain' }]);
   });
 
   it('keeps connections open longer than the load balancer in front: else it sends requests into closed ones', () => {

@@ -11,6 +11,7 @@ export interface Resource {
   readonly Type: string;
   readonly Properties: Record<string, unknown>;
   readonly DeletionPolicy?: string;
+  readonly UpdateReplacePolicy?: string;
 }
 
 interface Statement {
