@@ -118,7 +118,8 @@ function priceTasks(resources: readonly (readonly [string, Resource])[]) {
   return { idle, addresses };
 }
 
-function resourcesOf(templates: readonly unknown[]): readonly (readonly [id: string, resource: Resource])[] {
+/** All resources of templates, each with its logical id. */
+export function resourcesOf(templates: readonly unknown[]): readonly (readonly [id: string, resource: Resource])[] {
   return templates.flatMap((template) =>
     Object.entries(asRecord(asRecord(template).Resources)).map(([id, resource]) => [id, asRecord(resource)] as const),
   );

@@ -1,2 +1,3 @@
 /** What this product uses of the SDK, and nothing else of it. */
 export { GetServiceQuotaCommand, ServiceQuotasClient } from '@aws-sdk/client-service-quotas';
+export { SignatureV4 } from '@smithy/signature-v4';

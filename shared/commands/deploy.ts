@@ -1,6 +1,8 @@
 import { readdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { reasonOf } from '../errors/index.ts';
 import { UsageError } from './config.ts';
+import { openAccount } from './deploy-account.ts';
 import {
   checkQuotas,
   type Estimate,
@@ -12,6 +14,7 @@ import {
   type QuotaFinding,
   quotasNeeded,
 } from './deploy-needs.ts';
+import { findReleases, RELEASES_KEPT, type Releases, type SynthesizedStack } from './deploy-releases.ts';
 
 /** Lines of `stator deploy --help`. */
 export const DEPLOY_HELP = `Usage: stator deploy estimate [FOLDER] [--requests-per-day N] [--seconds-per-request S]
@@ -25,18 +28,24 @@ estimate: what a deployment to AWS costs a month, idle and under a load, by list
   --seconds-per-request S    how long an answer takes on average; 10 where it is not said
 
 check: whether the account has the quotas that it needs, in the region of AWS_REGION and with the usual credentials, which
-may servicequotas:GetServiceQuota. It changes nothing. Exit code 1 when one is too small or cannot be read.
+may servicequotas:GetServiceQuota. Exit code 1 when one is too small or cannot be read. Once it is deployed it also names the
+releases of the function beyond the newest ${RELEASES_KEPT}, with lambda:ListVersionsByFunction, lambda:ListAliases and
+cloudformation:DescribeStackResource. It changes nothing.
 `;
 
 const SECONDS_PER_REQUEST = 10;
 /** Where `cdk synth` writes. */
 const FOLDER = 'cdk.out';
 
+interface ManifestStack {
+  readonly templateFile?: string;
+  /** @default the name of its entry */
+  readonly stackName?: string;
+}
+
 /** What is read of the list of what `cdk synth` has written. */
 interface Manifest {
-  readonly artifacts?: Readonly<
-    Record<string, { readonly type: string; readonly properties?: { readonly templateFile?: string } }>
-  >;
+  readonly artifacts?: Readonly<Record<string, { readonly type: string; readonly properties?: ManifestStack }>>;
 }
 
 /**
@@ -67,10 +76,18 @@ async function check(argv: readonly string[], print: (text: string) => void): Pr
     (before, argument) => readFolder('check', argument, before),
     undefined,
   );
-  const needs = quotasNeeded(await readTemplates(folder ?? FOLDER));
-  const quotas = await openQuotas();
-  const findings = await checkQuotas(needs, quotas.read).finally(() => quotas.close());
-  const text = findings.map(describeQuota).join('\n');
+  const stacks = await readStacks(folder ?? FOLDER);
+  const [quotas, account] = await Promise.all([openQuotas(), openAccount()]);
+  const [findings, releases] = await Promise.all([
+    checkQuotas(quotasNeeded(stacks.map(({ template }) => template)), quotas.read),
+    findReleases(stacks, account).then(describeReleases, (thrown: unknown) => [
+      `releases unknown: ${reasonOf(thrown)}`,
+    ]),
+  ]).finally(() => {
+    quotas.close();
+    account.close();
+  });
+  const text = [...findings.map(describeQuota), ...releases].join('\n');
   const isUnclear = findings.some(({ has }) => has === undefined);
   if (!isUnclear && !findings.some(isShort)) return `${text}\n`;
   print(`${text}\n`);
@@ -78,6 +95,17 @@ async function check(argv: readonly string[], print: (text: string) => void): Pr
     ? 'ask for more in the console of Service Quotas, in the region of the deployment'
     : '';
   throw new Error(`not all quotas are known to suffice${short && `: ${short}`}`);
+}
+
+function describeReleases(all: readonly Releases[]): readonly string[] {
+  return all.flatMap(({ functionName, kept, old }) => {
+    if (old.length === 0) return [];
+    const each = `aws lambda delete-function --function-name ${functionName} --qualifier $v`;
+    return [
+      `${kept} releases of ${functionName} are kept; those beyond the newest ${RELEASES_KEPT} go by`,
+      `  for v in ${old.join(' ')}; do ${each}; done`,
+    ];
+  });
 }
 
 function describeQuota(finding: QuotaFinding): string {
@@ -101,19 +129,34 @@ function readNumber(flag: string, text: string | undefined): number {
 }
 
 async function readTemplates(folder: string): Promise<readonly unknown[]> {
-  const files = await readdir(folder).catch(() => []);
-  const names = (await stacksOf(folder)) ?? files.filter((name) => name.endsWith('.template.json'));
-  if (names.length === 0) throw new Error(`there is no template in ${folder}: npx cdk synth --quiet writes them`);
-  return Promise.all(names.map(async (name) => JSON.parse(await readFile(join(folder, name), 'utf8')) as unknown));
+  return (await readStacks(folder)).map(({ template }) => template);
 }
 
-/** Templates of the last synthesis, which leaves those of others where they are; undefined where it has written no manifest. */
-async function stacksOf(folder: string): Promise<readonly string[] | undefined> {
+async function readStacks(folder: string): Promise<readonly SynthesizedStack[]> {
+  const files = (await stacksOf(folder)) ?? (await templatesIn(folder));
+  if (files.length === 0) throw new Error(`there is no template in ${folder}: npx cdk synth --quiet writes them`);
+  return Promise.all(
+    files.map(async ([name, file]) => ({ name, template: JSON.parse(await readFile(join(folder, file), 'utf8')) })),
+  );
+}
+
+type StackFile = readonly [stackName: string, file: string];
+
+const ENDING = '.template.json';
+
+async function templatesIn(folder: string): Promise<readonly StackFile[]> {
+  const files = await readdir(folder).catch(() => []);
+  return files.filter((file) => file.endsWith(ENDING)).map((file) => [file.slice(0, -ENDING.length), file]);
+}
+
+/** Stacks of the last synthesis, which leaves those of others where they are; undefined where it has written no manifest. */
+async function stacksOf(folder: string): Promise<readonly StackFile[] | undefined> {
   const text = await readFile(join(folder, 'manifest.json'), 'utf8').catch(() => undefined);
   if (text === undefined) return undefined;
   const { artifacts = {} } = JSON.parse(text) as Manifest;
-  const stacks = Object.values(artifacts).filter(({ type }) => type === 'aws:cloudformation:stack');
-  return stacks.flatMap(({ properties }) => properties?.templateFile ?? []);
+  return Object.entries(artifacts).flatMap(([id, { type, properties: { templateFile, stackName = id } = {} }]) =>
+    type === 'aws:cloudformation:stack' && templateFile !== undefined ? [[stackName, templateFile]] : [],
+  );
 }
 
 function render({ idle, load, streamsForContainers }: Estimate): string {

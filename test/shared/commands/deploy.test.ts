@@ -1,13 +1,11 @@
-import { once } from 'node:events';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { createServer, type Server } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest';
 import { runDeploy } from '../../../shared/commands/deploy.ts';
 import { quotasNeeded } from '../../../shared/commands/deploy-needs.ts';
 import { devTemplate, productionTemplates } from '../../infra/templates.ts';
+import { type AccountState, FakeAccount } from '../../support/aws/fake-account.ts';
 
 /** Quotas of an account that has enough for dev. */
 const ENOUGH: Readonly<Record<string, number>> = {
@@ -18,8 +16,7 @@ const ENOUGH: Readonly<Record<string, number>> = {
 };
 
 let folder: string;
-let server: Server;
-let account: Readonly<Record<string, number>> = ENOUGH;
+let account: FakeAccount;
 let printed = '';
 const print = (text: string): void => {
   printed += text;
@@ -27,34 +24,18 @@ const print = (text: string): void => {
 beforeAll(async () => {
   folder = mkdtempSync(join(tmpdir(), 'stator-deploy-'));
   writeFileSync(join(folder, 'Stator.template.json'), JSON.stringify(devTemplate().toJSON()));
-  server = createServer((request, response) => {
-    const chunks: Buffer[] = [];
-    request.on('data', (chunk: Buffer) => chunks.push(chunk));
-    request.on('end', () => {
-      expect(request.headers['x-amz-target']).toBe('ServiceQuotasV20190624.GetServiceQuota');
-      const { QuotaCode } = JSON.parse(Buffer.concat(chunks).toString()) as { QuotaCode: string };
-      const value = account[QuotaCode];
-      const body =
-        value === undefined
-          ? { __type: 'AccessDeniedException', Message: 'User is not authorized' }
-          : { Quota: { Value: value } };
-      response.writeHead(value === undefined ? 400 : 200, { 'content-type': 'application/x-amz-json-1.1' });
-      response.end(JSON.stringify(body));
-    });
-  });
-  server.listen(0, '127.0.0.1');
-  await once(server, 'listening');
+  account = await FakeAccount.start();
 });
 afterEach(() => vi.unstubAllEnvs());
 afterAll(() => {
-  server.closeAllConnections();
-  server.close();
+  account.close();
   rmSync(folder, { recursive: true, force: true });
 });
 
-function check(of: Readonly<Record<string, number>>): Promise<string> {
-  account = of;
-  vi.stubEnv('AWS_ENDPOINT_URL', `http://127.0.0.1:${(server.address() as AddressInfo).port}`);
+/** Checks the dev stack against an account in which nothing is deployed but what `state` says. */
+function check(state: AccountState): Promise<string> {
+  account.state = { deployed: {}, ...state };
+  vi.stubEnv('AWS_ENDPOINT_URL', account.url);
   vi.stubEnv('AWS_REGION', 'eu-west-1');
   vi.stubEnv('AWS_ACCESS_KEY_ID', 'somebody');
   vi.stubEnv('AWS_SECRET_ACCESS_KEY', 'somebody');
@@ -82,7 +63,7 @@ describe('what a deployment takes of quotas', () => {
 
 describe('stator deploy check', () => {
   it('says what there is, and that it is enough', async () => {
-    const text = await check(ENOUGH);
+    const text = await check({ quotas: ENOUGH });
     expect(text.trimEnd().split('\n')).toEqual([
       'Concurrent executions of Lambda    has   1000  needs     10  enough',
       'Fargate On-Demand vCPU             has      6  needs    0.5  enough',
@@ -91,7 +72,7 @@ describe('stator deploy check', () => {
   });
 
   it('fails where one is too small, and says which and for what', async () => {
-    await expect(check({ ...ENOUGH, 'L-3032A538': 0 })).rejects.toThrow(
+    await expect(check({ quotas: { ...ENOUGH, 'L-3032A538': 0 } })).rejects.toThrow(
       /^not all quotas are known to suffice: ask for more in the console of Service Quotas, in the region .*$/,
     );
     expect(printed).toMatch(
@@ -101,8 +82,29 @@ describe('stator deploy check', () => {
 
   it('fails where one may not be read, and says why', async () => {
     const { 'L-F678F1CE': _, ...others } = ENOUGH;
-    await expect(check(others)).rejects.toThrow(/^not all quotas are known to suffice$/);
+    await expect(check({ quotas: others })).rejects.toThrow(/^not all quotas are known to suffice$/);
     expect(printed).toMatch(/VPCs per Region .*unknown: .*not authorized/);
+  });
+
+  it('names the releases of the function beyond the newest ten, but none that an alias points at', async () => {
+    const [id = ''] = Object.keys(devTemplate().findResources('AWS::Lambda::Function')).filter((name) =>
+      name.startsWith('Front'),
+    );
+    const versions = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14];
+    const aliases = [{ FunctionVersion: '14', RoutingConfig: { AdditionalVersionWeights: { '2': 0.1 } } }];
+    const deployed = { Stator: { [id]: 'Stator-Http-A1' } };
+    const few = { 'Stator-Http-A1': { versions: versions.slice(0, 10), aliases } };
+    expect(await check({ quotas: ENOUGH, deployed, functions: few })).not.toContain('releases');
+    const text = await check({ quotas: ENOUGH, deployed, functions: { 'Stator-Http-A1': { versions, aliases } } });
+    expect(text).toContain('14 releases of Stator-Http-A1 are kept; those beyond the newest 10 go by\n');
+    expect(text).toContain(
+      'for v in 1 3 4; do aws lambda delete-function --function-name Stator-Http-A1 --qualifier $v; done\n',
+    );
+  });
+
+  it('does not fail where releases may not be read, and says so', async () => {
+    const text = await check({ quotas: ENOUGH, deployed: undefined });
+    expect(text).toContain('releases unknown: cloudformation: User is not authorized to perform: "cloudformation:*"\n');
   });
 
   it.each([

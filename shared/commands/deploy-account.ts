@@ -1,0 +1,77 @@
+import { isRecord } from '../records/index.ts';
+
+/** Services of AWS that are asked. */
+type Service = 'cloudformation' | 'ec2' | 'lambda';
+
+/** The account and region that a deployment goes to. It is read, never changed. */
+export interface Account {
+  /**
+   * Asks a service, bounded in time.
+   * @returns the body of its answer: XML of `ec2` and `cloudformation`, JSON of `lambda`
+   * @throws Error with the service's code and message when it refuses
+   */
+  get(service: Service, path: string, query: Readonly<Record<string, string>>): Promise<string>;
+  readonly region: string;
+  close(): void;
+}
+
+const ASK_MS_MAX = 10_000;
+
+/**
+ * Opens the account of the usual credentials in the region of `AWS_REGION`; `AWS_ENDPOINT_URL` names another service.
+ * @throws Error when there is no region
+ */
+export async function openAccount(): Promise<Account> {
+  const { ServiceQuotasClient, SignatureV4 } = await import('./deploy-quota-parts.ts');
+  const client = new ServiceQuotasClient({}); // knows region and credentials from all the places where they may be
+  const { credentials, sha256 } = client.config;
+  const region = await client.config.region();
+  return {
+    region,
+    get: async (service, path, query) => {
+      const base = process.env.AWS_ENDPOINT_URL ?? `https://${service}.${region}.${suffixOf(region)}`;
+      const url = new URL(path, base);
+      const signer = new SignatureV4({ service, region, credentials, sha256 });
+      const { hostname, pathname, protocol, host } = url;
+      const port = url.port === '' ? undefined : Number(url.port);
+      const request = { method: 'GET', protocol, hostname, path: pathname, query, headers: { host } };
+      const signed = await signer.sign(port === undefined ? request : { ...request, port });
+      url.search = new URLSearchParams(query).toString();
+      const response = await fetch(url, { headers: signed.headers, signal: AbortSignal.timeout(ASK_MS_MAX) });
+      const body = await response.text();
+      if (!response.ok) throw new Error(`${service}: ${describeRefusal(body) ?? `status ${response.status}`}`);
+      return body;
+    },
+    close: () => client.destroy(),
+  };
+}
+
+function suffixOf(region: string): string {
+  return region.startsWith('cn-') ? 'amazonaws.com.cn' : 'amazonaws.com';
+}
+
+/** What a service says when it refuses, in either of its two ways. */
+function describeRefusal(body: string): string | undefined {
+  if (body.trimStart().startsWith('<')) return textsOf(body, 'Message')[0];
+  try {
+    const parsed: unknown = JSON.parse(body);
+    const message = isRecord(parsed) ? (parsed.message ?? parsed.Message) : undefined;
+    return typeof message === 'string' ? message : undefined;
+  } catch {
+    return undefined; // a proxy's page, of which the status is enough
+  }
+}
+
+/** Texts of all elements of a name in XML that a service has written: without attributes, comments and CDATA. */
+export function textsOf(xml: string, name: string): readonly string[] {
+  return xml
+    .split(`<${name}>`)
+    .slice(1)
+    .map((rest) => plainText(rest.slice(0, Math.max(0, rest.indexOf(`</${name}>`)))));
+}
+
+const ENTITIES: Readonly<Record<string, string>> = { lt: '<', gt: '>', quot: '"', apos: "'", amp: '&' };
+
+function plainText(text: string): string {
+  return text.replace(/&(lt|gt|quot|apos|amp);/g, (_, name: string) => ENTITIES[name] ?? '');
+}

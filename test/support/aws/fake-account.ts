@@ -1,0 +1,109 @@
+import { once } from 'node:events';
+import { createServer, type IncomingMessage, type Server } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { expect } from 'vitest';
+
+/** What an account has. What is left out, its services refuse to say. */
+export interface AccountState {
+  /** By their codes. */
+  readonly quotas?: Readonly<Record<string, number>>;
+  /** Names of what is deployed, by stack and logical id. */
+  readonly deployed?: Readonly<Record<string, Readonly<Record<string, string>>>> | undefined;
+  /** Numbers of the versions of each function, and what its aliases point at. */
+  readonly functions?: Readonly<
+    Record<string, { readonly versions: readonly number[]; readonly aliases: readonly Alias[] }>
+  >;
+}
+
+interface Alias {
+  readonly FunctionVersion: string;
+  readonly RoutingConfig?: { readonly AdditionalVersionWeights: Readonly<Record<string, number>> };
+}
+
+type Answer = readonly [status: number, body: string];
+
+/** Versions a page, so that there are pages. */
+const PAGE = 5;
+
+/** Services of AWS as far as `stator deploy check` asks them, of an account whose state a test says. */
+export class FakeAccount {
+  state: AccountState = {};
+  readonly #server: Server;
+
+  private constructor(server: Server) {
+    this.#server = server;
+  }
+
+  static async start(): Promise<FakeAccount> {
+    const server = createServer((request, response) => {
+      void answerOf(fake.state, request).then(([status, body]) => {
+        response.writeHead(status, { 'content-type': body.startsWith('<') ? 'text/xml' : 'application/json' });
+        response.end(body);
+      });
+    });
+    const fake = new FakeAccount(server);
+    server.listen(0, '127.0.0.1');
+    await once(server, 'listening');
+    return fake;
+  }
+
+  get url(): string {
+    return `http://127.0.0.1:${(this.#server.address() as AddressInfo).port}`;
+  }
+
+  close(): void {
+    this.#server.closeAllConnections();
+    this.#server.close();
+  }
+}
+
+async function answerOf(state: AccountState, request: IncomingMessage): Promise<Answer> {
+  const chunks: Buffer[] = [];
+  for await (const chunk of request) chunks.push(chunk as Buffer);
+  expect(request.headers.authorization).toMatch(/^AWS4-HMAC-SHA256 Credential=somebody\//);
+  if (request.method === 'POST') return quotaOf(state, request, Buffer.concat(chunks).toString());
+  const url = new URL(request.url ?? '', 'http://account.example');
+  if (url.searchParams.get('Action') === 'DescribeStackResource') return resourceOf(state, url.searchParams);
+  const [, name = '', list = ''] = /^\/2015-03-31\/functions\/([^/]+)\/(versions|aliases)$/.exec(url.pathname) ?? [];
+  return list === ''
+    ? xmlError('UnknownOperation', url.href)
+    : listOf(state, name, list, url.searchParams.get('Marker'));
+}
+
+function quotaOf({ quotas = {} }: AccountState, { headers }: IncomingMessage, body: string): Answer {
+  expect(headers['x-amz-target']).toBe('ServiceQuotasV20190624.GetServiceQuota');
+  const { QuotaCode } = JSON.parse(body) as { QuotaCode: string };
+  const value = quotas[QuotaCode];
+  return value === undefined
+    ? [400, JSON.stringify({ __type: 'AccessDeniedException', Message: 'User is not authorized' })]
+    : [200, JSON.stringify({ Quota: { Value: value } })];
+}
+
+function resourceOf({ deployed }: AccountState, query: URLSearchParams): Answer {
+  if (deployed === undefined) return xmlError('AccessDenied', 'User is not authorized to perform: "cloudformation:*"');
+  const stack = query.get('StackName') ?? '';
+  const id = query.get('LogicalResourceId') ?? '';
+  const name = deployed[stack]?.[id];
+  if (name === undefined) return xmlError('ValidationError', `Stack '${stack}' does not exist`);
+  return [
+    200,
+    `<DescribeStackResourceResponse><DescribeStackResourceResult><StackResourceDetail>
+      <PhysicalResourceId>${name}</PhysicalResourceId><LogicalResourceId>${id}</LogicalResourceId>
+    </StackResourceDetail></DescribeStackResourceResult></DescribeStackResourceResponse>`,
+  ];
+}
+
+function xmlError(code: string, message: string): Answer {
+  const text = message.replaceAll('"', '&quot;');
+  return [400, `<ErrorResponse><Error><Code>${code}</Code><Message>${text}</Message></Error></ErrorResponse>`];
+}
+
+function listOf({ functions = {} }: AccountState, name: string, list: string, marker: string | null): Answer {
+  const found = functions[name];
+  if (found === undefined) return [404, JSON.stringify({ Type: 'User', Message: 'Function not found' })];
+  if (list === 'aliases') return [200, JSON.stringify({ Aliases: found.aliases })];
+  const versions = ['$LATEST', ...found.versions.map(String)].map((Version) => ({ Version }));
+  const from = Number(marker ?? 0);
+  const NextMarker = from + PAGE < versions.length ? String(from + PAGE) : null;
+  return [200, JSON.stringify({ Versions: versions.slice(from, from + PAGE), NextMarker })];
+}
