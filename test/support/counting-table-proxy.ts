@@ -13,10 +13,22 @@ export interface TableUse {
   readonly writeUnits: number;
 }
 
+/** What can go wrong with a table of the service. */
+export interface TableFault {
+  /** Each call waits so long. */
+  readonly delayMs?: number;
+  /** No call is answered. */
+  readonly isSilent?: boolean;
+  /** This part of the calls is refused for want of capacity, evenly spread. @default 0 */
+  readonly throttledShare?: number;
+}
+
 export interface CountingTableProxy {
   readonly url: string;
   /** Since the last call. */
   take(): TableUse;
+  /** What goes wrong from now on; nothing, when it is called without. */
+  fail(fault?: TableFault): void;
   close(): Promise<void>;
 }
 
@@ -24,6 +36,11 @@ type StoredItem = Readonly<Record<string, AttributeValue & { readonly B?: string
 
 const READ_UNIT_BYTES = 4096;
 const WRITE_UNIT_BYTES = 1024;
+
+const THROTTLED = JSON.stringify({
+  __type: 'com.amazonaws.dynamodb.v20120810#ProvisionedThroughputExceededException',
+  message: 'The level of configured provisioned throughput for the table was exceeded.',
+});
 
 /** Stands before a DynamoDB server and counts what passes, by the rules of the price list. */
 export async function startCountingTableProxy(target: string): Promise<CountingTableProxy> {
@@ -59,10 +76,30 @@ export async function startCountingTableProxy(target: string): Promise<CountingT
       }
     }
   };
+  let fault: TableFault = {};
+  let calls = 0;
+  const isThrottled = (): boolean => {
+    const { throttledShare = 0 } = fault;
+    calls++;
+    return Math.floor(calls * throttledShare) > Math.floor((calls - 1) * throttledShare);
+  };
+  const waiting = new Set<NodeJS.Timeout>();
   const front = createServer((request, response) => {
     const asked: Buffer[] = [];
     request.on('data', (chunk: Buffer) => asked.push(chunk));
     request.on('end', () => {
+      if (fault.isSilent === true) return;
+      if (isThrottled()) {
+        response.writeHead(400, { 'content-type': 'application/x-amz-json-1.0' }).end(THROTTLED);
+        return;
+      }
+      const timer = setTimeout(() => {
+        waiting.delete(timer);
+        pass();
+      }, fault.delayMs ?? 0);
+      waiting.add(timer);
+    });
+    const pass = (): void => {
       const { method, url = '/', headers } = request;
       const operation = String(headers['x-amz-target']).split('.')[1] ?? '';
       const onward = httpRequest(new URL(url, target), { method, headers, agent: false }, (answer) => {
@@ -77,7 +114,7 @@ export async function startCountingTableProxy(target: string): Promise<CountingT
       });
       onward.on('error', () => response.destroy());
       onward.end(Buffer.concat(asked));
-    });
+    };
   }).listen(0, '127.0.0.1');
   front.keepAliveTimeout = 120_000; // a test that computes for long must not find its connection closed
   await once(front, 'listening');
@@ -88,7 +125,11 @@ export async function startCountingTableProxy(target: string): Promise<CountingT
       use = { readRequests: 0, writeRequests: 0, readUnits: 0, writeUnits: 0 };
       return taken;
     },
+    fail: (now = {}) => {
+      fault = now;
+    },
     close: async () => {
+      for (const timer of waiting) clearTimeout(timer);
       front.closeAllConnections();
       front.close();
       await once(front, 'close');

@@ -15,6 +15,8 @@ export interface MemoryTableClient {
   readonly counts: TableCounts;
   /** Every call fails from now on, until it is undone. */
   cut(isCut: boolean): void;
+  /** Every call takes so long from now on. */
+  delay(ms: number): void;
   /** Every call waits for an answer as long as a request may, and then fails, until it is undone. */
   hang(isHanging: boolean): void;
   /** Calls get their answers only when it is undone, as when the process stands still: what was sent has been done. */
@@ -40,12 +42,14 @@ export class MemoryTable {
     const counts = { reads: 0, writes: 0 };
     let isCut = false;
     let isHanging = false;
+    let delayMs = 0;
     let stalled: { readonly over: Promise<void>; readonly end: () => void } | undefined;
     const call = async <T>(kind: keyof TableCounts, count: number, work: () => T, signal?: AbortSignal): Promise<T> => {
       if (isHanging) {
         await this.#clock.sleep(REQUEST_TIMEOUT_MS, signal);
         throw new Error(`no answer within ${REQUEST_TIMEOUT_MS} ms`);
       }
+      if (delayMs > 0) await this.#clock.sleep(delayMs, signal);
       if (isCut) throw new Error('the network is down');
       counts[kind] += count;
       const answer = work();
@@ -90,6 +94,9 @@ export class MemoryTable {
     return {
       table: table as unknown as Table,
       counts,
+      delay: (ms) => {
+        delayMs = ms;
+      },
       hang: (now) => {
         isHanging = now;
       },

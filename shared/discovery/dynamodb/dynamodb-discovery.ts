@@ -1,5 +1,5 @@
 import { setMaxListeners } from 'node:events';
-import { forAtMost, Semaphore } from '../../concurrency/index.ts';
+import { forAtMost, Semaphore, withDeadline } from '../../concurrency/index.ts';
 import { addressOf, encodePrefix } from '../keys.ts';
 import { LeasedDiscovery } from '../lease-keeper.ts';
 import { type DiscoveryBaseOptions, type OpenStore, withDefaults } from '../options.ts';
@@ -26,12 +26,17 @@ export interface DynamoDbDiscoveryOptions extends DiscoveryBaseOptions {
   readonly pollMs?: number;
   /** Allowance of a first look at a lease for clocks that differ. @default 1000 */
   readonly skewMs?: number;
-  /** Longest time that `put`, `remove`, `list` and `watch` try to reach the table. @default 10_000 */
+  /** Longest time that `put`, `remove`, `list` and `watch` try to reach the table. @default 10_000, of a process that does not last 2000 */
   readonly operationTimeoutMs?: number;
-  /** Longest wait for one answer of the table. @default 2000 */
+  /** Longest wait for one answer of the table. @default 2000, of a process that does not last 1000 */
   readonly requestTimeoutMs?: number;
   /** Longest wait of `refresh`. @default 1000 */
   readonly refreshTimeoutMs?: number;
+  /**
+   * What is at most so old does for a request, in a process that does not last: `refresh` waits 100 ms for something newer, which is
+   * read on behind it. 0 = it waits as for what is older. @default 60_000
+   */
+  readonly staleMsMax?: number;
   /** How long a lease is seen dead before the gatherer clears away what it left. @default 60_000 */
   readonly sweepAfterMs?: number;
   /**
@@ -40,6 +45,17 @@ export interface DynamoDbDiscoveryOptions extends DiscoveryBaseOptions {
    */
   readonly isLasting?: boolean;
 }
+
+const STALE_MS_MAX = 60_000;
+const STALE_WAIT_MS = 100;
+/** While the table is slow or away, requests of a process that does not last go on without a wait for so long at a time. */
+const OPEN_MS = 5000;
+const OPERATION_MS_MAX = 10_000;
+/** Whoever waits for a process that starts cold is told soon, and tries again. */
+const COLD_MS_MAX = 2000;
+/** Longest wait for one answer: a process that starts cold can try twice. */
+const REQUEST_MS_MAX = 2000;
+const COLD_REQUEST_MS_MAX = 1000;
 
 /** Looks at the head by processes that do not follow the fleet, a second, in the whole fleet: one is to find it too old soon. */
 const CANDIDATES_PER_SECOND = 10;
@@ -65,6 +81,7 @@ export class DynamoDbDiscovery extends LeasedDiscovery<OwnedRecord> implements D
   readonly #pollMs: number;
   readonly #operationTimeoutMs: number;
   readonly #refreshTimeoutMs: number;
+  readonly #staleMsMax: number;
   readonly #isLasting: boolean;
   readonly #writer: LeaseWriter;
   readonly #poller: FleetPoller;
@@ -95,8 +112,9 @@ export class DynamoDbDiscovery extends LeasedDiscovery<OwnedRecord> implements D
     this.#cards = new CardWriter(table, time, clock);
     this.#reader = reader;
     this.#pollMs = pollMs;
-    this.#operationTimeoutMs = options.operationTimeoutMs ?? 10_000;
+    this.#operationTimeoutMs = options.operationTimeoutMs ?? (isLasting ? OPERATION_MS_MAX : COLD_MS_MAX);
     this.#refreshTimeoutMs = options.refreshTimeoutMs ?? 1000;
+    this.#staleMsMax = isLasting ? 0 : (options.staleMsMax ?? STALE_MS_MAX);
     this.#isLasting = isLasting;
     this.#models = new CatalogueBoard(this.#shelf, report);
     this.#writer = new LeaseWriter({ ...base, table, time, leaseId, load: () => this.loads.packed });
@@ -107,6 +125,7 @@ export class DynamoDbDiscovery extends LeasedDiscovery<OwnedRecord> implements D
       covers: (shardKey) => reader.covers(shardKey),
       explain: (error) => (error instanceof InterruptedCall ? undefined : table.explain(error)),
       onFailing: (failure) => this.#tellFailing(failure),
+      openMs: this.#staleMsMax > 0 ? OPEN_MS : 0,
     });
     this.#lookup = new LeaseLookup({
       ...{ ...base, table },
@@ -131,7 +150,7 @@ export class DynamoDbDiscovery extends LeasedDiscovery<OwnedRecord> implements D
   /** Loads the SDK. */
   static async open(options: DynamoDbDiscoveryOptions & TableOptions): Promise<DynamoDbDiscovery> {
     const { clock, random } = withDefaults(options);
-    const { requestTimeoutMs = 2000 } = options;
+    const { isLasting = true, requestTimeoutMs = isLasting ? REQUEST_MS_MAX : COLD_REQUEST_MS_MAX } = options;
     const time = new TableTime(clock);
     const table = await Table.open(discoveryTablePlace(options), { clock, random, time, requestTimeoutMs });
     return new DynamoDbDiscovery(table, time, options);
@@ -189,10 +208,13 @@ export class DynamoDbDiscovery extends LeasedDiscovery<OwnedRecord> implements D
     const operation = this.#operation(signal);
     operation.throwIfAborted();
     if (!this.#isFollowed) return;
-    const timeoutMs = this.#refreshTimeoutMs;
+    const doesAsItIs = maxAgeMs > 0 && this.#staleMsMax > 0 && this.#poller.isShown(this.#staleMsMax);
+    const timeoutMs = doesAsItIs ? Math.min(STALE_WAIT_MS, this.#refreshTimeoutMs) : this.#refreshTimeoutMs;
     const bounds = { clock: this.base.clock, timeoutMs, signal: operation };
     const isDone = await forAtMost(bounds, (patience) => this.#poller.refresh(maxAgeMs, shardKey, patience));
-    if (!isDone) this.#tellFailing(new Error(`no reading of the discovery table within ${timeoutMs} ms`));
+    if (isDone || doesAsItIs) return;
+    this.#poller.gaveUp();
+    this.#tellFailing(new Error(`no reading of the discovery table within ${timeoutMs} ms`));
   }
 
   recheck(instanceId: string): void {
@@ -283,9 +305,12 @@ export class DynamoDbDiscovery extends LeasedDiscovery<OwnedRecord> implements D
     const operation = this.#operation(signal);
     operation.throwIfAborted();
     this.#isFollowed = true;
-    await this.#table.attempt(this.#operationTimeoutMs, operation, (limited) =>
-      this.#poller.readOnce(request, limited),
-    );
+    const read = (limit: AbortSignal): Promise<void> =>
+      this.#table.attempt(this.#operationTimeoutMs, limit, (limited) => this.#poller.readOnce(request, limited));
+    if (this.#isLasting) return read(operation);
+    const timeoutMs = this.#operationTimeoutMs;
+    const lateMessage = `no reading of the discovery table within ${timeoutMs} ms`;
+    await withDeadline({ clock: this.base.clock, timeoutMs, signal: operation, lateMessage }, read);
   }
 
   async #listModels(signal: AbortSignal | undefined): ReturnType<Catalogue['list']> {

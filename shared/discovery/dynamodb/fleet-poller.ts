@@ -22,6 +22,11 @@ export interface FleetPollerOptions {
   /** What is told of a failed reading; undefined for a failure that says nothing of the table. */
   readonly explain: (error: unknown) => Error | undefined;
   readonly onFailing: (failure: Error) => void;
+  /**
+   * How long after a failure nobody waits for a reading: a `refresh` begins one where none is under way, and is over. 0 = a failure
+   * counts as long as a reading would. @default 0
+   */
+  readonly openMs?: number;
 }
 
 /** A reading under way. */
@@ -38,6 +43,8 @@ interface Attempt {
 const BACK_OFF_MS_MAX = 5000;
 /** A caller waits for fresh records: it does not sit out the back-off. Doubled with each failure. */
 const REFRESH_RETRY_MS = 25;
+/** A reading that others go on without is given up after so long: its calls have had their answers, or it has stood still. */
+const SLOW_MS_MAX = 5000;
 
 /** Reads for the whole process, again and again, one reading at a time. */
 export class FleetPoller {
@@ -51,6 +58,8 @@ export class FleetPoller {
   #shown: Moment | undefined;
   /** When the last reading began, if it failed. */
   #failed: Moment | undefined;
+  /** When a reading was last waited for in vain. */
+  #gaveUp: Moment | undefined;
 
   constructor(options: FleetPollerOptions) {
     this.#options = options;
@@ -91,22 +100,38 @@ export class FleetPoller {
   /**
    * Resolves once a reading is shown that began at most `maxAgeMs` ago, and at once where one is; with 0 it is an exact one.
    * Failed readings are repeated until `signal` aborts, but a failure of that same age is not worth a wait: the next one finds
-   * out.
+   * out. With `openMs`, so is one that was waited for in vain, for as long.
    */
   async refresh(maxAgeMs: number, shardKey: string | undefined, signal: AbortSignal): Promise<void> {
-    const { clock, covers: isCovered } = this.#options;
+    const { clock, covers: isCovered, openMs = 0 } = this.#options;
     const request = { isExact: maxAgeMs <= 0, shardKey };
-    const isRecent = (moment: Moment): boolean => ageMs(moment, clock) <= maxAgeMs;
+    const isWithin = (moment: Moment | undefined, ms: number): boolean =>
+      moment !== undefined && ageMs(moment, clock) <= ms;
     if (!request.isExact && this.isShown(maxAgeMs) && isCovered(shardKey)) return;
-    if (this.#failed !== undefined && isRecent(this.#failed)) return;
-    if (this.#attempt !== undefined && !(isRecent(this.#attempt.began) && covers(this.#attempt, request))) {
-      this.#supersede(this.#attempt);
+    if (isWithin(this.#failed, maxAgeMs)) return;
+    // Where nobody waits for long, a slow reading is left to end: given up for a newer one each time, none ever would.
+    const [keptMs, isPatient] = openMs > 0 && !request.isExact ? [SLOW_MS_MAX, true] : [maxAgeMs, false];
+    const attempt = this.#attempt;
+    if (attempt !== undefined && !(isWithin(attempt.began, keptMs) && (isPatient || covers(attempt, request)))) {
+      this.#supersede(attempt);
+    }
+    if (isPatient && isWithin(this.#gaveUp, openMs)) {
+      if (this.#attempt === undefined) this.#begin(request);
+      return;
+    }
+    if (isPatient && this.#attempt !== undefined && (await untilAborted(this.#attempt.done, signal)) === undefined) {
+      if (this.isShown(maxAgeMs) && isCovered(shardKey)) return;
     }
     for (let delayMs = REFRESH_RETRY_MS; ; delayMs *= 2) {
       const attempt = this.#fitting(request) ?? this.#begin(request);
       if ((await untilAborted(attempt.done, signal)) === undefined) return;
       await clock.sleep(delayMs, signal);
     }
+  }
+
+  /** Somebody has waited for a reading as long as they could. */
+  gaveUp(): void {
+    this.#gaveUp = momentOf(this.#options.clock);
   }
 
   close(): void {
@@ -162,6 +187,7 @@ export class FleetPoller {
       await this.#options.read(attempt.request, signal);
       this.#failures = 0;
       this.#failed = undefined;
+      this.#gaveUp = undefined;
       this.#shown = attempt.began;
     } catch (error) {
       outcome = { error };
@@ -177,6 +203,7 @@ export class FleetPoller {
     if (failure === undefined) return;
     this.#failures++;
     this.#failed = began;
+    this.gaveUp();
     this.#options.onFailing(failure);
   }
 }

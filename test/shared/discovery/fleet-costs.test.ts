@@ -96,7 +96,16 @@ describe.runIf(hasDynamoDb())('what the fleet costs', { timeout: 60_000 }, () =>
     const { tableName } = table;
     let rounds = 0;
     const observer = { read: () => void rounds++, gathering() {} };
-    const options = { tableName, endpoint: url, isLasting, pollMs, observer, requestTimeoutMs: 10_000, onProblem() {} };
+    const options = {
+      tableName,
+      endpoint: url,
+      isLasting,
+      pollMs,
+      observer,
+      requestTimeoutMs: 10_000,
+      onProblem() {},
+      staleMsMax: 0,
+    };
     const discovery = await DynamoDbDiscovery.open({ ...options, refreshTimeoutMs: 10_000 });
     return { discovery, rounds: () => rounds };
   }
