@@ -1,75 +1,169 @@
-import { randomUUID } from 'node:crypto';
-import { link, mkdir, readFile, rename, rm, stat, writeFile } from 'node:fs/promises';
+import { type FileHandle, mkdir, open, rm, stat } from 'node:fs/promises';
 import { dirname } from 'node:path';
-import { type Clock, systemClock } from '../clock/index.ts';
+import type { Clock, Timer } from '../clock/index.ts';
 
 const MODE = 0o600;
 const FOLDER_MODE = 0o700;
-/** How long another holder is waited for. */
 const WAIT_MS_MAX = 5000;
 const LOOK_MS = 20;
-/** A lock as old was left by a process that died. */
-const STALE_MS = 30_000;
+const LEFT_MS = 4000;
+/** Beats of a holder within the time after which its lock counts as left. */
+const BEATS = 4;
 
 export interface FileLockOptions {
+  /** Of the lock file, whose folder is made if it is missing. */
+  readonly path: string;
   readonly clock: Clock;
-  readonly signal?: AbortSignal | undefined;
-  /** The error that is thrown where the lock cannot be had. */
+  /** How long another holder is waited for. @default 5000 */
+  readonly waitMsMax?: number;
+  /** A lock that has been seen unchanged for as long was left by a process that died. @default 4000 */
+  readonly leftMs?: number;
+  /** The error that is thrown if the lock cannot be had, or was lost. */
   failure(what: string, cause?: unknown): Error;
 }
 
+/** Throws if the lock is no longer this process's, which may have stood still for long. To be asked right before what others see. */
+export type StillHeld = () => Promise<void>;
+
+/** What was seen of a file, and since when on this process's own clock. */
+interface Watched {
+  readonly file: string;
+  readonly mark: string;
+  readonly sinceMs: number;
+}
+
 /**
- * Runs `work` while no other process of this machine runs work under the lock file at `path`, whose folder is made where it is not
- * there. One that was left behind is taken after 30 s; another holder is waited for 5 s at most.
+ * A lock between the processes of one machine: a file that only one can make. Its holder touches it while it works, so a waiter
+ * tells one that was left behind by its own monotonic clock: wall clocks and times of files may be set meanwhile.
+ *
+ * A left lock is removed by whoever makes the file `{lock}.{mark}`, whose mark is that of the lock it found. So of several
+ * waiters one removes it, and none removes the lock that was made next. A turn that was left is removed in the same way.
  */
-export async function withFileLock<T>(path: string, options: FileLockOptions, work: () => Promise<T>): Promise<T> {
-  const token = randomUUID();
-  await take(path, token, options);
-  try {
-    return await work();
-  } finally {
-    // Work that took longer than a lock lasts may have lost it: that of another one stays.
-    if ((await readFile(path, 'utf8').catch(() => '')) === token) await rm(path, { force: true });
-  }
-}
+export class FileLock {
+  readonly #options: FileLockOptions;
+  readonly #leftMs: number;
+  /** The lock and, deeper, the turns at removing it. Kept between waits: a mark that is the same again has not changed meanwhile. */
+  readonly #watched: Watched[] = [];
 
-async function take(path: string, token: string, { clock, signal, failure }: FileLockOptions): Promise<void> {
-  const untilMs = clock.nowMs() + WAIT_MS_MAX;
-  const refuse = (cause: unknown): never => {
-    throw failure('cannot be written', cause);
-  };
-  await mkdir(dirname(path), { recursive: true, mode: FOLDER_MODE }).catch(refuse);
-  for (;;) {
-    signal?.throwIfAborted();
+  constructor(options: FileLockOptions) {
+    this.#options = options;
+    this.#leftMs = options.leftMs ?? LEFT_MS;
+  }
+
+  /** Does `work` while no other process holds the lock. Another holder is waited for, within the bound. */
+  async hold<T>(signal: AbortSignal | undefined, work: (stillHeld: StillHeld) => Promise<T>): Promise<T> {
+    const { path, failure } = this.#options;
+    const handle = await this.#take(signal);
+    // While the file is open no other one gets its number.
+    const isHeld = async (): Promise<boolean> => (await inodeOf(path)) === (await handle.stat({ bigint: true })).ino;
+    const beats = this.#beat(handle);
     try {
-      await writeFile(path, token, { flag: 'wx', mode: MODE });
-      return;
+      return await work(async () => {
+        if (!(await isHeld())) throw failure('was taken by another process, as this one stood still');
+      });
+    } finally {
+      beats.cancel();
+      // What cannot be removed is found to be left: the outcome of the work stands.
+      if (await isHeld().catch(() => false)) await rm(path, { force: true }).catch(() => {});
+      await handle.close();
+    }
+  }
+
+  async #take(signal: AbortSignal | undefined): Promise<FileHandle> {
+    const { path, clock, waitMsMax = WAIT_MS_MAX, failure } = this.#options;
+    const untilMs = clock.nowMs() + waitMsMax;
+    const attempt = async (): Promise<FileHandle | undefined> => {
+      const handle = await create(path);
+      if (handle === undefined) await this.#removeLeft();
+      return handle;
+    };
+    try {
+      await mkdir(dirname(path), { recursive: true, mode: FOLDER_MODE });
+      for (;;) {
+        signal?.throwIfAborted();
+        const handle = await attempt();
+        if (handle !== undefined) return handle;
+        if (clock.nowMs() > untilMs) break;
+        await clock.sleep(LOOK_MS, signal);
+      }
     } catch (thrown) {
-      if ((thrown as NodeJS.ErrnoException).code !== 'EEXIST') refuse(thrown);
+      signal?.throwIfAborted();
+      throw failure('cannot be written', thrown);
     }
-    if (await isStale(path)) {
-      await takeAway(path);
-      continue;
+    throw failure('is being written by another process');
+  }
+
+  #beat(handle: FileHandle): Timer {
+    const { clock } = this.#options;
+    return clock.every(this.#leftMs / BEATS, () => {
+      const nowSecs = clock.wallMs() / 1000;
+      handle.utimes(nowSecs, nowSecs).catch(() => {}); // others find the lock left, and the work is told so
+    });
+  }
+
+  /** Looks at the lock and at the turns at removing it, and removes the last of them if it was left. */
+  async #removeLeft(): Promise<void> {
+    let file = this.#options.path;
+    let mark = await markOf(file);
+    for (let depth = 0; mark !== undefined; depth++) {
+      const isLeft = this.#isLeft(depth, file, mark);
+      const turn = `${file}.${mark}`;
+      const next = await markOf(turn);
+      if (next === undefined && isLeft) await removeInTurn(turn, file, mark);
+      file = turn;
+      mark = next;
     }
-    if (clock.nowMs() > untilMs) throw failure('is being written by another process');
-    await clock.sleep(LOOK_MS, signal);
+  }
+
+  #isLeft(depth: number, file: string, mark: string): boolean {
+    const nowMs = this.#options.clock.nowMs();
+    const watched = this.#watched[depth];
+    if (watched?.file === file && watched.mark === mark) return nowMs - watched.sinceMs >= this.#leftMs;
+    this.#watched[depth] = { file, mark, sinceMs: nowMs };
+    return false;
   }
 }
 
-/** Files have the system's time, whatever the clock of the caller says. */
-async function isStale(path: string): Promise<boolean> {
-  const lock = await stat(path).catch(() => undefined); // gone meanwhile: the next look takes it
-  return lock !== undefined && systemClock.wallMs() - lock.mtimeMs > STALE_MS;
-}
-
-/** Of several that find it stale, one may have taken it by now: that lock is put back. */
-async function takeAway(path: string): Promise<void> {
-  const aside = `${path}.${randomUUID()}.stale`;
+async function removeInTurn(turn: string, file: string, mark: string): Promise<void> {
+  const handle = await create(turn);
+  if (handle === undefined) return; // another process was faster
   try {
-    await rename(path, aside);
-  } catch {
-    return; // another one was faster
+    if ((await markOf(file)) === mark) await rm(file, { force: true });
+  } finally {
+    await handle.close();
+    await rm(turn, { force: true });
   }
-  if (!(await isStale(aside))) await link(aside, path).catch(() => {}); // a third one has it: theirs is as good
-  await rm(aside, { force: true });
+}
+
+/** Makes the file; undefined if it is there. */
+async function create(path: string): Promise<FileHandle | undefined> {
+  try {
+    return await open(path, 'wx', MODE);
+  } catch (thrown) {
+    if (codeOf(thrown) !== 'EEXIST') throw thrown;
+    return undefined;
+  }
+}
+
+/** What tells a file from itself after a touch, and from another one that has its name later; undefined if there is none. */
+async function markOf(path: string): Promise<string | undefined> {
+  const facts = await factsOf(path);
+  return facts && `${facts.ino}-${facts.ctimeNs}`;
+}
+
+async function inodeOf(path: string): Promise<bigint | undefined> {
+  return (await factsOf(path))?.ino;
+}
+
+async function factsOf(path: string): Promise<{ readonly ino: bigint; readonly ctimeNs: bigint } | undefined> {
+  try {
+    return await stat(path, { bigint: true });
+  } catch (thrown) {
+    if (codeOf(thrown) !== 'ENOENT') throw thrown;
+    return undefined;
+  }
+}
+
+function codeOf(thrown: unknown): string | undefined {
+  return (thrown as NodeJS.ErrnoException).code;
 }

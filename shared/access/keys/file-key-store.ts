@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { chmod, open, readFile, rename, rm, stat } from 'node:fs/promises';
 import { type Clock, systemClock } from '../../clock/index.ts';
-import { withFileLock } from '../../concurrency/index.ts';
+import { FileLock, type StillHeld } from '../../concurrency/index.ts';
 import { reasonOf } from '../../errors/index.ts';
 import { isRecord } from '../../records/index.ts';
 import { type KeyRecord, readKeyRecord } from './key-record.ts';
@@ -27,12 +27,13 @@ const NONE: Seen = { mark: '', records: new Map() };
  */
 export class FileKeyStore implements KeyStore {
   readonly #path: string;
-  readonly #clock: Clock;
+  readonly #lock: FileLock;
   #seen: Seen = NONE;
 
   constructor(path: string, clock: Clock = systemClock) {
     this.#path = path;
-    this.#clock = clock;
+    const failure = (what: string, cause?: unknown): KeyStoreError => this.#failure('unavailable', what, cause);
+    this.#lock = new FileLock({ path: `${path}.lock`, clock, failure });
   }
 
   async get(id: string, signal?: AbortSignal): Promise<KeyRecord | undefined> {
@@ -101,16 +102,15 @@ export class FileKeyStore implements KeyStore {
   }
 
   async #change<T>(signal: AbortSignal | undefined, change: (records: Map<string, KeyRecord>) => T): Promise<T> {
-    const failure = (what: string, cause?: unknown): KeyStoreError => this.#failure('unavailable', what, cause);
-    return withFileLock(`${this.#path}.lock`, { clock: this.#clock, signal, failure }, async () => {
+    return this.#lock.hold(signal, async (stillHeld) => {
       const records = new Map(await this.#read(signal));
       const outcome = change(records);
-      await this.#write([...records.values()]);
+      await this.#write([...records.values()], stillHeld);
       return outcome;
     });
   }
 
-  async #write(keys: readonly KeyRecord[]): Promise<void> {
+  async #write(keys: readonly KeyRecord[], stillHeld: StillHeld): Promise<void> {
     const path = `${this.#path}.${randomUUID()}.tmp`;
     try {
       const file = await open(path, 'wx', MODE);
@@ -121,9 +121,11 @@ export class FileKeyStore implements KeyStore {
         await file.close();
       }
       await chmod(path, MODE); // whatever the mask of the process says
+      await stillHeld();
       await rename(path, this.#path);
     } catch (thrown) {
       await rm(path, { force: true });
+      if (thrown instanceof KeyStoreError) throw thrown;
       throw this.#failure('unavailable', 'cannot be written', thrown);
     }
   }

@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { type FileHandle, open, rename, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { type Clock, systemClock } from '../../clock/index.ts';
-import { withFileLock } from '../../concurrency/index.ts';
+import { FileLock, type StillHeld } from '../../concurrency/index.ts';
 import { reasonOf } from '../../errors/index.ts';
 import { MemoryPlannerStore } from './memory-store.ts';
 import { type PlannerStore, PlannerStoreError } from './types.ts';
@@ -26,6 +26,7 @@ export class FilePlannerStore implements PlannerStore {
   readonly name = 'file';
   readonly #folder: string;
   readonly #clock: Clock;
+  readonly #lock: FileLock;
   #played: MemoryPlannerStore;
   #ino = -1;
   #offset = 0;
@@ -34,6 +35,8 @@ export class FilePlannerStore implements PlannerStore {
     this.#folder = folder;
     this.#clock = clock;
     this.#played = new MemoryPlannerStore(clock);
+    const failure = (what: string, cause?: unknown): PlannerStoreError => this.#failure('unavailable', what, cause);
+    this.#lock = new FileLock({ path: `${this.#path}.lock`, clock, failure });
   }
 
   readState: PlannerStore['readState'] = (...args) => this.#read((store) => store.readState(...args), args[1]);
@@ -75,12 +78,11 @@ export class FilePlannerStore implements PlannerStore {
   /** Under the lock: what others wrote first, then the change, and its line where it changed something. */
   async #change<T>(signal: AbortSignal, line: Line, change: (store: MemoryPlannerStore) => Promise<T>): Promise<T> {
     signal.throwIfAborted();
-    const failure = (what: string, cause?: unknown): PlannerStoreError => this.#failure('unavailable', what, cause);
-    return withFileLock(`${this.#path}.lock`, { clock: this.#clock, signal, failure }, async () => {
+    return this.#lock.hold(signal, async (stillHeld) => {
       try {
         await this.#catchUp();
         const outcome = await change(this.#played);
-        if (outcome !== false && outcome !== undefined) await this.#append(line);
+        if (outcome !== false && outcome !== undefined) await this.#append(line, stillHeld);
         return outcome;
       } catch (thrown) {
         this.#forget(); // what was played and not written is not so
@@ -136,25 +138,27 @@ export class FilePlannerStore implements PlannerStore {
     await (play as ((...args: unknown[]) => Promise<unknown>) | undefined)?.call(store, ...args, NEVER);
   }
 
-  async #append(line: Line): Promise<void> {
-    if (this.#offset > LOG_BYTES_MAX) return this.#rewrite();
+  async #append(line: Line, stillHeld: StillHeld): Promise<void> {
+    if (this.#offset > LOG_BYTES_MAX) return this.#rewrite(stillHeld);
     const file = await this.#openLog('a');
     if (file === undefined) throw this.#failure('unavailable', 'cannot be written');
     try {
       const { ino, size } = await file.stat();
       const torn = size > this.#offset ? '\n' : ''; // ends what a crash has cut short
       const text = `${torn}${JSON.stringify(line)}\n`;
+      await stillHeld();
       await file.appendFile(text);
       this.#ino = ino;
       this.#offset = size + Buffer.byteLength(text);
     } catch (thrown) {
+      if (thrown instanceof PlannerStoreError) throw thrown;
       throw this.#failure('unavailable', 'cannot be written', thrown);
     } finally {
       await file.close();
     }
   }
 
-  async #rewrite(): Promise<void> {
+  async #rewrite(stillHeld: StillHeld): Promise<void> {
     const path = `${this.#path}.${randomUUID()}.tmp`;
     const text = `${JSON.stringify(['all', this.#played.dump()])}\n`;
     try {
@@ -166,10 +170,12 @@ export class FilePlannerStore implements PlannerStore {
       } finally {
         await file.close();
       }
+      await stillHeld();
       await rename(path, this.#path);
       this.#offset = Buffer.byteLength(text);
     } catch (thrown) {
       await rm(path, { force: true });
+      if (thrown instanceof PlannerStoreError) throw thrown;
       throw this.#failure('unavailable', 'cannot be written', thrown);
     }
   }

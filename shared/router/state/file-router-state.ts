@@ -1,7 +1,8 @@
 import { randomBytes } from 'node:crypto';
-import { mkdir, open, readFile, rename, rm, stat, writeFile } from 'node:fs/promises';
+import { readFile, rename, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Clock } from '../../clock/index.ts';
+import { FileLock, type StillHeld } from '../../concurrency/index.ts';
 import { reasonOf } from '../../errors/index.ts';
 import { encodeSegment } from '../../planes/index.ts';
 import { isRecord } from '../../records/index.ts';
@@ -20,12 +21,10 @@ export interface FileRouterStateOptions {
   readonly clock: Clock;
 }
 
-/** Longest time of one call. */
-const OPERATION_MS_MAX = 3000;
-/** Between two looks whether somebody else has finished. */
-const RETRY_MS = 5;
-/** Whoever is seen to hold a file for longer has died over it: what is done in it takes a few milliseconds. */
-const STALE_MS = 2000;
+/** How long somebody else is waited for over a row. */
+const WAIT_MS_MAX = 3000;
+/** Whoever is seen to hold a row for longer has died over it: what is done in it takes a few milliseconds. */
+const LEFT_MS = 2000;
 
 type Row = Readonly<Record<string, unknown>>;
 
@@ -39,8 +38,8 @@ export class FileRouterState implements RouterState {
   readonly #folder: string;
   readonly #clock: Clock;
   readonly #closing = new AbortController();
-  /** Locks of others, and turns at removing them, one of each a row: since when it was seen (monotonic), as wall clocks may be set meanwhile. */
-  readonly #seen = new Map<string, { readonly stamp: string; readonly sinceMs: number }>();
+  /** By the file of the row. A process has a few rows, which its settings name. */
+  readonly #locks = new Map<string, FileLock>();
 
   constructor({ folder, clock }: FileRouterStateOptions) {
     this.#folder = folder;
@@ -118,68 +117,27 @@ export class FileRouterState implements RouterState {
     signal: AbortSignal,
     change: (row: Row | undefined) => T | undefined,
   ): Promise<T | undefined> {
-    return this.#locked(file, signal, async (isHeld) => {
+    return this.#locked(file, signal, async (stillHeld) => {
       const changed = change(await this.#read(file));
       if (changed === undefined) return undefined;
-      if (!(await isHeld())) throw new Error('it was taken over by somebody else, as this process stood still');
+      await stillHeld();
       await this.#write(file, JSON.stringify(changed));
       return changed;
     });
   }
 
-  /** Does `work` while nobody else changes the row, or did so after this process had stood still for long. */
-  #locked<T>(file: string, signal: AbortSignal, work: (isHeld: () => Promise<boolean>) => Promise<T>): Promise<T> {
-    return this.#guarded(signal, async (bounded) => {
-      const lock = join(this.#folder, `${file}.lock`);
-      await mkdir(this.#folder, { recursive: true, mode: 0o700 });
-      let own = await this.#makeLock(lock);
-      while (own === undefined) {
-        await this.#clock.sleep(RETRY_MS, bounded);
-        own = await this.#makeLock(lock);
-      }
-      const isHeld = async (): Promise<boolean> => (await stampOf(lock)) === own;
-      try {
-        return await work(isHeld);
-      } finally {
-        if (await isHeld()) await rm(lock, { force: true });
-      }
-    });
+  /** Does `work` while nobody else changes the row. */
+  #locked<T>(file: string, signal: AbortSignal, work: (stillHeld: StillHeld) => Promise<T>): Promise<T> {
+    const lock = this.#locks.get(file) ?? this.#newLock(file);
+    this.#locks.set(file, lock);
+    return this.#guarded(signal, (bounded) => lock.hold(bounded, work));
   }
 
-  /** The stamp of the lock that was made; undefined while somebody else has it. One that was left behind is removed. */
-  async #makeLock(lock: string): Promise<string | undefined> {
-    const own = await createFile(lock);
-    if (own !== undefined) {
-      this.#seen.delete(lock);
-      return own;
-    }
-    const stamp = await stampOf(lock);
-    if (stamp !== undefined && this.#isStale(lock, stamp)) await this.#removeLeft(lock, stamp);
-    return undefined;
-  }
-
-  /** Removes the lock that was left behind, and none that was made since: of several that found it one does, and looks again before. */
-  async #removeLeft(lock: string, stamp: string): Promise<void> {
-    const turn = `${lock}.${stamp}`;
-    if ((await createFile(turn)) === undefined) {
-      const left = await stampOf(turn);
-      if (left !== undefined && this.#isStale(`${lock}.`, `${stamp} ${left}`)) await rm(turn, { force: true });
-      return;
-    }
-    try {
-      if ((await stampOf(lock)) === stamp) await rm(lock, { force: true });
-    } finally {
-      await rm(turn, { force: true });
-    }
-  }
-
-  /** @param place of the row that `stamp` stands at; another one that stands there is seen anew */
-  #isStale(place: string, stamp: string): boolean {
-    const nowMs = this.#clock.nowMs();
-    const seen = this.#seen.get(place);
-    if (seen?.stamp === stamp) return nowMs - seen.sinceMs >= STALE_MS;
-    this.#seen.set(place, { stamp, sinceMs: nowMs });
-    return false;
+  #newLock(file: string): FileLock {
+    const path = join(this.#folder, `${file}.lock`);
+    const failure = (what: string, cause?: unknown): Error =>
+      new Error(`${file} ${what}${cause === undefined ? '' : `: ${reasonOf(cause)}`}`, { cause });
+    return new FileLock({ path, clock: this.#clock, waitMsMax: WAIT_MS_MAX, leftMs: LEFT_MS, failure });
   }
 
   async #read(file: string): Promise<Row | undefined> {
@@ -204,20 +162,17 @@ export class FileRouterState implements RouterState {
     }
   }
 
-  /** Ends within the deadline, and says what went wrong as a failure of the state. */
+  /** Says what went wrong as a failure of the state. */
   async #guarded<T>(signal: AbortSignal, work: (bounded: AbortSignal) => Promise<T>): Promise<T> {
-    signal.throwIfAborted();
-    this.#closing.signal.throwIfAborted();
-    const late = new AbortController();
-    const timer = this.#clock.after(OPERATION_MS_MAX, () => late.abort(new Error('it is held by somebody else')));
+    const closing = this.#closing.signal;
     try {
-      return await work(AbortSignal.any([signal, this.#closing.signal, late.signal]));
+      const bounded = AbortSignal.any([signal, closing]);
+      bounded.throwIfAborted();
+      return await work(bounded);
     } catch (error) {
       signal.throwIfAborted();
       if (error instanceof RouterStateError) throw error;
       throw new RouterStateError('unavailable', `router state in ${this.#folder}: ${reasonOf(error)}`, error);
-    } finally {
-      timer.cancel();
     }
   }
 }
@@ -250,33 +205,4 @@ function placeOf(value: unknown): SnapshotPlace | undefined {
   const { createdAt, sequence, object } = value;
   if (typeof createdAt !== 'string' || typeof sequence !== 'number' || typeof object !== 'string') return undefined;
   return { createdAt, sequence, object };
-}
-
-/** Makes the file, and returns its stamp; undefined where there is one. */
-async function createFile(path: string): Promise<string | undefined> {
-  try {
-    const handle = await open(path, 'wx', 0o600);
-    try {
-      return stampIn(await handle.stat());
-    } finally {
-      await handle.close();
-    }
-  } catch (error) {
-    if (codeOf(error) !== 'EEXIST') throw error;
-    return undefined;
-  }
-}
-
-/** What tells a file from another one that has its name later; undefined where there is none. */
-async function stampOf(path: string): Promise<string | undefined> {
-  try {
-    return stampIn(await stat(path));
-  } catch (error) {
-    if (codeOf(error) !== 'ENOENT') throw error;
-    return undefined;
-  }
-}
-
-function stampIn({ ino, ctimeMs }: { readonly ino: number; readonly ctimeMs: number }): string {
-  return `${ino}-${ctimeMs}`;
 }

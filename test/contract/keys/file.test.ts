@@ -1,8 +1,10 @@
-import { chmod, mkdtemp, readdir, readFile, rm, stat, utimes, writeFile } from 'node:fs/promises';
+import { rmSync, writeFileSync } from 'node:fs';
+import { chmod, mkdtemp, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { FileKeyStore } from '../../../shared/access/keys/file-key-store.ts';
+import { systemClock } from '../../../shared/clock/index.ts';
 import { describeKeyStore, someKey } from './key-store.contract.ts';
 
 async function folder(): Promise<string> {
@@ -65,16 +67,36 @@ describe('the file of keys', () => {
     await expect(new FileKeyStore(file).get(record.id)).rejects.toMatchObject({ code: 'misconfigured' });
   });
 
-  it('is written although a writer has died over it, and not while one is at it', async () => {
+  it.each([0, 3_600_000, -3_600_000])(
+    'is written although a writer has died over it, and not while one is at it, by a clock %d ms off',
+    async (offMs) => {
+      await new FileKeyStore(file).put(someKey());
+      await writeFile(`${file}.lock`, '');
+      let passedMs = 0;
+      const nowMs = (): number => systemClock.nowMs() + passedMs;
+      const clock = { ...systemClock, nowMs, wallMs: () => systemClock.wallMs() + offMs };
+      const store = new FileKeyStore(file, clock);
+      const late = store.put(someKey(), AbortSignal.timeout(100));
+      await expect(late).rejects.toMatchObject({ name: 'TimeoutError' });
+      passedMs = 4000;
+      await store.put(someKey());
+      expect(JSON.parse(await readFile(file, 'utf8')).keys).toHaveLength(2);
+      expect(await readdir(join(path, 'deep'))).toEqual(['keys.json']);
+    },
+  );
+
+  it('is not written by who stood still while another one took the lock from it', async () => {
     const store = new FileKeyStore(file);
-    await store.put(someKey());
+    const kept = someKey();
+    await store.put(kept);
     const lock = `${file}.lock`;
-    await writeFile(lock, '');
-    const late = store.put(someKey(), AbortSignal.timeout(100));
-    await expect(late).rejects.toMatchObject({ name: 'TimeoutError' });
-    const longAgo = new Date(Date.now() - 60_000);
-    await utimes(lock, longAgo, longAgo);
-    await store.put(someKey());
-    expect(JSON.parse(await readFile(file, 'utf8')).keys).toHaveLength(2);
+    const change = store.update(kept.id, (record) => {
+      rmSync(lock);
+      writeFileSync(lock, ''); // of the other one
+      return { ...record, name: 'late' };
+    });
+    await expect(change).rejects.toThrow('was taken by another process');
+    expect(await store.get(kept.id)).toEqual(kept);
+    expect(await readdir(join(path, 'deep'))).toEqual(['keys.json', 'keys.json.lock']);
   });
 });

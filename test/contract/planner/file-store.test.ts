@@ -1,4 +1,5 @@
-import { appendFile, mkdtemp, rm, stat } from 'node:fs/promises';
+import { rmSync, writeFileSync } from 'node:fs';
+import { appendFile, mkdtemp, readdir, rm, stat, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeEach, describe, expect, it } from 'vitest';
@@ -66,5 +67,40 @@ describe('the log of planners', () => {
     expect(await reader.decisions('g', { sinceMs: 0 }, NEVER)).toHaveLength(20);
     expect(await reader.commit('g', { version: 20, state: 'short' }, NEVER)).toBe(true);
     expect(await writer.readState('g', NEVER)).toEqual({ version: 21, state: 'short' });
+  });
+
+  it.each([0, 3_600_000, -3_600_000])(
+    'is written although a process has died over it, and not while one is at it, by a clock %d ms off',
+    async (offMs) => {
+      await new FilePlannerStore(folder, clock).commit('g', { version: 0, state: 's' }, NEVER);
+      await writeFile(`${path}.lock`, '');
+      let passedMs = 0;
+      const nowMs = (): number => systemClock.nowMs() + passedMs;
+      const store = new FilePlannerStore(folder, { ...systemClock, nowMs, wallMs: () => systemClock.wallMs() + offMs });
+      const late = store.commit('g', { version: 1, state: 'late' }, AbortSignal.timeout(100));
+      await expect(late).rejects.toMatchObject({ name: 'TimeoutError' });
+      passedMs = 4000;
+      expect(await store.commit('g', { version: 1, state: 't' }, NEVER)).toBe(true);
+      expect(await readdir(folder)).toEqual(['planner.jsonl']);
+    },
+  );
+
+  it('is not written by who stood still while another one took the lock from it', async () => {
+    let swap = (): void => {};
+    const wallMs = (): number => {
+      swap(); // when the change is made, before its line is written
+      return clock.wallMs();
+    };
+    const store = new FilePlannerStore(folder, { ...clock, wallMs });
+    await store.commit('g', { version: 0, state: 's', decision: someDecision(0) }, NEVER);
+    swap = () => {
+      rmSync(`${path}.lock`);
+      writeFileSync(`${path}.lock`, ''); // of the other one
+    };
+    const change = store.commit('g', { version: 1, state: 't', decision: someDecision(1) }, NEVER);
+    await expect(change).rejects.toThrow('was taken by another process');
+    swap = () => {};
+    expect(await store.readState('g', NEVER)).toEqual({ version: 1, state: 's' });
+    expect(await readdir(folder)).toEqual(['planner.jsonl', 'planner.jsonl.lock']);
   });
 });

@@ -92,7 +92,7 @@ describe('router state in files', () => {
       rmSync(lock);
       writeFileSync(lock, '');
     };
-    await expect(state.renewLease(lease, 'a', 500, never)).rejects.toThrow(/somebody else/);
+    await expect(state.renewLease(lease, 'a', 500, never)).rejects.toThrow(/was taken by another process/);
     expect(existsSync(lock)).toBe(true);
     expect(await state.readLease(lease, never)).toMatchObject({ fence: 1 });
   });
