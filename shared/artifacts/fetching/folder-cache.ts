@@ -21,7 +21,7 @@ export interface FolderCacheOptions {
 interface Entry {
   readonly path: string;
   readonly bytes: number;
-  /** Unix time of its last use. */
+  /** Unix time of its last use. A clock that is off changes the order in which entries go, and they can be made again. */
   readonly usedMs: number;
 }
 
@@ -76,10 +76,11 @@ export class FolderCache {
    */
   async add(path: string, bytes: number, fill: (part: string) => Promise<void>): Promise<void> {
     await mkdir(this.#options.root, { recursive: true, mode: 0o700 });
-    await this.#makeRoom(bytes);
     const part = this.#partOf(path);
     try {
       await mkdir(part, { mode: 0o700 });
+      await this.#removeLeft((await stat(part)).mtimeMs);
+      await this.#makeRoom(bytes);
       await fill(part);
       await rename(part, path).catch(async (thrown) => {
         if (!(await this.use(path))) throw thrown;
@@ -102,15 +103,23 @@ export class FolderCache {
     return (await this.#entries()).reduce((sum, entry) => sum + entry.bytes, 0);
   }
 
-  /** Removes what was used longest ago until one more entry of `bytes` fits, and what crashed processes have left. */
-  async #makeRoom(bytes: number): Promise<void> {
-    const { root, clock, bytesMax, entriesMax, fillMsMax, onRemoved } = this.#options;
-    const oldMs = clock.wallMs() - 2 * fillMsMax;
+  /**
+   * Removes what crashed processes have left half filled.
+   * @param nowMs by the clock that dates files there: that of this process may be off, or another machine's
+   */
+  async #removeLeft(nowMs: number): Promise<void> {
+    const { root, fillMsMax } = this.#options;
+    const oldMs = nowMs - 2 * fillMsMax;
     const parts = (await readdir(root)).filter((name) => this.#part.test(name)).map((name) => join(root, name));
     for (const path of parts) {
-      const usedMs = (await stat(path).catch(() => undefined))?.mtimeMs ?? oldMs; // gone by itself
-      if (usedMs < oldMs) await rm(path, { recursive: true, force: true });
+      const madeMs = (await stat(path).catch(() => undefined))?.mtimeMs ?? oldMs; // gone by itself
+      if (madeMs < oldMs) await rm(path, { recursive: true, force: true });
     }
+  }
+
+  /** Removes what was used longest ago until one more entry of `bytes` fits. */
+  async #makeRoom(bytes: number): Promise<void> {
+    const { root, bytesMax, entriesMax, onRemoved } = this.#options;
     const entries = await this.#entries();
     entries.sort((one, other) => one.usedMs - other.usedMs);
     let total = entries.reduce((sum, entry) => sum + entry.bytes, bytes);

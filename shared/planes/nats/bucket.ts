@@ -23,6 +23,8 @@ const ORPHAN_MS_MAX = 3_600_000;
 export class NatsBucket {
   readonly #client: NatsClient;
   readonly #settings: NatsBucketSettings;
+  /** By their subject: parts that no object names, the last of them, and since when it has been that (monotonic). */
+  #orphans: ReadonlyMap<string, { readonly sequence: number; readonly sinceMs: number }> = new Map();
 
   constructor(client: NatsClient, settings: NatsBucketSettings) {
     this.#client = client;
@@ -116,19 +118,27 @@ export class NatsBucket {
     }
   }
 
-  /** Forgets what writers left that died half way; a live one is never an hour old. */
+  /**
+   * Forgets what writers left that died half way: a live one adds to its parts. Whoever puts watches them by its own clock,
+   * since the server's, which dates them, may be off.
+   */
   async #clearOrphans(manager: JetStreamManager, store: ObjectStore): Promise<void> {
     const { name } = this.#settings;
     const stream = `OBJ_${name}`;
     const prefix = `$O.${name}.C.`;
     const { state } = await manager.streams.info(stream, { subjects_filter: `${prefix}>` });
     const known = new Set((await store.list()).map((info) => prefix + info.nuid));
+    const nowMs = this.#client.clock.nowMs();
+    const orphans = new Map<string, { readonly sequence: number; readonly sinceMs: number }>();
     for (const subject of Object.keys(state.subjects ?? {})) {
       if (known.has(subject)) continue;
-      const last = await manager.streams.getMessage(stream, { last_by_subj: subject });
-      const ageMs = last === null ? 0 : this.#client.clock.wallMs() - last.time.getTime();
-      if (ageMs > ORPHAN_MS_MAX) await manager.streams.purge(stream, { filter: subject });
+      const sequence = (await manager.streams.getMessage(stream, { last_by_subj: subject }))?.seq ?? 0;
+      const seen = this.#orphans.get(subject);
+      const sinceMs = seen?.sequence === sequence ? seen.sinceMs : nowMs;
+      if (nowMs - sinceMs > ORPHAN_MS_MAX) await manager.streams.purge(stream, { filter: subject });
+      else orphans.set(subject, { sequence, sinceMs });
     }
+    this.#orphans = orphans;
   }
 
   /** A part that never comes: the library would wait for it without end. */

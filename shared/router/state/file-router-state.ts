@@ -46,8 +46,9 @@ export class FileRouterState implements RouterState {
     this.#clock = clock;
   }
 
-  nowMs(): number {
-    return this.#clock.wallMs();
+  /** A wall clock may be set while others hold leases. */
+  nowMs(): undefined {
+    return undefined;
   }
 
   async readLease(lease: StateName, signal: AbortSignal): Promise<LeaseRow | undefined> {
@@ -100,7 +101,7 @@ export class FileRouterState implements RouterState {
   }
 
   #held(holder: string, ttlMs: number, fence: number): LeaseRow {
-    return { holder, ttlMs, fence, expiresAtMs: this.nowMs() + ttlMs };
+    return { holder, ttlMs, fence, expiresAtMs: this.#clock.wallMs() + ttlMs };
   }
 
   #changeLease(

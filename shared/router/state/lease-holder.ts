@@ -28,7 +28,8 @@ const EXPIRED_TTLS = 2;
  *   waiting --taken or found to be ours--> held --own deadline passes, or another holder seen--> waiting
  *
  * A lease of another holder is taken only when table time says that it has expired, and either this process has seen it
- * unchanged for one time to live on its own clock, or it has been expired for two: a wrong clock alone takes nothing.
+ * unchanged for one time to live on its own clock, or it has been expired for two: a wrong clock alone takes nothing. In a state
+ * without table time it must have been seen unchanged.
  */
 export class LeaseHolder {
   readonly #options: LeaseHolderOptions;
@@ -115,9 +116,11 @@ export class LeaseHolder {
     const { state, clock } = this.#options;
     const nowMs = clock.nowMs();
     if (this.#seen?.fence !== row.fence) this.#seen = { fence: row.fence, sinceMs: nowMs };
-    const expiredForMs = state.nowMs() - row.expiresAtMs;
-    if (expiredForMs < 0) return false;
-    return nowMs - this.#seen.sinceMs >= row.ttlMs || expiredForMs >= EXPIRED_TTLS * row.ttlMs;
+    const isUnchanged = nowMs - this.#seen.sinceMs >= row.ttlMs;
+    const tableMs = state.nowMs();
+    if (tableMs === undefined) return isUnchanged;
+    const expiredForMs = tableMs - row.expiresAtMs;
+    return expiredForMs >= 0 && (isUnchanged || expiredForMs >= EXPIRED_TTLS * row.ttlMs);
   }
 
   #hold(fence: number, sentAtMs: number): void {

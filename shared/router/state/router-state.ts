@@ -12,7 +12,7 @@ export interface LeaseRow {
   readonly holder: string;
   /** Grows with every writing of the lease, and never goes back. */
   readonly fence: number;
-  /** Table time. */
+  /** Table time; that of its holder if the state has none. */
   readonly expiresAtMs: number;
   readonly ttlMs: number;
 }
@@ -44,8 +44,11 @@ export interface SnapshotPointer extends SnapshotPlace {
  * rejects with a `RouterStateError` or the signal's reason.
  */
 export interface RouterState {
-  /** Table time: Unix milliseconds on which all processes agree, whatever their own clocks say. */
-  nowMs(): number;
+  /**
+   * Table time: Unix milliseconds on which all processes agree, whatever their own clocks say. Undefined if the state has no time
+   * but that of its readers.
+   */
+  nowMs(): number | undefined;
 
   readLease(lease: StateName, signal: AbortSignal): Promise<LeaseRow | undefined>;
   /**

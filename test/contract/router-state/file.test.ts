@@ -2,8 +2,8 @@ import { existsSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'nod
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
-import { systemClock } from '../../../shared/clock/index.ts';
-import { FileRouterState } from '../../../shared/router/index.ts';
+import { type Clock, systemClock, systemRandom } from '../../../shared/clock/index.ts';
+import { FileRouterState, LeaseHolder, type RouterState } from '../../../shared/router/index.ts';
 import { FreezableClock, waitUntil } from '../../support/index.ts';
 import { describeRouterState } from './router-state.contract.ts';
 
@@ -95,6 +95,49 @@ describe('router state in files', () => {
     await expect(state.renewLease(lease, 'a', 500, never)).rejects.toThrow(/was taken by another process/);
     expect(existsSync(lock)).toBe(true);
     expect(await state.readLease(lease, never)).toMatchObject({ fence: 1 });
+  });
+
+  describe.each([0, 3_600_000, -3_600_000])('a lease, looked at by a clock %d ms off', (offMs) => {
+    const opened = (clock: Clock, folder: string) => {
+      let reads = 0;
+      const state = new FileRouterState({ folder, clock });
+      const readLease: RouterState['readLease'] = (...args) => {
+        reads++;
+        return state.readLease(...args);
+      };
+      const counting: RouterState = Object.assign(Object.create(state), { readLease, nowMs: () => state.nowMs() });
+      const names = ['takeLease', 'renewLease', 'endLease'] as const;
+      for (const name of names) Object.assign(counting, { [name]: state[name].bind(state) });
+      return { state: counting, reads: () => reads };
+    };
+    const holding = (state: RouterState, clock: Clock, ttlMs: number): LeaseHolder => {
+      const holder = new LeaseHolder({ state, lease, clock, random: systemRandom, ttlMs, onProblem: () => {} });
+      holder.start();
+      return holder;
+    };
+
+    it('is left to a holder that lives', async () => {
+      const folder = newFolder();
+      const alive = new FileRouterState({ folder, clock: systemClock });
+      await alive.takeLease(lease, { holder: 'alive', ttlMs: 60_000, seenFence: undefined }, never);
+      const clock = new FreezableClock(systemClock, offMs);
+      const { state, reads } = opened(clock, folder);
+      const holder = holding(state, clock, 60);
+      await waitUntil(() => reads() > 3, { what: 'it has looked' });
+      expect(holder.fence).toBeUndefined();
+      await holder.stop(never);
+      expect(await alive.readLease(lease, never)).toMatchObject({ holder: 'alive', fence: 1 });
+    });
+
+    it('is taken from a dead one once it has been seen unchanged for its time to live', async () => {
+      const folder = newFolder();
+      const dead = new FileRouterState({ folder, clock: systemClock });
+      await dead.takeLease(lease, { holder: 'dead', ttlMs: 100, seenFence: undefined }, never);
+      const clock = new FreezableClock(systemClock, offMs);
+      const holder = holding(opened(clock, folder).state, clock, 2000);
+      expect(await waitUntil(() => holder.fence)).toBe(2);
+      await holder.stop(never);
+    });
   });
 
   it('says what is wrong with its folder', async () => {

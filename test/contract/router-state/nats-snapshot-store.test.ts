@@ -22,8 +22,8 @@ describe.runIf(hasNatsServer())('with a nats-server', () => {
     bucket = snapshotBucketOf(`test${opened++}`, 'backend');
   });
 
-  function open(): SnapshotStore {
-    const client = new NatsClient({ clock: systemClock, servers: [server.url] });
+  function open(clock = systemClock): SnapshotStore {
+    const client = new NatsClient({ clock, servers: [server.url] });
     return createNatsSnapshotStore({ client, bucket });
   }
 
@@ -57,6 +57,39 @@ describe.runIf(hasNatsServer())('with a nats-server', () => {
     await connection.close();
     await store.close();
   });
+
+  it.each([0, 4_000_000, -4_000_000])(
+    'leaves parts to a writer that is at them, and removes those of a dead one, by a clock %d ms off',
+    async (offMs) => {
+      let passedMs = 0;
+      const nowMs = (): number => systemClock.nowMs() + passedMs;
+      const store = open({ ...systemClock, nowMs, wallMs: () => systemClock.wallMs() + offMs });
+      const put = (name: string): Promise<void> => store.put(name, [Uint8Array.of(1)], never);
+      await put('a');
+      const connection = await connect({ servers: server.url });
+      const { streams } = await jetstreamManager(connection);
+      const part = async (writer: string): Promise<void> => {
+        connection.publish(`$O.${bucket}.C.${writer}`, new Uint8Array(1000));
+        await connection.flush();
+      };
+      const left = async (): Promise<readonly string[]> => {
+        const { state } = await streams.info(`OBJ_${bucket}`, { subjects_filter: `$O.${bucket}.C.>` });
+        return Object.keys(state.subjects ?? {}).filter((subject) => /dead|alive/.test(subject));
+      };
+      await part('dead');
+      await part('alive');
+      await put('b');
+      passedMs = 2_000_000;
+      await part('alive');
+      await put('c');
+      expect(await left()).toHaveLength(2);
+      passedMs = 4_000_000;
+      await put('d');
+      expect(await left()).toEqual([`$O.${bucket}.C.alive`]);
+      await connection.close();
+      await store.close();
+    },
+  );
 
   it('names the bucket when the store is full, and keeps what it has', async () => {
     const store = open();
