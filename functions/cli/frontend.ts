@@ -1,6 +1,7 @@
 import { SYSTEM } from '../../shared/clock/index.ts';
 import { chatWith } from '../../shared/commands/index.ts';
 import type { ResolvedConfig } from '../../shared/config/index.ts';
+import { passSecrets } from '../../shared/fleet/index.ts';
 import { composeFrontend, serveFrontend } from '../../shared/frontends/index.ts';
 import { openLogger, openQuietLogger } from '../../shared/telemetry/index.ts';
 import { stopSignal } from '../process.ts';
@@ -22,6 +23,7 @@ export async function run(config: ResolvedConfig<'frontend'>): Promise<number> {
     return 0;
   }
   const server = await serveFrontend(frontend, settings, logger);
+  const passing = passSecrets(settings, logger.for('secrets'));
   logger.info('serving', {
     url: server.url,
     address: server.address,
@@ -29,6 +31,7 @@ export async function run(config: ResolvedConfig<'frontend'>): Promise<number> {
     models: frontend.models.list().map(({ name }) => name),
   });
   logger.info('draining', { reason: await stopped });
+  passing?.stop();
   await server.drain();
   logger.info('stopped');
   return 0;

@@ -45,11 +45,14 @@ async function startProcess(name: Command, argv: readonly string[], env: Environ
   await dumpConfig(config);
   // The timers of a process do not keep it alive, so one that only waits, as for an engine, would end in the middle.
   const alive = setInterval(() => {}, IDLE_WAKE_MS);
-  const look = secrets && setInterval(() => void secrets.drainOnChange(), secrets.lookMs);
+  let look: NodeJS.Timeout | undefined;
+  // Processes that started together do not all end together when a secret is rotated: workers that drain hand over to others.
+  const first = secrets && setTimeout(() => (look = secrets.startLooking()), SYSTEM.random.next() * secrets.lookMs);
   try {
     return await COMMANDS[name].start(config, secrets?.env ?? env);
   } finally {
     clearInterval(alive);
+    clearTimeout(first);
     clearInterval(look);
   }
 }
@@ -58,18 +61,20 @@ async function startProcess(name: Command, argv: readonly string[], env: Environ
 async function readSecrets(settings: object, env: Environment) {
   if (!('secretCacheSecs' in settings)) return undefined;
   const { planeTokenSecret, natsSecret, secretCacheSecs } = settings as Settings<'frontend' | 'worker'>;
-  if ((planeTokenSecret ?? natsSecret) === undefined) return undefined;
+  const { idSecretSecret } = settings as Partial<Settings<'frontend'>>;
+  if ((planeTokenSecret ?? idSecretSecret ?? natsSecret) === undefined) return undefined;
   const { openSecrets, SecretWatch } = await import('../../shared/fleet/index.ts');
   const { openLogger } = await import('../../shared/telemetry/index.ts');
   const secrets = await openSecrets(env);
   const lookMs = secretCacheSecs * 1000;
   const logger = openLogger(settings as Settings<'frontend' | 'worker'>).for('secrets');
-  const watch = new SecretWatch(secrets, { clock: SYSTEM.clock, ageMsMax: lookMs, logger });
+  const watch = new SecretWatch(secrets, { clock: SYSTEM.clock, ageMsMax: 0, logger });
   const drainOnChange = async (): Promise<void> => {
     await watch.look();
     if (watch.isOutdated) process.kill(process.pid, 'SIGTERM'); // whoever keeps it running starts it with the new ones
   };
-  return { env: secrets.env, lookMs, drainOnChange };
+  const startLooking = () => setInterval(() => void drainOnChange(), lookMs);
+  return { env: secrets.env, lookMs, startLooking };
 }
 
 function isCommand(name: string): name is Command {

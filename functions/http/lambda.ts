@@ -89,11 +89,12 @@ await new Promise<void>((resolve) => {
   });
 });
 
-/** The settings with what Secrets Manager has for them, where the environment names secrets. */
+/** The settings with what Secrets Manager has for them, or a table, where the environment names secrets. */
 async function readSecrets() {
-  if ((given.planeTokenSecret ?? given.natsSecret) === undefined) return { settings: given };
-  const { openSecrets, SecretWatch } = await import('../../shared/fleet/index.ts');
-  const secrets = await openSecrets(process.env);
+  const { planeTokenSecret, idSecretSecret, natsSecret, secretsTable } = given;
+  if ((planeTokenSecret ?? idSecretSecret ?? natsSecret ?? secretsTable) === undefined) return { settings: given };
+  const { openSecrets, readPassedSecrets, SecretWatch } = await import('../../shared/fleet/index.ts');
+  const secrets = await openSecrets(process.env, { readPassed: () => readPassedSecrets(given) });
   const ageMsMax = given.secretCacheSecs * 1000;
   const watch = new SecretWatch(secrets, { clock: SYSTEM.clock, ageMsMax, logger: log });
   return { settings: resolveConfig('function', [], secrets.env).settings, watch };

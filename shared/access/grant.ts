@@ -114,6 +114,8 @@ export function namesThisMachine(header: string | undefined): boolean {
 export interface Admission {
   /** What callers show; undefined = the fleet has no secret, and only somebody at this machine may call. */
   readonly secret: string | undefined;
+  /** The secret before it was rotated, which counts as well. @default none */
+  readonly previousSecret?: string | undefined;
   /** Whether whoever reaches the service is trusted, by its operator's choice. */
   readonly isOpen: boolean;
 }
@@ -125,9 +127,10 @@ export interface Refusal {
 }
 
 /** Why a caller may not use a service of the fleet; undefined = it may. A secret, where there is one, is asked of everybody. */
-export function refuseCaller({ secret, isOpen }: Admission, caller: Caller): Refusal | undefined {
+export function refuseCaller({ secret, previousSecret, isOpen }: Admission, caller: Caller): Refusal | undefined {
   if (secret !== undefined) {
-    if (holdsSecret(caller, secret)) return undefined;
+    if (holdsSecret(caller, secret) || (previousSecret !== undefined && holdsSecret(caller, previousSecret)))
+      return undefined;
     return { status: 401, message: 'Authorization must be Bearer and the value of STATOR_PLANE_TOKEN' };
   }
   const stranger = isOpen ? undefined : refuseStranger(caller);

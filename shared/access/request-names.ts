@@ -25,28 +25,39 @@ export interface NamedRequest {
  *     chatcmpl-<uuid>_<worker: 16 hex><proof: 24 hex>
  */
 export class RequestNames {
-  readonly #secret: Buffer;
+  readonly #key: Buffer;
+  readonly #previousKey: Buffer | undefined;
 
-  /** @param secret that all edges share */
-  constructor(secret: string) {
-    this.#secret = Buffer.from(hkdfSync('sha256', secret, '', 'stator request names', 32));
+  /**
+   * @param secret that all edges share
+   * @param previous the one before it was rotated: names that were made with it count
+   */
+  constructor(secret: string, previous?: string) {
+    this.#key = keyOf(secret);
+    this.#previousKey = previous === undefined ? undefined : keyOf(previous);
   }
 
   /** The suffix of a response id. @param workerId hex; undefined = none, or several */
   suffixOf({ key, workerId }: NamedRequest, owner: string): string {
     const worker = workerId?.padStart(WORKER_DIGITS, '0') ?? NO_WORKER;
-    return worker + this.#proof(key, worker, owner);
+    return worker + proofOf(this.#key, key, worker, owner);
   }
 
   /** What a suffix names; undefined unless it was made here for that request and that owner. */
   read(key: string, suffix: string, owner: string): NamedRequest | undefined {
     const [, worker, proof] = NAME.exec(suffix) ?? [];
     if (worker === undefined || proof === undefined) return undefined;
-    if (!timingSafeEqual(Buffer.from(this.#proof(key, worker, owner)), Buffer.from(proof))) return undefined;
+    const isOf = (by: Buffer | undefined): boolean =>
+      by !== undefined && timingSafeEqual(Buffer.from(proofOf(by, key, worker, owner)), Buffer.from(proof));
+    if (!isOf(this.#key) && !isOf(this.#previousKey)) return undefined;
     return { key, workerId: worker === NO_WORKER ? undefined : worker.replace(/^0+/, '') };
   }
+}
 
-  #proof(key: string, worker: string, owner: string): string {
-    return createHmac('sha256', this.#secret).update(`${key}/${worker}/${owner}`).digest('hex').slice(0, PROOF_DIGITS);
-  }
+function keyOf(secret: string): Buffer {
+  return Buffer.from(hkdfSync('sha256', secret, '', 'stator request names', 32));
+}
+
+function proofOf(by: Buffer, key: string, worker: string, owner: string): string {
+  return createHmac('sha256', by).update(`${key}/${worker}/${owner}`).digest('hex').slice(0, PROOF_DIGITS);
 }

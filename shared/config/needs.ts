@@ -238,6 +238,8 @@ const NEEDS: Readonly<Partial<Record<SettingName, readonly Need[]>>> = {
   zmqBrokerUrl: [ZMQ],
   zmqBrokerEnabled: [ZMQ],
   natsServer: [NATS],
+  planeTokenPrevious: [on('planeToken')],
+  idSecretPrevious: [on('idSecret')],
   natsAuthUsername: [NATS],
   natsAuthPassword: [NATS],
   natsAuthToken: [NATS],

@@ -14,6 +14,7 @@ import {
   restType,
   routeType,
   secretType,
+  type TextLimits,
   textType,
   urlListType,
   urlType,
@@ -180,6 +181,8 @@ export function rowsFor<const P extends Process>(...usedBy: readonly P[]) {
     text: of(textType),
     /** Text that is never shown. */
     secret: of(secretType),
+    /** Text that is never shown, or null when there is none. */
+    secretOrNone: of((limits: TextLimits) => orNone(secretType(limits))),
     /** A switch, `--x` and `--no-x`: off, unless the row says otherwise. */
     bool: (fields: SwitchFields): Row<boolean, P> => buildRow(usedBy, booleanType(), { default: false, ...fields }),
     /** A switch of which it counts whether it was given. */

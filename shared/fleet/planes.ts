@@ -78,11 +78,16 @@ export async function servingPlane(
 }
 
 /** What both ends say to either plane. */
-function commonOptions({ tcpMaxMessageSize, planeToken }: FleetSettings, clock: Clock, observer: RequestPlaneObserver) {
+function commonOptions(
+  { tcpMaxMessageSize, planeToken, planeTokenPrevious }: FleetSettings,
+  clock: Clock,
+  observer: RequestPlaneObserver,
+) {
   return {
     clock,
     observer,
     frameBytesMax: tcpMaxMessageSize,
     ...(planeToken === undefined ? {} : { token: planeToken }),
+    ...(planeTokenPrevious == null ? {} : { previousToken: planeTokenPrevious }),
   };
 }

@@ -3,6 +3,7 @@ import type { Clock } from '../clock/index.ts';
 import { reasonOf } from '../errors/index.ts';
 import { isRecord } from '../records/index.ts';
 import type { Logger } from '../telemetry/index.ts';
+import { PASSED_VARIABLES, passedVariables } from './passed-secrets.ts';
 
 export interface SecretWatchOptions {
   readonly clock: Clock;
@@ -48,10 +49,15 @@ type Environment = Readonly<Record<string, string | undefined>>;
 export interface SecretsOptions {
   /** Text of a secret by its name or ARN. @default Secrets Manager, with the credentials of the process */
   readonly read?: ReadSecret;
+  /** Text of what a frontend has passed, for who is passed its secrets (`STATOR_SECRETS_TABLE`). @default nobody reads it */
+  readonly readPassed?: () => Promise<string>;
 }
 
-/** Reads the text of a secret, or rejects. Bounded in time by itself. */
-export type ReadSecret = (id: string) => Promise<string>;
+/** The version of a secret that is in force, or the one before, while Secrets Manager keeps it. */
+type SecretStage = 'AWSCURRENT' | 'AWSPREVIOUS';
+
+/** Reads the text of a secret; undefined where it has no such version. Rejects when it cannot be read. Bounded in time by itself. */
+export type ReadSecret = (id: string, stage: SecretStage) => Promise<string | undefined>;
 
 /** The environment of a process with what its secrets say. */
 export interface Secrets {
@@ -64,19 +70,37 @@ export interface Secrets {
 interface Named {
   readonly variable: string;
   readonly replaces: readonly string[];
-  readonly toVariables: (text: string) => Readonly<Record<string, string>>;
+  /** Whether what it names is a table in which a frontend has left the secrets. @default false: a secret of Secrets Manager */
+  readonly isPassed?: boolean;
+  /** Whether the version before counts, too. @default false */
+  readonly hasPrevious?: boolean;
+  /** @param previous text of the version before */
+  readonly toVariables: (text: string, previous?: string) => Readonly<Record<string, string>>;
 }
 
 const NAMED: readonly Named[] = [
   {
     variable: 'STATOR_PLANE_TOKEN_SECRET',
-    replaces: ['STATOR_PLANE_TOKEN'],
-    toVariables: (text) => ({ STATOR_PLANE_TOKEN: text }),
+    replaces: ['STATOR_PLANE_TOKEN', 'STATOR_PLANE_TOKEN_PREVIOUS'],
+    hasPrevious: true,
+    toVariables: (text, previous) => rotatedVariables('STATOR_PLANE_TOKEN', text, previous),
+  },
+  {
+    variable: 'STATOR_ID_SECRET_SECRET',
+    replaces: ['STATOR_ID_SECRET', 'STATOR_ID_SECRET_PREVIOUS'],
+    hasPrevious: true,
+    toVariables: (text, previous) => rotatedVariables('STATOR_ID_SECRET', text, previous),
   },
   {
     variable: 'STATOR_NATS_SECRET',
     replaces: ['NATS_AUTH_USERNAME', 'NATS_AUTH_PASSWORD', 'NATS_AUTH_TOKEN'],
     toVariables: natsVariables,
+  },
+  {
+    variable: 'STATOR_SECRETS_TABLE',
+    replaces: [...PASSED_VARIABLES, 'STATOR_PLANE_TOKEN_SECRET', 'STATOR_ID_SECRET_SECRET'],
+    isPassed: true,
+    toVariables: passedVariables,
   },
 ];
 
@@ -86,15 +110,23 @@ const NAMED: readonly Named[] = [
  */
 export async function openSecrets(
   env: Environment,
-  { read = readFromService() }: SecretsOptions = {},
+  { read = readFromService(), readPassed }: SecretsOptions = {},
 ): Promise<Secrets> {
-  const named = NAMED.filter(({ variable }) => (env[variable] ?? '') !== '');
+  const named = NAMED.filter(
+    ({ variable, isPassed = false }) => (env[variable] ?? '') !== '' && (!isPassed || readPassed !== undefined),
+  );
   for (const { variable, replaces } of named) {
     const rival = replaces.find((name) => (env[name] ?? '') !== '');
     if (rival !== undefined) throw new Error(`${variable} and ${rival} contradict each other: leave out one of them`);
   }
   const readAll = (): Promise<Record<string, string>[]> =>
-    Promise.all(named.map(async (each) => ({ ...variablesOf(each, await readNamed(each, env, read)) })));
+    Promise.all(
+      named.map(async (each) => {
+        const { isPassed = false } = each;
+        const texts: SecretTexts = isPassed && readPassed ? [await readPassed()] : await readNamed(each, env, read);
+        return { ...variablesOf(each, texts) };
+      }),
+    );
   const first = await readAll();
   return {
     env: Object.assign({ ...env }, ...first),
@@ -102,22 +134,46 @@ export async function openSecrets(
   };
 }
 
-async function readNamed({ variable }: Named, env: Environment, read: ReadSecret): Promise<string> {
+/** The version in force, and the one before where that counts and is there. */
+type SecretTexts = readonly [text: string, previous?: string];
+
+async function readNamed(
+  { variable, hasPrevious = false }: Named,
+  env: Environment,
+  read: ReadSecret,
+): Promise<SecretTexts> {
   const id = env[variable] ?? '';
   try {
-    return await read(id);
+    const [text, previous] = await Promise.all([
+      read(id, 'AWSCURRENT'),
+      hasPrevious ? read(id, 'AWSPREVIOUS') : undefined,
+    ]);
+    if (text === undefined) throw new Error('it has no version that is in force');
+    return previous === undefined ? [text] : [text, previous];
   } catch (cause) {
     const hint = 'Check the name, the region, and that the role may secretsmanager:GetSecretValue on it';
     throw new Error(`${variable}: cannot read secret "${id}": ${reasonOf(cause)}. ${hint}`, { cause });
   }
 }
 
-function variablesOf({ variable, toVariables }: Named, text: string): Readonly<Record<string, string>> {
+function variablesOf({ variable, toVariables }: Named, texts: SecretTexts): Readonly<Record<string, string>> {
   try {
-    return toVariables(text);
+    return toVariables(...texts);
   } catch (cause) {
     throw new Error(`${variable}: ${reasonOf(cause)}`, { cause }); // says nothing of the secret itself
   }
+}
+
+/** JSON with `current` and `previous`, as `stator secrets rotate` writes it, or the secret itself. */
+function rotatedVariables(variable: string, text: string, older?: string): Readonly<Record<string, string>> {
+  if (!text.trimStart().startsWith('{')) {
+    return { [variable]: text, ...(older === undefined ? {} : { [`${variable}_PREVIOUS`]: older }) };
+  }
+  const { current, previous = 'none' } = parseRecord(text);
+  if (typeof current !== 'string' || current === '' || typeof previous !== 'string') {
+    throw new Error('the secret must be a text, or JSON with current and previous, both texts');
+  }
+  return { [variable]: current, [`${variable}_PREVIOUS`]: previous };
 }
 
 /** A user of NATS as JSON with `username` and `password`, or else a token. */
@@ -146,11 +202,17 @@ const ANSWER_MS_MAX = 3000;
 /** One client for all secrets of a process, made by the first. */
 function readFromService(): ReadSecret {
   let opening: ReturnType<typeof openClient> | undefined;
-  return async (SecretId) => {
+  return async (SecretId, VersionStage) => {
     opening ??= openClient();
     const { client, GetSecretValueCommand } = await opening;
     const abortSignal = AbortSignal.timeout(ATTEMPTS_MAX * ANSWER_MS_MAX);
-    const { SecretString } = await client.send(new GetSecretValueCommand({ SecretId }), { abortSignal });
+    const command = new GetSecretValueCommand({ SecretId, VersionStage });
+    const { SecretString } = await client.send(command, { abortSignal }).catch((thrown: unknown) => {
+      const isAbsent = thrown instanceof Error && thrown.name === 'ResourceNotFoundException';
+      if (isAbsent && VersionStage === 'AWSPREVIOUS') return { SecretString: null }; // it was never rotated
+      throw thrown;
+    });
+    if (SecretString === null) return undefined;
     if (SecretString === undefined) throw new Error('it is binary, and text is wanted');
     return SecretString;
   };

@@ -56,7 +56,7 @@ export interface ServiceSecurity {
  * @throws Error with one line that says what to set when it must not be opened, or a certificate cannot be used
  */
 export function secureService(settings: FleetSettings, { name, host, remedy }: ServiceListener): ServiceSecurity {
-  const { planeToken: secret, planeTls, planeOpen = false } = settings;
+  const { planeToken: secret, planeTokenPrevious, planeTls, planeOpen = false } = settings;
   const tls = readServerTls(settings);
   const hasMutualTls = tls?.clientCa !== undefined;
   const remedies = ['set DYN_TCP_TLS_CERT_PATH and DYN_TCP_TLS_KEY_PATH', ...(isLoopback(host) ? [] : [remedy])];
@@ -73,7 +73,8 @@ export function secureService(settings: FleetSettings, { name, host, remedy }: S
   if (planeTls === 'off' && tls !== undefined) {
     throw new Error('STATOR_PLANE_TLS=off contradicts the certificates of DYN_TCP_TLS_*: leave out one of them');
   }
-  return { admission: { secret, isOpen: (planeOpen || hasMutualTls) && !isLoopback(host) }, tls };
+  const isOpen = (planeOpen || hasMutualTls) && !isLoopback(host);
+  return { admission: { secret, previousSecret: planeTokenPrevious ?? undefined, isOpen }, tls };
 }
 
 /** Hands `use` the certificate of a service whenever its files hold another. Cancel it with the service. */

@@ -118,7 +118,7 @@ async function loadGrpcLine(
   settings: EdgeSettings,
   clock: Clock,
 ): Promise<((place: string) => ResidentLine) | undefined> {
-  const { routerUrl = [], planeToken: secret } = settings;
+  const { routerUrl = [], planeToken: secret, planeTokenPrevious } = settings;
   const urls = routerUrl.filter(isGrpc);
   if (urls.length === 0) return undefined;
   let known = readPlaneTls(settings)?.client;
@@ -140,7 +140,8 @@ async function loadGrpcLine(
     return known;
   };
   const { RouterLine } = await import('../router/index.ts');
-  return (place) => new RouterLine(place, clock, { secret, tls });
+  const previousSecret = planeTokenPrevious ?? undefined;
+  return (place) => new RouterLine(place, clock, { secret, previousSecret, tls });
 }
 
 function isGrpc(url: string): boolean {

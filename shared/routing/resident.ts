@@ -108,7 +108,7 @@ async function openGrpc(
   service: ResidentService,
   { clock, random }: Pick<ResidentParts, 'clock' | 'random'>,
 ): Promise<{ close(): Promise<void> } | undefined> {
-  const { routerGrpcPort: port, planeToken: secret } = settings;
+  const { routerGrpcPort: port, planeToken: secret, planeTokenPrevious } = settings;
   if (port === undefined) return undefined;
   const host = listenAddress(fleetHost(settings.tcpRpcHost, settings, protectionOf(settings))).bind;
   const { tls } = secureService(settings, {
@@ -117,7 +117,16 @@ async function openGrpc(
     remedy: 'set DYN_TCP_RPC_HOST=127.0.0.1',
   });
   const { serveRouterGrpc } = await import('../router/index.ts');
-  const server = await serveRouterGrpc({ service, host, port, clock, random, secret, tls });
+  const server = await serveRouterGrpc({
+    service,
+    host,
+    port,
+    clock,
+    random,
+    secret,
+    previousSecret: planeTokenPrevious ?? undefined,
+    tls,
+  });
   const following = followServiceCertificate(settings, clock, tls, server.useCertificate);
   return {
     close: () => {

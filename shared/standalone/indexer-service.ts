@@ -83,8 +83,11 @@ async function dumpOf(peer: string, settings: ServiceSettings): Promise<string> 
   const shown = { what: 'it would be shown', host: url.hostname, remedies: ['use https:'] };
   const refusal = isTls ? undefined : refuseClearToken(settings, shown);
   if (refusal !== undefined) throw new Error(refusal);
-  const { planeToken } = settings;
-  const headers = planeToken === undefined ? {} : { authorization: `Bearer ${planeToken}` };
+  const { planeToken, planeTokenPrevious } = settings;
+  const headers = {
+    ...(planeToken === undefined ? {} : { authorization: `Bearer ${planeToken}` }),
+    ...(planeTokenPrevious == null ? {} : { 'x-api-key': planeTokenPrevious }), // a peer may know that one alone
+  };
   const tls = isTls ? readPlaneTls(settings)?.client : undefined;
   const options = { headers, signal: AbortSignal.timeout(PEER_DUMP_TIMEOUT_MS), ...(tls && clientTlsOptions(tls)) };
   const asking = isTls ? askTls(url, options) : ask(url, options);

@@ -47,6 +47,12 @@ export const accessRows = {
     defaultText: 'unset = STATOR_PLANE_TOKEN, else each cancels its own alone',
     about: 'Shared by all frontends, so that each can cancel what another streams, by its id.',
   }),
+  idSecretPrevious: edges.secretOrNone({
+    names: 'STATOR_ID_SECRET_PREVIOUS',
+    minLength: 32,
+    defaultText: 'unset = STATOR_PLANE_TOKEN_PREVIOUS where STATOR_ID_SECRET is unset',
+    about: 'The secret before STATOR_ID_SECRET was rotated: names that were made with it count.',
+  }),
 };
 
 /** Rows of "TLS". */

@@ -21,10 +21,20 @@ export const cloudRows = {
     note: 'name or ARN',
     about: 'Secret of Secrets Manager whose text is STATOR_PLANE_TOKEN.',
   }),
+  idSecretSecret: cloudEdges.text({
+    names: 'STATOR_ID_SECRET_SECRET',
+    note: 'name or ARN',
+    about: 'Secret of Secrets Manager whose text is STATOR_ID_SECRET.',
+  }),
   natsSecret: cloud.text({
     names: 'STATOR_NATS_SECRET',
     note: 'name or ARN',
     about: 'Secret of Secrets Manager with username and password at NATS as JSON, or a token.',
+  }),
+  secretsTable: cloudEdges.text({
+    names: 'STATOR_SECRETS_TABLE',
+    about:
+      'Table in which a container leaves its plane token and its secret of request ids, and from which functions have them.',
   }),
   secretCacheSecs: cloud.int({
     names: 'STATOR_SECRET_CACHE_SECS',

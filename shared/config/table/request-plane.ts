@@ -81,6 +81,11 @@ export const requestPlaneRows = {
     defaultText: 'unset = off',
     about: 'Shared secret that both ends of the request plane prove to each other; it never crosses the wire.',
   }),
+  planeTokenPrevious: fleet.secretOrNone({
+    names: 'STATOR_PLANE_TOKEN_PREVIOUS',
+    minLength: 32,
+    about: 'The token before STATOR_PLANE_TOKEN was rotated: who proves it is still believed.',
+  }),
   planeTls: fleet.choice({
     names: 'STATOR_PLANE_TLS',
     values: ['auto', 'on', 'off'],

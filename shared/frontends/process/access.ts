@@ -49,9 +49,10 @@ export function isOpenToAll(settings: EdgeSettings): boolean {
 }
 
 /** Names of requests, which every frontend that knows the same secret understands; none without a secret. */
-export function openNames({ idSecret, planeToken }: EdgeSettings): RequestNames | undefined {
-  const secret = idSecret ?? planeToken;
-  return secret === undefined ? undefined : new RequestNames(secret);
+export function openNames(settings: EdgeSettings): RequestNames | undefined {
+  const { idSecret, planeToken } = settings;
+  if (idSecret !== undefined) return new RequestNames(idSecret, settings.idSecretPrevious ?? undefined);
+  return planeToken === undefined ? undefined : new RequestNames(planeToken, settings.planeTokenPrevious ?? undefined);
 }
 
 /** Whether clients need a key. On loopback, too: a proxy or a tunnel there brings others in. */

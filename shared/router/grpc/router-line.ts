@@ -39,6 +39,8 @@ const NOTHING = new Uint8Array(0);
 export interface RouterLineOptions {
   /** Shown with every call, where the fleet has one. */
   readonly secret?: string | undefined;
+  /** The one before it was rotated, for routers that have not heard of the new one: shown beside it. @default none */
+  readonly previousSecret?: string | undefined;
   /** Asked for each connection: certificates are renewed. @default it speaks plainly */
   readonly tls?: () => PlaneClientTls | undefined;
 }
@@ -52,8 +54,9 @@ export class RouterLine implements ResidentLine {
   #client: Client | undefined;
   #isClosed = false;
 
-  constructor(place: string, clock: Clock, { secret, tls = () => undefined }: RouterLineOptions) {
+  constructor(place: string, clock: Clock, { secret, previousSecret, tls = () => undefined }: RouterLineOptions) {
     if (secret !== undefined) this.#metadata.set('authorization', `Bearer ${secret}`);
+    if (previousSecret !== undefined) this.#metadata.set('x-api-key', previousSecret);
     this.#tls = tls;
     this.#place = place;
     this.#clock = clock;

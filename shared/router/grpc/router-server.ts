@@ -45,6 +45,8 @@ export interface RouterGrpcOptions extends TimeAndChance {
   readonly port: number;
   /** What callers show as `authorization: Bearer`; the health check is for anybody. @default nothing is asked for */
   readonly secret?: string | undefined;
+  /** The one before it was rotated, which counts as well. @default none */
+  readonly previousSecret?: string | undefined;
   /** @default it speaks plainly */
   readonly tls?: PlaneServerTls | undefined;
 }
@@ -64,9 +66,10 @@ export interface RouterGrpcServer {
  */
 export async function serveRouterGrpc(options: RouterGrpcOptions): Promise<RouterGrpcServer> {
   const { service, host, port, clock, random, secret, tls } = options;
+  const secrets = [secret, options.previousSecret].filter((each) => each !== undefined);
   const asksSecret = (call: GrpcCall): void => {
     try {
-      requireSecret(call, secret);
+      requireSecret(call, secrets);
     } catch (thrown) {
       throw classed(thrown);
     }
@@ -88,7 +91,7 @@ export async function serveRouterGrpc(options: RouterGrpcOptions): Promise<Route
     return name === '' || name === HEALTH ? true : undefined;
   });
   const methods = [
-    { path: `/${ROUTER}/Choose`, serve: (call: GrpcCall) => choose(service, call, secret) },
+    { path: `/${ROUTER}/Choose`, serve: (call: GrpcCall) => choose(service, call, secrets) },
     guarded('Release', (bytes) => {
       service.release(decodeReleaseRequest(bytes));
       return new Uint8Array(0);
@@ -129,9 +132,9 @@ async function listen(options: GrpcServerOptions): Promise<GrpcServer> {
   }
 }
 
-function choose(service: ChooseService, call: GrpcCall, secret: string | undefined): void {
+function choose(service: ChooseService, call: GrpcCall, secrets: readonly string[]): void {
   try {
-    requireSecret(call, secret);
+    requireSecret(call, secrets);
   } catch (thrown) {
     throw classed(thrown, 'BackendProtocol'); // another fleet's: it decides without this router, rather than fail its request
   }
@@ -172,9 +175,9 @@ function explain(service: ChooseService, bytes: Uint8Array): unknown {
   return found;
 }
 
-/** @throws ServeError `invalid_api_key` for callers that do not show `secret` */
-function requireSecret(call: GrpcCall, secret: string | undefined): void {
-  if (secret === undefined || holdsSecret(call, secret)) return;
+/** @throws ServeError `invalid_api_key` for callers that show none of `secrets`, where there are some */
+function requireSecret(call: GrpcCall, secrets: readonly string[]): void {
+  if (secrets.length === 0 || secrets.some((secret) => holdsSecret(call, secret))) return;
   throw new ServeError('invalid_api_key', 'authorization must be Bearer and the value of STATOR_PLANE_TOKEN');
 }
 

@@ -23,6 +23,18 @@ describe('the names of running requests', () => {
     expect(new RequestNames(`${SECRET}!`).read(KEY, suffix, 'me')).toBeUndefined();
   });
 
+  it('count after the secret was rotated, until it is rotated again', () => {
+    const [first, second, third] = ['1', '2', '3'].map((digit) => SECRET + digit) as [string, string, string];
+    const suffix = new RequestNames(first).suffixOf({ key: KEY, workerId: '2a' }, 'me');
+    const named = { key: KEY, workerId: '2a' };
+    const rotated = new RequestNames(second, first);
+    expect(rotated.read(KEY, suffix, 'me')).toEqual(named);
+    expect(rotated.read(KEY, suffix, 'you')).toBeUndefined();
+    expect(new RequestNames(third, second).read(KEY, suffix, 'me')).toBeUndefined();
+    const newer = rotated.suffixOf(named, 'me');
+    expect(new RequestNames(second).read(KEY, newer, 'me')).toEqual(named); // made with the current one
+  });
+
   it('are changed in no digit without being none', () => {
     const names = new RequestNames(SECRET);
     const suffix = names.suffixOf({ key: KEY, workerId: '2a' }, 'me');

@@ -6,9 +6,11 @@ import { VirtualClock } from '../../support/virtual-clock.ts';
 const TOKEN = 'a-plane-token-of-thirty-two-letters';
 const NAMES = { STATOR_PLANE_TOKEN_SECRET: 'plane', STATOR_NATS_SECRET: 'arn:nats' };
 
+/** Secrets by their names; what a name has behind `@` is the version before. */
 const keeping =
   (secrets: Readonly<Record<string, string>>) =>
-  async (id: string): Promise<string> => {
+  async (id: string, stage: string): Promise<string | undefined> => {
+    if (stage === 'AWSPREVIOUS') return secrets[`${id}@before`];
     const text = secrets[id];
     if (text === undefined) throw new Error('no such secret');
     return text;
@@ -25,6 +27,56 @@ describe('secrets that the environment names', () => {
       NATS_AUTH_PASSWORD: 'pass',
     });
   });
+
+  it.each([
+    ['a text that was never rotated', { s: TOKEN }, { STATOR_PLANE_TOKEN: TOKEN }],
+    [
+      'a text and the version before',
+      { s: TOKEN, 's@before': 'older' },
+      { STATOR_PLANE_TOKEN: TOKEN, STATOR_PLANE_TOKEN_PREVIOUS: 'older' },
+    ],
+    [
+      'JSON, which has both',
+      { s: JSON.stringify({ current: TOKEN, previous: 'older' }), 's@before': 'unread' },
+      { STATOR_PLANE_TOKEN: TOKEN, STATOR_PLANE_TOKEN_PREVIOUS: 'older' },
+    ],
+    [
+      'JSON without one before',
+      { s: JSON.stringify({ current: TOKEN }) },
+      { STATOR_PLANE_TOKEN: TOKEN, STATOR_PLANE_TOKEN_PREVIOUS: 'none' },
+    ],
+  ])('bring the one before along: %s', async (_, kept, variables) => {
+    const names = { STATOR_PLANE_TOKEN_SECRET: 's' };
+    const { env } = await openSecrets(names, { read: keeping(kept as Record<string, string>) });
+    expect(env).toEqual({ ...names, ...variables });
+  });
+
+  it('are for request ids, too', async () => {
+    const names = { STATOR_ID_SECRET_SECRET: 'i' };
+    const { env } = await openSecrets(names, { read: keeping({ i: TOKEN, 'i@before': 'older' }) });
+    expect(env).toEqual({ ...names, STATOR_ID_SECRET: TOKEN, STATOR_ID_SECRET_PREVIOUS: 'older' });
+  });
+
+  it('are what a frontend has passed, for who is passed its secrets alone', async () => {
+    const names = { STATOR_SECRETS_TABLE: 't' };
+    const passed = { STATOR_PLANE_TOKEN: TOKEN, STATOR_ID_SECRET: 'id', PATH: '/evil' };
+    const { env } = await openSecrets(names, { readPassed: async () => JSON.stringify(passed) });
+    expect(env).toEqual({ ...names, STATOR_PLANE_TOKEN: TOKEN, STATOR_ID_SECRET: 'id' });
+    expect((await openSecrets(names)).env).toEqual(names); // a frontend that passes them
+    await expect(
+      openSecrets({ ...names, STATOR_PLANE_TOKEN: TOKEN }, { readPassed: async () => '{}' }),
+    ).rejects.toThrow('STATOR_SECRETS_TABLE and STATOR_PLANE_TOKEN contradict each other: leave out one of them');
+  });
+
+  it.each(['{}', '[]', 'null', '{"STATOR_PLANE_TOKEN":1}', 'hidden', '{"STATOR_PLANE_TOKEN":"hidden'])(
+    'are refused where the table has something else, and not shown: %s',
+    async (text) => {
+      const opening = openSecrets({ STATOR_SECRETS_TABLE: 't' }, { readPassed: async () => text });
+      await expect(opening).rejects.toThrow(
+        /^STATOR_SECRETS_TABLE: the table holds something else than the secrets that a frontend passes$/,
+      );
+    },
+  );
 
   it('are a token of NATS where they are no JSON', async () => {
     const { env } = await openSecrets({ STATOR_NATS_SECRET: 'n' }, { read: keeping({ n: 'the-token' }) });
@@ -46,6 +98,10 @@ describe('secrets that the environment names', () => {
       { STATOR_NATS_SECRET: 'odd' },
       /STATOR_NATS_SECRET: the secret must be a token, or JSON with username and password/,
     ],
+    [
+      { STATOR_PLANE_TOKEN_SECRET: 'odd' },
+      /STATOR_PLANE_TOKEN_SECRET: the secret must be a text, or JSON with current/,
+    ],
     [{ STATOR_NATS_SECRET: 'torn' }, /STATOR_NATS_SECRET: the secret begins as JSON and is none$/],
     [{ STATOR_PLANE_TOKEN_SECRET: 'plane', STATOR_PLANE_TOKEN: TOKEN }, /contradict each other: leave out one/],
   ])('are refused in one line that names the variable: %j', async (env, line) => {
@@ -55,7 +111,10 @@ describe('secrets that the environment names', () => {
 
   it('are seen to be rotated within their bound, and kept while they cannot be read', async () => {
     const kept: Record<string, string> = { plane: TOKEN };
-    const secrets = await openSecrets({ STATOR_PLANE_TOKEN_SECRET: 'plane' }, { read: (id) => keeping(kept)(id) });
+    const secrets = await openSecrets(
+      { STATOR_PLANE_TOKEN_SECRET: 'plane' },
+      { read: (id, stage) => keeping(kept)(id, stage) },
+    );
     const clock = new VirtualClock();
     const { logger, lines } = captureLogger();
     const watch = new SecretWatch(secrets, { clock, ageMsMax: 1000, logger });

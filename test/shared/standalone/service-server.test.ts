@@ -56,6 +56,18 @@ describe('a service', () => {
     expect((await fetch(`${url}/dump`)).status).toBe(401);
   });
 
+  it('takes the token from before a rotation, from whoever has not heard of it, or shows both', async () => {
+    const before = 'o'.repeat(40);
+    const url = await serve({ STATOR_PLANE_TOKEN: TOKEN, STATOR_PLANE_TOKEN_PREVIOUS: before });
+    expect(await statusOf(`${url}/register`, { authorization: `Bearer ${before}` })).toBe(200);
+    expect(await statusOf(`${url}/register`, { authorization: `Bearer ${TOKEN}` })).toBe(200);
+    expect(await statusOf(`${url}/register`, { authorization: `Bearer ${before}x` })).toBe(401);
+    const unaware = await serve({ STATOR_PLANE_TOKEN: before, STATOR_PLANE_TOKEN_PREVIOUS: 'none' });
+    const both = { authorization: `Bearer ${TOKEN}`, 'x-api-key': before };
+    expect(await statusOf(`${unaware}/register`, both)).toBe(200);
+    expect(await statusOf(`${unaware}/register`, { authorization: 'Bearer none' })).toBe(401);
+  });
+
   it('does nothing for a web page without one', async () => {
     const url = await serve();
     expect(await statusOf(`${url}/register`)).toBe(200);

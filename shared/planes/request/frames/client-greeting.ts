@@ -49,7 +49,7 @@ export class ClientGreeting {
   }
 
   /**
-   * Takes the payload of CHALLENGE (nonce, proof) and fills in the own proof at the start of `writer`. Throws `PeerFault`
+   * Takes the payload of CHALLENGE (nonce, one or two proofs) and fills in the own proof at the start of `writer`. Throws `PeerFault`
    * when the worker does not know the token.
    */
   answer(challenge: Uint8Array, channel: ByteChannel, writer: ByteWriter): void {
@@ -59,10 +59,9 @@ export class ClientGreeting {
       workerNonce: challenge.subarray(0, NONCE_BYTES),
       channel: channelBinding(channel),
     };
-    if (secret?.isProof(challenge.subarray(NONCE_BYTES), 'worker', transcript) !== true) {
-      throw new PeerFault('the worker knows another STATOR_PLANE_TOKEN, or none');
-    }
-    writer.overwrite(FRAME_HEADER_BYTES, secret.prove('caller', transcript));
+    const shared = secret?.provedBy(challenge.subarray(NONCE_BYTES), transcript);
+    if (shared === undefined) throw new PeerFault('the worker knows another STATOR_PLANE_TOKEN, or none');
+    writer.overwrite(FRAME_HEADER_BYTES, shared.prove('caller', transcript));
   }
 
   #write(writer: ByteWriter): void {

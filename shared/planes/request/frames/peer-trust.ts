@@ -4,6 +4,8 @@ import { reasonOf } from '../../../errors/index.ts';
 /** Bytes of a nonce and of a proof. */
 export const NONCE_BYTES = 32;
 export const PROOF_BYTES = 32;
+/** Tokens that one end may know at a time. */
+const PROOFS_MAX = 2;
 
 /** Who proves. Part of what is proved, so that no side can hand back the other's proof. */
 type ProvingSide = 'caller' | 'worker';
@@ -19,11 +21,14 @@ export interface Transcript {
 
 /** The plane token (`STATOR_PLANE_TOKEN`) as keys of what it is for. The token itself is not kept, and never sent. */
 export class PlaneSecret {
+  /** Tells it from another token, and nothing of what it is: 16 hex digits. */
+  readonly name: string;
   /** Key of TLS where the token alone encrypts. */
   readonly tlsKey: Buffer;
   readonly #proofKey: Buffer;
 
   constructor(token: string) {
+    this.name = derive(token, 'stator plane 2: name').toString('hex', 0, 8);
     this.tlsKey = derive(token, 'stator plane 2: tls');
     this.#proofKey = derive(token, 'stator plane 2: proof');
   }
@@ -38,6 +43,51 @@ export class PlaneSecret {
   /** Whether `given` is the proof of `side`; takes the same time wherever it is wrong. */
   isProof(given: Uint8Array, side: ProvingSide, transcript: Transcript): boolean {
     return given.length === PROOF_BYTES && timingSafeEqual(given, this.prove(side, transcript));
+  }
+}
+
+/**
+ * The tokens of a process: its own, and the one before while tokens are rotated (`STATOR_PLANE_TOKEN_PREVIOUS`).
+ *
+ * The ends of a connection prove the newest token that both know: a worker proves all of its own, and a caller answers by one that the
+ * worker has shown to know. So it does not matter in which order processes learn of a new token.
+ */
+export class PlaneSecrets {
+  /** The current one first. */
+  readonly all: readonly [PlaneSecret, ...PlaneSecret[]];
+
+  constructor(current: string, previous?: string) {
+    const isOne = previous === undefined || previous === current;
+    this.all = isOne ? [new PlaneSecret(current)] : [new PlaneSecret(current), new PlaneSecret(previous)];
+  }
+
+  get current(): PlaneSecret {
+    return this.all[0];
+  }
+
+  /** The first of them that has one of these names. */
+  named(names: readonly string[]): PlaneSecret | undefined {
+    return this.all.find(({ name }) => names.includes(name));
+  }
+
+  /** What shows a caller that this worker knows each of them, one proof behind the other. */
+  proofs(transcript: Transcript): Buffer {
+    return Buffer.concat(this.all.map((secret) => secret.prove('worker', transcript)));
+  }
+
+  /** The first of them that one of `proofs` is of; undefined = the worker knows none. */
+  provedBy(proofs: Uint8Array, transcript: Transcript): PlaneSecret | undefined {
+    if (proofs.length === 0 || proofs.length > PROOFS_MAX * PROOF_BYTES || proofs.length % PROOF_BYTES !== 0)
+      return undefined;
+    const each = Array.from({ length: proofs.length / PROOF_BYTES }, (_, at) =>
+      proofs.subarray(at * PROOF_BYTES, (at + 1) * PROOF_BYTES),
+    );
+    return this.all.find((secret) => each.some((proof) => secret.isProof(proof, 'worker', transcript)));
+  }
+
+  /** Whether a caller proves any of them. */
+  isProof(given: Uint8Array, transcript: Transcript): boolean {
+    return this.all.some((secret) => secret.isProof(given, 'caller', transcript));
   }
 }
 

@@ -4,19 +4,19 @@ import { isRecord } from '../../../records/index.ts';
 import { decodeRecord } from '../../record-codec.ts';
 import { type ByteChannel, channelBinding } from './byte-channel.ts';
 import { FrameError } from './frame.ts';
-import { NONCE_BYTES, PeerFault, type PlaneSecret, PROOF_BYTES, type Transcript } from './peer-trust.ts';
+import { NONCE_BYTES, PeerFault, type PlaneSecrets, PROOF_BYTES, type Transcript } from './peer-trust.ts';
 import { isFrameBound, PLANE_PROTOCOL, type ReadHello } from './records.ts';
 
 const NONCE_TEXT = /^[\w-]{43}$/; // 32 bytes in base64url
 
 /** How a worker meets the caller of one connection: with a token, nobody is greeted who has not proved to know it. */
 export class ServerGreeting {
-  readonly #secret: PlaneSecret | undefined;
+  readonly #secret: PlaneSecrets | undefined;
   readonly #channel: ByteChannel;
   #hello: ReadHello | undefined;
   #transcript: Transcript | undefined;
 
-  constructor(secret: PlaneSecret | undefined, channel: ByteChannel) {
+  constructor(secret: PlaneSecrets | undefined, channel: ByteChannel) {
     this.#secret = secret;
     this.#channel = channel;
   }
@@ -50,13 +50,13 @@ export class ServerGreeting {
     const workerNonce = randomBytes(NONCE_BYTES);
     const said = Buffer.from(bytes.subarray(start, end)); // a copy: the buffer of a connection is used over and over
     this.#transcript = { hello: said, workerNonce, channel: channelBinding(this.#channel) };
-    return Buffer.concat([workerNonce, this.#secret.prove('worker', this.#transcript)]);
+    return Buffer.concat([workerNonce, this.#secret.proofs(this.#transcript)]);
   }
 
   /** Checks the payload of PROOF. Throws `Unauthenticated`. */
   verify(bytes: Buffer, start: number, end: number): void {
     if (end - start !== PROOF_BYTES || this.#transcript === undefined) throw new FrameError('PROOF of a wrong length');
-    if (this.#secret?.isProof(bytes.subarray(start, end), 'caller', this.#transcript) === true) return;
+    if (this.#secret?.isProof(bytes.subarray(start, end), this.#transcript) === true) return;
     throw workerError('Unauthenticated', 'the caller knows another STATOR_PLANE_TOKEN');
   }
 }

@@ -1,12 +1,14 @@
 import type { Clock } from '../../../clock/index.ts';
 import { type RequestPlaneObserver, silentObserver } from '../types.ts';
-import { PlaneSecret } from './peer-trust.ts';
+import { PlaneSecrets } from './peer-trust.ts';
 
 /** Settings of connections that speak frames, whatever carries them. */
 export interface ConnectionOptions {
   readonly clock: Clock;
   /** Shared secret that both ends prove to each other first (`STATOR_PLANE_TOKEN`). @default none */
   readonly token?: string;
+  /** The token before it was rotated: it counts as well (`STATOR_PLANE_TOKEN_PREVIOUS`). @default none */
+  readonly previousToken?: string;
   /** Deadline of a connection, of the proofs and of its HELLO_ACK, all together. @default 5000 */
   readonly connectTimeoutMs?: number;
   /** Deadline of PROLOGUE after OPEN. @default 5000 */
@@ -34,11 +36,11 @@ export interface ConnectionOptions {
 }
 
 /** The options with their defaults applied. */
-export type ConnectionSettings = Required<Omit<ConnectionOptions, 'token'>> & {
-  readonly secret: PlaneSecret | undefined;
+export type ConnectionSettings = Required<Omit<ConnectionOptions, 'token' | 'previousToken'>> & {
+  readonly secret: PlaneSecrets | undefined;
 };
 
-export function withDefaults({ token, ...options }: ConnectionOptions): ConnectionSettings {
+export function withDefaults({ token, previousToken, ...options }: ConnectionOptions): ConnectionSettings {
   return {
     connectTimeoutMs: 5000,
     requestTimeoutMs: 5000,
@@ -52,7 +54,7 @@ export function withDefaults({ token, ...options }: ConnectionOptions): Connecti
     probeTimeoutMs: 500,
     observer: silentObserver,
     ...options,
-    secret: token === undefined ? undefined : new PlaneSecret(token),
+    secret: token === undefined ? undefined : new PlaneSecrets(token, previousToken),
   };
 }
 

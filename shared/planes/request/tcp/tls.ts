@@ -1,6 +1,6 @@
 import type { ConnectionOptions, TlsOptions } from 'node:tls';
 import { isLoopback } from '../../listen-address.ts';
-import type { PlaneSecret } from '../frames/peer-trust.ts';
+import type { PlaneSecret, PlaneSecrets } from '../frames/peer-trust.ts';
 
 /** What the serving side shows and asks for; PEM texts. */
 export interface PlaneServerTls {
@@ -45,17 +45,30 @@ const KEY_OPTIONS = {
   maxVersion: 'TLSv1.2',
 } as const;
 
-/** TLS by a key that both sides have, and no certificate: each side proves that it has it. */
-function keyServerOptions(key: Buffer): TlsOptions {
-  return { ...KEY_OPTIONS, pskIdentityHint: KEY_NAME, pskCallback: () => key };
+/**
+ * TLS by a key that both sides have, and no certificate: each side proves that it has it. A listener names the tokens that it knows, and
+ * a caller takes the newest that both know. With none in common it takes its own, and fails by that.
+ */
+function keyServerOptions(secrets: PlaneSecrets): TlsOptions {
+  const hint = [KEY_NAME, ...secrets.all.map(({ name }) => name)].join(' ');
+  const pskCallback = (_socket: unknown, identity: string): Buffer => chosen(secrets, identity).tlsKey;
+  return { ...KEY_OPTIONS, pskIdentityHint: hint, pskCallback };
 }
 
-function keyClientOptions(psk: Buffer): ConnectionOptions {
+function keyClientOptions(secrets: PlaneSecrets): ConnectionOptions {
   return {
     ...KEY_OPTIONS,
-    pskCallback: () => ({ psk, identity: KEY_NAME }),
+    pskCallback: (hint) => {
+      const { tlsKey: psk, name } = chosen(secrets, hint ?? '');
+      return { psk, identity: `${KEY_NAME} ${name}` };
+    },
     checkServerIdentity: () => undefined, // there is no certificate to look at: the key is the identity
   };
+}
+
+/** The newest token that `names` has; the current one where it has none. */
+function chosen(secrets: PlaneSecrets, names: string): PlaneSecret {
+  return secrets.named(names.split(' ')) ?? secrets.current;
 }
 
 /** What Node's clients take. */
@@ -77,14 +90,14 @@ export type TokenEncryption = 'auto' | 'on' | 'off';
 export interface EncryptionSettings {
   readonly tls: PlaneTls | undefined;
   readonly encryption: TokenEncryption;
-  readonly secret: PlaneSecret | undefined;
+  readonly secret: PlaneSecrets | undefined;
 }
 
 /** How a caller speaks to `host`; undefined = plainly. */
 export function securityTo(host: string, settings: EncryptionSettings): ConnectionOptions | undefined {
   if (settings.tls?.client !== undefined) return clientTlsOptions(settings.tls.client);
-  const key = keyFor(host, settings);
-  return key && keyClientOptions(key);
+  const secrets = secretsFor(host, settings);
+  return secrets && keyClientOptions(secrets);
 }
 
 /**
@@ -93,12 +106,12 @@ export function securityTo(host: string, settings: EncryptionSettings): Connecti
  */
 export function securityAt(host: string, settings: EncryptionSettings): TlsOptions | undefined {
   if (settings.tls?.server !== undefined) return serverTlsOptions(settings.tls.server);
-  const key = keyFor(host, settings);
-  return key && keyServerOptions(key);
+  const secrets = secretsFor(host, settings);
+  return secrets && keyServerOptions(secrets);
 }
 
-/** The key that both sides derive from the token, where it encrypts what is said at `host`. */
-function keyFor(host: string, { encryption, secret }: EncryptionSettings): Buffer | undefined {
+/** What both sides derive a key from, where it encrypts what is said at `host`. */
+function secretsFor(host: string, { encryption, secret }: EncryptionSettings): PlaneSecrets | undefined {
   const isWanted = encryption === 'on' || (encryption === 'auto' && !isLoopback(host));
-  return isWanted ? secret?.tlsKey : undefined;
+  return isWanted ? secret : undefined;
 }

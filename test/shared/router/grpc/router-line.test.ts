@@ -37,6 +37,7 @@ async function serve(
   port = 0,
   secret?: string,
   tls?: PlaneServerTls,
+  previousSecret?: string,
 ): Promise<{ address: ResidentAddress; server: RouterGrpcServer }> {
   const server = await serveRouterGrpc({
     ...SYSTEM,
@@ -44,6 +45,7 @@ async function serve(
     host: '127.0.0.1',
     port,
     secret,
+    previousSecret,
     tls,
   });
   opened.push(server);
@@ -133,6 +135,22 @@ describe('a router that asks the resident one by gRPC', () => {
       await asker.know(address);
       (await asker.choose('r', prompt(160))).release();
       expect(await asker.alone('lost')).toBe(secret === undefined ? 1 : 0);
+    }
+  });
+
+  it('is known by the token before or after a rotation, whichever end has heard of it', async () => {
+    const [old, next] = ['t'.repeat(32), 'u'.repeat(32)];
+    const resident = await Resident.open(new VirtualClock());
+    for (const [atRouter, atAsker] of [
+      [{ secret: old }, { secret: next, previousSecret: old }],
+      [{ secret: next, previousSecret: old }, { secret: old }],
+      [{ secret: next }, { secret: next, previousSecret: old }],
+    ]) {
+      const { address } = await serve(resident.service, 0, atRouter?.secret, undefined, atRouter?.previousSecret);
+      const asker = new Asker(5000, atAsker);
+      await asker.know(address);
+      (await asker.choose('r', prompt(160))).release();
+      expect(await asker.alone('lost')).toBe(0);
     }
   });
 

@@ -11,7 +11,7 @@ import {
   type Transport,
 } from '../../../../../shared/planes/index.ts';
 import { FrameType } from '../../../../../shared/planes/request/frames/frame.ts';
-import { PlaneSecret } from '../../../../../shared/planes/request/frames/peer-trust.ts';
+import { PlaneSecrets } from '../../../../../shared/planes/request/frames/peer-trust.ts';
 import { UNPROVEN_MAX } from '../../../../../shared/planes/request/frames/settings.ts';
 import {
   clientTlsOptions,
@@ -324,7 +324,7 @@ describe('a listener that others reach', () => {
 });
 
 describe('what decides whether a channel is encrypted', () => {
-  const secret = new PlaneSecret(TOKEN);
+  const secret = new PlaneSecrets(TOKEN);
   const ADDRESSES = ['127.0.0.1', '::1', '10.0.0.7', 'worker-3.internal'];
   it.each<[TokenEncryption, boolean[]]>([
     ['auto', [false, false, true, true]],

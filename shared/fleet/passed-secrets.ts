@@ -1,0 +1,167 @@
+/**
+ * Secrets that a frontend which lasts passes to the functions of its fleet, through a table.
+ *
+ * What a function is given as a variable is shown to whoever may read its configuration, and Secrets Manager has no way into a network
+ * without one to the internet. A table of DynamoDB has, for nothing; functions cannot start without one anyway. Whoever runs in a
+ * container is given the secrets by the service that starts it, and puts them there.
+ *
+ *     pk           sk       attributes
+ *     v1/secrets   fleet    secrets (JSON: variables by name), superseded (digests of the previous ones)
+ */
+import { createHash } from 'node:crypto';
+import { setMaxListeners } from 'node:events';
+import { systemClock as clock, systemRandom as random } from '../clock/index.ts';
+import type { Settings } from '../config/index.ts';
+import { StoreError, Table, type TablePlace, TableTime } from '../discovery/index.ts';
+import { reasonOf } from '../errors/index.ts';
+import { isRecord } from '../records/index.ts';
+import type { Logger } from '../telemetry/index.ts';
+
+type PassedSettings = Pick<
+  Settings<'frontend'>,
+  | 'secretsTable'
+  | 'dynamodbEndpoint'
+  | 'awsRegion'
+  | 'planeToken'
+  | 'planeTokenPrevious'
+  | 'idSecret'
+  | 'idSecretPrevious'
+>;
+
+/** What is passed, by its variable. */
+const PASSED = {
+  STATOR_PLANE_TOKEN: 'planeToken',
+  STATOR_PLANE_TOKEN_PREVIOUS: 'planeTokenPrevious',
+  STATOR_ID_SECRET: 'idSecret',
+  STATOR_ID_SECRET_PREVIOUS: 'idSecretPrevious',
+} as const satisfies Readonly<Record<string, keyof PassedSettings>>;
+
+/** Variables that functions are passed. */
+export const PASSED_VARIABLES = Object.keys(PASSED);
+
+const KEY = { pk: 'v1/secrets', sk: 'fleet' } as const;
+/** Longest wait for one answer of the table, and for one read or write with all of its attempts. */
+const ANSWER_MS_MAX = 1000;
+const OPERATION_MS_MAX = 2500;
+/** Between two writes of secrets that have not arrived. */
+const PAUSE_MS = 5000;
+const PAUSE_MS_MAX = 60_000;
+
+class PassedSecretsError extends StoreError {
+  override readonly name = 'PassedSecretsError';
+}
+
+/** Reads the text of the item; rejects with one line while nobody has passed anything, or the table cannot be read. */
+export async function readPassedSecrets(settings: PassedSettings): Promise<string> {
+  const { table, place } = await openTable(settings);
+  try {
+    const item = await table.attempt(OPERATION_MS_MAX, widened(), (signal) => table.get(KEY, signal));
+    const text = item?.secrets?.S;
+    if (text !== undefined) return text;
+    const hint = 'A frontend in a container that has STATOR_SECRETS_TABLE, too, writes them when it starts';
+    throw new PassedSecretsError('unavailable', `${place.kind} "${place.tableName}" has no secrets yet. ${hint}`);
+  } finally {
+    table.close();
+  }
+}
+
+/** The variables that a text of the table stands for. @throws Error that says nothing of what is in it */
+export function passedVariables(text: string): Readonly<Record<string, string>> {
+  const refusal = 'the table holds something else than the secrets that a frontend passes';
+  let parsed: unknown;
+  try {
+    parsed = JSON.parse(text);
+  } catch {
+    throw new Error(refusal); // the parser's own words quote the text
+  }
+  if (!isRecord(parsed)) throw new Error(refusal);
+  const known = Object.entries(parsed).filter(([name]) => PASSED_VARIABLES.includes(name));
+  if (known.length === 0 || known.some(([, value]) => typeof value !== 'string')) throw new Error(refusal);
+  return Object.fromEntries(known) as Record<string, string>;
+}
+
+/** Who passes secrets, until it has or is stopped. */
+export interface PassingSecrets {
+  /** Resolves when nothing more is tried; never rejects. */
+  readonly ended: Promise<void>;
+  stop(): void;
+}
+
+/**
+ * Passes the secrets of this process, once, trying again until the table takes them. Those of a process that started before a rotation
+ * do not take the place of newer ones. Undefined where the settings name no table, or there is nothing to pass.
+ */
+export function passSecrets(settings: PassedSettings, logger: Logger): PassingSecrets | undefined {
+  const secrets = secretsOf(settings);
+  if (settings.secretsTable === undefined || secrets === undefined) return undefined;
+  const stopping = new AbortController();
+  const ended = passUntilTaken(settings, secrets, stopping.signal, logger).catch((thrown: unknown) => {
+    if (!stopping.signal.aborted) logger.error('secrets are not passed to functions', { reason: reasonOf(thrown) });
+  });
+  return { ended, stop: () => stopping.abort() };
+}
+
+async function passUntilTaken(
+  settings: PassedSettings,
+  secrets: Readonly<Record<string, string>>,
+  signal: AbortSignal,
+  logger: Logger,
+): Promise<void> {
+  const { table } = await openTable(settings);
+  try {
+    for (let pauseMs = PAUSE_MS; ; pauseMs = Math.min(2 * pauseMs, PAUSE_MS_MAX)) {
+      try {
+        const isNewest = await table.attempt(OPERATION_MS_MAX, widened(signal), (each) => put(table, secrets, each));
+        logger.info(isNewest ? 'secrets are passed to functions' : 'functions have newer secrets than this process');
+        return;
+      } catch (thrown) {
+        signal.throwIfAborted();
+        logger.warn('secrets cannot be passed to functions; trying again', { reason: reasonOf(thrown) });
+      }
+      await clock.sleep(pauseMs, signal);
+    }
+  } finally {
+    table.close();
+  }
+}
+
+function put(table: Table, secrets: Readonly<Record<string, string>>, signal: AbortSignal): Promise<boolean> {
+  const { STATOR_PLANE_TOKEN: token, STATOR_ID_SECRET: id } = secrets;
+  const previous = [secrets.STATOR_PLANE_TOKEN_PREVIOUS, secrets.STATOR_ID_SECRET_PREVIOUS];
+  const superseded = previous.flatMap((secret) => (secret === undefined ? [] : [digest(secret)])).join() || 'none';
+  const values = { ':token': digest(token), ':id': digest(id) };
+  const condition = 'attribute_not_exists(pk) OR NOT (contains(superseded, :token) OR contains(superseded, :id))';
+  return table.put({ secrets: JSON.stringify(secrets), superseded }, { key: KEY, condition, values }, signal);
+}
+
+/** What tells a secret from others; of none it is one that nobody has. */
+function digest(secret = ''): string {
+  return createHash('sha256').update(`stator superseded\0${secret}`).digest('hex');
+}
+
+function secretsOf(settings: PassedSettings): Readonly<Record<string, string>> | undefined {
+  const given = Object.entries(PASSED).flatMap(([variable, name]) => {
+    const value = settings[name];
+    return value == null ? [] : [[variable, value] as const];
+  });
+  return given.length === 0 ? undefined : Object.fromEntries(given);
+}
+
+async function openTable({ secretsTable, dynamodbEndpoint: endpoint, awsRegion: region }: PassedSettings) {
+  const place: TablePlace = {
+    tableName: secretsTable ?? '',
+    endpoint,
+    region,
+    kind: 'secrets table',
+    setting: 'STATOR_SECRETS_TABLE',
+    toError: (code, message, cause) => new PassedSecretsError(code, message, cause),
+  };
+  const time = new TableTime(clock);
+  return { table: await Table.open(place, { clock, random, time, requestTimeoutMs: ANSWER_MS_MAX }), place };
+}
+
+/** A signal that every attempt of an operation may listen to. */
+function widened(signal = new AbortController().signal): AbortSignal {
+  setMaxListeners(0, signal);
+  return signal;
+}
