@@ -5,7 +5,7 @@
 import { SYSTEM } from '../../shared/clock/index.ts';
 import { resolveConfig } from '../../shared/config/index.ts';
 import { reasonOf } from '../../shared/errors/index.ts';
-import { composeFrontend, createLambdaHandler, type LambdaRuntime } from '../../shared/frontends/index.ts';
+import { composeFrontend, createLambdaHandler, LAMBDA_HOLD, type LambdaRuntime } from '../../shared/frontends/index.ts';
 import { EmbeddedMetrics, type MetricRegistry, openLogger } from '../../shared/telemetry/index.ts';
 
 declare const awslambda: LambdaRuntime;
@@ -51,6 +51,7 @@ const { handler: serve, started } = createLambdaHandler(
       plane,
       discovery,
       followsEvents: false,
+      holdBounds: LAMBDA_HOLD,
       recorder: embedded,
     });
     registry = metrics.registry;

@@ -1,5 +1,11 @@
 import * as z from 'zod';
 
+/** A function ends at 900 s, and says so to its client before. */
+const HOLD_SECS_MAX = 870;
+const HOLD_SECS_ALLOWED = {
+  error: ({ input }: { readonly input?: unknown }) => `${String(input)}: allowed are 0 to ${HOLD_SECS_MAX}`,
+};
+
 /** What a caller gets at most. */
 export const Limits = z
   .strictObject({
@@ -8,8 +14,8 @@ export const Limits = z
     burst: z.int().min(1).max(5000).default(200),
     /** Largest body at the container edge, MiB; the function's is 6. */
     bodyMb: z.int().min(1).max(1024).default(192),
-    /** Requests of a model without a worker wait this long. 0 refuses them. */
-    holdSecs: z.int().min(0).max(3600).default(120),
+    /** Requests of a model without a worker wait this long; at the function 280 s at most where they are not streamed. 0 refuses them. */
+    holdSecs: z.int().min(0, HOLD_SECS_ALLOWED).max(HOLD_SECS_MAX, HOLD_SECS_ALLOWED).default(120),
     /** Adds a WAF that blocks an address which sends more in five minutes. @default none */
     requestsPerAddress: z.int().min(100).max(2_000_000_000).optional(),
   })

@@ -3,7 +3,7 @@
  * The edge: HTTP as OpenAI and Anthropic speak it, KServe v2 by gRPC, and the hosts of both. A process composes a frontend, and
  * serves it until it is stopped, or as a function.
  */
-export { createLambdaHandler } from './lambda/lambda-handler.ts';
+export { createLambdaHandler, LAMBDA_HOLD } from './lambda/lambda-handler.ts';
 export type { LambdaRuntime } from './lambda/lambda-sink.ts';
 export { asksForKeys } from './process/access.ts';
 export { composeFrontend, type Frontend } from './process/frontend.ts';

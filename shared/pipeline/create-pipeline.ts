@@ -301,7 +301,7 @@ class DiscoveredPipeline implements Pipeline {
 
   /** The model that the request names, once it can be served. @throws ServeError `model_not_found`, `service_unavailable` */
   async #modelFor(
-    { model: name, endpoint }: GenerationRequest,
+    { model: name, endpoint, stream: isStream }: GenerationRequest,
     sink: GenerationSink,
     signal: AbortSignal,
   ): Promise<RoutableModel> {
@@ -317,7 +317,7 @@ class DiscoveredPipeline implements Pipeline {
       const ready = this.models.find(name);
       return ready?.readiness.isReady === true ? { ready, capacity: capacityOf(ready, ready.workers) } : undefined;
     };
-    return (await hold.until(model.primaryName, find, sink, signal)).ready;
+    return (await hold.until({ model: model.primaryName, isStream, find, holder: sink }, signal)).ready;
   }
 }
 

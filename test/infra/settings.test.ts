@@ -58,6 +58,8 @@ describe('readSettings', () => {
       { network: { vpc: VPC }, edges: { container: { listener: 'public' } }, domain: DOMAIN },
       /network\.vpc\.publicSubnetIds: must name one subnet for each of availabilityZones \(3\) for the load balancer/,
     ],
+    [{ limits: { holdSecs: 871 } }, 'my.config.ts: limits.holdSecs: 871: allowed are 0 to 870'],
+    [{ limits: { holdSecs: -1 } }, 'my.config.ts: limits.holdSecs: -1: allowed are 0 to 870'],
     [{ name: '1 bad name' }, /name: must start with a letter/],
   ])('refuses %j', (given, message) => {
     expect(() => reading(given)).toThrow(message);

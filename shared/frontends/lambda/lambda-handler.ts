@@ -11,6 +11,9 @@ import { type LambdaContext, LambdaSink, type OpenHttpStream, type StreamingHand
 /** Largest request that Lambda passes on, the event's envelope included. */
 const LAMBDA_BODY_BYTES_MAX = 6 * 1024 * 1024;
 
+/** The gateway ends an answer that is silent for 300 s, and the service any after 900 s: who waits for a worker is told before. */
+export const LAMBDA_HOLD = { streamMsMax: 870_000, unaryMsMax: 280_000 } as const;
+
 /** An app as a function runs it. */
 export interface FunctionApp extends Pick<HttpApp, 'serve'> {
   /**

@@ -45,7 +45,7 @@ import { ByteBudget, type InferenceDeps } from '../inference/deps.ts';
 import { ServiceLifecycle } from '../inference/lifecycle.ts';
 import { isOpenToAll, openGate, openNames } from './access.ts';
 import { observeDisaggregation, openBypass } from './disaggregation.ts';
-import { openHold } from './hold.ts';
+import { type HoldBounds, openHold } from './hold.ts';
 import {
   factsOf,
   logPreprocessing,
@@ -70,6 +70,8 @@ export interface FrontendOptions extends TimeAndChance {
   readonly followsEvents?: boolean;
   /** A request waits for a worker: told for the first of a model, and every 5 s while any waits. */
   readonly onHeld?: (event: PlannerEventOf<'request.held'>) => void;
+  /** Longest waits for a worker that the host can keep. @default as the settings say */
+  readonly holdBounds?: HoldBounds;
   /** Told of every request beside the records that the settings ask for. */
   readonly recorder?: Pick<RequestRecorder, 'requestEnded'>;
 }
@@ -114,6 +116,7 @@ export async function composeFrontend(
     discovery: host,
     followsEvents = true,
     onHeld,
+    holdBounds,
     recorder,
   }: FrontendOptions,
 ): Promise<Frontend> {
@@ -135,7 +138,19 @@ export async function composeFrontend(
     const initial = new InitialWorkers({ workersMin, clock, signal: closing.signal });
     const isLasting = host?.isLasting ?? true;
     const { tracer } = telemetry;
-    const parts = { clock, random, discovery, plane, metrics, logger, followsEvents, isLasting, onHeld, tracer };
+    const parts = {
+      clock,
+      random,
+      discovery,
+      plane,
+      metrics,
+      logger,
+      followsEvents,
+      isLasting,
+      onHeld,
+      bounds: holdBounds,
+      tracer,
+    };
     const models = await followModels(settings, parts, (workers) => initial.seen(workers));
     const responseStore = await openResponseStore(
       settings,
@@ -233,6 +248,7 @@ interface Parts extends TimeAndChance {
   readonly logger: ProcessLogger;
   readonly followsEvents: boolean;
   readonly onHeld: ((event: PlannerEventOf<'request.held'>) => void) | undefined;
+  readonly bounds: HoldBounds | undefined;
   /** Whether discovery follows the fleet by itself. */
   readonly isLasting: boolean;
   readonly tracer: Tracer | undefined;

@@ -9,6 +9,13 @@ import { BoundedMap } from '../../records/index.ts';
 import { type RoutableWorker, type Router, withChoose } from '../../router/index.ts';
 import { createHoldMetrics, type Logger, type MetricRegistry } from '../../telemetry/index.ts';
 
+/** How long a request may wait at a host, whatever the settings say. */
+export interface HoldBounds {
+  readonly streamMsMax: number;
+  /** Of an answer that is not streamed. */
+  readonly unaryMsMax: number;
+}
+
 interface HoldParts extends TimeAndChance {
   readonly registry: MetricRegistry;
   readonly logger: Logger;
@@ -21,6 +28,8 @@ interface HoldParts extends TimeAndChance {
   readonly outbox?: Pick<PlannerOutbox, 'put'> | undefined;
   /** Whether discovery follows the fleet by itself; else it is asked to while requests wait. */
   readonly isLasting: boolean;
+  /** Longest waits that the host can keep, in milliseconds. @default none */
+  readonly bounds?: HoldBounds | undefined;
   /** Where the workers of the model are, or last were, and what they call it; undefined = unknown. */
   fleetOf(model: string): { readonly namespace: string; readonly ownName: string } | undefined;
   /** What clients call the model that its workers call so. @default the same */
@@ -53,7 +62,8 @@ export function openHold(settings: EdgeSettings, parts: HoldParts): OpenHold | u
   const queued = new QueuedRequests({ clock, nameOf: parts.nameOf, onWaiting: want });
   const hold: ColdStartQueue = new ColdStartQueue({
     clock,
-    timeoutMs: holdTimeoutSecs * 1000,
+    timeoutMs: Math.min(holdTimeoutSecs * 1000, parts.bounds?.streamMsMax ?? Number.POSITIVE_INFINITY),
+    ...(parts.bounds === undefined ? {} : { unaryTimeoutMs: parts.bounds.unaryMsMax }),
     requestsMax: holdMax,
     observer: {
       ...metrics,

@@ -19,6 +19,8 @@ export interface ColdStartOptions {
   readonly clock: Clock;
   /** Longest wait of one request. */
   readonly timeoutMs: number;
+  /** Longest wait of one whose answer is not streamed: nothing is heard of it meanwhile. @default `timeoutMs` */
+  readonly unaryTimeoutMs?: number;
   /** Requests of one model that wait at a time. @default 256 */
   readonly requestsMax?: number;
   readonly observer: ColdStartObserver;
@@ -27,6 +29,17 @@ export interface ColdStartOptions {
 /** What a held request waits for: workers, and how many requests they take at once. */
 export interface WorkerCapacity {
   readonly capacity: number;
+}
+
+/** A request that waits. */
+export interface HeldRequest<Found extends WorkerCapacity> {
+  readonly model: string;
+  /** Whether its answer is streamed. @default true */
+  readonly isStream?: boolean;
+  /** What it waits for. */
+  readonly find: () => Found | undefined;
+  /** Who keeps its place. */
+  readonly holder: object;
 }
 
 /** Requests that `workers` of `model` take at once, as its card says; no bound where it does not. */
@@ -84,9 +97,7 @@ export class ColdStartQueue {
    * full of requests for workers that are there), and with the signal's reason when it aborts.
    */
   until<Found extends WorkerCapacity>(
-    model: string,
-    find: () => Found | undefined,
-    holder: object,
+    { model, isStream = true, find, holder }: HeldRequest<Found>,
     signal: AbortSignal,
   ): Promise<Found> {
     this.over(holder); // one that has lost its worker waits without a place
@@ -99,7 +110,9 @@ export class ColdStartQueue {
       this.#leave(model, queue);
       return Promise.reject(refusal);
     }
-    return this.#wait(model, queue, find, holder, signal);
+    const { timeoutMs, unaryTimeoutMs = timeoutMs } = this.#options;
+    const boundMs = isStream ? timeoutMs : Math.min(timeoutMs, unaryTimeoutMs);
+    return this.#wait({ model, find, holder }, queue, boundMs, signal);
   }
 
   /** `holder` needs its place no more: it has ended, or has failed. Nothing for one that has none. */
@@ -122,13 +135,12 @@ export class ColdStartQueue {
   }
 
   #wait<Found extends WorkerCapacity>(
-    model: string,
+    { model, find, holder }: HeldRequest<Found>,
     queue: ModelQueue,
-    find: () => Found | undefined,
-    holder: object,
+    boundMs: number,
     signal: AbortSignal,
   ): Promise<Found> {
-    const { clock, timeoutMs, observer } = this.#options;
+    const { clock, observer } = this.#options;
     const sinceMs = clock.nowMs();
     return new Promise((resolve, reject) => {
       const end = (outcome: ColdStartOutcome, settle: () => void): void => {
@@ -144,14 +156,14 @@ export class ColdStartQueue {
         this.#take(model, holder, signal);
         end('served', () => resolve(found));
       };
-      const timer = clock.after(timeoutMs, () => {
+      const timer = clock.after(boundMs, () => {
         const found = find();
         // A worker that is there and full has a queue of its own: that is no reason to fail.
         if (found !== undefined) goOn(found);
         else end('timeout', () => reject(this.#failure(model, queue)));
       });
       const request: Waiting = {
-        sinceMs,
+        untilMs: sinceMs + boundMs,
         atMs: clock.wallMs(),
         look: () => {
           const found = find();
@@ -202,9 +214,8 @@ export class ColdStartQueue {
 
   /** `Retry-After` is what is left until the oldest request gives up: by then a worker should be there. */
   #failure(model: string, { waiting }: ModelQueue): ServeError {
-    const { clock, timeoutMs } = this.#options;
     const [oldest] = waiting;
-    const leftMs = oldest === undefined ? 0 : oldest.sinceMs + timeoutMs - clock.nowMs();
+    const leftMs = oldest === undefined ? 0 : oldest.untilMs - this.#options.clock.nowMs();
     const retryAfterMs = Math.max(RETRY_AFTER_MS_MIN, leftMs);
     const message = `Model \`${model}\` has no worker yet. Please retry shortly.`;
     return new ServeError('service_unavailable', message, { retryAfterMs });
@@ -214,9 +225,9 @@ export class ColdStartQueue {
 const RETRY_AFTER_MS_MIN = 1000;
 
 interface Waiting {
-  /** `Clock.nowMs` */
-  readonly sinceMs: number;
-  /** The same as Unix time. */
+  /** When its bound passes, by `Clock.nowMs`. */
+  readonly untilMs: number;
+  /** When it came, as Unix time. */
   readonly atMs: number;
   look(): void;
 }

@@ -55,7 +55,7 @@ export class Handover implements CallSink {
     this.attempt = new Attempt(from);
     this.sinceMs = context.clock.nowMs();
     this.routed = { ...routed, signal: this.#aborter.signal };
-    this.choice = new WorkerChoice({ ...context, hold: undefined }, this.routed, this); // nobody waits for a worker that may come
+    this.choice = new WorkerChoice({ ...context, hold: undefined }, this.routed, this, true); // nobody waits for a worker that may come
     this.prefillers = new WorkerEligibility(context, this.routed);
     if (from.reservation !== undefined) this.choice.eligibility.failedAt(from.reservation.worker.id);
     this.#timer = context.clock.after(HANDOVER_MS_MAX, () => host.handoverFailed(this));

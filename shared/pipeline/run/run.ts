@@ -94,7 +94,7 @@ export class RequestRun implements HandoverHost, WatchedStream {
     this.#sink = sink;
     this.#signal = signal;
     this.#routed = routedRequest(request, model, signal, prompt.media);
-    this.#choice = new WorkerChoice(context, this.#routed, sink);
+    this.#choice = new WorkerChoice(context, this.#routed, sink, request.stream);
     this.#prefillers = new WorkerEligibility(context, this.#routed);
     this.#budget = new MigrationBudget(context, model.primaryName, prompt.request, prompt.promptTokens);
   }

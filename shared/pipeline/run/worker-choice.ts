@@ -124,13 +124,18 @@ export class WorkerChoice {
   readonly #context: RunContext;
   readonly #request: RoutedRequest;
   readonly #holder: object;
+  readonly #isStream: boolean;
   readonly eligibility: WorkerEligibility;
 
-  /** @param holder who holds a place of the `ColdStartQueue`, if there is one */
-  constructor(context: RunContext, request: RoutedRequest, holder: object) {
+  /**
+   * @param holder who holds a place of the `ColdStartQueue`, if there is one
+   * @param isStream whether the answer is streamed
+   */
+  constructor(context: RunContext, request: RoutedRequest, holder: object, isStream: boolean) {
     this.#context = context;
     this.#request = request;
     this.#holder = holder;
+    this.#isStream = isStream;
     this.eligibility = new WorkerEligibility(context, request);
   }
 
@@ -157,7 +162,7 @@ export class WorkerChoice {
           const untried = this.#untried();
           return untried.length === 0 ? undefined : { capacity: capacityOf(model, untried) };
         };
-        await hold.until(model.primaryName, find, this.#holder, signal);
+        await hold.until({ model: model.primaryName, isStream: this.#isStream, find, holder: this.#holder }, signal);
       }
     }
   }

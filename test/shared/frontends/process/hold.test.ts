@@ -77,7 +77,7 @@ async function holdAndListen(
   if (opened === undefined) throw new Error('nothing is held');
   const client = new AbortController();
   const beganMs = Date.now();
-  const held = models.map((model) => opened.hold.until(model, () => undefined, {}, client.signal));
+  const held = models.map((model) => opened.hold.until({ model, find: () => undefined, holder: {} }, client.signal));
   for (const request of held) request.catch(() => {}); // they end with their client
   try {
     await waitUntil(() => heard.length === 2, { what: 'two events' });
@@ -134,7 +134,7 @@ describe('the wish for a worker', () => {
     const opened = openHold(settings, { ...parts, isLasting: false, fleetOf: () => undefined });
     if (opened === undefined) throw new Error('nothing is held');
     const client = new AbortController();
-    const held = opened.hold.until('m', () => undefined, {}, client.signal);
+    const held = opened.hold.until({ model: 'm', find: () => undefined, holder: {} }, client.signal);
     await waitUntil(() => looks === 2, { what: 'two looks for workers' });
     client.abort(new Error('gone'));
     await expect(held).rejects.toThrow('gone');

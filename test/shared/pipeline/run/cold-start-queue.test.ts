@@ -4,7 +4,11 @@ import type { ServeError } from '../../../../shared/errors/index.ts';
 import { ColdStartQueue, type WorkerCapacity } from '../../../../shared/pipeline/index.ts';
 import { VirtualClock } from '../../../support/virtual-clock.ts';
 
-function holdBed({ timeoutMs = 60_000, requestsMax = 3 } = {}) {
+function holdBed({
+  timeoutMs = 60_000,
+  requestsMax = 3,
+  ...more
+}: Partial<ConstructorParameters<typeof ColdStartQueue>[0]> = {}) {
   const clock = new VirtualClock();
   const log: string[] = [];
   const ready = new Map<string, WorkerCapacity>();
@@ -12,6 +16,7 @@ function holdBed({ timeoutMs = 60_000, requestsMax = 3 } = {}) {
     clock,
     timeoutMs,
     requestsMax,
+    ...more,
     observer: {
       holding: (model, count) => void log.push(`${model} holding ${count}`),
       wanted: (model, count, oldestAtMs) => void log.push(`${model} wanted ${count} since ${oldestAtMs}`),
@@ -19,10 +24,10 @@ function holdBed({ timeoutMs = 60_000, requestsMax = 3 } = {}) {
     },
   });
   const served: string[] = [];
-  const ask = (name: string, model = 'm') => {
+  const ask = (name: string, model = 'm', isStream = true) => {
     const client = new AbortController();
     const failure: Promise<ServeError | undefined> = hold
-      .until(model, () => ready.get(model), client, client.signal)
+      .until({ model, isStream, find: () => ready.get(model), holder: client }, client.signal)
       .then(
         () => void served.push(name),
         (error: ServeError) => error,
@@ -83,6 +88,26 @@ describe('requests without a worker', () => {
     expect(hold.count).toBe(0);
   });
 
+  it('wait less where nothing is heard of their answer, and say when to try again', async () => {
+    const { clock, log, ask } = holdBed({ timeoutMs: 870_000, unaryTimeoutMs: 280_000, requestsMax: 2 });
+    const [unary, streamed] = [ask('unary', 'm', false), ask('streamed')];
+    await clock.advance(100_000);
+    expect(await ask('refused').failure).toMatchObject({ status: 503, retryAfterMs: 180_000 });
+    await clock.advance(180_000);
+    expect(await unary.failure).toMatchObject({ code: 'service_unavailable', retryAfterMs: 590_000 });
+    expect(log).toContain('m timeout 280000');
+    await clock.advance(590_000);
+    expect(await streamed.failure).toMatchObject({ code: 'service_unavailable', status: 503 });
+    expect(log).toContain('m timeout 870000');
+  });
+
+  it('wait no longer unstreamed than streamed', async () => {
+    const { clock, ask } = holdBed({ timeoutMs: 10_000, unaryTimeoutMs: 280_000 });
+    const { failure } = ask('unary', 'm', false);
+    await clock.advance(10_000);
+    expect(await failure).toMatchObject({ status: 503 });
+  });
+
   it('are refused when too many wait for that model, with the time until a worker should be there', async () => {
     const { clock, log, ask } = holdBed({ requestsMax: 2 });
     ask('one');
@@ -106,7 +131,9 @@ describe('requests without a worker', () => {
     const { hold, log, ready, served, ask } = holdBed();
     const gone = new AbortController();
     gone.abort(new Error('gone'));
-    await expect(hold.until('m', () => ({ capacity: 1 }), gone, gone.signal)).rejects.toThrow('gone');
+    await expect(hold.until({ model: 'm', find: () => ({ capacity: 1 }), holder: gone }, gone.signal)).rejects.toThrow(
+      'gone',
+    );
     const { client, failure } = ask('one');
     client.abort(new Error('gone'));
     expect(await failure).toMatchObject({ message: 'gone' });
@@ -182,7 +209,7 @@ describe('requests that wait when a worker comes', () => {
   it('do not keep from going on those that wait for something else', async () => {
     const { hold, ready, served, ask } = holdBed();
     const lost = new AbortController();
-    hold.until('m', () => undefined, lost, lost.signal).catch(() => {}); // every worker has failed it
+    hold.until({ model: 'm', find: () => undefined, holder: lost }, lost.signal).catch(() => {}); // every worker has failed it
     ready.set('m', { capacity: 1 });
     await ask('other').failure;
     expect(served).toEqual(['other']);

@@ -462,7 +462,7 @@ describe('a worker that is full', () => {
     const second = await plane.seen(2);
     expect(second.transport).not.toEqual(first.transport);
     expect(sink.failure).toBeUndefined();
-    const choice = new WorkerChoice(context, routedRequest(request(), served, new AbortController().signal), {});
+    const choice = new WorkerChoice(context, routedRequest(request(), served, new AbortController().signal), {}, true);
     const chosen = async (): Promise<Set<string>> => {
       const ids = new Set<string>();
       for (let at = 0; at < 6; at++) ids.add((await choice.choose(preprocessedRequest(), undefined)).worker.id);
