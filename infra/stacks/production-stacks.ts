@@ -13,6 +13,7 @@ import { NatsService } from '../constructs/nats-service.ts';
 import { Network } from '../constructs/network.ts';
 import { Observability } from '../constructs/observability.ts';
 import { describeFront, PublicFront } from '../constructs/public-front.ts';
+import { followReferences } from '../constructs/stack-references.ts';
 import { namespacesOf, type Settings } from '../settings/index.ts';
 
 interface FleetStackProps extends StackProps {
@@ -39,6 +40,7 @@ class FleetStack extends Stack {
       logRetentionDays: settings.logRetentionDays,
     });
     data.store.grantWork(workers);
+    followReferences(this);
   }
 }
 
@@ -114,6 +116,7 @@ class EdgeStack extends Stack {
     front.function.rollOutGradually(releaseAlarms);
     describeFront(this, store, front);
     this.#describeFleet(data, nats, edge);
+    followReferences(this);
   }
 
   /** For workers on machines of your own. */

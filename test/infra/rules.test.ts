@@ -69,6 +69,20 @@ describe.each(['dev', 'production', 'everything'] as const)('what is deployed: %
     expect(versions).toEqual([{ DeletionPolicy: 'RetainExceptOnCreate', UpdateReplacePolicy: 'Retain' }]);
   });
 
+  it('marks what refers to another stack, else a table that is made anew there would change nothing here', () => {
+    const marked = resources.map(([id, { Metadata, ...resource }]) => {
+      const text = JSON.stringify(resource);
+      const stacks = [...text.matchAll(/"Fn::GetStackOutput":\{"StackName":"([^"]+)"/g)].map(([, stack]) => stack);
+      return {
+        id,
+        stacks: [...new Set(stacks)].sort(),
+        marks: Object.keys(Metadata?.['stator:references'] ?? {}).sort(),
+      };
+    });
+    expect(marked.filter(({ stacks, marks }) => stacks.join() !== marks.join())).toEqual([]);
+    expect(marked.some(({ marks }) => marks.length > 0)).toBe(name !== 'dev');
+  });
+
   it('keeps connections open longer than the load balancer in front: else it sends requests into closed ones', () => {
     const idles = of('AWS::ElasticLoadBalancingV2::LoadBalancer').flatMap(([, { Properties }]) =>
       (Properties.LoadBalancerAttributes as { Key: string; Value: string }[])

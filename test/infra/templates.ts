@@ -12,6 +12,7 @@ export interface Resource {
   readonly Properties: Record<string, unknown>;
   readonly DeletionPolicy?: string;
   readonly UpdateReplacePolicy?: string;
+  readonly Metadata?: Readonly<Record<string, Readonly<Record<string, string>>>>;
 }
 
 interface Statement {
@@ -88,5 +89,8 @@ export function statementsOf(template: Template, policy: RegExp = /./): readonly
 
 /** As text without what changes with the code. */
 export function snapshotOf(template: Template): string {
-  return JSON.stringify(template.toJSON(), undefined, 2).replaceAll(/[0-9a-f]{64}/g, 'ASSET');
+  return JSON.stringify(template.toJSON(), undefined, 2)
+    .replaceAll(/[0-9a-f]{64}/g, 'ASSET')
+    .replaceAll(/(?<=CurrentVersion[0-9A-F]{8})[0-9a-f]{32}/g, 'RELEASE')
+    .replaceAll(/(?<=": "|\()[0-9a-f]{12}(?="|\))/g, 'MARK');
 }
