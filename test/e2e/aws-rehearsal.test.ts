@@ -101,11 +101,13 @@ function theFunction(): DeployedFunction {
   return found[0];
 }
 
-/** Context of a deployment by a configuration of its own, the same for the same one; its images are made already. */
-function release(edges: { readonly function?: { readonly memoryMb: number } } = {}): Env {
+/** Deploys by a configuration of its own, the same for the same one; its images are made already. */
+async function deploy(edges: { readonly function?: { readonly memoryMb: number } } = {}): Promise<DeployedStack> {
   const path = join(folder, `release-${edges.function?.memoryMb ?? 'first'}.json`);
   writeFileSync(path, JSON.stringify({ name: STACK, images: { edge: 'stator:rehearsed' }, edges }));
-  return { config: path };
+  const { [STACK]: deployed } = await account.deploy({ config: path });
+  if (deployed === undefined) throw new Error(`there is no stack ${STACK}`);
+  return deployed;
 }
 
 /** What a process of the deployment gets, at the addresses that its network has here. */
@@ -241,8 +243,8 @@ describe.runIf(isRun)('a deployment, rehearsed', { timeout: 120_000 }, () => {
     mkdirSync(workersFolder, { mode: 0o700 });
     cpSync(resolve('shared/artifacts/builtin-model'), join(workersFolder, 'model'), { recursive: true });
     stranger = makeOtherUser(folder);
-    account = await openAccount(STACK);
-    stack = await account.deploy(release());
+    account = await openAccount();
+    stack = await deploy();
     server = await startDynamoDb();
     const client = new DynamoDBClient({ endpoint: server.url });
     for (const [TableName, { keys, attributes }] of Object.entries(stack.tables)) {
@@ -418,13 +420,13 @@ describe.runIf(isRun)('a deployment, rehearsed', { timeout: 120_000 }, () => {
     const before = runtime;
     const tables = Object.keys(stack.tables);
     const running = streamChat(openAi(before), 1500);
-    stack = await account.deploy(release({ function: { memoryMb: 1024 } }));
+    stack = await deploy({ function: { memoryMb: 1024 } });
     expect(Object.keys(stack.tables)).toEqual(tables);
     expect(theFunction().memoryMb).toBe(1024);
     const next = await startFunction();
     await untilServed(true, next);
     expect(await streamChat(openAi(next), 8)).toBe(8);
-    stack = await account.deploy(release());
+    stack = await deploy();
     expect(theFunction().memoryMb).not.toBe(1024);
     expect(Object.keys(stack.tables)).toEqual(tables);
     expect(await streamChat(openAi(before), 8)).toBe(8);
@@ -484,7 +486,7 @@ describe.runIf(isRun)('a deployment, rehearsed', { timeout: 120_000 }, () => {
 
   it('goes with everything that it made, and can be deployed again', async () => {
     expect(await account.destroy()).toEqual([]);
-    const again = await account.deploy(release());
+    const again = await deploy();
     expect(Object.keys(again.tables)).toHaveLength(Object.keys(stack.tables).length);
     expect(again.outputs.CreateKeyCommand).toContain('npx stator keys create --name first');
   });

@@ -1,23 +1,22 @@
-import { execFile } from 'node:child_process';
-import { mkdirSync, mkdtempSync, rmSync } from 'node:fs';
+import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { dirname, join } from 'node:path';
+import { join } from 'node:path';
 import { jetstreamManager } from '@nats-io/jetstream';
 import { connect } from '@nats-io/transport-node';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { NATS_PORTS, renderNatsHealth, renderNatsStart } from '../../infra/nats-configuration.ts';
+import { NATS_PORTS } from '../../infra/nats-configuration.ts';
+import { deployedTemplates } from '../infra/templates.ts';
 import {
-  askAbout,
-  freePort,
-  hasNatsServer,
-  type SpawnedProcess,
-  type StatorProcess,
-  spawnProgram,
-  useFleet,
-  waitUntil,
-} from '../support/index.ts';
+  EcsCluster,
+  imageHere,
+  type Machine,
+  onlyServicesOf,
+  type Templates,
+  withHealthCheck,
+  withRelease,
+} from '../support/aws/ecs/index.ts';
+import { askAbout, hasNatsServer, type StatorProcess, useFleet, waitUntil } from '../support/index.ts';
 
-const PASSWORDS = { worker: 'worker-password', router: 'router-password', route: 'route-password' } as const;
 const WORKER = ['--block-size=16', '--speedup-ratio=10'];
 const KV = ['--router-mode=kv'];
 /** Time in which routers have all again, once the servers are back with empty disks. */
@@ -25,73 +24,41 @@ const REFILL_MS_MAX = 30_000;
 /** Requests of one part of a load, and sentences of a prompt: about 40 blocks. */
 const REQUESTS = 24;
 const SENTENCES = 40;
+/** What a server of three alone can never say: that it holds what the others hold. */
+const HEALTHZ_ALONE = 'wget -q -O - http://127.0.0.1:8222/healthz > /dev/null || exit 1';
 
-type Ports = Record<keyof typeof NATS_PORTS, number>;
-
-interface Server {
-  readonly name: string;
-  readonly ports: Ports;
-  readonly folder: string;
-  process: SpawnedProcess | undefined;
-}
-
-const env: Record<string, string> = {
-  DYN_EVENT_PLANE: 'nats',
-  STATOR_NATS_STREAM_REPLICAS: '3',
-  STATOR_NATS_STREAM_MAX_MB: '64',
-};
+const env: Record<string, string> = { DYN_EVENT_PLANE: 'nats', STATOR_NATS_STREAM_MAX_MB: '64' };
 const fleet = useFleet(env);
 const folder = mkdtempSync(join(tmpdir(), 'stator-nats-cluster-'));
-const servers: Server[] = [];
-const asRouter = { NATS_AUTH_USERNAME: 'router', NATS_AUTH_PASSWORD: PASSWORDS.router };
-const asWorker = { NATS_AUTH_USERNAME: 'worker', NATS_AUTH_PASSWORD: PASSWORDS.worker };
+const machine: Machine = { folder, imageOf: imageHere, secretOf: (from) => `secret-of-${from.replaceAll(/\W/g, '-')}` };
+const cluster = new EcsCluster({ machine });
+let templates: Templates;
 
-/** What the container of a server runs. */
-async function start(server: Server): Promise<void> {
-  mkdirSync(server.folder, { recursive: true });
-  const cluster = servers.map(({ ports }) => `127.0.0.1:${ports.cluster}`);
-  const script = renderNatsStart({ ...server, storageGb: 1, hasWebSocket: true, cluster });
-  const PATH = `${dirname(process.env.STATOR_TEST_NATS_BIN ?? '')}:${process.env.PATH}`;
-  const passwords = Object.entries(PASSWORDS).map(([role, password]) => [
-    `NATS_${role.toUpperCase()}_PASSWORD`,
-    password,
-  ]);
-  server.process = spawnProgram('/bin/sh', ['-c', script], { env: { PATH, ...Object.fromEntries(passwords) } });
-  await server.process.waitForOutput(/Server is ready/);
+afterAll(() => rmSync(folder, { recursive: true, force: true }));
+
+/** Who connects as `role`: as containers of the deployment are told. */
+function credentials(role: string): Record<string, string> {
+  const found = cluster.services
+    .flatMap(({ plan }) => plan.task.containers)
+    .map(({ secrets }) => secrets[`NATS_${role.toUpperCase()}_PASSWORD`])[0];
+  return { NATS_AUTH_USERNAME: role, NATS_AUTH_PASSWORD: machine.secretOf(found ?? '') };
 }
 
-/**
- * How ECS asks a container, and how long it believes one that says no: checks that fail within `startPeriodMs` do not count, and after
- * it `retries` in a row end the task. Times are a fifth of the deployment's.
- */
-const HEALTH = { intervalMs: 2000, startPeriodMs: 12_000, retries: 3 };
+/** Host names of the servers, as the template has them. */
+const hosts = (): readonly string[] => cluster.services.flatMap(({ plan }) => plan.hostNames);
+const portsOf = (port: number): Promise<number[]> => Promise.all(hosts().map((host) => cluster.portOf(host, port)));
 
-/** Resolves as soon as the container of a server counts as healthy. @throws Error when ECS would end its task */
-async function untilHealthy({ ports }: Server): Promise<void> {
-  const command = renderNatsHealth({ cluster: servers.map(({ name }) => name), ports });
-  let intervals = 0;
-  await waitUntil(
-    async () => {
-      if (intervals++ === 0) return false; // the first check comes after an interval
-      return new Promise((resolve) => execFile('/bin/sh', ['-c', command], (failed) => resolve(failed === null)));
-    },
-    {
-      what: 'a healthy container',
-      pollMs: HEALTH.intervalMs,
-      timeoutMs: HEALTH.startPeriodMs + HEALTH.retries * HEALTH.intervalMs,
-    },
-  );
-}
-
-/** A server and its disk, gone at once. */
-async function lose(server: Server): Promise<void> {
-  await server.process?.kill();
-  rmSync(server.folder, { recursive: true, force: true });
+/** A release of the servers, one after the other, each with an empty disk. */
+function replaceServers(): Promise<void> {
+  templates = withRelease(templates, 'nats', 'next');
+  return cluster.deploy(templates);
 }
 
 /** The streams as one server tells of them: how often each is kept, who leads it, and what is in it. */
-async function streamsAt({ ports }: Server) {
-  const connection = await connect({ servers: `127.0.0.1:${ports.clients}`, user: 'router', pass: PASSWORDS.router });
+async function streamsAt(host: string) {
+  const { NATS_AUTH_USERNAME: user, NATS_AUTH_PASSWORD: pass } = credentials('router');
+  const port = await cluster.portOf(host, NATS_PORTS.clients);
+  const connection = await connect({ servers: `127.0.0.1:${port}`, user: user!, pass: pass! });
   try {
     const streams = await waitUntil(
       async () => {
@@ -144,78 +111,82 @@ async function untilStill(router: StatorProcess): Promise<number> {
   ) as Promise<number>;
 }
 
-describe.runIf(hasNatsServer())('routers and workers over three NATS servers', { timeout: 120_000 }, () => {
+describe.runIf(hasNatsServer())('routers and workers over three NATS servers', { timeout: 180_000 }, () => {
   let router: StatorProcess;
   let perLoad: number;
 
   beforeAll(async () => {
-    for (const name of ['nats-0', 'nats-1', 'nats-2']) {
-      const entries = await Promise.all(Object.keys(NATS_PORTS).map(async (port) => [port, await freePort()] as const));
-      const ports = Object.fromEntries(entries) as Ports;
-      servers.push({ name, ports, folder: join(folder, name), process: undefined });
-    }
-    // As a deployment starts them: each service once the one before is healthy.
-    for (const server of servers) {
-      await start(server);
-      await untilHealthy(server);
-    }
-    env.NATS_SERVER = servers.map(({ ports }) => `nats://127.0.0.1:${ports.clients}`).join(',');
+    templates = onlyServicesOf(deployedTemplates(), 'nats');
+    await cluster.deploy(templates);
+    env.NATS_SERVER = (await portsOf(NATS_PORTS.clients)).map((port) => `nats://127.0.0.1:${port}`).join(',');
+    env.STATOR_NATS_STREAM_REPLICAS = String(hosts().length);
     [router] = await Promise.all([
-      fleet.frontend(KV, asRouter),
-      fleet.worker(WORKER, asWorker),
-      fleet.worker(WORKER, asWorker),
+      fleet.frontend(KV, credentials('router')),
+      fleet.worker(WORKER, credentials('worker')),
+      fleet.worker(WORKER, credentials('worker')),
     ]);
     await fleet.untilWorkers(router, 2);
     await load(router, 'before');
     perLoad = await untilStill(router);
-  });
+  }, 120_000);
 
-  afterAll(async () => {
-    await Promise.all(servers.map(lose));
-    rmSync(folder, { recursive: true, force: true });
+  afterAll(() => cluster.close());
+
+  it('start one after the other, each once the one before is healthy', () => {
+    const order = cluster.services.map(({ plan }) => plan.id);
+    expect(order).toHaveLength(3);
+    const made = cluster.events.filter((event) => / is (made|steady)$/.test(event));
+    expect(made).toEqual(order.flatMap((id) => [`${id} is made`, `${id} is steady`]));
   });
 
   it('serve every request while a server is lost with its disk, and keep every event on the other two', async () => {
-    const before = await streamsAt(servers[1]!);
+    const [first, second] = hosts() as [string, string];
+    const service = cluster.services[0]!;
+    const before = await streamsAt(second);
     expect(before.length).toBeGreaterThan(0);
     const running = load(router, 'during');
-    await lose(servers[0]!);
+    const [zone] = service.plan.zones;
+    cluster.loseZone(zone!);
+    await cluster.giveUpZone(zone!);
     await running;
-    const kept = await streamsAt(servers[1]!);
+    const kept = await streamsAt(second);
     expect(kept.map(({ name }) => name)).toEqual(before.map(({ name }) => name));
     for (const [at, { copies, leader, messages }] of kept.entries()) {
-      expect({ copies, leader }).toEqual({ copies: 3, leader: expect.stringMatching(/nats-[12]/) });
+      expect(copies).toBe(hosts().length);
+      expect(leader).not.toBe(first.split('.')[0]);
       expect(messages).toBeGreaterThanOrEqual(before[at]!.messages);
     }
+    expect(service.tasks).toEqual([]); // its disk and its place are in that zone
     await load(router, 'while');
-    await start(servers[0]!);
+    cluster.returnZone(zone!);
     await load(router, 'after!');
     await waitUntil(async () => (await blocksOf(router)) > perLoad * 3, { what: 'four loads', timeoutMs: 20_000 });
+    await cluster.untilSteady();
   });
 
   it('serve every request while each server is replaced with an empty disk, one after the other', async () => {
     const before = await untilStill(router);
-    for (const [at, server] of servers.entries()) {
-      const running = load(router, `release ${at}`);
-      await lose(server);
-      await start(server);
-      await untilHealthy(server);
-      await running;
-      for (const { copies, leader } of await streamsAt(server)) {
-        expect({ copies, leader }).toEqual({ copies: 3, leader: expect.stringMatching(/nats-[012]/) });
-      }
+    let isOver = false;
+    const replaced = replaceServers().finally(() => {
+      isOver = true;
+    });
+    let loads = 0;
+    while (!isOver) await load(router, `release ${loads++}`);
+    await replaced;
+    for (const { copies, leader } of await streamsAt(hosts()[0]!)) {
+      expect({ copies, leader }).toEqual({ copies: 3, leader: expect.stringMatching(/nats-[012]/) });
     }
-    await waitUntil(async () => (await blocksOf(router)) > before + perLoad * 2, {
-      what: 'three loads more',
+    await waitUntil(async () => (await blocksOf(router)) > before + perLoad * (loads - 1), {
+      what: `${loads} loads more`,
       timeoutMs: 20_000,
     });
   });
 
   it('lost no event, as the workers themselves say, and have all again soon after every server lost its disk', async () => {
     const before = await untilStill(router); // out of events; a new router can have it from the workers alone
-    await Promise.all(servers.map(lose));
-    await Promise.all(servers.map(start));
-    const fresh = await fleet.frontend(KV, asRouter);
+    await Promise.all(cluster.services.flatMap(({ tasks }) => tasks.map((task) => task.kill())));
+    await cluster.untilSteady();
+    const fresh = await fleet.frontend(KV, credentials('router'));
     const untilEqual = (isMore: (blocks: number) => boolean): Promise<unknown> =>
       waitUntil(
         async () => {
@@ -227,5 +198,16 @@ describe.runIf(hasNatsServer())('routers and workers over three NATS servers', {
     await untilEqual((blocks) => blocks >= before);
     await load(router, 'afterwards');
     await untilEqual((blocks) => blocks > before);
+  });
+});
+
+describe.runIf(hasNatsServer())('three NATS servers whose health check is wrong', () => {
+  it('never come up: the first one waits for those that wait for it, and the deployment is taken back', async () => {
+    const other = new EcsCluster({ machine, timeScale: 0.05 });
+    const wrong = withHealthCheck(onlyServicesOf(deployedTemplates(), 'nats'), 'nats', HEALTHZ_ALONE);
+    await expect(other.deploy(wrong)).rejects.toThrow(/container nats is unhealthy: its check failed 3 times in a row/);
+    expect(other.events.filter((event) => event.endsWith(' is made'))).toHaveLength(1);
+    expect(other.services).toEqual([]);
+    await other.close();
   });
 });

@@ -6,6 +6,7 @@ import type { Construct } from 'constructs';
 import { readSettings, type StatorConfig } from '../../infra/settings/index.ts';
 import { DevStack } from '../../infra/stacks/dev-stack.ts';
 import { ProductionStacks } from '../../infra/stacks/production-stacks.ts';
+import type { Template as DeployedTemplate } from '../support/aws/localize.ts';
 
 export interface Resource {
   readonly Type: string;
@@ -52,6 +53,12 @@ export function productionStacks(app: App, config: StatorConfig = {}): Productio
 
 /** The templates of `-c env=production`, by the names of their stacks; the same objects for the same `config`. */
 export const productionTemplates = eachOnce((config: StatorConfig) => templatesIn(productionStacks(openApp(), config)));
+
+/** The same as they are deployed, by the names that stacks have in an account. */
+export function deployedTemplates(config: StatorConfig = {}): Readonly<Record<string, DeployedTemplate>> {
+  const templates = Object.entries(productionTemplates(config));
+  return Object.fromEntries(templates.map(([id, each]) => [`Stator-${id}`, each.toJSON() as DeployedTemplate]));
+}
 
 /** Templates of the stacks in `scope`, by their names. */
 export function templatesIn({ node: { children } }: Construct): Readonly<Record<string, Template>> {

@@ -6,7 +6,7 @@ import { freePort } from '../free-port.ts';
 import type { GatewayAnswer } from '../lambda-runtime.ts';
 import { type SpawnedProcess, spawnNode, spawnProgram } from '../spawn-node.ts';
 import { waitUntil } from '../wait-until.ts';
-import { localizeTemplates, type Resource } from './localize.ts';
+import { localizeTemplates, type Template } from './localize.ts';
 import type { Statement } from './policy.ts';
 
 /** A container of a task, as it was deployed. */
@@ -32,6 +32,10 @@ export interface DeployedFunction {
 
 /** What a deployed stack says of itself: nothing here is taken from its source. */
 export interface DeployedStack {
+  /** As it was synthesised. */
+  readonly template: Template;
+  /** What its resources are called, by their ids in the template. What moto passes over is not among them. */
+  readonly physicalIds: Readonly<Record<string, string>>;
   readonly outputs: Readonly<Record<string, string>>;
   readonly functions: Readonly<Record<string, DeployedFunction>>;
   /** Managed policies by their ARN. */
@@ -46,12 +50,18 @@ export interface DeployedStack {
   >;
 }
 
+/** What was synthesised, and where. */
+interface Assembly {
+  readonly out: string;
+  readonly templates: Readonly<Record<string, Template>>;
+}
+
 /** An AWS account imitated by moto, to which the real CDK CLI deploys. */
 export interface Account {
   /** Of all services. */
   readonly url: string;
-  /** Synthesises the app with `context` and deploys all of its stacks. */
-  deploy(context?: Readonly<Record<string, string>>): Promise<DeployedStack>;
+  /** Synthesises the app with `context` and deploys all of its stacks; resolves with them by name, in the order of their deployment. */
+  deploy(context?: Readonly<Record<string, string>>): Promise<Readonly<Record<string, DeployedStack>>>;
   /** `cdk destroy` of what was deployed last; resolves with the names of the tables that are left. */
   destroy(): Promise<readonly string[]>;
   stop(): Promise<void>;
@@ -65,11 +75,8 @@ export function hasMoto(): boolean {
   return Boolean(process.env.STATOR_TEST_MOTO_PYTHON);
 }
 
-/**
- * Starts moto and prepares it for the CDK, as `cdk bootstrap` prepares a new account.
- * @param stackName of the stack that is read back
- */
-export async function openAccount(stackName: string): Promise<Account> {
+/** Starts moto and prepares it for the CDK, as `cdk bootstrap` prepares a new account. */
+export async function openAccount(): Promise<Account> {
   const python = process.env.STATOR_TEST_MOTO_PYTHON;
   if (!python) throw new Error('STATOR_TEST_MOTO_PYTHON is not set: run through vitest, whose set-up installs moto');
   const folder = mkdtempSync(join(tmpdir(), 'stator-account-'));
@@ -96,13 +103,15 @@ export async function openAccount(stackName: string): Promise<Account> {
   await cdk(['bootstrap', 'aws://123456789012/us-east-1'], empty);
   let round = 0;
   /** What was synthesised, by its context: to deploy it once more, nobody need do it again. */
-  const assemblies = new Map<string, { readonly out: string; readonly leftOut: readonly Resource[] }>();
+  const assemblies = new Map<string, Assembly>();
   const synthesise = async (context: string) => {
     const out = join(folder, `out-${assemblies.size}`);
+    const { context: flags } = JSON.parse(readFileSync('cdk.json', 'utf8')) as { readonly context: object };
+    const given = JSON.stringify({ ...flags, ...(JSON.parse(context) as object) }); // as the CLI gives them
     // What CDK holds against rules of its own is seen elsewhere, and takes as long as all the rest.
-    const app = { CDK_OUTDIR: out, CDK_CONTEXT_JSON: context, CDK_VALIDATION: 'false' };
+    const app = { CDK_OUTDIR: out, CDK_CONTEXT_JSON: given, CDK_VALIDATION: 'false' };
     await finished(spawnNode(['infra/synth.mjs'], { env: app }), 'synthesis');
-    const assembly = { out, leftOut: localizeTemplates(out) };
+    const assembly = { out, templates: localizeTemplates(out) };
     assemblies.set(context, assembly);
     return assembly;
   };
@@ -111,15 +120,21 @@ export async function openAccount(stackName: string): Promise<Account> {
     url,
     async deploy(context = {}) {
       const key = JSON.stringify(context);
-      const { out, leftOut } = assemblies.get(key) ?? (await synthesise(key));
+      const { out, templates } = assemblies.get(key) ?? (await synthesise(key));
       deployed = out;
       const flags = ['--all', '--method=direct', '--require-approval=never', '--no-notices'];
       await cdk(['deploy', '--app', out, ...flags], empty);
       const code = join(folder, `code-${round++}`);
       mkdirSync(code);
       const script = resolve('test/support/aws/read_back.py');
-      const text = await finished(spawnProgram(python, [script, url, stackName, code], { env }), 'reading back');
-      return { ...(JSON.parse(text) as DeployedStack), gatewayAnswers: gatewayAnswersIn(leftOut) };
+      const names = Object.keys(templates);
+      const text = await finished(spawnProgram(python, [script, url, code, ...names], { env }), 'reading back');
+      const found = JSON.parse(text) as Readonly<Record<string, Omit<DeployedStack, 'template' | 'gatewayAnswers'>>>;
+      return Object.fromEntries(
+        Object.entries(templates).map(([name, template]) => {
+          return [name, { ...found[name]!, template, gatewayAnswers: gatewayAnswersIn(template) }];
+        }),
+      );
     },
     async destroy() {
       await cdk(['destroy', '--app', deployed, '--all', '--force', '--no-notices'], empty).catch((error: Error) => {
@@ -138,8 +153,8 @@ export async function openAccount(stackName: string): Promise<Account> {
   };
 }
 
-function gatewayAnswersIn(resources: readonly Resource[]): DeployedStack['gatewayAnswers'] {
-  const responses = resources.filter(({ Type }) => Type === 'AWS::ApiGateway::GatewayResponse');
+function gatewayAnswersIn({ Resources }: Template): DeployedStack['gatewayAnswers'] {
+  const responses = Object.values(Resources).filter(({ Type }) => Type === 'AWS::ApiGateway::GatewayResponse');
   return Object.fromEntries(
     responses.map(({ Properties = {} }) => {
       const {

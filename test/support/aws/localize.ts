@@ -1,4 +1,4 @@
-import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 
 export interface Resource {
@@ -7,11 +7,22 @@ export interface Resource {
   readonly DependsOn?: string | readonly string[];
 }
 
-interface Template {
+export interface Template {
   Resources: Record<string, Resource>;
-  Outputs?: Record<string, unknown>;
+  Outputs?: Record<string, object>;
   Rules?: unknown;
   Parameters?: Record<string, unknown>;
+}
+
+interface Artifact {
+  readonly type: string;
+  readonly properties?: { readonly stackName?: string; readonly templateFile?: string };
+}
+
+/** What `Fn::GetStackOutput` names. */
+export interface StackOutput {
+  readonly StackName: string;
+  readonly OutputName: string;
 }
 
 /** What moto's CloudFormation passes over without a word. Whatever refers to one fails, and is given a name that nobody has. */
@@ -33,21 +44,61 @@ const PASSED_OVER: ReadonlySet<string> = new Set([
 ]);
 
 /** Address of a secret that moto's CloudFormation does not make: the rehearsal makes it. */
-const SECRET_ARN_PREFIX = 'arn:aws:secretsmanager:us-east-1:123456789012:secret:';
+export const SECRET_ARN_PREFIX = 'arn:aws:secretsmanager:us-east-1:123456789012:secret:';
 
 /**
- * Rewrites the templates of a `cdk.out` so that moto deploys them. What is left out is not rehearsed.
- * @returns what was left out
+ * Rewrites the templates of a `cdk.out` so that moto deploys them. What it leaves out is not rehearsed.
+ * @returns the templates as they were, by the names of their stacks
  */
-export function localizeTemplates(directory: string): readonly Resource[] {
-  const leftOut: Resource[] = [];
-  for (const file of readdirSync(directory).filter((name) => name.endsWith('.template.json'))) {
-    const path = join(directory, file);
-    const template = JSON.parse(readFileSync(path, 'utf8')) as Template;
-    leftOut.push(...localize(template));
-    writeFileSync(path, JSON.stringify(template));
+export function localizeTemplates(directory: string): Readonly<Record<string, Template>> {
+  const files = templateFilesIn(directory);
+  const templates = mapValues(files, (file) => JSON.parse(readFileSync(join(directory, file), 'utf8')) as Template);
+  const localized = structuredClone(templates);
+  for (const template of Object.values(localized)) localize(template);
+  shareOutputs(localized);
+  for (const [stack, file] of Object.entries(files)) {
+    writeFileSync(join(directory, file), JSON.stringify(localized[stack]));
   }
-  return leftOut;
+  return templates;
+}
+
+/** Files of the templates in a `cdk.out`, by the names of their stacks, those first that others refer to. */
+function templateFilesIn(directory: string): Readonly<Record<string, string>> {
+  const { artifacts } = JSON.parse(readFileSync(join(directory, 'manifest.json'), 'utf8')) as {
+    readonly artifacts: Readonly<Record<string, Artifact>>;
+  };
+  const stacks = Object.entries(artifacts).filter(([, { type }]) => type === 'aws:cloudformation:stack');
+  return Object.fromEntries(
+    stacks.map(([id, { properties }]) => [properties?.stackName ?? id, properties?.templateFile ?? '']),
+  );
+}
+
+/**
+ * moto knows no `Fn::GetStackOutput`. Exports are as good here: they too are what a stack that was deployed before has put out, and a
+ * template names them without knowing what will be in them.
+ */
+function shareOutputs(templates: Readonly<Record<string, Template>>): void {
+  const exported = new Set<string>();
+  const share = (value: unknown): unknown => {
+    if (Array.isArray(value)) return value.map(share);
+    if (typeof value !== 'object' || value === null) return value;
+    const { 'Fn::GetStackOutput': other } = value as { readonly 'Fn::GetStackOutput'?: StackOutput };
+    if (other === undefined) return mapValues(value as Record<string, unknown>, share);
+    const name = `${other.StackName}:${other.OutputName}`;
+    if (templates[other.StackName]?.Outputs?.[other.OutputName] === undefined) throw new Error(`no output ${name}`);
+    exported.add(name);
+    return { 'Fn::ImportValue': name };
+  };
+  for (const template of Object.values(templates)) {
+    template.Resources = share(template.Resources) as Template['Resources'];
+    template.Outputs = share(template.Outputs ?? {}) as Record<string, object>;
+  }
+  for (const [stack, { Outputs = {} }] of Object.entries(templates)) {
+    for (const [id, output] of Object.entries(Outputs)) {
+      const name = `${stack}:${id}`;
+      if (exported.has(name)) Outputs[id] = { ...output, Export: { Name: name } };
+    }
+  }
 }
 
 /** Resources that run code of their own while they are made want Docker of moto. */
@@ -55,7 +106,7 @@ function isLeftOut(type: string): boolean {
   return PASSED_OVER.has(type) || type.startsWith('Custom::');
 }
 
-function localize(template: Template): readonly Resource[] {
+function localize(template: Template): void {
   const gone = new Map(Object.entries(template.Resources).filter(([, { Type }]) => isLeftOut(Type)));
   const kept = Object.entries(template.Resources).filter(([id]) => !gone.has(id));
   const stubOf = (id: string): unknown => {
@@ -78,8 +129,11 @@ function localize(template: Template): readonly Resource[] {
       return [id, { ...resource, Properties: fix(resource.Properties ?? {}) as Record<string, unknown>, DependsOn }];
     }),
   );
-  template.Outputs = fix(template.Outputs ?? {}) as Record<string, unknown>;
+  template.Outputs = fix(template.Outputs ?? {}) as Record<string, object>;
   delete template.Rules;
   delete template.Parameters?.BootstrapVersion; // moto forgets it, and then no stack can be updated
-  return [...gone.values()];
+}
+
+function mapValues<From, To>(record: Readonly<Record<string, From>>, map: (value: From) => To): Record<string, To> {
+  return Object.fromEntries(Object.entries(record).map(([name, value]) => [name, map(value)]));
 }

@@ -1,0 +1,9 @@
+/**
+ * @module test/support/aws/ecs
+ * The services of templates, played on this machine as CloudFormation and ECS would: see `EcsCluster`.
+ */
+export { DeploymentFailed, EcsCluster } from './cluster.ts';
+export { onlyServicesOf, withContainer, withHealthCheck, withRelease } from './edit.ts';
+export { imageHere, type LocalImage, type Machine } from './machine.ts';
+export type { RunningService } from './running-service.ts';
+export { type Templates, TemplateValues } from './values.ts';

@@ -1,0 +1,137 @@
+import { dirname, resolve } from 'node:path';
+import { freePort } from '../../free-port.ts';
+import type { ContainerPlan } from './containers.ts';
+import type { TaskPlan } from './services.ts';
+
+/** What an image is on this machine. */
+export interface LocalImage {
+  /** Its own entry point; a template may name another. */
+  readonly entryPoint: readonly string[];
+  readonly command: readonly string[];
+  /** Variables of the image, and those without which its processes could not share a machine. */
+  readonly environment: Readonly<Record<string, string>>;
+  /** Folders here, by what the image calls them. */
+  readonly folders: Readonly<Record<string, string>>;
+}
+
+/** Where tasks run instead of Fargate. */
+export interface Machine {
+  /** @throws Error for an image that this machine has nothing for */
+  imageOf(image: string): LocalImage;
+  /** Text of a secret by the `ValueFrom` of a container. */
+  secretOf(valueFrom: string): string;
+  /** Further variables of the containers of a task: its credentials, and where AWS is. @default none */
+  environmentOf?(task: TaskPlan): Readonly<Record<string, string>>;
+  /** Folder for the disks of tasks. */
+  readonly folder: string;
+  /** Resolves when no connection of a load balancer goes to the task any more. @default there is no load balancer */
+  drain?(service: string, slot: string): Promise<void>;
+}
+
+const NATS = /(^|\/)nats:/;
+
+/** Finds programs by name as an image does: Node, and the NATS server where there is one. */
+const PATH = [
+  dirname(process.execPath),
+  ...(process.env.STATOR_TEST_NATS_BIN ? [dirname(process.env.STATOR_TEST_NATS_BIN)] : []),
+  process.env.PATH ?? '',
+].join(':');
+
+/** Processes of one machine meet on loopback, encrypted all the same, and take free ports where a template leaves them a port. */
+const SHARED = {
+  DYN_TCP_RPC_HOST: '127.0.0.1',
+  DYN_EVENT_PLANE_HOST: '127.0.0.1',
+  DYN_SYSTEM_HOST: '127.0.0.1',
+  STATOR_PLANE_TLS: 'on',
+  STATOR_CONTROL_PORT: '0',
+};
+
+/** The images of this repository: that of `infra/images/edge`, and the NATS server's. */
+export function imageHere(image: string): LocalImage {
+  if (NATS.test(image)) return { entryPoint: [], command: [], environment: { PATH }, folders: {} };
+  if (!/(^|\/)stator[:@]/.test(image)) throw new Error(`there is no image ${image} here`);
+  return {
+    entryPoint: ['node', '/app/bin/stator.js'],
+    command: ['frontend'],
+    environment: { PATH, ...SHARED },
+    folders: { '/app': resolve('.') },
+  };
+}
+
+/** Ports of this machine, by what stands for a machine in the deployment and its port there. */
+export class Ports {
+  readonly #given = new Map<string, Promise<number>>();
+
+  /** The same for the same ones: an address outlives the task that has it. */
+  of(machine: string, port: number): Promise<number> {
+    const key = `${machine}:${port}`;
+    const known = this.#given.get(key) ?? freePort();
+    this.#given.set(key, known);
+    return known;
+  }
+}
+
+/** Rewrites texts of a container for this machine. */
+export type Localize = (text: string) => string;
+
+/**
+ * What makes texts of a task's containers true here: its own ports, those of hosts that it names, and its folders.
+ *
+ * @param machine what the task's own ports are given to
+ * @param machineOf what stands behind a host name
+ */
+export async function localizeFor(
+  task: TaskPlan,
+  {
+    machine,
+    machineOf,
+    ports,
+    folders,
+  }: {
+    readonly machine: string;
+    readonly machineOf: (host: string) => string | undefined;
+    readonly ports: Ports;
+    readonly folders: Readonly<Record<string, string>>;
+  },
+): Promise<Localize> {
+  const own = new Map<string, number>();
+  for (const port of ownPorts(task)) own.set(String(port), await ports.of(machine, port));
+  const others = new Map<string, string>();
+  for (const text of task.containers.flatMap(textsOf)) {
+    for (const [address, host = '', port] of text.matchAll(HOST_AND_PORT)) {
+      const other = machineOf(host);
+      if (other !== undefined) others.set(address, `127.0.0.1:${await ports.of(other, Number(port))}`);
+    }
+  }
+  const paths = Object.keys(folders).map((path) => path.replaceAll('.', '\\.'));
+  const inFolders = new RegExp(`(?<![\\w./-])(${paths.join('|')})(?=/|[^\\w-]|$)`, 'g');
+  return (text) => {
+    if (own.has(text)) return String(own.get(text));
+    const here = text
+      .replaceAll(HOST_AND_PORT, (address) => others.get(address) ?? address)
+      .replaceAll(/((?:127\.0\.0\.1|localhost|0\.0\.0\.0):|\bport: ?|port=)(\d+)\b/gi, (all, before, port) =>
+        own.has(port) ? `${before}${own.get(port)}` : all,
+      );
+    return paths.length === 0 ? here : here.replaceAll(inFolders, (path) => folders[path] ?? path);
+  };
+}
+
+const HOST_AND_PORT = /\b([a-z0-9-]+(?:\.[a-z0-9-]+)+):(\d+)\b/g;
+
+function textsOf({ command = [], entryPoint = [], environment, health }: ContainerPlan): readonly string[] {
+  return [...entryPoint, ...command, ...Object.values(environment), ...(health?.command ?? [])];
+}
+
+/** Ports that a task listens on: those that it says, those that its health checks ask, and those that its variables set. */
+function ownPorts({ containers }: TaskPlan): ReadonlySet<number> {
+  const found = containers.flatMap((container) => [
+    ...container.ports,
+    ...(container.health?.command ?? []).flatMap((text) =>
+      [...text.matchAll(/(?:127\.0\.0\.1|localhost):(\d+)/g)].map(([, port]) => Number(port)),
+    ),
+    ...Object.entries(container.environment).flatMap(([name, value]) =>
+      name.endsWith('_PORT') && /^[1-9]\d*$/.test(value) ? [Number(value)] : [],
+    ),
+  ]);
+  return new Set(found);
+}

@@ -1,0 +1,169 @@
+import { RunningTask, type TaskPlace } from './running-task.ts';
+import type { ServicePlan } from './services.ts';
+
+/** What a service has of the cluster around it. */
+export interface ServiceSurroundings extends Omit<TaskPlace, 'service' | 'slot' | 'zone'> {
+  /** Zones in which tasks can be placed now. */
+  readonly isThere: (zone: string) => boolean;
+  readonly tell: (event: string) => void;
+}
+
+/** Failed tasks of one deployment after which a circuit breaker gives it up. */
+const FAILURES_MIN = 3;
+
+/** A service: keeps its tasks as its plan says, and replaces them when the plan changes, as the scheduler of ECS does. */
+export class RunningService {
+  #plan: ServicePlan;
+  readonly #surroundings: ServiceSurroundings;
+  #tasks: RunningTask[] = [];
+  #failures = 0;
+  #isDeploying = true;
+  #isRemoved = false;
+  /** What the last task that failed in this deployment says. */
+  #lastFailure = '';
+  #started = 0;
+
+  constructor(plan: ServicePlan, surroundings: ServiceSurroundings) {
+    this.#plan = plan;
+    this.#surroundings = surroundings;
+    surroundings.tell(`${plan.id} is made`);
+  }
+
+  get plan(): ServicePlan {
+    return this.#plan;
+  }
+
+  /** Tasks that have not ended, those first that began first. */
+  get tasks(): readonly RunningTask[] {
+    return this.#tasks;
+  }
+
+  get healthyTasks(): readonly RunningTask[] {
+    return this.#tasks.filter(({ status }) => status === 'healthy');
+  }
+
+  /** All tasks are of the newest plan, healthy, and as many as are wanted. */
+  get isSteady(): boolean {
+    const { desiredCount } = this.#plan;
+    const current = this.healthyTasks.filter((task) => this.#isCurrent(task));
+    return current.length === desiredCount && this.#tasks.every(({ status }) => status === 'healthy');
+  }
+
+  /** Why the deployment cannot come to an end; undefined while it can. */
+  get failure(): string | undefined {
+    const failuresMax = Math.max(FAILURES_MIN, Math.ceil(this.#plan.desiredCount / 2));
+    if (this.#failures < failuresMax) return undefined;
+    const waits = this.#plan.hasCircuitBreaker
+      ? ''
+      : '; without a circuit breaker CloudFormation waits three hours for it';
+    return `${this.#plan.id}: ${this.#failures} tasks failed${waits}; the last one: ${this.#lastFailure}`;
+  }
+
+  /** From now on its tasks are to be as `plan` says. */
+  change(plan: ServicePlan): void {
+    this.#surroundings.tell(`${plan.id} is changed`);
+    this.#plan = plan;
+    this.#failures = 0;
+    this.#isDeploying = true;
+  }
+
+  /** Ends all tasks, and resolves when they have ended. */
+  async remove(): Promise<void> {
+    this.#isRemoved = true;
+    this.#surroundings.tell(`${this.#plan.id} is removed`);
+    await Promise.all(this.#tasks.map((task) => task.stop('its service is removed')));
+    this.#tasks = [];
+  }
+
+  async end(): Promise<void> {
+    this.#isRemoved = true;
+    await Promise.all(this.#tasks.map((task) => task.end()));
+  }
+
+  /** One round of the scheduler. */
+  look(): void {
+    if (this.#isRemoved) return;
+    for (const task of this.#tasks) {
+      task.look();
+      if (task.status === 'unhealthy') this.#fail(task);
+    }
+    this.#tasks = this.#tasks.filter(({ status }) => status !== 'stopped');
+    if (this.failure !== undefined) return;
+    this.#startMissing();
+    this.#stopReplaced();
+    if (this.#isDeploying && this.isSteady) {
+      this.#isDeploying = false;
+      this.#surroundings.tell(`${this.#plan.id} is steady`);
+    }
+  }
+
+  #isCurrent({ plan }: RunningTask): boolean {
+    return JSON.stringify(plan) === JSON.stringify(this.#plan.task);
+  }
+
+  #fail(task: RunningTask): void {
+    this.#surroundings.tell(`${this.#plan.id}: ${task.reason}`);
+    if (this.#isDeploying && this.#isCurrent(task)) {
+      this.#failures++;
+      this.#lastFailure = `${task.reason}\n${task.output().slice(-2000)}`;
+    }
+    this.#end(task, task.reason);
+  }
+
+  #startMissing(): void {
+    const { desiredCount, maximumPercent } = this.#plan;
+    const isWanted = (task: RunningTask): boolean => this.#isCurrent(task) && task.status !== 'stopping';
+    const tasksMax = Math.floor((desiredCount * maximumPercent) / 100);
+    while (this.#tasks.filter(isWanted).length < desiredCount && this.#tasks.length < tasksMax) {
+      const zone = this.#emptiestZone();
+      if (zone === undefined) return;
+      const slot = this.#freeSlot();
+      this.#surroundings.tell(`${this.#plan.id} starts a task in ${zone}`);
+      this.#tasks.push(
+        RunningTask.start(this.#plan.task, { ...this.#surroundings, service: this.#plan.id, slot, zone }),
+      );
+      this.#started++;
+    }
+  }
+
+  /** Those of an older plan go as soon as enough are healthy without them. */
+  #stopReplaced(): void {
+    const { desiredCount, minimumHealthyPercent } = this.#plan;
+    const healthyMin = Math.ceil((desiredCount * minimumHealthyPercent) / 100);
+    const isLeft = (task: RunningTask): boolean => task.status !== 'stopping' && !this.#isCurrent(task);
+    for (const task of this.#tasks.filter(isLeft)) {
+      const healthyOthers = this.healthyTasks.filter((each) => each !== task).length;
+      if (healthyOthers >= healthyMin) this.#end(task, 'another one takes its place');
+    }
+    const current = this.#tasks.filter((task) => task.status !== 'stopping' && this.#isCurrent(task));
+    for (const task of current.slice(desiredCount)) this.#end(task, 'fewer are wanted');
+  }
+
+  #end(task: RunningTask, why: string): void {
+    task.stop(why).catch((error: Error) => this.#surroundings.tell(`${this.#plan.id}: ${error.message}`));
+  }
+
+  #emptiestZone(): string | undefined {
+    const count = (zone: string): number => this.#tasks.filter(({ place }) => place.zone === zone).length;
+    return this.#plan.zones.filter(this.#surroundings.isThere).sort((one, other) => count(one) - count(other))[0];
+  }
+
+  /** The first place of its service that no task has, so that what is found by name keeps its address. */
+  #freeSlot(): string {
+    const taken = new Set(this.#tasks.map(({ place }) => place.slot));
+    for (let at = 0; ; at++) {
+      const slot = slotOf(this.#plan.id, at);
+      if (!taken.has(slot)) return slot;
+    }
+  }
+
+  /** Tasks that it has started so far. */
+  get started(): number {
+    return this.#started;
+  }
+}
+
+/** What stands for the address of a task. */
+export function slotOf(service: string, at = 0): string {
+  return `${service}#${at}`;
+}
