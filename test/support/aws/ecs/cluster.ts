@@ -163,19 +163,19 @@ export class EcsCluster {
     };
     const outcomes = await Promise.allSettled(plans.map(bring));
     const failed = outcomes.find((outcome) => outcome.status === 'rejected');
-    if (failed !== undefined) throw failed.reason as Error;
+    if (failed !== undefined) throw (isGivenUp.signal.reason ?? failed.reason) as Error;
   }
 
   async #bringOne(plan: ServicePlan, before: readonly Promise<void>[], isGivenUp: AbortController): Promise<void> {
     await Promise.all(before);
-    if (isGivenUp.signal.aborted) throw new DeploymentFailed(`${plan.id}: another service of its stack has failed`);
+    isGivenUp.signal.throwIfAborted();
     const known = this.#services.get(plan.id);
     if (known === undefined) this.#make(plan);
     else if (JSON.stringify(known.plan) !== JSON.stringify(plan)) known.change(plan);
     try {
       await this.#untilSteady(this.service(plan.id), isGivenUp.signal);
     } catch (error) {
-      isGivenUp.abort();
+      isGivenUp.abort(error);
       throw error;
     }
   }
@@ -203,7 +203,7 @@ export class EcsCluster {
     });
     if (this.#problem !== undefined) throw this.#problem;
     if (typeof seen === 'string') throw new DeploymentFailed(seen);
-    if (!service.isSteady) throw new DeploymentFailed(`${service.plan.id}: another service of its stack has failed`);
+    isGivenUp?.throwIfAborted(); // by another service of its stack
   }
 
   /** What CloudFormation removes at the end: services that the templates of a stack no longer have. */

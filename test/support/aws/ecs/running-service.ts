@@ -51,6 +51,11 @@ export class RunningService {
 
   /** Why the deployment cannot come to an end; undefined while it can. */
   get failure(): string | undefined {
+    const [healthyMin, tasksMax] = [this.#healthyMin, this.#tasksMax];
+    const isFull = healthyMin >= tasksMax && this.healthyTasks.length >= healthyMin;
+    if (isFull && !this.#tasks.some((task) => this.#isCurrent(task))) {
+      return `${this.#plan.id}: no task can be replaced: ${healthyMin} must be healthy and there may be ${tasksMax}`;
+    }
     const failuresMax = Math.max(FAILURES_MIN, Math.ceil(this.#plan.desiredCount / 2));
     if (this.#failures < failuresMax) return undefined;
     const waits = this.#plan.hasCircuitBreaker
@@ -97,6 +102,16 @@ export class RunningService {
     }
   }
 
+  /** Tasks that are healthy throughout a release. */
+  get #healthyMin(): number {
+    return Math.ceil((this.#plan.desiredCount * this.#plan.minimumHealthyPercent) / 100);
+  }
+
+  /** Most tasks at a time. */
+  get #tasksMax(): number {
+    return Math.floor((this.#plan.desiredCount * this.#plan.maximumPercent) / 100);
+  }
+
   #isCurrent({ plan }: RunningTask): boolean {
     return JSON.stringify(plan) === JSON.stringify(this.#plan.task);
   }
@@ -111,9 +126,9 @@ export class RunningService {
   }
 
   #startMissing(): void {
-    const { desiredCount, maximumPercent } = this.#plan;
+    const { desiredCount } = this.#plan;
+    const tasksMax = this.#tasksMax;
     const isWanted = (task: RunningTask): boolean => this.#isCurrent(task) && task.status !== 'stopping';
-    const tasksMax = Math.floor((desiredCount * maximumPercent) / 100);
     while (this.#tasks.filter(isWanted).length < desiredCount && this.#tasks.length < tasksMax) {
       const zone = this.#emptiestZone();
       if (zone === undefined) return;
@@ -128,8 +143,8 @@ export class RunningService {
 
   /** Those of an older plan go as soon as enough are healthy without them. */
   #stopReplaced(): void {
-    const { desiredCount, minimumHealthyPercent } = this.#plan;
-    const healthyMin = Math.ceil((desiredCount * minimumHealthyPercent) / 100);
+    const { desiredCount } = this.#plan;
+    const healthyMin = this.#healthyMin;
     const isLeft = (task: RunningTask): boolean => task.status !== 'stopping' && !this.#isCurrent(task);
     for (const task of this.#tasks.filter(isLeft)) {
       const healthyOthers = this.healthyTasks.filter((each) => each !== task).length;

@@ -25,8 +25,10 @@ export class RunningTask {
   /** Why it is no longer wanted, once it is not. */
   reason = '';
   readonly #containers = new Map<string, RunningContainer>();
-  readonly #disk: string;
+  /** Where its containers run. */
+  readonly folder: string;
   #localize: Localize = (text) => text;
+  #isPrepared = false;
   #isStopping = false;
   #isStopped = false;
   #isLost = false;
@@ -34,7 +36,7 @@ export class RunningTask {
   private constructor(plan: TaskPlan, place: TaskPlace) {
     this.plan = plan;
     this.place = place;
-    this.#disk = mkdtempSync(join(place.machine.folder, 'task-'));
+    this.folder = mkdtempSync(join(place.machine.folder, 'task-'));
   }
 
   static start(plan: TaskPlan, place: TaskPlace): RunningTask {
@@ -100,7 +102,7 @@ export class RunningTask {
     if (!this.#isLost) await this.place.machine.drain?.(this.place.service, this.place.slot);
     const containers = [...this.#containers.values()];
     await Promise.all(containers.map((each) => (this.#isLost ? each.process.kill() : each.stop())));
-    rmSync(this.#disk, { recursive: true, force: true });
+    rmSync(this.folder, { recursive: true, force: true });
     this.#isStopped = true;
   }
 
@@ -113,7 +115,7 @@ export class RunningTask {
 
   async #prepare(): Promise<void> {
     const mounts = this.plan.containers.flatMap(({ mounts }) => Object.entries(mounts));
-    const folders = Object.fromEntries(mounts.map(([volume, path]) => [path, join(this.#disk, volume)]));
+    const folders = Object.fromEntries(mounts.map(([volume, path]) => [path, join(this.folder, volume)]));
     for (const folder of Object.values(folders)) mkdirSync(folder, { recursive: true });
     const images = this.plan.containers.map(({ image }) => this.place.machine.imageOf(image));
     this.#localize = await localizeFor(this.plan, {
@@ -123,7 +125,6 @@ export class RunningTask {
     });
     this.#isPrepared = true;
   }
-  #isPrepared = false;
 
   #startNext(): void {
     if (!this.#isPrepared || this.reason !== '') return;
@@ -137,7 +138,7 @@ export class RunningTask {
     const secrets = Object.entries(plan.secrets).map(([name, from]) => [name, machine.secretOf(from)]);
     const environment = { ...Object.fromEntries(secrets), ...machine.environmentOf?.(this.plan) };
     const image = machine.imageOf(plan.image);
-    const start = { image, environment, timeScale, localize: this.#localize, folder: this.#disk };
+    const start = { image, environment, timeScale, localize: this.#localize, folder: this.folder };
     this.#containers.set(plan.name, new RunningContainer(plan, start));
   }
 
