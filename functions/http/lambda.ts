@@ -5,7 +5,13 @@
 import { SYSTEM } from '../../shared/clock/index.ts';
 import { resolveConfig } from '../../shared/config/index.ts';
 import { reasonOf } from '../../shared/errors/index.ts';
-import { composeFrontend, createLambdaHandler, LAMBDA_HOLD, type LambdaRuntime } from '../../shared/frontends/index.ts';
+import {
+  composeFrontend,
+  createLambdaHandler,
+  isOwnFault,
+  LAMBDA_HOLD,
+  type LambdaRuntime,
+} from '../../shared/frontends/index.ts';
 import { EmbeddedMetrics, type MetricRegistry, openLogger } from '../../shared/telemetry/index.ts';
 
 declare const awslambda: LambdaRuntime;
@@ -27,9 +33,13 @@ for (const warning of warnings) log.warn(warning);
 
 let registry: MetricRegistry | undefined;
 const embedded = new EmbeddedMetrics({
-  functionName: process.env.AWS_LAMBDA_FUNCTION_NAME ?? 'unknown',
+  source: {
+    dimension: 'FunctionName',
+    name: process.env.AWS_LAMBDA_FUNCTION_NAME ?? 'unknown',
+    version: process.env.AWS_LAMBDA_FUNCTION_VERSION,
+  },
   nowMs: () => SYSTEM.clock.wallMs(),
-  fallbacks: () => registry?.totalsBy('stator_router_fallbacks_total', 'reason') ?? {},
+  totals: (metric, label) => registry?.totalsBy(metric, label) ?? {},
   write: (text) => process.stdout.write(text),
 });
 
@@ -70,12 +80,16 @@ const { handler: serve, started } = createLambdaHandler(
   {
     openHttpStream: (stream, prelude) => awslambda.HttpResponseStream.from(stream, prelude),
     deadlineMarginMs: given.deadlineMarginSecs * 1000,
-    onFailure: (error, requestId) =>
+    onFailure: (error, requestId) => {
       log.error('request failed', {
         lambda_request_id: requestId,
         code: error.code,
         reason: reasonOf(error.cause ?? error),
-      }),
+      });
+      if (!isOwnFault(error)) return;
+      embedded.failed();
+      embedded.flush(); // there may be no app that would do it after the answer
+    },
   },
 );
 

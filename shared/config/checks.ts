@@ -26,6 +26,7 @@ const TOGETHER = [
 
 const EXCLUSIVE = [
   ['decodeFallback', 'enforceDisagg'],
+  ['interactive', 'emf'],
   ['useRemoteIndexer', 'serveIndexer'],
   ['isPrefillWorker', 'isDecodeWorker'],
   ['embeddingWorker', 'enableMultimodal'],

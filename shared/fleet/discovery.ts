@@ -12,19 +12,21 @@ import { createDiscoveryMetrics, type Logger, type MetricRegistry } from '../tel
 export interface DiscoveryHost extends Pick<StoreOptions, 'isLasting' | 'clock' | 'random'> {
   /** Where the metrics of discovery are shown. @default nowhere */
   readonly registry?: MetricRegistry;
+  /** A reading showed a view that is kept up, and was written `ageMs` ago. */
+  readonly onView?: (ageMs: number) => void;
 }
 
 /** Opens the discovery back end that the settings name. */
 export async function openDiscovery(
   settings: FleetSettings,
   logger: Logger,
-  { registry, ...host }: DiscoveryHost = {},
+  { registry, onView, ...host }: DiscoveryHost = {},
 ): Promise<Discovery> {
   const discovery = await openStore(settings, {
     ...host,
     ttlMs: settings.leaseTtlSecs * 1000,
     onProblem: (problem) => logger.warn('discovery problem', { problem: problem.message }),
-    observer: observeView(logger, registry),
+    observer: observeView(logger, registry, onView),
   });
   if (discovery.meetingPlace !== undefined)
     logger.info('processes of this user meet in', { folder: discovery.meetingPlace });
@@ -32,7 +34,11 @@ export async function openDiscovery(
 }
 
 /** One log line when the way changes in which the fleet is read, and the metrics of each reading. */
-function observeView(logger: Logger, registry: MetricRegistry | undefined): ViewObserver {
+function observeView(
+  logger: Logger,
+  registry: MetricRegistry | undefined,
+  onView: DiscoveryHost['onView'],
+): ViewObserver {
   let before: ReadingSource | undefined;
   let metrics: ReturnType<typeof createDiscoveryMetrics> | undefined; // made by the first reading: other stores keep no view
   const measured = () => {
@@ -42,6 +48,7 @@ function observeView(logger: Logger, registry: MetricRegistry | undefined): View
   return {
     read(source, ageMs) {
       measured()?.read(source, ageMs);
+      if (source !== 'leases') onView?.(ageMs);
       const [was, wasAbsent] = [before, before === 'leases'];
       before = source;
       if (source !== 'leases' && wasAbsent) logger.info('the fleet view is kept up again');

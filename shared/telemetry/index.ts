@@ -12,6 +12,7 @@ export {
   type LoggerOptions,
   openLogger,
   openQuietLogger,
+  openStandardError,
   type ProcessLogger,
   QUIET,
   silentLogger,
@@ -62,7 +63,14 @@ export {
   type WorkerRequestMeter,
 } from './metrics/worker-metrics.ts';
 export { openTelemetry, type Telemetry } from './open-telemetry.ts';
-export { EmbeddedMetrics, type EmbeddedMetricsOptions } from './records/embedded-metrics.ts';
+export {
+  EMBEDDED_METRICS,
+  EMBEDDED_NAMESPACE,
+  type EmbeddedGauges,
+  type EmbeddedMetric,
+  EmbeddedMetrics,
+  type EmbeddedMetricsOptions,
+} from './records/embedded-metrics.ts';
 export {
   createFileSink,
   createStreamSink,

@@ -1,4 +1,4 @@
-import { edges, planeServers, rowsFor, worker, workers } from '../row.ts';
+import { edges, frontend, planeServers, rowsFor, worker, workers } from '../row.ts';
 import { byMachines, MANY_MACHINES, WITHIN_A_MACHINE } from './discovery.ts';
 
 const statusServers = rowsFor('worker', 'router');
@@ -45,6 +45,16 @@ export const metricsRows = {
   metricsEmbeddingLatencyMin: bucketEnd('DYN_METRICS_EMBEDDING_LATENCY_MIN', 0.001, 'embedding latency, seconds'),
   metricsEmbeddingLatencyMax: bucketEnd('DYN_METRICS_EMBEDDING_LATENCY_MAX', 10, 'embedding latency, seconds'),
   metricsEmbeddingLatencyCount: bucketCount('DYN_METRICS_EMBEDDING_LATENCY_COUNT', 14, 'embedding latency, seconds'),
+  emf: frontend.bool({
+    names: 'STATOR_EMF',
+    about:
+      'Tells CloudWatch of requests, streams and workers every 15 s, by lines of the log in its embedded metric format.',
+  }),
+  emfService: frontend.text({
+    names: 'STATOR_EMF_SERVICE',
+    default: 'stator',
+    about: 'Value of the dimension Service of those metrics: containers of one service share it.',
+  }),
   systemPort: planeServers.portRange({
     names: 'DYN_SYSTEM_PORT',
     range: { min: -1 },

@@ -157,9 +157,14 @@ async function respond(
 }
 
 /** Failures of ours are told with their stack. Of the others nothing of ours has failed, and strangers must not fill the log. */
-function log({ logger }: HttpAppDeps, { requestId: x_request_id, path }: HttpExchange, error: ServeError): void {
+function log(
+  { logger, metrics }: HttpAppDeps,
+  { requestId: x_request_id, path }: HttpExchange,
+  error: ServeError,
+): void {
   const { code, message: reason, cause } = error;
   if (codeRow(code).level === 'error') {
+    metrics.handlerFailed();
     logger.error('request handler failed', { x_request_id, path, error: cause ?? error });
   } else logger.debug('request is refused', { x_request_id, path, code, reason });
 }

@@ -45,6 +45,7 @@ import { ByteBudget, type InferenceDeps } from '../inference/deps.ts';
 import { ServiceLifecycle } from '../inference/lifecycle.ts';
 import { isOpenToAll, openGate, openNames } from './access.ts';
 import { observeDisaggregation, openBypass } from './disaggregation.ts';
+import { publishMetrics, watchView } from './embedded-metrics.ts';
 import { type HoldBounds, openHold } from './hold.ts';
 import {
   factsOf,
@@ -132,7 +133,9 @@ export async function composeFrontend(
   const drains = createDrainMetrics(metrics.registry);
   const closing = new AbortController();
   const { registry } = metrics;
-  const discovery = await openDiscovery(settings, logger.for('discovery'), { ...host, clock, random, registry });
+  const view = watchView(clock);
+  const hosted = { ...host, clock, random, registry, onView: view.seen };
+  const discovery = await openDiscovery(settings, logger.for('discovery'), hosted);
   try {
     const workersMin = settings.routerMinInitialWorkers ?? 0;
     const initial = new InitialWorkers({ workersMin, clock, signal: closing.signal });
@@ -160,6 +163,13 @@ export async function composeFrontend(
     );
     const gate = await openGate(settings, clock, metrics.registry, logger.for('access'));
     const records = openRequestRecords(settings, clock, metrics.registry, logger.for('records'));
+    const published = publishMetrics(settings, {
+      clock,
+      registry,
+      lifecycle,
+      models: () => primaryModels(models.directory),
+      viewAgeMs: view.ageMs,
+    });
     const held = createHeldBytesMetrics(metrics.registry);
     const http = httpSettings(settings);
     void beReadyWith(initial, lifecycle, logger.for('router'));
@@ -173,7 +183,7 @@ export async function composeFrontend(
       answers: new ByteBudget('answers_bytes', budgetBytes(settings.httpAnswerBudgetMb), held.answers),
       gate,
       names: openNames(settings),
-      records: both(records, recorder),
+      records: both(records, recorder ?? published),
       tracer,
       lifecycle,
     };
@@ -212,6 +222,7 @@ export async function composeFrontend(
         models.pipeline.close();
         gate?.close();
         responseStore?.close();
+        published?.close();
         await records?.close();
         await models.feed?.close(); // before the routing, which gives its lease back
         await models.routing.close();

@@ -63,7 +63,7 @@ const ROOT_TARGET = 'stator';
  * routerLog.debug('chose a worker', { worker_id: '1f', overlap_blocks: 12 });
  */
 export function createLogger(options: LoggerOptions = {}): ProcessLogger {
-  const { filter = 'info', jsonl = false, destination = openStderr(), clock = systemClock } = options;
+  const { filter = 'info', jsonl = false, destination = openStandardError(), clock = systemClock } = options;
   const lines = jsonl ? jsonLines(destination, clock, options.useLocalTime) : textLines(destination, clock, options);
   return new RootLogger([lines], parseLogFilter(filter));
 }
@@ -208,7 +208,7 @@ const PAUSE_MS = 10;
  * Standard error, written before `write` returns: a line is never lost in a crash, and a process that is frozen between
  * requests leaves none behind. A reader that went away is not an error.
  */
-function openStderr(): LogDestination {
+export function openStandardError(): LogDestination {
   let isGone = false;
   return {
     write(line) {

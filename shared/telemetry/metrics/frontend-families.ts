@@ -47,6 +47,12 @@ function requestFamilies(registry: MetricRegistry, buckets: Buckets) {
       'Requests, or what workers made of them, that went beyond a limit.',
       'limit',
     ),
+    handlerFailures: own
+      .counter(
+        'handler_failures_total',
+        'Requests that a fault of our own ended before they were counted as requests of a model.',
+      )
+      .with(),
     websockets: own.gauge('websockets', 'WebSockets that are open.').with(),
     disconnected: gauge('disconnected_clients', 'Clients that left before the response had ended.'),
     ignoredKeys: own.counter(

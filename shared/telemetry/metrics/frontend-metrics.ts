@@ -116,6 +116,8 @@ export function createFrontendMetrics(options: FrontendMetricsOptions = {}) {
       const labels = LABELS[code];
       families.failures.with(labels.class, labels.reason).add();
     },
+    /** A fault of our own ended a request whose books were not open. */
+    handlerFailed: () => families.handlerFailures.add(),
     /** So many WebSockets are open now. */
     openSockets: (count: number) => families.websockets.set(count),
     /** A request, or what a worker made of one, went beyond a limit. */

@@ -226,11 +226,15 @@ export class MetricRegistry implements MetricScope {
     return 'text/plain; version=0.0.4; charset=utf-8';
   }
 
-  /** A counter's values by one of its labels, summed over the others; none where there is no counter of that name. */
+  /**
+   * A counter's values by one of its labels, summed over the others; none where there is no counter of that name, all under `''` where
+   * it has no such label.
+   * @param name as it is without `--metrics-prefix`
+   */
   totalsBy(name: string, label: string): Readonly<Record<string, number>> {
     const totals: Record<string, number> = {};
-    for (const { labels, value } of this.#families.get(name)?.get().values ?? []) {
-      const key = String(labels[label]);
+    for (const { labels, value } of this.#families.get(this.#named(name))?.get().values ?? []) {
+      const key = String(labels[label] ?? '');
       totals[key] = (totals[key] ?? 0) + value;
     }
     return totals;

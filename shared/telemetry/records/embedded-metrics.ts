@@ -2,98 +2,235 @@ import type { RequestEnd, RequestRecorder } from './request-records.ts';
 
 /** Models that are named; those beyond share one name, as every name is a metric that is paid for. */
 const MODELS_MAX = 50;
-/** Requests of one line; a function serves one at a time, and cancels and look-ups are none. */
-const REQUESTS_MAX = 100;
+/** Values of a metric in one line, as many as CloudWatch reads. */
+const VALUES_MAX = 100;
 const OTHER_MODELS = '__other__';
-const NAMESPACE = 'Stator';
 
-/** The one metric that is no count. */
-const TTFT = 'TimeToFirstToken';
-/** Requests that no resident router decided; not of a model. */
-const FALLBACKS = 'RouterFallbacks';
-/** Requests that were refused because nobody serves their model. */
-const UNSERVED = 'Unserved';
+/** Where CloudWatch has the metrics. */
+export const EMBEDDED_NAMESPACE = 'Stator';
+
+/**
+ * Every metric that is told, with its unit and the dimensions that it is found by beside the one that says who tells it (`FunctionName` or
+ * `Service`). Each name with each of its sets of dimensions is a metric that is paid for while it is told: one for each model, and for a
+ * while one for each release of a function.
+ */
+export const EMBEDDED_METRICS = {
+  /** From the entry of a request to its first token. */
+  TimeToFirstToken: { unit: 'Milliseconds', by: [[], ['Model']] },
+  OutputTokens: { unit: 'Count', by: [[], ['Model']] },
+  /** Requests that were refused because nobody serves their model. */
+  Unserved: { unit: 'Count', by: [[], ['Model']] },
+  /** For each request 1 where a fault of the frontend's own ended it, else 0, so that the average is a rate. */
+  InternalErrors: { unit: 'Count', by: [[], ['FunctionVersion']] },
+  /** Requests that no resident router decided. */
+  RouterFallbacks: { unit: 'Count', by: [[]] },
+  /** Answers under way. */
+  ActiveStreams: { unit: 'Count', by: [[]] },
+  /** Those that serve a model, 0 where one of the roles that it needs is missing. */
+  Workers: { unit: 'Count', by: [['Model']] },
+  /** Age of what is known of the fleet. */
+  ViewAge: { unit: 'Seconds', by: [[]] },
+} as const satisfies Record<string, { readonly unit: string; readonly by: readonly (readonly string[])[] }>;
+
+/** Name of one of `EMBEDDED_METRICS`. */
+export type EmbeddedMetric = keyof typeof EMBEDDED_METRICS;
+
+/** What is measured when it is told. What is left out is not told. */
+export interface EmbeddedGauges {
+  readonly activeStreams?: number;
+  readonly viewAgeMs?: number;
+  /** By model. */
+  readonly workers?: ReadonlyMap<string, number>;
+}
 
 export interface EmbeddedMetricsOptions {
-  /** Name of the function, under which the metrics are found. */
-  readonly functionName: string;
+  /** Who tells: a function, or a service of containers that are one to whoever looks. */
+  readonly source:
+    | { readonly dimension: 'FunctionName'; readonly name: string; readonly version?: string | undefined }
+    | { readonly dimension: 'Service'; readonly name: string };
   readonly nowMs: () => number;
-  /** Requests so far that were placed without a resident router, by why. */
-  readonly fallbacks: () => Readonly<Record<string, number>>;
+  /** Values of a counter by one of its labels (`MetricRegistry.totalsBy`); none before it is there. */
+  readonly totals: (metric: string, label: string) => Readonly<Record<string, number>>;
+  /** @default nothing is measured */
+  readonly gauges?: () => EmbeddedGauges;
   /** Takes lines, with their ends. */
   readonly write: (text: string) => void;
 }
 
+type Figures = Partial<Record<EmbeddedMetric, number | readonly number[]>>;
+
+/** What has come of a model since the last time. */
+interface ModelFigures {
+  readonly ttftMs: number[];
+  outputTokens: number | undefined;
+  unserved: number;
+}
+
 /**
- * Metrics of a function in CloudWatch's embedded format: lines of its log, which cost no call and are written when the client has
- * its whole answer. Labels are the function and models that a worker has or had, of which there are few.
+ * Metrics in CloudWatch's embedded format: lines of the log, which cost no call. A function writes them when the client has its whole
+ * answer, a container every few seconds for all requests since. Labels are who tells them and models that a worker has or had, of
+ * which there are few.
  */
 export class EmbeddedMetrics implements Pick<RequestRecorder, 'requestEnded'> {
   readonly #options: EmbeddedMetricsOptions;
   readonly #models = new Set<string>();
-  #ended: RequestEnd[] = [];
-  #fallbacks: Readonly<Record<string, number>>;
+  /** Models that had workers at some time: none any more is told as 0. */
+  readonly #served = new Set<string>();
+  readonly #fallbacks: Growth;
+  readonly #requests: Growth;
+  readonly #handlerFailures: Growth;
+  #failed = 0;
+  #figures = new Map<string, ModelFigures>();
 
   constructor(options: EmbeddedMetricsOptions) {
     this.#options = options;
-    this.#fallbacks = options.fallbacks();
+    const growthOf = (metric: string, label: string): Growth => new Growth(() => options.totals(metric, label));
+    this.#fallbacks = growthOf('stator_router_fallbacks_total', 'reason');
+    this.#requests = growthOf('dynamo_frontend_requests_total', 'error_type');
+    this.#handlerFailures = growthOf('stator_frontend_handler_failures_total', '');
   }
 
   requestEnded(end: RequestEnd): void {
-    if (this.#ended.length < REQUESTS_MAX) this.#ended.push(end);
+    const { ttftMs, outputTokens, errorType } = end;
+    const isUnserved = errorType === 'unavailable';
+    if (ttftMs === undefined && outputTokens === undefined && !isUnserved) return; // a client's word is no label
+    const model = this.#nameOf(end.model);
+    const figures = this.#figures.get(model) ?? { ttftMs: [], outputTokens: undefined, unserved: 0 };
+    this.#figures.set(model, figures);
+    if (ttftMs !== undefined) figures.ttftMs.push(Math.round(ttftMs * 1000) / 1000);
+    if (outputTokens !== undefined) figures.outputTokens = (figures.outputTokens ?? 0) + outputTokens;
+    if (isUnserved) figures.unserved++;
+    if (figures.ttftMs.length < VALUES_MAX) return;
+    this.#figures.delete(model);
+    this.#write(figuresOf(figures), model);
   }
 
-  /** Writes what has come since the last time; call it after the answer. */
+  /** A request failed by a fault of the host's own, before anything could count it. */
+  failed(): void {
+    this.#failed++;
+  }
+
+  /** Writes what has come since the last time; in a function after the answer. */
   flush(): void {
-    for (const end of this.#ended) this.#write(figuresOf(end), this.#nameOf(end));
-    this.#ended = [];
-    this.#flushFallbacks();
+    const { activeStreams, viewAgeMs, workers } = this.#options.gauges?.() ?? {};
+    const models = new Map([...this.#figures].map(([model, figures]) => [model, figuresOf(figures)]));
+    this.#figures = new Map();
+    if (workers !== undefined) this.#addWorkers(models, workers);
+    const [internalErrors = [], ...more] = this.#internalErrors();
+    const fallbacks = this.#fallbacks.take();
+    const own: Figures = {
+      ...(internalErrors.length === 0 ? {} : { InternalErrors: internalErrors }),
+      ...(fallbacks.size === 0 ? {} : { RouterFallbacks: [...fallbacks.values()].reduce((sum, each) => sum + each) }),
+      ...(activeStreams === undefined ? {} : { ActiveStreams: activeStreams }),
+      ...(viewAgeMs === undefined ? {} : { ViewAge: Math.round(viewAgeMs) / 1000 }),
+    };
+    // Why stands beside the metric, for queries of the log: as a label it would be a metric more each.
+    const beside = fallbacks.size === 0 ? {} : { FallbackReasons: Object.fromEntries(fallbacks) };
+    const [first, ...others] = models.size === 0 ? ([[undefined, {}]] as const) : models;
+    this.#write({ ...first?.[1], ...own }, first?.[0], beside);
+    for (const [model, figures] of others) this.#write(figures, model);
+    for (const values of more) this.#write({ InternalErrors: values }, undefined);
   }
 
-  /** Why stands in the line beside the metric, for queries of the log: it is no label, which would be a metric more each. */
-  #flushFallbacks(): void {
-    const before = this.#fallbacks;
-    const fallbacks = this.#options.fallbacks();
-    this.#fallbacks = fallbacks;
-    const grown = Object.entries(fallbacks)
-      .map(([reason, count]) => [reason, count - (before[reason] ?? 0)] as const)
-      .filter(([, count]) => count > 0);
-    if (grown.length === 0) return;
-    const sum = grown.reduce((total, [, count]) => total + count, 0);
-    this.#write({ [FALLBACKS]: sum }, undefined, { FallbackReasons: Object.fromEntries(grown) });
+  /** Of the requests since the last time, in as many lines as they take. */
+  #internalErrors(): readonly (readonly number[])[] {
+    const requests = this.#requests.take();
+    const outside = this.#failed + sumOf(this.#handlerFailures.take());
+    this.#failed = 0;
+    const internal = (requests.get('internal') ?? 0) + outside;
+    const all = sumOf(requests) + outside;
+    const values = Array.from({ length: all }, (_, at) => (at < internal ? 1 : 0));
+    return Array.from({ length: Math.ceil(all / VALUES_MAX) }, (_, at) =>
+      values.slice(at * VALUES_MAX, (at + 1) * VALUES_MAX),
+    );
   }
 
-  /** A model that nobody has is a client's word, and no label. */
-  #nameOf(end: RequestEnd): string | undefined {
-    if (end.ttftMs === undefined && end.outputTokens === undefined && end.errorType !== 'unavailable') return undefined;
-    if (!this.#models.has(end.model) && this.#models.size >= MODELS_MAX) return OTHER_MODELS;
-    this.#models.add(end.model);
-    return end.model;
+  #addWorkers(models: Map<string, Figures>, workers: ReadonlyMap<string, number>): void {
+    for (const model of workers.keys()) if (this.#nameOf(model) === model) this.#served.add(model);
+    for (const model of this.#served) models.set(model, { ...models.get(model), Workers: workers.get(model) ?? 0 });
   }
 
-  #write(figures: Readonly<Record<string, number>>, model: string | undefined, beside: object = {}): void {
-    const names = Object.keys(figures);
+  #nameOf(model: string): string {
+    if (!this.#models.has(model) && this.#models.size >= MODELS_MAX) return OTHER_MODELS;
+    this.#models.add(model);
+    return model;
+  }
+
+  #write(figures: Figures, model: string | undefined, beside: object = {}): void {
+    const names = Object.keys(figures) as EmbeddedMetric[];
     if (names.length === 0) return;
-    const Metrics = names.map((Name) => ({ Name, Unit: Name === TTFT ? 'Milliseconds' : 'Count' }));
-    const Dimensions = [['FunctionName'], ...(model === undefined ? [] : [['FunctionName', 'Model']])];
+    const { source } = this.#options;
+    const version = source.dimension === 'FunctionName' ? source.version : undefined;
+    const labels = { Model: model, FunctionVersion: version };
     const line = {
       _aws: {
         Timestamp: Math.round(this.#options.nowMs()),
-        CloudWatchMetrics: [{ Namespace: NAMESPACE, Dimensions, Metrics }],
+        CloudWatchMetrics: directivesOf(names, source.dimension, labels),
       },
-      FunctionName: this.#options.functionName,
+      [source.dimension]: source.name,
       ...(model === undefined ? {} : { Model: model }),
-      ...figures,
+      ...(version !== undefined && 'InternalErrors' in figures ? { FunctionVersion: version } : {}),
+      ...Object.fromEntries(Object.entries(figures).map(([name, value]) => [name, single(value)])),
       ...beside,
     };
     this.#options.write(`${JSON.stringify(line)}\n`);
   }
 }
 
-function figuresOf({ ttftMs, outputTokens, errorType }: RequestEnd): Readonly<Record<string, number>> {
+/** What has been added to a counter, by a label, since it was last asked. */
+class Growth {
+  readonly #read: () => Readonly<Record<string, number>>;
+  #before: Readonly<Record<string, number>>;
+
+  constructor(read: () => Readonly<Record<string, number>>) {
+    this.#read = read;
+    this.#before = read();
+  }
+
+  take(): ReadonlyMap<string, number> {
+    const [before, now] = [this.#before, this.#read()];
+    this.#before = now;
+    const grown = Object.entries(now).map(([label, total]) => {
+      const was = before[label] ?? 0;
+      return [label, total < was ? total : total - was] as const; // a counter that begins anew
+    });
+    return new Map(grown.filter(([, count]) => count > 0));
+  }
+}
+
+function sumOf(counts: ReadonlyMap<string, number>): number {
+  return [...counts.values()].reduce((sum, count) => sum + count, 0);
+}
+
+function figuresOf({ ttftMs, outputTokens, unserved }: ModelFigures): Figures {
   return {
-    ...(ttftMs === undefined ? {} : { [TTFT]: Math.round(ttftMs * 1000) / 1000 }),
+    ...(ttftMs.length === 0 ? {} : { TimeToFirstToken: ttftMs }),
     ...(outputTokens === undefined ? {} : { OutputTokens: outputTokens }),
-    ...(errorType === 'unavailable' ? { [UNSERVED]: 1 } : {}),
+    ...(unserved === 0 ? {} : { Unserved: unserved }),
   };
+}
+
+function single(value: number | readonly number[]): number | readonly number[] {
+  return typeof value !== 'number' && value.length === 1 ? value[0]! : value;
+}
+
+/** What tells CloudWatch which parts of a line are metrics: those of the same dimensions in one entry. */
+function directivesOf(
+  names: readonly EmbeddedMetric[],
+  who: string,
+  labels: Readonly<Record<string, string | undefined>>,
+): readonly object[] {
+  const entries = new Map<string, { readonly Dimensions: string[][]; readonly Metrics: object[] }>();
+  for (const name of names) {
+    const { unit, by } = EMBEDDED_METRICS[name];
+    const sets: readonly (readonly string[])[] = by;
+    const Dimensions = sets
+      .filter((set) => set.every((label) => labels[label] !== undefined))
+      .map((set) => [who, ...set]);
+    const key = JSON.stringify(Dimensions);
+    const entry = entries.get(key) ?? { Dimensions, Metrics: [] };
+    entries.set(key, entry);
+    entry.Metrics.push({ Name: name, Unit: unit });
+  }
+  return [...entries.values()].map((entry) => ({ Namespace: EMBEDDED_NAMESPACE, ...entry }));
 }

@@ -109,4 +109,11 @@ describe('a handler without books of its own that fails', () => {
       },
     ]);
   });
+
+  it('is counted, and refusals are not', async () => {
+    const { app, deps } = failing();
+    const ask = (path: string) => app.fetch(new Request(`http://localhost${path}`));
+    expect([(await ask('/v1/nothing')).status, (await ask('/v1/models')).status]).toEqual([404, 500]);
+    expect(deps.metrics.registry.totalsBy('stator_frontend_handler_failures_total', '')).toEqual({ '': 1 });
+  });
 });

@@ -142,6 +142,7 @@ function expectedShapes(prefix: string): Record<string, readonly [string, readon
     stator_frontend_ignored_keys_total: ['counter', ['endpoint', 'key']],
     stator_frontend_left_out_total: ['counter', ['endpoint', 'kind']],
     stator_frontend_limits_reached_total: ['counter', ['limit']],
+    stator_frontend_handler_failures_total: ['counter', []],
     stator_frontend_websockets: ['gauge', []],
     stator_metric_series_overflow_total: ['counter', []],
   } as const;
