@@ -18,6 +18,8 @@ export type ExistingVpc = NonNullable<Settings['network']['vpc']>;
 export interface NetworkProps {
   /** Availability zones to use. @default 2 */
   readonly zones?: number;
+  /** Their names. @default the first ones of the account */
+  readonly availabilityZones?: readonly string[] | undefined;
   /**
    * NAT gateways, through which private tasks fetch images and reach AWS. With none, tasks have public addresses that nobody can
    * connect to. The function needs none: it reaches DynamoDB and S3 through free gateway endpoints and workers inside the VPC.
@@ -60,7 +62,7 @@ export class Network extends Construct {
     const { natGateways = 0, vpc } = props;
     this.hasPublicTasks = vpc === undefined && natGateways === 0;
     this.reachesAws = !this.hasPublicTasks;
-    this.vpc = vpc === undefined ? createVpc(this, props.zones ?? 2, natGateways) : useVpc(this, vpc);
+    this.vpc = vpc === undefined ? createVpc(this, props) : useVpc(this, vpc);
     const egress = { subnetType: SubnetType.PRIVATE_WITH_EGRESS };
     this.functionSubnets = this.hasPublicTasks ? { subnetType: SubnetType.PRIVATE_ISOLATED } : egress;
     this.taskSubnets = this.hasPublicTasks ? { subnetType: SubnetType.PUBLIC } : egress;
@@ -92,11 +94,11 @@ export class Network extends Construct {
 
 const GATEWAY_SERVICES = { DynamoDb: GatewayVpcEndpointAwsService.DYNAMODB, S3: GatewayVpcEndpointAwsService.S3 };
 
-function createVpc(scope: Construct, maxAzs: number, natGateways: number): IVpc {
+function createVpc(scope: Construct, { zones = 2, availabilityZones: names, natGateways = 0 }: NetworkProps): IVpc {
   const hasNat = natGateways > 0;
   const subnetType = hasNat ? SubnetType.PRIVATE_WITH_EGRESS : SubnetType.PRIVATE_ISOLATED;
   const vpc = new Vpc(scope, 'Vpc', {
-    maxAzs,
+    ...(names === undefined ? { maxAzs: zones } : { availabilityZones: names.slice(0, zones) }),
     natGateways,
     subnetConfiguration: [
       { name: 'Private', subnetType, cidrMask: 20 },

@@ -15,6 +15,20 @@ const Vpc = z.strictObject({
 export const Network = z
   .strictObject({
     zones: z.int().min(2).max(3).default(3),
+    /** Names of the zones, as many as there are to be. @default the first ones of the account */
+    availabilityZones: z
+      .array(
+        z
+          .string()
+          .regex(
+            /^[a-z]+(-[a-z]+)+-\d[a-z]$/,
+            'must be the name of a zone, as eu-west-1a; ids such as euw1-az1 are none',
+          ),
+      )
+      .min(2)
+      .max(3)
+      .refine((names) => new Set(names).size === names.length, 'must name each zone once')
+      .optional(),
     /** Of production: its tasks are private and fetch images. Dev has none. */
     natGateways: z.int().min(1).max(3).default(1),
     /** A VPC of yours instead of one that is made. */
@@ -24,20 +38,34 @@ export const Network = z
 
 /** What lies in zones. */
 interface Zoned {
-  readonly network: { readonly zones: number; readonly vpc?: z.infer<typeof Vpc> | undefined };
+  readonly network: {
+    readonly zones: number;
+    readonly availabilityZones?: readonly string[] | undefined;
+    readonly vpc?: z.infer<typeof Vpc> | undefined;
+  };
   readonly nats: { readonly servers: number };
   readonly edges: { readonly container: { readonly listener: string } };
 }
 
+/** How many zones a deployment spreads over. */
+export function zonesOf({ vpc, availabilityZones, zones }: Zoned['network']): number {
+  return (vpc?.availabilityZones ?? availabilityZones)?.length ?? zones;
+}
+
 /** Refuses a network with too few zones or subnets for what runs in it. */
 export function checkZones({ network, nats, edges }: Zoned, context: z.RefinementCtx): void {
-  const { vpc, zones } = network;
-  if (nats.servers === 3 && (vpc?.availabilityZones.length ?? zones) < 3) {
+  const { vpc, availabilityZones } = network;
+  if (nats.servers === 3 && zonesOf(network) < 3) {
     const message = 'nats.servers: 3 needs three zones, so that the loss of one leaves two servers';
-    const path = vpc === undefined ? ['zones'] : ['vpc', 'availabilityZones'];
+    const own = availabilityZones === undefined ? 'zones' : 'availabilityZones';
+    const path = vpc === undefined ? [own] : ['vpc', 'availabilityZones'];
     context.addIssue({ code: 'custom', path: ['network', ...path], message });
   }
   if (vpc === undefined) return;
+  if (availabilityZones !== undefined) {
+    const message = 'is of a VPC that is made: those of network.vpc are in network.vpc.availabilityZones';
+    context.addIssue({ code: 'custom', path: ['network', 'availabilityZones'], message });
+  }
   for (const kind of ['privateSubnetIds', 'publicSubnetIds'] as const) {
     if (vpc[kind].length === vpc.availabilityZones.length) continue;
     if (kind === 'publicSubnetIds' && vpc[kind].length === 0 && edges.container.listener !== 'public') continue;

@@ -19,7 +19,7 @@ export interface DevStackProps extends StackProps {
 export class DevStack extends Stack {
   constructor(scope: Construct, id: string, { httpFunctionCode: code, settings, ...props }: DevStackProps) {
     super(scope, id, { description: 'Stator: serverless front for large language models (dev)', ...props });
-    const network = new Network(this, 'Network');
+    const network = new Network(this, 'Network', { availabilityZones: settings.network.availabilityZones });
     const store = new FleetStore(this, 'Store');
     const [fleet] = Object.values(settings.fleets);
     const task = new DevTask(this, 'Task', {

@@ -14,7 +14,7 @@ import { Network } from '../constructs/network.ts';
 import { Observability } from '../constructs/observability.ts';
 import { describeFront, PublicFront } from '../constructs/public-front.ts';
 import { followReferences } from '../constructs/stack-references.ts';
-import { namespacesOf, type Settings } from '../settings/index.ts';
+import { namespacesOf, type Settings, zonesOf } from '../settings/index.ts';
 
 interface FleetStackProps extends StackProps {
   readonly data: DataStack;
@@ -160,8 +160,8 @@ class DataStack extends Stack {
       terminationProtection: settings.retain,
       ...props,
     });
-    this.#zones = settings.network.zones;
-    this.network = new Network(this, 'Network', settings.network);
+    this.#zones = zonesOf(settings.network);
+    this.network = new Network(this, 'Network', { ...settings.network, zones: this.#zones });
     const removalPolicy = settings.retain ? RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE : RemovalPolicy.DESTROY;
     this.store = new FleetStore(this, 'Store', { removalPolicy });
     // A first deployment that fails, fails at a quota of the network: before there are tables that are protected against deletion.

@@ -1,20 +1,9 @@
 import { readdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { reasonOf } from '../errors/index.ts';
 import { UsageError } from './config.ts';
-import { openAccount } from './deploy-account.ts';
-import {
-  checkQuotas,
-  type Estimate,
-  estimateDeployment,
-  isShort,
-  LEFT_OUT,
-  openQuotas,
-  type PricedPart,
-  type QuotaFinding,
-  quotasNeeded,
-} from './deploy-needs.ts';
-import { findReleases, RELEASES_KEPT, type Releases, type SynthesizedStack } from './deploy-releases.ts';
+import { checkDeployment } from './deploy-check.ts';
+import { type Estimate, estimateDeployment, LEFT_OUT, type PricedPart } from './deploy-needs.ts';
+import { RELEASES_KEPT, type SynthesizedStack } from './deploy-releases.ts';
 
 /** Lines of `stator deploy --help`. */
 export const DEPLOY_HELP = `Usage: stator deploy estimate [FOLDER] [--requests-per-day N] [--seconds-per-request S]
@@ -27,10 +16,11 @@ estimate: what a deployment to AWS costs a month, idle and under a load, by list
   --requests-per-day N       0 where it is not said
   --seconds-per-request S    how long an answer takes on average; 10 where it is not said
 
-check: whether the account has the quotas that it needs, in the region of AWS_REGION and with the usual credentials, which
-may servicequotas:GetServiceQuota. Exit code 1 when one is too small or cannot be read. Once it is deployed it also names the
-releases of the function beyond the newest ${RELEASES_KEPT}, with lambda:ListVersionsByFunction, lambda:ListAliases and
-cloudformation:DescribeStackResource. It changes nothing.
+check: whether the account has the quotas and zones that it needs, in the region of AWS_REGION and with the usual
+credentials, which may servicequotas:GetServiceQuota and ec2:DescribeAvailabilityZones. Exit code 1 when something is
+missing or cannot be read. Once it is deployed it also names the releases of the function beyond the newest
+${RELEASES_KEPT}, with lambda:ListVersionsByFunction, lambda:ListAliases and cloudformation:DescribeStackResource. It changes
+nothing.
 `;
 
 const SECONDS_PER_REQUEST = 10;
@@ -76,43 +66,10 @@ async function check(argv: readonly string[], print: (text: string) => void): Pr
     (before, argument) => readFolder('check', argument, before),
     undefined,
   );
-  const stacks = await readStacks(folder ?? FOLDER);
-  const [quotas, account] = await Promise.all([openQuotas(), openAccount()]);
-  const [findings, releases] = await Promise.all([
-    checkQuotas(quotasNeeded(stacks.map(({ template }) => template)), quotas.read),
-    findReleases(stacks, account).then(describeReleases, (thrown: unknown) => [
-      `releases unknown: ${reasonOf(thrown)}`,
-    ]),
-  ]).finally(() => {
-    quotas.close();
-    account.close();
-  });
-  const text = [...findings.map(describeQuota), ...releases].join('\n');
-  const isUnclear = findings.some(({ has }) => has === undefined);
-  if (!isUnclear && !findings.some(isShort)) return `${text}\n`;
-  print(`${text}\n`);
-  const short = findings.some(isShort)
-    ? 'ask for more in the console of Service Quotas, in the region of the deployment'
-    : '';
-  throw new Error(`not all quotas are known to suffice${short && `: ${short}`}`);
-}
-
-function describeReleases(all: readonly Releases[]): readonly string[] {
-  return all.flatMap(({ functionName, kept, old }) => {
-    if (old.length === 0) return [];
-    const each = `aws lambda delete-function --function-name ${functionName} --qualifier $v`;
-    return [
-      `${kept} releases of ${functionName} are kept; those beyond the newest ${RELEASES_KEPT} go by`,
-      `  for v in ${old.join(' ')}; do ${each}; done`,
-    ];
-  });
-}
-
-function describeQuota(finding: QuotaFinding): string {
-  const { name, service, code, needed, because, has, reason } = finding;
-  const verdict = has === undefined ? `unknown: ${reason}` : isShort(finding) ? 'too small' : 'enough';
-  const line = `${name.padEnd(34)} has ${String(has ?? '?').padStart(6)}  needs ${String(needed).padStart(6)}  ${verdict}`;
-  return verdict === 'enough' ? line : `${line} (${because}; ${service} ${code})`;
+  const { text, problem } = await checkDeployment(await readStacks(folder ?? FOLDER));
+  if (problem === undefined) return text;
+  print(text);
+  throw new Error(problem);
 }
 
 function readFolder(verb: string, argument: string, before: string | undefined): string {

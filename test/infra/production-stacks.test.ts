@@ -2,7 +2,15 @@ import { type Stack, Stage } from 'aws-cdk-lib';
 import { Match, type Template } from 'aws-cdk-lib/assertions';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { renderNatsHealth } from '../../infra/nats-configuration.ts';
-import { openApp, productionStacks, productionTemplates, type Resource, rightsOf, snapshotOf } from './templates.ts';
+import {
+  devTemplate,
+  openApp,
+  productionStacks,
+  productionTemplates,
+  type Resource,
+  rightsOf,
+  snapshotOf,
+} from './templates.ts';
 
 let stacks: Readonly<Record<string, Template>>;
 let data: Template;
@@ -213,6 +221,16 @@ describe('the stacks of production', () => {
       [app, 'Stator-Edge'],
       [app, 'Stator-Fleet-mock'],
     ]);
+  });
+
+  it.each(['Dev', 'Data'])('lies in the zones that are named: %s', (stack) => {
+    const network = { availabilityZones: ['eu-west-1a', 'eu-west-1c', 'eu-west-1d'] };
+    const template = stack === 'Dev' ? devTemplate({ network }) : productionTemplates({ network }).Data!;
+    const zones = Object.values(template.findResources('AWS::EC2::Subnet')).map(
+      ({ Properties }) => Properties.AvailabilityZone as string,
+    );
+    const chosen = network.availabilityZones.slice(0, stack === 'Dev' ? 2 : 3);
+    expect([...new Set(zones)]).toEqual(chosen);
   });
 
   it('uses a VPC of yours where it is told of one', () => {

@@ -45,6 +45,22 @@ describe('readSettings', () => {
     [{ edges: { container: { listener: 'public' } } }, /edges\.container\.listener: public needs domain/],
     [{ edges: { container: { grpc: true } } }, /edges\.container\.grpc: needs listener: public/],
     [{ network: { zones: 2 } }, /network\.zones: nats\.servers: 3 needs three zones/],
+    [
+      { network: { availabilityZones: ['use1-az1', 'us-east-1b'] } },
+      /network\.availabilityZones\.0: must be the name of a zone/,
+    ],
+    [
+      { network: { availabilityZones: ['eu-west-1a', 'eu-west-1a'] } },
+      /network\.availabilityZones: must name each zone once/,
+    ],
+    [
+      { network: { availabilityZones: ['eu-west-1a', 'eu-west-1b'] } },
+      /network\.availabilityZones: nats\.servers: 3 needs three zones/,
+    ],
+    [
+      { network: { availabilityZones: ['eu-west-1a', 'eu-west-1b', 'eu-west-1c'], vpc: VPC } },
+      /network\.availabilityZones: is of a VPC that is made/,
+    ],
     [{ alarms: { topicArn: 'arn:aws:sns:...' } }, /alarms\.topicArn: must be an ARN, as arn:aws:SERVICE:REGION/],
     [
       { network: { vpc: { ...VPC, availabilityZones: ['a', 'b'], privateSubnetIds: ['subnet-1', 'subnet-2'] } } },

@@ -32,15 +32,17 @@ afterAll(() => {
   rmSync(folder, { recursive: true, force: true });
 });
 
-/** Checks the dev stack against an account in which nothing is deployed but what `state` says. */
-function check(state: AccountState): Promise<string> {
-  account.state = { deployed: {}, ...state };
+const ZONES = { 'eu-west-1a': 'euw1-az2', 'eu-west-1b': 'euw1-az3', 'eu-west-1c': 'euw1-az1' };
+
+/** Checks templates, those of dev unless others are named, against an account in which nothing is deployed but what `state` says. */
+function check(state: AccountState, region = 'eu-west-1', of = folder): Promise<string> {
+  account.state = { deployed: {}, zones: ZONES, ...state };
   vi.stubEnv('AWS_ENDPOINT_URL', account.url);
-  vi.stubEnv('AWS_REGION', 'eu-west-1');
+  vi.stubEnv('AWS_REGION', region);
   vi.stubEnv('AWS_ACCESS_KEY_ID', 'somebody');
   vi.stubEnv('AWS_SECRET_ACCESS_KEY', 'somebody');
   printed = '';
-  return runDeploy(['check', folder], print);
+  return runDeploy(['check', of], print);
 }
 
 describe('what a deployment takes of quotas', () => {
@@ -68,12 +70,13 @@ describe('stator deploy check', () => {
       'Concurrent executions of Lambda    has   1000  needs     10  enough',
       'Fargate On-Demand vCPU             has      6  needs    0.5  enough',
       'VPCs per Region                    has      5  needs      1  enough',
+      'Availability zones with Fargate    has      2  needs      2  enough',
     ]);
   });
 
   it('fails where one is too small, and says which and for what', async () => {
     await expect(check({ quotas: { ...ENOUGH, 'L-3032A538': 0 } })).rejects.toThrow(
-      /^not all quotas are known to suffice: ask for more in the console of Service Quotas, in the region .*$/,
+      /^not everything is known to suffice: ask for more in the console of Service Quotas, in the region .*$/,
     );
     expect(printed).toMatch(
       /has {6}0 {2}needs {4}0\.5 {2}too small \(tasks, and their successors beside them; fargate L-3032A538\)/,
@@ -82,8 +85,41 @@ describe('stator deploy check', () => {
 
   it('fails where one may not be read, and says why', async () => {
     const { 'L-F678F1CE': _, ...others } = ENOUGH;
-    await expect(check({ quotas: others })).rejects.toThrow(/^not all quotas are known to suffice$/);
+    await expect(check({ quotas: others })).rejects.toThrow(/^not everything is known to suffice$/);
     expect(printed).toMatch(/VPCs per Region .*unknown: .*not authorized/);
+  });
+
+  it('says which zones lack what the deployment needs, by names that hold in this account alone', async () => {
+    const tokyo = { a: 'apne1-az4', c: 'apne1-az3', d: 'apne1-az1', e: 'apne1-az2' };
+    const zones = Object.fromEntries(Object.entries(tokyo).map(([letter, id]) => [`ap-northeast-1${letter}`, id]));
+    await expect(check({ quotas: ENOUGH, zones }, 'ap-northeast-1')).rejects.toThrow(
+      'not everything is known to suffice: choose network.availabilityZones among ap-northeast-1a, ap-northeast-1d, ap-northeast-1e',
+    );
+    expect(printed).toContain('Availability zones with Fargate    has      1  needs      2  too few\n');
+    expect(printed).toContain('  ap-northeast-1c (apne1-az3): has no Fargate\n');
+  });
+
+  it('says that a region has fewer zones than the deployment spreads over', async () => {
+    await expect(check({ quotas: ENOUGH, zones: { 'us-west-1a': 'usw1-az1' } }, 'us-west-1')).rejects.toThrow();
+    expect(printed).toContain('  zone 2: the account has 1 in us-west-1\n');
+  });
+
+  it('holds zones that were chosen against those of the account', async () => {
+    const chosen = mkdtempSync(join(folder, 'chosen-'));
+    const { Data } = productionTemplates({
+      network: { availabilityZones: ['us-east-1a', 'us-east-1e', 'us-east-1x'] },
+    });
+    writeFileSync(join(chosen, 'Stator-Data.template.json'), JSON.stringify(Data!.toJSON()));
+    const zones = { 'us-east-1a': 'use1-az4', 'us-east-1e': 'use1-az3' };
+    await expect(check({ quotas: ENOUGH, zones }, 'us-east-1', chosen)).rejects.toThrow();
+    expect(printed).toContain('has      2  needs      3  too few\n');
+    expect(printed).toContain('  us-east-1e (use1-az3): has no current instances with GPUs\n');
+    expect(printed).toContain('  us-east-1x: no zone of the account in us-east-1\n');
+  });
+
+  it('fails where zones may not be read, and says why', async () => {
+    await expect(check({ quotas: ENOUGH, zones: undefined })).rejects.toThrow(/^not everything is known to suffice$/);
+    expect(printed).toContain('Availability zones with Fargate: unknown: ec2: You are not authorized\n');
   });
 
   it('names the releases of the function beyond the newest ten, but none that an alias points at', async () => {

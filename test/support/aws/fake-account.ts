@@ -7,6 +7,8 @@ import { expect } from 'vitest';
 export interface AccountState {
   /** By their codes. */
   readonly quotas?: Readonly<Record<string, number>>;
+  /** Ids of the zones of its region, by their names. */
+  readonly zones?: Readonly<Record<string, string>> | undefined;
   /** Names of what is deployed, by stack and logical id. */
   readonly deployed?: Readonly<Record<string, Readonly<Record<string, string>>>> | undefined;
   /** Numbers of the versions of each function, and what its aliases point at. */
@@ -64,6 +66,7 @@ async function answerOf(state: AccountState, request: IncomingMessage): Promise<
   if (request.method === 'POST') return quotaOf(state, request, Buffer.concat(chunks).toString());
   const url = new URL(request.url ?? '', 'http://account.example');
   if (url.searchParams.get('Action') === 'DescribeStackResource') return resourceOf(state, url.searchParams);
+  if (url.searchParams.get('Action') === 'DescribeAvailabilityZones') return zonesOf(state, url.searchParams);
   const [, name = '', list = ''] = /^\/2015-03-31\/functions\/([^/]+)\/(versions|aliases)$/.exec(url.pathname) ?? [];
   return list === ''
     ? xmlError('UnknownOperation', url.href)
@@ -91,6 +94,17 @@ function resourceOf({ deployed }: AccountState, query: URLSearchParams): Answer 
       <PhysicalResourceId>${name}</PhysicalResourceId><LogicalResourceId>${id}</LogicalResourceId>
     </StackResourceDetail></DescribeStackResourceResult></DescribeStackResourceResponse>`,
   ];
+}
+
+function zonesOf({ zones }: AccountState, query: URLSearchParams): Answer {
+  if (zones === undefined)
+    return [403, '<Response><Errors><Error><Message>You are not authorized</Message></Error></Errors></Response>'];
+  expect([query.get('Filter.1.Name'), query.get('Filter.1.Value.1')]).toEqual(['zone-type', 'availability-zone']);
+  const items = Object.entries(zones).map(
+    ([name, id]) => `<item><zoneState>available</zoneState><zoneName>${name}</zoneName><zoneId>${id}</zoneId></item>`,
+  );
+  const list = `<availabilityZoneInfo>${items.join('')}</availabilityZoneInfo>`;
+  return [200, `<DescribeAvailabilityZonesResponse>${list}</DescribeAvailabilityZonesResponse>`];
 }
 
 function xmlError(code: string, message: string): Answer {
