@@ -12,6 +12,7 @@ export {
   limitNames,
   type RefusingLimit,
 } from './limits.ts';
+export { loadCode } from './load-code.ts';
 export { likelyName, misspeltName, nameWithin, nearestName } from './nearest.ts';
 export {
   anthropicErrorBody,

@@ -1,6 +1,6 @@
 /** Secrets that a process reads for itself: the environment names them, Secrets Manager has them. */
 import type { Clock } from '../clock/index.ts';
-import { reasonOf } from '../errors/index.ts';
+import { loadCode, reasonOf } from '../errors/index.ts';
 import { isRecord } from '../records/index.ts';
 import type { Logger } from '../telemetry/index.ts';
 import { PASSED_VARIABLES, passedVariables } from './passed-secrets.ts';
@@ -220,7 +220,10 @@ function readFromService(): ReadSecret {
 
 async function openClient() {
   process.env.AWS_SDK_JS_NODE_VERSION_SUPPORT_WARNING_DISABLED ||= 'true'; // the SDK is pinned; its notice tells operators nothing
-  const { GetSecretValueCommand, SecretsManagerClient } = await import('./secret-parts.ts');
+  const { GetSecretValueCommand, SecretsManagerClient } = await loadCode(
+    'Secrets Manager',
+    () => import('./secret-parts.ts'),
+  );
   const requestHandler = { connectionTimeout: ANSWER_MS_MAX, requestTimeout: ANSWER_MS_MAX };
   return { client: new SecretsManagerClient({ maxAttempts: ATTEMPTS_MAX, requestHandler }), GetSecretValueCommand };
 }

@@ -44,7 +44,13 @@ export {
   type RequestRoute,
 } from './metrics/frontend-metrics.ts';
 export type { WorkerLabels } from './metrics/frontend-recorders.ts';
-export { countDroppedTelemetry, MetricRegistry, metricPrefix, type TelemetryDropped } from './metrics/registry.ts';
+export {
+  countDroppedTelemetry,
+  loadPrinter,
+  MetricRegistry,
+  metricPrefix,
+  type TelemetryDropped,
+} from './metrics/registry.ts';
 export {
   createRouterMetrics,
   type DecisionFigures,

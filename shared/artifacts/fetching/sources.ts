@@ -4,7 +4,7 @@ import type { Readable } from 'node:stream';
 import type { S3Client } from '@aws-sdk/client-s3';
 import { ConfigError } from '../../config/index.ts';
 import { quietSdkNotice } from '../../discovery/index.ts';
-import { reasonOf } from '../../errors/index.ts';
+import { loadCode, reasonOf } from '../../errors/index.ts';
 import { readModelInfo } from '../../tokens/index.ts';
 
 /** A file of a model. */
@@ -60,15 +60,21 @@ export function artifactKey({ checksum }: Pick<Artifact, 'checksum'>): string {
   return checksum.replace(':', '/');
 }
 
-/** A bucket that holds files by checksum. The SDK is loaded when it is first asked. */
-export function bucketSource(bucket: string, place: BucketPlace): ArtifactSource {
+/** A bucket that holds files by checksum. The SDK is loaded when it is first asked, or by `load`. */
+export function bucketSource(bucket: string, place: BucketPlace): ArtifactSource & { load(): Promise<void> } {
   let opening: ReturnType<typeof openS3> | undefined;
+  const opened = (): ReturnType<typeof openS3> => {
+    opening ??= openS3(place);
+    return opening;
+  };
   return {
     kind: 's3',
     place: `s3://${bucket}`,
+    load: async () => {
+      await opened();
+    },
     async read(file, signal) {
-      opening ??= openS3(place);
-      const { sdk, client } = await opening;
+      const { sdk, client } = await opened();
       const command = new sdk.GetObjectCommand({ Bucket: bucket, Key: artifactKey(file) });
       return (await client.send(command, { abortSignal: signal })).Body as Readable;
     },
@@ -106,7 +112,7 @@ export interface S3 {
 /** Loads the SDK, too large to load for nothing, and makes a client; nothing is asked yet. */
 export async function openS3({ endpoint, region }: BucketPlace): Promise<S3> {
   quietSdkNotice();
-  const sdk = await import('./s3-parts.ts');
+  const sdk = await loadCode('S3', () => import('./s3-parts.ts'));
   const client = new sdk.S3Client({
     region: region ?? 'us-east-1',
     followRegionRedirects: true,

@@ -1,3 +1,5 @@
+import { loadCode } from '../../errors/index.ts';
+
 /** What is used of the AWS SDK's module for DynamoDB. */
 export type DynamoDbSdk = typeof import('./sdk-parts.ts');
 
@@ -15,5 +17,5 @@ export function quietSdkNotice(): void {
 /** Loads the SDK, which is too large to load where no table is used. Every import of it goes through here. */
 export function loadSdk(): Promise<DynamoDbSdk> {
   quietSdkNotice();
-  return import('./sdk-parts.ts');
+  return loadCode('DynamoDB', () => import('./sdk-parts.ts'));
 }

@@ -1,6 +1,6 @@
 import type { Dealer, Subscriber } from 'zeromq';
 import type { Clock } from '../../clock/index.ts';
-import { reasonOf } from '../../errors/index.ts';
+import { loadCode, reasonOf } from '../../errors/index.ts';
 import { decodeEventBatch, type EventBatch } from './engine-events.ts';
 import type { RankSource } from './event-sources.ts';
 
@@ -72,7 +72,7 @@ export class RankStream {
   /** Subscribes. Rejects when the endpoint cannot be had. */
   async open(): Promise<void> {
     const { endpoint, binds, topic } = this.#options.source;
-    const { Subscriber } = await import('zeromq');
+    const { Subscriber } = await loadCode('ZeroMQ', () => import('zeromq'));
     const subscriber = new Subscriber({
       receiveHighWaterMark: HIGH_WATER_MARK,
       maxMessageSize: MESSAGE_BYTES_MAX,
@@ -204,7 +204,7 @@ export class RankStream {
 
   /** Takes all batches behind the last one that the engine still has. */
   async #ask(endpoint: string): Promise<void> {
-    const { Dealer } = await import('zeromq');
+    const { Dealer } = await loadCode('ZeroMQ', () => import('zeromq'));
     const { replayTimeoutMs = 2000 } = this.#options;
     const dealer: Dealer = new Dealer({
       linger: 0,

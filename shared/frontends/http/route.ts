@@ -1,5 +1,5 @@
 import type { Need } from '../../access/index.ts';
-import type { ErrorCode } from '../../errors/index.ts';
+import { type ErrorCode, loadCode } from '../../errors/index.ts';
 import type { BodySchema, MODEL_TYPES, ModelKind } from '../../protocol/index.ts';
 import type { HttpAppDeps } from './deps.ts';
 import type { HttpExchange } from './hosts/exchange.ts';
@@ -99,7 +99,8 @@ export function route(
  * A handler whose code its first request loads: a function that starts cold then does without the dialects that nobody has asked
  * for, which are a third of what it would parse.
  */
-export function serveLater(load: () => Promise<Serve>): Serve {
+export function serveLater(loadServe: () => Promise<Serve>): Serve {
+  const load = (): Promise<Serve> => loadCode('this route', loadServe);
   let loaded: Serve | undefined;
   const serve: Serve = (deps, exchange) => {
     if (loaded !== undefined) return loaded(deps, exchange);

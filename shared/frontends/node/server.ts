@@ -74,6 +74,7 @@ const UNFINISHED_CHECK_MS = 500;
  */
 export async function startHttpServer(app: HttpApp, options: HttpServerOptions): Promise<HttpServer> {
   const { server, connections, sockets } = createHost(app, options);
+  await sockets.load();
   await listen(server, options);
   const bound = server.address() as AddressInfo; // a TCP server that listens has one
   const { lifecycle, clock = systemClock, onLimit = () => {} } = options;

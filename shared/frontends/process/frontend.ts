@@ -82,6 +82,11 @@ export interface Frontend {
   readonly app: ReturnType<typeof createHttpApp>;
   /** The same for whoever runs the process, who shows no key. */
   readonly appForOperator: () => ReturnType<typeof createHttpApp>;
+  /**
+   * Loads code that is otherwise loaded when it is first needed. For processes that listen, before they do: clients may hold all
+   * files of the process, and Node tries a file once.
+   */
+  load(): Promise<void>;
   /** What other dialects of inference work with. */
   readonly inference: InferenceDeps;
   /** Room for requests that are being read, whatever dialect they are of. */
@@ -199,8 +204,12 @@ export async function composeFrontend(
       canceller: models.canceller,
       explainer: models.explainer,
     };
+    const app = createHttpApp(deps);
     return {
-      app: createHttpApp(deps),
+      app,
+      load: async () => {
+        await Promise.all([app.load(), models.load()]);
+      },
       appForOperator: () => createHttpApp({ ...deps, gate: undefined }),
       inference,
       bodies,
@@ -269,8 +278,9 @@ interface Parts extends TimeAndChance {
 async function followModels(settings: EdgeSettings, parts: Parts, onWorkers: (workers: number) => void) {
   const { clock, random, discovery, plane, metrics, logger, followsEvents } = parts;
   const log = logger.for('models');
+  const { open, load } = modelOpener(settings, parts, log, metrics.registry);
   const store = new ModelStore({
-    open: modelOpener(settings, parts, log, metrics.registry),
+    open,
     clock,
     onFailure: (model, reason) => log.error('model cannot be loaded', { model, reason }),
   });
@@ -404,7 +414,7 @@ async function followModels(settings: EdgeSettings, parts: Parts, onWorkers: (wo
     source && new RoutingExplainer({ models: directory, store, encoder, media, clock, source, isConditional });
   const takesChats = chatCheck(store);
   const routed = { routing, shared, explainer, feed, holding, eventPlanes };
-  return { ...routed, directory, gauges, pipeline, encoder, caches, canceller, takesChats };
+  return { ...routed, directory, gauges, pipeline, encoder, caches, canceller, takesChats, load };
 }
 
 async function eventPlaneOpener(settings: EdgeSettings, { clock, logger, discovery }: Parts, opened: EventPlane[]) {

@@ -11,7 +11,7 @@ import type { Clock, TimeAndChance } from '../../clock/index.ts';
 import { tellWhile } from '../../concurrency/index.ts';
 import { type EdgeSettings, homeFolder, type Settings } from '../../config/index.ts';
 import type { ModelCard } from '../../discovery/index.ts';
-import { reasonOf } from '../../errors/index.ts';
+import { loadCode, reasonOf } from '../../errors/index.ts';
 import { findReasoningFormat, hasParserOfVersion } from '../../parsers/index.ts';
 import type { ModelStore, OpenModel, RoutableModel, Worker } from '../../pipeline/index.ts';
 import { createArtifactMetrics, type Logger, type MetricRegistry } from '../../telemetry/index.ts';
@@ -35,8 +35,12 @@ export function modelOpener(
   sources: TimeAndChance,
   log: Logger,
   registry: MetricRegistry,
-): OpenModel {
+): ModelOpener {
   let opening: Promise<Fetching> | undefined;
+  const fetching = (): Promise<Fetching> => {
+    opening ??= openFetching(settings, sources, log, registry);
+    return opening;
+  };
   let isEncoderTold = false;
   const own = new OwnFolder(settings.modelPath);
   const encoderOf = (card: ModelCard) => {
@@ -46,8 +50,7 @@ export function modelOpener(
     return fastEncoder(card.display_name, settings, log);
   };
   const open: OpenModel = async ({ card, workers }) => {
-    opening ??= openFetching(settings, sources, log, registry);
-    const { cache, sourcesOf } = await opening;
+    const { cache, sourcesOf } = await fetching();
     const { display_name: modelName, files } = card;
     const onHopelessTemplate = (reason: string): void =>
       log.error('no chats for this model', { model: modelName, reason });
@@ -86,11 +89,20 @@ export function modelOpener(
     warnOfReasoningFallback(card, log);
     return loaded;
   };
-  return (model) => {
-    const tell = (waited_s: number): void =>
-      log.info('loading the model', { model: model.card.display_name, waited_s });
-    return tellWhile(open(model), tell);
+  return {
+    open: (model) => {
+      const tell = (waited_s: number): void =>
+        log.info('loading the model', { model: model.card.display_name, waited_s });
+      return tellWhile(open(model), tell);
+    },
+    load: async () => (await fetching()).load(),
   };
+}
+
+interface ModelOpener {
+  readonly open: OpenModel;
+  /** Loads the code that fetches models, which the first model does otherwise. @throws ConfigError for a bucket that must not be asked */
+  load(): Promise<void>;
 }
 
 /** What models from elsewhere go through. */
@@ -98,6 +110,12 @@ interface Fetching {
   readonly cache: ModelCache;
   /** Where the files of a model can be read: a few of the workers, another one first each time, then the bucket. */
   sourcesOf(workers: readonly Worker[]): readonly ArtifactSource[];
+  load(): Promise<void>;
+}
+
+async function loadArtifacts() {
+  const { bucketPlace, bucketSource, ModelCache, workerSource } = await import('../../artifacts/index.ts');
+  return { bucketPlace, bucketSource, ModelCache, workerSource };
 }
 
 /** @throws ConfigError for a bucket that must not be asked */
@@ -107,7 +125,10 @@ async function openFetching(
   log: Logger,
   registry: MetricRegistry,
 ): Promise<Fetching> {
-  const { bucketPlace, bucketSource, ModelCache, workerSource } = await import('../../artifacts/index.ts');
+  const { bucketPlace, bucketSource, ModelCache, workerSource } = await loadCode(
+    'models from elsewhere',
+    loadArtifacts,
+  );
   const metrics = createArtifactMetrics(registry);
   const { artifactsBucket } = settings;
   const bucket = artifactsBucket === undefined ? [] : [bucketSource(artifactsBucket, bucketPlace(settings))];
@@ -124,6 +145,9 @@ async function openFetching(
   });
   return {
     cache,
+    load: async () => {
+      for (const source of bucket) await source.load();
+    },
     sourcesOf: (workers) => {
       const places = [...new Set(workers.flatMap(({ filesAt }) => filesAt ?? []))];
       const from = random.below(Math.max(1, places.length));

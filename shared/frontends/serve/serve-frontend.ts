@@ -35,7 +35,7 @@ export async function serveFrontend(
     const tls = paths === undefined ? undefined : await readTlsFiles(paths);
     grpc = await openKserveServer(frontend, settings, tls && { ...tls, clientCa: tls.ca }, logger.for('grpc'));
     const isKserve = settings.kserveGrpcServer === true;
-    await frontend.app.load();
+    await frontend.load();
     const server = await startHttpServer(frontend.app, {
       onLimit: frontend.metrics.limitReached,
       onSockets: frontend.metrics.openSockets,

@@ -5,6 +5,7 @@ import { reasonOf } from '../../errors/index.ts';
 import { NatsBucket } from './bucket.ts';
 import { dialNats } from './dial.ts';
 import { MESSAGE_BYTES_MAX } from './guarded-transport.ts';
+import { beginLoading } from './library.ts';
 import { KeptMessages, NatsMessage } from './messages.ts';
 import { NatsStream } from './stream.ts';
 import {
@@ -113,11 +114,13 @@ export class NatsClient {
 
   /** The JetStream stream of `settings`; nothing is made until it is used. */
   stream(settings: NatsStreamSettings): NatsStream {
+    beginLoading();
     return new NatsStream(this, settings);
   }
 
   /** The object store of `settings`; nothing is made until something is put. */
   bucket(settings: NatsBucketSettings): NatsBucket {
+    beginLoading();
     return new NatsBucket(this, settings);
   }
 

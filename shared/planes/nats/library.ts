@@ -1,5 +1,6 @@
 import type { JetStreamManager } from '@nats-io/jetstream';
 import type { NatsConnection } from '@nats-io/nats-core';
+import { loadCode } from '../../errors/index.ts';
 
 /*
  * The client library, loaded on first use: a process without NATS does not pay for it. Its packages are CommonJS, whose names
@@ -14,28 +15,37 @@ type ObjectStores = typeof import('@nats-io/obj');
 type Ws = typeof import('ws');
 
 export async function loadNatsCore(): Promise<NatsCore> {
-  return namesOf(await import('@nats-io/nats-core'));
+  return namesOf(await load(() => import('@nats-io/nats-core')));
 }
 
 export async function loadTransportNode(): Promise<TransportNode> {
-  return namesOf(await import('@nats-io/transport-node'));
+  return namesOf(await load(() => import('@nats-io/transport-node')));
 }
 
 /** What `connect` of the transport makes its connections of. */
 export async function loadNodeTransport(): Promise<NodeTransports> {
-  return namesOf(await import('@nats-io/transport-node/lib/node_transport.js'));
+  return namesOf(await load(() => import('@nats-io/transport-node/lib/node_transport.js')));
 }
 
 async function loadJetStream(): Promise<JetStream> {
-  return namesOf(await import('@nats-io/jetstream'));
+  return namesOf(await load(() => import('@nats-io/jetstream')));
 }
 
 export async function loadObjectStores(): Promise<ObjectStores> {
-  return namesOf(await import('@nats-io/obj'));
+  return namesOf(await load(() => import('@nats-io/obj')));
 }
 
 export async function loadWs(): Promise<Ws> {
-  return await import('ws'); // an ES module: its names are its own
+  return await load(() => import('ws')); // an ES module: its names are its own
+}
+
+function load<T>(from: () => Promise<T>): Promise<T> {
+  return loadCode('NATS', from);
+}
+
+/** Loads now what a stream or an object store needs later; a failure is told there. */
+export function beginLoading(): void {
+  for (const load of [loadJetStream, loadObjectStores]) load().catch(() => {});
 }
 
 function namesOf<Module extends object>(module: Module): Module {

@@ -1,7 +1,7 @@
 import type { SQSClient } from '@aws-sdk/client-sqs';
 import { type Clock, systemClock } from '../../clock/index.ts';
 import { withDeadline } from '../../concurrency/index.ts';
-import { reasonOf } from '../../errors/index.ts';
+import { loadCode, reasonOf } from '../../errors/index.ts';
 import {
   BATCH_MAX,
   checkMessage,
@@ -50,7 +50,7 @@ export class SqsPlannerQueue implements PlannerQueue {
 
   static async open(options: SqsQueueOptions): Promise<SqsPlannerQueue> {
     process.env.AWS_SDK_JS_NODE_VERSION_SUPPORT_WARNING_DISABLED ||= 'true'; // tells operators nothing: the SDK is bundled
-    const sdk = await import('./sqs-parts.ts');
+    const sdk = await loadCode('SQS', () => import('./sqs-parts.ts'));
     const { endpoint, requestTimeoutMs = 5000 } = options;
     const region = options.region ?? (endpoint === undefined ? undefined : (process.env.AWS_REGION ?? 'us-east-1'));
     const client = new sdk.SQSClient({

@@ -1,7 +1,7 @@
 import type { Metric } from 'prom-client';
 import type { Clock } from '../../clock/index.ts';
 import { ConfigError } from '../../config/index.ts';
-import { invariant } from '../../errors/index.ts';
+import { invariant, loadCode } from '../../errors/index.ts';
 
 type Labels = Readonly<Record<string, string>>;
 
@@ -243,7 +243,7 @@ export class MetricRegistry implements MetricScope {
   /** Every metric in Prometheus text form. */
   async render(): Promise<string> {
     for (const update of this.#beforeScrape) update();
-    const { Registry } = await import('./printer.ts');
+    const { Registry } = await loadPrinter();
     const registry = new Registry();
     // prom-client only ever reads a metric's name and calls its `get`; its type asks for one of its own classes.
     for (const family of this.#families.values()) registry.registerMetric(family as unknown as Metric);
@@ -282,4 +282,9 @@ export function countDroppedTelemetry(registry: MetricRegistry): TelemetryDroppe
   const family = registry.counter('stator_telemetry_dropped_total', about, 'kind');
   for (const kind of ['spans', 'lines']) family.with(kind).add(0);
   return (kind, count) => family.with(kind).add(count);
+}
+
+/** Loads what prints figures, which the first scrape does otherwise: for processes that listen, before they do. */
+export function loadPrinter(): Promise<typeof import('./printer.ts')> {
+  return loadCode('figures for Prometheus', () => import('./printer.ts'));
 }

@@ -5,7 +5,7 @@ import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { gunzip } from 'node:zlib';
 import packageJson from '../../../../package.json' with { type: 'json' };
-import { ServeError } from '../../../errors/index.ts';
+import { loadCode, ServeError } from '../../../errors/index.ts';
 import { modelsShown } from '../../inference/dialect.ts';
 import type { HttpAppDeps } from '../deps.ts';
 import type { HttpExchange } from '../hosts/exchange.ts';
@@ -25,16 +25,18 @@ interface MadeDocument {
 /** `GET /openapi.json`. The document is made when it is first asked for, and anew when its examples name other models. */
 export function serveOpenApi(operations: readonly Operation[]): Serve {
   let document: MadeDocument | undefined;
-  return async (deps: HttpAppDeps, exchange: HttpExchange): Promise<void> => {
+  // Loaded on demand: a function that nobody asks for it never parses it.
+  const load = () => loadCode('the OpenAPI document', () => import('./document.ts'));
+  const serve = async (deps: HttpAppDeps, exchange: HttpExchange): Promise<void> => {
     const models = exampleModels(modelsShown(deps, exchange, 'models'));
     const key = JSON.stringify(models);
     if (document?.models !== key) {
-      // Loaded on demand: a function that nobody asks for it never parses it.
-      const { openApiDocument } = await import('./document.ts');
+      const { openApiDocument } = await load();
       document = { models: key, text: JSON.stringify(await openApiDocument(operations, deps.settings, models)) };
     }
     sendText(exchange, 200, 'application/json', document.text);
   };
+  return Object.assign(serve, { load });
 }
 
 export const DOCS_PATH = '/docs';

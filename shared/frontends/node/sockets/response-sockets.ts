@@ -2,7 +2,7 @@ import { type IncomingMessage, ServerResponse } from 'node:http';
 import type { WebSocketServer } from 'ws';
 import type { Clock, Random } from '../../../clock/index.ts';
 import { networkOf } from '../../../concurrency/index.ts';
-import { type LimitName, openAiErrorBody, overLimit, ServeError } from '../../../errors/index.ts';
+import { type LimitName, loadCode, openAiErrorBody, overLimit, ServeError } from '../../../errors/index.ts';
 import type { MemoryResponseStore } from '../../../responses/index.ts';
 import type { HttpApp } from '../../http/app.ts';
 import { NodeExchange } from '../../http/hosts/node-exchange.ts';
@@ -52,7 +52,7 @@ export class ResponseSockets {
     try {
       if (refuseUnroutable(request, answer, random)) return;
       if (!(await app.sockets.admit(new NodeExchange(request, answer)))) return;
-      const server = await this.#load(); // before a place is taken: others may come meanwhile
+      const server = await this.load(); // before a place is taken: others may come meanwhile
       if (!this.#makeRoom(networkOf(socket))) {
         refuse(answer, overLimit('websockets', `${this.#parts.socketsMax} WebSockets are open; try again`), RETRY);
         return;
@@ -82,8 +82,9 @@ export class ResponseSockets {
     });
   }
 
-  #load(): Promise<WebSocketServer> {
-    this.#server ??= import('ws').then(({ WebSocketServer }) => {
+  /** Loads what speaks WebSocket, which the first of them does otherwise. */
+  load(): Promise<WebSocketServer> {
+    this.#server ??= loadCode('WebSockets', () => import('ws')).then(({ WebSocketServer }) => {
       const server = new WebSocketServer({
         noServer: true,
         clientTracking: false,

@@ -1,5 +1,6 @@
 import type { Publisher, Subscriber } from 'zeromq';
 import { type Clock, type Random, systemRandom } from '../../../clock/index.ts';
+import { loadCode } from '../../../errors/index.ts';
 import { formatHostPort, listenAddress } from '../../listen-address.ts';
 import { EVENT_BYTES_MAX, encodeEnvelope, SequencedPublisher } from '../envelope.ts';
 import {
@@ -151,5 +152,5 @@ async function openPublisher(more: { readonly ipv6?: boolean } | typeof BROKER_C
 
 /** Loads the native library on first use: a process without this plane does not pay for it. */
 function loadZeromq(): Promise<typeof import('zeromq')> {
-  return import('zeromq');
+  return loadCode('ZeroMQ', () => import('zeromq'));
 }

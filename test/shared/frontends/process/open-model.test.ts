@@ -44,7 +44,7 @@ describe('opening a model', () => {
     runtime?: RuntimeConfig,
   ) {
     const { logger, lines } = captureLogger();
-    const opener = modelOpener(
+    const { open: opener } = modelOpener(
       { ...DEFAULTS, tokenizer, tokenizerFallback: fallback },
       SYSTEM,
       logger,
@@ -67,7 +67,7 @@ describe('opening a model', () => {
 
   it('says it once, however many models there are', async () => {
     const { logger, lines } = captureLogger();
-    const opener = modelOpener({ ...DEFAULTS, tokenizer: 'fastokens' }, SYSTEM, logger, new MetricRegistry());
+    const { open: opener } = modelOpener({ ...DEFAULTS, tokenizer: 'fastokens' }, SYSTEM, logger, new MetricRegistry());
     for (const display_name of ['m', 'n']) await opener({ card: { ...(await card()), display_name }, workers: [] });
     expect(lines).toHaveLength(1);
   });
@@ -103,7 +103,7 @@ describe('a model whose worker’s files are not to be had', () => {
   /** What is opened, one after the other, with the operator's own folder. */
   async function openAll(names: readonly string[], modelPath: string | undefined) {
     const { logger, lines } = captureLogger();
-    const opener = modelOpener({ ...DEFAULTS, modelPath }, SYSTEM, logger, new MetricRegistry());
+    const { open: opener } = modelOpener({ ...DEFAULTS, modelPath }, SYSTEM, logger, new MetricRegistry());
     const outcomes: string[] = [];
     for (const display_name of names) {
       const card = { ...(await cardOf(display_name)) };
