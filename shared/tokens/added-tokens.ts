@@ -44,6 +44,58 @@ export function readAddedTokens(list: unknown): readonly AddedToken[] {
   });
 }
 
+/** The same in few values, for another thread and for a file: an object a token takes this one 15 ms for 32,768 of them. */
+export interface PackedAddedTokens {
+  /** All contents, one behind the other. */
+  readonly contents: string;
+  /** UTF-16 units of each. */
+  readonly lengths: readonly number[];
+  readonly ids: readonly number[];
+  /** Bits of `FLAGS`. */
+  readonly flags: readonly number[];
+}
+
+const FLAGS = { special: 1, normalized: 2, lstrip: 4, rstrip: 8, singleWord: 16 } as const;
+type FlagName = keyof typeof FLAGS;
+
+export function packAddedTokens(tokens: readonly AddedToken[]): PackedAddedTokens {
+  const names = Object.keys(FLAGS) as FlagName[];
+  return {
+    contents: tokens.map(({ content }) => content).join(''),
+    lengths: tokens.map(({ content }) => content.length),
+    ids: tokens.map(({ id }) => id),
+    flags: tokens.map((token) => names.reduce((bits, name) => bits | (token[name] ? FLAGS[name] : 0), 0)),
+  };
+}
+
+/** Whether what was read from a file can be unpacked. */
+export function isPackedAddedTokens(value: unknown): value is PackedAddedTokens {
+  const { contents, ...lists } = asRecord(value) ?? {};
+  const { lengths, ids, flags } = lists;
+  if (typeof contents !== 'string' || !Array.isArray(ids)) return false;
+  const isAlong = (list: unknown): boolean =>
+    Array.isArray(list) && list.length === ids.length && list.every((one) => Number.isInteger(one) && one >= 0);
+  return [lengths, ids, flags].every(isAlong);
+}
+
+export function unpackAddedTokens({ contents, lengths, ids, flags }: PackedAddedTokens): readonly AddedToken[] {
+  let end = 0;
+  return ids.map((id, at) => {
+    const start = end;
+    end += lengths[at]!;
+    const bits = flags[at]!;
+    return {
+      id,
+      content: contents.slice(start, end),
+      special: (bits & FLAGS.special) !== 0,
+      normalized: (bits & FLAGS.normalized) !== 0,
+      lstrip: (bits & FLAGS.lstrip) !== 0,
+      rstrip: (bits & FLAGS.rstrip) !== 0,
+      singleWord: (bits & FLAGS.singleWord) !== 0,
+    };
+  });
+}
+
 /** Receives a text in order: stretches without added tokens, and the added tokens between them. */
 export interface SegmentVisitor {
   text(segment: string): void;

@@ -1,46 +1,22 @@
-import { existsSync } from 'node:fs';
 import { readFile, stat } from 'node:fs/promises';
 import { setImmediate } from 'node:timers/promises';
-import { fileURLToPath } from 'node:url';
-import { Worker } from 'node:worker_threads';
-import { type Clock, systemClock } from '../clock/index.ts';
-import { withDeadline } from '../concurrency/index.ts';
 import { asRecord } from '../records/index.ts';
-import { readAddedTokens } from './added-tokens.ts';
+import { packAddedTokens, readAddedTokens } from './added-tokens.ts';
+import { askLoader, type FileTask, findThreadEntry, type LoaderAnswer } from './ask-loader.ts';
 import { type ScannedTokenizer, scanTokenizerJson } from './bpe/build-tables.ts';
 import { type PreparedFile, readPrepared, writePrepared } from './bpe/prepared-tables.ts';
 import { scanTiktoken } from './bpe/tiktoken.ts';
 import { withAddedTokens } from './bpe/tokenizer.ts';
 import { openGeneral } from './general/open-general.ts';
 import { createThreadedTokenizer } from './general/tokenizer.ts';
-import type { GeneralTables } from './general/vocabulary.ts';
 import { kindOfTokenizer } from './model-files.ts';
 import { checkTokenizer, UnsupportedTokenizer } from './tokenizer-shape.ts';
 import type { Tokenizer } from './types.ts';
-
-/** What the thread is started for. */
-export interface LoaderTask {
-  /** `tables`: take the file apart; `general`: prepare one that is no byte-level BPE. */
-  readonly kind: 'tables' | 'general';
-  readonly path: string;
-  /** Where the tables are kept for the next one that asks. */
-  readonly prepared: PreparedFile | undefined;
-}
-
-/** What the thread answers: the tables, or why there are none. */
-export type LoaderAnswer =
-  | { readonly scanned: ScannedTokenizer }
-  | { readonly general: GeneralTables }
-  | { readonly syntaxError: string }
-  /** What no tokenizer in use has. */
-  | { readonly unsupported: string };
 
 /** Takes this thread some milliseconds; to start another one costs 50 ms of CPU. */
 const SMALL_BYTES_MAX = 128 * 1024;
 /** Tables are sized by the largest id. */
 const SMALL_IDS_MAX = 65_536;
-/** A tokenizer.json of 30 MB takes about half a second; a thread that is silent for this long is broken. */
-const LOAD_TIMEOUT_MS = 60_000;
 
 /**
  * The tables of a tokenizer file: those that are kept in `prepared`, else read and tabulated in a thread of its own, so
@@ -57,12 +33,12 @@ export async function loadTokenizerTables(
   if (kept !== undefined) return kept;
   const { size } = await stat(path);
   const entry = findThreadEntry('tokenizer-loader.js');
-  const task: LoaderTask = { kind: 'tables', path, prepared };
+  const task: FileTask = { kind: 'tables', path, prepared };
   if (entry === undefined || size <= SMALL_BYTES_MAX) {
     const scanned = scan(path, await readFile(path, { signal }));
     if (entry === undefined || idsOf(scanned) <= SMALL_IDS_MAX) return keep(task, complete(scanned));
   }
-  const answer = await askThread(entry, task, signal);
+  const answer = await askLoader(entry, task, signal);
   await setImmediate(); // what was received is made into a tokenizer in another turn
   if ('scanned' in answer) return answer.scanned;
   throw toError(answer);
@@ -76,7 +52,7 @@ export async function loadTokenizerTables(
 export async function loadGeneral(path: string, signal?: AbortSignal): Promise<Tokenizer> {
   const entry = findThreadEntry('encode-thread.js') && findThreadEntry('tokenizer-loader.js');
   if (entry === undefined) return openGeneral(await readFile(path, { signal }), path);
-  const answer = await askThread(entry, { kind: 'general', path, prepared: undefined }, signal);
+  const answer = await askLoader(entry, { kind: 'general', path, prepared: undefined }, signal);
   if ('general' in answer) return createThreadedTokenizer(answer.general, path);
   throw toError(answer);
 }
@@ -87,31 +63,11 @@ function toError(answer: LoaderAnswer): Error {
   return new TypeError('the tokenizer loader has answered something else');
 }
 
-async function askThread(
-  entry: string,
-  task: LoaderTask,
-  signal?: AbortSignal,
-  clock: Clock = systemClock,
-): Promise<LoaderAnswer> {
-  signal?.throwIfAborted();
-  const thread = new Worker(entry, { workerData: task });
-  try {
-    const answer = new Promise<LoaderAnswer>((resolve, reject) => {
-      thread.once('message', resolve);
-      thread.once('error', reject);
-      thread.once('exit', (code) => reject(new Error(`tokenizer loader ended with code ${code} and no answer`)));
-    });
-    return await withDeadline({ clock, timeoutMs: LOAD_TIMEOUT_MS, signal }, () => answer);
-  } finally {
-    await thread.terminate();
-  }
-}
-
 /**
  * Takes a tokenizer file apart, and keeps its tables for the next one; of a tiktoken file there are only tables.
  * @throws SyntaxError when it is broken, UnsupportedTokenizer for what no tokenizer in use has
  */
-export function scanAndKeep(task: LoaderTask, file: Uint8Array): ScannedTokenizer {
+export function scanAndKeep(task: FileTask, file: Uint8Array): ScannedTokenizer {
   return keep(task, complete(scan(task.path, file)));
 }
 
@@ -125,7 +81,7 @@ function idsOf({ rest, tables }: ScannedTokenizer): number {
   return added.reduce((most, { id }) => Math.max(most, id + 1), tables?.flags.length ?? 0);
 }
 
-function keep({ prepared }: LoaderTask, scanned: ScannedTokenizer): ScannedTokenizer {
+function keep({ prepared }: FileTask, scanned: ScannedTokenizer): ScannedTokenizer {
   try {
     if (prepared !== undefined) writePrepared(prepared, scanned);
   } catch {
@@ -139,25 +95,14 @@ function complete({ rest, tables }: ScannedTokenizer): ScannedTokenizer {
   if (rest === undefined) return { rest, tables }; // of a tiktoken file, whose added tokens stand in another one
   const { model, added_tokens: added, ...others } = asRecord(rest) ?? {};
   const { normalizer, pre_tokenizer, post_processor, decoder } = others;
-  return {
-    rest: { model, added_tokens: added, normalizer, pre_tokenizer, post_processor, decoder },
-    tables: tables && withAddedTokens(tables, readAddedTokens(added)),
-    hasAddedTokens: true,
-  };
+  const small = { model, normalizer, pre_tokenizer, post_processor, decoder };
+  if (tables === undefined) return { rest: small, tables };
+  const tokens = readAddedTokens(added);
+  return { rest: small, tables: withAddedTokens(tables, tokens), addedTokens: packAddedTokens(tokens) };
 }
 
 function scanChecked(file: Uint8Array): ScannedTokenizer {
   const scanned = scanTokenizerJson(file);
   checkTokenizer(scanned.rest);
   return scanned;
-}
-
-/**
- * Path of the bundle `name`, which lies beside `dist/stator.js`; this code may sit in `dist/` or in `dist/chunks/`.
- * Undefined where it is missing: tests run from sources.
- */
-export function findThreadEntry(name: string): string | undefined {
-  if (import.meta.url.endsWith('.ts')) return undefined;
-  const places = [`./${name}`, `../${name}`];
-  return places.map((place) => fileURLToPath(new URL(place, import.meta.url))).find((path) => existsSync(path));
 }

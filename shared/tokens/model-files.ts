@@ -5,6 +5,7 @@ import { extname, join } from 'node:path';
 import { pipeline } from 'node:stream/promises';
 import { reasonOf } from '../errors/index.ts';
 import { asRecord, type UnknownRecord } from '../records/index.ts';
+import { askLoader, findThreadEntry } from './ask-loader.ts';
 import type { ModelFile } from './types.ts';
 
 /** Files of a model folder that matter for serving besides config.json and its tokenizer, by role. */
@@ -15,6 +16,8 @@ const OTHER_FILES = [
   'chat_template.json',
 ] as const;
 
+/** Parsed in some milliseconds; the largest in use repeat 30,000 added tokens in 5 MB. */
+const JSON_BYTES_HERE = 256 * 1024;
 /** The small files are refused above this; tokenizer.json has no such bound. */
 const TEXT_BYTES_MAX = 16 * 1024 * 1024;
 
@@ -30,10 +33,34 @@ export async function checkFolder(path: string): Promise<void> {
 /** Text of a small file, or undefined when the folder has none. */
 export async function readText(folder: string, name: string): Promise<string | undefined> {
   const path = join(folder, name);
+  return (await sizeOf(path)) === undefined ? undefined : readWhole(path);
+}
+
+/** A small JSON file as an object, or undefined when the folder has none. */
+export async function readJsonObject(folder: string, name: string): Promise<UnknownRecord | undefined> {
+  const path = join(folder, name);
+  const size = await sizeOf(path);
+  if (size === undefined) return undefined;
+  const entry = size > JSON_BYTES_HERE ? findThreadEntry('tokenizer-loader.js') : undefined;
+  let record: UnknownRecord | undefined;
+  try {
+    record = entry === undefined ? asRecord(JSON.parse(await readWhole(path))) : await readApart(entry, path);
+  } catch (error) {
+    throw error instanceof SyntaxError ? brokenJson(path, error) : error;
+  }
+  if (record === undefined) throw new ModelFolderError(`${path}: not a JSON object; download the file again`);
+  return record;
+}
+
+async function sizeOf(path: string): Promise<number | undefined> {
   const found = await stat(path).catch(ifMissing);
-  if (found === undefined) return undefined;
-  if (found.size > TEXT_BYTES_MAX)
+  if (found !== undefined && found.size > TEXT_BYTES_MAX) {
     throw new ModelFolderError(`${path}: ${found.size} bytes, more than ${TEXT_BYTES_MAX}`);
+  }
+  return found?.size;
+}
+
+async function readWhole(path: string): Promise<string> {
   try {
     return await readFile(path, 'utf8');
   } catch (error) {
@@ -41,20 +68,12 @@ export async function readText(folder: string, name: string): Promise<string | u
   }
 }
 
-/** A small JSON file as an object, or undefined when the folder has none. */
-export async function readJsonObject(folder: string, name: string): Promise<UnknownRecord | undefined> {
-  const text = await readText(folder, name);
-  if (text === undefined) return undefined;
-  let value: unknown;
-  try {
-    value = JSON.parse(text);
-  } catch (error) {
-    throw brokenJson(join(folder, name), error);
-  }
-  const record = asRecord(value);
-  if (record === undefined)
-    throw new ModelFolderError(`${join(folder, name)}: not a JSON object; download the file again`);
-  return record;
+/** Reads a large file in a thread, and of it what matters here. */
+async function readApart(entry: string, path: string): Promise<UnknownRecord | undefined> {
+  const answer = await askLoader(entry, { kind: 'config', path });
+  if ('config' in answer) return answer.config;
+  if ('syntaxError' in answer) throw new SyntaxError(answer.syntaxError);
+  throw new ModelFolderError(`${path}: ${'unsupported' in answer ? answer.unsupported : 'the loader broke'}`);
 }
 
 export function brokenJson(path: string, error: unknown): ModelFolderError {

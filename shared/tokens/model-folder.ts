@@ -1,10 +1,11 @@
 import { basename, join, resolve } from 'node:path';
 import { reasonOf } from '../errors/index.ts';
 import { asRecord } from '../records/index.ts';
+import { loadChatTemplate } from './load-template.ts';
 import { type LoadTokenizerOptions, loadTokenizer } from './load-tokenizer.ts';
 import { checkFolder, ModelFolderError, readModelFiles } from './model-files.ts';
-import { type ModelConfigs, readConfigs, readSpecialTokens, toModelInfo } from './model-info.ts';
-import { type ChatTemplateSource, compileChatTemplate } from './template/chat-template.ts';
+import { type ModelConfigs, readConfigs, readSpecialTokens, type SpecialTokens, toModelInfo } from './model-info.ts';
+import type { ChatTemplateSource } from './template/chat-template.ts';
 import type { ChatTemplate, LoadedModel, Tokenizer } from './types.ts';
 
 export interface LoadModelOptions extends LoadTokenizerOptions {
@@ -39,7 +40,9 @@ export async function loadModelFolder(path: string, options: LoadModelOptions = 
     path: folder,
     tokenizer,
     chatTemplate:
-      source === undefined ? undefined : compileFor(label, source, readSpecialTokens(configs.tokenizerConfig), options),
+      source === undefined
+        ? undefined
+        : await loadFor(label, source, readSpecialTokens(configs.tokenizerConfig), options),
     info: options.checksums === true ? { ...info, files: await readModelFiles(folder) } : info,
   };
 }
@@ -58,15 +61,17 @@ export async function loadFolderTokenizer(path: string): Promise<Tokenizer> {
 
 const INSTEAD = 'give another one with --custom-jinja-template';
 
-function compileFor(
+async function loadFor(
   label: string,
   source: ChatTemplateSource,
-  tokens: Parameters<typeof compileChatTemplate>[1],
-  { onHopelessTemplate: onHopeless }: LoadModelOptions,
-): ChatTemplate {
+  tokens: SpecialTokens,
+  { onHopelessTemplate: onTold, signal }: LoadModelOptions,
+): Promise<ChatTemplate> {
+  const onHopeless = (reason: string): void => onTold?.(`${label}: ${reason}; ${INSTEAD}`);
   try {
-    return compileChatTemplate(source, tokens, (reason) => onHopeless?.(`${label}: ${reason}; ${INSTEAD}`));
+    return await loadChatTemplate(source, tokens, { onHopeless, signal });
   } catch (error) {
+    signal?.throwIfAborted();
     throw new ModelFolderError(`${label}: not supported: ${reasonOf(error)}; ${INSTEAD}`, { cause: error });
   }
 }

@@ -1,3 +1,4 @@
+import type { PackedAddedTokens } from './added-tokens.ts';
 import type { BpeTables } from './bpe/tables.ts';
 
 /** How text becomes token ids. */
@@ -11,7 +12,12 @@ export type EncodeText = (text: string, options?: EncodeOptions) => Uint32Array;
 
 /** What a thread needs to encode as this tokenizer does. Structured-clonable; the tables are in shared memory. */
 export type TokenizerRecipe =
-  | { readonly kind: 'byte-level'; readonly rest: unknown; readonly tables: BpeTables }
+  | {
+      readonly kind: 'byte-level';
+      readonly rest: unknown;
+      readonly tables: BpeTables;
+      readonly addedTokens: PackedAddedTokens;
+    }
   /** Any other kind: the tokenizer.json at `path` is read anew. */
   | { readonly kind: 'general'; readonly path: string };
 

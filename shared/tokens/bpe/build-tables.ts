@@ -1,4 +1,5 @@
 import { grown } from '../../records/index.ts';
+import type { PackedAddedTokens } from '../added-tokens.ts';
 import { JsonScanner } from './json-scanner.ts';
 import {
   type BpeTables,
@@ -15,8 +16,8 @@ export interface ScannedTokenizer {
   readonly rest: unknown;
   /** Undefined when the file holds no byte-level BPE vocabulary. */
   readonly tables: BpeTables | undefined;
-  /** The tables hold the added tokens of `rest`, too. @default false */
-  readonly hasAddedTokens?: boolean;
+  /** Those that the tables hold, too, and `rest` no longer. @default those of `rest`, which the tables lack */
+  readonly addedTokens?: PackedAddedTokens | undefined;
 }
 
 const OPEN_BRACE = 0x7b;

@@ -3,11 +3,12 @@ import { closeSync, constants, openSync, renameSync, rmSync, writeSync } from 'n
 import { open } from 'node:fs/promises';
 import { endianness } from 'node:os';
 import { setImmediate } from 'node:timers/promises';
+import { isPackedAddedTokens } from '../added-tokens.ts';
 import type { ScannedTokenizer } from './build-tables.ts';
 import { type BpeTables, TABLE_NAMES, TABLE_TYPES } from './tables.ts';
 
 /** Changes with every change of the layout or of what the tables mean; tables are of no use to the other byte order. */
-const VERSION = `3 ${endianness()}`;
+const VERSION = `4 ${endianness()}`;
 const SUM_BYTES = 32;
 /** The checksum, and the length of the JSON behind it. */
 const HEAD_BYTES = SUM_BYTES + 4;
@@ -25,14 +26,14 @@ export interface PreparedFile {
 /**
  * The tables of a tokenizer as they lie in memory, so that opening it parses nothing and makes no object a token:
  *
- *     SHA-256 of what follows | bytes of the JSON u32 | {version, source, rest, hasAddedTokens, counts} as JSON | tables, each from a multiple of 8
+ *     SHA-256 of what follows | bytes of the JSON u32 | {version, source, rest, addedTokens, counts} as JSON | tables, each from a multiple of 8
  */
 export function packTokenizer(
-  { tables, rest, hasAddedTokens }: ScannedTokenizer & { readonly tables: BpeTables },
+  { tables, rest, addedTokens }: ScannedTokenizer & { readonly tables: BpeTables },
   source: string,
 ): Buffer {
   const counts = TABLE_NAMES.map((name) => tables[name].length);
-  const json = Buffer.from(JSON.stringify({ version: VERSION, source, rest: rest ?? null, hasAddedTokens, counts }));
+  const json = Buffer.from(JSON.stringify({ version: VERSION, source, rest: rest ?? null, addedTokens, counts }));
   const starts = startsOf(json.length, counts);
   const file = Buffer.alloc(starts.at(-1)!);
   file.writeUInt32LE(json.length, SUM_BYTES);
@@ -101,22 +102,15 @@ async function unpack(file: Uint8Array, source: string): Promise<ScannedTokenize
     const buffer = file.buffer as ArrayBuffer; // or shared, which is read alike
     const jsonBytes = new DataView(buffer).getUint32(SUM_BYTES, true);
     const json = Buffer.from(file.slice(HEAD_BYTES, HEAD_BYTES + jsonBytes)).toString();
-    const {
-      version,
-      source: made,
-      rest,
-      hasAddedTokens,
-      counts,
-    } = JSON.parse(json) as Readonly<Record<string, unknown>>;
+    const { version, source: made, rest, addedTokens, counts } = JSON.parse(json) as Readonly<Record<string, unknown>>;
     if (version !== VERSION || made !== source || !Array.isArray(counts)) return undefined;
+    if (addedTokens !== undefined && !isPackedAddedTokens(addedTokens)) return undefined;
     const starts = startsOf(jsonBytes, counts);
     const parts = TABLE_NAMES.map(
       (name, at) => [name, new TABLE_TYPES[name](buffer, starts[at], Number(counts[at]))] as const,
     );
     const tables = Object.fromEntries(parts) as unknown as BpeTables;
-    return (await isSound(tables))
-      ? { rest: rest ?? undefined, tables, hasAddedTokens: hasAddedTokens === true }
-      : undefined;
+    return (await isSound(tables)) ? { rest: rest ?? undefined, tables, addedTokens } : undefined;
   } catch {
     return undefined; // of an older layout: no JSON, or tables that lie outside of the file
   }

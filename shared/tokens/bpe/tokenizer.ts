@@ -1,5 +1,5 @@
 import { asRecord, type UnknownRecord } from '../../records/index.ts';
-import { type AddedToken, readAddedTokens } from '../added-tokens.ts';
+import { type AddedToken, packAddedTokens, readAddedTokens, unpackAddedTokens } from '../added-tokens.ts';
 import type { DecodeOptions, Detokenizer, EncodeText, Tokenizer, TokenizerRecipe } from '../types.ts';
 import type { ScannedTokenizer } from './build-tables.ts';
 import { spellBytes, tokenTextToBytes, unspellBytes, utf8Text } from './byte-text.ts';
@@ -14,17 +14,19 @@ export function createBpeTokenizer(scanned: ScannedTokenizer, path?: string): To
   const rest = asRecord(scanned.rest);
   const model = asRecord(rest?.model);
   if (rest === undefined || model === undefined || scanned.tables === undefined || !isPlainBpe(model)) return undefined;
-  const addedTokens = readAddedTokens(rest.added_tokens);
+  const packed = scanned.addedTokens;
+  const addedTokens = packed === undefined ? readAddedTokens(rest.added_tokens) : unpackAddedTokens(packed);
   const rules = readRules(rest, addedTokens);
   if (rules === undefined || !isByteLevelDecoder(rest.decoder)) return undefined;
-  const tables = scanned.hasAddedTokens === true ? scanned.tables : withAddedTokens(scanned.tables, addedTokens);
-  return new BpeTokenizer(tables, rules, { kind: 'byte-level', rest, tables }, path);
+  const tables = packed === undefined ? withAddedTokens(scanned.tables, addedTokens) : scanned.tables;
+  const recipe = { kind: 'byte-level', rest, tables, addedTokens: packed ?? packAddedTokens(addedTokens) } as const;
+  return new BpeTokenizer(tables, rules, recipe, path);
 }
 
 /** The encoding half of `createBpeTokenizer`, from what an encoder in another thread was given. */
-export function createBpeEncode({ rest, tables }: ByteLevelRecipe): EncodeText {
+export function createBpeEncode({ rest, tables, addedTokens }: ByteLevelRecipe): EncodeText {
   const record = asRecord(rest) ?? {};
-  const rules = readRules(record, readAddedTokens(record.added_tokens));
+  const rules = readRules(record, unpackAddedTokens(addedTokens));
   if (rules === undefined) throw new TypeError('the recipe of a tokenizer that is none of these');
   return encodeTextOf(new BpeEncoder({ ...rules, tables }), rules.surroundings);
 }

@@ -1,7 +1,7 @@
 import { setImmediate } from 'node:timers/promises';
 import type { Clock } from '../../clock/index.ts';
+import { findThreadEntry } from '../ask-loader.ts';
 import { noteParts } from '../hashing/known-parts.ts';
-import { findThreadEntry } from '../loader.ts';
 import { PatternBudgetError } from '../patterns/steps.ts';
 import type { Tokenizer } from '../types.ts';
 import { EncodeQueue, type Lane, ThreadLane } from './encode-queue.ts';

@@ -3,39 +3,84 @@ import type { UnknownRecord } from '../../records/index.ts';
 import { readSpecialTokens, type SpecialTokens } from '../model-info.ts';
 import type { ChatTemplate, ChatTemplateInput } from '../types.ts';
 import { TemplateBudgetError, withinBudget } from './budget.ts';
-import { normalizeMessages, normalizeTools, type ReasoningName, type TemplateShape } from './normalize-messages.ts';
+import { normalizeMessages, normalizeTools, type TemplateShape } from './normalize-messages.ts';
 import { hasHistory, plainHistory } from './plain-history.ts';
 import { cutAfterPrefill } from './prefill.ts';
-import { compileProgram, type TemplateProgram } from './program.ts';
-import { TemplateRuntimeError } from './syntax.ts';
-
-interface Turn {
-  readonly role: string;
-  readonly content: string;
-}
-
-const MARK = 'template_test';
-const system: Turn = { role: 'system', content: MARK };
-const user: Turn = { role: 'user', content: MARK };
-const assistant: Turn = { role: 'assistant', content: MARK };
+import { probeTemplate } from './probe.ts';
+import { compileNodes, type TemplateProgram } from './program.ts';
+import { type Node, parseTemplate, TemplateRuntimeError } from './syntax.ts';
 
 /** Template text, or one text for conversations with tools and one for those without. */
 export type ChatTemplateSource = string | { readonly default: string; readonly toolUse: string };
 
+/** Told once, if a rendering takes more than its input can be worth: nothing is rendered from then on. */
+type OnHopeless = (reason: string) => void;
+
 /**
  * Compiles a chat template and finds out what it takes; rendering is then a few microseconds.
- * @param onHopeless told once, if a rendering takes more than its input can be worth: nothing is rendered from then on
  * @throws TemplateSyntaxError naming a construct, filter or test that is not supported
  * @throws TemplateBudgetError when small conversations take more than a template may take
  */
 export function compileChatTemplate(
   source: ChatTemplateSource,
   tokens = readSpecialTokens({}),
-  onHopeless: (reason: string) => void = () => undefined,
+  onHopeless: OnHopeless = () => undefined,
 ): ChatTemplate {
-  const sources = typeof source === 'string' ? { default: source, toolUse: source } : source;
-  const withoutTools = compileVariant(sources.default, tokens);
-  const withTools = sources.toolUse === sources.default ? withoutTools : compileVariant(sources.toolUse, tokens);
+  const compile = (text: string): Variant => {
+    const steps = compileInSteps(text, parseTemplate(text), tokens);
+    for (let step = steps.next(); ; step = steps.next()) if (step.done) return step.value;
+  };
+  const texts = textsOf(source);
+  const withoutTools = compile(texts.default);
+  const withTools = texts.toolUse === texts.default ? withoutTools : compile(texts.toolUse);
+  return createChatTemplate({ texts, withoutTools, withTools, tokens, onHopeless });
+}
+
+/** How a process that serves meanwhile compiles a template. */
+export interface TemplateCompilation {
+  /** Parses a template, in time that this thread has. @throws TemplateSyntaxError */
+  readonly parse: (source: string) => Promise<readonly Node[]>;
+  /** The end of a turn of the event loop. */
+  readonly pause: () => Promise<unknown>;
+  readonly onHopeless: OnHopeless;
+}
+
+/** The same as `compileChatTemplate`, a piece a turn. */
+export async function compileChatTemplateInTurns(
+  source: ChatTemplateSource,
+  tokens: SpecialTokens,
+  { parse, pause, onHopeless }: TemplateCompilation,
+): Promise<ChatTemplate> {
+  const compile = async (text: string): Promise<Variant> => {
+    const nodes = await parse(text);
+    await pause();
+    const steps = compileInSteps(text, nodes, tokens);
+    for (let step = steps.next(); ; step = steps.next()) {
+      if (step.done) return step.value;
+      await pause();
+    }
+  };
+  const texts = textsOf(source);
+  const withoutTools = await compile(texts.default);
+  const withTools = texts.toolUse === texts.default ? withoutTools : await compile(texts.toolUse);
+  return createChatTemplate({ texts, withoutTools, withTools, tokens, onHopeless });
+}
+
+type Texts = Exclude<ChatTemplateSource, string>;
+
+function textsOf(source: ChatTemplateSource): Texts {
+  return typeof source === 'string' ? { default: source, toolUse: source } : source;
+}
+
+interface Compiled {
+  readonly texts: Texts;
+  readonly withoutTools: Variant;
+  readonly withTools: Variant;
+  readonly tokens: SpecialTokens;
+  readonly onHopeless: OnHopeless;
+}
+
+function createChatTemplate({ texts, withoutTools, withTools, tokens, onHopeless }: Compiled): ChatTemplate {
   let isHopeless = false;
   return {
     render(input) {
@@ -49,7 +94,7 @@ export function compileChatTemplate(
         throw outOfBudget(isHopeless, error);
       }
     },
-    mentions: (name) => sources.default.includes(name) || sources.toolUse.includes(name),
+    mentions: (name) => texts.default.includes(name) || texts.toolUse.includes(name),
   };
 }
 
@@ -68,9 +113,10 @@ interface Variant {
   readonly shape: TemplateShape;
 }
 
-function compileVariant(source: string, tokens: SpecialTokens): Variant {
-  const program = compileProgram(source);
-  return { program, shape: withinBudget('', () => probeTemplate(program, source, tokens)) };
+function* compileInSteps(source: string, nodes: readonly Node[], tokens: SpecialTokens): Generator<undefined, Variant> {
+  const program = compileNodes(nodes);
+  yield;
+  return { program, shape: yield* probeTemplate(program, source, tokens) };
 }
 
 function hasTools(input: ChatTemplateInput): boolean {
@@ -130,7 +176,7 @@ function cannotContinue(message: string): ServeError {
 /** Every failure while rendering comes from the messages: the template itself was proved at load. */
 function run(program: TemplateProgram, variables: Readonly<Record<string, unknown>>, nowMs: number): string {
   try {
-    return withinBudget(variables, () => program(variables, nowMs));
+    return withinBudget(variables, () => program.render(variables, nowMs));
   } catch (error) {
     if (!(error instanceof TemplateRuntimeError)) throw error;
     throw new ServeError('invalid_value', `The chat template refuses these messages: ${error.message}`, {
@@ -138,79 +184,4 @@ function run(program: TemplateProgram, variables: Readonly<Record<string, unknow
       cause: error,
     });
   }
-}
-
-/** Finds out by rendering small conversations what a template takes. */
-function probeTemplate(program: TemplateProgram, source: string, tokens: SpecialTokens): TemplateShape {
-  const attempt = (messages: readonly object[]): string | undefined => {
-    try {
-      return program({ ...tokens, messages, add_generation_prompt: true }, 0);
-    } catch (error) {
-      if (error instanceof TemplateRuntimeError) return undefined;
-      throw error;
-    }
-  };
-  const rendersText = attempt([user])?.includes(MARK) === true;
-  const needsContentParts = !rendersText && attempt([asParts(user)])?.includes(MARK) === true;
-  const shape = (message: Turn): object => (needsContentParts ? asParts(message) : message);
-  // A template that refuses even one user turn is not judged: it may need variables that only requests bring.
-  const isJudged = attempt([shape(user)]) !== undefined;
-  const isRefused = (...turns: readonly Turn[]): boolean => isJudged && attempt(turns.map(shape)) === undefined;
-  const calls = callProbe(attempt, shape);
-  return {
-    isSystemFirstOnly: isRefused(user, assistant, system, user),
-    mustAlternate: isRefused(user, user),
-    needsContentParts,
-    imageText: imageTextOf(source),
-    takesArgumentText: /arguments\s+is\s+string/.test(source) || takesOnlyText(calls),
-    reasoningNames: reasoningNamesOf(source),
-    joinsThoughts: !calls({ content: MARK, thinking: MARK }) && calls({ thinking: MARK }),
-    hasShortIds: !calls({ id: 'call_template_test' }) && calls({ id: 'test12345' }),
-  };
-}
-
-/** Whether a template takes a conversation in which a tool was called in this way. */
-type CallProbe = (call: {
-  readonly arguments?: unknown;
-  readonly id?: string;
-  readonly content?: string;
-  readonly thinking?: string;
-}) => boolean;
-
-function callProbe(
-  attempt: (messages: readonly object[]) => string | undefined,
-  content: (turn: Turn) => object,
-): CallProbe {
-  return ({ arguments: given = {}, id = 'test12345', content: text = '', thinking }) => {
-    const called = { id, type: 'function', function: { name: MARK, arguments: given } };
-    const turn = { ...content({ ...assistant, content: text }), tool_calls: [called] };
-    const result = { ...content({ role: 'tool', content: MARK }), name: MARK, tool_call_id: id };
-    return attempt([content(user), thinking === undefined ? turn : { ...turn, thinking }, result]) !== undefined;
-  };
-}
-
-function takesOnlyText(takes: CallProbe): boolean {
-  return !takes({ arguments: { a: 'b' } }) && takes({ arguments: '{"a": "b"}' });
-}
-
-/** As attributes or members: `message.thinking`, `message['thinking']`, `'thinking' in message`. */
-const REASONING: readonly (readonly [ReasoningName, RegExp])[] = [
-  ['reasoning_content', /reasoning_content/],
-  ['thinking', /(?:message|m|msg|turn)\.thinking\b|['"]thinking['"]\s*(?:\]|in\b)|\.get\(\s*['"]thinking['"]/],
-  ['reasoning', /(?:message|m|msg|turn)\.reasoning\b|['"]reasoning['"]\s*(?:\]|in\b)|\.get\(\s*['"]reasoning['"]/],
-];
-
-function reasoningNamesOf(source: string): readonly ReasoningName[] {
-  return REASONING.flatMap(([name, pattern]) => (pattern.test(source) ? [name] : []));
-}
-
-function asParts(turn: Turn): object {
-  return { ...turn, content: [{ type: 'text', text: turn.content }] };
-}
-
-/** Vision families whose templates take text only. */
-function imageTextOf(source: string): TemplateShape['imageText'] {
-  if (source.includes('<|user|>') && source.includes('<|end|>')) return (index) => `<|image_${index}|>`;
-  if (source.includes('USER:') && source.includes('ASSISTANT:')) return () => '<image>';
-  return undefined;
 }

@@ -5,16 +5,21 @@ import { keysOf, memberOf } from './dictionaries.ts';
 import { toNumber } from './operations.ts';
 import { toText } from './printed-values.ts';
 import { Scope } from './scope.ts';
-import { parseTemplate, TemplateRuntimeError } from './syntax.ts';
+import { type Node, TemplateRuntimeError } from './syntax.ts';
 import { isDictionary, Namespace } from './values.ts';
 
-/** A compiled template: variables to text. @throws TemplateRuntimeError */
-export type TemplateProgram = (variables: Readonly<Record<string, unknown>>, nowMs: number) => string;
+/** A compiled template. */
+export interface TemplateProgram {
+  /** Variables to text. @throws TemplateRuntimeError */
+  readonly render: (variables: Readonly<Record<string, unknown>>, nowMs: number) => string;
+  /** What to go through all of it once is counted as. */
+  readonly steps: number;
+}
 
-/** Compiles a template once. @throws TemplateSyntaxError naming what is not supported */
-export function compileProgram(source: string): TemplateProgram {
-  const [block, steps] = compileCounted(parseTemplate(source));
-  return (variables, nowMs) => {
+/** Compiles a template that is parsed. @throws TemplateSyntaxError naming what is not supported */
+export function compileNodes(nodes: readonly Node[]): TemplateProgram {
+  const [block, steps] = compileCounted(nodes);
+  const render: TemplateProgram['render'] = (variables, nowMs) => {
     spend(steps);
     const scope = new Scope(GLOBALS);
     const strftimeNow: TemplateFunction = ({ positional }) => formatTime(nowMs, toText(positional[0]));
@@ -24,6 +29,7 @@ export function compileProgram(source: string): TemplateProgram {
     block(scope, output);
     return output.text;
   };
+  return { render, steps };
 }
 
 /** `range` makes no longer lists than this, as in Jinja's sandbox. */

@@ -303,7 +303,7 @@ describe('readModelInfo', () => {
 });
 
 describe('the loader thread', () => {
-  it('gives a bundled process the same model for a large file, and the same error for a broken one; a small one needs none', async () => {
+  it('gives a bundled process the same model for large files, and the same errors for broken ones; a small one needs none', async () => {
     const root = fileURLToPath(new URL('../../../', import.meta.url));
     const dist = join(folder, 'dist');
     const main = `
@@ -313,7 +313,10 @@ describe('the loader thread', () => {
       async function answer(folder) {
         const before = threads;
         const said = await loadModelFolder(folder).then(
-          ({ tokenizer }) => [...tokenizer.encode('Hello there, <|im_end|> caf\u00e9')],
+          ({ tokenizer, chatTemplate }) => [
+            ...tokenizer.encode('Hello there, <|im_end|> caf\u00e9'),
+            chatTemplate.render({ messages: [{ role: 'user', content: 'hi' }], nowMs: 0 }),
+          ],
           (error) => error.message,
         );
         return { said, threads: threads - before };
@@ -346,11 +349,39 @@ describe('the loader thread', () => {
     const room = ' '.repeat(600 * 1024);
     const large = await variant('large', `${room}${whole}`);
     const broken = await variant('broken', `${room}{"model": `);
-    const folders = [builtinModelPath(), large, broken];
+    const template = async (name: string, source: string): Promise<string> => {
+      const path = await variant(name, whole);
+      await writeFile(join(path, 'chat_template.jinja'), source);
+      return path;
+    };
+    const long = `{# ${'x'.repeat(17_000)} #}`;
+    const show = "{% for m in messages if m is not eq({'a': 1}) %}{{ {'b': m.content}['b'] }}{% endfor %}";
+    const longTemplate = await template('long', long + show);
+    const brokenTemplate = await template('broken-template', `${long}{% if %}`);
+    const config = async (name: string, change: object): Promise<string> => {
+      const path = await variant(name, whole);
+      const before = JSON.parse(await readFile(join(path, 'tokenizer_config.json'), 'utf8')) as object;
+      await writeFile(join(path, 'tokenizer_config.json'), JSON.stringify({ ...before, ...change }));
+      return path;
+    };
+    const manyTokens = Object.fromEntries(Array.from({ length: 9000 }, (_, at) => [at, { content: `<added ${at}>` }]));
+    const largeConfig = await config('config', { added_tokens_decoder: manyTokens });
+    const hugeTemplate = await config('huge-template', { chat_template: 'x'.repeat(300_000) });
+    const folders = [builtinModelPath(), large, broken, longTemplate, brokenTemplate, largeConfig, hugeTemplate];
     const { stdout } = await promisify(execFile)(process.execPath, [join(dist, 'main.js'), ...folders]);
-    const { tokenizer } = await loadModelFolder(builtinModelPath());
-    const said = [...tokenizer.encode('Hello there, <|im_end|> caf\u00e9')];
-    expect(JSON.parse(stdout)).toEqual([
+    const { tokenizer, chatTemplate } = await loadModelFolder(builtinModelPath());
+    const ids = [...tokenizer.encode('Hello there, <|im_end|> caf\u00e9')];
+    const said = [...ids, chatTemplate?.render({ messages: [{ role: 'user', content: 'hi' }], nowMs: 0 })];
+    const refusal = await loadModelFolder(brokenTemplate).catch((error: Error) => error.message);
+    expect(refusal).toContain('not supported: Unexpected token: CloseStatement');
+    const answers = JSON.parse(stdout) as unknown[];
+    expect(answers.splice(3)).toEqual([
+      { said: [...ids, 'hi'], threads: 1 },
+      { said: refusal, threads: 1 },
+      { said, threads: 1 },
+      { said: expect.stringContaining('tokenizer_config.json: chat_template has 300002 characters'), threads: 1 },
+    ]);
+    expect(answers).toEqual([
       { said, threads: 0 },
       { said, threads: 1 },
       { said: expect.stringMatching(/tokenizer\.json: broken JSON \(.* at byte 6144\d\d\)/), threads: 1 },

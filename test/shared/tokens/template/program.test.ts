@@ -1,8 +1,10 @@
 import { readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
 import { compileChatTemplate } from '../../../../shared/tokens/index.ts';
-import { compileProgram } from '../../../../shared/tokens/template/program.ts';
-import { TemplateRuntimeError, TemplateSyntaxError } from '../../../../shared/tokens/template/syntax.ts';
+import { compileNodes, type TemplateProgram } from '../../../../shared/tokens/template/program.ts';
+import { parseTemplate, TemplateRuntimeError, TemplateSyntaxError } from '../../../../shared/tokens/template/syntax.ts';
+
+const compileProgram = (source: string): TemplateProgram['render'] => compileNodes(parseTemplate(source)).render;
 
 interface GoldenRow {
   readonly template: string;
