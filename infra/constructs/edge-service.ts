@@ -1,7 +1,13 @@
-import { Duration } from 'aws-cdk-lib';
+import { Duration, RemovalPolicy } from 'aws-cdk-lib';
 import { CfnScalingPolicy } from 'aws-cdk-lib/aws-applicationautoscaling';
 import { type ISecurityGroup, Peer, Port, SecurityGroup } from 'aws-cdk-lib/aws-ec2';
-import { type ContainerImage, FargateService, type ICluster, type ScalableTaskCount } from 'aws-cdk-lib/aws-ecs';
+import {
+  AvailabilityZoneRebalancing,
+  type ContainerImage,
+  FargateService,
+  type ICluster,
+  type ScalableTaskCount,
+} from 'aws-cdk-lib/aws-ecs';
 import {
   ApplicationLoadBalancer,
   ApplicationProtocol,
@@ -15,6 +21,7 @@ import {
 } from 'aws-cdk-lib/aws-elasticloadbalancingv2';
 import type { IGrantable, IPrincipal } from 'aws-cdk-lib/aws-iam';
 import { Construct } from 'constructs';
+import { AccessLogs } from './access-logs.ts';
 import { addStatorContainer, createLogGroup, createTask } from './containers.ts';
 import type { FleetSecrets } from './fleet-store.ts';
 import type { NatsService } from './nats-service.ts';
@@ -55,6 +62,8 @@ interface EdgeServiceProps {
   readonly memoryMiB?: number;
   /** Days for which logs are kept. @default 30 */
   readonly logRetentionDays?: number;
+  /** Nobody deletes the load balancer by mistake, and its access logs outlast the stack. @default false */
+  readonly isRetained?: boolean;
 }
 
 /** `DYN_TCP_RPC_PORT` of the tasks. */
@@ -105,9 +114,10 @@ export class EdgeService extends Construct implements IGrantable {
       maxHealthyPercent: 200,
       circuitBreaker: { rollback: true },
       vpcSubnets: network.taskSubnets, // spread over its zones
+      availabilityZoneRebalancing: AvailabilityZoneRebalancing.ENABLED, // after the loss of one, tasks go back to it
       securityGroups: [this.group],
     });
-    this.loadBalancer = listener.kind === 'none' ? undefined : this.#listen(listener, network, group);
+    this.loadBalancer = listener.kind === 'none' ? undefined : this.#listen(listener, props, group);
     // The service has no number of tasks: each release would set a scaled service back to it, and cut streams.
     const scaling = this.service.autoScaleTaskCount({ minCapacity: tasks, maxCapacity: tasksMax });
     scaling.scaleOnCpuUtilization('Cpu', {
@@ -121,7 +131,8 @@ export class EdgeService extends Construct implements IGrantable {
     }
   }
 
-  #listen(listener: Exclude<EdgeListener, { kind: 'none' }>, network: Network, edge: SecurityGroup) {
+  #listen(listener: Exclude<EdgeListener, { kind: 'none' }>, props: EdgeServiceProps, edge: SecurityGroup) {
+    const { network, isRetained = false, logRetentionDays: retentionDays = 30 } = props;
     const isPublic = listener.kind === 'public';
     const group = new SecurityGroup(this, 'BalancerSecurityGroup', {
       vpc: network.vpc,
@@ -133,8 +144,12 @@ export class EdgeService extends Construct implements IGrantable {
       internetFacing: isPublic,
       securityGroup: group as ISecurityGroup,
       idleTimeout: BALANCER_IDLE,
+      // Names with other characters than letters, digits and hyphens: two servers may take them for two different headers.
       dropInvalidHeaderFields: true,
+      deletionProtection: isRetained,
     });
+    const removalPolicy = isRetained ? RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE : RemovalPolicy.DESTROY;
+    new AccessLogs(this, 'AccessLogs', { balancer, retentionDays, removalPolicy });
     const targets = new ApplicationTargetGroup(this, 'Targets', {
       vpc: network.vpc,
       port: HTTP_PORT,

@@ -1,6 +1,6 @@
 import * as z from 'zod';
 import { Alarms } from './alarms.ts';
-import { Domain } from './domain.ts';
+import { checkNames, Domain } from './domain.ts';
 import { checkEdges, Edges } from './edges.ts';
 import { checkFleets, Fleets, Models } from './fleets.ts';
 import { Keys } from './keys.ts';
@@ -40,6 +40,7 @@ export const Settings = z
     checkFleets(given, context);
     checkEdges(given, context);
     checkZones(given, context);
+    checkNames(given, context);
   });
 
 /** The settings as they count, defaults filled in. */

@@ -3,11 +3,14 @@ import { Certificate } from 'aws-cdk-lib/aws-certificatemanager';
 import { Cluster, ContainerInsights, type ICluster } from 'aws-cdk-lib/aws-ecs';
 import { ManagedPolicy } from 'aws-cdk-lib/aws-iam';
 import type { Code } from 'aws-cdk-lib/aws-lambda';
+import { ARecord, HostedZone, RecordTarget } from 'aws-cdk-lib/aws-route53';
+import { LoadBalancerTarget } from 'aws-cdk-lib/aws-route53-targets';
 import { Secret } from 'aws-cdk-lib/aws-secretsmanager';
 import { Construct } from 'constructs';
 import { statorImage } from '../constructs/containers.ts';
 import { type EdgeListener, EdgeService } from '../constructs/edge-service.ts';
 import { FleetStore } from '../constructs/fleet-store.ts';
+import { keepLogs } from '../constructs/kept-logs.ts';
 import { MockFleet } from '../constructs/mock-fleet.ts';
 import { NatsService } from '../constructs/nats-service.ts';
 import { Network } from '../constructs/network.ts';
@@ -41,6 +44,7 @@ class FleetStack extends Stack {
     });
     data.store.grantWork(workers);
     followReferences(this);
+    if (settings.retain) keepLogs(this);
   }
 }
 
@@ -97,6 +101,7 @@ class EdgeStack extends Stack {
       cluster: this.cluster,
       image: statorImage(this, settings.images.edge),
       listener: listenerOf(this, settings),
+      isRetained: settings.retain,
       environment: {
         ...this.workerEnvironment,
         ...store.edgeEnvironment(),
@@ -115,8 +120,10 @@ class EdgeStack extends Stack {
     const { releaseAlarms } = new Observability(this, 'Observability', { front, edge, settings });
     front.function.rollOutGradually(releaseAlarms);
     describeFront(this, store, front);
+    nameEdge(this, edge, settings);
     this.#describeFleet(data, nats, edge);
     followReferences(this);
+    if (settings.retain) keepLogs(this);
   }
 
   /** For workers on machines of your own. */
@@ -134,6 +141,21 @@ class EdgeStack extends Stack {
     if (loadBalancer !== undefined)
       output('EdgeTarget', loadBalancer.loadBalancerDnsName, 'Where the container edge is');
   }
+}
+
+/** Makes the name of the public container edge, where its zone is known. */
+function nameEdge(scope: Construct, { loadBalancer }: EdgeService, { edges, domain }: Settings): void {
+  const { containerName, hostedZone } = domain ?? {};
+  if (edges.container.listener !== 'public' || loadBalancer === undefined) return;
+  if (containerName === undefined || hostedZone === undefined) return;
+  new ARecord(scope, 'EdgeRecord', {
+    zone: HostedZone.fromHostedZoneAttributes(scope, 'EdgeZone', {
+      hostedZoneId: hostedZone.id,
+      zoneName: hostedZone.name,
+    }),
+    recordName: `${containerName}.`,
+    target: RecordTarget.fromAlias(new LoadBalancerTarget(loadBalancer)),
+  });
 }
 
 function listenerOf(scope: Construct, { edges, domain }: Settings): EdgeListener {

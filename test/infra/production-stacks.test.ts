@@ -154,6 +154,42 @@ describe('the stacks of production', () => {
     expect(open.map(({ FromPort }) => FromPort)).toEqual([443]);
   });
 
+  it('makes both names where it is told of their zone', () => {
+    const hostedZone = { id: 'Z1', name: 'example.com' };
+    const template = productionTemplates({
+      edges: { container: { listener: 'public' } },
+      domain: { ...DOMAIN, hostedZone },
+    }).Edge!;
+    const records = Object.values(template.findResources('AWS::Route53::RecordSet')).map(({ Properties }) => [
+      Properties.Name as string,
+      Properties.HostedZoneId as string,
+      JSON.stringify(Properties.AliasTarget),
+    ]);
+    expect(records.sort()).toEqual([
+      ['edge.example.com.', 'Z1', expect.stringMatching(/EdgeBalancer.*CanonicalHostedZoneID/)],
+      ['llm.example.com.', 'Z1', expect.stringContaining('RegionalDomainName')],
+    ]);
+  });
+
+  it('lets load balancers, and them alone, write their access logs', () => {
+    const template = productionTemplates({ edges: { container: { listener: 'public' } }, domain: DOMAIN }).Edge!;
+    template.hasResourceProperties('AWS::S3::BucketPolicy', {
+      PolicyDocument: {
+        Statement: Match.arrayWith([
+          Match.objectLike({
+            Action: 's3:PutObject',
+            Effect: 'Allow',
+            Principal: { Service: 'logdelivery.elasticloadbalancing.amazonaws.com' },
+            Condition: { ArnLike: { 'aws:SourceArn': Match.anyValue() } },
+          }),
+        ]),
+      },
+    });
+    template.allResources('AWS::S3::Bucket', { DeletionPolicy: 'RetainExceptOnCreate' });
+    const passing = { edges: { container: { listener: 'internal' } }, retain: false } as const;
+    productionTemplates(passing).Edge!.allResources('AWS::S3::Bucket', { DeletionPolicy: 'Delete' });
+  });
+
   it('serves KServe by gRPC on the same name and port where it is asked for, and asks its health service', () => {
     const all = productionTemplates({ edges: { container: { listener: 'public', grpc: true } }, domain: DOMAIN }).Edge!;
     all.hasResourceProperties('AWS::ElasticLoadBalancingV2::TargetGroup', {

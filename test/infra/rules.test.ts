@@ -69,6 +69,26 @@ describe.each(['dev', 'production', 'everything'] as const)('what is deployed: %
     expect(versions).toEqual([{ DeletionPolicy: 'RetainExceptOnCreate', UpdateReplacePolicy: 'Retain' }]);
   });
 
+  it('keeps logs as long as they are kept, whatever becomes of what wrote them, in production', () => {
+    const policies = of('AWS::Logs::LogGroup').map(([, { DeletionPolicy }]) => DeletionPolicy);
+    expect(policies.length).toBeGreaterThan(0);
+    expect(new Set(policies)).toEqual(new Set([name === 'dev' ? 'Delete' : 'RetainExceptOnCreate']));
+  });
+
+  it('protects load balancers from being deleted, has them log, and gives their zones back what they lost', () => {
+    const told = of('AWS::ElasticLoadBalancingV2::LoadBalancer').map(([, { Properties }]) =>
+      (Properties.LoadBalancerAttributes as { Key: string; Value: unknown }[])
+        .filter(({ Key, Value }) => /deletion_protection|access_logs.s3.enabled/.test(Key) && Value === 'true')
+        .map(({ Key }) => Key)
+        .sort(),
+    );
+    expect(told).toEqual(name === 'everything' ? [['access_logs.s3.enabled', 'deletion_protection.enabled']] : []);
+    const balanced = of('AWS::ECS::Service').filter(
+      ([, { Properties }]) => Properties.AvailabilityZoneRebalancing === 'ENABLED',
+    );
+    expect(balanced.map(([id]) => id.replace(/[0-9A-F]{8}$/, ''))).toEqual(name === 'dev' ? [] : ['EdgeService']);
+  });
+
   it('marks what refers to another stack, else a table that is made anew there would change nothing here', () => {
     const marked = resources.map(([id, { Metadata, ...resource }]) => {
       const text = JSON.stringify(resource);

@@ -61,6 +61,10 @@ describe('readSettings', () => {
       { network: { availabilityZones: ['eu-west-1a', 'eu-west-1b', 'eu-west-1c'], vpc: VPC } },
       /network\.availabilityZones: is of a VPC that is made/,
     ],
+    [
+      { domain: { ...DOMAIN, containerName: 'edge.example.org', hostedZone: { id: 'Z1', name: 'example.com.' } } },
+      'domain.containerName: edge.example.org lies outside the hosted zone example.com',
+    ],
     [{ alarms: { topicArn: 'arn:aws:sns:...' } }, /alarms\.topicArn: must be an ARN, as arn:aws:SERVICE:REGION/],
     [
       { network: { vpc: { ...VPC, availabilityZones: ['a', 'b'], privateSubnetIds: ['subnet-1', 'subnet-2'] } } },

@@ -1,0 +1,42 @@
+import { Aws, Duration, RemovalPolicy } from 'aws-cdk-lib';
+import type { ApplicationLoadBalancer } from 'aws-cdk-lib/aws-elasticloadbalancingv2';
+import { PolicyStatement, ServicePrincipal } from 'aws-cdk-lib/aws-iam';
+import { BlockPublicAccess, Bucket, BucketEncryption, ObjectOwnership } from 'aws-cdk-lib/aws-s3';
+import { Construct } from 'constructs';
+
+interface AccessLogsProps {
+  readonly balancer: ApplicationLoadBalancer;
+  /** Days for which they are kept. */
+  readonly retentionDays: number;
+  /** What happens to them when the stack is deleted. */
+  readonly removalPolicy: RemovalPolicy;
+}
+
+/** A line for each request that a load balancer has taken, in a bucket: who, when, which path, which status. No header and no body. */
+export class AccessLogs extends Construct {
+  constructor(scope: Construct, id: string, { balancer, retentionDays, removalPolicy }: AccessLogsProps) {
+    super(scope, id);
+    const bucket = new Bucket(this, 'Bucket', {
+      encryption: BucketEncryption.S3_MANAGED, // the only kind that a load balancer can write
+      enforceSSL: true,
+      blockPublicAccess: BlockPublicAccess.BLOCK_ALL,
+      objectOwnership: ObjectOwnership.BUCKET_OWNER_ENFORCED,
+      lifecycleRules: [{ expiration: Duration.days(retentionDays) }],
+      removalPolicy,
+      autoDeleteObjects: removalPolicy === RemovalPolicy.DESTROY,
+    });
+    const balancers = `arn:${Aws.PARTITION}:elasticloadbalancing:${Aws.REGION}:${Aws.ACCOUNT_ID}:loadbalancer/*`;
+    bucket.addToResourcePolicy(
+      new PolicyStatement({
+        principals: [new ServicePrincipal('logdelivery.elasticloadbalancing.amazonaws.com')],
+        actions: ['s3:PutObject'],
+        resources: [bucket.arnForObjects(`AWSLogs/${Aws.ACCOUNT_ID}/*`)],
+        conditions: { ArnLike: { 'aws:SourceArn': balancers } },
+      }),
+    );
+    balancer.setAttribute('access_logs.s3.enabled', 'true');
+    balancer.setAttribute('access_logs.s3.bucket', bucket.bucketName);
+    // It tries to write when it is told to.
+    if (bucket.policy !== undefined) balancer.node.addDependency(bucket.policy);
+  }
+}
