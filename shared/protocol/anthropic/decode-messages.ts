@@ -4,7 +4,7 @@ import type { ChatMessage, GenerationRequest, ToolChoice, ToolDefinition } from 
 import type { LeftOut } from '../generation/left-out.ts';
 import type { JsonBody } from '../json/json-body.ts';
 import type { CheckedChat } from '../openai/chat-schema.ts';
-import { checkTool, hostedChoice, isHostedType } from '../openai/chat-tools.ts';
+import { checkTool, hostedChoice, requireHostedType } from '../openai/chat-tools.ts';
 import { decodeChatRequest } from '../openai/decode-chat.ts';
 import type { DecodeContext, Mutable } from '../openai/decode-context.ts';
 import { checkModel, checkSharedBounds, invalidValue, requireShape } from '../openai/field-checks.ts';
@@ -157,10 +157,7 @@ function chatTools(given: CountTokensBody['tools'], leftOut: LeftOut): ReadTools
       checkTool(atClient.function, at, `tools[${at}]`);
       return [atClient];
     }
-    if (!isHostedType(tool.type)) {
-      const message = `tools[${at}]: tool type "${tool.type.slice(0, 100)}" is not supported; allowed is custom`;
-      throw new ServeError('unsupported_parameter', message, { param: `tools[${at}].type` });
-    }
+    requireHostedType(tool.type, `tools[${at}]`, "custom and Anthropic's own");
     hosted.add(tool.type);
     if (tool.name != null) hosted.add(tool.name);
     leftOut.note('tool', tool.type);

@@ -55,9 +55,8 @@ function readTool(tool: GivenTool, at: number): ToolDefinition | undefined {
     return tool as ToolDefinition; // its function was just looked at
   }
   if (tool.type !== 'custom') {
-    if (isHostedType(tool.type)) return undefined;
-    const message = `tools[${at}].type: "${tool.type.slice(0, 100)}" is no type of a tool; allowed are function and custom`;
-    throw shapeError('invalid_value', message, `tools[${at}].type`);
+    requireHostedType(tool.type, `tools[${at}]`, 'function and custom');
+    return undefined;
   }
   if (tool.custom === undefined) throw missing(`tools[${at}].custom`);
   const { name } = tool.custom;
@@ -134,12 +133,23 @@ export function requireHosted(type: unknown, name: unknown, dropped: ReadonlySet
 }
 
 /** Types of the tools that OpenAI, Anthropic and those who follow them run on their own servers, or know how to describe. */
-const HOSTED =
-  /^(?:[a-z]+_search|web_fetch|programmatic_tool_calling|advisor|browser|code_(?:interpreter|execution)|mcp|image_generation|computer|(?:local_)?shell|apply_patch|namespace|[a-z_]+_\d{8}$)/;
+const HOSTED = new RegExp(
+  `^(?:(?:${[
+    '[a-z]+_search|web_fetch|code_(?:interpreter|execution)|image_generation|mcp|advisor|programmatic_tool_calling',
+    'browser|computer|(?:local_)?shell|apply_patch|namespace|builtin_function|retrieval|url_context|google_maps|document_library',
+  ].join('|')})(?:[_-][a-z0-9_-]+)?|[a-z_]+_\\d{8})$`,
+);
 
-/** Whether a type is that of a hosted tool, whatever its version. */
-export function isHostedType(type: string): boolean {
-  return HOSTED.test(type);
+/**
+ * A tool that is not served here is one that others host, whatever its version, and is left out; no server knows any other type.
+ * @param param of the tool in the body
+ * @param allowed types that are served there
+ * @throws ServeError `invalid_value`
+ */
+export function requireHostedType(type: string, param: string, allowed: string): void {
+  if (HOSTED.test(type)) return;
+  const message = `${param}.type: "${type.slice(0, 100)}" is no type of a tool; allowed are ${allowed}`;
+  throw shapeError('invalid_value', message, `${param}.type`);
 }
 
 /** A tool that nobody runs cannot be made to be called. */

@@ -3,6 +3,7 @@ import { type Admission, refuseCaller } from '../../access/index.ts';
 import { readText } from '../../concurrency/index.ts';
 import { ServeError, toServeError, workerError } from '../../errors/index.ts';
 import type { PlaneServerTls } from '../../planes/index.ts';
+import { isRecord, type UnknownRecord } from '../../records/index.ts';
 import type { Logger } from '../../telemetry/index.ts';
 import type { WorkerControl } from './control.ts';
 import { type SmallServer, startSmallServer } from './small-server.ts';
@@ -83,7 +84,7 @@ async function answerControl(
   response.once('close', () => gone.abort(new Error('the asker is gone')));
   try {
     const named = call.adapter === undefined ? {} : { lora_name: decodeName(call.adapter) };
-    const body = { ...((await readJson(request)) as object), ...named };
+    const body = { ...(await readFields(request)), ...named };
     if (control === undefined) throw workerError('Unavailable', 'the worker is not ready');
     answerJson(response, 200, await control.run(call.name, body, gone.signal));
   } catch (thrown) {
@@ -100,6 +101,14 @@ function decodeName(text: string): string {
   } catch {
     throw new ServeError('invalid_value', 'the name in the path is not valid percent-encoding');
   }
+}
+
+/** The fields of a body; none of an empty one. */
+async function readFields(request: IncomingMessage): Promise<UnknownRecord> {
+  const body = await readJson(request);
+  if (isRecord(body)) return body;
+  const kind = body === null ? 'null' : Array.isArray(body) ? 'a list' : `a ${typeof body}`;
+  throw new ServeError('invalid_value', `the body is no JSON object but ${kind}`);
 }
 
 async function readJson(request: IncomingMessage): Promise<unknown> {

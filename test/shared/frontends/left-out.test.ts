@@ -68,6 +68,11 @@ const HOSTED = [
   'tool_search_tool_bm25',
   'tool_search_tool_regex_20251119',
   'x_search',
+  'browser_search',
+  'builtin_function',
+  'retrieval',
+  'url_context',
+  'google_maps',
 ];
 
 describe.each(Object.entries({ ...ROUTES, ...COUNTS }))('a hosted tool at %s', (path, { body, tool }) => {
@@ -86,6 +91,41 @@ describe.each(Object.entries({ ...ROUTES, ...COUNTS }))('a hosted tool at %s', (
     const { warning } = await send(path, { ...body, tools: HOSTED.map((type) => ({ type })) });
     expect(warning).toContain(`${HOSTED.slice(0, 8).join(', ')}, ...`);
   });
+});
+
+const UNKNOWN = ['frobnicate', 'Function', 'shellfish', 'mcpx', 'web_searching', 'a 20250101', '', 'x'.repeat(5000)];
+
+describe.each(Object.entries({ ...ROUTES, ...COUNTS }))(
+  'a tool of a type that nobody knows, at %s',
+  (path, { body, tool }) => {
+    it.each(UNKNOWN)('is refused by its field, with what is allowed: %.20s', async (type) => {
+      for (const stream of path in COUNTS ? [undefined] : [false, true]) {
+        const { status, text, warning } = await send(path, { ...body, tools: [tool, { ...tool, type }], stream });
+        expect([status, warning]).toEqual([400, null]);
+        const { error } = JSON.parse(text) as { readonly error: { readonly message: string } };
+        expect(error.message).toContain(`tools[1].type: "${type.slice(0, 100)}" is no type of a tool; allowed are `);
+        expect(error.message.length).toBeLessThan(300);
+      }
+    });
+  },
+);
+
+describe('a type that nobody knows in Responses', () => {
+  it('is refused within a namespace, too', async () => {
+    const space = { type: 'namespace', name: 'n', tools: [{ type: 'frobnicate' }] };
+    const { status, text } = await send('/v1/responses', { input: SAID, tools: [space] });
+    expect(JSON.parse(text)).toMatchObject({ error: { param: 'tools[0].tools[0].type', code: 'invalid_value' } });
+    expect(status).toBe(400);
+  });
+
+  it.each(['additional_tools', 'tool_search_output'])(
+    'is left out and named if another server wrote it into the conversation: %s',
+    async (type) => {
+      const item = { type, call_id: 'c', role: 'developer', tools: [{ type: 'frobnicate' }] };
+      const { status, warning } = await send('/v1/responses', { input: [...SAID, item, ...SAID] });
+      expect([status, warning]).toEqual([200, expect.stringContaining('frobnicate')]);
+    },
+  );
 });
 
 /** Every kind of item that OpenAI's API takes and that only a server, or the client of a hosted tool, can have written. */

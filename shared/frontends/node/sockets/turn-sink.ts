@@ -10,8 +10,8 @@ interface EventOutlet {
   onUnblocked(callback: () => void): void;
 }
 
-/** Headers of a refusal that tell a client when it may ask again, and whom to tell of it. */
-const TOLD = /^(?:retry-after|x-should-retry|x-request-id|x-ratelimit-.*)$/;
+/** Headers of a refusal that tell a client when it may ask again, whom to tell of it, and what was left out. */
+const TOLD = /^(?:retry-after|x-should-retry|x-request-id|x-ratelimit-.*|warning)$/;
 const GOOD_END = /^\{"type":"response\.(?:completed|incomplete)"/;
 const FAILURE = '{"error":';
 /** Published for WebSockets; over HTTP it is 404. */
@@ -41,6 +41,7 @@ export class TurnSink implements FrameSink {
   #isStream = false;
   /** What is no whole event yet, or the body of a refusal. */
   #text = '';
+  #isFirst = true;
   #isGood = false;
   #isOver = false;
 
@@ -131,7 +132,14 @@ export class TurnSink implements FrameSink {
       return;
     }
     if (GOOD_END.test(data)) this.#isGood = true;
-    this.#outlet.send(data);
+    this.#outlet.send(this.#isFirst ? this.#withWarning(data) : data);
+    this.#isFirst = false;
+  }
+
+  /** The first event tells what was left out of the request: a connection has no headers of a response. */
+  #withWarning(event: string): string {
+    const { warning } = this.#headers;
+    return warning === undefined ? event : `${event.slice(0, -1)},"headers":${JSON.stringify({ warning })}}`;
   }
 
   #refuse(text: string): void {

@@ -1,7 +1,7 @@
 import { assertNever, LIMITS, overLimit, ServeError } from '../../../errors/index.ts';
 import type { ToolDefinition } from '../../generation/generation-request.ts';
 import type { FunctionChoice } from '../chat-schema.ts';
-import { checkTool, hostedChoice, requireHosted, requireSome } from '../chat-tools.ts';
+import { checkTool, hostedChoice, requireHosted, requireHostedType, requireSome } from '../chat-tools.ts';
 import { checkCustomFormat, customFunction } from '../custom-tools.ts';
 import { invalidValue, shapeError } from '../field-checks.ts';
 import type { ResponsesBody, ResponsesTool } from './body-schema.ts';
@@ -27,6 +27,7 @@ export interface DecodedTools {
  */
 export function decodeTools(body: ResponsesBody, items: readonly InputItem[], ownFrom: number): DecodedTools {
   const list = new ToolList();
+  for (const [at, tool] of (body.tools ?? []).entries()) requireKnownType(tool, `tools[${at}]`);
   const echo = list.add(body.tools ?? [], 'tools').map(echoOf);
   for (const [at, item] of items.entries()) {
     if (item.type !== 'additional_tools' && item.type !== 'tool_search_output') continue;
@@ -34,6 +35,15 @@ export function decodeTools(body: ResponsesBody, items: readonly InputItem[], ow
   }
   const { shapes, dropped, chatTools } = list;
   return { ...decodeChoice(body, { chatTools, shapes, dropped }), shapes, echo, dropped };
+}
+
+const SERVED = new Set(['function', 'custom', 'namespace']);
+
+/** In what the client asks for now: items of the conversation may bring tools of any type, as another server wrote them. */
+function requireKnownType({ type, tools }: ResponsesTool, param: string): void {
+  if (!SERVED.has(type)) requireHostedType(type, param, 'function, custom and namespace');
+  else if (type === 'namespace')
+    for (const [at, tool] of (tools ?? []).entries()) requireKnownType(tool, `${param}.tools[${at}]`);
 }
 
 function echoOf(tool: ResponsesTool): Readonly<Record<string, unknown>> {

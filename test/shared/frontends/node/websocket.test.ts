@@ -39,6 +39,37 @@ describe('Responses over WebSocket', () => {
     expect(client.events.at(-1)).toMatchObject(completed('hello'));
   });
 
+  it('tells in the first event of each response what was left out of its request', async () => {
+    const { server } = await openServer();
+    const client = await new SocketClient(server.port).opened();
+    const told = async (event: object): Promise<readonly unknown[]> => {
+      client.send({ ...CREATE, ...event });
+      await waitUntil(() => client.events.some(({ type }) => type === 'response.completed'));
+      return client.events.splice(0).map(({ type, headers }) => [type, headers]);
+    };
+    const dropped = { warning: '299 - "hosted tools are not supported and were dropped: web_search"' };
+    const [first, ...others] = await told({ tools: [{ type: 'web_search' }] });
+    expect(first).toEqual(['response.created', dropped]);
+    expect(others).toEqual(others.map((event) => [(event as readonly unknown[])[0], undefined]));
+    expect((await told({}))[0]).toEqual(['response.created', undefined]);
+    const foreign = [
+      { type: 'mcp_list_tools', id: 'l', server_label: 's', tools: [] },
+      { role: 'user', content: 'hi' },
+    ];
+    expect((await told({ input: foreign }))[0]).toEqual([
+      'response.created',
+      { warning: expect.stringContaining('mcp_list_tools') },
+    ]);
+  });
+
+  it('refuses tools of a type that nobody knows as HTTP does', async () => {
+    const { server } = await openServer();
+    const client = await new SocketClient(server.port).opened();
+    const refused = failed(400, 'invalid_value', 'tools[0].type');
+    expect(await client.ask({ ...CREATE, tools: [{ type: 'frobnicate' }] })).toMatchObject(refused);
+    expect(await client.ask(CREATE)).toMatchObject(completed('hello'));
+  });
+
   it('answers the official Node client', async () => {
     const { server } = await openServer();
     const openai = new OpenAI({ baseURL: `${server.url}/v1`, apiKey: 'none' });

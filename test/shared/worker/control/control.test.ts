@@ -269,6 +269,25 @@ describe('the control server', () => {
     expect(await ask(`${early}/v1/loras`, 'GET')).toMatchObject([503, { status: 'error' }]);
   });
 
+  it.each([
+    ['[]', 'a list'],
+    ['[{"lora_name":"ad"}]', 'a list'],
+    ['"text"', 'a string'],
+    ['5', 'a number'],
+    ['true', 'a boolean'],
+    ['null', 'null'],
+  ])('refuses a body that is JSON and no object: %s', async (body, kind) => {
+    const bed = await bedWith();
+    const url = await serve(bed.worker);
+    const refused = [400, { status: 'error', message: `the body is no JSON object but ${kind}` }];
+    expect(await ask(`${url}/v1/loras`, 'POST', body)).toEqual(refused);
+    expect(await ask(`${url}/v1/loras/ad`, 'DELETE', body)).toEqual(refused);
+    for (const name of ['sleep', 'wake_up', 'clear_kv_blocks']) {
+      expect(await ask(`${url}/engine/control/${name}`, 'POST', body)).toEqual(refused);
+    }
+    expect(bed.engine.told).toEqual([]);
+  });
+
   it('refuses what it cannot read, with the client at fault', async () => {
     const bed = await bedWith();
     const url = await serve(bed.worker);
