@@ -44,8 +44,9 @@ const PERMISSIONS: Readonly<Record<'worker' | 'router', Permissions>> = {
 };
 
 /**
- * The configuration in the server's own syntax, without single quotes. It reads passwords from its environment:
- * `NATS_WORKER_PASSWORD`, `NATS_ROUTER_PASSWORD` and, among peers, `NATS_ROUTE_PASSWORD`.
+ * The configuration in the server's own syntax, without single quotes. It reads names and passwords from its environment: of each role
+ * `NATS_WORKER_USERNAME`, `NATS_WORKER_PASSWORD` and those of the user before they were rotated, `NATS_WORKER_PREVIOUS_USERNAME` and
+ * `NATS_WORKER_PREVIOUS_PASSWORD`; among peers `NATS_ROUTE_PASSWORD`.
  */
 export function renderNatsConfiguration(given: NatsConfiguration & Placement): string {
   const { name, storageGb, folder, hasTls = false, cluster, ports = NATS_PORTS } = given;
@@ -61,16 +62,23 @@ export function renderNatsConfiguration(given: NatsConfiguration & Placement): s
       ? [`websocket { port: ${ports.webSocket}, compression: true, ${hasTls ? tls : 'no_tls: true'} }`]
       : []),
     'authorization { users: [',
-    ...Object.entries(PERMISSIONS).map(([role, permissions]) => renderUser(role, permissions)),
+    ...Object.entries(PERMISSIONS).flatMap(([role, permissions]) =>
+      usersOf(role).map((user) => renderUser(user, permissions)),
+    ),
     '] }',
     ...(cluster === undefined ? [] : [renderCluster(cluster, ports.cluster, hasTls ? tls : undefined)]),
   ].join('\n');
 }
 
-function renderUser(role: string, { publish, subscribe }: Permissions): string {
+/** What variables of a role's users begin with: the current one, and the one before it was rotated. */
+function usersOf(role: string): readonly [current: string, previous: string] {
+  return [`NATS_${role.toUpperCase()}`, `NATS_${role.toUpperCase()}_PREVIOUS`];
+}
+
+function renderUser(user: string, { publish, subscribe }: Permissions): string {
   const list = (subjects: readonly string[]): string => subjects.map((subject) => `"${subject}"`).join(', ');
-  const password = `$NATS_${role.toUpperCase()}_PASSWORD`;
-  return `  { user: ${role}, password: ${password}, permissions: { publish: [${list(publish)}], subscribe: [${list(subscribe)}] } }`;
+  const permissions = `{ publish: [${list(publish)}], subscribe: [${list(subscribe)}] }`;
+  return `  { user: $${user}_USERNAME, password: $${user}_PASSWORD, permissions: ${permissions} }`;
 }
 
 /** Routes name every server; a server knows itself and leaves its own out. Their addresses come as variables, for the password. */
@@ -95,19 +103,37 @@ export function renderNatsStart(given: NatsConfiguration & Placement, files: rea
     const address = host.includes(':') ? host : `${host}:${ports.cluster}`;
     return `export NATS_ROUTE_${at}="\\"nats://route:$NATS_ROUTE_PASSWORD@${address}\\""`;
   });
-  const passwords = [...Object.keys(PERMISSIONS), ...(cluster.length > 0 ? ['route'] : [])].map((role) => {
-    const name = `NATS_${role.toUpperCase()}_PASSWORD`;
-    return `export ${name}="\\"$${name}\\""`;
-  });
+  const users = Object.keys(PERMISSIONS).flatMap(startUsers);
   const writing = files.map((file) => `printf '%s' "$NATS_${file.toUpperCase()}" > ${folder}/${file}.pem`);
   return [
     'umask 077',
     ...writing,
     `printf '%s' '${renderNatsConfiguration(given)}' > ${folder}/nats.conf`,
     ...routes,
-    ...passwords,
+    ...users,
+    ...(cluster.length > 0 ? [quoted('NATS_ROUTE_PASSWORD')] : []),
     `exec nats-server -c ${folder}/nats.conf`,
   ].join(' && ');
+}
+
+/** In double quotes that the server takes for its own. */
+function quoted(name: string): string {
+  return `export ${name}="\\"$${name}\\""`;
+}
+
+/** Names and passwords of a role. A user before there was any rotation has a password that nobody knows. */
+function startUsers(role: string): readonly string[] {
+  const [current, previous] = usersOf(role);
+  const given = (name: string, otherwise: string): string => `${name}="\${${name}:-${otherwise}}"`;
+  const password = `${previous}_PASSWORD`;
+  return [
+    given(`${current}_USERNAME`, role),
+    given(`${previous}_USERNAME`, `${role}-before`),
+    given(password, 'none'),
+    `{ test "$${password}" != none || ${password}=$(od -An -N32 -tx1 /dev/urandom | tr -d " \\n"); }`,
+    `test -n "$${password}"`,
+    ...[current, previous].flatMap((user) => [quoted(`${user}_USERNAME`), quoted(`${user}_PASSWORD`)]),
+  ];
 }
 
 /**

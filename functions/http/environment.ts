@@ -11,7 +11,7 @@ export const HTTP_FUNCTION_VARIABLES = [
   'STATOR_KEY_CACHE_SECS',
   'STATOR_METRICS_AUTH',
   'STATOR_DOCS_AUTH',
-  'STATOR_ID_SECRET',
+  'STATOR_SECRETS_TABLE',
   'STATOR_RESPONSES_TABLE',
   'STATOR_ARTIFACTS_BUCKET',
   'DYN_REQUEST_PLANE',
@@ -24,16 +24,8 @@ export const HTTP_FUNCTION_VARIABLES = [
   'DYN_LOGGING_JSONL',
 ] as const;
 
-/**
- * Variables that only some deployments set: the plane token, in functions that cannot reach Secrets Manager, or the secret that holds
- * it; how long requests wait for a worker; and the namespaces of several generations of workers.
- */
-export const HTTP_FUNCTION_CHOICES = [
-  'STATOR_PLANE_TOKEN',
-  'STATOR_PLANE_TOKEN_SECRET',
-  'STATOR_HOLD_TIMEOUT',
-  'DYN_NAMESPACE_PREFIX',
-] as const;
+/** Variables that only some deployments set: how long requests wait for a worker, and the namespaces of several generations of workers. */
+export const HTTP_FUNCTION_CHOICES = ['STATOR_HOLD_TIMEOUT', 'DYN_NAMESPACE_PREFIX'] as const;
 
 /** Name of one of `HTTP_FUNCTION_CHOICES`. */
 export type HttpFunctionChoice = (typeof HTTP_FUNCTION_CHOICES)[number];

@@ -1,14 +1,16 @@
 import { resolve } from 'node:path';
-import { Aws, Duration, IgnoreMode, RemovalPolicy } from 'aws-cdk-lib';
+import { Aws, Duration, IgnoreMode, RemovalPolicy, Size } from 'aws-cdk-lib';
 import { Repository } from 'aws-cdk-lib/aws-ecr';
 import { DockerImageAsset, Platform } from 'aws-cdk-lib/aws-ecr-assets';
 import {
+  AwsLogDriverMode,
   type ContainerDefinition,
   ContainerImage,
   CpuArchitecture,
   type Secret as EcsSecret,
   FargateTaskDefinition,
   type FargateTaskDefinitionProps,
+  type LogDriver,
   LogDrivers,
   OperatingSystemFamily,
 } from 'aws-cdk-lib/aws-ecs';
@@ -52,6 +54,19 @@ export function createLogGroup(scope: Construct, days = 30): ILogGroup {
   return new LogGroup(scope, 'LogGroup', { retention: days, removalPolicy: RemovalPolicy.DESTROY });
 }
 
+/**
+ * Writes the log of a container named `name`. What the service does not take is held up to a bound, then lost: with the driver's other
+ * mode a process waits when it writes a line, and stands still while the service cannot be reached.
+ */
+export function createLogDriver(logGroup: ILogGroup, name: string): LogDriver {
+  return LogDrivers.awsLogs({
+    logGroup,
+    streamPrefix: name,
+    mode: AwsLogDriverMode.NON_BLOCKING,
+    maxBufferSize: Size.mebibytes(16),
+  });
+}
+
 /** Adds a container that runs `stator`: not as root, on a read-only file system but for `/tmp`. */
 export function addStatorContainer(task: FargateTaskDefinition, props: StatorContainerProps): ContainerDefinition {
   const { name, healthPort, ports = [], isEssential = true } = props;
@@ -66,7 +81,7 @@ export function addStatorContainer(task: FargateTaskDefinition, props: StatorCon
     environment: { ...props.environment },
     secrets: { ...props.secrets },
     portMappings: ports.map((containerPort) => ({ containerPort })),
-    logging: LogDrivers.awsLogs({ logGroup: props.logGroup, streamPrefix: name }),
+    logging: createLogDriver(props.logGroup, name),
     stopTimeout: props.stopTimeout ?? Duration.seconds(120),
     healthCheck: {
       command: ['CMD', 'node', '-e', live],

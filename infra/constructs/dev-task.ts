@@ -2,7 +2,7 @@ import { Cluster, type ContainerImage, FargateService, type ICluster } from 'aws
 import type { IGrantable, IPrincipal } from 'aws-cdk-lib/aws-iam';
 import { Construct } from 'constructs';
 import { addStatorContainer, createLogGroup, createTask } from './containers.ts';
-import type { FleetSecrets } from './fleet-store.ts';
+import type { FleetSecrets } from './fleet-secrets.ts';
 import { addNatsContainer } from './nats-service.ts';
 import type { Network } from './network.ts';
 
@@ -59,7 +59,7 @@ export class DevTask extends Construct implements IGrantable {
       name: 'edge',
       command: ['frontend'],
       environment: {
-        ...this.#fleetEnvironment(props, 'router', PLANE_PORT_FIRST),
+        ...this.#fleetEnvironment(props, PLANE_PORT_FIRST),
         ...props.edgeEnvironment,
         STATOR_ROLES: 'router',
         DYN_ROUTER_MODE: 'kv',
@@ -76,7 +76,7 @@ export class DevTask extends Construct implements IGrantable {
         name: `worker-${at}`,
         command: ['worker', '--engine=mocker', `--model-name=${props.model}`],
         environment: {
-          ...this.#fleetEnvironment(props, 'worker', PLANE_PORT_FIRST + 1 + at),
+          ...this.#fleetEnvironment(props, PLANE_PORT_FIRST + 1 + at),
           DYN_SYSTEM_PORT: String(STATUS_PORT_FIRST + at),
         },
         secrets: props.secrets.containerSecrets('worker'),
@@ -99,12 +99,11 @@ export class DevTask extends Construct implements IGrantable {
     });
   }
 
-  #fleetEnvironment({ environment }: DevTaskProps, role: string, planePort: number): Record<string, string> {
+  #fleetEnvironment({ environment }: DevTaskProps, planePort: number): Record<string, string> {
     return {
       ...environment,
       DYN_EVENT_PLANE: 'nats',
       NATS_SERVER: 'nats://127.0.0.1:4222',
-      NATS_AUTH_USERNAME: role,
       DYN_TCP_RPC_PORT: String(planePort),
       STATOR_NATS_STREAM_MAX_MB: '1024',
     };

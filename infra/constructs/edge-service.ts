@@ -23,7 +23,7 @@ import type { IGrantable, IPrincipal } from 'aws-cdk-lib/aws-iam';
 import { Construct } from 'constructs';
 import { AccessLogs } from './access-logs.ts';
 import { addStatorContainer, createLogGroup, createTask } from './containers.ts';
-import type { FleetSecrets } from './fleet-store.ts';
+import type { FleetSecrets } from './fleet-secrets.ts';
 import type { NatsService } from './nats-service.ts';
 import type { Network } from './network.ts';
 
@@ -220,7 +220,6 @@ function createEdgeTask(scope: Construct, props: EdgeServiceProps, listener: Edg
       ...(hasGrpc ? { STATOR_GRPC_PORT: String(GRPC_PORT) } : {}),
       DYN_ROUTER_MODE: 'kv',
       DYN_ROUTER_REPLICA_SYNC: 'true', // a standby that takes over knows what is under way
-      NATS_AUTH_USERNAME: 'router',
       DYN_TCP_RPC_PORT: String(PLANE_PORT),
       DYN_HTTP_HOST: hasHttp ? '0.0.0.0' : '127.0.0.1',
       DYN_HTTP_PORT: String(HTTP_PORT),

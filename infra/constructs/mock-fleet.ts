@@ -2,7 +2,7 @@ import { type ContainerImage, FargateService, type ICluster } from 'aws-cdk-lib/
 import type { IGrantable, IPrincipal } from 'aws-cdk-lib/aws-iam';
 import { Construct } from 'constructs';
 import { addStatorContainer, createLogGroup, createTask } from './containers.ts';
-import type { FleetSecrets } from './fleet-store.ts';
+import type { FleetSecrets } from './fleet-secrets.ts';
 import type { Network } from './network.ts';
 
 export interface MockFleetProps {
@@ -45,7 +45,6 @@ export class MockFleet extends Construct implements IGrantable {
       command: ['worker', '--engine=mocker', `--model-name=${props.model}`],
       environment: {
         ...props.environment,
-        NATS_AUTH_USERNAME: 'worker',
         DYN_TCP_RPC_PORT: String(PLANE_PORT),
         DYN_SYSTEM_PORT: String(STATUS_PORT),
         ...(generation === undefined ? {} : { DYN_NAMESPACE_WORKER_SUFFIX: generation }),

@@ -7,15 +7,14 @@ import {
   FargateService,
   type FargateTaskDefinition,
   type ICluster,
-  LogDrivers,
 } from 'aws-cdk-lib/aws-ecs';
 import type { ILogGroup } from 'aws-cdk-lib/aws-logs';
 import { type ISecret, Secret } from 'aws-cdk-lib/aws-secretsmanager';
 import { DnsRecordType, PrivateDnsNamespace } from 'aws-cdk-lib/aws-servicediscovery';
 import { Construct } from 'constructs';
 import { NATS_PORTS, type NatsConfiguration, renderNatsHealth, renderNatsStart } from '../nats-configuration.ts';
-import { createLogGroup, createTask } from './containers.ts';
-import { type FleetSecrets, NATS_ROLES } from './fleet-store.ts';
+import { createLogDriver, createLogGroup, createTask } from './containers.ts';
+import type { FleetSecrets } from './fleet-secrets.ts';
 import type { Network } from './network.ts';
 
 interface NatsContainerProps {
@@ -52,12 +51,7 @@ export function addNatsContainer(task: FargateTaskDefinition, props: NatsContain
     command: [start],
     readonlyRootFilesystem: true,
     secrets: {
-      ...Object.fromEntries(
-        NATS_ROLES.map((role) => [
-          `NATS_${role.toUpperCase()}_PASSWORD`,
-          ContainerSecret.fromSecretsManager(secrets.natsUser(role), 'password'),
-        ]),
-      ),
+      ...secrets.natsServerSecrets(),
       ...(routeSecret === undefined ? {} : { NATS_ROUTE_PASSWORD: ContainerSecret.fromSecretsManager(routeSecret) }),
       ...(tlsSecret === undefined
         ? {}
@@ -66,7 +60,7 @@ export function addNatsContainer(task: FargateTaskDefinition, props: NatsContain
           )),
     },
     portMappings: ports.map((containerPort) => ({ containerPort })),
-    logging: LogDrivers.awsLogs({ logGroup: props.logGroup, streamPrefix: 'nats' }),
+    logging: createLogDriver(props.logGroup, 'nats'),
     stopTimeout: Duration.seconds(60),
     healthCheck: {
       command: ['CMD-SHELL', renderNatsHealth(configuration)],

@@ -50,8 +50,6 @@ export class Network extends Construct {
   readonly taskSubnets: SubnetSelection;
   /** Tasks need an address of their own to reach the internet; nobody can connect to it. */
   readonly hasPublicTasks: boolean;
-  /** Functions reach the endpoints of AWS that have no gateway endpoint, such as Secrets Manager. */
-  readonly reachesAws: boolean;
   /** Group of the functions: may reach workers and AWS endpoints, is reached by nobody. */
   readonly functionSecurityGroup: ISecurityGroup;
   /** Group of the workers: reached by functions on the request plane's ports. */
@@ -61,7 +59,6 @@ export class Network extends Construct {
     super(scope, id);
     const { natGateways = 0, vpc } = props;
     this.hasPublicTasks = vpc === undefined && natGateways === 0;
-    this.reachesAws = !this.hasPublicTasks;
     this.vpc = vpc === undefined ? createVpc(this, props) : useVpc(this, vpc);
     const egress = { subnetType: SubnetType.PRIVATE_WITH_EGRESS };
     this.functionSubnets = this.hasPublicTasks ? { subnetType: SubnetType.PRIVATE_ISOLATED } : egress;

@@ -19,7 +19,7 @@ import { CfnWebACL, CfnWebACLAssociation } from 'aws-cdk-lib/aws-wafv2';
 import { Construct } from 'constructs';
 import { codeRow, type ErrorCode, openAiErrorBody, ServeError } from '../../shared/errors/index.ts';
 import { namespacesOf, type Settings } from '../settings/index.ts';
-import { FleetSecrets, type FleetStore } from './fleet-store.ts';
+import type { FleetStore } from './fleet-store.ts';
 import { HttpFunction } from './http-function.ts';
 import type { Network } from './network.ts';
 
@@ -182,7 +182,7 @@ export class PublicFront extends Construct {
         STATOR_KEY_CACHE_SECS: String(keys.cacheSecs),
         STATOR_METRICS_AUTH: String(keys.metrics),
         STATOR_DOCS_AUTH: String(keys.docs),
-        STATOR_ID_SECRET: FleetSecrets.referenceTo(store.secrets.idSecret),
+        STATOR_SECRETS_TABLE: store.passedSecrets.tableName,
         STATOR_ARTIFACTS_BUCKET: store.artifacts.bucketName,
         STATOR_RESPONSES_TABLE: store.responses.tableName,
         DYN_REQUEST_PLANE: 'tcp',
@@ -196,14 +196,9 @@ export class PublicFront extends Construct {
         DYN_LOGGING_JSONL: 'true',
         ...(limits.holdSecs === 0 ? {} : { STATOR_HOLD_TIMEOUT: String(limits.holdSecs) }),
         ...namespacesOf(settings),
-        // A function that cannot reach Secrets Manager has the token itself, encrypted with its other variables.
-        ...(network.reachesAws
-          ? { STATOR_PLANE_TOKEN_SECRET: store.secrets.planeToken.secretArn }
-          : { STATOR_PLANE_TOKEN: FleetSecrets.referenceTo(store.secrets.planeToken) }),
       },
     });
     store.grantFront(this.function);
-    if (network.reachesAws) store.secrets.planeToken.grantRead(this.function);
     this.api = new StreamingApi(this, 'Api', {
       handler: this.function.live,
       requestsPerSecond: limits.requestsPerSecond,

@@ -29,8 +29,11 @@ export const Network = z
       .max(3)
       .refine((names) => new Set(names).size === names.length, 'must name each zone once')
       .optional(),
-    /** Of production: its tasks are private and fetch images. Dev has none. */
-    natGateways: z.int().min(1).max(3).default(1),
+    /**
+     * Of production: its tasks are private, and fetch images and secrets through one when they start. With fewer than there are zones the
+     * loss of one zone can keep tasks of the others from starting. Dev has none. @default one a zone
+     */
+    natGateways: z.int().min(1).max(3).optional(),
     /** A VPC of yours instead of one that is made. */
     vpc: Vpc.optional(),
   })
@@ -41,6 +44,7 @@ interface Zoned {
   readonly network: {
     readonly zones: number;
     readonly availabilityZones?: readonly string[] | undefined;
+    readonly natGateways?: number | undefined;
     readonly vpc?: z.infer<typeof Vpc> | undefined;
   };
   readonly nats: { readonly servers: number };
@@ -60,6 +64,10 @@ export function checkZones({ network, nats, edges }: Zoned, context: z.Refinemen
     const own = availabilityZones === undefined ? 'zones' : 'availabilityZones';
     const path = vpc === undefined ? [own] : ['vpc', 'availabilityZones'];
     context.addIssue({ code: 'custom', path: ['network', ...path], message });
+  }
+  if (network.natGateways !== undefined && network.natGateways > zonesOf(network)) {
+    const message = `must be at most the number of zones (${zonesOf(network)})`;
+    context.addIssue({ code: 'custom', path: ['network', 'natGateways'], message });
   }
   if (vpc === undefined) return;
   if (availabilityZones !== undefined) {

@@ -2,6 +2,7 @@ import * as z from 'zod';
 import { Alarms } from './alarms.ts';
 import { checkNames, Domain } from './domain.ts';
 import { checkEdges, Edges } from './edges.ts';
+import { Encryption } from './encryption.ts';
 import { checkFleets, Fleets, Models } from './fleets.ts';
 import { Keys } from './keys.ts';
 import { Limits } from './limits.ts';
@@ -31,6 +32,7 @@ export const Settings = z
     images: z.strictObject({ edge: z.string().min(1).optional() }).prefault({}),
     domain: Domain.optional(),
     alarms: Alarms,
+    encryption: Encryption,
     /** Days for which logs are kept, as CloudWatch has them. */
     logRetentionDays: z.union([1, 3, 5, 7, 14, 30, 60, 90, 180, 365].map((days) => z.literal(days))).default(30),
     /** Keeps tables, buckets and keys when production's stacks are deleted. */

@@ -3,7 +3,7 @@ import type { Code } from 'aws-cdk-lib/aws-lambda';
 import type { Construct } from 'constructs';
 import { statorImage } from '../constructs/containers.ts';
 import { DevTask } from '../constructs/dev-task.ts';
-import { FleetStore } from '../constructs/fleet-store.ts';
+import { FleetStore, keyOf } from '../constructs/fleet-store.ts';
 import { Network } from '../constructs/network.ts';
 import { Observability } from '../constructs/observability.ts';
 import { describeFront, PublicFront } from '../constructs/public-front.ts';
@@ -20,7 +20,7 @@ export class DevStack extends Stack {
   constructor(scope: Construct, id: string, { httpFunctionCode: code, settings, ...props }: DevStackProps) {
     super(scope, id, { description: 'Stator: serverless front for large language models (dev)', ...props });
     const network = new Network(this, 'Network', { availabilityZones: settings.network.availabilityZones });
-    const store = new FleetStore(this, 'Store');
+    const store = new FleetStore(this, 'Store', { encryptionKey: keyOf(this, settings) });
     const [fleet] = Object.values(settings.fleets);
     const task = new DevTask(this, 'Task', {
       ...settings.sizes.dev,

@@ -9,7 +9,7 @@ import { Secret } from 'aws-cdk-lib/aws-secretsmanager';
 import { Construct } from 'constructs';
 import { statorImage } from '../constructs/containers.ts';
 import { type EdgeListener, EdgeService } from '../constructs/edge-service.ts';
-import { FleetStore } from '../constructs/fleet-store.ts';
+import { FleetStore, keyOf } from '../constructs/fleet-store.ts';
 import { keepLogs } from '../constructs/kept-logs.ts';
 import { MockFleet } from '../constructs/mock-fleet.ts';
 import { NatsService } from '../constructs/nats-service.ts';
@@ -183,9 +183,10 @@ class DataStack extends Stack {
       ...props,
     });
     this.#zones = zonesOf(settings.network);
-    this.network = new Network(this, 'Network', { ...settings.network, zones: this.#zones });
+    const { natGateways = this.#zones } = settings.network;
+    this.network = new Network(this, 'Network', { ...settings.network, zones: this.#zones, natGateways });
     const removalPolicy = settings.retain ? RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE : RemovalPolicy.DESTROY;
-    this.store = new FleetStore(this, 'Store', { removalPolicy });
+    this.store = new FleetStore(this, 'Store', { removalPolicy, encryptionKey: keyOf(this, settings) });
     // A first deployment that fails, fails at a quota of the network: before there are tables that are protected against deletion.
     this.store.node.addDependency(this.network);
   }

@@ -81,7 +81,13 @@ let apiKey: string;
 const routers: StatorProcess[] = [];
 const workers: StatorProcess[] = [];
 /** Of Secrets Manager, which moto's CloudFormation does not fill: a text for each address that somebody refers to. */
-const secretOf = (arn: string): string => `secret-${Buffer.from(arn).toString('hex').slice(-48)}`;
+function secretOf(arn: string): string {
+  if (/:previous(_password)?::$/.test(arn)) return 'none';
+  const user = /Nats(Worker|Router).*:(username|previous_username)::$/.exec(arn);
+  const text = (named: string): string => `secret-${Buffer.from(named).toString('hex').slice(-48)}`;
+  if (user === null) return text(arn);
+  return `${user[1]?.toLowerCase()}${user[2] === 'username' ? '' : '-before'}`;
+}
 
 function output(name: string): string {
   const value = stack.outputs[name];
@@ -113,9 +119,7 @@ async function deploy(edges: { readonly function?: { readonly memoryMb: number }
 /** What a process of the deployment gets, at the addresses that its network has here. */
 function here(principal: string, env: Env): Env {
   const resolved = Object.entries(env).map(([name, value]) => {
-    const local = value
-      .replace(/\{\{resolve:secretsmanager:(.*):SecretString:.*\}\}/, (_all, arn: string) => secretOf(arn))
-      .replace('nats://127.0.0.1:4222', natsUrl);
+    const local = value.replace('nats://127.0.0.1:4222', natsUrl);
     return [name, local] as const;
   });
   const credentials = { AWS_ACCESS_KEY_ID: principal, AWS_SECRET_ACCESS_KEY: principal, AWS_REGION: 'us-east-1' };
@@ -446,12 +450,10 @@ describe.runIf(isRun)('a deployment, rehearsed', { timeout: 120_000 }, () => {
   });
 
   it('proves to workers the plane token that Secrets Manager has, and finds none that knows another', async () => {
-    const { STATOR_PLANE_TOKEN: _, ...others } = theFunction().environment;
+    const { STATOR_SECRETS_TABLE: _, ...others } = theFunction().environment;
     const named = { ...others, STATOR_PLANE_TOKEN_SECRET: tokenArn() };
-    const stranger = await startFunction({
-      STATOR_PLANE_TOKEN: 'a token that no worker of this fleet knows',
-      STATOR_HOLD_TIMEOUT: '0',
-    });
+    const token = 'a token that no worker of this fleet knows';
+    const stranger = await startFunction({ STATOR_PLANE_TOKEN: token, STATOR_HOLD_TIMEOUT: '0' }, others);
     await expect(streamChat(openAi(stranger), 4)).rejects.toMatchObject({ status: 503 });
     await stranger.stop();
     const knowing = await startFunction({ AWS_ACCESS_KEY_ID: 'secret-reader' }, named);

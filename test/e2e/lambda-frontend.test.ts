@@ -5,6 +5,9 @@ import OpenAI from 'openai';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import type { HttpFunctionVariable } from '../../functions/http/environment.ts';
 import { bundleFunction, type FunctionBundle } from '../../infra/bundle.ts';
+import { resolveConfig } from '../../shared/config/index.ts';
+import { passSecrets } from '../../shared/fleet/index.ts';
+import { captureLogger } from '../../shared/telemetry/log/logger.ts';
 import { createTestTable, type TestTable } from '../contract/discovery/test-table.ts';
 import {
   type DynamoDbServer,
@@ -46,7 +49,7 @@ function functionEnvironment(): Record<HttpFunctionVariable | 'STATOR_DYNAMODB_E
     STATOR_METRICS_AUTH: 'false',
     STATOR_DOCS_AUTH: 'false',
     STATOR_ARTIFACTS_BUCKET: 'read-where-no-worker-has-the-files',
-    STATOR_ID_SECRET: 'a-secret-that-all-instances-are-given',
+    STATOR_SECRETS_TABLE: responsesTable.tableName,
     STATOR_RESPONSES_TABLE: responsesTable.tableName,
     DYN_REQUEST_PLANE: 'tcp',
     DYN_ROUTER_MODE: 'round-robin',
@@ -58,6 +61,13 @@ function functionEnvironment(): Record<HttpFunctionVariable | 'STATOR_DYNAMODB_E
     DYN_LOGGING_JSONL: 'true',
     STATOR_DYNAMODB_ENDPOINT: table.endpoint,
   };
+}
+
+/** Of the edge that passes its secrets to the function. */
+function edgeSettings() {
+  const secrets = { STATOR_ID_SECRET: 'a-secret-that-all-instances-are-given' };
+  const place = { STATOR_SECRETS_TABLE: responsesTable.tableName, STATOR_DYNAMODB_ENDPOINT: table.endpoint };
+  return resolveConfig('frontend', [], { ...secrets, ...place }).settings;
 }
 
 function startMockWorker(): SpawnedProcess {
@@ -91,6 +101,7 @@ describe.runIf(hasLambdaRuntime() && hasDynamoDb())('the deployed HTTP function'
     server = await startDynamoDb();
     table = await createTestTable(server.url);
     responsesTable = await createTestTable(server.url);
+    await passSecrets(edgeSettings(), captureLogger().logger)?.ended;
     runtime = await startLambdaRuntime({ directory, env: functionEnvironment(), environmentsMax: 1 });
   });
 

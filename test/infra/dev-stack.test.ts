@@ -83,14 +83,12 @@ describe('the dev stack', () => {
 
   it('sets every variable that the function reads, and none that it does not know', () => {
     const given = Object.keys(functionVariables()).sort();
-    expect(given).toEqual([...HTTP_FUNCTION_VARIABLES, 'STATOR_PLANE_TOKEN', 'STATOR_HOLD_TIMEOUT'].sort());
-    expect([...HTTP_FUNCTION_CHOICES]).toEqual(expect.arrayContaining(['STATOR_PLANE_TOKEN', 'STATOR_HOLD_TIMEOUT']));
+    expect(given).toEqual([...HTTP_FUNCTION_VARIABLES, 'STATOR_HOLD_TIMEOUT'].sort());
+    expect([...HTTP_FUNCTION_CHOICES]).toEqual(expect.arrayContaining(['STATOR_HOLD_TIMEOUT']));
   });
 
   it('shows no secret in the template', () => {
-    for (const name of ['STATOR_ID_SECRET', 'STATOR_PLANE_TOKEN']) {
-      expect(JSON.stringify(functionVariables()[name])).toContain('{{resolve:secretsmanager:');
-    }
+    expect(JSON.stringify(template.toJSON())).not.toContain('{{resolve:secretsmanager:');
     template.resourceCountIs('AWS::SecretsManager::Secret', 4);
   });
 
@@ -122,8 +120,11 @@ describe('the dev stack', () => {
     for (const { ReadonlyRootFilesystem } of all) expect(ReadonlyRootFilesystem).toBe(true);
     for (const { Name, User, Secrets } of all.filter(({ Name }) => Name !== 'nats')) {
       expect(User).toBe('1000:1000');
-      const names = ['NATS_AUTH_PASSWORD', 'STATOR_PLANE_TOKEN', ...(Name === 'edge' ? ['STATOR_ID_SECRET'] : [])];
-      expect(Secrets.map((secret) => secret.Name).sort()).toEqual(names.sort());
+      const rotated = ['STATOR_PLANE_TOKEN', ...(Name === 'edge' ? ['STATOR_ID_SECRET'] : [])];
+      const names = rotated.flatMap((name) => [name, `${name}_PREVIOUS`]);
+      expect(Secrets.map((secret) => secret.Name).sort()).toEqual(
+        ['NATS_AUTH_USERNAME', 'NATS_AUTH_PASSWORD', ...names].sort(),
+      );
     }
   });
 
@@ -133,7 +134,8 @@ describe('the dev stack', () => {
       (container?.Environment ?? []).map(({ Name, Value }) => [Name, typeof Value === 'string' ? Value : 'a-name']),
     );
     const [command, ...argv] = container?.Command ?? [];
-    const secrets = { STATOR_PLANE_TOKEN: 't'.repeat(64), NATS_AUTH_PASSWORD: 'p' };
+    const token = { STATOR_PLANE_TOKEN: 't'.repeat(64), STATOR_PLANE_TOKEN_PREVIOUS: 'none' };
+    const secrets = { ...token, NATS_AUTH_USERNAME: 'u', NATS_AUTH_PASSWORD: 'p' };
     const { given, warnings } = resolveConfig(command as Command, argv, { ...env, ...secrets });
     expect(warnings).toEqual([]);
     expect(given.size).toBe(Object.keys(env).length + argv.length + Object.keys(secrets).length);
@@ -141,7 +143,7 @@ describe('the dev stack', () => {
 
   it('has encrypted, restorable, on-demand tables with the keys of the discovery schema', () => {
     const { partitionKey, sortKey, ttlAttribute } = TABLE_SCHEMA;
-    template.resourceCountIs('AWS::DynamoDB::Table', 4);
+    template.resourceCountIs('AWS::DynamoDB::Table', 5);
     template.allResourcesProperties('AWS::DynamoDB::Table', {
       KeySchema: [
         { AttributeName: partitionKey, KeyType: 'HASH' },
@@ -249,6 +251,7 @@ describe('the rights in the dev stack', () => {
 
   it('let the task register and route, and an operator make keys and push models', () => {
     expect(rightsOf(template, /^TaskTaskRole/)).toEqual([
+      ['StorePassedSecretsTable', ['dynamodb:PutItem']],
       ['StoreDiscoveryTable', REGISTER],
       ['StoreRouterStateTable', ['dynamodb:DeleteItem', 'dynamodb:GetItem', 'dynamodb:UpdateItem']],
     ]);

@@ -35,7 +35,12 @@ async function ports(): Promise<Ports> {
 }
 
 /** Runs what the container runs. */
-function start(name: string, own: Ports, cluster?: readonly string[]): void {
+function start(
+  name: string,
+  own: Ports,
+  cluster?: readonly string[],
+  secrets: Readonly<Record<string, string>> = PASSWORDS,
+): void {
   const data = join(folder, name);
   mkdirSync(data, { recursive: true });
   const script = renderNatsStart({
@@ -47,7 +52,7 @@ function start(name: string, own: Ports, cluster?: readonly string[]): void {
     ...(cluster === undefined ? {} : { cluster }),
   });
   const PATH = `${dirname(process.env.STATOR_TEST_NATS_BIN ?? '')}:${process.env.PATH}`;
-  servers.push(spawn('/bin/sh', ['-c', script], { env: { PATH, ...PASSWORDS }, stdio: 'ignore' }));
+  servers.push(spawn('/bin/sh', ['-c', script], { env: { PATH, ...secrets }, stdio: 'ignore' }));
 }
 
 async function connectAs(user: 'worker' | 'router', { clients }: Ports, pass?: string): Promise<NatsConnection> {
@@ -74,6 +79,34 @@ describe.runIf(hasNatsServer())('the NATS servers of a deployment', () => {
     await expect(worker.streams.purge('log')).rejects.toThrow(/permissions|timeout/i);
     await expect(worker.streams.delete('log')).rejects.toThrow(/permissions|timeout/i);
     await expect(connectAs('router', own, 'wrong')).rejects.toThrow(/authorization/i);
+  });
+
+  it('know the user before a rotation, too, and nobody by a name alone', async () => {
+    const own = await ports();
+    start('nats', own, undefined, {
+      ...PASSWORDS,
+      NATS_WORKER_USERNAME: '2b',
+      NATS_WORKER_PASSWORD: '3e9next',
+      NATS_WORKER_PREVIOUS_USERNAME: 'worker',
+      NATS_WORKER_PREVIOUS_PASSWORD: PASSWORDS.NATS_WORKER_PASSWORD,
+      NATS_ROUTER_PREVIOUS_PASSWORD: 'none',
+    });
+    const as = (user: string, pass: string, waits = false) =>
+      connect({ servers: `127.0.0.1:${own.clients}`, user, pass, waitOnFirstConnect: waits, reconnectTimeWait: 100 });
+    for (const [user, pass] of [
+      ['2b', '3e9next'],
+      ['worker', PASSWORDS.NATS_WORKER_PASSWORD],
+      ['router', PASSWORDS.NATS_ROUTER_PASSWORD],
+    ] as const) {
+      const connection = await as(user, pass, true);
+      connections.push(connection);
+      const manager = await jetstreamManager(connection, { checkAPI: false, timeout: 500 });
+      if (user !== 'router') await expect(manager.streams.purge('log')).rejects.toThrow(/permissions|timeout/i);
+    }
+    for (const pass of ['none', '', '""', 'router-before']) {
+      await expect(as('router-before', pass)).rejects.toThrow(/authorization/i);
+    }
+    await expect(as('worker', '3e9next')).rejects.toThrow(/authorization/i);
   });
 
   it('keep three copies, and make up for the loss of one of them with its disk', async () => {

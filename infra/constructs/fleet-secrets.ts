@@ -1,0 +1,106 @@
+import type { RemovalPolicy } from 'aws-cdk-lib';
+import { Secret as ContainerSecret } from 'aws-cdk-lib/aws-ecs';
+import type { IGrantable } from 'aws-cdk-lib/aws-iam';
+import type { IKey } from 'aws-cdk-lib/aws-kms';
+import { type ISecret, Secret } from 'aws-cdk-lib/aws-secretsmanager';
+import { Construct } from 'constructs';
+
+/** Processes that have a user of their own at NATS. */
+const NATS_ROLES = ['worker', 'router'] as const;
+type NatsRole = (typeof NATS_ROLES)[number];
+
+interface FleetSecretsProps {
+  readonly removalPolicy?: RemovalPolicy;
+  /** Key that encrypts them. @default the account's own for secrets */
+  readonly encryptionKey?: IKey | undefined;
+}
+
+/** What stands for the secret before, until there was one. */
+const NONE = 'none';
+
+/**
+ * What the processes of a fleet prove to each other, made by Secrets Manager and seen by nobody: the plane token, the secret of
+ * request ids, and a user of NATS for each role. A process gets what its role needs and no more. Each is JSON that has the secret in
+ * force beside the one before, so that a container can be given both: a version before exists only once a secret was rotated.
+ */
+export class FleetSecrets extends Construct {
+  readonly planeToken: ISecret;
+  readonly idSecret: ISecret;
+  readonly #nats: Readonly<Record<NatsRole, ISecret>>;
+  readonly #props: FleetSecretsProps;
+
+  constructor(scope: Construct, id: string, props: FleetSecretsProps = {}) {
+    super(scope, id);
+    this.#props = props;
+    const token = { previous: NONE };
+    this.planeToken = this.#make('PlaneToken', 'STATOR_PLANE_TOKEN of the fleet', token, 'current');
+    this.idSecret = this.#make('IdSecret', 'STATOR_ID_SECRET of all frontends', token, 'current');
+    const user = (username: NatsRole) => ({
+      username,
+      previous_username: `${username}-before`,
+      previous_password: NONE,
+    });
+    this.#nats = {
+      worker: this.#make('NatsWorker', 'NATS user of workers', user('worker'), 'password'),
+      router: this.#make('NatsRouter', 'NATS user of edges and routers', user('router'), 'password'),
+    };
+  }
+
+  #make(name: string, description: string, fields: object, generated: string): ISecret {
+    const { removalPolicy, encryptionKey } = this.#props;
+    const secret = new Secret(this, name, {
+      description: `Stator: ${description}`,
+      ...(encryptionKey === undefined ? {} : { encryptionKey }),
+      generateSecretString: {
+        passwordLength: 64,
+        excludePunctuation: true,
+        secretStringTemplate: JSON.stringify(fields),
+        generateStringKey: generated,
+      },
+    });
+    if (removalPolicy !== undefined) secret.applyRemovalPolicy(removalPolicy);
+    return secret as ISecret; // its optional properties are `T | undefined`
+  }
+
+  /** Secret with the user of a role at NATS. */
+  natsUser(role: NatsRole): ISecret {
+    return this.#nats[role];
+  }
+
+  /** The environment of a container that connects to NATS in `role` and to the request plane. */
+  containerSecrets(role: NatsRole): Record<string, ContainerSecret> {
+    return {
+      ...rotated('STATOR_PLANE_TOKEN', this.planeToken),
+      ...rotated('STATOR_ID_SECRET', role === 'router' ? this.idSecret : undefined),
+      NATS_AUTH_USERNAME: ContainerSecret.fromSecretsManager(this.#nats[role], 'username'),
+      NATS_AUTH_PASSWORD: ContainerSecret.fromSecretsManager(this.#nats[role], 'password'),
+    };
+  }
+
+  /** The environment of NATS: the users of each role, as `infra/nats-configuration.ts` reads them. */
+  natsServerSecrets(): Record<string, ContainerSecret> {
+    return Object.fromEntries(
+      NATS_ROLES.flatMap((role) =>
+        ['username', 'password', 'previous_username', 'previous_password'].map((field) => [
+          `NATS_${role}_${field}`.toUpperCase(),
+          ContainerSecret.fromSecretsManager(this.#nats[role], field),
+        ]),
+      ),
+    );
+  }
+
+  /** Allows a worker or an edge that reads its secrets itself to read those of its role. */
+  grantRead(role: NatsRole, grantee: IGrantable): void {
+    this.planeToken.grantRead(grantee);
+    this.#nats[role].grantRead(grantee);
+    if (role === 'router') this.idSecret.grantRead(grantee);
+  }
+}
+
+function rotated(variable: string, secret: ISecret | undefined): Record<string, ContainerSecret> {
+  if (secret === undefined) return {};
+  return {
+    [variable]: ContainerSecret.fromSecretsManager(secret, 'current'),
+    [`${variable}_PREVIOUS`]: ContainerSecret.fromSecretsManager(secret, 'previous'),
+  };
+}

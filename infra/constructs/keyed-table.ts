@@ -1,0 +1,62 @@
+import { RemovalPolicy } from 'aws-cdk-lib';
+import { AttributeType, BillingMode, type StreamViewType, Table, TableEncryption } from 'aws-cdk-lib/aws-dynamodb';
+import type { PolicyDocument } from 'aws-cdk-lib/aws-iam';
+import type { IKey } from 'aws-cdk-lib/aws-kms';
+import { Construct } from 'constructs';
+
+/** Rights of whoever reads a table. */
+export const READ = ['dynamodb:GetItem', 'dynamodb:BatchGetItem', 'dynamodb:Query'] as const;
+
+/** What the tables of this product can be given from outside. */
+export interface KeyedTableProps {
+  /**
+   * What happens to the table when the stack is deleted. What stays is also protected against deletion by hand.
+   * @default RemovalPolicy.DESTROY: workers and routers write their state anew
+   */
+  readonly removalPolicy?: RemovalPolicy;
+  /** Key that encrypts it. @default the account's own for tables */
+  readonly encryptionKey?: IKey | undefined;
+}
+
+/** What a kind of table has beside its shape. */
+interface TableKind {
+  readonly stream?: StreamViewType;
+  /** What is refused or allowed whatever the roles of callers say. */
+  readonly resourcePolicy?: PolicyDocument;
+}
+
+/** The keys that all tables have. */
+export const KEYS = {
+  partitionKey: { name: 'pk', type: AttributeType.STRING },
+  sortKey: { name: 'sk', type: AttributeType.STRING },
+} as const;
+
+/** Attribute (Unix seconds) after which an item may go; readers never rely on it. */
+export const TTL = 'ttl';
+
+/**
+ * A table in the shape that all state of this product has: string keys `pk` and `sk`, paid by use, encrypted with a key of
+ * the account, restorable to any second, expired items collected by `ttl`.
+ */
+export abstract class KeyedTable extends Construct {
+  readonly tableName: string;
+  protected readonly table: Table;
+
+  constructor(scope: Construct, id: string, props: KeyedTableProps = {}, kind: TableKind = {}) {
+    super(scope, id);
+    const { removalPolicy = RemovalPolicy.DESTROY, encryptionKey } = props;
+    this.table = new Table(this, 'Table', {
+      ...KEYS,
+      billingMode: BillingMode.PAY_PER_REQUEST,
+      ...(encryptionKey === undefined
+        ? { encryption: TableEncryption.AWS_MANAGED }
+        : { encryption: TableEncryption.CUSTOMER_MANAGED, encryptionKey }),
+      pointInTimeRecoverySpecification: { pointInTimeRecoveryEnabled: true },
+      timeToLiveAttribute: TTL,
+      removalPolicy,
+      deletionProtection: removalPolicy !== RemovalPolicy.DESTROY,
+      ...kind,
+    });
+    this.tableName = this.table.tableName;
+  }
+}

@@ -1,0 +1,151 @@
+import { describe, expect, it } from 'vitest';
+import { TABLE } from '../../shared/config/table.ts';
+import { devTemplate, productionTemplates, type Resource, rightsOf, statementsOf } from './templates.ts';
+
+const CERTIFICATE = 'arn:aws:acm:eu-west-1:123456789012:certificate/a';
+const KEY = 'arn:aws:kms:eu-west-1:123456789012:key/1b4e28ba-2fa1-4d3b-a3f5-ef19b5a7633b';
+const EVERYTHING = {
+  edges: { container: { listener: 'public', grpc: true }, function: { url: true } },
+  domain: { name: 'llm.example.com', containerName: 'edge.example.com', certificateArn: CERTIFICATE },
+  nats: { websocket: true, tlsSecretArn: 'arn:aws:secretsmanager:eu-west-1:123456789012:secret:tls-abcdef' },
+  encryption: { keyArn: KEY },
+} as const;
+
+type Variables = Readonly<Record<string, unknown>>;
+
+/** Templates of a deployment. */
+function templatesOf(name: 'dev' | 'production' | 'everything') {
+  if (name === 'dev') return [devTemplate()];
+  return Object.values(productionTemplates(name === 'everything' ? EVERYTHING : {}));
+}
+
+/** Variables by what they are given to, of functions and containers. */
+function environmentsIn(
+  resources: readonly (readonly [string, Resource])[],
+): readonly (readonly [string, Variables])[] {
+  return resources.flatMap(([id, { Type, Properties }]) => {
+    if (Type === 'AWS::Lambda::Function') {
+      const { Variables = {} } = (Properties.Environment ?? {}) as { readonly Variables?: Variables };
+      return [[id, Variables] as const];
+    }
+    if (Type !== 'AWS::ECS::TaskDefinition') return [];
+    const containers = Properties.ContainerDefinitions as {
+      Name: string;
+      Environment?: { Name: string; Value: unknown }[];
+    }[];
+    return containers.map(({ Name, Environment = [] }) => {
+      const variables = Object.fromEntries(Environment.map((each) => [each.Name, each.Value]));
+      return [`${id} ${Name}`, variables] as const;
+    });
+  });
+}
+
+const SECRET = new Set([...TABLE.values()].filter(({ type }) => type.isSecret).flatMap(({ env }) => env));
+
+describe.each(['dev', 'production', 'everything'] as const)('the secrets of %s', (name) => {
+  const templates = templatesOf(name);
+  const resources = templates.flatMap((template) =>
+    Object.entries((template.toJSON() as { Resources: Record<string, Resource> }).Resources),
+  );
+  const of = (type: string) => resources.filter(([, { Type }]) => Type === type);
+
+  it('are in no variable that is shown with the configuration of a function or a container', () => {
+    const environments = environmentsIn(resources);
+    expect(environments.length).toBeGreaterThan(3);
+    for (const [owner, variables] of environments) {
+      const shown = Object.keys(variables).filter((variable) => SECRET.has(variable) || /PASSWORD/.test(variable));
+      expect({ owner, shown }).toEqual({ owner, shown: [] });
+      expect(JSON.stringify(variables)).not.toMatch(/\{\{resolve:/);
+    }
+  });
+
+  it('are resolved by no template at all', () => {
+    expect(JSON.stringify(resources)).not.toMatch(/\{\{resolve:(secretsmanager|ssm-secure)/);
+  });
+
+  it('reach the function through a table that its policy opens to edges and functions of the deployment alone', () => {
+    const [[id, table]] = of('AWS::DynamoDB::Table').filter(([, { Properties }]) => Properties.ResourcePolicy) as [
+      [string, Resource],
+    ];
+    expect(id).toMatch(/^StorePassedSecretsTable/);
+    const { PolicyDocument } = table.Properties.ResourcePolicy as { PolicyDocument: { Statement: object[] } };
+    const deployment = name === 'dev' ? 'Stator' : 'Stator-Data';
+    expect(PolicyDocument.Statement).toEqual([
+      expect.objectContaining({
+        Effect: 'Deny',
+        Principal: { AWS: '*' },
+        Action: expect.arrayContaining([
+          'dynamodb:GetItem',
+          'dynamodb:Scan',
+          'dynamodb:PartiQLSelect',
+          'dynamodb:PutItem',
+        ]),
+        Condition: { StringNotEquals: { 'aws:PrincipalTag/stator:secrets': deployment } },
+      }),
+    ]);
+    const tagged = of('AWS::IAM::Role').filter(([, { Properties }]) =>
+      ((Properties.Tags ?? []) as { Key: string; Value: string }[]).some(
+        ({ Key, Value }) => Key === 'stator:secrets' && Value === deployment,
+      ),
+    );
+    const admitted = name === 'dev' ? ['FrontHttpRole', 'TaskTaskRole'] : ['EdgeTaskTaskRole', 'FrontHttpRole'];
+    expect(tagged.map(([role]) => role.replace(/[0-9A-F]{8}$/, '')).sort()).toEqual(admitted);
+    const actionsOf = (role: RegExp) =>
+      templates
+        .flatMap((template) => statementsOf(template, role))
+        .filter(({ Resource }) => JSON.stringify(Resource).includes('StorePassedSecrets'))
+        .flatMap(({ Action }) => Action);
+    expect(actionsOf(/^FrontHttpRole/)).toEqual(['dynamodb:GetItem']);
+    expect(actionsOf(name === 'dev' ? /^TaskTaskRole/ : /^EdgeTaskTaskRole/)).toEqual(['dynamodb:PutItem']);
+    expect(actionsOf(/^(?!FrontHttpRole|TaskTaskRole|EdgeTaskTaskRole)/)).toEqual([]);
+    const ofFunction = templates.flatMap((template) => statementsOf(template, /^FrontHttpRole/));
+    expect(JSON.stringify(ofFunction)).not.toContain('secretsmanager');
+  });
+
+  it('are made as JSON with the one before, which is none', () => {
+    const made = of('AWS::SecretsManager::Secret').flatMap(([id, { Properties }]) => {
+      const { SecretStringTemplate: fields, GenerateStringKey } = Properties.GenerateSecretString as Record<
+        string,
+        string
+      >;
+      return fields === undefined ? [] : [[id.replace(/[0-9A-F]{8}$/, ''), GenerateStringKey, JSON.parse(fields)]];
+    });
+    const user = (username: string) => ({
+      username,
+      previous_username: `${username}-before`,
+      previous_password: 'none',
+    });
+    expect(made).toEqual([
+      ['StoreSecretsPlaneToken', 'current', { previous: 'none' }],
+      ['StoreSecretsIdSecret', 'current', { previous: 'none' }],
+      ['StoreSecretsNatsWorker', 'password', user('worker')],
+      ['StoreSecretsNatsRouter', 'password', user('router')],
+    ]);
+  });
+
+  it('are encrypted with a key of yours where there is one, as are tables and bucket', () => {
+    const keys = [
+      ...of('AWS::SecretsManager::Secret')
+        .filter(([id]) => id.startsWith('Store'))
+        .map(([, { Properties }]) => Properties.KmsKeyId),
+      ...of('AWS::DynamoDB::Table').map(
+        ([, { Properties }]) => (Properties.SSESpecification as { KMSMasterKeyId?: unknown }).KMSMasterKeyId,
+      ),
+    ];
+    expect(new Set(keys)).toEqual(new Set([name === 'everything' ? KEY : undefined]));
+    const decrypting = templates.flatMap((template) => rightsOf(template, /^(FrontHttpRole|EdgeTask.*Role)/));
+    const mayUseKey = decrypting.some(([, actions]) => actions.includes('kms:Decrypt'));
+    expect(mayUseKey).toBe(name === 'everything');
+  });
+
+  it('do not depend on the log: a container goes on when its lines cannot be taken', () => {
+    for (const [, { Properties }] of of('AWS::ECS::TaskDefinition')) {
+      for (const container of Properties.ContainerDefinitions as { LogConfiguration: { Options: object } }[]) {
+        expect(container.LogConfiguration.Options).toMatchObject({
+          mode: 'non-blocking',
+          'max-buffer-size': '16777216b',
+        });
+      }
+    }
+  });
+});
