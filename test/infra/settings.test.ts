@@ -44,7 +44,10 @@ describe('readSettings', () => {
     [{ sizes: { edge: { cpu: 256, memoryMiB: 8192 } } }, /sizes\.edge\.memoryMiB: Fargate sells 512 to 2048 MiB/],
     [{ edges: { container: { listener: 'public' } } }, /edges\.container\.listener: public needs domain/],
     [{ edges: { container: { grpc: true } } }, /edges\.container\.grpc: needs listener: public/],
-    [{ network: { zones: 2, natGateways: 3 }, nats: { servers: 1 } }, 'network.natGateways: must be at most the number of zones (2)'],
+    [
+      { network: { zones: 2, natGateways: 3 }, nats: { servers: 1 } },
+      'network.natGateways: must be at most the number of zones (2)',
+    ],
     [{ encryption: { keyArn: 'alias/mine' } }, /encryption\.keyArn: must be the ARN of a key, as arn:aws:kms:/],
     [
       { encryption: { keyArn: 'arn:aws:kms:eu-west-1:123456789012:alias/mine' } },
