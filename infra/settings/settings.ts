@@ -9,6 +9,7 @@ import { Limits } from './limits.ts';
 import { Name } from './names.ts';
 import { Nats } from './nats.ts';
 import { checkZones, Network } from './network.ts';
+import { checkPlanner, Planner } from './planner.ts';
 import { problemsOf } from './problems.ts';
 import { Sizes } from './sizes.ts';
 
@@ -28,6 +29,7 @@ export const Settings = z
     keys: Keys,
     limits: Limits,
     network: Network,
+    planner: Planner,
     /** Images that are there already, by their addresses, instead of built ones. The entry point is `stator`. */
     images: z.strictObject({ edge: z.string().min(1).optional() }).prefault({}),
     domain: Domain.optional(),
@@ -43,6 +45,7 @@ export const Settings = z
     checkEdges(given, context);
     checkZones(given, context);
     checkNames(given, context);
+    checkPlanner(given, context);
   });
 
 /** The settings as they count, defaults filled in. */

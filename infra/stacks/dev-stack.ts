@@ -6,6 +6,7 @@ import { DevTask } from '../constructs/dev-task.ts';
 import { FleetStore, keyOf } from '../constructs/fleet-store.ts';
 import { Network } from '../constructs/network.ts';
 import { Observability } from '../constructs/observability.ts';
+import { plannerQueueOf } from '../constructs/planner-queue.ts';
 import { describeFront, PublicFront } from '../constructs/public-front.ts';
 import type { Settings } from '../settings/index.ts';
 
@@ -22,18 +23,20 @@ export class DevStack extends Stack {
     const network = new Network(this, 'Network', { availabilityZones: settings.network.availabilityZones });
     const store = new FleetStore(this, 'Store', { encryptionKey: keyOf(this, settings) });
     const [fleet] = Object.values(settings.fleets);
+    const queue = plannerQueueOf(this, settings.planner.queueArn);
     const task = new DevTask(this, 'Task', {
       ...settings.sizes.dev,
       network,
       secrets: store.secrets,
       image: statorImage(this, settings.images.edge),
       environment: { ...store.environment, DYN_REQUEST_PLANE: 'tcp', DYN_LOG: 'info', DYN_LOGGING_JSONL: 'true' },
-      edgeEnvironment: store.edgeEnvironment(),
+      edgeEnvironment: { ...store.edgeEnvironment(), ...queue?.environment },
       model: fleet?.model ?? 'stator-mini',
       workers: fleet?.workers ?? 0,
       logRetentionDays: settings.logRetentionDays,
     });
     store.grantRoute(task); // its edge is a router alone
+    queue?.grantTell(task);
     const front = new PublicFront(this, 'Front', { code, network, store, settings });
     new Observability(this, 'Observability', { front, settings });
     for (const path of passedOver(settings)) {

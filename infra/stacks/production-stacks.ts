@@ -15,6 +15,7 @@ import { MockFleet } from '../constructs/mock-fleet.ts';
 import { NatsService } from '../constructs/nats-service.ts';
 import { Network } from '../constructs/network.ts';
 import { Observability } from '../constructs/observability.ts';
+import { plannerQueueOf } from '../constructs/planner-queue.ts';
 import { describeFront, PublicFront } from '../constructs/public-front.ts';
 import { followReferences } from '../constructs/stack-references.ts';
 import { namespacesOf, type Settings, zonesOf } from '../settings/index.ts';
@@ -91,6 +92,7 @@ class EdgeStack extends Stack {
       DYN_LOG: 'info',
       DYN_LOGGING_JSONL: 'true',
     };
+    const queue = plannerQueueOf(this, settings.planner.queueArn);
     const edge = new EdgeService(this, 'Edge', {
       ...sizes.edge,
       ...edges.container,
@@ -105,6 +107,7 @@ class EdgeStack extends Stack {
       environment: {
         ...this.workerEnvironment,
         ...store.edgeEnvironment(),
+        ...queue?.environment,
         ...namespacesOf(settings),
         DYN_ENABLE_ANTHROPIC_API: 'true',
         DYN_HTTP_BODY_LIMIT_MB: String(settings.limits.bodyMb),
@@ -116,6 +119,8 @@ class EdgeStack extends Stack {
     });
     if (edges.container.listener === 'none') store.grantRoute(edge);
     else store.grantEdge(edge);
+    queue?.grantTell(edge);
+    if (settings.planner.endpoint) queue?.addEndpoint(network, edge.group);
     const front = new PublicFront(this, 'Front', { code, network, store, settings });
     const { releaseAlarms } = new Observability(this, 'Observability', { front, edge, settings });
     front.function.rollOutGradually(releaseAlarms);

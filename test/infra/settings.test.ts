@@ -74,6 +74,14 @@ describe('readSettings', () => {
       { domain: { ...DOMAIN, containerName: 'edge.example.org', hostedZone: { id: 'Z1', name: 'example.com.' } } },
       'domain.containerName: edge.example.org lies outside the hosted zone example.com',
     ],
+    [
+      { planner: { queueArn: 'arn:aws:sqs:eu-west-1:123456789012:planner' } },
+      /planner\.queueArn: must be the ARN of a FIFO queue of SQS/,
+    ],
+    [
+      { planner: { endpoint: true } },
+      /planner\.endpoint: needs planner\.queueArn.*; planner\.endpoint: needs network\.vpc/,
+    ],
     [{ alarms: { topicArn: 'arn:aws:sns:...' } }, /alarms\.topicArn: must be an ARN, as arn:aws:SERVICE:REGION/],
     [
       { network: { vpc: { ...VPC, availabilityZones: ['a', 'b'], privateSubnetIds: ['subnet-1', 'subnet-2'] } } },

@@ -1,0 +1,52 @@
+import {
+  InterfaceVpcEndpoint,
+  InterfaceVpcEndpointAwsService,
+  type ISecurityGroup,
+  type IVpc,
+  Port,
+  SecurityGroup,
+} from 'aws-cdk-lib/aws-ec2';
+import { Grant, type IGrantable } from 'aws-cdk-lib/aws-iam';
+import { Queue } from 'aws-cdk-lib/aws-sqs';
+import { Construct } from 'constructs';
+import type { Network } from './network.ts';
+
+/** The queue in which a planner elsewhere is told what the fleet does. */
+export class PlannerQueue extends Construct {
+  /** What whoever tells it is told. */
+  readonly environment: Readonly<Record<string, string>>;
+  readonly #arn: string;
+
+  constructor(scope: Construct, id: string, queueArn: string) {
+    super(scope, id);
+    this.#arn = queueArn;
+    this.environment = { STATOR_PLANNER_QUEUE_URL: Queue.fromQueueArn(this, 'Queue', queueArn).queueUrl };
+  }
+
+  /** Allows a resident router to send; not to read what others have sent. */
+  grantTell(grantee: IGrantable): void {
+    Grant.addToPrincipal({ grantee, actions: ['sqs:SendMessage'], resourceArns: [this.#arn] });
+  }
+
+  /** Makes a way to the queue that leaves the network nowhere, for `callers` alone. */
+  addEndpoint({ vpc, taskSubnets }: Network, callers: ISecurityGroup): void {
+    const group = new SecurityGroup(this, 'EndpointSecurityGroup', {
+      vpc,
+      description: 'Endpoint of SQS for Stator',
+      allowAllOutbound: false,
+    });
+    group.addIngressRule(callers, Port.tcp(443), 'Edges');
+    new InterfaceVpcEndpoint(this, 'Endpoint', {
+      vpc: vpc as IVpc,
+      service: InterfaceVpcEndpointAwsService.SQS,
+      subnets: taskSubnets,
+      securityGroups: [group as ISecurityGroup], // its optional properties are `T | undefined`
+      open: false,
+    });
+  }
+}
+
+/** The queue that the settings name, if they name one. */
+export function plannerQueueOf(scope: Construct, queueArn: string | undefined): PlannerQueue | undefined {
+  return queueArn === undefined ? undefined : new PlannerQueue(scope, 'PlannerQueue', queueArn);
+}
