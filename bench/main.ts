@@ -1,8 +1,9 @@
 // npm run bench -- [--only unary,burst,...] [--dynamo FOLDER] [--model FOLDER] [--json FILE]
 // Prints one table: CPU of the frontend process at equal load, this product beside the floor and, where given, the real Dynamo.
+import { execFile } from 'node:child_process';
 import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { parseArgs } from 'node:util';
+import { parseArgs, promisify } from 'node:util';
 import { chaos } from './chaos.ts';
 import { measureKvMode } from './kv-mode.ts';
 import { buildLoadGenerator, type LoadReport, load } from './llmload.ts';
@@ -121,6 +122,12 @@ async function measureSoak(binary: string): Promise<void> {
   }
 }
 
+/** A process of its own: it starts functions as the tests do, which this bundle is not made for. */
+async function measureColdFunction(): Promise<void> {
+  const { stdout } = await promisify(execFile)(process.execPath, ['bench/run.mjs', 'bench/cold-function.ts', '--json']);
+  for (const result of JSON.parse(stdout.trim().split('\n').at(-1) ?? '[]') as readonly Row[]) note(result);
+}
+
 /** Ten minutes, and no load generator: only where it is asked for. */
 const isChaosAlone = only?.join() === 'chaos';
 const binary = isChaosAlone ? '' : await buildLoadGenerator('bench/llmload');
@@ -132,6 +139,7 @@ for (const workload of WORKLOADS)
   if (isWanted(workload.name) && hasContext(workload.name, workload.contextTokensMin ?? 0))
     await measure(binary, workload);
 if (isWanted('start')) await measureStartAndMemory(binary);
+if (isWanted('cold')) await measureColdFunction();
 if (isWanted('long-slices') && hasContext('long-slices', LONG_PROMPT_TOKENS))
   for (const result of await measureLoopSlices(binary, model)) note(result);
 if (isWanted('kv')) for (const result of await measureKvMode(binary, model, contextTokens)) note(result);

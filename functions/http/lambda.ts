@@ -54,7 +54,7 @@ const { handler: serve, started } = createLambdaHandler(
       suspectAfterMs: SUSPECT_AFTER_MS,
       brokerAttemptsMax: NATS_ATTEMPTS_MAX,
     };
-    const discovery = { isLasting: false }; // its role may read the table and nothing else
+    const discovery = { isLasting: false, showsAskedModels: true }; // its role may read the table and nothing else
     const { app, refresh, flush, close, isOpenToAll, metrics } = await composeFrontend(settings, {
       ...SYSTEM,
       logger,

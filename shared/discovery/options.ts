@@ -24,6 +24,11 @@ export interface DiscoveryBaseOptions {
 export interface StoreOptions extends DiscoveryBaseOptions {
   /** Whether the process lives on between its requests; one that is frozen writes nothing that is for all. @default true */
   readonly isLasting?: boolean;
+  /**
+   * Whether watches show the processes of those models alone that `shownModels` was asked for, and processes without a model: one that
+   * starts for a single request need not know a fleet of thousands. Only where it does not last. @default false
+   */
+  readonly showsAskedModels?: boolean;
 }
 
 /** Opens a store as the settings of a process say. Throws one line for an operator where something is missing. */

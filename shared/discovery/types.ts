@@ -66,6 +66,17 @@ export interface Catalogue {
   forget(name: string, signal?: AbortSignal): Promise<boolean>;
 }
 
+/** The models that the watches of a process show. */
+export interface ShownModels {
+  /** All are shown, and will be. */
+  readonly isWhole: boolean;
+  /**
+   * Shows who serves the model of that name or alias, or all models. Resolves once the watches tell it, or nobody is known to serve it;
+   * undefined where they do already. Rejects when the store cannot be read in time. What was shown once stays shown.
+   */
+  show(name: string | undefined, signal?: AbortSignal): Promise<void> | undefined;
+}
+
 /**
  * Who serves what. Everything a process puts is held by one lease of that process, renewed in the background; when the
  * process dies its records vanish within the lease's time to live. Operations reject with `DiscoveryError`, whose message
@@ -101,6 +112,8 @@ export interface Discovery {
    *   then not known, and `watchLoads` leaves them out
    */
   refresh(maxAgeMs: number, signal?: AbortSignal, shardKey?: string): Promise<void>;
+  /** Which models the watches show, in a process that shows those alone it is asked for (`showsAskedModels`); absent where all are. */
+  readonly shownModels?: ShownModels | undefined;
   /**
    * A worker that is listed could not be reached: looks in the background whether it has left or moved, and tells the watches at
    * once where it has. At most one lookup a second, each worker once in five seconds, none while the store cannot be read.

@@ -9,7 +9,7 @@ import {
 import { createDiscoveryMetrics, type Logger, type MetricRegistry } from '../telemetry/index.ts';
 
 /** What a host says of how it uses discovery. */
-export interface DiscoveryHost extends Pick<StoreOptions, 'isLasting' | 'clock' | 'random'> {
+export interface DiscoveryHost extends Pick<StoreOptions, 'isLasting' | 'showsAskedModels' | 'clock' | 'random'> {
   /** Where the metrics of discovery are shown. @default nowhere */
   readonly registry?: MetricRegistry;
   /** A reading showed a view that is kept up, and was written `ageMs` ago. */

@@ -244,7 +244,7 @@ class DiscoveredPipeline implements Pipeline {
   }
 
   #notFound(name: string, type?: ModelType): ServeError {
-    return modelNotFound(this.models.list(), { name, type, param: 'model' });
+    return modelNotFound(this.models.list(), { name, type, param: 'model', isPart: this.models.isPart });
   }
 
   async #serve(asked: GenerationRequest, sink: GenerationSink, { signal, meter }: GenerateOptions): Promise<void> {

@@ -46,6 +46,8 @@ export interface ModelDirectory {
   find(name: string): ServedModel | undefined;
   /** As `find`; and a model that nobody serves any more, for as long as it is remembered: then it is not ready. */
   known(name: string): ServedModel | undefined;
+  /** More models may be served than are known here: those alone are that were asked for. @default false */
+  readonly isPart?: boolean;
 }
 
 export interface GenerateOptions {

@@ -86,9 +86,10 @@ export class CatalogueBoard extends Told<readonly CatalogueEntry[]> {
     else this.#stored = stored;
   }
 
-  /** Checksums of the cards that are needed to show it. */
-  missingCards(): readonly string[] {
-    return this.#stored.map(({ cardSum }) => cardSum).filter((sum) => !this.#shelf.has(sum));
+  /** Checksums of the cards that are needed to show those models of it. */
+  missingCards(isShown: (name: string) => boolean): readonly string[] {
+    const shown = this.#stored.filter(({ name }) => isShown(name));
+    return shown.map(({ cardSum }) => cardSum).filter((sum) => !this.#shelf.has(sum));
   }
 
   /** Tells the models whose cards are there, if they changed. */

@@ -8,7 +8,8 @@ import { Table } from '../table/table.ts';
 import type { TableOptions } from '../table/table-client.ts';
 import { InterruptedCall } from '../table/table-errors.ts';
 import { TableTime } from '../table/table-time.ts';
-import type { Catalogue, Discovery, DiscoveryQuery, FleetLoads, Watch, WatchListener } from '../types.ts';
+import type { Catalogue, Discovery, DiscoveryQuery, FleetLoads, ShownModels, Watch, WatchListener } from '../types.ts';
+import { AskedModels, PartOfModels } from './asked-models.ts';
 import { CardWriter, CatalogueBoard, entriesOf, fetchCards, forgetModel, readCatalogue } from './catalogue.ts';
 import { CardShelf } from './fleet/cards.ts';
 import type { Fleet } from './fleet/members.ts';
@@ -44,12 +45,16 @@ export interface DynamoDbDiscoveryOptions extends DiscoveryBaseOptions {
    * does. One that is frozen reads only when it is asked to `refresh`, and writes nothing to the view. @default true
    */
   readonly isLasting?: boolean;
+  /** See `StoreOptions`. @default false */
+  readonly showsAskedModels?: boolean;
 }
 
 const STALE_MS_MAX = 60_000;
 const STALE_WAIT_MS = 100;
 /** While the table is slow or away, requests of a process that does not last go on without a wait for so long at a time. */
 const OPEN_MS = 5000;
+/** A model that what is shown does not know is looked for in something newer, unless it is as new as this. */
+const CURRENT_MS_MAX = 2000;
 const OPERATION_MS_MAX = 10_000;
 /** Whoever waits for a process that starts cold is told soon, and tries again. */
 const COLD_MS_MAX = 2000;
@@ -75,6 +80,7 @@ export const openDynamoDb: OpenStore = (settings, options) => {
 export class DynamoDbDiscovery extends LeasedDiscovery<OwnedRecord> implements Discovery {
   readonly backend = 'dynamodb';
   readonly catalogue: Catalogue;
+  readonly shownModels: ShownModels | undefined;
   readonly #table: Table;
   readonly #cards: CardWriter;
   readonly #reader: FleetReader;
@@ -93,6 +99,8 @@ export class DynamoDbDiscovery extends LeasedDiscovery<OwnedRecord> implements D
   readonly #serial = new Semaphore(1); // puts, removals and registrations
   /** Somebody has asked for the fleet: it is read, and not only looked after. */
   #isFollowed = false;
+  readonly #asked: AskedModels | undefined; // undefined = all are shown
+  #shardKey: string | undefined;
 
   /** @param table closed with the handle; first touched by the first operation */
   constructor(table: Table, time: TableTime, options: DynamoDbDiscoveryOptions) {
@@ -116,6 +124,7 @@ export class DynamoDbDiscovery extends LeasedDiscovery<OwnedRecord> implements D
     this.#refreshTimeoutMs = options.refreshTimeoutMs ?? 1000;
     this.#staleMsMax = isLasting ? 0 : (options.staleMsMax ?? STALE_MS_MAX);
     this.#isLasting = isLasting;
+    if (options.showsAskedModels === true && !isLasting) this.#asked = new AskedModels();
     this.#models = new CatalogueBoard(this.#shelf, report);
     this.#writer = new LeaseWriter({ ...base, table, time, leaseId, load: () => this.loads.packed });
     this.#poller = new FleetPoller({
@@ -126,7 +135,16 @@ export class DynamoDbDiscovery extends LeasedDiscovery<OwnedRecord> implements D
       explain: (error) => (error instanceof InterruptedCall ? undefined : table.explain(error)),
       onFailing: (failure) => this.#tellFailing(failure),
       openMs: this.#staleMsMax > 0 ? OPEN_MS : 0,
+      wants: () => this.#asked?.count ?? 0,
     });
+    this.shownModels =
+      this.#asked &&
+      new PartOfModels(this.#asked, {
+        clock,
+        isCurrent: () => this.#poller.isShown(CURRENT_MS_MAX),
+        isAway: () => this.#poller.isOpen,
+        read: (isFurther, signal) => this.#readOnce({ isExact: false, shardKey: this.#shardKey, isFurther }, signal),
+      });
     this.#lookup = new LeaseLookup({
       ...{ ...base, table },
       mayLook: () => !this.#poller.isFailing,
@@ -208,6 +226,7 @@ export class DynamoDbDiscovery extends LeasedDiscovery<OwnedRecord> implements D
     const operation = this.#operation(signal);
     operation.throwIfAborted();
     if (!this.#isFollowed) return;
+    this.#shardKey = shardKey;
     const doesAsItIs = maxAgeMs > 0 && this.#staleMsMax > 0 && this.#poller.isShown(this.#staleMsMax);
     const timeoutMs = doesAsItIs ? Math.min(STALE_WAIT_MS, this.#refreshTimeoutMs) : this.#refreshTimeoutMs;
     const bounds = { clock: this.base.clock, timeoutMs, signal: operation };
@@ -265,26 +284,32 @@ export class DynamoDbDiscovery extends LeasedDiscovery<OwnedRecord> implements D
     return Math.max(this.#pollMs, (1000 * this.#reader.leases) / CANDIDATES_PER_SECOND);
   }
 
-  async #readAndShow({ isExact, shardKey }: ReadingRequest, signal: AbortSignal): Promise<void> {
+  async #readAndShow({ isExact, shardKey, isFurther }: ReadingRequest, signal: AbortSignal): Promise<void> {
     const { isFailing } = this.#poller;
+    const models = this.#asked?.models;
     const reading = isExact
       ? await this.#reader.readExactly(isFailing, signal)
-      : await this.#reader.read({ shardKey, isFollowed: this.#isFollowed, isFailing }, signal);
-    if (this.#isFollowed) await this.#show(reading, signal);
+      : await this.#reader.read({ shardKey, isFollowed: this.#isFollowed, isFailing, models, isFurther }, signal);
+    if (!this.#isFollowed) return;
+    this.#asked?.read(isExact ? undefined : this.#reader.index);
+    await this.#show(reading, signal);
+    if (reading.isComplete !== false) this.#asked?.shown(models);
   }
 
   /** Reads the cards that are missing, then shows all of it in one turn. */
   async #show({ fleet, catalogue }: FleetReading, signal: AbortSignal): Promise<void> {
     if (catalogue !== undefined) this.#models.take(catalogue);
-    await this.#fetchCards(fleet, signal);
+    const shown = fleet && (this.#asked?.partOf(fleet) ?? fleet);
+    await this.#fetchCards(shown, signal);
     signal.throwIfAborted(); // a later reading has begun
     this.#models.show();
-    if (fleet !== undefined) this.#showFleet(this.#lookup.with(fleet));
+    if (shown !== undefined) this.#showFleet(this.#lookup.with(shown));
   }
 
   #fetchCards(fleet: Fleet | undefined, signal: AbortSignal): Promise<void> {
     const missing = fleet === undefined ? [] : this.#book.missingCards(fleet);
-    return fetchCards(this.#table, this.#shelf, [...missing, ...this.#models.missingCards()], signal);
+    const ofCatalogue = this.#models.missingCards((name) => this.#asked?.covers(name) ?? true);
+    return fetchCards(this.#table, this.#shelf, [...missing, ...ofCatalogue], signal);
   }
 
   #showFleet(fleet: Fleet): void {

@@ -8,6 +8,10 @@ export interface ReadingRequest {
   /** Everything that was written before it began. */
   readonly isExact: boolean;
   readonly shardKey: string | undefined;
+  /** Number of what it is to hold (`FleetPollerOptions.wants`). @default 0 */
+  readonly wants?: number;
+  /** More of what was read just now is wanted, and nothing newer. @default false */
+  readonly isFurther?: boolean;
 }
 
 export interface FleetPollerOptions {
@@ -27,6 +31,8 @@ export interface FleetPollerOptions {
    * counts as long as a reading would. @default 0
    */
   readonly openMs?: number;
+  /** Raised when readings are to hold more than before. @default always 0 */
+  readonly wants?: () => number;
 }
 
 /** A reading under way. */
@@ -71,6 +77,12 @@ export class FleetPoller {
     return this.#failures > 0;
   }
 
+  /** A reading was waited for in vain just now: nobody is to wait for one. */
+  get isOpen(): boolean {
+    const { clock, openMs = 0 } = this.#options;
+    return this.#gaveUp !== undefined && ageMs(this.#gaveUp, clock) <= openMs;
+  }
+
   /** Reads from now on, every period. */
   start(): void {
     this.#isStarted = true;
@@ -90,7 +102,8 @@ export class FleetPoller {
   }
 
   /** Reads once, or waits for a reading under way that shows as much. Rejects with its failure, or with the signal's reason. */
-  async readOnce(request: ReadingRequest, signal: AbortSignal): Promise<void> {
+  async readOnce(given: ReadingRequest, signal: AbortSignal): Promise<void> {
+    const request = { ...given, wants: this.#wants };
     // What is under way began before it was asked for.
     if (request.isExact && this.#attempt !== undefined) await untilAborted(this.#attempt.done, signal);
     const outcome = await untilAborted((this.#fitting(request) ?? this.#begin(request)).done, signal);
@@ -104,7 +117,7 @@ export class FleetPoller {
    */
   async refresh(maxAgeMs: number, shardKey: string | undefined, signal: AbortSignal): Promise<void> {
     const { clock, covers: isCovered, openMs = 0 } = this.#options;
-    const request = { isExact: maxAgeMs <= 0, shardKey };
+    const request = { isExact: maxAgeMs <= 0, shardKey, wants: this.#wants };
     const isWithin = (moment: Moment | undefined, ms: number): boolean =>
       moment !== undefined && ageMs(moment, clock) <= ms;
     if (!request.isExact && this.isShown(maxAgeMs) && isCovered(shardKey)) return;
@@ -115,7 +128,7 @@ export class FleetPoller {
     if (attempt !== undefined && !(isWithin(attempt.began, keptMs) && (isPatient || covers(attempt, request)))) {
       this.#supersede(attempt);
     }
-    if (isPatient && isWithin(this.#gaveUp, openMs)) {
+    if (isPatient && this.isOpen) {
       if (this.#attempt === undefined) this.#begin(request);
       return;
     }
@@ -141,6 +154,10 @@ export class FleetPoller {
     this.#attempt?.aborter.abort(reason);
   }
 
+  get #wants(): number {
+    return this.#options.wants?.() ?? 0;
+  }
+
   #fitting(request: ReadingRequest): Attempt | undefined {
     return this.#attempt !== undefined && covers(this.#attempt, request) ? this.#attempt : undefined;
   }
@@ -153,7 +170,7 @@ export class FleetPoller {
     const backOffMs = Math.min(wantedMs * 2 ** this.#failures, Math.max(BACK_OFF_MS_MAX, wantedMs));
     this.#timer = clock.after(backOffMs * (0.9 + 0.2 * random.next()), () => {
       this.#timer = undefined;
-      this.#begin({ isExact: false, shardKey: undefined });
+      this.#begin({ isExact: false, shardKey: undefined, wants: this.#wants });
     });
   }
 
@@ -209,6 +226,7 @@ export class FleetPoller {
 }
 
 /** Whether the reading shows what is asked for. */
-function covers({ request: { isExact, shardKey } }: Attempt, request: ReadingRequest): boolean {
+function covers({ request: { isExact, shardKey, wants = 0 } }: Attempt, request: ReadingRequest): boolean {
+  if (wants < (request.wants ?? 0)) return false;
   return (isExact || !request.isExact) && (shardKey === undefined || shardKey === request.shardKey);
 }

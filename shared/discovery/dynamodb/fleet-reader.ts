@@ -2,8 +2,11 @@ import type { Clock, Random } from '../../clock/index.ts';
 import type { ViewObserver } from '../options.ts';
 import type { Table } from '../table/table.ts';
 import { ageMs, type Moment, momentOf, type TableTime } from '../table/table-time.ts';
+import { CardNamesBook } from './card-names.ts';
 import { keepCards, packCatalogue, readCatalogue } from './catalogue.ts';
 import { type Fleet, ReadingMerge } from './fleet/members.ts';
+import { cardSumsOf } from './fleet/record-bytes.ts';
+import type { ViewIndex } from './fleet/view-index.ts';
 import type { LeaseCleaner } from './lease-cleaner.ts';
 import { type DeadLease, type LeaseLiveness, LeaseScan } from './lease-scan.ts';
 import { HeadWatch, type ViewHead, ViewReader } from './view-reader.ts';
@@ -32,6 +35,21 @@ export interface FleetReading {
   readonly fleet: Fleet | undefined;
   /** Packed; undefined where there is nothing new. */
   readonly catalogue: Uint8Array | undefined;
+  /** The processes of all models that were asked for are there. @default true */
+  readonly isComplete?: boolean;
+}
+
+/** How the fleet is to be read. */
+export interface FleetRequest {
+  readonly shardKey: string | undefined;
+  /** Somebody wants to know; else it is enough that there is a view. */
+  readonly isFollowed: boolean;
+  /** The table could not be read until now. */
+  readonly isFailing: boolean;
+  /** Models whose processes are asked for; undefined = all are. */
+  readonly models?: ReadonlySet<string> | undefined;
+  /** More of the view that was read just now: its head does. @default false */
+  readonly isFurther?: boolean | undefined;
 }
 
 /** How long a view is used, and the head held, without being written again. */
@@ -67,10 +85,14 @@ export class FleetReader {
   #scanned: Moment | undefined;
   #scanPauseMs = 0;
   #catalogue: Uint8Array = new Uint8Array();
+  #remembered: readonly string[] = [];
+  readonly #names: CardNamesBook;
   #untilCatalogue = 0;
   #cardsKeptAtMs = Number.NEGATIVE_INFINITY;
   #leases = 0;
   #isSharded = false;
+  #head: ViewHead | undefined;
+  #models: ReadonlySet<string> | undefined;
   #shardKey: string | undefined;
 
   constructor(options: FleetReaderOptions) {
@@ -80,6 +102,7 @@ export class FleetReader {
     this.#scan = new LeaseScan(options);
     this.#writer = new ViewWriter({ table, clock, time, holder, ttlMs: VIEW_TTL_MS });
     this.#headWatch = new HeadWatch(clock, time, VIEW_TTL_MS);
+    this.#names = new CardNamesBook(table, clock);
     this.#merge = new ReadingMerge(VIEW_TTL_MS + pollMs);
   }
 
@@ -90,6 +113,11 @@ export class FleetReader {
   /** Live processes, as last read. */
   get leases(): number {
     return this.#leases;
+  }
+
+  /** Where the models are; undefined where that is not known, or was not asked for. */
+  get index(): ViewIndex | undefined {
+    return this.#view.index;
   }
 
   /** Whether the loads that were read hold what the key asks for. */
@@ -108,30 +136,29 @@ export class FleetReader {
     return { fleet, catalogue };
   }
 
-  /**
-   * The fleet as of about a second ago.
-   *
-   * @param isFollowed somebody wants to know; else it is enough that there is a view
-   * @param isFailing the table could not be read until now
-   */
-  async read(
-    { shardKey, isFollowed, isFailing }: { shardKey: string | undefined; isFollowed: boolean; isFailing: boolean },
-    signal: AbortSignal,
-  ): Promise<FleetReading> {
+  /** The fleet as of about a second ago. */
+  async read(request: FleetRequest, signal: AbortSignal): Promise<FleetReading> {
+    const { shardKey, isFollowed, isFailing, models } = request;
+    this.#models = models;
     const { mayGather, observer, time } = this.#options;
     if (this.isGathering) return this.#gather(isFailing, signal);
-    const head = await this.#view.readHead(signal);
+    const head = (request.isFurther === true ? this.#head : undefined) ?? (await this.#view.readHead(signal));
+    this.#head = head;
     const state = head === undefined ? { isFresh: false, isTakeable: true } : this.#headWatch.observe(head);
     if (mayGather && state.isTakeable && (await this.#take(head, isFailing, signal)))
       return this.#gather(isFailing, signal);
     if (head !== undefined && state.isFresh) {
       this.#leases = head.body?.leases ?? 0;
       if (!isFollowed) return { fleet: undefined, catalogue: undefined };
-      const reading = await this.#view.readCells(head, shardKey, signal);
+      const reading = await this.#view.readCells(head, { shardKey, models }, signal);
       if (reading.fleet !== undefined) {
         observer.read('view', Math.max(0, time.nowMs() - head.writtenAtMs));
         [this.#isSharded, this.#shardKey] = [reading.isSharded, shardKey];
-        return { ...reading, fleet: this.#learn(this.#merge.with(reading.fleet, this.#options.clock.nowMs())) };
+        return {
+          catalogue: reading.catalogue,
+          isComplete: reading.isComplete,
+          fleet: this.#learn(this.#merge.with(reading.fleet, this.#options.clock.nowMs())),
+        };
       }
     }
     if (!isFollowed) return { fleet: undefined, catalogue: undefined };
@@ -160,8 +187,11 @@ export class FleetReader {
     const fleet = this.#learn(reading.fleet);
     this.#merge.read(fleet, fleet, clock.nowMs());
     if (this.#untilCatalogue-- <= 0) await this.#readCatalogue(signal);
+    const hasNewNames = await this.#learnNames(fleet, signal);
+    const namesOf = (sum: string) => this.#names.namesOf(sum);
+    const content = { fleet, catalogue: this.#catalogue, remembered: this.#remembered, namesOf, hasNewNames };
     try {
-      await this.#writer.write(fleet, this.#catalogue, began, signal);
+      await this.#writer.write(content, began, signal);
       observer.read('gathered', 0);
     } catch (error) {
       if (!(error instanceof FenceLost)) throw error;
@@ -170,6 +200,13 @@ export class FleetReader {
     }
     void this.#clean(reading.dead); // never rejects, and nobody waits for it
     return { fleet, catalogue: this.#catalogue };
+  }
+
+  /** What cannot be read now is left out of the index, and read with the next view. */
+  #learnNames(fleet: Fleet, signal: AbortSignal): Promise<boolean> {
+    const sums = new Set(this.#remembered);
+    for (const { block } of fleet.values()) for (const sum of cardSumsOf(block)) sums.add(sum);
+    return this.#names.learn(sums, signal);
   }
 
   async #clean(dead: readonly DeadLease[]): Promise<void> {
@@ -226,7 +263,11 @@ export class FleetReader {
    */
   async #adopt(head: ViewHead, isFailing: boolean, signal: AbortSignal): Promise<Uint8Array | undefined> {
     this.#hasAdopted = true;
-    const { fleet = NOTHING, catalogue } = await this.#view.readCells(head, undefined, signal);
+    const { fleet = NOTHING, catalogue } = await this.#view.readCells(
+      head,
+      { models: this.#models, isWhole: true },
+      signal,
+    );
     const isRecent = this.#options.time.nowMs() - head.writtenAtMs <= OUTAGE_MS_MAX;
     this.#scan.adopt(fleet, isFailing || isRecent);
     if (catalogue !== undefined) this.#catalogue = catalogue;
@@ -243,6 +284,7 @@ export class FleetReader {
     const { table, time, clock } = this.#options;
     const entries = await readCatalogue(table, signal, false);
     this.#catalogue = packCatalogue(entries);
+    this.#remembered = entries.map(({ cardSum }) => cardSum);
     this.#untilCatalogue = CATALOGUE_EVERY;
     if (clock.nowMs() - this.#cardsKeptAtMs < CARDS_KEPT_MS) return;
     this.#cardsKeptAtMs = clock.nowMs();

@@ -16,6 +16,7 @@ import type { TablePlace } from '../table/table-errors.ts';
  *   v1/view#records{0..}   cell                      fence, version, cells, body                       the gatherer
  *   v1/view#loads{0..}     cell                      fence, version, cells, body                       the gatherer
  *   v1/view#catalogue      cell                      fence, version, cells, body                       the gatherer
+ *   v1/view#index          cell                      fence, version, cells, body                       the gatherer
  *
  * A record counts while its lease lives and has the same epoch. `load`, `record` and `body` are packed bytes, `card` is JSON.
  * `ttl` (Unix seconds) only clears garbage; nothing reads liveness from it.
@@ -40,6 +41,8 @@ export const CARDS_PK = 'v1/cards';
 export const CATALOGUE_PK = 'v1/catalogue';
 export const HEAD_KEY: ItemKey = { pk: 'v1/view', sk: 'head' };
 export const CATALOGUE_CELL_KEY: ItemKey = { pk: 'v1/view#catalogue', sk: 'cell' };
+
+export const INDEX_CELL_KEY: ItemKey = { pk: 'v1/view#index', sk: 'cell' };
 
 /** Every partition that leases lie in. */
 export const LEASE_PARTITIONS: readonly string[] = Array.from({ length: PARTITIONS }, (_, at) => `v1/leases#${at}`);

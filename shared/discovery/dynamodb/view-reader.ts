@@ -10,7 +10,8 @@ import {
   unpackLoadCell,
   unpackRecordCell,
 } from './fleet/view-bytes.ts';
-import { CATALOGUE_CELL_KEY, type CellKind, cellItemKey, HEAD_KEY } from './schema.ts';
+import { cellsOf, unpackIndex, type ViewIndex } from './fleet/view-index.ts';
+import { CATALOGUE_CELL_KEY, type CellKind, cellItemKey, HEAD_KEY, INDEX_CELL_KEY } from './schema.ts';
 
 /** Up to here a reader that names a shard reads every cell of loads all the same. */
 const LOAD_CELLS_ALL = 8;
@@ -28,23 +29,50 @@ interface HeldCells<T> {
   readonly cells: Map<number, HeldCell<T>>;
 }
 
+/** What of the view is read. */
+export interface ViewRequest {
+  /** With many cells of loads, names the one that is read; the others are then not known. @default all are read */
+  readonly shardKey?: string | undefined;
+  /** Models whose processes are read, and those without a model. @default all processes are, and all loads without a `shardKey` */
+  readonly models?: ReadonlySet<string> | undefined;
+  /** All processes are read whatever `models` says, which then asks for the index alone. @default false */
+  readonly isWhole?: boolean;
+}
+
 /** What a reading of the view gave. */
 interface ViewReading {
   /** Undefined while some cell has not been read yet: then the view says nothing. */
   readonly fleet: Fleet | undefined;
   /** Packed, where it is new; undefined otherwise. */
   readonly catalogue: Uint8Array | undefined;
-  /** The loads of one shard alone are known. */
+  /** The loads of one shard alone are known, or of none. */
   readonly isSharded: boolean;
+  /** All that was asked for is of this head; else it is as it was. */
+  readonly isComplete: boolean;
+}
+
+interface HeldIndex {
+  readonly fence: number;
+  /** Of the cells that it names. */
+  readonly count: number;
+  readonly version: number;
+  readonly content: ViewIndex;
 }
 
 const NOTHING: Uint8Array = new Uint8Array();
+const NO_MODELS: ReadonlySet<string> = new Set();
+
+/** Up to here all is read, whichever models are asked for: some fifty processes. */
+const CELLS_WHOLE = 2;
+/** Where processes without a model lie: a first reading has it in the request that brings the index. */
+const FIRST_CELL = 0;
 
 /** Reads the materialised view: the head, then in one request the cells that changed. All of it eventually consistent. */
 export class ViewReader {
   readonly #table: Table;
   readonly #records: HeldCells<readonly MemberRecords[]> = { fence: 0, count: 0, cells: new Map() };
   readonly #loads: HeldCells<ReadonlyMap<string, Uint8Array>> = { fence: 0, count: 0, cells: new Map() };
+  #index: HeldIndex | undefined;
   #fleet: Fleet | undefined;
   #catalogue = '';
 
@@ -60,27 +88,75 @@ export class ViewReader {
 
   /**
    * Brings the cells up to what `head` says. A cell that a replica does not have in that version yet stays as it was, until
-   * the next time. With many cells of loads, `shardKey` names the one that is read; the others are then not known.
+   * the next time.
    */
-  async readCells(head: ViewHead, shardKey: string | undefined, signal: AbortSignal): Promise<ViewReading> {
+  async readCells(
+    head: ViewHead,
+    { shardKey, models, isWhole = false }: ViewRequest,
+    signal: AbortSignal,
+  ): Promise<ViewReading> {
     const { body, bodyFence: fence } = head;
-    if (body === undefined) return { fleet: undefined, catalogue: undefined, isSharded: false };
-    const loads = loadCellsToRead(body.loads.length, shardKey);
+    if (body === undefined) return { fleet: undefined, catalogue: undefined, isSharded: false, isComplete: false };
+    const hasIndex = models !== undefined && body.index > 0 && body.records.length > CELLS_WHOLE;
+    const isPartial = hasIndex && !isWhole;
+    const loads = loadCellsToRead(body.loads.length, shardKey, isPartial);
     const wanted = new Map<string, ItemKey>();
-    for (const cell of body.records.keys()) this.#want('records', this.#records, cell, fence, body, wanted);
+    const want = (cells: Iterable<number>, into: Map<string, ItemKey>): void => {
+      for (const cell of cells) this.#want('records', this.#records, cell, fence, body, into);
+    };
+    if (hasIndex && !this.#holdsIndex(fence, body)) wanted.set('index', INDEX_CELL_KEY);
+    const likely = this.#index === undefined ? [FIRST_CELL] : cellsOf(this.#index.content, models ?? NO_MODELS);
+    want(isPartial ? likely : body.records.keys(), wanted);
     for (const cell of loads) this.#want('loads', this.#loads, cell, fence, body, wanted);
     const catalogue = `${fence}/${body.catalogue}`;
     if (catalogue !== this.#catalogue && body.catalogue > 0) wanted.set('catalogue', CATALOGUE_CELL_KEY);
-    const items = wanted.size === 0 ? [] : await this.#table.batchGet([...wanted.values()], signal);
-    const byKey = new Map(items.map((item) => [item.pk?.S, item]));
+    const byKey = await this.#fetch(wanted, signal);
+    if (hasIndex) this.#takeIndex(byKey.get(INDEX_CELL_KEY.pk), fence, body);
+    const isSharded = loads.length < body.loads.length;
+    const index = this.#index?.fence === fence && this.#index.count === body.records.length ? this.#index : undefined;
+    // A replica lags behind a new gatherer: what is known does until the next time.
+    const isLate = isPartial && index === undefined && this.#fleet !== undefined;
+    if (isLate) return { fleet: this.#fleet, catalogue: undefined, isSharded, isComplete: false };
+    const records =
+      isPartial && index !== undefined ? cellsOf(index.content, models ?? NO_MODELS) : new Set(body.records.keys());
+    if (isPartial) {
+      const further = new Map<string, ItemKey>(); // that only the index which came now names
+      want(records, further);
+      for (const name of wanted.keys()) further.delete(name);
+      for (const [name, item] of await this.#fetch(further, signal)) byKey.set(name, item);
+    }
     const read = (kind: CellKind, cell: number): Item | undefined => byKey.get(cellItemKey(kind, cell).pk);
     let isChanged = take(this.#records, fence, body.records, (cell) => read('records', cell), unpackRecordCell);
     isChanged = take(this.#loads, fence, body.loads, (cell) => read('loads', cell), unpackLoadCell) || isChanged;
-    const isSharded = loads.length < body.loads.length;
-    if (isSharded) isChanged = keepOnly(this.#loads, loads) || isChanged;
-    if (isChanged || this.#fleet === undefined) this.#fleet = this.#compose(fence, body);
+    if (isSharded) isChanged = keepOnly(this.#loads, new Set(loads)) || isChanged;
+    if (isPartial && this.#isOf(fence, body)) isChanged = keepOnly(this.#records, records) || isChanged;
+    const isComplete = this.#holdsAll(fence, body, records);
+    if (isComplete && (isChanged || this.#fleet === undefined)) this.#fleet = this.#compose();
     const newCatalogue = this.#takeCatalogue(catalogue, byKey.get(CATALOGUE_CELL_KEY.pk), fence);
-    return { fleet: this.#fleet, catalogue: newCatalogue, isSharded };
+    return { fleet: this.#fleet, catalogue: newCatalogue, isSharded, isComplete };
+  }
+
+  /** Where the models are, as last read; undefined where that is not known. */
+  get index(): ViewIndex | undefined {
+    return this.#index?.content;
+  }
+
+  async #fetch(wanted: ReadonlyMap<string, ItemKey>, signal: AbortSignal): Promise<Map<string | undefined, Item>> {
+    const items = wanted.size === 0 ? [] : await this.#table.batchGet([...wanted.values()], signal);
+    return new Map(items.map((item) => [item.pk?.S, item]));
+  }
+
+  #holdsIndex(fence: number, { index, records }: HeadBody): boolean {
+    const held = this.#index;
+    return held?.fence === fence && held.count === records.length && held.version >= index;
+  }
+
+  /** What a replica does not have in that version yet stays as it was. */
+  #takeIndex(item: Item | undefined, fence: number, { index, records: { length: count } }: HeadBody): void {
+    const [version, bytes] = [Number(item?.version?.N), item?.body?.B];
+    const isMeant = Number(item?.fence?.N) === fence && Number(item?.cells?.N) === count && version >= index;
+    const content = isMeant && bytes !== undefined ? unpackIndex(bytes) : undefined;
+    if (content !== undefined) this.#index = { fence, count, version, content };
   }
 
   #want<T>(
@@ -97,9 +173,18 @@ export class ViewReader {
       wanted.set(`${kind}${cell}`, cellItemKey(kind, cell));
   }
 
-  #compose(fence: number, body: HeadBody): Fleet | undefined {
-    if (this.#records.fence !== fence || this.#records.count !== body.records.length) return this.#fleet;
-    if (this.#records.cells.size < body.records.length) return this.#fleet; // the new cells are not all there yet
+  #isOf(fence: number, body: HeadBody): boolean {
+    return this.#records.fence === fence && this.#records.count === body.records.length;
+  }
+
+  /** False while the new cells are not all there yet. */
+  #holdsAll(fence: number, body: HeadBody, records: ReadonlySet<number>): boolean {
+    if (records.size > 0 && !this.#isOf(fence, body)) return false;
+    for (const cell of records) if (!this.#records.cells.has(cell)) return false;
+    return true;
+  }
+
+  #compose(): Fleet {
     const fleet = new Map<string, Member>();
     const { cells, count } = this.#loads;
     for (const { content } of this.#records.cells.values()) {
@@ -118,9 +203,10 @@ export class ViewReader {
   }
 }
 
-/** All of them, or the one that the key hashes to where they are many. */
-function loadCellsToRead(count: number, shardKey: string | undefined): readonly number[] {
+/** All of them, or the one that the key hashes to where they are many; without a key none of many, where a part is read. */
+function loadCellsToRead(count: number, shardKey: string | undefined, isPartial: boolean): readonly number[] {
   if (shardKey !== undefined && count > LOAD_CELLS_ALL) return [cellOf(shardKey, count)];
+  if (count > LOAD_CELLS_ALL && isPartial) return [];
   return Array.from({ length: count }, (_, cell) => cell);
 }
 
@@ -150,8 +236,8 @@ function take<T>(
 }
 
 /** Drops the cells that were not read now: what they say grows old unseen. True when there were any. */
-function keepOnly<T>(held: HeldCells<T>, cells: readonly number[]): boolean {
-  const others = [...held.cells.keys()].filter((cell) => !cells.includes(cell));
+function keepOnly<T>(held: HeldCells<T>, cells: ReadonlySet<number>): boolean {
+  const others = [...held.cells.keys()].filter((cell) => !cells.has(cell));
   for (const cell of others) held.cells.delete(cell);
   return others.length > 0;
 }

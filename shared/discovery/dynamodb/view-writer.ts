@@ -3,8 +3,10 @@ import { inBatches } from '../../concurrency/index.ts';
 import type { ItemKey, Table } from '../table/table.ts';
 import { ageMs, type Moment, type TableTime } from '../table/table-time.ts';
 import type { Fleet, Member } from './fleet/members.ts';
+import { Placement } from './fleet/placement.ts';
 import { cellOf, firstCellCount, nextCellCount, packHead, packLoadCell, packRecordCell } from './fleet/view-bytes.ts';
-import { CATALOGUE_CELL_KEY, type CellKind, cellItemKey, HEAD_KEY } from './schema.ts';
+import { type CardNames, indexOf, packIndex, type ViewIndex } from './fleet/view-index.ts';
+import { CATALOGUE_CELL_KEY, type CellKind, cellItemKey, HEAD_KEY, INDEX_CELL_KEY } from './schema.ts';
 import type { ViewHead } from './view-reader.ts';
 
 /** Another process holds the head: what this one gathers is written no more. */
@@ -20,6 +22,19 @@ interface WriterOptions {
   readonly holder: string;
   /** How long the head is held without a write. */
   readonly ttlMs: number;
+}
+
+/** What a view is written of. */
+export interface ViewContent {
+  readonly fleet: Fleet;
+  /** Packed. */
+  readonly catalogue: Uint8Array;
+  /** Checksums of the catalogue's cards. */
+  readonly remembered?: readonly string[];
+  /** By what a card is asked for; undefined while that is not known. */
+  readonly namesOf?: (sum: string) => CardNames | undefined;
+  /** `namesOf` knows more than with the last view. @default false */
+  readonly hasNewNames?: boolean;
 }
 
 interface WrittenCells {
@@ -40,6 +55,11 @@ export class ViewWriter {
   readonly #records: WrittenCells = { count: 0, cells: new Map() };
   readonly #loads: WrittenCells = { count: 0, cells: new Map() };
   #catalogue: { readonly mark: Uint8Array; readonly version: number } | undefined;
+  #index: { readonly mark: Uint8Array; readonly version: number } | undefined;
+  #placement: Placement | undefined;
+  /** What was written since the index was. */
+  #isIndexDue = true;
+  #remembered: readonly string[] | undefined;
   #fence: number | undefined;
   #round = 0;
 
@@ -75,16 +95,16 @@ export class ViewWriter {
   /**
    * Writes the cells that changed, then the head.
    *
-   * @param began when the reading began that `fleet` is from: one that took longer than the lease is not written
-   * @param catalogue packed
+   * @param began when the reading began that the fleet is from: one that took longer than the lease is not written
    * @throws FenceLost when another process holds the head by now; nothing of this one is written any more
    */
-  async write(fleet: Fleet, catalogue: Uint8Array, began: Moment, signal: AbortSignal): Promise<void> {
+  async write(content: ViewContent, began: Moment, signal: AbortSignal): Promise<void> {
+    const { fleet, catalogue } = content;
     const { ttlMs, clock } = this.#options;
     if (this.#fence === undefined || ageMs(began, clock) > ttlMs) throw this.#lose('the reading took too long');
     this.#round++;
     const members = [...fleet.values()].sort((one, other) => (one.leaseId < other.leaseId ? -1 : 1));
-    await this.#writeRecords(members, signal);
+    await this.#writeRecords(members, content, signal);
     await this.#writeLoads(members, signal);
     if (this.#catalogue === undefined || Buffer.compare(this.#catalogue.mark, catalogue) !== 0) {
       await this.#put(CATALOGUE_CELL_KEY, 1, catalogue, signal);
@@ -114,6 +134,9 @@ export class ViewWriter {
       written.cells.clear();
     }
     this.#catalogue = undefined;
+    this.#index = undefined;
+    this.#placement = undefined;
+    this.#isIndexDue = true;
   }
 
   #lose(why: string): FenceLost {
@@ -121,14 +144,32 @@ export class ViewWriter {
     return new FenceLost(why);
   }
 
-  async #writeRecords(members: readonly Member[], signal: AbortSignal): Promise<void> {
+  async #writeRecords(members: readonly Member[], content: ViewContent, signal: AbortSignal): Promise<void> {
     const held = this.#records;
+    const { remembered = [], namesOf = () => undefined } = content;
     const rawBytes = members.reduce((sum, { block }) => sum + block.length + 16, 0);
-    resize(held, () => firstCellCount(rawBytes, true));
-    await this.#writeCells('records', held, members, signal, (ofCell, before) => {
+    const isResized = resize(held, () => firstCellCount(rawBytes, true));
+    if (isResized || this.#placement === undefined)
+      this.#placement = new Placement(held.count, (sum) => namesOf(sum)?.name);
+    const byCell = this.#placement.place(members);
+    await this.#writeCells('records', held, byCell, signal, (ofCell, before) => {
       const mark = ofCell.map(({ leaseId, epoch, rev }) => `${leaseId}/${epoch}/${rev}`).join();
-      return mark === before ? undefined : { mark, bytes: packRecordCell(ofCell) };
+      if (mark === before) return undefined;
+      this.#isIndexDue = true;
+      return { mark, bytes: packRecordCell(ofCell) };
     });
+    this.#isIndexDue ||= content.hasNewNames === true || this.#remembered !== remembered;
+    if (this.#isIndexDue) await this.#writeIndex(indexOf(byCell, remembered, namesOf), isResized, signal);
+    this.#remembered = remembered;
+    this.#isIndexDue = false;
+  }
+
+  async #writeIndex(index: ViewIndex | undefined, isResized: boolean, signal: AbortSignal): Promise<void> {
+    const bytes = index && packIndex(index);
+    const before = this.#index;
+    if (bytes !== undefined && before !== undefined && !isResized && Buffer.compare(before.mark, bytes) === 0) return;
+    if (bytes !== undefined) await this.#put(INDEX_CELL_KEY, this.#records.count, bytes, signal);
+    this.#index = bytes && { mark: bytes, version: this.#round };
   }
 
   async #writeLoads(members: readonly Member[], signal: AbortSignal): Promise<void> {
@@ -139,7 +180,9 @@ export class ViewWriter {
         false,
       ),
     );
-    await this.#writeCells('loads', held, members, signal, (ofCell, before) => {
+    const byCell = Array.from({ length: held.count }, (): Member[] => []);
+    for (const member of members) byCell[cellOf(member.leaseId, held.count)]?.push(member);
+    await this.#writeCells('loads', held, byCell, signal, (ofCell, before) => {
       const bytes = packLoadCell(ofCell);
       const isSame = before instanceof Uint8Array && Buffer.compare(bytes, before) === 0;
       return isSame ? undefined : { mark: bytes, bytes };
@@ -149,15 +192,13 @@ export class ViewWriter {
   async #writeCells(
     kind: CellKind,
     held: WrittenCells,
-    members: readonly Member[],
+    byCell: readonly (readonly Member[])[],
     signal: AbortSignal,
     pack: (
       members: readonly Member[],
       before: string | Uint8Array | undefined,
     ) => { readonly mark: string | Uint8Array; readonly bytes: Uint8Array } | undefined,
   ): Promise<void> {
-    const byCell = Array.from({ length: held.count }, (): Member[] => []);
-    for (const member of members) byCell[cellOf(member.leaseId, held.count)]?.push(member);
     await inBatches([...byCell.entries()], async ([cell, ofCell]) => {
       const packed = pack(ofCell, held.cells.get(cell)?.mark);
       if (packed === undefined) return;
@@ -186,6 +227,7 @@ export class ViewWriter {
       records: versions(this.#records),
       loads: versions(this.#loads),
       catalogue: this.#catalogue?.version ?? 0,
+      index: this.#index?.version ?? 0,
     });
     const values = { ':fence': this.#fence ?? 0, ':body': body, ':now': time.nowMs() };
     const isWritten = await table.update(
@@ -197,11 +239,12 @@ export class ViewWriter {
   }
 }
 
-/** Changes the number of cells where they have outgrown it or shrunk; all are written anew then. */
-function resize(held: WrittenCells, first: () => number): void {
+/** Changes the number of cells where they have outgrown it or shrunk; all are written anew then. True when it did. */
+function resize(held: WrittenCells, first: () => number): boolean {
   const bytes = [...held.cells.values()].reduce((sum, cell) => sum + cell.bytes, 0);
   const count = held.count === 0 ? first() : nextCellCount(held.count, bytes);
-  if (count === held.count) return;
+  if (count === held.count) return false;
   held.count = count;
   held.cells.clear();
+  return true;
 }

@@ -48,8 +48,10 @@ export function serveInference<Body extends Asked>(route: InferenceRoute<Body>):
     const inference = new Inference(deps, exchange, endpoint);
     try {
       requireService(deps);
-      if (isOffWithoutModel && !hasModelFor(deps, endpoint)) throw await notServed(inference, endpoint, read);
+      if (isOffWithoutModel && deps.pipeline.models.isPart !== true && !hasModelFor(deps, endpoint))
+        throw await notServed(inference, endpoint, read);
       const body = await parse(await read(exchange, deps), deps, exchange);
+      if (deps.lookUp !== undefined) await deps.lookUp(body.model);
       await start(inference, body, openForModel(inference, body.model, isStream(body)));
     } catch (thrown) {
       refuse(inference, toServeError(thrown));

@@ -31,6 +31,11 @@ export interface InferenceDeps {
   /** Makes a span of every inference request; undefined = none are made. */
   readonly tracer?: Tracer | undefined;
   readonly lifecycle: ServiceLifecycle;
+  /**
+   * Has the pipeline know the model of that name, or all models, where it knows only those that were asked for; undefined where it does.
+   * Rejects with a ServeError when that cannot be found out. Absent = it knows all.
+   */
+  readonly lookUp?: ((name: string | undefined) => Promise<void> | undefined) | undefined;
 }
 
 /** Hears that nobody waits for a response any more. */

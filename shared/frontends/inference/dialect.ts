@@ -44,7 +44,7 @@ export function requireService({ lifecycle, pipeline }: Pick<InferenceDeps, 'lif
   if (!lifecycle.isTakingRequests) {
     throw new ServeError('service_unavailable', 'Service is not ready', { retryAfterMs: RETRY_MS });
   }
-  if (!lifecycle.isNew || pipeline.requestable.list().length > 0) return;
+  if (!lifecycle.isNew || pipeline.models.isPart === true || pipeline.requestable.list().length > 0) return;
   const message = 'Service has just started and knows no model yet. Please retry shortly.';
   throw new ServeError('service_unavailable', message, { retryAfterMs: RETRY_MS });
 }
@@ -67,7 +67,7 @@ export function requireServed(
 ): void {
   const type = ENDPOINTS[endpoint].modelType;
   if (deps.pipeline.requestable.find(name)?.card.model_type.includes(type) === true) return;
-  throw modelNotFound(modelsShown(deps, exchange), { name, type, param: 'model' });
+  throw modelNotFound(modelsShown(deps, exchange), { name, type, param: 'model', isPart: deps.pipeline.models.isPart });
 }
 
 /**

@@ -2,7 +2,7 @@ import type { TimeAndChance } from '../../clock/index.ts';
 import { tellWhile } from '../../concurrency/index.ts';
 import type { EdgeSettings } from '../../config/index.ts';
 import type { Discovery } from '../../discovery/index.ts';
-import { reasonOf } from '../../errors/index.ts';
+import { reasonOf, ServeError } from '../../errors/index.ts';
 import {
   type CallingPlaneOptions,
   callingPlane,
@@ -191,6 +191,7 @@ export async function composeFrontend(
       records: both(records, recorder ?? published),
       tracer,
       lifecycle,
+      lookUp: lookUpIn(discovery),
     };
     const bodies = new ByteBudget('bodies_bytes', budgetBytes(settings.httpBodyBudgetMb), held.bodies);
     const deps = {
@@ -247,6 +248,18 @@ export async function composeFrontend(
     throw error;
   }
 }
+
+/** Undefined where all models are known. */
+function lookUpIn({ shownModels }: Discovery): InferenceDeps['lookUp'] {
+  if (shownModels === undefined) return undefined;
+  return (name) =>
+    shownModels.show(name)?.catch((cause: unknown) => {
+      const message = 'Models cannot be looked up just now. Please retry shortly.';
+      throw new ServeError('service_unavailable', message, { cause, retryAfterMs: LOOK_UP_RETRY_MS });
+    });
+}
+
+const LOOK_UP_RETRY_MS = 1000;
 
 /** The service is ready with its first workers, at once where none are asked for. */
 async function beReadyWith(initial: InitialWorkers, lifecycle: ServiceLifecycle, log: Logger): Promise<void> {

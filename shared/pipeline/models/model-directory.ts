@@ -98,6 +98,10 @@ export class LiveModelDirectory implements ModelDirectory {
     return this.#listed;
   }
 
+  get isPart(): boolean {
+    return this.#options.discovery.shownModels?.isWhole === false;
+  }
+
   find(name: string): RoutableModel | undefined {
     return this.#models.get(name);
   }

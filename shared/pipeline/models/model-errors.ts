@@ -9,6 +9,8 @@ export interface AskedModel {
   readonly name?: string | undefined;
   /** Kind of request; undefined = any. */
   readonly type?: ModelType | undefined;
+  /** Others may be served than are known here. @default false */
+  readonly isPart?: boolean | undefined;
   /** Field that held the name. */
   readonly param?: string | undefined;
 }
@@ -19,10 +21,13 @@ const LISTED_MAX = 10;
 const COMPARED_MAX = 256;
 const NAME_CHARS_MAX = 100;
 
+const ELSEWHERE = '`GET /v1/models` lists the models that are served here.';
+
 /** Nobody registered the name, or not for that kind of request. The message says what there is, and what is nearest. */
 export function modelNotFound(models: readonly ServedModel[], asked: AskedModel): ServeError {
   const subject = asked.name === undefined ? '' : `: ${quoted(asked.name)}`;
-  const message = `Model not found${subject}. ${missingModelHint(models, asked)}`;
+  const hint = asked.isPart === true ? ELSEWHERE : missingModelHint(models, asked);
+  const message = `Model not found${subject}. ${hint}`;
   return new ServeError('model_not_found', message, { param: asked.param });
 }
 

@@ -30,6 +30,8 @@ export interface BedProcess {
 export class FleetBed {
   readonly clock = new VirtualClock();
   readonly table = new MemoryTable(this.clock);
+  /** All that were opened, in order. */
+  readonly processes: BedProcess[] = [];
   #seed = 1;
 
   open(options: Partial<DynamoDbDiscoveryOptions> = {}): BedProcess {
@@ -43,7 +45,7 @@ export class FleetBed {
       observer: { read: (source) => sources.push(source), gathering: (now) => gathering.push(now) },
       ...options,
     });
-    return {
+    const process: BedProcess = {
       ...{ discovery, client, clock, witness: new Witness(), problems, sources, gathering },
       freeze: () => {
         clock.freeze();
@@ -54,6 +56,8 @@ export class FleetBed {
         clock.thaw();
       },
     };
+    this.processes.push(process);
+    return process;
   }
 
   /** A process that follows all instances. */

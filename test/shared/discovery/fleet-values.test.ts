@@ -12,6 +12,7 @@ import {
   CELLS_MAX,
   cellOf,
   firstCellCount,
+  type HeadBody,
   nextCellCount,
   packHead,
   packLoadCell,
@@ -233,15 +234,24 @@ describe('the head', () => {
       fc.property(round, fc.nat(100_000), fc.nat(6), fc.nat(6), fc.nat(), (now, leases, some, others, salt) => {
         const versions = (power: number): number[] =>
           Array.from({ length: 2 ** power }, (_, cell) => Math.max(1, now - ((salt + cell * 7919) % 100_000)));
-        const body = {
+        const body: HeadBody = {
           round: now,
           leases,
           records: versions(some),
           loads: versions(others),
           catalogue: now % 2 ? now : 0,
+          index: now % 3 ? Math.max(1, now - (salt % 1000)) : 0,
         };
         const packed = packHead(body);
         expect(unpackHead(packed)).toEqual(body);
+        const before = packed.subarray(
+          0,
+          packed.length -
+            Buffer.from(packed)
+              .reverse()
+              .findIndex((byte, at) => at > 0 && byte < 0x80),
+        );
+        expect(unpackHead(before)).toEqual({ ...body, index: 0 }); // as a gatherer wrote it that knew of no index
         expect(packed.length).toBeLessThan(900);
       }),
     );

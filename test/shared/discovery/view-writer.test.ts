@@ -38,7 +38,7 @@ function fleetOf(size: number, load = 1, rev = 1): Fleet {
 async function read(reader: ViewReader, shardKey?: string) {
   const head = await reader.readHead(signal);
   if (head === undefined) throw new Error('there is no head');
-  return reader.readCells(head, shardKey, signal);
+  return reader.readCells(head, { shardKey }, signal);
 }
 
 const asPlain = (fleet: Fleet | undefined) =>
@@ -51,7 +51,7 @@ describe('the view in the table', () => {
     const [{ writer }, { reader }] = [connect('w'), connect('r')];
     await writer.take(undefined, signal);
     for (const load of [1, 2]) {
-      await writer.write(fleetOf(size, load), EMPTY, momentOf(clock), signal);
+      await writer.write({ fleet: fleetOf(size, load), catalogue: EMPTY }, momentOf(clock), signal);
       expect(asPlain((await read(reader)).fleet)).toEqual(asPlain(fleetOf(size, load)));
     }
   });
@@ -59,13 +59,13 @@ describe('the view in the table', () => {
   it('costs a write for each cell that changed, and one for the head', async () => {
     const { client, writer } = connect('w');
     await writer.take(undefined, signal);
-    await writer.write(fleetOf(10), EMPTY, momentOf(clock), signal);
+    await writer.write({ fleet: fleetOf(10), catalogue: EMPTY }, momentOf(clock), signal);
     const before = client.counts.writes;
-    await writer.write(fleetOf(10), EMPTY, momentOf(clock), signal);
+    await writer.write({ fleet: fleetOf(10), catalogue: EMPTY }, momentOf(clock), signal);
     expect(client.counts.writes - before).toBe(1);
-    await writer.write(fleetOf(10, 2), EMPTY, momentOf(clock), signal);
+    await writer.write({ fleet: fleetOf(10, 2), catalogue: EMPTY }, momentOf(clock), signal);
     expect(client.counts.writes - before).toBe(3);
-    await writer.write(fleetOf(10, 2, 2), EMPTY, momentOf(clock), signal);
+    await writer.write({ fleet: fleetOf(10, 2, 2), catalogue: EMPTY }, momentOf(clock), signal);
     expect(client.counts.writes - before).toBe(5);
   });
 
@@ -74,7 +74,7 @@ describe('the view in the table', () => {
     await writer.take(undefined, signal);
     const counts = new Set<number>();
     for (const size of [10, 4000, 4000, 4000, 4000, 4000, 8, 8, 8, 8, 8, 8, 8]) {
-      await writer.write(fleetOf(size), EMPTY, momentOf(clock), signal);
+      await writer.write({ fleet: fleetOf(size), catalogue: EMPTY }, momentOf(clock), signal);
       counts.add((await reader.readHead(signal))?.body?.loads.length ?? 0);
       expect((await read(reader)).fleet?.size).toBe(size);
     }
@@ -84,11 +84,11 @@ describe('the view in the table', () => {
   it('gives the catalogue once, and again when it changed', async () => {
     const [{ writer }, { reader }] = [connect('w'), connect('r')];
     await writer.take(undefined, signal);
-    await writer.write(fleetOf(1), new Uint8Array([1]), momentOf(clock), signal);
+    await writer.write({ fleet: fleetOf(1), catalogue: new Uint8Array([1]) }, momentOf(clock), signal);
     expect([...((await read(reader)).catalogue ?? [])]).toEqual([1]);
-    await writer.write(fleetOf(1), new Uint8Array([1]), momentOf(clock), signal);
+    await writer.write({ fleet: fleetOf(1), catalogue: new Uint8Array([1]) }, momentOf(clock), signal);
     expect((await read(reader)).catalogue).toBeUndefined();
-    await writer.write(fleetOf(1), new Uint8Array([2]), momentOf(clock), signal);
+    await writer.write({ fleet: fleetOf(1), catalogue: new Uint8Array([2]) }, momentOf(clock), signal);
     expect([...((await read(reader)).catalogue ?? [])]).toEqual([2]);
   });
 
@@ -108,15 +108,15 @@ describe('the view in the table', () => {
         signal,
       );
     };
-    await writer.write(fleetOf(10, 1), EMPTY, momentOf(clock), signal);
+    await writer.write({ fleet: fleetOf(10, 1), catalogue: EMPTY }, momentOf(clock), signal);
     expect(asPlain((await read(reader)).fleet)).toEqual(asPlain(fleetOf(10, 1)));
     lagging = await snapshot();
-    await writer.write(fleetOf(10, 2, 2), EMPTY, momentOf(clock), signal);
+    await writer.write({ fleet: fleetOf(10, 2, 2), catalogue: EMPTY }, momentOf(clock), signal);
     expect(asPlain((await read(reader)).fleet)).toEqual(asPlain(fleetOf(10, 1))); // an older version
     const oldest = lagging;
     lagging = undefined;
     expect(asPlain((await read(reader)).fleet)).toEqual(asPlain(fleetOf(10, 2, 2)));
-    await writer.write(fleetOf(10, 3, 3), EMPTY, momentOf(clock), signal);
+    await writer.write({ fleet: fleetOf(10, 3, 3), catalogue: EMPTY }, momentOf(clock), signal);
     lagging = oldest;
     expect(asPlain((await read(reader)).fleet)).toEqual(asPlain(fleetOf(10, 2, 2))); // older than what it had
     lagging = undefined;
@@ -124,26 +124,27 @@ describe('the view in the table', () => {
     const other = connect('other').writer;
     lagging = await snapshot();
     await other.take(await reader.readHead(signal), signal);
-    await other.write(fleetOf(8, 3), EMPTY, momentOf(clock), signal);
+    await other.write({ fleet: fleetOf(8, 3), catalogue: EMPTY }, momentOf(clock), signal);
     expect((await read(reader)).fleet?.size).toBe(10); // of a gatherer before, though of a later round
     lagging = undefined;
     expect((await read(reader)).fleet?.size).toBe(8);
 
     const before = await reader.readHead(signal);
-    for (let round = 0; round < 4; round++) await other.write(fleetOf(1000), EMPTY, momentOf(clock), signal);
+    for (let round = 0; round < 4; round++)
+      await other.write({ fleet: fleetOf(1000), catalogue: EMPTY }, momentOf(clock), signal);
     if (before === undefined) throw new Error('there was no head');
     // The cells of the next head, read by one that has the head from before: there are more of them.
     const wantsAll = { ...before, body: before.body && { ...before.body, round: 9, records: [2], loads: [2] } };
-    expect((await reader.readCells(wantsAll, undefined, signal)).fleet?.size).toBe(8);
+    expect((await reader.readCells(wantsAll, {}, signal)).fleet?.size).toBe(8);
     expect((await read(reader)).fleet?.size).toBe(1000);
   });
 
   it('of thousands is read with the loads of one shard alone by who names it, in two requests', async () => {
     const [{ writer }, { client, reader }] = [connect('w'), connect('r')];
     await writer.take(undefined, signal);
-    await writer.write(fleetOf(10_000, 1), EMPTY, momentOf(clock), signal);
+    await writer.write({ fleet: fleetOf(10_000, 1), catalogue: EMPTY }, momentOf(clock), signal);
     await read(reader, 'a conversation');
-    await writer.write(fleetOf(10_000, 2), EMPTY, momentOf(clock), signal);
+    await writer.write({ fleet: fleetOf(10_000, 2), catalogue: EMPTY }, momentOf(clock), signal);
     const before = client.counts.reads;
     const { fleet, isSharded } = await read(reader, 'a conversation');
     expect(client.counts.reads - before).toBe(2);
@@ -159,14 +160,18 @@ describe('who writes the view', () => {
   it('is refused every write once another one has taken its place', async () => {
     const [old, next, reader] = [connect('old'), connect('next'), connect('r').reader];
     await old.writer.take(undefined, signal);
-    await old.writer.write(fleetOf(100), EMPTY, momentOf(clock), signal);
+    await old.writer.write({ fleet: fleetOf(100), catalogue: EMPTY }, momentOf(clock), signal);
     expect(await next.writer.take(await reader.readHead(signal), signal)).toBe(true);
-    await next.writer.write(fleetOf(50), EMPTY, momentOf(clock), signal);
-    await expect(old.writer.write(fleetOf(100, 9), EMPTY, momentOf(clock), signal)).rejects.toThrow(FenceLost);
+    await next.writer.write({ fleet: fleetOf(50), catalogue: EMPTY }, momentOf(clock), signal);
+    await expect(
+      old.writer.write({ fleet: fleetOf(100, 9), catalogue: EMPTY }, momentOf(clock), signal),
+    ).rejects.toThrow(FenceLost);
     expect(old.writer.isHolder).toBe(false);
     const { counts } = old.client;
     const before = counts.writes;
-    await expect(old.writer.write(fleetOf(100, 9), EMPTY, momentOf(clock), signal)).rejects.toThrow(FenceLost);
+    await expect(
+      old.writer.write({ fleet: fleetOf(100, 9), catalogue: EMPTY }, momentOf(clock), signal),
+    ).rejects.toThrow(FenceLost);
     expect(counts.writes).toBe(before);
     expect(asPlain((await read(reader)).fleet)).toEqual(asPlain(fleetOf(50)));
   });
@@ -174,9 +179,11 @@ describe('who writes the view', () => {
   it('is refused the head alone as well, where no cell has changed', async () => {
     const [old, next, reader] = [connect('old'), connect('next'), connect('r').reader];
     await old.writer.take(undefined, signal);
-    await old.writer.write(fleetOf(1), EMPTY, momentOf(clock), signal);
+    await old.writer.write({ fleet: fleetOf(1), catalogue: EMPTY }, momentOf(clock), signal);
     await next.writer.take(await reader.readHead(signal), signal);
-    await expect(old.writer.write(fleetOf(1), EMPTY, momentOf(clock), signal)).rejects.toThrow('another process does');
+    await expect(old.writer.write({ fleet: fleetOf(1), catalogue: EMPTY }, momentOf(clock), signal)).rejects.toThrow(
+      'another process does',
+    );
     expect((await reader.readHead(signal))?.holder).toBe('next');
   });
 
@@ -186,7 +193,9 @@ describe('who writes the view', () => {
     const began = momentOf(clock);
     await clock.advance(TTL_MS + 1);
     const before = client.counts.writes;
-    await expect(writer.write(fleetOf(1), EMPTY, began, signal)).rejects.toThrow('the reading took too long');
+    await expect(writer.write({ fleet: fleetOf(1), catalogue: EMPTY }, began, signal)).rejects.toThrow(
+      'the reading took too long',
+    );
     expect(client.counts.writes).toBe(before);
   });
 
@@ -201,17 +210,17 @@ describe('who writes the view', () => {
   it('cannot be replaced by one that saw the head before its last write', async () => {
     const [holder, rival] = [connect('holder'), connect('rival')];
     await holder.writer.take(undefined, signal);
-    await holder.writer.write(fleetOf(1), EMPTY, momentOf(clock), signal);
+    await holder.writer.write({ fleet: fleetOf(1), catalogue: EMPTY }, momentOf(clock), signal);
     const seen = await rival.reader.readHead(signal);
     await clock.advance(1000);
-    await holder.writer.write(fleetOf(1), EMPTY, momentOf(clock), signal);
+    await holder.writer.write({ fleet: fleetOf(1), catalogue: EMPTY }, momentOf(clock), signal);
     expect(await rival.writer.take(seen, signal)).toBe(false);
   });
 });
 
 describe('a head', () => {
   const head = { fence: 1, holder: 'h', writtenAtMs: 0, takenAtMs: 0, bodyFence: 1 };
-  const body = { round: 1, leases: 1, records: [1], loads: [1], catalogue: 0 };
+  const body = { round: 1, leases: 1, records: [1], loads: [1], catalogue: 0, index: 0 };
   /** As written `agoMs` before now. */
   const written = (agoMs: number) => ({ ...head, body, writtenAtMs: clock.wallMs() - agoMs });
   const watch = () => new HeadWatch(clock, new TableTime(clock), TTL_MS);

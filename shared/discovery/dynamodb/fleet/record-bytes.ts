@@ -93,6 +93,29 @@ export function unpackBlock(block: Uint8Array): readonly Uint8Array[] {
   return records;
 }
 
+const SUMS = new WeakMap<Uint8Array, readonly string[]>(); // the same block is asked about with every reading
+const NO_SUMS: readonly string[] = [];
+
+/** Checksums of the cards that a block's model records name, read without the rest of it. */
+export function cardSumsOf(block: Uint8Array): readonly string[] {
+  const known = SUMS.get(block);
+  if (known !== undefined) return known;
+  const sums = unpackBlock(block).flatMap((record) => (record[0] === MODEL ? readCardSum(record) : NO_SUMS));
+  SUMS.set(block, sums);
+  return sums;
+}
+
+function readCardSum(record: Uint8Array): readonly string[] {
+  try {
+    const reader = new PackedReader(record);
+    reader.byte();
+    for (let before = 0; before < 4; before++) reader.bytes(NAME_BYTES_MAX); // the path, and an adapter's name
+    return [reader.text(NAME_BYTES_MAX)];
+  } catch {
+    return NO_SUMS; // cut short: `unpackRecord` says so to whoever shows it
+  }
+}
+
 function readRecord(reader: PackedReader, kind: number): StoredRecord | undefined {
   switch (kind) {
     case ENDPOINT: {

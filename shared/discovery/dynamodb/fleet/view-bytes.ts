@@ -102,12 +102,14 @@ export interface HeadBody {
   readonly loads: readonly number[];
   /** 0 = there is no catalogue. */
   readonly catalogue: number;
+  /** 0 = there is no index: a gatherer of before, or there are too many cards. */
+  readonly index: number;
 }
 
 const VERSION = 1;
 
 /** Rounds are written as how long ago they were: 130 cells take 150 to 400 bytes. */
-export function packHead({ round, leases, records, loads, catalogue }: HeadBody): Uint8Array {
+export function packHead({ round, leases, records, loads, catalogue, index }: HeadBody): Uint8Array {
   const writer = new PackedWriter();
   writer.byte(VERSION);
   writer.count(round);
@@ -117,6 +119,7 @@ export function packHead({ round, leases, records, loads, catalogue }: HeadBody)
     writer.count(versions.length);
     for (const version of versions) writer.count(round - version);
   }
+  writer.count(round - index); // readers of before end here
   return writer.finish();
 }
 
@@ -133,7 +136,8 @@ export function unpackHead(bytes: Uint8Array): HeadBody | undefined {
       if (!Number.isInteger(Math.log2(count))) throw new RangeError(`${count} cells`);
       return Array.from({ length: count }, () => round - reader.count(round - 1));
     };
-    return { round, leases, catalogue, records: readVersions(), loads: readVersions() };
+    const [records, loads] = [readVersions(), readVersions()];
+    return { round, leases, catalogue, records, loads, index: reader.isAtEnd ? 0 : round - reader.count(round) };
   } catch {
     return undefined;
   }

@@ -82,6 +82,7 @@ export const messages: BodyRoute = {
 async function serveCountTokens(deps: HttpAppDeps, exchange: HttpExchange): Promise<void> {
   requireService(deps);
   const body = parseCountTokensBody(await readJson(exchange, deps));
+  await deps.lookUp?.(body.model);
   requireAllowed(exchange, body.model, deps.pipeline.requestable.find(body.model)?.primaryName);
   const context = decodeContext({ deps, exchange }, body.model);
   const request = decodeCountTokens(body, context, decodeOptions(deps, body.model));

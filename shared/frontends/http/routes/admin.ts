@@ -34,7 +34,11 @@ type BusyThresholdBody = z.infer<typeof busyThresholdSchema>;
 /** `GET /busy_threshold` lists the thresholds of every model, `POST` reads or sets those of one: failures in an envelope of its own. */
 async function serveBusyThreshold(deps: HttpAppDeps, exchange: HttpExchange): Promise<void> {
   try {
-    sendJson(exchange, 200, exchange.method === 'POST' ? await setThresholds(deps, exchange) : listThresholds(deps));
+    sendJson(
+      exchange,
+      200,
+      exchange.method === 'POST' ? await setThresholds(deps, exchange) : await listThresholds(deps),
+    );
   } catch (thrown) {
     const error = toServeError(thrown);
     if (error.code === 'internal_error') throw error; // told as everywhere
@@ -51,7 +55,8 @@ export const busyThreshold: BodyRoute = {
   },
 };
 
-function listThresholds({ pipeline: { models, thresholds } }: HttpAppDeps): object {
+async function listThresholds({ pipeline: { models, thresholds }, lookUp }: HttpAppDeps): Promise<object> {
+  await lookUp?.(undefined);
   const all = models.list().map(({ name, primaryName }) => thresholdBody(name, thresholds.of(primaryName)));
   return { thresholds: all };
 }
@@ -59,6 +64,7 @@ function listThresholds({ pipeline: { models, thresholds } }: HttpAppDeps): obje
 async function setThresholds(deps: HttpAppDeps, exchange: HttpExchange): Promise<object> {
   const body = shapeOf(await readJson(exchange, deps));
   checkThresholds(body);
+  await deps.lookUp?.(body.model);
   const { models, thresholds } = deps.pipeline;
   const model = models.find(body.model);
   const values: BusyThresholdValues = {
@@ -109,7 +115,8 @@ function thresholdBody(model: string, values: BusyThresholdValues): object {
 }
 
 /** `POST /clear_kv_blocks`: empties the prefix caches of every worker, and lists what became of each. */
-export async function serveClearKvBlocks({ caches }: HttpAppDeps, exchange: HttpExchange): Promise<void> {
+export async function serveClearKvBlocks({ caches, lookUp }: HttpAppDeps, exchange: HttpExchange): Promise<void> {
+  await lookUp?.(undefined);
   const workers = (await caches?.clear()) ?? [];
   if (workers.length === 0) {
     sendJson(exchange, 200, { message: 'No active worker groups found' });
@@ -151,7 +158,9 @@ export async function serveExplained(deps: HttpAppDeps, exchange: HttpExchange):
 export async function serveExplain(deps: HttpAppDeps, exchange: HttpExchange): Promise<void> {
   const explainer = requireExplainer(deps);
   const json = await readJson(exchange, deps);
-  sendJson(exchange, 200, await explainer.explain(decode(json, deps, exchange)));
+  const request = decode(json, deps, exchange);
+  await deps.lookUp?.(request.model);
+  sendJson(exchange, 200, await explainer.explain(request));
 }
 
 function requireExplainer({ explainer }: HttpAppDeps): NonNullable<HttpAppDeps['explainer']> {

@@ -15,10 +15,10 @@ const SHUTTING_DOWN = { status: 'shutting_down', message: 'Service is shutting d
  * `GET /health`: from memory, since anybody may ask at any pace; `?ready=<model>` tells of one model. Where workers are and
  * what cannot be reached is told to operators alone.
  */
-export function serveHealth(deps: HttpAppDeps, exchange: HttpExchange): void {
+export async function serveHealth(deps: HttpAppDeps, exchange: HttpExchange): Promise<void> {
   const asked = new URLSearchParams(exchange.query).get('ready');
   if (asked !== null) {
-    serveReadiness(deps, exchange, asked);
+    await serveReadiness(deps, exchange, asked);
     return;
   }
   const { lifecycle } = deps;

@@ -20,7 +20,8 @@ export function modelAccess(path: string): Access {
 }
 
 /** `GET /v1/models`: models that can be served now. */
-export function serveModelList(deps: HttpAppDeps, exchange: HttpExchange): void {
+export async function serveModelList(deps: HttpAppDeps, exchange: HttpExchange): Promise<void> {
+  if (deps.lookUp !== undefined) await deps.lookUp(undefined);
   requireService(deps);
   const models = modelsShown(deps, exchange, 'models').filter(({ readiness }) => readiness.isReady);
   if (wantsAnthropicModels(deps, exchange)) sendJson(exchange, 200, anthropicModelList(models, deps));
@@ -31,30 +32,39 @@ export function serveModelList(deps: HttpAppDeps, exchange: HttpExchange): void 
  * `GET /v1/models/{id}` and `GET /v1/models/{id}/ready`. Ids may hold slashes, raw or
  * encoded; a model whose own name ends in `/ready` wins over the suffix.
  */
-export function serveModel(deps: HttpAppDeps, exchange: HttpExchange): void {
+export async function serveModel(deps: HttpAppDeps, exchange: HttpExchange): Promise<void> {
   const id = decodePath(exchange.path.slice(pathBelow(deps.settings.paths.models).length + 1));
+  if (deps.lookUp !== undefined) await deps.lookUp(id);
   const model = deps.pipeline.models.known(id);
   if (model !== undefined && exchange.grant.allowsModel(model.name, model.primaryName)) {
     if (!model.readiness.isReady) throw modelNotReady(id);
     const body = wantsAnthropicModels(deps, exchange) ? anthropicModel : modelBody;
     sendJson(exchange, 200, body(model, deps, exchange));
-  } else if (id.endsWith(READY_SUFFIX)) serveReadiness(deps, exchange, id.slice(0, -READY_SUFFIX.length));
+  } else if (id.endsWith(READY_SUFFIX)) await serveReadiness(deps, exchange, id.slice(0, -READY_SUFFIX.length));
   else {
     requireService(deps);
-    throw modelNotFound(modelsShown(deps, exchange, 'models'), { name: id });
+    throw modelNotFound(modelsShown(deps, exchange, 'models'), { name: id, isPart: deps.pipeline.models.isPart });
   }
 }
 
 /** Readiness of one model: 200 when it can be served, 503 when not, 404 when nobody registered it or has not for a while. */
-export function serveReadiness(deps: HttpAppDeps, exchange: HttpExchange, name: string): void {
+export async function serveReadiness(deps: HttpAppDeps, exchange: HttpExchange, name: string): Promise<void> {
   const { lifecycle, pipeline } = deps;
+  if (deps.lookUp !== undefined) await deps.lookUp(name);
   const model = pipeline.models.known(name);
-  if (model === undefined && lifecycle.isNew && pipeline.models.list().length === 0) {
+  if (
+    model === undefined &&
+    lifecycle.isNew &&
+    pipeline.models.isPart !== true &&
+    pipeline.models.list().length === 0
+  ) {
     const reason = 'Service has just started and knows no model yet';
     sendJson(exchange, 503, readinessBody(name, { isReady: false, reason, namespaces: {} }), { 'retry-after': '1' });
     return;
   }
-  if (model === undefined) throw modelNotFound(modelsShown(deps, exchange, 'models'), { name });
+  if (model === undefined) {
+    throw modelNotFound(modelsShown(deps, exchange, 'models'), { name, isPart: pipeline.models.isPart });
+  }
   const { readiness } = model;
   const isReady = readiness.isReady && lifecycle.isTakingRequests;
   const reason = lifecycle.isTakingRequests ? readiness.reason : (lifecycle.waitsFor ?? 'Service is not ready');

@@ -46,6 +46,7 @@ async function serveTokenize(deps: HttpAppDeps, exchange: HttpExchange): Promise
   requireService(deps);
   const json = await readJson(exchange, deps);
   const body: TokenizeBody = requireShape(tokenizeSchema, json);
+  await deps.lookUp?.(body.model ?? undefined);
   const model = modelOf(deps, exchange, body.model);
   const request = requestOf(body, model, deps, exchange);
   const addsSpecialTokens = body.add_special_tokens ?? body.messages == null;
@@ -60,6 +61,7 @@ async function serveTokenize(deps: HttpAppDeps, exchange: HttpExchange): Promise
 async function serveDetokenize(deps: HttpAppDeps, exchange: HttpExchange): Promise<void> {
   requireService(deps);
   const body = requireShape(detokenizeSchema, await readJson(exchange, deps));
+  await deps.lookUp?.(body.model ?? undefined);
   const model = modelOf(deps, exchange, body.model);
   const { tokenizer } = await deps.pipeline.vocabularyOf(model);
   const outside = body.tokens.find((id) => id >= tokenizer.vocabSize);

@@ -184,6 +184,7 @@ async function defaultModel(
 ): Promise<string> {
   const stored = id == null ? undefined : await lookForStored({ pipeline, ...deps }, id, exchange);
   if (typeof stored?.response.model === 'string') return stored.response.model;
+  await deps.lookUp?.(undefined);
   const chats = pipeline.requestable.list().filter(({ card }) => card.model_type.includes('Chat'));
   const names = new Set(chats.map(({ primaryName }) => primaryName));
   const [only] = names;

@@ -1,0 +1,138 @@
+import type { Clock } from '../../clock/index.ts';
+import { DiscoveryError } from '../options.ts';
+import type { ShownModels } from '../types.ts';
+import type { Fleet } from './fleet/members.ts';
+import { modelsAskedAs, shows, type ViewIndex } from './fleet/view-index.ts';
+
+/** Which models of the fleet a process shows: those that it was asked for, or all of them once it was asked for all. */
+export class AskedModels {
+  /** By their own names; undefined = all. As many as the fleet has, at most. */
+  #models: Set<string> | undefined = new Set();
+  #shown: ReadonlySet<string> | undefined = new Set();
+  #index: ViewIndex | undefined;
+  #count = 0;
+
+  /** As they are now: a reading that begins with them ends with `shown` of them. Undefined = all. */
+  get models(): ReadonlySet<string> | undefined {
+    return this.#models && new Set(this.#models);
+  }
+
+  /** Raised by each model that is asked for. */
+  get count(): number {
+    return this.#count;
+  }
+
+  /** A reading has brought this index. Without one nobody knows what to leave out: then all is shown. */
+  read(index: ViewIndex | undefined): void {
+    this.#index = index;
+    if (index !== undefined || this.#models === undefined) return;
+    this.#models = undefined;
+    this.#count++;
+    this.#shown = undefined; // what was read is all of it
+  }
+
+  /** Asks for who is called so, or for all. False when nobody is. */
+  ask(name: string | undefined): boolean {
+    if (this.#models === undefined) return true;
+    if (name === undefined) {
+      this.#models = undefined;
+      this.#count++;
+      return true;
+    }
+    const meant = this.#meantBy(name);
+    for (const model of meant) {
+      if (this.#models.has(model)) continue;
+      this.#models.add(model);
+      this.#count++;
+    }
+    return meant.size > 0;
+  }
+
+  /** Whether all that is called so is shown, or all; also false for what nobody is. */
+  isShown(name: string | undefined): boolean {
+    if (this.#shown === undefined) return true;
+    if (name === undefined) return false;
+    const meant = this.#meantBy(name);
+    for (const model of meant) if (!this.#shown.has(model)) return false;
+    return meant.size > 0;
+  }
+
+  /** A reading that was to hold `models` is told. */
+  shown(models: ReadonlySet<string> | undefined): void {
+    if (this.#shown !== undefined) this.#shown = models;
+  }
+
+  /** Whether the model of that own name was asked for. */
+  covers(model: string): boolean {
+    return this.#models?.has(model) !== false;
+  }
+
+  /** Those of `fleet` that are shown. */
+  partOf(fleet: Fleet): Fleet {
+    if (this.#models === undefined || this.#index === undefined) return fleet;
+    const isShown = shows(this.#index, this.#models);
+    return new Map([...fleet].filter(([, member]) => isShown(member)));
+  }
+
+  #meantBy(name: string): ReadonlySet<string> {
+    return this.#index === undefined ? NOBODY : modelsAskedAs(this.#index, name);
+  }
+}
+
+const NOBODY: ReadonlySet<string> = new Set();
+
+interface PartOptions {
+  readonly clock: Clock;
+  /** Whether what is shown is as new as need be to say that nobody serves a model. */
+  readonly isCurrent: () => boolean;
+  /** Whether the table is known to be slow or away: nobody is to wait for it. */
+  readonly isAway: () => boolean;
+  /**
+   * Reads what was asked for and shows it.
+   *
+   * @param isFurther the head of the last reading does
+   */
+  readonly read: (isFurther: boolean, signal: AbortSignal | undefined) => Promise<void>;
+}
+
+/** A replica of the table has what the view names after some times this. */
+const LAG_MS = 100;
+const LAGS_MAX = 10;
+
+/** Shows models as they are asked for. */
+export class PartOfModels implements ShownModels {
+  readonly #asked: AskedModels;
+  readonly #options: PartOptions;
+
+  constructor(asked: AskedModels, options: PartOptions) {
+    this.#asked = asked;
+    this.#options = options;
+  }
+
+  get isWhole(): boolean {
+    return this.#asked.isShown(undefined);
+  }
+
+  show(name: string | undefined, signal?: AbortSignal): Promise<void> | undefined {
+    return this.#asked.isShown(name) ? undefined : this.#show(name, signal);
+  }
+
+  async #show(name: string | undefined, signal: AbortSignal | undefined): Promise<void> {
+    const { clock, isCurrent } = this.#options;
+    // Unknown to a view that is not current: a newer one may know it.
+    if (!this.#asked.ask(name) && !isCurrent()) await this.#read(false, signal);
+    if (!this.#asked.ask(name)) return; // nobody has it
+    for (let times = 0; !this.#asked.isShown(name); times++) {
+      if (times > 0) await clock.sleep(LAG_MS, signal);
+      if (times === LAGS_MAX) throw new DiscoveryError('unavailable', 'the fleet view does not come to rest');
+      await this.#read(times === 0 && isCurrent(), signal);
+    }
+  }
+
+  async #read(isFurther: boolean, signal: AbortSignal | undefined): Promise<void> {
+    if (this.#options.isAway()) {
+      throw new DiscoveryError('unavailable', 'the discovery table cannot be read just now');
+    }
+    await this.#options.read(isFurther, signal);
+  }
+}

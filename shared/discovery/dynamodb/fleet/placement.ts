@@ -1,0 +1,87 @@
+import type { Member } from './members.ts';
+import { cardSumsOf } from './record-bytes.ts';
+
+/** A cell is filled up to this many times the mean by one model's processes before another one takes them. */
+const FULL = 1.5;
+
+/**
+ * Which cell of records each process is in: those of one model together, so that whoever serves it reads few cells. A process stays
+ * where it was put first: moved, it would be missing to a reader who sees the one cell before the other.
+ */
+export class Placement {
+  readonly #cells = new Map<string, number>(); // by lease id; those of the fleet
+  readonly #bytes: number[];
+  readonly #ofGroup = new Map<string, Set<number>>(); // as many groups as the fleet has models, and a few that it had
+  #groupOf: (member: Pick<Member, 'block'>) => string;
+
+  /** @param nameOf what the model of a card is called; groups alone hang on it */
+  constructor(count: number, nameOf: (sum: string) => string | undefined) {
+    this.#bytes = Array.from({ length: count }, () => 0);
+    this.#groupOf = ({ block }) => {
+      const names = cardSumsOf(block).map((sum) => nameOf(sum) ?? sum);
+      return names.length === 0 ? '' : names.reduce((least, name) => (name < least ? name : least));
+    };
+  }
+
+  /** The members of each cell, in the order of `members`. */
+  place(members: readonly Member[]): readonly (readonly Member[])[] {
+    if (this.#cells.size === 0) this.#fill(members);
+    else this.#follow(members);
+    const byCell = this.#bytes.map((): Member[] => []);
+    for (const member of members) byCell[this.#cells.get(member.leaseId) ?? 0]?.push(member);
+    return byCell;
+  }
+
+  /** Puts one group after the other into cells of the same size. */
+  #fill(members: readonly Member[]): void {
+    const grouped = members.map((member) => ({ member, group: this.#groupOf(member) }));
+    grouped.sort((one, other) => (one.group < other.group ? -1 : one.group > other.group ? 1 : 0));
+    const total = members.reduce((sum, { block }) => sum + block.length, 0);
+    let before = 0;
+    for (const { member, group } of grouped) {
+      const cell = total === 0 ? 0 : Math.floor((before / total) * this.#bytes.length);
+      this.#put(member, group, Math.min(cell, this.#bytes.length - 1));
+      before += member.block.length;
+    }
+  }
+
+  #follow(members: readonly Member[]): void {
+    const present = new Set(members.map(({ leaseId }) => leaseId));
+    for (const leaseId of [...this.#cells.keys()]) if (!present.has(leaseId)) this.#cells.delete(leaseId);
+    this.#bytes.fill(0);
+    const added: Member[] = [];
+    for (const member of members) {
+      const cell = this.#cells.get(member.leaseId);
+      if (cell === undefined) added.push(member);
+      else this.#bytes[cell] = (this.#bytes[cell] ?? 0) + member.block.length;
+    }
+    for (const member of added) {
+      const group = this.#groupOf(member);
+      this.#put(member, group, this.#roomFor(group));
+    }
+  }
+
+  /** The emptiest cell of the group, or of all where those are full. */
+  #roomFor(group: string): number {
+    const mean = this.#bytes.reduce((sum, bytes) => sum + bytes, 0) / this.#bytes.length;
+    const own = this.#emptiest(this.#ofGroup.get(group) ?? []);
+    if (own !== undefined && (this.#bytes[own] ?? 0) <= FULL * mean) return own;
+    return this.#emptiest(this.#bytes.keys()) ?? 0;
+  }
+
+  #emptiest(cells: Iterable<number>): number | undefined {
+    let emptiest: number | undefined;
+    for (const cell of cells) {
+      if (emptiest === undefined || (this.#bytes[cell] ?? 0) < (this.#bytes[emptiest] ?? 0)) emptiest = cell;
+    }
+    return emptiest;
+  }
+
+  #put(member: Member, group: string, cell: number): void {
+    this.#cells.set(member.leaseId, cell);
+    this.#bytes[cell] = (this.#bytes[cell] ?? 0) + member.block.length;
+    const cells = this.#ofGroup.get(group);
+    if (cells === undefined) this.#ofGroup.set(group, new Set([cell]));
+    else cells.add(cell);
+  }
+}

@@ -1,0 +1,128 @@
+import { deflateRawSync, inflateRawSync } from 'node:zlib';
+import { PackedReader, PackedWriter } from '../../packed.ts';
+import type { Member } from './members.ts';
+import { cardSumsOf } from './record-bytes.ts';
+import { CELLS_MAX } from './view-bytes.ts';
+
+/** By what a card is asked for. */
+export interface CardNames {
+  readonly name: string;
+  readonly aliases: readonly string[];
+}
+
+/** A card of the fleet, and the cells of records that hold the processes which have it: none while it is only remembered. */
+export interface IndexedCard extends CardNames {
+  readonly sum: string;
+  readonly cells: readonly number[];
+}
+
+/** Where in the view each model is, so that a process which serves one need not read the others. */
+export interface ViewIndex {
+  readonly cards: readonly IndexedCard[];
+  /** Cells that hold processes without a model, such as routers. */
+  readonly others: readonly number[];
+}
+
+/** With more cards than this there is no index: everything is read. */
+export const CARDS_MAX = 4096;
+const INFLATED_BYTES_MAX = 16 * 1024 * 1024;
+const ALIASES_MAX = 256;
+const VERSION = 1;
+
+/**
+ * The index of what lies in `cells`; undefined where it would be too large. A card whose names are not known is left out, as is who has
+ * it: nobody can show it yet.
+ *
+ * @param remembered checksums of cards that count without a process
+ */
+export function indexOf(
+  cells: readonly (readonly Pick<Member, 'block'>[])[],
+  remembered: Iterable<string>,
+  namesOf: (sum: string) => CardNames | undefined,
+): ViewIndex | undefined {
+  const cellsOf = new Map<string, Set<number>>();
+  for (const sum of remembered) cellsOf.set(sum, new Set());
+  const others = new Set<number>();
+  for (const [cell, members] of cells.entries()) {
+    for (const { block } of members) {
+      const sums = cardSumsOf(block);
+      if (sums.length === 0) others.add(cell);
+      for (const sum of sums) {
+        const known = cellsOf.get(sum);
+        if (known === undefined) cellsOf.set(sum, new Set([cell]));
+        else known.add(cell);
+      }
+    }
+  }
+  if (cellsOf.size > CARDS_MAX) return undefined;
+  const cards: IndexedCard[] = [];
+  for (const [sum, ofCard] of [...cellsOf].sort(([one], [other]) => (one < other ? -1 : 1))) {
+    const names = namesOf(sum);
+    if (names !== undefined) cards.push({ sum, ...names, cells: sorted(ofCard) });
+  }
+  return { cards, others: sorted(others) };
+}
+
+/** Names of the models that are meant by `asked`: their own, of which there are several where aliases meet. */
+export function modelsAskedAs({ cards }: ViewIndex, asked: string): ReadonlySet<string> {
+  return new Set(cards.flatMap(({ name, aliases }) => (name === asked || aliases.includes(asked) ? [name] : [])));
+}
+
+/** The cells in which the models of those names are, and who has none. */
+export function cellsOf({ cards, others }: ViewIndex, models: ReadonlySet<string>): ReadonlySet<number> {
+  const cells = new Set(others);
+  for (const card of cards) if (models.has(card.name)) for (const cell of card.cells) cells.add(cell);
+  return cells;
+}
+
+/** Tells whether a process is to be shown where `models` are: not who has cards of other models alone. */
+export function shows({ cards }: ViewIndex, models: ReadonlySet<string>): (member: Pick<Member, 'block'>) => boolean {
+  const others = new Set(cards.flatMap(({ sum, name }) => (models.has(name) ? [] : [sum])));
+  return ({ block }) => {
+    const sums = cardSumsOf(block);
+    return sums.length === 0 || sums.some((sum) => !others.has(sum)); // a card that is newer than the index counts
+  };
+}
+
+export function packIndex({ cards, others }: ViewIndex): Uint8Array {
+  const writer = new PackedWriter(4096);
+  const writeCells = (cells: readonly number[]): void => {
+    writer.count(cells.length);
+    for (const cell of cells) writer.count(cell);
+  };
+  writer.byte(VERSION);
+  writeCells(others);
+  for (const { sum, name, aliases, cells } of cards) {
+    writer.hex(sum);
+    writer.text(name);
+    writer.count(aliases.length);
+    for (const alias of aliases) writer.text(alias);
+    writeCells(cells);
+  }
+  return deflateRawSync(writer.finish());
+}
+
+/** Undefined for what `packIndex` cannot have made, and for a later version's. */
+export function unpackIndex(bytes: Uint8Array): ViewIndex | undefined {
+  try {
+    const reader = new PackedReader(inflateRawSync(bytes, { maxOutputLength: INFLATED_BYTES_MAX }));
+    if (reader.byte() !== VERSION) return undefined;
+    const readCells = (): number[] =>
+      Array.from({ length: reader.count(CELLS_MAX) }, () => reader.count(CELLS_MAX - 1));
+    const others = readCells();
+    const cards: IndexedCard[] = [];
+    while (!reader.isAtEnd) {
+      if (cards.length === CARDS_MAX) return undefined;
+      const [sum, name] = [reader.hex(), reader.text()];
+      const aliases = Array.from({ length: reader.count(ALIASES_MAX) }, () => reader.text());
+      cards.push({ sum, name, aliases, cells: readCells() });
+    }
+    return { cards, others };
+  } catch {
+    return undefined;
+  }
+}
+
+function sorted(numbers: ReadonlySet<number>): readonly number[] {
+  return [...numbers].sort((one, other) => one - other);
+}
