@@ -1,12 +1,11 @@
 import { Duration, RemovalPolicy } from 'aws-cdk-lib';
-import { StreamViewType } from 'aws-cdk-lib/aws-dynamodb';
 import { Grant, type IGrantable } from 'aws-cdk-lib/aws-iam';
 import { type IKey, Key } from 'aws-cdk-lib/aws-kms';
 import { BlockPublicAccess, Bucket, BucketEncryption, ObjectOwnership } from 'aws-cdk-lib/aws-s3';
 import { Construct } from 'constructs';
 import type { Settings } from '../settings/index.ts';
 import { FleetSecrets } from './fleet-secrets.ts';
-import { KeyedTable, type KeyedTableProps, READ } from './keyed-table.ts';
+import { KeyedTable, READ } from './keyed-table.ts';
 import { SecretsTable } from './secrets-table.ts';
 
 interface ArtifactsBucketProps {
@@ -62,12 +61,8 @@ class ArtifactsBucket extends Construct {
   }
 }
 
-/** Who serves what: leases with their records and loads, model cards, and the view of all of it. Its stream tells long-running processes of changes. */
+/** Who serves what: leases with their records and loads, model cards, and the view of all of it. */
 class DiscoveryTable extends KeyedTable {
-  constructor(scope: Construct, id: string, props?: KeyedTableProps) {
-    super(scope, id, props, { stream: StreamViewType.NEW_AND_OLD_IMAGES });
-  }
-
   /** Allows a function to read the view of the fleet, and the leases where the view is too old. */
   grantLookUp(grantee: IGrantable): Grant {
     return this.table.grant(grantee, ...READ);

@@ -1,5 +1,5 @@
 import { RemovalPolicy } from 'aws-cdk-lib';
-import { AttributeType, BillingMode, type StreamViewType, Table, TableEncryption } from 'aws-cdk-lib/aws-dynamodb';
+import { AttributeType, BillingMode, Table, TableEncryption } from 'aws-cdk-lib/aws-dynamodb';
 import type { PolicyDocument } from 'aws-cdk-lib/aws-iam';
 import type { IKey } from 'aws-cdk-lib/aws-kms';
 import { Construct } from 'constructs';
@@ -20,7 +20,6 @@ export interface KeyedTableProps {
 
 /** What a kind of table has beside its shape. */
 interface TableKind {
-  readonly stream?: StreamViewType;
   /** What is refused or allowed whatever the roles of callers say. */
   readonly resourcePolicy?: PolicyDocument;
 }

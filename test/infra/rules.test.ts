@@ -89,6 +89,13 @@ describe.each(['dev', 'production', 'everything'] as const)('what is deployed: %
     expect(balanced.map(([id]) => id.replace(/[0-9A-F]{8}$/, ''))).toEqual(name === 'dev' ? [] : ['EdgeService']);
   });
 
+  it('has no stream of a table that nobody reads', () => {
+    const streams = of('AWS::DynamoDB::Table').filter(
+      ([, { Properties }]) => Properties.StreamSpecification !== undefined,
+    );
+    expect(streams.map(([id]) => id)).toEqual([]);
+  });
+
   it('marks what refers to another stack, else a table that is made anew there would change nothing here', () => {
     const marked = resources.map(([id, { Metadata, ...resource }]) => {
       const text = JSON.stringify(resource);
