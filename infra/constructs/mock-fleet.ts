@@ -17,6 +17,8 @@ export interface MockFleetProps {
   readonly model: string;
   /** @default 2 */
   readonly workers?: number;
+  /** What its workers do of a request. @default agg: all of it */
+  readonly pool?: 'agg' | 'prefill' | 'decode';
   /** Suffix of its namespace: a second generation beside the first. @default none */
   readonly generation?: string | undefined;
   /** CPU units of a worker. @default 256 */
@@ -36,13 +38,18 @@ export class MockFleet extends Construct implements IGrantable {
 
   constructor(scope: Construct, id: string, props: MockFleetProps) {
     super(scope, id);
-    const { network, generation } = props;
+    const { network, generation, pool = 'agg' } = props;
     const task = createTask(this, { cpu: props.cpu ?? 256, memoryLimitMiB: props.memoryMiB ?? 512 });
     this.grantPrincipal = task.taskRole;
     addStatorContainer(task, {
       name: 'worker',
       image: props.image,
-      command: ['worker', '--engine=mocker', `--model-name=${props.model}`],
+      command: [
+        'worker',
+        '--engine=mocker',
+        `--model-name=${props.model}`,
+        ...(pool === 'agg' ? [] : [`--disaggregation-mode=${pool}`]),
+      ],
       environment: {
         ...props.environment,
         DYN_TCP_RPC_PORT: String(PLANE_PORT),

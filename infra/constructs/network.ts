@@ -1,4 +1,6 @@
 import {
+  CfnSecurityGroupEgress,
+  CfnSecurityGroupIngress,
   GatewayVpcEndpointAwsService,
   type ISecurityGroup,
   type IVpc,
@@ -26,6 +28,8 @@ export interface NetworkProps {
    * @default 0
    */
   readonly natGateways?: number;
+  /** Workers reach each other on every port. @default false: nothing goes between them */
+  readonly workerTransfers?: boolean;
   /** Instead of a VPC of this stack's own. @default one is made */
   readonly vpc?: ExistingVpc | undefined;
 }
@@ -78,6 +82,7 @@ export class Network extends Construct {
     functionGroup.addEgressRule(Peer.anyIpv4(), Port.tcp(443), 'AWS endpoints');
     functionGroup.connections.allowTo(workerGroup, WORKER_PORTS, 'Request plane');
     functionGroup.connections.allowTo(workerGroup, STATUS_PORTS, 'Model files');
+    if (props.workerTransfers === true) joinGroup(this, workerGroup);
     this.functionSecurityGroup = functionGroup;
     this.workerSecurityGroup = workerGroup;
   }
@@ -87,6 +92,13 @@ export class Network extends Construct {
     this.workerSecurityGroup.addIngressRule(callers, WORKER_PORTS, 'Request plane', true); // the rule lies in the callers' stack
     this.workerSecurityGroup.addIngressRule(callers, STATUS_PORTS, 'Model files', true);
   }
+}
+
+/** Lets the members of a group reach each other by every protocol. What EFA sends has no address: only rules that name the group let it through. */
+function joinGroup(scope: Construct, { securityGroupId: groupId }: SecurityGroup): void {
+  const every = { groupId, ipProtocol: '-1', description: 'Blocks of the KV cache between workers' };
+  new CfnSecurityGroupIngress(scope, 'FromWorkers', { ...every, sourceSecurityGroupId: groupId });
+  new CfnSecurityGroupEgress(scope, 'ToWorkers', { ...every, destinationSecurityGroupId: groupId });
 }
 
 const GATEWAY_SERVICES = { DynamoDb: GatewayVpcEndpointAwsService.DYNAMODB, S3: GatewayVpcEndpointAwsService.S3 };

@@ -15,6 +15,8 @@ const MockFleet = z.strictObject({
   model: ModelName,
   workers: z.int().min(0).max(64).default(2),
   size: size(256, 512),
+  /** What its workers do of a request: all of it, or one of its halves, for which the model has a fleet of each. */
+  pool: z.enum(['agg', 'prefill', 'decode']).default('agg'),
   /**
    * Lets two generations of the fleet run side by side: each is a stack of its own, whose workers register in a namespace with
    * this suffix (`DYN_NAMESPACE_WORKER_SUFFIX`). @default none
@@ -30,7 +32,7 @@ export const Models = z.record(ModelName, Model).default({ 'stator-mini': { want
 
 /** Who serves them. */
 export const Fleets = z.record(Name, MockFleet).default({
-  mock: { kind: 'mock', model: 'stator-mini', workers: 2, size: { cpu: 256, memoryMiB: 512 } },
+  mock: { kind: 'mock', model: 'stator-mini', workers: 2, pool: 'agg', size: { cpu: 256, memoryMiB: 512 } },
 });
 
 /** Models and who serves them. */
@@ -39,9 +41,14 @@ interface Served {
   readonly fleets: z.infer<typeof Fleets>;
 }
 
-/** Refuses a fleet whose model nobody named. */
+/** Refuses a fleet whose model nobody named, and one whose answers nobody decodes. */
 export function checkFleets(given: Served, context: z.RefinementCtx): void {
-  for (const [name, { model }] of Object.entries(given.fleets)) {
+  for (const [name, { model, pool }] of Object.entries(given.fleets)) {
+    const decodes = Object.values(given.fleets).some((other) => other.model === model && other.pool === 'decode');
+    if (pool === 'prefill' && !decodes) {
+      const message = 'prefill needs another fleet of the model with pool: decode';
+      context.addIssue({ code: 'custom', path: ['fleets', name, 'pool'], message });
+    }
     if (Object.hasOwn(given.models, model)) continue;
     const hint = nearestName(model, Object.keys(given.models));
     const message = `names no model of models${hint === undefined ? '' : `; did you mean ${JSON.stringify(hint)}?`}`;
@@ -53,4 +60,9 @@ export function checkFleets(given: Served, context: z.RefinementCtx): void {
 export function namespacesOf({ fleets }: Pick<Served, 'fleets'>): { readonly DYN_NAMESPACE_PREFIX?: string } {
   const hasGenerations = Object.values(fleets).some(({ generation }) => generation !== undefined);
   return hasGenerations ? { DYN_NAMESPACE_PREFIX: 'dynamo' } : {};
+}
+
+/** Whether workers fetch blocks of the KV cache from each other: those that decode, from those that have computed the prompt. */
+export function passesBlocks({ fleets }: Pick<Served, 'fleets'>): boolean {
+  return Object.values(fleets).some(({ pool }) => pool === 'prefill');
 }

@@ -1,4 +1,4 @@
-export { namespacesOf } from './fleets.ts';
+export { namespacesOf, passesBlocks } from './fleets.ts';
 export { loadConfig } from './load.ts';
 export { zonesOf } from './network.ts';
 export { ENVIRONMENTS, readSettings, type Settings, type StatorConfig } from './settings.ts';

@@ -34,6 +34,11 @@ export const Network = z
      * loss of one zone can keep tasks of the others from starting. Dev has none. @default one a zone
      */
     natGateways: z.int().min(1).max(3).optional(),
+    /**
+     * Lets workers on machines of yours reach each other on every port, as NIXL, UCX and EFA ask for. Fleets with pools for prefill and
+     * decode may without it.
+     */
+    workerTransfers: z.boolean().default(false),
     /** A VPC of yours instead of one that is made. */
     vpc: Vpc.optional(),
   })

@@ -53,6 +53,9 @@ function passedOver({ fleets, edges, network }: Settings): readonly string[] {
     ...Object.keys(fleets)
       .slice(1)
       .map((name) => `fleets.${name}`),
+    ...Object.entries(fleets)
+      .slice(0, 1)
+      .flatMap(([name, { pool }]) => (pool === 'agg' ? [] : [`fleets.${name}.pool`])),
     ...(edges.container.listener === 'none' ? [] : ['edges.container.listener']),
     ...(network.vpc === undefined ? [] : ['network.vpc']),
   ];

@@ -18,7 +18,7 @@ import { Observability } from '../constructs/observability.ts';
 import { plannerQueueOf } from '../constructs/planner-queue.ts';
 import { describeFront, PublicFront } from '../constructs/public-front.ts';
 import { followReferences } from '../constructs/stack-references.ts';
-import { namespacesOf, type Settings, zonesOf } from '../settings/index.ts';
+import { namespacesOf, passesBlocks, type Settings, zonesOf } from '../settings/index.ts';
 
 interface FleetStackProps extends StackProps {
   readonly data: DataStack;
@@ -40,6 +40,7 @@ class FleetStack extends Stack {
       environment: edge.workerEnvironment,
       model: fleet.model,
       workers: fleet.workers,
+      pool: fleet.pool,
       generation: fleet.generation,
       logRetentionDays: settings.logRetentionDays,
     });
@@ -189,7 +190,12 @@ class DataStack extends Stack {
     });
     this.#zones = zonesOf(settings.network);
     const { natGateways = this.#zones } = settings.network;
-    this.network = new Network(this, 'Network', { ...settings.network, zones: this.#zones, natGateways });
+    this.network = new Network(this, 'Network', {
+      ...settings.network,
+      natGateways,
+      zones: this.#zones,
+      workerTransfers: settings.network.workerTransfers || passesBlocks(settings),
+    });
     const removalPolicy = settings.retain ? RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE : RemovalPolicy.DESTROY;
     this.store = new FleetStore(this, 'Store', { removalPolicy, encryptionKey: keyOf(this, settings) });
     // A first deployment that fails, fails at a quota of the network: before there are tables that are protected against deletion.

@@ -2,14 +2,7 @@ import { type Stack, Stage } from 'aws-cdk-lib';
 import { Match, type Template } from 'aws-cdk-lib/assertions';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { renderNatsHealth } from '../../infra/nats-configuration.ts';
-import {
-  devTemplate,
-  openApp,
-  productionStacks,
-  productionTemplates,
-  type Resource,
-  snapshotOf,
-} from './templates.ts';
+import { devTemplate, openApp, productionStacks, productionTemplates, type Resource, snapshotOf } from './templates.ts';
 
 let stacks: Readonly<Record<string, Template>>;
 let data: Template;

@@ -41,6 +41,19 @@ describe('readSettings', () => {
       { fleets: { a: { kind: 'mock', model: 'stator-mimi' } } },
       'my.config.ts: fleets.a.model: names no model of models; did you mean "stator-mini"?',
     ],
+    [
+      {
+        fleets: {
+          a: { kind: 'mock', model: 'stator-mini', pool: 'prefill' },
+          b: { kind: 'mock', model: 'stator-mini' },
+        },
+      },
+      /fleets\.a\.pool: prefill needs another fleet of the model with pool: decode/,
+    ],
+    [
+      { fleets: { a: { kind: 'mock', model: 'stator-mini', pool: 'both' } } },
+      /fleets\.a\.pool: .*"agg"\|"prefill"\|"decode"/,
+    ],
     [{ sizes: { edge: { cpu: 256, memoryMiB: 8192 } } }, /sizes\.edge\.memoryMiB: Fargate sells 512 to 2048 MiB/],
     [{ edges: { container: { listener: 'public' } } }, /edges\.container\.listener: public needs domain/],
     [{ edges: { container: { grpc: true } } }, /edges\.container\.grpc: needs listener: public/],
