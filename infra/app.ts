@@ -4,6 +4,7 @@
  * | Name | Default | Meaning |
  * |---|---|---|
  * | `env` | `dev` | `dev`: one stack; `production`: several stacks, deployed with `--all` |
+ * | `rollout` | `gradual` | of production: `gradual`: alarms watch a release on a tenth of the requests; `now`: it gets all, and nothing stops it |
  * | `config` | `infra/stator.config.ts` | the file that says what is deployed |
  */
 import { App } from 'aws-cdk-lib';
@@ -11,15 +12,22 @@ import { Code } from 'aws-cdk-lib/aws-lambda';
 import { bundleFunction } from './bundle.ts';
 import { ENVIRONMENTS, loadConfig } from './settings/index.ts';
 import { DevStack } from './stacks/dev-stack.ts';
-import { ProductionStacks } from './stacks/production-stacks.ts';
+import { ProductionStacks, ROLLOUTS } from './stacks/production-stacks.ts';
 
 const app = new App();
-const environment = (app.node.tryGetContext('env') ?? 'dev') as unknown;
-if (!ENVIRONMENTS.some((known) => known === environment)) {
-  throw new Error(`-c env=${String(environment)}: must be one of ${ENVIRONMENTS.join(', ')}`);
-}
+const environment = choose('env', ENVIRONMENTS);
+const rollout = choose('rollout', ROLLOUTS);
+if (environment === 'dev' && rollout === 'now') throw new Error('-c rollout=now: dev is always replaced at once');
 const settings = await loadConfig(app.node.tryGetContext('config') as string | undefined);
 const httpFunctionCode = Code.fromAsset((await bundleFunction()).directory);
 if (environment === 'dev') new DevStack(app, settings.name, { httpFunctionCode, settings });
-else new ProductionStacks(app, settings.name, { httpFunctionCode, settings });
+else new ProductionStacks(app, settings.name, { httpFunctionCode, settings, rollout });
 app.synth();
+
+/** What `-c name=value` says; the first of `values` where it is not given. */
+function choose<const V extends string>(name: string, values: readonly [V, ...V[]]): V {
+  const given = (app.node.tryGetContext(name) ?? values[0]) as unknown;
+  const known = values.find((value) => value === given);
+  if (known === undefined) throw new Error(`-c ${name}=${String(given)}: must be one of ${values.join(', ')}`);
+  return known;
+}

@@ -1,3 +1,4 @@
+import { Stack } from 'aws-cdk-lib';
 import { Cluster, type ContainerImage, FargateService, type ICluster } from 'aws-cdk-lib/aws-ecs';
 import type { IGrantable, IPrincipal } from 'aws-cdk-lib/aws-iam';
 import { Construct } from 'constructs';
@@ -39,6 +40,8 @@ const WORKERS_MAX = 8;
  */
 export class DevTask extends Construct implements IGrantable {
   readonly grantPrincipal: IPrincipal;
+  /** `STATOR_EMF_SERVICE` of the edge. */
+  readonly emfService: string;
 
   constructor(scope: Construct, id: string, props: DevTaskProps) {
     super(scope, id);
@@ -46,6 +49,7 @@ export class DevTask extends Construct implements IGrantable {
     if (!Number.isInteger(workers) || workers < 0 || workers > WORKERS_MAX) {
       throw new Error(`workers must lie between 0 and ${WORKERS_MAX}, not ${workers}: one task holds them all`);
     }
+    this.emfService = Stack.of(this).stackName;
     const task = createTask(this, { cpu: props.cpu, memoryLimitMiB: props.memoryMiB });
     this.grantPrincipal = task.taskRole;
     const logGroup = createLogGroup(this, props.logRetentionDays);
@@ -65,6 +69,8 @@ export class DevTask extends Construct implements IGrantable {
         DYN_ROUTER_MODE: 'kv',
         DYN_HTTP_HOST: '127.0.0.1',
         DYN_HTTP_PORT: String(EDGE_HTTP_PORT),
+        STATOR_EMF: 'on',
+        STATOR_EMF_SERVICE: this.emfService,
       },
       secrets: props.secrets.containerSecrets('router'),
       healthPort: EDGE_HTTP_PORT,

@@ -1,13 +1,7 @@
-import { Duration, RemovalPolicy } from 'aws-cdk-lib';
-import { CfnScalingPolicy } from 'aws-cdk-lib/aws-applicationautoscaling';
+import { Duration, RemovalPolicy, Stack } from 'aws-cdk-lib';
+import type { Metric, MetricOptions } from 'aws-cdk-lib/aws-cloudwatch';
 import { type ISecurityGroup, Peer, Port, SecurityGroup } from 'aws-cdk-lib/aws-ec2';
-import {
-  AvailabilityZoneRebalancing,
-  type ContainerImage,
-  FargateService,
-  type ICluster,
-  type ScalableTaskCount,
-} from 'aws-cdk-lib/aws-ecs';
+import { AvailabilityZoneRebalancing, type ContainerImage, FargateService, type ICluster } from 'aws-cdk-lib/aws-ecs';
 import {
   ApplicationLoadBalancer,
   ApplicationProtocol,
@@ -21,11 +15,14 @@ import {
 } from 'aws-cdk-lib/aws-elasticloadbalancingv2';
 import type { IGrantable, IPrincipal } from 'aws-cdk-lib/aws-iam';
 import { Construct } from 'constructs';
+import type { EmbeddedMetric } from '../../shared/telemetry/index.ts';
 import { AccessLogs } from './access-logs.ts';
 import { addStatorContainer, createLogGroup, createTask } from './containers.ts';
+import { Firewall } from './firewall.ts';
 import type { FleetSecrets } from './fleet-secrets.ts';
 import type { NatsService } from './nats-service.ts';
 import type { Network } from './network.ts';
+import { embeddedMetric } from './observability/metrics.ts';
 
 /** Who reaches the HTTP server of the edge: nobody, the VPC, or the internet by TLS. */
 export type EdgeListener =
@@ -37,6 +34,14 @@ export type EdgeListener =
       /** KServe v2 on the same name and port. @default false */
       readonly hasGrpc?: boolean;
     };
+
+/** What stands in front of the tasks where they serve clients. */
+export interface EdgeBalancer {
+  readonly balancer: ApplicationLoadBalancer;
+  /** By what they are called. */
+  readonly targets: Readonly<Record<string, ApplicationTargetGroup>>;
+  readonly isPublic: boolean;
+}
 
 interface EdgeServiceProps {
   readonly network: Network;
@@ -64,6 +69,8 @@ interface EdgeServiceProps {
   readonly logRetentionDays?: number;
   /** Nobody deletes the load balancer by mistake, and its access logs outlast the stack. @default false */
   readonly isRetained?: boolean;
+  /** Of a public listener, all callers together and each address; more are refused with 429. @default any number */
+  readonly limits?: { readonly requestsPerSecond: number; readonly requestsPerAddress?: number | undefined };
 }
 
 /** `DYN_TCP_RPC_PORT` of the tasks. */
@@ -92,7 +99,10 @@ export class EdgeService extends Construct implements IGrantable {
   /** Of the tasks. */
   readonly grantPrincipal: IPrincipal;
   readonly service: FargateService;
-  readonly loadBalancer: ApplicationLoadBalancer | undefined;
+  /** Undefined where nobody reaches its HTTP server. */
+  readonly behind: EdgeBalancer | undefined;
+  /** `STATOR_EMF_SERVICE` of the tasks. */
+  readonly emfService: string;
   readonly group: ISecurityGroup;
 
   constructor(scope: Construct, id: string, props: EdgeServiceProps) {
@@ -100,7 +110,8 @@ export class EdgeService extends Construct implements IGrantable {
     const { network, nats, listener = { kind: 'none' }, tasks = 2, tasksMax = 8 } = props;
     if (tasks < 1 || tasksMax < tasks)
       throw new Error(`tasks (${tasks}) must lie between 1 and tasksMax (${tasksMax})`);
-    const task = createEdgeTask(this, props, listener);
+    this.emfService = Stack.of(this).stackName;
+    const task = createEdgeTask(this, props, listener, this.emfService);
     this.grantPrincipal = task.taskRole;
     const group = new SecurityGroup(this, 'SecurityGroup', { vpc: network.vpc, description: 'Edge of Stator' });
     this.group = group as ISecurityGroup; // its optional properties are `T | undefined`
@@ -117,7 +128,7 @@ export class EdgeService extends Construct implements IGrantable {
       availabilityZoneRebalancing: AvailabilityZoneRebalancing.ENABLED, // after the loss of one, tasks go back to it
       securityGroups: [this.group],
     });
-    this.loadBalancer = listener.kind === 'none' ? undefined : this.#listen(listener, props, group);
+    this.behind = listener.kind === 'none' ? undefined : this.#listen(listener, props, group);
     // The service has no number of tasks: each release would set a scaled service back to it, and cut streams.
     const scaling = this.service.autoScaleTaskCount({ minCapacity: tasks, maxCapacity: tasksMax });
     scaling.scaleOnCpuUtilization('Cpu', {
@@ -125,13 +136,32 @@ export class EdgeService extends Construct implements IGrantable {
       scaleInCooldown: Duration.minutes(15), // a task that leaves drains for as long
       scaleOutCooldown: Duration.minutes(1),
     });
-    if (this.loadBalancer !== undefined) {
-      const { streamsPerTask = 400 } = props;
-      trackStreams(this, { service: this.service, loadBalancer: this.loadBalancer, streamsPerTask, scaling });
-    }
+    if (this.behind === undefined) return;
+    // Not by connections: those of HTTP/2 have a hundred streams, and those that wait for a request have none.
+    scaling.scaleToTrackCustomMetric('Streams', {
+      metric: this.metric('ActiveStreams'),
+      targetValue: props.streamsPerTask ?? 400,
+      scaleInCooldown: Duration.minutes(15),
+      scaleOutCooldown: Duration.minutes(1),
+    });
+    if (!this.behind.isPublic || props.limits === undefined) return;
+    new Firewall(this, 'Firewall', {
+      resourceArn: this.behind.balancer.loadBalancerArn,
+      ...props.limits,
+      answers: true,
+    });
   }
 
-  #listen(listener: Exclude<EdgeListener, { kind: 'none' }>, props: EdgeServiceProps, edge: SecurityGroup) {
+  /** What the tasks say of requests, streams and the fleet, by lines of their log; an average is that of a task. */
+  metric(name: EmbeddedMetric, options: MetricOptions = {}): Metric {
+    return embeddedMetric(name, { Service: this.emfService }, options);
+  }
+
+  #listen(
+    listener: Exclude<EdgeListener, { kind: 'none' }>,
+    props: EdgeServiceProps,
+    edge: SecurityGroup,
+  ): EdgeBalancer {
     const { network, isRetained = false, logRetentionDays: retentionDays = 30 } = props;
     const isPublic = listener.kind === 'public';
     const group = new SecurityGroup(this, 'BalancerSecurityGroup', {
@@ -170,15 +200,15 @@ export class EdgeService extends Construct implements IGrantable {
     const callers = isPublic ? Peer.anyIpv4() : Peer.ipv4(network.vpc.vpcCidrBlock);
     group.addIngressRule(callers, Port.tcp(isPublic ? 443 : 80), 'Clients');
     edge.connections.allowFrom(group, Port.tcp(HTTP_PORT), 'Load balancer');
-    if (hearsGrpc(listener)) {
-      port.addTargetGroups('Grpc', {
-        priority: 1,
-        conditions: [ListenerCondition.pathPatterns(GRPC_PATHS)],
-        targetGroups: [this.#grpcTargets(network)],
-      });
-      edge.connections.allowFrom(group, Port.tcp(GRPC_PORT), 'Load balancer, gRPC');
-    }
-    return balancer;
+    if (!hearsGrpc(listener)) return { balancer, targets: { Http: targets }, isPublic };
+    const grpcTargets = this.#grpcTargets(network);
+    port.addTargetGroups('Grpc', {
+      priority: 1,
+      conditions: [ListenerCondition.pathPatterns(GRPC_PATHS)],
+      targetGroups: [grpcTargets],
+    });
+    edge.connections.allowFrom(group, Port.tcp(GRPC_PORT), 'Load balancer, gRPC');
+    return { balancer, targets: { Http: targets, Grpc: grpcTargets }, isPublic };
   }
 
   /** Each call goes to the task with the fewest, and a task is healthy when its own health service says so. */
@@ -206,7 +236,7 @@ function hearsGrpc(listener: EdgeListener): boolean {
   return listener.kind === 'public' && listener.hasGrpc === true;
 }
 
-function createEdgeTask(scope: Construct, props: EdgeServiceProps, listener: EdgeListener) {
+function createEdgeTask(scope: Construct, props: EdgeServiceProps, listener: EdgeListener, emfService: string) {
   const hasHttp = listener.kind !== 'none';
   const hasGrpc = hearsGrpc(listener);
   const task = createTask(scope, { cpu: props.cpu ?? 1024, memoryLimitMiB: props.memoryMiB ?? 2048 });
@@ -225,6 +255,8 @@ function createEdgeTask(scope: Construct, props: EdgeServiceProps, listener: Edg
       DYN_HTTP_PORT: String(HTTP_PORT),
       ...(hasHttp ? { STATOR_HTTP_KEEP_ALIVE_SECS: String(KEEP_ALIVE.toSeconds()) } : {}),
       DYN_HTTP_GRACEFUL_SHUTDOWN_TIMEOUT_SECS: '110', // Fargate kills after 120
+      STATOR_EMF: 'on',
+      STATOR_EMF_SERVICE: emfService,
     },
     secrets: props.secrets.containerSecrets('router'),
     healthPort: HTTP_PORT,
@@ -232,64 +264,4 @@ function createEdgeTask(scope: Construct, props: EdgeServiceProps, listener: Edg
     logGroup: createLogGroup(scope, props.logRetentionDays),
   });
   return task;
-}
-
-interface StreamScalingProps {
-  readonly service: FargateService;
-  readonly loadBalancer: ApplicationLoadBalancer;
-  readonly scaling: ScalableTaskCount;
-  /** Streams that a task is to have. */
-  readonly streamsPerTask: number;
-}
-
-/**
- * Keeps the streams of a task near a target. A stream is two of the load balancer's connections, the client's and the one to the
- * task; connections that wait for their next request count, too, so that the number of streams is rather guessed too high.
- */
-function trackStreams(scope: Construct, { service, loadBalancer, scaling, streamsPerTask }: StreamScalingProps) {
-  const policy = new CfnScalingPolicy(scope, 'Streams', {
-    policyName: `${scope.node.addr.slice(0, 12)}-streams`,
-    policyType: 'TargetTrackingScaling',
-    resourceId: `service/${service.cluster.clusterName}/${service.serviceName}`,
-    scalableDimension: 'ecs:service:DesiredCount',
-    serviceNamespace: 'ecs',
-    targetTrackingScalingPolicyConfiguration: {
-      targetValue: streamsPerTask,
-      scaleInCooldown: 900,
-      scaleOutCooldown: 60,
-      customizedMetricSpecification: {
-        metrics: [
-          {
-            id: 'connections',
-            returnData: false,
-            metricStat: {
-              stat: 'Sum',
-              metric: {
-                namespace: 'AWS/ApplicationELB',
-                metricName: 'ActiveConnectionCount',
-                dimensions: [{ name: 'LoadBalancer', value: loadBalancer.loadBalancerFullName }],
-              },
-            },
-          },
-          {
-            id: 'tasks',
-            returnData: false,
-            metricStat: {
-              stat: 'Average',
-              metric: {
-                namespace: 'ECS/ContainerInsights',
-                metricName: 'RunningTaskCount',
-                dimensions: [
-                  { name: 'ClusterName', value: service.cluster.clusterName },
-                  { name: 'ServiceName', value: service.serviceName },
-                ],
-              },
-            },
-          },
-          { id: 'streams', label: 'Streams of a task', expression: 'connections / 2 / tasks', returnData: true },
-        ],
-      },
-    },
-  });
-  policy.node.addDependency(scaling);
 }

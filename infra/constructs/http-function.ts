@@ -1,5 +1,5 @@
 import { Duration, RemovalPolicy } from 'aws-cdk-lib';
-import { type IAlarm, Metric, type MetricOptions } from 'aws-cdk-lib/aws-cloudwatch';
+import type { IAlarm, Metric, MetricOptions } from 'aws-cdk-lib/aws-cloudwatch';
 import { LambdaDeploymentConfig, LambdaDeploymentGroup } from 'aws-cdk-lib/aws-codedeploy';
 import {
   type IGrantable,
@@ -26,8 +26,10 @@ import {
 import type { ILogGroup } from 'aws-cdk-lib/aws-logs';
 import { Construct } from 'constructs';
 import type { HttpFunctionChoice, HttpFunctionVariable } from '../../functions/http/environment.ts';
+import type { EmbeddedMetric } from '../../shared/telemetry/index.ts';
 import { createLogGroup } from './containers.ts';
 import type { Network } from './network.ts';
+import { embeddedMetric } from './observability/metrics.ts';
 
 export interface HttpFunctionProps {
   /** Folder with `index.mjs`, which exports `handler`. */
@@ -98,6 +100,14 @@ export class HttpFunction extends Construct implements IGrantable {
     });
   }
 
+  /** From now on a release gets all requests at once, and no alarm stops it: for the one that ends an outage. */
+  rollOutAtOnce(): void {
+    new LambdaDeploymentGroup(this, 'Rollout', {
+      alias: this.#alias,
+      deploymentConfig: LambdaDeploymentConfig.ALL_AT_ONCE,
+    });
+  }
+
   /** A streaming URL of the function itself, for callers that sign their requests (`AWS_IAM`). */
   addStreamingUrl(): FunctionUrl {
     return this.#alias.addFunctionUrl({
@@ -111,24 +121,37 @@ export class HttpFunction extends Construct implements IGrantable {
     return this.#alias.metricErrors({ period: Duration.minutes(1), ...options });
   }
 
+  /** The same of the newest release alone, while the one before still gets a part of the requests. */
+  metricReleaseErrors(): Metric {
+    const { functionName, currentVersion } = this.function;
+    return this.metricErrors({
+      dimensionsMap: {
+        FunctionName: functionName,
+        Resource: `${functionName}:${this.#alias.aliasName}`,
+        ExecutedVersion: currentVersion.version,
+      },
+    });
+  }
+
+  /** Share of the requests of the newest release that a fault of its own ended. */
+  metricReleaseInternalErrors(): Metric {
+    const dimensionsMap = { FunctionVersion: this.function.currentVersion.version };
+    return this.metricOfRequests('InternalErrors', { dimensionsMap, statistic: 'Average' });
+  }
+
+  /** How long invocations took that ended, ms. */
+  metricDuration(options: MetricOptions = {}): Metric {
+    return this.function.metricDuration({ period: Duration.minutes(1), ...options });
+  }
+
   /** Requests that were refused because no further environment may start, a minute. */
   metricThrottles(options: MetricOptions = {}): Metric {
     return this.function.metricThrottles({ period: Duration.minutes(1), ...options });
   }
 
-  /**
-   * What its code says of requests: `TimeToFirstToken` (ms), `OutputTokens`, `Unserved` (refused: nobody serves the model) and
-   * `RouterFallbacks` (placed without the resident router); all but the last also by `Model`.
-   */
-  metricOfRequests(metricName: string, { dimensionsMap = {}, ...options }: MetricOptions = {}): Metric {
-    return new Metric({
-      namespace: 'Stator',
-      metricName,
-      period: Duration.minutes(1),
-      dimensionsMap: { FunctionName: this.function.functionName, ...dimensionsMap },
-      label: metricName,
-      ...options,
-    });
+  /** What its code says of requests, by lines of its log. */
+  metricOfRequests(name: EmbeddedMetric, options: MetricOptions = {}): Metric {
+    return embeddedMetric(name, { FunctionName: this.function.functionName }, options);
   }
 
   /** Most environments at work at a time. */

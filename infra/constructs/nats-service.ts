@@ -113,6 +113,8 @@ export class NatsService extends Construct {
   readonly url: string;
   /** `STATOR_NATS_STREAM_REPLICAS`. */
   readonly replicas: number;
+  /** A server each. */
+  readonly services: readonly FargateService[];
   readonly #group: SecurityGroup;
 
   constructor(scope: Construct, id: string, props: NatsServiceProps) {
@@ -134,13 +136,15 @@ export class NatsService extends Construct {
             generateSecretString: { excludePunctuation: true, passwordLength: 64 },
           }) as ISecret);
     const cluster = servers === 1 ? undefined : hosts;
-    let before: FargateService | undefined;
+    const services: FargateService[] = [];
     names.forEach((name, at) => {
       const zone = servers === 1 ? network.taskSubnets : zoneOf(network, at);
       const service = this.#addServer(name, zone, { ...props, domain, logGroup, routeSecret, hosts: cluster });
+      const before = services.at(-1);
       if (before !== undefined) service.node.addDependency(before); // one after the other, at every deployment
-      before = service;
+      services.push(service);
     });
+    this.services = services;
     const scheme = props.tlsSecret === undefined ? 'nats' : 'tls';
     this.url = hosts.map((host) => `${scheme}://${host}:${NATS_PORTS.clients}`).join(',');
     this.replicas = servers;

@@ -15,10 +15,10 @@ import { ManagedPolicy } from 'aws-cdk-lib/aws-iam';
 import type { Code, FunctionUrl, IFunction } from 'aws-cdk-lib/aws-lambda';
 import { ARecord, HostedZone, RecordTarget } from 'aws-cdk-lib/aws-route53';
 import { ApiGatewayDomain } from 'aws-cdk-lib/aws-route53-targets';
-import { CfnWebACL, CfnWebACLAssociation } from 'aws-cdk-lib/aws-wafv2';
 import { Construct } from 'constructs';
 import { codeRow, type ErrorCode, openAiErrorBody, ServeError } from '../../shared/errors/index.ts';
 import { namespacesOf, type Settings } from '../settings/index.ts';
+import { Firewall } from './firewall.ts';
 import type { FleetStore } from './fleet-store.ts';
 import { HttpFunction } from './http-function.ts';
 import type { Network } from './network.ts';
@@ -204,35 +204,13 @@ export class PublicFront extends Construct {
       requestsPerSecond: limits.requestsPerSecond,
       burst: limits.burst,
     });
-    if (limits.requestsPerAddress !== undefined) this.#guard(limits.requestsPerAddress);
+    const { requestsPerAddress } = limits;
+    if (requestsPerAddress !== undefined) {
+      new Firewall(this, 'Firewall', { resourceArn: this.api.api.deploymentStage.stageArn, requestsPerAddress });
+    }
     this.url = edges.function.url ? this.function.addStreamingUrl() : undefined;
     this.name = domain === undefined ? undefined : new PublicName(this, 'Name', { ...domain, api: this.api.api });
     this.baseUrl = domain === undefined ? `${this.api.url}v1` : `https://${domain.name}/v1`;
-  }
-
-  /** Blocks addresses that ask too often, and nothing else: prompts look like any attack that a rule of thumb knows. */
-  #guard(requestsPerAddress: number): void {
-    const metrics = { cloudWatchMetricsEnabled: true, sampledRequestsEnabled: false };
-    const acl = new CfnWebACL(this, 'Firewall', {
-      scope: 'REGIONAL',
-      defaultAction: { allow: {} },
-      visibilityConfig: { ...metrics, metricName: 'stator' },
-      rules: [
-        {
-          name: 'requests-per-address',
-          priority: 0,
-          action: { block: {} },
-          statement: {
-            rateBasedStatement: { aggregateKeyType: 'IP', limit: requestsPerAddress, evaluationWindowSec: 300 },
-          },
-          visibilityConfig: { ...metrics, metricName: 'requests-per-address' },
-        },
-      ],
-    });
-    new CfnWebACLAssociation(this, 'Guarding', {
-      resourceArn: this.api.api.deploymentStage.stageArn,
-      webAclArn: acl.attrArn,
-    });
   }
 }
 

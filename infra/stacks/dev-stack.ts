@@ -5,7 +5,7 @@ import { statorImage } from '../constructs/containers.ts';
 import { DevTask } from '../constructs/dev-task.ts';
 import { FleetStore, keyOf } from '../constructs/fleet-store.ts';
 import { Network } from '../constructs/network.ts';
-import { Observability } from '../constructs/observability.ts';
+import { Observability } from '../constructs/observability/observability.ts';
 import { plannerQueueOf } from '../constructs/planner-queue.ts';
 import { describeFront, PublicFront } from '../constructs/public-front.ts';
 import type { Settings } from '../settings/index.ts';
@@ -38,7 +38,7 @@ export class DevStack extends Stack {
     store.grantRoute(task); // its edge is a router alone
     queue?.grantTell(task);
     const front = new PublicFront(this, 'Front', { code, network, store, settings });
-    new Observability(this, 'Observability', { front, settings });
+    new Observability(this, 'Observability', { front, settings, service: task.emfService });
     for (const path of passedOver(settings)) {
       Annotations.of(this).addWarningV2(`stator:dev:${path}`, `${path}: dev does without it; -c env=production has it`);
     }

@@ -1,4 +1,4 @@
-import { CfnOutput, Fn, RemovalPolicy, Stack, type StackProps } from 'aws-cdk-lib';
+import { Annotations, CfnOutput, Fn, RemovalPolicy, Stack, type StackProps } from 'aws-cdk-lib';
 import { Certificate } from 'aws-cdk-lib/aws-certificatemanager';
 import { Cluster, ContainerInsights, type ICluster } from 'aws-cdk-lib/aws-ecs';
 import { ManagedPolicy } from 'aws-cdk-lib/aws-iam';
@@ -14,7 +14,8 @@ import { keepLogs } from '../constructs/kept-logs.ts';
 import { MockFleet } from '../constructs/mock-fleet.ts';
 import { NatsService } from '../constructs/nats-service.ts';
 import { Network } from '../constructs/network.ts';
-import { Observability } from '../constructs/observability.ts';
+import { DataObservability } from '../constructs/observability/data-watches.ts';
+import { ProductionObservability } from '../constructs/observability/observability.ts';
 import { plannerQueueOf } from '../constructs/planner-queue.ts';
 import { describeFront, PublicFront } from '../constructs/public-front.ts';
 import { followReferences } from '../constructs/stack-references.ts';
@@ -50,7 +51,14 @@ class FleetStack extends Stack {
   }
 }
 
-interface EdgeStackProps extends StackProps {
+/** How a release of the function gets its requests: a tenth of them for five minutes, watched by alarms, or all at once. */
+export const ROLLOUTS = ['gradual', 'now'] as const;
+
+interface Releasing {
+  readonly rollout: (typeof ROLLOUTS)[number];
+}
+
+interface EdgeStackProps extends StackProps, Releasing {
   readonly data: DataStack;
   /** The bundled HTTP function (`infra/bundle.ts`). */
   readonly httpFunctionCode: Code;
@@ -63,8 +71,9 @@ class EdgeStack extends Stack {
   /** What workers are told. */
   readonly workerEnvironment: Readonly<Record<string, string>>;
 
-  constructor(scope: Construct, id: string, { data, httpFunctionCode: code, settings, ...props }: EdgeStackProps) {
-    super(scope, id, { description: 'Stator: API, function, container edge and NATS', ...props });
+  constructor(scope: Construct, id: string, props: EdgeStackProps) {
+    const { data, httpFunctionCode: code, settings, rollout, ...stackProps } = props;
+    super(scope, id, { description: 'Stator: API, function, container edge and NATS', ...stackProps });
     const { network, store } = data;
     const { secrets } = store;
     const { logRetentionDays, sizes, edges } = settings;
@@ -105,6 +114,7 @@ class EdgeStack extends Stack {
       image: statorImage(this, settings.images.edge),
       listener: listenerOf(this, settings),
       isRetained: settings.retain,
+      limits: settings.limits,
       environment: {
         ...this.workerEnvironment,
         ...store.edgeEnvironment(),
@@ -123,8 +133,13 @@ class EdgeStack extends Stack {
     queue?.grantTell(edge);
     if (settings.planner.endpoint) queue?.addEndpoint(network, edge.group);
     const front = new PublicFront(this, 'Front', { code, network, store, settings });
-    const { releaseAlarms } = new Observability(this, 'Observability', { front, edge, settings });
-    front.function.rollOutGradually(releaseAlarms);
+    const { releaseAlarms } = new ProductionObservability(this, 'Observability', { front, edge, nats, settings });
+    if (rollout === 'now') front.function.rollOutAtOnce();
+    else front.function.rollOutGradually(releaseAlarms);
+    if (settings.alarms.topicArn === undefined) {
+      const why = 'alarms tell nobody: set alarms.topicArn to a topic of SNS';
+      Annotations.of(this).addWarningV2('stator:alarms.topicArn', why);
+    }
     describeFront(this, store, front);
     nameEdge(this, edge, settings);
     this.#describeFleet(data, nats, edge);
@@ -143,16 +158,15 @@ class EdgeStack extends Stack {
     output('NatsServer', nats.url, 'NATS_SERVER of workers');
     output('NatsSecretArn', store.secrets.natsUser('worker').secretArn, 'STATOR_NATS_SECRET of workers');
     output('PlaneTokenSecretArn', store.secrets.planeToken.secretArn, 'STATOR_PLANE_TOKEN_SECRET of workers');
-    const { loadBalancer } = edge;
-    if (loadBalancer !== undefined)
-      output('EdgeTarget', loadBalancer.loadBalancerDnsName, 'Where the container edge is');
+    const { behind } = edge;
+    if (behind !== undefined) output('EdgeTarget', behind.balancer.loadBalancerDnsName, 'Where the container edge is');
   }
 }
 
 /** Makes the name of the public container edge, where its zone is known. */
-function nameEdge(scope: Construct, { loadBalancer }: EdgeService, { edges, domain }: Settings): void {
+function nameEdge(scope: Construct, { behind }: EdgeService, { edges, domain }: Settings): void {
   const { containerName, hostedZone } = domain ?? {};
-  if (edges.container.listener !== 'public' || loadBalancer === undefined) return;
+  if (edges.container.listener !== 'public' || behind === undefined) return;
   if (containerName === undefined || hostedZone === undefined) return;
   new ARecord(scope, 'EdgeRecord', {
     zone: HostedZone.fromHostedZoneAttributes(scope, 'EdgeZone', {
@@ -160,7 +174,7 @@ function nameEdge(scope: Construct, { loadBalancer }: EdgeService, { edges, doma
       zoneName: hostedZone.name,
     }),
     recordName: `${containerName}.`,
-    target: RecordTarget.fromAlias(new LoadBalancerTarget(loadBalancer)),
+    target: RecordTarget.fromAlias(new LoadBalancerTarget(behind.balancer)),
   });
 }
 
@@ -200,6 +214,7 @@ class DataStack extends Stack {
     this.store = new FleetStore(this, 'Store', { removalPolicy, encryptionKey: keyOf(this, settings) });
     // A first deployment that fails, fails at a quota of the network: before there are tables that are protected against deletion.
     this.store.node.addDependency(this.network);
+    new DataObservability(this, 'Observability', { store: this.store, network: this.network, settings });
   }
 
   /** A stack that is bound to no region knows two of its zones. */
@@ -208,7 +223,7 @@ class DataStack extends Stack {
   }
 }
 
-interface ProductionProps {
+interface ProductionProps extends Releasing {
   /** The bundled HTTP function (`infra/bundle.ts`). */
   readonly httpFunctionCode: Code;
   readonly settings: Settings;
@@ -219,10 +234,10 @@ interface ProductionProps {
  * `Stage`: `cdk deploy --all` passes over the stacks of a stage.
  */
 export class ProductionStacks extends Construct {
-  constructor(scope: Construct, id: string, { httpFunctionCode, settings }: ProductionProps) {
+  constructor(scope: Construct, id: string, { httpFunctionCode, settings, rollout }: ProductionProps) {
     super(scope, id);
     const data = new DataStack(this, 'Data', { settings, stackName: `${id}-Data` });
-    const edge = new EdgeStack(this, 'Edge', { data, httpFunctionCode, settings, stackName: `${id}-Edge` });
+    const edge = new EdgeStack(this, 'Edge', { data, httpFunctionCode, settings, rollout, stackName: `${id}-Edge` });
     for (const [name, fleet] of Object.entries(settings.fleets)) {
       const own = `Fleet-${name}${fleet.generation === undefined ? '' : `-${fleet.generation}`}`;
       new FleetStack(this, own, { data, edge, settings, fleet, stackName: `${id}-${own}` });

@@ -1,27 +1,11 @@
 import { describe, expect, it } from 'vitest';
-import { devTemplate, productionTemplates, type Resource } from './templates.ts';
+import { DEPLOYMENTS, deploymentOf } from './deployments.ts';
 
-const CERTIFICATE = 'arn:aws:acm:eu-west-1:123456789012:certificate/a';
-const EVERYTHING = {
-  edges: { container: { listener: 'public', grpc: true }, function: { url: true, concurrencyMax: 100 } },
-  domain: { name: 'llm.example.com', containerName: 'edge.example.com', certificateArn: CERTIFICATE },
-  limits: { requestsPerAddress: 1000 },
-  nats: { websocket: true },
-} as const;
 /** Addresses of registries that every task of the account may pull from as often as it starts; `registry.example` is the tests' own. */
 const REGISTRIES = /^(public\.ecr\.aws|\d{12}\.dkr\.ecr\.[a-z0-9-]+\.amazonaws\.com|registry\.example)\//;
 
-/** All resources of a deployment, each with the logical id of its stack. */
-function resourcesOf(name: 'dev' | 'production' | 'everything'): readonly (readonly [id: string, Resource])[] {
-  const templates =
-    name === 'dev' ? [devTemplate()] : Object.values(productionTemplates(name === 'everything' ? EVERYTHING : {}));
-  return templates.flatMap((template) =>
-    Object.entries((template.toJSON() as { Resources: Record<string, Resource> }).Resources),
-  );
-}
-
-describe.each(['dev', 'production', 'everything'] as const)('what is deployed: %s', (name) => {
-  const resources = resourcesOf(name);
+describe.each(DEPLOYMENTS)('what is deployed: %s', (name) => {
+  const resources = deploymentOf(name);
   const of = (type: string) => resources.filter(([, { Type }]) => Type === type);
 
   it('pulls images from registries of AWS alone: others limit the pulls of an address', () => {

@@ -46,9 +46,13 @@ export const devTemplate = eachOnce(
   (config: StatorConfig): Template => Template.fromStack(devStack(openApp(), config)),
 );
 
-export function productionStacks(app: App, config: StatorConfig = {}): ProductionStacks {
+export function productionStacks(
+  app: App,
+  config: StatorConfig = {},
+  rollout: 'gradual' | 'now' = 'gradual',
+): ProductionStacks {
   const settings = readSettings({ images: IMAGES, ...config }, 'test');
-  return new ProductionStacks(app, 'Stator', { httpFunctionCode, settings });
+  return new ProductionStacks(app, 'Stator', { httpFunctionCode, settings, rollout });
 }
 
 /** The templates of `-c env=production`, by the names of their stacks; the same objects for the same `config`. */

@@ -1,0 +1,131 @@
+import { MathExpression, Metric } from 'aws-cdk-lib/aws-cloudwatch';
+import { CfnNatGateway } from 'aws-cdk-lib/aws-ec2';
+import { Construct } from 'constructs';
+import type { Settings } from '../../settings/index.ts';
+import type { FleetStore } from '../fleet-store.ts';
+import type { Network } from '../network.ts';
+import { Alarms, type Watch } from './alarms.ts';
+import { MINUTE } from './metrics.ts';
+
+/** A read takes a few. DynamoDB tells averages, of which a minute's has many reads. */
+const LATENCY_MS_MAX = 20;
+const THROTTLES_MAX = 10;
+const DROPPED_PACKETS_MAX = 100;
+
+interface DataObservabilityProps {
+  readonly store: FleetStore;
+  readonly network: Network;
+  readonly settings: Settings;
+}
+
+/** The alarms of what lasts: tables, and the way of private tasks to the internet. */
+export class DataObservability extends Construct {
+  constructor(scope: Construct, id: string, { store, network, settings }: DataObservabilityProps) {
+    super(scope, id);
+    const alarms = new Alarms(this, settings.alarms);
+    for (const watch of [...tableWatches(store), ...natWatches(network)]) alarms.add(watch);
+  }
+}
+
+function tableWatches({ discovery, routerState, responses, keys }: FleetStore): readonly Watch[] {
+  const of = (metricName: string, table: { readonly tableName: string }, statistic: string, Operation?: string) =>
+    new Metric({
+      namespace: 'AWS/DynamoDB',
+      metricName,
+      dimensionsMap: { TableName: table.tableName, ...(Operation === undefined ? {} : { Operation }) },
+      statistic,
+      period: MINUTE,
+    });
+  const throttled = [discovery, routerState, responses, keys].flatMap((table) =>
+    ['ReadThrottleEvents', 'WriteThrottleEvents'].map((name) => of(name, table, 'Sum')),
+  );
+  const failed = [
+    of('SystemErrors', discovery, 'Sum', 'GetItem'),
+    of('SystemErrors', discovery, 'Sum', 'BatchGetItem'),
+    of('SystemErrors', discovery, 'Sum', 'UpdateItem'),
+    of('SystemErrors', routerState, 'Sum', 'UpdateItem'),
+    of('SystemErrors', responses, 'Sum', 'PutItem'),
+    of('SystemErrors', responses, 'Sum', 'GetItem'),
+    of('SystemErrors', keys, 'Sum', 'GetItem'),
+  ];
+  const slow = [
+    of('SuccessfulRequestLatency', discovery, 'Average', 'GetItem'),
+    of('SuccessfulRequestLatency', discovery, 'Average', 'UpdateItem'),
+    of('SuccessfulRequestLatency', keys, 'Average', 'GetItem'),
+  ];
+  return [
+    {
+      id: 'TableThrottles',
+      metric: combined(throttled, 'sum', 'Requests that tables throttled'),
+      threshold: THROTTLES_MAX,
+      about: 'tables throttle',
+      paragraph: 'tables-throttle',
+      missing: 'quiet',
+    },
+    {
+      id: 'TableErrors',
+      metric: combined(failed, 'sum', 'Requests that tables failed'),
+      threshold: 1,
+      about: 'tables fail',
+      paragraph: 'tables-fail-or-are-slow',
+      missing: 'quiet',
+    },
+    {
+      id: 'TableLatency',
+      metric: combined(slow, 'max', 'Slowest kind of request, ms'),
+      threshold: LATENCY_MS_MAX,
+      about: 'tables are slow',
+      paragraph: 'tables-fail-or-are-slow',
+      missing: 'quiet',
+    },
+  ];
+}
+
+/** None where the network is another one's. */
+function natWatches(network: Network): readonly Watch[] {
+  const gateways = network.node.findAll().filter((child) => child instanceof CfnNatGateway);
+  if (gateways.length === 0) return [];
+  const of = (metricName: string) =>
+    gateways.map(
+      ({ attrNatGatewayId: NatGatewayId }) =>
+        new Metric({
+          namespace: 'AWS/NATGateway',
+          metricName,
+          dimensionsMap: { NatGatewayId },
+          statistic: 'Sum',
+          period: MINUTE,
+        }),
+    );
+  const about = 'the NAT gateway loses connections';
+  const paragraph = 'the-nat-gateway-loses-connections';
+  return [
+    {
+      id: 'NatPorts',
+      metric: combined(of('ErrorPortAllocation'), 'sum', 'Connections without a port'),
+      threshold: 1,
+      about,
+      paragraph,
+      missing: 'quiet',
+    },
+    {
+      id: 'NatDrops',
+      metric: combined(of('PacketsDropCount'), 'sum', 'Packets that were dropped'),
+      threshold: DROPPED_PACKETS_MAX,
+      about,
+      paragraph,
+      missing: 'quiet',
+    },
+  ];
+}
+
+/** One number of several metrics; those that tell nothing count as 0. */
+function combined(metrics: readonly Metric[], how: 'sum' | 'max', label: string): MathExpression {
+  const names = metrics.map((_, at) => `m${at}`);
+  const values = names.map((name) => `FILL(${name}, 0)`);
+  return new MathExpression({
+    expression: how === 'sum' ? values.join(' + ') : `MAX([${values.join(', ')}])`,
+    usingMetrics: Object.fromEntries(metrics.map((metric, at) => [`m${at}`, metric])),
+    period: MINUTE,
+    label,
+  });
+}

@@ -1,0 +1,46 @@
+import { Duration } from 'aws-cdk-lib';
+import { Metric, type MetricOptions } from 'aws-cdk-lib/aws-cloudwatch';
+import { EMBEDDED_METRICS, EMBEDDED_NAMESPACE, type EmbeddedMetric } from '../../../shared/telemetry/index.ts';
+
+/** Period of all metrics that are told more often. */
+export const MINUTE = Duration.minutes(1);
+
+/**
+ * A metric that the product tells by lines of its log.
+ * @param source the dimension that says who tells it, and its value
+ * @param by further dimensions
+ * @throws Error where nothing tells it by these
+ */
+export function embeddedMetric(
+  name: EmbeddedMetric,
+  source: Readonly<Record<string, string>>,
+  { dimensionsMap: by = {}, ...options }: MetricOptions = {},
+): Metric {
+  const sets: readonly (readonly string[])[] = EMBEDDED_METRICS[name].by;
+  const labels = Object.keys(by).join();
+  if (!sets.some((set) => set.join() === labels)) throw new Error(`nothing tells ${name} by ${labels || 'itself'}`);
+  return new Metric({
+    namespace: EMBEDDED_NAMESPACE,
+    metricName: name,
+    period: MINUTE,
+    dimensionsMap: { ...source, ...by },
+    label: name,
+    ...options,
+  });
+}
+
+/** What container insights tell of a service. */
+export function serviceMetric(
+  metricName: string,
+  { cluster, serviceName }: { readonly cluster: { readonly clusterName: string }; readonly serviceName: string },
+  options: MetricOptions = {},
+): Metric {
+  return new Metric({
+    namespace: 'ECS/ContainerInsights',
+    metricName,
+    dimensionsMap: { ClusterName: cluster.clusterName, ServiceName: serviceName },
+    period: MINUTE,
+    statistic: 'Minimum',
+    ...options,
+  });
+}

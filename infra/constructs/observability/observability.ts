@@ -1,0 +1,77 @@
+import type { IAlarm } from 'aws-cdk-lib/aws-cloudwatch';
+import { Construct } from 'constructs';
+import type { Settings } from '../../settings/index.ts';
+import type { EdgeService } from '../edge-service.ts';
+import type { NatsService } from '../nats-service.ts';
+import type { PublicFront } from '../public-front.ts';
+import { Alarms } from './alarms.ts';
+import { addDashboard } from './dashboard.ts';
+import { balancerWatches, edgeClientWatches, edgeWatches, natsWatches, noWorkerWatches } from './edge-watches.ts';
+import {
+  apiWatch,
+  certificateWatch,
+  functionLimitWatches,
+  functionWatches,
+  releaseWatches,
+  ttftWatch,
+} from './front-watches.ts';
+
+interface ObservabilityProps {
+  readonly front: PublicFront;
+  readonly settings: Settings;
+  /** `STATOR_EMF_SERVICE` of the tasks that know the workers. */
+  readonly service: string;
+}
+
+/** A dashboard and the alarms of a deployment for looking at. Each alarm names the paragraph of docs/operations.md that says what to do. */
+export class Observability extends Construct {
+  constructor(scope: Construct, id: string, { front, settings, service }: ObservabilityProps) {
+    super(scope, id);
+    const alarms = new Alarms(this, settings.alarms);
+    addShared(alarms, { front, settings, service });
+    addDashboard(this, { front });
+  }
+}
+
+interface ProductionObservabilityProps extends Omit<ObservabilityProps, 'service'> {
+  readonly edge: EdgeService;
+  readonly nats: NatsService;
+}
+
+/** The same of a deployment that clients depend on: its releases, its limits, its container edge and NATS, and one alarm to be woken by. */
+export class ProductionObservability extends Construct {
+  /** Those that stop a release and bring the one before back. */
+  readonly releaseAlarms: readonly IAlarm[];
+
+  constructor(scope: Construct, id: string, { front, edge, nats, settings }: ProductionObservabilityProps) {
+    super(scope, id);
+    const { alarms: asked, domain, edges } = settings;
+    const alarms = new Alarms(this, asked);
+    this.releaseAlarms = releaseWatches(front).map((watch) => alarms.add(watch));
+    const felt = [...addShared(alarms, { front, settings, service: edge.emfService })];
+    const { function: http, container } = edges;
+    const others = [
+      ...functionLimitWatches(front, http.concurrencyMax),
+      ...edgeWatches(edge, container.tasks),
+      ...natsWatches(nats),
+      ...(domain === undefined ? [] : [certificateWatch(domain.certificateArn)]),
+    ];
+    for (const watch of others) alarms.add(watch);
+    if (edge.behind !== undefined) {
+      const { internal, ttft } = edgeClientWatches(edge, asked);
+      const { serverErrors, own, others } = balancerWatches(edge.behind);
+      felt.push(...[serverErrors, own, ttft].map((watch) => alarms.add(watch)));
+      for (const watch of [internal, ...others]) alarms.add(watch);
+    }
+    alarms.page('Customer-Impact', felt, 'customers are affected', 'customers-are-affected');
+    addDashboard(this, { front, edge });
+  }
+}
+
+/** The alarms of every stage; gives back those that clients feel. */
+function addShared(alarms: Alarms, { front, settings, service }: ObservabilityProps): readonly IAlarm[] {
+  for (const watch of functionWatches(front)) alarms.add(watch);
+  return [apiWatch(front), ttftWatch(front, settings.alarms), ...noWorkerWatches(service, settings.models)].map(
+    (watch) => alarms.add(watch),
+  );
+}

@@ -1,0 +1,35 @@
+/**
+ * Metrics that services of AWS tell, as far as alarms watch them: by namespace and name the sets of dimensions, each sorted and joined by
+ * commas.
+ */
+export const awsMetrics: Readonly<Record<string, Readonly<Record<string, readonly string[]>>>> = {
+  'AWS/Lambda': {
+    Errors: ['FunctionName', 'FunctionName,Resource', 'ExecutedVersion,FunctionName,Resource'],
+    Throttles: ['FunctionName', 'FunctionName,Resource'],
+    Duration: ['FunctionName', 'FunctionName,Resource'],
+    ConcurrentExecutions: ['', 'FunctionName', 'FunctionName,Resource'],
+  },
+  'AWS/Usage': { ResourceCount: ['Class,Resource,Service,Type'] },
+  'AWS/ApiGateway': { '5XXError': ['ApiName', 'ApiName,Stage'] },
+  'AWS/ApplicationELB': {
+    HTTPCode_ELB_5XX_Count: ['LoadBalancer'],
+    HTTPCode_Target_5XX_Count: ['LoadBalancer', 'LoadBalancer,TargetGroup'],
+    RequestCount: ['LoadBalancer', 'LoadBalancer,TargetGroup'],
+    UnHealthyHostCount: ['LoadBalancer,TargetGroup'],
+    // That of targets is told where targets speak TLS alone, which tasks do not.
+    ClientTLSNegotiationErrorCount: ['LoadBalancer'],
+  },
+  'ECS/ContainerInsights': {
+    RunningTaskCount: ['ClusterName,ServiceName'],
+    EphemeralStorageReserved: ['ClusterName', 'ClusterName,ServiceName', 'ClusterName,TaskDefinitionFamily'],
+    EphemeralStorageUtilized: ['ClusterName', 'ClusterName,ServiceName', 'ClusterName,TaskDefinitionFamily'],
+  },
+  'AWS/DynamoDB': {
+    ReadThrottleEvents: ['TableName', 'GlobalSecondaryIndexName,TableName'],
+    WriteThrottleEvents: ['TableName', 'GlobalSecondaryIndexName,TableName'],
+    SystemErrors: ['Operation,TableName'],
+    SuccessfulRequestLatency: ['Operation,TableName'],
+  },
+  'AWS/NATGateway': { ErrorPortAllocation: ['NatGatewayId'], PacketsDropCount: ['NatGatewayId'] },
+  'AWS/CertificateManager': { DaysToExpiry: ['CertificateArn'] },
+};

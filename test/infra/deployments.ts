@@ -1,0 +1,23 @@
+import type { StatorConfig } from '../../infra/settings/index.ts';
+import { devTemplate, productionTemplates, type Resource } from './templates.ts';
+
+const CERTIFICATE = 'arn:aws:acm:eu-west-1:123456789012:certificate/a';
+/** Every part that a deployment may have. */
+export const EVERYTHING = {
+  edges: { container: { listener: 'public', grpc: true }, function: { url: true, concurrencyMax: 100 } },
+  domain: { name: 'llm.example.com', containerName: 'edge.example.com', certificateArn: CERTIFICATE },
+  limits: { requestsPerAddress: 1000 },
+  nats: { websocket: true },
+} as const satisfies StatorConfig;
+
+export const DEPLOYMENTS = ['dev', 'production', 'everything'] as const;
+export type Deployment = (typeof DEPLOYMENTS)[number];
+
+/** All resources of a deployment, each with the logical id of its stack. */
+export function deploymentOf(name: Deployment, more: StatorConfig = {}): readonly (readonly [id: string, Resource])[] {
+  const config = name === 'everything' ? { ...EVERYTHING, ...more } : more;
+  const templates = name === 'dev' ? [devTemplate(config)] : Object.values(productionTemplates(config));
+  return templates.flatMap((template) =>
+    Object.entries((template.toJSON() as { Resources: Record<string, Resource> }).Resources),
+  );
+}
