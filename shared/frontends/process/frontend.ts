@@ -292,8 +292,13 @@ async function followModels(settings: EdgeSettings, parts: Parts, onWorkers: (wo
   const { clock, random, discovery, plane, metrics, logger, followsEvents } = parts;
   const log = logger.for('models');
   const { open, load } = modelOpener(settings, parts, log, metrics.registry);
+  const encoder = openPromptEncoder(settings, clock, log);
   const store = new ModelStore({
-    open,
+    open: async (model) => {
+      const loaded = await open(model);
+      void encoder.prepare(loaded.tokenizer); // beside what else a start does
+      return loaded;
+    },
     clock,
     onFailure: (model, reason) => log.error('model cannot be loaded', { model, reason }),
   });
@@ -378,7 +383,6 @@ async function followModels(settings: EdgeSettings, parts: Parts, onWorkers: (wo
   );
   const workerSets = () => primaryModels(directory).flatMap(workerSetsOf);
   metrics.readWorkersFrom(() => workerSets().flatMap(({ workers }) => workers.map(({ id }) => id)));
-  const encoder = openPromptEncoder(settings, clock, log);
   const media = new MediaMemory();
   pipeline = createPipeline({
     models: directory,

@@ -112,6 +112,16 @@ export class PromptEncoder {
     }
   }
 
+  /**
+   * Opens a tokenizer that encodes in threads in one of them, which takes a second or two where there are many tokens: its
+   * first prompt would wait for that. Never rejects: what is wrong with it the first prompt finds out.
+   */
+  async prepare(tokenizer: Tokenizer): Promise<void> {
+    if (tokenizer.encodesInThreads !== true) return;
+    const nothing = { texts: [], addSpecialTokens: false, enoughTokens: Number.POSITIVE_INFINITY };
+    await this.#threads.encode({ tokenizer, ...nothing }).catch(() => undefined);
+  }
+
   #fail(tokenizer: Tokenizer, error: unknown): never {
     if (error instanceof PatternBudgetError && !this.#costly.has(tokenizer)) {
       this.#costly.add(tokenizer);

@@ -17,6 +17,7 @@ const TEXTS = ['', 'hello world', 'hell worlds, caf\u00e9 \ud83d\ude42!', 'hello
 const PROGRAM = `
 import { systemClock } from './shared/clock/index.ts';
 import { loadModelFolder, PromptEncoder } from './shared/tokens/index.ts';
+import { rm } from 'node:fs/promises';
 const texts = ${JSON.stringify(TEXTS)};
 const tell = (error) => ({ code: error.code ?? error.name, message: error.message });
 const results = [];
@@ -24,6 +25,10 @@ for (const folder of process.argv.slice(2)) {
   const encoder = new PromptEncoder({ clock: systemClock });
   try {
     const { tokenizer } = await loadModelFolder(folder);
+    if (folder.includes('prepared')) {
+      await encoder.prepare(tokenizer);
+      await rm(folder, { recursive: true });
+    }
     const encoded = [];
     for (const text of [...texts, 'hello'.repeat(40_000)]) {
       const { ids } = await Promise.resolve(encoder.encode(tokenizer, text, { addSpecialTokens: true })).catch((error) => ({ ids: [tell(error)] }));
@@ -82,6 +87,13 @@ describe('a tokenizer that is no byte-level BPE', () => {
         long: tokenizer.encode('hello'.repeat(40_000), { addSpecialTokens: true }).length,
       });
     }
+  });
+
+  it('is opened in a thread before its first prompt', async () => {
+    const [make] = Object.values(GENERAL_TOKENIZERS);
+    const [result] = await load(folderOf('prepared', make!()));
+    const tokenizer = await createGeneralTokenizer(make!());
+    expect(result?.encoded).toEqual(TEXTS.map((text) => [...tokenizer.encode(text, { addSpecialTokens: true })]));
   });
 
   it('is refused by file and reason where it is of no use', async () => {
