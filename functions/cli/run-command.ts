@@ -23,6 +23,7 @@ const RUNNABLE: readonly (readonly [name: string, about: string])[] = [
   ['keys', 'Makes, lists, rotates and revokes API keys'],
   ['models', 'The models that a fleet keeps in mind without workers'],
   ['profile', 'Measures a worker, for the planner and the simulator'],
+  ['secrets', 'Rotates what the processes of a fleet on AWS prove to each other'],
   ['deploy', 'What a deployment to AWS costs, and whether the account has room for it'],
   ['config', 'Every setting, its effective value and where it came from'],
   ['version', 'The version'],
@@ -156,6 +157,13 @@ async function runCommand(argv: readonly string[], env: Environment): Promise<nu
   if (name === 'deploy') {
     const { DEPLOY_HELP, runDeploy } = await import('../../shared/commands/index.ts');
     return print(help === undefined ? await runDeploy(rest, print) : DEPLOY_HELP);
+  }
+  if (name === 'secrets') {
+    const { runSecrets, SECRETS_HELP } = await import('../../shared/commands/index.ts');
+    if (help !== undefined) return print(SECRETS_HELP);
+    const tell = (line: string): void => void process.stderr.write(`stator: ${line}\n`);
+    const alive = setInterval(() => {}, IDLE_WAKE_MS); // it waits for services, by timers that keep no process alive
+    return print(await runSecrets(rest, SYSTEM.clock, tell).finally(() => clearInterval(alive)));
   }
   if (name === 'keys') return keys(rest, help !== undefined, env);
   if (name === 'grpc') {

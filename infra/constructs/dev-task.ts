@@ -6,6 +6,7 @@ import { addStatorContainer, createLogGroup, createTask } from './containers.ts'
 import type { FleetSecrets } from './fleet-secrets.ts';
 import { addNatsContainer } from './nats-service.ts';
 import type { Network } from './network.ts';
+import { markPart } from './rotation.ts';
 
 export interface DevTaskProps {
   readonly network: Network;
@@ -42,6 +43,7 @@ export class DevTask extends Construct implements IGrantable {
   readonly grantPrincipal: IPrincipal;
   /** `STATOR_EMF_SERVICE` of the edge. */
   readonly emfService: string;
+  readonly cluster: ICluster;
 
   constructor(scope: Construct, id: string, props: DevTaskProps) {
     super(scope, id);
@@ -92,8 +94,9 @@ export class DevTask extends Construct implements IGrantable {
       }),
     );
     for (const container of [edge, ...containers]) container.addContainerDependencies({ container: nats });
-    new FargateService(this, 'Service', {
-      cluster: new Cluster(this, 'Cluster', { vpc: network.vpc }) as ICluster, // optional properties as `T | undefined`
+    this.cluster = new Cluster(this, 'Cluster', { vpc: network.vpc }) as ICluster; // optional properties as `T | undefined`
+    const service = new FargateService(this, 'Service', {
+      cluster: this.cluster,
       taskDefinition: task,
       desiredCount: 1,
       minHealthyPercent: 0, // two tasks would be two event logs
@@ -103,6 +106,7 @@ export class DevTask extends Construct implements IGrantable {
       vpcSubnets: network.taskSubnets,
       securityGroups: [network.workerSecurityGroup],
     });
+    markPart(service, 'all');
   }
 
   #fleetEnvironment({ environment }: DevTaskProps, planePort: number): Record<string, string> {

@@ -23,6 +23,7 @@ import type { FleetSecrets } from './fleet-secrets.ts';
 import type { NatsService } from './nats-service.ts';
 import type { Network } from './network.ts';
 import { embeddedMetric } from './observability/metrics.ts';
+import { markPart } from './rotation.ts';
 
 /** Who reaches the HTTP server of the edge: nobody, the VPC, or the internet by TLS. */
 export type EdgeListener =
@@ -128,6 +129,7 @@ export class EdgeService extends Construct implements IGrantable {
       availabilityZoneRebalancing: AvailabilityZoneRebalancing.ENABLED, // after the loss of one, tasks go back to it
       securityGroups: [this.group],
     });
+    markPart(this.service, 'edge');
     this.behind = listener.kind === 'none' ? undefined : this.#listen(listener, props, group);
     // The service has no number of tasks: each release would set a scaled service back to it, and cut streams.
     const scaling = this.service.autoScaleTaskCount({ minCapacity: tasks, maxCapacity: tasksMax });

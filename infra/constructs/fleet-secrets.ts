@@ -6,7 +6,7 @@ import { type ISecret, Secret } from 'aws-cdk-lib/aws-secretsmanager';
 import { Construct } from 'constructs';
 
 /** Processes that have a user of their own at NATS. */
-const NATS_ROLES = ['worker', 'router'] as const;
+export const NATS_ROLES = ['worker', 'router'] as const;
 type NatsRole = (typeof NATS_ROLES)[number];
 
 interface FleetSecretsProps {

@@ -4,6 +4,7 @@ import { Construct } from 'constructs';
 import { addStatorContainer, createLogGroup, createTask } from './containers.ts';
 import type { FleetSecrets } from './fleet-secrets.ts';
 import type { Network } from './network.ts';
+import { markPart } from './rotation.ts';
 
 export interface MockFleetProps {
   readonly network: Network;
@@ -61,7 +62,7 @@ export class MockFleet extends Construct implements IGrantable {
       ports: [PLANE_PORT, STATUS_PORT],
       logGroup: createLogGroup(this, props.logRetentionDays),
     });
-    new FargateService(this, 'Service', {
+    const service = new FargateService(this, 'Service', {
       cluster: props.cluster,
       taskDefinition: task,
       desiredCount: props.workers ?? 2,
@@ -71,5 +72,6 @@ export class MockFleet extends Construct implements IGrantable {
       vpcSubnets: network.taskSubnets,
       securityGroups: [network.workerSecurityGroup],
     });
+    markPart(service, 'worker');
   }
 }

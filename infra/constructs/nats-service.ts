@@ -16,6 +16,7 @@ import { NATS_PORTS, type NatsConfiguration, renderNatsHealth, renderNatsStart }
 import { createLogDriver, createLogGroup, createTask } from './containers.ts';
 import type { FleetSecrets } from './fleet-secrets.ts';
 import type { Network } from './network.ts';
+import { markPart } from './rotation.ts';
 
 interface NatsContainerProps {
   readonly configuration: NatsConfiguration;
@@ -174,7 +175,7 @@ export class NatsService extends Construct {
       },
       ...(routeSecret === undefined ? {} : { routeSecret }),
     } as Parameters<typeof addNatsContainer>[1]);
-    return new FargateService(scope, 'Service', {
+    const service = new FargateService(scope, 'Service', {
       cluster: parts.cluster,
       taskDefinition: task,
       desiredCount: 1,
@@ -190,6 +191,8 @@ export class NatsService extends Construct {
         dnsTtl: Duration.seconds(5),
       },
     });
+    markPart(service, 'nats');
+    return service;
   }
 }
 

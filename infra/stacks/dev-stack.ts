@@ -8,6 +8,7 @@ import { Network } from '../constructs/network.ts';
 import { Observability } from '../constructs/observability/observability.ts';
 import { plannerQueueOf } from '../constructs/planner-queue.ts';
 import { describeFront, PublicFront } from '../constructs/public-front.ts';
+import { describeRotation } from '../constructs/rotation.ts';
 import type { Settings } from '../settings/index.ts';
 
 export interface DevStackProps extends StackProps {
@@ -43,6 +44,7 @@ export class DevStack extends Stack {
       Annotations.of(this).addWarningV2(`stator:dev:${path}`, `${path}: dev does without it; -c env=production has it`);
     }
     describeFront(this, store, front);
+    describeRotation(this, store.secrets, task.cluster);
     new CfnOutput(this, 'Model', { value: fleet?.model ?? 'stator-mini', description: 'Model to ask for' });
   }
 }

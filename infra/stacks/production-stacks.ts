@@ -18,6 +18,7 @@ import { DataObservability } from '../constructs/observability/data-watches.ts';
 import { ProductionObservability } from '../constructs/observability/observability.ts';
 import { plannerQueueOf } from '../constructs/planner-queue.ts';
 import { describeFront, PublicFront } from '../constructs/public-front.ts';
+import { describeRotation } from '../constructs/rotation.ts';
 import { followReferences } from '../constructs/stack-references.ts';
 import { namespacesOf, passesBlocks, type Settings, zonesOf } from '../settings/index.ts';
 
@@ -141,6 +142,7 @@ class EdgeStack extends Stack {
       Annotations.of(this).addWarningV2('stator:alarms.topicArn', why);
     }
     describeFront(this, store, front);
+    describeRotation(this, secrets, this.cluster);
     nameEdge(this, edge, settings);
     this.#describeFleet(data, nats, edge);
     followReferences(this);

@@ -2,8 +2,10 @@ import { isRecord } from '../records/index.ts';
 
 /** Services of AWS that are asked. */
 type Service = 'cloudformation' | 'ec2' | 'lambda';
+/** Services that speak JSON about an operation named in a header. */
+type JsonService = 'ecs' | 'secretsmanager';
 
-/** The account and region that a deployment goes to. It is read, never changed. */
+/** The account and region that a deployment goes to. */
 export interface Account {
   /**
    * Asks a service, bounded in time.
@@ -11,6 +13,13 @@ export interface Account {
    * @throws Error with the service's code and message when it refuses
    */
   get(service: Service, path: string, query: Readonly<Record<string, string>>): Promise<string>;
+  /**
+   * Asks for an operation, bounded in time, once.
+   * @param target its name with that of the protocol before it
+   * @returns the JSON of its answer
+   * @throws Error with the service's code and message when it refuses
+   */
+  post(service: JsonService, target: string, input: object): Promise<string>;
   readonly region: string;
   close(): void;
 }
@@ -26,11 +35,26 @@ export async function openAccount(): Promise<Account> {
   const client = new ServiceQuotasClient({}); // knows region and credentials from all the places where they may be
   const { credentials, sha256 } = client.config;
   const region = await client.config.region();
+  const baseOf = (service: string): string =>
+    process.env.AWS_ENDPOINT_URL ?? `https://${service}.${region}.${suffixOf(region)}`;
   return {
     region,
+    post: async (service, target, input) => {
+      const url = new URL('/', baseOf(service));
+      const signer = new SignatureV4({ service, region, credentials, sha256 });
+      const { hostname, protocol, host } = url;
+      const port = url.port === '' ? {} : { port: Number(url.port) };
+      const headers = { host, 'content-type': 'application/x-amz-json-1.1', 'x-amz-target': target };
+      const body = JSON.stringify(input);
+      const signed = await signer.sign({ method: 'POST', protocol, hostname, ...port, path: '/', headers, body });
+      const signal = AbortSignal.timeout(ASK_MS_MAX);
+      const response = await fetch(url, { method: 'POST', headers: signed.headers, body, signal });
+      const text = await response.text();
+      if (!response.ok) throw new Error(`${target}: ${describeRefusal(text) ?? `status ${response.status}`}`);
+      return text;
+    },
     get: async (service, path, query) => {
-      const base = process.env.AWS_ENDPOINT_URL ?? `https://${service}.${region}.${suffixOf(region)}`;
-      const url = new URL(path, base);
+      const url = new URL(path, baseOf(service));
       const signer = new SignatureV4({ service, region, credentials, sha256 });
       const { hostname, pathname, protocol, host } = url;
       const port = url.port === '' ? undefined : Number(url.port);

@@ -15,3 +15,4 @@ export { EXPLAIN_PLANNER_HELP, explainPlanner } from './planner-explain.ts';
 export { PROFILE_HELP, runProfile } from './profile/command.ts';
 export { Progress } from './progress.ts';
 export { EXPLAIN_HELP, explainRouting } from './router-explain.ts';
+export { runSecrets, SECRETS_HELP } from './secrets/command.ts';

@@ -8,6 +8,7 @@ import {
   DynamoDBClient,
   type KeySchemaElement,
 } from '@aws-sdk/client-dynamodb';
+import { CreateSecretCommand, SecretsManagerClient } from '@aws-sdk/client-secrets-manager';
 import OpenAI from 'openai';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import {
@@ -20,6 +21,7 @@ import {
   unpack,
 } from '../support/aws/deployment.ts';
 import { type IamProxy, startIamProxy } from '../support/aws/iam-proxy.ts';
+import { openSecrets } from '../../shared/fleet/index.ts';
 import { unusedGrants } from '../support/aws/policy.ts';
 import {
   type DynamoDbServer,
@@ -473,6 +475,32 @@ describe.runIf(isRun)('a deployment, rehearsed', { timeout: 120_000 }, () => {
       expect(await worker.exited).toBe(0);
     }
     await untilServed(false);
+  });
+
+  it('rotates secrets that Secrets Manager keeps, and whoever reads them has the one before as well', async () => {
+    const env = { AWS_ACCESS_KEY_ID: 'rotator', AWS_SECRET_ACCESS_KEY: 'rotator', AWS_REGION: 'us-east-1' };
+    const client = new SecretsManagerClient({
+      endpoint: account.url,
+      region: env.AWS_REGION,
+      credentials: { accessKeyId: 'rotator', secretAccessKey: 'rotator' },
+    });
+    const before = { token: 'o'.repeat(40), ids: JSON.stringify({ previous: 'none', current: 'i'.repeat(40) }) };
+    for (const [Name, SecretString] of Object.entries(before)) {
+      await client.send(new CreateSecretCommand({ Name, SecretString }));
+    }
+    client.destroy();
+    const args = ['secrets', 'rotate', '--plane-token', 'token', '--id-secret', 'ids'];
+    const rotated = await runStator(args, { PATH: process.env.PATH ?? '', ...env, AWS_ENDPOINT_URL: account.url });
+    expect(rotated).toMatchObject({ code: 0, stdout: 'done\n' });
+    const names = { STATOR_PLANE_TOKEN_SECRET: 'token', STATOR_ID_SECRET_SECRET: 'ids' };
+    process.env.AWS_ENDPOINT_URL_SECRETS_MANAGER = account.url;
+    const read = await openSecrets(names).finally(() => delete process.env.AWS_ENDPOINT_URL_SECRETS_MANAGER);
+    expect(read.env).toMatchObject({
+      STATOR_PLANE_TOKEN: expect.stringMatching(/^[0-9a-f]{64}$/),
+      STATOR_PLANE_TOKEN_PREVIOUS: before.token,
+      STATOR_ID_SECRET: expect.stringMatching(/^[0-9a-f]{64}$/),
+      STATOR_ID_SECRET_PREVIOUS: 'i'.repeat(40),
+    });
   });
 
   it('asks for nothing that its roles refuse, and has no right that nothing uses', () => {

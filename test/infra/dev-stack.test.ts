@@ -232,11 +232,34 @@ describe('the dev stack', () => {
 
 describe('the rights in the dev stack', () => {
   it('name single actions on single resources', () => {
-    const own = statementsOf(template).filter(({ Action }) => Action !== 'ecr:GetAuthorizationToken');
+    const wide = ['ecr:GetAuthorizationToken', 'ecs:ListServices']; // know no narrower resource; the second has a condition
+    const own = statementsOf(template).filter(({ Action }) => !wide.includes(String(Action)));
     for (const statement of own) {
       expect([statement.Action].flat().filter((action) => action.includes('*'))).toEqual([]);
       expect([statement.Resource].flat()).not.toContain('*');
     }
+  });
+
+  it('let who rotates secrets change those of the fleet, and restart services of its cluster', () => {
+    const rotator = statementsOf(template, /^RotatorPolicy/);
+    const secrets = rotator.filter(({ Action }) => JSON.stringify(Action).includes('secretsmanager'));
+    expect(new Set(secrets.flatMap(({ Action }) => Action))).toEqual(
+      new Set(['GetSecretValue', 'DescribeSecret', 'PutSecretValue', 'UpdateSecret', 'UpdateSecretVersionStage'].map((each) => `secretsmanager:${each}`)),
+    );
+    for (const { Resource } of secrets) expect(JSON.stringify(Resource)).toContain('StoreSecrets');
+    const [listing, restarting] = rotator.slice(-2);
+    expect(listing).toMatchObject({
+      Action: 'ecs:ListServices',
+      Condition: { ArnEquals: { 'ecs:cluster': { 'Fn::GetAtt': [expect.stringMatching(/^TaskCluster/), 'Arn'] } } },
+    });
+    expect(restarting?.Action).toEqual(['ecs:DescribeServices', 'ecs:UpdateService']);
+    expect(JSON.stringify(restarting?.Resource)).toMatch(/:service\/.*TaskCluster.*\/\*/);
+    const [output] = Object.values(template.findOutputs('RotateSecretsCommand'));
+    expect(JSON.stringify(output?.Value)).toMatch(
+      /npx stator secrets rotate --cluster .*--plane-token .*PlaneToken.*--id-secret .*IdSecret.*--nats .*NatsWorker.*--nats .*NatsRouter/,
+    );
+    const part = { Key: 'stator:part', Value: 'all' };
+    template.hasResourceProperties('AWS::ECS::Service', { Tags: Match.arrayWith([part]) });
   });
 
   it('let the function look workers and keys up, keep responses, fetch models, log, and nothing else', () => {

@@ -1,0 +1,39 @@
+import { Aws, CfnOutput, type Stack, Tags } from 'aws-cdk-lib';
+import type { FargateService, ICluster } from 'aws-cdk-lib/aws-ecs';
+import { ManagedPolicy, PolicyStatement } from 'aws-cdk-lib/aws-iam';
+import { type FleetSecrets, NATS_ROLES } from './fleet-secrets.ts';
+
+/** Tells `stator secrets rotate` which part of a fleet a service is: parts are restarted in an order. */
+export function markPart(service: FargateService, part: 'nats' | 'edge' | 'worker' | 'all'): void {
+  Tags.of(service).add('stator:part', part);
+}
+
+/** Adds the command that rotates the secrets of a fleet, and the policy of who may run it: operators who make keys need not. */
+export function describeRotation(stack: Stack, secrets: FleetSecrets, cluster: ICluster): void {
+  const policy = new ManagedPolicy(stack, 'RotatorPolicy', { description: 'Stator: what stator secrets rotate needs' });
+  const all = [secrets.planeToken, secrets.idSecret, ...NATS_ROLES.map((role) => secrets.natsUser(role))];
+  for (const secret of all) {
+    secret.grantRead(policy);
+    secret.grantWrite(policy);
+  }
+  const ofCluster = { ArnEquals: { 'ecs:cluster': cluster.clusterArn } };
+  policy.addStatements(
+    new PolicyStatement({ actions: ['ecs:ListServices'], resources: ['*'], conditions: ofCluster }), // knows no narrower resource
+    new PolicyStatement({
+      actions: ['ecs:DescribeServices', 'ecs:UpdateService'],
+      resources: [
+        `arn:${Aws.PARTITION}:ecs:${Aws.REGION}:${Aws.ACCOUNT_ID}:service/${cluster.clusterName}/*`, // fleets' are made later
+      ],
+    }),
+  );
+  const nats = NATS_ROLES.map((role) => `--nats ${secrets.natsUser(role).secretArn}`).join(' ');
+  const named = `--plane-token ${secrets.planeToken.secretArn} --id-secret ${secrets.idSecret.secretArn} ${nats}`;
+  new CfnOutput(stack, 'RotateSecretsCommand', {
+    value: `AWS_REGION=${Aws.REGION} npx stator secrets rotate --cluster ${cluster.clusterName} ${named}`,
+    description: 'Rotates the secrets of the fleet, and restarts who has them',
+  });
+  new CfnOutput(stack, 'RotatorPolicyArn', {
+    value: policy.managedPolicyArn,
+    description: 'Policy for whoever runs stator secrets',
+  });
+}

@@ -1,0 +1,54 @@
+import { isRecord } from '../../records/index.ts';
+
+/** What stands for a secret that was never rotated. */
+const NONE = 'none';
+/** Behind the name of a user that a rotation has made. */
+const SUFFIX = /-[0-9a-f]{8}$/;
+
+/** Where new secrets come from. */
+export interface SecretSource {
+  /** So many random bytes in hex. */
+  hex(bytes: number): string;
+}
+
+/**
+ * What a secret says once it is rotated, in the form that it has: a text, JSON with `current` and `previous`, or a user of NATS. The
+ * one in force becomes the one before; a text leaves that to the versions that Secrets Manager keeps.
+ * @throws Error that says nothing of what is in it
+ */
+export function rotatedText(text: string, source: SecretSource): string {
+  if (!text.trimStart().startsWith('{')) return source.hex(32);
+  const fields = fieldsOf(text);
+  if (isText(fields.current)) return JSON.stringify({ ...fields, previous: fields.current, current: source.hex(32) });
+  if (isText(fields.username) && isText(fields.password)) {
+    return JSON.stringify({
+      ...fields,
+      username: `${fields.username.replace(SUFFIX, '')}-${source.hex(4)}`, // both users are known at a time
+      password: source.hex(32),
+      previous_username: fields.username,
+      previous_password: fields.password,
+    });
+  }
+  throw new Error('it is neither a text, nor JSON with current and previous, nor a user of NATS with username and password');
+}
+
+/** Whether a secret names the one before; undefined = its form does not say. */
+export function namesPrevious(text: string): boolean | undefined {
+  if (!text.trimStart().startsWith('{')) return undefined;
+  const { previous, previous_password: password } = fieldsOf(text);
+  return [previous, password].some((each) => isText(each) && each !== NONE);
+}
+
+function isText(value: unknown): value is string {
+  return typeof value === 'string' && value !== '';
+}
+
+function fieldsOf(text: string): Readonly<Record<string, unknown>> {
+  let parsed: unknown;
+  try {
+    parsed = JSON.parse(text);
+  } catch {
+    throw new Error('it begins as JSON and is none'); // the parser's own words quote the text
+  }
+  return isRecord(parsed) ? parsed : {};
+}
