@@ -11,6 +11,7 @@ import {
 import { CreateSecretCommand, SecretsManagerClient } from '@aws-sdk/client-secrets-manager';
 import OpenAI from 'openai';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { openSecrets } from '../../shared/fleet/index.ts';
 import {
   type Account,
   type DeployedFunction,
@@ -21,7 +22,6 @@ import {
   unpack,
 } from '../support/aws/deployment.ts';
 import { type IamProxy, startIamProxy } from '../support/aws/iam-proxy.ts';
-import { openSecrets } from '../../shared/fleet/index.ts';
 import { unusedGrants } from '../support/aws/policy.ts';
 import {
   type DynamoDbServer,

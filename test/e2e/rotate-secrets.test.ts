@@ -29,7 +29,10 @@ function given(): Record<string, string> {
 }
 
 const startEdge = () => fleet.frontend([], given());
-const startWorkers = () => Promise.all([1, 2].map(() => fleet.worker(['--decode-speedup-ratio=0.5'], { ...given(), STATOR_CONTROL_PORT: '-1' })));
+const startWorkers = () =>
+  Promise.all(
+    [1, 2].map(() => fleet.worker(['--decode-speedup-ratio=0.5'], { ...given(), STATOR_CONTROL_PORT: '-1' })),
+  );
 
 async function leave(old: readonly StatorProcess[]): Promise<void> {
   for (const each of old) each.signal('SIGTERM');

@@ -244,7 +244,11 @@ describe('the rights in the dev stack', () => {
     const rotator = statementsOf(template, /^RotatorPolicy/);
     const secrets = rotator.filter(({ Action }) => JSON.stringify(Action).includes('secretsmanager'));
     expect(new Set(secrets.flatMap(({ Action }) => Action))).toEqual(
-      new Set(['GetSecretValue', 'DescribeSecret', 'PutSecretValue', 'UpdateSecret', 'UpdateSecretVersionStage'].map((each) => `secretsmanager:${each}`)),
+      new Set(
+        ['GetSecretValue', 'DescribeSecret', 'PutSecretValue', 'UpdateSecret', 'UpdateSecretVersionStage'].map(
+          (each) => `secretsmanager:${each}`,
+        ),
+      ),
     );
     for (const { Resource } of secrets) expect(JSON.stringify(Resource)).toContain('StoreSecrets');
     const [listing, restarting] = rotator.slice(-2);

@@ -71,7 +71,8 @@ function readPlan(argv: readonly string[]): RotationPlan {
   const which = values.which === undefined ? undefined : readKinds(values.which);
   const secrets = named.filter(({ kind }) => which === undefined || which.includes(kind));
   const missing = which?.find((kind) => !secrets.some((each) => each.kind === kind));
-  if (missing !== undefined) throw new UsageError(`--which ${missing}: no secret of it is named; stator secrets --help`);
+  if (missing !== undefined)
+    throw new UsageError(`--which ${missing}: no secret of it is named; stator secrets --help`);
   if (secrets.length === 0) throw new UsageError('no secret is named: --plane-token, --id-secret or --nats');
   const { cluster, resume: isResumed = false } = values;
   if (isResumed && cluster === undefined) throw new UsageError('--resume needs --cluster: it restarts services');

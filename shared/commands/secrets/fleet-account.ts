@@ -84,7 +84,11 @@ async function findServices(cluster: string, ask: AskEcs): Promise<readonly Flee
   const arns: string[] = [];
   let nextToken: unknown;
   do {
-    const page = await ask('ListServices', { cluster, maxResults: 100, ...(nextToken === undefined ? {} : { nextToken }) });
+    const page = await ask('ListServices', {
+      cluster,
+      maxResults: 100,
+      ...(nextToken === undefined ? {} : { nextToken }),
+    });
     arns.push(...listOf(page.serviceArns).map(String));
     nextToken = page.nextToken ?? undefined;
   } while (nextToken !== undefined && arns.length < SERVICES_MAX);

@@ -56,7 +56,9 @@ export async function rotate(plan: RotationPlan, parts: RotationParts): Promise<
   const { account, tell } = parts;
   const services = plan.cluster === undefined ? [] : await account.services(plan.cluster);
   if (plan.cluster !== undefined && services.length === 0) {
-    throw new RotationError(`cluster ${plan.cluster} has no service with the tag stator:part, which a deployment gives`);
+    throw new RotationError(
+      `cluster ${plan.cluster} has no service with the tag stator:part, which a deployment gives`,
+    );
   }
   const kept = await readAll(plan, parts);
   const behind = servicesBehind(kept, services);
@@ -68,7 +70,11 @@ export async function rotate(plan: RotationPlan, parts: RotationParts): Promise<
     tell(`${id}: a new one is in force, the one before counts`);
   }
   const parted = new Set(kept.flatMap(({ kind }) => PARTS_OF[kind]));
-  await restartAll(plan, services.filter(({ part }) => parted.has(part)), parts);
+  await restartAll(
+    plan,
+    services.filter(({ part }) => parted.has(part)),
+    parts,
+  );
 }
 
 interface ReadSecret extends NamedSecret {
@@ -100,7 +106,11 @@ function servicesBehind(kept: readonly ReadSecret[], services: readonly FleetSer
   });
 }
 
-function refuseUnfinished(kept: readonly ReadSecret[], behind: readonly FleetService[], { clock }: RotationParts): void {
+function refuseUnfinished(
+  kept: readonly ReadSecret[],
+  behind: readonly FleetService[],
+  { clock }: RotationParts,
+): void {
   if (behind.length > 0) {
     const names = behind.map(({ name }) => name).join(', ');
     throw new RotationError(
@@ -111,7 +121,9 @@ function refuseUnfinished(kept: readonly ReadSecret[], behind: readonly FleetSer
     const leftMs = madeMs + HEARD_MS - clock.wallMs();
     if (!wasRotated || leftMs <= 0) continue;
     const minutes = Math.ceil(leftMs / 60_000);
-    throw new RotationError(`${id} was rotated a moment ago, and not everybody has heard of it: try again in ${minutes} min`);
+    throw new RotationError(
+      `${id} was rotated a moment ago, and not everybody has heard of it: try again in ${minutes} min`,
+    );
   }
 }
 

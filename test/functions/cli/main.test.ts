@@ -116,7 +116,18 @@ describe('stator', () => {
     expect(bare.status).toBe(2);
     expect(asked.status).toBe(0);
     expect(asked.stdout).toBe(bare.stdout);
-    for (const name of ['local', 'frontend', 'worker', 'router', 'simulate', 'grpc', 'secrets', 'deploy', 'config', 'version']) {
+    for (const name of [
+      'local',
+      'frontend',
+      'worker',
+      'router',
+      'simulate',
+      'grpc',
+      'secrets',
+      'deploy',
+      'config',
+      'version',
+    ]) {
       expect(asked.stdout).toMatch(new RegExp(`^ {2}${name} `, 'm'));
     }
     expect((await stator(['help'])).stdout).toBe(asked.stdout);

@@ -75,14 +75,21 @@ class Rig {
 
   #service(name: string, part: FleetService['part'], ageMs: number): FleetService {
     const madeMs = this.clock.wallMs() - ageMs;
-    return { name, arn: name, part, deployments: [{ id: `first-${name}`, status: 'PRIMARY', madeMs, rollout: 'COMPLETED' }] };
+    return {
+      name,
+      arn: name,
+      part,
+      deployments: [{ id: `first-${name}`, status: 'PRIMARY', madeMs, rollout: 'COMPLETED' }],
+    };
   }
 
   #settle(): void {
     if (this.#restarting === undefined || this.clock.nowMs() < this.#restarting.endMs) return;
     const at = this.services.findIndex(({ arn }) => arn === this.#restarting?.arn);
     const { deployments, ...service } = this.services[at]!;
-    const [newest, ...before] = deployments.map((each, index) => (index === 0 ? { ...each, rollout: this.rollout } : each));
+    const [newest, ...before] = deployments.map((each, index) =>
+      index === 0 ? { ...each, rollout: this.rollout } : each,
+    );
     this.services[at] = { ...service, deployments: [newest!, ...(this.rollout === 'COMPLETED' ? [] : before)] };
     this.#restarting = undefined;
   }
@@ -119,9 +126,11 @@ class Rig {
     const { account, clock } = this;
     const { signal } = new AbortController();
     let isOver = false;
-    const running = rotate(plan, { account, clock, source, tell: (line) => this.told.push(line), signal }).finally(() => {
-      isOver = true;
-    });
+    const running = rotate(plan, { account, clock, source, tell: (line) => this.told.push(line), signal }).finally(
+      () => {
+        isOver = true;
+      },
+    );
     running.catch(() => {}); // told to the caller below
     while (!isOver) await clock.advance(1000);
     return running;
@@ -132,7 +141,15 @@ describe('a rotation', () => {
   it('puts every secret, then restarts NATS, edges and workers, one service after the other', async () => {
     const rig = new Rig();
     await rig.run();
-    const order = ['put nats', 'put plane', 'put ids', 'restart nats-0', 'restart nats-1', 'restart edge', 'restart fleet'];
+    const order = [
+      'put nats',
+      'put plane',
+      'put ids',
+      'restart nats-0',
+      'restart nats-1',
+      'restart edge',
+      'restart fleet',
+    ];
     expect(rig.done).toEqual(order);
     expect(rig.told.at(-1)).toBe('every service has the secrets in force');
     expect(rig.told.join()).not.toMatch(/f{8}/);
