@@ -1,7 +1,7 @@
 import type { StatorConfig } from './settings/index.ts';
 
 /**
- * What `npx cdk deploy` makes of this repository. Everything left out has the default of `infra/settings.ts`, which also says
+ * What `npx cdk deploy` makes of this repository. Everything left out has the default of `infra/settings/`, which also says
  * what there is. `-c config=PATH` names another file.
  */
 const config: StatorConfig = {

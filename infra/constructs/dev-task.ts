@@ -4,6 +4,8 @@ import type { IGrantable, IPrincipal } from 'aws-cdk-lib/aws-iam';
 import { Construct } from 'constructs';
 import { addStatorContainer, createLogGroup, createTask } from './containers.ts';
 import type { FleetSecrets } from './fleet-secrets.ts';
+import { completeEnvironment } from './given-environment.ts';
+import { type GivenSettings, mockWorker } from './mock-fleet.ts';
 import { addNatsContainer } from './nats-service.ts';
 import type { Network } from './network.ts';
 import { markPart } from './rotation.ts';
@@ -17,6 +19,10 @@ export interface DevTaskProps {
   readonly environment: Readonly<Record<string, string>>;
   /** What the edge has beside it. */
   readonly edgeEnvironment: Readonly<Record<string, string>>;
+  /** Further settings of the edge, of `edges.container.environment`. @default none */
+  readonly edgeGiven?: Readonly<Record<string, string>>;
+  /** Further settings of the workers. @default none */
+  readonly given?: GivenSettings | undefined;
   readonly cpu: number;
   readonly memoryMiB: number;
   /** Name of the model that the mock workers serve. */
@@ -64,30 +70,23 @@ export class DevTask extends Construct implements IGrantable {
       ...props,
       name: 'edge',
       command: ['frontend'],
-      environment: {
-        ...this.#fleetEnvironment(props, PLANE_PORT_FIRST),
-        ...props.edgeEnvironment,
-        STATOR_ROLES: 'router',
-        DYN_ROUTER_MODE: 'kv',
-        DYN_HTTP_HOST: '127.0.0.1',
-        DYN_HTTP_PORT: String(EDGE_HTTP_PORT),
-        STATOR_EMF: 'on',
-        STATOR_EMF_SERVICE: this.emfService,
-      },
+      environment: this.#edgeEnvironment(props),
       secrets: props.secrets.containerSecrets('router'),
       healthPort: EDGE_HTTP_PORT,
       logGroup,
     });
     const containers = Array.from({ length: workers }, (_, at) =>
       addStatorContainer(task, {
-        ...props,
+        ...mockWorker(this, {
+          ...props,
+          secrets: props.secrets.containerSecrets('worker'),
+          own: {
+            ...this.#fleetEnvironment(props, PLANE_PORT_FIRST + 1 + at),
+            DYN_SYSTEM_PORT: String(STATUS_PORT_FIRST + at),
+          },
+        }),
         name: `worker-${at}`,
-        command: ['worker', '--engine=mocker', `--model-name=${props.model}`],
-        environment: {
-          ...this.#fleetEnvironment(props, PLANE_PORT_FIRST + 1 + at),
-          DYN_SYSTEM_PORT: String(STATUS_PORT_FIRST + at),
-        },
-        secrets: props.secrets.containerSecrets('worker'),
+        image: props.image,
         healthPort: STATUS_PORT_FIRST + at,
         logGroup,
         isEssential: false, // the others take over, as in a fleet, and it is started again
@@ -107,6 +106,25 @@ export class DevTask extends Construct implements IGrantable {
       securityGroups: [network.workerSecurityGroup],
     });
     markPart(service, 'all');
+  }
+
+  #edgeEnvironment(props: DevTaskProps): Record<string, string> {
+    return completeEnvironment(this, {
+      process: 'frontend',
+      given: props.edgeGiven ?? {},
+      secrets: Object.keys(props.secrets.containerSecrets('router')),
+      path: 'edges.container.environment',
+      own: {
+        ...this.#fleetEnvironment(props, PLANE_PORT_FIRST),
+        ...props.edgeEnvironment,
+        STATOR_ROLES: 'router',
+        DYN_ROUTER_MODE: 'kv',
+        DYN_HTTP_HOST: '127.0.0.1',
+        DYN_HTTP_PORT: String(EDGE_HTTP_PORT),
+        STATOR_EMF: 'on',
+        STATOR_EMF_SERVICE: this.emfService,
+      },
+    });
   }
 
   #fleetEnvironment({ environment }: DevTaskProps, planePort: number): Record<string, string> {

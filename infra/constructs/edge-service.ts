@@ -20,6 +20,7 @@ import { AccessLogs } from './access-logs.ts';
 import { addStatorContainer, createLogGroup, createTask } from './containers.ts';
 import { Firewall } from './firewall.ts';
 import type { FleetSecrets } from './fleet-secrets.ts';
+import { completeEnvironment } from './given-environment.ts';
 import type { NatsService } from './nats-service.ts';
 import type { Network } from './network.ts';
 import { embeddedMetric } from './observability/metrics.ts';
@@ -54,6 +55,8 @@ interface EdgeServiceProps {
   readonly image: ContainerImage;
   /** Where the fleet's tables and files are. */
   readonly environment: Readonly<Record<string, string>>;
+  /** Further settings, of `edges.container.environment`. @default none */
+  readonly given?: Readonly<Record<string, string>>;
   /** @default nobody: the tasks are resident routers alone */
   readonly listener?: EdgeListener;
   /** Tasks that always run: one answers the functions, the others follow and take over. @default 2 */
@@ -242,11 +245,13 @@ function createEdgeTask(scope: Construct, props: EdgeServiceProps, listener: Edg
   const hasHttp = listener.kind !== 'none';
   const hasGrpc = hearsGrpc(listener);
   const task = createTask(scope, { cpu: props.cpu ?? 1024, memoryLimitMiB: props.memoryMiB ?? 2048 });
-  addStatorContainer(task, {
-    name: 'edge',
-    image: props.image,
-    command: ['frontend'],
-    environment: {
+  const secrets = props.secrets.containerSecrets('router');
+  const environment = completeEnvironment(scope, {
+    process: 'frontend',
+    given: props.given ?? {},
+    secrets: Object.keys(secrets),
+    path: 'edges.container.environment',
+    own: {
       ...props.environment,
       STATOR_ROLES: ['router', ...(hasHttp ? ['http'] : []), ...(hasGrpc ? ['grpc'] : [])].sort().join(),
       ...(hasGrpc ? { STATOR_GRPC_PORT: String(GRPC_PORT) } : {}),
@@ -260,7 +265,13 @@ function createEdgeTask(scope: Construct, props: EdgeServiceProps, listener: Edg
       STATOR_EMF: 'on',
       STATOR_EMF_SERVICE: emfService,
     },
-    secrets: props.secrets.containerSecrets('router'),
+  });
+  addStatorContainer(task, {
+    name: 'edge',
+    image: props.image,
+    command: ['frontend'],
+    environment,
+    secrets,
     healthPort: HTTP_PORT,
     ports: [...(hasHttp ? [HTTP_PORT] : []), ...(hasGrpc ? [GRPC_PORT] : []), PLANE_PORT],
     logGroup: createLogGroup(scope, props.logRetentionDays),

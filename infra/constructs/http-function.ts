@@ -28,6 +28,7 @@ import { Construct } from 'constructs';
 import type { HttpFunctionChoice, HttpFunctionVariable } from '../../functions/http/environment.ts';
 import type { EmbeddedMetric } from '../../shared/telemetry/index.ts';
 import { createLogGroup } from './containers.ts';
+import { completeEnvironment } from './given-environment.ts';
 import type { Network } from './network.ts';
 import { embeddedMetric } from './observability/metrics.ts';
 
@@ -37,6 +38,8 @@ export interface HttpFunctionProps {
   readonly network: Network;
   /** A value for every variable that the function's code reads, and for those whose part the deployment has. */
   readonly environment: Readonly<Record<HttpFunctionVariable, string> & Partial<Record<HttpFunctionChoice, string>>>;
+  /** Further settings, of `edges.function.environment`. @default none */
+  readonly given?: Readonly<Record<string, string>>;
   /** Also the CPU share: 1,769 MB are one core. @default 1769 */
   readonly memorySizeMb?: number;
   /** Longest answer. @default 15 minutes, the longest that Lambda and API Gateway allow */
@@ -69,7 +72,14 @@ export class HttpFunction extends Construct implements IGrantable {
       architecture: Architecture.ARM_64,
       memorySize: checkMemory(props.memorySizeMb ?? 1769),
       timeout: checkTimeout(props.timeout ?? Duration.minutes(15)),
-      environment: props.environment,
+      environment: completeEnvironment(this, {
+        process: 'function',
+        own: props.environment,
+        given: props.given ?? {},
+        secrets: [],
+        path: 'edges.function.environment',
+        bytesMax: 4096, // of Lambda
+      }),
       role: createRole(this, logGroup),
       vpc: props.network.vpc,
       vpcSubnets: props.network.functionSubnets,

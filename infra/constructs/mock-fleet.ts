@@ -1,10 +1,19 @@
-import { type ContainerImage, FargateService, type ICluster } from 'aws-cdk-lib/aws-ecs';
+import { type ContainerImage, type Secret as EcsSecret, FargateService, type ICluster } from 'aws-cdk-lib/aws-ecs';
 import type { IGrantable, IPrincipal } from 'aws-cdk-lib/aws-iam';
 import { Construct } from 'constructs';
 import { addStatorContainer, createLogGroup, createTask } from './containers.ts';
 import type { FleetSecrets } from './fleet-secrets.ts';
+import { completeEnvironment } from './given-environment.ts';
 import type { Network } from './network.ts';
 import { markPart } from './rotation.ts';
+
+/** What `stator.config.ts` says of the workers of a fleet. */
+export interface GivenSettings {
+  readonly fleet: string;
+  readonly environment: Readonly<Record<string, string>>;
+  /** Arguments of `stator worker`. */
+  readonly arguments: readonly string[];
+}
 
 export interface MockFleetProps {
   readonly network: Network;
@@ -14,6 +23,8 @@ export interface MockFleetProps {
   readonly image: ContainerImage;
   /** Where the fleet's tables, files and NATS are. */
   readonly environment: Readonly<Record<string, string>>;
+  /** Further settings, of the fleet with this name in the file. @default none */
+  readonly given?: GivenSettings;
   /** Name of the model that it serves. */
   readonly model: string;
   /** @default 2 */
@@ -39,25 +50,23 @@ export class MockFleet extends Construct implements IGrantable {
 
   constructor(scope: Construct, id: string, props: MockFleetProps) {
     super(scope, id);
-    const { network, generation, pool = 'agg' } = props;
+    const { network, generation } = props;
     const task = createTask(this, { cpu: props.cpu ?? 256, memoryLimitMiB: props.memoryMiB ?? 512 });
     this.grantPrincipal = task.taskRole;
-    addStatorContainer(task, {
-      name: 'worker',
-      image: props.image,
-      command: [
-        'worker',
-        '--engine=mocker',
-        `--model-name=${props.model}`,
-        ...(pool === 'agg' ? [] : [`--disaggregation-mode=${pool}`]),
-      ],
-      environment: {
+    const worker = mockWorker(this, {
+      ...props,
+      secrets: props.secrets.containerSecrets('worker'),
+      own: {
         ...props.environment,
         DYN_TCP_RPC_PORT: String(PLANE_PORT),
         DYN_SYSTEM_PORT: String(STATUS_PORT),
         ...(generation === undefined ? {} : { DYN_NAMESPACE_WORKER_SUFFIX: generation }),
       },
-      secrets: props.secrets.containerSecrets('worker'),
+    });
+    addStatorContainer(task, {
+      ...worker,
+      name: 'worker',
+      image: props.image,
       healthPort: STATUS_PORT,
       ports: [PLANE_PORT, STATUS_PORT],
       logGroup: createLogGroup(this, props.logRetentionDays),
@@ -74,4 +83,28 @@ export class MockFleet extends Construct implements IGrantable {
     });
     markPart(service, 'worker');
   }
+}
+
+interface MockWorkerProps {
+  readonly model: string;
+  readonly pool?: MockFleetProps['pool'];
+  readonly secrets: Readonly<Record<string, EcsSecret>>;
+  /** What the deployment says by itself. */
+  readonly own: Readonly<Record<string, string>>;
+  readonly given?: GivenSettings | undefined;
+}
+
+/** What a container needs to run one worker without an engine. */
+export function mockWorker(scope: Construct, { model, pool = 'agg', secrets, own, given }: MockWorkerProps) {
+  const mode = pool === 'agg' ? [] : [`--disaggregation-mode=${pool}`];
+  const argv = ['--engine=mocker', `--model-name=${model}`, ...mode, ...(given?.arguments ?? [])];
+  const environment = completeEnvironment(scope, {
+    process: 'worker',
+    argv,
+    own,
+    given: given?.environment ?? {},
+    secrets: Object.keys(secrets),
+    path: `fleets.${given?.fleet}.environment`,
+  });
+  return { command: ['worker', ...argv], environment, secrets };
 }

@@ -172,6 +172,7 @@ export class PublicFront extends Construct {
     this.function = new HttpFunction(this, 'Http', {
       code,
       network,
+      given: edges.function.environment,
       memorySizeMb: edges.function.memoryMb,
       logRetentionDays: settings.logRetentionDays,
       ...(edges.function.concurrencyMax === undefined ? {} : { concurrencyMax: edges.function.concurrencyMax }),

@@ -1,4 +1,5 @@
 import * as z from 'zod';
+import { checkEnvironment, Environment } from './environment.ts';
 
 const FunctionEdge = z.strictObject({
   /** Also its share of a core: 1,769 MB are a whole one. */
@@ -7,6 +8,8 @@ const FunctionEdge = z.strictObject({
   concurrencyMax: z.int().min(1).max(100_000).optional(),
   /** Adds a streaming URL of the function itself, for callers that sign their requests. */
   url: z.boolean().default(false),
+  /** Further settings of the function, by their variables. */
+  environment: Environment,
 });
 
 const ContainerEdge = z.strictObject({
@@ -22,6 +25,8 @@ const ContainerEdge = z.strictObject({
   listener: z.enum(['none', 'internal', 'public']).default('none'),
   /** Serves KServe v2 by gRPC behind the public listener too, on the same name and port. */
   grpc: z.boolean().default(false),
+  /** Further settings of the container edge, its resident router among them, by their variables. */
+  environment: Environment,
 });
 
 /** What clients reach. */
@@ -33,10 +38,11 @@ export const Edges = z
 interface Reached {
   readonly edges: z.infer<typeof Edges>;
   readonly domain?: { readonly containerName?: string | undefined } | undefined;
+  readonly images: { readonly edge?: string | undefined };
 }
 
 /** Refuses a container edge whose parts do not fit each other. */
-export function checkEdges({ edges, domain }: Reached, context: z.RefinementCtx): void {
+export function checkEdges({ edges, domain, images }: Reached, context: z.RefinementCtx): void {
   const { container } = edges;
   if (container.tasksMax < container.tasks) {
     const message = `must be at least tasks (${container.tasks})`;
@@ -49,5 +55,12 @@ export function checkEdges({ edges, domain }: Reached, context: z.RefinementCtx)
   if (container.grpc && container.listener !== 'public') {
     const message = 'needs listener: public: a load balancer takes gRPC by TLS alone';
     context.addIssue({ code: 'custom', path: ['edges', 'container', 'grpc'], message });
+  }
+  const image = { hasOwnImage: images.edge !== undefined };
+  for (const [name, role] of [
+    ['function', 'function'],
+    ['container', 'edge'],
+  ] as const) {
+    checkEnvironment(edges[name].environment, { ...image, role }, ['edges', name, 'environment'], context);
   }
 }

@@ -1,5 +1,6 @@
 import * as z from 'zod';
 import { nearestName } from '../../shared/errors/index.ts';
+import { Arguments, checkEnvironment, Environment, problemsOfArguments } from './environment.ts';
 import { ModelName, Name } from './names.ts';
 import { size } from './sizes.ts';
 
@@ -25,6 +26,10 @@ const MockFleet = z.strictObject({
     .string()
     .regex(/^[a-z0-9]{1,16}$/, 'must be 1 to 16 lower-case letters and digits')
     .optional(),
+  /** Further settings of the workers, by their variables. */
+  environment: Environment,
+  /** Further settings of the workers that have a flag alone, as `--speedup-ratio=4`. */
+  arguments: Arguments,
 });
 
 /** Models that clients may ask for. */
@@ -32,27 +37,40 @@ export const Models = z.record(ModelName, Model).default({ 'stator-mini': { want
 
 /** Who serves them. */
 export const Fleets = z.record(Name, MockFleet).default({
-  mock: { kind: 'mock', model: 'stator-mini', workers: 2, pool: 'agg', size: { cpu: 256, memoryMiB: 512 } },
+  mock: {
+    kind: 'mock',
+    model: 'stator-mini',
+    workers: 2,
+    pool: 'agg',
+    size: { cpu: 256, memoryMiB: 512 },
+    environment: {},
+    arguments: [],
+  },
 });
 
 /** Models and who serves them. */
 interface Served {
   readonly models: z.infer<typeof Models>;
   readonly fleets: z.infer<typeof Fleets>;
+  readonly images: { readonly edge?: string | undefined };
 }
 
-/** Refuses a fleet whose model nobody named, and one whose answers nobody decodes. */
+/** Refuses a fleet whose model nobody named, one whose answers nobody decodes, and settings that workers do not take. */
 export function checkFleets(given: Served, context: z.RefinementCtx): void {
-  for (const [name, { model, pool }] of Object.entries(given.fleets)) {
+  for (const [name, fleet] of Object.entries(given.fleets)) {
+    const refuse = (path: string, message: string) =>
+      context.addIssue({ code: 'custom', path: ['fleets', name, path], message });
+    const { model, pool } = fleet;
     const decodes = Object.values(given.fleets).some((other) => other.model === model && other.pool === 'decode');
-    if (pool === 'prefill' && !decodes) {
-      const message = 'prefill needs another fleet of the model with pool: decode';
-      context.addIssue({ code: 'custom', path: ['fleets', name, 'pool'], message });
+    if (pool === 'prefill' && !decodes) refuse('pool', 'prefill needs another fleet of the model with pool: decode');
+    if (!Object.hasOwn(given.models, model)) {
+      const hint = nearestName(model, Object.keys(given.models));
+      refuse('model', `names no model of models${hint === undefined ? '' : `; did you mean ${JSON.stringify(hint)}?`}`);
     }
-    if (Object.hasOwn(given.models, model)) continue;
-    const hint = nearestName(model, Object.keys(given.models));
-    const message = `names no model of models${hint === undefined ? '' : `; did you mean ${JSON.stringify(hint)}?`}`;
-    context.addIssue({ code: 'custom', path: ['fleets', name, 'model'], message });
+    const place = { role: 'worker', hasOwnImage: given.images.edge !== undefined } as const;
+    const isRight = checkEnvironment(fleet.environment, place, ['fleets', name, 'environment'], context);
+    if (!isRight || fleet.arguments.length === 0) continue; // variables that exclude each other are told when it is synthesised
+    for (const problem of problemsOfArguments(fleet.arguments, fleet.environment, place)) refuse('arguments', problem);
   }
 }
 

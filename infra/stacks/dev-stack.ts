@@ -23,7 +23,7 @@ export class DevStack extends Stack {
     super(scope, id, { description: 'Stator: serverless front for large language models (dev)', ...props });
     const network = new Network(this, 'Network', { availabilityZones: settings.network.availabilityZones });
     const store = new FleetStore(this, 'Store', { encryptionKey: keyOf(this, settings) });
-    const [fleet] = Object.values(settings.fleets);
+    const [[name, fleet] = []] = Object.entries(settings.fleets);
     const queue = plannerQueueOf(this, settings.planner.queueArn);
     const task = new DevTask(this, 'Task', {
       ...settings.sizes.dev,
@@ -32,6 +32,8 @@ export class DevStack extends Stack {
       image: statorImage(this, settings.images.edge),
       environment: { ...store.environment, DYN_REQUEST_PLANE: 'tcp', DYN_LOG: 'info', DYN_LOGGING_JSONL: 'true' },
       edgeEnvironment: { ...store.edgeEnvironment(), ...queue?.environment },
+      edgeGiven: settings.edges.container.environment,
+      given: name === undefined || fleet === undefined ? undefined : { ...fleet, fleet: name },
       model: fleet?.model ?? 'stator-mini',
       workers: fleet?.workers ?? 0,
       logRetentionDays: settings.logRetentionDays,

@@ -27,11 +27,13 @@ interface FleetStackProps extends StackProps {
   readonly edge: EdgeStack;
   readonly settings: Settings;
   readonly fleet: Settings['fleets'][string];
+  /** Of the fleet in the file. */
+  readonly fleetName: string;
 }
 
 /** The workers of one fleet. */
 class FleetStack extends Stack {
-  constructor(scope: Construct, id: string, { data, edge, settings, fleet, ...props }: FleetStackProps) {
+  constructor(scope: Construct, id: string, { data, edge, settings, fleet, fleetName, ...props }: FleetStackProps) {
     super(scope, id, { description: `Stator: workers of ${fleet.model}`, ...props });
     const workers = new MockFleet(this, 'Workers', {
       ...fleet.size,
@@ -40,6 +42,7 @@ class FleetStack extends Stack {
       secrets: data.store.secrets,
       image: statorImage(this, settings.images.edge),
       environment: edge.workerEnvironment,
+      given: { ...fleet, fleet: fleetName },
       model: fleet.model,
       workers: fleet.workers,
       pool: fleet.pool,
@@ -116,6 +119,7 @@ class EdgeStack extends Stack {
       listener: listenerOf(this, settings),
       isRetained: settings.retain,
       limits: settings.limits,
+      given: edges.container.environment,
       environment: {
         ...this.workerEnvironment,
         ...store.edgeEnvironment(),
@@ -242,7 +246,7 @@ export class ProductionStacks extends Construct {
     const edge = new EdgeStack(this, 'Edge', { data, httpFunctionCode, settings, rollout, stackName: `${id}-Edge` });
     for (const [name, fleet] of Object.entries(settings.fleets)) {
       const own = `Fleet-${name}${fleet.generation === undefined ? '' : `-${fleet.generation}`}`;
-      new FleetStack(this, own, { data, edge, settings, fleet, stackName: `${id}-${own}` });
+      new FleetStack(this, own, { data, edge, settings, fleet, fleetName: name, stackName: `${id}-${own}` });
     }
   }
 }

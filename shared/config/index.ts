@@ -42,3 +42,4 @@ export { type FilterLevel, LOG_FILTER_ALLOWED, LOG_LEVELS, parseLogLevels } from
 export type { PortRange } from './values/numbers.ts';
 export type { Environment, Surroundings } from './values/value-type.ts';
 export { hideSecrets } from './values/words.ts';
+export { faultOfVariable, machineToCome, rowOfVariable } from './variables.ts';

@@ -1,5 +1,13 @@
 import { reasonOf } from '../../errors/index.ts';
-import { accept, oneText, type Parsed, refuse, type Surroundings, type ValueType } from './value-type.ts';
+import {
+  accept,
+  oneText,
+  type Parsed,
+  type PathTarget,
+  refuse,
+  type Surroundings,
+  type ValueType,
+} from './value-type.ts';
 
 /** Any JSON value. */
 export type JsonValue = null | boolean | number | string | readonly JsonValue[] | JsonObject;
@@ -88,6 +96,7 @@ function jsonType<T>(name: string, allowed: string, check: (value: JsonValue) =>
 export function jsonOrFileType(limits: JsonLimits): ValueType<JsonOrFile> {
   return oneText<JsonOrFile>({
     name: 'JSON or file',
+    target: { kind: 'file', isWritten: false },
     allowed: limits.allowed ?? 'a JSON object, @file or an existing file',
     parse: (text, around) => {
       if (/^\s*[{[@]/.test(text)) {
@@ -115,7 +124,7 @@ export interface PathLimits {
   readonly hint?: string;
 }
 
-type PathKind = 'file' | 'folder' | 'file or folder';
+type PathKind = PathTarget['kind'];
 
 /** `~` and `~/...` as the home folder. */
 function expandHome(text: string, around: Surroundings): string {
@@ -141,6 +150,7 @@ function checkPath(path: string, wanted: PathKind, limits: PathLimits, around: S
 export function pathType(wanted: PathKind, limits: PathLimits): ValueType<string> {
   return oneText({
     name: wanted,
+    target: { kind: wanted, isWritten: limits.written === true, sizeBytes: limits.sizeBytes },
     allowed: limits.allowed ?? (limits.written === true ? '' : `an existing ${wanted}`),
     parse: (text, around) => {
       if (text === '') return refuse('empty');

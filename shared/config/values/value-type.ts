@@ -16,6 +16,15 @@ export interface Surroundings {
   sizeBytes(path: string): number;
 }
 
+/** What must lie where a path leads. */
+export interface PathTarget {
+  readonly kind: 'file' | 'folder' | 'file or folder';
+  /** The process writes it: it need not exist. */
+  readonly isWritten: boolean;
+  /** Exact size of the file. */
+  readonly sizeBytes?: number | undefined;
+}
+
 /** One type of value: how a text becomes one and how one is shown. */
 export interface ValueType<T> {
   /** Short name for help and documentation, with its unit: `int s`. */
@@ -26,6 +35,8 @@ export interface ValueType<T> {
   readonly refused?: Readonly<Record<string, string>>;
   /** How it takes texts: none but its name, the last, all, or what follows `--`. */
   readonly arity: 'switch' | 'one' | 'many' | 'rest';
+  /** What its texts are paths of, unless they are JSON. */
+  readonly target?: PathTarget;
   /** Hidden wherever values are shown. */
   readonly isSecret: boolean;
   /** An empty variable is a value of this type (false, or switched off) instead of an unset one. */
@@ -47,6 +58,7 @@ export function refuse(fault: string): { readonly ok: false; readonly fault: str
 interface OneTextType<T> {
   readonly name: string;
   readonly allowed?: string;
+  readonly target?: PathTarget;
   parse(text: string, around: Surroundings): Parsed<T>;
   show?(value: T): string;
 }
@@ -57,6 +69,7 @@ export function oneText<T>(type: OneTextType<T>): ValueType<T> {
     name: type.name,
     allowed: type.allowed ?? '',
     arity: 'one',
+    ...(type.target === undefined ? {} : { target: type.target }),
     isSecret: false,
     emptyIsValue: false,
     parse: (texts, around) => type.parse(texts.at(-1) ?? '', around),
