@@ -105,7 +105,8 @@ export class ViewReader {
       for (const cell of cells) this.#want('records', this.#records, cell, fence, body, into);
     };
     if (hasIndex && !this.#holdsIndex(fence, body)) wanted.set('index', INDEX_CELL_KEY);
-    const likely = this.#index === undefined ? [FIRST_CELL] : cellsOf(this.#index.content, models ?? NO_MODELS);
+    const likely =
+      this.#index === undefined ? [FIRST_CELL] : cellsOf(this.#index.content, models ?? NO_MODELS, body.records.length);
     want(isPartial ? likely : body.records.keys(), wanted);
     for (const cell of loads) this.#want('loads', this.#loads, cell, fence, body, wanted);
     const catalogue = `${fence}/${body.catalogue}`;
@@ -118,7 +119,9 @@ export class ViewReader {
     const isLate = isPartial && index === undefined && this.#fleet !== undefined;
     if (isLate) return { fleet: this.#fleet, catalogue: undefined, isSharded, isComplete: false };
     const records =
-      isPartial && index !== undefined ? cellsOf(index.content, models ?? NO_MODELS) : new Set(body.records.keys());
+      isPartial && index !== undefined
+        ? cellsOf(index.content, models ?? NO_MODELS, body.records.length)
+        : new Set(body.records.keys());
     if (isPartial) {
       const further = new Map<string, ItemKey>(); // that only the index which came now names
       want(records, further);

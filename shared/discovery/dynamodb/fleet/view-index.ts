@@ -68,10 +68,11 @@ export function modelsAskedAs({ cards }: ViewIndex, asked: string): ReadonlySet<
   return new Set(cards.flatMap(({ name, aliases }) => (name === asked || aliases.includes(asked) ? [name] : [])));
 }
 
-/** The cells in which the models of those names are, and who has none. */
-export function cellsOf({ cards, others }: ViewIndex, models: ReadonlySet<string>): ReadonlySet<number> {
+/** The cells, of `count`, in which the models of those names are, and who has none. */
+export function cellsOf({ cards, others }: ViewIndex, models: ReadonlySet<string>, count: number): ReadonlySet<number> {
   const cells = new Set(others);
   for (const card of cards) if (models.has(card.name)) for (const cell of card.cells) cells.add(cell);
+  for (const cell of cells) if (cell >= count) cells.delete(cell); // an index gone wrong names what there is not
   return cells;
 }
 
