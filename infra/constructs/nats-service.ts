@@ -2,6 +2,7 @@ import { Duration } from 'aws-cdk-lib';
 import { type ISecurityGroup, Port, SecurityGroup, type SubnetSelection } from 'aws-cdk-lib/aws-ec2';
 import {
   type ContainerDefinition,
+  ContainerDependencyCondition,
   ContainerImage,
   Secret as ContainerSecret,
   FargateService,
@@ -50,6 +51,7 @@ export function addNatsContainer(task: FargateTaskDefinition, props: NatsContain
     image: ContainerImage.fromRegistry(props.image ?? IMAGE),
     entryPoint: ['/bin/sh', '-c'],
     command: [start],
+    user: '1000:1000',
     readonlyRootFilesystem: true,
     secrets: {
       ...secrets.natsServerSecrets(),
@@ -69,8 +71,24 @@ export function addNatsContainer(task: FargateTaskDefinition, props: NatsContain
       startPeriod: Duration.seconds(60),
     },
   });
-  container.addMountPoints({ containerPath: DATA, readOnly: false, sourceVolume: 'nats' });
+  const disk = addDiskContainer(task, props);
+  for (const each of [container, disk])
+    each.addMountPoints({ containerPath: DATA, readOnly: false, sourceVolume: 'nats' });
+  container.addContainerDependencies({ container: disk, condition: ContainerDependencyCondition.SUCCESS });
   return container;
+}
+
+/** Opens the disk to the server and ends: Fargate gives a new volume to root, and the server is somebody else. */
+function addDiskContainer(task: FargateTaskDefinition, { image = IMAGE, logGroup }: NatsContainerProps) {
+  return task.addContainer('nats-disk', {
+    image: ContainerImage.fromRegistry(image),
+    entryPoint: ['/bin/chmod'],
+    command: ['1777', DATA],
+    user: '0:0',
+    essential: false,
+    readonlyRootFilesystem: true,
+    logging: createLogDriver(logGroup, 'nats-disk'),
+  });
 }
 
 interface NatsServiceProps {

@@ -16,6 +16,17 @@ describe.each(DEPLOYMENTS)('what is deployed: %s', (name) => {
     for (const image of images) expect(image).toMatch(REGISTRIES);
   });
 
+  it('runs no container as root but what opens a disk to the next one, and ends', () => {
+    const containers = of('AWS::ECS::TaskDefinition').flatMap(
+      ([, { Properties }]) =>
+        Properties.ContainerDefinitions as { Name: string; User?: string; Essential: boolean; Command: string[] }[],
+    );
+    const roots = containers.filter(({ User = 'root' }) => /^(0|root)\b/.test(User));
+    expect(roots.length).toBe(name === 'dev' ? 1 : 3);
+    for (const { Name, Essential, Command } of roots)
+      expect({ Name, Essential, Command }).toEqual({ Name: 'nats-disk', Essential: false, Command: ['1777', '/data'] });
+  });
+
   it('leaves the number of tasks of a scaled service to its scaling', () => {
     const scaled = of('AWS::ApplicationAutoScaling::ScalableTarget').map(([, { Properties }]) =>
       JSON.stringify(Properties.ResourceId),
