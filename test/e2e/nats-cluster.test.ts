@@ -38,10 +38,10 @@ afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
 /** Who connects as `role`: as containers of the deployment are told. */
 function credentials(role: string): Record<string, string> {
-  const found = cluster.services
-    .flatMap(({ plan }) => plan.task.containers)
-    .map(({ secrets }) => secrets[`NATS_${role.toUpperCase()}_PASSWORD`])[0];
-  return { NATS_AUTH_USERNAME: role, NATS_AUTH_PASSWORD: machine.secretOf(found ?? '') };
+  const { secrets = {} } =
+    cluster.services.flatMap(({ plan }) => plan.task.containers).find(({ name }) => name === 'nats') ?? {};
+  const secretOf = (part: string) => machine.secretOf(secrets[`NATS_${role.toUpperCase()}_${part}`] ?? '');
+  return { NATS_AUTH_USERNAME: secretOf('USERNAME'), NATS_AUTH_PASSWORD: secretOf('PASSWORD') };
 }
 
 /** Host names of the servers, as the template has them. */

@@ -196,7 +196,7 @@ export class EcsCluster {
   }
 
   async #untilSteady(service: RunningService, isGivenUp?: AbortSignal): Promise<void> {
-    const look = () => service.isSteady || service.failure || isGivenUp?.aborted || this.#problem !== undefined;
+    const look = () => service.isDeployed || service.failure || isGivenUp?.aborted || this.#problem !== undefined;
     const what = `tasks of ${service.plan.id}`;
     const seen = await waitUntil(look, { what, timeoutMs: STEADY_MS_MAX, pollMs: LOOK_MS }).catch((error: Error) => {
       throw new DeploymentFailed(`${error.message}\n${this.events.join('\n')}\n${this.output()}`);

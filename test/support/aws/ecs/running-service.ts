@@ -49,6 +49,11 @@ export class RunningService {
     return current.length === desiredCount && this.#tasks.every(({ status }) => status === 'healthy');
   }
 
+  /** A deployment of it has come to its end, and it is still as it was then. */
+  get isDeployed(): boolean {
+    return !this.#isDeploying && this.isSteady;
+  }
+
   /** Why the deployment cannot come to an end; undefined while it can. */
   get failure(): string | undefined {
     const [healthyMin, tasksMax] = [this.#healthyMin, this.#tasksMax];
