@@ -7,6 +7,7 @@ import type { FrameSink, HostExchange } from '../http/hosts/exchange.ts';
 import { requestIdOf } from '../inference/deps.ts';
 import { fromLambdaEvent, type LambdaRequest, shardKeyOf } from './lambda-events.ts';
 import { type LambdaContext, LambdaSink, type OpenHttpStream, type StreamingHandler } from './lambda-sink.ts';
+import { RunningApp } from './running-app.ts';
 
 /** Largest request that Lambda passes on, the event's envelope included. */
 const LAMBDA_BODY_BYTES_MAX = 6 * 1024 * 1024;
@@ -67,8 +68,8 @@ export function createLambdaHandler(
   startApp: () => Promise<FunctionApp>,
   options: LambdaHandlerOptions,
 ): LambdaFunction {
-  const app = startOnce(startApp);
-  const started = app().then(
+  const apps = new RunningApp(startApp, options.clock ?? systemClock);
+  const started = apps.get().then(
     () => undefined,
     () => undefined, // told by the request that finds it
   );
@@ -86,7 +87,7 @@ export function createLambdaHandler(
     const limits = armLimits(sink, context, options, fail);
     let running: FunctionApp | undefined;
     const started = async (): Promise<FunctionApp> => {
-      running = await app();
+      running = await apps.get();
       return running;
     };
     try {
@@ -101,24 +102,6 @@ export function createLambdaHandler(
     }
   };
   return { handler, started };
-}
-
-/** Remembers a success for good and forgets a failure once it was seen. */
-function startOnce(startApp: () => Promise<FunctionApp>): () => Promise<FunctionApp> {
-  let starting: Promise<FunctionApp> | undefined;
-  return async () => {
-    starting ??= startApp();
-    try {
-      const app = await starting;
-      if (app.isOutdated?.() !== true) return app;
-      starting = startApp();
-      void app.close?.().catch(() => {}); // nobody uses it any more
-      return await starting;
-    } catch (cause) {
-      starting = undefined;
-      throw new ServeError('service_unavailable', 'The frontend could not start', { cause, retryAfterMs: 1000 });
-    }
-  };
 }
 
 /** The request of an event, or why it is none, which its caller is told. */

@@ -170,3 +170,100 @@ describe('what stood still while the environment was frozen', () => {
     expect(order).toEqual(['after done', 'sent', 'frozen']);
   });
 });
+
+describe('an app that no longer holds what it was started with', () => {
+  /** A function whose apps are started by the test, each of which answers with its number. */
+  function startFunction() {
+    const clock = new VirtualClock();
+    const starts: { readonly start: () => void; readonly fail: () => void }[] = [];
+    const closed: number[] = [];
+    let outdated = -1;
+    const { handler } = createLambdaHandler(
+      () =>
+        new Promise<FunctionApp>((resolve, reject) => {
+          const at = starts.length;
+          const serve: FunctionApp['serve'] = ({ sink }) => {
+            sink.head(200, {});
+            sink.write(String(at));
+            sink.end();
+          };
+          const app = { serve, isOutdated: () => at <= outdated, close: async () => void closed.push(at) };
+          starts.push({ start: () => resolve(app), fail: () => reject(new Error('the table is away')) });
+        }),
+      { clock, openHttpStream: (underlying) => underlying, onFailure() {} },
+    );
+    const ask = () => {
+      const asked = { text: '' };
+      const stream = new Writable({
+        decodeStrings: false,
+        write(chunk, _encoding, done) {
+          asked.text += String(chunk);
+          done();
+        },
+      });
+      const getRemainingTimeInMillis = (): number => REMAINING_MS;
+      const done = handler(EVENT, stream, {
+        awsRequestId: 'r',
+        callbackWaitsForEmptyEventLoop: true,
+        getRemainingTimeInMillis,
+      });
+      return Object.assign(asked, { done });
+    };
+    const outdate = (at: number): void => {
+      outdated = at;
+    };
+    return { clock, starts, closed, ask, outdate };
+  }
+
+  it('is replaced before a request is served, and closed', async () => {
+    const { starts, closed, ask, outdate } = startFunction();
+    starts[0]?.start();
+    const first = ask();
+    await first.done;
+    outdate(0);
+    const second = ask();
+    await Promise.resolve();
+    await Promise.resolve();
+    starts[1]?.start();
+    await second.done;
+    expect([first.text, second.text, starts.length, closed]).toEqual(['0', '1', 2, [0]]);
+  });
+
+  it('serves on while another cannot start, without a wait for five seconds after each failure', async () => {
+    const { clock, starts, closed, ask, outdate } = startFunction();
+    starts[0]?.start();
+    outdate(0);
+    const first = ask();
+    await clock.advance(0);
+    starts[1]?.fail();
+    await first.done;
+    for (let request = 0; request < 3; request++) {
+      const asked = ask();
+      await asked.done;
+      expect(asked.text).toBe('0');
+    }
+    expect([starts.length, closed]).toEqual([2, []]);
+    await clock.advance(5000);
+    const later = ask();
+    await clock.advance(0);
+    starts[2]?.start();
+    await later.done;
+    expect([later.text, closed]).toEqual(['2', [0]]);
+  });
+
+  it('serves a request that another does not start for within a second; the next one has the other', async () => {
+    const { clock, starts, closed, ask, outdate } = startFunction();
+    starts[0]?.start();
+    outdate(0);
+    const first = ask();
+    await clock.advance(999);
+    expect(first.text).toBe('');
+    await clock.advance(1);
+    await first.done;
+    expect([first.text, closed]).toEqual(['0', []]);
+    starts[1]?.start();
+    const second = ask();
+    await second.done;
+    expect([second.text, starts.length, closed]).toEqual(['1', 2, [0]]);
+  });
+});
