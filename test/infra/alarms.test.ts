@@ -74,6 +74,15 @@ describe.each(DEPLOYMENTS)('the alarms of %s', (name) => {
     }
   });
 
+  it('watch every table there is, within the ten metrics that an alarm may have', () => {
+    if (name === 'dev') return;
+    const tables = [...of('AWS::DynamoDB::Table'), ...of('AWS::DynamoDB::GlobalTable')].map(([id]) => id);
+    const throttles = alarms.find(([id]) => id.startsWith('ObservabilityTableThrottles'))![1];
+    const watched = statsOf(throttles).map((stat) => (labelOf(stat, 'TableName') as { readonly Ref: string }).Ref);
+    expect([...new Set(watched)].sort()).toEqual(tables.sort());
+    for (const [, alarm] of alarms) expect(statsOf(alarm).length).toBeLessThanOrEqual(10);
+  });
+
   it('wake somebody by one alarm alone, which waits for others that are there', () => {
     for (const [, { Properties }] of of('AWS::CloudWatch::CompositeAlarm')) {
       const page = Properties as unknown as Alarm & { readonly AlarmRule: unknown };

@@ -27,7 +27,7 @@ export class DataObservability extends Construct {
   }
 }
 
-function tableWatches({ discovery, routerState, responses, keys }: FleetStore): readonly Watch[] {
+function tableWatches({ discovery, routerState, responses, keys, passedSecrets }: FleetStore): readonly Watch[] {
   const of = (metricName: string, table: { readonly tableName: string }, statistic: string, Operation?: string) =>
     new Metric({
       namespace: 'AWS/DynamoDB',
@@ -36,7 +36,7 @@ function tableWatches({ discovery, routerState, responses, keys }: FleetStore): 
       statistic,
       period: MINUTE,
     });
-  const throttled = [discovery, routerState, responses, keys].flatMap((table) =>
+  const throttled = [discovery, routerState, responses, keys, passedSecrets].flatMap((table) =>
     ['ReadThrottleEvents', 'WriteThrottleEvents'].map((name) => of(name, table, 'Sum')),
   );
   const failed = [
@@ -47,6 +47,7 @@ function tableWatches({ discovery, routerState, responses, keys }: FleetStore): 
     of('SystemErrors', responses, 'Sum', 'PutItem'),
     of('SystemErrors', responses, 'Sum', 'GetItem'),
     of('SystemErrors', keys, 'Sum', 'GetItem'),
+    of('SystemErrors', passedSecrets, 'Sum', 'GetItem'),
   ];
   const slow = [
     of('SuccessfulRequestLatency', discovery, 'Average', 'GetItem'),
