@@ -1,7 +1,7 @@
 import { SYSTEM } from '../../shared/clock/index.ts';
 import { chatWith } from '../../shared/commands/index.ts';
 import type { ResolvedConfig } from '../../shared/config/index.ts';
-import { passSecrets } from '../../shared/fleet/index.ts';
+import { type PassingSecrets, passSecrets } from '../../shared/fleet/index.ts';
 import { composeFrontend, serveFrontend } from '../../shared/frontends/index.ts';
 import { openLogger, openQuietLogger } from '../../shared/telemetry/index.ts';
 import { stopSignal } from '../process.ts';
@@ -13,7 +13,9 @@ export async function run(config: ResolvedConfig<'frontend'>): Promise<number> {
   const chatting = new AbortController();
   const stopped = stopSignal(chatting.signal);
   const logger = isInteractive ? openQuietLogger(config) : openLogger(settings);
-  const frontend = await composeFrontend(settings, { ...SYSTEM, logger });
+  let passing: PassingSecrets | undefined;
+  const secretsSinceMs = (): number | undefined => passing?.sinceMs;
+  const frontend = await composeFrontend(settings, { ...SYSTEM, logger, secretsSinceMs });
   if (isInteractive) {
     try {
       await chatWith(frontend, settings.httpSvcChatPath, stopped, chatting);
@@ -23,7 +25,7 @@ export async function run(config: ResolvedConfig<'frontend'>): Promise<number> {
     return 0;
   }
   const server = await serveFrontend(frontend, settings, logger);
-  const passing = passSecrets(settings, logger.for('secrets'));
+  passing = passSecrets(settings, logger.for('secrets'));
   logger.info('serving', {
     url: server.url,
     address: server.address,

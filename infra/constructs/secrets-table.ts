@@ -38,7 +38,7 @@ export class SecretsTable extends KeyedTable {
 
   /** Allows an edge to leave the secrets that it was given. */
   grantPass(grantee: IGrantable): void {
-    this.table.grant(grantee, 'dynamodb:PutItem');
+    this.table.grant(grantee, 'dynamodb:UpdateItem');
     this.#admit(grantee);
   }
 

@@ -6,7 +6,7 @@
 export { type DiscoveryHost, openDiscovery } from './discovery.ts';
 export { eventPlane } from './event-plane.ts';
 export { adoptTarget, ambiguousFraming } from './framing.ts';
-export { passSecrets, readPassedSecrets } from './passed-secrets.ts';
+export { type PassingSecrets, passSecrets, readPassedSecrets } from './passed-secrets.ts';
 export { type CallingPlaneOptions, callingPlane, servingPlane } from './planes.ts';
 export { openPlannerOutbox } from './planner-outbox.ts';
 export { openRouterState, PartWatch, SharedRouterState } from './router-state.ts';

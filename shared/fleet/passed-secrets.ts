@@ -6,7 +6,8 @@
  * container is given the secrets by the service that starts it, and puts them there.
  *
  *     pk           sk       attributes
- *     v1/secrets   fleet    secrets (JSON: variables by name), superseded (digests of the previous ones)
+ *     v1/secrets   fleet    secrets (JSON: variables by name), superseded (digests of the previous ones), since and a digest
+ *                           (when those that the digest is of were first passed, Unix ms)
  */
 import { createHash } from 'node:crypto';
 import { setMaxListeners } from 'node:events';
@@ -84,6 +85,8 @@ export function passedVariables(text: string): Readonly<Record<string, string>> 
 export interface PassingSecrets {
   /** Resolves when nothing more is tried; never rejects. */
   readonly ended: Promise<void>;
+  /** When the secrets that functions have were first passed, Unix ms; undefined until it is known. */
+  readonly sinceMs: number | undefined;
   stop(): void;
 }
 
@@ -95,10 +98,21 @@ export function passSecrets(settings: PassedSettings, logger: Logger): PassingSe
   const secrets = secretsOf(settings);
   if (settings.secretsTable === undefined || secrets === undefined) return undefined;
   const stopping = new AbortController();
-  const ended = passUntilTaken(settings, secrets, stopping.signal, logger).catch((thrown: unknown) => {
-    if (!stopping.signal.aborted) logger.error('secrets are not passed to functions', { reason: reasonOf(thrown) });
-  });
-  return { ended, stop: () => stopping.abort() };
+  let sinceMs: number | undefined;
+  const ended = passUntilTaken(settings, secrets, stopping.signal, logger)
+    .then((first) => {
+      sinceMs = first;
+    })
+    .catch((thrown: unknown) => {
+      if (!stopping.signal.aborted) logger.error('secrets are not passed to functions', { reason: reasonOf(thrown) });
+    });
+  return {
+    ended,
+    get sinceMs() {
+      return sinceMs;
+    },
+    stop: () => stopping.abort(),
+  };
 }
 
 async function passUntilTaken(
@@ -106,14 +120,15 @@ async function passUntilTaken(
   secrets: Readonly<Record<string, string>>,
   signal: AbortSignal,
   logger: Logger,
-): Promise<void> {
+): Promise<number | undefined> {
   const { table } = await openTable(settings);
   try {
     for (let pauseMs = PAUSE_MS; ; pauseMs = Math.min(2 * pauseMs, PAUSE_MS_MAX)) {
       try {
-        const isNewest = await table.attempt(OPERATION_MS_MAX, widened(signal), (each) => put(table, secrets, each));
-        logger.info(isNewest ? 'secrets are passed to functions' : 'functions have newer secrets than this process');
-        return;
+        const outcome = await table.attempt(OPERATION_MS_MAX, widened(signal), (each) => put(table, secrets, each));
+        const { isApplied } = outcome;
+        logger.info(isApplied ? 'secrets are passed to functions' : 'functions have newer secrets than this process');
+        return isApplied ? Number(outcome.item?.[markOf(secrets)]?.N) : undefined;
       } catch (thrown) {
         signal.throwIfAborted();
         logger.warn('secrets cannot be passed to functions; trying again', { reason: reasonOf(thrown) });
@@ -125,13 +140,29 @@ async function passUntilTaken(
   }
 }
 
-function put(table: Table, secrets: Readonly<Record<string, string>>, signal: AbortSignal): Promise<boolean> {
+function put(table: Table, secrets: Readonly<Record<string, string>>, signal: AbortSignal) {
   const { STATOR_PLANE_TOKEN: token, STATOR_ID_SECRET: id } = secrets;
   const previous = [secrets.STATOR_PLANE_TOKEN_PREVIOUS, secrets.STATOR_ID_SECRET_PREVIOUS];
   const superseded = previous.flatMap((secret) => (secret === undefined ? [] : [digest(secret)])).join() || 'none';
-  const values = { ':token': digest(token), ':id': digest(id) };
   const condition = 'attribute_not_exists(pk) OR NOT (contains(superseded, :token) OR contains(superseded, :id))';
-  return table.put({ secrets: JSON.stringify(secrets), superseded }, { key: KEY, condition, values }, signal);
+  const mark = markOf(secrets);
+  const values = {
+    ':token': digest(token),
+    ':id': digest(id),
+    ':secrets': JSON.stringify(secrets),
+    ':superseded': superseded,
+    ':now': clock.wallMs(),
+  };
+  return table.updateAndGet(
+    `SET secrets = :secrets, superseded = :superseded, ${mark} = if_not_exists(${mark}, :now)`,
+    { key: KEY, condition, values },
+    signal,
+  );
+}
+
+/** Attribute that says since when these secrets are in force. Those of before stay, a few bytes for each rotation. */
+function markOf({ STATOR_PLANE_TOKEN: token, STATOR_ID_SECRET: id }: Readonly<Record<string, string>>): string {
+  return `since${digest(`${digest(token)}${digest(id)}`).slice(0, 16)}`;
 }
 
 /** What tells a secret from others; of none it is one that nobody has. */

@@ -104,7 +104,7 @@ function expectTold(stat: Stat, resources: readonly (readonly [string, Resource]
     const { Ref } = labelOf(stat, who) as { readonly Ref: string };
     const [, told] = resources.find(([id]) => id === Ref) ?? [];
     expect(told).toMatchObject({ Type: 'AWS::Lambda::Function', Properties: { Handler: 'index.handler' } });
-    expect(['ActiveStreams', 'Workers', 'ViewAge']).not.toContain(stat.MetricName); // of processes that last
+    expect(['ActiveStreams', 'Workers', 'ViewAge', 'SecretAge']).not.toContain(stat.MetricName); // of processes that last
     return;
   }
   expect(who).toBe('Service');
@@ -116,7 +116,7 @@ function expectTold(stat: Stat, resources: readonly (readonly [string, Resource]
     .map(({ Environment = [] }) => Object.fromEntries(Environment.map(({ Name, Value }) => [Name, Value])))
     .filter((env) => env.STATOR_EMF === 'on' && env.STATOR_EMF_SERVICE === labelOf(stat, who));
   expect(tellers).toHaveLength(1);
-  const ofRequests = !['Workers', 'ViewAge'].includes(stat.MetricName);
+  const ofRequests = !['Workers', 'ViewAge', 'SecretAge'].includes(stat.MetricName);
   if (ofRequests) expect(tellers[0]?.STATOR_ROLES).toMatch(/http/);
 }
 

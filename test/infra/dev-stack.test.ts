@@ -277,7 +277,7 @@ describe('the rights in the dev stack', () => {
 
   it('let the task register and route, and an operator make keys and push models', () => {
     expect(rightsOf(template, /^TaskTaskRole/)).toEqual([
-      ['StorePassedSecretsTable', ['dynamodb:PutItem']],
+      ['StorePassedSecretsTable', ['dynamodb:UpdateItem']],
       ['StoreDiscoveryTable', REGISTER],
       ['StoreRouterStateTable', ['dynamodb:DeleteItem', 'dynamodb:GetItem', 'dynamodb:UpdateItem']],
     ]);

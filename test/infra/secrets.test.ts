@@ -96,7 +96,7 @@ describe.each(['dev', 'production', 'everything'] as const)('the secrets of %s',
         .filter(({ Resource }) => JSON.stringify(Resource).includes('StorePassedSecrets'))
         .flatMap(({ Action }) => Action);
     expect(actionsOf(/^FrontHttpRole/)).toEqual(['dynamodb:GetItem']);
-    expect(actionsOf(name === 'dev' ? /^TaskTaskRole/ : /^EdgeTaskTaskRole/)).toEqual(['dynamodb:PutItem']);
+    expect(actionsOf(name === 'dev' ? /^TaskTaskRole/ : /^EdgeTaskTaskRole/)).toEqual(['dynamodb:UpdateItem']);
     expect(actionsOf(/^(?!FrontHttpRole|TaskTaskRole|EdgeTaskTaskRole)/)).toEqual([]);
     const ofFunction = templates.flatMap((template) => statementsOf(template, /^FrontHttpRole/));
     expect(JSON.stringify(ofFunction)).not.toContain('secretsmanager');

@@ -10,6 +10,7 @@ import { embeddedMetric, MINUTE, serviceMetric } from './metrics.ts';
 /** Percent of the disk of a NATS server: four fifths of what JetStream may fill. */
 const NATS_DISK_PERCENT = 60;
 const VIEW_AGE_SECS_MAX = 5;
+const SECRET_AGE_DAYS_MAX = 180;
 const BALANCER_ERRORS_MAX = 5;
 const SERVER_ERRORS_PERCENT = 5;
 /** Of the internet's noise, a minute. */
@@ -48,6 +49,14 @@ export function edgeWatches(edge: EdgeService, tasks: number): readonly Watch[] 
       about: 'what edges know of the fleet is old',
       paragraph: 'the-fleet-view-is-old',
       missing: 'broken',
+    },
+    {
+      id: 'SecretAge',
+      metric: edge.metric('SecretAge', { statistic: 'Maximum' }),
+      threshold: SECRET_AGE_DAYS_MAX,
+      about: `the secrets of the fleet were not rotated for ${SECRET_AGE_DAYS_MAX} days`,
+      paragraph: 'secrets-are-old',
+      missing: 'asBefore',
     },
   ];
 }

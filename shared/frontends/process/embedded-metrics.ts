@@ -15,6 +15,8 @@ interface PublishingParts {
   readonly models: () => readonly RoutableModel[];
   /** Of what is known of the fleet; undefined where discovery keeps no view. */
   readonly viewAgeMs: () => number | undefined;
+  /** When the secrets of the fleet were first in force, Unix ms. @default nobody knows */
+  readonly secretsSinceMs?: (() => number | undefined) | undefined;
   /** Takes lines, with their ends. @default standard error, as for the log */
   readonly write?: ((text: string) => void) | undefined;
 }
@@ -37,9 +39,11 @@ class PublishedMetrics extends EmbeddedMetrics {
       totals: (metric, label) => registry.totalsBy(metric, label),
       gauges: () => {
         const ageMs = viewAgeMs();
+        const sinceMs = parts.secretsSinceMs?.();
         return {
           ...(servesClients ? { activeStreams: lifecycle.inflight } : {}),
           ...(ageMs === undefined ? {} : { viewAgeMs: ageMs }),
+          ...(sinceMs === undefined ? {} : { secretAgeMs: Math.max(0, clock.wallMs() - sinceMs) }),
           workers: new Map(models().map((model) => [model.name, workersOf(model)])),
         };
       },

@@ -75,6 +75,8 @@ export interface FrontendOptions extends TimeAndChance {
   readonly holdBounds?: HoldBounds;
   /** Told of every request beside the records that the settings ask for. */
   readonly recorder?: Pick<RequestRecorder, 'requestEnded'>;
+  /** When the secrets of the fleet were first in force, Unix ms; undefined while it is not known. */
+  readonly secretsSinceMs?: () => number | undefined;
 }
 
 /** A frontend ready to answer; the host decides where its requests come from. */
@@ -124,6 +126,7 @@ export async function composeFrontend(
     onHeld,
     holdBounds,
     recorder,
+    secretsSinceMs,
   }: FrontendOptions,
 ): Promise<Frontend> {
   if (settings.modelPath !== undefined) await requireTokenizer(settings.modelPath);
@@ -174,6 +177,7 @@ export async function composeFrontend(
       lifecycle,
       models: () => primaryModels(models.directory),
       viewAgeMs: view.ageMs,
+      secretsSinceMs,
     });
     const held = createHeldBytesMetrics(metrics.registry);
     const http = httpSettings(settings);

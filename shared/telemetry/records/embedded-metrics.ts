@@ -4,6 +4,7 @@ import type { RequestEnd, RequestRecorder } from './request-records.ts';
 const MODELS_MAX = 50;
 /** Values of a metric in one line, as many as CloudWatch reads. */
 const VALUES_MAX = 100;
+const DAY_MS = 24 * 60 * 60 * 1000;
 const OTHER_MODELS = '__other__';
 
 /** Where CloudWatch has the metrics. */
@@ -30,6 +31,8 @@ export const EMBEDDED_METRICS = {
   Workers: { unit: 'Count', by: [['Model']] },
   /** Age of what is known of the fleet. */
   ViewAge: { unit: 'Seconds', by: [[]] },
+  /** Days since the secrets of the fleet were rotated. */
+  SecretAge: { unit: 'None', by: [[]] },
 } as const satisfies Record<string, { readonly unit: string; readonly by: readonly (readonly string[])[] }>;
 
 /** Name of one of `EMBEDDED_METRICS`. */
@@ -39,6 +42,7 @@ export type EmbeddedMetric = keyof typeof EMBEDDED_METRICS;
 export interface EmbeddedGauges {
   readonly activeStreams?: number;
   readonly viewAgeMs?: number;
+  readonly secretAgeMs?: number;
   /** By model. */
   readonly workers?: ReadonlyMap<string, number>;
 }
@@ -112,7 +116,7 @@ export class EmbeddedMetrics implements Pick<RequestRecorder, 'requestEnded'> {
 
   /** Writes what has come since the last time; in a function after the answer. */
   flush(): void {
-    const { activeStreams, viewAgeMs, workers } = this.#options.gauges?.() ?? {};
+    const { activeStreams, viewAgeMs, secretAgeMs, workers } = this.#options.gauges?.() ?? {};
     const models = new Map([...this.#figures].map(([model, figures]) => [model, figuresOf(figures)]));
     this.#figures = new Map();
     if (workers !== undefined) this.#addWorkers(models, workers);
@@ -123,6 +127,7 @@ export class EmbeddedMetrics implements Pick<RequestRecorder, 'requestEnded'> {
       ...(fallbacks.size === 0 ? {} : { RouterFallbacks: [...fallbacks.values()].reduce((sum, each) => sum + each) }),
       ...(activeStreams === undefined ? {} : { ActiveStreams: activeStreams }),
       ...(viewAgeMs === undefined ? {} : { ViewAge: Math.round(viewAgeMs) / 1000 }),
+      ...(secretAgeMs === undefined ? {} : { SecretAge: Math.floor(secretAgeMs / DAY_MS) }),
     };
     // Why stands beside the metric, for queries of the log: as a label it would be a metric more each.
     const beside = fallbacks.size === 0 ? {} : { FallbackReasons: Object.fromEntries(fallbacks) };

@@ -62,6 +62,24 @@ describe.runIf(hasDynamoDb())('secrets that a frontend passes to functions', () 
     expect(await passed()).toEqual({ STATOR_PLANE_TOKEN: B, STATOR_PLANE_TOKEN_PREVIOUS: A, STATOR_ID_SECRET: C });
   });
 
+  it('are as old as the rotation that made them, however often processes start', async () => {
+    const { logger } = captureLogger();
+    const since = async (given: Given) => {
+      const passing = passSecrets(settingsOf(given), logger);
+      await passing?.ended;
+      return passing?.sinceMs;
+    };
+    const first = await since({ planeToken: A, idSecret: C });
+    expect(first).toBeGreaterThan(0);
+    expect(await since({ planeToken: A, idSecret: C })).toBe(first);
+    const rotated = await since({ planeToken: B, planeTokenPrevious: A, idSecret: C });
+    expect(rotated).toBeGreaterThanOrEqual(first ?? 0);
+    expect(await since({ planeToken: B, idSecret: C })).toBe(rotated); // the one before is forgotten
+    expect(await since({ planeToken: A, idSecret: C })).toBe(first); // and may come back
+    await since({ planeToken: B, planeTokenPrevious: A, idSecret: C });
+    expect(await since({ planeToken: A, idSecret: C })).toBeUndefined(); // not those that functions have
+  });
+
   it('are those of the newest rotation of request ids alone', async () => {
     await pass({ planeToken: A, idSecret: B });
     await pass({ planeToken: A, idSecret: C, idSecretPrevious: B });

@@ -229,7 +229,7 @@ describe('metrics of containers in their log', () => {
     metrics.requestEnded(REFUSED);
     counters.requests.with('tiny', '').add(1);
     counters.fallbacks.with('silent').add(1);
-    measure({ activeStreams: 4, viewAgeMs: 1, workers: new Map([['tiny', 2]]) });
+    measure({ activeStreams: 4, viewAgeMs: 1, secretAgeMs: 1, workers: new Map([['tiny', 2]]) });
     const told = flushed().flatMap(({ _aws }) =>
       _aws.CloudWatchMetrics.flatMap(({ Dimensions, Metrics }) =>
         Metrics.flatMap(({ Name, Unit }) => Dimensions.map((set) => `${Name} ${Unit} ${set.join()}`)),

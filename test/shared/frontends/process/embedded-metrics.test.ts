@@ -14,19 +14,24 @@ function open(env: Readonly<Record<string, string>>) {
   const lifecycle = { inflight: 3 };
   const view = watchView(clock);
   let models: readonly RoutableModel[] = [];
+  let sinceMs: number | undefined;
+  const rotated = (): void => {
+    sinceMs = clock.wallMs();
+  };
   const published = publishMetrics(resolveConfig('frontend', [], env).settings, {
     clock,
     registry: new MetricRegistry(),
     lifecycle,
     models: () => models,
     viewAgeMs: view.ageMs,
+    secretsSinceMs: () => sinceMs,
     write: (text) => lines.push(text),
   });
   const written = () => lines.splice(0).map((line) => JSON.parse(line) as Record<string, unknown>);
   const know = (...now: RoutableModel[]): void => {
     models = now;
   };
-  return { clock, view, published, know, written };
+  return { clock, view, published, know, rotated, written };
 }
 
 describe('what a container tells CloudWatch', () => {
@@ -59,6 +64,15 @@ describe('what a container tells CloudWatch', () => {
     view.seen(0);
     await clock.advance(30_000);
     expect(written().map(({ ViewAge }) => ViewAge)).toEqual([15, 30]);
+  });
+
+  it('says how many days the secrets are old once it is known when they were rotated', async () => {
+    const { clock, rotated, written } = open(ON);
+    await clock.advance(15_000);
+    expect(written()[0]).not.toHaveProperty('SecretAge');
+    rotated();
+    await clock.advance(49 * 3_600_000);
+    expect(written().at(-1)).toMatchObject({ SecretAge: 2 });
   });
 
   it('has no streams where the process is a router alone', async () => {
