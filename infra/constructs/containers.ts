@@ -14,6 +14,7 @@ import {
   LogDrivers,
   OperatingSystemFamily,
 } from 'aws-cdk-lib/aws-ecs';
+import { CfnRole, type IRole } from 'aws-cdk-lib/aws-iam';
 import { type ILogGroup, LogGroup } from 'aws-cdk-lib/aws-logs';
 import type { Construct } from 'constructs';
 
@@ -46,7 +47,17 @@ export function createTask(scope: Construct, props: FargateTaskDefinitionProps):
     ...props,
   });
   task.addVolume({ name: SCRATCH });
+  assumeForOwnTasks(task.taskRole);
   return task;
+}
+
+/** Lets ECS use a role for tasks of this account and region alone, whoever asks it to. */
+function assumeForOwnTasks({ node: { defaultChild } }: IRole): void {
+  if (!(defaultChild instanceof CfnRole)) throw new Error('the role of a task is none of this app');
+  defaultChild.addPropertyOverride('AssumeRolePolicyDocument.Statement.0.Condition', {
+    StringEquals: { 'aws:SourceAccount': Aws.ACCOUNT_ID },
+    ArnLike: { 'aws:SourceArn': `arn:${Aws.PARTITION}:ecs:${Aws.REGION}:${Aws.ACCOUNT_ID}:*` },
+  });
 }
 
 /** Where what runs in `scope` writes its log, for so many days. It goes with the stack. */

@@ -6,6 +6,7 @@ import { Construct } from 'constructs';
 import type { Settings } from '../settings/index.ts';
 import { FleetSecrets } from './fleet-secrets.ts';
 import { KeyedTable, READ } from './keyed-table.ts';
+import { KeysTable } from './keys-table.ts';
 import { SecretsTable } from './secrets-table.ts';
 
 interface ArtifactsBucketProps {
@@ -90,20 +91,6 @@ class ResponsesTable extends KeyedTable {
   }
 }
 
-/** API keys, by their digests: read by frontends, written by whoever runs `stator keys`. */
-class KeysTable extends KeyedTable {
-  /** Allows a frontend to look a key up by its id; not to list them, and not to change one. */
-  grantCheck(grantee: IGrantable): Grant {
-    return this.table.grant(grantee, 'dynamodb:GetItem');
-  }
-
-  /** Allows an operator to make, list, change and delete keys. */
-  grantManage(grantee: IGrantable): Grant {
-    const rights = ['GetItem', 'Scan', 'UpdateItem', 'DeleteItem'].map((right) => `dynamodb:${right}`);
-    return this.table.grant(grantee, ...rights);
-  }
-}
-
 /** The key that the settings name, for what `scope` keeps. */
 export function keyOf(scope: Construct, { encryption: { keyArn } }: Pick<Settings, 'encryption'>): IKey | undefined {
   return keyArn === undefined ? undefined : Key.fromKeyArn(scope, 'Key', keyArn);
@@ -133,7 +120,7 @@ export class FleetStore extends Construct {
     this.discovery = new DiscoveryTable(this, 'Discovery', props);
     this.responses = new ResponsesTable(this, 'Responses', props);
     this.routerState = new RouterStateTable(this, 'RouterState', props);
-    this.keys = new KeysTable(this, 'Keys', props);
+    this.keys = new KeysTable(this, 'ApiKeys', props);
     this.artifacts = new ArtifactsBucket(this, 'Artifacts', props);
     this.secrets = new FleetSecrets(this, 'Secrets', props);
     this.passedSecrets = new SecretsTable(this, 'PassedSecrets', { encryptionKey: props.encryptionKey });

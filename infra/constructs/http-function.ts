@@ -2,10 +2,13 @@ import { Duration, RemovalPolicy } from 'aws-cdk-lib';
 import type { IAlarm, Metric, MetricOptions } from 'aws-cdk-lib/aws-cloudwatch';
 import { LambdaDeploymentConfig, LambdaDeploymentGroup } from 'aws-cdk-lib/aws-codedeploy';
 import {
+  Effect,
   type IGrantable,
   type IPrincipal,
   type IRole,
   ManagedPolicy,
+  Policy,
+  PolicyStatement,
   Role,
   ServicePrincipal,
 } from 'aws-cdk-lib/aws-iam';
@@ -64,6 +67,7 @@ export class HttpFunction extends Construct implements IGrantable {
   constructor(scope: Construct, id: string, props: HttpFunctionProps) {
     super(scope, id);
     const logGroup = createLogGroup(this, props.logRetentionDays);
+    const role = createRole(this, logGroup);
     this.function = new LambdaFunction(this, 'Function', {
       description: 'Stator: streaming HTTP frontend',
       code: props.code,
@@ -80,7 +84,7 @@ export class HttpFunction extends Construct implements IGrantable {
         path: 'edges.function.environment',
         bytesMax: 4096, // of Lambda
       }),
-      role: createRole(this, logGroup),
+      role,
       vpc: props.network.vpc,
       vpcSubnets: props.network.functionSubnets,
       securityGroups: [props.network.functionSecurityGroup],
@@ -94,6 +98,7 @@ export class HttpFunction extends Construct implements IGrantable {
       ...(props.concurrencyMax === undefined ? {} : { reservedConcurrentExecutions: props.concurrencyMax }),
     });
     this.grantPrincipal = this.function.grantPrincipal;
+    denyInterfaces(this, role, this.function.functionArn);
     this.#alias = new Alias(this, 'Live', { aliasName: 'live', version: this.function.currentVersion as IVersion });
     this.live = this.#alias as IFunction; // its optional properties are `T | undefined`
   }
@@ -184,6 +189,27 @@ function createRole(scope: Construct, logGroup: ILogGroup): IRole {
   });
   logGroup.grantWrite(role);
   return role;
+}
+
+/** What Lambda does with network interfaces on behalf of a function, by the policy that AWS has for that. */
+const INTERFACES = [
+  'CreateNetworkInterface',
+  'DescribeNetworkInterfaces',
+  'DeleteNetworkInterface',
+  'AssignPrivateIpAddresses',
+  'UnassignPrivateIpAddresses',
+].map((action) => `ec2:${action}`);
+
+/** The rights over network interfaces are for Lambda itself: code of the function is refused them. */
+function denyInterfaces(scope: Construct, role: IRole, functionArn: string): void {
+  const own = new PolicyStatement({
+    effect: Effect.DENY,
+    actions: INTERFACES,
+    resources: ['*'],
+    conditions: { ArnEquals: { 'lambda:SourceFunctionArn': functionArn } },
+  });
+  // A policy of its own: the role's other one is there before the function, which this one names.
+  new Policy(scope, 'Interfaces', { roles: [role], statements: [own] });
 }
 
 function checkMemory(memorySizeMb: number): number {

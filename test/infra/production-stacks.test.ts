@@ -4,6 +4,9 @@ import { beforeAll, describe, expect, it } from 'vitest';
 import { renderNatsHealth } from '../../infra/nats-configuration.ts';
 import { devTemplate, openApp, productionStacks, productionTemplates, type Resource, snapshotOf } from './templates.ts';
 
+/** That of API keys can have replicas in other regions. */
+const TABLES = ['AWS::DynamoDB::Table', 'AWS::DynamoDB::GlobalTable'];
+
 let stacks: Readonly<Record<string, Template>>;
 let data: Template;
 let edge: Template;
@@ -44,15 +47,15 @@ describe('the stacks of production', () => {
   });
 
   it('keeps the ids of what holds state: another id would be another, empty table', () => {
-    const ids = ['AWS::DynamoDB::Table', 'AWS::S3::Bucket', 'AWS::SecretsManager::Secret', 'AWS::EC2::VPC'].flatMap(
-      (type) => Object.keys(data.findResources(type)),
+    const ids = [...TABLES, 'AWS::S3::Bucket', 'AWS::SecretsManager::Secret', 'AWS::EC2::VPC'].flatMap((type) =>
+      Object.keys(data.findResources(type)),
     );
     expect(ids.sort()).toMatchInlineSnapshot(`
       [
         "NetworkVpc7FB7348F",
+        "StoreApiKeysTable39BE799C",
         "StoreArtifactsBucket2F232110",
         "StoreDiscoveryTable8A4CD94B",
-        "StoreKeysTableC285B9E1",
         "StorePassedSecretsTable9A105642",
         "StoreResponsesTable0919CA89",
         "StoreRouterStateTable1CF24471",
@@ -65,15 +68,17 @@ describe('the stacks of production', () => {
   });
 
   it('keeps tables, bucket and secrets when it is deleted, unless told otherwise', () => {
-    for (const type of ['AWS::DynamoDB::Table', 'AWS::S3::Bucket', 'AWS::SecretsManager::Secret']) {
+    for (const type of [...TABLES, 'AWS::S3::Bucket', 'AWS::SecretsManager::Secret']) {
       const kept = Object.entries(data.findResources(type, { DeletionPolicy: 'RetainExceptOnCreate' }));
       const passing = Object.keys(data.findResources(type)).filter((id) => !kept.some(([each]) => each === id));
       expect(passing).toEqual(type === 'AWS::DynamoDB::Table' ? ['StorePassedSecretsTable9A105642'] : []); // edges write it anew
-      if (type !== 'AWS::DynamoDB::Table') continue;
-      for (const [, { Properties }] of kept) expect(Properties.DeletionProtectionEnabled).toBe(true);
+      if (!TABLES.includes(type)) continue;
+      for (const [, { Properties }] of kept) {
+        expect((Properties.Replicas?.[0] ?? Properties).DeletionProtectionEnabled).toBe(true);
+      }
     }
     const passing = productionTemplates({ retain: false }).Data!;
-    passing.allResources('AWS::DynamoDB::Table', { DeletionPolicy: 'Delete' });
+    for (const type of TABLES) passing.allResources(type, { DeletionPolicy: 'Delete' });
     passing.resourceCountIs('Custom::S3AutoDeleteObjects', 1);
   });
 

@@ -8,6 +8,8 @@ import { devTemplate, productionTemplates } from './templates.ts';
 const FOLDER = 'test/fixtures/infra/release';
 /** Made anew by every release, on purpose: what was before stays as long as it is used. */
 const OF_A_RELEASE = ['AWS::Lambda::Version', 'AWS::ApiGateway::Deployment', 'AWS::ECS::TaskDefinition'];
+/** What the next release gives up on purpose; empty it when a release is made. */
+const GIVEN_UP = ['StoreKeysTableC285B9E1']; // its successor can have replicas in other regions, which no table becomes in place
 const LOSSES = [
   ResourceImpact.WILL_REPLACE,
   ResourceImpact.MAY_REPLACE,
@@ -25,6 +27,7 @@ function lossesOf(before: object, after: object): readonly string[] {
   const losses: string[] = [];
   fullDiff(before, after).resources.forEachDifference((id, change) => {
     const type = change.oldResourceType ?? change.newResourceType ?? '';
+    if (GIVEN_UP.includes(id)) return;
     if (!OF_A_RELEASE.includes(type) && LOSSES.includes(change.changeImpact)) {
       losses.push(`${id} (${type}): ${change.changeImpact}`);
     }
@@ -54,7 +57,7 @@ describe('deploying over the last release', () => {
     const changed = structuredClone(before) as {
       Resources: Record<string, { Type: string; Properties: { KeySchema: { AttributeName: string }[] } }>;
     };
-    const [table] = Object.keys(changed.Resources).filter((id) => id.startsWith('StoreKeysTable'));
+    const [table] = Object.keys(changed.Resources).filter((id) => id.startsWith('StoreResponsesTable'));
     const [secret] = Object.keys(changed.Resources).filter((id) => id.startsWith('StoreSecretsIdSecret'));
     changed.Resources[table!]!.Properties.KeySchema[0]!.AttributeName = 'other';
     delete changed.Resources[secret!];

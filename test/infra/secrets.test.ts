@@ -131,6 +131,10 @@ describe.each(['dev', 'production', 'everything'] as const)('the secrets of %s',
       ...of('AWS::DynamoDB::Table').map(
         ([, { Properties }]) => (Properties.SSESpecification as { KMSMasterKeyId?: unknown }).KMSMasterKeyId,
       ),
+      ...of('AWS::DynamoDB::GlobalTable').map(([, { Properties }]) => {
+        const [replica] = Properties.Replicas as { SSESpecification?: { KMSMasterKeyId?: unknown } }[];
+        return replica?.SSESpecification?.KMSMasterKeyId;
+      }),
     ];
     expect(new Set(keys)).toEqual(new Set([name === 'everything' ? KEY : undefined]));
     const decrypting = templates.flatMap((template) => rightsOf(template, /^(FrontHttpRole|EdgeTask.*Role)/));

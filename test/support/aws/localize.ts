@@ -101,6 +101,18 @@ function shareOutputs(templates: Readonly<Record<string, Template>>): void {
   }
 }
 
+const GLOBAL_TABLE = 'AWS::DynamoDB::GlobalTable';
+
+/** A table that has one replica, as moto knows tables: what the replica says stands in the table. */
+function inOneRegion({ Properties = {}, ...resource }: Resource): Resource {
+  const { Replicas, ...table } = Properties as { readonly Replicas: readonly Record<string, unknown>[] };
+  const [only, ...others] = Replicas;
+  if (only === undefined || others.length > 0)
+    throw new Error('a table with replicas in several regions is not rehearsed');
+  const { Region: _, ...own } = only;
+  return { ...resource, Type: 'AWS::DynamoDB::Table', Properties: { ...table, ...own } };
+}
+
 /** Resources that run code of their own while they are made want Docker of moto. */
 function isLeftOut(type: string): boolean {
   return PASSED_OVER.has(type) || type.startsWith('Custom::');
@@ -124,7 +136,8 @@ function localize(template: Template): void {
     return Object.fromEntries(Object.entries(value).map(([name, each]) => [name, fix(each)]));
   };
   template.Resources = Object.fromEntries(
-    kept.map(([id, resource]) => {
+    kept.map(([id, given]) => {
+      const resource = given.Type === GLOBAL_TABLE ? inOneRegion(given) : given;
       const DependsOn = [resource.DependsOn ?? []].flat().filter((on) => !gone.has(on));
       return [id, { ...resource, Properties: fix(resource.Properties ?? {}) as Record<string, unknown>, DependsOn }];
     }),

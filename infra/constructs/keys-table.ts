@@ -1,0 +1,52 @@
+import { RemovalPolicy } from 'aws-cdk-lib';
+import { Billing, CfnGlobalTable, TableEncryptionV2, TableV2 } from 'aws-cdk-lib/aws-dynamodb';
+import type { Grant, IGrantable } from 'aws-cdk-lib/aws-iam';
+import type { IKey } from 'aws-cdk-lib/aws-kms';
+import { Construct } from 'constructs';
+import { KEYS, type KeyedTableProps, TTL } from './keyed-table.ts';
+
+/**
+ * API keys, by their digests: read by frontends, written by whoever runs `stator keys`.
+ *
+ * In the shape of all tables, but of the kind that can have replicas in other regions: a key that clients hold is to work in whichever
+ * region answers them, and a table of the other kind could not become one without being made anew. All else is of one region.
+ */
+export class KeysTable extends Construct {
+  readonly tableName: string;
+  readonly #table: TableV2;
+  readonly #key: IKey | undefined;
+
+  constructor(scope: Construct, id: string, props: KeyedTableProps = {}) {
+    super(scope, id);
+    const { removalPolicy = RemovalPolicy.DESTROY, encryptionKey } = props;
+    this.#table = new TableV2(this, 'Table', {
+      ...KEYS,
+      billing: Billing.onDemand(),
+      encryption: TableEncryptionV2.awsManagedKey(),
+      pointInTimeRecoverySpecification: { pointInTimeRecoveryEnabled: true },
+      timeToLiveAttribute: TTL,
+      removalPolicy,
+      deletionProtection: removalPolicy !== RemovalPolicy.DESTROY,
+    });
+    this.tableName = this.#table.tableName;
+    this.#key = encryptionKey;
+    if (encryptionKey === undefined) return;
+    // Each replica names a key of its region. CDK knows which that is only in a stack that is bound to a region.
+    const { defaultChild } = this.#table.node;
+    if (!(defaultChild instanceof CfnGlobalTable)) throw new Error('a table of keys is no global table');
+    defaultChild.addPropertyOverride('Replicas.0.SSESpecification.KMSMasterKeyId', encryptionKey.keyArn);
+  }
+
+  /** Allows a frontend to look a key up by its id; not to list them, and not to change one. */
+  grantCheck(grantee: IGrantable): Grant {
+    this.#key?.grantDecrypt(grantee);
+    return this.#table.grant(grantee, 'dynamodb:GetItem');
+  }
+
+  /** Allows an operator to make, list, change and delete keys. */
+  grantManage(grantee: IGrantable): Grant {
+    this.#key?.grantEncryptDecrypt(grantee);
+    const rights = ['GetItem', 'Scan', 'UpdateItem', 'DeleteItem'].map((right) => `dynamodb:${right}`);
+    return this.#table.grant(grantee, ...rights);
+  }
+}
