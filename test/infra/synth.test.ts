@@ -40,10 +40,14 @@ describe('the command that cdk runs', { timeout: 120_000 }, () => {
     expect(contents).toContainEqual(expect.arrayContaining(['package-lock.json', 'shared', 'functions', 'infra']));
   });
 
-  it('fails before it makes anything when a setting is wrong', async () => {
-    const { code, stderr } = await synthesize({ env: 'staging' });
+  it.each([
+    [{ env: 'staging' }, '-c env=staging: must be one of dev, production'],
+    [{ env: 'production', rollout: 'fast' }, '-c rollout=fast: must be one of gradual, now'],
+    [{ rollout: 'now' }, '-c rollout=now: dev is always replaced at once'],
+  ])('fails before it makes anything with %j', async (context, message) => {
+    const { code, stderr } = await synthesize(context as Record<string, string>);
     expect(code).not.toBe(0);
-    expect(stderr).toContain('-c env=staging: must be one of dev, production');
+    expect(stderr).toContain(message);
     expect(readdirSync(outdir)).toEqual([]);
   });
 });
